@@ -1,0 +1,3 @@
+//! The one binary, `fibula`: noun, then verb.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! Compact name lookup structures: control halves that know names, query halves that are words only.
