@@ -1,3 +1,64 @@
 //! The one binary, `fibula`: noun, then verb.
+//!
+//! A subcommand is a module with a clap `Args` or `Subcommand` type that has `run(self, &Output) -> anyhow::Result<()>`,
+//! one variant of [`Command`] and one arm of its `match`. Results go to standard output through [`Output`] (a table, or
+//! one JSON object a row with `-j`); logs, progress and errors go to standard error. The exit code says what kind of
+//! failure it was: see [`output::Exit`].
 
-fn main() {}
+mod output;
+
+use clap::{CommandFactory, Parser, Subcommand};
+use output::Output;
+use std::process::ExitCode;
+use tracing_subscriber::EnvFilter;
+
+/// Names, compact FIBs and the switches that forward by them.
+#[derive(Parser)]
+#[command(name = "fibula", version, propagate_version = true, arg_required_else_help = true)]
+struct Cli {
+    /// Print one JSON object a row instead of a table
+    #[arg(short = 'j', long, global = true)]
+    json: bool,
+    /// Log more (-v: debug, -vv: trace); FIBULA_LOG takes a full filter, for example `controller=debug`
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    verbose: u8,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Print the completion script of a shell
+    Completions {
+        /// The shell to complete for
+        shell: clap_complete::Shell,
+    },
+}
+
+impl Command {
+    fn run(self, _out: &Output) -> anyhow::Result<()> {
+        match self {
+            Command::Completions { shell } => {
+                clap_complete::generate(shell, &mut Cli::command(), "fibula", &mut std::io::stdout());
+                Ok(())
+            }
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    start_log(cli.verbose);
+    let out = Output::new(cli.json);
+    match cli.command.run(&out) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => out.failure(&error),
+    }
+}
+
+/// Logs to standard error, so that standard output stays a clean table or clean JSON.
+fn start_log(verbose: u8) {
+    let default = ["info", "debug", "trace"][usize::from(verbose.min(2))];
+    let filter = EnvFilter::try_from_env("FIBULA_LOG").unwrap_or_else(|_| EnvFilter::new(default));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+}
