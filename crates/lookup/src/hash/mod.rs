@@ -1,0 +1,305 @@
+//! From a name to its digest: one keyed 64-bit hash a name, from which all else is derived.
+//!
+//! A name is hashed once. Shard, cell positions, fingerprint, bucket and tag are all taken from the digest by a
+//! bijective mix with a local tweak ([`mix64`]), never from the name, so everything behind the seam is independent
+//! of the kind of name and one digest serves several structures.
+//!
+//! | family | id | for | one 6-byte name | guarantee |
+//! |---|---|---|---|---|
+//! | [`Family::MulAdd`] | 1 | MACs, addresses, labels (up to 16 bytes) | 1 to 2 ns | universal, then bijective mix |
+//! | [`Family::Wy`] | 2 | any length, paths and URLs | 2 to 3 ns | heuristic, secret key |
+//! | [`Family::SipHash13`] | 3 | names an enemy picks while seeing answers | 8 to 12 ns | a pseudo-random function |
+//! | [`Family::Crc32c`] | 4 | comparison with CRC hardware designs | 4 to 8 ns | heuristic, repaired (see below) |
+//!
+//! Equal digests: `n^2 / 2^65` pairs of names are expected to share a digest (3e-8 at a million names). No
+//! structure behind the seam can tell such a pair apart; the RIB refuses the second name and rekeys.
+//!
+//! Every family takes the length of the name into the digest, so that `b"a"` and `b"a\0"` differ, and every family
+//! is a function of ([`Family`], [`SecretKey`], name) alone: the same on every machine and in every language.
+//! `vectors/hash.csv` and `vectors/key.csv` hold golden values, `vectors/README.md` the recipe for other readers.
+//!
+//! Source: the multiply-add family is Dietzfelbinger's multiply-shift over 128 bits; the finaliser is that of
+//! MurmurHash3; the chain for long names follows the folded multiplications of wyhash. The papers use
+//! `CRC32c(name, seed_a)` and `CRC32c(name, seed_b)` as the two positions, which cannot work: see [`Family::Crc32c`].
+
+mod crc;
+mod key;
+mod muladd;
+mod wy;
+
+use std::fmt;
+use std::str::FromStr;
+
+use siphasher::sip::SipHasher13;
+
+pub use key::{Domain, SecretKey};
+
+use crc::Crc;
+use muladd::MulAdd;
+use wy::Wy;
+
+/// Multiplier of the first step of [`mix64`].
+pub const MIX_1: u64 = 0xff51_afd7_ed55_8ccd;
+/// Multiplier of the second step of [`mix64`].
+pub const MIX_2: u64 = 0xc4ce_b9fe_1a85_ec53;
+/// Every step of [`mix64`] starts or ends with `x ^= x >> MIX_SHIFT`.
+pub const MIX_SHIFT: u32 = 33;
+
+/// A bijection of 64-bit words in which every output bit depends on every input bit (MurmurHash3's finaliser).
+///
+/// It has no key: apply it to `digest ^ tweak` with a tweak that names cannot be chosen against.
+/// Cost: two multiplications, about 9 cycles of latency. `mix64(0) == 0`.
+#[inline(always)]
+pub const fn mix64(mut x: u64) -> u64 {
+    x ^= x >> MIX_SHIFT;
+    x = x.wrapping_mul(MIX_1);
+    x ^= x >> MIX_SHIFT;
+    x = x.wrapping_mul(MIX_2);
+    x ^ (x >> MIX_SHIFT)
+}
+
+/// The keyed 64-bit hash of a name; the key of every compact structure.
+#[repr(transparent)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Digest(pub u64);
+
+/// A way of computing digests. Its id is written in every image, so that all readers agree.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Family {
+    /// Up to 16 bytes: one 128-bit multiply-add per 8 bytes, the high half, then [`mix64`]. Longer names as [`Wy`].
+    ///
+    /// Two names of up to 8 bytes share a digest with probability at most `2^-63` over the choice of the key; the
+    /// mix after it destroys the arithmetic progressions that sequential names would otherwise leave, and which
+    /// close thousands of cycles in an Othello of 65,536 sequential MACs.
+    ///
+    /// [`Wy`]: Family::Wy
+    #[default]
+    MulAdd,
+    /// A chain of folded 64 x 64 -> 128-bit multiplications over 16 bytes a step, keyed with 256 bits.
+    Wy,
+    /// SipHash-1-3 with a 128-bit key derived from the secret key.
+    SipHash13,
+    /// Two CRC32c over secretly multiplied words, joined to 64 bits, then a keyed multiplication and [`mix64`].
+    ///
+    /// A plain pair of CRCs is invalid. CRC is affine over GF(2): for names of one length
+    /// `crc(name, s1) ^ crc(name, s2)` is a constant, so the "second" hash function is the first with a mask, the
+    /// same names close cycles under every pair of seeds, and reseeding never helps. Mixing one CRC afterwards does
+    /// not help either: 32 bits are too few, and whoever knows the polynomial writes down as many names with one
+    /// CRC as he likes. Here each 8-byte word is first multiplied, with carries, by a secret odd number that
+    /// depends on its place, and the 128-bit product is folded: that is not linear over GF(2), so no set of names
+    /// has a known relation between its CRCs, and the two CRCs use different secrets.
+    Crc32c,
+}
+
+impl Family {
+    /// All families, in the order of their ids.
+    pub const ALL: [Family; 4] = [Family::MulAdd, Family::Wy, Family::SipHash13, Family::Crc32c];
+
+    /// The number that images and messages carry; never reused.
+    pub const fn id(self) -> u8 {
+        match self {
+            Family::MulAdd => 1,
+            Family::Wy => 2,
+            Family::SipHash13 => 3,
+            Family::Crc32c => 4,
+        }
+    }
+
+    /// The family with this id.
+    /// # Errors
+    /// [`FamilyError::UnknownId`] for an id this version does not know.
+    pub fn from_id(id: u8) -> Result<Family, FamilyError> {
+        Family::ALL.into_iter().find(|f| f.id() == id).ok_or(FamilyError::UnknownId { id })
+    }
+
+    /// The name used in configuration files and on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Family::MulAdd => "muladd",
+            Family::Wy => "wy",
+            Family::SipHash13 => "siphash13",
+            Family::Crc32c => "crc32c",
+        }
+    }
+}
+
+impl fmt::Display for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Family {
+    type Err = FamilyError;
+
+    fn from_str(name: &str) -> Result<Family, FamilyError> {
+        let known = Family::ALL.into_iter().find(|f| f.name() == name);
+        known.ok_or_else(|| FamilyError::UnknownName { name: name.chars().take(64).collect() })
+    }
+}
+
+/// A hash family that this version does not have.
+#[derive(thiserror::Error, Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum FamilyError {
+    /// An image or message names its family by an unknown number.
+    #[error("hash family id {id} is not known (1 to 4 are): the data was written by a newer version, or is damaged")]
+    UnknownId {
+        /// The id that was found.
+        id: u8,
+    },
+    /// A configuration names its family by an unknown name.
+    #[error("hash family {name:?} is not known: use muladd, wy, siphash13 or crc32c")]
+    UnknownName {
+        /// The name that was found, cut to 64 characters.
+        name: String,
+    },
+}
+
+/// Computes digests of one [`Family`] under one [`SecretKey`]. Cheap to clone (about 320 bytes), no allocation.
+#[derive(Clone)]
+pub struct Hasher {
+    keyed: Keyed,
+    family: Family,
+}
+
+/// The family with its secrets expanded.
+#[derive(Clone)]
+enum Keyed {
+    MulAdd(MulAdd),
+    Wy(Wy),
+    SipHash13(SipHasher13),
+    Crc32c(Crc),
+}
+
+impl Hasher {
+    /// Expands `key` for `family`. About a microsecond: keep the hasher, do not make one a name.
+    pub fn new(family: Family, key: &SecretKey) -> Hasher {
+        let keyed = match family {
+            Family::MulAdd => Keyed::MulAdd(MulAdd::new(key)),
+            Family::Wy => Keyed::Wy(Wy::new(key)),
+            Family::SipHash13 => Keyed::SipHash13(SipHasher13::new_with_keys(
+                key.derive(Domain::SipHash13, 0),
+                key.derive(Domain::SipHash13, 1),
+            )),
+            Family::Crc32c => Keyed::Crc32c(Crc::new(key)),
+        };
+        Hasher { keyed, family }
+    }
+
+    /// The family of this hasher.
+    pub fn family(&self) -> Family {
+        self.family
+    }
+
+    /// The digest of a name of any length.
+    #[inline]
+    pub fn digest(&self, name: &[u8]) -> Digest {
+        Digest(match &self.keyed {
+            Keyed::MulAdd(h) => h.digest(name),
+            Keyed::Wy(h) => h.digest(name),
+            Keyed::SipHash13(h) => h.hash(name),
+            Keyed::Crc32c(h) => h.digest(name),
+        })
+    }
+
+    /// The digest of the name `name.to_le_bytes()[..len]`; the bytes of `name` above `len` are ignored.
+    /// # Panics
+    /// If `len > 8`.
+    #[inline]
+    pub fn digest_word(&self, name: u64, len: usize) -> Digest {
+        match &self.keyed {
+            Keyed::MulAdd(h) => Digest(h.batch(len).digest(name)),
+            _ => self.digest(&name.to_le_bytes()[..len]),
+        }
+    }
+
+    /// The digests of names of one length of up to 8 bytes, each given as a little-endian integer:
+    /// `out[i] == digest(&names[i].to_le_bytes()[..len])`. Bytes above `len` are ignored, so a six-byte address may
+    /// be read with an eight-byte load.
+    ///
+    /// For [`Family::MulAdd`] four names go through each AVX2 instruction where the processor has it.
+    /// # Panics
+    /// If `len > 8`, or `names` and `out` differ in length.
+    pub fn digest_words(&self, names: &[u64], len: usize, out: &mut [Digest]) {
+        assert!(len <= 8, "digest_words takes names of at most 8 bytes, not {len}");
+        assert_eq!(names.len(), out.len(), "one digest a name");
+        match &self.keyed {
+            Keyed::MulAdd(h) => h.digest_words(names, len, out),
+            _ => {
+                for (name, out) in names.iter().zip(out) {
+                    *out = self.digest(&name.to_le_bytes()[..len]);
+                }
+            }
+        }
+    }
+
+    /// As [`digest_words`](Hasher::digest_words) without vector instructions; the twin it is tested against.
+    /// # Panics
+    /// If `len > 8`, or `names` and `out` differ in length.
+    pub fn digest_words_scalar(&self, names: &[u64], len: usize, out: &mut [Digest]) {
+        assert_eq!(names.len(), out.len(), "one digest a name");
+        match &self.keyed {
+            Keyed::MulAdd(h) => h.batch(len).digest_all(names, out),
+            _ => {
+                for (name, out) in names.iter().zip(out) {
+                    *out = self.digest(&name.to_le_bytes()[..len]);
+                }
+            }
+        }
+    }
+
+    /// The digests of names of any lengths: `out[i] == digest(names[i])`.
+    /// # Panics
+    /// If `names` and `out` differ in length.
+    pub fn digest_batch(&self, names: &[&[u8]], out: &mut [Digest]) {
+        assert_eq!(names.len(), out.len(), "one digest a name");
+        let pairs = names.iter().zip(out);
+        match &self.keyed {
+            Keyed::MulAdd(h) => pairs.for_each(|(name, out)| *out = Digest(h.digest(name))),
+            Keyed::Wy(h) => pairs.for_each(|(name, out)| *out = Digest(h.digest(name))),
+            Keyed::SipHash13(h) => pairs.for_each(|(name, out)| *out = Digest(h.hash(name))),
+            Keyed::Crc32c(h) => pairs.for_each(|(name, out)| *out = Digest(h.digest(name))),
+        }
+    }
+}
+
+impl fmt::Debug for Hasher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hasher").field("family", &self.family).finish_non_exhaustive()
+    }
+}
+
+/// The bytes of `name` (at most 8) as a little-endian integer, zero-padded.
+///
+/// Two overlapping loads instead of a byte loop or a call of `memcpy`: 4 to 8 bytes are the first four and the last
+/// four, the overlap written twice with the same bits.
+#[inline(always)]
+fn word_of(name: &[u8]) -> u64 {
+    let len = name.len();
+    debug_assert!(len <= 8);
+    if let Some(first) = name.first_chunk::<4>()
+        && let Some(last) = name.last_chunk::<4>()
+    {
+        u64::from(u32::from_le_bytes(*first)) | (u64::from(u32::from_le_bytes(*last)) << (8 * (len - 4)))
+    } else if len > 0 {
+        let middle = len / 2;
+        u64::from(name[0]) | (u64::from(name[middle]) << (8 * middle)) | (u64::from(name[len - 1]) << (8 * (len - 1)))
+    } else {
+        0
+    }
+}
+
+/// The bytes of `name` (at most 16) as two little-endian integers, zero-padded.
+#[inline(always)]
+fn words_of(name: &[u8]) -> (u64, u64) {
+    match (name.first_chunk::<8>(), name.last_chunk::<8>()) {
+        // The last eight bytes hold the second word in their upper part; at len = 8 the shift is 64.
+        (Some(first), Some(last)) => {
+            let second = u64::from_le_bytes(*last);
+            (u64::from_le_bytes(*first), second.checked_shr(8 * (16 - name.len()) as u32).unwrap_or(0))
+        }
+        _ => (word_of(name), 0),
+    }
+}
