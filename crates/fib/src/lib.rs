@@ -1,1 +1,14 @@
 //! Names, actions, RIB, topology, and the network that derives a FIB a switch from one shared graph. No I/O, no clock.
+//!
+//! ```text
+//! rib (names)  ┐
+//!              ├─► network ─► messages ─► codec ─► … ─► replica (the switch's side)
+//! topology     ┘      └─► durable rows (what the store commits before the messages go out)
+//! ```
+//! `list` reads names from files; `designs` says what a FIB design is and lists those there are.
+
+pub mod action;
+pub mod list;
+pub mod name;
+pub mod rib;
+pub mod topology;
