@@ -10,7 +10,10 @@
 //! it stays linear and known: hence the fold of the high half. One factor for all places would let whoever writes
 //! names of more than 32 words choose the *places* of two words so that the CRC polynomial cancels, whatever the
 //! factor: hence the step. The halves are still 32-bit CRCs of one polynomial, so this is a heuristic; it is here
-//! to be compared, and [`Family::MulAdd`](super::Family::MulAdd) is faster.
+//! to be compared, and [`Family::MulAdd`](super::Family::MulAdd) is faster. Cost: two multiplications and two CRC
+//! instructions (3 cycles each) every 8 bytes.
+
+#![cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "calls the SSE4.2 path after detecting it"))]
 
 use super::wy::LENGTH_STEP;
 use super::{Domain, SecretKey, mix64, word_of};
@@ -20,6 +23,9 @@ use super::{Domain, SecretKey, mix64, word_of};
 pub(super) struct Crc {
     halves: [Half; 2],
     last: u64,
+    /// Whether the processor has the CRC instruction, asked once.
+    #[cfg(target_arch = "x86_64")]
+    sse42: bool,
 }
 
 #[derive(Clone)]
@@ -39,29 +45,90 @@ impl Crc {
             factor: word(4 * h + 2) | 1,
             step: word(4 * h + 3),
         };
-        Crc { halves: [half(0), half(1)], last: word(8) | 1 }
+        Crc {
+            halves: [half(0), half(1)],
+            last: word(8) | 1,
+            #[cfg(target_arch = "x86_64")]
+            sse42: std::arch::is_x86_feature_detected!("sse4.2"),
+        }
     }
 
     #[inline]
     pub(super) fn digest(&self, name: &[u8]) -> u64 {
-        let crc = self.halves.each_ref().map(|half| half.crc(name));
-        let joined = (u64::from(crc[1]) << 32) | u64::from(crc[0]);
-        let length = (name.len() as u64).wrapping_mul(LENGTH_STEP);
-        mix64(joined.wrapping_mul(self.last).wrapping_add(length))
+        #[cfg(target_arch = "x86_64")]
+        if self.sse42 {
+            // SAFETY: `sse42` is set only where the processor has SSE4.2.
+            return unsafe { sse42::digest(self, name) };
+        }
+        self.digest_by_table(name)
+    }
+
+    /// Without the CRC instruction; the twin that the fast path is tested against.
+    fn digest_by_table(&self, name: &[u8]) -> u64 {
+        let append = |crc, word: u64| crc32c::crc32c_append(crc, &word.to_le_bytes());
+        let [mut low, mut high] = self.halves.each_ref().map(|half| half.start);
+        for (i, word) in name.chunks(8).map(word_of).enumerate() {
+            low = append(low, self.halves[0].hide(word, i));
+            high = append(high, self.halves[1].hide(word, i));
+        }
+        self.join(low, high, name.len())
+    }
+
+    #[inline(always)]
+    fn join(&self, low: u32, high: u32, len: usize) -> u64 {
+        let joined = (u64::from(high) << 32) | u64::from(low);
+        mix64(joined.wrapping_mul(self.last).wrapping_add((len as u64).wrapping_mul(LENGTH_STEP)))
     }
 }
 
 impl Half {
+    /// Word `i` of the name, multiplied and folded: what the CRC is taken of.
     #[inline(always)]
-    fn crc(&self, name: &[u8]) -> u32 {
-        let mut crc = self.start;
-        let mut factor = self.factor;
-        for word in name.chunks(8).map(word_of) {
-            let product = u128::from(word ^ self.offset) * u128::from(factor);
-            let folded = product as u64 ^ (product >> 64) as u64;
-            crc = crc32c::crc32c_append(crc, &folded.to_le_bytes());
-            factor = factor.wrapping_add(self.step << 1);
+    fn hide(&self, word: u64, i: usize) -> u64 {
+        let factor = self.factor.wrapping_add(self.step.wrapping_mul(2 * i as u64));
+        let product = u128::from(word ^ self.offset) * u128::from(factor);
+        product as u64 ^ (product >> 64) as u64
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod sse42 {
+    //! The CRC instruction in line: five times as fast on short names as a call of the crate a word.
+
+    use std::arch::x86_64::_mm_crc32_u64;
+
+    use super::{Crc, word_of};
+
+    #[target_feature(enable = "sse4.2")]
+    pub(super) fn digest(crc: &Crc, name: &[u8]) -> u64 {
+        let [first, second] = &crc.halves;
+        // The instruction works on the register, whose complement a CRC is.
+        let (mut low, mut high) = (u64::from(!first.start), u64::from(!second.start));
+        let (words, rest) = name.as_chunks::<8>();
+        for (i, word) in words.iter().enumerate() {
+            let word = u64::from_le_bytes(*word);
+            low = _mm_crc32_u64(low, first.hide(word, i));
+            high = _mm_crc32_u64(high, second.hide(word, i));
         }
-        crc
+        if !rest.is_empty() {
+            let word = word_of(rest);
+            low = _mm_crc32_u64(low, first.hide(word, words.len()));
+            high = _mm_crc32_u64(high, second.hide(word, words.len()));
+        }
+        crc.join(!low as u32, !high as u32, name.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_crc_instruction_and_the_crate_agree() {
+        let crc = Crc::new(&SecretKey::from_seed(1));
+        let name: Vec<u8> = (0..200).map(|i| mix64(i) as u8).collect();
+        for len in 0..=name.len() {
+            assert_eq!(crc.digest(&name[..len]), crc.digest_by_table(&name[..len]), "length {len}");
+        }
     }
 }
