@@ -1,0 +1,184 @@
+/* See peers.h. Written against DPDK 22.11; compiled with _GNU_SOURCE and ALLOW_EXPERIMENTAL_API (the setting of the
+ * SIMD width). */
+#include "peers.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <rte_eal.h>
+#include <rte_efd.h>
+#include <rte_errno.h>
+#include <rte_hash.h>
+#include <rte_hash_crc.h>
+#include <rte_lcore.h>
+#include <rte_malloc.h>
+#include <rte_vect.h>
+
+int fibula_eal_start(int huge, unsigned mem_mb)
+{
+	char mem[16];
+	char *argv[16];
+	int argc = 0;
+	cpu_set_t cpus;
+	int rc;
+
+	snprintf(mem, sizeof(mem), "%u", mem_mb);
+	argv[argc++] = "fibula";
+	argv[argc++] = "--no-pci";
+	argv[argc++] = "--no-shconf";
+	argv[argc++] = "--no-telemetry";
+	argv[argc++] = "--log-level=error";
+	argv[argc++] = "--lcores=0@0";
+	if (huge) {
+		argv[argc++] = "--in-memory";
+	} else {
+		argv[argc++] = "--no-huge";
+		argv[argc++] = "-m";
+		argv[argc++] = mem;
+	}
+	argv[argc] = NULL;
+
+	/* rte_eal_init binds the calling thread to one CPU, which every thread started later would inherit. */
+	if (pthread_getaffinity_np(pthread_self(), sizeof(cpus), &cpus) != 0)
+		return -EINVAL;
+	rc = rte_eal_init(argc, argv);
+	(void)pthread_setaffinity_np(pthread_self(), sizeof(cpus), &cpus);
+	if (rc < 0)
+		return rte_errno > 0 ? -rte_errno : -EINVAL;
+	return 0;
+}
+
+uint64_t fibula_heap_bytes(void)
+{
+	struct rte_malloc_socket_stats stats;
+	uint64_t bytes = 0;
+	unsigned socket;
+
+	for (socket = 0; socket < RTE_MAX_NUMA_NODES; socket++)
+		if (rte_malloc_get_socket_stats((int)socket, &stats) == 0)
+			bytes += stats.heap_allocsz_bytes;
+	return bytes;
+}
+
+struct rte_hash *fibula_hash_new(const char *name, uint32_t n_max, int lock_free)
+{
+	struct rte_hash_parameters parameters = {
+		.name = name,
+		.entries = n_max,
+		.key_len = sizeof(uint64_t),
+		.hash_func = rte_hash_crc,
+		.socket_id = SOCKET_ID_ANY,
+		.extra_flag = lock_free ? RTE_HASH_EXTRA_FLAGS_RW_CONCURRENCY_LF : 0,
+	};
+
+	return rte_hash_create(&parameters);
+}
+
+void fibula_hash_free(struct rte_hash *table)
+{
+	rte_hash_free(table);
+}
+
+int fibula_hash_add(struct rte_hash *table, const uint64_t *keys, const uint64_t *values, size_t n)
+{
+	size_t i;
+
+	for (i = 0; i < n; i++) {
+		int rc = rte_hash_add_key_data(table, &keys[i], (void *)(uintptr_t)values[i]);
+
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
+int fibula_hash_remove(struct rte_hash *table, const uint64_t *keys, size_t n)
+{
+	size_t i;
+
+	for (i = 0; i < n; i++) {
+		int rc = rte_hash_del_key(table, &keys[i]);
+
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
+void fibula_hash_lookup(const struct rte_hash *table, const uint64_t *keys, uint64_t *values, size_t n)
+{
+	const void *key_list[RTE_HASH_LOOKUP_BULK_MAX];
+	size_t done = 0;
+
+	while (done < n) {
+		size_t burst = RTE_MIN(n - done, (size_t)RTE_HASH_LOOKUP_BULK_MAX);
+		uint64_t hits = 0;
+		size_t i;
+
+		for (i = 0; i < burst; i++)
+			key_list[i] = &keys[done + i];
+		/* The data of a hit is written to its place in `values`; that of a miss is left alone. */
+		rte_hash_lookup_bulk_data(table, key_list, (uint32_t)burst, &hits, (void **)&values[done]);
+		if (hits != UINT64_MAX >> (64 - burst))
+			for (i = 0; i < burst; i++)
+				if (!(hits >> i & 1))
+					values[done + i] = 0;
+		done += burst;
+	}
+}
+
+struct rte_efd_table *fibula_efd_new(const char *name, uint32_t n_max)
+{
+	unsigned socket = rte_socket_id();
+	uint16_t simd_bits = rte_vect_get_max_simd_bitwidth();
+	struct rte_efd_table *table;
+
+	/* Where the library was compiled for a processor without AVX2, as distributions do, its AVX2 lookup is an
+	 * empty function that answers 0, and yet is chosen at run time. The scalar one is right everywhere. */
+	(void)rte_vect_set_max_simd_bitwidth(RTE_VECT_SIMD_128);
+	table = rte_efd_create(name, n_max, sizeof(uint64_t), UINT64_C(1) << socket, (uint8_t)socket);
+	(void)rte_vect_set_max_simd_bitwidth(simd_bits);
+	return table;
+}
+
+void fibula_efd_free(struct rte_efd_table *table)
+{
+	rte_efd_free(table);
+}
+
+int fibula_efd_add(struct rte_efd_table *table, const uint64_t *keys, const uint64_t *values, size_t n)
+{
+	unsigned socket = rte_socket_id();
+	size_t i;
+
+	for (i = 0; i < n; i++)
+		if (rte_efd_update(table, socket, &keys[i], (efd_value_t)values[i]) == RTE_EFD_UPDATE_FAILED)
+			return -ENOSPC;
+	return 0;
+}
+
+void fibula_efd_lookup(const struct rte_efd_table *table, const uint64_t *keys, uint64_t *values, size_t n)
+{
+	const void *key_list[RTE_EFD_BURST_MAX];
+	efd_value_t answers[RTE_EFD_BURST_MAX];
+	/* Thread-local in DPDK: a thread that it does not know gets SOCKET_ID_ANY. */
+	unsigned socket = rte_socket_id();
+	size_t done = 0;
+
+	if (socket == (unsigned)SOCKET_ID_ANY)
+		socket = 0;
+	while (done < n) {
+		size_t burst = RTE_MIN(n - done, (size_t)RTE_EFD_BURST_MAX);
+		size_t i;
+
+		for (i = 0; i < burst; i++)
+			key_list[i] = &keys[done + i];
+		rte_efd_lookup_bulk(table, socket, (int)burst, key_list, answers);
+		for (i = 0; i < burst; i++)
+			values[done + i] = answers[i];
+		done += burst;
+	}
+}

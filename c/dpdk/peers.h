@@ -1,0 +1,38 @@
+/* The peers of DPDK behind plain calls, one a burst: rte_hash with 8-byte keys and 8-byte data, rte_efd.
+ *
+ * Why a shim: rte_* inline functions and macros cannot be called from another language, and a call a burst keeps the
+ * border out of the measurement. Keys are 8 bytes in host order. Not thread-safe but for the lookups.
+ */
+#ifndef FIBULA_PEERS_H
+#define FIBULA_PEERS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Starts DPDK's environment with no device. With `huge` on reserved huge pages, else with `mem_mb` MiB of small
+ * ones. To be called once; the calling thread's CPU affinity is kept. 0, or a negative errno. */
+int fibula_eal_start(int huge, unsigned mem_mb);
+
+/* Bytes allocated at present from DPDK's heap. */
+uint64_t fibula_heap_bytes(void);
+
+/* A table of at most `n_max` keys; `lock_free` asks for lock-free readers beside a writer
+ * (RTE_HASH_EXTRA_FLAGS_RW_CONCURRENCY_LF). NULL: no memory. */
+struct rte_hash *fibula_hash_new(const char *name, uint32_t n_max, int lock_free);
+void fibula_hash_free(struct rte_hash *table);
+/* Adds or overwrites n keys; 0, or the negative errno of the first that failed. */
+int fibula_hash_add(struct rte_hash *table, const uint64_t *keys, const uint64_t *values, size_t n);
+/* Removes n keys; 0, or a negative errno. */
+int fibula_hash_remove(struct rte_hash *table, const uint64_t *keys, size_t n);
+/* Looks up n keys in bursts of at most 64; a key that is not there gets 0. */
+void fibula_hash_lookup(const struct rte_hash *table, const uint64_t *keys, uint64_t *values, size_t n);
+
+/* A table sized for n_max keys and values of 8 bits. NULL: no memory. */
+struct rte_efd_table *fibula_efd_new(const char *name, uint32_t n_max);
+void fibula_efd_free(struct rte_efd_table *table);
+/* Adds or overwrites n keys; 0, or -ENOSPC where a group is full: the table is not to be used any more. */
+int fibula_efd_add(struct rte_efd_table *table, const uint64_t *keys, const uint64_t *values, size_t n);
+/* Looks up n keys in bursts of at most 32; an alien gets an arbitrary value. */
+void fibula_efd_lookup(const struct rte_efd_table *table, const uint64_t *keys, uint64_t *values, size_t n);
+
+#endif

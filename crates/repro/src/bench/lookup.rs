@@ -1,0 +1,182 @@
+//! Lookups a second: every contestant holds the same names and answers the same queries in the same order.
+//!
+//! The queries lie in an array, in an order shuffled before; a run reads through it in bursts and adds up the
+//! answers. Before the clock starts every answer is compared to the value of its name, and the sum of each timed
+//! run to the right one. With several threads each has a reader of its own and starts at another place of the array;
+//! the rate is that of all together, from the first start to the last end.
+
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+use super::{Listener, Options, millions_per_second};
+use crate::BenchError;
+use crate::contestants::{self, Contestant, Input, Reader};
+use crate::names::value_of;
+use crate::report::{Row, Setting, size_text};
+
+/// Lookups a run and thread where nothing else is said.
+const LOOKUPS: u64 = 1 << 24;
+/// The array of queries is at least this long, so that no branch predictor learns it, and at most 16 times it.
+const MIN_QUERIES: usize = 1 << 20;
+
+/// Runs the bench: one table for each n and number of threads.
+/// # Errors
+/// [`BenchError`]; tables complete until then have been handed to `listener`.
+pub fn run(options: &Options, listener: &mut dyn Listener) -> Result<(), BenchError> {
+    options.check()?;
+    let kinds = contestants::choose(&options.contestants)?;
+    let largest = options.n.iter().copied().max().unwrap_or(0);
+    // A hash table takes 41 to 82 bytes a name, and two kinds of it and rte_efd may stand at once.
+    contestants::start_dpdk((512 << 20) + 160 * largest).or_else(|error| {
+        listener.say(&error.to_string());
+        Ok(())
+    })?;
+    for &n in &options.n {
+        run_size(options, &kinds, n, listener)?;
+    }
+    Ok(())
+}
+
+fn run_size(
+    options: &Options,
+    kinds: &[contestants::Kind],
+    n: u64,
+    listener: &mut dyn Listener,
+) -> Result<(), BenchError> {
+    let names = options.names.generate(n as usize, options.seed);
+    let n_queries = (n as usize).clamp(MIN_QUERIES, 16 * MIN_QUERIES);
+    let n_queries = options.operations.map_or(n_queries, |lookups| n_queries.min(lookups as usize));
+    let queries = options.names.queries(&names, n_queries, options.seed);
+    let mut input = Input {
+        names: &names,
+        name_len: options.names.name_len(),
+        value_bits: options.value_bits,
+        family: options.family,
+        seed: options.seed,
+        build_threads: std::thread::available_parallelism().map_or(1, |cores| cores.get()),
+        floor_bytes: 0,
+    };
+
+    let mut built: Vec<Option<Box<dyn Contestant>>> = Vec::new();
+    built.resize_with(kinds.len(), || None);
+    // The floor comes last: it takes the size of the structure that it is the floor of.
+    let floor_last = |&i: &usize| kinds[i].name == "floor";
+    let mut order: Vec<usize> = (0..kinds.len()).collect();
+    order.sort_by_key(floor_last);
+    for i in order {
+        let name = kinds[i].name;
+        if name == "floor" {
+            let concise = kinds.iter().position(|kind| kind.name == "concise").and_then(|at| built[at].as_ref());
+            input.floor_bytes = concise.map_or(floor_bytes(n, options.value_bits), |c| (c.size_bits() / 8) as usize);
+        }
+        listener.say(&format!("building {name} with {} names", size_text(n)));
+        match (kinds[i].build)(&input) {
+            Ok(contestant) => built[i] = Some(contestant),
+            Err(error) if options.contestants.is_empty() => listener.say(&error.to_string()),
+            Err(error) => return Err(error),
+        }
+    }
+    let entered: Vec<(&str, &dyn Contestant)> =
+        kinds.iter().zip(&built).filter_map(|(kind, built)| Some((kind.name, built.as_deref()?))).collect();
+
+    let batch = options.batch as usize;
+    for (name, contestant) in &entered {
+        check(name, *contestant, &queries, batch, options.value_bits)?;
+    }
+    for &threads in &options.threads {
+        let setting = Setting {
+            n,
+            value_bits: options.value_bits,
+            names: options.names.to_string(),
+            threads,
+            batch: options.batch,
+        };
+        let passes = options.operations.unwrap_or(LOOKUPS).div_ceil(queries.len() as u64);
+        let expected = expected_sum(&queries, options.value_bits, passes * u64::from(threads));
+        let mut samples = vec![Vec::new(); entered.len()];
+        for _ in 0..options.runs {
+            for ((name, contestant), samples) in entered.iter().zip(&mut samples) {
+                let (sum, elapsed) = timed_run(*contestant, &queries, batch, passes, threads);
+                if contestant.answers() && sum != expected {
+                    return Err(BenchError::Checksum { contestant: (*name).into(), got: sum, expected });
+                }
+                samples.push(millions_per_second(passes * u64::from(threads) * queries.len() as u64, elapsed));
+            }
+        }
+        let row = |((name, contestant), samples): (&(&str, &dyn Contestant), Vec<f64>)| {
+            let mut row = Row::new("lookup", name, &setting, "M/s", samples);
+            row.bits_per_name = Some(contestant.size_bits() as f64 / n as f64);
+            row.checksum = contestant.answers().then_some(expected);
+            row.note = contestant.note();
+            row
+        };
+        let rows: Vec<Row> = entered.iter().zip(samples).map(row).collect();
+        listener.table(&rows);
+    }
+    Ok(())
+}
+
+/// Size of the floor's arrays where no `concise` runs beside it: 2.4 cells a name.
+fn floor_bytes(n: u64, value_bits: u8) -> usize {
+    (2.4 * f64::from(value_bits) * n as f64 / 8.0).ceil() as usize
+}
+
+fn expected_sum(queries: &[u64], value_bits: u8, passes: u64) -> u64 {
+    let pass = queries.iter().fold(0u64, |sum, &name| sum.wrapping_add(value_of(name, value_bits)));
+    pass.wrapping_mul(passes)
+}
+
+/// Looks up everything once, which warms caches, and compares each answer.
+fn check(
+    name: &str,
+    contestant: &dyn Contestant,
+    queries: &[u64],
+    batch: usize,
+    value_bits: u8,
+) -> Result<(), BenchError> {
+    let wrong = contestant.reader().first_wrong(queries, batch, value_bits);
+    match wrong.filter(|_| contestant.answers()) {
+        None => Ok(()),
+        Some((query, got, expected)) => {
+            Err(BenchError::WrongAnswer { contestant: name.into(), name: query, got, expected })
+        }
+    }
+}
+
+/// Sum of all answers of `threads` threads, and the time from the first start to the last end.
+fn timed_run(contestant: &dyn Contestant, queries: &[u64], batch: usize, passes: u64, threads: u32) -> (u64, Duration) {
+    if threads == 1 {
+        let mut reader = contestant.reader();
+        let start = Instant::now();
+        let sum = reader.sum(queries, batch, passes);
+        return (sum, start.elapsed());
+    }
+    let barrier = Barrier::new(threads as usize);
+    let readers: Vec<Box<dyn Reader + '_>> = (0..threads).map(|_| contestant.reader()).collect();
+    let results: Vec<(u64, Instant, Instant)> = std::thread::scope(|scope| {
+        let spawned: Vec<_> = readers
+            .into_iter()
+            .enumerate()
+            .map(|(i, mut reader)| {
+                let barrier = &barrier;
+                // A whole number of bursts, so that all threads form the same ones.
+                let from = i * queries.len() / threads as usize / batch * batch;
+                scope.spawn(move || {
+                    let (tail, head) = queries.split_at(from);
+                    barrier.wait();
+                    let start = Instant::now();
+                    let mut sum = 0u64;
+                    for _ in 0..passes {
+                        sum = sum.wrapping_add(reader.sum(head, batch, 1)).wrapping_add(reader.sum(tail, batch, 1));
+                    }
+                    (sum, start, Instant::now())
+                })
+            })
+            .collect();
+        spawned.into_iter().map(|thread| thread.join().expect("a reader does not panic")).collect()
+    });
+    let sum = results.iter().fold(0u64, |sum, result| sum.wrapping_add(result.0));
+    let first = results.iter().map(|result| result.1).min().expect("a thread");
+    let last = results.iter().map(|result| result.2).max().expect("a thread");
+    (sum, last - first)
+}

@@ -1,0 +1,79 @@
+//! The benches, one module each.
+
+pub mod lookup;
+
+use std::time::Duration;
+
+use crate::BenchError;
+use crate::contestants::MAX_BATCH;
+use crate::names::NameSet;
+use ::lookup::hash::Family;
+
+/// What all benches are told.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Numbers of names, one table each.
+    pub n: Vec<u64>,
+    /// Contestants by name; empty: the default ones of the bench.
+    pub contestants: Vec<String>,
+    /// Numbers of threads, one table each.
+    pub threads: Vec<u32>,
+    /// Bits of a value, 1 to 64.
+    pub value_bits: u8,
+    /// The set of names.
+    pub names: NameSet,
+    /// Rounds: how often each contestant is measured.
+    pub runs: u32,
+    /// Names a call.
+    pub batch: u32,
+    /// What names, orders, keys and tweaks follow from.
+    pub seed: u64,
+    /// Digest family.
+    pub family: Family,
+    /// Operations a run and thread, at least; the default of the bench where `None`.
+    pub operations: Option<u64>,
+}
+
+impl Options {
+    /// Checks what the types do not.
+    /// # Errors
+    /// [`BenchError::Setting`], which says what is allowed.
+    pub fn check(&self) -> Result<(), BenchError> {
+        let setting = |text: String| Err(BenchError::Setting(text));
+        if let Some(n) = self.n.iter().find(|&&n| n == 0 || n > 1 << 30) {
+            return setting(format!("n = {n}: from 1 to 1024M names"));
+        }
+        if self.n.is_empty() || self.threads.is_empty() {
+            return setting("at least one n and one number of threads".into());
+        }
+        if let Some(threads) = self.threads.iter().find(|&&threads| threads == 0 || threads > 256) {
+            return setting(format!("{threads} threads: from 1 to 256"));
+        }
+        if !(1..=64).contains(&self.value_bits) {
+            return setting(format!("values of {} bits: from 1 to 64", self.value_bits));
+        }
+        if self.batch == 0 || self.batch as usize > MAX_BATCH {
+            return setting(format!("bursts of {}: from 1 to {MAX_BATCH}", self.batch));
+        }
+        if self.runs == 0 || self.runs > 10_000 {
+            return setting(format!("{} runs: from 1 to 10000", self.runs));
+        }
+        if self.operations == Some(0) {
+            return setting("0 operations: at least 1".into());
+        }
+        Ok(())
+    }
+}
+
+/// What a bench tells while it runs.
+pub trait Listener {
+    /// A table is complete.
+    fn table(&mut self, rows: &[crate::report::Row]);
+    /// What is going on, or why a contestant does not take part.
+    fn say(&mut self, text: &str);
+}
+
+/// Millions a second.
+fn millions_per_second(count: u64, elapsed: Duration) -> f64 {
+    count as f64 / elapsed.as_secs_f64() / 1e6
+}

@@ -1,0 +1,183 @@
+//! The floor: what no Othello can beat. The same digests, then per name two range reductions and two independent
+//! random byte reads from two flat arrays, XOR, and nothing else: no shard, no tweak, no publication.
+//!
+//! The arrays have together the size of the structure it is compared to and lie on huge pages. Positions are
+//! computed by AVX2 where there is one. Whether it prefetches is decided by trying both before the measurement, so
+//! that small tables do not pay for instructions that large ones need.
+//! Its answers mean nothing.
+
+#![expect(unsafe_code, reason = "unchecked reads and prefetches, as the structures it is the floor of have them")]
+
+use std::time::{Duration, Instant};
+
+use lookup::hash::{Digest, Hasher};
+
+use super::{Burst, Contestant, Input, Kind, MAX_BATCH, Reader};
+use crate::BenchError;
+use crate::names::{Random, mix64};
+use crate::pages::Pages;
+
+pub(super) const KIND: Kind = Kind {
+    name: "floor",
+    about: "the same loop and digests with two random reads from flat arrays and nothing else",
+    build,
+    default: true,
+};
+
+struct Floor {
+    a: Pages,
+    b: Pages,
+    hasher: Hasher,
+    name_len: usize,
+    prefetch: bool,
+}
+
+fn build(input: &Input<'_>) -> Result<Box<dyn Contestant>, BenchError> {
+    let half = input.floor_bytes.div_ceil(2).max(1);
+    if u32::try_from(half).is_err() {
+        return Err(BenchError::Build {
+            contestant: KIND.name.into(),
+            n: input.names.len() as u64,
+            reason: format!("{half} bytes an array, at most 2^32 - 1 can be addressed"),
+        });
+    }
+    let mut random = Random::new(input.seed);
+    let mut filled = || {
+        let mut pages = Pages::zeroed(half);
+        pages.fill_with(|| random.next_u64() as u8);
+        pages
+    };
+    let mut floor =
+        Floor { a: filled(), b: filled(), hasher: input.hasher(), name_len: input.name_len, prefetch: false };
+    floor.prefetch = floor.prefetch_pays();
+    Ok(Box::new(floor))
+}
+
+impl Floor {
+    /// Tries both forms in turn on names that it makes up.
+    fn prefetch_pays(&self) -> bool {
+        let names: Vec<u64> = (0..1 << 18).map(mix64).collect();
+        let mut best = [Duration::MAX; 2];
+        for _ in 0..5 {
+            for prefetch in [false, true] {
+                let mut reader = FloorReader { floor: self, prefetch, digests: [Digest(0); MAX_BATCH] };
+                let start = Instant::now();
+                std::hint::black_box(reader.sum(&names, 32, 4));
+                let best = &mut best[usize::from(prefetch)];
+                *best = start.elapsed().min(*best);
+            }
+        }
+        best[1] < best[0]
+    }
+}
+
+impl Contestant for Floor {
+    fn size_bits(&self) -> u64 {
+        8 * (self.a.len() + self.b.len()) as u64
+    }
+
+    fn reader(&self) -> Box<dyn Reader + '_> {
+        Box::new(FloorReader { floor: self, prefetch: self.prefetch, digests: [Digest(0); MAX_BATCH] })
+    }
+
+    fn answers(&self) -> bool {
+        false
+    }
+
+    fn note(&self) -> String {
+        if self.prefetch { "prefetched".into() } else { "without prefetch, which is faster here".into() }
+    }
+}
+
+struct FloorReader<'a> {
+    floor: &'a Floor,
+    prefetch: bool,
+    digests: [Digest; MAX_BATCH],
+}
+
+impl Burst for FloorReader<'_> {
+    #[inline]
+    fn lookup(&mut self, names: &[u64], values: &mut [u64]) {
+        let digests = &mut self.digests[..names.len()];
+        self.floor.hasher.digest_words(names, self.floor.name_len, digests);
+        read(&self.floor.a, &self.floor.b, digests, values, self.prefetch);
+    }
+}
+
+fn read(a: &[u8], b: &[u8], digests: &[Digest], values: &mut [u64], prefetch: bool) {
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx2") {
+        // SAFETY: AVX2 is there.
+        return unsafe { read_avx2(a, b, digests, values, prefetch) };
+    }
+    read_any(a, b, digests, values, prefetch);
+}
+
+/// [`read_any`] compiled for AVX2: the compiler makes the loop of multiplications four wide.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn read_avx2(a: &[u8], b: &[u8], digests: &[Digest], values: &mut [u64], prefetch: bool) {
+    read_any(a, b, digests, values, prefetch);
+}
+
+#[inline(always)]
+fn read_any(a: &[u8], b: &[u8], digests: &[Digest], values: &mut [u64], prefetch: bool) {
+    assert!(!a.is_empty() && !b.is_empty() && digests.len() <= MAX_BATCH && values.len() == digests.len());
+    let (len_a, len_b) = (a.len() as u64, b.len() as u64);
+    let mut at = [(0u32, 0u32); MAX_BATCH];
+    for (at, digest) in at.iter_mut().zip(digests) {
+        *at = ((((digest.0 >> 32) * len_a) >> 32) as u32, (((digest.0 & 0xffff_ffff) * len_b) >> 32) as u32);
+    }
+    let at = &at[..digests.len()];
+    if prefetch {
+        for &(at_a, at_b) in at {
+            prefetch_read(a, at_a);
+            prefetch_read(b, at_b);
+        }
+    }
+    for (value, &(at_a, at_b)) in values.iter_mut().zip(at) {
+        debug_assert!((at_a as usize) < a.len() && (at_b as usize) < b.len());
+        // SAFETY: 32 bits times a length, divided by 2^32, is below the length.
+        *value = unsafe { u64::from(a.get_unchecked(at_a as usize) ^ b.get_unchecked(at_b as usize)) };
+    }
+}
+
+#[inline(always)]
+fn prefetch_read(array: &[u8], at: u32) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch may be given any address.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(array.as_ptr().wrapping_add(at as usize).cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (array, at);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn floor_reads_one_byte_of_each_array_with_and_without_prefetch() {
+        let a: Vec<u8> = (0..1000u32).map(|i| mix64(u64::from(i)) as u8).collect();
+        let b: Vec<u8> = (0..777u32).map(|i| mix64(u64::from(i) + 5000) as u8).collect();
+        let digests: Vec<Digest> = (0..MAX_BATCH as u64).map(|i| Digest(mix64(i + 9))).collect();
+        for prefetch in [false, true] {
+            let mut values = [0; MAX_BATCH];
+            read(&a, &b, &digests, &mut values, prefetch);
+            for (digest, value) in digests.iter().zip(values) {
+                let at_a = ((digest.0 >> 32) * 1000) >> 32;
+                let at_b = ((digest.0 & 0xffff_ffff) * 777) >> 32;
+                assert_eq!(value, u64::from(a[at_a as usize] ^ b[at_b as usize]));
+            }
+        }
+    }
+
+    #[test]
+    fn positions_of_the_extreme_digests_lie_inside() {
+        let mut values = [0; 2];
+        read(&[1, 2, 3], &[4], &[Digest(0), Digest(u64::MAX)], &mut values, true);
+        assert_eq!(values, [1 ^ 4, 3 ^ 4]);
+    }
+}

@@ -1,0 +1,159 @@
+//! What is compared: each contestant holds a set of names with values and answers bursts of names.
+//!
+//! To add one, implement [`Contestant`] and, for its readers, [`Burst`]; list it in [`ALL`].
+
+//mod concise;
+mod dpdk;
+mod floor;
+mod table;
+
+use crate::BenchError;
+use crate::names::value_of;
+use ::lookup::hash::{Family, Hasher, SecretKey};
+
+pub(crate) use dpdk::start as start_dpdk;
+
+/// The largest burst.
+pub const MAX_BATCH: usize = 256;
+
+/// What a contestant is built from.
+#[derive(Clone, Debug)]
+pub struct Input<'a> {
+    /// Distinct names; the value of each is [`value_of`] it.
+    pub names: &'a [u64],
+    /// Bytes of a name.
+    pub name_len: usize,
+    /// Bits of a value, 1 to 64.
+    pub value_bits: u8,
+    /// The digest family of structures that take digests.
+    pub family: Family,
+    /// What the secret key and the structures' own randomness follow from.
+    pub seed: u64,
+    /// Threads to build with where a structure can use them.
+    pub build_threads: usize,
+    /// Size of the floor's arrays in bytes.
+    pub floor_bytes: usize,
+}
+
+impl Input<'_> {
+    /// The hasher of contestants that take digests.
+    pub fn hasher(&self) -> Hasher {
+        Hasher::new(self.family, &self.secret_key())
+    }
+
+    /// The secret key that the seed stands for.
+    pub fn secret_key(&self) -> SecretKey {
+        SecretKey::from_seed(self.seed)
+    }
+
+    /// The value of each name, in order.
+    pub fn values(&self) -> Vec<u64> {
+        self.names.iter().map(|&name| value_of(name, self.value_bits)).collect()
+    }
+}
+
+/// A structure that holds the names of an [`Input`].
+pub trait Contestant {
+    /// Memory that lookups need, in bits.
+    fn size_bits(&self) -> u64;
+
+    /// A reader for one thread.
+    fn reader(&self) -> Box<dyn Reader + '_>;
+
+    /// Whether lookups give the values of the names; only the floor does not.
+    fn answers(&self) -> bool {
+        true
+    }
+
+    /// A remark for the table.
+    fn note(&self) -> String {
+        String::new()
+    }
+}
+
+/// Answers one burst of names. What a reader of a contestant implements; the timed loop round it is compiled once a
+/// contestant, so that no indirect call falls into it.
+pub trait Burst {
+    /// The values of `names`, at most [`MAX_BATCH`], into `values`, of the same length.
+    fn lookup(&mut self, names: &[u64], values: &mut [u64]);
+}
+
+/// The loops over a whole array of queries.
+pub trait Reader: Send {
+    /// Sum of the answers of `passes` passes over `queries`, in bursts of `batch`.
+    fn sum(&mut self, queries: &[u64], batch: usize, passes: u64) -> u64;
+
+    /// The first query not answered by its value: name, answer, value.
+    fn first_wrong(&mut self, queries: &[u64], batch: usize, value_bits: u8) -> Option<(u64, u64, u64)>;
+}
+
+impl<B: Burst + Send> Reader for B {
+    fn sum(&mut self, queries: &[u64], batch: usize, passes: u64) -> u64 {
+        let mut values = [0u64; MAX_BATCH];
+        let mut sum = 0u64;
+        for _ in 0..passes {
+            for names in queries.chunks(batch) {
+                let values = &mut values[..names.len()];
+                self.lookup(names, values);
+                sum = values.iter().fold(sum, |sum, &value| sum.wrapping_add(value));
+            }
+        }
+        sum
+    }
+
+    fn first_wrong(&mut self, queries: &[u64], batch: usize, value_bits: u8) -> Option<(u64, u64, u64)> {
+        let mut values = [0u64; MAX_BATCH];
+        for names in queries.chunks(batch) {
+            let values = &mut values[..names.len()];
+            self.lookup(names, values);
+            for (&name, &got) in names.iter().zip(values.iter()) {
+                let expected = value_of(name, value_bits);
+                if got != expected {
+                    return Some((name, got, expected));
+                }
+            }
+        }
+        None
+    }
+}
+
+/// A contestant by name.
+#[derive(Clone, Copy)]
+pub struct Kind {
+    /// The name on the command line and in results.
+    pub name: &'static str,
+    /// One line about it.
+    pub about: &'static str,
+    /// Builds it. Errors say what to do.
+    pub build: fn(&Input<'_>) -> Result<Box<dyn Contestant>, BenchError>,
+    /// Whether it runs when no contestants are named.
+    pub default: bool,
+}
+
+/// All contestants of the lookup bench, in the order of the tables.
+pub const ALL: &[Kind] = &[
+    floor::KIND,
+    //concise::CONCISE,
+    //concise::OPTION_1,
+    //concise::OPTION_2,
+    table::KIND,
+    dpdk::HASH,
+    dpdk::HASH_LF,
+    dpdk::EFD,
+];
+
+/// The contestants with these names, in the given order; the default ones where `names` is empty.
+/// # Errors
+/// [`BenchError::UnknownContestant`].
+pub fn choose(names: &[String]) -> Result<Vec<Kind>, BenchError> {
+    if names.is_empty() {
+        return Ok(ALL.iter().copied().filter(|kind| kind.default).collect());
+    }
+    let by_name = |name: &String| {
+        ALL.iter().copied().find(|kind| kind.name == name).ok_or_else(|| BenchError::UnknownContestant {
+            name: name.clone(),
+            known: ALL.iter().map(|kind| kind.name).collect::<Vec<_>>().join(", "),
+        })
+    };
+    names.iter().map(by_name).collect()
+}

@@ -1,0 +1,274 @@
+//! Results of a bench: one row a contestant and setting, as JSON lines or as a table.
+
+use std::fmt::Write as _;
+
+use serde::{Serialize, Serializer};
+
+use crate::stats::{Summary, median_ratio};
+
+/// One measured contestant at one setting. Its JSON has exactly the fields that are public and not skipped here.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// Which bench, such as `lookup` or `update/insert`.
+    pub bench: String,
+    /// What was measured.
+    pub contestant: String,
+    /// Names in the table.
+    pub n: u64,
+    /// Width of a value in bits.
+    pub value_bits: u8,
+    /// The set of names.
+    pub names: String,
+    /// Threads that worked at once.
+    pub threads: u32,
+    /// Names a call.
+    pub batch: u32,
+    /// Unit of `median`, `min` and `max`.
+    pub unit: &'static str,
+    /// The middle of the runs.
+    #[serde(serialize_with = "rounded")]
+    pub median: f64,
+    /// The smallest of the runs.
+    #[serde(serialize_with = "rounded")]
+    pub min: f64,
+    /// The largest of the runs.
+    #[serde(serialize_with = "rounded")]
+    pub max: f64,
+    /// Memory that lookups need, in bits a name; null where it makes no sense.
+    #[serde(serialize_with = "rounded_option")]
+    pub bits_per_name: Option<f64>,
+    /// Sum of the answers of one run, in hexadecimal; equal for all contestants that answer. Null where nothing is
+    /// answered.
+    #[serde(serialize_with = "hex_option")]
+    pub checksum: Option<u64>,
+    /// The single measurements, round by round: what ratios are taken from.
+    #[serde(skip)]
+    pub samples: Vec<f64>,
+    /// A remark for the table, such as the pages a structure lies on.
+    #[serde(skip)]
+    pub note: String,
+}
+
+/// The settings that the rows of one table share.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    /// See [`Row::n`].
+    pub n: u64,
+    /// See [`Row::value_bits`].
+    pub value_bits: u8,
+    /// See [`Row::names`].
+    pub names: String,
+    /// See [`Row::threads`].
+    pub threads: u32,
+    /// See [`Row::batch`].
+    pub batch: u32,
+}
+
+impl Row {
+    /// The row of `samples`.
+    /// # Panics
+    /// When there are no samples.
+    pub fn new(bench: &str, contestant: &str, setting: &Setting, unit: &'static str, samples: Vec<f64>) -> Self {
+        let Summary { median, min, max } = Summary::of(&samples);
+        Self {
+            bench: bench.to_owned(),
+            contestant: contestant.to_owned(),
+            n: setting.n,
+            value_bits: setting.value_bits,
+            names: setting.names.clone(),
+            threads: setting.threads,
+            batch: setting.batch,
+            unit,
+            median,
+            min,
+            max,
+            bits_per_name: None,
+            checksum: None,
+            samples,
+            note: String::new(),
+        }
+    }
+
+    /// The row as one line of JSON.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("a row is plain numbers and text")
+    }
+
+    /// Rates are better when larger, times when smaller.
+    fn is_rate(&self) -> bool {
+        self.unit.ends_with("/s")
+    }
+
+    /// How much better than `other` this contestant was, as the median over the rounds.
+    fn ratio_to(&self, other: &Self) -> f64 {
+        if self.is_rate() {
+            median_ratio(&self.samples, &other.samples)
+        } else {
+            median_ratio(&other.samples, &self.samples)
+        }
+    }
+}
+
+/// Four significant digits: more is noise.
+fn four_digits(x: f64) -> f64 {
+    if x == 0.0 || !x.is_finite() {
+        return x;
+    }
+    let scale = 10f64.powi(3 - x.abs().log10().floor() as i32);
+    (x * scale).round() / scale
+}
+
+fn rounded<S: Serializer>(x: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(four_digits(*x))
+}
+
+fn rounded_option<S: Serializer>(x: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
+    x.map(four_digits).serialize(serializer)
+}
+
+fn hex_option<S: Serializer>(x: &Option<u64>, serializer: S) -> Result<S::Ok, S::Error> {
+    x.map(|x| format!("{x:016x}")).serialize(serializer)
+}
+
+/// A size as people write it: 64K, 1M, 1000.
+pub fn size_text(n: u64) -> String {
+    match n {
+        0 => "0".into(),
+        n if n.is_multiple_of(1 << 20) => format!("{}M", n >> 20),
+        n if n.is_multiple_of(1 << 10) => format!("{}K", n >> 10),
+        n => n.to_string(),
+    }
+}
+
+/// The table of `rows` of one bench and one setting; the contestant called `floor` is what the others are compared to,
+/// besides the best.
+pub fn table(rows: &[Row]) -> String {
+    let Some(first) = rows.first() else { return String::new() };
+    let mut title = format!("{}, n = {}", first.bench, size_text(first.n));
+    if first.value_bits > 0 {
+        let _ = write!(title, ", {}-bit values", first.value_bits);
+    }
+    if !first.names.is_empty() {
+        let _ = write!(title, ", {} names", first.names);
+    }
+    let _ = write!(title, ", {} thread{}", first.threads, if first.threads == 1 { "" } else { "s" });
+    if first.batch > 1 {
+        let _ = write!(title, ", bursts of {}", first.batch);
+    }
+    let _ = write!(title, ", {} runs", first.samples.len());
+
+    let floor = rows.iter().find(|row| row.contestant == "floor");
+    let comparable = rows.iter().all(|row| row.samples.len() == first.samples.len() && row.unit == first.unit);
+    let best = rows
+        .iter()
+        .filter(|row| row.contestant != "floor")
+        .reduce(|a, b| if b.ratio_to_median(a) > 1.0 { b } else { a })
+        .filter(|_| comparable && rows.len() > 1);
+
+    let mut head = vec!["contestant".to_owned(), first.unit.to_owned(), "min".into(), "max".into()];
+    head.extend(floor.map(|_| "of floor".to_owned()));
+    head.extend(best.map(|_| "of best".to_owned()));
+    let with_bits = rows.iter().any(|row| row.bits_per_name.is_some());
+    head.extend(with_bits.then(|| "bits/name".to_owned()));
+    let mut lines = vec![head];
+    for row in rows {
+        let mut line = vec![row.contestant.clone(), number(row.median), number(row.min), number(row.max)];
+        line.extend(floor.map(|floor| format!("{:.2}", row.ratio_to(floor))));
+        line.extend(best.map(|best| format!("{:.2}", row.ratio_to(best))));
+        line.extend(with_bits.then(|| row.bits_per_name.map_or(String::new(), |bits| format!("{bits:.2}"))));
+        lines.push(line);
+    }
+    let mut out = format!("{title}\n");
+    let columns = lines[0].len();
+    let widths: Vec<usize> =
+        (0..columns).map(|c| lines.iter().map(|line| line[c].chars().count()).max().unwrap_or(0)).collect();
+    let notes = std::iter::once("").chain(rows.iter().map(|row| row.note.as_str()));
+    for (line, note) in lines.iter().zip(notes) {
+        let mut text = format!("  {:<width$}", line[0], width = widths[0]);
+        for c in 1..columns {
+            let _ = write!(text, "  {:>width$}", line[c], width = widths[c]);
+        }
+        let _ = write!(text, "  {note}");
+        out.push_str(text.trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+impl Row {
+    fn ratio_to_median(&self, other: &Self) -> f64 {
+        if self.is_rate() { self.median / other.median } else { other.median / self.median }
+    }
+}
+
+/// A number with as many digits as a reader compares.
+fn number(x: f64) -> String {
+    match x.abs() {
+        a if a >= 1000.0 => {
+            let digits = format!("{:.0}", x);
+            let (sign, digits) = digits.strip_prefix('-').map_or(("", digits.as_str()), |d| ("-", d));
+            let mut out = String::from(sign);
+            for (i, c) in digits.chars().enumerate() {
+                if i > 0 && (digits.len() - i).is_multiple_of(3) {
+                    out.push(' ');
+                }
+                out.push(c);
+            }
+            out
+        }
+        a if a >= 100.0 => format!("{x:.0}"),
+        a if a >= 10.0 => format!("{x:.1}"),
+        _ => format!("{x:.2}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(contestant: &str, unit: &'static str, samples: &[f64]) -> Row {
+        let setting = Setting { n: 1 << 20, value_bits: 8, names: "mac".into(), threads: 1, batch: 32 };
+        Row::new("lookup", contestant, &setting, unit, samples.to_vec())
+    }
+
+    #[test]
+    fn json_row_has_exactly_the_documented_fields() {
+        let mut row = row("concise", "M/s", &[101.23456, 99.0, 104.0]);
+        row.bits_per_name = Some(19.3412);
+        row.checksum = Some(0xabc);
+        assert_eq!(
+            row.to_json(),
+            r#"{"bench":"lookup","contestant":"concise","n":1048576,"value_bits":8,"names":"mac","threads":1,"batch":32,"unit":"M/s","median":101.2,"min":99.0,"max":104.0,"bits_per_name":19.34,"checksum":"0000000000000abc"}"#
+        );
+    }
+
+    #[test]
+    fn table_compares_rates_to_floor_and_best() {
+        let rows = [
+            row("floor", "M/s", &[200.0, 200.0, 200.0]),
+            row("concise", "M/s", &[150.0, 150.0, 150.0]),
+            row("hashbrown", "M/s", &[15.0, 15.0, 15.0]),
+        ];
+        let table = table(&rows);
+        assert_eq!(
+            table,
+            "lookup, n = 1M, 8-bit values, mac names, 1 thread, bursts of 32, 3 runs\n\
+             \x20 contestant   M/s   min   max  of floor  of best\n\
+             \x20 floor        200   200   200      1.00     1.33\n\
+             \x20 concise      150   150   150      0.75     1.00\n\
+             \x20 hashbrown   15.0  15.0  15.0      0.07     0.10\n"
+        );
+    }
+
+    #[test]
+    fn of_times_the_smaller_is_the_better() {
+        let rows = [row("a", "ns", &[100.0]), row("b", "ns", &[50.0])];
+        let table = table(&rows);
+        assert!(table.contains("a            100   100   100     0.50"), "{table}");
+    }
+
+    #[test]
+    fn sizes_read_as_powers_of_two() {
+        assert_eq!(["64K", "1M", "1000", "0"], [1 << 16, 1 << 20, 1000, 0].map(size_text).each_ref().map(|s| &s[..]));
+    }
+}
