@@ -1,1 +1,27 @@
-//! Packet input and output behind one trait: in-memory ports, pcap files, AF_PACKET rings.
+//! Packet input and output behind one trait, [`Device`]: bursts of up to [`BURST`] frames, no allocation a frame.
+//!
+//! | backend | what it is | a frame costs |
+//! |---|---|---|
+//! | [`backend::loopback`] | in-memory ports in pairs: tests, in-process networks | two pointer swaps; the bytes never move |
+//! | [`backend::pcap`] | a capture file as input, another as output | one copy each way |
+//! | [`backend::af_packet`] | a Linux interface through a kernel ring | one copy each way, one system call a sent burst |
+//!
+//! A frame lives in a [`Packet`], an owned buffer of fixed size. The buffers circulate: [`Device::rx_burst`] takes
+//! empty ones from the worker's [`Pool`] and hands out full ones, [`Device::tx_burst`] puts them back. Moving a frame
+//! between ports moves 24 bytes of handle, whatever its length.
+//!
+//! To write a backend, read the documentation of [`Device`]: it is the guide.
+//! Limits: frames of at most [`MAX_FRAME_LIMIT`] bytes; one thread owns a device at a time; no hardware offloads.
+
+mod checksum;
+mod counters;
+mod device;
+mod packet;
+mod wait;
+
+pub mod backend;
+
+pub use counters::{Counter, DeviceCounters, DeviceSnapshot};
+pub use device::{Device, NetError, Readiness};
+pub use packet::{BURST, Burst, FrameTooLong, HEADROOM, MAX_FRAME_LIMIT, Packet, Pool};
+pub use wait::{Waiter, Waker};

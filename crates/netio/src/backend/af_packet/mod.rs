@@ -1,0 +1,409 @@
+//! A Linux network interface as a port: a packet socket with a kernel receive ring, and bursts of sends.
+//!
+//! **Receiving** goes through a TPACKET_V2 ring: the kernel writes each frame into a slot of shared memory, we copy it
+//! once into a packet; a busy worker makes no system call. V3, the newer form, hands over *blocks* of frames when they
+//! are full or a timer fires, at best every millisecond: made for captures, not for a switch. Measured over veth, one
+//! frame at a time: V3 wakes poll(2) after 919 us (median), V2 after 14 us; and a path has a wait at every hop.
+//!
+//! **Sending** is one `sendmmsg` a burst, past the queueing discipline (`PACKET_QDISC_BYPASS`). A transmit ring would
+//! save the copy, but lends its pages to whoever holds the frame next: over veth that is the peer's socket buffer,
+//! while the slot is already reported free, so that reusing it would change data a peer has not read yet.
+//!
+//! **Workers** share an interface through a fanout group: the kernel runs a small program over each frame that picks
+//! the member by the two MAC addresses, which come first in tagged, shimmed and plain frames alike. A pair of hosts
+//! stays with one worker, so its frames keep their order; one pair cannot use two workers.
+//!
+//! What else the kernel does to frames, and what happens to it here:
+//! - it takes an 802.1Q/802.1ad tag off: put back;
+//! - a local sender (a veth peer) leaves TCP/UDP checksums to hardware that is not there: completed and counted in
+//!   `rx_checksums`. Cheaper at the source: [`disable_offloads`] on the peer;
+//! - a local sender, or GRO, makes super-frames longer than the MTU: dropped and counted in `rx_oversized`. They must
+//!   be turned off at the source ([`disable_offloads`]); on the port's own interface `open` does it;
+//! - frames that this machine sends out of the interface would be seen: ignored (`PACKET_IGNORE_OUTGOING`).
+//!
+//! An interface that goes down or is deleted gives [`NetError::Down`]; [`Device::revive`] finds it again by name, also
+//! when it was deleted and made anew.
+//!
+//! Needs CAP_NET_RAW, and CAP_NET_ADMIN to turn offloads off. Limits: no hardware timestamps; memory of a ring is
+//! `ring_frames` * 2 KiB for MTUs up to 1900 bytes.
+
+mod ring;
+mod sys;
+
+use crate::{BURST, Burst, Device, DeviceCounters, NetError, Packet, Pool, Readiness, checksum};
+use ring::{Ring, Slot};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+
+const ETHERNET_HEADER: usize = 14;
+const VLAN_TAG: usize = 4;
+const ETHER_VLAN: u16 = 0x8100;
+const SEND_BUFFER_BYTES: usize = 4 << 20;
+
+/// How an interface is opened.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Frames the receive ring holds at least.
+    pub ring_frames: usize,
+    /// Receive frames for any address, as a switch must.
+    pub promiscuous: bool,
+    /// Turn off what would make frames longer than the wire's or leave checksums unfinished.
+    pub disable_offloads: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { ring_frames: 1024, promiscuous: true, disable_offloads: true }
+    }
+}
+
+/// Turns off segmentation, receive coalescing and transmit checksum offloads of an interface in this thread's network
+/// namespace (what `ethtool -K IF tx off tso off gso off gro off lro off` does), as far as it has them. For a veth
+/// whose peer is a port of a switch: the settings stay with the interface when it is moved to another namespace.
+/// # Errors
+/// [`NetError::NoSuchInterface`], [`NetError::NotPermitted`], [`NetError::Io`].
+pub fn disable_offloads(interface: &str) -> Result<(), NetError> {
+    let socket = sys::socket().map_err(|e| net_error(interface, "open a packet socket", e))?;
+    disable_offloads_with(&socket, interface)
+}
+
+fn disable_offloads_with(socket: &OwnedFd, interface: &str) -> Result<(), NetError> {
+    const SET_TX_CHECKSUM: u32 = 0x17;
+    const SET_TSO: u32 = 0x1f;
+    const SET_GSO: u32 = 0x24;
+    const SET_GRO: u32 = 0x2c;
+    for command in [SET_TX_CHECKSUM, SET_TSO, SET_GSO, SET_GRO] {
+        match sys::ethtool_set(socket.as_fd(), interface, command, 0) {
+            Err(e) if e.raw_os_error() != Some(libc::EOPNOTSUPP) => {
+                return Err(net_error(interface, "turn offloads off", e));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Sorts the system's errors into those a caller can act on.
+fn net_error(interface: &str, action: &'static str, source: io::Error) -> NetError {
+    let device = interface.to_owned();
+    match source.raw_os_error() {
+        Some(libc::ENETDOWN | libc::ENXIO) => NetError::Down { device, source },
+        Some(libc::ENODEV) => NetError::NoSuchInterface { device },
+        Some(libc::EPERM | libc::EACCES) => NetError::NotPermitted { device, action },
+        _ => NetError::Io { device, action, source },
+    }
+}
+
+/// The fanout group that the workers of one interface share.
+type Group = Arc<Mutex<Membership>>;
+
+/// The number of a group and the interface it belongs to, both 0 until the first worker has joined. An interface made
+/// anew under the same name gets a group anew: the old one goes when its last socket is closed.
+#[derive(Debug, Default)]
+struct Membership {
+    id: u16,
+    ifindex: u32,
+}
+
+/// One worker's share of an interface. See the module.
+#[derive(Debug)]
+pub struct AfPacket {
+    name: String,
+    options: Options,
+    group: Option<Group>,
+    open: Open,
+    fault: bool,
+    counters: Arc<DeviceCounters>,
+}
+
+/// What goes when the interface goes.
+#[derive(Debug)]
+struct Open {
+    socket: OwnedFd,
+    ring: Ring,
+    max_frame: usize,
+}
+
+impl AfPacket {
+    /// Opens an interface of this thread's network namespace for one worker.
+    /// # Errors
+    /// [`NetError::NoSuchInterface`], [`NetError::NotPermitted`], [`NetError::Down`] if the interface is not up,
+    /// [`NetError::BadOption`], [`NetError::Io`].
+    pub fn open(interface: &str, options: &Options) -> Result<Self, NetError> {
+        Self::open_member(interface, options, None)
+    }
+
+    /// Opens an interface for `n_workers`, each with a ring of its own and every frame in exactly one of them.
+    /// # Errors
+    /// As for [`AfPacket::open`].
+    pub fn open_group(interface: &str, options: &Options, n_workers: usize) -> Result<Vec<Self>, NetError> {
+        let group = (n_workers > 1).then(Group::default);
+        (0..n_workers).map(|_| Self::open_member(interface, options, group.clone())).collect()
+    }
+
+    fn open_member(interface: &str, options: &Options, group: Option<Group>) -> Result<Self, NetError> {
+        let open = Open::new(interface, options, group.as_ref())?;
+        Ok(Self {
+            name: interface.to_owned(),
+            options: options.clone(),
+            group,
+            open,
+            fault: false,
+            counters: Arc::default(),
+        })
+    }
+
+    fn failed(&self, action: &'static str, source: io::Error) -> NetError {
+        self.counters.faults.add(1);
+        net_error(&self.name, action, source)
+    }
+
+    /// Copies a slot into a packet, with its tag and a whole checksum. Answers false for a frame that was dropped.
+    fn copy(&self, slot: &Slot<'_>, packet: &mut Packet) -> bool {
+        if slot.bytes.len() < slot.len {
+            self.counters.rx_oversized.add(1);
+            return false;
+        }
+        let tagged = slot.status & libc::TP_STATUS_VLAN_VALID != 0 && slot.len >= 12;
+        let fits = if tagged {
+            let fits = packet.resize(slot.len + VLAN_TAG);
+            if fits.is_ok() {
+                let known = slot.status & libc::TP_STATUS_VLAN_TPID_VALID != 0;
+                let tpid = if known { slot.vlan_tpid } else { ETHER_VLAN };
+                let frame = packet.frame_mut();
+                frame[..12].copy_from_slice(&slot.bytes[..12]);
+                frame[12..14].copy_from_slice(&tpid.to_be_bytes());
+                frame[14..16].copy_from_slice(&slot.vlan_tci.to_be_bytes());
+                frame[16..].copy_from_slice(&slot.bytes[12..]);
+            }
+            fits
+        } else {
+            packet.fill(slot.bytes)
+        };
+        if fits.is_err() {
+            self.counters.rx_oversized.add(1);
+            return false;
+        }
+        if slot.status & libc::TP_STATUS_CSUMNOTREADY != 0 && checksum::complete(packet.frame_mut()) {
+            self.counters.rx_checksums.add(1);
+        }
+        true
+    }
+
+    /// Adds the frames the kernel had no slot for. Reading the number resets it.
+    fn count_overruns(&self) {
+        let mut stats = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
+        if sys::get_option(self.open.socket.as_fd(), libc::PACKET_STATISTICS, &mut stats).is_ok() {
+            self.counters.rx_overrun.add(stats.tp_drops.into());
+        }
+    }
+}
+
+impl Open {
+    fn new(interface: &str, options: &Options, group: Option<&Group>) -> Result<Self, NetError> {
+        let fail = |action| move |e| net_error(interface, action, e);
+        let socket = sys::socket().map_err(fail("open a packet socket"))?;
+        let fd = socket.as_fd();
+        let ifindex =
+            rustix::net::netdevice::name_to_index(fd, interface).map_err(|e| fail("find the interface")(e.into()))?;
+        if options.disable_offloads {
+            disable_offloads_with(&socket, interface)?;
+        }
+        let max_frame = sys::mtu(fd, interface).map_err(fail("read the MTU"))? + ETHERNET_HEADER;
+        if max_frame + VLAN_TAG > crate::MAX_FRAME_LIMIT {
+            let reason =
+                format!("MTU {}: frames would not fit; at most {}", max_frame - 14, crate::MAX_FRAME_LIMIT - 18);
+            return Err(NetError::BadOption { device: interface.to_owned(), reason });
+        }
+        let on: libc::c_int = 1;
+        sys::set_option(fd, libc::PACKET_IGNORE_OUTGOING, &on).map_err(fail("ignore outgoing frames"))?;
+        sys::set_option(fd, libc::PACKET_QDISC_BYPASS, &on).map_err(fail("bypass the queueing discipline"))?;
+        // The unprivileged form is capped at net.core.wmem_max; a smaller buffer only means smaller bursts.
+        let _ = rustix::net::sockopt::set_socket_send_buffer_size_force(fd, SEND_BUFFER_BYTES)
+            .or_else(|_| rustix::net::sockopt::set_socket_send_buffer_size(fd, SEND_BUFFER_BYTES));
+        let ring = Ring::new(fd, options.ring_frames.max(1), max_frame + VLAN_TAG).map_err(fail("set up the ring"))?;
+        if options.promiscuous {
+            let membership = libc::packet_mreq {
+                mr_ifindex: ifindex as libc::c_int,
+                mr_type: libc::PACKET_MR_PROMISC as libc::c_ushort,
+                mr_alen: 0,
+                mr_address: [0; 8],
+            };
+            sys::set_option(fd, libc::PACKET_ADD_MEMBERSHIP, &membership).map_err(fail("enter promiscuous mode"))?;
+        }
+        sys::bind(fd, ifindex).map_err(fail("bind"))?;
+        if !sys::is_up(fd, interface).map_err(fail("read the flags"))? {
+            let source = io::Error::from_raw_os_error(libc::ENETDOWN);
+            return Err(NetError::Down { device: interface.to_owned(), source });
+        }
+        if let Some(group) = group {
+            join(&socket, ifindex, group).map_err(fail("join the fanout group"))?;
+        }
+        Ok(Self { socket, ring, max_frame })
+    }
+}
+
+/// Joins the group of an interface's workers; the first to come asks the kernel for a free number.
+fn join(socket: &OwnedFd, ifindex: u32, group: &Group) -> io::Result<()> {
+    const UNIQUE: u32 = libc::PACKET_FANOUT_FLAG_UNIQUEID;
+    let fd = socket.as_fd();
+    let mut group = group.lock().unwrap_or_else(PoisonError::into_inner);
+    let kind = libc::PACKET_FANOUT_CBPF;
+    if group.ifindex == ifindex {
+        sys::set_option(fd, libc::PACKET_FANOUT, &(kind << 16 | u32::from(group.id)))?;
+    } else {
+        sys::set_option(fd, libc::PACKET_FANOUT, &((kind | UNIQUE) << 16))?;
+        let mut answer: libc::c_uint = 0;
+        sys::get_option(fd, libc::PACKET_FANOUT, &mut answer)?;
+        *group = Membership { id: answer as u16, ifindex };
+    }
+    sys::set_fanout_program(fd, &mut fanout_program())
+}
+
+/// hash = (last 4 bytes of the destination ^ last 4 bytes of the source) * odd constant, its high half.
+/// The kernel takes it modulo the number of members. Offsets are from the link-layer header.
+fn fanout_program() -> [libc::sock_filter; 7] {
+    let op = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
+    let from_header = |offset: i32| (libc::SKF_LL_OFF + offset) as u32;
+    [
+        op(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, from_header(2)),
+        op(libc::BPF_MISC | libc::BPF_TAX, 0),
+        op(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, from_header(8)),
+        op(libc::BPF_ALU | libc::BPF_XOR | libc::BPF_X, 0),
+        op(libc::BPF_ALU | libc::BPF_MUL | libc::BPF_K, 0x9e37_79b1),
+        op(libc::BPF_ALU | libc::BPF_RSH | libc::BPF_K, 16),
+        op(libc::BPF_RET | libc::BPF_A, 0),
+    ]
+}
+
+impl Device for AfPacket {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn max_frame(&self) -> usize {
+        self.open.max_frame
+    }
+
+    fn rx_burst(&mut self, pool: &mut Pool, out: &mut Burst) -> Result<usize, NetError> {
+        if std::mem::take(&mut self.fault)
+            && let Err(e) = rustix::net::sockopt::socket_error(&self.open.socket)
+                .map_err(io::Error::from)
+                .and_then(|pending| pending.map_err(io::Error::from))
+        {
+            return Err(self.failed("receive", e));
+        }
+        let before = out.len();
+        let mut bytes = 0;
+        while !out.is_full() {
+            let Some(slot) = self.open.ring.peek() else { break };
+            let Some(mut packet) = pool.take() else { break };
+            let losing = slot.status & libc::TP_STATUS_LOSING != 0;
+            if self.copy(&slot, &mut packet) {
+                bytes += packet.len();
+                out.push(packet);
+            } else {
+                pool.put(packet);
+            }
+            self.open.ring.release();
+            if losing {
+                self.count_overruns();
+            }
+        }
+        let n = out.len() - before;
+        if n > 0 {
+            self.counters.rx_frames.add(n as u64);
+            self.counters.rx_bytes.add(bytes as u64);
+        }
+        Ok(n)
+    }
+
+    fn tx_burst(&mut self, pool: &mut Pool, frames: &mut Burst) -> Result<usize, NetError> {
+        let mut sent = 0;
+        // Each round sends frames, drops one, or ends: at most BURST rounds with progress and one without.
+        for _ in 0..=BURST {
+            if frames.is_empty() {
+                break;
+            }
+            match sys::send_burst(self.open.socket.as_fd(), frames) {
+                Ok(n) => {
+                    let bytes: usize = frames[..n].iter().map(Packet::len).sum();
+                    self.counters.tx_frames.add(n as u64);
+                    self.counters.tx_bytes.add(bytes as u64);
+                    frames.drain(..n).for_each(|packet| pool.put(packet));
+                    sent += n;
+                }
+                Err(e) => match e.raw_os_error() {
+                    Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => break,
+                    Some(libc::EINTR) => {}
+                    // Longer than the MTU, or shorter than a header: it will never go.
+                    Some(libc::EMSGSIZE | libc::EINVAL) => {
+                        self.counters.tx_refused.add(1);
+                        frames.drain(..1).for_each(|packet| pool.put(packet));
+                    }
+                    _ => return Err(self.failed("send", e)),
+                },
+            }
+        }
+        Ok(sent)
+    }
+
+    fn readiness(&mut self) -> Readiness<'_> {
+        if self.open.ring.is_ready() || self.fault {
+            Readiness::Ready
+        } else {
+            Readiness::Descriptor(self.open.socket.as_fd())
+        }
+    }
+
+    fn woken(&mut self, fault: bool) {
+        self.fault |= fault;
+    }
+
+    fn revive(&mut self) -> Result<(), NetError> {
+        let fd = self.open.socket.as_fd();
+        let index = rustix::net::netdevice::name_to_index(fd, &self.name)
+            .map_err(|e| net_error(&self.name, "find the interface", e.into()))?;
+        if sys::bound_ifindex(fd).is_ok_and(|bound| bound == index as i32) {
+            // The same interface: the kernel hooks the socket up again by itself once the interface is up.
+            return match sys::is_up(fd, &self.name) {
+                Ok(true) => Ok(()),
+                Ok(false) => Err(net_error(&self.name, "receive", io::Error::from_raw_os_error(libc::ENETDOWN))),
+                Err(e) => Err(net_error(&self.name, "read the flags", e)),
+            };
+        }
+        // Another interface of the same name: a socket stays with the old one, so a new one is opened.
+        self.open = Open::new(&self.name, &self.options, self.group.as_ref())?;
+        Ok(())
+    }
+
+    fn counters(&self) -> Arc<DeviceCounters> {
+        self.counters.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_has_room_for_the_longest_frame_and_what_the_kernel_puts_before_it() {
+        for max_frame in [60, 1518, 1522, 9018, 64_000] {
+            let slot = Ring::slot_bytes_for(max_frame);
+            assert!(slot >= max_frame + libc::TPACKET2_HDRLEN + 32);
+            assert!(slot.is_power_of_two() && slot.is_multiple_of(libc::TPACKET_ALIGNMENT));
+        }
+    }
+
+    #[test]
+    fn errors_are_sorted_by_what_the_caller_can_do() {
+        let kind = |code| net_error("eth9", "send", io::Error::from_raw_os_error(code));
+        assert!(matches!(kind(libc::ENETDOWN), NetError::Down { .. }));
+        assert!(matches!(kind(libc::ENXIO), NetError::Down { .. }));
+        assert!(matches!(kind(libc::ENODEV), NetError::NoSuchInterface { .. }));
+        assert!(matches!(kind(libc::EPERM), NetError::NotPermitted { .. }));
+        assert!(matches!(kind(libc::EIO), NetError::Io { .. }));
+        assert!(kind(libc::ENETDOWN).is_transient() && !kind(libc::EPERM).is_transient());
+    }
+}

@@ -1,0 +1,169 @@
+//! The system calls that no crate wraps, each behind a safe function.
+#![expect(unsafe_code, reason = "packet sockets, their options and interface ioctls have no safe binding")]
+
+use libc::{c_int, c_uint, c_void, socklen_t};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use crate::{BURST, Packet};
+
+/// Types without padding or pointers that the kernel reads or fills as plain bytes.
+pub(super) trait Plain: Copy {}
+impl Plain for c_int {}
+impl Plain for c_uint {}
+impl Plain for libc::tpacket_req {}
+impl Plain for libc::packet_mreq {}
+impl Plain for libc::tpacket_stats {}
+
+fn check(result: c_int) -> io::Result<c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// A raw packet socket that receives nothing until it is bound.
+pub(super) fn socket() -> io::Result<OwnedFd> {
+    // SAFETY: takes no pointers.
+    let fd = check(unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) })?;
+    // SAFETY: the descriptor was made just now and has no other owner.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Sets an option of level `SOL_PACKET`.
+pub(super) fn set_option<T: Plain>(fd: BorrowedFd<'_>, option: c_int, value: &T) -> io::Result<()> {
+    // SAFETY: `value` is valid for reads of its size for the duration of the call; `Plain` has no padding.
+    check(unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_PACKET,
+            option,
+            std::ptr::from_ref(value).cast::<c_void>(),
+            size_of::<T>() as socklen_t,
+        )
+    })?;
+    Ok(())
+}
+
+/// Reads an option of level `SOL_PACKET` over `value`.
+pub(super) fn get_option<T: Plain>(fd: BorrowedFd<'_>, option: c_int, value: &mut T) -> io::Result<()> {
+    let mut len = size_of::<T>() as socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes to `value`, and any bytes are a valid `Plain` of integers.
+    check(unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_PACKET,
+            option,
+            std::ptr::from_mut(value).cast::<c_void>(),
+            &raw mut len,
+        )
+    })?;
+    Ok(())
+}
+
+/// Hands the kernel the program that picks a member of a fanout group for each frame.
+pub(super) fn set_fanout_program(fd: BorrowedFd<'_>, program: &mut [libc::sock_filter]) -> io::Result<()> {
+    let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    // SAFETY: `program` points at `len` instructions, which the kernel copies and checks.
+    check(unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_PACKET,
+            libc::PACKET_FANOUT_DATA,
+            (&raw const program).cast::<c_void>(),
+            size_of::<libc::sock_fprog>() as socklen_t,
+        )
+    })?;
+    Ok(())
+}
+
+/// Binds to an interface and starts the reception of all protocols.
+pub(super) fn bind(fd: BorrowedFd<'_>, ifindex: u32) -> io::Result<()> {
+    let address = libc::sockaddr_ll {
+        sll_family: libc::AF_PACKET as u16,
+        sll_protocol: (libc::ETH_P_ALL as u16).to_be(),
+        sll_ifindex: ifindex as c_int,
+        sll_hatype: 0,
+        sll_pkttype: 0,
+        sll_halen: 0,
+        sll_addr: [0; 8],
+    };
+    // SAFETY: `address` is a whole sockaddr_ll, valid for reads during the call.
+    check(unsafe {
+        libc::bind(
+            fd.as_raw_fd(),
+            (&raw const address).cast::<libc::sockaddr>(),
+            size_of::<libc::sockaddr_ll>() as socklen_t,
+        )
+    })?;
+    Ok(())
+}
+
+/// The interface a socket is bound to; -1 once the interface has been deleted.
+pub(super) fn bound_ifindex(fd: BorrowedFd<'_>) -> io::Result<i32> {
+    // SAFETY: all-zero bytes are a valid sockaddr_ll.
+    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+    let mut len = size_of::<libc::sockaddr_ll>() as socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes to `address`.
+    check(unsafe { libc::getsockname(fd.as_raw_fd(), (&raw mut address).cast::<libc::sockaddr>(), &raw mut len) })?;
+    Ok(address.sll_ifindex)
+}
+
+/// Sends frames without blocking, as many as go: one system call. The error is that of the first frame.
+pub(super) fn send_burst(fd: BorrowedFd<'_>, frames: &[Packet]) -> io::Result<usize> {
+    let n = frames.len().min(BURST);
+    let mut pieces = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; BURST];
+    // SAFETY: all-zero bytes are a valid mmsghdr: no name, no control data, no pieces.
+    let mut messages: [libc::mmsghdr; BURST] = unsafe { std::mem::zeroed() };
+    for i in 0..n {
+        let frame = frames[i].frame();
+        pieces[i] = libc::iovec { iov_base: frame.as_ptr().cast_mut().cast::<c_void>(), iov_len: frame.len() };
+        messages[i].msg_hdr.msg_iov = &raw mut pieces[i];
+        messages[i].msg_hdr.msg_iovlen = 1;
+    }
+    // SAFETY: the first `n` messages point at pieces, and those at frames, all alive until the call returns; the
+    // kernel only reads the frames.
+    let sent =
+        check(unsafe { libc::sendmmsg(fd.as_raw_fd(), messages.as_mut_ptr(), n as c_uint, libc::MSG_DONTWAIT as _) })?;
+    Ok(sent as usize)
+}
+
+/// An interface request with a name in it. None if the name is too long for the kernel.
+fn request(interface: &str) -> Option<libc::ifreq> {
+    // SAFETY: all-zero bytes are a valid ifreq.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    if interface.len() >= request.ifr_name.len() {
+        return None;
+    }
+    for (to, from) in request.ifr_name.iter_mut().zip(interface.bytes()) {
+        *to = from as libc::c_char;
+    }
+    Some(request)
+}
+
+fn ioctl(fd: BorrowedFd<'_>, code: libc::c_ulong, request: &mut libc::ifreq) -> io::Result<()> {
+    // SAFETY: every code used here takes an ifreq; pointers in it are set up by the caller and outlive the call.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), code as _, std::ptr::from_mut(request)) })?;
+    Ok(())
+}
+
+/// MTU in bytes.
+pub(super) fn mtu(fd: BorrowedFd<'_>, interface: &str) -> io::Result<usize> {
+    let mut request = request(interface).ok_or(io::ErrorKind::InvalidInput)?;
+    ioctl(fd, libc::SIOCGIFMTU, &mut request)?;
+    // SAFETY: SIOCGIFMTU fills this member.
+    Ok(usize::try_from(unsafe { request.ifr_ifru.ifru_mtu }).unwrap_or(0))
+}
+
+/// Whether the interface is administratively up.
+pub(super) fn is_up(fd: BorrowedFd<'_>, interface: &str) -> io::Result<bool> {
+    let mut request = request(interface).ok_or(io::ErrorKind::InvalidInput)?;
+    ioctl(fd, libc::SIOCGIFFLAGS, &mut request)?;
+    // SAFETY: SIOCGIFFLAGS fills this member.
+    Ok(c_int::from(unsafe { request.ifr_ifru.ifru_flags }) & libc::IFF_UP != 0)
+}
+
+/// Sets one value through the ethtool ioctl.
+pub(super) fn ethtool_set(fd: BorrowedFd<'_>, interface: &str, command: u32, value: u32) -> io::Result<()> {
+    let mut request = request(interface).ok_or(io::ErrorKind::InvalidInput)?;
+    let mut payload = [command, value];
+    request.ifr_ifru.ifru_data = payload.as_mut_ptr().cast();
+    ioctl(fd, libc::SIOCETHTOOL, &mut request)
+}

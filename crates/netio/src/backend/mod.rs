@@ -1,0 +1,5 @@
+//! The backends: one module each, every one an implementation of [`Device`](crate::Device).
+
+pub mod af_packet;
+pub mod loopback;
+pub mod pcap;

@@ -1,0 +1,165 @@
+//! Completing checksums that a sender left to hardware which is not there.
+//!
+//! A local stack that sends over a virtual link leaves TCP and UDP checksums half done (Linux: `CHECKSUM_PARTIAL`):
+//! the field holds the folded sum of the pseudo-header, and a NIC is to add the sum of the segment. A switch that
+//! copies such a frame to a real wire, or to another stack, must finish the sum, or the frame is thrown away by its
+//! receiver. Cost: one pass over the segment, only for frames that the kernel marks.
+
+const ETHER_IPV4: u16 = 0x0800;
+const ETHER_IPV6: u16 = 0x86dd;
+const ETHER_VLAN: [u16; 2] = [0x8100, 0x88a8];
+const PROTO_TCP: u8 = 6;
+const PROTO_UDP: u8 = 17;
+const PROTO_ICMPV6: u8 = 58;
+/// Extension headers looked through before a packet is left alone.
+const MAX_EXTENSIONS: usize = 8;
+
+/// Completes the checksum of the TCP, UDP or ICMPv6 segment in `frame`, whose checksum field holds the pseudo-header's
+/// folded sum. Answers false, and changes nothing, if no such segment is found.
+pub(crate) fn complete(frame: &mut [u8]) -> bool {
+    let Some((segment, field, end)) = locate(frame) else { return false };
+    if field + 2 > end {
+        return false;
+    }
+    let sum = !fold(sum(&frame[segment..end]));
+    // In UDP an all-zero field means "no checksum"; its sum is sent as the other zero.
+    let sum = if sum == 0 { 0xffff } else { sum };
+    frame[field..field + 2].copy_from_slice(&sum.to_be_bytes());
+    true
+}
+
+/// Start of the segment, place of its checksum, end of the segment.
+fn locate(frame: &[u8]) -> Option<(usize, usize, usize)> {
+    let be16 = |at: usize| Some(u16::from_be_bytes(frame.get(at..at + 2)?.try_into().ok()?));
+    let mut at = 12;
+    let mut ether_type = be16(at)?;
+    for _ in 0..2 {
+        if ETHER_VLAN.contains(&ether_type) {
+            at += 4;
+            ether_type = be16(at)?;
+        }
+    }
+    let ip = at + 2;
+    let (protocol, segment, end) = match ether_type {
+        ETHER_IPV4 => {
+            let header = usize::from(frame.get(ip)? & 15) * 4;
+            let fragment = be16(ip + 6)?;
+            if header < 20 || fragment & 0x3fff != 0 {
+                return None;
+            }
+            (*frame.get(ip + 9)?, ip + header, ip + usize::from(be16(ip + 2)?))
+        }
+        ETHER_IPV6 => {
+            let end = ip + 40 + usize::from(be16(ip + 4)?);
+            let (mut next, mut at) = (*frame.get(ip + 6)?, ip + 40);
+            for _ in 0..MAX_EXTENSIONS {
+                match next {
+                    0 | 43 | 60 => {
+                        next = *frame.get(at)?;
+                        at += 8 + 8 * usize::from(*frame.get(at + 1)?);
+                    }
+                    _ => break,
+                }
+            }
+            (next, at, end)
+        }
+        _ => return None,
+    };
+    let field = match protocol {
+        PROTO_TCP => 16,
+        PROTO_UDP => 6,
+        PROTO_ICMPV6 => 2,
+        _ => return None,
+    };
+    (segment <= end && end <= frame.len()).then_some((segment, segment + field, end))
+}
+
+fn sum(bytes: &[u8]) -> u64 {
+    let mut words = bytes.chunks_exact(2);
+    let total: u64 = words.by_ref().map(|w| u64::from(u16::from_be_bytes([w[0], w[1]]))).sum();
+    total + words.remainder().first().map_or(0, |&last| u64::from(last) << 8)
+}
+
+fn fold(mut sum: u64) -> u16 {
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum as u16
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use etherparse::{PacketBuilder, SlicedPacket, TransportSlice};
+    use proptest::prelude::*;
+
+    fn good(build: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+        let mut frame = vec![];
+        build(&mut frame);
+        frame
+    }
+
+    /// Replaces the checksum by the pseudo-header's folded sum, as a stack with offloads leaves it.
+    fn unfinish(frame: &[u8]) -> Vec<u8> {
+        let (segment, field, end) = locate(frame).unwrap();
+        let mut partial = frame.to_vec();
+        let full = u16::from_be_bytes([frame[field], frame[field + 1]]);
+        partial[field..field + 2].fill(0);
+        let rest = fold(sum(&partial[segment..end]));
+        // full = !(pseudo + rest), so pseudo = !full - rest in one's complement.
+        let pseudo = fold(u64::from(!full) + u64::from(!rest));
+        partial[field..field + 2].copy_from_slice(&pseudo.to_be_bytes());
+        partial
+    }
+
+    fn frames(payload: &[u8]) -> Vec<Vec<u8>> {
+        let eth = || PacketBuilder::ethernet2([2; 6], [4; 6]);
+        let v4 = |p: &mut Vec<u8>| eth().ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64).udp(7, 9).write(p, payload).unwrap();
+        let v6 = |p: &mut Vec<u8>| eth().ipv6([3; 16], [5; 16], 64).tcp(7, 9, 1, 2).write(p, payload).unwrap();
+        let vlan = |p: &mut Vec<u8>| {
+            eth()
+                .single_vlan(7.try_into().unwrap())
+                .ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64)
+                .tcp(7, 9, 1, 2)
+                .write(p, payload)
+                .unwrap()
+        };
+        vec![good(v4), good(v6), good(vlan)]
+    }
+
+    #[test]
+    fn an_unfinished_checksum_becomes_what_the_sender_would_have_written() {
+        for payload in [&b""[..], b"x", b"odd", &[0xff; 1400]] {
+            for whole in frames(payload) {
+                let mut frame = unfinish(&whole);
+                assert!(complete(&mut frame));
+                assert_eq!(frame, whole);
+                assert!(matches!(
+                    SlicedPacket::from_ethernet(&frame).unwrap().transport,
+                    Some(TransportSlice::Udp(_) | TransportSlice::Tcp(_))
+                ));
+            }
+        }
+    }
+
+    #[test]
+    fn padding_behind_the_packet_is_not_summed() {
+        for whole in frames(b"short") {
+            let mut padded = unfinish(&whole);
+            padded.extend([0xee; 20]);
+            assert!(complete(&mut padded));
+            assert_eq!(&padded[..whole.len()], &whole[..]);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..120), kind in 0..4usize) {
+            if bytes.len() > 20 {
+                let ether_type: [u8; 2] = [[8, 0], [0x86, 0xdd], [0x81, 0], [0x88, 0xa8]][kind];
+                bytes[12..14].copy_from_slice(&ether_type);
+            }
+            complete(&mut bytes);
+        }
+    }
+}

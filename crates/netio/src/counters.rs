@@ -1,0 +1,76 @@
+//! Counters that one thread writes and any thread reads: plain loads and stores, no locked instruction.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// A 64-bit counter with a single writer. `add` is a load and a store: two writers would lose counts.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds `n`. Only the owning thread may call it.
+    #[inline]
+    pub fn add(&self, n: u64) {
+        self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
+    }
+
+    /// The count so far, from any thread.
+    #[inline]
+    pub fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+macro_rules! device_counters {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+        /// What a device counts. Written by the thread that owns the device, read by anybody; a line of its own, so
+        /// that reading one worker's counts does not slow another down.
+        #[derive(Debug, Default)]
+        #[repr(align(128))]
+        pub struct DeviceCounters { $($(#[$doc])* pub $name: Counter,)* }
+
+        /// The counts of a device at one moment.
+        #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+        pub struct DeviceSnapshot { $($(#[$doc])* pub $name: u64,)* }
+
+        impl DeviceCounters {
+            /// Reads all counters. Counts of one moment may differ by the frames of one burst.
+            pub fn snapshot(&self) -> DeviceSnapshot {
+                DeviceSnapshot { $($name: self.$name.get(),)* }
+            }
+        }
+
+        impl DeviceSnapshot {
+            /// Names and counts, in a fixed order, for reports.
+            pub fn fields(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$((stringify!($name), self.$name),)*].into_iter()
+            }
+        }
+
+        impl std::ops::AddAssign for DeviceSnapshot {
+            fn add_assign(&mut self, other: Self) { $(self.$name += other.$name;)* }
+        }
+    };
+}
+
+device_counters! {
+    /// Frames handed to the worker.
+    rx_frames,
+    /// Bytes of those frames.
+    rx_bytes,
+    /// Frames that arrived longer than a buffer (GSO super-frames, jumbo frames) and were dropped.
+    rx_oversized,
+    /// Frames lost before the worker could take them: the ring was full.
+    rx_overrun,
+    /// Frames that a capture or a driver delivered incomplete or unreadable; dropped.
+    rx_malformed,
+    /// Frames whose checksum the sender had left to its hardware, completed here.
+    rx_checksums,
+    /// Frames sent.
+    tx_frames,
+    /// Bytes of those frames.
+    tx_bytes,
+    /// Frames the interface refused for good (longer than its MTU, shorter than a header); dropped.
+    tx_refused,
+    /// Times the interface was found gone or down.
+    faults,
+}

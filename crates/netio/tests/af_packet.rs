@@ -1,0 +1,348 @@
+//! AF_PACKET over veth in a network namespace of its own.
+//!
+//! A namespace belongs to the thread that made it, and goes, with every interface in it, when the thread ends: nothing
+//! to clean up, also after a failure. Without the privilege to make one the tests say so and run their frames over
+//! loopback ports instead.
+#![expect(unsafe_code, reason = "unshare(2) has no safe binding for one thread")]
+
+use netio::backend::af_packet::{AfPacket, Options, disable_offloads};
+use netio::backend::loopback;
+use netio::{Burst, Device, NetError, Packet, Pool, Waiter};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Runs `test` in a fresh network namespace; answers false if this process may not make one.
+fn in_namespace(test: impl FnOnce() + Send) -> bool {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            // SAFETY: no pointers; only this thread, made just now, changes its namespace.
+            let privileged = unsafe { libc::geteuid() == 0 && libc::unshare(libc::CLONE_NEWNET) == 0 };
+            if privileged {
+                test();
+            }
+            privileged
+        });
+        match thread.join() {
+            Ok(privileged) => privileged,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
+}
+
+fn ip(arguments: &str) {
+    let output = Command::new("ip").args(arguments.split_whitespace()).output().expect("iproute2 is installed");
+    assert!(output.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn veth(a: &str, b: &str) {
+    ip(&format!("link add {a} type veth peer name {b}"));
+    for name in [a, b] {
+        // No addresses: the interfaces' own IPv6 would send router solicitations of its own.
+        ip(&format!("link set {name} addrgenmode none"));
+        ip(&format!("link set {name} up"));
+    }
+}
+
+fn quiet() -> Options {
+    Options { ring_frames: 256, ..Options::default() }
+}
+
+fn frame(source: u8, destination: u8, len: usize, fill: u8) -> Vec<u8> {
+    let mut frame = vec![fill; len];
+    frame[..6].copy_from_slice(&[2, 0, 0, 0, 0, destination]);
+    frame[6..12].copy_from_slice(&[2, 0, 0, 0, 0, source]);
+    frame[12..14].copy_from_slice(&[0x88, 0xb5]);
+    frame
+}
+
+fn send(device: &mut dyn Device, frames: &[Vec<u8>]) -> usize {
+    let mut pool = Pool::new(0, 2048);
+    let mut sent = 0;
+    for part in frames.chunks(netio::BURST) {
+        let mut burst: Burst = part.iter().map(|f| Packet::from_frame(f)).collect();
+        sent += device.tx_burst(&mut pool, &mut burst).unwrap();
+    }
+    sent
+}
+
+/// Receives until `n` frames came or ten seconds have passed, asleep in between.
+fn receive(device: Box<dyn Device>, n: usize) -> (Vec<Vec<u8>>, Box<dyn Device>) {
+    let (waiter, mut pool, mut burst) = (Waiter::new().unwrap(), Pool::new(64, 2048), Burst::new());
+    let (mut frames, mut devices) = (vec![], [device]);
+    let end = Instant::now() + Duration::from_secs(10);
+    while frames.len() < n && Instant::now() < end {
+        if devices[0].rx_burst(&mut pool, &mut burst).unwrap() == 0 {
+            waiter.sleep(&mut devices, |_| false, Some(Duration::from_secs(1))).unwrap();
+        }
+        frames.extend(burst.iter().map(|p| p.frame().to_vec()));
+        pool.put_all(&mut burst);
+    }
+    let [device] = devices;
+    (frames, device)
+}
+
+/// The test of both paths: a burst of all sizes arrives whole and in order.
+fn all_sizes_arrive(mut a: Box<dyn Device>, b: Box<dyn Device>) {
+    let frames: Vec<_> = [14, 60, 61, 64, 128, 777, 1513, 1514]
+        .iter()
+        .cycle()
+        .take(200)
+        .enumerate()
+        .map(|(i, &len)| frame(1, 2, len, i as u8))
+        .collect();
+    assert_eq!(send(&mut *a, &frames), frames.len());
+    let (got, b) = receive(b, frames.len());
+    assert_eq!(got, frames);
+    let (sent, received) = (a.counters().snapshot(), b.counters().snapshot());
+    assert_eq!((sent.tx_frames, received.rx_frames), (200, 200));
+    assert_eq!(sent.tx_bytes, received.rx_bytes);
+    assert_eq!(sent.rx_frames, 0, "a port does not see what it sends");
+}
+
+#[test]
+fn frames_of_all_sizes_arrive_whole_and_in_order() {
+    let privileged = in_namespace(|| {
+        veth("west", "east");
+        let open = |name| Box::new(AfPacket::open(name, &quiet()).unwrap());
+        all_sizes_arrive(open("west"), open("east"));
+    });
+    if !privileged {
+        eprintln!("no privilege for a network namespace: loopback ports only");
+    }
+    let settings = loopback::Settings { ring_frames: 256, ..Default::default() };
+    let (a, b) = loopback::pair("west", "east", &settings).unwrap();
+    all_sizes_arrive(Box::new(a), Box::new(b));
+}
+
+#[test]
+fn frames_are_dealt_to_exactly_one_worker_and_a_pair_of_hosts_to_always_the_same() {
+    let privileged = in_namespace(|| {
+        veth("west", "east");
+        let mut a = AfPacket::open("west", &quiet()).unwrap();
+        let mut workers = AfPacket::open_group("east", &quiet(), 2).unwrap();
+        let frames: Vec<_> = (0..240).map(|i| frame(i % 60, 100, 60, i)).collect();
+        assert_eq!(send(&mut a, &frames), 240);
+        // Sent means delivered here: veth hands a frame to the receiver's ring before the system call returns, except
+        // when the kernel defers it to another thread; so wait for the total.
+        let (mut pool, mut burst) = (Pool::new(64, 2048), Burst::new());
+        let mut got = [vec![], vec![]];
+        let end = Instant::now() + Duration::from_secs(10);
+        while got[0].len() + got[1].len() < 240 && Instant::now() < end {
+            for (worker, got) in workers.iter_mut().zip(&mut got) {
+                worker.rx_burst(&mut pool, &mut burst).unwrap();
+                got.extend(burst.iter().map(|p| (p.frame()[11], p.frame()[20])));
+                pool.put_all(&mut burst);
+            }
+        }
+        let (first, second) = (&got[0], &got[1]);
+        assert_eq!(first.len() + second.len(), 240);
+        assert!(first.len() >= 48 && second.len() >= 48, "{} and {}", first.len(), second.len());
+        assert!(first.iter().all(|(source, _)| second.iter().all(|(other, _)| source != other)));
+        for sorted in [first, second] {
+            for source in 0..60 {
+                let order: Vec<_> = sorted.iter().filter(|f| f.0 == source).map(|f| f.1).collect();
+                assert!(order.is_sorted(), "source {source}: {order:?}");
+            }
+        }
+    });
+    if !privileged {
+        eprintln!("no privilege for a network namespace: not run");
+    }
+}
+
+#[test]
+fn a_vlan_tag_that_the_kernel_took_off_is_put_back() {
+    let privileged = in_namespace(|| {
+        veth("west", "east");
+        let mut a = AfPacket::open("west", &quiet()).unwrap();
+        let b = Box::new(AfPacket::open("east", &quiet()).unwrap());
+        let tagged = |tpid: [u8; 2], len| {
+            let mut f = frame(1, 2, len, 9);
+            f[12..18].copy_from_slice(&[tpid[0], tpid[1], 0x20, 0x07, 0x88, 0xb5]);
+            f
+        };
+        let frames = vec![tagged([0x81, 0], 64), tagged([0x88, 0xa8], 64), tagged([0x81, 0], 1518), frame(1, 2, 60, 1)];
+        assert_eq!(send(&mut a, &frames), 4);
+        assert_eq!(receive(b, 4).0, frames);
+    });
+    if !privileged {
+        eprintln!("no privilege for a network namespace: not run");
+    }
+}
+
+#[test]
+fn frames_above_the_mtu_are_refused_and_the_others_of_the_burst_go() {
+    let privileged = in_namespace(|| {
+        veth("west", "east");
+        let mut a = AfPacket::open("west", &quiet()).unwrap();
+        assert_eq!(a.max_frame(), 1514);
+        let b = Box::new(AfPacket::open("east", &quiet()).unwrap());
+        let frames = [frame(1, 2, 60, 1), frame(1, 2, 1600, 2), frame(1, 2, 60, 3), vec![0; 5], frame(1, 2, 60, 4)];
+        assert_eq!(send(&mut a, &frames), 3);
+        assert_eq!(a.counters().snapshot().tx_refused, 2);
+        let fills: Vec<_> = receive(b, 3).0.iter().map(|f| f[20]).collect();
+        assert_eq!(fills, [1, 3, 4]);
+    });
+    if !privileged {
+        eprintln!("no privilege for a network namespace: not run");
+    }
+}
+
+/// The datagrams that the namespace's own stack sends out of `west`, as seen by a port on `east`: a local sender leaves
+/// checksums and segmentation to the interface.
+fn local_udp(port: AfPacket, sizes: &[usize], expected: usize) -> (Vec<Vec<u8>>, netio::DeviceSnapshot) {
+    ip("addr add 10.9.0.1/24 dev west");
+    ip("neigh add 10.9.0.2 lladdr 02:00:00:00:00:02 dev west");
+    let socket = std::net::UdpSocket::bind("10.9.0.1:4000").unwrap();
+    for &size in sizes {
+        socket.send_to(&vec![0x5a; size], "10.9.0.2:4001").unwrap();
+    }
+    let (frames, port) = receive(Box::new(port), expected);
+    (frames, port.counters().snapshot())
+}
+
+fn udp_checksum_is_right(frame: &[u8]) -> bool {
+    let packet = etherparse::SlicedPacket::from_ethernet(frame).unwrap();
+    let Some(etherparse::NetSlice::Ipv4(ip)) = packet.net else { return false };
+    let Some(etherparse::TransportSlice::Udp(udp)) = packet.transport else { return false };
+    udp.to_header().calc_checksum_ipv4(&ip.header().to_header(), udp.payload()).unwrap() == udp.checksum()
+}
+
+#[test]
+fn a_local_sender_s_unfinished_checksum_is_completed() {
+    let privileged = in_namespace(|| {
+        veth("west", "east");
+        let port = AfPacket::open("east", &quiet()).unwrap();
+        let (frames, counts) = local_udp(port, &[1, 100, 1400], 3);
+        assert_eq!(frames.len(), 3);
+        assert!(frames.iter().all(|f| udp_checksum_is_right(f)));
+        assert_eq!(counts.rx_checksums, 3, "veth leaves checksums to hardware by default");
+    });
+    if !privileged {
+        eprintln!("no privilege for a network namespace: not run");
+    }
+}
+
+#[test]
+fn a_sender_with_its_offloads_turned_off_leaves_nothing_to_complete() {
+    let privileged = in_namespace(|| {
+        veth("west", "east");
+        disable_offloads("west").unwrap();
+        let port = AfPacket::open("east", &quiet()).unwrap();
+        let (frames, counts) = local_udp(port, &[1, 100, 1400], 3);
+        assert!(frames.len() == 3 && frames.iter().all(|f| udp_checksum_is_right(f)));
+        assert_eq!(counts.rx_checksums, 0);
+    });
+    if !privileged {
+        eprintln!("no privilege for a network namespace: not run");
+    }
+}
+
+#[test]
+fn a_frame_longer_than_a_slot_is_counted_and_dropped() {
+    let privileged = in_namespace(|| {
+        veth("west", "east");
+        let port = AfPacket::open("east", &quiet()).unwrap();
+        // The peer's MTU is larger than what this port was opened for: its frames do not fit the slots.
+        ip("link set west mtu 9000");
+        ip("link set east mtu 9000");
+        let (frames, counts) = local_udp(port, &[8000, 100], 1);
+        assert!(frames.iter().all(|f| f.len() < 1514));
+        assert_eq!((frames.len(), counts.rx_oversized), (1, 1));
+    });
+    if !privileged {
+        eprintln!("no privilege for a network namespace: not run");
+    }
+}
+
+/// Calls `rx_burst`, asleep in between, until it fails.
+fn next_error(device: AfPacket) -> (NetError, AfPacket) {
+    let (waiter, mut pool, mut burst) = (Waiter::new().unwrap(), Pool::new(64, 2048), Burst::new());
+    let mut devices = [Holder(device)];
+    for _ in 0..100 {
+        if let Err(error) = devices[0].0.rx_burst(&mut pool, &mut burst) {
+            let [Holder(device)] = devices;
+            return (error, device);
+        }
+        pool.put_all(&mut burst);
+        waiter.sleep(&mut devices, |_| false, Some(Duration::from_millis(100))).unwrap();
+    }
+    panic!("no error in 100 rounds");
+}
+
+struct Holder(AfPacket);
+
+impl AsMut<dyn Device> for Holder {
+    fn as_mut(&mut self) -> &mut (dyn Device + 'static) {
+        &mut self.0
+    }
+}
+
+#[test]
+fn an_interface_that_goes_down_wakes_the_sleeper_and_works_again_when_it_is_up() {
+    let privileged = in_namespace(|| {
+        veth("west", "east");
+        let port = AfPacket::open("east", &quiet()).unwrap();
+        let mut peer = AfPacket::open("west", &quiet()).unwrap();
+        ip("link set east down");
+        let (error, mut port) = next_error(port);
+        assert!(matches!(error, NetError::Down { .. }), "{error}");
+        assert!(port.revive().unwrap_err().is_transient());
+        assert_eq!(port.counters().snapshot().faults, 1);
+        ip("link set east up");
+        port.revive().unwrap();
+        let frames = [frame(1, 2, 60, 7)];
+        // Both directions, on the same sockets as before.
+        assert_eq!(send(&mut peer, &frames), 1);
+        let (got, mut port) = receive(Box::new(port), 1);
+        assert_eq!(got, frames);
+        assert_eq!(send(&mut *port, &frames), 1);
+    });
+    if !privileged {
+        eprintln!("no privilege for a network namespace: not run");
+    }
+}
+
+#[test]
+fn an_interface_deleted_and_made_anew_is_found_again_by_every_worker() {
+    let privileged = in_namespace(|| {
+        veth("west", "east");
+        let mut workers = AfPacket::open_group("east", &quiet(), 2).unwrap();
+        ip("link del east");
+        let mut burst = Burst::from_iter([Packet::from_frame(&frame(1, 2, 60, 7))]);
+        let error = workers[0].tx_burst(&mut Pool::new(0, 2048), &mut burst).unwrap_err();
+        assert!(matches!(error, NetError::Down { .. } | NetError::NoSuchInterface { .. }), "{error}");
+        assert_eq!(burst.len(), 1, "the frame is still the caller's");
+        assert!(workers[0].revive().unwrap_err().is_transient());
+        veth("west", "east");
+        for worker in &mut workers {
+            worker.revive().unwrap();
+        }
+        let mut peer = AfPacket::open("west", &quiet()).unwrap();
+        let frames: Vec<_> = (0..60).map(|i| frame(i, 100, 60, i)).collect();
+        assert_eq!(send(&mut peer, &frames), 60);
+        let (mut pool, mut burst, mut got) = (Pool::new(64, 2048), Burst::new(), 0);
+        let end = Instant::now() + Duration::from_secs(10);
+        while got < 60 && Instant::now() < end {
+            for worker in &mut workers {
+                got += worker.rx_burst(&mut pool, &mut burst).unwrap();
+                pool.put_all(&mut burst);
+            }
+        }
+        assert_eq!(got, 60);
+    });
+    if !privileged {
+        eprintln!("no privilege for a network namespace: not run");
+    }
+}
+
+#[test]
+fn opening_what_is_not_there_or_not_up_is_a_typed_error() {
+    let missing = AfPacket::open("no-such-if", &quiet()).unwrap_err();
+    assert!(matches!(missing, NetError::NoSuchInterface { .. } | NetError::NotPermitted { .. }), "{missing}");
+    in_namespace(|| {
+        ip("link add west type veth peer name east");
+        assert!(matches!(AfPacket::open("west", &quiet()).unwrap_err(), NetError::Down { .. }));
+        assert!(matches!(AfPacket::open_group("west", &quiet(), 2).unwrap_err(), NetError::Down { .. }));
+    });
+}
