@@ -1,3 +1,10 @@
 //! Compact name lookup structures: control halves that know names, query halves that are words only.
 
+pub mod arena;
+pub mod cells;
 pub mod hash;
+pub mod othello;
+pub mod papers_protocol;
+pub mod publish;
+pub mod testkit;
+pub mod traits;

@@ -1,0 +1,237 @@
+//! One range of memory for all shards of a table: huge pages, lines of 64 bytes, one base address.
+//!
+//! Address space for the table's configured maximum is reserved at the start and filled by the kernel as it is
+//! touched, so a table grows without moving and a reader needs one base address. `madvise` asks for 2 MB pages; from
+//! 64 MB up they make random reads a third faster. [`Arena::huge_page_bytes`] tells whether they came.
+//!
+//! Limits: 2^32 lines (256 GiB). The range is returned when the last owner drops.
+
+#![expect(
+    unsafe_code,
+    reason = "maps memory, and hands out ranges of it that reader threads read while others are written"
+)]
+
+use std::io;
+use std::ptr::NonNull;
+
+/// Bytes of a line: what the hardware fetches at once.
+pub const LINE: usize = 64;
+/// Bytes of a huge page on x86-64 and on aarch64 with 4 KiB base pages.
+const HUGE_PAGE: usize = 2 << 20;
+
+/// A reserved range of memory, zero where it was never written.
+#[derive(Debug)]
+pub struct Arena {
+    base: NonNull<u8>,
+    bytes: usize,
+    mapping: NonNull<u8>,
+    mapping_bytes: usize,
+}
+
+// SAFETY: an arena is a range of plain memory; who reads and writes which part of it is the business of its owner.
+unsafe impl Send for Arena {}
+// SAFETY: as above; the arena's own methods only read its bounds.
+unsafe impl Sync for Arena {}
+
+impl Arena {
+    /// Reserves `bytes` (rounded up to huge pages). Nothing is committed before it is touched.
+    /// # Errors
+    /// The operating system's, when it has no such range of addresses.
+    pub fn reserve(bytes: usize) -> io::Result<Self> {
+        let bytes = bytes.next_multiple_of(HUGE_PAGE);
+        let mapping_bytes = bytes + HUGE_PAGE;
+        let mapping = map(mapping_bytes)?;
+        let skip = mapping.as_ptr().align_offset(HUGE_PAGE);
+        // SAFETY: `skip` is less than HUGE_PAGE, by which the mapping is larger than asked.
+        let base = unsafe { mapping.add(skip) };
+        advise_huge(base, bytes);
+        Ok(Self { base, bytes, mapping, mapping_bytes })
+    }
+
+    /// Address of the first line.
+    #[inline]
+    pub fn base(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
+    /// Bytes reserved.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Bytes of the range that stand on huge pages, if the operating system says.
+    pub fn huge_page_bytes(&self) -> Option<usize> {
+        let maps = std::fs::read_to_string("/proc/self/smaps").ok()?;
+        let (start, end) = (self.base() as usize, self.base() as usize + self.bytes);
+        let (mut inside, mut kib) = (false, 0);
+        for line in maps.lines() {
+            let mut words = line.split_ascii_whitespace();
+            let first = words.next()?;
+            if let Some((from, to)) = first.split_once('-') {
+                let from = usize::from_str_radix(from, 16).ok()?;
+                let to = usize::from_str_radix(to, 16).ok()?;
+                inside = from < end && start < to;
+            } else if inside && first == "AnonHugePages:" {
+                kib += words.next()?.parse::<usize>().ok()?;
+            }
+        }
+        Some(kib * 1024)
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        unmap(self.mapping, self.mapping_bytes);
+    }
+}
+
+#[cfg(all(unix, not(miri)))]
+fn map(bytes: usize) -> io::Result<NonNull<u8>> {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: an anonymous mapping at an address of the kernel's choice touches no memory that is in use.
+    let address = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, -1, 0) };
+    if address == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(NonNull::new(address.cast()).expect("mmap never maps page zero unasked"))
+}
+
+#[cfg(all(unix, not(miri)))]
+fn unmap(mapping: NonNull<u8>, bytes: usize) {
+    // SAFETY: the range was mapped by `map` with this size, and its only owner is being dropped.
+    unsafe { libc::munmap(mapping.as_ptr().cast(), bytes) };
+}
+
+#[cfg(all(target_os = "linux", not(miri)))]
+fn advise_huge(base: NonNull<u8>, bytes: usize) {
+    // SAFETY: advice on our own mapping; a refusal (no such kernel feature) changes nothing.
+    unsafe { libc::madvise(base.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
+}
+
+#[cfg(any(not(target_os = "linux"), miri))]
+fn advise_huge(_base: NonNull<u8>, _bytes: usize) {}
+
+// Under Miri the heap stands in for the mapping.
+#[cfg(any(not(unix), miri))]
+fn layout(bytes: usize) -> std::alloc::Layout {
+    std::alloc::Layout::from_size_align(bytes, LINE).expect("arenas are far below isize::MAX")
+}
+
+#[cfg(any(not(unix), miri))]
+fn map(bytes: usize) -> io::Result<NonNull<u8>> {
+    // SAFETY: the size is not zero.
+    NonNull::new(unsafe { std::alloc::alloc_zeroed(layout(bytes)) }).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+}
+
+#[cfg(any(not(unix), miri))]
+fn unmap(mapping: NonNull<u8>, bytes: usize) {
+    // SAFETY: allocated by `map` with this layout.
+    unsafe { std::alloc::dealloc(mapping.as_ptr(), layout(bytes)) };
+}
+
+/// Which lines of an arena are free: best fit, neighbours coalesce. O(log free ranges) an operation.
+#[derive(Debug, Default)]
+pub struct Lines {
+    /// Free ranges by first line, with their length.
+    by_start: std::collections::BTreeMap<u32, u32>,
+    /// The same by length.
+    by_length: std::collections::BTreeSet<(u32, u32)>,
+    /// Lines from here on were never used.
+    end: u32,
+    limit: u32,
+    free: u64,
+}
+
+impl Lines {
+    /// The lines of an arena of `bytes`, all free.
+    pub fn new(bytes: usize) -> Self {
+        Self { limit: u32::try_from(bytes / LINE).unwrap_or(u32::MAX), ..Self::default() }
+    }
+
+    /// Takes `n` lines.
+    pub fn take(&mut self, n: u32) -> Option<u32> {
+        if let Some(&(length, start)) = self.by_length.range((n, 0)..).next() {
+            self.forget(start, length);
+            if length > n {
+                self.note(start + n, length - n);
+            }
+            return Some(start);
+        }
+        let start = self.end;
+        self.end = start.checked_add(n).filter(|&end| end <= self.limit)?;
+        Some(start)
+    }
+
+    /// Gives lines back.
+    pub fn give(&mut self, mut start: u32, mut n: u32) {
+        if let Some((&before, &length)) = self.by_start.range(..start).next_back()
+            && before + length == start
+        {
+            self.forget(before, length);
+            (start, n) = (before, n + length);
+        }
+        if let Some(&length) = self.by_start.get(&(start + n)) {
+            self.forget(start + n, length);
+            n += length;
+        }
+        if start + n == self.end {
+            self.end = start;
+        } else {
+            self.note(start, n);
+        }
+    }
+
+    /// Lines that are taken.
+    pub fn used(&self) -> u64 {
+        u64::from(self.end) - self.free
+    }
+
+    fn note(&mut self, start: u32, length: u32) {
+        self.by_start.insert(start, length);
+        self.by_length.insert((length, start));
+        self.free += u64::from(length);
+    }
+
+    fn forget(&mut self, start: u32, length: u32) {
+        self.by_start.remove(&start);
+        self.by_length.remove(&(length, start));
+        self.free -= u64::from(length);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_arena_is_zeroed_and_writable_to_its_end() {
+        let arena = Arena::reserve(3 * HUGE_PAGE - 5).unwrap();
+        assert_eq!(arena.bytes(), 3 * HUGE_PAGE);
+        // SAFETY: the last byte of the range.
+        unsafe {
+            let last = arena.base().add(arena.bytes() - 1);
+            assert_eq!(last.read(), 0);
+            last.write(7);
+            assert_eq!(last.read(), 7);
+        }
+    }
+
+    #[test]
+    fn freed_lines_coalesce_and_are_taken_again() {
+        let mut lines = Lines::new(100 * LINE);
+        let taken: Vec<u32> = (0..10).map(|_| lines.take(10).unwrap()).collect();
+        assert_eq!(lines.take(1), None);
+        assert_eq!(lines.used(), 100);
+        for index in [2, 4, 3] {
+            lines.give(taken[index], 10);
+        }
+        assert_eq!(lines.used(), 70);
+        assert_eq!(lines.take(30), Some(20));
+        for index in [9, 0, 1, 8, 7, 5, 6] {
+            lines.give(taken[index], 10);
+        }
+        lines.give(20, 30);
+        assert_eq!((lines.used(), lines.end, lines.by_start.len()), (0, 0, 0));
+    }
+}

@@ -1,0 +1,228 @@
+//! Builds a graph from all its names at once: partition by digest, then one shard after another, in cache.
+//!
+//! Cost, 8-bit values: see `fibula bench build`. Two passes over the names: every thread splits its part of the input
+//! by the first bits of the digests (256 streams at most, which the write buffers bear), then threads take one part
+//! after another, split it into shards and solve these while they are in the second-level cache.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::graph::{Graph, MAX_DEPTH, ShardState, Solver, prefix_of, with_slack};
+use super::index::Index;
+use super::shard::{Edge, NoSolution, Payload, Scratch, Shard};
+use super::sizing::Sizing;
+use super::{Settings, ShardId};
+use crate::hash::Digest;
+use crate::traits::InsertError;
+
+/// Shards of a new table have at most so many names on average: room to grow, and none above the splitting point.
+const MEAN_SHARD: usize = 4500;
+/// First-level parts: each is a write stream.
+const PART_BITS: u8 = 8;
+
+impl<S: Sizing, P: Payload> Graph<S, P> {
+    /// Builds the graph of `entries` on up to `threads` threads.
+    /// # Errors
+    /// [`InsertError::TooManyNames`], [`InsertError::DuplicateDigest`], [`InsertError::Unsolvable`].
+    pub fn build(settings: Settings, entries: &[(Digest, P)], threads: usize) -> Result<Self, InsertError> {
+        Ok(Self::build_with(settings, entries, threads, |_, _| ())?.0)
+    }
+
+    /// As [`Graph::build`], and what `each` makes of every shard while its order is in the scratch, in order of digests.
+    pub(super) fn build_with<T: Send>(
+        settings: Settings,
+        entries: &[(Digest, P)],
+        threads: usize,
+        each: impl Fn(&Shard<S, P>, &Scratch<S::Index>) -> T + Sync,
+    ) -> Result<(Self, Vec<T>), InsertError> {
+        if entries.len() > settings.max_names {
+            return Err(InsertError::TooManyNames { max: settings.max_names });
+        }
+        let depth = first_depth::<S>(entries.len());
+        let part_bits = depth.min(PART_BITS);
+        let threads = threads.clamp(1, 1 << part_bits);
+        let chunks: Vec<_> = entries.chunks(entries.len().div_ceil(threads).max(1)).collect();
+        let parted: Vec<Parts<P>> = std::thread::scope(|scope| {
+            let workers: Vec<_> = chunks.iter().map(|chunk| scope.spawn(|| Parts::split(chunk, part_bits))).collect();
+            workers.into_iter().map(|worker| worker.join().expect("no panic in a worker")).collect()
+        });
+
+        let next = AtomicUsize::new(0);
+        let results = Mutex::new(Vec::new());
+        let work = || {
+            let solver = Solver { settings: &settings };
+            let mut scratch = Scratch::default();
+            loop {
+                let part = next.fetch_add(1, Ordering::Relaxed);
+                if part >= 1 << part_bits {
+                    return;
+                }
+                let mut solved = Vec::new();
+                let outcome = shards_of(&parted, part, depth, part_bits).into_iter().enumerate().try_for_each(
+                    |(index, edges)| {
+                        let prefix = part << (depth - part_bits) | index;
+                        let tweak = solver.first_tweak(prefix);
+                        solver.solve_or_split(
+                            prefix as u32,
+                            depth,
+                            tweak,
+                            edges,
+                            &mut scratch,
+                            &mut |shard, scratch| {
+                                let made = each(&shard, scratch);
+                                solved.push((shard, made));
+                            },
+                        )
+                    },
+                );
+                results.lock().expect("no panic in a worker").push((part, outcome.map(|()| solved)));
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..threads {
+                scope.spawn(work);
+            }
+            work();
+        });
+        let mut results = results.into_inner().expect("no panic in a worker");
+        results.sort_unstable_by_key(|&(part, _)| part);
+        let (mut shards, mut made) = (Vec::new(), Vec::new());
+        for (_, solved) in results {
+            for (shard, value) in solved? {
+                shards.push(shard);
+                made.push(value);
+            }
+        }
+        Ok((Self::assemble(settings, shards, Scratch::default()), made))
+    }
+
+    /// Puts together what a controller stored: the same graph, so that every colouring has the same cells.
+    ///
+    /// `states` in order of digests, `live` and `tombstones` in any order.
+    /// # Errors
+    /// [`RestoreError`]: the parts do not belong together.
+    pub fn restore(
+        settings: Settings,
+        states: &[ShardState],
+        live: &[(Digest, P)],
+        tombstones: &[(Digest, P)],
+    ) -> Result<Self, RestoreError> {
+        let depth = states.iter().map(|state| state.id.depth).max().ok_or(RestoreError::NoShards)?;
+        if depth > MAX_DEPTH {
+            return Err(RestoreError::Directory);
+        }
+        let mut owner = Vec::with_capacity(1 << depth);
+        for (index, state) in states.iter().enumerate() {
+            let entries = state.id.entries(depth);
+            if entries.start != owner.len() || entries.end > 1 << depth {
+                return Err(RestoreError::Directory);
+            }
+            owner.resize(entries.end, index);
+        }
+        if owner.len() != 1 << depth {
+            return Err(RestoreError::Directory);
+        }
+        let mut edges: Vec<Vec<Edge<S::Index, P>>> = vec![Vec::new(); states.len()];
+        let mut stashes = edges.clone();
+        let all = live.iter().map(|entry| (entry, false)).chain(tombstones.iter().map(|entry| (entry, true)));
+        for (&(digest, payload), tombstone) in all {
+            let index = owner[prefix_of(digest.0, depth)];
+            let to = if states[index].stash.contains(&digest) { &mut stashes } else { &mut edges };
+            to[index].push(Edge::new(digest.0, payload, tombstone));
+        }
+        let mut scratch = Scratch::default();
+        let mut shards = Vec::with_capacity(states.len());
+        for ((state, edges), stash) in states.iter().zip(edges).zip(stashes) {
+            let ShardId { prefix, depth } = state.id;
+            let mut shard = Shard::unsolved(prefix, depth, state.tweak, edges);
+            shard.n_tombstones += stash.iter().filter(|edge| edge.is_tombstone()).count();
+            (shard.stash, shard.version) = (stash, state.version);
+            shard.resume(state.sides, &mut scratch).map_err(|NoSolution { n_names, .. }| RestoreError::Cyclic {
+                prefix,
+                depth,
+                n_names,
+            })?;
+            shards.push(shard);
+        }
+        Ok(Self::assemble(settings, shards, scratch))
+    }
+}
+
+/// Why stored parts make no graph.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RestoreError {
+    /// No shard at all.
+    #[error("the store names no shard: restore it from a backup")]
+    NoShards,
+    /// Shards overlap, or leave a gap.
+    #[error("the stored shards do not cover all digests exactly once: restore the store from a backup")]
+    Directory,
+    /// The stored names close a cycle under the stored tweak.
+    #[error(
+        "the {n_names} stored names of shard {prefix:#x}/{depth} do not fit its tweak: restore the store from a backup"
+    )]
+    Cyclic {
+        /// Prefix of the shard.
+        prefix: u32,
+        /// Bits of the prefix.
+        depth: u8,
+        /// Names found for it.
+        n_names: usize,
+    },
+}
+
+/// Depth of a new table of `n_names`.
+fn first_depth<S: Sizing>(n_names: usize) -> u8 {
+    if !S::SHARDED {
+        return 0;
+    }
+    (0..MAX_DEPTH).find(|&depth| n_names >> depth <= MEAN_SHARD).unwrap_or(MAX_DEPTH)
+}
+
+/// A slice of the input, sorted by the first bits of the digests.
+struct Parts<P> {
+    entries: Vec<(Digest, P)>,
+    /// Where each part begins, and the end of the last.
+    starts: Vec<usize>,
+}
+
+impl<P: Payload> Parts<P> {
+    fn split(entries: &[(Digest, P)], bits: u8) -> Self {
+        let mut starts = vec![0; (1 << bits) + 1];
+        for (digest, _) in entries {
+            starts[prefix_of(digest.0, bits) + 1] += 1;
+        }
+        for part in 0..1 << bits {
+            starts[part + 1] += starts[part];
+        }
+        let mut sorted = entries.to_vec();
+        let mut at = starts.clone();
+        for &entry in entries {
+            let at = &mut at[prefix_of(entry.0.0, bits)];
+            sorted[*at] = entry;
+            *at += 1;
+        }
+        Self { entries: sorted, starts }
+    }
+
+    fn part(&self, part: usize) -> &[(Digest, P)] {
+        &self.entries[self.starts[part]..self.starts[part + 1]]
+    }
+}
+
+/// The edges of every shard of one part, with room for the inserts to come.
+fn shards_of<I: Index, P: Payload>(parted: &[Parts<P>], part: usize, depth: u8, part_bits: u8) -> Vec<Vec<Edge<I, P>>> {
+    let bits = depth - part_bits;
+    let within = |digest: Digest| prefix_of(digest.0, depth) & ((1 << bits) - 1);
+    let mut counts = vec![0; 1 << bits];
+    let entries = || parted.iter().flat_map(|parts| parts.part(part));
+    for &(digest, _) in entries() {
+        counts[within(digest)] += 1;
+    }
+    let mut shards: Vec<_> = counts.into_iter().map(|n_names| Vec::with_capacity(with_slack(n_names))).collect();
+    for &(digest, payload) in entries() {
+        shards[within(digest)].push(Edge::new(digest.0, payload, false));
+    }
+    shards
+}

@@ -1,0 +1,214 @@
+//! What one switch's cells hold: a graph of names, coloured by what each name means at that switch.
+//!
+//! Phase II of the papers. The values of names come from a function of their payload, so that hundreds of switches
+//! share one graph and keep, a shard, only the digest of their cells and the last version sent. Colours are canonical:
+//! the smallest vertex of every component has colour 0, so cells are a pure function of (graph, tombstones, values)
+//! and a restarted controller derives the same.
+//!
+//! Cost: about 5 ns a name and switch for whole shards (the peel, 10 ns a name, is shared); an update walks one
+//! component. Source: "Memory-efficient and Ultra-fast Network Lookup and Forwarding using Othello Hashing", IV.B, V.A.
+
+use super::graph::{Change, Delta, Graph};
+use super::index::Index;
+use super::query::OthelloQuery;
+use super::shard::{Payload, Scratch, Shard};
+use super::sizing::{Sides, Sizing};
+use super::update::{CellsUpdate, ShardImage, Update};
+use super::{Settings, ShardId, cell_prf};
+use crate::cells::{Cells, CellsVisitor, with_cells};
+use crate::hash::{Digest, mix64};
+
+/// What the other side of the seam has of one shard, as far as this side knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Sent {
+    version: u64,
+    digest: u64,
+}
+
+/// One switch's colouring of a graph: 16 bytes a shard.
+#[derive(Clone, Debug)]
+pub struct Colouring {
+    /// By slot of the graph.
+    sent: Vec<Sent>,
+    colours: Vec<u64>,
+}
+
+impl Colouring {
+    /// Colours the whole graph: the colouring, and the query structure that it describes.
+    ///
+    /// `value` gives the value of a live name's payload at this switch; it must fit into a cell.
+    pub fn export<S: Sizing, P: Payload>(graph: &Graph<S, P>, value: impl Fn(P) -> u64) -> (Self, OthelloQuery<S>) {
+        Self::export_many(graph, 1, |_, payload| value(payload)).pop().expect("one was asked for")
+    }
+
+    /// Colours the graph for `n` switches at once, which shares the search for an order; `value` also takes the
+    /// number of the switch.
+    pub fn export_many<S: Sizing, P: Payload>(
+        graph: &Graph<S, P>,
+        n: usize,
+        value: impl Fn(usize, P) -> u64,
+    ) -> Vec<(Self, OthelloQuery<S>)> {
+        let mut scratch = Scratch::default();
+        let empty = Self { sent: vec![Sent::default(); graph.slot_limit()], colours: Vec::new() };
+        let mut views = vec![(empty, Vec::new()); n];
+        for (slot, shard) in graph.slots() {
+            shard.order(&mut scratch);
+            for (view, (colouring, images)) in views.iter_mut().enumerate() {
+                let image = colour(graph.settings(), shard, &scratch, |payload| value(view, payload));
+                colouring.sent[slot as usize] = Sent { version: image.version, digest: image.digest };
+                images.push(image);
+            }
+        }
+        let settings = graph.settings();
+        views.into_iter().map(|(colouring, images)| (colouring, OthelloQuery::from_own(settings, images))).collect()
+    }
+
+    /// A colouring of which the other side has `images` (all shards of the graph, in order).
+    pub(super) fn of_images<S: Sizing, P: Payload>(graph: &Graph<S, P>, images: &[ShardImage]) -> Self {
+        let mut sent = vec![Sent::default(); graph.slot_limit()];
+        for ((slot, _), image) in graph.slots().zip(images) {
+            sent[slot as usize] = Sent { version: image.version, digest: image.digest };
+        }
+        Self { sent, colours: Vec::new() }
+    }
+
+    /// Appends the update that brings this switch along after `change`, the latest mutation of `graph`.
+    ///
+    /// None is appended where no cell of this switch changes. `value` is the one that the colouring was made with.
+    pub fn updates<S: Sizing, P: Payload>(
+        &mut self,
+        graph: &Graph<S, P>,
+        change: &Change,
+        value: impl Fn(P) -> u64,
+        updates: &mut Vec<Update>,
+    ) {
+        match change {
+            Change::None => {}
+            Change::Cells { slot } => updates.extend(self.recolour(graph, *slot, value).map(Update::Cells)),
+            Change::Shards { slots, .. } => {
+                updates.push(Update::Shards(slots.iter().map(|&slot| self.image(graph, slot, &value)).collect()));
+            }
+        }
+    }
+
+    /// The new values of the cells that the latest mutation changed.
+    fn recolour<S: Sizing, P: Payload>(
+        &mut self,
+        graph: &Graph<S, P>,
+        slot: u32,
+        value: impl Fn(P) -> u64,
+    ) -> Option<CellsUpdate> {
+        let walk = graph.last_walk();
+        let value = |payload: Option<P>| payload.map_or(0, &value);
+        self.colours.clear();
+        for step in &walk.steps {
+            let parent = self.colours.get(step.parent as usize).copied().unwrap_or(0);
+            let over = if self.colours.is_empty() { 0 } else { value(step.payload) };
+            self.colours.push(parent ^ over);
+        }
+        let delta = match walk.delta {
+            Delta::OldRoot(step) => self.colours[step],
+            Delta::Altered(old, new) => value(old) ^ value(new),
+        };
+        if delta == 0 {
+            return None;
+        }
+        let shard = graph.shard(slot);
+        let seed = graph.settings().seed;
+        let sent = &mut self.sent[slot as usize];
+        let changed = walk.steps.iter().zip(&self.colours).skip(walk.first_changed);
+        let mut cells = Vec::with_capacity(changed.len());
+        for (step, &colour) in changed {
+            sent.digest ^= cell_prf(seed, step.vertex, colour ^ delta) ^ cell_prf(seed, step.vertex, colour);
+            cells.push((step.vertex, colour));
+        }
+        let from = std::mem::replace(&mut sent.version, shard.version);
+        let id = ShardId { prefix: shard.prefix, depth: shard.depth };
+        Some(CellsUpdate { id, from, to: shard.version, digest: sent.digest, fresh: walk.fresh, cells })
+    }
+
+    /// The whole shard in `slot` for this switch: after a rebuild, or because the switch asked for it.
+    pub fn image<S: Sizing, P: Payload>(
+        &mut self,
+        graph: &Graph<S, P>,
+        slot: u32,
+        value: impl Fn(P) -> u64,
+    ) -> ShardImage {
+        let shard = graph.shard(slot);
+        let mut scratch = Scratch::default();
+        shard.order(&mut scratch);
+        let image = colour(graph.settings(), shard, &scratch, value);
+        if self.sent.len() < graph.slot_limit() {
+            self.sent.resize(graph.slot_limit(), Sent::default());
+        }
+        self.sent[slot as usize] = Sent { version: image.version, digest: image.digest };
+        image
+    }
+
+    /// What a switch that is up to date has of every shard, in order of digests: (shard, version, digest). The version
+    /// is that of the last message; later versions of the shard changed no cell of this switch.
+    pub fn held<'a, S: Sizing, P: Payload>(
+        &'a self,
+        graph: &'a Graph<S, P>,
+    ) -> impl Iterator<Item = (u32, ShardId, u64, u64)> + 'a {
+        graph.slots().map(|(slot, shard)| {
+            let Sent { version, digest } = self.sent[slot as usize];
+            (slot, ShardId { prefix: shard.prefix, depth: shard.depth }, version, digest)
+        })
+    }
+
+    /// Notes that the switch has `version` of the shard in `slot`: it reported so, with the digest that is due.
+    pub fn set_version(&mut self, slot: u32, version: u64) {
+        self.sent[slot as usize].version = version;
+    }
+}
+
+/// Colours one shard along `scratch.order` (leaf first, so read from its end).
+pub(super) fn colour<S: Sizing, P: Payload>(
+    settings: &Settings,
+    shard: &Shard<S, P>,
+    scratch: &Scratch<S::Index>,
+    value: impl Fn(P) -> u64,
+) -> ShardImage {
+    struct Paint<'a, S: Sizing, P, F> {
+        seed: u64,
+        shard: &'a Shard<S, P>,
+        scratch: &'a Scratch<S::Index>,
+        value: F,
+    }
+    impl<S: Sizing, P: Payload, F: Fn(P) -> u64> CellsVisitor for Paint<'_, S, P, F> {
+        type Output = u64;
+        fn visit(self, mut cells: impl Cells) -> u64 {
+            let mut digest = 0;
+            for step in self.scratch.order.iter().rev() {
+                let over = self.shard.edges[step.edge.get()].value().map_or(0, &self.value);
+                let colour = cells.get(step.parent.get()) ^ over;
+                cells.set(step.child.get(), colour);
+                digest ^= cell_prf(self.seed, step.child.get() as u32, colour);
+            }
+            digest
+        }
+    }
+    let n_words = shard.sides.cells() / settings.cells_per_word();
+    let mut words = vec![0; n_words as usize];
+    let paint = Paint { seed: settings.seed, shard, scratch, value: &value };
+    let id = ShardId { prefix: shard.prefix, depth: shard.depth };
+    let mut digest = geometry_prf(settings.seed, id, shard.sides, shard.tweak);
+    digest ^= with_cells(&mut words, settings.value_bits, paint);
+    let stash: Vec<_> = shard.stash.iter().map(|edge| (Digest(edge.digest), edge.value().map_or(0, &value))).collect();
+    for &(name, value) in &stash {
+        digest ^= stash_prf(settings.seed, name, value);
+    }
+    ShardImage { id, version: shard.version, sides: shard.sides, tweak: shard.tweak, digest, stash, words }
+}
+
+/// The share of its id, sizes and tweak in a shard's digest: shards of the same cells but another reading differ.
+pub(super) fn geometry_prf(seed: u64, id: ShardId, sides: Sides, tweak: u16) -> u64 {
+    let place = mix64(seed ^ (u64::from(id.prefix) << 8 | u64::from(id.depth)));
+    mix64(place ^ (u64::from(sides.a) << 32 | u64::from(sides.b))) ^ mix64(place.wrapping_add(u64::from(tweak) + 1))
+}
+
+/// A stashed name's share of its shard's digest.
+pub(super) fn stash_prf(seed: u64, name: Digest, value: u64) -> u64 {
+    cell_prf(seed ^ name.0, u32::MAX, value.wrapping_add(1))
+}

@@ -1,0 +1,457 @@
+//! The lookup loops: digests to values, in bursts, over the words of a query structure.
+//!
+//! A burst of 32 goes through three loops, so that all its memory accesses are under way at once:
+//! ```text
+//! 1. entry[i]  = directory[digest[i] >> (64 - depth)]      one atomic load: offset, size and tweak of the shard
+//! 2. x         = mix(digest[i], tweak)
+//!    a[i]      = base + offset + reduce(high half of x)    prefetch a[i], b[i]
+//!    b[i]      = base + offset + side + reduce(low half of x)
+//! 3. value[i]  = *a[i] ^ *b[i]
+//! ```
+//! No branch depends on a name; the flag of the stash, never seen in practice, is ORed over the burst and tested once.
+//! Loop 2 has a vector form (AVX2, four digests at a time) and a scalar twin that must agree.
+//! The directory (8 bytes a shard of thousands of names) stays in the first or second-level cache, so that its loads
+//! need no prefetch: 64M names have 128 KiB of it.
+
+#![expect(unsafe_code, reason = "reads cells at computed addresses of the arena, and prefetches them")]
+
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+
+use super::graph::prefix_of;
+use super::sizing::{Sizing, mix};
+use crate::arena::LINE;
+use crate::cells::{cells_per_word, value_mask};
+use crate::hash::Digest;
+use crate::publish::{Entry, Sequence};
+
+/// Names of a burst: what the line fill buffers of a core can have under way, twice.
+pub(super) const BURST: usize = 32;
+/// Reads of a shard under a sequence counter before the reader lines up behind the writer.
+const SEQUENCE_SPINS: u32 = 64;
+/// Bytes from the sequence counter of a shard to its cells: a line, so that cells keep their alignment.
+pub(super) const SEQUENCE_BYTES: usize = LINE;
+
+/// What lookups read: a directory and the arena behind it.
+///
+/// Invariant that every unsafe block here rests on: each entry was packed by the writer for a shard whose words (and
+/// stash and, if `sequenced`, counter) lie inside the arena and stay there while the reader is pinned.
+#[derive(Clone, Copy)]
+pub(super) struct Words<'a> {
+    pub(super) entries: &'a [Entry],
+    pub(super) depth: u8,
+    pub(super) base: *const u8,
+    pub(super) value_bits: u8,
+    /// Whether a counter guards each shard instead of versions.
+    pub(super) sequenced: bool,
+    /// Held by the writer while it edits a shard in place.
+    pub(super) gate: &'a std::sync::Mutex<()>,
+}
+
+/// How cells of one width are found and read.
+trait Layout: Copy {
+    /// Byte offset of the word or integer, and bit shift in it, of the cell that `half` (32 bits) selects in a side.
+    fn locate(self, half: u64, side_words: u64) -> (usize, u32);
+    /// The integer at `address`, shifted.
+    /// # Safety
+    /// `address` was located in a shard that is still there.
+    unsafe fn read(self, address: *const u8, shift: u32) -> u64;
+    /// Applied to the XOR of two cells.
+    fn mask(self) -> u64;
+    /// log2 of the bytes of a cell that is an integer of its own.
+    const NATIVE: Option<u32>;
+}
+
+#[derive(Clone, Copy)]
+struct Native<T>(std::marker::PhantomData<T>);
+
+macro_rules! native {
+    ($int:ty, $atomic:ty) => {
+        impl Layout for Native<$int> {
+            const NATIVE: Option<u32> = Some(size_of::<$int>().trailing_zeros());
+            #[inline(always)]
+            fn locate(self, half: u64, side_words: u64) -> (usize, u32) {
+                let cells = side_words * (8 / size_of::<$int>() as u64);
+                (((half * cells) >> 32) as usize * size_of::<$int>(), 0)
+            }
+            #[inline(always)]
+            unsafe fn read(self, address: *const u8, _shift: u32) -> u64 {
+                // SAFETY: inside a shard by the caller's word, and aligned, for shards start on lines; writers of
+                // published cells use the same atomic type.
+                u64::from(unsafe { <$atomic>::from_ptr(address.cast_mut().cast()) }.load(Ordering::Relaxed))
+            }
+            #[inline(always)]
+            fn mask(self) -> u64 {
+                u64::MAX
+            }
+        }
+    };
+}
+native!(u8, AtomicU8);
+native!(u16, AtomicU16);
+native!(u32, AtomicU32);
+native!(u64, AtomicU64);
+
+#[derive(Clone, Copy)]
+struct PackedLayout {
+    value_bits: u32,
+    cells_per_word: u64,
+    mask: u64,
+}
+
+impl Layout for PackedLayout {
+    const NATIVE: Option<u32> = None;
+    #[inline(always)]
+    fn locate(self, half: u64, side_words: u64) -> (usize, u32) {
+        // Reduced to the word, then the fraction to the cell: the same cell as reducing to all cells, undivided.
+        let product = half * side_words;
+        let cell = ((product & 0xFFFF_FFFF) * self.cells_per_word) >> 32;
+        ((product >> 32) as usize * 8, cell as u32 * self.value_bits)
+    }
+    #[inline(always)]
+    unsafe fn read(self, address: *const u8, shift: u32) -> u64 {
+        // SAFETY: as for native cells; packed cells are read and written by whole words.
+        unsafe { AtomicU64::from_ptr(address.cast_mut().cast()) }.load(Ordering::Relaxed) >> shift
+    }
+    #[inline(always)]
+    fn mask(self) -> u64 {
+        self.mask
+    }
+}
+
+/// Starts fetching the line of `address`; no fault whatever the address.
+#[inline(always)]
+pub(crate) fn prefetch(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch reads nothing that the program sees.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast());
+    }
+    #[cfg(all(target_arch = "aarch64", not(miri)))]
+    // SAFETY: a prefetch reads nothing that the program sees.
+    unsafe {
+        std::arch::asm!("prfm pldl1keep, [{0}]", in(reg) address, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(not(any(target_arch = "x86_64", all(target_arch = "aarch64", not(miri)))))]
+    let _ = address;
+}
+
+/// Where the two cells of each name of a burst are.
+struct Spots {
+    entries: [MaybeUninit<u64>; BURST],
+    first: [MaybeUninit<*const u8>; BURST],
+    second: [MaybeUninit<*const u8>; BURST],
+    shifts: [MaybeUninit<(u8, u8)>; BURST],
+}
+
+/// Value of one name.
+pub(super) fn lookup<S: Sizing>(words: Words<'_>, digest: Digest) -> u64 {
+    match words.value_bits {
+        8 => one::<S, _>(words, Native::<u8>(Default::default()), digest),
+        16 => one::<S, _>(words, Native::<u16>(Default::default()), digest),
+        32 => one::<S, _>(words, Native::<u32>(Default::default()), digest),
+        64 => one::<S, _>(words, Native::<u64>(Default::default()), digest),
+        bits => one::<S, _>(words, packed(bits), digest),
+    }
+}
+
+/// Values of many names.
+/// # Panics
+/// When `values` is shorter than `digests`.
+pub(super) fn lookup_batch<S: Sizing>(words: Words<'_>, digests: &[Digest], values: &mut [u64]) {
+    let values = &mut values[..digests.len()];
+    match words.value_bits {
+        8 => dispatch::<S, _>(words, Native::<u8>(Default::default()), digests, values),
+        16 => dispatch::<S, _>(words, Native::<u16>(Default::default()), digests, values),
+        32 => dispatch::<S, _>(words, Native::<u32>(Default::default()), digests, values),
+        64 => dispatch::<S, _>(words, Native::<u64>(Default::default()), digests, values),
+        bits => dispatch::<S, _>(words, packed(bits), digests, values),
+    }
+}
+
+fn packed(value_bits: u8) -> PackedLayout {
+    PackedLayout {
+        value_bits: value_bits.into(),
+        cells_per_word: cells_per_word(value_bits).into(),
+        mask: value_mask(value_bits),
+    }
+}
+
+fn dispatch<S: Sizing, L: Layout>(words: Words<'_>, layout: L, digests: &[Digest], values: &mut [u64]) {
+    #[cfg(target_arch = "x86_64")]
+    if S::SHARDED && L::NATIVE.is_some() && !words.sequenced && std::arch::is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has AVX2.
+        unsafe { bursts_avx2::<S, L>(words, layout, digests, values) };
+        return;
+    }
+    for (digests, values) in digests.chunks(BURST).zip(values.chunks_mut(BURST)) {
+        if words.sequenced {
+            sequenced_burst::<S, L>(words, layout, digests, values);
+        } else {
+            burst::<S, L>(words, layout, digests, values);
+        }
+    }
+}
+
+/// The addresses of the two cells of `digest` in the shard of `entry`, each with its shift.
+#[inline(always)]
+fn locate<S: Sizing, L: Layout>(
+    words: Words<'_>,
+    layout: L,
+    entry: u64,
+    digest: u64,
+) -> ((*const u8, u32), (*const u8, u32)) {
+    let geometry = S::unpack(entry, 1);
+    let x = mix(digest, geometry.tweak);
+    let (first, first_shift) = layout.locate(x >> 32, geometry.sides.a.into());
+    let (second, second_shift) = layout.locate(x & 0xFFFF_FFFF, geometry.sides.b.into());
+    let shard = words.base.wrapping_add(geometry.offset_lines as usize * LINE);
+    let second = geometry.sides.a as usize * 8 + second;
+    ((shard.wrapping_add(first), first_shift), (shard.wrapping_add(second), second_shift))
+}
+
+#[inline(always)]
+fn entry_of(words: Words<'_>, digest: Digest) -> u64 {
+    let index = prefix_of(digest.0, words.depth);
+    debug_assert!(index < words.entries.len());
+    // SAFETY: the directory has 2^depth entries, and the index has depth bits.
+    unsafe { words.entries.get_unchecked(index) }.load()
+}
+
+/// One burst without sequence counters: the entries are loaded once and used through all loops.
+#[inline(always)]
+fn burst<S: Sizing, L: Layout>(words: Words<'_>, layout: L, digests: &[Digest], values: &mut [u64]) {
+    debug_assert!(digests.len() <= BURST && digests.len() == values.len());
+    let mut spots = Spots {
+        entries: [MaybeUninit::uninit(); BURST],
+        first: [MaybeUninit::uninit(); BURST],
+        second: [MaybeUninit::uninit(); BURST],
+        shifts: [MaybeUninit::uninit(); BURST],
+    };
+    let mut flags = 0;
+    for (index, &digest) in digests.iter().enumerate() {
+        let entry = entry_of(words, digest);
+        flags |= entry;
+        let (first, second) = locate::<S, L>(words, layout, entry, digest.0);
+        // The two cells are the only misses of a lookup; they are read when all of the burst are under way.
+        prefetch(first.0);
+        prefetch(second.0);
+        spots.entries[index].write(entry);
+        spots.first[index].write(first.0);
+        spots.second[index].write(second.0);
+        spots.shifts[index].write((first.1 as u8, second.1 as u8));
+    }
+    // SAFETY: all spots of this burst were written above.
+    unsafe { read_spots(layout, &spots, values) };
+    if S::unpack(flags, 1).stash {
+        // SAFETY: as above.
+        unsafe { look_into_stashes::<S>(words, &spots, digests, values) };
+    }
+}
+
+/// Reads both cells of every spot.
+/// # Safety
+/// The first `values.len()` spots are written, and located in shards that are still there.
+#[inline(always)]
+unsafe fn read_spots<L: Layout>(layout: L, spots: &Spots, values: &mut [u64]) {
+    for (index, value) in values.iter_mut().enumerate() {
+        // SAFETY: by the caller's word.
+        unsafe {
+            let (first_shift, second_shift) =
+                if L::NATIVE.is_some() { (0, 0) } else { spots.shifts[index].assume_init() };
+            let first = layout.read(spots.first[index].assume_init(), first_shift.into());
+            let second = layout.read(spots.second[index].assume_init(), second_shift.into());
+            *value = (first ^ second) & layout.mask();
+        }
+    }
+}
+
+/// Corrects the values of names that are in a stash.
+/// # Safety
+/// The first `values.len()` entries are written, and their shards are still there.
+#[cold]
+unsafe fn look_into_stashes<S: Sizing>(words: Words<'_>, spots: &Spots, digests: &[Digest], values: &mut [u64]) {
+    for (index, value) in values.iter_mut().enumerate() {
+        // SAFETY: by the caller's word.
+        let entry = unsafe { spots.entries[index].assume_init() };
+        if let Some(stashed) = stashed::<S>(words, entry, digests[index]) {
+            *value = stashed;
+        }
+    }
+}
+
+/// The value of a name in the stash of its shard: `count, (digest, value)...` as 64-bit words behind the cells.
+fn stashed<S: Sizing>(words: Words<'_>, entry: u64, digest: Digest) -> Option<u64> {
+    let geometry = S::unpack(entry, 1);
+    if !geometry.stash {
+        return None;
+    }
+    let offset = geometry.offset_lines as usize * LINE + geometry.sides.cells() as usize * 8;
+    let word = |index: usize| {
+        // SAFETY: the entry says that a stash follows the words of its shard; a stash is never edited in place.
+        unsafe { words.base.add(offset).cast::<u64>().add(index).read() }
+    };
+    (0..word(0) as usize).find(|&at| word(1 + 2 * at) == digest.0).map(|at| word(2 + 2 * at))
+}
+
+/// One name, without prefetching.
+fn one<S: Sizing, L: Layout>(words: Words<'_>, layout: L, digest: Digest) -> u64 {
+    let read = |entry: u64| {
+        if let Some(value) = stashed::<S>(words, entry, digest) {
+            return value;
+        }
+        let (first, second) = locate::<S, L>(words, layout, entry, digest.0);
+        // SAFETY: located by an entry of the directory; see `Words`.
+        unsafe { (layout.read(first.0, first.1) ^ layout.read(second.0, second.1)) & layout.mask() }
+    };
+    if !words.sequenced {
+        return read(entry_of(words, digest));
+    }
+    for _ in 0..SEQUENCE_SPINS {
+        let entry = entry_of(words, digest);
+        let sequence = sequence_of::<S>(words, entry);
+        if let Some(stamp) = sequence.read_begin() {
+            let value = read(entry);
+            if sequence.read_validate(stamp) {
+                return value;
+            }
+        }
+        std::hint::spin_loop();
+    }
+    // The writer holds the gate while it edits, so that behind it one read is enough.
+    let _gate = words.gate.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    read(entry_of(words, digest))
+}
+
+/// The counter that guards the shard of `entry`, in the line before its cells.
+#[inline(always)]
+fn sequence_of<'a, S: Sizing>(words: Words<'a>, entry: u64) -> &'a Sequence {
+    let offset = S::unpack(entry, 1).offset_lines as usize * LINE;
+    // SAFETY: a sequenced table leaves a line for the counter before the cells of every shard.
+    unsafe { &*words.base.add(offset - SEQUENCE_BYTES).cast::<Sequence>() }
+}
+
+/// One burst under sequence counters; names whose shard was being edited are read again, one by one.
+fn sequenced_burst<S: Sizing, L: Layout>(words: Words<'_>, layout: L, digests: &[Digest], values: &mut [u64]) {
+    let mut entries = [0; BURST];
+    let mut stamps = [None; BURST];
+    let mut flags = 0;
+    for (entry, &digest) in entries.iter_mut().zip(digests) {
+        *entry = entry_of(words, digest);
+        flags |= *entry;
+        let (first, second) = locate::<S, L>(words, layout, *entry, digest.0);
+        prefetch(first.0);
+        prefetch(second.0);
+    }
+    for (stamp, &entry) in stamps.iter_mut().zip(&entries[..digests.len()]) {
+        *stamp = sequence_of::<S>(words, entry).read_begin();
+    }
+    for ((value, &entry), &digest) in values.iter_mut().zip(&entries).zip(digests) {
+        let (first, second) = locate::<S, L>(words, layout, entry, digest.0);
+        // SAFETY: located by an entry of the directory; see `Words`.
+        *value = unsafe { (layout.read(first.0, first.1) ^ layout.read(second.0, second.1)) & layout.mask() };
+    }
+    let stash = S::unpack(flags, 1).stash;
+    for (index, &digest) in digests.iter().enumerate() {
+        let sequence = sequence_of::<S>(words, entries[index]);
+        if stash || !stamps[index].is_some_and(|stamp| sequence.read_validate(stamp)) {
+            values[index] = one::<S, L>(words, layout, digest);
+        }
+    }
+}
+
+/// The bursts of a whole call, compiled for AVX2.
+/// # Safety
+/// The processor has AVX2.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+unsafe fn bursts_avx2<S: Sizing, L: Layout>(words: Words<'_>, layout: L, digests: &[Digest], values: &mut [u64]) {
+    let mut digests = digests.chunks_exact(BURST);
+    let mut values = values.chunks_exact_mut(BURST);
+    for (digests, values) in (&mut digests).zip(&mut values) {
+        // SAFETY: the processor has AVX2, by the caller's word.
+        unsafe { burst_avx2::<S, L>(words, layout, digests.try_into().expect("a whole burst"), values) };
+    }
+    burst::<S, L>(words, layout, digests.remainder(), values.into_remainder());
+}
+
+/// A full burst; loop 2 four digests at a time.
+///
+/// ```text
+/// s = tweak * SPREAD;  x = (digest ^ s) * MIX (low 64 bits);  low half of x ^= high half
+/// first = (x >> 32) * side >> 32;  second = (x & mask32) * side >> 32
+/// ```
+/// A 64-bit product is put together from three 32-bit ones, for AVX2 has no other.
+/// # Safety
+/// The processor has AVX2.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+unsafe fn burst_avx2<S: Sizing, L: Layout>(words: Words<'_>, layout: L, digests: &[Digest; BURST], values: &mut [u64]) {
+    use super::sizing::{MIX, TWEAK_SPREAD};
+    use std::arch::x86_64::*;
+
+    let log_bytes = L::NATIVE.expect("the vector loop is for cells that are integers");
+    let mut spots = Spots {
+        entries: [MaybeUninit::uninit(); BURST],
+        first: [MaybeUninit::uninit(); BURST],
+        second: [MaybeUninit::uninit(); BURST],
+        shifts: [MaybeUninit::uninit(); BURST],
+    };
+    for (entry, &digest) in spots.entries.iter_mut().zip(digests) {
+        entry.write(entry_of(words, digest));
+    }
+    let mix_low = _mm256_set1_epi64x((MIX & 0xFFFF_FFFF) as i64);
+    let mix_high = _mm256_set1_epi64x((MIX >> 32) as i64);
+    let spread = _mm256_set1_epi64x(TWEAK_SPREAD as i64);
+    let mask15 = _mm256_set1_epi64x(0x7FFF);
+    let mask16 = _mm256_set1_epi64x(0xFFFF);
+    let base = _mm256_set1_epi64x(words.base as i64);
+    let cells_shift = _mm_cvtsi64_si128(3 - i64::from(log_bytes));
+    let bytes_shift = _mm_cvtsi64_si128(i64::from(log_bytes));
+    let mut flags = _mm256_setzero_si256();
+    for at in (0..BURST).step_by(4) {
+        // SAFETY: four of BURST digests, entries and addresses, which lie in arrays of that length; the entries were
+        // written above. Unaligned loads and stores.
+        unsafe {
+            let digest = _mm256_loadu_si256(digests.as_ptr().add(at).cast());
+            let entry = _mm256_loadu_si256(spots.entries.as_ptr().add(at).cast());
+            flags = _mm256_or_si256(flags, entry);
+            let side_words = _mm256_and_si256(entry, mask16);
+            let tweak = _mm256_and_si256(_mm256_srli_epi64::<16>(entry), mask15);
+            let offset = _mm256_slli_epi64::<6>(_mm256_srli_epi64::<32>(entry));
+            let side = _mm256_sll_epi64(side_words, cells_shift);
+
+            let y = _mm256_xor_si256(digest, _mm256_mul_epu32(tweak, spread));
+            let low = _mm256_mul_epu32(y, mix_low);
+            let cross =
+                _mm256_add_epi64(_mm256_mul_epu32(_mm256_srli_epi64::<32>(y), mix_low), _mm256_mul_epu32(y, mix_high));
+            let x = _mm256_add_epi64(low, _mm256_slli_epi64::<32>(cross));
+            let high_half = _mm256_srli_epi64::<32>(x);
+            let low_half = _mm256_xor_si256(x, high_half);
+            let first = _mm256_srli_epi64::<32>(_mm256_mul_epu32(high_half, side));
+            let second = _mm256_srli_epi64::<32>(_mm256_mul_epu32(low_half, side));
+
+            let shard = _mm256_add_epi64(base, offset);
+            let second_side = _mm256_add_epi64(shard, _mm256_slli_epi64::<3>(side_words));
+            let first = _mm256_add_epi64(shard, _mm256_sll_epi64(first, bytes_shift));
+            let second = _mm256_add_epi64(second_side, _mm256_sll_epi64(second, bytes_shift));
+            _mm256_storeu_si256(spots.first.as_mut_ptr().add(at).cast(), first);
+            _mm256_storeu_si256(spots.second.as_mut_ptr().add(at).cast(), second);
+        }
+    }
+    for index in 0..BURST {
+        // SAFETY: written above.
+        let (first, second) = unsafe { (spots.first[index].assume_init(), spots.second[index].assume_init()) };
+        prefetch(first);
+        prefetch(second);
+    }
+    // SAFETY: all spots of this burst were written above.
+    unsafe { read_spots(layout, &spots, values) };
+    let mut flag_words = [0u64; 4];
+    // SAFETY: 32 bytes, unaligned store.
+    unsafe { _mm256_storeu_si256(flag_words.as_mut_ptr().cast(), flags) };
+    if S::unpack(flag_words[0] | flag_words[1] | flag_words[2] | flag_words[3], 1).stash {
+        // SAFETY: all entries of this burst were written above.
+        unsafe { look_into_stashes::<S>(words, &spots, digests, values) };
+    }
+}

@@ -1,0 +1,99 @@
+//! Othello hashing and its l-POG: a few cells a name, two reads a lookup, constant-time updates.
+//!
+//! | room | what |
+//! |---|---|
+//! | [`control`] | [`Othello`], the control half of one table |
+//! | [`graph`], `shard` | the names as an acyclic graph; shared by all switches of a network |
+//! | [`colouring`] | what one switch's cells must hold, as images and updates, from a graph and its values |
+//! | [`update`] | the message: what crosses the seam |
+//! | [`query`], `kernel` | [`OthelloQuery`], the half of words; [`Reader`]s beside its writer |
+//! | [`sizing`] | how many cells: sharded and exact, or the papers' powers of two |
+//!
+//! Cost: 2 cell reads a lookup; 2.10 to 2.40 cells of l bits a name (l dividing 64) and 8 bytes a shard.
+//! Alien names get an arbitrary value. Value 0 means drop. Updates: amortised O(1), one shard at most is rebuilt.
+//! Source: Yu, Belazzougui, Qian, Zhang, "Memory-efficient and Ultra-fast Network Lookup and Forwarding using Othello
+//! Hashing", sections IV and V. Differs: sharded, exact sizes, one keyed 64-bit digest a name, canonical colouring,
+//! tombstones for removed names, versioned publication instead of the D1/D2 bit vectors.
+//! Limits: values of up to 64 bits, 2^24 shards; two names with one digest cannot both be in.
+
+mod build;
+pub mod colouring;
+pub mod control;
+pub mod graph;
+mod index;
+mod kernel;
+pub mod query;
+mod shard;
+pub mod sizing;
+pub mod update;
+
+pub use colouring::Colouring;
+pub use control::Othello;
+pub use graph::{Change, Graph, ShardState};
+pub use query::{OthelloQuery, Pinned, Publication, QueryStats, Reader};
+pub use sizing::{Option1, Option2, Sharded, Sides, Sizing};
+pub use update::{CellsUpdate, ShardImage, Update};
+
+use crate::cells::{cells_per_word, value_mask};
+use crate::hash::{Domain, SecretKey, mix64};
+
+/// What a table is built with; the same on both sides of the seam.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Bits of a value, 1 to 64: l in the paper.
+    pub value_bits: u8,
+    /// Names that the table takes at most.
+    pub max_names: usize,
+    /// Keys tweaks and cell digests.
+    pub seed: u64,
+}
+
+impl Settings {
+    /// Settings whose seed is derived from the table's key.
+    /// # Panics
+    /// When `value_bits` is not in 1 to 64.
+    pub fn new(value_bits: u8, max_names: usize, key: &SecretKey) -> Self {
+        assert!((1..=64).contains(&value_bits), "a value has 1 to 64 bits, not {value_bits}");
+        Self { value_bits, max_names, seed: key.derive(Domain::Structure, 0) }
+    }
+
+    pub(crate) fn cells_per_word(&self) -> u32 {
+        cells_per_word(self.value_bits)
+    }
+
+    pub(crate) fn value_mask(&self) -> u64 {
+        value_mask(self.value_bits)
+    }
+}
+
+/// Which digests belong to a shard: those whose first `depth` bits are `prefix`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ShardId {
+    /// The bits.
+    pub prefix: u32,
+    /// How many.
+    pub depth: u8,
+}
+
+impl ShardId {
+    /// The directory entries of the shard in a directory that looks at `depth` bits.
+    fn entries(self, depth: u8) -> std::ops::Range<usize> {
+        let width = depth - self.depth;
+        (self.prefix as usize) << width..(self.prefix as usize + 1) << width
+    }
+}
+
+/// The pseudo-random function whose XOR over all cells is the digest of a shard. Zero cells count for nothing, so that
+/// an empty shard costs nothing; sizes are checked apart.
+#[inline]
+fn cell_prf(seed: u64, cell: u32, value: u64) -> u64 {
+    if value == 0 {
+        return 0;
+    }
+    mix64(value.wrapping_mul(sizing::MIX) ^ mix_cell(seed, cell))
+}
+
+#[inline]
+fn mix_cell(seed: u64, cell: u32) -> u64 {
+    seed.wrapping_add((u64::from(cell) + 1).wrapping_mul(0xD6E8_FEB8_6659_FD93))
+}

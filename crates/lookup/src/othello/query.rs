@@ -1,0 +1,771 @@
+//! Othello, query half: directory and cells, no names; a lookup is `a[h_a(k)] ^ b[h_b(k)]`.
+//!
+//! [`OthelloQuery`] is the handle of the one writer; each reading thread has a [`Reader`]. Readers are wait-free and
+//! see every shard whole, of one version. How they are kept apart ([`Publication`]):
+//!
+//! * **Versioned** (the default): an update copies its shard (10 KB), edits the copy and publishes it by one store of
+//!   its entry: arena offset, size and tweak in 64 bits. A reader loads the entry once a name and uses it through the
+//!   whole burst. The old version is reused once every reader has been quiescent. A cell that belongs to no name but
+//!   the new one is stored in place; two thirds of inserts are that.
+//! * **Sequenced**: an update edits the cells in place between two increments of the shard's counter; a reader that
+//!   saw it move reads again. Costs readers one more load a name, updates no copy: for the papers' sizes, where one
+//!   shard is the whole table.
+//!
+//! Cost: 2 cell reads a lookup; (m_a + m_b) * l bits and 8 bytes a shard. Alien names: an arbitrary value.
+//! Source: "Memory-efficient and Ultra-fast Network Lookup and Forwarding using Othello Hashing", sections IV.C, V.C.
+//! Differs: the D1/D2 bit vectors of V.C are wrong (see [`crate::papers_protocol`]).
+//! Limits: one writer; old versions that readers hold back are bounded by [`RETIRED_LIMIT`].
+
+#![expect(
+    unsafe_code,
+    reason = "writes shards into the arena that readers hold, and publishes the directory by pointer"
+)]
+
+use std::collections::VecDeque;
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::kernel::{self, SEQUENCE_BYTES, Words};
+use super::sizing::{Geometry, Sharded, Sides, Sizing};
+use super::update::{CellsUpdate, MAX_STASH, ShardImage, Update};
+use super::{Settings, ShardId, cell_prf, colouring};
+use crate::arena::{Arena, LINE, Lines};
+use crate::cells::{Cells, CellsVisitor, cells_per_word, value_mask, with_cells};
+use crate::hash::Digest;
+use crate::publish::{Domain, Entry, Epoch, ReaderSlot, Sequence};
+use crate::traits::{Applied, ApplyError, Query};
+
+/// Bytes of old versions that may wait for readers before updates are refused.
+pub const RETIRED_LIMIT: usize = 64 << 20;
+/// Bytes of a stash in the arena: a count, and digest and value of each name.
+const STASH_BYTES: usize = 8 + 16 * MAX_STASH;
+
+/// How readers are kept apart from the writer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Publication {
+    /// A new version of the shard, published by one store.
+    Versioned,
+    /// Edits in place, guarded by a counter.
+    Sequenced,
+}
+
+/// The directory that readers follow. Replaced when it doubles, never edited but by its entries.
+struct Directory {
+    depth: u8,
+    entries: Box<[Entry]>,
+}
+
+/// What the writer and all readers share.
+struct Shared {
+    arena: Arena,
+    directory: AtomicPtr<Directory>,
+    domain: Domain,
+    value_bits: u8,
+    publication: Publication,
+    gate: Mutex<()>,
+    /// Directories that a dropped writer could not free, for readers may still follow them.
+    left: Mutex<Vec<Box<Directory>>>,
+}
+
+impl Shared {
+    fn words<'a>(&'a self, directory: &'a Directory) -> Words<'a> {
+        Words {
+            entries: &directory.entries,
+            depth: directory.depth,
+            base: self.arena.base(),
+            value_bits: self.value_bits,
+            sequenced: self.publication == Publication::Sequenced,
+            gate: &self.gate,
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // SAFETY: made by Box::into_raw; the last owner is being dropped, so no reader follows it.
+        drop(unsafe { Box::from_raw(*self.directory.get_mut()) });
+    }
+}
+
+/// What the writer knows of a shard that it serves.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    id: ShardId,
+    version: u64,
+    digest: u64,
+    geometry: Geometry,
+    /// First line and number of lines of its block.
+    block: (u32, u32),
+}
+
+/// Something that readers may still use.
+enum Retired {
+    Lines(u32, u32),
+    /// Kept for its memory alone.
+    Directory {
+        _kept: Box<Directory>,
+    },
+}
+
+/// Query half of a table, and the handle of its one writer.
+pub struct OthelloQuery<S: Sizing = Sharded> {
+    shared: Arc<Shared>,
+    settings: Settings,
+    lines: Lines,
+    /// By slot; the slots of the directory's entries.
+    held: Vec<Option<Held>>,
+    slots: Vec<u32>,
+    free_slots: Vec<u32>,
+    retired: VecDeque<(Epoch, Retired)>,
+    retired_bytes: usize,
+    sizing: PhantomData<S>,
+}
+
+/// Figures of a query structure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueryStats {
+    /// Shards served.
+    pub n_shards: usize,
+    /// Cells, stashes and directory, in bits.
+    pub size_bits: u64,
+    /// Bytes of the arena in use, old versions that wait for readers included.
+    pub arena_bytes: u64,
+    /// Bytes of old versions that wait for readers.
+    pub retired_bytes: usize,
+    /// Bytes of the arena on huge pages, if the operating system says.
+    pub huge_page_bytes: Option<usize>,
+    /// Names in stashes.
+    pub n_stashed: usize,
+}
+
+impl<S: Sizing> OthelloQuery<S> {
+    /// The default publication of a sizing: new versions where shards are small.
+    pub const PUBLICATION: Publication = if S::SHARDED { Publication::Versioned } else { Publication::Sequenced };
+
+    /// A query structure of whole shards, which must cover all digests once.
+    /// # Errors
+    /// [`ApplyError`]: a shard is malformed, its cells do not have its digest, or memory ran out.
+    pub fn from_shards(settings: &Settings, shards: &[ShardImage]) -> Result<Self, ApplyError> {
+        Self::with_publication(settings, shards, Self::PUBLICATION)
+    }
+
+    /// As [`OthelloQuery::from_shards`], with a publication of the caller's choice.
+    /// # Errors
+    /// As [`OthelloQuery::from_shards`].
+    pub fn with_publication(
+        settings: &Settings,
+        shards: &[ShardImage],
+        publication: Publication,
+    ) -> Result<Self, ApplyError> {
+        let mut query = Self::empty(settings, publication)?;
+        for shard in shards {
+            query.check(shard, true)?;
+        }
+        query.install(shards)?;
+        Ok(query)
+    }
+
+    /// As [`OthelloQuery::from_shards`] for images made in this process, whose digests need no proof.
+    pub(super) fn from_own(settings: &Settings, shards: Vec<ShardImage>) -> Self {
+        let mut query = Self::empty(settings, Self::PUBLICATION).expect("address space for the configured maximum");
+        query.install(&shards).expect("the shards of a graph fit its own limits");
+        query
+    }
+
+    /// The same contents under another publication: for measuring what each costs.
+    /// # Errors
+    /// [`ApplyError::ArenaFull`] when memory ran out.
+    pub fn republish(&self, publication: Publication) -> Result<Self, ApplyError> {
+        Self::with_publication(&self.settings, &self.shards(), publication)
+    }
+
+    /// A structure whose directory points nowhere yet.
+    fn empty(settings: &Settings, publication: Publication) -> Result<Self, ApplyError> {
+        // Two versions of everything at the largest size that a sizing allows, and room for small tables.
+        let words = (settings.max_names as u64 * 16 / 3 * 4).div_ceil(settings.cells_per_word().into());
+        let bytes = usize::try_from(words * 8 + (4 << 20)).unwrap_or(usize::MAX).min(u32::MAX as usize * LINE);
+        let arena = Arena::reserve(bytes).map_err(|_| ApplyError::ArenaFull { needed_bytes: bytes, limit_bytes: 0 })?;
+        let lines = Lines::new(arena.bytes());
+        let directory = Directory { depth: 0, entries: Box::new([Entry::new(0)]) };
+        let shared = Shared {
+            arena,
+            directory: AtomicPtr::new(Box::into_raw(Box::new(directory))),
+            domain: Domain::new(),
+            value_bits: settings.value_bits,
+            publication,
+            gate: Mutex::new(()),
+            left: Mutex::new(Vec::new()),
+        };
+        Ok(Self {
+            shared: Arc::new(shared),
+            settings: settings.clone(),
+            lines,
+            held: Vec::new(),
+            slots: vec![u32::MAX],
+            free_slots: Vec::new(),
+            retired: VecDeque::new(),
+            retired_bytes: 0,
+            sizing: PhantomData,
+        })
+    }
+
+    /// A reader for another thread.
+    pub fn reader(&self) -> Reader<S> {
+        Reader { slot: self.shared.domain.register(), shared: Arc::clone(&self.shared), sizing: PhantomData }
+    }
+
+    /// Settings of the table.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// What is held of each shard, in order of digests: (shard, version, digest).
+    pub fn held(&self) -> impl Iterator<Item = (ShardId, u64, u64)> + '_ {
+        self.in_order().map(|held| (held.id, held.version, held.digest))
+    }
+
+    /// All shards, as the writer sees them: what an image is made of.
+    pub fn shards(&self) -> Vec<ShardImage> {
+        self.in_order().map(|held| self.image_of(held)).collect()
+    }
+
+    /// Figures; reads the operating system's page accounts.
+    pub fn stats(&self) -> QueryStats {
+        QueryStats {
+            n_shards: self.in_order().count(),
+            size_bits: self.size_bits(),
+            arena_bytes: self.lines.used() * LINE as u64,
+            retired_bytes: self.retired_bytes,
+            huge_page_bytes: self.shared.arena.huge_page_bytes(),
+            n_stashed: self.in_order().map(|held| self.stash_of(held).len()).sum(),
+        }
+    }
+
+    fn in_order(&self) -> impl Iterator<Item = &Held> {
+        let mut at = 0;
+        std::iter::from_fn(move || {
+            let held = self.held[*self.slots.get(at)? as usize].as_ref().expect("entries point to held shards");
+            at += 1 << (self.depth() - held.id.depth);
+            Some(held)
+        })
+    }
+
+    fn depth(&self) -> u8 {
+        self.slots.len().trailing_zeros() as u8
+    }
+
+    fn directory(&self) -> &Directory {
+        // SAFETY: set from Box::into_raw, and freed by this writer alone, after it is replaced.
+        unsafe { &*self.shared.directory.load(Ordering::Relaxed) }
+    }
+
+    /// Address of a shard's cells.
+    fn cells(&self, geometry: Geometry) -> *mut u8 {
+        self.shared.arena.base().wrapping_add(geometry.offset_lines as usize * LINE)
+    }
+
+    fn n_words(&self, sides: Sides) -> usize {
+        (sides.cells() / cells_per_word(self.settings.value_bits)) as usize
+    }
+
+    /// A copy of the shard's words. Only the writer writes them, so its own plain reads race with nothing.
+    fn words_of(&self, held: &Held) -> Vec<u64> {
+        let mut words = vec![0; self.n_words(held.geometry.sides)];
+        // SAFETY: the block holds so many words, and they do not overlap with a new vector.
+        unsafe {
+            let cells = self.cells(held.geometry).cast::<u64>();
+            std::ptr::copy_nonoverlapping(cells, words.as_mut_ptr(), words.len());
+        }
+        words
+    }
+
+    fn stash_of(&self, held: &Held) -> Vec<(Digest, u64)> {
+        if !held.geometry.stash {
+            return Vec::new();
+        }
+        let start = self.cells(held.geometry).wrapping_add(self.n_words(held.geometry.sides) * 8).cast::<u64>();
+        // SAFETY: the block of a shard with a stash has STASH_BYTES after its words.
+        let word = |index: usize| unsafe { start.add(index).read() };
+        (0..word(0) as usize).map(|at| (Digest(word(1 + 2 * at)), word(2 + 2 * at))).collect()
+    }
+
+    fn image_of(&self, held: &Held) -> ShardImage {
+        ShardImage {
+            id: held.id,
+            version: held.version,
+            sides: held.geometry.sides,
+            tweak: held.geometry.tweak,
+            digest: held.digest,
+            stash: self.stash_of(held),
+            words: self.words_of(held),
+        }
+    }
+
+    /// Checks a shard from outside against everything that readers rely on.
+    fn check(&self, image: &ShardImage, prove_digest: bool) -> Result<(), ApplyError> {
+        let malformed = |reason| Err(ApplyError::Malformed { reason });
+        let cells_per_word = cells_per_word(self.settings.value_bits);
+        if !S::allows(image.sides, cells_per_word) {
+            return malformed("a shard has sides that this table's sizing does not allow");
+        }
+        if image.words.len() != self.n_words(image.sides) || image.stash.len() > MAX_STASH {
+            return malformed("a shard has another number of words than its sides say, or too large a stash");
+        }
+        if image.id.depth > super::graph::MAX_DEPTH
+            || image.id.prefix >> image.id.depth != 0
+            || (!S::SHARDED && image.id.depth != 0)
+            || image.tweak >= super::sizing::TWEAKS
+        {
+            return malformed("a shard has a prefix or tweak out of range");
+        }
+        let mask = value_mask(self.settings.value_bits);
+        if image.stash.iter().any(|&(_, value)| value > mask) {
+            return malformed("a stashed value is wider than a cell");
+        }
+        if prove_digest {
+            let got = digest_of(&self.settings, image);
+            if got != image.digest {
+                let ShardId { prefix, depth } = image.id;
+                return Err(ApplyError::WrongDigest { prefix, depth, got, expected: image.digest });
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts new shards in the place of those that held their digests; all of them or none.
+    fn install(&mut self, images: &[ShardImage]) -> Result<(), ApplyError> {
+        let deepest = images.iter().map(|image| image.id.depth).max().unwrap_or(0).max(self.depth());
+        self.covered(images, deepest)?;
+        let mut blocks = Vec::with_capacity(images.len());
+        for image in images {
+            match self.write_block(image) {
+                Ok(block) => blocks.push(block),
+                Err(error) => {
+                    blocks.into_iter().for_each(|(_, (start, n)): (Geometry, _)| self.lines.give(start, n));
+                    return Err(error);
+                }
+            }
+        }
+        self.deepen(deepest);
+        let mut replaced = Vec::new();
+        for (image, (geometry, block)) in images.iter().zip(blocks) {
+            let held = Held { id: image.id, version: image.version, digest: image.digest, geometry, block };
+            let slot = self.free_slots.pop().unwrap_or(self.held.len() as u32);
+            if slot as usize == self.held.len() {
+                self.held.push(None);
+            }
+            self.held[slot as usize] = Some(held);
+            for at in image.id.entries(deepest) {
+                let old = std::mem::replace(&mut self.slots[at], slot);
+                if old != u32::MAX && replaced.last() != Some(&old) {
+                    replaced.push(old);
+                }
+            }
+            self.publish(&held);
+        }
+        for slot in replaced {
+            if let Some(old) = self.held[slot as usize].take() {
+                self.free_slots.push(slot);
+                self.retire_block(old.block);
+            }
+        }
+        self.reclaim();
+        Ok(())
+    }
+
+    /// Refuses images that do not cover whole shards exactly once.
+    fn covered(&self, images: &[ShardImage], depth: u8) -> Result<(), ApplyError> {
+        let malformed = ApplyError::Malformed { reason: "the shards do not replace whole shards exactly once" };
+        let mut ranges: Vec<_> = images.iter().map(|image| image.id.entries(depth)).collect();
+        ranges.sort_unstable_by_key(|range| range.start);
+        if ranges.windows(2).any(|pair| pair[0].end > pair[1].start) {
+            return Err(malformed);
+        }
+        if self.held.is_empty() {
+            let all = ranges.windows(2).all(|pair| pair[0].end == pair[1].start);
+            let ends = (ranges.first().map(|range| range.start), ranges.last().map(|range| range.end));
+            return if all && ends == (Some(0), Some(1 << depth)) { Ok(()) } else { Err(malformed) };
+        }
+        // Every held shard that a range touches must be covered to both its ends.
+        let mut at = 0;
+        while at < ranges.len() {
+            let held = self.held_at(ranges[at].start >> (depth - self.depth())).id.entries(depth);
+            let mut end = held.start.min(ranges[at].start);
+            if ranges[at].start != held.start {
+                return Err(malformed);
+            }
+            while end < held.end {
+                match ranges.get(at) {
+                    Some(range) if range.start == end => end = range.end,
+                    _ => return Err(malformed),
+                }
+                at += 1;
+                // A merge covers several held shards: go on to the end of the last.
+                if end > held.end {
+                    let last = self.held_at((end - 1) >> (depth - self.depth())).id.entries(depth);
+                    if last.end != end {
+                        return Err(malformed);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn held_at(&self, entry: usize) -> &Held {
+        self.held[self.slots[entry] as usize].as_ref().expect("entries point to held shards")
+    }
+
+    /// Writes a shard into free lines, where no reader looks yet.
+    fn write_block(&mut self, image: &ShardImage) -> Result<(Geometry, (u32, u32)), ApplyError> {
+        let (block, cells) = self.take_block(image.sides, !image.stash.is_empty())?;
+        let geometry =
+            Geometry { offset_lines: cells, sides: image.sides, tweak: image.tweak, stash: !image.stash.is_empty() };
+        let mut stash = vec![image.stash.len() as u64];
+        stash.extend(image.stash.iter().flat_map(|&(digest, value)| [digest.0, value]));
+        let address = self.cells(geometry).cast::<u64>();
+        // SAFETY: the block has room for all words and the stash, and no reader has its address.
+        unsafe {
+            std::ptr::copy_nonoverlapping(image.words.as_ptr(), address, image.words.len());
+            if geometry.stash {
+                std::ptr::copy_nonoverlapping(stash.as_ptr(), address.add(image.words.len()), stash.len());
+            }
+        }
+        Ok((geometry, block))
+    }
+
+    /// Lines for a shard: the block, and the line where its cells begin.
+    fn take_block(&mut self, sides: Sides, stash: bool) -> Result<((u32, u32), u32), ApplyError> {
+        let sequenced = self.shared.publication == Publication::Sequenced;
+        let header = if sequenced { SEQUENCE_BYTES } else { 0 };
+        let bytes = header + self.n_words(sides) * 8 + if stash { STASH_BYTES } else { 0 };
+        let n = bytes.div_ceil(LINE) as u32;
+        if self.retired_bytes + bytes > RETIRED_LIMIT.max(2 * bytes) {
+            self.reclaim();
+            if self.retired_bytes + bytes > RETIRED_LIMIT.max(2 * bytes) {
+                return Err(ApplyError::ReadersStalled {
+                    retired_bytes: self.retired_bytes,
+                    limit_bytes: RETIRED_LIMIT.max(2 * bytes),
+                });
+            }
+        }
+        let start = self
+            .lines
+            .take(n)
+            .ok_or(ApplyError::ArenaFull { needed_bytes: bytes, limit_bytes: self.shared.arena.bytes() })?;
+        if sequenced {
+            // SAFETY: the first line of the new block, which no reader has; counters start even.
+            unsafe { self.shared.arena.base().add(start as usize * LINE).cast::<u64>().write(0) };
+        }
+        Ok(((start, n), start + (header / LINE) as u32))
+    }
+
+    /// Makes readers find a shard: from here on they see it, or its predecessor, whole.
+    fn publish(&self, held: &Held) {
+        let word = S::pack(held.geometry, cells_per_word(self.settings.value_bits));
+        for entry in &self.directory().entries[held.id.entries(self.depth())] {
+            entry.publish(word);
+        }
+    }
+
+    /// Replaces the directory by one that looks at `depth` bits.
+    fn deepen(&mut self, depth: u8) {
+        if depth == self.depth() {
+            return;
+        }
+        let times = 1 << (depth - self.depth());
+        let repeat = |entry: &Entry| std::iter::repeat_n(entry.load(), times);
+        let entries = self.directory().entries.iter().flat_map(repeat).map(Entry::new).collect();
+        self.slots = self.slots.iter().flat_map(|&slot| std::iter::repeat_n(slot, times)).collect();
+        let new = Box::into_raw(Box::new(Directory { depth, entries }));
+        let old = self.shared.directory.swap(new, Ordering::AcqRel);
+        // SAFETY: made by Box::into_raw, and no longer to be found by readers who pin from now on.
+        let old = unsafe { Box::from_raw(old) };
+        let epoch = self.shared.domain.advance();
+        self.retired.push_back((epoch, Retired::Directory { _kept: old }));
+    }
+
+    fn retire_block(&mut self, (start, n): (u32, u32)) {
+        let epoch = self.shared.domain.advance();
+        self.retired_bytes += n as usize * LINE;
+        self.retired.push_back((epoch, Retired::Lines(start, n)));
+    }
+
+    /// Takes back what every reader has left behind.
+    fn reclaim(&mut self) {
+        while let Some(&(epoch, _)) = self.retired.front() {
+            if !self.shared.domain.passed(epoch) {
+                return;
+            }
+            if let Some((_, Retired::Lines(start, n))) = self.retired.pop_front() {
+                self.retired_bytes -= n as usize * LINE;
+                self.lines.give(start, n);
+            }
+        }
+    }
+
+    fn apply_cells(&mut self, update: &CellsUpdate) -> Result<Applied, ApplyError> {
+        let ShardId { prefix, depth } = update.id;
+        let malformed = |reason| Err(ApplyError::Malformed { reason });
+        if depth > self.depth() || prefix >> depth != 0 {
+            return malformed("the update is for a shard that is not here");
+        }
+        let slot = self.slots[update.id.entries(self.depth()).start];
+        let held = *self.held_at(update.id.entries(self.depth()).start);
+        if update.to <= held.version {
+            return Ok(Applied::AlreadyThere);
+        }
+        if held.id != update.id || update.from != held.version {
+            return Err(ApplyError::Gap { prefix, depth, current: held.version, from: update.from });
+        }
+        let (n_cells, mask) = (held.geometry.sides.cells(), value_mask(self.settings.value_bits));
+        if update.cells.iter().any(|&(cell, value)| cell >= n_cells || value > mask) {
+            return malformed("a cell or its value is out of range");
+        }
+        // The digest is proved before anything is stored; of a cell named twice the last value counts.
+        let mut digest = held.digest;
+        let seed = self.settings.seed;
+        for (index, &(cell, value)) in update.cells.iter().enumerate() {
+            let earlier = update.cells[..index].iter().rev().find(|earlier| earlier.0 == cell);
+            let old = earlier.map_or_else(|| self.cell(&held, cell), |earlier| earlier.1);
+            digest ^= cell_prf(seed, cell, old) ^ cell_prf(seed, cell, value);
+        }
+        if digest != update.digest {
+            return Err(ApplyError::WrongDigest { prefix, depth, got: digest, expected: update.digest });
+        }
+        let mut new = Held { version: update.to, digest, ..held };
+        if update.fresh && update.cells.len() == 1 {
+            self.store(held.geometry, update.cells[0]);
+        } else if self.shared.publication == Publication::Sequenced {
+            self.edit_in_place(&held, &update.cells);
+        } else {
+            new = self.edit_copy(new, &update.cells)?;
+        }
+        self.held[slot as usize] = Some(new);
+        Ok(Applied::Applied)
+    }
+
+    /// Edits a copy of the shard, publishes it and retires the old one.
+    fn edit_copy(&mut self, old: Held, cells: &[(u32, u64)]) -> Result<Held, ApplyError> {
+        struct Edit<'a>(&'a [(u32, u64)]);
+        impl CellsVisitor for Edit<'_> {
+            type Output = ();
+            fn visit(self, mut cells: impl Cells) {
+                for &(cell, value) in self.0 {
+                    cells.set(cell as usize, value);
+                }
+            }
+        }
+        let (block, offset_lines) = self.take_block(old.geometry.sides, old.geometry.stash)?;
+        let n_words = self.n_words(old.geometry.sides);
+        let new = Held { geometry: Geometry { offset_lines, ..old.geometry }, block, ..old };
+        let n_bytes = n_words * 8 + if old.geometry.stash { STASH_BYTES } else { 0 };
+        // SAFETY: both blocks hold so many bytes and are apart; readers have no address of the new one, so its words
+        // are this writer's alone until they are published.
+        let words = unsafe {
+            let address = self.cells(new.geometry);
+            std::ptr::copy_nonoverlapping(self.cells(old.geometry), address, n_bytes);
+            std::slice::from_raw_parts_mut(address.cast::<u64>(), n_words)
+        };
+        with_cells(words, self.settings.value_bits, Edit(cells));
+        self.publish(&new);
+        self.retire_block(old.block);
+        self.reclaim();
+        Ok(new)
+    }
+
+    /// Edits the shard where readers see it, between two increments of its counter.
+    fn edit_in_place(&self, held: &Held, cells: &[(u32, u64)]) {
+        let _gate = self.shared.gate.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: a sequenced table has a counter in the line before the cells of every shard.
+        let sequence = unsafe { &*self.cells(held.geometry).sub(SEQUENCE_BYTES).cast::<Sequence>() };
+        let guard = sequence.write();
+        for &cell in cells {
+            self.store(held.geometry, cell);
+        }
+        guard.commit();
+    }
+
+    /// Where a cell stands: the address of its integer or word, and its shift in it.
+    fn place(&self, geometry: Geometry, cell: u32) -> (*mut u8, u32) {
+        let bits = u32::from(self.settings.value_bits);
+        let cells_per_word = cells_per_word(self.settings.value_bits);
+        let cells = self.cells(geometry);
+        match bits {
+            8 | 16 | 32 | 64 => (cells.wrapping_add((cell * (bits / 8)) as usize), 0),
+            _ => (cells.wrapping_add((cell / cells_per_word) as usize * 8), cell % cells_per_word * bits),
+        }
+    }
+
+    fn cell(&self, held: &Held, cell: u32) -> u64 {
+        let (address, shift) = self.place(held.geometry, cell);
+        // SAFETY: the cell is in range; readers and the writer use the same atomic type for it.
+        unsafe {
+            match self.settings.value_bits {
+                8 => AtomicU8::from_ptr(address).load(Ordering::Relaxed).into(),
+                16 => AtomicU16::from_ptr(address.cast()).load(Ordering::Relaxed).into(),
+                32 => AtomicU32::from_ptr(address.cast()).load(Ordering::Relaxed).into(),
+                bits => AtomicU64::from_ptr(address.cast()).load(Ordering::Relaxed) >> shift & value_mask(bits),
+            }
+        }
+    }
+
+    /// Stores one cell by one store.
+    fn store(&self, geometry: Geometry, (cell, value): (u32, u64)) {
+        let (address, shift) = self.place(geometry, cell);
+        // SAFETY: as for `cell`; this is the only writer, so that reading a word and storing it loses nothing.
+        unsafe {
+            match self.settings.value_bits {
+                8 => AtomicU8::from_ptr(address).store(value as u8, Ordering::Relaxed),
+                16 => AtomicU16::from_ptr(address.cast()).store(value as u16, Ordering::Relaxed),
+                32 => AtomicU32::from_ptr(address.cast()).store(value as u32, Ordering::Relaxed),
+                bits => {
+                    let word = AtomicU64::from_ptr(address.cast());
+                    let others = word.load(Ordering::Relaxed) & !(value_mask(bits) << shift);
+                    word.store(others | value << shift, Ordering::Relaxed);
+                }
+            }
+        }
+    }
+
+    fn apply_shards(&mut self, images: &[ShardImage]) -> Result<Applied, ApplyError> {
+        for image in images {
+            self.check(image, true)?;
+        }
+        let held_version = |image: &ShardImage| {
+            let depth = self.depth().max(image.id.depth);
+            let entries = image.id.entries(depth);
+            let down = depth - self.depth();
+            (entries.start >> down..=(entries.end - 1) >> down).map(|entry| self.held_at(entry).version).max()
+        };
+        if images.iter().all(|image| held_version(image) >= Some(image.version)) {
+            return Ok(Applied::AlreadyThere);
+        }
+        self.install(images)?;
+        Ok(Applied::Applied)
+    }
+
+    /// Replaces shards whatever their versions: the answer to a request for a resync, where the sender's word counts.
+    /// # Errors
+    /// [`ApplyError`]; nothing changes.
+    pub fn overwrite(&mut self, images: &[ShardImage]) -> Result<(), ApplyError> {
+        for image in images {
+            self.check(image, true)?;
+        }
+        self.install(images)
+    }
+}
+
+/// The digest of a shard, from all its cells.
+fn digest_of(settings: &Settings, image: &ShardImage) -> u64 {
+    struct Sum(u64, u32);
+    impl CellsVisitor for Sum {
+        type Output = u64;
+        fn visit(self, cells: impl Cells) -> u64 {
+            (0..self.1).fold(0, |digest, cell| digest ^ cell_prf(self.0, cell, cells.get(cell as usize)))
+        }
+    }
+    let mut words = image.words.clone();
+    let cells = with_cells(&mut words, settings.value_bits, Sum(settings.seed, image.sides.cells()))
+        ^ colouring::geometry_prf(settings.seed, image.id, image.sides, image.tweak);
+    let stash = |digest, &(name, value): &(Digest, u64)| digest ^ colouring::stash_prf(settings.seed, name, value);
+    image.stash.iter().fold(cells, stash)
+}
+
+impl<S: Sizing> Query for OthelloQuery<S> {
+    type Key = Digest;
+    type Update = Update;
+
+    fn lookup(&self, key: Digest) -> u64 {
+        kernel::lookup::<S>(self.shared.words(self.directory()), key)
+    }
+
+    fn lookup_batch(&self, keys: &[Digest], values: &mut [u64]) {
+        kernel::lookup_batch::<S>(self.shared.words(self.directory()), keys, values);
+    }
+
+    fn apply(&mut self, update: &Update) -> Result<Applied, ApplyError> {
+        match update {
+            Update::Cells(update) => self.apply_cells(update),
+            Update::Shards(images) => self.apply_shards(images),
+        }
+    }
+
+    fn size_bits(&self) -> u64 {
+        let blocks: u64 = self.in_order().map(|held| u64::from(held.block.1) * LINE as u64 * 8).sum();
+        blocks + self.slots.len() as u64 * 64
+    }
+}
+
+impl<S: Sizing> Drop for OthelloQuery<S> {
+    fn drop(&mut self) {
+        let mut left = self.shared.left.lock().unwrap_or_else(PoisonError::into_inner);
+        for (_, retired) in self.retired.drain(..) {
+            if let Retired::Directory { _kept } = retired {
+                left.push(_kept);
+            }
+        }
+    }
+}
+
+/// A thread's access to the table beside its writer.
+///
+/// ```
+/// # use fibula_lookup::{hash::*, othello::*, traits::*};
+/// # let key = SecretKey::from_seed(1);
+/// # let table: Othello = Othello::new(Settings::new(8, 1000, &key));
+/// let query = table.export();
+/// let mut reader = query.reader();
+/// std::thread::spawn(move || {
+///     let mut values = [0; 32];
+///     for _burst in 0..10 {
+///         reader.pin().lookup_batch(&[Digest(7); 32], &mut values); // quiescent between bursts
+///     }
+///     reader.offline(); // before sleeping, so that the writer need not wait for this thread
+/// })
+/// .join()
+/// .unwrap();
+/// ```
+pub struct Reader<S: Sizing = Sharded> {
+    slot: ReaderSlot,
+    shared: Arc<Shared>,
+    sizing: PhantomData<S>,
+}
+
+impl<S: Sizing> Reader<S> {
+    /// Opens the table for a burst. The thread was quiescent until now: nothing from an earlier burst is in use.
+    #[inline]
+    pub fn pin(&mut self) -> Pinned<'_, S> {
+        let pin = self.slot.pin();
+        // SAFETY: a directory that is found while pinned is not freed before this reader is quiescent, that is, before
+        // the borrow of `self` in the result ends and `pin` or `offline` is called.
+        let directory = unsafe { &*self.shared.directory.load(Ordering::Acquire) };
+        Pinned { words: self.shared.words(directory), _pin: pin, sizing: PhantomData }
+    }
+
+    /// Says that this thread reads nothing until it pins again: call it before sleeping.
+    pub fn offline(&mut self) {
+        self.slot.offline();
+    }
+}
+
+/// The table during one burst.
+pub struct Pinned<'a, S: Sizing = Sharded> {
+    words: Words<'a>,
+    _pin: crate::publish::Pin<'a>,
+    sizing: PhantomData<S>,
+}
+
+impl<S: Sizing> Pinned<'_, S> {
+    /// As [`Query::lookup`].
+    pub fn lookup(&self, digest: Digest) -> u64 {
+        kernel::lookup::<S>(self.words, digest)
+    }
+
+    /// As [`Query::lookup_batch`].
+    #[inline]
+    pub fn lookup_batch(&self, digests: &[Digest], values: &mut [u64]) {
+        kernel::lookup_batch::<S>(self.words, digests, values);
+    }
+}

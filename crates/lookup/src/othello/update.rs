@@ -1,0 +1,238 @@
+//! The message that crosses the seam: absolute cell values, or whole shards, with versions and a digest.
+//!
+//! Values are absolute, so a duplicate is harmless; from- and to-versions show a gap; the digest of the shard after the
+//! update shows that both sides agree. Bytes: `docs/formats/othello.md`.
+
+use super::ShardId;
+use super::sizing::{Sides, TWEAKS};
+use crate::cells::cells_per_word;
+use crate::hash::Digest;
+
+/// Names that a shard may hold outside its graph: a bound of the format.
+pub const MAX_STASH: usize = super::shard::MAX_STASH;
+/// Cells of a side, at most: a bound of the format.
+pub const MAX_SIDE: u32 = 1 << 30;
+/// Shards of one message, at most.
+pub const MAX_SHARDS: usize = 1 << super::graph::MAX_DEPTH;
+
+/// An update of an Othello.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Update {
+    /// Some cells of one shard changed.
+    Cells(CellsUpdate),
+    /// These shards replace what held their digests before: a rebuild, a split, a merge, or a resync.
+    Shards(Vec<ShardImage>),
+}
+
+/// Some cells of one shard, by their new values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CellsUpdate {
+    /// The shard.
+    pub id: ShardId,
+    /// The version that this update builds on.
+    pub from: u64,
+    /// The version after it.
+    pub to: u64,
+    /// Digest of the shard after it.
+    pub digest: u64,
+    /// Whether the one cell changed belongs to no name but the new one, so that it may be stored in place.
+    pub fresh: bool,
+    /// Cells, each with its new value; both sides in one index space.
+    pub cells: Vec<(u32, u64)>,
+}
+
+/// A whole shard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShardImage {
+    /// Its digests.
+    pub id: ShardId,
+    /// Its version.
+    pub version: u64,
+    /// Cells of its two sides.
+    pub sides: Sides,
+    /// Its tweak.
+    pub tweak: u16,
+    /// Digest of its cells and stash.
+    pub digest: u64,
+    /// Names outside the graph, with their values.
+    pub stash: Vec<(Digest, u64)>,
+    /// Its cells.
+    pub words: Vec<u64>,
+}
+
+/// Why bytes are no update.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DecodeError {
+    /// The bytes end early.
+    #[error("truncated: {needed} bytes needed, {left} left")]
+    Truncated {
+        /// Bytes that the next field needs.
+        needed: usize,
+        /// Bytes that are left.
+        left: usize,
+    },
+    /// Bytes follow the end.
+    #[error("{extra} bytes follow the end")]
+    TrailingBytes {
+        /// How many.
+        extra: usize,
+    },
+    /// A field has a value outside its range.
+    #[error("{field} is {value}, at most {max} allowed")]
+    OutOfRange {
+        /// The field.
+        field: &'static str,
+        /// Its value.
+        value: u64,
+        /// The bound.
+        max: u64,
+    },
+}
+
+/// Reads little-endian integers off bytes, checking every bound.
+pub(crate) struct Bytes<'a>(pub(crate) &'a [u8]);
+
+impl<'a> Bytes<'a> {
+    pub(crate) fn take(&mut self, n: usize) -> Result<&'a [u8], DecodeError> {
+        let Some((head, tail)) = self.0.split_at_checked(n) else {
+            return Err(DecodeError::Truncated { needed: n, left: self.0.len() });
+        };
+        self.0 = tail;
+        Ok(head)
+    }
+    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
+        Ok(self.take(N)?.try_into().expect("take returns what it was asked for"))
+    }
+    pub(crate) fn u8(&mut self) -> Result<u8, DecodeError> {
+        Ok(self.array::<1>()?[0])
+    }
+    pub(crate) fn u16(&mut self) -> Result<u16, DecodeError> {
+        Ok(u16::from_le_bytes(self.array()?))
+    }
+    pub(crate) fn u32(&mut self) -> Result<u32, DecodeError> {
+        Ok(u32::from_le_bytes(self.array()?))
+    }
+    pub(crate) fn u64(&mut self) -> Result<u64, DecodeError> {
+        Ok(u64::from_le_bytes(self.array()?))
+    }
+    pub(crate) fn end(&self) -> Result<(), DecodeError> {
+        if self.0.is_empty() { Ok(()) } else { Err(DecodeError::TrailingBytes { extra: self.0.len() }) }
+    }
+}
+
+/// Refuses a value over its bound.
+pub(crate) fn at_most(field: &'static str, value: u64, max: u64) -> Result<u64, DecodeError> {
+    if value > max { Err(DecodeError::OutOfRange { field, value, max }) } else { Ok(value) }
+}
+
+impl ShardId {
+    fn encode(self, out: &mut Vec<u8>) {
+        out.extend(self.prefix.to_le_bytes());
+        out.push(self.depth);
+    }
+
+    fn decode(bytes: &mut Bytes) -> Result<Self, DecodeError> {
+        let (prefix, depth) = (bytes.u32()?, bytes.u8()?);
+        at_most("depth", depth.into(), super::graph::MAX_DEPTH.into())?;
+        at_most("prefix", prefix.into(), (1 << depth) - 1)?;
+        Ok(Self { prefix, depth })
+    }
+}
+
+impl ShardImage {
+    /// Appends the bytes of the image.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        self.id.encode(out);
+        out.push(self.stash.len() as u8);
+        out.extend(self.tweak.to_le_bytes());
+        out.extend(self.sides.a.to_le_bytes());
+        out.extend(self.sides.b.to_le_bytes());
+        out.extend(self.version.to_le_bytes());
+        out.extend(self.digest.to_le_bytes());
+        for (digest, value) in &self.stash {
+            out.extend(digest.0.to_le_bytes());
+            out.extend(value.to_le_bytes());
+        }
+        out.extend_from_slice(bytemuck::cast_slice(&self.words));
+    }
+
+    /// Reads an image of cells of `value_bits` bits; nothing is allocated before its length is known to be there.
+    pub(crate) fn decode(bytes: &mut Bytes, value_bits: u8) -> Result<Self, DecodeError> {
+        let id = ShardId::decode(bytes)?;
+        let n_stash = at_most("stash entries", bytes.u8()?.into(), MAX_STASH as u64)?;
+        let tweak = at_most("tweak", bytes.u16()?.into(), u64::from(TWEAKS) - 1)? as u16;
+        let a = at_most("cells of the first side", bytes.u32()?.into(), MAX_SIDE.into())? as u32;
+        let b = at_most("cells of the second side", bytes.u32()?.into(), MAX_SIDE.into())? as u32;
+        let (version, digest) = (bytes.u64()?, bytes.u64()?);
+        let mut stash = Vec::with_capacity(n_stash as usize);
+        for _ in 0..n_stash {
+            stash.push((Digest(bytes.u64()?), bytes.u64()?));
+        }
+        let sides = Sides { a, b };
+        let n_words = sides.cells().div_ceil(cells_per_word(value_bits)) as usize;
+        let cells = bytes.take(n_words * 8)?;
+        let words = cells.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("8 bytes"))).collect();
+        Ok(Self { id, version, sides, tweak, digest, stash, words })
+    }
+}
+
+impl Update {
+    /// Appends the bytes of the update.
+    pub fn encode(&self, value_bits: u8, out: &mut Vec<u8>) {
+        match self {
+            Self::Cells(update) => {
+                out.push(if update.fresh { 1 } else { 0 });
+                update.id.encode(out);
+                out.extend(update.from.to_le_bytes());
+                out.extend(update.to.to_le_bytes());
+                out.extend(update.digest.to_le_bytes());
+                out.extend((update.cells.len() as u32).to_le_bytes());
+                let value_bytes = usize::from(value_bits).div_ceil(8);
+                for (cell, value) in &update.cells {
+                    out.extend(cell.to_le_bytes());
+                    out.extend_from_slice(&value.to_le_bytes()[..value_bytes]);
+                }
+            }
+            Self::Shards(shards) => {
+                out.push(2);
+                out.extend((shards.len() as u32).to_le_bytes());
+                for shard in shards {
+                    shard.encode(out);
+                }
+            }
+        }
+    }
+
+    /// Reads an update for a table with values of `value_bits` bits.
+    /// # Errors
+    /// [`DecodeError`]; lengths are checked against the bytes that are there before anything is allocated.
+    pub fn decode(bytes: &[u8], value_bits: u8) -> Result<Self, DecodeError> {
+        let mut bytes = Bytes(bytes);
+        let kind = at_most("kind of update", bytes.u8()?.into(), 2)?;
+        let update = if kind == 2 {
+            let n_shards = at_most("shards", bytes.u32()?.into(), MAX_SHARDS as u64)?;
+            let mut shards = Vec::new();
+            for _ in 0..n_shards {
+                shards.push(ShardImage::decode(&mut bytes, value_bits)?);
+            }
+            Self::Shards(shards)
+        } else {
+            let id = ShardId::decode(&mut bytes)?;
+            let (from, to, digest) = (bytes.u64()?, bytes.u64()?, bytes.u64()?);
+            let value_bytes = usize::from(value_bits).div_ceil(8);
+            let n_cells = bytes.u32()? as usize;
+            let mut entries = Bytes(bytes.take(n_cells.saturating_mul(4 + value_bytes))?);
+            let mut cells = Vec::with_capacity(n_cells);
+            for _ in 0..n_cells {
+                let cell = entries.u32()?;
+                let mut value = [0; 8];
+                value[..value_bytes].copy_from_slice(entries.take(value_bytes)?);
+                cells.push((cell, u64::from_le_bytes(value)));
+            }
+            Self::Cells(CellsUpdate { id, from, to, digest, fresh: kind == 1, cells })
+        };
+        bytes.end()?;
+        Ok(update)
+    }
+}

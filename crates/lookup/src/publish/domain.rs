@@ -1,0 +1,167 @@
+//! Quiescent-state-based reclamation: when may memory that readers could still be reading be reused?
+//!
+//! ```text
+//! writer                                    reader
+//!   entry.publish(new)                        e = epoch.load(Acquire)
+//!   e = epoch.fetch_add(1, AcqRel) + 1        if e != announced: announced = e; seen.store(e, Release)
+//!   ...                                       if it was offline: fence(SeqCst)
+//!   fence(SeqCst)                             v = entry.load(Acquire), reads of v, ...
+//!   all seen.load(Acquire) >= e or offline?
+//!   then the old version is nobody's
+//! ```
+//! A reader that announced e has seen the entry unpublished before e, and its earlier reads are over: the two
+//! Acquire-Release pairs, on `epoch` and on `seen`. A reader that was offline may announce an older epoch while the
+//! writer scans; the two fences see to it that either the writer finds it online, or it finds the new entry.
+
+use std::marker::PhantomData;
+use std::sync::{Arc, PoisonError};
+
+use super::sync::{AtomicU64, Mutex, MutexGuard, Ordering, fence, required, step};
+
+/// What an offline reader shows: newer than every epoch.
+const OFFLINE: u64 = u64::MAX;
+
+/// A point in the writer's history; later epochs compare greater.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Epoch(u64);
+
+/// The readers of one or several structures that are written by one thread. Cheap to clone; clones are the same domain.
+///
+/// ```
+/// use fibula_lookup::publish::{Domain, Entry};
+///
+/// let (domain, entry) = (Domain::new(), Entry::new(0));
+/// let mut reader = domain.register();
+/// let pin = reader.pin();
+/// let version = entry.load(); // may be used until the next pin
+///
+/// entry.publish(1); // the writer: version 0 is unpublished,
+/// let epoch = domain.advance(); // before this epoch,
+/// assert!(!domain.passed(epoch)); // and may still be read
+/// drop(pin);
+/// reader.pin();
+/// assert!(domain.passed(epoch)); // now it may be reused
+/// # let _ = version;
+/// ```
+#[derive(Clone, Debug)]
+pub struct Domain(Arc<Shared>);
+
+/// Two cache lines, since processors fetch them in pairs: a reader's announcement disturbs nobody else's.
+#[repr(align(128))]
+#[derive(Debug)]
+struct Padded(AtomicU64);
+
+#[derive(Debug)]
+struct Shared {
+    epoch: Padded,
+    /// What every registered reader announced last.
+    seen: Mutex<Vec<Arc<Padded>>>,
+}
+
+impl Shared {
+    fn seen(&self) -> MutexGuard<'_, Vec<Arc<Padded>>> {
+        // Nothing panics while it holds the lock, and the list is whole at every step.
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Domain {
+    /// A domain without readers.
+    pub fn new() -> Domain {
+        Domain(Arc::new(Shared { epoch: Padded(AtomicU64::new(0)), seen: Mutex::new(Vec::new()) }))
+    }
+
+    /// Adds a reader, offline until its first [`pin`](ReaderSlot::pin). Takes a lock; any number may register.
+    pub fn register(&self) -> ReaderSlot {
+        let seen = Arc::new(Padded(AtomicU64::new(OFFLINE)));
+        // The lock orders this against a scan: a scan that misses the new reader is seen by it, with all before it.
+        self.0.seen().push(Arc::clone(&seen));
+        ReaderSlot { shared: Arc::clone(&self.0), seen, announced: OFFLINE }
+    }
+
+    /// Starts the next epoch. Call it **after** unpublishing, keep the epoch beside the unpublished memory.
+    pub fn advance(&self) -> Epoch {
+        Epoch(self.0.epoch.0.fetch_add(1, required!(EpochAdvancedRelaxed, AcqRel)) + 1)
+    }
+
+    /// Whether every reader has let go of what was unpublished before `epoch` began. Never blocks on a reader.
+    ///
+    /// Costs what [`completed`](Domain::completed) costs; for a list of retired memory, ask that once.
+    pub fn passed(&self, epoch: Epoch) -> bool {
+        epoch <= self.completed()
+    }
+
+    /// The newest epoch that has [`passed`](Domain::passed). One fence, one lock and one line a reader: 20 to 200 ns.
+    pub fn completed(&self) -> Epoch {
+        let now = self.0.epoch.0.load(Ordering::Acquire);
+        step!(ScanUnfenced, fence(Ordering::SeqCst));
+        let seen = self.0.seen();
+        let oldest = seen.iter().map(|seen| seen.0.load(required!(ScannedRelaxed, Acquire))).min();
+        Epoch(oldest.map_or(now, |oldest| oldest.min(now)))
+    }
+
+    /// Readers registered now, online or not.
+    pub fn n_readers(&self) -> usize {
+        self.0.seen().len()
+    }
+}
+
+impl Default for Domain {
+    fn default() -> Domain {
+        Domain::new()
+    }
+}
+
+/// A reader's place in a [`Domain`]; one a thread. Dropping it takes the reader out.
+///
+/// A slot that is leaked while online holds the writer's memory for ever: the writer then reports stalled readers.
+#[derive(Debug)]
+pub struct ReaderSlot {
+    shared: Arc<Shared>,
+    seen: Arc<Padded>,
+    /// The value of `seen`, without a load.
+    announced: u64,
+}
+
+impl ReaderSlot {
+    /// Lets go of everything read under the last pin, and begins to read anew. Call it once a burst.
+    ///
+    /// Cost: a load; if the writer advanced since, also a store; if the slot was offline, also a full fence.
+    #[inline]
+    pub fn pin(&mut self) -> Pin<'_> {
+        let epoch = self.shared.epoch.0.load(required!(EpochLoadedRelaxed, Acquire));
+        if epoch != self.announced {
+            self.announce(epoch);
+        }
+        Pin(PhantomData)
+    }
+
+    /// Lets go of everything until the next pin. Call it before sleeping, so that the writer need not wait.
+    pub fn offline(&mut self) {
+        self.seen.0.store(OFFLINE, required!(OfflineRelaxed, Release));
+        self.announced = OFFLINE;
+    }
+
+    fn announce(&mut self, epoch: u64) {
+        // Release even from offline: a scan that reads this store must see the reads before the offline one ended.
+        let announcement = required!(AnnouncedRelaxed, Release);
+        if self.announced == OFFLINE {
+            step!(OnlineUnannounced, self.seen.0.store(epoch, announcement));
+            step!(OnlineUnfenced, fence(Ordering::SeqCst));
+        } else {
+            self.seen.0.store(epoch, announcement);
+        }
+        self.announced = epoch;
+    }
+}
+
+impl Drop for ReaderSlot {
+    fn drop(&mut self) {
+        self.offline();
+        self.shared.seen().retain(|seen| !Arc::ptr_eq(seen, &self.seen));
+    }
+}
+
+/// While it lives, what its reader loads from the entries of the domain stays as it is.
+#[derive(Debug)]
+pub struct Pin<'a>(PhantomData<&'a mut ReaderSlot>);

@@ -1,0 +1,37 @@
+//! Publication: one writer changes a structure while readers on other threads look names up in it, without a lock.
+//!
+//! Three primitives, from which a query structure is put together:
+//!
+//! | primitive | a reader pays | for |
+//! |---|---|---|
+//! | [`Entry`] | one load (Acquire; plain on x86) | one 64-bit word that says where everything else is, and what it is |
+//! | [`Domain`] | one load a burst, one store if the writer did anything since | knowing when old memory is unread |
+//! | [`Sequence`] | two loads and a fence (free on x86), and a retry when it meets the writer | changing memory in place |
+//!
+//! **Versions (the default).** The writer copies the shard, edits the copy, [`Entry::publish`]es it, and then
+//! [`Domain::advance`]s; memory that was published before is reused once that epoch has [`Domain::passed`]. A reader
+//! [`ReaderSlot::pin`]s once a burst, loads the entry **once** a lookup, and reads only what that value leads to.
+//! It never waits. A reader that sleeps goes [`ReaderSlot::offline`] first, or the writer runs out of memory to
+//! reuse.
+//!
+//! **In place.** A cell on which no live name's answer depends may be stored at any time, relaxed, alone. Anything
+//! else that is changed in place needs a [`Sequence`].
+//!
+//! Not used: the bit vectors D1 and D2 of the Othello paper, which give wrong answers. They are kept, and shown to
+//! be wrong, in [`papers_protocol`](crate::papers_protocol).
+//!
+//! Source: quiescent-state-based reclamation as in Hart, McKenney, Brown, Walpole, "Performance of memory reclamation
+//! for lockless synchronization"; the counter is Boehm's, "Can seqlocks get along with programming language memory
+//! models?". Checked by loom: `tests/loom_publish.rs` runs the models, and breaks every ordering and every step on
+//! which the argument rests, one at a time, to see the models fail.
+
+mod domain;
+mod entry;
+#[cfg(loom)]
+pub mod mutants;
+mod sequence;
+mod sync;
+
+pub use domain::{Domain, Epoch, Pin, ReaderSlot};
+pub use entry::Entry;
+pub use sequence::{Sequence, Stamp, WriteGuard};

@@ -1,0 +1,80 @@
+//! Deliberate defects, for the models only: each must make a model fail, or the model shows nothing.
+
+use std::cell::Cell;
+
+/// What can be broken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mutant {
+    /// An entry is published Relaxed: a reader may see the entry before the version it leads to.
+    EntryPublishedRelaxed,
+    /// An entry is loaded Relaxed.
+    EntryLoadedRelaxed,
+    /// The writer's epoch is advanced Relaxed: a reader may announce it without seeing what was unpublished.
+    EpochAdvancedRelaxed,
+    /// A reader loads the epoch Relaxed.
+    EpochLoadedRelaxed,
+    /// A reader announces the epoch Relaxed: its earlier reads may still be under way.
+    AnnouncedRelaxed,
+    /// A reader goes offline Relaxed.
+    OfflineRelaxed,
+    /// The writer reads the announcements Relaxed.
+    ScannedRelaxed,
+    /// A reader comes online without announcing it.
+    OnlineUnannounced,
+    /// A reader comes online without the fence between its announcement and its first read.
+    OnlineUnfenced,
+    /// The writer scans without the fence between its last store and the scan.
+    ScanUnfenced,
+    /// A reader of the sequence counter begins Relaxed.
+    ReadBegunRelaxed,
+    /// A reader of the sequence counter does not mind an odd count.
+    OddIgnored,
+    /// A reader of the sequence counter validates without the fence.
+    ValidatedUnfenced,
+    /// A writer begins without the fence between the odd count and its stores.
+    WriteUnfenced,
+    /// A writer commits Relaxed.
+    CommittedRelaxed,
+}
+
+impl Mutant {
+    /// The defects of entries and domains.
+    pub const VERSIONS: [Mutant; 10] = [
+        Mutant::EntryPublishedRelaxed,
+        Mutant::EntryLoadedRelaxed,
+        Mutant::EpochAdvancedRelaxed,
+        Mutant::EpochLoadedRelaxed,
+        Mutant::AnnouncedRelaxed,
+        Mutant::OfflineRelaxed,
+        Mutant::ScannedRelaxed,
+        Mutant::OnlineUnannounced,
+        Mutant::OnlineUnfenced,
+        Mutant::ScanUnfenced,
+    ];
+    /// The defects of the sequence counter.
+    pub const SEQUENCE: [Mutant; 5] = [
+        Mutant::ReadBegunRelaxed,
+        Mutant::OddIgnored,
+        Mutant::ValidatedUnfenced,
+        Mutant::WriteUnfenced,
+        Mutant::CommittedRelaxed,
+    ];
+
+    /// Whether this thread's models run with this defect.
+    pub fn is_active(self) -> bool {
+        ACTIVE.get() == Some(self)
+    }
+}
+
+thread_local! {
+    // loom runs all threads of a model on the thread that called it, so tests do not see each other's defects.
+    static ACTIVE: Cell<Option<Mutant>> = const { Cell::new(None) };
+}
+
+/// Runs `model` with `mutant` in place.
+pub fn with<R>(mutant: Option<Mutant>, model: impl FnOnce() -> R) -> R {
+    ACTIVE.set(mutant);
+    let result = model();
+    ACTIVE.set(None);
+    result
+}

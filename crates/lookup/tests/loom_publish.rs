@@ -1,0 +1,290 @@
+//! Models of `publish` under loom: every interleaving and every permitted stale read of one writer and one reader,
+//! and then the same with one defect, which must be found.
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test -p fibula-lookup --test loom_publish --release`
+//!
+//! loom has said "ok" to broken protocols before (its SeqCst *accesses* are no stronger than AcqRel, so it can only
+//! be too strict there; its SeqCst *fences* also synchronise like a lock, so it can be too lenient behind them). The
+//! proofs here use SeqCst fences alone, for nothing but store-load order, and each of them, like each ordering and
+//! each step, is removed by a mutant that fails.
+#![cfg(loom)]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use fibula_lookup::publish::mutants::{self, Mutant};
+use fibula_lookup::publish::{Domain, Entry, ReaderSlot, Sequence};
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::sync::atomic::AtomicU64;
+use loom::thread;
+
+/// A wrong use of the primitives by the query structure, as against a defect in them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Misuse {
+    Nothing,
+    /// The writer reuses the old version at once.
+    ReusedBeforePassed,
+    /// The writer advances first and unpublishes then.
+    AdvancedBeforeUnpublishing,
+    /// The reader loads the entry once a cell instead of once a lookup.
+    EntryLoadedTwice,
+    /// The reader goes on with a version after its next pin.
+    KeptOverPin,
+    /// The reader reads while it is offline.
+    ReadOffline,
+    /// The writer stores a cell in place on which a live name's answer depends.
+    LiveCellInPlace,
+}
+
+fn check(model: impl Fn() + Sync + Send + 'static) {
+    loom::model(model);
+}
+
+/// Runs the model with the defect, and wants it to fail; loom's report of the failure is of no interest.
+fn must_fail(what: &dyn std::fmt::Debug, mutant: Option<Mutant>, model: impl Fn() + Sync + Send + 'static) {
+    let found = mutants::with(mutant, || catch_unwind(AssertUnwindSafe(|| check(model))).is_err());
+    assert!(found, "the model does not notice {what:?}");
+    println!("found: {what:?}");
+}
+
+/// Two versions of memory, each a pair of equal words if it is whole. Unsynchronised cells: loom reports any race.
+struct Memory {
+    entry: Entry,
+    versions: [[UnsafeCell<u64>; 2]; 2],
+    domain: Domain,
+}
+
+// SAFETY: that the protocol keeps accesses to the cells apart is what the models show; loom panics where it does not.
+#[expect(unsafe_code, reason = "loom's cells are not Sync; loom itself checks that they are not raced for")]
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    fn new() -> Memory {
+        let version = || [UnsafeCell::new(0), UnsafeCell::new(0)];
+        Memory { entry: Entry::new(0), versions: [version(), version()], domain: Domain::new() }
+    }
+
+    #[expect(unsafe_code, reason = "dereferences loom's checked pointer")]
+    fn read(&self, version: u64, cell: usize) -> u64 {
+        // SAFETY: loom panics on a read that races with a write.
+        self.versions[version as usize][cell].with(|value| unsafe { *value })
+    }
+
+    #[expect(unsafe_code, reason = "dereferences loom's checked pointer")]
+    fn write(&self, version: u64, value: u64) {
+        for cell in &self.versions[version as usize] {
+            // SAFETY: loom panics on a write that races with any other access.
+            cell.with_mut(|old| unsafe { *old = value });
+        }
+    }
+
+    /// Writes version 1, publishes it, and reuses version 0 if its readers are gone by then. Whether it did.
+    fn writer(&self, misuse: Misuse) -> bool {
+        self.write(1, 1);
+        let early = (misuse == Misuse::AdvancedBeforeUnpublishing).then(|| self.domain.advance());
+        self.entry.publish(1);
+        let epoch = early.unwrap_or_else(|| self.domain.advance());
+        let reuses = self.domain.passed(epoch) || misuse == Misuse::ReusedBeforePassed;
+        if reuses {
+            self.write(0, 2);
+            self.entry.publish(0);
+        }
+        reuses
+    }
+
+    /// One lookup, which must see one whole version.
+    fn lookup(&self, misuse: Misuse) -> u64 {
+        let version = self.entry.load();
+        let first = self.read(version, 0);
+        let again = if misuse == Misuse::EntryLoadedTwice { self.entry.load() } else { version };
+        assert_eq!(first, self.read(again, 1), "a mixture of versions");
+        version
+    }
+}
+
+/// (i) Versioned publication: `bursts` bursts of one lookup each by a reader that stays online.
+fn versions_model(misuse: Misuse, reused: &'static AtomicUsize) -> impl Fn() + Sync + Send + 'static {
+    move || {
+        let memory = Arc::new(Memory::new());
+        let mut slot = memory.domain.register();
+        let reader = {
+            let memory = Arc::clone(&memory);
+            thread::spawn(move || {
+                let pin = slot.pin();
+                let version = memory.lookup(misuse);
+                drop(pin);
+                let _pin = slot.pin();
+                if misuse == Misuse::KeptOverPin {
+                    memory.read(version, 0);
+                }
+                memory.lookup(misuse);
+            })
+        };
+        reused.fetch_add(usize::from(memory.writer(misuse)), Relaxed);
+        reader.join().expect("the reader ends");
+    }
+}
+
+/// (iv) A reader that sleeps between two bursts.
+fn offline_model(misuse: Misuse, reused: &'static AtomicUsize) -> impl Fn() + Sync + Send + 'static {
+    move || {
+        let memory = Arc::new(Memory::new());
+        let mut slot = memory.domain.register();
+        let reader = {
+            let memory = Arc::clone(&memory);
+            thread::spawn(move || {
+                burst(&memory, &mut slot, misuse);
+                slot.offline();
+                if misuse == Misuse::ReadOffline {
+                    memory.lookup(misuse);
+                }
+                burst(&memory, &mut slot, misuse);
+            })
+        };
+        reused.fetch_add(usize::from(memory.writer(misuse)), Relaxed);
+        reader.join().expect("the reader ends");
+    }
+}
+
+fn burst(memory: &Memory, slot: &mut ReaderSlot, misuse: Misuse) {
+    let _pin = slot.pin();
+    memory.lookup(misuse);
+}
+
+/// A reader that registers while the writer is at work, and leaves before it ends.
+fn late_reader_model(reused: &'static AtomicUsize) -> impl Fn() + Sync + Send + 'static {
+    move || {
+        let memory = Arc::new(Memory::new());
+        let reader = {
+            let memory = Arc::clone(&memory);
+            thread::spawn(move || {
+                let mut slot = memory.domain.register();
+                burst(&memory, &mut slot, Misuse::Nothing);
+            })
+        };
+        reused.fetch_add(usize::from(memory.writer(Misuse::Nothing)), Relaxed);
+        reader.join().expect("the reader ends");
+    }
+}
+
+/// (ii) In place: cells a and b hold the answer 1 ^ 2 of a live name; cell c is isolated and gives a new name, which
+/// reads a and c, its answer.
+fn in_place_model(misuse: Misuse) -> impl Fn() + Sync + Send + 'static {
+    move || {
+        let cells = Arc::new([1, 2, 0].map(AtomicU64::new));
+        let reader = {
+            let cells = Arc::clone(&cells);
+            thread::spawn(move || {
+                let [a, b, c] = cells.each_ref().map(|cell| cell.load(Relaxed));
+                assert_eq!(a ^ b, 3, "a live name's answer changed");
+                assert!([1, 9].contains(&(a ^ c)), "the new name's answer is neither alien nor its own");
+            })
+        };
+        cells[2].store(8, Relaxed);
+        if misuse == Misuse::LiveCellInPlace {
+            cells[0].store(5, Relaxed);
+            cells[1].store(6, Relaxed);
+        }
+        reader.join().expect("the reader ends");
+    }
+}
+
+/// (iii) The sequence counter: two writes, and a reader that must accept only whole pairs.
+fn sequence_model(accepted: &'static AtomicUsize) -> impl Fn() + Sync + Send + 'static {
+    move || {
+        let shared = Arc::new((Sequence::new(), [AtomicU64::new(0), AtomicU64::new(0)]));
+        let reader = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || {
+                let (sequence, cells) = &*shared;
+                let mut newest = 0;
+                for _ in 0..2 {
+                    let Some(stamp) = sequence.read_begin() else { continue };
+                    let [a, b] = cells.each_ref().map(|cell| cell.load(Relaxed));
+                    if sequence.read_validate(stamp) {
+                        assert_eq!(a, b, "half a write");
+                        assert!(a >= newest, "time ran backwards");
+                        newest = a;
+                        accepted.fetch_add(1, Relaxed);
+                    }
+                }
+            })
+        };
+        let (sequence, cells) = &*shared;
+        for value in 1..=2 {
+            let write = sequence.write();
+            cells.iter().for_each(|cell| cell.store(value, Relaxed));
+            write.commit();
+        }
+        reader.join().expect("the reader ends");
+    }
+}
+
+/// A counter for what a test does not count.
+static UNCOUNTED: AtomicUsize = AtomicUsize::new(0);
+
+#[test]
+fn a_version_is_seen_whole_and_reused_only_when_unread() {
+    static REUSED: AtomicUsize = AtomicUsize::new(0);
+    check(versions_model(Misuse::Nothing, &REUSED));
+    assert!(REUSED.load(Relaxed) > 0, "no execution reused memory: the model shows nothing");
+}
+
+#[test]
+fn a_sleeping_reader_neither_blocks_the_writer_nor_wakes_to_reused_memory() {
+    static REUSED: AtomicUsize = AtomicUsize::new(0);
+    check(offline_model(Misuse::Nothing, &REUSED));
+    assert!(REUSED.load(Relaxed) > 0, "no execution reused memory: the model shows nothing");
+}
+
+#[test]
+fn a_reader_may_come_and_go_while_the_writer_works() {
+    static REUSED: AtomicUsize = AtomicUsize::new(0);
+    check(late_reader_model(&REUSED));
+    assert!(REUSED.load(Relaxed) > 0, "no execution reused memory: the model shows nothing");
+}
+
+#[test]
+fn an_isolated_cell_may_be_stored_in_place() {
+    check(in_place_model(Misuse::Nothing));
+}
+
+#[test]
+fn the_sequence_counter_accepts_whole_writes_only() {
+    static ACCEPTED: AtomicUsize = AtomicUsize::new(0);
+    check(sequence_model(&ACCEPTED));
+    assert!(ACCEPTED.load(Relaxed) > 0, "no execution accepted a read: the model shows nothing");
+}
+
+#[test]
+fn every_defect_of_the_domain_is_found() {
+    for mutant in Mutant::VERSIONS {
+        let asleep = matches!(
+            mutant,
+            Mutant::OfflineRelaxed | Mutant::OnlineUnannounced | Mutant::OnlineUnfenced | Mutant::ScanUnfenced
+        );
+        if asleep {
+            must_fail(&mutant, Some(mutant), offline_model(Misuse::Nothing, &UNCOUNTED));
+        } else {
+            must_fail(&mutant, Some(mutant), versions_model(Misuse::Nothing, &UNCOUNTED));
+        }
+    }
+}
+
+#[test]
+fn every_defect_of_the_sequence_counter_is_found() {
+    for mutant in Mutant::SEQUENCE {
+        must_fail(&mutant, Some(mutant), sequence_model(&UNCOUNTED));
+    }
+}
+
+#[test]
+fn every_misuse_is_found() {
+    use Misuse::*;
+    for misuse in [ReusedBeforePassed, AdvancedBeforeUnpublishing, EntryLoadedTwice, KeptOverPin] {
+        must_fail(&misuse, None, versions_model(misuse, &UNCOUNTED));
+    }
+    must_fail(&ReadOffline, None, offline_model(ReadOffline, &UNCOUNTED));
+    must_fail(&LiveCellInPlace, None, in_place_model(LiveCellInPlace));
+}
