@@ -8,7 +8,10 @@
 //! `list` reads names from files; `designs` says what a FIB design is and lists those there are.
 
 pub mod action;
+pub mod codec;
 pub mod list;
+pub mod messages;
 pub mod name;
+pub mod replica;
 pub mod rib;
 pub mod topology;

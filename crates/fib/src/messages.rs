@@ -1,0 +1,207 @@
+//! The southbound messages: what a controller tells a switch, and what the switch answers.
+//!
+//! Everything is absolute and versioned: a duplicate is harmless, a gap or a wrong digest makes the switch send its
+//! [`Report`], and the controller answers with what differs. Bytes: [`codec`](crate::codec) and
+//! `docs/formats/southbound-messages.md`.
+//!
+//! | message | what it brings along |
+//! |---|---|
+//! | [`Body::Table`] | the table: hash key, widths, kind of name, whether this switch is a gateway |
+//! | [`Body::Image`] | the whole FIB, in parts |
+//! | [`Body::Update`] | changed cells of a shard, or whole shards of a later version |
+//! | [`Body::Resync`] | whole shards, whatever the version: the answer to a report |
+//! | [`Body::Actions`] | the action table |
+//! | [`Body::Valid`] | valid names for the ingress check of a gateway, with the IP addresses for ARP and ND |
+//! | [`Body::Local`] | names that hang off this switch, with their ports, for the egress check |
+
+use crate::action::{Action, PortId};
+use crate::name::{Name, NameKind};
+use crate::topology::NodeId;
+use lookup::hash::{Family, Hasher, SecretKey};
+use lookup::othello::ShardId;
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+use std::sync::LazyLock;
+
+/// What the values of a FIB mean.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum ValueMode {
+    /// The output port: every switch has its own cells over the shared graph (the papers' model).
+    #[default]
+    Port,
+    /// The switch that the name hangs off: all switches have the same cells, a link failure changes action tables only.
+    Egress,
+}
+
+impl fmt::Display for ValueMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ValueMode::Port => "port",
+            ValueMode::Egress => "egress",
+        })
+    }
+}
+
+impl FromStr for ValueMode {
+    type Err = UnknownMode;
+    fn from_str(text: &str) -> Result<ValueMode, UnknownMode> {
+        match text {
+            "port" => Ok(ValueMode::Port),
+            "egress" => Ok(ValueMode::Egress),
+            _ => Err(UnknownMode { got: crate::name::clip(text) }),
+        }
+    }
+}
+
+/// A text that is no value mode.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("`{got}` is no value mode: use port or egress")]
+pub struct UnknownMode {
+    /// The start of the text.
+    pub got: String,
+}
+
+/// One message to one switch.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Message {
+    /// The network; a switch listens to one only.
+    pub cluster: u64,
+    /// Grows with every start of a controller: a switch ignores what an earlier one still sends.
+    pub term: u64,
+    /// The switch it is for.
+    pub node: NodeId,
+    /// The change of the network that caused it; what the switch acknowledges.
+    pub change: u64,
+    /// What it says.
+    pub body: Body,
+}
+
+/// What a message says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+#[allow(missing_docs)]
+pub enum Body {
+    /// A table begins, or this switch became a gateway or ceased to be one.
+    Table(TableHeader),
+    /// Part `part` of `parts` of a whole FIB, an encoded [`lookup::othello::Update::Shards`]; it takes effect with the last part.
+    Image { table: u32, part: u32, parts: u32, bytes: Vec<u8> },
+    /// An encoded [`lookup::othello::Update`].
+    Update { table: u32, bytes: Vec<u8> },
+    /// Encoded shards that take the place of what the switch has of them.
+    Resync { table: u32, bytes: Vec<u8> },
+    /// The whole action table; entry 0 is drop.
+    Actions { version: u64, actions: Vec<Action> },
+    /// Valid names, each with its IP address if it has one.
+    Valid(ExactUpdate<Option<IpAddr>>),
+    /// Local names, each with its port.
+    Local(ExactUpdate<PortId>),
+}
+
+/// What a switch must know before the cells of a table mean anything to it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TableHeader {
+    /// Id of the table, never used again: a rekey makes a new table.
+    pub table: u32,
+    /// Family of the digests.
+    pub family: Family,
+    /// Key of the digests.
+    pub key: SecretKey,
+    /// Bits of a value.
+    pub value_bits: u8,
+    /// Kind of the names.
+    pub kind: NameKind,
+    /// What values mean.
+    pub mode: ValueMode,
+    /// Whether this switch has host ports, and so holds valid names.
+    pub gateway: bool,
+    /// Whether the switch is to forget the versions that it has (not what it serves): everything follows anew.
+    pub reset: bool,
+    /// Most names of the table.
+    pub max_names: u64,
+}
+
+/// A change of an exact table, or all of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[allow(missing_docs)]
+pub enum ExactUpdate<V> {
+    /// Part `part` of `parts` of the whole table; it takes effect with the last part.
+    Load { kind: NameKind, version: u64, digest: u64, part: u32, parts: u32, entries: Vec<(Name, V)> },
+    /// Entries put and removed between two versions; `digest` is that of the table afterwards.
+    Delta { kind: NameKind, from: u64, to: u64, digest: u64, put: Vec<(Name, V)>, remove: Vec<Name> },
+}
+
+/// Version and digest of an exact table or an action table: equal exactly when both sides have the same.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Held {
+    /// Counts changes, from 0 for nothing.
+    pub version: u64,
+    /// Digest of the content, in no order.
+    pub digest: u64,
+}
+
+/// What the entries of an exact table carry besides the name.
+pub trait ExactValue: Copy + PartialEq + fmt::Debug {
+    /// Appends the bytes of the value.
+    fn encode(&self, out: &mut Vec<u8>);
+
+    /// The share of an entry in the digest of its table, which is the XOR of all shares.
+    ///
+    /// The key is fixed: the digest finds lost messages, it does not fend off forged ones.
+    fn share(&self, name: &Name) -> u64 {
+        let mut bytes = Vec::with_capacity(name.as_bytes().len() + 20);
+        self.encode(&mut bytes);
+        bytes.push(bytes.len() as u8);
+        bytes.extend_from_slice(name.as_bytes());
+        fingerprint(&bytes)
+    }
+}
+
+/// A 64-bit fingerprint under a fixed key, against accidents.
+pub(crate) fn fingerprint(bytes: &[u8]) -> u64 {
+    static HASHER: LazyLock<Hasher> =
+        LazyLock::new(|| Hasher::new(Family::Wy, &SecretKey::from_bytes(*b"fibula southbound fingerprint 01")));
+    HASHER.digest(bytes).0
+}
+
+/// What a switch says it has: its hello, and its answer to a gap or a wrong digest.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Report {
+    /// The network it belongs to; 0 before the first message.
+    pub cluster: u64,
+    /// The latest term it heard of.
+    pub term: u64,
+    /// Its table; 0 when it has none.
+    pub table: u32,
+    /// Fingerprint of the table's header, without the reset flag.
+    pub header: u64,
+    /// Its action table.
+    pub actions: Held,
+    /// Its valid names.
+    pub valid: Held,
+    /// Its local names.
+    pub local: Held,
+    /// Its shards in order of digests.
+    pub shards: Vec<HeldShard>,
+}
+
+/// Version and digest of one shard.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HeldShard {
+    /// The shard.
+    pub id: ShardId,
+    /// Its version.
+    pub version: u64,
+    /// Digest of its cells.
+    pub digest: u64,
+}
+
+/// What a switch tells its controller.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[allow(missing_docs)]
+pub enum Uplink {
+    /// What the switch has; the controller answers with what differs.
+    Report(Report),
+    /// Everything up to this change took effect.
+    Ack { change: u64 },
+}
