@@ -29,9 +29,9 @@ mod missing {
         default: true,
     };
     pub(crate) const HASH_LF: Kind = Kind {
-        name: "rte_hash_lf",
+        name: "rte_hash-lf",
         about: "the same with lock-free readers (not built in; `make bench` installs it)",
-        build: |_: &Input<'_>| unavailable("rte_hash_lf"),
+        build: |_: &Input<'_>| unavailable("rte_hash-lf"),
         default: false,
     };
     pub(crate) const EFD: Kind = Kind {
@@ -62,9 +62,9 @@ mod linked {
         default: true,
     };
     pub(crate) const HASH_LF: Kind = Kind {
-        name: "rte_hash_lf",
+        name: "rte_hash-lf",
         about: "the same with lock-free readers beside a writer",
-        build: |input| Ok(Box::new(Hash::build("rte_hash_lf", input, true)?)),
+        build: |input| Ok(Box::new(Hash::build("rte_hash-lf", input, true)?)),
         default: false,
     };
     pub(crate) const EFD: Kind = Kind {
@@ -126,10 +126,6 @@ mod linked {
         CString::new(format!("{prefix}{}", NEXT.fetch_add(1, Ordering::Relaxed))).expect("no zero byte")
     }
 
-    fn build_error(contestant: &str, input: &Input<'_>, reason: String) -> BenchError {
-        BenchError::Build { contestant: contestant.into(), n: input.names.len() as u64, reason }
-    }
-
     /// Room asked for where nobody said how much: a table of the size of this input, twice over.
     fn room(input: &Input<'_>) -> u64 {
         (512 << 20) + 160 * input.names.len() as u64
@@ -145,15 +141,14 @@ mod linked {
         fn build(contestant: &str, input: &Input<'_>, lock_free: bool) -> Result<Self, BenchError> {
             let note = started(room(input))?;
             let n_max = u32::try_from(input.names.len() + input.names.len() / 16 + 64)
-                .map_err(|_| build_error(contestant, input, "at most 2^30 entries".into()))?;
+                .map_err(|_| input.build_error(contestant, "at most 2^30 entries"))?;
             let name = unique_name("hash");
             // SAFETY: DPDK is started; the heap is asked and the table made by one thread at a time, since builds
             // take `&Input` on the bench's main thread only.
             let (before, table) =
                 unsafe { (fibula_heap_bytes(), fibula_hash_new(name.as_ptr(), n_max, lock_free.into())) };
-            let table = NonNull::new(table).ok_or_else(|| {
-                build_error(contestant, input, "no memory: reserve more huge pages, or lower n".into())
-            })?;
+            let table = NonNull::new(table)
+                .ok_or_else(|| input.build_error(contestant, "no memory: reserve more huge pages, or lower n"))?;
             // SAFETY: as above.
             let bytes = unsafe { fibula_heap_bytes() } - before;
             let table = Self { table, bytes, note };
@@ -164,7 +159,7 @@ mod linked {
             };
             if rc < 0 {
                 let error = std::io::Error::from_raw_os_error(-rc);
-                return Err(build_error(contestant, input, format!("adding a key failed: {error}")));
+                return Err(input.build_error(contestant, format!("adding a key failed: {error}")));
             }
             Ok(table)
         }
@@ -223,14 +218,13 @@ mod linked {
             let n = input.names.len() as u64;
             // A group of keys may be full long before the table is: then once more with twice the room.
             for sized_for in [n, 2 * n] {
-                let n_max = u32::try_from(sized_for)
-                    .map_err(|_| build_error("rte_efd", input, "at most 2^32 - 1 entries".into()))?;
+                let n_max =
+                    u32::try_from(sized_for).map_err(|_| input.build_error("rte_efd", "at most 2^32 - 1 entries"))?;
                 let name = unique_name("efd");
                 // SAFETY: DPDK is started; one thread builds.
                 let table = unsafe { fibula_efd_new(name.as_ptr(), n_max) };
-                let table = NonNull::new(table).ok_or_else(|| {
-                    build_error("rte_efd", input, "no memory: reserve more huge pages, or lower n".into())
-                })?;
+                let table = NonNull::new(table)
+                    .ok_or_else(|| input.build_error("rte_efd", "no memory: reserve more huge pages, or lower n"))?;
                 let table = Self {
                     table,
                     size_bits: 8 * online_bytes(sized_for),
@@ -244,7 +238,7 @@ mod linked {
                     return Ok(table);
                 }
             }
-            Err(build_error("rte_efd", input, "a group overflows even in a table for twice as many".into()))
+            Err(input.build_error("rte_efd", "a group overflows even in a table for twice as many"))
         }
     }
 

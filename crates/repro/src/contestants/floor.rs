@@ -35,11 +35,7 @@ struct Floor {
 fn build(input: &Input<'_>) -> Result<Box<dyn Contestant>, BenchError> {
     let half = input.floor_bytes.div_ceil(2).max(1);
     if u32::try_from(half).is_err() {
-        return Err(BenchError::Build {
-            contestant: KIND.name.into(),
-            n: input.names.len() as u64,
-            reason: format!("{half} bytes an array, at most 2^32 - 1 can be addressed"),
-        });
+        return Err(input.build_error(KIND.name, format!("arrays of {half} bytes, at most 2^32 - 1 are addressed")));
     }
     let mut random = Random::new(input.seed);
     let mut filled = || {
@@ -54,18 +50,17 @@ fn build(input: &Input<'_>) -> Result<Box<dyn Contestant>, BenchError> {
 }
 
 impl Floor {
-    /// Tries both forms in turn on names that it makes up.
+    /// Tries both forms in turn on names that it makes up, other ones each time.
     fn prefetch_pays(&self) -> bool {
-        let names: Vec<u64> = (0..1 << 18).map(mix64).collect();
         let mut best = [Duration::MAX; 2];
-        for _ in 0..5 {
-            for prefetch in [false, true] {
-                let mut reader = FloorReader { floor: self, prefetch, digests: [Digest(0); MAX_BATCH] };
-                let start = Instant::now();
-                std::hint::black_box(reader.sum(&names, 32, 4));
-                let best = &mut best[usize::from(prefetch)];
-                *best = start.elapsed().min(*best);
-            }
+        for trial in 0..6 {
+            let names: Vec<u64> = (0..1 << 20).map(|i| mix64(i + (trial << 32))).collect();
+            let prefetch = trial % 2 == 1;
+            let mut reader = FloorReader { floor: self, prefetch, digests: [Digest(0); MAX_BATCH] };
+            let start = Instant::now();
+            std::hint::black_box(reader.sum(&names, 32, 1));
+            let best = &mut best[usize::from(prefetch)];
+            *best = start.elapsed().min(*best);
         }
         best[1] < best[0]
     }
@@ -122,28 +117,39 @@ fn read_avx2(a: &[u8], b: &[u8], digests: &[Digest], values: &mut [u64], prefetc
 
 #[inline(always)]
 fn read_any(a: &[u8], b: &[u8], digests: &[Digest], values: &mut [u64], prefetch: bool) {
-    assert!(!a.is_empty() && !b.is_empty() && digests.len() <= MAX_BATCH && values.len() == digests.len());
+    assert!(!a.is_empty() && !b.is_empty() && values.len() == digests.len());
     let (len_a, len_b) = (a.len() as u64, b.len() as u64);
-    let mut at = [(0u32, 0u32); MAX_BATCH];
-    for (at, digest) in at.iter_mut().zip(digests) {
-        *at = ((((digest.0 >> 32) * len_a) >> 32) as u32, (((digest.0 & 0xffff_ffff) * len_b) >> 32) as u32);
-    }
-    let at = &at[..digests.len()];
-    if prefetch {
-        for &(at_a, at_b) in at {
-            prefetch_read(a, at_a);
-            prefetch_read(b, at_b);
+    for (digests, values) in digests.chunks(CHUNK).zip(values.chunks_mut(CHUNK)) {
+        // Position in `a` in the low half, in `b` in the high half: two vector multiplications for four names.
+        let mut positions = [0u64; CHUNK];
+        for (position, digest) in positions.iter_mut().zip(digests) {
+            let at_a = ((digest.0 >> 32) * len_a) >> 32;
+            let at_b = (digest.0 & LOW) * len_b;
+            *position = at_a | (at_b & !LOW);
         }
-    }
-    for (value, &(at_a, at_b)) in values.iter_mut().zip(at) {
-        debug_assert!((at_a as usize) < a.len() && (at_b as usize) < b.len());
-        // SAFETY: 32 bits times a length, divided by 2^32, is below the length.
-        *value = unsafe { u64::from(a.get_unchecked(at_a as usize) ^ b.get_unchecked(at_b as usize)) };
+        let positions = &positions[..digests.len()];
+        if prefetch {
+            for position in positions {
+                prefetch_read(a, position & LOW);
+                prefetch_read(b, position >> 32);
+            }
+        }
+        for (value, position) in values.iter_mut().zip(positions) {
+            let (at_a, at_b) = ((position & LOW) as usize, (position >> 32) as usize);
+            debug_assert!(at_a < a.len() && at_b < b.len());
+            // SAFETY: 32 bits times a length, divided by 2^32, is below the length.
+            *value = unsafe { u64::from(a.get_unchecked(at_a) ^ b.get_unchecked(at_b)) };
+        }
     }
 }
 
+/// Names whose positions are computed before the first is read.
+const CHUNK: usize = 32;
+/// The low half of a word.
+const LOW: u64 = 0xffff_ffff;
+
 #[inline(always)]
-fn prefetch_read(array: &[u8], at: u32) {
+fn prefetch_read(array: &[u8], at: u64) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a prefetch may be given any address.
     unsafe {

@@ -2,14 +2,14 @@
 //!
 //! To add one, implement [`Contestant`] and, for its readers, [`Burst`]; list it in [`ALL`].
 
-//mod concise;
+mod concise;
 mod dpdk;
 mod floor;
 mod table;
 
 use crate::BenchError;
 use crate::names::value_of;
-use ::lookup::hash::{Family, Hasher, SecretKey};
+use ::lookup::hash::{Digest, Family, Hasher, SecretKey};
 
 pub(crate) use dpdk::start as start_dpdk;
 
@@ -44,6 +44,33 @@ impl Input<'_> {
     /// The secret key that the seed stands for.
     pub fn secret_key(&self) -> SecretKey {
         SecretKey::from_seed(self.seed)
+    }
+
+    /// Digest and value of each name, in order.
+    pub fn entries(&self) -> Vec<(Digest, u64)> {
+        let mut entries = vec![(Digest(0), 0); self.names.len()];
+        let chunk = self.names.len().div_ceil(self.build_threads.max(1)).max(1);
+        std::thread::scope(|scope| {
+            for (names, entries) in self.names.chunks(chunk).zip(entries.chunks_mut(chunk)) {
+                scope.spawn(move || {
+                    let hasher = self.hasher();
+                    let mut digests = [Digest(0); MAX_BATCH];
+                    for (names, entries) in names.chunks(MAX_BATCH).zip(entries.chunks_mut(MAX_BATCH)) {
+                        let digests = &mut digests[..names.len()];
+                        hasher.digest_words(names, self.name_len, digests);
+                        for ((entry, &digest), &name) in entries.iter_mut().zip(digests.iter()).zip(names) {
+                            *entry = (digest, value_of(name, self.value_bits));
+                        }
+                    }
+                });
+            }
+        });
+        entries
+    }
+
+    fn build_error(&self, contestant: &str, reason: impl std::fmt::Display) -> BenchError {
+        let n = self.names.len() as u64;
+        BenchError::Build { contestant: contestant.into(), n, reason: reason.to_string() }
     }
 
     /// The value of each name, in order.
@@ -133,9 +160,11 @@ pub struct Kind {
 /// All contestants of the lookup bench, in the order of the tables.
 pub const ALL: &[Kind] = &[
     floor::KIND,
-    //concise::CONCISE,
-    //concise::OPTION_1,
-    //concise::OPTION_2,
+    concise::CONCISE,
+    concise::SEQUENCED,
+    concise::STATIC,
+    concise::OPTION_1,
+    concise::OPTION_2,
     table::KIND,
     dpdk::HASH,
     dpdk::HASH_LF,

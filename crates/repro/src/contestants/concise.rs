@@ -1,0 +1,139 @@
+//! Our own: the Othello of crate `lookup`, through readers beside which a writer may work.
+//!
+//! The contestant `concise` is what a switch runs. The others hold the same names under another publication, without
+//! any, or in the sizes of the papers, which are one single shard.
+
+use lookup::hash::{Digest, Hasher};
+use lookup::othello::{Option1, Option2, Othello, OthelloQuery, Publication, Reader, Settings, Sharded, Sizing};
+use lookup::traits::Query;
+
+use super::{Burst, Contestant, Input, Kind, MAX_BATCH};
+use crate::BenchError;
+
+pub(super) const CONCISE: Kind = Kind {
+    name: "concise",
+    about: "sharded Othello, through a reader beside a writer: what a switch runs",
+    build: |input| Ok(Box::new(Concise::<Sharded>::build("concise", input)?)),
+    default: true,
+};
+pub(super) const SEQUENCED: Kind = Kind {
+    name: "concise-seqlock",
+    about: "the same with edits in place guarded by a sequence counter a shard",
+    build: |input| Concise::<Sharded>::build("concise-seqlock", input)?.republished("concise-seqlock", input),
+    default: false,
+};
+pub(super) const STATIC: Kind = Kind {
+    name: "concise-static",
+    about: "the same without readers: what publication costs is the difference",
+    build: |input| Ok(Box::new(Static(Concise::build("concise-static", input)?))),
+    default: false,
+};
+pub(super) const OPTION_1: Kind = Kind {
+    name: "concise-option1",
+    about: "one Othello in the papers' first size: both sides powers of two, 2.67 to 5.33 cells a name",
+    build: |input| Ok(Box::new(Concise::<Option1>::build("concise-option1", input)?)),
+    default: false,
+};
+pub(super) const OPTION_2: Kind = Kind {
+    name: "concise-option2",
+    about: "one Othello in the papers' second size: 2.67 to 4 cells a name",
+    build: |input| Ok(Box::new(Concise::<Option2>::build("concise-option2", input)?)),
+    default: false,
+};
+
+struct Concise<S: Sizing> {
+    query: OthelloQuery<S>,
+    hasher: Hasher,
+    name_len: usize,
+}
+
+impl<S: Sizing> Concise<S> {
+    fn build(contestant: &str, input: &Input<'_>) -> Result<Self, BenchError> {
+        let settings = Settings::new(input.value_bits, input.names.len(), &input.secret_key());
+        let (_, query) = Othello::<S>::build(settings, &input.entries(), input.build_threads)
+            .map_err(|error| input.build_error(contestant, error))?;
+        Ok(Self { query, hasher: input.hasher(), name_len: input.name_len })
+    }
+}
+
+impl Concise<Sharded> {
+    fn republished(self, contestant: &str, input: &Input<'_>) -> Result<Box<dyn Contestant>, BenchError> {
+        let query = self.query.republish(Publication::Sequenced).map_err(|e| input.build_error(contestant, e))?;
+        Ok(Box::new(Self { query, ..self }))
+    }
+}
+
+impl<S: Sizing> Contestant for Concise<S> {
+    fn size_bits(&self) -> u64 {
+        self.query.size_bits()
+    }
+
+    fn reader(&self) -> Box<dyn super::Reader + '_> {
+        Box::new(Pinning {
+            reader: self.query.reader(),
+            hasher: &self.hasher,
+            name_len: self.name_len,
+            digests: [Digest(0); MAX_BATCH],
+        })
+    }
+
+    fn note(&self) -> String {
+        pages_note(&self.query)
+    }
+}
+
+/// On what pages the cells lie, where that is not what one expects.
+fn pages_note<S: Sizing>(query: &OthelloQuery<S>) -> String {
+    let stats = query.stats();
+    match stats.huge_page_bytes {
+        Some(0) => "on small pages".into(),
+        _ => String::new(),
+    }
+}
+
+/// A reader that is pinned once a burst, as a worker of a switch does it.
+struct Pinning<'a, S: Sizing> {
+    reader: Reader<S>,
+    hasher: &'a Hasher,
+    name_len: usize,
+    digests: [Digest; MAX_BATCH],
+}
+
+impl<S: Sizing> Burst for Pinning<'_, S> {
+    #[inline]
+    fn lookup(&mut self, names: &[u64], values: &mut [u64]) {
+        let digests = &mut self.digests[..names.len()];
+        self.hasher.digest_words(names, self.name_len, digests);
+        self.reader.pin().lookup_batch(digests, values);
+    }
+}
+
+struct Static(Concise<Sharded>);
+
+impl Contestant for Static {
+    fn size_bits(&self) -> u64 {
+        self.0.size_bits()
+    }
+
+    fn reader(&self) -> Box<dyn super::Reader + '_> {
+        Box::new(Unpinned { concise: &self.0, digests: [Digest(0); MAX_BATCH] })
+    }
+
+    fn note(&self) -> String {
+        self.0.note()
+    }
+}
+
+struct Unpinned<'a> {
+    concise: &'a Concise<Sharded>,
+    digests: [Digest; MAX_BATCH],
+}
+
+impl Burst for Unpinned<'_> {
+    #[inline]
+    fn lookup(&mut self, names: &[u64], values: &mut [u64]) {
+        let digests = &mut self.digests[..names.len()];
+        self.concise.hasher.digest_words(names, self.concise.name_len, digests);
+        self.concise.query.lookup_batch(digests, values);
+    }
+}
