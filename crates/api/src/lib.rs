@@ -1,1 +1,25 @@
 //! The gRPC services, their messages, conversions to and from the domain types, and a client.
+//!
+//! [`v1`] is generated from `proto/fibula/v1`. Its types stay at the edge: the controller and the switch convert them as
+//! they come in. [`client`] opens channels with windows and limits fit for big streams; [`status`] serves `/metrics` and
+//! `/status`.
+
+pub mod client;
+
+pub mod status;
+
+/// The generated messages, clients and servers of `fibula.v1`.
+pub mod v1 {
+    #![allow(missing_docs, unreachable_pub, clippy::all, reason = "generated; documented in the .proto files")]
+    tonic::include_proto!("fibula.v1");
+}
+
+/// Bytes a receiver may have in flight a stream, and a connection (four times as much). The protocol's default of
+/// 64 KiB makes a big stream wait for a round trip every 64 KiB.
+pub const STREAM_WINDOW: u32 = 16 << 20;
+
+/// The largest single gRPC message either side accepts: the largest southbound message and its envelope.
+pub const MAX_MESSAGE_BYTES: usize = fib::codec::MAX_MESSAGE + (1 << 10);
+
+/// The port the controller listens on unless told otherwise.
+pub const DEFAULT_CONTROLLER: &str = "http://127.0.0.1:4600";

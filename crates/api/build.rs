@@ -1,0 +1,8 @@
+//! Generates the gRPC types. protox is a protobuf compiler in Rust, so that a build needs neither protoc nor network.
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    println!("cargo:rerun-if-changed=proto");
+    let files = protox::compile(["fibula/v1/north.proto", "fibula/v1/south.proto"], ["proto"])?;
+    tonic_prost_build::configure().bytes(".").compile_fds(files)?;
+    Ok(())
+}

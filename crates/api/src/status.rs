@@ -1,0 +1,115 @@
+//! `/metrics` (Prometheus text) and `/status` (JSON) of a daemon, over HTTP.
+
+use axum::Router;
+use axum::http::header::CONTENT_TYPE;
+use axum::routing::get;
+use std::fmt::Write;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tokio::net::TcpListener;
+
+/// What a daemon tells about itself, computed when asked.
+pub trait StatusSource: Send + Sync + 'static {
+    /// One JSON object.
+    fn status_json(&self) -> String;
+    /// Prometheus text; see [`MetricsText`].
+    fn metrics_text(&self) -> String;
+}
+
+/// Serves `source` on `address` until the runtime ends, and gives the address it listens on (port 0: the system's
+/// choice).
+/// # Errors
+/// When the address cannot be bound.
+pub async fn serve(address: SocketAddr, source: Arc<dyn StatusSource>) -> std::io::Result<SocketAddr> {
+    let listener = TcpListener::bind(address).await?;
+    let address = listener.local_addr()?;
+    let metrics = {
+        let source = Arc::clone(&source);
+        move || async move { ([(CONTENT_TYPE, "text/plain; version=0.0.4")], source.metrics_text()) }
+    };
+    let status = move || async move { ([(CONTENT_TYPE, "application/json")], source.status_json()) };
+    let router = Router::new().route("/metrics", get(metrics)).route("/status", get(status));
+    tokio::spawn(async move {
+        if let Err(error) = axum::serve(listener, router).await {
+            tracing::error!(%address, %error, "the status server ended");
+        }
+    });
+    Ok(address)
+}
+
+/// Builds Prometheus text, one metric after another.
+#[derive(Debug, Default)]
+pub struct MetricsText(String);
+
+impl MetricsText {
+    /// A value that only grows, with one sample for each set of labels (`port="1"`, or empty).
+    pub fn counter(&mut self, name: &str, help: &str, samples: impl IntoIterator<Item = (String, u64)>) {
+        self.metric("counter", name, help, samples);
+    }
+
+    /// A value that goes up and down.
+    pub fn gauge(&mut self, name: &str, help: &str, samples: impl IntoIterator<Item = (String, u64)>) {
+        self.metric("gauge", name, help, samples);
+    }
+
+    fn metric(&mut self, kind: &str, name: &str, help: &str, samples: impl IntoIterator<Item = (String, u64)>) {
+        let text = &mut self.0;
+        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+        for (labels, value) in samples {
+            let _ = if labels.is_empty() {
+                writeln!(text, "{name} {value}")
+            } else {
+                writeln!(text, "{name}{{{labels}}} {value}")
+            };
+        }
+    }
+
+    /// The text so far.
+    pub fn finish(self) -> String {
+        self.0
+    }
+}
+
+/// The samples of a metric without labels.
+pub fn plain(value: u64) -> [(String, u64); 1] {
+    [(String::new(), value)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    struct Fixed;
+    impl StatusSource for Fixed {
+        fn status_json(&self) -> String {
+            "{\"ok\":true}".to_owned()
+        }
+        fn metrics_text(&self) -> String {
+            let mut text = MetricsText::default();
+            text.gauge("fibula_names", "Names.", plain(3));
+            text.counter("fibula_frames_total", "Frames.", [("port=\"1\"".to_owned(), 9)]);
+            text.finish()
+        }
+    }
+
+    async fn get_path(address: SocketAddr, path: &str) -> String {
+        let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
+    }
+
+    #[tokio::test]
+    async fn both_pages_are_served_and_others_are_not_found() {
+        let address = serve("127.0.0.1:0".parse().unwrap(), Arc::new(Fixed)).await.unwrap();
+        let metrics = get_path(address, "/metrics").await;
+        assert!(metrics.starts_with("HTTP/1.1 200"), "{metrics}");
+        assert!(metrics.contains("# TYPE fibula_names gauge\nfibula_names 3\n"), "{metrics}");
+        assert!(metrics.contains("fibula_frames_total{port=\"1\"} 9\n"), "{metrics}");
+        assert!(get_path(address, "/status").await.ends_with("{\"ok\":true}"));
+        assert!(get_path(address, "/other").await.starts_with("HTTP/1.1 404"));
+    }
+}
