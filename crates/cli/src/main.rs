@@ -6,6 +6,8 @@
 //! failure it was: see [`output::Exit`].
 
 mod output;
+mod remote;
+mod rib;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use output::Output;
@@ -28,6 +30,12 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Names and the hosts they hang off
+    Name(rib::name::Args),
+    /// Hosts and the switch ports they hang at
+    Host(rib::host::Args),
+    /// Links between switches
+    Link(rib::link::Args),
     /// Print the completion script of a shell
     Completions {
         /// The shell to complete for
@@ -36,8 +44,11 @@ enum Command {
 }
 
 impl Command {
-    fn run(self, _out: &Output) -> anyhow::Result<()> {
+    fn run(self, out: &Output) -> anyhow::Result<()> {
         match self {
+            Command::Name(args) => args.run(out),
+            Command::Host(args) => args.run(out),
+            Command::Link(args) => args.run(out),
             Command::Completions { shell } => {
                 clap_complete::generate(shell, &mut Cli::command(), "fibula", &mut std::io::stdout());
                 Ok(())

@@ -35,6 +35,7 @@ pub(crate) struct Failure {
 
 impl Failure {
     /// An error with `exit` as the exit code and nothing beneath it.
+    #[expect(clippy::new_ret_no_self, reason = "made to be returned with `?`")]
     pub(crate) fn new(exit: Exit, message: impl Display) -> anyhow::Error {
         Self { exit, message: message.to_string(), source: None }.into()
     }

@@ -1,0 +1,234 @@
+//! `fibula name import`: millions of names from a CSV file, a transaction a batch.
+//!
+//! Two passes: the first checks every line (fields, names, hosts, addresses, duplicates) and reports errors with their
+//! line numbers before anything is sent; the second sends. Cost: the file is read twice; the names are kept once, about
+//! 60 bytes each, to find duplicates.
+
+use crate::output::{Exit, Failure, OrExit, Output};
+use crate::remote::{Client, answer, refusal};
+use api::v1;
+use csv::StringRecord;
+use fib::name::{Name, NameKind};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::io::{Cursor, Read, Seek, SeekFrom};
+use std::net::IpAddr;
+use std::path::Path;
+
+/// The first line of an export; optional in an import.
+pub(crate) const HEADER: [&str; 4] = ["name", "host", "tenant", "ip"];
+
+/// Errors shown before giving up on a file.
+const MAX_ERRORS: usize = 10;
+
+/// Batches on their way while the controller commits.
+const BATCHES_AHEAD: usize = 2;
+
+trait Source: Read + Seek + Send {}
+impl<T: Read + Seek + Send> Source for T {}
+
+#[derive(Serialize)]
+struct ImportRow {
+    names: u64,
+    changed: u64,
+    unchanged: u64,
+}
+
+pub(crate) async fn run(mut client: Client, file: &Path, batch: usize, out: &Output) -> anyhow::Result<()> {
+    let mut source = open(file)?;
+    let kind = answer(client.get_status(v1::GetStatusRequest {}).await)?.name_kind;
+    let kind: NameKind = kind.parse().or_exit(Exit::Internal, "the controller has a kind of name unknown here")?;
+    let hosts = answer(client.list_hosts(v1::ListHostsRequest {}).await)?.hosts;
+    let hosts: HashSet<String> = hosts.into_iter().map(|host| host.name).collect();
+
+    let shown = file.display().to_string();
+    let total = check(&mut source, kind, &hosts)
+        .map_err(|errors| Failure::new(Exit::BadInput, format!("{shown}: nothing imported\n{}", errors.join("\n"))))?;
+    source.seek(SeekFrom::Start(0))?;
+
+    let bar = progress_bar(total, "imported");
+    let (batches, requests) = tokio::sync::mpsc::channel(BATCHES_AHEAD);
+    let reader = tokio::task::spawn_blocking(move || send(source, batch, &batches));
+    let stream = tokio_stream::wrappers::ReceiverStream::new(requests);
+    let mut progress = answer(client.import_names(stream).await)?;
+    let mut row = ImportRow { names: 0, changed: 0, unchanged: 0 };
+    loop {
+        match progress.message().await {
+            Ok(Some(v1::ImportProgress { committed, changed })) => {
+                let changed = changed.unwrap_or_default();
+                row.names = committed;
+                row.changed += changed.changed;
+                row.unchanged += changed.unchanged;
+                bar.set_position(committed);
+            }
+            Ok(None) => break,
+            Err(status) => {
+                let committed = row.names;
+                return Err(refusal(&status).context(format!(
+                    "{shown}: stopped in the {batch} names after the first {committed}, which are imported"
+                )));
+            }
+        }
+    }
+    reader.await??;
+    bar.finish_and_clear();
+    let sentence = format!("{} names imported: {} changed, {} as they were", row.names, row.changed, row.unchanged);
+    out.done(&row, sentence)
+}
+
+fn open(file: &Path) -> anyhow::Result<Box<dyn Source>> {
+    if file.as_os_str() == "-" {
+        let mut bytes = Vec::new();
+        std::io::stdin().read_to_end(&mut bytes)?;
+        return Ok(Box::new(Cursor::new(bytes)));
+    }
+    let file = File::open(file).or_exit(Exit::NotFound, format!("cannot read {}", file.display()))?;
+    Ok(Box::new(file))
+}
+
+/// A bar on standard error that shows rate and time left; hidden when that is no terminal.
+pub(crate) fn progress_bar(total: u64, verb: &'static str) -> ProgressBar {
+    let template = "{bar:30} {human_pos} of {human_len} names {msg}, {per_sec}, {eta} left";
+    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::new(total).with_style(style).with_message(verb)
+}
+
+fn records(source: &mut dyn Source) -> csv::Reader<&mut dyn Source> {
+    csv::ReaderBuilder::new().has_headers(false).flexible(true).comment(Some(b'#')).from_reader(source)
+}
+
+fn is_header(record: &StringRecord) -> bool {
+    record.iter().zip(HEADER).all(|(field, name)| field.trim() == name) && record.len() >= 2
+}
+
+/// Checks every line; gives the number of names, or the first errors.
+fn check(source: &mut dyn Source, kind: NameKind, hosts: &HashSet<String>) -> Result<u64, Vec<String>> {
+    let mut seen: HashMap<Name, u64> = HashMap::new();
+    let mut errors = Vec::new();
+    let mut reader = records(source);
+    let mut record = StringRecord::new();
+    let mut is_first = true;
+    loop {
+        let line = reader.position().line();
+        match reader.read_record(&mut record) {
+            Ok(false) => break,
+            Ok(true) => {
+                let line = record.position().map_or(line, csv::Position::line);
+                let header = std::mem::take(&mut is_first) && is_header(&record);
+                if !header && let Err(error) = check_line(&record, line, kind, hosts, &mut seen) {
+                    errors.push(format!("line {line}: {error}"));
+                }
+            }
+            Err(error) => errors.push(format!("line {line}: {error}")),
+        }
+        if errors.len() >= MAX_ERRORS {
+            errors.push("and maybe more".to_owned());
+            break;
+        }
+    }
+    if errors.is_empty() { Ok(seen.len() as u64) } else { Err(errors) }
+}
+
+fn check_line(
+    record: &StringRecord,
+    line: u64,
+    kind: NameKind,
+    hosts: &HashSet<String>,
+    seen: &mut HashMap<Name, u64>,
+) -> Result<(), String> {
+    let parsed = parse(record)?;
+    let name = Name::parse(kind, &parsed.name).map_err(|e| e.to_string())?;
+    if !hosts.contains(&parsed.host) {
+        return Err(format!("there is no host `{}`; add it with `fibula host add`", parsed.host));
+    }
+    match seen.insert(name, line) {
+        Some(before) => Err(format!("`{}` is on line {before} already", parsed.name)),
+        None => Ok(()),
+    }
+}
+
+fn parse(record: &StringRecord) -> Result<v1::NameRecord, String> {
+    let field = |i: usize| record.get(i).unwrap_or_default().trim();
+    if !(2..=4).contains(&record.len()) {
+        return Err(format!("{} fields instead of name,host[,tenant[,ip]]", record.len()));
+    }
+    let tenant = match field(2) {
+        "" => 0,
+        text => text.parse().map_err(|_| format!("tenant `{text}` is not from 0 to {}", u32::MAX))?,
+    };
+    if !field(3).is_empty() && field(3).parse::<IpAddr>().is_err() {
+        return Err(format!("`{}` is no IP address", field(3)));
+    }
+    let [name, host, ip] = [field(0), field(1), field(3)].map(str::to_owned);
+    Ok(v1::NameRecord { name, host, tenant, ip })
+}
+
+/// Sends the lines in batches; ends early when nobody listens any more.
+fn send(
+    mut source: Box<dyn Source>,
+    batch: usize,
+    batches: &tokio::sync::mpsc::Sender<v1::NameBatch>,
+) -> anyhow::Result<()> {
+    let mut names = Vec::with_capacity(batch);
+    for (index, record) in records(&mut *source).records().enumerate() {
+        let record = record?;
+        if index == 0 && is_header(&record) {
+            continue;
+        }
+        // Only a file that changed between the passes fails here.
+        names.push(parse(&record).map_err(|e| Failure::new(Exit::BadInput, e))?);
+        if names.len() == batch {
+            let full = std::mem::replace(&mut names, Vec::with_capacity(batch));
+            if batches.blocking_send(v1::NameBatch { names: full }).is_err() {
+                return Ok(());
+            }
+        }
+    }
+    if !names.is_empty() {
+        let _ = batches.blocking_send(v1::NameBatch { names });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn errors(text: &str) -> Vec<String> {
+        let hosts = HashSet::from(["h1".to_owned()]);
+        check(&mut Cursor::new(text.as_bytes().to_vec()), NameKind::Mac, &hosts).err().unwrap_or_default()
+    }
+
+    #[test]
+    fn header_comments_and_short_lines_are_read() {
+        let hosts = HashSet::from(["h1".to_owned()]);
+        let text = "name,host,tenant,ip\n# a comment\n02:00:00:00:00:01,h1\n02:00:00:00:00:02,h1,7\n\n02:00:00:00:00:03, h1 ,,10.0.0.1\n";
+        assert_eq!(check(&mut Cursor::new(text.as_bytes()), NameKind::Mac, &hosts), Ok(3));
+    }
+
+    #[test]
+    fn every_bad_line_is_reported_with_its_number() {
+        let text = "02:00:00:00:00:01,h1\nnonsense,h1\n02:00:00:00:00:02,h9\n02:00:00:00:00:03\n02:00:00:00:00:01,h1\n\
+                    02:00:00:00:00:04,h1,x\n02:00:00:00:00:05,h1,0,10.0.0\n";
+        let errors = errors(text);
+        let expected = [
+            "line 2: ",
+            "line 3: there is no host `h9`",
+            "line 4: 1 fields",
+            "on line 1 already",
+            "line 6: tenant",
+            "line 7: ",
+        ];
+        assert_eq!(errors.len(), expected.len(), "{errors:#?}");
+        for (error, part) in errors.iter().zip(expected) {
+            assert!(error.contains(part), "{error} should contain {part}");
+        }
+    }
+
+    #[test]
+    fn reading_stops_after_ten_errors() {
+        assert_eq!(errors(&"x,y\n".repeat(1000)).len(), MAX_ERRORS + 1);
+    }
+}

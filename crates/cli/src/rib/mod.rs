@@ -1,0 +1,25 @@
+//! The nouns of the routing table: `fibula name|host|link`, and `fibula switch add|del|list|show`.
+
+pub(crate) mod host;
+mod import;
+pub(crate) mod link;
+pub(crate) mod name;
+
+use crate::output::Output;
+use api::v1;
+use serde::Serialize;
+
+/// What a change did, as a row.
+#[derive(Serialize)]
+struct ChangedRow {
+    changed: u64,
+    unchanged: u64,
+}
+
+/// Prints what a change did: `2 names added` or `1 name added, 1 as asked for already`.
+fn print_changed(out: &Output, changed: v1::Changed, what: &str, verb: &str) -> anyhow::Result<()> {
+    let v1::Changed { changed, unchanged } = changed;
+    let plural = if changed == 1 { "" } else { ["s", "es"][usize::from(what.ends_with("ch"))] };
+    let already = if unchanged == 0 { String::new() } else { format!(", {unchanged} as asked for already") };
+    out.done(&ChangedRow { changed, unchanged }, format!("{changed} {what}{plural} {verb}{already}"))
+}

@@ -1,0 +1,203 @@
+//! `fibula name`: the names of the network and the hosts they hang off.
+
+use crate::output::{Exit, Failure, OrExit, Output};
+use crate::remote::{Client, Remote, answer};
+use crate::rib::{import, print_changed};
+use api::v1;
+use serde::Serialize;
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+/// Arguments of `fibula name`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    remote: Remote,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(clap::Subcommand)]
+enum Verb {
+    /// Add a name that is not there yet
+    Add(Put),
+    /// Add a name, or move it to another host
+    Set(Put),
+    /// Remove names
+    Del {
+        /// The names
+        #[arg(required = true)]
+        names: Vec<String>,
+        /// Names that are not there are no error
+        #[arg(long)]
+        ignore_missing: bool,
+    },
+    /// Show where a name hangs
+    Show {
+        /// The name
+        name: String,
+    },
+    /// List names in their order, a page at a time
+    List {
+        /// Start after this name
+        #[arg(long, default_value = "")]
+        after: String,
+        /// How many
+        #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+        limit: u32,
+    },
+    /// How many names there are, and may be
+    Count,
+    /// Add or move names from a CSV file: name,host[,tenant[,ip]] (- for standard input)
+    ///
+    /// The whole file is checked before anything is sent. Names of earlier imports that the file lacks stay.
+    Import {
+        /// The file, or - for standard input
+        file: PathBuf,
+        /// Names a transaction
+        #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+        batch: u32,
+    },
+    /// Write all names as a CSV that import reads
+    Export {
+        /// The file; standard output if absent. Written under another name first, so it is whole or not there
+        file: Option<PathBuf>,
+    },
+}
+
+#[derive(clap::Args)]
+struct Put {
+    /// The name, of the kind the controller is configured for
+    name: String,
+    /// The host it hangs off
+    host: String,
+    /// Its tenant
+    #[arg(long, default_value_t = 0)]
+    tenant: u32,
+    /// The address for which ARP or neighbour discovery is answered with this name
+    #[arg(long)]
+    ip: Option<IpAddr>,
+}
+
+/// A name as a row.
+#[derive(Serialize)]
+pub(crate) struct NameRow {
+    name: String,
+    host: String,
+    tenant: u32,
+    ip: Option<String>,
+}
+
+impl From<v1::NameRecord> for NameRow {
+    fn from(v1::NameRecord { name, host, tenant, ip }: v1::NameRecord) -> Self {
+        NameRow { name, host, tenant, ip: (!ip.is_empty()).then_some(ip) }
+    }
+}
+
+#[derive(Serialize)]
+struct CountRow {
+    names: u64,
+    max_names: u64,
+}
+
+impl Args {
+    /// # Errors
+    /// Those of the controller, with the exit code of their kind.
+    pub(crate) fn run(self, out: &Output) -> anyhow::Result<()> {
+        self.remote.run(|client| run(self.verb, client, out))
+    }
+}
+
+async fn run(verb: Verb, mut client: Client, out: &Output) -> anyhow::Result<()> {
+    match verb {
+        Verb::Add(put) => {
+            let changed = answer(client.put_names(put.request(true)).await)?;
+            print_changed(out, changed, "name", "added")
+        }
+        Verb::Set(put) => {
+            let changed = answer(client.put_names(put.request(false)).await)?;
+            print_changed(out, changed, "name", "set")
+        }
+        Verb::Del { names, ignore_missing } => {
+            let changed = answer(client.remove_names(v1::RemoveNamesRequest { names, ignore_missing }).await)?;
+            print_changed(out, changed, "name", "removed")
+        }
+        Verb::Show { name } => {
+            let record = answer(client.get_name(v1::GetNameRequest { name }).await)?;
+            out.rows(&[NameRow::from(record)])
+        }
+        Verb::List { after, limit } => {
+            let page = answer(client.list_names(v1::ListNamesRequest { after, limit }).await)?;
+            let next = page.names.last().filter(|_| page.more).map(|last| last.name.clone());
+            out.rows(&page.names.into_iter().map(NameRow::from).collect::<Vec<_>>())?;
+            if let Some(next) = next {
+                eprintln!("there are more: --after '{next}'");
+            }
+            Ok(())
+        }
+        Verb::Count => {
+            let v1::Status { names, max_names, .. } = answer(client.get_status(v1::GetStatusRequest {}).await)?;
+            out.done(&CountRow { names, max_names }, format!("{names} names of at most {max_names}"))
+        }
+        Verb::Import { file, batch } => import::run(client, &file, batch as usize, out).await,
+        Verb::Export { file } => export(client, file, out).await,
+    }
+}
+
+impl Put {
+    fn request(self, only_new: bool) -> v1::PutNamesRequest {
+        let Put { name, host, tenant, ip } = self;
+        let ip = ip.map(|ip| ip.to_string()).unwrap_or_default();
+        v1::PutNamesRequest { names: vec![v1::NameRecord { name, host, tenant, ip }], only_new }
+    }
+}
+
+#[derive(Serialize)]
+struct ExportRow {
+    exported: u64,
+    file: PathBuf,
+}
+
+async fn export(mut client: Client, file: Option<PathBuf>, out: &Output) -> anyhow::Result<()> {
+    let mut batches = answer(client.export_names(v1::ExportNamesRequest {}).await)?;
+    let Some(file) = file else {
+        let mut writer = csv::Writer::from_writer(std::io::stdout().lock());
+        if !out.is_json() {
+            writer.write_record(import::HEADER)?;
+        }
+        while let Some(batch) = batches.message().await.map_err(|s| crate::remote::refusal(&s))? {
+            if out.is_json() {
+                out.rows(&batch.names.into_iter().map(NameRow::from).collect::<Vec<_>>())?;
+            } else {
+                write_batch(&mut writer, &batch)?;
+                writer.flush()?;
+            }
+        }
+        return Ok(());
+    };
+    let partial = file.with_extension("partial");
+    let created =
+        std::fs::File::create(&partial).or_exit(Exit::NotFound, format!("cannot write {}", partial.display()))?;
+    let mut writer = csv::Writer::from_writer(std::io::BufWriter::new(created));
+    writer.write_record(import::HEADER)?;
+    let total = answer(client.get_status(v1::GetStatusRequest {}).await)?.names;
+    let bar = import::progress_bar(total, "exported");
+    while let Some(batch) = batches.message().await.map_err(|s| crate::remote::refusal(&s))? {
+        write_batch(&mut writer, &batch)?;
+        bar.inc(batch.names.len() as u64);
+    }
+    let written = writer.into_inner().map_err(|e| Failure::new(Exit::Internal, e.error()))?;
+    written.into_inner().map_err(|e| Failure::new(Exit::Internal, e.error()))?.sync_all()?;
+    std::fs::rename(&partial, &file)?;
+    bar.finish_and_clear();
+    let exported = bar.position();
+    let sentence = format!("{exported} names written to {}", file.display());
+    out.done(&ExportRow { exported, file }, sentence)
+}
+
+fn write_batch<W: std::io::Write>(writer: &mut csv::Writer<W>, batch: &v1::NameBatch) -> csv::Result<()> {
+    for v1::NameRecord { name, host, tenant, ip } in &batch.names {
+        writer.write_record([name, host, &tenant.to_string(), ip])?;
+    }
+    Ok(())
+}
