@@ -57,7 +57,10 @@ fn readers_may_outlive_the_writers_handle() {
     let mut reader = domain.clone().register();
     drop(domain);
     reader.pin();
-    thread::spawn(move || drop(reader.pin())).join().expect("a slot may move to another thread");
+    let elsewhere = thread::spawn(move || {
+        reader.pin();
+    });
+    elsewhere.join().expect("a slot may move to another thread");
 }
 
 #[test]

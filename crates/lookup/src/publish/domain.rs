@@ -32,16 +32,15 @@ pub struct Epoch(u64);
 ///
 /// let (domain, entry) = (Domain::new(), Entry::new(0));
 /// let mut reader = domain.register();
-/// let pin = reader.pin();
-/// let version = entry.load(); // may be used until the next pin
+/// reader.pin();
+/// assert_eq!(entry.load(), 0); // version 0 may be read until the next pin
 ///
 /// entry.publish(1); // the writer: version 0 is unpublished,
 /// let epoch = domain.advance(); // before this epoch,
 /// assert!(!domain.passed(epoch)); // and may still be read
-/// drop(pin);
+///
 /// reader.pin();
 /// assert!(domain.passed(epoch)); // now it may be reused
-/// # let _ = version;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Domain(Arc<Shared>);
