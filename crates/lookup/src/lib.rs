@@ -3,6 +3,7 @@
 pub mod arena;
 pub mod cells;
 pub mod hash;
+pub mod image;
 pub mod othello;
 pub mod papers_protocol;
 pub mod publish;

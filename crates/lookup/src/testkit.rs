@@ -89,7 +89,7 @@ where
         let context = || format!("seed {}, operation {operation}", scope.seed);
         updates.clear();
         // In waves, so that tables grow and shrink by much.
-        let growing = operation / (1 + scope.n_names as usize * 2) % 2 == 0;
+        let growing = (operation / (1 + scope.n_names as usize * 2)).is_multiple_of(2);
         let name = key(rng.below(scope.n_names));
         match rng.below(100) {
             0..2 => {

@@ -63,6 +63,7 @@ pub(super) enum Delta<P> {
 }
 
 /// The colours that the latest mutation changed.
+#[derive(Clone)]
 pub(super) struct Walk<I, P> {
     /// From the root to the changed part, then the changed part.
     pub(super) steps: Vec<Step<P>>,
@@ -91,6 +92,7 @@ pub struct ShardState {
 }
 
 /// The names of a table as an acyclic bipartite graph, sharded by the first bits of their digests.
+#[derive(Clone)]
 pub struct Graph<S: Sizing = Sharded, P: Payload = u32> {
     settings: Settings,
     depth: u8,

@@ -25,6 +25,8 @@ mod kernel;
 pub mod query;
 mod shard;
 pub mod sizing;
+#[cfg(test)]
+mod tests;
 pub mod update;
 
 pub use colouring::Colouring;

@@ -65,6 +65,7 @@ struct Shared {
     publication: Publication,
     gate: Mutex<()>,
     /// Directories that a dropped writer could not free, for readers may still follow them.
+    #[expect(clippy::vec_box, reason = "readers may still hold the address of what is in the box")]
     left: Mutex<Vec<Box<Directory>>>,
 }
 
@@ -441,19 +442,17 @@ impl<S: Sizing> OthelloQuery<S> {
         let header = if sequenced { SEQUENCE_BYTES } else { 0 };
         let bytes = header + self.n_words(sides) * 8 + if stash { STASH_BYTES } else { 0 };
         let n = bytes.div_ceil(LINE) as u32;
-        if self.retired_bytes + bytes > RETIRED_LIMIT.max(2 * bytes) {
-            self.reclaim();
-            if self.retired_bytes + bytes > RETIRED_LIMIT.max(2 * bytes) {
-                return Err(ApplyError::ReadersStalled {
-                    retired_bytes: self.retired_bytes,
-                    limit_bytes: RETIRED_LIMIT.max(2 * bytes),
-                });
-            }
-        }
-        let start = self
-            .lines
-            .take(n)
-            .ok_or(ApplyError::ArenaFull { needed_bytes: bytes, limit_bytes: self.shared.arena.bytes() })?;
+        let limit_bytes = RETIRED_LIMIT.max(2 * bytes);
+        self.reclaim();
+        let taken = if self.retired_bytes + bytes > limit_bytes { None } else { self.lines.take(n) };
+        let Some(start) = taken else {
+            let retired_bytes = self.retired_bytes;
+            return Err(if retired_bytes > 0 {
+                ApplyError::ReadersStalled { retired_bytes, limit_bytes: limit_bytes.min(self.shared.arena.bytes()) }
+            } else {
+                ApplyError::ArenaFull { needed_bytes: bytes, limit_bytes: self.shared.arena.bytes() }
+            });
+        };
         if sequenced {
             // SAFETY: the first line of the new block, which no reader has; counters start even.
             unsafe { self.shared.arena.base().add(start as usize * LINE).cast::<u64>().write(0) };

@@ -73,6 +73,7 @@ pub(super) struct Peeled<I> {
 }
 
 /// Memory that solving reuses from shard to shard.
+#[derive(Clone)]
 pub(super) struct Scratch<I: Index> {
     incidence: Vec<I::Incidence>,
     ends: Vec<(I, I)>,
@@ -139,6 +140,7 @@ pub(super) struct Visit<I> {
 }
 
 /// The names of one prefix of digests, and the graph that they form.
+#[derive(Clone)]
 pub(super) struct Shard<S: Sizing, P> {
     pub(super) prefix: u32,
     pub(super) depth: u8,

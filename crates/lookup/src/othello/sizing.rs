@@ -91,6 +91,8 @@ mod sealed {
     impl Sealed for super::Sharded {}
     impl Sealed for super::Option1 {}
     impl Sealed for super::Option2 {}
+    #[cfg(test)]
+    impl Sealed for super::Tiny {}
 }
 
 /// Exact sizes, 2.40 cells a name when (re)built, filled down to 2.10; at most 6,000 names a shard.
@@ -215,3 +217,30 @@ macro_rules! power_of_two_sizing {
 }
 power_of_two_sizing!(Option1, "option1", 1, |n| (n * 133).div_ceil(100));
 power_of_two_sizing!(Option2, "option2", 2, |n| n);
+
+/// Four cells a side whatever the number of names: every graph soon has cycles, every shard a stash.
+#[cfg(test)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Tiny;
+
+#[cfg(test)]
+impl Sizing for Tiny {
+    type Index = u16;
+    const NAME: &'static str = "tiny";
+    const ID: u8 = 255;
+    const SHARDED: bool = false;
+    const MIN_MILLICELLS: u64 = 0;
+
+    fn allows(sides: Sides, _cells_per_word: u32) -> bool {
+        sides == Sides { a: 4, b: 4 }
+    }
+    fn sides(_n_names: usize, _cells_per_word: u32, _tries: u32) -> Sides {
+        Sides { a: 4, b: 4 }
+    }
+    fn pack(g: Geometry, cells_per_word: u32) -> u64 {
+        Sharded::pack(g, cells_per_word)
+    }
+    fn unpack(word: u64, cells_per_word: u32) -> Geometry {
+        Sharded::unpack(word, cells_per_word)
+    }
+}

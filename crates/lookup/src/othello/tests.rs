@@ -1,0 +1,254 @@
+//! Small scopes, where everything that is rare in a real table happens all the time.
+
+use super::graph::{Change, Graph};
+use super::sizing::{Sharded, Sides, Tiny, mix};
+use super::update::{ShardImage, Update};
+use super::{Colouring, Othello, OthelloQuery, Settings};
+use crate::hash::{Digest, SecretKey, mix64};
+use crate::testkit::{Rng, Scope, law, seed};
+use crate::traits::{Control, InsertError, Query};
+
+fn settings(value_bits: u8, max_names: usize, seed: u64) -> Settings {
+    Settings::new(value_bits, max_names, &SecretKey::from_seed(seed))
+}
+
+/// A query half of 64-bit words in its simplest form: the last image, edited.
+#[derive(Clone)]
+struct Words(ShardImage);
+
+impl Words {
+    fn apply(&mut self, update: &Update) {
+        match update {
+            Update::Cells(update) => {
+                for &(cell, value) in &update.cells {
+                    self.0.words[cell as usize] = value;
+                }
+            }
+            Update::Shards(shards) => self.0.clone_from(&shards[0]),
+        }
+    }
+
+    fn lookup(&self, digest: Digest) -> u64 {
+        if let Some(&(_, value)) = self.0.stash.iter().find(|entry| entry.0 == digest) {
+            return value;
+        }
+        let (u, v) = self.0.sides.endpoints(digest.0, self.0.tweak);
+        self.0.words[u as usize] ^ self.0.words[v as usize]
+    }
+}
+
+/// A control half, the simplest query half that follows it, and what both must answer.
+#[derive(Clone)]
+struct Scene {
+    graph: Graph<Tiny, u64>,
+    colouring: Colouring,
+    words: Words,
+    oracle: [Option<u64>; 4],
+}
+
+impl Scene {
+    /// One operation on one of four names (0 removes, another value is inserted), and the law after it.
+    fn operate(&mut self, names: &[Digest; 4], at: usize, value: u64) {
+        let change = if value == 0 {
+            self.oracle[at] = None;
+            self.graph.remove(names[at])
+        } else {
+            self.oracle[at] = Some(value);
+            self.graph.insert(names[at], value).expect("four names fit into eight cells and a stash")
+        };
+        let mut updates = Vec::new();
+        self.colouring.updates(&self.graph, &change, |value| value, &mut updates);
+        updates.iter().for_each(|update| self.words.apply(update));
+        for (&name, &value) in names.iter().zip(&self.oracle) {
+            if let Some(expected) = value.or_else(|| self.graph.has_tombstone(name).then_some(0)) {
+                assert_eq!(self.words.lookup(name), expected, "{name:?} of {:?}", self.oracle);
+            }
+        }
+        // Canonical: what updates led to is what a fresh colouring has, cell for cell.
+        let fresh = self.colouring.clone().image(&self.graph, 0, |value| value);
+        assert_eq!((&self.words.0.words, &self.words.0.stash), (&fresh.words, &fresh.stash));
+    }
+
+    /// All sequences of `depth` more operations; returns how many.
+    fn explore(&self, names: &[Digest; 4], depth: usize) -> usize {
+        if depth == 0 {
+            return 1;
+        }
+        let operations = (0..12).map(|operation| (operation / 3, operation as u64 % 3));
+        let after = operations.map(|(name, value)| {
+            let mut scene = self.clone();
+            scene.operate(names, name, value);
+            scene.explore(names, depth - 1)
+        });
+        after.sum()
+    }
+}
+
+#[test]
+fn every_sequence_of_six_operations_on_four_names_over_four_cells_a_side_keeps_the_law() {
+    let names = [1, 2, 3, 4].map(|name| Digest(mix64(name)));
+    let graph = Graph::<Tiny, u64>::new(settings(64, 100, 3));
+    let mut colouring = Colouring::export(&graph, |value| value).0;
+    let words = Words(colouring.image(&graph, 0, |value| value));
+    let scene = Scene { graph, colouring, words, oracle: [None; 4] };
+    assert_eq!(scene.explore(&names, 6), 12usize.pow(6));
+}
+
+#[test]
+fn the_law_holds_where_shards_live_on_their_stash() {
+    let seed = seed();
+    let scope = Scope { n_operations: 200_000, n_names: 12, n_values: 1 << 16, check_every: 500, seed };
+    law(&mut Othello::<Tiny>::new(settings(64, 100, seed)), |name| Digest(mix64(name ^ seed)), &scope);
+}
+
+#[test]
+fn too_many_cycles_are_a_typed_error_and_change_nothing() {
+    let mut table = Othello::<Tiny>::new(settings(64, 100, 1));
+    let mut query = table.export();
+    let mut updates = Vec::new();
+    let mut n_in = 0;
+    for name in 1..40 {
+        let before = updates.len();
+        match table.insert(Digest(mix64(name)), name, &mut updates) {
+            Ok(()) => n_in += 1,
+            Err(error) => {
+                assert!(matches!(error, InsertError::Unsolvable { n_names, .. } if n_names == n_in + 1), "{error}");
+                assert_eq!(updates.len(), before);
+                break;
+            }
+        }
+    }
+    assert!((8..=15).contains(&n_in), "a forest of 8 vertices and a stash of 8 names: {n_in}");
+    updates.iter().for_each(|update| assert!(query.apply(update).is_ok()));
+    assert_eq!(query.stats().n_stashed, n_in - 7);
+    for name in 1..=n_in as u64 {
+        assert_eq!((query.lookup(Digest(mix64(name))), table.get(Digest(mix64(name)))), (name, Some(name)));
+    }
+}
+
+#[test]
+fn equal_digests_are_found_and_named_instead_of_tried_for_ever() {
+    let mut entries: Vec<_> = (1..3000).map(|name| (Digest(mix64(name)), 1)).collect();
+    entries.push(entries[1234]);
+    let error = Othello::<Sharded>::build(settings(8, 9000, 1), &entries, 1).err();
+    assert_eq!(error, Some(InsertError::DuplicateDigest { digest: mix64(1235) }));
+}
+
+#[test]
+fn limits_are_typed_errors() {
+    let mut table = Othello::<Sharded>::new(settings(3, 2, 1));
+    let mut updates = Vec::new();
+    assert_eq!(table.insert(Digest(1), 8, &mut updates), Err(InsertError::ValueTooWide { value: 8, value_bits: 3 }));
+    table.insert(Digest(1), 7, &mut updates).unwrap();
+    table.insert(Digest(2), 7, &mut updates).unwrap();
+    assert_eq!(table.insert(Digest(3), 1, &mut updates), Err(InsertError::TooManyNames { max: 2 }));
+    // A name that is in may still change, and a removed one makes room.
+    table.insert(Digest(2), 6, &mut updates).unwrap();
+    assert!(table.remove(Digest(1), &mut updates));
+    table.insert(Digest(3), 1, &mut updates).unwrap();
+    assert_eq!(table.insert(Digest(1), 1, &mut updates), Err(InsertError::TooManyNames { max: 2 }));
+}
+
+#[test]
+fn a_restored_graph_has_the_same_cells_tombstones_and_versions() {
+    let seed = seed();
+    let mut rng = Rng::new(seed);
+    let mut graph = Graph::<Sharded, u64>::new(settings(16, 50_000, seed));
+    for _ in 0..60_000 {
+        let name = Digest(mix64(rng.below(25_000)));
+        let _ = if rng.below(4) == 0 { graph.remove(name) } else { graph.insert(name, rng.below(1 << 16)).unwrap() };
+    }
+    let live: Vec<_> = graph.iter().collect();
+    let tombstones: Vec<_> = graph.tombstones().map(|name| (name, 0)).collect();
+    let states: Vec<_> = graph.shard_states().collect();
+    assert!(tombstones.len() > 20 && states.len() > 2, "seed {seed}");
+    let restored = Graph::<Sharded, u64>::restore(graph.settings().clone(), &states, &live, &tombstones).unwrap();
+    assert_eq!(restored.shard_states().collect::<Vec<_>>(), states);
+    let shards = |graph| Colouring::export(graph, |value| value).1.shards();
+    assert_eq!(shards(&restored), shards(&graph), "seed {seed}");
+    assert!(Graph::<Sharded, u64>::restore(graph.settings().clone(), &states[1..], &live, &tombstones).is_err());
+}
+
+#[test]
+fn a_removed_name_never_forwards_again_while_its_tombstone_stands() {
+    // One after another, with changes to other names after each removal: recolouring must not bring the action back.
+    let mut table = Othello::<Sharded>::new(settings(8, 20_000, 2));
+    let mut updates = Vec::new();
+    let name = |n: u64| Digest(mix64(n + 77));
+    for n in 0..4_000 {
+        table.insert(name(n), 1 + n % 200, &mut updates).unwrap();
+    }
+    let mut query = table.export();
+    updates.clear();
+    for n in 0..2_000 {
+        table.remove(name(n), &mut updates);
+        table.insert(name(n + 2_000), 1 + n % 100, &mut updates).unwrap();
+        updates.drain(..).for_each(|update| assert!(query.apply(&update).is_ok()));
+        for removed in n.saturating_sub(150)..=n {
+            if table.graph().has_tombstone(name(removed)) {
+                assert_eq!(query.lookup(name(removed)), 0, "removed {removed} after {n}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_vector_loop_answers_like_the_scalar_one() {
+    for value_bits in [8, 16, 32, 64] {
+        let entries: Vec<_> =
+            (0..30_000u64).map(|name| (Digest(mix64(name)), mix64(name + 1) >> (64 - value_bits))).collect();
+        let (_, query) = Othello::<Sharded>::build(settings(value_bits, 40_000, 5), &entries, 2).unwrap();
+        let keys: Vec<_> = (0..40_003u64).map(|name| Digest(mix64(name))).collect();
+        let mut values = vec![0; keys.len()];
+        query.lookup_batch(&keys, &mut values);
+        for (index, &key) in keys.iter().enumerate() {
+            assert_eq!(values[index], query.lookup(key), "name {index}, {value_bits} bits");
+        }
+    }
+}
+
+#[test]
+fn tweaks_are_independent_tries() {
+    // The share of tweaks under which a set of names is acyclic must be near sqrt(1 - c^2), also among tweaks that
+    // follow a failure: a weak mix would repeat its cycles.
+    let n = 4_000u64;
+    let names: Vec<u64> = (0..n).map(|name| mix64(name * 3 + 1) >> 6).collect();
+    let side = (n * 12 / 10) as u32;
+    let sides = Sides { a: side, b: side };
+    let mut outcomes = Vec::new();
+    for tweak in 0..400 {
+        let mut parent: Vec<u32> = (0..2 * side).collect();
+        let find = |parent: &mut Vec<u32>, mut at: u32| {
+            while parent[at as usize] != at {
+                parent[at as usize] = parent[parent[at as usize] as usize];
+                at = parent[at as usize];
+            }
+            at
+        };
+        outcomes.push(names.iter().all(|&name| {
+            let (u, v) = sides.endpoints(name, tweak);
+            let (u, v) = (find(&mut parent, u), find(&mut parent, v));
+            parent[u as usize] = v;
+            u != v
+        }));
+    }
+    let share = |hits: usize, of: usize| hits as f64 / of as f64;
+    let after_failure: Vec<bool> = outcomes.windows(2).filter(|pair| !pair[0]).map(|pair| pair[1]).collect();
+    let all = share(outcomes.iter().filter(|&&hit| hit).count(), outcomes.len());
+    let after = share(after_failure.iter().filter(|&&hit| hit).count(), after_failure.len());
+    // Theory 0.553; four standard deviations of 400 and of about 180 tries.
+    assert!((0.45..0.66).contains(&all), "{all}");
+    assert!((0.40..0.71).contains(&after), "{after}");
+    assert_ne!(mix(1, 0), mix(1, 1));
+}
+
+#[test]
+fn changes_that_change_nothing_say_so() {
+    let mut graph = Graph::<Sharded, u32>::new(settings(8, 10, 1));
+    assert_eq!(graph.remove(Digest(5)), Change::None);
+    assert!(matches!(graph.insert(Digest(5), 1), Ok(Change::Cells { .. })));
+    assert_eq!(graph.insert(Digest(5), 1), Ok(Change::None));
+    assert!(matches!(graph.insert(Digest(5), 2), Ok(Change::Cells { .. })));
+    let image = OthelloQuery::<Sharded>::from_shards(graph.settings(), &[]);
+    assert!(image.is_err(), "no shards cover nothing");
+}

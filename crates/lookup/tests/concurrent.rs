@@ -1,0 +1,143 @@
+//! One real thread updates at full speed, another looks up and checks every answer.
+//!
+//! 10^7 answers in all by default; `FIBULA_DEEP=1` checks 10^9.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use fibula_lookup::hash::{Digest, SecretKey, mix64};
+use fibula_lookup::othello::{Option2, Othello, OthelloQuery, Publication, Settings, Sharded, Sizing, Update};
+use fibula_lookup::testkit::{Rng, seed};
+use fibula_lookup::traits::{ApplyError, Control, Query};
+
+/// Names below this keep their value for ever; the next as many move between two values; the rest come and go.
+const N_STABLE: u64 = 6_000;
+const BURST: usize = 32;
+
+fn name(number: u64) -> Digest {
+    Digest(mix64(number))
+}
+
+fn stable_value(number: u64) -> u64 {
+    1 + number % 99
+}
+
+fn apply<S: Sizing>(query: &mut OthelloQuery<S>, update: &Update) {
+    loop {
+        match query.apply(update) {
+            Ok(_) => return,
+            // The bound on old versions: the reader is asked for nothing but its next burst.
+            Err(ApplyError::ReadersStalled { .. }) => std::thread::yield_now(),
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+fn answers_stay_right<S: Sizing>(publication: Publication, n_answers: u64) {
+    let seed = seed();
+    let settings = Settings::new(8, 100_000, &SecretKey::from_seed(seed));
+    let entries: Vec<_> = (0..2 * N_STABLE).map(|n| (name(n), stable_value(n))).collect();
+    let (mut control, query) = Othello::<S>::build(settings, &entries, 1).unwrap();
+    let mut query = query.republish(publication).unwrap();
+    let mut reader = query.reader();
+    let done = AtomicBool::new(false);
+    let n_updates = std::thread::scope(|scope| {
+        let done = &done;
+        let writer = scope.spawn(move || {
+            let mut rng = Rng::new(seed);
+            let (mut updates, mut n_updates) = (Vec::new(), 0u64);
+            while !done.load(Ordering::Relaxed) {
+                updates.clear();
+                match rng.below(3) {
+                    0 => {
+                        let n = N_STABLE + rng.below(N_STABLE);
+                        let value = stable_value(n) + 100 * rng.below(2);
+                        control.insert(name(n), value, &mut updates).unwrap();
+                    }
+                    1 => control
+                        .insert(name((2 + rng.below(3)) * N_STABLE + rng.below(N_STABLE)), 7, &mut updates)
+                        .unwrap(),
+                    _ => {
+                        control.remove(name((2 + rng.below(3)) * N_STABLE + rng.below(N_STABLE)), &mut updates);
+                    }
+                }
+                n_updates += updates.len() as u64;
+                updates.iter().for_each(|update| apply(&mut query, update));
+            }
+            n_updates
+        });
+        let mut rng = Rng::new(seed ^ 1);
+        let (mut numbers, mut names, mut values) = ([0; BURST], [Digest(0); BURST], [0; BURST]);
+        for _ in 0..n_answers / BURST as u64 {
+            for (number, digest) in numbers.iter_mut().zip(&mut names) {
+                *number = rng.below(2 * N_STABLE);
+                *digest = name(*number);
+            }
+            reader.pin().lookup_batch(&names, &mut values);
+            for (&number, &value) in numbers.iter().zip(&values) {
+                let expected = stable_value(number);
+                let moved = number >= N_STABLE && value == expected + 100;
+                if value != expected && !moved {
+                    done.store(true, Ordering::Relaxed);
+                    panic!("seed {seed}: name {number} answers {value} instead of {expected}");
+                }
+            }
+        }
+        reader.offline();
+        done.store(true, Ordering::Relaxed);
+        writer.join().expect("the writer does not panic")
+    });
+    assert!(n_updates > n_answers / 10_000, "{n_updates} updates beside {n_answers} answers");
+}
+
+fn n_answers(share: u64) -> u64 {
+    let all: u64 = if std::env::var_os("FIBULA_DEEP").is_some() { 1_000_000_000 } else { 10_000_000 };
+    all * share / 100
+}
+
+#[test]
+fn versioned_answers_stay_right_under_updates() {
+    answers_stay_right::<Sharded>(Publication::Versioned, n_answers(60));
+}
+
+#[test]
+fn sequenced_answers_stay_right_under_updates() {
+    answers_stay_right::<Sharded>(Publication::Sequenced, n_answers(30));
+}
+
+#[test]
+fn answers_of_the_papers_size_stay_right_under_updates() {
+    answers_stay_right::<Option2>(Publication::Sequenced, n_answers(10));
+}
+
+#[test]
+fn a_reader_that_never_moves_on_stalls_updates_but_breaks_nothing() {
+    let settings = Settings::new(64, 100_000, &SecretKey::from_seed(1));
+    let entries: Vec<_> = (0..5_000).map(|n| (name(n), n + 1)).collect();
+    let (mut control, mut query) = Othello::<Sharded>::build(settings, &entries, 1).unwrap();
+    let mut reader = query.reader();
+    let pinned = reader.pin();
+    let mut updates = Vec::new();
+    let stalled = 'stall: loop {
+        for n in 0..5_000 {
+            updates.clear();
+            let value = control.get(name(n)).unwrap() + 5_000;
+            control.insert(name(n), value, &mut updates).unwrap();
+            for update in &updates {
+                match query.apply(update) {
+                    Ok(_) => {}
+                    Err(error @ ApplyError::ReadersStalled { .. }) => break 'stall (error, update.clone()),
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        }
+    };
+    assert!(stalled.0.to_string().contains("let readers unpin"), "{}", stalled.0);
+    let _ = pinned.lookup(name(3));
+    drop(pinned);
+    reader.offline();
+    query.apply(&stalled.1).expect("old versions are reclaimed once the reader is offline");
+    let _ = reader.pin();
+    for n in 0..5_000 {
+        assert_eq!(Some(query.lookup(name(n))), control.get(name(n)));
+    }
+}
