@@ -33,9 +33,9 @@ def sip13(k0, k1, data):
     return v[0] ^ v[1] ^ v[2] ^ v[3]
 
 
-def derive(key, domain, index):
+def derive(key, purpose, index):
     k0, k1 = (int.from_bytes(key[i:i + 8], "little") for i in (0, 8))
-    return sip13(k0, k1, key[16:] + bytes([domain]) + index.to_bytes(8, "little"))
+    return sip13(k0, k1, key[16:] + bytes([purpose]) + index.to_bytes(8, "little"))
 
 
 def mix64(x):
@@ -108,7 +108,7 @@ def main():
     wrong = checked = 0
     for row in csv.DictReader((here / "key.csv").open()):
         checked += 1
-        wrong += derive(bytes.fromhex(row["key"]), int(row["domain"]), int(row["index"])) != int(row["word"], 16)
+        wrong += derive(bytes.fromhex(row["key"]), int(row["purpose"]), int(row["index"])) != int(row["word"], 16)
     for row in csv.DictReader((here / "hash.csv").open()):
         checked += 1
         digest = FAMILIES[int(row["family"])](bytes.fromhex(row["key"]), bytes.fromhex(row["name"]))

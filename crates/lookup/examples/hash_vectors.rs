@@ -5,18 +5,18 @@
 use std::fs;
 use std::path::PathBuf;
 
-use fibula_lookup::hash::{Domain, Family, Hasher, SecretKey, mix64};
+use fibula_lookup::hash::{Family, Hasher, Purpose, SecretKey, mix64};
 
 fn main() -> std::io::Result<()> {
     let directory = PathBuf::from(std::env::args_os().nth(1).unwrap_or_else(|| "vectors".into()));
     let keys = [[0; 32], std::array::from_fn(|i| i as u8), [0xff; 32]].map(SecretKey::from_bytes);
 
-    let mut words = String::from("key,domain,index,word\n");
+    let mut words = String::from("key,purpose,index,word\n");
     for key in &keys {
-        for domain in [Domain::MulAdd, Domain::Wy, Domain::SipHash13, Domain::Crc32c, Domain::Structure] {
+        for purpose in [Purpose::MulAdd, Purpose::Wy, Purpose::SipHash13, Purpose::Crc32c, Purpose::Structure] {
             for index in [0, 1, 2, 3, 16, 32, u64::MAX] {
-                let word = key.derive(domain, index);
-                words += &format!("{},{},{index},{word:016x}\n", hex(key.as_bytes()), domain.id());
+                let word = key.derive(purpose, index);
+                words += &format!("{},{},{index},{word:016x}\n", hex(key.as_bytes()), purpose.id());
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use fibula_lookup::hash::{Digest, Domain, Family, Hasher, SecretKey};
+use fibula_lookup::hash::{Digest, Family, Hasher, Purpose, SecretKey};
 
 /// The rows of a table in `vectors/`, without its header.
 fn rows(file: &str, header: &str) -> Vec<[String; 4]> {
@@ -32,13 +32,13 @@ fn word(hex: &str) -> u64 {
 
 #[test]
 fn derived_words_are_the_golden_ones() {
-    let rows = rows("key.csv", "key,domain,index,word");
+    let rows = rows("key.csv", "key,purpose,index,word");
     assert!(rows.len() >= 100);
-    let domains = [Domain::MulAdd, Domain::Wy, Domain::SipHash13, Domain::Crc32c, Domain::Structure];
-    for [k, domain, index, expected] in rows {
-        let domain = domains.into_iter().find(|d| d.id().to_string() == domain).expect("a known domain");
+    let purposes = [Purpose::MulAdd, Purpose::Wy, Purpose::SipHash13, Purpose::Crc32c, Purpose::Structure];
+    for [k, purpose, index, expected] in rows {
+        let purpose = purposes.into_iter().find(|d| d.id().to_string() == purpose).expect("a known purpose");
         let index = index.parse().expect("a number");
-        assert_eq!(key(&k).derive(domain, index), word(&expected), "key {k}, {domain:?} {index}");
+        assert_eq!(key(&k).derive(purpose, index), word(&expected), "key {k}, {purpose:?} {index}");
     }
 }
 

@@ -16,7 +16,7 @@
 #![cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "calls the SSE4.2 path after detecting it"))]
 
 use super::wy::LENGTH_STEP;
-use super::{Domain, SecretKey, mix64, word_of};
+use super::{Purpose, SecretKey, mix64, word_of};
 
 /// The secrets of the two halves.
 #[derive(Clone)]
@@ -38,7 +38,7 @@ struct Half {
 
 impl Crc {
     pub(super) fn new(key: &SecretKey) -> Crc {
-        let word = |index| key.derive(Domain::Crc32c, index);
+        let word = |index| key.derive(Purpose::Crc32c, index);
         let half = |h: u64| Half {
             start: word(4 * h) as u32,
             offset: word(4 * h + 1),

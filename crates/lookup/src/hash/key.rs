@@ -13,10 +13,10 @@ use super::mix64;
 #[derive(Clone, PartialEq, Eq)]
 pub struct SecretKey([u8; 32]);
 
-/// What a derived word is for: words of different domains are independent.
+/// What a derived word is for: words of different purposes are independent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub enum Domain {
+pub enum Purpose {
     /// Constants of the multiply-add family: `a` (0 low, 1 high), `c` (2, 3), addend of length `n` (16 + n).
     MulAdd,
     /// Secrets of the folded-multiply chain (0 to 3).
@@ -29,15 +29,15 @@ pub enum Domain {
     Structure,
 }
 
-impl Domain {
-    /// The byte that separates this domain in [`SecretKey::derive`].
+impl Purpose {
+    /// The byte that separates this purpose in [`SecretKey::derive`].
     pub const fn id(self) -> u8 {
         match self {
-            Domain::MulAdd => 1,
-            Domain::Wy => 2,
-            Domain::SipHash13 => 3,
-            Domain::Crc32c => 4,
-            Domain::Structure => 16,
+            Purpose::MulAdd => 1,
+            Purpose::Wy => 2,
+            Purpose::SipHash13 => 3,
+            Purpose::Crc32c => 4,
+            Purpose::Structure => 16,
         }
     }
 }
@@ -72,16 +72,16 @@ impl SecretKey {
         &self.0
     }
 
-    /// The derived secret word `index` of `domain`.
+    /// The derived secret word `index` of `purpose`.
     ///
     /// SipHash-1-3, keyed with bytes 0 to 16 of the key, over
     /// ```text
-    /// | key bytes 16..32 | domain id, 1 byte | index, 8 bytes little-endian |     25 bytes in all
+    /// | key bytes 16..32 | purpose id, 1 byte | index, 8 bytes little-endian |     25 bytes in all
     /// ```
-    pub fn derive(&self, domain: Domain, index: u64) -> u64 {
+    pub fn derive(&self, purpose: Purpose, index: u64) -> u64 {
         let mut message = [0; 25];
         message[..16].copy_from_slice(&self.0[16..]);
-        message[16] = domain.id();
+        message[16] = purpose.id();
         message[17..].copy_from_slice(&index.to_le_bytes());
         let (key, _) = self.0.split_first_chunk::<16>().expect("the key has 32 bytes");
         SipHasher13::new_with_key(key).hash(&message)

@@ -32,7 +32,7 @@ use std::str::FromStr;
 
 use siphasher::sip::SipHasher13;
 
-pub use key::{Domain, SecretKey};
+pub use key::{Purpose, SecretKey};
 
 use crc::Crc;
 use muladd::MulAdd;
@@ -69,7 +69,7 @@ pub struct Digest(pub u64);
 pub enum Family {
     /// Up to 16 bytes: one 128-bit multiply-add per 8 bytes, the high half, then [`mix64`]. Longer names as [`Wy`].
     ///
-    /// Two names of up to 8 bytes share a digest with probability at most `2^-63` over the choice of the key; the
+    /// Two names of up to 16 bytes share a digest with probability at most `2^-63` over the choice of the key; the
     /// mix after it destroys the arithmetic progressions that sequential names would otherwise leave, and which
     /// close thousands of cycles in an Othello of 65,536 sequential MACs.
     ///
@@ -157,7 +157,7 @@ pub enum FamilyError {
     },
 }
 
-/// Computes digests of one [`Family`] under one [`SecretKey`]. Cheap to clone (about 320 bytes), no allocation.
+/// Computes digests of one [`Family`] under one [`SecretKey`]. Cheap to clone (224 bytes), no allocation.
 #[derive(Clone)]
 pub struct Hasher {
     keyed: Keyed,
@@ -180,8 +180,8 @@ impl Hasher {
             Family::MulAdd => Keyed::MulAdd(MulAdd::new(key)),
             Family::Wy => Keyed::Wy(Wy::new(key)),
             Family::SipHash13 => Keyed::SipHash13(SipHasher13::new_with_keys(
-                key.derive(Domain::SipHash13, 0),
-                key.derive(Domain::SipHash13, 1),
+                key.derive(Purpose::SipHash13, 0),
+                key.derive(Purpose::SipHash13, 1),
             )),
             Family::Crc32c => Keyed::Crc32c(Crc::new(key)),
         };

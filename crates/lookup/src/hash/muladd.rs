@@ -19,7 +19,7 @@
 )]
 
 use super::wy::Wy;
-use super::{Digest, Domain, SecretKey, mix64, word_of, words_of};
+use super::{Digest, Purpose, SecretKey, mix64, word_of, words_of};
 
 /// Names up to this length are multiplied and added; longer ones go through the chain.
 const MAX_LEN: usize = 16;
@@ -46,7 +46,7 @@ pub(super) struct Batch {
 
 impl MulAdd {
     pub(super) fn new(key: &SecretKey) -> MulAdd {
-        let word = |index| key.derive(Domain::MulAdd, index);
+        let word = |index| key.derive(Purpose::MulAdd, index);
         let double = |low| (u128::from(word(low + 1)) << 64) | u128::from(word(low));
         MulAdd {
             a: double(0),

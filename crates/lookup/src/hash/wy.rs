@@ -12,7 +12,7 @@
 //! Source: the scheme of wyhash and rapidhash. Differs: no unrolled lanes, all four secrets come from the key, and
 //! a bijective mix at the end, because shards are taken from the top bits of the digest.
 
-use super::{Domain, SecretKey, mix64, words_of};
+use super::{Purpose, SecretKey, mix64, words_of};
 
 /// Spreads the length over the state: the golden ratio, odd, so that lengths never coincide.
 pub(super) const LENGTH_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -25,7 +25,7 @@ pub(super) struct Wy {
 
 impl Wy {
     pub(super) fn new(key: &SecretKey) -> Wy {
-        Wy { secret: std::array::from_fn(|i| key.derive(Domain::Wy, i as u64)) }
+        Wy { secret: std::array::from_fn(|i| key.derive(Purpose::Wy, i as u64)) }
     }
 
     #[inline]

@@ -37,7 +37,7 @@ pub use sizing::{Option1, Option2, Sharded, Sides, Sizing};
 pub use update::{CellsUpdate, ShardImage, Update};
 
 use crate::cells::{cells_per_word, value_mask};
-use crate::hash::{Domain, SecretKey, mix64};
+use crate::hash::{Purpose, SecretKey, mix64};
 
 /// What a table is built with; the same on both sides of the seam.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ impl Settings {
     /// When `value_bits` is not in 1 to 64.
     pub fn new(value_bits: u8, max_names: usize, key: &SecretKey) -> Self {
         assert!((1..=64).contains(&value_bits), "a value has 1 to 64 bits, not {value_bits}");
-        Self { value_bits, max_names, seed: key.derive(Domain::Structure, 0) }
+        Self { value_bits, max_names, seed: key.derive(Purpose::Structure, 0) }
     }
 
     pub(crate) fn cells_per_word(&self) -> u32 {
