@@ -9,9 +9,12 @@
 
 pub mod action;
 pub mod codec;
+pub mod durable;
+mod indices;
 pub mod list;
 pub mod messages;
 pub mod name;
+pub mod network;
 pub mod replica;
 pub mod rib;
 pub mod topology;

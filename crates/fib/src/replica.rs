@@ -16,7 +16,7 @@ use crate::messages::{Body, ExactUpdate, ExactValue, Held, HeldShard, Message, R
 use crate::name::{Name, NameKind};
 use crate::topology::NodeId;
 use lookup::hash::Hasher;
-use lookup::othello::{OthelloQuery, Settings, Update};
+use lookup::othello::{OthelloQuery, Settings, ShardImage, Update};
 use lookup::traits::{Applied, ApplyError, Query};
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -458,7 +458,7 @@ impl<T: Tables> Replica<T> {
             };
             put(Body::Table(TableHeader { reset: true, ..header.clone() }));
             put(Body::Actions { version: self.actions_held.version, actions: self.actions.clone() });
-            image_parts(fib, header).for_each(&mut put);
+            image_parts(fib.shards(), header).for_each(&mut put);
             let (valid, local) = self.tables.shared();
             load_parts(header.kind, self.local.held, entries(local)).map(Body::Local).for_each(&mut put);
             if header.gateway {
@@ -501,9 +501,9 @@ fn entries<V: Copy>(table: &impl Exact<V>) -> Vec<(Name, V)> {
 }
 
 /// A whole FIB in messages.
-pub(crate) fn image_parts(fib: &OthelloQuery, header: &TableHeader) -> impl Iterator<Item = Body> {
+pub(crate) fn image_parts(shards: Vec<ShardImage>, header: &TableHeader) -> impl Iterator<Item = Body> + use<> {
     let mut bytes = Vec::new();
-    Update::Shards(fib.shards()).encode(header.value_bits, &mut bytes);
+    Update::Shards(shards).encode(header.value_bits, &mut bytes);
     let table = header.table;
     let parts = bytes.len().div_ceil(PART_BYTES) as u32;
     (0..parts).map(move |part| {

@@ -1,0 +1,406 @@
+//! What a store must keep, as rows of bytes: everything that a restarted controller needs to derive the same cells.
+//!
+//! A store keeps one map from (kind, key) to value. Every mutation of a network returns the rows that it changed, to
+//! be committed before its messages go out; all rows together restore the network. Keys sort by meaning (big-endian);
+//! values are little-endian, as in [`codec`](crate::codec).
+//!
+//! | kind | key | value |
+//! |---|---|---|
+//! | 1 network | | cluster, hash family and key, mode, kind of name, widths, counters |
+//! | 2 switch | id | name, tenants, table, versions, indices of its actions |
+//! | 3 link | lesser end | other end, cost, up |
+//! | 4 host port | switch, port | |
+//! | 5 name | its bytes | attachment |
+//! | 6 table | id | tenants, version of the valid names |
+//! | 7 shard | table, prefix, depth | sizes, tweak, version, stash, tombstones |
+//! | 8 egress index | index | switch, since when out of use |
+
+use crate::action::{Action, PortId};
+use crate::codec::{DecodeError, Input, put_action, put_bytes, put_ip, put_u32, put_u64};
+use crate::indices::Slot;
+use crate::messages::ValueMode;
+use crate::name::{Name, NameKind};
+use crate::rib::Attachment;
+use crate::topology::{End, Link, NodeId};
+use lookup::hash::{Digest, Family, SecretKey};
+use lookup::othello::{ShardId, ShardState, Sides};
+use std::collections::BTreeSet;
+
+/// One change of the store.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct RowChange {
+    /// Which kind of row.
+    pub kind: u8,
+    /// Its key among the rows of its kind.
+    pub key: Vec<u8>,
+    /// Its value; `None` deletes the row.
+    pub value: Option<Vec<u8>>,
+}
+
+/// Whose names a switch holds.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Tenants {
+    /// All names.
+    All,
+    /// Names of these tenants; such a switch carries no transit traffic.
+    Only(BTreeSet<u32>),
+}
+
+impl Tenants {
+    /// Whether names of this tenant are among them.
+    pub fn holds(&self, tenant: u32) -> bool {
+        match self {
+            Tenants::All => true,
+            Tenants::Only(tenants) => tenants.contains(&tenant),
+        }
+    }
+}
+
+/// A row with its meaning.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Row {
+    Network {
+        cluster: u64,
+        family: Family,
+        key: SecretKey,
+        mode: ValueMode,
+        kind: NameKind,
+        value_bits: u8,
+        change: u64,
+        next_node: u32,
+        next_table: u32,
+    },
+    Switch(NodeId, SwitchRow),
+    Link(Link),
+    HostPort(End),
+    Name(Name, Attachment),
+    Table {
+        id: u32,
+        tenants: Tenants,
+        valid_version: u64,
+    },
+    Shard {
+        table: u32,
+        state: ShardState,
+        tombstones: Vec<Digest>,
+    },
+    Egress {
+        index: u16,
+        slot: Slot<NodeId>,
+    },
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct SwitchRow {
+    pub(crate) name: String,
+    pub(crate) tenants: Tenants,
+    pub(crate) table: u32,
+    pub(crate) local_version: u64,
+    pub(crate) actions_version: u64,
+    pub(crate) ports: Vec<Slot<Action>>,
+}
+
+fn end_key(end: End) -> Vec<u8> {
+    let mut key = end.node.0.to_be_bytes().to_vec();
+    key.extend(end.port.0.to_be_bytes());
+    key
+}
+
+fn shard_key(table: u32, id: ShardId) -> Vec<u8> {
+    let mut key = table.to_be_bytes().to_vec();
+    // Left-aligned, so that keys sort in the order of digests.
+    let aligned = (u64::from(id.prefix) << (32 - u32::from(id.depth))) as u32;
+    key.extend(aligned.to_be_bytes());
+    key.push(id.depth);
+    key
+}
+
+fn put_tenants(out: &mut Vec<u8>, tenants: &Tenants) {
+    match tenants {
+        Tenants::All => out.push(0),
+        Tenants::Only(tenants) => {
+            out.push(1);
+            put_u32(out, tenants.len() as u32);
+            tenants.iter().for_each(|tenant| put_u32(out, *tenant));
+        }
+    }
+}
+
+fn tenants(input: &mut Input<'_>) -> Result<Tenants, DecodeError> {
+    Ok(match input.u8()? {
+        0 => Tenants::All,
+        1 => {
+            let count = input.count(4)?;
+            Tenants::Only((0..count).map(|_| input.u32()).collect::<Result<_, _>>()?)
+        }
+        other => return Err(DecodeError::Unknown { field: "tenants", got: other.into() }),
+    })
+}
+
+fn put_retired(out: &mut Vec<u8>, retired_at: Option<u64>) {
+    out.push(u8::from(retired_at.is_some()));
+    put_u64(out, retired_at.unwrap_or(0));
+}
+
+fn retired(input: &mut Input<'_>) -> Result<Option<u64>, DecodeError> {
+    let retired = input.u8()? != 0;
+    let at = input.u64()?;
+    Ok(retired.then_some(at))
+}
+
+fn put_digests(out: &mut Vec<u8>, digests: &[Digest]) {
+    put_u32(out, digests.len() as u32);
+    digests.iter().for_each(|digest| put_u64(out, digest.0));
+}
+
+fn digests(input: &mut Input<'_>) -> Result<Vec<Digest>, DecodeError> {
+    let count = input.count(8)?;
+    (0..count).map(|_| Ok(Digest(input.u64()?))).collect()
+}
+
+impl Row {
+    /// The deletion of this row.
+    pub(crate) fn delete(self) -> RowChange {
+        RowChange { value: None, ..self.encode() }
+    }
+
+    pub(crate) fn delete_shard(table: u32, id: ShardId) -> RowChange {
+        RowChange { kind: 7, key: shard_key(table, id), value: None }
+    }
+
+    pub(crate) fn delete_name(name: &Name) -> RowChange {
+        RowChange { kind: 5, key: name.as_bytes().to_vec(), value: None }
+    }
+
+    pub(crate) fn encode(&self) -> RowChange {
+        let mut value = Vec::new();
+        let out = &mut value;
+        let (kind, row_key) = match self {
+            Row::Network { cluster, family, key, mode, kind, value_bits, change, next_node, next_table } => {
+                put_u64(out, *cluster);
+                out.push(family.id());
+                out.extend_from_slice(key.as_bytes());
+                out.push(matches!(mode, ValueMode::Egress).into());
+                out.extend_from_slice(&kind.to_wire());
+                out.push(*value_bits);
+                put_u64(out, *change);
+                put_u32(out, *next_node);
+                put_u32(out, *next_table);
+                (1, Vec::new())
+            }
+            Row::Switch(id, row) => {
+                put_bytes(out, row.name.as_bytes());
+                put_tenants(out, &row.tenants);
+                put_u32(out, row.table);
+                put_u64(out, row.local_version);
+                put_u64(out, row.actions_version);
+                put_u32(out, row.ports.len() as u32);
+                for slot in &row.ports {
+                    put_action(out, &slot.value);
+                    put_retired(out, slot.retired_at);
+                }
+                (2, id.0.to_be_bytes().to_vec())
+            }
+            Row::Link(link) => {
+                put_u32(out, link.b.node.0);
+                out.extend_from_slice(&link.b.port.0.to_le_bytes());
+                put_u32(out, link.cost);
+                out.push(link.up.into());
+                (3, end_key(link.a))
+            }
+            Row::HostPort(end) => (4, end_key(*end)),
+            Row::Name(name, attachment) => {
+                put_u32(out, attachment.switch.0);
+                out.extend_from_slice(&attachment.port.0.to_le_bytes());
+                put_u32(out, attachment.tenant);
+                put_ip(out, attachment.ip);
+                (5, name.as_bytes().to_vec())
+            }
+            Row::Table { id, tenants, valid_version } => {
+                put_tenants(out, tenants);
+                put_u64(out, *valid_version);
+                (6, id.to_be_bytes().to_vec())
+            }
+            Row::Shard { table, state, tombstones } => {
+                put_u32(out, state.sides.a);
+                put_u32(out, state.sides.b);
+                out.extend_from_slice(&state.tweak.to_le_bytes());
+                put_u64(out, state.version);
+                put_digests(out, &state.stash);
+                put_digests(out, tombstones);
+                (7, shard_key(*table, state.id))
+            }
+            Row::Egress { index, slot } => {
+                put_u32(out, slot.value.0);
+                put_retired(out, slot.retired_at);
+                (8, index.to_be_bytes().to_vec())
+            }
+        };
+        RowChange { kind, key: row_key, value: Some(value) }
+    }
+
+    /// The row in `key` and `value`; `names` is the kind of the network's names.
+    pub(crate) fn decode(kind: u8, key: &[u8], value: &[u8], names: NameKind) -> Result<Row, DecodeError> {
+        let mut key_input = Input::raw(key);
+        let mut input = Input::raw(value);
+        let be_u32 = |input: &mut Input<'_>| Ok::<_, DecodeError>(u32::from_be_bytes(input.array()?));
+        let be_end = |input: &mut Input<'_>| {
+            Ok::<_, DecodeError>(End {
+                node: NodeId(u32::from_be_bytes(input.array()?)),
+                port: PortId(u16::from_be_bytes(input.array()?)),
+            })
+        };
+        let row = match kind {
+            1 => {
+                let cluster = input.u64()?;
+                let family = input.u8()?;
+                let family = Family::from_id(family)
+                    .map_err(|_| DecodeError::Unknown { field: "hash family", got: family.into() })?;
+                Row::Network {
+                    cluster,
+                    family,
+                    key: SecretKey::from_bytes(input.array()?),
+                    mode: if input.u8()? == 0 { ValueMode::Port } else { ValueMode::Egress },
+                    kind: input.kind()?,
+                    value_bits: input.u8()?,
+                    change: input.u64()?,
+                    next_node: input.u32()?,
+                    next_table: input.u32()?,
+                }
+            }
+            2 => {
+                let id = NodeId(be_u32(&mut key_input)?);
+                let name = String::from_utf8(input.bytes()?.to_vec())
+                    .map_err(|_| DecodeError::Unknown { field: "name of a switch", got: id.0.into() })?;
+                let (tenants, table) = (tenants(&mut input)?, input.u32()?);
+                let (local_version, actions_version) = (input.u64()?, input.u64()?);
+                let count = input.count(10)?;
+                let ports = (0..count)
+                    .map(|_| Ok(Slot { value: input.action()?, retired_at: retired(&mut input)? }))
+                    .collect::<Result<_, DecodeError>>()?;
+                Row::Switch(id, SwitchRow { name, tenants, table, local_version, actions_version, ports })
+            }
+            3 => Row::Link(Link {
+                a: be_end(&mut key_input)?,
+                b: End { node: NodeId(input.u32()?), port: PortId(input.u16()?) },
+                cost: input.u32()?,
+                up: input.u8()? != 0,
+            }),
+            4 => Row::HostPort(be_end(&mut key_input)?),
+            5 => {
+                let name = Name::from_bytes(names, key_input.take(key.len())?)?;
+                let (switch, port) = (NodeId(input.u32()?), PortId(input.u16()?));
+                Row::Name(name, Attachment { switch, port, tenant: input.u32()?, ip: input.ip()? })
+            }
+            6 => Row::Table { id: be_u32(&mut key_input)?, tenants: tenants(&mut input)?, valid_version: input.u64()? },
+            7 => {
+                let (table, aligned) = (be_u32(&mut key_input)?, be_u32(&mut key_input)?);
+                let depth = key_input.u8()?;
+                if depth > 32 {
+                    return Err(DecodeError::Unknown { field: "depth of a shard", got: depth.into() });
+                }
+                let prefix = (u64::from(aligned) >> (32 - u32::from(depth))) as u32;
+                let sides = Sides { a: input.u32()?, b: input.u32()? };
+                let (tweak, version) = (input.u16()?, input.u64()?);
+                let stash = digests(&mut input)?;
+                let state = ShardState { id: ShardId { prefix, depth }, sides, tweak, version, stash };
+                Row::Shard { table, state, tombstones: digests(&mut input)? }
+            }
+            8 => {
+                let index = u16::from_be_bytes(key_input.array()?);
+                let value = NodeId(input.u32()?);
+                Row::Egress { index, slot: Slot { value, retired_at: retired(&mut input)? } }
+            }
+            other => return Err(DecodeError::Unknown { field: "kind of row", got: other.into() }),
+        };
+        key_input.end()?;
+        input.end()?;
+        Ok(row)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn rows() -> Vec<Row> {
+        let end = |node, port| End { node: NodeId(node), port: PortId(port) };
+        let name = Name::parse(NameKind::Mac, "02:00:00:00:00:01").unwrap();
+        let ip = Some("fd00::1".parse().unwrap());
+        let only = Tenants::Only([1, 7].into());
+        let state = ShardState {
+            id: ShardId { prefix: 5, depth: 3 },
+            sides: Sides { a: 8, b: 16 },
+            tweak: 9,
+            version: 10,
+            stash: vec![Digest(3)],
+        };
+        let port = |port, retired_at| Slot { value: Action::Port(PortId(port)), retired_at };
+        let switch = SwitchRow {
+            name: "s1".into(),
+            tenants: only.clone(),
+            table: 2,
+            local_version: 3,
+            actions_version: 4,
+            ports: vec![port(1, None), port(2, Some(8))],
+        };
+        vec![
+            Row::Network {
+                cluster: 1,
+                family: Family::SipHash13,
+                key: SecretKey::from_seed(1),
+                mode: ValueMode::Egress,
+                kind: NameKind::Mac,
+                value_bits: 8,
+                change: 7,
+                next_node: 3,
+                next_table: 4,
+            },
+            Row::Switch(NodeId(2), switch),
+            Row::Link(Link { a: end(1, 2), b: end(3, 4), cost: 5, up: false }),
+            Row::HostPort(end(1, 9)),
+            Row::Name(name, Attachment { ip, tenant: 7, ..Attachment::new(NodeId(1), PortId(9)) }),
+            Row::Table { id: 1, tenants: Tenants::All, valid_version: 8 },
+            Row::Table { id: 2, tenants: only, valid_version: 8 },
+            Row::Shard { table: 2, state: state.clone(), tombstones: vec![Digest(1), Digest(2)] },
+            Row::Shard {
+                table: 2,
+                state: ShardState { id: ShardId { prefix: 0, depth: 0 }, ..state },
+                tombstones: vec![],
+            },
+            Row::Egress { index: 3, slot: Slot { value: NodeId(4), retired_at: Some(5) } },
+        ]
+    }
+
+    #[test]
+    fn rows_round_trip() {
+        for row in rows() {
+            let RowChange { kind, key, value } = row.encode();
+            assert_eq!(Row::decode(kind, &key, &value.unwrap(), NameKind::Mac), Ok(row));
+        }
+    }
+
+    #[test]
+    fn shards_sort_in_the_order_of_their_digests() {
+        let key = |prefix, depth| shard_key(1, ShardId { prefix, depth });
+        assert!(key(0, 1) < key(2, 2) && key(2, 2) < key(6, 3) && key(6, 3) < key(7, 3));
+    }
+
+    proptest! {
+        #[test]
+        fn damaged_rows_never_panic(which in 0usize..10, at in any::<proptest::sample::Index>(), byte in any::<u8>()) {
+            let RowChange { kind, key, value } = rows()[which].encode();
+            let value = value.unwrap();
+            let mut changed = value.clone();
+            if !changed.is_empty() {
+                let at = at.index(changed.len());
+                changed[at] = byte;
+                let _ = Row::decode(kind, &key, &changed[..at], NameKind::Mac);
+            }
+            let _ = Row::decode(kind, &key, &changed, NameKind::Mac);
+            let _ = Row::decode(byte, &key, &value, NameKind::Mac);
+            let _ = Row::decode(kind, &value, &key, NameKind::Mac);
+        }
+    }
+}

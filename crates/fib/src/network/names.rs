@@ -1,0 +1,369 @@
+//! Names that come, move and go.
+
+use super::table::Table;
+use super::{Draft, Effects, Network, NetworkError};
+use crate::action::PortId;
+use crate::codec::{PART_BYTES, entry_bytes};
+use crate::durable::Row;
+use crate::messages::{Body, ExactUpdate, ExactValue, Held};
+use crate::name::{Name, NameKind};
+use crate::rib::Attachment;
+use crate::topology::NodeId;
+use lookup::hash::Digest;
+use lookup::othello::Change;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+/// From this many names on a batch solves shards anew and sends them whole, instead of cells name by name.
+const BATCH: usize = 64;
+/// The phase in which places that a name has left forget it.
+const LAST: u32 = u32::MAX;
+
+/// Where a name was and where it will be.
+struct Step {
+    name: Name,
+    digest: Digest,
+    before: Option<Attachment>,
+    after: Option<Attachment>,
+}
+
+/// Entries put into and removed from an exact table, each with the difference that it makes to the table's digest.
+struct ExactChange<V>(Vec<(Name, Option<V>, u64)>);
+
+impl<V: ExactValue> ExactChange<V> {
+    fn record(&mut self, name: &Name, before: Option<V>, after: Option<V>) {
+        if before != after {
+            let share = |value: Option<V>| value.map_or(0, |value| value.share(name));
+            self.0.push((name.clone(), after, share(before) ^ share(after)));
+        }
+    }
+
+    /// Takes `held` to later versions, and says how, in messages of bounded size.
+    fn advance(self, kind: NameKind, held: &mut Held) -> Vec<ExactUpdate<V>> {
+        let mut updates = Vec::new();
+        let mut entries = self.0.into_iter().peekable();
+        while entries.peek().is_some() {
+            let (mut put, mut remove, mut bytes) = (Vec::new(), Vec::new(), 0);
+            let from = held.version;
+            while let Some((name, after, difference)) = entries.next_if(|_| bytes < PART_BYTES) {
+                bytes += entry_bytes(&name);
+                held.digest ^= difference;
+                match after {
+                    Some(value) => put.push((name, value)),
+                    None => remove.push(name),
+                }
+            }
+            held.version += 1;
+            let (to, digest) = (held.version, held.digest);
+            updates.push(ExactUpdate::Delta { kind, from, to, digest, put, remove });
+        }
+        updates
+    }
+}
+
+/// The digest of an exact table with these entries.
+pub(super) fn digest_of<V: ExactValue>(entries: &[(Name, V)]) -> u64 {
+    entries.iter().fold(0, |digest, (name, value)| digest ^ value.share(name))
+}
+
+impl Network {
+    /// Adds a name that is not there yet.
+    /// # Errors
+    /// [`NetworkError::NameExists`], and those of [`Network::set_name`]; unchanged.
+    pub fn add_name(&mut self, name: &Name, attachment: Attachment) -> Result<Effects, NetworkError> {
+        if self.rib.get(name).is_some() {
+            return Err(NetworkError::NameExists { name: name.clone() });
+        }
+        self.set_name(name, attachment)
+    }
+
+    /// Adds a name, or moves it, or changes its address or tenant.
+    /// # Errors
+    /// [`NetworkError::NoHostPort`], [`NetworkError::TenantNotHeld`], [`NetworkError::Rib`],
+    /// [`NetworkError::Graph`]; unchanged.
+    pub fn set_name(&mut self, name: &Name, attachment: Attachment) -> Result<Effects, NetworkError> {
+        let step = self.step(name, Some(attachment))?;
+        self.run(vec![step])
+    }
+
+    /// Removes a name: at once invalid at the gateways, then dropped everywhere.
+    /// # Errors
+    /// [`NetworkError::UnknownName`].
+    pub fn remove_name(&mut self, name: &Name) -> Result<Effects, NetworkError> {
+        let step = self.step(name, None)?;
+        self.run(vec![step])
+    }
+
+    /// As [`Network::set_name`] for many, all or none; of equal names the last counts.
+    ///
+    /// From 64 names on every shard that changes is solved and sent once.
+    /// # Errors
+    /// [`NetworkError::Batch`] names the first item refused; unchanged.
+    pub fn put_names(&mut self, names: &[(Name, Attachment)]) -> Result<Effects, NetworkError> {
+        let last: BTreeMap<&Name, usize> = names.iter().enumerate().map(|(index, (name, _))| (name, index)).collect();
+        // Names and addresses of the batch itself count against each other.
+        let new = last.keys().filter(|name| self.rib.get(name).is_none()).count();
+        let (got, max) = (self.rib.len() + new, self.settings.max_names);
+        if got > max {
+            return Err(crate::rib::RibError::TooManyNames { got, max }.into());
+        }
+        let mut steps = Vec::with_capacity(last.len());
+        let (mut digests, mut ips) = (BTreeMap::new(), BTreeMap::new());
+        for (index, (name, attachment)) in names.iter().enumerate() {
+            let step = self.step(name, Some(*attachment)).map_err(|source| batch(index, source))?;
+            if last.get(name) != Some(&index) {
+                continue;
+            }
+            if digests.insert(step.digest, index).is_some() {
+                let source = crate::rib::RibError::DigestCollision { name: name.clone(), digest: step.digest };
+                return Err(batch(index, source.into()));
+            }
+            if let Some(ip) = attachment.ip
+                && let Some(holder) = ips.insert(ip, index)
+            {
+                let source = crate::rib::RibError::IpInUse { ip, holder: names[holder].0.clone() };
+                return Err(batch(index, source.into()));
+            }
+            steps.push(step);
+        }
+        self.run(steps)
+    }
+
+    /// As [`Network::remove_name`] for many, all or none; a name named twice counts once.
+    /// # Errors
+    /// [`NetworkError::Batch`] names the first item refused; unchanged.
+    pub fn remove_names(&mut self, names: &[Name]) -> Result<Effects, NetworkError> {
+        let mut steps = BTreeMap::new();
+        for (index, name) in names.iter().enumerate() {
+            let step = self.step(name, None).map_err(|source| batch(index, source))?;
+            steps.insert(name, step);
+        }
+        self.run(steps.into_values().collect())
+    }
+
+    /// Checks one change of a name; nothing is changed.
+    fn step(&self, name: &Name, after: Option<Attachment>) -> Result<Step, NetworkError> {
+        let before = self.rib.get(name).copied();
+        let digest = match &after {
+            None if before.is_none() => return Err(NetworkError::UnknownName { name: name.clone() }),
+            None => self.rib.digest(name),
+            Some(attachment) => {
+                let end = attachment.end();
+                let switch = self.switches.get(&end.node);
+                let switch = switch.ok_or(crate::topology::TopologyError::UnknownNode { id: end.node })?;
+                if !self.host_ports.contains(&end) {
+                    return Err(NetworkError::NoHostPort { end });
+                }
+                if !switch.tenants.holds(attachment.tenant) {
+                    return Err(NetworkError::TenantNotHeld { id: end.node, tenant: attachment.tenant });
+                }
+                self.rib.check(name, attachment)?
+            }
+        };
+        Ok(Step { name: name.clone(), digest, before, after })
+    }
+
+    /// Makes checked changes: graphs first, since only they may still fail.
+    fn run(&mut self, mut steps: Vec<Step>) -> Result<Effects, NetworkError> {
+        steps.retain(|step| step.before != step.after);
+        if steps.is_empty() {
+            return Ok(Effects { change: self.change, ..Effects::default() });
+        }
+        let mut fibs = Draft::default();
+        self.change_graphs(&steps, &mut fibs)?;
+        let mut draft = Draft::default();
+        for step in &steps {
+            match step.after {
+                Some(attachment) => {
+                    self.rib.upsert(&step.name, attachment).expect("the step was checked");
+                    draft.row(Row::Name(step.name.clone(), attachment));
+                }
+                None => {
+                    self.rib.remove(&step.name);
+                    draft.rows.push(Row::delete_name(&step.name));
+                }
+            }
+        }
+        // Within a phase a switch learns of a local name before its FIB sends frames there.
+        self.change_local(&steps, &mut draft);
+        draft.outbox.append(&mut fibs.outbox);
+        self.change_valid(&steps, &mut draft);
+        Ok(self.finish(draft))
+    }
+
+    /// The graph of every table, and the updates of its views.
+    fn change_graphs(&mut self, steps: &[Step], draft: &mut Draft) -> Result<(), NetworkError> {
+        let places: Vec<u32> =
+            steps.iter().map(|step| step.after.map_or(0, |attachment| self.intern(attachment.end()))).collect();
+        let mut tables = std::mem::take(&mut self.tables);
+        let mut done = Vec::new();
+        let mut outcome = Ok(());
+        for (id, table) in &mut tables {
+            done.push(*id);
+            outcome = self.change_graph(*id, table, steps, &places, draft);
+            if outcome.is_err() {
+                break;
+            }
+        }
+        if outcome.is_err() {
+            for id in done {
+                if let Some(table) = tables.get_mut(&id) {
+                    self.undo(table, steps);
+                }
+            }
+        }
+        self.tables = tables;
+        outcome
+    }
+
+    fn change_graph(
+        &self,
+        id: u32,
+        table: &mut Table,
+        steps: &[Step],
+        places: &[u32],
+        draft: &mut Draft,
+    ) -> Result<(), NetworkError> {
+        let holds = |attachment: &Option<Attachment>| attachment.is_some_and(|a| table.tenants.holds(a.tenant));
+        let mut put = Vec::new();
+        let mut remove = Vec::new();
+        for (step, place) in steps.iter().zip(places) {
+            if holds(&step.after) {
+                put.push((step, *place));
+            } else if holds(&step.before) {
+                remove.push(step);
+            }
+        }
+        if steps.len() >= BATCH || table.is_behind() {
+            let entries: Vec<(Digest, u32)> = put.iter().map(|(step, place)| (step.digest, *place)).collect();
+            if !entries.is_empty() {
+                table.insert_batch(&entries)?;
+            }
+            for step in &remove {
+                _ = table.remove(step.digest);
+            }
+            let bodies = table.emit_changed(id);
+            send(table, bodies, draft, |_| 1);
+            return Ok(());
+        }
+        let single = steps.len() == 1;
+        let mut emit = |table: &mut Table, step: &Step, change: Change| {
+            let bodies = table.emit(id, &change);
+            send(table, bodies, draft, |node| if single { self.phase(step, node) } else { 1 });
+        };
+        for (step, place) in put {
+            let change = table.insert(step.digest, place)?;
+            emit(table, step, change);
+        }
+        for step in remove {
+            let change = table.remove(step.digest);
+            emit(table, step, change);
+        }
+        Ok(())
+    }
+
+    /// When a switch is to learn of a single name's change.
+    fn phase(&self, step: &Step, node: NodeId) -> u32 {
+        match (step.before, step.after) {
+            // A name that moves is learnt from its destination outwards.
+            (Some(_), Some(after)) => self.routes.hops(node, after.switch).unwrap_or(LAST - 1),
+            (None, Some(after)) => u32::from(node != after.switch),
+            (Some(before), None) => 1 + u32::from(node == before.switch),
+            (None, None) => 0,
+        }
+    }
+
+    /// Takes a graph back to the state before `steps`. Its views learn of it with the next mutation.
+    fn undo(&self, table: &mut Table, steps: &[Step]) {
+        for step in steps {
+            let place = step.before.filter(|before| table.tenants.holds(before.tenant));
+            let place = place.and_then(|before| self.places.index.get(&self.place_of(before.end())));
+            match place {
+                // The name was there a moment ago: what may fail here is a shard that was solved with it.
+                Some(place) => _ = table.insert(step.digest, *place),
+                None => _ = table.remove(step.digest),
+            }
+        }
+    }
+
+    /// The exact tables of local names.
+    fn change_local(&mut self, steps: &[Step], draft: &mut Draft) {
+        let mut come: BTreeMap<NodeId, ExactChange<PortId>> = BTreeMap::new();
+        let mut gone: BTreeMap<NodeId, ExactChange<PortId>> = BTreeMap::new();
+        let none = || ExactChange(Vec::new());
+        for step in steps {
+            let port_at = |attachment: Option<Attachment>, node| {
+                attachment.filter(|attachment| attachment.switch == node).map(|attachment| attachment.port)
+            };
+            if let Some(after) = step.after {
+                let before = port_at(step.before, after.switch);
+                come.entry(after.switch).or_insert_with(none).record(&step.name, before, Some(after.port));
+            }
+            if let Some(before) = step.before
+                && port_at(step.after, before.switch).is_none()
+            {
+                gone.entry(before.switch).or_insert_with(none).record(&step.name, Some(before.port), None);
+            }
+        }
+        // Known before frames are sent there, forgotten after everybody else has learnt where the name went.
+        for (phase, changes) in [(0, come), (LAST, gone)] {
+            for (node, change) in changes {
+                let Some(switch) = self.switches.get_mut(&node) else { continue };
+                let updates = change.advance(self.settings.kind, &mut switch.local);
+                if updates.is_empty() {
+                    continue;
+                }
+                if switch.attached {
+                    updates.into_iter().for_each(|update| draft.send(phase, node, Body::Local(update)));
+                }
+                draft.row(self.switch_row(node));
+            }
+        }
+    }
+
+    /// The exact tables of valid names, and the gateways that hold them.
+    fn change_valid(&mut self, steps: &[Step], draft: &mut Draft) {
+        let is_gateway = |node: NodeId| self.ports_of(node).next().is_some();
+        let gateways: Vec<(NodeId, u32)> = self
+            .switches
+            .iter()
+            .filter(|(node, switch)| switch.attached && is_gateway(**node))
+            .map(|(node, switch)| (*node, switch.table))
+            .collect();
+        for (id, table) in &mut self.tables {
+            let (mut come, mut gone) = (ExactChange(Vec::new()), ExactChange(Vec::new()));
+            for step in steps {
+                let ip = |attachment: Option<Attachment>| -> Option<Option<IpAddr>> {
+                    attachment.filter(|attachment| table.tenants.holds(attachment.tenant)).map(|held| held.ip)
+                };
+                let (before, after) = (ip(step.before), ip(step.after));
+                let change = if after.is_some() { &mut come } else { &mut gone };
+                change.record(&step.name, before, after);
+            }
+            let version = table.valid.version;
+            // Invalid first, valid last.
+            for (phase, change) in [(0, gone), (LAST, come)] {
+                for update in change.advance(self.settings.kind, &mut table.valid) {
+                    for (node, _) in gateways.iter().filter(|(_, of)| of == id) {
+                        draft.send(phase, *node, Body::Valid(update.clone()));
+                    }
+                }
+            }
+            if table.valid.version != version {
+                draft.row(table.row(*id));
+            }
+        }
+    }
+}
+
+fn batch(index: usize, source: NetworkError) -> NetworkError {
+    NetworkError::Batch { index, source: Box::new(source) }
+}
+
+pub(super) fn send(table: &Table, bodies: Vec<(usize, Body)>, draft: &mut Draft, phase: impl Fn(NodeId) -> u32) {
+    for (view, body) in bodies {
+        for node in &table.views[view].switches {
+            draft.send(phase(*node), *node, body.clone());
+        }
+    }
+}
