@@ -7,9 +7,9 @@
 //! digest = mix64((crc[1] << 32 | crc[0]) * last + length * LENGTH_STEP)
 //! ```
 //! Two traps are closed by the details. A plain product would pass the top bit of a word through unchanged, where
-//! it stays linear and known: hence the fold of the high half. One factor for all places would let whoever writes
-//! names of more than 32 words choose the *places* of two words so that the CRC polynomial cancels, whatever the
-//! factor: hence the step. The halves are still 32-bit CRCs of one polynomial, so this is a heuristic; it is here
+//! it stays linear and known: hence the fold of the high half. With one factor for all places, whoever writes names of
+//! more than 32 words could choose *places* at which any one change cancels in the CRC, whatever the factor (a test
+//! lists them): hence the step. The halves are still 32-bit CRCs of one polynomial, so this is a heuristic; it is here
 //! to be compared, and [`Family::MulAdd`](super::Family::MulAdd) is faster. Cost: two multiplications and two CRC
 //! instructions (3 cycles each) every 8 bytes.
 
