@@ -1,1 +1,243 @@
-//! The controller: a thin shell round fib::network with a durable store, the northbound and the southbound service.
+//! The controller: a thin shell round [`fib::network`] with a durable store, the northbound and the southbound service.
+//!
+//! ```text
+//! operators ─ north ─┐           ┌─ store (commit) ─ then ─┐
+//!                    ├─ writer ──┤                         ├─ push ─ session ─ south ─ switches
+//! switches ── south ─┘ (1 thread)└─ fib::network (effects) ┘   (phases)  (bounded)
+//! ```
+//! Promises: a change is answered only after it is committed; a switch is told only what is committed; a restarted
+//! controller sends a switch only what that lacks; a switch that is slow or gone delays nobody beyond one phase timeout.
+//! Limits: one controller a store (the store's lock sees to it); the RIB is in memory.
+
+pub mod change;
+pub mod config;
+pub mod hosts;
+mod north;
+mod push;
+mod session;
+mod shared;
+mod south;
+mod status;
+pub mod store;
+mod writer;
+
+use crate::change::State;
+use crate::config::Config;
+use crate::hosts::{HOST_ROW, HostError, Hosts};
+use crate::shared::Shared;
+use crate::store::{SqliteStore, Store, StoreError};
+use crate::writer::{Job, Writer};
+use api::v1::northbound_server::NorthboundServer;
+use api::v1::southbound_server::SouthboundServer;
+use api::{MAX_MESSAGE_BYTES, STREAM_WINDOW};
+use fib::network::{Network, NetworkError, RestoreError, Settings};
+use lookup::hash::SecretKey;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, oneshot};
+use tonic::transport::Server;
+use tonic::transport::server::TcpIncoming;
+
+/// Jobs that may wait for the writer; requests beyond wait in their connections.
+const QUEUED_JOBS: usize = 4096;
+
+/// Lists of messages that may wait for the pusher; beyond, the writer waits.
+const QUEUED_PUSHES: usize = 64;
+
+/// How often an idle connection is probed, and how long the answer may take.
+const KEEPALIVE: Duration = Duration::from_secs(10);
+
+/// Why a controller does not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// What is in the store does not make a network, or not one of this configuration.
+    #[error("the store does not fit: {0}")]
+    Restore(#[from] RestoreError),
+    /// A host in the store is damaged.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// The settings make no network.
+    #[error("the configuration makes no network: {0}")]
+    Network(#[from] NetworkError),
+    /// An address is taken or not ours.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+/// A running controller. Dropping it leaves it running; [`Controller::stop`] ends it.
+#[derive(Debug)]
+pub struct Controller {
+    address: SocketAddr,
+    status_address: Option<SocketAddr>,
+    jobs: mpsc::Sender<Job>,
+    written: oneshot::Receiver<Result<(), StoreError>>,
+    server: tokio::task::JoinHandle<()>,
+}
+
+impl Controller {
+    /// Opens the store, restores the network and serves.
+    /// # Errors
+    /// [`StartError`]; nothing is left running.
+    pub async fn start(config: Config) -> Result<Self, StartError> {
+        let store: Box<dyn Store> = Box::new(SqliteStore::open(&config.store)?);
+        let (state, store) = tokio::task::block_in_place(|| restore(&config, store))?;
+        let listener = TcpListener::bind(config.listen)
+            .await
+            .and_then(|listener| Ok((listener.local_addr()?, listener)))
+            .map_err(|source| StartError::Listen { address: config.listen, source });
+        let (address, listener) = listener?;
+
+        let shared = Shared::new();
+        let status_address = match config.status {
+            Some(status) => {
+                let page = Arc::new(status::Page { shared: Arc::clone(&shared) });
+                let bound = api::status::serve(status, page).await;
+                Some(bound.map_err(|source| StartError::Listen { address: status, source })?)
+            }
+            None => None,
+        };
+
+        let (jobs, waiting_jobs) = mpsc::channel(QUEUED_JOBS);
+        let (pushes, waiting_pushes) = mpsc::channel(QUEUED_PUSHES);
+        let phase_timeout = Duration::from_millis(config.phase_timeout_ms);
+        let pending = Arc::clone(&shared);
+        tokio::spawn(async move { push::push(waiting_pushes, phase_timeout, &pending.pending_pushes).await });
+
+        let backlog = config.switch_backlog_bytes;
+        let writer = Writer { state, store, shared: Arc::clone(&shared), pushes, switch_backlog_bytes: backlog };
+        let (ended, written) = oneshot::channel();
+        tokio::task::spawn_blocking(move || ended.send(writer.run(waiting_jobs)));
+
+        let north = north::North { jobs: jobs.clone(), shared, max_names: config.max_names };
+        let south = south::South { jobs: jobs.clone() };
+        let serving = Server::builder()
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(STREAM_WINDOW * 4)
+            .http2_keepalive_interval(Some(KEEPALIVE))
+            .http2_keepalive_timeout(Some(KEEPALIVE))
+            .add_service(
+                NorthboundServer::new(north)
+                    .max_decoding_message_size(MAX_MESSAGE_BYTES)
+                    .max_encoding_message_size(MAX_MESSAGE_BYTES),
+            )
+            .add_service(
+                SouthboundServer::new(south)
+                    .max_decoding_message_size(MAX_MESSAGE_BYTES)
+                    .max_encoding_message_size(MAX_MESSAGE_BYTES),
+            )
+            .serve_with_incoming(TcpIncoming::from(listener).with_nodelay(Some(true)));
+        let server = tokio::spawn(async move {
+            if let Err(error) = serving.await {
+                tracing::error!(%error, "the gRPC server ended");
+            }
+        });
+        Ok(Self { address, status_address, jobs, written, server })
+    }
+
+    /// Where gRPC listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where `/metrics` and `/status` listen.
+    pub fn status_address(&self) -> Option<SocketAddr> {
+        self.status_address
+    }
+
+    /// Returns when the writer ended by itself, which it does only when the store fails.
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn ended(&mut self) -> Result<(), StoreError> {
+        (&mut self.written).await.unwrap_or(Ok(()))
+    }
+
+    /// Finishes what was asked so far, ends all streams and stops serving.
+    /// # Errors
+    /// [`StoreError`] if the last commit failed.
+    pub async fn stop(mut self) -> Result<(), StoreError> {
+        let _ = self.jobs.send(Job::Stop).await;
+        let written = self.ended().await;
+        self.server.abort();
+        written
+    }
+}
+
+/// The network as the store has it; a new one, committed, if the store is empty.
+fn restore(config: &Config, mut store: Box<dyn Store>) -> Result<(State, Box<dyn Store>), StartError> {
+    let started = std::time::Instant::now();
+    let settings = Settings {
+        // 0 would mean none.
+        cluster: rand::random::<u64>().max(1),
+        mode: config.value_mode,
+        kind: config.name_kind,
+        family: config.hash,
+        key: SecretKey::random(),
+        value_bits: config.value_bits,
+        max_names: config.max_names,
+        threads: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+    };
+    let term = store.term();
+    let mut hosts = Hosts::default();
+    let mut failure: Option<StartError> = None;
+    let mut n_rows = 0_u64;
+    let rows = store.rows().map_while(|row| match row {
+        Ok(row) => {
+            n_rows += 1;
+            Some(row)
+        }
+        Err(error) => {
+            failure = Some(error.into());
+            None
+        }
+    });
+    let mut host_rows = Vec::new();
+    let network_rows = rows.filter_map(|row| {
+        if row.kind != HOST_ROW {
+            return Some(row);
+        }
+        host_rows.push(row);
+        None
+    });
+    let mut network_rows = network_rows.peekable();
+    let network = if network_rows.peek().is_some() {
+        Some(Network::restore(settings.clone(), term, network_rows))
+    } else {
+        drop(network_rows);
+        None
+    };
+    // A store that fails half way looks like a damaged network: the first failure is the one to report.
+    if let Some(failure) = failure {
+        return Err(failure);
+    }
+    for row in host_rows {
+        hosts.restore(&row.key, row.value.as_deref().unwrap_or_default())?;
+    }
+    let network = match network {
+        Some(network) => network?,
+        None => {
+            let network = Network::new(settings, term)?;
+            store.commit(&network.rows().collect::<Vec<_>>())?;
+            network
+        }
+    };
+    tracing::info!(
+        rows = n_rows,
+        names = network.rib().len(),
+        switches = network.topology().nodes().count(),
+        term,
+        seconds = started.elapsed().as_secs_f32(),
+        "state restored"
+    );
+    Ok((State { network, hosts }, store))
+}

@@ -1,0 +1,315 @@
+//! Changes in the operator's words, carried out on the network.
+//!
+//! Operators speak of hosts and switches by name; [`fib::network`] knows ends and ids. [`State`] holds the network and
+//! the host names, and does one [`Change`] whole or not at all.
+
+use crate::hosts::{HostError, Hosts};
+use crate::store::RowChange;
+use fib::action::PortId;
+use fib::durable::Tenants;
+use fib::name::{Name, NameError, NameKind};
+use fib::network::{Effects, Network, NetworkError};
+use fib::rib::Attachment;
+use fib::topology::{End, NodeId};
+use std::collections::HashSet;
+use std::net::IpAddr;
+
+/// Names a request may carry; imports send several.
+pub const MAX_BATCH: usize = 100_000;
+
+/// A name as an operator writes it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Record {
+    /// The text of the name, of the network's kind.
+    pub name: String,
+    /// The host it hangs off.
+    pub host: String,
+    /// The tenant.
+    pub tenant: u32,
+    /// The address that ARP and ND requests for this name ask for.
+    pub ip: Option<IpAddr>,
+}
+
+/// A port of a switch, in words.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// The switch's name.
+    pub switch: String,
+    /// Its port.
+    pub port: PortId,
+}
+
+/// One request for a change.
+#[derive(Clone, Debug)]
+#[allow(missing_docs, reason = "the fields are the request's words")]
+pub enum Change {
+    AddSwitch { name: String, tenants: Vec<u32> },
+    RemoveSwitch { name: String },
+    AddHost { name: String, place: Place },
+    RemoveHost { name: String },
+    AddLink { a: Place, b: Place, cost: u32, up: bool },
+    SetLink { end: Place, cost: Option<u32>, up: Option<bool> },
+    RemoveLink { end: Place },
+    PutNames { records: Vec<Record>, only_new: bool },
+    RemoveNames { names: Vec<String>, ignore_missing: bool },
+}
+
+/// What a change did: objects changed, and objects that were as asked for already.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Changed {
+    /// Added, altered or removed.
+    pub changed: u64,
+    /// As asked for already.
+    pub unchanged: u64,
+}
+
+/// Why a change was refused; nothing changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// No switch of this name.
+    #[error("there is no switch `{name}`; `fibula switch list` shows those there are")]
+    UnknownSwitch {
+        /// As asked.
+        name: String,
+    },
+    /// No name like this.
+    #[error("the name `{name}` is not in the table")]
+    UnknownName {
+        /// As asked.
+        name: String,
+    },
+    /// The name is there and should be new.
+    #[error("the name `{name}` exists; use `set` to change it")]
+    NameExists {
+        /// As asked.
+        name: String,
+    },
+    /// One request names it twice.
+    #[error("the name `{name}` is twice in one request; say once where it hangs")]
+    Duplicate {
+        /// As asked.
+        name: String,
+    },
+    /// Too many names in one request.
+    #[error("{got} names in one request, at most {max} are taken; send several")]
+    BatchTooBig {
+        /// Names in the request.
+        got: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// An empty or overlong name of a switch or host.
+    #[error("`{name}` is no name for a switch or host: 1 to 63 of letters, digits, `-`, `_` and `.`")]
+    BadLabel {
+        /// As asked.
+        name: String,
+    },
+    /// The host table refuses.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// The text is no name of the network's kind.
+    #[error("name `{name}`: {source}")]
+    BadName {
+        /// As asked.
+        name: String,
+        /// Why.
+        source: NameError,
+    },
+    /// The network refuses.
+    #[error(transparent)]
+    Network(#[from] NetworkError),
+    /// The store failed; the controller stops and must be started again.
+    #[error("the store failed, the controller stops: {reason}")]
+    StoreFailed {
+        /// Why.
+        reason: String,
+    },
+    /// The controller is stopping.
+    #[error("the controller is stopping; try again when it is back")]
+    Stopping,
+}
+
+/// The network and the names of its hosts.
+pub struct State {
+    /// RIB, topology, graph.
+    pub network: Network,
+    /// Host names.
+    pub hosts: Hosts,
+}
+
+/// What a change caused: rows to commit, then messages to push, a list an inner network change.
+#[derive(Default)]
+pub(crate) struct Outcome {
+    pub(crate) changed: Changed,
+    pub(crate) rows: Vec<RowChange>,
+    pub(crate) effects: Vec<Effects>,
+}
+
+impl Outcome {
+    fn one(effects: Effects) -> Self {
+        Outcome { changed: Changed { changed: 1, unchanged: 0 }, rows: Vec::new(), effects: vec![effects] }
+    }
+
+    fn unchanged(n: usize) -> Self {
+        Outcome { changed: Changed { changed: 0, unchanged: n as u64 }, ..Outcome::default() }
+    }
+}
+
+impl State {
+    /// Carries out `change`, whole or not at all.
+    pub(crate) fn carry_out(&mut self, change: Change) -> Result<Outcome, Refusal> {
+        match change {
+            Change::AddSwitch { name, tenants } => {
+                check_label(&name)?;
+                let tenants =
+                    if tenants.is_empty() { Tenants::All } else { Tenants::Only(tenants.into_iter().collect()) };
+                let (_, effects) = self.network.add_switch(&name, tenants)?;
+                Ok(Outcome::one(effects))
+            }
+            Change::RemoveSwitch { name } => {
+                let node = self.node(&name)?;
+                Ok(Outcome::one(self.network.remove_switch(node)?))
+            }
+            Change::AddHost { name, place } => {
+                check_label(&name)?;
+                let end = self.end(&place)?;
+                self.hosts.check_new(&name, end)?;
+                let mut outcome = Outcome::one(self.network.add_host_port(end)?);
+                outcome.rows.push(self.hosts.insert(&name, end));
+                Ok(outcome)
+            }
+            Change::RemoveHost { name } => {
+                let end = self.hosts.end(&name)?;
+                let mut outcome = Outcome::one(self.network.remove_host_port(end)?);
+                outcome.rows.push(self.hosts.remove(&name, end));
+                Ok(outcome)
+            }
+            Change::AddLink { a, b, cost, up } => {
+                let (a, b) = (self.end(&a)?, self.end(&b)?);
+                let mut outcome = Outcome::one(self.network.add_link(a, b, cost)?);
+                if !up {
+                    outcome.effects.push(self.network.set_link_up(a, false)?);
+                }
+                Ok(outcome)
+            }
+            Change::SetLink { end, cost, up } => {
+                let end = self.end(&end)?;
+                let link = *self.network.topology().link(end).map_err(NetworkError::from)?;
+                let mut effects = Vec::new();
+                if let Some(cost) = cost.filter(|&cost| cost != link.cost) {
+                    effects.push(self.network.set_link_cost(end, cost)?);
+                }
+                if let Some(up) = up.filter(|&up| up != link.up) {
+                    effects.push(self.network.set_link_up(end, up)?);
+                }
+                if effects.is_empty() {
+                    return Ok(Outcome::unchanged(1));
+                }
+                Ok(Outcome { changed: Changed { changed: 1, unchanged: 0 }, rows: Vec::new(), effects })
+            }
+            Change::RemoveLink { end } => {
+                let end = self.end(&end)?;
+                Ok(Outcome::one(self.network.remove_link(end)?))
+            }
+            Change::PutNames { records, only_new } => self.put_names(records, only_new),
+            Change::RemoveNames { names, ignore_missing } => self.remove_names(&names, ignore_missing),
+        }
+    }
+
+    fn put_names(&mut self, records: Vec<Record>, only_new: bool) -> Result<Outcome, Refusal> {
+        check_batch(records.len())?;
+        let mut seen = HashSet::with_capacity(records.len());
+        let mut put = Vec::with_capacity(records.len());
+        let n_records = records.len();
+        for record in records {
+            let name = self.parse(&record.name)?;
+            let end = self.hosts.end(&record.host)?;
+            let attachment = Attachment { switch: end.node, port: end.port, tenant: record.tenant, ip: record.ip };
+            if !seen.insert(name.clone()) {
+                return Err(Refusal::Duplicate { name: record.name });
+            }
+            match self.network.rib().get(&name) {
+                Some(_) if only_new => return Err(Refusal::NameExists { name: record.name }),
+                Some(before) if *before == attachment => {}
+                _ => put.push((name, attachment)),
+            }
+        }
+        let effects = match &put[..] {
+            [] => return Ok(Outcome::unchanged(n_records)),
+            [(name, attachment)] => self.network.set_name(name, *attachment)?,
+            put => self.network.put_names(put)?,
+        };
+        let changed = Changed { changed: put.len() as u64, unchanged: (n_records - put.len()) as u64 };
+        Ok(Outcome { changed, rows: Vec::new(), effects: vec![effects] })
+    }
+
+    fn remove_names(&mut self, texts: &[String], ignore_missing: bool) -> Result<Outcome, Refusal> {
+        check_batch(texts.len())?;
+        let mut seen = HashSet::with_capacity(texts.len());
+        let mut names = Vec::with_capacity(texts.len());
+        for text in texts {
+            let name = self.parse(text)?;
+            let present = self.network.rib().get(&name).is_some();
+            if !present && !ignore_missing {
+                return Err(Refusal::UnknownName { name: text.clone() });
+            }
+            if present && seen.insert(name.clone()) {
+                names.push(name);
+            }
+        }
+        let effects = match &names[..] {
+            [] => return Ok(Outcome::unchanged(texts.len())),
+            [name] => self.network.remove_name(name)?,
+            names => self.network.remove_names(names)?,
+        };
+        let changed = Changed { changed: names.len() as u64, unchanged: (texts.len() - names.len()) as u64 };
+        Ok(Outcome { changed, rows: Vec::new(), effects: vec![effects] })
+    }
+
+    /// Parses a name of the network's kind.
+    /// # Errors
+    /// [`Refusal::BadName`].
+    pub fn parse(&self, text: &str) -> Result<Name, Refusal> {
+        let kind: NameKind = self.network.settings().kind;
+        Name::parse(kind, text).map_err(|source| Refusal::BadName { name: clip(text), source })
+    }
+
+    /// The id of a switch.
+    /// # Errors
+    /// [`Refusal::UnknownSwitch`].
+    pub fn node(&self, name: &str) -> Result<NodeId, Refusal> {
+        self.network.topology().node_by_name(name).ok_or_else(|| Refusal::UnknownSwitch { name: clip(name) })
+    }
+
+    fn end(&self, place: &Place) -> Result<End, Refusal> {
+        Ok(End { node: self.node(&place.switch)?, port: place.port })
+    }
+
+    /// A port in words.
+    pub fn place(&self, end: End) -> Place {
+        let name = self.network.topology().node(end.node).map(|node| node.name.clone());
+        Place { switch: name.unwrap_or_else(|_| end.node.to_string()), port: end.port }
+    }
+
+    /// A name's record in words.
+    pub fn record(&self, name: &Name, attachment: &Attachment) -> Record {
+        let host = self.hosts.name(attachment.end()).unwrap_or_default().to_owned();
+        Record { name: name.to_string(), host, tenant: attachment.tenant, ip: attachment.ip }
+    }
+}
+
+fn check_batch(got: usize) -> Result<(), Refusal> {
+    if got > MAX_BATCH { Err(Refusal::BatchTooBig { got, max: MAX_BATCH }) } else { Ok(()) }
+}
+
+fn check_label(name: &str) -> Result<(), Refusal> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let good = (1..=63).contains(&name.len()) && name.chars().all(allowed);
+    if good { Ok(()) } else { Err(Refusal::BadLabel { name: clip(name) }) }
+}
+
+/// The start of a text from outside, short enough for a message.
+fn clip(text: &str) -> String {
+    text.chars().take(80).collect()
+}

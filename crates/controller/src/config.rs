@@ -1,0 +1,141 @@
+//! `controller.toml`.
+
+use fib::messages::ValueMode;
+use fib::name::NameKind;
+use lookup::hash::Family;
+use serde::{Deserialize, Deserializer};
+use std::fmt::Display;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// What a controller needs to know. Unknown keys are errors.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Where gRPC listens, for operators and switches alike.
+    pub listen: SocketAddr,
+    /// The store's file; created if missing.
+    pub store: PathBuf,
+    /// Where `/metrics` and `/status` listen; none if absent.
+    pub status: Option<SocketAddr>,
+    /// What a FIB's value means: `port` or `egress`. Fixed at the first start.
+    #[serde(default = "default_value_mode", deserialize_with = "from_text")]
+    pub value_mode: ValueMode,
+    /// The kind of name: mac, ipv4, ipv6, five-tuple, teid, fixed:N, text. Fixed at the first start.
+    #[serde(deserialize_with = "from_text")]
+    pub name_kind: NameKind,
+    /// The digest family: muladd, wy, siphash13 or crc32c. Fixed at the first start.
+    #[serde(default = "default_family", deserialize_with = "from_text")]
+    pub hash: Family,
+    /// Bits a value, 1 to 16: at most 2^bits - 1 different actions a switch. Fixed at the first start.
+    #[serde(default = "default_value_bits")]
+    pub value_bits: u8,
+    /// The most names the controller takes.
+    pub max_names: usize,
+    /// Bytes that may wait for one switch; one that falls further behind is cut off, and resyncs when it comes back.
+    #[serde(default = "default_backlog")]
+    pub switch_backlog_bytes: usize,
+    /// How long the switches of one phase of a change may keep those of the next waiting, in milliseconds.
+    #[serde(default = "default_phase_timeout")]
+    pub phase_timeout_ms: u64,
+}
+
+/// A configuration that cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("cannot read {path}: {source}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The file is no valid configuration.
+    #[error("{path}: {message}")]
+    Invalid {
+        /// The file.
+        path: PathBuf,
+        /// Where and why.
+        message: String,
+    },
+}
+
+impl Config {
+    /// Reads and validates the file.
+    /// # Errors
+    /// [`ConfigError`], with line and column where there are.
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        let text =
+            std::fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+        Self::parse(&text).map_err(|message| ConfigError::Invalid { path: path.to_owned(), message })
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let config: Config = toml::from_str(text).map_err(|e| e.to_string())?;
+        let limit = |name: &str, value: u64, min: u64, max: u64| {
+            (min..=max).contains(&value).then_some(()).ok_or(format!("{name} = {value} is not from {min} to {max}"))
+        };
+        limit("max_names", config.max_names as u64, 1, 1 << 32)?;
+        limit("value_bits", config.value_bits.into(), 1, 16)?;
+        limit("switch_backlog_bytes", config.switch_backlog_bytes as u64, 1 << 16, 1 << 40)?;
+        limit("phase_timeout_ms", config.phase_timeout_ms, 1, 60_000)?;
+        Ok(config)
+    }
+}
+
+fn default_value_mode() -> ValueMode {
+    ValueMode::Port
+}
+
+fn default_family() -> Family {
+    Family::MulAdd
+}
+
+fn default_value_bits() -> u8 {
+    8
+}
+
+fn default_backlog() -> usize {
+    256 << 20
+}
+
+fn default_phase_timeout() -> u64 {
+    1_000
+}
+
+fn from_text<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(deserializer: D) -> Result<T, D::Error> {
+    String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = "listen = '127.0.0.1:4600'\nstore = '/tmp/x'\nname_kind = 'mac'\nmax_names = 1000\n";
+
+    #[test]
+    fn short_file_is_filled_with_defaults() {
+        let config = Config::parse(GOOD).unwrap();
+        assert_eq!((config.name_kind, config.value_mode, config.value_bits), (NameKind::Mac, ValueMode::Port, 8));
+        assert_eq!(config.status, None);
+    }
+
+    #[test]
+    fn wrong_files_are_refused_with_the_reason() {
+        let cases = [
+            ("max_name = 5\n", "max_name"),
+            ("value_mode = 'ports'\n", "ports"),
+            ("value_bits = 17\n", "17"),
+            ("hash = 'md5'\n", "md5"),
+            ("phase_timeout_ms = 0\n", "phase_timeout_ms"),
+        ];
+        for (line, reason) in cases {
+            let message = Config::parse(&format!("{GOOD}{line}")).unwrap_err();
+            assert!(message.contains(reason), "{line}: {message}");
+        }
+        assert!(Config::parse("listen = '127.0.0.1:4600'").unwrap_err().contains("missing field"));
+    }
+}

@@ -1,0 +1,328 @@
+//! The northbound service: requests in the operator's words to [`Change`]s, and back.
+
+use crate::change::{Change, Place, Record, Refusal, State};
+use crate::hosts::HostError;
+use crate::shared::Shared;
+use crate::writer::Job;
+use api::v1;
+use api::v1::northbound_server::Northbound;
+use fib::action::PortId;
+use fib::network::NetworkError;
+use fib::rib::RibError;
+use fib::topology::TopologyError;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use tokio::sync::{mpsc, oneshot};
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_stream::{Stream, StreamExt};
+use tonic::{Code, Request, Response, Status, Streaming};
+
+/// Names a page has at most, and unless asked for fewer.
+const MAX_PAGE: usize = 10_000;
+const DEFAULT_PAGE: usize = 1_000;
+
+#[derive(Clone)]
+pub(crate) struct North {
+    pub(crate) jobs: mpsc::Sender<Job>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) max_names: usize,
+}
+
+type Answer<T> = Result<Response<T>, Status>;
+type StreamOf<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+impl North {
+    async fn change(&self, change: Change) -> Result<v1::Changed, Status> {
+        let (reply, answer) = oneshot::channel();
+        self.jobs.send(Job::Change { change, reply }).await.map_err(|_| status_of(&Refusal::Stopping))?;
+        let changed = answer.await.map_err(|_| status_of(&Refusal::Stopping))?.map_err(|e| status_of(&e))?;
+        Ok(v1::Changed { changed: changed.changed, unchanged: changed.unchanged })
+    }
+
+    async fn read<T: Send + 'static>(&self, read: impl FnOnce(&State) -> T + Send + 'static) -> Result<T, Status> {
+        let (reply, answer) = oneshot::channel();
+        let job = Job::Read(Box::new(move |state| _ = reply.send(read(state))));
+        self.jobs.send(job).await.map_err(|_| status_of(&Refusal::Stopping))?;
+        answer.await.map_err(|_| status_of(&Refusal::Stopping))
+    }
+
+    async fn page(&self, after: String, limit: usize) -> Result<v1::NamePage, Status> {
+        let page = self.read(move |state| {
+            let after = if after.is_empty() { None } else { Some(state.parse(&after)?) };
+            let mut names: Vec<v1::NameRecord> = state
+                .network
+                .rib()
+                .page(after.as_ref(), limit + 1)
+                .map(|(name, attachment)| to_wire(state.record(name, attachment)))
+                .collect();
+            let more = names.len() > limit;
+            names.truncate(limit);
+            Ok(v1::NamePage { names, more })
+        });
+        page.await?.map_err(|e: Refusal| status_of(&e))
+    }
+}
+
+#[tonic::async_trait]
+impl Northbound for North {
+    async fn get_status(&self, _: Request<v1::GetStatusRequest>) -> Answer<v1::Status> {
+        let settings = self.read(|state| state.network.settings().clone()).await?;
+        let (shared, sizes) = (&self.shared, &self.shared.sizes);
+        Ok(Response::new(v1::Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            name_kind: settings.kind.to_string(),
+            value_mode: settings.mode.to_string(),
+            hash: settings.family.to_string(),
+            names: sizes.names.load(Relaxed),
+            max_names: self.max_names as u64,
+            switches: sizes.switches.load(Relaxed),
+            connected: shared.connected().len() as u64,
+            hosts: sizes.hosts.load(Relaxed),
+            links: sizes.links.load(Relaxed),
+            changes: shared.changes.load(Relaxed),
+            transactions: shared.transactions.load(Relaxed),
+            messages: shared.messages.load(Relaxed),
+            message_bytes: shared.message_bytes.load(Relaxed),
+            resyncs: shared.resyncs.load(Relaxed),
+            uptime_seconds: shared.started.elapsed().as_secs_f64(),
+            pending_pushes: shared.pending_pushes.load(Relaxed),
+        }))
+    }
+
+    async fn put_names(&self, request: Request<v1::PutNamesRequest>) -> Answer<v1::Changed> {
+        let v1::PutNamesRequest { names, only_new } = request.into_inner();
+        let records = names.into_iter().map(from_wire).collect::<Result<_, _>>()?;
+        self.change(Change::PutNames { records, only_new }).await.map(Response::new)
+    }
+
+    async fn remove_names(&self, request: Request<v1::RemoveNamesRequest>) -> Answer<v1::Changed> {
+        let v1::RemoveNamesRequest { names, ignore_missing } = request.into_inner();
+        self.change(Change::RemoveNames { names, ignore_missing }).await.map(Response::new)
+    }
+
+    async fn get_name(&self, request: Request<v1::GetNameRequest>) -> Answer<v1::NameRecord> {
+        let text = request.into_inner().name;
+        let record = self.read(move |state| {
+            let name = state.parse(&text)?;
+            let attachment = state.network.rib().get(&name).ok_or(Refusal::UnknownName { name: text })?;
+            Ok(to_wire(state.record(&name, attachment)))
+        });
+        record.await?.map(Response::new).map_err(|e: Refusal| status_of(&e))
+    }
+
+    async fn list_names(&self, request: Request<v1::ListNamesRequest>) -> Answer<v1::NamePage> {
+        let v1::ListNamesRequest { after, limit } = request.into_inner();
+        let limit = if limit == 0 { DEFAULT_PAGE } else { (limit as usize).min(MAX_PAGE) };
+        self.page(after, limit).await.map(Response::new)
+    }
+
+    type ImportNamesStream = StreamOf<v1::ImportProgress>;
+
+    async fn import_names(&self, request: Request<Streaming<v1::NameBatch>>) -> Answer<Self::ImportNamesStream> {
+        let mut batches = request.into_inner();
+        let north = self.clone();
+        let (progress, answers) = mpsc::channel(4);
+        tokio::spawn(async move {
+            let mut committed = 0;
+            while let Some(batch) = batches.next().await {
+                let imported = async {
+                    let names = batch?.names;
+                    committed += names.len() as u64;
+                    let records = names.into_iter().map(from_wire).collect::<Result<_, _>>()?;
+                    let changed = north.change(Change::PutNames { records, only_new: false }).await?;
+                    Ok::<_, Status>(v1::ImportProgress { committed, changed: Some(changed) })
+                };
+                let imported = imported.await;
+                let failed = imported.is_err();
+                if progress.send(imported).await.is_err() || failed {
+                    return;
+                }
+            }
+        });
+        Ok(Response::new(Box::pin(ReceiverStream::new(answers))))
+    }
+
+    type ExportNamesStream = StreamOf<v1::NameBatch>;
+
+    async fn export_names(&self, _: Request<v1::ExportNamesRequest>) -> Answer<Self::ExportNamesStream> {
+        let north = self.clone();
+        let (pages, answers) = mpsc::channel(2);
+        tokio::spawn(async move {
+            let mut after = String::new();
+            loop {
+                let page = north.page(after.clone(), MAX_PAGE).await;
+                let more = page.as_ref().is_ok_and(|page| page.more);
+                if let Some(last) = page.as_ref().ok().and_then(|page| page.names.last()) {
+                    after.clone_from(&last.name);
+                }
+                let batch = page.map(|page| v1::NameBatch { names: page.names });
+                if pages.send(batch).await.is_err() || !more {
+                    return;
+                }
+            }
+        });
+        Ok(Response::new(Box::pin(ReceiverStream::new(answers))))
+    }
+
+    async fn add_switch(&self, request: Request<v1::AddSwitchRequest>) -> Answer<v1::Changed> {
+        let v1::AddSwitchRequest { name, tenants } = request.into_inner();
+        self.change(Change::AddSwitch { name, tenants }).await.map(Response::new)
+    }
+
+    async fn remove_switch(&self, request: Request<v1::RemoveSwitchRequest>) -> Answer<v1::Changed> {
+        self.change(Change::RemoveSwitch { name: request.into_inner().name }).await.map(Response::new)
+    }
+
+    async fn list_switches(&self, _: Request<v1::ListSwitchesRequest>) -> Answer<v1::SwitchList> {
+        let mut switches = self
+            .read(|state| {
+                let mut hosts = BTreeMap::new();
+                for (_, end) in state.hosts.iter() {
+                    *hosts.entry(end.node).or_insert(0) += 1;
+                }
+                let switch = |(id, node): (fib::topology::NodeId, &fib::topology::Node)| v1::Switch {
+                    name: node.name.clone(),
+                    id: id.0,
+                    hosts: hosts.get(&id).copied().unwrap_or(0),
+                    transit: node.transit,
+                    ..v1::Switch::default()
+                };
+                state.network.topology().nodes().map(switch).collect::<Vec<_>>()
+            })
+            .await?;
+        let connected: BTreeMap<u32, _> = self.shared.connected().into_iter().map(|c| (c.node.0, c)).collect();
+        for switch in &mut switches {
+            if let Some(session) = connected.get(&switch.id) {
+                switch.connected = true;
+                switch.in_step = session.in_step;
+                switch.sent_messages = session.sent_messages;
+                switch.sent_bytes = session.sent_bytes;
+                switch.acknowledged_messages = session.acked_messages;
+            }
+        }
+        Ok(Response::new(v1::SwitchList { switches }))
+    }
+
+    async fn add_host(&self, request: Request<v1::Host>) -> Answer<v1::Changed> {
+        let v1::Host { name, switch, port } = request.into_inner();
+        self.change(Change::AddHost { name, place: place(switch, port)? }).await.map(Response::new)
+    }
+
+    async fn remove_host(&self, request: Request<v1::RemoveHostRequest>) -> Answer<v1::Changed> {
+        self.change(Change::RemoveHost { name: request.into_inner().name }).await.map(Response::new)
+    }
+
+    async fn list_hosts(&self, _: Request<v1::ListHostsRequest>) -> Answer<v1::HostList> {
+        let hosts = self.read(|state| {
+            let host = |(name, end)| {
+                let Place { switch, port } = state.place(end);
+                v1::Host { name: String::from(name), switch, port: port.0.into() }
+            };
+            state.hosts.iter().map(host).collect()
+        });
+        Ok(Response::new(v1::HostList { hosts: hosts.await? }))
+    }
+
+    async fn add_link(&self, request: Request<v1::Link>) -> Answer<v1::Changed> {
+        let v1::Link { a, b, cost, up } = request.into_inner();
+        self.change(Change::AddLink { a: end(a)?, b: end(b)?, cost, up }).await.map(Response::new)
+    }
+
+    async fn set_link(&self, request: Request<v1::SetLinkRequest>) -> Answer<v1::Changed> {
+        let v1::SetLinkRequest { end: one, cost, up } = request.into_inner();
+        self.change(Change::SetLink { end: end(one)?, cost, up }).await.map(Response::new)
+    }
+
+    async fn remove_link(&self, request: Request<v1::RemoveLinkRequest>) -> Answer<v1::Changed> {
+        self.change(Change::RemoveLink { end: end(request.into_inner().end)? }).await.map(Response::new)
+    }
+
+    async fn list_links(&self, _: Request<v1::ListLinksRequest>) -> Answer<v1::LinkList> {
+        let links = self.read(|state| {
+            let end = |end| {
+                let Place { switch, port } = state.place(end);
+                Some(v1::LinkEnd { switch, port: port.0.into() })
+            };
+            let link =
+                |link: &fib::topology::Link| v1::Link { a: end(link.a), b: end(link.b), cost: link.cost, up: link.up };
+            state.network.topology().links().map(link).collect()
+        });
+        Ok(Response::new(v1::LinkList { links: links.await? }))
+    }
+}
+
+fn to_wire(record: Record) -> v1::NameRecord {
+    let Record { name, host, tenant, ip } = record;
+    v1::NameRecord { name, host, tenant, ip: ip.map(|ip| ip.to_string()).unwrap_or_default() }
+}
+
+#[expect(clippy::result_large_err, reason = "tonic's own type")]
+fn from_wire(record: v1::NameRecord) -> Result<Record, Status> {
+    let v1::NameRecord { name, host, tenant, ip } = record;
+    let ip = match &ip[..] {
+        "" => None,
+        text => Some(text.parse::<IpAddr>().map_err(|_| {
+            Status::invalid_argument(format!(
+                "name `{name}`: `{text}` is no IP address; write it like 10.0.0.7 or fd00::7"
+            ))
+        })?),
+    };
+    Ok(Record { name, host, tenant, ip })
+}
+
+#[expect(clippy::result_large_err, reason = "tonic's own type")]
+fn place(switch: String, port: u32) -> Result<Place, Status> {
+    let port =
+        u16::try_from(port).map_err(|_| Status::invalid_argument(format!("port {port} is not from 0 to 65535")))?;
+    Ok(Place { switch, port: PortId(port) })
+}
+
+#[expect(clippy::result_large_err, reason = "tonic's own type")]
+fn end(end: Option<v1::LinkEnd>) -> Result<Place, Status> {
+    let v1::LinkEnd { switch, port } = end.ok_or_else(|| Status::invalid_argument("a link needs its ends"))?;
+    place(switch, port)
+}
+
+/// A refusal as gRPC says it.
+pub(crate) fn status_of(refusal: &Refusal) -> Status {
+    let code = match refusal {
+        Refusal::UnknownSwitch { .. } | Refusal::UnknownName { .. } | Refusal::Host(HostError::Unknown { .. }) => {
+            Code::NotFound
+        }
+        Refusal::NameExists { .. } | Refusal::Host(HostError::NameTaken { .. } | HostError::PortTaken { .. }) => {
+            Code::AlreadyExists
+        }
+        Refusal::Duplicate { .. } | Refusal::BadLabel { .. } | Refusal::BadName { .. } => Code::InvalidArgument,
+        Refusal::BatchTooBig { .. } => Code::ResourceExhausted,
+        Refusal::Network(error) => code_of(error),
+        Refusal::Host(HostError::BadRow { .. }) | Refusal::StoreFailed { .. } => Code::Internal,
+        Refusal::Stopping => Code::Unavailable,
+    };
+    Status::new(code, refusal.to_string())
+}
+
+fn code_of(error: &NetworkError) -> Code {
+    match error {
+        NetworkError::Topology(error) => match error {
+            TopologyError::UnknownNode { .. } | TopologyError::NoLink { .. } => Code::NotFound,
+            TopologyError::NodeExists { .. } | TopologyError::NameTaken { .. } | TopologyError::PortHasLink { .. } => {
+                Code::AlreadyExists
+            }
+            TopologyError::NodeHasLinks { .. } => Code::FailedPrecondition,
+            _ => Code::InvalidArgument,
+        },
+        NetworkError::Rib(RibError::TooManyNames { .. }) => Code::ResourceExhausted,
+        NetworkError::Rib(RibError::WrongKind { .. }) => Code::InvalidArgument,
+        NetworkError::Rib(_) | NetworkError::TenantNotHeld { .. } => Code::FailedPrecondition,
+        NetworkError::HasNames { .. } | NetworkError::HasHostPorts { .. } => Code::FailedPrecondition,
+        NetworkError::WrongCluster { .. } => Code::FailedPrecondition,
+        NetworkError::PortOfHosts { .. } | NetworkError::NameExists { .. } => Code::AlreadyExists,
+        NetworkError::UnknownName { .. } | NetworkError::NoHostPort { .. } => Code::NotFound,
+        NetworkError::TooManyActions { .. } | NetworkError::TooManySwitches { .. } => Code::ResourceExhausted,
+        NetworkError::Batch { source, .. } => code_of(source),
+        _ => Code::Internal,
+    }
+}

@@ -1,0 +1,151 @@
+//! Pushes committed changes to the switches, phase by phase.
+//!
+//! A change tells its destination before the others when it adds, and the others before the destination when it
+//! removes: so no switch sends frames where they would be lost. The switches of one phase are waited for before the
+//! next phase is sent, at most for the phase timeout; one that is late is not waited for again until it has caught up.
+//!
+//! While a phase waits, further changes gather and go out together: the rate does not depend on the round trip.
+//! Messages to one switch stay in order, so in a group a message may go out earlier than its own phase, never later.
+
+use crate::session::Session;
+use bytes::Bytes;
+use fib::topology::NodeId;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::AcqRel};
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+/// A message for a switch, with the place of its phase in its change.
+#[derive(Debug)]
+pub(crate) struct Outgoing {
+    pub(crate) phase: usize,
+    pub(crate) session: Arc<Session>,
+    pub(crate) message: Bytes,
+    pub(crate) change: u64,
+}
+
+/// Changes taken together at most, so that a flood does not turn into one endless group.
+const MAX_GROUP: usize = 4096;
+
+/// Sends what comes from `changes`, each a list in the order of the changes, until the writer is gone. `pending` counts
+/// lists, up in the writer and down here once they are queued for their switches.
+pub(crate) async fn push(mut changes: mpsc::Receiver<Vec<Outgoing>>, phase_timeout: Duration, pending: &AtomicU64) {
+    let mut groups = Vec::new();
+    loop {
+        let n_lists = changes.recv_many(&mut groups, MAX_GROUP).await;
+        if n_lists == 0 {
+            return;
+        }
+        let mut phases = by_phase(groups.drain(..).flatten());
+        let last = phases.pop();
+        for phase in phases {
+            let sent = send(phase);
+            wait(&sent, phase_timeout).await;
+        }
+        last.map(send);
+        pending.fetch_sub(n_lists as u64, AcqRel);
+    }
+}
+
+/// Sorts messages by phase: each as late as its own phase allows and the messages after it to the same switch.
+fn by_phase(messages: impl Iterator<Item = Outgoing>) -> Vec<Vec<Outgoing>> {
+    let mut messages: Vec<Outgoing> = messages.collect();
+    let mut earliest: BTreeMap<NodeId, usize> = BTreeMap::new();
+    for outgoing in messages.iter_mut().rev() {
+        let phase = earliest.entry(outgoing.session.node()).or_insert(outgoing.phase);
+        *phase = outgoing.phase.min(*phase);
+        outgoing.phase = *phase;
+    }
+    let n_phases = messages.iter().map(|o| o.phase + 1).max().unwrap_or(0);
+    let mut phases: Vec<Vec<Outgoing>> = (0..n_phases).map(|_| Vec::new()).collect();
+    for outgoing in messages {
+        phases[outgoing.phase].push(outgoing);
+    }
+    phases
+}
+
+/// Queues the messages; gives the sessions to wait for, each with its last sequence.
+fn send(phase: Vec<Outgoing>) -> Vec<(Arc<Session>, u64)> {
+    let mut sent = BTreeMap::new();
+    for Outgoing { session, message, change, .. } in phase {
+        if let Some(sequence) = session.send(message, change) {
+            sent.insert(session.node(), (session, sequence));
+        }
+    }
+    sent.into_values().collect()
+}
+
+async fn wait(sent: &[(Arc<Session>, u64)], timeout: Duration) {
+    let deadline = tokio::time::Instant::now() + timeout;
+    for (session, sequence) in sent.iter().filter(|(session, _)| !session.is_lagging()) {
+        if tokio::time::timeout_at(deadline, session.acknowledged(*sequence)).await.is_err() {
+            session.set_lagging();
+            tracing::warn!(switch = %session.node(), timeout_ms = timeout.as_millis(), "switch is late, going on without it");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::Outbox;
+
+    fn outgoing(session: &Arc<Session>, phase: usize, message: &'static str) -> Outgoing {
+        Outgoing { phase, session: Arc::clone(session), message: Bytes::from_static(message.as_bytes()), change: 1 }
+    }
+
+    async fn text(outbox: &mut Outbox) -> String {
+        String::from_utf8(outbox.next().await.unwrap().message.to_vec()).unwrap()
+    }
+
+    #[test]
+    fn messages_to_one_switch_keep_their_order_across_phases() {
+        let (a, _a_out) = Session::new(NodeId(1), 1000);
+        let (b, _b_out) = Session::new(NodeId(2), 1000);
+        let messages = [
+            outgoing(&a, 0, "a1"),
+            outgoing(&b, 1, "b1"),
+            outgoing(&b, 0, "b2"),
+            outgoing(&a, 1, "a2"),
+            outgoing(&b, 2, "b3"),
+        ];
+        let phases = by_phase(messages.into_iter());
+        let texts: Vec<Vec<&[u8]>> = phases.iter().map(|p| p.iter().map(|o| &o.message[..]).collect()).collect();
+        assert_eq!(texts, [vec![&b"a1"[..], b"b1", b"b2"], vec![b"a2"], vec![b"b3"]]);
+    }
+
+    #[tokio::test]
+    async fn second_phase_waits_for_the_first() {
+        let (a, mut a_out) = Session::new(NodeId(1), 1000);
+        let (b, mut b_out) = Session::new(NodeId(2), 1000);
+        let (changes, receiver) = mpsc::channel(4);
+        changes.send(vec![outgoing(&a, 0, "first"), outgoing(&b, 1, "second")]).await.unwrap();
+        let pusher = tokio::spawn(async move { push(receiver, Duration::from_secs(3600), &AtomicU64::new(1)).await });
+        assert_eq!(text(&mut a_out).await, "first");
+        assert_eq!(b.progress().0, 0, "nothing sent before the acknowledgement");
+        a.acknowledge(1);
+        assert_eq!(text(&mut b_out).await, "second");
+        drop(changes);
+        pusher.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn slow_switch_delays_the_others_once_and_not_again() {
+        let (slow, mut slow_out) = Session::new(NodeId(1), 1000);
+        let (fast, mut fast_out) = Session::new(NodeId(2), 1000);
+        let (changes, receiver) = mpsc::channel(4);
+        let timeout = Duration::from_secs(5);
+        tokio::spawn(async move { push(receiver, timeout, &AtomicU64::new(3)).await });
+        let start = tokio::time::Instant::now();
+        for _ in 0..3 {
+            changes.send(vec![outgoing(&slow, 0, "x"), outgoing(&fast, 1, "y")]).await.unwrap();
+            assert_eq!(text(&mut fast_out).await, "y");
+            fast.acknowledge(fast.progress().0);
+        }
+        assert_eq!(start.elapsed(), timeout, "one timeout in all");
+        slow.acknowledge(slow.progress().0);
+        assert!(!slow.is_lagging());
+        assert_eq!(text(&mut slow_out).await, "x");
+    }
+}

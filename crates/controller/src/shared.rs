@@ -1,0 +1,106 @@
+//! What the writer, the pusher, the services and the status page share: counters and the connected switches.
+
+use crate::session::Session;
+use fib::topology::NodeId;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Acquire};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// Counters since the start, sizes as of the last commit, sessions as of now.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) started: Instant,
+    pub(crate) changes: AtomicU64,
+    pub(crate) transactions: AtomicU64,
+    pub(crate) messages: AtomicU64,
+    pub(crate) message_bytes: AtomicU64,
+    pub(crate) resyncs: AtomicU64,
+    /// Lists handed to the pusher and not yet queued for their switches.
+    pub(crate) pending_pushes: AtomicU64,
+    pub(crate) sizes: Sizes,
+    sessions: Mutex<BTreeMap<NodeId, (String, Arc<Session>)>>,
+}
+
+/// How much there is.
+#[derive(Debug, Default)]
+pub(crate) struct Sizes {
+    pub(crate) names: AtomicU64,
+    pub(crate) switches: AtomicU64,
+    pub(crate) links: AtomicU64,
+    pub(crate) hosts: AtomicU64,
+}
+
+/// A connected switch.
+#[derive(Clone, Debug)]
+pub(crate) struct Connected {
+    pub(crate) node: NodeId,
+    pub(crate) name: String,
+    pub(crate) sent_messages: u64,
+    pub(crate) acked_messages: u64,
+    pub(crate) sent_bytes: u64,
+    /// Everything committed so far is sent and acknowledged.
+    pub(crate) in_step: bool,
+}
+
+impl Shared {
+    pub(crate) fn new() -> Arc<Shared> {
+        Arc::new(Shared {
+            started: Instant::now(),
+            changes: AtomicU64::new(0),
+            transactions: AtomicU64::new(0),
+            messages: AtomicU64::new(0),
+            message_bytes: AtomicU64::new(0),
+            resyncs: AtomicU64::new(0),
+            pending_pushes: AtomicU64::new(0),
+            sizes: Sizes::default(),
+            sessions: Mutex::new(BTreeMap::new()),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<NodeId, (String, Arc<Session>)>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts a session in place; one that the same switch had before ends.
+    pub(crate) fn insert_session(&self, name: &str, session: &Arc<Session>) {
+        if let Some((_, before)) = self.lock().insert(session.node(), (name.to_owned(), Arc::clone(session))) {
+            before.end();
+        }
+    }
+
+    /// Takes a session out, unless another has taken its place.
+    pub(crate) fn remove_session(&self, session: &Arc<Session>) -> bool {
+        let mut sessions = self.lock();
+        let is_current = sessions.get(&session.node()).is_some_and(|(_, current)| Arc::ptr_eq(current, session));
+        if is_current {
+            sessions.remove(&session.node());
+        }
+        is_current
+    }
+
+    pub(crate) fn session(&self, node: NodeId) -> Option<Arc<Session>> {
+        self.lock().get(&node).map(|(_, session)| Arc::clone(session))
+    }
+
+    pub(crate) fn sessions(&self) -> Vec<Arc<Session>> {
+        self.lock().values().map(|(_, session)| Arc::clone(session)).collect()
+    }
+
+    pub(crate) fn end_sessions(&self) {
+        for session in self.sessions() {
+            session.end();
+        }
+    }
+
+    pub(crate) fn connected(&self) -> Vec<Connected> {
+        // Read before the sessions: a push that is queued in between makes a switch look late, never in step too soon.
+        let nothing_pending = self.pending_pushes.load(Acquire) == 0;
+        let state = |(node, (name, session)): (&NodeId, &(String, Arc<Session>))| {
+            let (sent_messages, acked_messages, sent_bytes) = session.progress();
+            let in_step = nothing_pending && sent_messages == acked_messages && !session.is_ended();
+            Connected { node: *node, name: name.clone(), sent_messages, acked_messages, sent_bytes, in_step }
+        };
+        self.lock().iter().map(state).collect()
+    }
+}

@@ -1,0 +1,103 @@
+//! The southbound service: one stream a switch.
+
+use crate::change::Refusal;
+use crate::session::{Outbox, Session};
+use crate::writer::{AttachError, Attached, Job};
+use api::v1::from_switch::Body;
+use api::v1::southbound_server::Southbound;
+use api::v1::{FromSwitch, Hello, ToSwitch};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+use tokio_stream::{Stream, StreamExt};
+use tonic::{Request, Response, Status, Streaming};
+
+/// How long a switch may take to say hello.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Messages on their way into the transport; the others wait in the session, where they count.
+const MESSAGES_AHEAD: usize = 8;
+
+pub(crate) struct South {
+    pub(crate) jobs: mpsc::Sender<Job>,
+}
+
+#[tonic::async_trait]
+impl Southbound for South {
+    type AttachStream = Pin<Box<dyn Stream<Item = Result<ToSwitch, Status>> + Send>>;
+
+    async fn attach(&self, request: Request<Streaming<FromSwitch>>) -> Result<Response<Self::AttachStream>, Status> {
+        let peer = request.remote_addr();
+        let mut incoming = request.into_inner();
+        let first = tokio::time::timeout(HELLO_TIMEOUT, incoming.message())
+            .await
+            .map_err(|_| Status::deadline_exceeded("no hello within 10 s"))??;
+        let Some(FromSwitch { body: Some(Body::Hello(Hello { switch, report, version })) }) = first else {
+            return Err(Status::invalid_argument("the first message of a stream must be a hello"));
+        };
+        let (reply, attached) = oneshot::channel();
+        let job = Job::Attach { switch: switch.clone(), report, reply };
+        self.jobs.send(job).await.map_err(|_| stopping())?;
+        let Attached { session, outbox, n_missing } = attached.await.map_err(|_| stopping())?.map_err(|error| {
+            tracing::warn!(switch, ?peer, %error, "switch turned away");
+            match &error {
+                AttachError::Refused(refusal) => crate::north::status_of(refusal),
+                AttachError::BadReport { .. } => Status::invalid_argument(error.to_string()),
+            }
+        })?;
+        tracing::info!(switch, ?peer, version, messages = n_missing, "switch connected");
+
+        let (messages, outgoing) = mpsc::channel(MESSAGES_AHEAD);
+        tokio::spawn(feed(outbox, messages));
+        tokio::spawn(listen(switch, incoming, session, self.jobs.clone()));
+        Ok(Response::new(Box::pin(tokio_stream::wrappers::ReceiverStream::new(outgoing))))
+    }
+}
+
+/// Hands the session's messages to the transport, which takes them as fast as the switch reads.
+async fn feed(mut outbox: Outbox, messages: mpsc::Sender<Result<ToSwitch, Status>>) {
+    while let Some(next) = outbox.next().await {
+        tokio::select! {
+            sent = messages.send(Ok(next)) => {
+                if sent.is_err() {
+                    return;
+                }
+            }
+            () = outbox.until_ended() => break,
+        }
+    }
+    // No room is no loss: the end of the stream says the same.
+    let _ =
+        messages.try_send(Err(Status::aborted("the controller ended this stream; connect again with a fresh report")));
+}
+
+/// Takes acknowledgements and requests for a resync until the stream or the session ends.
+async fn listen(switch: String, mut incoming: Streaming<FromSwitch>, session: Arc<Session>, jobs: mpsc::Sender<Job>) {
+    let reason = loop {
+        let next = tokio::select! {
+            () = session.until_ended() => break "ended by the controller".to_owned(),
+            next = incoming.next() => next,
+        };
+        match next.map(|message| message.map(|m| m.body)) {
+            None => break "closed by the switch".to_owned(),
+            Some(Err(status)) => break status.message().to_owned(),
+            Some(Ok(Some(Body::Ack(ack)))) => session.acknowledge(ack.sequence),
+            Some(Ok(Some(Body::Resync(resync)))) => {
+                tracing::info!(switch, reason = resync.reason, "switch asks for a resync");
+                let job = Job::Resync { session: Arc::clone(&session), report: resync.report };
+                if jobs.send(job).await.is_err() {
+                    break "the controller stops".to_owned();
+                }
+            }
+            Some(Ok(Some(Body::Hello(_)) | None)) => break "a second hello, or an empty message".to_owned(),
+        }
+    };
+    tracing::info!(switch, reason, "switch disconnected");
+    session.end();
+    let _ = jobs.send(Job::Detach { session }).await;
+}
+
+fn stopping() -> Status {
+    crate::north::status_of(&Refusal::Stopping)
+}

@@ -1,0 +1,59 @@
+//! The controller's `/metrics` and `/status`.
+
+use crate::shared::{Connected, Shared};
+use api::status::{MetricsText, StatusSource, plain};
+use serde_json::json;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+pub(crate) struct Page {
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl StatusSource for Page {
+    fn status_json(&self) -> String {
+        let Shared { sizes, changes, transactions, messages, message_bytes, resyncs, pending_pushes, .. } =
+            &*self.shared;
+        let read = |value: &AtomicU64| value.load(Relaxed);
+        let switch = |c: Connected| {
+            json!({
+                "name": c.name, "id": c.node.0, "in_step": c.in_step, "sent_messages": c.sent_messages,
+                "acknowledged_messages": c.acked_messages, "sent_bytes": c.sent_bytes,
+            })
+        };
+        json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "uptime_seconds": self.shared.started.elapsed().as_secs_f64(),
+            "names": read(&sizes.names), "switches": read(&sizes.switches), "hosts": read(&sizes.hosts),
+            "links": read(&sizes.links), "changes": read(changes), "transactions": read(transactions),
+            "messages": read(messages), "message_bytes": read(message_bytes), "resyncs": read(resyncs),
+            "pending_pushes": read(pending_pushes),
+            "connected": self.shared.connected().into_iter().map(switch).collect::<Vec<_>>(),
+        })
+        .to_string()
+    }
+
+    fn metrics_text(&self) -> String {
+        let shared = &self.shared;
+        let read = |value: &AtomicU64| plain(value.load(Relaxed));
+        let connected = shared.connected();
+        let each = |value: fn(&Connected) -> u64| -> Vec<(String, u64)> {
+            connected.iter().map(|c| (format!("switch=\"{}\"", c.name), value(c))).collect()
+        };
+        let mut text = MetricsText::default();
+        text.gauge("fibula_names", "Names in the table.", read(&shared.sizes.names));
+        text.gauge("fibula_switches", "Switches known.", read(&shared.sizes.switches));
+        text.gauge("fibula_switches_connected", "Switches connected.", plain(connected.len() as u64));
+        text.gauge("fibula_hosts", "Host ports.", read(&shared.sizes.hosts));
+        text.gauge("fibula_links", "Links.", read(&shared.sizes.links));
+        text.counter("fibula_changes_total", "Objects changed.", read(&shared.changes));
+        text.counter("fibula_transactions_total", "Transactions committed.", read(&shared.transactions));
+        text.counter("fibula_messages_total", "Messages made for switches.", read(&shared.messages));
+        text.counter("fibula_message_bytes_total", "Their bytes.", read(&shared.message_bytes));
+        text.counter("fibula_resyncs_total", "Resyncs switches asked for.", read(&shared.resyncs));
+        text.gauge("fibula_switch_in_step", "1: has everything that is committed.", each(|c| c.in_step.into()));
+        text.counter("fibula_switch_sent_messages_total", "Messages sent to a switch.", each(|c| c.sent_messages));
+        text.counter("fibula_switch_acknowledged_total", "Messages it acknowledged.", each(|c| c.acked_messages));
+        text.finish()
+    }
+}

@@ -1,0 +1,64 @@
+//! Where the controller's state lasts: rows of (kind, key, value), changed many at a time in one transaction.
+//!
+//! What the rows mean is [`fib::durable`]'s business; the controller adds rows of its own under kinds that the network
+//! does not use. SQLite is the store of one controller; a store shared by several is another implementation of
+//! [`Store`].
+
+mod sqlite;
+
+pub use fib::durable::RowChange;
+pub use sqlite::SqliteStore;
+use std::path::PathBuf;
+
+/// Durable rows. One owner at a time: opening a store that another process has open is refused.
+pub trait Store: Send {
+    /// Every row, in any order. Cost: reads the whole store; memory for a few thousand rows.
+    fn rows(&self) -> Box<dyn Iterator<Item = Result<RowChange, StoreError>> + '_>;
+
+    /// Applies all changes in one transaction: when this returns they survive a crash, and none does if it fails.
+    /// A later change of a row wins over an earlier one.
+    /// # Errors
+    /// [`StoreError::Failed`]; the store is as before.
+    fn commit(&mut self, changes: &[RowChange]) -> Result<(), StoreError>;
+
+    /// How often the store was opened, this time included: the term of this owner.
+    fn term(&self) -> u64;
+}
+
+/// What can go wrong with the store.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// Another controller has it open.
+    #[error("{path} is in use by another controller; stop that one, or give this one a store of its own")]
+    InUse {
+        /// The store.
+        path: PathBuf,
+    },
+    /// The file is no store of ours, or of a later version.
+    #[error("{path} holds format {got:?}, this version reads {expected:?}; use the fibula version that wrote it")]
+    WrongFormat {
+        /// The store.
+        path: PathBuf,
+        /// What the file says.
+        got: String,
+        /// What this version writes.
+        expected: &'static str,
+    },
+    /// The file cannot be opened or created.
+    #[error("cannot open the store {path}: {source}")]
+    Open {
+        /// The store.
+        path: PathBuf,
+        /// Why.
+        source: rusqlite::Error,
+    },
+    /// Reading or writing failed: a full disk, a damaged file.
+    #[error("the store {path} failed: {source}; check the disk")]
+    Failed {
+        /// The store.
+        path: PathBuf,
+        /// Why.
+        source: rusqlite::Error,
+    },
+}
