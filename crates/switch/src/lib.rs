@@ -1,1 +1,30 @@
 //! The data plane: parse, lookup in batches, act, transmit; ports, counters, ARP and ND answers; the daemon around it.
+//!
+//! ```text
+//!  fib::replica ──► plane (one writer) ──► workers ──► netio devices
+//!    messages        FIB reader, exact tables,   parse → lookup_batch → act → tx
+//!                    actions, neighbours
+//! ```
+//! | room | what |
+//! |---|---|
+//! | [`parse`] | from a frame to its name, for every kind of name |
+//! | [`shim`] | the four bytes between switches |
+//! | [`table`] | the lookups of a worker: a FIB, or the empty forwarder |
+//! | [`exact`] | exact tables: valid names, local names |
+//! | [`plane`] | what workers read and the control side changes |
+//! | [`worker`] | the loop |
+//! | [`dataplane`] | ports and workers built, started, watched, stopped |
+//! | [`counters`] | every reason to drop a frame |
+//! | [`bench`] | the worker loop measured, with a table and without |
+
+mod answer;
+
+pub mod bench;
+pub mod counters;
+pub mod dataplane;
+pub mod exact;
+pub mod parse;
+pub mod plane;
+pub mod shim;
+pub mod table;
+pub mod worker;

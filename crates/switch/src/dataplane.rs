@@ -1,0 +1,283 @@
+//! The data plane as a whole: ports and workers made to fit each other, started, watched and stopped.
+//!
+//! [`build`] gives the workers to whoever wants to run them (a test, an in-process network, one thread for many
+//! switches); [`Dataplane::start`] runs each on a thread of its own.
+
+use crate::counters::{Counts, WorkerCounters};
+use crate::parse::DEFAULT_FIXED_OFFSET;
+use crate::plane::PlaneWriter;
+use crate::shim;
+use crate::table::{FibTable, Table};
+use crate::worker::{Port, PortHealth, Role, Worker};
+use fib::action::PortId;
+use netio::{Burst, Device, DeviceCounters, DeviceSnapshot, Waker};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+/// Ports of a switch, at most.
+pub const MAX_PORTS: usize = 254;
+
+/// How a data plane runs.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Workers, each with a device of every port.
+    pub workers: usize,
+    /// How often in a row a worker looks for frames in vain before it sleeps. Few where cores are shared; with a core
+    /// a worker, millions never sleep.
+    pub idle_polls: u32,
+    /// Longest frame of a host, in bytes; buffers have room for the shim besides.
+    pub max_frame: usize,
+    /// Where fixed fields start in a frame as the host sent it, in bytes.
+    pub fixed_offset: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { workers: 1, idle_polls: 2, max_frame: 2048, fixed_offset: DEFAULT_FIXED_OFFSET }
+    }
+}
+
+/// A port to be: one device for each worker.
+pub struct PortSpec {
+    /// Its number, which actions name.
+    pub id: PortId,
+    /// What is at its other end.
+    pub role: Role,
+    /// One receive queue a worker, in the order of workers.
+    pub devices: Vec<Box<dyn Device>>,
+}
+
+impl PortSpec {
+    /// A port for one worker.
+    pub fn new(id: u16, role: Role, device: impl Device + 'static) -> Self {
+        Self { id: PortId(id), role, devices: vec![Box::new(device)] }
+    }
+}
+
+/// Why a data plane cannot be built.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// No worker would run.
+    #[error("0 workers forward nothing; set workers to at least 1")]
+    NoWorkers,
+    /// More ports than an action can tell apart here.
+    #[error("{got} ports; a switch has at most {MAX_PORTS}")]
+    TooManyPorts {
+        /// Ports given.
+        got: usize,
+    },
+    /// Two ports with one number.
+    #[error("two ports have the id {0}; give each its own")]
+    DuplicatePort(PortId),
+    /// A port that some worker could not receive from.
+    #[error("port {port} has {got} devices for {workers} workers; open one for each")]
+    Devices {
+        /// The port.
+        port: PortId,
+        /// Devices given.
+        got: usize,
+        /// Workers to serve.
+        workers: usize,
+    },
+    /// Frames with a shim would not fit the trunks.
+    #[error(
+        "port {trunk} sends frames of {trunk_max} bytes, host port {host} receives {host_max} and the shim adds 4: \
+         raise the MTU of the trunk by 4, on both ends (ip link set DEVICE mtu N)"
+    )]
+    TrunkTooSmall {
+        /// The trunk.
+        trunk: PortId,
+        /// What it can send, in bytes.
+        trunk_max: usize,
+        /// The host port with the longest frames.
+        host: PortId,
+        /// What it can receive, in bytes.
+        host_max: usize,
+    },
+    /// The system refused something.
+    #[error("a worker cannot be started: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// A data plane that does not run yet: its workers, the view of its counters, and its control side.
+pub type Parts<T> = (Vec<Worker<T>>, Monitor, PlaneWriter<T>);
+
+/// Fits ports and workers together, without running them. The plane has no FIB yet and drops everything.
+/// # Errors
+/// [`BuildError`].
+pub fn build<T: Table>(settings: &Settings, ports: Vec<PortSpec>) -> Result<Parts<T>, BuildError> {
+    if settings.workers == 0 {
+        return Err(BuildError::NoWorkers);
+    }
+    if ports.len() > MAX_PORTS {
+        return Err(BuildError::TooManyPorts { got: ports.len() });
+    }
+    for (i, port) in ports.iter().enumerate() {
+        if ports[..i].iter().any(|other| other.id == port.id) {
+            return Err(BuildError::DuplicatePort(port.id));
+        }
+        if port.devices.len() != settings.workers {
+            let (got, workers) = (port.devices.len(), settings.workers);
+            return Err(BuildError::Devices { port: port.id, got, workers });
+        }
+    }
+    let (shared, writer) = PlaneWriter::new(settings.workers, settings.fixed_offset);
+    let mut queues: Vec<Vec<Port>> = (0..settings.workers).map(|_| Vec::new()).collect();
+    let mut watched = Vec::new();
+    for port in ports {
+        let mut devices = Vec::new();
+        for (queue, device) in queues.iter_mut().zip(port.devices) {
+            let health = Arc::new(PortHealth::new());
+            devices.push((device.name().to_owned(), device.counters(), health.clone()));
+            queue.push(Port { id: port.id, role: port.role, device, health, staged: Burst::new() });
+        }
+        watched.push(WatchedPort { id: port.id, role: port.role, devices });
+    }
+    let workers = queues
+        .into_iter()
+        .enumerate()
+        .map(|(i, ports)| Worker::new(i, ports, settings.max_frame + shim::LEN, shared.clone()))
+        .collect::<io::Result<Vec<_>>>()?;
+    let counters = workers.iter().map(Worker::counters).collect();
+    Ok((workers, Monitor { ports: watched, workers: counters }, writer))
+}
+
+/// Checks that what hosts send fits the trunks with the shim.
+/// # Errors
+/// [`BuildError::TrunkTooSmall`], with the ports and the numbers.
+pub fn check_mtus(ports: &[PortSpec]) -> Result<(), BuildError> {
+    let max_of = |port: &PortSpec| port.devices.iter().map(|device| device.max_frame()).min().unwrap_or(usize::MAX);
+    let hosts = ports.iter().filter(|port| port.role == Role::Host);
+    let Some((host, host_max)) = hosts.map(|port| (port.id, max_of(port))).max_by_key(|&(_, max)| max) else {
+        return Ok(());
+    };
+    for port in ports.iter().filter(|port| port.role == Role::Trunk) {
+        let trunk_max = max_of(port);
+        if trunk_max < host_max + shim::LEN {
+            return Err(BuildError::TrunkTooSmall { trunk: port.id, trunk_max, host, host_max });
+        }
+    }
+    Ok(())
+}
+
+struct WatchedPort {
+    id: PortId,
+    role: Role,
+    devices: Vec<(String, Arc<DeviceCounters>, Arc<PortHealth>)>,
+}
+
+/// Reads the counters of a data plane, from any thread.
+pub struct Monitor {
+    ports: Vec<WatchedPort>,
+    workers: Vec<Arc<WorkerCounters>>,
+}
+
+/// A data plane at one moment.
+#[derive(Debug, Clone)]
+pub struct Status {
+    /// Counts of all workers together.
+    pub total: Counts,
+    /// Counts a worker.
+    pub workers: Vec<Counts>,
+    /// Its ports, in the order given.
+    pub ports: Vec<PortStatus>,
+}
+
+/// A port at one moment.
+#[derive(Debug, Clone)]
+pub struct PortStatus {
+    /// Its number.
+    pub id: PortId,
+    /// What is at its other end.
+    pub role: Role,
+    /// Name of its device.
+    pub device: String,
+    /// Whether all workers can use it.
+    pub up: bool,
+    /// The last failure, also when it works again.
+    pub last_error: Option<String>,
+    /// What its devices counted.
+    pub counters: DeviceSnapshot,
+}
+
+impl Monitor {
+    /// Reads everything. Counts may be of moments a burst apart.
+    pub fn status(&self) -> Status {
+        let workers: Vec<Counts> = self.workers.iter().map(|counters| counters.snapshot()).collect();
+        let mut total = Counts::default();
+        workers.iter().for_each(|&counts| total += counts);
+        let ports = self.ports.iter().map(|port| {
+            let mut counters = DeviceSnapshot::default();
+            port.devices.iter().for_each(|(_, device, _)| counters += device.snapshot());
+            PortStatus {
+                id: port.id,
+                role: port.role,
+                device: port.devices.first().map(|(name, ..)| name.clone()).unwrap_or_default(),
+                up: port.devices.iter().all(|(.., health)| health.is_up()),
+                last_error: port.devices.iter().find_map(|(.., health)| health.last_error()),
+                counters,
+            }
+        });
+        Status { total, ports: ports.collect(), workers }
+    }
+}
+
+/// A running data plane. Stopped when dropped.
+pub struct Dataplane {
+    monitor: Monitor,
+    stop: Arc<AtomicBool>,
+    wakers: Vec<Waker>,
+    threads: Vec<JoinHandle<io::Result<()>>>,
+}
+
+impl Dataplane {
+    /// Starts one thread a worker, named `worker-N`.
+    /// # Errors
+    /// [`BuildError`]; nothing runs then.
+    pub fn start(settings: &Settings, ports: Vec<PortSpec>) -> Result<(Self, PlaneWriter<FibTable>), BuildError> {
+        let (workers, monitor, writer) = build(settings, ports)?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut plane = Self { monitor, stop, wakers: Vec::new(), threads: Vec::new() };
+        let idle_polls = settings.idle_polls;
+        for (i, mut worker) in workers.into_iter().enumerate() {
+            plane.wakers.push(worker.waker());
+            let stop = plane.stop.clone();
+            let thread = std::thread::Builder::new().name(format!("worker-{i}"));
+            // If this fails, dropping `plane` ends those that run.
+            plane.threads.push(thread.spawn(move || worker.run(&stop, idle_polls))?);
+        }
+        Ok((plane, writer))
+    }
+
+    /// Counters and ports.
+    pub fn status(&self) -> Status {
+        self.monitor.status()
+    }
+
+    /// Ends all workers and waits for them: microseconds.
+    /// # Errors
+    /// The first failure that a worker ended with before it was told to.
+    pub fn stop(mut self) -> io::Result<()> {
+        self.end()
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.wakers.iter().for_each(Waker::wake);
+        let mut result = Ok(());
+        for thread in self.threads.drain(..) {
+            let ended = thread.join().unwrap_or_else(|_| Err(io::Error::other("a worker panicked")));
+            result = result.and(ended);
+        }
+        result
+    }
+}
+
+impl Drop for Dataplane {
+    fn drop(&mut self) {
+        let _ = self.end();
+    }
+}

@@ -1,0 +1,351 @@
+//! From a frame to the name it is forwarded by.
+//!
+//! | name kind | read from | otherwise |
+//! |---|---|---|
+//! | MAC | the destination address | broadcast and multicast are no names |
+//! | IPv4, IPv6 | the packet's destination | another protocol: [`DropReason::NoName`] |
+//! | 5-tuple | addresses, protocol, and the ports of TCP, UDP, UDP-Lite, DCCP and SCTP (0 for others) | a later fragment has no ports: [`DropReason::Fragment`] |
+//! | TEID | GTP-U in UDP to port 2152 | [`DropReason::NoName`] |
+//! | fixed | `width` bytes at an offset of the frame as the host sent it | [`DropReason::Truncated`] |
+//!
+//! Up to two VLAN tags (802.1Q, 802.1ad) before an IP packet are skipped; they take no part in names. IPv6 extension
+//! headers are walked, at most [`MAX_EXTENSIONS`] of them. Every length is checked against the bytes that are there: no
+//! input makes it panic, and a frame that ends early is [`DropReason::Truncated`]. Cost: the first line of the frame.
+
+use crate::counters::DropReason;
+use crate::shim;
+use fib::name::NameKind;
+use netio::BURST;
+
+/// Bytes of the longest name in a frame.
+pub const MAX_NAME: usize = 64;
+/// Extension headers of an IPv6 packet that are looked through.
+pub const MAX_EXTENSIONS: usize = 8;
+/// Where fixed fields start unless configured: behind the EtherType.
+pub const DEFAULT_FIXED_OFFSET: usize = 14;
+
+const ETHERNET_HEADER: usize = 14;
+const GTP_U_PORT: u16 = 2152;
+
+/// A table whose names no frame carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{kind} names are not in frames: a switch forwards by mac, ipv4, ipv6, 5-tuple, teid or fixed:N")]
+pub struct NotInFrames {
+    /// The kind asked for.
+    pub kind: NameKind,
+}
+
+/// Which part of a frame is its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NameField {
+    kind: NameKind,
+    fixed_offset: usize,
+}
+
+impl NameField {
+    /// The field of a kind; `fixed_offset` counts from the first byte of the frame as the host sent it, and matters to
+    /// [`NameKind::Fixed`] only.
+    /// # Errors
+    /// [`NotInFrames`] for text names.
+    pub fn new(kind: NameKind, fixed_offset: usize) -> Result<Self, NotInFrames> {
+        if kind == NameKind::Text { Err(NotInFrames { kind }) } else { Ok(Self { kind, fixed_offset }) }
+    }
+
+    /// The kind of name.
+    pub fn kind(self) -> NameKind {
+        self.kind
+    }
+
+    /// Reads the name of `frame` and appends it to `names`. `type_at` is where the frame's own EtherType stands: 12,
+    /// or 16 behind a shim. The frame has that EtherType (see [`DropReason::Runt`]).
+    /// # Errors
+    /// Why the frame has no name; `names` is unchanged.
+    #[inline]
+    pub fn extract(self, frame: &[u8], type_at: usize, names: &mut Names) -> Result<(), DropReason> {
+        match self.kind {
+            NameKind::Mac => {
+                let Some(first) = frame.first_chunk::<8>() else { return Err(DropReason::Runt) };
+                names.push_word(u64::from_le_bytes(*first) & 0xffff_ffff_ffff, 6);
+                Ok(())
+            }
+            _ => self.extract_inner(frame, type_at, names),
+        }
+    }
+
+    fn extract_inner(self, frame: &[u8], type_at: usize, names: &mut Names) -> Result<(), DropReason> {
+        match self.kind {
+            NameKind::Fixed(width) => self.extract_fixed(frame, type_at, usize::from(width), names),
+            NameKind::Ipv4 => match network(frame, type_at)? {
+                Network::V4(ip) => names.push(&ip[16..20]),
+                Network::V6(_) => Err(DropReason::NoName),
+            },
+            NameKind::Ipv6 => match network(frame, type_at)? {
+                Network::V6(ip) => names.push(&ip[24..40]),
+                Network::V4(_) => Err(DropReason::NoName),
+            },
+            NameKind::FiveTuple => {
+                let transport = network(frame, type_at)?.transport()?;
+                let mut tuple = [0u8; 37];
+                let addresses = transport.addresses.len();
+                tuple[..addresses].copy_from_slice(transport.addresses);
+                tuple[addresses] = transport.protocol;
+                tuple[addresses + 1..addresses + 5].copy_from_slice(&transport.ports()?);
+                names.push(&tuple[..addresses + 5])
+            }
+            NameKind::Teid => {
+                let transport = network(frame, type_at)?.transport()?;
+                let udp = transport.payload;
+                if transport.protocol != 17 {
+                    return Err(DropReason::NoName);
+                }
+                if transport.later_fragment {
+                    return Err(DropReason::Fragment);
+                }
+                let header = udp.get(..8).ok_or(DropReason::Truncated)?;
+                if u16::from_be_bytes([header[2], header[3]]) != GTP_U_PORT {
+                    return Err(DropReason::NoName);
+                }
+                let gtp = udp.get(8..16).ok_or(DropReason::Truncated)?;
+                // Version 1, protocol type GTP (not GTP').
+                if gtp[0] & 0xf0 != 0x30 {
+                    return Err(DropReason::NoName);
+                }
+                names.push(&gtp[4..8])
+            }
+            NameKind::Mac | NameKind::Text => Err(DropReason::NoName),
+        }
+    }
+
+    /// The field may lie before, behind, or on both sides of a shim.
+    fn extract_fixed(self, frame: &[u8], type_at: usize, width: usize, names: &mut Names) -> Result<(), DropReason> {
+        let shim_len = type_at - shim::AT;
+        let mut field = [0u8; MAX_NAME];
+        let before = shim::AT.saturating_sub(self.fixed_offset).min(width);
+        let head = frame.get(self.fixed_offset..self.fixed_offset + before).unwrap_or_default();
+        let behind = self.fixed_offset + before + shim_len;
+        let tail = frame.get(behind..behind + width - before).ok_or(DropReason::Truncated)?;
+        if head.len() != before {
+            return Err(DropReason::Truncated);
+        }
+        field[..before].copy_from_slice(head);
+        field[before..width].copy_from_slice(tail);
+        names.push(&field[..width])
+    }
+}
+
+/// An IP packet whose fixed header is there.
+enum Network<'a> {
+    V4(&'a [u8]),
+    V6(&'a [u8]),
+}
+
+/// What follows the IP headers.
+struct Transport<'a> {
+    addresses: &'a [u8],
+    protocol: u8,
+    payload: &'a [u8],
+    later_fragment: bool,
+}
+
+fn be16(bytes: &[u8], at: usize) -> Result<u16, DropReason> {
+    let two = bytes.get(at..at + 2).ok_or(DropReason::Truncated)?;
+    Ok(u16::from_be_bytes([two[0], two[1]]))
+}
+
+/// The EtherType behind up to two VLAN tags, and where its payload starts.
+pub(crate) fn ether_type(frame: &[u8], type_at: usize) -> Result<(u16, usize), DropReason> {
+    let mut at = type_at;
+    let mut ether_type = be16(frame, at)?;
+    for _ in 0..2 {
+        if matches!(ether_type, 0x8100 | 0x88a8) {
+            at += 4;
+            ether_type = be16(frame, at)?;
+        }
+    }
+    Ok((ether_type, at + 2))
+}
+
+/// Finds the IP packet, cut to the length that it claims, so that padding is not taken for payload.
+fn network(frame: &[u8], type_at: usize) -> Result<Network<'_>, DropReason> {
+    let (ether_type, at) = ether_type(frame, type_at)?;
+    let packet = &frame[at..];
+    match ether_type {
+        0x0800 => {
+            let header = packet.get(..20).ok_or(DropReason::Truncated)?;
+            let header_len = usize::from(header[0] & 15) * 4;
+            let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
+            if header[0] >> 4 != 4 || header_len < 20 || total < header_len {
+                return Err(DropReason::NoName);
+            }
+            packet.get(..total).map(Network::V4).ok_or(DropReason::Truncated)
+        }
+        0x86dd => {
+            let header = packet.get(..40).ok_or(DropReason::Truncated)?;
+            if header[0] >> 4 != 6 {
+                return Err(DropReason::NoName);
+            }
+            let total = 40 + usize::from(u16::from_be_bytes([header[4], header[5]]));
+            packet.get(..total).map(Network::V6).ok_or(DropReason::Truncated)
+        }
+        _ => Err(DropReason::NoName),
+    }
+}
+
+impl<'a> Network<'a> {
+    fn transport(&self) -> Result<Transport<'a>, DropReason> {
+        match *self {
+            Network::V4(ip) => Ok(Transport {
+                addresses: &ip[12..20],
+                protocol: ip[9],
+                payload: &ip[usize::from(ip[0] & 15) * 4..],
+                later_fragment: be16(ip, 6)? & 0x1fff != 0,
+            }),
+            Network::V6(ip) => {
+                let (mut protocol, mut at, mut later_fragment) = (ip[6], 40, false);
+                for _ in 0..MAX_EXTENSIONS {
+                    let units = |n| -> Result<usize, DropReason> {
+                        Ok(usize::from(*ip.get(at + 1).ok_or(DropReason::Truncated)?) * n)
+                    };
+                    let len = match protocol {
+                        0 | 43 | 60 => 8 + units(8)?,
+                        51 => 8 + units(4)?,
+                        44 => {
+                            later_fragment |= be16(ip, at + 2)? & 0xfff8 != 0;
+                            8
+                        }
+                        _ => break,
+                    };
+                    protocol = ip[at];
+                    at += len;
+                    if later_fragment {
+                        break;
+                    }
+                }
+                let payload = ip.get(at..).ok_or(DropReason::Truncated)?;
+                Ok(Transport { addresses: &ip[8..40], protocol, payload, later_fragment })
+            }
+        }
+    }
+}
+
+impl Transport<'_> {
+    fn ports(&self) -> Result<[u8; 4], DropReason> {
+        const TCP: u8 = 6;
+        const UDP: u8 = 17;
+        const DCCP: u8 = 33;
+        const SCTP: u8 = 132;
+        const UDP_LITE: u8 = 136;
+        match self.protocol {
+            _ if self.later_fragment => Err(DropReason::Fragment),
+            TCP | UDP | DCCP | SCTP | UDP_LITE => self.payload.first_chunk().copied().ok_or(DropReason::Truncated),
+            _ => Ok([0; 4]),
+        }
+    }
+}
+
+/// Checks what every frame must have before it is looked at: both addresses and an EtherType, behind a shim if it
+/// comes from a trunk. Returns where the EtherType stands.
+#[inline]
+pub fn envelope(frame: &[u8], from_trunk: bool) -> Result<usize, DropReason> {
+    if frame.len() < ETHERNET_HEADER {
+        return Err(DropReason::Runt);
+    }
+    if !from_trunk {
+        return Ok(shim::AT);
+    }
+    if !shim::is_present(frame) {
+        return Err(DropReason::NoShim);
+    }
+    Ok(shim::AT + shim::LEN)
+}
+
+/// The names of one burst. Short ones (up to 8 bytes) are words, little-endian and zero-padded, ready for the batched
+/// hash; longer ones are bytes.
+#[derive(Debug, Clone)]
+pub struct Names {
+    len: usize,
+    words: [u64; BURST],
+    lens: [u8; BURST],
+    bytes: [[u8; MAX_NAME]; BURST],
+}
+
+impl Default for Names {
+    fn default() -> Self {
+        Self { len: 0, words: [0; BURST], lens: [0; BURST], bytes: [[0; MAX_NAME]; BURST] }
+    }
+}
+
+impl Names {
+    /// Forgets all names.
+    #[inline]
+    pub fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    /// Names in it.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The names of a table whose names all have `name_len` <= 8 bytes.
+    #[inline]
+    pub fn words(&self) -> &[u64] {
+        &self.words[..self.len]
+    }
+
+    /// One name as a word; meaningful up to 8 bytes.
+    #[inline]
+    pub fn word(&self, i: usize) -> u64 {
+        self.words[i]
+    }
+
+    /// Bytes of one name.
+    #[inline]
+    pub fn name_len(&self, i: usize) -> usize {
+        usize::from(self.lens[i])
+    }
+
+    /// A name longer than 8 bytes, in a field of zeros.
+    #[inline]
+    pub fn padded(&self, i: usize) -> &[u8; MAX_NAME] {
+        &self.bytes[i]
+    }
+
+    #[inline]
+    fn push_word(&mut self, word: u64, len: u8) {
+        self.words[self.len] = word;
+        self.lens[self.len] = len;
+        self.len += 1;
+    }
+
+    /// Appends a name of 1 to 64 bytes.
+    /// # Errors
+    /// None; a `Result` so that it ends the extraction.
+    fn push(&mut self, name: &[u8]) -> Result<(), DropReason> {
+        if name.len() <= 8 {
+            let mut word = [0; 8];
+            word[..name.len()].copy_from_slice(name);
+            self.push_word(u64::from_le_bytes(word), name.len() as u8);
+        } else {
+            let field = &mut self.bytes[self.len];
+            field[..name.len()].copy_from_slice(name);
+            field[name.len()..].fill(0);
+            self.lens[self.len] = name.len() as u8;
+            self.len += 1;
+        }
+        Ok(())
+    }
+
+    /// Appends a name that did not come from a frame.
+    /// # Panics
+    /// If there are [`BURST`] names already, or for a name longer than [`MAX_NAME`].
+    pub fn push_name(&mut self, name: &[u8]) {
+        let _ = self.push(name);
+    }
+}

@@ -1,0 +1,386 @@
+//! What the workers read and the control side changes while they run.
+//!
+//! A [`Plane`] is one published unit: name field, hasher's generation, exact tables, action table. A worker takes it
+//! once a burst (one `arc-swap` load) and uses it for the whole burst, so a FIB is never read with the names, the
+//! hasher or the actions of another. The cells of the FIB change underneath through their own publication, the entries
+//! of the exact tables through theirs; only what replaces a whole makes a new plane.
+//!
+//! Neighbours (IP address to MAC) sit behind a lock beside it: only ARP and ND take it, never a forwarded frame.
+//! Names of another kind than the FIB's (and text, which no frame carries) are kept for the replica's sake, and seen
+//! by no worker.
+
+use crate::exact::{ExactTable, ExactWriter};
+use crate::parse::NameField;
+use crate::table::FibTable;
+use arc_swap::ArcSwap;
+use fib::action::{Action, PortId};
+use fib::name::{Name, NameKind};
+use fib::replica::{Exact, Tables};
+use lookup::hash::{Family, Hasher, SecretKey};
+use lookup::othello::OthelloQuery;
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+/// A MAC address.
+pub type Mac = [u8; 6];
+
+/// MAC addresses of IP addresses, for answers to ARP requests and neighbour solicitations.
+#[derive(Debug, Default)]
+pub struct Neighbours(RwLock<HashMap<IpAddr, Mac>>);
+
+impl Neighbours {
+    /// The MAC address of a host's IP address.
+    pub fn get(&self, ip: IpAddr) -> Option<Mac> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).get(&ip).copied()
+    }
+
+    /// Addresses known.
+    pub fn len(&self) -> usize {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// Whether none is known.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn insert(&self, ip: IpAddr, mac: Mac) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).insert(ip, mac);
+    }
+
+    /// Forgets an address, unless it belongs to another host by now.
+    fn remove(&self, ip: IpAddr, mac: Mac) {
+        let mut map = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if map.get(&ip) == Some(&mac) {
+            map.remove(&ip);
+        }
+    }
+
+    fn replace(&self, entries: HashMap<IpAddr, Mac>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = entries;
+    }
+}
+
+/// One published state. See the module.
+pub struct Plane<T> {
+    /// Counts the FIBs; 0 is none.
+    pub(crate) generation: u64,
+    pub(crate) field: Option<NameField>,
+    /// One for each worker to take when it sees a new generation.
+    pub(crate) tables: Arc<[Mutex<Option<T>>]>,
+    pub(crate) valid: Arc<ExactTable>,
+    pub(crate) local: Arc<ExactTable>,
+    pub(crate) actions: Arc<[Action]>,
+}
+
+impl<T> Clone for Plane<T> {
+    fn clone(&self) -> Self {
+        Self {
+            generation: self.generation,
+            field: self.field,
+            tables: self.tables.clone(),
+            valid: self.valid.clone(),
+            local: self.local.clone(),
+            actions: self.actions.clone(),
+        }
+    }
+}
+
+/// What the workers and the control side share.
+pub struct Shared<T> {
+    pub(crate) plane: ArcSwap<Plane<T>>,
+    pub(crate) neighbours: Neighbours,
+}
+
+impl<T> Shared<T> {
+    /// Publishes a changed plane. There is one writer, so nothing is lost between load and store.
+    fn publish(&self, change: impl FnOnce(&mut Plane<T>)) {
+        let mut plane = Plane::clone(&self.plane.load());
+        change(&mut plane);
+        self.plane.store(Arc::new(plane));
+    }
+}
+
+/// The control side of a data plane: the one writer of everything the workers read. Hand it to a
+/// [`Replica`](fib::replica::Replica), which calls it for every message; each call is seen by the workers at once.
+pub struct PlaneWriter<T = FibTable> {
+    shared: Arc<Shared<T>>,
+    n_workers: usize,
+    fixed_offset: usize,
+    valid: ValidNames<T>,
+    local: LocalNames<T>,
+}
+
+impl<T> PlaneWriter<T> {
+    /// A plane without a FIB, which drops everything, and its writer.
+    pub(crate) fn new(n_workers: usize, fixed_offset: usize) -> (Arc<Shared<T>>, Self) {
+        // Until a FIB comes there is nothing to agree with: any key will do.
+        let (kind, hasher) = (NameKind::Mac, Hasher::new(Family::default(), &SecretKey::from_seed(0)));
+        let valid = ExactWriter::new(kind, hasher.clone());
+        let local = ExactWriter::new(kind, hasher.clone());
+        let plane = Plane {
+            generation: 0,
+            field: None,
+            tables: Arc::from([]),
+            valid: valid.table().clone(),
+            local: local.table().clone(),
+            actions: Arc::from([Action::Drop]),
+        };
+        let shared = Arc::new(Shared { plane: ArcSwap::from_pointee(plane), neighbours: Neighbours::default() });
+        let writer = Self {
+            shared: shared.clone(),
+            n_workers,
+            fixed_offset,
+            valid: ValidNames { shared: shared.clone(), exact: valid, ipv6: HashMap::new(), others: HashMap::new() },
+            local: LocalNames { shared: shared.clone(), exact: local, others: HashMap::new() },
+        };
+        (shared, writer)
+    }
+
+    /// Workers that read this plane.
+    pub fn n_workers(&self) -> usize {
+        self.n_workers
+    }
+
+    /// Takes another table into service, with names of `kind` that `hasher` hashes; `table` is called once a worker.
+    pub fn set_table(&mut self, kind: NameKind, hasher: &Hasher, mut table: impl FnMut() -> T) {
+        let tables = (0..self.n_workers).map(|_| Mutex::new(Some(table()))).collect();
+        let valid = self.valid.follow(kind, hasher);
+        let local = self.local.follow(kind, hasher);
+        let field = NameField::new(kind, self.fixed_offset).ok();
+        self.shared.publish(|plane| {
+            plane.generation += 1;
+            plane.field = field;
+            plane.tables = tables;
+            plane.valid = valid;
+            plane.local = local;
+        });
+    }
+
+    /// Takes another action table into service.
+    pub fn set_actions(&mut self, actions: &[Action]) {
+        self.shared.publish(|plane| plane.actions = actions.into());
+    }
+
+    /// The valid names, with their IP addresses.
+    pub fn valid(&mut self) -> &mut ValidNames<T> {
+        &mut self.valid
+    }
+
+    /// The local names, with their ports.
+    pub fn local(&mut self) -> &mut LocalNames<T> {
+        &mut self.local
+    }
+}
+
+impl Tables for PlaneWriter<FibTable> {
+    type Valid = ValidNames<FibTable>;
+    type Local = LocalNames<FibTable>;
+
+    fn valid(&mut self) -> &mut Self::Valid {
+        &mut self.valid
+    }
+
+    fn local(&mut self) -> &mut Self::Local {
+        &mut self.local
+    }
+
+    fn shared(&self) -> (&Self::Valid, &Self::Local) {
+        (&self.valid, &self.local)
+    }
+
+    fn set_actions(&mut self, actions: &[Action]) {
+        PlaneWriter::set_actions(self, actions);
+    }
+
+    fn fib_replaced(&mut self, kind: NameKind, hasher: &Hasher, fib: &OthelloQuery) {
+        self.set_table(kind, hasher, || FibTable::new(kind, hasher.clone(), fib.reader()));
+    }
+}
+
+/// The names that may be sent to, with their IP addresses. An IPv4 address lives in the entry itself.
+pub struct ValidNames<T> {
+    shared: Arc<Shared<T>>,
+    exact: ExactWriter,
+    ipv6: HashMap<Name, Ipv6Addr>,
+    others: HashMap<Name, Option<IpAddr>>,
+}
+
+/// What an entry says of the IP address, above 32 bits of IPv4 address.
+const IP_NONE: u64 = 0;
+const IP_V4: u64 = 1 << 32;
+const IP_V6_ELSEWHERE: u64 = 2 << 32;
+
+/// The MAC address that a name is, if it is one.
+fn mac_of(name: &Name) -> Option<Mac> {
+    (name.kind() == NameKind::Mac).then(|| name.as_bytes().try_into().ok())?
+}
+
+impl<T> ValidNames<T> {
+    /// Names in it.
+    pub fn len(&self) -> usize {
+        self.exact.len() + self.others.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn ip_of(&self, name: &Name, value: u64) -> Option<IpAddr> {
+        match value & !u64::from(u32::MAX) {
+            IP_V4 => Some(IpAddr::V4(Ipv4Addr::from(value as u32))),
+            IP_V6_ELSEWHERE => self.ipv6.get(name).map(|&ip| IpAddr::V6(ip)),
+            _ => None,
+        }
+    }
+
+    /// Keeps what does not fit an entry, and returns what goes into it.
+    fn value_of(ipv6: &mut HashMap<Name, Ipv6Addr>, name: &Name, ip: Option<IpAddr>) -> u64 {
+        if !matches!(ip, Some(IpAddr::V6(_))) {
+            ipv6.remove(name);
+        }
+        match ip {
+            None => IP_NONE,
+            Some(IpAddr::V4(ip)) => IP_V4 | u64::from(u32::from(ip)),
+            Some(IpAddr::V6(ip)) => {
+                ipv6.insert(name.clone(), ip);
+                IP_V6_ELSEWHERE
+            }
+        }
+    }
+
+    fn forget_neighbour(&self, name: &Name, ip: Option<IpAddr>) {
+        if let (Some(mac), Some(ip)) = (mac_of(name), ip) {
+            self.shared.neighbours.remove(ip, mac);
+        }
+    }
+
+    /// The same names under another hasher, sorted anew into what frames of `kind` carry and what they do not.
+    fn follow(&mut self, kind: NameKind, hasher: &Hasher) -> Arc<ExactTable> {
+        if kind == self.exact.kind() {
+            return self.exact.rekey(kind, hasher);
+        }
+        let mut all = Vec::with_capacity(self.len());
+        self.for_each(&mut |name, value| all.push((name.clone(), value)));
+        self.exact.rekey(kind, hasher);
+        self.replace(all);
+        self.exact.table().clone()
+    }
+}
+
+impl<T> Exact<Option<IpAddr>> for ValidNames<T> {
+    fn get(&self, name: &Name) -> Option<Option<IpAddr>> {
+        match self.exact.get(name) {
+            Some(value) => Some(self.ip_of(name, value)),
+            None => self.others.get(name).copied(),
+        }
+    }
+
+    fn put(&mut self, name: Name, ip: Option<IpAddr>) {
+        if !self.exact.accepts(&name) {
+            self.others.insert(name, ip);
+            return;
+        }
+        let old = self.get(&name).flatten();
+        if old != ip {
+            self.forget_neighbour(&name, old);
+        }
+        let value = Self::value_of(&mut self.ipv6, &name, ip);
+        if let Some(table) = self.exact.put(&name, value) {
+            self.shared.publish(|plane| plane.valid = table);
+        }
+        if let (Some(mac), Some(ip)) = (mac_of(&name), ip) {
+            self.shared.neighbours.insert(ip, mac);
+        }
+    }
+
+    fn remove(&mut self, name: &Name) {
+        let ip = self.get(name).flatten();
+        self.forget_neighbour(name, ip);
+        self.exact.remove(name);
+        self.ipv6.remove(name);
+        self.others.remove(name);
+    }
+
+    fn replace(&mut self, entries: Vec<(Name, Option<IpAddr>)>) {
+        self.ipv6.clear();
+        self.others = entries.iter().filter(|(name, _)| !self.exact.accepts(name)).cloned().collect();
+        let ipv6 = &mut self.ipv6;
+        let values = entries.iter().map(|(name, ip)| (name, Self::value_of(ipv6, name, *ip)));
+        let table = self.exact.replace(values);
+        let neighbours = entries.iter().filter_map(|(name, ip)| Some(((*ip)?, mac_of(name)?))).collect();
+        self.shared.neighbours.replace(neighbours);
+        self.shared.publish(|plane| plane.valid = table);
+    }
+
+    fn for_each(&self, each: &mut dyn FnMut(&Name, Option<IpAddr>)) {
+        self.exact.for_each(|name, value| each(name, self.ip_of(name, value)));
+        self.others.iter().for_each(|(name, &ip)| each(name, ip));
+    }
+}
+
+/// The names that hang off this switch, with their ports.
+pub struct LocalNames<T> {
+    shared: Arc<Shared<T>>,
+    exact: ExactWriter,
+    others: HashMap<Name, PortId>,
+}
+
+impl<T> LocalNames<T> {
+    /// Names in it.
+    pub fn len(&self) -> usize {
+        self.exact.len() + self.others.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The same names under another hasher, sorted anew into what frames of `kind` carry and what they do not.
+    fn follow(&mut self, kind: NameKind, hasher: &Hasher) -> Arc<ExactTable> {
+        if kind == self.exact.kind() {
+            return self.exact.rekey(kind, hasher);
+        }
+        let mut all = Vec::with_capacity(self.len());
+        self.for_each(&mut |name, value| all.push((name.clone(), value)));
+        self.exact.rekey(kind, hasher);
+        self.replace(all);
+        self.exact.table().clone()
+    }
+}
+
+impl<T> Exact<PortId> for LocalNames<T> {
+    fn get(&self, name: &Name) -> Option<PortId> {
+        match self.exact.get(name) {
+            Some(value) => Some(PortId(value as u16)),
+            None => self.others.get(name).copied(),
+        }
+    }
+
+    fn put(&mut self, name: Name, port: PortId) {
+        if !self.exact.accepts(&name) {
+            self.others.insert(name, port);
+        } else if let Some(table) = self.exact.put(&name, port.0.into()) {
+            self.shared.publish(|plane| plane.local = table);
+        }
+    }
+
+    fn remove(&mut self, name: &Name) {
+        self.exact.remove(name);
+        self.others.remove(name);
+    }
+
+    fn replace(&mut self, entries: Vec<(Name, PortId)>) {
+        self.others = entries.iter().filter(|(name, _)| !self.exact.accepts(name)).cloned().collect();
+        let table = self.exact.replace(entries.iter().map(|(name, port)| (name, port.0.into())));
+        self.shared.publish(|plane| plane.local = table);
+    }
+
+    fn for_each(&self, each: &mut dyn FnMut(&Name, PortId)) {
+        self.exact.for_each(|name, value| each(name, PortId(value as u16)));
+        self.others.iter().for_each(|(name, &port)| each(name, port));
+    }
+}

@@ -1,0 +1,111 @@
+//! What a worker asks the names of a burst: digests, membership, values.
+
+use crate::exact::ExactTable;
+use crate::parse::Names;
+use lookup::hash::{Digest, Hasher};
+use lookup::othello::Reader;
+use netio::BURST;
+
+/// The lookups of one worker. Two exist: [`FibTable`], and [`EmptyTable`], which looks nothing up and so tells what
+/// everything else costs.
+pub trait Table: Send {
+    /// The digests of all names.
+    fn digests(&self, names: &Names, digests: &mut [Digest; BURST]);
+
+    /// Which of the names are valid: bit `i` for name `i`.
+    fn members(&self, valid: &ExactTable, names: &Names, digests: &[Digest; BURST]) -> u32 {
+        valid.contains_batch(names, digests)
+    }
+
+    /// The values of the first `values.len()` digests.
+    fn lookup_batch(&mut self, digests: &[Digest; BURST], values: &mut [u64]);
+
+    /// Says that this thread reads nothing until the next lookup: called before it sleeps.
+    fn offline(&mut self);
+}
+
+/// A FIB, as one worker reads it.
+pub struct FibTable {
+    hasher: Hasher,
+    reader: Reader,
+    /// Bytes of every name, where all have the same number of at most 8.
+    word_len: Option<usize>,
+}
+
+impl FibTable {
+    /// A table over a reader of a FIB whose names are of `kind` and were hashed by `hasher`.
+    pub fn new(kind: fib::name::NameKind, hasher: Hasher, reader: Reader) -> Self {
+        use fib::name::NameKind::{FiveTuple, Fixed, Ipv4, Ipv6, Mac, Teid, Text};
+        let word_len = match kind {
+            Mac => Some(6),
+            Ipv4 | Teid => Some(4),
+            Fixed(width) if width <= 8 => Some(usize::from(width)),
+            Ipv6 | FiveTuple | Fixed(_) | Text => None,
+        };
+        Self { hasher, reader, word_len }
+    }
+}
+
+impl Table for FibTable {
+    #[inline]
+    fn digests(&self, names: &Names, digests: &mut [Digest; BURST]) {
+        match self.word_len {
+            Some(len) => self.hasher.digest_words(names.words(), len, &mut digests[..names.len()]),
+            None => {
+                for (i, digest) in digests[..names.len()].iter_mut().enumerate() {
+                    *digest = match names.name_len(i) {
+                        len if len <= 8 => self.hasher.digest(&names.word(i).to_le_bytes()[..len]),
+                        len => self.hasher.digest(&names.padded(i)[..len]),
+                    };
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn lookup_batch(&mut self, digests: &[Digest; BURST], values: &mut [u64]) {
+        self.reader.pin().lookup_batch(&digests[..values.len()], values);
+    }
+
+    fn offline(&mut self) {
+        self.reader.offline();
+    }
+}
+
+/// The empty forwarder: every name is valid, and the values go round, so that the traffic spreads over the ports as
+/// with a real table. It computes no digest.
+#[derive(Debug, Clone)]
+pub struct EmptyTable {
+    n_values: u64,
+    next: u64,
+}
+
+impl EmptyTable {
+    /// Answers 1 to `n_values`, in turn.
+    /// # Panics
+    /// If `n_values` is 0.
+    pub fn new(n_values: u64) -> Self {
+        assert!(n_values > 0, "at least one value");
+        Self { n_values, next: 0 }
+    }
+}
+
+impl Table for EmptyTable {
+    #[inline]
+    fn digests(&self, _names: &Names, _digests: &mut [Digest; BURST]) {}
+
+    #[inline]
+    fn members(&self, _valid: &ExactTable, _names: &Names, _digests: &[Digest; BURST]) -> u32 {
+        u32::MAX
+    }
+
+    #[inline]
+    fn lookup_batch(&mut self, _digests: &[Digest; BURST], values: &mut [u64]) {
+        for value in values {
+            self.next = if self.next == self.n_values { 1 } else { self.next + 1 };
+            *value = self.next;
+        }
+    }
+
+    fn offline(&mut self) {}
+}

@@ -1,0 +1,168 @@
+//! A switch whose ports end in the test's hands.
+#![allow(dead_code, unreachable_pub, reason = "every test takes what it needs")]
+
+use fib::action::{Action, PortId};
+use fib::name::{Name, NameKind};
+use fib::replica::Exact;
+use lookup::hash::{Family, Hasher, SecretKey};
+use lookup::othello::{Othello, OthelloQuery, Settings as TableSettings};
+use lookup::traits::{Control, Query};
+use netio::backend::loopback::{self, Loopback};
+use switch::counters::{Counts, DropReason};
+use switch::dataplane::{Monitor, PortSpec, Settings, build};
+use switch::plane::PlaneWriter;
+use switch::table::FibTable;
+use switch::worker::{Role, Worker};
+
+pub const HOST_1: u16 = 1;
+pub const HOST_2: u16 = 2;
+pub const TRUNK_8: u16 = 8;
+pub const TRUNK_9: u16 = 9;
+
+/// One worker, two host ports (1 and 2), two trunks (8 and 9).
+pub struct Rig {
+    pub worker: Worker<FibTable>,
+    pub writer: PlaneWriter<FibTable>,
+    pub monitor: Monitor,
+    pub ends: Vec<(u16, Loopback)>,
+    pub kind: NameKind,
+    pub hasher: Hasher,
+    control: Othello,
+    query: OthelloQuery,
+}
+
+pub fn mac(i: u64) -> Name {
+    Name::from_bytes(NameKind::Mac, &[2, 0, 0, (i >> 16) as u8, (i >> 8) as u8, i as u8]).unwrap()
+}
+
+pub fn mac_bytes(i: u64) -> [u8; 6] {
+    mac(i).as_bytes().try_into().unwrap()
+}
+
+impl Rig {
+    pub fn new(kind: NameKind) -> Self {
+        Self::with_settings(kind, &Settings::default())
+    }
+
+    pub fn with_settings(kind: NameKind, settings: &Settings) -> Self {
+        let mut rig = Self::without_fib(kind, settings);
+        rig.publish_fib();
+        rig
+    }
+
+    pub fn without_fib(kind: NameKind, settings: &Settings) -> Self {
+        let (mut ends, mut specs) = (vec![], vec![]);
+        let roles = [(HOST_1, Role::Host), (HOST_2, Role::Host), (TRUNK_8, Role::Trunk), (TRUNK_9, Role::Trunk)];
+        for (id, role) in roles {
+            let (near, far) = loopback::pair(&format!("port{id}"), "far", &loopback::Settings::default()).unwrap();
+            specs.push(PortSpec::new(id, role, near));
+            ends.push((id, far));
+        }
+        let (mut workers, monitor, mut writer) = build(settings, specs).unwrap();
+        let ports = [HOST_1, HOST_2, TRUNK_8, TRUNK_9].map(|id| Action::Port(PortId(id)));
+        let mut actions = vec![Action::Drop];
+        actions.extend(ports);
+        writer.set_actions(&actions);
+        let key = SecretKey::from_seed(7);
+        let control = Othello::new(TableSettings::new(8, 10_000, &key));
+        let query = control.export();
+        Self {
+            worker: workers.pop().unwrap(),
+            writer,
+            monitor,
+            ends,
+            kind,
+            hasher: Hasher::new(Family::default(), &key),
+            control,
+            query,
+        }
+    }
+
+    pub fn publish_fib(&mut self) {
+        let (kind, hasher, query) = (self.kind, self.hasher.clone(), &self.query);
+        self.writer.set_table(kind, &hasher, || FibTable::new(kind, hasher.clone(), query.reader()));
+    }
+
+    /// Puts a value into the FIB: index of a row of the action table (1 to 4: ports 1, 2, 8, 9).
+    pub fn route(&mut self, name: &Name, value: u64) {
+        let mut updates = vec![];
+        self.control.insert(self.hasher.digest(name.as_bytes()), value, &mut updates).unwrap();
+        for update in &updates {
+            self.query.apply(update).unwrap();
+        }
+    }
+
+    pub fn unroute(&mut self, name: &Name) {
+        let mut updates = vec![];
+        assert!(self.control.remove(self.hasher.digest(name.as_bytes()), &mut updates));
+        for update in &updates {
+            self.query.apply(update).unwrap();
+        }
+    }
+
+    /// Makes a name known: valid, routed, and local if its route is a host port.
+    pub fn add(&mut self, name: &Name, value: u64) {
+        self.writer.valid().put(name.clone(), None);
+        self.route(name, value);
+        if value <= 2 {
+            self.writer.local().put(name.clone(), PortId(value as u16));
+        }
+    }
+
+    pub fn send(&mut self, port: u16, frame: &[u8]) {
+        let (_, end) = self.ends.iter_mut().find(|(id, _)| *id == port).unwrap();
+        assert!(end.send(frame).unwrap());
+    }
+
+    /// Runs the worker until nothing comes any more, and collects what came out: (port, frame).
+    pub fn run(&mut self) -> Vec<(u16, Vec<u8>)> {
+        while self.worker.poll_once() > 0 {}
+        let mut out = vec![];
+        for (id, end) in &mut self.ends {
+            while let Ok(Some(frame)) = end.recv(<[u8]>::to_vec) {
+                out.push((*id, frame));
+            }
+        }
+        let counts = self.counts();
+        assert_eq!(counts.received, counts.sent + counts.dropped_total(), "every frame is accounted for");
+        out
+    }
+
+    pub fn exchange(&mut self, port: u16, frame: &[u8]) -> Vec<(u16, Vec<u8>)> {
+        self.send(port, frame);
+        self.run()
+    }
+
+    pub fn counts(&self) -> Counts {
+        self.monitor.status().total
+    }
+
+    /// Sends a frame that must be dropped for exactly this reason.
+    #[track_caller]
+    pub fn assert_dropped(&mut self, port: u16, frame: &[u8], reason: DropReason) {
+        let before = self.counts();
+        let out = self.exchange(port, frame);
+        assert!(out.is_empty(), "came out: {out:?}");
+        let after = self.counts();
+        assert_eq!(after.dropped_total(), before.dropped_total() + 1);
+        let grown: Vec<_> = after.drops().filter(|&(r, n)| n > before.dropped(r)).map(|(r, _)| r.name()).collect();
+        assert_eq!(grown, [reason.name()]);
+    }
+}
+
+/// An Ethernet frame with a made-up payload.
+pub fn ethernet(destination: [u8; 6], source: [u8; 6], ether_type: u16, payload: &[u8]) -> Vec<u8> {
+    let mut frame = [&destination[..], &source, &ether_type.to_be_bytes()].concat();
+    frame.extend(payload);
+    frame.resize(frame.len().max(60), 0);
+    frame
+}
+
+pub fn to_mac(i: u64) -> Vec<u8> {
+    ethernet(mac_bytes(i), mac_bytes(999), 0x0800, &[0x45; 46])
+}
+
+/// The frame as it looks between switches.
+pub fn with_shim(frame: &[u8], hops: u8) -> Vec<u8> {
+    [&frame[..12], &[0x88, 0xb5, hops, 0], &frame[12..]].concat()
+}

@@ -1,0 +1,264 @@
+//! Packets in, packets out: the frame path of a switch, one rule a test.
+
+mod common;
+
+use common::*;
+use fib::action::{Action, PortId};
+use fib::name::NameKind;
+use fib::replica::Exact;
+use fib::topology::NodeId;
+use lookup::hash::{Family, Hasher, SecretKey};
+use switch::counters::DropReason;
+use switch::dataplane::Settings;
+use switch::shim::INITIAL_HOPS;
+
+#[test]
+fn a_frame_between_two_hosts_of_a_switch_arrives_as_it_was() {
+    let mut rig = Rig::new(NameKind::Mac);
+    rig.add(&mac(5), 2);
+    assert_eq!(rig.exchange(HOST_1, &to_mac(5)), [(HOST_2, to_mac(5))]);
+}
+
+#[test]
+fn a_frame_into_the_network_gets_a_shim_with_all_its_hops() {
+    let mut rig = Rig::new(NameKind::Mac);
+    rig.add(&mac(5), 3);
+    assert_eq!(rig.exchange(HOST_1, &to_mac(5)), [(TRUNK_8, with_shim(&to_mac(5), INITIAL_HOPS))]);
+}
+
+#[test]
+fn a_frame_through_the_network_loses_one_hop() {
+    let mut rig = Rig::new(NameKind::Mac);
+    rig.add(&mac(5), 4);
+    assert_eq!(rig.exchange(TRUNK_8, &with_shim(&to_mac(5), 7)), [(TRUNK_9, with_shim(&to_mac(5), 6))]);
+}
+
+#[test]
+fn a_frame_out_of_the_network_loses_its_shim_and_nothing_else() {
+    let mut rig = Rig::new(NameKind::Mac);
+    rig.add(&mac(5), 1);
+    for hops in [1, 64, 255] {
+        assert_eq!(rig.exchange(TRUNK_9, &with_shim(&to_mac(5), hops)), [(HOST_1, to_mac(5))]);
+    }
+}
+
+#[test]
+fn a_frame_without_hops_left_goes_to_no_other_switch() {
+    let mut rig = Rig::new(NameKind::Mac);
+    rig.add(&mac(5), 4);
+    for hops in [0, 1] {
+        rig.assert_dropped(TRUNK_8, &with_shim(&to_mac(5), hops), DropReason::HopLimit);
+    }
+    assert_eq!(rig.exchange(TRUNK_8, &with_shim(&to_mac(5), 2)).len(), 1);
+}
+
+#[test]
+fn what_a_host_says_about_hops_is_not_believed() {
+    let mut rig = Rig::new(NameKind::Mac);
+    rig.add(&mac(5), 3);
+    // A host's own frame of the shim's EtherType is payload like any other, and gets a shim of its own.
+    let forged = with_shim(&to_mac(5), 255);
+    assert_eq!(rig.exchange(HOST_1, &forged), [(TRUNK_8, with_shim(&forged, INITIAL_HOPS))]);
+}
+
+#[test]
+fn an_alien_name_is_stopped_where_it_enters_whatever_the_fib_says() {
+    let mut rig = Rig::new(NameKind::Mac);
+    rig.route(&mac(5), 3);
+    rig.assert_dropped(HOST_1, &to_mac(5), DropReason::Alien);
+    rig.writer.valid().put(mac(5), None);
+    assert_eq!(rig.exchange(HOST_1, &to_mac(5)).len(), 1);
+    rig.writer.valid().remove(&mac(5));
+    rig.assert_dropped(HOST_1, &to_mac(5), DropReason::Alien);
+}
+
+#[test]
+fn ten_thousand_aliens_reach_nobody() {
+    let mut rig = Rig::new(NameKind::Mac);
+    for i in 0..100 {
+        rig.add(&mac(i), 1 + i % 4);
+    }
+    for i in 1000..11_000u64 {
+        rig.send(HOST_1, &to_mac(i));
+        // From a trunk aliens are not checked: they may go astray, but to no host.
+        rig.send(TRUNK_8, &with_shim(&to_mac(i), 9));
+        let out = rig.run();
+        assert!(out.iter().all(|(port, _)| *port == TRUNK_9), "{out:?}");
+    }
+    assert_eq!(rig.counts().dropped(DropReason::Alien), 10_000);
+}
+
+#[test]
+fn a_wrong_fib_cannot_make_a_frame_reach_the_wrong_host() {
+    let mut rig = Rig::new(NameKind::Mac);
+    rig.add(&mac(5), 1);
+    // The FIB now sends it to the other host's port.
+    rig.route(&mac(5), 2);
+    rig.assert_dropped(TRUNK_8, &with_shim(&to_mac(5), 9), DropReason::NotLocal);
+    rig.assert_dropped(HOST_1, &to_mac(5), DropReason::NotLocal);
+    // And a name of another switch to a host here.
+    rig.add(&mac(6), 3);
+    rig.route(&mac(6), 1);
+    rig.assert_dropped(TRUNK_8, &with_shim(&to_mac(6), 9), DropReason::NotLocal);
+}
+
+#[test]
+fn no_frame_leaves_by_the_port_it_came_from() {
+    let mut rig = Rig::new(NameKind::Mac);
+    for (port, value) in [(HOST_1, 1), (HOST_2, 2)] {
+        rig.add(&mac(value), value);
+        rig.assert_dropped(port, &to_mac(value), DropReason::InputPort);
+    }
+    for (port, value) in [(TRUNK_8, 3), (TRUNK_9, 4)] {
+        rig.add(&mac(value), value);
+        rig.assert_dropped(port, &with_shim(&to_mac(value), 9), DropReason::InputPort);
+    }
+}
+
+#[test]
+fn every_value_of_the_fib_that_names_no_way_is_a_counted_drop() {
+    let mut rig = Rig::new(NameKind::Mac);
+    let tunnel = Action::Tunnel { node: NodeId(3), remote: "10.0.0.1".parse().unwrap() };
+    rig.writer.set_actions(&[Action::Drop, Action::Port(PortId(500)), Action::Punt, tunnel, Action::Port(PortId(3))]);
+    for (i, reason) in [
+        (0, DropReason::NoRoute),
+        (1, DropReason::NoPort),
+        (2, DropReason::Unsupported),
+        (3, DropReason::Unsupported),
+        (4, DropReason::NoPort),
+        (5, DropReason::NoAction),
+        (255, DropReason::NoAction),
+    ] {
+        rig.writer.valid().put(mac(i), None);
+        rig.route(&mac(i), i);
+        rig.assert_dropped(HOST_1, &to_mac(i), reason);
+    }
+}
+
+#[test]
+fn a_removed_name_is_dropped_everywhere() {
+    let mut rig = Rig::new(NameKind::Mac);
+    rig.add(&mac(5), 3);
+    assert_eq!(rig.exchange(HOST_1, &to_mac(5)).len(), 1);
+    rig.unroute(&mac(5));
+    rig.assert_dropped(HOST_1, &to_mac(5), DropReason::NoRoute);
+    rig.assert_dropped(TRUNK_9, &with_shim(&to_mac(5), 9), DropReason::NoRoute);
+}
+
+#[test]
+fn in_egress_mode_local_means_the_exact_table_and_other_values_a_port() {
+    let mut rig = Rig::new(NameKind::Mac);
+    // Values are switches here: 1 is this one, 2 and 3 are behind the trunks.
+    rig.writer.set_actions(&[
+        Action::Drop,
+        Action::Local,
+        Action::Port(PortId(TRUNK_8)),
+        Action::Port(PortId(TRUNK_9)),
+    ]);
+    for (i, value) in [(5, 1), (6, 2), (7, 3), (8, 1)] {
+        rig.writer.valid().put(mac(i), None);
+        rig.route(&mac(i), value);
+    }
+    rig.writer.local().put(mac(5), PortId(HOST_2));
+    assert_eq!(rig.exchange(HOST_1, &to_mac(5)), [(HOST_2, to_mac(5))]);
+    assert_eq!(rig.exchange(TRUNK_9, &with_shim(&to_mac(5), 3)), [(HOST_2, to_mac(5))]);
+    assert_eq!(rig.exchange(HOST_1, &to_mac(6)), [(TRUNK_8, with_shim(&to_mac(6), INITIAL_HOPS))]);
+    assert_eq!(rig.exchange(TRUNK_8, &with_shim(&to_mac(7), 3)), [(TRUNK_9, with_shim(&to_mac(7), 2))]);
+    rig.assert_dropped(HOST_1, &to_mac(8), DropReason::NotLocal);
+    rig.assert_dropped(HOST_2, &to_mac(5), DropReason::InputPort);
+    // A link is cut: the rows change, not a cell of the FIB.
+    rig.writer.set_actions(&[
+        Action::Drop,
+        Action::Local,
+        Action::Port(PortId(TRUNK_9)),
+        Action::Port(PortId(TRUNK_9)),
+    ]);
+    assert_eq!(rig.exchange(HOST_1, &to_mac(6)), [(TRUNK_9, with_shim(&to_mac(6), INITIAL_HOPS))]);
+}
+
+#[test]
+fn a_name_that_moves_is_delivered_at_its_new_port() {
+    let mut rig = Rig::new(NameKind::Mac);
+    rig.add(&mac(5), 1);
+    rig.add(&mac(5), 2);
+    assert_eq!(rig.exchange(TRUNK_8, &with_shim(&to_mac(5), 9)), [(HOST_2, to_mac(5))]);
+    rig.writer.local().remove(&mac(5));
+    rig.assert_dropped(TRUNK_8, &with_shim(&to_mac(5), 9), DropReason::NotLocal);
+}
+
+#[test]
+fn runts_and_frames_without_a_shim_are_dropped() {
+    let mut rig = Rig::new(NameKind::Mac);
+    rig.add(&mac(5), 1);
+    for len in [0, 1, 6, 13] {
+        rig.assert_dropped(HOST_1, &to_mac(5)[..len], DropReason::Runt);
+        rig.assert_dropped(TRUNK_8, &to_mac(5)[..len], DropReason::Runt);
+    }
+    rig.assert_dropped(TRUNK_8, &to_mac(5), DropReason::NoShim);
+    rig.assert_dropped(TRUNK_8, &with_shim(&to_mac(5), 9)[..17], DropReason::NoShim);
+    assert_eq!(rig.exchange(TRUNK_8, &with_shim(&to_mac(5), 9)[..18]), [(HOST_1, to_mac(5)[..14].to_vec())]);
+}
+
+#[test]
+fn without_a_fib_everything_is_dropped_and_the_reason_is_told() {
+    let mut rig = Rig::without_fib(NameKind::Mac, &Settings::default());
+    rig.assert_dropped(HOST_1, &to_mac(5), DropReason::NoFib);
+    rig.add(&mac(5), 2);
+    rig.publish_fib();
+    assert_eq!(rig.exchange(HOST_1, &to_mac(5)), [(HOST_2, to_mac(5))]);
+}
+
+#[test]
+fn another_hash_key_and_kind_take_over_between_two_bursts() {
+    let mut rig = Rig::new(NameKind::Mac);
+    rig.add(&mac(5), 2);
+    assert_eq!(rig.exchange(HOST_1, &to_mac(5)).len(), 1);
+    // The names stay valid and local; only how they are hashed changes. The FIB holds the name under both digests.
+    rig.hasher = Hasher::new(Family::Wy, &SecretKey::from_seed(99));
+    rig.route(&mac(5), 2);
+    rig.publish_fib();
+    assert_eq!(rig.exchange(HOST_1, &to_mac(5)), [(HOST_2, to_mac(5))]);
+    rig.kind = NameKind::Ipv4;
+    rig.publish_fib();
+    rig.assert_dropped(HOST_1, &to_mac(5), DropReason::Truncated);
+}
+
+#[test]
+fn a_full_queue_and_a_closed_port_lose_frames_by_name_and_nothing_else() {
+    let mut rig = Rig::new(NameKind::Mac);
+    rig.add(&mac(5), 2);
+    rig.add(&mac(6), 3);
+    for _ in 0..300 {
+        rig.send(HOST_1, &to_mac(5));
+        while rig.worker.poll_once() > 0 {}
+    }
+    assert_eq!(rig.counts().dropped(DropReason::TxFull), 300 - 256);
+    assert_eq!(rig.run().len(), 256);
+    rig.ends.retain(|(id, _)| *id != HOST_2);
+    rig.assert_dropped(HOST_1, &to_mac(5), DropReason::PortDown);
+    let status = rig.monitor.status();
+    let port = status.ports.iter().find(|port| port.id == PortId(HOST_2)).unwrap();
+    assert!(!port.up && port.last_error.as_ref().unwrap().contains("closed"));
+    rig.assert_dropped(HOST_1, &to_mac(5), DropReason::PortDown);
+    assert_eq!(rig.exchange(HOST_1, &to_mac(6)).len(), 1, "the other ports work on");
+}
+
+#[test]
+fn a_burst_of_everything_at_once_is_sorted_out_frame_by_frame() {
+    let mut rig = Rig::new(NameKind::Mac);
+    (1..=4).for_each(|i| rig.add(&mac(i), i));
+    let frames: Vec<_> = (0..96u64)
+        .map(|i| match i % 6 {
+            5 => vec![0; 3],
+            4 => ethernet([0xff; 6], mac_bytes(9), 0x0800, &[]),
+            _ => to_mac(1 + i % 6),
+        })
+        .collect();
+    frames.iter().for_each(|frame| rig.send(HOST_1, frame));
+    let out = rig.run();
+    let to = |port| out.iter().filter(|(id, _)| *id == port).count();
+    assert_eq!((to(HOST_1), to(HOST_2), to(TRUNK_8), to(TRUNK_9)), (0, 16, 16, 16));
+    let counts = rig.counts();
+    let dropped = [DropReason::InputPort, DropReason::Broadcast, DropReason::Runt].map(|r| counts.dropped(r));
+    assert_eq!(dropped, [16, 16, 16]);
+}
