@@ -1,6 +1,8 @@
 //! The benches, one module each.
 
+pub mod build;
 pub mod lookup;
+pub mod update;
 
 use std::time::Duration;
 

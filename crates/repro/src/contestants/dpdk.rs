@@ -86,6 +86,7 @@ mod linked {
         fn fibula_hash_new(name: *const c_char, n_max: u32, lock_free: c_int) -> *mut RteHash;
         fn fibula_hash_free(table: *mut RteHash);
         fn fibula_hash_add(table: *mut RteHash, keys: *const u64, values: *const u64, n: usize) -> c_int;
+        fn fibula_hash_remove(table: *mut RteHash, keys: *const u64, n: usize) -> c_int;
         fn fibula_hash_lookup(table: *const RteHash, keys: *const u64, values: *mut u64, n: usize);
         fn fibula_efd_new(name: *const c_char, n_max: u32) -> *mut RteEfd;
         fn fibula_efd_free(table: *mut RteEfd);
@@ -131,14 +132,16 @@ mod linked {
         (512 << 20) + 160 * input.names.len() as u64
     }
 
-    struct Hash {
+    /// A table of rte_hash.
+    pub(crate) struct Hash {
         table: NonNull<RteHash>,
+        contestant: &'static str,
         bytes: u64,
         note: &'static str,
     }
 
     impl Hash {
-        fn build(contestant: &str, input: &Input<'_>, lock_free: bool) -> Result<Self, BenchError> {
+        pub(crate) fn build(contestant: &'static str, input: &Input<'_>, lock_free: bool) -> Result<Self, BenchError> {
             let note = started(room(input))?;
             let n_max = u32::try_from(input.names.len() + input.names.len() / 16 + 64)
                 .map_err(|_| input.build_error(contestant, "at most 2^30 entries"))?;
@@ -151,17 +154,32 @@ mod linked {
                 .ok_or_else(|| input.build_error(contestant, "no memory: reserve more huge pages, or lower n"))?;
             // SAFETY: as above.
             let bytes = unsafe { fibula_heap_bytes() } - before;
-            let table = Self { table, bytes, note };
-            let values = input.values();
-            // SAFETY: the arrays have the given length; nobody else uses the table yet.
-            let rc = unsafe {
-                fibula_hash_add(table.table.as_ptr(), input.names.as_ptr(), values.as_ptr(), input.names.len())
-            };
-            if rc < 0 {
-                let error = std::io::Error::from_raw_os_error(-rc);
-                return Err(input.build_error(contestant, format!("adding a key failed: {error}")));
-            }
+            let mut table = Self { table, contestant, bytes, note };
+            table.add(input.names, &input.values())?;
             Ok(table)
+        }
+
+        /// Adds or overwrites keys.
+        pub(crate) fn add(&mut self, keys: &[u64], values: &[u64]) -> Result<(), BenchError> {
+            assert_eq!(keys.len(), values.len());
+            // SAFETY: a live table, arrays of the given length; `&mut self`: no reader is left.
+            let rc = unsafe { fibula_hash_add(self.table.as_ptr(), keys.as_ptr(), values.as_ptr(), keys.len()) };
+            self.outcome("adding a key", rc)
+        }
+
+        /// Removes keys.
+        pub(crate) fn delete(&mut self, keys: &[u64]) -> Result<(), BenchError> {
+            // SAFETY: as above.
+            let rc = unsafe { fibula_hash_remove(self.table.as_ptr(), keys.as_ptr(), keys.len()) };
+            self.outcome("removing a key", rc)
+        }
+
+        fn outcome(&self, what: &str, rc: c_int) -> Result<(), BenchError> {
+            if rc >= 0 {
+                return Ok(());
+            }
+            let error = std::io::Error::from_raw_os_error(-rc);
+            Err(BenchError::Unavailable { contestant: self.contestant, reason: format!("{what} failed: {error}") })
         }
     }
 

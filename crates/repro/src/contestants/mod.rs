@@ -11,6 +11,8 @@ use crate::BenchError;
 use crate::names::value_of;
 use ::lookup::hash::{Digest, Family, Hasher, SecretKey};
 
+#[cfg(feature = "dpdk")]
+pub(crate) use dpdk::Hash as RteHash;
 pub(crate) use dpdk::start as start_dpdk;
 
 /// The largest burst.
@@ -68,7 +70,7 @@ impl Input<'_> {
         entries
     }
 
-    fn build_error(&self, contestant: &str, reason: impl std::fmt::Display) -> BenchError {
+    pub(crate) fn build_error(&self, contestant: &str, reason: impl std::fmt::Display) -> BenchError {
         let n = self.names.len() as u64;
         BenchError::Build { contestant: contestant.into(), n, reason: reason.to_string() }
     }

@@ -1,0 +1,182 @@
+//! `fibula bench`: contestants side by side, on the same names in the same order, every answer checked.
+
+use std::io::Write;
+
+use clap::{Args, Subcommand};
+use lookup::hash::Family;
+use repro::BenchError;
+use repro::bench::{Listener, Options};
+use repro::machine::Machine;
+use repro::names::NameSet;
+use repro::report::{Row, table};
+
+use crate::output::{Exit, Failure, Output};
+
+/// The benches.
+#[derive(Debug, Subcommand)]
+pub(crate) enum BenchCommand {
+    /// Lookups a second against the floor, hash tables and DPDK's tables
+    Lookup(BenchArgs),
+    /// Time to build a table, and memory while building
+    Build(BenchArgs),
+    /// Cost of inserts, alters and removes with their messages; lookups beside updates
+    Update(BenchArgs),
+}
+
+/// What all benches take; unset, each bench has its own.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct BenchArgs {
+    /// Names in the table, with K, M for powers of two: 64K,1M,16M
+    #[arg(long, value_delimiter = ',', value_parser = parse_size)]
+    n: Vec<u64>,
+    /// Contestants; --list tells which there are
+    #[arg(long, value_delimiter = ',')]
+    contestants: Vec<String>,
+    /// Threads that work at once
+    #[arg(long, value_delimiter = ',', default_value = "1")]
+    threads: Vec<u32>,
+    /// Bits of a value, 1 to 64
+    #[arg(long, default_value_t = 8)]
+    value_bits: u8,
+    /// Names: mac, seq, lfsr, uniform, zipf
+    #[arg(long, default_value = "mac")]
+    names: NameSet,
+    /// How often each contestant is measured
+    #[arg(long, default_value_t = 5)]
+    runs: u32,
+    /// Names a call
+    #[arg(long, default_value_t = 32)]
+    batch: u32,
+    /// What names, orders and keys follow from
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Digest family: muladd, wy, siphash13, crc32c
+    #[arg(long, default_value = "muladd")]
+    hash: Family,
+    /// Operations a run, at least
+    #[arg(long, value_parser = parse_size)]
+    operations: Option<u64>,
+    /// List the contestants and end
+    #[arg(long)]
+    list: bool,
+}
+
+impl BenchArgs {
+    fn options(self, n: &[u64]) -> Options {
+        Options {
+            n: if self.n.is_empty() { n.to_vec() } else { self.n },
+            contestants: self.contestants,
+            threads: self.threads,
+            value_bits: self.value_bits,
+            names: self.names,
+            runs: self.runs,
+            batch: self.batch,
+            seed: self.seed,
+            family: self.hash,
+            operations: self.operations,
+        }
+    }
+}
+
+impl BenchCommand {
+    /// Runs the bench.
+    /// # Errors
+    /// Exit code 2 for settings and unknown contestants, 6 for a wrong answer.
+    pub(crate) fn run(self, out: &Output) -> anyhow::Result<()> {
+        type Run = fn(&Options, &mut dyn Listener) -> Result<(), BenchError>;
+        let (args, sizes, list, run): (_, &[u64], &[(&str, &str)], Run) = match self {
+            Self::Lookup(args) => {
+                let sizes = &[64 << 10, 1 << 20, 4 << 20, 16 << 20];
+                (args, sizes, &[], repro::bench::lookup::run)
+            }
+            Self::Build(args) => (args, &[4 << 20], &repro::bench::build::CONTESTANTS, repro::bench::build::run),
+            Self::Update(args) => (args, &[4 << 20], &repro::bench::update::PARTS, repro::bench::update::run),
+        };
+        if args.list {
+            return print_list(out, list);
+        }
+        let machine = Machine::read();
+        if out.is_json() {
+            eprintln!("{}", serde_json::json!({ "machine": machine }));
+        } else {
+            eprintln!("{machine}");
+        }
+        let mut printer = Printer { out: *out, error: None };
+        run(&args.options(sizes), &mut printer).map_err(|error| {
+            let exit = match &error {
+                error if error.is_wrong_answer() => Exit::CheckFailed,
+                BenchError::Unavailable { .. } => Exit::NotFound,
+                BenchError::Build { .. } => Exit::Refused,
+                _ => Exit::Usage,
+            };
+            Failure::new(exit, error)
+        })?;
+        printer.error.map_or(Ok(()), |error| Err(error.into()))
+    }
+}
+
+fn print_list(out: &Output, list: &[(&str, &str)]) -> anyhow::Result<()> {
+    #[derive(serde::Serialize)]
+    struct Contestant<'a> {
+        name: &'a str,
+        about: &'a str,
+        default: bool,
+    }
+    let of_lookup = repro::contestants::ALL.iter().filter(|_| list.is_empty());
+    let rows: Vec<Contestant<'_>> = of_lookup
+        .map(|kind| Contestant { name: kind.name, about: kind.about, default: kind.default })
+        .chain(list.iter().map(|&(name, about)| Contestant { name, about, default: true }))
+        .collect();
+    out.rows(&rows)
+}
+
+/// Prints each table when it is complete; keeps the first error of standard output.
+struct Printer {
+    out: Output,
+    error: Option<std::io::Error>,
+}
+
+impl Listener for Printer {
+    fn table(&mut self, rows: &[Row]) {
+        let text = if self.out.is_json() {
+            rows.iter().map(|row| row.to_json() + "\n").collect()
+        } else {
+            table(rows) + "\n"
+        };
+        let mut stdout = std::io::stdout().lock();
+        let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+        self.error = self.error.take().or(written.err());
+    }
+
+    fn say(&mut self, text: &str) {
+        eprintln!("{text}");
+    }
+}
+
+/// A number with an optional K, M or G, which stand for 2^10, 2^20 and 2^30.
+fn parse_size(text: &str) -> Result<u64, String> {
+    let text = text.trim();
+    let (digits, shift) = match text.char_indices().last() {
+        Some((at, 'k' | 'K')) => (&text[..at], 10),
+        Some((at, 'm' | 'M')) => (&text[..at], 20),
+        Some((at, 'g' | 'G')) => (&text[..at], 30),
+        _ => (text, 0),
+    };
+    let number: u64 = digits.parse().map_err(|_| format!("`{text}` is no size: write 1000, 64K or 16M"))?;
+    number.checked_mul(1 << shift).ok_or_else(|| format!("`{text}` is too large"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_take_suffixes_for_powers_of_two() {
+        assert_eq!(parse_size("64K"), Ok(65_536));
+        assert_eq!(parse_size("16m"), Ok(16 << 20));
+        assert_eq!(parse_size("1000"), Ok(1000));
+        for wrong in ["", "K", "1.5M", "-1", "99999999999G"] {
+            assert!(parse_size(wrong).is_err(), "{wrong}");
+        }
+    }
+}
