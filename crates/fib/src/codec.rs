@@ -449,7 +449,7 @@ impl<'a> Input<'a> {
         })
     }
 
-    fn actions(&mut self) -> Result<Vec<Action>, DecodeError> {
+    pub(crate) fn actions(&mut self) -> Result<Vec<Action>, DecodeError> {
         let count = self.count(1)?;
         if count > MAX_ACTIONS {
             return Err(DecodeError::TooLong { got: count, max: MAX_ACTIONS });

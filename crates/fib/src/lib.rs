@@ -9,7 +9,9 @@
 
 pub mod action;
 pub mod codec;
+pub mod designs;
 pub mod durable;
+pub mod file;
 mod indices;
 pub mod list;
 pub mod messages;

@@ -31,27 +31,28 @@
 //!
 //! Limits: 2^`value_bits` - 1 ports a switch (port mode) or switches (egress mode); `max_names` names.
 
+mod error;
 mod names;
 mod restore;
 mod resync;
+mod state;
 mod table;
 #[cfg(test)]
 mod tests;
 
+pub use error::NetworkError;
 pub use restore::RestoreError;
 
 use crate::action::{Action, PortId};
-use crate::codec::actions_digest;
-use crate::durable::{Row, RowChange, SwitchRow, Tenants};
+use crate::durable::{Row, RowChange, Tenants};
 use crate::indices::{Indices, Slot};
-use crate::messages::{Body, Held, Message, TableHeader, ValueMode};
+use crate::messages::{Body, Held, Message, ValueMode};
 use crate::name::{Name, NameKind};
 use crate::replica::{image_parts, load_parts};
-use crate::rib::{Rib, RibError};
+use crate::rib::Rib;
 use crate::topology::{End, Link, Node, NodeId, Routes, Topology, TopologyError};
 use lookup::hash::{Digest, Family, Hasher, SecretKey};
 use lookup::othello::{self, Colouring, Graph, OthelloQuery};
-use lookup::traits::InsertError;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use table::{Table, View};
 
@@ -475,7 +476,7 @@ impl Network {
     ///
     /// About 0.2 s a million names and table.
     /// # Errors
-    /// [`RibError::DigestCollision`] when two names collide under this key too (try another), [`NetworkError::Graph`].
+    /// [`DigestCollision`](crate::rib::RibError::DigestCollision) when two names collide under this key too (try another), [`NetworkError::Graph`].
     pub fn rekey(&mut self, key: SecretKey) -> Result<Effects, NetworkError> {
         let settings = Settings { key, ..self.settings.clone() };
         self.rib.rekey(settings.hasher())?;
@@ -523,76 +524,6 @@ impl Network {
         }
         Ok(self.finish(draft))
     }
-
-    // ---- what follows from the state ----
-
-    fn ports_of(&self, node: NodeId) -> impl Iterator<Item = End> {
-        let range = End { node, port: PortId(0) }..=End { node, port: PortId(u16::MAX) };
-        self.host_ports.range(range).copied()
-    }
-
-    fn header(&self, node: NodeId) -> TableHeader {
-        TableHeader {
-            table: self.switches[&node].table,
-            family: self.settings.family,
-            key: self.settings.key.clone(),
-            value_bits: self.settings.value_bits,
-            kind: self.settings.kind,
-            mode: self.settings.mode,
-            gateway: self.ports_of(node).next().is_some(),
-            reset: false,
-            max_names: self.settings.max_names as u64,
-        }
-    }
-
-    /// The value of a place in the FIB of a switch (port mode) or of all (egress mode).
-    fn value(&self, of: Option<NodeId>, place: End) -> u16 {
-        let index = match (self.settings.mode, of) {
-            (ValueMode::Egress, _) => self.egress.get(place.node),
-            (ValueMode::Port, None) => None,
-            (ValueMode::Port, Some(node)) => {
-                let port = if node == place.node { Some(place.port) } else { self.routes.next_hop(node, place.node) };
-                port.and_then(|port| self.switches[&node].ports.get(Action::Port(port)))
-            }
-        };
-        index.unwrap_or(0)
-    }
-
-    fn values(&self, of: Option<NodeId>) -> Vec<u16> {
-        self.places.ends.iter().map(|place| self.value(of, *place)).collect()
-    }
-
-    /// The action table of a switch as it must be now.
-    fn action_table(&self, node: NodeId) -> Vec<Action> {
-        let mut actions = vec![Action::Drop];
-        match self.settings.mode {
-            // An index that is out of use keeps its meaning, for cells that have not heard of it yet.
-            ValueMode::Port => actions.extend(self.switches[&node].ports.slots().iter().map(|slot| slot.value)),
-            ValueMode::Egress => actions.extend(self.egress.slots().iter().map(|slot| match slot.value {
-                _ if slot.retired_at.is_some() => Action::Drop,
-                here if here == node => Action::Local,
-                there => self.routes.next_hop(node, there).map_or(Action::Drop, Action::Port),
-            })),
-        }
-        actions
-    }
-
-    fn held_actions(&self, node: NodeId) -> Held {
-        let switch = &self.switches[&node];
-        Held { version: switch.actions_version, digest: actions_digest(&switch.actions) }
-    }
-
-    fn valid_entries(&self, tenants: &Tenants) -> Vec<(Name, Option<std::net::IpAddr>)> {
-        let held = self.rib.iter().filter(|(_, _, attachment)| tenants.holds(attachment.tenant));
-        held.map(|(name, _, attachment)| (name.clone(), attachment.ip)).collect()
-    }
-
-    fn local_entries(&self, node: NodeId) -> Vec<(Name, PortId)> {
-        let here = self.rib.iter().filter(|(_, _, attachment)| attachment.switch == node);
-        here.map(|(name, _, attachment)| (name.clone(), attachment.port)).collect()
-    }
-
-    // ---- parts of mutations ----
 
     fn assign_port(&mut self, end: End) -> Result<(), NetworkError> {
         if let (ValueMode::Port, Some(switch)) = (self.settings.mode, self.switches.get_mut(&end.node)) {
@@ -717,36 +648,6 @@ impl Network {
         self.tables = tables;
     }
 
-    fn switch_row(&self, id: NodeId) -> Row {
-        let switch = &self.switches[&id];
-        let name = self.topology.node(id).map(|node| node.name.clone()).unwrap_or_default();
-        Row::Switch(
-            id,
-            SwitchRow {
-                name,
-                tenants: switch.tenants.clone(),
-                table: switch.table,
-                local_version: switch.local.version,
-                actions_version: switch.actions_version,
-                ports: switch.ports.slots().to_vec(),
-            },
-        )
-    }
-
-    fn network_row(&self) -> Row {
-        Row::Network {
-            cluster: self.settings.cluster,
-            family: self.settings.family,
-            key: self.settings.key.clone(),
-            mode: self.settings.mode,
-            kind: self.settings.kind,
-            value_bits: self.settings.value_bits,
-            change: self.change,
-            next_node: self.next_node,
-            next_table: self.next_table,
-        }
-    }
-
     /// Numbers the change, collects its rows, and sorts its messages into phases.
     fn finish(&mut self, mut draft: Draft) -> Effects {
         self.change += 1;
@@ -772,58 +673,4 @@ impl Network {
     fn message(&self, node: NodeId, body: Body) -> Message {
         Message { cluster: self.settings.cluster, term: self.term, node, change: self.change, body }
     }
-}
-
-/// Why the network was not changed.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
-#[allow(missing_docs)]
-pub enum NetworkError {
-    /// Settings that make no network.
-    #[error("{why}: correct the configuration")]
-    Settings { why: &'static str },
-    /// Switches and links.
-    #[error(transparent)]
-    Topology(#[from] TopologyError),
-    /// Names.
-    #[error(transparent)]
-    Rib(#[from] RibError),
-    /// The graph of names.
-    #[error(transparent)]
-    Graph(#[from] InsertError),
-    /// No host port there.
-    #[error("{end} is no host port: add it with `fibula host add` first")]
-    NoHostPort { end: End },
-    /// A host port is there.
-    #[error("{end} is a host port already: choose another port or remove that one")]
-    PortOfHosts { end: End },
-    /// A port with names stays.
-    #[error("{names} names hang off {end}: move or remove them first")]
-    HasNames { end: End, names: usize },
-    /// A switch with host ports stays.
-    #[error("switch {id} has {ports} host ports: remove them first")]
-    HasHostPorts { id: NodeId, ports: usize },
-    /// A restricted switch serves its own tenants only.
-    #[error("switch {id} does not hold names of tenant {tenant}: attach the name elsewhere")]
-    TenantNotHeld { id: NodeId, tenant: u32 },
-    /// `add` is for new names.
-    #[error("`{name}` is there already: use set to move it")]
-    NameExists { name: Name },
-    /// No such name.
-    #[error("there is no name `{name}`")]
-    UnknownName { name: Name },
-    /// One item of a batch was refused, and so the whole batch.
-    #[error("item {index} of the batch: {source}; nothing of the batch was done")]
-    Batch { index: usize, source: Box<NetworkError> },
-    /// All indices are taken.
-    #[error("switch {id} has {max} ports, all that value_bits allow: use wider values, or egress mode")]
-    TooManyActions { id: NodeId, max: usize },
-    /// All indices are taken.
-    #[error("{max} switches are all that value_bits allow in egress mode: use wider values")]
-    TooManySwitches { max: usize },
-    /// A switch of another network.
-    #[error(
-        "switch {id} belongs to network {got:#x}, this is {expected:#x}: remove the switch's saved image to let it join"
-    )]
-    WrongCluster { id: NodeId, got: u64, expected: u64 },
 }

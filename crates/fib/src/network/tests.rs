@@ -3,7 +3,7 @@
 use super::*;
 use crate::messages::Report;
 use crate::replica::{Exact, Limits, MemoryTables, Replica, ReplicaError};
-use crate::rib::Attachment;
+use crate::rib::{Attachment, RibError};
 use lookup::othello::Update;
 use std::collections::HashSet;
 
@@ -429,7 +429,7 @@ fn messages_in_flight_never_loop_nor_misdeliver() {
             for (node, message) in effects.phases.into_iter().flatten() {
                 lab.deliver(node, &message);
                 for from in &nodes {
-                    if lab.replicas[from].tables().valid.get(&name).is_none() {
+                    if !lab.replicas[from].tables().valid.contains_key(&name) {
                         continue;
                     }
                     let ends = [before, after].map(|place| place.map(|at| Fate::Delivered(at.end())));

@@ -1,0 +1,60 @@
+//! Why a network refuses a change.
+
+use crate::name::Name;
+use crate::rib::RibError;
+use crate::topology::{End, NodeId, TopologyError};
+use lookup::traits::InsertError;
+
+/// Why the network was not changed.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+#[allow(missing_docs)]
+pub enum NetworkError {
+    /// Settings that make no network.
+    #[error("{why}: correct the configuration")]
+    Settings { why: &'static str },
+    /// Switches and links.
+    #[error(transparent)]
+    Topology(#[from] TopologyError),
+    /// Names.
+    #[error(transparent)]
+    Rib(#[from] RibError),
+    /// The graph of names.
+    #[error(transparent)]
+    Graph(#[from] InsertError),
+    /// No host port there.
+    #[error("{end} is no host port: add it with `fibula host add` first")]
+    NoHostPort { end: End },
+    /// A host port is there.
+    #[error("{end} is a host port already: choose another port or remove that one")]
+    PortOfHosts { end: End },
+    /// A port with names stays.
+    #[error("{names} names hang off {end}: move or remove them first")]
+    HasNames { end: End, names: usize },
+    /// A switch with host ports stays.
+    #[error("switch {id} has {ports} host ports: remove them first")]
+    HasHostPorts { id: NodeId, ports: usize },
+    /// A restricted switch serves its own tenants only.
+    #[error("switch {id} does not hold names of tenant {tenant}: attach the name elsewhere")]
+    TenantNotHeld { id: NodeId, tenant: u32 },
+    /// `add` is for new names.
+    #[error("`{name}` is there already: use set to move it")]
+    NameExists { name: Name },
+    /// No such name.
+    #[error("there is no name `{name}`")]
+    UnknownName { name: Name },
+    /// One item of a batch was refused, and so the whole batch.
+    #[error("item {index} of the batch: {source}; nothing of the batch was done")]
+    Batch { index: usize, source: Box<NetworkError> },
+    /// All indices are taken.
+    #[error("switch {id} has {max} ports, all that value_bits allow: use wider values, or egress mode")]
+    TooManyActions { id: NodeId, max: usize },
+    /// All indices are taken.
+    #[error("{max} switches are all that value_bits allow in egress mode: use wider values")]
+    TooManySwitches { max: usize },
+    /// A switch of another network.
+    #[error(
+        "switch {id} belongs to network {got:#x}, this is {expected:#x}: remove the switch's saved image to let it join"
+    )]
+    WrongCluster { id: NodeId, got: u64, expected: u64 },
+}

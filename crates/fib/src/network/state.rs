@@ -1,0 +1,109 @@
+//! What follows from the state of a network: headers, values, action tables, exact tables, rows.
+
+use super::Network;
+use crate::action::{Action, PortId};
+use crate::codec::actions_digest;
+use crate::designs::CONCISE;
+use crate::durable::{Row, SwitchRow, Tenants};
+use crate::messages::{Held, TableHeader, ValueMode};
+use crate::name::Name;
+use crate::topology::{End, NodeId};
+use std::net::IpAddr;
+
+impl Network {
+    pub(super) fn ports_of(&self, node: NodeId) -> impl Iterator<Item = End> {
+        let range = End { node, port: PortId(0) }..=End { node, port: PortId(u16::MAX) };
+        self.host_ports.range(range).copied()
+    }
+
+    pub(super) fn header(&self, node: NodeId) -> TableHeader {
+        TableHeader {
+            table: self.switches[&node].table,
+            family: self.settings.family,
+            key: self.settings.key.clone(),
+            value_bits: self.settings.value_bits,
+            kind: self.settings.kind,
+            mode: self.settings.mode,
+            gateway: CONCISE.holdings(self.ports_of(node).next().is_some()).valid,
+            reset: false,
+            max_names: self.settings.max_names as u64,
+        }
+    }
+
+    /// The value of a place in the FIB of a switch (port mode) or of all (egress mode).
+    pub(super) fn value(&self, of: Option<NodeId>, place: End) -> u16 {
+        let index = match (self.settings.mode, of) {
+            (ValueMode::Egress, _) => self.egress.get(place.node),
+            (ValueMode::Port, None) => None,
+            (ValueMode::Port, Some(node)) => {
+                let port = if node == place.node { Some(place.port) } else { self.routes.next_hop(node, place.node) };
+                port.and_then(|port| self.switches[&node].ports.get(Action::Port(port)))
+            }
+        };
+        index.unwrap_or(0)
+    }
+
+    pub(super) fn values(&self, of: Option<NodeId>) -> Vec<u16> {
+        self.places.ends.iter().map(|place| self.value(of, *place)).collect()
+    }
+
+    /// The action table of a switch as it must be now.
+    pub(super) fn action_table(&self, node: NodeId) -> Vec<Action> {
+        let mut actions = vec![Action::Drop];
+        match self.settings.mode {
+            // An index that is out of use keeps its meaning, for cells that have not heard of it yet.
+            ValueMode::Port => actions.extend(self.switches[&node].ports.slots().iter().map(|slot| slot.value)),
+            ValueMode::Egress => actions.extend(self.egress.slots().iter().map(|slot| match slot.value {
+                _ if slot.retired_at.is_some() => Action::Drop,
+                here if here == node => Action::Local,
+                there => self.routes.next_hop(node, there).map_or(Action::Drop, Action::Port),
+            })),
+        }
+        actions
+    }
+
+    pub(super) fn held_actions(&self, node: NodeId) -> Held {
+        let switch = &self.switches[&node];
+        Held { version: switch.actions_version, digest: actions_digest(&switch.actions) }
+    }
+
+    pub(super) fn valid_entries(&self, tenants: &Tenants) -> Vec<(Name, Option<IpAddr>)> {
+        let held = self.rib.iter().filter(|(_, _, attachment)| tenants.holds(attachment.tenant));
+        held.map(|(name, _, attachment)| (name.clone(), attachment.ip)).collect()
+    }
+
+    pub(super) fn local_entries(&self, node: NodeId) -> Vec<(Name, PortId)> {
+        let here = self.rib.iter().filter(|(_, _, attachment)| attachment.switch == node);
+        here.map(|(name, _, attachment)| (name.clone(), attachment.port)).collect()
+    }
+
+    pub(super) fn switch_row(&self, id: NodeId) -> Row {
+        let switch = &self.switches[&id];
+        let name = self.topology.node(id).map(|node| node.name.clone()).unwrap_or_default();
+        Row::Switch(
+            id,
+            SwitchRow {
+                name,
+                tenants: switch.tenants.clone(),
+                table: switch.table,
+                local_version: switch.local.version,
+                actions_version: switch.actions_version,
+                ports: switch.ports.slots().to_vec(),
+            },
+        )
+    }
+
+    pub(super) fn network_row(&self) -> Row {
+        Row::Network {
+            cluster: self.settings.cluster,
+            family: self.settings.family,
+            key: self.settings.key.clone(),
+            mode: self.settings.mode,
+            kind: self.settings.kind,
+            value_bits: self.settings.value_bits,
+            change: self.change,
+            next_node: self.next_node,
+            next_table: self.next_table,
+        }
+    }
+}
