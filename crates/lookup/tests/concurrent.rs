@@ -133,7 +133,6 @@ fn a_reader_that_never_moves_on_stalls_updates_but_breaks_nothing() {
     };
     assert!(stalled.0.to_string().contains("let readers unpin"), "{}", stalled.0);
     let _ = pinned.lookup(name(3));
-    drop(pinned);
     reader.offline();
     query.apply(&stalled.1).expect("old versions are reclaimed once the reader is offline");
     let _ = reader.pin();

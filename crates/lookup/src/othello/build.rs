@@ -8,7 +8,6 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::graph::{Graph, MAX_DEPTH, ShardState, Solver, prefix_of, with_slack};
-use super::index::Index;
 use super::shard::{Edge, NoSolution, Payload, Scratch, Shard};
 use super::sizing::Sizing;
 use super::{Settings, ShardId};
@@ -122,7 +121,7 @@ impl<S: Sizing, P: Payload> Graph<S, P> {
         if owner.len() != 1 << depth {
             return Err(RestoreError::Directory);
         }
-        let mut edges: Vec<Vec<Edge<S::Index, P>>> = vec![Vec::new(); states.len()];
+        let mut edges: Vec<Vec<Edge<P>>> = vec![Vec::new(); states.len()];
         let mut stashes = edges.clone();
         let all = live.iter().map(|entry| (entry, false)).chain(tombstones.iter().map(|entry| (entry, true)));
         for (&(digest, payload), tombstone) in all {
@@ -212,7 +211,7 @@ impl<P: Payload> Parts<P> {
 }
 
 /// The edges of every shard of one part, with room for the inserts to come.
-fn shards_of<I: Index, P: Payload>(parted: &[Parts<P>], part: usize, depth: u8, part_bits: u8) -> Vec<Vec<Edge<I, P>>> {
+fn shards_of<P: Payload>(parted: &[Parts<P>], part: usize, depth: u8, part_bits: u8) -> Vec<Vec<Edge<P>>> {
     let bits = depth - part_bits;
     let within = |digest: Digest| prefix_of(digest.0, depth) & ((1 << bits) - 1);
     let mut counts = vec![0; 1 << bits];

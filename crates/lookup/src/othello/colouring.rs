@@ -5,17 +5,18 @@
 //! the smallest vertex of every component has colour 0, so cells are a pure function of (graph, tombstones, values)
 //! and a restarted controller derives the same.
 //!
-//! Cost: about 5 ns a name and switch for whole shards (the peel, 10 ns a name, is shared); an update walks one
+//! Cost: about 5 ns a name and switch for whole shards (the order, another 5, is shared); an update walks one
 //! component. Source: "Memory-efficient and Ultra-fast Network Lookup and Forwarding using Othello Hashing", IV.B, V.A.
 
 use super::graph::{Change, Delta, Graph};
 use super::index::Index;
+use super::kernel::prefetch;
 use super::query::OthelloQuery;
 use super::shard::{Payload, Scratch, Shard};
 use super::sizing::{Sides, Sizing};
 use super::update::{CellsUpdate, ShardImage, Update};
 use super::{Settings, ShardId, cell_prf};
-use crate::cells::{Cells, CellsVisitor, with_cells};
+use crate::cells::{Cells, CellsVisitor, cells_per_word, with_cells};
 use crate::hash::{Digest, mix64};
 
 /// What the other side of the seam has of one shard, as far as this side knows.
@@ -25,12 +26,16 @@ struct Sent {
     digest: u64,
 }
 
-/// One switch's colouring of a graph: 16 bytes a shard.
+/// One switch's colouring of a graph: 16 bytes a shard, or also a copy of its cells, which spares an update the way
+/// to the root of its component.
 #[derive(Clone, Debug)]
 pub struct Colouring {
     /// By slot of the graph.
     sent: Vec<Sent>,
+    /// The cells, by slot, where they are kept.
+    kept: Option<Vec<Vec<u64>>>,
     colours: Vec<u64>,
+    path: Vec<usize>,
 }
 
 impl Colouring {
@@ -49,7 +54,7 @@ impl Colouring {
         value: impl Fn(usize, P) -> u64,
     ) -> Vec<(Self, OthelloQuery<S>)> {
         let mut scratch = Scratch::default();
-        let empty = Self { sent: vec![Sent::default(); graph.slot_limit()], colours: Vec::new() };
+        let empty = Self::of_images(graph, &[], false);
         let mut views = vec![(empty, Vec::new()); n];
         for (slot, shard) in graph.slots() {
             shard.order(&mut scratch);
@@ -63,13 +68,44 @@ impl Colouring {
         views.into_iter().map(|(colouring, images)| (colouring, OthelloQuery::from_own(settings, images))).collect()
     }
 
-    /// A colouring of which the other side has `images` (all shards of the graph, in order).
-    pub(super) fn of_images<S: Sizing, P: Payload>(graph: &Graph<S, P>, images: &[ShardImage]) -> Self {
-        let mut sent = vec![Sent::default(); graph.slot_limit()];
+    /// A colouring of which the other side has `images` (the shards of the graph, in order), with a copy of their
+    /// cells if `keep`.
+    pub(super) fn of_images<S: Sizing, P: Payload>(graph: &Graph<S, P>, images: &[ShardImage], keep: bool) -> Self {
+        let kept = keep.then(Vec::new);
+        let mut colouring = Self { sent: Vec::new(), kept, colours: Vec::new(), path: Vec::new() };
+        colouring.grow(graph.slot_limit());
         for ((slot, _), image) in graph.slots().zip(images) {
-            sent[slot as usize] = Sent { version: image.version, digest: image.digest };
+            colouring.note(slot, image);
         }
-        Self { sent, colours: Vec::new() }
+        colouring
+    }
+
+    fn grow(&mut self, slots: usize) {
+        if self.sent.len() < slots {
+            self.sent.resize(slots, Sent::default());
+            if let Some(kept) = &mut self.kept {
+                kept.resize(slots, Vec::new());
+            }
+        }
+    }
+
+    /// Notes that the other side has or will have `image`.
+    fn note(&mut self, slot: u32, image: &ShardImage) {
+        self.sent[slot as usize] = Sent { version: image.version, digest: image.digest };
+        if let Some(kept) = &mut self.kept {
+            kept[slot as usize].clone_from(&image.words);
+        }
+    }
+
+    /// Starts fetching the cells that an insert of `digest` looks at, where a copy is kept.
+    pub(super) fn prefetch<S: Sizing, P: Payload>(&self, graph: &Graph<S, P>, digest: Digest) {
+        if let Some(kept) = &self.kept {
+            let (slot, vertices) = graph.cells_of(digest);
+            let (words, value_bits) = (&kept[slot as usize], graph.settings().value_bits);
+            for vertex in vertices {
+                prefetch(words.as_ptr().wrapping_add((vertex / cells_per_word(value_bits)) as usize).cast());
+            }
+        }
     }
 
     /// Appends the update that brings this switch along after `change`, the latest mutation of `graph`.
@@ -99,12 +135,20 @@ impl Colouring {
         value: impl Fn(P) -> u64,
     ) -> Option<CellsUpdate> {
         let walk = graph.last_walk();
+        let shard = graph.shard(slot);
+        let Settings { seed, value_bits, .. } = *graph.settings();
         let value = |payload: Option<P>| payload.map_or(0, &value);
+        let joint = match &mut self.kept {
+            Some(kept) => with_cells(&mut kept[slot as usize], value_bits, Read(walk.joint)),
+            None => {
+                shard.path(walk.joint, &mut self.path);
+                self.path.iter().fold(0, |colour, &edge| colour ^ value(shard.edges[edge].value()))
+            }
+        };
         self.colours.clear();
-        for step in &walk.steps {
-            let parent = self.colours.get(step.parent as usize).copied().unwrap_or(0);
-            let over = if self.colours.is_empty() { 0 } else { value(step.payload) };
-            self.colours.push(parent ^ over);
+        for (at, step) in walk.steps.iter().enumerate() {
+            let parent = if at == 0 { joint } else { self.colours[step.parent as usize] };
+            self.colours.push(parent ^ value(step.payload));
         }
         let delta = match walk.delta {
             Delta::OldRoot(step) => self.colours[step],
@@ -113,14 +157,14 @@ impl Colouring {
         if delta == 0 {
             return None;
         }
-        let shard = graph.shard(slot);
-        let seed = graph.settings().seed;
         let sent = &mut self.sent[slot as usize];
-        let changed = walk.steps.iter().zip(&self.colours).skip(walk.first_changed);
-        let mut cells = Vec::with_capacity(changed.len());
-        for (step, &colour) in changed {
+        let mut cells = Vec::with_capacity(walk.steps.len());
+        for (step, &colour) in walk.steps.iter().zip(&self.colours) {
             sent.digest ^= cell_prf(seed, step.vertex, colour ^ delta) ^ cell_prf(seed, step.vertex, colour);
             cells.push((step.vertex, colour));
+        }
+        if let Some(kept) = &mut self.kept {
+            with_cells(&mut kept[slot as usize], value_bits, Edit(&cells));
         }
         let from = std::mem::replace(&mut sent.version, shard.version);
         let id = ShardId { prefix: shard.prefix, depth: shard.depth };
@@ -138,10 +182,8 @@ impl Colouring {
         let mut scratch = Scratch::default();
         shard.order(&mut scratch);
         let image = colour(graph.settings(), shard, &scratch, value);
-        if self.sent.len() < graph.slot_limit() {
-            self.sent.resize(graph.slot_limit(), Sent::default());
-        }
-        self.sent[slot as usize] = Sent { version: image.version, digest: image.digest };
+        self.grow(graph.slot_limit());
+        self.note(slot, &image);
         image
     }
 
@@ -163,7 +205,27 @@ impl Colouring {
     }
 }
 
-/// Colours one shard along `scratch.order` (leaf first, so read from its end).
+/// Reads one cell.
+struct Read(u32);
+impl CellsVisitor for Read {
+    type Output = u64;
+    fn visit(self, cells: impl Cells) -> u64 {
+        cells.get(self.0 as usize)
+    }
+}
+
+/// Sets some cells.
+pub(super) struct Edit<'a>(pub(super) &'a [(u32, u64)]);
+impl CellsVisitor for Edit<'_> {
+    type Output = ();
+    fn visit(self, mut cells: impl Cells) {
+        for &(cell, value) in self.0 {
+            cells.set(cell as usize, value);
+        }
+    }
+}
+
+/// Colours one shard along `scratch.order`.
 pub(super) fn colour<S: Sizing, P: Payload>(
     settings: &Settings,
     shard: &Shard<S, P>,
@@ -180,7 +242,7 @@ pub(super) fn colour<S: Sizing, P: Payload>(
         type Output = u64;
         fn visit(self, mut cells: impl Cells) -> u64 {
             let mut digest = 0;
-            for step in self.scratch.order.iter().rev() {
+            for step in &self.scratch.order {
                 let over = self.shard.edges[step.edge.get()].value().map_or(0, &self.value);
                 let colour = cells.get(step.parent.get()) ^ over;
                 cells.set(step.child.get(), colour);

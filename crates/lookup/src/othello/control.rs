@@ -43,7 +43,8 @@ impl<S: Sizing> Othello<S> {
     /// An empty table.
     pub fn new(settings: Settings) -> Self {
         let graph = Graph::new(settings);
-        let (colouring, _) = Colouring::export(&graph, |value| value);
+        let images = Colouring::export(&graph, |value| value).1.shards();
+        let colouring = Colouring::of_images(&graph, &images, true);
         Self { graph, colouring }
     }
 
@@ -63,7 +64,7 @@ impl<S: Sizing> Othello<S> {
         let (graph, images) = Graph::build_with(settings, entries, threads, |shard, scratch| {
             colour(&painted, shard, scratch, |value| value)
         })?;
-        let colouring = Colouring::of_images(&graph, &images);
+        let colouring = Colouring::of_images(&graph, &images, true);
         let query = OthelloQuery::from_own(graph.settings(), images);
         Ok((Self { graph, colouring }, query))
     }
@@ -92,6 +93,8 @@ impl<S: Sizing> Control for Othello<S> {
 
     fn insert(&mut self, key: Digest, value: u64, updates: &mut Vec<Update>) -> Result<(), InsertError> {
         self.check(value)?;
+        // What an insert waits for in a cold shard: both vertices and both cells, all at once.
+        self.colouring.prefetch(&self.graph, key);
         let change = self.graph.insert(key, value)?;
         self.emit(&change, updates);
         Ok(())

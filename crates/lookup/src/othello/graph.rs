@@ -3,8 +3,8 @@
 //! A graph knows which cells a name joins, not what they hold: that is a [`Colouring`](super::Colouring), one a
 //! switch. A mutation returns a [`Change`], from which each colouring derives its own update message.
 //!
-//! Cost: 16 bytes an edge (32-bit payload) plus 2 bytes a cell: about 22 bytes a name. Insert: the two components
-//! that the edge joins are walked (6 vertices each on average at 2.4 cells a name); one in about 600 inserts rebuilds
+//! Cost: 16 bytes an edge (32-bit payload) plus 10 bytes a cell: about 40 bytes a name. Insert: of the two components
+//! that the edge joins the one with the larger root is walked, mostly the smaller; one in about 600 inserts rebuilds
 //! its shard (about 0.1 ms). Above [`MAX_SHARD`] names a shard splits; neighbours below [`MIN_SHARD`] merge.
 //! Source: "Memory-efficient and Ultra-fast Network Lookup and Forwarding using Othello Hashing", sections IV.B, V.A.
 //! Limits: names with equal digests cannot both be in; see the module doc of `shard` for what bounds a rebuild.
@@ -44,7 +44,7 @@ pub enum Change {
     },
 }
 
-/// One vertex of a walk from a canonical root: its colour is that of `parent` (an index into the steps) XOR the value.
+/// One vertex whose colour changed: it is that of `parent` (an index into the steps) XOR the value.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step<P> {
     pub(super) vertex: u32,
@@ -62,18 +62,16 @@ pub(super) enum Delta<P> {
     Altered(Option<P>, Option<P>),
 }
 
-/// The colours that the latest mutation changed.
+/// The colours that the latest mutation changed: those of a part that hangs at `joint`.
 #[derive(Clone)]
 pub(super) struct Walk<I, P> {
-    /// From the root to the changed part, then the changed part.
+    /// The vertex outside the changed part to which the first step has its edge.
+    pub(super) joint: u32,
     pub(super) steps: Vec<Step<P>>,
-    /// Steps from here on are the changed part.
-    pub(super) first_changed: usize,
     pub(super) delta: Delta<P>,
     /// One vertex changed, and no name but the new one touches it.
     pub(super) fresh: bool,
-    first: Vec<Visit<I>>,
-    second: Vec<Visit<I>>,
+    visits: Vec<Visit<I>>,
 }
 
 /// What a controller must keep to derive the same cells after a restart, besides names and tombstones.
@@ -132,14 +130,7 @@ impl<S: Sizing, P: Payload> Graph<S, P> {
             n_live: shards.iter().map(Shard::n_live).sum(),
             shards: shards.into_iter().map(Some).collect(),
             free_slots: Vec::new(),
-            walk: Walk {
-                steps: Vec::new(),
-                first_changed: 0,
-                delta: Delta::OldRoot(0),
-                fresh: false,
-                first: Vec::new(),
-                second: Vec::new(),
-            },
+            walk: Walk { joint: 0, steps: Vec::new(), delta: Delta::OldRoot(0), fresh: false, visits: Vec::new() },
             scratch,
         };
         for slot in 0..graph.shards.len() {
@@ -213,7 +204,7 @@ impl<S: Sizing, P: Payload> Graph<S, P> {
         if shard.is_full() || !self.walk.join(shard, digest.0, payload) {
             return self.resolve(&[slot], Some(edge));
         }
-        shard.link(edge);
+        shard.link(edge, self.walk.joint, &self.walk.visits);
         shard.version += 1;
         self.n_live += 1;
         Ok(Change::Cells { slot })
@@ -321,11 +312,11 @@ impl<S: Sizing, P: Payload> Graph<S, P> {
     }
 
     /// Solves anew the live names of `slots` (one shard, or two that merge) and `extra`.
-    fn resolve(&mut self, slots: &[u32], extra: Option<Edge<S::Index, P>>) -> Result<Change, InsertError> {
+    fn resolve(&mut self, slots: &[u32], extra: Option<Edge<P>>) -> Result<Change, InsertError> {
         let n_names: usize = slots.iter().map(|&slot| self.shard(slot).edges.len()).sum();
         let mut edges = Vec::with_capacity(with_slack(n_names));
         for &slot in slots {
-            let live = |edge: &Edge<S::Index, P>| Some(Edge::new(edge.digest, edge.value()?, false));
+            let live = |edge: &Edge<P>| Some(Edge::new(edge.digest, edge.value()?, false));
             edges.extend(self.shard(slot).all().filter_map(live));
         }
         let added = usize::from(extra.is_some());
@@ -342,7 +333,7 @@ impl<S: Sizing, P: Payload> Graph<S, P> {
     fn plan(
         &self,
         slots: &[u32],
-        edges: Vec<Edge<S::Index, P>>,
+        edges: Vec<Edge<P>>,
         scratch: &mut Scratch<S::Index>,
     ) -> Result<Plan<S, P>, InsertError> {
         let first = self.shard(slots[0]);
@@ -405,6 +396,15 @@ impl<S: Sizing, P: Payload> Graph<S, P> {
     #[inline]
     fn slot(&self, digest: u64) -> u32 {
         self.directory[prefix_of(digest, self.depth)]
+    }
+
+    /// The slot of a digest's shard, and the two cells that are read for it; their part of the graph is prefetched.
+    pub(super) fn cells_of(&self, digest: Digest) -> (u32, [u32; 2]) {
+        let slot = self.slot(digest.0);
+        let shard = self.shard(slot);
+        shard.prefetch(digest.0);
+        let (u, v) = shard.endpoints(digest.0);
+        (slot, [u, v])
     }
 
     pub(super) fn shard(&self, slot: u32) -> &Shard<S, P> {
@@ -505,12 +505,12 @@ impl Solver<'_> {
         prefix: u32,
         depth: u8,
         tweak: u16,
-        edges: Vec<Edge<S::Index, P>>,
+        edges: Vec<Edge<P>>,
         scratch: &mut Scratch<S::Index>,
         done: &mut impl FnMut(Shard<S, P>, &mut Scratch<S::Index>),
     ) -> Result<(), InsertError> {
         if S::SHARDED && edges.len() > MAX_SHARD && depth < MAX_DEPTH {
-            let one = |edge: &Edge<S::Index, P>| edge.digest >> (63 - u32::from(depth)) & 1 != 0;
+            let one = |edge: &Edge<P>| edge.digest >> (63 - u32::from(depth)) & 1 != 0;
             let n_right = edges.iter().filter(|edge| one(edge)).count();
             let mut left = Vec::with_capacity(with_slack(edges.len() - n_right));
             let mut right = Vec::with_capacity(with_slack(n_right));
@@ -541,60 +541,38 @@ impl<I: Index, P: Payload> Walk<I, P> {
     /// Walks what a new edge for `digest` joins; false when it would close a cycle.
     fn join<S: Sizing<Index = I>>(&mut self, shard: &Shard<S, P>, digest: u64, payload: P) -> bool {
         let (u, v) = shard.endpoints(digest);
-        shard.walk(u, I::NONE, &mut self.first);
-        if self.first.iter().any(|visit| visit.vertex == v) {
+        let (u_root, v_root) = (shard.root(u), shard.root(v));
+        if u_root == v_root {
             return false;
         }
-        shard.walk(v, I::NONE, &mut self.second);
-        let changed = self.record(shard, Some(payload));
-        self.delta = Delta::OldRoot(self.first_changed + changed);
-        self.fresh = self.steps.len() - self.first_changed == 1;
+        // The component with the larger root gets new colours: more often than not it is the smaller one.
+        let (joint, start, old_root) = if u_root < v_root { (u, v, v_root) } else { (v, u, u_root) };
+        shard.walk(start, true, &mut self.visits);
+        self.record(shard, joint, Some(payload));
+        let old_root = self.visits.iter().position(|visit| visit.vertex == old_root);
+        self.delta = Delta::OldRoot(old_root.expect("a component has its root"));
+        self.fresh = self.visits.len() == 1;
         true
     }
 
-    /// Walks both sides of the edge whose value changed.
+    /// Walks what hangs below the edge whose value changed.
     fn alter<S: Sizing<Index = I>>(&mut self, shard: &Shard<S, P>, edge: usize, old: Option<P>) {
-        let barrier = I::new(edge);
-        let (u, v) = shard.endpoints(shard.edges[edge].digest);
+        let (parent, child) = shard.parent_and_child(edge);
         let new = shard.edges[edge].value();
-        shard.walk(u, barrier, &mut self.first);
-        shard.walk(v, barrier, &mut self.second);
-        self.record(shard, new);
+        shard.walk(child, false, &mut self.visits);
+        self.record(shard, parent, new);
         self.delta = Delta::Altered(old, new);
         self.fresh = false;
     }
 
-    /// Writes down the steps from the root of `first` and `second` together over the edge with `payload` that joins
-    /// them; returns where in the changed part its own smallest vertex stands.
-    fn record<S: Sizing<Index = I>>(&mut self, shard: &Shard<S, P>, payload: Option<P>) -> usize {
-        let smallest = |visits: &[Visit<I>]| {
-            let (index, visit) = visits.iter().enumerate().min_by_key(|(_, visit)| visit.vertex).expect("a start");
-            (index, visit.vertex)
-        };
-        let (first, second) = (smallest(&self.first), smallest(&self.second));
-        let (kept, root, changed, old_root) = if first.1 < second.1 {
-            (&self.first, first.0, &self.second, second.0)
-        } else {
-            (&self.second, second.0, &self.first, first.0)
-        };
-        let payload_of = |edge: I| shard.edges[edge.get()].value();
+    /// Writes down the changed part: what `visits` walked, over the edge with `payload` from `joint`.
+    fn record<S: Sizing<Index = I>>(&mut self, shard: &Shard<S, P>, joint: u32, payload: Option<P>) {
+        self.joint = joint;
         self.steps.clear();
-        // The walk went from the joint outwards, so its parents lead from the root back to the joint.
-        self.steps.push(Step { vertex: kept[root].vertex, parent: 0, payload: None });
-        let mut at = root;
-        while at != 0 {
-            let over = payload_of(kept[at].edge);
-            at = kept[at].parent as usize;
-            let parent = self.steps.len() as u32 - 1;
-            self.steps.push(Step { vertex: kept[at].vertex, parent, payload: over });
-        }
-        let first_changed = self.steps.len();
-        self.first_changed = first_changed;
-        self.steps.push(Step { vertex: changed[0].vertex, parent: first_changed as u32 - 1, payload });
-        for visit in &changed[1..] {
-            let parent = first_changed as u32 + visit.parent;
-            self.steps.push(Step { vertex: visit.vertex, parent, payload: payload_of(visit.edge) });
-        }
-        old_root
+        self.steps.extend(self.visits.iter().enumerate().map(|(at, visit)| Step {
+            vertex: visit.vertex,
+            parent: visit.parent,
+            payload: if at == 0 { payload } else { shard.edges[visit.edge.get()].value() },
+        }));
     }
 }

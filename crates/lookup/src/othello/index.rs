@@ -5,28 +5,18 @@
 pub trait Index: Copy + Eq + Send + Sync + 'static {
     /// A degree and the XOR of the indices of the incident edges, added and XORed as one word.
     type Incidence: Copy + Default + Send;
-    /// Largest number of edges: the top bit of an edge reference is spare, the highest index means "none".
-    const MAX_EDGES: usize;
-    /// End of a list.
+    /// The highest index, which means "none": edges and vertices are fewer.
     const NONE: Self;
 
     /// Narrows an index that is known to fit.
     fn new(index: usize) -> Self;
     /// Widens.
     fn get(self) -> usize;
-    /// The spare top bit.
-    fn flag(self) -> bool;
-    /// The same index with the spare bit set or not.
-    fn with_flag(self, flag: bool) -> Self;
-    /// The same index without the spare bit.
-    fn unflagged(self) -> Self {
-        self.with_flag(false)
-    }
     /// One more edge at a vertex.
     fn attach(incidence: &mut Self::Incidence, edge: usize);
     /// One edge less.
     fn detach(incidence: &mut Self::Incidence, edge: usize);
-    /// Edges at the vertex, modulo the width (exact wherever a shard is below [`Index::MAX_EDGES`]).
+    /// Edges at the vertex, modulo the width (exact, for edges are fewer than indices).
     fn degree(incidence: Self::Incidence) -> usize;
     /// The edge of a vertex of degree one.
     fn only_edge(incidence: Self::Incidence) -> usize;
@@ -36,8 +26,7 @@ macro_rules! index {
     ($int:ty, $wide:ty) => {
         impl Index for $int {
             type Incidence = $wide;
-            const MAX_EDGES: usize = (<$int>::MAX >> 1) as usize;
-            const NONE: Self = <$int>::MAX >> 1;
+            const NONE: Self = <$int>::MAX;
 
             #[inline]
             fn new(index: usize) -> Self {
@@ -47,14 +36,6 @@ macro_rules! index {
             #[inline]
             fn get(self) -> usize {
                 self as usize
-            }
-            #[inline]
-            fn flag(self) -> bool {
-                self >> (<$int>::BITS - 1) != 0
-            }
-            #[inline]
-            fn with_flag(self, flag: bool) -> Self {
-                (self & (<$int>::MAX >> 1)) | (<$int>::from(flag) << (<$int>::BITS - 1))
             }
             #[inline]
             fn attach(incidence: &mut $wide, edge: usize) {

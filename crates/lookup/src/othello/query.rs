@@ -547,15 +547,6 @@ impl<S: Sizing> OthelloQuery<S> {
 
     /// Edits a copy of the shard, publishes it and retires the old one.
     fn edit_copy(&mut self, old: Held, cells: &[(u32, u64)]) -> Result<Held, ApplyError> {
-        struct Edit<'a>(&'a [(u32, u64)]);
-        impl CellsVisitor for Edit<'_> {
-            type Output = ();
-            fn visit(self, mut cells: impl Cells) {
-                for &(cell, value) in self.0 {
-                    cells.set(cell as usize, value);
-                }
-            }
-        }
         let (block, offset_lines) = self.take_block(old.geometry.sides, old.geometry.stash)?;
         let n_words = self.n_words(old.geometry.sides);
         let new = Held { geometry: Geometry { offset_lines, ..old.geometry }, block, ..old };
@@ -567,7 +558,7 @@ impl<S: Sizing> OthelloQuery<S> {
             std::ptr::copy_nonoverlapping(self.cells(old.geometry), address, n_bytes);
             std::slice::from_raw_parts_mut(address.cast::<u64>(), n_words)
         };
-        with_cells(words, self.settings.value_bits, Edit(cells));
+        with_cells(words, self.settings.value_bits, colouring::Edit(cells));
         self.publish(&new);
         self.retire_block(old.block);
         self.reclaim();

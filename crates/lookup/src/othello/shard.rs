@@ -33,26 +33,21 @@ const TOMBSTONE_SHARE: usize = 20;
 pub trait Payload: Copy + Eq + Send + Sync + 'static {}
 impl<T: Copy + Eq + Send + Sync + 'static> Payload for T {}
 
-/// A name: 16 bytes with 16-bit indices and a 32-bit payload, four to a cache line.
+/// A name: 16 bytes with a 32-bit payload, four to a cache line.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Edge<I, P> {
+pub(super) struct Edge<P> {
     pub(super) digest: u64,
     pub(super) payload: P,
-    /// Next edge at the first and at the second vertex; the flag of the first marks a tombstone.
-    next: [I; 2],
+    tombstone: bool,
 }
 
-impl<I: Index, P> Edge<I, P> {
+impl<P> Edge<P> {
     pub(super) fn new(digest: u64, payload: P, tombstone: bool) -> Self {
-        Self { digest, payload, next: [I::NONE.with_flag(tombstone), I::NONE] }
+        Self { digest, payload, tombstone }
     }
 
     pub(super) fn is_tombstone(&self) -> bool {
-        self.next[0].flag()
-    }
-
-    fn set_tombstone(&mut self, tombstone: bool) {
-        self.next[0] = self.next[0].with_flag(tombstone);
+        self.tombstone
     }
 
     /// What a lookup of this name must yield: nothing (drop) once removed.
@@ -60,11 +55,11 @@ impl<I: Index, P> Edge<I, P> {
     where
         P: Copy,
     {
-        (!self.is_tombstone()).then_some(self.payload)
+        (!self.tombstone).then_some(self.payload)
     }
 }
 
-/// `child` gets its colour from `parent` over `edge`; orders are stored leaf first.
+/// `child` gets its colour from `parent` over `edge`.
 #[derive(Clone, Copy)]
 pub(super) struct Peeled<I> {
     pub(super) child: I,
@@ -77,6 +72,7 @@ pub(super) struct Peeled<I> {
 pub(super) struct Scratch<I: Index> {
     incidence: Vec<I::Incidence>,
     ends: Vec<(I, I)>,
+    /// A colouring order: parents before children.
     pub(super) order: Vec<Peeled<I>>,
 }
 
@@ -88,7 +84,7 @@ impl<I: Index> Default for Scratch<I> {
 
 impl<I: Index> Scratch<I> {
     /// Peels the graph of `edges`; true when nothing is left, and then `order` is canonical.
-    fn peel<P>(&mut self, edges: &[Edge<I, P>], sides: Sides, tweak: u16) -> bool {
+    fn peel<P>(&mut self, edges: &[Edge<P>], sides: Sides, tweak: u16) -> bool {
         let cells = sides.cells() as usize;
         self.incidence.clear();
         self.incidence.resize(cells, I::Incidence::default());
@@ -118,6 +114,8 @@ impl<I: Index> Scratch<I> {
                 vertex = parent.get();
             }
         }
+        // Leaves came first; colours come from the roots.
+        self.order.reverse();
         self.order.len() == edges.len()
     }
 
@@ -128,6 +126,31 @@ impl<I: Index> Scratch<I> {
             peeled[step.edge.get()] = true;
         }
         (0..n_edges).filter(|&edge| !peeled[edge]).collect()
+    }
+}
+
+/// A cell as a vertex of a rooted forest: the root of a component is its smallest vertex. 10 bytes with 16-bit indices.
+///
+/// Two vertices have an edge exactly where one is the parent of the other, so neither finding a name nor walking a
+/// component needs lists of edges, and a step of a walk waits for one cache line.
+#[derive(Clone, Copy)]
+struct Vertex<I> {
+    /// The edge to the parent; none at a root.
+    up: I,
+    /// The parent; a root itself.
+    parent: I,
+    /// Smallest vertex of the component.
+    root: I,
+    /// A child, or none.
+    first_child: I,
+    /// Another child of the same parent, or none.
+    next_sibling: I,
+}
+
+impl<I: Index> Vertex<I> {
+    fn isolated(vertex: usize) -> Self {
+        let itself = I::new(vertex);
+        Self { up: I::NONE, parent: itself, root: itself, first_child: I::NONE, next_sibling: I::NONE }
     }
 }
 
@@ -148,11 +171,10 @@ pub(super) struct Shard<S: Sizing, P> {
     pub(super) sides: Sides,
     pub(super) version: u64,
     pub(super) n_tombstones: usize,
-    /// First edge at every vertex.
-    heads: Vec<S::Index>,
-    pub(super) edges: Vec<Edge<S::Index, P>>,
+    vertices: Vec<Vertex<S::Index>>,
+    pub(super) edges: Vec<Edge<P>>,
     /// Names outside the graph; they are not among `edges`.
-    pub(super) stash: Vec<Edge<S::Index, P>>,
+    pub(super) stash: Vec<Edge<P>>,
 }
 
 /// Where a name stands in its shard.
@@ -170,11 +192,11 @@ pub(super) struct NoSolution {
 
 impl<S: Sizing, P: Payload> Shard<S, P> {
     /// A shard of `edges`, unsolved: call [`Shard::solve`].
-    pub(super) fn unsolved(prefix: u32, depth: u8, tweak: u16, edges: Vec<Edge<S::Index, P>>) -> Self {
+    pub(super) fn unsolved(prefix: u32, depth: u8, tweak: u16, edges: Vec<Edge<P>>) -> Self {
         let n_tombstones = edges.iter().filter(|edge| edge.is_tombstone()).count();
         let sides = Sides { a: 0, b: 0 };
-        let (heads, stash) = (Vec::new(), Vec::new());
-        Self { prefix, depth, tweak, sides, version: 0, n_tombstones, heads, edges, stash }
+        let (vertices, stash) = (Vec::new(), Vec::new());
+        Self { prefix, depth, tweak, sides, version: 0, n_tombstones, vertices, edges, stash }
     }
 
     pub(super) fn n_live(&self) -> usize {
@@ -182,7 +204,7 @@ impl<S: Sizing, P: Payload> Shard<S, P> {
     }
 
     /// Names and tombstones, in the graph and in the stash.
-    pub(super) fn all(&self) -> impl Iterator<Item = &Edge<S::Index, P>> {
+    pub(super) fn all(&self) -> impl Iterator<Item = &Edge<P>> {
         self.edges.iter().chain(&self.stash)
     }
 
@@ -193,7 +215,7 @@ impl<S: Sizing, P: Payload> Shard<S, P> {
     /// Whether one more edge would leave the shard with fewer cells a name than its sizing allows.
     pub(super) fn is_full(&self) -> bool {
         let next = self.edges.len() as u64 + 1;
-        next * S::MIN_MILLICELLS > u64::from(self.sides.cells()) * 1000 || next as usize >= S::Index::MAX_EDGES
+        next * S::MIN_MILLICELLS > u64::from(self.sides.cells()) * 1000 || next as usize >= S::Index::NONE.get()
     }
 
     /// Whether tombstones are due to go.
@@ -201,21 +223,24 @@ impl<S: Sizing, P: Payload> Shard<S, P> {
         self.n_tombstones * TOMBSTONE_SHARE > self.edges.len().max(TOMBSTONE_SHARE)
     }
 
-    /// Finds a name: it hangs at its first vertex, so one short list is walked.
+    /// Finds a name: its two vertices are parent and child by its edge, or it is in the stash, or it is not there.
     pub(super) fn find(&self, digest: u64) -> Option<Place> {
-        let (u, _) = self.endpoints(digest);
-        let mut edge = self.heads[u as usize];
-        while edge != S::Index::NONE {
-            let found = &self.edges[edge.get()];
-            if found.digest == digest {
-                return Some(Place::Edge(edge.get()));
-            }
-            edge = found.next[0].unflagged();
+        let (u, v) = self.endpoints(digest);
+        let (first, second) = (&self.vertices[u as usize], &self.vertices[v as usize]);
+        let up = if second.parent.get() == u as usize {
+            second.up
+        } else if first.parent.get() == v as usize {
+            first.up
+        } else {
+            S::Index::NONE
+        };
+        if up != S::Index::NONE && self.edges[up.get()].digest == digest {
+            return Some(Place::Edge(up.get()));
         }
         self.stash.iter().position(|edge| edge.digest == digest).map(Place::Stash)
     }
 
-    pub(super) fn edge_mut(&mut self, place: &Place) -> &mut Edge<S::Index, P> {
+    pub(super) fn edge_mut(&mut self, place: &Place) -> &mut Edge<P> {
         match *place {
             Place::Edge(edge) => &mut self.edges[edge],
             Place::Stash(edge) => &mut self.stash[edge],
@@ -225,8 +250,8 @@ impl<S: Sizing, P: Payload> Shard<S, P> {
     /// Marks a name as removed, or as back.
     pub(super) fn set_tombstone(&mut self, place: &Place, tombstone: bool) {
         let edge = self.edge_mut(place);
-        if edge.is_tombstone() != tombstone {
-            edge.set_tombstone(tombstone);
+        if edge.tombstone != tombstone {
+            edge.tombstone = tombstone;
             if tombstone {
                 self.n_tombstones += 1;
             } else {
@@ -235,45 +260,84 @@ impl<S: Sizing, P: Payload> Shard<S, P> {
         }
     }
 
-    /// Appends an edge that closes no cycle.
-    pub(super) fn link(&mut self, edge: Edge<S::Index, P>) {
+    /// Appends an edge that closes no cycle, from `joint` to the component that `visits` walked, which now hangs there.
+    pub(super) fn link(&mut self, edge: Edge<P>, joint: u32, visits: &[Visit<S::Index>]) {
         self.edges.push(edge);
-        self.thread(self.edges.len() - 1);
+        let root = self.vertices[joint as usize].root;
+        for visit in visits {
+            self.vertices[visit.vertex as usize].first_child = S::Index::NONE;
+        }
+        for (at, visit) in visits.iter().enumerate() {
+            let (up, parent) = if at == 0 {
+                (S::Index::new(self.edges.len() - 1), joint)
+            } else {
+                (visit.edge, visits[visit.parent as usize].vertex)
+            };
+            self.hang(visit.vertex as usize, parent as usize, up, root);
+        }
     }
 
-    /// Puts an edge at the front of the lists of its two vertices.
-    fn thread(&mut self, index: usize) {
-        let edge = &mut self.edges[index];
-        let (u, v) = self.sides.endpoints(edge.digest, self.tweak);
-        let tombstone = edge.is_tombstone();
-        edge.next = [self.heads[u as usize].with_flag(tombstone), self.heads[v as usize]];
-        self.heads[u as usize] = S::Index::new(index);
-        self.heads[v as usize] = S::Index::new(index);
+    /// Makes `vertex` a child of `parent` by the edge `up`.
+    fn hang(&mut self, vertex: usize, parent: usize, up: S::Index, root: S::Index) {
+        let next_sibling = std::mem::replace(&mut self.vertices[parent].first_child, S::Index::new(vertex));
+        let child = &mut self.vertices[vertex];
+        (child.up, child.parent, child.root, child.next_sibling) = (up, S::Index::new(parent), root, next_sibling);
     }
 
-    /// Walks the component of `start` without crossing `barrier`, in breadth-first order, `start` first.
-    pub(super) fn walk(&self, start: u32, barrier: S::Index, visits: &mut Vec<Visit<S::Index>>) {
+    /// Starts fetching what an insert of `digest` looks at first.
+    pub(super) fn prefetch(&self, digest: u64) {
+        let (u, v) = self.endpoints(digest);
+        for vertex in [u, v] {
+            super::kernel::prefetch(self.vertices.as_ptr().wrapping_add(vertex as usize).cast());
+        }
+    }
+
+    /// The way from `start` to the root of its component: the edges, from the root's on.
+    pub(super) fn path(&self, start: u32, path: &mut Vec<usize>) {
+        path.clear();
+        let mut vertex = &self.vertices[start as usize];
+        while vertex.up != S::Index::NONE {
+            path.push(vertex.up.get());
+            vertex = &self.vertices[vertex.parent.get()];
+        }
+        path.reverse();
+    }
+
+    /// The smallest vertex of the component of `vertex`.
+    pub(super) fn root(&self, vertex: u32) -> u32 {
+        self.vertices[vertex as usize].root.get() as u32
+    }
+
+    /// The ends of an edge of the graph: first the one nearer to the root.
+    pub(super) fn parent_and_child(&self, edge: usize) -> (u32, u32) {
+        let (u, v) = self.endpoints(self.edges[edge].digest);
+        if self.vertices[u as usize].up == S::Index::new(edge) { (v, u) } else { (u, v) }
+    }
+
+    /// Walks what hangs at `start`, and with `whole` the rest of its component, too: breadth first, `start` first.
+    pub(super) fn walk(&self, start: u32, whole: bool, visits: &mut Vec<Visit<S::Index>>) {
         visits.clear();
-        visits.push(Visit { vertex: start, parent: 0, edge: barrier });
+        visits.push(Visit { vertex: start, parent: 0, edge: S::Index::NONE });
         let mut at = 0;
         while at < visits.len() {
             let here = visits[at];
-            let second_side = here.vertex >= self.sides.a;
-            let mut index = self.heads[here.vertex as usize];
-            while index != S::Index::NONE {
-                let edge = &self.edges[index.get()];
-                if index != here.edge && index != barrier {
-                    let (u, v) = self.endpoints(edge.digest);
-                    let vertex = if second_side { u } else { v };
-                    visits.push(Visit { vertex, parent: at as u32, edge: index });
+            let vertex = &self.vertices[here.vertex as usize];
+            if whole && vertex.up != S::Index::NONE && vertex.up != here.edge {
+                visits.push(Visit { vertex: vertex.parent.get() as u32, parent: at as u32, edge: vertex.up });
+            }
+            let mut child = vertex.first_child;
+            while child != S::Index::NONE {
+                let next = &self.vertices[child.get()];
+                if next.up != here.edge {
+                    visits.push(Visit { vertex: child.get() as u32, parent: at as u32, edge: next.up });
                 }
-                index = edge.next[usize::from(second_side)].unflagged();
+                child = next.next_sibling;
             }
             at += 1;
         }
     }
 
-    /// Finds a tweak and sizes for the edges of an unsolved shard, and threads the graph. `scratch.order` is then the
+    /// Finds a tweak and sizes for the edges of an unsolved shard, and roots the forest. `scratch.order` is then the
     /// shard's colouring order.
     ///
     /// About 10 ns a name and try.
@@ -282,13 +346,13 @@ impl<S: Sizing, P: Payload> Shard<S, P> {
     pub(super) fn solve(&mut self, cells_per_word: u32, scratch: &mut Scratch<S::Index>) -> Result<(), NoSolution> {
         debug_assert!(self.stash.is_empty() && self.n_tombstones == 0);
         let n_names = self.edges.len();
-        if n_names >= S::Index::MAX_EDGES {
+        if n_names >= S::Index::NONE.get() {
             return Err(NoSolution { n_names, duplicate: None });
         }
         for tries in 0..MAX_TRIES {
             self.sides = S::sides(n_names, cells_per_word, tries);
             if scratch.peel(&self.edges, self.sides, self.tweak) {
-                self.rethread();
+                self.root_forest(scratch);
                 return Ok(());
             }
             // Equal digests close a cycle under every tweak: look for them once bad luck is improbable.
@@ -307,7 +371,7 @@ impl<S: Sizing, P: Payload> Shard<S, P> {
         let n_names = self.edges.len();
         loop {
             if scratch.peel(&self.edges, self.sides, self.tweak) {
-                self.rethread();
+                self.root_forest(scratch);
                 return Ok(());
             }
             if self.stash.len() == MAX_STASH {
@@ -332,29 +396,50 @@ impl<S: Sizing, P: Payload> Shard<S, P> {
             return Err(NoSolution { n_names: self.edges.len(), duplicate: None });
         }
         self.sides = sides;
-        self.rethread();
+        self.root_forest(scratch);
         Ok(())
     }
 
-    fn rethread(&mut self) {
-        self.heads.clear();
-        self.heads.resize(self.sides.cells() as usize, S::Index::NONE);
-        for index in 0..self.edges.len() {
-            self.thread(index);
+    /// Makes the forest of `scratch.order`.
+    fn root_forest(&mut self, scratch: &Scratch<S::Index>) {
+        self.vertices.clear();
+        self.vertices.extend((0..self.sides.cells() as usize).map(Vertex::isolated));
+        for step in &scratch.order {
+            let root = self.vertices[step.parent.get()].root;
+            self.hang(step.child.get(), step.parent.get(), step.edge, root);
         }
     }
 
-    /// The colouring order of the shard as it stands, into `scratch.order` (leaf first).
+    /// The colouring order of the shard as it stands, into `scratch.order`: component by component, breadth first.
     pub(super) fn order(&self, scratch: &mut Scratch<S::Index>) {
-        let acyclic = scratch.peel(&self.edges, self.sides, self.tweak);
-        debug_assert!(acyclic);
+        let order = &mut scratch.order;
+        order.clear();
+        let push_children = |order: &mut Vec<Peeled<S::Index>>, parent: S::Index| {
+            let mut child = self.vertices[parent.get()].first_child;
+            while child != S::Index::NONE {
+                let vertex = &self.vertices[child.get()];
+                order.push(Peeled { child, parent, edge: vertex.up });
+                child = vertex.next_sibling;
+            }
+        };
+        for (root, vertex) in self.vertices.iter().enumerate() {
+            if vertex.up == S::Index::NONE {
+                let mut at = order.len();
+                push_children(order, S::Index::new(root));
+                while let Some(step) = order.get(at) {
+                    push_children(order, step.child);
+                    at += 1;
+                }
+            }
+        }
+        debug_assert_eq!(order.len(), self.edges.len());
     }
 
     /// Heap bytes of the shard.
     pub(super) fn heap_bytes(&self) -> usize {
-        self.heads.capacity() * size_of::<S::Index>()
-            + (self.edges.capacity() + self.stash.capacity()) * size_of::<Edge<S::Index, P>>()
+        self.vertices.capacity() * size_of::<Vertex<S::Index>>()
+            + (self.edges.capacity() + self.stash.capacity()) * size_of::<Edge<P>>()
     }
 }
 
-const _: () = assert!(MAX_TRIES.is_multiple_of(TRIES_A_SIZE) && size_of::<Edge<u16, u32>>() == 16);
+const _: () = assert!(MAX_TRIES.is_multiple_of(TRIES_A_SIZE) && size_of::<Edge<u32>>() == 16);

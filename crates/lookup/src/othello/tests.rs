@@ -97,7 +97,7 @@ fn every_sequence_of_six_operations_on_four_names_over_four_cells_a_side_keeps_t
 #[test]
 fn the_law_holds_where_shards_live_on_their_stash() {
     let seed = seed();
-    let scope = Scope { n_operations: 200_000, n_names: 12, n_values: 1 << 16, check_every: 500, seed };
+    let scope = Scope { n_operations: 200_000, n_names: 10, n_values: 1 << 16, check_every: 500, seed };
     law(&mut Othello::<Tiny>::new(settings(64, 100, seed)), |name| Digest(mix64(name ^ seed)), &scope);
 }
 
