@@ -30,6 +30,7 @@ mod tests;
 pub mod update;
 
 pub use colouring::Colouring;
+pub use build::RestoreError;
 pub use control::Othello;
 pub use graph::{Change, Graph, ShardState};
 pub use query::{OthelloQuery, Pinned, Publication, QueryStats, Reader};
