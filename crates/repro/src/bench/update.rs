@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use hashbrown::HashMap;
 use lookup::hash::{Digest, Hasher};
 use lookup::othello::{Othello, OthelloQuery, Settings, Update};
-use lookup::traits::{Control, Query};
+use lookup::traits::{ApplyError, Control, Query};
 
 use super::{Listener, Options, millions_per_second};
 use crate::BenchError;
@@ -482,14 +482,18 @@ fn apply_paced(
     query: &mut OthelloQuery,
     updates: &[Update],
     done: &AtomicBool,
-) -> Result<(usize, Duration), lookup::traits::ApplyError> {
+) -> Result<(usize, Duration), ApplyError> {
     let start = Instant::now();
     let mut applied = 0;
     while !done.load(Ordering::Acquire) && applied < updates.len() {
         let due = (start.elapsed().as_nanos() as u64 * UPDATES_PER_S / 1_000_000_000) as usize;
         while applied < due.min(updates.len()) {
-            query.apply(&updates[applied])?;
-            applied += 1;
+            match query.apply(&updates[applied]) {
+                Ok(_) => applied += 1,
+                // Old versions wait for the reader's next burst.
+                Err(ApplyError::ReadersStalled { .. }) => break,
+                Err(error) => return Err(error),
+            }
         }
         std::hint::spin_loop();
     }

@@ -1,0 +1,51 @@
+# `make help` tells what there is. Every target installs what it misses (scripts/setup).
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+export PATH := $(HOME)/.cargo/bin:$(PATH)
+# Memory reserved on huge pages for DPDK's tables while `make bench` runs: enough for 16M names.
+HUGE_MIB ?= 4096
+# Further arguments, as in `make demo ARGS="--topology ring --switches 5"`.
+ARGS ?=
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+FIBULA := $(TARGET)/release/fibula
+
+.PHONY: help demo test lint loom bench deep build clean
+
+help: ## This list
+	@grep -hE '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
+
+demo: ## The main job on this machine: controller, switches and hosts, real frames
+	@scripts/setup demo
+	cargo build --release -p fibula-cli
+	@# Network namespaces need root; without it the demo runs in one process, and says so.
+	@if [ "$$(id -u)" != 0 ] && sudo -n true 2>/dev/null; then \
+	  sudo $(FIBULA) demo $(ARGS); else $(FIBULA) demo $(ARGS); fi
+
+build: ## The release binary, target/release/fibula
+	@scripts/setup build
+	cargo build --release -p fibula-cli
+
+lint: ## Formatting and clippy
+	@scripts/setup build
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+
+test: lint loom ## What CI runs: lint, the models of publication, all tests
+	cargo test --workspace
+
+loom: ## The models of publication to readers, and their mutants
+	@scripts/setup build
+	CARGO_TARGET_DIR=$(TARGET)/loom RUSTFLAGS="--cfg loom" cargo test -p fibula-lookup --test loom_publish --release
+
+bench: ## The standard tables, DPDK's structures included (a quarter of an hour)
+	@scripts/setup bench
+	cargo build --release -p fibula-cli --features dpdk
+	scripts/with-huge-pages $(HUGE_MIB) scripts/bench $(FIBULA)
+
+deep: ## Long suites: 10^9 checked answers beside updates, and the rest with FIBULA_DEEP=1
+	@scripts/setup build
+	FIBULA_DEEP=1 cargo test --release --workspace
+
+clean: ## Removes what was built
+	cargo clean
