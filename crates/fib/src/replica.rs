@@ -328,13 +328,18 @@ impl<T: Tables> Replica<T> {
             self.tables.valid().replace(Vec::new());
             self.valid = ExactState::default();
         }
-        let place = match &mut self.header {
-            Some(served) if served.table == header.table => served,
-            _ => self.next.get_or_insert_with(|| header.clone()),
+        let same_cells = |served: &TableHeader| {
+            TableHeader { gateway: header.gateway, max_names: header.max_names, ..served.clone() } == header
         };
-        let new = *place != header;
-        *place = header;
-        new
+        match &mut self.header {
+            Some(served) if same_cells(served) => {
+                self.next = None;
+                let changed = *served != header;
+                *served = header;
+                changed
+            }
+            _ => self.next.replace(header.clone()) != Some(header),
+        }
     }
 
     fn take_image(&mut self, table: u32, part: u32, parts: u32, bytes: &[u8]) -> Result<bool, ReplicaError> {

@@ -11,11 +11,12 @@ use crate::rib::Attachment;
 use crate::topology::NodeId;
 use lookup::hash::Digest;
 use lookup::othello::Change;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 
-/// From this many names on a batch solves shards anew and sends them whole, instead of cells name by name.
-const BATCH: usize = 64;
+/// With this many names a shard, on average over all shards, a batch solves shards anew and sends them whole: 25 ns for
+/// every name of a shard against 1 us, and 10 KB against 60 bytes, for every name of the batch.
+const BATCH_A_SHARD: usize = 50;
 /// The phase in which places that a name has left forget it.
 const LAST: u32 = u32::MAX;
 
@@ -96,11 +97,11 @@ impl Network {
 
     /// As [`Network::set_name`] for many, all or none; of equal names the last counts.
     ///
-    /// From 64 names on every shard that changes is solved and sent once.
+    /// With 50 names a shard and more, every shard that changes is solved and sent once.
     /// # Errors
     /// [`NetworkError::Batch`] names the first item refused; unchanged.
     pub fn put_names(&mut self, names: &[(Name, Attachment)]) -> Result<Effects, NetworkError> {
-        let last: BTreeMap<&Name, usize> = names.iter().enumerate().map(|(index, (name, _))| (name, index)).collect();
+        let last: HashMap<&Name, usize> = names.iter().enumerate().map(|(index, (name, _))| (name, index)).collect();
         // Names and addresses of the batch itself count against each other.
         let new = last.keys().filter(|name| self.rib.get(name).is_none()).count();
         let (got, max) = (self.rib.len() + new, self.settings.max_names);
@@ -108,13 +109,13 @@ impl Network {
             return Err(crate::rib::RibError::TooManyNames { got, max }.into());
         }
         let mut steps = Vec::with_capacity(last.len());
-        let (mut digests, mut ips) = (BTreeMap::new(), BTreeMap::new());
+        let (mut digests, mut ips) = (HashSet::new(), HashMap::new());
         for (index, (name, attachment)) in names.iter().enumerate() {
             let step = self.step(name, Some(*attachment)).map_err(|source| batch(index, source))?;
             if last.get(name) != Some(&index) {
                 continue;
             }
-            if digests.insert(step.digest, index).is_some() {
+            if !digests.insert(step.digest) {
                 let source = crate::rib::RibError::DigestCollision { name: name.clone(), digest: step.digest };
                 return Err(batch(index, source.into()));
             }
@@ -234,7 +235,7 @@ impl Network {
                 remove.push(step);
             }
         }
-        if steps.len() >= BATCH || table.is_behind() {
+        if steps.len() >= BATCH_A_SHARD * table.graph.n_shards() || table.is_behind() {
             let entries: Vec<(Digest, u32)> = put.iter().map(|(step, place)| (step.digest, *place)).collect();
             if !entries.is_empty() {
                 table.insert_batch(&entries)?;
@@ -365,5 +366,39 @@ pub(super) fn send(table: &Table, bodies: Vec<(usize, Body)>, draft: &mut Draft,
         for node in &table.views[view].switches {
             draft.send(phase(*node), *node, body.clone());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_changes_come_in_a_chain_of_versions() {
+        let mut change = ExactChange(Vec::new());
+        let mut table: HashMap<Name, PortId> = HashMap::new();
+        for i in 0..100_000u64 {
+            let name = Name::from_bytes(NameKind::Mac, &i.to_be_bytes()[2..]).unwrap();
+            let (before, after) = if i % 3 == 0 { (Some(PortId(1)), None) } else { (None, Some(PortId(2))) };
+            before.into_iter().for_each(|port| _ = table.insert(name.clone(), port));
+            change.record(&name, before, after);
+        }
+        let entries: Vec<_> = table.iter().map(|(name, port)| (name.clone(), *port)).collect();
+        let mut held = Held { version: 7, digest: digest_of(&entries) };
+        let mut at = 7;
+        let updates = change.advance(NameKind::Mac, &mut held);
+        assert!(updates.len() > 1);
+        for update in updates {
+            let ExactUpdate::Delta { from, to, put, remove, digest, .. } = update else {
+                panic!("a change is no load")
+            };
+            assert_eq!((from, to), (at, at + 1));
+            at = to;
+            table.extend(put);
+            remove.iter().for_each(|name| _ = table.remove(name));
+            let entries: Vec<_> = table.iter().map(|(name, port)| (name.clone(), *port)).collect();
+            assert_eq!(digest, digest_of(&entries));
+        }
+        assert_eq!((held.version, table.len()), (at, 66_666));
     }
 }
