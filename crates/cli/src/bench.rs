@@ -21,6 +21,8 @@ pub(crate) enum BenchCommand {
     Build(BenchArgs),
     /// Cost of inserts, alters and removes with their messages; lookups beside updates
     Update(BenchArgs),
+    /// Frames a second through the switch, against the same loop without lookups
+    Forward(BenchArgs),
 }
 
 /// What all benches take; unset, each bench has its own.
@@ -90,6 +92,7 @@ impl BenchCommand {
                 (args, sizes, &[], repro::bench::lookup::run)
             }
             Self::Build(args) => (args, &[4 << 20], &repro::bench::build::CONTESTANTS, repro::bench::build::run),
+            Self::Forward(args) => (args, &[1 << 20], &repro::bench::forward::CONTESTANTS, repro::bench::forward::run),
             Self::Update(args) => (args, &[4 << 20], &repro::bench::update::PARTS, repro::bench::update::run),
         };
         if args.list {
@@ -138,11 +141,8 @@ struct Printer {
 
 impl Listener for Printer {
     fn table(&mut self, rows: &[Row]) {
-        let text = if self.out.is_json() {
-            rows.iter().map(|row| row.to_json() + "\n").collect()
-        } else {
-            table(rows) + "\n"
-        };
+        let text =
+            if self.out.is_json() { rows.iter().map(|row| row.to_json() + "\n").collect() } else { table(rows) + "\n" };
         let mut stdout = std::io::stdout().lock();
         let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
         self.error = self.error.take().or(written.err());

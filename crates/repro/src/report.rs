@@ -140,8 +140,8 @@ pub fn size_text(n: u64) -> String {
     }
 }
 
-/// The table of `rows` of one bench and one setting; the contestant called `floor` is what the others are compared to,
-/// besides the best.
+/// The table of `rows` of one bench and one setting; the contestant called `floor` or `empty` is what the others are
+/// compared to, besides the best.
 pub fn table(rows: &[Row]) -> String {
     let Some(first) = rows.first() else { return String::new() };
     let mut title = format!("{}, n = {}", first.bench, size_text(first.n));
@@ -157,16 +157,17 @@ pub fn table(rows: &[Row]) -> String {
     }
     let _ = write!(title, ", {} runs", first.samples.len());
 
-    let floor = rows.iter().find(|row| row.contestant == "floor");
+    let is_floor = |row: &&Row| ["floor", "empty"].contains(&row.contestant.as_str());
+    let floor = rows.iter().find(is_floor);
     let comparable = rows.iter().all(|row| row.samples.len() == first.samples.len() && row.unit == first.unit);
     let best = rows
         .iter()
-        .filter(|row| row.contestant != "floor")
+        .filter(|row| !is_floor(row))
         .reduce(|a, b| if b.ratio_to_median(a) > 1.0 { b } else { a })
-        .filter(|_| comparable && rows.len() > 1);
+        .filter(|_| comparable && rows.len() > 1 + usize::from(floor.is_some()));
 
     let mut head = vec!["contestant".to_owned(), first.unit.to_owned(), "min".into(), "max".into()];
-    head.extend(floor.map(|_| "of floor".to_owned()));
+    head.extend(floor.map(|floor| format!("of {}", floor.contestant)));
     head.extend(best.map(|_| "of best".to_owned()));
     let with_bits = rows.iter().any(|row| row.bits_per_name.is_some());
     head.extend(with_bits.then(|| "bits/name".to_owned()));

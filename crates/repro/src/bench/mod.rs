@@ -1,6 +1,7 @@
 //! The benches, one module each.
 
 pub mod build;
+pub mod forward;
 pub mod lookup;
 pub mod update;
 
