@@ -15,12 +15,14 @@
 //! | [`worker`] | the loop |
 //! | [`dataplane`] | ports and workers built, started, watched, stopped |
 //! | [`counters`] | every reason to drop a frame |
+//! | [`daemon`] | a switch as a process: ports from a file, a controller, a saved image |
 //! | [`bench`] | the worker loop measured, with a table and without |
 
 mod answer;
 
 pub mod bench;
 pub mod counters;
+pub mod daemon;
 pub mod dataplane;
 pub mod exact;
 pub mod parse;

@@ -1,0 +1,266 @@
+//! The switch's end of the southbound stream: keeps a [`Replica`] in step with the controller.
+//!
+//! It connects, reports what it holds, applies what comes and acknowledges it. A gap or a wrong digest makes it send its
+//! report; until that is answered, what does not fit is passed over. Without a controller nothing changes: the switch
+//! serves what it has, says so, and tries again, after 0.2 s at first, then after twice the time each, at most 5 s.
+
+use api::v1::from_switch::Body;
+use api::v1::{Ack, FromSwitch, Hello, Resync, ToSwitch};
+use fib::messages::Uplink;
+use fib::replica::{Replica, ReplicaError, Tables};
+use serde::Serialize;
+use std::convert::Infallible;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+use tokio::sync::{mpsc, watch};
+use tokio_stream::StreamExt;
+use tokio_stream::wrappers::{ReceiverStream, WatchStream};
+
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// While there is no controller, the log says so this often.
+const REMIND: Duration = Duration::from_secs(60);
+
+/// Reports answered without any progress before the stream is given up and begun anew.
+const MAX_FRUITLESS_REPORTS: u32 = 3;
+
+/// Messages above this size are applied where they do not hold up other tasks.
+const BIG_MESSAGE_BYTES: usize = 64 << 10;
+
+/// What an agent tells about itself.
+#[derive(Clone, Debug, Serialize)]
+pub struct LinkStatus {
+    /// Whether the stream is up.
+    pub connected: bool,
+    /// When it came up or went down.
+    pub since: SystemTime,
+    /// Why it went down; empty at first.
+    pub last_error: String,
+    /// The latest change of the network that is served.
+    pub serving_change: u64,
+    /// Streams begun.
+    pub connects: u64,
+    /// Messages that changed something.
+    pub applied: u64,
+    /// Messages that were here already.
+    pub duplicates: u64,
+    /// Messages that did not fit.
+    pub refused: u64,
+    /// Reports sent because of them.
+    pub resyncs: u64,
+    /// Bytes of messages received.
+    pub received_bytes: u64,
+}
+
+impl Default for LinkStatus {
+    fn default() -> Self {
+        Self {
+            connected: false,
+            since: SystemTime::now(),
+            last_error: String::new(),
+            serving_change: 0,
+            connects: 0,
+            applied: 0,
+            duplicates: 0,
+            refused: 0,
+            resyncs: 0,
+            received_bytes: 0,
+        }
+    }
+}
+
+/// A replica, its link status and a count of its changes, shared between the agent, the saver and the status page.
+pub struct Shared<T: Tables> {
+    replica: Mutex<Replica<T>>,
+    status: Mutex<LinkStatus>,
+    n_changes: watch::Sender<u64>,
+    unsaved: AtomicBool,
+}
+
+impl<T: Tables> Shared<T> {
+    /// Shares `replica`.
+    pub fn new(replica: Replica<T>) -> Arc<Self> {
+        let status = LinkStatus { serving_change: replica.change(), ..LinkStatus::default() };
+        Arc::new(Self {
+            replica: Mutex::new(replica), status: Mutex::new(status), n_changes: watch::Sender::new(0),
+            unsaved: AtomicBool::new(false),
+        })
+    }
+
+    /// The replica, locked: hold it shortly, messages wait meanwhile.
+    pub fn replica(&self) -> MutexGuard<'_, Replica<T>> {
+        self.replica.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The link's status now.
+    pub fn status(&self) -> LinkStatus {
+        self.lock_status().clone()
+    }
+
+    /// Counts the messages that changed the replica.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.n_changes.subscribe()
+    }
+
+    /// Whether the replica changed since [`Shared::take_unsaved`].
+    pub fn has_unsaved(&self) -> bool {
+        self.unsaved.load(Relaxed)
+    }
+
+    /// Counts the replica as saved with what `save` makes of it; [`Shared::keep_unsaved`] takes that back.
+    pub fn take_unsaved<R>(&self, save: impl FnOnce(&Replica<T>) -> R) -> R {
+        let replica = self.replica();
+        self.unsaved.store(false, Relaxed);
+        save(&replica)
+    }
+
+    /// What was taken could not be saved.
+    pub fn keep_unsaved(&self) {
+        self.unsaved.store(true, Relaxed);
+    }
+
+    fn lock_status(&self) -> MutexGuard<'_, LinkStatus> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn report(&self) -> Vec<u8> {
+        Uplink::Report(self.replica().report()).encode()
+    }
+}
+
+/// Why a stream ended.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StreamError {
+    /// No connection.
+    #[error(transparent)]
+    Connect(#[from] api::client::ConnectError),
+    /// The controller refused or ended it, or the connection broke.
+    #[error("{}", .0.message())]
+    Ended(#[from] Box<tonic::Status>),
+    /// The controller closed it.
+    #[error("the controller closed the stream")]
+    Closed,
+    /// A message that no resync can mend.
+    #[error(transparent)]
+    Replica(ReplicaError),
+    /// Resyncs do not help.
+    #[error("{reports} reports in a row brought no message that fits, the last error was: {last}")]
+    Fruitless {
+        /// How many.
+        reports: u32,
+        /// Why the last message was refused.
+        last: ReplicaError,
+    },
+}
+
+/// Keeps the replica in step, for ever. `switch`: the name by which the controller knows it.
+pub async fn run<T: Tables + Send>(switch: String, controller: String, shared: Arc<Shared<T>>) {
+    let mut pause = FIRST_PAUSE;
+    let mut last_said: Option<Instant> = None;
+    loop {
+        let Err(error) = session(&switch, &controller, &shared).await;
+        let was_connected = {
+            let mut status = shared.lock_status();
+            status.last_error = error.to_string();
+            let was_connected = std::mem::replace(&mut status.connected, false);
+            if was_connected {
+                status.since = SystemTime::now();
+            }
+            was_connected
+        };
+        if was_connected {
+            pause = FIRST_PAUSE;
+        }
+        if was_connected || last_said.is_none_or(|said| said.elapsed() >= REMIND) {
+            last_said = Some(Instant::now());
+            let LinkStatus { since, serving_change, .. } = shared.status();
+            let seconds = since.elapsed().unwrap_or_default().as_secs();
+            tracing::warn!(switch, controller, %error, "no controller for {seconds} s, serving version {serving_change}");
+        }
+        tokio::time::sleep(jitter(pause)).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// Up to a quarter less, so that switches do not come back all at once.
+fn jitter(pause: Duration) -> Duration {
+    let nanos = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |t| t.subsec_nanos());
+    pause - pause.mul_f64(f64::from(nanos % 1000) / 4000.0)
+}
+
+/// One stream from its hello to its end.
+async fn session<T: Tables>(switch: &str, controller: &str, shared: &Shared<T>) -> Result<Infallible, StreamError> {
+    let channel = api::client::connect(controller, CONNECT_TIMEOUT).await?;
+    let hello = Hello {
+        switch: switch.to_owned(),
+        report: shared.report().into(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    };
+    let (to_controller, outgoing) = mpsc::channel(4);
+    // The last acknowledgement stands for those before it: however slow the link, one is enough.
+    let (applied, acknowledgements) = watch::channel(0);
+    let wrap = |body| FromSwitch { body: Some(body) };
+    let _ = to_controller.try_send(wrap(Body::Hello(hello)));
+    let acknowledgements = WatchStream::from_changes(acknowledgements);
+    let acknowledgements = acknowledgements.map(|sequence| FromSwitch { body: Some(Body::Ack(Ack { sequence })) });
+    let outgoing = ReceiverStream::new(outgoing).merge(acknowledgements);
+
+    let mut client = api::client::southbound(channel);
+    let mut incoming = client.attach(outgoing).await.map_err(Box::new)?.into_inner();
+    {
+        let mut status = shared.lock_status();
+        status.connected = true;
+        status.since = SystemTime::now();
+        status.connects += 1;
+    }
+    tracing::info!(switch, controller, "connected to the controller");
+
+    let mut n_reports = 1;
+    let mut n_fruitless = 0;
+    while let Some(ToSwitch { sequence, message, answered }) = incoming.message().await.map_err(Box::new)? {
+        let received = if message.len() > BIG_MESSAGE_BYTES {
+            tokio::task::block_in_place(|| shared.replica().receive(&message))
+        } else {
+            shared.replica().receive(&message)
+        };
+        shared.lock_status().received_bytes += message.len() as u64;
+        match received {
+            Ok(received) => {
+                n_fruitless = 0;
+                {
+                    let mut status = shared.lock_status();
+                    status.serving_change = status.serving_change.max(received.change);
+                    *if received.applied { &mut status.applied } else { &mut status.duplicates } += 1;
+                }
+                if received.applied {
+                    shared.unsaved.store(true, Relaxed);
+                    shared.n_changes.send_modify(|n| *n += 1);
+                }
+                if answered == n_reports {
+                    applied.send_replace(sequence);
+                }
+            }
+            Err(error) if error.needs_resync() => {
+                shared.lock_status().refused += 1;
+                if answered < n_reports {
+                    continue;
+                }
+                if n_fruitless == MAX_FRUITLESS_REPORTS {
+                    return Err(StreamError::Fruitless { reports: n_fruitless, last: error });
+                }
+                tracing::info!(switch, %error, "asking for a resync");
+                shared.lock_status().resyncs += 1;
+                n_fruitless += 1;
+                n_reports += 1;
+                let resync = Resync { report: shared.report().into(), reason: error.to_string() };
+                to_controller.send(wrap(Body::Resync(resync))).await.map_err(|_| StreamError::Closed)?;
+            }
+            Err(error) => return Err(StreamError::Replica(error)),
+        }
+    }
+    Err(StreamError::Closed)
+}

@@ -1,0 +1,147 @@
+//! `switch.toml`.
+
+use fib::action::PortId;
+use serde::Deserialize;
+use std::collections::HashSet;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+/// What a switch needs to know. Unknown keys are errors.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// The name the controller knows it by.
+    pub name: String,
+    /// The controller's URL.
+    pub controller: String,
+    /// Where the saved image lies; created if missing.
+    pub state_dir: PathBuf,
+    /// Threads that forward.
+    #[serde(default = "default_workers")]
+    pub workers: usize,
+    /// Where `/metrics` and `/status` listen; none if absent.
+    pub status: Option<SocketAddr>,
+    /// The ports.
+    #[serde(default, rename = "port")]
+    pub ports: Vec<Port>,
+}
+
+/// One port.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Port {
+    /// Its number, as links and hosts name it.
+    #[serde(deserialize_with = "port_id")]
+    pub id: PortId,
+    /// The network interface.
+    pub device: String,
+    /// What hangs there.
+    pub role: Role,
+}
+
+/// What hangs at a port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Hosts: plain Ethernet, checked at ingress and egress.
+    Host,
+    /// Another switch of the network.
+    Trunk,
+}
+
+/// A configuration that cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("cannot read {path}: {source}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The file is no valid configuration.
+    #[error("{path}: {message}")]
+    Invalid {
+        /// The file.
+        path: PathBuf,
+        /// Where and why.
+        message: String,
+    },
+}
+
+/// More threads than this are a typing error.
+const MAX_WORKERS: usize = 64;
+
+impl Config {
+    /// Reads and validates the file.
+    /// # Errors
+    /// [`ConfigError`], with line and column where there are.
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        let text =
+            std::fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+        Self::parse(&text).map_err(|message| ConfigError::Invalid { path: path.to_owned(), message })
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let config: Config = toml::from_str(text).map_err(|e| e.to_string())?;
+        if config.name.is_empty() {
+            return Err("name is empty; give the name the controller knows this switch by".to_owned());
+        }
+        if !(1..=MAX_WORKERS).contains(&config.workers) {
+            return Err(format!("workers = {} is not from 1 to {MAX_WORKERS}", config.workers));
+        }
+        let (mut ids, mut devices) = (HashSet::new(), HashSet::new());
+        for port in &config.ports {
+            if !ids.insert(port.id) {
+                return Err(format!("two ports have the id {}", port.id));
+            }
+            if !devices.insert(&port.device) {
+                return Err(format!("two ports use the device {}", port.device));
+            }
+        }
+        Ok(config)
+    }
+}
+
+fn default_workers() -> usize {
+    1
+}
+
+fn port_id<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<PortId, D::Error> {
+    u16::deserialize(deserializer).map(PortId)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = "name = 's1'\ncontroller = 'http://10.0.0.1:4600'\nstate_dir = '/tmp/s1'\n";
+    const PORT: &str = "[[port]]\nid = 1\ndevice = 'eth0'\nrole = 'host'\n";
+
+    #[test]
+    fn ports_and_defaults_are_read() {
+        let config = Config::parse(&format!("{GOOD}{PORT}[[port]]\nid = 2\ndevice = 'eth1'\nrole = 'trunk'\n")).unwrap();
+        assert_eq!(config.workers, 1);
+        let ports: Vec<_> = config.ports.iter().map(|p| (p.id.0, &p.device[..], p.role)).collect();
+        assert_eq!(ports, [(1, "eth0", Role::Host), (2, "eth1", Role::Trunk)]);
+    }
+
+    #[test]
+    fn wrong_files_are_refused_with_the_reason() {
+        let cases = [
+            (format!("{GOOD}worker = 2\n"), "worker"),
+            (format!("{GOOD}workers = 0\n"), "workers"),
+            (format!("{GOOD}{PORT}{PORT}"), "two ports have the id 1"),
+            (format!("{GOOD}{PORT}{}", PORT.replace('1', "2")), "two ports use the device eth0"),
+            (format!("{GOOD}{}", PORT.replace("host", "hosts")), "hosts"),
+            (format!("{GOOD}{}", PORT.replace("= 1", "= 65536")), "65536"),
+            (GOOD.replace("s1'\nc", "'\nc"), "name"),
+        ];
+        for (text, reason) in cases {
+            let message = Config::parse(&text).unwrap_err();
+            assert!(message.contains(reason), "{text}: {message}");
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! The daemon: ports and workers, a replica kept in step by the controller, a saved image, a status page.
+//!
+//! ```text
+//! controller ─► agent ─► replica ─► plane ─► workers ◄─► ports
+//!                           └─► saved image (after changes settle, and at the end)
+//! ```
+//! It forwards from the first moment with the saved image, whether a controller answers or not, and goes on with what it
+//! has when the controller goes away. A port whose device disappears is kept, counted, and used again when it is back.
+
+pub mod agent;
+pub mod config;
+pub mod saved;
+mod status;
+
+use crate::dataplane::{self, BuildError, Dataplane, PortSpec, check_mtus};
+use crate::plane::PlaneWriter;
+use crate::worker::Role;
+use agent::Shared;
+use config::Config;
+use fib::replica::{Limits, Replica};
+use netio::backend::af_packet::{AfPacket, Options};
+use netio::{Device, NetError};
+use saved::SavedImage;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+
+/// The image is saved when nothing changed for this long,
+const SETTLED: Duration = Duration::from_secs(1);
+/// or when the first unsaved change is this old.
+const UNSAVED_AT_MOST: Duration = Duration::from_secs(10);
+
+/// Why a switch does not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// A port cannot be opened.
+    #[error(transparent)]
+    Ports(#[from] NetError),
+    /// The workers cannot be started.
+    #[error(transparent)]
+    Plane(#[from] BuildError),
+    /// The state directory is not usable.
+    #[error("cannot use the state directory {path}: {source}")]
+    State {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The status address is taken or not ours.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+/// A running switch.
+pub struct Switch {
+    plane: Arc<Dataplane>,
+    shared: Arc<Shared<PlaneWriter>>,
+    saved: SavedImage,
+    status_address: Option<SocketAddr>,
+    agent: tokio::task::JoinHandle<()>,
+    saver: tokio::task::JoinHandle<()>,
+}
+
+impl Switch {
+    /// Opens the ports, takes the saved image into service and starts to look for the controller.
+    /// # Errors
+    /// [`StartError`]; nothing is left running.
+    pub async fn start(config: Config) -> Result<Self, StartError> {
+        let state_error = |source| StartError::State { path: config.state_dir.clone(), source };
+        let saved = SavedImage::new(&config.state_dir).map_err(state_error)?;
+        let image = saved.read().map_err(state_error)?;
+        let (plane, replica) = tokio::task::block_in_place(|| start_plane(&config, &saved, image))?;
+        let (plane, shared) = (Arc::new(plane), Shared::new(replica));
+
+        let status_address = match config.status {
+            Some(address) => {
+                let page = status::Page::new(config.name.clone(), Arc::clone(&shared), Arc::downgrade(&plane));
+                let bound = api::status::serve(address, Arc::new(page)).await;
+                Some(bound.map_err(|source| StartError::Listen { address, source })?)
+            }
+            None => None,
+        };
+        let saver = tokio::spawn(save_when_settled(Arc::clone(&shared), saved.clone(), shared.changes()));
+        let agent = tokio::spawn(agent::run(config.name, config.controller, Arc::clone(&shared)));
+        Ok(Self { plane, shared, saved, status_address, agent, saver })
+    }
+
+    /// Where `/metrics` and `/status` listen.
+    pub fn status_address(&self) -> Option<SocketAddr> {
+        self.status_address
+    }
+
+    /// Stops forwarding and saves what is not saved yet.
+    pub async fn stop(self) {
+        self.agent.abort();
+        self.saver.abort();
+        let _ = (self.agent.await, self.saver.await);
+        tokio::task::block_in_place(|| {
+            // The status page holds it for moments only; then that moment's end stops the workers.
+            if let Some(Err(error)) = Arc::into_inner(self.plane).map(Dataplane::stop) {
+                tracing::error!(%error, "a worker had ended before");
+            }
+            if self.shared.has_unsaved() {
+                save(&self.shared, &self.saved);
+            }
+        });
+    }
+}
+
+/// Starts the workers and gives them what the saved image holds; nothing, if there is none that can be used.
+fn start_plane(
+    config: &Config,
+    saved: &SavedImage,
+    image: Option<Vec<u8>>,
+) -> Result<(Dataplane, Replica<PlaneWriter>), StartError> {
+    let switch = &config.name;
+    let settings = dataplane::Settings { workers: config.workers, ..dataplane::Settings::default() };
+    let (plane, writer) = Dataplane::start(&settings, open_ports(config)?)?;
+    let Some(image) = image else {
+        tracing::info!(switch, "no saved image, dropping everything until a controller answers");
+        return Ok((plane, Replica::new(Limits::default(), writer)));
+    };
+    match Replica::load(Limits::default(), writer, &image) {
+        Ok(replica) => {
+            tracing::info!(switch, version = replica.change(), bytes = image.len(), "serving the saved image");
+            Ok((plane, replica))
+        }
+        Err(error) => {
+            tracing::error!(switch, %error, "the saved image is put aside as image.bad");
+            if let Err(error) = saved.set_aside() {
+                tracing::error!(switch, %error, "and cannot be renamed");
+            }
+            drop(plane);
+            start_plane(config, saved, None)
+        }
+    }
+}
+
+fn open_ports(config: &Config) -> Result<Vec<PortSpec>, NetError> {
+    let mut ports = Vec::with_capacity(config.ports.len());
+    for port in &config.ports {
+        let members = AfPacket::open_group(&port.device, &Options::default(), config.workers)?;
+        let devices = members.into_iter().map(|member| Box::new(member) as Box<dyn Device>).collect();
+        let role = match port.role {
+            config::Role::Host => Role::Host,
+            config::Role::Trunk => Role::Trunk,
+        };
+        ports.push(PortSpec { id: port.id, role, devices });
+    }
+    if let Err(error) = check_mtus(&ports) {
+        tracing::warn!(switch = config.name, "the longest frames will be dropped: {error}");
+    }
+    Ok(ports)
+}
+
+async fn save_when_settled(shared: Arc<Shared<PlaneWriter>>, saved: SavedImage, mut changes: watch::Receiver<u64>) {
+    while changes.changed().await.is_ok() {
+        let first = Instant::now();
+        while first.elapsed() < UNSAVED_AT_MOST && tokio::time::timeout(SETTLED, changes.changed()).await.is_ok() {}
+        let (shared, saved) = (Arc::clone(&shared), saved.clone());
+        let _ = tokio::task::spawn_blocking(move || save(&shared, &saved)).await;
+    }
+}
+
+fn save(shared: &Shared<PlaneWriter>, saved: &SavedImage) {
+    let bytes = shared.take_unsaved(Replica::save);
+    match saved.write(&bytes) {
+        Ok(()) => tracing::debug!(bytes = bytes.len(), "image saved"),
+        Err(error) => {
+            shared.keep_unsaved();
+            tracing::error!(path = %saved.path().display(), %error, "the image cannot be saved, the old one stays");
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! The switch's `/metrics` and `/status`.
+
+use crate::daemon::agent::{LinkStatus, Shared};
+use crate::dataplane::{Dataplane, PortStatus};
+use crate::plane::PlaneWriter;
+use api::status::{MetricsText, StatusSource, plain};
+use fib::replica::Tables;
+use lookup::traits::Query;
+use serde_json::{Map, Value, json};
+use std::sync::{Arc, Weak};
+use std::time::SystemTime;
+
+pub(super) struct Page {
+    name: String,
+    shared: Arc<Shared<PlaneWriter>>,
+    plane: Weak<Dataplane>,
+}
+
+/// Sizes of what is served.
+struct Sizes {
+    valid_names: u64,
+    local_names: u64,
+    fib_bytes: u64,
+    shards: u64,
+}
+
+impl Page {
+    pub(super) fn new(name: String, shared: Arc<Shared<PlaneWriter>>, plane: Weak<Dataplane>) -> Self {
+        Self { name, shared, plane }
+    }
+
+    fn sizes(&self) -> Sizes {
+        let replica = self.shared.replica();
+        let (valid, local) = replica.tables().shared();
+        Sizes {
+            valid_names: valid.len() as u64,
+            local_names: local.len() as u64,
+            fib_bytes: replica.fib().map_or(0, |fib| fib.size_bits().div_ceil(8)),
+            shards: replica.fib().map_or(0, |fib| fib.held().count() as u64),
+        }
+    }
+}
+
+impl StatusSource for Page {
+    fn status_json(&self) -> String {
+        let LinkStatus { connected, since, last_error, serving_change, .. } = self.shared.status();
+        let link = self.shared.status();
+        let Sizes { valid_names, local_names, fib_bytes, shards } = self.sizes();
+        let mut status = json!({
+            "name": self.name,
+            "version": env!("CARGO_PKG_VERSION"),
+            "controller": {
+                "connected": connected, "since_unix_seconds": unix_seconds(since), "last_error": last_error,
+                "connects": link.connects, "applied": link.applied, "duplicates": link.duplicates,
+                "refused": link.refused, "resyncs": link.resyncs, "received_bytes": link.received_bytes,
+            },
+            "serving_version": serving_change,
+            "valid_names": valid_names, "local_names": local_names, "fib_bytes": fib_bytes, "shards": shards,
+        });
+        if let Some(plane) = self.plane.upgrade() {
+            let plane = plane.status();
+            let drops = plane.total.drops().filter(|(_, n)| *n > 0).map(|(why, n)| (why.name().to_owned(), n.into()));
+            status["frames"] = json!({
+                "received": plane.total.received, "sent": plane.total.sent,
+                "answered": plane.total.answered, "dropped": plane.total.dropped_total(),
+            });
+            status["drops"] = Value::Object(drops.collect());
+            status["ports"] = plane.ports.iter().map(port_json).collect();
+        }
+        status.to_string()
+    }
+
+    fn metrics_text(&self) -> String {
+        let link = self.shared.status();
+        let Sizes { valid_names, local_names, fib_bytes, .. } = self.sizes();
+        let mut text = MetricsText::default();
+        text.gauge("fibula_switch_connected", "1: a controller is connected.", plain(link.connected.into()));
+        text.gauge("fibula_switch_version", "The latest change that is served.", plain(link.serving_change));
+        text.counter("fibula_switch_connects_total", "Streams to a controller begun.", plain(link.connects));
+        text.counter("fibula_switch_updates_total", "Messages that changed something.", plain(link.applied));
+        text.counter("fibula_switch_refused_total", "Messages that did not fit.", plain(link.refused));
+        text.counter("fibula_switch_resyncs_total", "Reports sent because of them.", plain(link.resyncs));
+        text.gauge("fibula_switch_valid_names", "Names of the ingress check.", plain(valid_names));
+        text.gauge("fibula_switch_local_names", "Names of the egress check.", plain(local_names));
+        text.gauge("fibula_switch_fib_bytes", "Bytes of the FIB.", plain(fib_bytes));
+        let Some(plane) = self.plane.upgrade() else { return text.finish() };
+        let plane = plane.status();
+        text.counter("fibula_frames_received_total", "Frames received.", plain(plane.total.received));
+        text.counter("fibula_frames_sent_total", "Frames sent on or answered.", plain(plane.total.sent));
+        text.counter("fibula_frames_answered_total", "ARP and ND requests answered.", plain(plane.total.answered));
+        let drops = plane.total.drops().map(|(why, n)| (format!("reason=\"{}\"", why.name()), n));
+        text.counter("fibula_frames_dropped_total", "Frames dropped, by reason.", drops);
+        let label = |port: &PortStatus| format!("port=\"{}\",device=\"{}\"", port.id, port.device);
+        let up = plane.ports.iter().map(|port| (label(port), port.up.into()));
+        text.gauge("fibula_port_up", "1: the port works.", up);
+        for (index, (name, _)) in netio::DeviceSnapshot::default().fields().enumerate() {
+            let samples = plane.ports.iter().filter_map(|port| Some((label(port), port.counters.fields().nth(index)?.1)));
+            text.counter(&format!("fibula_port_{name}_total"), "What the port's device counted.", samples);
+        }
+        text.finish()
+    }
+}
+
+fn port_json(port: &PortStatus) -> Value {
+    let counters: Map<String, Value> = port.counters.fields().map(|(name, n)| (name.to_owned(), n.into())).collect();
+    json!({
+        "id": port.id.0, "device": port.device, "up": port.up, "last_error": port.last_error, "counters": counters,
+    })
+}
+
+fn unix_seconds(time: SystemTime) -> f64 {
+    time.duration_since(SystemTime::UNIX_EPOCH).map_or(0.0, |t| t.as_secs_f64())
+}
