@@ -10,7 +10,7 @@ use fib::durable::Tenants;
 use fib::name::{Name, NameError, NameKind};
 use fib::network::{Effects, Network, NetworkError};
 use fib::rib::Attachment;
-use fib::topology::{End, NodeId};
+use fib::topology::{End, NodeId, TopologyError};
 use std::collections::HashSet;
 use std::net::IpAddr;
 
@@ -117,8 +117,13 @@ pub enum Refusal {
         source: NameError,
     },
     /// The network refuses.
-    #[error(transparent)]
-    Network(#[from] NetworkError),
+    #[error("{source}{legend}")]
+    Network {
+        /// Why; it knows switches by their ids.
+        source: NetworkError,
+        /// The name of the switch it speaks of, if it does.
+        legend: String,
+    },
     /// The store failed; the controller stops and must be started again.
     #[error("the store failed, the controller stops: {reason}")]
     StoreFailed {
@@ -128,6 +133,27 @@ pub enum Refusal {
     /// The controller is stopping.
     #[error("the controller is stopping; try again when it is back")]
     Stopping,
+}
+
+impl From<NetworkError> for Refusal {
+    fn from(source: NetworkError) -> Self {
+        Refusal::Network { source, legend: String::new() }
+    }
+}
+
+/// The switch that an error of the network speaks of.
+fn subject(error: &NetworkError) -> Option<NodeId> {
+    use TopologyError::{Loop, NameTaken, NoLink, NodeHasLinks, PortHasLink};
+    match error {
+        NetworkError::Topology(NodeHasLinks { id, .. } | Loop { id } | NameTaken { id, .. }) => Some(*id),
+        NetworkError::Topology(PortHasLink { end } | NoLink { end }) => Some(end.node),
+        NetworkError::NoHostPort { end } | NetworkError::PortOfHosts { end } => Some(end.node),
+        NetworkError::HasNames { end, .. } => Some(end.node),
+        NetworkError::HasHostPorts { id, .. } | NetworkError::TenantNotHeld { id, .. } => Some(*id),
+        NetworkError::TooManyActions { id, .. } | NetworkError::WrongCluster { id, .. } => Some(*id),
+        NetworkError::Batch { source, .. } => subject(source),
+        _ => None,
+    }
 }
 
 /// The network and the names of its hosts.
@@ -159,6 +185,20 @@ impl Outcome {
 impl State {
     /// Carries out `change`, whole or not at all.
     pub(crate) fn carry_out(&mut self, change: Change) -> Result<Outcome, Refusal> {
+        self.try_carry_out(change).map_err(|refusal| self.explain(refusal))
+    }
+
+    /// Adds the name of the switch to an error that knows its id only.
+    pub(crate) fn explain(&self, mut refusal: Refusal) -> Refusal {
+        if let Refusal::Network { source, legend } = &mut refusal
+            && let Some(Ok(node)) = subject(source).map(|id| self.network.topology().node(id))
+        {
+            *legend = format!(" (that switch is `{}`)", node.name);
+        }
+        refusal
+    }
+
+    fn try_carry_out(&mut self, change: Change) -> Result<Outcome, Refusal> {
         match change {
             Change::AddSwitch { name, tenants } => {
                 check_label(&name)?;

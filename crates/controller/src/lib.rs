@@ -86,7 +86,7 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// Opens the store, restores the network and serves.
+    /// Opens the store, restores the network and serves. Needs a runtime of several threads.
     /// # Errors
     /// [`StartError`]; nothing is left running.
     pub async fn start(config: Config) -> Result<Self, StartError> {

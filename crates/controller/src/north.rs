@@ -259,7 +259,6 @@ fn to_wire(record: Record) -> v1::NameRecord {
     v1::NameRecord { name, host, tenant, ip: ip.map(|ip| ip.to_string()).unwrap_or_default() }
 }
 
-#[expect(clippy::result_large_err, reason = "tonic's own type")]
 fn from_wire(record: v1::NameRecord) -> Result<Record, Status> {
     let v1::NameRecord { name, host, tenant, ip } = record;
     let ip = match &ip[..] {
@@ -273,14 +272,12 @@ fn from_wire(record: v1::NameRecord) -> Result<Record, Status> {
     Ok(Record { name, host, tenant, ip })
 }
 
-#[expect(clippy::result_large_err, reason = "tonic's own type")]
 fn place(switch: String, port: u32) -> Result<Place, Status> {
     let port =
         u16::try_from(port).map_err(|_| Status::invalid_argument(format!("port {port} is not from 0 to 65535")))?;
     Ok(Place { switch, port: PortId(port) })
 }
 
-#[expect(clippy::result_large_err, reason = "tonic's own type")]
 fn end(end: Option<v1::LinkEnd>) -> Result<Place, Status> {
     let v1::LinkEnd { switch, port } = end.ok_or_else(|| Status::invalid_argument("a link needs its ends"))?;
     place(switch, port)
@@ -297,7 +294,7 @@ pub(crate) fn status_of(refusal: &Refusal) -> Status {
         }
         Refusal::Duplicate { .. } | Refusal::BadLabel { .. } | Refusal::BadName { .. } => Code::InvalidArgument,
         Refusal::BatchTooBig { .. } => Code::ResourceExhausted,
-        Refusal::Network(error) => code_of(error),
+        Refusal::Network { source, .. } => code_of(source),
         Refusal::Host(HostError::BadRow { .. }) | Refusal::StoreFailed { .. } => Code::Internal,
         Refusal::Stopping => Code::Unavailable,
     };

@@ -74,9 +74,11 @@ impl Session {
         self.node
     }
 
-    /// Queues a message of `change`; gives its sequence, or none if the session has ended, or ends by this.
+    /// Queues a message of `change`; gives its sequence, or none if the session has ended, or ends by this. An empty
+    /// queue takes a message of any size.
     pub(crate) fn send(&self, message: Bytes, change: u64) -> Option<u64> {
-        if self.backlog_bytes.load(Relaxed) + message.len() + MESSAGE_OVERHEAD > self.limit_bytes {
+        let backlog_bytes = self.backlog_bytes.load(Relaxed);
+        if backlog_bytes > 0 && backlog_bytes + message.len() + MESSAGE_OVERHEAD > self.limit_bytes {
             if !self.is_ended() {
                 tracing::warn!(switch = %self.node, limit_bytes = self.limit_bytes, "switch is too far behind, cut off until it resyncs");
             }
@@ -86,8 +88,12 @@ impl Session {
         self.enqueue(message, change)
     }
 
-    /// Queues what a switch lacks after it connected or asked. The limit does not count: an image is as big as it is.
+    /// Queues what a switch lacks after it connected or asked. An image is as big as it is, so the limit counts what
+    /// waits before it: a switch that asks again and again without reading is cut off.
     pub(crate) fn send_image(&self, messages: impl IntoIterator<Item = Bytes>, change: u64) {
+        if self.backlog_bytes.load(Relaxed) > self.limit_bytes {
+            return self.end();
+        }
         self.queue.lock().unwrap_or_else(PoisonError::into_inner).answered += 1;
         for message in messages {
             self.enqueue(message, change);
@@ -223,6 +229,16 @@ mod tests {
         assert_eq!(n_sent, 1000 / (MESSAGE.len() + MESSAGE_OVERHEAD));
         assert!(session.is_ended());
         assert!(outbox.next().await.is_none());
+    }
+
+    #[tokio::test]
+    async fn switch_that_asks_without_reading_is_cut_off() {
+        let (session, _outbox) = Session::new(NodeId(1), 1000);
+        let image = || [Bytes::from_static(&[7; 5000])];
+        session.send_image(image(), 1);
+        assert!(!session.is_ended(), "an image may be larger than the limit");
+        session.send_image(image(), 1);
+        assert!(session.is_ended());
     }
 
     #[tokio::test]

@@ -248,7 +248,7 @@ impl Writer {
             Uplink::Report(report) => report,
             Uplink::Ack { .. } => return Err(malformed("it is an acknowledgement".to_owned())),
         };
-        let messages = self.state.network.attach(node, &report).map_err(Refusal::from)?;
+        let messages = self.state.network.attach(node, &report).map_err(|e| self.state.explain(e.into()))?;
         Ok(messages.iter().map(|message| self.encode(message)).collect())
     }
 
@@ -284,5 +284,5 @@ fn is_collision(refusal: &Refusal) -> bool {
             _ => false,
         }
     }
-    matches!(refusal, Refusal::Network(error) if is_collision(error))
+    matches!(refusal, Refusal::Network { source, .. } if is_collision(source))
 }
