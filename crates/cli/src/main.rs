@@ -5,12 +5,17 @@
 //! one JSON object a row with `-j`); logs, progress and errors go to standard error. The exit code says what kind of
 //! failure it was: see [`output::Exit`].
 
+mod bench;
+mod controller;
+mod fib;
 mod output;
 mod remote;
 mod rib;
+mod switch;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use output::Output;
+use std::io::IsTerminal;
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
 
@@ -21,7 +26,7 @@ struct Cli {
     /// Print one JSON object a row instead of a table
     #[arg(short = 'j', long, global = true)]
     json: bool,
-    /// Log more (-v: debug, -vv: trace); FIBULA_LOG takes a full filter, for example `controller=debug`
+    /// Log more (-v: debug, -vv: trace); FIBULA_LOG takes a full filter, for example `fibula_controller=debug`
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     verbose: u8,
     #[command(subcommand)]
@@ -30,12 +35,22 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Run the controller
+    Controller(controller::Args),
+    /// Run a switch (--config), or tell the controller of switches
+    Switch(switch::Args),
     /// Names and the hosts they hang off
     Name(rib::name::Args),
     /// Hosts and the switch ports they hang at
     Host(rib::host::Args),
     /// Links between switches
     Link(rib::link::Args),
+    /// FIBs offline: from a list of names to a file and back
+    #[command(subcommand)]
+    Fib(fib::FibCommand),
+    /// Measure structures side by side
+    #[command(subcommand)]
+    Bench(bench::BenchCommand),
     /// Print the completion script of a shell
     Completions {
         /// The shell to complete for
@@ -46,9 +61,13 @@ enum Command {
 impl Command {
     fn run(self, out: &Output) -> anyhow::Result<()> {
         match self {
+            Command::Controller(args) => args.run(out),
+            Command::Switch(args) => args.run(out),
             Command::Name(args) => args.run(out),
             Command::Host(args) => args.run(out),
             Command::Link(args) => args.run(out),
+            Command::Fib(command) => command.run(out),
+            Command::Bench(command) => command.run(out),
             Command::Completions { shell } => {
                 clap_complete::generate(shell, &mut Cli::command(), "fibula", &mut std::io::stdout());
                 Ok(())
@@ -71,5 +90,6 @@ fn main() -> ExitCode {
 fn start_log(verbose: u8) {
     let default = ["info", "debug", "trace"][usize::from(verbose.min(2))];
     let filter = EnvFilter::try_from_env("FIBULA_LOG").unwrap_or_else(|_| EnvFilter::new(default));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let is_terminal = std::io::stderr().is_terminal();
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(is_terminal).init();
 }

@@ -22,6 +22,8 @@ pub(crate) enum Exit {
     Refused = 5,
     /// The command ran, and what it checked does not hold (a frame was misdelivered).
     CheckFailed = 6,
+    /// Ctrl-C or SIGTERM, and everything was cleaned up.
+    Interrupted = 130,
 }
 
 /// An error that knows its exit code. The message is complete in itself; the source adds the detail below it.
@@ -74,7 +76,6 @@ impl Output {
     }
 
     /// Whether the user asked for JSON.
-    #[allow(dead_code, reason = "commands with a layout of their own ask")]
     pub(crate) fn is_json(self) -> bool {
         self.json
     }

@@ -4,6 +4,7 @@ pub(crate) mod host;
 mod import;
 pub(crate) mod link;
 pub(crate) mod name;
+pub(crate) mod node;
 
 use crate::output::Output;
 use api::v1;

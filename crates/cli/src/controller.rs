@@ -1,0 +1,67 @@
+//! `fibula controller`: the daemon that knows every name.
+
+use crate::output::{Exit, OrExit, Output};
+use ::controller::config::Config;
+use ::controller::store::StoreError;
+use ::controller::{Controller, StartError};
+use serde::Serialize;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Arguments of `fibula controller`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The configuration, controller.toml
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+    /// Check the configuration and end
+    #[arg(long)]
+    check: bool,
+}
+
+#[derive(Serialize)]
+struct StartedRow {
+    listen: SocketAddr,
+    status: Option<SocketAddr>,
+}
+
+impl Args {
+    /// Runs until SIGINT or SIGTERM, or until the store fails.
+    /// # Errors
+    /// A configuration or a store that is not usable, an address that is taken.
+    pub(crate) fn run(self, out: &Output) -> anyhow::Result<()> {
+        let config = crate::remote::config(Config::load(&self.config))?;
+        if self.check {
+            return out.done(&serde_json::json!({"ok": true}), format!("{} is fine", self.config.display()));
+        }
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        let result = runtime.block_on(serve(config, out));
+        runtime.shutdown_background();
+        result
+    }
+}
+
+async fn serve(config: Config, out: &Output) -> anyhow::Result<()> {
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let started = Controller::start(config).await;
+    let exit = started.as_ref().err().map_or(Exit::Internal, exit_of);
+    let mut controller = started.or_exit(exit, "the controller does not start")?;
+    let row = StartedRow { listen: controller.address(), status: controller.status_address() };
+    out.done(&row, format!("controller listens on {}", row.listen))?;
+    tokio::select! {
+        ended = controller.ended() => return ended.or_exit(Exit::Internal, "the controller stops"),
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+    tracing::info!("stopping");
+    controller.stop().await.or_exit(Exit::Internal, "the last changes were not committed")
+}
+
+fn exit_of(error: &StartError) -> Exit {
+    match error {
+        StartError::Store(StoreError::InUse { .. }) | StartError::Listen { .. } => Exit::Refused,
+        StartError::Store(StoreError::WrongFormat { .. }) | StartError::Restore(_) => Exit::BadInput,
+        _ => Exit::Internal,
+    }
+}

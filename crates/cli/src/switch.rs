@@ -1,0 +1,77 @@
+//! `fibula switch`: the daemon that forwards, and the controller's table of switches.
+
+use crate::output::{Exit, Failure, OrExit, Output};
+use crate::rib::node;
+use ::switch::daemon::config::Config;
+use ::switch::daemon::{StartError, Switch};
+use serde::Serialize;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Arguments of `fibula switch`.
+#[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true, arg_required_else_help = true)]
+pub(crate) struct Args {
+    /// Run a switch with this configuration, switch.toml
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Check the configuration and end
+    #[arg(long, requires = "config")]
+    check: bool,
+    #[command(subcommand)]
+    verb: Option<node::Verb>,
+}
+
+#[derive(Serialize)]
+struct StartedRow {
+    name: String,
+    status: Option<SocketAddr>,
+}
+
+impl Args {
+    /// With a verb: what it says. With a configuration: runs until SIGINT or SIGTERM.
+    /// # Errors
+    /// A configuration that is not usable, a port that cannot be opened; those of the controller.
+    pub(crate) fn run(self, out: &Output) -> anyhow::Result<()> {
+        let path = match (self.verb, self.config) {
+            (Some(verb), _) => return verb.run(out),
+            (None, Some(path)) => path,
+            (None, None) => return Err(Failure::new(Exit::Usage, "give --config FILE, or add, del, list or show")),
+        };
+        let config = crate::remote::config(Config::load(&path))?;
+        if self.check {
+            return out.done(&serde_json::json!({"ok": true}), format!("{} is fine", path.display()));
+        }
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+        let result = runtime.block_on(serve(config, out));
+        runtime.shutdown_background();
+        result
+    }
+}
+
+async fn serve(config: Config, out: &Output) -> anyhow::Result<()> {
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let name = config.name.clone();
+    let started = Switch::start(config).await;
+    let exit = started.as_ref().err().map_or(Exit::Internal, exit_of);
+    let switch = started.or_exit(exit, "the switch does not start")?;
+    let row = StartedRow { name, status: switch.status_address() };
+    let status = row.status.map(|address| format!(", status on http://{address}/status")).unwrap_or_default();
+    out.done(&row, format!("switch {} runs{status}", row.name))?;
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+    tracing::info!("stopping");
+    switch.stop().await;
+    Ok(())
+}
+
+fn exit_of(error: &StartError) -> Exit {
+    match error {
+        StartError::Listen { .. } => Exit::Refused,
+        StartError::Ports(_) => Exit::NotFound,
+        _ => Exit::Internal,
+    }
+}

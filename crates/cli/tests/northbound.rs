@@ -1,0 +1,150 @@
+//! The command line against a controller: what it does, what it refuses, and how it says so.
+
+mod support;
+
+use support::{Process, Site, add_full_mesh, exit_code, mac, stderr, stdout, write};
+
+/// A controller with two switches and two hosts.
+async fn site_with_hosts() -> (Site, Process) {
+    let site = Site::new("");
+    let controller = site.start();
+    add_full_mesh(&mut site.client().await, 2).await;
+    (site, controller)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_can_be_added_moved_shown_and_removed() {
+    let (site, _controller) = site_with_hosts().await;
+    let done = |arguments: &[&str]| {
+        let output = site.fibula(arguments);
+        assert_eq!(exit_code(&output), 0, "{arguments:?}: {}", stderr(&output));
+        stdout(&output)
+    };
+    assert_eq!(done(&["name", "add", &mac(1), "h1", "--ip", "10.0.0.1"]), "1 name added\n");
+    assert_eq!(
+        done(&["-j", "name", "show", &mac(1)]),
+        "{\"name\":\"02:00:00:00:00:01\",\"host\":\"h1\",\"tenant\":0,\"ip\":\"10.0.0.1\"}\n"
+    );
+    assert_eq!(done(&["name", "set", &mac(1), "h2"]), "1 name set\n");
+    assert_eq!(done(&["name", "set", &mac(1), "h2"]), "0 names set, 1 as asked for already\n");
+    assert!(done(&["name", "list"]).contains("h2"));
+    assert_eq!(done(&["-j", "name", "count"]), "{\"names\":1,\"max_names\":1000000}\n");
+    assert_eq!(done(&["name", "del", &mac(1)]), "1 name removed\n");
+    assert_eq!(done(&["-j", "link", "list"]), "{\"a\":\"s1:2\",\"b\":\"s2:1\",\"cost\":1,\"up\":true}\n");
+    assert_eq!(done(&["link", "set", "s2:1", "--state", "down", "--cost", "7"]), "1 link set\n");
+    assert_eq!(done(&["-j", "link", "list"]), "{\"a\":\"s1:2\",\"b\":\"s2:1\",\"cost\":7,\"up\":false}\n");
+    assert!(done(&["-j", "switch", "show", "s1"]).contains("\"connected\":false"));
+    assert_eq!(done(&["host", "del", "h2"]), "1 host removed\n");
+    assert_eq!(done(&["link", "del", "s1:2"]), "1 link removed\n");
+    assert_eq!(done(&["switch", "del", "s2"]), "1 switch removed\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn refusals_have_exit_codes_by_kind_and_say_what_is_wrong() {
+    let (site, _controller) = site_with_hosts().await;
+    assert_eq!(exit_code(&site.fibula(&["name", "add", &mac(1), "h1"])), 0);
+    let port = format!("s1:{}", support::HOST_PORT);
+    let cases: &[(&[&str], i32, &str)] = &[
+        (&["name", "add", "02:00:00:00:00", "h1"], 3, "02:00:00:00:00"),
+        (&["name", "add", &mac(2), "h9"], 4, "no host `h9`"),
+        (&["name", "add", &mac(1), "h2"], 5, "exists"),
+        (&["name", "del", &mac(3)], 4, "not in the table"),
+        (&["name", "show", &mac(3)], 4, "not in the table"),
+        (&["name", "add", &mac(2), "h1", "--ip", "10.0.0"], 2, "10.0.0"),
+        (&["host", "add", "h1", "s2:5"], 5, "already"),
+        (&["host", "add", "h3", "s9:5"], 4, "no switch `s9`"),
+        (&["host", "add", "h3", &port], 5, "h1"),
+        (&["host", "add", "h3", "s1:2"], 5, "link"),
+        (&["host", "add", "h 3", "s1:3"], 3, "no name for a switch or host"),
+        (&["host", "del", "h1"], 5, "names hang off"),
+        (&["host", "add", "h3", "s1"], 2, "s1:3"),
+        (&["link", "add", "s1:2", "s2:9"], 5, "already"),
+        (&["link", "add", "s1:7", "s1:8"], 3, "joins two switches"),
+        (&["link", "add", "s1:7", "s2:8", "--cost", "0"], 3, "cost"),
+        (&["link", "set", "s1:77", "--state", "up"], 4, "no link"),
+        (&["link", "set", "s1:2"], 2, "--cost"),
+        (&["switch", "add", "s1"], 5, "already"),
+        (&["switch", "del", "s1"], 5, "first"),
+        (&["switch", "show", "s9"], 4, "no switch `s9`"),
+        (&["name", "import", "/nonexistent.csv"], 4, "/nonexistent.csv"),
+    ];
+    for (arguments, code, reason) in cases {
+        let output = site.fibula(arguments);
+        let said = stderr(&output);
+        assert_eq!(exit_code(&output), *code, "{arguments:?}: {said}");
+        assert!(said.contains(reason), "{arguments:?} should mention {reason}: {said}");
+    }
+    assert_eq!(stdout(&site.fibula(&["-j", "name", "count"])), "{\"names\":1,\"max_names\":1000000}\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn import_refuses_a_file_with_a_duplicate_whole_and_takes_the_repaired_one() {
+    const N_NAMES: u32 = 100_000;
+    let (site, _controller) = site_with_hosts().await;
+    let file = site.path("names.csv");
+    let line = |i: u32| format!("{},h{}", mac(i), 1 + i % 2);
+    write(&file, (0..N_NAMES).map(line).chain([line(777)]));
+    let output = site.fibula(&["name", "import", file.to_str().unwrap()]);
+    assert_eq!(exit_code(&output), 3);
+    let expected = format!("line {}: `{}` is on line 778 already", N_NAMES + 1, mac(777));
+    assert!(stderr(&output).contains(&expected), "{}", stderr(&output));
+    assert_eq!(stdout(&site.fibula(&["name", "count"])), "0 names of at most 1000000\n");
+
+    write(&file, (0..N_NAMES).map(line));
+    let output = site.fibula(&["-j", "name", "import", file.to_str().unwrap()]);
+    assert_eq!(stdout(&output), "{\"names\":100000,\"changed\":100000,\"unchanged\":0}\n", "{}", stderr(&output));
+
+    // What is exported is what was imported, and importing it again changes nothing.
+    let exported = site.path("exported.csv");
+    assert_eq!(exit_code(&site.fibula(&["name", "export", exported.to_str().unwrap()])), 0);
+    let text = std::fs::read_to_string(&exported).unwrap();
+    assert_eq!(text.lines().count() as u32, N_NAMES + 1);
+    assert!(text.lines().nth(1).unwrap().starts_with(&format!("{},h1,0,", mac(0))));
+    let output = site.fibula(&["-j", "name", "import", exported.to_str().unwrap()]);
+    assert_eq!(stdout(&output), "{\"names\":100000,\"changed\":0,\"unchanged\":100000}\n", "{}", stderr(&output));
+}
+
+#[test]
+fn second_controller_on_a_store_is_refused() {
+    let site = Site::new("");
+    let _first = site.start();
+    let config = std::fs::read_to_string(site.path("controller.toml")).unwrap();
+    let other = site.path("other.toml");
+    let listen = format!("\"{}\"", site.url.trim_start_matches("http://"));
+    std::fs::write(&other, config.replace(&listen, "\"127.0.0.1:0\"")).unwrap();
+    let output = site.fibula(&["controller", "--config", other.to_str().unwrap()]);
+    assert_eq!(exit_code(&output), 5, "{}", stderr(&output));
+    assert!(stderr(&output).contains("in use by another controller"), "{}", stderr(&output));
+}
+
+#[test]
+fn unreachable_controller_is_named_with_what_to_set() {
+    let site = Site::new("");
+    let output = site.fibula(&["name", "count"]);
+    assert_eq!(exit_code(&output), 4);
+    for part in [&site.url[..], "--controller", "FIBULA_CONTROLLER"] {
+        assert!(stderr(&output).contains(part), "{}", stderr(&output));
+    }
+    let output = site.fibula(&["-j", "--controller", "nonsense", "name", "count"]);
+    assert_eq!(exit_code(&output), 2, "{}", stderr(&output));
+}
+
+#[test]
+fn configurations_are_checked_without_starting() {
+    let site = Site::new("");
+    let config = site.path("controller.toml");
+    let check = || site.fibula(&["controller", "--check", "--config", config.to_str().unwrap()]);
+    assert_eq!(exit_code(&check()), 0);
+    assert!(!site.path("rib.sqlite").exists());
+    std::fs::write(&config, "listen = \"127.0.0.1:1\"\nstorage = \"x\"\n").unwrap();
+    let output = check();
+    assert_eq!(exit_code(&output), 2);
+    assert!(stderr(&output).contains("storage"), "{}", stderr(&output));
+
+    let config = site.path("switch.toml");
+    std::fs::write(&config, "name = \"s1\"\ncontroller = \"http://127.0.0.1:1\"\nstate_dir = \"/tmp\"\nworkers = 0\n")
+        .unwrap();
+    let output = site.fibula(&["switch", "--check", "--config", config.to_str().unwrap()]);
+    assert_eq!(exit_code(&output), 2);
+    assert!(stderr(&output).contains("workers"), "{}", stderr(&output));
+}

@@ -1,0 +1,203 @@
+//! Switches against a controller, over gRPC: gaps, slow switches, strangers, saved images.
+
+mod support;
+
+use api::v1::from_switch::Body;
+use api::v1::{self, Ack, FromSwitch, Hello, Resync, ToSwitch};
+use fib::action::{Action, PortId};
+use fib::messages::Uplink;
+use fib::name::{Name, NameKind};
+use fib::replica::{Limits, MemoryTables, Replica};
+use std::time::{Duration, Instant};
+use support::{Client, HOST_PORT, PATIENCE, Process, Site, add_full_mesh, eventually, in_step, mac, record};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Code, Streaming};
+
+/// How long to wait for one more message that may not come.
+const A_MOMENT: Duration = Duration::from_millis(20);
+
+/// A switch driven by hand.
+struct Manual {
+    to_controller: mpsc::Sender<FromSwitch>,
+    incoming: Streaming<ToSwitch>,
+}
+
+impl Manual {
+    async fn attach(site: &Site, first: Body) -> Result<Manual, tonic::Status> {
+        let channel = api::client::connect(&site.url, PATIENCE).await.unwrap();
+        let (to_controller, outgoing) = mpsc::channel(16);
+        to_controller.send(FromSwitch { body: Some(first) }).await.unwrap();
+        let incoming = api::client::southbound(channel).attach(ReceiverStream::new(outgoing)).await?.into_inner();
+        Ok(Manual { to_controller, incoming })
+    }
+
+    async fn send(&self, body: Body) {
+        self.to_controller.send(FromSwitch { body: Some(body) }).await.unwrap();
+    }
+
+    async fn next(&mut self) -> ToSwitch {
+        self.incoming.message().await.unwrap().unwrap()
+    }
+
+    /// Takes over messages and acknowledges them until the replica does this with the name.
+    async fn apply_until(&mut self, replica: &mut Replica<MemoryTables>, name: &Name, action: Action) {
+        while replica.action(name) != action {
+            let ToSwitch { sequence, message, .. } = self.next().await;
+            replica.receive(&message).unwrap();
+            self.send(Body::Ack(Ack { sequence })).await;
+        }
+    }
+}
+
+fn replica() -> Replica<MemoryTables> {
+    Replica::new(Limits::default(), MemoryTables::default())
+}
+
+fn report(replica: &Replica<MemoryTables>) -> bytes::Bytes {
+    Uplink::Report(replica.report()).encode().into()
+}
+
+fn hello(switch: &str, report: bytes::Bytes) -> Body {
+    Body::Hello(Hello { switch: switch.to_owned(), report, version: "test".to_owned() })
+}
+
+fn name(index: u32) -> Name {
+    Name::parse(NameKind::Mac, &mac(index)).unwrap()
+}
+
+async fn put(client: &Client, index: u32, host: &str) {
+    let names = vec![record(index, host)];
+    client.clone().put_names(v1::PutNamesRequest { names, only_new: false }).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn switch_that_missed_a_message_gets_what_it_lacks() {
+    let site = Site::new("");
+    let _controller = site.start();
+    let mut client = site.client().await;
+    add_full_mesh(&mut client, 2).await;
+    let mut replica = replica();
+    let mut switch = Manual::attach(&site, hello("s1", report(&replica))).await.unwrap();
+    put(&client, 1, "h1").await;
+    switch.apply_until(&mut replica, &name(1), Action::Port(PortId(HOST_PORT as u16))).await;
+
+    // Everything about one change is lost, and what comes of the next does not fit.
+    put(&client, 2, "h2").await;
+    let lost = switch.next().await;
+    put(&client, 3, "h2").await;
+    let mut refused = None;
+    while refused.is_none() {
+        let message = switch.next().await.message;
+        refused = replica.receive(&message).err();
+    }
+    let error = refused.unwrap();
+    assert!(error.needs_resync(), "{error}");
+    switch.send(Body::Resync(Resync { report: report(&replica), reason: error.to_string() })).await;
+    let mut answered = lost.answered;
+    while answered == lost.answered {
+        // What was on its way may fit or not.
+        let next = switch.next().await;
+        answered = next.answered;
+        let received = replica.receive(&next.message);
+        assert!(answered == lost.answered || received.is_ok(), "{received:?}");
+        switch.send(Body::Ack(Ack { sequence: next.sequence })).await;
+    }
+    switch.apply_until(&mut replica, &name(2), Action::Port(PortId(2))).await;
+    switch.apply_until(&mut replica, &name(3), Action::Port(PortId(2))).await;
+    while in_step(&client).await == 0 {
+        if let Ok(ToSwitch { sequence, message, .. }) = tokio::time::timeout(A_MOMENT, switch.next()).await {
+            replica.receive(&message).unwrap();
+            switch.send(Body::Ack(Ack { sequence })).await;
+        }
+    }
+    assert_eq!(replica.tables().valid.len(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slow_switch_blocks_neither_changes_nor_other_switches() {
+    let site = Site::new("phase_timeout_ms = 100\nswitch_backlog_bytes = 65536\n");
+    let _controller = site.start();
+    let mut client = site.client().await;
+    add_full_mesh(&mut client, 3).await;
+    let _slow = Manual::attach(&site, hello("s1", report(&replica()))).await.unwrap();
+    let others = [site.switch("s2"), site.switch("s3")];
+    eventually("the others in step", async || in_step(&client).await == 2).await;
+
+    let start = Instant::now();
+    const N_NAMES: u32 = 20_000;
+    for first in (0..N_NAMES).step_by(1000) {
+        let names = (first..first + 1000).map(|i| record(i, "h2")).collect();
+        client.put_names(v1::PutNamesRequest { names, only_new: true }).await.unwrap();
+    }
+    eventually("the others in step", async || in_step(&client).await == 2).await;
+    assert!(start.elapsed() < PATIENCE);
+    for (switch, port) in others.iter().zip([HOST_PORT as u16, 2]) {
+        let replica = switch.replica();
+        assert!((0..N_NAMES).all(|i| replica.action(&name(i)) == Action::Port(PortId(port))));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn strangers_and_nonsense_are_turned_away() {
+    let site = Site::new("");
+    let _controller = site.start();
+    add_full_mesh(&mut site.client().await, 1).await;
+    let cases = [
+        (hello("s9", report(&replica())), Code::NotFound, "s9"),
+        (hello("s1", bytes::Bytes::from_static(b"nonsense")), Code::InvalidArgument, "malformed"),
+        (Body::Ack(Ack { sequence: 1 }), Code::InvalidArgument, "hello"),
+    ];
+    for (first, code, reason) in cases {
+        let status = Manual::attach(&site, first).await.err().unwrap();
+        assert_eq!(status.code(), code);
+        assert!(status.message().contains(reason), "{}", status.message());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn second_stream_of_a_switch_replaces_the_first() {
+    let site = Site::new("");
+    let _controller = site.start();
+    let client = site.client().await;
+    add_full_mesh(&mut client.clone(), 1).await;
+    let mut first = Manual::attach(&site, hello("s1", report(&replica()))).await.unwrap();
+    let switch = site.switch("s1");
+    let ended = async { while let Ok(Some(_)) = first.incoming.message().await {} };
+    tokio::time::timeout(PATIENCE, ended).await.expect("the first stream ends");
+    put(&client, 1, "h1").await;
+    eventually("the second stream in step", async || in_step(&client).await == 1).await;
+    assert_eq!(switch.replica().action(&name(1)), Action::Port(PortId(HOST_PORT as u16)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn switch_process_starts_from_its_saved_image_without_a_controller() {
+    let site = Site::new("");
+    let controller = site.start();
+    let client = site.client().await;
+    add_full_mesh(&mut client.clone(), 2).await;
+    put(&client, 1, "h2").await;
+    let state = site.path("s1");
+    let config = site.path("s1.toml");
+    std::fs::write(
+        &config,
+        format!("name = \"s1\"\ncontroller = \"{}\"\nstate_dir = \"{}\"\n", site.url, state.display()),
+    )
+    .unwrap();
+    let start = || Process::spawn(&["switch", "--config", config.to_str().unwrap()]);
+    let process = start();
+    eventually("the switch in step", async || in_step(&client).await == 1).await;
+    assert_eq!(process.terminate(), Some(0));
+    drop(controller);
+
+    let image = state.join("image");
+    let saved = std::fs::read(&image).unwrap();
+    let replica = Replica::load(Limits::default(), MemoryTables::default(), &saved).unwrap();
+    assert_eq!(replica.action(&name(1)), Action::Port(PortId(2)));
+    assert_eq!(start().terminate(), Some(0));
+
+    // A damaged image is put aside; the switch starts empty.
+    std::fs::write(&image, &saved[..saved.len() / 2]).unwrap();
+    assert_eq!(start().terminate(), Some(0));
+    assert!(state.join("image.bad").exists() && !image.exists());
+}

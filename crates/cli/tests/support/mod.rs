@@ -1,0 +1,174 @@
+//! A controller as a process of its own, switches without ports as tasks of the test, and a client between them.
+
+#![allow(dead_code, reason = "every test file uses a part of it")]
+
+use api::v1::northbound_client::NorthboundClient;
+use api::v1::{self};
+use fib::replica::{Limits, MemoryTables, Replica};
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use switch::daemon::agent;
+use tempfile::TempDir;
+use tonic::transport::Channel;
+
+pub(crate) const FIBULA: &str = env!("CARGO_BIN_EXE_fibula");
+
+/// How long anything may take that should happen soon: generous, for a loaded machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+pub(crate) type Client = NorthboundClient<Channel>;
+
+/// A directory with a store and a configuration, and a port that stays the same over restarts.
+pub(crate) struct Site {
+    directory: TempDir,
+    pub(crate) url: String,
+}
+
+impl Site {
+    /// `extra`: more lines of controller.toml.
+    pub(crate) fn new(extra: &str) -> Site {
+        let directory = tempfile::tempdir().unwrap();
+        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let site = Site { directory, url: format!("http://{address}") };
+        let store = site.path("rib.sqlite");
+        let text = format!(
+            "listen = \"{address}\"\nstore = \"{}\"\nname_kind = \"mac\"\nmax_names = 1000000\n{extra}",
+            store.display()
+        );
+        std::fs::write(site.path("controller.toml"), text).unwrap();
+        site
+    }
+
+    pub(crate) fn path(&self, file: &str) -> PathBuf {
+        self.directory.path().join(file)
+    }
+
+    /// Starts the controller and returns when it listens.
+    pub(crate) fn start(&self) -> Process {
+        Process::spawn(&["controller", "--config", self.path("controller.toml").to_str().unwrap()])
+    }
+
+    pub(crate) async fn client(&self) -> Client {
+        api::client::northbound(api::client::connect(&self.url, PATIENCE).await.unwrap())
+    }
+
+    /// Runs `fibula` with these arguments against this controller, to its end.
+    pub(crate) fn fibula(&self, arguments: &[&str]) -> Output {
+        Command::new(FIBULA).args(arguments).env("FIBULA_CONTROLLER", &self.url).output().unwrap()
+    }
+
+    /// Starts a switch without ports.
+    pub(crate) fn switch(&self, name: &str) -> Arc<agent::Shared<MemoryTables>> {
+        let shared = agent::Shared::new(Replica::new(Limits::default(), MemoryTables::default()));
+        tokio::spawn(agent::run(name.to_owned(), self.url.clone(), Arc::clone(&shared)));
+        shared
+    }
+}
+
+/// A daemon; killed when dropped.
+pub(crate) struct Process {
+    child: Child,
+}
+
+impl Process {
+    /// Starts `fibula` and returns when it printed its first line, which says that it serves.
+    pub(crate) fn spawn(arguments: &[&str]) -> Process {
+        let mut child = Command::new(FIBULA)
+            .args(arguments)
+            .env("FIBULA_LOG", "warn")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert!(!line.is_empty(), "the daemon ended before it served: {:?}", child.wait());
+        Process { child }
+    }
+
+    /// kill -9.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// SIGTERM; gives the exit code.
+    pub(crate) fn terminate(mut self) -> Option<i32> {
+        let status = Command::new("kill").arg(self.child.id().to_string()).status().unwrap();
+        assert!(status.success());
+        self.child.wait().unwrap().code()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Asks until the answer is yes.
+/// # Panics
+/// When it is still no after [`PATIENCE`].
+pub(crate) async fn eventually<F: Future<Output = bool>>(what: &str, mut ask: impl FnMut() -> F) {
+    let start = Instant::now();
+    while !ask().await {
+        assert!(start.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+/// The switches of the controller that are connected and have everything.
+pub(crate) async fn in_step(client: &Client) -> usize {
+    let switches = client.clone().list_switches(v1::ListSwitchesRequest {}).await.unwrap().into_inner().switches;
+    switches.iter().filter(|s| s.connected && s.in_step).count()
+}
+
+/// Switches s1 to sn, each linked to each: si has the link to sj on port j. Host hi hangs at port 100 of si.
+pub(crate) async fn add_full_mesh(client: &mut Client, n_switches: u32) {
+    for i in 1..=n_switches {
+        client.add_switch(v1::AddSwitchRequest { name: format!("s{i}"), tenants: vec![] }).await.unwrap();
+    }
+    for i in 1..=n_switches {
+        let host = v1::Host { name: format!("h{i}"), switch: format!("s{i}"), port: HOST_PORT };
+        client.add_host(host).await.unwrap();
+        for j in i + 1..=n_switches {
+            let end = |switch, port| Some(v1::LinkEnd { switch: format!("s{switch}"), port });
+            client.add_link(v1::Link { a: end(i, j), b: end(j, i), cost: 1, up: true }).await.unwrap();
+        }
+    }
+}
+
+/// The port of each switch of a full mesh that its host hangs at.
+pub(crate) const HOST_PORT: u32 = 100;
+
+pub(crate) fn mac(index: u32) -> String {
+    let [a, b, c, d] = index.to_be_bytes();
+    format!("02:00:{a:02x}:{b:02x}:{c:02x}:{d:02x}")
+}
+
+pub(crate) fn record(index: u32, host: &str) -> v1::NameRecord {
+    v1::NameRecord { name: mac(index), host: host.to_owned(), tenant: 0, ip: String::new() }
+}
+
+pub(crate) fn exit_code(output: &Output) -> i32 {
+    output.status.code().unwrap()
+}
+
+pub(crate) fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+pub(crate) fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+pub(crate) fn write(path: &Path, lines: impl Iterator<Item = String>) {
+    let mut text = lines.collect::<Vec<_>>().join("\n");
+    text.push('\n');
+    std::fs::write(path, text).unwrap();
+}
