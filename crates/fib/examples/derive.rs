@@ -7,12 +7,14 @@ use fibula_fib::action::PortId;
 use fibula_fib::durable::Tenants;
 use fibula_fib::messages::{Report, ValueMode};
 use fibula_fib::name::{Name, NameKind};
-use fibula_fib::network::{Network, Settings};
+use fibula_fib::network::{Effects, Network, NetworkError, Settings};
 use fibula_fib::rib::Attachment;
 use fibula_fib::topology::{End, NodeId};
 use lookup::hash::{Digest, SecretKey};
 use lookup::othello::{self, Graph, Othello};
 use std::time::Instant;
+
+type Change<'a> = &'a mut dyn FnMut(&mut Network, usize) -> Result<Effects, NetworkError>;
 
 fn mac(i: usize) -> Name {
     let bytes = (0x0200_0000_0000 + i as u64).to_be_bytes();
@@ -35,7 +37,7 @@ fn run(mode: ValueMode, n: usize, n_switches: usize) -> Result<(), Box<dyn std::
     let mut network = Network::new(settings.clone(), 1)?;
     let nodes: Vec<NodeId> = (0..n_switches)
         .map(|i| Ok(network.add_switch(&format!("s{i}"), Tenants::All)?.0))
-        .collect::<Result<_, fibula_fib::network::NetworkError>>()?;
+        .collect::<Result<_, NetworkError>>()?;
     let end = |node, port| End { node, port: PortId(port) };
     for (i, node) in nodes.iter().enumerate() {
         // A ring with chords.
@@ -86,7 +88,7 @@ fn run(mode: ValueMode, n: usize, n_switches: usize) -> Result<(), Box<dyn std::
         format!("{:.1} messages, {:.0} bytes", messages as f64 / n as f64, bytes as f64 / n as f64)
     };
     let n_changes = 20_000.min(n);
-    let changes: [(&str, &mut dyn FnMut(&mut Network, usize) -> Result<_, _>); 3] = [
+    let changes: [(&str, Change<'_>); 3] = [
         ("move", &mut |net, i| net.set_name(&mac(i), Attachment::new(nodes[(i + 1) % n_switches], PortId(100)))),
         ("remove", &mut |net, i| net.remove_name(&mac(i))),
         ("add", &mut |net, i| net.add_name(&mac(i), Attachment::new(nodes[i % n_switches], PortId(100)))),

@@ -5,7 +5,8 @@
 //!              ├─► network ─► messages ─► codec ─► … ─► replica (the switch's side)
 //! topology     ┘      └─► durable rows (what the store commits before the messages go out)
 //! ```
-//! `list` reads names from files; `designs` says what a FIB design is and lists those there are.
+//! `list` reads names from files, `file` is a FIB without a network; `designs` says what a FIB design is and lists those
+//! there are.
 
 pub mod action;
 pub mod codec;

@@ -8,7 +8,7 @@ use crate::indices::{Indices, Slot};
 use crate::messages::{ExactValue, Held};
 use crate::topology::{End, Node, NodeId, TopologyError};
 use lookup::hash::Digest;
-use lookup::othello::{Graph, ShardState};
+use lookup::othello::{self, Graph, ShardState};
 use std::collections::BTreeMap;
 
 impl Network {
@@ -122,7 +122,7 @@ impl Network {
             let live: Vec<(Digest, u32)> = held().map(|(_, entry)| *entry).collect();
             let digest = held().fold(0, |sum, ((name, _, attachment), _)| sum ^ attachment.ip.share(name));
             let graph = Graph::restore(self.settings.table(), &stored.states, &live, &stored.tombstones)
-                .map_err(|error| RestoreError::Graph { table: id, why: error.to_string() })?;
+                .map_err(|source| RestoreError::Graph { table: id, source })?;
             let valid = Held { version: stored.valid_version, digest };
             self.tables.insert(id, Table::new(tenants, graph, valid));
         }
@@ -181,8 +181,8 @@ pub enum RestoreError {
     #[error("the store contradicts itself ({0}): restore it from a backup")]
     Network(#[from] NetworkError),
     /// Shards that contradict the names.
-    #[error("table {table}: {why}")]
-    Graph { table: u32, why: String },
+    #[error("table {table}: {source}")]
+    Graph { table: u32, source: othello::RestoreError },
 }
 
 impl From<TopologyError> for RestoreError {

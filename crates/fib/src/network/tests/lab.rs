@@ -1,0 +1,245 @@
+//! A network, its store, and a replica a switch, with the oracles that they are checked against.
+
+use crate::network::*;
+use crate::replica::{Limits, MemoryTables, Replica};
+use crate::rib::Attachment;
+use lookup::othello::Update;
+use std::collections::HashSet;
+
+/// splitmix64: the tests need no more, and print their seeds.
+pub(super) struct Random(pub(super) u64);
+
+impl Random {
+    pub(super) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        lookup::hash::mix64(self.0)
+    }
+    pub(super) fn below(&mut self, n: usize) -> usize {
+        ((u128::from(self.next()) * n as u128) >> 64) as usize
+    }
+    pub(super) fn pick<T: Copy>(&mut self, of: &[T]) -> Option<T> {
+        (!of.is_empty()).then(|| of[self.below(of.len())])
+    }
+}
+
+pub(super) fn mac(i: usize) -> Name {
+    Name::from_bytes(NameKind::Mac, &(0x0200_0000_0000 + i as u64).to_be_bytes()[2..]).unwrap()
+}
+
+pub(super) fn end(node: NodeId, port: u16) -> End {
+    End { node, port: PortId(port) }
+}
+
+pub(super) fn settings(mode: ValueMode) -> Settings {
+    Settings { mode, max_names: 50_000, ..Settings::new(7, SecretKey::from_seed(1)) }
+}
+
+/// A network, its store, and a replica a switch; messages travel as bytes.
+pub(super) struct Lab {
+    pub(super) network: Network,
+    pub(super) store: BTreeMap<(u8, Vec<u8>), Vec<u8>>,
+    pub(super) replicas: BTreeMap<NodeId, Replica<MemoryTables>>,
+    pub(super) live: BTreeMap<Name, Attachment>,
+    pub(super) removed: HashSet<Name>,
+    pub(super) messages: usize,
+}
+
+#[derive(PartialEq, Eq, Debug)]
+pub(super) enum Fate {
+    Delivered(End),
+    Dropped,
+    Looped,
+}
+
+impl Lab {
+    pub(super) fn new(settings: Settings) -> Lab {
+        let network = Network::new(settings, 1).unwrap();
+        let store = network.rows().map(|row| ((row.kind, row.key), row.value.unwrap())).collect();
+        Lab { network, store, replicas: BTreeMap::new(), live: BTreeMap::new(), removed: HashSet::new(), messages: 0 }
+    }
+
+    /// `n` switches in a ring with a chord, each with host ports 100 and 101.
+    pub(super) fn ring(settings: Settings, n: usize) -> (Lab, Vec<NodeId>) {
+        let mut lab = Lab::new(settings);
+        let nodes: Vec<NodeId> = (0..n).map(|i| lab.add_switch(&format!("s{i}"), Tenants::All)).collect();
+        for i in 0..n {
+            lab.change(|net| net.add_link(end(nodes[i], 1), end(nodes[(i + 1) % n], 2), 1));
+        }
+        if n > 3 {
+            lab.change(|net| net.add_link(end(nodes[0], 3), end(nodes[n / 2], 3), 1));
+        }
+        for node in &nodes {
+            for port in [100, 101] {
+                lab.change(|net| net.add_host_port(end(*node, port)));
+            }
+        }
+        (lab, nodes)
+    }
+
+    pub(super) fn add_switch(&mut self, name: &str, tenants: Tenants) -> NodeId {
+        let (node, effects) = self.network.add_switch(name, tenants).unwrap();
+        self.commit(effects);
+        self.replicas.insert(node, Replica::new(Limits::default(), MemoryTables::default()));
+        self.attach(node);
+        node
+    }
+
+    pub(super) fn change(&mut self, mutate: impl FnOnce(&mut Network) -> Result<Effects, NetworkError>) {
+        let effects = mutate(&mut self.network).unwrap();
+        self.commit(effects);
+    }
+
+    pub(super) fn put(&mut self, name: &Name, attachment: Attachment) {
+        self.change(|net| net.set_name(name, attachment));
+        self.live.insert(name.clone(), attachment);
+        self.removed.remove(name);
+    }
+
+    pub(super) fn remove(&mut self, name: &Name) {
+        self.change(|net| net.remove_name(name));
+        self.live.remove(name);
+        self.removed.insert(name.clone());
+    }
+
+    pub(super) fn write(&mut self, rows: Vec<RowChange>) {
+        for row in rows {
+            match row.value {
+                Some(value) => _ = self.store.insert((row.kind, row.key), value),
+                None => _ = self.store.remove(&(row.kind, row.key)),
+            }
+        }
+    }
+
+    /// Store first, then push.
+    pub(super) fn commit(&mut self, effects: Effects) {
+        self.write(effects.durable);
+        for (node, message) in effects.phases.into_iter().flatten() {
+            self.deliver(node, &message);
+        }
+    }
+
+    pub(super) fn deliver(&mut self, node: NodeId, message: &Message) {
+        self.messages += 1;
+        let replica = self.replicas.get_mut(&node).expect("messages go to attached switches");
+        match replica.receive(&message.encode()) {
+            Ok(received) => self.network.acknowledge(node, received.change),
+            Err(error) if error.needs_resync() => self.attach(node),
+            Err(error) => panic!("switch {node}: {error}"),
+        }
+    }
+
+    pub(super) fn attach(&mut self, node: NodeId) {
+        let report = self.replicas[&node].report();
+        for message in self.network.attach(node, &report).unwrap() {
+            self.replicas.get_mut(&node).unwrap().receive(&message.encode()).unwrap();
+        }
+    }
+
+    pub(super) fn stored(&self) -> Vec<RowChange> {
+        let row = |((kind, key), value): (&(u8, Vec<u8>), &Vec<u8>)| RowChange {
+            kind: *kind,
+            key: key.clone(),
+            value: Some(value.clone()),
+        };
+        self.store.iter().map(row).collect()
+    }
+
+    pub(super) fn restart(&mut self) {
+        let settings = Settings { key: SecretKey::from_seed(99), cluster: 99, ..self.network.settings().clone() };
+        let term = self.network.term() + 1;
+        self.network = Network::restore(settings, term, self.stored()).unwrap();
+    }
+
+    /// What becomes of a frame that switch `from` accepts.
+    pub(super) fn forward(&self, from: NodeId, name: &Name) -> Fate {
+        let (mut at, mut came_in) = (from, None);
+        for _ in 0..32 {
+            let replica = &self.replicas[&at];
+            let local = replica.tables().local.get(name).copied();
+            let port = match replica.action(name) {
+                Action::Port(port) => port,
+                Action::Local => match local {
+                    Some(port) => port,
+                    None => return Fate::Dropped,
+                },
+                _ => return Fate::Dropped,
+            };
+            let out = End { node: at, port };
+            match self.network.topology.link(out) {
+                Ok(link) if link.up && came_in != Some(port) => {
+                    let far = if link.a == out { link.b } else { link.a };
+                    (at, came_in) = (far.node, Some(far.port));
+                }
+                Ok(_) => return Fate::Dropped,
+                Err(_) if local == Some(port) => return Fate::Delivered(out),
+                Err(_) => return Fate::Dropped,
+            }
+        }
+        Fate::Looped
+    }
+
+    /// Every attached switch against the oracles.
+    pub(super) fn check(&mut self) {
+        let network = &self.network;
+        assert_eq!(network.rib.len(), self.live.len());
+        for (node, replica) in &self.replicas {
+            if !network.is_attached(*node) {
+                continue;
+            }
+            let tenants = network.tenants(*node).unwrap();
+            for (name, attachment) in &self.live {
+                if !tenants.holds(attachment.tenant) {
+                    continue;
+                }
+                assert_eq!(replica.action(name), network.action(*node, name), "{name} at {node}");
+                let reachable = network.routes.hops(*node, attachment.switch).is_some();
+                let expected = if reachable { Fate::Delivered(attachment.end()) } else { Fate::Dropped };
+                let all_there = self.replicas.keys().all(|node| network.is_attached(*node));
+                if all_there {
+                    assert_eq!(self.forward(*node, name), expected, "{name} from {node}");
+                }
+            }
+            for name in &self.removed {
+                if network.tables[&network.switches[node].table].graph.has_tombstone(network.rib.digest(name)) {
+                    assert_eq!(replica.action(name), Action::Drop, "removed {name} at {node}");
+                }
+            }
+            let here: HashMap<_, _> =
+                self.live.iter().filter(|(_, a)| a.switch == *node).map(|(n, a)| (n.clone(), a.port)).collect();
+            assert_eq!(replica.tables().local, here);
+            let gateway = network.ports_of(*node).next().is_some();
+            let valid: HashMap<_, _> = self
+                .live
+                .iter()
+                .filter(|(_, a)| gateway && tenants.holds(a.tenant))
+                .map(|(n, a)| (n.clone(), a.ip))
+                .collect();
+            assert_eq!(replica.tables().valid, valid);
+        }
+        let rows: BTreeMap<_, _> = network.rows().map(|row| ((row.kind, row.key), row.value.unwrap())).collect();
+        assert!(rows == self.store, "what mutations returned is not what the network is");
+        self.check_restored();
+    }
+
+    /// A restored network derives the same images, and no switch lacks anything.
+    pub(super) fn check_restored(&self) {
+        let settings = Settings { key: SecretKey::from_seed(98), ..self.network.settings().clone() };
+        let mut restored = Network::restore(settings, 9, self.stored()).unwrap();
+        let nodes: Vec<NodeId> = self.replicas.keys().copied().collect();
+        let bytes = |network: &Network| -> Vec<Vec<u8>> {
+            let encode = |(_, fib): (NodeId, OthelloQuery)| {
+                let mut bytes = Vec::new();
+                Update::Shards(fib.shards()).encode(8, &mut bytes);
+                bytes
+            };
+            network.derive(&nodes).into_iter().map(encode).collect()
+        };
+        assert!(bytes(&self.network) == bytes(&restored), "a restored network derives other cells");
+        for (node, replica) in &self.replicas {
+            if self.network.is_attached(*node) {
+                let lacking = restored.attach(*node, &replica.report()).unwrap();
+                assert_eq!(lacking, [], "switch {node} lacks something after a restart");
+            }
+        }
+    }
+}

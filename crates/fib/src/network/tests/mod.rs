@@ -1,0 +1,357 @@
+//! The network against oracles: plain maps, hop-by-hop forwarding, and itself after a restart.
+
+mod lab;
+mod protocol;
+
+use super::*;
+use crate::replica::{Limits, MemoryTables, Replica};
+use crate::rib::{Attachment, RibError};
+use lab::{Lab, Random, end, mac, settings};
+
+/// Random operations on one lab; the seed is in every failure's output.
+fn random_operations(seed: u64, mode: ValueMode, steps: usize) {
+    println!("seed {seed}, {mode} mode");
+    let mut random = Random(seed);
+    let (mut lab, _) = Lab::ring(settings(mode), 4);
+    let mut port = 10;
+    for step in 0..steps {
+        let nodes: Vec<NodeId> = lab.network.switches.keys().copied().collect();
+        let hosts: Vec<End> = lab.network.host_ports().collect();
+        let links: Vec<Link> = lab.network.topology().links().copied().collect();
+        match random.below(40) {
+            0..16 => {
+                let name = mac(random.below(150));
+                let Some(at) = random.pick(&hosts) else { continue };
+                let tenants: Vec<u32> = (0..3).filter(|t| lab.network.tenants(at.node).unwrap().holds(*t)).collect();
+                let ip = (random.below(3) == 0).then(|| std::net::Ipv4Addr::from(random.below(60) as u32).into());
+                let attachment =
+                    Attachment { tenant: random.pick(&tenants).unwrap(), ip, ..Attachment::new(at.node, at.port) };
+                let taken = ip.and_then(|ip| lab.network.rib().by_ip(ip)).is_some_and(|holder| *holder != name);
+                if taken {
+                    assert!(matches!(
+                        lab.network.set_name(&name, attachment),
+                        Err(NetworkError::Rib(RibError::IpInUse { .. }))
+                    ));
+                } else {
+                    lab.put(&name, attachment);
+                }
+            }
+            16..25 => {
+                let names: Vec<&Name> = lab.live.keys().collect();
+                let Some(name) = random.pick(&names).cloned() else { continue };
+                lab.remove(&name);
+            }
+            25 => {
+                let Some(at) = random.pick(&hosts).filter(|at| *lab.network.tenants(at.node).unwrap() == Tenants::All)
+                else {
+                    continue;
+                };
+                let n = random.below(120);
+                let batch: Vec<_> =
+                    (0..n).map(|_| (mac(random.below(150)), Attachment::new(at.node, at.port))).collect();
+                lab.change(|net| net.put_names(&batch));
+                lab.removed.retain(|name| !batch.iter().any(|(put, _)| put == name));
+                lab.live.extend(batch);
+            }
+            26 => {
+                let batch: Vec<Name> = lab.live.keys().filter(|_| random.below(3) == 0).cloned().collect();
+                lab.change(|net| net.remove_names(&batch));
+                lab.live.retain(|name, _| !batch.contains(name));
+                lab.removed.extend(batch);
+            }
+            27 | 28 => {
+                let Some(link) = random.pick(&links) else { continue };
+                lab.change(|net| net.set_link_up(link.a, !link.up));
+            }
+            29 => {
+                let Some(link) = random.pick(&links) else { continue };
+                let cost = 1 + random.below(3) as u32;
+                lab.change(|net| net.set_link_cost(link.b, cost));
+            }
+            30 if nodes.len() < 7 => {
+                let tenants = if random.below(2) == 0 { Tenants::All } else { Tenants::Only([1, 2].into()) };
+                let node = lab.add_switch(&format!("n{step}"), tenants);
+                port += 3;
+                let peer = random.pick(&nodes).unwrap();
+                lab.change(|net| net.add_link(end(node, port), end(peer, port), 1));
+                lab.change(|net| net.add_host_port(end(node, port - 1)));
+            }
+            31 => {
+                port += 1;
+                let (Some(a), Some(b)) = (random.pick(&nodes), random.pick(&nodes)) else { continue };
+                let result = lab.network.add_link(end(a, port), end(b, port), 1);
+                assert_eq!(result.is_ok(), a != b);
+                if let Ok(effects) = result {
+                    lab.commit(effects);
+                }
+            }
+            32 => {
+                let Some(link) = random.pick(&links).filter(|_| links.len() > nodes.len()) else { continue };
+                lab.change(|net| net.remove_link(link.b));
+            }
+            33 => {
+                port += 1;
+                let node = random.pick(&nodes).unwrap();
+                lab.change(|net| net.add_host_port(end(node, port)));
+            }
+            34 => {
+                let Some(at) = random.pick(&hosts) else { continue };
+                let used = lab.live.values().any(|attachment| attachment.end() == at);
+                let result = lab.network.remove_host_port(at);
+                assert_eq!(result.is_err(), used);
+                if let Ok(effects) = result {
+                    lab.commit(effects);
+                }
+            }
+            35 => {
+                // A switch that misses what happens.
+                let node = random.pick(&nodes).unwrap();
+                lab.network.detach(node);
+            }
+            36 => nodes
+                .iter()
+                .filter(|node| !lab.network.is_attached(**node))
+                .copied()
+                .collect::<Vec<_>>()
+                .into_iter()
+                .for_each(|node| lab.attach(node)),
+            37 => {
+                lab.restart();
+                nodes.iter().for_each(|node| lab.attach(*node));
+            }
+            38 => {
+                let key = SecretKey::from_seed(random.next());
+                lab.change(|net| net.rekey(key));
+                lab.removed.clear();
+            }
+            _ => {
+                // A switch that starts from its saved image.
+                let node = random.pick(&nodes).unwrap();
+                let saved = lab.replicas[&node].save();
+                let loaded = Replica::load(Limits::default(), MemoryTables::default(), &saved).unwrap();
+                assert_eq!(loaded.report(), lab.replicas[&node].report());
+                lab.replicas.insert(node, loaded);
+            }
+        }
+        if step % 16 == 0 {
+            lab.check();
+        }
+    }
+    lab.check();
+}
+
+#[test]
+fn fibs_agree_with_the_oracles_and_survive_restarts_in_port_mode() {
+    (0..12).for_each(|seed| random_operations(seed, ValueMode::Port, 200));
+}
+
+#[test]
+fn fibs_agree_with_the_oracles_and_survive_restarts_in_egress_mode() {
+    (100..112).for_each(|seed| random_operations(seed, ValueMode::Egress, 200));
+}
+
+#[test]
+fn shards_split_and_merge_under_attached_switches() {
+    for mode in [ValueMode::Port, ValueMode::Egress] {
+        let (mut lab, nodes) = Lab::ring(settings(mode), 3);
+        let place = |i: usize| Attachment::new(nodes[i % 3], PortId(100));
+        let names: Vec<_> = (0..20_000).map(|i| (mac(i), place(i))).collect();
+        for batch in names.chunks(7_000) {
+            lab.change(|net| net.put_names(batch));
+        }
+        lab.live = names.iter().cloned().collect();
+        lab.check();
+        let report = lab.replicas[&nodes[0]].report();
+        assert!(report.shards.len() >= 4, "{} shards", report.shards.len());
+        // One by one, so that the shards merge on the way.
+        for (name, _) in &names[1_000..] {
+            lab.remove(name);
+        }
+        assert!(lab.replicas[&nodes[0]].report().shards.len() < report.shards.len());
+        lab.check();
+    }
+}
+
+#[test]
+fn refused_changes_leave_everything_as_it_was() {
+    let mut small = settings(ValueMode::Port);
+    small.max_names = 3;
+    let (mut lab, nodes) = Lab::ring(small, 3);
+    let only = lab.add_switch("edge", Tenants::Only([5].into()));
+    lab.change(|net| net.add_host_port(end(only, 100)));
+    let at = Attachment::new(nodes[0], PortId(100));
+    lab.put(&mac(1), at);
+    let net = &mut lab.network;
+    type Expected = fn(&NetworkError) -> bool;
+    let refusals: Vec<(Result<Effects, NetworkError>, Expected)> = vec![
+        (net.add_name(&mac(1), at), |e| matches!(e, NetworkError::NameExists { .. })),
+        (net.remove_name(&mac(2)), |e| matches!(e, NetworkError::UnknownName { .. })),
+        (net.set_name(&mac(2), Attachment::new(nodes[0], PortId(9))), |e| matches!(e, NetworkError::NoHostPort { .. })),
+        (net.set_name(&mac(2), Attachment::new(NodeId(99), PortId(9))), |e| matches!(e, NetworkError::Topology(_))),
+        (net.set_name(&mac(2), Attachment::new(only, PortId(100))), |e| {
+            matches!(e, NetworkError::TenantNotHeld { .. })
+        }),
+        (net.put_names(&[(mac(2), at), (mac(3), at), (mac(4), at)]), |e| {
+            matches!(e, NetworkError::Rib(RibError::TooManyNames { got: 4, max: 3 }))
+        }),
+        (net.put_names(&[(mac(2), at), (mac(3), Attachment::new(nodes[0], PortId(9)))]), |e| {
+            matches!(e, NetworkError::Batch { index: 1, .. })
+        }),
+        (net.remove_names(&[mac(1), mac(2)]), |e| matches!(e, NetworkError::Batch { index: 1, .. })),
+        (net.add_host_port(end(nodes[0], 1)), |e| matches!(e, NetworkError::Topology(_))),
+        (net.add_host_port(end(nodes[0], 100)), |e| matches!(e, NetworkError::PortOfHosts { .. })),
+        (net.add_link(end(nodes[0], 100), end(nodes[1], 9), 1), |e| matches!(e, NetworkError::PortOfHosts { .. })),
+        (net.remove_host_port(end(nodes[0], 100)), |e| matches!(e, NetworkError::HasNames { names: 1, .. })),
+        (net.remove_host_port(end(nodes[0], 9)), |e| matches!(e, NetworkError::NoHostPort { .. })),
+        (net.remove_switch(nodes[0]), |e| matches!(e, NetworkError::HasHostPorts { ports: 2, .. })),
+        (net.set_link_up(end(nodes[0], 9), false), |e| matches!(e, NetworkError::Topology(_))),
+    ];
+    for (result, expected) in refusals {
+        let error = result.unwrap_err();
+        assert!(expected(&error), "{error}");
+    }
+    let ip = Some("10.0.0.1".parse().unwrap());
+    let twice = [(mac(2), Attachment { ip, ..at }), (mac(3), Attachment { ip, ..at })];
+    assert!(matches!(lab.network.put_names(&twice), Err(NetworkError::Batch { index: 1, .. })));
+    lab.check();
+}
+
+#[test]
+fn restricted_switch_gets_its_own_smaller_table() {
+    for mode in [ValueMode::Port, ValueMode::Egress] {
+        let (mut lab, nodes) = Lab::ring(settings(mode), 3);
+        let edge = lab.add_switch("edge", Tenants::Only([5].into()));
+        lab.change(|net| net.add_link(end(edge, 1), end(nodes[0], 50), 1));
+        lab.change(|net| net.add_link(end(edge, 2), end(nodes[1], 50), 1));
+        lab.change(|net| net.add_host_port(end(edge, 100)));
+        for i in 0..300 {
+            let tenant = if i % 10 == 0 { 5 } else { 1 };
+            let at = Attachment { tenant, ..Attachment::new(nodes[i % 3], PortId(100)) };
+            lab.put(&mac(i), at);
+        }
+        lab.put(&mac(1000), Attachment { tenant: 5, ..Attachment::new(edge, PortId(100)) });
+        lab.check();
+        let cells = |node| lab.replicas[&node].fib().unwrap().shards()[0].sides.cells();
+        assert!(cells(edge) * 3 < cells(nodes[0]), "{} against {} cells", cells(edge), cells(nodes[0]));
+        assert_eq!(lab.replicas[&edge].tables().valid.len(), 31);
+        // A name that changes its tenant comes and goes there.
+        lab.put(&mac(1), Attachment { tenant: 5, ..Attachment::new(nodes[1], PortId(100)) });
+        lab.put(&mac(10), Attachment { tenant: 1, ..Attachment::new(nodes[1], PortId(100)) });
+        lab.check();
+        assert_eq!(lab.replicas[&edge].action(&mac(10)), Action::Drop);
+        // The last switch of a table takes the table along.
+        lab.remove(&mac(1000));
+        for port in [1, 2] {
+            lab.change(|net| net.remove_link(end(edge, port)));
+        }
+        lab.change(|net| net.remove_host_port(end(edge, 100)));
+        let tables = lab.network.tables.len();
+        lab.change(|net| net.remove_switch(edge));
+        lab.replicas.remove(&edge);
+        assert_eq!(lab.network.tables.len(), tables - 1);
+        lab.check();
+    }
+}
+
+#[test]
+fn link_failure_in_egress_mode_changes_action_tables_only() {
+    let (mut lab, nodes) = Lab::ring(settings(ValueMode::Egress), 6);
+    for i in 0..100 {
+        lab.put(&mac(i), Attachment::new(nodes[i % 6], PortId(100)));
+    }
+    let effects = lab.network.set_link_up(end(nodes[0], 1), false).unwrap();
+    assert!(effects.messages().count() > 0);
+    assert!(effects.messages().all(|(_, message)| matches!(message.body, Body::Actions { .. })));
+    lab.commit(effects);
+    lab.check();
+}
+
+#[test]
+fn all_switches_of_a_table_share_one_image_in_egress_mode() {
+    let (mut lab, nodes) = Lab::ring(settings(ValueMode::Egress), 4);
+    for i in 0..100 {
+        lab.put(&mac(i), Attachment::new(nodes[i % 4], PortId(100)));
+    }
+    let shards: Vec<_> = nodes.iter().map(|node| lab.replicas[node].report().shards).collect();
+    assert!(shards.iter().all(|other| *other == shards[0]));
+    lab.check();
+}
+
+#[test]
+fn ports_and_switches_over_the_width_of_values_are_refused() {
+    let narrow = |mode| Settings { value_bits: 2, ..settings(mode) };
+    let mut network = Network::new(narrow(ValueMode::Port), 1).unwrap();
+    let (node, _) = network.add_switch("s0", Tenants::All).unwrap();
+    (1..=3).for_each(|port| _ = network.add_host_port(end(node, port)).unwrap());
+    let error = network.add_host_port(end(node, 4)).unwrap_err();
+    assert!(matches!(error, NetworkError::TooManyActions { max: 3, .. }), "{error}");
+    let mut network = Network::new(narrow(ValueMode::Egress), 1).unwrap();
+    for i in 0..3 {
+        network.add_switch(&format!("s{i}"), Tenants::All).unwrap();
+    }
+    assert!(matches!(network.add_switch("s3", Tenants::All), Err(NetworkError::TooManySwitches { max: 3 })));
+    // A removed switch's index is free once the others have spoken of a later change.
+    let gone = network.topology().node_by_name("s0").unwrap();
+    let change = network.remove_switch(gone).unwrap().change;
+    assert!(network.add_switch("s3", Tenants::All).is_err());
+    network.change += 1;
+    for name in ["s1", "s2"] {
+        network.acknowledge(network.topology().node_by_name(name).unwrap(), change + 1);
+    }
+    network.add_switch("s3", Tenants::All).unwrap();
+}
+
+#[test]
+fn restore_refuses_stores_that_do_not_belong() {
+    let (lab, _) = Lab::ring(settings(ValueMode::Port), 3);
+    let restore =
+        |settings: Settings, rows: Vec<RowChange>| Network::restore(settings, 2, rows).map(|_| ()).unwrap_err();
+    assert_eq!(restore(settings(ValueMode::Port), vec![]), RestoreError::NoNetwork);
+    assert!(matches!(restore(settings(ValueMode::Egress), lab.stored()), RestoreError::Mismatch { .. }));
+    let other = Settings { kind: NameKind::Ipv4, ..settings(ValueMode::Port) };
+    assert!(matches!(restore(other, lab.stored()), RestoreError::Mismatch { what: "the kind of name", .. }));
+    for kind in [2, 6, 7] {
+        let rows = lab.stored().into_iter().filter(|row| row.kind != kind).collect();
+        restore(settings(ValueMode::Port), rows);
+    }
+    let mut rows = lab.stored();
+    rows[1].value = Some(vec![1]);
+    assert!(matches!(restore(settings(ValueMode::Port), rows), RestoreError::Row { .. }));
+}
+
+#[test]
+fn change_that_one_of_several_tables_refuses_is_undone_in_the_others() {
+    for mode in [ValueMode::Port, ValueMode::Egress] {
+        let (mut lab, nodes) = Lab::ring(settings(mode), 3);
+        let edge = lab.add_switch("edge", Tenants::Only([5].into()));
+        lab.change(|net| net.add_link(end(edge, 1), end(nodes[0], 50), 1));
+        // A table that takes fewer names than the RIB, as no configuration makes it.
+        let small = othello::Settings::new(8, 3, &lab.network.settings.key);
+        let table = lab.network.switches[&edge].table;
+        lab.network.detach(edge);
+        lab.network.tables.get_mut(&table).unwrap().graph = Graph::new(small);
+        lab.replicas.insert(edge, Replica::new(Limits::default(), MemoryTables::default()));
+        lab.attach(edge);
+        lab.store = lab.network.rows().map(|row| ((row.kind, row.key), row.value.unwrap())).collect();
+        let at = |tenant| Attachment { tenant, ..Attachment::new(nodes[1], PortId(100)) };
+        for i in 0..20 {
+            lab.put(&mac(i), at(if i < 3 { 5 } else { 1 }));
+        }
+        let full = |error| matches!(error, NetworkError::Graph(lookup::traits::InsertError::TooManyNames { max: 3 }));
+        assert!(full(lab.network.set_name(&mac(50), at(5)).unwrap_err()));
+        assert!(lab.network.tables[&1].is_behind());
+        lab.put(&mac(60), at(1));
+        lab.check();
+        // A batch that moves, adds and fails; a topology change brings the switches along.
+        let batch: Vec<_> =
+            (0..80).map(|i| (mac(i), Attachment { switch: nodes[2], ..at(if i < 4 { 5 } else { 1 }) })).collect();
+        assert!(full(lab.network.put_names(&batch).unwrap_err()));
+        lab.change(|net| net.set_link_cost(end(nodes[0], 1), 5));
+        lab.check();
+        lab.remove(&mac(0));
+        lab.change(|net| net.put_names(&batch[..3]));
+        lab.live.extend(batch[..3].iter().cloned());
+        lab.removed.clear();
+        lab.check();
+    }
+}
