@@ -139,9 +139,21 @@ pub(crate) fn prefetch(address: *const u8) {
 /// Where the two cells of each name of a burst are.
 struct Spots {
     entries: [MaybeUninit<u64>; BURST],
-    first: [MaybeUninit<*const u8>; BURST],
-    second: [MaybeUninit<*const u8>; BURST],
+    /// Byte offsets from the base of the arena.
+    first: [MaybeUninit<usize>; BURST],
+    second: [MaybeUninit<usize>; BURST],
     shifts: [MaybeUninit<(u8, u8)>; BURST],
+}
+
+impl Spots {
+    fn unwritten() -> Self {
+        Self {
+            entries: [MaybeUninit::uninit(); BURST],
+            first: [MaybeUninit::uninit(); BURST],
+            second: [MaybeUninit::uninit(); BURST],
+            shifts: [MaybeUninit::uninit(); BURST],
+        }
+    }
 }
 
 /// Value of one name.
@@ -179,35 +191,34 @@ fn packed(value_bits: u8) -> PackedLayout {
 
 fn dispatch<S: Sizing, L: Layout>(words: Words<'_>, layout: L, digests: &[Digest], values: &mut [u64]) {
     #[cfg(target_arch = "x86_64")]
-    if S::SHARDED && L::NATIVE.is_some() && !words.sequenced && std::arch::is_x86_feature_detected!("avx2") {
+    if S::SHARDED && L::NATIVE.is_some() && std::arch::is_x86_feature_detected!("avx2") {
         // SAFETY: the processor has AVX2.
         unsafe { bursts_avx2::<S, L>(words, layout, digests, values) };
         return;
     }
+    bursts::<S, L>(words, layout, digests, values);
+}
+
+/// The bursts of a whole call.
+fn bursts<S: Sizing, L: Layout>(words: Words<'_>, layout: L, digests: &[Digest], values: &mut [u64]) {
+    let mut spots = Spots::unwritten();
     for (digests, values) in digests.chunks(BURST).zip(values.chunks_mut(BURST)) {
-        if words.sequenced {
-            sequenced_burst::<S, L>(words, layout, digests, values);
-        } else {
-            burst::<S, L>(words, layout, digests, values);
-        }
+        let flags = locate_burst::<S, L>(words, layout, digests, &mut spots);
+        // SAFETY: the spots of these digests were written above.
+        unsafe { read_burst::<S, L>(words, layout, digests, &spots, flags, values) };
     }
 }
 
-/// The addresses of the two cells of `digest` in the shard of `entry`, each with its shift.
+/// Where the two cells of `digest` are in the shard of `entry`: byte offset from the base, and shift.
 #[inline(always)]
-fn locate<S: Sizing, L: Layout>(
-    words: Words<'_>,
-    layout: L,
-    entry: u64,
-    digest: u64,
-) -> ((*const u8, u32), (*const u8, u32)) {
+fn locate<S: Sizing, L: Layout>(layout: L, entry: u64, digest: u64) -> ((usize, u32), (usize, u32)) {
     let geometry = S::unpack(entry, 1);
     let x = mix(digest, geometry.tweak);
     let (first, first_shift) = layout.locate(x >> 32, geometry.sides.a.into());
     let (second, second_shift) = layout.locate(x & 0xFFFF_FFFF, geometry.sides.b.into());
-    let shard = words.base.wrapping_add(geometry.offset_lines as usize * LINE);
-    let second = geometry.sides.a as usize * 8 + second;
-    ((shard.wrapping_add(first), first_shift), (shard.wrapping_add(second), second_shift))
+    let shard = geometry.offset_lines as usize * LINE;
+    let second_side = shard + geometry.sides.a as usize * 8;
+    ((shard + first, first_shift), (second_side + second, second_shift))
 }
 
 #[inline(always)]
@@ -218,34 +229,76 @@ fn entry_of(words: Words<'_>, digest: Digest) -> u64 {
     unsafe { words.entries.get_unchecked(index) }.load()
 }
 
-/// One burst without sequence counters: the entries are loaded once and used through all loops.
+/// Loops 1 and 2: each entry is loaded once, and used through the whole burst. Returns the OR of the entries.
 #[inline(always)]
-fn burst<S: Sizing, L: Layout>(words: Words<'_>, layout: L, digests: &[Digest], values: &mut [u64]) {
-    debug_assert!(digests.len() <= BURST && digests.len() == values.len());
-    let mut spots = Spots {
-        entries: [MaybeUninit::uninit(); BURST],
-        first: [MaybeUninit::uninit(); BURST],
-        second: [MaybeUninit::uninit(); BURST],
-        shifts: [MaybeUninit::uninit(); BURST],
-    };
+fn locate_burst<S: Sizing, L: Layout>(words: Words<'_>, layout: L, digests: &[Digest], spots: &mut Spots) -> u64 {
+    debug_assert!(digests.len() <= BURST);
     let mut flags = 0;
     for (index, &digest) in digests.iter().enumerate() {
         let entry = entry_of(words, digest);
         flags |= entry;
-        let (first, second) = locate::<S, L>(words, layout, entry, digest.0);
+        let (first, second) = locate::<S, L>(layout, entry, digest.0);
         // The two cells are the only misses of a lookup; they are read when all of the burst are under way.
-        prefetch(first.0);
-        prefetch(second.0);
+        prefetch(words.base.wrapping_add(first.0));
+        prefetch(words.base.wrapping_add(second.0));
         spots.entries[index].write(entry);
         spots.first[index].write(first.0);
         spots.second[index].write(second.0);
         spots.shifts[index].write((first.1 as u8, second.1 as u8));
     }
-    // SAFETY: all spots of this burst were written above.
-    unsafe { read_spots(layout, &spots, values) };
+    flags
+}
+
+/// Loop 3, and what is rare: shards that were edited meanwhile, and stashes.
+/// # Safety
+/// The spots and entries of `digests` are written, and their shards are still there.
+#[inline(always)]
+unsafe fn read_burst<S: Sizing, L: Layout>(
+    words: Words<'_>,
+    layout: L,
+    digests: &[Digest],
+    spots: &Spots,
+    flags: u64,
+    values: &mut [u64],
+) {
+    if words.sequenced {
+        // SAFETY: by the caller's word.
+        unsafe { read_sequenced::<S, L>(words, layout, digests, spots, flags, values) };
+        return;
+    }
+    // SAFETY: by the caller's word.
+    unsafe { read_spots(words, layout, spots, values) };
     if S::unpack(flags, 1).stash {
-        // SAFETY: as above.
-        unsafe { look_into_stashes::<S>(words, &spots, digests, values) };
+        // SAFETY: by the caller's word.
+        unsafe { look_into_stashes::<S>(words, spots, digests, values) };
+    }
+}
+
+/// Loop 3 under sequence counters; names whose shard was being edited are read again, one by one.
+/// # Safety
+/// As for [`read_burst`].
+unsafe fn read_sequenced<S: Sizing, L: Layout>(
+    words: Words<'_>,
+    layout: L,
+    digests: &[Digest],
+    spots: &Spots,
+    flags: u64,
+    values: &mut [u64],
+) {
+    // SAFETY: by the caller's word.
+    let entry = |index: usize| unsafe { spots.entries[index].assume_init() };
+    let mut stamps = [None; BURST];
+    for (index, stamp) in stamps[..digests.len()].iter_mut().enumerate() {
+        *stamp = sequence_of::<S>(words, entry(index)).read_begin();
+    }
+    // SAFETY: by the caller's word.
+    unsafe { read_spots(words, layout, spots, values) };
+    let stash = S::unpack(flags, 1).stash;
+    for (index, &digest) in digests.iter().enumerate() {
+        let sequence = sequence_of::<S>(words, entry(index));
+        if stash || !stamps[index].is_some_and(|stamp| sequence.read_validate(stamp)) {
+            values[index] = one::<S, L>(words, layout, digest);
+        }
     }
 }
 
@@ -253,14 +306,14 @@ fn burst<S: Sizing, L: Layout>(words: Words<'_>, layout: L, digests: &[Digest], 
 /// # Safety
 /// The first `values.len()` spots are written, and located in shards that are still there.
 #[inline(always)]
-unsafe fn read_spots<L: Layout>(layout: L, spots: &Spots, values: &mut [u64]) {
+unsafe fn read_spots<L: Layout>(words: Words<'_>, layout: L, spots: &Spots, values: &mut [u64]) {
     for (index, value) in values.iter_mut().enumerate() {
         // SAFETY: by the caller's word.
         unsafe {
             let (first_shift, second_shift) =
                 if L::NATIVE.is_some() { (0, 0) } else { spots.shifts[index].assume_init() };
-            let first = layout.read(spots.first[index].assume_init(), first_shift.into());
-            let second = layout.read(spots.second[index].assume_init(), second_shift.into());
+            let first = layout.read(words.base.add(spots.first[index].assume_init()), first_shift.into());
+            let second = layout.read(words.base.add(spots.second[index].assume_init()), second_shift.into());
             *value = (first ^ second) & layout.mask();
         }
     }
@@ -300,9 +353,12 @@ fn one<S: Sizing, L: Layout>(words: Words<'_>, layout: L, digest: Digest) -> u64
         if let Some(value) = stashed::<S>(words, entry, digest) {
             return value;
         }
-        let (first, second) = locate::<S, L>(words, layout, entry, digest.0);
+        let (first, second) = locate::<S, L>(layout, entry, digest.0);
         // SAFETY: located by an entry of the directory; see `Words`.
-        unsafe { (layout.read(first.0, first.1) ^ layout.read(second.0, second.1)) & layout.mask() }
+        unsafe {
+            let first = layout.read(words.base.add(first.0), first.1);
+            (first ^ layout.read(words.base.add(second.0), second.1)) & layout.mask()
+        }
     };
     if !words.sequenced {
         return read(entry_of(words, digest));
@@ -331,72 +387,37 @@ fn sequence_of<'a, S: Sizing>(words: Words<'a>, entry: u64) -> &'a Sequence {
     unsafe { &*words.base.add(offset - SEQUENCE_BYTES).cast::<Sequence>() }
 }
 
-/// One burst under sequence counters; names whose shard was being edited are read again, one by one.
-fn sequenced_burst<S: Sizing, L: Layout>(words: Words<'_>, layout: L, digests: &[Digest], values: &mut [u64]) {
-    let mut entries = [0; BURST];
-    let mut stamps = [None; BURST];
-    let mut flags = 0;
-    for (entry, &digest) in entries.iter_mut().zip(digests) {
-        *entry = entry_of(words, digest);
-        flags |= *entry;
-        let (first, second) = locate::<S, L>(words, layout, *entry, digest.0);
-        prefetch(first.0);
-        prefetch(second.0);
-    }
-    for (stamp, &entry) in stamps.iter_mut().zip(&entries[..digests.len()]) {
-        *stamp = sequence_of::<S>(words, entry).read_begin();
-    }
-    for ((value, &entry), &digest) in values.iter_mut().zip(&entries).zip(digests) {
-        let (first, second) = locate::<S, L>(words, layout, entry, digest.0);
-        // SAFETY: located by an entry of the directory; see `Words`.
-        *value = unsafe { (layout.read(first.0, first.1) ^ layout.read(second.0, second.1)) & layout.mask() };
-    }
-    let stash = S::unpack(flags, 1).stash;
-    for (index, &digest) in digests.iter().enumerate() {
-        let sequence = sequence_of::<S>(words, entries[index]);
-        if stash || !stamps[index].is_some_and(|stamp| sequence.read_validate(stamp)) {
-            values[index] = one::<S, L>(words, layout, digest);
-        }
-    }
-}
-
-/// The bursts of a whole call, compiled for AVX2.
+/// As [`bursts`], loop 2 four digests at a time.
 /// # Safety
 /// The processor has AVX2.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 unsafe fn bursts_avx2<S: Sizing, L: Layout>(words: Words<'_>, layout: L, digests: &[Digest], values: &mut [u64]) {
-    let mut digests = digests.chunks_exact(BURST);
-    let mut values = values.chunks_exact_mut(BURST);
-    for (digests, values) in (&mut digests).zip(&mut values) {
-        // SAFETY: the processor has AVX2, by the caller's word.
-        unsafe { burst_avx2::<S, L>(words, layout, digests.try_into().expect("a whole burst"), values) };
+    let mut spots = Spots::unwritten();
+    let (whole, rest) = digests.as_chunks::<BURST>();
+    let (whole_values, rest_values) = values.split_at_mut(whole.len() * BURST);
+    for (digests, values) in whole.iter().zip(whole_values.chunks_exact_mut(BURST)) {
+        let flags = locate_burst_avx2::<S, L>(words, digests, &mut spots);
+        // SAFETY: the spots of these digests were written above.
+        unsafe { read_burst::<S, L>(words, layout, digests, &spots, flags, values) };
     }
-    burst::<S, L>(words, layout, digests.remainder(), values.into_remainder());
+    bursts::<S, L>(words, layout, rest, rest_values);
 }
 
-/// A full burst; loop 2 four digests at a time.
+/// Loops 1 and 2 for a full burst.
 ///
 /// ```text
 /// s = tweak * SPREAD;  x = (digest ^ s) * MIX (low 64 bits);  low half of x ^= high half
 /// first = (x >> 32) * side >> 32;  second = (x & mask32) * side >> 32
 /// ```
 /// A 64-bit product is put together from three 32-bit ones, for AVX2 has no other.
-/// # Safety
-/// The processor has AVX2.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-unsafe fn burst_avx2<S: Sizing, L: Layout>(words: Words<'_>, layout: L, digests: &[Digest; BURST], values: &mut [u64]) {
+fn locate_burst_avx2<S: Sizing, L: Layout>(words: Words<'_>, digests: &[Digest; BURST], spots: &mut Spots) -> u64 {
     use super::sizing::{MIX, TWEAK_SPREAD};
     use std::arch::x86_64::*;
 
     let log_bytes = L::NATIVE.expect("the vector loop is for cells that are integers");
-    let mut spots = Spots {
-        entries: [MaybeUninit::uninit(); BURST],
-        first: [MaybeUninit::uninit(); BURST],
-        second: [MaybeUninit::uninit(); BURST],
-        shifts: [MaybeUninit::uninit(); BURST],
-    };
     for (entry, &digest) in spots.entries.iter_mut().zip(digests) {
         entry.write(entry_of(words, digest));
     }
@@ -405,12 +426,11 @@ unsafe fn burst_avx2<S: Sizing, L: Layout>(words: Words<'_>, layout: L, digests:
     let spread = _mm256_set1_epi64x(TWEAK_SPREAD as i64);
     let mask15 = _mm256_set1_epi64x(0x7FFF);
     let mask16 = _mm256_set1_epi64x(0xFFFF);
-    let base = _mm256_set1_epi64x(words.base as i64);
     let cells_shift = _mm_cvtsi64_si128(3 - i64::from(log_bytes));
     let bytes_shift = _mm_cvtsi64_si128(i64::from(log_bytes));
     let mut flags = _mm256_setzero_si256();
     for at in (0..BURST).step_by(4) {
-        // SAFETY: four of BURST digests, entries and addresses, which lie in arrays of that length; the entries were
+        // SAFETY: four of BURST digests, entries and offsets, which lie in arrays of that length; the entries were
         // written above. Unaligned loads and stores.
         unsafe {
             let digest = _mm256_loadu_si256(digests.as_ptr().add(at).cast());
@@ -418,7 +438,7 @@ unsafe fn burst_avx2<S: Sizing, L: Layout>(words: Words<'_>, layout: L, digests:
             flags = _mm256_or_si256(flags, entry);
             let side_words = _mm256_and_si256(entry, mask16);
             let tweak = _mm256_and_si256(_mm256_srli_epi64::<16>(entry), mask15);
-            let offset = _mm256_slli_epi64::<6>(_mm256_srli_epi64::<32>(entry));
+            let shard = _mm256_slli_epi64::<6>(_mm256_srli_epi64::<32>(entry));
             let side = _mm256_sll_epi64(side_words, cells_shift);
 
             let y = _mm256_xor_si256(digest, _mm256_mul_epu32(tweak, spread));
@@ -431,7 +451,6 @@ unsafe fn burst_avx2<S: Sizing, L: Layout>(words: Words<'_>, layout: L, digests:
             let first = _mm256_srli_epi64::<32>(_mm256_mul_epu32(high_half, side));
             let second = _mm256_srli_epi64::<32>(_mm256_mul_epu32(low_half, side));
 
-            let shard = _mm256_add_epi64(base, offset);
             let second_side = _mm256_add_epi64(shard, _mm256_slli_epi64::<3>(side_words));
             let first = _mm256_add_epi64(shard, _mm256_sll_epi64(first, bytes_shift));
             let second = _mm256_add_epi64(second_side, _mm256_sll_epi64(second, bytes_shift));
@@ -439,19 +458,15 @@ unsafe fn burst_avx2<S: Sizing, L: Layout>(words: Words<'_>, layout: L, digests:
             _mm256_storeu_si256(spots.second.as_mut_ptr().add(at).cast(), second);
         }
     }
-    for index in 0..BURST {
+    for (first, second) in spots.first.iter().zip(&spots.second) {
+        // The two cells are the only misses of a lookup; they are read when all of the burst are under way.
         // SAFETY: written above.
-        let (first, second) = unsafe { (spots.first[index].assume_init(), spots.second[index].assume_init()) };
-        prefetch(first);
-        prefetch(second);
+        let (first, second) = unsafe { (first.assume_init(), second.assume_init()) };
+        prefetch(words.base.wrapping_add(first));
+        prefetch(words.base.wrapping_add(second));
     }
-    // SAFETY: all spots of this burst were written above.
-    unsafe { read_spots(layout, &spots, values) };
     let mut flag_words = [0u64; 4];
     // SAFETY: 32 bytes, unaligned store.
     unsafe { _mm256_storeu_si256(flag_words.as_mut_ptr().cast(), flags) };
-    if S::unpack(flag_words[0] | flag_words[1] | flag_words[2] | flag_words[3], 1).stash {
-        // SAFETY: all entries of this burst were written above.
-        unsafe { look_into_stashes::<S>(words, &spots, digests, values) };
-    }
+    flag_words[0] | flag_words[1] | flag_words[2] | flag_words[3]
 }

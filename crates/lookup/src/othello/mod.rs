@@ -29,8 +29,8 @@ pub mod sizing;
 mod tests;
 pub mod update;
 
-pub use colouring::Colouring;
 pub use build::RestoreError;
+pub use colouring::Colouring;
 pub use control::Othello;
 pub use graph::{Change, Graph, ShardState};
 pub use query::{OthelloQuery, Pinned, Publication, QueryStats, Reader};
