@@ -7,6 +7,7 @@
 
 mod bench;
 mod controller;
+mod demo;
 mod fib;
 mod output;
 mod remote;
@@ -35,6 +36,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Run a whole network on this machine and see that every frame reaches the right host
+    Demo(demo::Args),
     /// Run the controller
     Controller(controller::Args),
     /// Run a switch (--config), or tell the controller of switches
@@ -61,6 +64,7 @@ enum Command {
 impl Command {
     fn run(self, out: &Output) -> anyhow::Result<()> {
         match self {
+            Command::Demo(args) => args.run(out),
             Command::Controller(args) => args.run(out),
             Command::Switch(args) => args.run(out),
             Command::Name(args) => args.run(out),

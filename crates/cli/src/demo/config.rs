@@ -1,0 +1,81 @@
+//! Writes the configuration files of the controller and the switches: the ones an operator would write.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use super::layout::Layout;
+
+/// Address of the controller inside the switches' namespace.
+pub(super) const CONTROLLER: &str = "127.0.0.1:4600";
+
+/// Where a switch serves its status.
+pub(super) fn status_address(switch: usize) -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, 4700 + switch as u16).into()
+}
+
+#[derive(Serialize)]
+struct Controller<'a> {
+    listen: &'a str,
+    store: PathBuf,
+    value_mode: &'a str,
+    name_kind: &'a str,
+    max_names: usize,
+    hash: &'a str,
+}
+
+#[derive(Serialize)]
+struct Switch<'a> {
+    name: &'a str,
+    controller: String,
+    state_dir: PathBuf,
+    workers: usize,
+    status: SocketAddr,
+    port: Vec<Port<'a>>,
+}
+
+#[derive(Serialize)]
+struct Port<'a> {
+    id: u16,
+    device: &'a str,
+    role: &'a str,
+}
+
+/// The files of a run.
+#[derive(Debug)]
+pub(super) struct Files {
+    pub(super) controller: PathBuf,
+    /// In the order of the switches.
+    pub(super) switches: Vec<PathBuf>,
+}
+
+/// Writes all files for `layout` to `directory`.
+pub(super) fn write(directory: &Path, layout: &Layout, value_mode: &str, max_names: usize) -> io::Result<Files> {
+    let controller = directory.join("controller.toml");
+    let store = directory.join("rib.sqlite");
+    put(
+        &controller,
+        &Controller { listen: CONTROLLER, store, value_mode, name_kind: "mac", max_names, hash: "muladd" },
+    )?;
+    let mut switches = Vec::with_capacity(layout.n_switches());
+    for (switch, (name, ports)) in layout.topology.switches.iter().zip(&layout.ports).enumerate() {
+        let state_dir = directory.join(name);
+        std::fs::create_dir_all(&state_dir)?;
+        let port = ports
+            .iter()
+            .map(|port| Port { id: port.id, device: &port.device, role: if port.trunk { "trunk" } else { "host" } })
+            .collect();
+        let path = directory.join(format!("{name}.toml"));
+        let controller = format!("http://{CONTROLLER}");
+        let status = status_address(switch);
+        put(&path, &Switch { name, controller, state_dir, workers: 1, status, port })?;
+        switches.push(path);
+    }
+    Ok(Files { controller, switches })
+}
+
+fn put(path: &Path, config: &impl Serialize) -> io::Result<()> {
+    std::fs::write(path, toml::to_string(config).expect("strings and numbers are TOML"))
+}

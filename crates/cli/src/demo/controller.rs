@@ -1,0 +1,229 @@
+//! The controller as a process: the northbound service over gRPC, and the switches' own status over HTTP.
+//!
+//! A link is cut with the cable; the controller is then told with the request that `fibula link set END --state down` makes.
+
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use api::v1::northbound_client::NorthboundClient;
+use api::v1::{
+    AddSwitchRequest, Host, Link, LinkEnd, ListSwitchesRequest, NameBatch, NameRecord, PutNamesRequest,
+    RemoveNamesRequest, SetLinkRequest,
+};
+use tokio::runtime::Runtime;
+use tonic::transport::Channel;
+
+use super::config::{CONTROLLER, status_address};
+use super::ground::{Control, Put, Stop, Tables};
+use super::judge::mac_text;
+use super::layout::{End, FAR_PORT, Layout, Mac};
+use super::processes::Processes;
+
+/// The controller opens its port within this.
+const START_TIMEOUT: Duration = Duration::from_secs(20);
+/// The switches confirm a change within this, the first import of many names included.
+const STEP_TIMEOUT: Duration = Duration::from_secs(60);
+/// How often to ask whether they have.
+const POLL: Duration = Duration::from_millis(1);
+/// Names in one message of an import.
+const BATCH: usize = 10_000;
+/// Up to this many names go in one request, and so in one transaction.
+const MAX_PUT: usize = 2000;
+
+/// The network the controller controls.
+pub(super) struct Site<'a> {
+    pub(super) layout: &'a Layout,
+    pub(super) processes: &'a mut Processes,
+}
+
+/// A client of the controller.
+pub(super) struct RemoteControl<'a> {
+    pub(super) site: Site<'a>,
+    runtime: Runtime,
+    client: NorthboundClient<Channel>,
+    /// Names of the host ports, as the controller knows them.
+    hosts: HashMap<(usize, u16), String>,
+}
+
+impl<'a> RemoteControl<'a> {
+    /// Waits for the controller to answer.
+    pub(super) fn connect(site: Site<'a>, stop: &Stop) -> Result<Self> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+        let url = format!("http://{CONTROLLER}");
+        let deadline = Instant::now() + START_TIMEOUT;
+        let channel = loop {
+            match runtime.block_on(api::client::connect(&url, Duration::from_secs(1))) {
+                Ok(channel) => break channel,
+                Err(e) if Instant::now() > deadline => return Err(e.into()),
+                Err(_) => std::thread::sleep(Duration::from_millis(10)),
+            }
+            site.processes.check()?;
+            if stop.load(Ordering::Relaxed) {
+                bail!("interrupted");
+            }
+        };
+        let mut hosts = HashMap::new();
+        for (index, host) in site.layout.hosts.iter().enumerate() {
+            hosts.insert((host.ends[0].switch, host.ends[0].port), format!("h{index}"));
+            hosts.insert((host.ends[1].switch, host.ends[1].port), format!("h{index}-away"));
+        }
+        for (switch, name) in site.layout.topology.switches.iter().enumerate() {
+            hosts.insert((switch, FAR_PORT), format!("far-{name}"));
+        }
+        Ok(Self { site, runtime, client: api::client::northbound(channel), hosts })
+    }
+
+    /// Tells the controller the switches, the host ports and the links.
+    pub(super) fn register(&mut self) -> Result<()> {
+        let Self { site, runtime, client, hosts } = self;
+        let topology = &site.layout.topology;
+        runtime
+            .block_on(async {
+                for name in &topology.switches {
+                    client.add_switch(AddSwitchRequest { name: name.clone(), ..AddSwitchRequest::default() }).await?;
+                }
+                for (&(switch, port), name) in hosts.iter() {
+                    let switch = topology.switches[switch].clone();
+                    client.add_host(Host { name: name.clone(), switch, port: port.into() }).await?;
+                }
+                for (link, ends) in topology.links.iter().zip(&site.layout.trunks) {
+                    let [a, b] = ends.map(|end| Some(link_end(site.layout, end)));
+                    client.add_link(Link { a, b, cost: link.cost, up: true }).await?;
+                }
+                Ok::<_, tonic::Status>(())
+            })
+            .context("telling the controller of switches, hosts and links")
+    }
+
+    fn record(&self, put: &Put) -> NameRecord {
+        NameRecord {
+            name: mac_text(&put.mac),
+            host: self.hosts[&(put.at.switch, put.at.port)].clone(),
+            tenant: 0,
+            ip: put.host.map_or(String::new(), |host| self.site.layout.hosts[host].ip.to_string()),
+        }
+    }
+}
+
+fn link_end(layout: &Layout, end: End) -> LinkEnd {
+    LinkEnd { switch: layout.topology.switches[end.switch].clone(), port: end.port.into() }
+}
+
+impl Control for RemoteControl<'_> {
+    fn put(&mut self, names: &[Put]) -> Result<()> {
+        let mut records: Vec<NameRecord> = names.iter().map(|put| self.record(put)).collect();
+        let client = &mut self.client;
+        self.runtime
+            .block_on(async {
+                if records.len() <= MAX_PUT {
+                    client.put_names(PutNamesRequest { names: records, only_new: false }).await?;
+                    return Ok(());
+                }
+                let mut batches = Vec::with_capacity(records.len().div_ceil(BATCH));
+                while !records.is_empty() {
+                    let rest = records.split_off(records.len().min(BATCH));
+                    batches.push(NameBatch { names: std::mem::replace(&mut records, rest) });
+                }
+                let mut answers = client.import_names(tokio_stream::iter(batches)).await?.into_inner();
+                while answers.message().await?.is_some() {}
+                Ok::<_, tonic::Status>(())
+            })
+            .context("giving names to the controller")
+    }
+
+    fn remove(&mut self, names: &[Mac]) -> Result<()> {
+        let names = names.iter().map(mac_text).collect();
+        self.runtime
+            .block_on(self.client.remove_names(RemoveNamesRequest { names, ignore_missing: false }))
+            .map(drop)
+            .context("removing names at the controller")
+    }
+
+    fn set_link(&mut self, link: usize, up: bool) -> Result<()> {
+        let end = Some(link_end(self.site.layout, self.site.layout.trunks[link][0]));
+        self.runtime
+            .block_on(self.client.set_link(SetLinkRequest { end, cost: None, up: Some(up) }))
+            .map(drop)
+            .context("telling the controller of a link")
+    }
+
+    fn wait_trunk(&mut self, link: usize, stop: &Stop) -> Result<()> {
+        let deadline = Instant::now() + STEP_TIMEOUT;
+        for end in self.site.layout.trunks[link] {
+            while !port_is_up(&status(status_address(end.switch))?, end.port) {
+                if stop.load(Ordering::Relaxed) {
+                    bail!("interrupted");
+                }
+                if Instant::now() > deadline {
+                    bail!("port {} of {} does not come back", end.port, self.site.layout.topology.switches[end.switch]);
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+        Ok(())
+    }
+
+    fn wait_in_step(&mut self, stop: &Stop) -> Result<()> {
+        let deadline = Instant::now() + STEP_TIMEOUT;
+        loop {
+            let list = self
+                .runtime
+                .block_on(self.client.list_switches(ListSwitchesRequest {}))
+                .context("asking the controller for its switches")?
+                .into_inner();
+            let behind: Vec<&str> =
+                list.switches.iter().filter(|s| !(s.connected && s.in_step)).map(|s| s.name.as_str()).collect();
+            if behind.is_empty() && list.switches.len() == self.site.layout.n_switches() {
+                return Ok(());
+            }
+            self.site.processes.check()?;
+            if stop.load(Ordering::Relaxed) {
+                bail!("interrupted");
+            }
+            if Instant::now() > deadline {
+                bail!(
+                    "after {} s these switches have not confirmed all changes: {}",
+                    STEP_TIMEOUT.as_secs(),
+                    behind.join(", ")
+                );
+            }
+            std::thread::sleep(POLL);
+        }
+    }
+
+    fn tables(&mut self) -> Result<Tables> {
+        let mut tables = Tables::default();
+        for (switch, name) in self.site.layout.topology.switches.iter().enumerate() {
+            let status = status(status_address(switch)).with_context(|| format!("asking {name} for its status"))?;
+            let number = |key: &str| status[key].as_u64().with_context(|| format!("the status of {name} has no {key}"));
+            tables.names = tables.names.max(number("valid_names")?);
+            tables.image_bytes.push(number("fib_bytes")?);
+            for (reason, n) in status["drops"].as_object().into_iter().flatten() {
+                *tables.drops.entry(reason.clone()).or_default() += n.as_u64().unwrap_or_default();
+            }
+        }
+        Ok(tables)
+    }
+}
+
+/// Whether the switch that serves `status` can use the port.
+fn port_is_up(status: &serde_json::Value, port: u16) -> bool {
+    let ports = status["ports"].as_array().into_iter().flatten();
+    ports.into_iter().any(|p| p["id"] == port && p["up"] == true)
+}
+
+/// The status of a switch, as its daemon serves it.
+fn status(address: SocketAddr) -> Result<serde_json::Value> {
+    let timeout = Duration::from_secs(2);
+    let mut stream = TcpStream::connect_timeout(&address, timeout)?;
+    stream.set_read_timeout(Some(timeout))?;
+    stream.write_all(b"GET /status HTTP/1.0\r\nHost: localhost\r\n\r\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    let (_, body) = answer.split_once("\r\n\r\n").context("an HTTP answer without a body")?;
+    Ok(serde_json::from_str(body)?)
+}

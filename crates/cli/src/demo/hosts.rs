@@ -1,0 +1,405 @@
+//! What the hosts run: ping, bulk TCP and bulk UDP, on sockets of the plain Linux stack in their namespaces.
+//!
+//! The programs are threads of the demo; only their sockets live in the namespaces. So no host needs any software.
+
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::frames::{PROBE_PORT, probe_payload};
+use super::judge::Judge;
+use super::layout::Layout;
+use super::netns::{NetnsError, within};
+use super::wire::Wires;
+
+const TCP_PORT: u16 = 7002;
+const UDP_PORT: u16 = 7003;
+/// Payload of a datagram of bulk UDP; with its headers it fills an Ethernet frame.
+const DATAGRAM_LEN: usize = 1472;
+/// Datagrams of one flow under way at once. The sender waits for the receiver beyond that: a flow without any control
+/// would measure the overflowing buffers of this machine and nothing of the network.
+const WINDOW: u64 = 64;
+/// A window without progress for this long is given up as lost.
+const STALL: Duration = Duration::from_millis(300);
+/// Sockets wake up this often to look whether the demo was interrupted.
+const TICK: Duration = Duration::from_millis(50);
+
+/// Every host has a socket for probes that nobody reads, so that its kernel does not answer them with ICMP errors.
+pub(super) struct Hosts<'a> {
+    layout: &'a Layout,
+    wires: &'a Wires,
+    /// One a host; they send the probes between hosts.
+    probes: Vec<UdpSocket>,
+}
+
+/// Outcome of the pings.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub(super) struct Pings {
+    /// Ordered pairs of hosts.
+    pub(super) pairs: u64,
+    pub(super) answered: u64,
+    /// Answered without a second try.
+    pub(super) at_first_try: u64,
+    pub(super) rtt_median_us: f64,
+    pub(super) rtt_max_us: f64,
+}
+
+impl Pings {
+    /// `rtts_us`: one a pair that was answered.
+    pub(super) fn new(pairs: u64, at_first_try: u64, mut rtts_us: Vec<f64>) -> Self {
+        rtts_us.sort_by(f64::total_cmp);
+        Self {
+            pairs,
+            answered: rtts_us.len() as u64,
+            at_first_try,
+            rtt_median_us: rtts_us.get(rtts_us.len() / 2).copied().unwrap_or_default(),
+            rtt_max_us: rtts_us.last().copied().unwrap_or_default(),
+        }
+    }
+}
+
+/// Outcome of a bulk transfer.
+#[derive(Debug, Default, Clone, Copy, PartialEq)]
+pub(super) struct Bulk {
+    pub(super) flows: u64,
+    /// Payload that arrived.
+    pub(super) bytes: u64,
+    pub(super) seconds: f64,
+    /// TCP segments sent again.
+    pub(super) retransmits: u64,
+    /// UDP datagrams sent, and distinct ones received by the program they were for.
+    pub(super) datagrams_sent: u64,
+    pub(super) datagrams_received: u64,
+}
+
+impl Bulk {
+    pub(super) fn megabits_a_second(&self) -> f64 {
+        if self.seconds == 0.0 { 0.0 } else { self.bytes as f64 * 8e-6 / self.seconds }
+    }
+}
+
+impl<'a> Hosts<'a> {
+    pub(super) fn new(layout: &'a Layout, wires: &'a Wires) -> Result<Self, NetnsError> {
+        let probes = (0..layout.hosts.len())
+            .map(|host| within(&wires.host(host), || UdpSocket::bind((Ipv4Addr::UNSPECIFIED, PROBE_PORT))))
+            .collect::<Result<_, _>>()?;
+        Ok(Self { layout, wires, probes })
+    }
+
+    fn len(&self) -> usize {
+        self.layout.hosts.len()
+    }
+
+    fn ip(&self, host: usize) -> Ipv4Addr {
+        self.layout.hosts[host].ip
+    }
+
+    /// Sends a probe from a host to another. What the sender's own kernel refuses is lost like any other.
+    pub(super) fn send_probe(&self, from: usize, to: usize, payload: &[u8]) {
+        let _ = self.probes[from].send_to(payload, (self.ip(to), PROBE_PORT));
+    }
+
+    /// Every host pings every other, at most `tries` times, each try waiting up to `patience`.
+    pub(super) fn ping_all(&self, tries: u32, patience: Duration, stop: &AtomicBool) -> Result<Pings, NetnsError> {
+        let n = self.len();
+        let sockets: Vec<Socket> = (0..n)
+            .map(|host| {
+                within(&self.wires.host(host), || {
+                    Socket::new(Domain::IPV4, Type::RAW.nonblocking(), Some(Protocol::ICMPV4))
+                })
+            })
+            .collect::<Result<_, _>>()?;
+        let mut sent_at = vec![None; n * n];
+        let mut rtts_us = Vec::new();
+        let mut answered = vec![false; n * n];
+        let mut at_first_try = 0;
+        let wanted = n * (n - 1);
+        for attempt in 0..tries {
+            for from in 0..n {
+                for to in (0..n).filter(|&to| to != from && !answered[from * n + to]) {
+                    sent_at[from * n + to] = Some(Instant::now());
+                    let target = SocketAddrV4::new(self.ip(to), 0);
+                    // A full queue or an address not resolved yet is a ping without answer.
+                    let _ = sockets[from].send_to(&echo_message(to as u16), &target.into());
+                }
+            }
+            let deadline = Instant::now() + patience;
+            while rtts_us.len() < wanted && Instant::now() < deadline && !stop.load(Ordering::Relaxed) {
+                let mut idle = true;
+                for (from, socket) in sockets.iter().enumerate() {
+                    while let Some(to) = next_echo_reply(socket) {
+                        idle = false;
+                        let pair = from * n + usize::from(to);
+                        if let Some(Some(at)) = sent_at.get(pair)
+                            && !std::mem::replace(&mut answered[pair], true)
+                        {
+                            rtts_us.push(at.elapsed().as_secs_f64() * 1e6);
+                        }
+                    }
+                }
+                if idle {
+                    std::thread::sleep(Duration::from_micros(100));
+                }
+            }
+            if attempt == 0 {
+                at_first_try = rtts_us.len() as u64;
+            }
+        }
+        Ok(Pings::new(wanted as u64, at_first_try, rtts_us))
+    }
+
+    /// Bulk TCP over `flows` until `until` or `stop`, as fast as it goes or at a given rate a flow.
+    pub(super) fn tcp(
+        &self,
+        flows: &[(usize, usize)],
+        bytes_a_second: Option<u64>,
+        until: Instant,
+        stop: &AtomicBool,
+    ) -> Result<Bulk, NetnsError> {
+        let begun = Instant::now();
+        let resent_before = self.retransmits(flows)?;
+        let bytes = AtomicU64::new(0);
+        let done = || Instant::now() >= until || stop.load(Ordering::Relaxed);
+        std::thread::scope(|scope| -> Result<(), NetnsError> {
+            let mut threads = Vec::new();
+            for (i, &(from, to)) in flows.iter().enumerate() {
+                let port = TCP_PORT + 100 + i as u16;
+                let listener = within(&self.wires.host(to), || TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)))?;
+                let target = SocketAddrV4::new(self.ip(to), port);
+                let name = self.wires.host(from);
+                threads.push(scope.spawn(move || {
+                    within(&name, || {
+                        let stream = TcpStream::connect_timeout(&target.into(), Duration::from_secs(3))?;
+                        send_until(stream, bytes_a_second, done)
+                    })
+                }));
+                let (bytes, name) = (&bytes, self.wires.host(to));
+                threads.push(scope.spawn(move || within(&name, || receive_all(&listener, bytes, done))));
+            }
+            for thread in threads {
+                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+            }
+            Ok(())
+        })?;
+        Ok(Bulk {
+            flows: flows.len() as u64,
+            bytes: bytes.into_inner(),
+            seconds: begun.elapsed().as_secs_f64(),
+            retransmits: self.retransmits(flows)? - resent_before,
+            ..Bulk::default()
+        })
+    }
+
+    /// Bulk UDP over `flows` until `until` or `stop`. Every datagram is a numbered probe.
+    pub(super) fn udp(
+        &self,
+        flows: &[(usize, usize)],
+        judge: &Judge,
+        until: Instant,
+        stop: &AtomicBool,
+    ) -> Result<Bulk, NetnsError> {
+        let begun = Instant::now();
+        let results = std::thread::scope(|scope| -> Result<Vec<_>, NetnsError> {
+            let mut threads = Vec::new();
+            for (i, &(from, to)) in flows.iter().enumerate() {
+                let port = UDP_PORT + 200 + i as u16;
+                let bind = |host: usize, port| {
+                    within(&self.wires.host(host), || {
+                        let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port))?;
+                        socket.set_read_timeout(Some(TICK))?;
+                        Ok(socket)
+                    })
+                };
+                let (sender, receiver) = (bind(from, 0)?, bind(to, port)?);
+                let target = SocketAddrV4::new(self.ip(to), port);
+                threads.push(scope.spawn(move || udp_flow(&sender, &receiver, target, judge, until, stop)));
+            }
+            Ok(threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+                .collect())
+        })?;
+        let mut bulk = Bulk { flows: flows.len() as u64, seconds: begun.elapsed().as_secs_f64(), ..Bulk::default() };
+        for (sent, received) in results {
+            bulk.datagrams_sent += sent;
+            bulk.datagrams_received += received;
+            bulk.bytes += received * DATAGRAM_LEN as u64;
+        }
+        Ok(bulk)
+    }
+
+    /// TCP segments that the kernels of the senders have sent again so far.
+    fn retransmits(&self, flows: &[(usize, usize)]) -> Result<u64, NetnsError> {
+        flows
+            .iter()
+            .map(|&(from, _)| {
+                within(&self.wires.host(from), || {
+                    let text = std::fs::read_to_string("/proc/thread-self/net/snmp")?;
+                    Ok(snmp_counter(&text, "Tcp:", "RetransSegs").unwrap_or_default())
+                })
+            })
+            .sum()
+    }
+}
+
+/// At most `n_flows` pairs of `n_hosts` hosts that lie half the list apart: bulk traffic crosses the network.
+pub(super) fn across(n_hosts: usize, n_flows: usize) -> Vec<(usize, usize)> {
+    let step = n_hosts.div_ceil(n_flows).max(1);
+    let pair = |from| (from, (from + n_hosts.div_ceil(2)) % n_hosts);
+    (0..n_hosts).step_by(step).map(pair).filter(|(from, to)| from != to).collect()
+}
+
+/// One counter of /proc/net/snmp: a line of names, then a line of numbers, both beginning with the protocol.
+fn snmp_counter(text: &str, protocol: &str, name: &str) -> Option<u64> {
+    let mut lines = text.lines().filter(|line| line.starts_with(protocol));
+    let at = lines.next()?.split_whitespace().position(|word| word == name)?;
+    lines.next()?.split_whitespace().nth(at)?.parse().ok()
+}
+
+/// An ICMP echo request without its IP header, for the host `seq`.
+fn echo_message(seq: u16) -> Vec<u8> {
+    let echo = etherparse::IcmpEchoHeader { id: std::process::id() as u16, seq };
+    let header = etherparse::Icmpv4Header::with_checksum(etherparse::Icmpv4Type::EchoRequest(echo), b"fibula");
+    [&header.to_bytes()[..], b"fibula"].concat()
+}
+
+/// The number of the next reply to an echo request of ours that waits in a raw socket.
+fn next_echo_reply(socket: &Socket) -> Option<u16> {
+    loop {
+        let mut bytes = [0; 128];
+        let n = match io::Read::read(&mut &*socket, &mut bytes) {
+            Ok(n) => n,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+            Err(_) => return None,
+        };
+        let Ok(ip) = etherparse::Ipv4Slice::from_slice(&bytes[..n]) else { continue };
+        if let Ok(icmp) = etherparse::Icmpv4Slice::from_slice(ip.payload().payload)
+            && let etherparse::Icmpv4Type::EchoReply(echo) = icmp.icmp_type()
+            && echo.id == std::process::id() as u16
+        {
+            return Some(echo.seq);
+        }
+    }
+}
+
+fn send_until(mut stream: TcpStream, bytes_a_second: Option<u64>, done: impl Fn() -> bool) -> io::Result<()> {
+    stream.set_write_timeout(Some(TICK))?;
+    let block = [0x5a_u8; 64 << 10];
+    let begun = Instant::now();
+    let mut sent = 0;
+    while !done() {
+        let allowed = bytes_a_second.map_or(u64::MAX, |rate| (begun.elapsed().as_secs_f64() * rate as f64) as u64);
+        if sent >= allowed {
+            std::thread::sleep(Duration::from_millis(1));
+            continue;
+        }
+        match stream.write(&block[..block.len().min((allowed - sent) as usize)]) {
+            Ok(n) => sent += n as u64,
+            Err(e) if would_block(&e) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    stream.shutdown(std::net::Shutdown::Write)
+}
+
+/// Accepts one connection and counts what comes, to its end; once `done`, no longer than two silent seconds.
+fn receive_all(listener: &TcpListener, bytes: &AtomicU64, done: impl Fn() -> bool) -> io::Result<()> {
+    listener.set_nonblocking(true)?;
+    let mut stream = loop {
+        match listener.accept() {
+            Ok((stream, _)) => break stream,
+            Err(e) if would_block(&e) && !done() => std::thread::sleep(Duration::from_millis(2)),
+            Err(e) if would_block(&e) => return Ok(()),
+            Err(e) => return Err(e),
+        }
+    };
+    stream.set_nonblocking(false)?;
+    stream.set_read_timeout(Some(TICK))?;
+    let mut block = vec![0; 256 << 10];
+    let mut last = Instant::now();
+    loop {
+        match stream.read(&mut block) {
+            Ok(0) => return Ok(()),
+            Ok(n) => {
+                bytes.fetch_add(n as u64, Ordering::Relaxed);
+                last = Instant::now();
+            }
+            Err(e) if would_block(&e) && !(done() && last.elapsed() > Duration::from_secs(2)) => {}
+            Err(e) if would_block(&e) => return Ok(()),
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+fn would_block(e: &io::Error) -> bool {
+    matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
+}
+
+/// Sends and receives one flow, [`WINDOW`] datagrams at most under way. Returns (sent, distinct received).
+fn udp_flow(
+    sender: &UdpSocket,
+    receiver: &UdpSocket,
+    target: SocketAddrV4,
+    judge: &Judge,
+    until: Instant,
+    stop: &AtomicBool,
+) -> (u64, u64) {
+    let mut seen = Vec::<bool>::new();
+    let (mut sent, mut received, mut given_up) = (0, 0, 0);
+    let mut buffer = [0; 2048];
+    let mut progress = Instant::now();
+    while Instant::now() < until && !stop.load(Ordering::Relaxed) {
+        while sent - received - given_up < WINDOW {
+            let mut payload = probe_payload(judge.send(1), DATAGRAM_LEN);
+            payload[16..24].copy_from_slice(&sent.to_le_bytes());
+            // What the sender's own kernel refuses was sent and is lost.
+            let _ = sender.send_to(&payload, target);
+            seen.push(false);
+            sent += 1;
+        }
+        if receive_datagram(receiver, &mut buffer, &mut seen) {
+            received += 1;
+            progress = Instant::now();
+        } else if progress.elapsed() > STALL {
+            given_up = sent - received;
+            progress = Instant::now();
+        }
+    }
+    // What is still under way, until a tick passes without any.
+    while received < sent && receive_datagram(receiver, &mut buffer, &mut seen) {
+        received += 1;
+    }
+    (sent, received)
+}
+
+/// Takes one datagram; true if it came for the first time.
+fn receive_datagram(receiver: &UdpSocket, buffer: &mut [u8], seen: &mut [bool]) -> bool {
+    let Ok(n) = receiver.recv(buffer) else { return false };
+    let Some(number) = buffer[..n].get(16..24) else { return false };
+    let number = u64::from_le_bytes(number.try_into().expect("eight bytes"));
+    seen.get_mut(number as usize).is_some_and(|seen| !std::mem::replace(seen, true))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flows_cross_the_network_and_never_stay_at_a_host() {
+        for n_hosts in 2..30 {
+            let flows = across(n_hosts, 4);
+            assert!((1..=4).contains(&flows.len()), "{flows:?}");
+            assert!(flows.iter().all(|&(from, to)| from != to && to < n_hosts), "{flows:?}");
+        }
+    }
+
+    #[test]
+    fn an_snmp_counter_is_found_by_the_name_above_it() {
+        let text = "Ip: A B\nIp: 1 2\nTcp: InSegs RetransSegs OutRsts\nTcp: 10 42 7\nUdp: X\nUdp: 1\n";
+        assert_eq!(snmp_counter(text, "Tcp:", "RetransSegs"), Some(42));
+        assert_eq!(snmp_counter(text, "Tcp:", "Nothing"), None);
+    }
+}

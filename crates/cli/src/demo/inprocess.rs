@@ -1,0 +1,358 @@
+//! The demo without root: the same RIB, network, update messages, replicas and forwarding code in one process, over
+//! in-memory ports. No namespaces, no Linux stack, no TCP, no controller process; see [`super::engine`].
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use fib::action::PortId;
+use fib::durable::Tenants;
+use fib::messages::{Report, ValueMode};
+use fib::name::{Name, NameKind};
+use fib::network::{Effects, Network, Settings};
+use fib::replica::{Limits, Replica};
+use fib::rib::Attachment;
+use fib::topology::{End as NetworkEnd, NodeId};
+use lookup::hash::SecretKey;
+use netio::backend::loopback;
+use switch::dataplane::{self, PortSpec};
+use switch::worker::Role;
+
+use super::engine::{Cable, Engine, Input, Outlet, Shared, Unit};
+use super::frames::{PROBE_PORT, arp_request, echo_request, probe_payload, udp};
+use super::ground::{Control, Ground, Put, Stop, Tables};
+use super::hosts::{Bulk, Pings, across};
+use super::judge::{Judge, Phase};
+use super::layout::{End, FAR_PORT, Layout, Mac};
+use super::phases::{Findings, Run};
+use super::privileged::Sizes;
+
+/// Longest frame: 1500 bytes behind an Ethernet header, and the shim.
+const MAX_FRAME: usize = 1518;
+/// Bytes of [`MAX_FRAME`] that are the shim.
+const SHIM_LEN: usize = switch::shim::LEN;
+/// Frames of bulk UDP under way at once: fewer than a cable holds, so that none overflows.
+const WINDOW: u64 = 64;
+/// Payload of a datagram of bulk UDP.
+const DATAGRAM_LEN: usize = 1472;
+/// In memory an answer comes within this, or not at all.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// The switches confirm a change within this, the first import of many names included.
+const STEP_TIMEOUT: Duration = Duration::from_secs(60);
+/// How often to look whether something happened.
+const POLL: Duration = Duration::from_micros(50);
+
+/// Builds the network and runs all phases.
+pub(super) fn run(
+    layout: &Layout,
+    sizes: &Sizes<'_>,
+    judge: &Judge,
+    stop: &Stop,
+    progress: &dyn Fn(String),
+) -> Result<(Findings, Tables)> {
+    let shared = Shared::new(layout);
+    let engine = build(layout, &shared, judge)?;
+    let mut control = LocalControl::new(layout, &shared, sizes)?;
+    progress(format!("{} switches in one process", layout.n_switches()));
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| engine.run(&done));
+        let run = Run {
+            layout,
+            ground: &Memory { layout, shared: &shared },
+            control: &mut control,
+            judge,
+            stop,
+            n_names: sizes.n_names,
+            seconds: sizes.seconds,
+            progress,
+        };
+        let outcome = run.all().and_then(|findings| Ok((findings, control.tables()?)));
+        done.store(true, Ordering::Relaxed);
+        outcome
+    })
+}
+
+/// Joins all ports with in-memory cables.
+fn build<'a>(layout: &'a Layout, shared: &'a Shared, judge: &'a Judge) -> Result<Engine<'a>> {
+    let settings = loopback::Settings { max_frame: MAX_FRAME, ..loopback::Settings::default() };
+    let mut ports: Vec<Vec<PortSpec>> = layout.ports.iter().map(|_| Vec::new()).collect();
+    let mut add = |end: End, port: PortSpec| ports[end.switch].push(port);
+    for (&[a, b], whole) in layout.trunks.iter().zip(&shared.whole) {
+        let (end_a, end_b) = loopback::pair(&label(a), &label(b), &settings)?;
+        add(a, PortSpec::new(a.port, Role::Trunk, Cable { end: end_a, whole: whole.clone() }));
+        add(b, PortSpec::new(b.port, Role::Trunk, Cable { end: end_b, whole: whole.clone() }));
+    }
+    let mut outlets = Vec::new();
+    let hosts =
+        layout.hosts.iter().enumerate().flat_map(|(station, host)| {
+            host.ends.iter().enumerate().map(move |(cable, &end)| (station, Some(cable), end))
+        });
+    let far = (0..layout.n_switches()).map(|switch| (layout.far(switch), None, End { switch, port: FAR_PORT }));
+    for (station, cable, at) in hosts.chain(far) {
+        let (inner, end) = loopback::pair(&label(at), &layout.station_name(station), &settings)?;
+        add(at, PortSpec::new(at.port, Role::Host, inner));
+        outlets.push(Outlet { station, cable, end });
+    }
+    let plane = dataplane::Settings { max_frame: MAX_FRAME - SHIM_LEN, ..dataplane::Settings::default() };
+    let units = ports
+        .into_iter()
+        .map(|ports| {
+            let (mut workers, monitor, writer) = dataplane::build(&plane, ports)?;
+            let worker = workers.pop().expect("one worker was asked for");
+            Ok(Unit { replica: Replica::new(Limits::default(), writer), worker, monitor })
+        })
+        .collect::<Result<Vec<_>>>()?;
+    Ok(Engine { layout, shared, judge, units, outlets })
+}
+
+fn label(end: End) -> String {
+    super::layout::device(end.switch, end.port)
+}
+
+/// Hosts over in-memory cables.
+struct Memory<'a> {
+    layout: &'a Layout,
+    shared: &'a Shared,
+}
+
+impl Memory<'_> {
+    fn post(&self, host: usize, frame: Vec<u8>) {
+        self.shared.post(Input::Frame { host, frame });
+    }
+
+    /// Waits until `satisfied`, at most [`PATIENCE`].
+    fn wait(&self, stop: &Stop, satisfied: impl Fn() -> bool) -> bool {
+        let deadline = Instant::now() + PATIENCE;
+        while !satisfied() {
+            if Instant::now() > deadline || stop.load(Ordering::Relaxed) {
+                return false;
+            }
+            std::thread::sleep(POLL);
+        }
+        true
+    }
+}
+
+impl Ground for Memory<'_> {
+    fn send_datagram(&self, from: usize, to: usize, payload: &[u8]) {
+        let (source, target) = (&self.layout.hosts[from], &self.layout.hosts[to]);
+        // Without an answer to its ARP request a host cannot send; the judge counts the probe as lost.
+        let neighbour = self.shared.stacks()[from].neighbours.get(&target.ip).copied();
+        if let Some(mac) = neighbour {
+            self.post(from, udp((source.mac, source.ip), (mac, target.ip), PROBE_PORT, payload));
+        }
+    }
+
+    fn send_frame(&self, from: usize, frame: &[u8]) {
+        self.post(from, frame.to_vec());
+    }
+
+    fn ping_all(&self, stop: &Stop) -> Result<Pings> {
+        let hosts = &self.layout.hosts;
+        let n = hosts.len();
+        let mut rtts_us = Vec::new();
+        // One ping a host at a time, so that no cable overflows however many hosts there are.
+        for distance in 1..n {
+            let pairs: Vec<(usize, usize)> = (0..n).map(|from| (from, (from + distance) % n)).collect();
+            for &(from, to) in &pairs {
+                self.post(from, arp_request((hosts[from].mac, hosts[from].ip), hosts[to].ip));
+            }
+            self.wait(stop, || {
+                let stacks = self.shared.stacks();
+                pairs.iter().all(|&(from, to)| stacks[from].neighbours.contains_key(&hosts[to].ip))
+            });
+            let begun = Instant::now();
+            for &(from, to) in &pairs {
+                let neighbour = self.shared.stacks()[from].neighbours.get(&hosts[to].ip).copied();
+                if let Some(mac) = neighbour {
+                    self.post(from, echo_request((hosts[from].mac, hosts[from].ip), (mac, hosts[to].ip), to as u16));
+                }
+            }
+            self.wait(stop, || {
+                let stacks = self.shared.stacks();
+                pairs.iter().all(|&(from, to)| stacks[from].echoed.contains_key(&(to as u16)))
+            });
+            let stacks = self.shared.stacks();
+            let replies = pairs.iter().filter_map(|&(from, to)| stacks[from].echoed.get(&(to as u16)));
+            rtts_us.extend(replies.map(|at| at.duration_since(begun).as_secs_f64() * 1e6));
+        }
+        Ok(Pings::new((n * (n - 1)) as u64, rtts_us.len() as u64, rtts_us))
+    }
+
+    fn has_tcp(&self) -> bool {
+        false
+    }
+
+    fn tcp(&self, _: usize, _: Option<u64>, _: Instant, _: &Stop) -> Result<Bulk> {
+        bail!("hosts without a Linux stack have no TCP")
+    }
+
+    fn udp(&self, n_flows: usize, judge: &Judge, until: Instant, stop: &Stop) -> Result<Bulk> {
+        let flows = across(self.layout.hosts.len(), n_flows);
+        let begun = Instant::now();
+        let mut lost = judge.outstanding();
+        let mut progress = (lost, Instant::now());
+        while Instant::now() < until && !stop.load(Ordering::Relaxed) {
+            let outstanding = judge.outstanding();
+            if outstanding != progress.0 {
+                progress = (outstanding, Instant::now());
+            } else if progress.1.elapsed() > PATIENCE {
+                lost = outstanding;
+            }
+            let room = (lost + WINDOW).saturating_sub(outstanding);
+            if room < WINDOW / 2 {
+                std::thread::sleep(POLL);
+                continue;
+            }
+            for i in 0..room as usize {
+                let (from, to) = flows[i % flows.len()];
+                self.send_datagram(from, to, &probe_payload(judge.send(1), DATAGRAM_LEN));
+            }
+        }
+        let seconds = begun.elapsed().as_secs_f64();
+        self.wait(stop, || judge.outstanding() <= lost);
+        let counts = judge.counts(Phase::Udp);
+        Ok(Bulk {
+            flows: flows.len() as u64,
+            bytes: counts.delivered * DATAGRAM_LEN as u64,
+            seconds,
+            datagrams_sent: counts.sent,
+            datagrams_received: counts.delivered,
+            ..Bulk::default()
+        })
+    }
+
+    fn plug_other(&self, host: usize) -> Result<usize> {
+        let other = 1 - self.shared.cable[host].load(Ordering::Relaxed);
+        self.shared.plugged[host][other].store(true, Ordering::Relaxed);
+        self.shared.cable[host].store(other, Ordering::Relaxed);
+        Ok(other)
+    }
+
+    fn unplug_other(&self, host: usize) -> Result<()> {
+        let other = 1 - self.shared.cable[host].load(Ordering::Relaxed);
+        self.shared.plugged[host][other].store(false, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn set_trunk(&self, link: usize, up: bool) -> Result<()> {
+        self.shared.whole[link].store(up, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// The network itself in place of a controller.
+struct LocalControl<'a> {
+    layout: &'a Layout,
+    shared: &'a Shared,
+    network: Network,
+    /// In the order of the switches.
+    nodes: Vec<NodeId>,
+}
+
+impl<'a> LocalControl<'a> {
+    fn new(layout: &'a Layout, shared: &'a Shared, sizes: &Sizes<'_>) -> Result<Self> {
+        let mode: ValueMode = sizes.value_mode.parse()?;
+        let settings = Settings { mode, threads: 2, ..Settings::new(1, SecretKey::random()) };
+        let mut network = Network::new(settings, 1)?;
+        let mut nodes = Vec::with_capacity(layout.n_switches());
+        for name in &layout.topology.switches {
+            nodes.push(network.add_switch(name, Tenants::All)?.0);
+        }
+        let mut this = Self { layout, shared, network, nodes };
+        for (switch, ports) in layout.ports.iter().enumerate() {
+            for port in ports.iter().filter(|port| !port.trunk) {
+                this.network.add_host_port(this.end(End { switch, port: port.id }))?;
+            }
+        }
+        for (link, &[a, b]) in layout.topology.links.iter().zip(&layout.trunks) {
+            this.network.add_link(this.end(a), this.end(b), link.cost)?;
+        }
+        for node in this.nodes.clone() {
+            let messages = this.network.attach(node, &Report::default())?;
+            for message in messages {
+                this.post(node, message);
+            }
+        }
+        Ok(this)
+    }
+
+    fn end(&self, end: End) -> NetworkEnd {
+        NetworkEnd { node: self.nodes[end.switch], port: PortId(end.port) }
+    }
+
+    fn post(&self, node: NodeId, message: fib::messages::Message) {
+        let switch = self.nodes.iter().position(|&n| n == node).expect("messages go to our switches");
+        self.shared.post(Input::Message { switch, message: Box::new(message) });
+    }
+
+    /// One thread takes the messages over one by one, so phases are kept by keeping the order.
+    fn deliver(&self, effects: Effects) {
+        for (node, message) in effects.phases.into_iter().flatten() {
+            self.post(node, message);
+        }
+    }
+}
+
+fn name(mac: &Mac) -> Name {
+    Name::from_bytes(NameKind::Mac, mac).expect("six bytes are a MAC")
+}
+
+impl Control for LocalControl<'_> {
+    fn put(&mut self, names: &[Put]) -> Result<()> {
+        let names: Vec<(Name, Attachment)> = names
+            .iter()
+            .map(|put| {
+                let end = self.end(put.at);
+                let ip = put.host.map(|host| IpAddr::V4(self.layout.hosts[host].ip));
+                (name(&put.mac), Attachment { ip, ..Attachment::new(end.node, end.port) })
+            })
+            .collect();
+        let effects = self.network.put_names(&names)?;
+        self.deliver(effects);
+        Ok(())
+    }
+
+    fn remove(&mut self, names: &[Mac]) -> Result<()> {
+        let names: Vec<Name> = names.iter().map(name).collect();
+        let effects = self.network.remove_names(&names)?;
+        self.deliver(effects);
+        Ok(())
+    }
+
+    fn set_link(&mut self, link: usize, up: bool) -> Result<()> {
+        let effects = self.network.set_link_up(self.end(self.layout.trunks[link][0]), up)?;
+        self.deliver(effects);
+        Ok(())
+    }
+
+    fn wait_trunk(&mut self, _: usize, _: &Stop) -> Result<()> {
+        Ok(())
+    }
+
+    fn wait_in_step(&mut self, stop: &Stop) -> Result<()> {
+        let deadline = Instant::now() + STEP_TIMEOUT;
+        while !self.shared.in_step() {
+            if let Some(fault) = self.shared.fault() {
+                bail!(fault);
+            }
+            if stop.load(Ordering::Relaxed) {
+                bail!("interrupted");
+            }
+            if Instant::now() > deadline {
+                bail!("the switches have not taken all messages after {} s", STEP_TIMEOUT.as_secs());
+            }
+            std::thread::sleep(POLL);
+        }
+        Ok(())
+    }
+
+    fn tables(&mut self) -> Result<Tables> {
+        let (answer, tables) = mpsc::channel();
+        self.shared.post(Input::Tables(answer));
+        tables.recv_timeout(STEP_TIMEOUT).context("asking the switches for their tables")
+    }
+}

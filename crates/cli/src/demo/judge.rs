@@ -1,0 +1,342 @@
+//! The judge: which frames were sent, which arrived, and which arrived where they have no business.
+//!
+//! **Misdelivered** is a unicast frame that comes out at a station which does not carry its destination: a host with
+//! another MAC, a far end without that name, anyone at all for a name that was removed or never existed. **Lost** is a
+//! probe to a live name that is not seen at its station. While a name moves, both its places carry it; once every
+//! switch has confirmed the move, a probe sent later may only come out at the new one.
+//!
+//! Cost: one hash lookup a frame, about 60 bytes a name and one byte a probe.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::frames::probe_number;
+use super::layout::{Mac, Station};
+
+/// Misdelivered frames described in words; the rest are only counted.
+const MAX_OFFENCES: usize = 8;
+
+/// A part of the demo whose frames are counted apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Phase {
+    Start,
+    Ping,
+    Tcp,
+    Udp,
+    Churn,
+    Cut,
+}
+
+impl Phase {
+    pub(super) const ALL: [Self; 6] = [Self::Start, Self::Ping, Self::Tcp, Self::Udp, Self::Churn, Self::Cut];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Ping => "ping",
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+            Self::Churn => "churn",
+            Self::Cut => "cut",
+        }
+    }
+}
+
+/// What was counted in a phase.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Counts {
+    /// Probes to live names.
+    pub(super) sent: u64,
+    /// Of those, the ones seen at their station.
+    pub(super) delivered: u64,
+    /// Probes to removed and to unknown names.
+    pub(super) sent_to_nobody: u64,
+    /// Unicast frames of any kind seen where they do not belong.
+    pub(super) misdelivered: u64,
+    /// Probes seen a second time at their station.
+    pub(super) duplicates: u64,
+    /// Frames of any kind seen by the sniffers.
+    pub(super) seen: u64,
+}
+
+impl Counts {
+    pub(super) fn lost(&self) -> u64 {
+        self.sent - self.delivered
+    }
+}
+
+/// Where a name is, by the numbers of the probes that may arrive there.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    at: Station,
+    /// A place it moves or moved away from, good for probes numbered below.
+    before: Option<(Station, u64)>,
+    /// Removed: probes numbered from this on are for nobody.
+    gone: Option<u64>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// What to call each station in messages.
+    stations: Vec<String>,
+    names: HashMap<Mac, Place>,
+    /// One byte a probe, by number: its phase, [`SEEN`], [`NOBODY`].
+    probes: Vec<u8>,
+    phase: Phase,
+    counts: [Counts; Phase::ALL.len()],
+    offences: Vec<String>,
+}
+
+const SEEN: u8 = 0x80;
+const NOBODY: u8 = 0x40;
+const PHASE_MASK: u8 = 0x0f;
+
+/// Shared by those who send and those who watch.
+#[derive(Debug)]
+pub(super) struct Judge(Mutex<State>);
+
+impl Judge {
+    /// `stations`: what to call each station.
+    pub(super) fn new(stations: Vec<String>) -> Self {
+        Self(Mutex::new(State {
+            stations,
+            names: HashMap::new(),
+            probes: Vec::new(),
+            phase: Phase::Start,
+            counts: Default::default(),
+            offences: Vec::new(),
+        }))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A panic elsewhere ends the demo anyway; the counts are still true.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on frames belong to `phase`.
+    pub(super) fn enter(&self, phase: Phase) {
+        self.state().phase = phase;
+    }
+
+    /// These names are about to be added.
+    pub(super) fn add(&self, names: impl IntoIterator<Item = (Mac, Station)>) {
+        let place = |at| Place { at, before: None, gone: None };
+        self.state().names.extend(names.into_iter().map(|(mac, at)| (mac, place(at))));
+    }
+
+    /// These names are about to move: either place is right until [`Self::moved`].
+    pub(super) fn moving(&self, names: impl IntoIterator<Item = (Mac, Station)>) {
+        let state = &mut *self.state();
+        for (mac, to) in names {
+            let place = state.names.get_mut(&mac).expect("a name moves after it was added");
+            *place = Place { at: to, before: Some((place.at, u64::MAX)), gone: None };
+        }
+    }
+
+    /// Every switch has confirmed the move of these names.
+    pub(super) fn moved(&self, names: impl IntoIterator<Item = Mac>) {
+        let state = &mut *self.state();
+        let next = state.probes.len() as u64;
+        for mac in names {
+            if let Some((_, until)) = &mut state.names.get_mut(&mac).expect("a name that is moving").before {
+                *until = next;
+            }
+        }
+    }
+
+    /// Every switch has confirmed the removal of these names.
+    pub(super) fn removed(&self, names: impl IntoIterator<Item = Mac>) {
+        let state = &mut *self.state();
+        let next = state.probes.len() as u64;
+        for mac in names {
+            state.names.get_mut(&mac).expect("a name is removed after it was added").gone = Some(next);
+        }
+    }
+
+    /// Numbers for `n` probes to live names, about to be sent. The first is returned, the others follow it.
+    pub(super) fn send(&self, n: usize) -> u64 {
+        self.number(n, 0)
+    }
+
+    /// Numbers for `n` probes to removed or unknown names.
+    pub(super) fn send_to_nobody(&self, n: usize) -> u64 {
+        self.number(n, NOBODY)
+    }
+
+    fn number(&self, n: usize, flag: u8) -> u64 {
+        let state = &mut *self.state();
+        let counts = &mut state.counts[state.phase as usize];
+        *(if flag == NOBODY { &mut counts.sent_to_nobody } else { &mut counts.sent }) += n as u64;
+        let first = state.probes.len();
+        state.probes.resize(first + n, state.phase as u8 | flag);
+        first as u64
+    }
+
+    /// Frames (from the Ethernet header on, at least [`super::frames::SNAP_LEN`] bytes where they have them) came out
+    /// at `station`.
+    pub(super) fn observe<'a>(&self, station: Station, frames: impl IntoIterator<Item = &'a [u8]>) {
+        let state = &mut *self.state();
+        for frame in frames {
+            state.observe(station, frame);
+        }
+    }
+
+    /// Whether probe `number` was seen at its station.
+    pub(super) fn was_seen(&self, number: u64) -> bool {
+        self.state().probes[number as usize] & SEEN != 0
+    }
+
+    /// Probes to live names not seen so far, over all phases.
+    pub(super) fn outstanding(&self) -> u64 {
+        self.state().counts.iter().map(Counts::lost).sum()
+    }
+
+    pub(super) fn counts(&self, phase: Phase) -> Counts {
+        self.state().counts[phase as usize]
+    }
+
+    /// The first few misdelivered frames, in words.
+    pub(super) fn offences(&self) -> Vec<String> {
+        self.state().offences.clone()
+    }
+}
+
+impl State {
+    fn observe(&mut self, station: Station, frame: &[u8]) {
+        self.counts[self.phase as usize].seen += 1;
+        let Some(destination) = frame.first_chunk::<6>() else { return };
+        if destination[0] & 1 != 0 {
+            return;
+        }
+        let number = probe_number(frame).filter(|&n| n < self.probes.len() as u64);
+        let right = self.names.get(destination).is_some_and(|place| match number {
+            Some(n) => {
+                let carries = place.at == station || place.before.is_some_and(|(at, until)| at == station && n < until);
+                carries && place.gone.is_none_or(|gone| n < gone)
+            }
+            // TCP, ARP and the like carry no number to tell when they were sent.
+            None => place.at == station || place.before.is_some_and(|(at, _)| at == station),
+        });
+        let probe = number.map(|n| &mut self.probes[n as usize]);
+        let phase = probe.as_ref().map_or(self.phase as u8, |flags| **flags & PHASE_MASK);
+        let counts = &mut self.counts[phase as usize];
+        if !right {
+            counts.misdelivered += 1;
+            if self.offences.len() < MAX_OFFENCES {
+                self.offences.push(format!(
+                    "{} saw a frame to {}, phase {}{}",
+                    self.stations[station],
+                    mac_text(destination),
+                    Phase::ALL[phase as usize].name(),
+                    number.map_or(String::new(), |n| format!(", probe {n}")),
+                ));
+            }
+        } else if let Some(flags) = probe {
+            if *flags & SEEN != 0 {
+                counts.duplicates += 1;
+            } else if *flags & NOBODY == 0 {
+                counts.delivered += 1;
+            }
+            *flags |= SEEN;
+        }
+    }
+}
+
+/// A MAC in the usual notation.
+pub(super) fn mac_text(mac: &Mac) -> String {
+    let [a, b, c, d, e, f] = mac;
+    format!("{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::frames::{arp_request, probe};
+    use super::*;
+
+    const NAME: Mac = [6, 0, 0, 0, 0, 1];
+
+    fn judge() -> Judge {
+        Judge::new((0..6).map(|i| format!("station {i}")).collect())
+    }
+
+    fn frame(number: u64) -> Vec<u8> {
+        let from = ([2, 0, 0, 0, 0, 9], [10, 0, 0, 9].into());
+        probe(from, (NAME, [10, 0, 0, 1].into()), number, 20)
+    }
+
+    fn counts(judge: &Judge) -> (u64, u64, u64, u64) {
+        let c = judge.counts(Phase::Start);
+        (c.delivered, c.lost(), c.misdelivered, c.duplicates)
+    }
+
+    #[test]
+    fn a_probe_counts_once_where_its_name_lives_and_against_the_network_elsewhere() {
+        let judge = judge();
+        judge.add([(NAME, 3)]);
+        let n = judge.send(2);
+        judge.observe(3, [&frame(n)[..], &frame(n)[..]]);
+        assert_eq!(counts(&judge), (1, 1, 0, 1));
+        judge.observe(4, [&frame(n + 1)[..]]);
+        assert_eq!(counts(&judge), (1, 1, 1, 1));
+        assert!(judge.offences()[0].starts_with("station 4 saw a frame to 06:00:00:00:00:01"));
+    }
+
+    #[test]
+    fn both_places_are_right_during_a_move_and_only_the_new_one_for_later_probes() {
+        let judge = judge();
+        judge.add([(NAME, 3)]);
+        let early = judge.send(1);
+        judge.moving([(NAME, 4)]);
+        let during = judge.send(1);
+        judge.moved([NAME]);
+        let late = judge.send(2);
+        judge.observe(3, [&frame(early)[..], &frame(during)[..]]);
+        judge.observe(4, [&frame(late)[..]]);
+        assert_eq!(counts(&judge), (3, 1, 0, 0));
+        judge.observe(3, [&frame(late + 1)[..]]);
+        assert_eq!(counts(&judge), (3, 1, 1, 0));
+    }
+
+    #[test]
+    fn a_frame_to_a_removed_or_unknown_name_is_wrong_everywhere() {
+        let judge = judge();
+        let alien = judge.send_to_nobody(1);
+        judge.observe(3, [&frame(alien)[..]]);
+        assert_eq!(counts(&judge), (0, 0, 1, 0));
+        judge.add([(NAME, 3)]);
+        let before = judge.send(1);
+        judge.removed([NAME]);
+        let after = judge.send_to_nobody(1);
+        judge.observe(3, [&frame(before)[..]]);
+        assert_eq!(counts(&judge), (1, 0, 1, 0), "it was under way when the name was removed");
+        judge.observe(3, [&frame(after)[..]]);
+        assert_eq!(counts(&judge), (1, 0, 2, 0));
+    }
+
+    #[test]
+    fn broadcasts_and_frames_of_the_hosts_themselves_are_no_offence() {
+        let judge = judge();
+        judge.add([(NAME, 3)]);
+        let from = ([2, 0, 0, 0, 0, 9], [10, 0, 0, 9].into());
+        let mut arp = arp_request(from, [10, 0, 0, 1].into());
+        judge.observe(5, [&arp[..]]);
+        arp[..6].copy_from_slice(&NAME);
+        judge.observe(3, [&arp[..]]);
+        assert_eq!(counts(&judge), (0, 0, 0, 0));
+        judge.observe(5, [&arp[..]]);
+        assert_eq!(counts(&judge), (0, 0, 1, 0));
+    }
+
+    #[test]
+    fn a_probe_that_arrives_in_a_later_phase_is_not_lost() {
+        let judge = judge();
+        judge.add([(NAME, 3)]);
+        let n = judge.send(1);
+        judge.enter(Phase::Ping);
+        assert_eq!(judge.outstanding(), 1);
+        judge.observe(3, [&frame(n)[..]]);
+        assert_eq!((judge.outstanding(), judge.counts(Phase::Start).delivered), (0, 1));
+        assert!(judge.was_seen(n));
+    }
+}

@@ -1,0 +1,175 @@
+//! `fibula demo`: the main job on one machine, with nothing configured.
+//!
+//! With root: the controller and every switch a process of its own, started from the configuration files an operator
+//! would write; hosts in network namespaces with the plain Linux stack; veth pairs as cables; promiscuous sockets at
+//! every host as judges. Without: the same network in one process over in-memory ports. Either way the same phases
+//! and the same table, and not one frame may come out at the wrong host.
+//!
+//! [`topology`] and [`layout`] say what network; [`wire`], [`processes`] and [`config`] build it; [`hosts`] and
+//! [`prober`] make the traffic; [`judge`] counts; [`phases`] is the script; [`report`] the table.
+
+mod config;
+mod controller;
+mod engine;
+mod frames;
+mod ground;
+mod hosts;
+mod inprocess;
+mod judge;
+mod layout;
+mod netns;
+mod phases;
+mod privileged;
+mod prober;
+mod processes;
+mod report;
+#[cfg(test)]
+mod stand_in;
+mod state;
+mod sys;
+mod topology;
+mod wire;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use clap::{Args as ClapArgs, ValueEnum};
+
+use crate::output::{Exit, Failure, OrExit, Output};
+
+use judge::Judge;
+use layout::Layout;
+use report::{Outside, Report};
+use state::StateDirectory;
+use topology::Topology;
+
+/// Run a whole network on this machine and see that every frame reaches the right host
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Args {
+    /// abilene, line, ring, star, mesh, or a TOML file (the format is in docs/how-to/demo.md)
+    #[arg(long, default_value = "abilene")]
+    topology: String,
+    /// Switches of a line, ring, star or mesh [default: 4]
+    #[arg(long, value_name = "N")]
+    switches: Option<usize>,
+    /// Hosts at each switch
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=layout::MAX_HOSTS_PER_SWITCH as i64))]
+    hosts_per_switch: u8,
+    /// Synthetic names, spread over the switches, beside those of the hosts
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=16_000_000))]
+    names: u64,
+    /// Seconds of traffic in all
+    #[arg(long, value_name = "S", default_value_t = 10.0, value_parser = seconds)]
+    seconds: f64,
+    /// What a lookup gives: the port to send by, or the switch to leave at
+    #[arg(long, value_enum, default_value_t = ValueMode::Port)]
+    value_mode: ValueMode,
+    /// Run in one process over in-memory ports even where namespaces could be made
+    #[arg(long)]
+    in_process: bool,
+    /// Put configuration files, logs and databases there and keep them
+    #[arg(long, value_name = "DIR")]
+    keep: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum ValueMode {
+    Port,
+    Egress,
+}
+
+impl ValueMode {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Port => "port",
+            Self::Egress => "egress",
+        }
+    }
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(s) if (0.5..=86_400.0).contains(&s) => Ok(s),
+        _ => Err("0.5 to 86400 seconds".to_owned()),
+    }
+}
+
+impl Args {
+    /// Runs the demo and prints its table. Outside any tokio runtime: it makes its own, inside a namespace.
+    pub(crate) fn run(self, out: &Output) -> Result<()> {
+        let topology = Topology::choose(&self.topology, self.switches).or_exit(Exit::Usage, "--topology")?;
+        let layout = Layout::new(topology, self.hosts_per_switch.into());
+        if layout.hosts.len() < 2 {
+            return Err(Failure::new(
+                Exit::Usage,
+                "one switch with one host: nobody to talk to; raise --hosts-per-switch",
+            ));
+        }
+        let stop = stop_on_signals()?;
+        // A thread of its own, so that the namespace it enters ends with it.
+        let report = std::thread::scope(|scope| {
+            let demo = scope.spawn(|| self.demonstrate(&layout, stop));
+            demo.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
+        if stop.load(Ordering::Relaxed) {
+            return Err(Failure::new(Exit::Interrupted, "interrupted; everything was cleaned up"));
+        }
+        let report = report?;
+        out.done(&report, report.table().trim_end())?;
+        report.failure().map_or(Ok(()), |reason| Err(Failure::new(Exit::CheckFailed, reason)))
+    }
+
+    fn demonstrate(&self, layout: &Layout, stop: &AtomicBool) -> Result<Report> {
+        let begun = Instant::now();
+        let progress = |text: String| eprintln!("{:7.2} s  {text}", begun.elapsed().as_secs_f64());
+        let judge = Judge::new((0..layout.n_stations()).map(|station| layout.station_name(station)).collect());
+        let sizes =
+            privileged::Sizes { value_mode: self.value_mode.name(), n_names: self.names, seconds: self.seconds };
+        let obstacle = if self.in_process { Err("asked for".to_owned()) } else { netns::privileged() };
+        let (network, findings, tables, outside) = match obstacle {
+            Ok(()) => {
+                let directory =
+                    StateDirectory::create(self.keep.as_deref()).context("making a place for the demo's files")?;
+                let outcome = privileged::run(layout, &sizes, directory.path(), &judge, stop, &progress)?;
+                let outside = Outside {
+                    missed_by_sniffers: outcome.missed_by_sniffers,
+                    switch_memory_bytes: Some(outcome.switch_memory_bytes),
+                    controller_memory_bytes: Some(outcome.controller_memory_bytes),
+                };
+                ("namespaces", outcome.findings, outcome.tables, outside)
+            }
+            Err(reason) => {
+                progress(format!("the whole network in one process over in-memory ports: {reason}"));
+                let (findings, tables) = inprocess::run(layout, &sizes, &judge, stop, &progress)?;
+                ("in-process", findings, tables, Outside::default())
+            }
+        };
+        let seconds = begun.elapsed().as_secs_f64();
+        let how = (network, self.value_mode.name());
+        Ok(Report::new(layout, how, &judge, &findings, &tables, outside, seconds))
+    }
+}
+
+/// A flag that Ctrl-C, SIGTERM and a closed terminal set, so that the demo ends in order.
+fn stop_on_signals() -> Result<&'static AtomicBool> {
+    use tokio::signal::unix::{SignalKind, signal};
+    static STOP: AtomicBool = AtomicBool::new(false);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let [mut interrupt, mut terminate, mut hangup] = {
+        let _inside = runtime.enter();
+        [signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?, signal(SignalKind::hangup())?]
+    };
+    std::thread::spawn(move || {
+        runtime.block_on(async {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+                _ = hangup.recv() => {}
+            }
+        });
+        STOP.store(true, Ordering::Relaxed);
+    });
+    Ok(&STOP)
+}

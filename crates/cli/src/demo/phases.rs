@@ -1,0 +1,316 @@
+//! The phases of a demo, the same over either network: ping, bulk TCP, bulk UDP, churn under traffic, a link cut.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+
+use super::ground::{Control, Ground, Put, Stop, pause};
+use super::hosts::{Bulk, Pings};
+use super::judge::{Judge, Phase};
+use super::layout::{End, FAR_PORT, Layout, Mac, synthetic_mac};
+use super::prober::{Prober, Random, Sent, Targets};
+
+/// Bulk flows at once: more would only share the same two cores.
+const N_FLOWS: usize = 4;
+/// TCP beside the churn is held to this: an overloaded machine drops frames whatever the network does.
+const CHURN_FLOW_BYTES_A_SECOND: u64 = 2_500_000;
+/// Probes a second in the phases that have them.
+const PROBE_RATE_PPS: u64 = 2000;
+/// Removed names kept as targets of probes.
+const MAX_REMOVED_TARGETS: usize = 4096;
+/// Frames under way arrive within this, or are lost.
+const MAX_FLIGHT: Duration = Duration::from_millis(500);
+/// Every so many rounds of churn a host moves.
+const ROUNDS_A_HOST_MOVE: u64 = 3;
+
+/// What the churn did.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub(super) struct Churn {
+    pub(super) added: u64,
+    pub(super) moved: u64,
+    pub(super) removed: u64,
+    pub(super) host_moves: u64,
+    /// Time in which these changes were committed, sent and confirmed by every switch.
+    pub(super) seconds: f64,
+    pub(super) tcp: Option<Bulk>,
+}
+
+impl Churn {
+    pub(super) fn updates_a_second(&self) -> f64 {
+        let n = self.added + self.moved + self.removed + self.host_moves;
+        if self.seconds == 0.0 { 0.0 } else { n as f64 / self.seconds }
+    }
+}
+
+/// What the cut did.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Cut {
+    /// The link, as its two switches.
+    pub(super) link: String,
+    /// From the cut until every switch had confirmed its new table.
+    pub(super) converged_ms: f64,
+    /// From the cut until the last probe was sent that did not arrive; 0 if none was lost.
+    pub(super) outage_ms: f64,
+}
+
+/// What all phases found out. The frame counts are the judge's.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub(super) struct Findings {
+    pub(super) pings: Pings,
+    pub(super) tcp: Option<Bulk>,
+    pub(super) udp: Bulk,
+    pub(super) churn: Churn,
+    /// `None` if the topology has no link to spare.
+    pub(super) cut: Option<Cut>,
+}
+
+/// A demo at work.
+pub(super) struct Run<'a> {
+    pub(super) layout: &'a Layout,
+    pub(super) ground: &'a dyn Ground,
+    pub(super) control: &'a mut dyn Control,
+    pub(super) judge: &'a Judge,
+    pub(super) stop: &'a Stop,
+    /// Synthetic names to start with.
+    pub(super) n_names: u64,
+    /// Traffic in all, shared out among the phases.
+    pub(super) seconds: f64,
+    /// Says what happens next.
+    pub(super) progress: &'a dyn Fn(String),
+}
+
+/// Where every synthetic name is.
+struct Names {
+    live: Vec<(Mac, usize)>,
+    next_index: u64,
+}
+
+impl Run<'_> {
+    /// Runs all phases in order. The network has its switches, links and ports, and no names.
+    pub(super) fn all(mut self) -> Result<Findings> {
+        let mut names = self.register()?;
+        let mut findings = Findings::default();
+
+        self.begin(Phase::Ping, "every host pings every other")?;
+        findings.pings = self.ground.ping_all(self.stop)?;
+
+        let seconds = self.seconds;
+        let share = |part: f64| Instant::now() + Duration::from_secs_f64(seconds * part);
+        if self.ground.has_tcp() {
+            self.begin(Phase::Tcp, "bulk TCP")?;
+            findings.tcp = Some(self.ground.tcp(N_FLOWS, None, share(0.2), self.stop)?);
+        }
+
+        self.begin(Phase::Udp, "bulk UDP")?;
+        findings.udp = self.ground.udp(N_FLOWS, self.judge, share(0.2), self.stop)?;
+        self.settle();
+
+        self.begin(Phase::Churn, "names come, move and go, hosts change their switch, under traffic")?;
+        findings.churn = self.churn(&mut names, share(0.4))?;
+        self.settle();
+
+        if let Some(link) = self.layout.topology.redundant_link() {
+            self.begin(Phase::Cut, "a link is cut and restored")?;
+            findings.cut = Some(self.cut(&names, link, Duration::from_secs_f64(seconds * 0.1))?);
+            self.settle();
+        }
+        Ok(findings)
+    }
+
+    fn begin(&self, phase: Phase, text: &str) -> Result<()> {
+        self.check_stop()?;
+        self.judge.enter(phase);
+        (self.progress)(text.to_owned());
+        Ok(())
+    }
+
+    fn check_stop(&self) -> Result<()> {
+        if self.stop.load(Ordering::Relaxed) {
+            bail!("interrupted");
+        }
+        Ok(())
+    }
+
+    /// Waits for frames under way: until all probes are accounted for, or none came for a while.
+    fn settle(&self) {
+        let mut before = self.judge.outstanding();
+        let mut since = Instant::now();
+        while before > 0 && since.elapsed() < MAX_FLIGHT && !self.stop.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(5));
+            let now = self.judge.outstanding();
+            if now != before {
+                (before, since) = (now, Instant::now());
+            }
+        }
+    }
+
+    /// Gives the controller all names, and waits until every switch has them.
+    fn register(&mut self) -> Result<Names> {
+        let n = self.layout.n_switches();
+        let live: Vec<(Mac, usize)> =
+            (0..self.n_names).map(|index| (synthetic_mac(index), (index % n as u64) as usize)).collect();
+        self.judge.add(self.layout.hosts.iter().enumerate().map(|(index, host)| (host.mac, index)));
+        self.judge.add(live.iter().map(|&(mac, switch)| (mac, self.layout.far(switch))));
+        let hosts = self.layout.hosts.iter().enumerate();
+        let mut puts: Vec<Put> =
+            hosts.map(|(index, host)| Put { mac: host.mac, at: host.ends[0], host: Some(index) }).collect();
+        puts.extend(live.iter().map(|&(mac, switch)| far_put(mac, switch)));
+        (self.progress)(format!("{} names go to the controller", puts.len()));
+        self.control.put(&puts)?;
+        self.control.wait_in_step(self.stop)?;
+        Ok(Names { live, next_index: self.n_names })
+    }
+
+    fn churn(&mut self, names: &mut Names, until: Instant) -> Result<Churn> {
+        let targets = Mutex::new(Targets { live: names.live.iter().map(|&(mac, _)| mac).collect(), removed: vec![] });
+        let (ground, stop, layout) = (self.ground, self.stop, self.layout);
+        let prober = Prober { layout, ground, judge: self.judge, targets: &targets, rate_pps: PROBE_RATE_PPS };
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let probing = scope.spawn(|| prober.run(&done, stop));
+            let tcp = ground
+                .has_tcp()
+                .then(|| scope.spawn(|| ground.tcp(N_FLOWS, Some(CHURN_FLOW_BYTES_A_SECOND), until, stop)));
+            let outcome = self.churn_rounds(names, &targets, until);
+            done.store(true, Ordering::Relaxed);
+            join(probing);
+            let tcp = tcp.map(join).transpose()?;
+            outcome.map(|churn| Churn { tcp, ..churn })
+        })
+    }
+
+    fn churn_rounds(&mut self, names: &mut Names, targets: &Mutex<Targets>, until: Instant) -> Result<Churn> {
+        let mut churn = Churn::default();
+        let mut random = Random(0xc4c4);
+        // A hundredth of all names a round, within reason.
+        let batch = (names.live.len() / 100).clamp(1, 500).min(names.live.len());
+        let mut next_moved = 0;
+        let mut next_host = 0;
+        for round in 0.. {
+            if Instant::now() >= until || self.stop.load(Ordering::Relaxed) {
+                break;
+            }
+            if round % ROUNDS_A_HOST_MOVE == 1 {
+                churn.seconds += self.move_host(next_host)?.as_secs_f64();
+                churn.host_moves += 1;
+                next_host = (next_host + 1) % self.layout.hosts.len();
+            }
+            let n = self.layout.n_switches();
+            let added: Vec<(Mac, usize)> =
+                (0..batch as u64).map(|i| (synthetic_mac(names.next_index + i), random.below(n))).collect();
+            names.next_index += batch as u64;
+            let mut removed = Vec::with_capacity(batch);
+            for _ in 0..batch {
+                removed.push(names.live.swap_remove(random.below(names.live.len())).0);
+            }
+            // In turn, so that a name rests between two moves.
+            let n_moves = batch.min(names.live.len());
+            let mut moves = Vec::with_capacity(n_moves);
+            for _ in 0..n_moves {
+                next_moved = (next_moved + 1) % names.live.len();
+                let (mac, switch) = &mut names.live[next_moved];
+                *switch = (*switch + 1 + random.below(n.saturating_sub(1).max(1))) % n;
+                moves.push((*mac, *switch));
+            }
+            self.judge.add(added.iter().map(|&(mac, switch)| (mac, self.layout.far(switch))));
+            self.judge.moving(moves.iter().map(|&(mac, switch)| (mac, self.layout.far(switch))));
+            // No further probe to a name about to go; those under way arrive while the adds are committed.
+            lock(targets).live = names.live.iter().map(|&(mac, _)| mac).collect();
+
+            let begun = Instant::now();
+            let puts: Vec<Put> = added.iter().chain(&moves).map(|&(mac, switch)| far_put(mac, switch)).collect();
+            self.control.put(&puts)?;
+            self.control.wait_in_step(self.stop)?;
+            self.control.remove(&removed)?;
+            self.control.wait_in_step(self.stop)?;
+            churn.seconds += begun.elapsed().as_secs_f64();
+
+            self.judge.moved(moves.iter().map(|&(mac, _)| mac));
+            self.judge.removed(removed.iter().copied());
+            churn.added += added.len() as u64;
+            churn.moved += moves.len() as u64;
+            churn.removed += removed.len() as u64;
+            names.live.extend(added);
+            let mut targets = lock(targets);
+            targets.live = names.live.iter().map(|&(mac, _)| mac).collect();
+            targets.removed.extend(removed);
+            let excess = targets.removed.len().saturating_sub(MAX_REMOVED_TARGETS);
+            targets.removed.drain(..excess);
+        }
+        Ok(churn)
+    }
+
+    /// Moves a host to the switch of its other cable: both cables are in while the network learns of it.
+    fn move_host(&mut self, index: usize) -> Result<Duration> {
+        let host = &self.layout.hosts[index];
+        let cable = self.ground.plug_other(index)?;
+        let begun = Instant::now();
+        self.control.put(&[Put { mac: host.mac, at: host.ends[cable], host: Some(index) }])?;
+        self.control.wait_in_step(self.stop)?;
+        let taken = begun.elapsed();
+        self.ground.unplug_other(index)?;
+        Ok(taken)
+    }
+
+    fn cut(&mut self, names: &Names, link: usize, rest: Duration) -> Result<Cut> {
+        let targets = Mutex::new(Targets { live: names.live.iter().map(|&(mac, _)| mac).collect(), removed: vec![] });
+        let (ground, stop, layout) = (self.ground, self.stop, self.layout);
+        let prober = Prober { layout, ground, judge: self.judge, targets: &targets, rate_pps: PROBE_RATE_PPS };
+        let done = AtomicBool::new(false);
+        let (times, log) = std::thread::scope(|scope| {
+            let probing = scope.spawn(|| prober.run(&done, stop));
+            let times = self.cut_and_restore(link, rest);
+            done.store(true, Ordering::Relaxed);
+            (times, join(probing))
+        });
+        let (begun, converged, restored) = times?;
+        self.settle();
+        let ends = self.layout.topology.links[link];
+        let name = |switch: usize| &self.layout.topology.switches[switch];
+        Ok(Cut {
+            link: format!("{} - {}", name(ends.a), name(ends.b)),
+            converged_ms: (converged - begun).as_secs_f64() * 1e3,
+            outage_ms: outage(&log, self.judge, begun, restored).as_secs_f64() * 1e3,
+        })
+    }
+
+    /// Returns when the link was cut, when all switches had confirmed their new tables, and when it was restored.
+    fn cut_and_restore(&mut self, link: usize, rest: Duration) -> Result<(Instant, Instant, Instant)> {
+        pause(rest / 2, self.stop);
+        let begun = Instant::now();
+        self.ground.set_trunk(link, false)?;
+        self.control.set_link(link, false)?;
+        self.control.wait_in_step(self.stop)?;
+        let converged = Instant::now();
+        pause(rest, self.stop);
+        let restored = Instant::now();
+        self.ground.set_trunk(link, true)?;
+        self.control.wait_trunk(link, self.stop)?;
+        self.control.set_link(link, true)?;
+        self.control.wait_in_step(self.stop)?;
+        pause(rest / 2, self.stop);
+        Ok((begun, converged, restored))
+    }
+}
+
+/// From `begun` until the last probe sent before `end` that never arrived.
+fn outage(log: &[Sent], judge: &Judge, begun: Instant, end: Instant) -> Duration {
+    log.iter()
+        .rev()
+        .find(|sent| sent.at < end && !judge.was_seen(sent.number))
+        .map_or(Duration::ZERO, |sent| sent.at.saturating_duration_since(begun))
+}
+
+fn far_put(mac: Mac, switch: usize) -> Put {
+    Put { mac, at: End { switch, port: FAR_PORT }, host: None }
+}
+
+fn lock(targets: &Mutex<Targets>) -> std::sync::MutexGuard<'_, Targets> {
+    targets.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn join<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}

@@ -1,0 +1,172 @@
+//! The demo with root: processes, namespaces and veth pairs.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use super::config;
+use super::controller::{RemoteControl, Site};
+use super::ground::{Ground, Stop};
+use super::hosts::{Bulk, Hosts, Pings, across};
+use super::judge::Judge;
+use super::layout::Layout;
+use super::netns;
+use super::phases::{Findings, Run};
+use super::processes::Processes;
+use super::wire::{RawSenders, Wires};
+
+/// Tries of a ping; Linux itself gives an unresolved address three.
+const PING_TRIES: u32 = 3;
+const PING_PATIENCE: Duration = Duration::from_secs(1);
+
+/// What a run with privileges found out.
+pub(super) struct Outcome {
+    pub(super) findings: Findings,
+    pub(super) tables: super::ground::Tables,
+    /// Frames that the sniffers' sockets had no room for.
+    pub(super) missed_by_sniffers: u64,
+    /// Largest resident memory of a switch, and that of the controller, in bytes.
+    pub(super) switch_memory_bytes: u64,
+    pub(super) controller_memory_bytes: u64,
+}
+
+/// Sizes of a run.
+pub(super) struct Sizes<'a> {
+    pub(super) value_mode: &'a str,
+    pub(super) n_names: u64,
+    pub(super) seconds: f64,
+}
+
+/// Builds everything, runs all phases and takes everything down again, also when it fails on the way.
+///
+/// The calling thread is left in the namespace of the switches.
+pub(super) fn run(
+    layout: &Layout,
+    sizes: &Sizes<'_>,
+    directory: &Path,
+    judge: &Judge,
+    stop: &Stop,
+    progress: &dyn Fn(String),
+) -> Result<Outcome> {
+    let max_names = (sizes.n_names as usize * 2).max(100_000);
+    let files = config::write(directory, layout, sizes.value_mode, max_names).context("writing configuration files")?;
+    let wires = Wires::build(layout)?;
+    // Processes started and sockets opened by this thread belong to the switches' side from here on.
+    netns::enter(&wires.fabric())?;
+    progress(format!("{} interface pairs between {} namespaces", n_pairs(layout), layout.hosts.len() + 2));
+
+    let mut processes = Processes::default();
+    let path = |path: &Path| path.to_str().map(str::to_owned).context("the temporary directory has a name in UTF-8");
+    processes.start(directory, "controller", &["controller", "--config", &path(&files.controller)?])?;
+    let mut control = RemoteControl::connect(Site { layout, processes: &mut processes }, stop)?;
+    control.register()?;
+    for (name, file) in layout.topology.switches.iter().zip(&files.switches) {
+        control.site.processes.start(directory, name, &["switch", "--config", &path(file)?])?;
+    }
+    progress(format!("a controller and {} switches, a process each", layout.n_switches()));
+
+    let sniffers = wires.sniffers(layout)?;
+    let ground = Namespaced::new(layout, &wires)?;
+    let watched = AtomicBool::new(false);
+    let (findings, missed) = std::thread::scope(|scope| {
+        let watching = scope.spawn(|| sniffers.watch(judge, &watched));
+        let run = Run {
+            layout,
+            ground: &ground,
+            control: &mut control,
+            judge,
+            stop,
+            n_names: sizes.n_names,
+            seconds: sizes.seconds,
+            progress,
+        };
+        let findings = run.all();
+        watched.store(true, Ordering::Relaxed);
+        (findings, watching.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    });
+    let findings = findings?;
+    let tables = super::ground::Control::tables(&mut control)?;
+    let memory = control.site.processes.resident_bytes();
+    let of = |wanted: &dyn Fn(&str) -> bool| {
+        memory.iter().filter(|(name, _)| wanted(name)).map(|&(_, bytes)| bytes).max().unwrap_or_default()
+    };
+    Ok(Outcome {
+        findings,
+        tables,
+        missed_by_sniffers: missed.context("watching the hosts")?,
+        switch_memory_bytes: of(&|name| name != "controller"),
+        controller_memory_bytes: of(&|name| name == "controller"),
+    })
+}
+
+fn n_pairs(layout: &Layout) -> usize {
+    layout.trunks.len() + 2 * layout.hosts.len() + layout.n_switches()
+}
+
+/// Hosts in namespaces, joined by veth.
+pub(super) struct Namespaced<'a> {
+    layout: &'a Layout,
+    wires: &'a Wires,
+    hosts: Hosts<'a>,
+    raw: RawSenders,
+    /// Which of its two cables each host uses.
+    cable: Vec<AtomicUsize>,
+}
+
+impl<'a> Namespaced<'a> {
+    pub(super) fn new(layout: &'a Layout, wires: &'a Wires) -> Result<Self> {
+        Ok(Self {
+            layout,
+            wires,
+            hosts: Hosts::new(layout, wires)?,
+            raw: RawSenders::open(wires, layout)?,
+            cable: layout.hosts.iter().map(|_| AtomicUsize::new(0)).collect(),
+        })
+    }
+}
+
+impl Ground for Namespaced<'_> {
+    fn send_datagram(&self, from: usize, to: usize, payload: &[u8]) {
+        self.hosts.send_probe(from, to, payload);
+    }
+
+    fn send_frame(&self, from: usize, frame: &[u8]) {
+        // A frame that the kernel refuses was sent and is lost; the judge counts it so.
+        let _ = self.raw.send(from, self.cable[from].load(Ordering::Relaxed), frame);
+    }
+
+    fn ping_all(&self, stop: &Stop) -> Result<Pings> {
+        Ok(self.hosts.ping_all(PING_TRIES, PING_PATIENCE, stop)?)
+    }
+
+    fn has_tcp(&self) -> bool {
+        true
+    }
+
+    fn tcp(&self, n_flows: usize, bytes_a_second: Option<u64>, until: Instant, stop: &Stop) -> Result<Bulk> {
+        let flows = across(self.layout.hosts.len(), n_flows);
+        Ok(self.hosts.tcp(&flows, bytes_a_second, until, stop)?)
+    }
+
+    fn udp(&self, n_flows: usize, judge: &Judge, until: Instant, stop: &Stop) -> Result<Bulk> {
+        let flows = across(self.layout.hosts.len(), n_flows);
+        Ok(self.hosts.udp(&flows, judge, until, stop)?)
+    }
+
+    fn plug_other(&self, host: usize) -> Result<usize> {
+        let other = 1 - self.cable[host].load(Ordering::Relaxed);
+        self.wires.plug(self.layout, host, other)?;
+        self.cable[host].store(other, Ordering::Relaxed);
+        Ok(other)
+    }
+
+    fn unplug_other(&self, host: usize) -> Result<()> {
+        Ok(self.wires.unplug(host, 1 - self.cable[host].load(Ordering::Relaxed))?)
+    }
+
+    fn set_trunk(&self, link: usize, up: bool) -> Result<()> {
+        Ok(self.wires.set_trunk(self.layout, link, up)?)
+    }
+}

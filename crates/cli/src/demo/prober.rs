@@ -1,0 +1,132 @@
+//! The prober: a steady stream of numbered probes to live, removed and unknown names, from every host.
+//!
+//! Of twenty probes nine go to hosts, nine to synthetic names, one to a removed and one to an unknown name.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::frames::{SYNTHETIC_IP, probe, probe_payload};
+use super::ground::{Ground, Stop};
+use super::judge::Judge;
+use super::layout::{Layout, Mac, synthetic_mac};
+
+/// Payload of a probe; the frame is 106 bytes.
+const PAYLOAD_LEN: usize = 64;
+/// Unknown names come from here on: far above every name a demo adds.
+const UNKNOWN_FROM: u64 = 1 << 39;
+/// How often the prober wakes up.
+const TICK: Duration = Duration::from_millis(1);
+/// After a pause of the whole machine the prober does not make up for more than this.
+const MAX_BURST: u64 = 64;
+
+/// Names to probe. The prober holds the lock while it sends, so a name taken out of it gets no further probe.
+#[derive(Debug, Default)]
+pub(super) struct Targets {
+    pub(super) live: Vec<Mac>,
+    pub(super) removed: Vec<Mac>,
+}
+
+/// When a probe to a live name was sent.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sent {
+    pub(super) number: u64,
+    pub(super) at: Instant,
+}
+
+/// The prober's parts; [`Prober::run`] on a thread of its own.
+pub(super) struct Prober<'a> {
+    pub(super) layout: &'a Layout,
+    pub(super) ground: &'a dyn Ground,
+    pub(super) judge: &'a Judge,
+    pub(super) targets: &'a Mutex<Targets>,
+    pub(super) rate_pps: u64,
+}
+
+impl Prober<'_> {
+    /// Sends until `done` or `stop`; returns when the probes to live names were sent.
+    pub(super) fn run(&self, done: &Stop, stop: &Stop) -> Vec<Sent> {
+        let begun = Instant::now();
+        let mut random = Random(0x5eed);
+        let mut log = Vec::new();
+        let mut sent = 0;
+        while !done.load(Ordering::Relaxed) && !stop.load(Ordering::Relaxed) {
+            std::thread::sleep(TICK);
+            let due = (begun.elapsed().as_secs_f64() * self.rate_pps as f64) as u64;
+            let burst = due.saturating_sub(sent).min(MAX_BURST);
+            sent = due;
+            let targets = self.targets.lock().unwrap_or_else(PoisonError::into_inner);
+            for _ in 0..burst {
+                self.send_one(&targets, &mut random, &mut log);
+            }
+        }
+        log
+    }
+
+    fn send_one(&self, targets: &Targets, random: &mut Random, log: &mut Vec<Sent>) {
+        let hosts = &self.layout.hosts;
+        let from = random.below(hosts.len());
+        let frame_to = |mac: Mac, number| {
+            let host = &hosts[from];
+            self.ground.send_frame(from, &probe((host.mac, host.ip), (mac, SYNTHETIC_IP), number, PAYLOAD_LEN));
+        };
+        match random.below(20) {
+            0..9 => {
+                let to = (from + 1 + random.below(hosts.len() - 1)) % hosts.len();
+                let number = self.judge.send(1);
+                log.push(Sent { number, at: Instant::now() });
+                self.ground.send_datagram(from, to, &probe_payload(number, PAYLOAD_LEN));
+            }
+            9..18 => {
+                if let Some(&mac) = targets.live.get(random.below(targets.live.len())) {
+                    let number = self.judge.send(1);
+                    log.push(Sent { number, at: Instant::now() });
+                    frame_to(mac, number);
+                }
+            }
+            18 => {
+                if let Some(&mac) = targets.removed.get(random.below(targets.removed.len())) {
+                    frame_to(mac, self.judge.send_to_nobody(1));
+                }
+            }
+            _ => {
+                let mac = synthetic_mac(UNKNOWN_FROM + random.next() % UNKNOWN_FROM);
+                frame_to(mac, self.judge.send_to_nobody(1));
+            }
+        }
+    }
+}
+
+/// xorshift64*: which probe comes next need not be unpredictable, only the same in every run.
+#[derive(Debug)]
+pub(super) struct Random(pub(super) u64);
+
+impl Random {
+    pub(super) fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    /// An index below `n`; 0 for `n` = 0.
+    pub(super) fn below(&mut self, n: usize) -> usize {
+        ((u128::from(self.next()) * n as u128) >> 64) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn indices_stay_below_the_bound_and_reach_all_of_it() {
+        let mut random = Random(1);
+        let mut seen = [false; 7];
+        for _ in 0..1000 {
+            seen[random.below(7)] = true;
+        }
+        assert_eq!(seen, [true; 7]);
+        assert_eq!(random.below(0), 0);
+    }
+}

@@ -1,0 +1,337 @@
+//! The result of a demo: one table for people, one JSON object for programs.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use super::ground::Tables;
+use super::judge::{Judge, Phase};
+use super::layout::Layout;
+use super::phases::Findings;
+
+/// Frames of one phase, or of all.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct Frames {
+    pub(super) phase: &'static str,
+    /// Probes to live names (and pings), those that arrived, and those that did not.
+    pub(super) sent: u64,
+    pub(super) delivered: u64,
+    pub(super) lost: u64,
+    /// Unicast frames of any kind that came out where they do not belong.
+    pub(super) misdelivered: u64,
+    pub(super) duplicated: u64,
+    /// Probes to removed and unknown names; one that arrives anywhere is misdelivered.
+    pub(super) sent_to_nobody: u64,
+    /// Frames of any kind that the promiscuous sockets saw.
+    pub(super) seen: u64,
+}
+
+/// Everything a demo found out. Field names are those of the JSON.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct Report {
+    pub(super) topology: String,
+    /// "namespaces" or "in-process".
+    pub(super) network: &'static str,
+    pub(super) value_mode: String,
+    pub(super) switches: usize,
+    pub(super) links: usize,
+    pub(super) hosts: usize,
+    pub(super) names: u64,
+    pub(super) bits_per_name: f64,
+    pub(super) image_bytes_min: u64,
+    pub(super) image_bytes_max: u64,
+    pub(super) switch_memory_bytes: Option<u64>,
+    pub(super) controller_memory_bytes: Option<u64>,
+    pub(super) pings_sent: u64,
+    pub(super) pings_answered: u64,
+    pub(super) pings_answered_at_first_try: u64,
+    pub(super) ping_rtt_median_us: f64,
+    pub(super) ping_rtt_max_us: f64,
+    pub(super) tcp_bytes: Option<u64>,
+    pub(super) tcp_mbit_per_s: Option<f64>,
+    pub(super) tcp_retransmits: Option<u64>,
+    pub(super) tcp_bytes_during_churn: Option<u64>,
+    pub(super) udp_datagrams_sent: u64,
+    pub(super) udp_datagrams_received: u64,
+    pub(super) udp_mbit_per_s: f64,
+    pub(super) frames_sent: u64,
+    pub(super) frames_delivered: u64,
+    pub(super) frames_lost: u64,
+    pub(super) frames_misdelivered: u64,
+    pub(super) names_added: u64,
+    pub(super) names_moved: u64,
+    pub(super) names_removed: u64,
+    pub(super) host_moves: u64,
+    pub(super) updates_per_s: f64,
+    pub(super) cut_link: Option<String>,
+    pub(super) converged_ms: Option<f64>,
+    pub(super) outage_ms: Option<f64>,
+    /// Frames that the switches dropped, by reason.
+    pub(super) drops: BTreeMap<String, u64>,
+    /// Frames the promiscuous sockets had no room for: not judged.
+    pub(super) missed_by_sniffers: u64,
+    pub(super) seconds: f64,
+    pub(super) phases: Vec<Frames>,
+    pub(super) offences: Vec<String>,
+}
+
+/// What only a network of processes can say about itself.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Outside {
+    pub(super) missed_by_sniffers: u64,
+    pub(super) switch_memory_bytes: Option<u64>,
+    pub(super) controller_memory_bytes: Option<u64>,
+}
+
+impl Report {
+    pub(super) fn new(
+        layout: &Layout,
+        (network, value_mode): (&'static str, &str),
+        judge: &Judge,
+        findings: &Findings,
+        tables: &Tables,
+        outside: Outside,
+        seconds: f64,
+    ) -> Self {
+        let phases = frames(judge, findings);
+        let sum = |of: fn(&Frames) -> u64| phases.iter().map(of).sum();
+        let tcp = findings.tcp.as_ref();
+        Self {
+            topology: layout.topology.name.clone(),
+            network,
+            value_mode: value_mode.to_owned(),
+            switches: layout.n_switches(),
+            links: layout.topology.links.len(),
+            hosts: layout.hosts.len(),
+            names: tables.names,
+            bits_per_name: tables.bits_a_name(),
+            image_bytes_min: tables.image_bytes.iter().min().copied().unwrap_or_default(),
+            image_bytes_max: tables.image_bytes.iter().max().copied().unwrap_or_default(),
+            switch_memory_bytes: outside.switch_memory_bytes,
+            controller_memory_bytes: outside.controller_memory_bytes,
+            pings_sent: findings.pings.pairs,
+            pings_answered: findings.pings.answered,
+            pings_answered_at_first_try: findings.pings.at_first_try,
+            ping_rtt_median_us: findings.pings.rtt_median_us,
+            ping_rtt_max_us: findings.pings.rtt_max_us,
+            tcp_bytes: tcp.map(|t| t.bytes),
+            tcp_mbit_per_s: tcp.map(|t| t.megabits_a_second()),
+            tcp_retransmits: tcp.map(|t| t.retransmits),
+            tcp_bytes_during_churn: findings.churn.tcp.as_ref().map(|t| t.bytes),
+            udp_datagrams_sent: findings.udp.datagrams_sent,
+            udp_datagrams_received: findings.udp.datagrams_received,
+            udp_mbit_per_s: findings.udp.megabits_a_second(),
+            frames_sent: sum(|f| f.sent),
+            frames_delivered: sum(|f| f.delivered),
+            frames_lost: sum(|f| f.lost),
+            frames_misdelivered: sum(|f| f.misdelivered),
+            names_added: findings.churn.added,
+            names_moved: findings.churn.moved,
+            names_removed: findings.churn.removed,
+            host_moves: findings.churn.host_moves,
+            updates_per_s: findings.churn.updates_a_second(),
+            cut_link: findings.cut.as_ref().map(|c| c.link.clone()),
+            converged_ms: findings.cut.as_ref().map(|c| c.converged_ms),
+            outage_ms: findings.cut.as_ref().map(|c| c.outage_ms),
+            drops: tables.drops.clone(),
+            missed_by_sniffers: outside.missed_by_sniffers,
+            seconds,
+            phases,
+            offences: judge.offences(),
+        }
+    }
+
+    /// Why the run counts as failed, if it does.
+    pub(super) fn failure(&self) -> Option<String> {
+        if self.frames_misdelivered > 0 {
+            let details = self.offences.join("; ");
+            return Some(format!("{} frames were misdelivered: {details}", self.frames_misdelivered));
+        }
+        (self.pings_answered < self.pings_sent).then(|| {
+            format!("{} of {} pings were not answered", self.pings_sent - self.pings_answered, self.pings_sent)
+        })
+    }
+
+    /// The table for people.
+    pub(super) fn table(&self) -> String {
+        let mut text = format!(
+            "{}: {} switches, {} links, {} hosts, {}\n\n",
+            self.topology,
+            self.switches,
+            self.links,
+            self.hosts,
+            match self.network {
+                "namespaces" => "every switch a process, every host a network namespace",
+                _ => "all in one process over in-memory ports",
+            }
+        );
+        let header = ["frames", "sent", "delivered", "lost", "misdelivered", "to nobody", "seen in all"];
+        let rows = self.phases.iter().map(|f| {
+            [f.sent, f.delivered, f.lost, f.misdelivered, f.sent_to_nobody, f.seen]
+                .map(grouped)
+                .into_iter()
+                .fold(format!("  {:<8}", f.phase), |row, cell| row + &format!("{cell:>13}"))
+        });
+        let head = header[1..].iter().fold(format!("  {:<8}", header[0]), |row, cell| row + &format!("{cell:>13}"));
+        for line in std::iter::once(head).chain(rows) {
+            text.push_str(&line);
+            text.push('\n');
+        }
+        text.push('\n');
+        for (name, value) in self.lines() {
+            // Writing to a String does not fail.
+            let _ = writeln!(text, "  {name:<30}{value}");
+        }
+        text
+    }
+
+    fn lines(&self) -> Vec<(&'static str, String)> {
+        let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
+        let mut lines = vec![
+            ("names", grouped(self.names)),
+            ("bits a name", format!("{:.2}", self.bits_per_name)),
+            (
+                "image bytes a switch",
+                match (self.image_bytes_min, self.image_bytes_max) {
+                    (min, max) if min == max => grouped(max),
+                    (min, max) => format!("{} to {}", grouped(min), grouped(max)),
+                },
+            ),
+            ("frames sent", grouped(self.frames_sent)),
+            ("frames delivered", grouped(self.frames_delivered)),
+            ("frames lost", grouped(self.frames_lost)),
+            ("frames misdelivered", grouped(self.frames_misdelivered)),
+            ("pings answered", {
+                let first = self.pings_answered_at_first_try;
+                format!(
+                    "{} of {} ({first} at the first try), median {:.2} ms, slowest {:.2} ms",
+                    self.pings_answered,
+                    self.pings_sent,
+                    self.ping_rtt_median_us / 1e3,
+                    self.ping_rtt_max_us / 1e3
+                )
+            }),
+        ];
+        if let (Some(rate), Some(bytes), Some(again)) = (self.tcp_mbit_per_s, self.tcp_bytes, self.tcp_retransmits) {
+            lines.push((
+                "bulk TCP",
+                format!("{rate:.0} Mbit/s, {}, {} segments sent again", mib(bytes), grouped(again)),
+            ));
+        }
+        lines.push(("bulk UDP", {
+            let lost = self.udp_datagrams_sent - self.udp_datagrams_received;
+            let sent = grouped(self.udp_datagrams_sent);
+            format!("{:.0} Mbit/s, {sent} datagrams, {} lost", self.udp_mbit_per_s, grouped(lost))
+        }));
+        lines.push(("updates a second", {
+            let [added, moved, removed] = [self.names_added, self.names_moved, self.names_removed].map(grouped);
+            let rate = grouped(self.updates_per_s as u64);
+            format!("{rate} ({added} added, {moved} moved, {removed} removed, {} host moves)", self.host_moves)
+        }));
+        if let (Some(link), Some(converged), Some(outage)) = (&self.cut_link, self.converged_ms, self.outage_ms) {
+            lines.push((
+                "time to converge after a cut",
+                format!("{converged:.1} ms to new tables everywhere, last frame lost after {outage:.1} ms ({link})"),
+            ));
+        }
+        let drops: Vec<String> = self.drops.iter().map(|(why, &n)| format!("{} {why}", grouped(n))).collect();
+        lines.push(("dropped by switches", if drops.is_empty() { "none".to_owned() } else { drops.join(", ") }));
+        if let (Some(switch), Some(controller)) = (self.switch_memory_bytes, self.controller_memory_bytes) {
+            lines.push(("resident memory", format!("{} a switch, {} the controller", mib(switch), mib(controller))));
+        }
+        if self.missed_by_sniffers > 0 {
+            let missed = grouped(self.missed_by_sniffers);
+            lines.push(("not judged", format!("{missed} frames: the promiscuous sockets had no room")));
+        }
+        lines.push(("time", format!("{:.1} s", self.seconds)));
+        lines
+    }
+}
+
+fn frames(judge: &Judge, findings: &Findings) -> Vec<Frames> {
+    Phase::ALL
+        .into_iter()
+        .map(|phase| {
+            let counts = judge.counts(phase);
+            // Pings carry no probe number: what was answered arrived, there and back.
+            let (sent, delivered) = match phase {
+                Phase::Ping => (findings.pings.pairs, findings.pings.answered),
+                _ => (counts.sent, counts.delivered),
+            };
+            Frames {
+                phase: phase.name(),
+                sent,
+                delivered,
+                lost: sent - delivered,
+                misdelivered: counts.misdelivered,
+                duplicated: counts.duplicates,
+                sent_to_nobody: counts.sent_to_nobody,
+                seen: counts.seen,
+            }
+        })
+        .filter(|f| f.sent > 0 || f.seen > 0 || f.misdelivered > 0)
+        .collect()
+}
+
+/// A number with its thousands apart.
+fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::topology::Topology;
+    use super::*;
+
+    fn report(judge: &Judge, findings: &Findings) -> Report {
+        let layout = Layout::new(Topology::choose("ring", Some(3)).unwrap(), 1);
+        let tables = Tables { names: 1003, image_bytes: vec![2500, 2600], ..Tables::default() };
+        Report::new(&layout, ("namespaces", "port"), judge, findings, &tables, Outside::default(), 1.5)
+    }
+
+    fn judge() -> Judge {
+        Judge::new((0..6).map(|i| format!("station {i}")).collect())
+    }
+
+    #[test]
+    fn thousands_are_set_apart() {
+        assert_eq!([0, 999, 1000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
+    }
+
+    #[test]
+    fn one_misdelivered_frame_fails_the_run_and_is_described() {
+        let judge = judge();
+        assert_eq!(report(&judge, &Findings::default()).failure(), None);
+        judge.observe(1, [&[6, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 1, 8, 0][..]]);
+        let report = report(&judge, &Findings::default());
+        assert_eq!(report.frames_misdelivered, 1);
+        assert!(report.failure().unwrap().contains("06:00:00:00:00:01"));
+        assert!(report.table().contains("frames misdelivered           1\n"), "{}", report.table());
+    }
+
+    #[test]
+    fn an_unanswered_ping_fails_the_run() {
+        let mut findings = Findings::default();
+        findings.pings.pairs = 6;
+        findings.pings.answered = 5;
+        assert!(report(&judge(), &findings).failure().unwrap().contains("1 of 6 pings"));
+    }
+
+    #[test]
+    fn the_json_has_what_the_table_has() {
+        let json = serde_json::to_value(report(&judge(), &Findings::default())).unwrap();
+        for key in ["names", "bits_per_name", "image_bytes_max", "frames_sent", "frames_delivered", "frames_lost"] {
+            assert!(json[key].is_number(), "{key}");
+        }
+        assert_eq!(json["bits_per_name"].as_f64().unwrap(), 2600.0 * 8.0 / 1003.0);
+    }
+}

@@ -1,0 +1,83 @@
+//! The demo against a network that is wrong on purpose: a plain Linux bridge, which floods what it does not know.
+//! It shows that the judge is not blind, and that namespaces, hosts, prober and phases work without our switches.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::Result;
+
+use super::ground::{Control, Put, Stop, Tables};
+use super::judge::{Judge, Phase};
+use super::layout::{Layout, Mac};
+use super::netns::{ip_batch, privileged};
+use super::phases::Run;
+use super::privileged::Namespaced;
+use super::topology::Topology;
+use super::wire::Wires;
+
+/// A bridge learns by itself: there is no one to tell.
+struct NoControl;
+
+impl Control for NoControl {
+    fn put(&mut self, _: &[Put]) -> Result<()> {
+        Ok(())
+    }
+    fn remove(&mut self, _: &[Mac]) -> Result<()> {
+        Ok(())
+    }
+    fn set_link(&mut self, _: usize, _: bool) -> Result<()> {
+        Ok(())
+    }
+    fn wait_trunk(&mut self, _: usize, _: &Stop) -> Result<()> {
+        Ok(())
+    }
+    fn wait_in_step(&mut self, _: &Stop) -> Result<()> {
+        Ok(())
+    }
+    fn tables(&mut self) -> Result<Tables> {
+        Ok(Tables::default())
+    }
+}
+
+#[test]
+fn a_flooding_bridge_delivers_everything_and_is_caught_misdelivering() {
+    if let Err(reason) = privileged() {
+        eprintln!("not run: {reason}");
+        return;
+    }
+    let layout = Layout::new(Topology::choose("ring", Some(3)).unwrap(), 1);
+    let wires = Wires::build(&layout).unwrap();
+    let edge = layout.ports.iter().flatten().filter(|port| !port.trunk);
+    let script = edge.fold("link add bridge type bridge\nlink set bridge up\n".to_owned(), |script, port| {
+        script + &format!("link set {} master bridge\n", port.device)
+    });
+    ip_batch(Some(&wires.fabric()), &script).unwrap();
+
+    let judge = Judge::new((0..layout.n_stations()).map(|station| layout.station_name(station)).collect());
+    let sniffers = wires.sniffers(&layout).unwrap();
+    let ground = Namespaced::new(&layout, &wires).unwrap();
+    let (stop, watched) = (AtomicBool::new(false), AtomicBool::new(false));
+    let findings = std::thread::scope(|scope| {
+        let watching = scope.spawn(|| sniffers.watch(&judge, &watched));
+        let run = Run {
+            layout: &layout,
+            ground: &ground,
+            control: &mut NoControl,
+            judge: &judge,
+            stop: &stop,
+            n_names: 100,
+            seconds: 2.0,
+            progress: &|_| {},
+        };
+        let findings = run.all();
+        watched.store(true, Ordering::Relaxed);
+        watching.join().unwrap().unwrap();
+        findings.unwrap()
+    });
+    assert_eq!(findings.pings.answered, 6);
+    assert!(findings.tcp.unwrap().bytes > 1_000_000);
+    assert!(findings.udp.datagrams_received > 1000);
+    let counts = judge.counts(Phase::Churn);
+    // Nobody tells the bridge where a name is, so it takes most probes everywhere.
+    assert!(counts.delivered > 100 && counts.misdelivered > 100, "{counts:?}");
+    assert!(!judge.offences().is_empty());
+}

@@ -1,0 +1,75 @@
+//! The directory of a run: configuration, logs and databases, removed with the run unless they are to be kept.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::netns::is_running;
+
+const PREFIX: &str = "fibula-demo-";
+
+/// A directory that is there as long as this value.
+#[derive(Debug)]
+pub(super) struct StateDirectory {
+    path: PathBuf,
+    keep: bool,
+}
+
+impl StateDirectory {
+    /// `keep`: made if need be, and left. Otherwise a new directory among the temporary files, after those of dead
+    /// runs were removed.
+    pub(super) fn create(keep: Option<&Path>) -> io::Result<Self> {
+        if let Some(path) = keep {
+            std::fs::create_dir_all(path)?;
+            return Ok(Self { path: path.canonicalize()?, keep: true });
+        }
+        let parent = std::env::temp_dir();
+        remove_leftovers(&parent);
+        let path = parent.join(format!("{PREFIX}{}", std::process::id()));
+        // Not `create_dir_all`: a directory that someone else put there is not ours to use.
+        std::fs::create_dir(&path)?;
+        Ok(Self { path, keep: false })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for StateDirectory {
+    fn drop(&mut self) {
+        if !self.keep {
+            // What cannot be removed now, the next run removes.
+            let _ = std::fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
+fn remove_leftovers(parent: &Path) {
+    let Ok(entries) = std::fs::read_dir(parent) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let owner = name.to_str().and_then(|name| name.strip_prefix(PREFIX)).and_then(|pid| pid.parse().ok());
+        if owner.is_some_and(|pid| !is_running(pid)) {
+            // Another user's may not be ours to remove.
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_directory_goes_with_the_run_and_takes_dead_ones_along() {
+        // PIDs end at 2^22, so this one is dead.
+        let dead = std::env::temp_dir().join(format!("{PREFIX}{}", u32::MAX));
+        std::fs::create_dir_all(dead.join("s1")).unwrap();
+        let state = StateDirectory::create(None).unwrap();
+        assert!(!dead.exists());
+        let path = state.path().to_owned();
+        std::fs::write(path.join("file"), "x").unwrap();
+        drop(state);
+        assert!(!path.exists());
+    }
+}

@@ -1,0 +1,219 @@
+//! The demo network in wires: namespaces joined by veth pairs, with the sniffers and raw senders on them.
+//!
+//! ```text
+//!   fibula-PID-fabric   the controller, every switch process, both ends of every trunk, the switch end of the rest
+//!   fibula-PID-hN       host N: eth0, eth1, 10.77.x.y on lo with a route over the interface in use
+//!   fibula-PID-far      the far ends: farN hangs off switch N, no address
+//! ```
+//! All switches share one namespace because a namespace costs a process to set up, and what keeps them apart is that
+//! each opens its own interfaces only. IPv6 is off everywhere: the kernel would send frames of its own.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use netio::backend::af_packet::disable_offloads;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::frames::SNAP_LEN;
+use super::judge::Judge;
+use super::layout::{Layout, Station, device};
+use super::netns::{self, Namespaces, NetnsError, ip_batch};
+use super::sys::PacketSocket;
+
+/// Trunks carry 1500 bytes and the 4-byte shim, with room to spare.
+const TRUNK_MTU: u32 = 1600;
+/// Frames judged under one lock.
+const BATCH: usize = 64;
+
+/// The namespaces with everything in them. Dropping it takes all down.
+#[derive(Debug)]
+pub(super) struct Wires {
+    namespaces: Namespaces,
+}
+
+impl Wires {
+    /// Builds the network of `layout`. About 10 ms an interface pair.
+    pub(super) fn build(layout: &Layout) -> Result<Self, NetnsError> {
+        let roles: Vec<String> = (0..layout.hosts.len()).map(host_role).collect();
+        let namespaces = Namespaces::create(roles.iter().map(String::as_str).chain(["fabric", "far"]))?;
+        let wires = Self { namespaces };
+        let (fabric, far) = (wires.fabric(), wires.far());
+        for name in roles.iter().map(|role| wires.namespaces.name(role)).chain([fabric.clone(), far.clone()]) {
+            netns::within(&name, disable_ipv6)?;
+        }
+        ip_batch(Some(&fabric), &fabric_script(layout, &wires))?;
+        for (index, host) in layout.hosts.iter().enumerate() {
+            // While the host moves, frames come in by the cable it no longer sends by.
+            netns::within(&wires.host(index), || disable_reverse_path_filter(&["all", "eth0", "eth1"]))?;
+            let script = format!(
+                "link set eth0 address {mac}\nlink set eth1 address {mac}\nlink set lo up\naddr add {ip}/32 dev lo\n\
+                 link set eth0 up\nroute add 10.77.0.0/16 dev eth0 src {ip}\n",
+                mac = super::judge::mac_text(&host.mac),
+                ip = host.ip
+            );
+            ip_batch(Some(&wires.host(index)), &script)?;
+            // A veth leaves checksums blank and segments big; a switch of raw frames would pass them on so.
+            netns::within(&wires.host(index), || {
+                ["eth0", "eth1"].iter().try_for_each(|eth| disable_offloads(eth).map_err(io::Error::other))
+            })?;
+        }
+        let far_up: String = (0..layout.n_switches()).map(|s| format!("link set far{s} up\n")).collect();
+        ip_batch(Some(&far), &far_up)?;
+        Ok(wires)
+    }
+
+    /// Namespace of the controller and the switches.
+    pub(super) fn fabric(&self) -> String {
+        self.namespaces.name("fabric")
+    }
+
+    /// Namespace of the far ends.
+    fn far(&self) -> String {
+        self.namespaces.name("far")
+    }
+
+    /// Namespace of a host.
+    pub(super) fn host(&self, index: usize) -> String {
+        self.namespaces.name(&host_role(index))
+    }
+
+    /// Plugs the host's other cable in and sends by it from now on; frames still come in by both.
+    pub(super) fn plug(&self, layout: &Layout, host: usize, into: usize) -> Result<(), NetnsError> {
+        let ip = layout.hosts[host].ip;
+        let script = format!("link set eth{into} up\nroute replace 10.77.0.0/16 dev eth{into} src {ip}\n");
+        ip_batch(Some(&self.host(host)), &script)
+    }
+
+    /// Pulls a cable of the host.
+    pub(super) fn unplug(&self, host: usize, from: usize) -> Result<(), NetnsError> {
+        ip_batch(Some(&self.host(host)), &format!("link set eth{from} down\n"))
+    }
+
+    /// Cuts or restores a trunk: both interfaces go down, as when a cable is pulled.
+    pub(super) fn set_trunk(&self, layout: &Layout, link: usize, up: bool) -> Result<(), NetnsError> {
+        let state = if up { "up" } else { "down" };
+        let script: String =
+            layout.trunks[link].iter().map(|e| format!("link set {} {state}\n", device(e.switch, e.port))).collect();
+        ip_batch(Some(&self.fabric()), &script)
+    }
+
+    /// A promiscuous socket on every interface of every station.
+    pub(super) fn sniffers(&self, layout: &Layout) -> Result<Sniffers, NetnsError> {
+        let mut sockets = Vec::new();
+        for index in 0..layout.hosts.len() {
+            let both = netns::within(&self.host(index), || {
+                Ok([PacketSocket::sniffer("eth0")?, PacketSocket::sniffer("eth1")?])
+            })?;
+            sockets.extend(both.map(|socket| (index, socket)));
+        }
+        let far = netns::within(&self.far(), || {
+            (0..layout.n_switches()).map(|s| PacketSocket::sniffer(&format!("far{s}"))).collect::<io::Result<Vec<_>>>()
+        })?;
+        sockets.extend(far.into_iter().enumerate().map(|(switch, socket)| (layout.far(switch), socket)));
+        Ok(Sniffers { sockets })
+    }
+
+    /// Sends whole frames from a host, by either cable.
+    pub(super) fn raw_sender(&self, host: usize) -> Result<[PacketSocket; 2], NetnsError> {
+        netns::within(&self.host(host), || Ok([PacketSocket::sender("eth0")?, PacketSocket::sender("eth1")?]))
+    }
+}
+
+fn host_role(index: usize) -> String {
+    format!("h{index}")
+}
+
+fn disable_ipv6() -> io::Result<()> {
+    for which in ["all", "default"] {
+        match std::fs::write(format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6"), "1") {
+            // A kernel without IPv6 sends none.
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn disable_reverse_path_filter(interfaces: &[&str]) -> io::Result<()> {
+    interfaces.iter().try_for_each(|name| std::fs::write(format!("/proc/sys/net/ipv4/conf/{name}/rp_filter"), "0"))
+}
+
+fn fabric_script(layout: &Layout, wires: &Wires) -> String {
+    let mut script = "link set lo up\n".to_owned();
+    for [a, b] in &layout.trunks {
+        let (a, b) = (device(a.switch, a.port), device(b.switch, b.port));
+        script.push_str(&format!("link add {a} mtu {TRUNK_MTU} type veth peer name {b} mtu {TRUNK_MTU}\n"));
+    }
+    for (index, host) in layout.hosts.iter().enumerate() {
+        for (k, end) in host.ends.iter().enumerate() {
+            let port = device(end.switch, end.port);
+            script.push_str(&format!("link add {port} type veth peer name eth{k} netns {}\n", wires.host(index)));
+        }
+    }
+    for switch in 0..layout.n_switches() {
+        let port = device(switch, super::layout::FAR_PORT);
+        script.push_str(&format!("link add {port} type veth peer name far{switch} netns {}\n", wires.far()));
+    }
+    for port in layout.ports.iter().flatten() {
+        script.push_str(&format!("link set {} up\n", port.device));
+    }
+    script
+}
+
+/// The promiscuous sockets, each with the station it stands at.
+#[derive(Debug)]
+pub(super) struct Sniffers {
+    sockets: Vec<(Station, PacketSocket)>,
+}
+
+impl Sniffers {
+    /// Shows the judge every frame until `stop` is set; returns how many frames the kernel had to drop before they
+    /// could be judged.
+    pub(super) fn watch(&self, judge: &Judge, stop: &AtomicBool) -> io::Result<u64> {
+        let mut fds: Vec<PollFd<'_>> =
+            self.sockets.iter().map(|(_, socket)| PollFd::new(socket, PollFlags::IN)).collect();
+        let mut storage = vec![[0_u8; SNAP_LEN]; BATCH];
+        let wait = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+        while !stop.load(Ordering::Relaxed) {
+            if let Err(e) = poll(&mut fds, Some(&wait))
+                && e != rustix::io::Errno::INTR
+            {
+                return Err(e.into());
+            }
+            for (fd, (station, socket)) in fds.iter().zip(&self.sockets) {
+                if !fd.revents().is_empty() {
+                    drain(socket, *station, judge, &mut storage)?;
+                }
+            }
+        }
+        self.sockets.iter().map(|(_, socket)| socket.take_missed()).sum()
+    }
+}
+
+/// Judges what waits in one socket, at most one batch so that every socket gets its turn.
+fn drain(socket: &PacketSocket, station: Station, judge: &Judge, storage: &mut [[u8; SNAP_LEN]]) -> io::Result<()> {
+    let mut frames: Vec<&[u8]> = Vec::with_capacity(storage.len());
+    for slot in storage {
+        match socket.receive(slot)? {
+            Some(frame) => frames.push(frame),
+            None => break,
+        }
+    }
+    judge.observe(station, frames);
+    Ok(())
+}
+
+/// A frame's way into the network from a host.
+#[derive(Debug)]
+pub(super) struct RawSenders(Vec<[PacketSocket; 2]>);
+
+impl RawSenders {
+    pub(super) fn open(wires: &Wires, layout: &Layout) -> Result<Self, NetnsError> {
+        (0..layout.hosts.len()).map(|host| wires.raw_sender(host)).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// Sends `frame` from `host` by its cable `k`.
+    pub(super) fn send(&self, host: usize, k: usize, frame: &[u8]) -> io::Result<()> {
+        self.0[host][k].send(frame)
+    }
+}

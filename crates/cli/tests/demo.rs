@@ -1,0 +1,199 @@
+//! The demo itself, run as a user runs it: the real binary, real processes, namespaces and promiscuous sockets.
+//! Tests that need root end early, and say so, without it.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, geteuid, kill_process};
+use serde_json::Value;
+
+/// No demo of these tests takes longer, or it hangs.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// One network at a time: two would share the cores of a small machine and lose frames to each other.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn is_root() -> bool {
+    let root = geteuid().is_root();
+    if !root {
+        eprintln!("not run: namespaces need root");
+    }
+    root
+}
+
+fn start(arguments: &[&str]) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_fibula"))
+        .arg("demo")
+        .args(arguments)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+fn wait(child: &mut Child) -> ExitStatus {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status;
+        }
+        if Instant::now() > deadline {
+            child.kill().unwrap();
+            panic!("the demo still runs after {PATIENCE:?}");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Runs a demo to its end. Its output is small enough for the pipes.
+fn demo(arguments: &[&str]) -> Output {
+    let mut child = start(arguments);
+    let status = wait(&mut child);
+    let mut output = Output { status, stdout: Vec::new(), stderr: Vec::new() };
+    child.stdout.take().unwrap().read_to_end(&mut output.stdout).unwrap();
+    child.stderr.take().unwrap().read_to_end(&mut output.stderr).unwrap();
+    output
+}
+
+fn report(arguments: &[&str]) -> Value {
+    let output = demo(arguments);
+    let log = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {log}\n{}", output.status, String::from_utf8_lossy(&output.stdout));
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("not one JSON object ({e}); {log}"))
+}
+
+fn number(report: &Value, key: &str) -> u64 {
+    report[key].as_u64().unwrap_or_else(|| panic!("{key} is no number in {report}"))
+}
+
+fn assert_sound(report: &Value, network: &str, n_names: u64) {
+    assert_eq!(report["network"], network);
+    assert_eq!(number(report, "frames_misdelivered"), 0, "{report}");
+    assert_eq!(number(report, "pings_answered"), number(report, "pings_sent"), "{report}");
+    assert!(number(report, "pings_sent") > 0 && number(report, "names") >= n_names, "{report}");
+    for key in ["names_added", "names_moved", "names_removed", "host_moves", "frames_delivered", "image_bytes_max"] {
+        assert!(number(report, key) > 0, "{key} in {report}");
+    }
+    assert!(report["converged_ms"].as_f64().unwrap() > 0.0, "{report}");
+    let to_nobody: u64 = report["phases"].as_array().unwrap().iter().map(|p| number(p, "sent_to_nobody")).sum();
+    assert!(to_nobody > 0, "no probe went to a removed or unknown name: {report}");
+    // A loaded machine loses frames; a network that loses one in ten is broken.
+    assert!(number(report, "frames_lost") * 10 < number(report, "frames_sent"), "{report}");
+}
+
+/// Namespaces, processes and files of the demo with this PID.
+fn remains(pid: u32) -> Vec<String> {
+    let names = |directory: &Path| -> Vec<String> {
+        std::fs::read_dir(directory)
+            .map(|entries| entries.flatten().filter_map(|e| e.file_name().into_string().ok()).collect())
+            .unwrap_or_default()
+    };
+    let state = format!("fibula-demo-{pid}");
+    let mut found: Vec<String> =
+        names(Path::new("/run/netns")).into_iter().filter(|name| name.starts_with(&format!("fibula-{pid}-"))).collect();
+    found.extend(names(&std::env::temp_dir()).into_iter().filter(|name| *name == state));
+    found.extend(names(Path::new("/proc")).into_iter().filter_map(|process| {
+        let line = std::fs::read(format!("/proc/{process}/cmdline")).ok()?;
+        let line = String::from_utf8_lossy(&line).replace('\0', " ");
+        line.contains(&format!("{state}/")).then_some(line)
+    }));
+    found
+}
+
+/// Reads the demo's progress up to a line with `text`.
+fn wait_for_progress(child: &mut Child, text: &str) {
+    let stderr = BufReader::new(child.stderr.as_mut().unwrap());
+    let mut log = String::new();
+    for line in stderr.lines() {
+        let line = line.unwrap();
+        if line.contains(text) {
+            return;
+        }
+        log.push_str(&line);
+        log.push('\n');
+    }
+    panic!("the demo ended before {text:?}: {log}");
+}
+
+#[test]
+fn four_switches_of_their_own_processes_misdeliver_nothing() {
+    let _alone = alone();
+    if !is_root() {
+        return;
+    }
+    let report = report(&["--topology", "ring", "--switches", "4", "--names", "2000", "--seconds", "5", "-j"]);
+    assert_sound(&report, "namespaces", 2004);
+    assert!(number(&report, "tcp_bytes") > 0 && number(&report, "udp_datagrams_received") > 0, "{report}");
+    assert_eq!(number(&report, "missed_by_sniffers"), 0, "{report}");
+}
+
+#[test]
+fn egress_values_reach_the_same_hosts() {
+    let _alone = alone();
+    if !is_root() {
+        return;
+    }
+    let arguments = ["--topology", "ring", "--switches", "3", "--hosts-per-switch", "2", "--names", "500"];
+    let report = report(&[&arguments[..], &["--seconds", "3", "--value-mode", "egress", "-j"]].concat());
+    assert_sound(&report, "namespaces", 506);
+}
+
+#[test]
+fn the_same_network_runs_in_one_process() {
+    let _alone = alone();
+    let report = report(&["--in-process", "--topology", "abilene", "--names", "5000", "--seconds", "3", "-j"]);
+    assert_sound(&report, "in-process", 5011);
+    assert_eq!(number(&report, "frames_lost"), 0, "memory loses nothing outside a cut: {report}");
+}
+
+#[test]
+fn ctrl_c_leaves_no_namespace_process_or_file() {
+    let _alone = alone();
+    if !is_root() {
+        return;
+    }
+    let mut child = start(&["--topology", "ring", "--switches", "3", "--names", "100", "--seconds", "100"]);
+    wait_for_progress(&mut child, "bulk TCP");
+    let pid = child.id();
+    assert!(remains(pid).len() > 4, "it runs, so there is something to remove");
+    kill_process(Pid::from_raw(pid as i32).unwrap(), Signal::INT).unwrap();
+    assert_eq!(wait(&mut child).code(), Some(130));
+    assert_eq!(remains(pid), Vec::<String>::new());
+}
+
+#[test]
+fn the_next_demo_removes_what_a_killed_one_left() {
+    let _alone = alone();
+    if !is_root() {
+        return;
+    }
+    let small = ["--topology", "line", "--switches", "2", "--names", "10"];
+    let mut child = start(&[&small[..], &["--seconds", "100"]].concat());
+    wait_for_progress(&mut child, "bulk TCP");
+    let pid = child.id();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(remains(pid).iter().any(|name| name.starts_with("fibula-")), "kill -9 leaves the namespaces");
+    assert!(demo(&[&small[..], &["--seconds", "0.5"]].concat()).status.success());
+    assert_eq!(remains(pid), Vec::<String>::new());
+}
+
+#[test]
+fn a_bad_topology_is_a_usage_error_that_says_what_to_do() {
+    for (arguments, hint) in [
+        (&["--topology", "/no/such/file"][..], "abilene, line, ring, star, mesh"),
+        (&["--topology", "abilene", "--switches", "3"], "--switches"),
+        (&["--topology", "star", "--switches", "1"], "--hosts-per-switch"),
+    ] {
+        let output = demo(arguments);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert!(error.contains(hint), "{error}");
+    }
+}
