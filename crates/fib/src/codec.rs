@@ -44,9 +44,10 @@ impl Message {
                 put_bytes(&mut out, bytes);
                 2
             }
-            Body::Update { table, bytes } => {
+            Body::Updates { table, updates } => {
                 put_u32(&mut out, *table);
-                put_bytes(&mut out, bytes);
+                put_u32(&mut out, updates.len() as u32);
+                updates.iter().for_each(|bytes| put_bytes(&mut out, bytes));
                 3
             }
             Body::Resync { table, bytes } => {
@@ -84,7 +85,11 @@ impl Message {
                 let (table, (part, parts)) = (input.u32()?, input.part()?);
                 Body::Image { table, part, parts, bytes: input.bytes()?.to_vec() }
             }
-            3 => Body::Update { table: input.u32()?, bytes: input.bytes()?.to_vec() },
+            3 => {
+                let (table, count) = (input.u32()?, input.count(4)?);
+                let updates = (0..count).map(|_| Ok(input.bytes()?.to_vec())).collect::<Result<_, DecodeError>>()?;
+                Body::Updates { table, updates }
+            }
             4 => Body::Actions { version: input.u64()?, actions: input.actions()? },
             5 => Body::Valid(ExactUpdate::decode(&mut input, |input| input.ip())?),
             6 => Body::Local(ExactUpdate::decode(&mut input, |input| Ok(PortId(input.u16()?)))?),
@@ -592,7 +597,8 @@ mod tests {
                 parts,
                 bytes
             }),
-            (any::<u32>(), bytes.clone()).prop_map(|(table, bytes)| Body::Update { table, bytes }),
+            (any::<u32>(), proptest::collection::vec(bytes.clone(), 0..4))
+                .prop_map(|(table, updates)| Body::Updates { table, updates }),
             (any::<u32>(), bytes).prop_map(|(table, bytes)| Body::Resync { table, bytes }),
             (any::<u64>(), proptest::collection::vec(action, 0..6)).prop_map(|(version, mut actions)| {
                 actions.insert(0, Action::Drop);
@@ -668,7 +674,7 @@ mod tests {
     #[test]
     fn counts_are_checked_before_anything_is_allocated() {
         let message =
-            Message { cluster: 1, term: 1, node: NodeId(1), change: 1, body: Body::Update { table: 1, bytes: vec![] } };
+            Message { cluster: 1, term: 1, node: NodeId(1), change: 1, body: Body::Resync { table: 1, bytes: vec![] } };
         let mut bytes = message.encode();
         let at = bytes.len() - 4;
         bytes[at..].copy_from_slice(&u32::MAX.to_le_bytes());

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | [`Body::Table`] | the table: hash key, widths, kind of name, whether this switch is a gateway |
 //! | [`Body::Image`] | the whole FIB, in parts |
-//! | [`Body::Update`] | changed cells of a shard, or whole shards of a later version |
+//! | [`Body::Updates`] | changed cells of shards, or whole shards of a later version |
 //! | [`Body::Resync`] | whole shards, whatever the version: the answer to a report |
 //! | [`Body::Actions`] | the action table |
 //! | [`Body::Valid`] | valid names for the ingress check of a gateway, with the IP addresses for ARP and ND |
@@ -86,8 +86,8 @@ pub enum Body {
     Table(TableHeader),
     /// Part `part` of `parts` of a whole FIB, an encoded [`lookup::othello::Update::Shards`]; it takes effect with the last part.
     Image { table: u32, part: u32, parts: u32, bytes: Vec<u8> },
-    /// An encoded [`lookup::othello::Update`].
-    Update { table: u32, bytes: Vec<u8> },
+    /// Encoded [`lookup::othello::Update`]s, in order; each takes effect whole, the first that is refused ends them.
+    Updates { table: u32, updates: Vec<Vec<u8>> },
     /// Encoded shards that take the place of what the switch has of them.
     Resync { table: u32, bytes: Vec<u8> },
     /// The whole action table; entry 0 is drop.

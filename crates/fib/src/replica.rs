@@ -4,7 +4,8 @@
 //! or, after an error that [`ReplicaError::needs_resync`], the [`Replica::report`]. The replica is the single writer of
 //! the FIB; what the fast path reads beside it lies behind [`Tables`].
 //!
-//! Every message takes effect whole or is refused with what is served unchanged. A new FIB or a whole exact table is
+//! Every message takes effect whole or is refused with what is served unchanged (of several updates in one message
+//! those before the one refused count). A new FIB or a whole exact table is
 //! collected from its parts beside the old one, which serves until the last part has come. A duplicate is acknowledged
 //! and changes nothing.
 //!
@@ -286,9 +287,13 @@ impl<T: Tables> Replica<T> {
         let applied = match body {
             Body::Table(header) => self.start_table(header),
             Body::Image { table, part, parts, bytes } => self.take_image(table, part, parts, &bytes)?,
-            Body::Update { table, bytes } => {
+            Body::Updates { table, updates } => {
                 let (fib, bits) = self.fib_of(table)?;
-                fib.apply(&Update::decode(&bytes, bits)?)? == Applied::Applied
+                let mut applied = false;
+                for bytes in updates {
+                    applied |= fib.apply(&Update::decode(&bytes, bits)?)? == Applied::Applied;
+                }
+                applied
             }
             Body::Resync { table, bytes } => {
                 let (fib, bits) = self.fib_of(table)?;

@@ -1,6 +1,6 @@
 //! Names that come, move and go.
 
-use super::table::Table;
+use super::table::{Table, bodies};
 use super::{Draft, Effects, Network, NetworkError};
 use crate::action::PortId;
 use crate::codec::{PART_BYTES, entry_bytes};
@@ -10,7 +10,6 @@ use crate::name::{Name, NameKind};
 use crate::rib::Attachment;
 use crate::topology::NodeId;
 use lookup::hash::Digest;
-use lookup::othello::Change;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 
@@ -247,19 +246,19 @@ impl Network {
             send(table, bodies, draft, |_| 1);
             return Ok(());
         }
-        let single = steps.len() == 1;
-        let mut emit = |table: &mut Table, step: &Step, change: Change| {
-            let bodies = table.emit(id, &change);
-            send(table, bodies, draft, |node| if single { self.phase(step, node) } else { 1 });
-        };
+        let mut encoded = Vec::new();
         for (step, place) in put {
             let change = table.insert(step.digest, place)?;
-            emit(table, step, change);
+            table.emit(&change, &mut encoded);
         }
         for step in remove {
             let change = table.remove(step.digest);
-            emit(table, step, change);
+            table.emit(&change, &mut encoded);
         }
+        send(table, bodies(id, encoded), draft, |node| match steps {
+            [step] => self.phase(step, node),
+            _ => 1,
+        });
         Ok(())
     }
 

@@ -78,17 +78,15 @@ impl Table {
         }
     }
 
-    /// The updates of every view after `change`, which must be the latest mutation of the graph.
-    pub(super) fn emit(&mut self, id: u32, change: &Change) -> Vec<(usize, Body)> {
+    /// Appends the encoded updates of every view after `change`, which must be the latest mutation of the graph.
+    pub(super) fn emit(&mut self, change: &Change, encoded: &mut Vec<(usize, Vec<u8>)>) {
         let bits = self.graph.settings().value_bits;
-        let mut bodies = Vec::new();
+        let mut updates = Vec::new();
         for (index, view) in self.views.iter_mut().enumerate() {
             let values = &view.values;
-            let mut updates = Vec::new();
             view.colouring.updates(&self.graph, change, |place: u32| values[place as usize].into(), &mut updates);
-            bodies.extend(updates.iter().map(|update| (index, update_body(id, update, bits))));
+            encoded.extend(updates.drain(..).map(|update| (index, encode(&update, bits))));
         }
-        bodies
     }
 
     /// The updates of every view after any number of mutations: all changed shards, whole.
@@ -101,7 +99,7 @@ impl Table {
         for (index, view) in self.views.iter_mut().enumerate() {
             let images = slots.iter().map(|(slot, _)| view.image(&self.graph, *slot));
             let cut = |image: &ShardImage| !inside(span(image.id).start);
-            bodies.extend(in_parts(images, cut).map(|part| (index, update_body(id, &Update::Shards(part), bits))));
+            bodies.extend(in_parts(images, cut).map(|part| (index, shards_body(id, part, bits))));
         }
         bodies
     }
@@ -122,7 +120,7 @@ impl Table {
                 images.push(image);
             }
         }
-        in_parts(images, |_| true).map(|part| update_body(id, &Update::Shards(part), bits)).collect()
+        in_parts(images, |_| true).map(|part| shards_body(id, part, bits)).collect()
     }
 
     /// Gives every shard a new version.
@@ -251,10 +249,34 @@ pub(super) fn in_parts(
     })
 }
 
-fn update_body(table: u32, update: &Update, value_bits: u8) -> Body {
+/// Encoded updates as messages of bounded size, each view's in order.
+pub(super) fn bodies(table: u32, encoded: Vec<(usize, Vec<u8>)>) -> Vec<(usize, Body)> {
+    let mut views: BTreeMap<usize, Vec<Vec<u8>>> = BTreeMap::new();
+    encoded.into_iter().for_each(|(view, bytes)| views.entry(view).or_default().push(bytes));
+    let mut bodies = Vec::new();
+    for (view, updates) in views {
+        let (mut part, mut size) = (Vec::new(), 0);
+        for bytes in updates {
+            if size > 0 && size + bytes.len() > PART_BYTES {
+                bodies.push((view, Body::Updates { table, updates: std::mem::take(&mut part) }));
+                size = 0;
+            }
+            size += bytes.len();
+            part.push(bytes);
+        }
+        bodies.push((view, Body::Updates { table, updates: part }));
+    }
+    bodies
+}
+
+fn encode(update: &Update, value_bits: u8) -> Vec<u8> {
     let mut bytes = Vec::new();
     update.encode(value_bits, &mut bytes);
-    Body::Update { table, bytes }
+    bytes
+}
+
+fn shards_body(table: u32, shards: Vec<ShardImage>, value_bits: u8) -> Body {
+    Body::Updates { table, updates: vec![encode(&Update::Shards(shards), value_bits)] }
 }
 
 #[cfg(test)]

@@ -115,7 +115,7 @@ fn replica_refuses_strangers_and_keeps_serving() {
         refused(replica, Message { node: NodeId(77), ..message.clone() }),
         ReplicaError::WrongNode { .. }
     ));
-    let alien = Body::Update { table: 99, bytes: vec![] };
+    let alien = Body::Updates { table: 99, updates: vec![] };
     let error = refused(replica, Message { body: alien, ..message.clone() });
     assert!(matches!(error, ReplicaError::UnknownTable { got: 99, .. }) && error.needs_resync());
     let torn = Body::Image { table: before.table, part: 1, parts: 3, bytes: vec![] };
