@@ -105,8 +105,9 @@ impl Writer {
     fn take(&mut self, job: Job, group: &mut Group) {
         match job {
             Job::Change { change, reply } => match self.state.carry_out(change) {
-                Ok(Outcome { changed, rows, effects }) => {
+                Ok(Outcome { changed, rows, mut effects }) => {
                     group.rows.extend(rows);
+                    effects.iter_mut().for_each(|effects| group.rows.append(&mut effects.durable));
                     group.effects.extend(effects);
                     group.replies.push((reply, changed));
                 }
@@ -121,10 +122,7 @@ impl Writer {
     }
 
     /// Commits the group, then answers, pushes and does what had to wait for the commit.
-    fn finish(&mut self, mut group: Group) -> Result<(), StoreError> {
-        for effects in &mut group.effects {
-            group.rows.append(&mut effects.durable);
-        }
+    fn finish(&mut self, group: Group) -> Result<(), StoreError> {
         if !group.rows.is_empty() {
             if let Err(error) = self.store.commit(&group.rows) {
                 let reason = error.to_string();
@@ -157,8 +155,9 @@ impl Writer {
         tracing::warn!(names = self.state.network.rib().len(), "two names have one digest, taking another hash key");
         for _ in 0..MAX_KEYS {
             match self.state.network.rekey(SecretKey::random()) {
-                Ok(effects) => {
-                    return self.finish(Group { effects: vec![effects], ..Group::default() });
+                Ok(mut effects) => {
+                    let rows = std::mem::take(&mut effects.durable);
+                    return self.finish(Group { rows, effects: vec![effects], ..Group::default() });
                 }
                 Err(error) => tracing::warn!(%error, "this hash key does not do, trying another"),
             }
@@ -285,4 +284,132 @@ fn is_collision(refusal: &Refusal) -> bool {
         }
     }
     matches!(refusal, Refusal::Network { source, .. } if is_collision(source))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::change::{Place, Record};
+    use crate::hosts::Hosts;
+    use crate::store::RowChange;
+    use fib::action::PortId;
+    use fib::network::{Network, Settings};
+    use std::collections::BTreeMap;
+    use std::sync::Mutex;
+
+    type Rows = BTreeMap<(u8, Vec<u8>), Vec<u8>>;
+
+    /// A store in memory that counts its commits, and fails from the one that is told on.
+    #[derive(Clone)]
+    struct MemoryStore {
+        rows: Arc<Mutex<Rows>>,
+        n_commits: Arc<Mutex<usize>>,
+        fails_from: usize,
+    }
+
+    impl Store for MemoryStore {
+        fn rows(&self) -> Box<dyn Iterator<Item = Result<RowChange, StoreError>> + '_> {
+            let rows = self.rows.lock().unwrap().clone();
+            let row = |((kind, key), value)| Ok(RowChange { kind, key, value: Some(value) });
+            Box::new(rows.into_iter().map(row))
+        }
+
+        fn commit(&mut self, changes: &[RowChange]) -> Result<(), StoreError> {
+            let mut n_commits = self.n_commits.lock().unwrap();
+            if *n_commits >= self.fails_from {
+                let source = rusqlite::Error::InvalidQuery;
+                return Err(StoreError::Failed { path: "memory".into(), source });
+            }
+            *n_commits += 1;
+            let mut rows = self.rows.lock().unwrap();
+            for RowChange { kind, key, value } in changes.iter().cloned() {
+                match value {
+                    Some(value) => drop(rows.insert((kind, key), value)),
+                    None => drop(rows.remove(&(kind, key))),
+                }
+            }
+            Ok(())
+        }
+
+        fn term(&self) -> u64 {
+            1
+        }
+    }
+
+    struct Bench {
+        writer: Writer,
+        store: MemoryStore,
+        pushes: mpsc::Receiver<Vec<Outgoing>>,
+    }
+
+    /// A writer over a network with switch s1 and host h1, which the store has.
+    fn bench(fails_from: usize) -> Bench {
+        let network = Network::new(Settings::new(7, SecretKey::from_seed(1)), 1).unwrap();
+        let mut state = State { network, hosts: Hosts::default() };
+        state.carry_out(Change::AddSwitch { name: "s1".to_owned(), tenants: vec![] }).unwrap();
+        let place = Place { switch: "s1".to_owned(), port: PortId(1) };
+        state.carry_out(Change::AddHost { name: "h1".to_owned(), place }).unwrap();
+        let rows = state.network.rows().map(|row| ((row.kind, row.key), row.value.unwrap())).collect();
+        let store = MemoryStore { rows: Arc::new(Mutex::new(rows)), n_commits: Arc::default(), fails_from };
+        let (pushes, receiver) = mpsc::channel(16);
+        let shared = Shared::new();
+        let writer = Writer { state, store: Box::new(store.clone()), shared, pushes, switch_backlog_bytes: 1 << 20 };
+        Bench { writer, store, pushes: receiver }
+    }
+
+    fn put(index: u8) -> (Job, oneshot::Receiver<Result<Changed, Refusal>>) {
+        let (reply, answer) = oneshot::channel();
+        let name = format!("02:00:00:00:00:{index:02x}");
+        let records = vec![Record { name, host: "h1".to_owned(), tenant: 0, ip: None }];
+        (Job::Change { change: Change::PutNames { records, only_new: true }, reply }, answer)
+    }
+
+    fn rows_of(network: &Network) -> Rows {
+        network.rows().map(|row| ((row.kind, row.key), row.value.unwrap())).collect()
+    }
+
+    #[test]
+    fn requests_that_wait_together_share_one_transaction() {
+        let Bench { writer, store, .. } = bench(usize::MAX);
+        let (jobs, receiver) = mpsc::channel(16);
+        let (waiting, answers): (Vec<_>, Vec<_>) = (0..10).map(put).unzip();
+        waiting.into_iter().for_each(|job| jobs.try_send(job).map_err(|_| ()).unwrap());
+        drop(jobs);
+        writer.run(receiver).unwrap();
+        assert_eq!(*store.n_commits.lock().unwrap(), 1);
+        for answer in answers {
+            assert_eq!(answer.blocking_recv().unwrap().unwrap(), Changed { changed: 1, unchanged: 0 });
+        }
+    }
+
+    #[test]
+    fn failed_commit_is_answered_and_ends_the_writer() {
+        let Bench { writer, store, mut pushes } = bench(1);
+        let (jobs, receiver) = mpsc::channel(16);
+        let before = std::thread::spawn(move || writer.run(receiver));
+        let (job, answer) = put(1);
+        jobs.blocking_send(job).map_err(|_| ()).unwrap();
+        answer.blocking_recv().unwrap().unwrap();
+        let (job, answer) = put(2);
+        jobs.blocking_send(job).map_err(|_| ()).unwrap();
+        assert!(matches!(answer.blocking_recv().unwrap(), Err(Refusal::StoreFailed { .. })));
+        assert!(matches!(before.join().unwrap(), Err(StoreError::Failed { .. })));
+        assert!(pushes.blocking_recv().is_none(), "nobody is connected, and the writer is gone");
+        let restored = Network::restore(Settings::new(7, SecretKey::from_seed(2)), 2, store.rows().map(Result::unwrap));
+        assert_eq!(restored.unwrap().rib().len(), 1, "what was acknowledged, and nothing else");
+    }
+
+    #[test]
+    fn rekeyed_network_is_committed_whole() {
+        let Bench { mut writer, store, .. } = bench(usize::MAX);
+        for index in 0..100 {
+            let mut group = Group::default();
+            writer.take(put(index).0, &mut group);
+            writer.finish(group).unwrap();
+        }
+        let key = writer.state.network.settings().key.clone();
+        writer.rekey().unwrap();
+        assert_ne!(writer.state.network.settings().key.as_bytes(), key.as_bytes());
+        assert!(*store.rows.lock().unwrap() == rows_of(&writer.state.network));
+    }
 }

@@ -21,7 +21,7 @@ pub trait Store: Send {
     /// [`StoreError::Failed`]; the store is as before.
     fn commit(&mut self, changes: &[RowChange]) -> Result<(), StoreError>;
 
-    /// How often the store was opened, this time included: the term of this owner.
+    /// The term of this owner: greater than that of every owner before, also of one that had a copy of the store.
     fn term(&self) -> u64;
 }
 
