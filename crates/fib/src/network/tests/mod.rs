@@ -355,3 +355,28 @@ fn change_that_one_of_several_tables_refuses_is_undone_in_the_others() {
         lab.check();
     }
 }
+
+#[test]
+fn names_of_every_kind_travel_and_survive_restarts() {
+    let texts: [(NameKind, fn(usize) -> String); 8] = [
+        (NameKind::Mac, |i| format!("02:00:00:00:00:{i:02x}")),
+        (NameKind::Ipv4, |i| format!("10.0.0.{i}")),
+        (NameKind::Ipv6, |i| format!("fd00::{i:x}")),
+        (NameKind::FiveTuple, |i| format!("10.0.0.{i}:80->10.0.0.2:443/tcp")),
+        (NameKind::FiveTuple, |i| format!("[fd00::{i:x}]:80->[fd00::2]:443/{i}")),
+        (NameKind::Teid, |i| i.to_string()),
+        (NameKind::Fixed(45), |i| format!("{i:090x}")),
+        (NameKind::Text, |i| format!("{i}{}", "/é".repeat(1300))),
+    ];
+    for (kind, text) in texts {
+        let (mut lab, nodes) = Lab::ring(Settings { kind, ..settings(ValueMode::Port) }, 3);
+        for i in 0..30 {
+            lab.put(&Name::parse(kind, &text(i)).unwrap(), Attachment::new(nodes[i % 3], PortId(101)));
+        }
+        lab.remove(&Name::parse(kind, &text(7)).unwrap());
+        lab.check();
+        let stranger = if kind == NameKind::Teid { mac(1) } else { Name::parse(NameKind::Teid, "1").unwrap() };
+        let refused = lab.network.add_name(&stranger, Attachment::new(nodes[0], PortId(100)));
+        assert!(matches!(refused, Err(NetworkError::Rib(RibError::WrongKind { .. }))));
+    }
+}
