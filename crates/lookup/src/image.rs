@@ -144,7 +144,7 @@ pub fn header(image: &[u8]) -> Result<Header, ImageError> {
     at_most("reserved bytes", bytes.u16()?.into(), 0)?;
     let key = SecretKey::from_bytes(bytes.array()?);
     let seed = bytes.u64()?;
-    let max_names = at_most("most names", bytes.u64()?, 1 << 36)? as usize;
+    let max_names = at_most("most names", bytes.u64()?, Settings::MAX_NAMES as u64)? as usize;
     let n_shards = at_most("shards", bytes.u32()?.into(), MAX_SHARDS as u64)? as u32;
     at_most("reserved bytes", bytes.u32()?.into(), 0)?;
     Ok(Header { sizing, family, key, settings: Settings { value_bits, max_names, seed }, n_shards })
@@ -165,7 +165,8 @@ pub fn decode<S: Sizing>(image: &[u8]) -> Result<(Header, OthelloQuery<S>), Imag
     if computed != stored {
         return Err(ImageError::WrongChecksum { computed, stored });
     }
-    let mut bytes = Bytes(&body[HEADER_BYTES..]);
+    let mut bytes = Bytes(body);
+    bytes.take(HEADER_BYTES)?;
     let mut shards = Vec::new();
     for _ in 0..header.n_shards {
         shards.push(ShardImage::decode(&mut bytes, header.settings.value_bits)?);

@@ -5,7 +5,7 @@
 //! tombstone stands. [`law`] runs a random, seeded sequence, biased to what breaks tables: duplicates, re-inserts of
 //! removed names, removals of names that are not there, batches with repeats.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Debug;
 use std::hash::Hash;
 
@@ -16,11 +16,19 @@ use crate::traits::{Applied, Control, Query};
 pub trait Subject: Control {
     /// Whether `key` was removed and must still answer drop.
     fn must_drop(&self, key: Self::Key) -> bool;
+
+    /// Whether `update` may be one with which tombstones go: until such a one, removed names must drop whatever
+    /// [`Subject::must_drop`] says.
+    fn may_forget(update: &<Self::Query as Query>::Update) -> bool;
 }
 
 impl<S: crate::othello::Sizing> Subject for crate::othello::Othello<S> {
     fn must_drop(&self, key: Self::Key) -> bool {
         self.graph().has_tombstone(key)
+    }
+
+    fn may_forget(update: &crate::othello::Update) -> bool {
+        matches!(update, crate::othello::Update::Shards(_))
     }
 }
 
@@ -71,6 +79,9 @@ pub struct Scope {
     pub seed: u64,
 }
 
+/// One batch in so many is as large as the scope has names.
+const BULK_RARITY: u64 = 5_000;
+
 /// Runs the law over `control`; `key` makes the key of a name's number, one to one.
 /// # Panics
 /// When the law is broken, with the seed and the operation.
@@ -83,7 +94,9 @@ where
 {
     let mut rng = Rng::new(scope.seed);
     let mut oracle: HashMap<C::Key, u64> = HashMap::new();
-    let mut follower = control.export();
+    // One follows from the start, the other joins again and again with a fresh export.
+    let (mut follower, mut late) = (control.export(), control.export());
+    let mut removed = HashSet::new();
     let mut updates = Vec::new();
     for operation in 0..scope.n_operations {
         let context = || format!("seed {}, operation {operation}", scope.seed);
@@ -93,10 +106,14 @@ where
         let name = key(rng.below(scope.n_names));
         match rng.below(100) {
             0..2 => {
-                let n = rng.below(64);
+                // Now and then a batch so large that tables solve it in one go.
+                let n = if rng.below(BULK_RARITY) == 0 { scope.n_names } else { rng.below(64) };
                 let batch: Vec<_> =
                     (0..n).map(|_| (key(rng.below(scope.n_names)), rng.below(scope.n_values))).collect();
                 control.insert_batch(&batch, &mut updates).unwrap_or_else(|error| panic!("{}: {error}", context()));
+                for (name, _) in &batch {
+                    removed.remove(name);
+                }
                 oracle.extend(batch);
             }
             roll => {
@@ -112,6 +129,11 @@ where
             }
         }
         for update in &updates {
+            if C::may_forget(update) {
+                removed.clear();
+            }
+            let applied = late.apply(update).unwrap_or_else(|error| panic!("{}: late: {error}: {update:?}", context()));
+            assert_eq!(applied, Applied::Applied, "{}: late: {update:?}", context());
             let applied = follower.apply(update).unwrap_or_else(|error| panic!("{}: {error}: {update:?}", context()));
             assert_eq!(applied, Applied::Applied, "{}: {update:?}", context());
             // A duplicated message is harmless.
@@ -119,6 +141,14 @@ where
         }
         assert_eq!(control.len(), oracle.len(), "{}", context());
         assert_eq!(control.get(name), oracle.get(&name).copied(), "{}", context());
+        if oracle.contains_key(&name) {
+            removed.remove(&name);
+        } else if control.must_drop(name) {
+            removed.insert(name);
+        }
+        if rng.below(scope.check_every as u64 / 4 + 1) == 0 {
+            late = control.export();
+        }
         match oracle.get(&name) {
             Some(&value) => assert_eq!(follower.lookup(name), value, "{}: {name:?}", context()),
             None if control.must_drop(name) => assert_eq!(follower.lookup(name), 0, "{}: {name:?}", context()),
@@ -126,6 +156,10 @@ where
         }
         if operation % scope.check_every == scope.check_every - 1 || operation + 1 == scope.n_operations {
             compare(control, &follower, &oracle, &key, scope, &context());
+            compare(control, &late, &oracle, &key, scope, &context());
+            for &name in &removed {
+                assert_eq!(follower.lookup(name), 0, "{}: {name:?} was removed", context());
+            }
         }
     }
 }

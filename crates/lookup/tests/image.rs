@@ -45,6 +45,12 @@ fn every_truncation_and_every_flipped_bit_is_refused() {
         damaged[bit / 8] ^= 1 << (bit % 8);
         assert!(image::decode::<Sharded>(&damaged).is_err(), "bit {bit}");
     }
+    // Short ones with a checksum that fits.
+    for length in 0..bytes.len() - 8 {
+        let mut short = bytes[..length].to_vec();
+        short.extend(xxhash_rust::xxh3::xxh3_64(&short).to_le_bytes());
+        assert!(image::decode::<Sharded>(&short).is_err(), "{length} bytes and a checksum");
+    }
     assert!(matches!(image::decode::<Option2>(&bytes), Err(ImageError::OtherStructure { .. })));
     assert!(matches!(image::decode::<Sharded>(b"GIF89a.."), Err(ImageError::NotAnImage { .. })));
 }

@@ -8,8 +8,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::graph::{Graph, MAX_DEPTH, ShardState, Solver, prefix_of, with_slack};
-use super::shard::{Edge, NoSolution, Payload, Scratch, Shard};
-use super::sizing::Sizing;
+use super::index::Index;
+use super::shard::{Edge, MAX_STASH, NoSolution, Payload, Scratch, Shard};
+use super::sizing::{Sizing, TWEAKS};
 use super::{Settings, ShardId};
 use crate::hash::Digest;
 use crate::traits::InsertError;
@@ -129,10 +130,20 @@ impl<S: Sizing, P: Payload> Graph<S, P> {
             let to = if states[index].stash.contains(&digest) { &mut stashes } else { &mut edges };
             to[index].push(Edge::new(digest.0, payload, tombstone));
         }
+        stashes.iter_mut().for_each(|stash| stash.sort_unstable_by_key(|edge| edge.digest));
         let mut scratch = Scratch::default();
         let mut shards = Vec::with_capacity(states.len());
         for ((state, edges), stash) in states.iter().zip(edges).zip(stashes) {
             let ShardId { prefix, depth } = state.id;
+            let out_of_range = !S::allows(state.sides, settings.cells_per_word())
+                || state.sides.cells() as usize > S::Index::NONE.get()
+                || edges.len() >= S::Index::NONE.get()
+                || state.tweak >= TWEAKS
+                || stash.len() > MAX_STASH
+                || (depth > 0 && !S::SHARDED);
+            if out_of_range {
+                return Err(RestoreError::OutOfRange { prefix, depth });
+            }
             let mut shard = Shard::unsolved(prefix, depth, state.tweak, edges);
             shard.n_tombstones += stash.iter().filter(|edge| edge.is_tombstone()).count();
             (shard.stash, shard.version) = (stash, state.version);
@@ -157,6 +168,14 @@ pub enum RestoreError {
     /// Shards overlap, or leave a gap.
     #[error("the stored shards do not cover all digests exactly once: restore the store from a backup")]
     Directory,
+    /// A shard's sizes, tweak or stash are outside what this table can have.
+    #[error("shard {prefix:#x}/{depth} has sizes, a tweak or a stash out of range: restore the store from a backup")]
+    OutOfRange {
+        /// Prefix of the shard.
+        prefix: u32,
+        /// Bits of the prefix.
+        depth: u8,
+    },
     /// The stored names close a cycle under the stored tweak.
     #[error(
         "the {n_names} stored names of shard {prefix:#x}/{depth} do not fit its tweak: restore the store from a backup"

@@ -16,7 +16,7 @@ use super::shard::{Payload, Scratch, Shard};
 use super::sizing::{Sides, Sizing};
 use super::update::{CellsUpdate, ShardImage, Update};
 use super::{Settings, ShardId, cell_prf};
-use crate::cells::{Cells, CellsVisitor, cells_per_word, with_cells};
+use crate::cells::{Cells, CellsVisitor, cells_per_word, value_mask, with_cells};
 use crate::hash::{Digest, mix64};
 
 /// What the other side of the seam has of one shard, as far as this side knows.
@@ -110,7 +110,7 @@ impl Colouring {
 
     /// Appends the update that brings this switch along after `change`, the latest mutation of `graph`.
     ///
-    /// None is appended where no cell of this switch changes. `value` is the one that the colouring was made with.
+    /// Where some cells changed and none of them is another at this switch, nothing is appended. `value` is the one that the colouring was made with.
     pub fn updates<S: Sizing, P: Payload>(
         &mut self,
         graph: &Graph<S, P>,
@@ -148,7 +148,9 @@ impl Colouring {
         self.colours.clear();
         for (at, step) in walk.steps.iter().enumerate() {
             let parent = if at == 0 { joint } else { self.colours[step.parent as usize] };
-            self.colours.push(parent ^ value(step.payload));
+            let over = value(step.payload);
+            debug_assert!(over <= value_mask(value_bits), "a value must fit into a cell");
+            self.colours.push(parent ^ over);
         }
         let delta = match walk.delta {
             Delta::OldRoot(step) => self.colours[step],
@@ -272,5 +274,5 @@ pub(super) fn geometry_prf(seed: u64, id: ShardId, sides: Sides, tweak: u16) -> 
 
 /// A stashed name's share of its shard's digest.
 pub(super) fn stash_prf(seed: u64, name: Digest, value: u64) -> u64 {
-    cell_prf(seed ^ name.0, u32::MAX, value.wrapping_add(1))
+    mix64(mix64(seed ^ name.0).wrapping_add(value))
 }

@@ -5,7 +5,7 @@ use super::colouring::{Colouring, colour};
 use super::graph::{Change, Graph};
 use super::query::OthelloQuery;
 use super::sizing::{Sharded, Sizing};
-use super::update::Update;
+use super::update::{ShardImage, Update};
 use crate::hash::Digest;
 use crate::traits::{Control, InsertError};
 
@@ -13,7 +13,7 @@ use crate::traits::{Control, InsertError};
 /// a name of a shard of 4,000, an insert in cache about 0.4 us.
 const SOLVE_FROM: usize = 256;
 
-/// Control half of one table whose names carry their values themselves; 32 bytes a name with 16-bit indices.
+/// Control half of one table whose names carry their values themselves; about 50 bytes a name with 16-bit indices.
 ///
 /// ```
 /// use fibula_lookup::hash::{Family, Hasher, SecretKey};
@@ -132,7 +132,13 @@ impl<S: Sizing> Control for Othello<S> {
     }
 
     fn export(&self) -> OthelloQuery<S> {
-        Colouring::export(&self.graph, |value| value).1
+        let mut colouring = self.colouring.clone();
+        let image = |(slot, _, version, _)| {
+            // The version of the last update that was emitted: later ones changed no cell, and the next builds on it.
+            ShardImage { version, ..colouring.image(&self.graph, slot, |value| value) }
+        };
+        let images = self.colouring.held(&self.graph).map(image).collect();
+        OthelloQuery::from_own(self.graph.settings(), images)
     }
 
     fn len(&self) -> usize {

@@ -16,7 +16,7 @@ use super::{Settings, ShardId};
 use crate::hash::{Digest, mix64};
 use crate::traits::InsertError;
 
-/// A shard with more names splits in two.
+/// A shard with more names splits in two when it is next solved.
 pub const MAX_SHARD: usize = 6000;
 /// Two neighbours that both have fewer names merge.
 pub const MIN_SHARD: usize = 2000;
@@ -263,6 +263,9 @@ impl<S: Sizing, P: Payload> Graph<S, P> {
     /// # Errors
     /// As for [`Graph::insert`]; the graph is unchanged.
     pub fn insert_batch(&mut self, entries: &[(Digest, P)]) -> Result<Change, InsertError> {
+        if entries.is_empty() {
+            return Ok(Change::None);
+        }
         let mut sorted: Vec<&(Digest, P)> = entries.iter().collect();
         sorted.sort_by_key(|entry| entry.0);
         let mut plans = Vec::new();
@@ -443,7 +446,9 @@ impl<S: Sizing, P: Payload> Graph<S, P> {
 
     /// The tombstones of one shard, as slots name them in a [`Change`].
     pub fn tombstones_of(&self, slot: u32) -> impl Iterator<Item = Digest> {
-        self.shard(slot).all().filter(|edge| edge.is_tombstone()).map(|edge| Digest(edge.digest))
+        let shard = self.shard(slot);
+        let tombstones = shard.all().filter(|edge| edge.is_tombstone());
+        tombstones.map(|edge| Digest(edge.digest)).take(shard.n_tombstones)
     }
 
     /// The state of one shard, as slots name them in a [`Change`].

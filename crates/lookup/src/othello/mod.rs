@@ -52,11 +52,15 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Settings whose seed is derived from the table's key.
+    /// The largest `max_names`: beyond what any arena holds.
+    pub const MAX_NAMES: usize = 1 << 36;
+
+    /// Settings whose seed is derived from the table's key; `max_names` is capped at [`Settings::MAX_NAMES`].
     /// # Panics
     /// When `value_bits` is not in 1 to 64.
     pub fn new(value_bits: u8, max_names: usize, key: &SecretKey) -> Self {
         assert!((1..=64).contains(&value_bits), "a value has 1 to 64 bits, not {value_bits}");
+        let max_names = max_names.min(Self::MAX_NAMES);
         Self { value_bits, max_names, seed: key.derive(Purpose::Structure, 0) }
     }
 

@@ -1,7 +1,7 @@
 //! Othello, query half: directory and cells, no names; a lookup is `a[h_a(k)] ^ b[h_b(k)]`.
 //!
-//! [`OthelloQuery`] is the handle of the one writer; each reading thread has a [`Reader`]. Readers are wait-free and
-//! see every shard whole, of one version. How they are kept apart ([`Publication`]):
+//! [`OthelloQuery`] is the handle of the one writer; each reading thread has a [`Reader`]. Readers see every shard
+//! whole, of one version: wait-free under versions, after a bounded number of tries under sequence counters. How they are kept apart ([`Publication`]):
 //!
 //! * **Versioned** (the default): an update copies its shard (10 KB), edits the copy and publishes it by one store of
 //!   its entry: arena offset, size and tweak in 64 bits. A reader loads the entry once a name and uses it through the
@@ -14,15 +14,17 @@
 //! Cost: 2 cell reads a lookup; (m_a + m_b) * l bits and 8 bytes a shard. Alien names: an arbitrary value.
 //! Source: "Memory-efficient and Ultra-fast Network Lookup and Forwarding using Othello Hashing", sections IV.C, V.C.
 //! Differs: the D1/D2 bit vectors of V.C are wrong (see [`crate::papers_protocol`]).
-//! Limits: one writer; old versions that readers hold back are bounded by [`RETIRED_LIMIT`].
+//! Limits: one writer; old versions that readers hold back are bounded by [`RETIRED_LIMIT`] and what one message
+//! replaces.
 
 #![expect(
     unsafe_code,
     reason = "writes shards into the arena that readers hold, and publishes the directory by pointer"
 )]
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::marker::PhantomData;
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -36,7 +38,7 @@ use crate::hash::Digest;
 use crate::publish::{Domain, Entry, Epoch, ReaderSlot, Sequence};
 use crate::traits::{Applied, ApplyError, Query};
 
-/// Bytes of old versions that may wait for readers before updates are refused.
+/// Bytes of old versions that may wait for readers before the next update is refused.
 pub const RETIRED_LIMIT: usize = 64 << 20;
 /// Bytes of a stash in the arena: a count, and digest and value of each name.
 const STASH_BYTES: usize = 8 + 16 * MAX_STASH;
@@ -65,8 +67,7 @@ struct Shared {
     publication: Publication,
     gate: Mutex<()>,
     /// Directories that a dropped writer could not free, for readers may still follow them.
-    #[expect(clippy::vec_box, reason = "readers may still hold the address of what is in the box")]
-    left: Mutex<Vec<Box<Directory>>>,
+    left: Mutex<Vec<OldDirectory>>,
 }
 
 impl Shared {
@@ -84,8 +85,12 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // SAFETY: made by Box::into_raw; the last owner is being dropped, so no reader follows it.
-        drop(unsafe { Box::from_raw(*self.directory.get_mut()) });
+        let left = std::mem::take(self.left.get_mut().unwrap_or_else(PoisonError::into_inner));
+        let current = NonNull::new(*self.directory.get_mut()).map(OldDirectory);
+        for directory in left.into_iter().chain(current) {
+            // SAFETY: the last owner is being dropped, so no reader is left.
+            unsafe { directory.free() };
+        }
     }
 }
 
@@ -103,10 +108,22 @@ struct Held {
 /// Something that readers may still use.
 enum Retired {
     Lines(u32, u32),
-    /// Kept for its memory alone.
-    Directory {
-        _kept: Box<Directory>,
-    },
+    Directory(OldDirectory),
+}
+
+/// A directory that was replaced. Readers may still hold references to it, so it stays where it is until it is freed.
+struct OldDirectory(NonNull<Directory>);
+
+// SAFETY: a directory is atomic words; whoever owns the handle may free it from any thread.
+unsafe impl Send for OldDirectory {}
+
+impl OldDirectory {
+    /// # Safety
+    /// No reader follows the directory any more.
+    unsafe fn free(self) {
+        // SAFETY: made by Box::into_raw, and by the caller's word not referred to.
+        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+    }
 }
 
 /// Query half of a table, and the handle of its one writer.
@@ -168,10 +185,15 @@ impl<S: Sizing> OthelloQuery<S> {
     }
 
     /// As [`OthelloQuery::from_shards`] for images made in this process, whose digests need no proof.
+    /// # Panics
+    /// When there is no memory for them, as any allocation does.
     pub(super) fn from_own(settings: &Settings, shards: Vec<ShardImage>) -> Self {
-        let mut query = Self::empty(settings, Self::PUBLICATION).expect("address space for the configured maximum");
-        query.install(&shards).expect("the shards of a graph fit its own limits");
-        query
+        let made = Self::empty(settings, Self::PUBLICATION).and_then(|mut query| {
+            shards.iter().try_for_each(|shard| query.check(shard, false))?;
+            query.install(&shards)?;
+            Ok(query)
+        });
+        made.unwrap_or_else(|error| panic!("no memory for a query structure of {} shards: {error}", shards.len()))
     }
 
     /// The same contents under another publication: for measuring what each costs.
@@ -184,9 +206,13 @@ impl<S: Sizing> OthelloQuery<S> {
     /// A structure whose directory points nowhere yet.
     fn empty(settings: &Settings, publication: Publication) -> Result<Self, ApplyError> {
         // Two versions of everything at the largest size that a sizing allows, and room for small tables.
-        let words = (settings.max_names as u64 * 16 / 3 * 4).div_ceil(settings.cells_per_word().into());
+        let max_names = settings.max_names.min(Settings::MAX_NAMES) as u64;
+        let words = (max_names * 16 / 3 * 4).div_ceil(settings.cells_per_word().into());
         let bytes = usize::try_from(words * 8 + (4 << 20)).unwrap_or(usize::MAX).min(u32::MAX as usize * LINE);
-        let arena = Arena::reserve(bytes).map_err(|_| ApplyError::ArenaFull { needed_bytes: bytes, limit_bytes: 0 })?;
+        // Where address space is rationed a smaller range must do; a table that outgrows it gets a typed error.
+        let ranges = std::iter::successors(Some(bytes), |&bytes| Some(bytes / 2)).take_while(|&bytes| bytes >= 4 << 20);
+        let arena = ranges.map(Arena::reserve).find_map(Result::ok);
+        let arena = arena.ok_or(ApplyError::ArenaFull { needed_bytes: bytes, limit_bytes: 0 })?;
         let lines = Lines::new(arena.bytes());
         let directory = Directory { depth: 0, entries: Box::new([Entry::new(0)]) };
         let shared = Shared {
@@ -479,10 +505,9 @@ impl<S: Sizing> OthelloQuery<S> {
         self.slots = self.slots.iter().flat_map(|&slot| std::iter::repeat_n(slot, times)).collect();
         let new = Box::into_raw(Box::new(Directory { depth, entries }));
         let old = self.shared.directory.swap(new, Ordering::AcqRel);
-        // SAFETY: made by Box::into_raw, and no longer to be found by readers who pin from now on.
-        let old = unsafe { Box::from_raw(old) };
         let epoch = self.shared.domain.advance();
-        self.retired.push_back((epoch, Retired::Directory { _kept: old }));
+        let old = OldDirectory(NonNull::new(old).expect("a directory is always set"));
+        self.retired.push_back((epoch, Retired::Directory(old)));
     }
 
     fn retire_block(&mut self, (start, n): (u32, u32)) {
@@ -493,13 +518,18 @@ impl<S: Sizing> OthelloQuery<S> {
 
     /// Takes back what every reader has left behind.
     fn reclaim(&mut self) {
-        while let Some(&(epoch, _)) = self.retired.front() {
-            if !self.shared.domain.passed(epoch) {
-                return;
-            }
-            if let Some((_, Retired::Lines(start, n))) = self.retired.pop_front() {
-                self.retired_bytes -= n as usize * LINE;
-                self.lines.give(start, n);
+        if self.retired.is_empty() {
+            return;
+        }
+        let completed = self.shared.domain.completed();
+        while let Some((_, retired)) = self.retired.pop_front_if(|(epoch, _)| *epoch <= completed) {
+            match retired {
+                Retired::Lines(start, n) => {
+                    self.retired_bytes -= n as usize * LINE;
+                    self.lines.give(start, n);
+                }
+                // SAFETY: it was replaced before the epoch that every reader has left behind.
+                Retired::Directory(directory) => unsafe { directory.free() },
             }
         }
     }
@@ -525,9 +555,10 @@ impl<S: Sizing> OthelloQuery<S> {
         // The digest is proved before anything is stored; of a cell named twice the last value counts.
         let mut digest = held.digest;
         let seed = self.settings.seed;
-        for (index, &(cell, value)) in update.cells.iter().enumerate() {
-            let earlier = update.cells[..index].iter().rev().find(|earlier| earlier.0 == cell);
-            let old = earlier.map_or_else(|| self.cell(&held, cell), |earlier| earlier.1);
+        let mut earlier = HashMap::new();
+        for &(cell, value) in &update.cells {
+            let old = if update.cells.len() == 1 { None } else { earlier.insert(cell, value) };
+            let old = old.unwrap_or_else(|| self.cell(&held, cell));
             digest ^= cell_prf(seed, cell, old) ^ cell_prf(seed, cell, value);
         }
         if digest != update.digest {
@@ -583,7 +614,7 @@ impl<S: Sizing> OthelloQuery<S> {
         let cells_per_word = cells_per_word(self.settings.value_bits);
         let cells = self.cells(geometry);
         match bits {
-            8 | 16 | 32 | 64 => (cells.wrapping_add((cell * (bits / 8)) as usize), 0),
+            8 | 16 | 32 | 64 => (cells.wrapping_add(cell as usize * (bits as usize / 8)), 0),
             _ => (cells.wrapping_add((cell / cells_per_word) as usize * 8), cell % cells_per_word * bits),
         }
     }
@@ -629,8 +660,17 @@ impl<S: Sizing> OthelloQuery<S> {
             let down = depth - self.depth();
             (entries.start >> down..=(entries.end - 1) >> down).map(|entry| self.held_at(entry).version).max()
         };
-        if images.iter().all(|image| held_version(image) >= Some(image.version)) {
+        let stale = |image: &&ShardImage| held_version(image) >= Some(image.version);
+        let n_stale = images.iter().filter(stale).count();
+        if n_stale == images.len() {
             return Ok(Applied::AlreadyThere);
+        }
+        // A message that is older than a part of what is held must not take that part back.
+        let newer = |image: &&ShardImage| held_version(image) > Some(image.version);
+        if let Some(image) = images.iter().find(newer) {
+            let ShardId { prefix, depth } = image.id;
+            let current = held_version(image).expect("it is newer");
+            return Err(ApplyError::Gap { prefix, depth, current, from: image.version });
         }
         self.install(images)?;
         Ok(Applied::Applied)
@@ -692,8 +732,8 @@ impl<S: Sizing> Drop for OthelloQuery<S> {
     fn drop(&mut self) {
         let mut left = self.shared.left.lock().unwrap_or_else(PoisonError::into_inner);
         for (_, retired) in self.retired.drain(..) {
-            if let Retired::Directory { _kept } = retired {
-                left.push(_kept);
+            if let Retired::Directory(directory) = retired {
+                left.push(directory);
             }
         }
     }

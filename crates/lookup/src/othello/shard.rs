@@ -351,6 +351,9 @@ impl<S: Sizing, P: Payload> Shard<S, P> {
         }
         for tries in 0..MAX_TRIES {
             self.sides = S::sides(n_names, cells_per_word, tries);
+            if self.sides.cells() as usize > S::Index::NONE.get() {
+                return Err(NoSolution { n_names, duplicate: self.duplicate() });
+            }
             if scratch.peel(&self.edges, self.sides, self.tweak) {
                 self.root_forest(scratch);
                 return Ok(());
@@ -372,6 +375,7 @@ impl<S: Sizing, P: Payload> Shard<S, P> {
         loop {
             if scratch.peel(&self.edges, self.sides, self.tweak) {
                 self.root_forest(scratch);
+                self.stash.sort_unstable_by_key(|edge| edge.digest);
                 return Ok(());
             }
             if self.stash.len() == MAX_STASH {

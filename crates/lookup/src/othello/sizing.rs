@@ -60,6 +60,8 @@ pub struct Geometry {
     pub stash: bool,
 }
 
+/// Cells of a side, at most.
+pub(super) const MAX_SIDE: u32 = 1 << 30;
 /// Words of a side of a [`Sharded`] shard, at most.
 pub(super) const MAX_SIDE_WORDS: u32 = (1 << 16) - 1;
 
@@ -95,7 +97,8 @@ mod sealed {
     impl Sealed for super::Tiny {}
 }
 
-/// Exact sizes, 2.40 cells a name when (re)built, filled down to 2.10; at most 6,000 names a shard.
+/// Exact sizes, 2.40 cells a name when (re)built, filled down to 2.10; a shard of more than
+/// 6,000 names splits when it is next solved.
 ///
 /// At 2.40 a random bipartite graph is acyclic with probability sqrt(1 - (2/2.4)^2) = 0.55.
 #[derive(Clone, Copy, Debug, Default)]
@@ -191,14 +194,14 @@ macro_rules! power_of_two_sizing {
             const MIN_MILLICELLS: u64 = 0;
 
             fn allows(sides: Sides, cells_per_word: u32) -> bool {
-                [sides.a, sides.b]
-                    .into_iter()
-                    .all(|side| side.is_multiple_of(cells_per_word) && (side / cells_per_word).is_power_of_two())
+                [sides.a, sides.b].into_iter().all(|side| {
+                    side <= MAX_SIDE && side.is_multiple_of(cells_per_word) && (side / cells_per_word).is_power_of_two()
+                })
             }
 
             fn sides(n_names: usize, cells_per_word: u32, tries: u32) -> Sides {
                 let n = n_names as u64;
-                let grown = tries / TRIES_A_SIZE;
+                let grown = u32::from(tries >= TRIES_A_SIZE);
                 let second_side: fn(u64) -> u64 = $second_side;
                 Sides {
                     a: power_of_two_words((n * 133).div_ceil(100), cells_per_word) << grown,
@@ -228,7 +231,7 @@ impl Sizing for Tiny {
     type Index = u16;
     const NAME: &'static str = "tiny";
     const ID: u8 = 255;
-    const SHARDED: bool = false;
+    const SHARDED: bool = true;
     const MIN_MILLICELLS: u64 = 0;
 
     fn allows(sides: Sides, _cells_per_word: u32) -> bool {

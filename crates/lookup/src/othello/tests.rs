@@ -3,10 +3,10 @@
 use super::graph::{Change, Graph};
 use super::sizing::{Sharded, Sides, Tiny, mix};
 use super::update::{ShardImage, Update};
-use super::{Colouring, Othello, OthelloQuery, Settings};
+use super::{Colouring, Othello, OthelloQuery, Publication, RestoreError, Settings, ShardId, ShardState};
 use crate::hash::{Digest, SecretKey, mix64};
 use crate::testkit::{Rng, Scope, law, seed};
-use crate::traits::{Control, InsertError, Query};
+use crate::traits::{ApplyError, Control, InsertError, Query};
 
 fn settings(value_bits: u8, max_names: usize, seed: u64) -> Settings {
     Settings::new(value_bits, max_names, &SecretKey::from_seed(seed))
@@ -20,6 +20,8 @@ impl Words {
     fn apply(&mut self, update: &Update) {
         match update {
             Update::Cells(update) => {
+                assert_eq!(update.from, self.0.version, "each update builds on the one before");
+                (self.0.version, self.0.digest) = (update.to, update.digest);
                 for &(cell, value) in &update.cells {
                     self.0.words[cell as usize] = value;
                 }
@@ -47,14 +49,13 @@ struct Scene {
 }
 
 impl Scene {
-    /// One operation on one of four names (0 removes, another value is inserted), and the law after it.
-    fn operate(&mut self, names: &[Digest; 4], at: usize, value: u64) {
-        let change = if value == 0 {
-            self.oracle[at] = None;
-            self.graph.remove(names[at])
-        } else {
-            self.oracle[at] = Some(value);
+    /// One operation on one of four names (a value is inserted, or the name removed), and the law after it.
+    fn operate(&mut self, names: &[Digest; 4], at: usize, value: Option<u64>) {
+        self.oracle[at] = value;
+        let change = if let Some(value) = value {
             self.graph.insert(names[at], value).expect("four names fit into eight cells and a stash")
+        } else {
+            self.graph.remove(names[at])
         };
         let mut updates = Vec::new();
         self.colouring.updates(&self.graph, &change, |value| value, &mut updates);
@@ -66,7 +67,7 @@ impl Scene {
         }
         // Canonical: what updates led to is what a fresh colouring has, cell for cell.
         let fresh = self.colouring.clone().image(&self.graph, 0, |value| value);
-        assert_eq!((&self.words.0.words, &self.words.0.stash), (&fresh.words, &fresh.stash));
+        assert_eq!(self.words.0, ShardImage { version: self.words.0.version, ..fresh });
     }
 
     /// All sequences of `depth` more operations; returns how many.
@@ -74,7 +75,8 @@ impl Scene {
         if depth == 0 {
             return 1;
         }
-        let operations = (0..12).map(|operation| (operation / 3, operation as u64 % 3));
+        // Remove, insert with value 0 (drop) and with value 1.
+        let operations = (0..12).map(|operation| (operation / 3, (operation as u64 % 3).checked_sub(1)));
         let after = operations.map(|(name, value)| {
             let mut scene = self.clone();
             scene.operate(names, name, value);
@@ -121,9 +123,101 @@ fn too_many_cycles_are_a_typed_error_and_change_nothing() {
     assert!((8..=15).contains(&n_in), "a forest of 8 vertices and a stash of 8 names: {n_in}");
     updates.iter().for_each(|update| assert!(query.apply(update).is_ok()));
     assert_eq!(query.stats().n_stashed, n_in - 7);
-    for name in 1..=n_in as u64 {
-        assert_eq!((query.lookup(Digest(mix64(name))), table.get(Digest(mix64(name)))), (name, Some(name)));
+    let names: Vec<_> = (1..=64u64).map(|name| 1 + name % n_in as u64).collect();
+    let digests: Vec<_> = names.iter().map(|&name| Digest(mix64(name))).collect();
+    for publication in [Publication::Versioned, Publication::Sequenced] {
+        let query = query.republish(publication).unwrap();
+        let mut values = [0; 64];
+        query.lookup_batch(&digests, &mut values);
+        assert_eq!(names, values, "{publication:?}, stashed names in whole bursts");
+        for (&name, &digest) in names.iter().zip(&digests) {
+            assert_eq!((query.lookup(digest), table.get(digest)), (name, Some(name)));
+        }
     }
+}
+
+#[test]
+fn shards_that_do_not_replace_whole_shards_exactly_once_are_refused() {
+    let entries: Vec<_> = (0..20_000u64).map(|name| (Digest(mix64(name)), name & 255)).collect();
+    let (_, mut query) = Othello::<Sharded>::build(settings(8, 40_000, 5), &entries, 1).unwrap();
+    let shards = query.shards();
+    assert!(shards.len() >= 4);
+    let settings = query.settings().clone();
+    let with = |image: &ShardImage, prefix: u32, depth: u8| {
+        let mut image = ShardImage { id: ShardId { prefix, depth }, version: 9, ..image.clone() };
+        // The digest covers the id; a refusal names the right one.
+        if let Err(ApplyError::WrongDigest { got, .. }) =
+            OthelloQuery::<Sharded>::from_shards(&settings, &[image.clone()])
+        {
+            image.digest = got;
+        }
+        image
+    };
+    let depth = shards[0].id.depth;
+    let good = with(&shards[0], 0, depth);
+    let child = with(&shards[0], 0, depth + 1);
+    let grandchild = with(&shards[0], 2, depth + 2);
+    let parent = with(&shards[0], 0, depth - 1);
+    let far = with(&shards[0], 7, depth + 2);
+    let refused: [&[&ShardImage]; 6] =
+        [&[&good, &good], &[&child], &[&good, &child], &[&child, &grandchild], &[&parent, &good], &[&child, &far]];
+    for images in refused {
+        let images: Vec<_> = images.iter().map(|&image| image.clone()).collect();
+        let ids: Vec<_> = images.iter().map(|image| image.id).collect();
+        let outcome = query.apply(&Update::Shards(images));
+        assert!(matches!(outcome, Err(ApplyError::Malformed { .. })), "{ids:?}: {outcome:?}");
+        assert_eq!(query.shards(), shards);
+    }
+    // What does cover: a split two levels deep, and a merge of all of it with its neighbour.
+    let great = [with(&shards[0], 2, depth + 2), with(&shards[0], 3, depth + 2)];
+    query.apply(&Update::Shards(vec![child, great[1].clone(), great[0].clone()])).unwrap();
+    assert_eq!(query.held().count(), shards.len() + 2);
+    query.apply(&Update::Shards(vec![ShardImage { version: 10, ..parent }])).unwrap();
+    assert_eq!(query.held().count(), shards.len() - 1);
+}
+
+#[test]
+fn a_late_message_never_takes_back_a_newer_shard() {
+    let entries: Vec<_> = (0..20_000u64).map(|name| (Digest(mix64(name)), name & 255)).collect();
+    let (mut table, mut query) = Othello::<Sharded>::build(settings(8, 40_000, 5), &entries, 1).unwrap();
+    let mut late = Vec::new();
+    let changed: Vec<_> = entries.iter().map(|&(name, value)| (name, value ^ 1)).collect();
+    table.insert_batch(&changed, &mut late).unwrap();
+    let [Update::Shards(images)] = &late[..] else { panic!("one message for a bulk batch") };
+    let mut newer = Vec::new();
+    table.insert(entries[0].0, 77, &mut newer).unwrap();
+    query.overwrite(&images[..1]).unwrap();
+    let first_of_shard = entries.iter().find(|(name, _)| table.graph().shard_of(*name) == images[0].id).unwrap().0;
+    let mut again = Vec::new();
+    table.insert(first_of_shard, 78, &mut again).unwrap();
+    newer.iter().chain(&again).for_each(|update| drop(query.apply(update)));
+    assert_eq!(query.lookup(first_of_shard), 78);
+    assert!(matches!(query.apply(&late[0]), Err(ApplyError::Gap { .. })));
+    assert_eq!(query.lookup(first_of_shard), 78);
+}
+
+#[test]
+fn stored_states_out_of_range_are_refused() {
+    let mut graph = Graph::<Sharded, u64>::new(settings(8, 10, 1));
+    let _ = graph.insert(Digest(5), 1);
+    let state = graph.shard_state(0);
+    let spoilt = [
+        ShardState { tweak: 1 << 15, ..state.clone() },
+        ShardState { sides: Sides { a: 0, b: 0 }, ..state.clone() },
+        ShardState { sides: Sides { a: 1 << 31, b: 1 << 31 }, ..state.clone() },
+        ShardState { sides: Sides { a: 9, b: 9 }, ..state.clone() },
+    ];
+    for state in spoilt {
+        let restored = Graph::<Sharded, u64>::restore(graph.settings().clone(), &[state], &[(Digest(5), 1)], &[]);
+        assert!(matches!(restored, Err(RestoreError::OutOfRange { .. })));
+    }
+}
+
+#[test]
+fn names_that_share_more_bits_than_the_directory_sees_are_a_typed_error() {
+    let names: Vec<_> = (0..30_000).map(|name| (Digest(mix64(name) >> 24), 1)).collect();
+    let built = Othello::<Sharded>::build(settings(8, 40_000, 1), &names, 1);
+    assert!(matches!(built.err(), Some(InsertError::Unsolvable { n_names: 30_000, .. })));
 }
 
 #[test]
@@ -201,6 +295,12 @@ fn the_vector_loop_answers_like_the_scalar_one() {
         let keys: Vec<_> = (0..40_003u64).map(|name| Digest(mix64(name))).collect();
         let mut values = vec![0; keys.len()];
         query.lookup_batch(&keys, &mut values);
+        // Batches of 31 take the scalar loop.
+        let mut scalar = vec![0; keys.len()];
+        for (keys, values) in keys.chunks(31).zip(scalar.chunks_mut(31)) {
+            query.lookup_batch(keys, values);
+        }
+        assert_eq!(values, scalar, "{value_bits} bits");
         for (index, &key) in keys.iter().enumerate() {
             assert_eq!(values[index], query.lookup(key), "name {index}, {value_bits} bits");
         }

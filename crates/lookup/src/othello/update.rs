@@ -4,14 +4,12 @@
 //! update shows that both sides agree. Bytes: `docs/formats/othello.md`.
 
 use super::ShardId;
-use super::sizing::{Sides, TWEAKS};
+use super::sizing::{MAX_SIDE, Sides, TWEAKS};
 use crate::cells::cells_per_word;
 use crate::hash::Digest;
 
 /// Names that a shard may hold outside its graph: a bound of the format.
 pub const MAX_STASH: usize = super::shard::MAX_STASH;
-/// Cells of a side, at most: a bound of the format.
-pub const MAX_SIDE: u32 = 1 << 30;
 /// Shards of one message, at most.
 pub const MAX_SHARDS: usize = 1 << super::graph::MAX_DEPTH;
 
