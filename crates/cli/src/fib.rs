@@ -1,0 +1,244 @@
+//! `fibula fib`: FIBs offline, from a list of names to a file and back, without controller and switch.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use clap::{Args, Subcommand};
+use fib::action::Action;
+use fib::designs::Design;
+use fib::file::{Fib, FibError};
+use fib::list::{Layout, List};
+use fib::name::{Name, NameKind};
+use indicatif::{ProgressBar, ProgressStyle};
+use lookup::hash::Family;
+use serde::Serialize;
+
+use crate::output::{Exit, Failure, OrExit, Output};
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub(crate) enum FibCommand {
+    /// Build a FIB file from a list of names and actions
+    Build(BuildArgs),
+    /// Look up names in a FIB file; names that are not in it get an arbitrary action
+    Lookup(LookupArgs),
+    /// Say what is in a FIB file
+    Show {
+        /// The FIB file
+        file: PathBuf,
+    },
+}
+
+/// Where the list is and how to build.
+#[derive(Args, Debug)]
+pub(crate) struct BuildArgs {
+    /// The list: `name,action` on every line, or with --action a name on every line; `-` is standard input
+    list: PathBuf,
+    /// The FIB file to write
+    #[arg(short, long)]
+    out: PathBuf,
+    /// Kind of the names: mac, ipv4, ipv6, 5-tuple, teid, fixed:BYTES, text
+    #[arg(long, default_value = "mac")]
+    names: NameKind,
+    /// The list holds names only, and this is the action of all: port:3, drop, punt
+    #[arg(long)]
+    action: Option<Action>,
+    /// FIB design
+    #[arg(long, default_value = "concise", value_parser = Design::by_name)]
+    design: &'static Design,
+    /// Digest family: muladd, wy, siphash13, crc32c
+    #[arg(long, default_value = "muladd")]
+    hash: Family,
+    /// Threads to build with; 0 takes all
+    #[arg(long, default_value_t = 0)]
+    threads: usize,
+}
+
+/// What to look up.
+#[derive(Args, Debug)]
+pub(crate) struct LookupArgs {
+    /// The FIB file
+    file: PathBuf,
+    /// Names; without any, they are read from standard input, one a line
+    names: Vec<String>,
+}
+
+/// A FIB file in figures.
+#[derive(Serialize)]
+struct Shown {
+    design: &'static str,
+    kind: String,
+    names: u64,
+    actions: usize,
+    hash: String,
+    table_bytes: u64,
+    bits_per_name: f64,
+    file_bytes: u64,
+}
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    name: &'a str,
+    action: String,
+}
+
+impl FibCommand {
+    /// Runs the command.
+    /// # Errors
+    /// Exit code 3 for a wrong line, name or file, 4 for a file that is not there, 5 for a FIB that cannot be built.
+    pub(crate) fn run(self, out: &Output) -> anyhow::Result<()> {
+        match self {
+            Self::Build(args) => build(args, out),
+            Self::Lookup(args) => lookup(&args, out),
+            Self::Show { file } => {
+                let (fib, file_bytes) = read(&file)?;
+                out.rows(&[shown(&fib, file_bytes)])
+            }
+        }
+    }
+}
+
+fn build(args: BuildArgs, out: &Output) -> anyhow::Result<()> {
+    let start = Instant::now();
+    let entries = read_list(&args)?;
+    let threads = match args.threads {
+        0 => std::thread::available_parallelism().map_or(1, |cores| cores.get()),
+        threads => threads,
+    };
+    let spinner = progress(ProgressBar::no_length(), "{spinner} {msg} {elapsed}");
+    spinner.set_message(format!("building a FIB of {} names", entries.len()));
+    spinner.enable_steady_tick(Duration::from_millis(200));
+    let fib = Fib::build(args.design, args.names, args.hash, threads, &entries).map_err(|error| {
+        let exit = match &error {
+            FibError::WrongKind { .. } | FibError::DuplicateName { .. } => Exit::BadInput,
+            _ => Exit::Refused,
+        };
+        Failure::new(exit, error)
+    })?;
+    spinner.set_message("writing");
+    let bytes = fib.encode();
+    write_whole(&args.out, &bytes)?;
+    spinner.finish_and_clear();
+
+    let shown = shown(&fib, bytes.len() as u64);
+    let sentence = format!(
+        "{}: {} names, {} actions, {:.2} bits a name, {} bytes, in {:.1} s",
+        args.out.display(),
+        shown.names,
+        shown.actions,
+        shown.bits_per_name,
+        shown.file_bytes,
+        start.elapsed().as_secs_f64()
+    );
+    out.done(&shown, sentence)
+}
+
+/// The names of the list with their actions.
+fn read_list(args: &BuildArgs) -> anyhow::Result<Vec<(Name, Action)>> {
+    let what = args.list.display().to_string();
+    let from_stdin = args.list.as_os_str() == "-";
+    let input: Box<dyn io::Read> = if from_stdin { Box::new(io::stdin()) } else { Box::new(open(&args.list)?) };
+    let length = if from_stdin { None } else { std::fs::metadata(&args.list).ok().map(|data| data.len()) };
+    let bar = match length {
+        Some(length) => progress(ProgressBar::new(length), "{bar:40} {percent} % of {total_bytes} read, {eta} left"),
+        None => progress(ProgressBar::no_length(), "{spinner} {bytes} read"),
+    };
+    let layout = if args.action.is_some() { Layout::Plain } else { Layout::Csv };
+    let lines = BufReader::with_capacity(1 << 18, bar.wrap_read(input)).lines();
+    let mut entries = Vec::new();
+    for entry in List::new(args.names, layout, lines) {
+        let entry = entry.map_err(|error| Failure::new(Exit::BadInput, format!("{what}: {error}")))?;
+        let action = entry.action.or(args.action).unwrap_or(Action::Drop);
+        entries.push((entry.name, action));
+    }
+    bar.finish_and_clear();
+    Ok(entries)
+}
+
+fn lookup(args: &LookupArgs, out: &Output) -> anyhow::Result<()> {
+    let (fib, _) = read(&args.file)?;
+    if !args.names.is_empty() {
+        let answers = args.names.iter().map(|name| answer(&fib, name, "")).collect::<Result<Vec<_>, _>>()?;
+        return out.rows(&answers);
+    }
+    if io::stdin().is_terminal() {
+        eprintln!("names, one a line; end with Ctrl-D");
+    }
+    let mut stdout = io::stdout().lock();
+    for (line, name) in (1u64..).zip(io::stdin().lock().lines()) {
+        let place = format!("line {line}: ");
+        let name = name.or_exit(Exit::BadInput, format!("line {line}"))?;
+        if name.trim().is_empty() {
+            continue;
+        }
+        let answer = answer(&fib, &name, &place)?;
+        // Line by line, so that names may come from a pipe that stays open.
+        if out.is_json() {
+            writeln!(stdout, "{}", serde_json::to_string(&answer)?)?;
+        } else {
+            writeln!(stdout, "{},{}", fib::list::quote(answer.name), answer.action)?;
+        }
+    }
+    stdout.flush()?;
+    Ok(())
+}
+
+fn answer<'a>(fib: &Fib, text: &'a str, place: &str) -> anyhow::Result<Answer<'a>> {
+    let name =
+        Name::parse(fib.kind(), text).map_err(|error| Failure::new(Exit::BadInput, format!("{place}{error}")))?;
+    Ok(Answer { name: text, action: fib.lookup(&name).to_string() })
+}
+
+fn shown(fib: &Fib, file_bytes: u64) -> Shown {
+    let bits = fib.size_bits();
+    Shown {
+        design: fib.design().name,
+        kind: fib.kind().to_string(),
+        names: fib.n_names(),
+        actions: fib.actions().len(),
+        hash: fib.family().to_string(),
+        table_bytes: bits / 8,
+        bits_per_name: bits as f64 / fib.n_names().max(1) as f64,
+        file_bytes,
+    }
+}
+
+fn open(path: &Path) -> anyhow::Result<File> {
+    File::open(path).or_exit(Exit::NotFound, format!("{} cannot be opened", path.display()))
+}
+
+fn read(path: &Path) -> anyhow::Result<(Fib, u64)> {
+    let mut bytes = Vec::new();
+    io::Read::read_to_end(&mut open(path)?, &mut bytes).with_context(|| path.display().to_string())?;
+    let fib = Fib::decode(&bytes).or_exit(Exit::BadInput, path.display())?;
+    Ok((fib, bytes.len() as u64))
+}
+
+/// Writes the file whole or not at all; only its owner may read it, for it holds the hash key.
+fn write_whole(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let cannot = || format!("{} cannot be written", path.display());
+    let file_name = path.file_name().ok_or_else(|| Failure::new(Exit::Usage, cannot()))?;
+    let mut temporary = file_name.to_os_string();
+    temporary.push(format!(".{}.new", std::process::id()));
+    let temporary = path.with_file_name(temporary);
+    let written = File::options().write(true).create_new(true).mode(0o600).open(&temporary).and_then(|mut file| {
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        std::fs::rename(&temporary, path)
+    });
+    if written.is_err() {
+        // What it was to become is untouched; what is left of the attempt is of no use.
+        let _ = std::fs::remove_file(&temporary);
+    }
+    written.with_context(cannot)
+}
+
+/// A bar on standard error, which shows itself only on a terminal.
+fn progress(bar: ProgressBar, template: &str) -> ProgressBar {
+    bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar
+}
