@@ -358,7 +358,8 @@ fn change_that_one_of_several_tables_refuses_is_undone_in_the_others() {
 
 #[test]
 fn names_of_every_kind_travel_and_survive_restarts() {
-    let texts: [(NameKind, fn(usize) -> String); 8] = [
+    type Text = fn(usize) -> String;
+    let texts: [(NameKind, Text); 8] = [
         (NameKind::Mac, |i| format!("02:00:00:00:00:{i:02x}")),
         (NameKind::Ipv4, |i| format!("10.0.0.{i}")),
         (NameKind::Ipv6, |i| format!("fd00::{i:x}")),
