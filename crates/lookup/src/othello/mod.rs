@@ -28,6 +28,7 @@ pub mod sizing;
 #[cfg(test)]
 mod tests;
 pub mod update;
+mod validate;
 
 pub use build::RestoreError;
 pub use colouring::Colouring;

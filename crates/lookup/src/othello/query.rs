@@ -33,7 +33,7 @@ use super::sizing::{Geometry, Sharded, Sides, Sizing};
 use super::update::{CellsUpdate, MAX_STASH, ShardImage, Update};
 use super::{Settings, ShardId, cell_prf, colouring};
 use crate::arena::{Arena, LINE, Lines};
-use crate::cells::{Cells, CellsVisitor, cells_per_word, value_mask, with_cells};
+use crate::cells::{cells_per_word, value_mask, with_cells};
 use crate::hash::Digest;
 use crate::publish::{Domain, Entry, Epoch, ReaderSlot, Sequence};
 use crate::traits::{Applied, ApplyError, Query};
@@ -96,8 +96,8 @@ impl Drop for Shared {
 
 /// What the writer knows of a shard that it serves.
 #[derive(Clone, Copy, Debug)]
-struct Held {
-    id: ShardId,
+pub(super) struct Held {
+    pub(super) id: ShardId,
     version: u64,
     digest: u64,
     geometry: Geometry,
@@ -269,7 +269,7 @@ impl<S: Sizing> OthelloQuery<S> {
         }
     }
 
-    fn in_order(&self) -> impl Iterator<Item = &Held> {
+    pub(super) fn in_order(&self) -> impl Iterator<Item = &Held> {
         let mut at = 0;
         std::iter::from_fn(move || {
             let held = self.held[*self.slots.get(at)? as usize].as_ref().expect("entries point to held shards");
@@ -278,7 +278,7 @@ impl<S: Sizing> OthelloQuery<S> {
         })
     }
 
-    fn depth(&self) -> u8 {
+    pub(super) fn depth(&self) -> u8 {
         self.slots.len().trailing_zeros() as u8
     }
 
@@ -292,7 +292,7 @@ impl<S: Sizing> OthelloQuery<S> {
         self.shared.arena.base().wrapping_add(geometry.offset_lines as usize * LINE)
     }
 
-    fn n_words(&self, sides: Sides) -> usize {
+    pub(super) fn n_words(&self, sides: Sides) -> usize {
         (sides.cells() / cells_per_word(self.settings.value_bits)) as usize
     }
 
@@ -327,37 +327,6 @@ impl<S: Sizing> OthelloQuery<S> {
             stash: self.stash_of(held),
             words: self.words_of(held),
         }
-    }
-
-    /// Checks a shard from outside against everything that readers rely on.
-    fn check(&self, image: &ShardImage, prove_digest: bool) -> Result<(), ApplyError> {
-        let malformed = |reason| Err(ApplyError::Malformed { reason });
-        let cells_per_word = cells_per_word(self.settings.value_bits);
-        if !S::allows(image.sides, cells_per_word) {
-            return malformed("a shard has sides that this table's sizing does not allow");
-        }
-        if image.words.len() != self.n_words(image.sides) || image.stash.len() > MAX_STASH {
-            return malformed("a shard has another number of words than its sides say, or too large a stash");
-        }
-        if image.id.depth > super::graph::MAX_DEPTH
-            || image.id.prefix >> image.id.depth != 0
-            || (!S::SHARDED && image.id.depth != 0)
-            || image.tweak >= super::sizing::TWEAKS
-        {
-            return malformed("a shard has a prefix or tweak out of range");
-        }
-        let mask = value_mask(self.settings.value_bits);
-        if image.stash.iter().any(|&(_, value)| value > mask) {
-            return malformed("a stashed value is wider than a cell");
-        }
-        if prove_digest {
-            let got = digest_of(&self.settings, image);
-            if got != image.digest {
-                let ShardId { prefix, depth } = image.id;
-                return Err(ApplyError::WrongDigest { prefix, depth, got, expected: image.digest });
-            }
-        }
-        Ok(())
     }
 
     /// Puts new shards in the place of those that held their digests; all of them or none.
@@ -401,46 +370,12 @@ impl<S: Sizing> OthelloQuery<S> {
         Ok(())
     }
 
-    /// Refuses images that do not cover whole shards exactly once.
-    fn covered(&self, images: &[ShardImage], depth: u8) -> Result<(), ApplyError> {
-        let malformed = ApplyError::Malformed { reason: "the shards do not replace whole shards exactly once" };
-        let mut ranges: Vec<_> = images.iter().map(|image| image.id.entries(depth)).collect();
-        ranges.sort_unstable_by_key(|range| range.start);
-        if ranges.windows(2).any(|pair| pair[0].end > pair[1].start) {
-            return Err(malformed);
-        }
-        if self.held.is_empty() {
-            let all = ranges.windows(2).all(|pair| pair[0].end == pair[1].start);
-            let ends = (ranges.first().map(|range| range.start), ranges.last().map(|range| range.end));
-            return if all && ends == (Some(0), Some(1 << depth)) { Ok(()) } else { Err(malformed) };
-        }
-        // Every held shard that a range touches must be covered to both its ends.
-        let mut at = 0;
-        while at < ranges.len() {
-            let held = self.held_at(ranges[at].start >> (depth - self.depth())).id.entries(depth);
-            let mut end = held.start.min(ranges[at].start);
-            if ranges[at].start != held.start {
-                return Err(malformed);
-            }
-            while end < held.end {
-                match ranges.get(at) {
-                    Some(range) if range.start == end => end = range.end,
-                    _ => return Err(malformed),
-                }
-                at += 1;
-                // A merge covers several held shards: go on to the end of the last.
-                if end > held.end {
-                    let last = self.held_at((end - 1) >> (depth - self.depth())).id.entries(depth);
-                    if last.end != end {
-                        return Err(malformed);
-                    }
-                }
-            }
-        }
-        Ok(())
+    /// Whether nothing was ever installed.
+    pub(super) fn is_new(&self) -> bool {
+        self.held.is_empty()
     }
 
-    fn held_at(&self, entry: usize) -> &Held {
+    pub(super) fn held_at(&self, entry: usize) -> &Held {
         self.held[self.slots[entry] as usize].as_ref().expect("entries point to held shards")
     }
 
@@ -685,22 +620,6 @@ impl<S: Sizing> OthelloQuery<S> {
         }
         self.install(images)
     }
-}
-
-/// The digest of a shard, from all its cells.
-fn digest_of(settings: &Settings, image: &ShardImage) -> u64 {
-    struct Sum(u64, u32);
-    impl CellsVisitor for Sum {
-        type Output = u64;
-        fn visit(self, cells: impl Cells) -> u64 {
-            (0..self.1).fold(0, |digest, cell| digest ^ cell_prf(self.0, cell, cells.get(cell as usize)))
-        }
-    }
-    let mut words = image.words.clone();
-    let cells = with_cells(&mut words, settings.value_bits, Sum(settings.seed, image.sides.cells()))
-        ^ colouring::geometry_prf(settings.seed, image.id, image.sides, image.tweak);
-    let stash = |digest, &(name, value): &(Digest, u64)| digest ^ colouring::stash_prf(settings.seed, name, value);
-    image.stash.iter().fold(cells, stash)
 }
 
 impl<S: Sizing> Query for OthelloQuery<S> {
