@@ -1,10 +1,14 @@
 //! The forwarding bench: the real worker loop between in-memory ports, with a table or without.
 //!
-//! A [`Feed`] is a port that makes frames out of nothing and swallows what is sent to it. Receiving writes the first 16
-//! bytes of each frame (destination from a list of names, source, and the shim where there is one) into a buffer that
-//! holds the rest already, as a network card leaves a frame in the cache; sending recycles the buffer. So a frame of
-//! 1500 bytes costs what one of 64 costs, as in a switch that forwards without copying. Every worker has its own feeds,
-//! and shares the FIB, the exact tables and the plane, as in production.
+//! Every worker has a thread, ports and a traffic source of its own, and shares the FIB, the exact tables and the plane,
+//! as in production. The source writes the first 18 bytes of each frame (destination from a list of names, source, and
+//! the shim where there is one) into a buffer that holds the rest already, as a network card leaves a frame in memory;
+//! nothing is copied, so 1500 bytes cost what 64 do. Two kinds of port ([`Wiring`]):
+//!
+//! - *rings*: loopback ports. In the same thread, a source fills the far end of the port of entry, and a sink empties
+//!   those of the ports of exit; the rate includes both.
+//! - *bare*: the ports make frames of nothing and swallow them. The least that a port can cost, and the hardest
+//!   measure of what the lookups cost beside the rest.
 //!
 //! The *empty forwarder* is the same loop over [`EmptyTable`]: frames parsed, actions taken, shims counted down, frames
 //! sent, but no digest, no lookup and no ingress check. The ratio of both is what the lookups cost.
@@ -20,7 +24,9 @@ use fib::name::{Name, NameKind};
 use fib::replica::Exact;
 use lookup::hash::Hasher;
 use lookup::othello::OthelloQuery;
+use netio::backend::loopback::{self, Loopback};
 use netio::{Burst, Device, DeviceCounters, NetError, Pool, Readiness};
+use std::io;
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
@@ -36,11 +42,22 @@ pub enum Place {
     Gateway,
 }
 
+/// What the ports are made of; see the module.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wiring {
+    /// Loopback ports, with a source and a sink at their far ends.
+    Rings,
+    /// Ports that make frames and swallow them.
+    Bare,
+}
+
 /// What is measured.
 #[derive(Debug, Clone)]
 pub struct Load {
     /// Where the switch stands.
     pub place: Place,
+    /// What its ports are made of.
+    pub wiring: Wiring,
     /// Bytes of a frame as the host sent it, 60 to 9000; 64 is the usual least.
     pub frame_bytes: usize,
     /// Destinations, each six bytes in a little-endian word, sent in this order, again and again. Every worker starts
@@ -107,14 +124,15 @@ fn forward<T: Table + 'static>(load: &Load, set_up: impl FnOnce(&mut PlaneWriter
     let mut ports: Vec<PortSpec> = (0..=load.n_exits)
         .map(|id| PortSpec { id: PortId(id), role: if id == 0 { entry_role } else { Role::Trunk }, devices: vec![] })
         .collect();
-    let mut exits = vec![];
+    let mut far_ends = vec![];
     for worker in 0..load.workers {
+        let mut source = Some(Source::new(load, entry_role, worker));
+        let mut far = FarEnds::new(load);
         for port in &mut ports {
-            let frames = (port.id.0 == 0).then(|| Source::new(load, entry_role, worker));
-            let feed = Feed { source: frames, counters: Arc::default() };
-            exits.push((port.id.0, feed.counters.clone()));
-            port.devices.push(Box::new(feed));
+            let source = if port.id.0 == 0 { source.take() } else { None };
+            port.devices.push(far.near_end(load, source)?);
         }
+        far_ends.push(far);
     }
     let settings = Settings { workers: load.workers, max_frame: load.frame_bytes.max(2048), ..Settings::default() };
     let (workers, monitor, mut writer) = build::<T>(&settings, ports)?;
@@ -127,18 +145,23 @@ fn forward<T: Table + 'static>(load: &Load, set_up: impl FnOnce(&mut PlaneWriter
     let runs: Vec<(Instant, Instant, u64)> = std::thread::scope(|scope| {
         let threads: Vec<_> = workers
             .into_iter()
-            .map(|mut worker| {
+            .zip(far_ends)
+            .map(|(mut worker, mut far)| {
                 let start = &start;
                 scope.spawn(move || {
                     // Buffers, readers and branch predictors warm up before the clock starts.
                     for _ in 0..WARM_UP_BURSTS {
+                        far.fill();
                         worker.poll_once();
+                        far.empty();
                     }
                     start.wait();
                     let began = Instant::now();
                     let mut received = 0;
                     while received < load.frames {
+                        far.fill();
                         received += worker.poll_once() as u64;
+                        far.empty();
                     }
                     (began, Instant::now(), received)
                 })
@@ -149,20 +172,18 @@ fn forward<T: Table + 'static>(load: &Load, set_up: impl FnOnce(&mut PlaneWriter
     let began = runs.iter().map(|run| run.0).min();
     let ended = runs.iter().map(|run| run.1).max();
     let elapsed = began.zip(ended).map_or(Duration::ZERO, |(began, ended)| ended - began);
-    let mut by_exit = vec![0; usize::from(load.n_exits)];
-    for (id, counters) in exits.iter().filter(|(id, _)| *id > 0) {
-        by_exit[usize::from(*id) - 1] += counters.tx_frames.get();
-    }
     let frames = runs.iter().map(|run| run.2).sum();
-    Ok(Measured { elapsed, frames, counts: monitor.status().total, exits: by_exit })
+    let status = monitor.status();
+    let exits = status.ports[1..].iter().map(|port| port.counters.tx_frames).collect();
+    Ok(Measured { elapsed, frames, counts: status.total, exits })
 }
 
-/// What a [`Feed`] makes frames of.
+/// What frames are made of.
 struct Source {
     destinations: Arc<[u64]>,
     next: usize,
     frame_len: usize,
-    /// Bytes 6 to 16: source address, and shim or EtherType.
+    /// Bytes 6 to 18: source address, and shim and EtherType, or EtherType and the start of the payload.
     head: [u8; 12],
 }
 
@@ -176,17 +197,83 @@ impl Source {
         let next = load.destinations.len() * worker / load.workers.max(1);
         Self { destinations: load.destinations.clone(), next, frame_len, head }
     }
+
+    /// Fills the room in `out` with frames.
+    #[inline]
+    fn fill(&mut self, pool: &mut Pool, out: &mut Burst) {
+        while !out.is_full() {
+            let Some(&destination) = self.destinations.get(self.next) else { break };
+            let Some(mut packet) = pool.take() else { break };
+            if packet.resize(self.frame_len).is_err() {
+                pool.put(packet);
+                break;
+            }
+            self.next = if self.next + 1 == self.destinations.len() { 0 } else { self.next + 1 };
+            let frame = packet.frame_mut();
+            frame[..6].copy_from_slice(&destination.to_le_bytes()[..6]);
+            frame[6..18].copy_from_slice(&self.head);
+            out.push(packet);
+        }
+    }
 }
 
-/// An in-memory port that frames come out of without end, or go into.
-struct Feed {
+/// The other ends of a worker's rings: where its frames come from and go to. None with bare ports.
+struct FarEnds {
+    entry: Option<(Loopback, Source)>,
+    exits: Vec<Loopback>,
+    pool: Pool,
+    burst: Burst,
+}
+
+impl FarEnds {
+    fn new(load: &Load) -> Self {
+        let packets = if load.wiring == Wiring::Rings { 2 * netio::BURST } else { 0 };
+        let max_frame = load.frame_bytes.max(2048);
+        Self { entry: None, exits: vec![], pool: Pool::new(packets, max_frame), burst: Burst::new() }
+    }
+
+    /// Makes a port of the switch, and keeps what belongs to its other end.
+    fn near_end(&mut self, load: &Load, source: Option<Source>) -> Result<Box<dyn Device>, BuildError> {
+        if load.wiring == Wiring::Bare {
+            return Ok(Box::new(Bare { source, counters: Arc::default() }));
+        }
+        let settings = loopback::Settings { ring_frames: 256, max_frame: load.frame_bytes.max(2048) };
+        let (near, far) = loopback::pair("near", "far", &settings).map_err(io::Error::other)?;
+        match source {
+            Some(source) => self.entry = Some((far, source)),
+            None => self.exits.push(far),
+        }
+        Ok(Box::new(near))
+    }
+
+    #[inline]
+    fn fill(&mut self) {
+        if let Some((end, source)) = &mut self.entry {
+            source.fill(&mut self.pool, &mut self.burst);
+            // A full ring would mean that the worker is behind; it never is, in one thread.
+            let _ = end.tx_burst(&mut self.pool, &mut self.burst);
+            self.pool.put_all(&mut self.burst);
+        }
+    }
+
+    #[inline]
+    fn empty(&mut self) {
+        for end in &mut self.exits {
+            let _ = end.rx_burst(&mut self.pool, &mut self.burst);
+            self.pool.put_all(&mut self.burst);
+        }
+    }
+}
+
+/// A port that frames come out of without end, or go into.
+struct Bare {
     source: Option<Source>,
     counters: Arc<DeviceCounters>,
 }
 
-impl Device for Feed {
+impl Device for Bare {
     fn name(&self) -> &str {
-        "feed"
+        "bare"
     }
 
     fn max_frame(&self) -> usize {
@@ -197,19 +284,7 @@ impl Device for Feed {
     fn rx_burst(&mut self, pool: &mut Pool, out: &mut Burst) -> Result<usize, NetError> {
         let Some(source) = &mut self.source else { return Ok(0) };
         let before = out.len();
-        while !out.is_full() {
-            let Some(mut packet) = pool.take() else { break };
-            if packet.resize(source.frame_len).is_err() {
-                pool.put(packet);
-                break;
-            }
-            let Some(&destination) = source.destinations.get(source.next) else { break };
-            source.next = if source.next + 1 == source.destinations.len() { 0 } else { source.next + 1 };
-            let frame = packet.frame_mut();
-            frame[..6].copy_from_slice(&destination.to_le_bytes()[..6]);
-            frame[6..18].copy_from_slice(&source.head);
-            out.push(packet);
-        }
+        source.fill(pool, out);
         let n = out.len() - before;
         self.counters.rx_frames.add(n as u64);
         Ok(n)
@@ -240,7 +315,7 @@ mod tests {
     use lookup::othello::{Othello, Settings as TableSettings};
     use lookup::traits::Control;
 
-    fn load(place: Place, workers: usize) -> (Load, Hasher, OthelloQuery, Vec<u64>) {
+    fn load(place: Place, wiring: Wiring, workers: usize) -> (Load, Hasher, OthelloQuery, Vec<u64>) {
         let key = SecretKey::from_seed(5);
         let hasher = Hasher::new(Family::default(), &key);
         let names: Vec<u64> = (0..2000u64).map(|i| i << 16 | 2).collect();
@@ -248,16 +323,30 @@ mod tests {
             names.iter().map(|name| (hasher.digest(&name.to_le_bytes()[..6]), 1 + (name >> 16) % 4)).collect();
         let mut control = Othello::new(TableSettings::new(8, 4000, &key));
         control.insert_batch(&entries, &mut vec![]).unwrap();
-        let load =
-            Load { place, frame_bytes: 64, destinations: names.clone().into(), n_exits: 4, workers, frames: 6400 };
+        let load = Load {
+            place,
+            wiring,
+            frame_bytes: 64,
+            destinations: names.clone().into(),
+            n_exits: 4,
+            workers,
+            frames: 6400,
+        };
         (load, hasher, control.export(), names)
     }
 
+    const CASES: [(Place, Wiring); 4] = [
+        (Place::Core, Wiring::Rings),
+        (Place::Core, Wiring::Bare),
+        (Place::Gateway, Wiring::Rings),
+        (Place::Gateway, Wiring::Bare),
+    ];
+
     #[test]
     fn every_frame_goes_where_its_name_says() {
-        for place in [Place::Core, Place::Gateway] {
+        for (place, wiring) in CASES {
             for workers in [1, 2] {
-                let (load, hasher, fib, valid) = load(place, workers);
+                let (load, hasher, fib, valid) = load(place, wiring, workers);
                 let measured = forward_with_fib(&load, &hasher, &fib, &valid).unwrap();
                 assert_eq!(measured.counts.dropped_total(), 0);
                 assert_eq!(measured.exits.iter().sum::<u64>(), measured.counts.sent);
@@ -270,7 +359,7 @@ mod tests {
 
     #[test]
     fn unknown_names_stop_at_the_gateway() {
-        let (mut load, hasher, fib, valid) = load(Place::Gateway, 1);
+        let (mut load, hasher, fib, valid) = load(Place::Gateway, Wiring::Rings, 1);
         load.destinations = (0..500u64).map(|i| i << 24 | 0x04).collect();
         let measured = forward_with_fib(&load, &hasher, &fib, &valid).unwrap();
         assert_eq!(measured.counts.sent, 0);
@@ -279,8 +368,8 @@ mod tests {
 
     #[test]
     fn the_empty_forwarder_sends_everything() {
-        for place in [Place::Core, Place::Gateway] {
-            let (load, hasher, ..) = load(place, 2);
+        for (place, wiring) in CASES {
+            let (load, hasher, ..) = load(place, wiring, 2);
             let measured = forward_empty(&load, &hasher).unwrap();
             assert_eq!(measured.counts.dropped_total(), 0);
             assert!(measured.frames >= 12_800 && measured.exits.iter().all(|&n| n > 0));

@@ -4,6 +4,7 @@
 //! switches); [`Dataplane::start`] runs each on a thread of its own.
 
 use crate::counters::{Counts, WorkerCounters};
+use crate::exact::MAX_VALUE;
 use crate::parse::DEFAULT_FIXED_OFFSET;
 use crate::plane::PlaneWriter;
 use crate::shim;
@@ -69,6 +70,9 @@ pub enum BuildError {
         /// Ports given.
         got: usize,
     },
+    /// A number that no table entry can hold.
+    #[error("port id {0}; at most {MAX_VALUE}")]
+    PortIdTooLarge(PortId),
     /// Two ports with one number.
     #[error("two ports have the id {0}; give each its own")]
     DuplicatePort(PortId),
@@ -116,6 +120,9 @@ pub fn build<T: Table>(settings: &Settings, ports: Vec<PortSpec>) -> Result<Part
         return Err(BuildError::TooManyPorts { got: ports.len() });
     }
     for (i, port) in ports.iter().enumerate() {
+        if port.id.0 > MAX_VALUE {
+            return Err(BuildError::PortIdTooLarge(port.id));
+        }
         if ports[..i].iter().any(|other| other.id == port.id) {
             return Err(BuildError::DuplicatePort(port.id));
         }

@@ -1,20 +1,20 @@
-//! Exact tables: whole names to small values, one writer, any number of readers that never wait.
+//! Exact tables: whole names to 16-bit values, one writer, any number of readers that never wait.
 //!
 //! ```text
-//!  slot, 1 + W words:   | entry                          | key word 0 | ..  | key word W-1 |
-//!                       | value 48 bits | len 8 | state 8 |  the name, zero-padded        |
+//!  slot, 1 + R words:   | the name's first 6 bytes, 48 bits | mark, 16 bits |  the name's other bytes, R words |
+//!  mark:                0 empty, 1 removed, else value + 2
 //! ```
-//! Open addressing with linear probing from a place that the digest gives; the full name is compared, so two names of
-//! one digest are two entries. A slot's key is written once in the life of a table, before its entry word is published
-//! with Release; afterwards only the entry word changes (removed, put again, another value). So a reader that sees an
-//! entry sees its key, and no reader ever sees half of either. Removed slots keep their key until the table is
-//! rebuilt, which happens beside the old one when three slots in five are used; the new table goes live by the caller's
-//! one store.
+//! A slot of a MAC address, an IPv4 address or a TEID is one word. Open addressing with linear probing from a place that
+//! the digest gives; the full name is compared, so two names of one digest are two entries. A slot's name is written
+//! once in the life of a table, its first word last and with Release; afterwards only the mark changes (removed, put
+//! again, another value). So a reader that sees a mark sees the whole name, and never half of either. Removed slots keep
+//! their name until the table is rebuilt, beside the old one, when seven slots in ten are used; the new table goes live
+//! by the caller's one store.
 //!
-//! Cost: a name of up to 8 bytes takes 27 to 53 bytes of table; a lookup reads one cache line at the mean, and a batch
-//! reads all first lines before it looks at any. An update is O(1), amortised over rebuilds. Source: open addressing as
-//! in the textbooks (Knuth, vol. 3, 6.4, algorithm L); no deletion by shifting, because of the readers.
-//! Limits: 2^40 slots; values of 48 bits.
+//! Cost: 11 to 16 bytes of table a name of up to 6 bytes; a lookup reads 1.3 cache lines at the mean, and a batch asks
+//! for all first lines before it waits for any. An update is O(1), amortised over rebuilds.
+//! Source: open addressing as in the textbooks (Knuth, vol. 3, 6.4, algorithm L); no deletion by shifting, because of
+//! the readers. Limits: values up to [`MAX_VALUE`].
 
 use crate::parse::{MAX_NAME, Names};
 use fib::name::{Name, NameKind};
@@ -23,61 +23,87 @@ use netio::BURST;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-const STATE_EMPTY: u64 = 0;
-const STATE_LIVE: u64 = 1;
-const STATE_REMOVED: u64 = 2;
-const MIN_SLOTS: usize = 64;
-/// Live names of a fresh table fill at most 3 slots in 10 to 6 in 10.
-const SLOTS_PER_NAME_WHEN_BUILT: f64 = 2.5;
-const MAX_KEY_WORDS: usize = MAX_NAME / 8;
+const EMPTY: u64 = 0;
+const REMOVED: u64 = 1;
+const FIRST_VALUE: u64 = 2;
+/// The largest value an entry can have.
+pub const MAX_VALUE: u16 = u16::MAX - FIRST_VALUE as u16;
 
-/// Values an exact table holds.
-pub const VALUE_BITS: u32 = 48;
+const PREFIX_BYTES: usize = 6;
+const MARK_BITS: u32 = 16;
+const MARK: u64 = (1 << MARK_BITS) - 1;
+const MAX_REST: usize = (MAX_NAME - PREFIX_BYTES).div_ceil(8);
+
+const MIN_SLOTS: usize = 64;
+/// A fresh table is half full: a search for a name that is not there then ends after 2.5 slots at the mean.
+const SLOTS_PER_NAME: usize = 2;
 
 /// What readers hold: slots, and how to find a name in them.
 #[derive(Debug)]
 pub struct ExactTable {
     slots: Box<[AtomicU64]>,
     n_slots: usize,
-    key_words: usize,
+    /// Words of a slot.
+    stride: usize,
 }
 
-fn entry(value: u64, len: usize, state: u64) -> u64 {
-    value << 16 | (len as u64) << 8 | state
-}
-
-fn key_words_of(kind: NameKind) -> usize {
+fn rest_words_of(kind: NameKind) -> usize {
     match kind {
-        NameKind::Mac | NameKind::Ipv4 | NameKind::Teid => 1,
+        NameKind::Mac | NameKind::Ipv4 | NameKind::Teid => 0,
         NameKind::Ipv6 => 2,
-        NameKind::FiveTuple => 5,
-        NameKind::Fixed(width) => usize::from(width).div_ceil(8).max(1),
-        // No frame carries them: they are kept by the writer alone, see `ExactWriter`.
-        NameKind::Text => 1,
+        NameKind::FiveTuple => 4,
+        NameKind::Fixed(width) => usize::from(width).saturating_sub(PREFIX_BYTES).div_ceil(8),
+        // No frame carries them, so none is ever put.
+        NameKind::Text => 0,
     }
 }
 
-/// A name as the words that are compared.
+/// A name as the words that are compared. Names of one kind have one length, but for 5-tuples: there the last byte,
+/// which no name uses, is the length.
 #[derive(Clone, Copy)]
 struct Key {
-    words: [u64; MAX_KEY_WORDS],
-    len: usize,
+    prefix: u64,
+    rest: [u64; MAX_REST],
 }
 
 impl Key {
+    #[inline]
     fn new(name: &[u8]) -> Self {
-        let mut padded = [0u8; MAX_NAME];
+        let mut padded = [0; PREFIX_BYTES + 8 * MAX_REST];
         padded[..name.len()].copy_from_slice(name);
-        Self::from_padded(&padded, name.len())
-    }
-
-    fn from_padded(padded: &[u8; MAX_NAME], len: usize) -> Self {
-        let mut words = [0; MAX_KEY_WORDS];
-        for (word, bytes) in words.iter_mut().zip(padded.chunks_exact(8)) {
+        if matches!(name.len(), FIVE_TUPLE_V4 | FIVE_TUPLE_V6) {
+            padded[FIVE_TUPLE_V6] = name.len() as u8;
+        }
+        let mut prefix = [0; 8];
+        prefix[..PREFIX_BYTES].copy_from_slice(&padded[..PREFIX_BYTES]);
+        let mut rest = [0; MAX_REST];
+        for (word, bytes) in rest.iter_mut().zip(padded[PREFIX_BYTES..].chunks_exact(8)) {
             *word = u64::from_le_bytes(bytes.try_into().unwrap_or_default());
         }
-        Self { words, len }
+        Self { prefix: u64::from_le_bytes(prefix), rest }
     }
+}
+
+const FIVE_TUPLE_V4: usize = 13;
+const FIVE_TUPLE_V6: usize = 37;
+
+/// The name in a slot.
+fn name_of(kind: NameKind, slot: &[AtomicU64]) -> Option<Name> {
+    let mut padded = [0; PREFIX_BYTES + 8 * MAX_REST];
+    let first = slot[0].load(Ordering::Relaxed) >> MARK_BITS;
+    padded[..PREFIX_BYTES].copy_from_slice(&first.to_le_bytes()[..PREFIX_BYTES]);
+    for (bytes, word) in padded[PREFIX_BYTES..].chunks_exact_mut(8).zip(&slot[1..]) {
+        bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
+    }
+    let len = match kind {
+        NameKind::Mac => 6,
+        NameKind::Ipv4 | NameKind::Teid => 4,
+        NameKind::Ipv6 => 16,
+        NameKind::FiveTuple => usize::from(padded[FIVE_TUPLE_V6]),
+        NameKind::Fixed(width) => usize::from(width),
+        NameKind::Text => return None,
+    };
+    Name::from_bytes(kind, padded.get(..len)?).ok()
 }
 
 impl ExactTable {
@@ -87,10 +113,10 @@ impl ExactTable {
     }
 
     fn with_room(kind: NameKind, n_names: usize) -> Self {
-        let n_slots = ((n_names as f64 * SLOTS_PER_NAME_WHEN_BUILT) as usize).max(MIN_SLOTS);
-        let key_words = key_words_of(kind);
-        let slots = (0..n_slots * (1 + key_words)).map(|_| AtomicU64::new(0)).collect();
-        Self { slots, n_slots, key_words }
+        let n_slots = (n_names * SLOTS_PER_NAME).max(MIN_SLOTS);
+        let stride = 1 + rest_words_of(kind);
+        let slots = (0..n_slots * stride).map(|_| AtomicU64::new(0)).collect();
+        Self { slots, n_slots, stride }
     }
 
     /// Where the search for a digest starts. Mixed once more, since the digest's own high bits choose shards elsewhere
@@ -102,65 +128,52 @@ impl ExactTable {
 
     #[inline]
     fn slot(&self, index: usize) -> &[AtomicU64] {
-        let stride = 1 + self.key_words;
-        &self.slots[index * stride..(index + 1) * stride]
+        &self.slots[index * self.stride..(index + 1) * self.stride]
     }
 
-    #[inline]
-    fn holds(&self, slot: &[AtomicU64], entry: u64, key: &Key) -> bool {
-        (entry >> 8) as u8 as usize == key.len
-            && slot[1..].iter().zip(&key.words).all(|(word, &wanted)| word.load(Ordering::Relaxed) == wanted)
-    }
-
-    /// The slot of a name: with its key, or the empty one where the search ends.
+    /// The slot of a name: with the name, or the empty one where the search ends; and its mark.
     #[inline]
     fn find(&self, digest: Digest, key: &Key) -> (usize, u64) {
         let mut index = self.home(digest);
         loop {
             let slot = self.slot(index);
-            let entry = slot[0].load(Ordering::Acquire);
-            // A table is never full: the writer keeps two slots in five empty.
-            if entry as u8 as u64 == STATE_EMPTY || self.holds(slot, entry, key) {
-                return (index, entry);
+            let first = slot[0].load(Ordering::Acquire);
+            // A table is never full: the writer keeps three slots in ten empty.
+            if first & MARK == EMPTY
+                || (first >> MARK_BITS == key.prefix
+                    && slot[1..].iter().zip(&key.rest).all(|(word, &wanted)| word.load(Ordering::Relaxed) == wanted))
+            {
+                return (index, first & MARK);
             }
             index = if index + 1 == self.n_slots { 0 } else { index + 1 };
         }
     }
 
     #[inline]
-    fn get_key(&self, digest: Digest, key: &Key) -> Option<u64> {
-        let (_, entry) = self.find(digest, key);
-        (entry as u8 as u64 == STATE_LIVE).then_some(entry >> 16)
+    fn get_key(&self, digest: Digest, key: &Key) -> Option<u16> {
+        value_of(self.find(digest, key).1)
     }
 
     /// The value of the `i`th name of a burst.
     #[inline]
-    pub fn get(&self, names: &Names, i: usize, digest: Digest) -> Option<u64> {
+    pub fn get(&self, names: &Names, i: usize, digest: Digest) -> Option<u16> {
         match names.name_len(i) {
-            len if len > 8 => self.get_key(digest, &Key::from_padded(names.padded(i), len)),
-            len if self.key_words == 1 => self.get_word(digest, names.word(i), len),
-            len => {
-                let mut words = [0; MAX_KEY_WORDS];
-                words[0] = names.word(i);
-                self.get_key(digest, &Key { words, len })
-            }
+            len if len > 8 => self.get_key(digest, &Key::new(&names.padded(i)[..len])),
+            _ if self.stride == 1 => self.get_word(digest, names.word(i)),
+            len => self.get_key(digest, &Key::new(&names.word(i).to_le_bytes()[..len])),
         }
     }
 
-    /// [`ExactTable::get_key`] for slots of two words, which is what most networks have.
+    /// [`ExactTable::get_key`] for slots of one word, which is what most networks have.
     #[inline]
-    fn get_word(&self, digest: Digest, word: u64, len: usize) -> Option<u64> {
+    fn get_word(&self, digest: Digest, prefix: u64) -> Option<u16> {
         let mut index = self.home(digest);
         loop {
-            let slot = &self.slots[index * 2..index * 2 + 2];
-            let entry = slot[0].load(Ordering::Acquire);
-            match entry as u8 as u64 {
-                STATE_EMPTY => return None,
-                state if (entry >> 8) as u8 as usize == len && slot[1].load(Ordering::Relaxed) == word => {
-                    return (state == STATE_LIVE).then_some(entry >> 16);
-                }
-                _ => index = if index + 1 == self.n_slots { 0 } else { index + 1 },
+            let first = self.slots[index].load(Ordering::Acquire);
+            if first & MARK == EMPTY || first >> MARK_BITS == prefix {
+                return value_of(first & MARK);
             }
+            index = if index + 1 == self.n_slots { 0 } else { index + 1 };
         }
     }
 
@@ -172,7 +185,7 @@ impl ExactTable {
         let digests = &digests[..n];
         let mut touched = 0;
         for &digest in digests {
-            touched ^= self.slot(self.home(digest))[0].load(Ordering::Relaxed);
+            touched ^= self.slots[self.home(digest) * self.stride].load(Ordering::Relaxed);
         }
         std::hint::black_box(touched);
         let mut members = 0;
@@ -187,13 +200,17 @@ impl ExactTable {
         self.slots.len() * 8
     }
 
-    fn live(&self) -> impl Iterator<Item = (&[AtomicU64], u64)> {
+    fn live(&self) -> impl Iterator<Item = (&[AtomicU64], u16)> {
         (0..self.n_slots).filter_map(|index| {
             let slot = self.slot(index);
-            let entry = slot[0].load(Ordering::Relaxed);
-            (entry as u8 as u64 == STATE_LIVE).then_some((slot, entry))
+            Some((slot, value_of(slot[0].load(Ordering::Relaxed) & MARK)?))
         })
     }
+}
+
+#[inline]
+fn value_of(mark: u64) -> Option<u16> {
+    (mark >= FIRST_VALUE).then(|| (mark - FIRST_VALUE) as u16)
 }
 
 /// A table that its readers must be given, since it takes the place of the one they have.
@@ -231,58 +248,6 @@ impl ExactWriter {
         self.n_live == 0
     }
 
-    /// The value of a name. None also for a name of another kind.
-    pub fn get(&self, name: &Name) -> Option<u64> {
-        if !self.accepts(name) {
-            return None;
-        }
-        self.table.get_key(self.hasher.digest(name.as_bytes()), &Key::new(name.as_bytes()))
-    }
-
-    /// Puts a name or changes its value. Returns a table if the one that readers have grew too full for it.
-    /// # Panics
-    /// If the value needs more than 48 bits, or for a name that the table does not accept.
-    pub fn put(&mut self, name: &Name, value: u64) -> Option<Replacement> {
-        assert!(self.accepts(name), "a {} name for a table of {} names", name.kind(), self.kind);
-        assert!(value >> VALUE_BITS == 0, "{value:#x} needs more than {VALUE_BITS} bits");
-        let mut replacement = None;
-        if (self.n_used + 1) * 5 > self.table.n_slots * 3 {
-            self.rebuild(self.n_live + 1);
-            replacement = Some(self.table.clone());
-        }
-        let digest = self.hasher.digest(name.as_bytes());
-        self.store(digest, &Key::new(name.as_bytes()), value);
-        replacement
-    }
-
-    fn store(&mut self, digest: Digest, key: &Key, value: u64) {
-        let (index, old) = self.table.find(digest, key);
-        let slot = self.table.slot(index);
-        if old as u8 as u64 == STATE_EMPTY {
-            for (word, &wanted) in slot[1..].iter().zip(&key.words) {
-                word.store(wanted, Ordering::Relaxed);
-            }
-            self.n_used += 1;
-        }
-        self.n_live += usize::from(old as u8 as u64 != STATE_LIVE);
-        slot[0].store(entry(value, key.len, STATE_LIVE), Ordering::Release);
-    }
-
-    /// Removes a name; false if it was not there.
-    pub fn remove(&mut self, name: &Name) -> bool {
-        if !self.accepts(name) {
-            return false;
-        }
-        let key = Key::new(name.as_bytes());
-        let (index, old) = self.table.find(self.hasher.digest(name.as_bytes()), &key);
-        if old as u8 as u64 != STATE_LIVE {
-            return false;
-        }
-        self.table.slot(index)[0].store(entry(0, key.len, STATE_REMOVED), Ordering::Release);
-        self.n_live -= 1;
-        true
-    }
-
     /// The kind of name it holds.
     pub fn kind(&self) -> NameKind {
         self.kind
@@ -293,11 +258,65 @@ impl ExactWriter {
         name.kind() == self.kind && self.kind != NameKind::Text
     }
 
+    /// The value of a name. None also for a name that it does not accept.
+    pub fn get(&self, name: &Name) -> Option<u16> {
+        if !self.accepts(name) {
+            return None;
+        }
+        self.table.get_key(self.hasher.digest(name.as_bytes()), &Key::new(name.as_bytes()))
+    }
+
+    /// Puts a name or changes its value. Returns a table if the one that readers have grew too full for it.
+    /// # Panics
+    /// For a value above [`MAX_VALUE`] or a name that the table does not accept.
+    pub fn put(&mut self, name: &Name, value: u16) -> Option<Replacement> {
+        assert!(self.accepts(name), "a {} name for a table of {} names", name.kind(), self.kind);
+        assert!(value <= MAX_VALUE, "value {value}; at most {MAX_VALUE}");
+        let mut replacement = None;
+        if (self.n_used + 1) * 10 > self.table.n_slots * 7 {
+            self.rebuild(self.n_live + 1);
+            replacement = Some(self.table.clone());
+        }
+        self.store(self.hasher.digest(name.as_bytes()), &Key::new(name.as_bytes()), value);
+        replacement
+    }
+
+    fn store(&mut self, digest: Digest, key: &Key, value: u16) {
+        let (index, old) = self.table.find(digest, key);
+        let slot = self.table.slot(index);
+        if old == EMPTY {
+            for (word, &wanted) in slot[1..].iter().zip(&key.rest) {
+                word.store(wanted, Ordering::Relaxed);
+            }
+            self.n_used += 1;
+        }
+        self.n_live += usize::from(old < FIRST_VALUE);
+        slot[0].store(key.prefix << MARK_BITS | (u64::from(value) + FIRST_VALUE), Ordering::Release);
+    }
+
+    /// Removes a name; false if it was not there.
+    pub fn remove(&mut self, name: &Name) -> bool {
+        if !self.accepts(name) {
+            return false;
+        }
+        let key = Key::new(name.as_bytes());
+        let (index, old) = self.table.find(self.hasher.digest(name.as_bytes()), &key);
+        if old < FIRST_VALUE {
+            return false;
+        }
+        self.table.slot(index)[0].store(key.prefix << MARK_BITS | REMOVED, Ordering::Release);
+        self.n_live -= 1;
+        true
+    }
+
     /// A table of these entries alone. Of equal names the last counts; names that it does not accept are left out.
-    pub fn replace<'a>(&mut self, entries: impl ExactSizeIterator<Item = (&'a Name, u64)>) -> Replacement {
+    /// # Panics
+    /// For a value above [`MAX_VALUE`].
+    pub fn replace<'a>(&mut self, entries: impl ExactSizeIterator<Item = (&'a Name, u16)>) -> Replacement {
         self.table = Arc::new(ExactTable::with_room(self.kind, entries.len()));
         (self.n_live, self.n_used) = (0, 0);
         for (name, value) in entries {
+            assert!(value <= MAX_VALUE, "value {value}; at most {MAX_VALUE}");
             if self.accepts(name) {
                 self.store(self.hasher.digest(name.as_bytes()), &Key::new(name.as_bytes()), value);
             }
@@ -321,27 +340,18 @@ impl ExactWriter {
     fn rebuild(&mut self, room: usize) {
         let old = std::mem::replace(&mut self.table, Arc::new(ExactTable::with_room(self.kind, room)));
         (self.n_live, self.n_used) = (0, 0);
-        for (slot, entry) in old.live() {
-            let mut padded = [0u8; MAX_NAME];
-            for (bytes, word) in padded.chunks_exact_mut(8).zip(&slot[1..]) {
-                bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
+        for (slot, value) in old.live() {
+            if let Some(name) = name_of(self.kind, slot) {
+                self.store(self.hasher.digest(name.as_bytes()), &Key::new(name.as_bytes()), value);
             }
-            let len = usize::from((entry >> 8) as u8);
-            let key = Key::from_padded(&padded, len);
-            self.store(self.hasher.digest(&padded[..len]), &key, entry >> 16);
         }
     }
 
     /// Calls `each` for every name, in no order.
-    pub fn for_each(&self, mut each: impl FnMut(&Name, u64)) {
-        for (slot, entry) in self.table.live() {
-            let mut padded = [0u8; MAX_NAME];
-            for (bytes, word) in padded.chunks_exact_mut(8).zip(&slot[1..]) {
-                bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
-            }
-            let len = usize::from((entry >> 8) as u8);
-            if let Ok(name) = Name::from_bytes(self.kind, &padded[..len]) {
-                each(&name, entry >> 16);
+    pub fn for_each(&self, mut each: impl FnMut(&Name, u16)) {
+        for (slot, value) in self.table.live() {
+            if let Some(name) = name_of(self.kind, slot) {
+                each(&name, value);
             }
         }
     }
@@ -391,10 +401,10 @@ mod tests {
                 bytes[len - 1] = last;
                 Name::from_bytes(kind, &bytes).unwrap()
             };
-            (0..100).for_each(|i| drop(table.put(&name(i), u64::from(i) << 40)));
+            (0..100).for_each(|i| drop(table.put(&name(i), u16::from(i) * 300)));
             let (names, digests) = batch(&hasher, &[name(7), name(100), name(99)]);
             assert_eq!(table.table().contains_batch(&names, &digests), 0b101, "{kind}");
-            assert_eq!(table.table().get(&names, 2, digests[2]), Some(99 << 40));
+            assert_eq!(table.table().get(&names, 2, digests[2]), Some(99 * 300));
             assert_eq!(table.len(), 100);
         }
     }
@@ -427,7 +437,7 @@ mod tests {
     fn names_that_come_and_go_for_ever_do_not_fill_the_table() {
         let mut table = ExactWriter::new(NameKind::Mac, hasher(1));
         for i in 0..100_000 {
-            table.put(&mac(i), i);
+            table.put(&mac(i), i as u16 & 1023);
             assert!(table.remove(&mac(i)));
             assert!(!table.remove(&mac(i)));
         }
@@ -438,11 +448,11 @@ mod tests {
     #[test]
     fn a_rehashed_table_has_the_same_entries() {
         let mut table = ExactWriter::new(NameKind::Mac, hasher(1));
-        (0..1000).for_each(|i| drop(table.put(&mac(i), i)));
+        (0..1000).for_each(|i| drop(table.put(&mac(i), i as u16)));
         table.remove(&mac(500));
         table.rekey(NameKind::Mac, &hasher(2));
         assert_eq!(table.len(), 999);
-        assert!((0..1000).all(|i| table.get(&mac(i)) == (i != 500).then_some(i)));
+        assert!((0..1000).all(|i| table.get(&mac(i)) == (i != 500).then_some(i as u16)));
     }
 
     /// A reader on another thread looks stable names up while names around them come and go and the table grows.
@@ -450,7 +460,7 @@ mod tests {
     fn readers_find_what_stays_whatever_the_writer_does() {
         let hasher = hasher(3);
         let mut writer = ExactWriter::new(NameKind::Mac, hasher.clone());
-        (0..32).for_each(|i| drop(writer.put(&mac(i), i)));
+        (0..32).for_each(|i| drop(writer.put(&mac(i), i as u16)));
         let live = arc_swap::ArcSwap::new(writer.table().clone());
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -462,13 +472,13 @@ mod tests {
                     last = stop.load(Ordering::Acquire);
                     let table = live.load();
                     assert_eq!(table.contains_batch(&names, &digests), u32::MAX);
-                    assert!((0..32).all(|i| table.get(&names, i, digests[i]) == Some(i as u64)));
+                    assert!((0..32).all(|i| table.get(&names, i, digests[i]) == Some(i as u16)));
                     rounds += 1;
                 }
                 rounds
             });
             for i in 32..200_000u64 {
-                if let Some(table) = writer.put(&mac(i), i) {
+                if let Some(table) = writer.put(&mac(i), i as u16 & 1023) {
                     live.store(table);
                 }
                 if i % 3 != 0 {
@@ -482,7 +492,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_answers_like_a_map(operations in prop::collection::vec((0..3u8, 0..40u64, 0..1000u64), 0..400)) {
+        fn it_answers_like_a_map(operations in prop::collection::vec((0..3u8, 0..40u64, 0..=MAX_VALUE), 0..400)) {
             let mut table = ExactWriter::new(NameKind::Mac, hasher(9));
             let mut oracle = HashMap::new();
             for (operation, name, value) in operations {

@@ -9,7 +9,7 @@
 //! Names of another kind than the FIB's (and text, which no frame carries) are kept for the replica's sake, and seen
 //! by no worker.
 
-use crate::exact::{ExactTable, ExactWriter};
+use crate::exact::{ExactTable, ExactWriter, MAX_VALUE};
 use crate::parse::NameField;
 use crate::table::FibTable;
 use arc_swap::ArcSwap;
@@ -19,7 +19,7 @@ use fib::replica::{Exact, Tables};
 use lookup::hash::{Family, Hasher, SecretKey};
 use lookup::othello::OthelloQuery;
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// A MAC address.
@@ -132,7 +132,7 @@ impl<T> PlaneWriter<T> {
             shared: shared.clone(),
             n_workers,
             fixed_offset,
-            valid: ValidNames { shared: shared.clone(), exact: valid, ipv6: HashMap::new(), others: HashMap::new() },
+            valid: ValidNames { shared: shared.clone(), exact: valid, ips: HashMap::new(), others: HashMap::new() },
             local: LocalNames { shared: shared.clone(), exact: local, others: HashMap::new() },
         };
         (shared, writer)
@@ -199,18 +199,16 @@ impl Tables for PlaneWriter<FibTable> {
     }
 }
 
-/// The names that may be sent to, with their IP addresses. An IPv4 address lives in the entry itself.
+/// The names that may be sent to, with the IP addresses of those that have one.
 pub struct ValidNames<T> {
     shared: Arc<Shared<T>>,
     exact: ExactWriter,
-    ipv6: HashMap<Name, Ipv6Addr>,
+    ips: HashMap<Name, IpAddr>,
     others: HashMap<Name, Option<IpAddr>>,
 }
 
-/// What an entry says of the IP address, above 32 bits of IPv4 address.
-const IP_NONE: u64 = 0;
-const IP_V4: u64 = 1 << 32;
-const IP_V6_ELSEWHERE: u64 = 2 << 32;
+/// The value of every valid name.
+const VALID: u16 = 0;
 
 /// The MAC address that a name is, if it is one.
 fn mac_of(name: &Name) -> Option<Mac> {
@@ -226,29 +224,6 @@ impl<T> ValidNames<T> {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
-    }
-
-    fn ip_of(&self, name: &Name, value: u64) -> Option<IpAddr> {
-        match value & !u64::from(u32::MAX) {
-            IP_V4 => Some(IpAddr::V4(Ipv4Addr::from(value as u32))),
-            IP_V6_ELSEWHERE => self.ipv6.get(name).map(|&ip| IpAddr::V6(ip)),
-            _ => None,
-        }
-    }
-
-    /// Keeps what does not fit an entry, and returns what goes into it.
-    fn value_of(ipv6: &mut HashMap<Name, Ipv6Addr>, name: &Name, ip: Option<IpAddr>) -> u64 {
-        if !matches!(ip, Some(IpAddr::V6(_))) {
-            ipv6.remove(name);
-        }
-        match ip {
-            None => IP_NONE,
-            Some(IpAddr::V4(ip)) => IP_V4 | u64::from(u32::from(ip)),
-            Some(IpAddr::V6(ip)) => {
-                ipv6.insert(name.clone(), ip);
-                IP_V6_ELSEWHERE
-            }
-        }
     }
 
     fn forget_neighbour(&self, name: &Name, ip: Option<IpAddr>) {
@@ -273,7 +248,7 @@ impl<T> ValidNames<T> {
 impl<T> Exact<Option<IpAddr>> for ValidNames<T> {
     fn get(&self, name: &Name) -> Option<Option<IpAddr>> {
         match self.exact.get(name) {
-            Some(value) => Some(self.ip_of(name, value)),
+            Some(_) => Some(self.ips.get(name).copied()),
             None => self.others.get(name).copied(),
         }
     }
@@ -283,13 +258,15 @@ impl<T> Exact<Option<IpAddr>> for ValidNames<T> {
             self.others.insert(name, ip);
             return;
         }
-        let old = self.get(&name).flatten();
+        if let Some(table) = self.exact.put(&name, VALID) {
+            self.shared.publish(|plane| plane.valid = table);
+        }
+        let old = match ip {
+            Some(ip) => self.ips.insert(name.clone(), ip),
+            None => self.ips.remove(&name),
+        };
         if old != ip {
             self.forget_neighbour(&name, old);
-        }
-        let value = Self::value_of(&mut self.ipv6, &name, ip);
-        if let Some(table) = self.exact.put(&name, value) {
-            self.shared.publish(|plane| plane.valid = table);
         }
         if let (Some(mac), Some(ip)) = (mac_of(&name), ip) {
             self.shared.neighbours.insert(ip, mac);
@@ -297,26 +274,24 @@ impl<T> Exact<Option<IpAddr>> for ValidNames<T> {
     }
 
     fn remove(&mut self, name: &Name) {
-        let ip = self.get(name).flatten();
+        let ip = self.ips.remove(name);
         self.forget_neighbour(name, ip);
         self.exact.remove(name);
-        self.ipv6.remove(name);
         self.others.remove(name);
     }
 
     fn replace(&mut self, entries: Vec<(Name, Option<IpAddr>)>) {
-        self.ipv6.clear();
         self.others = entries.iter().filter(|(name, _)| !self.exact.accepts(name)).cloned().collect();
-        let ipv6 = &mut self.ipv6;
-        let values = entries.iter().map(|(name, ip)| (name, Self::value_of(ipv6, name, *ip)));
-        let table = self.exact.replace(values);
-        let neighbours = entries.iter().filter_map(|(name, ip)| Some(((*ip)?, mac_of(name)?))).collect();
+        let accepted = entries.iter().filter(|(name, _)| self.exact.accepts(name));
+        self.ips = accepted.filter_map(|(name, ip)| Some((name.clone(), (*ip)?))).collect();
+        let table = self.exact.replace(entries.iter().map(|(name, _)| (name, VALID)));
+        let neighbours = self.ips.iter().filter_map(|(name, &ip)| Some((ip, mac_of(name)?))).collect();
         self.shared.neighbours.replace(neighbours);
         self.shared.publish(|plane| plane.valid = table);
     }
 
     fn for_each(&self, each: &mut dyn FnMut(&Name, Option<IpAddr>)) {
-        self.exact.for_each(|name, value| each(name, self.ip_of(name, value)));
+        self.exact.for_each(|name, _| each(name, self.ips.get(name).copied()));
         self.others.iter().for_each(|(name, &ip)| each(name, ip));
     }
 }
@@ -352,18 +327,29 @@ impl<T> LocalNames<T> {
     }
 }
 
+impl<T> LocalNames<T> {
+    /// Whether a frame can come to use the entry: the last two port numbers have no place in a slot, and no port.
+    fn serves(&self, name: &Name, port: PortId) -> bool {
+        self.exact.accepts(name) && port.0 <= MAX_VALUE
+    }
+}
+
 impl<T> Exact<PortId> for LocalNames<T> {
     fn get(&self, name: &Name) -> Option<PortId> {
         match self.exact.get(name) {
-            Some(value) => Some(PortId(value as u16)),
+            Some(value) => Some(PortId(value)),
             None => self.others.get(name).copied(),
         }
     }
 
     fn put(&mut self, name: Name, port: PortId) {
-        if !self.exact.accepts(&name) {
+        if !self.serves(&name, port) {
+            self.exact.remove(&name);
             self.others.insert(name, port);
-        } else if let Some(table) = self.exact.put(&name, port.0.into()) {
+            return;
+        }
+        self.others.remove(&name);
+        if let Some(table) = self.exact.put(&name, port.0) {
             self.shared.publish(|plane| plane.local = table);
         }
     }
@@ -374,13 +360,14 @@ impl<T> Exact<PortId> for LocalNames<T> {
     }
 
     fn replace(&mut self, entries: Vec<(Name, PortId)>) {
-        self.others = entries.iter().filter(|(name, _)| !self.exact.accepts(name)).cloned().collect();
-        let table = self.exact.replace(entries.iter().map(|(name, port)| (name, port.0.into())));
+        let (served, others): (Vec<_>, Vec<_>) = entries.into_iter().partition(|(name, port)| self.serves(name, *port));
+        self.others = others.into_iter().collect();
+        let table = self.exact.replace(served.iter().map(|(name, port)| (name, port.0)));
         self.shared.publish(|plane| plane.local = table);
     }
 
     fn for_each(&self, each: &mut dyn FnMut(&Name, PortId)) {
-        self.exact.for_each(|name, value| each(name, PortId(value as u16)));
+        self.exact.for_each(|name, value| each(name, PortId(value)));
         self.others.iter().for_each(|(name, &port)| each(name, port));
     }
 }

@@ -297,7 +297,7 @@ impl<T: Table> Worker<T> {
     /// The port of exit of the `i`th name.
     #[inline]
     fn exit_of(&self, plane: &Plane<T>, entry: usize, i: usize) -> Result<u8, DropReason> {
-        let local = || plane.local.get(&self.names, i, self.digests[i]).map(|port| PortId(port as u16));
+        let local = || plane.local.get(&self.names, i, self.digests[i]).map(PortId);
         let id = match plane.actions.get(self.values[i] as usize) {
             Some(Action::Port(id)) => *id,
             Some(Action::Local) => local().ok_or(DropReason::NotLocal)?,
@@ -402,7 +402,7 @@ impl<T: Table> Worker<T> {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn change_shim(packet: &mut Packet, from_trunk: bool, to_trunk: bool) -> Result<(), DropReason> {
     let (done, otherwise) = match (from_trunk, to_trunk) {
         (true, true) => (shim::count_down(packet.frame_mut()), DropReason::HopLimit),

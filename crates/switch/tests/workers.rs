@@ -1,0 +1,290 @@
+//! Several workers, sleeping and waking, while the tables change; ports that go away; a switch over real interfaces.
+#![expect(unsafe_code, reason = "unshare(2) has no safe binding for one thread")]
+
+mod common;
+
+use common::*;
+use fib::action::{Action, PortId};
+use fib::name::NameKind;
+use fib::replica::Exact;
+use lookup::hash::{Digest, Family, Hasher, SecretKey};
+use lookup::othello::{Othello, OthelloQuery, Settings as TableSettings};
+use lookup::traits::{Control, Query};
+use netio::backend::af_packet::{AfPacket, Options};
+use netio::backend::loopback::{self, Loopback};
+use netio::{Burst, Device, Packet, Pool};
+use std::process::Command;
+use std::time::{Duration, Instant};
+use switch::counters::DropReason;
+use switch::dataplane::{BuildError, Dataplane, PortSpec, Settings, check_mtus};
+use switch::plane::PlaneWriter;
+use switch::table::FibTable;
+use switch::worker::Role;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+struct Fib {
+    hasher: Hasher,
+    control: Othello,
+    query: OthelloQuery,
+}
+
+impl Fib {
+    fn new(entries: impl Iterator<Item = (u64, u64)>) -> Self {
+        let key = SecretKey::from_seed(11);
+        let hasher = Hasher::new(Family::default(), &key);
+        let entries: Vec<(Digest, u64)> = entries.map(|(i, value)| (hasher.digest(mac(i).as_bytes()), value)).collect();
+        let mut control = Othello::new(TableSettings::new(8, 20_000, &key));
+        control.insert_batch(&entries, &mut vec![]).unwrap();
+        let query = control.export();
+        Self { hasher, control, query }
+    }
+
+    fn publish(&self, writer: &mut PlaneWriter<FibTable>) {
+        let hasher = self.hasher.clone();
+        writer.set_table(NameKind::Mac, &self.hasher, || {
+            FibTable::new(NameKind::Mac, hasher.clone(), self.query.reader())
+        });
+    }
+}
+
+/// A host port of two workers and a trunk of two workers; the far ends are the test's, one a worker.
+struct TwoWorkers {
+    plane: Dataplane,
+    writer: PlaneWriter<FibTable>,
+    hosts: Vec<Loopback>,
+    trunks: Vec<Loopback>,
+}
+
+fn two_workers() -> TwoWorkers {
+    let (mut hosts, mut trunks, mut specs) = (vec![], vec![], vec![]);
+    for (id, role, far_ends) in [(HOST_1, Role::Host, &mut hosts), (TRUNK_8, Role::Trunk, &mut trunks)] {
+        let mut devices: Vec<Box<dyn Device>> = vec![];
+        for _ in 0..2 {
+            let (near, far) = loopback::pair("near", "far", &loopback::Settings::default()).unwrap();
+            devices.push(Box::new(near));
+            far_ends.push(far);
+        }
+        specs.push(PortSpec { id: PortId(id), role, devices });
+    }
+    let settings = Settings { workers: 2, ..Settings::default() };
+    let (plane, mut writer) = Dataplane::start(&settings, specs).unwrap();
+    writer.set_actions(&[Action::Drop, Action::Port(PortId(HOST_1)), Action::Port(PortId(TRUNK_8))]);
+    TwoWorkers { plane, writer, hosts, trunks }
+}
+
+/// Receives `n` frames, the receiver's own patience being the only clock.
+fn collect(end: &mut Loopback, n: usize) -> Vec<Vec<u8>> {
+    let (mut frames, began) = (vec![], Instant::now());
+    while frames.len() < n {
+        match end.recv(<[u8]>::to_vec).unwrap() {
+            Some(frame) => frames.push(frame),
+            None => std::thread::yield_now(),
+        }
+        assert!(began.elapsed() < PATIENCE, "{} of {n} frames after {PATIENCE:?}", frames.len());
+    }
+    frames
+}
+
+#[test]
+fn two_workers_forward_every_frame_in_order_while_names_and_cells_change() {
+    let mut rig = two_workers();
+    let mut fib = Fib::new((0..1000).map(|i| (i, 2)));
+    rig.writer.valid().replace((0..1000).map(|i| (mac(i), None)).collect());
+    fib.publish(&mut rig.writer);
+    let TwoWorkers { plane, mut writer, mut hosts, mut trunks } = rig;
+    const N: usize = 20_000;
+    std::thread::scope(|scope| {
+        for (host, trunk) in hosts.iter_mut().zip(&mut trunks) {
+            scope.spawn(move || {
+                let mut next = 0;
+                while next < N {
+                    let batch = (N - next).min(100);
+                    for i in next..next + batch {
+                        let mut frame = to_mac(i as u64 % 1000);
+                        frame[40..48].copy_from_slice(&(i as u64).to_le_bytes());
+                        assert!(host.send(&frame).unwrap());
+                    }
+                    for (at, frame) in collect(trunk, batch).into_iter().enumerate() {
+                        let i = next + at;
+                        assert_eq!(frame[44..52], (i as u64).to_le_bytes(), "in order");
+                        assert_eq!(frame[..6], mac_bytes(i as u64 % 1000));
+                    }
+                    next += batch;
+                }
+            });
+        }
+        // Meanwhile other names come and go, everywhere, so that shards and exact tables are rebuilt under the readers.
+        let mut updates = vec![];
+        for i in 1000..9000 {
+            let digest = fib.hasher.digest(mac(i).as_bytes());
+            fib.control.insert(digest, 1, &mut updates).unwrap();
+            writer.valid().put(mac(i), None);
+            if i % 2 == 0 {
+                fib.control.remove(digest, &mut updates);
+                writer.valid().remove(&mac(i));
+            }
+            for update in updates.drain(..) {
+                // The only refusal would be of a writer too far ahead of its readers.
+                while fib.query.apply(&update).is_err() {
+                    std::thread::yield_now();
+                }
+            }
+        }
+    });
+    let status = plane.status();
+    assert_eq!((status.total.received, status.total.sent, status.total.dropped_total()), (40_000, 40_000, 0));
+    assert!(status.workers.iter().all(|worker| worker.received == 20_000), "each has its own queue");
+    assert_eq!(status.ports.iter().map(|port| port.counters.rx_frames).sum::<u64>(), 40_000);
+    plane.stop().unwrap();
+}
+
+#[test]
+fn an_idle_worker_sleeps_and_a_frame_wakes_it() {
+    let mut rig = two_workers();
+    let fib = Fib::new([(5, 2)].into_iter());
+    rig.writer.valid().put(mac(5), None);
+    fib.publish(&mut rig.writer);
+    for round in 0..200 {
+        // The frame may come while the worker is awake, going to sleep, or asleep: it must arrive in every case.
+        rig.hosts[round % 2].send(&to_mac(5)).unwrap();
+        assert_eq!(collect(&mut rig.trunks[round % 2], 1).len(), 1);
+    }
+    let began = Instant::now();
+    while rig.plane.status().workers.iter().any(|worker| worker.sleeps == 0) {
+        assert!(began.elapsed() < PATIENCE, "a worker does not sleep");
+        std::thread::yield_now();
+    }
+    rig.plane.stop().unwrap();
+}
+
+#[test]
+fn a_switch_without_ports_starts_sleeps_and_stops() {
+    let (plane, _writer) = Dataplane::start(&Settings::default(), vec![]).unwrap();
+    plane.stop().unwrap();
+}
+
+#[test]
+fn ports_that_do_not_fit_are_refused_with_the_numbers() {
+    let pair = |max_frame| loopback::pair("a", "b", &loopback::Settings { max_frame, ..Default::default() }).unwrap().0;
+    let start = |settings: &Settings, specs| Dataplane::start(settings, specs).err().unwrap();
+    let one = Settings::default();
+    let twice = vec![PortSpec::new(3, Role::Host, pair(1514)), PortSpec::new(3, Role::Trunk, pair(1514))];
+    assert!(matches!(start(&one, twice), BuildError::DuplicatePort(PortId(3))));
+    let two = Settings { workers: 2, ..Settings::default() };
+    let missing = start(&two, vec![PortSpec::new(3, Role::Host, pair(1514))]);
+    assert!(matches!(missing, BuildError::Devices { got: 1, workers: 2, .. }), "{missing}");
+    assert!(matches!(start(&Settings { workers: 0, ..one }, vec![]), BuildError::NoWorkers));
+
+    let small = vec![PortSpec::new(1, Role::Host, pair(1514)), PortSpec::new(8, Role::Trunk, pair(1514))];
+    let error = check_mtus(&small).unwrap_err().to_string();
+    assert!(error.contains("port 8") && error.contains("1514") && error.contains("ip link set"), "{error}");
+    let enough = vec![PortSpec::new(1, Role::Host, pair(1514)), PortSpec::new(8, Role::Trunk, pair(1518))];
+    check_mtus(&enough).unwrap();
+}
+
+/// Runs `test` in a network namespace of its own, which ends with its thread; false without the privilege.
+fn in_namespace(test: impl FnOnce() + Send) -> bool {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            // SAFETY: no pointers; only this thread, made just now, changes its namespace.
+            let privileged = unsafe { libc::geteuid() == 0 && libc::unshare(libc::CLONE_NEWNET) == 0 };
+            if privileged {
+                test();
+            }
+            privileged
+        });
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+fn ip(arguments: &str) {
+    let output = Command::new("ip").args(arguments.split_whitespace()).output().expect("iproute2 is installed");
+    assert!(output.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn veth(near: &str, far: &str, mtu: usize) {
+    ip(&format!("link add {near} mtu {mtu} type veth peer name {far} mtu {mtu}"));
+    for name in [near, far] {
+        ip(&format!("link set {name} addrgenmode none"));
+        ip(&format!("link set {name} up"));
+    }
+}
+
+fn open(name: &str) -> AfPacket {
+    AfPacket::open(name, &Options { ring_frames: 256, ..Options::default() }).unwrap()
+}
+
+fn send(device: &mut AfPacket, frame: &[u8]) {
+    let mut burst = Burst::from_iter([Packet::from_frame(frame)]);
+    assert_eq!(device.tx_burst(&mut Pool::new(0, 2048), &mut burst).unwrap(), 1);
+}
+
+fn receive(device: &mut AfPacket) -> Vec<u8> {
+    let (mut pool, mut burst, began) = (Pool::new(1, 2048), Burst::new(), Instant::now());
+    while device.rx_burst(&mut pool, &mut burst).unwrap() == 0 {
+        assert!(began.elapsed() < PATIENCE, "no frame after {PATIENCE:?}");
+        std::thread::yield_now();
+    }
+    burst[0].frame().to_vec()
+}
+
+#[test]
+fn frames_cross_a_switch_over_real_interfaces_also_after_one_was_down() {
+    let privileged = in_namespace(|| {
+        veth("sw-host", "host", 1500);
+        veth("sw-trunk", "trunk", 1504);
+        let specs = vec![
+            PortSpec::new(HOST_1, Role::Host, open("sw-host")),
+            PortSpec::new(TRUNK_8, Role::Trunk, open("sw-trunk")),
+        ];
+        check_mtus(&specs).unwrap();
+        let (plane, mut writer) = Dataplane::start(&Settings::default(), specs).unwrap();
+        writer.set_actions(&[Action::Drop, Action::Port(PortId(HOST_1)), Action::Port(PortId(TRUNK_8))]);
+        let fib = Fib::new([(5, 2), (6, 1)].into_iter());
+        writer.valid().put(mac(5), None);
+        writer.local().put(mac(6), PortId(HOST_1));
+        fib.publish(&mut writer);
+        let (mut host, mut trunk) = (open("host"), open("trunk"));
+
+        let mut longest = to_mac(5);
+        longest.resize(1514, 7);
+        for frame in [to_mac(5), longest] {
+            send(&mut host, &frame);
+            assert_eq!(receive(&mut trunk), with_shim(&frame, switch::shim::INITIAL_HOPS));
+        }
+        send(&mut trunk, &with_shim(&to_mac(6), 9));
+        assert_eq!(receive(&mut host), to_mac(6));
+        send(&mut host, &to_mac(77));
+
+        // The trunk goes: counted, the other port works on; it comes back and is used again, on its own.
+        ip("link set sw-trunk down");
+        let began = Instant::now();
+        while plane.status().ports[1].up {
+            assert!(began.elapsed() < PATIENCE, "the port is not found down");
+            std::thread::yield_now();
+        }
+        send(&mut host, &to_mac(5));
+        while plane.status().total.dropped(DropReason::PortDown) == 0 {
+            assert!(began.elapsed() < PATIENCE, "the frame to the port that is down is not counted");
+            std::thread::yield_now();
+        }
+        ip("link set sw-trunk up");
+        while !plane.status().ports[1].up {
+            assert!(began.elapsed() < PATIENCE, "the port is not found up");
+            std::thread::yield_now();
+        }
+        // The far end saw its carrier go, too: opened anew.
+        drop(trunk);
+        let mut trunk = open("trunk");
+        send(&mut host, &to_mac(5));
+        assert_eq!(receive(&mut trunk), with_shim(&to_mac(5), switch::shim::INITIAL_HOPS));
+        let status = plane.status();
+        assert!(status.ports[1].last_error.as_ref().unwrap().contains("sw-trunk"));
+        assert_eq!(status.total.dropped(DropReason::Alien), 1);
+        plane.stop().unwrap();
+    });
+    if !privileged {
+        eprintln!("no privilege for a network namespace: not run; the loopback tests cover the same path");
+    }
+}
