@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -37,6 +38,10 @@ const MAX_PUT: usize = 2000;
 /// The network the controller controls.
 pub(super) struct Site<'a> {
     pub(super) layout: &'a Layout,
+    /// Of configuration files and logs.
+    pub(super) directory: &'a Path,
+    /// Configurations in the order of the switches.
+    pub(super) switches: &'a [PathBuf],
     pub(super) processes: &'a mut Processes,
 }
 
@@ -114,6 +119,14 @@ fn link_end(layout: &Layout, end: End) -> LinkEnd {
 }
 
 impl Control for RemoteControl<'_> {
+    fn start_switches(&mut self) -> Result<()> {
+        let Site { layout, directory, switches, processes } = &mut self.site;
+        for (name, file) in layout.topology.switches.iter().zip(*switches) {
+            processes.start(directory, name, &["switch".as_ref(), "--config".as_ref(), file.as_os_str()])?;
+        }
+        Ok(())
+    }
+
     fn put(&mut self, names: &[Put]) -> Result<()> {
         let mut records: Vec<NameRecord> = names.iter().map(|put| self.record(put)).collect();
         let client = &mut self.client;

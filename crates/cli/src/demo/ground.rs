@@ -61,6 +61,8 @@ pub(super) struct Put {
 
 /// The controller.
 pub(super) trait Control {
+    /// Starts the switches, which get what the controller knows by then as whole images.
+    fn start_switches(&mut self) -> Result<()>;
     /// Adds names, or moves them.
     fn put(&mut self, names: &[Put]) -> Result<()>;
     /// Removes names.

@@ -55,7 +55,6 @@ pub(super) fn run(
     let shared = Shared::new(layout);
     let engine = build(layout, &shared, judge)?;
     let mut control = LocalControl::new(layout, &shared, sizes)?;
-    progress(format!("{} switches in one process", layout.n_switches()));
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| engine.run(&done));
@@ -271,12 +270,6 @@ impl<'a> LocalControl<'a> {
         for (link, &[a, b]) in layout.topology.links.iter().zip(&layout.trunks) {
             this.network.add_link(this.end(a), this.end(b), link.cost)?;
         }
-        for node in this.nodes.clone() {
-            let messages = this.network.attach(node, &Report::default())?;
-            for message in messages {
-                this.post(node, message);
-            }
-        }
         Ok(this)
     }
 
@@ -302,6 +295,15 @@ fn name(mac: &Mac) -> Name {
 }
 
 impl Control for LocalControl<'_> {
+    fn start_switches(&mut self) -> Result<()> {
+        for switch in 0..self.nodes.len() {
+            for message in self.network.attach(self.nodes[switch], &Report::default())? {
+                self.post(self.nodes[switch], message);
+            }
+        }
+        Ok(())
+    }
+
     fn put(&mut self, names: &[Put]) -> Result<()> {
         let names: Vec<(Name, Attachment)> = names
             .iter()

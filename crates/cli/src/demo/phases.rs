@@ -88,7 +88,7 @@ struct Names {
 }
 
 impl Run<'_> {
-    /// Runs all phases in order. The network has its switches, links and ports, and no names.
+    /// Runs all phases in order. The controller knows the switches, links and ports, and no names.
     pub(super) fn all(mut self) -> Result<Findings> {
         let mut names = self.register()?;
         let mut findings = Findings::default();
@@ -146,7 +146,7 @@ impl Run<'_> {
         }
     }
 
-    /// Gives the controller all names, and waits until every switch has them.
+    /// Gives the controller all names, starts the switches, and waits until every switch has all names.
     fn register(&mut self) -> Result<Names> {
         let n = self.layout.n_switches();
         let live: Vec<(Mac, usize)> =
@@ -159,6 +159,9 @@ impl Run<'_> {
         puts.extend(live.iter().map(|&(mac, switch)| far_put(mac, switch)));
         (self.progress)(format!("{} names go to the controller", puts.len()));
         self.control.put(&puts)?;
+        self.check_stop()?;
+        (self.progress)(format!("{n} switches start, and get their tables"));
+        self.control.start_switches()?;
         self.control.wait_in_step(self.stop)?;
         Ok(Names { live, next_index: self.n_names })
     }

@@ -58,14 +58,14 @@ pub(super) fn run(
     progress(format!("{} interface pairs between {} namespaces", n_pairs(layout), layout.hosts.len() + 2));
 
     let mut processes = Processes::default();
-    let path = |path: &Path| path.to_str().map(str::to_owned).context("the temporary directory has a name in UTF-8");
-    processes.start(directory, "controller", &["controller", "--config", &path(&files.controller)?])?;
-    let mut control = RemoteControl::connect(Site { layout, processes: &mut processes }, stop)?;
+    processes.start(
+        directory,
+        "controller",
+        &["controller".as_ref(), "--config".as_ref(), files.controller.as_os_str()],
+    )?;
+    let site = Site { layout, directory, switches: &files.switches, processes: &mut processes };
+    let mut control = RemoteControl::connect(site, stop)?;
     control.register()?;
-    for (name, file) in layout.topology.switches.iter().zip(&files.switches) {
-        control.site.processes.start(directory, name, &["switch", "--config", &path(file)?])?;
-    }
-    progress(format!("a controller and {} switches, a process each", layout.n_switches()));
 
     let sniffers = wires.sniffers(layout)?;
     let ground = Namespaced::new(layout, &wires)?;

@@ -1,5 +1,6 @@
 //! The controller and the switches as processes: started, watched, stopped.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::process::CommandExt;
@@ -39,7 +40,7 @@ pub(super) struct Processes(Vec<Process>);
 impl Processes {
     /// Starts this same binary with `arguments` in the network namespace of the calling thread, which must live as
     /// long as the process is wanted. Its output goes to `DIRECTORY/NAME.log`.
-    pub(super) fn start(&mut self, directory: &Path, name: &str, arguments: &[&str]) -> io::Result<()> {
+    pub(super) fn start(&mut self, directory: &Path, name: &str, arguments: &[&OsStr]) -> io::Result<()> {
         let log = directory.join(format!("{name}.log"));
         let output = File::create(&log)?;
         let mut command = Command::new(std::env::current_exe()?);

@@ -219,6 +219,9 @@ impl Report {
                 format!("{rate:.0} Mbit/s, {}, {} segments sent again", mib(bytes), grouped(again)),
             ));
         }
+        if let Some(bytes) = self.tcp_bytes_during_churn {
+            lines.push(("TCP beside the churn", mib(bytes)));
+        }
         lines.push(("bulk UDP", {
             let lost = self.udp_datagrams_sent - self.udp_datagrams_received;
             let sent = grouped(self.udp_datagrams_sent);

@@ -18,6 +18,9 @@ use super::wire::Wires;
 struct NoControl;
 
 impl Control for NoControl {
+    fn start_switches(&mut self) -> Result<()> {
+        Ok(())
+    }
     fn put(&mut self, _: &[Put]) -> Result<()> {
         Ok(())
     }
