@@ -118,32 +118,42 @@ pub trait Reader: Send {
 
 impl<B: Burst + Send> Reader for B {
     fn sum(&mut self, queries: &[u64], batch: usize, passes: u64) -> u64 {
-        let mut values = [0u64; MAX_BATCH];
-        let mut sum = 0u64;
-        for _ in 0..passes {
-            for names in queries.chunks(batch) {
-                let values = &mut values[..names.len()];
-                self.lookup(names, values);
-                sum = values.iter().fold(sum, |sum, &value| sum.wrapping_add(value));
-            }
-        }
-        sum
+        sum(self, queries, batch, passes)
     }
 
     fn first_wrong(&mut self, queries: &[u64], batch: usize, value_bits: u8) -> Option<(u64, u64, u64)> {
-        let mut values = [0u64; MAX_BATCH];
+        first_wrong(self, queries, batch, value_bits)
+    }
+}
+
+/// The timed loop: [`Reader::sum`] of whatever answers bursts.
+fn sum(burst: &mut impl Burst, queries: &[u64], batch: usize, passes: u64) -> u64 {
+    let mut values = [0u64; MAX_BATCH];
+    let mut sum = 0u64;
+    for _ in 0..passes {
         for names in queries.chunks(batch) {
             let values = &mut values[..names.len()];
-            self.lookup(names, values);
-            for (&name, &got) in names.iter().zip(values.iter()) {
-                let expected = value_of(name, value_bits);
-                if got != expected {
-                    return Some((name, got, expected));
-                }
+            burst.lookup(names, values);
+            sum = values.iter().fold(sum, |sum, &value| sum.wrapping_add(value));
+        }
+    }
+    sum
+}
+
+/// [`Reader::first_wrong`] of whatever answers bursts.
+fn first_wrong(burst: &mut impl Burst, queries: &[u64], batch: usize, value_bits: u8) -> Option<(u64, u64, u64)> {
+    let mut values = [0u64; MAX_BATCH];
+    for names in queries.chunks(batch) {
+        let values = &mut values[..names.len()];
+        burst.lookup(names, values);
+        for (&name, &got) in names.iter().zip(values.iter()) {
+            let expected = value_of(name, value_bits);
+            if got != expected {
+                return Some((name, got, expected));
             }
         }
-        None
     }
+    None
 }
 
 /// A contestant by name.

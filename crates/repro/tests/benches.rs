@@ -1,0 +1,101 @@
+//! Every bench runs on small sets, answers rightly and reports what it says it reports. Nothing here is timed.
+
+use fibula_repro::BenchError;
+use fibula_repro::bench::{Listener, Options, build, forward, lookup, update};
+use fibula_repro::names::NameSet;
+use fibula_repro::report::Row;
+
+#[derive(Default)]
+struct Tables(Vec<Vec<Row>>);
+
+impl Listener for Tables {
+    fn table(&mut self, rows: &[Row]) {
+        self.0.push(rows.to_vec());
+    }
+
+    fn say(&mut self, _text: &str) {}
+}
+
+fn options(contestants: &[&str]) -> Options {
+    Options {
+        n: vec![5000],
+        contestants: contestants.iter().map(|&name| name.to_owned()).collect(),
+        threads: vec![1, 2],
+        value_bits: 8,
+        names: NameSet::Mac,
+        runs: 2,
+        batch: 32,
+        seed: 7,
+        family: Default::default(),
+        operations: Some(4096),
+    }
+}
+
+const OURS: [&str; 7] =
+    ["floor", "concise", "concise-seqlock", "concise-static", "concise-option1", "concise-option2", "hashbrown"];
+
+#[test]
+fn all_contestants_answer_alike_for_every_set_of_names() {
+    for names in NameSet::ALL {
+        for (value_bits, batch) in [(8, 32), (5, 7), (64, 256)] {
+            let mut tables = Tables::default();
+            let options = Options { names, value_bits, batch, ..options(&OURS) };
+            lookup::run(&options, &mut tables).unwrap_or_else(|error| panic!("{names}, {value_bits} bits: {error}"));
+            assert_eq!(tables.0.len(), 2, "a table for each number of threads");
+            for rows in &tables.0 {
+                let order: Vec<&str> = rows.iter().map(|row| row.contestant.as_str()).collect();
+                assert_eq!(order, OURS, "in the order asked for");
+                assert!(rows[0].checksum.is_none() && rows[1].checksum.is_some());
+                assert!(rows[2..].iter().all(|row| row.checksum == rows[1].checksum), "{names}");
+                assert!(rows.iter().all(|row| row.samples.len() == 2 && row.median > 0.0));
+                assert_eq!(rows[0].bits_per_name.map(f64::round), rows[1].bits_per_name.map(f64::round));
+            }
+        }
+    }
+}
+
+#[test]
+fn benches_run_all_their_parts() {
+    let mut tables = Tables::default();
+    build::run(&options(&["concise", "hashbrown", "network"]), &mut tables).unwrap();
+    update::run(&options(&["concise", "hashbrown", "latency", "beside"]), &mut tables).unwrap();
+    forward::run(&Options { contestants: vec![], n: vec![2000], ..options(&[]) }, &mut tables).unwrap();
+    let benches: Vec<&str> = tables.0.iter().map(|rows| rows[0].bench.as_str()).collect();
+    for bench in [
+        "build",
+        "build/peak memory",
+        "build/network",
+        "update/insert",
+        "update/alter",
+        "update/remove",
+        "update/insert_batch",
+        "update/apply",
+        "update/latency",
+        "update/lookups beside",
+        "forward/core, 64 bytes",
+        "forward/core, 1500 bytes",
+        "forward/gateway, 64 bytes",
+    ] {
+        assert!(benches.contains(&bench), "{bench} is not in {benches:?}");
+    }
+}
+
+#[test]
+fn unknown_contestants_and_settings_out_of_range_are_refused() {
+    let mut tables = Tables::default();
+    let unknown = lookup::run(&options(&["concise", "concice"]), &mut tables).unwrap_err();
+    assert!(unknown.to_string().contains("concise-option1"), "{unknown}");
+    assert!(matches!(unknown, BenchError::UnknownContestant { .. }));
+    for wrong in [
+        Options { n: vec![0], ..options(&[]) },
+        Options { n: vec![], ..options(&[]) },
+        Options { threads: vec![0], ..options(&[]) },
+        Options { value_bits: 0, ..options(&[]) },
+        Options { value_bits: 65, ..options(&[]) },
+        Options { batch: 257, ..options(&[]) },
+        Options { runs: 0, ..options(&[]) },
+    ] {
+        assert!(matches!(lookup::run(&wrong, &mut tables), Err(BenchError::Setting(_))), "{wrong:?}");
+    }
+    assert!(tables.0.is_empty());
+}
