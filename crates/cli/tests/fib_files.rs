@@ -1,0 +1,131 @@
+//! `fibula fib` as a user runs it: from a list to a file and back, and what it says to wrong input.
+
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+struct Dir(PathBuf);
+
+impl Dir {
+    fn new(test: &str) -> Self {
+        let dir = std::env::temp_dir().join(format!("fibula-fib-{test}-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        Self(dir)
+    }
+
+    fn file(&self, name: &str, content: impl AsRef<[u8]>) -> String {
+        let path = self.path(name);
+        fs::write(&path, content).unwrap();
+        path
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).to_str().unwrap().to_owned()
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn fibula(arguments: &[&str], stdin: &str) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_fibula"))
+        .arg("fib")
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // A command that does not read leaves a closed pipe, which is none of the test's business.
+    let _ = child.stdin.take().unwrap().write_all(stdin.as_bytes());
+    child.wait_with_output().unwrap()
+}
+
+fn ok(arguments: &[&str], stdin: &str) -> String {
+    let output = fibula(arguments, stdin);
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Exit code and standard error of a command that fails.
+fn fails(arguments: &[&str]) -> (i32, String) {
+    let output = fibula(arguments, "");
+    assert!(!output.status.success(), "{arguments:?}");
+    (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+}
+
+#[test]
+fn names_of_every_kind_go_to_a_file_and_back() {
+    let dir = Dir::new("kinds");
+    let fib = dir.path("kind.fib");
+    for (kind, names) in [
+        ("mac", ["02:00:00:00:00:01", "02:00:00:00:00:02"]),
+        ("ipv4", ["10.0.0.1", "10.0.0.2"]),
+        ("ipv6", ["fd00::1", "fd00::2"]),
+        ("5-tuple", ["10.0.0.1:80->10.0.0.2:443/tcp", "[fd00::1]:80->[fd00::2]:443/udp"]),
+        ("teid", ["0x0000002a", "0x0000002b"]),
+        ("fixed:3", ["0x00ff01", "0x00ff02"]),
+        ("text", ["/srv/video/intro.mp4", "a, b"]),
+    ] {
+        let list = dir.file("list.csv", format!("name,action\n\"{}\",port:7\n\"{}\",drop\n", names[0], names[1]));
+        ok(&["build", &list, "--names", kind, "--out", &fib], "");
+        let answers = ok(&["lookup", &fib, "-j", names[0], names[1]], "");
+        let actions: Vec<serde_json::Value> = answers.lines().map(|row| serde_json::from_str(row).unwrap()).collect();
+        assert_eq!((&actions[0]["action"], &actions[1]["action"]), (&"port:7".into(), &"drop".into()), "{kind}");
+        let shown: serde_json::Value = serde_json::from_str(&ok(&["show", "-j", &fib], "")).unwrap();
+        assert_eq!((&shown["kind"], &shown["names"]), (&kind.into(), &2.into()));
+    }
+}
+
+#[test]
+fn plain_list_from_standard_input_gets_one_action() {
+    let dir = Dir::new("plain");
+    let fib = dir.path("plain.fib");
+    ok(&["build", "-", "--out", &fib, "--action", "3"], "02:00:00:00:00:01\n\n02:00:00:00:00:02\n");
+    assert_eq!(ok(&["lookup", &fib], "02:00:00:00:00:02\n"), "02:00:00:00:00:02,port:3\n");
+}
+
+#[test]
+fn wrong_lines_are_named_and_the_old_file_stays() {
+    let dir = Dir::new("lines");
+    let good = dir.file("good.csv", "02:00:00:00:00:01,1\n");
+    let fib = dir.path("kept.fib");
+    ok(&["build", &good, "--out", &fib], "");
+    let before = fs::read(&fib).unwrap();
+    for (list, line) in [
+        ("02:00:00:00:00:01,1\nbogus,1\n", "line 2"),
+        ("02:00:00:00:00:01,1\n\n02:00:00:00:00:01,2\n", "line 3"),
+        ("02:00:00:00:00:01,1,2\n", "line 1"),
+        ("02:00:00:00:00:01,nowhere\n", "line 1"),
+    ] {
+        let list = dir.file("bad.csv", list);
+        let (code, stderr) = fails(&["build", &list, "--out", &fib]);
+        assert!(code == 3 && stderr.contains(line), "{code}: {stderr}");
+    }
+    assert_eq!(fs::read(&fib).unwrap(), before);
+    assert_eq!(fs::read_dir(&dir.0).unwrap().count(), 3, "nothing is left beside good.csv, bad.csv and the FIB");
+}
+
+#[test]
+fn damaged_missing_and_foreign_files_have_their_exit_codes() {
+    let dir = Dir::new("damaged");
+    let list = dir.file("list.csv", "02:00:00:00:00:01,1\n02:00:00:00:00:02,2\n");
+    let fib = dir.path("whole.fib");
+    ok(&["build", &list, "--out", &fib], "");
+    let whole = fs::read(&fib).unwrap();
+    let mut flipped = whole.clone();
+    flipped[whole.len() / 2] ^= 1;
+    for content in [&whole[..whole.len() - 1], &whole[..20], &flipped, b"", b"something else"] {
+        let damaged = dir.file("damaged.fib", content);
+        let (code, stderr) = fails(&["show", &damaged]);
+        assert!(code == 3 && stderr.contains("damaged.fib"), "{code}: {stderr}");
+    }
+    assert_eq!(fails(&["show", &dir.path("missing.fib")]).0, 4);
+    assert_eq!(fails(&["build", &dir.path("missing.csv"), "--out", &fib]).0, 4);
+    assert_eq!(fails(&["lookup", &fib, "no mac"]).0, 3);
+    assert_eq!(fails(&["build", &list, "--out", &fib, "--names", "colour"]).0, 2);
+}
