@@ -31,7 +31,8 @@ lint: ## Formatting and clippy
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 
-test: lint loom ## What CI runs: lint, the models of publication, all tests
+test: lint loom ## What CI runs: lint, the models of publication, golden vectors, all tests
+	python3 vectors/check.py
 	cargo test --workspace
 
 loom: ## The models of publication to readers, and their mutants
