@@ -173,7 +173,7 @@ pub trait Device: Send {
 
     /// Receives frames into the room left in `out`; see the guide above.
     /// # Errors
-    /// [`NetError::Down`] and its kin. `out` holds only whole frames, and `pool` everything else.
+    /// [`NetError::Down`] and its kin; `out` is then as it was, and `pool` has everything else.
     fn rx_burst(&mut self, pool: &mut Pool, out: &mut Burst) -> Result<usize, NetError>;
 
     /// Sends frames from the front of `frames`; see the guide above.

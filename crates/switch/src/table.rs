@@ -2,7 +2,7 @@
 
 use crate::exact::ExactTable;
 use crate::parse::Names;
-use lookup::hash::{Digest, Hasher};
+use lookup::hash::{Digest, Hasher, mix64};
 use lookup::othello::Reader;
 use netio::BURST;
 
@@ -72,21 +72,25 @@ impl Table for FibTable {
     }
 }
 
-/// The empty forwarder: every name is valid, and the values go round, so that the traffic spreads over the ports as
-/// with a real table. It computes no digest.
+/// The empty forwarder: every name is valid, and the values come from a fixed shuffled list, so that the traffic
+/// spreads over the ports as with a real table and is as hard to predict. It computes no digest.
 #[derive(Debug, Clone)]
 pub struct EmptyTable {
-    n_values: u64,
-    next: u64,
+    values: Box<[u8]>,
+    next: usize,
 }
 
+/// Values in the list: more than a branch predictor remembers, few enough to stay in the first cache.
+const SHUFFLED_VALUES: usize = 8192;
+
 impl EmptyTable {
-    /// Answers 1 to `n_values`, in turn.
+    /// Answers 1 to `n_values`, each as often as the others.
     /// # Panics
-    /// If `n_values` is 0.
+    /// If `n_values` is 0 or above 255.
     pub fn new(n_values: u64) -> Self {
-        assert!(n_values > 0, "at least one value");
-        Self { n_values, next: 0 }
+        assert!((1..=255).contains(&n_values), "{n_values} values; 1 to 255");
+        let value = |i: usize| 1 + ((u128::from(mix64(i as u64 + 1)) * u128::from(n_values)) >> 64) as u8;
+        Self { values: (0..SHUFFLED_VALUES).map(value).collect(), next: 0 }
     }
 }
 
@@ -101,10 +105,13 @@ impl Table for EmptyTable {
 
     #[inline]
     fn lookup_batch(&mut self, _digests: &[Digest; BURST], values: &mut [u64]) {
-        for value in values {
-            self.next = if self.next == self.n_values { 1 } else { self.next + 1 };
-            *value = self.next;
+        if self.next + values.len() > self.values.len() {
+            self.next = 0;
         }
+        for (value, &next) in values.iter_mut().zip(&self.values[self.next..]) {
+            *value = next.into();
+        }
+        self.next += values.len();
     }
 
     fn offline(&mut self) {}

@@ -22,6 +22,8 @@ pub struct Pcap {
     input: Option<PcapReader<Box<dyn Read + Send>>>,
     output: Option<PcapWriter<Box<dyn Write + Send>>>,
     record: u64,
+    /// A damaged record that was met behind good ones of the same burst.
+    pending: Option<NetError>,
     counters: Arc<DeviceCounters>,
 }
 
@@ -84,7 +86,7 @@ impl Pcap {
             }
             None => None,
         };
-        Ok(Self { name: name.to_owned(), input, output, record: 0, counters: Arc::default() })
+        Ok(Self { name: name.to_owned(), input, output, record: 0, pending: None, counters: Arc::default() })
     }
 
     /// Ends the output and hands back its stream, flushed, so that the end of the file is known to be written.
@@ -137,6 +139,9 @@ impl Device for Pcap {
     /// # Errors
     /// [`NetError::Malformed`] once, at a damaged record: the port is exhausted from then on.
     fn rx_burst(&mut self, pool: &mut Pool, out: &mut Burst) -> Result<usize, NetError> {
+        if let Some(error) = self.pending.take() {
+            return Err(error);
+        }
         let before = out.len();
         while !out.is_full()
             && let Some(reader) = &mut self.input
@@ -167,7 +172,10 @@ impl Device for Pcap {
                     self.counters.rx_malformed.add(1);
                     pool.put(packet);
                     self.input = None;
-                    return Err(error);
+                    if out.len() == before {
+                        return Err(error);
+                    }
+                    self.pending = Some(error);
                 }
             }
         }
@@ -197,7 +205,7 @@ impl Device for Pcap {
     }
 
     fn readiness(&mut self) -> Readiness<'_> {
-        if self.input.is_some() { Readiness::Ready } else { Readiness::Exhausted }
+        if self.input.is_some() || self.pending.is_some() { Readiness::Ready } else { Readiness::Exhausted }
     }
 
     fn counters(&self) -> Arc<DeviceCounters> {
@@ -294,6 +302,7 @@ mod tests {
         bytes.truncate(bytes.len() - 10);
         let mut port = reader(bytes).unwrap();
         let (mut pool, mut out) = (Pool::new(4, 1514), Burst::new());
+        assert_eq!(port.rx_burst(&mut pool, &mut out).unwrap(), 1);
         let error = port.rx_burst(&mut pool, &mut out).unwrap_err();
         assert!(matches!(error, NetError::Malformed { record: 2, .. }), "{error}");
         assert_eq!(out.len(), 1);

@@ -21,6 +21,9 @@
 //!   be turned off at the source ([`disable_offloads`]); on the port's own interface `open` does it;
 //! - frames that this machine sends out of the interface would be seen: ignored (`PACKET_IGNORE_OUTGOING`).
 //!
+//! The machine's own stack sees the frames of the interface, too: give a port no addresses (also none of IPv6:
+//! `ip link set IF addrgenmode none`), so that it neither answers nor sends anything.
+//!
 //! An interface that goes down or is deleted gives [`NetError::Down`]; [`Device::revive`] finds it again by name, also
 //! when it was deleted and made anew.
 //!
