@@ -46,6 +46,9 @@ const QUEUED_JOBS: usize = 4096;
 /// Lists of messages that may wait for the pusher; beyond, the writer waits.
 const QUEUED_PUSHES: usize = 64;
 
+/// How long to wait for a store that is in use.
+const STORE_PATIENCE: Duration = Duration::from_secs(2);
+
 /// How often an idle connection is probed, and how long the answer may take.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 
@@ -90,8 +93,10 @@ impl Controller {
     /// # Errors
     /// [`StartError`]; nothing is left running.
     pub async fn start(config: Config) -> Result<Self, StartError> {
-        let store: Box<dyn Store> = Box::new(SqliteStore::open(&config.store)?);
-        let (state, store) = tokio::task::block_in_place(|| restore(&config, store))?;
+        let (state, store) = tokio::task::block_in_place(|| {
+            let store = SqliteStore::open(&config.store, STORE_PATIENCE)?;
+            restore(&config, Box::new(store))
+        })?;
         let listener = TcpListener::bind(config.listen)
             .await
             .and_then(|listener| Ok((listener.local_addr()?, listener)))

@@ -23,6 +23,9 @@ pub(crate) const HEADER: [&str; 4] = ["name", "host", "tenant", "ip"];
 /// Errors shown before giving up on a file.
 const MAX_ERRORS: usize = 10;
 
+/// Bytes of text after which a batch is full, far below what one message may carry.
+const MAX_BATCH_BYTES: usize = 8 << 20;
+
 /// Batches on their way while the controller commits.
 const BATCHES_AHEAD: usize = 2;
 
@@ -172,6 +175,7 @@ fn send(
     batches: &tokio::sync::mpsc::Sender<v1::NameBatch>,
 ) -> anyhow::Result<()> {
     let mut names = Vec::with_capacity(batch);
+    let mut n_bytes = 0;
     for (index, record) in records(&mut *source).records().enumerate() {
         let record = record?;
         if index == 0 && is_header(&record) {
@@ -179,7 +183,9 @@ fn send(
         }
         // Only a file that changed between the passes fails here.
         names.push(parse(&record).map_err(|e| Failure::new(Exit::BadInput, e))?);
-        if names.len() == batch {
+        n_bytes += record.as_slice().len();
+        if names.len() == batch || n_bytes >= MAX_BATCH_BYTES {
+            n_bytes = 0;
             let full = std::mem::replace(&mut names, Vec::with_capacity(batch));
             if batches.blocking_send(v1::NameBatch { names: full }).is_err() {
                 return Ok(());

@@ -54,8 +54,8 @@ enum Verb {
     Import {
         /// The file, or - for standard input
         file: PathBuf,
-        /// Names a transaction
-        #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+        /// Names a transaction. A batch changes most shards of the table, so few big ones are fastest
+        #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
         batch: u32,
     },
     /// Write all names as a CSV that import reads

@@ -6,12 +6,15 @@
 use super::{RowChange, Store, StoreError};
 use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 const FORMAT: &str = "fibula rib 1";
 
 /// Rows fetched at a time by [`Store::rows`].
 const PAGE_ROWS: usize = 4096;
+
+/// How often a store that is in use is tried again.
+const RETRY: Duration = Duration::from_millis(50);
 
 /// Page cache: inserts of millions of names in random order stay in memory.
 const CACHE_KIB: i64 = 256 << 10;
@@ -25,21 +28,30 @@ pub struct SqliteStore {
 }
 
 impl SqliteStore {
-    /// Opens the store at `path`, or creates it, readable by its owner only since it holds the secret hash key.
+    /// Opens the store at `path`, or creates it, readable by its owner only since it holds the secret hash key. Waits
+    /// for up to `patience` for another owner to go: one that was just killed holds it a moment longer.
     /// # Errors
     /// [`StoreError::InUse`], [`StoreError::WrongFormat`], [`StoreError::Open`].
-    pub fn open(path: &Path) -> Result<Self, StoreError> {
-        create_private(path).map_err(|source| StoreError::Open { path: path.to_owned(), source })?;
-        Self::open_connection(path).map_err(|error| match error {
-            OpenError::Sqlite(source) if is_busy(&source) => StoreError::InUse { path: path.to_owned() },
-            OpenError::Sqlite(source) => StoreError::Open { path: path.to_owned(), source },
-            OpenError::Format(got) => StoreError::WrongFormat { path: path.to_owned(), got, expected: FORMAT },
-        })
+    pub fn open(path: &Path, patience: Duration) -> Result<Self, StoreError> {
+        let open_error = |source| StoreError::Open { path: path.to_owned(), source };
+        create_private(path).map_err(open_error)?;
+        let start = Instant::now();
+        loop {
+            match Self::open_connection(path) {
+                Ok(store) => return Ok(store),
+                Err(OpenError::Sqlite(source)) if !is_busy(&source) => return Err(open_error(source)),
+                Err(OpenError::Format(got)) => {
+                    return Err(StoreError::WrongFormat { path: path.to_owned(), got, expected: FORMAT });
+                }
+                Err(_) if start.elapsed() >= patience => return Err(StoreError::InUse { path: path.to_owned() }),
+                Err(_) => std::thread::sleep(RETRY),
+            }
+        }
     }
 
     fn open_connection(path: &Path) -> Result<Self, OpenError> {
         let connection = Connection::open(path)?;
-        connection.busy_timeout(std::time::Duration::ZERO)?;
+        connection.busy_timeout(Duration::ZERO)?;
         connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
         connection.pragma_update(None, "synchronous", "FULL")?;
@@ -184,12 +196,12 @@ mod tests {
     fn committed_rows_are_there_after_reopening() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("sub/rib.sqlite");
-        let mut store = SqliteStore::open(&path).unwrap();
+        let mut store = SqliteStore::open(&path, Duration::ZERO).unwrap();
         let term = store.term();
         store.commit(&[put(1, b"a", b"1"), put(2, b"a", b"2"), put(1, b"b", b""), put(1, b"a", b"3")]).unwrap();
         store.commit(&[delete(2, b"a"), delete(9, b"missing")]).unwrap();
         drop(store);
-        let store = SqliteStore::open(&path).unwrap();
+        let store = SqliteStore::open(&path, Duration::ZERO).unwrap();
         assert_eq!(all(&store), [put(1, b"a", b"3"), put(1, b"b", b"")]);
         assert!(store.term() > term);
     }
@@ -197,7 +209,7 @@ mod tests {
     #[test]
     fn rows_come_whole_over_several_pages() {
         let directory = tempfile::tempdir().unwrap();
-        let mut store = SqliteStore::open(&directory.path().join("rib.sqlite")).unwrap();
+        let mut store = SqliteStore::open(&directory.path().join("rib.sqlite"), Duration::ZERO).unwrap();
         let n_rows = 2 * PAGE_ROWS + 1;
         let rows: Vec<RowChange> = (0..n_rows as u32).map(|i| put((i % 3) as u8, &i.to_be_bytes(), b"v")).collect();
         store.commit(&rows).unwrap();
@@ -210,10 +222,10 @@ mod tests {
     fn second_owner_is_refused_while_the_first_lives() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("rib.sqlite");
-        let first = SqliteStore::open(&path).unwrap();
-        assert!(matches!(SqliteStore::open(&path), Err(StoreError::InUse { .. })));
+        let first = SqliteStore::open(&path, Duration::ZERO).unwrap();
+        assert!(matches!(SqliteStore::open(&path, Duration::ZERO), Err(StoreError::InUse { .. })));
         drop(first);
-        SqliteStore::open(&path).unwrap();
+        SqliteStore::open(&path, Duration::ZERO).unwrap();
     }
 
     #[test]
@@ -222,7 +234,7 @@ mod tests {
         let path = directory.path().join("notes.txt");
         let text = "these are somebody's notes, long enough for a header of one hundred bytes.".repeat(20);
         std::fs::write(&path, &text).unwrap();
-        assert!(matches!(SqliteStore::open(&path), Err(StoreError::Open { .. })));
+        assert!(matches!(SqliteStore::open(&path, Duration::ZERO), Err(StoreError::Open { .. })));
         assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
     }
 
@@ -231,7 +243,7 @@ mod tests {
         use std::os::unix::fs::PermissionsExt;
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("rib.sqlite");
-        let mut store = SqliteStore::open(&path).unwrap();
+        let mut store = SqliteStore::open(&path, Duration::ZERO).unwrap();
         store.commit(&[put(1, b"key", b"secret")]).unwrap();
         for file in std::fs::read_dir(directory.path()).unwrap() {
             assert_eq!(file.unwrap().metadata().unwrap().permissions().mode() & 0o077, 0);

@@ -85,7 +85,9 @@ impl<T: Tables> Shared<T> {
     pub fn new(replica: Replica<T>) -> Arc<Self> {
         let status = LinkStatus { serving_change: replica.change(), ..LinkStatus::default() };
         Arc::new(Self {
-            replica: Mutex::new(replica), status: Mutex::new(status), n_changes: watch::Sender::new(0),
+            replica: Mutex::new(replica),
+            status: Mutex::new(status),
+            n_changes: watch::Sender::new(0),
             unsaved: AtomicBool::new(false),
         })
     }

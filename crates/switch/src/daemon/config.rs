@@ -122,7 +122,8 @@ mod tests {
 
     #[test]
     fn ports_and_defaults_are_read() {
-        let config = Config::parse(&format!("{GOOD}{PORT}[[port]]\nid = 2\ndevice = 'eth1'\nrole = 'trunk'\n")).unwrap();
+        let config =
+            Config::parse(&format!("{GOOD}{PORT}[[port]]\nid = 2\ndevice = 'eth1'\nrole = 'trunk'\n")).unwrap();
         assert_eq!(config.workers, 1);
         let ports: Vec<_> = config.ports.iter().map(|p| (p.id.0, &p.device[..], p.role)).collect();
         assert_eq!(ports, [(1, "eth0", Role::Host), (2, "eth1", Role::Trunk)]);

@@ -12,7 +12,7 @@ pub mod config;
 pub mod saved;
 mod status;
 
-use crate::dataplane::{self, BuildError, Dataplane, PortSpec, check_mtus};
+use crate::dataplane::{self, BuildError, Dataplane, PortSpec, PortStatus, check_mtus};
 use crate::plane::PlaneWriter;
 use crate::worker::Role;
 use agent::Shared;
@@ -21,9 +21,10 @@ use fib::replica::{Limits, Replica};
 use netio::backend::af_packet::{AfPacket, Options};
 use netio::{Device, NetError};
 use saved::SavedImage;
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
@@ -31,6 +32,9 @@ use tokio::sync::watch;
 const SETTLED: Duration = Duration::from_secs(1);
 /// or when the first unsaved change is this old.
 const UNSAVED_AT_MOST: Duration = Duration::from_secs(10);
+
+/// How often the ports are looked at for the log.
+const WATCH_EVERY: Duration = Duration::from_secs(1);
 
 /// Why a switch does not start.
 #[derive(Debug, thiserror::Error)]
@@ -89,6 +93,7 @@ impl Switch {
             }
             None => None,
         };
+        tokio::spawn(watch_ports(config.name.clone(), Arc::downgrade(&plane)));
         let saver = tokio::spawn(save_when_settled(Arc::clone(&shared), saved.clone(), shared.changes()));
         let agent = tokio::spawn(agent::run(config.name, config.controller, Arc::clone(&shared)));
         Ok(Self { plane, shared, saved, status_address, agent, saver })
@@ -160,6 +165,26 @@ fn open_ports(config: &Config) -> Result<Vec<PortSpec>, NetError> {
         tracing::warn!(switch = config.name, "the longest frames will be dropped: {error}");
     }
     Ok(ports)
+}
+
+/// Logs ports that go down and come back, as long as the plane is there. The workers count and revive them themselves.
+async fn watch_ports(switch: String, plane: Weak<Dataplane>) {
+    let mut was_up = HashMap::new();
+    let mut tick = tokio::time::interval(WATCH_EVERY);
+    loop {
+        tick.tick().await;
+        let Some(plane) = plane.upgrade() else { return };
+        for PortStatus { id, device, up, last_error, .. } in plane.status().ports {
+            match (was_up.insert(id, up).unwrap_or(true), up) {
+                (true, false) => {
+                    let error = last_error.unwrap_or_default();
+                    tracing::warn!(switch, port = %id, device, error, "port is down, trying again every second");
+                }
+                (false, true) => tracing::info!(switch, port = %id, device, "port is up again"),
+                _ => {}
+            }
+        }
+    }
 }
 
 async fn save_when_settled(shared: Arc<Shared<PlaneWriter>>, saved: SavedImage, mut changes: watch::Receiver<u64>) {

@@ -94,7 +94,8 @@ impl StatusSource for Page {
         let up = plane.ports.iter().map(|port| (label(port), port.up.into()));
         text.gauge("fibula_port_up", "1: the port works.", up);
         for (index, (name, _)) in netio::DeviceSnapshot::default().fields().enumerate() {
-            let samples = plane.ports.iter().filter_map(|port| Some((label(port), port.counters.fields().nth(index)?.1)));
+            let samples =
+                plane.ports.iter().filter_map(|port| Some((label(port), port.counters.fields().nth(index)?.1)));
             text.counter(&format!("fibula_port_{name}_total"), "What the port's device counted.", samples);
         }
         text.finish()
