@@ -2,7 +2,7 @@
 
 #![expect(unsafe_code, reason = "allocates with an alignment and advises the kernel")]
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
@@ -27,13 +27,15 @@ impl Pages {
         let size = len.max(1).next_multiple_of(HUGE);
         let layout = Layout::from_size_align(size, HUGE).expect("a size below isize::MAX");
         // SAFETY: the layout has a size above 0.
-        let start = unsafe { alloc_zeroed(layout) };
+        let start = unsafe { alloc(layout) };
         let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
         #[cfg(target_os = "linux")]
         // SAFETY: the range is this allocation, whole pages of it; the advice changes no content.
         unsafe {
             libc::madvise(start.as_ptr().cast(), size, libc::MADV_HUGEPAGE);
         }
+        // SAFETY: `size` bytes, owned. Zeroed here and not by the allocator, whose touch would fix the pages' size.
+        unsafe { start.as_ptr().write_bytes(0, size) };
         Self { start, len, layout }
     }
 }
