@@ -4,6 +4,7 @@ mod support;
 
 use api::v1;
 use fib::action::{Action, PortId};
+use fib::messages::ValueMode;
 use fib::name::{Name, NameKind};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -14,6 +15,7 @@ use support::{Client, HOST_PORT, Site, add_full_mesh, eventually, in_step, mac, 
 use tokio::sync::Notify;
 
 const N_KILLS: usize = 50;
+const N_KILLS_EGRESS: usize = 10;
 const N_SWITCHES: u32 = 3;
 const N_WRITERS: u32 = 4;
 const NAMES_A_WRITER: u32 = 100;
@@ -100,16 +102,25 @@ fn check(expected: &mut State, found: &State, ledgers: Vec<Ledger>, round: usize
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_controller_loses_nothing_acknowledged_and_switches_agree() {
+    kill_again_and_again(ValueMode::Port, N_KILLS).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_controller_loses_nothing_in_egress_mode_either() {
+    kill_again_and_again(ValueMode::Egress, N_KILLS_EGRESS).await;
+}
+
+async fn kill_again_and_again(mode: ValueMode, n_kills: usize) {
     let seed: u64 = rand::random();
     println!("seed {seed}");
     let mut rng = StdRng::seed_from_u64(seed);
-    let site = Site::new("phase_timeout_ms = 200\n");
+    let site = Site::new(&format!("phase_timeout_ms = 200\nvalue_mode = \"{mode}\"\n"));
     let mut controller = site.start();
     add_full_mesh(&mut site.client().await, N_SWITCHES).await;
     let switches: Vec<_> = (1..=N_SWITCHES).map(|i| site.switch(&format!("s{i}"))).collect();
 
     let mut expected = State::new();
-    for round in 0..N_KILLS {
+    for round in 0..n_kills {
         let client = site.client().await;
         if round % 2 == 0 {
             eventually("all switches in step", async || in_step(&client).await == N_SWITCHES as usize).await;
@@ -138,7 +149,7 @@ async fn killed_controller_loses_nothing_acknowledged_and_switches_agree() {
 
     let client = site.client().await;
     eventually("all switches in step", async || in_step(&client).await == N_SWITCHES as usize).await;
-    check_switches(&expected, &switches);
+    check_switches(mode, &expected, &switches);
 
     // Everybody has everything: a restart, this time an orderly one, sends nothing.
     assert_eq!(controller.terminate(), Some(0));
@@ -152,7 +163,7 @@ async fn killed_controller_loses_nothing_acknowledged_and_switches_agree() {
 
 type Switch = Arc<switch::daemon::agent::Shared<fib::replica::MemoryTables>>;
 
-fn check_switches(expected: &State, switches: &[Switch]) {
+fn check_switches(mode: ValueMode, expected: &State, switches: &[Switch]) {
     let live: BTreeMap<Name, u32> = expected
         .iter()
         .filter_map(|(&name, &at)| Some((Name::parse(NameKind::Mac, &mac(name)).unwrap(), at?)))
@@ -160,8 +171,12 @@ fn check_switches(expected: &State, switches: &[Switch]) {
     for (index, switch) in switches.iter().enumerate() {
         let replica = switch.replica();
         for (name, &at) in &live {
-            let port = if at as usize == index + 1 { HOST_PORT } else { at };
-            assert_eq!(replica.action(name), Action::Port(PortId(port as u16)), "s{}: {name}", index + 1);
+            let action = match mode {
+                _ if at as usize != index + 1 => Action::Port(PortId(at as u16)),
+                ValueMode::Port => Action::Port(PortId(HOST_PORT as u16)),
+                ValueMode::Egress => Action::Local,
+            };
+            assert_eq!(replica.action(name), action, "s{}: {name}", index + 1);
         }
         let valid: Vec<&Name> = replica.tables().valid.keys().collect();
         assert_eq!(valid.len(), live.len(), "s{}: valid names", index + 1);
