@@ -136,7 +136,8 @@ pub(crate) fn prefetch(address: *const u8) {
     let _ = address;
 }
 
-/// Where the two cells of each name of a burst are.
+/// Where the two cells of each name of a burst are. Aligned, so that vector stores cross no line.
+#[repr(align(64))]
 struct Spots {
     entries: [MaybeUninit<u64>; BURST],
     /// Byte offsets from the base of the arena.
@@ -418,9 +419,6 @@ fn locate_burst_avx2<S: Sizing, L: Layout>(words: Words<'_>, digests: &[Digest; 
     use std::arch::x86_64::*;
 
     let log_bytes = L::NATIVE.expect("the vector loop is for cells that are integers");
-    for (entry, &digest) in spots.entries.iter_mut().zip(digests) {
-        entry.write(entry_of(words, digest));
-    }
     let mix_low = _mm256_set1_epi64x((MIX & 0xFFFF_FFFF) as i64);
     let mix_high = _mm256_set1_epi64x((MIX >> 32) as i64);
     let spread = _mm256_set1_epi64x(TWEAK_SPREAD as i64);
@@ -430,11 +428,14 @@ fn locate_burst_avx2<S: Sizing, L: Layout>(words: Words<'_>, digests: &[Digest; 
     let bytes_shift = _mm_cvtsi64_si128(i64::from(log_bytes));
     let mut flags = _mm256_setzero_si256();
     for at in (0..BURST).step_by(4) {
-        // SAFETY: four of BURST digests, entries and offsets, which lie in arrays of that length; the entries were
-        // written above. Unaligned loads and stores.
+        // Put together in a register: a vector load of words that were just stored one by one would wait for them.
+        let entry = |index: usize| entry_of(words, digests[at + index]).cast_signed();
+        let entry = _mm256_set_epi64x(entry(3), entry(2), entry(1), entry(0));
+        // SAFETY: four of BURST digests, entries and offsets, which lie in arrays of that length. Unaligned loads and
+        // stores.
         unsafe {
             let digest = _mm256_loadu_si256(digests.as_ptr().add(at).cast());
-            let entry = _mm256_loadu_si256(spots.entries.as_ptr().add(at).cast());
+            _mm256_storeu_si256(spots.entries.as_mut_ptr().add(at).cast(), entry);
             flags = _mm256_or_si256(flags, entry);
             let side_words = _mm256_and_si256(entry, mask16);
             let tweak = _mm256_and_si256(_mm256_srli_epi64::<16>(entry), mask15);
