@@ -120,8 +120,9 @@ impl Controller {
         tokio::spawn(async move { push::push(waiting_pushes, phase_timeout, &pending.pending_pushes).await });
 
         let backlog = config.switch_backlog_bytes;
-        let writer = Writer { state, store, shared: Arc::clone(&shared), pushes, switch_backlog_bytes: backlog };
+        let mut writer = Writer { state, store, shared: Arc::clone(&shared), pushes, switch_backlog_bytes: backlog };
         let (ended, written) = oneshot::channel();
+        // Told before the writer is dropped: a table of millions takes its time, and the process may end meanwhile.
         tokio::task::spawn_blocking(move || ended.send(writer.run(waiting_jobs)));
 
         let north = north::North { jobs: jobs.clone(), shared, max_names: config.max_names };

@@ -79,7 +79,7 @@ struct Group {
 
 impl Writer {
     /// Works until told to stop, or until nobody is left who could ask.
-    pub(crate) fn run(mut self, mut jobs: mpsc::Receiver<Job>) -> Result<(), StoreError> {
+    pub(crate) fn run(&mut self, mut jobs: mpsc::Receiver<Job>) -> Result<(), StoreError> {
         self.publish_sizes();
         while let Some(first) = jobs.blocking_recv() {
             let mut group = Group::default();
@@ -370,7 +370,7 @@ mod tests {
 
     #[test]
     fn requests_that_wait_together_share_one_transaction() {
-        let Bench { writer, store, .. } = bench(usize::MAX);
+        let Bench { mut writer, store, .. } = bench(usize::MAX);
         let (jobs, receiver) = mpsc::channel(16);
         let (waiting, answers): (Vec<_>, Vec<_>) = (0..10).map(put).unzip();
         waiting.into_iter().for_each(|job| jobs.try_send(job).map_err(|_| ()).unwrap());
@@ -384,16 +384,16 @@ mod tests {
 
     #[test]
     fn failed_commit_is_answered_and_ends_the_writer() {
-        let Bench { writer, store, mut pushes } = bench(1);
+        let Bench { mut writer, store, mut pushes } = bench(1);
         let (jobs, receiver) = mpsc::channel(16);
-        let before = std::thread::spawn(move || writer.run(receiver));
+        let running = std::thread::spawn(move || writer.run(receiver));
         let (job, answer) = put(1);
         jobs.blocking_send(job).map_err(|_| ()).unwrap();
         answer.blocking_recv().unwrap().unwrap();
         let (job, answer) = put(2);
         jobs.blocking_send(job).map_err(|_| ()).unwrap();
         assert!(matches!(answer.blocking_recv().unwrap(), Err(Refusal::StoreFailed { .. })));
-        assert!(matches!(before.join().unwrap(), Err(StoreError::Failed { .. })));
+        assert!(matches!(running.join().unwrap(), Err(StoreError::Failed { .. })));
         assert!(pushes.blocking_recv().is_none(), "nobody is connected, and the writer is gone");
         let restored = Network::restore(Settings::new(7, SecretKey::from_seed(2)), 2, store.rows().map(Result::unwrap));
         assert_eq!(restored.unwrap().rib().len(), 1, "what was acknowledged, and nothing else");
