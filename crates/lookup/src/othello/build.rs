@@ -1,9 +1,10 @@
 //! Builds a graph from all its names at once: partition by digest, then one shard after another, in cache.
 //!
-//! Cost, 8-bit values: see `fibula bench build`. Two passes over the names: every thread splits its part of the input
-//! by the first bits of the digests (256 streams at most, which the write buffers bear), then threads take one part
-//! after another, split it into shards and solve these while they are in the second-level cache.
+//! Cost: see `fibula bench build`. The names are read twice for every slice of at most [`MAX_STREAMS`] shards (once to
+//! count, once to write), and written once, to where they stay: first touching memory is a third of a build, so no
+//! copy is made in between. Threads take slices; each shard is solved by the thread that wrote it.
 
+use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -17,8 +18,8 @@ use crate::traits::InsertError;
 
 /// Shards of a new table have at most so many names on average: room to grow, and none above the splitting point.
 const MEAN_SHARD: usize = 4500;
-/// First-level parts: each is a write stream.
-const PART_BITS: u8 = 8;
+/// Shards that are written at once: their current lines fit the second-level cache, their pages the TLB.
+const MAX_STREAMS: usize = 2048;
 
 impl<S: Sizing, P: Payload> Graph<S, P> {
     /// Builds the graph of `entries` on up to `threads` threads.
@@ -39,53 +40,39 @@ impl<S: Sizing, P: Payload> Graph<S, P> {
             return Err(InsertError::TooManyNames { max: settings.max_names });
         }
         let depth = first_depth::<S>(entries.len());
-        let part_bits = depth.min(PART_BITS);
-        let threads = threads.clamp(1, 1 << part_bits);
-        let chunks: Vec<_> = entries.chunks(entries.len().div_ceil(threads).max(1)).collect();
-        let parted: Vec<Parts<P>> = std::thread::scope(|scope| {
-            let workers: Vec<_> = chunks.iter().map(|chunk| scope.spawn(|| Parts::split(chunk, part_bits))).collect();
-            workers.into_iter().map(|worker| worker.join().expect("no panic in a worker")).collect()
-        });
-
+        let n_shards = 1usize << depth;
+        let n_slices = threads.max(n_shards.div_ceil(MAX_STREAMS)).clamp(1, n_shards);
         let next = AtomicUsize::new(0);
         let results = Mutex::new(Vec::new());
         let work = || {
             let solver = Solver { settings: &settings };
             let mut scratch = Scratch::default();
             loop {
-                let part = next.fetch_add(1, Ordering::Relaxed);
-                if part >= 1 << part_bits {
+                let slice = next.fetch_add(1, Ordering::Relaxed);
+                if slice >= n_slices {
                     return;
                 }
+                let prefixes = slice * n_shards / n_slices..(slice + 1) * n_shards / n_slices;
                 let mut solved = Vec::new();
-                let outcome = shards_of(&parted, part, depth, part_bits).into_iter().enumerate().try_for_each(
-                    |(index, edges)| {
-                        let prefix = part << (depth - part_bits) | index;
-                        let tweak = solver.first_tweak(prefix);
-                        solver.solve_or_split(
-                            prefix as u32,
-                            depth,
-                            tweak,
-                            edges,
-                            &mut scratch,
-                            &mut |shard, scratch| {
-                                let made = each(&shard, scratch);
-                                solved.push((shard, made));
-                            },
-                        )
-                    },
-                );
-                results.lock().expect("no panic in a worker").push((part, outcome.map(|()| solved)));
+                let shards = shards_of(entries, depth, prefixes.clone());
+                let outcome = prefixes.zip(shards).try_for_each(|(prefix, edges)| {
+                    let tweak = solver.first_tweak(prefix);
+                    solver.solve_or_split(prefix as u32, depth, tweak, edges, &mut scratch, &mut |shard, scratch| {
+                        let made = each(&shard, scratch);
+                        solved.push((shard, made));
+                    })
+                });
+                results.lock().expect("no panic in a worker").push((slice, outcome.map(|()| solved)));
             }
         };
         std::thread::scope(|scope| {
-            for _ in 1..threads {
+            for _ in 1..threads.min(n_slices) {
                 scope.spawn(work);
             }
             work();
         });
         let mut results = results.into_inner().expect("no panic in a worker");
-        results.sort_unstable_by_key(|&(part, _)| part);
+        results.sort_unstable_by_key(|&(slice, _)| slice);
         let (mut shards, mut made) = (Vec::new(), Vec::new());
         for (_, solved) in results {
             for (shard, value) in solved? {
@@ -198,49 +185,21 @@ fn first_depth<S: Sizing>(n_names: usize) -> u8 {
     (0..MAX_DEPTH).find(|&depth| n_names >> depth <= MEAN_SHARD).unwrap_or(MAX_DEPTH)
 }
 
-/// A slice of the input, sorted by the first bits of the digests.
-struct Parts<P> {
-    entries: Vec<(Digest, P)>,
-    /// Where each part begins, and the end of the last.
-    starts: Vec<usize>,
-}
-
-impl<P: Payload> Parts<P> {
-    fn split(entries: &[(Digest, P)], bits: u8) -> Self {
-        let mut starts = vec![0; (1 << bits) + 1];
-        for (digest, _) in entries {
-            starts[prefix_of(digest.0, bits) + 1] += 1;
+/// The edges of every shard of `prefixes`, with room for the inserts to come.
+fn shards_of<P: Payload>(entries: &[(Digest, P)], depth: u8, prefixes: Range<usize>) -> Vec<Vec<Edge<P>>> {
+    // A prefix below the range wraps to a large number.
+    let within = |digest: Digest| prefix_of(digest.0, depth).wrapping_sub(prefixes.start);
+    let mut counts = vec![0; prefixes.len()];
+    for &(digest, _) in entries {
+        if let Some(count) = counts.get_mut(within(digest)) {
+            *count += 1;
         }
-        for part in 0..1 << bits {
-            starts[part + 1] += starts[part];
-        }
-        let mut sorted = entries.to_vec();
-        let mut at = starts.clone();
-        for &entry in entries {
-            let at = &mut at[prefix_of(entry.0.0, bits)];
-            sorted[*at] = entry;
-            *at += 1;
-        }
-        Self { entries: sorted, starts }
-    }
-
-    fn part(&self, part: usize) -> &[(Digest, P)] {
-        &self.entries[self.starts[part]..self.starts[part + 1]]
-    }
-}
-
-/// The edges of every shard of one part, with room for the inserts to come.
-fn shards_of<P: Payload>(parted: &[Parts<P>], part: usize, depth: u8, part_bits: u8) -> Vec<Vec<Edge<P>>> {
-    let bits = depth - part_bits;
-    let within = |digest: Digest| prefix_of(digest.0, depth) & ((1 << bits) - 1);
-    let mut counts = vec![0; 1 << bits];
-    let entries = || parted.iter().flat_map(|parts| parts.part(part));
-    for &(digest, _) in entries() {
-        counts[within(digest)] += 1;
     }
     let mut shards: Vec<_> = counts.into_iter().map(|n_names| Vec::with_capacity(with_slack(n_names))).collect();
-    for &(digest, payload) in entries() {
-        shards[within(digest)].push(Edge::new(digest.0, payload, false));
+    for &(digest, payload) in entries {
+        if let Some(shard) = shards.get_mut(within(digest)) {
+            shard.push(Edge::new(digest.0, payload, false));
+        }
     }
     shards
 }
