@@ -186,6 +186,17 @@ fn the_next_demo_removes_what_a_killed_one_left() {
 }
 
 #[test]
+fn a_malformed_topology_file_is_bad_input() {
+    let path = std::env::temp_dir().join(format!("fibula-topology-{}.toml", std::process::id()));
+    std::fs::write(&path, "name = \"t\"\nswitches = [\"a\", \"b\"]\nlinks = []\n").unwrap();
+    let output = demo(&["--topology", path.to_str().unwrap()]);
+    std::fs::remove_file(&path).unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{error}");
+    assert!(error.contains("\"b\" cannot be reached"), "{error}");
+}
+
+#[test]
 fn a_bad_topology_is_a_usage_error_that_says_what_to_do() {
     for (arguments, hint) in [
         (&["--topology", "/no/such/file"][..], "abilene, line, ring, star, mesh"),

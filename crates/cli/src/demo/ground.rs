@@ -16,6 +16,15 @@ use super::layout::{End, Mac};
 /// Set when the demo is to end early.
 pub(super) type Stop = AtomicBool;
 
+/// Sets a flag when it goes, also by a panic: a thread that runs until then never keeps a scope from ending.
+pub(super) struct SetOnDrop<'a>(pub(super) &'a AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Waits, but not longer than until `stop` is set.
 pub(super) fn pause(duration: Duration, stop: &Stop) {
     let until = Instant::now() + duration;

@@ -22,7 +22,7 @@ use switch::worker::Role;
 
 use super::engine::{Cable, Engine, Input, Outlet, Shared, Unit};
 use super::frames::{PROBE_PORT, arp_request, echo_request, probe_payload, udp};
-use super::ground::{Control, Ground, Put, Stop, Tables};
+use super::ground::{Control, Ground, Put, SetOnDrop, Stop, Tables};
 use super::hosts::{Bulk, Pings, across};
 use super::judge::{Judge, Phase};
 use super::layout::{End, FAR_PORT, Layout, Mac};
@@ -58,6 +58,7 @@ pub(super) fn run(
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| engine.run(&done));
+        let _done = SetOnDrop(&done);
         let run = Run {
             layout,
             ground: &Memory { layout, shared: &shared },
@@ -68,9 +69,7 @@ pub(super) fn run(
             seconds: sizes.seconds,
             progress,
         };
-        let outcome = run.all().and_then(|findings| Ok((findings, control.tables()?)));
-        done.store(true, Ordering::Relaxed);
-        outcome
+        run.all().and_then(|findings| Ok((findings, control.tables()?)))
     })
 }
 

@@ -30,6 +30,7 @@ mod sys;
 mod topology;
 mod wire;
 
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -99,7 +100,10 @@ fn seconds(text: &str) -> Result<f64, String> {
 impl Args {
     /// Runs the demo and prints its table. Outside any tokio runtime: it makes its own, inside a namespace.
     pub(crate) fn run(self, out: &Output) -> Result<()> {
-        let topology = Topology::choose(&self.topology, self.switches).or_exit(Exit::Usage, "--topology")?;
+        let topology = Topology::choose(&self.topology, self.switches).map_err(|e| {
+            let exit = if e.is_in_file() { Exit::BadInput } else { Exit::Usage };
+            Failure::new(exit, e)
+        })?;
         let layout = Layout::new(topology, self.hosts_per_switch.into());
         if layout.hosts.len() < 2 {
             return Err(Failure::new(
@@ -107,6 +111,7 @@ impl Args {
                 "one switch with one host: nobody to talk to; raise --hosts-per-switch",
             ));
         }
+        allow_many_files()?;
         let stop = stop_on_signals()?;
         // A thread of its own, so that the namespace it enters ends with it.
         let report = std::thread::scope(|scope| {
@@ -123,15 +128,19 @@ impl Args {
 
     fn demonstrate(&self, layout: &Layout, stop: &AtomicBool) -> Result<Report> {
         let begun = Instant::now();
-        let progress = |text: String| eprintln!("{:7.2} s  {text}", begun.elapsed().as_secs_f64());
+        let progress = |text: String| {
+            // Nobody may be listening any more; that is no reason to end.
+            let _ = writeln!(std::io::stderr(), "{:7.2} s  {text}", begun.elapsed().as_secs_f64());
+        };
         let judge = Judge::new((0..layout.n_stations()).map(|station| layout.station_name(station)).collect());
         let sizes =
             privileged::Sizes { value_mode: self.value_mode.name(), n_names: self.names, seconds: self.seconds };
         let obstacle = if self.in_process { Err("asked for".to_owned()) } else { netns::privileged() };
         let (network, findings, tables, outside) = match obstacle {
             Ok(()) => {
-                let directory =
-                    StateDirectory::create(self.keep.as_deref()).context("making a place for the demo's files")?;
+                netns::check_neighbours(layout.hosts.len()).map_err(|e| Failure::new(Exit::Refused, e))?;
+                let directory = StateDirectory::create(self.keep.as_deref())
+                    .or_exit(Exit::Usage, "no place for the demo's files")?;
                 let outcome = privileged::run(layout, &sizes, directory.path(), &judge, stop, &progress)?;
                 let outside = Outside {
                     missed_by_sniffers: outcome.missed_by_sniffers,
@@ -150,6 +159,14 @@ impl Args {
         let how = (network, self.value_mode.name());
         Ok(Report::new(layout, how, &judge, &findings, &tables, outside, seconds))
     }
+}
+
+/// Raises the limit of open files as far as it goes: a host has six sockets.
+fn allow_many_files() -> Result<()> {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    setrlimit(Resource::Nofile, limit).context("raising the limit of open files")
 }
 
 /// A flag that Ctrl-C, SIGTERM and a closed terminal set, so that the demo ends in order.

@@ -26,8 +26,8 @@ pub(super) enum NetnsError {
     NoIp(#[source] io::Error),
     #[error("`ip {arguments}` failed: {message}")]
     Ip { arguments: String, message: String },
-    #[error("cannot enter the network namespace {name}: {source}")]
-    Enter { name: String, source: io::Error },
+    #[error("in the network namespace {name}")]
+    Inside { name: String, source: io::Error },
 }
 
 /// The namespaces of one run.
@@ -76,6 +76,21 @@ pub(super) fn privileged() -> Result<(), String> {
     Namespaces::create(["try"]).map(drop).map_err(|e| e.to_string())
 }
 
+/// Whether Linux can keep the neighbours that `n_hosts` hosts need who all talk to each other; what to do if not. The
+/// table is one for all namespaces, and its size is set outside of them.
+pub(super) fn check_neighbours(n_hosts: usize) -> Result<(), String> {
+    let setting = std::fs::read_to_string("/proc/sys/net/ipv4/neigh/default/gc_thresh3");
+    let max = setting.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(usize::MAX);
+    let needed = n_hosts * (n_hosts - 1);
+    if needed <= max {
+        return Ok(());
+    }
+    Err(format!(
+        "{n_hosts} hosts have {needed} neighbours together, and Linux keeps {max}: take fewer hosts, raise \
+         net.ipv4.neigh.default.gc_thresh3, or use --in-process"
+    ))
+}
+
 /// Moves the calling thread, and what it starts from now on, into the namespace.
 pub(super) fn enter(name: &str) -> Result<(), NetnsError> {
     let open = || {
@@ -83,7 +98,7 @@ pub(super) fn enter(name: &str) -> Result<(), NetnsError> {
         move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?;
         Ok(())
     };
-    open().map_err(|source| NetnsError::Enter { name: name.to_owned(), source })
+    open().map_err(|source| NetnsError::Inside { name: name.to_owned(), source })
 }
 
 /// Runs `f` on a thread of its own inside the namespace. Sockets that it opens stay there when they are returned.
@@ -91,7 +106,7 @@ pub(super) fn within<T: Send>(name: &str, f: impl FnOnce() -> io::Result<T> + Se
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
             enter(name)?;
-            f().map_err(|source| NetnsError::Enter { name: name.to_owned(), source })
+            f().map_err(|source| NetnsError::Inside { name: name.to_owned(), source })
         });
         thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })

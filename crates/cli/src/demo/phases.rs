@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-use super::ground::{Control, Ground, Put, Stop, pause};
+use super::ground::{Control, Ground, Put, SetOnDrop, Stop, pause};
 use super::hosts::{Bulk, Pings};
 use super::judge::{Judge, Phase};
 use super::layout::{End, FAR_PORT, Layout, Mac, synthetic_mac};
@@ -173,11 +173,12 @@ impl Run<'_> {
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let probing = scope.spawn(|| prober.run(&done, stop));
+            let probed = SetOnDrop(&done);
             let tcp = ground
                 .has_tcp()
                 .then(|| scope.spawn(|| ground.tcp(N_FLOWS, Some(CHURN_FLOW_BYTES_A_SECOND), until, stop)));
             let outcome = self.churn_rounds(names, &targets, until);
-            done.store(true, Ordering::Relaxed);
+            drop(probed);
             join(probing);
             let tcp = tcp.map(join).transpose()?;
             outcome.map(|churn| Churn { tcp, ..churn })
@@ -264,8 +265,9 @@ impl Run<'_> {
         let done = AtomicBool::new(false);
         let (times, log) = std::thread::scope(|scope| {
             let probing = scope.spawn(|| prober.run(&done, stop));
+            let probed = SetOnDrop(&done);
             let times = self.cut_and_restore(link, rest);
-            done.store(true, Ordering::Relaxed);
+            drop(probed);
             (times, join(probing))
         });
         let (begun, converged, restored) = times?;

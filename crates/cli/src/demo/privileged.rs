@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 
 use super::config;
 use super::controller::{RemoteControl, Site};
-use super::ground::{Ground, Stop};
+use super::ground::{Ground, SetOnDrop, Stop};
 use super::hosts::{Bulk, Hosts, Pings, across};
 use super::judge::Judge;
 use super::layout::Layout;
@@ -72,6 +72,7 @@ pub(super) fn run(
     let watched = AtomicBool::new(false);
     let (findings, missed) = std::thread::scope(|scope| {
         let watching = scope.spawn(|| sniffers.watch(judge, &watched));
+        let done = SetOnDrop(&watched);
         let run = Run {
             layout,
             ground: &ground,
@@ -83,7 +84,7 @@ pub(super) fn run(
             progress,
         };
         let findings = run.all();
-        watched.store(true, Ordering::Relaxed);
+        drop(done);
         (findings, watching.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     });
     let findings = findings?;

@@ -15,11 +15,15 @@ pub(super) struct StateDirectory {
 }
 
 impl StateDirectory {
-    /// `keep`: made if need be, and left. Otherwise a new directory among the temporary files, after those of dead
+    /// `keep`: made if need be, empty, and left. Otherwise a new directory among the temporary files, after those of dead
     /// runs were removed.
     pub(super) fn create(keep: Option<&Path>) -> io::Result<Self> {
         if let Some(path) = keep {
             std::fs::create_dir_all(path)?;
+            if std::fs::read_dir(path)?.next().is_some() {
+                let reason = format!("{} is not empty; give --keep a new directory", path.display());
+                return Err(io::Error::new(io::ErrorKind::DirectoryNotEmpty, reason));
+            }
             return Ok(Self { path: path.canonicalize()?, keep: true });
         }
         let parent = std::env::temp_dir();
@@ -71,5 +75,16 @@ mod tests {
         std::fs::write(path.join("file"), "x").unwrap();
         drop(state);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_directory_to_keep_is_new_and_stays() {
+        let path = std::env::temp_dir().join(format!("fibula-keep-{}", std::process::id()));
+        let state = StateDirectory::create(Some(&path)).unwrap();
+        std::fs::write(state.path().join("file"), "x").unwrap();
+        drop(state);
+        assert!(path.join("file").exists());
+        assert!(StateDirectory::create(Some(&path)).unwrap_err().to_string().contains("not empty"));
+        std::fs::remove_dir_all(&path).unwrap();
     }
 }

@@ -27,10 +27,19 @@ pub(super) enum TopologyError {
     UnknownSwitch { a: String, b: String },
     #[error("link {a:?} - {b:?} joins a switch to itself")]
     Loop { a: String, b: String },
+    #[error("link {a:?} - {b:?} has cost 0; costs are 1 or more")]
+    ZeroCost { a: String, b: String },
     #[error("switch {name:?} cannot be reached from {from:?}; every switch needs a path to every other")]
     Disconnected { name: String, from: String },
     #[error("--switches does not go with the topology {name:?}, which has {fixed} switches of its own")]
     FixedSize { name: String, fixed: usize },
+}
+
+impl TopologyError {
+    /// Whether a topology file is wrong, not the command line.
+    pub(super) fn is_in_file(&self) -> bool {
+        !matches!(self, Self::Unreadable { .. } | Self::Size { .. } | Self::FixedSize { .. })
+    }
 }
 
 /// A link between two switches, by their index in [`Topology::switches`].
@@ -137,6 +146,9 @@ impl Topology {
             if i == j {
                 return Err(TopologyError::Loop { a: a.clone(), b: b.clone() });
             }
+            if *cost == 0 {
+                return Err(TopologyError::ZeroCost { a: a.clone(), b: b.clone() });
+            }
             links.push(Link { a: i, b: j, cost: *cost });
         }
         Self { name: file.name, switches: file.switches, links }.checked()
@@ -237,6 +249,7 @@ mod tests {
         assert!(matches!(with(""), Err(TopologyError::Disconnected { .. })));
         assert!(matches!(with("{ a = \"a\", b = \"z\" }"), Err(TopologyError::UnknownSwitch { .. })));
         assert!(matches!(with("{ a = \"a\", b = \"a\" }"), Err(TopologyError::Loop { .. })));
+        assert!(matches!(with("{ a = \"a\", b = \"b\", cost = 0 }"), Err(TopologyError::ZeroCost { .. })));
         assert!(matches!(with("{ a = \"a\", b = \"b\", price = 3 }"), Err(TopologyError::Malformed { .. })));
         assert!(matches!(
             parse("name = \"t\"\nswitches = [\"a\", \"a\"]\nlinks = []"),
