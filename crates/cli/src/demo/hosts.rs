@@ -24,6 +24,8 @@ const DATAGRAM_LEN: usize = 1472;
 const WINDOW: u64 = 64;
 /// A window without progress for this long is given up as lost.
 const STALL: Duration = Duration::from_millis(300);
+/// A sender held to a rate writes at least this much at once, in bytes.
+const MIN_WRITE: u64 = 8 << 10;
 /// Sockets wake up this often to look whether the demo was interrupted.
 const TICK: Duration = Duration::from_millis(50);
 
@@ -292,7 +294,8 @@ fn send_until(mut stream: TcpStream, bytes_a_second: Option<u64>, done: impl Fn(
     let mut sent = 0;
     while !done() {
         let allowed = bytes_a_second.map_or(u64::MAX, |rate| (begun.elapsed().as_secs_f64() * rate as f64) as u64);
-        if sent >= allowed {
+        // Whole frames at a time: the few bytes that a rate allows right after a write would each be a system call.
+        if allowed - sent < MIN_WRITE {
             std::thread::sleep(Duration::from_millis(1));
             continue;
         }
