@@ -17,7 +17,7 @@ use crate::hash::Digest;
 use crate::traits::InsertError;
 
 /// Shards of a new table have at most so many names on average: room to grow, and none above the splitting point.
-const MEAN_SHARD: usize = 4500;
+const MEAN_SHARD: usize = 3000;
 /// Shards that are written at once: their current lines fit the second-level cache, their pages the TLB.
 const MAX_STREAMS: usize = 2048;
 

@@ -4,7 +4,7 @@
 //! switch. A mutation returns a [`Change`], from which each colouring derives its own update message.
 //!
 //! Cost: 16 bytes an edge (32-bit payload) plus 10 bytes a cell: about 40 bytes a name. Insert: of the two components
-//! that the edge joins the one with the larger root is walked, mostly the smaller; one in about 600 inserts rebuilds
+//! that the edge joins the one with the larger root is walked, mostly the smaller; one in about 300 inserts rebuilds
 //! its shard (about 0.1 ms). Above [`MAX_SHARD`] names a shard splits; neighbours below [`MIN_SHARD`] merge.
 //! Source: "Memory-efficient and Ultra-fast Network Lookup and Forwarding using Othello Hashing", sections IV.B, V.A.
 //! Limits: names with equal digests cannot both be in; see the module doc of `shard` for what bounds a rebuild.
@@ -17,9 +17,9 @@ use crate::hash::{Digest, mix64};
 use crate::traits::InsertError;
 
 /// A shard with more names splits in two when it is next solved.
-pub const MAX_SHARD: usize = 6000;
+pub const MAX_SHARD: usize = 4000;
 /// Two neighbours that both have fewer names merge.
-pub const MIN_SHARD: usize = 2000;
+pub const MIN_SHARD: usize = 1300;
 /// Most bits of a digest that the directory looks at: 2^24 shards.
 pub const MAX_DEPTH: u8 = 24;
 
