@@ -4,8 +4,8 @@
 //! switch. A mutation returns a [`Change`], from which each colouring derives its own update message.
 //!
 //! Cost: 16 bytes an edge (32-bit payload) plus 10 bytes a cell: about 40 bytes a name. Insert: of the two components
-//! that the edge joins the one with the larger root is walked, mostly the smaller; one in about 300 inserts rebuilds
-//! its shard (about 0.1 ms). Above [`MAX_SHARD`] names a shard splits; neighbours below [`MIN_SHARD`] merge.
+//! that the edge joins the one with the larger root is walked, mostly the smaller; now and then one rebuilds
+//! its shard: `fibula bench update --contestants latency` tells how long that takes. Above [`MAX_SHARD`] names a shard splits; neighbours below [`MIN_SHARD`] merge.
 //! Source: "Memory-efficient and Ultra-fast Network Lookup and Forwarding using Othello Hashing", sections IV.B, V.A.
 //! Limits: names with equal digests cannot both be in; see the module doc of `shard` for what bounds a rebuild.
 

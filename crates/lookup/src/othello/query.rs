@@ -3,10 +3,10 @@
 //! [`OthelloQuery`] is the handle of the one writer; each reading thread has a [`Reader`]. Readers see every shard
 //! whole, of one version: wait-free under versions, after a bounded number of tries under sequence counters. How they are kept apart ([`Publication`]):
 //!
-//! * **Versioned** (the default): an update copies its shard (10 KB), edits the copy and publishes it by one store of
+//! * **Versioned** (the default): an update copies its shard (a few KB), edits the copy and publishes it by one store of
 //!   its entry: arena offset, size and tweak in 64 bits. A reader loads the entry once a name and uses it through the
 //!   whole burst. The old version is reused once every reader has been quiescent. A cell that belongs to no name but
-//!   the new one is stored in place; two thirds of inserts are that.
+//!   the new one is stored in place; an insert onto an isolated cell is that.
 //! * **Sequenced**: an update edits the cells in place between two increments of the shard's counter; a reader that
 //!   saw it move reads again. Costs readers one more load a name, updates no copy: for the papers' sizes, where one
 //!   shard is the whole table.
