@@ -2,7 +2,7 @@
 //!
 //! 10^7 answers in all by default; `FIBULA_DEEP=1` checks 10^9.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use fibula_lookup::hash::{Digest, SecretKey, mix64};
 use fibula_lookup::othello::{Option2, Othello, OthelloQuery, Publication, Settings, Sharded, Sizing, Update};
@@ -39,12 +39,12 @@ fn answers_stay_right<S: Sizing>(publication: Publication, n_answers: u64) {
     let (mut control, query) = Othello::<S>::build(settings, &entries, 1).unwrap();
     let mut query = query.republish(publication).unwrap();
     let mut reader = query.reader();
-    let done = AtomicBool::new(false);
-    let n_updates = std::thread::scope(|scope| {
-        let done = &done;
+    let (done, n_updates) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        let (done, n_updates) = (&done, &n_updates);
         let writer = scope.spawn(move || {
             let mut rng = Rng::new(seed);
-            let (mut updates, mut n_updates) = (Vec::new(), 0u64);
+            let mut updates = Vec::new();
             while !done.load(Ordering::Relaxed) {
                 updates.clear();
                 match rng.below(3) {
@@ -60,14 +60,17 @@ fn answers_stay_right<S: Sizing>(publication: Publication, n_answers: u64) {
                         control.remove(name((2 + rng.below(3)) * N_STABLE + rng.below(N_STABLE)), &mut updates);
                     }
                 }
-                n_updates += updates.len() as u64;
                 updates.iter().for_each(|update| apply(&mut query, update));
+                n_updates.fetch_add(updates.len() as u64, Ordering::Relaxed);
             }
-            n_updates
         });
         let mut rng = Rng::new(seed ^ 1);
         let (mut numbers, mut names, mut values) = ([0; BURST], [Digest(0); BURST], [0; BURST]);
-        for _ in 0..n_answers / BURST as u64 {
+        let mut n_answered = 0;
+        // Where a second idle core is missing the writer may get its turn late: the lookups go on until it had some.
+        let too_few = || n_updates.load(Ordering::Relaxed) < n_answers / 10_000 && !writer.is_finished();
+        while n_answered < n_answers || too_few() {
+            n_answered += BURST as u64;
             for (number, digest) in numbers.iter_mut().zip(&mut names) {
                 *number = rng.below(2 * N_STABLE);
                 *digest = name(*number);
@@ -84,9 +87,7 @@ fn answers_stay_right<S: Sizing>(publication: Publication, n_answers: u64) {
         }
         reader.offline();
         done.store(true, Ordering::Relaxed);
-        writer.join().expect("the writer does not panic")
     });
-    assert!(n_updates > n_answers / 10_000, "{n_updates} updates beside {n_answers} answers");
 }
 
 fn n_answers(share: u64) -> u64 {
