@@ -10,9 +10,11 @@ use crate::messages::{
 };
 use crate::name::{Name, NameError, NameKind};
 use crate::topology::NodeId;
+use lookup::bytes::{Bytes, BytesError};
 use lookup::hash::{Family, SecretKey};
 use lookup::othello::ShardId;
 use std::net::IpAddr;
+use std::ops::{Deref, DerefMut};
 
 /// First byte of every message.
 pub const FORMAT: u8 = 1;
@@ -351,15 +353,28 @@ pub(crate) fn entry_bytes(name: &Name) -> usize {
     2 + name.as_bytes().len() + 17
 }
 
-/// Reads fields off bytes, checking every bound.
-pub(crate) struct Input<'a>(&'a [u8]);
+/// What [`Bytes`] reads, and the fields of messages and rows besides.
+pub(crate) struct Input<'a>(Bytes<'a>);
+
+impl<'a> Deref for Input<'a> {
+    type Target = Bytes<'a>;
+    fn deref(&self) -> &Bytes<'a> {
+        &self.0
+    }
+}
+
+impl<'a> DerefMut for Input<'a> {
+    fn deref_mut(&mut self) -> &mut Bytes<'a> {
+        &mut self.0
+    }
+}
 
 impl<'a> Input<'a> {
     fn new(bytes: &'a [u8]) -> Result<Input<'a>, DecodeError> {
         if bytes.len() > MAX_MESSAGE {
             return Err(DecodeError::TooLong { got: bytes.len(), max: MAX_MESSAGE });
         }
-        let mut input = Input(bytes);
+        let mut input = Input::raw(bytes);
         match input.u8()? {
             FORMAT => Ok(input),
             got => Err(DecodeError::Format { got, expected: FORMAT }),
@@ -368,49 +383,12 @@ impl<'a> Input<'a> {
 
     /// Fields without a format byte before them, such as a stored row.
     pub(crate) fn raw(bytes: &'a [u8]) -> Input<'a> {
-        Input(bytes)
-    }
-
-    pub(crate) fn take(&mut self, n: usize) -> Result<&'a [u8], DecodeError> {
-        let (head, tail) =
-            self.0.split_at_checked(n).ok_or(DecodeError::Truncated { needed: n, left: self.0.len() })?;
-        self.0 = tail;
-        Ok(head)
-    }
-
-    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
-        let left = self.0.len();
-        let (head, tail) = self.0.split_first_chunk().ok_or(DecodeError::Truncated { needed: N, left })?;
-        self.0 = tail;
-        Ok(*head)
-    }
-
-    pub(crate) fn u8(&mut self) -> Result<u8, DecodeError> {
-        Ok(self.array::<1>()?[0])
-    }
-
-    pub(crate) fn u16(&mut self) -> Result<u16, DecodeError> {
-        Ok(u16::from_le_bytes(self.array()?))
-    }
-
-    pub(crate) fn u32(&mut self) -> Result<u32, DecodeError> {
-        Ok(u32::from_le_bytes(self.array()?))
-    }
-
-    pub(crate) fn u64(&mut self) -> Result<u64, DecodeError> {
-        Ok(u64::from_le_bytes(self.array()?))
-    }
-
-    /// A count of items of at least `least_bytes` bytes each, all of which must be there.
-    pub(crate) fn count(&mut self, least_bytes: usize) -> Result<usize, DecodeError> {
-        let count = self.u32()? as usize;
-        let needed = count.saturating_mul(least_bytes);
-        if needed > self.0.len() { Err(DecodeError::Truncated { needed, left: self.0.len() }) } else { Ok(count) }
+        Input(Bytes(bytes))
     }
 
     pub(crate) fn bytes(&mut self) -> Result<&'a [u8], DecodeError> {
         let n = self.u32()? as usize;
-        self.take(n)
+        Ok(self.take(n)?)
     }
 
     fn held(&mut self) -> Result<Held, DecodeError> {
@@ -484,10 +462,6 @@ impl<'a> Input<'a> {
         }
         Ok(entries)
     }
-
-    pub(crate) fn end(&self) -> Result<(), DecodeError> {
-        if self.0.is_empty() { Ok(()) } else { Err(DecodeError::TrailingBytes { extra: self.0.len() }) }
-    }
 }
 
 /// Why bytes are no message.
@@ -495,12 +469,9 @@ impl<'a> Input<'a> {
 #[non_exhaustive]
 #[allow(missing_docs)]
 pub enum DecodeError {
-    /// The bytes end early.
-    #[error("truncated: {needed} bytes needed, {left} left")]
-    Truncated { needed: usize, left: usize },
-    /// Bytes follow the end.
-    #[error("{extra} bytes follow the end of the message")]
-    TrailingBytes { extra: usize },
+    /// The bytes end early, or late.
+    #[error(transparent)]
+    Bytes(#[from] BytesError),
     /// Another format, from another version of fibula.
     #[error("format {got}, this version reads {expected}: run the same version on both sides")]
     Format { got: u8, expected: u8 },
@@ -678,7 +649,7 @@ mod tests {
         let mut bytes = message.encode();
         let at = bytes.len() - 4;
         bytes[at..].copy_from_slice(&u32::MAX.to_le_bytes());
-        assert_eq!(Message::decode(&bytes), Err(DecodeError::Truncated { needed: u32::MAX as usize, left: 0 }));
+        assert_eq!(Message::decode(&bytes), Err(BytesError::Truncated { needed: u32::MAX as usize, left: 0 }.into()));
         let delta = ExactUpdate::<PortId>::Delta {
             kind: NameKind::Mac,
             from: 0,
@@ -691,12 +662,12 @@ mod tests {
         let at = bytes.len() - 8;
         bytes[at..at + 4].copy_from_slice(&u32::MAX.to_le_bytes());
         let needed = u32::MAX as usize * 4;
-        assert_eq!(Message::decode(&bytes), Err(DecodeError::Truncated { needed, left: 4 }));
+        assert_eq!(Message::decode(&bytes), Err(BytesError::Truncated { needed, left: 4 }.into()));
     }
 
     #[test]
     fn another_format_is_named() {
         assert_eq!(Message::decode(&[9]), Err(DecodeError::Format { got: 9, expected: FORMAT }));
-        assert_eq!(Message::decode(&[]), Err(DecodeError::Truncated { needed: 1, left: 0 }));
+        assert_eq!(Message::decode(&[]), Err(BytesError::Truncated { needed: 1, left: 0 }.into()));
     }
 }

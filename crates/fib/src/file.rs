@@ -18,6 +18,7 @@ use crate::codec::{DecodeError, Input, put_action, put_bytes, put_u32, put_u64};
 use crate::designs::{Design, Settings, Table, UnknownDesign};
 use crate::messages::fingerprint;
 use crate::name::{Name, NameKind};
+use lookup::bytes::BytesError;
 use lookup::hash::{Digest, Family, Hasher, SecretKey};
 use lookup::image::ImageError;
 use lookup::traits::InsertError;
@@ -204,6 +205,12 @@ pub enum FibError {
     /// Written by a version that knows more.
     #[error(transparent)]
     Design(#[from] UnknownDesign),
+}
+
+impl From<BytesError> for FibError {
+    fn from(error: BytesError) -> FibError {
+        DecodeError::from(error).into()
+    }
 }
 
 #[cfg(test)]

@@ -23,8 +23,9 @@
 
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::bytes::{Bytes, BytesError};
 use crate::hash::{Family, FamilyError, SecretKey};
-use crate::othello::update::{Bytes, DecodeError, MAX_SHARDS, at_most};
+use crate::othello::update::{DecodeError, MAX_SHARDS, at_most};
 use crate::othello::{OthelloQuery, Settings, ShardImage, Sizing};
 use crate::traits::ApplyError;
 
@@ -119,6 +120,12 @@ pub fn encode<S: Sizing>(query: &OthelloQuery<S>, family: Family, key: &SecretKe
     out
 }
 
+impl From<BytesError> for ImageError {
+    fn from(error: BytesError) -> ImageError {
+        DecodeError::from(error).into()
+    }
+}
+
 /// Reads the header, without looking at the rest.
 /// # Errors
 /// [`ImageError`].
@@ -159,7 +166,7 @@ pub fn decode<S: Sizing>(image: &[u8]) -> Result<(Header, OthelloQuery<S>), Imag
         return Err(ImageError::OtherStructure { structure: OTHELLO, sizing: header.sizing, expected: S::ID });
     }
     let Some((body, checksum)) = image.split_last_chunk::<8>() else {
-        return Err(DecodeError::Truncated { needed: 8, left: image.len() }.into());
+        return Err(BytesError::Truncated { needed: 8, left: image.len() }.into());
     };
     let (computed, stored) = (xxh3_64(body), u64::from_le_bytes(*checksum));
     if computed != stored {

@@ -1,6 +1,7 @@
 //! Compact name lookup structures: control halves that know names, query halves that are words only.
 
 pub mod arena;
+pub mod bytes;
 pub mod cells;
 pub mod hash;
 pub mod image;

@@ -5,6 +5,7 @@
 
 use super::ShardId;
 use super::sizing::{MAX_SIDE, Sides, TWEAKS};
+use crate::bytes::{Bytes, BytesError};
 use crate::cells::cells_per_word;
 use crate::hash::Digest;
 
@@ -62,20 +63,9 @@ pub struct ShardImage {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
-    /// The bytes end early.
-    #[error("truncated: {needed} bytes needed, {left} left")]
-    Truncated {
-        /// Bytes that the next field needs.
-        needed: usize,
-        /// Bytes that are left.
-        left: usize,
-    },
-    /// Bytes follow the end.
-    #[error("{extra} bytes follow the end")]
-    TrailingBytes {
-        /// How many.
-        extra: usize,
-    },
+    /// The bytes end early, or late.
+    #[error(transparent)]
+    Bytes(#[from] BytesError),
     /// A field has a value outside its range.
     #[error("{field} is {value}, at most {max} allowed")]
     OutOfRange {
@@ -86,37 +76,6 @@ pub enum DecodeError {
         /// The bound.
         max: u64,
     },
-}
-
-/// Reads little-endian integers off bytes, checking every bound.
-pub(crate) struct Bytes<'a>(pub(crate) &'a [u8]);
-
-impl<'a> Bytes<'a> {
-    pub(crate) fn take(&mut self, n: usize) -> Result<&'a [u8], DecodeError> {
-        let Some((head, tail)) = self.0.split_at_checked(n) else {
-            return Err(DecodeError::Truncated { needed: n, left: self.0.len() });
-        };
-        self.0 = tail;
-        Ok(head)
-    }
-    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
-        Ok(self.take(N)?.try_into().expect("take returns what it was asked for"))
-    }
-    pub(crate) fn u8(&mut self) -> Result<u8, DecodeError> {
-        Ok(self.array::<1>()?[0])
-    }
-    pub(crate) fn u16(&mut self) -> Result<u16, DecodeError> {
-        Ok(u16::from_le_bytes(self.array()?))
-    }
-    pub(crate) fn u32(&mut self) -> Result<u32, DecodeError> {
-        Ok(u32::from_le_bytes(self.array()?))
-    }
-    pub(crate) fn u64(&mut self) -> Result<u64, DecodeError> {
-        Ok(u64::from_le_bytes(self.array()?))
-    }
-    pub(crate) fn end(&self) -> Result<(), DecodeError> {
-        if self.0.is_empty() { Ok(()) } else { Err(DecodeError::TrailingBytes { extra: self.0.len() }) }
-    }
 }
 
 /// Refuses a value over its bound.
