@@ -1,5 +1,6 @@
 //! `controller.toml`.
 
+use api::config::ConfigError;
 use fib::messages::ValueMode;
 use fib::name::NameKind;
 use lookup::hash::Family;
@@ -41,36 +42,12 @@ pub struct Config {
     pub phase_timeout_ms: u64,
 }
 
-/// A configuration that cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ConfigError {
-    /// The file cannot be read.
-    #[error("cannot read {path}: {source}")]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// The file is no valid configuration.
-    #[error("{path}: {message}")]
-    Invalid {
-        /// The file.
-        path: PathBuf,
-        /// Where and why.
-        message: String,
-    },
-}
-
 impl Config {
     /// Reads and validates the file.
     /// # Errors
     /// [`ConfigError`], with line and column where there are.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        let text =
-            std::fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
-        Self::parse(&text).map_err(|message| ConfigError::Invalid { path: path.to_owned(), message })
+        api::config::load(path, Self::parse)
     }
 
     fn parse(text: &str) -> Result<Self, String> {

@@ -1,5 +1,7 @@
 //! `switch.toml`.
 
+use api::config::ConfigError;
+use crate::parse::MAX_FIXED_OFFSET;
 use fib::action::PortId;
 use serde::Deserialize;
 use std::collections::HashSet;
@@ -19,6 +21,9 @@ pub struct Config {
     /// Threads that forward.
     #[serde(default = "default_workers")]
     pub workers: usize,
+    /// Where in a frame the names start, for names of kind `fixed:N`: bytes from the first byte of the destination
+    /// address, in the frame as the host sent it.
+    pub fixed_offset: Option<usize>,
     /// Where `/metrics` and `/status` listen; none if absent.
     pub status: Option<SocketAddr>,
     /// The ports.
@@ -49,28 +54,6 @@ pub enum Role {
     Trunk,
 }
 
-/// A configuration that cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ConfigError {
-    /// The file cannot be read.
-    #[error("cannot read {path}: {source}")]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// The file is no valid configuration.
-    #[error("{path}: {message}")]
-    Invalid {
-        /// The file.
-        path: PathBuf,
-        /// Where and why.
-        message: String,
-    },
-}
-
 /// More threads than this are a typing error.
 const MAX_WORKERS: usize = 64;
 
@@ -79,9 +62,7 @@ impl Config {
     /// # Errors
     /// [`ConfigError`], with line and column where there are.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        let text =
-            std::fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
-        Self::parse(&text).map_err(|message| ConfigError::Invalid { path: path.to_owned(), message })
+        api::config::load(path, Self::parse)
     }
 
     fn parse(text: &str) -> Result<Self, String> {
@@ -91,6 +72,11 @@ impl Config {
         }
         if !(1..=MAX_WORKERS).contains(&config.workers) {
             return Err(format!("workers = {} is not from 1 to {MAX_WORKERS}", config.workers));
+        }
+        if let Some(offset) = config.fixed_offset.filter(|&offset| offset > MAX_FIXED_OFFSET) {
+            return Err(format!(
+                "fixed_offset = {offset} is not from 0 to {MAX_FIXED_OFFSET}: the longest field would not fit a frame"
+            ));
         }
         let (mut ids, mut devices) = (HashSet::new(), HashSet::new());
         for port in &config.ports {
@@ -124,7 +110,7 @@ mod tests {
     fn ports_and_defaults_are_read() {
         let config =
             Config::parse(&format!("{GOOD}{PORT}[[port]]\nid = 2\ndevice = 'eth1'\nrole = 'trunk'\n")).unwrap();
-        assert_eq!(config.workers, 1);
+        assert_eq!((config.workers, config.fixed_offset), (1, None));
         let ports: Vec<_> = config.ports.iter().map(|p| (p.id.0, &p.device[..], p.role)).collect();
         assert_eq!(ports, [(1, "eth0", Role::Host), (2, "eth1", Role::Trunk)]);
     }
@@ -134,6 +120,8 @@ mod tests {
         let cases = [
             (format!("{GOOD}worker = 2\n"), "worker"),
             (format!("{GOOD}workers = 0\n"), "workers"),
+            (format!("{GOOD}fixed_offset = 1451\n"), "fixed_offset = 1451 is not from 0 to 1450"),
+            (format!("{GOOD}fixed_offset = -1\n"), "fixed_offset"),
             (format!("{GOOD}{PORT}{PORT}"), "two ports have the id 1"),
             (format!("{GOOD}{PORT}{}", PORT.replace('1', "2")), "two ports use the device eth0"),
             (format!("{GOOD}{}", PORT.replace("host", "hosts")), "hosts"),
