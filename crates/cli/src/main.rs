@@ -43,11 +43,11 @@ enum Command {
     /// Run a switch (--config), or tell the controller of switches
     Switch(switch::Args),
     /// Names and the hosts they hang off
-    Name(rib::name::Args),
+    Name(rib::Noun<rib::name::Verb>),
     /// Hosts and the switch ports they hang at
-    Host(rib::host::Args),
+    Host(rib::Noun<rib::host::Verb>),
     /// Links between switches
-    Link(rib::link::Args),
+    Link(rib::Noun<rib::link::Verb>),
     /// FIBs offline: from a list of names to a file and back
     #[command(subcommand)]
     Fib(fib::FibCommand),

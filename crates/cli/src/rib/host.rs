@@ -1,22 +1,14 @@
 //! `fibula host`: host ports, each under a name of its own.
 
 use crate::output::Output;
-use crate::remote::{PortOf, Remote, answer};
-use crate::rib::print_changed;
+use crate::remote::{Client, PortOf, answer};
+use crate::rib::{Verbs, print_changed};
 use api::v1;
 use serde::Serialize;
 
-/// Arguments of `fibula host`.
-#[derive(clap::Args)]
-pub(crate) struct Args {
-    #[command(flatten)]
-    remote: Remote,
-    #[command(subcommand)]
-    verb: Verb,
-}
-
+/// The verbs of `fibula host`.
 #[derive(clap::Subcommand)]
-enum Verb {
+pub(crate) enum Verb {
     /// Make a port of a switch a host port, under a name
     Add {
         /// The host's name
@@ -40,26 +32,22 @@ struct HostRow {
     port: u32,
 }
 
-impl Args {
-    /// # Errors
-    /// Those of the controller, with the exit code of their kind.
-    pub(crate) fn run(self, out: &Output) -> anyhow::Result<()> {
-        self.remote.run(|mut client| async move {
-            match self.verb {
-                Verb::Add { name, port: PortOf { switch, port } } => {
-                    let changed = answer(client.add_host(v1::Host { name, switch, port: port.into() }).await)?;
-                    print_changed(out, changed, "host", "added")
-                }
-                Verb::Del { name } => {
-                    let changed = answer(client.remove_host(v1::RemoveHostRequest { name }).await)?;
-                    print_changed(out, changed, "host", "removed")
-                }
-                Verb::List => {
-                    let hosts = answer(client.list_hosts(v1::ListHostsRequest {}).await)?.hosts;
-                    let row = |v1::Host { name, switch, port }| HostRow { host: name, switch, port };
-                    out.rows(&hosts.into_iter().map(row).collect::<Vec<_>>())
-                }
+impl Verbs for Verb {
+    async fn run(self, mut client: Client, out: &Output) -> anyhow::Result<()> {
+        match self {
+            Verb::Add { name, port: PortOf { switch, port } } => {
+                let changed = answer(client.add_host(v1::Host { name, switch, port: port.into() }).await)?;
+                print_changed(out, changed, "host", "added")
             }
-        })
+            Verb::Del { name } => {
+                let changed = answer(client.remove_host(v1::RemoveHostRequest { name }).await)?;
+                print_changed(out, changed, "host", "removed")
+            }
+            Verb::List => {
+                let hosts = answer(client.list_hosts(v1::ListHostsRequest {}).await)?.hosts;
+                let row = |v1::Host { name, switch, port }| HostRow { host: name, switch, port };
+                out.rows(&hosts.into_iter().map(row).collect::<Vec<_>>())
+            }
+        }
     }
 }

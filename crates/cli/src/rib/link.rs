@@ -1,22 +1,14 @@
 //! `fibula link`: links between switches.
 
 use crate::output::Output;
-use crate::remote::{PortOf, Remote, answer};
-use crate::rib::print_changed;
+use crate::remote::{Client, PortOf, answer};
+use crate::rib::{Verbs, print_changed};
 use api::v1;
 use serde::Serialize;
 
-/// Arguments of `fibula link`.
-#[derive(clap::Args)]
-pub(crate) struct Args {
-    #[command(flatten)]
-    remote: Remote,
-    #[command(subcommand)]
-    verb: Verb,
-}
-
+/// The verbs of `fibula link`.
 #[derive(clap::Subcommand)]
-enum Verb {
+pub(crate) enum Verb {
     /// Add a link between two ports
     Add {
         /// One end, as switch:port
@@ -52,7 +44,7 @@ enum Verb {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum State {
+pub(crate) enum State {
     Up,
     Down,
 }
@@ -65,33 +57,29 @@ struct LinkRow {
     up: bool,
 }
 
-impl Args {
-    /// # Errors
-    /// Those of the controller, with the exit code of their kind.
-    pub(crate) fn run(self, out: &Output) -> anyhow::Result<()> {
-        self.remote.run(|mut client| async move {
-            match self.verb {
-                Verb::Add { a, b, cost, down } => {
-                    let link = v1::Link { a: Some(a.into()), b: Some(b.into()), cost, up: !down };
-                    print_changed(out, answer(client.add_link(link).await)?, "link", "added")
-                }
-                Verb::Del { end } => {
-                    let request = v1::RemoveLinkRequest { end: Some(end.into()) };
-                    print_changed(out, answer(client.remove_link(request).await)?, "link", "removed")
-                }
-                Verb::Set { end, cost, state } => {
-                    let up = state.map(|state| state == State::Up);
-                    let request = v1::SetLinkRequest { end: Some(end.into()), cost, up };
-                    print_changed(out, answer(client.set_link(request).await)?, "link", "set")
-                }
-                Verb::List => {
-                    let links = answer(client.list_links(v1::ListLinksRequest {}).await)?.links;
-                    let end =
-                        |end: Option<v1::LinkEnd>| end.map(|e| format!("{}:{}", e.switch, e.port)).unwrap_or_default();
-                    let row = |v1::Link { a, b, cost, up }| LinkRow { a: end(a), b: end(b), cost, up };
-                    out.rows(&links.into_iter().map(row).collect::<Vec<_>>())
-                }
+impl Verbs for Verb {
+    async fn run(self, mut client: Client, out: &Output) -> anyhow::Result<()> {
+        match self {
+            Verb::Add { a, b, cost, down } => {
+                let link = v1::Link { a: Some(a.into()), b: Some(b.into()), cost, up: !down };
+                print_changed(out, answer(client.add_link(link).await)?, "link", "added")
             }
-        })
+            Verb::Del { end } => {
+                let request = v1::RemoveLinkRequest { end: Some(end.into()) };
+                print_changed(out, answer(client.remove_link(request).await)?, "link", "removed")
+            }
+            Verb::Set { end, cost, state } => {
+                let up = state.map(|state| state == State::Up);
+                let request = v1::SetLinkRequest { end: Some(end.into()), cost, up };
+                print_changed(out, answer(client.set_link(request).await)?, "link", "set")
+            }
+            Verb::List => {
+                let links = answer(client.list_links(v1::ListLinksRequest {}).await)?.links;
+                let end =
+                    |end: Option<v1::LinkEnd>| end.map(|e| format!("{}:{}", e.switch, e.port)).unwrap_or_default();
+                let row = |v1::Link { a, b, cost, up }| LinkRow { a: end(a), b: end(b), cost, up };
+                out.rows(&links.into_iter().map(row).collect::<Vec<_>>())
+            }
+        }
     }
 }

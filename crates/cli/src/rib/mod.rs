@@ -7,8 +7,33 @@ pub(crate) mod name;
 pub(crate) mod node;
 
 use crate::output::Output;
+use crate::remote::{Client, Remote};
 use api::v1;
 use serde::Serialize;
+
+/// What can be done with the objects of a noun: each verb is one conversation with the controller.
+pub(crate) trait Verbs: clap::Subcommand {
+    /// # Errors
+    /// Those of the controller, with the exit code of their kind.
+    async fn run(self, client: Client, out: &Output) -> anyhow::Result<()>;
+}
+
+/// Arguments of a noun: where the controller is, and what to do there.
+#[derive(clap::Args)]
+pub(crate) struct Noun<V: Verbs> {
+    #[command(flatten)]
+    remote: Remote,
+    #[command(subcommand)]
+    verb: V,
+}
+
+impl<V: Verbs> Noun<V> {
+    /// # Errors
+    /// Those of the controller, with the exit code of their kind.
+    pub(crate) fn run(self, out: &Output) -> anyhow::Result<()> {
+        self.remote.run(|client| self.verb.run(client, out))
+    }
+}
 
 /// What a change did, as a row.
 #[derive(Serialize)]

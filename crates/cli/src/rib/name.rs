@@ -1,24 +1,16 @@
 //! `fibula name`: the names of the network and the hosts they hang off.
 
 use crate::output::{Exit, Failure, OrExit, Output};
-use crate::remote::{Client, Remote, answer};
-use crate::rib::{import, print_changed};
+use crate::remote::{Client, answer};
+use crate::rib::{Verbs, import, print_changed};
 use api::v1;
 use serde::Serialize;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-/// Arguments of `fibula name`.
-#[derive(clap::Args)]
-pub(crate) struct Args {
-    #[command(flatten)]
-    remote: Remote,
-    #[command(subcommand)]
-    verb: Verb,
-}
-
+/// The verbs of `fibula name`.
 #[derive(clap::Subcommand)]
-enum Verb {
+pub(crate) enum Verb {
     /// Add a name that is not there yet
     Add(Put),
     /// Add a name, or move it to another host
@@ -66,7 +58,7 @@ enum Verb {
 }
 
 #[derive(clap::Args)]
-struct Put {
+pub(crate) struct Put {
     /// The name, of the kind the controller is configured for
     name: String,
     /// The host it hangs off
@@ -100,47 +92,41 @@ struct CountRow {
     max_names: u64,
 }
 
-impl Args {
-    /// # Errors
-    /// Those of the controller, with the exit code of their kind.
-    pub(crate) fn run(self, out: &Output) -> anyhow::Result<()> {
-        self.remote.run(|client| run(self.verb, client, out))
-    }
-}
-
-async fn run(verb: Verb, mut client: Client, out: &Output) -> anyhow::Result<()> {
-    match verb {
-        Verb::Add(put) => {
-            let changed = answer(client.put_names(put.request(true)).await)?;
-            print_changed(out, changed, "name", "added")
-        }
-        Verb::Set(put) => {
-            let changed = answer(client.put_names(put.request(false)).await)?;
-            print_changed(out, changed, "name", "set")
-        }
-        Verb::Del { names, ignore_missing } => {
-            let changed = answer(client.remove_names(v1::RemoveNamesRequest { names, ignore_missing }).await)?;
-            print_changed(out, changed, "name", "removed")
-        }
-        Verb::Show { name } => {
-            let record = answer(client.get_name(v1::GetNameRequest { name }).await)?;
-            out.rows(&[NameRow::from(record)])
-        }
-        Verb::List { after, limit } => {
-            let page = answer(client.list_names(v1::ListNamesRequest { after, limit }).await)?;
-            let next = page.names.last().filter(|_| page.more).map(|last| last.name.clone());
-            out.rows(&page.names.into_iter().map(NameRow::from).collect::<Vec<_>>())?;
-            if let Some(next) = next {
-                eprintln!("there are more: --after '{next}'");
+impl Verbs for Verb {
+    async fn run(self, mut client: Client, out: &Output) -> anyhow::Result<()> {
+        match self {
+            Verb::Add(put) => {
+                let changed = answer(client.put_names(put.request(true)).await)?;
+                print_changed(out, changed, "name", "added")
             }
-            Ok(())
+            Verb::Set(put) => {
+                let changed = answer(client.put_names(put.request(false)).await)?;
+                print_changed(out, changed, "name", "set")
+            }
+            Verb::Del { names, ignore_missing } => {
+                let changed = answer(client.remove_names(v1::RemoveNamesRequest { names, ignore_missing }).await)?;
+                print_changed(out, changed, "name", "removed")
+            }
+            Verb::Show { name } => {
+                let record = answer(client.get_name(v1::GetNameRequest { name }).await)?;
+                out.rows(&[NameRow::from(record)])
+            }
+            Verb::List { after, limit } => {
+                let page = answer(client.list_names(v1::ListNamesRequest { after, limit }).await)?;
+                let next = page.names.last().filter(|_| page.more).map(|last| last.name.clone());
+                out.rows(&page.names.into_iter().map(NameRow::from).collect::<Vec<_>>())?;
+                if let Some(next) = next {
+                    eprintln!("there are more: --after '{next}'");
+                }
+                Ok(())
+            }
+            Verb::Count => {
+                let v1::Status { names, max_names, .. } = answer(client.get_status(v1::GetStatusRequest {}).await)?;
+                out.done(&CountRow { names, max_names }, format!("{names} names of at most {max_names}"))
+            }
+            Verb::Import { file, batch } => import::run(client, &file, batch as usize, out).await,
+            Verb::Export { file } => export(client, file, out).await,
         }
-        Verb::Count => {
-            let v1::Status { names, max_names, .. } = answer(client.get_status(v1::GetStatusRequest {}).await)?;
-            out.done(&CountRow { names, max_names }, format!("{names} names of at most {max_names}"))
-        }
-        Verb::Import { file, batch } => import::run(client, &file, batch as usize, out).await,
-        Verb::Export { file } => export(client, file, out).await,
     }
 }
 
