@@ -1,7 +1,6 @@
 //! `switch.toml`.
 
 use api::config::ConfigError;
-use crate::parse::MAX_FIXED_OFFSET;
 use fib::action::PortId;
 use serde::Deserialize;
 use std::collections::HashSet;
@@ -21,9 +20,6 @@ pub struct Config {
     /// Threads that forward.
     #[serde(default = "default_workers")]
     pub workers: usize,
-    /// Where in a frame the names start, for names of kind `fixed:N`: bytes from the first byte of the destination
-    /// address, in the frame as the host sent it.
-    pub fixed_offset: Option<usize>,
     /// Where `/metrics` and `/status` listen; none if absent.
     pub status: Option<SocketAddr>,
     /// The ports.
@@ -73,11 +69,6 @@ impl Config {
         if !(1..=MAX_WORKERS).contains(&config.workers) {
             return Err(format!("workers = {} is not from 1 to {MAX_WORKERS}", config.workers));
         }
-        if let Some(offset) = config.fixed_offset.filter(|&offset| offset > MAX_FIXED_OFFSET) {
-            return Err(format!(
-                "fixed_offset = {offset} is not from 0 to {MAX_FIXED_OFFSET}: the longest field would not fit a frame"
-            ));
-        }
         let (mut ids, mut devices) = (HashSet::new(), HashSet::new());
         for port in &config.ports {
             if !ids.insert(port.id) {
@@ -110,7 +101,7 @@ mod tests {
     fn ports_and_defaults_are_read() {
         let config =
             Config::parse(&format!("{GOOD}{PORT}[[port]]\nid = 2\ndevice = 'eth1'\nrole = 'trunk'\n")).unwrap();
-        assert_eq!((config.workers, config.fixed_offset), (1, None));
+        assert_eq!(config.workers, 1);
         let ports: Vec<_> = config.ports.iter().map(|p| (p.id.0, &p.device[..], p.role)).collect();
         assert_eq!(ports, [(1, "eth0", Role::Host), (2, "eth1", Role::Trunk)]);
     }
@@ -120,8 +111,6 @@ mod tests {
         let cases = [
             (format!("{GOOD}worker = 2\n"), "worker"),
             (format!("{GOOD}workers = 0\n"), "workers"),
-            (format!("{GOOD}fixed_offset = 1451\n"), "fixed_offset = 1451 is not from 0 to 1450"),
-            (format!("{GOOD}fixed_offset = -1\n"), "fixed_offset"),
             (format!("{GOOD}{PORT}{PORT}"), "two ports have the id 1"),
             (format!("{GOOD}{PORT}{}", PORT.replace('1', "2")), "two ports use the device eth0"),
             (format!("{GOOD}{}", PORT.replace("host", "hosts")), "hosts"),
