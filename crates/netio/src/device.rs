@@ -103,7 +103,7 @@ pub enum Readiness<'a> {
 /// 2. **Transmit.** Send frames from the front of `frames`, give their packets back to `pool`, and return how many
 ///    left. Frames that cannot be sent *now* (queue full) stay in `frames`: the worker counts and drops them. Frames
 ///    that can *never* be sent (too long) are dropped and counted in `tx_refused` here, and are not in the number
-///    returned. Order is kept.
+///    returned. Order is kept. After a failure in the middle the number sent comes first, the error at the next call.
 /// 3. **Buffers are conserved.** `pool.available()` plus the packets in bursts and in your own queues is constant. A
 ///    backend that keeps packets (an in-memory ring) gives an empty one back for each it keeps.
 /// 4. **Sleep.** Before it sleeps the worker calls [`Device::readiness`] on every port, and [`Device::woken`] after.
@@ -168,7 +168,8 @@ pub trait Device: Send {
     /// Name for people: the interface, the file.
     fn name(&self) -> &str;
 
-    /// The longest frame that can be sent, in bytes: MTU and Ethernet header, without VLAN tags.
+    /// The longest frame that can be sent, in bytes: MTU and Ethernet header, without VLAN tags; 0 as long as there is
+    /// no interface to ask.
     fn max_frame(&self) -> usize;
 
     /// Receives frames into the room left in `out`; see the guide above.
@@ -178,7 +179,7 @@ pub trait Device: Send {
 
     /// Sends frames from the front of `frames`; see the guide above.
     /// # Errors
-    /// [`NetError::Down`] and its kin; frames not sent are still in `frames`.
+    /// [`NetError::Down`] and its kin; none was sent, and all but those refused for good are still in `frames`.
     fn tx_burst(&mut self, pool: &mut Pool, frames: &mut Burst) -> Result<usize, NetError>;
 
     /// What to wait for before the next frame, asked just before the thread sleeps.

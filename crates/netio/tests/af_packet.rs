@@ -9,6 +9,7 @@ use netio::backend::af_packet::{AfPacket, Options, disable_offloads};
 use netio::backend::loopback;
 use netio::{Burst, Device, NetError, Packet, Pool, Waiter};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Runs `test` in a fresh network namespace; answers false if this process may not make one.
@@ -345,4 +346,107 @@ fn opening_what_is_not_there_or_not_up_is_a_typed_error() {
         assert!(matches!(AfPacket::open("west", &quiet()).unwrap_err(), NetError::Down { .. }));
         assert!(matches!(AfPacket::open_group("west", &quiet(), 2).unwrap_err(), NetError::Down { .. }));
     });
+}
+
+#[test]
+fn an_interface_that_is_not_there_yet_is_opened_when_it_comes() {
+    let privileged = in_namespace(|| {
+        let mut port = AfPacket::absent_group("east", &quiet(), 1).remove(0);
+        let (mut pool, mut burst) = (Pool::new(4, 2048), Burst::new());
+        let error = port.rx_burst(&mut pool, &mut burst).unwrap_err();
+        assert!(matches!(error, NetError::NoSuchInterface { .. }), "{error}");
+        burst.push(Packet::from_frame(&frame(1, 2, 60, 7)));
+        assert!(port.tx_burst(&mut pool, &mut burst).unwrap_err().is_transient());
+        assert_eq!((burst.len(), port.max_frame()), (1, 0));
+        assert!(port.revive().unwrap_err().is_transient());
+        assert_eq!(port.counters().snapshot().faults, 2);
+        ip("link add west type veth peer name east");
+        ip("link set west addrgenmode none up");
+        assert!(matches!(port.revive().unwrap_err(), NetError::Down { .. }));
+        ip("link set east addrgenmode none up");
+        port.revive().unwrap();
+        assert_eq!((port.tx_burst(&mut pool, &mut burst).unwrap(), port.max_frame()), (1, 1514));
+        let mut peer = AfPacket::open("west", &quiet()).unwrap();
+        assert_eq!(send(&mut peer, &[frame(1, 2, 60, 8)]), 1);
+        assert_eq!(receive(Box::new(port), 1).0, [frame(1, 2, 60, 8)]);
+    });
+    if !privileged {
+        eprintln!("no privilege for a network namespace: not run");
+    }
+}
+
+#[test]
+fn a_revived_interface_does_not_fail_once_more_because_it_was_down() {
+    let privileged = in_namespace(|| {
+        veth("west", "east");
+        let mut port = AfPacket::open("east", &quiet()).unwrap();
+        ip("link set east down");
+        ip("link set east up");
+        // Revived before anybody read the error off the socket, as when a send or another port's frame came first.
+        port.revive().unwrap();
+        let mut burst = Burst::from_iter([Packet::from_frame(&frame(1, 2, 60, 7))]);
+        assert_eq!(port.tx_burst(&mut Pool::new(0, 2048), &mut burst).unwrap(), 1);
+        port.woken(true);
+        assert_eq!(port.rx_burst(&mut Pool::new(4, 2048), &mut burst).unwrap(), 0);
+        assert_eq!(port.counters().snapshot().faults, 0);
+    });
+    if !privileged {
+        eprintln!("no privilege for a network namespace: not run");
+    }
+}
+
+/// Ends the other thread also when this one panics.
+struct SetOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+#[test]
+fn no_frame_is_received_twice_while_workers_join() {
+    let privileged = in_namespace(|| {
+        veth("west", "east");
+        let done = AtomicBool::new(false);
+        let numbered = |i: u64| {
+            let mut f = frame((i % 251) as u8, 100, 60, 0);
+            f[14..22].copy_from_slice(&i.to_be_bytes());
+            f
+        };
+        // Opened here, since a thread that is made inherits the namespace, and the sender must be ready before.
+        let mut sender = AfPacket::open("west", &quiet()).unwrap();
+        std::thread::scope(|scope| {
+            let sending = scope.spawn(|| {
+                let mut next = 0..;
+                while !done.load(Ordering::Acquire) {
+                    let frames: Vec<_> = next.by_ref().take(netio::BURST).map(numbered).collect();
+                    send(&mut sender, &frames);
+                }
+            });
+            let ending = SetOnDrop(&done);
+            let (mut pool, mut burst) = (Pool::new(64, 2048), Burst::new());
+            for _ in 0..8 {
+                let mut workers = AfPacket::open_group("east", &quiet(), 4).unwrap();
+                let mut got = vec![];
+                for worker in &mut workers {
+                    // What the ring holds, not what comes meanwhile.
+                    for _ in 0..256 / netio::BURST {
+                        worker.rx_burst(&mut pool, &mut burst).unwrap();
+                        got.extend(burst.iter().map(|p| u64::from_be_bytes(p.frame()[14..22].try_into().unwrap())));
+                        pool.put_all(&mut burst);
+                    }
+                }
+                let n = got.len();
+                got.sort_unstable();
+                got.dedup();
+                assert_eq!(got.len(), n, "frames came twice");
+            }
+            drop(ending);
+            sending.join().unwrap();
+        });
+    });
+    if !privileged {
+        eprintln!("no privilege for a network namespace: not run");
+    }
 }

@@ -195,6 +195,9 @@ impl Device for Pcap {
             let record = PcapPacket::new(time, packet.len() as u32, packet.frame());
             if let Err(error) = output.write_packet(&record) {
                 frames.drain(..i).for_each(|sent| pool.put(sent));
+                if i > 0 {
+                    return Ok(i);
+                }
                 return Err(pcap_error(&self.name, self.record, error));
             }
             self.counters.tx_frames.add(1);

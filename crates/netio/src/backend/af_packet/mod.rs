@@ -25,7 +25,7 @@
 //! `ip link set IF addrgenmode none`), so that it neither answers nor sends anything.
 //!
 //! An interface that goes down or is deleted gives [`NetError::Down`]; [`Device::revive`] finds it again by name, also
-//! when it was deleted and made anew.
+//! when it was deleted and made anew. One that is not there yet can be waited for: [`AfPacket::absent_group`].
 //!
 //! Needs CAP_NET_RAW, and CAP_NET_ADMIN to turn offloads off. Limits: no hardware timestamps; memory of a ring is
 //! `ring_frames` * 2 KiB for MTUs up to 1900 bytes.
@@ -115,7 +115,8 @@ pub struct AfPacket {
     name: String,
     options: Options,
     group: Option<Group>,
-    open: Open,
+    /// None as long as there was no such interface.
+    open: Option<Open>,
     fault: bool,
     counters: Arc<DeviceCounters>,
 }
@@ -145,71 +146,98 @@ impl AfPacket {
         (0..n_workers).map(|_| Self::open_member(interface, options, group.clone())).collect()
     }
 
+    /// An interface that is not there, or not up, for `n_workers`: the first use tries to open it and says what is
+    /// wrong, and [`Device::revive`] opens it once it can.
+    pub fn absent_group(interface: &str, options: &Options, n_workers: usize) -> Vec<Self> {
+        let group = (n_workers > 1).then(Group::default);
+        (0..n_workers).map(|_| Self::absent(interface, options, group.clone())).collect()
+    }
+
+    fn absent(interface: &str, options: &Options, group: Option<Group>) -> Self {
+        let (name, options) = (interface.to_owned(), options.clone());
+        Self { name, options, group, open: None, fault: false, counters: Arc::default() }
+    }
+
     fn open_member(interface: &str, options: &Options, group: Option<Group>) -> Result<Self, NetError> {
-        let open = Open::new(interface, options, group.as_ref())?;
-        Ok(Self {
-            name: interface.to_owned(),
-            options: options.clone(),
-            group,
-            open,
-            fault: false,
-            counters: Arc::default(),
-        })
+        let mut member = Self::absent(interface, options, group);
+        member.reopen()?;
+        Ok(member)
+    }
+
+    fn reopen(&mut self) -> Result<(), NetError> {
+        self.open = Some(Open::new(&self.name, &self.options, self.group.as_ref())?);
+        Ok(())
+    }
+
+    /// Opens it now if it was not there before.
+    fn ensure_open(&mut self) -> Result<(), NetError> {
+        if self.open.is_none() {
+            self.reopen().inspect_err(|_| self.counters.faults.add(1))?;
+        }
+        Ok(())
     }
 
     fn failed(&self, action: &'static str, source: io::Error) -> NetError {
         self.counters.faults.add(1);
         net_error(&self.name, action, source)
     }
+}
 
-    /// Copies a slot into a packet, with its tag and a whole checksum. Answers false for a frame that was dropped.
-    fn copy(&self, slot: &Slot<'_>, packet: &mut Packet) -> bool {
-        if slot.bytes.len() < slot.len {
-            self.counters.rx_oversized.add(1);
-            return false;
-        }
-        let tagged = slot.status & libc::TP_STATUS_VLAN_VALID != 0 && slot.len >= 12;
-        let fits = if tagged {
-            let fits = packet.resize(slot.len + VLAN_TAG);
-            if fits.is_ok() {
-                let known = slot.status & libc::TP_STATUS_VLAN_TPID_VALID != 0;
-                let tpid = if known { slot.vlan_tpid } else { ETHER_VLAN };
-                let frame = packet.frame_mut();
-                frame[..12].copy_from_slice(&slot.bytes[..12]);
-                frame[12..14].copy_from_slice(&tpid.to_be_bytes());
-                frame[14..16].copy_from_slice(&slot.vlan_tci.to_be_bytes());
-                frame[16..].copy_from_slice(&slot.bytes[12..]);
-            }
-            fits
-        } else {
-            packet.fill(slot.bytes)
-        };
-        if fits.is_err() {
-            self.counters.rx_oversized.add(1);
-            return false;
-        }
-        if slot.status & libc::TP_STATUS_CSUMNOTREADY != 0 && checksum::complete(packet.frame_mut()) {
-            self.counters.rx_checksums.add(1);
-        }
-        true
+/// Copies a slot into a packet, with its tag and a whole checksum. Answers false for a frame that was dropped.
+fn copy(slot: &Slot<'_>, packet: &mut Packet, counters: &DeviceCounters) -> bool {
+    if slot.bytes.len() < slot.len {
+        counters.rx_oversized.add(1);
+        return false;
     }
-
-    /// Adds the frames the kernel had no slot for. Reading the number resets it.
-    fn count_overruns(&self) {
-        let mut stats = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
-        if sys::get_option(self.open.socket.as_fd(), libc::PACKET_STATISTICS, &mut stats).is_ok() {
-            self.counters.rx_overrun.add(stats.tp_drops.into());
+    let tagged = slot.status & libc::TP_STATUS_VLAN_VALID != 0 && slot.len >= 12;
+    let fits = if tagged {
+        let fits = packet.resize(slot.len + VLAN_TAG);
+        if fits.is_ok() {
+            let known = slot.status & libc::TP_STATUS_VLAN_TPID_VALID != 0;
+            let tpid = if known { slot.vlan_tpid } else { ETHER_VLAN };
+            let frame = packet.frame_mut();
+            frame[..12].copy_from_slice(&slot.bytes[..12]);
+            frame[12..14].copy_from_slice(&tpid.to_be_bytes());
+            frame[14..16].copy_from_slice(&slot.vlan_tci.to_be_bytes());
+            frame[16..].copy_from_slice(&slot.bytes[12..]);
         }
+        fits
+    } else {
+        packet.fill(slot.bytes)
+    };
+    if fits.is_err() {
+        counters.rx_oversized.add(1);
+        return false;
     }
+    if slot.status & libc::TP_STATUS_CSUMNOTREADY != 0 && checksum::complete(packet.frame_mut()) {
+        counters.rx_checksums.add(1);
+    }
+    true
 }
 
 impl Open {
+    /// The frames the kernel had no slot for since this was asked last.
+    fn overruns(&self) -> u64 {
+        let mut stats = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
+        let read = sys::get_option(self.socket.as_fd(), libc::PACKET_STATISTICS, &mut stats);
+        read.map_or(0, |()| stats.tp_drops.into())
+    }
+
+    /// The error that is pending on the socket, which this takes off it.
+    fn pending_error(&self) -> io::Result<()> {
+        rustix::net::sockopt::socket_error(&self.socket)??;
+        Ok(())
+    }
+
     fn new(interface: &str, options: &Options, group: Option<&Group>) -> Result<Self, NetError> {
         let fail = |action| move |e| net_error(interface, action, e);
         let socket = sys::socket().map_err(fail("open a packet socket"))?;
         let fd = socket.as_fd();
         let ifindex =
             rustix::net::netdevice::name_to_index(fd, interface).map_err(|e| fail("find the interface")(e.into()))?;
+        if !sys::is_up(fd, interface).map_err(fail("read the flags"))? {
+            return Err(fail("open")(io::Error::from_raw_os_error(libc::ENETDOWN)));
+        }
         if options.disable_offloads {
             disable_offloads_with(&socket, interface)?;
         }
@@ -235,13 +263,16 @@ impl Open {
             };
             sys::set_option(fd, libc::PACKET_ADD_MEMBERSHIP, &membership).map_err(fail("enter promiscuous mode"))?;
         }
-        sys::bind(fd, ifindex).map_err(fail("bind"))?;
-        if !sys::is_up(fd, interface).map_err(fail("read the flags"))? {
-            let source = io::Error::from_raw_os_error(libc::ENETDOWN);
-            return Err(NetError::Down { device: interface.to_owned(), source });
-        }
-        if let Some(group) = group {
-            join(&socket, ifindex, group).map_err(fail("join the fanout group"))?;
+        match group {
+            None => sys::bind(fd, ifindex).map_err(fail("bind"))?,
+            Some(group) => {
+                // A socket must be bound to join, and would receive all frames until then, those of the other members
+                // as well: so it takes none before it has joined.
+                sys::refuse_all(fd).map_err(fail("attach a filter"))?;
+                sys::bind(fd, ifindex).map_err(fail("bind"))?;
+                join(&socket, ifindex, group).map_err(fail("join the fanout group"))?;
+                sys::refuse_none(fd).map_err(fail("detach the filter"))?;
+            }
         }
         Ok(Self { socket, ring, max_frame })
     }
@@ -286,54 +317,55 @@ impl Device for AfPacket {
     }
 
     fn max_frame(&self) -> usize {
-        self.open.max_frame
+        self.open.as_ref().map_or(0, |open| open.max_frame)
     }
 
     fn rx_burst(&mut self, pool: &mut Pool, out: &mut Burst) -> Result<usize, NetError> {
-        if std::mem::take(&mut self.fault)
-            && let Err(e) = rustix::net::sockopt::socket_error(&self.open.socket)
-                .map_err(io::Error::from)
-                .and_then(|pending| pending.map_err(io::Error::from))
-        {
+        self.ensure_open()?;
+        let fault = std::mem::take(&mut self.fault);
+        let Self { open: Some(open), counters, .. } = self else { return Ok(0) };
+        if fault && let Err(e) = open.pending_error() {
             return Err(self.failed("receive", e));
         }
         let before = out.len();
         let mut bytes = 0;
         while !out.is_full() {
-            let Some(slot) = self.open.ring.peek() else { break };
+            let Some(slot) = open.ring.peek() else { break };
             let Some(mut packet) = pool.take() else { break };
             let losing = slot.status & libc::TP_STATUS_LOSING != 0;
-            if self.copy(&slot, &mut packet) {
+            if copy(&slot, &mut packet, counters) {
                 bytes += packet.len();
                 out.push(packet);
             } else {
                 pool.put(packet);
             }
-            self.open.ring.release();
+            open.ring.release();
             if losing {
-                self.count_overruns();
+                counters.rx_overrun.add(open.overruns());
             }
         }
         let n = out.len() - before;
         if n > 0 {
-            self.counters.rx_frames.add(n as u64);
-            self.counters.rx_bytes.add(bytes as u64);
+            counters.rx_frames.add(n as u64);
+            counters.rx_bytes.add(bytes as u64);
         }
         Ok(n)
     }
 
     fn tx_burst(&mut self, pool: &mut Pool, frames: &mut Burst) -> Result<usize, NetError> {
+        self.ensure_open()?;
+        let Self { open: Some(open), counters, .. } = self else { return Ok(0) };
         let mut sent = 0;
         // Each round sends frames, drops one, or ends: at most BURST rounds with progress and one without.
         for _ in 0..=BURST {
             if frames.is_empty() {
                 break;
             }
-            match sys::send_burst(self.open.socket.as_fd(), frames) {
+            match sys::send_burst(open.socket.as_fd(), frames) {
                 Ok(n) => {
                     let bytes: usize = frames[..n].iter().map(Packet::len).sum();
-                    self.counters.tx_frames.add(n as u64);
-                    self.counters.tx_bytes.add(bytes as u64);
+                    counters.tx_frames.add(n as u64);
+                    counters.tx_bytes.add(bytes as u64);
                     frames.drain(..n).for_each(|packet| pool.put(packet));
                     sent += n;
                 }
@@ -342,9 +374,11 @@ impl Device for AfPacket {
                     Some(libc::EINTR) => {}
                     // Longer than the MTU, or shorter than a header: it will never go.
                     Some(libc::EMSGSIZE | libc::EINVAL) => {
-                        self.counters.tx_refused.add(1);
+                        counters.tx_refused.add(1);
                         frames.drain(..1).for_each(|packet| pool.put(packet));
                     }
+                    // What was sent is told first; the next call meets the error again.
+                    _ if sent > 0 => break,
                     _ => return Err(self.failed("send", e)),
                 },
             }
@@ -353,10 +387,9 @@ impl Device for AfPacket {
     }
 
     fn readiness(&mut self) -> Readiness<'_> {
-        if self.open.ring.is_ready() || self.fault {
-            Readiness::Ready
-        } else {
-            Readiness::Descriptor(self.open.socket.as_fd())
+        match &self.open {
+            Some(open) if !self.fault && !open.ring.is_ready() => Readiness::Descriptor(open.socket.as_fd()),
+            _ => Readiness::Ready,
         }
     }
 
@@ -365,20 +398,23 @@ impl Device for AfPacket {
     }
 
     fn revive(&mut self) -> Result<(), NetError> {
-        let fd = self.open.socket.as_fd();
-        let index = rustix::net::netdevice::name_to_index(fd, &self.name)
-            .map_err(|e| net_error(&self.name, "find the interface", e.into()))?;
-        if sys::bound_ifindex(fd).is_ok_and(|bound| bound == index as i32) {
-            // The same interface: the kernel hooks the socket up again by itself once the interface is up.
-            return match sys::is_up(fd, &self.name) {
-                Ok(true) => Ok(()),
-                Ok(false) => Err(net_error(&self.name, "receive", io::Error::from_raw_os_error(libc::ENETDOWN))),
-                Err(e) => Err(net_error(&self.name, "read the flags", e)),
-            };
+        if let Some(open) = &self.open {
+            let fd = open.socket.as_fd();
+            let index = rustix::net::netdevice::name_to_index(fd, &self.name)
+                .map_err(|e| net_error(&self.name, "find the interface", e.into()))?;
+            if sys::bound_ifindex(fd).is_ok_and(|bound| bound == index as i32) {
+                // The same interface: the kernel hooks the socket up again by itself once the interface is up. That it
+                // was down may still be pending on the socket, and would be taken for another failure.
+                let _ = open.pending_error();
+                return match sys::is_up(fd, &self.name) {
+                    Ok(true) => Ok(()),
+                    Ok(false) => Err(net_error(&self.name, "receive", io::Error::from_raw_os_error(libc::ENETDOWN))),
+                    Err(e) => Err(net_error(&self.name, "read the flags", e)),
+                };
+            }
         }
         // Another interface of the same name: a socket stays with the old one, so a new one is opened.
-        self.open = Open::new(&self.name, &self.options, self.group.as_ref())?;
-        Ok(())
+        self.reopen()
     }
 
     fn counters(&self) -> Arc<DeviceCounters> {

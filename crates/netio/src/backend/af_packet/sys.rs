@@ -60,13 +60,39 @@ pub(super) fn get_option<T: Plain>(fd: BorrowedFd<'_>, option: c_int, value: &mu
 
 /// Hands the kernel the program that picks a member of a fanout group for each frame.
 pub(super) fn set_fanout_program(fd: BorrowedFd<'_>, program: &mut [libc::sock_filter]) -> io::Result<()> {
+    set_program(fd, libc::SOL_PACKET, libc::PACKET_FANOUT_DATA, program)
+}
+
+/// Lets the socket take no frame, until [`refuse_none`].
+pub(super) fn refuse_all(fd: BorrowedFd<'_>) -> io::Result<()> {
+    let keep_0_bytes = libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 };
+    set_program(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &mut [keep_0_bytes])
+}
+
+/// Lets the socket take every frame again.
+pub(super) fn refuse_none(fd: BorrowedFd<'_>) -> io::Result<()> {
+    let unused: c_int = 0;
+    // SAFETY: `unused` is valid for reads of its size for the duration of the call; the kernel ignores it.
+    check(unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_DETACH_FILTER,
+            (&raw const unused).cast::<c_void>(),
+            size_of::<c_int>() as socklen_t,
+        )
+    })?;
+    Ok(())
+}
+
+fn set_program(fd: BorrowedFd<'_>, level: c_int, option: c_int, program: &mut [libc::sock_filter]) -> io::Result<()> {
     let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
     // SAFETY: `program` points at `len` instructions, which the kernel copies and checks.
     check(unsafe {
         libc::setsockopt(
             fd.as_raw_fd(),
-            libc::SOL_PACKET,
-            libc::PACKET_FANOUT_DATA,
+            level,
+            option,
             (&raw const program).cast::<c_void>(),
             size_of::<libc::sock_fprog>() as socklen_t,
         )
