@@ -71,7 +71,6 @@ async fn serve(config: Config, out: &Output) -> anyhow::Result<()> {
 fn exit_of(error: &StartError) -> Exit {
     match error {
         StartError::Listen { .. } => Exit::Refused,
-        StartError::Ports(error) if error.is_transient() => Exit::NotFound,
         StartError::Ports(_) | StartError::Plane(_) => Exit::Refused,
         _ => Exit::Internal,
     }

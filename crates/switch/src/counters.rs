@@ -42,6 +42,8 @@ drop_reasons! {
     NoAction = "no_action",
     /// There is no FIB yet.
     NoFib = "no_fib",
+    /// The FIB's names cannot be read from frames: text, or a fixed field that nobody said the place of.
+    NoField = "no_field",
     /// The action is a tunnel or the control plane, which this data plane does not have.
     Unsupported = "unsupported",
     /// The action names a port that this switch does not have.

@@ -5,7 +5,7 @@
 
 use crate::counters::{Counts, WorkerCounters};
 use crate::exact::MAX_VALUE;
-use crate::parse::DEFAULT_FIXED_OFFSET;
+use crate::parse::MAX_FIXED_OFFSET;
 use crate::plane::PlaneWriter;
 use crate::shim;
 use crate::table::{FibTable, Table};
@@ -20,6 +20,9 @@ use std::thread::JoinHandle;
 /// Ports of a switch, at most.
 pub const MAX_PORTS: usize = 254;
 
+/// The largest [`Settings::max_frame`]: a buffer has room for the shim besides.
+pub const LONGEST_FRAME: usize = netio::MAX_FRAME_LIMIT - shim::LEN;
+
 /// How a data plane runs.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -30,13 +33,13 @@ pub struct Settings {
     pub idle_polls: u32,
     /// Longest frame of a host, in bytes; buffers have room for the shim besides.
     pub max_frame: usize,
-    /// Where fixed fields start in a frame as the host sent it, in bytes.
-    pub fixed_offset: usize,
+    /// Where fixed fields start in a frame as the host sent it, in bytes; needed for names of that kind alone.
+    pub fixed_offset: Option<usize>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { workers: 1, idle_polls: 2, max_frame: 2048, fixed_offset: DEFAULT_FIXED_OFFSET }
+        Self { workers: 1, idle_polls: 2, max_frame: 2048, fixed_offset: None }
     }
 }
 
@@ -64,6 +67,18 @@ pub enum BuildError {
     /// No worker would run.
     #[error("0 workers forward nothing; set workers to at least 1")]
     NoWorkers,
+    /// A fixed field that would not be in every longest frame.
+    #[error("fixed fields at byte {got}; at most {MAX_FIXED_OFFSET}")]
+    FixedOffset {
+        /// Where they were to start.
+        got: usize,
+    },
+    /// Buffers longer than they can be.
+    #[error("frames of {got} bytes; at most {LONGEST_FRAME}")]
+    MaxFrame {
+        /// What was asked for.
+        got: usize,
+    },
     /// More ports than an action can tell apart here.
     #[error("{got} ports; a switch has at most {MAX_PORTS}")]
     TooManyPorts {
@@ -116,6 +131,12 @@ pub fn build<T: Table>(settings: &Settings, ports: Vec<PortSpec>) -> Result<Part
     if settings.workers == 0 {
         return Err(BuildError::NoWorkers);
     }
+    if let Some(got) = settings.fixed_offset.filter(|&at| at > MAX_FIXED_OFFSET) {
+        return Err(BuildError::FixedOffset { got });
+    }
+    if settings.max_frame > LONGEST_FRAME {
+        return Err(BuildError::MaxFrame { got: settings.max_frame });
+    }
     if ports.len() > MAX_PORTS {
         return Err(BuildError::TooManyPorts { got: ports.len() });
     }
@@ -152,7 +173,7 @@ pub fn build<T: Table>(settings: &Settings, ports: Vec<PortSpec>) -> Result<Part
     Ok((workers, Monitor { ports: watched, workers: counters }, writer))
 }
 
-/// Checks that what hosts send fits the trunks with the shim.
+/// Checks that what hosts send fits the trunks with the shim, as far as the ports are there.
 /// # Errors
 /// [`BuildError::TrunkTooSmall`], with the ports and the numbers.
 pub fn check_mtus(ports: &[PortSpec]) -> Result<(), BuildError> {
@@ -163,7 +184,7 @@ pub fn check_mtus(ports: &[PortSpec]) -> Result<(), BuildError> {
     };
     for port in ports.iter().filter(|port| port.role == Role::Trunk) {
         let trunk_max = max_of(port);
-        if trunk_max < host_max + shim::LEN {
+        if trunk_max > 0 && host_max > 0 && trunk_max < host_max + shim::LEN {
             return Err(BuildError::TrunkTooSmall { trunk: port.id, trunk_max, host, host_max });
         }
     }

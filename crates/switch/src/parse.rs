@@ -21,18 +21,42 @@ use netio::BURST;
 pub const MAX_NAME: usize = 64;
 /// Extension headers of an IPv6 packet that are looked through.
 pub const MAX_EXTENSIONS: usize = 8;
-/// Where fixed fields start unless configured: behind the EtherType.
-pub const DEFAULT_FIXED_OFFSET: usize = 14;
+/// The furthest place at which a fixed field may start: the longest one is then still in a frame of 1514 bytes.
+pub const MAX_FIXED_OFFSET: usize = 1514 - MAX_NAME;
 
 const ETHERNET_HEADER: usize = 14;
 const GTP_U_PORT: u16 = 2152;
 
-/// A table whose names no frame carries.
+/// Why the names of a table cannot be read from frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{kind} names are not in frames: a switch forwards by mac, ipv4, ipv6, 5-tuple, teid or fixed:N")]
-pub struct NotInFrames {
-    /// The kind asked for.
-    pub kind: NameKind,
+#[non_exhaustive]
+pub enum FieldError {
+    /// No frame carries such names.
+    #[error("{kind} names are not in frames: a switch forwards by mac, ipv4, ipv6, 5-tuple, teid or fixed:N")]
+    NotInFrames {
+        /// The kind asked for.
+        kind: NameKind,
+    },
+    /// Nobody said where the field is.
+    #[error(
+        "the controller's names are fixed:{width}, and this switch does not know where they start in a frame, so it \
+         drops all: give fixed_offset (bytes from the first byte of the frame) in switch.toml and start it again"
+    )]
+    NoOffset {
+        /// Bytes of the field.
+        width: u8,
+    },
+    /// There is no field to be found there. Frames are forwarded all the same.
+    #[error(
+        "fixed_offset = {offset} has no effect, since the controller's names are {kind}: take it out of switch.toml, \
+         or look whether this is the right controller"
+    )]
+    OffsetUnused {
+        /// The kind in service.
+        kind: NameKind,
+        /// What is configured.
+        offset: usize,
+    },
 }
 
 /// Which part of a frame is its name.
@@ -46,9 +70,13 @@ impl NameField {
     /// The field of a kind; `fixed_offset` counts from the first byte of the frame as the host sent it, and matters to
     /// [`NameKind::Fixed`] only.
     /// # Errors
-    /// [`NotInFrames`] for text names.
-    pub fn new(kind: NameKind, fixed_offset: usize) -> Result<Self, NotInFrames> {
-        if kind == NameKind::Text { Err(NotInFrames { kind }) } else { Ok(Self { kind, fixed_offset }) }
+    /// [`FieldError::NotInFrames`], [`FieldError::NoOffset`].
+    pub fn new(kind: NameKind, fixed_offset: Option<usize>) -> Result<Self, FieldError> {
+        match (kind, fixed_offset) {
+            (NameKind::Text, _) => Err(FieldError::NotInFrames { kind }),
+            (NameKind::Fixed(width), None) => Err(FieldError::NoOffset { width }),
+            (_, offset) => Ok(Self { kind, fixed_offset: offset.unwrap_or(0) }),
+        }
     }
 
     /// The kind of name.

@@ -9,8 +9,9 @@
 //! Names of another kind than the FIB's (and text, which no frame carries) are kept for the replica's sake, and seen
 //! by no worker.
 
+use crate::counters::DropReason;
 use crate::exact::{ExactTable, ExactWriter, MAX_VALUE};
-use crate::parse::NameField;
+use crate::parse::{FieldError, NameField};
 use crate::table::FibTable;
 use arc_swap::ArcSwap;
 use fib::action::{Action, PortId};
@@ -66,7 +67,7 @@ impl Neighbours {
 pub struct Plane<T> {
     /// Counts the FIBs; 0 is none.
     pub(crate) generation: u64,
-    pub(crate) field: Option<NameField>,
+    pub(crate) field: Result<NameField, DropReason>,
     /// One for each worker to take when it sees a new generation.
     pub(crate) tables: Arc<[Mutex<Option<T>>]>,
     pub(crate) valid: Arc<ExactTable>,
@@ -107,21 +108,22 @@ impl<T> Shared<T> {
 pub struct PlaneWriter<T = FibTable> {
     shared: Arc<Shared<T>>,
     n_workers: usize,
-    fixed_offset: usize,
+    fixed_offset: Option<usize>,
+    field_error: Option<FieldError>,
     valid: ValidNames<T>,
     local: LocalNames<T>,
 }
 
 impl<T> PlaneWriter<T> {
     /// A plane without a FIB, which drops everything, and its writer.
-    pub(crate) fn new(n_workers: usize, fixed_offset: usize) -> (Arc<Shared<T>>, Self) {
+    pub(crate) fn new(n_workers: usize, fixed_offset: Option<usize>) -> (Arc<Shared<T>>, Self) {
         // Until a FIB comes there is nothing to agree with: any key will do.
         let (kind, hasher) = (NameKind::Mac, Hasher::new(Family::default(), &SecretKey::from_seed(0)));
         let valid = ExactWriter::new(kind, hasher.clone());
         let local = ExactWriter::new(kind, hasher.clone());
         let plane = Plane {
             generation: 0,
-            field: None,
+            field: Err(DropReason::NoFib),
             tables: Arc::from([]),
             valid: valid.table().clone(),
             local: local.table().clone(),
@@ -132,6 +134,7 @@ impl<T> PlaneWriter<T> {
             shared: shared.clone(),
             n_workers,
             fixed_offset,
+            field_error: None,
             valid: ValidNames { shared: shared.clone(), exact: valid, ips: HashMap::new(), others: HashMap::new() },
             local: LocalNames { shared: shared.clone(), exact: local, others: HashMap::new() },
         };
@@ -148,14 +151,24 @@ impl<T> PlaneWriter<T> {
         let tables = (0..self.n_workers).map(|_| Mutex::new(Some(table()))).collect();
         let valid = self.valid.follow(kind, hasher);
         let local = self.local.follow(kind, hasher);
-        let field = NameField::new(kind, self.fixed_offset).ok();
+        let field = NameField::new(kind, self.fixed_offset);
+        let unused = self.fixed_offset.filter(|_| !matches!(kind, NameKind::Fixed(_)));
+        self.field_error = field.err().or(unused.map(|offset| FieldError::OffsetUnused { kind, offset }));
+        if let Some(error) = self.field_error {
+            tracing::error!("{error}");
+        }
         self.shared.publish(|plane| {
             plane.generation += 1;
-            plane.field = field;
+            plane.field = field.map_err(|_| DropReason::NoField);
             plane.tables = tables;
             plane.valid = valid;
             plane.local = local;
         });
+    }
+
+    /// What is wrong with where the names of the table in service are read from, if anything is.
+    pub fn field_error(&self) -> Option<FieldError> {
+        self.field_error
     }
 
     /// Takes another action table into service.

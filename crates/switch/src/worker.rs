@@ -252,7 +252,7 @@ impl<T: Table> Worker<T> {
     /// Fills `names` and `owners`, and the fates of all frames without a name.
     fn parse(&mut self, plane: &Plane<T>, from_trunk: bool) {
         self.names.clear();
-        let field = if self.table.is_some() { plane.field } else { None };
+        let field = if self.table.is_some() { plane.field } else { Err(DropReason::NoFib) };
         for (i, packet) in self.burst.iter_mut().enumerate() {
             let n = self.names.len();
             let parsed = envelope(packet.frame(), from_trunk).and_then(|type_at| {
@@ -264,7 +264,7 @@ impl<T: Table> Worker<T> {
                         false => answer(packet, type_at, &self.shared.neighbours).map(|()| false),
                     };
                 }
-                field.ok_or(DropReason::NoFib)?.extract(frame, type_at, &mut self.names).map(|()| true)
+                field?.extract(frame, type_at, &mut self.names).map(|()| true)
             });
             match parsed {
                 Ok(true) => self.owners[n] = i as u8,
@@ -352,15 +352,15 @@ impl<T: Table> Worker<T> {
             let port = &mut self.ports[exit];
             let before = port.staged.len();
             let reason = if port.health.is_up() {
-                match port.device.tx_burst(&mut self.pool, &mut port.staged) {
-                    Ok(n) => {
-                        sent += n as u64;
-                        let refused = before - n - port.staged.len();
-                        if refused > 0 {
-                            self.counters.drop_frames(DropReason::TxRefused, refused as u64);
-                        }
-                        DropReason::TxFull
-                    }
+                let result = port.device.tx_burst(&mut self.pool, &mut port.staged);
+                let n = *result.as_ref().unwrap_or(&0);
+                sent += n as u64;
+                let refused = before - n - port.staged.len();
+                if refused > 0 {
+                    self.counters.drop_frames(DropReason::TxRefused, refused as u64);
+                }
+                match result {
+                    Ok(_) => DropReason::TxFull,
                     Err(error) => {
                         self.port_failed(exit, &error);
                         DropReason::PortDown
@@ -392,10 +392,14 @@ impl<T: Table> Worker<T> {
         if self.next_revival.is_some_and(|at| now < at) {
             return;
         }
-        for port in &mut self.ports {
-            if !port.health.is_up() && port.device.revive().is_ok() {
-                port.health.up.store(true, Ordering::Relaxed);
-                self.n_down -= 1;
+        for port in self.ports.iter_mut().filter(|port| !port.health.is_up()) {
+            match port.device.revive() {
+                Ok(()) => {
+                    port.health.up.store(true, Ordering::Relaxed);
+                    self.n_down -= 1;
+                }
+                // Perhaps another reason than before: down at first, now gone.
+                Err(error) => port.health.failed(&error),
             }
         }
         self.next_revival = (self.n_down > 0).then(|| now + REVIVE_EVERY);

@@ -8,8 +8,9 @@ use etherparse::PacketBuilder;
 use fib::name::{Name, NameKind};
 use proptest::prelude::*;
 use switch::counters::DropReason;
-use switch::dataplane::Settings;
-use switch::parse::{NameField, Names, envelope};
+use switch::dataplane::{BuildError, Settings, build};
+use switch::parse::{FieldError, NameField, Names, envelope};
+use switch::table::FibTable;
 
 const SOURCE: [u8; 6] = [2, 0, 0, 0, 9, 9];
 const GATEWAY: [u8; 6] = [2, 0, 0, 0, 8, 8];
@@ -188,7 +189,7 @@ fn fixed_fields_are_read_on_either_side_of_the_shim_and_across_it() {
     let frame: Vec<u8> = (0..100).map(|i| i * 2).collect();
     for (offset, width) in [(0usize, 4usize), (0, 12), (4, 8), (8, 8), (6, 60), (11, 2), (12, 2), (14, 45), (36, 64)] {
         let kind = NameKind::Fixed(width as u8);
-        let mut rig = Rig::with_settings(kind, &Settings { fixed_offset: offset, ..Settings::default() });
+        let mut rig = Rig::with_settings(kind, &Settings { fixed_offset: Some(offset), ..Settings::default() });
         let name = Name::from_bytes(kind, &frame[offset..offset + width]).unwrap();
         rig.add(&name, 2);
         assert_eq!(rig.exchange(HOST_1, &frame), [(HOST_2, frame.clone())], "{offset}+{width}");
@@ -201,10 +202,27 @@ fn fixed_fields_are_read_on_either_side_of_the_shim_and_across_it() {
 
 #[test]
 fn text_names_are_refused_when_a_switch_is_set_up() {
-    let error = NameField::new(NameKind::Text, 0).unwrap_err().to_string();
+    let error = NameField::new(NameKind::Text, None).unwrap_err().to_string();
     assert!(error.contains("text names are not in frames"), "{error}");
     let mut rig = Rig::new(NameKind::Text);
-    rig.assert_dropped(HOST_1, &to_mac(1), DropReason::NoFib);
+    rig.assert_dropped(HOST_1, &to_mac(1), DropReason::NoField);
+    assert!(matches!(rig.writer.field_error(), Some(FieldError::NotInFrames { .. })));
+}
+
+#[test]
+fn a_fixed_field_without_a_place_drops_everything_and_says_what_to_configure() {
+    let mut rig = Rig::new(NameKind::Fixed(8));
+    rig.assert_dropped(HOST_1, &to_mac(1), DropReason::NoField);
+    let error = rig.writer.field_error().unwrap().to_string();
+    assert!(error.contains("fixed:8") && error.contains("fixed_offset"), "{error}");
+    // And a place without a field is said, but harms nobody.
+    let mut rig = Rig::with_settings(NameKind::Mac, &Settings { fixed_offset: Some(34), ..Settings::default() });
+    rig.add(&mac(5), 2);
+    assert_eq!(rig.exchange(HOST_1, &to_mac(5)).len(), 1);
+    let error = rig.writer.field_error().unwrap().to_string();
+    assert!(error.contains("fixed_offset = 34") && error.contains("mac"), "{error}");
+    let far = Settings { fixed_offset: Some(1451), ..Settings::default() };
+    assert!(matches!(build::<FibTable>(&far, vec![]), Err(BuildError::FixedOffset { got: 1451 })));
 }
 
 fn any_kind() -> impl Strategy<Value = NameKind> {
@@ -250,7 +268,7 @@ proptest! {
         let frame = if from_trunk && frame.len() > 12 { with_shim(&frame, 9) } else { frame };
         let mut names = Names::default();
         if let Ok(type_at) = envelope(&frame, from_trunk) {
-            let field = NameField::new(kind, offset).unwrap();
+            let field = NameField::new(kind, Some(offset)).unwrap();
             let named = field.extract(&frame, type_at, &mut names).is_ok();
             prop_assert_eq!(names.len(), usize::from(named));
         }
@@ -272,7 +290,7 @@ proptest! {
         );
         let name = Name::parse(NameKind::FiveTuple, &text).unwrap();
         let mut names = Names::default();
-        NameField::new(NameKind::FiveTuple, 0).unwrap().extract(&frame, 12, &mut names).unwrap();
+        NameField::new(NameKind::FiveTuple, None).unwrap().extract(&frame, 12, &mut names).unwrap();
         prop_assert_eq!(&names.padded(0)[..names.name_len(0)], name.as_bytes());
     }
 }

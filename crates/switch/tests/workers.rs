@@ -1,8 +1,8 @@
 //! Several workers, sleeping and waking, while the tables change; ports that go away; a switch over real interfaces.
-#![expect(unsafe_code, reason = "unshare(2) has no safe binding for one thread")]
 
 mod common;
 
+use common::netns::{in_namespace, ip, open, receive, send, veth};
 use common::*;
 use fib::action::{Action, PortId};
 use fib::name::NameKind;
@@ -10,18 +10,14 @@ use fib::replica::Exact;
 use lookup::hash::{Digest, Family, Hasher, SecretKey};
 use lookup::othello::{Othello, OthelloQuery, Settings as TableSettings};
 use lookup::traits::{Control, Query};
-use netio::backend::af_packet::{AfPacket, Options};
+use netio::Device;
 use netio::backend::loopback::{self, Loopback};
-use netio::{Burst, Device, Packet, Pool};
-use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use switch::counters::DropReason;
 use switch::dataplane::{BuildError, Dataplane, PortSpec, Settings, check_mtus};
 use switch::plane::PlaneWriter;
 use switch::table::FibTable;
 use switch::worker::Role;
-
-const PATIENCE: Duration = Duration::from_secs(20);
 
 struct Fib {
     hasher: Hasher,
@@ -181,52 +177,6 @@ fn ports_that_do_not_fit_are_refused_with_the_numbers() {
     assert!(error.contains("port 8") && error.contains("1514") && error.contains("ip link set"), "{error}");
     let enough = vec![PortSpec::new(1, Role::Host, pair(1514)), PortSpec::new(8, Role::Trunk, pair(1518))];
     check_mtus(&enough).unwrap();
-}
-
-/// Runs `test` in a network namespace of its own, which ends with its thread; false without the privilege.
-fn in_namespace(test: impl FnOnce() + Send) -> bool {
-    std::thread::scope(|scope| {
-        let thread = scope.spawn(|| {
-            // SAFETY: no pointers; only this thread, made just now, changes its namespace.
-            let privileged = unsafe { libc::geteuid() == 0 && libc::unshare(libc::CLONE_NEWNET) == 0 };
-            if privileged {
-                test();
-            }
-            privileged
-        });
-        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
-}
-
-fn ip(arguments: &str) {
-    let output = Command::new("ip").args(arguments.split_whitespace()).output().expect("iproute2 is installed");
-    assert!(output.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&output.stderr));
-}
-
-fn veth(near: &str, far: &str, mtu: usize) {
-    ip(&format!("link add {near} mtu {mtu} type veth peer name {far} mtu {mtu}"));
-    for name in [near, far] {
-        ip(&format!("link set {name} addrgenmode none"));
-        ip(&format!("link set {name} up"));
-    }
-}
-
-fn open(name: &str) -> AfPacket {
-    AfPacket::open(name, &Options { ring_frames: 256, ..Options::default() }).unwrap()
-}
-
-fn send(device: &mut AfPacket, frame: &[u8]) {
-    let mut burst = Burst::from_iter([Packet::from_frame(frame)]);
-    assert_eq!(device.tx_burst(&mut Pool::new(0, 2048), &mut burst).unwrap(), 1);
-}
-
-fn receive(device: &mut AfPacket) -> Vec<u8> {
-    let (mut pool, mut burst, began) = (Pool::new(1, 2048), Burst::new(), Instant::now());
-    while device.rx_burst(&mut pool, &mut burst).unwrap() == 0 {
-        assert!(began.elapsed() < PATIENCE, "no frame after {PATIENCE:?}");
-        std::thread::yield_now();
-    }
-    burst[0].frame().to_vec()
 }
 
 #[test]

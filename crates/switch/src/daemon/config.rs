@@ -1,5 +1,6 @@
 //! `switch.toml`.
 
+use crate::parse::MAX_FIXED_OFFSET;
 use api::config::ConfigError;
 use fib::action::PortId;
 use serde::Deserialize;
@@ -20,6 +21,9 @@ pub struct Config {
     /// Threads that forward.
     #[serde(default = "default_workers")]
     pub workers: usize,
+    /// Where in a frame the names start, for names of kind `fixed:N`: bytes from the first byte of the destination
+    /// address, in the frame as the host sent it.
+    pub fixed_offset: Option<usize>,
     /// Where `/metrics` and `/status` listen; none if absent.
     pub status: Option<SocketAddr>,
     /// The ports.
@@ -69,10 +73,21 @@ impl Config {
         if !(1..=MAX_WORKERS).contains(&config.workers) {
             return Err(format!("workers = {} is not from 1 to {MAX_WORKERS}", config.workers));
         }
+        if let Some(offset) = config.fixed_offset.filter(|&offset| offset > MAX_FIXED_OFFSET) {
+            return Err(format!(
+                "fixed_offset = {offset} is not from 0 to {MAX_FIXED_OFFSET}: the longest field would not fit a frame"
+            ));
+        }
         let (mut ids, mut devices) = (HashSet::new(), HashSet::new());
         for port in &config.ports {
             if !ids.insert(port.id) {
                 return Err(format!("two ports have the id {}", port.id));
+            }
+            if !is_device_name(&port.device) {
+                return Err(format!(
+                    "device = {:?} is no interface name: 1 to {MAX_DEVICE_NAME} letters, digits and - _ . @",
+                    port.device
+                ));
             }
             if !devices.insert(&port.device) {
                 return Err(format!("two ports use the device {}", port.device));
@@ -80,6 +95,15 @@ impl Config {
         }
         Ok(config)
     }
+}
+
+/// Longest name of a Linux interface.
+const MAX_DEVICE_NAME: usize = 15;
+
+/// A device that is missing is waited for; one that cannot ever exist is an error.
+fn is_device_name(name: &str) -> bool {
+    let allowed = |c: u8| c.is_ascii_alphanumeric() || b"-_.@".contains(&c);
+    (1..=MAX_DEVICE_NAME).contains(&name.len()) && name.bytes().all(allowed) && name != "." && name != ".."
 }
 
 fn default_workers() -> usize {
@@ -101,7 +125,7 @@ mod tests {
     fn ports_and_defaults_are_read() {
         let config =
             Config::parse(&format!("{GOOD}{PORT}[[port]]\nid = 2\ndevice = 'eth1'\nrole = 'trunk'\n")).unwrap();
-        assert_eq!(config.workers, 1);
+        assert_eq!((config.workers, config.fixed_offset), (1, None));
         let ports: Vec<_> = config.ports.iter().map(|p| (p.id.0, &p.device[..], p.role)).collect();
         assert_eq!(ports, [(1, "eth0", Role::Host), (2, "eth1", Role::Trunk)]);
     }
@@ -111,8 +135,13 @@ mod tests {
         let cases = [
             (format!("{GOOD}worker = 2\n"), "worker"),
             (format!("{GOOD}workers = 0\n"), "workers"),
+            (format!("{GOOD}fixed_offset = 1451\n"), "fixed_offset = 1451 is not from 0 to 1450"),
+            (format!("{GOOD}fixed_offset = -1\n"), "fixed_offset"),
             (format!("{GOOD}{PORT}{PORT}"), "two ports have the id 1"),
             (format!("{GOOD}{PORT}{}", PORT.replace('1', "2")), "two ports use the device eth0"),
+            (format!("{GOOD}{}", PORT.replace("eth0", "")), "no interface name"),
+            (format!("{GOOD}{}", PORT.replace("eth0", "eth0 eth1")), "no interface name"),
+            (format!("{GOOD}{}", PORT.replace("eth0", "a-name-of-16-byt")), "no interface name"),
             (format!("{GOOD}{}", PORT.replace("host", "hosts")), "hosts"),
             (format!("{GOOD}{}", PORT.replace("= 1", "= 65536")), "65536"),
             (GOOD.replace("s1'\nc", "'\nc"), "name"),

@@ -5,14 +5,15 @@
 //!                           └─► saved image (after changes settle, and at the end)
 //! ```
 //! It forwards from the first moment with the saved image, whether a controller answers or not, and goes on with what it
-//! has when the controller goes away. A port whose device disappears is kept, counted, and used again when it is back.
+//! has when the controller goes away. A port whose device disappears, or is not there at the start, is kept, counted, and
+//! used (again) when it is there.
 
 pub mod agent;
 pub mod config;
 pub mod saved;
 mod status;
 
-use crate::dataplane::{self, BuildError, Dataplane, PortSpec, PortStatus, check_mtus};
+use crate::dataplane::{self, BuildError, Dataplane, LONGEST_FRAME, PortSpec, PortStatus, check_mtus};
 use crate::plane::PlaneWriter;
 use crate::worker::Role;
 use agent::Shared;
@@ -33,6 +34,11 @@ const SETTLED: Duration = Duration::from_secs(1);
 /// or when the first unsaved change is this old.
 const UNSAVED_AT_MOST: Duration = Duration::from_secs(10);
 
+/// Buffers hold frames of this many bytes at least: a port that is missing at the start may come with jumbo frames.
+const BUFFER_BYTES: usize = 9216;
+/// What a frame may have above the MTU and the header.
+const VLAN_TAG_BYTES: usize = 4;
+
 /// How often the ports are looked at for the log.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
 
@@ -40,7 +46,7 @@ const WATCH_EVERY: Duration = Duration::from_secs(1);
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// A port cannot be opened.
+    /// A port cannot be opened, for another reason than that its device is missing or down.
     #[error(transparent)]
     Ports(#[from] NetError),
     /// The workers cannot be started.
@@ -128,8 +134,15 @@ fn start_plane(
     image: Option<Vec<u8>>,
 ) -> Result<(Dataplane, Replica<PlaneWriter>), StartError> {
     let switch = &config.name;
-    let settings = dataplane::Settings { workers: config.workers, ..dataplane::Settings::default() };
-    let (plane, writer) = Dataplane::start(&settings, open_ports(config)?)?;
+    let ports = open_ports(config)?;
+    let longest = ports.iter().flat_map(|port| &port.devices).map(|device| device.max_frame() + VLAN_TAG_BYTES).max();
+    let settings = dataplane::Settings {
+        workers: config.workers,
+        fixed_offset: config.fixed_offset,
+        max_frame: longest.unwrap_or(0).clamp(BUFFER_BYTES, LONGEST_FRAME),
+        ..dataplane::Settings::default()
+    };
+    let (plane, writer) = Dataplane::start(&settings, ports)?;
     let Some(image) = image else {
         tracing::info!(switch, "no saved image, dropping everything until a controller answers");
         return Ok((plane, Replica::new(Limits::default(), writer)));
@@ -153,7 +166,12 @@ fn start_plane(
 fn open_ports(config: &Config) -> Result<Vec<PortSpec>, NetError> {
     let mut ports = Vec::with_capacity(config.ports.len());
     for port in &config.ports {
-        let members = AfPacket::open_group(&port.device, &Options::default(), config.workers)?;
+        let options = Options::default();
+        let members = match AfPacket::open_group(&port.device, &options, config.workers) {
+            // The worker finds it missing, `watch_ports` says so, and the worker brings it up when it is there.
+            Err(error) if error.is_transient() => AfPacket::absent_group(&port.device, &options, config.workers),
+            opened => opened?,
+        };
         let devices = members.into_iter().map(|member| Box::new(member) as Box<dyn Device>).collect();
         let role = match port.role {
             config::Role::Host => Role::Host,
@@ -167,7 +185,8 @@ fn open_ports(config: &Config) -> Result<Vec<PortSpec>, NetError> {
     Ok(ports)
 }
 
-/// Logs ports that go down and come back, as long as the plane is there. The workers count and revive them themselves.
+/// Logs ports that are missing, go down and come back, as long as the plane is there. The workers count and revive them
+/// themselves.
 async fn watch_ports(switch: String, plane: Weak<Dataplane>) {
     let mut was_up = HashMap::new();
     let mut tick = tokio::time::interval(WATCH_EVERY);
@@ -178,9 +197,9 @@ async fn watch_ports(switch: String, plane: Weak<Dataplane>) {
             match (was_up.insert(id, up).unwrap_or(true), up) {
                 (true, false) => {
                     let error = last_error.unwrap_or_default();
-                    tracing::warn!(switch, port = %id, device, error, "port is down, trying again every second");
+                    tracing::warn!(switch, port = %id, device, error, "port is down or missing, trying again every second");
                 }
-                (false, true) => tracing::info!(switch, port = %id, device, "port is up again"),
+                (false, true) => tracing::info!(switch, port = %id, device, "port is up"),
                 _ => {}
             }
         }

@@ -16,12 +16,14 @@ pub(super) struct Page {
     plane: Weak<Dataplane>,
 }
 
-/// Sizes of what is served.
-struct Sizes {
+/// What is served, and how much of it.
+struct Served {
     valid_names: u64,
     local_names: u64,
     fib_bytes: u64,
     shards: u64,
+    name_kind: Option<String>,
+    field_error: Option<String>,
 }
 
 impl Page {
@@ -29,14 +31,16 @@ impl Page {
         Self { name, shared, plane }
     }
 
-    fn sizes(&self) -> Sizes {
+    fn served(&self) -> Served {
         let replica = self.shared.replica();
         let (valid, local) = replica.tables().shared();
-        Sizes {
+        Served {
             valid_names: valid.len() as u64,
             local_names: local.len() as u64,
             fib_bytes: replica.fib().map_or(0, |fib| fib.size_bits().div_ceil(8)),
             shards: replica.fib().map_or(0, |fib| fib.held().count() as u64),
+            name_kind: replica.header().map(|header| header.kind.to_string()),
+            field_error: replica.tables().field_error().map(|error| error.to_string()),
         }
     }
 }
@@ -45,7 +49,7 @@ impl StatusSource for Page {
     fn status_json(&self) -> String {
         let LinkStatus { connected, since, last_error, serving_change, .. } = self.shared.status();
         let link = self.shared.status();
-        let Sizes { valid_names, local_names, fib_bytes, shards } = self.sizes();
+        let Served { valid_names, local_names, fib_bytes, shards, name_kind, field_error } = self.served();
         let mut status = json!({
             "name": self.name,
             "version": env!("CARGO_PKG_VERSION"),
@@ -54,7 +58,7 @@ impl StatusSource for Page {
                 "connects": link.connects, "applied": link.applied, "duplicates": link.duplicates,
                 "refused": link.refused, "resyncs": link.resyncs, "received_bytes": link.received_bytes,
             },
-            "serving_version": serving_change,
+            "serving_version": serving_change, "name_kind": name_kind, "field_error": field_error,
             "valid_names": valid_names, "local_names": local_names, "fib_bytes": fib_bytes, "shards": shards,
         });
         if let Some(plane) = self.plane.upgrade() {
@@ -72,7 +76,7 @@ impl StatusSource for Page {
 
     fn metrics_text(&self) -> String {
         let link = self.shared.status();
-        let Sizes { valid_names, local_names, fib_bytes, .. } = self.sizes();
+        let Served { valid_names, local_names, fib_bytes, .. } = self.served();
         let mut text = MetricsText::default();
         text.gauge("fibula_switch_connected", "1: a controller is connected.", plain(link.connected.into()));
         text.gauge("fibula_switch_version", "The latest change that is served.", plain(link.serving_change));

@@ -1,6 +1,8 @@
 //! A switch whose ports end in the test's hands.
 #![allow(dead_code, unreachable_pub, reason = "every test takes what it needs")]
 
+pub mod netns;
+
 use fib::action::{Action, PortId};
 use fib::name::{Name, NameKind};
 use fib::replica::Exact;
@@ -8,11 +10,15 @@ use lookup::hash::{Family, Hasher, SecretKey};
 use lookup::othello::{Othello, OthelloQuery, Settings as TableSettings};
 use lookup::traits::{Control, Query};
 use netio::backend::loopback::{self, Loopback};
+use std::time::Duration;
 use switch::counters::{Counts, DropReason};
 use switch::dataplane::{Monitor, PortSpec, Settings, build};
 use switch::plane::PlaneWriter;
 use switch::table::FibTable;
 use switch::worker::{Role, Worker};
+
+/// How long a test waits for what must come.
+pub const PATIENCE: Duration = Duration::from_secs(20);
 
 pub const HOST_1: u16 = 1;
 pub const HOST_2: u16 = 2;

@@ -1,0 +1,54 @@
+//! Real interfaces, in a network namespace that ends with the test.
+#![expect(unsafe_code, reason = "unshare(2) has no safe binding for one thread")]
+
+use super::PATIENCE;
+use netio::backend::af_packet::{AfPacket, Options};
+use netio::{Burst, Device, Packet, Pool};
+use std::process::Command;
+use std::time::Instant;
+
+/// Runs `test` in a network namespace of its own, which ends with its thread; false without the privilege.
+pub fn in_namespace(test: impl FnOnce() + Send) -> bool {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            // SAFETY: no pointers; only this thread, made just now, changes its namespace.
+            let privileged = unsafe { libc::geteuid() == 0 && libc::unshare(libc::CLONE_NEWNET) == 0 };
+            if privileged {
+                test();
+            }
+            privileged
+        });
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+pub fn ip(arguments: &str) {
+    let output = Command::new("ip").args(arguments.split_whitespace()).output().expect("iproute2 is installed");
+    assert!(output.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+pub fn veth(near: &str, far: &str, mtu: usize) {
+    ip(&format!("link add {near} mtu {mtu} type veth peer name {far} mtu {mtu}"));
+    for name in [near, far] {
+        ip(&format!("link set {name} addrgenmode none"));
+        ip(&format!("link set {name} up"));
+    }
+}
+
+pub fn open(name: &str) -> AfPacket {
+    AfPacket::open(name, &Options { ring_frames: 256, ..Options::default() }).unwrap()
+}
+
+pub fn send(device: &mut AfPacket, frame: &[u8]) {
+    let mut burst = Burst::from_iter([Packet::from_frame(frame)]);
+    assert_eq!(device.tx_burst(&mut Pool::new(0, 2048), &mut burst).unwrap(), 1);
+}
+
+pub fn receive(device: &mut AfPacket) -> Vec<u8> {
+    let (mut pool, mut burst, began) = (Pool::new(1, 2048), Burst::new(), Instant::now());
+    while device.rx_burst(&mut pool, &mut burst).unwrap() == 0 {
+        assert!(began.elapsed() < PATIENCE, "no frame after {PATIENCE:?}");
+        std::thread::yield_now();
+    }
+    burst[0].frame().to_vec()
+}

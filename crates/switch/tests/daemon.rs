@@ -1,0 +1,255 @@
+//! The daemon over real interfaces, without a controller: it serves a saved image, whatever becomes of its ports.
+
+mod common;
+
+use common::netns::{in_namespace, ip, open, receive, send, veth};
+use common::*;
+use fib::action::PortId;
+use fib::durable::Tenants;
+use fib::name::{Name, NameKind};
+use fib::network::{Network, Settings};
+use fib::replica::{Limits, MemoryTables, Replica};
+use fib::rib::Attachment;
+use fib::topology::End;
+use lookup::hash::SecretKey;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::time::Instant;
+use switch::daemon::config::Config;
+use switch::daemon::saved::SavedImage;
+use switch::daemon::{StartError, Switch};
+use switch::shim::INITIAL_HOPS;
+
+/// A switch `s1` with these ports, and the image it had when it was last told anything: `here` hangs off its port 1,
+/// `there` is behind its port 8.
+struct Site {
+    directory: tempfile::TempDir,
+    toml: String,
+}
+
+impl Site {
+    fn new(here: &Name, there: &Name, keys: &str, ports: &[(u16, &str, &str)]) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let mut toml = format!(
+            "name = 's1'\ncontroller = 'http://127.0.0.1:1'\nstate_dir = '{}'\nstatus = '127.0.0.1:0'\n{keys}\n",
+            directory.path().display()
+        );
+        for (id, device, role) in ports {
+            toml += &format!("[[port]]\nid = {id}\ndevice = '{device}'\nrole = '{role}'\n");
+        }
+        SavedImage::new(directory.path()).unwrap().write(&image(here, there)).unwrap();
+        Self { directory, toml }
+    }
+
+    fn start(&self) -> Result<Daemon, StartError> {
+        let path = self.directory.path().join("switch.toml");
+        std::fs::write(&path, &self.toml).unwrap();
+        let config = Config::load(Path::new(&path)).unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let switch = runtime.block_on(Switch::start(config))?;
+        let status = switch.status_address().unwrap();
+        Ok(Daemon { runtime, switch, status })
+    }
+}
+
+fn image(here: &Name, there: &Name) -> Vec<u8> {
+    let settings = Settings { kind: here.kind(), max_names: 1000, ..Settings::new(7, SecretKey::from_seed(3)) };
+    let mut network = Network::new(settings, 1).unwrap();
+    let (s1, _) = network.add_switch("s1", Tenants::All).unwrap();
+    let (s2, _) = network.add_switch("s2", Tenants::All).unwrap();
+    let end = |node, port| End { node, port: PortId(port) };
+    network.add_link(end(s1, TRUNK_8), end(s2, TRUNK_8), 1).unwrap();
+    network.add_host_port(end(s1, HOST_1)).unwrap();
+    network.add_host_port(end(s2, HOST_1)).unwrap();
+    network.add_name(here, Attachment::new(s1, PortId(HOST_1))).unwrap();
+    network.add_name(there, Attachment::new(s2, PortId(HOST_1))).unwrap();
+    let mut replica = Replica::new(Limits::default(), MemoryTables::default());
+    for message in network.attach(s1, &replica.report()).unwrap() {
+        replica.apply(message).unwrap();
+    }
+    replica.save()
+}
+
+struct Daemon {
+    runtime: tokio::runtime::Runtime,
+    switch: Switch,
+    status: SocketAddr,
+}
+
+impl Daemon {
+    fn page(&self, path: &str) -> String {
+        let mut stream = TcpStream::connect(self.status).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer.split_once("\r\n\r\n").unwrap().1.to_owned()
+    }
+
+    fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.page("/status")).unwrap()
+    }
+
+    /// Asks `/status` until it satisfies.
+    #[track_caller]
+    fn wait(&self, what: &str, satisfied: impl Fn(&serde_json::Value) -> bool) {
+        let began = Instant::now();
+        loop {
+            let status = self.json();
+            if satisfied(&status) {
+                return;
+            }
+            assert!(began.elapsed() < PATIENCE, "{what}: {status:#}");
+            std::thread::yield_now();
+        }
+    }
+
+    fn stop(self) {
+        self.runtime.block_on(self.switch.stop());
+    }
+}
+
+/// Runs `test` where it may make interfaces, or says loudly that it did not run.
+fn with_interfaces(test: impl FnOnce() + Send) {
+    let ran = in_namespace(|| {
+        ip("link set lo up");
+        test();
+    });
+    if !ran {
+        eprintln!("NOT RUN: this test needs root, for a network namespace");
+    }
+}
+
+const PORTS: &[(u16, &str, &str)] = &[(HOST_1, "sw-host", "host"), (TRUNK_8, "sw-trunk", "trunk")];
+
+fn fixed(last: u8) -> Name {
+    Name::from_bytes(NameKind::Fixed(6), &[9, 9, 9, 9, 9, last]).unwrap()
+}
+
+/// A frame with a name at byte 34.
+fn with_field(name: &Name) -> Vec<u8> {
+    let mut frame = ethernet(mac_bytes(70), mac_bytes(71), 0x9999, &[0; 50]);
+    frame[34..40].copy_from_slice(name.as_bytes());
+    frame
+}
+
+#[test]
+fn names_in_a_fixed_field_are_forwarded_by_a_switch_that_knows_where_it_is() {
+    with_interfaces(|| {
+        veth("sw-host", "host", 1500);
+        veth("sw-trunk", "trunk", 1504);
+        let (here, there) = (fixed(1), fixed(2));
+        let daemon = Site::new(&here, &there, "fixed_offset = 34", PORTS).start().unwrap();
+        let (mut host, mut trunk) = (open("host"), open("trunk"));
+        send(&mut host, &with_field(&there));
+        assert_eq!(receive(&mut trunk), with_shim(&with_field(&there), INITIAL_HOPS));
+        send(&mut trunk, &with_shim(&with_field(&here), 5));
+        assert_eq!(receive(&mut host), with_field(&here));
+        send(&mut host, &with_field(&fixed(3)));
+        daemon.wait("an alien in the field", |status| status["drops"]["alien"] == 1);
+        let status = daemon.json();
+        assert_eq!(status["name_kind"], "fixed:6");
+        assert!(status["field_error"].is_null(), "{status:#}");
+        daemon.stop();
+    });
+}
+
+#[test]
+fn a_switch_that_does_not_know_where_the_field_is_says_what_to_configure() {
+    with_interfaces(|| {
+        veth("sw-host", "host", 1500);
+        veth("sw-trunk", "trunk", 1504);
+        let daemon = Site::new(&fixed(1), &fixed(2), "", PORTS).start().unwrap();
+        let mut host = open("host");
+        send(&mut host, &with_field(&fixed(2)));
+        daemon.wait("the drop is counted", |status| status["drops"]["no_field"] == 1);
+        let status = daemon.json();
+        let error = status["field_error"].as_str().unwrap();
+        assert!(error.contains("fixed:6") && error.contains("fixed_offset"), "{error}");
+        daemon.stop();
+
+        let daemon = Site::new(&mac(5), &mac(6), "fixed_offset = 34", PORTS).start().unwrap();
+        let mut trunk = open("trunk");
+        send(&mut host, &to_mac(6));
+        assert_eq!(receive(&mut trunk), with_shim(&to_mac(6), INITIAL_HOPS));
+        let status = daemon.json();
+        assert!(status["field_error"].as_str().unwrap().contains("fixed_offset = 34"), "{status:#}");
+        daemon.stop();
+    });
+}
+
+#[test]
+fn a_switch_starts_without_its_ports_and_takes_them_when_they_come() {
+    with_interfaces(|| {
+        for workers in [1, 2] {
+            veth("sw-host", "host", 1500);
+            let daemon = Site::new(&mac(5), &mac(6), &format!("workers = {workers}"), PORTS).start().unwrap();
+            daemon.wait("the missing port is found missing", |status| status["ports"][1]["up"] == false);
+            let status = daemon.json();
+            assert_eq!(status["ports"][0]["up"], true);
+            assert_eq!(status["ports"][1]["counters"]["faults"], workers);
+            let error = status["ports"][1]["last_error"].as_str().unwrap();
+            assert!(error.contains("no network interface sw-trunk"), "{error}");
+            let metrics = daemon.page("/metrics");
+            assert!(metrics.contains("fibula_port_up{port=\"8\",device=\"sw-trunk\"} 0"), "{metrics}");
+            assert!(metrics.contains("fibula_port_up{port=\"1\",device=\"sw-host\"} 1"), "{metrics}");
+            let mut host = open("host");
+            send(&mut host, &to_mac(6));
+            daemon.wait("a frame to the missing port is counted", |status| status["drops"]["port_down"] == 1);
+
+            veth("sw-trunk", "trunk", 1504);
+            daemon.wait("the port comes up", |status| status["ports"][1]["up"] == true);
+            let mut trunk = open("trunk");
+            send(&mut host, &to_mac(6));
+            assert_eq!(receive(&mut trunk), with_shim(&to_mac(6), INITIAL_HOPS));
+            send(&mut trunk, &with_shim(&to_mac(5), 9));
+            assert_eq!(receive(&mut host), to_mac(5));
+            daemon.stop();
+            ip("link del sw-host");
+            ip("link del sw-trunk");
+        }
+    });
+}
+
+#[test]
+fn a_port_whose_device_is_deleted_and_made_again_is_used_again() {
+    with_interfaces(|| {
+        veth("sw-host", "host", 1500);
+        veth("sw-trunk", "trunk", 1504);
+        let daemon = Site::new(&mac(5), &mac(6), "workers = 2", PORTS).start().unwrap();
+        let mut host = open("host");
+        for round in 1..=2 {
+            let mut trunk = open("trunk");
+            send(&mut host, &to_mac(6));
+            assert_eq!(receive(&mut trunk), with_shim(&to_mac(6), INITIAL_HOPS));
+            ip("link del sw-trunk");
+            daemon.wait("the port is found gone", |status| status["ports"][1]["up"] == false);
+            send(&mut host, &to_mac(6));
+            daemon.wait("the frame is counted", |status| status["drops"]["port_down"] == round);
+            veth("sw-trunk", "trunk", 1504);
+            daemon.wait("the port comes back", |status| status["ports"][1]["up"] == true);
+        }
+        let mut trunk = open("trunk");
+        send(&mut trunk, &with_shim(&to_mac(5), 9));
+        assert_eq!(receive(&mut host), to_mac(5));
+        daemon.stop();
+    });
+}
+
+#[test]
+fn a_port_that_is_there_but_down_comes_up_with_its_device() {
+    with_interfaces(|| {
+        veth("sw-host", "host", 1500);
+        veth("sw-trunk", "trunk", 1504);
+        ip("link set sw-trunk down");
+        let daemon = Site::new(&mac(5), &mac(6), "", PORTS).start().unwrap();
+        daemon.wait("the port is found down", |status| status["ports"][1]["up"] == false);
+        assert!(daemon.json()["ports"][1]["last_error"].as_str().unwrap().contains("ip link set sw-trunk up"));
+        ip("link set sw-trunk up");
+        daemon.wait("the port comes up", |status| status["ports"][1]["up"] == true);
+        let (mut host, mut trunk) = (open("host"), open("trunk"));
+        send(&mut host, &to_mac(6));
+        assert_eq!(receive(&mut trunk), with_shim(&to_mac(6), INITIAL_HOPS));
+        daemon.stop();
+    });
+}
