@@ -10,7 +10,7 @@
 //! by no worker.
 
 use crate::counters::DropReason;
-use crate::exact::{ExactTable, ExactWriter, MAX_VALUE};
+use crate::exact::{Entries, ExactTable};
 use crate::parse::{FieldError, NameField};
 use crate::table::FibTable;
 use arc_swap::ArcSwap;
@@ -119,8 +119,7 @@ impl<T> PlaneWriter<T> {
     pub(crate) fn new(n_workers: usize, fixed_offset: Option<usize>) -> (Arc<Shared<T>>, Self) {
         // Until a FIB comes there is nothing to agree with: any key will do.
         let (kind, hasher) = (NameKind::Mac, Hasher::new(Family::default(), &SecretKey::from_seed(0)));
-        let valid = ExactWriter::new(kind, hasher.clone());
-        let local = ExactWriter::new(kind, hasher.clone());
+        let (valid, local) = (Entries::new(kind, hasher.clone()), Entries::new(kind, hasher));
         let plane = Plane {
             generation: 0,
             field: Err(DropReason::NoFib),
@@ -135,8 +134,8 @@ impl<T> PlaneWriter<T> {
             n_workers,
             fixed_offset,
             field_error: None,
-            valid: ValidNames { shared: shared.clone(), exact: valid, ips: HashMap::new(), others: HashMap::new() },
-            local: LocalNames { shared: shared.clone(), exact: local, others: HashMap::new() },
+            valid: ValidNames { shared: shared.clone(), names: valid, ips: HashMap::new() },
+            local: LocalNames { shared: shared.clone(), names: local },
         };
         (shared, writer)
     }
@@ -150,7 +149,7 @@ impl<T> PlaneWriter<T> {
     pub fn set_table(&mut self, kind: NameKind, hasher: &Hasher, mut table: impl FnMut() -> T) {
         let tables = (0..self.n_workers).map(|_| Mutex::new(Some(table()))).collect();
         let valid = self.valid.follow(kind, hasher);
-        let local = self.local.follow(kind, hasher);
+        let local = self.local.names.follow(kind, hasher);
         let field = NameField::new(kind, self.fixed_offset);
         let unused = self.fixed_offset.filter(|_| !matches!(kind, NameKind::Fixed(_)));
         self.field_error = field.err().or(unused.map(|offset| FieldError::OffsetUnused { kind, offset }));
@@ -215,13 +214,9 @@ impl Tables for PlaneWriter<FibTable> {
 /// The names that may be sent to, with the IP addresses of those that have one.
 pub struct ValidNames<T> {
     shared: Arc<Shared<T>>,
-    exact: ExactWriter,
+    names: Entries<()>,
     ips: HashMap<Name, IpAddr>,
-    others: HashMap<Name, Option<IpAddr>>,
 }
-
-/// The value of every valid name.
-const VALID: u16 = 0;
 
 /// The MAC address that a name is, if it is one.
 fn mac_of(name: &Name) -> Option<Mac> {
@@ -231,12 +226,17 @@ fn mac_of(name: &Name) -> Option<Mac> {
 impl<T> ValidNames<T> {
     /// Names in it.
     pub fn len(&self) -> usize {
-        self.exact.len() + self.others.len()
+        self.names.len()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// The MAC address that neighbours learn of a name with an IP address: if frames are forwarded by MAC addresses.
+    fn neighbour_of(&self, name: &Name) -> Option<Mac> {
+        mac_of(name).filter(|_| self.names.accepts(name))
     }
 
     fn forget_neighbour(&self, name: &Name, ip: Option<IpAddr>) {
@@ -245,35 +245,24 @@ impl<T> ValidNames<T> {
         }
     }
 
-    /// The same names under another hasher, sorted anew into what frames of `kind` carry and what they do not.
+    fn publish_neighbours(&self) {
+        let known = self.ips.iter().filter_map(|(name, &ip)| Some((ip, self.neighbour_of(name)?)));
+        self.shared.neighbours.replace(known.collect());
+    }
+
     fn follow(&mut self, kind: NameKind, hasher: &Hasher) -> Arc<ExactTable> {
-        if kind == self.exact.kind() {
-            return self.exact.rekey(kind, hasher);
-        }
-        let mut all = Vec::with_capacity(self.len());
-        self.for_each(&mut |name, value| all.push((name.clone(), value)));
-        self.exact.rekey(kind, hasher);
-        self.replace(all);
-        self.exact.table().clone()
+        let table = self.names.follow(kind, hasher);
+        self.publish_neighbours();
+        table
     }
 }
 
 impl<T> Exact<Option<IpAddr>> for ValidNames<T> {
     fn get(&self, name: &Name) -> Option<Option<IpAddr>> {
-        match self.exact.get(name) {
-            Some(_) => Some(self.ips.get(name).copied()),
-            None => self.others.get(name).copied(),
-        }
+        self.names.get(name).map(|()| self.ips.get(name).copied())
     }
 
     fn put(&mut self, name: Name, ip: Option<IpAddr>) {
-        if !self.exact.accepts(&name) {
-            self.others.insert(name, ip);
-            return;
-        }
-        if let Some(table) = self.exact.put(&name, VALID) {
-            self.shared.publish(|plane| plane.valid = table);
-        }
         let old = match ip {
             Some(ip) => self.ips.insert(name.clone(), ip),
             None => self.ips.remove(&name),
@@ -281,106 +270,71 @@ impl<T> Exact<Option<IpAddr>> for ValidNames<T> {
         if old != ip {
             self.forget_neighbour(&name, old);
         }
-        if let (Some(mac), Some(ip)) = (mac_of(&name), ip) {
+        if let (Some(mac), Some(ip)) = (self.neighbour_of(&name), ip) {
             self.shared.neighbours.insert(ip, mac);
+        }
+        if let Some(table) = self.names.put(name, ()) {
+            self.shared.publish(|plane| plane.valid = table);
         }
     }
 
     fn remove(&mut self, name: &Name) {
         let ip = self.ips.remove(name);
         self.forget_neighbour(name, ip);
-        self.exact.remove(name);
-        self.others.remove(name);
+        self.names.remove(name);
     }
 
     fn replace(&mut self, entries: Vec<(Name, Option<IpAddr>)>) {
-        self.others = entries.iter().filter(|(name, _)| !self.exact.accepts(name)).cloned().collect();
-        let accepted = entries.iter().filter(|(name, _)| self.exact.accepts(name));
-        self.ips = accepted.filter_map(|(name, ip)| Some((name.clone(), (*ip)?))).collect();
-        let table = self.exact.replace(entries.iter().map(|(name, _)| (name, VALID)));
-        let neighbours = self.ips.iter().filter_map(|(name, &ip)| Some((ip, mac_of(name)?))).collect();
-        self.shared.neighbours.replace(neighbours);
+        self.ips = entries.iter().filter_map(|(name, ip)| Some((name.clone(), (*ip)?))).collect();
+        let table = self.names.replace(entries.into_iter().map(|(name, _)| (name, ())).collect());
+        self.publish_neighbours();
         self.shared.publish(|plane| plane.valid = table);
     }
 
     fn for_each(&self, each: &mut dyn FnMut(&Name, Option<IpAddr>)) {
-        self.exact.for_each(|name, _| each(name, self.ips.get(name).copied()));
-        self.others.iter().for_each(|(name, &ip)| each(name, ip));
+        self.names.for_each(|name, ()| each(name, self.ips.get(name).copied()));
     }
 }
 
 /// The names that hang off this switch, with their ports.
 pub struct LocalNames<T> {
     shared: Arc<Shared<T>>,
-    exact: ExactWriter,
-    others: HashMap<Name, PortId>,
+    names: Entries<PortId>,
 }
 
 impl<T> LocalNames<T> {
     /// Names in it.
     pub fn len(&self) -> usize {
-        self.exact.len() + self.others.len()
+        self.names.len()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
-
-    /// The same names under another hasher, sorted anew into what frames of `kind` carry and what they do not.
-    fn follow(&mut self, kind: NameKind, hasher: &Hasher) -> Arc<ExactTable> {
-        if kind == self.exact.kind() {
-            return self.exact.rekey(kind, hasher);
-        }
-        let mut all = Vec::with_capacity(self.len());
-        self.for_each(&mut |name, value| all.push((name.clone(), value)));
-        self.exact.rekey(kind, hasher);
-        self.replace(all);
-        self.exact.table().clone()
-    }
-}
-
-impl<T> LocalNames<T> {
-    /// Whether a frame can come to use the entry: the last two port numbers have no place in a slot, and no port.
-    fn serves(&self, name: &Name, port: PortId) -> bool {
-        self.exact.accepts(name) && port.0 <= MAX_VALUE
-    }
 }
 
 impl<T> Exact<PortId> for LocalNames<T> {
     fn get(&self, name: &Name) -> Option<PortId> {
-        match self.exact.get(name) {
-            Some(value) => Some(PortId(value)),
-            None => self.others.get(name).copied(),
-        }
+        self.names.get(name)
     }
 
     fn put(&mut self, name: Name, port: PortId) {
-        if !self.serves(&name, port) {
-            self.exact.remove(&name);
-            self.others.insert(name, port);
-            return;
-        }
-        self.others.remove(&name);
-        if let Some(table) = self.exact.put(&name, port.0) {
+        if let Some(table) = self.names.put(name, port) {
             self.shared.publish(|plane| plane.local = table);
         }
     }
 
     fn remove(&mut self, name: &Name) {
-        self.exact.remove(name);
-        self.others.remove(name);
+        self.names.remove(name);
     }
 
     fn replace(&mut self, entries: Vec<(Name, PortId)>) {
-        let (served, others): (Vec<_>, Vec<_>) = entries.into_iter().partition(|(name, port)| self.serves(name, *port));
-        self.others = others.into_iter().collect();
-        let table = self.exact.replace(served.iter().map(|(name, port)| (name, port.0)));
+        let table = self.names.replace(entries);
         self.shared.publish(|plane| plane.local = table);
     }
 
     fn for_each(&self, each: &mut dyn FnMut(&Name, PortId)) {
-        self.exact.for_each(|name, value| each(name, PortId(value)));
-        self.others.iter().for_each(|(name, &port)| each(name, port));
+        self.names.for_each(each);
     }
 }

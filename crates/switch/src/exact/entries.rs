@@ -1,0 +1,147 @@
+//! All entries that a replica gave, whether a frame can use them or not.
+
+use super::{ExactTable, ExactWriter, MAX_VALUE, Replacement};
+use fib::action::PortId;
+use fib::name::{Name, NameKind};
+use lookup::hash::Hasher;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// A value that a slot can hold.
+pub(crate) trait Slot: Copy {
+    /// As a slot's value; none if no frame can use it.
+    fn to_slot(self) -> Option<u16>;
+    /// Back again.
+    fn from_slot(value: u16) -> Self;
+}
+
+/// The last two port numbers have no place in a slot, and no port.
+impl Slot for PortId {
+    fn to_slot(self) -> Option<u16> {
+        (self.0 <= MAX_VALUE).then_some(self.0)
+    }
+
+    fn from_slot(value: u16) -> Self {
+        PortId(value)
+    }
+}
+
+/// Nothing but that the name is there.
+impl Slot for () {
+    fn to_slot(self) -> Option<u16> {
+        Some(0)
+    }
+
+    fn from_slot(_: u16) {}
+}
+
+/// Entries by name: in an exact table those that a frame can use, beside it the others (names of another kind than the
+/// table's, values without a slot), which are kept for the replica's sake. Whatever replaces the readers' table is
+/// returned, and published by the caller.
+#[derive(Debug)]
+pub(crate) struct Entries<V> {
+    exact: ExactWriter,
+    others: HashMap<Name, V>,
+}
+
+impl<V: Slot> Entries<V> {
+    pub(crate) fn new(kind: NameKind, hasher: Hasher) -> Self {
+        Self { exact: ExactWriter::new(kind, hasher), others: HashMap::new() }
+    }
+
+    /// What readers read.
+    pub(crate) fn table(&self) -> &Arc<ExactTable> {
+        self.exact.table()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.exact.len() + self.others.len()
+    }
+
+    /// Whether frames carry the name.
+    pub(crate) fn accepts(&self, name: &Name) -> bool {
+        self.exact.accepts(name)
+    }
+
+    fn slot_for(&self, name: &Name, value: V) -> Option<u16> {
+        value.to_slot().filter(|_| self.accepts(name))
+    }
+
+    pub(crate) fn get(&self, name: &Name) -> Option<V> {
+        self.exact.get(name).map(V::from_slot).or_else(|| self.others.get(name).copied())
+    }
+
+    pub(crate) fn put(&mut self, name: Name, value: V) -> Option<Replacement> {
+        if let Some(slot) = self.slot_for(&name, value) {
+            self.others.remove(&name);
+            self.exact.put(&name, slot)
+        } else {
+            self.exact.remove(&name);
+            self.others.insert(name, value);
+            None
+        }
+    }
+
+    pub(crate) fn remove(&mut self, name: &Name) {
+        self.exact.remove(name);
+        self.others.remove(name);
+    }
+
+    /// These entries instead of all there are.
+    pub(crate) fn replace(&mut self, entries: Vec<(Name, V)>) -> Replacement {
+        let (served, others): (Vec<_>, Vec<_>) =
+            entries.into_iter().partition(|(name, value)| self.slot_for(name, *value).is_some());
+        self.others = others.into_iter().collect();
+        self.exact.replace(served.iter().map(|(name, value)| (name, value.to_slot().unwrap_or_default())))
+    }
+
+    /// The same entries found by another hasher, sorted anew into what frames of `kind` carry and what they do not.
+    pub(crate) fn follow(&mut self, kind: NameKind, hasher: &Hasher) -> Replacement {
+        if kind == self.exact.kind() {
+            return self.exact.rekey(kind, hasher);
+        }
+        let mut all = Vec::with_capacity(self.len());
+        self.for_each(|name, value| all.push((name.clone(), value)));
+        self.exact.rekey(kind, hasher);
+        self.replace(all)
+    }
+
+    pub(crate) fn for_each(&self, mut each: impl FnMut(&Name, V)) {
+        self.exact.for_each(|name, value| each(name, V::from_slot(value)));
+        self.others.iter().for_each(|(name, &value)| each(name, value));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lookup::hash::{Family, SecretKey};
+
+    fn hasher(seed: u64) -> Hasher {
+        Hasher::new(Family::default(), &SecretKey::from_seed(seed))
+    }
+
+    #[test]
+    fn every_entry_is_kept_through_changes_of_value_hasher_and_kind() {
+        let mac = |i| Name::from_bytes(NameKind::Mac, &[2, 0, 0, 0, 0, i]).unwrap();
+        let ip = |i| Name::from_bytes(NameKind::Ipv4, &[10, 0, 0, i]).unwrap();
+        let mut entries = Entries::new(NameKind::Mac, hasher(1));
+        let _ = entries.replace(vec![(mac(1), PortId(1)), (mac(2), PortId(u16::MAX)), (ip(1), PortId(3))]);
+        // A port without a slot becomes one with, and the other way round.
+        assert!(entries.put(mac(2), PortId(2)).is_none() && entries.put(mac(1), PortId(65_534)).is_none());
+        let expected = [(mac(1), 65_534), (mac(2), 2), (ip(1), 3)];
+        for (kind, n_served) in [(NameKind::Mac, 1), (NameKind::Mac, 1), (NameKind::Ipv4, 1), (NameKind::Text, 0)] {
+            let table = entries.follow(kind, &hasher(n_served as u64 + 5));
+            assert!(Arc::ptr_eq(&table, entries.table()));
+            assert_eq!((entries.len(), entries.exact.len()), (3, n_served));
+            for (name, port) in &expected {
+                assert_eq!(entries.get(name), Some(PortId(*port)), "{name} in a table of {kind}");
+            }
+            let mut n = 0;
+            entries.for_each(|_, _| n += 1);
+            assert_eq!(n, 3);
+        }
+        expected.iter().for_each(|(name, _)| entries.remove(name));
+        assert_eq!(entries.len(), 0);
+    }
+}
