@@ -83,8 +83,19 @@ pub struct Loopback {
     tx: Producer<Packet>,
     tx_empties: Consumer<Packet>,
     own_bell: Arc<Bell>,
-    peer_bell: Arc<Bell>,
+    /// Behind the rings, since fields are dropped in this order: the peer is rung when it can see that the end is gone.
+    peer_bell: LastRing,
     counters: Arc<DeviceCounters>,
+}
+
+/// Rings once more at its end: a peer asleep would wait for ever for frames from a closed end.
+#[derive(Debug)]
+struct LastRing(Arc<Bell>);
+
+impl Drop for LastRing {
+    fn drop(&mut self) {
+        self.0.ring_if_armed();
+    }
 }
 
 /// Two ends joined.
@@ -119,7 +130,7 @@ pub fn pair(name_a: &str, name_b: &str, settings: &Settings) -> Result<(Loopback
             tx: a_tx,
             tx_empties: a_tx_empties,
             own_bell: bell_a.clone(),
-            peer_bell: bell_b.clone(),
+            peer_bell: LastRing(bell_b.clone()),
             counters: Arc::default(),
         },
         Loopback {
@@ -130,13 +141,26 @@ pub fn pair(name_a: &str, name_b: &str, settings: &Settings) -> Result<(Loopback
             tx: b_tx,
             tx_empties: b_tx_empties,
             own_bell: bell_b,
-            peer_bell: bell_a,
+            peer_bell: LastRing(bell_a),
             counters: Arc::default(),
         },
     ))
 }
 
 impl Loopback {
+    /// Drops the frames that are too long for the cable, as an interface does.
+    #[cold]
+    fn refuse_long(&self, pool: &mut Pool, frames: &mut Burst) {
+        for packet in std::mem::take(frames) {
+            if packet.len() > self.max_frame {
+                self.counters.tx_refused.add(1);
+                pool.put(packet);
+            } else {
+                frames.push(packet);
+            }
+        }
+    }
+
     fn closed(&self) -> NetError {
         self.counters.faults.add(1);
         NetError::Closed { device: self.name.clone() }
@@ -165,7 +189,7 @@ impl Loopback {
         self.counters.tx_frames.add(1);
         self.counters.tx_bytes.add(frame.len() as u64);
         self.tx.push(packet).expect("the ring was not full and has one producer");
-        self.peer_bell.ring_if_armed();
+        self.peer_bell.0.ring_if_armed();
         Ok(true)
     }
 
@@ -218,6 +242,9 @@ impl Device for Loopback {
         if self.tx.is_abandoned() {
             return Err(self.closed());
         }
+        if frames.iter().any(|packet| packet.len() > self.max_frame) {
+            self.refuse_long(pool, frames);
+        }
         let n = self.tx.slots().min(frames.len()).min(self.tx_empties.slots());
         if n == 0 {
             return Ok(0);
@@ -229,7 +256,7 @@ impl Device for Loopback {
         let mut bytes = 0;
         let places = self.tx.write_chunk_uninit(n).expect("as many places were counted");
         places.fill_from_iter(frames.drain(..n).inspect(|packet| bytes += packet.len()));
-        self.peer_bell.ring_if_armed();
+        self.peer_bell.0.ring_if_armed();
         self.counters.tx_frames.add(n as u64);
         self.counters.tx_bytes.add(bytes as u64);
         Ok(n)
@@ -258,13 +285,6 @@ impl Device for Loopback {
 
     fn counters(&self) -> Arc<DeviceCounters> {
         self.counters.clone()
-    }
-}
-
-impl Drop for Loopback {
-    fn drop(&mut self) {
-        // A peer asleep would wait for ever for frames from a closed end.
-        self.peer_bell.ring_if_armed();
     }
 }
 
@@ -355,6 +375,35 @@ mod tests {
         assert!(matches!(b.tx_burst(&mut pool, &mut out), Err(NetError::Closed { .. })));
         assert_eq!(out.len(), 1, "the frame that could not be sent is still there");
         assert!(matches!(b.revive(), Err(NetError::Closed { .. })));
+    }
+
+    #[test]
+    fn frames_longer_than_the_cable_carries_are_refused_and_the_others_go() {
+        let (mut a, mut b) = ends(8);
+        let mut pool = Pool::new(0, 2048);
+        let mut burst: Burst =
+            [60, 1515, 1514, 2000].map(|len| Packet::from_frame(&vec![len as u8; len])).into_iter().collect();
+        assert_eq!(a.tx_burst(&mut pool, &mut burst).unwrap(), 2);
+        assert!(burst.is_empty());
+        assert_eq!((pool.available(), a.counters().snapshot().tx_refused), (4, 2));
+        assert_eq!(b.recv(<[u8]>::len).unwrap(), Some(60));
+        assert_eq!(b.recv(<[u8]>::len).unwrap(), Some(1514));
+    }
+
+    #[test]
+    fn a_sleeper_always_hears_that_the_other_end_is_closed() {
+        for _ in 0..500 {
+            let (a, b) = ends(4);
+            let closer = std::thread::spawn(move || drop(a));
+            let mut devices = [Box::new(b) as Box<dyn Device>];
+            let waiter = crate::Waiter::new().unwrap();
+            let mut burst = Burst::new();
+            // Without a limit: a wake-up that is lost, or comes before the end is seen to be closed, hangs here.
+            while devices[0].rx_burst(&mut Pool::new(1, 1514), &mut burst).is_ok() {
+                waiter.sleep(&mut devices, |_| false, None).unwrap();
+            }
+            closer.join().unwrap();
+        }
     }
 
     #[test]
