@@ -15,21 +15,35 @@ const PROTO_ICMPV6: u8 = 58;
 const MAX_EXTENSIONS: usize = 8;
 
 /// Completes the checksum of the TCP, UDP or ICMPv6 segment in `frame`, whose checksum field holds the pseudo-header's
-/// folded sum. Answers false, and changes nothing, if no such segment is found.
+/// folded sum. Answers false, and changes nothing, if no such segment is found: in a tunnel it may be an inner segment
+/// that is not finished, and the outer one is not to be spoilt.
 pub(crate) fn complete(frame: &mut [u8]) -> bool {
-    let Some((segment, field, end)) = locate(frame) else { return false };
-    if field + 2 > end {
+    let Some(Segment { start, field, end, pseudo_header }) = locate(frame) else { return false };
+    let Some(found) = frame[..end].get(field..field + 2) else { return false };
+    // One's complement has two zeros.
+    let found = u16::from_be_bytes([found[0], found[1]]);
+    if pseudo_header.is_some_and(|expected| found % 0xffff != expected % 0xffff) {
         return false;
     }
-    let sum = !fold(sum(&frame[segment..end]));
+    let sum = !fold(sum(&frame[start..end]));
     // In UDP an all-zero field means "no checksum"; its sum is sent as the other zero.
     let sum = if sum == 0 { 0xffff } else { sum };
     frame[field..field + 2].copy_from_slice(&sum.to_be_bytes());
     true
 }
 
-/// Start of the segment, place of its checksum, end of the segment.
-fn locate(frame: &[u8]) -> Option<(usize, usize, usize)> {
+/// A segment in a frame.
+struct Segment {
+    start: usize,
+    /// Place of its checksum.
+    field: usize,
+    end: usize,
+    /// Folded sum of the addresses, the protocol and the length; not known behind a routing header, where the last
+    /// address counts.
+    pseudo_header: Option<u16>,
+}
+
+fn locate(frame: &[u8]) -> Option<Segment> {
     let be16 = |at: usize| Some(u16::from_be_bytes(frame.get(at..at + 2)?.try_into().ok()?));
     let mut at = 12;
     let mut ether_type = be16(at)?;
@@ -40,14 +54,15 @@ fn locate(frame: &[u8]) -> Option<(usize, usize, usize)> {
         }
     }
     let ip = at + 2;
-    let (protocol, segment, end) = match ether_type {
+    let mut routed = false;
+    let (protocol, addresses, start, end) = match ether_type {
         ETHER_IPV4 => {
             let header = usize::from(frame.get(ip)? & 15) * 4;
             let fragment = be16(ip + 6)?;
             if header < 20 || fragment & 0x3fff != 0 {
                 return None;
             }
-            (*frame.get(ip + 9)?, ip + header, ip + usize::from(be16(ip + 2)?))
+            (*frame.get(ip + 9)?, frame.get(ip + 12..ip + 20)?, ip + header, ip + usize::from(be16(ip + 2)?))
         }
         ETHER_IPV6 => {
             let end = ip + 40 + usize::from(be16(ip + 4)?);
@@ -55,13 +70,14 @@ fn locate(frame: &[u8]) -> Option<(usize, usize, usize)> {
             for _ in 0..MAX_EXTENSIONS {
                 match next {
                     0 | 43 | 60 => {
+                        routed |= next == 43;
                         next = *frame.get(at)?;
                         at += 8 + 8 * usize::from(*frame.get(at + 1)?);
                     }
                     _ => break,
                 }
             }
-            (next, at, end)
+            (next, frame.get(ip + 8..ip + 40)?, at, end)
         }
         _ => return None,
     };
@@ -71,7 +87,11 @@ fn locate(frame: &[u8]) -> Option<(usize, usize, usize)> {
         PROTO_ICMPV6 => 2,
         _ => return None,
     };
-    (segment <= end && end <= frame.len()).then_some((segment, segment + field, end))
+    if start > end || end > frame.len() {
+        return None;
+    }
+    let pseudo_header = (!routed).then(|| fold(sum(addresses) + u64::from(protocol) + (end - start) as u64));
+    Some(Segment { start, field: start + field, end, pseudo_header })
 }
 
 fn sum(bytes: &[u8]) -> u64 {
@@ -101,13 +121,14 @@ mod tests {
 
     /// Replaces the checksum by the pseudo-header's folded sum, as a stack with offloads leaves it.
     fn unfinish(frame: &[u8]) -> Vec<u8> {
-        let (segment, field, end) = locate(frame).unwrap();
+        let Segment { start, field, end, pseudo_header } = locate(frame).unwrap();
         let mut partial = frame.to_vec();
         let full = u16::from_be_bytes([frame[field], frame[field + 1]]);
         partial[field..field + 2].fill(0);
-        let rest = fold(sum(&partial[segment..end]));
+        let rest = fold(sum(&partial[start..end]));
         // full = !(pseudo + rest), so pseudo = !full - rest in one's complement.
         let pseudo = fold(u64::from(!full) + u64::from(!rest));
+        assert_eq!(pseudo % 0xffff, pseudo_header.unwrap() % 0xffff);
         partial[field..field + 2].copy_from_slice(&pseudo.to_be_bytes());
         partial
     }
@@ -138,6 +159,23 @@ mod tests {
                     SlicedPacket::from_ethernet(&frame).unwrap().transport,
                     Some(TransportSlice::Udp(_) | TransportSlice::Tcp(_))
                 ));
+            }
+        }
+    }
+
+    #[test]
+    fn a_tunnel_around_an_unfinished_segment_is_left_alone() {
+        for inner in frames(b"inner") {
+            let inner = unfinish(&inner);
+            for outer_checksum in [[0; 2], [0x12, 0x34]] {
+                let mut tunnel = good(|p| {
+                    let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64);
+                    builder.udp(7, 4789).write(p, &inner).unwrap();
+                });
+                tunnel[40..42].copy_from_slice(&outer_checksum);
+                let before = tunnel.clone();
+                assert!(!complete(&mut tunnel));
+                assert_eq!(tunnel, before);
             }
         }
     }
