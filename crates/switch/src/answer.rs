@@ -3,7 +3,9 @@
 //! No broadcast crosses the network: the switch that hears a request answers it with the address of the host asked
 //! for, and the asker cannot tell. What asks for the sender's own address (an ARP probe or announcement, duplicate
 //! address detection) is not answered, or every host would find its own address taken; if the RIB gives the address to
-//! *another* host, it is answered, and the newcomer sees that it is taken.
+//! *another* host, it is answered, and the newcomer sees that it is taken. An answer goes back to the frame's source
+//! address, on the port it came from; a frame that gives a group as its source is not answered, nor is one that gives a
+//! group as its IPv6 source.
 //! Sources: RFC 826, RFC 5227, RFC 4861 (sections 4.3, 4.4, 7.2.4), RFC 4862 (5.4). Cost: the slow path; it takes a
 //! read lock.
 
@@ -27,8 +29,11 @@ const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 pub(crate) fn answer(packet: &mut Packet, type_at: usize, neighbours: &Neighbours) -> Result<(), DropReason> {
     let frame = packet.frame();
     let broadcast = frame[..6] == [0xff; 6];
+    let from_group = frame[6] & 1 != 0;
     let (ether_type, at) = ether_type(frame, type_at)?;
     match ether_type {
+        0x0806 if broadcast && from_group => Err(DropReason::ArpUnknown),
+        0x86dd if from_group => Err(DropReason::Multicast),
         0x0806 if broadcast => answer_arp(packet.frame_mut(), at, neighbours),
         0x86dd => answer_ipv6(packet, at, neighbours),
         _ if broadcast => Err(DropReason::Broadcast),
@@ -93,7 +98,8 @@ fn answer_ipv6(packet: &mut Packet, at: usize, neighbours: &Neighbours) -> Resul
     }
     let address = |at: usize| Ipv6Addr::from(<[u8; 16]>::try_from(&ip[at..at + 16]).unwrap_or_default());
     // Hop limit 255: it was sent on this link (RFC 4861, 7.1.1).
-    if payload_len < SOLICITATION_LEN || payload[1] != 0 || header[7] != 255 || checksum(ip, payload_len) != 0 {
+    let sent_here = header[7] == 255 && header[8] != 0xff;
+    if payload_len < SOLICITATION_LEN || payload[1] != 0 || !sent_here || checksum(ip, payload_len) != 0 {
         return Err(DropReason::NdUnknown);
     }
     let (asker_ip, wanted, asker) = (address(8), address(48), mac_at(frame, 6));

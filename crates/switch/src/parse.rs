@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | MAC | the destination address | broadcast and multicast are no names |
 //! | IPv4, IPv6 | the packet's destination | another protocol: [`DropReason::NoName`] |
-//! | 5-tuple | addresses, protocol, and the ports of TCP, UDP, UDP-Lite, DCCP and SCTP (0 for others) | a later fragment has no ports: [`DropReason::Fragment`] |
+//! | 5-tuple | addresses, protocol, and the ports of TCP, UDP, UDP-Lite, DCCP and SCTP (0 for others) | a later fragment of those has no ports: [`DropReason::Fragment`] |
 //! | TEID | GTP-U in UDP to port 2152 | [`DropReason::NoName`] |
 //! | fixed | `width` bytes at an offset of the frame as the host sent it | [`DropReason::Truncated`] |
 //!
@@ -263,8 +263,11 @@ impl Transport<'_> {
         const DCCP: u8 = 33;
         const SCTP: u8 = 132;
         const UDP_LITE: u8 = 136;
+        // Of an IPv6 packet in fragments the protocol may stand behind more headers, which are in the first alone.
+        const MORE_HEADERS: [u8; 5] = [0, 43, 44, 51, 60];
         match self.protocol {
-            _ if self.later_fragment => Err(DropReason::Fragment),
+            TCP | UDP | DCCP | SCTP | UDP_LITE if self.later_fragment => Err(DropReason::Fragment),
+            other if self.later_fragment && MORE_HEADERS.contains(&other) => Err(DropReason::Fragment),
             TCP | UDP | DCCP | SCTP | UDP_LITE => self.payload.first_chunk().copied().ok_or(DropReason::Truncated),
             _ => Ok([0; 4]),
         }

@@ -27,10 +27,11 @@ pub fn push(packet: &mut Packet) -> bool {
     packet.insert(AT, [ETHER_TYPE[0], ETHER_TYPE[1], INITIAL_HOPS, 0])
 }
 
-/// Takes the shim off a frame that leaves for a host. The frame was checked to have one.
+/// Takes the shim off a frame that leaves for a host. The frame was checked to have one. False when the frame was not
+/// allowed to enter this switch.
 #[inline]
 pub fn pop(packet: &mut Packet) -> bool {
-    packet.remove(AT, LEN)
+    packet.frame()[AT + 2] > 0 && packet.remove(AT, LEN)
 }
 
 /// Whether a frame from a trunk carries a shim, and room for an EtherType behind it.

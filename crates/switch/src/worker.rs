@@ -411,7 +411,7 @@ fn change_shim(packet: &mut Packet, from_trunk: bool, to_trunk: bool) -> Result<
     let (done, otherwise) = match (from_trunk, to_trunk) {
         (true, true) => (shim::count_down(packet.frame_mut()), DropReason::HopLimit),
         (false, true) => (shim::push(packet), DropReason::NoHeadroom),
-        (true, false) => (shim::pop(packet), DropReason::NoShim),
+        (true, false) => (shim::pop(packet), DropReason::HopLimit),
         (false, false) => return Ok(()),
     };
     if done { Ok(()) } else { Err(otherwise) }

@@ -58,6 +58,11 @@ fn an_arp_request_behind_a_vlan_tag_is_answered_behind_the_same() {
 #[test]
 fn requests_for_unknown_or_own_addresses_and_replies_are_not_answered() {
     let mut rig = rig();
+    let changed = |at: usize, to: u8| {
+        let mut frame = arp(1, (ASKER, [10, 0, 0, 1]), [10, 0, 0, 2]);
+        frame[at] = to;
+        frame
+    };
     let cases = [
         (arp(1, (ASKER, [10, 0, 0, 1]), [10, 0, 0, 77]), DropReason::ArpUnknown),
         // An announcement and a probe of one's own address.
@@ -65,6 +70,12 @@ fn requests_for_unknown_or_own_addresses_and_replies_are_not_answered() {
         (arp(1, (ASKER, [0; 4]), [10, 0, 0, 1]), DropReason::ArpOwn),
         (arp(2, (ASKER, [10, 0, 0, 1]), [10, 0, 0, 2]), DropReason::ArpUnknown),
         (arp(1, (ASKER, [10, 0, 0, 1]), [10, 0, 0, 2])[..40].to_vec(), DropReason::Truncated),
+        // Not RFC 826 over Ethernet and IPv4: another protocol, other lengths.
+        (changed(16, 0x86), DropReason::ArpUnknown),
+        (changed(18, 8), DropReason::ArpUnknown),
+        (changed(19, 16), DropReason::ArpUnknown),
+        // The answer would go to everybody.
+        (changed(6, 0xff), DropReason::ArpUnknown),
     ];
     for (frame, reason) in cases {
         rig.assert_dropped(HOST_1, &frame, reason);
@@ -172,6 +183,9 @@ fn solicitations_that_are_unknown_or_wrong_are_dropped() {
     rig.assert_dropped(HOST_1, &changed(14 + 7, 254), DropReason::NdUnknown); // routed
     rig.assert_dropped(HOST_1, &changed(14 + 42, !good[14 + 42]), DropReason::NdUnknown); // checksum
     rig.assert_dropped(HOST_1, &good[..70], DropReason::Truncated);
+    rig.assert_dropped(HOST_1, &changed(6, 0x33), DropReason::Multicast); // from a group of stations
+    let from_group = solicitation(3, "ff02::1".parse().unwrap(), ip(4));
+    rig.assert_dropped(HOST_1, &from_group, DropReason::NdUnknown);
     assert_eq!(rig.exchange(HOST_1, &good).len(), 1);
 }
 

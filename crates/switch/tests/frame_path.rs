@@ -50,6 +50,9 @@ fn a_frame_without_hops_left_goes_to_no_other_switch() {
         rig.assert_dropped(TRUNK_8, &with_shim(&to_mac(5), hops), DropReason::HopLimit);
     }
     assert_eq!(rig.exchange(TRUNK_8, &with_shim(&to_mac(5), 2)).len(), 1);
+    // Nor may it have come here at all without one.
+    rig.add(&mac(6), 1);
+    rig.assert_dropped(TRUNK_8, &with_shim(&to_mac(6), 0), DropReason::HopLimit);
 }
 
 #[test]

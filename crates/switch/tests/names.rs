@@ -167,6 +167,16 @@ fn later_fragments_have_no_ports_and_no_five_tuple() {
     is_dropped(NameKind::FiveTuple, &fragment, DropReason::Fragment);
     is_dropped(NameKind::Teid, &fragment, DropReason::Fragment);
     is_named(NameKind::Ipv4, "10.0.0.2", &fragment);
+    // Without ports there is nothing that a later fragment lacks.
+    let mut ping = udp4(b"hello", 9);
+    ping[20..22].copy_from_slice(&[0x00, 0x10]);
+    ping[23] = 1;
+    is_named(NameKind::FiveTuple, "10.0.0.1:0->10.0.0.2:0/icmp", &ping);
+    is_dropped(
+        NameKind::FiveTuple,
+        &extended(&extended(&udp6(b"x", 9), 60, &[17, 0, 1, 4, 0, 0, 0, 0]), 44, &[0, 0, 0, 8, 0, 0, 0, 1]),
+        DropReason::Fragment,
+    );
     let later = extended(&udp6(b"hello", 9), 44, &[0, 0, 0, 8, 0, 0, 0, 1]);
     is_dropped(NameKind::FiveTuple, &later, DropReason::Fragment);
     is_named(NameKind::Ipv6, "fd00::2", &later);
