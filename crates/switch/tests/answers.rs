@@ -2,6 +2,7 @@
 
 mod common;
 
+use common::frames::{arp, solicitation};
 use common::*;
 use etherparse::{Icmpv6Slice, NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
 use fib::name::NameKind;
@@ -18,15 +19,6 @@ fn rig() -> Rig {
         rig.writer.valid().put(mac(i), Some(ip.parse().unwrap()));
     }
     rig
-}
-
-fn arp(operation: u8, sender: (u64, [u8; 4]), target: [u8; 4]) -> Vec<u8> {
-    let mut payload = vec![0, 1, 8, 0, 6, 4, 0, operation];
-    payload.extend(mac_bytes(sender.0));
-    payload.extend(sender.1);
-    payload.extend([0; 6]);
-    payload.extend(target);
-    ethernet([0xff; 6], mac_bytes(sender.0), 0x0806, &payload)
 }
 
 #[test]
@@ -101,33 +93,6 @@ fn an_address_that_moves_to_another_host_is_answered_with_the_new_one() {
     assert_eq!(out[0].1[6..12], mac_bytes(50));
     rig.writer.valid().put(mac(50), None);
     rig.assert_dropped(HOST_1, &arp(1, (ASKER, [10, 0, 0, 1]), [10, 0, 0, 2]), DropReason::ArpUnknown);
-}
-
-fn solicitation(asker: u64, from: Ipv6Addr, target: Ipv6Addr) -> Vec<u8> {
-    let octets = target.octets();
-    let group = [0x33, 0x33, 0xff, octets[13], octets[14], octets[15]];
-    let to = Ipv6Addr::new(
-        0xff02,
-        0,
-        0,
-        0,
-        0,
-        1,
-        0xff00 | u16::from(octets[13]),
-        u16::from_be_bytes([octets[14], octets[15]]),
-    );
-    let mut body = octets.to_vec();
-    if !from.is_unspecified() {
-        body.extend([1, 1]);
-        body.extend(mac_bytes(asker));
-    }
-    let mut frame = vec![];
-    PacketBuilder::ethernet2(mac_bytes(asker), group)
-        .ipv6(from.octets(), to.octets(), 255)
-        .icmpv6_raw(135, 0, [0; 4])
-        .write(&mut frame, &body)
-        .unwrap();
-    frame
 }
 
 fn ip(last: u16) -> Ipv6Addr {

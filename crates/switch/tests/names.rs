@@ -3,6 +3,7 @@
 
 mod common;
 
+use common::frames::*;
 use common::*;
 use etherparse::PacketBuilder;
 use fib::name::{Name, NameKind};
@@ -11,56 +12,6 @@ use switch::counters::DropReason;
 use switch::dataplane::{BuildError, Settings, build};
 use switch::parse::{FieldError, NameField, Names, envelope};
 use switch::table::FibTable;
-
-const SOURCE: [u8; 6] = [2, 0, 0, 0, 9, 9];
-const GATEWAY: [u8; 6] = [2, 0, 0, 0, 8, 8];
-
-fn udp4(payload: &[u8], destination_port: u16) -> Vec<u8> {
-    let mut frame = vec![];
-    PacketBuilder::ethernet2(SOURCE, GATEWAY)
-        .ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64)
-        .udp(4000, destination_port)
-        .write(&mut frame, payload)
-        .unwrap();
-    frame
-}
-
-fn udp6(payload: &[u8], destination_port: u16) -> Vec<u8> {
-    let mut frame = vec![];
-    PacketBuilder::ethernet2(SOURCE, GATEWAY)
-        .ipv6(v6(1), v6(2), 64)
-        .udp(4000, destination_port)
-        .write(&mut frame, payload)
-        .unwrap();
-    frame
-}
-
-fn v6(last: u8) -> [u8; 16] {
-    [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last]
-}
-
-/// Puts a VLAN tag into a frame.
-fn tagged(frame: &[u8], tpid: u16) -> Vec<u8> {
-    let tpid = tpid.to_be_bytes();
-    [&frame[..12], &[tpid[0], tpid[1], 0x20, 7], &frame[12..]].concat()
-}
-
-/// Puts an extension header between the IPv6 header and the rest.
-fn extended(frame: &[u8], kind: u8, header: &[u8]) -> Vec<u8> {
-    let mut out = [&frame[..54], header, &frame[54..]].concat();
-    out[54] = frame[20];
-    out[20] = kind;
-    let len = u16::from_be_bytes([frame[18], frame[19]]) + header.len() as u16;
-    out[18..20].copy_from_slice(&len.to_be_bytes());
-    out
-}
-
-fn gtp(teid: u32) -> Vec<u8> {
-    let mut payload = vec![0x30, 0xff, 0, 4];
-    payload.extend(teid.to_be_bytes());
-    payload.extend([1, 2, 3, 4]);
-    payload
-}
 
 /// The frame is forwarded by this name: from a host, and behind a shim.
 #[track_caller]
@@ -233,36 +184,6 @@ fn a_fixed_field_without_a_place_drops_everything_and_says_what_to_configure() {
     assert!(error.contains("fixed_offset = 34") && error.contains("mac"), "{error}");
     let far = Settings { fixed_offset: Some(1451), ..Settings::default() };
     assert!(matches!(build::<FibTable>(&far, vec![]), Err(BuildError::FixedOffset { got: 1451 })));
-}
-
-fn any_kind() -> impl Strategy<Value = NameKind> {
-    prop_oneof![
-        Just(NameKind::Mac),
-        Just(NameKind::Ipv4),
-        Just(NameKind::Ipv6),
-        Just(NameKind::FiveTuple),
-        Just(NameKind::Teid),
-        (1..=64u8).prop_map(NameKind::Fixed),
-    ]
-}
-
-/// Bytes that are nearly a frame: a good one, cut, with some bytes replaced.
-fn nearly_a_frame() -> impl Strategy<Value = Vec<u8>> {
-    let base = prop_oneof![
-        Just(udp4(b"hello", 9)),
-        Just(udp6(b"hello", 9)),
-        Just(tagged(&udp4(&gtp(7), 2152), 0x8100)),
-        Just(extended(&extended(&udp6(&gtp(7), 2152), 60, &[0, 0, 1, 4, 0, 0, 0, 0]), 0, &[0, 0, 1, 4, 0, 0, 0, 0])),
-    ];
-    let changes = prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6);
-    (base, changes, any::<prop::sample::Index>()).prop_map(|(mut frame, changes, cut)| {
-        for (at, byte) in changes {
-            let at = at.index(frame.len());
-            frame[at] = byte;
-        }
-        frame.truncate(cut.index(frame.len() * 2));
-        frame
-    })
 }
 
 proptest! {

@@ -1,6 +1,7 @@
 //! A switch whose ports end in the test's hands.
 #![allow(dead_code, unreachable_pub, reason = "every test takes what it needs")]
 
+pub mod frames;
 pub mod netns;
 
 use fib::action::{Action, PortId};
