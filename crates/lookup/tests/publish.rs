@@ -114,13 +114,14 @@ fn two_threads_never_see_a_mixture_of_versions() {
             // Where two idle cores are missing the writer may get its turn late: the lookups go on until it had one.
             let mut n_lookups = 0;
             while n_lookups < LOOKUPS || newest == 0 {
-                let pin = reader.pin();
-                let version = &memory[entry.load() as usize];
-                let value = version[0].load(Relaxed);
-                assert!(version.iter().all(|cell| cell.load(Relaxed) == value), "a mixture of versions");
-                assert!(value >= newest, "time ran backwards");
-                newest = value;
-                drop(pin);
+                {
+                    let _pin = reader.pin();
+                    let version = &memory[entry.load() as usize];
+                    let value = version[0].load(Relaxed);
+                    assert!(version.iter().all(|cell| cell.load(Relaxed) == value), "a mixture of versions");
+                    assert!(value >= newest, "time ran backwards");
+                    newest = value;
+                }
                 n_lookups += 1;
                 if n_lookups % 4096 == 0 {
                     reader.offline();

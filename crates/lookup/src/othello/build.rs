@@ -17,7 +17,7 @@ use crate::hash::Digest;
 use crate::traits::InsertError;
 
 /// Shards of a new table have at most so many names on average: room to grow, and none above the splitting point.
-const MEAN_SHARD: usize = 3000;
+const MEAN_SHARD: usize = 2000;
 /// Shards that are written at once: their current lines fit the second-level cache, their pages the TLB.
 const MAX_STREAMS: usize = 2048;
 
@@ -42,6 +42,7 @@ impl<S: Sizing, P: Payload> Graph<S, P> {
         let depth = first_depth::<S>(entries.len());
         let n_shards = 1usize << depth;
         let n_slices = threads.max(n_shards.div_ceil(MAX_STREAMS)).clamp(1, n_shards);
+        let counts = count(entries, depth);
         let next = AtomicUsize::new(0);
         let results = Mutex::new(Vec::new());
         let work = || {
@@ -54,7 +55,7 @@ impl<S: Sizing, P: Payload> Graph<S, P> {
                 }
                 let prefixes = slice * n_shards / n_slices..(slice + 1) * n_shards / n_slices;
                 let mut solved = Vec::new();
-                let shards = shards_of(entries, depth, prefixes.clone());
+                let shards = shards_of(entries, depth, prefixes.clone(), &counts);
                 let outcome = prefixes.zip(shards).try_for_each(|(prefix, edges)| {
                     let tweak = solver.first_tweak(prefix);
                     solver.solve_or_split(prefix as u32, depth, tweak, edges, &mut scratch, &mut |shard, scratch| {
@@ -185,19 +186,27 @@ fn first_depth<S: Sizing>(n_names: usize) -> u8 {
     (0..MAX_DEPTH).find(|&depth| n_names >> depth <= MEAN_SHARD).unwrap_or(MAX_DEPTH)
 }
 
-/// The edges of every shard of `prefixes`, with room for the inserts to come.
-fn shards_of<P: Payload>(entries: &[(Digest, P)], depth: u8, prefixes: Range<usize>) -> Vec<Vec<Edge<P>>> {
-    // A prefix below the range wraps to a large number.
-    let within = |digest: Digest| prefix_of(digest.0, depth).wrapping_sub(prefixes.start);
-    let mut counts = vec![0; prefixes.len()];
+/// Names of every prefix of `depth` bits.
+fn count<P: Payload>(entries: &[(Digest, P)], depth: u8) -> Vec<u32> {
+    let mut counts = vec![0; 1 << depth];
     for &(digest, _) in entries {
-        if let Some(count) = counts.get_mut(within(digest)) {
-            *count += 1;
-        }
+        counts[prefix_of(digest.0, depth)] += 1;
     }
-    let mut shards: Vec<_> = counts.into_iter().map(|n_names| Vec::with_capacity(with_slack(n_names))).collect();
+    counts
+}
+
+/// The edges of every shard of `prefixes`, with room for the inserts to come.
+fn shards_of<P: Payload>(
+    entries: &[(Digest, P)],
+    depth: u8,
+    prefixes: Range<usize>,
+    counts: &[u32],
+) -> Vec<Vec<Edge<P>>> {
+    let n_names = counts[prefixes.clone()].iter();
+    let mut shards: Vec<_> = n_names.map(|&n_names| Vec::with_capacity(with_slack(n_names as usize))).collect();
     for &(digest, payload) in entries {
-        if let Some(shard) = shards.get_mut(within(digest)) {
+        // A prefix below the range wraps to a large number.
+        if let Some(shard) = shards.get_mut(prefix_of(digest.0, depth).wrapping_sub(prefixes.start)) {
             shard.push(Edge::new(digest.0, payload, false));
         }
     }

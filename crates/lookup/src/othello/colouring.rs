@@ -12,7 +12,7 @@ use super::graph::{Change, Delta, Graph};
 use super::index::Index;
 use super::kernel::prefetch;
 use super::query::OthelloQuery;
-use super::shard::{Payload, Scratch, Shard};
+use super::shard::{Payload, Peeled, Shard};
 use super::sizing::{Sides, Sizing};
 use super::update::{CellsUpdate, ShardImage, Update};
 use super::{Settings, ShardId, cell_prf};
@@ -24,6 +24,12 @@ use crate::hash::{Digest, mix64};
 struct Sent {
     version: u64,
     digest: u64,
+}
+
+impl Sent {
+    fn of(image: &ShardImage) -> Self {
+        Self { version: image.version, digest: image.digest }
+    }
 }
 
 /// One switch's colouring of a graph: 16 bytes a shard, or also a copy of its cells, which spares an update the way
@@ -53,30 +59,35 @@ impl Colouring {
         n: usize,
         value: impl Fn(usize, P) -> u64,
     ) -> Vec<(Self, OthelloQuery<S>)> {
-        let mut scratch = Scratch::default();
-        let empty = Self::of_images(graph, &[], false);
+        let mut order = Vec::new();
+        let empty = Self::empty(graph, None);
         let mut views = vec![(empty, Vec::new()); n];
         for (slot, shard) in graph.slots() {
-            shard.order(&mut scratch);
+            shard.order(&mut order);
             for (view, (colouring, images)) in views.iter_mut().enumerate() {
-                let image = colour(graph.settings(), shard, &scratch, |payload| value(view, payload));
-                colouring.sent[slot as usize] = Sent { version: image.version, digest: image.digest };
+                let image = colour(graph.settings(), shard, &order, |payload| value(view, payload));
+                colouring.sent[slot as usize] = Sent::of(&image);
                 images.push(image);
             }
         }
         let settings = graph.settings();
-        views.into_iter().map(|(colouring, images)| (colouring, OthelloQuery::from_own(settings, images))).collect()
+        views.into_iter().map(|(colouring, images)| (colouring, OthelloQuery::from_own(settings, &images))).collect()
     }
 
-    /// A colouring of which the other side has `images` (the shards of the graph, in order), with a copy of their
-    /// cells if `keep`.
-    pub(super) fn of_images<S: Sizing, P: Payload>(graph: &Graph<S, P>, images: &[ShardImage], keep: bool) -> Self {
-        let kept = keep.then(Vec::new);
+    /// A colouring of which the other side has `images` (the shards of the graph, in order), and which keeps their
+    /// cells.
+    pub(super) fn of_images<S: Sizing, P: Payload>(graph: &Graph<S, P>, images: Vec<ShardImage>) -> Self {
+        let mut colouring = Self::empty(graph, Some(Vec::new()));
+        for ((slot, _), image) in graph.slots().zip(images) {
+            colouring.sent[slot as usize] = Sent::of(&image);
+            colouring.kept.as_mut().expect("as made above")[slot as usize] = image.words;
+        }
+        colouring
+    }
+
+    fn empty<S: Sizing, P: Payload>(graph: &Graph<S, P>, kept: Option<Vec<Vec<u64>>>) -> Self {
         let mut colouring = Self { sent: Vec::new(), kept, colours: Vec::new(), path: Vec::new() };
         colouring.grow(graph.slot_limit());
-        for ((slot, _), image) in graph.slots().zip(images) {
-            colouring.note(slot, image);
-        }
         colouring
     }
 
@@ -91,7 +102,7 @@ impl Colouring {
 
     /// Notes that the other side has or will have `image`.
     fn note(&mut self, slot: u32, image: &ShardImage) {
-        self.sent[slot as usize] = Sent { version: image.version, digest: image.digest };
+        self.sent[slot as usize] = Sent::of(image);
         if let Some(kept) = &mut self.kept {
             kept[slot as usize].clone_from(&image.words);
         }
@@ -180,10 +191,8 @@ impl Colouring {
         slot: u32,
         value: impl Fn(P) -> u64,
     ) -> ShardImage {
-        let shard = graph.shard(slot);
-        let mut scratch = Scratch::default();
-        shard.order(&mut scratch);
-        let image = colour(graph.settings(), shard, &scratch, value);
+        let mut room = Vec::new();
+        let image = colour(graph.settings(), graph.shard(slot), graph.order_of(slot, &mut room), value);
         self.grow(graph.slot_limit());
         self.note(slot, &image);
         image
@@ -227,24 +236,24 @@ impl CellsVisitor for Edit<'_> {
     }
 }
 
-/// Colours one shard along `scratch.order`.
+/// Colours one shard along `order`.
 pub(super) fn colour<S: Sizing, P: Payload>(
     settings: &Settings,
     shard: &Shard<S, P>,
-    scratch: &Scratch<S::Index>,
+    order: &[Peeled<S::Index>],
     value: impl Fn(P) -> u64,
 ) -> ShardImage {
-    struct Paint<'a, S: Sizing, P, F> {
+    struct Paint<'a, S: Sizing, P: Payload, F> {
         seed: u64,
         shard: &'a Shard<S, P>,
-        scratch: &'a Scratch<S::Index>,
+        order: &'a [Peeled<S::Index>],
         value: F,
     }
     impl<S: Sizing, P: Payload, F: Fn(P) -> u64> CellsVisitor for Paint<'_, S, P, F> {
         type Output = u64;
         fn visit(self, mut cells: impl Cells) -> u64 {
             let mut digest = 0;
-            for step in &self.scratch.order {
+            for step in self.order {
                 let over = self.shard.edges[step.edge.get()].value().map_or(0, &self.value);
                 let colour = cells.get(step.parent.get()) ^ over;
                 cells.set(step.child.get(), colour);
@@ -255,7 +264,7 @@ pub(super) fn colour<S: Sizing, P: Payload>(
     }
     let n_words = shard.sides.cells() / settings.cells_per_word();
     let mut words = vec![0; n_words as usize];
-    let paint = Paint { seed: settings.seed, shard, scratch, value: &value };
+    let paint = Paint { seed: settings.seed, shard, order, value: &value };
     let id = ShardId { prefix: shard.prefix, depth: shard.depth };
     let mut digest = geometry_prf(settings.seed, id, shard.sides, shard.tweak);
     digest ^= with_cells(&mut words, settings.value_bits, paint);

@@ -10,7 +10,7 @@ use crate::hash::Digest;
 use crate::traits::{Control, InsertError};
 
 /// Names a shard and batch from which solving the shard anew is cheaper than inserting them: a solve costs about 25 ns
-/// a name of a shard of 4,000, an insert in cache about 0.4 us.
+/// a name of the shard, an insert in cache about 0.4 us.
 const SOLVE_FROM: usize = 256;
 
 /// Control half of one table whose names carry their values themselves; about 50 bytes a name with 16-bit indices.
@@ -44,7 +44,7 @@ impl<S: Sizing> Othello<S> {
     pub fn new(settings: Settings) -> Self {
         let graph = Graph::new(settings);
         let images = Colouring::export(&graph, |value| value).1.shards();
-        let colouring = Colouring::of_images(&graph, &images, true);
+        let colouring = Colouring::of_images(&graph, images);
         Self { graph, colouring }
     }
 
@@ -62,10 +62,10 @@ impl<S: Sizing> Othello<S> {
         }
         let painted = settings.clone();
         let (graph, images) = Graph::build_with(settings, entries, threads, |shard, scratch| {
-            colour(&painted, shard, scratch, |value| value)
+            colour(&painted, shard, &scratch.order, |value| value)
         })?;
-        let colouring = Colouring::of_images(&graph, &images, true);
-        let query = OthelloQuery::from_own(graph.settings(), images);
+        let query = OthelloQuery::from_own(graph.settings(), &images);
+        let colouring = Colouring::of_images(&graph, images);
         Ok((Self { graph, colouring }, query))
     }
 
@@ -137,8 +137,8 @@ impl<S: Sizing> Control for Othello<S> {
             // The version of the last update that was emitted: later ones changed no cell, and the next builds on it.
             ShardImage { version, ..colouring.image(&self.graph, slot, |value| value) }
         };
-        let images = self.colouring.held(&self.graph).map(image).collect();
-        OthelloQuery::from_own(self.graph.settings(), images)
+        let images: Vec<_> = self.colouring.held(&self.graph).map(image).collect();
+        OthelloQuery::from_own(self.graph.settings(), &images)
     }
 
     fn len(&self) -> usize {

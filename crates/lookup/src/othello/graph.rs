@@ -3,25 +3,31 @@
 //! A graph knows which cells a name joins, not what they hold: that is a [`Colouring`](super::Colouring), one a
 //! switch. A mutation returns a [`Change`], from which each colouring derives its own update message.
 //!
-//! Cost: 16 bytes an edge (32-bit payload) plus 10 bytes a cell: about 40 bytes a name. Insert: of the two components
-//! that the edge joins the one with the larger root is walked, mostly the smaller; now and then one rebuilds
-//! its shard: `fibula bench update --contestants latency` tells how long that takes. Above [`MAX_SHARD`] names a shard splits; neighbours below [`MIN_SHARD`] merge.
+//! Cost: 13 bytes an edge (32-bit payload) plus 10 bytes a cell: about 37 bytes a name. Insert: of the two components
+//! that the edge joins the one with the larger root is walked, mostly the smaller; now and then one rebuilds its shard:
+//! `fibula bench update --contestants latency` tells how long that takes. Above [`MAX_SHARD`] names a shard splits;
+//! neighbours below [`MIN_SHARD`] merge.
 //! Source: "Memory-efficient and Ultra-fast Network Lookup and Forwarding using Othello Hashing", sections IV.B, V.A.
 //! Limits: names with equal digests cannot both be in; see the module doc of `shard` for what bounds a rebuild.
 
+use std::collections::HashMap;
+
 use super::index::Index;
-use super::shard::{Edge, MAX_TRIES, NoSolution, Payload, Place, Scratch, Shard, Visit};
+use super::shard::{Edge, MAX_TRIES, NoSolution, Payload, Peeled, Place, Scratch, Shard, Visit};
 use super::sizing::{Sharded, Sides, Sizing, TWEAKS};
 use super::{Settings, ShardId};
 use crate::hash::{Digest, mix64};
 use crate::traits::InsertError;
 
 /// A shard with more names splits in two when it is next solved.
-pub const MAX_SHARD: usize = 4000;
+pub const MAX_SHARD: usize = 3000;
 /// Two neighbours that both have fewer names merge.
-pub const MIN_SHARD: usize = 1300;
+pub const MIN_SHARD: usize = 1000;
 /// Most bits of a digest that the directory looks at: 2^24 shards.
 pub const MAX_DEPTH: u8 = 24;
+
+/// A colouring order: the steps of one shard, parents before children.
+type Order<S> = Vec<Peeled<<S as Sizing>::Index>>;
 
 /// What a mutation did to the graph. It describes the latest mutation only: derive the updates of every colouring
 /// from it before the next one.
@@ -101,6 +107,8 @@ pub struct Graph<S: Sizing = Sharded, P: Payload = u32> {
     n_live: usize,
     walk: Walk<S::Index, P>,
     scratch: Scratch<S::Index>,
+    /// Colouring orders of the shards that the latest mutation solved, by slot.
+    solved: HashMap<u32, Order<S>>,
 }
 
 /// `digest` shifted down to its first `depth` bits.
@@ -132,6 +140,7 @@ impl<S: Sizing, P: Payload> Graph<S, P> {
             free_slots: Vec::new(),
             walk: Walk { joint: 0, steps: Vec::new(), delta: Delta::OldRoot(0), fresh: false, visits: Vec::new() },
             scratch,
+            solved: HashMap::new(),
         };
         for slot in 0..graph.shards.len() {
             graph.point_to(slot as u32);
@@ -179,6 +188,7 @@ impl<S: Sizing, P: Payload> Graph<S, P> {
     /// # Errors
     /// [`InsertError::TooManyNames`], [`InsertError::Unsolvable`]; the graph is unchanged.
     pub fn insert(&mut self, digest: Digest, payload: P) -> Result<Change, InsertError> {
+        self.solved.clear();
         let slot = self.slot(digest.0);
         let max = self.settings.max_names;
         let full = self.n_live >= max;
@@ -213,6 +223,7 @@ impl<S: Sizing, P: Payload> Graph<S, P> {
     /// Removes a name: it answers drop as long as its tombstone stands, which counts as an edge until the shard is
     /// next solved. When more than 5 % of a shard are tombstones it is solved anew, without them.
     pub fn remove(&mut self, digest: Digest) -> Change {
+        self.solved.clear();
         let slot = self.slot(digest.0);
         let shard = self.shards[slot as usize].as_mut().expect("the directory points to live slots");
         let Some(place) = shard.find(digest.0) else { return Change::None };
@@ -268,6 +279,7 @@ impl<S: Sizing, P: Payload> Graph<S, P> {
         }
         let mut sorted: Vec<&(Digest, P)> = entries.iter().collect();
         sorted.sort_by_key(|entry| entry.0);
+        self.solved.clear();
         let mut plans = Vec::new();
         let mut added = 0;
         let mut scratch = std::mem::take(&mut self.scratch);
@@ -346,9 +358,9 @@ impl<S: Sizing, P: Payload> Graph<S, P> {
         let version = slots.iter().map(|&slot| self.shard(slot).version + 1).max().unwrap_or(1);
         let mut shards = Vec::with_capacity(2);
         let solver = Solver { settings: &self.settings };
-        solver.solve_or_split(prefix, depth, tweak, edges, scratch, &mut |mut shard, _| {
+        solver.solve_or_split(prefix, depth, tweak, edges, scratch, &mut |mut shard, scratch| {
             shard.version = version;
-            shards.push(shard);
+            shards.push((shard, std::mem::take(&mut scratch.order)));
         })?;
         Ok(Plan { slots: slots.to_vec(), shards })
     }
@@ -363,7 +375,7 @@ impl<S: Sizing, P: Payload> Graph<S, P> {
                 replaced.push(ShardId { prefix: old.prefix, depth: old.depth });
                 self.free_slots.push(slot);
             }
-            for shard in plan.shards {
+            for (shard, order) in plan.shards {
                 self.deepen(shard.depth);
                 let id = ShardId { prefix: shard.prefix, depth: shard.depth };
                 replaced.retain(|&old| old != id);
@@ -372,6 +384,7 @@ impl<S: Sizing, P: Payload> Graph<S, P> {
                     self.shards.push(None);
                 }
                 self.shards[slot as usize] = Some(shard);
+                self.solved.insert(slot, order);
                 slots.push(slot);
             }
             for &slot in &slots[first_new..] {
@@ -430,6 +443,16 @@ impl<S: Sizing, P: Payload> Graph<S, P> {
         self.shards.len()
     }
 
+    /// The colouring order of the shard in `slot`: as the solve left it, where that has just taken place, or written
+    /// to `room` by a walk through the shard, which costs as much as a solve.
+    pub(super) fn order_of<'a>(&'a self, slot: u32, room: &'a mut Order<S>) -> &'a [Peeled<S::Index>] {
+        if let Some(order) = self.solved.get(&slot) {
+            return order;
+        }
+        self.shard(slot).order(room);
+        room
+    }
+
     pub(super) fn last_walk(&self) -> &Walk<S::Index, P> {
         &self.walk
     }
@@ -482,14 +505,15 @@ impl<S: Sizing, P: Payload> Graph<S, P> {
     /// Heap memory of the graph, in bytes.
     pub fn heap_bytes(&self) -> usize {
         let shards: usize = self.shards.iter().flatten().map(Shard::heap_bytes).sum();
-        shards + self.shards.capacity() * size_of::<Option<Shard<S, P>>>() + self.directory.capacity() * 4
+        let orders: usize = self.solved.values().map(|order| order.capacity() * size_of::<Peeled<S::Index>>()).sum();
+        shards + orders + self.shards.capacity() * size_of::<Option<Shard<S, P>>>() + self.directory.capacity() * 4
     }
 }
 
-/// Shards that are solved, and the slots that they are to replace.
-struct Plan<S: Sizing, P> {
+/// Shards that are solved, with their colouring orders, and the slots that they are to replace.
+struct Plan<S: Sizing, P: Payload> {
     slots: Vec<u32>,
-    shards: Vec<Shard<S, P>>,
+    shards: Vec<(Shard<S, P>, Order<S>)>,
 }
 
 /// Room for the inserts that a shard takes before it is solved anew (2.40 / 2.10 of its names).

@@ -187,10 +187,10 @@ impl<S: Sizing> OthelloQuery<S> {
     /// As [`OthelloQuery::from_shards`] for images made in this process, whose digests need no proof.
     /// # Panics
     /// When there is no memory for them, as any allocation does.
-    pub(super) fn from_own(settings: &Settings, shards: Vec<ShardImage>) -> Self {
+    pub(super) fn from_own(settings: &Settings, shards: &[ShardImage]) -> Self {
         let made = Self::empty(settings, Self::PUBLICATION).and_then(|mut query| {
             shards.iter().try_for_each(|shard| query.check(shard, false))?;
-            query.install(&shards)?;
+            query.install(shards)?;
             Ok(query)
         });
         made.unwrap_or_else(|error| panic!("no memory for a query structure of {} shards: {error}", shards.len()))

@@ -33,8 +33,10 @@ const TOMBSTONE_SHARE: usize = 20;
 pub trait Payload: Copy + Eq + Send + Sync + 'static {}
 impl<T: Copy + Eq + Send + Sync + 'static> Payload for T {}
 
-/// A name: 16 bytes with a 32-bit payload, four to a cache line.
+/// A name: 13 bytes with a 32-bit payload, 17 with a value. Packed, for most of the time that a build takes is spent on
+/// touching memory for the first time.
 #[derive(Clone, Copy, Debug)]
+#[repr(Rust, packed)]
 pub(super) struct Edge<P> {
     pub(super) digest: u64,
     pub(super) payload: P,
@@ -164,7 +166,7 @@ pub(super) struct Visit<I> {
 
 /// The names of one prefix of digests, and the graph that they form.
 #[derive(Clone)]
-pub(super) struct Shard<S: Sizing, P> {
+pub(super) struct Shard<S: Sizing, P: Payload> {
     pub(super) prefix: u32,
     pub(super) depth: u8,
     pub(super) tweak: u16,
@@ -414,9 +416,8 @@ impl<S: Sizing, P: Payload> Shard<S, P> {
         }
     }
 
-    /// The colouring order of the shard as it stands, into `scratch.order`: component by component, breadth first.
-    pub(super) fn order(&self, scratch: &mut Scratch<S::Index>) {
-        let order = &mut scratch.order;
+    /// The colouring order of the shard as it stands: component by component, breadth first.
+    pub(super) fn order(&self, order: &mut Vec<Peeled<S::Index>>) {
         order.clear();
         let push_children = |order: &mut Vec<Peeled<S::Index>>, parent: S::Index| {
             let mut child = self.vertices[parent.get()].first_child;
@@ -446,4 +447,4 @@ impl<S: Sizing, P: Payload> Shard<S, P> {
     }
 }
 
-const _: () = assert!(MAX_TRIES.is_multiple_of(TRIES_A_SIZE) && size_of::<Edge<u32>>() == 16);
+const _: () = assert!(MAX_TRIES.is_multiple_of(TRIES_A_SIZE) && size_of::<Edge<u32>>() == 13);

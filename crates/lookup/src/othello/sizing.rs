@@ -98,7 +98,7 @@ mod sealed {
 }
 
 /// Exact sizes, 2.40 cells a name when (re)built, filled down to 2.10; a shard of more than
-/// 4,000 names splits when it is next solved.
+/// 3,000 names splits when it is next solved.
 ///
 /// At 2.40 a random bipartite graph is acyclic with probability sqrt(1 - (2/2.4)^2) = 0.55.
 #[derive(Clone, Copy, Debug, Default)]
