@@ -71,6 +71,7 @@ async fn serve(config: Config, out: &Output) -> anyhow::Result<()> {
 fn exit_of(error: &StartError) -> Exit {
     match error {
         StartError::Listen { .. } => Exit::Refused,
+        StartError::State { source, .. } if source.kind() == std::io::ErrorKind::ResourceBusy => Exit::Refused,
         StartError::Ports(_) | StartError::Plane(_) => Exit::Refused,
         _ => Exit::Internal,
     }

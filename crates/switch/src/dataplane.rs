@@ -285,6 +285,11 @@ impl Dataplane {
         self.monitor.status()
     }
 
+    /// Workers that have not ended: all of them, unless one panicked or poll(2) failed.
+    pub fn workers_running(&self) -> usize {
+        self.threads.iter().filter(|thread| !thread.is_finished()).count()
+    }
+
     /// Ends all workers and waits for them: microseconds.
     /// # Errors
     /// The first failure that a worker ended with before it was told to.

@@ -150,6 +150,7 @@ fn names_in_a_fixed_field_are_forwarded_by_a_switch_that_knows_where_it_is() {
         let status = daemon.json();
         assert_eq!(status["name_kind"], "fixed:6");
         assert!(status["field_error"].is_null(), "{status:#}");
+        assert_eq!(status["workers"], serde_json::json!({"configured": 1, "running": 1}));
         daemon.stop();
     });
 }

@@ -10,11 +10,12 @@ use fib::replica::Exact;
 use lookup::hash::{Digest, Family, Hasher, SecretKey};
 use lookup::othello::{Othello, OthelloQuery, Settings as TableSettings};
 use lookup::traits::{Control, Query};
-use netio::Device;
 use netio::backend::loopback::{self, Loopback};
+use netio::{Burst, Device, DeviceCounters, NetError, Pool, Readiness};
+use std::sync::Arc;
 use std::time::Instant;
 use switch::counters::DropReason;
-use switch::dataplane::{BuildError, Dataplane, PortSpec, Settings, check_mtus};
+use switch::dataplane::{BuildError, Dataplane, PortSpec, Settings, build, check_mtus};
 use switch::plane::PlaneWriter;
 use switch::table::FibTable;
 use switch::worker::Role;
@@ -158,6 +159,73 @@ fn an_idle_worker_sleeps_and_a_frame_wakes_it() {
 fn a_switch_without_ports_starts_sleeps_and_stops() {
     let (plane, _writer) = Dataplane::start(&Settings::default(), vec![]).unwrap();
     plane.stop().unwrap();
+}
+
+/// A port that receives one burst, and sends nothing: it refuses the first frame for good and then fails.
+struct Fickle {
+    to_receive: Vec<Vec<u8>>,
+    receive: fn(),
+    counters: Arc<DeviceCounters>,
+}
+
+impl Device for Fickle {
+    fn name(&self) -> &str {
+        "fickle"
+    }
+    fn max_frame(&self) -> usize {
+        1518
+    }
+    fn rx_burst(&mut self, pool: &mut Pool, out: &mut Burst) -> Result<usize, NetError> {
+        (self.receive)();
+        let n = self.to_receive.len();
+        for frame in self.to_receive.drain(..) {
+            let mut packet = pool.take().unwrap();
+            packet.fill(&frame).unwrap();
+            out.push(packet);
+        }
+        Ok(n)
+    }
+    fn tx_burst(&mut self, pool: &mut Pool, frames: &mut Burst) -> Result<usize, NetError> {
+        frames.drain(..1).for_each(|packet| pool.put(packet));
+        Err(NetError::NoSuchInterface { device: "fickle".into() })
+    }
+    fn readiness(&mut self) -> Readiness<'_> {
+        Readiness::Exhausted
+    }
+    fn counters(&self) -> Arc<DeviceCounters> {
+        self.counters.clone()
+    }
+}
+
+fn fickle(id: u16, to_receive: Vec<Vec<u8>>, receive: fn()) -> PortSpec {
+    PortSpec::new(id, Role::Host, Fickle { to_receive, receive, counters: Arc::default() })
+}
+
+#[test]
+fn frames_of_a_burst_that_a_port_fails_in_are_all_counted() {
+    let specs = vec![fickle(HOST_1, vec![to_mac(5); 10], || ()), fickle(HOST_2, vec![], || ())];
+    let (mut workers, monitor, mut writer) = build::<FibTable>(&Settings::default(), specs).unwrap();
+    writer.set_actions(&[Action::Drop, Action::Port(PortId(HOST_2))]);
+    writer.valid().put(mac(5), None);
+    writer.local().put(mac(5), PortId(HOST_2));
+    Fib::new([(5, 1)].into_iter()).publish(&mut writer);
+    assert_eq!(workers[0].poll_once(), 10);
+    let total = monitor.status().total;
+    let dropped = [DropReason::TxRefused, DropReason::PortDown].map(|reason| total.dropped(reason));
+    assert_eq!((total.received, total.sent, dropped), (10, 0, [1, 9]));
+    assert!(!monitor.status().ports[1].up);
+}
+
+#[test]
+fn a_worker_that_panicked_is_seen_to_have_ended() {
+    let specs = vec![fickle(HOST_1, vec![], || panic!("a driver's mistake, made on purpose"))];
+    let (plane, _writer) = Dataplane::start(&Settings::default(), specs).unwrap();
+    let began = Instant::now();
+    while plane.workers_running() > 0 {
+        assert!(began.elapsed() < PATIENCE, "the worker runs on");
+        std::thread::yield_now();
+    }
+    assert!(plane.stop().unwrap_err().to_string().contains("panicked"));
 }
 
 #[test]

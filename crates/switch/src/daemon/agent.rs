@@ -107,16 +107,11 @@ impl<T: Tables> Shared<T> {
         self.n_changes.subscribe()
     }
 
-    /// Whether the replica changed since [`Shared::take_unsaved`].
-    pub fn has_unsaved(&self) -> bool {
-        self.unsaved.load(Relaxed)
-    }
-
-    /// Counts the replica as saved with what `save` makes of it; [`Shared::keep_unsaved`] takes that back.
-    pub fn take_unsaved<R>(&self, save: impl FnOnce(&Replica<T>) -> R) -> R {
+    /// If the replica changed since this was called last, counts it as saved with what `save` makes of it;
+    /// [`Shared::keep_unsaved`] takes that back.
+    pub fn take_unsaved<R>(&self, save: impl FnOnce(&Replica<T>) -> R) -> Option<R> {
         let replica = self.replica();
-        self.unsaved.store(false, Relaxed);
-        save(&replica)
+        self.unsaved.swap(false, Relaxed).then(|| save(&replica))
     }
 
     /// What was taken could not be saved.

@@ -86,7 +86,7 @@ impl Switch {
     /// [`StartError`]; nothing is left running.
     pub async fn start(config: Config) -> Result<Self, StartError> {
         let state_error = |source| StartError::State { path: config.state_dir.clone(), source };
-        let saved = SavedImage::new(&config.state_dir).map_err(state_error)?;
+        let saved = tokio::task::block_in_place(|| SavedImage::new(&config.state_dir)).map_err(state_error)?;
         let image = saved.read().map_err(state_error)?;
         let (plane, replica) = tokio::task::block_in_place(|| start_plane(&config, &saved, image))?;
         let (plane, shared) = (Arc::new(plane), Shared::new(replica));
@@ -120,9 +120,8 @@ impl Switch {
             if let Some(Err(error)) = Arc::into_inner(self.plane).map(Dataplane::stop) {
                 tracing::error!(%error, "a worker had ended before");
             }
-            if self.shared.has_unsaved() {
-                save(&self.shared, &self.saved);
-            }
+            // Behind a save that is under way.
+            save(&self.shared, &self.saved);
         });
     }
 }
@@ -185,14 +184,18 @@ fn open_ports(config: &Config) -> Result<Vec<PortSpec>, NetError> {
     Ok(ports)
 }
 
-/// Logs ports that are missing, go down and come back, as long as the plane is there. The workers count and revive them
-/// themselves.
+/// Logs ports that are missing, go down and come back, as long as the plane is there (the workers count and revive them
+/// themselves), and workers that end.
 async fn watch_ports(switch: String, plane: Weak<Dataplane>) {
-    let mut was_up = HashMap::new();
+    let (mut was_up, mut were_running) = (HashMap::new(), 0);
     let mut tick = tokio::time::interval(WATCH_EVERY);
     loop {
         tick.tick().await;
         let Some(plane) = plane.upgrade() else { return };
+        let running = plane.workers_running();
+        if running < std::mem::replace(&mut were_running, running) {
+            tracing::error!(switch, running, "a worker has ended, its frames are lost: start the switch again");
+        }
         for PortStatus { id, device, up, last_error, .. } in plane.status().ports {
             match (was_up.insert(id, up).unwrap_or(true), up) {
                 (true, false) => {
@@ -216,9 +219,9 @@ async fn save_when_settled(shared: Arc<Shared<PlaneWriter>>, saved: SavedImage, 
 }
 
 fn save(shared: &Shared<PlaneWriter>, saved: &SavedImage) {
-    let bytes = shared.take_unsaved(Replica::save);
-    match saved.write(&bytes) {
-        Ok(()) => tracing::debug!(bytes = bytes.len(), "image saved"),
+    match saved.write_with(|| shared.take_unsaved(Replica::save)) {
+        Ok(Some(bytes)) => tracing::debug!(bytes, "image saved"),
+        Ok(None) => {}
         Err(error) => {
             shared.keep_unsaved();
             tracing::error!(path = %saved.path().display(), %error, "the image cannot be saved, the old one stays");

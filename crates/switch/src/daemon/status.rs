@@ -62,7 +62,9 @@ impl StatusSource for Page {
             "valid_names": valid_names, "local_names": local_names, "fib_bytes": fib_bytes, "shards": shards,
         });
         if let Some(plane) = self.plane.upgrade() {
+            let workers_running = plane.workers_running();
             let plane = plane.status();
+            status["workers"] = json!({"configured": plane.workers.len(), "running": workers_running});
             let drops = plane.total.drops().filter(|(_, n)| *n > 0).map(|(why, n)| (why.name().to_owned(), n.into()));
             status["frames"] = json!({
                 "received": plane.total.received, "sent": plane.total.sent,
@@ -88,7 +90,9 @@ impl StatusSource for Page {
         text.gauge("fibula_switch_local_names", "Names of the egress check.", plain(local_names));
         text.gauge("fibula_switch_fib_bytes", "Bytes of the FIB.", plain(fib_bytes));
         let Some(plane) = self.plane.upgrade() else { return text.finish() };
+        let workers_running = plane.workers_running() as u64;
         let plane = plane.status();
+        text.gauge("fibula_workers_running", "Workers that have not ended.", plain(workers_running));
         text.counter("fibula_frames_received_total", "Frames received.", plain(plane.total.received));
         text.counter("fibula_frames_sent_total", "Frames sent on or answered.", plain(plane.total.sent));
         text.counter("fibula_frames_answered_total", "ARP and ND requests answered.", plain(plane.total.answered));
