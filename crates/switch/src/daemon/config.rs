@@ -70,6 +70,13 @@ impl Config {
         if config.name.is_empty() {
             return Err("name is empty; give the name the controller knows this switch by".to_owned());
         }
+        let url = config.controller.parse::<tonic::transport::Uri>();
+        if !url.is_ok_and(|url| url.scheme_str() == Some("http") && url.host().is_some()) {
+            let given = &config.controller;
+            return Err(format!(
+                "controller = {given:?} is not a controller's URL; write it like http://10.0.0.1:4600"
+            ));
+        }
         if !(1..=MAX_WORKERS).contains(&config.workers) {
             return Err(format!("workers = {} is not from 1 to {MAX_WORKERS}", config.workers));
         }
@@ -145,6 +152,8 @@ mod tests {
             (format!("{GOOD}{}", PORT.replace("host", "hosts")), "hosts"),
             (format!("{GOOD}{}", PORT.replace("= 1", "= 65536")), "65536"),
             (GOOD.replace("s1'\nc", "'\nc"), "name"),
+            (GOOD.replace("http://", ""), "not a controller's URL"),
+            (GOOD.replace("http:", "https:"), "not a controller's URL"),
         ];
         for (text, reason) in cases {
             let message = Config::parse(&text).unwrap_err();
