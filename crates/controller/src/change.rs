@@ -54,6 +54,17 @@ pub enum Change {
     RemoveNames { names: Vec<String>, ignore_missing: bool },
 }
 
+impl Change {
+    /// Names it carries.
+    pub fn n_names(&self) -> usize {
+        match self {
+            Change::PutNames { records, .. } => records.len(),
+            Change::RemoveNames { names, .. } => names.len(),
+            _ => 0,
+        }
+    }
+}
+
 /// What a change did: objects changed, and objects that were as asked for already.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Changed {

@@ -34,7 +34,8 @@ pub struct Config {
     pub value_bits: u8,
     /// The most names the controller takes.
     pub max_names: usize,
-    /// Bytes that may wait for one switch; one that falls further behind is cut off, and resyncs when it comes back.
+    /// Bytes that may wait for one switch; one that falls further behind is sent nothing more until it has caught up,
+    /// and then what it lacks by that time, once.
     #[serde(default = "default_backlog")]
     pub switch_backlog_bytes: usize,
     /// How long the switches of one phase of a change may keep those of the next waiting, in milliseconds.
@@ -76,7 +77,7 @@ fn default_value_bits() -> u8 {
 }
 
 fn default_backlog() -> usize {
-    256 << 20
+    32 << 20
 }
 
 fn default_phase_timeout() -> u64 {

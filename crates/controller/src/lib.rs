@@ -120,10 +120,21 @@ impl Controller {
         tokio::spawn(async move { push::push(waiting_pushes, phase_timeout, &pending.pending_pushes).await });
 
         let backlog = config.switch_backlog_bytes;
-        let mut writer = Writer { state, store, shared: Arc::clone(&shared), pushes, switch_backlog_bytes: backlog };
+        let mut writer = Writer::new(state, store, Arc::clone(&shared), pushes, backlog);
         let (ended, written) = oneshot::channel();
         // Told before the writer is dropped: a table of millions takes its time, and the process may end meanwhile.
         tokio::task::spawn_blocking(move || ended.send(writer.run(waiting_jobs)));
+
+        let (parked, release) = (Arc::clone(&shared), jobs.clone());
+        tokio::spawn(async move {
+            loop {
+                parked.parked.notified().await;
+                tokio::time::sleep(writer::QUIET).await;
+                if release.send(Job::Release).await.is_err() {
+                    return;
+                }
+            }
+        });
 
         let north = north::North { jobs: jobs.clone(), shared, max_names: config.max_names };
         let south = south::South { jobs: jobs.clone() };

@@ -1,14 +1,15 @@
 //! One connected switch: what waits for it, what it acknowledged, and when it is cut off.
 //!
-//! The writer never waits for a switch. Messages queue up to a limit in bytes; a switch that falls further behind is
-//! cut off: its stream ends, the queue is freed, and when it connects again it gets what it lacks from its report.
+//! The writer never waits for a switch. Messages count from the moment they are made. A switch for which more than a
+//! limit in bytes waits is parked by the writer: nothing more is made for it until it has acknowledged everything, and
+//! then it gets what it lacks by that time, once. So a slow switch costs its limit and one group of changes in memory.
 
 use api::v1::ToSwitch;
 use bytes::Bytes;
 use fib::topology::NodeId;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{mpsc, watch};
 
 /// Counted for each queued message beyond its bytes.
@@ -36,6 +37,9 @@ struct Queue {
     next_sequence: u64,
     /// Reports answered.
     answered: u64,
+    /// The latest report was answered with the state after this change: older messages on their way say nothing new.
+    covered: u64,
+    parked: bool,
     /// (sequence, change) of what is not acknowledged.
     in_flight: VecDeque<(u64, u64)>,
 }
@@ -58,6 +62,8 @@ impl Session {
                 sender: Some(sender),
                 next_sequence: 1,
                 answered: 0,
+                covered: 0,
+                parked: false,
                 in_flight: VecDeque::new(),
             }),
             backlog_bytes: AtomicUsize::new(0),
@@ -74,38 +80,69 @@ impl Session {
         self.node
     }
 
-    /// Queues a message of `change`; gives its sequence, or none if the session has ended, or ends by this. An empty
-    /// queue takes a message of any size.
+    /// Counts a message that [`Session::send`] will get.
+    pub(crate) fn reserve(&self, len: usize) {
+        self.backlog_bytes.fetch_add(len + MESSAGE_OVERHEAD, Relaxed);
+    }
+
+    fn release(&self, len: usize) {
+        self.backlog_bytes.fetch_sub(len + MESSAGE_OVERHEAD, Relaxed);
+    }
+
+    /// Queues a message of `change`, for which there is a reservation; gives its sequence, or none if the session has
+    /// ended or a later answer to a report covers the message.
     pub(crate) fn send(&self, message: Bytes, change: u64) -> Option<u64> {
-        let backlog_bytes = self.backlog_bytes.load(Relaxed);
-        if backlog_bytes > 0 && backlog_bytes + message.len() + MESSAGE_OVERHEAD > self.limit_bytes {
-            if !self.is_ended() {
-                tracing::warn!(switch = %self.node, limit_bytes = self.limit_bytes, "switch is too far behind, cut off until it resyncs");
-            }
-            self.end();
-            return None;
+        let len = message.len();
+        let mut queue = self.lock();
+        let sequence = if change > queue.covered { self.enqueue(&mut queue, message, change) } else { None };
+        if sequence.is_none() {
+            self.release(len);
         }
-        self.enqueue(message, change)
+        sequence
+    }
+
+    /// Whether more than the limit waits for the switch.
+    pub(crate) fn is_over_limit(&self) -> bool {
+        self.backlog_bytes.load(Relaxed) > self.limit_bytes
+    }
+
+    /// Notes that no more messages are made for the switch, or that they are again.
+    pub(crate) fn set_parked(&self, parked: bool) {
+        self.lock().parked = parked;
+    }
+
+    pub(crate) fn is_parked(&self) -> bool {
+        self.lock().parked
+    }
+
+    /// Whether everything made for the switch is acknowledged.
+    pub(crate) fn is_caught_up(&self) -> bool {
+        self.lock().in_flight.is_empty() && self.backlog_bytes.load(Relaxed) == 0
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Queues what a switch lacks after it connected or asked. An image is as big as it is, so the limit counts what
     /// waits before it: a switch that asks again and again without reading is cut off.
     pub(crate) fn send_image(&self, messages: impl IntoIterator<Item = Bytes>, change: u64) {
-        if self.backlog_bytes.load(Relaxed) > self.limit_bytes {
+        if self.is_over_limit() {
             return self.end();
         }
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner).answered += 1;
+        let mut queue = self.lock();
+        queue.answered += 1;
+        queue.covered = change;
         for message in messages {
-            self.enqueue(message, change);
+            self.reserve(message.len());
+            self.enqueue(&mut queue, message, change);
         }
     }
 
-    fn enqueue(&self, message: Bytes, change: u64) -> Option<u64> {
-        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+    fn enqueue(&self, queue: &mut Queue, message: Bytes, change: u64) -> Option<u64> {
         let sequence = queue.next_sequence;
         let len = message.len();
         queue.sender.as_ref()?.send(ToSwitch { sequence, message, answered: queue.answered }).ok()?;
-        self.backlog_bytes.fetch_add(len + MESSAGE_OVERHEAD, Relaxed);
         self.sent_bytes.fetch_add(len as u64, Relaxed);
         queue.next_sequence += 1;
         queue.in_flight.push_back((sequence, change));
@@ -113,8 +150,9 @@ impl Session {
     }
 
     /// Takes an acknowledgement of everything up to `sequence`. Later than what was sent: counts as the last one sent.
-    pub(crate) fn acknowledge(&self, sequence: u64) {
-        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Gives whether this was what a parked switch was waited for.
+    pub(crate) fn acknowledge(&self, sequence: u64) -> bool {
+        let mut queue = self.lock();
         let sequence = sequence.min(queue.next_sequence - 1);
         while let Some(&(first, change)) = queue.in_flight.front()
             && first <= sequence
@@ -129,6 +167,7 @@ impl Session {
             self.lagging.store(false, Relaxed);
         }
         self.acked.send_if_modified(|acked| sequence > std::mem::replace(acked, sequence.max(*acked)));
+        queue.parked && queue.in_flight.is_empty()
     }
 
     /// The last change all of whose messages are acknowledged; 0: none.
@@ -138,7 +177,7 @@ impl Session {
 
     /// Messages sent, messages acknowledged, bytes sent.
     pub(crate) fn progress(&self) -> (u64, u64, u64) {
-        let sent = self.queue.lock().unwrap_or_else(PoisonError::into_inner).next_sequence - 1;
+        let sent = self.lock().next_sequence - 1;
         (sent, *self.acked.borrow(), self.sent_bytes.load(Relaxed))
     }
 
@@ -172,7 +211,7 @@ impl Session {
 
     /// Ends the session: no more messages, the stream ends.
     pub(crate) fn end(&self) {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner).sender = None;
+        self.lock().sender = None;
         self.ended.send_replace(true);
     }
 }
@@ -185,7 +224,7 @@ impl Outbox {
             () = self.session.until_ended() => None,
             next = self.receiver.recv() => {
                 let next = next?;
-                self.session.backlog_bytes.fetch_sub(next.message.len() + MESSAGE_OVERHEAD, Relaxed);
+                self.session.release(next.message.len());
                 Some(next)
             }
         }
@@ -211,11 +250,17 @@ mod tests {
 
     const MESSAGE: &[u8] = &[7; 100];
 
+    /// What the writer and then the pusher do.
+    fn send(session: &Session, message: &'static [u8], change: u64) -> Option<u64> {
+        session.reserve(message.len());
+        session.send(Bytes::from_static(message), change)
+    }
+
     #[tokio::test]
     async fn messages_come_in_order_with_their_numbers() {
         let (session, mut outbox) = Session::new(NodeId(1), 1 << 20);
-        assert_eq!(session.send(Bytes::from_static(b"a"), 1), Some(1));
-        assert_eq!(session.send(Bytes::from_static(b"b"), 1), Some(2));
+        assert_eq!(send(&session, b"a", 1), Some(1));
+        assert_eq!(send(&session, b"b", 1), Some(2));
         for (sequence, bytes) in [(1, b"a"), (2, b"b")] {
             let next = outbox.next().await.unwrap();
             assert_eq!((next.sequence, &next.message[..]), (sequence, &bytes[..]));
@@ -223,12 +268,38 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn switch_that_reads_nothing_is_cut_off_at_the_limit() {
-        let (session, mut outbox) = Session::new(NodeId(1), 1000);
-        let n_sent = (0..).take_while(|_| session.send(Bytes::from_static(MESSAGE), 1).is_some()).count();
-        assert_eq!(n_sent, 1000 / (MESSAGE.len() + MESSAGE_OVERHEAD));
-        assert!(session.is_ended());
-        assert!(outbox.next().await.is_none());
+    async fn what_waits_counts_until_it_is_taken() {
+        let (session, mut outbox) = Session::new(NodeId(1), 150);
+        session.reserve(MESSAGE.len());
+        assert!(session.is_over_limit() && !session.is_caught_up(), "also before it is queued");
+        session.send(Bytes::from_static(MESSAGE), 1).unwrap();
+        outbox.next().await.unwrap();
+        assert!(!session.is_over_limit() && !session.is_caught_up());
+        session.acknowledge(1);
+        assert!(session.is_caught_up());
+    }
+
+    #[tokio::test]
+    async fn message_older_than_the_answer_to_a_report_is_not_sent() {
+        let (session, mut outbox) = Session::new(NodeId(1), 1 << 20);
+        session.reserve(MESSAGE.len());
+        session.send_image([Bytes::from_static(b"state after 7")], 7);
+        assert_eq!(session.send(Bytes::from_static(MESSAGE), 7), None, "made before the answer, queued after it");
+        assert_eq!(send(&session, b"8", 8), Some(2));
+        outbox.next().await.unwrap();
+        outbox.next().await.unwrap();
+        session.acknowledge(2);
+        assert!(session.is_caught_up(), "its reservation is given back");
+    }
+
+    #[test]
+    fn parked_switch_is_noticed_when_it_has_acknowledged_everything() {
+        let (session, _outbox) = Session::new(NodeId(1), 1 << 20);
+        send(&session, b"a", 1);
+        send(&session, b"b", 2);
+        session.set_parked(true);
+        assert!(!session.acknowledge(1));
+        assert!(session.acknowledge(2));
     }
 
     #[tokio::test]
@@ -241,20 +312,11 @@ mod tests {
         assert!(session.is_ended());
     }
 
-    #[tokio::test]
-    async fn reading_makes_room() {
-        let (session, mut outbox) = Session::new(NodeId(1), 1000);
-        for _ in 0..100 {
-            session.send(Bytes::from_static(MESSAGE), 1).unwrap();
-            outbox.next().await.unwrap();
-        }
-    }
-
     #[test]
     fn change_is_acknowledged_with_its_last_message() {
         let (session, _outbox) = Session::new(NodeId(1), 1 << 20);
         for change in [5, 5, 6, 6, 6] {
-            session.send(Bytes::from_static(MESSAGE), change);
+            send(&session, MESSAGE, change);
         }
         let acked = [1, 2, 4, 3, 99].map(|sequence| {
             session.acknowledge(sequence);
@@ -267,12 +329,12 @@ mod tests {
     #[tokio::test]
     async fn waiting_ends_with_the_acknowledgement_or_the_session() {
         let (session, outbox) = Session::new(NodeId(1), 1 << 20);
-        session.send(Bytes::from_static(MESSAGE), 1);
-        session.send(Bytes::from_static(MESSAGE), 2);
+        send(&session, MESSAGE, 1);
+        send(&session, MESSAGE, 2);
         session.acknowledge(1);
         session.acknowledged(1).await;
         drop(outbox);
         session.acknowledged(2).await;
-        assert_eq!(session.send(Bytes::from_static(MESSAGE), 3), None);
+        assert_eq!(send(&session, MESSAGE, 3), None);
     }
 }

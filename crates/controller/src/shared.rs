@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Acquire};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
+use tokio::sync::Notify;
 
 /// Counters since the start, sizes as of the last commit, sessions as of now.
 #[derive(Debug)]
@@ -18,6 +19,8 @@ pub(crate) struct Shared {
     pub(crate) resyncs: AtomicU64,
     /// Lists handed to the pusher and not yet queued for their switches.
     pub(crate) pending_pushes: AtomicU64,
+    /// Switches are parked that may be released when some time has passed.
+    pub(crate) parked: Notify,
     pub(crate) sizes: Sizes,
     sessions: Mutex<BTreeMap<NodeId, (String, Arc<Session>)>>,
 }
@@ -53,6 +56,7 @@ impl Shared {
             message_bytes: AtomicU64::new(0),
             resyncs: AtomicU64::new(0),
             pending_pushes: AtomicU64::new(0),
+            parked: Notify::new(),
             sizes: Sizes::default(),
             sessions: Mutex::new(BTreeMap::new()),
         })
@@ -98,7 +102,8 @@ impl Shared {
         let nothing_pending = self.pending_pushes.load(Acquire) == 0;
         let state = |(node, (name, session)): (&NodeId, &(String, Arc<Session>))| {
             let (sent_messages, acked_messages, sent_bytes) = session.progress();
-            let in_step = nothing_pending && sent_messages == acked_messages && !session.is_ended();
+            let told_all = nothing_pending && !session.is_parked() && !session.is_ended();
+            let in_step = told_all && sent_messages == acked_messages;
             Connected { node: *node, name: name.clone(), sent_messages, acked_messages, sent_bytes, in_step }
         };
         self.lock().iter().map(state).collect()

@@ -82,7 +82,11 @@ async fn listen(switch: String, mut incoming: Streaming<FromSwitch>, session: Ar
         match next.map(|message| message.map(|m| m.body)) {
             None => break "closed by the switch".to_owned(),
             Some(Err(status)) => break status.message().to_owned(),
-            Some(Ok(Some(Body::Ack(ack)))) => session.acknowledge(ack.sequence),
+            Some(Ok(Some(Body::Ack(ack)))) => {
+                if session.acknowledge(ack.sequence) && jobs.send(Job::Release).await.is_err() {
+                    break "the controller stops".to_owned();
+                }
+            }
             Some(Ok(Some(Body::Resync(resync)))) => {
                 tracing::info!(switch, reason = resync.reason, "switch asks for a resync");
                 let job = Job::Resync { session: Arc::clone(&session), report: resync.report };

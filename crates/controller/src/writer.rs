@@ -5,6 +5,11 @@
 //! shared by whoever asked meanwhile, nothing is acknowledged or pushed before it is durable, and reads, which run
 //! after the commit, see durable state only.
 //!
+//! **Bulk.** A batch that changes most shards would make every attached switch be sent nearly its whole FIB, again and
+//! again while an import runs. So the switches are parked before such a batch: it costs the graph alone, is committed
+//! and answered, and when the import pauses, or now and then while it runs, every switch is sent what it lacks by then.
+//! The same is done with a switch for which too much waits: see [`session`](crate::session).
+//!
 //! If the store fails, memory is ahead of it: the group is answered with the failure and the thread ends, and the
 //! controller with it. A restart has the state of the last commit, which is all that anybody was told.
 
@@ -14,13 +19,15 @@ use crate::session::{Outbox, Session};
 use crate::shared::Shared;
 use crate::store::{Store, StoreError};
 use bytes::Bytes;
-use fib::messages::{Message, Uplink};
+use fib::messages::{Body, Message, Report, Uplink};
 use fib::network::{Effects, NetworkError};
 use fib::rib::RibError;
 use fib::topology::NodeId;
 use lookup::hash::SecretKey;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
+use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 
 /// Jobs taken together at most.
@@ -29,16 +36,40 @@ const MAX_GROUP_JOBS: usize = 1024;
 /// Rows after which a group is closed: an import's batch is a transaction of its own.
 const MAX_GROUP_ROWS: usize = 20_000;
 
+/// Names from which on a batch may be bulk. Smaller ones keep the phases of single changes.
+const BULK_NAMES: usize = 10_000;
+
+/// After so long without a bulk batch, parked switches are told.
+pub(crate) const QUIET: Duration = Duration::from_millis(200);
+
+/// Parked switches are told once in this time while bulk batches come; less often where that takes long: at most a
+/// fifth of the writer's time.
+const BULK_PERIOD: Duration = Duration::from_secs(20);
+
 /// Hash keys tried before the old one is kept. A second collision of millions of names has a chance of one in a million.
 const MAX_KEYS: usize = 4;
 
 /// What the writer can be asked.
 pub(crate) enum Job {
-    Change { change: Change, reply: oneshot::Sender<Result<Changed, Refusal>> },
+    Change {
+        change: Change,
+        reply: oneshot::Sender<Result<Changed, Refusal>>,
+    },
     Read(Box<dyn FnOnce(&State) + Send>),
-    Attach { switch: String, report: Bytes, reply: oneshot::Sender<Result<Attached, AttachError>> },
-    Resync { session: Arc<Session>, report: Bytes },
-    Detach { session: Arc<Session> },
+    Attach {
+        switch: String,
+        report: Bytes,
+        reply: oneshot::Sender<Result<Attached, AttachError>>,
+    },
+    Resync {
+        session: Arc<Session>,
+        report: Bytes,
+    },
+    Detach {
+        session: Arc<Session>,
+    },
+    /// Tell parked switches what they lack, if it is time.
+    Release,
     Stop,
 }
 
@@ -64,6 +95,12 @@ pub(crate) struct Writer {
     pub(crate) shared: Arc<Shared>,
     pub(crate) pushes: mpsc::Sender<Vec<Outgoing>>,
     pub(crate) switch_backlog_bytes: usize,
+    /// Switches that the network makes no messages for, and what they have once they acknowledged what was made.
+    parked: BTreeMap<NodeId, (Arc<Session>, Report)>,
+    /// When the last bulk batch was done.
+    last_bulk: Option<Instant>,
+    /// When the parked switches may be told at the earliest while bulk batches come.
+    due: Instant,
 }
 
 /// What a group has gathered until its commit.
@@ -75,14 +112,29 @@ struct Group {
     after: Vec<Job>,
     rekey: bool,
     stop: bool,
+    /// Something changed that frames depend on now: parked switches are not left waiting.
+    urgent: bool,
 }
 
 impl Writer {
+    /// A writer that sends what it makes for switches to `pushes`.
+    pub(crate) fn new(
+        state: State,
+        store: Box<dyn Store>,
+        shared: Arc<Shared>,
+        pushes: mpsc::Sender<Vec<Outgoing>>,
+        switch_backlog_bytes: usize,
+    ) -> Writer {
+        let due = Instant::now();
+        Writer { state, store, shared, pushes, switch_backlog_bytes, parked: BTreeMap::new(), last_bulk: None, due }
+    }
+
     /// Works until told to stop, or until nobody is left who could ask.
     pub(crate) fn run(&mut self, mut jobs: mpsc::Receiver<Job>) -> Result<(), StoreError> {
         self.publish_sizes();
         while let Some(first) = jobs.blocking_recv() {
             let mut group = Group::default();
+            self.park(Session::is_over_limit);
             self.take(first, &mut group);
             let mut n_jobs = 1;
             while n_jobs < MAX_GROUP_JOBS
@@ -92,8 +144,9 @@ impl Writer {
                 self.take(job, &mut group);
                 n_jobs += 1;
             }
-            let stop = group.stop;
+            let (stop, urgent) = (group.stop, group.urgent);
             let finished = self.finish(group);
+            self.release(urgent);
             if stop || finished.is_err() {
                 self.shared.end_sessions();
                 return finished;
@@ -104,20 +157,97 @@ impl Writer {
 
     fn take(&mut self, job: Job, group: &mut Group) {
         match job {
-            Job::Change { change, reply } => match self.state.carry_out(change) {
-                Ok(Outcome { changed, rows, mut effects }) => {
-                    group.rows.extend(rows);
-                    effects.iter_mut().for_each(|effects| group.rows.append(&mut effects.durable));
-                    group.effects.extend(effects);
-                    group.replies.push((reply, changed));
+            Job::Change { change, reply } => {
+                let n_names = change.n_names();
+                let bulk = n_names >= BULK_NAMES && self.state.network.is_bulk(n_names);
+                if bulk {
+                    self.park(|_| true);
                 }
-                Err(refusal) => {
-                    group.rekey |= is_collision(&refusal);
-                    let _ = reply.send(Err(refusal));
+                let outcome = self.state.carry_out(change);
+                if bulk {
+                    self.last_bulk = Some(Instant::now());
                 }
-            },
+                self.gather(outcome, n_names == 0, reply, group);
+            }
             Job::Stop => group.stop = true,
             later => group.after.push(later),
+        }
+    }
+
+    fn gather(
+        &self,
+        outcome: Result<Outcome, Refusal>,
+        urgent: bool,
+        reply: oneshot::Sender<Result<Changed, Refusal>>,
+        group: &mut Group,
+    ) {
+        match outcome {
+            Ok(Outcome { changed, rows, mut effects }) => {
+                group.urgent |= urgent;
+                group.rows.extend(rows);
+                effects.iter_mut().for_each(|effects| group.rows.append(&mut effects.durable));
+                group.effects.extend(effects);
+                group.replies.push((reply, changed));
+            }
+            Err(refusal) => {
+                group.rekey |= is_collision(&refusal);
+                let _ = reply.send(Err(refusal));
+            }
+        }
+    }
+
+    /// Parks the switches that `which` says: from here on nothing is made for them.
+    fn park(&mut self, which: impl Fn(&Session) -> bool) {
+        let attached = self.shared.sessions().into_iter().filter(|session| which(session) && !session.is_parked());
+        for session in attached {
+            let node = session.node();
+            let Some(report) = self.state.network.held(node) else { continue };
+            if self.parked.is_empty() {
+                self.due = Instant::now() + BULK_PERIOD;
+            }
+            session.set_parked(true);
+            self.state.network.detach(node);
+            self.parked.insert(node, (session, report));
+        }
+    }
+
+    /// Sends the parked switches what they lack, if it is time, except those that have not caught up yet.
+    fn release(&mut self, urgent: bool) {
+        let start = Instant::now();
+        let is_quiet = self.last_bulk.is_none_or(|last| start - last >= QUIET);
+        let is_time = urgent || is_quiet || start >= self.due;
+        let ready = self.parked.extract_if(.., |_, (session, _)| is_time && session.is_caught_up());
+        let ready: Vec<_> = ready.collect();
+        let mut outgoing = Vec::new();
+        for (node, (session, report)) in ready {
+            session.set_parked(false);
+            if session.is_ended() {
+                continue;
+            }
+            match self.state.network.attach(node, &report) {
+                Ok(messages) => {
+                    let change = self.state.network.change();
+                    outgoing.extend(messages.into_iter().map(|message| {
+                        let phase = phase_of(&message.body);
+                        Outgoing {
+                            phase,
+                            session: Arc::clone(&session),
+                            message: self.encode(&session, &message),
+                            change,
+                        }
+                    }));
+                }
+                // It was removed meanwhile.
+                Err(_) => session.end(),
+            }
+        }
+        if !outgoing.is_empty() {
+            self.shared.pending_pushes.fetch_add(1, AcqRel);
+            let _ = self.pushes.blocking_send(outgoing);
+            self.due = Instant::now() + BULK_PERIOD.max(start.elapsed() * 4);
+        }
+        if !is_time && !self.parked.is_empty() {
+            self.shared.parked.notify_one();
         }
     }
 
@@ -179,7 +309,8 @@ impl Writer {
             for (phase, messages) in phases.into_iter().enumerate() {
                 for (node, message) in messages {
                     if let Some(session) = self.shared.session(node) {
-                        outgoing.push(Outgoing { phase, session, message: self.encode(&message), change });
+                        let message = self.encode(&session, &message);
+                        outgoing.push(Outgoing { phase, session, message, change });
                     }
                 }
             }
@@ -207,6 +338,8 @@ impl Writer {
                 }
             }
             Job::Detach { session } => self.detach(&session),
+            // Done after every group.
+            Job::Release => {}
             Job::Change { .. } | Job::Stop => unreachable!("taken before the commit"),
         }
     }
@@ -217,6 +350,7 @@ impl Writer {
         let (session, outbox) = Session::new(node, self.switch_backlog_bytes);
         let n_missing = missing.len();
         session.send_image(missing, self.state.network.change());
+        self.parked.remove(&node);
         self.shared.insert_session(switch, &session);
         Ok(Attached { session, outbox, n_missing })
     }
@@ -225,6 +359,8 @@ impl Writer {
         let switch = self.state.place(fib::topology::End { node: session.node(), port: Default::default() }).switch;
         match self.missing(session.node(), &switch, report) {
             Ok(missing) => {
+                self.parked.remove(&session.node());
+                session.set_parked(false);
                 self.shared.resyncs.fetch_add(1, Relaxed);
                 tracing::info!(switch, messages = missing.len(), "resync");
                 if missing.is_empty() {
@@ -248,17 +384,25 @@ impl Writer {
             Uplink::Ack { .. } => return Err(malformed("it is an acknowledgement".to_owned())),
         };
         let messages = self.state.network.attach(node, &report).map_err(|e| self.state.explain(e.into()))?;
-        Ok(messages.iter().map(|message| self.encode(message)).collect())
+        Ok(messages.iter().map(|message| self.bytes_of(message)).collect())
     }
 
     fn detach(&mut self, session: &Arc<Session>) {
         session.end();
         if self.shared.remove_session(session) {
+            self.parked.remove(&session.node());
             self.state.network.detach(session.node());
         }
     }
 
-    fn encode(&self, message: &Message) -> Bytes {
+    /// A message on its way through the pusher.
+    fn encode(&self, session: &Session, message: &Message) -> Bytes {
+        let bytes = self.bytes_of(message);
+        session.reserve(bytes.len());
+        bytes
+    }
+
+    fn bytes_of(&self, message: &Message) -> Bytes {
         let bytes = Bytes::from(message.encode());
         self.shared.messages.fetch_add(1, Relaxed);
         self.shared.message_bytes.fetch_add(bytes.len() as u64, Relaxed);
@@ -275,6 +419,16 @@ impl Writer {
     }
 }
 
+/// The phase of a message that tells a switch what it lacks: names are known where they hang before frames are sent
+/// there, and valid last.
+fn phase_of(body: &Body) -> usize {
+    match body {
+        Body::Valid(_) => 2,
+        Body::Image { .. } | Body::Updates { .. } | Body::Resync { .. } => 1,
+        _ => 0,
+    }
+}
+
 fn is_collision(refusal: &Refusal) -> bool {
     fn is_collision(error: &NetworkError) -> bool {
         match error {
@@ -287,129 +441,4 @@ fn is_collision(refusal: &Refusal) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::change::{Place, Record};
-    use crate::hosts::Hosts;
-    use crate::store::RowChange;
-    use fib::action::PortId;
-    use fib::network::{Network, Settings};
-    use std::collections::BTreeMap;
-    use std::sync::Mutex;
-
-    type Rows = BTreeMap<(u8, Vec<u8>), Vec<u8>>;
-
-    /// A store in memory that counts its commits, and fails from the one that is told on.
-    #[derive(Clone)]
-    struct MemoryStore {
-        rows: Arc<Mutex<Rows>>,
-        n_commits: Arc<Mutex<usize>>,
-        fails_from: usize,
-    }
-
-    impl Store for MemoryStore {
-        fn rows(&self) -> Box<dyn Iterator<Item = Result<RowChange, StoreError>> + '_> {
-            let rows = self.rows.lock().unwrap().clone();
-            let row = |((kind, key), value)| Ok(RowChange { kind, key, value: Some(value) });
-            Box::new(rows.into_iter().map(row))
-        }
-
-        fn commit(&mut self, changes: &[RowChange]) -> Result<(), StoreError> {
-            let mut n_commits = self.n_commits.lock().unwrap();
-            if *n_commits >= self.fails_from {
-                let source = rusqlite::Error::InvalidQuery;
-                return Err(StoreError::Failed { path: "memory".into(), source });
-            }
-            *n_commits += 1;
-            let mut rows = self.rows.lock().unwrap();
-            for RowChange { kind, key, value } in changes.iter().cloned() {
-                match value {
-                    Some(value) => drop(rows.insert((kind, key), value)),
-                    None => drop(rows.remove(&(kind, key))),
-                }
-            }
-            Ok(())
-        }
-
-        fn term(&self) -> u64 {
-            1
-        }
-    }
-
-    struct Bench {
-        writer: Writer,
-        store: MemoryStore,
-        pushes: mpsc::Receiver<Vec<Outgoing>>,
-    }
-
-    /// A writer over a network with switch s1 and host h1, which the store has.
-    fn bench(fails_from: usize) -> Bench {
-        let network = Network::new(Settings::new(7, SecretKey::from_seed(1)), 1).unwrap();
-        let mut state = State { network, hosts: Hosts::default() };
-        state.carry_out(Change::AddSwitch { name: "s1".to_owned(), tenants: vec![] }).unwrap();
-        let place = Place { switch: "s1".to_owned(), port: PortId(1) };
-        state.carry_out(Change::AddHost { name: "h1".to_owned(), place }).unwrap();
-        let rows = state.network.rows().map(|row| ((row.kind, row.key), row.value.unwrap())).collect();
-        let store = MemoryStore { rows: Arc::new(Mutex::new(rows)), n_commits: Arc::default(), fails_from };
-        let (pushes, receiver) = mpsc::channel(16);
-        let shared = Shared::new();
-        let writer = Writer { state, store: Box::new(store.clone()), shared, pushes, switch_backlog_bytes: 1 << 20 };
-        Bench { writer, store, pushes: receiver }
-    }
-
-    fn put(index: u8) -> (Job, oneshot::Receiver<Result<Changed, Refusal>>) {
-        let (reply, answer) = oneshot::channel();
-        let name = format!("02:00:00:00:00:{index:02x}");
-        let records = vec![Record { name, host: "h1".to_owned(), tenant: 0, ip: None }];
-        (Job::Change { change: Change::PutNames { records, only_new: true }, reply }, answer)
-    }
-
-    fn rows_of(network: &Network) -> Rows {
-        network.rows().map(|row| ((row.kind, row.key), row.value.unwrap())).collect()
-    }
-
-    #[test]
-    fn requests_that_wait_together_share_one_transaction() {
-        let Bench { mut writer, store, .. } = bench(usize::MAX);
-        let (jobs, receiver) = mpsc::channel(16);
-        let (waiting, answers): (Vec<_>, Vec<_>) = (0..10).map(put).unzip();
-        waiting.into_iter().for_each(|job| jobs.try_send(job).map_err(|_| ()).unwrap());
-        drop(jobs);
-        writer.run(receiver).unwrap();
-        assert_eq!(*store.n_commits.lock().unwrap(), 1);
-        for answer in answers {
-            assert_eq!(answer.blocking_recv().unwrap().unwrap(), Changed { changed: 1, unchanged: 0 });
-        }
-    }
-
-    #[test]
-    fn failed_commit_is_answered_and_ends_the_writer() {
-        let Bench { mut writer, store, mut pushes } = bench(1);
-        let (jobs, receiver) = mpsc::channel(16);
-        let running = std::thread::spawn(move || writer.run(receiver));
-        let (job, answer) = put(1);
-        jobs.blocking_send(job).map_err(|_| ()).unwrap();
-        answer.blocking_recv().unwrap().unwrap();
-        let (job, answer) = put(2);
-        jobs.blocking_send(job).map_err(|_| ()).unwrap();
-        assert!(matches!(answer.blocking_recv().unwrap(), Err(Refusal::StoreFailed { .. })));
-        assert!(matches!(running.join().unwrap(), Err(StoreError::Failed { .. })));
-        assert!(pushes.blocking_recv().is_none(), "nobody is connected, and the writer is gone");
-        let restored = Network::restore(Settings::new(7, SecretKey::from_seed(2)), 2, store.rows().map(Result::unwrap));
-        assert_eq!(restored.unwrap().rib().len(), 1, "what was acknowledged, and nothing else");
-    }
-
-    #[test]
-    fn rekeyed_network_is_committed_whole() {
-        let Bench { mut writer, store, .. } = bench(usize::MAX);
-        for index in 0..100 {
-            let mut group = Group::default();
-            writer.take(put(index).0, &mut group);
-            writer.finish(group).unwrap();
-        }
-        let key = writer.state.network.settings().key.clone();
-        writer.rekey().unwrap();
-        assert_ne!(writer.state.network.settings().key.as_bytes(), key.as_bytes());
-        assert!(*store.rows.lock().unwrap() == rows_of(&writer.state.network));
-    }
-}
+mod tests;

@@ -524,7 +524,7 @@ pub(crate) fn image_parts(shards: Vec<ShardImage>, header: &TableHeader) -> impl
 }
 
 /// A whole exact table in messages; one even when it is empty.
-pub(crate) fn load_parts<V: Copy>(
+pub(crate) fn load_parts<V>(
     kind: NameKind,
     held: Held,
     entries: Vec<(Name, V)>,
@@ -540,13 +540,11 @@ pub(crate) fn load_parts<V: Copy>(
     }
     let parts = cuts.len() as u32;
     cuts.push(entries.len());
-    (0..parts).map(move |part| ExactUpdate::Load {
-        kind,
-        version: held.version,
-        digest: held.digest,
-        part,
-        parts,
-        entries: entries[cuts[part as usize]..cuts[part as usize + 1]].to_vec(),
+    let mut entries = entries.into_iter();
+    (0..parts).map(move |part| {
+        let n = cuts[part as usize + 1] - cuts[part as usize];
+        let entries = entries.by_ref().take(n).collect();
+        ExactUpdate::Load { kind, version: held.version, digest: held.digest, part, parts, entries }
     })
 }
 

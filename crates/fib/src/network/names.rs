@@ -94,6 +94,13 @@ impl Network {
         self.run(vec![step])
     }
 
+    /// Whether a batch of `n` names changes most shards of the largest table, so that each attached switch is sent
+    /// nearly all of its FIB.
+    pub fn is_bulk(&self, n: usize) -> bool {
+        let n_shards = self.tables.values().map(|table| table.graph.n_shards()).max().unwrap_or(0);
+        n >= BATCH_A_SHARD * n_shards
+    }
+
     /// As [`Network::set_name`] for many, all or none; of equal names the last counts.
     ///
     /// With 50 names a shard and more, every shard that changes is solved and sent once.

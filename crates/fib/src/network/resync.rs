@@ -56,6 +56,24 @@ impl Network {
         Ok(bodies.into_iter().map(|body| self.message(node, body)).collect())
     }
 
+    /// What an attached switch has once everything sent to it took effect: the report that it would send then.
+    pub fn held(&self, node: NodeId) -> Option<Report> {
+        let switch = self.switches.get(&node).filter(|switch| switch.attached)?;
+        let table = self.tables.get(&switch.table)?;
+        let view = table.views.iter().find(|view| view.switches.contains(&node))?;
+        let header = self.header(node);
+        Some(Report {
+            cluster: self.settings.cluster,
+            term: self.term,
+            table: switch.table,
+            header: header.fingerprint(),
+            actions: self.held_actions(node),
+            valid: if header.gateway { table.valid } else { Held::default() },
+            local: switch.local,
+            shards: held(view, &table.graph),
+        })
+    }
+
     /// Lets go of a switch: mutations cause no messages for it until it attaches again.
     pub fn detach(&mut self, node: NodeId) {
         if let Some(switch) = self.switches.get_mut(&node) {

@@ -1,0 +1,234 @@
+//! A writer over a store in memory, with a switch in the same thread.
+
+use super::*;
+use crate::change::{Place, Record};
+use crate::hosts::Hosts;
+use crate::store::RowChange;
+use fib::action::PortId;
+use fib::network::{Network, Settings};
+use fib::replica::{Limits, MemoryTables, Replica};
+use std::pin::pin;
+use std::sync::Mutex;
+use std::task::{Context, Poll, Waker};
+
+/// What a future gives without waiting.
+trait NowOrNever: Future + Sized {
+    fn now_or_never(self) -> Option<Self::Output> {
+        let mut context = Context::from_waker(Waker::noop());
+        match pin!(self).poll(&mut context) {
+            Poll::Ready(output) => Some(output),
+            Poll::Pending => None,
+        }
+    }
+}
+impl<F: Future> NowOrNever for F {}
+
+type Rows = BTreeMap<(u8, Vec<u8>), Vec<u8>>;
+
+/// A store in memory that counts its commits, and fails from the one that is told on.
+#[derive(Clone)]
+struct MemoryStore {
+    rows: Arc<Mutex<Rows>>,
+    n_commits: Arc<Mutex<usize>>,
+    fails_from: usize,
+}
+
+impl Store for MemoryStore {
+    fn rows(&self) -> Box<dyn Iterator<Item = Result<RowChange, StoreError>> + '_> {
+        let rows = self.rows.lock().unwrap().clone();
+        let row = |((kind, key), value)| Ok(RowChange { kind, key, value: Some(value) });
+        Box::new(rows.into_iter().map(row))
+    }
+
+    fn commit(&mut self, changes: &[RowChange]) -> Result<(), StoreError> {
+        let mut n_commits = self.n_commits.lock().unwrap();
+        if *n_commits >= self.fails_from {
+            let source = rusqlite::Error::InvalidQuery;
+            return Err(StoreError::Failed { path: "memory".into(), source });
+        }
+        *n_commits += 1;
+        let mut rows = self.rows.lock().unwrap();
+        for RowChange { kind, key, value } in changes.iter().cloned() {
+            match value {
+                Some(value) => drop(rows.insert((kind, key), value)),
+                None => drop(rows.remove(&(kind, key))),
+            }
+        }
+        Ok(())
+    }
+
+    fn term(&self) -> u64 {
+        1
+    }
+}
+
+struct Bench {
+    writer: Writer,
+    store: MemoryStore,
+    pushes: mpsc::Receiver<Vec<Outgoing>>,
+}
+
+/// A writer over a network with switch s1 and host h1, which the store has.
+fn bench(fails_from: usize) -> Bench {
+    let network = Network::new(Settings::new(7, SecretKey::from_seed(1)), 1).unwrap();
+    let mut state = State { network, hosts: Hosts::default() };
+    state.carry_out(Change::AddSwitch { name: "s1".to_owned(), tenants: vec![] }).unwrap();
+    let place = Place { switch: "s1".to_owned(), port: PortId(1) };
+    state.carry_out(Change::AddHost { name: "h1".to_owned(), place }).unwrap();
+    let rows = state.network.rows().map(|row| ((row.kind, row.key), row.value.unwrap())).collect();
+    let store = MemoryStore { rows: Arc::new(Mutex::new(rows)), n_commits: Arc::default(), fails_from };
+    let (pushes, receiver) = mpsc::channel(16);
+    let shared = Shared::new();
+    let writer = Writer::new(state, Box::new(store.clone()), shared, pushes, 1 << 20);
+    Bench { writer, store, pushes: receiver }
+}
+
+fn put(index: u8) -> (Job, oneshot::Receiver<Result<Changed, Refusal>>) {
+    let (reply, answer) = oneshot::channel();
+    let name = format!("02:00:00:00:00:{index:02x}");
+    let records = vec![Record { name, host: "h1".to_owned(), tenant: 0, ip: None }];
+    (Job::Change { change: Change::PutNames { records, only_new: true }, reply }, answer)
+}
+
+fn rows_of(network: &Network) -> Rows {
+    network.rows().map(|row| ((row.kind, row.key), row.value.unwrap())).collect()
+}
+
+#[test]
+fn requests_that_wait_together_share_one_transaction() {
+    let Bench { mut writer, store, .. } = bench(usize::MAX);
+    let (jobs, receiver) = mpsc::channel(16);
+    let (waiting, answers): (Vec<_>, Vec<_>) = (0..10).map(put).unzip();
+    waiting.into_iter().for_each(|job| jobs.try_send(job).map_err(|_| ()).unwrap());
+    drop(jobs);
+    writer.run(receiver).unwrap();
+    assert_eq!(*store.n_commits.lock().unwrap(), 1);
+    for answer in answers {
+        assert_eq!(answer.blocking_recv().unwrap().unwrap(), Changed { changed: 1, unchanged: 0 });
+    }
+}
+
+#[test]
+fn failed_commit_is_answered_and_ends_the_writer() {
+    let Bench { mut writer, store, mut pushes } = bench(1);
+    let (jobs, receiver) = mpsc::channel(16);
+    let running = std::thread::spawn(move || writer.run(receiver));
+    let (job, answer) = put(1);
+    jobs.blocking_send(job).map_err(|_| ()).unwrap();
+    answer.blocking_recv().unwrap().unwrap();
+    let (job, answer) = put(2);
+    jobs.blocking_send(job).map_err(|_| ()).unwrap();
+    assert!(matches!(answer.blocking_recv().unwrap(), Err(Refusal::StoreFailed { .. })));
+    assert!(matches!(running.join().unwrap(), Err(StoreError::Failed { .. })));
+    assert!(pushes.blocking_recv().is_none(), "nobody is connected, and the writer is gone");
+    let restored = Network::restore(Settings::new(7, SecretKey::from_seed(2)), 2, store.rows().map(Result::unwrap));
+    assert_eq!(restored.unwrap().rib().len(), 1, "what was acknowledged, and nothing else");
+}
+
+#[test]
+fn rekeyed_network_is_committed_whole() {
+    let Bench { mut writer, store, .. } = bench(usize::MAX);
+    for index in 0..100 {
+        let mut group = Group::default();
+        writer.take(put(index).0, &mut group);
+        writer.finish(group).unwrap();
+    }
+    let key = writer.state.network.settings().key.clone();
+    writer.rekey().unwrap();
+    assert_ne!(writer.state.network.settings().key.as_bytes(), key.as_bytes());
+    assert!(*store.rows.lock().unwrap() == rows_of(&writer.state.network));
+}
+
+fn attach(writer: &mut Writer, replica: &Replica<MemoryTables>) -> Attached {
+    writer.attach("s1", &Uplink::Report(replica.report()).encode()).unwrap()
+}
+
+/// Lets the replica take everything that waits in its stream; gives the number of messages.
+fn drain(bench: &mut Bench, attached: &mut Attached, replica: &mut Replica<MemoryTables>) -> usize {
+    while let Ok(outgoing) = bench.pushes.try_recv() {
+        for Outgoing { session, message, change, .. } in outgoing {
+            session.send(message, change);
+        }
+    }
+    let mut n_messages = 0;
+    while let Some(Some(next)) = attached.outbox.next().now_or_never() {
+        replica.receive(&next.message).unwrap();
+        attached.session.acknowledge(next.sequence);
+        n_messages += 1;
+    }
+    n_messages
+}
+
+fn import(writer: &mut Writer, from: u32, n: u32) {
+    let record = |i: u32| {
+        let [a, b, c, d] = i.to_be_bytes();
+        let name = format!("02:01:{a:02x}:{b:02x}:{c:02x}:{d:02x}");
+        Record { name, host: "h1".to_owned(), tenant: 0, ip: None }
+    };
+    let (reply, answer) = oneshot::channel();
+    let records = (from..from + n).map(record).collect();
+    let mut group = Group::default();
+    writer.take(Job::Change { change: Change::PutNames { records, only_new: true }, reply }, &mut group);
+    writer.finish(group).unwrap();
+    assert_eq!(answer.blocking_recv().unwrap().unwrap().changed, u64::from(n));
+}
+
+#[test]
+fn import_of_many_batches_is_sent_to_a_switch_once() {
+    let mut bench = bench(usize::MAX);
+    let mut replica = Replica::new(Limits::default(), MemoryTables::default());
+    let mut attached = attach(&mut bench.writer, &replica);
+    drain(&mut bench, &mut attached, &mut replica);
+    for batch in 0..5 {
+        import(&mut bench.writer, batch * 20_000, 20_000);
+        assert!(!bench.writer.shared.connected()[0].in_step);
+    }
+    assert_eq!(drain(&mut bench, &mut attached, &mut replica), 0, "nothing while the import runs");
+    bench.writer.release(true);
+    drain(&mut bench, &mut attached, &mut replica);
+    assert_eq!(replica.report(), bench.writer.state.network.held(NodeId(1)).unwrap());
+    assert_eq!(replica.tables().valid.len(), 100_000);
+    bench.writer.shared.pending_pushes.store(0, Relaxed);
+    assert!(bench.writer.shared.connected()[0].in_step);
+}
+
+#[test]
+fn switch_that_lags_gets_the_newest_state_once_and_costs_its_limit() {
+    let mut bench = bench(usize::MAX);
+    bench.writer.switch_backlog_bytes = 2_000;
+    let mut replica = Replica::new(Limits::default(), MemoryTables::default());
+    let mut attached = attach(&mut bench.writer, &replica);
+    drain(&mut bench, &mut attached, &mut replica);
+    for index in 0..=255 {
+        bench.writer.park(Session::is_over_limit);
+        let mut group = Group::default();
+        bench.writer.take(put(index).0, &mut group);
+        bench.writer.finish(group).unwrap();
+        while let Ok(outgoing) = bench.pushes.try_recv() {
+            outgoing.into_iter().for_each(|o| _ = o.session.send(o.message, o.change));
+        }
+        bench.writer.release(false);
+    }
+    let n_waiting = drain(&mut bench, &mut attached, &mut replica);
+    assert!(n_waiting < 100, "{n_waiting} messages");
+    bench.writer.release(false);
+    let n_missing = drain(&mut bench, &mut attached, &mut replica);
+    assert!(n_missing < 10, "{n_missing} messages");
+    assert_eq!(replica.tables().local.len(), 256);
+    assert_eq!(replica.report(), bench.writer.state.network.held(NodeId(1)).unwrap());
+}
+
+#[test]
+fn parked_switch_that_connects_again_is_told_by_its_new_stream_only() {
+    let mut bench = bench(usize::MAX);
+    let mut replica = Replica::new(Limits::default(), MemoryTables::default());
+    let mut first = attach(&mut bench.writer, &replica);
+    import(&mut bench.writer, 0, 20_000);
+    let mut second = attach(&mut bench.writer, &replica);
+    bench.writer.release(true);
+    assert!(first.session.is_ended() && first.outbox.next().now_or_never() == Some(None));
+    drain(&mut bench, &mut second, &mut replica);
+    assert_eq!(replica.report(), bench.writer.state.network.held(NodeId(1)).unwrap());
+    bench.writer.detach(&first.session);
+    assert!(bench.writer.state.network.is_attached(NodeId(1)), "the end of the first stream is no news");
+}
