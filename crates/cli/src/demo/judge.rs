@@ -3,9 +3,10 @@
 //! **Misdelivered** is a unicast frame that comes out at a station which does not carry its destination: a host with
 //! another MAC, a far end without that name, anyone at all for a name that was removed or never existed. **Lost** is a
 //! probe to a live name that is not seen at its station. While a name moves, both its places carry it; once every
-//! switch has confirmed the move, a probe sent later may only come out at the new one.
+//! switch has confirmed the move, a probe sent later may only come out at the new one. What decides is when a probe was
+//! sent, never when it was seen: a judge that gets its turn late judges the same.
 //!
-//! Cost: one hash lookup a frame, about 60 bytes a name and one byte a probe.
+//! Cost: one hash lookup a frame, about 60 bytes a name, 16 a move and one byte a probe.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -67,11 +68,11 @@ impl Counts {
 }
 
 /// Where a name is, by the numbers of the probes that may arrive there.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct Place {
     at: Station,
-    /// A place it moves or moved away from, good for probes numbered below.
-    before: Option<(Station, u64)>,
+    /// The places it moves or moved away from, in order, each good for probes numbered below.
+    before: Vec<(Station, u64)>,
     /// Removed: probes numbered from this on are for nobody.
     gone: Option<u64>,
 }
@@ -121,8 +122,8 @@ impl Judge {
 
     /// These names are about to be added.
     pub(super) fn add(&self, names: impl IntoIterator<Item = (Mac, Station)>) {
-        let place = |at| Place { at, before: None, gone: None };
-        self.state().names.extend(names.into_iter().map(|(mac, at)| (mac, place(at))));
+        let place = |(mac, at)| (mac, Place { at, before: Vec::new(), gone: None });
+        self.state().names.extend(names.into_iter().map(place));
     }
 
     /// These names are about to move: either place is right until [`Self::moved`].
@@ -130,7 +131,7 @@ impl Judge {
         let state = &mut *self.state();
         for (mac, to) in names {
             let place = state.names.get_mut(&mac).expect("a name moves after it was added");
-            *place = Place { at: to, before: Some((place.at, u64::MAX)), gone: None };
+            place.before.push((std::mem::replace(&mut place.at, to), u64::MAX));
         }
     }
 
@@ -139,7 +140,8 @@ impl Judge {
         let state = &mut *self.state();
         let next = state.probes.len() as u64;
         for mac in names {
-            if let Some((_, until)) = &mut state.names.get_mut(&mac).expect("a name that is moving").before {
+            let place = state.names.get_mut(&mac).expect("a name that is moving");
+            if let Some((_, until)) = place.before.last_mut() {
                 *until = next;
             }
         }
@@ -212,11 +214,12 @@ impl State {
         let number = probe_number(frame).filter(|&n| n < self.probes.len() as u64);
         let right = self.names.get(destination).is_some_and(|place| match number {
             Some(n) => {
-                let carries = place.at == station || place.before.is_some_and(|(at, until)| at == station && n < until);
+                let carried = |&(at, until): &(Station, u64)| at == station && n < until;
+                let carries = place.at == station || place.before.iter().any(carried);
                 carries && place.gone.is_none_or(|gone| n < gone)
             }
             // TCP, ARP and the like carry no number to tell when they were sent.
-            None => place.at == station || place.before.is_some_and(|(at, _)| at == station),
+            None => place.at == station || place.before.last().is_some_and(|&(at, _)| at == station),
         });
         let probe = number.map(|n| &mut self.probes[n as usize]);
         let phase = probe.as_ref().map_or(self.phase as u8, |flags| **flags & PHASE_MASK);
@@ -296,6 +299,24 @@ mod tests {
         assert_eq!(counts(&judge), (3, 1, 0, 0));
         judge.observe(3, [&frame(late + 1)[..]]);
         assert_eq!(counts(&judge), (3, 1, 1, 0));
+    }
+
+    #[test]
+    fn a_frame_seen_late_is_judged_by_when_it_was_sent() {
+        let judge = judge();
+        judge.add([(NAME, 3)]);
+        let sent = [3, 4, 5].map(|at| {
+            let number = judge.send(2);
+            judge.moving([(NAME, at + 1)]);
+            judge.moved([NAME]);
+            number
+        });
+        for (number, station) in sent.into_iter().zip([3, 4, 5]) {
+            judge.observe(station, [&frame(number)[..]]);
+        }
+        assert_eq!(counts(&judge), (3, 3, 0, 0));
+        judge.observe(3, [&frame(sent[1] + 1)[..]]);
+        assert_eq!(counts(&judge), (3, 3, 1, 0), "it was sent after the move away from there");
     }
 
     #[test]

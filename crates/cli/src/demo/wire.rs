@@ -167,18 +167,21 @@ pub(super) struct Sniffers {
 }
 
 impl Sniffers {
-    /// Shows the judge every frame until `stop` is set; returns how many frames the kernel had to drop before they
-    /// could be judged.
+    /// Shows the judge every frame that comes until `stop` is set, those that still wait then included; returns how many
+    /// frames the kernel had to drop before they could be judged.
     pub(super) fn watch(&self, judge: &Judge, stop: &AtomicBool) -> io::Result<u64> {
         let mut fds: Vec<PollFd<'_>> =
             self.sockets.iter().map(|(_, socket)| PollFd::new(socket, PollFlags::IN)).collect();
         let mut storage = vec![[0_u8; SNAP_LEN]; BATCH];
         let wait = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
-        while !stop.load(Ordering::Relaxed) {
-            if let Err(e) = poll(&mut fds, Some(&wait))
-                && e != rustix::io::Errno::INTR
-            {
-                return Err(e.into());
+        loop {
+            // Looked at first: what came before it was set is waiting by now.
+            let last = stop.load(Ordering::Relaxed);
+            match poll(&mut fds, Some(&wait)) {
+                Ok(0) if last => break,
+                Ok(_) => {}
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(e) => return Err(e.into()),
             }
             for (fd, (station, socket)) in fds.iter().zip(&self.sockets) {
                 if !fd.revents().is_empty() {
