@@ -25,9 +25,11 @@ use super::layout::{End, FAR_PORT, Layout, Mac};
 use super::processes::Processes;
 
 /// The controller opens its port within this.
-const START_TIMEOUT: Duration = Duration::from_secs(20);
+const START_TIMEOUT: Duration = Duration::from_secs(120);
 /// The switches confirm a change within this, the first import of many names included.
-const STEP_TIMEOUT: Duration = Duration::from_secs(60);
+const STEP_TIMEOUT: Duration = Duration::from_secs(120);
+/// A switch answers a request for its status within this.
+const STATUS_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often to ask whether they have.
 const POLL: Duration = Duration::from_millis(1);
 /// Names in one message of an import.
@@ -231,9 +233,8 @@ fn port_is_up(status: &serde_json::Value, port: u16) -> bool {
 
 /// The status of a switch, as its daemon serves it.
 fn status(address: SocketAddr) -> Result<serde_json::Value> {
-    let timeout = Duration::from_secs(2);
-    let mut stream = TcpStream::connect_timeout(&address, timeout)?;
-    stream.set_read_timeout(Some(timeout))?;
+    let mut stream = TcpStream::connect_timeout(&address, STATUS_TIMEOUT)?;
+    stream.set_read_timeout(Some(STATUS_TIMEOUT))?;
     stream.write_all(b"GET /status HTTP/1.0\r\nHost: localhost\r\n\r\n")?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;

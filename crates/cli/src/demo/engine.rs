@@ -152,6 +152,15 @@ pub(super) struct Outlet {
     pub(super) end: Loopback,
 }
 
+/// Says that the engine has ended, also when it panics.
+struct FaultOnDrop<'a>(&'a Shared);
+
+impl Drop for FaultOnDrop<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.fault).get_or_insert_with(|| "the engine has ended".to_owned());
+    }
+}
+
 /// See the module.
 pub(super) struct Engine<'a> {
     pub(super) layout: &'a Layout,
@@ -163,8 +172,9 @@ pub(super) struct Engine<'a> {
 }
 
 impl Engine<'_> {
-    /// Turns until `done`. What goes wrong is left in [`Shared::fault`].
+    /// Turns until `done`. What goes wrong is left in [`Shared::fault`], so that nobody waits for it.
     pub(super) fn run(mut self, done: &AtomicBool) {
+        let _ended = FaultOnDrop(self.shared);
         while !done.load(Ordering::Relaxed) {
             match self.turn() {
                 Ok(true) => {}

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::frames::{PROBE_PORT, probe_payload};
+use super::ground::SetOnDrop;
 use super::judge::Judge;
 use super::layout::Layout;
 use super::netns::{NetnsError, within};
@@ -22,8 +23,17 @@ const DATAGRAM_LEN: usize = 1472;
 /// Datagrams of one flow under way at once. The sender waits for the receiver beyond that: a flow without any control
 /// would measure the overflowing buffers of this machine and nothing of the network.
 const WINDOW: u64 = 64;
-/// A window without progress for this long is given up as lost.
-const STALL: Duration = Duration::from_millis(300);
+/// A window without progress for this long is given up as lost: long enough for a machine with much else to do.
+const STALL: Duration = Duration::from_secs(5);
+/// At the end of a flow: datagrams under way arrive within this, or are lost.
+const MAX_FLIGHT: Duration = Duration::from_millis(500);
+/// A ping without an answer is sent again after this.
+const PING_AGAIN: Duration = Duration::from_secs(1);
+/// A connection comes about within this, or not at all; each try waits for a part of it.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(60);
+const CONNECT_TRY: Duration = Duration::from_secs(3);
+/// A receiver whose sender is done waits this long for what is still under way.
+const SILENCE: Duration = Duration::from_secs(30);
 /// A sender held to a rate writes at least this much at once, in bytes.
 const MIN_WRITE: u64 = 8 << 10;
 /// Sockets wake up this often to look whether the demo was interrupted.
@@ -104,8 +114,8 @@ impl<'a> Hosts<'a> {
         let _ = self.probes[from].send_to(payload, (self.ip(to), PROBE_PORT));
     }
 
-    /// Every host pings every other, at most `tries` times, each try waiting up to `patience`.
-    pub(super) fn ping_all(&self, tries: u32, patience: Duration, stop: &AtomicBool) -> Result<Pings, NetnsError> {
+    /// Every host pings every other, again and again until it has an answer or nobody had one for `patience`.
+    pub(super) fn ping_all(&self, patience: Duration, stop: &AtomicBool) -> Result<Pings, NetnsError> {
         let n = self.len();
         let sockets: Vec<Socket> = (0..n)
             .map(|host| {
@@ -117,9 +127,10 @@ impl<'a> Hosts<'a> {
         let mut sent_at = vec![None; n * n];
         let mut rtts_us = Vec::new();
         let mut answered = vec![false; n * n];
-        let mut at_first_try = 0;
+        let mut at_first_try = None;
         let wanted = n * (n - 1);
-        for attempt in 0..tries {
+        let mut progress = Instant::now();
+        while rtts_us.len() < wanted && progress.elapsed() < patience && !stop.load(Ordering::Relaxed) {
             for from in 0..n {
                 for to in (0..n).filter(|&to| to != from && !answered[from * n + to]) {
                     sent_at[from * n + to] = Some(Instant::now());
@@ -128,8 +139,8 @@ impl<'a> Hosts<'a> {
                     let _ = sockets[from].send_to(&echo_message(to as u16), &target.into());
                 }
             }
-            let deadline = Instant::now() + patience;
-            while rtts_us.len() < wanted && Instant::now() < deadline && !stop.load(Ordering::Relaxed) {
+            let again = Instant::now() + PING_AGAIN;
+            while rtts_us.len() < wanted && Instant::now() < again && !stop.load(Ordering::Relaxed) {
                 let mut idle = true;
                 for (from, socket) in sockets.iter().enumerate() {
                     while let Some(to) = next_echo_reply(socket) {
@@ -139,6 +150,7 @@ impl<'a> Hosts<'a> {
                             && !std::mem::replace(&mut answered[pair], true)
                         {
                             rtts_us.push(at.elapsed().as_secs_f64() * 1e6);
+                            progress = Instant::now();
                         }
                     }
                 }
@@ -146,14 +158,13 @@ impl<'a> Hosts<'a> {
                     std::thread::sleep(Duration::from_micros(100));
                 }
             }
-            if attempt == 0 {
-                at_first_try = rtts_us.len() as u64;
-            }
+            at_first_try.get_or_insert(rtts_us.len() as u64);
         }
-        Ok(Pings::new(wanted as u64, at_first_try, rtts_us))
+        Ok(Pings::new(wanted as u64, at_first_try.unwrap_or_default(), rtts_us))
     }
 
-    /// Bulk TCP over `flows` until `until` or `stop`, as fast as it goes or at a given rate a flow.
+    /// Bulk TCP over `flows` until `until` or `stop`, as fast as it goes or at a given rate a flow. However late it
+    /// begins, every flow carries something.
     pub(super) fn tcp(
         &self,
         flows: &[(usize, usize)],
@@ -164,22 +175,23 @@ impl<'a> Hosts<'a> {
         let begun = Instant::now();
         let resent_before = self.retransmits(flows)?;
         let bytes = AtomicU64::new(0);
-        let done = || Instant::now() >= until || stop.load(Ordering::Relaxed);
+        let gone: Vec<AtomicBool> = flows.iter().map(|_| AtomicBool::new(false)).collect();
         std::thread::scope(|scope| -> Result<(), NetnsError> {
             let mut threads = Vec::new();
-            for (i, &(from, to)) in flows.iter().enumerate() {
+            for (i, (&(from, to), gone)) in flows.iter().zip(&gone).enumerate() {
                 let port = TCP_PORT + 100 + i as u16;
                 let listener = within(&self.wires.host(to), || TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)))?;
                 let target = SocketAddrV4::new(self.ip(to), port);
                 let name = self.wires.host(from);
                 threads.push(scope.spawn(move || {
-                    within(&name, || {
-                        let stream = TcpStream::connect_timeout(&target.into(), Duration::from_secs(3))?;
-                        send_until(stream, bytes_a_second, done)
+                    let _gone = SetOnDrop(gone);
+                    within(&name, || match connect(target, stop)? {
+                        Some(stream) => send_until(stream, bytes_a_second, until, stop),
+                        None => Ok(()),
                     })
                 }));
                 let (bytes, name) = (&bytes, self.wires.host(to));
-                threads.push(scope.spawn(move || within(&name, || receive_all(&listener, bytes, done))));
+                threads.push(scope.spawn(move || within(&name, || receive_all(&listener, bytes, gone, stop))));
             }
             for thread in threads {
                 thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
@@ -287,12 +299,26 @@ fn next_echo_reply(socket: &Socket) -> Option<u16> {
     }
 }
 
-fn send_until(mut stream: TcpStream, bytes_a_second: Option<u64>, done: impl Fn() -> bool) -> io::Result<()> {
+/// Connects, by several tries if need be; none if `stop` was set meanwhile.
+fn connect(target: SocketAddrV4, stop: &AtomicBool) -> io::Result<Option<TcpStream>> {
+    let begun = Instant::now();
+    while !stop.load(Ordering::Relaxed) {
+        match TcpStream::connect_timeout(&target.into(), CONNECT_TRY) {
+            Ok(stream) => return Ok(Some(stream)),
+            Err(e) if begun.elapsed() > CONNECT_PATIENCE => return Err(e),
+            Err(_) => std::thread::sleep(TICK),
+        }
+    }
+    Ok(None)
+}
+
+/// Sends until `until` or `stop`, and something in any case.
+fn send_until(mut stream: TcpStream, bytes_a_second: Option<u64>, until: Instant, stop: &AtomicBool) -> io::Result<()> {
     stream.set_write_timeout(Some(TICK))?;
     let block = [0x5a_u8; 64 << 10];
     let begun = Instant::now();
     let mut sent = 0;
-    while !done() {
+    while (sent == 0 || Instant::now() < until) && !stop.load(Ordering::Relaxed) {
         let allowed = bytes_a_second.map_or(u64::MAX, |rate| (begun.elapsed().as_secs_f64() * rate as f64) as u64);
         // Whole frames at a time: the few bytes that a rate allows right after a write would each be a system call.
         if allowed - sent < MIN_WRITE {
@@ -308,13 +334,15 @@ fn send_until(mut stream: TcpStream, bytes_a_second: Option<u64>, done: impl Fn(
     stream.shutdown(std::net::Shutdown::Write)
 }
 
-/// Accepts one connection and counts what comes, to its end; once `done`, no longer than two silent seconds.
-fn receive_all(listener: &TcpListener, bytes: &AtomicU64, done: impl Fn() -> bool) -> io::Result<()> {
+/// Accepts one connection and counts what comes, to its end; once the sender is `gone`, until nothing comes any more.
+fn receive_all(listener: &TcpListener, bytes: &AtomicU64, gone: &AtomicBool, stop: &AtomicBool) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let mut stream = loop {
+        // Looked at first: a connection made before the sender went is taken.
+        let last = gone.load(Ordering::Relaxed);
         match listener.accept() {
             Ok((stream, _)) => break stream,
-            Err(e) if would_block(&e) && !done() => std::thread::sleep(Duration::from_millis(2)),
+            Err(e) if would_block(&e) && !last => std::thread::sleep(Duration::from_millis(2)),
             Err(e) if would_block(&e) => return Ok(()),
             Err(e) => return Err(e),
         }
@@ -323,25 +351,27 @@ fn receive_all(listener: &TcpListener, bytes: &AtomicU64, done: impl Fn() -> boo
     stream.set_read_timeout(Some(TICK))?;
     let mut block = vec![0; 256 << 10];
     let mut last = Instant::now();
-    loop {
+    while !stop.load(Ordering::Relaxed) {
         match stream.read(&mut block) {
             Ok(0) => return Ok(()),
             Ok(n) => {
                 bytes.fetch_add(n as u64, Ordering::Relaxed);
                 last = Instant::now();
             }
-            Err(e) if would_block(&e) && !(done() && last.elapsed() > Duration::from_secs(2)) => {}
+            Err(e) if would_block(&e) && !(gone.load(Ordering::Relaxed) && last.elapsed() > SILENCE) => {}
             Err(e) if would_block(&e) => return Ok(()),
             Err(e) => return Err(e),
         }
     }
+    Ok(())
 }
 
 fn would_block(e: &io::Error) -> bool {
     matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
 }
 
-/// Sends and receives one flow, [`WINDOW`] datagrams at most under way. Returns (sent, distinct received).
+/// Sends and receives one flow, [`WINDOW`] datagrams at most under way, and one window however late it begins.
+/// Returns (sent, distinct received).
 fn udp_flow(
     sender: &UdpSocket,
     receiver: &UdpSocket,
@@ -351,11 +381,12 @@ fn udp_flow(
     stop: &AtomicBool,
 ) -> (u64, u64) {
     let mut seen = Vec::<bool>::new();
-    let (mut sent, mut received, mut given_up) = (0, 0, 0);
+    let (mut sent, mut received, mut given_up) = (0_u64, 0, 0);
     let mut buffer = [0; 2048];
     let mut progress = Instant::now();
-    while Instant::now() < until && !stop.load(Ordering::Relaxed) {
-        while sent - received - given_up < WINDOW {
+    while (sent == 0 || Instant::now() < until) && !stop.load(Ordering::Relaxed) {
+        // Of those given up some may come after all.
+        while (sent - received).saturating_sub(given_up) < WINDOW {
             let mut payload = probe_payload(judge.send(1), DATAGRAM_LEN);
             payload[16..24].copy_from_slice(&sent.to_le_bytes());
             // What the sender's own kernel refuses was sent and is lost.
@@ -371,9 +402,14 @@ fn udp_flow(
             progress = Instant::now();
         }
     }
-    // What is still under way, until a tick passes without any.
-    while received < sent && receive_datagram(receiver, &mut buffer, &mut seen) {
-        received += 1;
+    // What is still under way, until none comes for a while.
+    while received < sent && !stop.load(Ordering::Relaxed) {
+        if receive_datagram(receiver, &mut buffer, &mut seen) {
+            received += 1;
+            progress = Instant::now();
+        } else if progress.elapsed() > if received == 0 { STALL } else { MAX_FLIGHT } {
+            break;
+        }
     }
     (sent, received)
 }

@@ -37,10 +37,10 @@ const SHIM_LEN: usize = switch::shim::LEN;
 const WINDOW: u64 = 64;
 /// Payload of a datagram of bulk UDP.
 const DATAGRAM_LEN: usize = 1472;
-/// In memory an answer comes within this, or not at all.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// In memory nothing is lost: an answer comes within this on any machine.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// The switches confirm a change within this, the first import of many names included.
-const STEP_TIMEOUT: Duration = Duration::from_secs(60);
+const STEP_TIMEOUT: Duration = Duration::from_secs(120);
 /// How often to look whether something happened.
 const POLL: Duration = Duration::from_micros(50);
 
@@ -121,11 +121,11 @@ impl Memory<'_> {
         self.shared.post(Input::Frame { host, frame });
     }
 
-    /// Waits until `satisfied`, at most [`PATIENCE`].
+    /// Waits until `satisfied`, at most [`PATIENCE`], and not when the engine has ended.
     fn wait(&self, stop: &Stop, satisfied: impl Fn() -> bool) -> bool {
         let deadline = Instant::now() + PATIENCE;
         while !satisfied() {
-            if Instant::now() > deadline || stop.load(Ordering::Relaxed) {
+            if Instant::now() > deadline || stop.load(Ordering::Relaxed) || self.shared.fault().is_some() {
                 return false;
             }
             std::thread::sleep(POLL);
@@ -193,7 +193,8 @@ impl Ground for Memory<'_> {
         let begun = Instant::now();
         let mut lost = judge.outstanding();
         let mut progress = (lost, Instant::now());
-        while Instant::now() < until && !stop.load(Ordering::Relaxed) {
+        let mut begins = true;
+        while (begins || Instant::now() < until) && !stop.load(Ordering::Relaxed) {
             let outstanding = judge.outstanding();
             if outstanding != progress.0 {
                 progress = (outstanding, Instant::now());
@@ -205,6 +206,7 @@ impl Ground for Memory<'_> {
                 std::thread::sleep(POLL);
                 continue;
             }
+            begins = false;
             for i in 0..room as usize {
                 let (from, to) = flows[i % flows.len()];
                 self.send_datagram(from, to, &probe_payload(judge.send(1), DATAGRAM_LEN));

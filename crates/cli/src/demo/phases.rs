@@ -193,7 +193,9 @@ impl Run<'_> {
         let mut next_moved = 0;
         let mut next_host = 0;
         for round in 0.. {
-            if Instant::now() >= until || self.stop.load(Ordering::Relaxed) {
+            // However slow the machine, there is one change of each kind.
+            let enough = churn.host_moves > 0 && Instant::now() >= until;
+            if enough || self.stop.load(Ordering::Relaxed) {
                 break;
             }
             if round % ROUNDS_A_HOST_MOVE == 1 {

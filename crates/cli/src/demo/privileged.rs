@@ -17,9 +17,8 @@ use super::phases::{Findings, Run};
 use super::processes::Processes;
 use super::wire::{RawSenders, Wires};
 
-/// Tries of a ping; Linux itself gives an unresolved address three.
-const PING_TRIES: u32 = 3;
-const PING_PATIENCE: Duration = Duration::from_secs(1);
+/// Pings are given up when none was answered for this long.
+const PING_PATIENCE: Duration = Duration::from_secs(30);
 
 /// What a run with privileges found out.
 pub(super) struct Outcome {
@@ -139,7 +138,7 @@ impl Ground for Namespaced<'_> {
     }
 
     fn ping_all(&self, stop: &Stop) -> Result<Pings> {
-        Ok(self.hosts.ping_all(PING_TRIES, PING_PATIENCE, stop)?)
+        Ok(self.hosts.ping_all(PING_PATIENCE, stop)?)
     }
 
     fn has_tcp(&self) -> bool {

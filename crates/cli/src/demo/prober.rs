@@ -19,6 +19,11 @@ const UNKNOWN_FROM: u64 = 1 << 39;
 const TICK: Duration = Duration::from_millis(1);
 /// After a pause of the whole machine the prober does not make up for more than this.
 const MAX_BURST: u64 = 64;
+/// Probes to live names under way at once: fewer than a port's ring holds. Where the switches do not get the time to
+/// forward them, there are fewer probes rather than lost ones.
+const WINDOW: usize = 512;
+/// A probe not seen for so long is under way no more.
+const MAX_FLIGHT: Duration = Duration::from_secs(2);
 
 /// Names to probe. The prober holds the lock while it sends, so a name taken out of it gets no further probe.
 #[derive(Debug, Default)]
@@ -44,26 +49,36 @@ pub(super) struct Prober<'a> {
 }
 
 impl Prober<'_> {
-    /// Sends until `done` or `stop`; returns when the probes to live names were sent.
+    /// Sends until `done`, and a probe of each kind in any case, or until `stop`; returns when the probes to live names
+    /// were sent.
     pub(super) fn run(&self, done: &Stop, stop: &Stop) -> Vec<Sent> {
         let begun = Instant::now();
         let mut random = Random(0x5eed);
         let mut log = Vec::new();
-        let mut sent = 0;
-        while !done.load(Ordering::Relaxed) && !stop.load(Ordering::Relaxed) {
+        let mut under_way = Vec::new();
+        let (mut sent, mut n_to_nobody) = (0, 0);
+        while !stop.load(Ordering::Relaxed) {
+            if done.load(Ordering::Relaxed) && n_to_nobody > 0 && !log.is_empty() {
+                break;
+            }
             std::thread::sleep(TICK);
             let due = (begun.elapsed().as_secs_f64() * self.rate_pps as f64) as u64;
             let burst = due.saturating_sub(sent).min(MAX_BURST);
             sent = due;
+            under_way.retain(|probe: &Sent| probe.at.elapsed() < MAX_FLIGHT && !self.judge.was_seen(probe.number));
+            let burst = burst.min(WINDOW.saturating_sub(under_way.len()) as u64);
+            let n_logged = log.len();
             let targets = self.targets.lock().unwrap_or_else(PoisonError::into_inner);
             for _ in 0..burst {
-                self.send_one(&targets, &mut random, &mut log);
+                n_to_nobody += u64::from(self.send_one(&targets, &mut random, &mut log));
             }
+            under_way.extend_from_slice(&log[n_logged..]);
         }
         log
     }
 
-    fn send_one(&self, targets: &Targets, random: &mut Random, log: &mut Vec<Sent>) {
+    /// Returns whether it sent one to nobody.
+    fn send_one(&self, targets: &Targets, random: &mut Random, log: &mut Vec<Sent>) -> bool {
         let hosts = &self.layout.hosts;
         let from = random.below(hosts.len());
         let frame_to = |mac: Mac, number| {
@@ -87,13 +102,16 @@ impl Prober<'_> {
             18 => {
                 if let Some(&mac) = targets.removed.get(random.below(targets.removed.len())) {
                     frame_to(mac, self.judge.send_to_nobody(1));
+                    return true;
                 }
             }
             _ => {
                 let mac = synthetic_mac(UNKNOWN_FROM + random.next() % UNKNOWN_FROM);
                 frame_to(mac, self.judge.send_to_nobody(1));
+                return true;
             }
         }
+        false
     }
 }
 
