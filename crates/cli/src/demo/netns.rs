@@ -169,11 +169,11 @@ fn remove(name: &str) {
     let _ = ip(&["netns", "del", name]);
 }
 
-/// Removes the namespaces of demos that are no longer running.
+/// Removes the namespaces of demos that are no longer running. To be called before this one makes any.
 fn remove_leftovers() -> Result<(), NetnsError> {
     let Ok(entries) = std::fs::read_dir(DIRECTORY) else { return Ok(()) };
     for name in entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()) {
-        if owner(&name).is_some_and(|pid| !is_running(pid)) {
+        if owner(&name).is_some_and(is_dead) {
             remove(&name);
         }
     }
@@ -185,7 +185,13 @@ fn owner(name: &str) -> Option<u32> {
     name.strip_prefix(PREFIX)?.split_once('-')?.0.parse().ok()
 }
 
-pub(super) fn is_running(pid: u32) -> bool {
+/// Whether what is named after this PID belongs to a run that is over. Our own number was another's before: a process
+/// makes what it names after itself once, and only after it asked.
+pub(super) fn is_dead(pid: u32) -> bool {
+    pid == std::process::id() || !is_running(pid)
+}
+
+fn is_running(pid: u32) -> bool {
     // A zombie's command line is empty.
     std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| !line.is_empty())
 }

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::netns::is_running;
+use super::netns::is_dead;
 
 const PREFIX: &str = "fibula-demo-";
 
@@ -26,8 +26,11 @@ impl StateDirectory {
             }
             return Ok(Self { path: path.canonicalize()?, keep: true });
         }
-        let parent = std::env::temp_dir();
-        remove_leftovers(&parent);
+        Self::temporary(&std::env::temp_dir())
+    }
+
+    fn temporary(parent: &Path) -> io::Result<Self> {
+        remove_leftovers(parent);
         let path = parent.join(format!("{PREFIX}{}", std::process::id()));
         // Not `create_dir_all`: a directory that someone else put there is not ours to use.
         std::fs::create_dir(&path)?;
@@ -53,7 +56,7 @@ fn remove_leftovers(parent: &Path) {
     for entry in entries.flatten() {
         let name = entry.file_name();
         let owner = name.to_str().and_then(|name| name.strip_prefix(PREFIX)).and_then(|pid| pid.parse().ok());
-        if owner.is_some_and(|pid| !is_running(pid)) {
+        if owner.is_some_and(is_dead) {
             // Another user's may not be ours to remove.
             let _ = std::fs::remove_dir_all(entry.path());
         }
@@ -66,11 +69,14 @@ mod tests {
 
     #[test]
     fn a_state_directory_goes_with_the_run_and_takes_dead_ones_along() {
-        // PIDs end at 2^22, so this one is dead.
-        let dead = std::env::temp_dir().join(format!("{PREFIX}{}", u32::MAX));
-        std::fs::create_dir_all(dead.join("s1")).unwrap();
-        let state = StateDirectory::create(None).unwrap();
-        assert!(!dead.exists());
+        let parent = tempfile::tempdir().unwrap();
+        // PIDs end at 2^22, so the first is dead; whoever had our own before us is, too.
+        for pid in [u32::MAX, std::process::id()] {
+            std::fs::create_dir_all(parent.path().join(format!("{PREFIX}{pid}/s1"))).unwrap();
+        }
+        let state = StateDirectory::temporary(parent.path()).unwrap();
+        assert_eq!(std::fs::read_dir(parent.path()).unwrap().count(), 1, "its own");
+        assert_eq!(std::fs::read_dir(state.path()).unwrap().count(), 0, "and empty");
         let path = state.path().to_owned();
         std::fs::write(path.join("file"), "x").unwrap();
         drop(state);
@@ -79,12 +85,12 @@ mod tests {
 
     #[test]
     fn a_directory_to_keep_is_new_and_stays() {
-        let path = std::env::temp_dir().join(format!("fibula-keep-{}", std::process::id()));
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("keep");
         let state = StateDirectory::create(Some(&path)).unwrap();
         std::fs::write(state.path().join("file"), "x").unwrap();
         drop(state);
         assert!(path.join("file").exists());
         assert!(StateDirectory::create(Some(&path)).unwrap_err().to_string().contains("not empty"));
-        std::fs::remove_dir_all(&path).unwrap();
     }
 }
