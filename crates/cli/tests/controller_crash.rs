@@ -11,7 +11,7 @@ use rand::{Rng, SeedableRng};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use support::{Client, HOST_PORT, Site, add_full_mesh, eventually, in_step, mac, record};
+use support::{Client, HOST_PORT, PATIENCE, Site, add_full_mesh, eventually, in_step, mac, record};
 use tokio::sync::Notify;
 
 const N_KILLS: usize = 50;
@@ -137,7 +137,7 @@ async fn kill_again_and_again(mode: ValueMode, n_kills: usize) {
                 )
             })
             .collect();
-        enough.notified().await;
+        tokio::time::timeout(PATIENCE, enough.notified()).await.expect("the writers get their answers");
         controller.kill();
         let mut ledgers = Vec::new();
         for writer in writers {

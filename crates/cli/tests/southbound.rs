@@ -37,7 +37,8 @@ impl Manual {
     }
 
     async fn next(&mut self) -> ToSwitch {
-        self.incoming.message().await.unwrap().unwrap()
+        let next = tokio::time::timeout(PATIENCE, self.incoming.message()).await;
+        next.expect("a message comes").unwrap().unwrap()
     }
 
     /// Takes over messages and acknowledges them until the replica does this with the name.
@@ -105,7 +106,9 @@ async fn switch_that_missed_a_message_gets_what_it_lacks() {
     }
     switch.apply_until(&mut replica, &name(2), Action::Port(PortId(2))).await;
     switch.apply_until(&mut replica, &name(3), Action::Port(PortId(2))).await;
+    let start = Instant::now();
     while in_step(&client).await == 0 {
+        assert!(start.elapsed() < PATIENCE, "not in step");
         if let Ok(ToSwitch { sequence, message, .. }) = tokio::time::timeout(A_MOMENT, switch.next()).await {
             replica.receive(&message).unwrap();
             switch.send(Body::Ack(Ack { sequence })).await;
@@ -124,14 +127,13 @@ async fn slow_switch_blocks_neither_changes_nor_other_switches() {
     let others = [site.switch("s2"), site.switch("s3")];
     eventually("the others in step", async || in_step(&client).await == 2).await;
 
-    let start = Instant::now();
     const N_NAMES: u32 = 20_000;
     for first in (0..N_NAMES).step_by(1000) {
         let names = (first..first + 1000).map(|i| record(i, "h2")).collect();
-        client.put_names(v1::PutNamesRequest { names, only_new: true }).await.unwrap();
+        let put = client.put_names(v1::PutNamesRequest { names, only_new: true });
+        tokio::time::timeout(PATIENCE, put).await.expect("the change is not held up").unwrap();
     }
     eventually("the others in step", async || in_step(&client).await == 2).await;
-    assert!(start.elapsed() < PATIENCE);
     for (switch, port) in others.iter().zip([HOST_PORT as u16, 2]) {
         let replica = switch.replica();
         assert!((0..N_NAMES).all(|i| replica.action(&name(i)) == Action::Port(PortId(port))));

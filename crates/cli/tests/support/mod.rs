@@ -5,8 +5,9 @@
 use api::v1::northbound_client::NorthboundClient;
 use api::v1::{self};
 use fib::replica::{Limits, MemoryTables, Replica};
+use socket2::{Domain, Socket, Type};
 use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
@@ -17,8 +18,8 @@ use tonic::transport::Channel;
 
 pub(crate) const FIBULA: &str = env!("CARGO_BIN_EXE_fibula");
 
-/// How long anything may take that should happen soon: generous, for a loaded machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// How long anything may take that should happen soon: only what never happens takes this long on any machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(crate) type Client = NorthboundClient<Channel>;
 
@@ -26,14 +27,20 @@ pub(crate) type Client = NorthboundClient<Channel>;
 pub(crate) struct Site {
     directory: TempDir,
     pub(crate) url: String,
+    /// Bound and never listening: the controller may bind the port beside it, while the kernel gives it to nobody who
+    /// asks for any free port, and to no connection as its own end.
+    _reserved: Socket,
 }
 
 impl Site {
     /// `extra`: more lines of controller.toml.
     pub(crate) fn new(extra: &str) -> Site {
         let directory = tempfile::tempdir().unwrap();
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let site = Site { directory, url: format!("http://{address}") };
+        let reserved = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        reserved.set_reuse_address(true).unwrap();
+        reserved.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).unwrap();
+        let address = reserved.local_addr().unwrap().as_socket().unwrap();
+        let site = Site { directory, url: format!("http://{address}"), _reserved: reserved };
         let store = site.path("rib.sqlite");
         let text = format!(
             "listen = \"{address}\"\nstore = \"{}\"\nname_kind = \"mac\"\nmax_names = 1000000\n{extra}",
