@@ -32,6 +32,7 @@ lint: ## Formatting and clippy
 	cargo clippy --workspace --all-targets -- -D warnings
 
 test: lint loom ## What CI runs: lint, the models of publication, golden vectors, all tests
+	@scripts/setup demo
 	python3 vectors/check.py
 	cargo test --workspace
 
