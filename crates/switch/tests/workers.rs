@@ -123,13 +123,20 @@ fn two_workers_forward_every_frame_in_order_while_names_and_cells_change() {
                 writer.valid().remove(&mac(i));
             }
             for update in updates.drain(..) {
-                // The only refusal would be of a writer too far ahead of its readers.
-                while fib.query.apply(&update).is_err() {
+                // A writer too far ahead of its readers waits for them.
+                let began = Instant::now();
+                while let Err(error) = fib.query.apply(&update) {
+                    assert!(began.elapsed() < PATIENCE, "{error}");
                     std::thread::yield_now();
                 }
             }
         }
     });
+    // A frame arrives before its worker has counted it as sent.
+    let began = Instant::now();
+    while plane.status().total.sent < 40_000 && began.elapsed() < PATIENCE {
+        std::thread::yield_now();
+    }
     let status = plane.status();
     assert_eq!((status.total.received, status.total.sent, status.total.dropped_total()), (40_000, 40_000, 0));
     assert!(status.workers.iter().all(|worker| worker.received == 20_000), "each has its own queue");

@@ -19,7 +19,7 @@ use switch::table::FibTable;
 use switch::worker::{Role, Worker};
 
 /// How long a test waits for what must come.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 pub const HOST_1: u16 = 1;
 pub const HOST_2: u16 = 2;

@@ -4,6 +4,7 @@
 use super::PATIENCE;
 use netio::backend::af_packet::{AfPacket, Options};
 use netio::{Burst, Device, Packet, Pool};
+use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
@@ -30,7 +31,10 @@ pub fn ip(arguments: &str) {
 pub fn veth(near: &str, far: &str, mtu: usize) {
     ip(&format!("link add {near} mtu {mtu} type veth peer name {far} mtu {mtu}"));
     for name in [near, far] {
-        ip(&format!("link set {name} addrgenmode none"));
+        // Where there is IPv6, the interface would send frames of its own.
+        if Path::new("/proc/sys/net/ipv6").exists() {
+            ip(&format!("link set {name} addrgenmode none"));
+        }
         ip(&format!("link set {name} up"));
     }
 }
