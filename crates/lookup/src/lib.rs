@@ -1,6 +1,7 @@
 //! Compact name lookup structures: control halves that know names, query halves that are words only.
 
 pub mod arena;
+pub mod bloom;
 pub mod bytes;
 pub mod cells;
 pub mod hash;
@@ -10,3 +11,4 @@ pub mod papers_protocol;
 pub mod publish;
 pub mod testkit;
 pub mod traits;
+pub mod words;

@@ -34,6 +34,7 @@ pub use build::RestoreError;
 pub use colouring::Colouring;
 pub use control::Othello;
 pub use graph::{Change, Graph, ShardState};
+pub(crate) use kernel::prefetch;
 pub use query::{OthelloQuery, Pinned, Publication, QueryStats, Reader};
 pub use sizing::{Option1, Option2, Sharded, Sides, Sizing};
 pub use update::{CellsUpdate, ShardImage, Update};

@@ -1,0 +1,147 @@
+//! The counting filter: a plain filter for lookups, and a counter a bit beside it, so that names can be removed.
+//!
+//! Cost: lookups as in the plain filter; memory (1 + counter bits) times its.
+//! Counters **saturate**: one that reaches its maximum stays there for good, for it no longer knows how often its bit is
+//! used. That leaves a few ones too many, never one too few. A 4-bit counter saturates with probability 1.6e-15 in a
+//! filter filled as it should.
+//! **Removing a name that is not in** takes the bits of others away: blind deletes of 10 % as many absent names as there
+//! are members lose a fifth of the members. A filter cannot know, so the caller must: remove only what an exact table
+//! of all names has just given up. What can be seen (a counter at zero) is refused.
+//! Source: the counting filters of Summary Cache, and of BFW in "Re-designing Compact-structure based Forwarding for
+//! Programmable Networks", section IV.A. Differs: saturates instead of having log2(n) bits a counter.
+
+use super::filter::Bloom;
+use super::layout::Layout;
+use super::sizing::Shape;
+use crate::hash::Digest;
+use crate::words::Words;
+
+/// Width of a counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CounterBits {
+    /// Counts to 15: enough for sets.
+    Four = 4,
+    /// Counts to 255: for names of which one bit may have very many, as where a filter is overfull.
+    Eight = 8,
+}
+
+/// Why a name was not removed; the filter is unchanged.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RemoveError {
+    /// One of its counters is zero.
+    #[error("the name with digest {digest:#018x} is not in the filter: remove only names that the exact table held")]
+    NotThere {
+        /// The digest.
+        digest: u64,
+    },
+}
+
+/// A set of digests that can be removed again.
+#[derive(Clone, Debug)]
+pub struct Counting<L> {
+    filter: Bloom<L>,
+    counters: Words,
+    bits: CounterBits,
+}
+
+impl<L: Layout> Counting<L> {
+    /// An empty filter; see [`Bloom::new`].
+    /// # Panics
+    /// When there is no memory for it.
+    pub fn new(shape: Shape<L>, bits: CounterBits, seed: u64) -> Self {
+        let counters = Words::zeroed((shape.bits() * bits as u64).div_ceil(64) as usize);
+        Self { filter: Bloom::new(shape, seed), counters, bits }
+    }
+
+    /// The plain filter of the names that are in, kept up to date: what lookups read, and what is exported by a clone.
+    pub fn filter(&self) -> &Bloom<L> {
+        &self.filter
+    }
+
+    /// Inserts a name, which must not be in: twice in is twice to remove.
+    pub fn insert(&mut self, digest: Digest) {
+        for bit in self.filter.positions(digest) {
+            self.increment(bit);
+            self.filter.set(bit);
+        }
+    }
+
+    /// Removes a name, which must be in; see the module's note.
+    /// # Errors
+    /// [`RemoveError::NotThere`] when it cannot be in; nothing is changed.
+    pub fn remove(&mut self, digest: Digest) -> Result<(), RemoveError> {
+        for (index, bit) in self.filter.positions(digest).enumerate() {
+            let count = self.count(bit);
+            if count == 0 {
+                // Put back what was taken. A counter that had saturated was not taken from, and stays.
+                for bit in self.filter.positions(digest).take(index) {
+                    self.increment(bit);
+                }
+                return Err(RemoveError::NotThere { digest: digest.0 });
+            }
+            if count < self.max() {
+                self.put(bit, count - 1);
+            }
+        }
+        for bit in self.filter.positions(digest) {
+            if self.count(bit) == 0 {
+                self.filter.reset(bit);
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets all names, saturated counters too: the start of a rebuild.
+    pub fn clear(&mut self) {
+        self.filter.clear();
+        self.counters.fill(0);
+    }
+
+    /// Whether `digest` may be in.
+    #[inline]
+    pub fn lookup(&self, digest: Digest) -> bool {
+        self.filter.lookup(digest)
+    }
+
+    /// As [`Bloom::lookup_batch`].
+    /// # Panics
+    /// When `present` is shorter than `digests`.
+    pub fn lookup_batch(&self, digests: &[Digest], present: &mut [bool]) {
+        self.filter.lookup_batch(digests, present);
+    }
+
+    /// Counters that will never come down again. Reads all of them: many are a reason to rebuild.
+    pub fn n_saturated(&self) -> u64 {
+        (0..self.filter.shape().bits()).filter(|&bit| self.count(bit) == self.max()).count() as u64
+    }
+
+    /// Memory of filter and counters, in bits: `(1 + l_s) m` in the papers.
+    pub fn size_bits(&self) -> u64 {
+        self.filter.size_bits() + self.counters.size_bits()
+    }
+
+    fn max(&self) -> u64 {
+        (1 << self.bits as u64) - 1
+    }
+
+    /// Word and shift of a counter.
+    fn place(&self, bit: u64) -> (usize, u64) {
+        let width = self.bits as u64;
+        ((bit * width / 64) as usize, bit * width % 64)
+    }
+
+    fn count(&self, bit: u64) -> u64 {
+        let (word, shift) = self.place(bit);
+        self.counters[word] >> shift & self.max()
+    }
+
+    fn put(&mut self, bit: u64, count: u64) {
+        let (word, shift) = self.place(bit);
+        self.counters[word] = self.counters[word] & !(self.max() << shift) | count << shift;
+    }
+
+    fn increment(&mut self, bit: u64) {
+        self.put(bit, (self.count(bit) + 1).min(self.max()));
+    }
+}

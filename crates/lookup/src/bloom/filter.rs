@@ -1,0 +1,146 @@
+//! The plain filter.
+
+use std::marker::PhantomData;
+
+use super::layout::Layout;
+use super::sizing::Shape;
+use crate::hash::{Digest, mix64};
+use crate::words::{Words, prefetch_word};
+
+/// Names of a batch that are looked up together.
+const BURST: usize = 32;
+/// Positions that are read before the others are computed: half the aliens end at each in a filter filled as it should.
+const FIRST: usize = 2;
+
+/// A set of digests.
+///
+/// Filters of one shape and seed have the same positions for a name, whatever they hold.
+#[derive(Clone, Debug)]
+pub struct Bloom<L> {
+    words: Words,
+    shape: Shape<L>,
+    seed: u64,
+    layout: PhantomData<L>,
+}
+
+impl<L: Layout> Bloom<L> {
+    /// An empty filter; `seed` is drawn from the table's key, so that nobody can choose aliens that are positive.
+    /// # Panics
+    /// When there is no memory for it.
+    pub fn new(shape: Shape<L>, seed: u64) -> Self {
+        Self { words: Words::zeroed(shape.bits().div_ceil(64) as usize), shape, seed, layout: PhantomData }
+    }
+
+    /// Bits and positions.
+    pub fn shape(&self) -> Shape<L> {
+        self.shape
+    }
+
+    /// Memory that lookups need, in bits.
+    pub fn size_bits(&self) -> u64 {
+        self.words.size_bits()
+    }
+
+    /// Inserts a name.
+    pub fn insert(&mut self, digest: Digest) {
+        for bit in self.positions(digest) {
+            self.set(bit);
+        }
+    }
+
+    /// Forgets all names.
+    pub fn clear(&mut self) {
+        self.words.fill(0);
+    }
+
+    /// Whether `digest` may be in: always true for a member.
+    #[inline]
+    pub fn lookup(&self, digest: Digest) -> bool {
+        let words = &*self.words;
+        self.positions(digest).all(|bit| is_one(words, bit))
+    }
+
+    /// Whether each of `digests` may be in, into `present`: hides memory latency; best in bursts of 32.
+    ///
+    /// In a layout of scattered positions the first two of all names are fetched at once and read; the others only
+    /// for names that are still in question.
+    /// # Panics
+    /// When `present` is shorter than `digests`.
+    pub fn lookup_batch(&self, digests: &[Digest], present: &mut [bool]) {
+        let present = &mut present[..digests.len()];
+        for (digests, present) in digests.chunks(BURST).zip(present.chunks_mut(BURST)) {
+            self.lookup_burst(digests, present);
+        }
+    }
+
+    #[inline]
+    fn lookup_burst(&self, digests: &[Digest], present: &mut [bool]) {
+        let words = &*self.words;
+        let first = if L::ONE_LINE { 1 } else { FIRST };
+        let mut starts = [0; BURST];
+        for (start, &digest) in starts.iter_mut().zip(digests) {
+            *start = self.start(digest);
+            for bit in self.positions_from(*start).take(first) {
+                prefetch_word(words, (bit / 64) as usize);
+            }
+        }
+        let starts = &starts[..digests.len()];
+        if L::ONE_LINE {
+            for (present, &start) in present.iter_mut().zip(starts) {
+                *present = self.positions_from(start).all(|bit| is_one(words, bit));
+            }
+            return;
+        }
+        // Indices of the names still in question, collected without a branch.
+        let (mut waiting, mut n_waiting) = ([0u8; BURST], 0);
+        for (index, (present, &start)) in present.iter_mut().zip(starts).enumerate() {
+            *present = self.positions_from(start).take(FIRST).fold(true, |all, bit| all & is_one(words, bit));
+            waiting[n_waiting] = index as u8;
+            n_waiting += usize::from(*present);
+        }
+        let waiting = &waiting[..n_waiting];
+        for &index in waiting {
+            for bit in self.positions_from(starts[usize::from(index)]).skip(FIRST) {
+                prefetch_word(words, (bit / 64) as usize);
+            }
+        }
+        for &index in waiting {
+            let mut rest = self.positions_from(starts[usize::from(index)]).skip(FIRST);
+            present[usize::from(index)] = rest.all(|bit| is_one(words, bit));
+        }
+    }
+
+    /// The probability that a random alien is positive in this filter as it stands. Reads all of it.
+    pub fn false_positive_rate(&self) -> f64 {
+        L::rate_of(&self.words, self.shape.bits(), self.shape.n_hashes())
+    }
+
+    #[inline(always)]
+    fn start(&self, digest: Digest) -> u64 {
+        mix64(digest.0 ^ self.seed)
+    }
+
+    #[inline(always)]
+    fn positions_from(&self, start: u64) -> impl Iterator<Item = u64> + use<L> {
+        L::positions(self.shape.bits(), self.shape.n_hashes(), start)
+    }
+
+    /// The positions of a name, the same in every filter of this shape and seed.
+    #[inline(always)]
+    pub(super) fn positions(&self, digest: Digest) -> impl Iterator<Item = u64> + use<L> {
+        self.positions_from(self.start(digest))
+    }
+
+    pub(super) fn set(&mut self, bit: u64) {
+        self.words[(bit / 64) as usize] |= 1 << (bit % 64);
+    }
+
+    pub(super) fn reset(&mut self, bit: u64) {
+        self.words[(bit / 64) as usize] &= !(1 << (bit % 64));
+    }
+}
+
+#[inline(always)]
+fn is_one(words: &[u64], bit: u64) -> bool {
+    words[(bit / 64) as usize] >> (bit % 64) & 1 != 0
+}

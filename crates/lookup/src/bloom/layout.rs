@@ -1,0 +1,197 @@
+//! Where the bits of a name stand.
+
+use super::sizing;
+use crate::hash::mix64;
+
+/// Steps between the mixes of one name: the 64-bit golden ratio, odd.
+const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
+/// Bits of a block: one line of the cache.
+pub(super) const BLOCK_BITS: u64 = 512;
+/// Positions in a block that one mix yields, at 9 bits each.
+const POSITIONS_A_MIX: u32 = 7;
+
+/// Maps a uniform word to `0..bound`, without a division.
+#[inline(always)]
+fn reduce(word: u64, bound: u64) -> u64 {
+    ((u128::from(word) * u128::from(bound)) >> 64) as u64
+}
+
+/// A rule for the positions of a name. Sealed: sizes and rates are computed for each of them.
+pub trait Layout: Copy + Default + Eq + std::fmt::Debug + Send + Sync + 'static + sealed::Sealed {
+    /// The name used in benchmarks and on the command line.
+    const NAME: &'static str;
+    /// Whether all positions of a name stand in one line.
+    const ONE_LINE: bool;
+
+    /// The size, at least `bits`, that the layout can have.
+    fn round_bits(bits: u64, n_hashes: u32) -> u64;
+
+    /// The positions of the name whose mixed digest is `start`.
+    fn positions(bits: u64, n_hashes: u32, start: u64) -> impl Iterator<Item = u64>;
+
+    /// The expected false-positive rate of a filter with `n_names`.
+    fn expected_fp(bits: u64, n_hashes: u32, n_names: u64) -> f64;
+
+    /// The fewest bits in which `n_names` have a rate of at most `fp` with `n_hashes` positions each, before rounding.
+    fn bits_for(n_names: u64, fp: f64, n_hashes: u32) -> u64;
+
+    /// The probability that a random alien is positive in the filter `words`.
+    fn rate_of(words: &[u64], bits: u64, n_hashes: u32) -> f64;
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for super::Standard {}
+    impl Sealed for super::Partitioned {}
+    impl Sealed for super::Blocked {}
+}
+
+/// Every position anywhere in the filter: Bloom's own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Standard;
+
+/// Every position in a partition of its own, so that k memories can be read at once; no name hits a bit twice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Partitioned;
+
+/// All positions in one block of 512 bits: one memory access a lookup.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Blocked;
+
+/// The `probe`-th word of a name.
+#[inline(always)]
+fn word(start: u64, probe: u32) -> u64 {
+    mix64(start.wrapping_add(STEP.wrapping_mul(u64::from(probe) + 1)))
+}
+
+/// Ones in the bits `from..to`.
+fn ones(words: &[u64], from: u64, to: u64) -> u64 {
+    let inside = |at: u64| {
+        let low = if at == from / 64 { u64::MAX << (from % 64) } else { u64::MAX };
+        let high = if at == to / 64 { !(u64::MAX << (to % 64)) } else { u64::MAX };
+        u64::from((words[at as usize] & low & high).count_ones())
+    };
+    (from / 64..to.div_ceil(64)).map(inside).sum()
+}
+
+impl Layout for Standard {
+    const NAME: &'static str = "standard";
+    const ONE_LINE: bool = false;
+
+    fn round_bits(bits: u64, _n_hashes: u32) -> u64 {
+        bits
+    }
+
+    #[inline(always)]
+    fn positions(bits: u64, n_hashes: u32, start: u64) -> impl Iterator<Item = u64> {
+        (0..n_hashes).map(move |probe| reduce(word(start, probe), bits))
+    }
+
+    fn expected_fp(bits: u64, n_hashes: u32, n_names: u64) -> f64 {
+        sizing::scattered_fp(bits as f64, n_hashes, n_names as f64)
+    }
+
+    fn bits_for(n_names: u64, fp: f64, n_hashes: u32) -> u64 {
+        sizing::scattered_bits(n_names as f64, fp, n_hashes)
+    }
+
+    fn rate_of(words: &[u64], bits: u64, n_hashes: u32) -> f64 {
+        (ones(words, 0, bits) as f64 / bits as f64).powi(n_hashes as i32)
+    }
+}
+
+impl Layout for Partitioned {
+    const NAME: &'static str = "partitioned";
+    const ONE_LINE: bool = false;
+
+    fn round_bits(bits: u64, n_hashes: u32) -> u64 {
+        bits.next_multiple_of(n_hashes.into())
+    }
+
+    #[inline(always)]
+    fn positions(bits: u64, n_hashes: u32, start: u64) -> impl Iterator<Item = u64> {
+        let part = bits / u64::from(n_hashes);
+        (0..n_hashes).map(move |probe| part * u64::from(probe) + reduce(word(start, probe), part))
+    }
+
+    fn expected_fp(bits: u64, n_hashes: u32, n_names: u64) -> f64 {
+        sizing::partitioned_fp(bits as f64, n_hashes, n_names as f64)
+    }
+
+    fn bits_for(n_names: u64, fp: f64, n_hashes: u32) -> u64 {
+        sizing::partitioned_bits(n_names as f64, fp, n_hashes)
+    }
+
+    fn rate_of(words: &[u64], bits: u64, n_hashes: u32) -> f64 {
+        let part = bits / u64::from(n_hashes);
+        let fill = |index: u32| ones(words, part * u64::from(index), part * u64::from(index + 1)) as f64 / part as f64;
+        (0..n_hashes).map(fill).product()
+    }
+}
+
+impl Layout for Blocked {
+    const NAME: &'static str = "blocked";
+    const ONE_LINE: bool = true;
+
+    fn round_bits(bits: u64, _n_hashes: u32) -> u64 {
+        bits.next_multiple_of(BLOCK_BITS)
+    }
+
+    #[inline(always)]
+    fn positions(bits: u64, n_hashes: u32, start: u64) -> impl Iterator<Item = u64> {
+        let block = reduce(start, bits / BLOCK_BITS) * BLOCK_BITS;
+        let mut left = 0;
+        (0..n_hashes).map(move |probe| {
+            if probe % POSITIONS_A_MIX == 0 {
+                left = word(start, probe / POSITIONS_A_MIX);
+            }
+            let bit = left % BLOCK_BITS;
+            left /= BLOCK_BITS;
+            block + bit
+        })
+    }
+
+    fn expected_fp(bits: u64, n_hashes: u32, n_names: u64) -> f64 {
+        sizing::blocked_fp(bits / BLOCK_BITS, n_hashes, n_names)
+    }
+
+    fn bits_for(n_names: u64, fp: f64, n_hashes: u32) -> u64 {
+        sizing::blocks_for(n_names, fp, n_hashes) * BLOCK_BITS
+    }
+
+    fn rate_of(words: &[u64], bits: u64, n_hashes: u32) -> f64 {
+        let rate = |block: &[u64]| {
+            let ones: u32 = block.iter().map(|word| word.count_ones()).sum();
+            (f64::from(ones) / BLOCK_BITS as f64).powi(n_hashes as i32)
+        };
+        let sum: f64 = words.chunks_exact((BLOCK_BITS / 64) as usize).map(rate).sum();
+        sum / (bits / BLOCK_BITS) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ones_are_counted_between_any_two_bits() {
+        let words = [u64::MAX, 1 << 63 | 1, 0xFF];
+        assert_eq!(ones(&words, 0, 64), 64);
+        assert_eq!(ones(&words, 63, 65), 2);
+        assert_eq!(ones(&words, 65, 127), 0);
+        assert_eq!(ones(&words, 60, 132), 4 + 2 + 4);
+        assert_eq!(ones(&words, 3, 9), 6);
+        assert_eq!(ones(&words, 5, 5), 0);
+    }
+
+    #[test]
+    fn positions_stay_inside_their_filter_partition_and_block() {
+        for start in (0..1000).map(mix64).chain([0, u64::MAX]) {
+            assert!(Standard::positions(1000, 20, start).all(|bit| bit < 1000));
+            let parts = Partitioned::positions(1000, 20, start).enumerate();
+            parts.for_each(|(part, bit)| assert_eq!(bit / 50, part as u64));
+            let blocks: Vec<u64> = Blocked::positions(5120, 20, start).map(|bit| bit / 512).collect();
+            assert!(blocks[0] < 10 && blocks.iter().all(|&block| block == blocks[0]));
+        }
+    }
+}
