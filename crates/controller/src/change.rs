@@ -238,21 +238,26 @@ impl State {
             }
             Change::AddLink { a, b, cost, up } => {
                 let (a, b) = (self.end(&a)?, self.end(&b)?);
-                let mut outcome = Outcome::one(self.network.add_link(a, b, cost)?);
-                if !up {
-                    outcome.effects.push(self.network.set_link_up(a, false)?);
-                }
-                Ok(outcome)
+                let add = if up { Network::add_link } else { Network::add_link_down };
+                Ok(Outcome::one(add(&mut self.network, a, b, cost)?))
             }
             Change::SetLink { end, cost, up } => {
                 let end = self.end(&end)?;
                 let link = *self.network.topology().link(end).map_err(NetworkError::from)?;
                 let mut effects = Vec::new();
-                if let Some(cost) = cost.filter(|&cost| cost != link.cost) {
+                // A link that goes down goes first, and one that comes up last: so no path leads over it meanwhile.
+                let (cost, up) = (cost.filter(|&cost| cost != link.cost), up.filter(|&up| up != link.up));
+                if cost == Some(0) {
+                    return Err(NetworkError::from(TopologyError::ZeroCost).into());
+                }
+                if up == Some(false) {
+                    effects.push(self.network.set_link_up(end, false)?);
+                }
+                if let Some(cost) = cost {
                     effects.push(self.network.set_link_cost(end, cost)?);
                 }
-                if let Some(up) = up.filter(|&up| up != link.up) {
-                    effects.push(self.network.set_link_up(end, up)?);
+                if up == Some(true) {
+                    effects.push(self.network.set_link_up(end, true)?);
                 }
                 if effects.is_empty() {
                     return Ok(Outcome::unchanged(1));

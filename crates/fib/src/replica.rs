@@ -150,13 +150,14 @@ impl Parts {
 #[derive(Debug)]
 struct ExactState<V> {
     held: Held,
+    n_names: usize,
     parts: Parts,
     loading: Vec<(Name, V)>,
 }
 
 impl<V> Default for ExactState<V> {
     fn default() -> Self {
-        ExactState { held: Held::default(), parts: Parts::default(), loading: Vec::new() }
+        ExactState { held: Held::default(), n_names: 0, parts: Parts::default(), loading: Vec::new() }
     }
 }
 
@@ -188,6 +189,7 @@ impl<V: ExactValue> ExactState<V> {
                     if got != digest {
                         return Err(ReplicaError::ExactDigest { got, expected: digest });
                     }
+                    self.n_names = loaded.len();
                     table.replace(loaded);
                     self.held = Held { version, digest };
                 }
@@ -202,15 +204,19 @@ impl<V: ExactValue> ExactState<V> {
                 }
                 // The digest is proved before anything is stored. A name appears once in a delta.
                 let names = put.iter().map(|(name, _)| name).chain(&remove);
-                let gone = names.filter_map(|name| Some(table.get(name)?.share(name)));
+                let gone: Vec<u64> = names.filter_map(|name| Some(table.get(name)?.share(name))).collect();
+                let n_names = self.n_names + put.len() - gone.len().min(self.n_names);
+                if n_names > max_names {
+                    return Err(ReplicaError::TooManyNames { got: n_names, max: max_names });
+                }
                 let come = put.iter().map(|(name, value)| value.share(name));
-                let got = gone.chain(come).fold(self.held.digest, |sum, share| sum ^ share);
+                let got = gone.into_iter().chain(come).fold(self.held.digest, |sum, share| sum ^ share);
                 if got != digest {
                     return Err(ReplicaError::ExactDigest { got, expected: digest });
                 }
                 remove.iter().for_each(|name| table.remove(name));
                 put.into_iter().for_each(|(name, value)| table.put(name, value));
-                self.held = Held { version: to, digest };
+                (self.held, self.n_names) = (Held { version: to, digest }, n_names);
                 Ok(true)
             }
         }

@@ -7,6 +7,7 @@
 mod sqlite;
 
 pub use fib::durable::RowChange;
+use rusqlite::ErrorCode;
 pub use sqlite::SqliteStore;
 use std::path::PathBuf;
 
@@ -46,7 +47,7 @@ pub enum StoreError {
         expected: &'static str,
     },
     /// The file cannot be opened or created.
-    #[error("cannot open the store {path}: {source}")]
+    #[error("cannot open the store {path}: {source}; {}", advice(source))]
     Open {
         /// The store.
         path: PathBuf,
@@ -54,11 +55,24 @@ pub enum StoreError {
         source: rusqlite::Error,
     },
     /// Reading or writing failed: a full disk, a damaged file.
-    #[error("the store {path} failed: {source}; check the disk")]
+    #[error("the store {path} failed: {source}; {}", advice(source))]
     Failed {
         /// The store.
         path: PathBuf,
         /// Why.
         source: rusqlite::Error,
     },
+}
+
+/// What to do about a failure of SQLite.
+fn advice(error: &rusqlite::Error) -> &'static str {
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DiskFull) => "make room on the disk and start again: nothing acknowledged is lost",
+        Some(ErrorCode::DatabaseCorrupt) => "the file is damaged: restore it from a backup",
+        Some(ErrorCode::NotADatabase) => "this is no store, or it is damaged: name another file, or restore a backup",
+        Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
+            "see that file and directory are there and may be written by this user"
+        }
+        _ => "check the disk and start again: nothing acknowledged is lost",
+    }
 }

@@ -234,7 +234,8 @@ mod tests {
         let path = directory.path().join("notes.txt");
         let text = "these are somebody's notes, long enough for a header of one hundred bytes.".repeat(20);
         std::fs::write(&path, &text).unwrap();
-        assert!(matches!(SqliteStore::open(&path, Duration::ZERO), Err(StoreError::Open { .. })));
+        let error = SqliteStore::open(&path, Duration::ZERO).unwrap_err();
+        assert!(matches!(error, StoreError::Open { .. }) && error.to_string().contains("name another file"), "{error}");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
     }
 

@@ -268,13 +268,16 @@ impl Network {
             return Err(TopologyError::NameTaken { name: name.to_owned(), id: taken }.into());
         }
         let mut draft = Draft::default();
-        let table = self.table_for(&tenants, &mut draft)?;
+        // What may be refused comes first: a table that is there, but not in the store, would be missing after a restart.
+        let mut egress = self.egress.clone();
         if self.settings.mode == ValueMode::Egress {
             let acknowledged = self.switches.values().map(|switch| switch.acknowledged).min().unwrap_or(u64::MAX);
-            let max = self.egress.max();
-            let index = self.egress.assign(id, acknowledged).ok_or(NetworkError::TooManySwitches { max })?;
+            let max = egress.max();
+            let index = egress.assign(id, acknowledged).ok_or(NetworkError::TooManySwitches { max })?;
             draft.row(Row::Egress { index, slot: Slot { value: id, retired_at: None } });
         }
+        let table = self.table_for(&tenants, &mut draft)?;
+        self.egress = egress;
         self.topology.add_node(id, Node { name: name.to_owned(), transit: tenants == Tenants::All })?;
         self.next_node += 1;
         self.switches.insert(
@@ -323,6 +326,17 @@ impl Network {
     /// # Errors
     /// [`NetworkError::PortOfHosts`], [`NetworkError::TooManyActions`] (port mode), [`TopologyError`]; unchanged.
     pub fn add_link(&mut self, one: End, other: End, cost: u32) -> Result<Effects, NetworkError> {
+        self.join(one, other, cost, true)
+    }
+
+    /// As [`Network::add_link`], for a link that carries no frames yet.
+    /// # Errors
+    /// As [`Network::add_link`].
+    pub fn add_link_down(&mut self, one: End, other: End, cost: u32) -> Result<Effects, NetworkError> {
+        self.join(one, other, cost, false)
+    }
+
+    fn join(&mut self, one: End, other: End, cost: u32, up: bool) -> Result<Effects, NetworkError> {
         for end in [one, other] {
             if self.host_ports.contains(&end) {
                 return Err(NetworkError::PortOfHosts { end });
@@ -331,11 +345,12 @@ impl Network {
         let link = self.topology.add_link(one, other, cost)?;
         for end in [link.a, link.b] {
             if let Err(error) = self.assign_port(end) {
-                // Indices that nothing uses may stay assigned.
+                self.retire_port(link.a);
                 self.topology.remove_link(link.a)?;
                 return Err(error);
             }
         }
+        let link = self.topology.set_up(link.a, up)?;
         let mut draft = Draft::default();
         draft.row(Row::Link(link));
         Ok(self.rerouted(draft, &[link.a.node, link.b.node]))

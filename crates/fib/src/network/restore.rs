@@ -6,6 +6,7 @@ use crate::codec::DecodeError;
 use crate::durable::{Row, RowChange, Tenants};
 use crate::indices::{Indices, Slot};
 use crate::messages::{ExactValue, Held};
+use crate::rib::RibError;
 use crate::topology::{End, Node, NodeId, TopologyError};
 use lookup::hash::Digest;
 use lookup::othello::{self, Graph, ShardState};
@@ -69,7 +70,10 @@ impl Network {
                 Row::Link(link) => links.push(link),
                 Row::HostPort(end) => _ = network.host_ports.insert(end),
                 Row::Name(name, attachment) => {
-                    network.rib.upsert(&name, attachment).map_err(NetworkError::from)?;
+                    network.rib.upsert(&name, attachment).map_err(|error| match error {
+                        RibError::TooManyNames { max, .. } => RestoreError::TooManyNames { max },
+                        other => NetworkError::from(other).into(),
+                    })?;
                 }
                 Row::Table { id, tenants, valid_version } => {
                     let table = stored.entry(id).or_default();
@@ -171,6 +175,9 @@ pub enum RestoreError {
         "{what} is {stored} in the store and {configured} in the configuration: correct the configuration, or start with an empty store"
     )]
     Mismatch { what: &'static str, stored: String, configured: String },
+    /// Configured for fewer names than there are.
+    #[error("the store holds more names than the configured max_names = {max}: raise max_names")]
+    TooManyNames { max: usize },
     /// Rows that others need are missing.
     #[error("rows of {what} are missing in the store: restore it from a backup")]
     Gap { what: &'static str },

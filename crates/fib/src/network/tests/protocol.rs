@@ -1,6 +1,6 @@
 //! The southbound protocol: order, loss, duplicates, damage, parts, limits.
 
-use super::lab::{Fate, Lab, Random, mac, settings};
+use super::lab::{Fate, Lab, Random, end, mac, settings};
 use crate::messages::{ExactUpdate, Report};
 use crate::network::*;
 use crate::replica::{Exact, Limits, MemoryTables, Replica, ReplicaError};
@@ -272,4 +272,64 @@ fn damaged_messages_never_panic_and_are_repaired() {
         }
         lab.check();
     }
+}
+
+#[test]
+fn switch_refused_for_want_of_an_index_leaves_no_table_behind() {
+    let mut lab = Lab::new(Settings { value_bits: 1, ..settings(ValueMode::Egress) });
+    let first = lab.add_switch("first", Tenants::All);
+    let some = || Tenants::Only([7].into());
+    let refused = lab.network.add_switch("second", some());
+    assert!(matches!(refused, Err(NetworkError::TooManySwitches { max: 1 })));
+    lab.change(|network| network.remove_switch(first));
+    lab.add_switch("second", some());
+    lab.check_restored();
+}
+
+#[test]
+fn link_added_as_down_never_carries_a_frame() {
+    let (mut lab, nodes) = Lab::ring(settings(ValueMode::Port), 4);
+    let before: Vec<_> = nodes.iter().map(|node| lab.network.routes().next_hop(*node, nodes[2])).collect();
+    let effects = lab.network.add_link_down(end(nodes[0], 77), end(nodes[2], 77), 1).unwrap();
+    let after: Vec<_> = nodes.iter().map(|node| lab.network.routes().next_hop(*node, nodes[2])).collect();
+    assert_eq!(before, after);
+    lab.commit(effects);
+    lab.check_restored();
+}
+
+#[test]
+fn store_with_more_names_than_configured_says_so() {
+    let (mut lab, nodes) = Lab::ring(settings(ValueMode::Port), 2);
+    let at = lab.network.host_ports().find(|end| end.node == nodes[0]).unwrap();
+    (0..3).for_each(|i| lab.put(&mac(i), Attachment::new(at.node, at.port)));
+    let few = Settings { max_names: 2, ..settings(ValueMode::Port) };
+    let error = Network::restore(few, 9, lab.stored()).err().unwrap();
+    assert_eq!(error, RestoreError::TooManyNames { max: 2 });
+    assert!(error.to_string().contains("raise max_names"), "{error}");
+}
+
+#[test]
+fn exact_table_does_not_grow_over_its_limit_by_changes() {
+    let mut replica = Replica::new(Limits { max_names: 2, ..Limits::default() }, MemoryTables::default());
+    let share = |i| crate::messages::ExactValue::share(&PortId(1), &mac(i));
+    let delta = |from, digest, put: &[usize], remove: &[usize]| Message {
+        cluster: 1,
+        term: 1,
+        node: NodeId(1),
+        change: 1,
+        body: Body::Local(ExactUpdate::Delta {
+            kind: NameKind::Mac,
+            from,
+            to: from + 1,
+            digest,
+            put: put.iter().map(|i| (mac(*i), PortId(1))).collect(),
+            remove: remove.iter().map(|i| mac(*i)).collect(),
+        }),
+    };
+    replica.apply(delta(0, share(1) ^ share(2), &[1, 2], &[])).unwrap();
+    let over = replica.apply(delta(1, share(1) ^ share(2) ^ share(3), &[3], &[]));
+    assert_eq!(over, Err(ReplicaError::TooManyNames { got: 3, max: 2 }));
+    assert_eq!(replica.tables().local.len(), 2);
+    replica.apply(delta(1, share(2) ^ share(3), &[3], &[1])).unwrap();
+    assert_eq!(replica.tables().local.len(), 2);
 }
