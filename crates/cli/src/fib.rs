@@ -17,6 +17,7 @@ use lookup::hash::Family;
 use serde::Serialize;
 
 use crate::output::{Exit, Failure, OrExit, Output};
+use crate::whole::{WholeFile, cannot_write};
 
 /// The verbs.
 #[derive(Debug, Subcommand)]
@@ -120,7 +121,10 @@ fn build(args: BuildArgs, out: &Output) -> anyhow::Result<()> {
     })?;
     spinner.set_message("writing");
     let bytes = fib.encode();
-    write_whole(&args.out, &bytes)?;
+    // Only its owner may read it, for it holds the hash key.
+    let mut file = WholeFile::create(&args.out, 0o600)?;
+    file.write_all(&bytes).map_err(|error| cannot_write(&args.out, &error))?;
+    file.finish()?;
     spinner.finish_and_clear();
 
     let shown = shown(&fib, bytes.len() as u64);
@@ -215,26 +219,6 @@ fn read(path: &Path) -> anyhow::Result<(Fib, u64)> {
     io::Read::read_to_end(&mut open(path)?, &mut bytes).with_context(|| path.display().to_string())?;
     let fib = Fib::decode(&bytes).or_exit(Exit::BadInput, path.display())?;
     Ok((fib, bytes.len() as u64))
-}
-
-/// Writes the file whole or not at all; only its owner may read it, for it holds the hash key.
-fn write_whole(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    use std::os::unix::fs::OpenOptionsExt;
-    let cannot = || format!("{} cannot be written", path.display());
-    let file_name = path.file_name().ok_or_else(|| Failure::new(Exit::Usage, cannot()))?;
-    let mut temporary = file_name.to_os_string();
-    temporary.push(format!(".{}.new", std::process::id()));
-    let temporary = path.with_file_name(temporary);
-    let written = File::options().write(true).create_new(true).mode(0o600).open(&temporary).and_then(|mut file| {
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        std::fs::rename(&temporary, path)
-    });
-    if written.is_err() {
-        // What it was to become is untouched; what is left of the attempt is of no use.
-        let _ = std::fs::remove_file(&temporary);
-    }
-    written.with_context(cannot)
 }
 
 /// A bar on standard error, which shows itself only on a terminal.

@@ -13,6 +13,7 @@ mod output;
 mod remote;
 mod rib;
 mod switch;
+mod whole;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use output::Output;

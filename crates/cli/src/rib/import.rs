@@ -102,6 +102,11 @@ fn records(source: &mut dyn Source) -> csv::Reader<&mut dyn Source> {
     csv::ReaderBuilder::new().has_headers(false).flexible(true).comment(Some(b'#')).from_reader(source)
 }
 
+/// Writes what [`records`] reads: also a name that starts like a comment.
+pub(crate) fn writer<W: std::io::Write>(to: W) -> csv::Writer<W> {
+    csv::WriterBuilder::new().comment(Some(b'#')).from_writer(to)
+}
+
 fn is_header(record: &StringRecord) -> bool {
     record.iter().zip(HEADER).all(|(field, name)| field.trim() == name) && record.len() >= 2
 }
@@ -164,7 +169,8 @@ fn parse(record: &StringRecord) -> Result<v1::NameRecord, String> {
     if !field(3).is_empty() && field(3).parse::<IpAddr>().is_err() {
         return Err(format!("`{}` is no IP address", field(3)));
     }
-    let [name, host, ip] = [field(0), field(1), field(3)].map(str::to_owned);
+    // The kind of name decides whether blanks at its ends belong to it.
+    let [name, host, ip] = [record.get(0).unwrap_or_default(), field(1), field(3)].map(str::to_owned);
     Ok(v1::NameRecord { name, host, tenant, ip })
 }
 
@@ -212,6 +218,21 @@ mod tests {
         let hosts = HashSet::from(["h1".to_owned()]);
         let text = "name,host,tenant,ip\n# a comment\n02:00:00:00:00:01,h1\n02:00:00:00:00:02,h1,7\n\n02:00:00:00:00:03, h1 ,,10.0.0.1\n";
         assert_eq!(check(&mut Cursor::new(text.as_bytes()), NameKind::Mac, &hosts), Ok(3));
+    }
+
+    #[test]
+    fn exported_names_of_any_text_are_imported_as_they_were() {
+        let names = ["# no comment", "#", " blanks ", "a,b", "say \"hi\"", "name"];
+        let mut csv = writer(Vec::new());
+        csv.write_record(HEADER).unwrap();
+        names.iter().for_each(|name| csv.write_record([name, "h1", "0", ""]).unwrap());
+        let bytes = csv.into_inner().unwrap();
+        let hosts = HashSet::from(["h1".to_owned()]);
+        assert_eq!(check(&mut Cursor::new(bytes.clone()), NameKind::Text, &hosts), Ok(names.len() as u64));
+        let (batches, mut sent) = tokio::sync::mpsc::channel(1);
+        send(Box::new(Cursor::new(bytes)), 100, &batches).unwrap();
+        let sent: Vec<String> = sent.try_recv().unwrap().names.into_iter().map(|record| record.name).collect();
+        assert_eq!(sent, names);
     }
 
     #[test]

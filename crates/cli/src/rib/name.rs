@@ -1,8 +1,9 @@
 //! `fibula name`: the names of the network and the hosts they hang off.
 
-use crate::output::{Exit, Failure, OrExit, Output};
+use crate::output::Output;
 use crate::remote::{Client, answer};
 use crate::rib::{Verbs, import, print_changed};
+use crate::whole::{WholeFile, cannot_write};
 use api::v1;
 use serde::Serialize;
 use std::net::IpAddr;
@@ -147,7 +148,7 @@ struct ExportRow {
 async fn export(mut client: Client, file: Option<PathBuf>, out: &Output) -> anyhow::Result<()> {
     let mut batches = answer(client.export_names(v1::ExportNamesRequest {}).await)?;
     let Some(file) = file else {
-        let mut writer = csv::Writer::from_writer(std::io::stdout().lock());
+        let mut writer = import::writer(std::io::stdout().lock());
         if !out.is_json() {
             writer.write_record(import::HEADER)?;
         }
@@ -161,10 +162,8 @@ async fn export(mut client: Client, file: Option<PathBuf>, out: &Output) -> anyh
         }
         return Ok(());
     };
-    let partial = file.with_extension("partial");
-    let created =
-        std::fs::File::create(&partial).or_exit(Exit::NotFound, format!("cannot write {}", partial.display()))?;
-    let mut writer = csv::Writer::from_writer(std::io::BufWriter::new(created));
+    let whole = WholeFile::create(&file, 0o666)?;
+    let mut writer = import::writer(std::io::BufWriter::new(whole));
     writer.write_record(import::HEADER)?;
     let total = answer(client.get_status(v1::GetStatusRequest {}).await)?.names;
     let bar = import::progress_bar(total, "exported");
@@ -172,9 +171,8 @@ async fn export(mut client: Client, file: Option<PathBuf>, out: &Output) -> anyh
         write_batch(&mut writer, &batch)?;
         bar.inc(batch.names.len() as u64);
     }
-    let written = writer.into_inner().map_err(|e| Failure::new(Exit::Internal, e.error()))?;
-    written.into_inner().map_err(|e| Failure::new(Exit::Internal, e.error()))?.sync_all()?;
-    std::fs::rename(&partial, &file)?;
+    let written = writer.into_inner().map_err(|e| cannot_write(&file, e.error()))?;
+    written.into_inner().map_err(|e| cannot_write(&file, e.error()))?.finish()?;
     bar.finish_and_clear();
     let exported = bar.position();
     let sentence = format!("{exported} names written to {}", file.display());
