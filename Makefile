@@ -38,7 +38,7 @@ test: lint loom ## What CI runs: lint, the models of publication, golden vectors
 
 loom: ## The models of publication to readers, and their mutants
 	@scripts/setup build
-	CARGO_TARGET_DIR=$(TARGET)/loom RUSTFLAGS="--cfg loom" cargo test -p fibula-lookup --test loom_publish --release
+	CARGO_TARGET_DIR=$(TARGET)/loom RUSTFLAGS="--cfg loom" cargo test -p fibula-lookup --test loom_publish --test loom_cuckoo --release
 
 bench: ## The standard tables, DPDK's structures included (a quarter of an hour)
 	@scripts/setup bench

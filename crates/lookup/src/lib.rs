@@ -4,6 +4,7 @@ pub mod arena;
 pub mod bloom;
 pub mod bytes;
 pub mod cells;
+pub mod cuckoo;
 pub mod hash;
 pub mod image;
 pub mod othello;

@@ -182,4 +182,20 @@ pub enum InsertError {
         /// Tries made.
         tries: u32,
     },
+    /// No arrangement of names in slots was found.
+    #[error("no place for {n_names} names in {n_slots} slots after {tries} tries: rekey the table")]
+    NoPlace {
+        /// Names of the table.
+        n_names: usize,
+        /// Slots of the last try.
+        n_slots: usize,
+        /// Tries made.
+        tries: u32,
+    },
+    /// The name has bytes behind those of the table's names.
+    #[error("names of this table have {name_bytes} bytes, and zeros behind them: cut the name, or build another table")]
+    NameTooLong {
+        /// Bytes of a name.
+        name_bytes: usize,
+    },
 }

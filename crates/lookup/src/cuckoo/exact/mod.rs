@@ -1,0 +1,195 @@
+//! (2,4)-Cuckoo: full names with their values, two buckets of four slots a name; the FIB of CuckooSwitch.
+//!
+//! | room | what |
+//! |---|---|
+//! | [`control`] | [`Cuckoo`], the control half |
+//! | [`update`] | the message: slots by their new contents, or the whole table |
+//! | [`query`], `table` | [`CuckooQuery`], the half of words; [`Reader`]s beside its writer |
+//!
+//! A name is `W` words, zero-padded; its length in bytes is a property of the table: `W` = 1 for MAC and IPv4
+//! addresses and tunnel ids, 2 for five-tuples and IPv6 addresses, up to 8.
+//! ```text
+//! slot, where the value fits behind the name:       slot, where it does not (8, 16, 24, … bytes):
+//! | name, name_bytes | 0 … | value, value_bits |    | name, W words | value, one word |
+//! ```
+//! Cost: two buckets a lookup, read to the end without a branch on the name. A MAC with a 16-bit value is one word: a
+//! bucket is half a cache line, 67.4 bits a name at load 0.95. An 8-byte name takes two words, a bucket one line, 134.7
+//! bits a name. Four loads of counters beside the buckets (see [`super`]).
+//! Alien names, and removed ones: 0 (drop). An empty slot is zero: nobody's name, or the zero name with value drop.
+//! Source: Zhou, Fan, Lim, Kaminsky, Andersen, "Scalable, High Performance Ethernet Forwarding with CuckooSwitch",
+//! section 3; Shi, Qian, Wang, "Re-designing Compact-structure based Forwarding for Programmable Networks", section II.
+//! Differs: both buckets follow from one keyed digest of the full name (CuckooSwitch: the second from the first by XOR
+//! with a tag, which wants powers of two); 64-bit counters, a bounded number of tries and a lock behind them; grows and
+//! shrinks.
+//! Limits: values of 1 to 64 bits, 2^28 buckets; more than eight names with one digest cannot all be in, which a keyed
+//! hash makes impossible in practice.
+
+pub mod control;
+pub mod query;
+pub(in crate::cuckoo) mod table;
+pub mod update;
+
+pub use control::Cuckoo;
+pub use query::{CuckooQuery, CuckooStats, Pinned, Reader};
+pub use update::{SlotWrite, SlotsUpdate, TableImage, Update};
+
+use super::places::{self, Hash};
+use crate::hash::{Digest, Family, Hasher, Purpose, SecretKey};
+use crate::traits::InsertError;
+
+/// What a table is built with; the same on both sides of the seam.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Bytes of a name, 1 to 8 `W`; the bytes after them are zero.
+    pub name_bytes: u8,
+    /// Bits of a value, 1 to 64.
+    pub value_bits: u8,
+    /// Names that the table takes at most; it is filled to [`LOAD`](super::LOAD) then.
+    pub max_names: usize,
+    /// How names are hashed.
+    pub family: Family,
+    /// The key that they are hashed with.
+    pub key: SecretKey,
+}
+
+impl Settings {
+    /// The largest `max_names`.
+    pub const MAX_NAMES: usize = (super::MAX_BUCKETS as usize) * super::SLOTS / 20 * 19;
+
+    /// Checked settings; `max_names` is capped at [`Settings::MAX_NAMES`].
+    /// # Panics
+    /// When `value_bits` is not in 1 to 64 or `name_bytes` not in 1 to 64.
+    pub fn new(name_bytes: u8, value_bits: u8, max_names: usize, family: Family, key: &SecretKey) -> Self {
+        assert!((1..=64).contains(&value_bits), "a value has 1 to 64 bits, not {value_bits}");
+        assert!((1..=64).contains(&name_bytes), "a name has 1 to 64 bytes, not {name_bytes}");
+        Self { name_bytes, value_bits, max_names: max_names.min(Self::MAX_NAMES), family, key: key.clone() }
+    }
+
+    fn seed(&self) -> u64 {
+        self.key.derive(Purpose::Structure, 1)
+    }
+
+    /// # Panics
+    /// When names of this length do not fit into `W` words.
+    fn layout<const W: usize>(&self) -> Layout {
+        assert!(usize::from(self.name_bytes) <= 8 * W, "a name of {} bytes does not fit {W} words", self.name_bytes);
+        Layout::new::<W>(self.name_bytes, self.value_bits)
+    }
+}
+
+/// How a slot holds name and value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::cuckoo) struct Layout {
+    /// Words of a slot: W, or W + 1.
+    pub(in crate::cuckoo) slot_words: usize,
+    /// The value stands in the top bits of the last word.
+    value_shift: u32,
+    /// The bits of the last word of a name that belong to it.
+    name_mask: u64,
+}
+
+impl Layout {
+    pub(in crate::cuckoo) fn new<const W: usize>(name_bytes: u8, value_bits: u8) -> Self {
+        let last_bits = (u32::from(name_bytes) * 8).saturating_sub(64 * (W as u32 - 1));
+        let name_mask = if last_bits == 0 { 0 } else { u64::MAX >> (64 - last_bits) };
+        let together = last_bits + u32::from(value_bits) <= 64;
+        let (slot_words, value_shift) =
+            if together { (W, 64 - u32::from(value_bits)) } else { (W + 1, 64 - u32::from(value_bits)) };
+        Self { slot_words, value_shift, name_mask }
+    }
+
+    /// Whether the value is in the last word of the name.
+    #[inline(always)]
+    fn together<const W: usize>(self) -> bool {
+        self.slot_words == W
+    }
+
+    fn value_max(self) -> u64 {
+        u64::MAX >> self.value_shift
+    }
+
+    /// Whether a name has no bits behind its bytes.
+    fn fits<const W: usize>(self, name: &[u64; W]) -> bool {
+        name[W - 1] & !self.name_mask == 0
+    }
+
+    /// Appends the words of a slot; an empty one is all zero.
+    pub(in crate::cuckoo) fn encode<const W: usize>(self, name: &[u64; W], value: u64, words: &mut Vec<u64>) {
+        words.extend_from_slice(name);
+        let value = value << self.value_shift;
+        if self.together::<W>() {
+            *words.last_mut().expect("W is not zero") |= value;
+        } else {
+            words.push(value);
+        }
+    }
+
+    /// Name and value of a slot's words; none for words that no slot has.
+    fn decode<const W: usize>(self, words: &[u64]) -> Option<([u64; W], u64)> {
+        let mut name = [0; W];
+        name.copy_from_slice(&words[..W]);
+        let last = *words.last()?;
+        if self.together::<W>() {
+            name[W - 1] &= self.name_mask;
+        }
+        let value = last >> self.value_shift;
+        let mut again = Vec::with_capacity(self.slot_words);
+        self.encode(&name, value, &mut again);
+        (self.fits(&name) && again == words).then_some((name, value))
+    }
+}
+
+/// Hashes names of one length.
+#[derive(Clone, Debug)]
+pub(in crate::cuckoo) struct NameHash {
+    hasher: Hasher,
+    name_bytes: usize,
+}
+
+impl NameHash {
+    fn new(settings: &Settings) -> Self {
+        Self { hasher: Hasher::new(settings.family, &settings.key), name_bytes: settings.name_bytes.into() }
+    }
+
+    /// Digests of up to a burst of names.
+    #[inline]
+    fn digests<const W: usize>(&self, names: &[[u64; W]], digests: &mut [Digest]) {
+        if W == 1 {
+            self.hasher.digest_words(names.as_flattened(), self.name_bytes, digests);
+        } else {
+            for (name, digest) in names.iter().zip(digests) {
+                *digest = self.digest(name);
+            }
+        }
+    }
+}
+
+impl<const W: usize> Hash<W> for NameHash {
+    #[inline]
+    fn digest(&self, name: &[u64; W]) -> Digest {
+        if W == 1 {
+            self.hasher.digest_word(name[0], self.name_bytes)
+        } else {
+            self.hasher.digest(&bytemuck::cast_slice::<u64, u8>(name)[..self.name_bytes])
+        }
+    }
+}
+
+/// The words of a name given as bytes, zero-padded.
+/// # Errors
+/// [`InsertError::NameTooLong`] when it has more than `8 W` bytes.
+pub fn name<const W: usize>(bytes: &[u8]) -> Result<[u64; W], InsertError> {
+    if bytes.len() > 8 * W {
+        return Err(InsertError::NameTooLong { name_bytes: 8 * W });
+    }
+    let mut words = [0; W];
+    bytemuck::cast_slice_mut::<u64, u8>(&mut words)[..bytes.len()].copy_from_slice(bytes);
+    Ok(words)
+}
+
+/// The contents of a slot of the control half, as words.
+fn words_of<const W: usize>(layout: Layout, entry: Option<places::Entry<W, u64>>, words: &mut Vec<u64>) {
+    let (name, value) = entry.map_or(([0; W], 0), |entry| (entry.name, entry.payload));
+    words.clear();
+    layout.encode(&name, value, words);
+}

@@ -1,0 +1,249 @@
+//! (2,4)-Cuckoo, query half: a table of slots, and the version of it that readers follow.
+//!
+//! [`CuckooQuery`] is the handle of the one writer; each reading thread has a [`Reader`]. An update of slots is stored
+//! in place under the counters of their buckets; a new size or tweak is a new version of the table, and the old one,
+//! never written again, is freed when its readers are gone.
+
+use super::table::Table;
+use super::update::{MAX_WRITES, SlotsUpdate, TableImage, Update};
+use super::{Layout, NameHash, Settings};
+use crate::cuckoo::current::{Current, Follower};
+use crate::cuckoo::places::Hash;
+use crate::cuckoo::{BURST, slot_prf};
+use crate::hash::Digest;
+use crate::publish::Pin;
+use crate::traits::{Applied, ApplyError, Query};
+
+/// What readers hold: a table and how its names are hashed.
+struct Hashed<const W: usize> {
+    hash: NameHash,
+    table: Table<W>,
+}
+
+impl<const W: usize> Hashed<W> {
+    #[inline]
+    fn lookup(&self, name: &[u64; W]) -> u64 {
+        self.table.lookup(name, self.table.buckets(self.hash.digest(name)))
+    }
+
+    fn lookup_batch(&self, names: &[[u64; W]], values: &mut [u64]) {
+        let values = &mut values[..names.len()];
+        for (names, values) in names.chunks(BURST).zip(values.chunks_mut(BURST)) {
+            let mut digests = [Digest(0); BURST];
+            let digests = &mut digests[..names.len()];
+            self.hash.digests(names, digests);
+            self.table.burst(names, digests, values);
+        }
+    }
+}
+
+/// Query half of a table, and the handle of its one writer.
+pub struct CuckooQuery<const W: usize> {
+    current: Current<Hashed<W>>,
+    settings: Settings,
+    layout: Layout,
+    seed: u64,
+    version: u64,
+    digest: u64,
+}
+
+/// Figures of a query structure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CuckooStats {
+    /// Slots.
+    pub n_slots: usize,
+    /// Slots and counters, in bits.
+    pub size_bits: u64,
+    /// Bytes of old versions that wait for readers.
+    pub retired_bytes: usize,
+    /// Bytes on huge pages, if the operating system says.
+    pub huge_page_bytes: Option<usize>,
+}
+
+impl<const W: usize> CuckooQuery<W> {
+    /// The query structure of an image.
+    /// # Errors
+    /// [`ApplyError`]: the image is malformed, does not have its digest, or memory ran out.
+    pub fn from_image(settings: &Settings, image: &TableImage) -> Result<Self, ApplyError> {
+        let (layout, seed) = (settings.layout::<W>(), settings.seed());
+        check_digest(image, layout, seed)?;
+        let hashed = Hashed { hash: NameHash::new(settings), table: Table::new(image, layout)? };
+        Ok(Self {
+            current: Current::new(hashed),
+            settings: settings.clone(),
+            layout,
+            seed,
+            version: image.version,
+            digest: image.digest,
+        })
+    }
+
+    /// A reader for another thread.
+    pub fn reader(&self) -> Reader<W> {
+        Reader { follower: self.current.reader() }
+    }
+
+    /// Settings of the table.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Version and digest held.
+    pub fn held(&self) -> (u64, u64) {
+        (self.version, self.digest)
+    }
+
+    /// The whole table, as the writer sees it.
+    pub fn image(&self) -> TableImage {
+        self.table().image(self.version, self.digest)
+    }
+
+    /// Replaces the table whatever its version: the answer to a request for a resync, where the sender's word counts.
+    /// # Errors
+    /// [`ApplyError`]; nothing changes.
+    pub fn overwrite(&mut self, image: &TableImage) -> Result<(), ApplyError> {
+        check_digest(image, self.layout, self.seed)?;
+        self.current.may_replace()?;
+        let hashed = Hashed { hash: self.current.get().hash.clone(), table: Table::new(image, self.layout)? };
+        let bytes = self.table().size_bytes();
+        self.current.replace(hashed, bytes)?;
+        (self.version, self.digest) = (image.version, image.digest);
+        Ok(())
+    }
+
+    /// Figures; reads the operating system's page accounts.
+    pub fn stats(&self) -> CuckooStats {
+        CuckooStats {
+            n_slots: self.table().n_slots(),
+            size_bits: self.size_bits(),
+            retired_bytes: self.current.retired_bytes(),
+            huge_page_bytes: self.table().huge_page_bytes(),
+        }
+    }
+
+    fn table(&self) -> &Table<W> {
+        &self.current.get().table
+    }
+
+    fn apply_slots(&mut self, update: &SlotsUpdate<W>) -> Result<Applied, ApplyError> {
+        let current = self.version;
+        if update.to <= current {
+            return Ok(Applied::AlreadyThere);
+        }
+        if update.from != current {
+            return Err(ApplyError::Gap { prefix: 0, depth: 0, current, from: update.from });
+        }
+        let malformed = |reason| Err(ApplyError::Malformed { reason });
+        let (table, writes) = (self.table(), &update.writes);
+        if writes.len() > MAX_WRITES {
+            return malformed("more writes than a chain of moves has");
+        }
+        let mut words = Vec::with_capacity(writes.len() * self.layout.slot_words);
+        let mut got = self.digest;
+        for (at, write) in writes.iter().enumerate() {
+            if write.slot as usize >= table.n_slots() {
+                return malformed("a slot is not in the table");
+            }
+            if !self.layout.fits(&write.name) || write.value > self.layout.value_max() {
+                return malformed("a name or a value is too long");
+            }
+            let before = writes[..at].iter().rposition(|earlier| earlier.slot == write.slot);
+            got ^= match before {
+                Some(earlier) => slot_prf(self.seed, write.slot, contents(&words, earlier, self.layout)),
+                None => table.prf(self.seed, write.slot),
+            };
+            self.layout.encode(&write.name, write.value, &mut words);
+            got ^= slot_prf(self.seed, write.slot, contents(&words, at, self.layout));
+        }
+        if got != update.digest {
+            return Err(ApplyError::WrongDigest { prefix: 0, depth: 0, got, expected: update.digest });
+        }
+        let closed = table.close();
+        for (at, write) in writes.iter().enumerate() {
+            table.write(write.slot, contents(&words, at, self.layout));
+        }
+        drop(closed);
+        (self.version, self.digest) = (update.to, got);
+        Ok(Applied::Applied)
+    }
+}
+
+fn contents(words: &[u64], at: usize, layout: Layout) -> &[u64] {
+    &words[at * layout.slot_words..(at + 1) * layout.slot_words]
+}
+
+fn check_digest(image: &TableImage, layout: Layout, seed: u64) -> Result<(), ApplyError> {
+    let got = digest_of(&image.words, layout, seed);
+    let expected = image.digest;
+    if got == expected { Ok(()) } else { Err(ApplyError::WrongDigest { prefix: 0, depth: 0, got, expected }) }
+}
+
+/// The digest of the slots in `words`.
+pub(in crate::cuckoo) fn digest_of(words: &[u64], layout: Layout, seed: u64) -> u64 {
+    let slots = (0..).zip(words.chunks_exact(layout.slot_words));
+    slots.fold(0, |digest, (slot, words)| digest ^ slot_prf(seed, slot, words))
+}
+
+impl<const W: usize> Query for CuckooQuery<W> {
+    type Key = [u64; W];
+    type Update = Update<W>;
+
+    fn lookup(&self, name: [u64; W]) -> u64 {
+        self.current.get().lookup(&name)
+    }
+
+    fn lookup_batch(&self, names: &[[u64; W]], values: &mut [u64]) {
+        self.current.get().lookup_batch(names, values);
+    }
+
+    fn apply(&mut self, update: &Update<W>) -> Result<Applied, ApplyError> {
+        match update {
+            Update::Slots(update) => self.apply_slots(update),
+            Update::Table(image) if image.version <= self.version => Ok(Applied::AlreadyThere),
+            Update::Table(image) => self.overwrite(image).map(|()| Applied::Applied),
+        }
+    }
+
+    fn size_bits(&self) -> u64 {
+        self.table().size_bytes() as u64 * 8
+    }
+}
+
+/// A thread's access to the table beside its writer.
+pub struct Reader<const W: usize> {
+    follower: Follower<Hashed<W>>,
+}
+
+impl<const W: usize> Reader<W> {
+    /// Opens the table for a burst. The thread was quiescent until now: nothing from an earlier burst is in use.
+    #[inline]
+    pub fn pin(&mut self) -> Pinned<'_, W> {
+        let (hashed, pin) = self.follower.pin();
+        Pinned { hashed, _pin: pin }
+    }
+
+    /// Says that this thread reads nothing until it pins again: call it before sleeping.
+    pub fn offline(&mut self) {
+        self.follower.offline();
+    }
+}
+
+/// The table during one burst.
+pub struct Pinned<'a, const W: usize> {
+    hashed: &'a Hashed<W>,
+    _pin: Pin<'a>,
+}
+
+impl<const W: usize> Pinned<'_, W> {
+    /// As [`Query::lookup`].
+    #[inline]
+    pub fn lookup(&self, name: [u64; W]) -> u64 {
+        self.hashed.lookup(&name)
+    }
+
+    /// As [`Query::lookup_batch`].
+    #[inline]
+    pub fn lookup_batch(&self, names: &[[u64; W]], values: &mut [u64]) {
+        self.hashed.lookup_batch(names, values);
+    }
+}

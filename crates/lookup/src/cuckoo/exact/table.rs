@@ -1,0 +1,162 @@
+//! One version of a (2,4)-Cuckoo table as words: the lookup loops, and the writes beside them.
+//!
+//! ```text
+//! 1. digest[i]              of the name, four at a time
+//! 2. a, b = buckets(mix(digest ^ tweak))       prefetch both
+//! 3. value[i] = OR over the 8 slots of (slot's name == name ? slot's value : 0), under the counters of a and b
+//! ```
+//! At most one slot holds a name, but for two with the same contents in the middle of a move, so OR is the choice.
+
+use std::sync::atomic::Ordering;
+
+use super::Layout;
+use super::update::TableImage;
+use crate::cuckoo::words::Words;
+use crate::cuckoo::{BURST, MAX_BUCKETS, SLOTS, Stripes, buckets_of, slot_prf};
+use crate::hash::{Digest, mix64};
+use crate::othello::prefetch;
+use crate::traits::ApplyError;
+
+/// Words of a cache line.
+const LINE_WORDS: usize = crate::arena::LINE / 8;
+
+/// Slots, counters and what is needed to find them. Knows digests, not how names are hashed.
+pub(in crate::cuckoo) struct Table<const W: usize> {
+    words: Words,
+    n_buckets: u32,
+    tweak: u64,
+    layout: Layout,
+    stripes: Stripes,
+}
+
+impl<const W: usize> Table<W> {
+    /// # Errors
+    /// [`ApplyError`]: the image is malformed, or memory ran out. Its digest is the caller's business.
+    pub(in crate::cuckoo) fn new(image: &TableImage, layout: Layout) -> Result<Self, ApplyError> {
+        let malformed = |reason| Err(ApplyError::Malformed { reason });
+        if image.n_buckets == 0 || image.n_buckets > MAX_BUCKETS {
+            return malformed("a table has 1 to 2^28 buckets");
+        }
+        if image.words.len() != image.n_buckets as usize * SLOTS * layout.slot_words {
+            return malformed("the words of a table are not those of its buckets");
+        }
+        if image.words.chunks_exact(layout.slot_words).any(|slot| layout.decode::<W>(slot).is_none()) {
+            return malformed("a slot has bits between name and value");
+        }
+        let (n_buckets, tweak) = (image.n_buckets, image.tweak);
+        Ok(Self { words: Words::filled(&image.words)?, n_buckets, tweak, layout, stripes: Stripes::new(n_buckets) })
+    }
+
+    pub(in crate::cuckoo) fn image(&self, version: u64, digest: u64) -> TableImage {
+        TableImage { version, digest, tweak: self.tweak, n_buckets: self.n_buckets, words: self.words.to_vec() }
+    }
+
+    pub(in crate::cuckoo) fn n_slots(&self) -> usize {
+        self.n_buckets as usize * SLOTS
+    }
+
+    pub(in crate::cuckoo) fn size_bytes(&self) -> usize {
+        self.words.len() * 8 + self.stripes.counters.len() * 8
+    }
+
+    pub(in crate::cuckoo) fn huge_page_bytes(&self) -> Option<usize> {
+        self.words.huge_page_bytes()
+    }
+
+    /// The digest contribution of a slot as it is.
+    pub(in crate::cuckoo) fn prf(&self, seed: u64, slot: u32) -> u64 {
+        let at = slot as usize * self.layout.slot_words;
+        let mut words = [0; 9];
+        for (to, from) in words.iter_mut().zip(&self.words[at..at + self.layout.slot_words]) {
+            *to = from.load(Ordering::Relaxed);
+        }
+        slot_prf(seed, slot, &words[..self.layout.slot_words])
+    }
+
+    /// Writes one slot; readers see it whole or not at all. For the one writer.
+    pub(in crate::cuckoo) fn write(&self, slot: u32, contents: &[u64]) {
+        let at = slot as usize * self.layout.slot_words;
+        let guard = self.stripes.of(slot / SLOTS as u32).write();
+        for (to, &from) in self.words[at..at + self.layout.slot_words].iter().zip(contents) {
+            to.store(from, Ordering::Relaxed);
+        }
+        guard.commit();
+    }
+
+    /// Lets readers that met the writer too often wait for the end of an update.
+    pub(in crate::cuckoo) fn close(&self) -> std::sync::MutexGuard<'_, ()> {
+        self.stripes.close()
+    }
+
+    #[inline(always)]
+    pub(in crate::cuckoo) fn buckets(&self, digest: Digest) -> [u32; 2] {
+        buckets_of(mix64(digest.0 ^ self.tweak), self.n_buckets)
+    }
+
+    /// Starts fetching both buckets.
+    #[inline(always)]
+    pub(in crate::cuckoo) fn prefetch(&self, buckets: [u32; 2]) {
+        let bucket_words = SLOTS * self.layout.slot_words;
+        for bucket in buckets {
+            let start = self.words.as_ptr().wrapping_add(bucket as usize * bucket_words);
+            // Buckets of 12 words and the like begin in the middle of a line: also fetch that of the last word.
+            for word in (0..bucket_words).step_by(LINE_WORDS).chain([bucket_words - 1]) {
+                prefetch(start.wrapping_add(word).cast());
+            }
+        }
+    }
+
+    #[inline]
+    pub(in crate::cuckoo) fn lookup(&self, name: &[u64; W], buckets: [u32; 2]) -> u64 {
+        if self.layout.together::<W>() {
+            self.lookup_in::<true>(name, buckets)
+        } else {
+            self.lookup_in::<false>(name, buckets)
+        }
+    }
+
+    #[inline(always)]
+    fn lookup_in<const TOGETHER: bool>(&self, name: &[u64; W], buckets: [u32; 2]) -> u64 {
+        self.stripes.at_one_moment(buckets, || {
+            self.scan::<TOGETHER>(name, buckets[0]) | self.scan::<TOGETHER>(name, buckets[1])
+        })
+    }
+
+    #[inline(always)]
+    fn scan<const TOGETHER: bool>(&self, name: &[u64; W], bucket: u32) -> u64 {
+        let slot_words = if TOGETHER { W } else { W + 1 };
+        let bucket_words = SLOTS * slot_words;
+        let words = &self.words[bucket as usize * bucket_words..][..bucket_words];
+        let mut value = 0;
+        for slot in words.chunks_exact(slot_words) {
+            let last = slot[W - 1].load(Ordering::Relaxed);
+            let mask = if TOGETHER { self.layout.name_mask } else { u64::MAX };
+            let mut differs = last & mask ^ name[W - 1];
+            for (word, of_name) in slot[..W - 1].iter().zip(name) {
+                differs |= word.load(Ordering::Relaxed) ^ of_name;
+            }
+            let holder = if TOGETHER { last } else { slot[W].load(Ordering::Relaxed) };
+            value |= if differs == 0 { holder >> self.layout.value_shift } else { 0 };
+        }
+        value
+    }
+
+    /// Values of up to [`BURST`] names.
+    #[inline]
+    pub(in crate::cuckoo) fn burst(&self, names: &[[u64; W]], digests: &[Digest], values: &mut [u64]) {
+        let mut buckets = [[0; 2]; BURST];
+        for (&digest, buckets) in digests.iter().zip(&mut buckets) {
+            *buckets = self.buckets(digest);
+            self.prefetch(*buckets);
+        }
+        if self.layout.together::<W>() {
+            for ((name, value), &buckets) in names.iter().zip(values).zip(&buckets) {
+                *value = self.lookup_in::<true>(name, buckets);
+            }
+        } else {
+            for ((name, value), &buckets) in names.iter().zip(values).zip(&buckets) {
+                *value = self.lookup_in::<false>(name, buckets);
+            }
+        }
+    }
+}

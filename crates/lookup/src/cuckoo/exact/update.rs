@@ -1,0 +1,134 @@
+//! The message that crosses the seam: slots by their new contents, or the whole table.
+//!
+//! Contents are absolute, so a duplicate is harmless; versions show a gap; the digest of the table after the update
+//! shows that both sides agree. Writes are in the order in which readers may see them.
+//! ```text
+//! kind 0: | 0 | from 8 | to 8 | digest 8 | n 4 | n x (slot 4, name name_bytes, value value_bytes) |
+//! kind 1: | 1 | version 8 | digest 8 | tweak 8 | buckets 4 | words |
+//! ```
+//! All integers are little-endian.
+
+use super::{Layout, Settings};
+use crate::bytes::Bytes;
+use crate::cuckoo::{MAX_BUCKETS, SLOTS};
+use crate::othello::update::{DecodeError, at_most};
+
+/// Writes of one message at most: far above the longest chain of moves.
+pub const MAX_WRITES: usize = 1024;
+
+/// An update of a (2,4)-Cuckoo table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Update<const W: usize> {
+    /// Some slots changed.
+    Slots(SlotsUpdate<W>),
+    /// The table has another size or tweak, or many of its slots changed.
+    Table(TableImage),
+}
+
+/// Some slots, by their new contents.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlotsUpdate<const W: usize> {
+    /// The version that this update builds on.
+    pub from: u64,
+    /// The version after it.
+    pub to: u64,
+    /// Digest of the table after it.
+    pub digest: u64,
+    /// The writes, in order.
+    pub writes: Vec<SlotWrite<W>>,
+}
+
+/// A slot's new contents; name zero with value zero empties it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlotWrite<const W: usize> {
+    /// The slot.
+    pub slot: u32,
+    /// Its name.
+    pub name: [u64; W],
+    /// Its value.
+    pub value: u64,
+}
+
+/// A whole table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableImage {
+    /// Its version.
+    pub version: u64,
+    /// Its digest.
+    pub digest: u64,
+    /// Its tweak.
+    pub tweak: u64,
+    /// Its buckets.
+    pub n_buckets: u32,
+    /// Its slots.
+    pub words: Vec<u64>,
+}
+
+impl TableImage {
+    pub(in crate::cuckoo) fn encode(&self, out: &mut Vec<u8>) {
+        out.extend(self.version.to_le_bytes());
+        out.extend(self.digest.to_le_bytes());
+        out.extend(self.tweak.to_le_bytes());
+        out.extend(self.n_buckets.to_le_bytes());
+        out.extend_from_slice(bytemuck::cast_slice(&self.words));
+    }
+
+    pub(in crate::cuckoo) fn decode(bytes: &mut Bytes, layout: Layout) -> Result<Self, DecodeError> {
+        let (version, digest, tweak) = (bytes.u64()?, bytes.u64()?, bytes.u64()?);
+        let n_buckets = at_most("buckets", bytes.u32()?.into(), MAX_BUCKETS.into())? as u32;
+        let words = bytes.take(n_buckets as usize * SLOTS * layout.slot_words * 8)?;
+        let words = words.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("8 bytes"))).collect();
+        Ok(Self { version, digest, tweak, n_buckets, words })
+    }
+}
+
+impl<const W: usize> Update<W> {
+    /// Appends the bytes of the update.
+    pub fn encode(&self, settings: &Settings, out: &mut Vec<u8>) {
+        match self {
+            Self::Slots(update) => {
+                out.push(0);
+                out.extend(update.from.to_le_bytes());
+                out.extend(update.to.to_le_bytes());
+                out.extend(update.digest.to_le_bytes());
+                out.extend((update.writes.len() as u32).to_le_bytes());
+                let value_bytes = usize::from(settings.value_bits).div_ceil(8);
+                for write in &update.writes {
+                    out.extend(write.slot.to_le_bytes());
+                    out.extend_from_slice(&bytemuck::cast_slice(&write.name)[..settings.name_bytes.into()]);
+                    out.extend_from_slice(&write.value.to_le_bytes()[..value_bytes]);
+                }
+            }
+            Self::Table(image) => {
+                out.push(1);
+                image.encode(out);
+            }
+        }
+    }
+
+    /// Reads an update.
+    /// # Errors
+    /// [`DecodeError`]; lengths are checked against the bytes that are there before anything is allocated.
+    pub fn decode(bytes: &[u8], settings: &Settings) -> Result<Self, DecodeError> {
+        let mut bytes = Bytes(bytes);
+        let update = if at_most("kind of update", bytes.u8()?.into(), 1)? == 1 {
+            Self::Table(TableImage::decode(&mut bytes, settings.layout::<W>())?)
+        } else {
+            let (from, to, digest) = (bytes.u64()?, bytes.u64()?, bytes.u64()?);
+            let n_writes = at_most("writes", bytes.u32()?.into(), MAX_WRITES as u64)?;
+            let value_bytes = usize::from(settings.value_bits).div_ceil(8);
+            let mut writes = Vec::new();
+            for _ in 0..n_writes {
+                let slot = bytes.u32()?;
+                let name = super::name(bytes.take(settings.name_bytes.into())?);
+                let name = name.expect("the length of names was checked against W");
+                let mut value = [0; 8];
+                value[..value_bytes].copy_from_slice(bytes.take(value_bytes)?);
+                writes.push(SlotWrite { slot, name, value: u64::from_le_bytes(value) });
+            }
+            Self::Slots(SlotsUpdate { from, to, digest, writes })
+        };
+        bytes.end()?;
+        Ok(update)
+    }
+}

@@ -1,0 +1,107 @@
+//! Cuckoo tables: two buckets of four slots a name, one or two cache lines a lookup, constant-time updates.
+//!
+//! | room | what |
+//! |---|---|
+//! | [`exact`] | (2,4)-Cuckoo: full names and values, the FIB of CuckooSwitch |
+//! | `places` | which name stands in which slot: the control half of one exact table |
+//! | `path` | the shortest chain of moves that frees a slot, breadth first |
+//! | `current`, `words` | the version of a table that readers follow, and its memory |
+//!
+//! **Positions.** One keyed digest a name; `mix64(digest ^ tweak)` is split into two halves, each reduced to a bucket by
+//! a multiplication and a shift. Any number of buckets will do, so memory follows the number of names.
+//!
+//! **Why readers never miss a moved name.** A chain of moves is written from its free end: every name stands in its new
+//! slot before its old one is overwritten, so at any moment it stands in one of its two buckets. A reader that has
+//! looked into the new bucket too early and into the old one too late finds, before it says "absent", that a counter
+//! of one of the buckets moved, and looks again. The counters ([`Sequence`](crate::publish::Sequence), up to 8,192
+//! stripes) are in the second-level cache; a lookup beside an idle writer pays four loads of them. Immutable versions,
+//! as the Othello has them, would copy a shard for each of the four or five slots of a chain; here an update stores a
+//! few words in place. A table that changes its size or its tweak is a new version, published by one pointer.
+
+mod current;
+pub mod exact;
+mod path;
+mod places;
+mod words;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::hash::mix64;
+use crate::publish::Sequence;
+
+/// Slots of a bucket: n_s in the papers.
+pub const SLOTS: usize = 4;
+/// Share of the slots that a table is filled to: r_l in the papers. Breadth-first paths exist up to 0.976.
+pub const LOAD: f64 = 0.95;
+/// Buckets of a table at most: beyond, 32 bits a half would favour some of them.
+pub const MAX_BUCKETS: u32 = 1 << 28;
+
+/// Counters of a table at most: 64 KiB, so that they stay in the second-level cache.
+const MAX_STRIPES: usize = 1 << 13;
+/// Reads beside a busy writer before a reader lines up behind it.
+const SPINS: u32 = 64;
+/// Names of a burst: what the line fill buffers of a core can have under way, twice.
+const BURST: usize = 32;
+
+/// The two buckets of a mixed digest.
+#[inline(always)]
+fn buckets_of(mixed: u64, n_buckets: u32) -> [u32; 2] {
+    let n_buckets = u64::from(n_buckets);
+    [(((mixed >> 32) * n_buckets) >> 32) as u32, (((mixed & 0xFFFF_FFFF) * n_buckets) >> 32) as u32]
+}
+
+/// Buckets that hold `n_names` at [`LOAD`]; a few at least, or chains find no way.
+fn buckets_for(n_names: usize) -> u32 {
+    ((n_names as f64 / LOAD / SLOTS as f64).ceil() as u32).clamp(4, MAX_BUCKETS)
+}
+
+/// The pseudo-random function whose XOR over all slots is the digest of a table. Empty slots (all words zero) count for
+/// nothing.
+#[inline]
+fn slot_prf(seed: u64, slot: u32, words: &[u64]) -> u64 {
+    if words.iter().all(|&word| word == 0) {
+        return 0;
+    }
+    let start = seed.wrapping_add((u64::from(slot) + 1).wrapping_mul(0xD6E8_FEB8_6659_FD93));
+    words.iter().fold(start, |hash, &word| mix64(hash ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15))
+}
+
+/// The counters of the buckets of one table, and the lock behind which readers line up that met the writer too often.
+struct Stripes {
+    counters: Box<[Sequence]>,
+    gate: Mutex<()>,
+}
+
+impl Stripes {
+    fn new(n_buckets: u32) -> Self {
+        let n = (n_buckets as usize).next_power_of_two().min(MAX_STRIPES);
+        Self { counters: (0..n).map(|_| Sequence::new()).collect(), gate: Mutex::new(()) }
+    }
+
+    #[inline(always)]
+    fn of(&self, bucket: u32) -> &Sequence {
+        &self.counters[bucket as usize & (self.counters.len() - 1)]
+    }
+
+    /// What `read` finds in both buckets at one moment: `read` is repeated until the writer was in neither meanwhile.
+    #[inline(always)]
+    fn at_one_moment<T>(&self, [first, second]: [u32; 2], read: impl Fn() -> T) -> T {
+        let (first, second) = (self.of(first), self.of(second));
+        for _ in 0..SPINS {
+            if let (Some(a), Some(b)) = (first.read_begin(), second.read_begin()) {
+                let found = read();
+                if first.read_validate(a) && second.read_validate(b) {
+                    return found;
+                }
+            }
+            std::hint::spin_loop();
+        }
+        let _gate = self.close();
+        read()
+    }
+
+    /// Held by the writer while it edits a table that is published.
+    fn close(&self) -> MutexGuard<'_, ()> {
+        self.gate.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,224 @@
+//! Which name stands in which slot of an exact cuckoo table: the control half of (2,4)-Cuckoo.
+//!
+//! Every mutation appends what it wrote, in the order in which readers may see it: a name in its new slot before its
+//! old slot is overwritten.
+
+use super::path::{Buckets, Search};
+use super::{MAX_BUCKETS, SLOTS, buckets_for, buckets_of};
+use crate::hash::{Digest, mix64};
+use crate::traits::InsertError;
+
+/// Rebuilds with another tweak, each with a sixteenth more buckets, before a table gives up.
+const MAX_TRIES: u32 = 32;
+/// Names that a rebuild makes room for, a name: what makes growing amortised.
+const GROWTH: f64 = 1.25;
+/// Slots below which a table does not shrink.
+const SHRINK_FROM: usize = 64;
+
+/// How the names of a table are hashed.
+pub(super) trait Hash<const W: usize>: Clone {
+    fn digest(&self, name: &[u64; W]) -> Digest;
+}
+
+/// A name and what it carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Entry<const W: usize, P> {
+    pub(super) name: [u64; W],
+    pub(super) payload: P,
+}
+
+/// A slot that was written, before and after.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Write<const W: usize, P> {
+    pub(super) slot: u32,
+    pub(super) old: Option<Entry<W, P>>,
+    pub(super) new: Option<Entry<W, P>>,
+}
+
+/// The slots of one table.
+#[derive(Clone, Debug)]
+pub(super) struct Places<const W: usize, P, H> {
+    entries: Vec<Entry<W, P>>,
+    /// A bit a slot.
+    occupied: Vec<u8>,
+    n_names: usize,
+    tweak: u64,
+    /// Rebuilds so far, from which tweaks follow.
+    n_tweaks: u64,
+    seed: u64,
+    /// Names that the table keeps room for, however few there are.
+    room: usize,
+    hash: H,
+    search: Search,
+}
+
+impl<const W: usize, P: Copy + Default, H: Hash<W>> Places<W, P, H> {
+    pub(super) fn new(room: usize, seed: u64, hash: H) -> Self {
+        Self::empty(buckets_for(room), room, seed, 0, hash)
+    }
+
+    fn empty(n_buckets: u32, room: usize, seed: u64, n_tweaks: u64, hash: H) -> Self {
+        Self {
+            entries: vec![Entry { name: [0; W], payload: P::default() }; n_buckets as usize * SLOTS],
+            occupied: vec![0; n_buckets as usize],
+            n_names: 0,
+            tweak: mix64(seed ^ (n_tweaks + 1).wrapping_mul(0xA076_1D64_78BD_642F)),
+            n_tweaks,
+            seed,
+            room,
+            hash,
+            search: Search::default(),
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.n_names
+    }
+
+    pub(super) fn n_slots(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(super) fn n_buckets(&self) -> u32 {
+        self.occupied.len() as u32
+    }
+
+    pub(super) fn tweak(&self) -> u64 {
+        self.tweak
+    }
+
+    #[inline]
+    fn buckets(&self, name: &[u64; W]) -> [u32; 2] {
+        buckets_of(mix64(self.hash.digest(name).0 ^ self.tweak), self.n_buckets())
+    }
+
+    #[inline]
+    pub(super) fn at(&self, slot: u32) -> Option<Entry<W, P>> {
+        let bit = 1 << (slot as usize % SLOTS);
+        (self.occupied[slot as usize / SLOTS] & bit != 0).then(|| self.entries[slot as usize])
+    }
+
+    /// Occupied slots, in order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, Entry<W, P>)> + '_ {
+        (0..self.entries.len() as u32).filter_map(|slot| Some((slot, self.at(slot)?)))
+    }
+
+    pub(super) fn find(&self, name: &[u64; W]) -> Option<u32> {
+        let slots = self.buckets(name).into_iter().flat_map(|bucket| (0..SLOTS as u32).map(move |i| bucket * 4 + i));
+        slots.into_iter().find(|&slot| self.entries[slot as usize].name == *name && self.at(slot).is_some())
+    }
+
+    /// Puts a slot into a state, and says what it was.
+    pub(super) fn set(&mut self, slot: u32, new: Option<Entry<W, P>>) -> Write<W, P> {
+        let old = self.at(slot);
+        let bit = 1 << (slot as usize % SLOTS);
+        match new {
+            Some(entry) => {
+                self.entries[slot as usize] = entry;
+                self.occupied[slot as usize / SLOTS] |= bit;
+            }
+            None => self.occupied[slot as usize / SLOTS] &= !bit,
+        }
+        self.n_names = self.n_names + usize::from(new.is_some()) - usize::from(old.is_some());
+        Write { slot, old, new }
+    }
+
+    /// Inserts a name that is not there, and says whether there was a way; if not, nothing changed.
+    pub(super) fn insert(&mut self, entry: Entry<W, P>, writes: &mut Vec<Write<W, P>>) -> bool {
+        let own = self.buckets(&entry.name);
+        let mut search = std::mem::take(&mut self.search);
+        let found = search.run(self, own);
+        if found {
+            for pair in search.chain.windows(2) {
+                let moved = self.at(pair[1]);
+                writes.push(self.set(pair[0], moved));
+            }
+            let last = *search.chain.last().expect("a chain has a slot");
+            // Between two steps of a chain a name stands twice; that is over when its old slot is overwritten.
+            writes.push(self.set(last, Some(entry)));
+        }
+        self.search = search;
+        found
+    }
+
+    pub(super) fn remove(&mut self, name: &[u64; W]) -> Option<Write<W, P>> {
+        let slot = self.find(name)?;
+        Some(self.set(slot, None))
+    }
+
+    /// Whether one name more would go over the load that a table is filled to.
+    pub(super) fn is_full(&self) -> bool {
+        (self.n_names + 1) as f64 > self.n_slots() as f64 * super::LOAD
+    }
+
+    /// Whether less than a third of the slots is used, and a table with a third fewer would do.
+    pub(super) fn is_sparse(&self) -> bool {
+        self.n_slots() > SHRINK_FROM.max(buckets_for(self.room) as usize * SLOTS * 3 / 2)
+            && self.n_names * 3 < self.n_slots()
+    }
+
+    /// The same names and those of `more`, in a table with room for some more up to `max_names`, under a new tweak.
+    /// # Errors
+    /// [`InsertError::NoPlace`] after [`MAX_TRIES`] tries.
+    pub(super) fn rebuilt(&self, more: &[Entry<W, P>], max_names: usize) -> Result<Self, InsertError> {
+        let n_names = self.n_names + more.len();
+        let roomy = ((n_names as f64 * GROWTH) as usize).min(max_names).max(n_names).max(self.room);
+        let mut n_buckets = buckets_for(roomy);
+        let mut unused = Vec::new();
+        for tries in 1..=MAX_TRIES {
+            let n_tweaks = self.n_tweaks + u64::from(tries);
+            let mut made = Self::empty(n_buckets, self.room, self.seed, n_tweaks, self.hash.clone());
+            let mut names = self.iter().map(|(_, entry)| entry).chain(more.iter().copied());
+            let fits = names.all(|entry| {
+                unused.clear();
+                made.insert(entry, &mut unused)
+            });
+            if fits {
+                return Ok(made);
+            }
+            n_buckets = (n_buckets + n_buckets / 16 + 1).min(MAX_BUCKETS);
+        }
+        Err(InsertError::NoPlace { n_names, n_slots: n_buckets as usize * SLOTS, tries: MAX_TRIES })
+    }
+}
+
+impl<const W: usize, P: Copy + Default, H: Hash<W>> Buckets for Places<W, P, H> {
+    #[inline]
+    fn free_slot(&self, bucket: u32) -> Option<u32> {
+        let free = (!self.occupied[bucket as usize]).trailing_zeros();
+        (free < SLOTS as u32).then(|| bucket * SLOTS as u32 + free)
+    }
+
+    #[inline]
+    fn other_bucket(&self, slot: u32) -> u32 {
+        let [first, second] = self.buckets(&self.entries[slot as usize].name);
+        if first == slot / SLOTS as u32 { second } else { first }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Gives every name one digest.
+    #[derive(Clone)]
+    struct Constant;
+
+    impl Hash<1> for Constant {
+        fn digest(&self, _name: &[u64; 1]) -> Digest {
+            Digest(7)
+        }
+    }
+
+    #[test]
+    fn names_of_one_digest_fill_two_buckets_and_the_next_is_an_error_with_numbers() {
+        let mut places = Places::new(100, 1, Constant);
+        let mut writes = Vec::new();
+        let entry = |n: u64| Entry { name: [n], payload: n };
+        let n_fit = (0..).find(|&n| !places.insert(entry(n), &mut writes)).unwrap();
+        assert_eq!((n_fit, writes.len()), (8, 8), "a search that fails writes nothing");
+        let error = places.rebuilt(&[entry(8)], 1_000).err().unwrap();
+        assert!(matches!(error, InsertError::NoPlace { n_names: 9, tries: MAX_TRIES, .. }), "{error}");
+        assert!((0..8).all(|n| places.find(&[n]).is_some()));
+    }
+}

@@ -1,0 +1,85 @@
+//! The words of a table: on huge pages, or on the heap where a huge page would be mostly empty.
+
+#![expect(unsafe_code, reason = "shows memory as atomic words, without a branch on where it came from")]
+
+use std::ops::Deref;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::arena::{Arena, LINE};
+use crate::traits::ApplyError;
+
+/// Words from which huge pages are asked for: half of one.
+const HUGE_FROM: usize = 1 << 17;
+
+/// A cache line.
+#[repr(C, align(64))]
+#[derive(Default)]
+struct Line([AtomicU64; LINE / 8]);
+
+enum Memory {
+    Heap(#[expect(dead_code, reason = "owns what `base` refers to")] Vec<Line>),
+    Pages(Arena),
+}
+
+/// Atomic words, zero at first, the first at the start of a line.
+pub(super) struct Words {
+    base: NonNull<AtomicU64>,
+    n_words: usize,
+    memory: Memory,
+}
+
+// SAFETY: the words are atomic, and the memory is owned and stays where it is.
+unsafe impl Send for Words {}
+// SAFETY: as above.
+unsafe impl Sync for Words {}
+
+impl Words {
+    /// # Errors
+    /// [`ApplyError::ArenaFull`] when the operating system has no memory.
+    pub(super) fn zeroed(n_words: usize) -> Result<Self, ApplyError> {
+        let needed_bytes = n_words.saturating_mul(8);
+        let (base, memory) = if n_words < HUGE_FROM {
+            let lines: Vec<Line> = (0..n_words.div_ceil(LINE / 8)).map(|_| Line::default()).collect();
+            (lines.as_ptr().cast_mut().cast(), Memory::Heap(lines))
+        } else {
+            let arena =
+                Arena::reserve(needed_bytes).map_err(|_| ApplyError::ArenaFull { needed_bytes, limit_bytes: 0 })?;
+            (arena.base().cast(), Memory::Pages(arena))
+        };
+        Ok(Self { base: NonNull::new(base).expect("neither a vector nor a mapping is null"), n_words, memory })
+    }
+
+    /// # Errors
+    /// As [`Words::zeroed`].
+    pub(super) fn filled(words: &[u64]) -> Result<Self, ApplyError> {
+        let made = Self::zeroed(words.len())?;
+        for (to, &from) in made.iter().zip(words) {
+            to.store(from, Ordering::Relaxed);
+        }
+        Ok(made)
+    }
+
+    /// The words as they are; for the writer.
+    pub(super) fn to_vec(&self) -> Vec<u64> {
+        self.iter().map(|word| word.load(Ordering::Relaxed)).collect()
+    }
+
+    pub(super) fn huge_page_bytes(&self) -> Option<usize> {
+        match &self.memory {
+            Memory::Heap(_) => Some(0),
+            Memory::Pages(arena) => arena.huge_page_bytes(),
+        }
+    }
+}
+
+impl Deref for Words {
+    type Target = [AtomicU64];
+
+    #[inline(always)]
+    fn deref(&self) -> &[AtomicU64] {
+        // SAFETY: the memory holds so many words, aligned and initialised (zero), lives as long as the result, and is
+        // only ever accessed through it.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.n_words) }
+    }
+}
