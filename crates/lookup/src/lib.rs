@@ -10,6 +10,7 @@ pub mod image;
 pub mod othello;
 pub mod papers_protocol;
 pub mod publish;
+pub mod static_map;
 pub mod testkit;
 pub mod traits;
 pub mod words;

@@ -174,6 +174,12 @@ pub enum InsertError {
         /// The digest.
         digest: u64,
     },
+    /// Two entries of a build have the same name.
+    #[error("two entries have the same name, whose first word is {first_word:#018x}: remove one of them")]
+    DuplicateName {
+        /// The first 64 bits of the name.
+        first_word: u64,
+    },
     /// No acyclic graph was found.
     #[error("no acyclic graph for {n_names} names of one shard after {tries} tries: rekey the table")]
     Unsolvable {

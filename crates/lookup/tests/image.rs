@@ -81,7 +81,7 @@ fn updates_come_back_from_bytes_and_damaged_ones_do_not_panic() {
     let seed = seed();
     let mut rng = Rng::new(seed);
     for value_bits in [1, 8, 20, 64] {
-        let (mut control, _, _) = table::<Sharded>(value_bits, 1_900);
+        let (mut control, _, _) = table::<Sharded>(value_bits, 2_000);
         let mut updates = Vec::new();
         for name in 1..4_000 {
             control.insert(Digest(mix64(name * 31 + 9_000)), name & 1, &mut updates).unwrap();

@@ -16,8 +16,9 @@ use super::{Settings, ShardId};
 use crate::hash::Digest;
 use crate::traits::InsertError;
 
-/// Shards of a new table have at most so many names on average: room to grow, and none above the splitting point.
-const MEAN_SHARD: usize = 2000;
+/// Shards of a new table have at most so many names on average: room to grow, and none above the splitting point. A
+/// power of two, for tables have one more often than not, and half as many names a shard cost 0.15 bits a name more.
+const MEAN_SHARD: usize = 2048;
 /// Shards that are written at once: their current lines fit the second-level cache, their pages the TLB.
 const MAX_STREAMS: usize = 2048;
 
