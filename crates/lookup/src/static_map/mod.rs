@@ -1,0 +1,76 @@
+//! Static maps: built once from all names, then only read; a change means another build.
+//!
+//! | room | what | bits a name (values of l bits) | reads a lookup | an alien gets |
+//! |---|---|---|---|---|
+//! | [`bloomier`] | [`Bloomier`], the Bloomier filter: three cells XORed | 1.23 l | 3, independent | an arbitrary value |
+//! | [`setsep`] | [`SetSep`]: a hash function a group and bit, found by trying | 0.5 + 1.5 l | 2, one after the other | an arbitrary value |
+//! | [`sorted`] | [`Sorted`]: binary search over full names | 64 words + l | log2(n) / 3 lines and the value | 0, or none: it is exact |
+//!
+//! Which to take: Bloomier where memory counts most and l is small; SetSep to reproduce what it was compared with, its
+//! builds are some thirty times slower; Sorted where an alien must be known as one and nothing else is wanted.
+//! What changes is [`Othello`](crate::othello::Othello)'s.
+
+pub mod bloomier;
+mod parts;
+pub mod setsep;
+pub mod sorted;
+
+pub use bloomier::Bloomier;
+pub use setsep::SetSep;
+pub use sorted::Sorted;
+
+use crate::cells::value_mask;
+use crate::hash::{Purpose, SecretKey};
+use crate::traits::{Build, InsertError};
+
+/// Names of a batch that are looked up together.
+const BURST: usize = 32;
+
+/// What a static map is built with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Bits of a value, 1 to 64.
+    pub value_bits: u8,
+    /// Keys what is drawn at random.
+    pub seed: u64,
+}
+
+impl Settings {
+    /// Settings whose seed is derived from the table's key.
+    /// # Panics
+    /// When `value_bits` is not in 1 to 64.
+    pub fn new(value_bits: u8, key: &SecretKey) -> Self {
+        assert!((1..=64).contains(&value_bits), "a value has 1 to 64 bits, not {value_bits}");
+        Self { value_bits, seed: key.derive(Purpose::Structure, 0) }
+    }
+
+    /// Refuses values that do not fit.
+    fn check<K>(&self, entries: &[(K, u64)]) -> Result<(), InsertError> {
+        let mask = value_mask(self.value_bits);
+        match entries.iter().find(|(_, value)| value & !mask != 0) {
+            Some(&(_, value)) => Err(InsertError::ValueTooWide { value, value_bits: self.value_bits }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A map that is built once, and then looked names up in.
+pub trait StaticMap: Build<Settings = Settings> {
+    /// The value of `key`; a key that was not built in gets what the structure's module says.
+    fn lookup(&self, key: Self::Key) -> u64;
+
+    /// The values of `keys`, in order, into `values`: the form that hides memory latency; best in bursts of 32.
+    /// # Panics
+    /// When `values` is shorter than `keys`.
+    fn lookup_batch(&self, keys: &[Self::Key], values: &mut [u64]);
+
+    /// Memory that lookups need, in bits.
+    fn size_bits(&self) -> u64;
+}
+
+/// Maps a uniform word to `0..bound` without a division, and to the uniform word that is left of it.
+#[inline(always)]
+fn reduce(word: u64, bound: u64) -> (u64, u64) {
+    let product = u128::from(word) * u128::from(bound);
+    ((product >> 64) as u64, product as u64)
+}
