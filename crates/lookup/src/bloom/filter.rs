@@ -76,37 +76,36 @@ impl<L: Layout> Bloom<L> {
     #[inline]
     fn lookup_burst(&self, digests: &[Digest], present: &mut [bool]) {
         let words = &*self.words;
-        let first = if L::ONE_LINE { 1 } else { FIRST };
         let mut starts = [0; BURST];
         for (start, &digest) in starts.iter_mut().zip(digests) {
             *start = self.start(digest);
-            for bit in self.positions_from(*start).take(first) {
-                prefetch_word(words, (bit / 64) as usize);
-            }
         }
         let starts = &starts[..digests.len()];
         if L::ONE_LINE {
+            for &start in starts {
+                prefetch_bits(words, self.positions_from(start).take(1));
+            }
             for (present, &start) in present.iter_mut().zip(starts) {
-                *present = self.positions_from(start).all(|bit| is_one(words, bit));
+                *present = are_ones(words, self.positions_from(start));
             }
             return;
+        }
+        for &start in starts {
+            prefetch_bits(words, self.positions_from(start).take(FIRST));
         }
         // Indices of the names still in question, collected without a branch.
         let (mut waiting, mut n_waiting) = ([0u8; BURST], 0);
         for (index, (present, &start)) in present.iter_mut().zip(starts).enumerate() {
-            *present = self.positions_from(start).take(FIRST).fold(true, |all, bit| all & is_one(words, bit));
+            *present = are_ones(words, self.positions_from(start).take(FIRST));
             waiting[n_waiting] = index as u8;
             n_waiting += usize::from(*present);
         }
-        let waiting = &waiting[..n_waiting];
-        for &index in waiting {
-            for bit in self.positions_from(starts[usize::from(index)]).skip(FIRST) {
-                prefetch_word(words, (bit / 64) as usize);
-            }
+        let waiting = || waiting[..n_waiting].iter().map(|&index| usize::from(index));
+        for index in waiting() {
+            prefetch_bits(words, self.positions_from(starts[index]).skip(FIRST));
         }
-        for &index in waiting {
-            let mut rest = self.positions_from(starts[usize::from(index)]).skip(FIRST);
-            present[usize::from(index)] = rest.all(|bit| is_one(words, bit));
+        for index in waiting() {
+            present[index] = are_ones(words, self.positions_from(starts[index]).skip(FIRST));
         }
     }
 
@@ -122,7 +121,7 @@ impl<L: Layout> Bloom<L> {
 
     #[inline(always)]
     fn positions_from(&self, start: u64) -> impl Iterator<Item = u64> + use<L> {
-        L::positions(self.shape.bits(), self.shape.n_hashes(), start)
+        L::positions(self.shape, start)
     }
 
     /// The positions of a name, the same in every filter of this shape and seed.
@@ -138,6 +137,17 @@ impl<L: Layout> Bloom<L> {
     pub(super) fn reset(&mut self, bit: u64) {
         self.words[(bit / 64) as usize] &= !(1 << (bit % 64));
     }
+}
+
+/// Whether all of `bits` are one: reads them all, for a branch a bit would be mispredicted more often than it saves.
+#[inline(always)]
+fn are_ones(words: &[u64], bits: impl Iterator<Item = u64>) -> bool {
+    bits.fold(1, |ones, bit| ones & words[(bit / 64) as usize] >> (bit % 64)) & 1 != 0
+}
+
+#[inline(always)]
+fn prefetch_bits(words: &[u64], bits: impl Iterator<Item = u64>) {
+    bits.for_each(|bit| prefetch_word(words, (bit / 64) as usize));
 }
 
 #[inline(always)]

@@ -1,19 +1,56 @@
 //! Where the bits of a name stand.
 
-use super::sizing;
+use super::sizing::{self, Shape};
 use crate::hash::mix64;
 
 /// Steps between the mixes of one name: the 64-bit golden ratio, odd.
 const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 /// Bits of a block: one line of the cache.
 pub(super) const BLOCK_BITS: u64 = 512;
-/// Positions in a block that one mix yields, at 9 bits each.
-const POSITIONS_A_MIX: u32 = 7;
+/// Bits of a mix that no position is drawn from, so that the last one is uniform to a thousandth too.
+const SPARE_BITS: u32 = 10;
 
-/// Maps a uniform word to `0..bound`, without a division.
+/// Maps a uniform word to `0..bound` without a division, and to the uniform word that is left of it.
 #[inline(always)]
-fn reduce(word: u64, bound: u64) -> u64 {
-    ((u128::from(word) * u128::from(bound)) >> 64) as u64
+fn reduce(word: u64, bound: u64) -> (u64, u64) {
+    let product = u128::from(word) * u128::from(bound);
+    ((product >> 64) as u64, product as u64)
+}
+
+/// How many positions below `range` one mix of 64 bits yields.
+pub(super) fn positions_a_mix(range: u64) -> u32 {
+    let bits_a_position = (64 - (range - 1).leading_zeros()).max(1);
+    ((64 - SPARE_BITS) / bits_a_position).max(1)
+}
+
+/// Draws the positions of one name.
+struct Draw {
+    /// The word of the mix to come.
+    next: u64,
+    /// What is left of the mix, and for how many positions.
+    word: u64,
+    left: u32,
+    a_mix: u32,
+}
+
+impl Draw {
+    #[inline(always)]
+    fn new(start: u64, a_mix: u32) -> Self {
+        Self { next: start, word: 0, left: 0, a_mix }
+    }
+
+    #[inline(always)]
+    fn below(&mut self, range: u64) -> u64 {
+        if self.left == 0 {
+            self.next = self.next.wrapping_add(STEP);
+            self.word = mix64(self.next);
+            self.left = self.a_mix;
+        }
+        self.left -= 1;
+        let (position, rest) = reduce(self.word, range);
+        self.word = rest;
+        position
+    }
 }
 
 /// A rule for the positions of a name. Sealed: sizes and rates are computed for each of them.
@@ -26,8 +63,11 @@ pub trait Layout: Copy + Default + Eq + std::fmt::Debug + Send + Sync + 'static 
     /// The size, at least `bits`, that the layout can have.
     fn round_bits(bits: u64, n_hashes: u32) -> u64;
 
+    /// The range that one position is drawn from, of a filter of `bits`.
+    fn range(bits: u64, n_hashes: u32) -> u64;
+
     /// The positions of the name whose mixed digest is `start`.
-    fn positions(bits: u64, n_hashes: u32, start: u64) -> impl Iterator<Item = u64>;
+    fn positions(shape: Shape<Self>, start: u64) -> impl Iterator<Item = u64>;
 
     /// The expected false-positive rate of a filter with `n_names`.
     fn expected_fp(bits: u64, n_hashes: u32, n_names: u64) -> f64;
@@ -58,12 +98,6 @@ pub struct Partitioned;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Blocked;
 
-/// The `probe`-th word of a name.
-#[inline(always)]
-fn word(start: u64, probe: u32) -> u64 {
-    mix64(start.wrapping_add(STEP.wrapping_mul(u64::from(probe) + 1)))
-}
-
 /// Ones in the bits `from..to`.
 fn ones(words: &[u64], from: u64, to: u64) -> u64 {
     let inside = |at: u64| {
@@ -82,9 +116,14 @@ impl Layout for Standard {
         bits
     }
 
+    fn range(bits: u64, _n_hashes: u32) -> u64 {
+        bits
+    }
+
     #[inline(always)]
-    fn positions(bits: u64, n_hashes: u32, start: u64) -> impl Iterator<Item = u64> {
-        (0..n_hashes).map(move |probe| reduce(word(start, probe), bits))
+    fn positions(shape: Shape<Self>, start: u64) -> impl Iterator<Item = u64> {
+        let mut draw = Draw::new(start, shape.a_mix);
+        (0..shape.n_hashes()).map(move |_| draw.below(shape.range))
     }
 
     fn expected_fp(bits: u64, n_hashes: u32, n_names: u64) -> f64 {
@@ -108,10 +147,14 @@ impl Layout for Partitioned {
         bits.next_multiple_of(n_hashes.into())
     }
 
+    fn range(bits: u64, n_hashes: u32) -> u64 {
+        bits / u64::from(n_hashes)
+    }
+
     #[inline(always)]
-    fn positions(bits: u64, n_hashes: u32, start: u64) -> impl Iterator<Item = u64> {
-        let part = bits / u64::from(n_hashes);
-        (0..n_hashes).map(move |probe| part * u64::from(probe) + reduce(word(start, probe), part))
+    fn positions(shape: Shape<Self>, start: u64) -> impl Iterator<Item = u64> {
+        let mut draw = Draw::new(start, shape.a_mix);
+        (0..shape.n_hashes()).map(move |part| shape.range * u64::from(part) + draw.below(shape.range))
     }
 
     fn expected_fp(bits: u64, n_hashes: u32, n_names: u64) -> f64 {
@@ -137,18 +180,15 @@ impl Layout for Blocked {
         bits.next_multiple_of(BLOCK_BITS)
     }
 
+    fn range(_bits: u64, _n_hashes: u32) -> u64 {
+        BLOCK_BITS
+    }
+
     #[inline(always)]
-    fn positions(bits: u64, n_hashes: u32, start: u64) -> impl Iterator<Item = u64> {
-        let block = reduce(start, bits / BLOCK_BITS) * BLOCK_BITS;
-        let mut left = 0;
-        (0..n_hashes).map(move |probe| {
-            if probe % POSITIONS_A_MIX == 0 {
-                left = word(start, probe / POSITIONS_A_MIX);
-            }
-            let bit = left % BLOCK_BITS;
-            left /= BLOCK_BITS;
-            block + bit
-        })
+    fn positions(shape: Shape<Self>, start: u64) -> impl Iterator<Item = u64> {
+        let block = reduce(start, shape.bits() / BLOCK_BITS).0 * BLOCK_BITS;
+        let mut draw = Draw::new(start, const { (64 - SPARE_BITS) / BLOCK_BITS.ilog2() });
+        (0..shape.n_hashes()).map(move |_| block + draw.below(BLOCK_BITS))
     }
 
     fn expected_fp(bits: u64, n_hashes: u32, n_names: u64) -> f64 {
@@ -185,12 +225,21 @@ mod tests {
     }
 
     #[test]
+    fn a_mix_yields_no_more_positions_than_it_has_bits_for() {
+        for (range, positions) in [(1, 54), (2, 54), (512, 6), (513, 5), (1 << 27, 2), ((1 << 27) + 1, 1), (1 << 40, 1)]
+        {
+            assert_eq!(positions_a_mix(range), positions, "{range}");
+        }
+    }
+
+    #[test]
     fn positions_stay_inside_their_filter_partition_and_block() {
         for start in (0..1000).map(mix64).chain([0, u64::MAX]) {
-            assert!(Standard::positions(1000, 20, start).all(|bit| bit < 1000));
-            let parts = Partitioned::positions(1000, 20, start).enumerate();
+            assert!(Standard::positions(Shape::new(1000, 20).unwrap(), start).all(|bit| bit < 1000));
+            let parts = Partitioned::positions(Shape::new(1000, 20).unwrap(), start).enumerate();
             parts.for_each(|(part, bit)| assert_eq!(bit / 50, part as u64));
-            let blocks: Vec<u64> = Blocked::positions(5120, 20, start).map(|bit| bit / 512).collect();
+            let positions = Blocked::positions(Shape::new(5120, 20).unwrap(), start);
+            let blocks: Vec<u64> = positions.map(|bit| bit / 512).collect();
             assert!(blocks[0] < 10 && blocks.iter().all(|&block| block == blocks[0]));
         }
     }

@@ -16,7 +16,7 @@
 
 use std::marker::PhantomData;
 
-use super::layout::{BLOCK_BITS, Layout};
+use super::layout::{BLOCK_BITS, Layout, positions_a_mix};
 
 /// Bits of a filter, at most.
 pub const MAX_BITS: u64 = 1 << 40;
@@ -30,6 +30,9 @@ const MAX_BLOCK_NAMES: u64 = 16_384;
 pub struct Shape<L> {
     bits: u64,
     n_hashes: u32,
+    /// Positions that one mix yields, and the range that each is drawn from.
+    pub(super) a_mix: u32,
+    pub(super) range: u64,
     layout: PhantomData<L>,
 }
 
@@ -70,7 +73,9 @@ impl<L: Layout> Shape<L> {
         if !(1..=MAX_BITS).contains(&bits) {
             return Err(ShapeError::Bits { bits, max: MAX_BITS });
         }
-        Ok(Self { bits: L::round_bits(bits, n_hashes), n_hashes, layout: PhantomData })
+        let bits = L::round_bits(bits, n_hashes);
+        let range = L::range(bits, n_hashes);
+        Ok(Self { bits, n_hashes, a_mix: positions_a_mix(range), range, layout: PhantomData })
     }
 
     /// The smallest shape in which `n_names` have an expected false-positive rate of at most `fp`.
