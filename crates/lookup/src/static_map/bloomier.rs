@@ -112,20 +112,20 @@ impl Bloomier {
 
     /// Index of the word and shift of the cell, three times.
     #[inline(always)]
-    fn spots(&self, digest: Digest) -> [(usize, u32); 3] {
+    fn spots(&self, digest: Digest) -> [(u32, u32); 3] {
         let shard = self.directory[reduce(digest.0, self.directory.len() as u64).0 as usize];
-        let mut start = shard.start as usize;
+        let mut start = shard.start;
         selectors(digest.0, shard.tweak).map(|selector| {
             let (word, cell) = self.layout.locate(selector, shard.third);
-            let spot = (start + word as usize, cell * u32::from(self.layout.value_bits));
-            start += shard.third as usize;
+            let spot = (start + word, cell * u32::from(self.layout.value_bits));
+            start += shard.third;
             spot
         })
     }
 
     #[inline(always)]
-    fn value(&self, words: &[u64], spots: [(usize, u32); 3]) -> u64 {
-        let cells = spots.map(|(word, shift)| words[word] >> shift);
+    fn value(&self, words: &[u64], spots: [(u32, u32); 3]) -> u64 {
+        let cells = spots.map(|(word, shift)| words[word as usize] >> shift);
         (cells[0] ^ cells[1] ^ cells[2]) & value_mask(self.layout.value_bits)
     }
 }
@@ -144,7 +144,7 @@ impl StaticMap for Bloomier {
             for (spots, &digest) in spots.iter_mut().zip(digests) {
                 *spots = self.spots(digest);
                 for &(word, _) in &*spots {
-                    prefetch_word(words, word);
+                    prefetch_word(words, word as usize);
                 }
             }
             for (value, &spots) in values.iter_mut().zip(&spots) {
