@@ -3,6 +3,7 @@
 //! | room | what |
 //! |---|---|
 //! | [`exact`] | (2,4)-Cuckoo: full names and values, the FIB of CuckooSwitch |
+//! | [`filtable`] | Cuckoo Filtable: fingerprints and values, with an exact second level for names that collide |
 //! | `places` | which name stands in which slot: the control half of one exact table |
 //! | `path` | the shortest chain of moves that frees a slot, breadth first |
 //! | `current`, `words` | the version of a table that readers follow, and its memory |
@@ -13,13 +14,14 @@
 //! **Why readers never miss a moved name.** A chain of moves is written from its free end: every name stands in its new
 //! slot before its old one is overwritten, so at any moment it stands in one of its two buckets. A reader that has
 //! looked into the new bucket too early and into the old one too late finds, before it says "absent", that a counter
-//! of one of the buckets moved, and looks again. The counters ([`Sequence`](crate::publish::Sequence), up to 8,192
+//! of one of the buckets moved, and looks again. The counters ([`Sequence`], up to 8,192
 //! stripes) are in the second-level cache; a lookup beside an idle writer pays four loads of them. Immutable versions,
 //! as the Othello has them, would copy a shard for each of the four or five slots of a chain; here an update stores a
 //! few words in place. A table that changes its size or its tweak is a new version, published by one pointer.
 
 mod current;
 pub mod exact;
+pub mod filtable;
 mod path;
 mod places;
 mod words;

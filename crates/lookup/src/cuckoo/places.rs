@@ -1,4 +1,4 @@
-//! Which name stands in which slot of an exact cuckoo table: the control half of (2,4)-Cuckoo.
+//! Which name stands in which slot of an exact cuckoo table: the control half of (2,4)-Cuckoo and of a second level.
 //!
 //! Every mutation appends what it wrote, in the order in which readers may see it: a name in its new slot before its
 //! old slot is overwritten.

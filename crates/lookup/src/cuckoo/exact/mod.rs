@@ -33,6 +33,8 @@ pub use control::Cuckoo;
 pub use query::{CuckooQuery, CuckooStats, Pinned, Reader};
 pub use update::{SlotWrite, SlotsUpdate, TableImage, Update};
 
+pub(in crate::cuckoo) use query::digest_of;
+
 use super::places::{self, Hash};
 use crate::hash::{Digest, Family, Hasher, Purpose, SecretKey};
 use crate::traits::InsertError;

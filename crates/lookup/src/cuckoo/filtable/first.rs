@@ -1,0 +1,97 @@
+//! Level 1 of a skeleton: which name stands in which slot of fingerprints.
+
+use super::Spots;
+use crate::cuckoo::SLOTS;
+use crate::cuckoo::path::{Buckets, Search};
+use crate::hash::Digest;
+
+/// Load of level 1 from which it is rebuilt: a little over what it is sized for.
+const FULL: f64 = 0.96;
+
+/// Where a name stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Free,
+    Tombstone,
+    First(u32),
+    Second,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Name<P> {
+    pub(super) digest: Digest,
+    pub(super) payload: P,
+    pub(super) state: State,
+}
+
+impl<P> Name<P> {
+    pub(super) fn is_live(&self) -> bool {
+        matches!(self.state, State::First(_) | State::Second)
+    }
+}
+
+/// Level 1: which name stands in which slot.
+#[derive(Clone, Debug)]
+pub(super) struct First {
+    /// Name plus one, zero where empty.
+    pub(super) slots: Vec<u32>,
+    pub(super) n_names: usize,
+    pub(super) tweak: u64,
+    pub(super) fingerprint_bits: u8,
+}
+
+impl First {
+    pub(super) fn n_buckets(&self) -> u32 {
+        (self.slots.len() / SLOTS) as u32
+    }
+
+    #[inline]
+    pub(super) fn spots(&self, digest: Digest) -> Spots {
+        Spots::of(digest, self.tweak, self.n_buckets(), self.fingerprint_bits.into())
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        (self.n_names + 1) as f64 > self.slots.len() as f64 * FULL
+    }
+
+    /// Puts a name into level 1, and reports every slot written; false, with nothing changed, when there is no way.
+    pub(super) fn insert<P: Copy>(
+        &mut self,
+        names: &mut [Name<P>],
+        name: u32,
+        search: &mut Search,
+        mut written: impl FnMut(u32, Option<u32>, u32),
+    ) -> bool {
+        let own = self.spots(names[name as usize].digest).buckets;
+        if !search.run(&Level { first: self, names }, own) {
+            return false;
+        }
+        for (at, &slot) in search.chain.iter().enumerate() {
+            let comes = search.chain.get(at + 1).map_or(name, |&from| self.slots[from as usize] - 1);
+            written(slot, self.slots[slot as usize].checked_sub(1), comes);
+            self.slots[slot as usize] = comes + 1;
+            names[comes as usize].state = State::First(slot);
+        }
+        self.n_names += 1;
+        true
+    }
+}
+
+/// Level 1 with its names, for searches.
+struct Level<'a, P> {
+    first: &'a First,
+    names: &'a [Name<P>],
+}
+
+impl<P> Buckets for Level<'_, P> {
+    fn free_slot(&self, bucket: u32) -> Option<u32> {
+        let start = bucket * SLOTS as u32;
+        (start..start + SLOTS as u32).find(|&slot| self.first.slots[slot as usize] == 0)
+    }
+
+    fn other_bucket(&self, slot: u32) -> u32 {
+        let name = &self.names[self.first.slots[slot as usize] as usize - 1];
+        let [first, second] = self.first.spots(name.digest).buckets;
+        if first == slot / SLOTS as u32 { second } else { first }
+    }
+}

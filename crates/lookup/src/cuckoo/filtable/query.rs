@@ -1,0 +1,280 @@
+//! Cuckoo Filtable, query half: two levels of slots, no names, and the version of them that readers follow.
+//!
+//! [`FiltableQuery`] is the handle of the one writer; each reading thread has a [`Reader`]. An update of slots is stored
+//! in place under the counters of their buckets. What changes a size or a tweak, in either level, is a new version of
+//! both, so that no reader ever joins one version of level 1 with another of level 2.
+
+use super::Settings;
+use super::table::Tables;
+use super::update::{Image, MAX_WRITES, SlotsUpdate, Update, Write};
+use crate::cuckoo::current::{Current, Follower};
+use crate::cuckoo::exact::{TableImage, digest_of};
+use crate::cuckoo::slot_prf;
+use crate::hash::Digest;
+use crate::publish::Pin;
+use crate::traits::{Applied, ApplyError, Query};
+
+/// Query half of a table, and the handle of its one writer.
+pub struct FiltableQuery {
+    current: Current<Tables>,
+    settings: Settings,
+    version: u64,
+    first: u64,
+    second: u64,
+}
+
+/// Figures of a query structure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FiltableStats {
+    /// Slots of level 1.
+    pub n_first_slots: usize,
+    /// Slots of level 2.
+    pub n_second_slots: usize,
+    /// Slots and counters, in bits.
+    pub size_bits: u64,
+    /// Bytes of old versions that wait for readers.
+    pub retired_bytes: usize,
+    /// Bytes on huge pages, if the operating system says.
+    pub huge_page_bytes: Option<usize>,
+}
+
+impl FiltableQuery {
+    /// The query structure of an image.
+    /// # Errors
+    /// [`ApplyError`]: the image is malformed, does not have its digest, or memory ran out.
+    pub fn from_image(settings: &Settings, image: &Image) -> Result<Self, ApplyError> {
+        let tables = Tables::new(image, settings)?;
+        let (first, second) = digests(&tables, image, settings)?;
+        let (current, settings) = (Current::new(tables), settings.clone());
+        Ok(Self { current, settings, version: image.version, first, second })
+    }
+
+    /// A reader for another thread.
+    pub fn reader(&self) -> Reader {
+        Reader { follower: self.current.reader() }
+    }
+
+    /// Settings of the table.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Version and digest held.
+    pub fn held(&self) -> (u64, u64) {
+        (self.version, self.first ^ self.second)
+    }
+
+    /// The whole table, as the writer sees it.
+    pub fn image(&self) -> Image {
+        self.tables().image(self.version, self.first ^ self.second, self.second)
+    }
+
+    /// Replaces the table whatever its version: the answer to a request for a resync, where the sender's word counts.
+    /// # Errors
+    /// [`ApplyError`]; nothing changes.
+    pub fn overwrite(&mut self, image: &Image) -> Result<(), ApplyError> {
+        self.current.may_replace()?;
+        let tables = Tables::new(image, &self.settings)?;
+        let (first, second) = digests(&tables, image, &self.settings)?;
+        let bytes = self.tables().size_bytes();
+        self.current.replace(tables, bytes)?;
+        (self.version, self.first, self.second) = (image.version, first, second);
+        Ok(())
+    }
+
+    /// Figures; reads the operating system's page accounts.
+    pub fn stats(&self) -> FiltableStats {
+        let tables = self.tables();
+        FiltableStats {
+            n_first_slots: tables.n_slots(),
+            n_second_slots: tables.second.n_slots(),
+            size_bits: self.size_bits(),
+            retired_bytes: self.current.retired_bytes(),
+            huge_page_bytes: tables.huge_page_bytes(),
+        }
+    }
+
+    fn tables(&self) -> &Tables {
+        self.current.get()
+    }
+
+    fn apply_slots(&mut self, update: &SlotsUpdate) -> Result<Applied, ApplyError> {
+        let current = self.version;
+        if update.to <= current {
+            return Ok(Applied::AlreadyThere);
+        }
+        if update.from != current {
+            return Err(ApplyError::Gap { prefix: 0, depth: 0, current, from: update.from });
+        }
+        let (first, mut second) = self.digests_after(&update.writes, update.second.is_some())?;
+        if let Some(table) = &update.second {
+            second = table_digest(table, &self.settings)?;
+        }
+        if first ^ second != update.digest {
+            let (got, expected) = (first ^ second, update.digest);
+            return Err(ApplyError::WrongDigest { prefix: 0, depth: 0, got, expected });
+        }
+        match &update.second {
+            Some(table) => self.replace_second(table, &update.writes)?,
+            None => {
+                let tables = self.tables();
+                let closed = tables.close();
+                self.write(tables, &update.writes);
+                drop(closed);
+            }
+        }
+        (self.version, self.first, self.second) = (update.to, first, second);
+        Ok(Applied::Applied)
+    }
+
+    /// Publishes a version with another level 2, and with `writes` done to a copy of level 1.
+    fn replace_second(&mut self, table: &TableImage, writes: &[Write]) -> Result<(), ApplyError> {
+        self.current.may_replace()?;
+        let image = Image { second: table.clone(), ..self.image() };
+        let tables = Tables::new(&image, &self.settings)?;
+        self.write(&tables, writes);
+        let bytes = self.tables().size_bytes();
+        self.current.replace(tables, bytes)
+    }
+
+    fn write(&self, tables: &Tables, writes: &[Write]) {
+        let layout = self.settings.second_layout();
+        let mut words = Vec::with_capacity(layout.slot_words);
+        for write in writes {
+            match *write {
+                Write::First { slot, word } => tables.write(slot, word),
+                Write::Second { slot, name, value } => {
+                    words.clear();
+                    layout.encode(&[name.0], value, &mut words);
+                    tables.second.write(slot, &words);
+                }
+            }
+        }
+    }
+
+    /// Checks the writes, and says what the digests of both levels are after them.
+    fn digests_after(&self, writes: &[Write], second_is_new: bool) -> Result<(u64, u64), ApplyError> {
+        let malformed = |reason| Err(ApplyError::Malformed { reason });
+        if writes.len() > MAX_WRITES {
+            return malformed("more writes than a mutation has");
+        }
+        let (tables, settings) = (self.tables(), &self.settings);
+        let (layout, second_seed) = (settings.second_layout(), settings.second_seed());
+        let (mut first, mut second) = (self.first, self.second);
+        let mut words = Vec::with_capacity(layout.slot_words);
+        let mut prf = |write: &Write| match *write {
+            Write::First { slot, word } => slot_prf(settings.seed, slot, &[word.into()]),
+            Write::Second { slot, name, value } => {
+                words.clear();
+                layout.encode(&[name.0], value, &mut words);
+                slot_prf(second_seed, slot, &words)
+            }
+        };
+        for (at, write) in writes.iter().enumerate() {
+            let earlier =
+                |is_it: &dyn Fn(&Write) -> bool| writes[..at].iter().rev().find(|write| is_it(write)).copied();
+            match *write {
+                Write::First { slot, word } => {
+                    if slot as usize >= tables.n_slots() || u64::from(word) > settings.format().max_slot() {
+                        return malformed("a slot is not in level 1, or too wide for it");
+                    }
+                    let before = earlier(&|other| matches!(other, Write::First { slot: same, .. } if *same == slot));
+                    first ^= before.map_or_else(|| tables.first_prf(settings.seed, slot), |before| prf(&before));
+                    first ^= prf(write);
+                }
+                Write::Second { slot, value, .. } => {
+                    if second_is_new || slot as usize >= tables.second.n_slots() || value > settings.max_value() {
+                        return malformed("a slot is not in level 2, or too wide for it");
+                    }
+                    let before = earlier(&|other| matches!(other, Write::Second { slot: same, .. } if *same == slot));
+                    second ^= before.map_or_else(|| tables.second.prf(second_seed, slot), |before| prf(&before));
+                    second ^= prf(write);
+                }
+            }
+        }
+        Ok((first, second))
+    }
+}
+
+fn table_digest(table: &TableImage, settings: &Settings) -> Result<u64, ApplyError> {
+    let got = digest_of(&table.words, settings.second_layout(), settings.second_seed());
+    let expected = table.digest;
+    if got == expected { Ok(got) } else { Err(ApplyError::WrongDigest { prefix: 0, depth: 0, got, expected }) }
+}
+
+/// The digests of both levels, if they are those of the image.
+fn digests(tables: &Tables, image: &Image, settings: &Settings) -> Result<(u64, u64), ApplyError> {
+    let slots = 0..tables.n_slots() as u32;
+    let first = slots.fold(0, |digest, slot| digest ^ tables.first_prf(settings.seed, slot));
+    let second = table_digest(&image.second, settings)?;
+    let (got, expected) = (first ^ second, image.digest);
+    if got == expected {
+        Ok((first, second))
+    } else {
+        Err(ApplyError::WrongDigest { prefix: 0, depth: 0, got, expected })
+    }
+}
+
+impl Query for FiltableQuery {
+    type Key = Digest;
+    type Update = Update;
+
+    fn lookup(&self, key: Digest) -> u64 {
+        self.tables().lookup(key)
+    }
+
+    fn lookup_batch(&self, keys: &[Digest], values: &mut [u64]) {
+        self.tables().lookup_batch(keys, values);
+    }
+
+    fn apply(&mut self, update: &Update) -> Result<Applied, ApplyError> {
+        match update {
+            Update::Slots(update) => self.apply_slots(update),
+            Update::Table(image) if image.version <= self.version => Ok(Applied::AlreadyThere),
+            Update::Table(image) => self.overwrite(image).map(|()| Applied::Applied),
+        }
+    }
+
+    fn size_bits(&self) -> u64 {
+        self.tables().size_bytes() as u64 * 8
+    }
+}
+
+/// A thread's access to the table beside its writer.
+pub struct Reader {
+    follower: Follower<Tables>,
+}
+
+impl Reader {
+    /// Opens the table for a burst. The thread was quiescent until now: nothing from an earlier burst is in use.
+    #[inline]
+    pub fn pin(&mut self) -> Pinned<'_> {
+        let (tables, pin) = self.follower.pin();
+        Pinned { tables, _pin: pin }
+    }
+
+    /// Says that this thread reads nothing until it pins again: call it before sleeping.
+    pub fn offline(&mut self) {
+        self.follower.offline();
+    }
+}
+
+/// The table during one burst.
+pub struct Pinned<'a> {
+    tables: &'a Tables,
+    _pin: Pin<'a>,
+}
+
+impl Pinned<'_> {
+    /// As [`Query::lookup`].
+    #[inline]
+    pub fn lookup(&self, digest: Digest) -> u64 {
+        self.tables.lookup(digest)
+    }
+
+    /// As [`Query::lookup_batch`].
+    #[inline]
+    pub fn lookup_batch(&self, digests: &[Digest], values: &mut [u64]) {
+        self.tables.lookup_batch(digests, values);
+    }
+}

@@ -1,0 +1,218 @@
+//! One version of a Cuckoo Filtable as words: the lookup loops, and the writes beside them.
+//!
+//! ```text
+//! 1. a, b, f = spots(mix(digest ^ tweak))                  prefetch both words
+//! 2. slots whose fingerprint is f and whose value is not 0, all four of a word at once; the first one's value
+//! 3. for those with none: prefetch their buckets of level 2
+//! 4. for those with none: both levels again, under the counters of a and b
+//! ```
+//! A hit needs no counter: at any moment at most one live name matches the slot, and a bucket's word is loaded whole. A
+//! miss may be a name that moved, within level 1 or from level 2, so it is answered only from one moment of both
+//! buckets. A bucket's word is stored with Release and loaded with Acquire, so that a name that is not in level 1 any
+//! more is in level 2 for whoever saw it go.
+
+use std::sync::MutexGuard;
+use std::sync::atomic::Ordering;
+
+use super::update::Image;
+use super::{Format, Settings, Spots};
+use crate::cuckoo::exact::table::Table as Second;
+use crate::cuckoo::words::Words;
+use crate::cuckoo::{BURST, MAX_BUCKETS, SLOTS, Stripes, slot_prf};
+use crate::hash::Digest;
+use crate::othello::prefetch;
+use crate::traits::ApplyError;
+
+/// Both levels of one version.
+pub(super) struct Tables {
+    first: Words,
+    n_buckets: u32,
+    tweak: u64,
+    format: Format,
+    stripes: Stripes,
+    pub(super) second: Second<1>,
+}
+
+/// A field in each of the slots of a word: for comparing all at once.
+#[derive(Clone, Copy)]
+struct Lanes {
+    /// One in each slot.
+    ones: u64,
+    /// The top bit of each slot.
+    tops: u64,
+    fingerprints: u64,
+    values: u64,
+}
+
+impl Lanes {
+    #[inline(always)]
+    fn of(format: Format) -> Self {
+        let ones = if format.slot_bits == 16 { 0x0001_0001_0001_0001 } else { 0x0000_0001_0000_0001 };
+        let value = (1 << format.value_bits) - 1;
+        let fingerprint = ((1 << format.fingerprint_bits) - 1) << format.value_bits;
+        Self {
+            ones,
+            tops: ones << (format.slot_bits - 1),
+            fingerprints: ones.wrapping_mul(fingerprint),
+            values: ones.wrapping_mul(value),
+        }
+    }
+
+    /// The top bit of each slot that is not zero.
+    #[inline(always)]
+    fn not_zero(self, word: u64) -> u64 {
+        ((word & !self.tops).wrapping_add(!self.tops) | word) & self.tops
+    }
+
+    /// The value of the first slot with this fingerprint and a value that is not 0; 0 when there is none.
+    #[inline(always)]
+    fn find(self, word: u64, wanted: u64, format: Format) -> u64 {
+        let differs = (word ^ wanted) & self.fingerprints;
+        let hits = !self.not_zero(differs) & self.not_zero(word & self.values) & self.tops;
+        // Without a hit the shift is 64 - …, masked to something harmless, and the result is cleared.
+        let shift = hits.trailing_zeros() & 63 & !(format.slot_bits - 1);
+        let value = word >> shift & (self.values & ((1 << format.slot_bits) - 1));
+        if hits == 0 { 0 } else { value }
+    }
+}
+
+impl Tables {
+    /// # Errors
+    /// [`ApplyError`]: the image is malformed, or memory ran out. Its digest is the caller's business.
+    pub(super) fn new(image: &Image, settings: &Settings) -> Result<Self, ApplyError> {
+        let format = settings.format();
+        let malformed = |reason| Err(ApplyError::Malformed { reason });
+        if image.n_buckets == 0 || image.n_buckets > MAX_BUCKETS {
+            return malformed("level 1 has 1 to 2^28 buckets");
+        }
+        if image.first.len() != image.n_buckets as usize * format.bucket_words() {
+            return malformed("the words of level 1 are not those of its buckets");
+        }
+        let lanes = Lanes::of(format);
+        if image.first.iter().any(|&word| word & !(lanes.fingerprints | lanes.values) != 0) {
+            return malformed("a slot has bits above its fingerprint");
+        }
+        let second = Second::new(&image.second, settings.second_layout())?;
+        let stripes = Stripes::new(image.n_buckets);
+        let (n_buckets, tweak) = (image.n_buckets, image.tweak);
+        Ok(Self { first: Words::filled(&image.first)?, n_buckets, tweak, format, stripes, second })
+    }
+
+    pub(super) fn image(&self, version: u64, digest: u64, second_digest: u64) -> Image {
+        let second = self.second.image(version, second_digest);
+        Image { version, digest, tweak: self.tweak, n_buckets: self.n_buckets, first: self.first.to_vec(), second }
+    }
+
+    pub(super) fn n_slots(&self) -> usize {
+        self.n_buckets as usize * SLOTS
+    }
+
+    pub(super) fn size_bytes(&self) -> usize {
+        self.first.len() * 8 + self.stripes.counters.len() * 8 + self.second.size_bytes()
+    }
+
+    pub(super) fn huge_page_bytes(&self) -> Option<usize> {
+        Some(self.first.huge_page_bytes()? + self.second.huge_page_bytes()?)
+    }
+
+    /// A slot of level 1 as it is.
+    pub(super) fn slot(&self, slot: u32) -> u32 {
+        let (at, shift) = self.format.spot(slot);
+        (self.first[at].load(Ordering::Relaxed) >> shift & ((1 << self.format.slot_bits) - 1)) as u32
+    }
+
+    pub(super) fn first_prf(&self, seed: u64, slot: u32) -> u64 {
+        slot_prf(seed, slot, &[self.slot(slot).into()])
+    }
+
+    /// Writes one slot of level 1. For the one writer.
+    pub(super) fn write(&self, slot: u32, contents: u32) {
+        let (at, shift) = self.format.spot(slot);
+        let others = self.first[at].load(Ordering::Relaxed) & !(((1 << self.format.slot_bits) - 1) << shift);
+        let guard = self.stripes.of(slot / SLOTS as u32).write();
+        self.first[at].store(others | u64::from(contents) << shift, Ordering::Release);
+        guard.commit();
+    }
+
+    /// Lets readers that met the writer too often wait for the end of an update. Always level 1 before level 2.
+    pub(super) fn close(&self) -> [MutexGuard<'_, ()>; 2] {
+        [self.stripes.close(), self.second.close()]
+    }
+
+    #[inline(always)]
+    fn spots(&self, digest: Digest) -> Spots {
+        Spots::of(digest, self.tweak, self.n_buckets, self.format.fingerprint_bits)
+    }
+
+    /// The value in level 1, or 0.
+    #[inline(always)]
+    fn in_first<const BUCKET_WORDS: usize>(&self, spots: &Spots, lanes: Lanes) -> u64 {
+        let wanted = lanes.ones.wrapping_mul(u64::from(spots.fingerprint) << self.format.value_bits);
+        let mut found = 0;
+        for bucket in spots.buckets {
+            for word in &self.first[bucket as usize * BUCKET_WORDS..][..BUCKET_WORDS] {
+                let value = lanes.find(word.load(Ordering::Acquire), wanted, self.format);
+                found = if found == 0 { value } else { found };
+            }
+        }
+        found
+    }
+
+    /// The value from both levels, of one moment.
+    #[inline(never)]
+    fn in_both<const BUCKET_WORDS: usize>(&self, digest: Digest, spots: &Spots, lanes: Lanes) -> u64 {
+        self.stripes.at_one_moment(spots.buckets, || match self.in_first::<BUCKET_WORDS>(spots, lanes) {
+            0 => self.second.lookup(&[digest.0], self.second.buckets(digest)),
+            value => value,
+        })
+    }
+
+    pub(super) fn lookup(&self, digest: Digest) -> u64 {
+        let mut value = [0];
+        self.lookup_batch(&[digest], &mut value);
+        value[0]
+    }
+
+    pub(super) fn lookup_batch(&self, digests: &[Digest], values: &mut [u64]) {
+        let values = &mut values[..digests.len()];
+        for (digests, values) in digests.chunks(BURST).zip(values.chunks_mut(BURST)) {
+            match self.format.bucket_words() {
+                1 => self.burst::<1>(digests, values),
+                _ => self.burst::<2>(digests, values),
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn burst<const BUCKET_WORDS: usize>(&self, digests: &[Digest], values: &mut [u64]) {
+        let lanes = Lanes::of(self.format);
+        let mut spots = [Spots { buckets: [0; 2], fingerprint: 0 }; BURST];
+        for (&digest, spots) in digests.iter().zip(&mut spots) {
+            *spots = self.spots(digest);
+            for bucket in spots.buckets {
+                prefetch(self.first.as_ptr().wrapping_add(bucket as usize * BUCKET_WORDS).cast());
+            }
+        }
+        let mut missing = 0u32;
+        for (at, (value, spots)) in values.iter_mut().zip(&spots).enumerate() {
+            *value = self.in_first::<BUCKET_WORDS>(spots, lanes);
+            missing |= u32::from(*value == 0) << at;
+        }
+        let each = |mut set: u32| {
+            std::iter::from_fn(move || {
+                let at = set.trailing_zeros();
+                set &= set.wrapping_sub(1);
+                (at < 32).then_some(at as usize)
+            })
+        };
+        each(missing).for_each(|at| self.second.prefetch(self.second.buckets(digests[at])));
+        each(missing).for_each(|at| values[at] = self.in_both::<BUCKET_WORDS>(digests[at], &spots[at], lanes));
+    }
+}
+
+/// One word of slots, for the test against comparing one by one.
+#[cfg(test)]
+pub(super) fn find(format: Format, word: u64, fingerprint: u32) -> u64 {
+    let lanes = Lanes::of(format);
+    lanes.find(word, lanes.ones.wrapping_mul(u64::from(fingerprint) << format.value_bits), format)
+}

@@ -1,0 +1,161 @@
+//! The message that crosses the seam: slots of both levels by their new contents, level 2 anew, or the whole table.
+//!
+//! Contents are absolute, so a duplicate is harmless; versions show a gap; the digest of the table after the update
+//! shows that both sides agree. Writes are in the order in which readers may see them; a new level 2 comes before them.
+//! ```text
+//! kind 0: | 0 | from 8 | to 8 | digest 8 | n 4 | n x (0, slot 4, word 2 or 4) or (1, slot 4, digest 8, value 4) |
+//! kind 1: the same with 1 in front, and level 2 behind
+//! kind 2: | 2 | version 8 | digest 8 | tweak 8 | buckets 4 | words of level 1 | level 2 |
+//! ```
+//! Level 2 is an image as in [`exact::update`](crate::cuckoo::exact::update). All integers are little-endian.
+
+use super::Settings;
+use crate::bytes::Bytes;
+use crate::cuckoo::MAX_BUCKETS;
+use crate::cuckoo::exact::TableImage;
+use crate::hash::Digest;
+use crate::othello::update::{DecodeError, at_most};
+
+/// Writes of one message at most: far above what one mutation needs.
+pub const MAX_WRITES: usize = 4096;
+
+/// An update of a Cuckoo Filtable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Update {
+    /// Some slots changed, or level 2 did.
+    Slots(SlotsUpdate),
+    /// Everything.
+    Table(Image),
+}
+
+/// Some slots, by their new contents.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlotsUpdate {
+    /// The version that this update builds on.
+    pub from: u64,
+    /// The version after it.
+    pub to: u64,
+    /// Digest of both levels after it.
+    pub digest: u64,
+    /// Level 2, where it has another size; then no write is to it.
+    pub second: Option<TableImage>,
+    /// The writes, in order.
+    pub writes: Vec<Write>,
+}
+
+/// A slot's new contents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Write {
+    /// In level 1: fingerprint and value, zero to empty it.
+    First {
+        /// The slot.
+        slot: u32,
+        /// Its contents.
+        word: u32,
+    },
+    /// In level 2: digest zero and value zero to empty it.
+    Second {
+        /// The slot.
+        slot: u32,
+        /// Its name.
+        name: Digest,
+        /// Its value.
+        value: u64,
+    },
+}
+
+/// A whole table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    /// Its version.
+    pub version: u64,
+    /// Digest of both levels.
+    pub digest: u64,
+    /// Tweak of level 1.
+    pub tweak: u64,
+    /// Buckets of level 1.
+    pub n_buckets: u32,
+    /// Level 1.
+    pub first: Vec<u64>,
+    /// Level 2.
+    pub second: TableImage,
+}
+
+impl Update {
+    /// Appends the bytes of the update.
+    pub fn encode(&self, settings: &Settings, out: &mut Vec<u8>) {
+        match self {
+            Self::Slots(update) => {
+                out.push(update.second.is_some().into());
+                out.extend(update.from.to_le_bytes());
+                out.extend(update.to.to_le_bytes());
+                out.extend(update.digest.to_le_bytes());
+                out.extend((update.writes.len() as u32).to_le_bytes());
+                let slot_bytes = settings.format().slot_bits as usize / 8;
+                for write in &update.writes {
+                    match write {
+                        Write::First { slot, word } => {
+                            out.push(0);
+                            out.extend(slot.to_le_bytes());
+                            out.extend_from_slice(&word.to_le_bytes()[..slot_bytes]);
+                        }
+                        Write::Second { slot, name, value } => {
+                            out.push(1);
+                            out.extend(slot.to_le_bytes());
+                            out.extend(name.0.to_le_bytes());
+                            out.extend((*value as u32).to_le_bytes());
+                        }
+                    }
+                }
+                if let Some(second) = &update.second {
+                    second.encode(out);
+                }
+            }
+            Self::Table(image) => {
+                out.push(2);
+                out.extend(image.version.to_le_bytes());
+                out.extend(image.digest.to_le_bytes());
+                out.extend(image.tweak.to_le_bytes());
+                out.extend(image.n_buckets.to_le_bytes());
+                out.extend_from_slice(bytemuck::cast_slice(&image.first));
+                image.second.encode(out);
+            }
+        }
+    }
+
+    /// Reads an update.
+    /// # Errors
+    /// [`DecodeError`]; lengths are checked against the bytes that are there before anything is allocated.
+    pub fn decode(bytes: &[u8], settings: &Settings) -> Result<Self, DecodeError> {
+        let (mut bytes, format) = (Bytes(bytes), settings.format());
+        let kind = at_most("kind of update", bytes.u8()?.into(), 2)?;
+        if kind == 2 {
+            let (version, digest, tweak) = (bytes.u64()?, bytes.u64()?, bytes.u64()?);
+            let n_buckets = at_most("buckets", bytes.u32()?.into(), MAX_BUCKETS.into())? as u32;
+            let words = bytes.take(n_buckets as usize * format.bucket_words() * 8)?;
+            let word = |word: &[u8]| u64::from_le_bytes(word.try_into().expect("8 bytes"));
+            let first = words.chunks_exact(8).map(word).collect();
+            let second = TableImage::decode(&mut bytes, settings.second_layout())?;
+            bytes.end()?;
+            return Ok(Self::Table(Image { version, digest, tweak, n_buckets, first, second }));
+        }
+        let (from, to, digest) = (bytes.u64()?, bytes.u64()?, bytes.u64()?);
+        let n_writes = at_most("writes", bytes.u32()?.into(), MAX_WRITES as u64)?;
+        let slot_bytes = format.slot_bits as usize / 8;
+        let mut writes = Vec::new();
+        for _ in 0..n_writes {
+            let level = at_most("level", bytes.u8()?.into(), 1)?;
+            let slot = bytes.u32()?;
+            writes.push(if level == 0 {
+                let mut word = [0; 4];
+                word[..slot_bytes].copy_from_slice(bytes.take(slot_bytes)?);
+                Write::First { slot, word: u32::from_le_bytes(word) }
+            } else {
+                Write::Second { slot, name: Digest(bytes.u64()?), value: bytes.u32()?.into() }
+            });
+        }
+        let second = (kind == 1).then(|| TableImage::decode(&mut bytes, settings.second_layout())).transpose()?;
+        bytes.end()?;
+        Ok(Self::Slots(SlotsUpdate { from, to, digest, second, writes }))
+    }
+}
