@@ -1,16 +1,16 @@
 //! The counting filter: a plain filter for lookups, and a counter a bit beside it, so that names can be removed.
 //!
 //! Cost: lookups as in the plain filter; memory (1 + counter bits) times its.
-//! Counters **saturate**: one that reaches its maximum stays there for good, for it no longer knows how often its bit is
-//! used. That leaves a few ones too many, never one too few. A 4-bit counter saturates with probability 1.6e-15 in a
+//! Counters **saturate**: one that reaches its maximum stays there for good, for it no longer knows how often its bit
+//! is used. That leaves a few ones too many, never one too few. A 4-bit counter saturates with probability 1.6e-15 in a
 //! filter filled as it should.
-//! **Removing a name that is not in** takes the bits of others away: blind deletes of 10 % as many absent names as there
-//! are members lose a fifth of the members. A filter cannot know, so the caller must: remove only what an exact table
-//! of all names has just given up. What can be seen (a counter at zero) is refused.
+//! **Removing a name that is not in** takes the bits of others away: blind deletes of 10 % as many absent names as
+//! there are members lose a fifth of the members. A filter cannot know, so the caller must: remove only what an exact
+//! table of all names has just given up. What can be seen (a counter at zero) is refused.
 //! Source: the counting filters of Summary Cache, and of BFW in "Re-designing Compact-structure based Forwarding for
 //! Programmable Networks", section IV.A. Differs: saturates instead of having log2(n) bits a counter.
 
-use super::filter::Bloom;
+use super::filter::{BitChange, Bloom};
 use super::layout::Layout;
 use super::sizing::Shape;
 use crate::hash::Digest;
@@ -54,23 +54,27 @@ impl<L: Layout> Counting<L> {
         Self { filter: Bloom::new(shape, seed), counters, bits }
     }
 
-    /// The plain filter of the names that are in, kept up to date: what lookups read, and what is exported by a clone.
+    /// The plain filter of the names that are in: what lookups read. A clone of it is the export, which
+    /// [`Bloom::apply`] brings along with the changes appended from then on.
     pub fn filter(&self) -> &Bloom<L> {
         &self.filter
     }
 
-    /// Inserts a name, which must not be in: twice in is twice to remove.
-    pub fn insert(&mut self, digest: Digest) {
+    /// Inserts a name, which must not be in (twice in is twice to remove), and appends the bits that became one.
+    pub fn insert(&mut self, digest: Digest, changes: &mut Vec<BitChange>) {
         for bit in self.filter.positions(digest) {
+            if self.count(bit) == 0 {
+                self.filter.put(bit, true);
+                changes.push(BitChange { bit, one: true });
+            }
             self.increment(bit);
-            self.filter.set(bit);
         }
     }
 
-    /// Removes a name, which must be in; see the module's note.
+    /// Removes a name, which must be in (see the module's note), and appends the bits that became zero.
     /// # Errors
     /// [`RemoveError::NotThere`] when it cannot be in; nothing is changed.
-    pub fn remove(&mut self, digest: Digest) -> Result<(), RemoveError> {
+    pub fn remove(&mut self, digest: Digest, changes: &mut Vec<BitChange>) -> Result<(), RemoveError> {
         for (index, bit) in self.filter.positions(digest).enumerate() {
             let count = self.count(bit);
             if count == 0 {
@@ -85,8 +89,9 @@ impl<L: Layout> Counting<L> {
             }
         }
         for bit in self.filter.positions(digest) {
-            if self.count(bit) == 0 {
-                self.filter.reset(bit);
+            if self.count(bit) == 0 && self.filter.is_one(bit) {
+                self.filter.put(bit, false);
+                changes.push(BitChange { bit, one: false });
             }
         }
         Ok(())

@@ -5,12 +5,24 @@ use std::marker::PhantomData;
 use super::layout::Layout;
 use super::sizing::Shape;
 use crate::hash::{Digest, mix64};
+use crate::traits::ApplyError;
 use crate::words::{Words, prefetch_word};
 
 /// Names of a batch that are looked up together.
 const BURST: usize = 32;
 /// Positions that are read before the others are computed: half the aliens end at each in a filter filled as it should.
 const FIRST: usize = 2;
+
+/// A bit of a filter and its value: what an update of a plain filter consists of.
+///
+/// Values are absolute, so an update that arrives twice is harmless.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BitChange {
+    /// Which bit.
+    pub bit: u64,
+    /// Its value from now on.
+    pub one: bool,
+}
 
 /// A set of digests.
 ///
@@ -41,11 +53,29 @@ impl<L: Layout> Bloom<L> {
         self.words.size_bits()
     }
 
+    /// The bits, 64 a word from the lowest; beyond the last they are zero.
+    pub fn words(&self) -> &[u64] {
+        &self.words
+    }
+
     /// Inserts a name.
     pub fn insert(&mut self, digest: Digest) {
         for bit in self.positions(digest) {
-            self.set(bit);
+            self.put(bit, true);
         }
+    }
+
+    /// Takes over the changes of a counting filter of this shape, all or none.
+    /// # Errors
+    /// [`ApplyError::Malformed`] when a bit is not one of this filter; it is unchanged.
+    pub fn apply(&mut self, changes: &[BitChange]) -> Result<(), ApplyError> {
+        if changes.iter().any(|change| change.bit >= self.shape.bits()) {
+            return Err(ApplyError::Malformed { reason: "a bit is beyond the end of the filter" });
+        }
+        for change in changes {
+            self.put(change.bit, change.one);
+        }
+        Ok(())
     }
 
     /// Forgets all names.
@@ -130,12 +160,13 @@ impl<L: Layout> Bloom<L> {
         self.positions_from(self.start(digest))
     }
 
-    pub(super) fn set(&mut self, bit: u64) {
-        self.words[(bit / 64) as usize] |= 1 << (bit % 64);
+    pub(super) fn is_one(&self, bit: u64) -> bool {
+        is_one(&self.words, bit)
     }
 
-    pub(super) fn reset(&mut self, bit: u64) {
-        self.words[(bit / 64) as usize] &= !(1 << (bit % 64));
+    pub(super) fn put(&mut self, bit: u64, one: bool) {
+        let word = &mut self.words[(bit / 64) as usize];
+        *word = *word & !(1 << (bit % 64)) | u64::from(one) << (bit % 64);
     }
 }
 

@@ -11,8 +11,8 @@
 //! Partitioned: partitions fill independently, so the rate is exactly `(1 - (1 - k/m)^n)^k`.
 //! Blocked: a block holds j names with binomial probability (Poisson in the limit), and given j the rate of a filter
 //! of 512 bits follows from the distribution of X, which is computed throw by throw.
-//! Optimal k: `m/n * ln 2` positions, where half the bits are one. A rate p needs `m = k n / -ln(1 - p^(1/k))` bits with k
-//! positions; the shape of fewest bits over all k is taken.
+//! Optimal k: `m/n * ln 2` positions, where half the bits are one. A rate p needs `m = k n / -ln(1 - p^(1/k))` bits
+//! with k positions; the shape of fewest bits over all k is taken.
 
 use std::marker::PhantomData;
 
@@ -86,11 +86,19 @@ impl<L: Layout> Shape<L> {
             return Err(ShapeError::Rate { fp });
         }
         let n_names = n_names.max(1);
-        // The best k is about log2(1/p); uneven fill moves it by a few.
-        let about = (-fp.log2()).round() as u32;
-        let hashes = about.saturating_sub(4).max(1)..=(about + 4).min(MAX_HASHES);
-        let shapes = hashes.map(|n_hashes| (L::bits_for(n_names, fp, n_hashes), n_hashes));
-        let (bits, n_hashes) = shapes.min().ok_or(ShapeError::Rate { fp })?;
+        // From log2(1/p), the best k of a standard filter, down or up while it gets better: uneven blocks want fewer.
+        let bits_for = |n_hashes| L::bits_for(n_names, fp, n_hashes);
+        let mut n_hashes = (-fp.log2()).round().clamp(1.0, f64::from(MAX_HASHES)) as u32;
+        let mut bits = bits_for(n_hashes);
+        for step in [-1, 1] {
+            while let next @ 1..=MAX_HASHES = n_hashes.wrapping_add_signed(step) {
+                let next_bits = bits_for(next);
+                if next_bits >= bits {
+                    break;
+                }
+                (n_hashes, bits) = (next, next_bits);
+            }
+        }
         Self::new(bits.max(1), n_hashes)
     }
 
@@ -283,6 +291,22 @@ mod tests {
         let blocked = Shape::<Blocked>::new(8_000_000, 6).unwrap().expected_fp(1_000_000);
         assert!((standard - 0.0216).abs() < 1e-4, "{standard}");
         assert!((blocked / standard - 1.0944).abs() < 1e-3, "{blocked} and {standard}");
+    }
+
+    fn no_number_of_positions_does_better<L: Layout>() {
+        for fp in [0.5, 0.02, 1e-3, 1e-6] {
+            let shape = Shape::<L>::for_names(100_000, fp).unwrap();
+            let (bits, n_hashes) = (1..=MAX_HASHES).map(|k| (L::bits_for(100_000, fp, k), k)).min().unwrap();
+            println!("{} at {fp}: {} bits with {n_hashes}", L::NAME, bits as f64 / 1e5);
+            assert_eq!(shape, Shape::new(bits, n_hashes).unwrap(), "{} at {fp}", L::NAME);
+        }
+    }
+
+    #[test]
+    fn the_shape_for_a_rate_is_the_smallest_over_all_numbers_of_positions() {
+        no_number_of_positions_does_better::<Standard>();
+        no_number_of_positions_does_better::<Partitioned>();
+        no_number_of_positions_does_better::<Blocked>();
     }
 
     fn sized_to_the_bit<L: Layout>(step: u64) {

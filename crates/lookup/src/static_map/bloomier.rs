@@ -1,9 +1,9 @@
 //! The Bloomier filter: a value is the XOR of three cells.
 //!
-//! Names are the edges of a hypergraph over the cells: three positions each, one in every third of a shard. It is peeled:
-//! a cell that only one name has is that name's own, the name is set aside, and so on; then cells are filled in the
-//! opposite order, each name's own cell last. Below 0.818 names a cell (1.222 cells a name) peeling takes all names of
-//! almost every large set.
+//! Names are the edges of a hypergraph over the cells: three positions each, one in every third of a shard. It is
+//! peeled: a cell that only one name has is that name's own, the name is set aside, and so on; then cells are filled in
+//! the opposite order, each name's own cell last. Below 0.818 names a cell (1.222 cells a name) peeling takes all names
+//! of almost every large set.
 //!
 //! Shards of 16,384 names are peeled one by one in the second-level cache (430 KB with its entries) and on all threads;
 //! the directory has 16 bytes for each. Smaller shards fail more often at 1.23 cells (fluctuations fall with the square

@@ -10,16 +10,17 @@
 //! bytes of a block:  | choices, 64 | group 0: l seeds of 2, l arrays of 1 | group 1 | ... | group 63 |
 //! ```
 //! A seed is right when no two names of the group that differ in the bit meet in one of the 8 places. For 16 names one
-//! in about 800 seeds is; each is tried for all bits at once. A group without a seed for some bit (too many names in
+//! in 750 seeds is; each is tried for all bits at once. A group without a seed for some bit (too many names in
 //! it) goes to an exact table of digests, and its first seed is 0 to say so.
 //!
-//! Cost: a line for the choice, then 3 l bytes of the group (one or two lines for l = 8); 0.5 + 1.5 l bits a name. Tables of
-//! less than a thousand names pay for 1,024.
+//! Cost: a line for the choice, then 3 l bytes of the group (one or two lines for l = 8); 0.5 + 1.5 l bits a name.
+//! Tables of less than a thousand names pay for 1,024.
 //! Alien names: an arbitrary value; 0 in groups that are in the exact table. Updates: none.
 //! Source: "SetSep" of Zhou et al., "Scaling up clustered network appliances with ScaleBricks", as far as Othello's
 //! papers describe it: "1 + l hash values, 2 + 2 l values a lookup" and 2.19 MB for 1.4M names with l = 8, which is
-//! 0.5 + 1.5 l bits a name ("A Concise Forwarding Information Base", 7.2; their Table I says 2 + 1.5 l). Differs: one
-//! keyed digest a name; all bits of a value share a pass over the seeds.
+//! 0.5 + 1.5 l bits a name ("A Concise Forwarding Information Base for Scalable and Fast Flat Name Switching", 7.2;
+//! Table I of the later paper says 2 + 1.5 l). Differs: one keyed digest a name; all bits of a value share a pass over
+//! the seeds.
 //! Limits: no two names with one digest; builds are some thirty times slower than the Bloomier filter's.
 
 use super::parts::{Entry, Parts, sort_distinct};
@@ -42,8 +43,8 @@ const CHOICES: usize = 4;
 const CHOICE_BYTES: usize = BUCKETS / 4;
 /// Bytes of seed and array, a bit of the value.
 const BIT_BYTES: usize = 3;
-/// Names beyond which no group is solved: at 32, one seed in 10^8 is right.
-const MAX_GROUP: usize = 32;
+/// Names beyond which no group is tried: of 24 names every second bit has no seed at all.
+const MAX_GROUP: usize = 24;
 /// Separates the words drawn from a digest: the 64-bit golden ratio.
 const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 

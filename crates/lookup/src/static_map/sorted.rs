@@ -1,13 +1,13 @@
 //! Binary search over sorted names: exact, with full names of W words.
 //!
 //! Names stand in Eytzinger's order (the root first, then its children, and so on), not sorted one after another: the
-//! search is `i = 2 i + (name[i] < key)` without a branch, the first levels share a few lines that stay in cache, and the
-//! eight great-grandchildren of a 64-bit name share one line, which is fetched three levels before it is read. In a plain
-//! sorted array every level is another line until the last three.
+//! search is `i = 2 i + (name[i] < key)` without a branch, the first levels share a few lines that stay in cache, and
+//! the eight great-grandchildren of a 64-bit name share one line, which is fetched three levels before it is read. In a
+//! plain sorted array every level is another line until the last three.
 //! A batch goes down the levels in step, so that 32 searches wait for memory together.
 //!
-//! Cost: log2(n) + 1 comparisons, about log2(n) / 3 lines for names of one word (log2(n) for 8 or more), and one for the
-//! value; 64 W bits a name and a value of l bits, l rounded up to a power of two.
+//! Cost: log2(n) + 1 comparisons, about log2(n) / 3 lines for names of one word (log2(n) for 8 or more), and one for
+//! the value; 64 W bits a name and a value of l bits, l rounded up to a power of two.
 //! Alien names: 0 (drop) from [`StaticMap::lookup`], none from [`Sorted::get`]: no false positive.
 //! Names are compared as words, the first word first; any order serves. A digest is a name of one word.
 //! Source: the binary search of the comparison in Click, "Memory-efficient and Ultra-fast Network Lookup and Forwarding
