@@ -268,6 +268,11 @@ fn what_does_not_fit_is_refused_with_numbers_and_changes_nothing() {
     (1..4).for_each(|n| assert_eq!(query.lookup(nth(n)), n));
 }
 
+/// Another structure that holds the same.
+fn query_of(query: &FiltableQuery) -> FiltableQuery {
+    FiltableQuery::from_image(query.settings(), &query.image()).unwrap()
+}
+
 #[test]
 fn a_message_that_does_not_fit_is_refused_and_changes_nothing() {
     let seed = seed();
@@ -281,6 +286,12 @@ fn a_message_that_does_not_fit_is_refused_and_changes_nothing() {
     for n in 0..300 {
         control.remove(nth(n), &mut updates);
     }
+    let mut batched = query_of(&query);
+    assert_eq!(batched.apply_batch(&updates), Ok(()));
+    let second_lost = [updates[0].clone(), updates[2].clone()];
+    let mut lost = query_of(&query);
+    let gap = ApplyError::Gap { prefix: 0, depth: 0, current: 1, from: 2 };
+    assert_eq!(lost.apply_batch(&second_lost), Err((1, gap)));
     let mut last = None;
     for update in &updates {
         let mut bytes = Vec::new();
@@ -320,6 +331,7 @@ fn a_message_that_does_not_fit_is_refused_and_changes_nothing() {
             assert_eq!(query.apply(last), Ok(Applied::AlreadyThere), "a late duplicate");
         }
     }
+    assert_eq!((batched.held(), batched.image()), (query.held(), query.image()), "one by one and in a batch");
     (300..900).for_each(|n| assert_eq!(query.lookup(nth(n)), n % 255 + 1));
     let mut lost = control.export();
     control.insert(nth(1), 9, &mut Vec::new()).unwrap();

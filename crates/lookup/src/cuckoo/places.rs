@@ -159,11 +159,18 @@ impl<const W: usize, P: Copy + Default, H: Hash<W>> Places<W, P, H> {
 
     /// The same names and those of `more`, in a table with room for some more up to `max_names`, under a new tweak.
     /// # Errors
-    /// [`InsertError::NoPlace`] after [`MAX_TRIES`] tries.
+    /// As [`Places::sized`].
     pub(super) fn rebuilt(&self, more: &[Entry<W, P>], max_names: usize) -> Result<Self, InsertError> {
         let n_names = self.n_names + more.len();
-        let roomy = ((n_names as f64 * GROWTH) as usize).min(max_names).max(n_names).max(self.room);
-        let mut n_buckets = buckets_for(roomy);
+        self.sized(more, ((n_names as f64 * GROWTH) as usize).min(max_names))
+    }
+
+    /// The same names and those of `more`, in a table with `room` for so many names at least, under a new tweak.
+    /// # Errors
+    /// [`InsertError::NoPlace`] after [`MAX_TRIES`] tries.
+    pub(super) fn sized(&self, more: &[Entry<W, P>], room: usize) -> Result<Self, InsertError> {
+        let n_names = self.n_names + more.len();
+        let mut n_buckets = buckets_for(room.max(n_names).max(self.room));
         let mut unused = Vec::new();
         for tries in 1..=MAX_TRIES {
             let n_tweaks = self.n_tweaks + u64::from(tries);

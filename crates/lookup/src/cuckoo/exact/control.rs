@@ -3,9 +3,8 @@
 use super::query::{CuckooQuery, digest_of};
 use super::update::{SlotWrite, SlotsUpdate, TableImage, Update};
 use super::{Layout, NameHash, Settings, words_of};
-use crate::cuckoo::SLOTS;
 use crate::cuckoo::places::{Entry, Places, Write};
-use crate::cuckoo::slot_prf;
+use crate::cuckoo::{LOAD, SLOTS, slot_prf};
 use crate::testkit::Subject;
 use crate::traits::{Control, InsertError};
 
@@ -167,6 +166,10 @@ impl<const W: usize> Control for Cuckoo<W> {
         }
         if entries.len() * IMAGE_SHARE < self.places.len() || entries.len() < SLOTS {
             return entries.iter().try_for_each(|&(name, value)| self.insert(name, value, updates));
+        }
+        let expected = (self.places.len() + entries.len()).min(self.settings.max_names);
+        if expected as f64 > self.places.n_slots() as f64 * LOAD {
+            self.places = self.places.sized(&[], expected)?;
         }
         let placed = entries.iter().try_for_each(|&(name, payload)| self.place(Entry { name, payload }).map(|_| ()));
         self.emit_image(updates);

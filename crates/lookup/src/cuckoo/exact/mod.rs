@@ -126,18 +126,14 @@ impl Layout {
         }
     }
 
-    /// Name and value of a slot's words; none for words that no slot has.
-    fn decode<const W: usize>(self, words: &[u64]) -> Option<([u64; W], u64)> {
-        let mut name = [0; W];
-        name.copy_from_slice(&words[..W]);
-        let last = *words.last()?;
+    /// Whether a slot may hold these words: no bit stands between name and value.
+    fn is_slot<const W: usize>(self, words: &[u64]) -> bool {
+        let value_mask = u64::MAX << self.value_shift;
         if self.together::<W>() {
-            name[W - 1] &= self.name_mask;
+            words[W - 1] & !(self.name_mask | value_mask) == 0
+        } else {
+            words[W - 1] & !self.name_mask == 0 && words[W] & !value_mask == 0
         }
-        let value = last >> self.value_shift;
-        let mut again = Vec::with_capacity(self.slot_words);
-        self.encode(&name, value, &mut again);
-        (self.fits(&name) && again == words).then_some((name, value))
     }
 }
 

@@ -4,6 +4,8 @@
 //! in place under the counters of their buckets; a new size or tweak is a new version of the table, and the old one,
 //! never written again, is freed when its readers are gone.
 
+#![expect(unsafe_code, reason = "calls the loops that are compiled for another processor")]
+
 use super::table::Table;
 use super::update::{MAX_WRITES, SlotsUpdate, TableImage, Update};
 use super::{Layout, NameHash, Settings};
@@ -28,6 +30,24 @@ impl<const W: usize> Hashed<W> {
 
     fn lookup_batch(&self, names: &[[u64; W]], values: &mut [u64]) {
         let values = &mut values[..names.len()];
+        #[cfg(target_arch = "x86_64")]
+        if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("bmi2") {
+            // SAFETY: the processor has AVX2 and BMI2.
+            unsafe { self.bursts_avx2(names, values) };
+            return;
+        }
+        self.bursts(names, values);
+    }
+
+    /// The same loops, compiled for processors with AVX2 and BMI2.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2,bmi1,bmi2")]
+    fn bursts_avx2(&self, names: &[[u64; W]], values: &mut [u64]) {
+        self.bursts(names, values);
+    }
+
+    #[inline(always)]
+    fn bursts(&self, names: &[[u64; W]], values: &mut [u64]) {
         for (names, values) in names.chunks(BURST).zip(values.chunks_mut(BURST)) {
             let mut digests = [Digest(0); BURST];
             let digests = &mut digests[..names.len()];

@@ -7,6 +7,7 @@
 //! ```
 //! At most one slot holds a name, but for two with the same contents in the middle of a move, so OR is the choice.
 
+use std::hint::select_unpredictable;
 use std::sync::atomic::Ordering;
 
 use super::Layout;
@@ -40,7 +41,7 @@ impl<const W: usize> Table<W> {
         if image.words.len() != image.n_buckets as usize * SLOTS * layout.slot_words {
             return malformed("the words of a table are not those of its buckets");
         }
-        if image.words.chunks_exact(layout.slot_words).any(|slot| layout.decode::<W>(slot).is_none()) {
+        if !image.words.chunks_exact(layout.slot_words).all(|slot| layout.is_slot::<W>(slot)) {
             return malformed("a slot has bits between name and value");
         }
         let (n_buckets, tweak) = (image.n_buckets, image.tweak);
@@ -97,11 +98,15 @@ impl<const W: usize> Table<W> {
     #[inline(always)]
     pub(in crate::cuckoo) fn prefetch(&self, buckets: [u32; 2]) {
         let bucket_words = SLOTS * self.layout.slot_words;
-        for bucket in buckets {
-            let start = self.words.as_ptr().wrapping_add(bucket as usize * bucket_words);
+        let [a, b] = buckets.map(|bucket| self.words.as_ptr().wrapping_add(bucket as usize * bucket_words));
+        prefetch(a.cast());
+        prefetch(b.cast());
+        if bucket_words > LINE_WORDS {
             // Buckets of 12 words and the like begin in the middle of a line: also fetch that of the last word.
-            for word in (0..bucket_words).step_by(LINE_WORDS).chain([bucket_words - 1]) {
-                prefetch(start.wrapping_add(word).cast());
+            for start in [a, b] {
+                for word in (LINE_WORDS..bucket_words).step_by(LINE_WORDS).chain([bucket_words - 1]) {
+                    prefetch(start.wrapping_add(word).cast());
+                }
             }
         }
     }
@@ -136,18 +141,19 @@ impl<const W: usize> Table<W> {
                 differs |= word.load(Ordering::Relaxed) ^ of_name;
             }
             let holder = if TOGETHER { last } else { slot[W].load(Ordering::Relaxed) };
-            value |= if differs == 0 { holder >> self.layout.value_shift } else { 0 };
+            value |= select_unpredictable(differs == 0, holder >> self.layout.value_shift, 0);
         }
         value
     }
 
     /// Values of up to [`BURST`] names.
-    #[inline]
+    #[inline(always)]
     pub(in crate::cuckoo) fn burst(&self, names: &[[u64; W]], digests: &[Digest], values: &mut [u64]) {
         let mut buckets = [[0; 2]; BURST];
         for (&digest, buckets) in digests.iter().zip(&mut buckets) {
-            *buckets = self.buckets(digest);
-            self.prefetch(*buckets);
+            let made = self.buckets(digest);
+            self.prefetch(made);
+            *buckets = made;
         }
         if self.layout.together::<W>() {
             for ((name, value), &buckets) in names.iter().zip(values).zip(&buckets) {

@@ -97,6 +97,11 @@ impl Settings {
         Layout::new::<1>(8, self.value_bits)
     }
 
+    /// The words of a slot of level 2.
+    fn second_slot(&self, name: Digest, value: u64) -> [u64; 2] {
+        [name.0, value << (64 - u32::from(self.value_bits))]
+    }
+
     fn max_value(&self) -> u64 {
         (1 << self.value_bits) - 1
     }

@@ -82,6 +82,25 @@ impl FiltableQuery {
         Ok(())
     }
 
+    /// Applies many updates in order, fetching ahead what they touch: the form that hides memory latency.
+    /// # Errors
+    /// As [`Query::apply`], with the place of the update that was refused; those before it took effect.
+    pub fn apply_batch(&mut self, updates: &[Update]) -> Result<(), (usize, ApplyError)> {
+        /// What the line fill buffers of a core can have under way.
+        const AHEAD: usize = 12;
+        for (at, update) in updates.iter().enumerate() {
+            if let Some(Update::Slots(later)) = updates.get(at + AHEAD) {
+                for write in &later.writes {
+                    if let Write::First { slot, .. } = *write {
+                        self.tables().prefetch_slot(slot);
+                    }
+                }
+            }
+            self.apply(update).map_err(|error| (at, error))?;
+        }
+        Ok(())
+    }
+
     /// Figures; reads the operating system's page accounts.
     pub fn stats(&self) -> FiltableStats {
         let tables = self.tables();
@@ -118,7 +137,8 @@ impl FiltableQuery {
             Some(table) => self.replace_second(table, &update.writes)?,
             None => {
                 let tables = self.tables();
-                let closed = tables.close();
+                let is_second = |write: &Write| matches!(write, Write::Second { .. });
+                let closed = tables.close(update.writes.iter().any(is_second));
                 self.write(tables, &update.writes);
                 drop(closed);
             }
@@ -138,15 +158,11 @@ impl FiltableQuery {
     }
 
     fn write(&self, tables: &Tables, writes: &[Write]) {
-        let layout = self.settings.second_layout();
-        let mut words = Vec::with_capacity(layout.slot_words);
         for write in writes {
             match *write {
                 Write::First { slot, word } => tables.write(slot, word),
                 Write::Second { slot, name, value } => {
-                    words.clear();
-                    layout.encode(&[name.0], value, &mut words);
-                    tables.second.write(slot, &words);
+                    tables.second.write(slot, &self.settings.second_slot(name, value));
                 }
             }
         }
@@ -159,16 +175,11 @@ impl FiltableQuery {
             return malformed("more writes than a mutation has");
         }
         let (tables, settings) = (self.tables(), &self.settings);
-        let (layout, second_seed) = (settings.second_layout(), settings.second_seed());
+        let second_seed = settings.second_seed();
         let (mut first, mut second) = (self.first, self.second);
-        let mut words = Vec::with_capacity(layout.slot_words);
-        let mut prf = |write: &Write| match *write {
+        let prf = |write: &Write| match *write {
             Write::First { slot, word } => slot_prf(settings.seed, slot, &[word.into()]),
-            Write::Second { slot, name, value } => {
-                words.clear();
-                layout.encode(&[name.0], value, &mut words);
-                slot_prf(second_seed, slot, &words)
-            }
+            Write::Second { slot, name, value } => slot_prf(second_seed, slot, &settings.second_slot(name, value)),
         };
         for (at, write) in writes.iter().enumerate() {
             let earlier =

@@ -300,16 +300,22 @@ impl<P: Copy + PartialEq> Skeleton<P> {
         self.n_live -= 1;
         self.version += 1;
         self.tombstones.push_back(name);
-        let n_slots = self.first.slots.len();
-        let roomy = first_buckets(self.room, self.settings.fingerprint_bits) as usize * SLOTS * 3 / 2;
-        if n_slots > SHRINK_FROM.max(roomy) && self.n_live * 3 < n_slots && self.rebuild(&[]).is_ok() {
+        if self.is_sparse() && self.rebuild(&[]).is_ok() {
             return (Change::Rebuilt, true);
         }
+        let n_slots = self.first.slots.len();
         while self.tombstones.len() > n_slots / TOMBSTONES + 1 {
             let oldest = self.tombstones.pop_front().expect("it is not empty");
             self.expire(oldest);
         }
         (Change::Slots { second_rebuilt: false, slots: std::mem::take(&mut self.slots) }, true)
+    }
+
+    /// Whether less than a third of the slots is used, and a table with a third fewer would do.
+    fn is_sparse(&self) -> bool {
+        let n_slots = self.first.slots.len();
+        let roomy = || first_buckets(self.room, self.settings.fingerprint_bits) as usize * SLOTS * 3 / 2;
+        n_slots > SHRINK_FROM && self.n_live * 3 < n_slots && n_slots > roomy()
     }
 
     /// Forgets a removed name, unless it is back, and lets names return to level 1 that collided with it alone.

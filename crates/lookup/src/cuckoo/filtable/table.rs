@@ -11,8 +11,11 @@
 //! buckets. A bucket's word is stored with Release and loaded with Acquire, so that a name that is not in level 1 any
 //! more is in level 2 for whoever saw it go.
 
+#![expect(unsafe_code, reason = "calls the loops that are compiled for another processor")]
+
+use std::hint::select_unpredictable;
 use std::sync::MutexGuard;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::update::Image;
 use super::{Format, Settings, Spots};
@@ -64,15 +67,19 @@ impl Lanes {
         ((word & !self.tops).wrapping_add(!self.tops) | word) & self.tops
     }
 
-    /// The value of the first slot with this fingerprint and a value that is not 0; 0 when there is none.
+    /// The top bit of each slot of `word` with this fingerprint and a value that is not 0.
     #[inline(always)]
-    fn find(self, word: u64, wanted: u64, format: Format) -> u64 {
+    fn hits(self, word: u64, wanted: u64) -> u64 {
         let differs = (word ^ wanted) & self.fingerprints;
-        let hits = !self.not_zero(differs) & self.not_zero(word & self.values) & self.tops;
-        // Without a hit the shift is 64 - …, masked to something harmless, and the result is cleared.
+        !self.not_zero(differs) & self.not_zero(word & self.values)
+    }
+
+    /// The value of the first slot of `word` that is hit; 0 when none is.
+    #[inline(always)]
+    fn value(self, word: u64, hits: u64, format: Format) -> u64 {
         let shift = hits.trailing_zeros() & 63 & !(format.slot_bits - 1);
-        let value = word >> shift & (self.values & ((1 << format.slot_bits) - 1));
-        if hits == 0 { 0 } else { value }
+        let value = word >> shift & ((1 << format.value_bits) - 1);
+        select_unpredictable(hits == 0, 0, value)
     }
 }
 
@@ -134,9 +141,15 @@ impl Tables {
         guard.commit();
     }
 
-    /// Lets readers that met the writer too often wait for the end of an update. Always level 1 before level 2.
-    pub(super) fn close(&self) -> [MutexGuard<'_, ()>; 2] {
-        [self.stripes.close(), self.second.close()]
+    /// Lets readers that met the writer too often wait for the end of an update, of level 2 also where it is written.
+    /// Always level 1 before level 2, as they do.
+    pub(super) fn close(&self, second: bool) -> (MutexGuard<'_, ()>, Option<MutexGuard<'_, ()>>) {
+        (self.stripes.close(), second.then(|| self.second.close()))
+    }
+
+    /// Starts fetching what an update of a slot of level 1 touches.
+    pub(super) fn prefetch_slot(&self, slot: u32) {
+        prefetch(self.first.as_ptr().wrapping_add(self.format.spot(slot).0).cast());
     }
 
     #[inline(always)]
@@ -148,14 +161,19 @@ impl Tables {
     #[inline(always)]
     fn in_first<const BUCKET_WORDS: usize>(&self, spots: &Spots, lanes: Lanes) -> u64 {
         let wanted = lanes.ones.wrapping_mul(u64::from(spots.fingerprint) << self.format.value_bits);
-        let mut found = 0;
-        for bucket in spots.buckets {
-            for word in &self.first[bucket as usize * BUCKET_WORDS..][..BUCKET_WORDS] {
-                let value = lanes.find(word.load(Ordering::Acquire), wanted, self.format);
-                found = if found == 0 { value } else { found };
+        let (mut found, mut hits) = (0, 0);
+        let first: &[AtomicU64] = &self.first;
+        // The last hit counts, so that of several the first slot of the first bucket does. Which bucket holds a name
+        // is a coin toss: selected, not branched on.
+        for bucket in spots.buckets.into_iter().rev() {
+            for word in first[bucket as usize * BUCKET_WORDS..][..BUCKET_WORDS].iter().rev() {
+                let word = word.load(Ordering::Acquire);
+                let here = lanes.hits(word, wanted);
+                found = select_unpredictable(here == 0, found, word);
+                hits = select_unpredictable(here == 0, hits, here);
             }
         }
-        found
+        lanes.value(found, hits, self.format)
     }
 
     /// The value from both levels, of one moment.
@@ -169,12 +187,30 @@ impl Tables {
 
     pub(super) fn lookup(&self, digest: Digest) -> u64 {
         let mut value = [0];
-        self.lookup_batch(&[digest], &mut value);
+        self.bursts(&[digest], &mut value);
         value[0]
     }
 
     pub(super) fn lookup_batch(&self, digests: &[Digest], values: &mut [u64]) {
         let values = &mut values[..digests.len()];
+        #[cfg(target_arch = "x86_64")]
+        if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("bmi2") {
+            // SAFETY: the processor has AVX2 and BMI2.
+            unsafe { self.bursts_avx2(digests, values) };
+            return;
+        }
+        self.bursts(digests, values);
+    }
+
+    /// The same loops, compiled for processors with AVX2: 64-bit shifts by a register, and four digests mixed at once.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2,bmi1,bmi2")]
+    fn bursts_avx2(&self, digests: &[Digest], values: &mut [u64]) {
+        self.bursts(digests, values);
+    }
+
+    #[inline(always)]
+    fn bursts(&self, digests: &[Digest], values: &mut [u64]) {
         for (digests, values) in digests.chunks(BURST).zip(values.chunks_mut(BURST)) {
             match self.format.bucket_words() {
                 1 => self.burst::<1>(digests, values),
@@ -187,11 +223,13 @@ impl Tables {
     fn burst<const BUCKET_WORDS: usize>(&self, digests: &[Digest], values: &mut [u64]) {
         let lanes = Lanes::of(self.format);
         let mut spots = [Spots { buckets: [0; 2], fingerprint: 0 }; BURST];
+        let first = self.first.as_ptr();
         for (&digest, spots) in digests.iter().zip(&mut spots) {
-            *spots = self.spots(digest);
-            for bucket in spots.buckets {
-                prefetch(self.first.as_ptr().wrapping_add(bucket as usize * BUCKET_WORDS).cast());
-            }
+            let made = self.spots(digest);
+            let [a, b] = made.buckets;
+            prefetch(first.wrapping_add(a as usize * BUCKET_WORDS).cast());
+            prefetch(first.wrapping_add(b as usize * BUCKET_WORDS).cast());
+            *spots = made;
         }
         let mut missing = 0u32;
         for (at, (value, spots)) in values.iter_mut().zip(&spots).enumerate() {
@@ -214,5 +252,6 @@ impl Tables {
 #[cfg(test)]
 pub(super) fn find(format: Format, word: u64, fingerprint: u32) -> u64 {
     let lanes = Lanes::of(format);
-    lanes.find(word, lanes.ones.wrapping_mul(u64::from(fingerprint) << format.value_bits), format)
+    let hits = lanes.hits(word, lanes.ones.wrapping_mul(u64::from(fingerprint) << format.value_bits));
+    lanes.value(word, hits, format)
 }

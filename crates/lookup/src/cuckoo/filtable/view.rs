@@ -7,7 +7,7 @@ use super::query::FiltableQuery;
 use super::skeleton::{Change, Place, Skeleton};
 use super::update::{Image, SlotsUpdate, Update, Write};
 use super::{Format, Settings};
-use crate::cuckoo::exact::{Layout, TableImage, digest_of};
+use crate::cuckoo::exact::{TableImage, digest_of};
 use crate::cuckoo::slot_prf;
 use crate::hash::Digest;
 
@@ -65,7 +65,7 @@ impl View {
         let (tweak, slots) = skeleton.second();
         let layout = settings.second_layout();
         let mut words = Vec::with_capacity(skeleton.n_second_slots() * layout.slot_words);
-        slots.for_each(|content| second_words(layout, content, &value, &mut words));
+        slots.for_each(|content| words.extend(second_words(settings, content, &value)));
         self.second = digest_of(&words, layout, settings.second_seed());
         let n_buckets = (skeleton.n_second_slots() / crate::cuckoo::SLOTS) as u32;
         TableImage { version: self.version, digest: self.second, tweak, n_buckets, words }
@@ -100,7 +100,7 @@ impl View {
             Change::Slots { second_rebuilt, slots } => (*second_rebuilt, slots),
         };
         let settings = skeleton.settings();
-        let (format, layout) = (settings.format(), settings.second_layout());
+        let format = settings.format();
         let Settings { seed, .. } = *settings;
         let mut writes = Vec::with_capacity(slots.len());
         for change in slots {
@@ -114,13 +114,10 @@ impl View {
                     }
                 }
                 Place::Second(slot) => {
-                    let mut words = Vec::with_capacity(4);
-                    second_words(layout, change.old, &value, &mut words);
-                    second_words(layout, change.new, &value, &mut words);
-                    let (old, new) = words.split_at(layout.slot_words);
+                    let [old, new] = [change.old, change.new].map(|content| second_words(settings, content, &value));
                     if old != new {
                         let seed = settings.second_seed();
-                        self.second ^= slot_prf(seed, slot, old) ^ slot_prf(seed, slot, new);
+                        self.second ^= slot_prf(seed, slot, &old) ^ slot_prf(seed, slot, &new);
                         let (name, value) = change.new.map_or((Digest(0), 0), |(name, p)| (name, value(p)));
                         writes.push(Write::Second { slot, name, value });
                     }
@@ -151,7 +148,6 @@ fn first_word<P: Copy + PartialEq>(
 }
 
 /// A slot of level 2.
-fn second_words<P>(layout: Layout, content: Option<(Digest, P)>, value: impl Fn(P) -> u64, words: &mut Vec<u64>) {
-    let (digest, value) = content.map_or((0, 0), |(digest, payload)| (digest.0, value(payload)));
-    layout.encode(&[digest], value, words);
+fn second_words<P>(settings: &Settings, content: Option<(Digest, P)>, value: impl Fn(P) -> u64) -> [u64; 2] {
+    content.map_or([0; 2], |(digest, payload)| settings.second_slot(digest, value(payload)))
 }
