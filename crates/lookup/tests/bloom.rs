@@ -63,6 +63,29 @@ fn no_member_is_missed_in_any_layout() {
     no_member_is_missed::<Blocked>();
 }
 
+fn batches_agree_with_single_lookups_in_a_large_filter<L: Layout>() {
+    let mut rng = Rng::new(seed());
+    for n_hashes in [1, 2, 3, 7, 32] {
+        let mut filter = Bloom::new(Shape::<L>::new(8 << 20, n_hashes).unwrap(), rng.next_u64());
+        // Half the bits are one, so that names are in question at every step.
+        let names = random_digests(&mut rng, (8 << 20) * 7 / 10 / n_hashes as usize);
+        names.iter().for_each(|&name| filter.insert(name));
+        assert_eq!(n_positive(&filter, &names), names.len(), "{} {n_hashes}", L::NAME);
+        let mixed: Vec<_> = names.into_iter().zip(random_digests(&mut rng, 40_007)).flat_map(<[_; 2]>::from).collect();
+        for from in 0..40 {
+            n_positive(&filter, &mixed[from..from * 3]);
+        }
+        assert!(n_positive(&filter, &mixed) >= mixed.len() / 2);
+    }
+}
+
+#[test]
+fn batches_agree_with_single_lookups_where_filters_do_not_fit_the_cache() {
+    batches_agree_with_single_lookups_in_a_large_filter::<Standard>();
+    batches_agree_with_single_lookups_in_a_large_filter::<Partitioned>();
+    batches_agree_with_single_lookups_in_a_large_filter::<Blocked>();
+}
+
 /// Mean and standard error of one number a filter: the spread between filters is in it.
 struct Mean {
     mean: f64,

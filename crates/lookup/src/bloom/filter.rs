@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use super::layout::Layout;
-use super::sizing::Shape;
+use super::sizing::{MAX_HASHES, Shape};
 use crate::hash::{Digest, mix64};
 use crate::traits::ApplyError;
 use crate::words::{Words, prefetch_word};
@@ -12,6 +12,8 @@ use crate::words::{Words, prefetch_word};
 const BURST: usize = 32;
 /// Positions that are read before the others are computed: half the aliens end at each in a filter filled as it should.
 const FIRST: usize = 2;
+/// Bytes of a filter from which bits are fetched ahead: what surely fits the second-level cache gains nothing by it.
+const PREFETCH_FROM: usize = 512 << 10;
 
 /// A bit of a filter and its value: what an update of a plain filter consists of.
 ///
@@ -91,51 +93,75 @@ impl<L: Layout> Bloom<L> {
     }
 
     /// Whether each of `digests` may be in, into `present`: hides memory latency; best in bursts of 32.
-    ///
-    /// In a layout of scattered positions the first two of all names are fetched at once and read; the others only
-    /// for names that are still in question.
     /// # Panics
     /// When `present` is shorter than `digests`.
     pub fn lookup_batch(&self, digests: &[Digest], present: &mut [bool]) {
         let present = &mut present[..digests.len()];
-        for (digests, present) in digests.chunks(BURST).zip(present.chunks_mut(BURST)) {
-            self.lookup_burst(digests, present);
+        let bursts = digests.chunks(BURST).zip(present.chunks_mut(BURST));
+        if L::ONE_LINE {
+            bursts.for_each(|(digests, present)| self.lookup_lines(digests, present));
+        } else if self.words.len() * 8 < PREFETCH_FROM {
+            bursts.for_each(|(digests, present)| self.lookup_cached(digests, present));
+        } else {
+            let mut rest = [0; BURST * MAX_HASHES as usize];
+            bursts.for_each(|(digests, present)| self.lookup_scattered(digests, present, &mut rest));
         }
     }
 
+    /// A burst in a filter of one line a name: all lines are fetched, then read.
     #[inline]
-    fn lookup_burst(&self, digests: &[Digest], present: &mut [bool]) {
+    fn lookup_lines(&self, digests: &[Digest], present: &mut [bool]) {
         let words = &*self.words;
-        let mut starts = [0; BURST];
-        for (start, &digest) in starts.iter_mut().zip(digests) {
-            *start = self.start(digest);
+        for &digest in digests {
+            prefetch_bits(words, self.positions(digest).take(1));
         }
-        let starts = &starts[..digests.len()];
-        if L::ONE_LINE {
-            for &start in starts {
-                prefetch_bits(words, self.positions_from(start).take(1));
-            }
-            for (present, &start) in present.iter_mut().zip(starts) {
-                *present = are_ones(words, self.positions_from(start));
-            }
-            return;
+        for (present, &digest) in present.iter_mut().zip(digests) {
+            *present = are_ones(words, self.positions(digest));
         }
-        for &start in starts {
-            prefetch_bits(words, self.positions_from(start).take(FIRST));
+    }
+
+    /// A burst in a filter that stands in cache: nothing is fetched ahead.
+    #[inline]
+    fn lookup_cached(&self, digests: &[Digest], present: &mut [bool]) {
+        let words = &*self.words;
+        for (present, &digest) in present.iter_mut().zip(digests) {
+            let mut bits = self.positions(digest);
+            *present = are_ones(words, bits.by_ref().take(FIRST)) && are_ones(words, bits);
+        }
+    }
+
+    /// A burst in a large filter: the first two bits of all names are fetched and read, then the others of those names
+    /// that are still in question. `rest` is room for these.
+    #[inline]
+    fn lookup_scattered(&self, digests: &[Digest], present: &mut [bool], rest: &mut [u64]) {
+        let words = &*self.words;
+        let mut first = [[0; FIRST]; BURST];
+        for (first, &digest) in first.iter_mut().zip(digests) {
+            // With one position a name it counts twice.
+            let mut bits = self.positions(digest);
+            let one = bits.next().unwrap_or(0);
+            *first = [one, bits.next().unwrap_or(one)];
+            prefetch_bits(words, first.iter().copied());
         }
         // Indices of the names still in question, collected without a branch.
         let (mut waiting, mut n_waiting) = ([0u8; BURST], 0);
-        for (index, (present, &start)) in present.iter_mut().zip(starts).enumerate() {
-            *present = are_ones(words, self.positions_from(start).take(FIRST));
+        for (index, (present, first)) in present.iter_mut().zip(first).enumerate() {
+            *present = are_ones(words, first.into_iter());
             waiting[n_waiting] = index as u8;
             n_waiting += usize::from(*present);
         }
-        let waiting = || waiting[..n_waiting].iter().map(|&index| usize::from(index));
-        for index in waiting() {
-            prefetch_bits(words, self.positions_from(starts[index]).skip(FIRST));
+        let n_rest = (self.shape.n_hashes() as usize).saturating_sub(FIRST);
+        if n_rest == 0 {
+            return;
         }
-        for index in waiting() {
-            present[index] = are_ones(words, self.positions_from(starts[index]).skip(FIRST));
+        for (&index, rest) in waiting[..n_waiting].iter().zip(rest.chunks_exact_mut(n_rest)) {
+            for (rest, bit) in rest.iter_mut().zip(self.positions(digests[usize::from(index)]).skip(FIRST)) {
+                *rest = bit;
+                prefetch_word(words, (bit / 64) as usize);
+            }
+        }
+        for (&index, rest) in waiting[..n_waiting].iter().zip(rest.chunks_exact(n_rest)) {
+            present[usize::from(index)] = are_ones(words, rest.iter().copied());
         }
     }
 

@@ -8,7 +8,7 @@
 //! | [`orthogonal`] | [`Orthogonal`] Bloom filters, one a bit, and an exact table of what they get wrong | 9.6 l | 2 to 13 a bit | mostly 0 |
 //!
 //! Which to take: Bloomier where memory counts most and l is small; SetSep to reproduce what it was compared with, its
-//! builds are some thirty times slower; Sorted where an alien must be known as one and nothing else is wanted.
+//! builds are some forty times slower; Sorted where an alien must be known as one and nothing else is wanted.
 //! What changes is [`Othello`](crate::othello::Othello)'s.
 
 pub mod bloomier;

@@ -21,7 +21,7 @@
 //! 0.5 + 1.5 l bits a name ("A Concise Forwarding Information Base for Scalable and Fast Flat Name Switching", 7.2;
 //! Table I of the later paper says 2 + 1.5 l). Differs: one keyed digest a name; all bits of a value share a pass over
 //! the seeds.
-//! Limits: no two names with one digest; builds are some thirty times slower than the Bloomier filter's.
+//! Limits: no two names with one digest; builds are some forty times slower than the Bloomier filter's.
 
 use super::parts::{Entry, Parts, sort_distinct};
 use super::{BURST, Settings, StaticMap, reduce};
