@@ -1,7 +1,5 @@
 //! The plain filter.
 
-use std::marker::PhantomData;
-
 use super::layout::Layout;
 use super::sizing::{MAX_HASHES, Shape};
 use crate::hash::{Digest, mix64};
@@ -34,7 +32,6 @@ pub struct Bloom<L> {
     words: Words,
     shape: Shape<L>,
     seed: u64,
-    layout: PhantomData<L>,
 }
 
 impl<L: Layout> Bloom<L> {
@@ -42,7 +39,7 @@ impl<L: Layout> Bloom<L> {
     /// # Panics
     /// When there is no memory for it.
     pub fn new(shape: Shape<L>, seed: u64) -> Self {
-        Self { words: Words::zeroed(shape.bits().div_ceil(64) as usize), shape, seed, layout: PhantomData }
+        Self { words: Words::zeroed(shape.bits().div_ceil(64) as usize), shape, seed }
     }
 
     /// Bits and positions.
