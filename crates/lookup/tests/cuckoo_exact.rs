@@ -231,6 +231,38 @@ fn updates_survive_their_bytes_and_cut_ones_are_refused() {
     (0..300).filter(|&n| n != 7).for_each(|n| assert_eq!(query.lookup(nth(n, 13)), n));
 }
 
+#[test]
+fn after_every_write_of_every_message_every_live_name_stands_somewhere() {
+    const N: u64 = 4_000;
+    let seed = seed();
+    let mut control = Cuckoo::<1>::with_room(settings(6, 16, N as usize, seed), N as usize);
+    let (mut slots, mut n_slots_of): (HashMap<u32, u64>, HashMap<u64, u32>) = (HashMap::new(), HashMap::new());
+    let mut rng = Rng::new(seed);
+    let (mut n_moves, mut updates) = (0, Vec::new());
+    for n in 1..10 * N {
+        control.insert([n], 1, &mut updates).unwrap();
+        if control.len() == N as usize {
+            while !control.remove([1 + rng.below(n)], &mut updates) {}
+        }
+        for update in updates.drain(..) {
+            let Update::Slots(update) = update else { panic!("a table with room is not rebuilt") };
+            n_moves += update.writes.len() - 1;
+            for write in &update.writes {
+                let [comes] = write.name;
+                *n_slots_of.entry(comes).or_default() += 1;
+                let Some(leaves) = slots.insert(write.slot, comes).filter(|&name| name != 0) else { continue };
+                let left = n_slots_of.get_mut(&leaves).unwrap();
+                *left -= 1;
+                assert!(
+                    *left > 0 || control.get([leaves]).is_none(),
+                    "seed {seed}: {leaves} stands nowhere: {update:?}"
+                );
+            }
+        }
+    }
+    assert!(n_moves > 5_000, "{n_moves} names moved");
+}
+
 /// One real thread moves names at full speed, another looks up names that stay and checks every answer.
 fn stable_names_are_never_missed<const W: usize>(name_bytes: u8, value_bits: u8, n_answers: u64) {
     const N: u64 = 3_000;

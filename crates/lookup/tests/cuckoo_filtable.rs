@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use fibula_lookup::cuckoo::filtable::{
-    Change, Filtable, FiltableQuery, Settings, Skeleton, Update, View, Write, level1_share,
+    Change, Filtable, FiltableQuery, Place, Settings, Skeleton, Update, View, Write, level1_share,
 };
 use fibula_lookup::cuckoo::{LOAD, SLOTS};
 use fibula_lookup::hash::{Digest, SecretKey, mix64};
@@ -157,30 +157,57 @@ fn names_that_all_collide_go_to_level_2_and_come_back_when_the_others_are_forgot
 }
 
 #[test]
-fn a_name_is_written_to_level_2_before_it_leaves_level_1_and_before_the_newcomer() {
+fn after_every_write_of_every_message_every_live_name_stands_somewhere_and_newcomers_come_last() {
+    const N: u64 = 3_000;
     let seed = seed();
-    let mut control = Filtable::with_room(settings(12, 4, 2_000, seed), 2_000);
-    let mut n_seen = 0;
-    for n in 0..1_000 {
-        let mut updates = Vec::new();
-        control.insert(nth(n), n + 1, &mut updates).unwrap();
-        let Some(Update::Slots(update)) = updates.first() else { continue };
-        let clears = |write: &Write| matches!(write, Write::First { word: 0, .. });
-        let Some(at) = update.writes.iter().position(clears) else { continue };
-        n_seen += 1;
-        assert!(matches!(update.writes[0], Write::Second { .. }), "seed {seed}: {update:?}");
-        let is_newcomer = |write: &Write| matches!(write, Write::Second { name, .. } if *name == nth(n));
-        let newcomer = update.writes.iter().position(is_newcomer);
-        assert!(newcomer.is_none_or(|newcomer| newcomer > at), "seed {seed}: {update:?}");
+    // Room for a twentieth more, so that no fluctuation of level 1 asks for a rebuild.
+    let mut skeleton = Skeleton::<u32>::new(settings(12, 8, 2 * N as usize, seed), N as usize / 20 * 21);
+    let mut places: HashMap<Place, Digest> = HashMap::new();
+    let mut n_places_of: HashMap<Digest, u32> = HashMap::new();
+    let mut rng = Rng::new(seed);
+    let (mut n_left, mut n_returned, mut newcomers_last) = (0, 0, 0);
+    for n in 0..20 * N {
+        let mut changes = vec![(skeleton.insert(nth(n), 1).unwrap(), Some(nth(n)))];
+        if skeleton.len() == N as usize {
+            let gone = std::iter::repeat_with(|| rng.below(n)).find(|&gone| skeleton.get(nth(gone)).is_some());
+            changes.push((skeleton.remove(nth(gone.unwrap())).0, None));
+        }
+        for (change, newcomer) in changes {
+            let Change::Slots { second_rebuilt: false, slots } = change else {
+                panic!("seed {seed}: a table with room is not rebuilt")
+            };
+            for (at, slot) in slots.iter().enumerate() {
+                assert_eq!(places.get(&slot.place).copied(), slot.old.map(|old| old.0), "seed {seed}");
+                if let Some((comes, _)) = slot.new {
+                    places.insert(slot.place, comes);
+                    *n_places_of.entry(comes).or_default() += 1;
+                    n_returned += u32::from(newcomer.is_none());
+                } else {
+                    places.remove(&slot.place);
+                }
+                let Some((leaves, _)) = slot.old else { continue };
+                let left = n_places_of.get_mut(&leaves).unwrap();
+                *left -= 1;
+                assert!(*left > 0 || skeleton.get(leaves).is_none(), "seed {seed}: a name stands nowhere: {slots:?}");
+                if let (Some(newcomer), Place::First(_), None) = (newcomer, slot.place, slot.new) {
+                    // It left because of the newcomer, which must not be there before it is gone.
+                    n_left += 1;
+                    let later = slots[at..].iter().any(|slot| slot.new.is_some_and(|new| new.0 == newcomer));
+                    newcomers_last += u32::from(later);
+                }
+            }
+        }
     }
-    assert!(n_seen > 50, "{n_seen} names made others leave level 1");
+    assert!(n_left > 500 && n_returned > 500, "{n_left} names left level 1, {n_returned} writes to bring some back");
+    assert_eq!(n_left, newcomers_last, "seed {seed}: a newcomer was there before those that it collides with had left");
 }
 
 #[test]
 fn false_positives_after_churn_come_at_the_rate_of_equation_8() {
     const N_FILTERS: u64 = 1_000;
     const N_ALIENS: u64 = 2_000;
-    let seed = seed();
+    // Always the same names: three sigma are exceeded once in 370 runs.
+    let seed = 0x300_0000;
     let rates: Vec<(f64, f64)> = (0..N_FILTERS)
         .map(|filter| {
             let mut control = Filtable::with_room(settings(6, 10, 400, seed ^ filter), 400);

@@ -46,7 +46,7 @@ impl Hash<1> for Itself {
 type Second = Places<1, u32, Itself>;
 
 /// A slot of either level.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Place {
     /// Of the fingerprints.
     First(u32),
