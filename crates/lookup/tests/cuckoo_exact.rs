@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use fibula_lookup::cuckoo::exact::{Cuckoo, CuckooQuery, Settings, Update, name};
-use fibula_lookup::cuckoo::{LOAD, SLOTS};
+use fibula_lookup::cuckoo::LOAD;
 use fibula_lookup::hash::{Family, SecretKey};
 use fibula_lookup::testkit::{Rng, Scope, law, seed};
 use fibula_lookup::traits::{Applied, ApplyError, Control, InsertError, Query};
@@ -264,12 +264,14 @@ fn after_every_write_of_every_message_every_live_name_stands_somewhere() {
 }
 
 /// One real thread moves names at full speed, another looks up names that stay and checks every answer.
-fn stable_names_are_never_missed<const W: usize>(name_bytes: u8, value_bits: u8, n_answers: u64) {
+fn stable_names_are_never_missed<const W: usize>(name_bytes: u8, value_bits: u8, grows: bool, n_answers: u64) {
     const N: u64 = 3_000;
     let seed = seed();
-    // Two thirds of a full table stay; the rest comes and goes, and pushes them about.
-    let room = (N as usize * 3 / 2).next_multiple_of(SLOTS);
-    let mut control = Cuckoo::<W>::with_room(settings(name_bytes, value_bits, room, seed), room);
+    // Two thirds of a full table stay; the rest comes and goes, and pushes them about. Or most comes and goes in waves,
+    // and the table grows and shrinks beneath them.
+    let (max, room, wave) =
+        if grows { (8 * N as usize, 0, 20 * N) } else { (N as usize * 3 / 2, N as usize * 3 / 2, 1) };
+    let mut control = Cuckoo::<W>::with_room(settings(name_bytes, value_bits, max, seed), room);
     let mut updates = Vec::new();
     for n in 0..N {
         control.insert(nth(n, name_bytes), n + 1, &mut updates).unwrap();
@@ -282,9 +284,11 @@ fn stable_names_are_never_missed<const W: usize>(name_bytes: u8, value_bits: u8,
         let (done, n_updates) = (&done, &n_updates);
         let writer = scope.spawn(move || {
             let mut rng = Rng::new(seed);
+            let mut operation = 0;
             while !done.load(Ordering::Relaxed) {
-                let n = N + rng.below(2 * N);
-                if rng.below(2) == 0 && control.len() < room {
+                operation += 1;
+                let n = N + rng.below(max as u64);
+                if operation / wave % 2 == 0 && control.len() < max {
                     control.insert(nth(n, name_bytes), 7, &mut updates).unwrap();
                 } else {
                     control.remove(nth(n, name_bytes), &mut updates);
@@ -315,11 +319,17 @@ fn stable_names_are_never_missed<const W: usize>(name_bytes: u8, value_bits: u8,
 
 #[test]
 fn names_of_one_word_are_never_missed_while_they_move() {
-    stable_names_are_never_missed::<1>(6, 16, 3_000_000);
+    stable_names_are_never_missed::<1>(6, 16, false, 3_000_000);
+}
+
+#[test]
+fn names_are_never_missed_while_their_table_grows_and_shrinks() {
+    stable_names_are_never_missed::<1>(6, 16, true, 3_000_000);
+    stable_names_are_never_missed::<2>(16, 64, true, 1_000_000);
 }
 
 #[test]
 fn names_of_many_words_are_never_torn_while_they_move() {
-    stable_names_are_never_missed::<2>(16, 16, 2_000_000);
-    stable_names_are_never_missed::<8>(64, 16, 1_000_000);
+    stable_names_are_never_missed::<2>(16, 16, false, 2_000_000);
+    stable_names_are_never_missed::<8>(64, 16, false, 1_000_000);
 }

@@ -367,14 +367,13 @@ fn a_message_that_does_not_fit_is_refused_and_changes_nothing() {
 }
 
 /// One real thread moves names within and between the levels, another looks up names that stay.
-#[test]
-fn names_are_never_missed_while_they_move_between_slots_and_levels() {
+fn stable_names_are_never_missed(grows: bool, n_answers: u64) {
     const N: u64 = 3_000;
-    const ROOM: u64 = N * 3 / 2;
-    const N_ANSWERS: u64 = 4_000_000;
     let seed = seed();
-    // Short fingerprints: a third of all newcomers sends another name to level 2 or brings one back.
-    let mut control = Filtable::with_room(settings(12, 7, ROOM as usize, seed), ROOM as usize);
+    let (max, room, wave) =
+        if grows { (8 * N as usize, 0, 20 * N) } else { (N as usize * 3 / 2, N as usize * 3 / 2, 1) };
+    // Short fingerprints: many a newcomer sends another name to level 2, and many a name that goes brings one back.
+    let mut control = Filtable::with_room(settings(12, 7, max, seed), room);
     let mut updates = Vec::new();
     for n in 0..N {
         control.insert(nth(n), n + 1, &mut updates).unwrap();
@@ -387,9 +386,11 @@ fn names_are_never_missed_while_they_move_between_slots_and_levels() {
         let (done, n_updates) = (&done, &n_updates);
         let writer = scope.spawn(move || {
             let mut rng = Rng::new(seed);
+            let mut operation = 0;
             while !done.load(Ordering::Relaxed) {
-                let n = N + rng.below(2 * N);
-                if rng.below(2) == 0 && control.len() < ROOM as usize {
+                operation += 1;
+                let n = N + rng.below(max as u64);
+                if operation / wave % 2 == 0 && control.len() < max {
                     control.insert(nth(n), 4_000, &mut updates).unwrap();
                 } else {
                     control.remove(nth(n), &mut updates);
@@ -400,8 +401,8 @@ fn names_are_never_missed_while_they_move_between_slots_and_levels() {
         });
         let mut rng = Rng::new(seed ^ 1);
         let mut n_answered = 0;
-        let too_few = || n_updates.load(Ordering::Relaxed) < N_ANSWERS / 1_000 && !writer.is_finished();
-        while n_answered < N_ANSWERS || too_few() {
+        let too_few = || n_updates.load(Ordering::Relaxed) < n_answers / 1_000 && !writer.is_finished();
+        while n_answered < n_answers || too_few() {
             let numbers: [u64; 32] = std::array::from_fn(|_| rng.below(N));
             let names = numbers.map(nth);
             let mut values = [0; 32];
@@ -416,4 +417,14 @@ fn names_are_never_missed_while_they_move_between_slots_and_levels() {
         }
         done.store(true, Ordering::Relaxed);
     });
+}
+
+#[test]
+fn names_are_never_missed_while_they_move_between_slots_and_levels() {
+    stable_names_are_never_missed(false, 4_000_000);
+}
+
+#[test]
+fn names_are_never_missed_while_both_levels_grow_and_shrink() {
+    stable_names_are_never_missed(true, 3_000_000);
 }
