@@ -31,8 +31,19 @@ fn options(contestants: &[&str]) -> Options {
     }
 }
 
-const OURS: [&str; 7] =
-    ["floor", "concise", "concise-seqlock", "concise-static", "concise-option1", "concise-option2", "hashbrown"];
+const OURS: [&str; 11] = [
+    "floor",
+    "concise",
+    "concise-seqlock",
+    "concise-static",
+    "concise-option1",
+    "concise-option2",
+    "cuckoo",
+    "bloomier",
+    "setsep",
+    "sorted",
+    "hashbrown",
+];
 
 #[test]
 fn all_contestants_answer_alike_for_every_set_of_names() {

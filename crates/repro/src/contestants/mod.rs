@@ -3,8 +3,10 @@
 //! To add one, implement [`Contestant`] and, for its readers, [`Burst`]; list it in [`ALL`].
 
 mod concise;
+mod cuckoo;
 mod dpdk;
 mod floor;
+mod statics;
 mod table;
 
 use crate::BenchError;
@@ -177,6 +179,10 @@ pub const ALL: &[Kind] = &[
     concise::STATIC,
     concise::OPTION_1,
     concise::OPTION_2,
+    cuckoo::KIND,
+    statics::BLOOMIER,
+    statics::SETSEP,
+    statics::SORTED,
     table::KIND,
     dpdk::HASH,
     dpdk::HASH_LF,
