@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use fibula_lookup::cuckoo::exact::{Cuckoo, CuckooQuery, Settings, Update, name};
 use fibula_lookup::cuckoo::LOAD;
+use fibula_lookup::cuckoo::exact::{Cuckoo, CuckooQuery, Settings, Update, name};
 use fibula_lookup::hash::{Family, SecretKey};
 use fibula_lookup::testkit::{Rng, Scope, law, seed};
 use fibula_lookup::traits::{Applied, ApplyError, Control, InsertError, Query};
