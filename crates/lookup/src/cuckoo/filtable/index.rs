@@ -2,7 +2,7 @@
 //!
 //! The paper keeps a set of full names a bucket. Here each name is entered under its two (bucket, fingerprint) pairs in
 //! one open-addressed table: a newcomer finds the names that it collides with, and itself, by two probes, instead of
-//! comparing itself with the 15 names of two buckets. 16 to 32 bytes a name.
+//! comparing itself with the 15 names of two buckets. 27 bytes a name.
 
 use super::Spots;
 use crate::hash::mix64;
