@@ -343,12 +343,13 @@ impl Network {
             }
         }
         let link = self.topology.add_link(one, other, cost)?;
-        for end in [link.a, link.b] {
-            if let Err(error) = self.assign_port(end) {
-                self.retire_port(link.a);
-                self.topology.remove_link(link.a)?;
-                return Err(error);
+        let ports_before = self.switches.get(&link.a.node).map(|switch| switch.ports.clone());
+        if let Err(error) = self.assign_port(link.a).and_then(|()| self.assign_port(link.b)) {
+            if let (Some(switch), Some(ports)) = (self.switches.get_mut(&link.a.node), ports_before) {
+                switch.ports = ports;
             }
+            self.topology.remove_link(link.a)?;
+            return Err(error);
         }
         let link = self.topology.set_up(link.a, up)?;
         let mut draft = Draft::default();

@@ -7,6 +7,7 @@ use super::*;
 use crate::replica::{Limits, MemoryTables, Replica};
 use crate::rib::{Attachment, RibError};
 use lab::{Lab, Random, end, mac, settings};
+use std::ops::Range;
 
 /// Random operations on one lab; the seed is in every failure's output.
 fn random_operations(seed: u64, mode: ValueMode, steps: usize) {
@@ -354,6 +355,62 @@ fn change_that_one_of_several_tables_refuses_is_undone_in_the_others() {
         lab.removed.clear();
         lab.check();
     }
+}
+
+#[test]
+fn switch_attaches_again_after_a_refused_batch_left_the_graph_with_more_shards() {
+    for mode in [ValueMode::Port, ValueMode::Egress] {
+        let (mut lab, nodes) = Lab::ring(settings(mode), 3);
+        let edge = lab.add_switch("edge", Tenants::Only([5].into()));
+        let small = othello::Settings::new(8, 3, &lab.network.settings.key);
+        let table = lab.network.switches[&edge].table;
+        lab.network.detach(edge);
+        lab.network.tables.get_mut(&table).unwrap().graph = Graph::new(small);
+        lab.replicas.insert(edge, Replica::new(Limits::default(), MemoryTables::default()));
+        lab.attach(edge);
+        lab.store = lab.network.rows().map(|row| ((row.kind, row.key), row.value.unwrap())).collect();
+        let at = |tenant| Attachment { tenant, ..Attachment::new(nodes[1], PortId(100)) };
+        let names = |range: Range<usize>| range.map(|i| (mac(i), at(1))).collect::<Vec<_>>();
+        lab.change(|net| net.put_names(&names(0..5_500)));
+        lab.live.extend(names(0..5_500));
+        let n_shards = |lab: &Lab| lab.network.tables[&1].graph.n_shards();
+        let before = n_shards(&lab);
+        let mut refused = names(10_000..14_000);
+        refused.extend((20_000..20_004).map(|i| (mac(i), at(5))));
+        lab.network.put_names(&refused).unwrap_err();
+        assert!(n_shards(&lab) > before, "{} shards", n_shards(&lab));
+        assert!(lab.network.held(nodes[0]).is_some());
+        lab.attach(nodes[0]);
+        lab.put(&mac(30_000), at(1));
+        lab.check();
+    }
+}
+
+#[test]
+fn refused_link_leaves_no_port_index_behind() {
+    let (mut lab, nodes) = Lab::ring(Settings { value_bits: 3, ..settings(ValueMode::Port) }, 3);
+    // With two links and two hosts, s0 has no index left after these.
+    for port in [102, 103, 104] {
+        lab.change(|net| net.add_host_port(end(nodes[0], port)));
+    }
+    let other = lab.add_switch("other", Tenants::All);
+    let rows = |lab: &Lab| lab.network.rows().collect::<Vec<RowChange>>();
+    let before = rows(&lab);
+    let ends = [
+        (end(nodes[0], 7), end(other, 1), 1),
+        (end(other, 1), end(nodes[0], 7), 1),
+        (end(other, 1), end(nodes[1], 1), 1),
+        (end(other, 1), end(other, 2), 1),
+        (end(other, 1), end(nodes[1], 8), 0),
+        (end(other, 1), end(NodeId(99), 8), 1),
+    ];
+    for (a, b, cost) in ends {
+        lab.network.add_link(a, b, cost).unwrap_err();
+        lab.network.add_link_down(a, b, cost).unwrap_err();
+        assert!(rows(&lab) == before, "{a:?} {b:?} {cost}");
+    }
+    lab.change(|net| net.add_link(end(other, 1), end(nodes[1], 8), 1));
+    lab.check();
 }
 
 #[test]
