@@ -1,7 +1,6 @@
 //! `fibula fib`: FIBs offline, from a list of names to a file and back, without controller and switch.
 
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -16,8 +15,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use lookup::hash::Family;
 use serde::Serialize;
 
-use crate::output::{Exit, Failure, OrExit, Output};
-use crate::whole::{WholeFile, cannot_write};
+use crate::lines::TextReader;
+use crate::output::{Exit, Failure, OrExit, Output, to_stdout};
+use crate::whole::{WholeFile, cannot_write, is_same_file, open};
 
 /// The verbs.
 #[derive(Debug, Subcommand)]
@@ -104,6 +104,10 @@ impl FibCommand {
 
 fn build(args: BuildArgs, out: &Output) -> anyhow::Result<()> {
     let start = Instant::now();
+    if is_same_file(&args.list, &args.out) {
+        let what = args.out.display();
+        return Err(Failure::new(Exit::Usage, format!("{what} is the list itself; write the FIB to another file")));
+    }
     let entries = read_list(&args)?;
     let threads = match args.threads {
         0 => std::thread::available_parallelism().map_or(1, |cores| cores.get()),
@@ -151,7 +155,7 @@ fn read_list(args: &BuildArgs) -> anyhow::Result<Vec<(Name, Action)>> {
         None => progress(ProgressBar::no_length(), "{spinner} {bytes} read"),
     };
     let layout = if args.action.is_some() { Layout::Plain } else { Layout::Csv };
-    let lines = BufReader::with_capacity(1 << 18, bar.wrap_read(input)).lines();
+    let lines = TextReader::new(bar.wrap_read(input)).lines();
     let mut entries = Vec::new();
     for entry in List::new(args.names, layout, lines) {
         let entry = entry.map_err(|error| Failure::new(Exit::BadInput, format!("{what}: {error}")))?;
@@ -172,7 +176,7 @@ fn lookup(args: &LookupArgs, out: &Output) -> anyhow::Result<()> {
         eprintln!("names, one a line; end with Ctrl-D");
     }
     let mut stdout = io::stdout().lock();
-    for (line, name) in (1u64..).zip(io::stdin().lock().lines()) {
+    for (line, name) in (1u64..).zip(TextReader::new(io::stdin().lock()).lines()) {
         let place = format!("line {line}: ");
         let name = name.or_exit(Exit::BadInput, format!("line {line}"))?;
         if name.trim().is_empty() {
@@ -181,13 +185,12 @@ fn lookup(args: &LookupArgs, out: &Output) -> anyhow::Result<()> {
         let answer = answer(&fib, &name, &place)?;
         // Line by line, so that names may come from a pipe that stays open.
         if out.is_json() {
-            writeln!(stdout, "{}", serde_json::to_string(&answer)?)?;
+            writeln!(stdout, "{}", serde_json::to_string(&answer)?).map_err(to_stdout)?;
         } else {
-            writeln!(stdout, "{},{}", fib::list::quote(answer.name), answer.action)?;
+            writeln!(stdout, "{},{}", fib::list::quote(answer.name), answer.action).map_err(to_stdout)?;
         }
     }
-    stdout.flush()?;
-    Ok(())
+    stdout.flush().map_err(to_stdout)
 }
 
 fn answer<'a>(fib: &Fib, text: &'a str, place: &str) -> anyhow::Result<Answer<'a>> {
@@ -208,10 +211,6 @@ fn shown(fib: &Fib, file_bytes: u64) -> Shown {
         bits_per_name: bits as f64 / fib.n_names().max(1) as f64,
         file_bytes,
     }
-}
-
-fn open(path: &Path) -> anyhow::Result<File> {
-    File::open(path).or_exit(Exit::NotFound, format!("{} cannot be opened", path.display()))
 }
 
 fn read(path: &Path) -> anyhow::Result<(Fib, u64)> {

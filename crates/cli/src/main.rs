@@ -9,6 +9,7 @@ mod bench;
 mod controller;
 mod demo;
 mod fib;
+mod lines;
 mod output;
 mod remote;
 mod rib;
@@ -16,7 +17,8 @@ mod switch;
 mod whole;
 
 use clap::{CommandFactory, Parser, Subcommand};
-use output::Output;
+use output::{Exit, Failure, Output};
+use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
@@ -74,21 +76,37 @@ impl Command {
             Command::Fib(command) => command.run(out),
             Command::Bench(command) => command.run(out),
             Command::Completions { shell } => {
-                clap_complete::generate(shell, &mut Cli::command(), "fibula", &mut std::io::stdout());
-                Ok(())
+                let mut script = Vec::new();
+                clap_complete::generate(shell, &mut Cli::command(), "fibula", &mut script);
+                output::write_out(&String::from_utf8_lossy(&script))
             }
         }
     }
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) if error.use_stderr() && asks_for_json(std::env::args_os()) => {
+            let text = error.to_string();
+            return Output::new(true)
+                .failure(&Failure::new(Exit::Usage, text.trim_start_matches("error: ").trim_end()));
+        }
+        Err(error) => error.exit(),
+    };
     start_log(cli.verbose);
     let out = Output::new(cli.json);
     match cli.command.run(&out) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => out.failure(&error),
     }
+}
+
+/// Whether `-j` is among the arguments of a command line that does not parse.
+fn asks_for_json(arguments: impl Iterator<Item = OsString>) -> bool {
+    let is_json =
+        |text: &str| text == "--json" || text.starts_with('-') && !text.starts_with("--") && text.contains('j');
+    arguments.skip(1).take_while(|argument| argument != "--").any(|argument| argument.to_str().is_some_and(is_json))
 }
 
 /// Logs to standard error, so that standard output stays a clean table or clean JSON.

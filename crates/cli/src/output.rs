@@ -102,29 +102,40 @@ impl Output {
 
     /// Prints an error, with what caused it, to standard error and gives the exit code.
     pub(crate) fn failure(self, error: &anyhow::Error) -> ExitCode {
-        // The reader of a pipe that went away (`fibula name export | head`) is no failure of ours.
-        let closed = |e: &(dyn std::error::Error + 'static)| {
-            e.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
-        };
-        if error.chain().any(closed) {
+        if error.chain().any(|cause| cause.is::<ReaderGone>()) {
             return ExitCode::SUCCESS;
         }
         let exit = exit_of(error);
-        if self.json {
-            let value = serde_json::json!({"error": format!("{error:#}"), "exit": exit as u8});
-            eprintln!("{value}");
+        let text = if self.json {
+            serde_json::json!({"error": format!("{error:#}"), "exit": exit as u8}).to_string()
         } else {
-            eprintln!("fibula: {error:#}");
-        }
+            format!("fibula: {error:#}")
+        };
+        // Whoever closed standard error does not want to know.
+        let _ = writeln!(std::io::stderr(), "{text}");
         ExitCode::from(exit as u8)
     }
 }
 
-fn write_out(text: &str) -> anyhow::Result<()> {
+/// The reader of standard output went away (`fibula name export | head`), which is no failure of ours.
+#[derive(Debug, thiserror::Error)]
+#[error("nobody reads standard output any more")]
+struct ReaderGone;
+
+/// What to make of a failure to write to standard output.
+pub(crate) fn to_stdout(error: std::io::Error) -> anyhow::Error {
+    match error.kind() {
+        std::io::ErrorKind::BrokenPipe => ReaderGone.into(),
+        _ => anyhow::Error::from(error).context("standard output cannot be written"),
+    }
+}
+
+/// Writes text to standard output, as it is.
+/// # Errors
+/// When standard output is closed.
+pub(crate) fn write_out(text: &str) -> anyhow::Result<()> {
     let mut stdout = std::io::stdout().lock();
-    stdout.write_all(text.as_bytes())?;
-    stdout.flush()?;
-    Ok(())
+    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(to_stdout)
 }
 
 fn json_lines(values: &[Value]) -> anyhow::Result<String> {

@@ -70,7 +70,7 @@ pub(crate) struct PortOf {
 impl std::str::FromStr for PortOf {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is no port of a switch; write it like s1:3");
+        let wrong = || format!("`{text}` is no port of a switch; write it like s1:3 (ports are 0 to 65535)");
         let (switch, port) = text.rsplit_once(':').ok_or_else(wrong)?;
         let port = port.parse().map_err(|_| wrong())?;
         if switch.is_empty() { Err(wrong()) } else { Ok(Self { switch: switch.to_owned(), port }) }

@@ -1,18 +1,33 @@
-//! A file that is written whole or not at all.
+//! Files: written whole or not at all, and read with errors that say what is wrong.
 
 use crate::output::{Exit, Failure};
+use rustix::fs::{AtFlags, CWD, linkat};
 use std::fs::File;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// A new file under a name of its own beside the one it is to become; gone when dropped unfinished. Whatever stops
-/// the writing, a good file that is there already stays.
+/// A new file that nobody sees before it is whole: without a name where the file system can do that, otherwise under
+/// one of its own beside the one it is to become. Whatever stops the writing, a good file that is there already stays.
+/// Links are followed; what is there and is no plain file (a device, a pipe) is written to as it is.
 #[derive(Debug)]
 pub(crate) struct WholeFile {
     file: File,
     path: PathBuf,
+    /// The name it has meanwhile, if any, or gets just before it replaces what is there.
     temporary: PathBuf,
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    /// Without a name; the kernel removes it with its last descriptor.
+    Nameless,
+    /// Under its temporary name.
+    Named,
+    /// In its place.
+    InPlace,
 }
 
 impl WholeFile {
@@ -20,22 +35,53 @@ impl WholeFile {
     /// # Errors
     /// [`Exit::NotFound`] for a directory that is not there, [`Exit::Refused`] for one that may not be written.
     pub(crate) fn create(path: &Path, mode: u32) -> anyhow::Result<WholeFile> {
+        let cannot = |error| cannot_write(path, &error);
+        let (path, is_plain) = match std::fs::metadata(path) {
+            Ok(data) if data.is_file() => (std::fs::canonicalize(path).map_err(cannot)?, true),
+            Ok(data) => (path.to_owned(), data.is_dir()),
+            Err(_) => (path.to_owned(), true),
+        };
+        if !is_plain {
+            let file = File::options().write(true).open(&path).map_err(cannot)?;
+            return Ok(WholeFile { file, temporary: path.clone(), path, state: State::InPlace });
+        }
         let name = path.file_name().filter(|_| !path.is_dir());
         let name = name.ok_or_else(|| Failure::new(Exit::Usage, format!("{} is no file name", path.display())))?;
         let mut temporary = name.to_os_string();
         temporary.push(format!(".{}.new", std::process::id()));
         let temporary = path.with_file_name(temporary);
-        let file = File::options().write(true).create_new(true).mode(mode).open(&temporary);
-        let file = file.map_err(|error| cannot_write(path, &error))?;
-        Ok(WholeFile { file, path: path.to_owned(), temporary })
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let nameless = File::options().write(true).mode(mode).custom_flags(libc::O_TMPFILE).open(directory);
+        let (file, state) = match nameless {
+            Ok(file) => (file, State::Nameless),
+            Err(_) => {
+                let named = File::options().write(true).create_new(true).mode(mode).open(&temporary);
+                (named.map_err(cannot)?, State::Named)
+            }
+        };
+        Ok(WholeFile { file, path, temporary, state })
     }
 
     /// Puts the file in its place, once it is on the disk.
     /// # Errors
     /// Those of the disk; what was there before stays.
-    pub(crate) fn finish(self) -> anyhow::Result<()> {
-        let put = self.file.sync_all().and_then(|()| std::fs::rename(&self.temporary, &self.path));
-        put.map_err(|error| cannot_write(&self.path, &error))
+    pub(crate) fn finish(mut self) -> anyhow::Result<()> {
+        self.put().map_err(|error| cannot_write(&self.path, &error))
+    }
+
+    fn put(&mut self) -> io::Result<()> {
+        if self.state == State::InPlace {
+            return Ok(());
+        }
+        self.file.sync_all()?;
+        if self.state == State::Nameless {
+            let open = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+            linkat(CWD, open, CWD, &self.temporary, AtFlags::SYMLINK_FOLLOW)?;
+            self.state = State::Named;
+        }
+        std::fs::rename(&self.temporary, &self.path)?;
+        self.state = State::InPlace;
+        Ok(())
     }
 }
 
@@ -51,15 +97,39 @@ impl io::Write for WholeFile {
 
 impl Drop for WholeFile {
     fn drop(&mut self) {
-        // After `finish` there is nothing under this name.
-        let _ = std::fs::remove_file(&self.temporary);
+        if self.state == State::Named {
+            let _ = std::fs::remove_file(&self.temporary);
+        }
     }
+}
+
+/// Whether both paths lead to one plain file.
+pub(crate) fn is_same_file(a: &Path, b: &Path) -> bool {
+    match (std::fs::metadata(a), std::fs::metadata(b)) {
+        (Ok(a), Ok(b)) => a.is_file() && (a.dev(), a.ino()) == (b.dev(), b.ino()),
+        _ => false,
+    }
+}
+
+/// Opens a file to read.
+/// # Errors
+/// [`Exit::NotFound`], [`Exit::Refused`] for one that may not be read, [`Exit::BadInput`] for a directory.
+pub(crate) fn open(path: &Path) -> anyhow::Result<File> {
+    let cannot = |error: io::Error| {
+        let exit = if error.kind() == ErrorKind::PermissionDenied { Exit::Refused } else { Exit::NotFound };
+        Failure::new(exit, format!("{} cannot be read: {error}", path.display()))
+    };
+    let file = File::open(path).map_err(cannot)?;
+    if file.metadata().map_err(cannot)?.is_dir() {
+        return Err(Failure::new(Exit::BadInput, format!("{} is a directory; name a file", path.display())));
+    }
+    Ok(file)
 }
 
 /// What to say of a file that cannot be written.
 pub(crate) fn cannot_write(path: &Path, error: &io::Error) -> anyhow::Error {
     let exit = match error.kind() {
-        ErrorKind::NotFound => Exit::NotFound,
+        ErrorKind::NotFound | ErrorKind::NotADirectory => Exit::NotFound,
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => Exit::Refused,
         _ => Exit::Internal,
     };

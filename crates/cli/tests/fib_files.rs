@@ -129,3 +129,69 @@ fn damaged_missing_and_foreign_files_have_their_exit_codes() {
     assert_eq!(fails(&["lookup", &fib, "no mac"]).0, 3);
     assert_eq!(fails(&["build", &list, "--out", &fib, "--names", "colour"]).0, 2);
 }
+
+#[test]
+fn list_is_not_overwritten_by_its_own_fib_and_a_device_stays_one() {
+    let dir = Dir::new("targets");
+    let list = dir.file("list.csv", "02:00:00:00:00:01,1\n");
+    let link = dir.path("link");
+    std::os::unix::fs::symlink(&list, &link).unwrap();
+    for out in [&list, &link] {
+        let (code, stderr) = fails(&["build", &list, "--out", out]);
+        assert!(code == 2 && stderr.contains("the list itself"), "{code}: {stderr}");
+    }
+    let fib = dir.file("old.fib", "old");
+    fs::remove_file(&link).unwrap();
+    std::os::unix::fs::symlink(&fib, &link).unwrap();
+    ok(&["build", &list, "--out", &link], "");
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink() && ok(&["show", &fib], "").contains("concise"));
+    // In place of /dev/null, which root must not lose.
+    let null = dir.path("null");
+    std::os::unix::fs::symlink("/dev/null", &null).unwrap();
+    ok(&["build", &list, "--out", &null], "");
+    assert!(fs::symlink_metadata(&null).unwrap().is_symlink());
+    assert_eq!(fs::read_dir(&dir.0).unwrap().count(), 4, "nothing is left beside them");
+}
+
+#[test]
+fn input_that_is_no_text_is_refused_with_the_reason() {
+    let dir = Dir::new("text");
+    let fib = dir.path("none.fib");
+    for (list, reason) in [
+        (&b"\x1f\x8b\x08\x00rest"[..], "compressed"),
+        (b"\xff\xfe0\x002\x00", "UTF-16"),
+        (b"02:00:00:00:00:01,1\n\xff,2\n", "line 2: this is not UTF-8 text"),
+    ] {
+        let list = dir.file("list.csv", list);
+        let (code, stderr) = fails(&["build", &list, "--out", &fib]);
+        assert!(code == 3 && stderr.contains(reason), "{code}: {stderr}");
+    }
+    for input in ["/dev/zero", "/"] {
+        assert_eq!(fails(&["build", input, "--out", &fib]).0, 3);
+    }
+    assert_eq!(fails(&["show", "/"]).0, 3);
+    let escapes = dir.file("list.csv", "\x1b[31m,1\n");
+    assert!(!fails(&["build", &escapes, "--out", &fib]).1.contains('\x1b'));
+}
+
+#[test]
+fn wrong_command_lines_are_json_where_json_is_asked_for() {
+    for arguments in [&["-j", "frob"][..], &["show", "--json"], &["show", "x", "-vj", "--frob"]] {
+        let (code, stderr) = fails(arguments);
+        let error: serde_json::Value = serde_json::from_str(&stderr).unwrap();
+        assert_eq!((code, &error["exit"]), (2, &2.into()), "{stderr}");
+    }
+    let (code, stderr) = fails(&["frob"]);
+    assert!(code == 2 && stderr.starts_with("error: "), "{stderr}");
+}
+
+#[test]
+fn completions_may_be_cut_short_by_their_reader() {
+    for shell in ["bash", "zsh", "fish"] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = Command::new(env!("CARGO_BIN_EXE_fibula")).args(["completions", shell]).stdout(writer).output();
+        let output = output.unwrap();
+        assert!(output.status.success() && output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+}

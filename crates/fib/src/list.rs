@@ -72,7 +72,8 @@ impl<I: Iterator<Item = io::Result<String>>> List<I> {
                     got: fields.len(),
                     text: clip(text),
                 })?;
-                if line == 1 && name.trim() == "name" && action.trim() == "action" {
+                let is = |field: &str, word| field.trim().eq_ignore_ascii_case(word);
+                if line == 1 && is(&name, "name") && is(&action, "action") {
                     return Ok(None);
                 }
                 (name, Some(action.parse().map_err(|source| ListError::Action { line, source })?))

@@ -348,13 +348,15 @@ fn parse_hex(digits: &str) -> Result<Vec<u8>, &'static str> {
     Ok((0..digits.len()).step_by(2).filter_map(|i| u8::from_str_radix(&digits[i..i + 2], 16).ok()).collect())
 }
 
-/// The start of a piece of input, short enough for a message.
-pub(crate) fn clip(text: &str) -> String {
+/// The start of a piece of input, short enough for a message, and without what would steer a terminal.
+pub fn clip(text: &str) -> String {
     const SHOWN: usize = 60;
-    match text.char_indices().nth(SHOWN) {
-        Some((at, _)) => format!("{}…", &text[..at]),
-        None => text.to_owned(),
+    let mut clipped: String =
+        text.chars().take(SHOWN).map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect();
+    if text.chars().nth(SHOWN).is_some() {
+        clipped.push('…');
     }
+    clipped
 }
 
 /// Why a text or some bytes are no name.

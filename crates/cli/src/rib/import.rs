@@ -4,6 +4,7 @@
 //! line numbers before anything is sent; the second sends. Cost: the file is read twice; the names are kept once, about
 //! 60 bytes each, to find duplicates.
 
+use crate::lines::TextReader;
 use crate::output::{Exit, Failure, OrExit, Output};
 use crate::remote::{Client, answer, refusal};
 use api::v1;
@@ -12,7 +13,6 @@ use fib::name::{Name, NameKind};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
-use std::fs::File;
 use std::io::{Cursor, Read, Seek, SeekFrom};
 use std::net::IpAddr;
 use std::path::Path;
@@ -84,11 +84,11 @@ pub(crate) async fn run(mut client: Client, file: &Path, batch: usize, out: &Out
 fn open(file: &Path) -> anyhow::Result<Box<dyn Source>> {
     if file.as_os_str() == "-" {
         let mut bytes = Vec::new();
-        std::io::stdin().read_to_end(&mut bytes)?;
+        let read = TextReader::new(std::io::stdin()).read_to_end(&mut bytes);
+        read.or_exit(Exit::BadInput, "standard input")?;
         return Ok(Box::new(Cursor::new(bytes)));
     }
-    let file = File::open(file).or_exit(Exit::NotFound, format!("cannot read {}", file.display()))?;
-    Ok(Box::new(file))
+    Ok(Box::new(crate::whole::open(file)?))
 }
 
 /// A bar on standard error that shows rate and time left; hidden when that is no terminal.
@@ -98,8 +98,9 @@ pub(crate) fn progress_bar(total: u64, verb: &'static str) -> ProgressBar {
     ProgressBar::new(total).with_style(style).with_message(verb)
 }
 
-fn records(source: &mut dyn Source) -> csv::Reader<&mut dyn Source> {
-    csv::ReaderBuilder::new().has_headers(false).flexible(true).comment(Some(b'#')).from_reader(source)
+fn records(source: &mut dyn Source) -> csv::Reader<TextReader<&mut dyn Source>> {
+    let text = TextReader::new(source);
+    csv::ReaderBuilder::new().has_headers(false).flexible(true).comment(Some(b'#')).from_reader(text)
 }
 
 /// Writes what [`records`] reads: also a name that starts like a comment.
@@ -108,7 +109,7 @@ pub(crate) fn writer<W: std::io::Write>(to: W) -> csv::Writer<W> {
 }
 
 fn is_header(record: &StringRecord) -> bool {
-    record.iter().zip(HEADER).all(|(field, name)| field.trim() == name) && record.len() >= 2
+    record.iter().zip(HEADER).all(|(field, name)| field.trim().eq_ignore_ascii_case(name)) && record.len() >= 2
 }
 
 /// Checks every line; gives the number of names, or the first errors.
@@ -129,7 +130,14 @@ fn check(source: &mut dyn Source, kind: NameKind, hosts: &HashSet<String>) -> Re
                     errors.push(format!("line {line}: {error}"));
                 }
             }
-            Err(error) => errors.push(format!("line {line}: {error}")),
+            Err(error) if matches!(error.kind(), csv::ErrorKind::Utf8 { .. }) => {
+                errors.push(format!("line {line}: this is not UTF-8 text"));
+            }
+            // Nothing can be read any more: what is no text, or a disk that fails.
+            Err(error) => {
+                errors.push(format!("line {line}: {error}"));
+                break;
+            }
         }
         if errors.len() >= MAX_ERRORS {
             errors.push("and maybe more".to_owned());

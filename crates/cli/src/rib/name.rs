@@ -1,6 +1,6 @@
 //! `fibula name`: the names of the network and the hosts they hang off.
 
-use crate::output::Output;
+use crate::output::{Output, to_stdout};
 use crate::remote::{Client, answer};
 use crate::rib::{Verbs, import, print_changed};
 use crate::whole::{WholeFile, cannot_write};
@@ -150,14 +150,14 @@ async fn export(mut client: Client, file: Option<PathBuf>, out: &Output) -> anyh
     let Some(file) = file else {
         let mut writer = import::writer(std::io::stdout().lock());
         if !out.is_json() {
-            writer.write_record(import::HEADER)?;
+            writer.write_record(import::HEADER).map_err(csv_to_stdout)?;
         }
         while let Some(batch) = batches.message().await.map_err(|s| crate::remote::refusal(&s))? {
             if out.is_json() {
                 out.rows(&batch.names.into_iter().map(NameRow::from).collect::<Vec<_>>())?;
             } else {
-                write_batch(&mut writer, &batch)?;
-                writer.flush()?;
+                write_batch(&mut writer, &batch).map_err(csv_to_stdout)?;
+                writer.flush().map_err(to_stdout)?;
             }
         }
         return Ok(());
@@ -177,6 +177,13 @@ async fn export(mut client: Client, file: Option<PathBuf>, out: &Output) -> anyh
     let exported = bar.position();
     let sentence = format!("{exported} names written to {}", file.display());
     out.done(&ExportRow { exported, file }, sentence)
+}
+
+fn csv_to_stdout(error: csv::Error) -> anyhow::Error {
+    match error.into_kind() {
+        csv::ErrorKind::Io(error) => to_stdout(error),
+        other => anyhow::anyhow!("{other:?}"),
+    }
 }
 
 fn write_batch<W: std::io::Write>(writer: &mut csv::Writer<W>, batch: &v1::NameBatch) -> csv::Result<()> {
