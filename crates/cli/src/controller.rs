@@ -50,7 +50,10 @@ async fn serve(config: Config, out: &Output) -> anyhow::Result<()> {
     let row = StartedRow { listen: controller.address(), status: controller.status_address() };
     out.done(&row, format!("controller listens on {}", row.listen))?;
     tokio::select! {
-        ended = controller.ended() => return ended.or_exit(Exit::Internal, "the controller stops"),
+        ended = controller.ended() => {
+            let exit = ended.as_ref().err().map_or(Exit::Internal, exit_of_store);
+            return ended.or_exit(exit, "the controller stops");
+        }
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}
     }
@@ -61,7 +64,16 @@ async fn serve(config: Config, out: &Output) -> anyhow::Result<()> {
 fn exit_of(error: &StartError) -> Exit {
     match error {
         StartError::Store(StoreError::InUse { .. }) | StartError::Listen { .. } => Exit::Refused,
-        StartError::Store(StoreError::WrongFormat { .. }) | StartError::Restore(_) => Exit::BadInput,
+        StartError::Store(error) => exit_of_store(error),
+        StartError::Restore(_) | StartError::Host(_) => Exit::BadInput,
+        _ => Exit::Internal,
+    }
+}
+
+fn exit_of_store(error: &StoreError) -> Exit {
+    match error {
+        error if error.is_damaged() => Exit::BadInput,
+        error if error.is_denied() => Exit::Refused,
         _ => Exit::Internal,
     }
 }

@@ -56,6 +56,7 @@ async fn refusals_have_exit_codes_by_kind_and_say_what_is_wrong() {
         (&["host", "add", "h3", &port], 5, "h1"),
         (&["host", "add", "h3", "s1:2"], 5, "link"),
         (&["host", "add", "h 3", "s1:3"], 3, "no name for a switch or host"),
+        (&["switch", "add", "--", "-s"], 3, "no name for a switch or host"),
         (&["host", "del", "h1"], 5, "names hang off"),
         (&["host", "add", "h3", "s1"], 2, "s1:3"),
         (&["link", "add", "s1:2", "s2:9"], 5, "already"),
@@ -67,6 +68,8 @@ async fn refusals_have_exit_codes_by_kind_and_say_what_is_wrong() {
         (&["switch", "del", "s1"], 5, "first"),
         (&["switch", "show", "s9"], 4, "no switch `s9`"),
         (&["name", "import", "/nonexistent.csv"], 4, "/nonexistent.csv"),
+        (&["name", "import", "/"], 3, "is a directory"),
+        (&["name", "import", "/dev/zero"], 3, "is this a text file?"),
     ];
     for (arguments, code, reason) in cases {
         let output = site.fibula(arguments);
@@ -125,8 +128,9 @@ fn unreachable_controller_is_named_with_what_to_set() {
     for part in [&site.url[..], "--controller", "FIBULA_CONTROLLER"] {
         assert!(stderr(&output).contains(part), "{}", stderr(&output));
     }
-    let output = site.fibula(&["-j", "--controller", "nonsense", "name", "count"]);
+    let output = site.fibula(&["-j", "name", "count", "--controller", "nonsense"]);
     assert_eq!(exit_code(&output), 2, "{}", stderr(&output));
+    assert!(stderr(&output).contains("is not a controller URL"), "{}", stderr(&output));
 }
 
 #[test]

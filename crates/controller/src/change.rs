@@ -7,7 +7,7 @@ use crate::hosts::{HostError, Hosts};
 use crate::store::RowChange;
 use fib::action::PortId;
 use fib::durable::Tenants;
-use fib::name::{Name, NameError, NameKind};
+use fib::name::{Name, NameError, NameKind, clip};
 use fib::network::{Effects, Network, NetworkError};
 use fib::rib::Attachment;
 use fib::topology::{End, NodeId, TopologyError};
@@ -111,7 +111,9 @@ pub enum Refusal {
         max: usize,
     },
     /// An empty or overlong name of a switch or host.
-    #[error("`{name}` is no name for a switch or host: 1 to 63 of letters, digits, `-`, `_` and `.`")]
+    #[error(
+        "`{name}` is no name for a switch or host: 1 to 63 of letters, digits, `-`, `_` and `.`, not `-` or `.` first"
+    )]
     BadLabel {
         /// As asked.
         name: String,
@@ -361,11 +363,6 @@ fn check_batch(got: usize) -> Result<(), Refusal> {
 
 fn check_label(name: &str) -> Result<(), Refusal> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    let good = (1..=63).contains(&name.len()) && name.chars().all(allowed);
+    let good = (1..=63).contains(&name.len()) && name.chars().all(allowed) && !name.starts_with(['-', '.']);
     if good { Ok(()) } else { Err(Refusal::BadLabel { name: clip(name) }) }
-}
-
-/// The start of a text from outside, short enough for a message.
-fn clip(text: &str) -> String {
-    text.chars().take(80).collect()
 }

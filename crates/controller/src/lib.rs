@@ -69,12 +69,12 @@ pub enum StartError {
     #[error("the configuration makes no network: {0}")]
     Network(#[from] NetworkError),
     /// An address is taken or not ours.
-    #[error("cannot listen on {address}: {source}")]
+    #[error("cannot listen on {address}: {error}")]
     Listen {
         /// The address.
         address: SocketAddr,
         /// Why.
-        source: std::io::Error,
+        error: std::io::Error,
     },
 }
 
@@ -100,7 +100,7 @@ impl Controller {
         let listener = TcpListener::bind(config.listen)
             .await
             .and_then(|listener| Ok((listener.local_addr()?, listener)))
-            .map_err(|source| StartError::Listen { address: config.listen, source });
+            .map_err(|error| StartError::Listen { address: config.listen, error });
         let (address, listener) = listener?;
 
         let shared = Shared::new();
@@ -108,7 +108,7 @@ impl Controller {
             Some(status) => {
                 let page = Arc::new(status::Page { shared: Arc::clone(&shared) });
                 let bound = api::status::serve(status, page).await;
-                Some(bound.map_err(|source| StartError::Listen { address: status, source })?)
+                Some(bound.map_err(|error| StartError::Listen { address: status, error })?)
             }
             None => None,
         };

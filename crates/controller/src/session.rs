@@ -101,6 +101,11 @@ impl Session {
         sequence
     }
 
+    /// Bytes that wait for the switch.
+    pub(crate) fn backlog_bytes(&self) -> usize {
+        if self.is_ended() { 0 } else { self.backlog_bytes.load(Relaxed) }
+    }
+
     /// Whether more than the limit waits for the switch.
     pub(crate) fn is_over_limit(&self) -> bool {
         self.backlog_bytes.load(Relaxed) > self.limit_bytes

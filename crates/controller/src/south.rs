@@ -6,6 +6,7 @@ use crate::writer::{AttachError, Attached, Job};
 use api::v1::from_switch::Body;
 use api::v1::southbound_server::Southbound;
 use api::v1::{FromSwitch, Hello, ToSwitch};
+use fib::name::clip;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,17 +37,20 @@ impl Southbound for South {
         let Some(FromSwitch { body: Some(Body::Hello(Hello { switch, report, version })) }) = first else {
             return Err(Status::invalid_argument("the first message of a stream must be a hello"));
         };
+        // What a switch says may be as long as a message: for the log its start will do.
+        let version = clip(&version);
         let (reply, attached) = oneshot::channel();
         let job = Job::Attach { switch: switch.clone(), report, reply };
+        let switch = clip(&switch);
         self.jobs.send(job).await.map_err(|_| stopping())?;
-        let Attached { session, outbox, n_missing } = attached.await.map_err(|_| stopping())?.map_err(|error| {
+        let Attached { session, outbox } = attached.await.map_err(|_| stopping())?.map_err(|error| {
             tracing::warn!(switch, ?peer, %error, "switch turned away");
             match &error {
                 AttachError::Refused(refusal) => crate::north::status_of(refusal),
                 AttachError::BadReport { .. } => Status::invalid_argument(error.to_string()),
             }
         })?;
-        tracing::info!(switch, ?peer, version, messages = n_missing, "switch connected");
+        tracing::info!(switch, ?peer, version, "switch connected");
 
         let (messages, outgoing) = mpsc::channel(MESSAGES_AHEAD);
         tokio::spawn(feed(outbox, messages));
@@ -81,14 +85,14 @@ async fn listen(switch: String, mut incoming: Streaming<FromSwitch>, session: Ar
         };
         match next.map(|message| message.map(|m| m.body)) {
             None => break "closed by the switch".to_owned(),
-            Some(Err(status)) => break status.message().to_owned(),
+            Some(Err(status)) => break clip(status.message()),
             Some(Ok(Some(Body::Ack(ack)))) => {
                 if session.acknowledge(ack.sequence) && jobs.send(Job::Release).await.is_err() {
                     break "the controller stops".to_owned();
                 }
             }
             Some(Ok(Some(Body::Resync(resync)))) => {
-                tracing::info!(switch, reason = resync.reason, "switch asks for a resync");
+                tracing::info!(switch, reason = clip(&resync.reason), "switch asks for a resync");
                 let job = Job::Resync { session: Arc::clone(&session), report: resync.report };
                 if jobs.send(job).await.is_err() {
                     break "the controller stops".to_owned();

@@ -10,6 +10,10 @@
 //! and answered, and when the import pauses, or now and then while it runs, every switch is sent what it lacks by then.
 //! The same is done with a switch for which too much waits: see [`session`](crate::session).
 //!
+//! **Many at once.** After an outage all switches may connect together, each for a whole image. Images are made while
+//! what waits for all switches is below [`WAITING_BYTES`]; the other switches wait, unanswered, for room. Who holds the
+//! most for too long while others wait is cut off, and comes last when it connects again.
+//!
 //! If the store fails, memory is ahead of it: the group is answered with the failure and the thread ends, and the
 //! controller with it. A restart has the state of the last commit, which is all that anybody was told.
 
@@ -19,12 +23,12 @@ use crate::session::{Outbox, Session};
 use crate::shared::Shared;
 use crate::store::{Store, StoreError};
 use bytes::Bytes;
-use fib::messages::{Body, Message, Report, Uplink};
+use fib::messages::{Body, Message, Report};
 use fib::network::{Effects, NetworkError};
 use fib::rib::RibError;
 use fib::topology::NodeId;
 use lookup::hash::SecretKey;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 use std::time::{Duration, Instant};
@@ -45,6 +49,9 @@ pub(crate) const QUIET: Duration = Duration::from_millis(200);
 /// Parked switches are told once in this time while bulk batches come; less often where that takes long: at most a
 /// fifth of the writer's time.
 const BULK_PERIOD: Duration = Duration::from_secs(20);
+
+/// What waits for all switches together before no further image is made; so memory is this and one image.
+const WAITING_BYTES: usize = 256 << 20;
 
 /// Hash keys tried before the old one is kept. A second collision of millions of names has a chance of one in a million.
 const MAX_KEYS: usize = 4;
@@ -77,7 +84,6 @@ pub(crate) enum Job {
 pub(crate) struct Attached {
     pub(crate) session: Arc<Session>,
     pub(crate) outbox: Outbox,
-    pub(crate) n_missing: usize,
 }
 
 /// Why a switch is turned away.
@@ -97,6 +103,12 @@ pub(crate) struct Writer {
     pub(crate) switch_backlog_bytes: usize,
     /// Switches that the network makes no messages for, and what they have once they acknowledged what was made.
     parked: BTreeMap<NodeId, (Arc<Session>, Report)>,
+    /// Reports that wait for room to be answered, the oldest first. Nothing else is made for these switches.
+    unanswered: VecDeque<(Arc<Session>, Report)>,
+    /// Most bytes that may wait for all switches.
+    pub(crate) waiting_bytes: usize,
+    /// Since when there has been no room for anybody.
+    no_room_since: Option<Instant>,
     /// When the last bulk batch was done.
     last_bulk: Option<Instant>,
     /// When the parked switches may be told at the earliest while bulk batches come.
@@ -126,7 +138,19 @@ impl Writer {
         switch_backlog_bytes: usize,
     ) -> Writer {
         let due = Instant::now();
-        Writer { state, store, shared, pushes, switch_backlog_bytes, parked: BTreeMap::new(), last_bulk: None, due }
+        Writer {
+            state,
+            store,
+            shared,
+            pushes,
+            switch_backlog_bytes,
+            parked: BTreeMap::new(),
+            unanswered: VecDeque::new(),
+            waiting_bytes: WAITING_BYTES,
+            no_room_since: None,
+            last_bulk: None,
+            due,
+        }
     }
 
     /// Works until told to stop, or until nobody is left who could ask.
@@ -146,6 +170,7 @@ impl Writer {
             }
             let (stop, urgent) = (group.stop, group.urgent);
             let finished = self.finish(group);
+            self.answer_reports();
             self.release(urgent);
             if stop || finished.is_err() {
                 self.shared.end_sessions();
@@ -216,10 +241,17 @@ impl Writer {
         let start = Instant::now();
         let is_quiet = self.last_bulk.is_none_or(|last| start - last >= QUIET);
         let is_time = urgent || is_quiet || start >= self.due;
-        let ready = self.parked.extract_if(.., |_, (session, _)| is_time && session.is_caught_up());
-        let ready: Vec<_> = ready.collect();
+        let is_ready = |session: &Session| is_time && session.is_caught_up();
+        let ready = self.parked.iter().filter(|(_, (session, _))| is_ready(session));
+        let ready: Vec<NodeId> = ready.map(|(node, _)| *node).collect();
         let mut outgoing = Vec::new();
-        for (node, (session, report)) in ready {
+        let mut is_full = false;
+        for node in ready {
+            is_full = !self.has_room();
+            if is_full {
+                break;
+            }
+            let Some((session, report)) = self.parked.remove(&node) else { continue };
             session.set_parked(false);
             if session.is_ended() {
                 continue;
@@ -246,7 +278,10 @@ impl Writer {
             let _ = self.pushes.blocking_send(outgoing);
             self.due = Instant::now() + BULK_PERIOD.max(start.elapsed() * 4);
         }
-        if !is_time && !self.parked.is_empty() {
+        if is_full {
+            self.due = start;
+        }
+        if is_full || !is_time && !self.parked.is_empty() {
             self.shared.parked.notify_one();
         }
     }
@@ -344,57 +379,6 @@ impl Writer {
         }
     }
 
-    fn attach(&mut self, switch: &str, report: &[u8]) -> Result<Attached, AttachError> {
-        let node = self.state.node(switch)?;
-        let missing = self.missing(node, switch, report)?;
-        let (session, outbox) = Session::new(node, self.switch_backlog_bytes);
-        let n_missing = missing.len();
-        session.send_image(missing, self.state.network.change());
-        self.parked.remove(&node);
-        self.shared.insert_session(switch, &session);
-        Ok(Attached { session, outbox, n_missing })
-    }
-
-    fn resync(&mut self, session: &Arc<Session>, report: &[u8]) {
-        let switch = self.state.place(fib::topology::End { node: session.node(), port: Default::default() }).switch;
-        match self.missing(session.node(), &switch, report) {
-            Ok(missing) => {
-                self.parked.remove(&session.node());
-                session.set_parked(false);
-                self.shared.resyncs.fetch_add(1, Relaxed);
-                tracing::info!(switch, messages = missing.len(), "resync");
-                if missing.is_empty() {
-                    // It has everything, also what is still queued for it.
-                    session.acknowledge(u64::MAX);
-                }
-                session.send_image(missing, self.state.network.change());
-            }
-            Err(error) => {
-                tracing::warn!(switch, %error, "resync refused, stream ended");
-                session.end();
-            }
-        }
-    }
-
-    /// The messages that bring a switch up to date, and the start of its being kept so.
-    fn missing(&mut self, node: NodeId, switch: &str, report: &[u8]) -> Result<Vec<Bytes>, AttachError> {
-        let malformed = |reason| AttachError::BadReport { switch: switch.to_owned(), reason };
-        let report = match Uplink::decode(report).map_err(|e| malformed(e.to_string()))? {
-            Uplink::Report(report) => report,
-            Uplink::Ack { .. } => return Err(malformed("it is an acknowledgement".to_owned())),
-        };
-        let messages = self.state.network.attach(node, &report).map_err(|e| self.state.explain(e.into()))?;
-        Ok(messages.iter().map(|message| self.bytes_of(message)).collect())
-    }
-
-    fn detach(&mut self, session: &Arc<Session>) {
-        session.end();
-        if self.shared.remove_session(session) {
-            self.parked.remove(&session.node());
-            self.state.network.detach(session.node());
-        }
-    }
-
     /// A message on its way through the pusher.
     fn encode(&self, session: &Session, message: &Message) -> Bytes {
         let bytes = self.bytes_of(message);
@@ -440,5 +424,6 @@ fn is_collision(refusal: &Refusal) -> bool {
     matches!(refusal, Refusal::Network { source, .. } if is_collision(source))
 }
 
+mod reports;
 #[cfg(test)]
 mod tests;

@@ -47,21 +47,41 @@ pub enum StoreError {
         expected: &'static str,
     },
     /// The file cannot be opened or created.
-    #[error("cannot open the store {path}: {source}; {}", advice(source))]
+    #[error("cannot open the store {path}: {error}; {}", advice(error))]
     Open {
         /// The store.
         path: PathBuf,
         /// Why.
-        source: rusqlite::Error,
+        error: rusqlite::Error,
     },
     /// Reading or writing failed: a full disk, a damaged file.
-    #[error("the store {path} failed: {source}; {}", advice(source))]
+    #[error("the store {path} failed: {error}; {}", advice(error))]
     Failed {
         /// The store.
         path: PathBuf,
         /// Why.
-        source: rusqlite::Error,
+        error: rusqlite::Error,
     },
+}
+
+impl StoreError {
+    fn code(&self) -> Option<ErrorCode> {
+        match self {
+            StoreError::Open { error, .. } | StoreError::Failed { error, .. } => error.sqlite_error_code(),
+            _ => None,
+        }
+    }
+
+    /// Whether what the file holds is no store, or is no longer one.
+    pub fn is_damaged(&self) -> bool {
+        let damaged = matches!(self.code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase));
+        damaged || matches!(self, StoreError::WrongFormat { .. })
+    }
+
+    /// Whether the file or its directory may not be opened or written.
+    pub fn is_denied(&self) -> bool {
+        matches!(self.code(), Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied))
+    }
 }
 
 /// What to do about a failure of SQLite.

@@ -33,7 +33,7 @@ impl SqliteStore {
     /// # Errors
     /// [`StoreError::InUse`], [`StoreError::WrongFormat`], [`StoreError::Open`].
     pub fn open(path: &Path, patience: Duration) -> Result<Self, StoreError> {
-        let open_error = |source| StoreError::Open { path: path.to_owned(), source };
+        let open_error = |error| StoreError::Open { path: path.to_owned(), error };
         create_private(path).map_err(open_error)?;
         let start = Instant::now();
         loop {
@@ -81,8 +81,8 @@ impl SqliteStore {
         Ok(Self { connection, path: path.to_owned(), term: term.cast_unsigned() })
     }
 
-    fn failed(&self, source: rusqlite::Error) -> StoreError {
-        StoreError::Failed { path: self.path.clone(), source }
+    fn failed(&self, error: rusqlite::Error) -> StoreError {
+        StoreError::Failed { path: self.path.clone(), error }
     }
 
     /// The rows after `last`, at most [`PAGE_ROWS`], in order.
@@ -237,6 +237,51 @@ mod tests {
         let error = SqliteStore::open(&path, Duration::ZERO).unwrap_err();
         assert!(matches!(error, StoreError::Open { .. }) && error.to_string().contains("name another file"), "{error}");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+    }
+
+    #[test]
+    fn full_disk_says_so_and_keeps_what_was_committed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("rib.sqlite");
+        let mut store = SqliteStore::open(&path, Duration::ZERO).unwrap();
+        store.connection.pragma_update(None, "max_page_count", 40).unwrap();
+        let mut committed = Vec::new();
+        let error = loop {
+            let rows: Vec<RowChange> = (0..10).map(|i| put(1, &[committed.len() as u8, i], &[7; 1000])).collect();
+            match store.commit(&rows) {
+                Ok(()) => committed.extend(rows),
+                Err(error) => break error,
+            }
+        };
+        assert!(!committed.is_empty() && error.to_string().contains("make room on the disk"), "{error}");
+        drop(store);
+        let mut kept = all(&SqliteStore::open(&path, Duration::ZERO).unwrap());
+        committed.sort_by(|a, b| a.key.cmp(&b.key));
+        kept.sort_by(|a, b| a.key.cmp(&b.key));
+        assert!(kept == committed);
+    }
+
+    #[test]
+    fn damaged_file_is_refused_with_what_to_do() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("rib.sqlite");
+        let mut store = SqliteStore::open(&path, Duration::ZERO).unwrap();
+        let rows: Vec<RowChange> = (0..1000_u32).map(|i| put(1, &i.to_be_bytes(), &[7; 100])).collect();
+        store.commit(&rows).unwrap();
+        drop(store);
+        let whole = std::fs::read(&path).unwrap();
+        let read =
+            || SqliteStore::open(&path, Duration::ZERO).and_then(|store| store.rows().collect::<Result<Vec<_>, _>>());
+        assert_eq!(read().unwrap().len(), 1000);
+        for at in [0, 4096, whole.len() / 2 / 4096 * 4096] {
+            let mut damaged = whole.clone();
+            damaged[at..at + 64].fill(0xa5);
+            std::fs::write(&path, damaged).unwrap();
+            let error = read().unwrap_err();
+            assert!(error.is_damaged() && error.to_string().contains("backup"), "{at}: {error}");
+        }
+        std::fs::write(&path, &whole[..whole.len() / 2]).unwrap();
+        assert!(read().unwrap_err().is_damaged());
     }
 
     #[test]

@@ -5,6 +5,7 @@ use crate::change::{Place, Record};
 use crate::hosts::Hosts;
 use crate::store::RowChange;
 use fib::action::PortId;
+use fib::messages::Uplink;
 use fib::network::{Network, Settings};
 use fib::replica::{Limits, MemoryTables, Replica};
 use std::pin::pin;
@@ -43,8 +44,8 @@ impl Store for MemoryStore {
     fn commit(&mut self, changes: &[RowChange]) -> Result<(), StoreError> {
         let mut n_commits = self.n_commits.lock().unwrap();
         if *n_commits >= self.fails_from {
-            let source = rusqlite::Error::InvalidQuery;
-            return Err(StoreError::Failed { path: "memory".into(), source });
+            let error = rusqlite::Error::InvalidQuery;
+            return Err(StoreError::Failed { path: "memory".into(), error });
         }
         *n_commits += 1;
         let mut rows = self.rows.lock().unwrap();
@@ -231,4 +232,77 @@ fn parked_switch_that_connects_again_is_told_by_its_new_stream_only() {
     assert_eq!(replica.report(), bench.writer.state.network.held(NodeId(1)).unwrap());
     bench.writer.detach(&first.session);
     assert!(bench.writer.state.network.is_attached(NodeId(1)), "the end of the first stream is no news");
+}
+
+#[test]
+fn images_are_made_while_there_is_room_and_the_others_come_later() {
+    let mut bench = bench(usize::MAX);
+    for name in ["s2", "s3"] {
+        bench.writer.state.carry_out(Change::AddSwitch { name: name.to_owned(), tenants: vec![] }).unwrap();
+    }
+    import(&mut bench.writer, 0, 20_000);
+    bench.writer.waiting_bytes = 1;
+    let mut replicas = [1, 2, 3].map(|_| Replica::new(Limits::default(), MemoryTables::default()));
+    let mut streams = [("s1", 0), ("s2", 1), ("s3", 2)]
+        .map(|(name, i)| bench.writer.attach(name, &Uplink::Report(replicas[i].report()).encode()).unwrap());
+    let backlogs = |streams: &[Attached; 3]| streams.each_ref().map(|stream| stream.session.backlog_bytes() > 0);
+    assert_eq!(backlogs(&streams), [true, false, false]);
+    import(&mut bench.writer, 20_000, 20_000);
+    assert_eq!(backlogs(&streams), [true, false, false], "nothing is made for those that wait");
+    for i in 0..3 {
+        drain(&mut bench, &mut streams[i], &mut replicas[i]);
+        bench.writer.answer_reports();
+    }
+    bench.writer.release(true);
+    for (i, replica) in replicas.iter_mut().enumerate() {
+        drain(&mut bench, &mut streams[i], replica);
+        bench.writer.release(true);
+        drain(&mut bench, &mut streams[i], replica);
+        assert_eq!(replica.report(), bench.writer.state.network.held(NodeId(i as u32 + 1)).unwrap());
+    }
+}
+
+#[test]
+fn who_holds_the_most_for_too_long_while_others_wait_is_cut_off() {
+    let mut bench = bench(usize::MAX);
+    bench.writer.state.carry_out(Change::AddSwitch { name: "s2".to_owned(), tenants: vec![] }).unwrap();
+    bench.writer.waiting_bytes = 1;
+    let replica = Replica::new(Limits::default(), MemoryTables::default());
+    let report = Uplink::Report(replica.report()).encode();
+    let idle = bench.writer.attach("s1", &report).unwrap();
+    let next = bench.writer.attach("s2", &report).unwrap();
+    bench.writer.answer_reports();
+    assert!(!idle.session.is_ended() && next.session.backlog_bytes() == 0);
+    bench.writer.no_room_since = Instant::now().checked_sub(reports::ROOM_PATIENCE);
+    bench.writer.answer_reports();
+    assert!(idle.session.is_ended());
+    bench.writer.answer_reports();
+    assert!(!next.session.is_ended() && next.session.backlog_bytes() > 0);
+}
+
+#[test]
+fn link_whose_cost_and_state_change_together_is_never_routed_over_meanwhile() {
+    let Bench { mut writer, .. } = bench(usize::MAX);
+    let place = |switch: &str, port| Place { switch: switch.to_owned(), port: PortId(port) };
+    let mut change = |change| writer.state.carry_out(change).unwrap();
+    for name in ["s2", "s3"] {
+        change(Change::AddSwitch { name: name.to_owned(), tenants: vec![] });
+    }
+    for (a, b, up) in [("s1", "s2", false), ("s1", "s3", true), ("s3", "s2", true)] {
+        let port = |other: &str| u16::from(other.as_bytes()[1]);
+        change(Change::AddLink { a: place(a, port(b)), b: place(b, port(a)), cost: 1, up });
+    }
+    change(Change::AddHost { name: "h2".to_owned(), place: place("s2", 1) });
+    let records = vec![Record { name: "02:00:00:00:00:01".to_owned(), host: "h2".to_owned(), tenant: 0, ip: None }];
+    change(Change::PutNames { records, only_new: true });
+    let replica = Replica::new(Limits::default(), MemoryTables::default());
+    let _stream = attach(&mut writer, &replica);
+    let end = place("s1", u16::from(b'2'));
+    for (up, cost) in [(true, 9), (false, 1), (true, 9)] {
+        let set = Change::SetLink { end: end.clone(), cost: Some(cost), up: Some(up) };
+        let outcome = writer.state.carry_out(set).unwrap();
+        assert_eq!(outcome.changed.changed, 1);
+        let n_messages: usize = outcome.effects.iter().flat_map(|effects| &effects.phases).map(Vec::len).sum();
+        assert_eq!(n_messages, 0, "the way over s3 is the shortest before and after: up {up}, cost {cost}");
+    }
 }

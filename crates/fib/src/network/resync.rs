@@ -9,6 +9,20 @@ use lookup::othello::{ShardId, ShardImage, Update};
 use std::collections::{BTreeSet, HashMap};
 
 impl Network {
+    /// Whether [`Network::attach`] takes this report.
+    /// # Errors
+    /// [`NetworkError::WrongCluster`], [`TopologyError::UnknownNode`].
+    pub fn check_report(&self, node: NodeId, report: &Report) -> Result<(), NetworkError> {
+        if !self.switches.contains_key(&node) {
+            return Err(TopologyError::UnknownNode { id: node }.into());
+        }
+        let expected = self.settings.cluster;
+        if report.cluster != 0 && report.cluster != expected {
+            return Err(NetworkError::WrongCluster { id: node, got: report.cluster, expected });
+        }
+        Ok(())
+    }
+
     /// Takes a switch in that says what it has, and returns what it lacks, in order; nothing when nothing differs.
     ///
     /// From now on mutations cause messages for it. Also the answer to a report of a switch that is attached already.
@@ -16,11 +30,8 @@ impl Network {
     /// # Errors
     /// [`NetworkError::WrongCluster`], [`TopologyError::UnknownNode`]; unchanged.
     pub fn attach(&mut self, node: NodeId, report: &Report) -> Result<Vec<Message>, NetworkError> {
+        self.check_report(node, report)?;
         let switch = self.switches.get(&node).ok_or(TopologyError::UnknownNode { id: node })?;
-        let expected = self.settings.cluster;
-        if report.cluster != 0 && report.cluster != expected {
-            return Err(NetworkError::WrongCluster { id: node, got: report.cluster, expected });
-        }
         let header = self.header(node);
         let (actions, local) = (self.held_actions(node), switch.local);
         let valid = self.tables[&header.table].valid;

@@ -1,0 +1,125 @@
+//! Reports of switches: answered in order while there is room, the others later.
+
+use super::{AttachError, Attached, Writer};
+use crate::session::Session;
+use bytes::Bytes;
+use fib::messages::{Report, Uplink};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+/// How long switches may wait for room until the one that holds the most is cut off.
+pub(super) const ROOM_PATIENCE: Duration = Duration::from_secs(60);
+
+impl Writer {
+    pub(super) fn attach(&mut self, switch: &str, report: &[u8]) -> Result<Attached, AttachError> {
+        let node = self.state.node(switch)?;
+        let report = decode(switch, report)?;
+        self.state.network.check_report(node, &report).map_err(|e| self.state.explain(e.into()))?;
+        let (session, outbox) = Session::new(node, self.switch_backlog_bytes);
+        self.shared.insert_session(switch, &session);
+        self.answer_later(&session, report);
+        self.answer_reports();
+        Ok(Attached { session, outbox })
+    }
+
+    pub(super) fn resync(&mut self, session: &Arc<Session>, report: &[u8]) {
+        let switch = self.name_of(session);
+        match decode(&switch, report) {
+            Ok(report) => {
+                self.shared.resyncs.fetch_add(1, Relaxed);
+                self.answer_later(session, report);
+                self.answer_reports();
+            }
+            Err(error) => {
+                tracing::warn!(switch, %error, "resync refused, stream ended");
+                session.end();
+            }
+        }
+    }
+
+    /// Puts a report last; nothing else is made for its switch until it is answered.
+    fn answer_later(&mut self, session: &Arc<Session>, report: Report) {
+        let node = session.node();
+        self.parked.remove(&node);
+        self.unanswered.retain(|(waiting, _)| waiting.node() != node);
+        session.set_parked(true);
+        self.unanswered.push_back((Arc::clone(session), report));
+    }
+
+    /// Answers reports while there is room.
+    pub(super) fn answer_reports(&mut self) {
+        self.unanswered.retain(|(session, _)| !session.is_ended());
+        while !self.unanswered.is_empty() && self.has_room() {
+            self.no_room_since = None;
+            if let Some((session, report)) = self.unanswered.pop_front() {
+                self.answer(&session, &report);
+            }
+        }
+        // These are told the whole difference later.
+        for (session, _) in &self.unanswered {
+            self.state.network.detach(session.node());
+        }
+        if self.unanswered.is_empty() {
+            self.no_room_since = None;
+            return;
+        }
+        self.shared.parked.notify_one();
+        let now = Instant::now();
+        if now - *self.no_room_since.get_or_insert(now) >= ROOM_PATIENCE {
+            self.no_room_since = None;
+            if let Some(largest) = self.shared.sessions().iter().max_by_key(|session| session.backlog_bytes()) {
+                let waits = self.unanswered.len();
+                tracing::warn!(switch = %self.name_of(largest), waits, "too slow while others wait, its stream ends");
+                largest.end();
+            }
+        }
+    }
+
+    fn answer(&mut self, session: &Session, report: &Report) {
+        let switch = self.name_of(session);
+        match self.state.network.attach(session.node(), report) {
+            Ok(missing) => {
+                session.set_parked(false);
+                tracing::info!(switch, messages = missing.len(), "report answered");
+                if missing.is_empty() {
+                    // It has everything, also what is still queued for it.
+                    session.acknowledge(u64::MAX);
+                }
+                let missing: Vec<Bytes> = missing.iter().map(|message| self.bytes_of(message)).collect();
+                session.send_image(missing, self.state.network.change());
+            }
+            Err(error) => {
+                let error = self.state.explain(error.into());
+                tracing::warn!(switch, %error, "report refused, stream ended");
+                session.end();
+            }
+        }
+    }
+
+    fn name_of(&self, session: &Session) -> String {
+        self.state.place(fib::topology::End { node: session.node(), port: Default::default() }).switch
+    }
+
+    /// Whether another image may be made.
+    pub(super) fn has_room(&self) -> bool {
+        self.shared.sessions().iter().map(|session| session.backlog_bytes()).sum::<usize>() < self.waiting_bytes
+    }
+
+    pub(super) fn detach(&mut self, session: &Arc<Session>) {
+        session.end();
+        if self.shared.remove_session(session) {
+            self.parked.remove(&session.node());
+            self.unanswered.retain(|(waiting, _)| !Arc::ptr_eq(waiting, session));
+            self.state.network.detach(session.node());
+        }
+    }
+}
+
+fn decode(switch: &str, report: &[u8]) -> Result<Report, AttachError> {
+    let malformed = |reason| AttachError::BadReport { switch: switch.to_owned(), reason };
+    match Uplink::decode(report).map_err(|e| malformed(e.to_string()))? {
+        Uplink::Report(report) => Ok(report),
+        Uplink::Ack { .. } => Err(malformed("it is an acknowledgement".to_owned())),
+    }
+}
