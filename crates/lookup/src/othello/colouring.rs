@@ -205,7 +205,7 @@ impl Colouring {
         graph: &'a Graph<S, P>,
     ) -> impl Iterator<Item = (u32, ShardId, u64, u64)> + 'a {
         graph.slots().map(|(slot, shard)| {
-            // Of a shard that came with a change nobody was told of, nothing was sent.
+            // Should an undo leave a shard that was never coloured here: of it nothing was sent.
             let Sent { version, digest } = self.sent.get(slot as usize).copied().unwrap_or_default();
             (slot, ShardId { prefix: shard.prefix, depth: shard.depth }, version, digest)
         })
