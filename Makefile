@@ -40,12 +40,12 @@ loom: ## The models of publication to readers, and their mutants
 	@scripts/setup build
 	CARGO_TARGET_DIR=$(TARGET)/loom RUSTFLAGS="--cfg loom" cargo test -p fibula-lookup --test loom_publish --test loom_cuckoo --release
 
-bench: ## The standard tables, DPDK's structures included (a quarter of an hour)
+bench: ## The standard tables, DPDK's structures included (20 minutes)
 	@scripts/setup bench
 	cargo build --release -p fibula-cli --features dpdk
 	scripts/with-huge-pages $(HUGE_MIB) scripts/bench $(FIBULA)
 
-deep: ## Long suites: 10^9 checked answers beside updates, and the rest with FIBULA_DEEP=1
+deep: ## Long suites (10 minutes): 10^9 checked answers beside updates, and the rest with FIBULA_DEEP=1
 	@scripts/setup build
 	FIBULA_DEEP=1 cargo test --release --workspace
 
