@@ -40,7 +40,7 @@ loom: ## The models of publication to readers, and their mutants
 	@scripts/setup build
 	CARGO_TARGET_DIR=$(TARGET)/loom RUSTFLAGS="--cfg loom" cargo test -p fibula-lookup --test loom_publish --test loom_cuckoo --release
 
-bench: ## The standard tables, DPDK's structures included (20 minutes)
+bench: ## The standard tables, DPDK's structures included (10 to 20 minutes)
 	@scripts/setup bench
 	cargo build --release -p fibula-cli --features dpdk
 	scripts/with-huge-pages $(HUGE_MIB) scripts/bench $(FIBULA)
