@@ -1,8 +1,8 @@
 //! Builds a graph from all its names at once: partition by digest, then one shard after another, in cache.
 //!
-//! Cost: see `fibula bench build`. The names are read twice for every slice of at most [`MAX_STREAMS`] shards (once to
-//! count, once to write), and written once, to where they stay: first touching memory is a third of a build, so no
-//! copy is made in between. Threads take slices; each shard is solved by the thread that wrote it.
+//! Cost: see `fibula bench build`. The names are read once to count, then once for every slice of at most
+//! [`MAX_STREAMS`] shards, and written once, to where they stay: first touching memory is a third of a build, so no copy
+//! is made in between. Threads take slices; each shard is solved by the thread that wrote it.
 
 use std::ops::Range;
 use std::sync::Mutex;

@@ -121,7 +121,8 @@ impl Colouring {
 
     /// Appends the update that brings this switch along after `change`, the latest mutation of `graph`.
     ///
-    /// Where some cells changed and none of them is another at this switch, nothing is appended. `value` is the one that the colouring was made with.
+    /// Where some cells changed and none of them is another at this switch, nothing is appended. `value` is the one that
+    /// the colouring was made with.
     pub fn updates<S: Sizing, P: Payload>(
         &mut self,
         graph: &Graph<S, P>,

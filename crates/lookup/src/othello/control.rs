@@ -9,11 +9,11 @@ use super::update::{ShardImage, Update};
 use crate::hash::Digest;
 use crate::traits::{Control, InsertError};
 
-/// Names a shard and batch from which solving the shard anew is cheaper than inserting them: a solve costs about 25 ns
+/// Names a shard and batch from which solving the shard anew is cheaper than inserting them: a solve costs about 35 ns
 /// a name of the shard, an insert in cache about 0.4 us.
 const SOLVE_FROM: usize = 256;
 
-/// Control half of one table whose names carry their values themselves; about 50 bytes a name with 16-bit indices.
+/// Control half of one table whose names carry their values themselves; about 44 bytes a name with 16-bit indices.
 ///
 /// ```
 /// use fibula_lookup::hash::{Family, Hasher, SecretKey};

@@ -269,8 +269,7 @@ impl<S: Sizing, P: Payload> Graph<S, P> {
     /// Inserts many names, or changes their payloads, by solving anew every shard that one of them belongs to; of
     /// equal digests the last wins.
     ///
-    /// About 25 ns a name of every shard touched: from some 50 names a shard on cheaper than one by one, and one
-    /// message a shard.
+    /// About 35 ns a name of every shard touched, and one message a shard.
     /// # Errors
     /// As for [`Graph::insert`]; the graph is unchanged.
     pub fn insert_batch(&mut self, entries: &[(Digest, P)]) -> Result<Change, InsertError> {

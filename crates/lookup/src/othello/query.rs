@@ -1,7 +1,8 @@
 //! Othello, query half: directory and cells, no names; a lookup is `a[h_a(k)] ^ b[h_b(k)]`.
 //!
 //! [`OthelloQuery`] is the handle of the one writer; each reading thread has a [`Reader`]. Readers see every shard
-//! whole, of one version: wait-free under versions, after a bounded number of tries under sequence counters. How they are kept apart ([`Publication`]):
+//! whole, of one version: wait-free under versions, after a bounded number of tries under sequence counters.
+//! How they are kept apart ([`Publication`]):
 //!
 //! * **Versioned** (the default): an update copies its shard (a few KB), edits the copy and publishes it by one store of
 //!   its entry: arena offset, size and tweak in 64 bits. A reader loads the entry once a name and uses it through the

@@ -320,20 +320,24 @@ fn restore_refuses_stores_that_do_not_belong() {
     assert!(matches!(restore(settings(ValueMode::Port), rows), RestoreError::Row { .. }));
 }
 
+/// Gives a switch a table that takes fewer names than the RIB, as no configuration makes it.
+fn take_three_names_at_most(lab: &mut Lab, edge: NodeId) {
+    let small = othello::Settings::new(8, 3, &lab.network.settings.key);
+    let table = lab.network.switches[&edge].table;
+    lab.network.detach(edge);
+    lab.network.tables.get_mut(&table).unwrap().graph = Graph::new(small);
+    lab.replicas.insert(edge, Replica::new(Limits::default(), MemoryTables::default()));
+    lab.attach(edge);
+    lab.store = lab.network.rows().map(|row| ((row.kind, row.key), row.value.unwrap())).collect();
+}
+
 #[test]
 fn change_that_one_of_several_tables_refuses_is_undone_in_the_others() {
     for mode in [ValueMode::Port, ValueMode::Egress] {
         let (mut lab, nodes) = Lab::ring(settings(mode), 3);
         let edge = lab.add_switch("edge", Tenants::Only([5].into()));
         lab.change(|net| net.add_link(end(edge, 1), end(nodes[0], 50), 1));
-        // A table that takes fewer names than the RIB, as no configuration makes it.
-        let small = othello::Settings::new(8, 3, &lab.network.settings.key);
-        let table = lab.network.switches[&edge].table;
-        lab.network.detach(edge);
-        lab.network.tables.get_mut(&table).unwrap().graph = Graph::new(small);
-        lab.replicas.insert(edge, Replica::new(Limits::default(), MemoryTables::default()));
-        lab.attach(edge);
-        lab.store = lab.network.rows().map(|row| ((row.kind, row.key), row.value.unwrap())).collect();
+        take_three_names_at_most(&mut lab, edge);
         let at = |tenant| Attachment { tenant, ..Attachment::new(nodes[1], PortId(100)) };
         for i in 0..20 {
             lab.put(&mac(i), at(if i < 3 { 5 } else { 1 }));
@@ -362,13 +366,7 @@ fn switch_attaches_again_after_a_refused_batch_left_the_graph_with_more_shards()
     for mode in [ValueMode::Port, ValueMode::Egress] {
         let (mut lab, nodes) = Lab::ring(settings(mode), 3);
         let edge = lab.add_switch("edge", Tenants::Only([5].into()));
-        let small = othello::Settings::new(8, 3, &lab.network.settings.key);
-        let table = lab.network.switches[&edge].table;
-        lab.network.detach(edge);
-        lab.network.tables.get_mut(&table).unwrap().graph = Graph::new(small);
-        lab.replicas.insert(edge, Replica::new(Limits::default(), MemoryTables::default()));
-        lab.attach(edge);
-        lab.store = lab.network.rows().map(|row| ((row.kind, row.key), row.value.unwrap())).collect();
+        take_three_names_at_most(&mut lab, edge);
         let at = |tenant| Attachment { tenant, ..Attachment::new(nodes[1], PortId(100)) };
         let names = |range: Range<usize>| range.map(|i| (mac(i), at(1))).collect::<Vec<_>>();
         lab.change(|net| net.put_names(&names(0..5_500)));
