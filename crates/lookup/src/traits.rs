@@ -4,6 +4,8 @@
 //! structure owns words only: a lookup neither allocates nor fails, an update takes effect whole or is refused.
 //! What crosses the seam is the update message. Static structures implement only [`Build`].
 
+use crate::othello::update::DecodeError;
+
 /// The half that a data plane holds: words, no names.
 pub trait Query {
     /// What a lookup takes: a [`Digest`](crate::hash::Digest) for compact structures, the name for exact ones.
@@ -70,6 +72,66 @@ pub trait Control {
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
+}
+
+/// A query structure as a switch holds it: it comes as bytes, follows updates that come as bytes, says what it holds,
+/// and is read by other threads beside its one writer.
+///
+/// A *whole* update carries the entire structure: an image of it.
+pub trait Replicated: Query + Sized + Send + 'static {
+    /// What both halves were built with.
+    type Settings: Clone + Send + 'static;
+    /// A thread's access to the structure beside its writer.
+    type Reader: BatchReader<Key = Self::Key>;
+
+    /// The settings that it was built with.
+    fn settings(&self) -> &Self::Settings;
+
+    /// Appends the bytes of an update.
+    fn encode_update(settings: &Self::Settings, update: &Self::Update, out: &mut Vec<u8>);
+
+    /// Reads an update; lengths are checked against the bytes that are there before anything is allocated.
+    /// # Errors
+    /// [`DecodeError`].
+    fn decode_update(settings: &Self::Settings, bytes: &[u8]) -> Result<Self::Update, DecodeError>;
+
+    /// Whether the update carries the entire structure.
+    fn is_whole(update: &Self::Update) -> bool;
+
+    /// Version and digest of a structure that has just taken over `update`.
+    fn held_after(update: &Self::Update) -> (u64, u64);
+
+    /// The structure of a whole update.
+    /// # Errors
+    /// [`ApplyError`]: the update is not whole, or malformed, or has another digest, or memory ran out.
+    fn from_whole(settings: &Self::Settings, update: &Self::Update) -> Result<Self, ApplyError>;
+
+    /// Takes over a whole update whatever its version: the answer to a request for a resync, where the sender's word
+    /// counts. Readers follow.
+    /// # Errors
+    /// As [`Replicated::from_whole`], and [`ApplyError::ReadersStalled`]; nothing changes.
+    fn overwrite(&mut self, update: &Self::Update) -> Result<(), ApplyError>;
+
+    /// The entire structure as an update.
+    fn whole(&self) -> Self::Update;
+
+    /// Version and digest held.
+    fn held(&self) -> (u64, u64);
+
+    /// A reader for another thread.
+    fn reader(&self) -> Self::Reader;
+}
+
+/// A thread's access to a query structure beside its writer.
+pub trait BatchReader: Send + 'static {
+    /// As [`Query::Key`].
+    type Key: Copy;
+
+    /// As [`Query::lookup_batch`], on one version of the structure. The thread is quiescent before.
+    fn lookup_batch(&mut self, keys: &[Self::Key], values: &mut [u64]);
+
+    /// Says that this thread reads nothing until the next lookup: call it before sleeping.
+    fn offline(&mut self);
 }
 
 /// A set of keys and values to a structure, once: all that static structures offer.

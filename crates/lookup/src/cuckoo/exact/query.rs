@@ -13,8 +13,9 @@ use crate::cuckoo::current::{Current, Follower};
 use crate::cuckoo::places::Hash;
 use crate::cuckoo::{BURST, slot_prf};
 use crate::hash::Digest;
+use crate::othello::update::DecodeError;
 use crate::publish::Pin;
-use crate::traits::{Applied, ApplyError, Query};
+use crate::traits::{Applied, ApplyError, BatchReader, Query, Replicated};
 
 /// What readers hold: a table and how its names are hashed.
 struct Hashed<const W: usize> {
@@ -265,5 +266,66 @@ impl<const W: usize> Pinned<'_, W> {
     #[inline]
     pub fn lookup_batch(&self, names: &[[u64; W]], values: &mut [u64]) {
         self.hashed.lookup_batch(names, values);
+    }
+}
+
+impl<const W: usize> BatchReader for Reader<W> {
+    type Key = [u64; W];
+
+    #[inline]
+    fn lookup_batch(&mut self, names: &[[u64; W]], values: &mut [u64]) {
+        self.pin().lookup_batch(names, values);
+    }
+
+    fn offline(&mut self) {
+        Reader::offline(self);
+    }
+}
+
+impl<const W: usize> Replicated for CuckooQuery<W> {
+    type Settings = Settings;
+    type Reader = Reader<W>;
+
+    fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    fn encode_update(settings: &Settings, update: &Update<W>, out: &mut Vec<u8>) {
+        update.encode(settings, out);
+    }
+
+    fn decode_update(settings: &Settings, bytes: &[u8]) -> Result<Update<W>, DecodeError> {
+        Update::decode(bytes, settings)
+    }
+
+    fn is_whole(update: &Update<W>) -> bool {
+        matches!(update, Update::Table(_))
+    }
+
+    fn held_after(update: &Update<W>) -> (u64, u64) {
+        match update {
+            Update::Slots(update) => (update.to, update.digest),
+            Update::Table(image) => (image.version, image.digest),
+        }
+    }
+
+    fn from_whole(settings: &Settings, update: &Update<W>) -> Result<Self, ApplyError> {
+        Self::from_image(settings, update.as_image()?)
+    }
+
+    fn overwrite(&mut self, update: &Update<W>) -> Result<(), ApplyError> {
+        CuckooQuery::overwrite(self, update.as_image()?)
+    }
+
+    fn whole(&self) -> Update<W> {
+        Update::Table(self.image())
+    }
+
+    fn held(&self) -> (u64, u64) {
+        CuckooQuery::held(self)
+    }
+
+    fn reader(&self) -> Reader<W> {
+        CuckooQuery::reader(self)
     }
 }

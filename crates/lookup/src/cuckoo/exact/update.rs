@@ -12,6 +12,7 @@ use super::{Layout, Settings};
 use crate::bytes::Bytes;
 use crate::cuckoo::{MAX_BUCKETS, SLOTS};
 use crate::othello::update::{DecodeError, at_most};
+use crate::traits::ApplyError;
 
 /// Writes of one message at most: far above the longest chain of moves.
 pub const MAX_WRITES: usize = 1024;
@@ -83,6 +84,14 @@ impl TableImage {
 }
 
 impl<const W: usize> Update<W> {
+    /// The whole table in it.
+    pub(super) fn as_image(&self) -> Result<&TableImage, ApplyError> {
+        match self {
+            Self::Table(image) => Ok(image),
+            Self::Slots(_) => Err(ApplyError::Malformed { reason: "slots came where a whole table was due" }),
+        }
+    }
+
     /// Appends the bytes of the update.
     pub fn encode(&self, settings: &Settings, out: &mut Vec<u8>) {
         match self {

@@ -11,8 +11,9 @@ use crate::cuckoo::current::{Current, Follower};
 use crate::cuckoo::exact::{TableImage, digest_of};
 use crate::cuckoo::slot_prf;
 use crate::hash::Digest;
+use crate::othello::update::DecodeError;
 use crate::publish::Pin;
-use crate::traits::{Applied, ApplyError, Query};
+use crate::traits::{Applied, ApplyError, BatchReader, Query, Replicated};
 
 /// Query half of a table, and the handle of its one writer.
 pub struct FiltableQuery {
@@ -287,5 +288,66 @@ impl Pinned<'_> {
     #[inline]
     pub fn lookup_batch(&self, digests: &[Digest], values: &mut [u64]) {
         self.tables.lookup_batch(digests, values);
+    }
+}
+
+impl BatchReader for Reader {
+    type Key = Digest;
+
+    #[inline]
+    fn lookup_batch(&mut self, digests: &[Digest], values: &mut [u64]) {
+        self.pin().lookup_batch(digests, values);
+    }
+
+    fn offline(&mut self) {
+        Reader::offline(self);
+    }
+}
+
+impl Replicated for FiltableQuery {
+    type Settings = Settings;
+    type Reader = Reader;
+
+    fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    fn encode_update(settings: &Settings, update: &Update, out: &mut Vec<u8>) {
+        update.encode(settings, out);
+    }
+
+    fn decode_update(settings: &Settings, bytes: &[u8]) -> Result<Update, DecodeError> {
+        Update::decode(bytes, settings)
+    }
+
+    fn is_whole(update: &Update) -> bool {
+        matches!(update, Update::Table(_))
+    }
+
+    fn held_after(update: &Update) -> (u64, u64) {
+        match update {
+            Update::Slots(update) => (update.to, update.digest),
+            Update::Table(image) => (image.version, image.digest),
+        }
+    }
+
+    fn from_whole(settings: &Settings, update: &Update) -> Result<Self, ApplyError> {
+        Self::from_image(settings, update.as_image()?)
+    }
+
+    fn overwrite(&mut self, update: &Update) -> Result<(), ApplyError> {
+        FiltableQuery::overwrite(self, update.as_image()?)
+    }
+
+    fn whole(&self) -> Update {
+        Update::Table(self.image())
+    }
+
+    fn held(&self) -> (u64, u64) {
+        FiltableQuery::held(self)
+    }
+
+    fn reader(&self) -> Reader {
+        FiltableQuery::reader(self)
     }
 }

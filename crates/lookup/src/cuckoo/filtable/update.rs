@@ -15,6 +15,7 @@ use crate::cuckoo::MAX_BUCKETS;
 use crate::cuckoo::exact::TableImage;
 use crate::hash::Digest;
 use crate::othello::update::{DecodeError, at_most};
+use crate::traits::ApplyError;
 
 /// Writes of one message at most: far above what one mutation needs.
 pub const MAX_WRITES: usize = 4096;
@@ -82,6 +83,14 @@ pub struct Image {
 }
 
 impl Update {
+    /// The whole table in it.
+    pub(super) fn as_image(&self) -> Result<&Image, ApplyError> {
+        match self {
+            Self::Table(image) => Ok(image),
+            Self::Slots(_) => Err(ApplyError::Malformed { reason: "slots came where a whole table was due" }),
+        }
+    }
+
     /// Appends the bytes of the update.
     pub fn encode(&self, settings: &Settings, out: &mut Vec<u8>) {
         match self {
