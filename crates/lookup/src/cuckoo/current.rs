@@ -11,7 +11,7 @@ use crate::publish::{Domain, Epoch, Pin, ReaderSlot};
 use crate::traits::ApplyError;
 
 /// Bytes of old versions that may wait for readers before the next version is refused.
-pub(super) const RETIRED_LIMIT: usize = 64 << 20;
+pub(crate) const RETIRED_LIMIT: usize = 64 << 20;
 
 /// A version that was replaced or left; readers may still hold references to it.
 struct Old<T>(NonNull<T>);
@@ -47,20 +47,20 @@ impl<T> Drop for Shared<T> {
 }
 
 /// The writer's handle.
-pub(super) struct Current<T: Send + Sync> {
+pub(crate) struct Current<T: Send + Sync> {
     shared: Arc<Shared<T>>,
     retired: VecDeque<(Epoch, Old<T>, usize)>,
     retired_bytes: usize,
 }
 
 impl<T: Send + Sync> Current<T> {
-    pub(super) fn new(version: T) -> Self {
+    pub(crate) fn new(version: T) -> Self {
         let pointer = AtomicPtr::new(Box::into_raw(Box::new(version)));
         let shared = Shared { pointer, domain: Domain::new(), left: Mutex::new(Vec::new()) };
         Self { shared: Arc::new(shared), retired: VecDeque::new(), retired_bytes: 0 }
     }
 
-    pub(super) fn get(&self) -> &T {
+    pub(crate) fn get(&self) -> &T {
         // SAFETY: only `replace` retires the version, and it needs this handle exclusively.
         unsafe { &*self.shared.pointer.load(Ordering::Relaxed) }
     }
@@ -68,7 +68,7 @@ impl<T: Send + Sync> Current<T> {
     /// Whether a version may be replaced now.
     /// # Errors
     /// [`ApplyError::ReadersStalled`].
-    pub(super) fn may_replace(&mut self) -> Result<(), ApplyError> {
+    pub(crate) fn may_replace(&mut self) -> Result<(), ApplyError> {
         let passed = self.shared.domain.completed();
         while self.retired.front().is_some_and(|&(epoch, ..)| epoch <= passed) {
             let (_, version, bytes) = self.retired.pop_front().expect("it was there");
@@ -86,7 +86,7 @@ impl<T: Send + Sync> Current<T> {
     /// Publishes the next version; the one before, of `bytes` bytes, is freed when its readers are gone.
     /// # Errors
     /// As [`Current::may_replace`]; the version stays.
-    pub(super) fn replace(&mut self, version: T, bytes: usize) -> Result<(), ApplyError> {
+    pub(crate) fn replace(&mut self, version: T, bytes: usize) -> Result<(), ApplyError> {
         self.may_replace()?;
         let old = self.shared.pointer.swap(Box::into_raw(Box::new(version)), Ordering::AcqRel);
         let old = NonNull::new(old).expect("it came from a box");
@@ -95,11 +95,11 @@ impl<T: Send + Sync> Current<T> {
         Ok(())
     }
 
-    pub(super) fn retired_bytes(&self) -> usize {
+    pub(crate) fn retired_bytes(&self) -> usize {
         self.retired_bytes
     }
 
-    pub(super) fn reader(&self) -> Follower<T> {
+    pub(crate) fn reader(&self) -> Follower<T> {
         Follower { slot: self.shared.domain.register(), shared: Arc::clone(&self.shared) }
     }
 }
@@ -112,7 +112,7 @@ impl<T: Send + Sync> Drop for Current<T> {
 }
 
 /// A reader's handle.
-pub(super) struct Follower<T> {
+pub(crate) struct Follower<T> {
     slot: ReaderSlot,
     shared: Arc<Shared<T>>,
 }
@@ -120,14 +120,14 @@ pub(super) struct Follower<T> {
 impl<T> Follower<T> {
     /// The version for one burst. Everything from an earlier burst is let go.
     #[inline]
-    pub(super) fn pin(&mut self) -> (&T, Pin<'_>) {
+    pub(crate) fn pin(&mut self) -> (&T, Pin<'_>) {
         let pin = self.slot.pin();
         // SAFETY: a version that is found while pinned is not freed before this reader is quiescent, that is, before
         // the borrow of `self` in the result ends and `pin` or `offline` is called.
         (unsafe { &*self.shared.pointer.load(Ordering::Acquire) }, pin)
     }
 
-    pub(super) fn offline(&mut self) {
+    pub(crate) fn offline(&mut self) {
         self.slot.offline();
     }
 }

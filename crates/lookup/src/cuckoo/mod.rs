@@ -19,12 +19,12 @@
 //! as the Othello has them, would copy a shard for each of the four or five slots of a chain; here an update stores a
 //! few words in place. A table that changes its size or its tweak is a new version, published by one pointer.
 
-mod current;
+pub(crate) mod current;
 pub mod exact;
 pub mod filtable;
 mod path;
-mod places;
-mod words;
+pub(crate) mod places;
+pub(crate) mod words;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -43,7 +43,7 @@ const MAX_STRIPES: usize = 1 << 13;
 /// Reads beside a busy writer before a reader lines up behind it.
 const SPINS: u32 = 64;
 /// Names of a burst: what the line fill buffers of a core can have under way, twice.
-const BURST: usize = 32;
+pub(crate) const BURST: usize = 32;
 
 /// The two buckets of a mixed digest.
 #[inline(always)]
@@ -60,7 +60,7 @@ fn buckets_for(n_names: usize) -> u32 {
 /// The pseudo-random function whose XOR over all slots is the digest of a table. Empty slots (all words zero) count for
 /// nothing.
 #[inline]
-fn slot_prf(seed: u64, slot: u32, words: &[u64]) -> u64 {
+pub(crate) fn slot_prf(seed: u64, slot: u32, words: &[u64]) -> u64 {
     if words.iter().all(|&word| word == 0) {
         return 0;
     }
@@ -69,25 +69,25 @@ fn slot_prf(seed: u64, slot: u32, words: &[u64]) -> u64 {
 }
 
 /// The counters of the buckets of one table, and the lock behind which readers line up that met the writer too often.
-struct Stripes {
+pub(crate) struct Stripes {
     counters: Box<[Sequence]>,
     gate: Mutex<()>,
 }
 
 impl Stripes {
-    fn new(n_buckets: u32) -> Self {
+    pub(crate) fn new(n_buckets: u32) -> Self {
         let n = (n_buckets as usize).next_power_of_two().min(MAX_STRIPES);
         Self { counters: (0..n).map(|_| Sequence::new()).collect(), gate: Mutex::new(()) }
     }
 
     #[inline(always)]
-    fn of(&self, bucket: u32) -> &Sequence {
+    pub(crate) fn of(&self, bucket: u32) -> &Sequence {
         &self.counters[bucket as usize & (self.counters.len() - 1)]
     }
 
     /// What `read` finds in both buckets at one moment: `read` is repeated until the writer was in neither meanwhile.
     #[inline(always)]
-    fn at_one_moment<T>(&self, [first, second]: [u32; 2], read: impl Fn() -> T) -> T {
+    pub(crate) fn at_one_moment<T>(&self, [first, second]: [u32; 2], read: impl Fn() -> T) -> T {
         let (first, second) = (self.of(first), self.of(second));
         for _ in 0..SPINS {
             if let (Some(a), Some(b)) = (first.read_begin(), second.read_begin()) {
@@ -103,7 +103,7 @@ impl Stripes {
     }
 
     /// Held by the writer while it edits a table that is published.
-    fn close(&self) -> MutexGuard<'_, ()> {
+    pub(crate) fn close(&self) -> MutexGuard<'_, ()> {
         self.gate.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -16,28 +16,39 @@ const GROWTH: f64 = 1.25;
 const SHRINK_FROM: usize = 64;
 
 /// How the names of a table are hashed.
-pub(super) trait Hash<const W: usize>: Clone {
+pub(crate) trait Hash<const W: usize>: Clone {
     fn digest(&self, name: &[u64; W]) -> Digest;
+}
+
+/// Names that are digests already.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Itself;
+
+impl Hash<1> for Itself {
+    #[inline]
+    fn digest(&self, name: &[u64; 1]) -> Digest {
+        Digest(name[0])
+    }
 }
 
 /// A name and what it carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Entry<const W: usize, P> {
-    pub(super) name: [u64; W],
-    pub(super) payload: P,
+pub(crate) struct Entry<const W: usize, P> {
+    pub(crate) name: [u64; W],
+    pub(crate) payload: P,
 }
 
 /// A slot that was written, before and after.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Write<const W: usize, P> {
-    pub(super) slot: u32,
-    pub(super) old: Option<Entry<W, P>>,
-    pub(super) new: Option<Entry<W, P>>,
+pub(crate) struct Write<const W: usize, P> {
+    pub(crate) slot: u32,
+    pub(crate) old: Option<Entry<W, P>>,
+    pub(crate) new: Option<Entry<W, P>>,
 }
 
 /// The slots of one table.
 #[derive(Clone, Debug)]
-pub(super) struct Places<const W: usize, P, H> {
+pub(crate) struct Places<const W: usize, P, H> {
     entries: Vec<Entry<W, P>>,
     /// A bit a slot.
     occupied: Vec<u8>,
@@ -53,7 +64,7 @@ pub(super) struct Places<const W: usize, P, H> {
 }
 
 impl<const W: usize, P: Copy + Default, H: Hash<W>> Places<W, P, H> {
-    pub(super) fn new(room: usize, seed: u64, hash: H) -> Self {
+    pub(crate) fn new(room: usize, seed: u64, hash: H) -> Self {
         Self::empty(buckets_for(room), room, seed, 0, hash)
     }
 
@@ -71,19 +82,19 @@ impl<const W: usize, P: Copy + Default, H: Hash<W>> Places<W, P, H> {
         }
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.n_names
     }
 
-    pub(super) fn n_slots(&self) -> usize {
+    pub(crate) fn n_slots(&self) -> usize {
         self.entries.len()
     }
 
-    pub(super) fn n_buckets(&self) -> u32 {
+    pub(crate) fn n_buckets(&self) -> u32 {
         self.occupied.len() as u32
     }
 
-    pub(super) fn tweak(&self) -> u64 {
+    pub(crate) fn tweak(&self) -> u64 {
         self.tweak
     }
 
@@ -93,23 +104,23 @@ impl<const W: usize, P: Copy + Default, H: Hash<W>> Places<W, P, H> {
     }
 
     #[inline]
-    pub(super) fn at(&self, slot: u32) -> Option<Entry<W, P>> {
+    pub(crate) fn at(&self, slot: u32) -> Option<Entry<W, P>> {
         let bit = 1 << (slot as usize % SLOTS);
         (self.occupied[slot as usize / SLOTS] & bit != 0).then(|| self.entries[slot as usize])
     }
 
     /// Occupied slots, in order.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, Entry<W, P>)> + '_ {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, Entry<W, P>)> + '_ {
         (0..self.entries.len() as u32).filter_map(|slot| Some((slot, self.at(slot)?)))
     }
 
-    pub(super) fn find(&self, name: &[u64; W]) -> Option<u32> {
+    pub(crate) fn find(&self, name: &[u64; W]) -> Option<u32> {
         let slots = self.buckets(name).into_iter().flat_map(|bucket| (0..SLOTS as u32).map(move |i| bucket * 4 + i));
         slots.into_iter().find(|&slot| self.entries[slot as usize].name == *name && self.at(slot).is_some())
     }
 
     /// Puts a slot into a state, and says what it was.
-    pub(super) fn set(&mut self, slot: u32, new: Option<Entry<W, P>>) -> Write<W, P> {
+    pub(crate) fn set(&mut self, slot: u32, new: Option<Entry<W, P>>) -> Write<W, P> {
         let old = self.at(slot);
         let bit = 1 << (slot as usize % SLOTS);
         match new {
@@ -124,7 +135,7 @@ impl<const W: usize, P: Copy + Default, H: Hash<W>> Places<W, P, H> {
     }
 
     /// Inserts a name that is not there, and says whether there was a way; if not, nothing changed.
-    pub(super) fn insert(&mut self, entry: Entry<W, P>, writes: &mut Vec<Write<W, P>>) -> bool {
+    pub(crate) fn insert(&mut self, entry: Entry<W, P>, writes: &mut Vec<Write<W, P>>) -> bool {
         let own = self.buckets(&entry.name);
         let mut search = std::mem::take(&mut self.search);
         let found = search.run(self, own);
@@ -141,18 +152,18 @@ impl<const W: usize, P: Copy + Default, H: Hash<W>> Places<W, P, H> {
         found
     }
 
-    pub(super) fn remove(&mut self, name: &[u64; W]) -> Option<Write<W, P>> {
+    pub(crate) fn remove(&mut self, name: &[u64; W]) -> Option<Write<W, P>> {
         let slot = self.find(name)?;
         Some(self.set(slot, None))
     }
 
     /// Whether one name more would go over the load that a table is filled to.
-    pub(super) fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         (self.n_names + 1) as f64 > self.n_slots() as f64 * super::LOAD
     }
 
     /// Whether less than a third of the slots is used, and a table with a third fewer would do.
-    pub(super) fn is_sparse(&self) -> bool {
+    pub(crate) fn is_sparse(&self) -> bool {
         self.n_slots() > SHRINK_FROM.max(buckets_for(self.room) as usize * SLOTS * 3 / 2)
             && self.n_names * 3 < self.n_slots()
     }
@@ -160,7 +171,7 @@ impl<const W: usize, P: Copy + Default, H: Hash<W>> Places<W, P, H> {
     /// The same names and those of `more`, in a table with room for some more up to `max_names`, under a new tweak.
     /// # Errors
     /// As [`Places::sized`].
-    pub(super) fn rebuilt(&self, more: &[Entry<W, P>], max_names: usize) -> Result<Self, InsertError> {
+    pub(crate) fn rebuilt(&self, more: &[Entry<W, P>], max_names: usize) -> Result<Self, InsertError> {
         let n_names = self.n_names + more.len();
         self.sized(more, ((n_names as f64 * GROWTH) as usize).min(max_names))
     }
@@ -168,7 +179,7 @@ impl<const W: usize, P: Copy + Default, H: Hash<W>> Places<W, P, H> {
     /// The same names and those of `more`, in a table with `room` for so many names at least, under a new tweak.
     /// # Errors
     /// [`InsertError::NoPlace`] after [`MAX_TRIES`] tries.
-    pub(super) fn sized(&self, more: &[Entry<W, P>], room: usize) -> Result<Self, InsertError> {
+    pub(crate) fn sized(&self, more: &[Entry<W, P>], room: usize) -> Result<Self, InsertError> {
         let n_names = self.n_names + more.len();
         let mut n_buckets = buckets_for(room.max(n_names).max(self.room));
         let mut unused = Vec::new();

@@ -23,7 +23,7 @@ enum Memory {
 }
 
 /// Atomic words, zero at first, the first at the start of a line.
-pub(super) struct Words {
+pub(crate) struct Words {
     base: NonNull<AtomicU64>,
     n_words: usize,
     memory: Memory,
@@ -37,7 +37,7 @@ unsafe impl Sync for Words {}
 impl Words {
     /// # Errors
     /// [`ApplyError::ArenaFull`] when the operating system has no memory.
-    pub(super) fn zeroed(n_words: usize) -> Result<Self, ApplyError> {
+    pub(crate) fn zeroed(n_words: usize) -> Result<Self, ApplyError> {
         let needed_bytes = n_words.saturating_mul(8);
         let (base, memory) = if n_words < HUGE_FROM {
             let lines: Vec<Line> = (0..n_words.div_ceil(LINE / 8)).map(|_| Line::default()).collect();
@@ -52,7 +52,7 @@ impl Words {
 
     /// # Errors
     /// As [`Words::zeroed`].
-    pub(super) fn filled(words: &[u64]) -> Result<Self, ApplyError> {
+    pub(crate) fn filled(words: &[u64]) -> Result<Self, ApplyError> {
         let made = Self::zeroed(words.len())?;
         for (to, &from) in made.iter().zip(words) {
             to.store(from, Ordering::Relaxed);
@@ -61,11 +61,11 @@ impl Words {
     }
 
     /// The words as they are; for the writer.
-    pub(super) fn to_vec(&self) -> Vec<u64> {
+    pub(crate) fn to_vec(&self) -> Vec<u64> {
         self.iter().map(|word| word.load(Ordering::Relaxed)).collect()
     }
 
-    pub(super) fn huge_page_bytes(&self) -> Option<usize> {
+    pub(crate) fn huge_page_bytes(&self) -> Option<usize> {
         match &self.memory {
             Memory::Heap(_) => Some(0),
             Memory::Pages(arena) => arena.huge_page_bytes(),

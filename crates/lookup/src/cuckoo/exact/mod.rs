@@ -26,14 +26,14 @@
 
 pub mod control;
 pub mod query;
-pub(in crate::cuckoo) mod table;
+pub(crate) mod table;
 pub mod update;
 
 pub use control::Cuckoo;
 pub use query::{CuckooQuery, CuckooStats, Pinned, Reader};
 pub use update::{SlotWrite, SlotsUpdate, TableImage, Update};
 
-pub(in crate::cuckoo) use query::digest_of;
+pub(crate) use query::digest_of;
 
 use super::places::{self, Hash};
 use crate::hash::{Digest, Family, Hasher, Purpose, SecretKey};
@@ -81,9 +81,9 @@ impl Settings {
 
 /// How a slot holds name and value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::cuckoo) struct Layout {
+pub(crate) struct Layout {
     /// Words of a slot: W, or W + 1.
-    pub(in crate::cuckoo) slot_words: usize,
+    pub(crate) slot_words: usize,
     /// The value stands in the top bits of the last word.
     value_shift: u32,
     /// The bits of the last word of a name that belong to it.
@@ -91,7 +91,7 @@ pub(in crate::cuckoo) struct Layout {
 }
 
 impl Layout {
-    pub(in crate::cuckoo) fn new<const W: usize>(name_bytes: u8, value_bits: u8) -> Self {
+    pub(crate) fn new<const W: usize>(name_bytes: u8, value_bits: u8) -> Self {
         let last_bits = (u32::from(name_bytes) * 8).saturating_sub(64 * (W as u32 - 1));
         let name_mask = if last_bits == 0 { 0 } else { u64::MAX >> (64 - last_bits) };
         let together = last_bits + u32::from(value_bits) <= 64;
@@ -106,17 +106,17 @@ impl Layout {
         self.slot_words == W
     }
 
-    fn value_max(self) -> u64 {
+    pub(crate) fn value_max(self) -> u64 {
         u64::MAX >> self.value_shift
     }
 
     /// Whether a name has no bits behind its bytes.
-    fn fits<const W: usize>(self, name: &[u64; W]) -> bool {
+    pub(crate) fn fits<const W: usize>(self, name: &[u64; W]) -> bool {
         name[W - 1] & !self.name_mask == 0
     }
 
     /// Appends the words of a slot; an empty one is all zero.
-    pub(in crate::cuckoo) fn encode<const W: usize>(self, name: &[u64; W], value: u64, words: &mut Vec<u64>) {
+    pub(crate) fn encode<const W: usize>(self, name: &[u64; W], value: u64, words: &mut Vec<u64>) {
         words.extend_from_slice(name);
         let value = value << self.value_shift;
         if self.together::<W>() {
@@ -139,7 +139,7 @@ impl Layout {
 
 /// Hashes names of one length.
 #[derive(Clone, Debug)]
-pub(in crate::cuckoo) struct NameHash {
+pub(crate) struct NameHash {
     hasher: Hasher,
     name_bytes: usize,
 }

@@ -200,7 +200,7 @@ fn check_digest(image: &TableImage, layout: Layout, seed: u64) -> Result<(), App
 }
 
 /// The digest of the slots in `words`.
-pub(in crate::cuckoo) fn digest_of(words: &[u64], layout: Layout, seed: u64) -> u64 {
+pub(crate) fn digest_of(words: &[u64], layout: Layout, seed: u64) -> u64 {
     let slots = (0..).zip(words.chunks_exact(layout.slot_words));
     slots.fold(0, |digest, (slot, words)| digest ^ slot_prf(seed, slot, words))
 }

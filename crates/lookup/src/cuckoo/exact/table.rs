@@ -22,7 +22,7 @@ use crate::traits::ApplyError;
 const LINE_WORDS: usize = crate::arena::LINE / 8;
 
 /// Slots, counters and what is needed to find them. Knows digests, not how names are hashed.
-pub(in crate::cuckoo) struct Table<const W: usize> {
+pub(crate) struct Table<const W: usize> {
     words: Words,
     n_buckets: u32,
     tweak: u64,
@@ -33,7 +33,7 @@ pub(in crate::cuckoo) struct Table<const W: usize> {
 impl<const W: usize> Table<W> {
     /// # Errors
     /// [`ApplyError`]: the image is malformed, or memory ran out. Its digest is the caller's business.
-    pub(in crate::cuckoo) fn new(image: &TableImage, layout: Layout) -> Result<Self, ApplyError> {
+    pub(crate) fn new(image: &TableImage, layout: Layout) -> Result<Self, ApplyError> {
         let malformed = |reason| Err(ApplyError::Malformed { reason });
         if image.n_buckets == 0 || image.n_buckets > MAX_BUCKETS {
             return malformed("a table has 1 to 2^28 buckets");
@@ -48,24 +48,24 @@ impl<const W: usize> Table<W> {
         Ok(Self { words: Words::filled(&image.words)?, n_buckets, tweak, layout, stripes: Stripes::new(n_buckets) })
     }
 
-    pub(in crate::cuckoo) fn image(&self, version: u64, digest: u64) -> TableImage {
+    pub(crate) fn image(&self, version: u64, digest: u64) -> TableImage {
         TableImage { version, digest, tweak: self.tweak, n_buckets: self.n_buckets, words: self.words.to_vec() }
     }
 
-    pub(in crate::cuckoo) fn n_slots(&self) -> usize {
+    pub(crate) fn n_slots(&self) -> usize {
         self.n_buckets as usize * SLOTS
     }
 
-    pub(in crate::cuckoo) fn size_bytes(&self) -> usize {
+    pub(crate) fn size_bytes(&self) -> usize {
         self.words.len() * 8 + self.stripes.counters.len() * 8
     }
 
-    pub(in crate::cuckoo) fn huge_page_bytes(&self) -> Option<usize> {
+    pub(crate) fn huge_page_bytes(&self) -> Option<usize> {
         self.words.huge_page_bytes()
     }
 
     /// The digest contribution of a slot as it is.
-    pub(in crate::cuckoo) fn prf(&self, seed: u64, slot: u32) -> u64 {
+    pub(crate) fn prf(&self, seed: u64, slot: u32) -> u64 {
         let at = slot as usize * self.layout.slot_words;
         let mut words = [0; 9];
         for (to, from) in words.iter_mut().zip(&self.words[at..at + self.layout.slot_words]) {
@@ -75,7 +75,7 @@ impl<const W: usize> Table<W> {
     }
 
     /// Writes one slot; readers see it whole or not at all. For the one writer.
-    pub(in crate::cuckoo) fn write(&self, slot: u32, contents: &[u64]) {
+    pub(crate) fn write(&self, slot: u32, contents: &[u64]) {
         let at = slot as usize * self.layout.slot_words;
         let guard = self.stripes.of(slot / SLOTS as u32).write();
         for (to, &from) in self.words[at..at + self.layout.slot_words].iter().zip(contents) {
@@ -85,18 +85,18 @@ impl<const W: usize> Table<W> {
     }
 
     /// Lets readers that met the writer too often wait for the end of an update.
-    pub(in crate::cuckoo) fn close(&self) -> std::sync::MutexGuard<'_, ()> {
+    pub(crate) fn close(&self) -> std::sync::MutexGuard<'_, ()> {
         self.stripes.close()
     }
 
     #[inline(always)]
-    pub(in crate::cuckoo) fn buckets(&self, digest: Digest) -> [u32; 2] {
+    pub(crate) fn buckets(&self, digest: Digest) -> [u32; 2] {
         buckets_of(mix64(digest.0 ^ self.tweak), self.n_buckets)
     }
 
     /// Starts fetching both buckets.
     #[inline(always)]
-    pub(in crate::cuckoo) fn prefetch(&self, buckets: [u32; 2]) {
+    pub(crate) fn prefetch(&self, buckets: [u32; 2]) {
         let bucket_words = SLOTS * self.layout.slot_words;
         let [a, b] = buckets.map(|bucket| self.words.as_ptr().wrapping_add(bucket as usize * bucket_words));
         prefetch(a.cast());
@@ -112,7 +112,7 @@ impl<const W: usize> Table<W> {
     }
 
     #[inline]
-    pub(in crate::cuckoo) fn lookup(&self, name: &[u64; W], buckets: [u32; 2]) -> u64 {
+    pub(crate) fn lookup(&self, name: &[u64; W], buckets: [u32; 2]) -> u64 {
         if self.layout.together::<W>() {
             self.lookup_in::<true>(name, buckets)
         } else {
@@ -148,7 +148,7 @@ impl<const W: usize> Table<W> {
 
     /// Values of up to [`BURST`] names.
     #[inline(always)]
-    pub(in crate::cuckoo) fn burst(&self, names: &[[u64; W]], digests: &[Digest], values: &mut [u64]) {
+    pub(crate) fn burst(&self, names: &[[u64; W]], digests: &[Digest], values: &mut [u64]) {
         let mut buckets = [[0; 2]; BURST];
         for (&digest, buckets) in digests.iter().zip(&mut buckets) {
             let made = self.buckets(digest);

@@ -66,7 +66,7 @@ pub struct TableImage {
 }
 
 impl TableImage {
-    pub(in crate::cuckoo) fn encode(&self, out: &mut Vec<u8>) {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.extend(self.version.to_le_bytes());
         out.extend(self.digest.to_le_bytes());
         out.extend(self.tweak.to_le_bytes());
@@ -74,7 +74,7 @@ impl TableImage {
         out.extend_from_slice(bytemuck::cast_slice(&self.words));
     }
 
-    pub(in crate::cuckoo) fn decode(bytes: &mut Bytes, layout: Layout) -> Result<Self, DecodeError> {
+    pub(crate) fn decode(bytes: &mut Bytes, layout: Layout) -> Result<Self, DecodeError> {
         let (version, digest, tweak) = (bytes.u64()?, bytes.u64()?, bytes.u64()?);
         let n_buckets = at_most("buckets", bytes.u32()?.into(), MAX_BUCKETS.into())? as u32;
         let words = bytes.take(n_buckets as usize * SLOTS * layout.slot_words * 8)?;

@@ -18,7 +18,7 @@ use super::first::{First, Name, State};
 use super::index::Index;
 use super::{Settings, first_buckets};
 use crate::cuckoo::path::Search;
-use crate::cuckoo::places::{self, Hash, Places};
+use crate::cuckoo::places::{self, Itself, Places};
 use crate::cuckoo::{MAX_BUCKETS, SLOTS};
 use crate::hash::{Digest, mix64};
 use crate::traits::InsertError;
@@ -33,16 +33,6 @@ const SHRINK_FROM: usize = 64;
 const MAX_TRIES: u32 = 32;
 
 /// Level 2 knows names by their digests.
-#[derive(Clone, Copy, Debug)]
-struct Itself;
-
-impl Hash<1> for Itself {
-    #[inline]
-    fn digest(&self, name: &[u64; 1]) -> Digest {
-        Digest(name[0])
-    }
-}
-
 type Second = Places<1, u32, Itself>;
 
 /// A slot of either level.
