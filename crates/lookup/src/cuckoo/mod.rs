@@ -6,7 +6,7 @@
 //! | [`filtable`] | Cuckoo Filtable: fingerprints and values, with an exact second level for names that collide |
 //! | `places` | which name stands in which slot: the control half of one exact table |
 //! | `path` | the shortest chain of moves that frees a slot, breadth first |
-//! | `current`, `words` | the version of a table that readers follow, and its memory |
+//! | `words` | the memory of a table |
 //!
 //! **Positions.** One keyed digest a name; `mix64(digest ^ tweak)` is split into two halves, each reduced to a bucket by
 //! a multiplication and a shift. Any number of buckets will do, so memory follows the number of names.
@@ -19,7 +19,6 @@
 //! as the Othello has them, would copy a shard for each of the four or five slots of a chain; here an update stores a
 //! few words in place. A table that changes its size or its tweak is a new version, published by one pointer.
 
-pub(crate) mod current;
 pub mod exact;
 pub mod filtable;
 mod path;
@@ -30,6 +29,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::hash::mix64;
 use crate::publish::Sequence;
+pub(crate) use crate::publish::current;
 
 /// Slots of a bucket: n_s in the papers.
 pub const SLOTS: usize = 4;

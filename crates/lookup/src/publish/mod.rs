@@ -14,6 +14,8 @@
 //! It never waits. A reader that sleeps goes [`ReaderSlot::offline`] first, or the writer runs out of memory to
 //! reuse.
 //!
+//! A table that changes as a whole (another size, another build) is one pointer and a domain: `current`.
+//!
 //! **In place.** A cell on which no live name's answer depends may be stored at any time, relaxed, alone. Anything
 //! else that is changed in place needs a [`Sequence`].
 //!
@@ -25,6 +27,7 @@
 //! models?". Checked by loom: `tests/loom_publish.rs` runs the models, and breaks every ordering and every step on
 //! which the argument rests, one at a time, to see the models fail.
 
+pub(crate) mod current;
 mod domain;
 mod entry;
 #[cfg(loom)]

@@ -19,9 +19,11 @@
 //! Limits: no two names with one digest; 2^32 words of cells.
 
 use super::parts::{Entry, Parts, sort_distinct};
-use super::{BURST, Settings, StaticMap, reduce};
+use super::{BURST, MAX_NAMES, Settings, StaticMap, put_words, reduce, take_words};
+use crate::bytes::Bytes;
 use crate::cells::{Cells, CellsVisitor, cells_per_word, value_mask, with_cells};
 use crate::hash::{Digest, mix64};
+use crate::othello::update::{DecodeError, at_most};
 use crate::traits::{Build, InsertError};
 use crate::words::{Words, prefetch_word};
 
@@ -37,6 +39,8 @@ pub const TRIES_A_SIZE: u32 = 12;
 const GROWTH: u64 = 25;
 /// Tries in all: at the last, a shard has 1.6 cells a name.
 pub const MAX_TRIES: u32 = 192;
+/// Bytes of a shard in the directory of an image.
+const SHARD_BYTES: usize = 12;
 /// Multiplier for the third position: the 64-bit golden ratio.
 const MIX: u64 = 0x9E37_79B9_7F4A_7C15;
 
@@ -155,6 +159,35 @@ impl StaticMap for Bloomier {
 
     fn size_bits(&self) -> u64 {
         self.cells.size_bits() + size_of_val(&self.directory[..]) as u64 * 8
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend((self.n_names as u64).to_le_bytes());
+        out.extend((self.directory.len() as u32).to_le_bytes());
+        for shard in &self.directory {
+            out.extend(shard.tweak.to_le_bytes());
+            out.extend(shard.third.to_le_bytes());
+        }
+        put_words(&self.cells, out);
+    }
+
+    fn decode(settings: &Settings, bytes: &mut Bytes) -> Result<Self, DecodeError> {
+        let n_names = at_most("names", bytes.u64()?, MAX_NAMES)? as usize;
+        let n_shards = bytes.count(SHARD_BYTES)?;
+        // Every digest belongs to some shard, and finds a cell in each of its thirds.
+        at_most("missing shards", u64::from(n_shards == 0), 0)?;
+        let mut directory = Vec::with_capacity(n_shards);
+        let mut start = 0;
+        for _ in 0..n_shards {
+            let (tweak, third) = (bytes.u64()?, bytes.u32()?);
+            at_most("empty shards", u64::from(third == 0), 0)?;
+            directory.push(Shard { tweak, start, third });
+            let end = u64::from(start) + 3 * u64::from(third);
+            start = at_most("words", end, u32::MAX.into())? as u32;
+        }
+        let cells = take_words(bytes, start.into())?;
+        let layout = Layout { value_bits: settings.value_bits, cells_per_word: cells_per_word(settings.value_bits) };
+        Ok(Self { directory, cells, layout, n_names })
     }
 }
 

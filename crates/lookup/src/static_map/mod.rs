@@ -9,22 +9,29 @@
 //!
 //! Which to take: Bloomier where memory counts most and l is small; SetSep to reproduce what it was compared with, its
 //! builds are some forty times slower; Sorted where an alien must be known as one and nothing else is wanted.
-//! What changes is [`Othello`](crate::othello::Othello)'s.
+//! What changes is [`Othello`](crate::othello::Othello)'s; [`Rebuilt`] makes a control structure of any static map all
+//! the same, at the price of a build and a whole structure sent for every batch of changes.
+//! Bytes: `docs/formats/static-maps.md`.
 
 pub mod bloomier;
 pub mod orthogonal;
 mod parts;
+pub mod rebuilt;
 pub mod setsep;
 pub mod sorted;
 
 pub use bloomier::Bloomier;
 pub use orthogonal::Orthogonal;
+pub use rebuilt::{Rebuilt, RebuiltQuery};
 pub use setsep::SetSep;
 pub use sorted::Sorted;
 
+use crate::bytes::Bytes;
 use crate::cells::value_mask;
 use crate::hash::{Purpose, SecretKey};
+use crate::othello::update::DecodeError;
 use crate::traits::{Build, InsertError};
+use crate::words::Words;
 
 /// Names of a batch that are looked up together.
 const BURST: usize = 32;
@@ -69,6 +76,35 @@ pub trait StaticMap: Build<Settings = Settings> {
 
     /// Memory that lookups need, in bits.
     fn size_bits(&self) -> u64;
+
+    /// Whether an alien is known as one, and gets 0.
+    const EXACT: bool = false;
+
+    /// Appends the bytes of the map; they say neither which structure they are nor its settings.
+    fn encode(&self, out: &mut Vec<u8>);
+
+    /// Reads the map off `bytes`, which may go on behind it. What lookups rely on is checked, and lengths against the
+    /// bytes that are there before anything is allocated; that the values are the right ones is for a checksum to say.
+    /// # Errors
+    /// [`DecodeError`].
+    fn decode(settings: &Settings, bytes: &mut Bytes) -> Result<Self, DecodeError>;
+}
+
+/// Names of a map at most: more have no place in memory.
+const MAX_NAMES: u64 = 1 << 40;
+
+/// Appends words, little-endian as they stand.
+fn put_words(words: &[u64], out: &mut Vec<u8>) {
+    out.extend_from_slice(bytemuck::cast_slice(words));
+}
+
+/// Reads `n_words` words.
+fn take_words(bytes: &mut Bytes, n_words: u64) -> Result<Words, DecodeError> {
+    let n_bytes = usize::try_from(n_words).ok().and_then(|n_words| n_words.checked_mul(8)).unwrap_or(usize::MAX);
+    let taken = bytes.take(n_bytes)?;
+    let mut words = Words::zeroed(n_bytes / 8);
+    bytemuck::cast_slice_mut(&mut words).copy_from_slice(taken);
+    Ok(words)
 }
 
 /// Maps a uniform word to `0..bound` without a division, and to the uniform word that is left of it.

@@ -11,9 +11,11 @@
 //! VI: an Othello with a Bloom filter for each of its bits, of at most 0.01 % false positives. Differs: the exact table.
 //! Limits: no two names with one digest. Updates: none.
 
-use super::{BURST, Settings, Sorted, StaticMap};
-use crate::bloom::{Bloom, Layout, Shape, Standard};
+use super::{BURST, MAX_NAMES, Settings, Sorted, StaticMap, put_words};
+use crate::bloom::{BitChange, Bloom, Layout, Shape, Standard};
+use crate::bytes::Bytes;
 use crate::hash::{Digest, mix64};
+use crate::othello::update::{DecodeError, at_most};
 use crate::traits::{Build, InsertError};
 
 /// False positives of each filter.
@@ -44,6 +46,32 @@ impl<L: Layout> Orthogonal<L> {
     pub fn n_exact(&self) -> usize {
         self.exact.len()
     }
+}
+
+/// The seed of the filter of a bit.
+fn seed_of(settings: &Settings, bit: u8) -> u64 {
+    mix64(settings.seed.wrapping_add(bit.into()))
+}
+
+/// The number of a layout of filters in images: the first letter of its name.
+fn layout_id<L: Layout>() -> u8 {
+    L::NAME.as_bytes()[0]
+}
+
+fn decode_filter<L: Layout>(settings: &Settings, bit: u8, bytes: &mut Bytes) -> Result<Bloom<L>, DecodeError> {
+    let (bits, n_hashes) = (bytes.u64()?, bytes.u8()?);
+    let words = bytes.take(usize::try_from(bits.div_ceil(64).saturating_mul(8)).unwrap_or(usize::MAX))?;
+    let shape = Shape::new(bits, n_hashes.into()).ok().filter(|shape| shape.bits() == bits);
+    let max = crate::bloom::MAX_BITS;
+    let shape = shape.ok_or(DecodeError::OutOfRange { field: "bits of a filter", value: bits, max })?;
+    let mut filter = Bloom::new(shape, seed_of(settings, bit));
+    for (at, word) in (0..).step_by(64).zip(words.as_chunks::<8>().0) {
+        let word = u64::from_le_bytes(*word);
+        let ones = (0..64).filter(|bit| word >> bit & 1 != 0).map(|bit| BitChange { bit: at + bit, one: true });
+        let beyond = filter.apply(&ones.collect::<Vec<_>>()).is_err();
+        at_most("bits beyond the end of a filter", beyond.into(), 0)?;
+    }
+    Ok(filter)
 }
 
 /// What the filters say, right or wrong.
@@ -79,6 +107,28 @@ impl<L: Layout> StaticMap for Orthogonal<L> {
     fn size_bits(&self) -> u64 {
         self.filters.iter().map(Bloom::size_bits).sum::<u64>() + self.exact.size_bits()
     }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend((self.n_names as u64).to_le_bytes());
+        out.push(layout_id::<L>());
+        for filter in &self.filters {
+            out.extend(filter.shape().bits().to_le_bytes());
+            out.push(filter.shape().n_hashes() as u8);
+            put_words(filter.words(), out);
+        }
+        self.exact.encode(out);
+    }
+
+    fn decode(settings: &Settings, bytes: &mut Bytes) -> Result<Self, DecodeError> {
+        let n_names = at_most("names", bytes.u64()?, MAX_NAMES)? as usize;
+        let id = bytes.u8()?;
+        if id != layout_id::<L>() {
+            return Err(DecodeError::OutOfRange { field: "layout", value: id.into(), max: layout_id::<L>().into() });
+        }
+        let filters = (0..settings.value_bits).map(|bit| decode_filter(settings, bit, bytes));
+        let filters = filters.collect::<Result<_, _>>()?;
+        Ok(Self { filters, exact: Sorted::decode(settings, bytes)?, n_names })
+    }
 }
 
 impl<L: Layout> Build for Orthogonal<L> {
@@ -95,7 +145,7 @@ impl<L: Layout> Build for Orthogonal<L> {
         let filter_of = |bit: u8| {
             let members = || entries.iter().filter(move |(_, value)| value >> bit & 1 != 0);
             let shape = Shape::for_names(members().count() as u64, RATE).expect("2^35 names and more fit a filter");
-            let mut filter = Bloom::<L>::new(shape, mix64(settings.seed.wrapping_add(bit.into())));
+            let mut filter = Bloom::<L>::new(shape, seed_of(settings, bit));
             members().for_each(|&(digest, _)| filter.insert(digest));
             filter
         };

@@ -24,10 +24,12 @@
 //! Limits: no two names with one digest; builds are some forty times slower than the Bloomier filter's.
 
 use super::parts::{Entry, Parts, sort_distinct};
-use super::{BURST, Settings, StaticMap, reduce};
+use super::{BURST, MAX_NAMES, Settings, StaticMap, put_words, reduce, take_words};
 use crate::arena::LINE;
+use crate::bytes::Bytes;
 use crate::cells::value_mask;
 use crate::hash::{Digest, mix64};
+use crate::othello::update::{DecodeError, at_most};
 use crate::traits::{Build, InsertError};
 use crate::words::{Words, prefetch_word};
 
@@ -67,6 +69,11 @@ const fn candidates() -> [[u8; CHOICES]; BUCKETS] {
         bucket += 1;
     }
     table
+}
+
+/// Bytes of a block: whole words.
+fn block_bytes(value_bits: u8) -> usize {
+    CHOICE_BYTES + GROUPS * BIT_BYTES * usize::from(value_bits)
 }
 
 /// What a lookup needs of a digest.
@@ -199,6 +206,33 @@ impl StaticMap for SetSep {
     fn size_bits(&self) -> u64 {
         self.words.size_bits() + size_of_val(&self.exact[..]) as u64 * 8
     }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend((self.n_names as u64).to_le_bytes());
+        out.extend((self.n_blocks as u32).to_le_bytes());
+        out.extend((self.exact.len() as u32).to_le_bytes());
+        put_words(&self.words, out);
+        for (digest, value) in &self.exact {
+            out.extend(digest.to_le_bytes());
+            out.extend(value.to_le_bytes());
+        }
+    }
+
+    fn decode(settings: &Settings, bytes: &mut Bytes) -> Result<Self, DecodeError> {
+        let n_names = at_most("names", bytes.u64()?, MAX_NAMES)? as usize;
+        let (n_blocks, n_exact) = (bytes.u32()? as usize, bytes.u32()? as usize);
+        at_most("missing blocks", u64::from(n_blocks == 0), 0)?;
+        let words = take_words(bytes, n_blocks as u64 * block_bytes(settings.value_bits) as u64 / 8)?;
+        let entries = bytes.take(n_exact.saturating_mul(size_of::<Entry>()))?;
+        let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("8 bytes"));
+        let exact: Vec<Entry> =
+            entries.chunks_exact(size_of::<Entry>()).map(|entry| (word(&entry[..8]), word(&entry[8..]))).collect();
+        at_most("exact names out of order", u64::from(!exact.is_sorted_by(|a, b| a.0 < b.0)), 0)?;
+        for (_, value) in &exact {
+            at_most("value", *value, value_mask(settings.value_bits))?;
+        }
+        Ok(Self { words, exact, n_blocks, settings: settings.clone(), n_names })
+    }
 }
 
 impl Build for SetSep {
@@ -211,7 +245,7 @@ impl Build for SetSep {
         let block_of = |digest: u64| Place::of(digest, settings.seed, n_blocks).block;
         let parts = Parts::group(entries, n_blocks, block_of);
         let solved = parts.solve(threads, |_, entries| solve_block(settings, n_blocks, entries))?;
-        let block_bytes = CHOICE_BYTES + GROUPS * BIT_BYTES * usize::from(settings.value_bits);
+        let block_bytes = block_bytes(settings.value_bits);
         let mut words = Words::zeroed(n_blocks * block_bytes / 8);
         let blocks = bytemuck::cast_slice_mut::<u64, u8>(&mut words).chunks_exact_mut(block_bytes);
         let mut exact = Vec::new();

@@ -15,8 +15,10 @@
 //! searching".
 //! Limits: building sorts on one thread. Updates: none.
 
-use super::{BURST, Settings, StaticMap};
+use super::{BURST, MAX_NAMES, Settings, StaticMap, put_words, take_words};
+use crate::bytes::Bytes;
 use crate::cells::value_mask;
+use crate::othello::update::{DecodeError, at_most};
 use crate::traits::{Build, InsertError};
 use crate::words::{Words, prefetch_word};
 
@@ -76,7 +78,14 @@ impl<const W: usize> Sorted<W> {
     }
 }
 
+/// Logarithm of the bits that a value stands in.
+fn log_bits(settings: &Settings) -> u32 {
+    settings.value_bits.next_power_of_two().trailing_zeros()
+}
+
 impl<const W: usize> StaticMap for Sorted<W> {
+    const EXACT: bool = true;
+
     #[inline]
     fn lookup(&self, name: [u64; W]) -> u64 {
         self.get(&name).unwrap_or(0)
@@ -112,6 +121,20 @@ impl<const W: usize> StaticMap for Sorted<W> {
     fn size_bits(&self) -> u64 {
         self.names.size_bits() + self.values.size_bits()
     }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend((self.n_names as u64).to_le_bytes());
+        put_words(&self.names, out);
+        put_words(&self.values, out);
+    }
+
+    fn decode(settings: &Settings, bytes: &mut Bytes) -> Result<Self, DecodeError> {
+        let n_names = at_most("names", bytes.u64()?, MAX_NAMES)?;
+        let log_bits = log_bits(settings);
+        let names = take_words(bytes, (n_names + 1) * W as u64)?;
+        let values = take_words(bytes, ((n_names + 1) << log_bits).div_ceil(64))?;
+        Ok(Self { names, values, log_bits, n_names: n_names as usize })
+    }
 }
 
 impl<const W: usize> Build for Sorted<W> {
@@ -126,7 +149,7 @@ impl<const W: usize> Build for Sorted<W> {
         if let Some(pair) = order.windows(2).find(|pair| pair[0].0 == pair[1].0) {
             return Err(InsertError::DuplicateName { first_word: pair[0].0.first().copied().unwrap_or(0) });
         }
-        let log_bits = settings.value_bits.next_power_of_two().trailing_zeros();
+        let log_bits = log_bits(settings);
         let mut names = Words::zeroed((n_names + 1) * W);
         let mut values = Words::zeroed(((n_names + 1) << log_bits).div_ceil(64));
         let (nodes, _) = names.as_chunks_mut::<W>();

@@ -1,4 +1,4 @@
-//! The version of a table that readers follow: replaced by one store, freed once every reader has let go of it.
+//! The version of a whole table that readers follow: replaced by one store, freed once every reader has let go of it.
 
 #![expect(unsafe_code, reason = "publishes versions by pointer and frees them when readers are gone")]
 
@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::publish::{Domain, Epoch, Pin, ReaderSlot};
+use super::{Domain, Epoch, Pin, ReaderSlot};
 use crate::traits::ApplyError;
 
 /// Bytes of old versions that may wait for readers before the next version is refused.
