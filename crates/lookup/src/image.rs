@@ -7,7 +7,8 @@
 //! 11  sizing                     1   0 sharded, 1 option1, 2 option2
 //! 12  bits of a value            1   1 to 64
 //! 13  hash family                1   see hash::Family::id
-//! 14  zero                       2
+//! 14  bits of a fingerprint      1   0 = none; with the value at most 64
+//! 15  zero                       1
 //! 16  secret key                32
 //! 48  seed of tweaks and digests 8
 //! 56  most names                 8
@@ -47,7 +48,7 @@ pub struct Header {
     pub family: Family,
     /// The key that they were hashed with.
     pub key: SecretKey,
-    /// Width of values, limits and seed.
+    /// Widths of values and fingerprints, limits and seed.
     pub settings: Settings,
     /// Shards that follow.
     pub n_shards: u32,
@@ -107,7 +108,7 @@ pub fn encode<S: Sizing>(query: &OthelloQuery<S>, family: Family, key: &SecretKe
         Vec::with_capacity(HEADER_BYTES + shards.iter().map(|shard| shard.words.len() * 8 + 48).sum::<usize>());
     out.extend(MAGIC);
     out.extend(FORMAT.to_le_bytes());
-    out.extend([OTHELLO, S::ID, settings.value_bits, family.id(), 0, 0]);
+    out.extend([OTHELLO, S::ID, settings.value_bits, family.id(), settings.fingerprint_bits, 0]);
     out.extend(key.as_bytes());
     out.extend(settings.seed.to_le_bytes());
     out.extend((settings.max_names as u64).to_le_bytes());
@@ -148,13 +149,15 @@ pub fn header(image: &[u8]) -> Result<Header, ImageError> {
     }
     at_most("bits of a value", value_bits.into(), 64)?;
     let family = Family::from_id(bytes.u8()?)?;
-    at_most("reserved bytes", bytes.u16()?.into(), 0)?;
+    let fingerprint_bits = at_most("bits of a fingerprint", bytes.u8()?.into(), u64::from(64 - value_bits))? as u8;
+    at_most("reserved bytes", bytes.u8()?.into(), 0)?;
     let key = SecretKey::from_bytes(bytes.array()?);
     let seed = bytes.u64()?;
     let max_names = at_most("most names", bytes.u64()?, Settings::MAX_NAMES as u64)? as usize;
     let n_shards = at_most("shards", bytes.u32()?.into(), MAX_SHARDS as u64)? as u32;
     at_most("reserved bytes", bytes.u32()?.into(), 0)?;
-    Ok(Header { sizing, family, key, settings: Settings { value_bits, max_names, seed }, n_shards })
+    let settings = Settings { value_bits, fingerprint_bits, max_names, seed };
+    Ok(Header { sizing, family, key, settings, n_shards })
 }
 
 /// Reads an image.
@@ -176,7 +179,7 @@ pub fn decode<S: Sizing>(image: &[u8]) -> Result<(Header, OthelloQuery<S>), Imag
     bytes.take(HEADER_BYTES)?;
     let mut shards = Vec::new();
     for _ in 0..header.n_shards {
-        shards.push(ShardImage::decode(&mut bytes, header.settings.value_bits)?);
+        shards.push(ShardImage::decode(&mut bytes, header.settings.cell_bits())?);
     }
     bytes.end()?;
     let query = OthelloQuery::from_shards(&header.settings, &shards)?;

@@ -12,6 +12,7 @@
 
 use std::collections::HashMap;
 
+use super::fingerprint::Check;
 use super::index::Index;
 use super::shard::{Edge, MAX_TRIES, NoSolution, Payload, Peeled, Place, Scratch, Shard, Visit};
 use super::sizing::{Sharded, Sides, Sizing, TWEAKS};
@@ -57,12 +58,14 @@ pub(super) struct Step<P> {
     pub(super) parent: u32,
     /// Payload of the edge to the parent; `None` is a removed name: drop.
     pub(super) payload: Option<P>,
+    /// Fingerprint of the name of that edge, in its field.
+    pub(super) fingerprint: u64,
 }
 
 /// How the changed colours differ from what they were.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Delta<P> {
-    /// The changed part had its root, of colour 0, at this step.
+    /// The changed part had its root at this step.
     OldRoot(usize),
     /// One name changed its value from the first to the second.
     Altered(Option<P>, Option<P>),
@@ -77,6 +80,8 @@ pub(super) struct Walk<I, P> {
     pub(super) delta: Delta<P>,
     /// One vertex changed, and no name but the new one touches it.
     pub(super) fresh: bool,
+    /// No name but the new one touches the joint: it was isolated.
+    pub(super) fresh_joint: bool,
     visits: Vec<Visit<I>>,
 }
 
@@ -138,7 +143,14 @@ impl<S: Sizing, P: Payload> Graph<S, P> {
             n_live: shards.iter().map(Shard::n_live).sum(),
             shards: shards.into_iter().map(Some).collect(),
             free_slots: Vec::new(),
-            walk: Walk { joint: 0, steps: Vec::new(), delta: Delta::OldRoot(0), fresh: false, visits: Vec::new() },
+            walk: Walk {
+                joint: 0,
+                steps: Vec::new(),
+                delta: Delta::OldRoot(0),
+                fresh: false,
+                fresh_joint: false,
+                visits: Vec::new(),
+            },
             scratch,
             solved: HashMap::new(),
         };
@@ -211,7 +223,7 @@ impl<S: Sizing, P: Payload> Graph<S, P> {
             return Err(InsertError::TooManyNames { max });
         }
         let edge = Edge::new(digest.0, payload, false);
-        if shard.is_full() || !self.walk.join(shard, digest.0, payload) {
+        if shard.is_full() || !self.walk.join(shard, &edge, self.settings.check()) {
             return self.resolve(&[slot], Some(edge));
         }
         shard.link(edge, self.walk.joint, &self.walk.visits);
@@ -259,7 +271,7 @@ impl<S: Sizing, P: Payload> Graph<S, P> {
         shard.version += 1;
         match *place {
             Place::Edge(edge) => {
-                self.walk.alter(shard, edge, old);
+                self.walk.alter(shard, edge, old, self.settings.check());
                 Change::Cells { slot }
             }
             Place::Stash(_) => Change::Shards { slots: vec![slot], replaced: Vec::new() },
@@ -566,9 +578,9 @@ impl Solver<'_> {
 }
 
 impl<I: Index, P: Payload> Walk<I, P> {
-    /// Walks what a new edge for `digest` joins; false when it would close a cycle.
-    fn join<S: Sizing<Index = I>>(&mut self, shard: &Shard<S, P>, digest: u64, payload: P) -> bool {
-        let (u, v) = shard.endpoints(digest);
+    /// Walks what a new edge joins; false when it would close a cycle.
+    fn join<S: Sizing<Index = I>>(&mut self, shard: &Shard<S, P>, edge: &Edge<P>, check: Check) -> bool {
+        let (u, v) = shard.endpoints(edge.digest);
         let (u_root, v_root) = (shard.root(u), shard.root(v));
         if u_root == v_root {
             return false;
@@ -576,31 +588,35 @@ impl<I: Index, P: Payload> Walk<I, P> {
         // The component with the larger root gets new colours: more often than not it is the smaller one.
         let (joint, start, old_root) = if u_root < v_root { (u, v, v_root) } else { (v, u, u_root) };
         shard.walk(start, true, &mut self.visits);
-        self.record(shard, joint, Some(payload));
+        self.record(shard, joint, edge, check);
         let old_root = self.visits.iter().position(|visit| visit.vertex == old_root);
         self.delta = Delta::OldRoot(old_root.expect("a component has its root"));
         self.fresh = self.visits.len() == 1;
+        self.fresh_joint = shard.is_isolated(joint);
         true
     }
 
     /// Walks what hangs below the edge whose value changed.
-    fn alter<S: Sizing<Index = I>>(&mut self, shard: &Shard<S, P>, edge: usize, old: Option<P>) {
+    fn alter<S: Sizing<Index = I>>(&mut self, shard: &Shard<S, P>, edge: usize, old: Option<P>, check: Check) {
         let (parent, child) = shard.parent_and_child(edge);
-        let new = shard.edges[edge].value();
         shard.walk(child, false, &mut self.visits);
-        self.record(shard, parent, new);
-        self.delta = Delta::Altered(old, new);
-        self.fresh = false;
+        self.record(shard, parent, &shard.edges[edge], check);
+        self.delta = Delta::Altered(old, shard.edges[edge].value());
+        (self.fresh, self.fresh_joint) = (false, false);
     }
 
-    /// Writes down the changed part: what `visits` walked, over the edge with `payload` from `joint`.
-    fn record<S: Sizing<Index = I>>(&mut self, shard: &Shard<S, P>, joint: u32, payload: Option<P>) {
+    /// Writes down the changed part: what `visits` walked, over `first` from `joint`.
+    fn record<S: Sizing<Index = I>>(&mut self, shard: &Shard<S, P>, joint: u32, first: &Edge<P>, check: Check) {
         self.joint = joint;
         self.steps.clear();
-        self.steps.extend(self.visits.iter().enumerate().map(|(at, visit)| Step {
-            vertex: visit.vertex,
-            parent: visit.parent,
-            payload: if at == 0 { payload } else { shard.edges[visit.edge.get()].value() },
+        self.steps.extend(self.visits.iter().enumerate().map(|(at, visit)| {
+            let edge = if at == 0 { first } else { &shard.edges[visit.edge.get()] };
+            Step {
+                vertex: visit.vertex,
+                parent: visit.parent,
+                payload: edge.value(),
+                fingerprint: check.fingerprint_of(edge.digest),
+            }
         }));
     }
 }

@@ -6,7 +6,7 @@
 //! 2. x         = mix(digest[i], tweak)
 //!    a[i]      = base + offset + reduce(high half of x)    prefetch a[i], b[i]
 //!    b[i]      = base + offset + side + reduce(low half of x)
-//! 3. value[i]  = *a[i] ^ *b[i]
+//! 3. value[i]  = *a[i] ^ *b[i], or with fingerprints 0 where these are an alien's
 //! ```
 //! No branch depends on a name; the flag of the stash, never seen in practice, is ORed over the burst and tested once.
 //! Loop 2 has a vector form (AVX2, four digests at a time) and a scalar twin that must agree.
@@ -15,9 +15,11 @@
 
 #![expect(unsafe_code, reason = "reads cells at computed addresses of the arena, and prefetches them")]
 
+use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
+use super::fingerprint::{CellFormat, Check};
 use super::graph::prefix_of;
 use super::sizing::{Sizing, mix};
 use crate::arena::LINE;
@@ -41,7 +43,7 @@ pub(super) struct Words<'a> {
     pub(super) entries: &'a [Entry],
     pub(super) depth: u8,
     pub(super) base: *const u8,
-    pub(super) value_bits: u8,
+    pub(super) format: CellFormat,
     /// Whether a counter guards each shard instead of versions.
     pub(super) sequenced: bool,
     /// Held by the writer while it edits a shard in place.
@@ -63,7 +65,7 @@ trait Layout: Copy {
 }
 
 #[derive(Clone, Copy)]
-struct Native<T>(std::marker::PhantomData<T>);
+struct Native<T>(PhantomData<T>);
 
 macro_rules! native {
     ($int:ty, $atomic:ty) => {
@@ -94,7 +96,7 @@ native!(u64, AtomicU64);
 
 #[derive(Clone, Copy)]
 struct PackedLayout {
-    value_bits: u32,
+    cell_bits: u32,
     cells_per_word: u64,
     mask: u64,
 }
@@ -106,7 +108,7 @@ impl Layout for PackedLayout {
         // Reduced to the word, then the fraction to the cell: the same cell as reducing to all cells, undivided.
         let product = half * side_words;
         let cell = ((product & 0xFFFF_FFFF) * self.cells_per_word) >> 32;
-        ((product >> 32) as usize * 8, cell as u32 * self.value_bits)
+        ((product >> 32) as usize * 8, cell as u32 * self.cell_bits)
     }
     #[inline(always)]
     unsafe fn read(self, address: *const u8, shift: u32) -> u64 {
@@ -116,6 +118,71 @@ impl Layout for PackedLayout {
     #[inline(always)]
     fn mask(self) -> u64 {
         self.mask
+    }
+}
+
+/// How a value follows from two cells.
+trait Cell: Copy {
+    /// The layout of cells.
+    type Layout: Layout;
+    fn layout(self) -> Self::Layout;
+    fn answer(self, first: u64, second: u64, digest: Digest) -> u64;
+}
+
+/// All of the cell is value.
+#[derive(Clone, Copy)]
+struct Plain<L>(L);
+
+impl<L: Layout> Cell for Plain<L> {
+    type Layout = L;
+    #[inline(always)]
+    fn layout(self) -> L {
+        self.0
+    }
+    #[inline(always)]
+    fn answer(self, first: u64, second: u64, _digest: Digest) -> u64 {
+        (first ^ second) & self.0.mask()
+    }
+}
+
+/// A fingerprint and an emptiness indicator stand beside the value.
+#[derive(Clone, Copy)]
+struct Checked<L>(L, Check);
+
+impl<L: Layout> Cell for Checked<L> {
+    type Layout = L;
+    #[inline(always)]
+    fn layout(self) -> L {
+        self.0
+    }
+    #[inline(always)]
+    fn answer(self, first: u64, second: u64, digest: Digest) -> u64 {
+        self.1.answer(first, second, digest.0)
+    }
+}
+
+/// Work on the cells of a table, compiled once for each way to find and to read them.
+trait Visitor {
+    type Output;
+    fn visit(self, cell: impl Cell) -> Self::Output;
+}
+
+/// One `match` a call, none a name.
+#[inline(always)]
+fn with_cell<V: Visitor>(format: CellFormat, visitor: V) -> V::Output {
+    fn with_layout<V: Visitor>(format: CellFormat, layout: impl Layout, visitor: V) -> V::Output {
+        if format.fingerprint_bits == 0 {
+            visitor.visit(Plain(layout))
+        } else {
+            visitor.visit(Checked(layout, format.check()))
+        }
+    }
+    match format.cell_bits() {
+        8 => with_layout(format, Native::<u8>(Default::default()), visitor),
+        16 => with_layout(format, Native::<u16>(Default::default()), visitor),
+        32 => with_layout(format, Native::<u32>(Default::default()), visitor),
+        64 => with_layout(format, Native::<u64>(Default::default()), visitor),
+        bits => with_layout(format, packed(bits), visitor),
     }
 }
 
@@ -159,54 +226,58 @@ impl Spots {
 
 /// Value of one name.
 pub(super) fn lookup<S: Sizing>(words: Words<'_>, digest: Digest) -> u64 {
-    match words.value_bits {
-        8 => one::<S, _>(words, Native::<u8>(Default::default()), digest),
-        16 => one::<S, _>(words, Native::<u16>(Default::default()), digest),
-        32 => one::<S, _>(words, Native::<u32>(Default::default()), digest),
-        64 => one::<S, _>(words, Native::<u64>(Default::default()), digest),
-        bits => one::<S, _>(words, packed(bits), digest),
+    struct One<'a, S>(Words<'a>, Digest, PhantomData<S>);
+    impl<S: Sizing> Visitor for One<'_, S> {
+        type Output = u64;
+        #[inline(always)]
+        fn visit(self, cell: impl Cell) -> u64 {
+            one::<S, _>(self.0, cell, self.1)
+        }
     }
+    with_cell(words.format, One(words, digest, PhantomData::<S>))
 }
 
 /// Values of many names.
 /// # Panics
 /// When `values` is shorter than `digests`.
 pub(super) fn lookup_batch<S: Sizing>(words: Words<'_>, digests: &[Digest], values: &mut [u64]) {
+    struct Many<'a, S>(Words<'a>, &'a [Digest], &'a mut [u64], PhantomData<S>);
+    impl<S: Sizing> Visitor for Many<'_, S> {
+        type Output = ();
+        #[inline(always)]
+        fn visit(self, cell: impl Cell) {
+            dispatch::<S, _>(self.0, cell, self.1, self.2);
+        }
+    }
     let values = &mut values[..digests.len()];
-    match words.value_bits {
-        8 => dispatch::<S, _>(words, Native::<u8>(Default::default()), digests, values),
-        16 => dispatch::<S, _>(words, Native::<u16>(Default::default()), digests, values),
-        32 => dispatch::<S, _>(words, Native::<u32>(Default::default()), digests, values),
-        64 => dispatch::<S, _>(words, Native::<u64>(Default::default()), digests, values),
-        bits => dispatch::<S, _>(words, packed(bits), digests, values),
-    }
+    with_cell(words.format, Many(words, digests, values, PhantomData::<S>));
 }
 
-fn packed(value_bits: u8) -> PackedLayout {
+fn packed(cell_bits: u8) -> PackedLayout {
     PackedLayout {
-        value_bits: value_bits.into(),
-        cells_per_word: cells_per_word(value_bits).into(),
-        mask: value_mask(value_bits),
+        cell_bits: cell_bits.into(),
+        cells_per_word: cells_per_word(cell_bits).into(),
+        mask: value_mask(cell_bits),
     }
 }
 
-fn dispatch<S: Sizing, L: Layout>(words: Words<'_>, layout: L, digests: &[Digest], values: &mut [u64]) {
+fn dispatch<S: Sizing, C: Cell>(words: Words<'_>, cell: C, digests: &[Digest], values: &mut [u64]) {
     #[cfg(target_arch = "x86_64")]
-    if S::SHARDED && L::NATIVE.is_some() && std::arch::is_x86_feature_detected!("avx2") {
+    if S::SHARDED && C::Layout::NATIVE.is_some() && std::arch::is_x86_feature_detected!("avx2") {
         // SAFETY: the processor has AVX2.
-        unsafe { bursts_avx2::<S, L>(words, layout, digests, values) };
+        unsafe { bursts_avx2::<S, C>(words, cell, digests, values) };
         return;
     }
-    bursts::<S, L>(words, layout, digests, values);
+    bursts::<S, C>(words, cell, digests, values);
 }
 
 /// The bursts of a whole call.
-fn bursts<S: Sizing, L: Layout>(words: Words<'_>, layout: L, digests: &[Digest], values: &mut [u64]) {
+fn bursts<S: Sizing, C: Cell>(words: Words<'_>, cell: C, digests: &[Digest], values: &mut [u64]) {
     let mut spots = Spots::unwritten();
     for (digests, values) in digests.chunks(BURST).zip(values.chunks_mut(BURST)) {
-        let flags = locate_burst::<S, L>(words, layout, digests, &mut spots);
+        let flags = locate_burst::<S, C::Layout>(words, cell.layout(), digests, &mut spots);
         // SAFETY: the spots of these digests were written above.
-        unsafe { read_burst::<S, L>(words, layout, digests, &spots, flags, values) };
+        unsafe { read_burst::<S, C>(words, cell, digests, &spots, flags, values) };
     }
 }
 
@@ -254,9 +325,9 @@ fn locate_burst<S: Sizing, L: Layout>(words: Words<'_>, layout: L, digests: &[Di
 /// # Safety
 /// The spots and entries of `digests` are written, and their shards are still there.
 #[inline(always)]
-unsafe fn read_burst<S: Sizing, L: Layout>(
+unsafe fn read_burst<S: Sizing, C: Cell>(
     words: Words<'_>,
-    layout: L,
+    cell: C,
     digests: &[Digest],
     spots: &Spots,
     flags: u64,
@@ -264,11 +335,11 @@ unsafe fn read_burst<S: Sizing, L: Layout>(
 ) {
     if words.sequenced {
         // SAFETY: by the caller's word.
-        unsafe { read_sequenced::<S, L>(words, layout, digests, spots, flags, values) };
+        unsafe { read_sequenced::<S, C>(words, cell, digests, spots, flags, values) };
         return;
     }
     // SAFETY: by the caller's word.
-    unsafe { read_spots(words, layout, spots, values) };
+    unsafe { read_spots(words, cell, digests, spots, values) };
     if S::unpack(flags, 1).stash {
         // SAFETY: by the caller's word.
         unsafe { look_into_stashes::<S>(words, spots, digests, values) };
@@ -278,9 +349,9 @@ unsafe fn read_burst<S: Sizing, L: Layout>(
 /// Loop 3 under sequence counters; names whose shard was being edited are read again, one by one.
 /// # Safety
 /// As for [`read_burst`].
-unsafe fn read_sequenced<S: Sizing, L: Layout>(
+unsafe fn read_sequenced<S: Sizing, C: Cell>(
     words: Words<'_>,
-    layout: L,
+    cell: C,
     digests: &[Digest],
     spots: &Spots,
     flags: u64,
@@ -293,12 +364,12 @@ unsafe fn read_sequenced<S: Sizing, L: Layout>(
         *stamp = sequence_of::<S>(words, entry(index)).read_begin();
     }
     // SAFETY: by the caller's word.
-    unsafe { read_spots(words, layout, spots, values) };
+    unsafe { read_spots(words, cell, digests, spots, values) };
     let stash = S::unpack(flags, 1).stash;
     for (index, &digest) in digests.iter().enumerate() {
         let sequence = sequence_of::<S>(words, entry(index));
         if stash || !stamps[index].is_some_and(|stamp| sequence.read_validate(stamp)) {
-            values[index] = one::<S, L>(words, layout, digest);
+            values[index] = one::<S, C>(words, cell, digest);
         }
     }
 }
@@ -307,15 +378,16 @@ unsafe fn read_sequenced<S: Sizing, L: Layout>(
 /// # Safety
 /// The first `values.len()` spots are written, and located in shards that are still there.
 #[inline(always)]
-unsafe fn read_spots<L: Layout>(words: Words<'_>, layout: L, spots: &Spots, values: &mut [u64]) {
-    for (index, value) in values.iter_mut().enumerate() {
+unsafe fn read_spots<C: Cell>(words: Words<'_>, cell: C, digests: &[Digest], spots: &Spots, values: &mut [u64]) {
+    let layout = cell.layout();
+    for (index, (value, &digest)) in values.iter_mut().zip(digests).enumerate() {
         // SAFETY: by the caller's word.
         unsafe {
             let (first_shift, second_shift) =
-                if L::NATIVE.is_some() { (0, 0) } else { spots.shifts[index].assume_init() };
+                if C::Layout::NATIVE.is_some() { (0, 0) } else { spots.shifts[index].assume_init() };
             let first = layout.read(words.base.add(spots.first[index].assume_init()), first_shift.into());
             let second = layout.read(words.base.add(spots.second[index].assume_init()), second_shift.into());
-            *value = (first ^ second) & layout.mask();
+            *value = cell.answer(first, second, digest);
         }
     }
 }
@@ -349,16 +421,17 @@ fn stashed<S: Sizing>(words: Words<'_>, entry: u64, digest: Digest) -> Option<u6
 }
 
 /// One name, without prefetching.
-fn one<S: Sizing, L: Layout>(words: Words<'_>, layout: L, digest: Digest) -> u64 {
+fn one<S: Sizing, C: Cell>(words: Words<'_>, cell: C, digest: Digest) -> u64 {
+    let layout = cell.layout();
     let read = |entry: u64| {
         if let Some(value) = stashed::<S>(words, entry, digest) {
             return value;
         }
-        let (first, second) = locate::<S, L>(layout, entry, digest.0);
+        let (first, second) = locate::<S, _>(layout, entry, digest.0);
         // SAFETY: located by an entry of the directory; see `Words`.
         unsafe {
             let first = layout.read(words.base.add(first.0), first.1);
-            (first ^ layout.read(words.base.add(second.0), second.1)) & layout.mask()
+            cell.answer(first, layout.read(words.base.add(second.0), second.1), digest)
         }
     };
     if !words.sequenced {
@@ -393,16 +466,16 @@ fn sequence_of<'a, S: Sizing>(words: Words<'a>, entry: u64) -> &'a Sequence {
 /// The processor has AVX2.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-unsafe fn bursts_avx2<S: Sizing, L: Layout>(words: Words<'_>, layout: L, digests: &[Digest], values: &mut [u64]) {
+unsafe fn bursts_avx2<S: Sizing, C: Cell>(words: Words<'_>, cell: C, digests: &[Digest], values: &mut [u64]) {
     let mut spots = Spots::unwritten();
     let (whole, rest) = digests.as_chunks::<BURST>();
     let (whole_values, rest_values) = values.split_at_mut(whole.len() * BURST);
     for (digests, values) in whole.iter().zip(whole_values.chunks_exact_mut(BURST)) {
-        let flags = locate_burst_avx2::<S, L>(words, digests, &mut spots);
+        let flags = locate_burst_avx2::<S, C::Layout>(words, digests, &mut spots);
         // SAFETY: the spots of these digests were written above.
-        unsafe { read_burst::<S, L>(words, layout, digests, &spots, flags, values) };
+        unsafe { read_burst::<S, C>(words, cell, digests, &spots, flags, values) };
     }
-    bursts::<S, L>(words, layout, rest, rest_values);
+    bursts::<S, C>(words, cell, rest, rest_values);
 }
 
 /// Loops 1 and 2 for a full burst.

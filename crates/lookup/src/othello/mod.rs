@@ -8,9 +8,10 @@
 //! | [`update`] | the message: what crosses the seam |
 //! | [`query`], `kernel` | [`OthelloQuery`], the half of words; [`Reader`]s beside its writer |
 //! | [`sizing`] | how many cells: sharded and exact, or the papers' powers of two |
+//! | [`fingerprint`] | OFW: cells that tell alien names from live ones |
 //!
 //! Cost: 2 cell reads a lookup; 2.10 to 2.40 cells of l bits a name (l dividing 64) and 8 bytes a shard.
-//! Alien names get an arbitrary value. Value 0 means drop. Updates: amortised O(1), one shard at most is rebuilt.
+//! Alien names get an arbitrary value, or drop where cells have fingerprints. Value 0 means drop. Updates: amortised O(1), one shard at most is rebuilt.
 //! Source: Yu, Belazzougui, Qian, Zhang, "Memory-efficient and Ultra-fast Network Lookup and Forwarding using Othello
 //! Hashing", sections IV and V. Differs: sharded, exact sizes, one keyed 64-bit digest a name, canonical colouring,
 //! tombstones for removed names, versioned publication instead of the D1/D2 bit vectors.
@@ -19,6 +20,7 @@
 mod build;
 pub mod colouring;
 pub mod control;
+pub mod fingerprint;
 pub mod graph;
 mod index;
 mod kernel;
@@ -39,14 +41,19 @@ pub use query::{OthelloQuery, Pinned, Publication, QueryStats, Reader};
 pub use sizing::{Option1, Option2, Sharded, Sides, Sizing};
 pub use update::{CellsUpdate, ShardImage, Update};
 
+use fingerprint::{CellFormat, Check};
+
 use crate::cells::{cells_per_word, value_mask};
 use crate::hash::{Purpose, SecretKey, mix64};
 
 /// What a table is built with; the same on both sides of the seam.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Bits of a value, 1 to 64: l in the paper.
+    /// Bits of a value, 1 to 64: l in the paper, l_p where there are fingerprints.
     pub value_bits: u8,
+    /// Bits of a cell beside the value, by which aliens get drop: l_f in the paper, its last one the emptiness
+    /// indicator. 0 is Concise; with the value at most 64.
+    pub fingerprint_bits: u8,
     /// Names that the table takes at most.
     pub max_names: usize,
     /// Keys tweaks and cell digests.
@@ -63,11 +70,35 @@ impl Settings {
     pub fn new(value_bits: u8, max_names: usize, key: &SecretKey) -> Self {
         assert!((1..=64).contains(&value_bits), "a value has 1 to 64 bits, not {value_bits}");
         let max_names = max_names.min(Self::MAX_NAMES);
-        Self { value_bits, max_names, seed: key.derive(Purpose::Structure, 0) }
+        Self { value_bits, fingerprint_bits: 0, max_names, seed: key.derive(Purpose::Structure, 0) }
+    }
+
+    /// The same with fingerprints of `fingerprint_bits`, the emptiness indicator among them.
+    /// # Panics
+    /// When a cell would have more than 64 bits.
+    #[must_use]
+    pub fn with_fingerprints(self, fingerprint_bits: u8) -> Self {
+        let value_bits = self.value_bits;
+        let fits = fingerprint_bits <= 64 - value_bits;
+        assert!(fits, "a value of {value_bits} bits and {fingerprint_bits} of fingerprint: a cell has at most 64");
+        Self { fingerprint_bits, ..self }
+    }
+
+    /// Bits of a cell: value and fingerprint. Messages depend on it.
+    pub fn cell_bits(&self) -> u8 {
+        self.format().cell_bits()
+    }
+
+    fn format(&self) -> CellFormat {
+        CellFormat { value_bits: self.value_bits, fingerprint_bits: self.fingerprint_bits }
+    }
+
+    fn check(&self) -> Check {
+        self.format().check()
     }
 
     pub(crate) fn cells_per_word(&self) -> u32 {
-        cells_per_word(self.value_bits)
+        cells_per_word(self.cell_bits())
     }
 
     pub(crate) fn value_mask(&self) -> u64 {

@@ -7,12 +7,13 @@
 //! * **Versioned** (the default): an update copies its shard (a few KB), edits the copy and publishes it by one store of
 //!   its entry: arena offset, size and tweak in 64 bits. A reader loads the entry once a name and uses it through the
 //!   whole burst. The old version is reused once every reader has been quiescent. A cell that belongs to no name but
-//!   the new one is stored in place; an insert onto an isolated cell is that.
+//!   the new one is stored in place; an insert onto an isolated cell is that, and so is its emptiness indicator.
 //! * **Sequenced**: an update edits the cells in place between two increments of the shard's counter; a reader that
 //!   saw it move reads again. Costs readers one more load a name, updates no copy: for the papers' sizes, where one
 //!   shard is the whole table.
 //!
-//! Cost: 2 cell reads a lookup; (m_a + m_b) * l bits and 8 bytes a shard. Alien names: an arbitrary value.
+//! Cost: 2 cell reads a lookup; (m_a + m_b) * (l_p + l_f) bits and 8 bytes a shard. Alien names: an arbitrary value, or
+//! drop but for [`Settings::false_positive_rate`].
 //! Source: "Memory-efficient and Ultra-fast Network Lookup and Forwarding using Othello Hashing", sections IV.C, V.C.
 //! Differs: the D1/D2 bit vectors of V.C are wrong (see [`crate::papers_protocol`]).
 //! Limits: one writer; old versions that readers hold back are bounded by [`RETIRED_LIMIT`] and what one message
@@ -29,12 +30,13 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::fingerprint::CellFormat;
 use super::kernel::{self, SEQUENCE_BYTES, Words};
 use super::sizing::{Geometry, Sharded, Sides, Sizing};
 use super::update::{CellsUpdate, MAX_STASH, ShardImage, Update};
 use super::{Settings, ShardId, cell_prf, colouring};
 use crate::arena::{Arena, LINE, Lines};
-use crate::cells::{cells_per_word, value_mask, with_cells};
+use crate::cells::{value_mask, with_cells};
 use crate::hash::Digest;
 use crate::publish::{Domain, Entry, Epoch, ReaderSlot, Sequence};
 use crate::traits::{Applied, ApplyError, Query};
@@ -64,7 +66,7 @@ struct Shared {
     arena: Arena,
     directory: AtomicPtr<Directory>,
     domain: Domain,
-    value_bits: u8,
+    format: CellFormat,
     publication: Publication,
     gate: Mutex<()>,
     /// Directories that a dropped writer could not free, for readers may still follow them.
@@ -77,7 +79,7 @@ impl Shared {
             entries: &directory.entries,
             depth: directory.depth,
             base: self.arena.base(),
-            value_bits: self.value_bits,
+            format: self.format,
             sequenced: self.publication == Publication::Sequenced,
             gate: &self.gate,
         }
@@ -220,7 +222,7 @@ impl<S: Sizing> OthelloQuery<S> {
             arena,
             directory: AtomicPtr::new(Box::into_raw(Box::new(directory))),
             domain: Domain::new(),
-            value_bits: settings.value_bits,
+            format: settings.format(),
             publication,
             gate: Mutex::new(()),
             left: Mutex::new(Vec::new()),
@@ -294,7 +296,7 @@ impl<S: Sizing> OthelloQuery<S> {
     }
 
     pub(super) fn n_words(&self, sides: Sides) -> usize {
-        (sides.cells() / cells_per_word(self.settings.value_bits)) as usize
+        (sides.cells() / self.settings.cells_per_word()) as usize
     }
 
     /// A copy of the shard's words. Only the writer writes them, so its own plain reads race with nothing.
@@ -424,7 +426,7 @@ impl<S: Sizing> OthelloQuery<S> {
 
     /// Makes readers find a shard: from here on they see it, or its predecessor, whole.
     fn publish(&self, held: &Held) {
-        let word = S::pack(held.geometry, cells_per_word(self.settings.value_bits));
+        let word = S::pack(held.geometry, self.settings.cells_per_word());
         for entry in &self.directory().entries[held.id.entries(self.depth())] {
             entry.publish(word);
         }
@@ -484,7 +486,7 @@ impl<S: Sizing> OthelloQuery<S> {
         if held.id != update.id || update.from != held.version {
             return Err(ApplyError::Gap { prefix, depth, current: held.version, from: update.from });
         }
-        let (n_cells, mask) = (held.geometry.sides.cells(), value_mask(self.settings.value_bits));
+        let (n_cells, mask) = (held.geometry.sides.cells(), value_mask(self.settings.cell_bits()));
         if update.cells.iter().any(|&(cell, value)| cell >= n_cells || value > mask) {
             return malformed("a cell or its value is out of range");
         }
@@ -501,8 +503,9 @@ impl<S: Sizing> OthelloQuery<S> {
             return Err(ApplyError::WrongDigest { prefix, depth, got: digest, expected: update.digest });
         }
         let mut new = Held { version: update.to, digest, ..held };
-        if update.fresh && update.cells.len() == 1 {
-            self.store(held.geometry, update.cells[0]);
+        if update.fresh && update.cells.len() <= 2 {
+            // A reader of the new name drops it until the last of them is there.
+            update.cells.iter().for_each(|&cell| self.store(held.geometry, cell));
         } else if self.shared.publication == Publication::Sequenced {
             self.edit_in_place(&held, &update.cells);
         } else {
@@ -525,7 +528,7 @@ impl<S: Sizing> OthelloQuery<S> {
             std::ptr::copy_nonoverlapping(self.cells(old.geometry), address, n_bytes);
             std::slice::from_raw_parts_mut(address.cast::<u64>(), n_words)
         };
-        with_cells(words, self.settings.value_bits, colouring::Edit(cells));
+        with_cells(words, self.settings.cell_bits(), colouring::Edit(cells));
         self.publish(&new);
         self.retire_block(old.block);
         self.reclaim();
@@ -546,8 +549,8 @@ impl<S: Sizing> OthelloQuery<S> {
 
     /// Where a cell stands: the address of its integer or word, and its shift in it.
     fn place(&self, geometry: Geometry, cell: u32) -> (*mut u8, u32) {
-        let bits = u32::from(self.settings.value_bits);
-        let cells_per_word = cells_per_word(self.settings.value_bits);
+        let bits = u32::from(self.settings.cell_bits());
+        let cells_per_word = self.settings.cells_per_word();
         let cells = self.cells(geometry);
         match bits {
             8 | 16 | 32 | 64 => (cells.wrapping_add(cell as usize * (bits as usize / 8)), 0),
@@ -559,7 +562,7 @@ impl<S: Sizing> OthelloQuery<S> {
         let (address, shift) = self.place(held.geometry, cell);
         // SAFETY: the cell is in range; readers and the writer use the same atomic type for it.
         unsafe {
-            match self.settings.value_bits {
+            match self.settings.cell_bits() {
                 8 => AtomicU8::from_ptr(address).load(Ordering::Relaxed).into(),
                 16 => AtomicU16::from_ptr(address.cast()).load(Ordering::Relaxed).into(),
                 32 => AtomicU32::from_ptr(address.cast()).load(Ordering::Relaxed).into(),
@@ -573,7 +576,7 @@ impl<S: Sizing> OthelloQuery<S> {
         let (address, shift) = self.place(geometry, cell);
         // SAFETY: as for `cell`; this is the only writer, so that reading a word and storing it loses nothing.
         unsafe {
-            match self.settings.value_bits {
+            match self.settings.cell_bits() {
                 8 => AtomicU8::from_ptr(address).store(value as u8, Ordering::Relaxed),
                 16 => AtomicU16::from_ptr(address.cast()).store(value as u16, Ordering::Relaxed),
                 32 => AtomicU32::from_ptr(address.cast()).store(value as u32, Ordering::Relaxed),

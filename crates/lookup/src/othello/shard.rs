@@ -305,6 +305,12 @@ impl<S: Sizing, P: Payload> Shard<S, P> {
         path.reverse();
     }
 
+    /// Whether no edge touches `vertex`.
+    pub(super) fn is_isolated(&self, vertex: u32) -> bool {
+        let vertex = &self.vertices[vertex as usize];
+        vertex.up == S::Index::NONE && vertex.first_child == S::Index::NONE
+    }
+
     /// The smallest vertex of the component of `vertex`.
     pub(super) fn root(&self, vertex: u32) -> u32 {
         self.vertices[vertex as usize].root.get() as u32

@@ -12,9 +12,9 @@ fn settings(value_bits: u8, max_names: usize, seed: u64) -> Settings {
     Settings::new(value_bits, max_names, &SecretKey::from_seed(seed))
 }
 
-/// A query half of 64-bit words in its simplest form: the last image, edited.
+/// A query half of cells of 64 bits in its simplest form: the last image, edited.
 #[derive(Clone)]
-struct Words(ShardImage);
+struct Words(ShardImage, Settings);
 
 impl Words {
     fn apply(&mut self, update: &Update) {
@@ -35,7 +35,7 @@ impl Words {
             return value;
         }
         let (u, v) = self.0.sides.endpoints(digest.0, self.0.tweak);
-        self.0.words[u as usize] ^ self.0.words[v as usize]
+        self.1.check().answer(self.0.words[u as usize], self.0.words[v as usize], digest.0)
     }
 }
 
@@ -59,7 +59,13 @@ impl Scene {
         };
         let mut updates = Vec::new();
         self.colouring.updates(&self.graph, &change, |value| value, &mut updates);
-        updates.iter().for_each(|update| self.words.apply(update));
+        for update in &updates {
+            match update {
+                Update::Cells(update) if update.fresh => self.store_in_place(names, at, &update.cells),
+                _ => {}
+            }
+            self.words.apply(update);
+        }
         for (&name, &value) in names.iter().zip(&self.oracle) {
             if let Some(expected) = value.or_else(|| self.graph.has_tombstone(name).then_some(0)) {
                 assert_eq!(self.words.lookup(name), expected, "{name:?} of {:?}", self.oracle);
@@ -68,6 +74,25 @@ impl Scene {
         // Canonical: what updates led to is what a fresh colouring has, cell for cell.
         let fresh = self.colouring.clone().image(&self.graph, 0, |value| value);
         assert_eq!(self.words.0, ShardImage { version: self.words.0.version, ..fresh });
+    }
+
+    /// Stores cells one by one: no name but the new one may ever see it, and the new one drops until the last.
+    fn store_in_place(&self, names: &[Digest; 4], new: usize, cells: &[(u32, u64)]) {
+        let mut words = self.words.clone();
+        assert!(cells.len() <= 1 + usize::from(self.words.1.fingerprint_bits > 0));
+        for (at, &(cell, value)) in cells.iter().enumerate() {
+            words.0.words[cell as usize] = value;
+            for (index, &name) in names.iter().enumerate() {
+                let in_graph = self.oracle[index].is_some() || self.graph.has_tombstone(name);
+                if index == new {
+                    let ready = at + 1 == cells.len();
+                    let expected = if ready { self.oracle[new] } else { Some(0) };
+                    assert_eq!(Some(words.lookup(name)), expected, "{at} of {cells:?}");
+                } else if in_graph {
+                    assert_eq!(words.lookup(name), self.words.lookup(name), "{at} of {cells:?} changed another name");
+                }
+            }
+        }
     }
 
     /// All sequences of `depth` more operations; returns how many.
@@ -86,21 +111,33 @@ impl Scene {
     }
 }
 
+fn explore(settings: Settings, depth: u32) {
+    let names = [1, 2, 3, 4].map(|name| Digest(mix64(name)));
+    let graph = Graph::<Tiny, u64>::new(settings);
+    let mut colouring = Colouring::export(&graph, |value| value).0;
+    let words = Words(colouring.image(&graph, 0, |value| value), graph.settings().clone());
+    let scene = Scene { graph, colouring, words, oracle: [None; 4] };
+    assert_eq!(scene.explore(&names, depth as usize), 12usize.pow(depth));
+}
+
 #[test]
 fn every_sequence_of_six_operations_on_four_names_over_four_cells_a_side_keeps_the_law() {
-    let names = [1, 2, 3, 4].map(|name| Digest(mix64(name)));
-    let graph = Graph::<Tiny, u64>::new(settings(64, 100, 3));
-    let mut colouring = Colouring::export(&graph, |value| value).0;
-    let words = Words(colouring.image(&graph, 0, |value| value));
-    let scene = Scene { graph, colouring, words, oracle: [None; 4] };
-    assert_eq!(scene.explore(&names, 6), 12usize.pow(6));
+    explore(settings(64, 100, 3), 6);
+}
+
+#[test]
+fn every_sequence_of_operations_keeps_the_law_with_fingerprints_and_with_the_emptiness_indicator_alone() {
+    explore(settings(54, 100, 3).with_fingerprints(10), 5);
+    explore(settings(63, 100, 5).with_fingerprints(1), 5);
 }
 
 #[test]
 fn the_law_holds_where_shards_live_on_their_stash() {
     let seed = seed();
     let scope = Scope { n_operations: 200_000, n_names: 10, n_values: 1 << 16, check_every: 500, seed };
-    law(&mut Othello::<Tiny>::new(settings(64, 100, seed)), |name| Digest(mix64(name ^ seed)), &scope);
+    for settings in [settings(64, 100, seed), settings(40, 100, seed).with_fingerprints(24)] {
+        law(&mut Othello::<Tiny>::new(settings), |name| Digest(mix64(name ^ seed)), &scope);
+    }
 }
 
 #[test]
@@ -288,10 +325,13 @@ fn a_removed_name_never_forwards_again_while_its_tombstone_stands() {
 
 #[test]
 fn the_vector_loop_answers_like_the_scalar_one() {
-    for value_bits in [8, 16, 32, 64] {
+    for (value_bits, fingerprint_bits) in
+        [(8, 0), (16, 0), (32, 0), (64, 0), (4, 4), (8, 8), (15, 1), (20, 12), (40, 24)]
+    {
         let entries: Vec<_> =
             (0..30_000u64).map(|name| (Digest(mix64(name)), mix64(name + 1) >> (64 - value_bits))).collect();
-        let (_, query) = Othello::<Sharded>::build(settings(value_bits, 40_000, 5), &entries, 2).unwrap();
+        let settings = settings(value_bits, 40_000, 5).with_fingerprints(fingerprint_bits);
+        let (_, query) = Othello::<Sharded>::build(settings, &entries, 2).unwrap();
         let keys: Vec<_> = (0..40_003u64).map(|name| Digest(mix64(name))).collect();
         let mut values = vec![0; keys.len()];
         query.lookup_batch(&keys, &mut values);

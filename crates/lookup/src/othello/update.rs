@@ -34,7 +34,8 @@ pub struct CellsUpdate {
     pub to: u64,
     /// Digest of the shard after it.
     pub digest: u64,
-    /// Whether the one cell changed belongs to no name but the new one, so that it may be stored in place.
+    /// Whether the cells changed belong to no name but the new one, so that each may be stored in place: one, or two
+    /// where both were isolated and have emptiness indicators to set.
     pub fresh: bool,
     /// Cells, each with its new value; both sides in one index space.
     pub cells: Vec<(u32, u64)>,
@@ -114,8 +115,8 @@ impl ShardImage {
         out.extend_from_slice(bytemuck::cast_slice(&self.words));
     }
 
-    /// Reads an image of cells of `value_bits` bits; nothing is allocated before its length is known to be there.
-    pub(crate) fn decode(bytes: &mut Bytes, value_bits: u8) -> Result<Self, DecodeError> {
+    /// Reads an image of cells of `cell_bits` bits; nothing is allocated before its length is known to be there.
+    pub(crate) fn decode(bytes: &mut Bytes, cell_bits: u8) -> Result<Self, DecodeError> {
         let id = ShardId::decode(bytes)?;
         let n_stash = at_most("stash entries", bytes.u8()?.into(), MAX_STASH as u64)?;
         let tweak = at_most("tweak", bytes.u16()?.into(), u64::from(TWEAKS) - 1)? as u16;
@@ -127,7 +128,7 @@ impl ShardImage {
             stash.push((Digest(bytes.u64()?), bytes.u64()?));
         }
         let sides = Sides { a, b };
-        let n_words = sides.cells().div_ceil(cells_per_word(value_bits)) as usize;
+        let n_words = sides.cells().div_ceil(cells_per_word(cell_bits)) as usize;
         let cells = bytes.take(n_words * 8)?;
         let words = cells.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("8 bytes"))).collect();
         Ok(Self { id, version, sides, tweak, digest, stash, words })
@@ -135,8 +136,8 @@ impl ShardImage {
 }
 
 impl Update {
-    /// Appends the bytes of the update.
-    pub fn encode(&self, value_bits: u8, out: &mut Vec<u8>) {
+    /// Appends the bytes of the update of a table with cells of `cell_bits` bits.
+    pub fn encode(&self, cell_bits: u8, out: &mut Vec<u8>) {
         match self {
             Self::Cells(update) => {
                 out.push(if update.fresh { 1 } else { 0 });
@@ -145,7 +146,7 @@ impl Update {
                 out.extend(update.to.to_le_bytes());
                 out.extend(update.digest.to_le_bytes());
                 out.extend((update.cells.len() as u32).to_le_bytes());
-                let value_bytes = usize::from(value_bits).div_ceil(8);
+                let value_bytes = usize::from(cell_bits).div_ceil(8);
                 for (cell, value) in &update.cells {
                     out.extend(cell.to_le_bytes());
                     out.extend_from_slice(&value.to_le_bytes()[..value_bytes]);
@@ -161,23 +162,23 @@ impl Update {
         }
     }
 
-    /// Reads an update for a table with values of `value_bits` bits.
+    /// Reads an update for a table with cells of `cell_bits` bits ([`Settings::cell_bits`](super::Settings::cell_bits)).
     /// # Errors
     /// [`DecodeError`]; lengths are checked against the bytes that are there before anything is allocated.
-    pub fn decode(bytes: &[u8], value_bits: u8) -> Result<Self, DecodeError> {
+    pub fn decode(bytes: &[u8], cell_bits: u8) -> Result<Self, DecodeError> {
         let mut bytes = Bytes(bytes);
         let kind = at_most("kind of update", bytes.u8()?.into(), 2)?;
         let update = if kind == 2 {
             let n_shards = at_most("shards", bytes.u32()?.into(), MAX_SHARDS as u64)?;
             let mut shards = Vec::new();
             for _ in 0..n_shards {
-                shards.push(ShardImage::decode(&mut bytes, value_bits)?);
+                shards.push(ShardImage::decode(&mut bytes, cell_bits)?);
             }
             Self::Shards(shards)
         } else {
             let id = ShardId::decode(&mut bytes)?;
             let (from, to, digest) = (bytes.u64()?, bytes.u64()?, bytes.u64()?);
-            let value_bytes = usize::from(value_bits).div_ceil(8);
+            let value_bytes = usize::from(cell_bits).div_ceil(8);
             let n_cells = bytes.u32()? as usize;
             let mut entries = Bytes(bytes.take(n_cells.saturating_mul(4 + value_bytes))?);
             let mut cells = Vec::with_capacity(n_cells);

@@ -4,7 +4,7 @@ use super::query::OthelloQuery;
 use super::sizing::{Sizing, TWEAKS};
 use super::update::{MAX_STASH, ShardImage};
 use super::{Settings, ShardId, cell_prf, colouring};
-use crate::cells::{Cells, CellsVisitor, cells_per_word, value_mask, with_cells};
+use crate::cells::{Cells, CellsVisitor, with_cells};
 use crate::hash::Digest;
 use crate::traits::ApplyError;
 
@@ -12,7 +12,7 @@ impl<S: Sizing> OthelloQuery<S> {
     /// Checks a shard from outside against everything that readers rely on.
     pub(super) fn check(&self, image: &ShardImage, prove_digest: bool) -> Result<(), ApplyError> {
         let malformed = |reason| Err(ApplyError::Malformed { reason });
-        let cells_per_word = cells_per_word(self.settings().value_bits);
+        let cells_per_word = self.settings().cells_per_word();
         if !S::allows(image.sides, cells_per_word) {
             return malformed("a shard has sides that this table's sizing does not allow");
         }
@@ -26,7 +26,7 @@ impl<S: Sizing> OthelloQuery<S> {
         {
             return malformed("a shard has a prefix or tweak out of range");
         }
-        let mask = value_mask(self.settings().value_bits);
+        let mask = self.settings().value_mask();
         if image.stash.iter().any(|&(_, value)| value > mask) {
             return malformed("a stashed value is wider than a cell");
         }
@@ -90,7 +90,7 @@ fn digest_of(settings: &Settings, image: &ShardImage) -> u64 {
         }
     }
     let mut words = image.words.clone();
-    let cells = with_cells(&mut words, settings.value_bits, Sum(settings.seed, image.sides.cells()))
+    let cells = with_cells(&mut words, settings.cell_bits(), Sum(settings.seed, image.sides.cells()))
         ^ colouring::geometry_prf(settings.seed, image.id, image.sides, image.tweak);
     let stash = |digest, &(name, value): &(Digest, u64)| digest ^ colouring::stash_prf(settings.seed, name, value);
     image.stash.iter().fold(cells, stash)

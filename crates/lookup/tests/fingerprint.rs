@@ -1,0 +1,247 @@
+//! OFW: fingerprints and emptiness indicators, against names, removed names and aliens.
+
+use fibula_lookup::hash::{Digest, Family, SecretKey, mix64};
+use fibula_lookup::image;
+use fibula_lookup::othello::{
+    Change, Colouring, Graph, Option1, Option2, Othello, OthelloQuery, Publication, Settings, Sharded, Sizing, Update,
+};
+use fibula_lookup::testkit::{Rng, Scope, law, seed};
+use fibula_lookup::traits::{Applied, Control, Query};
+
+fn settings(value_bits: u8, fingerprint_bits: u8, max_names: usize, seed: u64) -> Settings {
+    Settings::new(value_bits, max_names, &SecretKey::from_seed(seed)).with_fingerprints(fingerprint_bits)
+}
+
+/// A size for every day, or with `FIBULA_DEEP` set the full one.
+fn deep(everyday: usize, full: usize) -> usize {
+    if std::env::var_os("FIBULA_DEEP").is_some() { full } else { everyday }
+}
+
+fn run<S: Sizing>(value_bits: u8, fingerprint_bits: u8, n_names: u64, n_operations: usize, seed: u64) {
+    let n_values = 1 << value_bits;
+    let scope = Scope { n_operations, n_names, n_values, check_every: n_operations.div_ceil(5), seed };
+    let settings = settings(value_bits, fingerprint_bits, n_names as usize * 2, seed);
+    law(&mut Othello::<S>::new(settings), |name| Digest(mix64(name ^ seed)), &scope);
+}
+
+#[test]
+fn the_law_holds_for_every_width_of_cell_in_every_sizing() {
+    let seed = seed();
+    for cell_bits in 2..=64u8 {
+        // Every width of cell, with a share of fingerprint that differs from one to the next.
+        let fingerprint_bits = 1 + (u32::from(cell_bits) * 7 % (u32::from(cell_bits) - 1)) as u8;
+        run::<Sharded>(cell_bits - fingerprint_bits, fingerprint_bits, 300, 2_000, seed);
+        run::<Option1>(cell_bits - fingerprint_bits, fingerprint_bits, 300, 500, seed);
+        run::<Option2>(cell_bits - fingerprint_bits, fingerprint_bits, 300, 500, seed);
+    }
+}
+
+#[test]
+fn the_law_holds_while_shards_split_and_merge() {
+    let seed = seed();
+    run::<Sharded>(8, 8, 12_000, deep(150_000, 2_000_000), seed);
+    run::<Sharded>(6, 5, 8_000, deep(100_000, 1_000_000), seed);
+}
+
+#[test]
+fn the_law_holds_on_few_names_under_many_operations() {
+    let seed = seed();
+    run::<Sharded>(2, 2, 8, deep(60_000, 1_000_000), seed);
+    run::<Sharded>(2, 1, 8, deep(60_000, 1_000_000), seed);
+    run::<Option1>(2, 6, 8, deep(20_000, 300_000), seed);
+}
+
+/// A table with a follower, names numbered from the oldest that is in.
+struct Churn {
+    table: Othello,
+    query: OthelloQuery,
+    names: std::ops::Range<u64>,
+    salt: u64,
+}
+
+impl Churn {
+    fn new(settings: Settings, n_names: u64, salt: u64) -> Self {
+        let names = 0..n_names;
+        let mut churn =
+            Self { table: Othello::new(settings.clone()), query: Othello::new(settings).export(), names, salt };
+        let entries: Vec<_> = (0..n_names).map(|name| (churn.digest(name), churn.value(name))).collect();
+        churn.table.insert_batch(&entries, &mut Vec::new()).unwrap();
+        churn.query = churn.table.export();
+        churn
+    }
+
+    fn digest(&self, name: u64) -> Digest {
+        Digest(mix64(name.wrapping_add(self.salt)))
+    }
+
+    fn value(&self, name: u64) -> u64 {
+        mix64(name ^ self.salt ^ 0x5555) & (u64::MAX >> (64 - self.table.graph().settings().value_bits))
+    }
+
+    /// Removes the oldest name and adds a new one, `n` times.
+    fn turn(&mut self, n: u64) {
+        let mut updates = Vec::new();
+        for _ in 0..n {
+            let (old, new) = (self.names.start, self.names.end);
+            self.names = old + 1..new + 1;
+            assert!(self.table.remove(self.digest(old), &mut updates));
+            self.table.insert(self.digest(new), self.value(new), &mut updates).unwrap();
+            updates.drain(..).for_each(|update| assert_eq!(self.query.apply(&update), Ok(Applied::Applied)));
+        }
+    }
+}
+
+#[test]
+fn thirty_turnovers_keep_every_name_and_every_tombstone_drops() {
+    let seed = seed();
+    let n_names = deep(2_500, 20_000) as u64;
+    let mut churn = Churn::new(settings(8, 8, n_names as usize, seed), n_names, seed);
+    for _ in 0..30 {
+        churn.turn(n_names);
+        for name in churn.names.clone() {
+            assert_eq!(churn.query.lookup(churn.digest(name)), churn.value(name), "seed {seed}, name {name}");
+        }
+        let mut n_tombstones = 0;
+        for tombstone in churn.table.graph().tombstones() {
+            assert_eq!(churn.query.lookup(tombstone), 0, "seed {seed}");
+            n_tombstones += 1;
+        }
+        assert!(n_tombstones <= n_names as usize / 20, "seed {seed}: {n_tombstones}");
+        assert_eq!(churn.query.shards(), churn.table.export().shards(), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_name_put_in_again_and_again_is_in_once() {
+    let seed = seed();
+    let mut table = Othello::<Sharded>::new(settings(8, 8, 2_000, seed));
+    let mut updates = Vec::new();
+    let name = |n: u64| Digest(mix64(n ^ seed));
+    for round in 0..5 {
+        for n in 0..1_000 {
+            table.insert(name(n), (n + round) % 256, &mut updates).unwrap();
+        }
+    }
+    for n in 0..1_000 {
+        assert!(table.remove(name(n), &mut updates));
+        table.insert(name(n), n % 256, &mut updates).unwrap();
+    }
+    assert_eq!((table.len(), table.graph().tombstones().count()), (1_000, 0));
+    let query = table.export();
+    assert!((0..1_000).all(|n| query.lookup(name(n)) == n % 256), "seed {seed}");
+}
+
+#[test]
+fn a_removed_name_drops_while_its_tombstone_stands_whatever_is_recoloured() {
+    let seed = seed();
+    let mut churn = Churn::new(settings(8, 6, 20_000, seed), 4_000, seed);
+    for _ in 0..2_000 {
+        churn.turn(1);
+        let newest_removed = churn.names.start;
+        for removed in newest_removed.saturating_sub(100)..newest_removed {
+            if churn.table.graph().has_tombstone(churn.digest(removed)) {
+                assert_eq!(churn.query.lookup(churn.digest(removed)), 0, "seed {seed}, name {removed}");
+            }
+        }
+    }
+}
+
+#[test]
+fn fingerprints_tell_names_apart_wherever_these_stand() {
+    // The fingerprint must not follow from the cells: aliens on the very cells of a name pass as seldom as others.
+    let mut rng = Rng::new(20_260);
+    let entries: Vec<_> = (0..2_000u64).map(|name| (Digest(mix64(name)), 1 + name % 4_000)).collect();
+    let (bare, _) = Othello::<Sharded>::build(settings(12, 1, 3_000, 1), &entries, 1).unwrap();
+    let (_, query) = Othello::<Sharded>::build(settings(12, 5, 3_000, 1), &entries, 1).unwrap();
+    let bare = bare.export();
+    let (mut same_cells, mut passed) = (0u32, 0u32);
+    while same_cells < 100_000 {
+        let alien = Digest(rng.next_u64());
+        // On touched cells at least: the indicator alone lets it pass.
+        if bare.lookup(alien) != 0 {
+            same_cells += 1;
+            passed += u32::from(query.lookup(alien) != 0);
+        }
+    }
+    // One in 16, three standard deviations.
+    assert!((6_250 - 230..6_250 + 230).contains(&passed), "{passed}");
+}
+
+#[test]
+fn many_switches_share_one_graph_and_follow_it() {
+    let seed = seed();
+    let mut rng = Rng::new(seed);
+    let mut graph = Graph::<Sharded, u32>::new(settings(7, 9, 40_000, seed));
+    let name = |n: u64| Digest(mix64(n ^ seed));
+    for n in 0..9_000 {
+        let _ = graph.insert(name(n), n as u32).unwrap();
+    }
+    let value = |switch: usize, host: u32| mix64(u64::from(host) + switch as u64) & 0x7F;
+    let mut switches = Colouring::export_many(&graph, 3, value);
+    let (mut updates, mut bytes) = (Vec::new(), Vec::new());
+    for step in 0..20_000 {
+        let n = rng.below(15_000);
+        let change =
+            if rng.below(3) == 0 { graph.remove(name(n)) } else { graph.insert(name(n), n as u32 + step).unwrap() };
+        for (switch, (colouring, query)) in switches.iter_mut().enumerate() {
+            colouring.updates(&graph, &change, |host| value(switch, host), &mut updates);
+            for update in updates.drain(..) {
+                bytes.clear();
+                update.encode(graph.settings().cell_bits(), &mut bytes);
+                let update = Update::decode(&bytes, graph.settings().cell_bits()).unwrap();
+                assert_eq!(query.apply(&update), Ok(Applied::Applied), "seed {seed}, step {step}");
+            }
+        }
+        assert!(!matches!(change, Change::Shards { ref slots, .. } if slots.is_empty()));
+    }
+    for (switch, (colouring, query)) in switches.iter().enumerate() {
+        for (digest, host) in graph.iter() {
+            assert_eq!(query.lookup(digest), value(switch, host), "seed {seed}");
+        }
+        for tombstone in graph.tombstones() {
+            assert_eq!(query.lookup(tombstone), 0, "seed {seed}");
+        }
+        let held: Vec<_> = colouring.held(&graph).map(|(_, id, version, digest)| (id, version, digest)).collect();
+        assert_eq!(query.held().collect::<Vec<_>>(), held, "seed {seed}");
+        let (_, fresh) = Colouring::export(&graph, |host| value(switch, host));
+        let cells = |query: &OthelloQuery| query.shards().into_iter().map(|shard| shard.words).collect::<Vec<_>>();
+        assert_eq!(cells(query), cells(&fresh), "seed {seed}");
+    }
+}
+
+#[test]
+fn an_image_answers_like_its_origin_and_says_how_wide_fingerprints_are() {
+    let key = SecretKey::from_seed(7);
+    for (value_bits, fingerprint_bits) in [(8, 8), (1, 1), (5, 6), (12, 20), (40, 24), (16, 0)] {
+        let settings = Settings::new(value_bits, 100_000, &key).with_fingerprints(fingerprint_bits);
+        let entries: Vec<_> = (0..9_000u64).map(|name| (Digest(mix64(name)), name & 1)).collect();
+        let (_, query) = Othello::<Sharded>::build(settings.clone(), &entries, 1).unwrap();
+        let bytes = image::encode(&query, Family::Wy, &key);
+        let (header, read) = image::decode::<Sharded>(&bytes).unwrap();
+        assert_eq!((bytes[14], &header.settings), (fingerprint_bits, &settings));
+        for name in 0..20_000 {
+            assert_eq!(read.lookup(Digest(mix64(name))), query.lookup(Digest(mix64(name))));
+        }
+        assert_eq!(image::encode(&read, Family::Wy, &key), bytes);
+        // A cell of more than 64 bits is refused before anything else is believed.
+        let mut wide = bytes.clone();
+        wide[14] = 65 - value_bits;
+        assert!(image::header(&wide).is_err());
+    }
+}
+
+#[test]
+fn answers_agree_under_both_publications_and_with_readers() {
+    let entries: Vec<_> = (0..9_000u64).map(|name| (Digest(mix64(name)), name & 255)).collect();
+    let (_, query) = Othello::<Sharded>::build(settings(8, 8, 20_000, 3), &entries, 1).unwrap();
+    let sequenced = query.republish(Publication::Sequenced).unwrap();
+    let keys: Vec<_> = (0..20_000).map(|name| Digest(mix64(name))).collect();
+    let mut answers = [vec![0; keys.len()], vec![0; keys.len()], vec![0; keys.len()]];
+    query.lookup_batch(&keys, &mut answers[0]);
+    sequenced.lookup_batch(&keys, &mut answers[1]);
+    query.reader().pin().lookup_batch(&keys, &mut answers[2]);
+    assert!(answers[0] == answers[1] && answers[1] == answers[2]);
+    assert!(answers[0][..9_000].iter().zip(&entries).all(|(answer, entry)| *answer == entry.1));
+    let passed = answers[0][9_000..].iter().filter(|&&value| value != 0).count();
+    assert!(passed < 100, "{passed} of 11,000 aliens, 27 expected");
+}
