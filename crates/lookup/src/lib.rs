@@ -2,6 +2,7 @@
 
 pub mod arena;
 pub mod bloom;
+pub mod bloom_fib;
 pub mod bytes;
 pub mod cells;
 pub mod cuckoo;

@@ -1,0 +1,135 @@
+//! The names that the filters get wrong, control half: their slots in the exact table, and what was written there.
+
+use super::Settings;
+use crate::cuckoo::exact::{SlotWrite, TableImage, digest_of};
+use crate::cuckoo::places::{Entry, Itself, Places, Write};
+use crate::cuckoo::{SLOTS, slot_prf};
+use crate::hash::Digest;
+use crate::traits::InsertError;
+
+/// An exact table of digests and payloads (values + 1).
+pub(super) struct Exceptions {
+    settings: Settings,
+    places: Places<1, u64, Itself>,
+    /// Digest of the slots.
+    digest: u64,
+    /// What the data plane has not been told yet: slots, or that all are new.
+    writes: Vec<Write<1, u64>>,
+    rebuilt: bool,
+    scratch: Vec<Write<1, u64>>,
+}
+
+impl Exceptions {
+    pub(super) fn new(settings: &Settings) -> Self {
+        Self::of(settings, Places::new(0, settings.second_seed(), Itself))
+    }
+
+    fn of(settings: &Settings, places: Places<1, u64, Itself>) -> Self {
+        let settings = settings.clone();
+        let mut made = Self { settings, places, digest: 0, writes: Vec::new(), rebuilt: false, scratch: Vec::new() };
+        made.digest = made.image(0).digest;
+        made
+    }
+
+    /// The table of `names` instead, with room for some more.
+    /// # Errors
+    /// [`InsertError::NoPlace`].
+    pub(super) fn holding(&self, names: &[(Digest, u64)]) -> Result<Self, InsertError> {
+        let entries: Vec<Entry<1, u64>> = names.iter().map(|&(name, value)| entry(name, value)).collect();
+        let empty = Places::new(0, self.settings.second_seed(), Itself);
+        Ok(Self::of(&self.settings, empty.rebuilt(&entries, self.settings.max_names)?))
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    pub(super) fn n_slots(&self) -> usize {
+        self.places.n_slots()
+    }
+
+    pub(super) fn digest(&self) -> u64 {
+        self.digest
+    }
+
+    /// Puts a name in, or gives it another value.
+    /// # Errors
+    /// [`InsertError::NoPlace`]; nothing changed.
+    pub(super) fn put(&mut self, name: Digest, value: u64) -> Result<(), InsertError> {
+        let entry = entry(name, value);
+        self.scratch.clear();
+        if let Some(slot) = self.places.find(&entry.name) {
+            let write = self.places.set(slot, Some(entry));
+            self.scratch.push(write);
+        } else if self.places.is_full() || !self.places.insert(entry, &mut self.scratch) {
+            self.replace(self.places.rebuilt(&[entry], self.settings.max_names)?);
+            return Ok(());
+        }
+        self.note();
+        Ok(())
+    }
+
+    /// Takes a name out, if it is in.
+    pub(super) fn take(&mut self, name: Digest) {
+        self.scratch.clear();
+        self.scratch.extend(self.places.remove(&[name.0]));
+        self.note();
+        if self.places.is_sparse() {
+            // Where that fails the table stays as large as it is.
+            if let Ok(places) = self.places.rebuilt(&[], self.settings.max_names) {
+                self.replace(places);
+            }
+        }
+    }
+
+    fn replace(&mut self, places: Places<1, u64, Itself>) {
+        self.places = places;
+        self.rebuilt = true;
+        self.writes.clear();
+    }
+
+    /// Takes over the latest writes.
+    fn note(&mut self) {
+        if self.rebuilt {
+            return;
+        }
+        let seed = self.settings.second_seed();
+        for write in &self.scratch {
+            let [old, new] = [write.old, write.new].map(|entry| slot_prf(seed, write.slot, &self.words(entry)));
+            self.digest ^= old ^ new;
+        }
+        self.writes.append(&mut self.scratch);
+    }
+
+    fn words(&self, entry: Option<Entry<1, u64>>) -> [u64; 2] {
+        entry.map_or([0; 2], |entry| self.settings.second_slot(Digest(entry.name[0]), entry.payload))
+    }
+
+    /// What the data plane has not been told: slots, or the whole table.
+    pub(super) fn drain(&mut self, version: u64, most: usize) -> (Vec<SlotWrite<1>>, Option<TableImage>) {
+        if self.rebuilt || self.writes.len() > most {
+            let image = self.image(version);
+            (self.digest, self.rebuilt) = (image.digest, false);
+            self.writes.clear();
+            return (Vec::new(), Some(image));
+        }
+        let slot = |write: Write<1, u64>| {
+            let (name, value) = write.new.map_or(([0], 0), |entry| (entry.name, entry.payload));
+            SlotWrite { slot: write.slot, name, value }
+        };
+        (self.writes.drain(..).map(slot).collect(), None)
+    }
+
+    /// The whole table.
+    pub(super) fn image(&self, version: u64) -> TableImage {
+        let words: Vec<u64> =
+            (0..self.places.n_slots() as u32).flat_map(|slot| self.words(self.places.at(slot))).collect();
+        let digest = digest_of(&words, self.settings.second_layout(), self.settings.second_seed());
+        let n_buckets = (self.places.n_slots() / SLOTS) as u32;
+        TableImage { version, digest, tweak: self.places.tweak(), n_buckets, words }
+    }
+}
+
+fn entry(name: Digest, value: u64) -> Entry<1, u64> {
+    Entry { name: [name.0], payload: value + 1 }
+}

@@ -1,0 +1,359 @@
+//! Bloom forwarder, query half: filters and exact table, no names, and the version of them that readers follow.
+//!
+//! [`BloomFibQuery`] is the handle of the one writer; each reading thread has a [`Reader`]. An update of cells and slots
+//! is stored in place under the table's sequence counter; what changes a size, of filters or exact table, is a new
+//! version of both.
+
+use super::table::Tables;
+use super::update::{CellsUpdate, Image, MAX_CELL_WRITES, MAX_SLOT_WRITES, Update};
+use super::{Plan, Settings, cell_prf};
+use crate::cuckoo::current::{Current, Follower};
+use crate::cuckoo::exact::{TableImage, digest_of};
+use crate::cuckoo::slot_prf;
+use crate::hash::Digest;
+use crate::othello::update::DecodeError;
+use crate::publish::Pin;
+use crate::traits::{Applied, ApplyError, BatchReader, Query, Replicated};
+
+/// Query half of a table, and the handle of its one writer.
+///
+/// [`Query::lookup`] looks one name up as published: one filter after another, one position after another, to the first
+/// match. [`Query::lookup_batch`] gives the same answers and hides memory latency.
+pub struct BloomFibQuery {
+    current: Current<Tables>,
+    settings: Settings,
+    version: u64,
+    /// Digests of the cells and of the exact table.
+    cells: u64,
+    second: u64,
+}
+
+/// Figures of a query structure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BloomFibStats {
+    /// Bits of all filters.
+    pub filter_bits: u64,
+    /// Bits of all counters.
+    pub counter_bits: u64,
+    /// Slots of the exact table.
+    pub n_exact_slots: usize,
+    /// Filters, counters and exact table, in bits.
+    pub size_bits: u64,
+    /// Bytes of old versions that wait for readers.
+    pub retired_bytes: usize,
+    /// Bytes on huge pages, if the operating system says.
+    pub huge_page_bytes: Option<usize>,
+}
+
+impl BloomFibQuery {
+    /// The query structure of an image.
+    /// # Errors
+    /// [`ApplyError`]: the image is malformed, does not have its digest, or memory ran out.
+    pub fn from_image(settings: &Settings, image: &Image) -> Result<Self, ApplyError> {
+        let tables = Tables::new(image, settings)?;
+        let (cells, second) = digests(&tables, image, settings)?;
+        let (current, settings) = (Current::new(tables), settings.clone());
+        Ok(Self { current, settings, version: image.version, cells, second })
+    }
+
+    /// A reader for another thread.
+    pub fn reader(&self) -> Reader {
+        Reader { follower: self.current.reader() }
+    }
+
+    /// Settings of the table.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The filters of all ports.
+    pub fn plan(&self) -> &Plan {
+        &self.tables().filters.plan
+    }
+
+    /// Version and digest held.
+    pub fn held(&self) -> (u64, u64) {
+        (self.version, self.cells ^ self.second)
+    }
+
+    /// The whole table, as the writer sees it.
+    pub fn image(&self) -> Image {
+        let filters = &self.tables().filters;
+        Image {
+            version: self.version,
+            digest: self.cells ^ self.second,
+            plan: filters.plan.clone(),
+            bits: filters.bits().to_vec(),
+            counters: filters.counters().map(|counters| counters.to_vec()).unwrap_or_default(),
+            second: self.tables().second.image(self.version, self.second),
+        }
+    }
+
+    /// Replaces the table whatever its version: the answer to a request for a resync, where the sender's word counts.
+    /// # Errors
+    /// [`ApplyError`]; nothing changes.
+    pub fn overwrite(&mut self, image: &Image) -> Result<(), ApplyError> {
+        self.current.may_replace()?;
+        let tables = Tables::new(image, &self.settings)?;
+        let (cells, second) = digests(&tables, image, &self.settings)?;
+        let bytes = self.tables().size_bytes();
+        self.current.replace(tables, bytes)?;
+        (self.version, self.cells, self.second) = (image.version, cells, second);
+        Ok(())
+    }
+
+    /// Figures; reads the operating system's page accounts.
+    pub fn stats(&self) -> BloomFibStats {
+        let tables = self.tables();
+        BloomFibStats {
+            filter_bits: tables.filters.bits().len() as u64 * 64,
+            counter_bits: tables.filters.counters().map_or(0, |counters| counters.len() as u64 * 64),
+            n_exact_slots: tables.second.n_slots(),
+            size_bits: self.size_bits(),
+            retired_bytes: self.current.retired_bytes(),
+            huge_page_bytes: tables.huge_page_bytes(),
+        }
+    }
+
+    fn tables(&self) -> &Tables {
+        self.current.get()
+    }
+
+    fn apply_cells(&mut self, update: &CellsUpdate) -> Result<Applied, ApplyError> {
+        let current = self.version;
+        if update.to <= current {
+            return Ok(Applied::AlreadyThere);
+        }
+        if update.from != current {
+            return Err(ApplyError::Gap { prefix: 0, depth: 0, current, from: update.from });
+        }
+        let cells = self.cells_after(update)?;
+        let second = match &update.second {
+            Some(table) => table_digest(table, &self.settings)?,
+            None => self.second_after(update)?,
+        };
+        if cells ^ second != update.digest {
+            let (got, expected) = (cells ^ second, update.digest);
+            return Err(ApplyError::WrongDigest { prefix: 0, depth: 0, got, expected });
+        }
+        match &update.second {
+            Some(table) => self.replace_second(table, update)?,
+            None => {
+                let tables = self.tables();
+                let closed = tables.close();
+                let guard = tables.write();
+                self.write(tables, update);
+                guard.commit();
+                drop(closed);
+            }
+        }
+        (self.version, self.cells, self.second) = (update.to, cells, second);
+        Ok(Applied::Applied)
+    }
+
+    /// Publishes a version with another exact table, and with the cells changed in a copy of the filters.
+    fn replace_second(&mut self, table: &TableImage, update: &CellsUpdate) -> Result<(), ApplyError> {
+        self.current.may_replace()?;
+        let image = Image { second: table.clone(), ..self.image() };
+        let tables = Tables::new(&image, &self.settings)?;
+        self.write(&tables, update);
+        let bytes = self.tables().size_bytes();
+        self.current.replace(tables, bytes)
+    }
+
+    fn write(&self, tables: &Tables, update: &CellsUpdate) {
+        for write in &update.slots {
+            tables.second.write(write.slot, &self.settings.second_slot(Digest(write.name[0]), write.value));
+        }
+        update.cells.iter().for_each(|write| tables.filters.put(write.cell, write.count));
+    }
+
+    /// Checks the cells of an update, and says what their digest is after it.
+    fn cells_after(&self, update: &CellsUpdate) -> Result<u64, ApplyError> {
+        let malformed = |reason| Err(ApplyError::Malformed { reason });
+        let (filters, seed) = (&self.tables().filters, self.settings.seed);
+        if update.cells.len() > MAX_CELL_WRITES {
+            return malformed("more cells than a mutation has");
+        }
+        if !update.cells.is_sorted_by(|a, b| a.cell < b.cell) {
+            return malformed("the cells are not in rising order");
+        }
+        update.cells.iter().for_each(|write| filters.prefetch(write.cell));
+        let mut digest = self.cells;
+        for write in &update.cells {
+            let is_there =
+                write.cell < filters.plan.n_cells() && filters.plan.used_bits() >> (write.cell % 64) & 1 != 0;
+            if !is_there || write.count > self.settings.max_count() {
+                return malformed("a cell is not in the filters, or too wide for them");
+            }
+            digest ^= cell_prf(seed, write.cell, filters.count(write.cell)) ^ cell_prf(seed, write.cell, write.count);
+        }
+        Ok(digest)
+    }
+
+    /// Checks the slots of an update, and says what the digest of the exact table is after it.
+    fn second_after(&self, update: &CellsUpdate) -> Result<u64, ApplyError> {
+        let malformed = |reason| Err(ApplyError::Malformed { reason });
+        let (second, seed) = (&self.tables().second, self.settings.second_seed());
+        if update.slots.len() > MAX_SLOT_WRITES {
+            return malformed("more slots than a mutation has");
+        }
+        let words = |name: u64, payload: u64| self.settings.second_slot(Digest(name), payload);
+        let mut digest = self.second;
+        for (at, write) in update.slots.iter().enumerate() {
+            if write.slot as usize >= second.n_slots() || write.value > self.settings.max_value() + 1 {
+                return malformed("a slot is not in the exact table, or too wide for it");
+            }
+            let before = update.slots[..at].iter().rev().find(|earlier| earlier.slot == write.slot);
+            digest ^= match before {
+                Some(before) => slot_prf(seed, write.slot, &words(before.name[0], before.value)),
+                None => second.prf(seed, write.slot),
+            };
+            digest ^= slot_prf(seed, write.slot, &words(write.name[0], write.value));
+        }
+        Ok(digest)
+    }
+}
+
+fn table_digest(table: &TableImage, settings: &Settings) -> Result<u64, ApplyError> {
+    let got = digest_of(&table.words, settings.second_layout(), settings.second_seed());
+    let expected = table.digest;
+    if got == expected { Ok(got) } else { Err(ApplyError::WrongDigest { prefix: 0, depth: 0, got, expected }) }
+}
+
+/// The digests of cells and exact table, if they are those of the image.
+fn digests(tables: &Tables, image: &Image, settings: &Settings) -> Result<(u64, u64), ApplyError> {
+    let second = table_digest(&image.second, settings)?;
+    let cells = tables.filters.digest(settings.max_count());
+    let (got, expected) = (cells ^ second, image.digest);
+    if got == expected {
+        Ok((cells, second))
+    } else {
+        Err(ApplyError::WrongDigest { prefix: 0, depth: 0, got, expected })
+    }
+}
+
+impl Query for BloomFibQuery {
+    type Key = Digest;
+    type Update = Update;
+
+    fn lookup(&self, key: Digest) -> u64 {
+        self.tables().lookup(key)
+    }
+
+    fn lookup_batch(&self, keys: &[Digest], values: &mut [u64]) {
+        self.tables().lookup_batch(keys, values);
+    }
+
+    fn apply(&mut self, update: &Update) -> Result<Applied, ApplyError> {
+        match update {
+            Update::Cells(update) => self.apply_cells(update),
+            Update::Table(image) if image.version <= self.version => Ok(Applied::AlreadyThere),
+            Update::Table(image) => self.overwrite(image).map(|()| Applied::Applied),
+        }
+    }
+
+    fn size_bits(&self) -> u64 {
+        self.tables().size_bytes() as u64 * 8
+    }
+}
+
+/// A thread's access to the table beside its writer.
+pub struct Reader {
+    follower: Follower<Tables>,
+}
+
+impl Reader {
+    /// Opens the table for a burst. The thread was quiescent until now: nothing from an earlier burst is in use.
+    #[inline]
+    pub fn pin(&mut self) -> Pinned<'_> {
+        let (tables, pin) = self.follower.pin();
+        Pinned { tables, _pin: pin }
+    }
+
+    /// Says that this thread reads nothing until it pins again: call it before sleeping.
+    pub fn offline(&mut self) {
+        self.follower.offline();
+    }
+}
+
+/// The table during one burst.
+pub struct Pinned<'a> {
+    tables: &'a Tables,
+    _pin: Pin<'a>,
+}
+
+impl Pinned<'_> {
+    /// As [`Query::lookup`].
+    #[inline]
+    pub fn lookup(&self, digest: Digest) -> u64 {
+        self.tables.lookup(digest)
+    }
+
+    /// As [`Query::lookup_batch`].
+    #[inline]
+    pub fn lookup_batch(&self, digests: &[Digest], values: &mut [u64]) {
+        self.tables.lookup_batch(digests, values);
+    }
+}
+
+impl BatchReader for Reader {
+    type Key = Digest;
+
+    #[inline]
+    fn lookup_batch(&mut self, digests: &[Digest], values: &mut [u64]) {
+        self.pin().lookup_batch(digests, values);
+    }
+
+    fn offline(&mut self) {
+        Reader::offline(self);
+    }
+}
+
+impl Replicated for BloomFibQuery {
+    type Settings = Settings;
+    type Reader = Reader;
+
+    fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    fn encode_update(_settings: &Settings, update: &Update, out: &mut Vec<u8>) {
+        update.encode(out);
+    }
+
+    fn decode_update(settings: &Settings, bytes: &[u8]) -> Result<Update, DecodeError> {
+        Update::decode(bytes, settings)
+    }
+
+    fn is_whole(update: &Update) -> bool {
+        matches!(update, Update::Table(_))
+    }
+
+    fn held_after(update: &Update) -> (u64, u64) {
+        match update {
+            Update::Cells(update) => (update.to, update.digest),
+            Update::Table(image) => (image.version, image.digest),
+        }
+    }
+
+    fn from_whole(settings: &Settings, update: &Update) -> Result<Self, ApplyError> {
+        Self::from_image(settings, update.as_image()?)
+    }
+
+    fn overwrite(&mut self, update: &Update) -> Result<(), ApplyError> {
+        BloomFibQuery::overwrite(self, update.as_image()?)
+    }
+
+    fn whole(&self) -> Update {
+        Update::Table(self.image())
+    }
+
+    fn held(&self) -> (u64, u64) {
+        BloomFibQuery::held(self)
+    }
+
+    fn reader(&self) -> Reader {
+        BloomFibQuery::reader(self)
+    }
+}
