@@ -16,6 +16,7 @@ pub mod file;
 mod indices;
 pub mod list;
 pub mod messages;
+pub mod model;
 pub mod name;
 pub mod network;
 pub mod replica;
