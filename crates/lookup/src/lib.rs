@@ -14,4 +14,5 @@ pub mod publish;
 pub mod static_map;
 pub mod testkit;
 pub mod traits;
+pub mod tuple_space;
 pub mod words;

@@ -88,11 +88,16 @@ impl<T: Send + Sync> Current<T> {
     /// As [`Current::may_replace`]; the version stays.
     pub(crate) fn replace(&mut self, version: T, bytes: usize) -> Result<(), ApplyError> {
         self.may_replace()?;
+        self.replace_now(version, bytes);
+        Ok(())
+    }
+
+    /// As [`Current::replace`], where [`Current::may_replace`] has been asked.
+    pub(crate) fn replace_now(&mut self, version: T, bytes: usize) {
         let old = self.shared.pointer.swap(Box::into_raw(Box::new(version)), Ordering::AcqRel);
         let old = NonNull::new(old).expect("it came from a box");
         self.retired.push_back((self.shared.domain.advance(), Old(old), bytes));
         self.retired_bytes += bytes;
-        Ok(())
     }
 
     pub(crate) fn retired_bytes(&self) -> usize {

@@ -1,0 +1,431 @@
+//! Tuple Space Search, query half: the hash table, the order in which tuples are tried, and readers of both.
+//!
+//! A lookup reads several places, so a reader that meets an update could see one rule gone and its successor not yet
+//! there. A counter round every update shows it that it did; it looks the burst up again, and lines up behind the writer
+//! after [`SPINS`] times. A hash table that changes its size is made outside of that: tuples of both tables are tried
+//! meanwhile.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::tuple::Tuple;
+use super::update::{Change, Image, Update};
+use super::{Settings, tuple_prf};
+use crate::cells::value_mask;
+use crate::cuckoo::exact::{self, CuckooQuery};
+use crate::othello::update::DecodeError;
+use crate::publish::Sequence;
+use crate::publish::current::{Current, Follower};
+use crate::traits::{Applied, ApplyError, BatchReader, Query, Replicated};
+
+/// Flows of a burst.
+const BURST: usize = 32;
+/// Bursts that met the writer before a reader lines up behind it.
+const SPINS: u32 = 16;
+
+/// A tuple as look-ups need it.
+#[derive(Clone, Copy)]
+struct Probe {
+    mask: [u64; 2],
+    code_word: u64,
+    /// The highest priority of its rules.
+    highest: u32,
+    rank: u32,
+    tuple: Tuple,
+}
+
+impl Probe {
+    fn new(tuple: Tuple, highest: u32) -> Self {
+        Self { mask: tuple.mask(), code_word: tuple.code_word(), highest, rank: tuple.rank(), tuple }
+    }
+
+    #[inline(always)]
+    fn name(&self, key: [u64; 2]) -> [u64; 2] {
+        [key[0] & self.mask[0], key[1] & self.mask[1] | self.code_word]
+    }
+}
+
+/// The tuples that have rules, in the order in which they are tried.
+#[derive(Clone)]
+struct Directory {
+    probes: Vec<Probe>,
+    digest: u64,
+}
+
+impl Directory {
+    fn new(tuples: impl Iterator<Item = (Tuple, u32)>, seed: u64) -> Self {
+        let mut probes: Vec<_> = tuples.map(|(tuple, highest)| Probe::new(tuple, highest)).collect();
+        probes.sort_unstable_by_key(|probe| std::cmp::Reverse((probe.highest, probe.rank)));
+        let digest = probes.iter().fold(0, |digest, probe| digest ^ tuple_prf(seed, probe.tuple, probe.highest));
+        Self { probes, digest }
+    }
+
+    fn tuples(&self) -> impl Iterator<Item = (Tuple, u32)> + '_ {
+        self.probes.iter().map(|probe| (probe.tuple, probe.highest))
+    }
+
+    /// With the tuples of `change` as they are after it.
+    fn after(&self, change: &Change, seed: u64) -> Self {
+        let changed = |tuple: Tuple| change.tuples.iter().any(|&(other, _)| other == tuple);
+        let kept = self.tuples().filter(|&(tuple, _)| !changed(tuple));
+        Self::new(kept.chain(change.tuples.iter().filter_map(|&(tuple, highest)| Some((tuple, highest?)))), seed)
+    }
+
+    /// With every tuple of either, and the higher of its priorities: right for rules of both.
+    fn or(&self, other: &Self) -> Self {
+        let mut tuples: Vec<_> = self.tuples().chain(other.tuples()).collect();
+        tuples.sort_unstable_by_key(|&(tuple, highest)| (tuple.code(), std::cmp::Reverse(highest)));
+        tuples.dedup_by_key(|&mut (tuple, _)| tuple);
+        Self::new(tuples.into_iter(), 0)
+    }
+
+    fn size_bytes(&self) -> usize {
+        size_of_val(&self.probes[..])
+    }
+
+    /// The values of up to a burst of flows; `look_up` is the hash table. How often it was asked.
+    #[inline]
+    fn search(
+        &self,
+        keys: &[[u64; 2]],
+        values: &mut [u64],
+        value_bits: u8,
+        priority_bits: u8,
+        mut look_up: impl FnMut(&[[u64; 2]], &mut [u64]),
+    ) -> usize {
+        // Of each flow what the best rule has in the hash table, and the rank of its tuple.
+        let (mut best, mut ranks) = ([0u64; BURST], [0u32; BURST]);
+        let mut open: [u8; BURST] = std::array::from_fn(|index| index as u8);
+        let (mut n_open, mut n_asked) = (keys.len(), 0);
+        for probe in &self.probes {
+            // The flows for which a rule of this tuple, and of all after it, could still win.
+            let at_most = 1u64 << priority_bits | u64::from(probe.highest);
+            let mut n_left = 0;
+            for at in 0..n_open {
+                let index = open[at];
+                open[n_left] = index;
+                n_left += usize::from(best[usize::from(index)] >> value_bits <= at_most);
+            }
+            n_open = n_left;
+            if n_open == 0 {
+                break;
+            }
+            let (mut names, mut found) = ([[0; 2]; BURST], [0; BURST]);
+            for (name, &index) in names.iter_mut().zip(&open[..n_open]) {
+                *name = probe.name(keys[usize::from(index)]);
+            }
+            look_up(&names[..n_open], &mut found[..n_open]);
+            n_asked += n_open;
+            for (&found, &index) in found.iter().zip(&open[..n_open]) {
+                let (best, rank) = (&mut best[usize::from(index)], &mut ranks[usize::from(index)]);
+                if (found >> value_bits, probe.rank) > (*best >> value_bits, *rank) && found != 0 {
+                    (*best, *rank) = (found, probe.rank);
+                }
+            }
+        }
+        for (value, best) in values.iter_mut().zip(best) {
+            *value = best & value_mask(value_bits);
+        }
+        n_asked
+    }
+}
+
+/// What readers and writer meet at.
+struct Meeting {
+    sequence: Sequence,
+    gate: Mutex<()>,
+}
+
+impl Meeting {
+    fn gate(&self) -> MutexGuard<'_, ()> {
+        self.gate.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Query half of a tuple space, and the handle of its one writer.
+pub struct TupleSpaceQuery {
+    table: CuckooQuery<2>,
+    directory: Current<Directory>,
+    meeting: Arc<Meeting>,
+    settings: Settings,
+    seed: u64,
+    version: u64,
+}
+
+impl TupleSpaceQuery {
+    /// The query structure of an image.
+    /// # Errors
+    /// [`ApplyError`]: the image is malformed, does not have its digest, or memory ran out.
+    pub fn from_image(settings: &Settings, image: &Image) -> Result<Self, ApplyError> {
+        check_digest(settings, image)?;
+        let directory = Directory::new(image.tuples.iter().copied(), settings.seed());
+        Ok(Self {
+            table: CuckooQuery::from_image(&settings.table, &image.table)?,
+            directory: Current::new(directory),
+            meeting: Arc::new(Meeting { sequence: Sequence::new(), gate: Mutex::new(()) }),
+            settings: settings.clone(),
+            seed: settings.seed(),
+            version: image.version,
+        })
+    }
+
+    /// Tuples that have rules.
+    pub fn n_tuples(&self) -> usize {
+        self.directory.get().probes.len()
+    }
+
+    /// As [`Query::lookup_batch`], and how often the hash table was asked: each time two buckets are read.
+    /// # Panics
+    /// When `values` is shorter than `keys`.
+    pub fn lookup_counted(&self, keys: &[[u64; 2]], values: &mut [u64]) -> usize {
+        let values = &mut values[..keys.len()];
+        let Settings { value_bits, priority_bits, .. } = self.settings;
+        let directory = self.directory.get();
+        let bursts = keys.chunks(BURST).zip(values.chunks_mut(BURST));
+        let ask = |names: &[[u64; 2]], found: &mut [u64]| self.table.lookup_batch(names, found);
+        bursts.map(|(keys, values)| directory.search(keys, values, value_bits, priority_bits, ask)).sum()
+    }
+
+    /// Publishes tuples and, with them as one, what `write` does to the hash table.
+    fn publish(
+        &mut self,
+        directory: Option<Directory>,
+        write: impl FnOnce(&mut CuckooQuery<2>) -> Result<(), ApplyError>,
+    ) -> Result<(), ApplyError> {
+        let _gate = self.meeting.gate();
+        let guard = self.meeting.sequence.write();
+        let written = write(&mut self.table);
+        if let (Ok(()), Some(directory)) = (&written, directory) {
+            let bytes = self.directory.get().size_bytes();
+            self.directory.replace_now(directory, bytes);
+        }
+        guard.commit();
+        written
+    }
+
+    /// Takes over a whole hash table and the tuples after it.
+    fn replace_table(
+        &mut self,
+        directory: Directory,
+        write: impl FnOnce(&mut CuckooQuery<2>) -> Result<(), ApplyError>,
+    ) -> Result<(), ApplyError> {
+        let before = self.directory.get().clone();
+        self.publish(Some(before.or(&directory)), |_| Ok(()))?;
+        let written = write(&mut self.table);
+        let after = if written.is_ok() { directory } else { before };
+        self.publish(Some(after), |_| Ok(()))?;
+        written
+    }
+
+    fn change(&mut self, change: &Change) -> Result<(), ApplyError> {
+        let directory = (!change.tuples.is_empty()).then(|| self.directory.get().after(change, self.seed));
+        let tuples_digest = directory.as_ref().unwrap_or(self.directory.get()).digest;
+        let table_digest = match &change.table {
+            Some(exact::Update::Slots(slots)) => slots.digest,
+            Some(exact::Update::Table(image)) => image.digest,
+            None => self.table.held().1,
+        };
+        let (got, expected) = (tuples_digest ^ table_digest, change.digest);
+        if got != expected {
+            return Err(ApplyError::WrongDigest { prefix: 0, depth: 0, got, expected });
+        }
+        self.directory.may_replace()?;
+        match &change.table {
+            Some(table @ exact::Update::Table(_)) => {
+                let directory = directory.unwrap_or_else(|| self.directory.get().clone());
+                self.replace_table(directory, |query| query.apply(table).map(drop))
+            }
+            Some(table) => self.publish(directory, |query| query.apply(table).map(drop)),
+            None => self.publish(directory, |_| Ok(())),
+        }
+    }
+}
+
+fn check_digest(settings: &Settings, image: &Image) -> Result<(), ApplyError> {
+    let (got, expected) = (image.computed_digest(settings), image.digest);
+    if got == expected { Ok(()) } else { Err(ApplyError::WrongDigest { prefix: 0, depth: 0, got, expected }) }
+}
+
+impl Query for TupleSpaceQuery {
+    type Key = [u64; 2];
+    type Update = Update;
+
+    fn lookup(&self, key: [u64; 2]) -> u64 {
+        let mut value = [0];
+        self.lookup_counted(&[key], &mut value);
+        value[0]
+    }
+
+    fn lookup_batch(&self, keys: &[[u64; 2]], values: &mut [u64]) {
+        self.lookup_counted(keys, values);
+    }
+
+    fn apply(&mut self, update: &Update) -> Result<Applied, ApplyError> {
+        let (to, current) = (Self::held_after(update).0, self.version);
+        if to <= current {
+            return Ok(Applied::AlreadyThere);
+        }
+        match update {
+            Update::Change(change) if change.from != current => {
+                return Err(ApplyError::Gap { prefix: 0, depth: 0, current, from: change.from });
+            }
+            Update::Change(change) => self.change(change)?,
+            Update::Whole(_) => self.overwrite(update)?,
+        }
+        self.version = to;
+        Ok(Applied::Applied)
+    }
+
+    fn size_bits(&self) -> u64 {
+        self.table.size_bits() + self.directory.get().size_bytes() as u64 * 8
+    }
+}
+
+impl Replicated for TupleSpaceQuery {
+    type Settings = Settings;
+    type Reader = Reader;
+
+    fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    fn encode_update(settings: &Settings, update: &Update, out: &mut Vec<u8>) {
+        update.encode(settings, out);
+    }
+
+    fn decode_update(settings: &Settings, bytes: &[u8]) -> Result<Update, DecodeError> {
+        Update::decode(settings, bytes)
+    }
+
+    fn is_whole(update: &Update) -> bool {
+        matches!(update, Update::Whole(_))
+    }
+
+    fn held_after(update: &Update) -> (u64, u64) {
+        match update {
+            Update::Change(change) => (change.to, change.digest),
+            Update::Whole(image) => (image.version, image.digest),
+        }
+    }
+
+    fn from_whole(settings: &Settings, update: &Update) -> Result<Self, ApplyError> {
+        Self::from_image(settings, update.as_image()?)
+    }
+
+    fn overwrite(&mut self, update: &Update) -> Result<(), ApplyError> {
+        let image = update.as_image()?;
+        check_digest(&self.settings, image)?;
+        let directory = Directory::new(image.tuples.iter().copied(), self.seed);
+        self.directory.may_replace()?;
+        self.replace_table(directory, |query| query.overwrite(&image.table))?;
+        self.version = image.version;
+        Ok(())
+    }
+
+    fn whole(&self) -> Update {
+        let mut tuples: Vec<_> = self.directory.get().tuples().collect();
+        tuples.sort_unstable_by_key(|(tuple, _)| tuple.code());
+        let (version, digest) = self.held();
+        Update::Whole(Image { version, digest, tuples, table: self.table.image() })
+    }
+
+    fn held(&self) -> (u64, u64) {
+        (self.version, self.table.held().1 ^ self.directory.get().digest)
+    }
+
+    fn reader(&self) -> Reader {
+        let Settings { value_bits, priority_bits, .. } = self.settings;
+        let (table, directory) = (self.table.reader(), self.directory.reader());
+        Reader { table, directory, meeting: Arc::clone(&self.meeting), value_bits, priority_bits }
+    }
+}
+
+/// A thread's access to a tuple space beside its writer.
+pub struct Reader {
+    table: exact::Reader<2>,
+    directory: Follower<Directory>,
+    meeting: Arc<Meeting>,
+    value_bits: u8,
+    priority_bits: u8,
+}
+
+impl BatchReader for Reader {
+    type Key = [u64; 2];
+
+    fn lookup_batch(&mut self, keys: &[[u64; 2]], values: &mut [u64]) {
+        let values = &mut values[..keys.len()];
+        let Self { table, directory, meeting, value_bits, priority_bits } = self;
+        let mut look_up = |keys: &[[u64; 2]], values: &mut [u64]| {
+            // The table first: tuples that are tried belong to it, or to a later one too, until the counter says
+            // otherwise.
+            let table = table.pin();
+            let (directory, _pin) = directory.pin();
+            let ask = |names: &[[u64; 2]], found: &mut [u64]| table.lookup_batch(names, found);
+            directory.search(keys, values, *value_bits, *priority_bits, ask);
+        };
+        'bursts: for (keys, values) in keys.chunks(BURST).zip(values.chunks_mut(BURST)) {
+            for _ in 0..SPINS {
+                if let Some(stamp) = meeting.sequence.read_begin() {
+                    look_up(keys, values);
+                    if meeting.sequence.read_validate(stamp) {
+                        continue 'bursts;
+                    }
+                }
+                std::hint::spin_loop();
+            }
+            let _gate = meeting.gate();
+            look_up(keys, values);
+        }
+    }
+
+    fn offline(&mut self) {
+        self.table.offline();
+        self.directory.offline();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hash::{Family, SecretKey};
+    use crate::traits::Control;
+    use crate::tuple_space::{Pattern, Rule, TupleSpace};
+
+    /// The schedule that the counter is for: a rule is replaced by one of another tuple while a reader is between the
+    /// two. The search finds neither, and the counter tells.
+    #[test]
+    fn a_burst_that_falls_between_two_rules_is_noticed() {
+        let mut space = TupleSpace::new(Settings::new(8, 8, 100, Family::MulAdd, &SecretKey::from_seed(1)));
+        let key = [7, 6];
+        let rule = |tuple, value: u64| Rule { pattern: Pattern::new(tuple, key), priority: value as u32, value };
+        let mut updates = Vec::new();
+        // Both tuples have rules throughout.
+        for (tuple, priority) in [(Tuple::ANY, 3), (Tuple::EXACT, 2)] {
+            let pattern = Pattern::new(tuple, [u64::MAX, 1 << 56 | 9]);
+            space.insert_rule(&Rule { pattern, priority, value: 99 }, &mut updates).unwrap();
+        }
+        space.insert_rule(&rule(Tuple::EXACT, 1), &mut updates).unwrap();
+        let mut query = space.export();
+        let mut reader = query.reader();
+        updates.clear();
+        space.insert_rule(&rule(Tuple::ANY, 2), &mut updates).unwrap();
+        space.remove_rule(&rule(Tuple::EXACT, 1).pattern, &mut updates);
+
+        let meeting = Arc::clone(&query.meeting);
+        let stamp = meeting.sequence.read_begin().unwrap();
+        let table = reader.table.pin();
+        let (directory, _pin) = reader.directory.pin();
+        let (mut value, mut n_calls) = ([u64::MAX], 0);
+        directory.search(&[key], &mut value, 8, 8, |names, found| {
+            if n_calls == 1 {
+                updates.iter().for_each(|update| _ = query.apply(update).unwrap());
+            }
+            n_calls += 1;
+            table.lookup_batch(names, found);
+        });
+        assert_eq!((value, n_calls), ([0], 2), "the schedule has lost its sting");
+        assert!(!meeting.sequence.read_validate(stamp));
+        let mut value = [0];
+        reader.lookup_batch(&[key], &mut value);
+        assert_eq!(value, [2]);
+    }
+}
