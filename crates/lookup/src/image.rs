@@ -8,7 +8,7 @@
 //! 12  bits of a value            1   1 to 64
 //! 13  hash family                1   see hash::Family::id
 //! 14  bits of a fingerprint      1   0 = none; with the value at most 64
-//! 15  zero                       1
+//! 15  flags                      1   bit 0: aliens are spread
 //! 16  secret key                32
 //! 48  seed of tweaks and digests 8
 //! 56  most names                 8
@@ -108,7 +108,14 @@ pub fn encode<S: Sizing>(query: &OthelloQuery<S>, family: Family, key: &SecretKe
         Vec::with_capacity(HEADER_BYTES + shards.iter().map(|shard| shard.words.len() * 8 + 48).sum::<usize>());
     out.extend(MAGIC);
     out.extend(FORMAT.to_le_bytes());
-    out.extend([OTHELLO, S::ID, settings.value_bits, family.id(), settings.fingerprint_bits, 0]);
+    out.extend([
+        OTHELLO,
+        S::ID,
+        settings.value_bits,
+        family.id(),
+        settings.fingerprint_bits,
+        u8::from(settings.spread),
+    ]);
     out.extend(key.as_bytes());
     out.extend(settings.seed.to_le_bytes());
     out.extend((settings.max_names as u64).to_le_bytes());
@@ -150,13 +157,14 @@ pub fn header(image: &[u8]) -> Result<Header, ImageError> {
     at_most("bits of a value", value_bits.into(), 64)?;
     let family = Family::from_id(bytes.u8()?)?;
     let fingerprint_bits = at_most("bits of a fingerprint", bytes.u8()?.into(), u64::from(64 - value_bits))? as u8;
-    at_most("reserved bytes", bytes.u8()?.into(), 0)?;
+    // Aliens are either spread or dropped.
+    let spread = at_most("flags", bytes.u8()?.into(), u64::from(fingerprint_bits == 0))? != 0;
     let key = SecretKey::from_bytes(bytes.array()?);
     let seed = bytes.u64()?;
     let max_names = at_most("most names", bytes.u64()?, Settings::MAX_NAMES as u64)? as usize;
     let n_shards = at_most("shards", bytes.u32()?.into(), MAX_SHARDS as u64)? as u32;
     at_most("reserved bytes", bytes.u32()?.into(), 0)?;
-    let settings = Settings { value_bits, fingerprint_bits, max_names, seed };
+    let settings = Settings { value_bits, fingerprint_bits, spread, max_names, seed };
     Ok(Header { sizing, family, key, settings, n_shards })
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Phase II of the papers. The values of names come from a function of their payload, so that hundreds of switches
 //! share one graph and keep, a shard, only the digest of their cells and the last version sent. Colours are canonical:
-//! the smallest vertex of every component has colour 0, so cells are a pure function of (graph, tombstones, values)
+//! the smallest vertex of every component has colour 0 (or a pseudo-random one: [`super::spread`]), so cells are a pure function of (graph, tombstones, values)
 //! and a restarted controller derives the same. What an edge XORs to is its name's value and, where cells have them
 //! ([`super::fingerprint`]), its fingerprint; the emptiness indicator spreads from the root of a component, for no edge
 //! changes it.
@@ -17,6 +17,7 @@ use super::kernel::prefetch;
 use super::query::OthelloQuery;
 use super::shard::{Payload, Peeled, Shard};
 use super::sizing::{Sides, Sizing};
+use super::spread::Roots;
 use super::update::{CellsUpdate, ShardImage, Update};
 use super::{Settings, ShardId, cell_prf};
 use crate::cells::{Cells, CellsVisitor, cells_per_word, with_cells};
@@ -154,11 +155,13 @@ impl Colouring {
         let settings = graph.settings();
         let (seed, cell_bits, check) = (settings.seed, settings.cell_bits(), settings.check());
         let value = |payload: Option<P>| payload.map_or(check.fingerprint, &value);
+        let id = ShardId { prefix: shard.prefix, depth: shard.depth };
+        let roots = Roots::new(settings, id);
         let joint = match &mut self.kept {
             Some(kept) => with_cells(&mut kept[slot as usize], cell_bits, Read(walk.joint)) | check.touched,
             None => {
                 shard.path(walk.joint, &mut self.path);
-                self.path.iter().fold(check.touched, |colour, &edge| {
+                self.path.iter().fold(roots.colour(shard.root(walk.joint)) | check.touched, |colour, &edge| {
                     let edge = &shard.edges[edge];
                     colour ^ value(edge.value()) ^ check.fingerprint_of(edge.digest)
                 })
@@ -172,7 +175,10 @@ impl Colouring {
             self.colours.push(parent ^ over ^ step.fingerprint);
         }
         let delta = match walk.delta {
-            Delta::OldRoot(step) => self.colours[step] ^ if walk.fresh { 0 } else { check.touched },
+            Delta::OldRoot(step) => {
+                let touched = if walk.fresh { 0 } else { check.touched };
+                self.colours[step] ^ (roots.colour(walk.steps[step].vertex) | touched)
+            }
             Delta::Altered(old, new) => value(old) ^ value(new),
         };
         let sent = &mut self.sent[slot as usize];
@@ -197,7 +203,6 @@ impl Colouring {
         // Without the walked part, only a joint changed that was isolated.
         let fresh = walk.fresh || delta == 0;
         let from = std::mem::replace(&mut sent.version, shard.version);
-        let id = ShardId { prefix: shard.prefix, depth: shard.depth };
         Some(CellsUpdate { id, from, to: shard.version, digest: sent.digest, fresh, cells })
     }
 
@@ -261,20 +266,29 @@ pub(super) fn colour<S: Sizing, P: Payload>(
     order: &[Peeled<S::Index>],
     value: impl Fn(P) -> u64,
 ) -> ShardImage {
-    struct Paint<'a, S: Sizing, P: Payload, F, const FINGERPRINTS: bool> {
+    struct Paint<'a, S: Sizing, P: Payload, F, const FINGERPRINTS: bool, const SPREAD: bool> {
         seed: u64,
+        roots: Roots,
         shard: &'a Shard<S, P>,
         order: &'a [Peeled<S::Index>],
         check: Check,
         value: F,
     }
-    impl<S: Sizing, P: Payload, F: Fn(P) -> u64, const FINGERPRINTS: bool> CellsVisitor
-        for Paint<'_, S, P, F, FINGERPRINTS>
+    impl<S: Sizing, P: Payload, F: Fn(P) -> u64, const FINGERPRINTS: bool, const SPREAD: bool> CellsVisitor
+        for Paint<'_, S, P, F, FINGERPRINTS, SPREAD>
     {
         type Output = u64;
         fn visit(self, mut cells: impl Cells) -> u64 {
-            let Self { seed, shard, order, check, value } = self;
+            let Self { seed, roots, shard, order, check, value } = self;
             let mut digest = 0;
+            if SPREAD {
+                // As if every vertex were isolated; those that are not get their colours below.
+                for vertex in 0..shard.sides.cells() {
+                    let colour = roots.colour(vertex);
+                    cells.set(vertex as usize, colour);
+                    digest ^= cell_prf(seed, vertex, colour);
+                }
+            }
             for step in order {
                 let edge = &shard.edges[step.edge.get()];
                 let mut over = edge.value().map_or(check.fingerprint, &value);
@@ -289,6 +303,9 @@ pub(super) fn colour<S: Sizing, P: Payload>(
                     }
                 }
                 let colour = parent ^ over;
+                if SPREAD {
+                    digest ^= cell_prf(seed, step.child.get() as u32, cells.get(step.child.get()));
+                }
                 cells.set(step.child.get(), colour);
                 digest ^= cell_prf(seed, step.child.get() as u32, colour);
             }
@@ -300,10 +317,21 @@ pub(super) fn colour<S: Sizing, P: Payload>(
     let mut words = vec![0; n_words as usize];
     let id = ShardId { prefix: shard.prefix, depth: shard.depth };
     let mut digest = geometry_prf(seed, id, shard.sides, shard.tweak);
-    digest ^= if check.touched == 0 {
-        with_cells(&mut words, cell_bits, Paint::<_, _, _, false> { seed, shard, order, check, value: &value })
-    } else {
-        with_cells(&mut words, cell_bits, Paint::<_, _, _, true> { seed, shard, order, check, value: &value })
+    let roots = Roots::new(settings, id);
+    macro_rules! paint {
+        ($fingerprints:literal, $spread:literal) => {{
+            let value = &value;
+            with_cells(
+                &mut words,
+                cell_bits,
+                Paint::<_, _, _, $fingerprints, $spread> { seed, roots, shard, order, check, value },
+            )
+        }};
+    }
+    digest ^= match (check.touched != 0, settings.spread) {
+        (true, _) => paint!(true, false),
+        (false, true) => paint!(false, true),
+        (false, false) => paint!(false, false),
     };
     let stash: Vec<_> = shard.stash.iter().map(|edge| (Digest(edge.digest), edge.value().map_or(0, &value))).collect();
     for &(name, value) in &stash {

@@ -128,7 +128,7 @@ impl<S: Sizing, P: Payload> Graph<S, P> {
     pub fn new(settings: Settings) -> Self {
         let mut scratch = Scratch::default();
         let mut root = Shard::unsolved(0, 0, 0, Vec::new());
-        let solved = root.solve(settings.cells_per_word(), &mut scratch);
+        let solved = root.solve(&settings, &mut scratch);
         debug_assert!(solved.is_ok(), "no edges, no cycle");
         Self::assemble(settings, vec![root], scratch)
     }
@@ -561,7 +561,7 @@ impl Solver<'_> {
             return self.solve_or_split(prefix * 2 + 1, depth + 1, tweak, right, scratch, done);
         }
         let mut shard = Shard::unsolved(prefix, depth, tweak, edges);
-        match shard.solve(self.settings.cells_per_word(), scratch) {
+        match shard.solve(self.settings, scratch) {
             Ok(()) => {
                 done(shard, scratch);
                 Ok(())

@@ -9,9 +9,10 @@
 //! | [`query`], `kernel` | [`OthelloQuery`], the half of words; [`Reader`]s beside its writer |
 //! | [`sizing`] | how many cells: sharded and exact, or the papers' powers of two |
 //! | [`fingerprint`] | OFW: cells that tell alien names from live ones |
+//! | [`spread`] | aliens over servers, by weight |
 //!
 //! Cost: 2 cell reads a lookup; 2.10 to 2.40 cells of l bits a name (l dividing 64) and 8 bytes a shard.
-//! Alien names get an arbitrary value, or drop where cells have fingerprints. Value 0 means drop. Updates: amortised O(1), one shard at most is rebuilt.
+//! Alien names get an arbitrary value, drop where cells have fingerprints, or an evenly spread one. Value 0 means drop. Updates: amortised O(1), one shard at most is rebuilt.
 //! Source: Yu, Belazzougui, Qian, Zhang, "Memory-efficient and Ultra-fast Network Lookup and Forwarding using Othello
 //! Hashing", sections IV and V. Differs: sharded, exact sizes, one keyed 64-bit digest a name, canonical colouring,
 //! tombstones for removed names, versioned publication instead of the D1/D2 bit vectors.
@@ -27,6 +28,7 @@ mod kernel;
 pub mod query;
 mod shard;
 pub mod sizing;
+pub mod spread;
 #[cfg(test)]
 mod tests;
 pub mod update;
@@ -54,6 +56,8 @@ pub struct Settings {
     /// Bits of a cell beside the value, by which aliens get drop: l_f in the paper, its last one the emptiness
     /// indicator. 0 is Concise; with the value at most 64.
     pub fingerprint_bits: u8,
+    /// Whether aliens get values spread evenly over all there are ([`spread`]) instead of arbitrary ones.
+    pub spread: bool,
     /// Names that the table takes at most.
     pub max_names: usize,
     /// Keys tweaks and cell digests.
@@ -70,7 +74,7 @@ impl Settings {
     pub fn new(value_bits: u8, max_names: usize, key: &SecretKey) -> Self {
         assert!((1..=64).contains(&value_bits), "a value has 1 to 64 bits, not {value_bits}");
         let max_names = max_names.min(Self::MAX_NAMES);
-        Self { value_bits, fingerprint_bits: 0, max_names, seed: key.derive(Purpose::Structure, 0) }
+        Self { value_bits, fingerprint_bits: 0, spread: false, max_names, seed: key.derive(Purpose::Structure, 0) }
     }
 
     /// The same with fingerprints of `fingerprint_bits`, the emptiness indicator among them.
@@ -81,7 +85,22 @@ impl Settings {
         let value_bits = self.value_bits;
         let fits = fingerprint_bits <= 64 - value_bits;
         assert!(fits, "a value of {value_bits} bits and {fingerprint_bits} of fingerprint: a cell has at most 64");
+        assert!(fingerprint_bits == 0 || !self.spread, "aliens are either spread or dropped");
         Self { fingerprint_bits, ..self }
+    }
+
+    /// The same with aliens spread evenly over all values.
+    /// # Panics
+    /// When cells have fingerprints, by which aliens get drop.
+    #[must_use]
+    pub fn with_spread(self) -> Self {
+        assert!(self.fingerprint_bits == 0, "aliens are either spread or dropped");
+        Self { spread: true, ..self }
+    }
+
+    /// How many names a shard of `depth` is sized for at least.
+    fn least_names(&self, depth: u8) -> usize {
+        if self.spread && depth == 0 { spread::LEAST_NAMES } else { 0 }
     }
 
     /// Bits of a cell: value and fingerprint. Messages depend on it.

@@ -17,6 +17,7 @@
 //! Differs: a removed name stays as a tombstone until the next rebuild; components are walked, not united (a
 //! union-find cannot split, and calls most inserts cycles after a turnover of names).
 
+use super::Settings;
 use super::index::Index;
 use super::sizing::{Sides, Sizing, TRIES_A_SIZE, TWEAKS};
 
@@ -351,14 +352,14 @@ impl<S: Sizing, P: Payload> Shard<S, P> {
     /// About 10 ns a name and try.
     /// # Errors
     /// [`NoSolution`]: every bound was exhausted.
-    pub(super) fn solve(&mut self, cells_per_word: u32, scratch: &mut Scratch<S::Index>) -> Result<(), NoSolution> {
+    pub(super) fn solve(&mut self, settings: &Settings, scratch: &mut Scratch<S::Index>) -> Result<(), NoSolution> {
         debug_assert!(self.stash.is_empty() && self.n_tombstones == 0);
         let n_names = self.edges.len();
         if n_names >= S::Index::NONE.get() {
             return Err(NoSolution { n_names, duplicate: None });
         }
         for tries in 0..MAX_TRIES {
-            self.sides = S::sides(n_names, cells_per_word, tries);
+            self.sides = S::sides(n_names.max(settings.least_names(self.depth)), settings.cells_per_word(), tries);
             if self.sides.cells() as usize > S::Index::NONE.get() {
                 return Err(NoSolution { n_names, duplicate: self.duplicate() });
             }

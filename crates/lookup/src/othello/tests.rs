@@ -132,10 +132,17 @@ fn every_sequence_of_operations_keeps_the_law_with_fingerprints_and_with_the_emp
 }
 
 #[test]
+fn every_sequence_of_operations_keeps_the_law_where_aliens_are_spread() {
+    explore(settings(64, 100, 7).with_spread(), 5);
+}
+
+#[test]
 fn the_law_holds_where_shards_live_on_their_stash() {
     let seed = seed();
     let scope = Scope { n_operations: 200_000, n_names: 10, n_values: 1 << 16, check_every: 500, seed };
-    for settings in [settings(64, 100, seed), settings(40, 100, seed).with_fingerprints(24)] {
+    let kinds =
+        [settings(64, 100, seed), settings(40, 100, seed).with_fingerprints(24), settings(64, 100, seed).with_spread()];
+    for settings in kinds {
         law(&mut Othello::<Tiny>::new(settings), |name| Digest(mix64(name ^ seed)), &scope);
     }
 }
