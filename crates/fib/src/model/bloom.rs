@@ -54,22 +54,22 @@ impl Bfw {
     /// `E(C_h^b)`, equation (1), of a name in one of the filters, each equally likely. The printed one leaves out that
     /// a false positive of an earlier filter ends the lookup.
     pub fn c_h(&self) -> f64 {
-        let d = self.s.d as i32;
-        (1..=d).map(|i| self.until(i - 1) + (1.0 - self.f()).powi(i - 1) * f64::from(self.l)).sum::<f64>()
-            / f64::from(d)
+        let (d, f) = (f64::from(self.s.d), self.f());
+        // Of the d names, one a port, so many reach their own filter; the others end before.
+        let reach = self.fp() / f;
+        (self.a_filter() * (d - reach) / f + f64::from(self.l) * reach) / d
     }
 
     /// `E(C_h,e^b)`, equation (1), of an alien.
     pub fn c_h_alien(&self) -> f64 {
-        self.until(self.s.d as i32)
+        self.a_filter() * self.fp() / self.f()
     }
 
-    /// Calls of the first `n` filters to a name that is in none of them: filter `i` is reached if all before said no,
-    /// and costs `C_t` if it says no too, `l` otherwise.
-    fn until(&self, n: i32) -> f64 {
+    /// Calls of a filter to a name that is not in it: `C_t` if it says no, `l` otherwise. `i` filters in a row are
+    /// reached with probability `(1 - f)^(i - 1)`, whose sum to `d` is `FP / f`.
+    fn a_filter(&self) -> f64 {
         let f = self.f();
-        let a_filter = (1.0 - f) * self.c_t() + f * f64::from(self.l);
-        a_filter * (1.0 - (1.0 - f).powi(n)) / f
+        (1.0 - f) * self.c_t() + f * f64::from(self.l)
     }
 
     /// `E(C_m^b)`, equation (2): the name's lines, then a line for every hash call.
@@ -89,7 +89,7 @@ impl Bfw {
 
     /// `E(CR^b)`, equation (7): a filter before a name's own says yes, and its port is taken. `1 - FP^b / (d f)`.
     pub fn cr(&self) -> f64 {
-        1.0 - self.fp() / (f64::from(self.s.d) * self.f())
+        (1.0 - self.fp() / (f64::from(self.s.d) * self.f())).max(0.0)
     }
 
     /// Share of names to which some filter besides their own says yes: what an exact table of all doubtful names holds.

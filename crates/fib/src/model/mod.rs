@@ -8,6 +8,8 @@
 //! | [`lines`] | cache lines of cells and buckets: `C(C_b)`, `C_m,i` | undefined there |
 //! | [`mcq`] | memory and most lines a query, as Othello's papers tabulate them | Table II, Table 1 |
 //! | [`messages`] | bits of an update message | Table III |
+//! | [`designs`] | every design for one demand, its parameters chosen | all of them |
+//! | [`advice`] | which to take at a gateway and at a core node | V.D, VIII |
 //!
 //! Every function is what the equation should say, and its doc tells where the printed one differs; `printed` modules
 //! hold those as they stand. What the papers leave undefined is derived in `docs/derivations/model.md`. Tests hold
@@ -18,8 +20,10 @@
 //! Hashing", section VI. Limits: names and aliens are random, names equally spread over ports; a line read twice
 //! counts twice, and caches do not exist.
 
+pub mod advice;
 pub mod bloom;
 pub mod cuckoo;
+pub mod designs;
 pub mod lines;
 pub mod mcq;
 pub mod messages;
