@@ -231,17 +231,12 @@ fn rates_and_exceptions_are_as_expected_after_a_fill_and_after_churn() {
     for (policy, form) in all() {
         // 8 filters a table: 1,000 filters after the fill, as many after churn.
         rates(policy, form, 125, 0, seed);
+        if std::env::var_os("FIBULA_DEEP").is_some() {
+            rates(policy, form, 1_000, 30, seed);
+        }
     }
     rates(POLICIES[0], Form::Separate, 125, 3, seed);
     rates(POLICIES[1], Form::Sliced, 125, 3, seed);
-}
-
-#[test]
-#[ignore = "deep: rates after 30 turnovers of a thousand tables, 8,000 filters"]
-fn rates_and_exceptions_are_as_expected_after_thirty_turnovers() {
-    for (policy, form) in all() {
-        rates(policy, form, 1_000, 30, 20_262);
-    }
 }
 
 #[test]

@@ -405,6 +405,7 @@ impl Control for BloomFib {
             return entries.iter().try_for_each(|&(key, value)| self.insert(key, value, updates));
         }
         let max = self.settings.max_names;
+        self.names.reserve(entries.len().min(max - self.names.len()));
         let mut before = Vec::new();
         let mut entered = Ok(());
         for &(key, value) in entries {

@@ -113,6 +113,16 @@ impl Names {
         numbers(digest, self.seed, self.n_numbers)
     }
 
+    /// Makes room for so many names more at once.
+    pub(super) fn reserve(&mut self, more: usize) {
+        self.list.reserve(more.saturating_sub(self.free.len()));
+        self.ids.reserve(more);
+        let n_names = self.len() + more;
+        if n_names > self.index.room() {
+            self.index_anew(n_names);
+        }
+    }
+
     /// Enters a name that is not there.
     pub(super) fn enter(&mut self, digest: Digest, value: u64) -> u32 {
         let numbers = self.numbers(digest);
@@ -177,7 +187,11 @@ impl Names {
         if n_names <= room && room <= n_names.max(least) * 4 {
             return;
         }
-        let mut index = Index::new(n_names.max(least) * 3 / 2, self.n_numbers);
+        self.index_anew(n_names.max(least) * 3 / 2);
+    }
+
+    fn index_anew(&mut self, room: usize) {
+        let mut index = Index::new(room, self.n_numbers);
         for &id in self.ids.values() {
             index.insert(&self.numbers(self.at(id).digest)[..self.n_numbers], id);
         }

@@ -19,28 +19,16 @@ pub(super) const MAX_CELLS: u64 = 1 << 36;
 /// The numbers that the positions of a name are made of.
 pub(super) type Numbers = [u32; MAX_HASHES as usize];
 
-/// The two numbers that come of one mix.
-#[inline(always)]
-fn two_numbers(start: u64, pair: u64) -> [u32; 2] {
-    let mixed = mix64(start.wrapping_add(STEP.wrapping_mul(pair + 1)));
-    [(mixed >> 32) as u32, mixed as u32]
-}
-
 /// The first `n` numbers of a name, or one more.
 #[inline(always)]
 pub(super) fn numbers(digest: Digest, seed: u64, n: usize) -> Numbers {
     let mut numbers = [0; MAX_HASHES as usize];
     let (pairs, _) = numbers.as_chunks_mut::<2>();
-    for (at, pair) in pairs[..n.div_ceil(2)].iter_mut().enumerate() {
-        *pair = two_numbers(digest.0 ^ seed, at as u64);
+    for (pair, step) in pairs[..n.div_ceil(2)].iter_mut().zip(1..) {
+        let mixed = mix64((digest.0 ^ seed).wrapping_add(STEP.wrapping_mul(step)));
+        *pair = [(mixed >> 32) as u32, mixed as u32];
     }
     numbers
-}
-
-/// The numbers of a name as they are asked for.
-#[inline(always)]
-pub(super) fn numbers_in_turn(digest: Digest, seed: u64, n: usize) -> impl Iterator<Item = u32> {
-    (0..n.div_ceil(2)).flat_map(move |pair| two_numbers(digest.0 ^ seed, pair as u64)).take(n)
 }
 
 /// The filter of a port.
@@ -261,11 +249,5 @@ mod tests {
                 }
             }
         }
-    }
-
-    #[test]
-    fn numbers_come_the_same_at_once_and_in_turn() {
-        let all = numbers(Digest(77), 5, 9);
-        assert_eq!(numbers_in_turn(Digest(77), 5, 9).collect::<Vec<_>>(), all[..9]);
     }
 }

@@ -15,7 +15,7 @@ use std::hint::select_unpredictable;
 use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::plan::{Numbers, Plan, numbers, numbers_in_turn};
+use super::plan::{Numbers, Plan, numbers};
 use super::update::Image;
 use super::{Form, MAX_COUNT, Settings, cell_prf};
 use crate::bloom::MAX_HASHES;
@@ -29,6 +29,8 @@ use crate::traits::ApplyError;
 
 /// Bits of a name that are read in a filter before the others are looked at: an alien seldom has more ones.
 const FIRST: usize = 2;
+/// Bytes of all filters from which bits are fetched ahead: what surely fits the second-level cache gains nothing by it.
+const PREFETCH_FROM: usize = 512 << 10;
 /// Counters of a word.
 const COUNTS: u64 = 64 / super::COUNTER_BITS;
 
@@ -154,9 +156,20 @@ impl Filters {
             return self.lowest_of(&numbers);
         }
         let (bits, bases): (&[AtomicU64], _) = (&self.bits, self.plan.bases());
+        // The numbers of two hash functions come at once; the others are computed when a filter first asks for them.
+        let mut numbers = numbers(digest, self.seed, FIRST);
+        let mut n_numbers = FIRST;
         for ((port, shape), &base) in (1..).zip(self.plan.ports()).zip(bases) {
-            let mut numbers = numbers_in_turn(digest, self.seed, shape.hashes.into());
-            if numbers.all(|number| bit(bits, base + u64::from(shape.position(number))) & 1 != 0) {
+            let is_one = |number: &u32| bit(bits, base + u64::from(shape.position(*number))) & 1 != 0;
+            let n_hashes = usize::from(shape.hashes);
+            if !numbers[..FIRST.min(n_hashes)].iter().all(is_one) {
+                continue;
+            }
+            if n_numbers < n_hashes {
+                n_numbers = self.plan.max_hashes();
+                numbers = self::numbers(digest, self.seed, n_numbers);
+            }
+            if n_hashes <= FIRST || numbers[FIRST..n_hashes].iter().all(is_one) {
                 return port;
             }
         }
@@ -183,6 +196,7 @@ impl Filters {
     fn one_after_another(&self, digests: &[Digest], values: &mut [u64]) {
         let (bits, bases, ports): (&[AtomicU64], _, _) = (&self.bits, self.plan.bases(), self.plan.ports());
         let n_numbers = self.plan.max_hashes();
+        let ahead = bits.len() * 8 >= PREFETCH_FROM;
         let mut all = [[0; MAX_HASHES as usize]; BURST];
         for (&digest, numbers) in digests.iter().zip(&mut all) {
             *numbers = self::numbers(digest, self.seed, n_numbers);
@@ -197,7 +211,7 @@ impl Filters {
             let at = |number: u32| base + u64::from(shape.position(number));
             // With one function its bit counts twice.
             let second = usize::from(shape.hashes > 1);
-            let next = ports.get(port + 1);
+            let next = ports.get(port + 1).filter(|_| ahead);
             let mut waiting = 0u32;
             for name in each(left) {
                 let [first, other] = [all[name][0], all[name][second]];
@@ -210,7 +224,7 @@ impl Filters {
                 waiting |= (ones as u32) << name;
             }
             let rest = FIRST.min(shape.hashes.into())..usize::from(shape.hashes);
-            for name in each(waiting) {
+            for name in each(if ahead { waiting } else { 0 }) {
                 all[name][rest.clone()].iter().for_each(|&number| prefetch_bit(bits, at(number)));
             }
             for name in each(waiting) {

@@ -2,6 +2,7 @@
 //!
 //! To add one, implement [`Contestant`] and, for its readers, [`Burst`]; list it in [`ALL`].
 
+mod bloom;
 mod concise;
 mod cuckoo;
 mod dpdk;
@@ -180,6 +181,10 @@ pub const ALL: &[Kind] = &[
     concise::OPTION_1,
     concise::OPTION_2,
     cuckoo::KIND,
+    bloom::BFW,
+    bloom::BFW_BATCHED,
+    bloom::BUFFALO,
+    bloom::SLICED,
     statics::BLOOMIER,
     statics::SETSEP,
     statics::SORTED,
