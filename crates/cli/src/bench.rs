@@ -86,13 +86,14 @@ impl BenchCommand {
     /// Exit code 2 for settings and unknown contestants, 6 for a wrong answer.
     pub(crate) fn run(self, out: &Output) -> anyhow::Result<()> {
         type Run = fn(&Options, &mut dyn Listener) -> Result<(), BenchError>;
+        let designs = repro::bench::forward::contestants();
         let (args, sizes, list, run): (_, &[u64], &[(&str, &str)], Run) = match self {
             Self::Lookup(args) => {
                 let sizes = &[64 << 10, 1 << 20, 4 << 20, 16 << 20];
                 (args, sizes, &[], repro::bench::lookup::run)
             }
             Self::Build(args) => (args, &[4 << 20], &repro::bench::build::CONTESTANTS, repro::bench::build::run),
-            Self::Forward(args) => (args, &[1 << 20], &repro::bench::forward::CONTESTANTS, repro::bench::forward::run),
+            Self::Forward(args) => (args, &[1 << 20], &designs, repro::bench::forward::run),
             Self::Update(args) => (args, &[4 << 20], &repro::bench::update::PARTS, repro::bench::update::run),
         };
         if args.list {

@@ -1,6 +1,7 @@
 //! `controller.toml`.
 
 use api::config::ConfigError;
+use fib::designs::{CONCISE, Design};
 use fib::messages::ValueMode;
 use fib::name::NameKind;
 use lookup::hash::Family;
@@ -32,6 +33,12 @@ pub struct Config {
     /// Bits a value, 1 to 16: at most 2^bits - 1 different actions a switch. Fixed at the first start.
     #[serde(default = "default_value_bits")]
     pub value_bits: u8,
+    /// What switches with host ports look names up in: the name of a FIB design.
+    #[serde(default = "default_design", deserialize_with = "from_text")]
+    pub gateway_design: &'static Design,
+    /// What the other switches do.
+    #[serde(default = "default_design", deserialize_with = "from_text")]
+    pub core_design: &'static Design,
     /// The most names the controller takes.
     pub max_names: usize,
     /// Bytes that may wait for one switch; one that falls further behind is sent nothing more until it has caught up,
@@ -76,6 +83,10 @@ fn default_value_bits() -> u8 {
     8
 }
 
+fn default_design() -> &'static Design {
+    &CONCISE
+}
+
 fn default_backlog() -> usize {
     32 << 20
 }
@@ -108,6 +119,7 @@ mod tests {
             ("value_mode = 'ports'\n", "ports"),
             ("value_bits = 17\n", "17"),
             ("hash = 'md5'\n", "md5"),
+            ("core_design = 'tcam'\n", "tcam"),
             ("phase_timeout_ms = 0\n", "phase_timeout_ms"),
         ];
         for (line, reason) in cases {

@@ -203,6 +203,8 @@ fn restore(config: &Config, mut store: Box<dyn Store>) -> Result<(State, Box<dyn
         value_bits: config.value_bits,
         max_names: config.max_names,
         threads: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+        gateway: config.gateway_design,
+        core: config.core_design,
     };
     let term = store.term();
     let mut hosts = Hosts::default();
@@ -241,7 +243,14 @@ fn restore(config: &Config, mut store: Box<dyn Store>) -> Result<(State, Box<dyn
         hosts.restore(&row.key, row.value.as_deref().unwrap_or_default())?;
     }
     let network = match network {
-        Some(network) => network?,
+        Some(network) => {
+            let (network, rows) = network?;
+            if !rows.is_empty() {
+                tracing::info!("the designs in the configuration are other ones: switches are sent new tables");
+                store.commit(&rows)?;
+            }
+            network
+        }
         None => {
             let network = Network::new(settings, term)?;
             store.commit(&network.rows().collect::<Vec<_>>())?;

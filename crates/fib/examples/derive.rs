@@ -55,7 +55,7 @@ fn run(mode: ValueMode, n: usize, n_switches: usize) -> Result<(), Box<dyn std::
     }
     let each = |start: Instant, n: usize| start.elapsed().as_nanos() as f64 / n as f64;
     println!("  import, batches of 100,000, nobody attached: {:.0} ns a name", each(start, n));
-    println!("  graph: {:.1} bytes a name", network.graph_bytes() as f64 / n as f64);
+    println!("  graph: {:.1} bytes a name", network.skeleton_bytes() as f64 / n as f64);
 
     let digests: Vec<(Digest, u64)> =
         network.rib().iter().map(|(_, digest, at)| (digest, at.switch.0.into())).collect();
@@ -70,7 +70,7 @@ fn run(mode: ValueMode, n: usize, n_switches: usize) -> Result<(), Box<dyn std::
     let phase_1 = each(start, n);
     drop(graph);
     let start = Instant::now();
-    let fibs = network.derive(&nodes);
+    let fibs = network.derive(&nodes)?;
     let derived = each(start, n * fibs.len());
     drop(fibs);
     println!(
@@ -110,7 +110,7 @@ fn run(mode: ValueMode, n: usize, n_switches: usize) -> Result<(), Box<dyn std::
 
     let rows: Vec<_> = network.rows().collect();
     let start = Instant::now();
-    let restored = Network::restore(settings, 2, rows)?;
+    let (restored, _) = Network::restore(settings, 2, rows)?;
     println!("  restart: {:.0} ms from rows in memory", each(start, 1) / 1e6);
     assert_eq!(restored.rib().len(), n);
     Ok(())

@@ -5,19 +5,19 @@
 //! allocate a small multiple of n at most; every index and enumeration is checked; trailing bytes are refused.
 
 use crate::action::{Action, PortId};
+use crate::designs::Spec;
 use crate::messages::{
     Body, ExactUpdate, ExactValue, Held, HeldShard, Message, Report, TableHeader, Uplink, ValueMode, fingerprint,
 };
 use crate::name::{Name, NameError, NameKind};
 use crate::topology::NodeId;
 use lookup::bytes::{Bytes, BytesError};
-use lookup::hash::{Family, SecretKey};
 use lookup::othello::ShardId;
 use std::net::IpAddr;
 use std::ops::{Deref, DerefMut};
 
 /// First byte of every message.
-pub const FORMAT: u8 = 1;
+pub const FORMAT: u8 = 2;
 /// Longest message, in bytes. Senders cut what is longer into parts.
 pub const MAX_MESSAGE: usize = 64 << 20;
 /// Where senders cut: a part of an image or of an exact table has about this many bytes.
@@ -165,29 +165,16 @@ impl Uplink {
 impl TableHeader {
     fn encode(&self, out: &mut Vec<u8>) {
         put_u32(out, self.table);
-        out.push(self.family.id());
-        out.extend_from_slice(self.key.as_bytes());
-        out.push(self.value_bits);
-        out.extend_from_slice(&self.kind.to_wire());
+        self.spec.encode(out);
         out.push(match self.mode {
             ValueMode::Port => 1,
             ValueMode::Egress => 2,
         });
         out.push(u8::from(self.gateway) | u8::from(self.reset) << 1);
-        put_u64(out, self.max_names);
     }
 
     fn decode(input: &mut Input<'_>) -> Result<TableHeader, DecodeError> {
-        let table = input.u32()?;
-        let family = input.u8()?;
-        let family =
-            Family::from_id(family).map_err(|_| DecodeError::Unknown { field: "hash family", got: family.into() })?;
-        let key = SecretKey::from_bytes(input.array()?);
-        let value_bits = input.u8()?;
-        if !(1..=16).contains(&value_bits) {
-            return Err(DecodeError::Unknown { field: "bits of a value", got: value_bits.into() });
-        }
-        let kind = input.kind()?;
+        let (table, spec) = (input.u32()?, Spec::decode(input)?);
         let mode = match input.u8()? {
             1 => ValueMode::Port,
             2 => ValueMode::Egress,
@@ -197,18 +184,7 @@ impl TableHeader {
         if flags > 3 {
             return Err(DecodeError::Unknown { field: "flags", got: flags.into() });
         }
-        let max_names = input.u64()?;
-        Ok(TableHeader {
-            table,
-            family,
-            key,
-            value_bits,
-            kind,
-            mode,
-            gateway: flags & 1 != 0,
-            reset: flags & 2 != 0,
-            max_names,
-        })
+        Ok(TableHeader { table, spec, mode, gateway: flags & 1 != 0, reset: flags & 2 != 0 })
     }
 
     /// What a [`Report`] names this header by.
@@ -391,6 +367,15 @@ impl<'a> Input<'a> {
         Ok(self.take(n)?)
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.0.is_empty()
+    }
+
+    /// Whatever is left.
+    pub(crate) fn rest(&mut self) -> &'a [u8] {
+        std::mem::take(&mut self.0.0)
+    }
+
     fn held(&mut self) -> Result<Held, DecodeError> {
         Ok(Held { version: self.u64()?, digest: self.u64()? })
     }
@@ -481,6 +466,12 @@ pub enum DecodeError {
     /// A field has no such value.
     #[error("{field} cannot be {got}")]
     Unknown { field: &'static str, got: u64 },
+    /// A design that this version does not know.
+    #[error("there is no FIB design `{name}` in this version: run the same version on both sides")]
+    Design {
+        /// The start of its name.
+        name: String,
+    },
     /// A name is none.
     #[error("a name in the message: {0}")]
     Name(#[from] NameError),
@@ -489,6 +480,8 @@ pub enum DecodeError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::designs::DESIGNS;
+    use lookup::hash::{Family, SecretKey};
     use proptest::prelude::*;
 
     fn any_ip() -> impl Strategy<Value = Option<IpAddr>> + Clone {
@@ -548,18 +541,22 @@ mod tests {
                 .prop_map(|(node, ip)| Action::Tunnel { node: NodeId(node), remote: IpAddr::from(ip) }),
         ];
         let header = (any::<u32>(), 0usize..4, any::<[u8; 32]>(), 1u8..=16, any::<bool>(), any::<bool>(), any::<u64>());
+        let header = (header, any::<usize>());
         prop_oneof![
-            header.prop_map(|(table, family, key, value_bits, gateway, reset, max_names)| {
+            header.prop_map(|((table, family, key, value_bits, gateway, reset, max_names), design)| {
                 Body::Table(TableHeader {
                     table,
-                    family: Family::ALL[family],
-                    key: SecretKey::from_bytes(key),
-                    value_bits,
-                    kind: NameKind::Fixed(value_bits),
+                    spec: Spec::new(
+                        DESIGNS[design % DESIGNS.len()],
+                        NameKind::Fixed(value_bits),
+                        Family::ALL[family],
+                        SecretKey::from_bytes(key),
+                        value_bits,
+                        max_names as usize,
+                    ),
                     mode: if gateway { ValueMode::Egress } else { ValueMode::Port },
                     gateway,
                     reset,
-                    max_names,
                 })
             }),
             (any::<u32>(), 0u32..3, 3u32..9, bytes.clone()).prop_map(|(table, part, parts, bytes)| Body::Image {

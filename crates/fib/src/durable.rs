@@ -11,19 +11,19 @@
 //! | 3 link | lesser end | other end, cost, up |
 //! | 4 host port | switch, port | |
 //! | 5 name | its bytes | attachment |
-//! | 6 table | id | tenants, version of the valid names |
-//! | 7 shard | table, prefix, depth | sizes, tweak, version, stash, tombstones |
+//! | 6 table | id | tenants, version of the valid names, design, bits of a fingerprint |
+//! | 7 part | table, and what the design adds | what the design needs to arrange its names as before |
 //! | 8 egress index | index | switch, since when out of use |
 
 use crate::action::{Action, PortId};
 use crate::codec::{DecodeError, Input, put_action, put_bytes, put_ip, put_u32, put_u64};
+use crate::designs::CONCISE;
 use crate::indices::Slot;
 use crate::messages::ValueMode;
 use crate::name::{Name, NameKind};
 use crate::rib::Attachment;
 use crate::topology::{End, Link, NodeId};
-use lookup::hash::{Digest, Family, SecretKey};
-use lookup::othello::{ShardId, ShardState, Sides};
+use lookup::hash::{Family, SecretKey};
 use std::collections::BTreeSet;
 
 /// One change of the store.
@@ -35,6 +35,13 @@ pub struct RowChange {
     pub key: Vec<u8>,
     /// Its value; `None` deletes the row.
     pub value: Option<Vec<u8>>,
+}
+
+impl RowChange {
+    /// The deletion of this row.
+    pub fn delete(self) -> RowChange {
+        RowChange { value: None, ..self }
+    }
 }
 
 /// Whose names a switch holds.
@@ -78,11 +85,14 @@ pub(crate) enum Row {
         id: u32,
         tenants: Tenants,
         valid_version: u64,
+        /// Its name, and the bits of a fingerprint.
+        design: (String, u8),
     },
-    Shard {
+    Part {
         table: u32,
-        state: ShardState,
-        tombstones: Vec<Digest>,
+        /// The key without the table.
+        key: Vec<u8>,
+        value: Vec<u8>,
     },
     Egress {
         index: u16,
@@ -106,13 +116,8 @@ fn end_key(end: End) -> Vec<u8> {
     key
 }
 
-fn shard_key(table: u32, id: ShardId) -> Vec<u8> {
-    let mut key = table.to_be_bytes().to_vec();
-    // Left-aligned, so that keys sort in the order of digests.
-    let aligned = (u64::from(id.prefix) << (32 - u32::from(id.depth))) as u32;
-    key.extend(aligned.to_be_bytes());
-    key.push(id.depth);
-    key
+fn part_key(table: u32, key: &[u8]) -> Vec<u8> {
+    [&table.to_be_bytes(), key].concat()
 }
 
 fn put_tenants(out: &mut Vec<u8>, tenants: &Tenants) {
@@ -148,24 +153,15 @@ fn retired(input: &mut Input<'_>) -> Result<Option<u64>, DecodeError> {
     Ok(retired.then_some(at))
 }
 
-fn put_digests(out: &mut Vec<u8>, digests: &[Digest]) {
-    put_u32(out, digests.len() as u32);
-    digests.iter().for_each(|digest| put_u64(out, digest.0));
-}
-
-fn digests(input: &mut Input<'_>) -> Result<Vec<Digest>, DecodeError> {
-    let count = input.count(8)?;
-    (0..count).map(|_| Ok(Digest(input.u64()?))).collect()
-}
-
 impl Row {
     /// The deletion of this row.
     pub(crate) fn delete(self) -> RowChange {
-        RowChange { value: None, ..self.encode() }
+        self.encode().delete()
     }
 
-    pub(crate) fn delete_shard(table: u32, id: ShardId) -> RowChange {
-        RowChange { kind: 7, key: shard_key(table, id), value: None }
+    /// Part of the arrangement of a table's names; `None` deletes it.
+    pub(crate) fn part(table: u32, key: Vec<u8>, value: Option<Vec<u8>>) -> RowChange {
+        RowChange { kind: 7, key: part_key(table, &key), value }
     }
 
     pub(crate) fn delete_name(name: &Name) -> RowChange {
@@ -216,19 +212,16 @@ impl Row {
                 put_ip(out, attachment.ip);
                 (5, name.as_bytes().to_vec())
             }
-            Row::Table { id, tenants, valid_version } => {
+            Row::Table { id, tenants, valid_version, design: (design, fingerprint_bits) } => {
                 put_tenants(out, tenants);
                 put_u64(out, *valid_version);
+                put_bytes(out, design.as_bytes());
+                out.push(*fingerprint_bits);
                 (6, id.to_be_bytes().to_vec())
             }
-            Row::Shard { table, state, tombstones } => {
-                put_u32(out, state.sides.a);
-                put_u32(out, state.sides.b);
-                out.extend_from_slice(&state.tweak.to_le_bytes());
-                put_u64(out, state.version);
-                put_digests(out, &state.stash);
-                put_digests(out, tombstones);
-                (7, shard_key(*table, state.id))
+            Row::Part { table, key, value } => {
+                out.extend_from_slice(value);
+                (7, part_key(*table, key))
             }
             Row::Egress { index, slot } => {
                 put_u32(out, slot.value.0);
@@ -292,19 +285,21 @@ impl Row {
                 let (switch, port) = (NodeId(input.u32()?), PortId(input.u16()?));
                 Row::Name(name, Attachment { switch, port, tenant: input.u32()?, ip: input.ip()? })
             }
-            6 => Row::Table { id: be_u32(&mut key_input)?, tenants: tenants(&mut input)?, valid_version: input.u64()? },
+            6 => {
+                let id = be_u32(&mut key_input)?;
+                let (tenants, valid_version) = (tenants(&mut input)?, input.u64()?);
+                // Rows from before there was a choice end here.
+                let design = if input.is_empty() {
+                    (CONCISE.name.to_owned(), 0)
+                } else {
+                    (String::from_utf8_lossy(input.bytes()?).into_owned(), input.u8()?)
+                };
+                Row::Table { id, tenants, valid_version, design }
+            }
             7 => {
-                let (table, aligned) = (be_u32(&mut key_input)?, be_u32(&mut key_input)?);
-                let depth = key_input.u8()?;
-                if depth > 32 {
-                    return Err(DecodeError::Unknown { field: "depth of a shard", got: depth.into() });
-                }
-                let prefix = (u64::from(aligned) >> (32 - u32::from(depth))) as u32;
-                let sides = Sides { a: input.u32()?, b: input.u32()? };
-                let (tweak, version) = (input.u16()?, input.u64()?);
-                let stash = digests(&mut input)?;
-                let state = ShardState { id: ShardId { prefix, depth }, sides, tweak, version, stash };
-                Row::Shard { table, state, tombstones: digests(&mut input)? }
+                let table = be_u32(&mut key_input)?;
+                let rest = |input: &mut Input<'_>| input.rest().to_vec();
+                Row::Part { table, key: rest(&mut key_input), value: rest(&mut input) }
             }
             8 => {
                 let index = u16::from_be_bytes(key_input.array()?);
@@ -329,13 +324,6 @@ mod tests {
         let name = Name::parse(NameKind::Mac, "02:00:00:00:00:01").unwrap();
         let ip = Some("fd00::1".parse().unwrap());
         let only = Tenants::Only([1, 7].into());
-        let state = ShardState {
-            id: ShardId { prefix: 5, depth: 3 },
-            sides: Sides { a: 8, b: 16 },
-            tweak: 9,
-            version: 10,
-            stash: vec![Digest(3)],
-        };
         let port = |port, retired_at| Slot { value: Action::Port(PortId(port)), retired_at };
         let switch = SwitchRow {
             name: "s1".into(),
@@ -361,14 +349,10 @@ mod tests {
             Row::Link(Link { a: end(1, 2), b: end(3, 4), cost: 5, up: false }),
             Row::HostPort(end(1, 9)),
             Row::Name(name, Attachment { ip, tenant: 7, ..Attachment::new(NodeId(1), PortId(9)) }),
-            Row::Table { id: 1, tenants: Tenants::All, valid_version: 8 },
-            Row::Table { id: 2, tenants: only, valid_version: 8 },
-            Row::Shard { table: 2, state: state.clone(), tombstones: vec![Digest(1), Digest(2)] },
-            Row::Shard {
-                table: 2,
-                state: ShardState { id: ShardId { prefix: 0, depth: 0 }, ..state },
-                tombstones: vec![],
-            },
+            Row::Table { id: 1, tenants: Tenants::All, valid_version: 8, design: ("concise".into(), 0) },
+            Row::Table { id: 2, tenants: only, valid_version: 8, design: ("cfw".into(), 10) },
+            Row::Part { table: 2, key: vec![1, 2, 3], value: vec![4, 5] },
+            Row::Part { table: 2, key: vec![], value: vec![] },
             Row::Egress { index: 3, slot: Slot { value: NodeId(4), retired_at: Some(5) } },
         ]
     }
@@ -382,9 +366,12 @@ mod tests {
     }
 
     #[test]
-    fn shards_sort_in_the_order_of_their_digests() {
-        let key = |prefix, depth| shard_key(1, ShardId { prefix, depth });
-        assert!(key(0, 1) < key(2, 2) && key(2, 2) < key(6, 3) && key(6, 3) < key(7, 3));
+    fn tables_from_before_there_were_designs_are_concise() {
+        let row = Row::Table { id: 1, tenants: Tenants::All, valid_version: 8, design: ("concise".into(), 0) };
+        let RowChange { kind, key, value } = row.encode();
+        let value = value.unwrap();
+        let old = &value[..value.len() - 4 - "concise".len() - 1];
+        assert_eq!(Row::decode(kind, &key, old, NameKind::Mac), Ok(row));
     }
 
     proptest! {

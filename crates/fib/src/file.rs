@@ -1,37 +1,39 @@
 //! A FIB on its own, without network and controller: built from a list, written to a file, read back, asked.
 //!
 //! ```text
-//!  0  "FIBULAF1"             8
-//!  8  kind of the names      2   name::NameKind::to_wire
-//! 10  names                  8
-//! 18  design                 4 + its length
+//!  0  "FIBULAF2"             8
+//!  8  names                  8
+//! 16  design                 4 + its length
+//!  …  kind of the names      2   name::NameKind::to_wire
+//!  …  hash family and key    1 + 32
+//!  …  bits of a value        1
+//!  …  bits of a fingerprint  1
+//!  …  most names             8
 //!  …  actions                4 + each, as in codec: index 0 is drop
-//!  …  table                  4 + its length, the design's image (see lookup::image)
+//!  …  table                  4 + its length, the image of the design's table
 //!  …  fingerprint            8   of everything before
 //! ```
 //! The file carries the hash key: whoever has it can choose names that collide.
 //!
-//! Cost: about 80 ns a name to build on one thread, digests included. Limits: 65,535 actions besides drop, 4 GiB of table.
+//! Cost: about 80 ns a name to build a Concise on one thread, digests included. Limits: 65,535 actions besides drop, 4 GiB of table.
 
 use crate::action::Action;
 use crate::codec::{DecodeError, Input, put_action, put_bytes, put_u32, put_u64};
-use crate::designs::{Design, Settings, Table, UnknownDesign};
+use crate::designs::{self, BURST, Burst, Design, NameList, Spec, Table, TableError};
 use crate::messages::fingerprint;
 use crate::name::{Name, NameKind};
 use lookup::bytes::BytesError;
 use lookup::hash::{Digest, Family, Hasher, SecretKey};
-use lookup::image::ImageError;
 use lookup::traits::InsertError;
 use std::collections::HashMap;
 
-const MAGIC: &[u8] = b"FIBULAF1";
+const MAGIC: &[u8] = b"FIBULAF2";
 /// Other keys tried when two names share a digest: each fails with a probability of n^2 / 2^65.
 const MAX_KEYS: usize = 4;
 
 /// A FIB from names of one kind to actions.
 pub struct Fib {
-    design: &'static Design,
-    kind: NameKind,
+    spec: Spec,
     n_names: u64,
     actions: Vec<Action>,
     hasher: Hasher,
@@ -50,13 +52,13 @@ impl Fib {
         entries: &[(Name, Action)],
     ) -> Result<Fib, FibError> {
         let mut actions = vec![Action::Drop];
-        let mut index: HashMap<Action, u64> = HashMap::from([(Action::Drop, 0)]);
+        let mut index: HashMap<Action, usize> = HashMap::from([(Action::Drop, 0)]);
         let mut values = Vec::with_capacity(entries.len());
         for (name, action) in entries {
             if name.kind() != kind {
                 return Err(FibError::WrongKind { name: name.clone(), got: name.kind(), expected: kind });
             }
-            let next = actions.len() as u64;
+            let next = actions.len();
             values.push(*index.entry(*action).or_insert_with(|| {
                 actions.push(*action);
                 next
@@ -65,24 +67,21 @@ impl Fib {
         if actions.len() > 1 << 16 {
             return Err(FibError::TooManyActions { got: actions.len() - 1, max: (1 << 16) - 1 });
         }
+        let values: Vec<u16> = values.into_iter().map(|value| value as u16).collect();
         let value_bits = (actions.len().next_power_of_two().trailing_zeros() as u8).max(1);
         let mut tries = 0;
         loop {
-            let settings = Settings { family, key: SecretKey::random(), value_bits, threads };
-            let hasher = Hasher::new(family, &settings.key);
-            let digests: Vec<(Digest, u64)> = entries
-                .iter()
-                .zip(&values)
-                .map(|((name, _), value)| (hasher.digest(name.as_bytes()), *value))
-                .collect();
-            match (design.build)(&settings, &digests) {
+            let spec = Spec::new(design, kind, family, SecretKey::random(), value_bits, entries.len().max(1));
+            let hasher = spec.hasher();
+            let keys = designs::keys(&hasher, entries.iter().map(|(name, _)| name));
+            let keys: Vec<_> = keys.into_iter().zip(values.iter().copied()).collect();
+            match spec.build(&keys, threads) {
                 Ok(table) => {
                     let n_names = entries.len() as u64;
-                    return Ok(Fib { design, kind, n_names, actions, hasher, table });
+                    return Ok(Fib { spec, n_names, actions, hasher, table });
                 }
                 Err(InsertError::DuplicateDigest { digest }) => {
-                    let mut of =
-                        entries.iter().zip(&digests).filter(|(_, (of, _))| of.0 == digest).map(|(entry, _)| &entry.0);
+                    let mut of = keys.iter().filter(|(key, _)| key.digest.0 == digest).map(|(key, _)| key.name);
                     if let (Some(one), Some(other)) = (of.next(), of.next())
                         && one == other
                     {
@@ -100,12 +99,12 @@ impl Fib {
 
     /// The design.
     pub fn design(&self) -> &'static Design {
-        self.design
+        self.spec.design
     }
 
     /// Kind of the names.
     pub fn kind(&self) -> NameKind {
-        self.kind
+        self.spec.kind
     }
 
     /// Names that it was built from; it does not hold them.
@@ -118,6 +117,11 @@ impl Fib {
         &self.actions
     }
 
+    /// Everything that the table was built with but the names.
+    pub fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
     /// Family of the digests.
     pub fn family(&self) -> Family {
         self.hasher.family()
@@ -128,22 +132,38 @@ impl Fib {
         self.table.size_bits()
     }
 
-    /// The action of a name. For an alien it is what the design's [`aliens`](Design::aliens) says.
+    /// The action of a name. For an alien it is what [`Spec::aliens`] says.
     pub fn lookup(&self, name: &Name) -> Action {
-        let mut value = [0];
-        self.table.lookup_batch(&[self.hasher.digest(name.as_bytes())], &mut value);
-        self.actions.get(value[0] as usize).copied().unwrap_or(Action::Drop)
+        let mut action = Action::Drop;
+        self.lookup_batch(&[name], |_, found| action = found);
+        action
+    }
+
+    /// Calls `each` with the number of every name and its action.
+    pub fn lookup_batch(&self, names: &[&Name], mut each: impl FnMut(usize, Action)) {
+        let mut start = 0;
+        for names in names.chunks(BURST) {
+            let (mut digests, mut values) = ([Digest(0); BURST], [0; BURST]);
+            for (digest, name) in digests.iter_mut().zip(names) {
+                *digest = self.hasher.digest(name.as_bytes());
+            }
+            let burst = Burst { digests: &digests[..names.len()], names: &NameList(names) };
+            self.table.lookup_batch(&burst, &mut values[..names.len()]);
+            for (i, value) in values[..names.len()].iter().enumerate() {
+                each(start + i, self.actions.get(*value as usize).copied().unwrap_or(Action::Drop));
+            }
+            start += names.len();
+        }
     }
 
     /// The FIB as the bytes of a file.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
-        out.extend_from_slice(&self.kind.to_wire());
         put_u64(&mut out, self.n_names);
-        put_bytes(&mut out, self.design.name.as_bytes());
+        self.spec.encode(&mut out);
         put_u32(&mut out, self.actions.len() as u32);
         self.actions.iter().for_each(|action| put_action(&mut out, action));
-        put_bytes(&mut out, &self.table.encode());
+        put_bytes(&mut out, &self.table.image());
         let checksum = fingerprint(&out);
         put_u64(&mut out, checksum);
         out
@@ -159,14 +179,12 @@ impl Fib {
             return Err(FibError::Damaged);
         }
         let mut input = Input::raw(&content[..content.len() - 8]);
-        let (kind, n_names) = (input.kind()?, input.u64()?);
-        let design = Design::by_name(&String::from_utf8_lossy(input.bytes()?))?;
+        let (n_names, spec) = (input.u64()?, Spec::decode(&mut input)?);
         let actions = input.actions()?;
-        let table = (design.decode)(input.bytes()?)?;
+        let table = spec.table(input.bytes()?)?;
         input.end()?;
-        let (family, key) = table.hashing();
-        let hasher = Hasher::new(family, key);
-        Ok(Fib { design, kind, n_names, actions, hasher, table })
+        let hasher = spec.hasher();
+        Ok(Fib { spec, n_names, actions, hasher, table })
     }
 }
 
@@ -201,10 +219,7 @@ pub enum FibError {
     Decode(#[from] DecodeError),
     /// The table inside makes no sense.
     #[error("the FIB file is damaged: {0}")]
-    Image(#[from] ImageError),
-    /// Written by a version that knows more.
-    #[error(transparent)]
-    Design(#[from] UnknownDesign),
+    Table(#[from] TableError),
 }
 
 impl From<BytesError> for FibError {
@@ -217,7 +232,7 @@ impl From<BytesError> for FibError {
 mod tests {
     use super::*;
     use crate::action::PortId;
-    use crate::designs::CONCISE;
+    use crate::designs::{CONCISE, DESIGNS};
 
     fn entries(kind: NameKind, n: u32, n_actions: u32) -> Vec<(Name, Action)> {
         let bytes = |i: u32| match kind {
@@ -247,13 +262,15 @@ mod tests {
             NameKind::Fixed(45),
             NameKind::Text,
         ];
-        for (kind, family) in kinds.into_iter().zip(Family::ALL.into_iter().cycle()) {
+        let families = Family::ALL.into_iter().cycle();
+        let all = DESIGNS.iter().flat_map(|design| kinds.map(|kind| (*design, kind)));
+        for ((design, kind), family) in all.zip(families) {
             let entries = entries(kind, 3000, 17);
-            let fib = Fib::build(&CONCISE, kind, family, 2, &entries).unwrap();
+            let fib = Fib::build(design, kind, family, 2, &entries).unwrap();
             let read = Fib::decode(&fib.encode()).unwrap();
             assert_eq!((read.kind(), read.n_names(), read.actions().len(), read.family()), (kind, 3000, 18, family));
             for (name, action) in &entries {
-                assert_eq!((fib.lookup(name), read.lookup(name)), (*action, *action), "{name}");
+                assert_eq!((fib.lookup(name), read.lookup(name)), (*action, *action), "{design} {name}");
             }
         }
     }
@@ -285,17 +302,19 @@ mod tests {
 
     #[test]
     fn damaged_files_are_refused_and_never_panic() {
-        let fib = Fib::build(&CONCISE, NameKind::Ipv4, Family::MulAdd, 1, &entries(NameKind::Ipv4, 50, 3)).unwrap();
-        let bytes = fib.encode();
-        for at in 0..bytes.len() {
-            let mut damaged = bytes.clone();
-            damaged[at] ^= 0x41;
-            assert!(Fib::decode(&damaged).is_err() && Fib::decode(&bytes[..at]).is_err());
-            // The same with a right checksum, so that the fields behind it are reached.
-            let end = damaged.len() - 8;
-            let checksum = fingerprint(&damaged[..end]).to_le_bytes();
-            damaged[end..].copy_from_slice(&checksum);
-            let _ = Fib::decode(&damaged);
+        for design in DESIGNS {
+            let fib = Fib::build(design, NameKind::Ipv4, Family::MulAdd, 1, &entries(NameKind::Ipv4, 50, 3)).unwrap();
+            let bytes = fib.encode();
+            for at in 0..bytes.len() {
+                let mut damaged = bytes.clone();
+                damaged[at] ^= 0x41;
+                assert!(Fib::decode(&damaged).is_err() && Fib::decode(&bytes[..at]).is_err());
+                // The same with a right checksum, so that the fields behind it are reached.
+                let end = damaged.len() - 8;
+                let checksum = fingerprint(&damaged[..end]).to_le_bytes();
+                damaged[end..].copy_from_slice(&checksum);
+                let _ = Fib::decode(&damaged);
+            }
         }
     }
 }

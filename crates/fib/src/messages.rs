@@ -6,7 +6,7 @@
 //!
 //! | message | what it brings along |
 //! |---|---|
-//! | [`Body::Table`] | the table: hash key, widths, kind of name, whether this switch is a gateway |
+//! | [`Body::Table`] | the table: design, hash key, widths, kind of name, whether this switch is a gateway |
 //! | [`Body::Image`] | the whole FIB, in parts |
 //! | [`Body::Updates`] | changed cells of shards, or whole shards of a later version |
 //! | [`Body::Resync`] | whole shards, whatever the version: the answer to a report |
@@ -15,6 +15,7 @@
 //! | [`Body::Local`] | names that hang off this switch, with their ports, for the egress check |
 
 use crate::action::{Action, PortId};
+use crate::designs::Spec;
 use crate::name::{Name, NameKind};
 use crate::topology::NodeId;
 use lookup::hash::{Family, Hasher, SecretKey};
@@ -84,11 +85,13 @@ pub struct Message {
 pub enum Body {
     /// A table begins, or this switch became a gateway or ceased to be one.
     Table(TableHeader),
-    /// Part `part` of `parts` of a whole FIB, an encoded [`lookup::othello::Update::Shards`]; it takes effect with the last part.
+    /// Part `part` of `parts` of a whole FIB, the [image](crate::designs::Table::image) of its table; it takes effect with
+    /// the last part.
     Image { table: u32, part: u32, parts: u32, bytes: Vec<u8> },
-    /// Encoded [`lookup::othello::Update`]s, in order; each takes effect whole, the first that is refused ends them.
+    /// [Updates](crate::designs::Table::apply) of the table, in order; each takes effect whole, the first that is refused
+    /// ends them.
     Updates { table: u32, updates: Vec<Vec<u8>> },
-    /// Encoded shards that take the place of what the switch has of them.
+    /// Parts of the table that take the place of what the switch has of them.
     Resync { table: u32, bytes: Vec<u8> },
     /// The whole action table; entry 0 is drop.
     Actions { version: u64, actions: Vec<Action> },
@@ -103,22 +106,14 @@ pub enum Body {
 pub struct TableHeader {
     /// Id of the table, never used again: a rekey makes a new table.
     pub table: u32,
-    /// Family of the digests.
-    pub family: Family,
-    /// Key of the digests.
-    pub key: SecretKey,
-    /// Bits of a value.
-    pub value_bits: u8,
-    /// Kind of the names.
-    pub kind: NameKind,
+    /// Its design and widths, and how its names are hashed.
+    pub spec: Spec,
     /// What values mean.
     pub mode: ValueMode,
     /// Whether this switch has host ports, and so holds valid names.
     pub gateway: bool,
     /// Whether the switch is to forget the versions that it has (not what it serves): everything follows anew.
     pub reset: bool,
-    /// Most names of the table.
-    pub max_names: u64,
 }
 
 /// A change of an exact table, or all of it.

@@ -13,12 +13,12 @@
 
 use crate::action::{Action, ActionId, PortId};
 use crate::codec::{DecodeError, PART_BYTES, actions_digest, entry_bytes, put_bytes, put_u64};
-use crate::messages::{Body, ExactUpdate, ExactValue, Held, HeldShard, Message, Report, TableHeader, fingerprint};
+use crate::designs::{Burst, NameList, Spec, Table, TableError};
+use crate::messages::{Body, ExactUpdate, ExactValue, Held, Message, Report, TableHeader, fingerprint};
 use crate::name::{Name, NameKind};
 use crate::topology::NodeId;
 use lookup::hash::Hasher;
-use lookup::othello::{OthelloQuery, Settings, ShardImage, Update};
-use lookup::traits::{Applied, ApplyError, Query};
+use lookup::traits::Applied;
 use std::collections::HashMap;
 use std::net::IpAddr;
 
@@ -68,9 +68,9 @@ pub trait Tables {
     fn shared(&self) -> (&Self::Valid, &Self::Local);
     /// The action table changed; index 0 is drop.
     fn set_actions(&mut self, actions: &[Action]);
-    /// Another FIB took the place of the old one: every worker needs a new [`reader`](OthelloQuery::reader), and
+    /// Another FIB took the place of the old one: every worker needs a new [`reader`](Table::reader), and
     /// hashes names of this kind with this hasher.
-    fn fib_replaced(&mut self, kind: NameKind, hasher: &Hasher, fib: &OthelloQuery);
+    fn fib_replaced(&mut self, kind: NameKind, hasher: &Hasher, fib: &dyn Table);
 }
 
 /// Tables in plain maps, for tests and tools.
@@ -95,7 +95,7 @@ impl Tables for MemoryTables {
         (&self.valid, &self.local)
     }
     fn set_actions(&mut self, _: &[Action]) {}
-    fn fib_replaced(&mut self, _: NameKind, _: &Hasher, _: &OthelloQuery) {}
+    fn fib_replaced(&mut self, _: NameKind, _: &Hasher, _: &dyn Table) {}
 }
 
 /// What an accepted message did.
@@ -232,7 +232,7 @@ pub struct Replica<T: Tables> {
     change: u64,
     /// Header of the FIB that is served.
     header: Option<TableHeader>,
-    fib: Option<OthelloQuery>,
+    fib: Option<Box<dyn Table>>,
     hasher: Option<Hasher>,
     /// Header of a FIB whose image is on its way.
     next: Option<TableHeader>,
@@ -294,19 +294,15 @@ impl<T: Tables> Replica<T> {
             Body::Table(header) => self.start_table(header),
             Body::Image { table, part, parts, bytes } => self.take_image(table, part, parts, &bytes)?,
             Body::Updates { table, updates } => {
-                let (fib, bits) = self.fib_of(table)?;
+                let fib = self.fib_of(table)?;
                 let mut applied = false;
                 for bytes in updates {
-                    applied |= fib.apply(&Update::decode(&bytes, bits)?)? == Applied::Applied;
+                    applied |= fib.apply(&bytes)? == Applied::Applied;
                 }
                 applied
             }
             Body::Resync { table, bytes } => {
-                let (fib, bits) = self.fib_of(table)?;
-                match Update::decode(&bytes, bits)? {
-                    Update::Shards(shards) => fib.overwrite(&shards)?,
-                    Update::Cells(_) => return Err(ReplicaError::NotShards),
-                }
+                self.fib_of(table)?.overwrite(&bytes)?;
                 true
             }
             Body::Actions { version, actions } => {
@@ -340,7 +336,8 @@ impl<T: Tables> Replica<T> {
             self.valid = ExactState::default();
         }
         let same_cells = |served: &TableHeader| {
-            TableHeader { gateway: header.gateway, max_names: header.max_names, ..served.clone() } == header
+            let spec = Spec { max_names: header.spec.max_names, ..served.spec.clone() };
+            TableHeader { gateway: header.gateway, spec, ..served.clone() } == header
         };
         match &mut self.header {
             Some(served) if same_cells(served) => {
@@ -372,29 +369,29 @@ impl<T: Tables> Replica<T> {
         self.image.extend_from_slice(bytes);
         if last {
             let image = std::mem::take(&mut self.image);
-            let Update::Shards(shards) = Update::decode(&image, header.value_bits)? else {
-                return Err(ReplicaError::NotShards);
-            };
-            let max_names = usize::try_from(header.max_names).unwrap_or(usize::MAX).min(self.limits.max_names);
-            let fib = OthelloQuery::from_shards(&Settings::new(header.value_bits, max_names, &header.key), &shards)?;
-            let hasher = Hasher::new(header.family, &header.key);
-            self.tables.fib_replaced(header.kind, &hasher, &fib);
-            (self.fib, self.hasher, self.header) = (Some(fib), Some(hasher), Some(header));
+            // Workers keep their readers where the table stays the same one.
+            let same = self.next.is_none();
+            if !(same && self.fib.as_mut().is_some_and(|fib| fib.overwrite(&image).is_ok())) {
+                let max_names = header.spec.max_names.min(self.limits.max_names);
+                let fib = Spec { max_names, ..header.spec.clone() }.table(&image)?;
+                let hasher = header.spec.hasher();
+                self.tables.fib_replaced(header.spec.kind, &hasher, &*fib);
+                (self.fib, self.hasher, self.header) = (Some(fib), Some(hasher), Some(header));
+            }
             self.next = None;
         }
         Ok(true)
     }
 
-    fn fib_of(&mut self, table: u32) -> Result<(&mut OthelloQuery, u8), ReplicaError> {
+    fn fib_of(&mut self, table: u32) -> Result<&mut Box<dyn Table>, ReplicaError> {
         match (&mut self.fib, &self.header) {
-            (Some(fib), Some(header)) if header.table == table => Ok((fib, header.value_bits)),
+            (Some(fib), Some(header)) if header.table == table => Ok(fib),
             (_, header) => Err(ReplicaError::UnknownTable { got: table, held: header.as_ref().map(|h| h.table) }),
         }
     }
 
     /// What the switch has: its hello to a controller, and its answer to an error that needs a resync.
     pub fn report(&self) -> Report {
-        let shards = self.fib.iter().flat_map(OthelloQuery::held);
         Report {
             cluster: self.cluster,
             term: self.term,
@@ -403,7 +400,7 @@ impl<T: Tables> Replica<T> {
             actions: self.actions_held,
             valid: self.valid.held,
             local: self.local.held,
-            shards: shards.map(|(id, version, digest)| HeldShard { id, version, digest }).collect(),
+            shards: self.fib.as_ref().map_or(Vec::new(), |fib| fib.held()),
         }
     }
 
@@ -411,13 +408,15 @@ impl<T: Tables> Replica<T> {
     /// [`Action::Local`] means: look in the local names.) Without a FIB everything is dropped.
     pub fn action(&self, name: &Name) -> Action {
         let (Some(fib), Some(hasher)) = (&self.fib, &self.hasher) else { return Action::Drop };
-        let value = fib.lookup(hasher.digest(name.as_bytes()));
-        self.actions.get(value as usize).copied().unwrap_or(Action::Drop)
+        let mut value = [0];
+        let digests = [hasher.digest(name.as_bytes())];
+        fib.lookup_batch(&Burst { digests: &digests, names: &NameList(&[name]) }, &mut value);
+        self.actions.get(value[0] as usize).copied().unwrap_or(Action::Drop)
     }
 
     /// The FIB, once its first image is complete.
-    pub fn fib(&self) -> Option<&OthelloQuery> {
-        self.fib.as_ref()
+    pub fn fib(&self) -> Option<&dyn Table> {
+        self.fib.as_deref()
     }
 
     /// What digests names.
@@ -474,11 +473,11 @@ impl<T: Tables> Replica<T> {
             };
             put(Body::Table(TableHeader { reset: true, ..header.clone() }));
             put(Body::Actions { version: self.actions_held.version, actions: self.actions.clone() });
-            image_parts(fib.shards(), header).for_each(&mut put);
+            image_parts(header.table, fib.image()).for_each(&mut put);
             let (valid, local) = self.tables.shared();
-            load_parts(header.kind, self.local.held, entries(local)).map(Body::Local).for_each(&mut put);
+            load_parts(header.spec.kind, self.local.held, entries(local)).map(Body::Local).for_each(&mut put);
             if header.gateway {
-                load_parts(header.kind, self.valid.held, entries(valid)).map(Body::Valid).for_each(&mut put);
+                load_parts(header.spec.kind, self.valid.held, entries(valid)).map(Body::Valid).for_each(&mut put);
             }
         }
         let checksum = fingerprint(&out);
@@ -517,14 +516,11 @@ fn entries<V: Copy>(table: &impl Exact<V>) -> Vec<(Name, V)> {
 }
 
 /// A whole FIB in messages.
-pub(crate) fn image_parts(shards: Vec<ShardImage>, header: &TableHeader) -> impl Iterator<Item = Body> + use<> {
-    let mut bytes = Vec::new();
-    Update::Shards(shards).encode(header.value_bits, &mut bytes);
-    let table = header.table;
-    let parts = bytes.len().div_ceil(PART_BYTES) as u32;
+pub(crate) fn image_parts(table: u32, image: Vec<u8>) -> impl Iterator<Item = Body> + use<> {
+    let parts = image.len().div_ceil(PART_BYTES) as u32;
     (0..parts).map(move |part| {
         let start = part as usize * PART_BYTES;
-        let bytes = bytes[start..bytes.len().min(start + PART_BYTES)].to_vec();
+        let bytes = image[start..image.len().min(start + PART_BYTES)].to_vec();
         Body::Image { table, part, parts, bytes }
     })
 }
@@ -562,12 +558,9 @@ pub enum ReplicaError {
     /// The bytes are no message.
     #[error("a message that cannot be read: {0}")]
     Decode(#[from] DecodeError),
-    /// The update inside the message is none.
-    #[error("an update that cannot be read: {0}")]
-    Update(#[from] lookup::othello::update::DecodeError),
     /// The FIB refused the update.
     #[error(transparent)]
-    Apply(#[from] ApplyError),
+    Table(#[from] TableError),
     /// A message for a table that this switch has not, or not yet.
     #[error("a message for table {got}, the table here is {held:?}: report, to get the right one")]
     UnknownTable { got: u32, held: Option<u32> },
@@ -580,9 +573,6 @@ pub enum ReplicaError {
     /// A part of something whole is missing.
     #[error("part {got} came where part {expected} was due: report, to get all of it")]
     MissingPart { got: u32, expected: u32 },
-    /// An image or a resync of single cells.
-    #[error("cells came where whole shards were due: report, to get them")]
-    NotShards,
     /// Over the limit of this switch.
     #[error("an image of {got} bytes or more, the limit here is {max}: raise the switch's limit")]
     ImageTooLarge { got: usize, max: usize },

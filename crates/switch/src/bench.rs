@@ -23,7 +23,6 @@ use fib::action::{Action, PortId};
 use fib::name::{Name, NameKind};
 use fib::replica::Exact;
 use lookup::hash::Hasher;
-use lookup::othello::OthelloQuery;
 use netio::backend::loopback::{self, Loopback};
 use netio::{Burst, Device, DeviceCounters, NetError, Pool, Readiness};
 use std::io;
@@ -97,7 +96,7 @@ impl Measured {
 pub fn forward_with_fib(
     load: &Load,
     hasher: &Hasher,
-    fib: &OthelloQuery,
+    fib: &dyn fib::designs::Table,
     valid: &[u64],
 ) -> Result<Measured, BuildError> {
     forward(load, |writer: &mut PlaneWriter<FibTable>| {
@@ -311,18 +310,19 @@ impl Device for Bare {
 mod tests {
     use super::*;
     use crate::counters::DropReason;
-    use lookup::hash::{Digest, Family, SecretKey};
-    use lookup::othello::{Othello, Settings as TableSettings};
-    use lookup::traits::Control;
+    use fib::designs::{self, CONCISE, Spec};
+    use lookup::hash::{Family, SecretKey};
 
-    fn load(place: Place, wiring: Wiring, workers: usize) -> (Load, Hasher, OthelloQuery, Vec<u64>) {
+    fn load(place: Place, wiring: Wiring, workers: usize) -> (Load, Hasher, Box<dyn designs::Table>, Vec<u64>) {
         let key = SecretKey::from_seed(5);
-        let hasher = Hasher::new(Family::default(), &key);
         let names: Vec<u64> = (0..2000u64).map(|i| i << 16 | 2).collect();
-        let entries: Vec<(Digest, u64)> =
-            names.iter().map(|name| (hasher.digest(&name.to_le_bytes()[..6]), 1 + (name >> 16) % 4)).collect();
-        let mut control = Othello::new(TableSettings::new(8, 4000, &key));
-        control.insert_batch(&entries, &mut vec![]).unwrap();
+        let spec = Spec::new(&CONCISE, NameKind::Mac, Family::default(), key, 8, 4000);
+        let hasher = spec.hasher();
+        let macs: Vec<Name> =
+            names.iter().map(|name| Name::from_bytes(NameKind::Mac, &name.to_le_bytes()[..6]).unwrap()).collect();
+        let keys = designs::keys(&hasher, macs.iter()).into_iter();
+        let entries: Vec<_> = keys.zip(&names).map(|(key, name)| (key, 1 + (name >> 16) as u16 % 4)).collect();
+        let fib = spec.build(&entries, 1).unwrap();
         let load = Load {
             place,
             wiring,
@@ -332,7 +332,7 @@ mod tests {
             workers,
             frames: 6400,
         };
-        (load, hasher, control.export(), names)
+        (load, hasher, fib, names)
     }
 
     const CASES: [(Place, Wiring); 4] = [
@@ -347,7 +347,7 @@ mod tests {
         for (place, wiring) in CASES {
             for workers in [1, 2] {
                 let (load, hasher, fib, valid) = load(place, wiring, workers);
-                let measured = forward_with_fib(&load, &hasher, &fib, &valid).unwrap();
+                let measured = forward_with_fib(&load, &hasher, &*fib, &valid).unwrap();
                 assert_eq!(measured.counts.dropped_total(), 0);
                 assert_eq!(measured.exits.iter().sum::<u64>(), measured.counts.sent);
                 let (least, most) = (measured.exits.iter().min().unwrap(), measured.exits.iter().max().unwrap());
@@ -361,7 +361,7 @@ mod tests {
     fn unknown_names_stop_at_the_gateway() {
         let (mut load, hasher, fib, valid) = load(Place::Gateway, Wiring::Rings, 1);
         load.destinations = (0..500u64).map(|i| i << 24 | 0x04).collect();
-        let measured = forward_with_fib(&load, &hasher, &fib, &valid).unwrap();
+        let measured = forward_with_fib(&load, &hasher, &*fib, &valid).unwrap();
         assert_eq!(measured.counts.sent, 0);
         assert_eq!(measured.counts.dropped(DropReason::Alien), measured.counts.dropped_total());
     }

@@ -18,7 +18,6 @@ use fib::action::{Action, PortId};
 use fib::name::{Name, NameKind};
 use fib::replica::{Exact, Tables};
 use lookup::hash::{Family, Hasher, SecretKey};
-use lookup::othello::OthelloQuery;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -206,7 +205,7 @@ impl Tables for PlaneWriter<FibTable> {
         PlaneWriter::set_actions(self, actions);
     }
 
-    fn fib_replaced(&mut self, kind: NameKind, hasher: &Hasher, fib: &OthelloQuery) {
+    fn fib_replaced(&mut self, kind: NameKind, hasher: &Hasher, fib: &dyn fib::designs::Table) {
         self.set_table(kind, hasher, || FibTable::new(kind, hasher.clone(), fib.reader()));
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::exact::ExactTable;
 use crate::parse::Names;
+use fib::designs::{Burst, BurstNames, Reader, put_words};
 use lookup::hash::{Digest, Hasher, mix64};
-use lookup::othello::Reader;
 use netio::BURST;
 
 /// The lookups of one worker. Two exist: [`FibTable`], and [`EmptyTable`], which looks nothing up and so tells what
@@ -17,8 +17,8 @@ pub trait Table: Send {
         valid.contains_batch(names, digests)
     }
 
-    /// The values of the first `values.len()` digests.
-    fn lookup_batch(&mut self, digests: &[Digest; BURST], values: &mut [u64]);
+    /// The values of the first `values.len()` names.
+    fn lookup_batch(&mut self, names: &Names, digests: &[Digest; BURST], values: &mut [u64]);
 
     /// Says that this thread reads nothing until the next lookup: called before it sleeps.
     fn offline(&mut self);
@@ -27,14 +27,14 @@ pub trait Table: Send {
 /// A FIB, as one worker reads it.
 pub struct FibTable {
     hasher: Hasher,
-    reader: Reader,
+    reader: Box<dyn Reader>,
     /// Bytes of every name, where all have the same number of at most 8.
     word_len: Option<usize>,
 }
 
 impl FibTable {
     /// A table over a reader of a FIB whose names are of `kind` and were hashed by `hasher`.
-    pub fn new(kind: fib::name::NameKind, hasher: Hasher, reader: Reader) -> Self {
+    pub fn new(kind: fib::name::NameKind, hasher: Hasher, reader: Box<dyn Reader>) -> Self {
         use fib::name::NameKind::{FiveTuple, Fixed, Ipv4, Ipv6, Mac, Teid, Text};
         let word_len = match kind {
             Mac => Some(6),
@@ -63,12 +63,29 @@ impl Table for FibTable {
     }
 
     #[inline]
-    fn lookup_batch(&mut self, digests: &[Digest; BURST], values: &mut [u64]) {
-        self.reader.pin().lookup_batch(&digests[..values.len()], values);
+    fn lookup_batch(&mut self, names: &Names, digests: &[Digest; BURST], values: &mut [u64]) {
+        let burst = Burst { digests: &digests[..values.len()], names };
+        self.reader.lookup_batch(&burst, values);
     }
 
     fn offline(&mut self) {
         self.reader.offline();
+    }
+}
+
+/// For designs that hold whole names.
+impl BurstNames for Names {
+    fn fill(&self, width: usize, with_length: bool, out: &mut [u64]) {
+        if width == 1 && !with_length {
+            out.copy_from_slice(&self.words()[..out.len()]);
+            return;
+        }
+        for (i, words) in out.chunks_exact_mut(width).enumerate() {
+            match self.name_len(i) {
+                len if len <= 8 => put_words(&self.word(i).to_le_bytes()[..len], with_length, words),
+                len => put_words(&self.padded(i)[..len], with_length, words),
+            }
+        }
     }
 }
 
@@ -104,7 +121,7 @@ impl Table for EmptyTable {
     }
 
     #[inline]
-    fn lookup_batch(&mut self, _digests: &[Digest; BURST], values: &mut [u64]) {
+    fn lookup_batch(&mut self, _names: &Names, _digests: &[Digest; BURST], values: &mut [u64]) {
         if self.next + values.len() > self.values.len() {
             self.next = 0;
         }

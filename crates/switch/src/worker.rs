@@ -280,7 +280,7 @@ impl<T: Table> Worker<T> {
         let n = self.names.len();
         table.digests(&self.names, &mut self.digests);
         let valid = if from_trunk { u32::MAX } else { table.members(&plane.valid, &self.names, &self.digests) };
-        table.lookup_batch(&self.digests, &mut self.values[..n]);
+        table.lookup_batch(&self.names, &self.digests, &mut self.values[..n]);
         for i in 0..n {
             let owner = usize::from(self.owners[i]);
             self.fates[owner] = if valid >> i & 1 == 0 {

@@ -15,7 +15,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use fib::messages::Message;
 use fib::replica::{Replica, Tables as _};
-use lookup::traits::Query;
 use netio::backend::loopback::Loopback;
 use netio::{Burst, Device, DeviceCounters, NetError, Pool, Readiness};
 use switch::dataplane::Monitor;

@@ -123,7 +123,7 @@ fn failed_commit_is_answered_and_ends_the_writer() {
     assert!(matches!(running.join().unwrap(), Err(StoreError::Failed { .. })));
     assert!(pushes.blocking_recv().is_none(), "nobody is connected, and the writer is gone");
     let restored = Network::restore(Settings::new(7, SecretKey::from_seed(2)), 2, store.rows().map(Result::unwrap));
-    assert_eq!(restored.unwrap().rib().len(), 1, "what was acknowledged, and nothing else");
+    assert_eq!(restored.unwrap().0.rib().len(), 1, "what was acknowledged, and nothing else");
 }
 
 #[test]

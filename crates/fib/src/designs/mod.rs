@@ -1,92 +1,192 @@
-//! FIB designs: what is looked up on the way from a name to an action, and two declared policies.
+//! FIB designs: what is looked up on the way from a name to an action, and what an alien name gets.
 //!
-//! A design is no concept beside the seam: it is a pair of control and query structures from name to action, and it
-//! says what an alien name gets and what a gateway holds as against a core node. One file a design; a design is
-//! selected by its name. `docs/how-to/add-a-fib-design.md` says how to add one.
+//! A design is no concept beside the seam: it is a pair of control and query structures from name to action, selected by
+//! its name. The controller's half is a [`skeleton`](Skeleton): the names, arranged once for all switches where the
+//! arrangement does not depend on what names mean at each. The switch's half is a [`Table`], behind one virtual call a
+//! burst. One file a design; `docs/how-to/add-a-fib-design.md` says how to add one.
 //!
-//! | design | structures | bits a name | alien names |
-//! |---|---|---|---|
-//! | [`concise`](CONCISE) | one sharded Othello | 2.1 to 2.4 a bit of value | an arbitrary action; refused at gateways |
+//! | room | what |
+//! |---|---|
+//! | `keys` | names as structures take them: digests, or whole |
+//! | `table`, `skeleton` | what the two halves of every design promise |
+//! | `graph` | both halves of what is made of an Othello: one graph for all switches |
+//! | `places` | both halves of CFW: one arrangement in slots for all switches |
+//! | `each` | the control half of everything else: one a switch |
+//! | the others | a design each |
+//!
+//! Gateways hold all valid names beside any design, exactly: they answer for hosts, and refuse aliens at the ingress.
 
+mod cfw;
 mod concise;
+mod cuckoo;
+mod each;
+mod graph;
+mod keys;
+mod places;
+mod skeleton;
+mod table;
 
+pub use cfw::CFW;
 pub use concise::CONCISE;
+pub use cuckoo::CUCKOO;
+pub use keys::{BURST, Burst, BurstNames, Key, NameList, put_words};
+pub use table::{Reader, Table, TableError};
 
-use lookup::hash::{Digest, Family, SecretKey};
-use lookup::image::ImageError;
+pub(crate) use skeleton::{Emitted, Lacking, Outbox, Skeleton};
+
+use crate::codec::{self, Input};
+use crate::name::{Name, NameKind};
+use lookup::hash::{Family, Hasher, SecretKey};
+use lookup::othello;
 use lookup::traits::InsertError;
+use std::fmt;
+use std::str::FromStr;
 
 /// All designs.
-pub static DESIGNS: &[&Design] = &[&CONCISE];
+pub static DESIGNS: &[&Design] = &[&CONCISE, &CFW, &CUCKOO];
 
 /// A FIB design.
-#[derive(Debug)]
 pub struct Design {
     /// What it is selected by.
     pub name: &'static str,
     /// One line about it.
     pub summary: &'static str,
-    /// What a lookup of an alien name gives.
-    pub aliens: Aliens,
-    /// What a switch with host ports holds.
-    pub gateway: Holdings,
-    /// What a switch without host ports holds.
-    pub core: Holdings,
-    pub(crate) build: Build,
-    pub(crate) decode: Decode,
+    /// What a lookup of an alien name gives, by the bits of a fingerprint.
+    pub aliens: fn(u8) -> Aliens,
+    /// Bits of a fingerprint that suit values of so many bits; 0 where names have none.
+    pub fingerprint_bits: fn(u8) -> u8,
+    /// Whether every change makes the whole structure anew: for names that hardly change, or few of them.
+    pub is_static: bool,
+    /// Whether a restarted controller has the same tables, and so sends nothing that a switch has.
+    pub restarts_alike: bool,
+    pub(crate) skeleton: MakeSkeleton,
+    pub(crate) restore: RestoreSkeleton,
+    pub(crate) table: MakeTable,
 }
 
-type Build = fn(&Settings, &[(Digest, u64)]) -> Result<Box<dyn Table>, InsertError>;
-type Decode = fn(&[u8]) -> Result<Box<dyn Table>, ImageError>;
+type MakeSkeleton = fn(&Spec, &[(Key<'_>, u32)], usize) -> Result<Box<dyn Skeleton>, InsertError>;
+type Rows = Vec<(Vec<u8>, Vec<u8>)>;
+type RestoreSkeleton = fn(&Spec, Rows, &[(Key<'_>, u32)], usize) -> Result<Box<dyn Skeleton>, RestoreError>;
+type MakeTable = fn(&Spec, &[u8]) -> Result<Box<dyn Table>, TableError>;
 
 /// What the FIB answers for a name that was never inserted, or whose tombstone is gone.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Aliens {
     /// Any action: the frame reaches some port, so gateways must refuse the name first.
     Arbitrary,
-    /// Drop, except with a probability of 2^-bits.
+    /// Drop, except with this probability.
     DroppedBut {
-        /// Bits of the fingerprint.
-        bits: u8,
+        /// Expected share of alien names that get an action.
+        rate: f64,
     },
     /// Drop.
     Dropped,
 }
 
-/// What a switch holds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Holdings {
-    /// The FIB: name to action, without names.
-    pub fib: bool,
-    /// An exact table of all valid names, for the ingress check.
-    pub valid: bool,
-    /// An exact table of its own names, for the egress check.
-    pub local: bool,
-}
-
-/// What a table is built with.
-#[derive(Clone, Debug)]
-pub struct Settings {
+/// Everything that both halves of a table must agree on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Spec {
+    /// The design.
+    pub design: &'static Design,
+    /// Kind of the names.
+    pub kind: NameKind,
     /// Family of the digests.
     pub family: Family,
     /// Their key.
     pub key: SecretKey,
-    /// Bits of a value.
+    /// Bits of a value, 1 to 16.
     pub value_bits: u8,
-    /// Threads for the build.
-    pub threads: usize,
+    /// Bits of a fingerprint, where the design has them.
+    pub fingerprint_bits: u8,
+    /// Most names.
+    pub max_names: usize,
 }
 
-/// The query half of a design, whatever it is made of: for tools; the fast path knows the type.
-pub trait Table: Send {
-    /// The values of `digests`, in order.
-    fn lookup_batch(&self, digests: &[Digest], values: &mut [u64]);
-    /// Memory that lookups need, in bits.
-    fn size_bits(&self) -> u64;
-    /// The table as bytes that carry their own checksum.
-    fn encode(&self) -> Vec<u8>;
-    /// How names are digested.
-    fn hashing(&self) -> (Family, &SecretKey);
+impl Spec {
+    /// A table of this design with a fingerprint that suits its values.
+    pub fn new(
+        design: &'static Design,
+        kind: NameKind,
+        family: Family,
+        key: SecretKey,
+        value_bits: u8,
+        max_names: usize,
+    ) -> Spec {
+        let fingerprint_bits = (design.fingerprint_bits)(value_bits);
+        Spec { design, kind, family, key, value_bits, fingerprint_bits, max_names }
+    }
+
+    /// What digests the names.
+    pub fn hasher(&self) -> Hasher {
+        Hasher::new(self.family, &self.key)
+    }
+
+    /// The table in an image.
+    /// # Errors
+    /// [`TableError`].
+    pub fn table(&self, image: &[u8]) -> Result<Box<dyn Table>, TableError> {
+        (self.design.table)(self, image)
+    }
+
+    /// A table of names with their values, without a network around it.
+    /// # Errors
+    /// [`InsertError`].
+    pub fn build(&self, entries: &[(Key<'_>, u16)], threads: usize) -> Result<Box<dyn Table>, InsertError> {
+        let largest = entries.iter().map(|(_, value)| *value).max().unwrap_or(0);
+        let places: Vec<(Key<'_>, u32)> = entries.iter().map(|(key, value)| (*key, (*value).into())).collect();
+        let skeleton = (self.design.skeleton)(self, &places, threads)?;
+        let tables = skeleton.export_many(&[(0..=largest).collect()])?;
+        Ok(tables.into_iter().next().expect("one table was asked for"))
+    }
+
+    /// What a lookup of an alien name gives.
+    pub fn aliens(&self) -> Aliens {
+        (self.design.aliens)(self.fingerprint_bits)
+    }
+
+    /// As bytes: design, kind, family, key, widths, most names.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        codec::put_bytes(out, self.design.name.as_bytes());
+        out.extend_from_slice(&self.kind.to_wire());
+        out.push(self.family.id());
+        out.extend_from_slice(self.key.as_bytes());
+        out.push(self.value_bits);
+        out.push(self.fingerprint_bits);
+        codec::put_u64(out, self.max_names as u64);
+    }
+
+    pub(crate) fn decode(input: &mut Input<'_>) -> Result<Spec, codec::DecodeError> {
+        let unknown = |field, got: u8| codec::DecodeError::Unknown { field, got: got.into() };
+        let name = input.bytes()?;
+        let design = DESIGNS.iter().copied().find(|design| design.name.as_bytes() == name);
+        let design = design
+            .ok_or_else(|| codec::DecodeError::Design { name: crate::name::clip(&String::from_utf8_lossy(name)) })?;
+        let kind = input.kind()?;
+        let family = input.u8()?;
+        let family = Family::from_id(family).map_err(|_| unknown("hash family", family))?;
+        let key = SecretKey::from_bytes(input.array()?);
+        let (value_bits, fingerprint_bits) = (input.u8()?, input.u8()?);
+        if !(1..=16).contains(&value_bits) {
+            return Err(unknown("bits of a value", value_bits));
+        }
+        let max_names = usize::try_from(input.u64()?).unwrap_or(usize::MAX);
+        Spec::new(design, kind, family, key, value_bits, max_names).with_fingerprint(fingerprint_bits)
+    }
+
+    /// The same with a fingerprint of so many bits.
+    /// # Errors
+    /// [`DecodeError`](codec::DecodeError): the design has no such fingerprint beside these values.
+    pub fn with_fingerprint(self, fingerprint_bits: u8) -> Result<Spec, codec::DecodeError> {
+        let suits = match (self.design.fingerprint_bits)(self.value_bits) {
+            0 => fingerprint_bits == 0,
+            _ => (4..=32 - self.value_bits.max(2)).contains(&fingerprint_bits),
+        };
+        if suits {
+            Ok(Spec { fingerprint_bits, ..self })
+        } else {
+            Err(codec::DecodeError::Unknown { field: "bits of a fingerprint", got: fingerprint_bits.into() })
+        }
+    }
 }
 
 impl Design {
@@ -97,10 +197,32 @@ impl Design {
         let known = DESIGNS.iter().copied().find(|design| design.name == name);
         known.ok_or_else(|| UnknownDesign { got: crate::name::clip(name) })
     }
+}
 
-    /// What a switch holds.
-    pub fn holdings(&self, gateway: bool) -> Holdings {
-        if gateway { self.gateway } else { self.core }
+impl PartialEq for Design {
+    fn eq(&self, other: &Design) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Design {}
+
+impl fmt::Debug for Design {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl fmt::Display for Design {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl FromStr for &'static Design {
+    type Err = UnknownDesign;
+    fn from_str(text: &str) -> Result<Self, UnknownDesign> {
+        Design::by_name(text)
     }
 }
 
@@ -112,41 +234,29 @@ pub struct UnknownDesign {
     pub got: String,
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use lookup::hash::Hasher;
+/// Why stored rows make no arrangement.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+#[allow(missing_docs)]
+pub enum RestoreError {
+    /// A row that cannot be read.
+    #[error("a row of the arrangement cannot be read ({0})")]
+    Row(#[from] codec::DecodeError),
+    /// Shards that contradict the names.
+    #[error(transparent)]
+    Graph(#[from] othello::RestoreError),
+    /// Names that cannot be arranged.
+    #[error(transparent)]
+    Build(#[from] InsertError),
+}
 
-    #[test]
-    fn designs_are_found_by_their_unique_names() {
-        for design in DESIGNS {
-            assert!(std::ptr::eq(Design::by_name(design.name).unwrap(), *design));
-        }
-        let error = Design::by_name("tcam").unwrap_err().to_string();
-        assert!(error.contains("tcam") && error.contains("concise"));
+impl From<lookup::bytes::BytesError> for RestoreError {
+    fn from(error: lookup::bytes::BytesError) -> RestoreError {
+        RestoreError::Row(error.into())
     }
+}
 
-    /// The law for what a design declares: live names get their values, before and after a trip through bytes.
-    #[test]
-    fn every_design_answers_for_every_live_name() {
-        let key = SecretKey::from_seed(5);
-        let hasher = Hasher::new(Family::MulAdd, &key);
-        let entries: Vec<(Digest, u64)> =
-            (0..10_000u64).map(|i| (hasher.digest(&i.to_be_bytes()), 1 + i % 15)).collect();
-        let digests: Vec<Digest> = entries.iter().map(|entry| entry.0).collect();
-        for design in DESIGNS {
-            let settings = Settings { family: Family::MulAdd, key: key.clone(), value_bits: 4, threads: 2 };
-            let table = (design.build)(&settings, &entries).unwrap();
-            let decoded = (design.decode)(&table.encode()).unwrap();
-            for table in [table, decoded] {
-                let mut values = vec![0; entries.len()];
-                table.lookup_batch(&digests, &mut values);
-                assert!(values.iter().zip(&entries).all(|(got, (_, value))| got == value), "{}", design.name);
-                assert_eq!(table.hashing(), (Family::MulAdd, &key));
-                assert!(table.size_bits() < 10_000 * 4 * 3);
-            }
-            // A switch whose FIB answers anything for aliens must be able to refuse them.
-            assert!(design.aliens != Aliens::Arbitrary || design.gateway.valid);
-        }
-    }
+/// The names of a list with their digests.
+pub fn keys<'a>(hasher: &Hasher, names: impl Iterator<Item = &'a Name>) -> Vec<Key<'a>> {
+    names.map(|name| Key { digest: hasher.digest(name.as_bytes()), name }).collect()
 }

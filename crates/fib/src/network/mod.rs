@@ -44,17 +44,17 @@ pub use error::NetworkError;
 pub use restore::RestoreError;
 
 use crate::action::{Action, PortId};
+use crate::designs::{self, CONCISE, Design, Key, Outbox, Skeleton, Spec};
 use crate::durable::{Row, RowChange, Tenants};
 use crate::indices::{Indices, Slot};
-use crate::messages::{Body, Held, Message, ValueMode};
+use crate::messages::{Body, Held, HeldShard, Message, TableHeader, ValueMode};
 use crate::name::{Name, NameKind};
 use crate::replica::{image_parts, load_parts};
 use crate::rib::Rib;
 use crate::topology::{End, Link, Node, NodeId, Routes, Topology, TopologyError};
-use lookup::hash::{Digest, Family, Hasher, SecretKey};
-use lookup::othello::{self, Colouring, Graph, OthelloQuery};
+use lookup::hash::{Family, Hasher, SecretKey};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use table::{Table, View};
+use table::Table;
 
 /// What a network is made with.
 #[derive(Clone, Debug)]
@@ -75,10 +75,15 @@ pub struct Settings {
     pub max_names: usize,
     /// Threads for building whole graphs.
     pub threads: usize,
+    /// What switches with host ports look names up in.
+    pub gateway: &'static Design,
+    /// What the others do.
+    pub core: &'static Design,
 }
 
 impl Settings {
-    /// A network of MAC addresses in port mode with 8-bit values, multiply-add digests and at most 2^24 names.
+    /// A network of MAC addresses in port mode with 8-bit values, multiply-add digests, at most 2^24 names, and Concise
+    /// everywhere.
     pub fn new(cluster: u64, key: SecretKey) -> Settings {
         Settings {
             cluster,
@@ -89,11 +94,14 @@ impl Settings {
             value_bits: 8,
             max_names: 1 << 24,
             threads: 1,
+            gateway: &CONCISE,
+            core: &CONCISE,
         }
     }
 
-    fn table(&self) -> othello::Settings {
-        othello::Settings::new(self.value_bits, self.max_names, &self.key)
+    /// A table of this design in this network.
+    fn spec(&self, design: &'static Design) -> Spec {
+        Spec::new(design, self.kind, self.family, self.key.clone(), self.value_bits, self.max_names)
     }
 
     fn hasher(&self) -> Hasher {
@@ -183,8 +191,9 @@ impl Network {
     /// [`NetworkError::Settings`].
     pub fn new(settings: Settings, term: u64) -> Result<Network, NetworkError> {
         let mut network = Network::bare(settings, term)?;
-        let graph = Graph::new(network.settings.table());
-        network.tables.insert(1, Table::new(Tenants::All, graph, Held::default()));
+        let spec = network.settings.spec(network.settings.core);
+        let skeleton = (spec.design.skeleton)(&spec, &[], 1)?;
+        network.tables.insert(1, Table::new(Tenants::All, spec, skeleton, Held::default()));
         network.next_table = 2;
         Ok(network)
     }
@@ -254,9 +263,9 @@ impl Network {
         Some(&self.switches.get(&node)?.tenants)
     }
 
-    /// Bytes of heap memory of the graphs.
-    pub fn graph_bytes(&self) -> usize {
-        self.tables.values().map(|table| table.graph.heap_bytes()).sum()
+    /// Bytes of heap memory of the skeletons.
+    pub fn skeleton_bytes(&self) -> usize {
+        self.tables.values().map(|table| table.skeleton.heap_bytes()).sum()
     }
 
     /// Adds a switch; it carries transit traffic unless it is restricted to some tenants.
@@ -276,7 +285,7 @@ impl Network {
             let index = egress.assign(id, acknowledged).ok_or(NetworkError::TooManySwitches { max })?;
             draft.row(Row::Egress { index, slot: Slot { value: id, retired_at: None } });
         }
-        let table = self.table_for(&tenants, &mut draft)?;
+        let table = self.table_for(&tenants, self.settings.core, &mut draft)?;
         self.egress = egress;
         self.topology.add_node(id, Node { name: name.to_owned(), transit: tenants == Tenants::All })?;
         self.next_node += 1;
@@ -405,11 +414,15 @@ impl Network {
         }
         self.assign_port(end)?;
         let first = self.ports_of(end.node).next().is_none();
-        self.host_ports.insert(end);
         let mut draft = Draft::default();
+        if first && let Err(error) = self.retable(end.node, self.settings.gateway, &mut draft) {
+            self.retire_port(end);
+            return Err(error);
+        }
+        self.host_ports.insert(end);
         draft.row(Row::HostPort(end));
         if first {
-            self.announce_gateway(end.node, &mut draft);
+            self.announce_gateway(end.node, &mut draft)?;
         }
         Ok(self.rerouted(draft, &[end.node]))
     }
@@ -425,29 +438,66 @@ impl Network {
         if !self.host_ports.remove(&end) {
             return Err(NetworkError::NoHostPort { end });
         }
-        self.retire_port(end);
         let mut draft = Draft::default();
+        let last = self.ports_of(end.node).next().is_none();
+        if last && let Err(error) = self.retable(end.node, self.settings.core, &mut draft) {
+            self.host_ports.insert(end);
+            return Err(error);
+        }
+        self.retire_port(end);
         draft.rows.push(Row::HostPort(end).delete());
-        if self.ports_of(end.node).next().is_none() {
-            self.announce_gateway(end.node, &mut draft);
+        if last {
+            self.announce_gateway(end.node, &mut draft)?;
         }
         Ok(self.rerouted(draft, &[end.node]))
     }
 
-    /// Tells an attached switch that it became a gateway, with the valid names, or ceased to be one.
-    fn announce_gateway(&mut self, node: NodeId, draft: &mut Draft) {
+    /// Gives a switch the table of a design, if it has another; what it is sent follows with the announcement.
+    fn retable(&mut self, node: NodeId, design: &'static Design, draft: &mut Draft) -> Result<(), NetworkError> {
+        let (tenants, old) = (self.switches[&node].tenants.clone(), self.switches[&node].table);
+        if self.tables[&old].spec.design == design {
+            return Ok(());
+        }
+        let table = self.table_for(&tenants, design, draft)?;
+        if self.switches[&node].attached {
+            if let Err(error) = self.join_view(node, table, &[]) {
+                self.drop_unused_table(table, &mut Draft::default());
+                return Err(error);
+            }
+            if let Some(table) = self.tables.get_mut(&old) {
+                table.detach(node);
+            }
+        }
+        if let Some(switch) = self.switches.get_mut(&node) {
+            switch.table = table;
+        }
+        self.drop_unused_table(old, draft);
+        Ok(())
+    }
+
+    /// Tells an attached switch that it became a gateway, with the valid names, or ceased to be one; and its FIB, where
+    /// that is of another design now.
+    fn announce_gateway(&mut self, node: NodeId, draft: &mut Draft) -> Result<(), NetworkError> {
         if !self.switches[&node].attached {
-            return;
+            return Ok(());
         }
         let header = self.header(node);
         let gateway = header.gateway;
-        draft.send(0, node, Body::Table(header));
+        draft.send(0, node, Body::Table(header.clone()));
+        if self.settings.gateway != self.settings.core {
+            let index = self.join_view(node, header.table, &[])?;
+            if let Some(table) = self.tables.get_mut(&header.table) {
+                let image = table.skeleton.image(index);
+                image_parts(header.table, image).for_each(|part| draft.send(0, node, part));
+            }
+        }
         if gateway {
-            let table = &self.tables[&self.switches[&node].table];
+            let table = &self.tables[&header.table];
             let entries = self.valid_entries(&table.tenants);
             let parts = load_parts(self.settings.kind, table.valid, entries);
             parts.for_each(|part| draft.send(1, node, Body::Valid(part)));
         }
+        Ok(())
     }
 
     /// Notes that a switch confirmed a message of this change: it has everything of the changes before it.
@@ -472,19 +522,19 @@ impl Network {
         self.routes.next_hop(node, attachment.switch).map_or(Action::Drop, Action::Port)
     }
 
-    /// The FIBs of `nodes`, all derived from the graphs together: what `fibula bench build` measures. Switches that do
+    /// The FIBs of `nodes`, all derived from the skeletons together: what `fibula bench build` measures. Switches that do
     /// not exist are left out.
-    pub fn derive(&self, nodes: &[NodeId]) -> Vec<(NodeId, OthelloQuery)> {
+    /// # Errors
+    /// [`NetworkError::Graph`]: names that have no arrangement, in a design that may find none.
+    pub fn derive(&self, nodes: &[NodeId]) -> Result<Vec<(NodeId, Box<dyn designs::Table>)>, NetworkError> {
         let mut fibs = Vec::with_capacity(nodes.len());
         for (id, table) in &self.tables {
             let of: Vec<NodeId> =
                 nodes.iter().copied().filter(|node| self.switches.get(node).is_some_and(|s| s.table == *id)).collect();
             let values: Vec<Vec<u16>> = of.iter().map(|node| self.values(Some(*node))).collect();
-            let queries =
-                Colouring::export_many(&table.graph, of.len(), |i, place: u32| u64::from(values[i][place as usize]));
-            fibs.extend(of.into_iter().zip(queries.into_iter().map(|(_, query)| query)));
+            fibs.extend(of.into_iter().zip(table.skeleton.export_many(&values)?));
         }
-        fibs
+        Ok(fibs)
     }
 
     /// Takes another key: the way out of a digest collision. Every graph is built anew, every attached switch gets a
@@ -496,10 +546,10 @@ impl Network {
     pub fn rekey(&mut self, key: SecretKey) -> Result<Effects, NetworkError> {
         let settings = Settings { key, ..self.settings.clone() };
         self.rib.rekey(settings.hasher())?;
-        let mut graphs = Vec::new();
+        let mut anew = Vec::new();
         for (id, table) in &self.tables {
-            match self.build_graph(&settings, &table.tenants) {
-                Ok(graph) => graphs.push((*id, graph)),
+            match self.rekeyed(&settings, table) {
+                Ok(table) => anew.push((*id, table)),
                 Err(error) => {
                     self.rib.rekey(self.settings.hasher())?;
                     return Err(error);
@@ -508,16 +558,15 @@ impl Network {
         }
         self.settings = settings;
         let mut draft = Draft::default();
-        for (old_id, graph) in graphs {
-            let Some(mut table) = self.tables.remove(&old_id) else { continue };
-            draft.rows.push(table.row(old_id).delete());
-            draft.rows.extend(table.all_rows(old_id).map(Row::delete));
+        for (old_id, table) in anew {
+            let Some(old) = self.tables.remove(&old_id) else { continue };
+            draft.rows.push(old.row(old_id).delete());
+            draft.rows.extend(old.all_rows(old_id).map(RowChange::delete));
             let id = self.next_table;
             self.next_table += 1;
-            let views = std::mem::take(&mut table.views);
-            table = Table::new(table.tenants, graph, table.valid);
             draft.row(table.row(id));
-            table.all_rows(id).for_each(|row| draft.row(row));
+            draft.rows.extend(table.all_rows(id));
+            self.tables.insert(id, table);
             let members: Vec<NodeId> =
                 self.switches.iter().filter(|(_, switch)| switch.table == old_id).map(|(node, _)| *node).collect();
             for node in members {
@@ -526,19 +575,31 @@ impl Network {
                 }
                 draft.row(self.switch_row(node));
             }
-            for view in views {
-                let (mut new, images) = View::new(&table.graph, view.of, view.values);
-                new.switches = view.switches;
-                for node in &new.switches {
-                    let header = self.header(*node);
-                    draft.send(0, *node, Body::Table(header.clone()));
-                    image_parts(images.clone(), &header).for_each(|part| draft.send(0, *node, part));
+            let headers: BTreeMap<NodeId, TableHeader> =
+                old.views.iter().flat_map(|view| &view.switches).map(|node| (*node, self.header(*node))).collect();
+            let Some(table) = self.tables.get_mut(&id) else { continue };
+            for (index, view) in table.views.iter().enumerate() {
+                let image = table.skeleton.image(index);
+                for node in &view.switches {
+                    draft.send(0, *node, Body::Table(headers[node].clone()));
+                    image_parts(id, image.clone()).for_each(|part| draft.send(0, *node, part));
                 }
-                table.views.push(new);
             }
-            self.tables.insert(id, table);
         }
         Ok(self.finish(draft))
+    }
+
+    /// The same names under other settings, for the same switches.
+    fn rekeyed(&self, settings: &Settings, table: &Table) -> Result<Table, NetworkError> {
+        let spec = Spec { key: settings.key.clone(), ..table.spec.clone() };
+        let skeleton = self.build_skeleton(&spec, &table.tenants)?;
+        let mut new = Table::new(table.tenants.clone(), spec, skeleton, table.valid);
+        for (index, view) in table.views.iter().enumerate() {
+            let values = table.skeleton.values(index).to_vec();
+            let index = new.add_view(view.of, values, &[])?;
+            new.views[index].switches = view.switches.clone();
+        }
+        Ok(new)
     }
 
     fn assign_port(&mut self, end: End) -> Result<(), NetworkError> {
@@ -557,40 +618,64 @@ impl Network {
         }
     }
 
-    /// Finds the table of these tenants, or builds one.
-    fn table_for(&mut self, tenants: &Tenants, draft: &mut Draft) -> Result<u32, NetworkError> {
-        if let Some((id, _)) = self.tables.iter().find(|(_, table)| table.tenants == *tenants) {
+    /// Finds the table of these tenants in this design, or builds one.
+    fn table_for(
+        &mut self,
+        tenants: &Tenants,
+        design: &'static Design,
+        draft: &mut Draft,
+    ) -> Result<u32, NetworkError> {
+        let is_it = |table: &Table| table.tenants == *tenants && table.spec.design == design;
+        if let Some((id, _)) = self.tables.iter().find(|(_, table)| is_it(table)) {
             return Ok(*id);
         }
-        let graph = self.build_graph(&self.settings, tenants)?;
+        let spec = self.settings.spec(design);
+        let skeleton = self.build_skeleton(&spec, tenants)?;
         let valid = Held { version: 1, digest: names::digest_of(&self.valid_entries(tenants)) };
-        let table = Table::new(tenants.clone(), graph, valid);
+        let table = Table::new(tenants.clone(), spec, skeleton, valid);
         let id = self.next_table;
         self.next_table += 1;
         draft.row(table.row(id));
-        table.all_rows(id).for_each(|row| draft.row(row));
+        draft.rows.extend(table.all_rows(id));
         self.tables.insert(id, table);
         Ok(id)
     }
 
-    /// The graph of these tenants' names.
-    fn build_graph(&self, settings: &Settings, tenants: &Tenants) -> Result<Graph, NetworkError> {
+    /// These tenants' names, arranged.
+    fn build_skeleton(&self, spec: &Spec, tenants: &Tenants) -> Result<Box<dyn Skeleton>, NetworkError> {
         let mut places = HashMap::new();
         self.places.ends.iter().zip(0u32..).for_each(|(end, place)| _ = places.insert(*end, place));
         let held = self.rib.iter().filter(|(_, _, attachment)| tenants.holds(attachment.tenant));
-        let entries: Vec<(Digest, u32)> =
-            held.map(|(_, digest, attachment)| (digest, places[&self.place_of(attachment.end())])).collect();
-        Ok(Graph::build(settings.table(), &entries, settings.threads)?)
+        let entries: Vec<(Key<'_>, u32)> = held
+            .map(|(name, digest, attachment)| (Key { digest, name }, places[&self.place_of(attachment.end())]))
+            .collect();
+        Ok((spec.design.skeleton)(spec, &entries, self.settings.threads)?)
+    }
+
+    /// The view of a switch in a table, made if there is none, with the switch among those that it is for.
+    fn join_view(&mut self, node: NodeId, table: u32, report: &[HeldShard]) -> Result<usize, NetworkError> {
+        let of = (self.settings.mode == ValueMode::Port).then_some(node);
+        let known = self.tables[&table].views.iter().position(|view| view.of == of);
+        let values = if known.is_some() { Vec::new() } else { self.values(of) };
+        let table = self.tables.get_mut(&table).expect("switches have tables that are there");
+        let index = match known {
+            Some(index) => index,
+            None => table.add_view(of, values, report)?,
+        };
+        table.views[index].switches.insert(node);
+        Ok(index)
     }
 
     fn drop_unused_table(&mut self, id: u32, draft: &mut Draft) {
         let used = self.switches.values().any(|switch| switch.table == id);
-        if used || self.tables[&id].tenants == Tenants::All {
+        let table = &self.tables[&id];
+        // The one that new switches get stays.
+        if used || table.tenants == Tenants::All && table.spec.design == self.settings.core {
             return;
         }
         if let Some(table) = self.tables.remove(&id) {
             draft.rows.push(table.row(id).delete());
-            draft.rows.extend(table.all_rows(id).map(Row::delete));
+            draft.rows.extend(table.all_rows(id).map(RowChange::delete));
         }
     }
 
@@ -612,8 +697,10 @@ impl Network {
         self.places.index.insert(place, index);
         self.places.ends.push(place);
         let mut tables = std::mem::take(&mut self.tables);
-        for view in tables.values_mut().flat_map(|table| &mut table.views) {
-            view.values.push(self.value(view.of, place));
+        for table in tables.values_mut() {
+            for (index, view) in table.views.iter().enumerate() {
+                table.skeleton.learn_place(index, self.value(view.of, place));
+            }
         }
         self.tables = tables;
         index
@@ -645,21 +732,12 @@ impl Network {
         }
         let mut tables = std::mem::take(&mut self.tables);
         for (id, table) in &mut tables {
-            if table.is_behind() {
-                let bodies = table.emit_changed(*id);
-                names::send(table, bodies, draft, |_| 1);
-            }
-            let values: Vec<_> = table.views.iter().map(|view| self.values(view.of)).collect();
-            let stale: Vec<usize> = (0..values.len()).filter(|i| table.views[*i].values != values[*i]).collect();
-            if !stale.is_empty() {
-                table.touch();
-            }
-            for index in stale {
-                let bodies = table.revalue(*id, index, values[index].clone());
-                for body in bodies {
-                    table.views[index].switches.iter().for_each(|node| draft.send(1, *node, body.clone()));
-                }
-            }
+            let mut out = Outbox::new();
+            table.skeleton.catch_up(&mut out);
+            let values = table.views.iter().map(|view| self.values(view.of)).enumerate();
+            let stale: Vec<_> = values.filter(|(i, values)| table.skeleton.values(*i) != values).collect();
+            table.skeleton.revalue(stale, &mut out);
+            table.send(*id, out, draft, |_| 1);
         }
         self.tables = tables;
     }

@@ -1,9 +1,10 @@
 //! Names that come, move and go.
 
-use super::table::{Table, bodies};
+use super::table::Table;
 use super::{Draft, Effects, Network, NetworkError};
 use crate::action::PortId;
 use crate::codec::{PART_BYTES, entry_bytes};
+use crate::designs::{Key, Outbox};
 use crate::durable::Row;
 use crate::messages::{Body, ExactUpdate, ExactValue, Held};
 use crate::name::{Name, NameKind};
@@ -13,9 +14,6 @@ use lookup::hash::Digest;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 
-/// With this many names a shard, on average over all shards, a batch solves shards anew and sends them whole: 25 ns for
-/// every name of a shard against 1 us, and 10 KB against 60 bytes, for every name of the batch.
-const BATCH_A_SHARD: usize = 50;
 /// The phase in which places that a name has left forget it.
 const LAST: u32 = u32::MAX;
 
@@ -25,6 +23,12 @@ struct Step {
     digest: Digest,
     before: Option<Attachment>,
     after: Option<Attachment>,
+}
+
+impl Step {
+    fn key(&self) -> Key<'_> {
+        Key { digest: self.digest, name: &self.name }
+    }
 }
 
 /// Entries put into and removed from an exact table, each with the difference that it makes to the table's digest.
@@ -94,16 +98,15 @@ impl Network {
         self.run(vec![step])
     }
 
-    /// Whether a batch of `n` names changes most shards of the largest table, so that each attached switch is sent
-    /// nearly all of its FIB.
+    /// Whether a batch of `n` names changes most of some table, so that each attached switch is sent nearly all of its
+    /// FIB.
     pub fn is_bulk(&self, n: usize) -> bool {
-        let n_shards = self.tables.values().map(|table| table.graph.n_shards()).max().unwrap_or(0);
-        n >= BATCH_A_SHARD * n_shards
+        self.tables.values().any(|table| table.skeleton.is_bulk(n))
     }
 
     /// As [`Network::set_name`] for many, all or none; of equal names the last counts.
     ///
-    /// With 50 names a shard and more, every shard that changes is solved and sent once.
+    /// Where they are many, each table is arranged and sent once: whole, or the shards that change.
     /// # Errors
     /// [`NetworkError::Batch`] names the first item refused; unchanged.
     pub fn put_names(&mut self, names: &[(Name, Attachment)]) -> Result<Effects, NetworkError> {
@@ -198,7 +201,7 @@ impl Network {
         Ok(self.finish(draft))
     }
 
-    /// The graph of every table, and the updates of its views.
+    /// The names of every table, and the updates of its views.
     fn change_graphs(&mut self, steps: &[Step], draft: &mut Draft) -> Result<(), NetworkError> {
         let places: Vec<u32> =
             steps.iter().map(|step| step.after.map_or(0, |attachment| self.intern(attachment.end()))).collect();
@@ -236,33 +239,14 @@ impl Network {
         let mut remove = Vec::new();
         for (step, place) in steps.iter().zip(places) {
             if holds(&step.after) {
-                put.push((step, *place));
+                put.push((step.key(), *place));
             } else if holds(&step.before) {
-                remove.push(step);
+                remove.push(step.key());
             }
         }
-        if steps.len() >= BATCH_A_SHARD * table.graph.n_shards() || table.is_behind() {
-            let entries: Vec<(Digest, u32)> = put.iter().map(|(step, place)| (step.digest, *place)).collect();
-            if !entries.is_empty() {
-                table.insert_batch(&entries)?;
-            }
-            for step in &remove {
-                _ = table.remove(step.digest);
-            }
-            let bodies = table.emit_changed(id);
-            send(table, bodies, draft, |_| 1);
-            return Ok(());
-        }
-        let mut encoded = Vec::new();
-        for (step, place) in put {
-            let change = table.insert(step.digest, place)?;
-            table.emit(&change, &mut encoded);
-        }
-        for step in remove {
-            let change = table.remove(step.digest);
-            table.emit(&change, &mut encoded);
-        }
-        send(table, bodies(id, encoded), draft, |node| match steps {
+        let mut out = Outbox::new();
+        table.skeleton.change(&put, &remove, &mut out)?;
+        table.send(id, out, draft, |node| match steps {
             [step] => self.phase(step, node),
             _ => 1,
         });
@@ -280,17 +264,17 @@ impl Network {
         }
     }
 
-    /// Takes a graph back to the state before `steps`. Its views learn of it with the next mutation.
+    /// Takes a table back to the state before `steps`. Its views learn of it with the next mutation.
     fn undo(&self, table: &mut Table, steps: &[Step]) {
+        let (mut put, mut remove) = (Vec::new(), Vec::new());
         for step in steps {
             let place = step.before.filter(|before| table.tenants.holds(before.tenant));
-            let place = place.and_then(|before| self.places.index.get(&self.place_of(before.end())));
-            match place {
-                // The name was there a moment ago: what may fail here is a shard that was solved with it.
-                Some(place) => _ = table.insert(step.digest, *place),
-                None => _ = table.remove(step.digest),
+            match place.and_then(|before| self.places.index.get(&self.place_of(before.end()))) {
+                Some(place) => put.push((step.key(), *place)),
+                None => remove.push(step.key()),
             }
         }
+        table.skeleton.undo(&put, &remove);
     }
 
     /// The exact tables of local names.
@@ -365,14 +349,6 @@ impl Network {
 
 fn batch(index: usize, source: NetworkError) -> NetworkError {
     NetworkError::Batch { index, source: Box::new(source) }
-}
-
-pub(super) fn send(table: &Table, bodies: Vec<(usize, Body)>, draft: &mut Draft, phase: impl Fn(NodeId) -> u32) {
-    for (view, body) in bodies {
-        for node in &table.views[view].switches {
-            draft.send(phase(*node), *node, body.clone());
-        }
-    }
 }
 
 #[cfg(test)]

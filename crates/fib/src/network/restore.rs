@@ -1,15 +1,14 @@
 //! The state of a network as rows, and a network from rows: the same cells, digests and versions.
 
 use super::table::Table;
-use super::{Network, NetworkError, Settings, Switch};
+use super::{Draft, Network, NetworkError, Settings, Switch};
 use crate::codec::DecodeError;
+use crate::designs::{self, Design, Key};
 use crate::durable::{Row, RowChange, Tenants};
 use crate::indices::{Indices, Slot};
 use crate::messages::{ExactValue, Held};
 use crate::rib::RibError;
 use crate::topology::{End, Node, NodeId, TopologyError};
-use lookup::hash::Digest;
-use lookup::othello::{self, Graph, ShardState};
 use std::collections::BTreeMap;
 
 impl Network {
@@ -22,21 +21,22 @@ impl Network {
         rows.extend(self.tables.iter().map(|(id, table)| table.row(*id)));
         rows.extend((1..).zip(self.egress.slots()).map(|(index, slot)| Row::Egress { index, slot: *slot }));
         let names = self.rib.iter().map(|(name, _, attachment)| Row::Name(name.clone(), *attachment));
-        let shards = self.tables.iter().flat_map(|(id, table)| table.all_rows(*id));
-        rows.into_iter().chain(names).chain(shards).map(|row| row.encode())
+        let parts = self.tables.iter().flat_map(|(id, table)| table.all_rows(*id));
+        rows.into_iter().chain(names).map(|row| row.encode()).chain(parts)
     }
 
     /// A network from its rows, the one of kind 1 first (as a store that sorts by kind and key gives them).
     ///
-    /// The hash key and the cluster are those of the rows; what else of `settings` is stored must agree. No switch is
-    /// attached. Costs about as much as building every graph.
+    /// The hash key and the cluster are those of the rows; what else of `settings` is stored must agree, but for the
+    /// designs: with others than before switches get other tables, and the rows that this changes are returned, to be
+    /// committed before anything else. No switch is attached. Costs about as much as building every table.
     /// # Errors
     /// [`RestoreError`].
     pub fn restore(
         settings: Settings,
         term: u64,
         rows: impl IntoIterator<Item = RowChange>,
-    ) -> Result<Network, RestoreError> {
+    ) -> Result<(Network, Vec<RowChange>), RestoreError> {
         let names = settings.kind;
         let live = rows.into_iter().filter_map(|row| Some((row.kind, row.key, row.value?)));
         let mut decoded = live.map(|(kind, key, value)| {
@@ -75,16 +75,12 @@ impl Network {
                         other => NetworkError::from(other).into(),
                     })?;
                 }
-                Row::Table { id, tenants, valid_version } => {
+                Row::Table { id, tenants, valid_version, design } => {
                     let table = stored.entry(id).or_default();
-                    table.tenants = Some(tenants);
+                    table.of = Some((tenants, design));
                     table.valid_version = valid_version;
                 }
-                Row::Shard { table, state, tombstones } => {
-                    let table = stored.entry(table).or_default();
-                    table.tombstones.extend(tombstones.into_iter().map(|digest| (digest, 0)));
-                    table.states.push(state);
-                }
+                Row::Part { table, key, value } => stored.entry(table).or_default().parts.push((key, value)),
                 Row::Egress { index, slot } => _ = egress.insert(index, slot),
             }
         }
@@ -96,7 +92,9 @@ impl Network {
             return Err(RestoreError::Gap { what: "egress indices" });
         }
         network.egress = Indices::from_slots(network.settings.value_bits, egress.into_values().collect());
-        network.restore_tables(stored)?;
+        let mut draft = Draft::default();
+        network.restore_tables(stored, &mut draft)?;
+        network.restore_designs(&mut draft)?;
         network.routes = network.topology.routes();
         let nodes: Vec<NodeId> = network.switches.keys().copied().collect();
         for node in nodes {
@@ -105,10 +103,13 @@ impl Network {
                 switch.actions = actions;
             }
         }
-        Ok(network)
+        if !draft.rows.is_empty() {
+            draft.row(network.network_row());
+        }
+        Ok((network, draft.rows))
     }
 
-    fn restore_tables(&mut self, stored: BTreeMap<u32, StoredTable>) -> Result<(), RestoreError> {
+    fn restore_tables(&mut self, stored: BTreeMap<u32, StoredTable>, draft: &mut Draft) -> Result<(), RestoreError> {
         let attachments: Vec<_> =
             self.rib.iter().map(|(name, digest, attachment)| (name.clone(), digest, *attachment)).collect();
         let mut entries = Vec::with_capacity(attachments.len());
@@ -117,30 +118,58 @@ impl Network {
             let switch = self.switches.get_mut(&end.node).filter(|_| self.host_ports.contains(&end));
             let switch = switch.ok_or(RestoreError::Dangling { end })?;
             switch.local.digest ^= attachment.port.share(name);
-            entries.push((*digest, self.intern(end)));
+            entries.push((Key { digest: *digest, name }, self.intern(end)));
         }
-        for (id, mut stored) in stored {
-            let tenants = stored.tenants.ok_or(RestoreError::Gap { what: "tables" })?;
-            stored.states.sort_by_key(|state| super::table::span(state.id).start);
+        for (id, stored) in stored {
+            let (tenants, (design, fingerprint_bits)) = stored.of.ok_or(RestoreError::Gap { what: "tables" })?;
+            let spec = Design::by_name(&design).map(|design| self.settings.spec(design)).ok();
+            let spec = spec.filter(|spec| [self.settings.gateway, self.settings.core].contains(&spec.design));
+            let Some(spec) = spec else {
+                // Of a design that is no longer configured: its switches get other tables below.
+                let row = Row::Table { id, tenants, valid_version: 0, design: (design, fingerprint_bits) };
+                draft.rows.push(row.delete());
+                draft.rows.extend(stored.parts.into_iter().map(|(key, _)| Row::part(id, key, None)));
+                continue;
+            };
             let held = || attachments.iter().zip(&entries).filter(|((.., at), _)| tenants.holds(at.tenant));
-            let live: Vec<(Digest, u32)> = held().map(|(_, entry)| *entry).collect();
+            let live: Vec<(Key<'_>, u32)> = held().map(|(_, entry)| *entry).collect();
             let digest = held().fold(0, |sum, ((name, _, attachment), _)| sum ^ attachment.ip.share(name));
-            let graph = Graph::restore(self.settings.table(), &stored.states, &live, &stored.tombstones)
-                .map_err(|source| RestoreError::Graph { table: id, source })?;
+            let spec =
+                spec.with_fingerprint(fingerprint_bits).map_err(|source| RestoreError::Row { kind: 6, source })?;
+            let skeleton = (spec.design.restore)(&spec, stored.parts, &live, self.settings.threads)
+                .map_err(|source| RestoreError::Arrangement { table: id, source })?;
             let valid = Held { version: stored.valid_version, digest };
-            self.tables.insert(id, Table::new(tenants, graph, valid));
+            self.tables.insert(id, Table::new(tenants, spec, skeleton, valid));
         }
-        let orphan = self.switches.values().any(|switch| !self.tables.contains_key(&switch.table));
-        if orphan { Err(RestoreError::Gap { what: "tables" }) } else { Ok(()) }
+        Ok(())
+    }
+
+    /// Gives every switch a table of the design that is configured for it.
+    fn restore_designs(&mut self, draft: &mut Draft) -> Result<(), RestoreError> {
+        self.table_for(&Tenants::All, self.settings.core, draft)?;
+        let nodes: Vec<NodeId> = self.switches.keys().copied().collect();
+        for node in nodes {
+            let gateway = self.ports_of(node).next().is_some();
+            let design = if gateway { self.settings.gateway } else { self.settings.core };
+            let tenants = self.switches[&node].tenants.clone();
+            let table = self.table_for(&tenants, design, draft)?;
+            if let Some(switch) = self.switches.get_mut(&node).filter(|switch| switch.table != table) {
+                switch.table = table;
+                draft.row(self.switch_row(node));
+            }
+        }
+        let tables: Vec<u32> = self.tables.keys().copied().collect();
+        tables.into_iter().for_each(|id| self.drop_unused_table(id, draft));
+        Ok(())
     }
 }
 
 #[derive(Default)]
 struct StoredTable {
-    tenants: Option<Tenants>,
+    /// Whose names, in which design with how long a fingerprint.
+    of: Option<(Tenants, (String, u8))>,
     valid_version: u64,
-    states: Vec<ShardState>,
-    tombstones: Vec<(Digest, u32)>,
+    parts: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
 fn from_network_row(row: Row, settings: Settings, term: u64) -> Result<Network, RestoreError> {
@@ -187,9 +216,9 @@ pub enum RestoreError {
     /// Parts that contradict each other.
     #[error("the store contradicts itself ({0}): restore it from a backup")]
     Network(#[from] NetworkError),
-    /// Shards that contradict the names.
+    /// An arrangement that contradicts the names.
     #[error("table {table}: {source}")]
-    Graph { table: u32, source: othello::RestoreError },
+    Arrangement { table: u32, source: designs::RestoreError },
 }
 
 impl From<TopologyError> for RestoreError {

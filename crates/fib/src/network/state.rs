@@ -3,7 +3,6 @@
 use super::Network;
 use crate::action::{Action, PortId};
 use crate::codec::actions_digest;
-use crate::designs::CONCISE;
 use crate::durable::{Row, SwitchRow, Tenants};
 use crate::messages::{Held, TableHeader, ValueMode};
 use crate::name::Name;
@@ -17,16 +16,14 @@ impl Network {
     }
 
     pub(super) fn header(&self, node: NodeId) -> TableHeader {
+        let table = self.switches[&node].table;
         TableHeader {
-            table: self.switches[&node].table,
-            family: self.settings.family,
-            key: self.settings.key.clone(),
-            value_bits: self.settings.value_bits,
-            kind: self.settings.kind,
+            table,
+            spec: self.tables[&table].spec.clone(),
             mode: self.settings.mode,
-            gateway: CONCISE.holdings(self.ports_of(node).next().is_some()).valid,
+            // They hold the valid names beside any design.
+            gateway: self.ports_of(node).next().is_some(),
             reset: false,
-            max_names: self.settings.max_names as u64,
         }
     }
 

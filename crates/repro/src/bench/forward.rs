@@ -1,4 +1,4 @@
-//! Frames a second through the real worker loop, between ports in memory, with our FIB and without any lookup.
+//! Frames a second through the real worker loop, between ports in memory, with FIBs and without any lookup.
 //!
 //! Frames go round between rings whose far ends the same thread fills and empties; with bare ports, which make frames of
 //! nothing, less is done beside the lookup than any port can do. The empty forwarder parses, counts hops down and sends as the other does, but looks nothing up. In the core frames
@@ -7,7 +7,8 @@
 
 use std::sync::Arc;
 
-use lookup::othello::{Othello, Settings};
+use fib::designs::{self, CONCISE, Design, Spec, Table};
+use fib::name::{Name, NameKind};
 use switch::bench::{Load, Measured, Place, Wiring, forward_empty, forward_with_fib};
 
 use super::{Listener, Options};
@@ -16,9 +17,12 @@ use crate::contestants::Input;
 use crate::names::{NameSet, value_of};
 use crate::report::{Row, Setting, size_text};
 
-/// The contestants, both always measured.
-pub const CONTESTANTS: [(&str, &str); 2] =
-    [("empty", "the same loop without digest, lookup and check of names"), ("fibula", "the switch")];
+/// The contestants: the empty forwarder is always measured, and beside it Concise, or the designs asked for.
+pub fn contestants() -> Vec<(&'static str, &'static str)> {
+    let empty = ("empty", "the same loop without digest, lookup and check of names: always measured");
+    let designs = designs::DESIGNS.iter().map(|design| (design.name, design.summary));
+    std::iter::once(empty).chain(designs).collect()
+}
 
 /// Destinations that no host has.
 const UNKNOWN: &str = "unknown";
@@ -41,18 +45,27 @@ pub fn run(options: &Options, listener: &mut dyn Listener) -> Result<(), BenchEr
     if options.value_bits < EXIT_BITS {
         return Err(BenchError::Setting(format!("the switch has {EXITS} ports: at least {EXIT_BITS} bits a value")));
     }
-    if !options.contestants.is_empty() || options.batch as u64 != BURST {
-        return Err(BenchError::Setting(format!(
-            "the forwarding bench runs both its contestants, in bursts of {BURST}"
-        )));
+    if options.batch as u64 != BURST {
+        return Err(BenchError::Setting(format!("the forwarding bench runs in bursts of {BURST}")));
+    }
+    let named = options.contestants.iter().filter(|name| *name != "empty");
+    let designs: Result<Vec<&'static Design>, _> = named.map(|name| Design::by_name(name)).collect();
+    let mut designs = designs.map_err(|error| BenchError::Setting(error.to_string()))?;
+    if designs.is_empty() {
+        designs.push(&CONCISE);
     }
     for &n in &options.n {
-        run_size(options, n, listener)?;
+        run_size(options, n, &designs, listener)?;
     }
     Ok(())
 }
 
-fn run_size(options: &Options, n: u64, listener: &mut dyn Listener) -> Result<(), BenchError> {
+fn run_size(
+    options: &Options,
+    n: u64,
+    designs: &[&'static Design],
+    listener: &mut dyn Listener,
+) -> Result<(), BenchError> {
     let n_queries = (n as usize).clamp(1 << 20, 16 << 20);
     let both = options.names.generate(2 * n as usize, options.seed);
     let (names, unknown) = both.split_at(n as usize);
@@ -65,10 +78,21 @@ fn run_size(options: &Options, n: u64, listener: &mut dyn Listener) -> Result<()
         build_threads: std::thread::available_parallelism().map_or(1, |cores| cores.get()),
         floor_bytes: 0,
     };
-    let settings = Settings::new(options.value_bits, names.len(), &input.secret_key());
-    let (_, fib) = Othello::build(settings, &input.entries(), input.build_threads)
-        .map_err(|error| input.build_error("fibula", error))?;
     let hasher = input.hasher();
+    let macs: Vec<Name> = names
+        .iter()
+        .map(|name| Name::from_bytes(NameKind::Mac, &name.to_le_bytes()[..6]))
+        .collect::<Result<_, _>>()
+        .map_err(|error| BenchError::Setting(error.to_string()))?;
+    let mut fibs: Vec<(&'static Design, Box<dyn Table>)> = Vec::new();
+    for design in designs {
+        let spec =
+            Spec::new(design, NameKind::Mac, options.family, input.secret_key(), options.value_bits, names.len());
+        let keys = designs::keys(&hasher, macs.iter()).into_iter();
+        let entries: Vec<_> = keys.zip(names).map(|(key, &name)| (key, value_of(name, EXIT_BITS) as u16)).collect();
+        let fib = spec.build(&entries, input.build_threads).map_err(|error| input.build_error(design.name, error))?;
+        fibs.push((design, fib));
+    }
 
     let order = |set: NameSet, names: &[u64]| -> Arc<[u64]> { set.queries(names, n_queries, options.seed).into() };
     let uniform = order(options.names, names);
@@ -102,13 +126,17 @@ fn run_size(options: &Options, n: u64, listener: &mut dyn Listener) -> Result<()
             };
             let bench = format!("forward/{place}, {frame_bytes} bytes");
             listener.say(&format!("{bench}, {names_text} names, {} of them", size_text(n)));
-            let (mut empty, mut fibula, mut checksum) = (Vec::new(), Vec::new(), 0);
+            let mut empty = Vec::new();
+            let mut rates = vec![Vec::new(); fibs.len()];
+            let mut checksum = 0;
             for _ in 0..options.runs {
-                let refused = |error: switch::dataplane::BuildError| input.build_error("fibula", error);
+                let refused = |error: switch::dataplane::BuildError| input.build_error("forward", error);
                 empty.push(forward_empty(&load, &hasher).map_err(refused)?.rate_pps() / 1e6);
-                let measured = forward_with_fib(&load, &hasher, &fib, names).map_err(refused)?;
-                checksum = check(&load, &measured, names_text == UNKNOWN)?;
-                fibula.push(measured.rate_pps() / 1e6);
+                for ((design, fib), rates) in fibs.iter().zip(&mut rates) {
+                    let measured = forward_with_fib(&load, &hasher, &**fib, names).map_err(refused)?;
+                    checksum = check(design.name, &load, &measured, names_text == UNKNOWN)?;
+                    rates.push(measured.rate_pps() / 1e6);
+                }
             }
             let setting = Setting {
                 n,
@@ -117,23 +145,27 @@ fn run_size(options: &Options, n: u64, listener: &mut dyn Listener) -> Result<()
                 threads: workers,
                 batch: BURST as u32,
             };
-            let mut row = Row::new(&bench, "fibula", &setting, "Mpkt/s", fibula);
-            row.checksum = Some(checksum);
-            listener.table(&[Row::new(&bench, "empty", &setting, "Mpkt/s", empty), row]);
+            let mut rows = vec![Row::new(&bench, "empty", &setting, "Mpkt/s", empty)];
+            for ((design, _), rates) in fibs.iter().zip(rates) {
+                let mut row = Row::new(&bench, design.name, &setting, "Mpkt/s", rates);
+                row.checksum = Some(checksum);
+                rows.push(row);
+            }
+            listener.table(&rows);
         }
     }
     Ok(())
 }
 
 /// Compares the frames that left by each port to those whose names say so; the sum that stands for them.
-fn check(load: &Load, measured: &Measured, unknown: bool) -> Result<u64, BenchError> {
+fn check(design: &str, load: &Load, measured: &Measured, unknown: bool) -> Result<u64, BenchError> {
     let sum = |exits: &[u64]| exits.iter().zip(1..).fold(0u64, |sum, (&n, port)| sum.wrapping_add(n * port));
     let mut expected = vec![0; usize::from(EXITS)];
     if !unknown {
         // Workers receive equally many frames, each from its own place in the list on.
         let frames = measured.exits.iter().sum::<u64>() / load.workers as u64;
         if frames < load.frames {
-            let contestant = "fibula".into();
+            let contestant = design.into();
             return Err(BenchError::Checksum { contestant, got: frames, expected: load.frames });
         }
         let n = load.destinations.len();
@@ -146,7 +178,7 @@ fn check(load: &Load, measured: &Measured, unknown: bool) -> Result<u64, BenchEr
     }
     if measured.exits != expected {
         let (got, expected) = (sum(&measured.exits), sum(&expected));
-        return Err(BenchError::Checksum { contestant: "fibula".into(), got, expected });
+        return Err(BenchError::Checksum { contestant: design.into(), got, expected });
     }
     Ok(sum(&expected))
 }

@@ -5,7 +5,6 @@ use crate::dataplane::{Dataplane, PortStatus};
 use crate::plane::PlaneWriter;
 use api::status::{MetricsText, StatusSource, plain};
 use fib::replica::Tables;
-use lookup::traits::Query;
 use serde_json::{Map, Value, json};
 use std::sync::{Arc, Weak};
 use std::time::SystemTime;
@@ -38,8 +37,8 @@ impl Page {
             valid_names: valid.len() as u64,
             local_names: local.len() as u64,
             fib_bytes: replica.fib().map_or(0, |fib| fib.size_bits().div_ceil(8)),
-            shards: replica.fib().map_or(0, |fib| fib.held().count() as u64),
-            name_kind: replica.header().map(|header| header.kind.to_string()),
+            shards: replica.fib().map_or(0, |fib| fib.held().len() as u64),
+            name_kind: replica.header().map(|header| header.spec.kind.to_string()),
             field_error: replica.tables().field_error().map(|error| error.to_string()),
         }
     }

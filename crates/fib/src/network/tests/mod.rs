@@ -4,16 +4,18 @@ mod lab;
 mod protocol;
 
 use super::*;
+use crate::designs::{CFW, CUCKOO, DESIGNS};
 use crate::replica::{Limits, MemoryTables, Replica};
 use crate::rib::{Attachment, RibError};
 use lab::{Lab, Random, end, mac, settings};
 use std::ops::Range;
 
-/// Random operations on one lab; the seed is in every failure's output.
-fn random_operations(seed: u64, mode: ValueMode, steps: usize) {
-    println!("seed {seed}, {mode} mode");
+/// Random operations on one lab; the seed is in every failure's output. A restart may bring other `designs`.
+fn random_operations(seed: u64, mode: ValueMode, designs: &[[&'static Design; 2]], steps: usize) {
+    println!("seed {seed}, {mode} mode, {designs:?}");
     let mut random = Random(seed);
-    let (mut lab, _) = Lab::ring(settings(mode), 4);
+    let [gateway, core] = designs[0];
+    let (mut lab, _) = Lab::ring(Settings { gateway, core, ..settings(mode) }, 4);
     let mut port = 10;
     for step in 0..steps {
         let nodes: Vec<NodeId> = lab.network.switches.keys().copied().collect();
@@ -117,7 +119,7 @@ fn random_operations(seed: u64, mode: ValueMode, steps: usize) {
                 .into_iter()
                 .for_each(|node| lab.attach(node)),
             37 => {
-                lab.restart();
+                lab.restart(random.pick(designs).unwrap());
                 nodes.iter().for_each(|node| lab.attach(*node));
             }
             38 => {
@@ -143,12 +145,29 @@ fn random_operations(seed: u64, mode: ValueMode, steps: usize) {
 
 #[test]
 fn fibs_agree_with_the_oracles_and_survive_restarts_in_port_mode() {
-    (0..12).for_each(|seed| random_operations(seed, ValueMode::Port, 200));
+    (0..12).for_each(|seed| random_operations(seed, ValueMode::Port, &[[&CONCISE, &CONCISE]], 200));
 }
 
 #[test]
 fn fibs_agree_with_the_oracles_and_survive_restarts_in_egress_mode() {
-    (100..112).for_each(|seed| random_operations(seed, ValueMode::Egress, 200));
+    (100..112).for_each(|seed| random_operations(seed, ValueMode::Egress, &[[&CONCISE, &CONCISE]], 200));
+}
+
+#[test]
+fn every_design_serves_a_network() {
+    for (seed, design) in (200..).zip(DESIGNS) {
+        random_operations(seed, ValueMode::Port, &[[design, design]], 150);
+        random_operations(seed, ValueMode::Egress, &[[design, design]], 150);
+    }
+}
+
+#[test]
+fn gateways_may_have_another_design_than_the_core_and_a_restart_may_change_both() {
+    for seed in 300..306 {
+        let designs = [[&CFW, &CONCISE], [&CONCISE, &CFW], [&CUCKOO, &CFW], [&CONCISE, &CONCISE]];
+        random_operations(seed, ValueMode::Port, &designs[..1], 150);
+        random_operations(seed, if seed % 2 == 0 { ValueMode::Port } else { ValueMode::Egress }, &designs, 150);
+    }
 }
 
 #[test]
@@ -232,8 +251,8 @@ fn restricted_switch_gets_its_own_smaller_table() {
         }
         lab.put(&mac(1000), Attachment { tenant: 5, ..Attachment::new(edge, PortId(100)) });
         lab.check();
-        let cells = |node| lab.replicas[&node].fib().unwrap().shards()[0].sides.cells();
-        assert!(cells(edge) * 3 < cells(nodes[0]), "{} against {} cells", cells(edge), cells(nodes[0]));
+        let bytes = |node| lab.replicas[&node].fib().unwrap().image().len();
+        assert!(bytes(edge) * 3 < bytes(nodes[0]), "{} against {} bytes", bytes(edge), bytes(nodes[0]));
         assert_eq!(lab.replicas[&edge].tables().valid.len(), 31);
         // A name that changes its tenant comes and goes there.
         lab.put(&mac(1), Attachment { tenant: 5, ..Attachment::new(nodes[1], PortId(100)) });
@@ -322,10 +341,11 @@ fn restore_refuses_stores_that_do_not_belong() {
 
 /// Gives a switch a table that takes fewer names than the RIB, as no configuration makes it.
 fn take_three_names_at_most(lab: &mut Lab, edge: NodeId) {
-    let small = othello::Settings::new(8, 3, &lab.network.settings.key);
     let table = lab.network.switches[&edge].table;
     lab.network.detach(edge);
-    lab.network.tables.get_mut(&table).unwrap().graph = Graph::new(small);
+    let table = lab.network.tables.get_mut(&table).unwrap();
+    let small = Spec { max_names: 3, ..table.spec.clone() };
+    table.skeleton = (small.design.skeleton)(&small, &[], 1).unwrap();
     lab.replicas.insert(edge, Replica::new(Limits::default(), MemoryTables::default()));
     lab.attach(edge);
     lab.store = lab.network.rows().map(|row| ((row.kind, row.key), row.value.unwrap())).collect();
@@ -344,7 +364,7 @@ fn change_that_one_of_several_tables_refuses_is_undone_in_the_others() {
         }
         let full = |error| matches!(error, NetworkError::Graph(lookup::traits::InsertError::TooManyNames { max: 3 }));
         assert!(full(lab.network.set_name(&mac(50), at(5)).unwrap_err()));
-        assert!(lab.network.tables[&1].is_behind());
+        assert!(lab.network.tables[&1].skeleton.is_behind());
         lab.put(&mac(60), at(1));
         lab.check();
         // A batch that moves, adds and fails; a topology change brings the switches along.
@@ -371,7 +391,7 @@ fn switch_attaches_again_after_a_refused_batch_left_the_graph_with_more_shards()
         let names = |range: Range<usize>| range.map(|i| (mac(i), at(1))).collect::<Vec<_>>();
         lab.change(|net| net.put_names(&names(0..5_500)));
         lab.live.extend(names(0..5_500));
-        let n_shards = |lab: &Lab| lab.network.tables[&1].graph.n_shards();
+        let n_shards = |lab: &Lab| lab.network.held(nodes[0]).unwrap().shards.len();
         let before = n_shards(&lab);
         let mut refused = names(10_000..14_000);
         refused.extend((20_000..20_004).map(|i| (mac(i), at(5))));

@@ -157,7 +157,7 @@ fn restarted_controller_outlives_names_that_went_unsaid() {
     lab.live = names.into_iter().collect();
     lab.network.detach(nodes[1]);
     lab.put(&mac(30_000), Attachment::new(nodes[0], PortId(101)));
-    lab.restart();
+    lab.restart([&CONCISE, &CONCISE]);
     let report = lab.replicas[&nodes[1]].report();
     let messages = lab.network.attach(nodes[1], &report).unwrap();
     let resyncs: Vec<_> = messages.iter().filter(|m| matches!(m.body, Body::Resync { .. })).collect();

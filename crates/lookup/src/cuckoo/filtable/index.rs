@@ -24,6 +24,10 @@ impl Index {
         Self { items: vec![0; ((n_names * 2) as f64 / FILL) as usize + 8], n_items: 0 }
     }
 
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.items.capacity() * 8
+    }
+
     fn tags(spots: &Spots) -> impl Iterator<Item = u32> + use<> {
         let [first, second] = spots.buckets;
         let fingerprint = u64::from(spots.fingerprint) << 32;

@@ -154,6 +154,19 @@ impl<P: Copy + PartialEq> Skeleton<P> {
         self.version
     }
 
+    /// Gives the table a new version: what names mean at some switch is to be sent again.
+    pub fn touch(&mut self) {
+        self.version += 1;
+    }
+
+    /// Bytes of heap memory.
+    pub fn heap_bytes(&self) -> usize {
+        let names =
+            self.names.capacity() * size_of::<Name<P>>() + (self.free.capacity() + self.tombstones.capacity()) * 4;
+        // A slot of level 2 holds name, digest and payload.
+        names + self.index.heap_bytes() + self.first.slots.capacity() * 4 + self.second.n_slots() * 24
+    }
+
     /// What a live name carries.
     pub fn get(&self, digest: Digest) -> Option<P> {
         let name = &self.names[self.find(digest)? as usize];

@@ -75,9 +75,14 @@ impl View {
         self.first ^ self.second
     }
 
-    /// The version of the last message.
-    pub fn version(&self) -> u64 {
-        self.version
+    /// Version and digest of what was sent last.
+    pub fn held(&self) -> (u64, u64) {
+        (self.version, self.digest())
+    }
+
+    /// Notes that what the switch has is right, under an earlier version: later ones changed no slot of it.
+    pub fn set_version(&mut self, version: u64) {
+        self.version = version;
     }
 
     /// Appends the update that brings this switch along after `change`, the latest mutation of `skeleton`.

@@ -1,0 +1,54 @@
+//! CFW, the Cuckoo Forwarder: fingerprints with their values in one word a slot, and an exact second level.
+//!
+//! Cost: two words a lookup; a slot of l_f + l_p bits at load 0.95, and 16 bytes for each name of level 2.
+//! Alien names are dropped but for a few in 2^l_f; gateways check names exactly beside it, for a fingerprint is no proof.
+//! Source: "Re-designing Compact-structure based Forwarding for Programmable Networks", sections IV.B, V.
+
+use super::{Aliens, Design, places};
+use lookup::cuckoo::filtable::level1_share;
+
+/// The Cuckoo Forwarder over one arrangement of names for all switches.
+pub static CFW: Design = Design {
+    name: "cfw",
+    summary: "Cuckoo Filtable: fingerprint and action in one slot, colliding names in an exact second level",
+    aliens: |fingerprint_bits| Aliens::DroppedBut { rate: aliens(fingerprint_bits) },
+    fingerprint_bits,
+    is_static: false,
+    restarts_alike: false,
+    skeleton: places::skeleton,
+    restore: places::restore,
+    table: places::table,
+};
+
+/// Load of level 1.
+const LOAD: f64 = 0.95;
+/// Slots that a lookup compares.
+const SLOTS: f64 = 8.0;
+
+/// Equation 8 of the paper, at full load.
+fn aliens(fingerprint_bits: u8) -> f64 {
+    1.0 - (1.0 - (-f64::from(fingerprint_bits)).exp2()).powf(SLOTS * LOAD)
+}
+
+/// The fingerprint that makes the smaller table of slots of 16 and of 32 bits: a short one sends more names to level 2.
+fn fingerprint_bits(value_bits: u8) -> u8 {
+    let bits_a_name = |fingerprint_bits: u8, slot_bits: f64| {
+        let first = level1_share(fingerprint_bits, LOAD * SLOTS / 2.0);
+        first * slot_bits / LOAD + (1.0 - first) * 128.0 / LOAD
+    };
+    let (short, long) = (16u8.saturating_sub(value_bits), (32 - value_bits).min(24));
+    if short >= 4 && bits_a_name(short, 16.0) <= bits_a_name(long, 32.0) { short } else { long }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fingerprints_fill_the_slot_that_pays() {
+        assert_eq!(fingerprint_bits(6), 10);
+        assert_eq!(fingerprint_bits(8), 8);
+        assert_eq!(fingerprint_bits(16), 16);
+        assert!(aliens(10) < 0.01);
+    }
+}
