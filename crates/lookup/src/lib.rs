@@ -1,5 +1,6 @@
 //! Compact name lookup structures: control halves that know names, query halves that are words only.
 
+pub mod alien;
 pub mod arena;
 pub mod bloom;
 pub mod bloom_fib;

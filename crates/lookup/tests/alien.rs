@@ -1,0 +1,419 @@
+//! Alien names: the wrappers obey the law of what they wrap, and aliens pass as often as is stated, after a fill, after
+//! churn, and where they are removed names.
+
+use std::fmt::Debug;
+use std::hash::Hash;
+
+use fibula_lookup::alien::bloom_set;
+use fibula_lookup::alien::checked::Checksum;
+use fibula_lookup::alien::named::NameHash;
+use fibula_lookup::alien::{BloomSet, BloomSetQuery, Checked, Filtered, FilteredQuery, Named};
+use fibula_lookup::bloom::{Blocked, Layout, Partitioned, Standard};
+use fibula_lookup::cuckoo::exact::{self, Cuckoo};
+use fibula_lookup::hash::{Digest, Family, SecretKey, mix64};
+use fibula_lookup::othello::{self, Othello, Sharded};
+use fibula_lookup::static_map::{self, Bloomier, Rebuilt};
+use fibula_lookup::testkit::{Rng, Scope, Subject, law, seed};
+use fibula_lookup::traits::{Applied, ApplyError, BatchReader, Control, InsertError, Query, Replicated};
+
+/// Filters and tables that every rate is averaged over.
+const N_TABLES: usize = 1_000;
+/// Fixed, for three standard deviations are left by one random run in 400: with this seed none is.
+const RATE_SEED: u64 = 7;
+
+/// Whether the long suites run.
+fn deep() -> bool {
+    std::env::var_os("FIBULA_DEEP").is_some()
+}
+
+fn key(seed: u64) -> SecretKey {
+    SecretKey::from_seed(seed)
+}
+
+fn othello(value_bits: u8, max_names: usize, seed: u64) -> Othello<Sharded> {
+    Othello::new(othello::Settings::new(value_bits, max_names, &key(seed)))
+}
+
+fn bloom<L: Layout>(max_names: usize, rate: f64, seed: u64) -> BloomSet<L> {
+    BloomSet::new(bloom_set::Settings::new(max_names, rate, &key(seed)))
+}
+
+fn exact(max_names: usize, seed: u64) -> Cuckoo<1> {
+    Cuckoo::new(exact::Settings::new(6, 1, max_names, Family::MulAdd, &key(seed)))
+}
+
+fn named<C>(table: C, seed: u64) -> Named<C, 1> {
+    Named::new(table, NameHash::new(6, Family::MulAdd, &key(seed)))
+}
+
+fn digest(number: u64) -> Digest {
+    Digest(mix64(number + 1))
+}
+
+fn name(number: u64) -> [u64; 1] {
+    [number]
+}
+
+fn the_law_holds<C>(control: &mut C, key: impl Fn(u64) -> C::Key, n_names: u64, n_operations: usize, seed: u64)
+where
+    C: Subject,
+    C::Key: Eq + Hash + Debug,
+    C::Query: Query<Key = C::Key>,
+    <C::Query as Query>::Update: Debug,
+{
+    law(control, key, &Scope { n_operations, n_names, n_values: 16, check_every: n_operations.div_ceil(8), seed });
+}
+
+#[test]
+fn the_law_holds_behind_a_bloom_filter() {
+    let seed = seed();
+    the_law_holds(
+        &mut Filtered::new(bloom::<Standard>(2_000, 0.1, seed), othello(4, 2_000, seed)),
+        digest,
+        900,
+        60_000,
+        seed,
+    );
+    the_law_holds(
+        &mut Filtered::new(bloom::<Partitioned>(64, 0.5, seed), othello(4, 64, seed)),
+        digest,
+        12,
+        40_000,
+        seed,
+    );
+    let rebuilt = Rebuilt::<Bloomier>::new(static_map::Settings::new(4, &key(seed)), 100, 1);
+    the_law_holds(&mut Filtered::new(bloom::<Blocked>(100, 0.01, seed), rebuilt), digest, 40, 600, seed);
+}
+
+#[test]
+fn the_law_holds_with_checksums() {
+    let seed = seed();
+    let check = |bits| Checksum::new(bits, &key(seed));
+    the_law_holds(&mut Checked::new(othello(12, 2_000, seed), check(8)), digest, 900, 60_000, seed);
+    the_law_holds(&mut Checked::new(othello(5, 64, seed), check(1)), digest, 12, 40_000, seed);
+    let rebuilt = Rebuilt::<Bloomier>::new(static_map::Settings::new(7, &key(seed)), 100, 1);
+    the_law_holds(&mut Checked::new(rebuilt, check(3)), digest, 40, 600, seed);
+}
+
+#[test]
+fn the_law_holds_behind_an_exact_filter_of_names() {
+    let seed = seed();
+    let table = named(othello(4, 2_000, seed), seed);
+    the_law_holds(&mut Filtered::new(exact(2_000, seed), table), name, 900, 60_000, seed);
+}
+
+#[test]
+fn the_law_holds_for_wrappers_round_each_other() {
+    let seed = seed();
+    let checked = Checked::new(othello(9, 600, seed), Checksum::new(5, &key(seed)));
+    let bloom = Filtered::new(bloom::<Blocked>(600, 0.2, seed), checked);
+    the_law_holds(&mut Filtered::new(exact(600, seed), named(bloom, seed)), name, 250, 30_000, seed);
+}
+
+/// Mean and standard error of one number a table: the spread between tables is in it.
+fn must_be(samples: &[f64], expected: f64, context: &str) {
+    let n = samples.len() as f64;
+    let mean = samples.iter().sum::<f64>() / n;
+    let variance = samples.iter().map(|sample| (sample - mean).powi(2)).sum::<f64>() / (n - 1.0);
+    let sigmas = (mean - expected) / (variance / n).sqrt();
+    println!("{context}: {mean:.6}, expected {expected:.6}: {sigmas:+.2} sigma");
+    assert!(sigmas.abs() <= 3.0, "{context}: {mean}, expected {expected}: {sigmas} sigma");
+}
+
+/// Fills tables, turns their names over twice, and hands each, with its live and its removed names, to `measure`.
+fn after_fill_and_churn<C: Control<Key = Digest>>(
+    n_names: usize,
+    mut make: impl FnMut(u64) -> C,
+    mut measure: impl FnMut(usize, &C, &C::Query, &[Digest], &mut Rng),
+) where
+    C::Query: Query<Key = Digest>,
+{
+    let mut rng = Rng::new(RATE_SEED);
+    let random = |rng: &mut Rng| (Digest(rng.next_u64()), 1 + rng.below(15));
+    for _ in 0..N_TABLES {
+        let mut control = make(rng.next_u64());
+        let mut query = control.export();
+        let mut updates = Vec::new();
+        let mut live: Vec<_> = (0..n_names).map(|_| random(&mut rng)).collect();
+        control.insert_batch(&live, &mut updates).unwrap();
+        for stage in 0..2 {
+            let mut removed = Vec::new();
+            for _ in 0..stage * 2 * n_names {
+                let index = rng.below(n_names as u64) as usize;
+                assert!(control.remove(live[index].0, &mut updates));
+                removed.push(live[index].0);
+                live[index] = random(&mut rng);
+                control.insert(live[index].0, live[index].1, &mut updates).unwrap();
+            }
+            updates.drain(..).for_each(|update| assert_eq!(query.apply(&update), Ok(Applied::Applied)));
+            for &(digest, value) in &live {
+                assert_eq!(query.lookup(digest), value);
+            }
+            measure(stage, &control, &query, &removed, &mut rng);
+        }
+    }
+}
+
+const STAGES: [&str; 2] = ["after a fill", "after two turnovers"];
+
+/// The share of `digests` that pass.
+fn share(digests: &[Digest], passes: impl Fn(Digest) -> bool) -> f64 {
+    digests.iter().filter(|&&digest| passes(digest)).count() as f64 / digests.len() as f64
+}
+
+fn aliens(rng: &mut Rng) -> Vec<Digest> {
+    (0..500).map(|_| Digest(rng.next_u64())).collect()
+}
+
+fn bloom_rates<L: Layout>(n_names: usize, rate: f64) {
+    let (mut rates, mut of_removed) = ([vec![], vec![]], vec![]);
+    let mut answered = vec![];
+    let settings = bloom_set::Settings::<L>::new(n_names, rate, &key(0));
+    let bloom = |seed| BloomSet::new(bloom_set::Settings { seed, ..settings.clone() });
+    let make = |seed| Filtered::new(bloom(seed), othello(4, 2 * n_names, seed));
+    after_fill_and_churn(n_names, make, |stage, control, query, removed, rng| {
+        let aliens = aliens(rng);
+        rates[stage].push(share(&aliens, |alien| query.filter().lookup(alien) != 0));
+        if stage == 1 {
+            of_removed.push(share(removed, |name| query.filter().lookup(name) != 0));
+            answered.push(share(&aliens, |alien| query.lookup(alien) != 0));
+            assert!(removed.iter().filter(|&&name| control.must_drop(name)).all(|&name| query.lookup(name) == 0));
+        }
+    });
+    let expected = settings.shape.expected_fp(n_names as u64);
+    for (rates, stage) in rates.iter().zip(STAGES) {
+        must_be(rates, expected, &format!("{} of {n_names}, {stage}", L::NAME));
+    }
+    must_be(&of_removed, expected, &format!("{} of {n_names}, removed names", L::NAME));
+    // Some of those that pass find a 0 in the table.
+    let answered = answered.iter().sum::<f64>() / answered.len() as f64;
+    println!("{}: {answered:.6} of the aliens get an answer other than drop", L::NAME);
+    assert!(answered < expected, "{answered} of the aliens are answered");
+}
+
+#[test]
+fn aliens_pass_a_bloom_filter_as_often_as_the_formula_says() {
+    bloom_rates::<Standard>(120, 0.05);
+    if deep() {
+        bloom_rates::<Blocked>(120, 0.05);
+    }
+}
+
+#[test]
+fn aliens_pass_a_checksum_of_r_bits_once_in_two_to_the_r() {
+    for bits in if deep() { vec![3, 6] } else { vec![4] } {
+        let (mut rates, mut answered) = ([vec![], vec![]], vec![]);
+        let make = |seed| Checked::new(othello(4 + bits, 240, seed), Checksum::new(bits, &key(seed)));
+        after_fill_and_churn(120, make, |stage, control, query, removed, rng| {
+            let aliens = aliens(rng);
+            rates[stage].push(share(&aliens, |alien| query.get(alien).is_some()));
+            if stage == 1 {
+                answered.push(share(&aliens, |alien| query.lookup(alien) != 0));
+                let (tombstones, forgotten): (Vec<_>, Vec<_>) =
+                    removed.iter().copied().partition(|&name| control.must_drop(name));
+                assert!(tombstones.iter().all(|&name| query.lookup(name) == 0));
+                if !forgotten.is_empty() {
+                    rates[stage].push(share(&forgotten, |name| query.get(name).is_some()));
+                }
+            }
+        });
+        let expected = 0.5f64.powi(bits.into());
+        assert_eq!(Checksum::new(bits, &key(0)).false_positive_rate(), expected);
+        for (rates, stage) in rates.iter().zip(STAGES) {
+            must_be(rates, expected, &format!("{bits} bits {stage}"));
+        }
+        let answered = answered.iter().sum::<f64>() / answered.len() as f64;
+        println!("{bits} bits: {answered:.6} of the aliens get an answer other than drop");
+        assert!(answered <= expected);
+    }
+}
+
+#[test]
+fn no_alien_and_no_removed_name_passes_an_exact_filter() {
+    let seed = seed();
+    let mut rng = Rng::new(seed);
+    for _ in 0..50 {
+        let mut control = Filtered::new(exact(400, seed), named(othello(4, 400, seed), seed));
+        let mut updates = Vec::new();
+        let mut live: Vec<_> = (0..300).map(|_| [rng.below(1 << 48)]).collect();
+        control
+            .insert_batch(&live.iter().map(|&name| (name, 1 + rng.below(15))).collect::<Vec<_>>(), &mut updates)
+            .unwrap();
+        let mut removed = Vec::new();
+        for _ in 0..600 {
+            let index = rng.below(300) as usize;
+            removed.push(live[index]);
+            assert!(control.remove(live[index], &mut updates));
+            live[index] = [rng.below(1 << 48)];
+            control.insert(live[index], 1 + rng.below(15), &mut updates).unwrap();
+        }
+        let query = control.export();
+        let aliens = (0..2_000).map(|_| [rng.below(1 << 48)]);
+        for name in removed.into_iter().chain(aliens) {
+            assert_eq!(query.lookup(name), control.get(name).unwrap_or(0), "seed {seed}");
+        }
+    }
+}
+
+/// Thirty turnovers at full capacity: every name is answered right, and nothing grows.
+fn churn<C: Control>(control: &mut C, key: impl Fn(u64) -> C::Key, n_names: u64)
+where
+    C::Query: Query<Key = C::Key>,
+{
+    let seed = seed();
+    let mut rng = Rng::new(seed);
+    let mut updates = Vec::new();
+    let mut live: Vec<u64> = (0..n_names).collect();
+    let value = |number: u64| 1 + mix64(number) % 15;
+    control
+        .insert_batch(&live.iter().map(|&number| (key(number), value(number))).collect::<Vec<_>>(), &mut updates)
+        .unwrap();
+    updates.clear();
+    let mut query = control.export();
+    let (mut next, mut most_bits) = (n_names, query.size_bits());
+    for turn in 1..=30 {
+        for _ in 0..n_names {
+            let index = rng.below(n_names) as usize;
+            assert!(control.remove(key(live[index]), &mut updates), "seed {seed}, turnover {turn}");
+            live[index] = next;
+            control.insert(key(next), value(next), &mut updates).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            next += 1;
+            for update in updates.drain(..) {
+                assert_eq!(query.apply(&update), Ok(Applied::Applied), "seed {seed}, turnover {turn}");
+            }
+        }
+        let keys: Vec<_> = live.iter().map(|&number| key(number)).collect();
+        let mut values = vec![0; keys.len()];
+        query.lookup_batch(&keys, &mut values);
+        for (&number, found) in live.iter().zip(values) {
+            assert_eq!(found, value(number), "seed {seed}, turnover {turn}: {number}");
+        }
+        most_bits = most_bits.max(query.size_bits());
+    }
+    assert_eq!(control.len() as u64, n_names);
+    assert!(most_bits <= query.size_bits() * 2, "from {} to {most_bits} bits", query.size_bits());
+}
+
+#[test]
+fn thirty_turnovers_leave_every_wrapper_right_and_as_large_as_it_was() {
+    const N: usize = 1_500;
+    let checksum = Checksum::new(4, &key(1));
+    churn(&mut Filtered::new(bloom::<Standard>(N, 0.01, 1), othello(4, N, 1)), digest, N as u64);
+    churn(&mut Checked::new(othello(8, N, 1), checksum), digest, N as u64);
+    churn(&mut Filtered::new(exact(N, 1), named(othello(4, N, 1), 1)), name, N as u64);
+}
+
+#[test]
+fn what_the_table_refuses_is_not_in_the_filter() {
+    let mut control = Filtered::new(bloom::<Standard>(3, 0.01, 1), othello(4, 3, 1));
+    let mut updates = Vec::new();
+    control.insert_batch(&[(digest(1), 1), (digest(2), 2), (digest(3), 3)], &mut updates).unwrap();
+    let n_updates = updates.len();
+    assert_eq!(control.insert(digest(4), 4, &mut updates), Err(InsertError::TooManyNames { max: 3 }));
+    let wide = Err(InsertError::ValueTooWide { value: 16, value_bits: 4 });
+    assert_eq!(control.insert(digest(1), 16, &mut updates), wide);
+    assert_eq!((updates.len(), control.filter().len()), (n_updates, 3));
+    // A filter that is smaller than its table takes the name out of the table again.
+    let mut control = Filtered::new(bloom::<Standard>(1, 0.01, 1), othello(4, 9, 1));
+    let mut query = control.export();
+    let mut updates = Vec::new();
+    control.insert(digest(1), 1, &mut updates).unwrap();
+    assert_eq!(control.insert(digest(2), 2, &mut updates), Err(InsertError::TooManyNames { max: 1 }));
+    assert_eq!((control.len(), control.get(digest(2))), (1, None));
+    updates.iter().for_each(|update| _ = query.apply(update).unwrap());
+    assert_eq!((query.lookup(digest(1)), query.lookup(digest(2))), (1, 0));
+}
+
+#[test]
+fn values_that_leave_no_room_for_the_checksum_are_refused_in_their_own_terms() {
+    let mut control = Checked::new(othello(12, 10, 1), Checksum::new(8, &key(1)));
+    let wide = Err(InsertError::ValueTooWide { value: 17, value_bits: 4 });
+    assert_eq!(control.insert(digest(1), 17, &mut Vec::new()), wide);
+    assert_eq!(control.insert_batch(&[(digest(1), 17)], &mut Vec::new()), wide);
+    let mut control = Checked::new(othello(64, 10, 1), Checksum::new(60, &key(1)));
+    assert_eq!(control.insert(digest(1), 17, &mut Vec::new()), wide);
+}
+
+type Travelling = Filtered<BloomSet<Standard>, Checked<Rebuilt<Bloomier>>>;
+
+fn travelling(seed: u64) -> Travelling {
+    let table = Rebuilt::<Bloomier>::new(static_map::Settings::new(12, &key(seed)), 500, 1);
+    Filtered::new(bloom(500, 0.05, seed), Checked::new(table, Checksum::new(8, &key(seed))))
+}
+
+#[test]
+fn wrappers_travel_as_bytes_and_refuse_what_is_lost_or_damaged() {
+    type Of<C> = <C as Control>::Query;
+    let seed = seed();
+    let mut rng = Rng::new(seed);
+    let mut control = travelling(seed);
+    let mut query = control.export();
+    let settings = query.settings().clone();
+    let mut updates = Vec::new();
+    for number in 0..60 {
+        control.insert(digest(number), number % 16, &mut updates).unwrap();
+    }
+    control.insert_batch(&(100..400).map(|number| (digest(number), 3)).collect::<Vec<_>>(), &mut updates).unwrap();
+    for number in 0..30 {
+        control.remove(digest(number), &mut updates);
+    }
+    assert!(matches!(query.apply(&updates[2]), Err(ApplyError::Gap { .. })));
+    for update in &updates {
+        let mut bytes = Vec::new();
+        Of::<Travelling>::encode_update(&settings, update, &mut bytes);
+        for _ in 0..4 {
+            let mut damaged = bytes.clone();
+            match rng.below(3) {
+                0 => damaged.truncate(rng.below(bytes.len() as u64) as usize),
+                1 => damaged.push(0),
+                // Behind the versions, which are not covered.
+                _ => damaged[16 + rng.below(bytes.len() as u64 - 16) as usize] ^= 1 << rng.below(8),
+            }
+            // What can be read as an update of another kind or version is refused, or changes nothing.
+            if let Ok(damaged) = Of::<Travelling>::decode_update(&settings, &damaged) {
+                let held = query.held();
+                let _ = query.apply(&damaged);
+                if query.held() == held {
+                    continue;
+                }
+                query = Replicated::from_whole(&settings, &control_at(&updates, update, seed).whole()).unwrap();
+            }
+        }
+        let decoded = Of::<Travelling>::decode_update(&settings, &bytes).unwrap();
+        if query.held() != Of::<Travelling>::held_after(&decoded) {
+            assert_eq!(query.apply(&decoded), Ok(Applied::Applied));
+        }
+    }
+    assert_eq!(query.held(), control.export().held());
+    let mut bytes = Vec::new();
+    Of::<Travelling>::encode_update(&settings, &query.whole(), &mut bytes);
+    let whole = Of::<Travelling>::decode_update(&settings, &bytes).unwrap();
+    let copy = <Of<Travelling> as Replicated>::from_whole(&settings, &whole).unwrap();
+    let mut late = travelling(seed).export();
+    late.overwrite(&whole).unwrap();
+    let keys: Vec<_> = (0..2_000).map(digest).collect();
+    let [mut a, mut b, mut c] = [0, 1, 2].map(|value| vec![value; keys.len()]);
+    query.lookup_batch(&keys, &mut a);
+    copy.lookup_batch(&keys, &mut b);
+    late.reader().lookup_batch(&keys, &mut c);
+    assert_eq!((&a, copy.held(), late.held()), (&b, query.held(), query.held()));
+    assert_eq!(a, c);
+}
+
+/// A query structure that follows `updates` up to and with `last`.
+fn control_at(
+    updates: &[<FilteredOf as Query>::Update],
+    last: &<FilteredOf as Query>::Update,
+    seed: u64,
+) -> FilteredOf {
+    let mut query = travelling(seed).export();
+    for update in updates {
+        query.apply(update).unwrap();
+        if std::ptr::eq(update, last) {
+            break;
+        }
+    }
+    query
+}
+
+type FilteredOf = FilteredQuery<BloomSetQuery<Standard>, <Checked<Rebuilt<Bloomier>> as Control>::Query>;
