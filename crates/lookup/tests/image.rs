@@ -127,3 +127,58 @@ fn gaps_wrong_digests_and_strange_cells_are_refused_and_change_nothing() {
     }
     assert_eq!(query.shards(), control.export().shards());
 }
+
+#[test]
+fn updates_in_batches_leave_the_same_shards_as_one_by_one_and_stop_where_one_is_refused() {
+    let seed = seed();
+    let mut rng = Rng::new(seed);
+    let key = SecretKey::from_seed(seed);
+    for settings in [Settings::new(8, 100_000, &key), Settings::new(8, 100_000, &key).with_fingerprints(8)] {
+        let mut control = Othello::<Sharded>::new(settings);
+        let (mut one_by_one, mut in_batches) = (control.export(), control.export());
+        let (mut updates, mut kinds) = (Vec::new(), [0; 3]);
+        for batch in 0..300 {
+            updates.clear();
+            // Grows through splits, and shrinks through merges.
+            for _ in 0..rng.below(200) {
+                let name = Digest(mix64(rng.below(12_000)));
+                if (batch / 75) % 2 == 1 && rng.below(10) > 0 {
+                    control.remove(name, &mut updates);
+                } else {
+                    control.insert(name, rng.below(256), &mut updates).unwrap();
+                }
+            }
+            for update in &updates {
+                kinds[if let Update::Shards(shards) = update { shards.len().min(2) } else { 0 }] += 1;
+                one_by_one.apply(update).unwrap();
+            }
+            assert_eq!(in_batches.apply_all(&updates), Ok(updates.len()), "seed {seed}, batch {batch}");
+            assert_eq!(in_batches.apply_all(&updates), Ok(0), "seed {seed}, batch {batch}: duplicates");
+            assert!(in_batches.held().eq(one_by_one.held()), "seed {seed}, batch {batch}");
+        }
+        assert_eq!(in_batches.shards(), one_by_one.shards(), "seed {seed}");
+        assert!(kinds.iter().all(|&n| n > 2), "{kinds:?}");
+
+        // One message is lost: its shard stays behind from there on, the others come along.
+        updates.clear();
+        let live: Vec<_> = control.graph().iter().step_by(3).collect();
+        for (name, value) in live {
+            control.insert(name, value ^ 1, &mut updates).unwrap();
+        }
+        let lost = updates.len() / 3;
+        let Update::Cells(gone) = updates.remove(lost) else { unreachable!() };
+        assert!(
+            matches!(in_batches.apply_all(&updates), Err(ApplyError::Gap { prefix, .. }) if prefix == gone.id.prefix)
+        );
+        for (id, version, _) in in_batches.held() {
+            let of_shard = updates.iter().filter_map(|update| match update {
+                Update::Cells(update) if update.id == id => Some(update.to),
+                _ => None,
+            });
+            let expected = if id == gone.id { Some(gone.from) } else { of_shard.max() };
+            assert!(expected.is_none_or(|expected| version == expected), "seed {seed}: {id:?}");
+        }
+        assert_eq!(in_batches.apply(&Update::Cells(gone)), Ok(fibula_lookup::traits::Applied::Applied));
+        in_batches.apply_all(&updates).unwrap();
+    }
+}

@@ -6,7 +6,7 @@
 //! | [`graph`], `shard` | the names as an acyclic graph; shared by all switches of a network |
 //! | [`colouring`] | what one switch's cells must hold, as images and updates, from a graph and its values |
 //! | [`update`] | the message: what crosses the seam |
-//! | [`query`], `kernel` | [`OthelloQuery`], the half of words; [`Reader`]s beside its writer |
+//! | [`query`], `kernel`, `apply` | [`OthelloQuery`], the half of words; [`Reader`]s beside its writer |
 //! | [`sizing`] | how many cells: sharded and exact, or the papers' powers of two |
 //! | [`fingerprint`] | OFW: cells that tell alien names from live ones |
 //! | [`spread`] | aliens over servers, by weight |
@@ -18,6 +18,7 @@
 //! tombstones for removed names, versioned publication instead of the D1/D2 bit vectors.
 //! Limits: values of up to 64 bits, 2^24 shards; two names with one digest cannot both be in.
 
+mod apply;
 mod build;
 pub mod colouring;
 pub mod control;

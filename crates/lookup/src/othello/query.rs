@@ -24,7 +24,7 @@
     reason = "writes shards into the arena that readers hold, and publishes the directory by pointer"
 )]
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
@@ -33,8 +33,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::fingerprint::CellFormat;
 use super::kernel::{self, SEQUENCE_BYTES, Words};
 use super::sizing::{Geometry, Sharded, Sides, Sizing};
-use super::update::{CellsUpdate, MAX_STASH, ShardImage, Update};
-use super::{Settings, ShardId, cell_prf, colouring};
+use super::update::{MAX_STASH, ShardImage, Update};
+use super::{Settings, ShardId, colouring};
 use crate::arena::{Arena, LINE, Lines};
 use crate::cells::{value_mask, with_cells};
 use crate::hash::Digest;
@@ -101,11 +101,11 @@ impl Drop for Shared {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Held {
     pub(super) id: ShardId,
-    version: u64,
-    digest: u64,
-    geometry: Geometry,
+    pub(super) version: u64,
+    pub(super) digest: u64,
+    pub(super) geometry: Geometry,
     /// First line and number of lines of its block.
-    block: (u32, u32),
+    pub(super) block: (u32, u32),
 }
 
 /// Something that readers may still use.
@@ -135,8 +135,8 @@ pub struct OthelloQuery<S: Sizing = Sharded> {
     settings: Settings,
     lines: Lines,
     /// By slot; the slots of the directory's entries.
-    held: Vec<Option<Held>>,
-    slots: Vec<u32>,
+    pub(super) held: Vec<Option<Held>>,
+    pub(super) slots: Vec<u32>,
     free_slots: Vec<u32>,
     retired: VecDeque<(Epoch, Retired)>,
     retired_bytes: usize,
@@ -240,6 +240,10 @@ impl<S: Sizing> OthelloQuery<S> {
         })
     }
 
+    pub(super) fn publication(&self) -> Publication {
+        self.shared.publication
+    }
+
     /// A reader for another thread.
     pub fn reader(&self) -> Reader<S> {
         Reader { slot: self.shared.domain.register(), shared: Arc::clone(&self.shared), sizing: PhantomData }
@@ -333,7 +337,7 @@ impl<S: Sizing> OthelloQuery<S> {
     }
 
     /// Puts new shards in the place of those that held their digests; all of them or none.
-    fn install(&mut self, images: &[ShardImage]) -> Result<(), ApplyError> {
+    pub(super) fn install(&mut self, images: &[ShardImage]) -> Result<(), ApplyError> {
         let deepest = images.iter().map(|image| image.id.depth).max().unwrap_or(0).max(self.depth());
         self.covered(images, deepest)?;
         let mut blocks = Vec::with_capacity(images.len());
@@ -425,7 +429,7 @@ impl<S: Sizing> OthelloQuery<S> {
     }
 
     /// Makes readers find a shard: from here on they see it, or its predecessor, whole.
-    fn publish(&self, held: &Held) {
+    pub(super) fn publish(&self, held: &Held) {
         let word = S::pack(held.geometry, self.settings.cells_per_word());
         for entry in &self.directory().entries[held.id.entries(self.depth())] {
             entry.publish(word);
@@ -448,14 +452,14 @@ impl<S: Sizing> OthelloQuery<S> {
         self.retired.push_back((epoch, Retired::Directory(old)));
     }
 
-    fn retire_block(&mut self, (start, n): (u32, u32)) {
+    pub(super) fn retire_block(&mut self, (start, n): (u32, u32)) {
         let epoch = self.shared.domain.advance();
         self.retired_bytes += n as usize * LINE;
         self.retired.push_back((epoch, Retired::Lines(start, n)));
     }
 
     /// Takes back what every reader has left behind.
-    fn reclaim(&mut self) {
+    pub(super) fn reclaim(&mut self) {
         if self.retired.is_empty() {
             return;
         }
@@ -472,71 +476,27 @@ impl<S: Sizing> OthelloQuery<S> {
         }
     }
 
-    fn apply_cells(&mut self, update: &CellsUpdate) -> Result<Applied, ApplyError> {
-        let ShardId { prefix, depth } = update.id;
-        let malformed = |reason| Err(ApplyError::Malformed { reason });
-        if depth > self.depth() || prefix >> depth != 0 {
-            return malformed("the update is for a shard that is not here");
-        }
-        let slot = self.slots[update.id.entries(self.depth()).start];
-        let held = *self.held_at(update.id.entries(self.depth()).start);
-        if update.to <= held.version {
-            return Ok(Applied::AlreadyThere);
-        }
-        if held.id != update.id || update.from != held.version {
-            return Err(ApplyError::Gap { prefix, depth, current: held.version, from: update.from });
-        }
-        let (n_cells, mask) = (held.geometry.sides.cells(), value_mask(self.settings.cell_bits()));
-        if update.cells.iter().any(|&(cell, value)| cell >= n_cells || value > mask) {
-            return malformed("a cell or its value is out of range");
-        }
-        // The digest is proved before anything is stored; of a cell named twice the last value counts.
-        let mut digest = held.digest;
-        let seed = self.settings.seed;
-        let mut earlier = HashMap::new();
-        for &(cell, value) in &update.cells {
-            let old = if update.cells.len() == 1 { None } else { earlier.insert(cell, value) };
-            let old = old.unwrap_or_else(|| self.cell(&held, cell));
-            digest ^= cell_prf(seed, cell, old) ^ cell_prf(seed, cell, value);
-        }
-        if digest != update.digest {
-            return Err(ApplyError::WrongDigest { prefix, depth, got: digest, expected: update.digest });
-        }
-        let mut new = Held { version: update.to, digest, ..held };
-        if update.fresh && update.cells.len() <= 2 {
-            // A reader of the new name drops it until the last of them is there.
-            update.cells.iter().for_each(|&cell| self.store(held.geometry, cell));
-        } else if self.shared.publication == Publication::Sequenced {
-            self.edit_in_place(&held, &update.cells);
-        } else {
-            new = self.edit_copy(new, &update.cells)?;
-        }
-        self.held[slot as usize] = Some(new);
-        Ok(Applied::Applied)
-    }
-
-    /// Edits a copy of the shard, publishes it and retires the old one.
-    fn edit_copy(&mut self, old: Held, cells: &[(u32, u64)]) -> Result<Held, ApplyError> {
+    /// A copy of the shard that no reader has yet.
+    pub(super) fn copy(&mut self, old: Held) -> Result<Held, ApplyError> {
         let (block, offset_lines) = self.take_block(old.geometry.sides, old.geometry.stash)?;
-        let n_words = self.n_words(old.geometry.sides);
         let new = Held { geometry: Geometry { offset_lines, ..old.geometry }, block, ..old };
-        let n_bytes = n_words * 8 + if old.geometry.stash { STASH_BYTES } else { 0 };
-        // SAFETY: both blocks hold so many bytes and are apart; readers have no address of the new one, so its words
-        // are this writer's alone until they are published.
-        let words = unsafe {
-            let address = self.cells(new.geometry);
-            std::ptr::copy_nonoverlapping(self.cells(old.geometry), address, n_bytes);
-            std::slice::from_raw_parts_mut(address.cast::<u64>(), n_words)
-        };
-        with_cells(words, self.settings.cell_bits(), colouring::Edit(cells));
-        self.publish(&new);
-        self.retire_block(old.block);
-        self.reclaim();
+        let n_bytes = self.n_words(old.geometry.sides) * 8 + if old.geometry.stash { STASH_BYTES } else { 0 };
+        // SAFETY: both blocks hold so many bytes and are apart; readers have no address of the new one.
+        unsafe { std::ptr::copy_nonoverlapping(self.cells(old.geometry), self.cells(new.geometry), n_bytes) };
         Ok(new)
     }
 
+    /// Edits a copy that no reader has yet.
+    pub(super) fn edit(&self, new: &Held, cells: &[(u32, u64)]) {
+        // SAFETY: the block holds so many words, which are this writer's alone until they are published.
+        let words = unsafe {
+            std::slice::from_raw_parts_mut(self.cells(new.geometry).cast::<u64>(), self.n_words(new.geometry.sides))
+        };
+        with_cells(words, self.settings.cell_bits(), colouring::Edit(cells));
+    }
+
     /// Edits the shard where readers see it, between two increments of its counter.
-    fn edit_in_place(&self, held: &Held, cells: &[(u32, u64)]) {
+    pub(super) fn edit_in_place(&self, held: &Held, cells: &[(u32, u64)]) {
         let _gate = self.shared.gate.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: a sequenced table has a counter in the line before the cells of every shard.
         let sequence = unsafe { &*self.cells(held.geometry).sub(SEQUENCE_BYTES).cast::<Sequence>() };
@@ -558,7 +518,7 @@ impl<S: Sizing> OthelloQuery<S> {
         }
     }
 
-    fn cell(&self, held: &Held, cell: u32) -> u64 {
+    pub(super) fn cell(&self, held: &Held, cell: u32) -> u64 {
         let (address, shift) = self.place(held.geometry, cell);
         // SAFETY: the cell is in range; readers and the writer use the same atomic type for it.
         unsafe {
@@ -572,7 +532,7 @@ impl<S: Sizing> OthelloQuery<S> {
     }
 
     /// Stores one cell by one store.
-    fn store(&self, geometry: Geometry, (cell, value): (u32, u64)) {
+    pub(super) fn store(&self, geometry: Geometry, (cell, value): (u32, u64)) {
         let (address, shift) = self.place(geometry, cell);
         // SAFETY: as for `cell`; this is the only writer, so that reading a word and storing it loses nothing.
         unsafe {
@@ -587,42 +547,6 @@ impl<S: Sizing> OthelloQuery<S> {
                 }
             }
         }
-    }
-
-    fn apply_shards(&mut self, images: &[ShardImage]) -> Result<Applied, ApplyError> {
-        for image in images {
-            self.check(image, true)?;
-        }
-        let held_version = |image: &ShardImage| {
-            let depth = self.depth().max(image.id.depth);
-            let entries = image.id.entries(depth);
-            let down = depth - self.depth();
-            (entries.start >> down..=(entries.end - 1) >> down).map(|entry| self.held_at(entry).version).max()
-        };
-        let stale = |image: &&ShardImage| held_version(image) >= Some(image.version);
-        let n_stale = images.iter().filter(stale).count();
-        if n_stale == images.len() {
-            return Ok(Applied::AlreadyThere);
-        }
-        // A message that is older than a part of what is held must not take that part back.
-        let newer = |image: &&ShardImage| held_version(image) > Some(image.version);
-        if let Some(image) = images.iter().find(newer) {
-            let ShardId { prefix, depth } = image.id;
-            let current = held_version(image).expect("it is newer");
-            return Err(ApplyError::Gap { prefix, depth, current, from: image.version });
-        }
-        self.install(images)?;
-        Ok(Applied::Applied)
-    }
-
-    /// Replaces shards whatever their versions: the answer to a request for a resync, where the sender's word counts.
-    /// # Errors
-    /// [`ApplyError`]; nothing changes.
-    pub fn overwrite(&mut self, images: &[ShardImage]) -> Result<(), ApplyError> {
-        for image in images {
-            self.check(image, true)?;
-        }
-        self.install(images)
     }
 }
 
