@@ -17,13 +17,13 @@ use std::ops::Range;
 const BATCH_A_SHARD: usize = 50;
 
 fn settings(spec: &Spec) -> othello::Settings {
-    othello::Settings::new(spec.value_bits, spec.max_names, &spec.key)
+    othello::Settings::new(spec.value_bits, spec.max_names, &spec.key).with_fingerprints(spec.fingerprint_bits)
 }
 
 /// The table in an image.
 pub(super) fn table(spec: &Spec, image: &[u8]) -> Result<Box<dyn Table>, TableError> {
     let settings = settings(spec);
-    let Update::Shards(shards) = Update::decode(image, settings.value_bits)? else {
+    let Update::Shards(shards) = Update::decode(image, settings.cell_bits())? else {
         return Err(TableError::NotWhole);
     };
     Ok(Box::new(Cells(OthelloQuery::from_shards(&settings, &shards)?)))
@@ -66,19 +66,19 @@ impl Table for Cells {
     }
 
     fn apply(&mut self, update: &[u8]) -> Result<Applied, TableError> {
-        let update = Update::decode(update, self.0.settings().value_bits)?;
+        let update = Update::decode(update, self.0.settings().cell_bits())?;
         Ok(self.0.apply(&update)?)
     }
 
     fn overwrite(&mut self, parts: &[u8]) -> Result<(), TableError> {
-        match Update::decode(parts, self.0.settings().value_bits)? {
+        match Update::decode(parts, self.0.settings().cell_bits())? {
             Update::Shards(shards) => Ok(self.0.overwrite(&shards)?),
             Update::Cells(_) => Err(TableError::NotWhole),
         }
     }
 
     fn image(&self) -> Vec<u8> {
-        encode(&Update::Shards(self.0.shards()), self.0.settings().value_bits)
+        encode(&Update::Shards(self.0.shards()), self.0.settings().cell_bits())
     }
 
     fn held(&self) -> Vec<HeldShard> {
@@ -129,8 +129,8 @@ impl SharedGraph {
         SharedGraph { graph, views: Vec::new(), changed: BTreeMap::new(), replaced: BTreeSet::new(), behind: false }
     }
 
-    fn value_bits(&self) -> u8 {
-        self.graph.settings().value_bits
+    fn cell_bits(&self) -> u8 {
+        self.graph.settings().cell_bits()
     }
 
     fn note(&mut self, change: &Change) {
@@ -150,7 +150,7 @@ impl SharedGraph {
     /// Appends the updates of every view after `change`, which must be the latest mutation of the graph.
     fn emit(&mut self, change: &Change, out: &mut Outbox) {
         self.note(change);
-        let bits = self.value_bits();
+        let bits = self.cell_bits();
         let mut updates = Vec::new();
         for (index, view) in self.views.iter_mut().enumerate() {
             let values = &view.values;
@@ -162,7 +162,7 @@ impl SharedGraph {
 
     /// The updates of every view after any number of mutations: all changed shards, whole.
     fn emit_changed(&mut self, out: &mut Outbox) {
-        let bits = self.value_bits();
+        let bits = self.cell_bits();
         let mut slots: Vec<(u32, ShardId)> = self.changed.iter().map(|(slot, id)| (*slot, *id)).collect();
         slots.sort_unstable_by_key(|(_, id)| span(*id).start);
         let inside = |at: u64| self.replaced.iter().any(|old| span(*old).start < at && at < span(*old).end);
@@ -261,7 +261,7 @@ impl Skeleton for SharedGraph {
         // Under a new version of every shard.
         let change = self.graph.touch();
         self.note(&change);
-        let bits = self.value_bits();
+        let bits = self.cell_bits();
         for (index, values) in changed {
             let view = &mut self.views[index];
             view.values = values;
@@ -281,7 +281,7 @@ impl Skeleton for SharedGraph {
     }
 
     fn image(&mut self, view: usize) -> Vec<u8> {
-        let bits = self.value_bits();
+        let bits = self.cell_bits();
         encode(&Update::Shards(self.views[view].images(&self.graph)), bits)
     }
 
@@ -297,7 +297,7 @@ impl Skeleton for SharedGraph {
             self.views[view].fresh = None;
             return Lacking::Nothing;
         }
-        let bits = self.value_bits();
+        let bits = self.cell_bits();
         let images = self.views[view].images(&self.graph);
         let Some(runs) = runs else { return Lacking::Whole(encode(&Update::Shards(images), bits)) };
         let starts: BTreeSet<u64> = runs.iter().map(|run| span(ours[run.start].id).start).collect();
@@ -383,9 +383,9 @@ impl View {
     }
 }
 
-fn encode(update: &Update, value_bits: u8) -> Vec<u8> {
+fn encode(update: &Update, cell_bits: u8) -> Vec<u8> {
     let mut bytes = Vec::new();
-    update.encode(value_bits, &mut bytes);
+    update.encode(cell_bits, &mut bytes);
     bytes
 }
 

@@ -22,6 +22,7 @@ mod cuckoo;
 mod each;
 mod graph;
 mod keys;
+mod ofw;
 mod places;
 mod skeleton;
 mod table;
@@ -30,6 +31,7 @@ pub use cfw::CFW;
 pub use concise::CONCISE;
 pub use cuckoo::CUCKOO;
 pub use keys::{BURST, Burst, BurstNames, Key, NameList, put_words};
+pub use ofw::OFW;
 pub use table::{Reader, Table, TableError};
 
 pub(crate) use skeleton::{Emitted, Lacking, Outbox, Skeleton};
@@ -43,7 +45,7 @@ use std::fmt;
 use std::str::FromStr;
 
 /// All designs.
-pub static DESIGNS: &[&Design] = &[&CONCISE, &CFW, &CUCKOO];
+pub static DESIGNS: &[&Design] = &[&CONCISE, &OFW, &CFW, &CUCKOO];
 
 /// A FIB design.
 pub struct Design {

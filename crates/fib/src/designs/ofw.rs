@@ -1,0 +1,45 @@
+//! OFW, the Othello Forwarder: Concise with fingerprints in its cells, so that it drops most alien names.
+//!
+//! Cost: two reads of cells a lookup, as Concise; every bit of the fingerprint costs as much as one of the value.
+//! Alien names are dropped but for one in 2^(l_f - 1), and fewer while cells are empty; gateways check names exactly
+//! beside it, for a fingerprint is no proof. With l_f = 0 it is Concise.
+//! Source: "Re-designing Compact-structure based Forwarding for Programmable Networks", sections IV.C, V.
+
+use super::{Aliens, Design, graph};
+
+/// The Othello Forwarder over one graph of names for all switches.
+pub static OFW: Design = Design {
+    name: "ofw",
+    summary: "Othello with fingerprints in its cells: drops most alien names without a second lookup",
+    aliens: |fingerprint_bits| Aliens::DroppedBut { rate: (1.0 - f64::from(fingerprint_bits)).exp2() * OCCUPIED },
+    fingerprint_bits,
+    is_static: false,
+    restarts_alike: true,
+    skeleton: graph::skeleton,
+    restore: graph::restore,
+    table: graph::table,
+};
+
+/// Share of the pairs of cells that names touch both of: two sides of about 1.17 cells a name, each left empty with
+/// probability e^(-1/1.17).
+const OCCUPIED: f64 = 0.33;
+/// What a fingerprint has at least.
+const BITS: u8 = 8;
+
+/// Cells do not straddle words: what is left over of a word goes to the fingerprints.
+fn fingerprint_bits(value_bits: u8) -> u8 {
+    let cells_a_word = 64 / (value_bits + BITS);
+    64 / cells_a_word - value_bits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fingerprints_take_what_cells_leave_of_a_word() {
+        assert_eq!(fingerprint_bits(8), 8);
+        assert_eq!(fingerprint_bits(6), 10);
+        assert_eq!(fingerprint_bits(16), 16);
+    }
+}
