@@ -1,8 +1,11 @@
 //! Bloom forwarders: the law, churn, hostile sequences, and exceptions and rates against what is expected of them.
 
+use fibula_lookup::alien::named::NameHash;
+use fibula_lookup::alien::{Filtered, Named};
 use fibula_lookup::bloom::{Shape, Standard};
 use fibula_lookup::bloom_fib::{BloomFib, BloomFibQuery, Figures, Form, Policy, Settings, Update, sizing};
-use fibula_lookup::hash::{Digest, SecretKey, mix64};
+use fibula_lookup::cuckoo::exact::{self, Cuckoo};
+use fibula_lookup::hash::{Digest, Family, SecretKey, mix64};
 use fibula_lookup::testkit::{Rng, Scope, law, seed};
 use fibula_lookup::traits::{Applied, ApplyError, Control, InsertError, Query, Replicated};
 
@@ -54,6 +57,23 @@ fn the_law_holds_for_every_policy_in_both_forms() {
             law(&mut BloomFib::new(settings), |number| name(number, seed), &scope);
         }
     }
+}
+
+#[test]
+fn the_law_holds_for_the_gateway_form_and_aliens_always_drop() {
+    let (seed, n_names) = (seed(), 1_000);
+    let key = SecretKey::from_seed(seed);
+    let names = exact::Settings::new(6, 1, n_names as usize * 2, Family::MulAdd, &key);
+    let fib = settings(5, n_names as usize * 2, POLICIES[0], Form::Separate, seed);
+    let hash = NameHash::<1>::new(6, Family::MulAdd, &key);
+    let mut gateway = Filtered::new(Cuckoo::<1>::new(names), Named::new(BloomFib::new(fib), hash));
+    let scope = Scope { n_operations: 8_000, n_names, n_values: 32, check_every: 2_000, seed };
+    law(&mut gateway, |number| [name(number, seed).0 >> 16], &scope);
+    let query = gateway.export();
+    let aliens: Vec<_> = (n_names..n_names * 20).map(|number| [name(number, seed).0 >> 16]).collect();
+    let mut values = vec![1; aliens.len()];
+    query.lookup_batch(&aliens, &mut values);
+    assert!(values.iter().all(|&value| value == 0), "seed {seed}");
 }
 
 #[test]

@@ -8,7 +8,6 @@
 //! | `names`, `index`, `exceptions` | all names; which of them depend on a bit; which stand in the exact table |
 //! | [`update`] | the message: bits or counters and exact slots by their new contents, or the whole table |
 //! | [`query`], `table` | [`BloomFibQuery`], the half of words; [`Reader`]s beside its writer |
-//! | [`gateway`] | the same beside an exact table of full names: aliens are dropped, always |
 //!
 //! Three policies of one structure, see [`Policy`]: **BUFFALO** (plain filters in the data plane, sized together so that
 //! false positives are fewest in the memory there is), **BFW** (l hash functions a port, the counters stand in the data
@@ -25,7 +24,8 @@
 //! Cost: filters as the policy says, twice two cache lines for the exact table, 16 bytes an exception; of n names evenly
 //! over d ports with rate f each, `n (1 - (1 - (1 - f)^d) / (d f))` are exceptions, about `n f (d - 1) / 2`.
 //! Alien names: the first port whose filter is positive, with probability `1 - (1 - f)^d` (equation 7 of the paper);
-//! drop (0) otherwise. A name of value 0 is in no filter. A removed name is an alien.
+//! drop (0) otherwise. A name of value 0 is in no filter. A removed name is an alien. The gateway form (BGW) has an exact
+//! table of full names in front, [`Filtered`](crate::alien::Filtered), and drops every alien.
 //! Source: Shi, Qian, Wang, "Re-designing Compact-structure based Forwarding for Programmable Networks", II and IV.A;
 //! Yu, Fabrikant, Rexford, "BUFFALO: Bloom filter forwarding architecture for large organizations"; Fan, Cao, Almeida,
 //! Broder, "Summary Cache". Differs: exceptions; positions come from one keyed digest, and are the same numbers in 0..1
@@ -156,7 +156,7 @@ impl Settings {
         if let Policy::Buffalo { bits_a_name, .. } | Policy::SummaryCache { bits_a_name, .. } = policy {
             assert!(bits_a_name > 0, "a filter has a bit a name at least");
         }
-        let (max_names, seed) = (max_names.min(Self::MAX_NAMES), key.derive(Purpose::Structure, 3));
+        let (max_names, seed) = (max_names.min(Self::MAX_NAMES), key.derive(Purpose::Structure, 5));
         Self { value_bits, max_names, policy, form, seed }
     }
 
