@@ -6,8 +6,8 @@ use std::hash::Hash;
 
 use fibula_lookup::alien::bloom_set;
 use fibula_lookup::alien::checked::Checksum;
-use fibula_lookup::alien::named::NameHash;
-use fibula_lookup::alien::{BloomSet, BloomSetQuery, Checked, Filtered, FilteredQuery, Named};
+use fibula_lookup::alien::keyed::{DigestWords, NameHash};
+use fibula_lookup::alien::{BloomSet, BloomSetQuery, Checked, Digested, Filtered, FilteredQuery, Named};
 use fibula_lookup::bloom::{Blocked, Layout, Partitioned, Standard};
 use fibula_lookup::cuckoo::exact::{self, Cuckoo};
 use fibula_lookup::hash::{Digest, Family, SecretKey, mix64};
@@ -100,6 +100,10 @@ fn the_law_holds_behind_an_exact_filter_of_names() {
     let seed = seed();
     let table = named(othello(4, 2_000, seed), seed);
     the_law_holds(&mut Filtered::new(exact(2_000, seed), table), name, 900, 60_000, seed);
+    // Of digests, as names of 8 bytes.
+    let digests = Cuckoo::new(exact::Settings::new(8, 1, 200, Family::MulAdd, &key(seed)));
+    let filter: Digested<Cuckoo<1>, 1> = Digested::new(digests, DigestWords);
+    the_law_holds(&mut Filtered::new(filter, othello(4, 200, seed)), digest, 90, 20_000, seed);
 }
 
 #[test]

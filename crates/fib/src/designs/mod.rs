@@ -12,10 +12,12 @@
 //! | `graph` | both halves of what is made of an Othello: one graph for all switches |
 //! | `places` | both halves of CFW: one arrangement in slots for all switches |
 //! | `each` | the control half of everything else: one a switch |
+//! | `rebuilt` | both halves of what is a static map |
 //! | the others | a design each |
 //!
 //! Gateways hold all valid names beside any design, exactly: they answer for hosts, and refuse aliens at the ingress.
 
+mod bloomier;
 mod cfw;
 mod concise;
 mod cuckoo;
@@ -23,16 +25,26 @@ mod each;
 mod graph;
 mod keys;
 mod ofw;
+mod orthogonal;
 mod places;
+mod rebuilt;
+mod setsep;
 mod skeleton;
+mod sorted;
 mod table;
+mod tss;
 
+pub use bloomier::BLOOMIER;
 pub use cfw::CFW;
 pub use concise::CONCISE;
 pub use cuckoo::CUCKOO;
 pub use keys::{BURST, Burst, BurstNames, Key, NameList, put_words};
 pub use ofw::OFW;
+pub use orthogonal::OBF;
+pub use setsep::SETSEP;
+pub use sorted::SORTED;
 pub use table::{Reader, Table, TableError};
+pub use tss::TSS;
 
 pub(crate) use skeleton::{Emitted, Lacking, Outbox, Skeleton};
 
@@ -45,7 +57,7 @@ use std::fmt;
 use std::str::FromStr;
 
 /// All designs.
-pub static DESIGNS: &[&Design] = &[&CONCISE, &OFW, &CFW, &CUCKOO];
+pub static DESIGNS: &[&Design] = &[&CONCISE, &OFW, &CFW, &CUCKOO, &BLOOMIER, &SETSEP, &SORTED, &OBF, &TSS];
 
 /// A FIB design.
 pub struct Design {

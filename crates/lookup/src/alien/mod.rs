@@ -22,12 +22,12 @@
 pub mod bloom_set;
 pub mod checked;
 pub mod filtered;
-pub mod named;
+pub mod keyed;
 
 pub use bloom_set::{BloomSet, BloomSetQuery};
 pub use checked::{Checked, CheckedQuery};
 pub use filtered::{Filtered, FilteredQuery};
-pub use named::{Named, NamedQuery};
+pub use keyed::{Digested, Keyed, KeyedQuery, Named};
 
 /// Names of a batch that are looked up together.
 const BURST: usize = 32;

@@ -1,0 +1,21 @@
+//! The Bloomier filter: three cells XORed, the least memory of all for names that do not change.
+//!
+//! Cost: three reads of cells a lookup, 1.23 l bits a name; any change sends the whole table.
+//! Alien names get an arbitrary action, and so do removed ones, which are aliens at once.
+//! Source: "Memory-efficient and Ultra-fast Network Lookup and Forwarding using Othello Hashing", section VI.
+
+use super::{Aliens, Design, rebuilt};
+use lookup::static_map::Bloomier;
+
+/// Bloomier filter: three cells from name to action; static.
+pub static BLOOMIER: Design = Design {
+    name: "bloomier",
+    summary: "Bloomier filter: three cells from name to action; static",
+    aliens: |_| Aliens::Arbitrary,
+    fingerprint_bits: |_| 0,
+    is_static: true,
+    restarts_alike: true,
+    skeleton: rebuilt::skeleton::<Bloomier>,
+    restore: rebuilt::restore::<Bloomier>,
+    table: rebuilt::table::<Bloomier>,
+};

@@ -1,0 +1,24 @@
+//! Orthogonal Bloom filters (OBF): one a bit of the action, and an exact table of the names they get wrong.
+//!
+//! Cost: 2 to 13 bits of each of l filters a lookup, 9.6 l bits a name; any change sends the whole table.
+//! Alien names, removed ones among them, are dropped unless a filter takes them for one of its names.
+//! Source: "Memory-efficient and Ultra-fast Network Lookup and Forwarding using Othello Hashing", section VI.
+
+use super::{Aliens, Design, rebuilt};
+use lookup::static_map::{Orthogonal, orthogonal::RATE};
+
+/// Actions have at most so many bits, each with a filter: the rate is stated for the widest.
+const MAX_VALUE_BITS: f64 = 16.0;
+
+/// Orthogonal Bloom filters, one a bit of the action, and an exact table of their errors; static.
+pub static OBF: Design = Design {
+    name: "obf",
+    summary: "orthogonal Bloom filters, one a bit of the action, and an exact table of their errors; static",
+    aliens: |_| Aliens::DroppedBut { rate: RATE * MAX_VALUE_BITS },
+    fingerprint_bits: |_| 0,
+    is_static: true,
+    restarts_alike: true,
+    skeleton: rebuilt::skeleton::<Orthogonal>,
+    restore: rebuilt::restore::<Orthogonal>,
+    table: rebuilt::table::<Orthogonal>,
+};

@@ -1,0 +1,21 @@
+//! SetSep, of ScaleBricks: a hash function a group of names and bit of the action, found by trying.
+//!
+//! Cost: two lines a lookup, 0.5 + 1.5 l bits a name; any change sends the whole table, after a slow build.
+//! Alien names get an arbitrary action, and so do removed ones, which are aliens at once.
+//! Source: "Memory-efficient and Ultra-fast Network Lookup and Forwarding using Othello Hashing", sections VI, VII.B.
+
+use super::{Aliens, Design, rebuilt};
+use lookup::static_map::SetSep;
+
+/// SetSep: hash functions that happen to be right for a group of names; static.
+pub static SETSEP: Design = Design {
+    name: "setsep",
+    summary: "SetSep: hash functions that happen to be right for a group of names; static",
+    aliens: |_| Aliens::Arbitrary,
+    fingerprint_bits: |_| 0,
+    is_static: true,
+    restarts_alike: true,
+    skeleton: rebuilt::skeleton::<SetSep>,
+    restore: rebuilt::restore::<SetSep>,
+    table: rebuilt::table::<SetSep>,
+};
