@@ -27,7 +27,7 @@ struct Open {
 }
 
 /// What earlier cells of an update made of a cell that it names again.
-struct Earlier<'a> {
+pub(super) struct Earlier<'a> {
     cells: &'a [(u32, u64)],
     /// By cell, where there are too many to compare each with each.
     last: HashMap<u32, u64>,
@@ -37,12 +37,12 @@ impl<'a> Earlier<'a> {
     /// From so many cells on a map is quicker.
     const FEW: usize = 16;
 
-    fn new(cells: &'a [(u32, u64)]) -> Self {
+    pub(super) fn new(cells: &'a [(u32, u64)]) -> Self {
         Self { cells, last: HashMap::new() }
     }
 
     /// The value that the cell at `at` has by now, where the update named it before.
-    fn value(&mut self, at: usize) -> Option<u64> {
+    pub(super) fn value(&mut self, at: usize) -> Option<u64> {
         let (cell, value) = self.cells[at];
         if self.cells.len() > Self::FEW {
             return self.last.insert(cell, value);

@@ -89,6 +89,11 @@ impl Colouring {
         colouring
     }
 
+    /// A colouring of nothing: a place holder.
+    pub(super) fn none() -> Self {
+        Self { sent: Vec::new(), kept: None, colours: Vec::new(), path: Vec::new() }
+    }
+
     fn empty<S: Sizing, P: Payload>(graph: &Graph<S, P>, kept: Option<Vec<Vec<u64>>>) -> Self {
         let mut colouring = Self { sent: Vec::new(), kept, colours: Vec::new(), path: Vec::new() };
         colouring.grow(graph.slot_limit());
@@ -136,41 +141,45 @@ impl Colouring {
     ) {
         match change {
             Change::None => {}
-            Change::Cells { slot } => updates.extend(self.recolour(graph, *slot, value).map(Update::Cells)),
+            Change::Cells { slot } => {
+                let drop = graph.settings().check().fingerprint;
+                let value = |_, payload: Option<P>| payload.map_or(drop, &value);
+                updates.extend(self.recolour(graph, *slot, value).map(Update::Cells));
+            }
             Change::Shards { slots, .. } => {
                 updates.push(Update::Shards(slots.iter().map(|&slot| self.image(graph, slot, &value)).collect()));
             }
         }
     }
 
-    /// The new values of the cells that the latest mutation changed.
-    fn recolour<S: Sizing, P: Payload>(
+    /// The new values of the cells that the latest mutation changed. `value` is what an edge XORs to beside its
+    /// fingerprint, by its index and its payload (`None` where it is a tombstone).
+    pub(super) fn recolour<S: Sizing, P: Payload>(
         &mut self,
         graph: &Graph<S, P>,
         slot: u32,
-        value: impl Fn(P) -> u64,
+        value: impl Fn(u32, Option<P>) -> u64,
     ) -> Option<CellsUpdate> {
         let walk = graph.last_walk();
         let shard = graph.shard(slot);
         let settings = graph.settings();
         let (seed, cell_bits, check) = (settings.seed, settings.cell_bits(), settings.check());
-        let value = |payload: Option<P>| payload.map_or(check.fingerprint, &value);
         let id = ShardId { prefix: shard.prefix, depth: shard.depth };
         let roots = Roots::new(settings, id);
         let joint = match &mut self.kept {
             Some(kept) => with_cells(&mut kept[slot as usize], cell_bits, Read(walk.joint)) | check.touched,
             None => {
                 shard.path(walk.joint, &mut self.path);
-                self.path.iter().fold(roots.colour(shard.root(walk.joint)) | check.touched, |colour, &edge| {
-                    let edge = &shard.edges[edge];
-                    colour ^ value(edge.value()) ^ check.fingerprint_of(edge.digest)
+                self.path.iter().fold(roots.colour(shard.root(walk.joint)) | check.touched, |colour, &index| {
+                    let edge = &shard.edges[index];
+                    colour ^ value(index as u32, edge.value()) ^ check.fingerprint_of(edge.digest)
                 })
             }
         };
         self.colours.clear();
         for (at, step) in walk.steps.iter().enumerate() {
             let parent = if at == 0 { joint } else { self.colours[step.parent as usize] };
-            let over = value(step.payload);
+            let over = value(step.edge, step.payload);
             debug_assert!(step.payload.is_none() || over <= check.value, "a value must fit into its field");
             self.colours.push(parent ^ over ^ step.fingerprint);
         }
@@ -179,7 +188,10 @@ impl Colouring {
                 let touched = if walk.fresh { 0 } else { check.touched };
                 self.colours[step] ^ (roots.colour(walk.steps[step].vertex) | touched)
             }
-            Delta::Altered(old, new) => value(old) ^ value(new),
+            Delta::Altered(old, new) => {
+                let edge = walk.steps[0].edge;
+                value(edge, old) ^ value(edge, new)
+            }
         };
         let sent = &mut self.sent[slot as usize];
         let mut cells = Vec::with_capacity(walk.steps.len() + 1);
@@ -220,6 +232,22 @@ impl Colouring {
         image
     }
 
+    /// As [`Colouring::image`], with a value for every edge and every place in the stash.
+    pub(super) fn image_by_edge<S: Sizing, P: Payload>(
+        &mut self,
+        graph: &Graph<S, P>,
+        slot: u32,
+        value: impl Fn(u32, Option<P>) -> u64,
+        stashed: impl Fn(usize, Option<P>) -> u64,
+    ) -> ShardImage {
+        let mut room = Vec::new();
+        let order = graph.order_of(slot, &mut room);
+        let image = colour_by_edge(graph.settings(), graph.shard(slot), order, value, stashed);
+        self.grow(graph.slot_limit());
+        self.note(slot, &image);
+        image
+    }
+
     /// What a switch that is up to date has of every shard, in order of digests: (shard, version, digest). The version
     /// is that of the last message; later versions of the shard changed no cell of this switch.
     pub fn held<'a, S: Sizing, P: Payload>(
@@ -231,6 +259,11 @@ impl Colouring {
             let Sent { version, digest } = self.sent.get(slot as usize).copied().unwrap_or_default();
             (slot, ShardId { prefix: shard.prefix, depth: shard.depth }, version, digest)
         })
+    }
+
+    /// Digest of the cells of the shard in `slot`, as of the last update or image.
+    pub(super) fn digest(&self, slot: u32) -> u64 {
+        self.sent[slot as usize].digest
     }
 
     /// Notes that the switch has `version` of the shard in `slot`: it reported so, with the digest that is due.
@@ -266,6 +299,20 @@ pub(super) fn colour<S: Sizing, P: Payload>(
     order: &[Peeled<S::Index>],
     value: impl Fn(P) -> u64,
 ) -> ShardImage {
+    let drop = settings.check().fingerprint;
+    let of_edge = |_, payload: Option<P>| payload.map_or(drop, &value);
+    colour_by_edge(settings, shard, order, of_edge, |_, payload| payload.map_or(0, &value))
+}
+
+/// As [`colour`], with a value for every edge (beside its fingerprint) and every place in the stash; payloads are
+/// `None` where names were removed.
+fn colour_by_edge<S: Sizing, P: Payload>(
+    settings: &Settings,
+    shard: &Shard<S, P>,
+    order: &[Peeled<S::Index>],
+    value: impl Fn(u32, Option<P>) -> u64,
+    stashed: impl Fn(usize, Option<P>) -> u64,
+) -> ShardImage {
     struct Paint<'a, S: Sizing, P: Payload, F, const FINGERPRINTS: bool, const SPREAD: bool> {
         seed: u64,
         roots: Roots,
@@ -274,7 +321,7 @@ pub(super) fn colour<S: Sizing, P: Payload>(
         check: Check,
         value: F,
     }
-    impl<S: Sizing, P: Payload, F: Fn(P) -> u64, const FINGERPRINTS: bool, const SPREAD: bool> CellsVisitor
+    impl<S: Sizing, P: Payload, F: Fn(u32, Option<P>) -> u64, const FINGERPRINTS: bool, const SPREAD: bool> CellsVisitor
         for Paint<'_, S, P, F, FINGERPRINTS, SPREAD>
     {
         type Output = u64;
@@ -291,7 +338,7 @@ pub(super) fn colour<S: Sizing, P: Payload>(
             }
             for step in order {
                 let edge = &shard.edges[step.edge.get()];
-                let mut over = edge.value().map_or(check.fingerprint, &value);
+                let mut over = value(step.edge.get() as u32, edge.value());
                 let mut parent = cells.get(step.parent.get());
                 if FINGERPRINTS {
                     over ^= check.fingerprint_of(edge.digest);
@@ -333,7 +380,8 @@ pub(super) fn colour<S: Sizing, P: Payload>(
         (false, true) => paint!(false, true),
         (false, false) => paint!(false, false),
     };
-    let stash: Vec<_> = shard.stash.iter().map(|edge| (Digest(edge.digest), edge.value().map_or(0, &value))).collect();
+    let stash: Vec<_> =
+        shard.stash.iter().enumerate().map(|(at, edge)| (Digest(edge.digest), stashed(at, edge.value()))).collect();
     for &(name, value) in &stash {
         digest ^= stash_prf(seed, name, value);
     }

@@ -56,9 +56,11 @@ pub enum Change {
 pub(super) struct Step<P> {
     pub(super) vertex: u32,
     pub(super) parent: u32,
-    /// Payload of the edge to the parent; `None` is a removed name: drop.
+    /// The edge to the parent.
+    pub(super) edge: u32,
+    /// Its payload; `None` is a removed name: drop.
     pub(super) payload: Option<P>,
-    /// Fingerprint of the name of that edge, in its field.
+    /// Fingerprint of its name, in its field.
     pub(super) fingerprint: u64,
 }
 
@@ -588,7 +590,7 @@ impl<I: Index, P: Payload> Walk<I, P> {
         // The component with the larger root gets new colours: more often than not it is the smaller one.
         let (joint, start, old_root) = if u_root < v_root { (u, v, v_root) } else { (v, u, u_root) };
         shard.walk(start, true, &mut self.visits);
-        self.record(shard, joint, edge, check);
+        self.record(shard, joint, (shard.edges.len(), edge), check);
         let old_root = self.visits.iter().position(|visit| visit.vertex == old_root);
         self.delta = Delta::OldRoot(old_root.expect("a component has its root"));
         self.fresh = self.visits.len() == 1;
@@ -600,20 +602,27 @@ impl<I: Index, P: Payload> Walk<I, P> {
     fn alter<S: Sizing<Index = I>>(&mut self, shard: &Shard<S, P>, edge: usize, old: Option<P>, check: Check) {
         let (parent, child) = shard.parent_and_child(edge);
         shard.walk(child, false, &mut self.visits);
-        self.record(shard, parent, &shard.edges[edge], check);
+        self.record(shard, parent, (edge, &shard.edges[edge]), check);
         self.delta = Delta::Altered(old, shard.edges[edge].value());
         (self.fresh, self.fresh_joint) = (false, false);
     }
 
-    /// Writes down the changed part: what `visits` walked, over `first` from `joint`.
-    fn record<S: Sizing<Index = I>>(&mut self, shard: &Shard<S, P>, joint: u32, first: &Edge<P>, check: Check) {
+    /// Writes down the changed part: what `visits` walked, over `first` (which is or will be at that index) from `joint`.
+    fn record<S: Sizing<Index = I>>(
+        &mut self,
+        shard: &Shard<S, P>,
+        joint: u32,
+        first: (usize, &Edge<P>),
+        check: Check,
+    ) {
         self.joint = joint;
         self.steps.clear();
         self.steps.extend(self.visits.iter().enumerate().map(|(at, visit)| {
-            let edge = if at == 0 { first } else { &shard.edges[visit.edge.get()] };
+            let (index, edge) = if at == 0 { first } else { (visit.edge.get(), &shard.edges[visit.edge.get()]) };
             Step {
                 vertex: visit.vertex,
                 parent: visit.parent,
+                edge: index as u32,
                 payload: edge.value(),
                 fingerprint: check.fingerprint_of(edge.digest),
             }

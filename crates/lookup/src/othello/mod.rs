@@ -10,6 +10,7 @@
 //! | [`sizing`] | how many cells: sharded and exact, or the papers' powers of two |
 //! | [`fingerprint`] | OFW: cells that tell alien names from live ones |
 //! | [`spread`] | aliens over servers, by weight |
+//! | [`gateway`] | OGW: full names in slots that the Othello leads to |
 //!
 //! Cost: 2 cell reads a lookup; 2.10 to 2.40 cells of l bits a name (l dividing 64) and 8 bytes a shard.
 //! Alien names get an arbitrary value, drop where cells have fingerprints, or an evenly spread one. Value 0 means drop. Updates: amortised O(1), one shard at most is rebuilt.
@@ -23,6 +24,7 @@ mod build;
 pub mod colouring;
 pub mod control;
 pub mod fingerprint;
+pub mod gateway;
 pub mod graph;
 mod index;
 mod kernel;

@@ -8,36 +8,41 @@ use crate::cells::{Cells, CellsVisitor, with_cells};
 use crate::hash::Digest;
 use crate::traits::ApplyError;
 
+/// Checks a shard from outside against everything that readers rely on.
+pub(super) fn check<S: Sizing>(settings: &Settings, image: &ShardImage, prove_digest: bool) -> Result<(), ApplyError> {
+    let malformed = |reason| Err(ApplyError::Malformed { reason });
+    let cells_per_word = settings.cells_per_word();
+    if !S::allows(image.sides, cells_per_word) {
+        return malformed("a shard has sides that this table's sizing does not allow");
+    }
+    if image.words.len() as u32 != image.sides.cells() / cells_per_word || image.stash.len() > MAX_STASH {
+        return malformed("a shard has another number of words than its sides say, or too large a stash");
+    }
+    if image.id.depth > super::graph::MAX_DEPTH
+        || image.id.prefix >> image.id.depth != 0
+        || (!S::SHARDED && image.id.depth != 0)
+        || image.tweak >= TWEAKS
+    {
+        return malformed("a shard has a prefix or tweak out of range");
+    }
+    let mask = settings.value_mask();
+    if image.stash.iter().any(|&(_, value)| value > mask) {
+        return malformed("a stashed value is wider than a cell");
+    }
+    if prove_digest {
+        let got = digest_of(settings, image);
+        if got != image.digest {
+            let ShardId { prefix, depth } = image.id;
+            return Err(ApplyError::WrongDigest { prefix, depth, got, expected: image.digest });
+        }
+    }
+    Ok(())
+}
+
 impl<S: Sizing> OthelloQuery<S> {
-    /// Checks a shard from outside against everything that readers rely on.
+    /// As [`check`], with this table's settings.
     pub(super) fn check(&self, image: &ShardImage, prove_digest: bool) -> Result<(), ApplyError> {
-        let malformed = |reason| Err(ApplyError::Malformed { reason });
-        let cells_per_word = self.settings().cells_per_word();
-        if !S::allows(image.sides, cells_per_word) {
-            return malformed("a shard has sides that this table's sizing does not allow");
-        }
-        if image.words.len() != self.n_words(image.sides) || image.stash.len() > MAX_STASH {
-            return malformed("a shard has another number of words than its sides say, or too large a stash");
-        }
-        if image.id.depth > super::graph::MAX_DEPTH
-            || image.id.prefix >> image.id.depth != 0
-            || (!S::SHARDED && image.id.depth != 0)
-            || image.tweak >= TWEAKS
-        {
-            return malformed("a shard has a prefix or tweak out of range");
-        }
-        let mask = self.settings().value_mask();
-        if image.stash.iter().any(|&(_, value)| value > mask) {
-            return malformed("a stashed value is wider than a cell");
-        }
-        if prove_digest {
-            let got = digest_of(self.settings(), image);
-            if got != image.digest {
-                let ShardId { prefix, depth } = image.id;
-                return Err(ApplyError::WrongDigest { prefix, depth, got, expected: image.digest });
-            }
-        }
-        Ok(())
+        check::<S>(self.settings(), image, prove_digest)
     }
 
     /// Refuses images that do not cover whole shards exactly once.

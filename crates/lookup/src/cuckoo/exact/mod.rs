@@ -67,13 +67,13 @@ impl Settings {
         Self { name_bytes, value_bits, max_names: max_names.min(Self::MAX_NAMES), family, key: key.clone() }
     }
 
-    fn seed(&self) -> u64 {
+    pub(crate) fn seed(&self) -> u64 {
         self.key.derive(Purpose::Structure, 1)
     }
 
     /// # Panics
     /// When names of this length do not fit into `W` words.
-    fn layout<const W: usize>(&self) -> Layout {
+    pub(crate) fn layout<const W: usize>(&self) -> Layout {
         assert!(usize::from(self.name_bytes) <= 8 * W, "a name of {} bytes does not fit {W} words", self.name_bytes);
         Layout::new::<W>(self.name_bytes, self.value_bits)
     }
@@ -126,6 +126,19 @@ impl Layout {
         }
     }
 
+    /// The value of `name` if the slot of these words is its own; 0 otherwise.
+    #[inline(always)]
+    pub(crate) fn value_of<const W: usize>(self, name: &[u64; W], word: impl Fn(usize) -> u64) -> u64 {
+        let last = word(W - 1);
+        let (own, value) = if self.together::<W>() {
+            (last & !(u64::MAX << self.value_shift), last >> self.value_shift)
+        } else {
+            (last, word(W) >> self.value_shift)
+        };
+        let wrong = (0..W - 1).fold(own ^ name[W - 1], |wrong, at| wrong | word(at) ^ name[at]);
+        value & u64::from(wrong != 0).wrapping_sub(1)
+    }
+
     /// Whether a slot may hold these words: no bit stands between name and value.
     fn is_slot<const W: usize>(self, words: &[u64]) -> bool {
         let value_mask = u64::MAX << self.value_shift;
@@ -145,13 +158,13 @@ pub(crate) struct NameHash {
 }
 
 impl NameHash {
-    fn new(settings: &Settings) -> Self {
+    pub(crate) fn new(settings: &Settings) -> Self {
         Self { hasher: Hasher::new(settings.family, &settings.key), name_bytes: settings.name_bytes.into() }
     }
 
     /// Digests of up to a burst of names.
     #[inline]
-    fn digests<const W: usize>(&self, names: &[[u64; W]], digests: &mut [Digest]) {
+    pub(crate) fn digests<const W: usize>(&self, names: &[[u64; W]], digests: &mut [Digest]) {
         if W == 1 {
             self.hasher.digest_words(names.as_flattened(), self.name_bytes, digests);
         } else {
