@@ -13,11 +13,16 @@
 //! | `places` | both halves of CFW: one arrangement in slots for all switches |
 //! | `each` | the control half of everything else: one a switch |
 //! | `rebuilt` | both halves of what is a static map |
+//! | `bloom` | both halves of Bloom forwarders: BFW, BUFFALO, Summary Cache |
 //! | the others | a design each |
 //!
 //! Gateways hold all valid names beside any design, exactly: they answer for hosts, and refuse aliens at the ingress.
 
+mod bfw;
+mod bgw;
+mod bloom;
 mod bloomier;
+mod buffalo;
 mod cfw;
 mod concise;
 mod cuckoo;
@@ -31,10 +36,14 @@ mod rebuilt;
 mod setsep;
 mod skeleton;
 mod sorted;
+mod summary_cache;
 mod table;
 mod tss;
 
+pub use bfw::BFW;
+pub use bgw::BGW;
 pub use bloomier::BLOOMIER;
+pub use buffalo::BUFFALO;
 pub use cfw::CFW;
 pub use concise::CONCISE;
 pub use cuckoo::CUCKOO;
@@ -43,6 +52,7 @@ pub use ofw::OFW;
 pub use orthogonal::OBF;
 pub use setsep::SETSEP;
 pub use sorted::SORTED;
+pub use summary_cache::SUMMARY_CACHE;
 pub use table::{Reader, Table, TableError};
 pub use tss::TSS;
 
@@ -57,7 +67,8 @@ use std::fmt;
 use std::str::FromStr;
 
 /// All designs.
-pub static DESIGNS: &[&Design] = &[&CONCISE, &OFW, &CFW, &CUCKOO, &BLOOMIER, &SETSEP, &SORTED, &OBF, &TSS];
+pub static DESIGNS: &[&Design] =
+    &[&CONCISE, &OFW, &CFW, &CUCKOO, &BFW, &BUFFALO, &SUMMARY_CACHE, &BGW, &BLOOMIER, &SETSEP, &SORTED, &OBF, &TSS];
 
 /// A FIB design.
 pub struct Design {

@@ -1,0 +1,28 @@
+//! BFW, the Bloom Forwarder: a filter a port of l hash functions and l n / ln 2 bits, and its counters beside it.
+//!
+//! Cost: filters are asked one after another up to the first match; five bits for each bit of a filter, since the
+//! counters stand in the switch, as published; 16 bytes for each name that a filter before its own matches.
+//! Alien names get the first port that matches, with the rate that l is chosen for; gateways check names exactly.
+//! Source: "Re-designing Compact-structure based Forwarding for Programmable Networks", IV.A, V. Differs: no valid name
+//! is ever answered wrongly, see `lookup::bloom_fib`.
+
+use super::{Aliens, Design, RestoreError, bloom};
+use lookup::bloom_fib::{Policy, sizing};
+
+/// The Bloom forwarder, with its counters in the data plane.
+pub static BFW: Design = Design {
+    name: "bfw",
+    summary: "a half-full counting Bloom filter a port, counters in the switch, and what they get wrong exactly",
+    aliens: |_| Aliens::DroppedBut { rate: bloom::FALSE_POSITIVES },
+    fingerprint_bits: |_| 0,
+    is_static: false,
+    restarts_alike: false,
+    skeleton: |spec, names, _| bloom::skeleton(spec, policy, names),
+    restore: |spec, _, names, _| Ok::<_, RestoreError>(bloom::skeleton(spec, policy, names)?),
+    table: |spec, image| bloom::table(spec, policy, image),
+};
+
+/// The hash functions with which that many ports, all half full, take so few aliens for others.
+pub(super) fn policy(n_ports: usize) -> Policy {
+    Policy::Bfw { hashes: sizing::hashes_for_false_positives(bloom::FALSE_POSITIVES, n_ports) }
+}

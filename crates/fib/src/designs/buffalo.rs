@@ -1,0 +1,28 @@
+//! BUFFALO: a filter a port, the memory shared among the ports so that false positives are fewest, k_max = 8.
+//!
+//! Cost: filters are asked one after another up to the first match; no counters in the switch; 16 bytes for each name
+//! that a filter before its own matches.
+//! Alien names get the first port that matches, with the rate that the memory is chosen for; gateways check names exactly.
+//! Source: Yu, Fabrikant, Rexford, "BUFFALO: Bloom filter forwarding architecture for large organizations", as the papers
+//! compare it. Differs: no valid name is ever answered wrongly, see `lookup::bloom_fib`.
+
+use super::{Aliens, Design, RestoreError, bloom};
+use lookup::bloom_fib::Policy;
+
+/// BUFFALO: plain filters in the switch, the memory shared among them for the fewest false positives.
+pub static BUFFALO: Design = Design {
+    name: "buffalo",
+    summary: "a Bloom filter a port, sized together for the fewest false positives, and what they get wrong exactly",
+    aliens: |_| Aliens::DroppedBut { rate: bloom::FALSE_POSITIVES },
+    fingerprint_bits: |_| 0,
+    is_static: false,
+    restarts_alike: false,
+    skeleton: |spec, names, _| bloom::skeleton(spec, policy, names),
+    restore: |spec, _, names, _| Ok::<_, RestoreError>(bloom::skeleton(spec, policy, names)?),
+    table: |spec, image| bloom::table(spec, policy, image),
+};
+
+/// The bits a name with which that many ports, evenly filled, take so few aliens for others, with k_max = 8.
+fn policy(n_ports: usize) -> Policy {
+    Policy::buffalo(bloom::FALSE_POSITIVES, n_ports)
+}

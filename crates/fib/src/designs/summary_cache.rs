@@ -1,0 +1,28 @@
+//! Summary Cache: a counting filter for each neighbour that says which contents it has.
+//!
+//! Cost: filters are asked one after another up to the first match; 80 bits a name with the counters; 16 bytes for each
+//! name that a filter before its own matches.
+//! Alien names: each neighbour matches with probability 0.24 %, so with many of them most aliens get one. Gateways check
+//! names exactly.
+//! Source: Fan, Cao, Almeida, Broder, "Summary Cache", as the papers compare it. Differs: no valid name is ever answered
+//! wrongly, see `lookup::bloom_fib`.
+
+use super::{Aliens, Design, RestoreError, bloom};
+use lookup::bloom_fib::Policy;
+
+/// Summary Cache: a counting filter a neighbour, 16 bits a name, four hash functions.
+pub static SUMMARY_CACHE: Design = Design {
+    name: "summary-cache",
+    summary: "a counting Bloom filter a neighbour, 16 bits a name, and what they get wrong exactly",
+    aliens: |_| Aliens::Arbitrary,
+    fingerprint_bits: |_| 0,
+    is_static: false,
+    restarts_alike: false,
+    skeleton: |spec, names, _| bloom::skeleton(spec, policy, names),
+    restore: |spec, _, names, _| Ok::<_, RestoreError>(bloom::skeleton(spec, policy, names)?),
+    table: |spec, image| bloom::table(spec, policy, image),
+};
+
+fn policy(_n_ports: usize) -> Policy {
+    Policy::summary_cache()
+}
