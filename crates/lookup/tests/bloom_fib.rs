@@ -1,6 +1,6 @@
 //! Bloom forwarders: the law, churn, hostile sequences, and exceptions and rates against what is expected of them.
 
-use fibula_lookup::alien::named::NameHash;
+use fibula_lookup::alien::keyed::NameHash;
 use fibula_lookup::alien::{Filtered, Named};
 use fibula_lookup::bloom::{Shape, Standard};
 use fibula_lookup::bloom_fib::{BloomFib, BloomFibQuery, Figures, Form, Policy, Settings, Update, sizing};
