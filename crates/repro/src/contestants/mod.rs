@@ -176,6 +176,7 @@ pub struct Kind {
 pub const ALL: &[Kind] = &[
     floor::KIND,
     concise::CONCISE,
+    concise::OFW,
     concise::SEQUENCED,
     concise::STATIC,
     concise::OPTION_1,
