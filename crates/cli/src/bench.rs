@@ -21,6 +21,8 @@ pub(crate) enum BenchCommand {
     Build(BenchArgs),
     /// Cost of inserts, alters and removes with their messages; lookups beside updates
     Update(BenchArgs),
+    /// Cost of telling alien names from live ones: Bloom filter, checksum, fingerprint, exact filter
+    Aliens(BenchArgs),
     /// Frames a second through the switch, against the same loop without lookups
     Forward(BenchArgs),
 }
@@ -94,6 +96,7 @@ impl BenchCommand {
             }
             Self::Build(args) => (args, &[4 << 20], &repro::bench::build::CONTESTANTS, repro::bench::build::run),
             Self::Forward(args) => (args, &[1 << 20], &designs, repro::bench::forward::run),
+            Self::Aliens(args) => (args, &[1 << 20], &repro::bench::aliens::CONTESTANTS, repro::bench::aliens::run),
             Self::Update(args) => (args, &[4 << 20], &repro::bench::update::PARTS, repro::bench::update::run),
         };
         if args.list {

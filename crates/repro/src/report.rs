@@ -37,6 +37,9 @@ pub struct Row {
     /// Memory that lookups need, in bits a name; null where it makes no sense.
     #[serde(serialize_with = "rounded_option")]
     pub bits_per_name: Option<f64>,
+    /// Share of alien names that get an action; only in the bench that asks for it.
+    #[serde(serialize_with = "rounded_option", skip_serializing_if = "Option::is_none")]
+    pub aliens_answered: Option<f64>,
     /// Sum of the answers of one run, in hexadecimal; equal for all contestants that answer. Null where nothing is
     /// answered.
     #[serde(serialize_with = "hex_option")]
@@ -83,6 +86,7 @@ impl Row {
             min,
             max,
             bits_per_name: None,
+            aliens_answered: None,
             checksum: None,
             samples,
             note: String::new(),

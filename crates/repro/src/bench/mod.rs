@@ -1,5 +1,6 @@
 //! The benches, one module each.
 
+pub mod aliens;
 pub mod build;
 pub mod forward;
 pub mod lookup;
