@@ -45,7 +45,7 @@ pub struct Place {
 pub enum Change {
     AddSwitch { name: String, tenants: Vec<u32> },
     RemoveSwitch { name: String },
-    AddHost { name: String, place: Place },
+    AddHosts { hosts: Vec<(String, Place)> },
     RemoveHost { name: String },
     AddLink { a: Place, b: Place, cost: u32, up: bool },
     SetLink { end: Place, cost: Option<u32>, up: Option<bool> },
@@ -103,7 +103,7 @@ pub enum Refusal {
         name: String,
     },
     /// Too many names in one request.
-    #[error("{got} names in one request, at most {max} are taken; send several")]
+    #[error("{got} names or hosts in one request, at most {max} are taken; send several")]
     BatchTooBig {
         /// Names in the request.
         got: usize,
@@ -224,14 +224,7 @@ impl State {
                 let node = self.node(&name)?;
                 Ok(Outcome::one(self.network.remove_switch(node)?))
             }
-            Change::AddHost { name, place } => {
-                check_label(&name)?;
-                let end = self.end(&place)?;
-                self.hosts.check_new(&name, end)?;
-                let mut outcome = Outcome::one(self.network.add_host_port(end)?);
-                outcome.rows.push(self.hosts.insert(&name, end));
-                Ok(outcome)
-            }
+            Change::AddHosts { hosts } => self.add_hosts(&hosts),
             Change::RemoveHost { name } => {
                 let end = self.hosts.end(&name)?;
                 let mut outcome = Outcome::one(self.network.remove_host_port(end)?);
@@ -273,6 +266,28 @@ impl State {
             Change::PutNames { records, only_new } => self.put_names(records, only_new),
             Change::RemoveNames { names, ignore_missing } => self.remove_names(&names, ignore_missing),
         }
+    }
+
+    fn add_hosts(&mut self, hosts: &[(String, Place)]) -> Result<Outcome, Refusal> {
+        check_batch(hosts.len())?;
+        let (mut names, mut ends) = (HashSet::with_capacity(hosts.len()), Vec::with_capacity(hosts.len()));
+        for (name, place) in hosts {
+            check_label(name)?;
+            let end = self.end(place)?;
+            self.hosts.check_new(name, end)?;
+            if !names.insert(name) {
+                return Err(HostError::NameTaken { name: name.clone() }.into());
+            }
+            ends.push(end);
+        }
+        if ends.is_empty() {
+            return Ok(Outcome::unchanged(0));
+        }
+        let mut outcome = Outcome::one(self.network.add_host_ports(&ends)?);
+        outcome.changed.changed = ends.len() as u64;
+        let rows = hosts.iter().zip(ends).map(|((name, _), end)| self.hosts.insert(name, end));
+        outcome.rows.extend(rows);
+        Ok(outcome)
     }
 
     fn put_names(&mut self, records: Vec<Record>, only_new: bool) -> Result<Outcome, Refusal> {

@@ -49,6 +49,12 @@ impl North {
         answer.await.map_err(|_| status_of(&Refusal::Stopping))
     }
 
+    async fn add_hosts_of(&self, hosts: Vec<v1::Host>) -> Answer<v1::Changed> {
+        let host = |v1::Host { name, switch, port }| Ok((name, place(switch, port)?));
+        let hosts = hosts.into_iter().map(host).collect::<Result<_, Status>>()?;
+        self.change(Change::AddHosts { hosts }).await.map(Response::new)
+    }
+
     async fn page(&self, after: String, limit: usize) -> Result<v1::NamePage, Status> {
         let page = self.read(move |state| {
             let after = if after.is_empty() { None } else { Some(state.parse(&after)?) };
@@ -207,8 +213,11 @@ impl Northbound for North {
     }
 
     async fn add_host(&self, request: Request<v1::Host>) -> Answer<v1::Changed> {
-        let v1::Host { name, switch, port } = request.into_inner();
-        self.change(Change::AddHost { name, place: place(switch, port)? }).await.map(Response::new)
+        self.add_hosts_of(vec![request.into_inner()]).await
+    }
+
+    async fn add_hosts(&self, request: Request<v1::HostList>) -> Answer<v1::Changed> {
+        self.add_hosts_of(request.into_inner().hosts).await
     }
 
     async fn remove_host(&self, request: Request<v1::RemoveHostRequest>) -> Answer<v1::Changed> {

@@ -4,6 +4,9 @@
 //! only when none is left that was never used, and only once the switches have acknowledged a later change than that
 //! of its retirement. The same thing coming back gets its old index at once.
 
+use std::collections::HashMap;
+use std::hash::Hash;
+
 /// One index: what it means, and since which change it is out of use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Slot<T> {
@@ -12,21 +15,26 @@ pub(crate) struct Slot<T> {
 }
 
 /// Indices from 1 on; 0 is drop.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Indices<T> {
     slots: Vec<Slot<T>>,
+    /// The slot of everything that has one, in use or not.
+    known: HashMap<T, usize>,
     max: usize,
 }
 
-impl<T: Copy + PartialEq> Indices<T> {
+impl<T: Copy + Eq + Hash> Indices<T> {
     /// For values of `value_bits` bits.
     pub(crate) fn new(value_bits: u8) -> Indices<T> {
-        Indices { slots: Vec::new(), max: (1 << value_bits) - 1 }
+        Indices::from_slots(value_bits, Vec::new())
     }
 
     /// As stored.
     pub(crate) fn from_slots(value_bits: u8, slots: Vec<Slot<T>>) -> Indices<T> {
-        Indices { slots, max: (1 << value_bits) - 1 }
+        let mut known = HashMap::with_capacity(slots.len());
+        // Of two slots that mean the same, which no store should have, the first counts.
+        slots.iter().enumerate().for_each(|(at, slot)| _ = known.entry(slot.value).or_insert(at));
+        Indices { slots, known, max: (1 << value_bits) - 1 }
     }
 
     /// Most indices there can be.
@@ -41,33 +49,35 @@ impl<T: Copy + PartialEq> Indices<T> {
 
     /// The index of something in use.
     pub(crate) fn get(&self, value: T) -> Option<u16> {
-        let at = self.slots.iter().position(|slot| slot.value == value && slot.retired_at.is_none())?;
-        Some(at as u16 + 1)
+        let at = *self.known.get(&value)?;
+        self.slots[at].retired_at.is_none().then_some(at as u16 + 1)
     }
 
     /// The index for something that comes into use; `acknowledged` is a change after which every switch that could
     /// hold the index has spoken. `None` when all are taken.
     pub(crate) fn assign(&mut self, value: T, acknowledged: u64) -> Option<u16> {
-        let known = self.slots.iter().position(|slot| slot.value == value);
-        let at = match known {
-            Some(at) => at,
+        let at = match self.known.get(&value) {
+            Some(&at) => at,
             None if self.slots.len() < self.max => {
                 self.slots.push(Slot { value, retired_at: None });
                 self.slots.len() - 1
             }
             None => {
                 let free = |slot: &Slot<T>| slot.retired_at.is_some_and(|at| at < acknowledged);
-                self.slots.iter().position(free)?
+                let at = self.slots.iter().position(free)?;
+                self.known.remove(&self.slots[at].value);
+                at
             }
         };
+        self.known.insert(value, at);
         self.slots[at] = Slot { value, retired_at: None };
         Some(at as u16 + 1)
     }
 
     /// Takes something out of use with this change.
     pub(crate) fn retire(&mut self, value: T, change: u64) {
-        if let Some(slot) = self.slots.iter_mut().find(|slot| slot.value == value) {
-            slot.retired_at = Some(change);
+        if let Some(&at) = self.known.get(&value) {
+            self.slots[at].retired_at = Some(change);
         }
     }
 }

@@ -75,7 +75,7 @@ fn bench(fails_from: usize) -> Bench {
     let mut state = State { network, hosts: Hosts::default() };
     state.carry_out(Change::AddSwitch { name: "s1".to_owned(), tenants: vec![] }).unwrap();
     let place = Place { switch: "s1".to_owned(), port: PortId(1) };
-    state.carry_out(Change::AddHost { name: "h1".to_owned(), place }).unwrap();
+    state.carry_out(Change::AddHosts { hosts: vec![("h1".to_owned(), place)] }).unwrap();
     let rows = state.network.rows().map(|row| ((row.kind, row.key), row.value.unwrap())).collect();
     let store = MemoryStore { rows: Arc::new(Mutex::new(rows)), n_commits: Arc::default(), fails_from };
     let (pushes, receiver) = mpsc::channel(16);
@@ -292,7 +292,7 @@ fn link_whose_cost_and_state_change_together_is_never_routed_over_meanwhile() {
         let port = |other: &str| u16::from(other.as_bytes()[1]);
         change(Change::AddLink { a: place(a, port(b)), b: place(b, port(a)), cost: 1, up });
     }
-    change(Change::AddHost { name: "h2".to_owned(), place: place("s2", 1) });
+    change(Change::AddHosts { hosts: vec![("h2".to_owned(), place("s2", 1))] });
     let records = vec![Record { name: "02:00:00:00:00:01".to_owned(), host: "h2".to_owned(), tenant: 0, ip: None }];
     change(Change::PutNames { records, only_new: true });
     let replica = Replica::new(Limits::default(), MemoryTables::default());

@@ -32,6 +32,7 @@
 //! Limits: 2^`value_bits` - 1 ports a switch (port mode) or switches (egress mode); `max_names` names.
 
 mod error;
+mod host_ports;
 mod names;
 mod restore;
 mod resync;
@@ -405,26 +406,7 @@ impl Network {
     /// [`NetworkError::PortOfHosts`] when it is one already, [`TopologyError::PortHasLink`],
     /// [`TopologyError::UnknownNode`], [`NetworkError::TooManyActions`] (port mode).
     pub fn add_host_port(&mut self, end: End) -> Result<Effects, NetworkError> {
-        self.topology.node(end.node)?;
-        if self.topology.link(end).is_ok() {
-            return Err(TopologyError::PortHasLink { end }.into());
-        }
-        if self.host_ports.contains(&end) {
-            return Err(NetworkError::PortOfHosts { end });
-        }
-        self.assign_port(end)?;
-        let first = self.ports_of(end.node).next().is_none();
-        let mut draft = Draft::default();
-        if first && let Err(error) = self.retable(end.node, self.settings.gateway, &mut draft) {
-            self.retire_port(end);
-            return Err(error);
-        }
-        self.host_ports.insert(end);
-        draft.row(Row::HostPort(end));
-        if first {
-            self.announce_gateway(end.node, &mut draft)?;
-        }
-        Ok(self.rerouted(draft, &[end.node]))
+        self.add_host_ports(&[end])
     }
 
     /// Withdraws a port that hosts hung off.

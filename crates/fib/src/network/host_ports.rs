@@ -1,0 +1,63 @@
+//! Many host ports at once: one change, one action table a switch, however many ports.
+//!
+//! A port stands for a server where names are content, and a switch may have tens of thousands of those. One by one each
+//! would send and store the whole table of ports again.
+
+use super::{Draft, Effects, Network, NetworkError};
+use crate::topology::{End, NodeId, TopologyError};
+use std::collections::BTreeSet;
+
+impl Network {
+    /// As [`Network::add_host_port`] for many, all or none.
+    ///
+    /// Cost: as for one, and O(1) a port.
+    /// # Errors
+    /// Those of the first port that is refused; also [`NetworkError::PortOfHosts`] for one that is there twice.
+    pub fn add_host_ports(&mut self, ends: &[End]) -> Result<Effects, NetworkError> {
+        let mut new = BTreeSet::new();
+        for &end in ends {
+            self.topology.node(end.node)?;
+            if self.topology.link(end).is_ok() {
+                return Err(TopologyError::PortHasLink { end }.into());
+            }
+            if self.host_ports.contains(&end) || !new.insert(end) {
+                return Err(NetworkError::PortOfHosts { end });
+            }
+        }
+        let nodes: BTreeSet<NodeId> = new.iter().map(|end| end.node).collect();
+        let before: Vec<_> =
+            nodes.iter().filter_map(|node| Some((*node, self.switches.get(node)?.ports.clone()))).collect();
+        let first: Vec<NodeId> = nodes.iter().copied().filter(|node| self.ports_of(*node).next().is_none()).collect();
+        let mut draft = Draft::default();
+        let assigned = ends.iter().try_for_each(|end| self.assign_port(*end));
+        if let Err(error) = assigned.and_then(|()| self.become_gateways(&first, &mut draft)) {
+            for (node, ports) in before {
+                if let Some(switch) = self.switches.get_mut(&node) {
+                    switch.ports = ports;
+                }
+            }
+            return Err(error);
+        }
+        for end in new {
+            self.host_ports.insert(end);
+            draft.row(crate::durable::Row::HostPort(end));
+        }
+        for node in first {
+            self.announce_gateway(node, &mut draft)?;
+        }
+        Ok(self.rerouted(draft, &nodes.into_iter().collect::<Vec<_>>()))
+    }
+
+    /// Gives switches the table of gateways, all or none.
+    fn become_gateways(&mut self, nodes: &[NodeId], draft: &mut Draft) -> Result<(), NetworkError> {
+        for (i, node) in nodes.iter().enumerate() {
+            if let Err(error) = self.retable(*node, self.settings.gateway, draft) {
+                for node in &nodes[..i] {
+                    self.retable(*node, self.settings.core, &mut Draft::default())?;
+                }
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+}
