@@ -1,5 +1,7 @@
 //! Channels to a controller, with windows and message limits raised.
 
+use crate::lookup::MAX_LOOKUP_BYTES;
+use crate::v1::lookup_client::LookupClient;
 use crate::v1::northbound_client::NorthboundClient;
 use crate::v1::southbound_client::SouthboundClient;
 use crate::{MAX_MESSAGE_BYTES, STREAM_WINDOW};
@@ -60,6 +62,11 @@ pub fn southbound(channel: Channel) -> SouthboundClient<Channel> {
     SouthboundClient::new(channel)
         .max_decoding_message_size(MAX_MESSAGE_BYTES)
         .max_encoding_message_size(MAX_MESSAGE_BYTES)
+}
+
+/// A client of a switch's look-up service with the limits raised.
+pub fn lookup(channel: Channel) -> LookupClient<Channel> {
+    LookupClient::new(channel).max_decoding_message_size(MAX_LOOKUP_BYTES).max_encoding_message_size(MAX_LOOKUP_BYTES)
 }
 
 fn innermost(error: &dyn std::error::Error) -> String {

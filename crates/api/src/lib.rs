@@ -1,11 +1,13 @@
 //! The gRPC services, their messages, conversions to and from the domain types, and a client.
 //!
 //! [`v1`] is generated from `proto/fibula/v1`. Its types stay at the edge: the controller and the switch convert them as
-//! they come in. [`client`] opens channels with windows and limits fit for big streams; [`config`] and [`status`] are
-//! what both daemons have besides: a configuration file, and the pages `/metrics` and `/status`.
+//! they come in. [`client`] opens channels with windows and limits fit for big streams; [`lookup`] serves answers about
+//! names; [`config`] and [`status`] are what both daemons have besides: a configuration file, and the pages `/metrics` and
+//! `/status`.
 
 pub mod client;
 pub mod config;
+pub mod lookup;
 pub mod status;
 
 /// The generated messages, clients and servers of `fibula.v1`.

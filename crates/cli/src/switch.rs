@@ -3,7 +3,7 @@
 use crate::output::{Exit, Failure, OrExit, Output};
 use crate::rib::node;
 use ::switch::daemon::config::Config;
-use ::switch::daemon::{StartError, Switch};
+use ::switch::daemon::{StartError, Switch, lookup_threads};
 use serde::Serialize;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -27,6 +27,7 @@ pub(crate) struct Args {
 struct StartedRow {
     name: String,
     status: Option<SocketAddr>,
+    lookup: Option<SocketAddr>,
 }
 
 impl Args {
@@ -37,13 +38,16 @@ impl Args {
         let path = match (self.verb, self.config) {
             (Some(verb), _) => return verb.run(out),
             (None, Some(path)) => path,
-            (None, None) => return Err(Failure::new(Exit::Usage, "give --config FILE, or add, del, list or show")),
+            (None, None) => {
+                return Err(Failure::new(Exit::Usage, "give --config FILE, or add, del, list, show or lookup"));
+            }
         };
         let config = crate::remote::config(Config::load(&path))?;
         if self.check {
             return out.done(&serde_json::json!({"ok": true}), format!("{} is fine", path.display()));
         }
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+        let threads = if config.lookup.is_some() { lookup_threads() } else { 1 };
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
         let result = runtime.block_on(serve(config, out));
         runtime.shutdown_background();
         result
@@ -56,9 +60,10 @@ async fn serve(config: Config, out: &Output) -> anyhow::Result<()> {
     let started = Switch::start(config).await;
     let exit = started.as_ref().err().map_or(Exit::Internal, exit_of);
     let switch = started.or_exit(exit, "the switch does not start")?;
-    let row = StartedRow { name, status: switch.status_address() };
+    let row = StartedRow { name, status: switch.status_address(), lookup: switch.lookup_address() };
     let status = row.status.map(|address| format!(", status on http://{address}/status")).unwrap_or_default();
-    out.done(&row, format!("switch {} runs{status}", row.name))?;
+    let lookup = row.lookup.map(|address| format!(", answers on http://{address}/lookup")).unwrap_or_default();
+    out.done(&row, format!("switch {} runs{status}{lookup}", row.name))?;
     tokio::select! {
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}

@@ -66,6 +66,11 @@ pub trait Tables {
     fn local(&mut self) -> &mut Self::Local;
     /// The same tables to read.
     fn shared(&self) -> (&Self::Valid, &Self::Local);
+    /// Whether the valid names are those of the network, so that a name that is not among them does not exist. Called
+    /// when it changes; at first they are not.
+    fn valid_held(&mut self, held: bool) {
+        let _ = held;
+    }
     /// The action table changed; index 0 is drop.
     fn set_actions(&mut self, actions: &[Action]);
     /// Another FIB took the place of the old one: every worker needs a new [`reader`](Table::reader), and
@@ -242,6 +247,7 @@ pub struct Replica<T: Tables> {
     actions_held: Held,
     valid: ExactState<Option<IpAddr>>,
     local: ExactState<PortId>,
+    valid_held: bool,
     tables: T,
 }
 
@@ -264,6 +270,7 @@ impl<T: Tables> Replica<T> {
             actions_held: Held::default(),
             valid: ExactState::default(),
             local: ExactState::default(),
+            valid_held: false,
             tables,
         }
     }
@@ -321,6 +328,11 @@ impl<T: Tables> Replica<T> {
         };
         (self.cluster, self.term, self.node) = (cluster, term, Some(node));
         self.change = self.change.max(change);
+        let valid_held =
+            self.header.as_ref().is_some_and(|header| header.gateway) && self.valid.held != Held::default();
+        if std::mem::replace(&mut self.valid_held, valid_held) != valid_held {
+            self.tables.valid_held(valid_held);
+        }
         Ok(Received { applied, change })
     }
 

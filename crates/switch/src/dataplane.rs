@@ -152,7 +152,7 @@ pub fn build<T: Table>(settings: &Settings, ports: Vec<PortSpec>) -> Result<Part
             return Err(BuildError::Devices { port: port.id, got, workers });
         }
     }
-    let (shared, writer) = PlaneWriter::new(settings.workers, settings.fixed_offset);
+    let (shared, writer) = PlaneWriter::new(settings.workers, settings.fixed_offset, !ports.is_empty());
     let mut queues: Vec<Vec<Port>> = (0..settings.workers).map(|_| Vec::new()).collect();
     let mut watched = Vec::new();
     for port in ports {

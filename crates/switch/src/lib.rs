@@ -12,6 +12,7 @@
 //! | [`table`] | the lookups of a worker: a FIB, or the empty forwarder |
 //! | [`exact`] | exact tables: valid names, local names |
 //! | [`plane`] | what workers read and the control side changes |
+//! | [`directory`] | which port a name is at, for programs that ask |
 //! | [`worker`] | the loop |
 //! | [`dataplane`] | ports and workers built, started, watched, stopped |
 //! | [`counters`] | every reason to drop a frame |
@@ -24,6 +25,7 @@ pub mod bench;
 pub mod counters;
 pub mod daemon;
 pub mod dataplane;
+pub mod directory;
 pub mod exact;
 pub mod parse;
 pub mod plane;

@@ -6,10 +6,11 @@
 //! of the exact tables through theirs; only what replaces a whole makes a new plane.
 //!
 //! Neighbours (IP address to MAC) sit behind a lock beside it: only ARP and ND take it, never a forwarded frame.
-//! Names of another kind than the FIB's (and text, which no frame carries) are kept for the replica's sake, and seen
-//! by no worker.
+//! Names of another kind than the FIB's (and text, which no frame carries) are seen by no worker; the replica needs
+//! them, and the [`Directory`] answers for them.
 
 use crate::counters::DropReason;
+use crate::directory::{Asked, Directory};
 use crate::exact::{Entries, ExactTable};
 use crate::parse::{FieldError, NameField};
 use crate::table::FibTable;
@@ -72,6 +73,10 @@ pub struct Plane<T> {
     pub(crate) valid: Arc<ExactTable>,
     pub(crate) local: Arc<ExactTable>,
     pub(crate) actions: Arc<[Action]>,
+    /// For the directory, if there is one.
+    pub(crate) asked: Option<Arc<Asked>>,
+    /// Whether a name that is not valid does not exist.
+    pub(crate) valid_held: bool,
 }
 
 impl<T> Clone for Plane<T> {
@@ -83,6 +88,8 @@ impl<T> Clone for Plane<T> {
             valid: self.valid.clone(),
             local: self.local.clone(),
             actions: self.actions.clone(),
+            asked: self.asked.clone(),
+            valid_held: self.valid_held,
         }
     }
 }
@@ -108,6 +115,10 @@ pub struct PlaneWriter<T = FibTable> {
     shared: Arc<Shared<T>>,
     n_workers: usize,
     fixed_offset: Option<usize>,
+    /// Whether there are ports: without any, no name need be in a frame.
+    has_ports: bool,
+    /// Readers that the directory has of every FIB.
+    n_asking: usize,
     field_error: Option<FieldError>,
     valid: ValidNames<T>,
     local: LocalNames<T>,
@@ -115,7 +126,7 @@ pub struct PlaneWriter<T = FibTable> {
 
 impl<T> PlaneWriter<T> {
     /// A plane without a FIB, which drops everything, and its writer.
-    pub(crate) fn new(n_workers: usize, fixed_offset: Option<usize>) -> (Arc<Shared<T>>, Self) {
+    pub(crate) fn new(n_workers: usize, fixed_offset: Option<usize>, has_ports: bool) -> (Arc<Shared<T>>, Self) {
         // Until a FIB comes there is nothing to agree with: any key will do.
         let (kind, hasher) = (NameKind::Mac, Hasher::new(Family::default(), &SecretKey::from_seed(0)));
         let (valid, local) = (Entries::new(kind, hasher.clone()), Entries::new(kind, hasher));
@@ -126,12 +137,16 @@ impl<T> PlaneWriter<T> {
             valid: valid.table().clone(),
             local: local.table().clone(),
             actions: Arc::from([Action::Drop]),
+            asked: None,
+            valid_held: false,
         };
         let shared = Arc::new(Shared { plane: ArcSwap::from_pointee(plane), neighbours: Neighbours::default() });
         let writer = Self {
             shared: shared.clone(),
             n_workers,
             fixed_offset,
+            has_ports,
+            n_asking: 0,
             field_error: None,
             valid: ValidNames { shared: shared.clone(), names: valid, ips: HashMap::new() },
             local: LocalNames { shared: shared.clone(), names: local },
@@ -145,13 +160,24 @@ impl<T> PlaneWriter<T> {
     }
 
     /// Takes another table into service, with names of `kind` that `hasher` hashes; `table` is called once a worker.
-    pub fn set_table(&mut self, kind: NameKind, hasher: &Hasher, mut table: impl FnMut() -> T) {
+    pub fn set_table(&mut self, kind: NameKind, hasher: &Hasher, table: impl FnMut() -> T) {
+        self.publish_table(kind, hasher, table, None);
+    }
+
+    fn publish_table(
+        &mut self,
+        kind: NameKind,
+        hasher: &Hasher,
+        mut table: impl FnMut() -> T,
+        asked: Option<Arc<Asked>>,
+    ) {
         let tables = (0..self.n_workers).map(|_| Mutex::new(Some(table()))).collect();
         let valid = self.valid.follow(kind, hasher);
         let local = self.local.names.follow(kind, hasher);
         let field = NameField::new(kind, self.fixed_offset);
         let unused = self.fixed_offset.filter(|_| !matches!(kind, NameKind::Fixed(_)));
-        self.field_error = field.err().or(unused.map(|offset| FieldError::OffsetUnused { kind, offset }));
+        let error = field.err().or(unused.map(|offset| FieldError::OffsetUnused { kind, offset }));
+        self.field_error = error.filter(|_| self.has_ports);
         if let Some(error) = self.field_error {
             tracing::error!("{error}");
         }
@@ -161,6 +187,7 @@ impl<T> PlaneWriter<T> {
             plane.tables = tables;
             plane.valid = valid;
             plane.local = local;
+            plane.asked = asked;
         });
     }
 
@@ -185,6 +212,15 @@ impl<T> PlaneWriter<T> {
     }
 }
 
+impl PlaneWriter<FibTable> {
+    /// What answers programs that ask for names, with `n_readers` readers of every FIB that comes from now on.
+    pub fn directory(&mut self, n_readers: usize) -> Directory {
+        self.n_asking = n_readers.max(1);
+        let (valid, local) = (self.valid.names.others().clone(), self.local.names.others().clone());
+        Directory::new(self.shared.clone(), valid, local)
+    }
+}
+
 impl Tables for PlaneWriter<FibTable> {
     type Valid = ValidNames<FibTable>;
     type Local = LocalNames<FibTable>;
@@ -205,8 +241,14 @@ impl Tables for PlaneWriter<FibTable> {
         PlaneWriter::set_actions(self, actions);
     }
 
+    fn valid_held(&mut self, held: bool) {
+        self.shared.publish(|plane| plane.valid_held = held);
+    }
+
     fn fib_replaced(&mut self, kind: NameKind, hasher: &Hasher, fib: &dyn fib::designs::Table) {
-        self.set_table(kind, hasher, || FibTable::new(kind, hasher.clone(), fib.reader()));
+        let readers = (0..self.n_asking).map(|_| fib.reader());
+        let asked = (self.n_asking > 0).then(|| Arc::new(Asked::new(kind, hasher.clone(), readers)));
+        self.publish_table(kind, hasher, || FibTable::new(kind, hasher.clone(), fib.reader()), asked);
     }
 }
 

@@ -3,6 +3,7 @@
 pub(crate) mod host;
 mod import;
 pub(crate) mod link;
+mod lookup;
 pub(crate) mod name;
 pub(crate) mod node;
 

@@ -1,8 +1,8 @@
-//! `fibula switch add|del|list|show`: the switches as the controller knows them.
+//! `fibula switch add|del|list|show`: the switches as the controller knows them; `lookup` asks one of them itself.
 
 use crate::output::{Exit, Failure, Output};
 use crate::remote::{Client, Remote, answer};
-use crate::rib::print_changed;
+use crate::rib::{lookup, print_changed};
 use api::v1;
 use serde::Serialize;
 
@@ -31,6 +31,8 @@ pub(crate) enum Verb {
         #[command(flatten)]
         remote: Remote,
     },
+    /// Ask a switch which port names are at
+    Lookup(lookup::Args),
     /// Show one switch
     Show {
         /// Its name
@@ -82,6 +84,7 @@ impl Verb {
                 let request = v1::RemoveSwitchRequest { name };
                 print_changed(out, answer(client.remove_switch(request).await)?, "switch", "removed")
             }),
+            Verb::Lookup(args) => args.run(out),
             Verb::List { remote } => remote.run(|client| async move { out.rows(&list(client).await?) }),
             Verb::Show { name, remote } => remote.run(|client| async move {
                 let mut rows = list(client).await?;

@@ -26,7 +26,9 @@ pub struct Config {
     pub fixed_offset: Option<usize>,
     /// Where `/metrics` and `/status` listen; none if absent.
     pub status: Option<SocketAddr>,
-    /// The ports.
+    /// Where programs ask which port a name is at, over gRPC and HTTP; nobody can if absent.
+    pub lookup: Option<SocketAddr>,
+    /// The ports; without any, a switch answers those programs only.
     #[serde(default, rename = "port")]
     pub ports: Vec<Port>,
 }
@@ -76,6 +78,12 @@ impl Config {
             return Err(format!(
                 "controller = {given:?} is not a controller's URL; write it like http://10.0.0.1:4600"
             ));
+        }
+        if let (Some(lookup), Some(status)) = (config.lookup, config.status)
+            && lookup == status
+            && lookup.port() != 0
+        {
+            return Err(format!("lookup and status are both {lookup}; give each its own port"));
         }
         if !(1..=MAX_WORKERS).contains(&config.workers) {
             return Err(format!("workers = {} is not from 1 to {MAX_WORKERS}", config.workers));
@@ -151,6 +159,8 @@ mod tests {
             (format!("{GOOD}{}", PORT.replace("eth0", "a-name-of-16-byt")), "no interface name"),
             (format!("{GOOD}{}", PORT.replace("host", "hosts")), "hosts"),
             (format!("{GOOD}{}", PORT.replace("= 1", "= 65536")), "65536"),
+            (format!("{GOOD}lookup = 4602\n"), "lookup"),
+            (format!("{GOOD}lookup = '[::1]:4602'\nstatus = '[::1]:4602'\n"), "both [::1]:4602"),
             (GOOD.replace("s1'\nc", "'\nc"), "name"),
             (GOOD.replace("http://", ""), "not a controller's URL"),
             (GOOD.replace("http:", "https:"), "not a controller's URL"),

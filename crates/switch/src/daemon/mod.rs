@@ -10,10 +10,14 @@
 
 pub mod agent;
 pub mod config;
+mod lookup;
 pub mod saved;
 mod status;
 
+pub use lookup::threads as lookup_threads;
+
 use crate::dataplane::{self, BuildError, Dataplane, LONGEST_FRAME, PortSpec, PortStatus, check_mtus};
+use crate::directory::Directory;
 use crate::plane::PlaneWriter;
 use crate::worker::Role;
 use agent::Shared;
@@ -60,7 +64,7 @@ pub enum StartError {
         /// Why.
         source: std::io::Error,
     },
-    /// The status address is taken or not ours.
+    /// An address to listen on is taken or not ours.
     #[error("cannot listen on {address}: {source}")]
     Listen {
         /// The address.
@@ -76,6 +80,7 @@ pub struct Switch {
     shared: Arc<Shared<PlaneWriter>>,
     saved: SavedImage,
     status_address: Option<SocketAddr>,
+    lookup_address: Option<SocketAddr>,
     agent: tokio::task::JoinHandle<()>,
     saver: tokio::task::JoinHandle<()>,
 }
@@ -88,26 +93,40 @@ impl Switch {
         let state_error = |source| StartError::State { path: config.state_dir.clone(), source };
         let saved = tokio::task::block_in_place(|| SavedImage::new(&config.state_dir)).map_err(state_error)?;
         let image = saved.read().map_err(state_error)?;
-        let (plane, replica) = tokio::task::block_in_place(|| start_plane(&config, &saved, image))?;
+        let (plane, replica, directory) = tokio::task::block_in_place(|| start_plane(&config, &saved, image))?;
         let (plane, shared) = (Arc::new(plane), Shared::new(replica));
 
+        let listens = |address| move |source| StartError::Listen { address, source };
+        let lookup_address = match (config.lookup, &directory) {
+            (Some(address), Some(directory)) => {
+                let bound = api::lookup::serve(address, Arc::new(lookup::Answers(Arc::clone(directory)))).await;
+                Some(bound.map_err(listens(address))?)
+            }
+            _ => None,
+        };
         let status_address = match config.status {
             Some(address) => {
-                let page = status::Page::new(config.name.clone(), Arc::clone(&shared), Arc::downgrade(&plane));
+                let (name, weak) = (config.name.clone(), Arc::downgrade(&plane));
+                let page = status::Page::new(name, Arc::clone(&shared), weak, directory);
                 let bound = api::status::serve(address, Arc::new(page)).await;
-                Some(bound.map_err(|source| StartError::Listen { address, source })?)
+                Some(bound.map_err(listens(address))?)
             }
             None => None,
         };
         tokio::spawn(watch_ports(config.name.clone(), Arc::downgrade(&plane)));
         let saver = tokio::spawn(save_when_settled(Arc::clone(&shared), saved.clone(), shared.changes()));
         let agent = tokio::spawn(agent::run(config.name, config.controller, Arc::clone(&shared)));
-        Ok(Self { plane, shared, saved, status_address, agent, saver })
+        Ok(Self { plane, shared, saved, status_address, lookup_address, agent, saver })
     }
 
     /// Where `/metrics` and `/status` listen.
     pub fn status_address(&self) -> Option<SocketAddr> {
         self.status_address
+    }
+
+    /// Where questions about names are answered.
+    pub fn lookup_address(&self) -> Option<SocketAddr> {
+        self.lookup_address
     }
 
     /// Stops forwarding and saves what is not saved yet.
@@ -131,7 +150,7 @@ fn start_plane(
     config: &Config,
     saved: &SavedImage,
     image: Option<Vec<u8>>,
-) -> Result<(Dataplane, Replica<PlaneWriter>), StartError> {
+) -> Result<(Dataplane, Replica<PlaneWriter>, Option<Arc<Directory>>), StartError> {
     let switch = &config.name;
     let ports = open_ports(config)?;
     let longest = ports.iter().flat_map(|port| &port.devices).map(|device| device.max_frame() + VLAN_TAG_BYTES).max();
@@ -141,15 +160,16 @@ fn start_plane(
         max_frame: longest.unwrap_or(0).clamp(BUFFER_BYTES, LONGEST_FRAME),
         ..dataplane::Settings::default()
     };
-    let (plane, writer) = Dataplane::start(&settings, ports)?;
+    let (plane, mut writer) = Dataplane::start(&settings, ports)?;
+    let directory = config.lookup.map(|_| Arc::new(writer.directory(lookup::threads())));
     let Some(image) = image else {
         tracing::info!(switch, "no saved image, dropping everything until a controller answers");
-        return Ok((plane, Replica::new(Limits::default(), writer)));
+        return Ok((plane, Replica::new(Limits::default(), writer), directory));
     };
     match Replica::load(Limits::default(), writer, &image) {
         Ok(replica) => {
             tracing::info!(switch, version = replica.change(), bytes = image.len(), "serving the saved image");
-            Ok((plane, replica))
+            Ok((plane, replica, directory))
         }
         Err(error) => {
             tracing::error!(switch, %error, "the saved image is put aside as image.bad");

@@ -2,6 +2,7 @@
 
 use crate::daemon::agent::{LinkStatus, Shared};
 use crate::dataplane::{Dataplane, PortStatus};
+use crate::directory::{Directory, DirectoryCounts};
 use crate::plane::PlaneWriter;
 use api::status::{MetricsText, StatusSource, plain};
 use fib::replica::Tables;
@@ -13,6 +14,7 @@ pub(super) struct Page {
     name: String,
     shared: Arc<Shared<PlaneWriter>>,
     plane: Weak<Dataplane>,
+    directory: Option<Arc<Directory>>,
 }
 
 /// What is served, and how much of it.
@@ -26,8 +28,13 @@ struct Served {
 }
 
 impl Page {
-    pub(super) fn new(name: String, shared: Arc<Shared<PlaneWriter>>, plane: Weak<Dataplane>) -> Self {
-        Self { name, shared, plane }
+    pub(super) fn new(
+        name: String,
+        shared: Arc<Shared<PlaneWriter>>,
+        plane: Weak<Dataplane>,
+        directory: Option<Arc<Directory>>,
+    ) -> Self {
+        Self { name, shared, plane, directory }
     }
 
     fn served(&self) -> Served {
@@ -60,6 +67,11 @@ impl StatusSource for Page {
             "serving_version": serving_change, "name_kind": name_kind, "field_error": field_error,
             "valid_names": valid_names, "local_names": local_names, "fib_bytes": fib_bytes, "shards": shards,
         });
+        if let Some(DirectoryCounts { requests, refused, answers }) = self.directory.as_ref().map(|d| d.counts()) {
+            let answers: Map<String, Value> =
+                answers.iter().map(|(name, n)| ((*name).to_owned(), (*n).into())).collect();
+            status["lookup"] = json!({"requests": requests, "refused": refused, "answers": answers});
+        }
         if let Some(plane) = self.plane.upgrade() {
             let workers_running = plane.workers_running();
             let plane = plane.status();
@@ -88,6 +100,12 @@ impl StatusSource for Page {
         text.gauge("fibula_switch_valid_names", "Names of the ingress check.", plain(valid_names));
         text.gauge("fibula_switch_local_names", "Names of the egress check.", plain(local_names));
         text.gauge("fibula_switch_fib_bytes", "Bytes of the FIB.", plain(fib_bytes));
+        if let Some(DirectoryCounts { requests, refused, answers }) = self.directory.as_ref().map(|d| d.counts()) {
+            text.counter("fibula_lookup_requests_total", "Requests of the look-up service.", plain(requests));
+            text.counter("fibula_lookup_refused_total", "Requests refused.", plain(refused));
+            let answers = answers.map(|(name, n)| (format!("answer=\"{name}\""), n));
+            text.counter("fibula_lookup_names_total", "Names asked for, by answer.", answers);
+        }
         let Some(plane) = self.plane.upgrade() else { return text.finish() };
         let workers_running = plane.workers_running() as u64;
         let plane = plane.status();

@@ -1,10 +1,9 @@
 //! All entries that a replica gave, whether a frame can use them or not.
 
-use super::{ExactTable, ExactWriter, MAX_VALUE, Replacement};
+use super::{ExactTable, ExactWriter, MAX_VALUE, Others, Replacement};
 use fib::action::PortId;
 use fib::name::{Name, NameKind};
 use lookup::hash::Hasher;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 /// A value that a slot can hold.
@@ -41,17 +40,22 @@ impl Slot for () {
 #[derive(Debug)]
 pub(crate) struct Entries<V> {
     exact: ExactWriter,
-    others: HashMap<Name, V>,
+    others: Arc<Others<V>>,
 }
 
 impl<V: Slot> Entries<V> {
     pub(crate) fn new(kind: NameKind, hasher: Hasher) -> Self {
-        Self { exact: ExactWriter::new(kind, hasher), others: HashMap::new() }
+        Self { exact: ExactWriter::new(kind, hasher), others: Arc::new(Others::new()) }
     }
 
     /// What readers read.
     pub(crate) fn table(&self) -> &Arc<ExactTable> {
         self.exact.table()
+    }
+
+    /// What nobody finds in the table, for readers that want it all the same.
+    pub(crate) fn others(&self) -> &Arc<Others<V>> {
+        &self.others
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -68,7 +72,7 @@ impl<V: Slot> Entries<V> {
     }
 
     pub(crate) fn get(&self, name: &Name) -> Option<V> {
-        self.exact.get(name).map(V::from_slot).or_else(|| self.others.get(name).copied())
+        self.exact.get(name).map(V::from_slot).or_else(|| self.others.get(name))
     }
 
     pub(crate) fn put(&mut self, name: Name, value: V) -> Option<Replacement> {
@@ -77,7 +81,7 @@ impl<V: Slot> Entries<V> {
             self.exact.put(&name, slot)
         } else {
             self.exact.remove(&name);
-            self.others.insert(name, value);
+            self.others.put(name, value);
             None
         }
     }
@@ -91,7 +95,7 @@ impl<V: Slot> Entries<V> {
     pub(crate) fn replace(&mut self, entries: Vec<(Name, V)>) -> Replacement {
         let (served, others): (Vec<_>, Vec<_>) =
             entries.into_iter().partition(|(name, value)| self.slot_for(name, *value).is_some());
-        self.others = others.into_iter().collect();
+        self.others.replace(others);
         self.exact.replace(served.iter().map(|(name, value)| (name, value.to_slot().unwrap_or_default())))
     }
 
@@ -108,7 +112,7 @@ impl<V: Slot> Entries<V> {
 
     pub(crate) fn for_each(&self, mut each: impl FnMut(&Name, V)) {
         self.exact.for_each(|name, value| each(name, V::from_slot(value)));
-        self.others.iter().for_each(|(name, &value)| each(name, value));
+        self.others.for_each(each);
     }
 }
 

@@ -17,9 +17,11 @@
 //! the readers. Limits: values up to [`MAX_VALUE`].
 
 mod entries;
+mod others;
 mod writer;
 
 pub(crate) use entries::Entries;
+pub(crate) use others::Others;
 pub use writer::{ExactWriter, Replacement};
 
 use crate::parse::{MAX_NAME, Names};
@@ -157,6 +159,11 @@ impl ExactTable {
     #[inline]
     fn get_key(&self, digest: Digest, key: &Key) -> Option<u16> {
         value_of(self.find(digest, key).1)
+    }
+
+    /// The value of a name of the table's kind that is at hand as such. Texts are in no table.
+    pub(crate) fn get_name(&self, name: &Name, digest: Digest) -> Option<u16> {
+        if name.kind() == NameKind::Text { None } else { self.get_key(digest, &Key::new(name.as_bytes())) }
     }
 
     /// The value of the `i`th name of a burst.

@@ -1,0 +1,209 @@
+//! Answers about names at one address: gRPC (`fibula.v1.Lookup`) and plain HTTP.
+//!
+//! | request | body | answer |
+//! |---|---|---|
+//! | `GET /lookup?name=A&name=B` | | JSON |
+//! | `POST /lookup` | a name a line | JSON |
+//! | gRPC `Lookup` | [`LookupRequest`] | [`LookupReply`] |
+//!
+//! JSON: `{"answers":[{"name":"A","outcome":"found","port":17},{"name":"B","outcome":"unknown"}]}`, in the order of the
+//! names; with an error, `{"error":"..."}` and a status of 400 (no name of the switch's kind), 413 (too many names or
+//! bytes) or 503 (no table yet).
+//!
+//! Limits: [`MAX_LOOKUP_NAMES`] names and [`MAX_LOOKUP_BYTES`] bytes a request.
+
+use crate::v1::lookup_server::{Lookup, LookupServer};
+use crate::v1::{LookupAnswer, LookupOutcome, LookupReply, LookupRequest};
+use axum::Router;
+use axum::extract::rejection::StringRejection;
+use axum::extract::{DefaultBodyLimit, RawQuery, State};
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::serve::ListenerExt;
+use serde_json::{Map, Value, json};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tokio::net::TcpListener;
+use tonic::{Code, Request, Status};
+
+/// Names a request may have.
+pub const MAX_LOOKUP_NAMES: usize = 1 << 16;
+/// Bytes a request may have.
+pub const MAX_LOOKUP_BYTES: usize = 16 << 20;
+
+/// What answers.
+pub trait LookupSource: Send + Sync + 'static {
+    /// The answers to these names, in their order. There are at most [`MAX_LOOKUP_NAMES`].
+    /// # Errors
+    /// A status with what to do about it.
+    fn lookup(&self, names: &[&str]) -> Result<Vec<LookupAnswer>, Status>;
+
+    /// Counts a request that was refused before it was asked.
+    fn refused(&self) {}
+}
+
+/// Serves `source` on `address` until the runtime ends, and gives the address it listens on (port 0: the system's
+/// choice).
+/// # Errors
+/// When the address cannot be bound.
+pub async fn serve(address: SocketAddr, source: Arc<dyn LookupSource>) -> std::io::Result<SocketAddr> {
+    let listener = TcpListener::bind(address).await?;
+    let address = listener.local_addr()?;
+    // One is answered before the next is read: small writes must not wait for each other.
+    let listener = listener.tap_io(|stream| _ = stream.set_nodelay(true));
+    let service = Service(source);
+    let grpc = LookupServer::new(service.clone())
+        .max_decoding_message_size(MAX_LOOKUP_BYTES)
+        .max_encoding_message_size(MAX_LOOKUP_BYTES);
+    let router = Router::new()
+        .route("/lookup", get(by_query).post(by_lines))
+        .layer(DefaultBodyLimit::max(MAX_LOOKUP_BYTES))
+        .with_state(service)
+        .route_service("/fibula.v1.Lookup/{*method}", grpc);
+    tokio::spawn(async move {
+        if let Err(error) = axum::serve(listener, router).await {
+            tracing::error!(%address, %error, "the look-up server ended");
+        }
+    });
+    Ok(address)
+}
+
+#[derive(Clone)]
+struct Service(Arc<dyn LookupSource>);
+
+impl Service {
+    fn answers(&self, names: &[&str]) -> Result<Vec<LookupAnswer>, Status> {
+        if names.len() > MAX_LOOKUP_NAMES {
+            self.0.refused();
+            let got = names.len();
+            return Err(Status::resource_exhausted(format!(
+                "{got} names in one request, at most {MAX_LOOKUP_NAMES} are taken; send several"
+            )));
+        }
+        self.0.lookup(names)
+    }
+
+    fn json(&self, names: &[&str]) -> Response {
+        let answers = match self.answers(names) {
+            Ok(answers) => answers,
+            Err(status) => return refusal(&status),
+        };
+        let rows: Vec<Value> = names.iter().zip(answers).map(|(name, answer)| row(name, &answer)).collect();
+        ([(CONTENT_TYPE, "application/json")], json!({ "answers": rows }).to_string()).into_response()
+    }
+}
+
+#[tonic::async_trait]
+impl Lookup for Service {
+    async fn lookup(&self, request: Request<LookupRequest>) -> Result<tonic::Response<LookupReply>, Status> {
+        let LookupRequest { names } = request.into_inner();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let answers = self.answers(&names)?;
+        Ok(tonic::Response::new(LookupReply { answers }))
+    }
+}
+
+async fn by_query(State(service): State<Service>, RawQuery(query): RawQuery) -> Response {
+    let query = query.unwrap_or_default();
+    let encoded = query.split('&').filter_map(|pair| pair.strip_prefix("name="));
+    let Some(names) = encoded.map(percent_decoded).collect::<Option<Vec<String>>>().filter(|names| !names.is_empty())
+    else {
+        service.0.refused();
+        let how = "ask with GET /lookup?name=NAME (percent-encoded, repeatable), or POST /lookup with a name a line";
+        return refusal(&Status::invalid_argument(how));
+    };
+    service.json(&names.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+/// What a value of a query stands for; none if that is no text.
+fn percent_decoded(value: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(value.len());
+    let mut rest = value.as_bytes();
+    while let Some((&byte, tail)) = rest.split_first() {
+        rest = tail;
+        bytes.push(match byte {
+            b'+' => b' ',
+            b'%' => {
+                let (digits, tail) = rest.split_first_chunk::<2>()?;
+                rest = tail;
+                let digit = |byte: u8| char::from(byte).to_digit(16);
+                (digit(digits[0])? * 16 + digit(digits[1])?) as u8
+            }
+            byte => byte,
+        });
+    }
+    String::from_utf8(bytes).ok()
+}
+
+async fn by_lines(State(service): State<Service>, body: Result<String, StringRejection>) -> Response {
+    let body = match body {
+        Ok(body) => body,
+        Err(rejection) => {
+            service.0.refused();
+            return error(rejection.status(), &rejection.body_text());
+        }
+    };
+    let names: Vec<&str> = body.lines().filter(|line| !line.is_empty()).collect();
+    service.json(&names)
+}
+
+/// A word for an outcome, as JSON and tables have it.
+pub fn word(outcome: LookupOutcome) -> &'static str {
+    match outcome {
+        LookupOutcome::Unknown => "unknown",
+        LookupOutcome::Found => "found",
+        LookupOutcome::Unchecked => "unchecked",
+        LookupOutcome::Unreachable => "unreachable",
+    }
+}
+
+/// The port of an answer that has one.
+pub fn port(answer: &LookupAnswer) -> Option<u32> {
+    matches!(answer.outcome(), LookupOutcome::Found | LookupOutcome::Unchecked).then_some(answer.port)
+}
+
+fn row(name: &str, answer: &LookupAnswer) -> Value {
+    let mut row = Map::new();
+    row.insert("name".to_owned(), name.into());
+    row.insert("outcome".to_owned(), word(answer.outcome()).into());
+    if let Some(port) = port(answer) {
+        row.insert("port".to_owned(), port.into());
+    }
+    row.into()
+}
+
+fn refusal(status: &Status) -> Response {
+    let code = match status.code() {
+        Code::InvalidArgument => StatusCode::BAD_REQUEST,
+        Code::ResourceExhausted => StatusCode::PAYLOAD_TOO_LARGE,
+        Code::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    };
+    error(code, status.message())
+}
+
+fn error(code: StatusCode, message: &str) -> Response {
+    (code, [(CONTENT_TYPE, "application/json")], json!({ "error": message }).to_string()).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::percent_decoded;
+
+    #[test]
+    fn names_come_out_of_a_query_as_they_were_put_in() {
+        for (encoded, name) in [
+            ("http%3A%2F%2Fcdn%2Fa%2Bb%3Fx%3D1%26y", "http://cdn/a+b?x=1&y"),
+            ("/srv/video/intro.mp4", "/srv/video/intro.mp4"),
+            ("a+b%20c", "a b c"),
+            ("%C3%BC", "ü"),
+        ] {
+            assert_eq!(percent_decoded(encoded).as_deref(), Some(name));
+        }
+        for wrong in ["%", "%4", "%zz", "%+1", "%ff"] {
+            assert_eq!(percent_decoded(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! `fibula switch lookup`: which port a name is at, asked of a switch itself.
+
+use crate::lines::TextReader;
+use crate::output::{Exit, Failure, OrExit, Output, to_stdout};
+use crate::remote::answer;
+use api::client::ConnectError;
+use api::v1::lookup_client::LookupClient;
+use api::{lookup, v1};
+use serde::Serialize;
+use std::io::{IsTerminal, Write};
+use std::time::Duration;
+use tonic::transport::Channel;
+
+/// Whom to ask, and what for.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Address of the switch's look-up service: `lookup` in its switch.toml
+    #[arg(long, env = "FIBULA_LOOKUP", default_value = "127.0.0.1:4603", value_name = "ADDRESS")]
+    at: String,
+    /// Names; without any, they are read from standard input, one a line
+    names: Vec<String>,
+    /// Names from standard input that are asked for together
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=lookup::MAX_LOOKUP_NAMES as i64))]
+    batch: u32,
+}
+
+#[derive(Serialize)]
+struct AnswerRow {
+    name: String,
+    outcome: &'static str,
+    port: Option<u32>,
+}
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+impl Args {
+    /// # Errors
+    /// Exit code 3 for a text that is no name, 4 if nobody answers.
+    pub(crate) fn run(self, out: &Output) -> anyhow::Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let Args { at, names, batch } = self;
+        let mut client = runtime.block_on(connect(&at))?;
+        if !names.is_empty() {
+            return out.rows(&runtime.block_on(ask(&mut client, names))?);
+        }
+        let is_terminal = std::io::stdin().is_terminal();
+        if is_terminal {
+            eprintln!("names, one a line; end with Ctrl-D");
+        }
+        let batch = if is_terminal { 1 } else { batch as usize };
+        let mut lines = TextReader::new(std::io::stdin().lock()).lines();
+        let mut stdout = std::io::stdout().lock();
+        loop {
+            let names = lines.by_ref().filter(|line| !line.as_ref().is_ok_and(|line| line.trim().is_empty()));
+            let names = names.take(batch).collect::<Result<Vec<String>, _>>();
+            let names = names.or_exit(Exit::BadInput, "standard input")?;
+            if names.is_empty() {
+                return Ok(());
+            }
+            for row in runtime.block_on(ask(&mut client, names))? {
+                let AnswerRow { name, outcome, port } = &row;
+                let port = port.map(|port| port.to_string()).unwrap_or_default();
+                if out.is_json() {
+                    writeln!(stdout, "{}", serde_json::to_string(&row)?).map_err(to_stdout)?;
+                } else {
+                    writeln!(stdout, "{},{outcome},{port}", fib::list::quote(name)).map_err(to_stdout)?;
+                }
+            }
+            stdout.flush().map_err(to_stdout)?;
+        }
+    }
+}
+
+async fn connect(at: &str) -> anyhow::Result<LookupClient<Channel>> {
+    let url = if at.contains("://") { at.to_owned() } else { format!("http://{at}") };
+    let channel = api::client::connect(&url, CONNECT_TIMEOUT).await.map_err(|error| match error {
+        ConnectError::Unreachable { reason, .. } => Failure::new(
+            Exit::NotFound,
+            format!(
+                "no switch answers at {at} ({reason}); give --at or FIBULA_LOOKUP the address that is `lookup` in its \
+                 switch.toml"
+            ),
+        ),
+        _ => Failure::new(Exit::Usage, format!("`{at}` is no address; write it like 10.0.0.2:4603")),
+    })?;
+    Ok(api::client::lookup(channel))
+}
+
+async fn ask(client: &mut LookupClient<Channel>, names: Vec<String>) -> anyhow::Result<Vec<AnswerRow>> {
+    let request = v1::LookupRequest { names: names.clone() };
+    let answers = answer(client.lookup(request).await)?.answers;
+    let row = |(name, answer): (String, v1::LookupAnswer)| AnswerRow {
+        name,
+        outcome: lookup::word(answer.outcome()),
+        port: lookup::port(&answer),
+    };
+    Ok(names.into_iter().zip(answers).map(row).collect())
+}

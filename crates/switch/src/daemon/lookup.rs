@@ -1,0 +1,41 @@
+//! The look-up service: the [`Directory`] over gRPC and HTTP.
+
+use crate::directory::{Answer, Directory, DirectoryError};
+use api::lookup::LookupSource;
+use api::v1::{LookupAnswer, LookupOutcome};
+use std::sync::Arc;
+use tonic::Status;
+
+/// More threads than this are for a switch that has no frames to forward.
+const MAX_THREADS: usize = 8;
+
+/// Threads that answer at the same time at most, on this machine.
+pub fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, |cores| cores.get().min(MAX_THREADS))
+}
+
+pub(super) struct Answers(pub(super) Arc<Directory>);
+
+impl LookupSource for Answers {
+    fn lookup(&self, names: &[&str]) -> Result<Vec<LookupAnswer>, Status> {
+        let answers = self.0.lookup(names).map_err(|error| match &error {
+            DirectoryError::NoFib => Status::unavailable(error.to_string()),
+            DirectoryError::Name { .. } => Status::invalid_argument(error.to_string()),
+        })?;
+        Ok(answers.into_iter().map(to_wire).collect())
+    }
+
+    fn refused(&self) {
+        self.0.count_refused();
+    }
+}
+
+fn to_wire(answer: Answer) -> LookupAnswer {
+    let (outcome, port) = match answer {
+        Answer::Unknown => (LookupOutcome::Unknown, 0),
+        Answer::Found(port) => (LookupOutcome::Found, port.0),
+        Answer::Unchecked(port) => (LookupOutcome::Unchecked, port.0),
+        Answer::Unreachable => (LookupOutcome::Unreachable, 0),
+    };
+    LookupAnswer { outcome: outcome.into(), port: port.into() }
+}

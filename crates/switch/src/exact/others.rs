@@ -1,0 +1,89 @@
+//! Entries that no frame can use, for programs that ask by whole names: texts above all.
+//!
+//! Maps behind a lock each, in parts, so that whoever asks waits for one put into one part at the most, and for a part
+//! that grows, never for a whole table. A name that is in the old and in the new entries is found all through
+//! [`Others::replace`].
+
+use fib::name::Name;
+use std::collections::HashMap;
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// A part of ten million names grows in about ten milliseconds.
+const PART_BITS: u32 = 7;
+
+type Part<V> = HashMap<Name, V>;
+
+/// Entries by name, one writer, any number of readers.
+#[derive(Debug)]
+pub(crate) struct Others<V> {
+    parts: Box<[RwLock<Part<V>>]>,
+    hasher: RandomState,
+    /// Lets the writer of a table whose names are all elsewhere pass by.
+    n_names: AtomicUsize,
+}
+
+impl<V: Copy> Others<V> {
+    pub(crate) fn new() -> Self {
+        let parts = (0..1 << PART_BITS).map(|_| RwLock::default()).collect();
+        Self { parts, hasher: RandomState::new(), n_names: AtomicUsize::new(0) }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.n_names.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn get(&self, name: &Name) -> Option<V> {
+        if self.len() == 0 {
+            return None;
+        }
+        read(&self.parts[self.part_of(name)]).get(name).copied()
+    }
+
+    pub(crate) fn put(&self, name: Name, value: V) {
+        let part = self.part_of(&name);
+        if write(&self.parts[part]).insert(name, value).is_none() {
+            self.n_names.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn remove(&self, name: &Name) {
+        if self.len() > 0 && write(&self.parts[self.part_of(name)]).remove(name).is_some() {
+            self.n_names.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// These entries instead of all there are, a part after the other.
+    pub(crate) fn replace(&self, entries: Vec<(Name, V)>) {
+        let mut parts: Vec<Part<V>> = self.parts.iter().map(|_| Part::new()).collect();
+        for (name, value) in entries {
+            parts[self.part_of(&name)].insert(name, value);
+        }
+        // While it is replaced, readers must not take it for empty.
+        self.n_names.fetch_add(parts.iter().map(HashMap::len).sum(), Ordering::Relaxed);
+        for (part, new) in self.parts.iter().zip(parts) {
+            let old = std::mem::replace(&mut *write(part), new);
+            self.n_names.fetch_sub(old.len(), Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn for_each(&self, mut each: impl FnMut(&Name, V)) {
+        for part in &self.parts {
+            read(part).iter().for_each(|(name, &value)| each(name, value));
+        }
+    }
+
+    fn part_of(&self, name: &Name) -> usize {
+        (self.hasher.hash_one(name.as_bytes()) >> (u64::BITS - PART_BITS)) as usize
+    }
+}
+
+fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
+    lock.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
+    lock.write().unwrap_or_else(PoisonError::into_inner)
+}
