@@ -41,7 +41,7 @@ impl Fib {
     fn publish(&self, writer: &mut PlaneWriter<FibTable>) {
         let hasher = self.hasher.clone();
         writer.set_table(NameKind::Mac, &self.hasher, || {
-            FibTable::new(NameKind::Mac, hasher.clone(), self.query.reader())
+            FibTable::new(NameKind::Mac, hasher.clone(), Box::new(self.query.reader()))
         });
     }
 }

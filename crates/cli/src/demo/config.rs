@@ -4,6 +4,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use fib::designs::Design;
 use serde::Serialize;
 
 use super::layout::Layout;
@@ -21,6 +22,8 @@ struct Controller<'a> {
     listen: &'a str,
     store: PathBuf,
     value_mode: &'a str,
+    gateway_design: &'a str,
+    core_design: &'a str,
     name_kind: &'a str,
     max_names: usize,
     hash: &'a str,
@@ -52,13 +55,19 @@ pub(super) struct Files {
 }
 
 /// Writes all files for `layout` to `directory`.
-pub(super) fn write(directory: &Path, layout: &Layout, value_mode: &str, max_names: usize) -> io::Result<Files> {
+pub(super) fn write(
+    directory: &Path,
+    layout: &Layout,
+    (value_mode, designs): (&str, [&'static Design; 2]),
+    max_names: usize,
+) -> io::Result<Files> {
     let controller = directory.join("controller.toml");
     let store = directory.join("rib.sqlite");
-    put(
-        &controller,
-        &Controller { listen: CONTROLLER, store, value_mode, name_kind: "mac", max_names, hash: "muladd" },
-    )?;
+    let [gateway_design, core_design] = designs.map(|design| design.name);
+    let (name_kind, hash) = ("mac", "muladd");
+    let config =
+        Controller { listen: CONTROLLER, store, value_mode, gateway_design, core_design, name_kind, max_names, hash };
+    put(&controller, &config)?;
     let mut switches = Vec::with_capacity(layout.n_switches());
     for (switch, (name, ports)) in layout.topology.switches.iter().zip(&layout.ports).enumerate() {
         let state_dir = directory.join(name);

@@ -78,7 +78,7 @@ impl<'a> RemoteControl<'a> {
             hosts.insert((host.ends[0].switch, host.ends[0].port), format!("h{index}"));
             hosts.insert((host.ends[1].switch, host.ends[1].port), format!("h{index}-away"));
         }
-        for (switch, name) in site.layout.topology.switches.iter().enumerate() {
+        for (switch, name) in site.layout.topology.switches[..site.layout.n_gateways()].iter().enumerate() {
             hosts.insert((switch, FAR_PORT), format!("far-{name}"));
         }
         Ok(Self { site, runtime, client: api::client::northbound(channel), hosts })

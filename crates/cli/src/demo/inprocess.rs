@@ -88,7 +88,7 @@ fn build<'a>(layout: &'a Layout, shared: &'a Shared, judge: &'a Judge) -> Result
         layout.hosts.iter().enumerate().flat_map(|(station, host)| {
             host.ends.iter().enumerate().map(move |(cable, &end)| (station, Some(cable), end))
         });
-    let far = (0..layout.n_switches()).map(|switch| (layout.far(switch), None, End { switch, port: FAR_PORT }));
+    let far = (0..layout.n_gateways()).map(|switch| (layout.far(switch), None, End { switch, port: FAR_PORT }));
     for (station, cable, at) in hosts.chain(far) {
         let (inner, end) = loopback::pair(&label(at), &layout.station_name(station), &settings)?;
         add(at, PortSpec::new(at.port, Role::Host, inner));
@@ -256,7 +256,8 @@ struct LocalControl<'a> {
 impl<'a> LocalControl<'a> {
     fn new(layout: &'a Layout, shared: &'a Shared, sizes: &Sizes<'_>) -> Result<Self> {
         let mode: ValueMode = sizes.value_mode.parse()?;
-        let settings = Settings { mode, threads: 2, ..Settings::new(1, SecretKey::random()) };
+        let [gateway, core] = sizes.designs;
+        let settings = Settings { mode, gateway, core, threads: 2, ..Settings::new(1, SecretKey::random()) };
         let mut network = Network::new(settings, 1)?;
         let mut nodes = Vec::with_capacity(layout.n_switches());
         for name in &layout.topology.switches {

@@ -1,6 +1,6 @@
 //! Who is where in a demo network: ports, interfaces, stations, addresses and names. Pure data.
 //!
-//! A **station** is a place where frames come out of the network: the hosts first, then one *far end* a switch.
+//! A **station** is a place where frames come out of the network: the hosts first, then one *far end* a gateway.
 //! A host is a network namespace with two interfaces of one MAC address: `eth0` to its home switch, `eth1`, down
 //! until the host moves, to the next. A far end stands for the many machines behind one port (a hypervisor, another
 //! site): the synthetic names of its switch live there.
@@ -68,10 +68,10 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// Lays `topology` out with `hosts_per_switch` hosts (1 to [`MAX_HOSTS_PER_SWITCH`]) at every switch.
+    /// Lays `topology` out with `hosts_per_switch` hosts (1 to [`MAX_HOSTS_PER_SWITCH`]) at every gateway.
     pub(super) fn new(topology: Topology, hosts_per_switch: usize) -> Self {
         assert!((1..=MAX_HOSTS_PER_SWITCH).contains(&hosts_per_switch), "checked with the arguments");
-        let n = topology.switches.len();
+        let (n, n_gateways) = (topology.switches.len(), topology.n_gateways);
         let mut ports: Vec<Vec<Port>> = vec![Vec::new(); n];
         let mut add = |switch: usize, id: u16, trunk: bool| {
             ports[switch].push(Port { id, device: device(switch, id), trunk });
@@ -88,16 +88,16 @@ impl Layout {
             .iter()
             .map(|link| [link.a, link.b].map(|switch| add(switch, trunk_end(switch), true)))
             .collect();
-        let mut hosts = Vec::with_capacity(n * hosts_per_switch);
-        for switch in 0..n {
+        let mut hosts = Vec::with_capacity(n_gateways * hosts_per_switch);
+        for switch in 0..n_gateways {
             for k in 0..hosts_per_switch {
                 let index = hosts.len();
                 let home = add(switch, HOME_PORT + k as u16, false);
-                let away = add((switch + 1) % n, AWAY_PORT + k as u16, false);
+                let away = add((switch + 1) % n_gateways, AWAY_PORT + k as u16, false);
                 hosts.push(Host { mac: host_mac(index), ip: host_ip(index), ends: [home, away] });
             }
         }
-        for switch in 0..n {
+        for switch in 0..n_gateways {
             add(switch, FAR_PORT, false);
         }
         Self { topology, ports, trunks, hosts }
@@ -107,11 +107,16 @@ impl Layout {
         self.topology.switches.len()
     }
 
-    pub(super) fn n_stations(&self) -> usize {
-        self.hosts.len() + self.n_switches()
+    /// Switches with hosts: the first ones.
+    pub(super) fn n_gateways(&self) -> usize {
+        self.topology.n_gateways
     }
 
-    /// The far end of a switch, as a station.
+    pub(super) fn n_stations(&self) -> usize {
+        self.hosts.len() + self.n_gateways()
+    }
+
+    /// The far end of a gateway, as a station.
     pub(super) fn far(&self, switch: usize) -> Station {
         self.hosts.len() + switch
     }

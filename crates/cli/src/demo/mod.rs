@@ -37,6 +37,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use clap::{Args as ClapArgs, ValueEnum};
+use fib::designs::Design;
 
 use crate::output::{Exit, Failure, OrExit, Output};
 
@@ -49,13 +50,13 @@ use topology::Topology;
 /// Run a whole network on this machine and see that every frame reaches the right host
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Args {
-    /// abilene, line, ring, star, mesh, or a TOML file (the format is in docs/how-to/demo.md)
+    /// abilene, line, ring, star, mesh, fabric (two spines, the rest leaves), or a TOML file (the format is in docs/how-to/demo.md)
     #[arg(long, default_value = "abilene")]
     topology: String,
-    /// Switches of a line, ring, star or mesh [default: 4]
+    /// Switches of a line, ring, star, mesh or fabric [default: 4]
     #[arg(long, value_name = "N")]
     switches: Option<usize>,
-    /// Hosts at each switch
+    /// Hosts at each switch that has hosts
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=layout::MAX_HOSTS_PER_SWITCH as i64))]
     hosts_per_switch: u8,
     /// Synthetic names, spread over the switches, beside those of the hosts
@@ -67,6 +68,12 @@ pub(crate) struct Args {
     /// What a lookup gives: the port to send by, or the switch to leave at
     #[arg(long, value_enum, default_value_t = ValueMode::Port)]
     value_mode: ValueMode,
+    /// FIB design of all switches
+    #[arg(long, default_value = "concise", value_parser = Design::by_name)]
+    design: &'static Design,
+    /// FIB design of the switches with hosts [default: that of all]
+    #[arg(long, value_name = "DESIGN", value_parser = Design::by_name)]
+    gateway_design: Option<&'static Design>,
     /// Run in one process over in-memory ports even where namespaces could be made
     #[arg(long)]
     in_process: bool,
@@ -133,8 +140,9 @@ impl Args {
             let _ = writeln!(std::io::stderr(), "{:7.2} s  {text}", begun.elapsed().as_secs_f64());
         };
         let judge = Judge::new((0..layout.n_stations()).map(|station| layout.station_name(station)).collect());
-        let sizes =
-            privileged::Sizes { value_mode: self.value_mode.name(), n_names: self.names, seconds: self.seconds };
+        let designs = [self.gateway_design.unwrap_or(self.design), self.design];
+        let (value_mode, n_names) = (self.value_mode.name(), self.names);
+        let sizes = privileged::Sizes { value_mode, designs, n_names, seconds: self.seconds };
         let obstacle = if self.in_process { Err("asked for".to_owned()) } else { netns::privileged() };
         let (network, findings, tables, outside) = match obstacle {
             Ok(()) => {
@@ -156,8 +164,8 @@ impl Args {
             }
         };
         let seconds = begun.elapsed().as_secs_f64();
-        let how = (network, self.value_mode.name());
-        Ok(Report::new(layout, how, &judge, &findings, &tables, outside, seconds))
+        let how = report::How { network, value_mode, designs };
+        Ok(Report::new(layout, &how, &judge, &findings, &tables, outside, seconds))
     }
 }
 

@@ -148,7 +148,7 @@ impl Run<'_> {
 
     /// Gives the controller all names, starts the switches, and waits until every switch has all names.
     fn register(&mut self) -> Result<Names> {
-        let n = self.layout.n_switches();
+        let n = self.layout.n_gateways();
         let live: Vec<(Mac, usize)> =
             (0..self.n_names).map(|index| (synthetic_mac(index), (index % n as u64) as usize)).collect();
         self.judge.add(self.layout.hosts.iter().enumerate().map(|(index, host)| (host.mac, index)));
@@ -203,7 +203,7 @@ impl Run<'_> {
                 churn.host_moves += 1;
                 next_host = (next_host + 1) % self.layout.hosts.len();
             }
-            let n = self.layout.n_switches();
+            let n = self.layout.n_gateways();
             let added: Vec<(Mac, usize)> =
                 (0..batch as u64).map(|i| (synthetic_mac(names.next_index + i), random.below(n))).collect();
             names.next_index += batch as u64;

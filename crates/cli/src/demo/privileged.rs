@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use fib::designs::Design;
 
 use super::config;
 use super::controller::{RemoteControl, Site};
@@ -34,6 +35,8 @@ pub(super) struct Outcome {
 /// Sizes of a run.
 pub(super) struct Sizes<'a> {
     pub(super) value_mode: &'a str,
+    /// Of gateways and of the core.
+    pub(super) designs: [&'static Design; 2],
     pub(super) n_names: u64,
     pub(super) seconds: f64,
 }
@@ -50,7 +53,8 @@ pub(super) fn run(
     progress: &dyn Fn(String),
 ) -> Result<Outcome> {
     let max_names = (sizes.n_names as usize * 2).max(100_000);
-    let files = config::write(directory, layout, sizes.value_mode, max_names).context("writing configuration files")?;
+    let files = config::write(directory, layout, (sizes.value_mode, sizes.designs), max_names)
+        .context("writing configuration files")?;
     let wires = Wires::build(layout)?;
     // Processes started and sockets opened by this thread belong to the switches' side from here on.
     netns::enter(&wires.fabric())?;
@@ -102,7 +106,7 @@ pub(super) fn run(
 }
 
 fn n_pairs(layout: &Layout) -> usize {
-    layout.trunks.len() + 2 * layout.hosts.len() + layout.n_switches()
+    layout.trunks.len() + 2 * layout.hosts.len() + layout.n_gateways()
 }
 
 /// Hosts in namespaces, joined by veth.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use fib::designs::Design;
 use serde::Serialize;
 
 use super::ground::Tables;
@@ -34,6 +35,8 @@ pub(super) struct Report {
     /// "namespaces" or "in-process".
     pub(super) network: &'static str,
     pub(super) value_mode: String,
+    pub(super) gateway_design: &'static str,
+    pub(super) core_design: &'static str,
     pub(super) switches: usize,
     pub(super) links: usize,
     pub(super) hosts: usize,
@@ -84,10 +87,19 @@ pub(super) struct Outside {
     pub(super) controller_memory_bytes: Option<u64>,
 }
 
+/// How a network was run.
+pub(super) struct How<'a> {
+    /// "namespaces" or "in-process".
+    pub(super) network: &'static str,
+    pub(super) value_mode: &'a str,
+    /// Of gateways and of the core.
+    pub(super) designs: [&'static Design; 2],
+}
+
 impl Report {
     pub(super) fn new(
         layout: &Layout,
-        (network, value_mode): (&'static str, &str),
+        how: &How<'_>,
         judge: &Judge,
         findings: &Findings,
         tables: &Tables,
@@ -99,8 +111,10 @@ impl Report {
         let tcp = findings.tcp.as_ref();
         Self {
             topology: layout.topology.name.clone(),
-            network,
-            value_mode: value_mode.to_owned(),
+            network: how.network,
+            value_mode: how.value_mode.to_owned(),
+            gateway_design: how.designs[0].name,
+            core_design: how.designs[1].name,
             switches: layout.n_switches(),
             links: layout.topology.links.len(),
             hosts: layout.hosts.len(),
@@ -189,6 +203,13 @@ impl Report {
     fn lines(&self) -> Vec<(&'static str, String)> {
         let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
         let mut lines = vec![
+            (
+                "design",
+                match (self.gateway_design, self.core_design) {
+                    (gateway, core) if gateway == core => core.to_owned(),
+                    (gateway, core) => format!("{gateway} at gateways, {core} inside"),
+                },
+            ),
             ("names", grouped(self.names)),
             ("bits a name", format!("{:.2}", self.bits_per_name)),
             (
@@ -298,7 +319,9 @@ mod tests {
     fn report(judge: &Judge, findings: &Findings) -> Report {
         let layout = Layout::new(Topology::choose("ring", Some(3)).unwrap(), 1);
         let tables = Tables { names: 1003, image_bytes: vec![2500, 2600], ..Tables::default() };
-        Report::new(&layout, ("namespaces", "port"), judge, findings, &tables, Outside::default(), 1.5)
+        let designs: [&'static Design; 2] = [&fib::designs::CFW, &fib::designs::CONCISE];
+        let how = How { network: "namespaces", value_mode: "port", designs };
+        Report::new(&layout, &how, judge, findings, &tables, Outside::default(), 1.5)
     }
 
     fn judge() -> Judge {

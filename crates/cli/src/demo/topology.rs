@@ -1,7 +1,7 @@
 //! The networks a demo can run: switches by name, links with costs, from a built-in list, a shape, or a TOML file.
 //!
 //! The file format is that of `abilene.toml` beside this module: `name`, `switches = ["a", "b"]` and
-//! `links = [{ a = "a", b = "b", cost = 1 }]`; unknown keys are errors.
+//! `links = [{ a = "a", b = "b", cost = 1 }]`, and `core = ["b"]` for switches without hosts; unknown keys are errors.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -25,6 +25,10 @@ pub(super) enum TopologyError {
     DuplicateSwitch { name: String },
     #[error("link {a:?} - {b:?} names a switch that is not listed under `switches`")]
     UnknownSwitch { a: String, b: String },
+    #[error("core switch {name:?} is not listed under `switches`")]
+    UnknownCore { name: String },
+    #[error("no switch has hosts: leave some out of `core`")]
+    NoGateways,
     #[error("link {a:?} - {b:?} joins a switch to itself")]
     Loop { a: String, b: String },
     #[error("link {a:?} - {b:?} has cost 0; costs are 1 or more")]
@@ -54,8 +58,11 @@ pub(super) struct Link {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Topology {
     pub(super) name: String,
+    /// Those with hosts first.
     pub(super) switches: Vec<String>,
     pub(super) links: Vec<Link>,
+    /// Switches with hosts; the others carry what passes through.
+    pub(super) n_gateways: usize,
 }
 
 /// The topologies that need no file.
@@ -66,10 +73,14 @@ enum Shape {
     Ring,
     Star,
     Mesh,
+    Fabric,
 }
 
+/// Spines of a fabric, which have no hosts; the other switches are its leaves.
+const SPINES: usize = 2;
+
 impl Shape {
-    const NAMES: &'static str = "abilene, line, ring, star, mesh";
+    const NAMES: &'static str = "abilene, line, ring, star, mesh, fabric";
 
     fn from_name(name: &str) -> Option<Self> {
         Some(match name {
@@ -78,6 +89,7 @@ impl Shape {
             "ring" => Self::Ring,
             "star" => Self::Star,
             "mesh" => Self::Mesh,
+            "fabric" => Self::Fabric,
             _ => return None,
         })
     }
@@ -88,6 +100,9 @@ impl Shape {
 struct File {
     name: String,
     switches: Vec<String>,
+    /// Those of the switches that have no hosts.
+    #[serde(default)]
+    core: Vec<String>,
     links: Vec<FileLink>,
 }
 
@@ -130,8 +145,13 @@ impl Topology {
     }
 
     fn parse(text: &str, path: &Path) -> Result<Self, TopologyError> {
-        let file: File = toml::from_str(text)
+        let mut file: File = toml::from_str(text)
             .map_err(|e| TopologyError::Malformed { path: path.to_owned(), message: e.to_string() })?;
+        if let Some(name) = file.core.iter().find(|name| !file.switches.contains(name)) {
+            return Err(TopologyError::UnknownCore { name: name.clone() });
+        }
+        file.switches.sort_by_key(|name| file.core.contains(name));
+        let n_gateways = file.switches.iter().filter(|name| !file.core.contains(name)).count();
         let mut index = HashMap::new();
         for (i, name) in file.switches.iter().enumerate() {
             if index.insert(name.as_str(), i).is_some() {
@@ -151,7 +171,7 @@ impl Topology {
             }
             links.push(Link { a: i, b: j, cost: *cost });
         }
-        Self { name: file.name, switches: file.switches, links }.checked()
+        Self { name: file.name, switches: file.switches, links, n_gateways }.checked()
     }
 
     fn of_shape(shape: Shape, name: &str, n: usize) -> Result<Self, TopologyError> {
@@ -165,16 +185,24 @@ impl Topology {
             Shape::Ring if n < 3 => (1..n).map(|i| link(i - 1, i)).collect(),
             Shape::Ring => (0..n).map(|i| link(i, (i + 1) % n)).collect(),
             Shape::Star => (1..n).map(|i| link(0, i)).collect(),
+            Shape::Fabric => {
+                let leaves = n.saturating_sub(SPINES);
+                (0..leaves).flat_map(|leaf| (leaves..n).map(move |spine| link(leaf, spine))).collect()
+            }
             Shape::Mesh | Shape::Abilene => (0..n).flat_map(|a| (a + 1..n).map(move |b| link(a, b))).collect(),
         };
+        let n_gateways = if matches!(shape, Shape::Fabric) { n.saturating_sub(SPINES) } else { n };
         let switches = (0..n).map(|i| format!("s{i}")).collect();
-        Self { name: name.to_owned(), switches, links }.checked()
+        Self { name: name.to_owned(), switches, links, n_gateways }.checked()
     }
 
     fn checked(self) -> Result<Self, TopologyError> {
         let n = self.switches.len();
         if n == 0 || n > MAX_SWITCHES {
             return Err(TopologyError::Size { got: n });
+        }
+        if self.n_gateways == 0 {
+            return Err(TopologyError::NoGateways);
         }
         match self.reached_without(None).iter().position(|&reached| !reached) {
             Some(i) => {
@@ -228,9 +256,15 @@ mod tests {
 
     #[test]
     fn shapes_have_the_links_of_their_name() {
-        for (shape, n, links) in
-            [("line", 5, 4), ("ring", 5, 5), ("ring", 2, 1), ("ring", 1, 0), ("star", 5, 4), ("mesh", 5, 10)]
-        {
+        for (shape, n, links) in [
+            ("line", 5, 4),
+            ("ring", 5, 5),
+            ("ring", 2, 1),
+            ("ring", 1, 0),
+            ("star", 5, 4),
+            ("mesh", 5, 10),
+            ("fabric", 6, 8),
+        ] {
             let t = Topology::choose(shape, Some(n)).unwrap();
             assert_eq!((t.switches.len(), t.links.len()), (n, links), "{shape} of {n}");
         }
@@ -240,6 +274,19 @@ mod tests {
     fn a_tree_has_no_redundant_link_and_a_ring_has() {
         assert_eq!(Topology::choose("star", Some(4)).unwrap().redundant_link(), None);
         assert_eq!(Topology::choose("ring", Some(4)).unwrap().redundant_link(), Some(0));
+    }
+
+    #[test]
+    fn core_switches_come_last_and_keep_their_links() {
+        let text = "name = \"t\"\nswitches = [\"mid\", \"a\", \"b\"]\ncore = [\"mid\"]\n\
+                    links = [{ a = \"a\", b = \"mid\" }, { a = \"mid\", b = \"b\" }]";
+        let t = Topology::parse(text, Path::new("t.toml")).unwrap();
+        assert_eq!((t.n_gateways, t.switches.last().unwrap().as_str()), (2, "mid"));
+        assert!(t.links.iter().all(|link| [link.a, link.b].contains(&2)));
+        assert_eq!(Topology::choose("fabric", Some(6)).unwrap().n_gateways, 4);
+        assert!(matches!(Topology::choose("fabric", Some(2)), Err(TopologyError::NoGateways)));
+        let text = text.replace("core = [\"mid\"]", "core = [\"x\"]");
+        assert!(matches!(Topology::parse(&text, Path::new("t.toml")), Err(TopologyError::UnknownCore { .. })));
     }
 
     #[test]

@@ -57,7 +57,7 @@ impl Wires {
                 ["eth0", "eth1"].iter().try_for_each(|eth| disable_offloads(eth).map_err(io::Error::other))
             })?;
         }
-        let far_up: String = (0..layout.n_switches()).map(|s| format!("link set far{s} up\n")).collect();
+        let far_up: String = (0..layout.n_gateways()).map(|s| format!("link set far{s} up\n")).collect();
         ip_batch(Some(&far), &far_up)?;
         Ok(wires)
     }
@@ -107,7 +107,7 @@ impl Wires {
             sockets.extend(both.map(|socket| (index, socket)));
         }
         let far = netns::within(&self.far(), || {
-            (0..layout.n_switches()).map(|s| PacketSocket::sniffer(&format!("far{s}"))).collect::<io::Result<Vec<_>>>()
+            (0..layout.n_gateways()).map(|s| PacketSocket::sniffer(&format!("far{s}"))).collect::<io::Result<Vec<_>>>()
         })?;
         sockets.extend(far.into_iter().enumerate().map(|(switch, socket)| (layout.far(switch), socket)));
         Ok(Sniffers { sockets })
@@ -150,7 +150,7 @@ fn fabric_script(layout: &Layout, wires: &Wires) -> String {
             script.push_str(&format!("link add {port} type veth peer name eth{k} netns {}\n", wires.host(index)));
         }
     }
-    for switch in 0..layout.n_switches() {
+    for switch in 0..layout.n_gateways() {
         let port = device(switch, super::layout::FAR_PORT);
         script.push_str(&format!("link add {port} type veth peer name far{switch} netns {}\n", wires.far()));
     }

@@ -26,7 +26,7 @@ pub static CUCKOO: Design = Design {
     table,
 };
 
-fn settings(spec: &Spec) -> Settings {
+pub(super) fn settings(spec: &Spec) -> Settings {
     Settings::new(NameLayout::of(spec.kind).bytes, spec.value_bits, spec.max_names, spec.family, &spec.key)
 }
 

@@ -19,6 +19,9 @@ type KeyOf<C> = <C as Control>::Key;
 type SettingsOf<C> = <<C as Control>::Query as Replicated>::Settings;
 type UpdateOf<C> = <<C as Control>::Query as Query>::Update;
 
+/// Makes the control half of entries with different keys.
+type Make<C> = fn(&SettingsOf<C>, &[(KeyOf<C>, u64)]) -> Result<C, InsertError>;
+
 /// How views of a design are made.
 #[derive(Clone)]
 pub(super) struct Maker<C: Control>
@@ -29,8 +32,8 @@ where
     pub(super) kind: NameKind,
     /// What both halves are built with.
     pub(super) settings: SettingsOf<C>,
-    /// The control half of entries with different keys.
-    pub(super) make: fn(&SettingsOf<C>, &[(KeyOf<C>, u64)]) -> Result<C, InsertError>,
+    /// The control half of a view.
+    pub(super) make: Make<C>,
     /// Whether any change makes the whole structure anew, so that a change of many names is best made at once.
     pub(super) is_static: bool,
 }

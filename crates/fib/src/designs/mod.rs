@@ -30,6 +30,7 @@ mod each;
 mod graph;
 mod keys;
 mod ofw;
+mod ogw;
 mod orthogonal;
 mod places;
 mod rebuilt;
@@ -49,6 +50,7 @@ pub use concise::CONCISE;
 pub use cuckoo::CUCKOO;
 pub use keys::{BURST, Burst, BurstNames, Key, NameList, put_words};
 pub use ofw::OFW;
+pub use ogw::OGW;
 pub use orthogonal::OBF;
 pub use setsep::SETSEP;
 pub use sorted::SORTED;
@@ -67,8 +69,22 @@ use std::fmt;
 use std::str::FromStr;
 
 /// All designs.
-pub static DESIGNS: &[&Design] =
-    &[&CONCISE, &OFW, &CFW, &CUCKOO, &BFW, &BUFFALO, &SUMMARY_CACHE, &BGW, &BLOOMIER, &SETSEP, &SORTED, &OBF, &TSS];
+pub static DESIGNS: &[&Design] = &[
+    &CONCISE,
+    &OFW,
+    &OGW,
+    &CFW,
+    &CUCKOO,
+    &BFW,
+    &BUFFALO,
+    &SUMMARY_CACHE,
+    &BGW,
+    &BLOOMIER,
+    &SETSEP,
+    &SORTED,
+    &OBF,
+    &TSS,
+];
 
 /// A FIB design.
 pub struct Design {

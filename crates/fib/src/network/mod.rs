@@ -184,6 +184,9 @@ impl Draft {
     }
 }
 
+/// A switch and its FIB.
+pub type Derived = (NodeId, Box<dyn designs::Table>);
+
 impl Network {
     /// A network without switches and names. `term` must grow with every start of a controller.
     ///
@@ -508,7 +511,7 @@ impl Network {
     /// not exist are left out.
     /// # Errors
     /// [`NetworkError::Graph`]: names that have no arrangement, in a design that may find none.
-    pub fn derive(&self, nodes: &[NodeId]) -> Result<Vec<(NodeId, Box<dyn designs::Table>)>, NetworkError> {
+    pub fn derive(&self, nodes: &[NodeId]) -> Result<Vec<Derived>, NetworkError> {
         let mut fibs = Vec::with_capacity(nodes.len());
         for (id, table) in &self.tables {
             let of: Vec<NodeId> =

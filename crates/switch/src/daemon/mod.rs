@@ -145,12 +145,11 @@ impl Switch {
     }
 }
 
+/// Workers, what a controller changes, and what look-ups are answered from.
+type Started = (Dataplane, Replica<PlaneWriter>, Option<Arc<Directory>>);
+
 /// Starts the workers and gives them what the saved image holds; nothing, if there is none that can be used.
-fn start_plane(
-    config: &Config,
-    saved: &SavedImage,
-    image: Option<Vec<u8>>,
-) -> Result<(Dataplane, Replica<PlaneWriter>, Option<Arc<Directory>>), StartError> {
+fn start_plane(config: &Config, saved: &SavedImage, image: Option<Vec<u8>>) -> Result<Started, StartError> {
     let switch = &config.name;
     let ports = open_ports(config)?;
     let longest = ports.iter().flat_map(|port| &port.devices).map(|device| device.max_frame() + VLAN_TAG_BYTES).max();

@@ -87,7 +87,7 @@ impl Rig {
 
     pub fn publish_fib(&mut self) {
         let (kind, hasher, query) = (self.kind, self.hasher.clone(), &self.query);
-        self.writer.set_table(kind, &hasher, || FibTable::new(kind, hasher.clone(), query.reader()));
+        self.writer.set_table(kind, &hasher, || FibTable::new(kind, hasher.clone(), Box::new(query.reader())));
     }
 
     /// Puts a value into the FIB: index of a row of the action table (1 to 4: ports 1, 2, 8, 9).
