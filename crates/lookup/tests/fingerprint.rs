@@ -106,7 +106,8 @@ fn thirty_turnovers_keep_every_name_and_every_tombstone_drops() {
             assert_eq!(churn.query.lookup(tombstone), 0, "seed {seed}");
             n_tombstones += 1;
         }
-        assert!(n_tombstones <= n_names as usize / 20, "seed {seed}: {n_tombstones}");
+        // 5 % of all edges of a shard, themselves among them.
+        assert!(n_tombstones * 20 <= n_names as usize + n_tombstones, "seed {seed}: {n_tombstones}");
         assert_eq!(churn.query.shards(), churn.table.export().shards(), "seed {seed}");
     }
 }
