@@ -76,6 +76,7 @@ macro_rules! native {
                 let cells = side_words * (8 / size_of::<$int>() as u64);
                 (((half * cells) >> 32) as usize * size_of::<$int>(), 0)
             }
+            // SAFETY: the caller keeps the contract of `Layout::read`.
             #[inline(always)]
             unsafe fn read(self, address: *const u8, _shift: u32) -> u64 {
                 // SAFETY: inside a shard by the caller's word, and aligned, for shards start on lines; writers of
@@ -110,6 +111,7 @@ impl Layout for PackedLayout {
         let cell = ((product & 0xFFFF_FFFF) * self.cells_per_word) >> 32;
         ((product >> 32) as usize * 8, cell as u32 * self.cell_bits)
     }
+    // SAFETY: the caller keeps the contract of `Layout::read`.
     #[inline(always)]
     unsafe fn read(self, address: *const u8, shift: u32) -> u64 {
         // SAFETY: as for native cells; packed cells are read and written by whole words.
@@ -466,6 +468,7 @@ fn sequence_of<'a, S: Sizing>(words: Words<'a>, entry: u64) -> &'a Sequence {
 /// The processor has AVX2.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
+// SAFETY: the caller has seen that the processor has AVX2.
 unsafe fn bursts_avx2<S: Sizing, C: Cell>(words: Words<'_>, cell: C, digests: &[Digest], values: &mut [u64]) {
     let mut spots = Spots::unwritten();
     let (whole, rest) = digests.as_chunks::<BURST>();
