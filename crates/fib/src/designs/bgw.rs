@@ -6,7 +6,7 @@
 //! key information; the paper does not say how it holds it.
 
 use super::each::{self, Maker};
-use super::keys::{Key, NameLayout};
+use super::keys::{Key, NameLayout, with_width};
 use super::skeleton::Skeleton;
 use super::table::{Served, Table, TableError};
 use super::{Aliens, Design, RestoreError, Spec, bfw, bloom};
@@ -50,20 +50,10 @@ fn skeleton(spec: &Spec, names: &[(Key<'_>, u32)], _threads: usize) -> Result<Bo
         };
         each::skeleton::<Gateway<W>>(Maker { kind: spec.kind, settings: settings(spec), make, is_static: false }, names)
     }
-    match NameLayout::of(spec.kind).width {
-        1 => of::<1>(spec, names),
-        2 => of::<2>(spec, names),
-        5 => of::<5>(spec, names),
-        _ => of::<8>(spec, names),
-    }
+    with_width!(spec.kind, W => of::<W>(spec, names))
 }
 
 fn table(spec: &Spec, image: &[u8]) -> Result<Box<dyn Table>, TableError> {
     let kind = spec.kind;
-    match NameLayout::of(kind).width {
-        1 => Served::<GatewayQuery<1>>::from_image(kind, &settings(spec), image),
-        2 => Served::<GatewayQuery<2>>::from_image(kind, &settings(spec), image),
-        5 => Served::<GatewayQuery<5>>::from_image(kind, &settings(spec), image),
-        _ => Served::<GatewayQuery<8>>::from_image(kind, &settings(spec), image),
-    }
+    with_width!(kind, W => Served::<GatewayQuery<W>>::from_image(kind, &settings(spec), image))
 }

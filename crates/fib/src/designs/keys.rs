@@ -96,6 +96,31 @@ impl NameLayout {
     }
 }
 
+/// Does the same for the width that names of a kind have in an exact structure, as a constant.
+macro_rules! with_width {
+    ($kind:expr, $width:ident => $body:expr) => {
+        match $crate::designs::keys::NameLayout::of($kind).width {
+            1 => {
+                const $width: usize = 1;
+                $body
+            }
+            2 => {
+                const $width: usize = 2;
+                $body
+            }
+            5 => {
+                const $width: usize = 5;
+                $body
+            }
+            _ => {
+                const $width: usize = 8;
+                $body
+            }
+        }
+    };
+}
+pub(super) use with_width;
+
 /// What a structure is keyed by, made from names.
 pub(crate) trait StructureKey: Copy + Send + 'static {
     /// The key of a name.

@@ -6,7 +6,7 @@
 //! Source: "Re-designing Compact-structure based Forwarding for Programmable Networks", sections IV.C, VII (OGW).
 
 use super::each::{self, Maker};
-use super::keys::{Key, NameLayout};
+use super::keys::{Key, with_width};
 use super::skeleton::Skeleton;
 use super::table::{Served, Table, TableError};
 use super::{Aliens, Design, RestoreError, Spec, cuckoo};
@@ -32,20 +32,10 @@ fn skeleton(spec: &Spec, names: &[(Key<'_>, u32)], _threads: usize) -> Result<Bo
         let settings = cuckoo::settings(spec);
         each::skeleton::<Gateway<W>>(Maker { kind: spec.kind, settings, make, is_static: false }, names)
     }
-    match NameLayout::of(spec.kind).width {
-        1 => of::<1>(spec, names),
-        2 => of::<2>(spec, names),
-        5 => of::<5>(spec, names),
-        _ => of::<8>(spec, names),
-    }
+    with_width!(spec.kind, W => of::<W>(spec, names))
 }
 
 fn table(spec: &Spec, image: &[u8]) -> Result<Box<dyn Table>, TableError> {
     let (kind, settings) = (spec.kind, cuckoo::settings(spec));
-    match NameLayout::of(kind).width {
-        1 => Served::<GatewayQuery<1>>::from_image(kind, &settings, image),
-        2 => Served::<GatewayQuery<2>>::from_image(kind, &settings, image),
-        5 => Served::<GatewayQuery<5>>::from_image(kind, &settings, image),
-        _ => Served::<GatewayQuery<8>>::from_image(kind, &settings, image),
-    }
+    with_width!(kind, W => Served::<GatewayQuery<W>>::from_image(kind, &settings, image))
 }

@@ -5,7 +5,7 @@
 //! Alien names are dropped, every one. Texts of up to 63 bytes fit.
 //! Source: "Memory-efficient and Ultra-fast Network Lookup and Forwarding using Othello Hashing", section VI.
 
-use super::keys::{Key, NameLayout};
+use super::keys::{Key, with_width};
 use super::skeleton::Skeleton;
 use super::table::{Table, TableError};
 use super::{Aliens, Design, RestoreError, Spec, rebuilt};
@@ -26,19 +26,9 @@ pub static SORTED: Design = Design {
 };
 
 fn skeleton(spec: &Spec, names: &[(Key<'_>, u32)], threads: usize) -> Result<Box<dyn Skeleton>, InsertError> {
-    match NameLayout::of(spec.kind).width {
-        1 => rebuilt::skeleton::<Sorted<1>>(spec, names, threads),
-        2 => rebuilt::skeleton::<Sorted<2>>(spec, names, threads),
-        5 => rebuilt::skeleton::<Sorted<5>>(spec, names, threads),
-        _ => rebuilt::skeleton::<Sorted<8>>(spec, names, threads),
-    }
+    with_width!(spec.kind, W => rebuilt::skeleton::<Sorted<W>>(spec, names, threads))
 }
 
 fn table(spec: &Spec, image: &[u8]) -> Result<Box<dyn Table>, TableError> {
-    match NameLayout::of(spec.kind).width {
-        1 => rebuilt::table::<Sorted<1>>(spec, image),
-        2 => rebuilt::table::<Sorted<2>>(spec, image),
-        5 => rebuilt::table::<Sorted<5>>(spec, image),
-        _ => rebuilt::table::<Sorted<8>>(spec, image),
-    }
+    with_width!(spec.kind, W => rebuilt::table::<Sorted<W>>(spec, image))
 }
