@@ -11,6 +11,7 @@
     reason = "maps memory, and hands out ranges of it that reader threads read while others are written"
 )]
 
+use std::cell::UnsafeCell;
 use std::io;
 use std::ptr::NonNull;
 
@@ -128,6 +129,70 @@ fn map(bytes: usize) -> io::Result<NonNull<u8>> {
 fn unmap(mapping: NonNull<u8>, bytes: usize) {
     // SAFETY: allocated by `map` with this layout.
     unsafe { std::alloc::dealloc(mapping.as_ptr(), layout(bytes)) };
+}
+
+/// Bytes from which huge pages are asked for: half of one.
+const HUGE_FROM: usize = HUGE_PAGE / 2;
+
+/// A cache line.
+#[repr(C, align(64))]
+#[derive(Clone, Copy)]
+struct Line([u8; LINE]);
+
+/// Memory of a fixed size, zero at first, that starts at a line: on huge pages, or on the heap where a huge page would be
+/// mostly empty.
+#[derive(Debug)]
+pub struct Zeroed {
+    base: NonNull<u8>,
+    memory: Memory,
+}
+
+#[derive(Debug)]
+enum Memory {
+    Heap(#[expect(dead_code, reason = "owns what `base` refers to")] Box<[UnsafeCell<Line>]>, usize),
+    Pages(Arena),
+}
+
+// SAFETY: as for an arena: plain memory, whose owner answers for who reads and writes which part.
+unsafe impl Send for Zeroed {}
+// SAFETY: as above; its own methods only read its bounds.
+unsafe impl Sync for Zeroed {}
+
+impl Zeroed {
+    /// # Errors
+    /// As [`Arena::reserve`].
+    pub fn new(bytes: usize) -> io::Result<Self> {
+        if bytes >= HUGE_FROM {
+            let arena = Arena::reserve(bytes)?;
+            return Ok(Self { base: arena.base, memory: Memory::Pages(arena) });
+        }
+        let lines: Box<[_]> = (0..bytes.div_ceil(LINE)).map(|_| UnsafeCell::new(Line([0; LINE]))).collect();
+        let base = NonNull::new(lines.as_ptr().cast_mut().cast()).expect("a box is never null");
+        let bytes = lines.len() * LINE;
+        Ok(Self { base, memory: Memory::Heap(lines, bytes) })
+    }
+
+    /// Address of the first line.
+    #[inline(always)]
+    pub fn base(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
+    /// Bytes reserved.
+    pub fn bytes(&self) -> usize {
+        match &self.memory {
+            Memory::Heap(_, bytes) => *bytes,
+            Memory::Pages(arena) => arena.bytes(),
+        }
+    }
+
+    /// Bytes that stand on huge pages, if the operating system says.
+    pub fn huge_page_bytes(&self) -> Option<usize> {
+        match &self.memory {
+            Memory::Heap(..) => Some(0),
+            Memory::Pages(arena) => arena.huge_page_bytes(),
+        }
+    }
 }
 
 /// Which lines of an arena are free: best fit, neighbours coalesce. O(log free ranges) an operation.

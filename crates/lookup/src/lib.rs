@@ -7,6 +7,7 @@ pub mod bloom_fib;
 pub mod bytes;
 pub mod cells;
 pub mod cuckoo;
+pub mod flow;
 pub mod hash;
 pub mod image;
 pub mod othello;

@@ -21,7 +21,7 @@
 
 pub mod exact;
 pub mod filtable;
-mod path;
+pub(crate) mod path;
 pub(crate) mod places;
 pub(crate) mod words;
 

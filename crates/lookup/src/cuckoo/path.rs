@@ -4,14 +4,15 @@
 //! moves. A search looks at [`MAX_NODES`] slots at most, after which the table is rebuilt. Source: Zhou, Fan, Lim,
 //! Kaminsky, Andersen, "Scalable, High Performance Ethernet Forwarding with CuckooSwitch", section 3.2.
 
-use super::SLOTS;
-
-/// Slots that a search looks at: those of 512 buckets, four levels below the newcomer's own and a part of the fifth. Of
-/// 600,000 inserts at load 0.95 none failed.
+/// Slots that a search looks at: those of 512 buckets of four, four levels below the newcomer's own and a part of the
+/// fifth. Of 600,000 inserts at load 0.95 none failed.
 const MAX_NODES: usize = 2048;
 
 /// What a search needs to know of a table.
-pub(super) trait Buckets {
+pub(crate) trait Buckets {
+    /// Slots of a bucket; slot `i` stands in bucket `i / SLOTS`.
+    const SLOTS: u32;
+
     /// A free slot of a bucket.
     fn free_slot(&self, bucket: u32) -> Option<u32>;
     /// The other bucket of the name in a slot, or the same if both its buckets are one.
@@ -20,23 +21,23 @@ pub(super) trait Buckets {
 
 /// Room for searches, kept between them.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Search {
+pub(crate) struct Search {
     /// Slots whose names could move on, each with the place of the slot (plus one) that would move into it.
     nodes: Vec<(u32, u32)>,
     /// The latest chain: a free slot first, then whose name moves into the one before, the newcomer's slot last.
-    pub(super) chain: Vec<u32>,
+    pub(crate) chain: Vec<u32>,
 }
 
 impl Search {
     /// Finds a chain for a newcomer with buckets `own`; false when there is none within bounds.
-    pub(super) fn run(&mut self, table: &impl Buckets, own: [u32; 2]) -> bool {
+    pub(crate) fn run<B: Buckets>(&mut self, table: &B, own: [u32; 2]) -> bool {
         self.nodes.clear();
         self.chain.clear();
         if self.visit(table, own[0], 0) || self.visit(table, own[1], 0) {
             return true;
         }
         let mut at = 0;
-        while at < self.nodes.len() && self.nodes.len() + SLOTS <= MAX_NODES {
+        while at < self.nodes.len() && self.nodes.len() + B::SLOTS as usize <= MAX_NODES {
             let bucket = table.other_bucket(self.nodes[at].0);
             at += 1;
             if self.visit(table, bucket, at as u32) {
@@ -46,8 +47,23 @@ impl Search {
         false
     }
 
+    /// How many buckets the latest search looked at and found full, up to `limit`.
+    pub(crate) fn n_buckets_seen<B: Buckets>(&self, limit: usize) -> usize {
+        let mut seen = Vec::new();
+        for &(slot, _) in self.nodes.iter().step_by(B::SLOTS as usize) {
+            let bucket = slot / B::SLOTS;
+            if !seen.contains(&bucket) {
+                seen.push(bucket);
+                if seen.len() == limit {
+                    break;
+                }
+            }
+        }
+        seen.len()
+    }
+
     /// Looks into a bucket that was reached from the node before `from`.
-    fn visit(&mut self, table: &impl Buckets, bucket: u32, from: u32) -> bool {
+    fn visit<B: Buckets>(&mut self, table: &B, bucket: u32, from: u32) -> bool {
         if let Some(free) = table.free_slot(bucket) {
             self.chain.push(free);
             let mut from = from;
@@ -58,7 +74,7 @@ impl Search {
             }
             return true;
         }
-        self.nodes.extend((0..SLOTS as u32).map(|slot| (bucket * SLOTS as u32 + slot, from)));
+        self.nodes.extend((0..B::SLOTS).map(|slot| (bucket * B::SLOTS + slot, from)));
         false
     }
 }

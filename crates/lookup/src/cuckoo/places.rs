@@ -201,6 +201,8 @@ impl<const W: usize, P: Copy + Default, H: Hash<W>> Places<W, P, H> {
 }
 
 impl<const W: usize, P: Copy + Default, H: Hash<W>> Buckets for Places<W, P, H> {
+    const SLOTS: u32 = SLOTS as u32;
+
     #[inline]
     fn free_slot(&self, bucket: u32) -> Option<u32> {
         let free = (!self.occupied[bucket as usize]).trailing_zeros();

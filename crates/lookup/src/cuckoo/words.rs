@@ -6,27 +6,14 @@ use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::arena::{Arena, LINE};
+use crate::arena::Zeroed;
 use crate::traits::ApplyError;
-
-/// Words from which huge pages are asked for: half of one.
-const HUGE_FROM: usize = 1 << 17;
-
-/// A cache line.
-#[repr(C, align(64))]
-#[derive(Default)]
-struct Line([AtomicU64; LINE / 8]);
-
-enum Memory {
-    Heap(#[expect(dead_code, reason = "owns what `base` refers to")] Vec<Line>),
-    Pages(Arena),
-}
 
 /// Atomic words, zero at first, the first at the start of a line.
 pub(crate) struct Words {
     base: NonNull<AtomicU64>,
     n_words: usize,
-    memory: Memory,
+    memory: Zeroed,
 }
 
 // SAFETY: the words are atomic, and the memory is owned and stays where it is.
@@ -39,15 +26,9 @@ impl Words {
     /// [`ApplyError::ArenaFull`] when the operating system has no memory.
     pub(crate) fn zeroed(n_words: usize) -> Result<Self, ApplyError> {
         let needed_bytes = n_words.saturating_mul(8);
-        let (base, memory) = if n_words < HUGE_FROM {
-            let lines: Vec<Line> = (0..n_words.div_ceil(LINE / 8)).map(|_| Line::default()).collect();
-            (lines.as_ptr().cast_mut().cast(), Memory::Heap(lines))
-        } else {
-            let arena =
-                Arena::reserve(needed_bytes).map_err(|_| ApplyError::ArenaFull { needed_bytes, limit_bytes: 0 })?;
-            (arena.base().cast(), Memory::Pages(arena))
-        };
-        Ok(Self { base: NonNull::new(base).expect("neither a vector nor a mapping is null"), n_words, memory })
+        let memory = Zeroed::new(needed_bytes).map_err(|_| ApplyError::ArenaFull { needed_bytes, limit_bytes: 0 })?;
+        let base = NonNull::new(memory.base().cast()).expect("neither a box nor a mapping is null");
+        Ok(Self { base, n_words, memory })
     }
 
     /// # Errors
@@ -66,10 +47,7 @@ impl Words {
     }
 
     pub(crate) fn huge_page_bytes(&self) -> Option<usize> {
-        match &self.memory {
-            Memory::Heap(_) => Some(0),
-            Memory::Pages(arena) => arena.huge_page_bytes(),
-        }
+        self.memory.huge_page_bytes()
     }
 }
 

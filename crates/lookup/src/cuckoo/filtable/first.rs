@@ -84,6 +84,8 @@ struct Level<'a, P> {
 }
 
 impl<P> Buckets for Level<'_, P> {
+    const SLOTS: u32 = SLOTS as u32;
+
     fn free_slot(&self, bucket: u32) -> Option<u32> {
         let start = bucket * SLOTS as u32;
         (start..start + SLOTS as u32).find(|&slot| self.first.slots[slot as usize] == 0)

@@ -1,0 +1,69 @@
+//! The five lookup policies: when a lookup goes on to the second bucket, and what tells it.
+//!
+//! All else is one code, made for each policy by the compiler.
+
+/// What decides whether a lookup that found nothing in the first bucket reads the second.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Second {
+    /// Always, and fetched only then.
+    Always,
+    /// Always, and fetched together with the first.
+    Fetched,
+    /// If the first bucket's Bloom filter holds the tag.
+    Filter,
+    /// If the first bucket's remap array has a function for the tag, which also says which bucket is the second.
+    Remap,
+}
+
+/// A lookup policy; sealed.
+pub trait Policy: sealed::Sealed + Copy + Default + Send + Sync + std::fmt::Debug + 'static {
+    /// What decides about the second bucket.
+    const SECOND: Second;
+    /// Whether entries expire.
+    const TIMED: bool;
+    /// The name in benches and on the command line.
+    const NAME: &'static str;
+}
+
+mod sealed {
+    /// Keeps [`Policy`](super::Policy) to this module.
+    pub trait Sealed {}
+}
+
+macro_rules! policy {
+    ($(#[$doc:meta])* $name:ident, $second:ident, $timed:literal, $text:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Default, Debug)]
+        pub struct $name;
+
+        impl sealed::Sealed for $name {}
+
+        impl Policy for $name {
+            const SECOND: Second = Second::$second;
+            const TIMED: bool = $timed;
+            const NAME: &'static str = $text;
+        }
+    };
+}
+
+policy! {
+    /// Cuckoo++: the second bucket if the first one's Bloom filter holds the tag. Without timers.
+    CuckooPlusPlus, Filter, false, "cuckoo++"
+}
+policy! {
+    /// Cuckoo++ with timers: the flow table of the switch.
+    Timed, Filter, true, "cuckoo++ timed"
+}
+policy! {
+    /// The second bucket always, fetched when the first had nothing: good for hits (CuckooSwitch, MemC3).
+    Optimistic, Always, false, "optimistic"
+}
+policy! {
+    /// Both buckets fetched at once: good for misses (`rte_hash`).
+    Pessimistic, Fetched, false, "pessimistic"
+}
+policy! {
+    /// Horton tables on a CPU: a remap array names one of seven second buckets, or none.
+    Horton, Remap, false, "horton"
+}

@@ -1,0 +1,106 @@
+//! Eight 16-bit lanes at once: which tags are equal, which timers run. Answers are bit masks, bit `i` for lane `i`.
+//!
+//! A timer runs while `1 <= expiry - now <= WINDOW`, modulo 2^16 and **unsigned**: SSE2 compares signed words only, so
+//! the difference goes through a saturating subtraction, which is zero exactly up to the window. SSE2 is part of every
+//! x86-64 and NEON of every AArch64, so nothing is detected at run time; eight lanes fill one register, and AVX2 has
+//! nothing to add. [`scalar`] is the twin for other machines, and what the tests hold the others to.
+
+#![cfg_attr(
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    expect(unsafe_code, reason = "loads arrays into vector registers")
+)]
+
+use super::clock::WINDOW;
+
+/// Lanes of a compare.
+pub(super) const LANES: usize = 8;
+
+/// The same without vectors.
+pub mod scalar {
+    use super::{LANES, WINDOW};
+
+    /// Lanes of `tags` that equal `tag`.
+    pub fn equal(tags: &[u16; LANES], tag: u16) -> u8 {
+        mask(|lane| tags[lane] == tag)
+    }
+
+    /// Lanes of `expiry` whose timer runs at `now`.
+    pub fn running(expiry: &[u16; LANES], now: u16) -> u8 {
+        mask(|lane| expiry[lane].wrapping_sub(now).wrapping_sub(1) < WINDOW)
+    }
+
+    fn mask(holds: impl Fn(usize) -> bool) -> u8 {
+        (0..LANES).fold(0, |mask, lane| mask | (u8::from(holds(lane)) << lane))
+    }
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+pub use scalar::{equal, running};
+
+/// Lanes of `tags` that equal `tag`.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub fn equal(tags: &[u16; LANES], tag: u16) -> u8 {
+    use std::arch::x86_64::{_mm_cmpeq_epi16, _mm_loadu_si128, _mm_set1_epi16};
+    // SAFETY: SSE2 is there on x86-64, and the array has the 16 bytes that are loaded, aligned or not.
+    unsafe {
+        let tags = _mm_loadu_si128(tags.as_ptr().cast());
+        bits(_mm_cmpeq_epi16(tags, _mm_set1_epi16(tag.cast_signed())))
+    }
+}
+
+/// Lanes of `expiry` whose timer runs at `now`.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub fn running(expiry: &[u16; LANES], now: u16) -> u8 {
+    use std::arch::x86_64::{
+        _mm_cmpeq_epi16, _mm_loadu_si128, _mm_set1_epi16, _mm_setzero_si128, _mm_sub_epi16, _mm_subs_epu16,
+    };
+    // SAFETY: as in `equal`.
+    unsafe {
+        let expiry = _mm_loadu_si128(expiry.as_ptr().cast());
+        let left = _mm_sub_epi16(expiry, _mm_set1_epi16(now.wrapping_add(1).cast_signed()));
+        let beyond = _mm_subs_epu16(left, _mm_set1_epi16((WINDOW - 1).cast_signed()));
+        bits(_mm_cmpeq_epi16(beyond, _mm_setzero_si128()))
+    }
+}
+
+/// One bit of each 16-bit lane, all of whose bits are equal.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn bits(lanes: std::arch::x86_64::__m128i) -> u8 {
+    use std::arch::x86_64::{_mm_movemask_epi8, _mm_packs_epi16, _mm_setzero_si128};
+    // SAFETY: SSE2 is there on x86-64. Saturation packs 0 and -1 unchanged.
+    unsafe { _mm_movemask_epi8(_mm_packs_epi16(lanes, _mm_setzero_si128())) as u8 }
+}
+
+/// Lanes of `tags` that equal `tag`.
+#[cfg(target_arch = "aarch64")]
+#[inline(always)]
+pub fn equal(tags: &[u16; LANES], tag: u16) -> u8 {
+    use std::arch::aarch64::{vceqq_u16, vdupq_n_u16, vld1q_u16};
+    // SAFETY: NEON is there on AArch64, and the array has the 16 bytes that are loaded.
+    unsafe { bits(vceqq_u16(vld1q_u16(tags.as_ptr()), vdupq_n_u16(tag))) }
+}
+
+/// Lanes of `expiry` whose timer runs at `now`.
+#[cfg(target_arch = "aarch64")]
+#[inline(always)]
+pub fn running(expiry: &[u16; LANES], now: u16) -> u8 {
+    use std::arch::aarch64::{vcltq_u16, vdupq_n_u16, vld1q_u16, vsubq_u16};
+    // SAFETY: as in `equal`.
+    unsafe {
+        let left = vsubq_u16(vld1q_u16(expiry.as_ptr()), vdupq_n_u16(now.wrapping_add(1)));
+        bits(vcltq_u16(left, vdupq_n_u16(WINDOW)))
+    }
+}
+
+/// One bit of each 16-bit lane, all of whose bits are equal.
+#[cfg(target_arch = "aarch64")]
+#[inline(always)]
+fn bits(lanes: std::arch::aarch64::uint16x8_t) -> u8 {
+    use std::arch::aarch64::{vaddvq_u16, vandq_u16, vld1q_u16};
+    const PLACES: [u16; LANES] = [1, 2, 4, 8, 16, 32, 64, 128];
+    // SAFETY: as in `equal`.
+    unsafe { vaddvq_u16(vandq_u16(lanes, vld1q_u16(PLACES.as_ptr()))) as u8 }
+}

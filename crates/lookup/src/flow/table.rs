@@ -1,0 +1,524 @@
+//! [`FlowTable`]: the store, its clock, its scan and its growth.
+
+use std::num::NonZeroU32;
+
+use super::bucket::SLOTS;
+use super::clock::{Clock, MAX_LIFETIME, Step};
+use super::error::{CapacityError, InsertError};
+use super::policy::{Policy, Timed};
+use super::store::Store;
+use crate::cuckoo::path::Search;
+use crate::hash::{Digest, Family, Hasher, SecretKey};
+
+/// Slots of a table at most: the highest bit of a slot number tells the generation.
+const MAX_SLOTS: usize = 1 << 30;
+/// Of a slot number: it is one of the generation that is being left.
+const OLD: u32 = 1 << 31;
+
+/// Where an entry stands. Good until the next insert, upsert, [`migrate`](FlowTable::migrate) or
+/// [`grow`](FlowTable::grow), which may move entries; a removal or a scan empties slots, but moves nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Slot(pub(super) NonZeroU32);
+
+impl Slot {
+    pub(super) fn new(slot: u32, is_old: bool) -> Self {
+        let number = (slot + 1) | if is_old { OLD } else { 0 };
+        Self(NonZeroU32::new(number).expect("one was added"))
+    }
+
+    /// The number in its generation, and whether that is the old one.
+    #[inline(always)]
+    fn parts(self) -> (u32, bool) {
+        ((self.0.get() & !OLD) - 1, self.0.get() & OLD != 0)
+    }
+}
+
+/// What a table is made with.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Slots at the start; rounded up to a power of two, 16 at least.
+    pub capacity: usize,
+    /// Slots that the table may grow to.
+    pub max_capacity: usize,
+    /// How keys are hashed.
+    pub family: Family,
+    /// The secret they are hashed with; whoever knows it can crowd buckets.
+    pub key: SecretKey,
+    /// The caller's clock at the start, in units of time; a unit is whatever the caller calls one.
+    pub now: u64,
+}
+
+impl Settings {
+    /// A table of a fixed capacity with a random key, whose clock starts at 0.
+    pub fn new(capacity: usize) -> Self {
+        Self { capacity, max_capacity: capacity, family: Family::default(), key: SecretKey::random(), now: 0 }
+    }
+}
+
+/// What a table did, in numbers since it was made.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Counters {
+    /// Flows inserted.
+    pub inserted: u64,
+    /// Flows removed by the caller.
+    pub removed: u64,
+    /// Entries that had ended and whose slots an insert used again.
+    pub ended_reused: u64,
+    /// Entries that had ended and were found by the scan, or when the table grew.
+    pub ended_scanned: u64,
+    /// Entries that were moved to their other bucket to make place.
+    pub moved: u64,
+    /// Inserts refused: the flow was there.
+    pub refused_exists: u64,
+    /// Inserts refused: the table is full.
+    pub refused_full: u64,
+    /// Inserts refused: too many flows share buckets and tag.
+    pub refused_crowded: u64,
+    /// Inserts and refreshes refused: the lifetime is out of range.
+    pub refused_lifetime: u64,
+    /// Units by which the clock was held because the scan was behind.
+    pub held_units: u64,
+    /// Units by which the caller's clock went back.
+    pub back_units: u64,
+}
+
+/// Where the memory of a table goes, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct MemoryReport {
+    /// Lines of metadata.
+    pub buckets_bytes: usize,
+    /// Keys and values.
+    pub entries_bytes: usize,
+    /// Of both, what stands on huge pages, if the operating system says.
+    pub huge_page_bytes: Option<usize>,
+    /// Slots, those of a generation that is being left included.
+    pub n_slots: usize,
+}
+
+/// How far a scan or a migration is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Progress {
+    /// Buckets that are left in this round.
+    pub n_buckets_left: usize,
+    /// Entries that had ended and were taken out in this step.
+    pub n_ended: usize,
+}
+
+/// A flow table: `K` words of key, `V` words of value, lookup policy `P`. See [`super`](crate::flow).
+#[derive(Debug)]
+pub struct FlowTable<const K: usize, const V: usize, P: Policy = Timed> {
+    pub(super) store: Store<K, V, P>,
+    /// The generation that is being left while the table grows.
+    pub(super) old: Option<Store<K, V, P>>,
+    /// The next bucket of `old` to migrate.
+    migrated: usize,
+    pub(super) clock: Clock,
+    /// The next bucket of `store`, then of `old`, to scan.
+    scanned: usize,
+    search: Search,
+    hasher: Hasher,
+    max_capacity: usize,
+    counters: Counters,
+}
+
+impl<const K: usize, const V: usize, P: Policy> FlowTable<K, V, P> {
+    /// An empty table. Memory is taken as it is touched.
+    /// # Errors
+    /// [`CapacityError`]
+    pub fn new(settings: &Settings) -> Result<Self, CapacityError> {
+        let max_capacity = capacity_of(settings.max_capacity.max(settings.capacity))?;
+        Ok(Self {
+            store: store(capacity_of(settings.capacity)?)?,
+            old: None,
+            migrated: 0,
+            clock: Clock::new(settings.now),
+            scanned: 0,
+            search: Search::default(),
+            hasher: Hasher::new(settings.family, &settings.key),
+            max_capacity,
+            counters: Counters::default(),
+        })
+    }
+
+    /// The digest of a key under this table's secret. All operations take digests from here, or from a [`Hasher`] of the
+    /// same family and secret over the key's bytes (words little-endian).
+    #[inline]
+    pub fn digest(&self, key: &[u64; K]) -> Digest {
+        digest(&self.hasher, key)
+    }
+
+    /// Entries stored: those that live, and those that have ended and were not yet found by a scan or an insert.
+    pub fn len(&self) -> usize {
+        self.store.n_entries() + self.old.as_ref().map_or(0, Store::n_entries)
+    }
+
+    /// Whether nothing is stored.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Slots of the current generation.
+    pub fn capacity(&self) -> usize {
+        self.store.n_slots()
+    }
+
+    /// What the table did so far.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// The caller's clock as of the latest [`advance`](Self::advance), in units.
+    pub fn now(&self) -> u64 {
+        self.clock.caller()
+    }
+
+    /// Sets the clock to the caller's, in units. O(1), whatever the step.
+    ///
+    /// Timers have a granularity of a unit: a lifetime of `n` ends between `n - 1` and `n` units from now.
+    pub fn advance(&mut self, now: u64) -> Step {
+        let step = self.clock.advance(now);
+        match step {
+            Step::Exact => {}
+            Step::Back(units) => self.counters.back_units += units,
+            Step::Held(units) => self.counters.held_units += units,
+        }
+        step
+    }
+
+    /// Units until the clock has to be held, unless the scan comes round before.
+    pub fn scan_due_in(&self) -> u64 {
+        self.clock.left()
+    }
+
+    /// The flow with this key, if it is there and has not ended. One cache line of metadata for a miss; one more for a
+    /// hit, with the key and the value.
+    #[inline]
+    pub fn lookup(&self, key: &[u64; K], digest: Digest) -> Option<Slot> {
+        let now = self.clock.low();
+        if let Some(slot) = self.store.find(key, self.store.place(digest), now) {
+            return Some(Slot::new(slot, false));
+        }
+        let old = self.old.as_ref()?;
+        old.find(key, old.place(digest), now).map(|slot| Slot::new(slot, true))
+    }
+
+    /// As [`lookup`](Self::lookup), and lets the entry live `lifetime` units from now.
+    /// # Errors
+    /// [`InsertError::Lifetime`]
+    pub fn lookup_refresh(
+        &mut self,
+        key: &[u64; K],
+        digest: Digest,
+        lifetime: u16,
+    ) -> Result<Option<Slot>, InsertError> {
+        let slot = self.lookup(key, digest);
+        if let Some(slot) = slot {
+            self.refresh(slot, lifetime)?;
+        }
+        Ok(slot)
+    }
+
+    /// Lets an entry live `lifetime` units from now.
+    /// # Errors
+    /// [`InsertError::Lifetime`]
+    #[inline]
+    pub fn refresh(&mut self, slot: Slot, lifetime: u16) -> Result<(), InsertError> {
+        let end = self.end(lifetime)?;
+        let (slot, is_old) = slot.parts();
+        self.generation_mut(is_old).slab.bucket_mut(slot / SLOTS as u32).ends[slot as usize % SLOTS] = end;
+        Ok(())
+    }
+
+    /// The key of an entry.
+    #[inline]
+    pub fn key(&self, slot: Slot) -> &[u64; K] {
+        let (slot, is_old) = slot.parts();
+        &self.generation(is_old).slab.entry(slot).key
+    }
+
+    /// The value of an entry.
+    #[inline]
+    pub fn value(&self, slot: Slot) -> &[u64; V] {
+        let (slot, is_old) = slot.parts();
+        &self.generation(is_old).slab.entry(slot).value
+    }
+
+    /// The value of an entry, to be changed in place.
+    #[inline]
+    pub fn value_mut(&mut self, slot: Slot) -> &mut [u64; V] {
+        let (slot, is_old) = slot.parts();
+        &mut self.generation_mut(is_old).slab.entry_mut(slot).value
+    }
+
+    /// Units that an entry has to live; `None` if it has ended, is no entry any more, or the policy has no timers.
+    pub fn remaining(&self, slot: Slot) -> Option<u16> {
+        let (slot, is_old) = slot.parts();
+        let (bucket, lane) = (self.generation(is_old).bucket(slot / SLOTS as u32), slot as usize % SLOTS);
+        let runs = P::TIMED && bucket.live::<P>(self.clock.low()) >> lane & 1 != 0;
+        runs.then(|| bucket.ends[lane].wrapping_sub(self.clock.low()))
+    }
+
+    /// Inserts a flow that lives `lifetime` units (of no meaning without timers). `ended` hears the key and value of an
+    /// entry that had ended and whose slot is used again.
+    /// # Errors
+    /// [`InsertError`]; the table is unchanged then.
+    pub fn insert(
+        &mut self,
+        key: &[u64; K],
+        digest: Digest,
+        value: &[u64; V],
+        lifetime: u16,
+        mut ended: impl FnMut(&[u64; K], &[u64; V]),
+    ) -> Result<Slot, InsertError> {
+        let end = self.end(lifetime)?;
+        if let Some(slot) = self.lookup(key, digest) {
+            self.counters.refused_exists += 1;
+            return Err(InsertError::Exists { slot });
+        }
+        self.insert_absent(key, digest, value, end, &mut ended)
+    }
+
+    /// Inserts a flow, or replaces its value and lifetime. Returns also whether it was there.
+    /// # Errors
+    /// As [`insert`](Self::insert), but never [`InsertError::Exists`].
+    pub fn upsert(
+        &mut self,
+        key: &[u64; K],
+        digest: Digest,
+        value: &[u64; V],
+        lifetime: u16,
+        mut ended: impl FnMut(&[u64; K], &[u64; V]),
+    ) -> Result<(Slot, bool), InsertError> {
+        let end = self.end(lifetime)?;
+        if let Some(slot) = self.lookup(key, digest) {
+            self.refresh(slot, lifetime)?;
+            *self.value_mut(slot) = *value;
+            return Ok((slot, true));
+        }
+        Ok((self.insert_absent(key, digest, value, end, &mut ended)?, false))
+    }
+
+    fn insert_absent(
+        &mut self,
+        key: &[u64; K],
+        digest: Digest,
+        value: &[u64; V],
+        end: u16,
+        ended: &mut impl FnMut(&[u64; K], &[u64; V]),
+    ) -> Result<Slot, InsertError> {
+        let place = self.store.place(digest);
+        match self.store.insert(&mut self.search, (key, value), place, (self.clock.low(), end), ended) {
+            Ok(done) => {
+                self.counters.inserted += 1;
+                self.counters.moved += done.n_moved as u64;
+                self.counters.ended_reused += u64::from(done.reused);
+                Ok(Slot::new(done.slot, false))
+            }
+            Err(no_way) if no_way.is_crowded => {
+                self.counters.refused_crowded += 1;
+                Err(InsertError::Crowded)
+            }
+            Err(_) => {
+                self.counters.refused_full += 1;
+                Err(InsertError::Full { n_entries: self.store.n_entries(), n_slots: self.store.n_slots() })
+            }
+        }
+    }
+
+    /// Removes a flow, and returns its value.
+    pub fn remove(&mut self, key: &[u64; K], digest: Digest) -> Option<[u64; V]> {
+        let slot = self.lookup(key, digest)?;
+        let value = *self.value(slot);
+        self.remove_at(slot);
+        Some(value)
+    }
+
+    /// Removes the entry in a slot; false if there is none.
+    pub fn remove_at(&mut self, slot: Slot) -> bool {
+        let (slot, is_old) = slot.parts();
+        let store = self.generation_mut(is_old);
+        let is_there = store.bucket(slot / SLOTS as u32).occupied() >> (slot as usize % SLOTS) & 1 != 0;
+        if is_there {
+            store.remove(slot);
+            self.counters.removed += 1;
+        }
+        is_there
+    }
+
+    /// Removes everything. O(slots).
+    pub fn clear(&mut self) {
+        self.old = None;
+        for bucket in 0..self.store.n_buckets() as u32 {
+            self.store.clear(bucket, u8::MAX, &mut |_, _| {});
+        }
+    }
+
+    /// All flows that have not ended, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = (Slot, &[u64; K], &[u64; V])> {
+        let now = self.clock.low();
+        let of = move |store: &'_ Store<K, V, P>, is_old| {
+            let lines = store.slab.buckets().iter().zip(0u32..);
+            lines
+                .flat_map(move |(line, bucket)| {
+                    let live = line.live::<P>(now);
+                    (0..SLOTS as u32).filter(move |&lane| live >> lane & 1 != 0).map(move |lane| bucket * 8 + lane)
+                })
+                .map(move |slot| Slot::new(slot, is_old))
+                .collect::<Vec<_>>()
+        };
+        let mut slots = of(&self.store, false);
+        slots.extend(self.old.as_ref().map(|old| of(old, true)).unwrap_or_default());
+        slots.into_iter().map(|slot| (slot, self.key(slot), self.value(slot)))
+    }
+
+    /// Visits the next `n_buckets` and takes out what has ended; `ended` hears of each. A cache line a bucket.
+    ///
+    /// Call it often enough that a round over all buckets takes less than [`scan_due_in`](Self::scan_due_in).
+    pub fn scan(&mut self, n_buckets: usize, mut ended: impl FnMut(&[u64; K], &[u64; V])) -> Progress {
+        let now = self.clock.low();
+        let current = self.store.n_buckets();
+        let all = current + self.old.as_ref().map_or(0, Store::n_buckets);
+        let mut n_ended = 0;
+        if self.scanned == 0 {
+            self.clock.scan_begins();
+        }
+        let end = all.min(self.scanned + n_buckets);
+        for bucket in self.scanned..end {
+            let (store, bucket) = match &mut self.old {
+                Some(old) if bucket >= current => (old, bucket - current),
+                _ => (&mut self.store, bucket),
+            };
+            let line = store.bucket(bucket as u32);
+            let dead = line.occupied() & !line.live::<P>(now);
+            n_ended += store.clear(bucket as u32, dead, &mut ended);
+        }
+        self.scanned = end;
+        if end >= all {
+            self.scanned = 0;
+            self.clock.scan_is_complete();
+        }
+        self.counters.ended_scanned += n_ended as u64;
+        Progress { n_buckets_left: all - end, n_ended }
+    }
+
+    /// Starts to double the capacity. O(1): flows are moved by [`migrate`](Self::migrate), lookups and inserts go on, and
+    /// a miss costs one look into each generation until all have moved.
+    /// # Errors
+    /// [`CapacityError`]; the table is unchanged then.
+    pub fn grow(&mut self) -> Result<(), CapacityError> {
+        if self.is_growing() {
+            return Err(CapacityError::Growing);
+        }
+        let wanted = self.store.n_slots() * 2;
+        if wanted > self.max_capacity {
+            return Err(CapacityError::Limit { wanted, max: self.max_capacity });
+        }
+        self.old = Some(std::mem::replace(&mut self.store, store(wanted)?));
+        (self.migrated, self.scanned) = (0, 0);
+        Ok(())
+    }
+
+    /// Whether a generation is being left.
+    pub fn is_growing(&self) -> bool {
+        self.old.is_some()
+    }
+
+    /// Moves the flows of the next `n_buckets` of the old generation to the new; `ended` hears of what had ended. About
+    /// 1 µs a bucket. When nothing is left in the old generation, its memory is returned.
+    pub fn migrate(&mut self, n_buckets: usize, mut ended: impl FnMut(&[u64; K], &[u64; V])) -> Progress {
+        let now = self.clock.low();
+        let mut n_ended = 0;
+        let Some(old) = &mut self.old else { return Progress { n_buckets_left: 0, n_ended } };
+        let end = old.n_buckets().min(self.migrated + n_buckets);
+        for bucket in self.migrated..end {
+            let bucket = bucket as u32;
+            let (occupied, live) = (old.bucket(bucket).occupied(), old.bucket(bucket).live::<P>(now));
+            n_ended += old.clear(bucket, occupied & !live, &mut ended);
+            for lane in (0..SLOTS).filter(|lane| live >> lane & 1 != 0) {
+                let slot = bucket * SLOTS as u32 + lane as u32;
+                let entry = old.slab.entry(slot);
+                let place = self.store.place(digest(&self.hasher, &entry.key));
+                let pair = (&entry.key, &entry.value);
+                let times = (now, old.bucket(bucket).ends[lane]);
+                // One that finds no place stays where it is, and is found there, until the next round.
+                if let Ok(done) = self.store.insert(&mut self.search, pair, place, times, &mut ended) {
+                    n_ended += usize::from(done.reused);
+                    self.counters.moved += done.n_moved as u64;
+                    old.remove(slot);
+                }
+            }
+        }
+        self.counters.ended_scanned += n_ended as u64;
+        self.migrated = end;
+        let n_buckets_left = old.n_buckets() - end;
+        if n_buckets_left == 0 {
+            self.migrated = 0;
+            if old.n_entries() == 0 {
+                self.old = None;
+            }
+        }
+        Progress { n_buckets_left, n_ended }
+    }
+
+    /// Where the memory goes.
+    pub fn memory(&self) -> MemoryReport {
+        let stores = || std::iter::once(&self.store).chain(&self.old);
+        let [buckets_bytes, entries_bytes] =
+            stores().map(|store| store.slab.bytes()).fold([0; 2], |sum, bytes| [sum[0] + bytes[0], sum[1] + bytes[1]]);
+        MemoryReport {
+            buckets_bytes,
+            entries_bytes,
+            huge_page_bytes: stores().map(|store| store.slab.huge_page_bytes()).sum(),
+            n_slots: stores().map(Store::n_slots).sum(),
+        }
+    }
+
+    fn end(&mut self, lifetime: u16) -> Result<u16, InsertError> {
+        if P::TIMED && !(1..=MAX_LIFETIME).contains(&lifetime) {
+            self.counters.refused_lifetime += 1;
+            return Err(InsertError::Lifetime { got: lifetime, max: MAX_LIFETIME });
+        }
+        Ok(self.clock.end(lifetime))
+    }
+
+    #[inline(always)]
+    fn generation(&self, is_old: bool) -> &Store<K, V, P> {
+        match &self.old {
+            Some(old) if is_old => old,
+            _ => &self.store,
+        }
+    }
+
+    #[inline(always)]
+    fn generation_mut(&mut self, is_old: bool) -> &mut Store<K, V, P> {
+        match &mut self.old {
+            Some(old) if is_old => old,
+            _ => &mut self.store,
+        }
+    }
+}
+
+/// The digest of a key: that of its bytes, little-endian words.
+#[inline(always)]
+fn digest<const K: usize>(hasher: &Hasher, key: &[u64; K]) -> Digest {
+    if cfg!(target_endian = "little") {
+        hasher.digest(bytemuck::cast_slice(key))
+    } else {
+        hasher.digest(bytemuck::cast_slice(&key.map(u64::to_le)))
+    }
+}
+
+/// Slots for so many entries: a power of two.
+fn capacity_of(n: usize) -> Result<usize, CapacityError> {
+    match n.max(2 * SLOTS).checked_next_power_of_two() {
+        Some(slots) if slots <= MAX_SLOTS => Ok(slots),
+        _ => Err(CapacityError::Limit { wanted: n, max: MAX_SLOTS }),
+    }
+}
+
+fn store<const K: usize, const V: usize, P: Policy>(n_slots: usize) -> Result<Store<K, V, P>, CapacityError> {
+    Store::new(n_slots / SLOTS).map_err(|source| CapacityError::Memory { n_slots, source })
+}
