@@ -88,6 +88,8 @@ fn against_an_oracle<const K: usize, const V: usize, P: Policy>(n_operations: u6
         if operation % 1000 == 999 {
             oracle.retain(|_, (_, end)| *end > now);
             assert_eq!(table.iter().count(), oracle.len(), "{}", context());
+            let audit = table.audit().unwrap_or_else(|error| panic!("{}: {error}", context()));
+            assert_eq!(audit.n_entries, table.len(), "{}", context());
             let names: Vec<u64> = (0..n_names).collect();
             let keys: Vec<_> = names.iter().map(|&name| self::key::<K>(name)).collect();
             let (mut digests, mut slots) = (vec![Digest(0); keys.len()], vec![None; keys.len()]);

@@ -104,8 +104,24 @@ impl Bucket {
 
     /// From this bucket to the other one of the entry in `slot`, which lives in its second bucket here.
     pub(super) fn home<P: Policy>(&self, slot: usize) -> u32 {
-        let choice = if P::SECOND == Second::Remap { self.functions >> (3 * slot) & 7 } else { 0 };
+        let choice = if P::SECOND == Second::Remap { self.function_of(slot) } else { 0 };
         offset(self.tags[slot], choice)
+    }
+
+    /// Horton's function with which the entry of a slot came here.
+    pub(super) fn function_of(&self, slot: usize) -> u32 {
+        self.functions >> (3 * slot) & 7
+    }
+
+    /// Whether the hint and its counts are those of `recounted`, in which every move was noted afresh. A count of the
+    /// filter may have stopped at its limit since.
+    pub(super) fn has_books_of<P: Policy>(&self, recounted: &Self) -> bool {
+        let stuck = if P::SECOND == Second::Filter { self.counts[0] & self.counts[1] } else { 0 };
+        let same = |mine: u64, other: u64| (mine ^ other) & !stuck == 0;
+        self.moved == recounted.moved
+            && same(self.hint, recounted.hint)
+            && (0..2).all(|plane| same(self.counts[plane], recounted.counts[plane]))
+            && recounted.hint & !self.hint == 0
     }
 
     /// Horton's function for `tag` in this bucket, 0 if none.

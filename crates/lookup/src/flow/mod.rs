@@ -6,12 +6,15 @@ mod bucket;
 mod clock;
 mod error;
 mod policy;
+mod report;
 pub mod simd;
 mod slab;
 mod store;
 mod table;
+mod tend;
 
 pub use clock::{MAX_LIFETIME, Step};
 pub use error::{CapacityError, InsertError};
 pub use policy::{CuckooPlusPlus, Horton, Optimistic, Pessimistic, Policy, Second, Timed};
-pub use table::{Counters, FlowTable, MemoryReport, Progress, Settings, Slot};
+pub use report::{Audit, AuditError, Counters, MemoryReport, Progress};
+pub use table::{FlowTable, Settings, Slot};

@@ -104,3 +104,63 @@ fn bits(lanes: std::arch::aarch64::uint16x8_t) -> u8 {
     // SAFETY: as in `equal`.
     unsafe { vaddvq_u16(vandq_u16(lanes, vld1q_u16(PLACES.as_ptr()))) as u8 }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testkit::{Rng, seed};
+
+    /// Compares eight ends from `first` on at `now`, and both with the definition in whole numbers.
+    fn compare(first: u16, now: u16) {
+        let ends: [u16; LANES] = std::array::from_fn(|lane| first.wrapping_add(lane as u16));
+        let expected = scalar::running(&ends, now);
+        assert_eq!(running(&ends, now), expected, "ends from {first} at {now}");
+        for (lane, &end) in ends.iter().enumerate() {
+            let ahead = (u32::from(end) + 0x1_0000 - u32::from(now)) & 0xFFFF;
+            let runs = (1..=u32::from(WINDOW)).contains(&ahead);
+            assert_eq!(expected >> lane & 1 != 0, runs, "end {end} at {now}");
+        }
+    }
+
+    #[test]
+    fn vectors_and_scalars_agree_on_which_timers_run() {
+        // All 2^32 pairs take seconds: they are for the deep run, the others look at every end at a few times, and at the
+        // edges of the window at every time.
+        let step = if std::env::var_os("FIBULA_DEEP").is_some() { 1 } else { 257 };
+        for now in (0..=u16::MAX).step_by(step) {
+            for first in (0..=u16::MAX).step_by(LANES) {
+                compare(first, now);
+            }
+        }
+        for now in 0..=u16::MAX {
+            for ahead in [0u16, 1, 0x7FFF, 0x8000, 0x8001, 0xFFFF, WINDOW - 1, WINDOW, WINDOW + 1] {
+                compare(now.wrapping_add(ahead).wrapping_sub(4), now);
+            }
+        }
+    }
+
+    #[test]
+    fn an_entry_is_not_served_when_a_signed_compare_would_serve_it() {
+        // End 100, and every later time until the difference wraps.
+        for now in 100..=u16::MAX {
+            assert_eq!(running(&[100; LANES], now) != 0, now >= 0u16.wrapping_sub(WINDOW - 100), "at {now}");
+        }
+        assert_eq!(running(&[100; LANES], 99), u8::MAX);
+    }
+
+    #[test]
+    fn vectors_and_scalars_agree_on_which_tags_are_equal() {
+        let mut rng = Rng::new(seed());
+        for _ in 0..100_000 {
+            let tag = rng.next_u64() as u16;
+            let chosen = rng.next_u64() as u8;
+            let tags =
+                std::array::from_fn(
+                    |lane| {
+                        if chosen >> lane & 1 != 0 { tag } else { tag ^ (1 << rng.below(16)) as u16 }
+                    },
+                );
+            assert_eq!((equal(&tags, tag), scalar::equal(&tags, tag)), (chosen, chosen), "{tags:?} {tag}");
+        }
+    }
+}

@@ -161,6 +161,11 @@ impl<const K: usize, const V: usize, P: Policy> Store<K, V, P> {
         n_gone
     }
 
+    /// The first bucket of an entry that stands in its second.
+    pub(super) fn owner(&self, bucket: u32, lane: usize) -> u32 {
+        (bucket ^ self.bucket(bucket).home::<P>(lane)) & self.mask
+    }
+
     fn bucket_of(&self, slot: u32) -> &Bucket {
         self.bucket(slot / SLOTS as u32)
     }
@@ -201,8 +206,7 @@ impl<const K: usize, const V: usize, P: Policy> Store<K, V, P> {
         let (bucket, lane) = (slot / SLOTS as u32, slot as usize % SLOTS);
         let line = *self.bucket(bucket);
         if line.is_secondary(lane) && matches!(P::SECOND, Second::Filter | Second::Remap) {
-            let owner = (bucket ^ line.home::<P>(lane)) & self.mask;
-            self.slab.bucket_mut(owner).moved_back::<P>(line.tags[lane]);
+            self.slab.bucket_mut(self.owner(bucket, lane)).moved_back::<P>(line.tags[lane]);
         }
         self.slab.bucket_mut(bucket).take(lane);
     }
@@ -251,10 +255,6 @@ impl<const K: usize, const V: usize, P: Policy> Buckets for View<'_, K, V, P> {
     fn other_bucket(&self, slot: u32) -> u32 {
         let (bucket, lane) = (slot / SLOTS as u32, slot as usize % SLOTS);
         let line = self.store.bucket(bucket);
-        if line.is_secondary(lane) {
-            (bucket ^ line.home::<P>(lane)) & self.store.mask
-        } else {
-            self.away(bucket, line.tags[lane])
-        }
+        if line.is_secondary(lane) { self.store.owner(bucket, lane) } else { self.away(bucket, line.tags[lane]) }
     }
 }

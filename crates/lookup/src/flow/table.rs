@@ -3,9 +3,10 @@
 use std::num::NonZeroU32;
 
 use super::bucket::SLOTS;
-use super::clock::{Clock, MAX_LIFETIME, Step};
+use super::clock::{Clock, MAX_LIFETIME};
 use super::error::{CapacityError, InsertError};
 use super::policy::{Policy, Timed};
+use super::report::Counters;
 use super::store::Store;
 use crate::cuckoo::path::Search;
 use crate::hash::{Digest, Family, Hasher, SecretKey};
@@ -55,58 +56,6 @@ impl Settings {
     }
 }
 
-/// What a table did, in numbers since it was made.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub struct Counters {
-    /// Flows inserted.
-    pub inserted: u64,
-    /// Flows removed by the caller.
-    pub removed: u64,
-    /// Entries that had ended and whose slots an insert used again.
-    pub ended_reused: u64,
-    /// Entries that had ended and were found by the scan, or when the table grew.
-    pub ended_scanned: u64,
-    /// Entries that were moved to their other bucket to make place.
-    pub moved: u64,
-    /// Inserts refused: the flow was there.
-    pub refused_exists: u64,
-    /// Inserts refused: the table is full.
-    pub refused_full: u64,
-    /// Inserts refused: too many flows share buckets and tag.
-    pub refused_crowded: u64,
-    /// Inserts and refreshes refused: the lifetime is out of range.
-    pub refused_lifetime: u64,
-    /// Units by which the clock was held because the scan was behind.
-    pub held_units: u64,
-    /// Units by which the caller's clock went back.
-    pub back_units: u64,
-}
-
-/// Where the memory of a table goes, in bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub struct MemoryReport {
-    /// Lines of metadata.
-    pub buckets_bytes: usize,
-    /// Keys and values.
-    pub entries_bytes: usize,
-    /// Of both, what stands on huge pages, if the operating system says.
-    pub huge_page_bytes: Option<usize>,
-    /// Slots, those of a generation that is being left included.
-    pub n_slots: usize,
-}
-
-/// How far a scan or a migration is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub struct Progress {
-    /// Buckets that are left in this round.
-    pub n_buckets_left: usize,
-    /// Entries that had ended and were taken out in this step.
-    pub n_ended: usize,
-}
-
 /// A flow table: `K` words of key, `V` words of value, lookup policy `P`. See [`super`](crate::flow).
 #[derive(Debug)]
 pub struct FlowTable<const K: usize, const V: usize, P: Policy = Timed> {
@@ -114,14 +63,14 @@ pub struct FlowTable<const K: usize, const V: usize, P: Policy = Timed> {
     /// The generation that is being left while the table grows.
     pub(super) old: Option<Store<K, V, P>>,
     /// The next bucket of `old` to migrate.
-    migrated: usize,
+    pub(super) migrated: usize,
     pub(super) clock: Clock,
     /// The next bucket of `store`, then of `old`, to scan.
-    scanned: usize,
-    search: Search,
-    hasher: Hasher,
-    max_capacity: usize,
-    counters: Counters,
+    pub(super) scanned: usize,
+    pub(super) search: Search,
+    pub(super) hasher: Hasher,
+    pub(super) max_capacity: usize,
+    pub(super) counters: Counters,
 }
 
 impl<const K: usize, const V: usize, P: Policy> FlowTable<K, V, P> {
@@ -173,24 +122,6 @@ impl<const K: usize, const V: usize, P: Policy> FlowTable<K, V, P> {
     /// The caller's clock as of the latest [`advance`](Self::advance), in units.
     pub fn now(&self) -> u64 {
         self.clock.caller()
-    }
-
-    /// Sets the clock to the caller's, in units. O(1), whatever the step.
-    ///
-    /// Timers have a granularity of a unit: a lifetime of `n` ends between `n - 1` and `n` units from now.
-    pub fn advance(&mut self, now: u64) -> Step {
-        let step = self.clock.advance(now);
-        match step {
-            Step::Exact => {}
-            Step::Back(units) => self.counters.back_units += units,
-            Step::Held(units) => self.counters.held_units += units,
-        }
-        step
-    }
-
-    /// Units until the clock has to be held, unless the scan comes round before.
-    pub fn scan_due_in(&self) -> u64 {
-        self.clock.left()
     }
 
     /// The flow with this key, if it is there and has not ended. One cache line of metadata for a miss; one more for a
@@ -374,108 +305,6 @@ impl<const K: usize, const V: usize, P: Policy> FlowTable<K, V, P> {
         slots.into_iter().map(|slot| (slot, self.key(slot), self.value(slot)))
     }
 
-    /// Visits the next `n_buckets` and takes out what has ended; `ended` hears of each. A cache line a bucket.
-    ///
-    /// Call it often enough that a round over all buckets takes less than [`scan_due_in`](Self::scan_due_in).
-    pub fn scan(&mut self, n_buckets: usize, mut ended: impl FnMut(&[u64; K], &[u64; V])) -> Progress {
-        let now = self.clock.low();
-        let current = self.store.n_buckets();
-        let all = current + self.old.as_ref().map_or(0, Store::n_buckets);
-        let mut n_ended = 0;
-        if self.scanned == 0 {
-            self.clock.scan_begins();
-        }
-        let end = all.min(self.scanned + n_buckets);
-        for bucket in self.scanned..end {
-            let (store, bucket) = match &mut self.old {
-                Some(old) if bucket >= current => (old, bucket - current),
-                _ => (&mut self.store, bucket),
-            };
-            let line = store.bucket(bucket as u32);
-            let dead = line.occupied() & !line.live::<P>(now);
-            n_ended += store.clear(bucket as u32, dead, &mut ended);
-        }
-        self.scanned = end;
-        if end >= all {
-            self.scanned = 0;
-            self.clock.scan_is_complete();
-        }
-        self.counters.ended_scanned += n_ended as u64;
-        Progress { n_buckets_left: all - end, n_ended }
-    }
-
-    /// Starts to double the capacity. O(1): flows are moved by [`migrate`](Self::migrate), lookups and inserts go on, and
-    /// a miss costs one look into each generation until all have moved.
-    /// # Errors
-    /// [`CapacityError`]; the table is unchanged then.
-    pub fn grow(&mut self) -> Result<(), CapacityError> {
-        if self.is_growing() {
-            return Err(CapacityError::Growing);
-        }
-        let wanted = self.store.n_slots() * 2;
-        if wanted > self.max_capacity {
-            return Err(CapacityError::Limit { wanted, max: self.max_capacity });
-        }
-        self.old = Some(std::mem::replace(&mut self.store, store(wanted)?));
-        (self.migrated, self.scanned) = (0, 0);
-        Ok(())
-    }
-
-    /// Whether a generation is being left.
-    pub fn is_growing(&self) -> bool {
-        self.old.is_some()
-    }
-
-    /// Moves the flows of the next `n_buckets` of the old generation to the new; `ended` hears of what had ended. About
-    /// 1 µs a bucket. When nothing is left in the old generation, its memory is returned.
-    pub fn migrate(&mut self, n_buckets: usize, mut ended: impl FnMut(&[u64; K], &[u64; V])) -> Progress {
-        let now = self.clock.low();
-        let mut n_ended = 0;
-        let Some(old) = &mut self.old else { return Progress { n_buckets_left: 0, n_ended } };
-        let end = old.n_buckets().min(self.migrated + n_buckets);
-        for bucket in self.migrated..end {
-            let bucket = bucket as u32;
-            let (occupied, live) = (old.bucket(bucket).occupied(), old.bucket(bucket).live::<P>(now));
-            n_ended += old.clear(bucket, occupied & !live, &mut ended);
-            for lane in (0..SLOTS).filter(|lane| live >> lane & 1 != 0) {
-                let slot = bucket * SLOTS as u32 + lane as u32;
-                let entry = old.slab.entry(slot);
-                let place = self.store.place(digest(&self.hasher, &entry.key));
-                let pair = (&entry.key, &entry.value);
-                let times = (now, old.bucket(bucket).ends[lane]);
-                // One that finds no place stays where it is, and is found there, until the next round.
-                if let Ok(done) = self.store.insert(&mut self.search, pair, place, times, &mut ended) {
-                    n_ended += usize::from(done.reused);
-                    self.counters.moved += done.n_moved as u64;
-                    old.remove(slot);
-                }
-            }
-        }
-        self.counters.ended_scanned += n_ended as u64;
-        self.migrated = end;
-        let n_buckets_left = old.n_buckets() - end;
-        if n_buckets_left == 0 {
-            self.migrated = 0;
-            if old.n_entries() == 0 {
-                self.old = None;
-            }
-        }
-        Progress { n_buckets_left, n_ended }
-    }
-
-    /// Where the memory goes.
-    pub fn memory(&self) -> MemoryReport {
-        let stores = || std::iter::once(&self.store).chain(&self.old);
-        let [buckets_bytes, entries_bytes] =
-            stores().map(|store| store.slab.bytes()).fold([0; 2], |sum, bytes| [sum[0] + bytes[0], sum[1] + bytes[1]]);
-        MemoryReport {
-            buckets_bytes,
-            entries_bytes,
-            huge_page_bytes: stores().map(|store| store.slab.huge_page_bytes()).sum(),
-            n_slots: stores().map(Store::n_slots).sum(),
-        }
-    }
-
     fn end(&mut self, lifetime: u16) -> Result<u16, InsertError> {
         if P::TIMED && !(1..=MAX_LIFETIME).contains(&lifetime) {
             self.counters.refused_lifetime += 1;
@@ -503,7 +332,7 @@ impl<const K: usize, const V: usize, P: Policy> FlowTable<K, V, P> {
 
 /// The digest of a key: that of its bytes, little-endian words.
 #[inline(always)]
-fn digest<const K: usize>(hasher: &Hasher, key: &[u64; K]) -> Digest {
+pub(super) fn digest<const K: usize>(hasher: &Hasher, key: &[u64; K]) -> Digest {
     if cfg!(target_endian = "little") {
         hasher.digest(bytemuck::cast_slice(key))
     } else {
@@ -519,6 +348,8 @@ fn capacity_of(n: usize) -> Result<usize, CapacityError> {
     }
 }
 
-fn store<const K: usize, const V: usize, P: Policy>(n_slots: usize) -> Result<Store<K, V, P>, CapacityError> {
+pub(super) fn store<const K: usize, const V: usize, P: Policy>(
+    n_slots: usize,
+) -> Result<Store<K, V, P>, CapacityError> {
     Store::new(n_slots / SLOTS).map_err(|source| CapacityError::Memory { n_slots, source })
 }

@@ -1,0 +1,148 @@
+//! What a table did, what it holds, and whether its books are right.
+
+use super::FlowTable;
+use super::bucket::{Bucket, SLOTS};
+use super::policy::Policy;
+use super::store::Store;
+use super::table::digest;
+use crate::hash::{Digest, Hasher};
+
+/// What a table did, in numbers since it was made.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Counters {
+    /// Flows inserted.
+    pub inserted: u64,
+    /// Flows removed by the caller.
+    pub removed: u64,
+    /// Entries that had ended and whose slots an insert used again.
+    pub ended_reused: u64,
+    /// Entries that had ended and were found by the scan, or when the table grew.
+    pub ended_scanned: u64,
+    /// Entries that were moved to their other bucket to make place.
+    pub moved: u64,
+    /// Inserts refused: the flow was there.
+    pub refused_exists: u64,
+    /// Inserts refused: the table is full.
+    pub refused_full: u64,
+    /// Inserts refused: too many flows share buckets and tag.
+    pub refused_crowded: u64,
+    /// Inserts and refreshes refused: the lifetime is out of range.
+    pub refused_lifetime: u64,
+    /// Units by which the clock was held because the scan was behind.
+    pub held_units: u64,
+    /// Units by which the caller's clock went back.
+    pub back_units: u64,
+}
+
+/// Where the memory of a table goes, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct MemoryReport {
+    /// Lines of metadata.
+    pub buckets_bytes: usize,
+    /// Keys and values.
+    pub entries_bytes: usize,
+    /// Of both, what stands on huge pages, if the operating system says.
+    pub huge_page_bytes: Option<usize>,
+    /// Slots, those of a generation that is being left included.
+    pub n_slots: usize,
+}
+
+/// How far a scan or a migration is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Progress {
+    /// Buckets that are left in this round.
+    pub n_buckets_left: usize,
+    /// Entries that had ended and were taken out in this step.
+    pub n_ended: usize,
+}
+
+/// What an audit counted.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Audit {
+    /// Entries stored, ended or not.
+    pub n_entries: usize,
+    /// Those of them that stand in their second bucket.
+    pub n_secondary: usize,
+}
+
+/// A table's books contradict its entries: a defect of this library, or of the memory.
+#[derive(thiserror::Error, Clone, PartialEq, Eq, Debug)]
+#[error("bucket {bucket}: {what}")]
+pub struct AuditError {
+    /// Where.
+    pub bucket: u32,
+    /// What is wrong.
+    pub what: String,
+}
+
+impl<const K: usize, const V: usize, P: Policy> FlowTable<K, V, P> {
+    /// Where the memory goes.
+    pub fn memory(&self) -> MemoryReport {
+        let stores = || std::iter::once(&self.store).chain(&self.old);
+        let [buckets_bytes, entries_bytes] =
+            stores().map(|store| store.slab.bytes()).fold([0; 2], |sum, bytes| [sum[0] + bytes[0], sum[1] + bytes[1]]);
+        MemoryReport {
+            buckets_bytes,
+            entries_bytes,
+            huge_page_bytes: stores().map(|store| store.slab.huge_page_bytes()).sum(),
+            n_slots: stores().map(Store::n_slots).sum(),
+        }
+    }
+
+    /// Whether a lookup of this flow, which is not there, would read the second bucket: a false positive of the hint.
+    pub fn reads_second(&self, digest: Digest) -> bool {
+        self.store.second(self.store.place(digest)).is_some()
+    }
+
+    /// Recounts everything and compares it with the books: every entry is where its key says, every owner knows how many
+    /// of its entries are elsewhere and with which tags. O(slots), with as much memory as the metadata.
+    /// # Errors
+    /// [`AuditError`]: what is wrong first.
+    pub fn audit(&self) -> Result<Audit, AuditError> {
+        let mut sum = Audit::default();
+        for store in std::iter::once(&self.store).chain(&self.old) {
+            let audit = audit(store, &self.hasher)?;
+            sum.n_entries += audit.n_entries;
+            sum.n_secondary += audit.n_secondary;
+        }
+        Ok(sum)
+    }
+}
+
+fn audit<const K: usize, const V: usize, P: Policy>(
+    store: &Store<K, V, P>,
+    hasher: &Hasher,
+) -> Result<Audit, AuditError> {
+    let mut recounted = vec![Bucket::default(); store.n_buckets()];
+    let mut sum = Audit::default();
+    let lines = || (0u32..).zip(store.slab.buckets());
+    let error = |bucket, what: String| AuditError { bucket, what };
+    for (bucket, line) in lines() {
+        for lane in (0..SLOTS).filter(|lane| line.occupied() >> lane & 1 != 0) {
+            let entry = store.slab.entry(bucket * SLOTS as u32 + lane as u32);
+            let place = store.place(digest(hasher, &entry.key));
+            let first = if line.is_secondary(lane) { store.owner(bucket, lane) } else { bucket };
+            if (first, line.tags[lane]) != (place.first, place.tag) {
+                return Err(error(bucket, format!("slot {lane} holds a flow of {place:?} as one of {first}")));
+            }
+            if line.is_secondary(lane) {
+                recounted[first as usize].moved_out::<P>(place.tag, line.function_of(lane));
+                sum.n_secondary += 1;
+            }
+            sum.n_entries += 1;
+        }
+    }
+    for ((bucket, line), recounted) in lines().zip(&recounted) {
+        if !line.has_books_of::<P>(recounted) {
+            return Err(error(bucket, format!("its books are {line:?}, a recount gives {recounted:?}")));
+        }
+    }
+    if sum.n_entries != store.n_entries() {
+        return Err(error(0, format!("{} entries are stored, {} counted", sum.n_entries, store.n_entries())));
+    }
+    Ok(sum)
+}

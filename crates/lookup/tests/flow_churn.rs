@@ -1,0 +1,114 @@
+//! Flow tables after many turnovers: nothing is lost, nothing fails, and the hint stays sharp.
+
+use fibula_lookup::flow::{CuckooPlusPlus, FlowTable, Horton, Optimistic, Pessimistic, Policy, Settings, Timed};
+use fibula_lookup::hash::{Digest, Family, SecretKey};
+use fibula_lookup::testkit::{Rng, seed};
+
+fn settings(capacity: usize, seed: u64) -> Settings {
+    let key = SecretKey::from_seed(seed);
+    Settings { capacity, max_capacity: capacity, family: Family::default(), key, now: 0 }
+}
+
+/// A table at `load`, and the names in it.
+struct Churned<P: Policy> {
+    table: FlowTable<2, 2, P>,
+    names: Vec<u64>,
+    next: u64,
+    rng: Rng,
+}
+
+impl<P: Policy> Churned<P> {
+    fn filled(capacity: usize, load: f64, seed: u64) -> Self {
+        let table = FlowTable::new(&settings(capacity, seed)).unwrap();
+        let mut churned = Self { table, names: Vec::new(), next: 0, rng: Rng::new(seed) };
+        while (churned.names.len() as f64) < load * capacity as f64 {
+            churned.add();
+        }
+        churned
+    }
+
+    fn add(&mut self) {
+        let key = [self.next, 7];
+        let digest = self.table.digest(&key);
+        self.table.insert(&key, digest, &[self.next, !self.next], 1000, |_, _| {}).unwrap();
+        self.names.push(self.next);
+        self.next += 1;
+    }
+
+    /// Replaces one flow after another, at random, `n` times as many as there are.
+    fn turn_over(&mut self, n: usize) {
+        for _ in 0..n * self.names.len() {
+            let victim = self.rng.below(self.names.len() as u64) as usize;
+            let name = self.names.swap_remove(victim);
+            let key = [name, 7];
+            let digest = self.table.digest(&key);
+            assert_eq!(self.table.remove(&key, digest), Some([name, !name]), "{}: {name}", P::NAME);
+            self.add();
+        }
+    }
+
+    fn check(&self) {
+        let audit = self.table.audit().unwrap_or_else(|error| panic!("{}: {error}", P::NAME));
+        assert_eq!(audit.n_entries, self.names.len());
+        let keys: Vec<_> = self.names.iter().map(|&name| [name, 7]).collect();
+        let (mut digests, mut slots) = (vec![Digest(0); keys.len()], vec![None; keys.len()]);
+        self.table.digests(&keys, &mut digests);
+        self.table.lookup_batch(&keys, &digests, &mut slots);
+        for (&name, slot) in self.names.iter().zip(slots) {
+            assert_eq!(slot.map(|slot| *self.table.value(slot)), Some([name, !name]), "{}: {name}", P::NAME);
+        }
+    }
+
+    /// Share of absent flows for which the hint sends a lookup to the second bucket.
+    fn hint_rate(&self) -> f64 {
+        let n = 1_000_000;
+        let hits = (0..n).filter(|&name| self.table.reads_second(self.table.digest(&[name, 8]))).count();
+        hits as f64 / n as f64
+    }
+
+    fn report(&self, when: &str) {
+        let audit = self.table.audit().unwrap();
+        let secondary = audit.n_secondary as f64 / audit.n_entries as f64;
+        println!("{:14} {when}: hint {:.5}, in second bucket {secondary:.3}", P::NAME, self.hint_rate());
+    }
+}
+
+fn churn<P: Policy>(capacity: usize, load: f64, turnovers: usize) -> f64 {
+    let mut churned = Churned::<P>::filled(capacity, load, seed());
+    churned.check();
+    churned.report(&format!("load {load}, filled"));
+    churned.turn_over(turnovers);
+    churned.check();
+    churned.report(&format!("load {load}, {turnovers} turnovers"));
+    churned.hint_rate()
+}
+
+#[test]
+fn no_insert_fails_and_nothing_is_lost_at_load_095() {
+    churn::<CuckooPlusPlus>(1 << 16, 0.95, 3);
+    churn::<Timed>(1 << 16, 0.95, 3);
+    churn::<Optimistic>(1 << 16, 0.95, 3);
+    churn::<Pessimistic>(1 << 16, 0.95, 3);
+    churn::<Horton>(1 << 16, 0.95, 3);
+}
+
+#[test]
+fn flows_in_their_second_bucket_are_removed_without_loss_of_others() {
+    // The published code looks for the books of such a flow in the wrong bucket: after this, 1.6 % are not found.
+    let mut churned = Churned::<CuckooPlusPlus>::filled(1 << 16, 0.9, seed());
+    churned.turn_over(3);
+    churned.check();
+}
+
+#[test]
+fn the_filter_stays_sharp_over_30_turnovers() {
+    let rate = churn::<CuckooPlusPlus>(1 << 15, 0.95, 30);
+    assert!(rate < 0.01, "{rate}");
+    let rate = churn::<Timed>(1 << 15, 0.8, 30);
+    assert!(rate < 0.004, "{rate}");
+}
+
+#[test]
+fn the_remap_array_is_right_after_30_turnovers() {
+    churn::<Horton>(1 << 15, 0.95, 30);
+}
