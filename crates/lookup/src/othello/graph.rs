@@ -10,11 +10,9 @@
 //! Source: "Memory-efficient and Ultra-fast Network Lookup and Forwarding using Othello Hashing", sections IV.B, V.A.
 //! Limits: names with equal digests cannot both be in; see the module doc of `shard` for what bounds a rebuild.
 
-use std::collections::HashMap;
-
 use super::fingerprint::Check;
 use super::index::Index;
-use super::shard::{Edge, MAX_TRIES, NoSolution, Payload, Peeled, Place, Scratch, Shard, Visit};
+use super::shard::{Edge, MAX_TRIES, NoSolution, Payload, Place, Scratch, Shard, Visit};
 use super::sizing::{Sharded, Sides, Sizing, TWEAKS};
 use super::{Settings, ShardId};
 use crate::hash::{Digest, mix64};
@@ -26,9 +24,6 @@ pub const MAX_SHARD: usize = 3000;
 pub const MIN_SHARD: usize = 1000;
 /// Most bits of a digest that the directory looks at: 2^24 shards.
 pub const MAX_DEPTH: u8 = 24;
-
-/// A colouring order: the steps of one shard, parents before children.
-type Order<S> = Vec<Peeled<<S as Sizing>::Index>>;
 
 /// What a mutation did to the graph. It describes the latest mutation only: derive the updates of every colouring
 /// from it before the next one.
@@ -114,8 +109,6 @@ pub struct Graph<S: Sizing = Sharded, P: Payload = u32> {
     n_live: usize,
     walk: Walk<S::Index, P>,
     scratch: Scratch<S::Index>,
-    /// Colouring orders of the shards that the latest mutation solved, by slot.
-    solved: HashMap<u32, Order<S>>,
 }
 
 /// `digest` shifted down to its first `depth` bits.
@@ -154,7 +147,6 @@ impl<S: Sizing, P: Payload> Graph<S, P> {
                 visits: Vec::new(),
             },
             scratch,
-            solved: HashMap::new(),
         };
         for slot in 0..graph.shards.len() {
             graph.point_to(slot as u32);
@@ -202,7 +194,6 @@ impl<S: Sizing, P: Payload> Graph<S, P> {
     /// # Errors
     /// [`InsertError::TooManyNames`], [`InsertError::Unsolvable`]; the graph is unchanged.
     pub fn insert(&mut self, digest: Digest, payload: P) -> Result<Change, InsertError> {
-        self.solved.clear();
         let slot = self.slot(digest.0);
         let max = self.settings.max_names;
         let full = self.n_live >= max;
@@ -237,7 +228,6 @@ impl<S: Sizing, P: Payload> Graph<S, P> {
     /// Removes a name: it answers drop as long as its tombstone stands, which counts as an edge until the shard is
     /// next solved. When more than 5 % of a shard are tombstones it is solved anew, without them.
     pub fn remove(&mut self, digest: Digest) -> Change {
-        self.solved.clear();
         let slot = self.slot(digest.0);
         let shard = self.shards[slot as usize].as_mut().expect("the directory points to live slots");
         let Some(place) = shard.find(digest.0) else { return Change::None };
@@ -292,7 +282,6 @@ impl<S: Sizing, P: Payload> Graph<S, P> {
         }
         let mut sorted: Vec<&(Digest, P)> = entries.iter().collect();
         sorted.sort_by_key(|entry| entry.0);
-        self.solved.clear();
         let mut plans = Vec::new();
         let mut added = 0;
         let mut scratch = std::mem::take(&mut self.scratch);
@@ -371,9 +360,9 @@ impl<S: Sizing, P: Payload> Graph<S, P> {
         let version = slots.iter().map(|&slot| self.shard(slot).version + 1).max().unwrap_or(1);
         let mut shards = Vec::with_capacity(2);
         let solver = Solver { settings: &self.settings };
-        solver.solve_or_split(prefix, depth, tweak, edges, scratch, &mut |mut shard, scratch| {
+        solver.solve_or_split(prefix, depth, tweak, edges, scratch, &mut |mut shard, _| {
             shard.version = version;
-            shards.push((shard, std::mem::take(&mut scratch.order)));
+            shards.push(shard);
         })?;
         Ok(Plan { slots: slots.to_vec(), shards })
     }
@@ -388,7 +377,7 @@ impl<S: Sizing, P: Payload> Graph<S, P> {
                 replaced.push(ShardId { prefix: old.prefix, depth: old.depth });
                 self.free_slots.push(slot);
             }
-            for (shard, order) in plan.shards {
+            for shard in plan.shards {
                 self.deepen(shard.depth);
                 let id = ShardId { prefix: shard.prefix, depth: shard.depth };
                 replaced.retain(|&old| old != id);
@@ -397,7 +386,6 @@ impl<S: Sizing, P: Payload> Graph<S, P> {
                     self.shards.push(None);
                 }
                 self.shards[slot as usize] = Some(shard);
-                self.solved.insert(slot, order);
                 slots.push(slot);
             }
             for &slot in &slots[first_new..] {
@@ -456,16 +444,6 @@ impl<S: Sizing, P: Payload> Graph<S, P> {
         self.shards.len()
     }
 
-    /// The colouring order of the shard in `slot`: as the solve left it, where that has just taken place, or written
-    /// to `room` by a walk through the shard, which costs as much as a solve.
-    pub(super) fn order_of<'a>(&'a self, slot: u32, room: &'a mut Order<S>) -> &'a [Peeled<S::Index>] {
-        if let Some(order) = self.solved.get(&slot) {
-            return order;
-        }
-        self.shard(slot).order(room);
-        room
-    }
-
     pub(super) fn last_walk(&self) -> &Walk<S::Index, P> {
         &self.walk
     }
@@ -518,15 +496,14 @@ impl<S: Sizing, P: Payload> Graph<S, P> {
     /// Heap memory of the graph, in bytes.
     pub fn heap_bytes(&self) -> usize {
         let shards: usize = self.shards.iter().flatten().map(Shard::heap_bytes).sum();
-        let orders: usize = self.solved.values().map(|order| order.capacity() * size_of::<Peeled<S::Index>>()).sum();
-        shards + orders + self.shards.capacity() * size_of::<Option<Shard<S, P>>>() + self.directory.capacity() * 4
+        shards + self.shards.capacity() * size_of::<Option<Shard<S, P>>>() + self.directory.capacity() * 4
     }
 }
 
-/// Shards that are solved, with their colouring orders, and the slots that they are to replace.
+/// Shards that are solved, and the slots that they are to replace.
 struct Plan<S: Sizing, P: Payload> {
     slots: Vec<u32>,
-    shards: Vec<(Shard<S, P>, Order<S>)>,
+    shards: Vec<Shard<S, P>>,
 }
 
 /// Room for the inserts that a shard takes before it is solved anew (2.40 / 2.10 of its names).

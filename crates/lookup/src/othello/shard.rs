@@ -41,16 +41,23 @@ impl<T: Copy + Eq + Send + Sync + 'static> Payload for T {}
 pub(super) struct Edge<P> {
     pub(super) digest: u64,
     pub(super) payload: P,
-    tombstone: bool,
+    /// Bits [`TOMBSTONE`] and [`CHILD_IN_B`].
+    flags: u8,
 }
+
+/// The name was removed.
+const TOMBSTONE: u8 = 1;
+/// The vertex that has its colour over this edge is the one in side B. Holds while the edges stand in their colouring
+/// order, which is as long as a shard stays as it was solved.
+const CHILD_IN_B: u8 = 2;
 
 impl<P> Edge<P> {
     pub(super) fn new(digest: u64, payload: P, tombstone: bool) -> Self {
-        Self { digest, payload, tombstone }
+        Self { digest, payload, flags: if tombstone { TOMBSTONE } else { 0 } }
     }
 
     pub(super) fn is_tombstone(&self) -> bool {
-        self.tombstone
+        self.flags & TOMBSTONE != 0
     }
 
     /// What a lookup of this name must yield: nothing (drop) once removed.
@@ -58,7 +65,7 @@ impl<P> Edge<P> {
     where
         P: Copy,
     {
-        (!self.tombstone).then_some(self.payload)
+        (!self.is_tombstone()).then_some(self.payload)
     }
 }
 
@@ -176,6 +183,8 @@ pub(super) struct Shard<S: Sizing, P: Payload> {
     pub(super) n_tombstones: usize,
     vertices: Vec<Vertex<S::Index>>,
     pub(super) edges: Vec<Edge<P>>,
+    /// The edges stand in a colouring order: nothing was linked since the shard was solved.
+    in_order: bool,
     /// Names outside the graph; they are not among `edges`.
     pub(super) stash: Vec<Edge<P>>,
 }
@@ -199,7 +208,7 @@ impl<S: Sizing, P: Payload> Shard<S, P> {
         let n_tombstones = edges.iter().filter(|edge| edge.is_tombstone()).count();
         let sides = Sides { a: 0, b: 0 };
         let (vertices, stash) = (Vec::new(), Vec::new());
-        Self { prefix, depth, tweak, sides, version: 0, n_tombstones, vertices, edges, stash }
+        Self { prefix, depth, tweak, sides, version: 0, n_tombstones, vertices, edges, in_order: false, stash }
     }
 
     pub(super) fn n_live(&self) -> usize {
@@ -253,8 +262,8 @@ impl<S: Sizing, P: Payload> Shard<S, P> {
     /// Marks a name as removed, or as back.
     pub(super) fn set_tombstone(&mut self, place: &Place, tombstone: bool) {
         let edge = self.edge_mut(place);
-        if edge.tombstone != tombstone {
-            edge.tombstone = tombstone;
+        if edge.is_tombstone() != tombstone {
+            edge.flags ^= TOMBSTONE;
             if tombstone {
                 self.n_tombstones += 1;
             } else {
@@ -266,6 +275,7 @@ impl<S: Sizing, P: Payload> Shard<S, P> {
     /// Appends an edge that closes no cycle, from `joint` to the component that `visits` walked, which now hangs there.
     pub(super) fn link(&mut self, edge: Edge<P>, joint: u32, visits: &[Visit<S::Index>]) {
         self.edges.push(edge);
+        self.in_order = false;
         let root = self.vertices[joint as usize].root;
         for visit in visits {
             self.vertices[visit.vertex as usize].first_child = S::Index::NONE;
@@ -413,22 +423,46 @@ impl<S: Sizing, P: Payload> Shard<S, P> {
         Ok(())
     }
 
-    /// Makes the forest of `scratch.order`.
-    fn root_forest(&mut self, scratch: &Scratch<S::Index>) {
+    /// Makes the forest of `scratch.order`, and puts the edges into that order: who colours the whole shard then reads
+    /// them one after the other.
+    fn root_forest(&mut self, scratch: &mut Scratch<S::Index>) {
         self.vertices.clear();
         self.vertices.extend((0..self.sides.cells() as usize).map(Vertex::isolated));
-        for step in &scratch.order {
+        let mut edges = Vec::with_capacity(self.edges.capacity());
+        for (at, step) in scratch.order.iter_mut().enumerate() {
+            let mut edge = self.edges[step.edge.get()];
+            edge.flags &= !CHILD_IN_B;
+            if step.child.get() >= self.sides.a as usize {
+                edge.flags |= CHILD_IN_B;
+            }
+            edges.push(edge);
+            step.edge = S::Index::new(at);
             let root = self.vertices[step.parent.get()].root;
             self.hang(step.child.get(), step.parent.get(), step.edge, root);
         }
+        self.edges = edges;
+        self.in_order = true;
     }
 
-    /// A colouring order of the shard as it stands: from every vertex up to what stands in it already, turned round.
+    /// A colouring order of the shard as it stands: that of its edges, or where something was linked since, from every
+    /// vertex up to what stands in it already, turned round.
     ///
-    /// Vertices are read in the order of their indices, and their parents once more: half the time of a walk from the
-    /// roots over lists of children.
+    /// About 3 ns a name from the edges, 15 from the vertices: those are read in the order of their indices, and their
+    /// parents once more, in half the time of a walk from the roots over lists of children.
     pub(super) fn order(&self, order: &mut Vec<Peeled<S::Index>>) {
         order.clear();
+        if self.in_order {
+            order.extend(self.edges.iter().enumerate().map(|(at, edge)| {
+                let (a, b) = self.endpoints(edge.digest);
+                let (child, parent) = if edge.flags & CHILD_IN_B != 0 { (b, a) } else { (a, b) };
+                Peeled {
+                    child: S::Index::new(child as usize),
+                    parent: S::Index::new(parent as usize),
+                    edge: S::Index::new(at),
+                }
+            }));
+            return;
+        }
         order.reserve(self.edges.len());
         let mut placed = vec![false; self.vertices.len()];
         for start in 0..self.vertices.len() {
