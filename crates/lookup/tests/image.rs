@@ -2,7 +2,7 @@
 
 use fibula_lookup::hash::{Digest, Family, SecretKey, mix64};
 use fibula_lookup::image::{self, ImageError};
-use fibula_lookup::othello::{Option2, Othello, OthelloQuery, Settings, Sharded, Sizing, Update};
+use fibula_lookup::othello::{Option2, Othello, OthelloQuery, Publication, Settings, Sharded, Sizing, Update};
 use fibula_lookup::testkit::{Rng, seed};
 use fibula_lookup::traits::{ApplyError, Control, Query};
 
@@ -133,9 +133,14 @@ fn updates_in_batches_leave_the_same_shards_as_one_by_one_and_stop_where_one_is_
     let seed = seed();
     let mut rng = Rng::new(seed);
     let key = SecretKey::from_seed(seed);
-    for settings in [Settings::new(8, 100_000, &key), Settings::new(8, 100_000, &key).with_fingerprints(8)] {
+    let settings = Settings::new(8, 100_000, &key);
+    for (settings, publication) in [
+        (settings.clone(), Publication::Versioned),
+        (settings.clone(), Publication::Sequenced),
+        (settings.with_fingerprints(8), Publication::Sequenced),
+    ] {
         let mut control = Othello::<Sharded>::new(settings);
-        let (mut one_by_one, mut in_batches) = (control.export(), control.export());
+        let (mut one_by_one, mut in_batches) = (control.export(), control.export().republish(publication).unwrap());
         let (mut updates, mut kinds) = (Vec::new(), [0; 3]);
         for batch in 0..300 {
             updates.clear();

@@ -499,7 +499,7 @@ impl<S: Sizing> OthelloQuery<S> {
     pub(super) fn edit_in_place(&self, held: &Held, cells: &[(u32, u64)]) {
         let _gate = self.shared.gate.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: a sequenced table has a counter in the line before the cells of every shard.
-        let sequence = unsafe { &*self.cells(held.geometry).sub(SEQUENCE_BYTES).cast::<Sequence>() };
+        let sequence = unsafe { &*self.header(held.geometry).cast::<Sequence>() };
         let guard = sequence.write();
         for &cell in cells {
             self.store(held.geometry, cell);
@@ -507,8 +507,13 @@ impl<S: Sizing> OthelloQuery<S> {
         guard.commit();
     }
 
+    /// Where the counter of a shard stands, in a sequenced table: in the line before its cells.
+    pub(super) fn header(&self, geometry: Geometry) -> *mut u8 {
+        self.cells(geometry).wrapping_sub(SEQUENCE_BYTES)
+    }
+
     /// Where a cell stands: the address of its integer or word, and its shift in it.
-    fn place(&self, geometry: Geometry, cell: u32) -> (*mut u8, u32) {
+    pub(super) fn place(&self, geometry: Geometry, cell: u32) -> (*mut u8, u32) {
         let bits = u32::from(self.settings.cell_bits());
         let cells_per_word = self.settings.cells_per_word();
         let cells = self.cells(geometry);
