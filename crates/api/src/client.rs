@@ -1,6 +1,7 @@
 //! Channels to a controller, with windows and message limits raised.
 
 use crate::lookup::MAX_LOOKUP_BYTES;
+use crate::v1::flows_client::FlowsClient;
 use crate::v1::lookup_client::LookupClient;
 use crate::v1::northbound_client::NorthboundClient;
 use crate::v1::southbound_client::SouthboundClient;
@@ -67,6 +68,11 @@ pub fn southbound(channel: Channel) -> SouthboundClient<Channel> {
 /// A client of a switch's look-up service with the limits raised.
 pub fn lookup(channel: Channel) -> LookupClient<Channel> {
     LookupClient::new(channel).max_decoding_message_size(MAX_LOOKUP_BYTES).max_encoding_message_size(MAX_LOOKUP_BYTES)
+}
+
+/// A client of a switch that tracks connections, with the limits raised.
+pub fn flows(channel: Channel) -> FlowsClient<Channel> {
+    FlowsClient::new(channel).max_decoding_message_size(MAX_MESSAGE_BYTES)
 }
 
 fn innermost(error: &dyn std::error::Error) -> String {

@@ -2,11 +2,12 @@
 //!
 //! [`v1`] is generated from `proto/fibula/v1`. Its types stay at the edge: the controller and the switch convert them as
 //! they come in. [`client`] opens channels with windows and limits fit for big streams; [`lookup`] serves answers about
-//! names; [`config`] and [`status`] are what both daemons have besides: a configuration file, and the pages `/metrics` and
+//! names, [`flow`] what a switch knows of connections; [`config`] and [`status`] are what both daemons have besides: a configuration file, and the pages `/metrics` and
 //! `/status`.
 
 pub mod client;
 pub mod config;
+pub mod flow;
 pub mod lookup;
 pub mod status;
 

@@ -9,6 +9,7 @@ mod bench;
 mod controller;
 mod demo;
 mod fib;
+mod flow;
 mod lines;
 mod output;
 mod remote;
@@ -51,6 +52,8 @@ enum Command {
     Host(rib::Noun<rib::host::Verb>),
     /// Links between switches
     Link(rib::Noun<rib::link::Verb>),
+    /// Connections that a switch tracks, and servers of its virtual addresses
+    Flow(flow::Args),
     /// FIBs offline: from a list of names to a file and back
     #[command(subcommand)]
     Fib(fib::FibCommand),
@@ -73,6 +76,7 @@ impl Command {
             Command::Name(args) => args.run(out),
             Command::Host(args) => args.run(out),
             Command::Link(args) => args.run(out),
+            Command::Flow(args) => args.run(out),
             Command::Fib(command) => command.run(out),
             Command::Bench(command) => command.run(out),
             Command::Completions { shell } => {

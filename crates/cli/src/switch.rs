@@ -28,6 +28,7 @@ struct StartedRow {
     name: String,
     status: Option<SocketAddr>,
     lookup: Option<SocketAddr>,
+    flow: Option<SocketAddr>,
 }
 
 impl Args {
@@ -60,10 +61,16 @@ async fn serve(config: Config, out: &Output) -> anyhow::Result<()> {
     let started = Switch::start(config).await;
     let exit = started.as_ref().err().map_or(Exit::Internal, exit_of);
     let switch = started.or_exit(exit, "the switch does not start")?;
-    let row = StartedRow { name, status: switch.status_address(), lookup: switch.lookup_address() };
+    let row = StartedRow {
+        name,
+        status: switch.status_address(),
+        lookup: switch.lookup_address(),
+        flow: switch.flow_address(),
+    };
     let status = row.status.map(|address| format!(", status on http://{address}/status")).unwrap_or_default();
     let lookup = row.lookup.map(|address| format!(", answers on http://{address}/lookup")).unwrap_or_default();
-    out.done(&row, format!("switch {} runs{status}{lookup}", row.name))?;
+    let flow = row.flow.map(|address| format!(", flows at {address}")).unwrap_or_default();
+    out.done(&row, format!("switch {} runs{status}{lookup}{flow}", row.name))?;
     tokio::select! {
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}
@@ -77,7 +84,8 @@ fn exit_of(error: &StartError) -> Exit {
     match error {
         StartError::Listen { .. } => Exit::Refused,
         StartError::State { source, .. } if source.kind() == std::io::ErrorKind::ResourceBusy => Exit::Refused,
-        StartError::Ports(_) | StartError::Plane(_) => Exit::Refused,
+        StartError::Ports(_) | StartError::Plane(_) | StartError::Flows(_) | StartError::Export { .. } => Exit::Refused,
+        StartError::Config(_) => Exit::Usage,
         _ => Exit::Internal,
     }
 }

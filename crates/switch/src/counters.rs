@@ -78,6 +78,18 @@ drop_reasons! {
     RouterSolicitation = "router_solicitation",
     /// An IPv6 multicast listener report: there are no multicast groups.
     ListenerReport = "listener_report",
+    /// The first packet of a flow that no rule of the flow stage accepts.
+    FlowRefused = "flow_refused",
+    /// To the flow stage malformed, of no flow, or not possible in the state of its flow.
+    FlowInvalid = "flow_invalid",
+    /// A fragment, which the flow stage cannot tell the flow of.
+    FlowFragment = "flow_fragment",
+    /// The flow stage has no room for another flow.
+    FlowTable = "flow_table",
+    /// To a virtual address of which no server takes new flows, or none whose MAC address is known.
+    FlowNoServer = "flow_no_server",
+    /// Source NAT has no port for the flow.
+    FlowNoPort = "flow_no_port",
 }
 
 /// The counters of one worker: written by its thread alone, read by anybody, on lines of their own.
@@ -138,7 +150,7 @@ impl WorkerCounters {
 }
 
 /// Counts of one or several workers at one moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counts {
     /// Frames received.
     pub received: u64,
@@ -149,6 +161,12 @@ pub struct Counts {
     /// Times a worker slept.
     pub sleeps: u64,
     drops: [u64; DropReason::ALL.len()],
+}
+
+impl Default for Counts {
+    fn default() -> Self {
+        WorkerCounters::default().snapshot()
+    }
 }
 
 impl Counts {

@@ -5,8 +5,9 @@
 
 use crate::counters::{Counts, WorkerCounters};
 use crate::exact::MAX_VALUE;
+use crate::flow::Flows;
 use crate::parse::MAX_FIXED_OFFSET;
-use crate::plane::PlaneWriter;
+use crate::plane::{Neighbours, PlaneWriter};
 use crate::shim;
 use crate::table::{FibTable, Table};
 use crate::worker::{Port, PortHealth, Role, Worker};
@@ -35,11 +36,13 @@ pub struct Settings {
     pub max_frame: usize,
     /// Where fixed fields start in a frame as the host sent it, in bytes; needed for names of that kind alone.
     pub fixed_offset: Option<usize>,
+    /// Connection tracking, if frames go through it.
+    pub flows: Option<Flows>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { workers: 1, idle_polls: 2, max_frame: 2048, fixed_offset: None }
+        Self { workers: 1, idle_polls: 2, max_frame: 2048, fixed_offset: None, flows: None }
     }
 }
 
@@ -152,7 +155,9 @@ pub fn build<T: Table>(settings: &Settings, ports: Vec<PortSpec>) -> Result<Part
             return Err(BuildError::Devices { port: port.id, got, workers });
         }
     }
-    let (shared, writer) = PlaneWriter::new(settings.workers, settings.fixed_offset, !ports.is_empty());
+    let own = settings.flows.as_ref().map(|flows| flows.own_addresses().collect()).unwrap_or_default();
+    let (shared, writer) =
+        PlaneWriter::new(settings.workers, settings.fixed_offset, !ports.is_empty(), Neighbours::with_own(own));
     let mut queues: Vec<Vec<Port>> = (0..settings.workers).map(|_| Vec::new()).collect();
     let mut watched = Vec::new();
     for port in ports {
@@ -167,7 +172,10 @@ pub fn build<T: Table>(settings: &Settings, ports: Vec<PortSpec>) -> Result<Part
     let workers = queues
         .into_iter()
         .enumerate()
-        .map(|(i, ports)| Worker::new(i, ports, settings.max_frame + shim::LEN, shared.clone()))
+        .map(|(i, ports)| {
+            let stage = settings.flows.as_ref().map(|flows| flows.stage(i));
+            Worker::new(i, ports, settings.max_frame + shim::LEN, shared.clone(), stage)
+        })
         .collect::<io::Result<Vec<_>>>()?;
     let counters = workers.iter().map(Worker::counters).collect();
     Ok((workers, Monitor { ports: watched, workers: counters }, writer))

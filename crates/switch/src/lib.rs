@@ -13,6 +13,7 @@
 //! | [`exact`] | exact tables: valid names, local names |
 //! | [`plane`] | what workers read and the control side changes |
 //! | [`directory`] | which port a name is at, for programs that ask |
+//! | [`flow`] | connection tracking, load balancer and source NAT: a stage of the loop |
 //! | [`worker`] | the loop |
 //! | [`dataplane`] | ports and workers built, started, watched, stopped |
 //! | [`counters`] | every reason to drop a frame |
@@ -27,6 +28,7 @@ pub mod daemon;
 pub mod dataplane;
 pub mod directory;
 pub mod exact;
+pub mod flow;
 pub mod parse;
 pub mod plane;
 pub mod shim;

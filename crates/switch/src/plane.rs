@@ -28,17 +28,27 @@ pub type Mac = [u8; 6];
 
 /// MAC addresses of IP addresses, for answers to ARP requests and neighbour solicitations.
 #[derive(Debug, Default)]
-pub struct Neighbours(RwLock<HashMap<IpAddr, Mac>>);
+pub struct Neighbours {
+    hosts: RwLock<HashMap<IpAddr, Mac>>,
+    /// Addresses that the switch answers for itself.
+    own: HashMap<IpAddr, Mac>,
+}
 
 impl Neighbours {
-    /// The MAC address of a host's IP address.
-    pub fn get(&self, ip: IpAddr) -> Option<Mac> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).get(&ip).copied()
+    /// No hosts yet, beside the addresses of the switch itself.
+    pub(crate) fn with_own(own: HashMap<IpAddr, Mac>) -> Self {
+        Self { own, ..Self::default() }
     }
 
-    /// Addresses known.
+    /// The MAC address of a host's IP address, or of one of the switch's own.
+    pub fn get(&self, ip: IpAddr) -> Option<Mac> {
+        let own = self.own.get(&ip).copied();
+        own.or_else(|| self.hosts.read().unwrap_or_else(PoisonError::into_inner).get(&ip).copied())
+    }
+
+    /// Addresses of hosts known.
     pub fn len(&self) -> usize {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).len()
+        self.hosts.read().unwrap_or_else(PoisonError::into_inner).len()
     }
 
     /// Whether none is known.
@@ -47,19 +57,19 @@ impl Neighbours {
     }
 
     fn insert(&self, ip: IpAddr, mac: Mac) {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).insert(ip, mac);
+        self.hosts.write().unwrap_or_else(PoisonError::into_inner).insert(ip, mac);
     }
 
     /// Forgets an address, unless it belongs to another host by now.
     fn remove(&self, ip: IpAddr, mac: Mac) {
-        let mut map = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut map = self.hosts.write().unwrap_or_else(PoisonError::into_inner);
         if map.get(&ip) == Some(&mac) {
             map.remove(&ip);
         }
     }
 
     fn replace(&self, entries: HashMap<IpAddr, Mac>) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = entries;
+        *self.hosts.write().unwrap_or_else(PoisonError::into_inner) = entries;
     }
 }
 
@@ -126,7 +136,12 @@ pub struct PlaneWriter<T = FibTable> {
 
 impl<T> PlaneWriter<T> {
     /// A plane without a FIB, which drops everything, and its writer.
-    pub(crate) fn new(n_workers: usize, fixed_offset: Option<usize>, has_ports: bool) -> (Arc<Shared<T>>, Self) {
+    pub(crate) fn new(
+        n_workers: usize,
+        fixed_offset: Option<usize>,
+        has_ports: bool,
+        neighbours: Neighbours,
+    ) -> (Arc<Shared<T>>, Self) {
         // Until a FIB comes there is nothing to agree with: any key will do.
         let (kind, hasher) = (NameKind::Mac, Hasher::new(Family::default(), &SecretKey::from_seed(0)));
         let (valid, local) = (Entries::new(kind, hasher.clone()), Entries::new(kind, hasher));
@@ -140,7 +155,7 @@ impl<T> PlaneWriter<T> {
             asked: None,
             valid_held: false,
         };
-        let shared = Arc::new(Shared { plane: ArcSwap::from_pointee(plane), neighbours: Neighbours::default() });
+        let shared = Arc::new(Shared { plane: ArcSwap::from_pointee(plane), neighbours });
         let writer = Self {
             shared: shared.clone(),
             n_workers,

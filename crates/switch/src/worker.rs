@@ -1,7 +1,7 @@
 //! A worker: receives bursts on its ports, and sends every frame on, answers it, or drops it and says why.
 //!
 //! ```text
-//!  port ─► burst of 32 ─► parse ─► digests ─► valid? ─► values ─► act ─► staging ─► ports of exit
+//!  port ─► burst of 32 ─► (flow stage) ─► parse ─► digests ─► valid? ─► values ─► act ─► staging ─► ports of exit
 //!                           │        (host ports only)              │
 //!                           └─► ARP, ND: answered on the same port   └─► never the port of entry; shim pushed,
 //!                                                                        counted down, or taken off
@@ -20,6 +20,7 @@
 
 use crate::answer::answer;
 use crate::counters::{DropReason, WorkerCounters};
+use crate::flow::control::{SharedStage, lock};
 use crate::parse::{Names, envelope};
 use crate::plane::{Plane, Shared};
 use crate::shim;
@@ -114,6 +115,8 @@ pub struct Worker<T> {
     table: Option<T>,
     generation: u64,
     counters: Arc<WorkerCounters>,
+    /// Connection tracking, if frames go through it.
+    stage: Option<SharedStage>,
     waiter: Waiter,
     n_down: usize,
     next_revival: Option<Instant>,
@@ -132,7 +135,13 @@ pub struct Worker<T> {
 impl<T: Table> Worker<T> {
     /// # Errors
     /// No descriptor to sleep on.
-    pub(crate) fn new(index: usize, ports: Vec<Port>, max_frame: usize, shared: Arc<Shared<T>>) -> io::Result<Self> {
+    pub(crate) fn new(
+        index: usize,
+        ports: Vec<Port>,
+        max_frame: usize,
+        shared: Arc<Shared<T>>,
+        stage: Option<SharedStage>,
+    ) -> io::Result<Self> {
         let highest = ports.iter().map(|port| usize::from(port.id.0)).max().unwrap_or(0);
         let mut port_index = vec![NO_PORT; highest + 1];
         for (i, port) in ports.iter().enumerate() {
@@ -147,6 +156,7 @@ impl<T: Table> Worker<T> {
             table: None,
             generation: 0,
             counters: Arc::default(),
+            stage,
             waiter: Waiter::new()?,
             n_down: 0,
             next_revival: None,
@@ -232,12 +242,37 @@ impl<T: Table> Worker<T> {
         self.follow(&plane);
         self.counters.received.add(self.burst.len() as u64);
         let from_trunk = self.ports[entry].role == Role::Trunk;
+        if self.stage.is_some() {
+            self.track(entry);
+        }
         self.parse(&plane, from_trunk);
         if !self.names.is_empty() {
             self.decide(&plane, entry, from_trunk);
         }
         self.distribute(entry, from_trunk);
         self.flush();
+    }
+
+    /// Shows the burst to the flow stage, and takes out what it drops.
+    fn track(&mut self, entry: usize) {
+        let Some(stage) = &self.stage else { return };
+        let Port { id, role, .. } = self.ports[entry];
+        let mut reasons = [DropReason::FlowRefused; BURST];
+        let mut stage = lock(stage);
+        let now = stage.clock();
+        let refused = stage.track(&mut self.burst, (id, role), now, &self.shared.neighbours, &mut reasons);
+        drop(stage);
+        if refused == 0 {
+            return;
+        }
+        for (i, packet) in std::mem::take(&mut self.burst).into_iter().enumerate() {
+            if refused >> i & 1 == 0 {
+                self.burst.push(packet);
+            } else {
+                self.counters.drop_frame(reasons[i]);
+                self.pool.put(packet);
+            }
+        }
     }
 
     /// Takes the reader that belongs to a new FIB.

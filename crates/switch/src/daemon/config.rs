@@ -1,5 +1,7 @@
 //! `switch.toml`.
 
+use crate::flow::Settings as FlowSettings;
+use crate::flow::config::Section;
 use crate::parse::MAX_FIXED_OFFSET;
 use api::config::ConfigError;
 use fib::action::PortId;
@@ -28,6 +30,8 @@ pub struct Config {
     pub status: Option<SocketAddr>,
     /// Where programs ask which port a name is at, over gRPC and HTTP; nobody can if absent.
     pub lookup: Option<SocketAddr>,
+    /// Connection tracking; none if absent.
+    pub flow: Option<Section>,
     /// The ports; without any, a switch answers those programs only.
     #[serde(default, rename = "port")]
     pub ports: Vec<Port>,
@@ -79,11 +83,10 @@ impl Config {
                 "controller = {given:?} is not a controller's URL; write it like http://10.0.0.1:4600"
             ));
         }
-        if let (Some(lookup), Some(status)) = (config.lookup, config.status)
-            && lookup == status
-            && lookup.port() != 0
-        {
-            return Err(format!("lookup and status are both {lookup}; give each its own port"));
+        let addresses = [config.lookup, config.status, config.flow.as_ref().and_then(|flow| flow.control)];
+        let taken = |&address: &SocketAddr| addresses.iter().flatten().filter(|&&other| other == address).count() > 1;
+        if let Some(twice) = addresses.iter().flatten().find(|address| address.port() != 0 && taken(address)) {
+            return Err(format!("two of lookup, status and flow.control are {twice}; give each its own port"));
         }
         if !(1..=MAX_WORKERS).contains(&config.workers) {
             return Err(format!("workers = {} is not from 1 to {MAX_WORKERS}", config.workers));
@@ -108,7 +111,16 @@ impl Config {
                 return Err(format!("two ports use the device {}", port.device));
             }
         }
+        config.flow_settings()?;
         Ok(config)
+    }
+
+    /// What connection tracking is to do, if there is any.
+    /// # Errors
+    /// What is wrong with `[flow]`.
+    pub fn flow_settings(&self) -> Result<Option<FlowSettings>, String> {
+        let ports = self.ports.iter().map(|port| port.id).collect();
+        self.flow.as_ref().map(|section| section.settings(&ports)).transpose()
     }
 }
 
@@ -160,7 +172,9 @@ mod tests {
             (format!("{GOOD}{}", PORT.replace("host", "hosts")), "hosts"),
             (format!("{GOOD}{}", PORT.replace("= 1", "= 65536")), "65536"),
             (format!("{GOOD}lookup = 4602\n"), "lookup"),
-            (format!("{GOOD}lookup = '[::1]:4602'\nstatus = '[::1]:4602'\n"), "both [::1]:4602"),
+            (format!("{GOOD}lookup = '[::1]:4602'\nstatus = '[::1]:4602'\n"), "are [::1]:4602"),
+            (format!("{GOOD}status = '[::1]:4602'\n[flow]\ncontrol = '[::1]:4602'\n"), "are [::1]:4602"),
+            (format!("{GOOD}{PORT}[[flow.rule]]\naction = 'drop'\nin_port = 7\n"), "in_port = 7"),
             (GOOD.replace("s1'\nc", "'\nc"), "name"),
             (GOOD.replace("http://", ""), "not a controller's URL"),
             (GOOD.replace("http:", "https:"), "not a controller's URL"),

@@ -10,6 +10,7 @@
 
 pub mod agent;
 pub mod config;
+mod flows;
 mod lookup;
 pub mod saved;
 mod status;
@@ -18,6 +19,9 @@ pub use lookup::threads as lookup_threads;
 
 use crate::dataplane::{self, BuildError, Dataplane, LONGEST_FRAME, PortSpec, PortStatus, check_mtus};
 use crate::directory::Directory;
+use crate::flow::Flows;
+use crate::flow::export::Export;
+use crate::flow::stage::StageError;
 use crate::plane::PlaneWriter;
 use crate::worker::Role;
 use agent::Shared;
@@ -64,6 +68,20 @@ pub enum StartError {
         /// Why.
         source: std::io::Error,
     },
+    /// Connection tracking cannot be started.
+    #[error(transparent)]
+    Flows(#[from] StageError),
+    /// `[flow]` is wrong.
+    #[error("{0}")]
+    Config(String),
+    /// Flows that end cannot be written out.
+    #[error("cannot write flows to {path}: {source}")]
+    Export {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
     /// An address to listen on is taken or not ours.
     #[error("cannot listen on {address}: {source}")]
     Listen {
@@ -81,6 +99,8 @@ pub struct Switch {
     saved: SavedImage,
     status_address: Option<SocketAddr>,
     lookup_address: Option<SocketAddr>,
+    flow_address: Option<SocketAddr>,
+    keeper: Option<(flows::Keeper, tokio::task::JoinHandle<()>)>,
     agent: tokio::task::JoinHandle<()>,
     saver: tokio::task::JoinHandle<()>,
 }
@@ -93,7 +113,9 @@ impl Switch {
         let state_error = |source| StartError::State { path: config.state_dir.clone(), source };
         let saved = tokio::task::block_in_place(|| SavedImage::new(&config.state_dir)).map_err(state_error)?;
         let image = saved.read().map_err(state_error)?;
-        let (plane, replica, directory) = tokio::task::block_in_place(|| start_plane(&config, &saved, image))?;
+        let flows = start_flows(&config)?;
+        let (plane, replica, directory) =
+            tokio::task::block_in_place(|| start_plane(&config, flows.as_ref(), &saved, image))?;
         let (plane, shared) = (Arc::new(plane), Shared::new(replica));
 
         let listens = |address| move |source| StartError::Listen { address, source };
@@ -107,16 +129,32 @@ impl Switch {
         let status_address = match config.status {
             Some(address) => {
                 let (name, weak) = (config.name.clone(), Arc::downgrade(&plane));
-                let page = status::Page::new(name, Arc::clone(&shared), weak, directory);
+                let page = status::Page::new(name, Arc::clone(&shared), weak, directory, flows.clone());
                 let bound = api::status::serve(address, Arc::new(page)).await;
                 Some(bound.map_err(listens(address))?)
+            }
+            None => None,
+        };
+        let flow_address = match (config.flow.as_ref().and_then(|flow| flow.control), &flows) {
+            (Some(address), Some(flows)) => {
+                let bound = api::flow::serve(address, flows::Control(flows.clone())).await;
+                Some(bound.map_err(listens(address))?)
+            }
+            _ => None,
+        };
+        let keeper = match flows {
+            Some(flows) => {
+                let path = config.flow.as_ref().and_then(|flow| flow.export.clone());
+                let export = path.map(|path| Export::open(&path).map_err(|source| StartError::Export { path, source }));
+                let keeper = flows::Keeper::new(flows, export.transpose()?);
+                Some((keeper.clone(), tokio::spawn(keeper.run(config.name.clone()))))
             }
             None => None,
         };
         tokio::spawn(watch_ports(config.name.clone(), Arc::downgrade(&plane)));
         let saver = tokio::spawn(save_when_settled(Arc::clone(&shared), saved.clone(), shared.changes()));
         let agent = tokio::spawn(agent::run(config.name, config.controller, Arc::clone(&shared)));
-        Ok(Self { plane, shared, saved, status_address, lookup_address, agent, saver })
+        Ok(Self { plane, shared, saved, status_address, lookup_address, flow_address, keeper, agent, saver })
     }
 
     /// Where `/metrics` and `/status` listen.
@@ -129,15 +167,26 @@ impl Switch {
         self.lookup_address
     }
 
+    /// Where `fibula flow` reaches it.
+    pub fn flow_address(&self) -> Option<SocketAddr> {
+        self.flow_address
+    }
+
     /// Stops forwarding and saves what is not saved yet.
     pub async fn stop(self) {
         self.agent.abort();
         self.saver.abort();
         let _ = (self.agent.await, self.saver.await);
+        if let Some((_, task)) = &self.keeper {
+            task.abort();
+        }
         tokio::task::block_in_place(|| {
             // The status page holds it for moments only; then that moment's end stops the workers.
             if let Some(Err(error)) = Arc::into_inner(self.plane).map(Dataplane::stop) {
                 tracing::error!(%error, "a worker had ended before");
+            }
+            if let Some(Err(error)) = self.keeper.map(|(keeper, _)| keeper.finish()) {
+                tracing::error!(%error, "the flows that are left cannot be exported");
             }
             // Behind a save that is under way.
             save(&self.shared, &self.saved);
@@ -148,14 +197,26 @@ impl Switch {
 /// Workers, what a controller changes, and what look-ups are answered from.
 type Started = (Dataplane, Replica<PlaneWriter>, Option<Arc<Directory>>);
 
+/// What tracks connections, if anything is to.
+fn start_flows(config: &Config) -> Result<Option<Flows>, StartError> {
+    let settings = config.flow_settings().map_err(StartError::Config)?;
+    Ok(settings.map(|settings| Flows::new(settings, config.workers)).transpose()?)
+}
+
 /// Starts the workers and gives them what the saved image holds; nothing, if there is none that can be used.
-fn start_plane(config: &Config, saved: &SavedImage, image: Option<Vec<u8>>) -> Result<Started, StartError> {
+fn start_plane(
+    config: &Config,
+    flows: Option<&Flows>,
+    saved: &SavedImage,
+    image: Option<Vec<u8>>,
+) -> Result<Started, StartError> {
     let switch = &config.name;
     let ports = open_ports(config)?;
     let longest = ports.iter().flat_map(|port| &port.devices).map(|device| device.max_frame() + VLAN_TAG_BYTES).max();
     let settings = dataplane::Settings {
         workers: config.workers,
         fixed_offset: config.fixed_offset,
+        flows: flows.cloned(),
         max_frame: longest.unwrap_or(0).clamp(BUFFER_BYTES, LONGEST_FRAME),
         ..dataplane::Settings::default()
     };
@@ -176,7 +237,7 @@ fn start_plane(config: &Config, saved: &SavedImage, image: Option<Vec<u8>>) -> R
                 tracing::error!(switch, %error, "and cannot be renamed");
             }
             drop(plane);
-            start_plane(config, saved, None)
+            start_plane(config, flows, saved, None)
         }
     }
 }

@@ -3,6 +3,9 @@
 use crate::daemon::agent::{LinkStatus, Shared};
 use crate::dataplane::{Dataplane, PortStatus};
 use crate::directory::{Directory, DirectoryCounts};
+use crate::flow::Flows;
+use crate::flow::balance::{Member, endpoint_text};
+use crate::flow::state::protocol_name;
 use crate::plane::PlaneWriter;
 use api::status::{MetricsText, StatusSource, plain};
 use fib::replica::Tables;
@@ -15,6 +18,7 @@ pub(super) struct Page {
     shared: Arc<Shared<PlaneWriter>>,
     plane: Weak<Dataplane>,
     directory: Option<Arc<Directory>>,
+    flows: Option<Flows>,
 }
 
 /// What is served, and how much of it.
@@ -33,8 +37,9 @@ impl Page {
         shared: Arc<Shared<PlaneWriter>>,
         plane: Weak<Dataplane>,
         directory: Option<Arc<Directory>>,
+        flows: Option<Flows>,
     ) -> Self {
-        Self { name, shared, plane, directory }
+        Self { name, shared, plane, directory, flows }
     }
 
     fn served(&self) -> Served {
@@ -72,6 +77,10 @@ impl StatusSource for Page {
                 answers.iter().map(|(name, n)| ((*name).to_owned(), (*n).into())).collect();
             status["lookup"] = json!({"requests": requests, "refused": refused, "answers": answers});
         }
+        if let Some(flows) = &self.flows {
+            let stats = super::flows::stats(flows).into_iter();
+            status["flows"] = Value::Object(stats.map(|(name, n)| (name.to_owned(), n.into())).collect());
+        }
         if let Some(plane) = self.plane.upgrade() {
             let workers_running = plane.workers_running();
             let plane = plane.status();
@@ -106,6 +115,9 @@ impl StatusSource for Page {
             let answers = answers.map(|(name, n)| (format!("answer=\"{name}\""), n));
             text.counter("fibula_lookup_names_total", "Names asked for, by answer.", answers);
         }
+        if let Some(flows) = &self.flows {
+            flow_metrics(flows, &mut text);
+        }
         let Some(plane) = self.plane.upgrade() else { return text.finish() };
         let workers_running = plane.workers_running() as u64;
         let plane = plane.status();
@@ -125,6 +137,22 @@ impl StatusSource for Page {
         }
         text.finish()
     }
+}
+
+fn flow_metrics(flows: &Flows, text: &mut MetricsText) {
+    let all = flows.occupancy();
+    text.gauge("fibula_flows", "Flows that are tracked.", plain(all.flows));
+    text.gauge("fibula_flow_entries", "Entries of the flow tables; a translated flow has two.", plain(all.entries));
+    text.gauge("fibula_flow_slots", "Places for entries as of now.", plain(all.slots));
+    text.gauge("fibula_flow_nat_ports", "Outside ports in use.", plain(all.nat_ports));
+    let events = flows.counts().fields().map(|(name, n)| (format!("event=\"{name}\""), n));
+    text.counter("fibula_flow_events_total", "What the flow stage counted.", events);
+    let servers = flows.servers().into_iter().flat_map(|(service, protocol, members)| {
+        let service = format!("service=\"{}\",protocol=\"{}\"", endpoint_text(service), protocol_name(protocol));
+        let label = move |member: Member| format!("{service},server=\"{}\"", endpoint_text(member.server.endpoint));
+        members.into_iter().map(move |member| (label(member), member.flows))
+    });
+    text.gauge("fibula_flow_server_flows", "Flows of each server.", servers);
 }
 
 fn port_json(port: &PortStatus) -> Value {

@@ -23,6 +23,18 @@ pub fn in_namespace(test: impl FnOnce() + Send) -> bool {
     })
 }
 
+/// Moves the calling thread into a new network namespace, where the caller may.
+pub fn own_namespace() {
+    // SAFETY: no pointers; only the calling thread changes its namespace.
+    assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNET) }, 0, "needs root");
+}
+
+/// The number by which `ip` finds the namespace of the calling thread.
+pub fn thread_id() -> i32 {
+    // SAFETY: no arguments.
+    unsafe { libc::gettid() }
+}
+
 pub fn ip(arguments: &str) {
     let output = Command::new("ip").args(arguments.split_whitespace()).output().expect("iproute2 is installed");
     assert!(output.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&output.stderr));

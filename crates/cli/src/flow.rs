@@ -1,0 +1,285 @@
+//! `fibula flow`: the connections that a switch tracks, and the servers of its virtual addresses, asked of the switch
+//! itself.
+
+use crate::output::{Exit, Failure, Output};
+use crate::remote::answer;
+use api::client::ConnectError;
+use api::v1;
+use api::v1::change_server_request::Change;
+use api::v1::flows_client::FlowsClient;
+use serde::Serialize;
+use std::time::Duration;
+use tonic::transport::Channel;
+
+/// Whom to ask.
+#[derive(clap::Args)]
+pub(crate) struct At {
+    /// Address of the switch: `control` of [flow] in its switch.toml
+    #[arg(long, env = "FIBULA_FLOW", default_value = "127.0.0.1:4604", global = true, value_name = "ADDRESS")]
+    at: String,
+}
+
+/// Which flows.
+#[derive(clap::Args, Clone)]
+pub(crate) struct Filter {
+    /// tcp, udp, icmp, icmpv6 or a number
+    #[arg(long)]
+    protocol: Option<String>,
+    /// An address or a prefix of either end, as the first packet had it
+    #[arg(long)]
+    address: Option<String>,
+    /// A port of either end, as the first packet had it
+    #[arg(long)]
+    port: Option<u16>,
+}
+
+impl From<Filter> for v1::FlowFilter {
+    fn from(Filter { protocol, address, port }: Filter) -> Self {
+        v1::FlowFilter {
+            protocol: protocol.unwrap_or_default(),
+            address: address.unwrap_or_default(),
+            port: port.map(u32::from),
+        }
+    }
+}
+
+/// Arguments of `fibula flow`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    at: At,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(clap::Subcommand)]
+enum Verb {
+    /// Show flows: both ends, state, packets and bytes each way
+    Show {
+        #[command(flatten)]
+        filter: Filter,
+        /// Flows at most
+        #[arg(long, default_value_t = 1000)]
+        limit: u64,
+    },
+    /// Count flows by protocol and state
+    Count {
+        #[command(flatten)]
+        filter: Filter,
+    },
+    /// End flows: what belongs to them is dropped from then on, unless a rule lets it begin anew
+    Flush {
+        #[command(flatten)]
+        filter: Filter,
+        /// All flows
+        #[arg(long, conflicts_with_all = ["protocol", "address", "port"])]
+        all: bool,
+    },
+    /// Show what is counted: flows begun and ended, packets and flows refused, each by reason
+    Stats,
+    /// Servers of virtual addresses
+    #[command(subcommand)]
+    Server(ServerVerb),
+}
+
+/// A server of a virtual address.
+#[derive(clap::Args)]
+struct ServerArgs {
+    /// The virtual address and its port: 10.0.0.100:80
+    service: String,
+    /// The server's address and port: 10.0.0.11:80
+    server: String,
+    /// Protocol of the virtual address: tcp or udp
+    #[arg(long, default_value = "tcp")]
+    protocol: String,
+}
+
+#[derive(clap::Subcommand)]
+enum ServerVerb {
+    /// List servers, with the flows they have
+    List,
+    /// Give a server new flows: another one, or one that was drained
+    Add {
+        #[command(flatten)]
+        server: ServerArgs,
+        /// Its share against the others'
+        #[arg(long, default_value_t = 1)]
+        weight: u32,
+        /// Its MAC address, unless the network knows it
+        #[arg(long)]
+        mac: Option<String>,
+    },
+    /// Give a server no new flows; it keeps those it has
+    Drain(ServerArgs),
+    /// As drain, and forget the server with its last flow
+    Remove(ServerArgs),
+}
+
+#[derive(Serialize)]
+struct FlowRow {
+    protocol: String,
+    source: String,
+    destination: String,
+    reply_source: Option<String>,
+    reply_destination: Option<String>,
+    vlan: u32,
+    state: String,
+    packets: u64,
+    reply_packets: u64,
+    bytes: u64,
+    reply_bytes: u64,
+    age_s: u64,
+    remaining_s: u64,
+}
+
+impl From<v1::Flow> for FlowRow {
+    fn from(flow: v1::Flow) -> Self {
+        let text = |text: String| Some(text).filter(|text| !text.is_empty());
+        FlowRow {
+            protocol: flow.protocol,
+            source: flow.source,
+            destination: flow.destination,
+            reply_source: text(flow.reply_source),
+            reply_destination: text(flow.reply_destination),
+            vlan: flow.vlan,
+            state: flow.state,
+            packets: flow.packets,
+            reply_packets: flow.reply_packets,
+            bytes: flow.bytes,
+            reply_bytes: flow.reply_bytes,
+            age_s: flow.age_seconds,
+            remaining_s: flow.remaining_seconds,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct CountRow {
+    protocol: String,
+    state: String,
+    flows: u64,
+}
+
+#[derive(Serialize)]
+struct StatRow {
+    name: String,
+    value: u64,
+}
+
+#[derive(Serialize)]
+struct ServerRow {
+    service: String,
+    protocol: String,
+    server: String,
+    weight: u32,
+    state: String,
+    flows: u64,
+    total: u64,
+}
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+type Client = FlowsClient<Channel>;
+
+impl Args {
+    /// # Errors
+    /// Exit code 2 for an address that is none, 3 for a filter or a server that is none, 4 if nobody answers or there is
+    /// no such server.
+    pub(crate) fn run(self, out: &Output) -> anyhow::Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let Args { at: At { at }, verb } = self;
+        if let Verb::Flush { filter, all: false } = &verb
+            && filter.protocol.is_none()
+            && filter.address.is_none()
+            && filter.port.is_none()
+        {
+            return Err(Failure::new(Exit::Usage, "say which flows: --protocol, --address, --port, or --all"));
+        }
+        runtime.block_on(async {
+            let mut client = connect(&at).await?;
+            match verb {
+                Verb::Show { filter, limit } => show(&mut client, filter, limit, out).await,
+                Verb::Count { filter } => {
+                    let request = v1::CountFlowsRequest { filter: Some(filter.into()) };
+                    let counts = answer(client.count(request).await)?.counts.into_iter();
+                    let row = |v1::FlowsOfState { protocol, state, flows }| CountRow { protocol, state, flows };
+                    out.rows(&counts.map(row).collect::<Vec<_>>())
+                }
+                Verb::Flush { filter, .. } => {
+                    let request = v1::FlushFlowsRequest { filter: Some(filter.into()) };
+                    let flushed = answer(client.flush(request).await)?.flushed;
+                    out.done(&serde_json::json!({ "flushed": flushed }), format!("{flushed} flows flushed"))
+                }
+                Verb::Stats => {
+                    let stats = answer(client.stats(v1::FlowStatsRequest {}).await)?.stats.into_iter();
+                    let row = |v1::FlowStat { name, value }| StatRow { name, value };
+                    out.rows(&stats.map(row).collect::<Vec<_>>())
+                }
+                Verb::Server(verb) => servers(&mut client, verb, out).await,
+            }
+        })
+    }
+}
+
+async fn show(client: &mut Client, filter: Filter, limit: u64, out: &Output) -> anyhow::Result<()> {
+    let (mut rows, mut from): (Vec<FlowRow>, _) = (vec![], None);
+    loop {
+        let request = v1::ShowFlowsRequest { filter: Some(filter.clone().into()), from };
+        let reply = answer(client.show(request).await)?;
+        let room = (limit as usize).saturating_sub(rows.len());
+        let more = reply.flows.len() > room;
+        rows.extend(reply.flows.into_iter().take(room).map(FlowRow::from));
+        from = reply.next;
+        if more || from.is_some() && rows.len() as u64 >= limit {
+            out.rows(&rows)?;
+            eprintln!("more than {limit} flows: show others with --limit, or pick with --protocol, --address, --port");
+            return Ok(());
+        }
+        if from.is_none() {
+            return out.rows(&rows);
+        }
+    }
+}
+
+async fn servers(client: &mut Client, verb: ServerVerb, out: &Output) -> anyhow::Result<()> {
+    let (ServerArgs { service, server, protocol }, change, done) = match verb {
+        ServerVerb::List => {
+            let servers = answer(client.list_servers(v1::ListServersRequest {}).await)?.servers.into_iter();
+            let row = |server: v1::FlowServer| ServerRow {
+                service: server.service,
+                protocol: server.protocol,
+                server: server.server,
+                weight: server.weight,
+                state: server.state,
+                flows: server.flows,
+                total: server.total,
+            };
+            return out.rows(&servers.map(row).collect::<Vec<_>>());
+        }
+        ServerVerb::Add { server, weight, mac } => {
+            (server, Change::Add(v1::AddServer { weight, mac: mac.unwrap_or_default() }), "takes new flows")
+        }
+        ServerVerb::Drain(server) => (server, Change::Drain(v1::DrainServer {}), "takes no new flows"),
+        ServerVerb::Remove(server) => {
+            (server, Change::Remove(v1::RemoveServer {}), "takes no new flows, and is forgotten with its last one")
+        }
+    };
+    let sentence = format!("{server} {done}");
+    answer(client.change_server(v1::ChangeServerRequest { service, protocol, server, change: Some(change) }).await)?;
+    out.done(&serde_json::json!({ "ok": true }), sentence)
+}
+
+async fn connect(at: &str) -> anyhow::Result<Client> {
+    let url = if at.contains("://") { at.to_owned() } else { format!("http://{at}") };
+    let channel = api::client::connect(&url, CONNECT_TIMEOUT).await.map_err(|error| match error {
+        ConnectError::Unreachable { reason, .. } => Failure::new(
+            Exit::NotFound,
+            format!(
+                "no switch answers at {at} ({reason}); give --at or FIBULA_FLOW the address that is `control` of [flow] \
+                 in its switch.toml"
+            ),
+        ),
+        _ => Failure::new(Exit::Usage, format!("`{at}` is no address; write it like 10.0.0.2:4604")),
+    })?;
+    Ok(api::client::flows(channel))
+}

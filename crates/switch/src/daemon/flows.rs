@@ -1,0 +1,254 @@
+//! Connection tracking in the daemon: time that passes without frames, flows that are written out as they end, and what
+//! operators ask for and change.
+
+use crate::flow::balance::{Server, endpoint_text};
+use crate::flow::config::{mac, service_protocol};
+use crate::flow::control::{Change, ChangeError, Cursor, Flows};
+use crate::flow::export::{Export, FlowText};
+use crate::flow::packet::{Endpoint, Tuple};
+use crate::flow::rules::Prefix;
+use crate::flow::state::{protocol_name, protocol_number};
+use crate::flow::{FlowView, balance::ServerError};
+use api::flow::PAGE_FLOWS;
+use api::v1::change_server_request::Change as WireChange;
+use api::v1::flows_server::Flows as Service;
+use api::v1::{self};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tonic::{Request, Response, Status};
+
+/// How often time is brought up to date and a part of every table is looked through,
+const KEEP_EVERY: Duration = Duration::from_millis(100);
+/// and how many such parts a table has: all of it in a second.
+const PARTS: usize = 10;
+
+/// Keeps the tables of a switch, and writes out what ends.
+#[derive(Clone)]
+pub(super) struct Keeper {
+    flows: Flows,
+    export: Arc<Mutex<Option<Export>>>,
+}
+
+impl Keeper {
+    pub(super) fn new(flows: Flows, export: Option<Export>) -> Self {
+        Self { flows, export: Arc::new(Mutex::new(export)) }
+    }
+
+    /// Keeps them for ever.
+    pub(super) async fn run(self, switch: String) {
+        let mut tick = tokio::time::interval(KEEP_EVERY);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tick.tick().await;
+            let this = self.clone();
+            let kept = tokio::task::spawn_blocking(move || this.keep(PARTS)).await;
+            if let Ok(Err(error)) = kept {
+                tracing::error!(switch, %error, "flows that end are exported no more: mend it and start the switch again");
+            }
+        }
+    }
+
+    /// At the end: the flows that are there are written out as they are.
+    pub(super) fn finish(&self) -> std::io::Result<()> {
+        if self.flows.settings().export {
+            self.flows.flush(|_| true);
+        }
+        self.keep(1)
+    }
+
+    fn keep(&self, parts: usize) -> std::io::Result<()> {
+        let mut export = self.export.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut result = Ok(());
+        self.flows.keep(parts, |ended| {
+            if let (Some(export), false, Ok(())) = (export.as_mut(), ended.is_empty(), &result) {
+                result = export.write(ended);
+            }
+        });
+        if result.is_err() {
+            *export = None;
+        }
+        result
+    }
+}
+
+/// Answers operators.
+pub(super) struct Control(pub(super) Flows);
+
+impl Control {
+    /// Runs what takes locks where it holds up no other task.
+    async fn blocking<R: Send + 'static>(&self, work: impl FnOnce(Flows) -> R + Send + 'static) -> Result<R, Status> {
+        let flows = self.0.clone();
+        tokio::task::spawn_blocking(move || work(flows)).await.map_err(|error| Status::internal(error.to_string()))
+    }
+}
+
+#[tonic::async_trait]
+impl Service for Control {
+    async fn show(&self, request: Request<v1::ShowFlowsRequest>) -> Result<Response<v1::ShowFlowsReply>, Status> {
+        let v1::ShowFlowsRequest { filter, from } = request.into_inner();
+        let (filter, from) = (Filter::new(filter.unwrap_or_default())?, from.unwrap_or_default());
+        let reply = self.blocking(move |flows| {
+            let mut page = vec![];
+            let next = flows.show(Cursor { stage: from.stage, place: from.place }, |flow| {
+                if filter.matches(&flow.original) {
+                    page.push(to_wire(&flow));
+                }
+                page.len() < PAGE_FLOWS
+            });
+            let next = next.map(|Cursor { stage, place }| v1::FlowCursor { stage, place });
+            v1::ShowFlowsReply { flows: page, next }
+        });
+        Ok(Response::new(reply.await?))
+    }
+
+    async fn count(&self, request: Request<v1::CountFlowsRequest>) -> Result<Response<v1::CountFlowsReply>, Status> {
+        let filter = Filter::new(request.into_inner().filter.unwrap_or_default())?;
+        let counts = self.blocking(move |flows| {
+            let mut counts: BTreeMap<(u8, u8), (&str, u64)> = BTreeMap::new();
+            flows.show(Cursor::default(), |flow| {
+                if filter.matches(&flow.original) {
+                    let key = (flow.original.protocol, flow.state as u8);
+                    counts.entry(key).or_insert((flow.state.name(), 0)).1 += 1;
+                }
+                true
+            });
+            counts
+        });
+        let row = |((protocol, _), (state, flows)): ((u8, u8), (&str, u64))| v1::FlowsOfState {
+            protocol: protocol_name(protocol),
+            state: state.to_owned(),
+            flows,
+        };
+        Ok(Response::new(v1::CountFlowsReply { counts: counts.await?.into_iter().map(row).collect() }))
+    }
+
+    async fn flush(&self, request: Request<v1::FlushFlowsRequest>) -> Result<Response<v1::FlushFlowsReply>, Status> {
+        let filter = Filter::new(request.into_inner().filter.unwrap_or_default())?;
+        let flushed = self.blocking(move |flows| flows.flush(|tuple| filter.matches(tuple))).await?;
+        Ok(Response::new(v1::FlushFlowsReply { flushed }))
+    }
+
+    async fn stats(&self, _request: Request<v1::FlowStatsRequest>) -> Result<Response<v1::FlowStatsReply>, Status> {
+        let stats = stats(&self.0).into_iter();
+        let stats = stats.map(|(name, value)| v1::FlowStat { name: name.to_owned(), value }).collect();
+        Ok(Response::new(v1::FlowStatsReply { stats }))
+    }
+
+    async fn list_servers(
+        &self,
+        _request: Request<v1::ListServersRequest>,
+    ) -> Result<Response<v1::ListServersReply>, Status> {
+        let mut servers = vec![];
+        for (service, protocol, members) in self.0.servers() {
+            servers.extend(members.into_iter().map(|member| v1::FlowServer {
+                service: endpoint_text(service),
+                protocol: protocol_name(protocol),
+                server: endpoint_text(member.server.endpoint),
+                weight: member.server.weight.into(),
+                state: member.state.name().to_owned(),
+                flows: member.flows,
+                total: member.total,
+            }));
+        }
+        Ok(Response::new(v1::ListServersReply { servers }))
+    }
+
+    async fn change_server(
+        &self,
+        request: Request<v1::ChangeServerRequest>,
+    ) -> Result<Response<v1::ChangeServerReply>, Status> {
+        let v1::ChangeServerRequest { service, protocol, server, change } = request.into_inner();
+        let (service, server) = (endpoint(&service)?, endpoint(&server)?);
+        let protocol = if protocol.is_empty() { "tcp" } else { &protocol };
+        let protocol = service_protocol(protocol).map_err(Status::invalid_argument)?;
+        let change = match change {
+            Some(WireChange::Add(v1::AddServer { weight, mac: text })) => Change::Add(Server {
+                endpoint: server,
+                weight: weight
+                    .try_into()
+                    .map_err(|_| Status::invalid_argument(format!("weight {weight} is too large")))?,
+                mac: (!text.is_empty()).then(|| mac(&text)).transpose().map_err(Status::invalid_argument)?,
+            }),
+            Some(WireChange::Drain(_)) => Change::Drain(server),
+            Some(WireChange::Remove(_)) => Change::Remove(server),
+            None => return Err(Status::invalid_argument("no change is given: add, drain or remove")),
+        };
+        let changed = self.blocking(move |flows| flows.change(service, protocol, change)).await?;
+        changed.map_err(|error| match &error {
+            ChangeError::Virtual(_) | ChangeError::Server(ServerError::Unknown(_)) => {
+                Status::not_found(error.to_string())
+            }
+            ChangeError::Server(ServerError::TooMany) => Status::failed_precondition(error.to_string()),
+            _ => Status::invalid_argument(error.to_string()),
+        })?;
+        Ok(Response::new(v1::ChangeServerReply {}))
+    }
+}
+
+/// Everything that is counted, with how full the tables are.
+pub(super) fn stats(flows: &Flows) -> Vec<(&'static str, u64)> {
+    let all = flows.occupancy();
+    let now = [("flows", all.flows), ("entries", all.entries), ("slots", all.slots), ("nat_ports", all.nat_ports)];
+    now.into_iter().chain(flows.counts().fields()).collect()
+}
+
+fn endpoint(text: &str) -> Result<Endpoint, Status> {
+    let wrong = || Status::invalid_argument(format!("`{text}` is no address and port; write it like 10.0.0.11:80"));
+    let address: SocketAddr = text.parse().map_err(|_| wrong())?;
+    Ok(Endpoint { address: address.ip().into(), port: address.port() })
+}
+
+/// Which flows are meant.
+struct Filter {
+    protocol: Option<u8>,
+    address: Option<Prefix>,
+    port: Option<u16>,
+}
+
+impl Filter {
+    fn new(filter: v1::FlowFilter) -> Result<Self, Status> {
+        let v1::FlowFilter { protocol, address, port } = filter;
+        let number = |name: &String| {
+            let wrong = || format!("protocol `{name}` is not tcp, udp, icmp, icmpv6 or a number from 0 to 255");
+            protocol_number(name).ok_or_else(|| Status::invalid_argument(wrong()))
+        };
+        let port = port.map(|port| u16::try_from(port).map_err(|_| format!("port {port} is not from 0 to 65535")));
+        Ok(Self {
+            protocol: Some(&protocol).filter(|name| !name.is_empty()).map(number).transpose()?,
+            address: Some(address)
+                .filter(|text| !text.is_empty())
+                .map(|text| text.parse())
+                .transpose()
+                .map_err(Status::invalid_argument)?,
+            port: port.transpose().map_err(Status::invalid_argument)?,
+        })
+    }
+
+    fn matches(&self, tuple: &Tuple) -> bool {
+        let ends = [tuple.source, tuple.destination];
+        self.protocol.is_none_or(|protocol| tuple.protocol == protocol)
+            && self.address.is_none_or(|prefix| ends.iter().any(|end| prefix.contains(end.address)))
+            && self.port.is_none_or(|port| ends.iter().any(|end| end.port == port))
+    }
+}
+
+fn to_wire(flow: &FlowView) -> v1::Flow {
+    let FlowText { protocol, source, destination, reply_source, reply_destination, vlan, state } = FlowText::new(flow);
+    v1::Flow {
+        protocol,
+        source,
+        destination,
+        reply_source: reply_source.unwrap_or_default(),
+        reply_destination: reply_destination.unwrap_or_default(),
+        vlan: vlan.unwrap_or_default().into(),
+        state: state.to_owned(),
+        packets: flow.packets[0],
+        reply_packets: flow.packets[1],
+        bytes: flow.bytes[0],
+        reply_bytes: flow.bytes[1],
+        age_seconds: flow.age_s,
+        remaining_seconds: flow.remaining_s,
+    }
+}

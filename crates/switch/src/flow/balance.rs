@@ -1,0 +1,340 @@
+//! The load balancer: which server of a virtual address a new flow goes to.
+//!
+//! Every virtual address has a table of [`SLOTS`] places, each with a server; a flow takes the place of its digest. A
+//! server has places in proportion to its weight, exact to one, in an order of its own, and servers take turns to
+//! claim their next free place: when one comes or goes, few places change hands among the others, so that switches
+//! with the same servers choose alike, also while their lists differ for a moment. A flow that was begun keeps its
+//! server whatever happens to the table; that is in the flow's own entry.
+//! Source: Eisenbud et al., "Maglev: A Fast and Reliable Software Network Load Balancer", NSDI 2016, section 3.4;
+//! differs: weights, as shares of the turns.
+//! Cost: one read a new flow; milliseconds to fill the table when the servers change.
+
+use super::packet::{Address, Endpoint};
+use crate::plane::Mac;
+use lookup::hash::mix64;
+
+/// Places of a table: a prime, so that every step goes round all of them. Shares are exact to 0.002 %.
+pub const SLOTS: usize = 65_537;
+/// Servers of a virtual address at most.
+pub const MAX_SERVERS: usize = 1000;
+/// The largest weight.
+pub const MAX_WEIGHT: u16 = 1000;
+
+const NOBODY: u16 = u16::MAX;
+
+/// A server as configured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Server {
+    /// Where it listens.
+    pub endpoint: Endpoint,
+    /// Its share, against the sum of all; 0 takes no new flows.
+    pub weight: u16,
+    /// Its MAC address, unless the network knows it.
+    pub mac: Option<Mac>,
+}
+
+/// What a server is to new flows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ServerState {
+    /// It takes them.
+    Active,
+    /// It takes none, and keeps those it has.
+    Drained,
+    /// As drained, and forgotten when its last flow ends.
+    Removed,
+}
+
+impl ServerState {
+    /// A word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            ServerState::Active => "active",
+            ServerState::Drained => "drained",
+            ServerState::Removed => "removed",
+        }
+    }
+}
+
+/// A server and what it does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Member {
+    /// As configured.
+    pub server: Server,
+    /// Whether it takes new flows.
+    pub state: ServerState,
+    /// Flows that it has.
+    pub flows: u64,
+    /// Flows that it was given, ever.
+    pub total: u64,
+}
+
+/// Why the servers stay as they are.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServerError {
+    /// There is no such server.
+    #[error("{0} is no server of this virtual address")]
+    Unknown(String),
+    /// Too many servers.
+    #[error("a virtual address has at most {MAX_SERVERS} servers; remove one first")]
+    TooMany,
+    /// Not the family of the virtual address.
+    #[error("a server has the address family of its virtual address")]
+    Family,
+    /// A weight out of range.
+    #[error("weight {0} is not from 0 to {MAX_WEIGHT}")]
+    Weight(u16),
+}
+
+/// The servers of one virtual address.
+#[derive(Debug)]
+pub struct Balancer {
+    /// By index; a flow knows its server by it. Places of forgotten servers are used again.
+    members: Vec<Option<Member>>,
+    places: Box<[u16]>,
+    is_v4: bool,
+}
+
+impl Balancer {
+    /// # Errors
+    /// [`ServerError`].
+    pub fn new(address: Address, servers: &[Server]) -> Result<Self, ServerError> {
+        let mut this = Self { members: vec![], places: vec![NOBODY; SLOTS].into(), is_v4: address.is_v4() };
+        for server in servers {
+            this.put(*server)?;
+        }
+        this.fill();
+        Ok(this)
+    }
+
+    /// The servers, with those that are removed and still have flows.
+    pub fn members(&self) -> impl Iterator<Item = &Member> {
+        self.members.iter().flatten()
+    }
+
+    /// The server of a new flow, by its digest; none if no server takes any.
+    #[inline]
+    pub fn choose(&self, digest: u64) -> Option<(u16, Server)> {
+        let place = ((u128::from(mix64(digest)) * SLOTS as u128) >> 64) as usize;
+        let index = self.places[place];
+        let member = self.members.get(usize::from(index))?.as_ref()?;
+        Some((index, member.server))
+    }
+
+    /// Counts a flow that begins.
+    pub fn begin(&mut self, index: u16) {
+        if let Some(Some(member)) = self.members.get_mut(usize::from(index)) {
+            member.flows += 1;
+            member.total += 1;
+        }
+    }
+
+    /// Counts a flow that ends.
+    pub fn end(&mut self, index: u16) {
+        let Some(slot) = self.members.get_mut(usize::from(index)) else { return };
+        if let Some(member) = slot {
+            member.flows = member.flows.saturating_sub(1);
+            if member.flows == 0 && member.state == ServerState::Removed {
+                *slot = None;
+            }
+        }
+    }
+
+    /// Adds a server, or changes it: one that was drained or removed takes flows again.
+    /// # Errors
+    /// [`ServerError`]; nothing changed.
+    pub fn add(&mut self, server: Server) -> Result<(), ServerError> {
+        self.put(server)?;
+        self.fill();
+        Ok(())
+    }
+
+    fn put(&mut self, server: Server) -> Result<(), ServerError> {
+        if server.endpoint.address.is_v4() != self.is_v4 {
+            return Err(ServerError::Family);
+        }
+        if server.weight > MAX_WEIGHT {
+            return Err(ServerError::Weight(server.weight));
+        }
+        let known = self.members.iter_mut().flatten().find(|member| member.server.endpoint == server.endpoint);
+        if let Some(member) = known {
+            let mac = server.mac.or(member.server.mac);
+            *member = Member { server: Server { mac, ..server }, state: ServerState::Active, ..*member };
+            return Ok(());
+        }
+        if self.members().count() >= MAX_SERVERS {
+            return Err(ServerError::TooMany);
+        }
+        let member = Some(Member { server, state: ServerState::Active, flows: 0, total: 0 });
+        match self.members.iter_mut().find(|slot| slot.is_none()) {
+            Some(free) => *free = member,
+            None => self.members.push(member),
+        }
+        Ok(())
+    }
+
+    /// Gives a server no new flows from now on; `forget` it with its last one.
+    /// # Errors
+    /// [`ServerError::Unknown`].
+    pub fn drain(&mut self, endpoint: Endpoint, forget: bool) -> Result<(), ServerError> {
+        let is_it = |slot: &&mut Option<Member>| slot.is_some_and(|member| member.server.endpoint == endpoint);
+        let slot = self.members.iter_mut().find(is_it);
+        let Some(slot) = slot else {
+            return Err(ServerError::Unknown(endpoint_text(endpoint)));
+        };
+        if let Some(member) = slot {
+            member.state = if forget { ServerState::Removed } else { ServerState::Drained };
+            if forget && member.flows == 0 {
+                *slot = None;
+            }
+        }
+        self.fill();
+        Ok(())
+    }
+
+    /// Gives the places to the servers that take flows.
+    fn fill(&mut self) {
+        struct Claim {
+            index: u16,
+            weight: u64,
+            /// Places it is to have.
+            quota: u64,
+            taken: u64,
+            at: usize,
+            step: usize,
+        }
+        let active = |member: &Member| member.state == ServerState::Active && member.server.weight > 0;
+        let weights = self.members().filter(|member| active(member)).map(|member| u64::from(member.server.weight));
+        let (total, heaviest) = weights.fold((0, 0), |(sum, max), weight| (sum + weight, weight.max(max)));
+        self.places.fill(NOBODY);
+        let (mut claims, mut weight_before) = (Vec::new(), 0);
+        for (index, member) in self.members.iter().enumerate() {
+            let Some(Member { server, .. }) = member.filter(active) else { continue };
+            let Endpoint { address, port } = server.endpoint;
+            let name = mix64(mix64(address.0 as u64 ^ (address.0 >> 64) as u64) ^ u64::from(port));
+            let weight = u64::from(server.weight);
+            let share = |weight: u64| SLOTS as u64 * weight / total;
+            claims.push(Claim {
+                index: index as u16,
+                weight,
+                quota: share(weight_before + weight) - share(weight_before),
+                taken: 0,
+                at: (name % SLOTS as u64) as usize,
+                step: 1 + (mix64(name ^ 1) % (SLOTS as u64 - 1)) as usize,
+            });
+            weight_before += weight;
+        }
+        // In each round the heaviest takes one place, and the others as their weight is to its.
+        let mut left = if total == 0 { 0 } else { SLOTS };
+        for round in 1.. {
+            if left == 0 {
+                break;
+            }
+            for claim in &mut claims {
+                let due = (round * claim.weight).div_ceil(heaviest).min(claim.quota);
+                while claim.taken < due {
+                    while self.places[claim.at] != NOBODY {
+                        claim.at = (claim.at + claim.step) % SLOTS;
+                    }
+                    self.places[claim.at] = claim.index;
+                    claim.taken += 1;
+                    left -= 1;
+                }
+            }
+        }
+    }
+}
+
+/// An endpoint as people write it.
+pub(crate) fn endpoint_text(endpoint: Endpoint) -> String {
+    std::net::SocketAddr::new(endpoint.address.into(), endpoint.port).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server(last: u16, weight: u16) -> Server {
+        let address = Address::v4([10, 0, (last >> 8) as u8, last as u8]);
+        Server { endpoint: Endpoint { address, port: 80 }, weight, mac: None }
+    }
+
+    fn balancer(weights: &[u16]) -> Balancer {
+        let servers: Vec<Server> = weights.iter().zip(1..).map(|(&weight, last)| server(last, weight)).collect();
+        Balancer::new(Address::v4([10, 0, 9, 9]), &servers).unwrap()
+    }
+
+    fn shares(balancer: &Balancer, n: usize) -> Vec<usize> {
+        (0..n as u16).map(|i| balancer.places.iter().filter(|&&place| place == i).count()).collect()
+    }
+
+    #[test]
+    fn places_are_shared_by_weight() {
+        for weights in [&[1][..], &[1, 1], &[1, 2, 3], &[1000, 1, 7, 0, 400], &[1; 100]] {
+            let total: u64 = weights.iter().map(|&weight| u64::from(weight)).sum();
+            let balancer = balancer(weights);
+            assert_eq!(shares(&balancer, weights.len()).iter().sum::<usize>(), SLOTS);
+            for (share, &weight) in shares(&balancer, weights.len()).iter().zip(weights) {
+                let due = (SLOTS as u64 * u64::from(weight)) as f64 / total as f64;
+                assert!((*share as f64 - due).abs() <= 1.0, "{weights:?}: {share} of {due}");
+            }
+        }
+    }
+
+    #[test]
+    fn digests_spread_over_places_whatever_their_bits() {
+        let balancer = balancer(&[3, 1]);
+        for shift in [0, 16, 40] {
+            let first = (0..40_000u64).filter(|i| balancer.choose(i << shift).unwrap().0 == 0).count();
+            // Binomial, 40,000 and 3/4: 87 is one sigma.
+            assert!(first.abs_diff(30_000) < 5 * 87, "{first}");
+        }
+    }
+
+    #[test]
+    fn few_places_change_hands_among_servers_that_stay() {
+        let before = balancer(&[1; 20]);
+        let mut after = balancer(&[1; 20]);
+        after.drain(server(7, 1).endpoint, false).unwrap();
+        let pairs = before.places.iter().zip(&*after.places);
+        let moved = pairs.filter(|&(&was, &is)| was != 6 && was != is).count();
+        assert!(moved < SLOTS / 20, "{moved}");
+        assert_eq!(shares(&after, 20)[6], 0);
+        after.add(server(7, 1)).unwrap();
+        assert_eq!(after.places, before.places);
+    }
+
+    #[test]
+    fn a_removed_server_is_forgotten_with_its_last_flow_and_its_place_is_used_again() {
+        let mut balancer = balancer(&[1, 1]);
+        balancer.begin(0);
+        balancer.begin(0);
+        balancer.drain(server(1, 1).endpoint, true).unwrap();
+        assert!((0..1000).all(|digest| balancer.choose(digest).unwrap().0 == 1));
+        balancer.end(0);
+        assert_eq!(balancer.members().count(), 2);
+        balancer.end(0);
+        assert_eq!(balancer.members().count(), 1);
+        assert_eq!(balancer.drain(server(1, 1).endpoint, true), Err(ServerError::Unknown("10.0.0.1:80".to_owned())));
+        balancer.add(server(3, 1)).unwrap();
+        assert!((0..1000).any(|digest| balancer.choose(digest).unwrap() == (0, server(3, 1))));
+        // One that comes back while it still has flows keeps their count.
+        balancer.begin(0);
+        balancer.drain(server(3, 1).endpoint, true).unwrap();
+        balancer.add(server(3, 5)).unwrap();
+        let member = balancer.members().next().unwrap();
+        assert_eq!((member.flows, member.state, member.server.weight), (1, ServerState::Active, 5));
+    }
+
+    #[test]
+    fn without_servers_nobody_is_chosen() {
+        assert_eq!(balancer(&[]).choose(7), None);
+        assert_eq!(balancer(&[0, 0]).choose(7), None);
+        let mut balancer = balancer(&[1]);
+        balancer.drain(server(1, 1).endpoint, false).unwrap();
+        assert_eq!(balancer.choose(7), None);
+        let v6 = Server { endpoint: Endpoint { address: Address(7), port: 1 }, weight: 1, mac: None };
+        assert_eq!(balancer.add(v6), Err(ServerError::Family));
+        assert_eq!(balancer.add(server(2, 1001)), Err(ServerError::Weight(1001)));
+    }
+}

@@ -1,0 +1,433 @@
+//! `[flow]` of `switch.toml`.
+
+use super::balance::{MAX_SERVERS, Server};
+use super::nat::{MAX_ADDRESSES, NatSettings};
+use super::packet::{Address, Endpoint, ICMP, ICMPV6, TCP, UDP};
+use super::rules::{MAX_RULES, Prefix, Rule, Rules};
+use super::state::{State, Timeouts};
+use super::{Settings, Virtual};
+use crate::plane::Mac;
+use fib::action::PortId;
+use serde::Deserialize;
+use std::collections::{BTreeMap, HashSet};
+use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+
+/// The longest timeout, in seconds: timers are 16 bits wide, and a quarter of that is for what is not yet cleaned up.
+const MAX_TIMEOUT_S: u16 = 16_000;
+/// Flows of a stage at most.
+const MAX_FLOWS: u32 = 1 << 28;
+
+/// The section as it is written. Unknown keys are errors.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Section {
+    /// What becomes of a new flow that no rule matches.
+    #[serde(default)]
+    default: Verdict,
+    /// Flows at most.
+    #[serde(default = "default_max_flows")]
+    max_flows: u32,
+    /// Whether TCP connections may be taken up in the middle.
+    #[serde(default)]
+    pick_up: bool,
+    /// Where flows that ended are written; `-` is standard output.
+    pub export: Option<PathBuf>,
+    /// Where `fibula flow` reaches the switch; it cannot if absent.
+    pub control: Option<SocketAddr>,
+    /// Seconds, by state.
+    #[serde(default)]
+    timeouts: BTreeMap<String, u16>,
+    #[serde(default, rename = "rule")]
+    rules: Vec<RuleSection>,
+    #[serde(default, rename = "virtual")]
+    virtuals: Vec<VirtualSection>,
+    nat: Option<NatSection>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+enum Verdict {
+    Accept,
+    #[default]
+    Drop,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RuleSection {
+    action: Verdict,
+    protocol: Option<Protocol>,
+    source: Option<String>,
+    destination: Option<String>,
+    ports: Option<PortsText>,
+    in_port: Option<u16>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+enum Protocol {
+    Number(u8),
+    Name(String),
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+enum PortsText {
+    One(u16),
+    Range(String),
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct VirtualSection {
+    address: IpAddr,
+    port: u16,
+    #[serde(default = "default_protocol")]
+    protocol: String,
+    mac: Option<String>,
+    #[serde(default)]
+    servers: Vec<ServerSection>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ServerSection {
+    address: IpAddr,
+    port: Option<u16>,
+    #[serde(default = "default_weight")]
+    weight: u16,
+    mac: Option<String>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NatSection {
+    inside: Vec<String>,
+    addresses: Vec<IpAddr>,
+    #[serde(default = "default_ports")]
+    ports: PortsText,
+    mac: Option<String>,
+}
+
+fn default_max_flows() -> u32 {
+    1 << 20
+}
+
+fn default_protocol() -> String {
+    "tcp".to_owned()
+}
+
+fn default_weight() -> u16 {
+    1
+}
+
+fn default_ports() -> PortsText {
+    PortsText::Range("1024-65535".to_owned())
+}
+
+/// TCP or UDP by name.
+/// # Errors
+/// What can be written.
+pub fn service_protocol(name: &str) -> Result<u8, String> {
+    match name {
+        "tcp" => Ok(TCP),
+        "udp" => Ok(UDP),
+        other => Err(format!("protocol = {other:?} is not tcp or udp")),
+    }
+}
+
+impl Protocol {
+    fn numbers(&self) -> Result<Vec<u8>, String> {
+        match self {
+            Protocol::Number(number) => Ok(vec![*number]),
+            Protocol::Name(name) if name == "icmp" => Ok(vec![ICMP, ICMPV6]),
+            Protocol::Name(name) => service_protocol(name)
+                .map(|number| vec![number])
+                .map_err(|_| format!("protocol = {name:?} is not tcp, udp, icmp or a number from 0 to 255")),
+        }
+    }
+}
+
+impl PortsText {
+    fn range(&self) -> Result<RangeInclusive<u16>, String> {
+        let text = match self {
+            PortsText::One(port) => return Ok(*port..=*port),
+            PortsText::Range(text) => text,
+        };
+        let (first, last) = text.split_once('-').unwrap_or((text, text));
+        match (first.trim().parse(), last.trim().parse()) {
+            (Ok(first), Ok(last)) if first <= last => Ok(first..=last),
+            _ => Err(format!("ports = {text:?} is no range of ports; write 80, or \"8000-8999\"")),
+        }
+    }
+}
+
+/// Reads a MAC address.
+/// # Errors
+/// How to write one.
+pub fn mac(text: &str) -> Result<Mac, String> {
+    let wrong = || format!("mac = {text:?} is no MAC address of one host; write it like 02:00:00:00:00:01");
+    let bytes: Option<Vec<u8>> = text.split(':').map(|byte| u8::from_str_radix(byte, 16).ok()).collect();
+    let mac: Mac = bytes.and_then(|bytes| bytes.try_into().ok()).ok_or_else(wrong)?;
+    if mac[0] & 1 != 0 || mac == [0; 6] || text.len() != 17 {
+        return Err(wrong());
+    }
+    Ok(mac)
+}
+
+/// A locally administered address that follows from an IP address.
+fn own_mac(address: IpAddr) -> Mac {
+    let digest = lookup::hash::mix64(Address::from(address).0 as u64 ^ (Address::from(address).0 >> 64) as u64);
+    let bytes = digest.to_be_bytes();
+    [0x02, 0xf1, bytes[0], bytes[1], bytes[2], bytes[3]]
+}
+
+fn optional_mac(text: Option<&String>) -> Result<Option<Mac>, String> {
+    text.map(|text| mac(text)).transpose()
+}
+
+impl Section {
+    /// Checks it, and makes settings of it. `ports` are those of the switch.
+    /// # Errors
+    /// What is wrong, and what would do.
+    pub fn settings(&self, ports: &HashSet<PortId>) -> Result<Settings, String> {
+        if !(1..=MAX_FLOWS).contains(&self.max_flows) {
+            return Err(format!("flow.max_flows = {} is not from 1 to {MAX_FLOWS}", self.max_flows));
+        }
+        let mut timeouts = Timeouts::default();
+        for (name, &seconds) in &self.timeouts {
+            let state = State::ALL.iter().find(|state| state.name() == name).ok_or_else(|| {
+                let names: Vec<&str> = State::ALL.iter().map(|state| state.name()).collect();
+                format!("flow.timeouts.{name} is no state; there are {}", names.join(", "))
+            })?;
+            if !(1..=MAX_TIMEOUT_S).contains(&seconds) {
+                return Err(format!("flow.timeouts.{name} = {seconds} is not from 1 to {MAX_TIMEOUT_S} seconds"));
+            }
+            timeouts.set(*state, seconds);
+        }
+        if self.rules.len() > MAX_RULES {
+            return Err(format!("{} times [[flow.rule]]; at most {MAX_RULES}", self.rules.len()));
+        }
+        let rules =
+            self.rules.iter().zip(1..).map(|(rule, number)| {
+                rule.read(ports).map_err(|error| format!("[[flow.rule]], number {number}: {error}"))
+            });
+        let rules = Rules { rules: rules.collect::<Result<_, _>>()?, accept_others: self.default == Verdict::Accept };
+        let mut virtuals: Vec<Virtual> = vec![];
+        for section in &self.virtuals {
+            let named = |error| format!("[[flow.virtual]] {} port {}: {error}", section.address, section.port);
+            let service = section.read().map_err(named)?;
+            let same = |other: &Virtual| other.endpoint == service.endpoint && other.protocol == service.protocol;
+            if virtuals.iter().any(same) {
+                return Err(named("it is there twice".to_owned()));
+            }
+            let differs =
+                |other: &Virtual| other.endpoint.address == service.endpoint.address && other.mac != service.mac;
+            if virtuals.iter().any(differs) {
+                return Err(named(
+                    "its address has another mac in another [[flow.virtual]]; give both the same".to_owned(),
+                ));
+            }
+            virtuals.push(service);
+        }
+        let nat = self.nat.as_ref().map(NatSection::read).transpose().map_err(|e| format!("[flow.nat]: {e}"))?;
+        if let Some(nat) = &nat
+            && let Some(both) = virtuals.iter().find(|service| nat.addresses.contains(&service.endpoint.address))
+        {
+            let address = IpAddr::from(both.endpoint.address);
+            return Err(format!("{address} is in [flow.nat] and in [[flow.virtual]]; give each its own address"));
+        }
+        Ok(Settings {
+            rules,
+            timeouts,
+            virtuals,
+            nat,
+            max_flows: self.max_flows,
+            pick_up: self.pick_up,
+            export: self.export.is_some(),
+        })
+    }
+}
+
+impl RuleSection {
+    fn read(&self, ports: &HashSet<PortId>) -> Result<Rule, String> {
+        let protocols = self.protocol.as_ref().map_or(Ok(vec![]), Protocol::numbers)?;
+        let prefix = |text: &Option<String>| text.as_ref().map(|text| text.parse::<Prefix>()).transpose();
+        let (source, destination) = (prefix(&self.source)?, prefix(&self.destination)?);
+        if let (Some(source), Some(destination)) = (source, destination)
+            && source.is_v4() != destination.is_v4()
+        {
+            return Err("source and destination are of different families, so it matches nothing".to_owned());
+        }
+        if let Some(port) = self.in_port.map(PortId).filter(|port| !ports.contains(port)) {
+            return Err(format!("in_port = {port} is no port of this switch; they are in [[port]]"));
+        }
+        if self.ports.is_some() && protocols.iter().any(|protocol| !matches!(*protocol, TCP | UDP)) {
+            return Err("ports are of TCP and UDP only; set protocol to one of these, or leave ports out".to_owned());
+        }
+        Ok(Rule {
+            accept: self.action == Verdict::Accept,
+            protocols,
+            source,
+            destination,
+            ports: self.ports.as_ref().map(PortsText::range).transpose()?,
+            in_port: self.in_port.map(PortId),
+        })
+    }
+}
+
+impl VirtualSection {
+    fn read(&self) -> Result<Virtual, String> {
+        let protocol = service_protocol(&self.protocol)?;
+        if self.port == 0 {
+            return Err("port 0 is no port".to_owned());
+        }
+        if self.servers.len() > MAX_SERVERS {
+            return Err(format!("{} servers; at most {MAX_SERVERS}", self.servers.len()));
+        }
+        let server = |server: &ServerSection| {
+            Ok(Server {
+                endpoint: Endpoint { address: server.address.into(), port: server.port.unwrap_or(self.port) },
+                weight: server.weight,
+                mac: optional_mac(server.mac.as_ref())?,
+            })
+        };
+        let servers: Vec<Server> = self.servers.iter().map(server).collect::<Result<_, String>>()?;
+        let mut seen = HashSet::new();
+        if let Some(twice) = servers.iter().find(|server| !seen.insert(server.endpoint)) {
+            return Err(format!("the server {} is there twice", super::balance::endpoint_text(twice.endpoint)));
+        }
+        let endpoint = Endpoint { address: self.address.into(), port: self.port };
+        let mac = optional_mac(self.mac.as_ref())?.unwrap_or_else(|| own_mac(self.address));
+        let service = Virtual { endpoint, protocol, mac, servers };
+        service.balancer().map_err(|error| error.to_string())?;
+        Ok(service)
+    }
+}
+
+impl NatSection {
+    fn read(&self) -> Result<NatSettings, String> {
+        let inside: Vec<Prefix> = self.inside.iter().map(|text| text.parse()).collect::<Result<_, _>>()?;
+        let addresses: Vec<Address> = self.addresses.iter().map(|&ip| ip.into()).collect();
+        if inside.is_empty() || addresses.is_empty() {
+            return Err("inside and addresses need one entry each at least".to_owned());
+        }
+        if addresses.len() > MAX_ADDRESSES {
+            return Err(format!("{} addresses; at most {MAX_ADDRESSES}", addresses.len()));
+        }
+        if addresses.iter().collect::<HashSet<_>>().len() != addresses.len() {
+            return Err("an address is there twice".to_owned());
+        }
+        for address in &addresses {
+            let ip = IpAddr::from(*address);
+            if inside.iter().any(|prefix| prefix.contains(*address)) {
+                return Err(format!("{ip} is inside itself; outside addresses are none of the inside prefixes"));
+            }
+            if !inside.iter().any(|prefix| prefix.is_v4() == address.is_v4()) {
+                return Err(format!("{ip} is of another family than every inside prefix, so it is never used"));
+            }
+        }
+        let ports = self.ports.range()?;
+        if *ports.start() == 0 {
+            return Err("port 0 is no port; begin with 1 at least, 1024 is usual".to_owned());
+        }
+        let mac = optional_mac(self.mac.as_ref())?.unwrap_or_else(|| own_mac(self.addresses[0]));
+        Ok(NatSettings { inside, addresses, ports, mac })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Settings, String> {
+        let section: Section = toml::from_str(text).map_err(|error| error.to_string())?;
+        section.settings(&HashSet::from([PortId(1), PortId(2)]))
+    }
+
+    const WHOLE: &str = r#"
+        default = "drop"
+        max_flows = 5000
+        control = "127.0.0.1:4604"
+        export = "/tmp/flows.jsonl"
+        [timeouts]
+        established = 600
+        udp_new = 5
+        [[rule]]
+        action = "accept"
+        protocol = "tcp"
+        destination = "10.0.0.100"
+        ports = 80
+        [[rule]]
+        action = "accept"
+        protocol = "icmp"
+        in_port = 2
+        [[rule]]
+        action = "drop"
+        source = "fd00::/8"
+        [[virtual]]
+        address = "10.0.0.100"
+        port = 80
+        mac = "02:00:00:00:01:00"
+        servers = [{ address = "10.0.0.11", weight = 3 }, { address = "10.0.0.12", port = 8080, mac = "02:00:00:00:00:0c" }]
+        [nat]
+        inside = ["10.0.0.0/8"]
+        addresses = ["192.0.2.1"]
+        ports = "2000-2999"
+    "#;
+
+    #[test]
+    fn a_whole_section_is_read() {
+        let settings = read(WHOLE).unwrap();
+        assert_eq!(settings.max_flows, 5000);
+        assert_eq!(settings.timeouts.of(State::Established), 600);
+        assert_eq!(settings.timeouts.of(State::Closed), 10);
+        assert_eq!(settings.rules.rules.len(), 3);
+        assert_eq!(settings.rules.rules[0].ports, Some(80..=80));
+        assert_eq!(settings.rules.rules[1].protocols, [1, 58]);
+        let service = &settings.virtuals[0];
+        let servers: Vec<_> = service.servers.iter().map(|s| (s.endpoint.port, s.weight, s.mac.is_some())).collect();
+        assert_eq!(servers, [(80, 3, false), (8080, 1, true)]);
+        let nat = settings.nat.as_ref().unwrap();
+        assert_eq!(nat.ports, 2000..=2999);
+        assert_eq!(nat.mac[..2], [0x02, 0xf1]);
+        assert!(!settings.is_plain() && read("").unwrap().is_plain());
+    }
+
+    #[test]
+    fn wrong_sections_are_refused_with_the_reason() {
+        let virtual_ = |rest: &str| format!("[[virtual]]\naddress = '10.0.0.1'\nport = 80\n{rest}\n");
+        let nat = |rest: &str| format!("[nat]\n{rest}\n");
+        let rule = |rest: &str| format!("[[rule]]\naction = 'drop'\n{rest}\n");
+        for (text, reason) in [
+            ("max_flows = 0".to_owned(), "max_flows = 0"),
+            ("defaults = 'drop'".to_owned(), "defaults"),
+            ("[timeouts]\nestablish = 3".to_owned(), "no state; there are syn_sent"),
+            ("[timeouts]\nudp_new = 16001".to_owned(), "1 to 16000"),
+            (rule("protocol = 'sctp'"), "number 1: protocol = \"sctp\""),
+            (rule("source = '10.0.0.1/8'"), "10.0.0.0/8"),
+            (rule("source = '10.0.0.0/8'\ndestination = '::/0'"), "families"),
+            (rule("in_port = 3"), "in_port = 3"),
+            (rule("ports = '9-8'"), "no range"),
+            (rule("protocol = 'icmp'\nports = 8"), "leave ports out"),
+            (virtual_("protocol = 'icmp'"), "tcp or udp"),
+            (virtual_("mac = '01:00:00:00:00:00'"), "02:00:00:00:00:01"),
+            (virtual_("servers = [{ address = '::1' }]"), "family"),
+            (virtual_("servers = [{ address = '10.0.0.2', weight = 1001 }]"), "weight 1001"),
+            (virtual_("servers = [{ address = '10.0.0.2' }, { address = '10.0.0.2', port = 80 }]"), "twice"),
+            (virtual_("") + &virtual_(""), "twice"),
+            (virtual_("") + &virtual_("protocol = 'udp'\nmac = '02:00:00:00:00:01'"), "same"),
+            (nat("inside = []\naddresses = ['192.0.2.1']"), "one entry"),
+            (nat("inside = ['10.0.0.0/8']\naddresses = ['10.0.0.1']"), "inside itself"),
+            (nat("inside = ['10.0.0.0/8']\naddresses = ['::1']"), "another family"),
+            (nat("inside = ['10.0.0.0/8']\naddresses = ['192.0.2.1']\nports = '0-9'"), "port 0"),
+            (nat("inside = ['fd00::/8']\naddresses = ['192.0.2.1']"), "another family"),
+            (virtual_("") + &nat("inside = ['10.2.0.0/16']\naddresses = ['10.0.0.1']"), "give each its own"),
+        ] {
+            let message = read(&text).unwrap_err();
+            assert!(message.contains(reason), "{text}: {message}");
+        }
+    }
+}

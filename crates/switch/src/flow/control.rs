@@ -1,0 +1,218 @@
+//! What others than the workers do with the stages: keep time, show, count, flush, change servers.
+//!
+//! There is one stage a worker where the steering of frames to workers (by their pair of MAC addresses) brings both
+//! directions of a flow to the same one, and one for all workers where translation gives the directions different
+//! addresses. A stage is behind a lock that a worker takes once a burst; everything here takes it for a bounded number of
+//! flows at a time, so that no burst waits long.
+
+use super::balance::{Member, Server, ServerError};
+use super::export::Ended;
+use super::packet::{Endpoint, Tuple};
+use super::stage::{FlowView, Stage, StageError};
+use super::{FlowCounts, Settings, VirtualId};
+use crate::plane::Mac;
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Flows, or buckets, that are handled under one lock: some ten microseconds.
+const STEP: usize = 512;
+
+/// A stage, shared.
+pub type SharedStage = Arc<Mutex<Stage>>;
+
+pub(crate) fn lock(stage: &SharedStage) -> MutexGuard<'_, Stage> {
+    stage.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The stages of a switch.
+#[derive(Clone)]
+pub struct Flows {
+    stages: Arc<[SharedStage]>,
+    settings: Arc<Settings>,
+}
+
+impl fmt::Debug for Flows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Flows").field("stages", &self.stages.len()).finish_non_exhaustive()
+    }
+}
+
+/// Where a walk over all flows is. It sees every flow that lives all the while, once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Cursor {
+    /// Which stage.
+    pub stage: u32,
+    /// Which place of it.
+    pub place: u64,
+}
+
+/// How full a table is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Occupancy {
+    /// Flows, those included that ended a moment ago.
+    pub flows: u64,
+    /// Entries: a translated flow has two.
+    pub entries: u64,
+    /// Places for entries as of now.
+    pub slots: u64,
+    /// Outside ports in use.
+    pub nat_ports: u64,
+}
+
+/// Why servers stay as they are.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ChangeError {
+    /// No such virtual address.
+    #[error("{0} is no virtual address of this switch: they are in [[flow.virtual]] of its switch.toml")]
+    Virtual(String),
+    /// The server.
+    #[error(transparent)]
+    Server(#[from] ServerError),
+}
+
+/// What becomes of a server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Change {
+    /// It takes new flows, with this weight and MAC address.
+    Add(Server),
+    /// It takes no new flows.
+    Drain(Endpoint),
+    /// It takes no new flows, and is forgotten with its last one.
+    Remove(Endpoint),
+}
+
+impl Flows {
+    /// Stages for so many workers.
+    /// # Errors
+    /// [`StageError`]
+    pub fn new(settings: Settings, workers: usize) -> Result<Self, StageError> {
+        let n = if settings.is_plain() { workers.max(1) } else { 1 };
+        let stage = || Ok(Arc::new(Mutex::new(Stage::new(settings.clone())?)));
+        let stages = (0..n).map(|_| stage()).collect::<Result<_, StageError>>()?;
+        Ok(Self { stages, settings: Arc::new(settings) })
+    }
+
+    /// The stage of a worker.
+    pub fn stage(&self, worker: usize) -> SharedStage {
+        self.stages[worker % self.stages.len()].clone()
+    }
+
+    /// As configured.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The addresses that are ours, with the MAC address that we answer for each.
+    pub fn own_addresses(&self) -> impl Iterator<Item = (IpAddr, Mac)> {
+        let virtuals = self.settings.virtuals.iter().map(|service| (service.endpoint.address.into(), service.mac));
+        let nat = self.settings.nat.iter();
+        virtuals.chain(nat.flat_map(|nat| nat.addresses.iter().map(|&address| (address.into(), nat.mac))))
+    }
+
+    /// Brings the clocks up to date, and visits `1 / parts` of each table for what has ended. `ended` gets what is to be
+    /// exported.
+    pub fn keep(&self, parts: usize, mut ended: impl FnMut(&[Ended])) {
+        for stage in &*self.stages {
+            let mut visited = 0;
+            loop {
+                let mut locked = lock(stage);
+                let now = locked.clock();
+                let all = locked.scan(now, STEP);
+                let out = locked.take_ended(STEP * 8);
+                drop(locked);
+                visited += STEP;
+                ended(&out);
+                if visited >= all.div_ceil(parts) && out.len() < STEP * 8 {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Counts of all stages together.
+    pub fn counts(&self) -> FlowCounts {
+        let mut counts = FlowCounts::default();
+        self.stages.iter().for_each(|stage| counts += lock(stage).counts());
+        counts
+    }
+
+    /// How full the tables are together.
+    pub fn occupancy(&self) -> Occupancy {
+        let mut all = Occupancy::default();
+        for stage in &*self.stages {
+            let stage = lock(stage);
+            let (_, entries, slots) = stage.table();
+            all.flows += stage.len() as u64;
+            all.entries += entries as u64;
+            all.slots += slots as u64;
+            all.nat_ports += stage.nat_ports();
+        }
+        all
+    }
+
+    /// Shows flows from a cursor on until `each` says enough; where to go on, if there may be more.
+    pub fn show(&self, from: Cursor, mut each: impl FnMut(FlowView) -> bool) -> Option<Cursor> {
+        self.walk(from, |stage, place| {
+            let mut more = true;
+            let next = lock(stage).show(place, STEP, |flow| more &= each(flow));
+            (next, more)
+        })
+    }
+
+    /// Ends the flows that `which` picks; how many there were.
+    pub fn flush(&self, which: impl Fn(&Tuple) -> bool) -> u64 {
+        let before = self.counts().flushed;
+        self.walk(Cursor::default(), |stage, place| (lock(stage).flush(place, STEP, &which), true));
+        self.counts().flushed - before
+    }
+
+    fn walk(&self, from: Cursor, mut step: impl FnMut(&SharedStage, usize) -> (Option<usize>, bool)) -> Option<Cursor> {
+        let mut at = from;
+        while let Some(stage) = self.stages.get(at.stage as usize) {
+            let (next, more) = step(stage, at.place as usize);
+            at = match next {
+                Some(place) => Cursor { place: place as u64, ..at },
+                None => Cursor { stage: at.stage + 1, place: 0 },
+            };
+            if !more {
+                break;
+            }
+        }
+        ((at.stage as usize) < self.stages.len()).then_some(at)
+    }
+
+    /// The virtual addresses with their servers.
+    pub fn servers(&self) -> Vec<(Endpoint, u8, Vec<Member>)> {
+        let virtuals = self.settings.virtuals.iter().zip(0..);
+        let members = |id| {
+            let mut stage = lock(&self.stages[0]);
+            stage.balancer(VirtualId(id)).map_or(vec![], |balancer| balancer.members().copied().collect())
+        };
+        virtuals.map(|(service, id)| (service.endpoint, service.protocol, members(id))).collect()
+    }
+
+    /// Changes a server of a virtual address.
+    /// # Errors
+    /// [`ChangeError`]; nothing is changed.
+    pub fn change(&self, service: Endpoint, protocol: u8, change: Change) -> Result<(), ChangeError> {
+        let is_it = |each: &super::Virtual| each.endpoint == service && each.protocol == protocol;
+        let id = self.settings.virtuals.iter().position(is_it);
+        let mut stage = lock(&self.stages[0]);
+        let balancer = id.and_then(|id| stage.balancer(VirtualId(id as u16)));
+        let balancer = balancer.ok_or_else(|| {
+            ChangeError::Virtual(format!(
+                "{} {}",
+                super::state::protocol_name(protocol),
+                super::balance::endpoint_text(service)
+            ))
+        })?;
+        match change {
+            Change::Add(server) => balancer.add(server)?,
+            Change::Drain(server) => balancer.drain(server, false)?,
+            Change::Remove(server) => balancer.drain(server, true)?,
+        }
+        Ok(())
+    }
+}

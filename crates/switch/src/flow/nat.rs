@@ -1,0 +1,241 @@
+//! Source NAT: which address and port of ours a flow of an inside host gets.
+//!
+//! An inside address always gets the same outside address (RFC 4787, paired pooling). A flow gets a port of its own
+//! among those of the address and the protocol: the host's own port if it is free, otherwise the next free one behind a
+//! place that the digest of the flow picks, so that ports cannot be foreseen (RFC 6056). It is free again when the flow
+//! ends. A port is used for one flow at a time, whatever its destination: so there are as many flows as ports, an
+//! answer finds its flow by the port alone, and one that finds none is nobody's.
+//! Cost: 8 KiB an address and protocol; a new flow reads a word for every 64 ports in use behind its place, 1024 words
+//! at most, when nothing is free.
+//! Limits: TCP, UDP and ICMP echo.
+
+use super::packet::{Address, Endpoint, ICMP, ICMPV6, TCP, Tuple, UDP};
+use super::rules::Prefix;
+use crate::plane::Mac;
+use lookup::hash::mix64;
+use std::ops::RangeInclusive;
+
+/// Addresses of ours at most.
+pub const MAX_ADDRESSES: usize = 256;
+
+/// Source NAT as configured.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NatSettings {
+    /// Hosts whose flows are translated, unless they go to each other.
+    pub inside: Vec<Prefix>,
+    /// What they are translated to.
+    pub addresses: Vec<Address>,
+    /// Ports that flows may get.
+    pub ports: RangeInclusive<u16>,
+    /// What our addresses are to neighbours that ask for them.
+    pub mac: Mac,
+}
+
+/// Why a flow gets no port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NatError {
+    /// Neither TCP nor UDP nor ICMP echo: nothing to tell flows apart by.
+    #[error("flows of this protocol cannot be translated")]
+    Protocol,
+    /// No address of ours is of its family.
+    #[error("no outside address is of the family of the flow")]
+    Family,
+    /// All ports of its address are in use.
+    #[error("all ports of the outside address are in use")]
+    Exhausted,
+}
+
+/// Ports of one address and protocol, a bit each: set if it is in use.
+struct Ports(Box<[u64; 1024]>);
+
+impl Ports {
+    fn new() -> Self {
+        Self(Box::new([0; 1024]))
+    }
+
+    fn take(&mut self, range: &RangeInclusive<u16>, wanted: u16, start: u64) -> Option<u16> {
+        if range.contains(&wanted) && self.set(wanted) {
+            return Some(wanted);
+        }
+        let (first, last) = (u32::from(*range.start()), u32::from(*range.end()));
+        let n = last - first + 1;
+        let from = first + ((u128::from(start) * u128::from(n)) >> 64) as u32;
+        let port = self.free_in(from, last).or_else(|| self.free_in(first, from - u32::from(from > 0)))?;
+        self.set(port);
+        Some(port)
+    }
+
+    /// Takes a port if it is free.
+    fn set(&mut self, port: u16) -> bool {
+        let (word, bit) = (&mut self.0[usize::from(port) / 64], 1 << (port % 64));
+        let free = *word & bit == 0;
+        *word |= bit;
+        free
+    }
+
+    /// The first free port from `first` to `last`.
+    fn free_in(&self, first: u32, last: u32) -> Option<u16> {
+        let mut port = first;
+        while port <= last {
+            let free = !self.0[port as usize / 64] >> (port % 64);
+            if free != 0 {
+                let found = port + free.trailing_zeros();
+                return (found <= last).then_some(found as u16);
+            }
+            port = (port / 64 + 1) * 64;
+        }
+        None
+    }
+
+    fn release(&mut self, port: u16) {
+        self.0[usize::from(port) / 64] &= !(1 << (port % 64));
+    }
+
+    fn in_use(&self) -> u64 {
+        self.0.iter().map(|word| u64::from(word.count_ones())).sum()
+    }
+}
+
+/// The port of a protocol's flows: TCP, UDP, echo.
+fn kind(protocol: u8) -> Option<usize> {
+    match protocol {
+        TCP => Some(0),
+        UDP => Some(1),
+        ICMP | ICMPV6 => Some(2),
+        _ => None,
+    }
+}
+
+/// Source NAT of a switch.
+pub struct Nat {
+    settings: NatSettings,
+    /// An address of ours and its ports, by protocol.
+    addresses: Vec<(Address, [Ports; 3])>,
+}
+
+impl Nat {
+    /// All ports free.
+    pub fn new(settings: NatSettings) -> Self {
+        let ports = |&address: &Address| (address, std::array::from_fn(|_| Ports::new()));
+        let addresses = settings.addresses.iter().map(ports).collect();
+        Self { settings, addresses }
+    }
+
+    /// As configured.
+    pub fn settings(&self) -> &NatSettings {
+        &self.settings
+    }
+
+    fn is_inside(&self, address: Address) -> bool {
+        self.settings.inside.iter().any(|prefix| prefix.contains(address))
+    }
+
+    /// Whether a flow is to be translated.
+    pub fn applies(&self, tuple: &Tuple) -> bool {
+        self.is_inside(tuple.source.address) && !self.is_inside(tuple.destination.address)
+    }
+
+    /// What the flow's source becomes. Given back with [`Nat::release`].
+    /// # Errors
+    /// [`NatError`]; nothing is taken.
+    pub fn allocate(&mut self, tuple: &Tuple, digest: u64) -> Result<Endpoint, NatError> {
+        let kind = kind(tuple.protocol).ok_or(NatError::Protocol)?;
+        let Address(source) = tuple.source.address;
+        let is_v4 = tuple.source.address.is_v4();
+        let n = self.addresses.iter().filter(|(address, _)| address.is_v4() == is_v4).count();
+        let pick = (u128::from(mix64(source as u64 ^ (source >> 64) as u64)) * n as u128) >> 64;
+        let mut ours = self.addresses.iter_mut().filter(|(address, _)| address.is_v4() == is_v4);
+        let (address, ports) = ours.nth(pick as usize).ok_or(NatError::Family)?;
+        let port = ports[kind].take(&self.settings.ports, tuple.source.port, mix64(digest ^ 1));
+        port.map(|port| Endpoint { address: *address, port }).ok_or(NatError::Exhausted)
+    }
+
+    /// Gives a port back.
+    pub fn release(&mut self, protocol: u8, endpoint: Endpoint) {
+        let ours = self.addresses.iter_mut().find(|(address, _)| *address == endpoint.address);
+        if let (Some((_, ports)), Some(kind)) = (ours, kind(protocol)) {
+            ports[kind].release(endpoint.port);
+        }
+    }
+
+    /// Ports in use.
+    pub fn in_use(&self) -> u64 {
+        self.addresses.iter().flat_map(|(_, ports)| ports).map(Ports::in_use).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    fn settings(ports: RangeInclusive<u16>) -> NatSettings {
+        NatSettings {
+            inside: vec!["10.0.0.0/8".parse().unwrap()],
+            addresses: vec![Address::v4([192, 0, 2, 1]), Address::v4([192, 0, 2, 2])],
+            ports,
+            mac: [2; 6],
+        }
+    }
+
+    fn flow(host: u8, port: u16, protocol: u8) -> Tuple {
+        let source = Endpoint { address: Address::v4([10, 0, 0, host]), port };
+        let destination = Endpoint { address: Address::v4([198, 51, 100, 1]), port: 80 };
+        Tuple { source, destination, protocol, vlan: 0 }
+    }
+
+    #[test]
+    fn every_port_of_the_range_is_given_once_and_then_none() {
+        let range = 1000..=1234;
+        for start in [0, u64::MAX, 1 << 62] {
+            let mut nat = Nat::new(settings(range.clone()));
+            let mut given = HashSet::new();
+            for i in 0..235 {
+                let endpoint = nat.allocate(&flow(1, 7, TCP), start ^ (i << 50)).unwrap();
+                assert!(range.contains(&endpoint.port) && given.insert(endpoint));
+            }
+            assert_eq!(given.iter().map(|endpoint| endpoint.address).collect::<HashSet<_>>().len(), 1);
+            assert_eq!(nat.allocate(&flow(1, 7, TCP), 3), Err(NatError::Exhausted));
+            assert_eq!(nat.in_use(), 235);
+            // Others have ports of their own.
+            let other = nat.allocate(&flow(1, 7, UDP), 3).unwrap();
+            nat.release(UDP, other);
+            let some = *given.iter().next().unwrap();
+            nat.release(TCP, some);
+            assert_eq!(nat.allocate(&flow(1, 7, TCP), 5), Ok(some));
+        }
+    }
+
+    #[test]
+    fn the_whole_range_of_numbers_can_be_used() {
+        let mut nat = Nat::new(settings(0..=65_535));
+        let given: HashSet<_> = (0..65_536).map(|i| nat.allocate(&flow(1, 7, ICMP), i).unwrap().port).collect();
+        assert_eq!(given.len(), 65_536);
+        assert_eq!(nat.allocate(&flow(1, 7, ICMP), 0), Err(NatError::Exhausted));
+    }
+
+    #[test]
+    fn a_host_keeps_its_port_where_it_can_and_its_address_always() {
+        let mut nat = Nat::new(settings(1024..=65_535));
+        let first = nat.allocate(&flow(1, 5000, TCP), 9).unwrap();
+        assert_eq!(first.port, 5000);
+        for i in 0..1000 {
+            assert_eq!(nat.allocate(&flow(1, 5000, TCP), i).unwrap().address, first.address);
+        }
+        assert_ne!(nat.allocate(&flow(1, 80, TCP), 9).unwrap().port, 80, "not of the range");
+        let addresses: HashSet<_> = (0..100).map(|h| nat.allocate(&flow(h, 1, UDP), 9).unwrap().address).collect();
+        assert_eq!(addresses.len(), 2);
+    }
+
+    #[test]
+    fn only_flows_that_leave_are_translated_and_only_those_with_ports() {
+        let mut nat = Nat::new(settings(1..=9));
+        let out = flow(1, 7, TCP);
+        assert!(nat.applies(&out) && !nat.applies(&out.reversed()));
+        assert!(!nat.applies(&Tuple { destination: flow(2, 1, TCP).source, ..out }));
+        assert_eq!(nat.allocate(&flow(1, 7, 47), 0), Err(NatError::Protocol));
+        let v6 = Tuple { source: Endpoint { address: Address(7), port: 1 }, ..out };
+        assert_eq!(nat.allocate(&v6, 0), Err(NatError::Family));
+    }
+}

@@ -1,0 +1,227 @@
+//! Flows that begin.
+
+use super::record::{Cold, DOWNWARDS, Hot, Place, Room, TRANSLATED, TURN_SHIFT, Translation, hot};
+use super::{Fate, Stage, lifetime, put_mac};
+use crate::counters::DropReason;
+use crate::flow::VirtualId;
+use crate::flow::export::Why;
+use crate::flow::key::WORDS;
+use crate::flow::nat::NatError;
+use crate::flow::packet::{Endpoint, Headers, Tuple};
+use crate::flow::rewrite::rewrite;
+use crate::flow::state::{self, State};
+use crate::flow::tcp::Tcp;
+use crate::plane::Neighbours;
+use arrayvec::ArrayVec;
+use fib::action::PortId;
+use lookup::flow::InsertError;
+use lookup::hash::{Digest, mix64};
+
+/// The table grows when so much of it is used: above, inserts have to move others.
+const GROW_ABOVE: (usize, usize) = (17, 20);
+/// Ports tried for a flow whose answers would be taken for those of another.
+const NAT_ATTEMPTS: u64 = 8;
+
+impl Stage {
+    /// A packet whose flow was not there when the burst came, or that begins it anew.
+    pub(super) fn begin_or_go_on(
+        &mut self,
+        j: usize,
+        port: PortId,
+        frame: &mut [u8],
+        neighbours: &Neighbours,
+    ) -> Result<(), DropReason> {
+        let (key, digest) = (self.scratch.keys[j], self.scratch.digests[j]);
+        if let Some(slot) = self.table.lookup(&key, digest) {
+            match self.go_on(j, slot, frame) {
+                Fate::Pass => return Ok(()),
+                Fate::Drop(reason) => return Err(reason),
+                Fate::Later => {
+                    let hot = *self.table.value(slot);
+                    self.table.remove_at(slot);
+                    self.end(&hot, Why::Reopened);
+                }
+            }
+        }
+        let Headers { tuple, body, .. } = self.scratch.headers[j];
+        let Some((tcp, state)) = state::open(tuple.protocol, &body, self.settings.pick_up) else {
+            return Err(self.refuse(DropReason::FlowInvalid));
+        };
+        // A packet to itself has no other side.
+        if tuple.source == tuple.destination && tuple.source.port != 0 {
+            return Err(self.refuse(DropReason::FlowInvalid));
+        }
+        if !self.settings.rules.accept(&tuple, port) {
+            self.counts.refused_rule += 1;
+            return Err(DropReason::FlowRefused);
+        }
+        if self.len() >= self.settings.max_flows as usize {
+            self.counts.refused_limit += 1;
+            return Err(DropReason::FlowTable);
+        }
+        let (entries, capacity) = (self.table.len(), self.table.capacity());
+        if entries * GROW_ABOVE.1 > capacity * GROW_ABOVE.0 && !self.table.is_growing() {
+            // At its largest it goes on as it is.
+            let _ = self.table.grow();
+        }
+        let server = self.virtual_at.get(&(tuple.destination, tuple.protocol)).copied();
+        let is_translated = server.is_some() || self.nat.as_ref().is_some_and(|nat| nat.applies(&tuple));
+        if is_translated {
+            return self.begin_translated(j, server, (tcp, state), frame, neighbours);
+        }
+        let place = self.take_place();
+        let downwards = self.scratch.downwards >> j & 1 != 0;
+        let mut hot = hot(place, if downwards { DOWNWARDS } else { 0 }, tcp, state);
+        (hot[2], hot[4]) = (1, self.scratch.headers[j].ip_bytes());
+        if let Err(reason) = self.insert(&key, digest, &hot, state) {
+            self.free.push(place.index);
+            return Err(reason);
+        }
+        self.settle(place, Cold { original: tuple, began: self.now as u32, translation: None });
+        Ok(())
+    }
+
+    fn begin_translated(
+        &mut self,
+        j: usize,
+        to: Option<VirtualId>,
+        (tcp, state): (Tcp, State),
+        frame: &mut [u8],
+        neighbours: &Neighbours,
+    ) -> Result<(), DropReason> {
+        let headers = self.scratch.headers[j];
+        let (original, digest) = (headers.tuple, self.scratch.digests[j]);
+        let mut translation = Translation {
+            reply: original.reversed(),
+            shared: hot(Place { index: 0, turn: 0 }, TRANSLATED, tcp, state),
+            macs: [None; 2],
+            server: None,
+            outside: None,
+            renewed: self.now,
+        };
+        if let Some(id) = to {
+            let Some((index, server)) = self.virtuals[usize::from(id.0)].choose(steady_digest(&original)) else {
+                self.counts.refused_no_server += 1;
+                return Err(DropReason::FlowNoServer);
+            };
+            let Some(mac) = server.mac.or_else(|| neighbours.get(server.endpoint.address.into())) else {
+                self.counts.refused_no_server_mac += 1;
+                return Err(DropReason::FlowNoServer);
+            };
+            translation.reply.source = server.endpoint;
+            translation.macs[0] = Some(mac);
+            translation.server = Some((id, index));
+        } else {
+            translation.macs[1] = frame.get(6..12).and_then(|mac| mac.try_into().ok());
+            self.allocate(&original, digest, &mut translation)?;
+        }
+        let place = self.take_place();
+        (translation.shared[2], translation.shared[4]) = (1, headers.ip_bytes());
+        let (key, reply_key) = (self.scratch.keys[j], self.keys.key(&translation.reply).words);
+        let pointer = hot(place, TRANSLATED, Tcp::default(), state);
+        let reply_digest = self.table.digest(&reply_key);
+        let inserted = self.insert(&key, digest, &pointer, state).and_then(|()| {
+            self.insert(&reply_key, reply_digest, &pointer, state).inspect_err(|_| {
+                self.table.remove(&key, digest);
+            })
+        });
+        if let Err(reason) = inserted {
+            if let Some(outside) = translation.outside {
+                self.release(original.protocol, outside);
+            }
+            self.free.push(place.index);
+            return Err(reason);
+        }
+        match translation.server {
+            Some((id, server)) => {
+                self.virtuals[usize::from(id.0)].begin(server);
+                self.counts.balanced += 1;
+            }
+            None => self.counts.translated += 1,
+        }
+        rewrite(frame, &headers, &translation.reply.reversed());
+        put_mac(frame, translation.macs[0]);
+        let translation = Some(Box::new(translation));
+        self.settle(place, Cold { original, began: self.now as u32, translation });
+        Ok(())
+    }
+
+    /// Finds a port whose answers are nobody else's.
+    fn allocate(&mut self, original: &Tuple, digest: Digest, translation: &mut Translation) -> Result<(), DropReason> {
+        let mut taken: ArrayVec<Endpoint, { NAT_ATTEMPTS as usize }> = ArrayVec::new();
+        let mut result = Err(NatError::Exhausted);
+        while !taken.is_full() {
+            let Some(nat) = &mut self.nat else { break };
+            result = nat.allocate(original, digest.0 ^ taken.len() as u64);
+            let Ok(outside) = result else { break };
+            let reply = Tuple { destination: outside, ..original.reversed() };
+            let key = self.keys.key(&reply).words;
+            if self.table.lookup(&key, self.table.digest(&key)).is_none() {
+                translation.reply = reply;
+                translation.outside = Some(outside);
+                break;
+            }
+            taken.push(outside);
+        }
+        for endpoint in &taken {
+            self.release(original.protocol, *endpoint);
+        }
+        let counts = &mut self.counts;
+        match result {
+            Ok(_) if translation.outside.is_some() => return Ok(()),
+            Ok(_) => counts.refused_nat_taken += 1,
+            Err(NatError::Exhausted) => counts.refused_nat_exhausted += 1,
+            Err(NatError::Protocol | NatError::Family) => counts.refused_nat_impossible += 1,
+        }
+        Err(DropReason::FlowNoPort)
+    }
+
+    pub(super) fn release(&mut self, protocol: u8, outside: Endpoint) {
+        if let Some(nat) = &mut self.nat {
+            nat.release(protocol, outside);
+        }
+    }
+
+    fn take_place(&mut self) -> Place {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.rooms.push(Room::default());
+            self.rooms.len() as u32 - 1
+        });
+        let room = &mut self.rooms[index as usize];
+        room.turn = (room.turn + 1) % (1 << (64 - TURN_SHIFT));
+        Place { index, turn: room.turn }
+    }
+
+    fn settle(&mut self, place: Place, cold: Cold) {
+        self.rooms[place.index as usize].cold = Some(cold);
+        self.counts.begun += 1;
+    }
+
+    fn insert(&mut self, key: &[u64; WORDS], digest: Digest, hot: &Hot, state: State) -> Result<(), DropReason> {
+        let lifetime = lifetime(&self.settings.timeouts, state);
+        self.migrate(1);
+        let reported = &mut self.scratch.reported;
+        let inserted = self.table.insert(key, digest, hot, lifetime, |_, hot| reported.push(*hot));
+        self.end_reported();
+        let counts = &mut self.counts;
+        match inserted {
+            Ok(_) => return Ok(()),
+            Err(InsertError::Exists { .. }) => {
+                counts.refused_nat_taken += 1;
+                return Err(DropReason::FlowNoPort);
+            }
+            Err(InsertError::Full { .. }) => counts.refused_table_full += 1,
+            Err(_) => counts.refused_table_crowded += 1,
+        }
+        Err(DropReason::FlowTable)
+    }
+}
+
+/// A digest that is the same on every switch.
+fn steady_digest(tuple: &Tuple) -> u64 {
+    let end = |digest: u64, end: Endpoint| {
+        let address = mix64(digest ^ end.address.0 as u64) ^ (end.address.0 >> 64) as u64;
+        mix64(address) ^ u64::from(end.port)
+    };
+    mix64(end(end(0, tuple.source), tuple.destination))
+}

@@ -1,0 +1,123 @@
+//! Flows that end, and flows as people see them.
+
+use super::Stage;
+use super::record::{Hot, Place, state_of};
+use crate::flow::FlowView;
+use crate::flow::export::{Ended, Why};
+use crate::flow::packet::Tuple;
+use std::time::Duration;
+
+/// Ended flows that wait to be exported, at most.
+const MAX_ENDED: usize = 1 << 16;
+
+impl Stage {
+    /// Ends the flows of the entries that the table reported.
+    pub(super) fn end_reported(&mut self) {
+        while let Some(hot) = self.scratch.reported.pop() {
+            self.end(&hot, Why::Expired);
+        }
+    }
+
+    /// Ends the flow of an entry that is not in the table any more.
+    pub(super) fn end(&mut self, hot: &Hot, why: Why) {
+        let place = Place::of(hot);
+        // Of a translated flow both entries may be reported.
+        let room = self.rooms.get_mut(place.index as usize).filter(|room| room.turn == place.turn);
+        let Some(cold) = room.and_then(|room| room.cold.take()) else { return };
+        self.free.push(place.index);
+        let mut last = *hot;
+        let mut reply = cold.original.reversed();
+        if let Some(translation) = &cold.translation {
+            (last, reply) = (translation.shared, translation.reply);
+            for tuple in [cold.original, reply] {
+                let key = self.keys.key(&tuple).words;
+                let slot = self.table.lookup(&key, self.table.digest(&key));
+                if let Some(slot) = slot.filter(|&slot| Place::of(self.table.value(slot)) == place) {
+                    self.table.remove_at(slot);
+                }
+            }
+            if let Some((id, server)) = translation.server {
+                self.virtuals[usize::from(id.0)].end(server);
+            }
+            if let Some(outside) = translation.outside {
+                self.release(cold.original.protocol, outside);
+            }
+        }
+        *match why {
+            Why::Expired => &mut self.counts.expired,
+            Why::Reopened => &mut self.counts.reopened,
+            Why::Flushed => &mut self.counts.flushed,
+        } += 1;
+        if !self.settings.export {
+            return;
+        }
+        if self.ended.len() >= MAX_ENDED {
+            self.counts.export_lost += 1;
+            return;
+        }
+        let flow = self.view(&cold.original, &reply, cold.began, &last, 0);
+        let began = self.epoch.1 + Duration::from_secs(cold.began.into());
+        self.ended.push_back(Ended { flow, began, why });
+    }
+
+    fn view(&self, original: &Tuple, reply: &Tuple, began: u32, hot: &Hot, remaining_s: u64) -> FlowView {
+        FlowView {
+            original: *original,
+            reply: *reply,
+            state: state_of(hot),
+            packets: [hot[2], hot[3]],
+            bytes: [hot[4], hot[5]],
+            age_s: self.now.saturating_sub(began.into()),
+            remaining_s,
+        }
+    }
+
+    /// Flows that ended since this was called last, at most `n`.
+    pub fn take_ended(&mut self, n: usize) -> Vec<Ended> {
+        let n = n.min(self.ended.len());
+        self.ended.drain(..n).collect()
+    }
+
+    /// Brings time up to `now`, visits a number of buckets of the table, and ends what has ended there. Returns how many
+    /// a whole round has.
+    pub fn scan(&mut self, now: u64, n_buckets: usize) -> usize {
+        self.set_time(now);
+        self.migrate(n_buckets);
+        let reported = &mut self.scratch.reported;
+        self.table.scan(n_buckets, |_, hot| reported.push(*hot));
+        self.end_reported();
+        self.table.capacity().div_ceil(8)
+    }
+
+    /// Shows flows from a place on, at most `n` places; the next place, if there are more. A place stays what it is as
+    /// long as its flow lives.
+    pub fn show(&self, from: usize, n: usize, mut each: impl FnMut(FlowView)) -> Option<usize> {
+        let end = self.rooms.len().min(from.saturating_add(n));
+        for cold in self.rooms.get(from..end).into_iter().flatten().filter_map(|room| room.cold.as_ref()) {
+            let key = self.keys.key(&cold.original).words;
+            let Some(slot) = self.table.lookup(&key, self.table.digest(&key)) else { continue };
+            let remaining = u64::from(self.table.remaining(slot).unwrap_or(0));
+            let (hot, reply) = match &cold.translation {
+                Some(translation) => (translation.shared, translation.reply),
+                None => (*self.table.value(slot), cold.original.reversed()),
+            };
+            each(self.view(&cold.original, &reply, cold.began, &hot, remaining));
+        }
+        (end < self.rooms.len()).then_some(end)
+    }
+
+    /// Ends the flows of `n` places from one on that `which` picks; the next place, if there are more.
+    pub fn flush(&mut self, from: usize, n: usize, which: impl Fn(&Tuple) -> bool) -> Option<usize> {
+        let end = self.rooms.len().min(from.saturating_add(n));
+        for index in from..end {
+            let original = self.rooms[index].cold.as_ref().map(|cold| cold.original);
+            let Some(original) = original.filter(&which) else { continue };
+            let key = self.keys.key(&original).words;
+            // One that has ended is the scan's to find.
+            if let Some(hot) = self.table.remove(&key, self.table.digest(&key)) {
+                self.end(&hot, Why::Flushed);
+            }
+        }
+        (end < self.rooms.len()).then_some(end)
+    }
+}

@@ -1,0 +1,359 @@
+//! The stage itself: the flows of one worker, or of a switch, and what becomes of a burst.
+//!
+//! ```text
+//!  burst ─► parse ─► keys ─► digests ─► one batched lookup ─┬─ there: state, counters, timer, translation
+//!                                                           └─ not there: state machine, rules, server or port, insert
+//! ```
+//! A flow is one entry of a [`FlowTable`]: 16 bytes of key and 48 of state and counters, in one cache line. A flow that
+//! is translated is two entries, one a direction, which point to a state that they share. What is needed only when a
+//! flow begins, ends or is shown lies beside the table (`Cold`).
+//!
+//! Timers are those of the table: a packet renews the entry it found, with the seconds of its state. Of a translated
+//! flow it renews the other entry too, when a quarter of the time has passed or the state has changed; so a flow whose
+//! packets go one way only keeps both.
+//!
+//! A new flow goes through, in this order: is it the first packet of anything? is there a rule for it? its server; its
+//! port; its entries. What was taken is given back if a later step fails.
+
+mod begin;
+mod end;
+mod record;
+
+pub use record::FlowView;
+
+use super::balance::{Balancer, ServerError};
+use super::counters::FlowCounts;
+use super::export::Ended;
+use super::key::{Key, Keys, WORDS};
+use super::nat::Nat;
+use super::packet::{self, Body, Endpoint, Headers, Untracked};
+use super::rewrite::{rewrite, rewrite_error};
+use super::state::{Direction, State, Timeouts};
+use super::tcp::Judgement;
+use super::{Settings, VirtualId};
+use crate::counters::DropReason;
+use crate::parse::envelope;
+use crate::plane::{Mac, Neighbours};
+use crate::worker::Role;
+use arrayvec::ArrayVec;
+use fib::action::PortId;
+use lookup::flow::{CapacityError, FlowTable, Slot};
+use lookup::hash::Digest;
+use netio::{BURST, Burst};
+use record::{Cold, DOWNWARDS, HOT, Hot, Place, Room, TRANSLATED, advance, state_of};
+use std::collections::{HashMap, VecDeque};
+use std::time::{Instant, SystemTime};
+
+/// Entries at the start; the table doubles when it is needed.
+const FIRST_CAPACITY: usize = 1 << 14;
+
+/// Why there is no stage.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StageError {
+    /// No table of that size.
+    #[error("connection tracking: {0}; set flow.max_flows lower")]
+    Table(#[from] CapacityError),
+    /// Servers that a virtual address cannot have.
+    #[error("connection tracking: {0}")]
+    Servers(#[from] ServerError),
+}
+
+/// What becomes of a packet.
+enum Fate {
+    Pass,
+    Drop(DropReason),
+    /// To be looked at again, after those that change nothing but their own flow.
+    Later,
+}
+
+/// See the module.
+pub struct Stage {
+    settings: Settings,
+    table: FlowTable<WORDS, HOT>,
+    keys: Keys,
+    rooms: Vec<Room>,
+    free: Vec<u32>,
+    virtuals: Vec<Balancer>,
+    virtual_at: HashMap<(Endpoint, u8), VirtualId>,
+    nat: Option<Nat>,
+    counts: FlowCounts,
+    ended: VecDeque<Ended>,
+    epoch: (Instant, SystemTime),
+    /// Seconds since then, as of the latest burst.
+    now: u64,
+    scratch: Scratch,
+}
+
+/// What a burst needs.
+struct Scratch {
+    headers: ArrayVec<Headers, BURST>,
+    keys: [[u64; WORDS]; BURST],
+    digests: [Digest; BURST],
+    slots: [Option<Slot>; BURST],
+    owners: [u8; BURST],
+    downwards: u32,
+    /// Entries that ended, as the table reports them.
+    reported: Vec<Hot>,
+}
+
+impl Stage {
+    /// No flows.
+    /// # Errors
+    /// [`StageError`]
+    pub fn new(settings: Settings) -> Result<Self, StageError> {
+        // A translated flow has two entries, and a table is not to be filled to the last slot.
+        let most = (settings.max_flows as usize).saturating_mul(2).max(FIRST_CAPACITY);
+        let table = lookup::flow::Settings {
+            max_capacity: most.next_power_of_two().min(1 << 30),
+            ..lookup::flow::Settings::new(FIRST_CAPACITY.min(most))
+        };
+        let virtual_at = settings.virtuals.iter().zip(0..);
+        let virtual_at =
+            virtual_at.map(|(service, id)| ((service.endpoint, service.protocol), VirtualId(id))).collect();
+        let virtuals = settings.virtuals.iter().map(|service| service.balancer()).collect::<Result<_, _>>()?;
+        Ok(Self {
+            table: FlowTable::new(&table)?,
+            keys: Keys::new(),
+            rooms: vec![],
+            free: vec![],
+            virtuals,
+            virtual_at,
+            nat: settings.nat.clone().map(Nat::new),
+            counts: FlowCounts::default(),
+            ended: VecDeque::new(),
+            epoch: (Instant::now(), SystemTime::now()),
+            now: 0,
+            settings,
+            scratch: Scratch {
+                headers: ArrayVec::new(),
+                keys: [[0; WORDS]; BURST],
+                digests: [Digest(0); BURST],
+                slots: [None; BURST],
+                owners: [0; BURST],
+                downwards: 0,
+                reported: vec![],
+            },
+        })
+    }
+
+    /// Seconds of the stage's clock now.
+    pub fn clock(&self) -> u64 {
+        self.epoch.0.elapsed().as_secs()
+    }
+
+    /// Counts so far.
+    pub fn counts(&self) -> FlowCounts {
+        self.counts
+    }
+
+    /// Flows, those included that have ended and were not found yet.
+    pub fn len(&self) -> usize {
+        self.rooms.len() - self.free.len()
+    }
+
+    /// Whether there are no flows.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// As configured.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// What the table counted, its entries and its slots.
+    pub fn table(&self) -> (lookup::flow::Counters, usize, usize) {
+        (self.table.counters(), self.table.len(), self.table.capacity())
+    }
+
+    /// Outside ports in use.
+    pub fn nat_ports(&self) -> u64 {
+        self.nat.as_ref().map_or(0, Nat::in_use)
+    }
+
+    /// The servers of a virtual address.
+    pub fn balancer(&mut self, id: VirtualId) -> Option<&mut Balancer> {
+        self.virtuals.get_mut(usize::from(id.0))
+    }
+
+    /// Takes a burst that came in by a port into account, at `now` seconds of the stage's clock: translates packets, and
+    /// puts down why some are to be dropped. Bit `i` of the answer is set if packet `i` is, for `reasons[i]`.
+    pub(crate) fn track(
+        &mut self,
+        burst: &mut Burst,
+        (port, role): (PortId, Role),
+        now: u64,
+        neighbours: &Neighbours,
+        reasons: &mut [DropReason; BURST],
+    ) -> u32 {
+        self.set_time(now);
+        let mut refused = 0u32;
+        self.scratch.headers.clear();
+        self.scratch.downwards = 0;
+        for (i, packet) in burst.iter().enumerate() {
+            let frame = packet.frame();
+            // What has no envelope is dropped where names are read.
+            let Ok(type_at) = envelope(frame, role == Role::Trunk) else { continue };
+            let why = match packet::parse(frame, type_at) {
+                Ok(headers) => {
+                    let Key { words, downwards } = self.keys.key(&headers.tuple);
+                    let n = self.scratch.headers.len();
+                    self.scratch.keys[n] = words;
+                    self.scratch.owners[n] = i as u8;
+                    self.scratch.downwards |= u32::from(downwards) << n;
+                    self.scratch.headers.push(headers);
+                    continue;
+                }
+                Err(Untracked::Pass) => {
+                    self.counts.passed += 1;
+                    continue;
+                }
+                Err(Untracked::Fragment) => self.refuse(DropReason::FlowFragment),
+                Err(Untracked::Malformed) => self.refuse(DropReason::FlowInvalid),
+            };
+            refused |= 1 << i;
+            reasons[i] = why;
+        }
+        let n = self.scratch.headers.len();
+        if n == 0 {
+            return refused;
+        }
+        let Scratch { keys, digests, slots, .. } = &mut self.scratch;
+        self.table.digests(&keys[..n], &mut digests[..n]);
+        self.table.lookup_batch(&keys[..n], &digests[..n], &mut slots[..n]);
+        let mut later = 0u32;
+        for j in 0..n {
+            let owner = usize::from(self.scratch.owners[j]);
+            let fate = match self.scratch.slots[j] {
+                Some(slot) => self.go_on(j, slot, burst[owner].frame_mut()),
+                None => Fate::Later,
+            };
+            match fate {
+                Fate::Pass => {}
+                Fate::Later => later |= 1 << j,
+                Fate::Drop(reason) => {
+                    refused |= 1 << owner;
+                    reasons[owner] = reason;
+                }
+            }
+        }
+        // Inserts and removals make slots worthless: from here on each is looked up again.
+        while later != 0 {
+            let j = later.trailing_zeros() as usize;
+            later &= later - 1;
+            let owner = usize::from(self.scratch.owners[j]);
+            if let Err(reason) = self.begin_or_go_on(j, port, burst[owner].frame_mut(), neighbours) {
+                refused |= 1 << owner;
+                reasons[owner] = reason;
+            }
+        }
+        refused
+    }
+
+    fn refuse(&mut self, reason: DropReason) -> DropReason {
+        let counts = &mut self.counts;
+        *match reason {
+            DropReason::FlowFragment => &mut counts.refused_fragment,
+            _ => &mut counts.refused_invalid,
+        } += 1;
+        reason
+    }
+
+    fn set_time(&mut self, now: u64) {
+        if now != self.now {
+            self.now = now;
+            self.table.advance(now);
+        }
+    }
+
+    /// Moves entries to the larger table, while it grows.
+    fn migrate(&mut self, n_buckets: usize) {
+        if self.table.is_growing() {
+            let reported = &mut self.scratch.reported;
+            self.table.migrate(n_buckets, |_, hot| reported.push(*hot));
+            self.end_reported();
+        }
+    }
+
+    /// A packet of a flow that is there.
+    #[inline]
+    fn go_on(&mut self, j: usize, slot: Slot, frame: &mut [u8]) -> Fate {
+        let headers = &self.scratch.headers[j];
+        let hot = self.table.value_mut(slot);
+        if hot[0] & TRANSLATED != 0 {
+            let place = Place::of(hot);
+            return self.go_on_translated(j, slot, place, frame);
+        }
+        if headers.body == Body::Error {
+            self.counts.related += 1;
+            return Fate::Pass;
+        }
+        let downwards = self.scratch.downwards >> j & 1 != 0;
+        let direction = if downwards == (hot[0] & DOWNWARDS != 0) { Direction::Original } else { Direction::Reply };
+        match advance(hot, direction, headers) {
+            Judgement::Pass => {}
+            Judgement::Invalid => return Fate::Drop(self.refuse(DropReason::FlowInvalid)),
+            Judgement::Reopen => return Fate::Later,
+        }
+        let lifetime = lifetime(&self.settings.timeouts, state_of(hot));
+        // Timeouts are in range.
+        let _ = self.table.refresh(slot, lifetime);
+        self.counts.tracked += 1;
+        Fate::Pass
+    }
+
+    fn go_on_translated(&mut self, j: usize, slot: Slot, place: Place, frame: &mut [u8]) -> Fate {
+        let headers = &self.scratch.headers[j];
+        let room = self.rooms.get_mut(place.index as usize).filter(|room| room.turn == place.turn);
+        let Some(Room { cold: Some(Cold { original, translation: Some(translation), .. }), .. }) = room else {
+            return Fate::Drop(self.refuse(DropReason::FlowInvalid));
+        };
+        let (direction, out) = match headers.tuple {
+            tuple if tuple == *original => (Direction::Original, translation.reply.reversed()),
+            tuple if tuple == translation.reply => (Direction::Reply, original.reversed()),
+            // As a packet looks behind the translation: nobody sends it here.
+            _ => return Fate::Drop(self.refuse(DropReason::FlowInvalid)),
+        };
+        let mac = translation.macs[direction as usize];
+        if headers.body == Body::Error {
+            if !rewrite_error(frame, headers, &out) {
+                return Fate::Drop(self.refuse(DropReason::FlowInvalid));
+            }
+            put_mac(frame, mac);
+            self.counts.related += 1;
+            return Fate::Pass;
+        }
+        let before = state_of(&translation.shared);
+        match advance(&mut translation.shared, direction, headers) {
+            Judgement::Pass => {}
+            Judgement::Invalid => return Fate::Drop(self.refuse(DropReason::FlowInvalid)),
+            Judgement::Reopen => return Fate::Later,
+        }
+        let state = state_of(&translation.shared);
+        let lifetime = lifetime(&self.settings.timeouts, state);
+        let _ = self.table.refresh(slot, lifetime);
+        if state != before || self.now - translation.renewed > u64::from(lifetime) / 4 {
+            translation.renewed = self.now;
+            for tuple in [*original, translation.reply] {
+                let key = self.keys.key(&tuple).words;
+                let _ = self.table.lookup_refresh(&key, self.table.digest(&key), lifetime);
+            }
+        }
+        rewrite(frame, headers, &out);
+        put_mac(frame, mac);
+        self.counts.tracked += 1;
+        Fate::Pass
+    }
+}
+
+/// Timers end up to a second early.
+fn lifetime(timeouts: &Timeouts, state: State) -> u16 {
+    timeouts.of(state) + 1
+}
+
+fn put_mac(frame: &mut [u8], mac: Option<Mac>) {
+    if let Some(mac) = mac {
+        frame[..6].copy_from_slice(&mac);
+    }
+}

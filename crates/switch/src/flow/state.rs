@@ -1,0 +1,138 @@
+//! The states of a flow, and how long each lasts without a packet.
+
+use super::packet::{Body, ICMP, ICMPV6, TCP, UDP};
+use super::tcp::{Judgement, Tcp};
+
+/// Which way a packet goes in its flow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Direction {
+    /// As the first packet of the flow.
+    Original = 0,
+    /// The other way.
+    Reply = 1,
+}
+
+macro_rules! states {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal, $seconds:literal;)*) => {
+        /// The state of a flow.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[repr(u8)]
+        pub enum State { $($(#[$doc])* $variant,)* }
+
+        impl State {
+            /// All states.
+            pub const ALL: &[State] = &[$(State::$variant,)*];
+
+            /// Its name, which is also that of its timeout.
+            pub fn name(self) -> &'static str {
+                match self { $(State::$variant => $name,)* }
+            }
+
+            /// Seconds that a flow stays in it without a packet, unless configured otherwise.
+            pub fn default_timeout(self) -> u16 {
+                match self { $(State::$variant => $seconds,)* }
+            }
+        }
+    };
+}
+
+states! {
+    /// A SYN, not answered yet.
+    SynSent = "syn_sent", 30;
+    /// The SYN is answered.
+    SynReceived = "syn_received", 30;
+    /// Open. Two hours and four minutes are the least that RFC 5382 asks for.
+    Established = "established", 7440;
+    /// One side has ended.
+    FinWait = "fin_wait", 240;
+    /// The other has heard of it.
+    CloseWait = "close_wait", 240;
+    /// Both have ended.
+    LastAck = "last_ack", 30;
+    /// Both have heard of it.
+    TimeWait = "time_wait", 120;
+    /// Reset.
+    Closed = "closed", 10;
+    /// UDP in one direction so far.
+    UdpNew = "udp_new", 30;
+    /// UDP in both directions (RFC 4787 asks for two minutes at least, and five by default).
+    UdpReplied = "udp_replied", 300;
+    /// ICMP echo (RFC 5508: a minute at least).
+    Echo = "echo", 60;
+    /// Another protocol in one direction so far.
+    OtherNew = "other_new", 30;
+    /// Another protocol in both directions.
+    OtherReplied = "other_replied", 600;
+}
+
+/// Seconds that a flow stays in each state without a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Timeouts([u16; State::ALL.len()]);
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self(std::array::from_fn(|i| State::ALL[i].default_timeout()))
+    }
+}
+
+impl Timeouts {
+    /// Seconds of a state.
+    #[inline]
+    pub fn of(&self, state: State) -> u16 {
+        self.0[state as usize]
+    }
+
+    /// Sets the seconds of a state.
+    pub fn set(&mut self, state: State, seconds: u16) {
+        self.0[state as usize] = seconds;
+    }
+}
+
+/// The state that the first packet of a flow leaves it in; none if it cannot be the first.
+pub(super) fn open(protocol: u8, body: &Body, pick_up: bool) -> Option<(Tcp, State)> {
+    let state = match body {
+        Body::Tcp(segment) => return Tcp::open(segment, pick_up),
+        Body::Udp => State::UdpNew,
+        Body::Echo { reply: false } => State::Echo,
+        Body::Echo { reply: true } | Body::Error => return None,
+        // A TCP, UDP or echo that is none is caught before.
+        Body::Other if matches!(protocol, TCP | UDP) => return None,
+        Body::Other => State::OtherNew,
+    };
+    Some((Tcp::default(), state))
+}
+
+/// Takes a packet into account. Errors belong to a flow and change nothing.
+#[inline]
+pub(super) fn advance(tcp: &mut Tcp, state: &mut State, direction: Direction, body: &Body) -> Judgement {
+    match (body, direction) {
+        (Body::Tcp(segment), _) => return tcp.advance(state, direction, segment),
+        (Body::Udp, Direction::Reply) => *state = State::UdpReplied,
+        (Body::Other, Direction::Reply) => *state = State::OtherReplied,
+        _ => {}
+    }
+    Judgement::Pass
+}
+
+/// The protocol of a name that [`protocol_name`] gives.
+pub(crate) fn protocol_number(name: &str) -> Option<u8> {
+    match name {
+        "tcp" => Some(TCP),
+        "udp" => Some(UDP),
+        "icmp" => Some(ICMP),
+        "icmpv6" => Some(ICMPV6),
+        number => number.parse().ok(),
+    }
+}
+
+/// The usual name of a protocol, or its number.
+pub(crate) fn protocol_name(protocol: u8) -> String {
+    match protocol {
+        TCP => "tcp".to_owned(),
+        UDP => "udp".to_owned(),
+        ICMP => "icmp".to_owned(),
+        ICMPV6 => "icmpv6".to_owned(),
+        other => other.to_string(),
+    }
+}

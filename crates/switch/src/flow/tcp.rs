@@ -1,0 +1,361 @@
+//! The states of a TCP connection as somebody in the middle sees them.
+//!
+//! ```text
+//!            SYN              SYN-ACK                ACK                FIN            ACK of it
+//!   (none) ─────► syn_sent ─────────► syn_received ─────► established ─────► fin_wait ─────► close_wait
+//!                                                                               │ FIN           │ FIN
+//!                                                                               ▼               ▼
+//!                                     time_wait ◄──── ACKs of both FINs ──── last_ack ◄─────────┘
+//!   any ── RST that its receiver will believe ──► closed
+//! ```
+//! The endings follow from which FINs were sent and which of them were acknowledged, by sequence number, so that a FIN
+//! sent twice is not taken for two. A RST closes when its number is the one that the other side expects next; one that is
+//! not passes and changes nothing: its receiver answers it with a challenge, and somebody who only guesses cannot end a
+//! connection. Sequence numbers of data are not judged: both ends do that.
+//! Sources: RFC 9293 (section 3.3.2, simultaneous open, half-open connections), RFC 5961 (section 3, resets).
+
+use super::packet::Segment;
+use super::state::{Direction, State};
+
+const FIN: u8 = 1;
+const SYN: u8 = 2;
+const RST: u8 = 4;
+const ACK: u8 = 16;
+
+/// What becomes of a segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Judgement {
+    /// It goes on.
+    Pass,
+    /// No TCP would send it, or not in this state.
+    Invalid,
+    /// It begins another connection between the same two ends.
+    Reopen,
+}
+
+/// What is known of a connection besides its state: 9 bytes, to be kept with the flow. Sides are numbered as directions:
+/// 0 opened it, 1 answers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Tcp {
+    /// Until a side sends its FIN, the number that it expects next, as it said last, or as it will have to say in answer
+    /// to the other's SYN; from then on, the number behind its FIN.
+    pub(super) marks: [u32; 2],
+    /// Bits of [`SAID`] and so on, for side 0 and above it for side 1.
+    pub(super) bits: u8,
+}
+
+/// A side said what it expects.
+const SAID: u8 = 1;
+const FIN_SENT: u8 = 1 << 2;
+const FIN_ACKNOWLEDGED: u8 = 1 << 4;
+/// Both sent a SYN of their own.
+const SIMULTANEOUS: u8 = 1 << 6;
+
+/// `a` is `b` or comes behind it.
+fn at_or_after(a: u32, b: u32) -> bool {
+    a.wrapping_sub(b) as i32 >= 0
+}
+
+/// Whether a TCP could send such flags at all.
+fn is_possible(flags: u8) -> bool {
+    matches!(flags & (SYN | FIN | RST | ACK), SYN | RST | ACK | 0x12 | 0x14 | 0x11)
+}
+
+impl Tcp {
+    /// The connection that a segment opens, and its state; `pick_up`: also one that was there before us.
+    pub fn open(segment: &Segment, pick_up: bool) -> Option<(Self, State)> {
+        let mut tcp = Self::default();
+        match segment.flags & (SYN | FIN | RST | ACK) {
+            SYN => {
+                tcp.marks[1] = segment.sequence.wrapping_add(1);
+                Some((tcp, State::SynSent))
+            }
+            ACK if pick_up => {
+                tcp.acknowledge(0, segment);
+                Some((tcp, State::Established))
+            }
+            _ => None,
+        }
+    }
+
+    /// Takes a segment of `direction` into account.
+    #[inline]
+    pub fn advance(&mut self, state: &mut State, direction: Direction, segment: &Segment) -> Judgement {
+        // Nearly all segments: data and acknowledgements while nobody ends anything.
+        if *state == State::Established && segment.flags & (SYN | FIN | RST | ACK) == ACK {
+            self.acknowledge(direction as usize, segment);
+            return Judgement::Pass;
+        }
+        if !is_possible(segment.flags) {
+            return Judgement::Invalid;
+        }
+        let side = direction as usize;
+        if segment.flags & RST != 0 {
+            return self.reset(state, side, segment);
+        }
+        match segment.flags & (SYN | ACK) {
+            SYN => self.synchronise(state, side, segment),
+            0x12 => self.answer(state, side, segment),
+            _ => self.go_on(state, side, segment),
+        }
+    }
+
+    #[inline]
+    fn has(&self, what: u8, side: usize) -> bool {
+        self.bits & what << side != 0
+    }
+
+    #[inline]
+    fn acknowledge(&mut self, side: usize, segment: &Segment) {
+        if !self.has(SAID, side) || at_or_after(segment.acknowledgement, self.marks[side]) {
+            self.marks[side] = segment.acknowledgement;
+            self.bits |= SAID << side;
+        }
+    }
+
+    /// A SYN without an acknowledgement.
+    fn synchronise(&mut self, state: &mut State, side: usize, segment: &Segment) -> Judgement {
+        match *state {
+            State::TimeWait | State::Closed => return Judgement::Reopen,
+            State::SynSent => {
+                self.marks[1 - side] = segment.sequence.wrapping_add(1);
+                if side == 1 {
+                    self.bits |= SIMULTANEOUS;
+                    *state = State::SynReceived;
+                }
+            }
+            // To a connection that is open it is the remnant of an old one, or a probe: the other side answers it.
+            _ => {}
+        }
+        Judgement::Pass
+    }
+
+    /// A SYN with an acknowledgement.
+    fn answer(&mut self, state: &mut State, side: usize, segment: &Segment) -> Judgement {
+        match *state {
+            State::SynSent if side == 1 && segment.acknowledgement == self.marks[1] => {
+                self.bits |= SAID << 1;
+                self.marks[0] = segment.sequence.wrapping_add(1);
+                *state = State::SynReceived;
+            }
+            State::SynSent | State::TimeWait | State::Closed => return Judgement::Invalid,
+            // Sent again.
+            _ => {}
+        }
+        Judgement::Pass
+    }
+
+    /// An acknowledgement, with data, a FIN, or nothing.
+    fn go_on(&mut self, state: &mut State, side: usize, segment: &Segment) -> Judgement {
+        let fin = segment.flags & FIN != 0;
+        match *state {
+            // From a side that still holds an old connection; the first side resets it then.
+            State::SynSent if side == 1 && !fin => return Judgement::Pass,
+            State::SynSent => return Judgement::Invalid,
+            State::SynReceived if side == 0 || self.bits & SIMULTANEOUS != 0 => {
+                // What completes the handshake acknowledges the other's SYN at least.
+                let beyond = segment.acknowledgement.wrapping_sub(self.marks[side]);
+                if !self.has(SAID, side) && beyond >= 1 << 30 {
+                    return Judgement::Pass;
+                }
+                *state = State::Established;
+            }
+            State::TimeWait | State::Closed => return Judgement::Pass,
+            _ => {}
+        }
+        if !self.has(FIN_SENT, side) {
+            self.acknowledge(side, segment);
+            if fin {
+                self.bits |= FIN_SENT << side;
+                self.marks[side] = segment.sequence.wrapping_add(segment.payload).wrapping_add(1);
+            }
+        }
+        let other = 1 - side;
+        if self.has(FIN_SENT, other) && at_or_after(segment.acknowledgement, self.marks[other]) {
+            self.bits |= FIN_ACKNOWLEDGED << other;
+        }
+        *state = match ((self.bits / FIN_SENT) & 3, (self.bits / FIN_ACKNOWLEDGED) & 3) {
+            (0, _) => *state,
+            (3, 3) => State::TimeWait,
+            (3, _) => State::LastAck,
+            (_, 0) => State::FinWait,
+            _ => State::CloseWait,
+        };
+        Judgement::Pass
+    }
+
+    fn reset(&mut self, state: &mut State, side: usize, segment: &Segment) -> Judgement {
+        let other = 1 - side;
+        let believed = match *state {
+            // Nobody listens there.
+            State::SynSent if side == 1 => {
+                if segment.flags & ACK == 0 || segment.acknowledgement != self.marks[1] {
+                    return Judgement::Invalid;
+                }
+                true
+            }
+            State::SynSent => true,
+            _ => (self.bits / FIN_SENT) & 3 != 0 || !self.has(SAID, other) || segment.sequence == self.marks[other],
+        };
+        if believed {
+            *state = State::Closed;
+        }
+        Judgement::Pass
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Direction::{Original, Reply};
+
+    const SYN_ACK: u8 = SYN | ACK;
+
+    fn segment(flags: u8, sequence: u32, acknowledgement: u32, payload: u32) -> Segment {
+        Segment { flags, sequence, acknowledgement, payload }
+    }
+
+    /// One connection under test. Its first side begins at 999, so that numbers wrap nowhere; its second at the top,
+    /// so that they do.
+    struct Connection(Tcp, State);
+
+    const CLIENT: u32 = 999;
+    const SERVER: u32 = u32::MAX;
+
+    impl Connection {
+        fn new() -> Self {
+            let (tcp, state) = Tcp::open(&segment(SYN, CLIENT, 0, 0), false).unwrap();
+            Self(tcp, state)
+        }
+
+        fn established() -> Self {
+            let mut connection = Self::new();
+            connection.step(Reply, segment(SYN_ACK, SERVER, CLIENT + 1, 0), State::SynReceived);
+            connection.step(Original, segment(ACK, CLIENT + 1, 0, 0), State::Established);
+            connection.step(Reply, segment(ACK, 0, CLIENT + 1, 100), State::Established);
+            connection.step(Original, segment(ACK, CLIENT + 1, 100, 50), State::Established);
+            connection
+        }
+
+        #[track_caller]
+        fn step(&mut self, direction: Direction, segment: Segment, then: State) {
+            assert_eq!(self.judge(direction, segment), Judgement::Pass);
+            assert_eq!(self.1, then);
+        }
+
+        fn judge(&mut self, direction: Direction, segment: Segment) -> Judgement {
+            self.0.advance(&mut self.1, direction, &segment)
+        }
+
+        #[track_caller]
+        fn refuse(&mut self, direction: Direction, segment: Segment) {
+            let before = self.1;
+            assert_eq!(self.judge(direction, segment), Judgement::Invalid);
+            assert_eq!(self.1, before);
+        }
+    }
+
+    #[test]
+    fn a_connection_is_opened_used_and_closed_by_either_side_first() {
+        for first in [Original, Reply] {
+            let mut connection = Connection::established();
+            let second = if first == Original { Reply } else { Original };
+            let at = |side| if side == Original { (CLIENT + 51, 100) } else { (100, CLIENT + 51) };
+            let (sequence, acknowledged) = at(first);
+            connection.step(first, segment(FIN | ACK, sequence, acknowledged, 0), State::FinWait);
+            // Sent again, it is not the FIN of the other.
+            connection.step(first, segment(FIN | ACK, sequence, acknowledged, 0), State::FinWait);
+            // Acknowledges data, not yet the FIN.
+            connection.step(second, segment(ACK, acknowledged, sequence, 0), State::FinWait);
+            connection.step(second, segment(ACK, acknowledged, sequence + 1, 7), State::CloseWait);
+            connection.step(first, segment(ACK, sequence + 1, acknowledged + 7, 0), State::CloseWait);
+            connection.step(second, segment(FIN | ACK, acknowledged + 7, sequence + 1, 0), State::LastAck);
+            connection.step(first, segment(ACK, sequence + 1, acknowledged + 8, 0), State::TimeWait);
+            connection.step(second, segment(FIN | ACK, acknowledged + 7, sequence + 1, 0), State::TimeWait);
+            assert_eq!(connection.judge(Original, segment(SYN, 5, 0, 0)), Judgement::Reopen);
+        }
+    }
+
+    #[test]
+    fn fins_that_cross_are_both_to_be_acknowledged() {
+        let mut connection = Connection::established();
+        connection.step(Original, segment(FIN | ACK, CLIENT + 51, 100, 0), State::FinWait);
+        connection.step(Reply, segment(FIN | ACK, 100, CLIENT + 51, 0), State::LastAck);
+        connection.step(Original, segment(ACK, CLIENT + 52, 101, 0), State::LastAck);
+        connection.step(Reply, segment(ACK, 101, CLIENT + 52, 0), State::TimeWait);
+    }
+
+    #[test]
+    fn both_sides_may_open_at_once() {
+        let mut connection = Connection::new();
+        connection.step(Reply, segment(SYN, SERVER, 0, 0), State::SynReceived);
+        connection.step(Original, segment(SYN_ACK, CLIENT, 0, 0), State::SynReceived);
+        connection.step(Reply, segment(SYN_ACK, SERVER, CLIENT + 1, 0), State::SynReceived);
+        connection.step(Original, segment(ACK, CLIENT + 1, 0, 0), State::Established);
+    }
+
+    #[test]
+    fn what_no_tcp_sends_is_invalid() {
+        for flags in [0, FIN, SYN | FIN, SYN | RST, FIN | RST, SYN_ACK | FIN, SYN_ACK | RST, FIN | RST | ACK, 8, 0x3f] {
+            Connection::established().refuse(Original, segment(flags, CLIENT + 51, 100, 0));
+            assert!(Tcp::open(&segment(flags, 1, 0, 0), true).is_none(), "{flags:#x}");
+        }
+        let mut connection = Connection::new();
+        connection.refuse(Original, segment(ACK, CLIENT + 1, 5, 0));
+        connection.refuse(Original, segment(SYN_ACK, CLIENT, 5, 0));
+        connection.refuse(Original, segment(FIN | ACK, CLIENT + 1, 5, 0));
+        connection.refuse(Reply, segment(SYN_ACK, SERVER, CLIENT + 2, 0));
+        connection.refuse(Reply, segment(FIN | ACK, SERVER, CLIENT + 1, 0));
+        connection.refuse(Reply, segment(RST | ACK, 0, CLIENT, 0));
+        connection.refuse(Reply, segment(RST, 0, 0, 0));
+    }
+
+    #[test]
+    fn only_a_syn_opens_unless_connections_are_picked_up() {
+        for flags in [ACK, SYN_ACK, FIN | ACK, RST, RST | ACK] {
+            assert!(Tcp::open(&segment(flags, 1, 2, 0), false).is_none());
+            let picked_up = Tcp::open(&segment(flags, 1, 2, 0), true);
+            assert_eq!(picked_up.map(|(_, state)| state), (flags == ACK).then_some(State::Established));
+        }
+    }
+
+    #[test]
+    fn a_reset_closes_only_with_the_number_that_is_expected() {
+        let mut connection = Connection::established();
+        for guess in [0, 99, 101, CLIENT, u32::MAX] {
+            connection.step(Reply, segment(RST, CLIENT + 50 - guess % 7, 0, 0), State::Established);
+            connection.step(Original, segment(RST, guess ^ 0x8000_0000, 0, 0), State::Established);
+        }
+        connection.step(Reply, segment(RST | ACK, 100, CLIENT + 51, 0), State::Closed);
+        let mut connection = Connection::established();
+        // The second side has acknowledged up to here.
+        connection.step(Original, segment(RST, CLIENT + 1, 0, 0), State::Closed);
+        assert_eq!(connection.judge(Reply, segment(SYN, 5, 0, 0)), Judgement::Reopen);
+    }
+
+    #[test]
+    fn a_refused_connection_is_closed_and_may_be_tried_again() {
+        let mut connection = Connection::new();
+        connection.step(Reply, segment(RST | ACK, 0, CLIENT + 1, 0), State::Closed);
+        assert_eq!(connection.judge(Original, segment(SYN, 5, 0, 0)), Judgement::Reopen);
+    }
+
+    #[test]
+    fn a_side_that_forgot_an_open_connection_can_begin_anew() {
+        // RFC 9293, figure 9: the challenge of the side that did not crash is answered with a reset.
+        let mut connection = Connection::established();
+        connection.step(Original, segment(SYN, 40_000, 0, 0), State::Established);
+        connection.step(Reply, segment(ACK, 100, CLIENT + 51, 0), State::Established);
+        connection.step(Original, segment(RST, CLIENT + 51, 0, 0), State::Closed);
+        assert_eq!(connection.judge(Original, segment(SYN, 40_000, 0, 0)), Judgement::Reopen);
+    }
+
+    #[test]
+    fn an_acknowledgement_of_nothing_does_not_complete_a_handshake() {
+        let mut connection = Connection::new();
+        connection.step(Reply, segment(SYN_ACK, 7000, CLIENT + 1, 0), State::SynReceived);
+        connection.step(Original, segment(ACK, CLIENT + 1, 7000, 0), State::SynReceived);
+        connection.step(Original, segment(ACK, CLIENT + 1, 9, 0), State::SynReceived);
+        connection.step(Original, segment(ACK, CLIENT + 1, 7001, 0), State::Established);
+    }
+}
