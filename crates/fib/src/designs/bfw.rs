@@ -6,15 +6,16 @@
 //! Source: "Re-designing Compact-structure based Forwarding for Programmable Networks", IV.A, V. Differs: no valid name
 //! is ever answered wrongly, see `lookup::bloom_fib`.
 
-use super::{Aliens, Design, RestoreError, bloom};
-use lookup::bloom_fib::{Policy, sizing};
+use super::{Design, RestoreError, Spec, bloom};
+use lookup::bloom_fib::Policy;
 
 /// The Bloom forwarder, with its counters in the data plane.
 pub static BFW: Design = Design {
     name: "bfw",
     summary: "a half-full counting Bloom filter a port, counters in the switch, and what they get wrong exactly",
-    aliens: |_| Aliens::DroppedBut { rate: bloom::FALSE_POSITIVES },
-    fingerprint_bits: |_| 0,
+    aliens: bloom::aliens,
+    fingerprint_bits: bloom::fingerprint_bits,
+    fingerprints: |_| bloom::FINGERPRINTS,
     is_static: false,
     restarts_alike: false,
     skeleton: |spec, names, _| bloom::skeleton(spec, policy, names),
@@ -22,7 +23,7 @@ pub static BFW: Design = Design {
     table: |spec, image| bloom::table(spec, policy, image),
 };
 
-/// The hash functions with which that many ports, all half full, take so few aliens for others.
-pub(super) fn policy(n_ports: usize) -> Policy {
-    Policy::Bfw { hashes: sizing::hashes_for_false_positives(bloom::FALSE_POSITIVES, n_ports) }
+/// Half-full filters: each function makes false positives half as many.
+pub(super) fn policy(spec: &Spec) -> Policy {
+    Policy::Bfw { hashes: spec.fingerprint_bits }
 }

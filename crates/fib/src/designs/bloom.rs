@@ -1,25 +1,41 @@
 //! Both halves of Bloom forwarders, of whatever policy: filters of all values, and an exact table of what they get wrong.
 
-use super::Spec;
 use super::each::{self, Maker};
 use super::keys::Key;
 use super::skeleton::Skeleton;
 use super::table::{Served, Table, TableError};
-use lookup::bloom_fib::{BloomFib, BloomFibQuery, Form, Policy, Settings};
+use super::{Aliens, Spec};
+use lookup::bloom::MAX_HASHES;
+use lookup::bloom_fib::{BloomFib, BloomFibQuery, Form, Policy, Settings, sizing};
 use lookup::hash::Digest;
 use lookup::traits::{Control, InsertError};
+use std::ops::RangeInclusive;
 
-/// Share of alien names that all filters together take for others, at most, where a policy is sized by it.
-pub(super) const FALSE_POSITIVES: f64 = 0.01;
+/// Share of alien names that all filters together take for others, at most, where nothing else is said.
+const FALSE_POSITIVES: f64 = 0.01;
 
-/// The ports that values of so many bits can stand for.
-pub(super) fn n_ports(value_bits: u8) -> usize {
+/// What stands for a fingerprint of b bits: a filter that takes one alien name in 2^b for its own.
+pub(super) const FINGERPRINTS: RangeInclusive<u8> = 1..=MAX_HASHES as u8;
+
+/// The bits with which so few alien names pass the filters of all ports that values of so many bits can stand for.
+pub(super) fn fingerprint_bits(value_bits: u8) -> u8 {
+    sizing::hashes_for_false_positives(FALSE_POSITIVES, n_ports(value_bits))
+}
+
+fn n_ports(value_bits: u8) -> usize {
     (1 << value_bits) - 1
 }
 
-/// What a forwarder of this policy, which may depend on the number of ports, is built with.
-pub(super) fn settings(spec: &Spec, policy: fn(usize) -> Policy) -> Settings {
-    Settings::new(spec.value_bits, spec.max_names, policy(n_ports(spec.value_bits)), Form::Separate, &spec.key)
+/// What alien names get if all ports have names; fewer ports let fewer pass.
+pub(super) fn aliens(spec: &Spec) -> Aliens {
+    let rate_of_one = (-f64::from(spec.fingerprint_bits)).exp2();
+    let rate = sizing::rate_of_all(std::iter::repeat_n(rate_of_one, n_ports(spec.value_bits)));
+    Aliens::DroppedBut { rate }
+}
+
+/// What a forwarder of this policy is built with.
+pub(super) fn settings(spec: &Spec, policy: fn(&Spec) -> Policy) -> Settings {
+    Settings::new(spec.value_bits, spec.max_names, policy(spec), Form::Separate, &spec.key)
 }
 
 /// A forwarder of `entries`.
@@ -31,7 +47,7 @@ pub(super) fn make(settings: &Settings, entries: &[(Digest, u64)]) -> Result<Blo
 /// The controller's half: a forwarder for each view, since filters hold values.
 pub(super) fn skeleton(
     spec: &Spec,
-    policy: fn(usize) -> Policy,
+    policy: fn(&Spec) -> Policy,
     names: &[(Key<'_>, u32)],
 ) -> Result<Box<dyn Skeleton>, InsertError> {
     let settings = settings(spec, policy);
@@ -39,6 +55,6 @@ pub(super) fn skeleton(
 }
 
 /// The switch's half.
-pub(super) fn table(spec: &Spec, policy: fn(usize) -> Policy, image: &[u8]) -> Result<Box<dyn Table>, TableError> {
+pub(super) fn table(spec: &Spec, policy: fn(&Spec) -> Policy, image: &[u8]) -> Result<Box<dyn Table>, TableError> {
     Served::<BloomFibQuery>::from_image(spec.kind, &settings(spec, policy), image)
 }

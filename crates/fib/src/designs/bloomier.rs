@@ -13,6 +13,7 @@ pub static BLOOMIER: Design = Design {
     summary: "Bloomier filter: three cells from name to action; static",
     aliens: |_| Aliens::Arbitrary,
     fingerprint_bits: |_| 0,
+    fingerprints: |_| 0..=0,
     is_static: true,
     restarts_alike: true,
     skeleton: rebuilt::skeleton::<Bloomier>,

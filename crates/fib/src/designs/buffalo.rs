@@ -6,15 +6,16 @@
 //! Source: Yu, Fabrikant, Rexford, "BUFFALO: Bloom filter forwarding architecture for large organizations", as the papers
 //! compare it. Differs: no valid name is ever answered wrongly, see `lookup::bloom_fib`.
 
-use super::{Aliens, Design, RestoreError, bloom};
+use super::{Design, RestoreError, Spec, bloom};
 use lookup::bloom_fib::Policy;
 
 /// BUFFALO: plain filters in the switch, the memory shared among them for the fewest false positives.
 pub static BUFFALO: Design = Design {
     name: "buffalo",
     summary: "a Bloom filter a port, sized together for the fewest false positives, and what they get wrong exactly",
-    aliens: |_| Aliens::DroppedBut { rate: bloom::FALSE_POSITIVES },
-    fingerprint_bits: |_| 0,
+    aliens: bloom::aliens,
+    fingerprint_bits: bloom::fingerprint_bits,
+    fingerprints: |_| bloom::FINGERPRINTS,
     is_static: false,
     restarts_alike: false,
     skeleton: |spec, names, _| bloom::skeleton(spec, policy, names),
@@ -22,7 +23,7 @@ pub static BUFFALO: Design = Design {
     table: |spec, image| bloom::table(spec, policy, image),
 };
 
-/// The bits a name with which that many ports, evenly filled, take so few aliens for others, with k_max = 8.
-fn policy(n_ports: usize) -> Policy {
-    Policy::buffalo(bloom::FALSE_POSITIVES, n_ports)
+/// The bits a name with which each filter, evenly filled, has its rate, with k_max = 8.
+fn policy(spec: &Spec) -> Policy {
+    Policy::buffalo((-f64::from(spec.fingerprint_bits)).exp2(), 1)
 }

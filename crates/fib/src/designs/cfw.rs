@@ -11,8 +11,9 @@ use lookup::cuckoo::filtable::level1_share;
 pub static CFW: Design = Design {
     name: "cfw",
     summary: "Cuckoo Filtable: fingerprint and action in one slot, colliding names in an exact second level",
-    aliens: |fingerprint_bits| Aliens::DroppedBut { rate: aliens(fingerprint_bits) },
+    aliens: |spec| Aliens::DroppedBut { rate: aliens(spec.fingerprint_bits) },
     fingerprint_bits,
+    fingerprints: |value_bits| 4..=32 - value_bits.max(2),
     is_static: false,
     restarts_alike: false,
     skeleton: places::skeleton,

@@ -13,6 +13,7 @@ pub static CONCISE: Design = Design {
     summary: "one sharded Othello from name to action; exact checks at the edge",
     aliens: |_| Aliens::Arbitrary,
     fingerprint_bits: |_| 0,
+    fingerprints: |_| 0..=0,
     is_static: false,
     restarts_alike: true,
     skeleton: graph::skeleton,

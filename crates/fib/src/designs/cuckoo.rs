@@ -19,6 +19,7 @@ pub static CUCKOO: Design = Design {
     summary: "(2,4)-Cuckoo with whole names: exact, and several times the memory; CFW at a gateway",
     aliens: |_| Aliens::Dropped,
     fingerprint_bits: |_| 0,
+    fingerprints: |_| 0..=0,
     is_static: false,
     restarts_alike: false,
     skeleton,

@@ -58,6 +58,7 @@ pub use summary_cache::SUMMARY_CACHE;
 pub use table::{Reader, Table, TableError};
 pub use tss::TSS;
 
+pub(crate) use keys::NameLayout;
 pub(crate) use skeleton::{Emitted, Lacking, Outbox, Skeleton};
 
 use crate::codec::{self, Input};
@@ -66,6 +67,7 @@ use lookup::hash::{Family, Hasher, SecretKey};
 use lookup::othello;
 use lookup::traits::InsertError;
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 /// All designs.
@@ -92,10 +94,13 @@ pub struct Design {
     pub name: &'static str,
     /// One line about it.
     pub summary: &'static str,
-    /// What a lookup of an alien name gives, by the bits of a fingerprint.
-    pub aliens: fn(u8) -> Aliens,
-    /// Bits of a fingerprint that suit values of so many bits; 0 where names have none.
+    /// What a lookup of an alien name gives.
+    pub aliens: fn(&Spec) -> Aliens,
+    /// Bits of a fingerprint that suit values of so many bits; 0 where names have none. For a Bloom filter they are the
+    /// b with which it takes one alien in 2^b for its own.
     pub fingerprint_bits: fn(u8) -> u8,
+    /// Bits that a fingerprint may have beside values of so many bits.
+    pub fingerprints: fn(u8) -> RangeInclusive<u8>,
     /// Whether every change makes the whole structure anew: for names that hardly change, or few of them.
     pub is_static: bool,
     /// Whether a restarted controller has the same tables, and so sends nothing that a switch has.
@@ -182,7 +187,7 @@ impl Spec {
 
     /// What a lookup of an alien name gives.
     pub fn aliens(&self) -> Aliens {
-        (self.design.aliens)(self.fingerprint_bits)
+        (self.design.aliens)(self)
     }
 
     /// As bytes: design, kind, family, key, widths, most names.
@@ -218,11 +223,7 @@ impl Spec {
     /// # Errors
     /// [`DecodeError`](codec::DecodeError): the design has no such fingerprint beside these values.
     pub fn with_fingerprint(self, fingerprint_bits: u8) -> Result<Spec, codec::DecodeError> {
-        let suits = match (self.design.fingerprint_bits)(self.value_bits) {
-            0 => fingerprint_bits == 0,
-            _ => (4..=32 - self.value_bits.max(2)).contains(&fingerprint_bits),
-        };
-        if suits {
+        if (self.design.fingerprints)(self.value_bits).contains(&fingerprint_bits) {
             Ok(Spec { fingerprint_bits, ..self })
         } else {
             Err(codec::DecodeError::Unknown { field: "bits of a fingerprint", got: fingerprint_bits.into() })

@@ -11,8 +11,9 @@ use super::{Aliens, Design, graph};
 pub static OFW: Design = Design {
     name: "ofw",
     summary: "Othello with fingerprints in its cells: drops most alien names without a second lookup",
-    aliens: |fingerprint_bits| Aliens::DroppedBut { rate: (1.0 - f64::from(fingerprint_bits)).exp2() * OCCUPIED },
+    aliens: |spec| Aliens::DroppedBut { rate: (1.0 - f64::from(spec.fingerprint_bits)).exp2() * OCCUPIED },
     fingerprint_bits,
+    fingerprints: |value_bits| 1..=32 - value_bits.max(2),
     is_static: false,
     restarts_alike: true,
     skeleton: graph::skeleton,

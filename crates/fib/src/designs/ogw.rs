@@ -19,6 +19,7 @@ pub static OGW: Design = Design {
     summary: "an Othello from a name to its place in an array of whole names: OFW at a gateway",
     aliens: |_| Aliens::Dropped,
     fingerprint_bits: |_| 0,
+    fingerprints: |_| 0..=0,
     is_static: false,
     restarts_alike: false,
     skeleton,

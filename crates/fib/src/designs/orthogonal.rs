@@ -7,15 +7,13 @@
 use super::{Aliens, Design, rebuilt};
 use lookup::static_map::{Orthogonal, orthogonal::RATE};
 
-/// Actions have at most so many bits, each with a filter: the rate is stated for the widest.
-const MAX_VALUE_BITS: f64 = 16.0;
-
 /// Orthogonal Bloom filters, one a bit of the action, and an exact table of their errors; static.
 pub static OBF: Design = Design {
     name: "obf",
     summary: "orthogonal Bloom filters, one a bit of the action, and an exact table of their errors; static",
-    aliens: |_| Aliens::DroppedBut { rate: RATE * MAX_VALUE_BITS },
+    aliens: |spec| Aliens::DroppedBut { rate: RATE * f64::from(spec.value_bits) },
     fingerprint_bits: |_| 0,
+    fingerprints: |_| 0..=0,
     is_static: true,
     restarts_alike: true,
     skeleton: rebuilt::skeleton::<Orthogonal>,

@@ -13,6 +13,7 @@ pub static SETSEP: Design = Design {
     summary: "SetSep: hash functions that happen to be right for a group of names; static",
     aliens: |_| Aliens::Arbitrary,
     fingerprint_bits: |_| 0,
+    fingerprints: |_| 0..=0,
     is_static: true,
     restarts_alike: true,
     skeleton: rebuilt::skeleton::<SetSep>,

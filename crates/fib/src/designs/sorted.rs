@@ -18,6 +18,7 @@ pub static SORTED: Design = Design {
     summary: "binary search over whole names; static",
     aliens: |_| Aliens::Dropped,
     fingerprint_bits: |_| 0,
+    fingerprints: |_| 0..=0,
     is_static: true,
     restarts_alike: true,
     skeleton,

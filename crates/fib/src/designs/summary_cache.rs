@@ -7,7 +7,7 @@
 //! Source: Fan, Cao, Almeida, Broder, "Summary Cache", as the papers compare it. Differs: no valid name is ever answered
 //! wrongly, see `lookup::bloom_fib`.
 
-use super::{Aliens, Design, RestoreError, bloom};
+use super::{Aliens, Design, RestoreError, Spec, bloom};
 use lookup::bloom_fib::Policy;
 
 /// Summary Cache: a counting filter a neighbour, 16 bits a name, four hash functions.
@@ -16,6 +16,7 @@ pub static SUMMARY_CACHE: Design = Design {
     summary: "a counting Bloom filter a neighbour, 16 bits a name, and what they get wrong exactly",
     aliens: |_| Aliens::Arbitrary,
     fingerprint_bits: |_| 0,
+    fingerprints: |_| 0..=0,
     is_static: false,
     restarts_alike: false,
     skeleton: |spec, names, _| bloom::skeleton(spec, policy, names),
@@ -23,6 +24,6 @@ pub static SUMMARY_CACHE: Design = Design {
     table: |spec, image| bloom::table(spec, policy, image),
 };
 
-fn policy(_n_ports: usize) -> Policy {
+fn policy(_: &Spec) -> Policy {
     Policy::summary_cache()
 }

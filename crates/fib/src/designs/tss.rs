@@ -27,6 +27,7 @@ pub static TSS: Design = Design {
     summary: "Tuple Space Search: names as exact rules over the fields of a five-tuple",
     aliens: |_| Aliens::Dropped,
     fingerprint_bits: |_| 0,
+    fingerprints: |_| 0..=0,
     is_static: false,
     restarts_alike: false,
     skeleton,

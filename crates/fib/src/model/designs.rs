@@ -1,69 +1,40 @@
 //! Every design for one demand: its parameters chosen, and what it then costs.
 //!
-//! Sizes are the papers', before they are rounded to powers of two or to words, and differ by so much from a table that
-//! is built: `fibula fib compare --measure` has both. Two things are ours: Bloom forwarders have an exact table of the
-//! names that their filters get wrong, counted in their memory and lines; and value 0 means drop, so `d` actions are
-//! `d + 1` values.
+//! Memory is stated twice: as the papers' equations have it, before anything is rounded ([`Figures::bits`]), and as the
+//! structures of `lookup` have it, whose cells do not straddle words, whose slots are whole words (16 or 32 bits in a
+//! Filtable), and whose Othello has 2.42 cells a name ([`Figures::built_bits`]). `fibula fib compare --measure` holds the
+//! latter against tables that are built. Fingerprints take what rounding leaves of a word. Two things are ours: Bloom
+//! forwarders have an exact table of the names that their filters get wrong, counted in their memory and lines; and
+//! value 0 means drop, so `d` actions are `d + 1` values.
 
+pub use super::demand::Demand;
+use super::lines::expected_lines;
 use super::{Bfw, Cfw, Cuckoo, Ofw, Symbols, mcq};
-use crate::name::NameKind;
+use crate::designs::NameLayout;
 
 /// Bits of a slot of the exact table of a Bloom forwarder: a digest and a word for the value.
 const EXCEPTION_BITS: f64 = 128.0;
 /// Lines of a lookup in it: two buckets of four slots.
 const EXCEPTION_LINES: f64 = 2.0;
-/// Bits of a file name, where the length of names is open: those of Table II fill slots of 52 bytes.
-const TEXT_BITS: u32 = 416;
 /// Bits of a fingerprint at most.
 const MAX_L_F: u32 = 24;
+/// Bits of a word.
+const WORD: u32 = 64;
+/// Bits of a fingerprint of a Filtable at least: with fewer, level 1 cannot be filled.
+const MIN_CFW_L_F: u32 = 6;
 /// Hash functions of a filter at most.
 const MAX_L: u32 = 32;
 /// Bits a name and hash functions of Summary Cache, as its paper recommends.
 const SUMMARY: (f64, u32) = (16.0, 4);
-
-/// What is asked of a FIB.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Demand {
-    /// Kind of the names.
-    pub kind: NameKind,
-    /// Names.
-    pub n_names: u64,
-    /// Actions other than drop.
-    pub n_actions: u32,
-    /// Bits of a value.
-    pub value_bits: u32,
-    /// Share of alien names that may get an action.
-    pub fp: f64,
-}
-
-impl Demand {
-    /// A demand whose values have just the bits that drop and `n_actions` actions need.
-    pub fn new(kind: NameKind, n_names: u64, n_actions: u32, fp: f64) -> Self {
-        Self { kind, n_names, n_actions, value_bits: (u32::BITS - n_actions.leading_zeros()).max(1), fp }
-    }
-
-    /// Bits of a name; of a text, those of the papers' file names.
-    pub fn name_bits(&self) -> u32 {
-        match self.kind {
-            NameKind::Mac => 48,
-            NameKind::Ipv4 | NameKind::Teid => 32,
-            NameKind::Ipv6 => 128,
-            NameKind::FiveTuple => 104,
-            NameKind::Fixed(bytes) => 8 * u32::from(bytes),
-            NameKind::Text => TEXT_BITS,
-        }
-    }
-
-    fn symbols(&self) -> Symbols {
-        Symbols {
-            n_k: self.n_names.max(1) as f64,
-            d: self.n_actions.max(1),
-            l_p: self.value_bits,
-            l_k: self.name_bits(),
-            ..Symbols::default()
-        }
-    }
-}
+/// Cells a name of a sharded Othello: 2.40 and the rounding of shards to words and lines.
+const OTHELLO_CELLS: f64 = 2.42;
+/// Bits of a cell of OGW, and its slots a name: see `lookup::othello::gateway`.
+const OGW: (u32, f64) = (16, 1.14);
+/// Counters of 64 bits that readers check, one a bucket of the next power of two and at most so many: they count where
+/// names are few.
+const MAX_COUNTERS: f64 = 8192.0;
+/// Bits of the fields of a five-tuple, which Tuple Space Search compares, and of a slot that holds them.
+const TSS_BITS: (u32, f64) = (104, 192.0);
 
 /// What a change of one name costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,9 +52,14 @@ pub struct Figures {
     pub design: &'static str,
     /// Its parameters.
     pub parameters: String,
-    /// Memory of the data plane, in bits: M.
+    /// Bits of its fingerprint, as [`Spec`](crate::designs::Spec) has them: of a Bloom filter minus the logarithm of its
+    /// false-positive rate; 0 where it has none.
+    pub l_f: u32,
+    /// Memory of the data plane by the papers' equations, in bits: M.
     pub bits: f64,
-    /// What lookups mostly read of it, in bits: M_f.
+    /// Memory of the data plane with cells and slots as they are built, in bits.
+    pub built_bits: f64,
+    /// What lookups mostly read of M, in bits: M_f.
     pub fast_bits: f64,
     /// Cache lines of a lookup of a valid name, without the name's own: C_m.
     pub lines: f64,
@@ -95,8 +71,9 @@ pub struct Figures {
     pub hashes_alien: f64,
     /// Share of aliens that get an action: FP.
     pub fp: f64,
-    /// Share of valid names that the compact part gets wrong: CR. An exact table has them, so no answer is wrong.
-    pub cr: f64,
+    /// Share of valid names that filters get wrong: CR; none where there are no filters. An exact table has those names,
+    /// so no answer is wrong.
+    pub cr: Option<f64>,
     /// What a change costs.
     pub updates: Updates,
 }
@@ -109,23 +86,29 @@ impl Figures {
     }
 }
 
-/// All designs for a demand.
+/// All designs for a demand, in the order of [`DESIGNS`](crate::designs::DESIGNS).
 pub fn all(demand: &Demand) -> Vec<Figures> {
-    let mut rows = vec![
+    vec![
         concise(demand),
         ofw(demand),
+        ogw(demand),
         cfw(demand),
         cuckoo(demand),
         bfw(demand),
         buffalo(demand),
         summary_cache(demand),
+        bgw(demand),
         bloomier(demand),
         setsep(demand),
         sorted(demand),
         orthogonal(demand),
-    ];
-    rows.extend(tss(demand));
-    rows
+        tss(demand),
+    ]
+}
+
+/// What a cell of so many bits takes of a word that cells do not straddle.
+fn in_words(cell: u32) -> f64 {
+    f64::from(WORD) / f64::from((WORD / cell).max(1))
 }
 
 fn of_othello(design: &'static str, parameters: String, o: &Ofw) -> Figures {
@@ -133,14 +116,16 @@ fn of_othello(design: &'static str, parameters: String, o: &Ofw) -> Figures {
     Figures {
         design,
         parameters,
+        l_f: o.l_f,
         bits: o.memory(),
+        built_bits: OTHELLO_CELLS * o.s.n_k * in_words(o.s.l_p + o.l_f),
         fast_bits: o.memory(),
         lines: o.c_m() - name,
         lines_alien: o.c_m_alien() - name,
         hashes: o.c_h(),
         hashes_alien: o.c_h_alien(),
         fp: o.fp(),
-        cr: 0.0,
+        cr: None,
         updates: Updates::Cells,
     }
 }
@@ -149,48 +134,101 @@ fn concise(demand: &Demand) -> Figures {
     of_othello("concise", format!("l={}", demand.value_bits), &Ofw::unrounded(demand.symbols(), 0))
 }
 
-/// The fewest bits of fingerprint with which few enough aliens pass.
+/// The fewest bits of fingerprint with which few enough aliens pass, and what they leave of a word.
 fn ofw(demand: &Demand) -> Figures {
     let with = |l_f| Ofw::unrounded(demand.symbols(), l_f);
-    let l_f = (1..MAX_L_F).find(|&l_f| with(l_f).fp() <= demand.fp).unwrap_or(MAX_L_F);
+    let least = (1..MAX_L_F).find(|&l_f| with(l_f).fp() <= demand.fp).unwrap_or(MAX_L_F).min(32 - demand.value_bits);
+    let cells_a_word = WORD / (demand.value_bits + least);
+    let l_f = (WORD / cells_a_word - demand.value_bits).clamp(least, MAX_L_F.max(least));
     of_othello("ofw", format!("l_f={l_f}"), &with(l_f))
 }
 
-/// The least memory with which few enough aliens pass.
-fn cfw(demand: &Demand) -> Figures {
-    let with = |l_f| Cfw { s: demand.symbols(), l_f };
-    let fits = (6..MAX_L_F).map(with).filter(|c| c.fp() <= demand.fp);
-    let c = fits.min_by(|a, b| a.memory().total_cmp(&b.memory())).unwrap_or(with(MAX_L_F));
-    let name = c.s.name_lines();
+/// An Othello from a name to its slot, and the slots.
+fn ogw(demand: &Demand) -> Figures {
+    let s = demand.symbols();
+    let (cell, slots) = OGW;
+    let index = Ofw::unrounded(Symbols { l_p: cell, ..s }, 0);
+    let slot = s.l_k + s.l_p;
+    let lines = index.c_m() - s.name_lines() + expected_lines(slot.into(), s.l_c);
+    let bits = index.memory() + s.n_k * f64::from(slot);
     Figures {
-        design: "cfw",
-        parameters: format!("l_f={}", c.l_f),
-        bits: c.memory(),
-        fast_bits: c.fast_memory(),
-        lines: c.c_m() - name,
-        lines_alien: c.c_m_alien() - name,
-        hashes: c.c_h(),
-        hashes_alien: c.c_h_alien(),
-        fp: c.fp(),
-        cr: 0.0,
-        updates: Updates::Cells,
+        parameters: "exact".into(),
+        bits,
+        built_bits: s.n_k * (OTHELLO_CELLS * f64::from(cell) + slots * slot_bits(demand, demand.value_bits)),
+        fast_bits: bits,
+        lines,
+        lines_alien: lines,
+        fp: 0.0,
+        ..of_othello("ogw", String::new(), &index)
     }
 }
 
+/// Bits of a slot of an exact table: the words of a name, and one more where the value does not fit behind it.
+fn slot_bits(demand: &Demand, value_bits: u32) -> f64 {
+    let layout = NameLayout::of(demand.kind);
+    let words = layout.width as u32;
+    let last = (8 * u32::from(layout.bytes)).saturating_sub(WORD * (words - 1));
+    f64::from(WORD * if last + value_bits <= WORD { words } else { words + 1 })
+}
+
+/// The slots of 16 or 32 bits that take less memory, of those with which few enough aliens pass.
+fn cfw(demand: &Demand) -> Figures {
+    let of_slot = |slot: u32| {
+        let l_f = slot.checked_sub(demand.value_bits).filter(|l_f| *l_f >= MIN_CFW_L_F)?.min(MAX_L_F);
+        let c = Cfw { s: demand.symbols(), l_f };
+        let (first, second) = (c.e_eta() * c.s.n_k, (1.0 - c.e_eta()) * c.s.n_k);
+        let slots = (first * f64::from(slot) + second * EXCEPTION_BITS) * c.s.e_l();
+        let built_bits = slots + counters(&c.s, first) + counters(&c.s, second);
+        let name = c.s.name_lines();
+        Some(Figures {
+            design: "cfw",
+            parameters: format!("l_f={l_f}"),
+            l_f,
+            bits: c.memory(),
+            built_bits,
+            fast_bits: c.fast_memory(),
+            lines: c.c_m() - name,
+            lines_alien: c.c_m_alien() - name,
+            hashes: c.c_h(),
+            hashes_alien: c.c_h_alien(),
+            fp: c.fp(),
+            cr: None,
+            updates: Updates::Cells,
+        })
+    };
+    let (narrow, wide) = (of_slot(16), of_slot(32).expect("values have 16 bits at most"));
+    let few_pass = |row: &Figures| row.meets(demand) && (row.built_bits <= wide.built_bits || !wide.meets(demand));
+    narrow.filter(few_pass).unwrap_or(wide)
+}
+
+/// Bits of the counters that readers of a cuckoo table of `n_names` check.
+fn counters(s: &Symbols, n_names: f64) -> f64 {
+    let buckets = (n_names * s.e_l() / f64::from(s.n_s)).ceil().max(1.0);
+    f64::from(WORD) * buckets.log2().ceil().exp2().min(MAX_COUNTERS)
+}
+
 fn cuckoo(demand: &Demand) -> Figures {
-    let c = Cuckoo { s: demand.symbols() };
-    let name = c.s.name_lines();
+    let slot = slot_bits(demand, demand.value_bits);
+    Figures { design: "cuckoo", ..of_cuckoo("(2,4)".into(), demand.symbols(), slot) }
+}
+
+/// A cuckoo table whose slots have so many bits as they are built.
+fn of_cuckoo(parameters: String, s: Symbols, slot: f64) -> Figures {
+    let c = Cuckoo { s };
+    let name = s.name_lines();
     Figures {
         design: "cuckoo",
-        parameters: "(2,4)".into(),
+        parameters,
+        l_f: 0,
         bits: c.memory(),
+        built_bits: s.e_l() * s.n_k * slot + counters(&s, s.n_k),
         fast_bits: c.memory(),
         lines: c.c_m() - name,
         lines_alien: c.c_m_alien() - name,
         hashes: c.c_h(),
         hashes_alien: c.c_h_alien(),
         fp: 0.0,
-        cr: 0.0,
+        cr: None,
         updates: Updates::Cells,
     }
 }
@@ -203,52 +241,70 @@ fn of_filters(design: &'static str, parameters: String, b: &Bfw, has_counters: b
     Figures {
         design,
         parameters,
+        l_f: 0,
         bits: filters + exceptions,
+        built_bits: filters + exceptions,
         fast_bits: b.fast_memory() + exceptions,
         lines: b.c_m() - name + EXCEPTION_LINES,
         lines_alien: b.c_m_alien() - name + EXCEPTION_LINES,
         hashes: b.c_h() + EXCEPTION_LINES,
         hashes_alien: b.c_h_alien() + EXCEPTION_LINES,
         fp: b.fp(),
-        cr: b.cr(),
+        cr: Some(b.cr()),
         updates: Updates::Cells,
     }
 }
 
-/// Half-full filters with counters: the number of functions with the least memory.
-fn bfw(demand: &Demand) -> Figures {
-    let with = |l| {
-        let b = Bfw { s: demand.symbols(), l, p: 0.5 };
-        of_filters("bfw", format!("l={l}"), &b, true)
-    };
-    let fits = (1..MAX_L).map(with).filter(|figures| figures.fp <= demand.fp);
-    fits.min_by(|a, b| a.bits.total_cmp(&b.bits)).unwrap_or(with(MAX_L))
+/// Half-full filters with `l` functions and counters.
+fn half_full(demand: &Demand, l: u32) -> Figures {
+    let b = Bfw { s: demand.symbols(), l, p: 0.5 };
+    Figures { l_f: l, ..of_filters("bfw", format!("l={l}"), &b, true) }
 }
 
-/// Filters with at most eight functions and no counters, the bits of all ports at one position side by side: a lookup
-/// reads them until no port is left, a name all eight.
-fn buffalo(demand: &Demand) -> Figures {
-    let s = demand.symbols();
-    let f = -((-demand.fp.max(1e-12)).ln_1p() / f64::from(s.d)).exp_m1();
-    let l = ((-f.log2()).round() as u32).clamp(1, mcq::K_MAX);
-    let b = Bfw::with_rate(s, l, f);
-    let row_lines = u64::from(s.d).div_ceil(s.l_c) as f64;
-    // After j rows some port is left.
-    let left = |j: u32| 1.0 - (1.0 - (1.0 - b.p).powi(j as i32)).powi(s.d as i32);
-    let rows_alien: f64 = (0..l).map(left).sum();
+/// Of a number of functions for each, the figures with the least memory.
+fn least_memory(rows: impl Iterator<Item = Figures>) -> Option<Figures> {
+    rows.min_by(|a, b| a.bits.total_cmp(&b.bits))
+}
+
+/// The number of functions with the least memory with which few enough aliens pass.
+fn bfw(demand: &Demand) -> Figures {
+    let fits = (1..MAX_L).map(|l| half_full(demand, l)).filter(|row| row.meets(demand));
+    least_memory(fits).unwrap_or_else(|| half_full(demand, MAX_L))
+}
+
+/// Whole names in a cuckoo table, which says whether a name is valid, and behind it BFW, with the number of functions
+/// that takes the least memory.
+fn bgw(demand: &Demand) -> Figures {
+    let filters = least_memory((1..=MAX_L).map(|l| half_full(demand, l))).unwrap_or_else(|| half_full(demand, MAX_L));
+    let names = of_cuckoo(String::new(), Symbols { l_p: 1, ..demand.symbols() }, slot_bits(demand, 1));
     Figures {
-        lines: f64::from(l) * row_lines + EXCEPTION_LINES,
-        lines_alien: rows_alien * row_lines + EXCEPTION_LINES,
-        hashes: f64::from(l) + EXCEPTION_LINES,
-        hashes_alien: rows_alien + EXCEPTION_LINES,
-        ..of_filters("buffalo", format!("k={l}"), &b, false)
+        design: "bgw",
+        bits: names.bits + filters.bits,
+        built_bits: names.built_bits + filters.built_bits,
+        fast_bits: names.fast_bits + filters.fast_bits,
+        lines: names.lines + filters.lines,
+        lines_alien: names.lines_alien,
+        hashes: names.hashes + filters.hashes,
+        hashes_alien: names.hashes_alien,
+        fp: 0.0,
+        ..filters
     }
+}
+
+/// Filters of rate 2^-b, with at most eight functions and no counters. `lookup` has them one after another, as BFW has.
+fn buffalo(demand: &Demand) -> Figures {
+    let with = |b: u32| {
+        let l = b.min(mcq::K_MAX);
+        let filters = Bfw::with_rate(demand.symbols(), l, 0.5f64.powi(b as i32));
+        Figures { l_f: b, ..of_filters("buffalo", format!("k={l}, f=2^-{b}"), &filters, false) }
+    };
+    least_memory((1..MAX_L).map(with).filter(|row| row.meets(demand))).unwrap_or_else(|| with(MAX_L))
 }
 
 fn summary_cache(demand: &Demand) -> Figures {
     let (bits_a_name, l) = SUMMARY;
     let b = Bfw { s: demand.symbols(), l, p: (-f64::from(l) / bits_a_name).exp() };
-    of_filters("summary-cache", format!("{bits_a_name} bits, k={l}"), &b, true)
+    of_filters("summary-cache", format!("k={l}"), &b, true)
 }
 
 /// What static maps have in common: no alien is known as one.
@@ -256,26 +312,29 @@ fn of_map(design: &'static str, parameters: String, bits: f64, lines: f64, hashe
     Figures {
         design,
         parameters,
+        l_f: 0,
         bits,
+        built_bits: bits,
         fast_bits: bits,
         lines,
         lines_alien: lines,
         hashes,
         hashes_alien: hashes,
         fp: 1.0,
-        cr: 0.0,
+        cr: None,
         updates: Updates::Rebuild,
     }
 }
 
 fn bloomier(demand: &Demand) -> Figures {
-    let bits = mcq::bloomier_bits(demand.n_names.max(1), demand.value_bits);
-    of_map("bloomier", "1.23".into(), bits, 3.0, 3.0)
+    let bits = |cell: f64| mcq::bloomier_bits(demand.n_names.max(1), 1) * cell;
+    let built_bits = bits(in_words(demand.value_bits));
+    Figures { built_bits, ..of_map("bloomier", "1.23".into(), bits(demand.value_bits.into()), 3.0, 3.0) }
 }
 
 fn setsep(demand: &Demand) -> Figures {
     let l = demand.value_bits;
-    let record = super::lines::expected_lines(24 * u64::from(l), demand.symbols().l_c);
+    let record = expected_lines(24 * u64::from(l), demand.symbols().l_c);
     let bits = mcq::setsep_bits(demand.n_names.max(1), l);
     of_map("setsep", format!("l={l}"), bits, 1.0 + record, mcq::setsep_calls(l).0.into())
 }
@@ -285,52 +344,48 @@ fn sorted(demand: &Demand) -> Figures {
     let s = demand.symbols();
     let (n, entry) = (demand.n_names.max(1), s.l_k + s.l_p);
     let lines = mcq::sorted_lines(n, entry, s.l_c) as f64;
-    Figures { fp: 0.0, ..of_map("sorted", "exact".into(), n as f64 * f64::from(entry), lines, 0.0) }
+    let name = f64::from(WORD) * NameLayout::of(demand.kind).width as f64;
+    let built_bits = s.n_k * (name + in_words(s.l_p));
+    Figures { fp: 0.0, built_bits, ..of_map("sorted", "exact".into(), n as f64 * f64::from(entry), lines, 0.0) }
 }
 
-/// A filter a bit of the value, of the half of the names that have it; those that come out wrong in an exact table.
+/// A filter a bit of the value, of the names that have it; those that come out wrong in an exact table.
 fn orthogonal(demand: &Demand) -> Figures {
     let s = demand.symbols();
     let (f, n, l_p) = (mcq::WRONG, s.n_k, f64::from(s.l_p));
-    let filter = Bfw::with_rate(Symbols { n_k: n / 2.0, d: 1, ..s }, 13, f);
-    let cr = 1.0 - (1.0 - f).powf(l_p / 2.0);
+    // Bits that are one in a value, on average over all actions.
+    let ones = (1..=s.d).map(|value| f64::from(value.count_ones())).sum::<f64>() / f64::from(s.d);
+    let filter = Bfw::with_rate(Symbols { d: 1, ..s }, 13, f);
+    let cr = 1.0 - (1.0 - f).powf(l_p - ones);
     let wrong = (n * cr).ceil();
     let exact = mcq::sorted_lines(wrong as u64, 64, s.l_c) as f64;
-    let bits = l_p * filter.fast_memory() + wrong * EXCEPTION_BITS;
-    // Half of the bits are one, and read all positions.
-    let valid = l_p / 2.0 * (f64::from(filter.l) + filter.c_t());
+    let bits = ones * filter.fast_memory() + wrong * EXCEPTION_BITS;
+    // A one reads all positions.
+    let valid = ones * f64::from(filter.l) + (l_p - ones) * filter.c_t();
     let alien = l_p * ((1.0 - f) * filter.c_t() + f * f64::from(filter.l));
     Figures {
         lines_alien: alien + exact,
         hashes_alien: alien,
         fp: 1.0 - (1.0 - f).powf(l_p),
-        cr,
-        ..of_map("orthogonal", format!("k={}", filter.l), bits, valid + exact, valid)
+        cr: Some(cr),
+        ..of_map("obf", format!("k={}", filter.l), bits, valid + exact, valid)
     }
 }
 
-/// Names of several fields: a hash table a combination of fields, all asked. Others have one field, and it is a cuckoo
-/// table.
-fn tss(demand: &Demand) -> Option<Figures> {
-    const FIELDS: u32 = 5;
-    let c = Cuckoo { s: demand.symbols() };
-    let t = f64::from(FIELDS);
-    let name = c.s.name_lines();
-    (demand.kind == NameKind::FiveTuple).then(|| Figures {
-        design: "tss",
-        parameters: format!("t={FIELDS}"),
-        // A valid name is in one of them, after half of the others.
-        lines: (t - 1.0) / 2.0 * (c.c_m_alien() - name) + (c.c_m() - name),
-        lines_alien: t * (c.c_m_alien() - name),
-        hashes: (t - 1.0) / 2.0 * c.c_h_alien() + c.c_h(),
-        hashes_alien: t * c.c_h_alien(),
-        ..cuckoo(demand)
-    })
+/// Names as exact rules over the fields of a five-tuple: one tuple, and so one cuckoo table. Those that do not fit the
+/// fields stand there by their digests.
+fn tss(demand: &Demand) -> Figures {
+    let (fields, slot) = TSS_BITS;
+    let s = Symbols { l_k: fields, ..demand.symbols() };
+    Figures { design: "tss", ..of_cuckoo("1 tuple".into(), s, slot) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::designs::{DESIGNS, Design, Spec};
+    use crate::name::NameKind;
+    use lookup::hash::{Family, SecretKey};
 
     fn demand() -> Demand {
         Demand::new(NameKind::Mac, 10_000_000, 32, 0.01)
@@ -352,22 +407,35 @@ mod tests {
                 assert!(!of(&demand, design).meets(&demand));
             }
         }
-        // 2^-5 / 3 is 1.04 %, 2^-6 / 3 is enough; 10 bits in two buckets of 3.8 names are 0.74 %.
-        assert_eq!((&*of(&demand(), "ofw").parameters, &*of(&demand(), "cfw").parameters), ("l_f=7", "l_f=10"));
+        // 2^-6 / 3 is enough, and a word has four cells of 13 bits as well as of 16; 10 bits in two buckets of 3.8 names
+        // are 0.74 %.
+        assert_eq!((of(&demand(), "ofw").l_f, of(&demand(), "cfw").l_f), (10, 10));
+        assert_eq!(of(&Demand { fp: 0.001, ..demand() }, "cfw").l_f, 24, "slots of 32 bits");
     }
 
     #[test]
-    fn values_have_room_for_drop() {
-        let bits = |n| Demand::new(NameKind::Mac, 1, n, 0.5).value_bits;
-        assert_eq!([1, 2, 3, 4, 31, 32, 255, 256, 65_535].map(bits), [1, 2, 2, 3, 5, 6, 8, 9, 16]);
+    fn every_design_has_a_row_that_it_can_be_built_with() {
+        let names: Vec<_> = all(&demand()).iter().map(|row| row.design).collect();
+        assert_eq!(names, DESIGNS.iter().map(|design| design.name).collect::<Vec<_>>());
+        for n_actions in [1, 2, 32, 300, 5000, 65_535] {
+            for fp in [0.0, 1e-6, 0.01, 0.5, 0.999] {
+                let demand = Demand::new(NameKind::Mac, 1000, n_actions, fp);
+                for row in all(&demand) {
+                    let design = Design::by_name(row.design).unwrap();
+                    let key = SecretKey::from_seed(1);
+                    let spec = Spec::new(design, demand.kind, Family::Wy, key, demand.value_bits as u8, 1000);
+                    assert!(spec.with_fingerprint(row.l_f as u8).is_ok(), "{demand:?}: {row:?}");
+                }
+            }
+        }
     }
 
     #[test]
     fn memory_does_not_depend_on_the_length_of_names_where_none_are_kept() {
         let long = Demand { kind: NameKind::Fixed(64), ..demand() };
         for (short, long) in all(&demand()).into_iter().zip(all(&long)) {
-            let keeps_names = ["cuckoo", "sorted", "cfw"].contains(&short.design);
-            assert_eq!(short.bits < long.bits, keeps_names, "{}", short.design);
+            let keeps_names = ["ogw", "cuckoo", "bgw", "sorted"].contains(&short.design);
+            assert_eq!(short.built_bits < long.built_bits, keeps_names, "{}", short.design);
         }
     }
 
@@ -382,16 +450,20 @@ mod tests {
                         for row in all(&demand) {
                             let numbers = [
                                 row.bits,
+                                row.built_bits,
                                 row.fast_bits,
                                 row.lines,
                                 row.lines_alien,
                                 row.hashes,
                                 row.hashes_alien,
                                 row.fp,
-                                row.cr,
+                                row.cr.unwrap_or(0.0),
                             ];
                             assert!(numbers.iter().all(|x| x.is_finite() && *x >= 0.0), "{demand:?}: {row:?}");
-                            assert!(row.bits > 0.0 && row.fp <= 1.0 && row.cr <= 1.0, "{demand:?}: {row:?}");
+                            assert!(
+                                row.bits > 0.0 && row.fp <= 1.0 && row.cr.is_none_or(|cr| cr <= 1.0),
+                                "{demand:?}: {row:?}"
+                            );
                             assert!(row.fast_bits <= row.bits * 1.000_001);
                         }
                     }

@@ -8,6 +8,7 @@
 //! | [`lines`] | cache lines of cells and buckets: `C(C_b)`, `C_m,i` | undefined there |
 //! | [`mcq`] | memory and most lines a query, as Othello's papers tabulate them | Table II, Table 1 |
 //! | [`messages`] | bits of an update message | Table III |
+//! | [`demand`] | names, actions, aliens wanted | |
 //! | [`designs`] | every design for one demand, its parameters chosen | all of them |
 //! | [`advice`] | which to take at a gateway and at a core node | V.D, VIII |
 //!
@@ -23,6 +24,7 @@
 pub mod advice;
 pub mod bloom;
 pub mod cuckoo;
+pub mod demand;
 pub mod designs;
 pub mod lines;
 pub mod mcq;
