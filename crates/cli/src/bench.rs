@@ -158,7 +158,7 @@ impl Listener for Printer {
 }
 
 /// A number with an optional K, M or G, which stand for 2^10, 2^20 and 2^30.
-fn parse_size(text: &str) -> Result<u64, String> {
+pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     let text = text.trim();
     let (digits, shift) = match text.char_indices().last() {
         Some((at, 'k' | 'K')) => (&text[..at], 10),

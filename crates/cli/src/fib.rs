@@ -1,4 +1,10 @@
-//! `fibula fib`: FIBs offline, from a list of names to a file and back, without controller and switch.
+//! `fibula fib`: FIBs offline, from a list of names to a file and back, without controller and switch; and what each
+//! design would cost.
+
+mod advise;
+mod compare;
+mod demand;
+mod measure;
 
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -31,6 +37,10 @@ pub(crate) enum FibCommand {
         /// The FIB file
         file: PathBuf,
     },
+    /// Compute what every design costs: memory, cache lines, hash calls, aliens that pass
+    Compare(compare::CompareArgs),
+    /// Say which design to take at a gateway and at a core node, and why
+    Advise(advise::AdviseArgs),
 }
 
 /// Where the list is and how to build.
@@ -98,6 +108,8 @@ impl FibCommand {
                 let (fib, file_bytes) = read(&file)?;
                 out.rows(&[shown(&fib, file_bytes)])
             }
+            Self::Compare(args) => args.run(out),
+            Self::Advise(args) => args.run(out),
         }
     }
 }

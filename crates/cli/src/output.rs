@@ -152,18 +152,23 @@ fn table(rows: &[Value]) -> String {
     let header: Vec<String> = first.keys().map(|k| k.replace('_', " ")).collect();
     let cells: Vec<Vec<String>> = rows.iter().map(|row| first.keys().map(|key| cell(&row[key])).collect()).collect();
     let is_number: Vec<bool> = first.keys().map(|key| rows.iter().any(|r| r[key].is_number())).collect();
-    let width: Vec<usize> = (0..header.len())
-        .map(|c| cells.iter().map(|r| r[c].chars().count()).chain([header[c].chars().count()]).max().unwrap_or(0))
-        .collect();
+    aligned(&header, &cells, &is_number)
+}
+
+/// Columns two spaces apart, as wide as their widest cell; those in `to_the_right` end at their right edge.
+pub(crate) fn aligned(header: &[String], cells: &[Vec<String>], to_the_right: &[bool]) -> String {
+    let width = |c: usize| {
+        let rows = cells.iter().map(|row| row[c].chars().count());
+        rows.chain([header[c].chars().count()]).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..header.len()).map(width).collect();
     let mut text = String::new();
-    for row in std::iter::once(&header).chain(&cells) {
-        let line: Vec<String> = row
-            .iter()
-            .enumerate()
-            .map(
-                |(c, s)| if is_number[c] { format!("{s:>w$}", w = width[c]) } else { format!("{s:<w$}", w = width[c]) },
-            )
-            .collect();
+    for row in std::iter::once(header).chain(cells.iter().map(Vec::as_slice)) {
+        let cell = |(c, s): (usize, &String)| {
+            let w = widths[c];
+            if to_the_right[c] { format!("{s:>w$}") } else { format!("{s:<w$}") }
+        };
+        let line: Vec<String> = row.iter().enumerate().map(cell).collect();
         text.push_str(line.join("  ").trim_end());
         text.push('\n');
     }

@@ -1,0 +1,143 @@
+//! `fibula fib advise`: which design to take, and why, from the model's figures.
+
+use clap::Args;
+use fib::model::advice::{Advice, Against, Node, SLOW, TIE, advise, lines};
+use fib::model::designs::{Demand, Figures};
+use serde::Serialize;
+
+use super::compare::{Row, size};
+use super::demand::{DemandArgs, sentence, share};
+use crate::output::{Output, write_out};
+
+/// What is asked for, and where.
+#[derive(Args, Debug)]
+pub(crate) struct AdviseArgs {
+    #[command(flatten)]
+    demand: DemandArgs,
+    /// Only for a switch at the border, which sees alien names
+    #[arg(long, conflicts_with = "core")]
+    gateway: bool,
+    /// Only for a switch inside, behind gateways
+    #[arg(long)]
+    core: bool,
+}
+
+/// Advice for one node.
+#[derive(Serialize)]
+struct Advised {
+    node: &'static str,
+    #[serde(flatten)]
+    taken: Row,
+    because: Vec<String>,
+    others: Vec<Other>,
+}
+
+#[derive(Serialize)]
+struct Other {
+    design: &'static str,
+    memory_bytes: u64,
+    against: String,
+}
+
+impl AdviseArgs {
+    /// Prints the advice.
+    /// # Errors
+    /// Exit code 2 for a demand that makes no sense.
+    pub(crate) fn run(self, out: &Output) -> anyhow::Result<()> {
+        let demand = self.demand.demand()?;
+        let nodes = [Node::Gateway, Node::Core].into_iter();
+        let nodes = nodes.filter(|node| if *node == Node::Gateway { !self.core } else { !self.gateway });
+        let advices: Vec<Advised> = nodes.map(|node| advised(&advise(node, &demand), &demand)).collect();
+        if out.is_json() {
+            return out.rows(&advices);
+        }
+        let mut text = sentence(&demand) + "\n";
+        for advice in &advices {
+            text += &format!("\n{}: take {} ({})\n", advice.node, advice.taken.design(), advice.taken.parameters());
+            advice.because.iter().for_each(|reason| text += &format!("  {reason}\n"));
+            let width = advice.others.iter().map(|other| other.design.len()).max().unwrap_or(0);
+            advice
+                .others
+                .iter()
+                .for_each(|other| text += &format!("  not {:width$}  {}\n", other.design, other.against));
+        }
+        write_out(&text)
+    }
+}
+
+fn advised(advice: &Advice, demand: &Demand) -> Advised {
+    let others = advice.others.iter().map(|(figures, against)| Other {
+        design: figures.design,
+        memory_bytes: (figures.built_bits / 8.0).ceil() as u64,
+        against: why_not(advice.node, demand, figures, *against),
+    });
+    Advised {
+        node: match advice.node {
+            Node::Gateway => "gateway",
+            Node::Core => "core",
+        },
+        taken: Row::new(&advice.taken, demand),
+        because: because(advice, demand),
+        others: others.collect(),
+    }
+}
+
+fn because(advice: &Advice, demand: &Demand) -> Vec<String> {
+    let taken = &advice.taken;
+    let (size, bits) = (size(taken.built_bits), taken.built_bits / demand.n_names as f64);
+    let beaten_by_lines = advice.others.iter().any(|other| matches!(other.1, Against::Lines(_)));
+    let among = match advice.node {
+        Node::Gateway => "the designs that let no more aliens pass and take changes name by name",
+        Node::Core => "the designs that take changes name by name",
+    };
+    let least = if beaten_by_lines {
+        format!("within {:.0} % of the least of {among}, and of those it reads the fewest lines", TIE * 100.0)
+    } else {
+        format!("the least of {among}")
+    };
+    let aliens = match (advice.node, taken.fp) {
+        (Node::Gateway, 0.0) => "No alien gets an action: names are stored whole.".to_owned(),
+        (Node::Gateway, fp) => {
+            format!("{} of the aliens get an action, {} may; the others are dropped here.", share(fp), share(demand.fp))
+        }
+        (Node::Core, 1.0) => {
+            "An alien would get some action: it must not come this far, so gateways have to refuse it.".to_owned()
+        }
+        (Node::Core, fp) => {
+            format!("Aliens, which gateways refuse, would get an action in {} of the cases.", share(fp))
+        }
+    };
+    let mut reasons = vec![
+        format!("Memory: {size}, {bits:.1} bits a name: {least}."),
+        format!(
+            "Lookup: {:.1} cache lines and {:.1} hash calls for a valid name, {:.1} lines for an alien.",
+            taken.lines, taken.hashes, taken.lines_alien
+        ),
+        format!("Aliens: {aliens}"),
+    ];
+    if let Some(cr) = taken.cr.filter(|cr| *cr > 0.0) {
+        let wrong = share(cr);
+        reasons.push(format!("Valid names: {wrong} of them stand in an exact table, or they would go wrong."));
+    }
+    reasons
+}
+
+fn why_not(node: Node, demand: &Demand, figures: &Figures, against: Against) -> String {
+    let size = size(figures.built_bits);
+    match against {
+        Against::Static => format!("{size}, but a change of one name builds everything anew"),
+        Against::Aliens => {
+            format!("{size}, but {} of the aliens get an action, {} may", share(figures.fp), share(demand.fp))
+        }
+        Against::Slow(times) => {
+            let lines = lines(node, figures);
+            format!("{size}, but {lines:.1} lines a lookup, {times:.1} times the fewest; {SLOW:.0} times is the limit")
+        }
+        Against::Memory(times) => {
+            format!("{times:.2} times the memory, {size}, and {:.1} lines a lookup", lines(node, figures))
+        }
+        Against::Lines(times) => {
+            format!("about the same memory, {size}, and {times:.2} times the lines, {:.1}", lines(node, figures))
+        }
+    }
+}
