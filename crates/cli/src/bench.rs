@@ -23,6 +23,8 @@ pub(crate) enum BenchCommand {
     Update(BenchArgs),
     /// Cost of telling alien names from live ones: Bloom filter, checksum, fingerprint, exact filter
     Aliens(BenchArgs),
+    /// Bytes and number of the messages of one name more, elsewhere, or less, for each design
+    Message(BenchArgs),
     /// Frames a second through the switch, against the same loop without lookups
     Forward(BenchArgs),
 }
@@ -88,7 +90,7 @@ impl BenchCommand {
     /// Exit code 2 for settings and unknown contestants, 6 for a wrong answer.
     pub(crate) fn run(self, out: &Output) -> anyhow::Result<()> {
         type Run = fn(&Options, &mut dyn Listener) -> Result<(), BenchError>;
-        let designs = repro::bench::forward::contestants();
+        let (designs, dynamic) = (repro::bench::forward::contestants(), repro::bench::message::contestants());
         let (args, sizes, list, run): (_, &[u64], &[(&str, &str)], Run) = match self {
             Self::Lookup(args) => {
                 let sizes = &[64 << 10, 1 << 20, 4 << 20, 16 << 20];
@@ -97,6 +99,7 @@ impl BenchCommand {
             Self::Build(args) => (args, &[4 << 20], &repro::bench::build::CONTESTANTS, repro::bench::build::run),
             Self::Forward(args) => (args, &[1 << 20], &designs, repro::bench::forward::run),
             Self::Aliens(args) => (args, &[1 << 20], &repro::bench::aliens::CONTESTANTS, repro::bench::aliens::run),
+            Self::Message(args) => (args, &[64 << 10], &dynamic, repro::bench::message::run),
             Self::Update(args) => (args, &[4 << 20], &repro::bench::update::PARTS, repro::bench::update::run),
         };
         if args.list {

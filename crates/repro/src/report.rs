@@ -40,6 +40,9 @@ pub struct Row {
     /// Share of alien names that get an action; only in the bench that asks for it.
     #[serde(serialize_with = "rounded_option", skip_serializing_if = "Option::is_none")]
     pub aliens_answered: Option<f64>,
+    /// What messages cost; only in the bench that counts them.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub messages: Option<MessageFigures>,
     /// Sum of the answers of one run, in hexadecimal; equal for all contestants that answer. Null where nothing is
     /// answered.
     #[serde(serialize_with = "hex_option")]
@@ -50,6 +53,30 @@ pub struct Row {
     /// A remark for the table, such as the pages a structure lies on.
     #[serde(skip)]
     pub note: String,
+}
+
+/// What changes of one name cost in messages to tables.
+#[derive(Clone, Debug, Serialize)]
+pub struct MessageFigures {
+    /// Bytes of a message on average.
+    #[serde(serialize_with = "rounded")]
+    pub mean_bytes: f64,
+    /// Bytes that 99 of 100 messages do not exceed.
+    pub p99_bytes: u32,
+    /// Bytes of the longest.
+    pub max_bytes: u32,
+    /// Messages, to all switches.
+    #[serde(serialize_with = "rounded")]
+    pub messages_per_change: f64,
+    /// Bytes of all messages to all switches, those to other tables of theirs included.
+    #[serde(serialize_with = "rounded")]
+    pub all_bytes_per_change: f64,
+    /// Changes that the controller makes, for all switches, on one thread, before anything is encoded or stored.
+    #[serde(serialize_with = "rounded")]
+    pub changes_per_s: f64,
+    /// Messages that one switch decodes, checks and applies.
+    #[serde(serialize_with = "rounded")]
+    pub applied_per_s: f64,
 }
 
 /// The settings that the rows of one table share.
@@ -87,6 +114,7 @@ impl Row {
             max,
             bits_per_name: None,
             aliens_answered: None,
+            messages: None,
             checksum: None,
             samples,
             note: String::new(),

@@ -4,6 +4,7 @@ pub mod aliens;
 pub mod build;
 pub mod forward;
 pub mod lookup;
+pub mod message;
 pub mod update;
 
 use std::time::Duration;
