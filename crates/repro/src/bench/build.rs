@@ -1,21 +1,19 @@
 //! Time to build a structure from names and values, digests included, and the memory that its control half needs.
 //!
-//! `network` is another question: the FIBs of 100 switches, derived from one graph of names, against the same FIB
-//! built from scratch; both a switch, on one thread.
+//! `network` is another question: the tables of a network's switches from one skeleton, see `export`.
 
-use std::hint::black_box;
 use std::time::Instant;
 
 use lookup::hash::Digest;
-use lookup::othello::{Colouring, Graph, Option1, Option2, Othello, OthelloQuery, Settings, Sharded, Sizing};
+use lookup::othello::{Option1, Option2, Othello, OthelloQuery, Settings, Sharded, Sizing};
 use lookup::traits::Query;
 
-use super::{Listener, Options};
+use super::{Listener, Options, export};
 use crate::BenchError;
 use crate::contestants::{self, Input, Kind, MAX_BATCH};
 use crate::machine::PeakMemory;
-use crate::names::{mix64, value_of};
-use crate::report::{Row, Setting, size_text};
+use crate::names::value_of;
+use crate::report::{Row, Setting};
 
 /// The contestants that run when none are named; all of the lookup bench but the floor can be.
 pub const CONTESTANTS: [(&str, &str); 5] = [
@@ -23,11 +21,9 @@ pub const CONTESTANTS: [(&str, &str); 5] = [
     ("hashbrown", "hash table with full names (one thread)"),
     ("rte_hash", "DPDK's hash table (one thread)"),
     ("rte_efd", "DPDK's elastic flow distributor (one thread)"),
-    (NETWORK, "the FIBs of 100 switches from one graph, against one from scratch"),
+    (NETWORK, "the tables of many switches from one skeleton, against one from scratch: concise, ofw, cfw"),
 ];
 const NETWORK: &str = "network";
-/// Switches whose FIBs are derived.
-const SWITCHES: usize = 100;
 
 /// Runs the bench: one table for each n and number of threads.
 /// # Errors
@@ -58,8 +54,7 @@ pub fn run(options: &Options, listener: &mut dyn Listener) -> Result<(), BenchEr
             listener.table(&[memory_row(&input(options, &names, 1), &setting(options, n, 1))?]);
         }
         if network {
-            listener.say(&format!("deriving the FIBs of {SWITCHES} switches with {} names each", size_text(n)));
-            listener.table(&network_rows(options, &input(options, &names, 1), n)?);
+            export::run(options, &input(options, &names, 1), &setting(options, n, 1), listener)?;
         }
     }
     Ok(())
@@ -173,50 +168,4 @@ fn memory_row(input: &Input<'_>, setting: &Setting) -> Result<Row, BenchError> {
     row.bits_per_name = Some(query.size_bits() as f64 / n);
     row.note = format!("{:.1} B/name of it stay with the control half", control.graph().heap_bytes() as f64 / n);
     Ok(row)
-}
-
-fn network_rows(options: &Options, input: &Input<'_>, n: u64) -> Result<Vec<Row>, BenchError> {
-    let entries = input.entries();
-    let settings = Settings::new(input.value_bits, input.names.len(), &input.secret_key());
-    // A name's payload is its attachment; a switch's route to each attachment is a table.
-    let attachments = 1024;
-    let attached: Vec<(Digest, u32)> =
-        entries.iter().map(|&(digest, _)| (digest, (mix64(digest.0) % attachments) as u32)).collect();
-    let routes: Vec<Vec<u64>> = (0..SWITCHES as u64)
-        .map(|switch| (0..attachments).map(|port| value_of(port + switch * attachments, input.value_bits)).collect())
-        .collect();
-    let graph = Graph::<Sharded, u32>::build(settings.clone(), &attached, 1)
-        .map_err(|error| input.build_error(NETWORK, error))?;
-
-    let (mut derived, mut from_scratch) = (Vec::new(), Vec::new());
-    for round in 0..options.runs {
-        let start = Instant::now();
-        let views = Colouring::export_many(&graph, SWITCHES, |switch, port| routes[switch][port as usize]);
-        derived.push(start.elapsed().as_nanos() as f64 / n as f64 / SWITCHES as f64);
-
-        let routes = &routes[round as usize % SWITCHES];
-        let start = Instant::now();
-        let valued: Vec<(Digest, u64)> =
-            attached.iter().map(|&(digest, port)| (digest, routes[port as usize])).collect();
-        let built = Othello::<Sharded>::build(settings.clone(), &valued, 1)
-            .map_err(|error| input.build_error(NETWORK, error))?;
-        from_scratch.push(start.elapsed().as_nanos() as f64 / n as f64);
-
-        let (switch, step) = (round as usize % SWITCHES, (attached.len() / 10_000).max(1));
-        for (&(digest, value), &name) in valued.iter().zip(input.names).step_by(step) {
-            for got in [views[switch].1.lookup(digest), built.1.lookup(digest)] {
-                if got != value {
-                    let contestant = NETWORK.to_owned();
-                    return Err(BenchError::WrongAnswer { contestant, name, got, expected: value });
-                }
-            }
-        }
-        black_box(views);
-    }
-    let setting = setting(options, n, 1);
-    let mut network = Row::new("build/network", NETWORK, &setting, "ns/name", derived);
-    network.note = format!("a switch, {SWITCHES} derived from one graph");
-    let mut scratch = Row::new("build/network", "from scratch", &setting, "ns/name", from_scratch);
-    scratch.note = "one switch".into();
-    Ok(vec![network, scratch])
 }

@@ -1,7 +1,9 @@
 //! The benches, one module each.
 
 pub mod aliens;
+mod apply;
 pub mod build;
+mod export;
 pub mod forward;
 pub mod lookup;
 pub mod message;

@@ -13,7 +13,7 @@ use lookup::hash::{Digest, Hasher};
 use lookup::othello::{Othello, OthelloQuery, Settings, Update};
 use lookup::traits::{ApplyError, Control, Query};
 
-use super::{Listener, Options, millions_per_second};
+use super::{Listener, Options, apply, millions_per_second};
 use crate::BenchError;
 use crate::contestants::{Input, MAX_BATCH};
 use crate::names::{Random, mix64, value_of};
@@ -21,10 +21,11 @@ use crate::report::{Row, Setting, size_text};
 use crate::stats::Histogram;
 
 /// The parts of the bench, as contestants on the command line.
-pub const PARTS: [(&str, &str); 5] = [
-    ("concise", "single inserts, alters and removes with messages; insert_batch; apply"),
+pub const PARTS: [(&str, &str); 6] = [
+    ("concise", "single inserts, alters and removes with messages; insert_batch"),
     ("hashbrown", "the same on a hash table with full names"),
     ("rte_hash", "the same on DPDK's hash table"),
+    ("apply", "updates a second that the data plane takes over: concise, ofw, cfw"),
     ("latency", "10M inserts one by one: quantiles, and those that rebuild a shard"),
     ("beside", "lookups while 200,000 updates a second are applied, against an idle table"),
 ];
@@ -50,6 +51,10 @@ pub fn run(options: &Options, listener: &mut dyn Listener) -> Result<(), BenchEr
     for &n in &options.n {
         if PARTS[..3].iter().any(|(part, _)| chosen(part)) {
             changes(options, n, &chosen, listener)?;
+        }
+        if chosen("apply") {
+            let names = options.names.generate(n as usize, options.seed);
+            apply::run(options, &input(options, &names), &setting(options, n, apply::BATCH as u32), listener)?;
         }
         if chosen("latency") {
             latency(options, n, listener)?;
@@ -143,23 +148,17 @@ impl Concise {
         Ok(())
     }
 
-    /// Applies all messages, from their bytes; the time that applying alone took, and how many there were.
-    fn deliver(&mut self) -> Result<(Duration, usize), BenchError> {
-        let mut updates = Vec::with_capacity(self.ends.len());
+    /// Applies all messages, from their bytes.
+    fn deliver(&mut self) -> Result<(), BenchError> {
         let mut start = 0;
         for &end in &self.ends {
-            updates.push(Update::decode(&self.bytes[start..end], self.value_bits).map_err(|e| self.refused(e))?);
+            let update = Update::decode(&self.bytes[start..end], self.value_bits).map_err(|e| self.refused(e))?;
+            self.query.apply(&update).map_err(|error| self.refused(error))?;
             start = end;
         }
         self.bytes.clear();
         self.ends.clear();
-        let clock = Instant::now();
-        for update in &updates {
-            if let Err(error) = self.query.apply(update) {
-                return Err(self.refused(error));
-            }
-        }
-        Ok((clock.elapsed(), updates.len()))
+        Ok(())
     }
 }
 
@@ -260,7 +259,7 @@ fn changes(
 
     let mut random = Random::new(options.seed);
     let mut samples: [Samples; 3] = Default::default();
-    let (mut batch, mut apply, mut bytes) = (Vec::new(), Vec::new(), 0.0);
+    let (mut batch, mut bytes) = (Vec::new(), 0.0);
     for round in 1..=options.runs {
         let mut inserts: Vec<(u64, u64)> =
             spare.iter().map(|&name| (name, value_of(name, options.value_bits))).collect();
@@ -278,8 +277,7 @@ fn changes(
             bytes = table.bytes.len() as f64 / n_changes as f64;
             check("concise", table, &inserts)?;
             table.remove(&inserts)?;
-            let (elapsed, count) = table.deliver()?;
-            apply.extend((count > 0).then(|| elapsed.as_nanos() as f64 / count as f64));
+            table.deliver()?;
             check("concise", table, &alters)?;
         }
         if let Some(table) = &mut hashbrown {
@@ -315,9 +313,6 @@ fn changes(
         let mut row = Row::new("update/insert_batch", "concise", &setting, "ns", batch);
         row.note = format!("{bytes:.0} bytes of messages a name");
         listener.table(&[row]);
-    }
-    if !apply.is_empty() {
-        listener.table(&[Row::new("update/apply", "concise", &setting, "ns", apply)]);
     }
     Ok(())
 }

@@ -1,23 +1,32 @@
-//! (2,4)-Cuckoo with full names, the FIB of CuckooSwitch, through a reader beside a writer.
+//! (2,4)-Cuckoo with full names, the FIB of CuckooSwitch, and Cuckoo Filtable, that of CFW, through readers beside a
+//! writer.
 
 use lookup::cuckoo::exact::{Cuckoo, CuckooQuery, Reader, Settings};
+use lookup::cuckoo::filtable::{self, Filtable, FiltableQuery};
+use lookup::hash::{Digest, Hasher};
 use lookup::traits::{Control, Query};
 
-use super::{Burst, Contestant, Input, Kind};
+use super::{Burst, Contestant, Input, Kind, MAX_BATCH};
 use crate::BenchError;
 use crate::names::value_of;
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const EXACT: Kind = Kind {
     name: "cuckoo",
     about: "(2,4)-Cuckoo with full names, as in CuckooSwitch, through a reader beside a writer",
     build,
+    default: false,
+};
+pub(super) const FILTABLE: Kind = Kind {
+    name: "cfw",
+    about: "Cuckoo Filtable, the two levels of CFW: value and fingerprint in slots of 16 bits, or 32 for wide values",
+    build: build_filtable,
     default: false,
 };
 
 struct Table(CuckooQuery<1>);
 
 fn build(input: &Input<'_>) -> Result<Box<dyn Contestant>, BenchError> {
-    let error = |error| input.build_error(KIND.name, error);
+    let error = |error| input.build_error(EXACT.name, error);
     let n_names = input.names.len();
     let settings = Settings::new(input.name_len as u8, input.value_bits, n_names, input.family, &input.secret_key());
     let mut control = Cuckoo::<1>::with_room(settings, n_names);
@@ -43,5 +52,60 @@ impl Burst for Pinning {
     #[inline]
     fn lookup(&mut self, names: &[u64], values: &mut [u64]) {
         self.0.pin().lookup_batch(names.as_chunks().0, values);
+    }
+}
+
+/// Settings of a Filtable for the values of an input: the fingerprint fills the slot. `None` where none fits.
+pub(crate) fn filtable_settings(input: &Input<'_>, max_names: usize) -> Option<filtable::Settings> {
+    let slot_bits = if input.value_bits <= 12 { 16 } else { 32 };
+    let fingerprint_bits = u8::checked_sub(slot_bits, input.value_bits).filter(|&bits| bits >= 4)?;
+    Some(filtable::Settings::new(input.value_bits, fingerprint_bits.min(30), max_names, &input.secret_key()))
+}
+
+struct Slots {
+    query: FiltableQuery,
+    hasher: Hasher,
+    name_len: usize,
+}
+
+fn build_filtable(input: &Input<'_>) -> Result<Box<dyn Contestant>, BenchError> {
+    let settings = filtable_settings(input, input.names.len()).ok_or_else(|| BenchError::Unavailable {
+        contestant: FILTABLE.name,
+        reason: format!("values of {} bits leave no room for a fingerprint in 32", input.value_bits),
+    })?;
+    let mut control = Filtable::with_room(settings, input.names.len());
+    let inserted = control.insert_batch(&input.entries(), &mut Vec::new());
+    inserted.map_err(|error| input.build_error(FILTABLE.name, error))?;
+    Ok(Box::new(Slots { query: control.export(), hasher: input.hasher(), name_len: input.name_len }))
+}
+
+impl Contestant for Slots {
+    fn size_bits(&self) -> u64 {
+        self.query.size_bits()
+    }
+
+    fn reader(&self) -> Box<dyn super::Reader + '_> {
+        Box::new(PinningSlots {
+            reader: self.query.reader(),
+            hasher: &self.hasher,
+            name_len: self.name_len,
+            digests: [Digest(0); MAX_BATCH],
+        })
+    }
+}
+
+struct PinningSlots<'a> {
+    reader: filtable::Reader,
+    hasher: &'a Hasher,
+    name_len: usize,
+    digests: [Digest; MAX_BATCH],
+}
+
+impl Burst for PinningSlots<'_> {
+    #[inline]
+    fn lookup(&mut self, names: &[u64], values: &mut [u64]) {
+        let digests = &mut self.digests[..names.len()];
+        self.hasher.digest_words(names, self.name_len, digests);
+        self.reader.pin().lookup_batch(digests, values);
     }
 }

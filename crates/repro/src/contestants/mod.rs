@@ -14,6 +14,7 @@ use crate::BenchError;
 use crate::names::value_of;
 use ::lookup::hash::{Digest, Family, Hasher, SecretKey};
 
+pub(crate) use cuckoo::filtable_settings;
 #[cfg(feature = "dpdk")]
 pub(crate) use dpdk::Hash as RteHash;
 pub(crate) use dpdk::start as start_dpdk;
@@ -181,7 +182,8 @@ pub const ALL: &[Kind] = &[
     concise::STATIC,
     concise::OPTION_1,
     concise::OPTION_2,
-    cuckoo::KIND,
+    cuckoo::EXACT,
+    cuckoo::FILTABLE,
     bloom::BFW,
     bloom::BFW_BATCHED,
     bloom::BUFFALO,
