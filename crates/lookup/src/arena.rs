@@ -131,6 +131,8 @@ fn unmap(mapping: NonNull<u8>, bytes: usize) {
     unsafe { std::alloc::dealloc(mapping.as_ptr(), layout(bytes)) };
 }
 
+/// Bytes of the smallest page there is.
+const PAGE: usize = 4 << 10;
 /// Bytes from which huge pages are asked for: half of one.
 const HUGE_FROM: usize = HUGE_PAGE / 2;
 
@@ -183,6 +185,17 @@ impl Zeroed {
         match &self.memory {
             Memory::Heap(_, bytes) => *bytes,
             Memory::Pages(arena) => arena.bytes(),
+        }
+    }
+
+    /// Makes all pages resident, unchanged.
+    pub fn touch(&mut self) {
+        for at in (0..self.bytes()).step_by(PAGE) {
+            // SAFETY: within the range, which `self` owns; volatile, for a write of what is there would be left out.
+            unsafe {
+                let byte = self.base().add(at);
+                byte.write_volatile(byte.read_volatile());
+            }
         }
     }
 

@@ -1,8 +1,23 @@
-//! Lookups in batches of any length.
+//! Lookups in batches of any length: the latency of memory is waited for once a stage, not once a key.
+//!
+//! ```text
+//! 1. for all:           bucket = first(digest)                        prefetch its line (pessimistic: the second one's too)
+//! 2. for all:           matches = tags == tag (& timers run)          prefetch the entry of the first match, or
+//!                       if none: the hint                             prefetch the line of the second bucket
+//! 3. for the latter:    matches in the second bucket                  prefetch the entry
+//! 4. for those of 2:    compare keys; a tag alike by chance (1 in 8,000): look alone
+//! 5. for those of 3:    the same
+//! ```
+//! Stages 2 and 3 sort keys into lists without a branch on what was found: for mixed traffic no predictor would guess it.
+
+#![cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "calls the AVX2 and BMI form after detecting both"))]
 
 use super::FlowTable;
-use super::Slot;
+use super::bucket::SLOTS;
 use super::policy::{Policy, Second};
+use super::slab::Slab;
+use super::store::{Place, Store};
+use super::table::Slot;
 use crate::cuckoo::BURST;
 use crate::hash::Digest;
 
@@ -11,9 +26,13 @@ impl<const K: usize, const V: usize, P: Policy> FlowTable<K, V, P> {
     /// # Panics
     /// If `keys` and `out` differ in length.
     pub fn digests(&self, keys: &[[u64; K]], out: &mut [Digest]) {
-        assert_eq!(keys.len(), out.len(), "one digest a key");
-        for (key, out) in keys.iter().zip(out) {
-            *out = self.digest(key);
+        self.hasher.digest_keys(keys, out);
+    }
+
+    /// Asks for the first lines that operations on these flows will read: before a batch of inserts or removals.
+    pub fn prefetch(&self, digests: &[Digest]) {
+        for &digest in digests {
+            self.store.slab.prefetch_bucket(self.store.place(digest).first);
         }
     }
 
@@ -21,28 +40,182 @@ impl<const K: usize, const V: usize, P: Policy> FlowTable<K, V, P> {
     /// # Panics
     /// If the slices differ in length.
     pub fn lookup_batch(&self, keys: &[[u64; K]], digests: &[Digest], out: &mut [Option<Slot>]) {
-        assert!(keys.len() == digests.len() && keys.len() == out.len(), "one digest and one answer a key");
-        let bursts = keys.chunks(BURST).zip(digests.chunks(BURST)).zip(out.chunks_mut(BURST));
-        for ((keys, digests), out) in bursts {
-            for &digest in digests {
-                let place = self.store.place(digest);
-                self.store.slab.prefetch_bucket(place.first);
-                if P::SECOND == Second::Fetched {
-                    self.store.slab.prefetch_bucket(self.store.away(place));
+        assert_eq!(keys.len(), out.len(), "one answer a key");
+        out.fill(None);
+        self.for_each_found(keys, digests, |index, slot, _| out[index] = Some(slot));
+    }
+
+    /// Looks up a batch, with memory latency hidden, and calls `found(index, slot, value)` for each flow that is there,
+    /// not in order. Faster than [`lookup_batch`](Self::lookup_batch) where some are absent: the caller needs no branch.
+    /// # Panics
+    /// If the slices differ in length.
+    #[inline]
+    pub fn for_each_found(&self, keys: &[[u64; K]], digests: &[Digest], mut found: impl FnMut(usize, Slot, &[u64; V])) {
+        assert_eq!(keys.len(), digests.len(), "one digest a key");
+        let now = self.clock.low();
+        for (n, (keys, digests)) in keys.chunks(BURST).zip(digests.chunks(BURST)).enumerate() {
+            let mut is_missed = [true; BURST];
+            let is_growing = self.old.is_some();
+            burst(&self.store, keys, digests, now, |index, slot| {
+                if is_growing {
+                    is_missed[index] = false;
                 }
-            }
-            for &digest in digests {
-                let place = self.store.place(digest);
-                let matches = self.store.bucket(place.first).matches::<P>(place.tag, self.clock.low());
-                if matches != 0 {
-                    self.store.slab.prefetch_entry(place.first * 8 + matches.trailing_zeros());
-                } else if let Some(second) = self.store.second(place) {
-                    self.store.slab.prefetch_bucket(second);
-                }
-            }
-            for ((key, &digest), out) in keys.iter().zip(digests).zip(out) {
-                *out = self.lookup(key, digest);
+                found(n * BURST + index, Slot::new(slot, false), &self.store.slab.entry(slot).value);
+            });
+            if let Some(old) = &self.old {
+                look_back(old, keys, digests, now, &is_missed, |index, slot| {
+                    found(n * BURST + index, Slot::new(slot, true), &old.slab.entry(slot).value);
+                });
             }
         }
     }
+}
+
+/// Looks up what a burst did not find in the generation that is being left.
+#[cold]
+#[inline(never)]
+fn look_back<const K: usize, const V: usize, P: Policy>(
+    old: &Store<K, V, P>,
+    keys: &[[u64; K]],
+    digests: &[Digest],
+    now: u16,
+    is_missed: &[bool; BURST],
+    mut found: impl FnMut(usize, u32),
+) {
+    let (mut missed_keys, mut missed_digests) = ([[0; K]; BURST], [Digest(0); BURST]);
+    let mut indices = [0; BURST];
+    let mut n = 0;
+    for index in (0..keys.len()).filter(|&index| is_missed[index]) {
+        (missed_keys[n], missed_digests[n], indices[n]) = (keys[index], digests[index], index);
+        n += 1;
+    }
+    burst(old, &missed_keys[..n], &missed_digests[..n], now, |index, slot| found(indices[index], slot));
+}
+
+/// Keys of a burst whose tag was met, with the slot where.
+struct Met {
+    keys: [u8; BURST],
+    slots: [u32; BURST],
+    n: usize,
+}
+
+impl Met {
+    #[inline(always)]
+    fn new() -> Self {
+        Self { keys: [0; BURST], slots: [0; BURST], n: 0 }
+    }
+
+    /// Adds a key if it has any matches in `bucket`, and asks for the entry.
+    #[inline(always)]
+    fn add<const K: usize, const V: usize>(&mut self, slab: &Slab<K, V>, key: u8, bucket: u32, matches: u8) {
+        // Of no matches the number is that of another bucket's slot, not fetched and overwritten by the next key.
+        let slot = bucket * SLOTS as u32 + matches.trailing_zeros();
+        self.keys[self.n] = key;
+        self.slots[self.n] = slot;
+        self.n += usize::from(matches != 0);
+        slab.prefetch_entry_if(slot, matches != 0, bucket);
+    }
+
+    /// Compares the keys, and tells of those that are equal.
+    #[inline(always)]
+    fn compare<const K: usize, const V: usize, P: Policy>(
+        &self,
+        store: &Store<K, V, P>,
+        (keys, digests, now): (&[[u64; K]], &[Digest], u16),
+        found: &mut impl FnMut(usize, u32),
+    ) {
+        for (&index, &slot) in self.keys[..self.n].iter().zip(&self.slots[..self.n]) {
+            let index = usize::from(index);
+            if store.slab.entry(slot).key == keys[index] {
+                found(index, slot);
+            } else if let Some(slot) = alone(store, &keys[index], digests[index], now) {
+                found(index, slot);
+            }
+        }
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn alone<const K: usize, const V: usize, P: Policy>(
+    store: &Store<K, V, P>,
+    key: &[u64; K],
+    digest: Digest,
+    now: u16,
+) -> Option<u32> {
+    store.find(key, store.place(digest), now)
+}
+
+/// Looks up a burst, and calls `found(index, slot)`.
+#[inline(always)]
+fn burst<const K: usize, const V: usize, P: Policy>(
+    store: &Store<K, V, P>,
+    keys: &[[u64; K]],
+    digests: &[Digest],
+    now: u16,
+    found: impl FnMut(usize, u32),
+) {
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx2")
+        && std::arch::is_x86_feature_detected!("bmi1")
+        && std::arch::is_x86_feature_detected!("bmi2")
+    {
+        // SAFETY: the processor has what the function is compiled for.
+        return unsafe { burst_avx2(store, keys, digests, now, found) };
+    }
+    stages(store, keys, digests, now, found);
+}
+
+/// The same stages with three-operand vectors, and shifts and bit scans that take one operation each.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,bmi1,bmi2")]
+fn burst_avx2<const K: usize, const V: usize, P: Policy>(
+    store: &Store<K, V, P>,
+    keys: &[[u64; K]],
+    digests: &[Digest],
+    now: u16,
+    found: impl FnMut(usize, u32),
+) {
+    stages(store, keys, digests, now, found);
+}
+
+#[inline(always)]
+fn stages<const K: usize, const V: usize, P: Policy>(
+    store: &Store<K, V, P>,
+    keys: &[[u64; K]],
+    digests: &[Digest],
+    now: u16,
+    mut found: impl FnMut(usize, u32),
+) {
+    let digests = &digests[..keys.len().min(BURST)];
+    for &digest in digests {
+        let place = store.place(digest);
+        store.slab.prefetch_bucket(place.first);
+        if P::SECOND == Second::Fetched {
+            store.slab.prefetch_bucket(store.away(place));
+        }
+    }
+    let (mut here, mut there) = (Met::new(), Met::new());
+    let mut seconds = [(0u8, 0u32, 0u16); BURST];
+    let mut n_seconds = 0;
+    for (index, &digest) in (0u8..).zip(digests) {
+        let Place { first, tag } = store.place(digest);
+        let line = store.masked(first);
+        let matches = line.matches::<P>(tag, now);
+        here.add(&store.slab, index, first, matches);
+        let hint = line.hint::<P>(tag);
+        let second = store.apart(first, hint.unwrap_or(0));
+        let goes_on = (matches == 0) & hint.is_some();
+        seconds[n_seconds] = (index, second, tag);
+        n_seconds += usize::from(goes_on);
+        if P::SECOND != Second::Fetched {
+            store.slab.prefetch_bucket_if(second, goes_on, first);
+        }
+    }
+    for &(index, second, tag) in &seconds[..n_seconds] {
+        let matches = store.masked(second).matches::<P>(tag, now);
+        there.add(&store.slab, index, second, matches);
+    }
+    here.compare(store, (keys, digests, now), &mut found);
+    there.compare(store, (keys, digests, now), &mut found);
 }

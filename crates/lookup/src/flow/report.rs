@@ -4,7 +4,6 @@ use super::FlowTable;
 use super::bucket::{Bucket, SLOTS};
 use super::policy::Policy;
 use super::store::Store;
-use super::table::digest;
 use crate::hash::{Digest, Hasher};
 
 /// What a table did, in numbers since it was made.
@@ -124,7 +123,7 @@ fn audit<const K: usize, const V: usize, P: Policy>(
     for (bucket, line) in lines() {
         for lane in (0..SLOTS).filter(|lane| line.occupied() >> lane & 1 != 0) {
             let entry = store.slab.entry(bucket * SLOTS as u32 + lane as u32);
-            let place = store.place(digest(hasher, &entry.key));
+            let place = store.place(hasher.digest_key(&entry.key));
             let first = if line.is_secondary(lane) { store.owner(bucket, lane) } else { bucket };
             if (first, line.tags[lane]) != (place.first, place.tag) {
                 return Err(error(bucket, format!("slot {lane} holds a flow of {place:?} as one of {first}")));

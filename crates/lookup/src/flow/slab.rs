@@ -46,6 +46,15 @@ impl<const K: usize, const V: usize> Slab<K, V> {
         unsafe { std::slice::from_raw_parts(self.buckets.base().cast(), self.n_buckets) }
     }
 
+    /// A bucket that is there, without a check in release builds: its number is masked by the store. See `buckets` for the
+    /// checked way.
+    #[inline(always)]
+    pub(super) fn bucket(&self, bucket: u32) -> &Bucket {
+        debug_assert!((bucket as usize) < self.n_buckets);
+        // SAFETY: as in `buckets`; the store asks for numbers below theirs only, which are a power of two.
+        unsafe { &*self.buckets.base().cast::<Bucket>().add(bucket as usize) }
+    }
+
     #[inline(always)]
     pub(super) fn bucket_mut(&mut self, bucket: u32) -> &mut Bucket {
         assert!((bucket as usize) < self.n_buckets);
@@ -78,12 +87,26 @@ impl<const K: usize, const V: usize> Slab<K, V> {
         prefetch(self.buckets.base().wrapping_add(bucket as usize * size_of::<Bucket>()));
     }
 
-    /// Asks for the line with the key of `slot`, and for all lines of the entry if it has several.
+    /// As [`prefetch_bucket`](Self::prefetch_bucket) if `holds`; if not, for `held`, a bucket that is at hand, rather than
+    /// branch.
     #[inline(always)]
-    pub(super) fn prefetch_entry(&self, slot: u32) {
+    pub(super) fn prefetch_bucket_if(&self, bucket: u32, holds: bool, held: u32) {
+        self.prefetch_bucket(if holds { bucket } else { held });
+    }
+
+    /// Asks for all lines of the entry in `slot` if `holds`; if not, for the line of bucket `held`, which is at hand.
+    #[inline(always)]
+    pub(super) fn prefetch_entry_if(&self, slot: u32, holds: bool, held: u32) {
+        let held = self.buckets.base().wrapping_add(held as usize * size_of::<Bucket>());
         for line in 0..Self::STRIDE.div_ceil(LINE) {
-            prefetch(self.address(slot).cast::<u8>().wrapping_add(line * LINE));
+            let entry = self.address(slot).cast::<u8>().wrapping_add(line * LINE);
+            prefetch(if holds { entry } else { held });
         }
+    }
+
+    pub(super) fn touch(&mut self) {
+        self.buckets.touch();
+        self.entries.touch();
     }
 
     /// Bytes reserved: buckets, then entries.

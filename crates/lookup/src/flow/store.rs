@@ -73,10 +73,22 @@ impl<const K: usize, const V: usize, P: Policy> Store<K, V, P> {
         &self.slab.buckets()[bucket as usize]
     }
 
+    /// A bucket of a lookup, whose number is masked.
+    #[inline(always)]
+    pub(super) fn masked(&self, bucket: u32) -> &Bucket {
+        self.slab.bucket(bucket & self.mask)
+    }
+
+    /// The bucket at an offset of `first`.
+    #[inline(always)]
+    pub(super) fn apart(&self, first: u32, offset: u32) -> u32 {
+        (first ^ offset) & self.mask
+    }
+
     /// The second bucket of a flow that is not in its first, if it can be there.
     #[inline(always)]
     pub(super) fn second(&self, place: Place) -> Option<u32> {
-        self.bucket(place.first).hint::<P>(place.tag).map(|offset| (place.first ^ offset) & self.mask)
+        self.masked(place.first).hint::<P>(place.tag).map(|offset| (place.first ^ offset) & self.mask)
     }
 
     /// The second bucket of a flow whose policy has one such bucket a flow.
@@ -87,7 +99,7 @@ impl<const K: usize, const V: usize, P: Policy> Store<K, V, P> {
 
     #[inline(always)]
     fn find_in(&self, bucket: u32, tag: u16, key: &[u64; K], now: u16) -> Option<u32> {
-        let mut matches = self.bucket(bucket).matches::<P>(tag, now);
+        let mut matches = self.masked(bucket).matches::<P>(tag, now);
         while matches != 0 {
             let slot = bucket * SLOTS as u32 + matches.trailing_zeros();
             if self.slab.entry(slot).key == *key {

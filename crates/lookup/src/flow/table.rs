@@ -22,6 +22,7 @@ const OLD: u32 = 1 << 31;
 pub struct Slot(pub(super) NonZeroU32);
 
 impl Slot {
+    #[inline(always)]
     pub(super) fn new(slot: u32, is_old: bool) -> Self {
         let number = (slot + 1) | if is_old { OLD } else { 0 };
         Self(NonZeroU32::new(number).expect("one was added"))
@@ -96,7 +97,12 @@ impl<const K: usize, const V: usize, P: Policy> FlowTable<K, V, P> {
     /// same family and secret over the key's bytes (words little-endian).
     #[inline]
     pub fn digest(&self, key: &[u64; K]) -> Digest {
-        digest(&self.hasher, key)
+        self.hasher.digest_key(key)
+    }
+
+    /// Makes all memory resident now, so that no operation waits for the operating system later.
+    pub fn touch(&mut self) {
+        self.store.slab.touch();
     }
 
     /// Entries stored: those that live, and those that have ended and were not yet found by a scan or an insert.
@@ -295,7 +301,9 @@ impl<const K: usize, const V: usize, P: Policy> FlowTable<K, V, P> {
             lines
                 .flat_map(move |(line, bucket)| {
                     let live = line.live::<P>(now);
-                    (0..SLOTS as u32).filter(move |&lane| live >> lane & 1 != 0).map(move |lane| bucket * 8 + lane)
+                    (0..SLOTS as u32)
+                        .filter(move |&lane| live >> lane & 1 != 0)
+                        .map(move |lane| bucket * SLOTS as u32 + lane)
                 })
                 .map(move |slot| Slot::new(slot, is_old))
                 .collect::<Vec<_>>()
@@ -327,16 +335,6 @@ impl<const K: usize, const V: usize, P: Policy> FlowTable<K, V, P> {
             Some(old) if is_old => old,
             _ => &mut self.store,
         }
-    }
-}
-
-/// The digest of a key: that of its bytes, little-endian words.
-#[inline(always)]
-pub(super) fn digest<const K: usize>(hasher: &Hasher, key: &[u64; K]) -> Digest {
-    if cfg!(target_endian = "little") {
-        hasher.digest(bytemuck::cast_slice(key))
-    } else {
-        hasher.digest(bytemuck::cast_slice(&key.map(u64::to_le)))
     }
 }
 

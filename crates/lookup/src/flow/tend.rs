@@ -7,7 +7,7 @@ use super::error::CapacityError;
 use super::policy::Policy;
 use super::report::Progress;
 use super::store::Store;
-use super::table::{digest, store};
+use super::table::store;
 
 impl<const K: usize, const V: usize, P: Policy> FlowTable<K, V, P> {
     /// Sets the clock to the caller's, in units. O(1), whatever the step.
@@ -94,7 +94,7 @@ impl<const K: usize, const V: usize, P: Policy> FlowTable<K, V, P> {
             for lane in (0..SLOTS).filter(|lane| live >> lane & 1 != 0) {
                 let slot = bucket * SLOTS as u32 + lane as u32;
                 let entry = old.slab.entry(slot);
-                let place = self.store.place(digest(&self.hasher, &entry.key));
+                let place = self.store.place(self.hasher.digest_key(&entry.key));
                 let pair = (&entry.key, &entry.value);
                 let times = (now, old.bucket(bucket).ends[lane]);
                 // One that finds no place stays where it is, and is found there, until the next round.

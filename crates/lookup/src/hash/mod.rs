@@ -250,6 +250,28 @@ impl Hasher {
         }
     }
 
+    /// The digest of a name of `K` words: that of its bytes, each word little-endian.
+    #[inline]
+    pub fn digest_key<const K: usize>(&self, key: &[u64; K]) -> Digest {
+        match &self.keyed {
+            Keyed::MulAdd(h) if K == 2 => Digest(h.digest_pair(key[0], key[1])),
+            _ if cfg!(target_endian = "little") => self.digest(bytemuck::cast_slice(key)),
+            _ => self.digest(bytemuck::cast_slice(&key.map(u64::to_le))),
+        }
+    }
+
+    /// `out[i] = digest_key(&keys[i])`.
+    /// # Panics
+    /// If `keys` and `out` differ in length.
+    pub fn digest_keys<const K: usize>(&self, keys: &[[u64; K]], out: &mut [Digest]) {
+        assert_eq!(keys.len(), out.len(), "one digest a key");
+        let pairs = keys.iter().zip(out);
+        match &self.keyed {
+            Keyed::MulAdd(h) if K == 2 => pairs.for_each(|(key, out)| *out = Digest(h.digest_pair(key[0], key[1]))),
+            _ => pairs.for_each(|(key, out)| *out = self.digest_key(key)),
+        }
+    }
+
     /// The digests of names of any lengths: `out[i] == digest(names[i])`.
     /// # Panics
     /// If `names` and `out` differ in length.

@@ -65,11 +65,22 @@ impl MulAdd {
             multiply_add(self.a, word_of(name), self.addend[len])
         } else if len <= MAX_LEN {
             let (w0, w1) = words_of(name);
-            let sum = self.a.wrapping_mul(u128::from(w0)).wrapping_add(self.c.wrapping_mul(u128::from(w1)));
-            mix64(((sum >> 64) as u64).wrapping_add(self.addend[len]))
+            self.sum_of_two(w0, w1, len)
         } else {
             self.long.digest(name)
         }
+    }
+
+    /// The digest of a name of 16 bytes.
+    #[inline(always)]
+    pub(super) fn digest_pair(&self, w0: u64, w1: u64) -> u64 {
+        self.sum_of_two(w0, w1, 16)
+    }
+
+    #[inline(always)]
+    fn sum_of_two(&self, w0: u64, w1: u64, len: usize) -> u64 {
+        let sum = self.a.wrapping_mul(u128::from(w0)).wrapping_add(self.c.wrapping_mul(u128::from(w1)));
+        mix64(((sum >> 64) as u64).wrapping_add(self.addend[len]))
     }
 
     /// The constants for names of `len` bytes.
