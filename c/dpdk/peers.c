@@ -63,12 +63,12 @@ uint64_t fibula_heap_bytes(void)
 	return bytes;
 }
 
-struct rte_hash *fibula_hash_new(const char *name, uint32_t n_max, int lock_free)
+struct rte_hash *fibula_hash_new(const char *name, uint32_t n_max, uint32_t key_len, int lock_free)
 {
 	struct rte_hash_parameters parameters = {
 		.name = name,
 		.entries = n_max,
-		.key_len = sizeof(uint64_t),
+		.key_len = key_len,
 		.hash_func = rte_hash_crc,
 		.socket_id = SOCKET_ID_ANY,
 		.extra_flag = lock_free ? RTE_HASH_EXTRA_FLAGS_RW_CONCURRENCY_LF : 0,
@@ -128,6 +128,31 @@ void fibula_hash_lookup(const struct rte_hash *table, const uint64_t *keys, uint
 					values[done + i] = 0;
 		done += burst;
 	}
+}
+
+int fibula_flow_add(struct rte_hash *table, const uint64_t *keys, void *const *data, size_t n)
+{
+	size_t i;
+
+	for (i = 0; i < n; i++) {
+		int rc = rte_hash_add_key_data(table, &keys[2 * i], data[i]);
+
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
+uint64_t fibula_flow_lookup(const struct rte_hash *table, const uint64_t *keys, void **data, size_t n)
+{
+	const void *key_list[RTE_HASH_LOOKUP_BULK_MAX];
+	uint64_t hits = 0;
+	size_t i;
+
+	for (i = 0; i < n; i++)
+		key_list[i] = &keys[2 * i];
+	rte_hash_lookup_bulk_data(table, key_list, (uint32_t)n, &hits, data);
+	return hits;
 }
 
 struct rte_efd_table *fibula_efd_new(const char *name, uint32_t n_max)

@@ -1,7 +1,7 @@
-/* The peers of DPDK behind plain calls, one a burst: rte_hash with 8-byte keys and 8-byte data, rte_efd.
+/* The peers of DPDK behind plain calls, one a burst: rte_hash with keys of 8 or 16 bytes and 8-byte data, rte_efd.
  *
  * Why a shim: rte_* inline functions and macros cannot be called from another language, and a call a burst keeps the
- * border out of the measurement. Keys are 8 bytes in host order. Not thread-safe but for the lookups.
+ * border out of the measurement. Keys are words in host order. Not thread-safe but for the lookups.
  */
 #ifndef FIBULA_PEERS_H
 #define FIBULA_PEERS_H
@@ -16,9 +16,9 @@ int fibula_eal_start(int huge, unsigned mem_mb);
 /* Bytes allocated at present from DPDK's heap. */
 uint64_t fibula_heap_bytes(void);
 
-/* A table of at most `n_max` keys; `lock_free` asks for lock-free readers beside a writer
+/* A table of at most `n_max` keys of `key_len` bytes; `lock_free` asks for lock-free readers beside a writer
  * (RTE_HASH_EXTRA_FLAGS_RW_CONCURRENCY_LF). NULL: no memory. */
-struct rte_hash *fibula_hash_new(const char *name, uint32_t n_max, int lock_free);
+struct rte_hash *fibula_hash_new(const char *name, uint32_t n_max, uint32_t key_len, int lock_free);
 void fibula_hash_free(struct rte_hash *table);
 /* Adds or overwrites n keys; 0, or the negative errno of the first that failed. */
 int fibula_hash_add(struct rte_hash *table, const uint64_t *keys, const uint64_t *values, size_t n);
@@ -26,6 +26,11 @@ int fibula_hash_add(struct rte_hash *table, const uint64_t *keys, const uint64_t
 int fibula_hash_remove(struct rte_hash *table, const uint64_t *keys, size_t n);
 /* Looks up n keys in bursts of at most 64; a key that is not there gets 0. */
 void fibula_hash_lookup(const struct rte_hash *table, const uint64_t *keys, uint64_t *values, size_t n);
+
+/* The same for keys of two words each. Data are values, or pointers to them. */
+int fibula_flow_add(struct rte_hash *table, const uint64_t *keys, void *const *data, size_t n);
+/* Looks up n <= 64 keys of two words; returns the mask of those that are there, whose data are written. */
+uint64_t fibula_flow_lookup(const struct rte_hash *table, const uint64_t *keys, void **data, size_t n);
 
 /* A table sized for n_max keys and values of 8 bits. NULL: no memory. */
 struct rte_efd_table *fibula_efd_new(const char *name, uint32_t n_max);

@@ -5,6 +5,7 @@ use std::io::Write;
 use clap::{Args, Subcommand};
 use lookup::hash::Family;
 use repro::BenchError;
+use repro::bench::flow::{self, Part};
 use repro::bench::{Listener, Options};
 use repro::machine::Machine;
 use repro::names::NameSet;
@@ -25,8 +26,65 @@ pub(crate) enum BenchCommand {
     Aliens(BenchArgs),
     /// Bytes and number of the messages of one name more, elsewhere, or less, for each design
     Message(BenchArgs),
+    /// Flow tables: Cuckoo++ and four more lookup policies, hashbrown and rte_hash, 16-byte keys and values
+    Flow(FlowArgs),
     /// Frames a second through the switch, against the same loop without lookups
     Forward(BenchArgs),
+}
+
+/// What the bench of flow tables takes.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct FlowArgs {
+    /// Slots of a table, powers of two
+    #[arg(long, value_delimiter = ',', value_parser = parse_size, default_value = "512K,4M,32M")]
+    capacity: Vec<u64>,
+    /// Shares of the slots that are filled
+    #[arg(long, value_delimiter = ',', default_value = "0.8")]
+    load: Vec<f64>,
+    /// Shares of the lookups whose keys are absent
+    #[arg(long, value_delimiter = ',', default_value = "0,0.2,0.5,1")]
+    absent: Vec<f64>,
+    /// Contestants; --list tells which there are
+    #[arg(long, value_delimiter = ',')]
+    contestants: Vec<String>,
+    /// Threads that work at once, each with a table of its own
+    #[arg(long, value_delimiter = ',', default_value = "1")]
+    threads: Vec<u32>,
+    /// What is measured: lookup, insert, hint (after 30 turnovers too, which takes minutes at 32M)
+    #[arg(long, value_delimiter = ',', default_value = "lookup,insert")]
+    parts: Vec<Part>,
+    /// How often each contestant is measured
+    #[arg(long, default_value_t = 5)]
+    runs: u32,
+    /// Keys a call, up to 64
+    #[arg(long, default_value_t = 32)]
+    batch: u32,
+    /// What keys, orders and secrets follow from
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Lookups a run and thread, at least
+    #[arg(long, value_parser = parse_size)]
+    operations: Option<u64>,
+    /// List the contestants and end
+    #[arg(long)]
+    list: bool,
+}
+
+impl From<FlowArgs> for flow::Options {
+    fn from(args: FlowArgs) -> Self {
+        Self {
+            capacity: args.capacity,
+            load: args.load,
+            absent: args.absent,
+            contestants: args.contestants,
+            threads: args.threads,
+            runs: args.runs,
+            batch: args.batch,
+            seed: args.seed,
+            operations: args.operations,
+            parts: args.parts,
+        }
+    }
 }
 
 /// What all benches take; unset, each bench has its own.
@@ -101,28 +159,35 @@ impl BenchCommand {
             Self::Aliens(args) => (args, &[1 << 20], &repro::bench::aliens::CONTESTANTS, repro::bench::aliens::run),
             Self::Message(args) => (args, &[64 << 10], &dynamic, repro::bench::message::run),
             Self::Update(args) => (args, &[4 << 20], &repro::bench::update::PARTS, repro::bench::update::run),
+            Self::Flow(args) if args.list => return print_list(out, &flow::CONTESTANTS),
+            Self::Flow(args) => return measured(out, |listener| flow::run(&args.into(), listener)),
         };
         if args.list {
             return print_list(out, list);
         }
-        let machine = Machine::read();
-        if out.is_json() {
-            eprintln!("{}", serde_json::json!({ "machine": machine }));
-        } else {
-            eprintln!("{machine}");
-        }
-        let mut printer = Printer { out: *out, error: None };
-        run(&args.options(sizes), &mut printer).map_err(|error| {
-            let exit = match &error {
-                error if error.is_wrong_answer() => Exit::CheckFailed,
-                BenchError::Unavailable { .. } => Exit::NotFound,
-                BenchError::Build { .. } => Exit::Refused,
-                _ => Exit::Usage,
-            };
-            Failure::new(exit, error)
-        })?;
-        printer.error.map_or(Ok(()), |error| Err(error.into()))
+        measured(out, |listener| run(&args.options(sizes), listener))
     }
+}
+
+/// Prints the machine, then what `run` tells.
+fn measured(out: &Output, run: impl FnOnce(&mut dyn Listener) -> Result<(), BenchError>) -> anyhow::Result<()> {
+    let machine = Machine::read();
+    if out.is_json() {
+        eprintln!("{}", serde_json::json!({ "machine": machine }));
+    } else {
+        eprintln!("{machine}");
+    }
+    let mut printer = Printer { out: *out, error: None };
+    run(&mut printer).map_err(|error| {
+        let exit = match &error {
+            error if error.is_wrong_answer() => Exit::CheckFailed,
+            BenchError::Unavailable { .. } => Exit::NotFound,
+            BenchError::Build { .. } => Exit::Refused,
+            _ => Exit::Usage,
+        };
+        Failure::new(exit, error)
+    })?;
+    printer.error.map_or(Ok(()), |error| Err(error.into()))
 }
 
 fn print_list(out: &Output, list: &[(&str, &str)]) -> anyhow::Result<()> {

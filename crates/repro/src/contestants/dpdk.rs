@@ -46,7 +46,7 @@ mod missing {
 mod linked {
     #![expect(unsafe_code, reason = "calls the C shim")]
 
-    use std::ffi::{CString, c_char, c_int, c_uint};
+    use std::ffi::{CString, c_char, c_int, c_uint, c_void};
     use std::fs;
     use std::ptr::NonNull;
     use std::sync::OnceLock;
@@ -76,18 +76,30 @@ mod linked {
 
     /// `struct rte_hash` and `struct rte_efd_table`, seen through pointers only.
     #[repr(C)]
-    struct RteHash([u8; 0]);
+    pub(crate) struct RteHash([u8; 0]);
     #[repr(C)]
     struct RteEfd([u8; 0]);
 
     unsafe extern "C" {
         fn fibula_eal_start(huge: c_int, mem_mb: c_uint) -> c_int;
-        fn fibula_heap_bytes() -> u64;
-        fn fibula_hash_new(name: *const c_char, n_max: u32, lock_free: c_int) -> *mut RteHash;
-        fn fibula_hash_free(table: *mut RteHash);
+        pub(crate) fn fibula_heap_bytes() -> u64;
+        pub(crate) fn fibula_hash_new(name: *const c_char, n_max: u32, key_len: u32, lock_free: c_int) -> *mut RteHash;
+        pub(crate) fn fibula_hash_free(table: *mut RteHash);
         fn fibula_hash_add(table: *mut RteHash, keys: *const u64, values: *const u64, n: usize) -> c_int;
         fn fibula_hash_remove(table: *mut RteHash, keys: *const u64, n: usize) -> c_int;
         fn fibula_hash_lookup(table: *const RteHash, keys: *const u64, values: *mut u64, n: usize);
+        pub(crate) fn fibula_flow_add(
+            table: *mut RteHash,
+            keys: *const u64,
+            data: *const *mut c_void,
+            n: usize,
+        ) -> c_int;
+        pub(crate) fn fibula_flow_lookup(
+            table: *const RteHash,
+            keys: *const u64,
+            data: *mut *mut c_void,
+            n: usize,
+        ) -> u64;
         fn fibula_efd_new(name: *const c_char, n_max: u32) -> *mut RteEfd;
         fn fibula_efd_free(table: *mut RteEfd);
         fn fibula_efd_add(table: *mut RteEfd, keys: *const u64, values: *const u64, n: usize) -> c_int;
@@ -105,7 +117,7 @@ mod linked {
     }
 
     /// The pages that tables lie on.
-    fn started(bytes: u64) -> Result<&'static str, BenchError> {
+    pub(crate) fn started(bytes: u64) -> Result<&'static str, BenchError> {
         let result = STARTED.get_or_init(|| {
             let free = fs::read_to_string("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages");
             let free: u64 = free.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
@@ -122,7 +134,7 @@ mod linked {
     }
 
     /// DPDK finds tables by name: no two at once may have the same.
-    fn unique_name(prefix: &str) -> CString {
+    pub(crate) fn unique_name(prefix: &str) -> CString {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         CString::new(format!("{prefix}{}", NEXT.fetch_add(1, Ordering::Relaxed))).expect("no zero byte")
     }
@@ -149,7 +161,7 @@ mod linked {
             // SAFETY: DPDK is started; the heap is asked and the table made by one thread at a time, since builds
             // take `&Input` on the bench's main thread only.
             let (before, table) =
-                unsafe { (fibula_heap_bytes(), fibula_hash_new(name.as_ptr(), n_max, lock_free.into())) };
+                unsafe { (fibula_heap_bytes(), fibula_hash_new(name.as_ptr(), n_max, 8, lock_free.into())) };
             let table = NonNull::new(table)
                 .ok_or_else(|| input.build_error(contestant, "no memory: reserve more huge pages, or lower n"))?;
             // SAFETY: as above.

@@ -5,7 +5,7 @@
 mod bloom;
 mod concise;
 mod cuckoo;
-mod dpdk;
+pub(crate) mod dpdk;
 mod floor;
 mod statics;
 mod table;

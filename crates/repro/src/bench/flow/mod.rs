@@ -1,0 +1,328 @@
+//! Flow tables: lookups a second at a capacity, a load and a share of absent keys; inserts up to a load; how often hints
+//! are wrong after turnovers; bytes an entry.
+//!
+//! Keys and values have 16 bytes. All contestants hold the same keys and answer the same queries in the same order, an
+//! average share of which is absent; the sum of all values found is compared with the right one in each timed run. With
+//! several threads each has a table of its own, as flows steered to cores have.
+
+mod floor;
+mod rte;
+mod sides;
+
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+pub use sides::CONTESTANTS;
+
+use sides::{Key, MAX_BATCH, Side, value_of};
+
+use super::{Listener, millions_per_second};
+use crate::BenchError;
+use crate::contestants;
+use crate::names::{Random, mix64};
+use crate::report::{Row, Setting};
+
+/// Queries of a run and thread where nothing else is said.
+const LOOKUPS: u64 = 1 << 23;
+/// The array of queries is so long at most.
+const MAX_QUERIES: usize = 1 << 22;
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Slots of a table, powers of two.
+    pub capacity: Vec<u64>,
+    /// Shares of the slots that are filled, above 0 and below 1, ascending.
+    pub load: Vec<f64>,
+    /// Shares of the queries whose keys are absent, 0 to 1.
+    pub absent: Vec<f64>,
+    /// Contestants by name; empty: all.
+    pub contestants: Vec<String>,
+    /// Numbers of threads.
+    pub threads: Vec<u32>,
+    /// Rounds: how often each contestant is measured.
+    pub runs: u32,
+    /// Keys a call.
+    pub batch: u32,
+    /// What keys, orders and secrets follow from.
+    pub seed: u64,
+    /// Lookups a run and thread, at least.
+    pub operations: Option<u64>,
+    /// What is measured.
+    pub parts: Vec<Part>,
+}
+
+/// A part of the bench.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Part {
+    /// Lookups a second.
+    Lookup,
+    /// Inserts a second into an empty table, up to the load.
+    Insert,
+    /// How often the hint is wrong, after the fill and after 30 turnovers.
+    Hint,
+}
+
+impl std::str::FromStr for Part {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "lookup" => Ok(Self::Lookup),
+            "insert" => Ok(Self::Insert),
+            "hint" => Ok(Self::Hint),
+            _ => Err(format!("no part {text:?}: there are lookup, insert and hint")),
+        }
+    }
+}
+
+/// Turnovers after which hints are looked at again.
+const TURNOVERS: usize = 30;
+
+impl Options {
+    fn check(&self) -> Result<(), BenchError> {
+        let setting = |text: String| Err(BenchError::Setting(text));
+        if let Some(capacity) = self.capacity.iter().find(|n| !n.is_power_of_two() || !(1024..=1 << 30).contains(*n)) {
+            return setting(format!("a capacity of {capacity}: a power of two from 1K to 1024M"));
+        }
+        if let Some(load) = self.load.iter().find(|load| !(0.01..=0.98).contains(*load)) {
+            return setting(format!("a load of {load}: from 0.01 to 0.98"));
+        }
+        if let Some(absent) = self.absent.iter().find(|absent| !(0.0..=1.0).contains(*absent)) {
+            return setting(format!("a share of {absent}: from 0 to 1"));
+        }
+        if self.batch == 0 || self.batch as usize > MAX_BATCH {
+            return setting(format!("batches of {}: from 1 to {MAX_BATCH}", self.batch));
+        }
+        if self.runs == 0 || self.threads.iter().any(|&threads| threads == 0 || threads > 64) {
+            return setting("at least one run, and from 1 to 64 threads".into());
+        }
+        if let Some(name) = self.contestants.iter().find(|name| CONTESTANTS.iter().all(|(known, _)| known != name)) {
+            let known = CONTESTANTS.map(|(name, _)| name).join(", ");
+            return Err(BenchError::UnknownContestant { name: name.clone(), known });
+        }
+        Ok(())
+    }
+
+    fn chosen(&self) -> Vec<&'static str> {
+        let all = CONTESTANTS.iter().map(|&(name, _)| name);
+        all.filter(|name| self.contestants.is_empty() || self.contestants.iter().any(|chosen| chosen == name)).collect()
+    }
+
+    fn row(&self, bench: String, name: &str, (capacity, load): (u64, f64), threads: u32, samples: Vec<f64>) -> Row {
+        let setting = Setting { n: capacity, value_bits: 128, names: String::new(), threads, batch: self.batch };
+        let unit = if bench.starts_with("flow/hint") { "%" } else { "M/s" };
+        Row::new(&format!("{bench}, load {load}"), name, &setting, unit, samples)
+    }
+}
+
+/// Key number `n` of those that are inserted, or of those that are not: the lowest bit of its second word tells which.
+fn key(seed: u64, n: u64, is_present: bool) -> Key {
+    let first = mix64(seed ^ mix64(2 * n + u64::from(is_present)));
+    [first, mix64(first ^ n) & !1 | u64::from(is_present)]
+}
+
+/// Runs the bench.
+/// # Errors
+/// [`BenchError`]; tables complete until then have been handed to `listener`.
+pub fn run(options: &Options, listener: &mut dyn Listener) -> Result<(), BenchError> {
+    options.check()?;
+    let largest = options.capacity.iter().copied().max().unwrap_or(0);
+    let threads = u64::from(options.threads.iter().copied().max().unwrap_or(1));
+    contestants::start_dpdk((256 << 20) + threads * 120 * largest).or_else(|error| {
+        listener.say(&error.to_string());
+        Ok::<(), BenchError>(())
+    })?;
+    for &capacity in &options.capacity {
+        for &load in &options.load {
+            let setting = (capacity, load);
+            if options.parts.contains(&Part::Insert) {
+                inserts(options, setting, listener)?;
+            }
+            if options.parts.contains(&Part::Lookup) {
+                for &threads in &options.threads {
+                    lookups(options, setting, threads, listener)?;
+                }
+            }
+            if options.parts.contains(&Part::Hint) {
+                hints(options, setting, listener)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Makes a table, or says why there is none, which is an error if it was asked for by name.
+fn made(
+    options: &Options,
+    name: &str,
+    capacity: u64,
+    listener: &mut dyn Listener,
+) -> Result<Option<Box<dyn Side>>, BenchError> {
+    match sides::new(name, capacity as usize, options.seed) {
+        Ok(side) => Ok(Some(side)),
+        Err(error) if options.contestants.is_empty() => {
+            listener.say(&error.to_string());
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn fill(
+    options: &Options,
+    name: &str,
+    side: &mut dyn Side,
+    (capacity, load): (u64, f64),
+) -> Result<Duration, BenchError> {
+    let n = (capacity as f64 * load) as u64;
+    let mut keys = Vec::with_capacity(1 << 16);
+    let mut elapsed = Duration::ZERO;
+    for from in (0..n).step_by(1 << 16) {
+        keys.clear();
+        keys.extend((from..n.min(from + (1 << 16))).map(|n| key(options.seed, n, true)));
+        let start = Instant::now();
+        let done = side.insert(&keys);
+        elapsed += start.elapsed();
+        done.map_err(|reason| BenchError::Build { contestant: name.into(), n, reason })?;
+    }
+    Ok(elapsed)
+}
+
+fn inserts(options: &Options, setting: (u64, f64), listener: &mut dyn Listener) -> Result<(), BenchError> {
+    let names: Vec<_> = options.chosen().into_iter().filter(|&name| name != "floor").collect();
+    let n = (setting.0 as f64 * setting.1) as u64;
+    let mut rows: Vec<(&str, Vec<f64>, f64)> = Vec::new();
+    for run in 0..options.runs as usize {
+        for name in &names {
+            let Some(mut side) = made(options, name, setting.0, listener)? else { continue };
+            let elapsed = fill(options, name, side.as_mut(), setting)?;
+            if run == 0 {
+                rows.push((name, Vec::new(), 8.0 * side.bytes() as f64 / n as f64));
+            }
+            let row = rows.iter_mut().find(|row| row.0 == *name).expect("it was entered in the first round");
+            row.1.push(millions_per_second(n, elapsed));
+        }
+    }
+    let rows = rows.into_iter().map(|(name, samples, bits)| {
+        let mut row = options.row("flow/insert".into(), name, setting, 1, samples);
+        row.bits_per_name = Some(bits);
+        row
+    });
+    listener.table(&rows.collect::<Vec<_>>());
+    Ok(())
+}
+
+fn lookups(
+    options: &Options,
+    setting: (u64, f64),
+    threads: u32,
+    listener: &mut dyn Listener,
+) -> Result<(), BenchError> {
+    let (capacity, load) = setting;
+    let n = (capacity as f64 * load) as u64;
+    let mut entered: Vec<(&str, Vec<Box<dyn Side>>)> = Vec::new();
+    'names: for name in options.chosen() {
+        listener.say(&format!("filling {name} to a load of {load}"));
+        let mut sides = Vec::new();
+        for _ in 0..threads {
+            let Some(mut side) = made(options, name, capacity, listener)? else { continue 'names };
+            fill(options, name, side.as_mut(), setting)?;
+            sides.push(side);
+        }
+        entered.push((name, sides));
+    }
+    for &absent in &options.absent {
+        let mut random = Random::new(options.seed);
+        let n_queries = MAX_QUERIES.min(options.operations.unwrap_or(LOOKUPS) as usize);
+        let threshold = (absent * (u64::MAX as f64)) as u64;
+        let mut expected = 0u64;
+        let queries: Vec<Key> = (0..n_queries)
+            .map(|_| {
+                let is_present = absent == 0.0 || random.next_u64() >= threshold && absent < 1.0;
+                let key = key(options.seed, random.below(n), is_present);
+                if is_present {
+                    let [first, second] = value_of(&key);
+                    expected = expected.wrapping_add(first).wrapping_add(second);
+                }
+                key
+            })
+            .collect();
+        let passes = options.operations.unwrap_or(LOOKUPS).div_ceil(n_queries as u64);
+        let expected = expected.wrapping_mul(passes).wrapping_mul(u64::from(threads));
+        let mut samples = vec![Vec::new(); entered.len()];
+        for _ in 0..options.runs {
+            for ((name, sides), samples) in entered.iter().zip(&mut samples) {
+                let (sum, elapsed) = timed_run(sides, &queries, options.batch as usize, passes);
+                if sides[0].answers() && sum != expected {
+                    return Err(BenchError::Checksum { contestant: (*name).into(), got: sum, expected });
+                }
+                samples.push(millions_per_second(passes * u64::from(threads) * n_queries as u64, elapsed));
+            }
+        }
+        let rows = entered.iter().zip(samples).map(|((name, sides), samples)| {
+            let mut row = options.row(format!("flow/lookup, absent {absent}"), name, setting, threads, samples);
+            row.bits_per_name = Some(8.0 * sides[0].bytes() as f64 / n as f64);
+            row.checksum = sides[0].answers().then_some(expected);
+            row.note = sides[0].note();
+            row
+        });
+        listener.table(&rows.collect::<Vec<_>>());
+    }
+    Ok(())
+}
+
+/// Sum of the answers of one thread a table, and the time from the first start to the last end.
+fn timed_run(sides: &[Box<dyn Side>], queries: &[Key], batch: usize, passes: u64) -> (u64, Duration) {
+    if let [side] = sides {
+        let start = Instant::now();
+        return (side.sum(queries, batch, passes), start.elapsed());
+    }
+    let barrier = Barrier::new(sides.len());
+    let times: Vec<(u64, Instant, Instant)> = std::thread::scope(|scope| {
+        let barrier = &barrier;
+        let threads: Vec<_> = sides
+            .iter()
+            .map(|side| {
+                scope.spawn(move || {
+                    barrier.wait();
+                    let start = Instant::now();
+                    (side.sum(queries, batch, passes), start, Instant::now())
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().expect("a reader does not panic")).collect()
+    });
+    let start = times.iter().map(|time| time.1).min().expect("at least one thread");
+    let end = times.iter().map(|time| time.2).max().expect("at least one thread");
+    (times.iter().fold(0, |sum, time| sum.wrapping_add(time.0)), end - start)
+}
+
+fn hints(options: &Options, setting: (u64, f64), listener: &mut dyn Listener) -> Result<(), BenchError> {
+    let n = (setting.0 as f64 * setting.1) as u64;
+    let absent: Vec<Key> = (0..1 << 20).map(|n| key(options.seed, n, false)).collect();
+    let mut rows: [Vec<Row>; 2] = Default::default();
+    for name in options.chosen() {
+        let Some(mut side) = made(options, name, setting.0, listener)? else { continue };
+        if side.hint_rate(&absent[..1]).is_none() {
+            continue;
+        }
+        fill(options, name, side.as_mut(), setting)?;
+        let note = |bench: &str, rows: &mut Vec<Row>, side: &dyn Side| {
+            let percent = 100.0 * side.hint_rate(&absent).expect("it has one");
+            rows.push(options.row(format!("flow/hint, {bench}"), name, setting, 1, vec![percent]));
+        };
+        note("filled", &mut rows[0], side.as_ref());
+        let mut random = Random::new(options.seed);
+        let mut held: Vec<u64> = (0..n).collect();
+        for new in n..n + n * TURNOVERS as u64 {
+            let victim = random.below(n) as usize;
+            let old = std::mem::replace(&mut held[victim], new);
+            side.replace(&key(options.seed, old, true), &key(options.seed, new, true))
+                .map_err(|reason| BenchError::Build { contestant: name.into(), n, reason })?;
+        }
+        note("30 turnovers", &mut rows[1], side.as_ref());
+    }
+    rows.iter().for_each(|rows| listener.table(rows));
+    Ok(())
+}
