@@ -252,7 +252,7 @@ fn rates_and_exceptions_are_as_expected_after_a_fill_and_after_churn() {
         // 8 filters a table: 1,000 filters after the fill, as many after churn.
         rates(policy, form, 125, 0, seed);
         if std::env::var_os("FIBULA_DEEP").is_some() {
-            rates(policy, form, 1_000, 30, seed);
+            rates(policy, form, 125, 30, seed);
         }
     }
     rates(POLICIES[0], Form::Separate, 125, 3, seed);
