@@ -29,7 +29,13 @@ pub(crate) enum BenchCommand {
     /// Flow tables: Cuckoo++ and four more lookup policies, hashbrown and rte_hash, 16-byte keys and values
     Flow(FlowArgs),
     /// Frames a second through the switch, against the same loop without lookups
-    Forward(BenchArgs),
+    Forward {
+        #[command(flatten)]
+        args: BenchArgs,
+        /// Measure connection tracking instead, with so many open connections: 64K,1M
+        #[arg(long, value_delimiter = ',', value_parser = parse_size, value_name = "N")]
+        flow: Vec<u64>,
+    },
 }
 
 /// What the bench of flow tables takes.
@@ -155,7 +161,11 @@ impl BenchCommand {
                 (args, sizes, &[], repro::bench::lookup::run)
             }
             Self::Build(args) => (args, &[4 << 20], &repro::bench::build::CONTESTANTS, repro::bench::build::run),
-            Self::Forward(args) => (args, &[1 << 20], &designs, repro::bench::forward::run),
+            Self::Forward { args, flow } if !flow.is_empty() && !args.list => {
+                let options = args.options(&[1 << 20]);
+                return measured(out, |listener| repro::bench::forward::run_connections(&options, &flow, listener));
+            }
+            Self::Forward { args, .. } => (args, &[1 << 20], &designs, repro::bench::forward::run),
             Self::Aliens(args) => (args, &[1 << 20], &repro::bench::aliens::CONTESTANTS, repro::bench::aliens::run),
             Self::Message(args) => (args, &[64 << 10], &dynamic, repro::bench::message::run),
             Self::Update(args) => (args, &[4 << 20], &repro::bench::update::PARTS, repro::bench::update::run),

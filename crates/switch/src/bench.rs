@@ -12,9 +12,14 @@
 //!
 //! The *empty forwarder* is the same loop over [`EmptyTable`]: frames parsed, actions taken, shims counted down, frames
 //! sent, but no digest, no lookup and no ingress check. The ratio of both is what the lookups cost.
+//!
+//! With [`Connections`] the frames are TCP segments over IPv4, of one connection a destination, written 58 bytes deep;
+//! the same switch measured with and without its flow stage tells what that costs.
 
 use crate::counters::Counts;
 use crate::dataplane::{BuildError, PortSpec, Settings, build};
+use crate::flow::rules::{Rule, Rules};
+use crate::flow::{self, Flows};
 use crate::plane::PlaneWriter;
 use crate::shim;
 use crate::table::{EmptyTable, FibTable, Table};
@@ -22,7 +27,7 @@ use crate::worker::Role;
 use fib::action::{Action, PortId};
 use fib::name::{Name, NameKind};
 use fib::replica::Exact;
-use lookup::hash::Hasher;
+use lookup::hash::{Hasher, mix64};
 use netio::backend::loopback::{self, Loopback};
 use netio::{Burst, Device, DeviceCounters, NetError, Pool, Readiness};
 use std::io;
@@ -68,7 +73,36 @@ pub struct Load {
     pub workers: usize,
     /// Frames that each worker receives before the clock is read again; rounded up to a burst.
     pub frames: u64,
+    /// Frames of connections, one for each entry of `destinations`; otherwise frames of nothing in particular.
+    pub connections: Option<Connections>,
 }
+
+/// TCP connections, open since before the clock starts, that all send in turns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Connections {
+    /// Whether the switch tracks them.
+    pub tracked: bool,
+    /// After so many of their frames comes one of a connection that was never there before.
+    pub flood_after: Option<u32>,
+    /// Whether a rule lets those begin.
+    pub flood_accepted: bool,
+}
+
+impl Connections {
+    fn settings(&self, n: usize) -> flow::Settings {
+        let accept = |port| Rule { accept: true, ports: Some(port..=port), ..Rule::default() };
+        let rules = if self.flood_accepted { vec![accept(80), accept(FLOOD_PORT)] } else { vec![accept(80)] };
+        flow::Settings {
+            rules: Rules { rules, accept_others: false },
+            max_flows: (4 * n as u32).max(1 << 24),
+            pick_up: true,
+            ..flow::Settings::default()
+        }
+    }
+}
+
+/// Where the connections of a flood go to.
+const FLOOD_PORT: u16 = 81;
 
 /// What came out.
 #[derive(Debug, Clone)]
@@ -133,13 +167,20 @@ fn forward<T: Table + 'static>(load: &Load, set_up: impl FnOnce(&mut PlaneWriter
         }
         far_ends.push(far);
     }
-    let settings = Settings { workers: load.workers, max_frame: load.frame_bytes.max(2048), ..Settings::default() };
+    let tracked = load.connections.filter(|connections| connections.tracked);
+    let flows = tracked.map(|connections| Flows::new(connections.settings(load.destinations.len()), load.workers));
+    let flows = flows.transpose().map_err(io::Error::other)?;
+    let max_frame = load.frame_bytes.max(2048);
+    let settings = Settings { workers: load.workers, max_frame, flows, ..Settings::default() };
     let (workers, monitor, mut writer) = build::<T>(&settings, ports)?;
     let mut actions = vec![Action::Drop];
     actions.extend((1..=load.n_exits).map(|id| Action::Port(PortId(id))));
     writer.set_actions(&actions);
     set_up(&mut writer);
 
+    // All connections open in that time, also where a flood comes between them.
+    let bursts = load.connections.map_or(0, |_| load.destinations.len().div_ceil(netio::BURST / 2));
+    let warm_up = WARM_UP_BURSTS.max(bursts);
     let start = Barrier::new(load.workers);
     let runs: Vec<(Instant, Instant, u64)> = std::thread::scope(|scope| {
         let threads: Vec<_> = workers
@@ -149,7 +190,7 @@ fn forward<T: Table + 'static>(load: &Load, set_up: impl FnOnce(&mut PlaneWriter
                 let start = &start;
                 scope.spawn(move || {
                     // Buffers, readers and branch predictors warm up before the clock starts.
-                    for _ in 0..WARM_UP_BURSTS {
+                    for _ in 0..warm_up {
                         far.fill();
                         worker.poll_once();
                         far.empty();
@@ -184,6 +225,54 @@ struct Source {
     frame_len: usize,
     /// Bytes 6 to 18: source address, and shim and EtherType, or EtherType and the start of the payload.
     head: [u8; 12],
+    segments: Option<Segments>,
+}
+
+/// The headers of connections.
+struct Segments {
+    /// Where the IP header starts.
+    ip: usize,
+    /// IP and TCP.
+    headers: [u8; 40],
+    connections: Connections,
+    until_flood: u32,
+    /// Frames of the flood so far.
+    flood: u64,
+}
+
+impl Segments {
+    fn new(connections: Connections, ip: usize, ip_bytes: usize, worker: usize) -> Self {
+        let mut headers = [0; 40];
+        headers[0] = 0x45;
+        headers[2..4].copy_from_slice(&(ip_bytes as u16).to_be_bytes());
+        (headers[8], headers[9], headers[32]) = (64, 6, 0x50);
+        headers[16..20].copy_from_slice(&[192, 0, 2, 1]);
+        headers[22..24].copy_from_slice(&80u16.to_be_bytes());
+        let until_flood = connections.flood_after.unwrap_or(u32::MAX);
+        Self { ip, headers, connections, until_flood, flood: (worker as u64) << 40 }
+    }
+
+    /// Writes the headers of connection `next`, or of the flood: answers true then.
+    #[inline]
+    fn write(&mut self, frame: &mut [u8], next: usize) -> bool {
+        let flood = self.until_flood == 0;
+        let headers = &mut frame[self.ip..self.ip + 40];
+        headers.copy_from_slice(&self.headers);
+        let (address, port, flags) = if flood {
+            self.until_flood = self.connections.flood_after.unwrap_or(u32::MAX);
+            self.flood += 1;
+            headers[22..24].copy_from_slice(&FLOOD_PORT.to_be_bytes());
+            let random = mix64(self.flood);
+            (random as u32 | 1 << 31, (random >> 32) as u16, 2)
+        } else {
+            self.until_flood -= 1;
+            (0x0a00_0000 | next as u32, 40_000, 16)
+        };
+        headers[12..16].copy_from_slice(&address.to_be_bytes());
+        headers[20..22].copy_from_slice(&port.to_be_bytes());
+        headers[33] = flags;
+        flood
+    }
 }
 
 impl Source {
@@ -194,7 +283,9 @@ impl Source {
         }
         let frame_len = load.frame_bytes + if role == Role::Trunk { shim::LEN } else { 0 };
         let next = load.destinations.len() * worker / load.workers.max(1);
-        Self { destinations: load.destinations.clone(), next, frame_len, head }
+        let ip = frame_len - load.frame_bytes + 14;
+        let segments = load.connections.map(|connections| Segments::new(connections, ip, frame_len - ip, worker));
+        Self { destinations: load.destinations.clone(), next, frame_len, head, segments }
     }
 
     /// Fills the room in `out` with frames.
@@ -207,10 +298,13 @@ impl Source {
                 pool.put(packet);
                 break;
             }
-            self.next = if self.next + 1 == self.destinations.len() { 0 } else { self.next + 1 };
             let frame = packet.frame_mut();
             frame[..6].copy_from_slice(&destination.to_le_bytes()[..6]);
             frame[6..18].copy_from_slice(&self.head);
+            let flood = self.segments.as_mut().is_some_and(|segments| segments.write(frame, self.next));
+            if !flood {
+                self.next = if self.next + 1 == self.destinations.len() { 0 } else { self.next + 1 };
+            }
             out.push(packet);
         }
     }
@@ -331,6 +425,7 @@ mod tests {
             n_exits: 4,
             workers,
             frames: 6400,
+            connections: None,
         };
         (load, hasher, fib, names)
     }
@@ -364,6 +459,21 @@ mod tests {
         let measured = forward_with_fib(&load, &hasher, &*fib, &valid).unwrap();
         assert_eq!(measured.counts.sent, 0);
         assert_eq!(measured.counts.dropped(DropReason::Alien), measured.counts.dropped_total());
+    }
+
+    #[test]
+    fn connections_are_tracked_and_a_flood_is_not_unless_it_may() {
+        for (place, wiring) in CASES {
+            for (flood_after, flood_accepted, workers) in [(None, false, 1), (Some(1), false, 2), (Some(3), true, 1)] {
+                let (mut load, hasher, fib, valid) = load(place, wiring, workers);
+                load.connections = Some(Connections { tracked: true, flood_after, flood_accepted });
+                let counts = forward_with_fib(&load, &hasher, &*fib, &valid).unwrap().counts;
+                assert_eq!(counts.dropped_total(), counts.dropped(DropReason::FlowRefused));
+                let refused = if flood_accepted { 0 } else { flood_after.map_or(0, |after| u64::from(after) + 1) };
+                let expected = counts.received.checked_div(refused).unwrap_or(0);
+                assert!(counts.dropped_total().abs_diff(expected) <= workers as u64, "{counts:?}");
+            }
+        }
     }
 
     #[test]

@@ -4,12 +4,15 @@
 //! nothing, less is done beside the lookup than any port can do. The empty forwarder parses, counts hops down and sends as the other does, but looks nothing up. In the core frames
 //! come from another switch and cost one FIB lookup; at a gateway they come from hosts, and the exact check of valid
 //! names comes before it. Where each frame went is compared to where its name says.
+//!
+//! [`run_connections`] measures what connection tracking costs the same switch: frames of open TCP connections with the
+//! flow stage and without, then with as many frames of unknown connections between them, which are refused, or begin.
 
 use std::sync::Arc;
 
 use fib::designs::{self, CONCISE, Design, Spec, Table};
 use fib::name::{Name, NameKind};
-use switch::bench::{Load, Measured, Place, Wiring, forward_empty, forward_with_fib};
+use switch::bench::{Connections, Load, Measured, Place, Wiring, forward_empty, forward_with_fib};
 
 use super::{Listener, Options};
 use crate::BenchError;
@@ -31,6 +34,8 @@ const EXIT_BITS: u8 = 3;
 const EXITS: u16 = (1 << EXIT_BITS) - 1;
 /// Frames a run and worker.
 const FRAMES: u64 = 8 << 20;
+/// Connections at most.
+const MAX_CONNECTIONS: u64 = 1 << 23;
 /// Frames that come at once.
 const BURST: u64 = 32;
 
@@ -38,6 +43,20 @@ const BURST: u64 = 32;
 /// # Errors
 /// [`BenchError`]; tables complete until then have been handed to `listener`.
 pub fn run(options: &Options, listener: &mut dyn Listener) -> Result<(), BenchError> {
+    run_with(options, None, listener)
+}
+
+/// Runs the bench of connection tracking with these numbers of connections: a table for each, n, and number of workers.
+/// # Errors
+/// [`BenchError`]; tables complete until then have been handed to `listener`.
+pub fn run_connections(options: &Options, connections: &[u64], listener: &mut dyn Listener) -> Result<(), BenchError> {
+    if let Some(n) = connections.iter().find(|&&n| n == 0 || n > MAX_CONNECTIONS) {
+        return Err(BenchError::Setting(format!("{n} connections: from 1 to {MAX_CONNECTIONS}")));
+    }
+    run_with(options, Some(connections), listener)
+}
+
+fn run_with(options: &Options, connections: Option<&[u64]>, listener: &mut dyn Listener) -> Result<(), BenchError> {
     options.check()?;
     if options.names.name_len() != 6 {
         return Err(BenchError::Setting(format!("frames carry MAC addresses, not {} names", options.names)));
@@ -55,7 +74,7 @@ pub fn run(options: &Options, listener: &mut dyn Listener) -> Result<(), BenchEr
         designs.push(&CONCISE);
     }
     for &n in &options.n {
-        run_size(options, n, &designs, listener)?;
+        run_size(options, n, &designs, connections, listener)?;
     }
     Ok(())
 }
@@ -64,6 +83,7 @@ fn run_size(
     options: &Options,
     n: u64,
     designs: &[&'static Design],
+    connections: Option<&[u64]>,
     listener: &mut dyn Listener,
 ) -> Result<(), BenchError> {
     let n_queries = (n as usize).clamp(1 << 20, 16 << 20);
@@ -94,6 +114,12 @@ fn run_size(
         fibs.push((design, fib));
     }
 
+    if let (Some(connections), Some((design, fib))) = (connections, fibs.first()) {
+        return connections.iter().try_for_each(|&n_connections| {
+            let destinations: Arc<[u64]> = options.names.queries(names, n_connections as usize, options.seed).into();
+            measure_connections(options, &input, design.name, &**fib, destinations, listener)
+        });
+    }
     let order = |set: NameSet, names: &[u64]| -> Arc<[u64]> { set.queries(names, n_queries, options.seed).into() };
     let uniform = order(options.names, names);
     let own = options.names.to_string();
@@ -118,6 +144,7 @@ fn run_size(
                 n_exits: EXITS,
                 workers: workers as usize,
                 frames: options.operations.unwrap_or(FRAMES).next_multiple_of(BURST),
+                connections: None,
             };
             let place = match (place, wiring) {
                 (Place::Core, Wiring::Rings) => "core",
@@ -153,6 +180,77 @@ fn run_size(
             }
             listener.table(&rows);
         }
+    }
+    Ok(())
+}
+
+/// One kind of traffic and switch: open connections, between which comes a flood or none.
+const CONTESTANTS: [(&str, Connections); 4] = {
+    let plain = Connections { tracked: true, flood_after: None, flood_accepted: false };
+    let flood = Connections { flood_after: Some(1), ..plain };
+    [
+        ("stateless", Connections { tracked: false, ..plain }),
+        ("conntrack", plain),
+        ("conntrack, flood refused", flood),
+        ("conntrack, flood begins", Connections { flood_accepted: true, ..flood }),
+    ]
+};
+
+fn measure_connections(
+    options: &Options,
+    input: &Input<'_>,
+    design: &str,
+    fib: &dyn Table,
+    destinations: Arc<[u64]>,
+    listener: &mut dyn Listener,
+) -> Result<(), BenchError> {
+    let n_connections = destinations.len();
+    for &workers in &options.threads {
+        for (place, text) in [(Place::Gateway, "gateway"), (Place::Core, "core")] {
+            let bench = format!("connections/{text}, {} of them", size_text(n_connections as u64));
+            listener.say(&format!("{bench}, {} names, {design}", size_text(input.names.len() as u64)));
+            let mut rates = vec![Vec::new(); CONTESTANTS.len()];
+            for _ in 0..options.runs {
+                for ((name, connections), rates) in CONTESTANTS.iter().zip(&mut rates) {
+                    let load = Load {
+                        place,
+                        wiring: Wiring::Rings,
+                        frame_bytes: 64,
+                        destinations: Arc::clone(&destinations),
+                        n_exits: EXITS,
+                        workers: workers as usize,
+                        frames: options.operations.unwrap_or(FRAMES).next_multiple_of(BURST),
+                        connections: Some(*connections),
+                    };
+                    let measured = forward_with_fib(&load, &input.hasher(), fib, input.names)
+                        .map_err(|error| input.build_error("forward", error))?;
+                    check_connections(name, &load, &measured)?;
+                    rates.push(measured.rate_pps() / 1e6);
+                }
+            }
+            let setting = Setting {
+                n: n_connections as u64,
+                value_bits: options.value_bits,
+                names: options.names.to_string(),
+                threads: workers,
+                batch: BURST as u32,
+            };
+            let rows = CONTESTANTS.iter().zip(rates);
+            let rows = rows.map(|((name, _), rates)| Row::new(&bench, name, &setting, "Mpkt/s", rates));
+            listener.table(&rows.collect::<Vec<_>>());
+        }
+    }
+    Ok(())
+}
+
+/// Every frame of an open connection is to leave, and of the others those that may begin.
+fn check_connections(contestant: &str, load: &Load, measured: &Measured) -> Result<(), BenchError> {
+    let counts = &measured.counts;
+    let refused = load.connections.is_some_and(|all| all.flood_after.is_some() && !all.flood_accepted);
+    // A worker may end between a frame of the one and one of the other.
+    let expected = if refused { counts.received / 2 } else { counts.received };
+    if counts.sent.abs_diff(expected) > load.workers as u64 {
+        return Err(BenchError::Checksum { contestant: contestant.into(), got: counts.sent, expected });
     }
     Ok(())
 }
