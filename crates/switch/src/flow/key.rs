@@ -39,9 +39,14 @@ impl Keys {
             return self.long(tuple);
         }
         let word = |end: Endpoint| (end.address.0 as u64 & 0xffff_ffff) << 16 | u64::from(end.port);
-        let (source, destination) = (word(tuple.source), word(tuple.destination));
+        Self::short(word(tuple.source), word(tuple.destination), tuple.protocol, tuple.vlan)
+    }
+
+    /// The key of an IPv4 flow, whose ends are address and port in 48 bits.
+    #[inline]
+    pub(super) fn short(source: u64, destination: u64, protocol: u8, vlan: u16) -> Key {
         let (lower, upper) = (source.min(destination), source.max(destination));
-        let rest = u64::from(tuple.protocol) << 32 | u64::from(tuple.vlan) << 40;
+        let rest = u64::from(protocol) << 32 | u64::from(vlan) << 40;
         Key { words: [lower | upper << 48, upper >> 16 | rest], downwards: source > destination }
     }
 

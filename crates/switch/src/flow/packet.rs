@@ -132,12 +132,68 @@ pub struct Headers {
     pub end: u16,
 }
 
-impl Headers {
+/// What a flow that is there needs of a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Brief {
+    /// What it is.
+    pub body: Body,
     /// Bytes of the packet, IP header included.
-    #[inline]
-    pub fn ip_bytes(&self) -> u64 {
-        u64::from(self.end - self.ip)
+    pub ip_bytes: u16,
+}
+
+impl From<&Headers> for Brief {
+    fn from(headers: &Headers) -> Self {
+        Self { body: headers.body, ip_bytes: headers.end - headers.ip }
     }
+}
+
+/// A packet of the usual kind: TCP or UDP over IPv4, without tag, option and fragment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Usual {
+    /// Address and port of each end: 48 bits.
+    pub(crate) source: u64,
+    pub(crate) destination: u64,
+    pub(crate) protocol: u8,
+    pub(crate) brief: Brief,
+}
+
+/// Reads a packet of the usual kind with one check of its length; none if it is of another, or broken: then [`parse`] has
+/// the say.
+#[inline]
+pub(crate) fn usual(frame: &[u8], type_at: usize) -> Option<Usual> {
+    // EtherType, 20 bytes of IP, 20 of TCP: there is padding behind what is shorter.
+    let head: &[u8; 42] = frame.get(type_at..)?.first_chunk()?;
+    let word = |at: usize| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+    let half = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
+    let ip_bytes = half(4);
+    let is_usual = word(0) >> 8 == 0x0008_0045 && half(8) & 0x3fff == 0 && frame[0] & 1 == 0;
+    if !is_usual || type_at + 2 + usize::from(ip_bytes) > frame.len() {
+        return None;
+    }
+    let body = match head[11] {
+        TCP => {
+            let header_bytes = 20 + u16::from(head[34] >> 4) * 4;
+            if header_bytes < 40 || header_bytes > ip_bytes {
+                return None;
+            }
+            let payload = u32::from(ip_bytes - header_bytes);
+            Body::Tcp(Segment { flags: head[35], sequence: word(26), acknowledgement: word(30), payload })
+        }
+        UDP => {
+            let length = half(26);
+            if ip_bytes < 28 || length != 0 && (length < 8 || length > ip_bytes - 20) {
+                return None;
+            }
+            Body::Udp
+        }
+        _ => return None,
+    };
+    Some(Usual {
+        source: u64::from(word(14)) << 16 | u64::from(half(22)),
+        destination: u64::from(word(18)) << 16 | u64::from(half(24)),
+        protocol: head[11],
+        brief: Brief { body, ip_bytes },
+    })
 }
 
 /// Why a frame belongs to no flow.

@@ -7,7 +7,7 @@ use crate::flow::VirtualId;
 use crate::flow::export::Why;
 use crate::flow::key::WORDS;
 use crate::flow::nat::NatError;
-use crate::flow::packet::{Endpoint, Headers, Tuple};
+use crate::flow::packet::{self, Endpoint, Headers, Tuple};
 use crate::flow::rewrite::rewrite;
 use crate::flow::state::{self, State};
 use crate::flow::tcp::Tcp;
@@ -43,7 +43,11 @@ impl Stage {
                 }
             }
         }
-        let Headers { tuple, body, .. } = self.scratch.headers[j];
+        // As it was parsed before.
+        let Ok(headers) = packet::parse(frame, self.scratch.type_at) else {
+            return Err(self.refuse(DropReason::FlowInvalid));
+        };
+        let Headers { tuple, body, .. } = headers;
         let Some((tcp, state)) = state::open(tuple.protocol, &body, self.settings.pick_up) else {
             return Err(self.refuse(DropReason::FlowInvalid));
         };
@@ -67,12 +71,12 @@ impl Stage {
         let server = self.virtual_at.get(&(tuple.destination, tuple.protocol)).copied();
         let is_translated = server.is_some() || self.nat.as_ref().is_some_and(|nat| nat.applies(&tuple));
         if is_translated {
-            return self.begin_translated(j, server, (tcp, state), frame, neighbours);
+            return self.begin_translated(j, &headers, server, (tcp, state), frame, neighbours);
         }
         let place = self.take_place();
         let downwards = self.scratch.downwards >> j & 1 != 0;
         let mut hot = hot(place, if downwards { DOWNWARDS } else { 0 }, tcp, state);
-        (hot[2], hot[4]) = (1, self.scratch.headers[j].ip_bytes());
+        (hot[2], hot[4]) = (1, self.scratch.briefs[j].ip_bytes.into());
         if let Err(reason) = self.insert(&key, digest, &hot, state) {
             self.free.push(place.index);
             return Err(reason);
@@ -84,12 +88,12 @@ impl Stage {
     fn begin_translated(
         &mut self,
         j: usize,
+        headers: &Headers,
         to: Option<VirtualId>,
         (tcp, state): (Tcp, State),
         frame: &mut [u8],
         neighbours: &Neighbours,
     ) -> Result<(), DropReason> {
-        let headers = self.scratch.headers[j];
         let (original, digest) = (headers.tuple, self.scratch.digests[j]);
         let mut translation = Translation {
             reply: original.reversed(),
@@ -116,7 +120,7 @@ impl Stage {
             self.allocate(&original, digest, &mut translation)?;
         }
         let place = self.take_place();
-        (translation.shared[2], translation.shared[4]) = (1, headers.ip_bytes());
+        (translation.shared[2], translation.shared[4]) = (1, self.scratch.briefs[j].ip_bytes.into());
         let (key, reply_key) = (self.scratch.keys[j], self.keys.key(&translation.reply).words);
         let pointer = hot(place, TRANSLATED, Tcp::default(), state);
         let reply_digest = self.table.digest(&reply_key);
@@ -139,7 +143,7 @@ impl Stage {
             }
             None => self.counts.translated += 1,
         }
-        rewrite(frame, &headers, &translation.reply.reversed());
+        rewrite(frame, headers, &translation.reply.reversed());
         put_mac(frame, translation.macs[0]);
         let translation = Some(Box::new(translation));
         self.settle(place, Cold { original, began: self.now as u32, translation });

@@ -26,7 +26,7 @@ use super::counters::FlowCounts;
 use super::export::Ended;
 use super::key::{Key, Keys, WORDS};
 use super::nat::Nat;
-use super::packet::{self, Body, Endpoint, Headers, Untracked};
+use super::packet::{self, Body, Brief, Endpoint, Untracked};
 use super::rewrite::{rewrite, rewrite_error};
 use super::state::{Direction, State, Timeouts};
 use super::tcp::Judgement;
@@ -35,7 +35,6 @@ use crate::counters::DropReason;
 use crate::parse::envelope;
 use crate::plane::{Mac, Neighbours};
 use crate::worker::Role;
-use arrayvec::ArrayVec;
 use fib::action::PortId;
 use lookup::flow::{CapacityError, FlowTable, Slot};
 use lookup::hash::Digest;
@@ -87,7 +86,9 @@ pub struct Stage {
 
 /// What a burst needs.
 struct Scratch {
-    headers: ArrayVec<Headers, BURST>,
+    briefs: [Brief; BURST],
+    /// Where the EtherType of the burst's frames stands.
+    type_at: usize,
     keys: [[u64; WORDS]; BURST],
     digests: [Digest; BURST],
     slots: [Option<Slot>; BURST],
@@ -126,7 +127,8 @@ impl Stage {
             now: 0,
             settings,
             scratch: Scratch {
-                headers: ArrayVec::new(),
+                briefs: [Brief { body: Body::Other, ip_bytes: 0 }; BURST],
+                type_at: 0,
                 keys: [[0; WORDS]; BURST],
                 digests: [Digest(0); BURST],
                 slots: [None; BURST],
@@ -189,33 +191,37 @@ impl Stage {
     ) -> u32 {
         self.set_time(now);
         let mut refused = 0u32;
-        self.scratch.headers.clear();
         self.scratch.downwards = 0;
+        let mut n = 0;
         for (i, packet) in burst.iter().enumerate() {
             let frame = packet.frame();
             // What has no envelope is dropped where names are read.
             let Ok(type_at) = envelope(frame, role == Role::Trunk) else { continue };
-            let why = match packet::parse(frame, type_at) {
-                Ok(headers) => {
-                    let Key { words, downwards } = self.keys.key(&headers.tuple);
-                    let n = self.scratch.headers.len();
-                    self.scratch.keys[n] = words;
-                    self.scratch.owners[n] = i as u8;
-                    self.scratch.downwards |= u32::from(downwards) << n;
-                    self.scratch.headers.push(headers);
-                    continue;
+            self.scratch.type_at = type_at;
+            let (Key { words, downwards }, brief) = if let Some(usual) = packet::usual(frame, type_at) {
+                (Keys::short(usual.source, usual.destination, usual.protocol, 0), usual.brief)
+            } else {
+                match packet::parse(frame, type_at) {
+                    Ok(headers) => (self.keys.key(&headers.tuple), Brief::from(&headers)),
+                    Err(Untracked::Pass) => {
+                        self.counts.passed += 1;
+                        continue;
+                    }
+                    Err(why) => {
+                        let is_fragment = why == Untracked::Fragment;
+                        let reason = if is_fragment { DropReason::FlowFragment } else { DropReason::FlowInvalid };
+                        refused |= 1 << i;
+                        reasons[i] = self.refuse(reason);
+                        continue;
+                    }
                 }
-                Err(Untracked::Pass) => {
-                    self.counts.passed += 1;
-                    continue;
-                }
-                Err(Untracked::Fragment) => self.refuse(DropReason::FlowFragment),
-                Err(Untracked::Malformed) => self.refuse(DropReason::FlowInvalid),
             };
-            refused |= 1 << i;
-            reasons[i] = why;
+            self.scratch.keys[n] = words;
+            self.scratch.briefs[n] = brief;
+            self.scratch.owners[n] = i as u8;
+            self.scratch.downwards |= u32::from(downwards) << n;
+            n += 1;
         }
-        let n = self.scratch.headers.len();
         if n == 0 {
             return refused;
         }
@@ -279,19 +285,19 @@ impl Stage {
     /// A packet of a flow that is there.
     #[inline]
     fn go_on(&mut self, j: usize, slot: Slot, frame: &mut [u8]) -> Fate {
-        let headers = &self.scratch.headers[j];
+        let brief = &self.scratch.briefs[j];
         let hot = self.table.value_mut(slot);
         if hot[0] & TRANSLATED != 0 {
             let place = Place::of(hot);
             return self.go_on_translated(j, slot, place, frame);
         }
-        if headers.body == Body::Error {
+        if brief.body == Body::Error {
             self.counts.related += 1;
             return Fate::Pass;
         }
         let downwards = self.scratch.downwards >> j & 1 != 0;
         let direction = if downwards == (hot[0] & DOWNWARDS != 0) { Direction::Original } else { Direction::Reply };
-        match advance(hot, direction, headers) {
+        match advance(hot, direction, brief) {
             Judgement::Pass => {}
             Judgement::Invalid => return Fate::Drop(self.refuse(DropReason::FlowInvalid)),
             Judgement::Reopen => return Fate::Later,
@@ -304,7 +310,11 @@ impl Stage {
     }
 
     fn go_on_translated(&mut self, j: usize, slot: Slot, place: Place, frame: &mut [u8]) -> Fate {
-        let headers = &self.scratch.headers[j];
+        // As it was parsed before.
+        let Ok(headers) = packet::parse(frame, self.scratch.type_at) else {
+            return Fate::Drop(self.refuse(DropReason::FlowInvalid));
+        };
+        let headers = &headers;
         let room = self.rooms.get_mut(place.index as usize).filter(|room| room.turn == place.turn);
         let Some(Room { cold: Some(Cold { original, translation: Some(translation), .. }), .. }) = room else {
             return Fate::Drop(self.refuse(DropReason::FlowInvalid));
@@ -325,7 +335,7 @@ impl Stage {
             return Fate::Pass;
         }
         let before = state_of(&translation.shared);
-        match advance(&mut translation.shared, direction, headers) {
+        match advance(&mut translation.shared, direction, &self.scratch.briefs[j]) {
             Judgement::Pass => {}
             Judgement::Invalid => return Fate::Drop(self.refuse(DropReason::FlowInvalid)),
             Judgement::Reopen => return Fate::Later,

@@ -1,7 +1,7 @@
 //! A flow in the table, and beside it.
 
 use crate::flow::VirtualId;
-use crate::flow::packet::{Endpoint, Headers, Tuple};
+use crate::flow::packet::{Brief, Endpoint, Tuple};
 use crate::flow::state::{self, Direction, State};
 use crate::flow::tcp::{Judgement, Tcp};
 use crate::plane::Mac;
@@ -61,14 +61,14 @@ fn set(hot: &mut Hot, tcp: Tcp, state: State) {
 
 /// Takes a packet into account.
 #[inline]
-pub(super) fn advance(hot: &mut Hot, direction: Direction, headers: &Headers) -> Judgement {
+pub(super) fn advance(hot: &mut Hot, direction: Direction, packet: &Brief) -> Judgement {
     let mut state = state_of(hot);
     let mut tcp = Tcp { marks: [hot[1] as u32, (hot[1] >> 32) as u32], bits: (hot[0] >> 40) as u8 };
-    let judgement = state::advance(&mut tcp, &mut state, direction, &headers.body);
+    let judgement = state::advance(&mut tcp, &mut state, direction, &packet.body);
     if judgement == Judgement::Pass {
         set(hot, tcp, state);
         hot[2 + direction as usize] += 1;
-        hot[4 + direction as usize] += headers.ip_bytes();
+        hot[4 + direction as usize] += u64::from(packet.ip_bytes);
     }
     judgement
 }

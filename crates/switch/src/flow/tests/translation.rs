@@ -2,9 +2,10 @@
 
 use super::*;
 use crate::flow::balance::{Server, ServerState, endpoint_text};
+use crate::flow::key::Keys;
 use crate::flow::nat::NatSettings;
 use crate::flow::packet::TCP;
-use crate::flow::packet::{Address, Tuple, parse};
+use crate::flow::packet::{self, Address, Tuple, parse};
 use crate::flow::rewrite::rewrite;
 use crate::flow::{Virtual, VirtualId};
 use lookup::testkit::{Rng, seed};
@@ -285,6 +286,14 @@ fn any_end(v4: bool) -> impl Strategy<Value = Endpoint> {
     })
 }
 
+/// The fast reader of packets says what the other does, or nothing.
+fn agrees(frame: &[u8]) {
+    let Some(usual) = packet::usual(frame, 12) else { return };
+    let headers = parse(frame, 12).unwrap();
+    let key = Keys::short(usual.source, usual.destination, usual.protocol, 0);
+    assert_eq!((key, usual.brief), (Keys::new().key(&headers.tuple), packet::Brief::from(&headers)));
+}
+
 proptest! {
     #[test]
     fn a_rewritten_packet_has_right_checksums_and_a_wrong_one_stays_wrong(
@@ -340,5 +349,7 @@ proptest! {
         let _ = rig.send(&bytes);
         let about = unreachable("198.51.100.1:0", "192.0.2.1:0", &bytes, 100);
         let _ = rig.send(&about);
+        agrees(&bytes);
+        agrees(&base[kind % 3]);
     }
 }
