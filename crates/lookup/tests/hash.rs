@@ -36,6 +36,26 @@ fn vector_and_scalar_paths_agree_on_millions_of_names() {
 }
 
 #[test]
+fn keys_of_words_have_the_digests_of_their_bytes() {
+    fn check<const K: usize>(hasher: &Hasher, rng: &mut Rng) {
+        let keys: Vec<[u64; K]> = (0..100).map(|_| std::array::from_fn(|_| rng.next_u64())).collect();
+        let mut digests = vec![Digest(0); keys.len()];
+        hasher.digest_keys(&keys, &mut digests);
+        for (key, digest) in keys.iter().zip(digests) {
+            let bytes: Vec<u8> = key.iter().flat_map(|word| word.to_le_bytes()).collect();
+            assert_eq!(digest, hasher.digest(&bytes), "{hasher:?} {key:x?}");
+            assert_eq!(digest, hasher.digest_key(key), "{hasher:?} {key:x?}");
+        }
+    }
+    let mut rng = Rng::new(seed());
+    for hasher in &hashers(&SecretKey::from_seed(rng.next_u64())) {
+        check::<1>(hasher, &mut rng);
+        check::<2>(hasher, &mut rng);
+        check::<5>(hasher, &mut rng);
+    }
+}
+
+#[test]
 fn short_batches_are_whole() {
     let hasher = Hasher::new(Family::MulAdd, &SecretKey::from_seed(3));
     for n in 0..40 {
