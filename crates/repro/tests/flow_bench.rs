@@ -1,0 +1,62 @@
+//! The bench of flow tables runs on small tables, and every answer of every contestant adds up. Nothing here is timed.
+
+use fibula_repro::BenchError;
+use fibula_repro::bench::Listener;
+use fibula_repro::bench::flow::{CONTESTANTS, Options, Part, run};
+use fibula_repro::report::Row;
+
+#[derive(Default)]
+struct Tables(Vec<Vec<Row>>);
+
+impl Listener for Tables {
+    fn table(&mut self, rows: &[Row]) {
+        self.0.push(rows.to_vec());
+    }
+
+    fn say(&mut self, _text: &str) {}
+}
+
+fn options(contestants: Vec<String>) -> Options {
+    Options {
+        capacity: vec![1024],
+        load: vec![0.5, 0.9],
+        absent: vec![0.0, 0.3, 1.0],
+        contestants,
+        threads: vec![1, 2],
+        runs: 2,
+        batch: 24,
+        seed: 7,
+        operations: Some(3000),
+        parts: vec![Part::Lookup, Part::Insert, Part::Hint],
+    }
+}
+
+#[test]
+fn all_flow_tables_answer_alike() {
+    let ours: Vec<String> =
+        CONTESTANTS.iter().map(|(name, _)| (*name).to_owned()).filter(|name| !name.starts_with("rte")).collect();
+    let mut tables = Tables::default();
+    run(&options(ours.clone()), &mut tables).unwrap();
+    // A load has a table of inserts, one a share and number of threads of lookups, and two of hints.
+    assert_eq!(tables.0.len(), 2 * (1 + 3 * 2 + 2));
+    for rows in &tables.0 {
+        let answered: Vec<_> = rows.iter().filter_map(|row| row.checksum).collect();
+        assert!(answered.windows(2).all(|pair| pair[0] == pair[1]), "{rows:?}");
+        if rows[0].bench.starts_with("flow/lookup") {
+            assert_eq!(rows.len(), ours.len());
+        }
+    }
+}
+
+#[test]
+fn settings_out_of_range_are_refused() {
+    let mut tables = Tables::default();
+    let refused = |options: Options, tables: &mut Tables| matches!(run(&options, tables), Err(BenchError::Setting(_)));
+    assert!(refused(Options { capacity: vec![1000], ..options(vec![]) }, &mut tables));
+    assert!(refused(Options { load: vec![1.0], ..options(vec![]) }, &mut tables));
+    assert!(refused(Options { absent: vec![1.5], ..options(vec![]) }, &mut tables));
+    assert!(refused(Options { batch: 65, ..options(vec![]) }, &mut tables));
+    let unknown = run(&options(vec!["nothing".into()]), &mut tables);
+    assert!(matches!(unknown, Err(BenchError::UnknownContestant { .. })));
+    assert!(tables.0.is_empty());
+}
