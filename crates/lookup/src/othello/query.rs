@@ -39,7 +39,7 @@ use crate::arena::{Arena, LINE, Lines};
 use crate::cells::{value_mask, with_cells};
 use crate::hash::Digest;
 use crate::publish::{Domain, Entry, Epoch, ReaderSlot, Sequence};
-use crate::traits::{Applied, ApplyError, Query};
+use crate::traits::{Applied, ApplyError, BatchReader, Query};
 
 /// Bytes of old versions that may wait for readers before the next update is refused.
 pub const RETIRED_LIMIT: usize = 64 << 20;
@@ -629,6 +629,19 @@ impl<S: Sizing> Reader<S> {
     /// Says that this thread reads nothing until it pins again: call it before sleeping.
     pub fn offline(&mut self) {
         self.slot.offline();
+    }
+}
+
+impl<S: Sizing> BatchReader for Reader<S> {
+    type Key = Digest;
+
+    #[inline]
+    fn lookup_batch(&mut self, digests: &[Digest], values: &mut [u64]) {
+        self.pin().lookup_batch(digests, values);
+    }
+
+    fn offline(&mut self) {
+        Reader::offline(self);
     }
 }
 

@@ -9,7 +9,7 @@ use lookup::othello::{
 };
 use lookup::traits::Query;
 
-use super::{Burst, Contestant, Input, Kind, MAX_BATCH};
+use super::{Burst, Contestant, Hashed, Input, Kind, MAX_BATCH};
 use crate::BenchError;
 
 pub(super) const CONCISE: Kind = Kind {
@@ -92,12 +92,7 @@ impl<S: Sizing> Contestant for Concise<S> {
     }
 
     fn reader(&self) -> Box<dyn super::Reader + '_> {
-        Box::new(Pinning {
-            reader: self.query.reader(),
-            hasher: &self.hasher,
-            name_len: self.name_len,
-            digests: [Digest(0); MAX_BATCH],
-        })
+        Box::new(Hashed::new(self.query.reader(), &self.hasher, self.name_len))
     }
 
     fn note(&self) -> String {
@@ -111,23 +106,6 @@ fn pages_note<S: Sizing>(query: &OthelloQuery<S>) -> String {
     match stats.huge_page_bytes {
         Some(0) => "on small pages".into(),
         _ => String::new(),
-    }
-}
-
-/// A reader that is pinned once a burst, as a worker of a switch does it.
-struct Pinning<'a, S: Sizing> {
-    reader: Reader<S>,
-    hasher: &'a Hasher,
-    name_len: usize,
-    digests: [Digest; MAX_BATCH],
-}
-
-impl<S: Sizing> Burst for Pinning<'_, S> {
-    #[inline]
-    fn lookup(&mut self, names: &[u64], values: &mut [u64]) {
-        let digests = &mut self.digests[..names.len()];
-        self.hasher.digest_words(names, self.name_len, digests);
-        self.reader.pin().lookup_batch(digests, values);
     }
 }
 

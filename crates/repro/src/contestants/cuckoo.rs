@@ -3,10 +3,10 @@
 
 use lookup::cuckoo::exact::{Cuckoo, CuckooQuery, Reader, Settings};
 use lookup::cuckoo::filtable::{self, Filtable, FiltableQuery};
-use lookup::hash::{Digest, Hasher};
+use lookup::hash::Hasher;
 use lookup::traits::{Control, Query};
 
-use super::{Burst, Contestant, Input, Kind, MAX_BATCH};
+use super::{Burst, Contestant, Hashed, Input, Kind};
 use crate::BenchError;
 use crate::names::value_of;
 
@@ -85,27 +85,6 @@ impl Contestant for Slots {
     }
 
     fn reader(&self) -> Box<dyn super::Reader + '_> {
-        Box::new(PinningSlots {
-            reader: self.query.reader(),
-            hasher: &self.hasher,
-            name_len: self.name_len,
-            digests: [Digest(0); MAX_BATCH],
-        })
-    }
-}
-
-struct PinningSlots<'a> {
-    reader: filtable::Reader,
-    hasher: &'a Hasher,
-    name_len: usize,
-    digests: [Digest; MAX_BATCH],
-}
-
-impl Burst for PinningSlots<'_> {
-    #[inline]
-    fn lookup(&mut self, names: &[u64], values: &mut [u64]) {
-        let digests = &mut self.digests[..names.len()];
-        self.hasher.digest_words(names, self.name_len, digests);
-        self.reader.pin().lookup_batch(digests, values);
+        Box::new(Hashed::new(self.query.reader(), &self.hasher, self.name_len))
     }
 }

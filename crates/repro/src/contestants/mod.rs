@@ -13,6 +13,7 @@ mod table;
 use crate::BenchError;
 use crate::names::value_of;
 use ::lookup::hash::{Digest, Family, Hasher, SecretKey};
+use ::lookup::traits::BatchReader;
 
 pub(crate) use cuckoo::filtable_settings;
 #[cfg(feature = "dpdk")]
@@ -109,6 +110,29 @@ pub trait Contestant {
 pub trait Burst {
     /// The values of `names`, at most [`MAX_BATCH`], into `values`, of the same length.
     fn lookup(&mut self, names: &[u64], values: &mut [u64]);
+}
+
+/// A reader of digests, pinned once a burst, as a worker of a switch does it; it hashes the names of the burst first.
+struct Hashed<'a, R> {
+    reader: R,
+    hasher: &'a Hasher,
+    name_len: usize,
+    digests: [Digest; MAX_BATCH],
+}
+
+impl<'a, R> Hashed<'a, R> {
+    fn new(reader: R, hasher: &'a Hasher, name_len: usize) -> Self {
+        Self { reader, hasher, name_len, digests: [Digest(0); MAX_BATCH] }
+    }
+}
+
+impl<R: BatchReader<Key = Digest>> Burst for Hashed<'_, R> {
+    #[inline]
+    fn lookup(&mut self, names: &[u64], values: &mut [u64]) {
+        let digests = &mut self.digests[..names.len()];
+        self.hasher.digest_words(names, self.name_len, digests);
+        self.reader.lookup_batch(digests, values);
+    }
 }
 
 /// The loops over a whole array of queries.
