@@ -17,6 +17,8 @@ use lookup::hash::mix64;
 pub const SLOTS: usize = 65_537;
 /// Servers of a virtual address at most.
 pub const MAX_SERVERS: usize = 1000;
+/// Virtual addresses of a switch at most; each has a table of 128 KiB.
+pub const MAX_VIRTUALS: usize = 256;
 /// The largest weight.
 pub const MAX_WEIGHT: u16 = 1000;
 

@@ -1,6 +1,6 @@
 //! `[flow]` of `switch.toml`.
 
-use super::balance::{MAX_SERVERS, Server};
+use super::balance::{MAX_SERVERS, MAX_VIRTUALS, Server};
 use super::nat::{MAX_ADDRESSES, NatSettings};
 use super::packet::{Address, Endpoint, ICMP, ICMPV6, TCP, UDP};
 use super::rules::{MAX_RULES, Prefix, Rule, Rules};
@@ -215,6 +215,9 @@ impl Section {
                 rule.read(ports).map_err(|error| format!("[[flow.rule]], number {number}: {error}"))
             });
         let rules = Rules { rules: rules.collect::<Result<_, _>>()?, accept_others: self.default == Verdict::Accept };
+        if self.virtuals.len() > MAX_VIRTUALS {
+            return Err(format!("{} times [[flow.virtual]]; at most {MAX_VIRTUALS}", self.virtuals.len()));
+        }
         let mut virtuals: Vec<Virtual> = vec![];
         for section in &self.virtuals {
             let named = |error| format!("[[flow.virtual]] {} port {}: {error}", section.address, section.port);
@@ -295,6 +298,10 @@ impl VirtualSection {
             })
         };
         let servers: Vec<Server> = self.servers.iter().map(server).collect::<Result<_, String>>()?;
+        if let Some(server) = servers.iter().find(|server| server.endpoint.port == 0) {
+            let server = super::balance::endpoint_text(server.endpoint);
+            return Err(format!("the server {server} has port 0, which is no port"));
+        }
         let mut seen = HashSet::new();
         if let Some(twice) = servers.iter().find(|server| !seen.insert(server.endpoint)) {
             return Err(format!("the server {} is there twice", super::balance::endpoint_text(twice.endpoint)));

@@ -293,6 +293,8 @@ pub fn parse(frame: &[u8], type_at: usize) -> Parsed<Headers> {
     let network = match kind {
         0x0800 => v4(frame, ip)?,
         0x86dd => v6(frame, ip)?,
+        // More tags than are looked behind: hosts strip as many as there are, and would find IP there.
+        0x8100 | 0x88a8 | 0x9100 => return Err(Untracked::Malformed),
         _ => return Err(Untracked::Pass),
     };
     let vlan = if ip > type_at + 2 { be16(frame, type_at + 2)? & 0xfff } else { 0 };

@@ -40,7 +40,7 @@ impl FromStr for Prefix {
         let (ip, bits) = text.split_once('/').map_or((text, None), |(ip, bits)| (ip, Some(bits)));
         let ip: IpAddr = ip.parse().map_err(|_| wrong("no IP address"))?;
         let width = if ip.is_ipv4() { 32 } else { 128 };
-        let bits = bits.map_or(Ok(width), |bits| bits.parse().map_err(|_| wrong("no number of bits")))?;
+        let bits: u8 = bits.map_or(Ok(width), |bits| bits.parse().map_err(|_| wrong("no number of bits")))?;
         if bits > width {
             return Err(wrong(&format!("more than {width} bits")));
         }
@@ -123,7 +123,7 @@ mod tests {
             let contains = |ip: &str| prefix.contains(ip.parse::<IpAddr>().unwrap().into());
             assert!(contains(inside) && !contains(outside), "{prefix:?}");
         }
-        for wrong in ["", "10.0.0.0/33", "10.0.0.1/8", "fd00::/129", "10.0.0.0/x", "10/8", "fd00::1/64"] {
+        for wrong in ["", "10.0.0.0/33", "10.0.0.1/8", "fd00::/129", "::/-1", "10.0.0.0/x", "10/8", "fd00::1/64"] {
             let message = wrong.parse::<Prefix>().unwrap_err();
             assert!(message.contains("10.0.0.0/8"), "{message}");
         }

@@ -67,7 +67,7 @@ impl Tcp {
         let mut tcp = Self::default();
         match segment.flags & (SYN | FIN | RST | ACK) {
             SYN => {
-                tcp.marks[1] = segment.sequence.wrapping_add(1);
+                tcp.marks = [segment.payload, segment.sequence.wrapping_add(1)];
                 Some((tcp, State::SynSent))
             }
             ACK if pick_up => {
@@ -119,7 +119,9 @@ impl Tcp {
             State::TimeWait | State::Closed => return Judgement::Reopen,
             State::SynSent => {
                 self.marks[1 - side] = segment.sequence.wrapping_add(1);
-                if side == 1 {
+                if side == 0 {
+                    self.marks[0] = segment.payload;
+                } else {
                     self.bits |= SIMULTANEOUS;
                     *state = State::SynReceived;
                 }
@@ -130,12 +132,18 @@ impl Tcp {
         Judgement::Pass
     }
 
+    /// Whether an answer acknowledges the SYN that was sent, with all, some or none of the data that came with it (RFC
+    /// 7413); until then the first mark is how much that was.
+    fn takes_up(&self, segment: &Segment) -> bool {
+        segment.acknowledgement.wrapping_sub(self.marks[1]) <= self.marks[0]
+    }
+
     /// A SYN with an acknowledgement.
     fn answer(&mut self, state: &mut State, side: usize, segment: &Segment) -> Judgement {
         match *state {
-            State::SynSent if side == 1 && segment.acknowledgement == self.marks[1] => {
+            State::SynSent if side == 1 && self.takes_up(segment) => {
                 self.bits |= SAID << 1;
-                self.marks[0] = segment.sequence.wrapping_add(1);
+                self.marks = [segment.sequence.wrapping_add(1), segment.acknowledgement];
                 *state = State::SynReceived;
             }
             State::SynSent | State::TimeWait | State::Closed => return Judgement::Invalid,
@@ -189,7 +197,7 @@ impl Tcp {
         let believed = match *state {
             // Nobody listens there.
             State::SynSent if side == 1 => {
-                if segment.flags & ACK == 0 || segment.acknowledgement != self.marks[1] {
+                if segment.flags & ACK == 0 || !self.takes_up(segment) {
                     return Judgement::Invalid;
                 }
                 true
@@ -252,6 +260,22 @@ mod tests {
             let before = self.1;
             assert_eq!(self.judge(direction, segment), Judgement::Invalid);
             assert_eq!(self.1, before);
+        }
+    }
+
+    #[test]
+    fn data_with_the_first_segment_may_be_acknowledged_with_it() {
+        for (acknowledged, is_right) in [(0, true), (7, true), (100, true), (101, false), (u32::MAX, false)] {
+            let (tcp, state) = Tcp::open(&segment(SYN, CLIENT, 0, 100), false).unwrap();
+            let mut connection = Connection(tcp, state);
+            let answer = segment(SYN_ACK, SERVER, (CLIENT + 1).wrapping_add(acknowledged), 0);
+            if is_right {
+                connection.step(Reply, answer, State::SynReceived);
+                connection.step(Original, segment(ACK, CLIENT + 1 + acknowledged, 0, 0), State::Established);
+            } else {
+                connection.refuse(Reply, answer);
+                connection.refuse(Reply, segment(RST | ACK, 0, (CLIENT + 1).wrapping_add(acknowledged), 0));
+            }
         }
     }
 

@@ -7,7 +7,7 @@ use crate::flow::VirtualId;
 use crate::flow::export::Why;
 use crate::flow::key::WORDS;
 use crate::flow::nat::NatError;
-use crate::flow::packet::{self, Endpoint, Headers, Tuple};
+use crate::flow::packet::{self, Body, Endpoint, Headers, Tuple};
 use crate::flow::rewrite::rewrite;
 use crate::flow::state::{self, State};
 use crate::flow::tcp::Tcp;
@@ -115,6 +115,10 @@ impl Stage {
             translation.reply.source = server.endpoint;
             translation.macs[0] = Some(mac);
             translation.server = Some((id, index));
+        } else if matches!(headers.body, Body::Other) {
+            // ICMP that is no echo has no identifier to translate.
+            self.counts.refused_nat_impossible += 1;
+            return Err(DropReason::FlowNoPort);
         } else {
             translation.macs[1] = frame.get(6..12).and_then(|mac| mac.try_into().ok());
             self.allocate(&original, digest, &mut translation)?;

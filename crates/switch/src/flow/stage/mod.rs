@@ -103,8 +103,8 @@ impl Stage {
     /// # Errors
     /// [`StageError`]
     pub fn new(settings: Settings) -> Result<Self, StageError> {
-        // A translated flow has two entries, and a table is not to be filled to the last slot.
-        let most = (settings.max_flows as usize).saturating_mul(2).max(FIRST_CAPACITY);
+        // A translated flow has two entries, and a table is not to be filled to the last slot: to 0.8 of them.
+        let most = (settings.max_flows as usize).saturating_mul(5).div_ceil(2).max(FIRST_CAPACITY);
         let table = lookup::flow::Settings {
             max_capacity: most.next_power_of_two().min(1 << 30),
             ..lookup::flow::Settings::new(FIRST_CAPACITY.min(most))

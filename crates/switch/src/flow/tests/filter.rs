@@ -63,6 +63,14 @@ fn what_is_no_ip_passes_and_what_is_broken_or_a_fragment_does_not() {
     let mut arp = udp(C, S, b"");
     arp[12..14].copy_from_slice(&[8, 6]);
     rig.pass(&arp);
+    // Hosts strip more tags than a switch looks behind.
+    for tag in [[0x81, 0x00], [0x88, 0xa8], [0x91, 0x00]] {
+        let mut tagged = udp(S, C, b"x");
+        for _ in 0..3 {
+            tagged.splice(12..12, [tag[0], tag[1], 0, 0]);
+        }
+        rig.refuse(&tagged, DropReason::FlowInvalid);
+    }
     let mut group = udp(C, S, b"");
     group[0] |= 1;
     rig.pass(&group);

@@ -182,7 +182,10 @@ fn ports_run_out_by_name_and_are_used_again_when_their_flow_has_ended() {
     let mut gre = from(1);
     gre[23] = 47;
     rig.refuse(&gre, DropReason::FlowNoPort);
-    assert_eq!(rig.stage.counts().refused_nat_impossible, 1);
+    let mut timestamp = from(1);
+    (timestamp[23], timestamp[34]) = (1, 13);
+    rig.refuse(&timestamp, DropReason::FlowNoPort);
+    assert_eq!(rig.stage.counts().refused_nat_impossible, 2);
 }
 
 #[test]
