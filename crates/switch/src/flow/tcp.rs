@@ -10,8 +10,8 @@
 //! ```
 //! The endings follow from which FINs were sent and which of them were acknowledged, by sequence number, so that a FIN
 //! sent twice is not taken for two. A RST closes when its number is the one that the other side expects next; one that is
-//! not passes and changes nothing: its receiver answers it with a challenge, and somebody who only guesses cannot end a
-//! connection. Sequence numbers of data are not judged: both ends do that.
+//! not passes and changes nothing: its receiver answers it with a challenge. After a FIN every RST is believed. Sequence
+//! numbers of data and of FINs are not judged: both ends do that.
 //! Sources: RFC 9293 (section 3.3.2, simultaneous open, half-open connections), RFC 5961 (section 3, resets).
 
 use super::packet::Segment;
