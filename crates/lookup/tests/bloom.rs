@@ -1,7 +1,8 @@
 //! Bloom filters: no member is missed, and aliens are positive as often as the formulas say, before and after churn.
 
 use fibula_lookup::bloom::{
-    BitChange, Blocked, Bloom, CounterBits, Counting, Layout, Partitioned, RemoveError, Shape, Standard, optimal_hashes,
+    AddressHashing, BitChange, Blocked, Bloom, CounterBits, Counting, DoubleHashing, Layout, OneHashing, Partitioned,
+    RemoveError, Shape, Standard, UnionError, optimal_hashes,
 };
 use fibula_lookup::hash::{Digest, Family, Hasher, SecretKey};
 use fibula_lookup::testkit::{Rng, seed};
@@ -61,6 +62,9 @@ fn no_member_is_missed_in_any_layout() {
     no_member_is_missed::<Standard>();
     no_member_is_missed::<Partitioned>();
     no_member_is_missed::<Blocked>();
+    no_member_is_missed::<OneHashing>();
+    no_member_is_missed::<AddressHashing>();
+    no_member_is_missed::<DoubleHashing>();
 }
 
 fn batches_agree_with_single_lookups_in_a_large_filter<L: Layout>() {
@@ -84,6 +88,9 @@ fn batches_agree_with_single_lookups_where_filters_do_not_fit_the_cache() {
     batches_agree_with_single_lookups_in_a_large_filter::<Standard>();
     batches_agree_with_single_lookups_in_a_large_filter::<Partitioned>();
     batches_agree_with_single_lookups_in_a_large_filter::<Blocked>();
+    batches_agree_with_single_lookups_in_a_large_filter::<OneHashing>();
+    batches_agree_with_single_lookups_in_a_large_filter::<AddressHashing>();
+    batches_agree_with_single_lookups_in_a_large_filter::<DoubleHashing>();
 }
 
 /// Mean and standard error of one number a filter: the spread between filters is in it.
@@ -154,6 +161,12 @@ fn a_thousand_partitioned_filters_have_the_false_positives_of_the_formula_before
 }
 
 #[test]
+fn a_thousand_one_hashing_filters_have_the_false_positives_of_equation_7_before_and_after_churn() {
+    rates_are_those_of_the_formula::<OneHashing>(200, 2_000, 7);
+    rates_are_those_of_the_formula::<OneHashing>(300, 3_000, 10);
+}
+
+#[test]
 fn a_thousand_blocked_filters_have_the_false_positives_of_the_mixture_before_and_after_churn() {
     rates_are_those_of_the_formula::<Blocked>(500, 5_000, 7);
     rates_are_those_of_the_formula::<Blocked>(1_000, 6_000, 4);
@@ -201,6 +214,73 @@ fn filters_of_one_shape_and_seed_hold_the_same_names_in_the_same_bits() {
     assert_eq!(counting.size_bits(), 9 * plain.size_bits());
 }
 
+fn a_union_holds_the_names_of_both<L: Layout>() {
+    let mut rng = Rng::new(seed());
+    let (shape, filter_seed) = (Shape::<L>::new(6_000, 5).unwrap(), rng.next_u64());
+    let (one, other) = (random_digests(&mut rng, 300), random_digests(&mut rng, 400));
+    let filled = |names: &[&[Digest]]| {
+        let mut filter = Bloom::new(shape, filter_seed);
+        names.concat().iter().for_each(|&name| filter.insert(name));
+        filter
+    };
+    let mut union = filled(&[&one]);
+    union.union_with(&filled(&[&other])).unwrap();
+    assert_eq!(union.words(), filled(&[&one, &other]).words());
+    let before = union.clone();
+    assert_eq!(union.union_with(&Bloom::new(shape, !filter_seed)), Err(UnionError::OtherSeed));
+    for other in [Shape::new(12_000, 5).unwrap(), Shape::new(6_000, 6).unwrap()] {
+        let refused = union.union_with(&Bloom::new(other, filter_seed));
+        assert!(matches!(refused, Err(UnionError::OtherShape { .. })), "{refused:?}");
+    }
+    assert_eq!(union.words(), before.words(), "a refused union has no effect");
+
+    // With counters the names of both can be removed, and those in both twice.
+    let filled = |names: &[&[Digest]], bits| {
+        let mut filter = Counting::new(shape, bits, filter_seed);
+        names.concat().iter().for_each(|&name| filter.add(name));
+        filter
+    };
+    let (mut counting, mut follower) =
+        (filled(&[&one], CounterBits::Four), filled(&[&one], CounterBits::Four).filter().clone());
+    let mut changes = Vec::new();
+    counting.union_with(&filled(&[&other, &one[..100]], CounterBits::Four), &mut changes).unwrap();
+    follower.apply(&changes).unwrap();
+    assert_eq!(follower.words(), counting.filter().words());
+    let eight = filled(&[&other], CounterBits::Eight);
+    assert_eq!(counting.union_with(&eight, &mut changes), Err(UnionError::OtherCounters));
+    [&one[..], &other].concat().iter().for_each(|&name| counting.take(name).unwrap());
+    assert_eq!(n_positive(counting.filter(), &one[..100]), 100);
+    one[..100].iter().for_each(|&name| counting.take(name).unwrap());
+    assert!(counting.filter().words().iter().all(|&word| word == 0));
+}
+
+#[test]
+fn filters_of_one_geometry_unite_and_others_are_refused() {
+    a_union_holds_the_names_of_both::<Standard>();
+    a_union_holds_the_names_of_both::<Partitioned>();
+    a_union_holds_the_names_of_both::<Blocked>();
+    a_union_holds_the_names_of_both::<OneHashing>();
+    a_union_holds_the_names_of_both::<DoubleHashing>();
+}
+
+/// Trap of one-hashing: for whoever chooses words and knows the sizes, k names `y + m_i` have all bits of y.
+#[test]
+fn names_chosen_by_partition_sizes_break_unmixed_words_and_not_mixed_ones() {
+    fn n_victims<L: Layout>(sizes: &[u64]) -> usize {
+        let mut rng = Rng::new(RATE_SEED);
+        let shape = Shape::<L>::new(sizes.iter().sum(), sizes.len() as u32).unwrap();
+        let is_positive = |victim: u64| {
+            let mut filter = Bloom::<L>::new(shape, RATE_SEED);
+            sizes.iter().for_each(|size| filter.insert(Digest(victim + size)));
+            filter.lookup(Digest(victim))
+        };
+        (0..1000).filter(|_| is_positive(rng.next_u64() >> 32)).count()
+    }
+    let sizes = fibula_lookup::bloom::partition_sizes(9_400_000, 10);
+    assert_eq!(n_victims::<AddressHashing>(&sizes), 1000);
+    assert_eq!(n_victims::<OneHashing>(&sizes), 0);
+}
+
 /// The law of filters: an export with all changes applied is the export of the end, bit by bit.
 fn changes_bring_an_export_along<L: Layout>() {
     let mut rng = Rng::new(seed());
@@ -242,6 +322,9 @@ fn an_export_with_all_changes_applied_is_the_export_of_the_end() {
     changes_bring_an_export_along::<Standard>();
     changes_bring_an_export_along::<Partitioned>();
     changes_bring_an_export_along::<Blocked>();
+    changes_bring_an_export_along::<OneHashing>();
+    changes_bring_an_export_along::<AddressHashing>();
+    changes_bring_an_export_along::<DoubleHashing>();
 }
 
 #[test]

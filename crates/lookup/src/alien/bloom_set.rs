@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::BURST;
-use crate::bloom::{BitChange, CounterBits, Counting, Layout, MAX_HASHES, Shape, Standard};
+use crate::bloom::{BitChange, CounterBits, Counting, Layout, MAX_HASHES, Places, Shape, Standard};
 use crate::bytes::Bytes;
 use crate::cuckoo::words::Words;
 use crate::hash::{Digest, Purpose, SecretKey, mix64};
@@ -67,11 +67,6 @@ impl<L: Layout> Settings<L> {
         let bits = (0..).step_by(64).zip(words).flat_map(|(at, &word)| ones(word).map(move |bit| at + bit));
         bits.fold(0, |digest, bit| digest ^ self.prf(bit))
     }
-
-    #[inline(always)]
-    fn positions(&self, digest: Digest) -> impl Iterator<Item = u64> + use<L> {
-        L::positions(self.shape, mix64(digest.0 ^ self.seed))
-    }
 }
 
 /// An update of a set.
@@ -100,7 +95,7 @@ pub enum Update {
 }
 
 /// Control half of a set.
-pub struct BloomSet<L = Standard> {
+pub struct BloomSet<L: Layout = Standard> {
     settings: Settings<L>,
     counting: Counting<L>,
     members: HashSet<Digest>,
@@ -211,15 +206,16 @@ impl<L: Layout> Subject for BloomSet<L> {
 }
 
 /// Query half of a set, and the handle of its one writer.
-pub struct BloomSetQuery<L = Standard> {
+pub struct BloomSetQuery<L: Layout = Standard> {
     bits: Bits<L>,
     version: u64,
     digest: u64,
 }
 
 /// What readers share: words that are written in place.
-struct Bits<L> {
+struct Bits<L: Layout> {
     settings: Settings<L>,
+    places: Places<L>,
     words: Arc<Words>,
 }
 
@@ -246,10 +242,10 @@ impl<L: Layout> Bits<L> {
     #[inline]
     fn burst_in_lines(&self, digests: &[Digest], values: &mut [u64]) {
         for &digest in digests {
-            self.prefetch(self.settings.positions(digest).take(1));
+            self.prefetch(self.places.of(digest).take(1));
         }
         for (value, &digest) in values.iter_mut().zip(digests) {
-            *value = are_ones(&self.words, self.settings.positions(digest)).into();
+            *value = are_ones(&self.words, self.places.of(digest)).into();
         }
     }
 
@@ -259,7 +255,7 @@ impl<L: Layout> Bits<L> {
         let mut first = [[0; FIRST]; BURST];
         for (first, &digest) in first.iter_mut().zip(digests) {
             // With one position a name it counts twice.
-            let mut bits = self.settings.positions(digest);
+            let mut bits = self.places.of(digest);
             let one = bits.next().unwrap_or(0);
             *first = [one, bits.next().unwrap_or(one)];
             self.prefetch(first.iter().copied());
@@ -276,7 +272,7 @@ impl<L: Layout> Bits<L> {
             return;
         }
         for (&index, rest) in waiting[..n_waiting].iter().zip(positions.chunks_exact_mut(n_rest)) {
-            let bits = self.settings.positions(digests[usize::from(index)]).skip(FIRST);
+            let bits = self.places.of(digests[usize::from(index)]).skip(FIRST);
             rest.iter_mut().zip(bits).for_each(|(rest, bit)| *rest = bit);
             self.prefetch(rest.iter().copied());
         }
@@ -295,7 +291,7 @@ impl<L: Layout> Bits<L> {
     }
 
     fn clone_handle(&self) -> Self {
-        Self { settings: self.settings.clone(), words: Arc::clone(&self.words) }
+        Self { settings: self.settings.clone(), places: self.places.clone(), words: Arc::clone(&self.words) }
     }
 }
 
@@ -337,7 +333,7 @@ impl<L: Layout> Query for BloomSetQuery<L> {
     type Update = Update;
 
     fn lookup(&self, digest: Digest) -> u64 {
-        are_ones(&self.bits.words, self.bits.settings.positions(digest)).into()
+        are_ones(&self.bits.words, self.bits.places.of(digest)).into()
     }
 
     fn lookup_batch(&self, digests: &[Digest], values: &mut [u64]) {
@@ -424,7 +420,8 @@ impl<L: Layout> Replicated for BloomSetQuery<L> {
             return Err(ApplyError::Malformed { reason: "bits came where a whole filter was due" });
         };
         Self::check_whole(settings, words, *digest)?;
-        let bits = Bits { settings: settings.clone(), words: Arc::new(Words::filled(words)?) };
+        let places = Places::new(settings.shape, settings.seed);
+        let bits = Bits { settings: settings.clone(), places, words: Arc::new(Words::filled(words)?) };
         Ok(Self { bits, version: *version, digest: *digest })
     }
 
@@ -456,7 +453,7 @@ impl<L: Layout> Replicated for BloomSetQuery<L> {
 }
 
 /// A thread's access to a set beside its writer.
-pub struct Reader<L>(Bits<L>);
+pub struct Reader<L: Layout>(Bits<L>);
 
 impl<L: Layout> BatchReader for Reader<L> {
     type Key = Digest;

@@ -10,7 +10,7 @@
 //! Source: the counting filters of Summary Cache, and of BFW in "Re-designing Compact-structure based Forwarding for
 //! Programmable Networks", section IV.A. Differs: saturates instead of having log2(n) bits a counter.
 
-use super::filter::{BitChange, Bloom};
+use super::filter::{BitChange, Bloom, UnionError};
 use super::layout::Layout;
 use super::sizing::Shape;
 use crate::hash::Digest;
@@ -39,7 +39,7 @@ pub enum RemoveError {
 
 /// A set of digests that can be removed again.
 #[derive(Clone, Debug)]
-pub struct Counting<L> {
+pub struct Counting<L: Layout> {
     filter: Bloom<L>,
     counters: Words,
     bits: CounterBits,
@@ -93,6 +93,29 @@ impl<L: Layout> Counting<L> {
                 self.filter.put(bit, false);
                 changes.push(BitChange { bit, one: false });
             }
+        }
+        Ok(())
+    }
+
+    /// Adds all names of another filter of the same shape, seed and width, as if each were inserted here too; appends the
+    /// bits that became one. Counters saturate.
+    /// # Errors
+    /// [`UnionError`] for a filter of another geometry; nothing is changed.
+    pub fn union_with(&mut self, other: &Self, changes: &mut Vec<BitChange>) -> Result<(), UnionError> {
+        UnionError::check(self.filter.places(), other.filter.places())?;
+        if self.bits != other.bits {
+            return Err(UnionError::OtherCounters);
+        }
+        for bit in 0..self.filter.shape().bits() {
+            let (count, more) = (self.count(bit), other.count(bit));
+            if more == 0 {
+                continue;
+            }
+            if count == 0 {
+                self.filter.put(bit, true);
+                changes.push(BitChange { bit, one: true });
+            }
+            self.put(bit, (count + more).min(self.max()));
         }
         Ok(())
     }

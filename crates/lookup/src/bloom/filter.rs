@@ -1,8 +1,8 @@
 //! The plain filter.
 
-use super::layout::Layout;
+use super::layout::{Layout, Places};
 use super::sizing::{MAX_HASHES, Shape};
-use crate::hash::{Digest, mix64};
+use crate::hash::Digest;
 use crate::traits::ApplyError;
 use crate::words::{Words, prefetch_word};
 
@@ -24,14 +24,56 @@ pub struct BitChange {
     pub one: bool,
 }
 
+/// Why two filters have no union.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum UnionError {
+    /// Names have other bits, or another number of them.
+    #[error(
+        "a filter of {bits} bits with {n_hashes} positions a name cannot take in one of {other_bits} bits with \
+         {other_hashes}: build both of one shape"
+    )]
+    OtherShape {
+        /// Bits of the one.
+        bits: u64,
+        /// Positions of the one.
+        n_hashes: u32,
+        /// Bits of the other.
+        other_bits: u64,
+        /// Positions of the other.
+        other_hashes: u32,
+    },
+    /// Names have other bits.
+    #[error("the two filters have other seeds, so a name has other bits in each: build both with one seed")]
+    OtherSeed,
+    /// Counters of another width.
+    #[error("the two filters have counters of other widths: build both with the same")]
+    OtherCounters,
+}
+
+impl UnionError {
+    pub(super) fn check<L: Layout>(one: &Places<L>, other: &Places<L>) -> Result<(), Self> {
+        let (shape, second) = (one.shape(), other.shape());
+        if shape != second {
+            let (bits, n_hashes) = (shape.bits(), shape.n_hashes());
+            return Err(Self::OtherShape {
+                bits,
+                n_hashes,
+                other_bits: second.bits(),
+                other_hashes: second.n_hashes(),
+            });
+        }
+        if one.seed() == other.seed() { Ok(()) } else { Err(Self::OtherSeed) }
+    }
+}
+
 /// A set of digests.
 ///
 /// Filters of one shape and seed have the same positions for a name, whatever they hold.
 #[derive(Clone, Debug)]
-pub struct Bloom<L> {
+pub struct Bloom<L: Layout> {
     words: Words,
-    shape: Shape<L>,
-    seed: u64,
+    places: Places<L>,
 }
 
 impl<L: Layout> Bloom<L> {
@@ -39,12 +81,17 @@ impl<L: Layout> Bloom<L> {
     /// # Panics
     /// When there is no memory for it.
     pub fn new(shape: Shape<L>, seed: u64) -> Self {
-        Self { words: Words::zeroed(shape.bits().div_ceil(64) as usize), shape, seed }
+        Self { words: Words::zeroed(shape.bits().div_ceil(64) as usize), places: Places::new(shape, seed) }
     }
 
     /// Bits and positions.
     pub fn shape(&self) -> Shape<L> {
-        self.shape
+        self.places.shape()
+    }
+
+    /// Where the bits of names stand.
+    pub fn places(&self) -> &Places<L> {
+        &self.places
     }
 
     /// Memory that lookups need, in bits.
@@ -59,16 +106,45 @@ impl<L: Layout> Bloom<L> {
 
     /// Inserts a name.
     pub fn insert(&mut self, digest: Digest) {
-        for bit in self.positions(digest) {
-            self.put(bit, true);
+        for bit in self.places.of(digest) {
+            self.words[(bit / 64) as usize] |= 1 << (bit % 64);
         }
+    }
+
+    /// Adds all names of another filter of the same shape and seed, whose names were hashed alike.
+    /// # Errors
+    /// [`UnionError`] for a filter of another geometry; this one is unchanged.
+    pub fn union_with(&mut self, other: &Self) -> Result<(), UnionError> {
+        UnionError::check(&self.places, &other.places)?;
+        self.words.iter_mut().zip(&*other.words).for_each(|(word, other)| *word |= other);
+        Ok(())
+    }
+
+    /// A filter with these words, which come from outside.
+    /// # Errors
+    /// [`ApplyError::Malformed`] for too few or too many words, or a bit beyond the last.
+    pub fn from_words(
+        shape: Shape<L>,
+        seed: u64,
+        words: impl ExactSizeIterator<Item = u64>,
+    ) -> Result<Self, ApplyError> {
+        if words.len() as u64 != shape.bits().div_ceil(64) {
+            return Err(ApplyError::Malformed { reason: "the words of the filter are not those of its size" });
+        }
+        let mut filter = Self::new(shape, seed);
+        filter.words.iter_mut().zip(words).for_each(|(to, word)| *to = word);
+        let beyond = shape.bits() % 64;
+        if beyond > 0 && filter.words.last().is_some_and(|last| last >> beyond != 0) {
+            return Err(ApplyError::Malformed { reason: "a bit is beyond the end of the filter" });
+        }
+        Ok(filter)
     }
 
     /// Takes over the changes of a counting filter of this shape, all or none.
     /// # Errors
     /// [`ApplyError::Malformed`] when a bit is not one of this filter; it is unchanged.
     pub fn apply(&mut self, changes: &[BitChange]) -> Result<(), ApplyError> {
-        if changes.iter().any(|change| change.bit >= self.shape.bits()) {
+        if changes.iter().any(|change| change.bit >= self.shape().bits()) {
             return Err(ApplyError::Malformed { reason: "a bit is beyond the end of the filter" });
         }
         for change in changes {
@@ -86,7 +162,7 @@ impl<L: Layout> Bloom<L> {
     #[inline]
     pub fn lookup(&self, digest: Digest) -> bool {
         let words = &*self.words;
-        self.positions(digest).all(|bit| is_one(words, bit))
+        self.places.of(digest).all(|bit| is_one(words, bit))
     }
 
     /// Whether each of `digests` may be in, into `present`: hides memory latency; best in bursts of 32.
@@ -110,10 +186,10 @@ impl<L: Layout> Bloom<L> {
     fn lookup_lines(&self, digests: &[Digest], present: &mut [bool]) {
         let words = &*self.words;
         for &digest in digests {
-            prefetch_bits(words, self.positions(digest).take(1));
+            prefetch_bits(words, self.places.of(digest).take(1));
         }
         for (present, &digest) in present.iter_mut().zip(digests) {
-            *present = are_ones(words, self.positions(digest));
+            *present = are_ones(words, self.places.of(digest));
         }
     }
 
@@ -122,7 +198,7 @@ impl<L: Layout> Bloom<L> {
     fn lookup_cached(&self, digests: &[Digest], present: &mut [bool]) {
         let words = &*self.words;
         for (present, &digest) in present.iter_mut().zip(digests) {
-            let mut bits = self.positions(digest);
+            let mut bits = self.places.of(digest);
             *present = are_ones(words, bits.by_ref().take(FIRST)) && are_ones(words, bits);
         }
     }
@@ -135,7 +211,7 @@ impl<L: Layout> Bloom<L> {
         let mut first = [[0; FIRST]; BURST];
         for (first, &digest) in first.iter_mut().zip(digests) {
             // With one position a name it counts twice.
-            let mut bits = self.positions(digest);
+            let mut bits = self.places.of(digest);
             let one = bits.next().unwrap_or(0);
             *first = [one, bits.next().unwrap_or(one)];
             prefetch_bits(words, first.iter().copied());
@@ -147,12 +223,12 @@ impl<L: Layout> Bloom<L> {
             waiting[n_waiting] = index as u8;
             n_waiting += usize::from(*present);
         }
-        let n_rest = (self.shape.n_hashes() as usize).saturating_sub(FIRST);
+        let n_rest = (self.shape().n_hashes() as usize).saturating_sub(FIRST);
         if n_rest == 0 {
             return;
         }
         for (&index, rest) in waiting[..n_waiting].iter().zip(rest.chunks_exact_mut(n_rest)) {
-            for (rest, bit) in rest.iter_mut().zip(self.positions(digests[usize::from(index)]).skip(FIRST)) {
+            for (rest, bit) in rest.iter_mut().zip(self.places.of(digests[usize::from(index)]).skip(FIRST)) {
                 *rest = bit;
                 prefetch_word(words, (bit / 64) as usize);
             }
@@ -164,23 +240,17 @@ impl<L: Layout> Bloom<L> {
 
     /// The probability that a random alien is positive in this filter as it stands. Reads all of it.
     pub fn false_positive_rate(&self) -> f64 {
-        L::rate_of(&self.words, self.shape.bits(), self.shape.n_hashes())
+        L::rate_of(&self.words, self.shape().bits(), self.shape().n_hashes())
     }
 
+    /// The positions of a name apart from the filter, which can be changed meanwhile.
     #[inline(always)]
-    fn start(&self, digest: Digest) -> u64 {
-        mix64(digest.0 ^ self.seed)
-    }
-
-    #[inline(always)]
-    fn positions_from(&self, start: u64) -> impl Iterator<Item = u64> + use<L> {
-        L::positions(self.shape, start)
-    }
-
-    /// The positions of a name, the same in every filter of this shape and seed.
-    #[inline(always)]
-    pub(super) fn positions(&self, digest: Digest) -> impl Iterator<Item = u64> + use<L> {
-        self.positions_from(self.start(digest))
+    pub(super) fn positions(&self, digest: Digest) -> impl Iterator<Item = u64> + Clone + use<L> {
+        let (mut bits, mut n) = ([0; MAX_HASHES as usize], 0);
+        for (to, bit) in bits.iter_mut().zip(self.places.of(digest)) {
+            (*to, n) = (bit, n + 1);
+        }
+        bits.into_iter().take(n)
     }
 
     pub(super) fn is_one(&self, bit: u64) -> bool {

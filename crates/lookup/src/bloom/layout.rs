@@ -1,7 +1,9 @@
 //! Where the bits of a name stand.
 
+#[cfg(doc)]
+use super::OneHashing;
 use super::sizing::{self, Shape};
-use crate::hash::mix64;
+use crate::hash::{Digest, mix64};
 
 /// Steps between the mixes of one name: the 64-bit golden ratio, odd.
 const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
@@ -24,7 +26,7 @@ pub(super) fn positions_a_mix(range: u64) -> u32 {
 }
 
 /// Draws the positions of one name.
-struct Draw {
+pub(super) struct Draw {
     /// The word of the mix to come.
     next: u64,
     /// What is left of the mix, and for how many positions.
@@ -35,12 +37,12 @@ struct Draw {
 
 impl Draw {
     #[inline(always)]
-    fn new(start: u64, a_mix: u32) -> Self {
+    pub(super) fn new(start: u64, a_mix: u32) -> Self {
         Self { next: start, word: 0, left: 0, a_mix }
     }
 
     #[inline(always)]
-    fn below(&mut self, range: u64) -> u64 {
+    pub(super) fn below(&mut self, range: u64) -> u64 {
         if self.left == 0 {
             self.next = self.next.wrapping_add(STEP);
             self.word = mix64(self.next);
@@ -60,14 +62,26 @@ pub trait Layout: Copy + Default + Eq + std::fmt::Debug + Send + Sync + 'static 
     /// Whether all positions of a name stand in one line.
     const ONE_LINE: bool;
 
-    /// The size, at least `bits`, that the layout can have.
+    /// The size that the layout can have: the smallest of at least `bits`, the nearest for [`OneHashing`].
     fn round_bits(bits: u64, n_hashes: u32) -> u64;
 
     /// The range that one position is drawn from, of a filter of `bits`.
     fn range(bits: u64, n_hashes: u32) -> u64;
 
-    /// The positions of the name whose mixed digest is `start`.
-    fn positions(shape: Shape<Self>, start: u64) -> impl Iterator<Item = u64>;
+    /// What positions need besides the shape; `()` for most.
+    type Plan: Clone + Eq + std::fmt::Debug + Send + Sync + 'static;
+
+    /// The plan of a filter of `bits`, which the layout can have.
+    fn plan(bits: u64, n_hashes: u32) -> Self::Plan;
+
+    /// The word that all positions of a name are drawn from.
+    #[inline(always)]
+    fn start(digest: Digest, seed: u64) -> u64 {
+        mix64(digest.0 ^ seed)
+    }
+
+    /// The positions of the name whose word is `start`.
+    fn positions(shape: Shape<Self>, plan: &Self::Plan, start: u64) -> impl Iterator<Item = u64>;
 
     /// The expected false-positive rate of a filter with `n_names`.
     fn expected_fp(bits: u64, n_hashes: u32, n_names: u64) -> f64;
@@ -79,11 +93,50 @@ pub trait Layout: Copy + Default + Eq + std::fmt::Debug + Send + Sync + 'static 
     fn rate_of(words: &[u64], bits: u64, n_hashes: u32) -> f64;
 }
 
+/// Where the bits of names stand in the filters of one shape and seed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Places<L: Layout> {
+    shape: Shape<L>,
+    plan: L::Plan,
+    seed: u64,
+}
+
+impl<L: Layout> Places<L> {
+    /// The places in filters of this shape and seed.
+    pub fn new(shape: Shape<L>, seed: u64) -> Self {
+        Self { shape, plan: L::plan(shape.bits(), shape.n_hashes()), seed }
+    }
+
+    /// Bits and positions.
+    #[inline(always)]
+    pub fn shape(&self) -> Shape<L> {
+        self.shape
+    }
+
+    /// What keys them.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// What they need besides the shape: the partitions of [`OneHashing`].
+    pub fn plan(&self) -> &L::Plan {
+        &self.plan
+    }
+
+    /// The bits of a name, [`Shape::n_hashes`] of them.
+    #[inline(always)]
+    pub fn of(&self, digest: Digest) -> impl Iterator<Item = u64> {
+        L::positions(self.shape, &self.plan, L::start(digest, self.seed))
+    }
+}
+
 mod sealed {
     pub trait Sealed {}
     impl Sealed for super::Standard {}
     impl Sealed for super::Partitioned {}
     impl Sealed for super::Blocked {}
+    impl Sealed for crate::bloom::DoubleHashing {}
+    impl<const MIXED: bool> Sealed for crate::bloom::OneHashing<MIXED> {}
 }
 
 /// Every position anywhere in the filter: Bloom's own.
@@ -99,7 +152,7 @@ pub struct Partitioned;
 pub struct Blocked;
 
 /// Ones in the bits `from..to`.
-fn ones(words: &[u64], from: u64, to: u64) -> u64 {
+pub(super) fn ones(words: &[u64], from: u64, to: u64) -> u64 {
     let inside = |at: u64| {
         let low = if at == from / 64 { u64::MAX << (from % 64) } else { u64::MAX };
         let high = if at == to / 64 { !(u64::MAX << (to % 64)) } else { u64::MAX };
@@ -109,6 +162,7 @@ fn ones(words: &[u64], from: u64, to: u64) -> u64 {
 }
 
 impl Layout for Standard {
+    type Plan = ();
     const NAME: &'static str = "standard";
     const ONE_LINE: bool = false;
 
@@ -120,8 +174,10 @@ impl Layout for Standard {
         bits
     }
 
+    fn plan(_bits: u64, _n_hashes: u32) {}
+
     #[inline(always)]
-    fn positions(shape: Shape<Self>, start: u64) -> impl Iterator<Item = u64> {
+    fn positions(shape: Shape<Self>, _plan: &(), start: u64) -> impl Iterator<Item = u64> {
         let mut draw = Draw::new(start, shape.a_mix);
         (0..shape.n_hashes()).map(move |_| draw.below(shape.range))
     }
@@ -140,6 +196,7 @@ impl Layout for Standard {
 }
 
 impl Layout for Partitioned {
+    type Plan = ();
     const NAME: &'static str = "partitioned";
     const ONE_LINE: bool = false;
 
@@ -151,8 +208,10 @@ impl Layout for Partitioned {
         bits / u64::from(n_hashes)
     }
 
+    fn plan(_bits: u64, _n_hashes: u32) {}
+
     #[inline(always)]
-    fn positions(shape: Shape<Self>, start: u64) -> impl Iterator<Item = u64> {
+    fn positions(shape: Shape<Self>, _plan: &(), start: u64) -> impl Iterator<Item = u64> {
         let mut draw = Draw::new(start, shape.a_mix);
         (0..shape.n_hashes()).map(move |part| shape.range * u64::from(part) + draw.below(shape.range))
     }
@@ -173,6 +232,7 @@ impl Layout for Partitioned {
 }
 
 impl Layout for Blocked {
+    type Plan = ();
     const NAME: &'static str = "blocked";
     const ONE_LINE: bool = true;
 
@@ -184,8 +244,10 @@ impl Layout for Blocked {
         BLOCK_BITS
     }
 
+    fn plan(_bits: u64, _n_hashes: u32) {}
+
     #[inline(always)]
-    fn positions(shape: Shape<Self>, start: u64) -> impl Iterator<Item = u64> {
+    fn positions(shape: Shape<Self>, _plan: &(), start: u64) -> impl Iterator<Item = u64> {
         let block = reduce(start, shape.bits() / BLOCK_BITS).0 * BLOCK_BITS;
         let mut draw = Draw::new(start, const { (64 - SPARE_BITS) / BLOCK_BITS.ilog2() });
         (0..shape.n_hashes()).map(move |_| block + draw.below(BLOCK_BITS))
@@ -235,10 +297,10 @@ mod tests {
     #[test]
     fn positions_stay_inside_their_filter_partition_and_block() {
         for start in (0..1000).map(mix64).chain([0, u64::MAX]) {
-            assert!(Standard::positions(Shape::new(1000, 20).unwrap(), start).all(|bit| bit < 1000));
-            let parts = Partitioned::positions(Shape::new(1000, 20).unwrap(), start).enumerate();
+            assert!(Standard::positions(Shape::new(1000, 20).unwrap(), &(), start).all(|bit| bit < 1000));
+            let parts = Partitioned::positions(Shape::new(1000, 20).unwrap(), &(), start).enumerate();
             parts.for_each(|(part, bit)| assert_eq!(bit / 50, part as u64));
-            let positions = Blocked::positions(Shape::new(5120, 20).unwrap(), start);
+            let positions = Blocked::positions(Shape::new(5120, 20).unwrap(), &(), start);
             let blocks: Vec<u64> = positions.map(|bit| bit / 512).collect();
             assert!(blocks[0] < 10 && blocks.iter().all(|&block| block == blocks[0]));
         }

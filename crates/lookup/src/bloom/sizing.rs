@@ -63,7 +63,8 @@ pub enum ShapeError {
 }
 
 impl<L: Layout> Shape<L> {
-    /// A shape of at least `bits` bits, rounded up to what the layout can have.
+    /// A shape of at least `bits` bits, rounded up to what the layout can have; for [`OneHashing`](super::OneHashing) the
+    /// nearest that it can have.
     /// # Errors
     /// [`ShapeError`] when one of the two is out of range.
     pub fn new(bits: u64, n_hashes: u32) -> Result<Self, ShapeError> {
@@ -103,11 +104,13 @@ impl<L: Layout> Shape<L> {
     }
 
     /// Bits of the filter: m in the papers.
+    #[inline(always)]
     pub fn bits(self) -> u64 {
         self.bits
     }
 
     /// Positions of a name: l in the papers, elsewhere k.
+    #[inline(always)]
     pub fn n_hashes(self) -> u32 {
         self.n_hashes
     }
@@ -249,7 +252,7 @@ pub(super) fn blocks_for(n_names: u64, fp: f64, n_hashes: u32) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bloom::{Blocked, Partitioned, Standard};
+    use crate::bloom::{Blocked, OneHashing, Partitioned, Standard};
 
     /// `E[rho^k]` of `throws` balls in `m` bins, from the whole distribution.
     fn exact(m: usize, k: u32, n: usize) -> f64 {
@@ -307,6 +310,7 @@ mod tests {
         no_number_of_positions_does_better::<Standard>();
         no_number_of_positions_does_better::<Partitioned>();
         no_number_of_positions_does_better::<Blocked>();
+        no_number_of_positions_does_better::<OneHashing>();
     }
 
     fn sized_to_the_bit<L: Layout>(step: u64) {
@@ -328,6 +332,8 @@ mod tests {
         sized_to_the_bit::<Standard>(1);
         sized_to_the_bit::<Partitioned>(2 * u64::from(MAX_HASHES));
         sized_to_the_bit::<Blocked>(BLOCK_BITS);
+        // Twice the span of the primes of 32 partitions of 10^8 bits.
+        sized_to_the_bit::<OneHashing>(2 * 700);
     }
 
     #[test]
@@ -345,5 +351,6 @@ mod tests {
         assert!(Shape::<Standard>::for_names(u64::MAX / 2, 0.01).is_err());
         assert!(Shape::<Blocked>::for_names(u64::MAX / 2, 0.01).is_err());
         assert!(Shape::<Partitioned>::for_names(u64::MAX / 2, 0.01).is_err());
+        assert!(Shape::<OneHashing>::for_names(u64::MAX / 2, 0.01).is_err());
     }
 }

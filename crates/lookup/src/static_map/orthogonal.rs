@@ -12,7 +12,7 @@
 //! Limits: no two names with one digest. Updates: none.
 
 use super::{BURST, MAX_NAMES, Settings, Sorted, StaticMap, put_words};
-use crate::bloom::{BitChange, Bloom, Layout, Shape, Standard};
+use crate::bloom::{Bloom, Layout, Shape, Standard};
 use crate::bytes::Bytes;
 use crate::hash::{Digest, mix64};
 use crate::othello::update::{DecodeError, at_most};
@@ -23,7 +23,7 @@ pub const RATE: f64 = 1e-4;
 
 /// A static map from digests to values.
 #[derive(Clone, Debug)]
-pub struct Orthogonal<L = Standard> {
+pub struct Orthogonal<L: Layout = Standard> {
     /// By bit of the value.
     filters: Vec<Bloom<L>>,
     /// Names of which the filters give a wrong value.
@@ -64,14 +64,12 @@ fn decode_filter<L: Layout>(settings: &Settings, bit: u8, bytes: &mut Bytes) -> 
     let shape = Shape::new(bits, n_hashes.into()).ok().filter(|shape| shape.bits() == bits);
     let max = crate::bloom::MAX_BITS;
     let shape = shape.ok_or(DecodeError::OutOfRange { field: "bits of a filter", value: bits, max })?;
-    let mut filter = Bloom::new(shape, seed_of(settings, bit));
-    for (at, word) in (0..).step_by(64).zip(words.as_chunks::<8>().0) {
-        let word = u64::from_le_bytes(*word);
-        let ones = (0..64).filter(|bit| word >> bit & 1 != 0).map(|bit| BitChange { bit: at + bit, one: true });
-        let beyond = filter.apply(&ones.collect::<Vec<_>>()).is_err();
-        at_most("bits beyond the end of a filter", beyond.into(), 0)?;
-    }
-    Ok(filter)
+    let words = words.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
+    Bloom::from_words(shape, seed_of(settings, bit), words).map_err(|_| DecodeError::OutOfRange {
+        field: "bits beyond the end of a filter",
+        value: 1,
+        max: 0,
+    })
 }
 
 /// What the filters say, right or wrong.
