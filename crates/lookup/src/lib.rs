@@ -10,6 +10,7 @@ pub mod cuckoo;
 pub mod flow;
 pub mod hash;
 pub mod image;
+pub mod lpm;
 pub mod othello;
 pub mod papers_protocol;
 pub mod publish;

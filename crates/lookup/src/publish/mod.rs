@@ -17,7 +17,7 @@
 //! A table that changes as a whole (another size, another build) is one pointer and a domain: `current`.
 //!
 //! **In place.** A cell on which no live name's answer depends may be stored at any time, relaxed, alone. Anything
-//! else that is changed in place needs a [`Sequence`].
+//! else that is changed in place needs a [`Sequence`]; readers that line up when they met the writer too often, `meeting`.
 //!
 //! Not used: the bit vectors D1 and D2 of the Othello paper, which give wrong answers. They are kept, and shown to
 //! be wrong, in [`papers_protocol`](crate::papers_protocol).
@@ -30,6 +30,7 @@
 pub(crate) mod current;
 mod domain;
 mod entry;
+pub(crate) mod meeting;
 #[cfg(loom)]
 pub mod mutants;
 mod sequence;

@@ -1,11 +1,11 @@
 //! Tuple Space Search, query half: the hash table, the order in which tuples are tried, and readers of both.
 //!
 //! A lookup reads several places, so a reader that meets an update could see one rule gone and its successor not yet
-//! there. A counter round every update shows it that it did; it looks the burst up again, and lines up behind the writer
-//! after [`SPINS`] times. A hash table that changes its size is made outside of that: tuples of both tables are tried
+//! there. A counter round every update ([`Meeting`]) shows it that it did; it looks the burst up again, and in the end
+//! lines up behind the writer. A hash table that changes its size is made outside of that: tuples of both tables are tried
 //! meanwhile.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use super::tuple::Tuple;
 use super::update::{Change, Image, Update};
@@ -13,14 +13,12 @@ use super::{Settings, tuple_prf};
 use crate::cells::value_mask;
 use crate::cuckoo::exact::{self, CuckooQuery};
 use crate::othello::update::DecodeError;
-use crate::publish::Sequence;
 use crate::publish::current::{Current, Follower};
+use crate::publish::meeting::Meeting;
 use crate::traits::{Applied, ApplyError, BatchReader, Query, Replicated};
 
 /// Flows of a burst.
 const BURST: usize = 32;
-/// Bursts that met the writer before a reader lines up behind it.
-const SPINS: u32 = 16;
 
 /// A tuple as look-ups need it.
 #[derive(Clone, Copy)]
@@ -129,18 +127,6 @@ impl Directory {
     }
 }
 
-/// What readers and writer meet at.
-struct Meeting {
-    sequence: Sequence,
-    gate: Mutex<()>,
-}
-
-impl Meeting {
-    fn gate(&self) -> MutexGuard<'_, ()> {
-        self.gate.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// Query half of a tuple space, and the handle of its one writer.
 pub struct TupleSpaceQuery {
     table: CuckooQuery<2>,
@@ -161,7 +147,7 @@ impl TupleSpaceQuery {
         Ok(Self {
             table: CuckooQuery::from_image(&settings.table, &image.table)?,
             directory: Current::new(directory),
-            meeting: Arc::new(Meeting { sequence: Sequence::new(), gate: Mutex::new(()) }),
+            meeting: Arc::default(),
             settings: settings.clone(),
             seed: settings.seed(),
             version: image.version,
@@ -191,15 +177,15 @@ impl TupleSpaceQuery {
         directory: Option<Directory>,
         write: impl FnOnce(&mut CuckooQuery<2>) -> Result<(), ApplyError>,
     ) -> Result<(), ApplyError> {
-        let _gate = self.meeting.gate();
-        let guard = self.meeting.sequence.write();
-        let written = write(&mut self.table);
-        if let (Ok(()), Some(directory)) = (&written, directory) {
-            let bytes = self.directory.get().size_bytes();
-            self.directory.replace_now(directory, bytes);
-        }
-        guard.commit();
-        written
+        let meeting = Arc::clone(&self.meeting);
+        meeting.write(|| {
+            let written = write(&mut self.table);
+            if let (Ok(()), Some(directory)) = (&written, directory) {
+                let bytes = self.directory.get().size_bytes();
+                self.directory.replace_now(directory, bytes);
+            }
+            written
+        })
     }
 
     /// Takes over a whole hash table and the tuples after it.
@@ -362,18 +348,8 @@ impl BatchReader for Reader {
             let ask = |names: &[[u64; 2]], found: &mut [u64]| table.lookup_batch(names, found);
             directory.search(keys, values, *value_bits, *priority_bits, ask);
         };
-        'bursts: for (keys, values) in keys.chunks(BURST).zip(values.chunks_mut(BURST)) {
-            for _ in 0..SPINS {
-                if let Some(stamp) = meeting.sequence.read_begin() {
-                    look_up(keys, values);
-                    if meeting.sequence.read_validate(stamp) {
-                        continue 'bursts;
-                    }
-                }
-                std::hint::spin_loop();
-            }
-            let _gate = meeting.gate();
-            look_up(keys, values);
+        for (keys, values) in keys.chunks(BURST).zip(values.chunks_mut(BURST)) {
+            meeting.read(|| look_up(keys, values));
         }
     }
 
@@ -411,7 +387,7 @@ mod tests {
         space.remove_rule(&rule(Tuple::EXACT, 1).pattern, &mut updates);
 
         let meeting = Arc::clone(&query.meeting);
-        let stamp = meeting.sequence.read_begin().unwrap();
+        let stamp = meeting.sequence().read_begin().unwrap();
         let table = reader.table.pin();
         let (directory, _pin) = reader.directory.pin();
         let (mut value, mut n_calls) = ([u64::MAX], 0);
@@ -423,7 +399,7 @@ mod tests {
             table.lookup_batch(names, found);
         });
         assert_eq!((value, n_calls), ([0], 2), "the schedule has lost its sting");
-        assert!(!meeting.sequence.read_validate(stamp));
+        assert!(!meeting.sequence().read_validate(stamp));
         let mut value = [0];
         reader.lookup_batch(&[key], &mut value);
         assert_eq!(value, [2]);

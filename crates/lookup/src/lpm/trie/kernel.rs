@@ -1,0 +1,109 @@
+//! Look-ups, a burst at a time: all nodes of a level are fetched, then all leaves, then those that go on.
+//!
+//! No branch depends on an address but those on how many of a burst go on to the next level.
+
+#![cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "calls the loop compiled for newer processors"))]
+
+use super::tables::{Tables, chunk};
+use super::{DEEP, TOP_BITS, bits_before, levels};
+use crate::lpm::prefix::Address;
+
+/// Addresses of a burst.
+pub(super) const BURST: usize = 32;
+
+/// The next hop of an address.
+#[inline]
+pub(super) fn lookup<A: Address>(tables: &Tables, address: A) -> u16 {
+    let (mut at, mut bit) = (address.bits_at(0, TOP_BITS) as usize, TOP_BITS);
+    for _ in 0..levels::<A>() {
+        let words = tables.load(at);
+        let leaf = tables.load_leaf(words.leaf_of(address.bits_at(bit, 6)));
+        if leaf < DEEP {
+            return leaf;
+        }
+        bit += 6;
+        if bit == A::BITS {
+            break;
+        }
+        at = chunk(words.children.wrapping_add(u32::from(leaf - DEEP))) + address.bits_at(bit, 2) as usize;
+        bit += 2;
+    }
+    0
+}
+
+/// The next hops of up to a burst of addresses.
+pub(super) fn lookup_burst<A: Address>(tables: &Tables, addresses: &[A], values: &mut [u64]) {
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("popcnt") && std::arch::is_x86_feature_detected!("bmi2") {
+        // SAFETY: the processor has the instructions.
+        return unsafe { burst_bmi2(tables, addresses, values) };
+    }
+    burst(tables, addresses, values);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "popcnt,bmi1,bmi2")]
+fn burst_bmi2<A: Address>(tables: &Tables, addresses: &[A], values: &mut [u64]) {
+    burst(tables, addresses, values);
+}
+
+#[inline(always)]
+fn burst<A: Address>(tables: &Tables, addresses: &[A], values: &mut [u64]) {
+    let (mut leaves, mut children) = ([0usize; BURST], [0u32; BURST]);
+    for address in addresses {
+        tables.prefetch_node(address.bits_at(0, TOP_BITS) as usize);
+    }
+    for ((address, leaf), children) in addresses.iter().zip(&mut leaves).zip(&mut children) {
+        let words = tables.load(address.bits_at(0, TOP_BITS) as usize);
+        *leaf = words.leaf_of(address.bits_at(TOP_BITS, 6));
+        *children = words.children;
+        tables.prefetch_leaf(*leaf);
+    }
+    let mut any = 0;
+    for (value, &leaf) in values.iter_mut().zip(&leaves[..addresses.len()]) {
+        let leaf = tables.load_leaf(leaf);
+        *value = leaf.into();
+        any |= leaf;
+    }
+    if any >= DEEP {
+        go_on(tables, addresses, values, &children);
+    }
+}
+
+/// The levels below the top, for the addresses whose value is no next hop.
+#[inline(always)]
+fn go_on<A: Address>(tables: &Tables, addresses: &[A], values: &mut [u64], children: &[u32; BURST]) {
+    let mut open = [(0u8, 0usize); BURST];
+    let mut n_open = 0;
+    for (index, &value) in values.iter().enumerate().take(addresses.len()) {
+        open[n_open] = (index as u8, chunk(children[index].wrapping_add(value as u32 & 0x7FFF)));
+        n_open += usize::from(value >= DEEP.into());
+    }
+    let mut leaves = [(0usize, 0u32); BURST];
+    for level in 1..levels::<A>() {
+        let bit = bits_before(level);
+        for (index, at) in &mut open[..n_open] {
+            *at += addresses[usize::from(*index)].bits_at(bit, 2) as usize;
+            tables.prefetch_node(*at);
+        }
+        for (&(index, at), leaf) in open[..n_open].iter().zip(&mut leaves) {
+            let words = tables.load(at);
+            *leaf = (words.leaf_of(addresses[usize::from(index)].bits_at(bit + 2, 6)), words.children);
+            tables.prefetch_leaf(leaf.0);
+        }
+        let mut n_left = 0;
+        for at in 0..n_open {
+            let (index, (leaf, children)) = (open[at].0, leaves[at]);
+            let leaf = tables.load_leaf(leaf);
+            values[usize::from(index)] = leaf.into();
+            open[n_left] = (index, chunk(children.wrapping_add(u32::from(leaf & 0x7FFF))));
+            n_left += usize::from(leaf >= DEEP);
+        }
+        n_open = n_left;
+        if n_open == 0 {
+            return;
+        }
+    }
+    // Only what was read beside a write goes on behind the last bit: it is read again.
+    open[..n_open].iter().for_each(|&(index, _)| values[usize::from(index)] = 0);
+}

@@ -1,0 +1,162 @@
+//! The query half: words only, changed in place beside its readers.
+
+use std::sync::Arc;
+
+use super::kernel::{BURST, lookup, lookup_burst};
+use super::tables::Tables;
+use super::update::Update;
+use super::{Settings, TOP_NODES};
+use crate::arena::{LINE, Lines};
+use crate::lpm::prefix::Address;
+use crate::othello::update::DecodeError;
+use crate::publish::meeting::Meeting;
+use crate::traits::{Applied, ApplyError, BatchReader, Query, Replicated};
+
+/// What readers and the writer share.
+pub(super) struct Shared {
+    pub(super) tables: Tables,
+    pub(super) meeting: Meeting,
+}
+
+/// Query half of a trie of prefixes, and the handle of its one writer.
+pub struct PrefixTrieQuery<A> {
+    pub(super) shared: Arc<Shared>,
+    pub(super) free_leaves: Lines,
+    pub(super) free_chunks: Lines,
+    pub(super) settings: Settings,
+    version: u64,
+    pub(super) digest: u64,
+    address: std::marker::PhantomData<A>,
+}
+
+impl<A: Address> PrefixTrieQuery<A> {
+    /// A table without a route.
+    fn empty(settings: &Settings) -> Result<Self, ApplyError> {
+        let (tables, free_leaves, free_chunks) = Tables::reserve::<A>(settings)
+            .map_err(|_| ApplyError::ArenaFull { needed_bytes: settings.max_prefixes * LINE, limit_bytes: 0 })?;
+        Ok(Self {
+            shared: Arc::new(Shared { tables, meeting: Meeting::default() }),
+            free_leaves,
+            free_chunks,
+            settings: settings.clone(),
+            version: 0,
+            digest: 0,
+            address: std::marker::PhantomData,
+        })
+    }
+
+    /// Memory of the nodes of the top, of the chunks and of the leaves, in bytes. The first is there whatever the table
+    /// holds.
+    pub fn size_bytes(&self) -> [u64; 3] {
+        let leaves = self.free_leaves.used() * 2;
+        [u64::from(TOP_NODES) * 16, self.free_chunks.used() * LINE as u64, leaves]
+    }
+
+    /// Bytes on huge pages, if the operating system says.
+    pub fn huge_page_bytes(&self) -> Option<usize> {
+        self.shared.tables.huge_page_bytes()
+    }
+}
+
+impl<A: Address> Query for PrefixTrieQuery<A> {
+    type Key = A;
+    type Update = Update<A>;
+
+    fn lookup(&self, address: A) -> u64 {
+        lookup(&self.shared.tables, address).into()
+    }
+
+    fn lookup_batch(&self, addresses: &[A], values: &mut [u64]) {
+        let values = &mut values[..addresses.len()];
+        for (addresses, values) in addresses.chunks(BURST).zip(values.chunks_mut(BURST)) {
+            lookup_burst(&self.shared.tables, addresses, values);
+        }
+    }
+
+    fn apply(&mut self, update: &Update<A>) -> Result<Applied, ApplyError> {
+        if update.to <= self.version {
+            return Ok(Applied::AlreadyThere);
+        }
+        if !update.whole && update.from != self.version {
+            return Err(ApplyError::Gap { prefix: 0, depth: 0, current: self.version, from: update.from });
+        }
+        self.take_over(update)?;
+        (self.version, self.digest) = (update.to, update.digest);
+        Ok(Applied::Applied)
+    }
+
+    fn size_bits(&self) -> u64 {
+        self.size_bytes().iter().sum::<u64>() * 8
+    }
+}
+
+impl<A: Address> Replicated for PrefixTrieQuery<A> {
+    type Settings = Settings;
+    type Reader = Reader<A>;
+
+    fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    fn encode_update(_settings: &Settings, update: &Update<A>, out: &mut Vec<u8>) {
+        update.encode(out);
+    }
+
+    fn decode_update(_settings: &Settings, bytes: &[u8]) -> Result<Update<A>, DecodeError> {
+        Update::decode(bytes)
+    }
+
+    fn is_whole(update: &Update<A>) -> bool {
+        update.whole
+    }
+
+    fn held_after(update: &Update<A>) -> (u64, u64) {
+        (update.to, update.digest)
+    }
+
+    fn from_whole(settings: &Settings, update: &Update<A>) -> Result<Self, ApplyError> {
+        let mut query = Self::empty(settings)?;
+        query.overwrite(update)?;
+        Ok(query)
+    }
+
+    fn overwrite(&mut self, update: &Update<A>) -> Result<(), ApplyError> {
+        if !update.whole {
+            return Err(ApplyError::Malformed { reason: "a change came where the whole was due" });
+        }
+        self.take_over(update)?;
+        (self.version, self.digest) = (update.to, update.digest);
+        Ok(())
+    }
+
+    fn whole(&self) -> Update<A> {
+        self.read_whole(self.version)
+    }
+
+    fn held(&self) -> (u64, u64) {
+        (self.version, self.digest)
+    }
+
+    fn reader(&self) -> Reader<A> {
+        Reader { shared: Arc::clone(&self.shared), address: std::marker::PhantomData }
+    }
+}
+
+/// A thread's access to a trie of prefixes beside its writer.
+pub struct Reader<A> {
+    shared: Arc<Shared>,
+    address: std::marker::PhantomData<A>,
+}
+
+impl<A: Address> BatchReader for Reader<A> {
+    type Key = A;
+
+    fn lookup_batch(&mut self, addresses: &[A], values: &mut [u64]) {
+        let values = &mut values[..addresses.len()];
+        for (addresses, values) in addresses.chunks(BURST).zip(values.chunks_mut(BURST)) {
+            self.shared.meeting.read(|| lookup_burst(&self.shared.tables, addresses, values));
+        }
+    }
+
+    fn offline(&mut self) {}
+}

@@ -1,0 +1,130 @@
+//! Nodes, leaves and chunks in memory: words that one writer stores while readers load them.
+
+#![expect(unsafe_code, reason = "hands out atomic words of arenas by index")]
+
+use std::io;
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
+
+use super::{CHUNK_NODES, DEEP, RANGES, Settings, TOP_NODES, levels};
+use crate::arena::{Arena, LINE, Lines};
+use crate::lpm::prefix::Address;
+use crate::othello::prefetch;
+
+/// Bytes of a node.
+const NODE: usize = 16;
+
+/// Where a node is: of the top below [`TOP_NODES`], of chunk `c` from `TOP_NODES + 4 c` on.
+pub(super) type At = usize;
+
+/// The words of a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Words {
+    pub(super) starts: u64,
+    pub(super) leaves: u32,
+    pub(super) children: u32,
+}
+
+impl Words {
+    /// Which leaf answers for a range.
+    #[inline(always)]
+    pub(super) fn leaf_of(self, range: u32) -> usize {
+        self.leaves as usize + (self.starts << (63 - range)).count_ones() as usize
+    }
+
+    pub(super) fn n_leaves(self) -> usize {
+        self.starts.count_ones() as usize + 1
+    }
+}
+
+/// The first node of a chunk.
+#[inline(always)]
+pub(super) fn chunk(index: u32) -> At {
+    TOP_NODES as usize + index as usize * CHUNK_NODES
+}
+
+/// The memory of a table. Nodes of the top and of chunks are one row; behind all there is room for a node's leaves or children, so
+/// that a reader that has the words of two moments stays inside.
+pub(super) struct Tables {
+    nodes: Arena,
+    leaves: Arena,
+}
+
+impl Tables {
+    /// Room for the settings' most prefixes, all without a route, with the leaves that plain nodes share; and which of
+    /// the leaves and chunks are free.
+    /// # Errors
+    /// As [`Arena::reserve`].
+    pub(super) fn reserve<A: Address>(settings: &Settings) -> io::Result<(Self, Lines, Lines)> {
+        // A prefix needs a chunk a level below the top at most, and splits two runs on each level; twice that, since
+        // what is new is written before what is old is given back, and for gaps.
+        let per_prefix = 2 * usize::from(levels::<A>() - 1);
+        let n_chunks = (1024 + settings.max_prefixes * per_prefix).min(u32::MAX as usize / CHUNK_NODES);
+        let n_leaves = usize::from(DEEP) + (1 << 16) + settings.max_prefixes * 4 * (per_prefix + 2);
+        let n_leaves = n_leaves.min(u32::MAX as usize - RANGES);
+        let tables = Self {
+            nodes: Arena::reserve(TOP_NODES as usize * NODE + (n_chunks + RANGES) * LINE)?,
+            leaves: Arena::reserve((n_leaves + RANGES) * 2)?,
+        };
+        for value in 0..DEEP {
+            tables.leaf(value.into()).store(value, Relaxed);
+        }
+        let mut leaves = Lines::new(n_leaves * LINE);
+        leaves.take(DEEP.into());
+        Ok((tables, leaves, Lines::new(n_chunks * LINE)))
+    }
+
+    /// The two words of a node.
+    #[inline(always)]
+    fn node(&self, at: At) -> &[AtomicU64; 2] {
+        debug_assert!((at + 1) * NODE <= self.nodes.bytes());
+        // SAFETY: `at` comes from an address's first bits, or from a node that the writer stored: it is inside of the
+        // arena, which is zeroed, aligned to lines and read and written through atomics only.
+        unsafe { &*self.nodes.base().cast::<[AtomicU64; 2]>().add(at) }
+    }
+
+    #[inline(always)]
+    fn leaf(&self, index: usize) -> &AtomicU16 {
+        debug_assert!((index + 1) * 2 <= self.leaves.bytes());
+        // SAFETY: as above; the leaves of a node end at most `RANGES` behind the last that can be its first.
+        unsafe { &*self.leaves.base().cast::<AtomicU16>().add(index) }
+    }
+
+    #[inline(always)]
+    pub(super) fn load(&self, at: At) -> Words {
+        let [starts, rest] = self.node(at);
+        let rest = rest.load(Relaxed);
+        Words { starts: starts.load(Relaxed), leaves: rest as u32, children: (rest >> 32) as u32 }
+    }
+
+    #[inline(always)]
+    pub(super) fn load_leaf(&self, index: usize) -> u16 {
+        self.leaf(index).load(Relaxed)
+    }
+
+    /// Stores a node: beside readers only inside of a write.
+    pub(super) fn store(&self, at: At, words: Words) {
+        let [starts, rest] = self.node(at);
+        starts.store(words.starts, Relaxed);
+        rest.store(u64::from(words.leaves) | u64::from(words.children) << 32, Relaxed);
+    }
+
+    /// As [`Tables::store`].
+    pub(super) fn store_leaf(&self, index: usize, leaf: u16) {
+        self.leaf(index).store(leaf, Relaxed);
+    }
+
+    #[inline(always)]
+    pub(super) fn prefetch_node(&self, at: At) {
+        prefetch(self.nodes.base().wrapping_add(at * NODE));
+    }
+
+    #[inline(always)]
+    pub(super) fn prefetch_leaf(&self, index: usize) {
+        prefetch(self.leaves.base().wrapping_add(index * 2));
+    }
+
+    /// Bytes on huge pages, if the operating system says.
+    pub(super) fn huge_page_bytes(&self) -> Option<usize> {
+        Some(self.nodes.huge_page_bytes()? + self.leaves.huge_page_bytes()?)
+    }
+}

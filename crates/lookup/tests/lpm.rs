@@ -1,0 +1,312 @@
+//! The trie of prefixes against a scan of all lengths, under changes and with every message applied.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use fibula_lookup::hash::SecretKey;
+use fibula_lookup::lpm::prefix::{Address, Prefix};
+use fibula_lookup::lpm::trie::{PrefixTrie, PrefixTrieQuery, Settings, Update};
+use fibula_lookup::testkit::{Rng, seed};
+use fibula_lookup::traits::{Applied, ApplyError, BatchReader, Control, InsertError, Query, Replicated};
+
+/// Prefixes by what they are, asked for from the longest length to the shortest.
+#[derive(Default)]
+struct Oracle<A>(HashMap<Prefix<A>, u64>);
+
+impl<A: Address> Oracle<A> {
+    fn lookup(&self, address: A) -> u64 {
+        let lengths = (0..=A::BITS as u8).rev();
+        lengths.filter_map(|len| self.0.get(&Prefix::of(address, len))).copied().next().unwrap_or(0)
+    }
+}
+
+fn wide<A: Address>(rng: &mut Rng) -> A {
+    A::narrowed(u128::from(rng.next_u64()) << 64 | u128::from(rng.next_u64()))
+}
+
+/// An address near others: few values of its first bits, and of the bits about `len`.
+fn crowded<A: Address>(rng: &mut Rng, len: u32) -> A {
+    let mut address = A::from_first(rng.below(3) as u32, 8.min(len));
+    for _ in 0..rng.below(4) {
+        let at = rng.below(u64::from(A::BITS)) as u32;
+        address = A::narrowed(address.widened() | 1 << at);
+    }
+    if rng.below(4) == 0 { wide(rng) } else { address }
+}
+
+fn some_prefix<A: Address>(rng: &mut Rng) -> Prefix<A> {
+    let len = match rng.below(4) {
+        0 => 4 + rng.below(u64::from(A::BITS) - 3) as u32,
+        1 => [0, 1, 8, 17, 18, 19, 23, 24, 25, 26, 30, 31, 32, 32, 32][rng.below(15) as usize],
+        2 => A::BITS - rng.below(3) as u32,
+        _ => 16 + rng.below(16) as u32,
+    };
+    Prefix::of(crowded(rng, len), len as u8)
+}
+
+/// Addresses at which answers may change: ends of prefixes, and their neighbours; and random ones.
+fn probes<A: Address>(oracle: &Oracle<A>, rng: &mut Rng, n_random: usize) -> Vec<A> {
+    let ends = oracle.0.keys().flat_map(|prefix| {
+        let (first, last) = (prefix.address().widened(), prefix.last().widened());
+        [first, last, first.wrapping_sub(1), last.wrapping_add(1)].map(A::narrowed)
+    });
+    let mut probes: Vec<A> = ends.collect();
+    probes.extend((0..n_random).map(|at| if at % 2 == 0 { wide::<A>(rng) } else { crowded(rng, 8) }));
+    probes
+}
+
+fn assert_answers<A: Address>(query: &PrefixTrieQuery<A>, oracle: &Oracle<A>, probes: &[A], context: &str) {
+    let mut values = vec![u64::MAX; probes.len()];
+    query.lookup_batch(probes, &mut values);
+    for (&address, &value) in probes.iter().zip(&values) {
+        let text = A::Text::from(address);
+        assert_eq!(value, oracle.lookup(address), "{context}: {text}");
+        assert_eq!(query.lookup(address), value, "{context}: {text} alone and in a batch");
+    }
+}
+
+/// A random sequence of changes; a query half that follows from the start, and one that joins late.
+fn law<A: Address>(seed: u64, n_operations: usize) {
+    let mut rng = Rng::new(seed);
+    let settings = Settings::new(1 << 18, &SecretKey::from_seed(seed));
+    let mut trie = PrefixTrie::<A>::new(settings.clone());
+    let mut oracle = Oracle::<A>::default();
+    let (mut follower, mut late) = (trie.export(), trie.export());
+    let mut updates = Vec::new();
+    for operation in 0..n_operations {
+        let context = format!("seed {seed}, IPv{}, operation {operation}", A::VERSION);
+        updates.clear();
+        let known = oracle.0.keys().nth(rng.below(oracle.0.len().max(1) as u64) as usize).copied();
+        let growing = (operation / 400).is_multiple_of(2);
+        match rng.below(100) {
+            0 => {
+                let n = if rng.below(16) == 0 { 2000 } else { rng.below(40) };
+                let batch: Vec<_> = (0..n).map(|_| (some_prefix(&mut rng), rng.below(9))).collect();
+                trie.insert_batch(&batch, &mut updates).unwrap();
+                oracle.0.extend(batch);
+            }
+            roll if (roll < 70) == growing => {
+                let prefix = known.filter(|_| roll % 4 == 0).unwrap_or_else(|| some_prefix(&mut rng));
+                let value = rng.below(if roll % 2 == 0 { 3 } else { 1 << 15 });
+                trie.insert(prefix, value, &mut updates).unwrap();
+                oracle.0.insert(prefix, value);
+            }
+            roll => {
+                let prefix = known.filter(|_| roll % 8 != 0).unwrap_or_else(|| some_prefix(&mut rng));
+                let was_there = trie.remove(prefix, &mut updates);
+                assert_eq!(was_there, oracle.0.remove(&prefix).is_some(), "{context}: {prefix}");
+            }
+        }
+        for update in &updates {
+            let mut bytes = Vec::new();
+            update.encode(&mut bytes);
+            assert_eq!(&Update::decode(&bytes).unwrap(), update, "{context}");
+            for query in [&mut follower, &mut late] {
+                assert_eq!(query.apply(update), Ok(Applied::Applied), "{context}");
+                assert_eq!(query.apply(update), Ok(Applied::AlreadyThere), "{context}");
+            }
+        }
+        assert_eq!(trie.len(), oracle.0.len(), "{context}");
+        if operation % 173 == 0 || operation + 1 == n_operations {
+            let probes = probes(&oracle, &mut rng, 2000);
+            assert_answers(&follower, &oracle, &probes, &context);
+            assert_answers(&late, &oracle, &probes, &context);
+            for &address in &probes[..probes.len().min(50)] {
+                assert_eq!(trie.longest(address).map_or(0, |(_, value)| value), oracle.lookup(address), "{context}");
+            }
+            let fresh = trie.export();
+            assert_eq!(fresh.held(), follower.held(), "{context}");
+            assert_eq!(follower.whole(), trie.whole(), "{context}");
+            assert_eq!(fresh.size_bytes(), follower.size_bytes(), "{context}: something was not given back");
+            late = fresh;
+        }
+    }
+}
+
+#[test]
+fn ipv4_answers_follow_every_change() {
+    law::<u32>(seed(), if deep() { 40_000 } else { 1000 });
+}
+
+#[test]
+fn ipv6_answers_follow_every_change() {
+    law::<u128>(seed(), if deep() { 40_000 } else { 1000 });
+}
+
+fn deep() -> bool {
+    std::env::var_os("FIBULA_DEEP").is_some()
+}
+
+fn trie<A: Address>() -> PrefixTrie<A> {
+    PrefixTrie::new(Settings::new(1000, &SecretKey::from_seed(1)))
+}
+
+fn insert(trie: &mut PrefixTrie<u32>, prefix: &str, value: u64) -> Vec<Update<u32>> {
+    let mut updates = Vec::new();
+    trie.insert(prefix.parse().unwrap(), value, &mut updates).unwrap();
+    updates
+}
+
+fn ask(query: &PrefixTrieQuery<u32>, address: &str) -> u64 {
+    query.lookup(address.parse::<std::net::Ipv4Addr>().unwrap().into())
+}
+
+#[test]
+fn absent_default_and_host_routes_are_right() {
+    let mut table = trie();
+    let mut query = table.export();
+    assert_eq!(ask(&query, "1.2.3.4"), 0);
+    let expect = |query: &PrefixTrieQuery<u32>, answers: [u64; 4]| {
+        let got = ["0.0.0.0", "10.1.2.3", "10.1.2.4", "255.255.255.255"].map(|address| ask(query, address));
+        assert_eq!(got, answers);
+    };
+    let apply = |updates: Vec<Update<u32>>, query: &mut PrefixTrieQuery<u32>| {
+        updates.iter().for_each(|update| assert_eq!(query.apply(update), Ok(Applied::Applied)));
+    };
+    apply(insert(&mut table, "10.1.2.3/32", 5), &mut query);
+    expect(&query, [0, 5, 0, 0]);
+    apply(insert(&mut table, "0.0.0.0/0", 1), &mut query);
+    expect(&query, [1, 5, 1, 1]);
+    apply(insert(&mut table, "10.0.0.0/8", 0), &mut query);
+    expect(&query, [1, 5, 0, 1]);
+    apply(insert(&mut table, "255.255.255.255/32", 9), &mut query);
+    apply(insert(&mut table, "10.1.2.0/31", 7), &mut query);
+    expect(&query, [1, 5, 0, 9]);
+    let mut updates = Vec::new();
+    assert!(table.remove("0.0.0.0/0".parse().unwrap(), &mut updates));
+    assert!(!table.remove("0.0.0.0/0".parse().unwrap(), &mut updates));
+    apply(updates, &mut query);
+    expect(&query, [0, 5, 0, 9]);
+}
+
+#[test]
+fn a_prefix_under_another_with_its_next_hop_costs_no_message() {
+    let mut table = trie();
+    assert_eq!(insert(&mut table, "10.0.0.0/8", 3).len(), 1);
+    assert!(insert(&mut table, "10.1.2.3/32", 3).is_empty());
+    assert_eq!(table.len(), 2);
+    assert_eq!(table.export().size_bytes()[1..], [0, 65_536]);
+}
+
+#[test]
+fn limits_are_errors_that_change_nothing() {
+    let mut table: PrefixTrie<u32> = PrefixTrie::new(Settings::new(2, &SecretKey::from_seed(1)));
+    let mut updates = insert(&mut table, "10.0.0.0/8", 1);
+    let wide = table.insert("11.0.0.0/8".parse().unwrap(), 1 << 15, &mut updates);
+    assert_eq!(wide, Err(InsertError::ValueTooWide { value: 1 << 15, value_bits: 15 }));
+    insert(&mut table, "11.0.0.0/8", 2);
+    updates.clear();
+    let full = table.insert("12.0.0.0/8".parse().unwrap(), 1, &mut updates);
+    assert_eq!((full, updates.len(), table.len()), (Err(InsertError::TooManyNames { max: 2 }), 0, 2));
+    // A change of one that is in is no new one.
+    assert_eq!(insert(&mut table, "11.0.0.0/8", 3).len(), 1);
+}
+
+#[test]
+fn gaps_duplicates_and_damage_are_noticed_and_change_nothing() {
+    let mut table = trie();
+    let mut query = table.export();
+    let first = insert(&mut table, "10.1.2.3/32", 5);
+    let second = insert(&mut table, "10.1.2.0/24", 6);
+    assert!(matches!(query.apply(&second[0]), Err(ApplyError::Gap { current: 0, from: 1, .. })));
+    assert_eq!(query.apply(&first[0]), Ok(Applied::Applied));
+    let before = query.whole();
+    let mut bytes = Vec::new();
+    second[0].encode(&mut bytes);
+    // Every byte but those of the versions: another digest, or no update at all.
+    for at in (0..bytes.len()).filter(|at| !(1..17).contains(at)) {
+        for bit in 0..8 {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 1 << bit;
+            if let Ok(update) = Update::<u32>::decode(&damaged) {
+                assert!(query.apply(&update).is_err(), "byte {at}, bit {bit}");
+            }
+            assert!(Update::<u32>::decode(&bytes[..at]).is_err(), "{at} bytes");
+        }
+    }
+    assert_eq!(query.whole(), before);
+    assert_eq!(query.apply(&second[0]), Ok(Applied::Applied));
+    assert_eq!((ask(&query, "10.1.2.3"), ask(&query, "10.1.2.4")), (5, 6));
+}
+
+/// Ends the other thread's loop, whether the test passes or panics.
+struct StopAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// One thread changes what lies beside, above and below addresses whose answer stays, and flips others between two next
+/// hops; another checks every answer. Prefixes that come and go move runs, nodes and chunks about all the while.
+fn readers_beside_a_writer<A: Address>(n_answers: u64) {
+    const N: u64 = 64;
+    let seed = seed();
+    let mut trie = PrefixTrie::<A>::new(Settings::new(1 << 16, &SecretKey::from_seed(seed)));
+    // Host `n` keeps its answer where `n` is even; odd ones have one of two. All lie in two /24s.
+    let host = |n: u64| A::narrowed(A::from_first(10, 8).widened() | u128::from(n * 5 + (n % 2) * 256 * 3));
+    let (kept, one, other) = (|n: u64| 100 + n, 7, 9);
+    let mut updates = Vec::new();
+    for n in 0..N {
+        let value = if n % 2 == 0 { kept(n) } else { one };
+        trie.insert(Prefix::of(host(n), A::BITS as u8), value, &mut updates).unwrap();
+    }
+    let mut query = trie.export();
+    let mut reader = query.reader();
+    let (done, n_updates) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        let (done, n_updates) = (&done, &n_updates);
+        let _stop = StopAtEnd(done);
+        let writer = scope.spawn(move || {
+            let mut rng = Rng::new(seed);
+            while !done.load(Ordering::Relaxed) {
+                updates.clear();
+                let value = if rng.below(2) == 0 { one } else { other };
+                let n = rng.below(N) | 1;
+                let len = match rng.below(4) {
+                    0 => A::BITS - 1 - rng.below(8) as u32,
+                    1 => A::BITS - 8 - rng.below(u64::from(A::BITS) - 26) as u32,
+                    _ => A::BITS,
+                };
+                // A neighbour of a host, or what covers some of them; the hosts themselves only change.
+                let near = A::narrowed(host(n).widened() ^ (2 * u128::from(rng.below(2))));
+                let prefix = Prefix::of(near, len as u8);
+                if len == A::BITS && near == host(n) || rng.below(2) == 0 {
+                    trie.insert(prefix, value, &mut updates).unwrap();
+                } else if (0..N).all(|n| prefix != Prefix::of(host(n), A::BITS as u8)) {
+                    trie.remove(prefix, &mut updates);
+                }
+                for update in &updates {
+                    query.apply(update).unwrap();
+                }
+                n_updates.fetch_add(updates.len() as u64, Ordering::Relaxed);
+            }
+        });
+        let mut rng = Rng::new(seed ^ 1);
+        let (mut numbers, mut addresses, mut values) = ([0; 32], [A::default(); 32], [0; 32]);
+        let mut n_answered = 0;
+        // Where a second idle core is missing the writer may get its turn late: the lookups go on until it had some.
+        let too_few = || n_updates.load(Ordering::Relaxed) < n_answers / 300 && !writer.is_finished();
+        while n_answered < n_answers || too_few() {
+            n_answered += 32;
+            for (number, address) in numbers.iter_mut().zip(&mut addresses) {
+                *number = rng.below(N);
+                *address = host(*number);
+            }
+            reader.lookup_batch(&addresses, &mut values);
+            for (&n, &value) in numbers.iter().zip(&values) {
+                let right = if n % 2 == 0 { value == kept(n) } else { value == one || value == other };
+                assert!(right, "seed {seed}, IPv{}: host {n} answers {value}", A::VERSION);
+            }
+        }
+        reader.offline();
+    });
+}
+
+#[test]
+fn no_answer_is_wrong_beside_a_writer() {
+    let n_answers = if deep() { 50_000_000 } else { 300_000 };
+    readers_beside_a_writer::<u32>(n_answers);
+    readers_beside_a_writer::<u128>(n_answers);
+}
