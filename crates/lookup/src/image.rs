@@ -3,7 +3,7 @@
 //! ```text
 //!  0  "fibulaFI"                 8   magic
 //!  8  format version             2   1
-//! 10  structure                  1   1 = Othello
+//! 10  structure                  1   1 = Othello (this table), 2 = Bloom filter (bloom::image)
 //! 11  sizing                     1   0 sharded, 1 option1, 2 option2
 //! 12  bits of a value            1   1 to 64
 //! 13  hash family                1   see hash::Family::id
@@ -71,15 +71,19 @@ pub enum ImageError {
         found: u16,
     },
     /// Another structure than the one asked for.
-    #[error(
-        "the image holds structure {structure} in sizing {sizing}, expected structure {OTHELLO} in sizing {expected}"
-    )]
+    #[error("the image holds structure {structure}, expected structure {expected}: name an image of that structure")]
     OtherStructure {
         /// Structure found.
         structure: u8,
-        /// Sizing found.
-        sizing: u8,
-        /// Sizing asked for.
+        /// Structure asked for.
+        expected: u8,
+    },
+    /// Another sizing of the structure, or another layout, than the one asked for.
+    #[error("the image holds its structure in variant {variant}, expected variant {expected}")]
+    OtherVariant {
+        /// Variant found.
+        variant: u8,
+        /// Variant asked for.
         expected: u8,
     },
     /// Bytes were changed or lost.
@@ -124,8 +128,36 @@ pub fn encode<S: Sizing>(query: &OthelloQuery<S>, family: Family, key: &SecretKe
     for shard in &shards {
         shard.encode(&mut out);
     }
-    out.extend(xxh3_64(&out).to_le_bytes());
-    out
+    seal(out)
+}
+
+/// Appends the checksum.
+pub(crate) fn seal(mut image: Vec<u8>) -> Vec<u8> {
+    image.extend(xxh3_64(&image).to_le_bytes());
+    image
+}
+
+/// Everything before the checksum, if that is right.
+pub(crate) fn unseal(image: &[u8]) -> Result<&[u8], ImageError> {
+    let Some((body, checksum)) = image.split_last_chunk::<8>() else {
+        return Err(BytesError::Truncated { needed: 8, left: image.len() }.into());
+    };
+    let (computed, stored) = (xxh3_64(body), u64::from_le_bytes(*checksum));
+    if computed == stored { Ok(body) } else { Err(ImageError::WrongChecksum { computed, stored }) }
+}
+
+/// What follows magic, version and the number of the structure, which must be these.
+pub(crate) fn after_magic(image: &[u8], structure: u8) -> Result<Bytes<'_>, ImageError> {
+    if !image.starts_with(&MAGIC) {
+        return Err(ImageError::NotAnImage { found: image[..image.len().min(8)].to_vec() });
+    }
+    let mut bytes = Bytes(&image[8..]);
+    let found = bytes.u16()?;
+    if found != FORMAT {
+        return Err(ImageError::UnknownFormat { found });
+    }
+    let (found, expected) = (bytes.u8()?, structure);
+    if found == expected { Ok(bytes) } else { Err(ImageError::OtherStructure { structure: found, expected }) }
 }
 
 impl From<BytesError> for ImageError {
@@ -138,18 +170,8 @@ impl From<BytesError> for ImageError {
 /// # Errors
 /// [`ImageError`].
 pub fn header(image: &[u8]) -> Result<Header, ImageError> {
-    if !image.starts_with(&MAGIC) {
-        return Err(ImageError::NotAnImage { found: image[..image.len().min(8)].to_vec() });
-    }
-    let mut bytes = Bytes(&image[8..]);
-    let found = bytes.u16()?;
-    if found != FORMAT {
-        return Err(ImageError::UnknownFormat { found });
-    }
-    let (structure, sizing) = (bytes.u8()?, bytes.u8()?);
-    if structure != OTHELLO {
-        return Err(ImageError::OtherStructure { structure, sizing, expected: 0 });
-    }
+    let mut bytes = after_magic(image, OTHELLO)?;
+    let sizing = bytes.u8()?;
     let value_bits = bytes.u8()?;
     if value_bits == 0 {
         return Err(DecodeError::OutOfRange { field: "bits of a value", value: 0, max: 64 }.into());
@@ -174,16 +196,9 @@ pub fn header(image: &[u8]) -> Result<Header, ImageError> {
 pub fn decode<S: Sizing>(image: &[u8]) -> Result<(Header, OthelloQuery<S>), ImageError> {
     let header = header(image)?;
     if header.sizing != S::ID {
-        return Err(ImageError::OtherStructure { structure: OTHELLO, sizing: header.sizing, expected: S::ID });
+        return Err(ImageError::OtherVariant { variant: header.sizing, expected: S::ID });
     }
-    let Some((body, checksum)) = image.split_last_chunk::<8>() else {
-        return Err(BytesError::Truncated { needed: 8, left: image.len() }.into());
-    };
-    let (computed, stored) = (xxh3_64(body), u64::from_le_bytes(*checksum));
-    if computed != stored {
-        return Err(ImageError::WrongChecksum { computed, stored });
-    }
-    let mut bytes = Bytes(body);
+    let mut bytes = Bytes(unseal(image)?);
     bytes.take(HEADER_BYTES)?;
     let mut shards = Vec::new();
     for _ in 0..header.n_shards {

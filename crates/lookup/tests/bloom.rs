@@ -1,5 +1,7 @@
 //! Bloom filters: no member is missed, and aliens are positive as often as the formulas say, before and after churn.
 
+mod rates;
+
 use fibula_lookup::bloom::{
     AddressHashing, BitChange, Blocked, Bloom, CounterBits, Counting, DoubleHashing, Layout, OneHashing, Partitioned,
     RemoveError, Shape, Standard, UnionError, optimal_hashes,
@@ -7,6 +9,7 @@ use fibula_lookup::bloom::{
 use fibula_lookup::hash::{Digest, Family, Hasher, SecretKey};
 use fibula_lookup::testkit::{Rng, seed};
 use fibula_lookup::traits::ApplyError;
+use rates::Mean;
 
 /// Filters that every rate is averaged over.
 const N_FILTERS: usize = 1_000;
@@ -91,27 +94,6 @@ fn batches_agree_with_single_lookups_where_filters_do_not_fit_the_cache() {
     batches_agree_with_single_lookups_in_a_large_filter::<OneHashing>();
     batches_agree_with_single_lookups_in_a_large_filter::<AddressHashing>();
     batches_agree_with_single_lookups_in_a_large_filter::<DoubleHashing>();
-}
-
-/// Mean and standard error of one number a filter: the spread between filters is in it.
-struct Mean {
-    mean: f64,
-    error: f64,
-}
-
-impl Mean {
-    fn of(samples: &[f64]) -> Self {
-        let n = samples.len() as f64;
-        let mean = samples.iter().sum::<f64>() / n;
-        let variance = samples.iter().map(|sample| (sample - mean).powi(2)).sum::<f64>() / (n - 1.0);
-        Self { mean, error: (variance / n).sqrt() }
-    }
-
-    fn must_be(&self, expected: f64, context: &str) {
-        let sigmas = (self.mean - expected) / self.error;
-        println!("{context}: {:.6} +- {:.6}, expected {expected:.6}: {sigmas:+.2} sigma", self.mean, self.error);
-        assert!(sigmas.abs() <= 3.0, "{context}: {} +- {}, expected {expected}", self.mean, self.error);
-    }
 }
 
 /// Fills counting filters, turns all their names over, and holds the rate of aliens against the formula: counted, and as

@@ -51,7 +51,7 @@ fn every_truncation_and_every_flipped_bit_is_refused() {
         short.extend(xxhash_rust::xxh3::xxh3_64(&short).to_le_bytes());
         assert!(image::decode::<Sharded>(&short).is_err(), "{length} bytes and a checksum");
     }
-    assert!(matches!(image::decode::<Option2>(&bytes), Err(ImageError::OtherStructure { .. })));
+    assert!(matches!(image::decode::<Option2>(&bytes), Err(ImageError::OtherVariant { .. })));
     assert!(matches!(image::decode::<Sharded>(b"GIF89a.."), Err(ImageError::NotAnImage { .. })));
 }
 

@@ -14,6 +14,7 @@ use super::filter::{BitChange, Bloom, UnionError};
 use super::layout::Layout;
 use super::sizing::Shape;
 use crate::hash::Digest;
+use crate::traits::ApplyError;
 use crate::words::Words;
 
 /// Width of a counter.
@@ -95,6 +96,47 @@ impl<L: Layout> Counting<L> {
             }
         }
         Ok(())
+    }
+
+    /// The plain filter, without its counters.
+    pub fn into_filter(self) -> Bloom<L> {
+        self.filter
+    }
+
+    /// Width of the counters.
+    pub fn counter_bits(&self) -> CounterBits {
+        self.bits
+    }
+
+    /// The counters, from the lowest bits of the first word.
+    pub fn counters(&self) -> &[u64] {
+        &self.counters
+    }
+
+    /// A counting filter with these words, which come from outside.
+    /// # Errors
+    /// [`ApplyError::Malformed`] for too few or too many words, a counter beyond the last, or one that is zero where the
+    /// bit is one, or the other way round.
+    pub fn from_words(
+        filter: Bloom<L>,
+        bits: CounterBits,
+        words: impl ExactSizeIterator<Item = u64>,
+    ) -> Result<Self, ApplyError> {
+        let n_counters = filter.shape().bits();
+        let n_words = (n_counters * bits as u64).div_ceil(64);
+        if words.len() as u64 != n_words {
+            return Err(ApplyError::Malformed { reason: "the counters are not those of the filter's size" });
+        }
+        let mut counting = Self { filter, counters: Words::zeroed(n_words as usize), bits };
+        counting.counters.iter_mut().zip(words).for_each(|(to, word)| *to = word);
+        let beyond = n_counters * bits as u64 % 64;
+        if beyond > 0 && counting.counters.last().is_some_and(|last| last >> beyond != 0) {
+            return Err(ApplyError::Malformed { reason: "a counter is beyond the end of the filter" });
+        }
+        if (0..n_counters).any(|bit| (counting.count(bit) > 0) != counting.filter.is_one(bit)) {
+            return Err(ApplyError::Malformed { reason: "bits and counters of the filter contradict each other" });
+        }
+        Ok(counting)
     }
 
     /// Adds all names of another filter of the same shape, seed and width, as if each were inserted here too; appends the

@@ -57,7 +57,7 @@ impl Draw {
 
 /// A rule for the positions of a name. Sealed: sizes and rates are computed for each of them.
 pub trait Layout: Copy + Default + Eq + std::fmt::Debug + Send + Sync + 'static + sealed::Sealed {
-    /// The name used in benchmarks and on the command line.
+    /// The name used in benchmarks and on the command line. Its first letter is the layout's number in images.
     const NAME: &'static str;
     /// Whether all positions of a name stand in one line.
     const ONE_LINE: bool;

@@ -8,6 +8,7 @@
 //! | [`one_hashing`] | one more layout, [`OneHashing`]: remainders of one word by primes |
 //! | [`double_hashing`] | and one, [`DoubleHashing`]: an arithmetic progression plus cubes |
 //! | [`modulus`] | remainders by a fixed divisor without a division; primes |
+//! | [`image`] | filters as bytes, with what names were hashed by |
 //! | [`theory`] | the formulas of "Low Computational Cost Bloom Filters" |
 //! | [`sizing`] | [`Shape`]: bits and hash functions for a number of names and a false-positive rate, and back |
 //!
@@ -31,6 +32,7 @@
 pub mod counting;
 pub mod double_hashing;
 pub mod filter;
+pub mod image;
 pub mod layout;
 pub mod modulus;
 pub mod one_hashing;
