@@ -35,7 +35,7 @@ struct Open {
 pub(super) struct Earlier<'a> {
     cells: &'a [(u32, u64)],
     /// By cell, where there are too many to compare each with each.
-    last: HashMap<u32, u64>,
+    last: Option<HashMap<u32, u64>>,
 }
 
 impl<'a> Earlier<'a> {
@@ -43,14 +43,14 @@ impl<'a> Earlier<'a> {
     const FEW: usize = 16;
 
     pub(super) fn new(cells: &'a [(u32, u64)]) -> Self {
-        Self { cells, last: HashMap::new() }
+        Self { cells, last: None }
     }
 
     /// The value that the cell at `at` has by now, where the update named it before.
     pub(super) fn value(&mut self, at: usize) -> Option<u64> {
         let (cell, value) = self.cells[at];
         if self.cells.len() > Self::FEW {
-            return self.last.insert(cell, value);
+            return self.last.get_or_insert_with(HashMap::new).insert(cell, value);
         }
         self.cells[..at].iter().rev().find(|earlier| earlier.0 == cell).map(|earlier| earlier.1)
     }
@@ -167,13 +167,15 @@ impl<S: Sizing> OthelloQuery<S> {
     /// As for [`Query::apply`]. Of a shard the updates from its first error on are not applied; those of other shards
     /// are, up to the next split or merge.
     pub fn apply_all(&mut self, updates: &[Update]) -> Result<usize, ApplyError> {
+        if self.publication() == Publication::Sequenced {
+            return self.apply_in_turn(updates);
+        }
         let (mut rest, mut n_applied) = (updates, 0);
         while let Some(first) = rest.first() {
             // Splits and merges change which shards there are: they end a run.
             let n_run = rest.iter().take_while(|update| self.is_for_one(update)).count();
             n_applied += match n_run {
                 0 => usize::from(self.apply(first)? == Applied::Applied),
-                _ if self.publication() == Publication::Sequenced => self.apply_in_turn(&rest[..n_run])?,
                 _ => self.apply_by_shard(&rest[..n_run])?,
             };
             rest = &rest[n_run.max(1)..];
@@ -183,31 +185,42 @@ impl<S: Sizing> OthelloQuery<S> {
 
     /// Whether an update is for one shard that is held, and stays.
     fn is_for_one(&self, update: &Update) -> bool {
-        let Some(ShardId { prefix, depth }) = one_shard(update) else { return false };
-        let held = depth <= self.depth() && prefix >> depth == 0;
-        held && self.held_of(ShardId { prefix, depth }).id == ShardId { prefix, depth }
+        one_shard(update).is_some_and(|id| self.held_of(id).is_some_and(|held| held.id == id))
     }
 
-    /// Updates that leave the directory as it is, in their order, for a table that is edited in place; of each shard up
-    /// to the first that is refused.
-    fn apply_in_turn(&mut self, run: &[Update]) -> Result<usize, ApplyError> {
+    /// What is held where `id` is, unless that lies below what the directory looks at.
+    fn held_of(&self, id: ShardId) -> Option<&Held> {
+        let ShardId { prefix, depth } = id;
+        let is_here = depth <= self.depth() && prefix >> depth == 0;
+        is_here.then(|| self.held_at((prefix as usize) << (self.depth() - depth)))
+    }
+
+    /// Updates in their order, for a table that is edited in place; of each shard up to the first that is refused.
+    fn apply_in_turn(&mut self, updates: &[Update]) -> Result<usize, ApplyError> {
         let (mut n_applied, mut outcome) = (0, Ok(()));
         let mut refused = HashSet::new();
-        for (index, update) in run.iter().enumerate() {
-            // Each update waits for its cells alone: those of the next ones are fetched meanwhile, and before them
-            // what says which cells these are.
-            if let Some(Update::Cells(far)) = run.get(index + 2 * PREFETCH) {
-                kernel::prefetch(far.cells.as_ptr().cast());
-                kernel::prefetch((&raw const *self.held_of(far.id)).cast());
+        // Each update waits for its cells alone: those of the next ones are fetched meanwhile, and before them what says
+        // which cells these are.
+        let mut n_found = 0;
+        let mut n_fetched = 0;
+        for (index, update) in updates.iter().enumerate() {
+            while n_found < updates.len().min(index + 2 * PREFETCH) {
+                self.prefetch_shard(&updates[n_found]);
+                n_found += 1;
             }
-            if let Some(Update::Cells(near)) = run.get(index + PREFETCH) {
-                let geometry = self.held_of(near.id).geometry;
-                kernel::prefetch(self.header(geometry).cast_const());
-                for &(cell, _) in near.cells.iter().take(MOST_CELLS) {
-                    kernel::prefetch(self.place(geometry, cell).0.cast_const());
-                }
+            while n_fetched < updates.len().min(index + PREFETCH) {
+                self.prefetch_cells(&updates[n_fetched]);
+                n_fetched += 1;
             }
-            let id = one_shard(update).expect("a run is of updates for one shard each");
+            if !self.is_for_one(update) {
+                // A split or merge, which changes which shards there are.
+                outcome?;
+                refused.clear();
+                outcome = Ok(());
+                n_applied += usize::from(self.apply(update)? == Applied::Applied);
+                continue;
+            }
+            let id = one_shard(update).expect("it is for one");
             if !refused.is_empty() && refused.contains(&id) {
                 continue;
             }
@@ -222,9 +235,27 @@ impl<S: Sizing> OthelloQuery<S> {
         outcome.map(|()| n_applied)
     }
 
-    /// The shard that is held where `id` is, which must not lie below what the directory looks at.
-    fn held_of(&self, id: ShardId) -> &Held {
-        self.held_at((id.prefix as usize) << (self.depth() - id.depth))
+    /// Fetches what is held of an update's shard, and the update's list of cells.
+    fn prefetch_shard(&self, update: &Update) {
+        if let Update::Cells(update) = update
+            && let Some(held) = self.held_of(update.id)
+        {
+            kernel::prefetch((&raw const *held).cast());
+            kernel::prefetch(update.cells.as_ptr().cast());
+        }
+    }
+
+    /// Fetches the sequence counter and the cells that an update names.
+    fn prefetch_cells(&self, update: &Update) {
+        if let Update::Cells(update) = update
+            && let Some(held) = self.held_of(update.id)
+        {
+            kernel::prefetch(self.header(held.geometry).cast_const());
+            let n_cells = held.geometry.sides.cells();
+            for &(cell, _) in update.cells.iter().take(MOST_CELLS) {
+                kernel::prefetch(self.place(held.geometry, cell.min(n_cells)).0.cast_const());
+            }
+        }
     }
 
     /// Updates that leave the directory as it is, shard by shard; of each shard up to the first that is refused.

@@ -513,16 +513,20 @@ impl<S: Sizing> OthelloQuery<S> {
     }
 
     /// Where a cell stands: the address of its integer or word, and its shift in it.
+    #[inline]
     pub(super) fn place(&self, geometry: Geometry, cell: u32) -> (*mut u8, u32) {
         let bits = u32::from(self.settings.cell_bits());
-        let cells_per_word = self.settings.cells_per_word();
         let cells = self.cells(geometry);
         match bits {
             8 | 16 | 32 | 64 => (cells.wrapping_add(cell as usize * (bits as usize / 8)), 0),
-            _ => (cells.wrapping_add((cell / cells_per_word) as usize * 8), cell % cells_per_word * bits),
+            _ => {
+                let cells_per_word = self.settings.cells_per_word();
+                (cells.wrapping_add((cell / cells_per_word) as usize * 8), cell % cells_per_word * bits)
+            }
         }
     }
 
+    #[inline]
     pub(super) fn cell(&self, held: &Held, cell: u32) -> u64 {
         let (address, shift) = self.place(held.geometry, cell);
         // SAFETY: the cell is in range; readers and the writer use the same atomic type for it.
