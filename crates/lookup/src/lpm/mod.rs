@@ -4,9 +4,12 @@
 //! |---|---|
 //! | [`prefix`] | [`Address`] and [`Prefix`], as people write them |
 //! | [`trie`] | [`PrefixTrie`], the table to use: a compressed trie, two reads a look-up for prefixes of up to 24 bits |
+//! | [`bloom`] | [`BloomLpm`]: a hash table of all prefixes, and a Bloom filter that says which lengths to ask for |
 
+pub mod bloom;
 pub mod prefix;
 pub mod trie;
 
+pub use bloom::{BloomLpm, BloomLpmQuery};
 pub use prefix::{Address, Prefix, PrefixError};
 pub use trie::{PrefixTrie, PrefixTrieQuery};

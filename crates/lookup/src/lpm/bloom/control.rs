@@ -1,0 +1,240 @@
+//! The control half: the prefixes, the entries that they become, and a counter for every bit of the filter.
+
+use std::collections::BTreeMap;
+
+use super::query::{BloomLpmQuery, Lengths};
+use super::{Membership, Steps, name};
+use crate::cuckoo::exact::{self, Cuckoo};
+use crate::hash::{Family, SecretKey};
+use crate::lpm::prefix::{Address, Prefix};
+use crate::traits::{Control, InsertError};
+
+/// What an entry's value has besides the next hop, so that it is never 0.
+const PRESENT: u16 = 1 << 15;
+
+/// What the table is built with.
+#[derive(Clone, Debug)]
+pub struct Settings<F> {
+    /// Which lengths entries have.
+    pub steps: Steps,
+    /// Where the bits of entries stand.
+    pub filter: F,
+    /// Entries at most; see [`Steps::count_entries`].
+    pub max_entries: usize,
+    /// How names are hashed in the hash table.
+    pub family: Family,
+    /// The key that they are hashed with.
+    pub key: SecretKey,
+}
+
+/// A message: bits and slots by their new contents.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Update<const W: usize> {
+    /// The version that this update builds on.
+    pub from: u64,
+    /// The version after it.
+    pub to: u64,
+    /// Bits that become one, before anything else.
+    pub set: Vec<u64>,
+    /// Updates of the hash table.
+    pub table: Vec<exact::Update<W>>,
+    /// Bits that become zero, after everything else.
+    pub clear: Vec<u64>,
+    /// The lengths that entries have afterwards.
+    pub lengths: Lengths,
+}
+
+/// Control half of prefixes behind a filter.
+pub struct BloomLpm<A, F, const W: usize> {
+    settings: Settings<F>,
+    prefixes: BTreeMap<Prefix<A>, u16>,
+    entries: Cuckoo<W>,
+    /// Entries that have each bit; one at its maximum stays there.
+    counters: Vec<u8>,
+    n_of_len: Vec<usize>,
+    version: u64,
+}
+
+impl<A: Address, F: Membership<A>, const W: usize> BloomLpm<A, F, W> {
+    /// An empty table.
+    /// # Panics
+    /// When `W` words do not hold an address and a length: 1 for IPv4, 3 for IPv6.
+    pub fn new(settings: Settings<F>) -> Self {
+        assert!(W == if A::VERSION == 4 { 1 } else { 3 }, "{W} words for IPv{} prefixes", A::VERSION);
+        let table = exact::Settings::new(
+            A::BITS as u8 / 8 + 1,
+            16,
+            settings.max_entries.max(1),
+            settings.family,
+            &settings.key,
+        );
+        let room = settings.max_entries;
+        let counters = vec![0; settings.filter.n_bits() as usize];
+        let n_of_len = vec![0; A::BITS as usize + 1];
+        Self {
+            settings,
+            prefixes: BTreeMap::new(),
+            entries: Cuckoo::with_room(table, room),
+            counters,
+            n_of_len,
+            version: 0,
+        }
+    }
+
+    /// Entries of filter and table.
+    pub fn n_entries(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// What it was built with.
+    pub fn settings(&self) -> &Settings<F> {
+        &self.settings
+    }
+
+    /// The next hop of each entry that `prefix` covers, by their place in it, as the prefixes stand.
+    fn paint(&self, prefix: Prefix<A>) -> Vec<Option<u16>> {
+        let steps = &self.settings.steps;
+        let step = steps.of(prefix.len());
+        let wider = (steps.first_of(prefix.len())..prefix.len()).rev();
+        let inherited = wider.filter_map(|len| self.prefixes.get(&Prefix::of(prefix.address(), len))).next().copied();
+        let mut entries = vec![inherited; 1 << (step - prefix.len())];
+        let inside = prefix..=Prefix::of(prefix.last(), step);
+        for (other, &value) in self.prefixes.range(inside).filter(|(other, _)| other.len() <= step) {
+            let index = |address: A| match step - prefix.len() {
+                0 => 0,
+                width => address.bits_at(prefix.len().into(), width.into()) as usize,
+            };
+            entries[index(other.address())..=index(other.last())].fill(Some(value));
+        }
+        entries
+    }
+
+    fn change(
+        &mut self,
+        prefix: Prefix<A>,
+        new: Option<u16>,
+        updates: &mut Vec<Update<W>>,
+    ) -> Result<Option<u16>, InsertError> {
+        let before = self.paint(prefix);
+        let old = match new {
+            Some(value) => self.prefixes.insert(prefix, value),
+            None => self.prefixes.remove(&prefix),
+        };
+        let after = self.paint(prefix);
+        let step = self.settings.steps.of(prefix.len());
+        let (from, max) = (self.version, self.settings.max_entries);
+        let n_new = after.iter().zip(&before).filter(|(after, before)| after.is_some() && before.is_none()).count();
+        if self.entries.len() + n_new > max {
+            match old {
+                Some(value) => self.prefixes.insert(prefix, value),
+                None => self.prefixes.remove(&prefix),
+            };
+            return Err(InsertError::TooManyNames { max });
+        }
+        let entry = |index: usize| {
+            let wide = prefix.address().widened();
+            let place = (index as u128).checked_shl(A::BITS - u32::from(step)).unwrap_or(0);
+            Prefix::of(A::narrowed(wide | place), step)
+        };
+        let mut update = Update { from, to: from + 1, set: vec![], table: vec![], clear: vec![], lengths: [0; 3] };
+        let changed = || before.iter().zip(&after).enumerate().filter(|(_, (before, after))| before != after);
+        // All that come before any that go: so no bit is cleared that is set again.
+        for (index, (before, after)) in changed() {
+            let Some(value) = *after else { continue };
+            let entry = entry(index);
+            self.entries.insert(name(entry), (value | PRESENT).into(), &mut update.table)?;
+            if before.is_none() {
+                self.n_of_len[usize::from(step)] += 1;
+                self.count_up(entry, &mut update.set);
+            }
+        }
+        for (index, _) in changed().filter(|(_, (_, after))| after.is_none()) {
+            let entry = entry(index);
+            self.entries.remove(name(entry), &mut update.table);
+            self.n_of_len[usize::from(step)] -= 1;
+            self.count_down(entry, &mut update.clear);
+        }
+        if !update.table.is_empty() {
+            update.lengths = self.lengths();
+            self.version += 1;
+            updates.push(update);
+        }
+        Ok(old)
+    }
+
+    fn lengths(&self) -> Lengths {
+        let mut lengths = Lengths::default();
+        for (len, _) in self.n_of_len.iter().enumerate().filter(|&(_, &n)| n > 0) {
+            lengths[len / 64] |= 1 << (len % 64);
+        }
+        lengths
+    }
+
+    fn count_up(&mut self, entry: Prefix<A>, set: &mut Vec<u64>) {
+        if entry.len() == 0 {
+            return;
+        }
+        for bit in self.settings.filter.bits_of(entry) {
+            let counter = &mut self.counters[bit as usize];
+            if *counter == 0 {
+                set.push(bit);
+            }
+            *counter = counter.saturating_add(1);
+        }
+    }
+
+    /// An entry that is in, so no counter is zero.
+    fn count_down(&mut self, entry: Prefix<A>, clear: &mut Vec<u64>) {
+        if entry.len() == 0 {
+            return;
+        }
+        for bit in self.settings.filter.bits_of(entry) {
+            let counter = &mut self.counters[bit as usize];
+            if *counter < u8::MAX {
+                *counter -= 1;
+            }
+            if *counter == 0 {
+                clear.push(bit);
+            }
+        }
+    }
+}
+
+fn stored(value: u64) -> Result<u16, InsertError> {
+    let too_wide = InsertError::ValueTooWide { value, value_bits: 15 };
+    u16::try_from(value).ok().filter(|&value| value < PRESENT).ok_or(too_wide)
+}
+
+impl<A: Address, F: Membership<A>, const W: usize> Control for BloomLpm<A, F, W> {
+    type Key = Prefix<A>;
+    type Query = BloomLpmQuery<A, F, W>;
+
+    fn insert(&mut self, prefix: Prefix<A>, value: u64, updates: &mut Vec<Update<W>>) -> Result<(), InsertError> {
+        self.change(prefix, Some(stored(value)?), updates).map(drop)
+    }
+
+    fn insert_batch(&mut self, entries: &[(Prefix<A>, u64)], updates: &mut Vec<Update<W>>) -> Result<(), InsertError> {
+        entries.iter().try_for_each(|&(prefix, value)| self.insert(prefix, value, updates))
+    }
+
+    fn remove(&mut self, prefix: Prefix<A>, updates: &mut Vec<Update<W>>) -> bool {
+        self.prefixes.contains_key(&prefix)
+            && self.change(prefix, None, updates).expect("fewer entries fit where more did").is_some()
+    }
+
+    fn get(&self, prefix: Prefix<A>) -> Option<u64> {
+        self.prefixes.get(&prefix).map(|&value| value.into())
+    }
+
+    fn export(&self) -> BloomLpmQuery<A, F, W> {
+        let mut words = vec![0; self.counters.len().div_ceil(64)];
+        for (bit, _) in self.counters.iter().enumerate().filter(|&(_, &count)| count > 0) {
+            words[bit / 64] |= 1 << (bit % 64);
+        }
+        BloomLpmQuery::new(&self.settings, &words, self.lengths(), self.entries.export(), self.version)
+    }
+
+    fn len(&self) -> usize {
+        self.prefixes.len()
+    }
+}
