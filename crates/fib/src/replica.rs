@@ -73,6 +73,8 @@ pub trait Tables {
     }
     /// The action table changed; index 0 is drop.
     fn set_actions(&mut self, actions: &[Action]);
+    /// The FIB in service took something over: what it answered before may be wrong.
+    fn fib_changed(&mut self) {}
     /// Another FIB took the place of the old one: every worker needs a new [`reader`](Table::reader), and
     /// hashes names of this kind with this hasher.
     fn fib_replaced(&mut self, kind: NameKind, hasher: &Hasher, fib: &dyn Table);
@@ -303,13 +305,20 @@ impl<T: Tables> Replica<T> {
             Body::Updates { table, updates } => {
                 let fib = self.fib_of(table)?;
                 let mut applied = false;
-                for bytes in updates {
-                    applied |= fib.apply(&bytes)? == Applied::Applied;
+                let taken = updates.iter().try_for_each(|bytes| {
+                    applied |= fib.apply(bytes)? == Applied::Applied;
+                    Ok::<(), TableError>(())
+                });
+                // Those before one that is refused count.
+                if applied {
+                    self.tables.fib_changed();
                 }
+                taken?;
                 applied
             }
             Body::Resync { table, bytes } => {
                 self.fib_of(table)?.overwrite(&bytes)?;
+                self.tables.fib_changed();
                 true
             }
             Body::Actions { version, actions } => {
@@ -383,7 +392,9 @@ impl<T: Tables> Replica<T> {
             let image = std::mem::take(&mut self.image);
             // Workers keep their readers where the table stays the same one.
             let same = self.next.is_none();
-            if !(same && self.fib.as_mut().is_some_and(|fib| fib.overwrite(&image).is_ok())) {
+            if same && self.fib.as_mut().is_some_and(|fib| fib.overwrite(&image).is_ok()) {
+                self.tables.fib_changed();
+            } else {
                 let max_names = header.spec.max_names.min(self.limits.max_names);
                 let fib = Spec { max_names, ..header.spec.clone() }.table(&image)?;
                 let hasher = header.spec.hasher();

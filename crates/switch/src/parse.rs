@@ -313,6 +313,12 @@ impl Names {
         self.len = 0;
     }
 
+    /// Forgets the last name, if there is one.
+    #[inline]
+    pub fn pop(&mut self) {
+        self.len = self.len.saturating_sub(1);
+    }
+
     /// Names in it.
     #[inline]
     pub fn len(&self) -> usize {

@@ -21,6 +21,7 @@ use fib::replica::{Exact, Tables};
 use lookup::hash::{Family, Hasher, SecretKey};
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// A MAC address.
@@ -108,6 +109,8 @@ impl<T> Clone for Plane<T> {
 pub struct Shared<T> {
     pub(crate) plane: ArcSwap<Plane<T>>,
     pub(crate) neighbours: Neighbours,
+    /// Counts the changes of whatever decides where a frame leaves, each after it took effect.
+    epoch: AtomicU32,
 }
 
 impl<T> Shared<T> {
@@ -116,6 +119,19 @@ impl<T> Shared<T> {
         let mut plane = Plane::clone(&self.plane.load());
         change(&mut plane);
         self.plane.store(Arc::new(plane));
+        self.changed();
+    }
+
+    /// Says that names may leave elsewhere than before.
+    fn changed(&self) {
+        self.epoch.fetch_add(1, Ordering::Release);
+    }
+
+    /// To be read before the plane and anything in it: where a name leaves is good for as long as this stays the same.
+    /// A change that takes effect in between makes it look old before its time, and never the other way round.
+    #[inline]
+    pub(crate) fn epoch(&self) -> u32 {
+        self.epoch.load(Ordering::Acquire)
     }
 }
 
@@ -155,7 +171,7 @@ impl<T> PlaneWriter<T> {
             asked: None,
             valid_held: false,
         };
-        let shared = Arc::new(Shared { plane: ArcSwap::from_pointee(plane), neighbours });
+        let shared = Arc::new(Shared { plane: ArcSwap::from_pointee(plane), neighbours, epoch: AtomicU32::new(1) });
         let writer = Self {
             shared: shared.clone(),
             n_workers,
@@ -260,6 +276,10 @@ impl Tables for PlaneWriter<FibTable> {
         self.shared.publish(|plane| plane.valid_held = held);
     }
 
+    fn fib_changed(&mut self) {
+        self.shared.changed();
+    }
+
     fn fib_replaced(&mut self, kind: NameKind, hasher: &Hasher, fib: &dyn fib::designs::Table) {
         let readers = (0..self.n_asking).map(|_| fib.reader());
         let asked = (self.n_asking > 0).then(|| Arc::new(Asked::new(kind, hasher.clone(), readers)));
@@ -332,12 +352,14 @@ impl<T> Exact<Option<IpAddr>> for ValidNames<T> {
         if let Some(table) = self.names.put(name, ()) {
             self.shared.publish(|plane| plane.valid = table);
         }
+        // A name that became valid was not let in before: nothing that is remembered is wrong.
     }
 
     fn remove(&mut self, name: &Name) {
         let ip = self.ips.remove(name);
         self.forget_neighbour(name, ip);
         self.names.remove(name);
+        self.shared.changed();
     }
 
     fn replace(&mut self, entries: Vec<(Name, Option<IpAddr>)>) {
@@ -379,10 +401,12 @@ impl<T> Exact<PortId> for LocalNames<T> {
         if let Some(table) = self.names.put(name, port) {
             self.shared.publish(|plane| plane.local = table);
         }
+        self.shared.changed();
     }
 
     fn remove(&mut self, name: &Name) {
         self.names.remove(name);
+        self.shared.changed();
     }
 
     fn replace(&mut self, entries: Vec<(Name, PortId)>) {

@@ -21,6 +21,7 @@
 use crate::answer::answer;
 use crate::counters::{DropReason, WorkerCounters};
 use crate::flow::control::{SharedStage, lock};
+use crate::flow::{Route, Tracking};
 use crate::parse::{Names, envelope};
 use crate::plane::{Plane, Shared};
 use crate::shim;
@@ -117,6 +118,7 @@ pub struct Worker<T> {
     counters: Arc<WorkerCounters>,
     /// Connection tracking, if frames go through it.
     stage: Option<SharedStage>,
+    tracking: Box<Tracking>,
     waiter: Waiter,
     n_down: usize,
     next_revival: Option<Instant>,
@@ -157,6 +159,7 @@ impl<T: Table> Worker<T> {
             generation: 0,
             counters: Arc::default(),
             stage,
+            tracking: Box::default(),
             waiter: Waiter::new()?,
             n_down: 0,
             next_revival: None,
@@ -238,40 +241,48 @@ impl<T: Table> Worker<T> {
     }
 
     fn forward_burst(&mut self, entry: usize) {
+        let epoch = self.shared.epoch();
         let plane = self.shared.plane.load();
         self.follow(&plane);
         self.counters.received.add(self.burst.len() as u64);
         let from_trunk = self.ports[entry].role == Role::Trunk;
         if self.stage.is_some() {
-            self.track(entry);
+            self.track(entry, epoch);
+            self.parse::<true>(&plane, entry, from_trunk);
+        } else {
+            self.parse::<false>(&plane, entry, from_trunk);
         }
-        self.parse(&plane, from_trunk);
         if !self.names.is_empty() {
             self.decide(&plane, entry, from_trunk);
+            self.teach(from_trunk);
         }
         self.distribute(entry, from_trunk);
         self.flush();
     }
 
-    /// Shows the burst to the flow stage, and takes out what it drops.
-    fn track(&mut self, entry: usize) {
+    /// Shows the burst to the flow stage.
+    fn track(&mut self, entry: usize, epoch: u32) {
         let Some(stage) = &self.stage else { return };
         let Port { id, role, .. } = self.ports[entry];
-        let mut reasons = [DropReason::FlowRefused; BURST];
         let mut stage = lock(stage);
-        let now = stage.clock();
-        let refused = stage.track(&mut self.burst, (id, role), now, &self.shared.neighbours, &mut reasons);
-        drop(stage);
-        if refused == 0 {
-            return;
-        }
-        for (i, packet) in std::mem::take(&mut self.burst).into_iter().enumerate() {
-            if refused >> i & 1 == 0 {
-                self.burst.push(packet);
-            } else {
-                self.counters.drop_frame(reasons[i]);
-                self.pool.put(packet);
+        let times = (stage.clock(), epoch);
+        stage.track(&mut self.tracking, &mut self.burst, (id, role), times, &self.shared.neighbours);
+    }
+
+    /// Tells flows where their packets left by their names.
+    fn teach(&mut self, from_trunk: bool) {
+        let Some(stage) = &self.stage else { return };
+        let (names, owners, fates) = (&self.names, &self.owners, &self.fates);
+        let mut routes = (0..names.len()).filter_map(|i| {
+            let owner = usize::from(owners[i]);
+            let learns = self.tracking.learns(owner) && names.name_len(i) <= Route::NAME_BYTES;
+            match fates[owner] {
+                Fate::Forward(exit) if learns => Some((owner, Route::new(names.word(i), from_trunk, exit))),
+                _ => None,
             }
+        });
+        if let Some(first) = routes.next() {
+            lock(stage).learn(&self.tracking, std::iter::once(first).chain(routes));
         }
     }
 
@@ -284,11 +295,15 @@ impl<T: Table> Worker<T> {
         }
     }
 
-    /// Fills `names` and `owners`, and the fates of all frames without a name.
-    fn parse(&mut self, plane: &Plane<T>, from_trunk: bool) {
+    /// Fills `names` and `owners`, and the fates of all frames without a name, or whose flow knows where it leads.
+    fn parse<const TRACKED: bool>(&mut self, plane: &Plane<T>, entry: usize, from_trunk: bool) {
         self.names.clear();
         let field = if self.table.is_some() { plane.field } else { Err(DropReason::NoFib) };
         for (i, packet) in self.burst.iter_mut().enumerate() {
+            if TRACKED && self.tracking.refused >> i & 1 != 0 {
+                self.fates[i] = Fate::Drop(self.tracking.reasons[i]);
+                continue;
+            }
             let n = self.names.len();
             let parsed = envelope(packet.frame(), from_trunk).and_then(|type_at| {
                 let frame = packet.frame();
@@ -302,7 +317,17 @@ impl<T: Table> Worker<T> {
                 field?.extract(frame, type_at, &mut self.names).map(|()| true)
             });
             match parsed {
-                Ok(true) => self.owners[n] = i as u8,
+                Ok(true) => {
+                    if TRACKED && self.names.name_len(n) <= Route::NAME_BYTES {
+                        let exit = self.tracking.routes[i].exit_of(self.names.word(n), from_trunk);
+                        if let Some(exit) = exit.filter(|&exit| usize::from(exit) != entry) {
+                            self.names.pop();
+                            self.fates[i] = Fate::Forward(exit);
+                            continue;
+                        }
+                    }
+                    self.owners[n] = i as u8;
+                }
                 Ok(false) => self.fates[i] = Fate::Answer,
                 Err(reason) => self.fates[i] = Fate::Drop(reason),
             }

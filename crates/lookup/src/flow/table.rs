@@ -169,6 +169,21 @@ impl<const K: usize, const V: usize, P: Policy> FlowTable<K, V, P> {
         Ok(())
     }
 
+    /// As [`refresh`](Self::refresh), and writes nothing if that changes nothing, so that the many packets that a flow has
+    /// within a unit leave the line of metadata as it is.
+    /// # Errors
+    /// [`InsertError::Lifetime`]
+    #[inline]
+    pub fn renew(&mut self, slot: Slot, lifetime: u16) -> Result<(), InsertError> {
+        let end = self.end(lifetime)?;
+        let (slot, is_old) = slot.parts();
+        let current = &mut self.generation_mut(is_old).slab.bucket_mut(slot / SLOTS as u32).ends[slot as usize % SLOTS];
+        if *current != end {
+            *current = end;
+        }
+        Ok(())
+    }
+
     /// The key of an entry.
     #[inline]
     pub fn key(&self, slot: Slot) -> &[u64; K] {

@@ -42,6 +42,7 @@ mod tests;
 pub use control::Flows;
 pub use counters::FlowCounts;
 pub use stage::{FlowView, Stage};
+pub(crate) use stage::{Route, Tracking};
 
 use crate::plane::Mac;
 use balance::{Balancer, Server, ServerError};

@@ -38,8 +38,8 @@ pub enum Judgement {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tcp {
     /// Until a side sends its FIN, the number that it expects next, as it said last, or as it will have to say in answer
-    /// to the other's SYN; from then on, the number behind its FIN.
-    pub(super) marks: [u32; 2],
+    /// to the other's SYN; from then on, the number behind its FIN. That of side 0 is the lower half.
+    pub(super) marks: u64,
     /// Bits of [`SAID`] and so on, for side 0 and above it for side 1.
     pub(super) bits: u8,
 }
@@ -67,7 +67,8 @@ impl Tcp {
         let mut tcp = Self::default();
         match segment.flags & (SYN | FIN | RST | ACK) {
             SYN => {
-                tcp.marks = [segment.payload, segment.sequence.wrapping_add(1)];
+                tcp.set_mark(0, segment.payload);
+                tcp.set_mark(1, segment.sequence.wrapping_add(1));
                 Some((tcp, State::SynSent))
             }
             ACK if pick_up => {
@@ -81,9 +82,7 @@ impl Tcp {
     /// Takes a segment of `direction` into account.
     #[inline]
     pub fn advance(&mut self, state: &mut State, direction: Direction, segment: &Segment) -> Judgement {
-        // Nearly all segments: data and acknowledgements while nobody ends anything.
-        if *state == State::Established && segment.flags & (SYN | FIN | RST | ACK) == ACK {
-            self.acknowledge(direction as usize, segment);
+        if *state == State::Established && self.advance_open(direction, segment) {
             return Judgement::Pass;
         }
         if !is_possible(segment.flags) {
@@ -100,15 +99,36 @@ impl Tcp {
         }
     }
 
+    /// Takes a segment of an open connection into account, if it is like nearly all: data and acknowledgements while nobody
+    /// ends anything. Answers false, and changes nothing, if it is not.
+    #[inline]
+    pub(super) fn advance_open(&mut self, direction: Direction, segment: &Segment) -> bool {
+        let is_usual = segment.flags & (SYN | FIN | RST | ACK) == ACK;
+        if is_usual {
+            self.acknowledge(direction as usize, segment);
+        }
+        is_usual
+    }
+
     #[inline]
     fn has(&self, what: u8, side: usize) -> bool {
         self.bits & what << side != 0
     }
 
     #[inline]
+    fn mark(&self, side: usize) -> u32 {
+        (self.marks >> (32 * side)) as u32
+    }
+
+    #[inline]
+    fn set_mark(&mut self, side: usize, mark: u32) {
+        self.marks ^= u64::from(self.mark(side) ^ mark) << (32 * side);
+    }
+
+    #[inline]
     fn acknowledge(&mut self, side: usize, segment: &Segment) {
-        if !self.has(SAID, side) || at_or_after(segment.acknowledgement, self.marks[side]) {
-            self.marks[side] = segment.acknowledgement;
+        if !self.has(SAID, side) || at_or_after(segment.acknowledgement, self.mark(side)) {
+            self.set_mark(side, segment.acknowledgement);
             self.bits |= SAID << side;
         }
     }
@@ -118,9 +138,9 @@ impl Tcp {
         match *state {
             State::TimeWait | State::Closed => return Judgement::Reopen,
             State::SynSent => {
-                self.marks[1 - side] = segment.sequence.wrapping_add(1);
+                self.set_mark(1 - side, segment.sequence.wrapping_add(1));
                 if side == 0 {
-                    self.marks[0] = segment.payload;
+                    self.set_mark(0, segment.payload);
                 } else {
                     self.bits |= SIMULTANEOUS;
                     *state = State::SynReceived;
@@ -135,7 +155,7 @@ impl Tcp {
     /// Whether an answer acknowledges the SYN that was sent, with all, some or none of the data that came with it (RFC
     /// 7413); until then the first mark is how much that was.
     fn takes_up(&self, segment: &Segment) -> bool {
-        segment.acknowledgement.wrapping_sub(self.marks[1]) <= self.marks[0]
+        segment.acknowledgement.wrapping_sub(self.mark(1)) <= self.mark(0)
     }
 
     /// A SYN with an acknowledgement.
@@ -143,7 +163,8 @@ impl Tcp {
         match *state {
             State::SynSent if side == 1 && self.takes_up(segment) => {
                 self.bits |= SAID << 1;
-                self.marks = [segment.sequence.wrapping_add(1), segment.acknowledgement];
+                self.set_mark(0, segment.sequence.wrapping_add(1));
+                self.set_mark(1, segment.acknowledgement);
                 *state = State::SynReceived;
             }
             State::SynSent | State::TimeWait | State::Closed => return Judgement::Invalid,
@@ -162,7 +183,7 @@ impl Tcp {
             State::SynSent => return Judgement::Invalid,
             State::SynReceived if side == 0 || self.bits & SIMULTANEOUS != 0 => {
                 // What completes the handshake acknowledges the other's SYN at least.
-                let beyond = segment.acknowledgement.wrapping_sub(self.marks[side]);
+                let beyond = segment.acknowledgement.wrapping_sub(self.mark(side));
                 if !self.has(SAID, side) && beyond >= 1 << 30 {
                     return Judgement::Pass;
                 }
@@ -175,11 +196,11 @@ impl Tcp {
             self.acknowledge(side, segment);
             if fin {
                 self.bits |= FIN_SENT << side;
-                self.marks[side] = segment.sequence.wrapping_add(segment.payload).wrapping_add(1);
+                self.set_mark(side, segment.sequence.wrapping_add(segment.payload).wrapping_add(1));
             }
         }
         let other = 1 - side;
-        if self.has(FIN_SENT, other) && at_or_after(segment.acknowledgement, self.marks[other]) {
+        if self.has(FIN_SENT, other) && at_or_after(segment.acknowledgement, self.mark(other)) {
             self.bits |= FIN_ACKNOWLEDGED << other;
         }
         *state = match ((self.bits / FIN_SENT) & 3, (self.bits / FIN_ACKNOWLEDGED) & 3) {
@@ -203,7 +224,7 @@ impl Tcp {
                 true
             }
             State::SynSent => true,
-            _ => (self.bits / FIN_SENT) & 3 != 0 || !self.has(SAID, other) || segment.sequence == self.marks[other],
+            _ => (self.bits / FIN_SENT) & 3 != 0 || !self.has(SAID, other) || segment.sequence == self.mark(other),
         };
         if believed {
             *state = State::Closed;

@@ -90,6 +90,12 @@ impl Rig {
         self.writer.set_table(kind, &hasher, || FibTable::new(kind, hasher.clone(), Box::new(query.reader())));
     }
 
+    /// Another FIB in place of this one.
+    pub fn take_fib_of(&mut self, other: Self) {
+        (self.hasher, self.control, self.query) = (other.hasher, other.control, other.query);
+        self.publish_fib();
+    }
+
     /// Puts a value into the FIB: index of a row of the action table (1 to 4: ports 1, 2, 8, 9).
     pub fn route(&mut self, name: &Name, value: u64) {
         let mut updates = vec![];

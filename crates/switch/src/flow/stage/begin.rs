@@ -1,7 +1,7 @@
 //! Flows that begin.
 
-use super::record::{Cold, DOWNWARDS, Hot, Place, Room, TRANSLATED, TURN_SHIFT, Translation, hot};
-use super::{Fate, Stage, lifetime, put_mac};
+use super::record::{Cold, DOWNWARDS, Hot, Place, Room, TRANSLATED, TURN_SHIFT, Translation, Volume, hot};
+use super::{Fate, Stage, Tracking, lifetime, put_mac};
 use crate::counters::DropReason;
 use crate::flow::VirtualId;
 use crate::flow::export::Why;
@@ -26,14 +26,15 @@ impl Stage {
     /// A packet whose flow was not there when the burst came, or that begins it anew.
     pub(super) fn begin_or_go_on(
         &mut self,
+        tracking: &mut Tracking,
         j: usize,
         port: PortId,
         frame: &mut [u8],
         neighbours: &Neighbours,
     ) -> Result<(), DropReason> {
-        let (key, digest) = (self.scratch.keys[j], self.scratch.digests[j]);
+        let (key, digest) = (tracking.keys[j], tracking.digests[j]);
         if let Some(slot) = self.table.lookup(&key, digest) {
-            match self.go_on(j, slot, frame) {
+            match self.go_on(tracking, j, slot, frame) {
                 Fate::Pass => return Ok(()),
                 Fate::Drop(reason) => return Err(reason),
                 Fate::Later => {
@@ -44,7 +45,7 @@ impl Stage {
             }
         }
         // As it was parsed before.
-        let Ok(headers) = packet::parse(frame, self.scratch.type_at) else {
+        let Ok(headers) = packet::parse(frame, tracking.type_at) else {
             return Err(self.refuse(DropReason::FlowInvalid));
         };
         let Headers { tuple, body, .. } = headers;
@@ -71,33 +72,32 @@ impl Stage {
         let server = self.virtual_at.get(&(tuple.destination, tuple.protocol)).copied();
         let is_translated = server.is_some() || self.nat.as_ref().is_some_and(|nat| nat.applies(&tuple));
         if is_translated {
-            return self.begin_translated(j, &headers, server, (tcp, state), frame, neighbours);
+            return self.begin_translated((&key, digest), &headers, server, (tcp, state), frame, neighbours);
         }
         let place = self.take_place();
-        let downwards = self.scratch.downwards >> j & 1 != 0;
-        let mut hot = hot(place, if downwards { DOWNWARDS } else { 0 }, tcp, state);
-        (hot[2], hot[4]) = (1, self.scratch.briefs[j].ip_bytes.into());
+        let flags = if tracking.is_downwards(j) { DOWNWARDS } else { 0 };
+        let hot = hot(place, flags, tcp, state, tracking.briefs[j].ip_bytes);
         if let Err(reason) = self.insert(&key, digest, &hot, state) {
             self.free.push(place.index);
             return Err(reason);
         }
-        self.settle(place, Cold { original: tuple, began: self.now as u32, translation: None });
+        self.settle(place, tuple, None);
         Ok(())
     }
 
     fn begin_translated(
         &mut self,
-        j: usize,
+        (key, digest): (&[u64; WORDS], Digest),
         headers: &Headers,
         to: Option<VirtualId>,
         (tcp, state): (Tcp, State),
         frame: &mut [u8],
         neighbours: &Neighbours,
     ) -> Result<(), DropReason> {
-        let (original, digest) = (headers.tuple, self.scratch.digests[j]);
+        let original = headers.tuple;
         let mut translation = Translation {
             reply: original.reversed(),
-            shared: hot(Place { index: 0, turn: 0 }, TRANSLATED, tcp, state),
+            shared: hot(Place { index: 0, turn: 0 }, TRANSLATED, tcp, state, headers.end - headers.ip),
             macs: [None; 2],
             server: None,
             outside: None,
@@ -124,13 +124,12 @@ impl Stage {
             self.allocate(&original, digest, &mut translation)?;
         }
         let place = self.take_place();
-        (translation.shared[2], translation.shared[4]) = (1, self.scratch.briefs[j].ip_bytes.into());
-        let (key, reply_key) = (self.scratch.keys[j], self.keys.key(&translation.reply).words);
-        let pointer = hot(place, TRANSLATED, Tcp::default(), state);
+        let reply_key = self.keys.key(&translation.reply).words;
+        let pointer = hot(place, TRANSLATED, Tcp::default(), state, 0);
         let reply_digest = self.table.digest(&reply_key);
-        let inserted = self.insert(&key, digest, &pointer, state).and_then(|()| {
+        let inserted = self.insert(key, digest, &pointer, state).and_then(|()| {
             self.insert(&reply_key, reply_digest, &pointer, state).inspect_err(|_| {
-                self.table.remove(&key, digest);
+                self.table.remove(key, digest);
             })
         });
         if let Err(reason) = inserted {
@@ -149,8 +148,7 @@ impl Stage {
         }
         rewrite(frame, headers, &translation.reply.reversed());
         put_mac(frame, translation.macs[0]);
-        let translation = Some(Box::new(translation));
-        self.settle(place, Cold { original, began: self.now as u32, translation });
+        self.settle(place, original, Some(Box::new(translation)));
         Ok(())
     }
 
@@ -200,7 +198,8 @@ impl Stage {
         Place { index, turn: room.turn }
     }
 
-    fn settle(&mut self, place: Place, cold: Cold) {
+    fn settle(&mut self, place: Place, original: Tuple, translation: Option<Box<Translation>>) {
+        let cold = Cold { original, began: self.now as u32, volume: Volume::default(), translation };
         self.rooms[place.index as usize].cold = Some(cold);
         self.counts.begun += 1;
     }
@@ -208,7 +207,7 @@ impl Stage {
     fn insert(&mut self, key: &[u64; WORDS], digest: Digest, hot: &Hot, state: State) -> Result<(), DropReason> {
         let lifetime = lifetime(&self.settings.timeouts, state);
         self.migrate(1);
-        let reported = &mut self.scratch.reported;
+        let reported = &mut self.reported;
         let inserted = self.table.insert(key, digest, hot, lifetime, |_, hot| reported.push(*hot));
         self.end_reported();
         let counts = &mut self.counts;

@@ -1,7 +1,7 @@
 //! Flows that end, and flows as people see them.
 
 use super::Stage;
-use super::record::{Hot, Place, state_of};
+use super::record::{Cold, Hot, Place, state_of};
 use crate::flow::FlowView;
 use crate::flow::export::{Ended, Why};
 use crate::flow::packet::Tuple;
@@ -13,7 +13,7 @@ const MAX_ENDED: usize = 1 << 16;
 impl Stage {
     /// Ends the flows of the entries that the table reported.
     pub(super) fn end_reported(&mut self) {
-        while let Some(hot) = self.scratch.reported.pop() {
+        while let Some(hot) = self.reported.pop() {
             self.end(&hot, Why::Expired);
         }
     }
@@ -55,19 +55,21 @@ impl Stage {
             self.counts.export_lost += 1;
             return;
         }
-        let flow = self.view(&cold.original, &reply, cold.began, &last, 0);
+        let flow = self.view(&cold, &reply, &last, 0);
         let began = self.epoch.1 + Duration::from_secs(cold.began.into());
         self.ended.push_back(Ended { flow, began, why });
     }
 
-    fn view(&self, original: &Tuple, reply: &Tuple, began: u32, hot: &Hot, remaining_s: u64) -> FlowView {
+    fn view(&self, cold: &Cold, reply: &Tuple, hot: &Hot, remaining_s: u64) -> FlowView {
+        let mut volume = cold.volume;
+        volume.add(hot);
         FlowView {
-            original: *original,
+            original: cold.original,
             reply: *reply,
             state: state_of(hot),
-            packets: [hot[2], hot[3]],
-            bytes: [hot[4], hot[5]],
-            age_s: self.now.saturating_sub(began.into()),
+            packets: volume.packets,
+            bytes: volume.bytes,
+            age_s: self.now.saturating_sub(cold.began.into()),
             remaining_s,
         }
     }
@@ -83,7 +85,7 @@ impl Stage {
     pub fn scan(&mut self, now: u64, n_buckets: usize) -> usize {
         self.set_time(now);
         self.migrate(n_buckets);
-        let reported = &mut self.scratch.reported;
+        let reported = &mut self.reported;
         self.table.scan(n_buckets, |_, hot| reported.push(*hot));
         self.end_reported();
         self.table.capacity().div_ceil(8)
@@ -101,7 +103,7 @@ impl Stage {
                 Some(translation) => (translation.shared, translation.reply),
                 None => (*self.table.value(slot), cold.original.reversed()),
             };
-            each(self.view(&cold.original, &reply, cold.began, &hot, remaining));
+            each(self.view(cold, &reply, &hot, remaining));
         }
         (end < self.rooms.len()).then_some(end)
     }

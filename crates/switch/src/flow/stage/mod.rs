@@ -18,8 +18,10 @@
 mod begin;
 mod end;
 mod record;
+mod tracking;
 
 pub use record::FlowView;
+pub(crate) use tracking::{Route, Tracking};
 
 use super::balance::{Balancer, ServerError};
 use super::counters::FlowCounts;
@@ -37,14 +39,19 @@ use crate::plane::{Mac, Neighbours};
 use crate::worker::Role;
 use fib::action::PortId;
 use lookup::flow::{CapacityError, FlowTable, Slot};
-use lookup::hash::Digest;
-use netio::{BURST, Burst};
-use record::{Cold, DOWNWARDS, HOT, Hot, Place, Room, TRANSLATED, advance, state_of};
+use netio::Burst;
+use record::{
+    Cold, DOWNWARDS, HOT, Hot, Place, Room, TRANSLATED, advance, advance_open, is_full, route, set_route, state_of,
+    take_counts,
+};
 use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
 use std::time::{Instant, SystemTime};
 
 /// Entries at the start; the table doubles when it is needed.
 const FIRST_CAPACITY: usize = 1 << 14;
+/// Packets whose digests are computed together.
+const GROUP: usize = 8;
 
 /// Why there is no stage.
 #[derive(Debug, thiserror::Error)]
@@ -81,19 +88,8 @@ pub struct Stage {
     epoch: (Instant, SystemTime),
     /// Seconds since then, as of the latest burst.
     now: u64,
-    scratch: Scratch,
-}
-
-/// What a burst needs.
-struct Scratch {
-    briefs: [Brief; BURST],
-    /// Where the EtherType of the burst's frames stands.
-    type_at: usize,
-    keys: [[u64; WORDS]; BURST],
-    digests: [Digest; BURST],
-    slots: [Option<Slot>; BURST],
-    owners: [u8; BURST],
-    downwards: u32,
+    /// Of a TCP connection that is open.
+    open_lifetime: u16,
     /// Entries that ended, as the table reports them.
     reported: Vec<Hot>,
 }
@@ -125,17 +121,9 @@ impl Stage {
             ended: VecDeque::new(),
             epoch: (Instant::now(), SystemTime::now()),
             now: 0,
+            open_lifetime: lifetime(&settings.timeouts, State::Established),
             settings,
-            scratch: Scratch {
-                briefs: [Brief { body: Body::Other, ip_bytes: 0 }; BURST],
-                type_at: 0,
-                keys: [[0; WORDS]; BURST],
-                digests: [Digest(0); BURST],
-                slots: [None; BURST],
-                owners: [0; BURST],
-                downwards: 0,
-                reported: vec![],
-            },
+            reported: vec![],
         })
     }
 
@@ -180,24 +168,58 @@ impl Stage {
     }
 
     /// Takes a burst that came in by a port into account, at `now` seconds of the stage's clock: translates packets, and
-    /// puts down why some are to be dropped. Bit `i` of the answer is set if packet `i` is, for `reasons[i]`.
+    /// puts down in `tracking` which are to be dropped, and where those leave whose flows know.
     pub(crate) fn track(
         &mut self,
+        tracking: &mut Tracking,
         burst: &mut Burst,
         (port, role): (PortId, Role),
-        now: u64,
+        (now, epoch): (u64, u32),
         neighbours: &Neighbours,
-        reasons: &mut [DropReason; BURST],
-    ) -> u32 {
+    ) {
         self.set_time(now);
-        let mut refused = 0u32;
-        self.scratch.downwards = 0;
-        let mut n = 0;
+        tracking.clear();
+        tracking.epoch = epoch;
+        let n = self.read(tracking, burst, role == Role::Trunk);
+        if n == 0 {
+            return;
+        }
+        let Tracking { keys, digests, slots, .. } = tracking;
+        self.table.lookup_batch(&keys[..n], &digests[..n], &mut slots[..n]);
+        let mut later = 0u32;
+        for j in 0..n {
+            let owner = usize::from(tracking.owners[j]);
+            let fate = match tracking.slots[j] {
+                Some(slot) => self.go_on(tracking, j, slot, burst[owner].frame_mut()),
+                None => Fate::Later,
+            };
+            match fate {
+                Fate::Pass => {}
+                Fate::Later => later |= 1 << j,
+                Fate::Drop(reason) => tracking.refuse(owner, reason),
+            }
+        }
+        // Inserts and removals make slots worthless: from here on each is looked up again.
+        while later != 0 {
+            let j = later.trailing_zeros() as usize;
+            later &= later - 1;
+            let owner = usize::from(tracking.owners[j]);
+            if let Err(reason) = self.begin_or_go_on(tracking, j, port, burst[owner].frame_mut(), neighbours) {
+                tracking.refuse(owner, reason);
+            }
+        }
+    }
+
+    /// Reads the packets of a burst that belong to flows, and returns how many there are. While later ones are read, the
+    /// lines of those before are on their way.
+    #[inline]
+    fn read(&mut self, tracking: &mut Tracking, burst: &Burst, from_trunk: bool) -> usize {
+        let (mut n, mut n_asked) = (0, 0);
         for (i, packet) in burst.iter().enumerate() {
             let frame = packet.frame();
             // What has no envelope is dropped where names are read.
-            let Ok(type_at) = envelope(frame, role == Role::Trunk) else { continue };
-            self.scratch.type_at = type_at;
+            let Ok(type_at) = envelope(frame, from_trunk) else { continue };
+            tracking.type_at = type_at;
             let (Key { words, downwards }, brief) = if let Some(usual) = packet::usual(frame, type_at) {
                 (Keys::short(usual.source, usual.destination, usual.protocol, 0), usual.brief)
             } else {
@@ -210,51 +232,44 @@ impl Stage {
                     Err(why) => {
                         let is_fragment = why == Untracked::Fragment;
                         let reason = if is_fragment { DropReason::FlowFragment } else { DropReason::FlowInvalid };
-                        refused |= 1 << i;
-                        reasons[i] = self.refuse(reason);
+                        tracking.refuse(i, self.refuse(reason));
                         continue;
                     }
                 }
             };
-            self.scratch.keys[n] = words;
-            self.scratch.briefs[n] = brief;
-            self.scratch.owners[n] = i as u8;
-            self.scratch.downwards |= u32::from(downwards) << n;
+            tracking.keys[n] = words;
+            tracking.briefs[n] = brief;
+            tracking.owners[n] = i as u8;
+            tracking.downwards |= u32::from(downwards) << n;
             n += 1;
-        }
-        if n == 0 {
-            return refused;
-        }
-        let Scratch { keys, digests, slots, .. } = &mut self.scratch;
-        self.table.digests(&keys[..n], &mut digests[..n]);
-        self.table.lookup_batch(&keys[..n], &digests[..n], &mut slots[..n]);
-        let mut later = 0u32;
-        for j in 0..n {
-            let owner = usize::from(self.scratch.owners[j]);
-            let fate = match self.scratch.slots[j] {
-                Some(slot) => self.go_on(j, slot, burst[owner].frame_mut()),
-                None => Fate::Later,
-            };
-            match fate {
-                Fate::Pass => {}
-                Fate::Later => later |= 1 << j,
-                Fate::Drop(reason) => {
-                    refused |= 1 << owner;
-                    reasons[owner] = reason;
-                }
+            if n - n_asked == GROUP {
+                self.ask(tracking, n_asked..n);
+                n_asked = n;
             }
         }
-        // Inserts and removals make slots worthless: from here on each is looked up again.
-        while later != 0 {
-            let j = later.trailing_zeros() as usize;
-            later &= later - 1;
-            let owner = usize::from(self.scratch.owners[j]);
-            if let Err(reason) = self.begin_or_go_on(j, port, burst[owner].frame_mut(), neighbours) {
-                refused |= 1 << owner;
-                reasons[owner] = reason;
-            }
+        self.ask(tracking, n_asked..n);
+        n
+    }
+
+    /// Computes digests, and asks for the first lines of memory that they lead to.
+    #[inline]
+    fn ask(&self, tracking: &mut Tracking, range: Range<usize>) {
+        let Tracking { keys, digests, .. } = tracking;
+        self.table.digests(&keys[range.clone()], &mut digests[range.clone()]);
+        self.table.prefetch(&digests[range]);
+    }
+
+    /// Tells flows where their packets leave: `routes` are those of packets of the burst that was tracked last with
+    /// `tracking`, whose flows [learn](Tracking::learns).
+    pub(crate) fn learn(&mut self, tracking: &Tracking, routes: impl Iterator<Item = (usize, Route)>) {
+        for (i, route) in routes {
+            let j = usize::from(tracking.flow_of[i]);
+            // Since the burst was looked up, entries may have moved.
+            let Some(slot) = self.table.lookup(&tracking.keys[j], tracking.digests[j]) else { continue };
+            let hot = self.table.value_mut(slot);
+            let direction = direction_of(hot, tracking.is_downwards(j));
+            set_route(hot, direction, tracking.epoch, route);
         }
-        refused
     }
 
     fn refuse(&mut self, reason: DropReason) -> DropReason {
@@ -276,7 +291,7 @@ impl Stage {
     /// Moves entries to the larger table, while it grows.
     fn migrate(&mut self, n_buckets: usize) {
         if self.table.is_growing() {
-            let reported = &mut self.scratch.reported;
+            let reported = &mut self.reported;
             self.table.migrate(n_buckets, |_, hot| reported.push(*hot));
             self.end_reported();
         }
@@ -284,39 +299,68 @@ impl Stage {
 
     /// A packet of a flow that is there.
     #[inline]
-    fn go_on(&mut self, j: usize, slot: Slot, frame: &mut [u8]) -> Fate {
-        let brief = &self.scratch.briefs[j];
+    fn go_on(&mut self, tracking: &mut Tracking, j: usize, slot: Slot, frame: &mut [u8]) -> Fate {
         let hot = self.table.value_mut(slot);
+        let direction = direction_of(hot, tracking.is_downwards(j));
+        let route = route(hot, direction, tracking.epoch);
+        if advance_open(hot, direction, &tracking.briefs[j]) {
+            // Timeouts are in range.
+            let _ = self.table.renew(slot, self.open_lifetime);
+            self.counts.tracked += 1;
+        } else {
+            let fate = self.go_on_otherwise(tracking, j, (slot, direction), frame);
+            if !matches!(fate, Fate::Pass) || tracking.briefs[j].body == Body::Error {
+                return fate;
+            }
+        }
+        tracking.set_route(j, route);
+        Fate::Pass
+    }
+
+    fn go_on_otherwise(
+        &mut self,
+        tracking: &Tracking,
+        j: usize,
+        (slot, direction): (Slot, Direction),
+        frame: &mut [u8],
+    ) -> Fate {
+        let brief = &tracking.briefs[j];
+        let hot = self.table.value_mut(slot);
+        let place = Place::of(hot);
         if hot[0] & TRANSLATED != 0 {
-            let place = Place::of(hot);
-            return self.go_on_translated(j, slot, place, frame);
+            return self.go_on_translated(tracking, j, slot, place, frame);
         }
         if brief.body == Body::Error {
             self.counts.related += 1;
             return Fate::Pass;
         }
-        let downwards = self.scratch.downwards >> j & 1 != 0;
-        let direction = if downwards == (hot[0] & DOWNWARDS != 0) { Direction::Original } else { Direction::Reply };
+        if is_full(hot, direction)
+            && let Some(Room { cold: Some(cold), .. }) = self.rooms.get_mut(place.index as usize)
+        {
+            take_counts(hot, &mut cold.volume);
+        }
         match advance(hot, direction, brief) {
             Judgement::Pass => {}
             Judgement::Invalid => return Fate::Drop(self.refuse(DropReason::FlowInvalid)),
             Judgement::Reopen => return Fate::Later,
         }
         let lifetime = lifetime(&self.settings.timeouts, state_of(hot));
-        // Timeouts are in range.
-        let _ = self.table.refresh(slot, lifetime);
+        let _ = self.table.renew(slot, lifetime);
         self.counts.tracked += 1;
         Fate::Pass
     }
 
-    fn go_on_translated(&mut self, j: usize, slot: Slot, place: Place, frame: &mut [u8]) -> Fate {
+    fn go_on_translated(&mut self, tracking: &Tracking, j: usize, slot: Slot, place: Place, frame: &mut [u8]) -> Fate {
         // As it was parsed before.
-        let Ok(headers) = packet::parse(frame, self.scratch.type_at) else {
+        let Ok(headers) = packet::parse(frame, tracking.type_at) else {
             return Fate::Drop(self.refuse(DropReason::FlowInvalid));
         };
         let headers = &headers;
         let room = self.rooms.get_mut(place.index as usize).filter(|room| room.turn == place.turn);
-        let Some(Room { cold: Some(Cold { original, translation: Some(translation), .. }), .. }) = room else {
+        let Some(Room { cold: Some(cold), .. }) = room else {
+            return Fate::Drop(self.refuse(DropReason::FlowInvalid));
+        };
+        let Cold { original, volume, translation: Some(translation), .. } = cold else {
             return Fate::Drop(self.refuse(DropReason::FlowInvalid));
         };
         let (direction, out) = match headers.tuple {
@@ -334,15 +378,18 @@ impl Stage {
             self.counts.related += 1;
             return Fate::Pass;
         }
+        if is_full(&translation.shared, direction) {
+            take_counts(&mut translation.shared, volume);
+        }
         let before = state_of(&translation.shared);
-        match advance(&mut translation.shared, direction, &self.scratch.briefs[j]) {
+        match advance(&mut translation.shared, direction, &tracking.briefs[j]) {
             Judgement::Pass => {}
             Judgement::Invalid => return Fate::Drop(self.refuse(DropReason::FlowInvalid)),
             Judgement::Reopen => return Fate::Later,
         }
         let state = state_of(&translation.shared);
         let lifetime = lifetime(&self.settings.timeouts, state);
-        let _ = self.table.refresh(slot, lifetime);
+        let _ = self.table.renew(slot, lifetime);
         if state != before || self.now - translation.renewed > u64::from(lifetime) / 4 {
             translation.renewed = self.now;
             for tuple in [*original, translation.reply] {
@@ -355,6 +402,11 @@ impl Stage {
         self.counts.tracked += 1;
         Fate::Pass
     }
+}
+
+#[inline]
+fn direction_of(hot: &Hot, downwards: bool) -> Direction {
+    if downwards == (hot[0] & DOWNWARDS != 0) { Direction::Original } else { Direction::Reply }
 }
 
 /// Timers end up to a second early.

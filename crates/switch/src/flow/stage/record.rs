@@ -1,7 +1,8 @@
 //! A flow in the table, and beside it.
 
+use super::tracking::Route;
 use crate::flow::VirtualId;
-use crate::flow::packet::{Brief, Endpoint, Tuple};
+use crate::flow::packet::{Body, Brief, Endpoint, Tuple};
 use crate::flow::state::{self, Direction, State};
 use crate::flow::tcp::{Judgement, Tcp};
 use crate::plane::Mac;
@@ -12,11 +13,14 @@ pub(super) const HOT: usize = 6;
 /// The state of a flow as its entry holds it.
 ///
 /// ```text
-///  word 0  place of its Cold (32 bits) | state (8) | bits of Tcp (8) | flags (2) | turn of that place (14)
-///  word 1  marks of Tcp
-///  word 2, 3  packets of each direction
-///  word 4, 5  bytes of each direction
+///  word 0     place of its Cold (32 bits) | state (8) | bits of Tcp (8) | flags (2) | turn of that place (14)
+///  word 1     marks of Tcp
+///  word 2     packets of each direction (16, 16) | epoch of words 4 and 5 (32)
+///  word 3     bytes of each direction (32, 32)
+///  word 4, 5  the Route of each direction
 /// ```
+/// Packets and bytes are those since they were added to the cold part last: when the packets of a direction fill their 16
+/// bits. So many packets are fewer than 2^32 bytes.
 pub(super) type Hot = [u64; HOT];
 
 /// The packets of the first direction go downwards: see `Key`.
@@ -24,6 +28,8 @@ pub(super) const DOWNWARDS: u64 = 1 << 48;
 /// It is translated: the state is with the cold part.
 pub(super) const TRANSLATED: u64 = 1 << 49;
 pub(super) const TURN_SHIFT: u32 = 50;
+
+const MOST_PACKETS: u64 = 0xffff;
 
 /// Where the cold part of a flow is. Of a translated flow one entry may be left a while after the other was reported, when
 /// another flow has the place already: it is told by the turn.
@@ -34,6 +40,7 @@ pub(super) struct Place {
 }
 
 impl Place {
+    #[inline]
     pub(super) fn of(hot: &Hot) -> Self {
         Self { index: hot[0] as u32, turn: (hot[0] >> TURN_SHIFT) as u16 }
     }
@@ -43,12 +50,14 @@ impl Place {
     }
 }
 
+#[inline]
 pub(super) fn state_of(hot: &Hot) -> State {
     State::ALL[usize::from((hot[0] >> 32) as u8).min(State::ALL.len() - 1)]
 }
 
-pub(super) fn hot(place: Place, flags: u64, tcp: Tcp, state: State) -> Hot {
-    let mut hot = [place.bits() | flags, 0, 0, 0, 0, 0];
+/// The state of a flow after its first packet.
+pub(super) fn hot(place: Place, flags: u64, tcp: Tcp, state: State, ip_bytes: u16) -> Hot {
+    let mut hot = [place.bits() | flags, 0, 1, u64::from(ip_bytes), 0, 0];
     set(&mut hot, tcp, state);
     hot
 }
@@ -56,21 +65,94 @@ pub(super) fn hot(place: Place, flags: u64, tcp: Tcp, state: State) -> Hot {
 #[inline]
 fn set(hot: &mut Hot, tcp: Tcp, state: State) {
     hot[0] = hot[0] & !(0xffff << 32) | (state as u64) << 32 | u64::from(tcp.bits) << 40;
-    hot[1] = u64::from(tcp.marks[0]) | u64::from(tcp.marks[1]) << 32;
+    hot[1] = tcp.marks;
 }
 
-/// Takes a packet into account.
+#[inline]
+fn tcp_of(hot: &Hot) -> Tcp {
+    Tcp { marks: hot[1], bits: (hot[0] >> 40) as u8 }
+}
+
+#[inline]
+fn count(hot: &mut Hot, direction: Direction, packet: &Brief) {
+    hot[2] += 1 << (16 * direction as u32);
+    hot[3] += u64::from(packet.ip_bytes) << (32 * direction as u32);
+}
+
+/// Whether the packets of a direction are as many as fit: they are to be [taken](take_counts) before the next comes.
+#[inline]
+pub(super) fn is_full(hot: &Hot, direction: Direction) -> bool {
+    hot[2] >> (16 * direction as u32) & MOST_PACKETS == MOST_PACKETS
+}
+
+/// Takes a packet into account. The entry is not [full](is_full).
 #[inline]
 pub(super) fn advance(hot: &mut Hot, direction: Direction, packet: &Brief) -> Judgement {
-    let mut state = state_of(hot);
-    let mut tcp = Tcp { marks: [hot[1] as u32, (hot[1] >> 32) as u32], bits: (hot[0] >> 40) as u8 };
+    let (mut tcp, mut state) = (tcp_of(hot), state_of(hot));
     let judgement = state::advance(&mut tcp, &mut state, direction, &packet.body);
     if judgement == Judgement::Pass {
         set(hot, tcp, state);
-        hot[2 + direction as usize] += 1;
-        hot[4 + direction as usize] += u64::from(packet.ip_bytes);
+        count(hot, direction, packet);
     }
     judgement
+}
+
+/// As [`advance`], for an untranslated TCP connection that is open and stays so, which nearly all packets are of. Answers
+/// false, and changes nothing, for all others.
+#[inline]
+pub(super) fn advance_open(hot: &mut Hot, direction: Direction, packet: &Brief) -> bool {
+    const OPEN: u64 = (State::Established as u64) << 32;
+    let Body::Tcp(segment) = &packet.body else { return false };
+    if hot[0] & (0xff << 32 | TRANSLATED) != OPEN || is_full(hot, direction) {
+        return false;
+    }
+    let mut tcp = tcp_of(hot);
+    let is_usual = tcp.advance_open(direction, segment);
+    if is_usual {
+        set(hot, tcp, State::Established);
+        count(hot, direction, packet);
+    }
+    is_usual
+}
+
+/// Where packets of a direction left, if that is still good.
+#[inline]
+pub(super) fn route(hot: &Hot, direction: Direction, epoch: u32) -> Route {
+    if (hot[2] >> 32) as u32 == epoch { Route(hot[4 + direction as usize]) } else { Route::NONE }
+}
+
+/// Notes where packets of a direction leave.
+pub(super) fn set_route(hot: &mut Hot, direction: Direction, epoch: u32, route: Route) {
+    if (hot[2] >> 32) as u32 != epoch {
+        hot[2] = hot[2] & u64::from(u32::MAX) | u64::from(epoch) << 32;
+        (hot[4], hot[5]) = (0, 0);
+    }
+    hot[4 + direction as usize] = route.0;
+}
+
+/// Packets and bytes of each direction.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Volume {
+    pub(super) packets: [u64; 2],
+    pub(super) bytes: [u64; 2],
+}
+
+impl Volume {
+    /// Adds what an entry has counted.
+    pub(super) fn add(&mut self, hot: &Hot) {
+        for direction in 0..2 {
+            self.packets[direction] += hot[2] >> (16 * direction) & MOST_PACKETS;
+            self.bytes[direction] += hot[3] >> (32 * direction) & u64::from(u32::MAX);
+        }
+    }
+}
+
+/// Moves what an entry has counted to the cold part.
+#[cold]
+pub(super) fn take_counts(hot: &mut Hot, volume: &mut Volume) {
+    volume.add(hot);
+    hot[2] &= u64::from(u32::MAX) << 32;
+    hot[3] = 0;
 }
 
 /// Room for a cold part.
@@ -85,6 +167,8 @@ pub(super) struct Cold {
     pub(super) original: Tuple,
     /// Seconds of the stage's clock.
     pub(super) began: u32,
+    /// What its entry has counted and has not any more.
+    pub(super) volume: Volume,
     pub(super) translation: Option<Box<Translation>>,
 }
 

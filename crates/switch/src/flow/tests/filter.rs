@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::flow::export::Why;
+use crate::flow::nat::NatSettings;
 use crate::flow::packet::{TCP, UDP};
 
 #[test]
@@ -188,4 +189,33 @@ fn the_table_grows_under_traffic_and_loses_no_flow() {
     assert_eq!(rig.stage.counts().begun, 100_000);
     rig.wait(32);
     assert!(rig.stage.is_empty());
+}
+
+#[test]
+fn packets_and_bytes_are_counted_beyond_what_an_entry_holds() {
+    let nat = NatSettings {
+        inside: vec!["10.0.0.1/32".parse().unwrap()],
+        addresses: vec![end("192.0.2.1:0").address],
+        ports: 1024..=65_535,
+        mac: [2; 6],
+    };
+    let nat = Settings { nat: Some(nat), ..Settings::default() };
+    for settings in [Settings::default(), nat] {
+        let mut rig = Rig::new(Settings { rules: to_port_80(), max_flows: 10, ..settings });
+        rig.send(&udp(C, S, b"x")).unwrap();
+        let back = rig.views()[0].reply;
+        let text = |end: Endpoint| crate::flow::balance::endpoint_text(end);
+        let answer = udp(&text(back.source), &text(back.destination), &[7; 1000]);
+        let frames: Vec<_> = (0..BURST).map(|i| if i % 4 == 0 { answer.clone() } else { udp(C, S, b"x") }).collect();
+        let n = 3 * (1 << 16) / BURST as u64;
+        for _ in 0..n {
+            assert!(rig.burst(&frames).iter().all(Result::is_ok));
+        }
+        let view = rig.views().remove(0);
+        assert_eq!(view.packets, [1 + n * 24, n * 8]);
+        assert_eq!(view.bytes, [29 * (1 + n * 24), 1028 * n * 8]);
+        rig.wait(302);
+        let ended = rig.stage.take_ended(9);
+        assert_eq!((ended[0].flow.packets, ended[0].flow.bytes), (view.packets, view.bytes));
+    }
 }

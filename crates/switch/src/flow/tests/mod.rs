@@ -6,7 +6,7 @@ mod translation;
 use super::packet::Endpoint;
 use super::rules::{Rule, Rules};
 use super::state::State;
-use super::{FlowView, Settings, Stage};
+use super::{FlowView, Settings, Stage, Tracking};
 use crate::counters::DropReason;
 use crate::plane::{Mac, Neighbours};
 use crate::worker::Role;
@@ -147,12 +147,11 @@ impl Rig {
 
     fn burst(&mut self, frames: &[Vec<u8>]) -> Vec<Result<Vec<u8>, DropReason>> {
         let mut burst: Burst = frames.iter().map(|frame| Packet::from_frame(frame)).collect();
-        let mut reasons = [DropReason::Runt; BURST];
-        let port = (PortId(1), Role::Host);
-        let refused = self.stage.track(&mut burst, port, self.now, &self.neighbours, &mut reasons);
-        let fate = |(i, packet): (usize, &Packet)| match refused >> i & 1 {
+        let mut tracking = Tracking::default();
+        self.stage.track(&mut tracking, &mut burst, (PortId(1), Role::Host), (self.now, 1), &self.neighbours);
+        let fate = |(i, packet): (usize, &Packet)| match tracking.refused >> i & 1 {
             0 => Ok(packet.frame().to_vec()),
-            _ => Err(reasons[i]),
+            _ => Err(tracking.reasons[i]),
         };
         burst.iter().enumerate().map(fate).collect()
     }
