@@ -10,7 +10,7 @@ ARGS ?=
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 FIBULA := $(TARGET)/release/fibula
 
-.PHONY: help demo test lint loom bench deep build clean
+.PHONY: help demo test lint loom bench deep neon build clean
 
 help: ## This list
 	@grep -hE '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
@@ -49,6 +49,15 @@ bench: ## The standard tables, DPDK's structures included (10 to 20 minutes)
 deep: ## Long suites (about half an hour): 10^9 checked answers beside updates, and the rest with FIBULA_DEEP=1
 	@scripts/setup build
 	FIBULA_DEEP=1 cargo test --release --workspace
+
+# Vectors for AArch64 are tested where they run: on a machine that is emulated.
+neon: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER := aarch64-linux-gnu-gcc
+neon: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER := qemu-aarch64 -L /usr/aarch64-linux-gnu
+neon: ## Clippy of the lookup structures and tests of the flow tables for AArch64, under QEMU (5 minutes)
+	@scripts/setup neon
+	cargo clippy -p fibula-lookup --target aarch64-unknown-linux-gnu --lib --tests -- -D warnings
+	cargo test -p fibula-lookup --target aarch64-unknown-linux-gnu --lib flow
+	cargo test -p fibula-lookup --target aarch64-unknown-linux-gnu --test 'flow*'
 
 clean: ## Removes what was built
 	cargo clean

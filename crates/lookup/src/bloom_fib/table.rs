@@ -9,7 +9,10 @@
 //! A burst is read under the table's sequence counter. If an update fell into it, its names are looked up one by one,
 //! each repeated until no update fell into it; whoever meets the writer too often lines up behind it.
 
-#![expect(unsafe_code, reason = "calls the loops that are compiled for another processor")]
+#![cfg_attr(
+    target_arch = "x86_64",
+    expect(unsafe_code, reason = "calls the loops that are compiled for another processor")
+)]
 
 use std::hint::select_unpredictable;
 use std::sync::MutexGuard;

@@ -4,7 +4,10 @@
 //! in place under the counters of their buckets; a new size or tweak is a new version of the table, and the old one,
 //! never written again, is freed when its readers are gone.
 
-#![expect(unsafe_code, reason = "calls the loops that are compiled for another processor")]
+#![cfg_attr(
+    target_arch = "x86_64",
+    expect(unsafe_code, reason = "calls the loops that are compiled for another processor")
+)]
 
 use super::table::Table;
 use super::update::{MAX_WRITES, SlotsUpdate, TableImage, Update};

@@ -11,7 +11,10 @@
 //! buckets. A bucket's word is stored with Release and loaded with Acquire, so that a name that is not in level 1 any
 //! more is in level 2 for whoever saw it go.
 
-#![expect(unsafe_code, reason = "calls the loops that are compiled for another processor")]
+#![cfg_attr(
+    target_arch = "x86_64",
+    expect(unsafe_code, reason = "calls the loops that are compiled for another processor")
+)]
 
 use std::hint::select_unpredictable;
 use std::sync::MutexGuard;
