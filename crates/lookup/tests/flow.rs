@@ -28,19 +28,22 @@ fn value<const V: usize>(n: u64) -> [u64; V] {
 /// What an oracle remembers of a flow: its value, and the first unit in which it is no more.
 type Oracle<const V: usize> = HashMap<u64, ([u64; V], u64)>;
 
-/// Random operations on a table and on a map, over so few names that the table is near its capacity.
+/// Operations in which the table fills.
+const N_FILL: u64 = 20_000;
+
+/// Random operations on a table and on a map, over so many names that the table is kept at a load of 0.95.
 fn against_an_oracle<const K: usize, const V: usize, P: Policy>(n_operations: u64, seed: u64) {
     let mut rng = Rng::new(seed);
     let mut table = FlowTable::<K, V, P>::new(&settings(1 << 12, seed)).unwrap();
     let mut oracle: Oracle<V> = HashMap::new();
-    let (mut now, mut n_full) = (0, 0);
-    let n_names = 5_000;
+    let (mut now, mut n_at_full_load) = (0, 0);
+    let n_names = 8_000;
     for operation in 0..n_operations {
         let context = || format!("{}, seed {seed}, operation {operation}", P::NAME);
         let name = rng.below(n_names);
         let (key, digest) = (key::<K>(name), table.digest(&key::<K>(name)));
         let new = value::<V>(rng.next_u64() >> 8);
-        let lifetime = 1 + rng.below(1000) as u16;
+        let lifetime = 1 + rng.below(4000) as u16;
         let end = if P::TIMED { now + u64::from(lifetime) } else { u64::MAX };
         let known = oracle.get(&name).copied().filter(|&(_, end)| end > now);
         assert_eq!(
@@ -83,13 +86,17 @@ fn against_an_oracle<const K: usize, const V: usize, P: Policy>(n_operations: u6
                 table.advance(now);
                 table.scan(8, |_, _| {});
             }
-            _ => n_full += 1,
+            _ => {}
         }
         if operation % 1000 == 999 {
             oracle.retain(|_, (_, end)| *end > now);
             assert_eq!(table.iter().count(), oracle.len(), "{}", context());
             let audit = table.audit().unwrap_or_else(|error| panic!("{}: {error}", context()));
             assert_eq!(audit.n_entries, table.len(), "{}", context());
+            let counters = table.counters();
+            let n_gone = counters.removed + counters.ended_reused + counters.ended_scanned;
+            assert_eq!(counters.inserted - n_gone, table.len() as u64, "{}", context());
+            n_at_full_load += usize::from(operation >= N_FILL && table.len() * 100 >= table.capacity() * 94);
             let names: Vec<u64> = (0..n_names).collect();
             let keys: Vec<_> = names.iter().map(|&name| self::key::<K>(name)).collect();
             let (mut digests, mut slots) = (vec![Digest(0); keys.len()], vec![None; keys.len()]);
@@ -101,7 +108,8 @@ fn against_an_oracle<const K: usize, const V: usize, P: Policy>(n_operations: u6
             }
         }
     }
-    assert!(n_full < n_operations, "{}", table.len());
+    let n_checks = n_operations.saturating_sub(N_FILL) as usize / 1000;
+    assert!(2 * n_at_full_load >= n_checks, "{}: at full load in {n_at_full_load} of {n_checks} checks", P::NAME);
 }
 
 fn n_operations() -> u64 {
