@@ -3,10 +3,13 @@
 use std::collections::HashMap;
 
 use fibula_lookup::flow::{
-    CuckooPlusPlus, FlowTable, Horton, InsertError, Optimistic, Pessimistic, Policy, Settings, Timed,
+    CuckooPlusPlus, Horton, Inline, InsertError, Optimistic, Pessimistic, Policy, Settings, Split, Table, Timed,
 };
 use fibula_lookup::hash::{Digest, Family, SecretKey};
 use fibula_lookup::testkit::{Rng, seed};
+use flow_names::Named;
+
+mod flow_names;
 
 fn is_deep() -> bool {
     std::env::var_os("FIBULA_DEEP").is_some()
@@ -17,68 +20,64 @@ fn settings(capacity: usize, seed: u64) -> Settings {
     Settings { capacity, max_capacity: capacity << 6, family: Family::default(), key, now: 0 }
 }
 
-fn key<const K: usize>(n: u64) -> [u64; K] {
-    std::array::from_fn(|word| if word + 1 == K { n } else { word as u64 })
-}
-
-fn value<const V: usize>(n: u64) -> [u64; V] {
-    std::array::from_fn(|word| n + word as u64)
-}
-
-/// What an oracle remembers of a flow: its value, and the first unit in which it is no more.
-type Oracle<const V: usize> = HashMap<u64, ([u64; V], u64)>;
+/// What an oracle remembers of a flow: the number of its value, and the first unit in which it is no more.
+type Oracle = HashMap<u64, (u64, u64)>;
 
 /// Operations in which the table fills.
 const N_FILL: u64 = 20_000;
 
 /// Random operations on a table and on a map, over so many names that the table is kept at a load of 0.95.
-fn against_an_oracle<const K: usize, const V: usize, P: Policy>(n_operations: u64, seed: u64) {
+fn against_an_oracle<L: Named, P: Policy>(n_operations: u64, seed: u64) {
     let mut rng = Rng::new(seed);
-    let mut table = FlowTable::<K, V, P>::new(&settings(1 << 12, seed)).unwrap();
-    let mut oracle: Oracle<V> = HashMap::new();
+    let mut table = Table::<L, P>::new(&settings(1 << 12, seed)).unwrap();
+    let mut oracle: Oracle = HashMap::new();
     let (mut now, mut n_at_full_load) = (0, 0);
     let n_names = 8_000;
     for operation in 0..n_operations {
-        let context = || format!("{}, seed {seed}, operation {operation}", P::NAME);
+        let context = || format!("{} {}, seed {seed}, operation {operation}", P::NAME, L::LAYOUT);
         let name = rng.below(n_names);
-        let (key, digest) = (key::<K>(name), table.digest(&key::<K>(name)));
-        let new = value::<V>(rng.next_u64() >> 8);
+        let (key, digest) = (L::key_of(name), table.digest(&L::key_of(name)));
+        let new = rng.next_u64() >> 8;
         let lifetime = 1 + rng.below(4000) as u16;
         let end = if P::TIMED { now + u64::from(lifetime) } else { u64::MAX };
         let known = oracle.get(&name).copied().filter(|&(_, end)| end > now);
-        assert_eq!(
-            table.lookup(&key, digest).map(|slot| *table.value(slot)),
-            known.map(|(value, _)| value),
-            "{}",
-            context()
-        );
+        let is = |value: Option<&L::Value>, known: Option<u64>| match (value, known) {
+            (Some(value), Some(known)) => L::is_equal(value, &L::value_of(known)),
+            (value, known) => value.is_none() && known.is_none(),
+        };
+        let known_value = known.map(|(value, _)| value);
+        let slot = table.lookup(&key, digest);
+        assert!(is(slot.map(|slot| table.value(slot)), known_value), "{}", context());
         match rng.below(100) {
             0..40 if (oracle.len() as f64) < 0.95 * table.capacity() as f64 || known.is_some() => {
-                match table.insert(&key, digest, &new, lifetime, |_, _| {}) {
+                match table.insert(&key, digest, &L::value_of(new), lifetime, |_, _| {}) {
                     Ok(_) => {
                         assert!(oracle.insert(name, (new, end)).is_none_or(|(_, end)| end <= now), "{}", context())
                     }
                     Err(InsertError::Exists { slot }) => {
-                        assert_eq!(Some(*table.value(slot)), known.map(|(value, _)| value), "{}", context());
+                        assert!(is(Some(table.value(slot)), known_value), "{}", context());
                     }
                     Err(error) => panic!("{}: {error}", context()),
                 }
             }
             40..60 if (oracle.len() as f64) < 0.95 * table.capacity() as f64 || known.is_some() => {
-                let (slot, was_there) = table.upsert(&key, digest, &new, lifetime, |_, _| {}).unwrap();
-                assert_eq!((*table.value(slot), was_there), (new, known.is_some()), "{}", context());
+                let (slot, was_there) = table.upsert(&key, digest, &L::value_of(new), lifetime, |_, _| {}).unwrap();
+                assert_eq!(
+                    (is(Some(table.value(slot)), Some(new)), was_there),
+                    (true, known.is_some()),
+                    "{}",
+                    context()
+                );
                 oracle.insert(name, (new, end));
             }
             60..70 => {
                 if let Some(slot) = table.lookup_refresh(&key, digest, lifetime).unwrap() {
-                    table.value_mut(slot)[0] += 1;
-                    let entry = oracle.get_mut(&name).unwrap();
-                    entry.0[0] += 1;
-                    entry.1 = end;
+                    *table.value_mut(slot) = L::value_of(new);
+                    *oracle.get_mut(&name).unwrap() = (new, end);
                 }
             }
             70..90 => {
-                assert_eq!(table.remove(&key, digest), known.map(|(value, _)| value), "{}", context());
+                assert!(is(table.remove(&key, digest).as_ref(), known_value), "{}", context());
                 oracle.remove(&name);
             }
             90..95 => {
@@ -98,13 +97,13 @@ fn against_an_oracle<const K: usize, const V: usize, P: Policy>(n_operations: u6
             assert_eq!(counters.inserted - n_gone, table.len() as u64, "{}", context());
             n_at_full_load += usize::from(operation >= N_FILL && table.len() * 100 >= table.capacity() * 94);
             let names: Vec<u64> = (0..n_names).collect();
-            let keys: Vec<_> = names.iter().map(|&name| self::key::<K>(name)).collect();
+            let keys: Vec<_> = names.iter().map(|&name| L::key_of(name)).collect();
             let (mut digests, mut slots) = (vec![Digest(0); keys.len()], vec![None; keys.len()]);
             table.digests(&keys, &mut digests);
             table.lookup_batch(&keys, &digests, &mut slots);
             for (name, slot) in names.iter().zip(&slots) {
-                let known = oracle.get(name).map(|(value, _)| value);
-                assert_eq!(slot.map(|slot| table.value(slot)), known, "{}: {name}", context());
+                let known = oracle.get(name).map(|&(value, _)| value);
+                assert!(is(slot.map(|slot| table.value(slot)), known), "{}: {name}", context());
             }
         }
     }
@@ -118,26 +117,34 @@ fn n_operations() -> u64 {
 
 #[test]
 fn cuckoo_plus_plus_agrees_with_an_oracle() {
-    against_an_oracle::<2, 2, CuckooPlusPlus>(n_operations(), seed());
+    against_an_oracle::<Split<2, 2>, CuckooPlusPlus>(n_operations(), seed());
 }
 
 #[test]
 fn timed_agrees_with_an_oracle() {
-    against_an_oracle::<2, 2, Timed>(n_operations(), seed());
-    against_an_oracle::<5, 8, Timed>(n_operations() / 10, seed());
+    against_an_oracle::<Split<2, 2>, Timed>(n_operations(), seed());
+    against_an_oracle::<Split<5, 8>, Timed>(n_operations() / 10, seed());
 }
 
 #[test]
 fn optimistic_agrees_with_an_oracle() {
-    against_an_oracle::<1, 1, Optimistic>(n_operations(), seed());
+    against_an_oracle::<Split<1, 1>, Optimistic>(n_operations(), seed());
 }
 
 #[test]
 fn pessimistic_agrees_with_an_oracle() {
-    against_an_oracle::<2, 2, Pessimistic>(n_operations(), seed());
+    against_an_oracle::<Split<2, 2>, Pessimistic>(n_operations(), seed());
 }
 
 #[test]
 fn horton_agrees_with_an_oracle() {
-    against_an_oracle::<2, 2, Horton>(n_operations(), seed());
+    against_an_oracle::<Split<2, 2>, Horton>(n_operations(), seed());
+}
+
+#[test]
+fn inline_entries_agree_with_an_oracle() {
+    against_an_oracle::<Inline<4, 4>, Timed>(n_operations(), seed());
+    against_an_oracle::<Inline<6, 2>, CuckooPlusPlus>(n_operations(), seed());
+    against_an_oracle::<Inline<3, 4>, Optimistic>(n_operations() / 10, seed());
+    against_an_oracle::<Inline<8, 0>, Pessimistic>(n_operations() / 10, seed());
 }

@@ -2,13 +2,23 @@
 
 use std::collections::HashMap;
 
-use fibula_lookup::flow::{CapacityError, CuckooPlusPlus, FlowTable, Horton, InsertError, Policy, Settings, Timed};
+use fibula_lookup::flow::{
+    CapacityError, CuckooPlusPlus, FlowTable, Horton, Inline, InlineTable, InsertError, Policy, Settings, Split, Table,
+    Timed,
+};
 use fibula_lookup::hash::{Digest, Family, SecretKey};
 use fibula_lookup::testkit::{Rng, seed};
+use flow_names::Named;
+
+mod flow_names;
 
 fn table<P: Policy>(capacity: usize, max_capacity: usize, seed: u64) -> FlowTable<2, 2, P> {
+    table_of(capacity, max_capacity, seed)
+}
+
+fn table_of<L: Named, P: Policy>(capacity: usize, max_capacity: usize, seed: u64) -> Table<L, P> {
     let (family, key) = (Family::default(), SecretKey::from_seed(seed));
-    FlowTable::new(&Settings { capacity, max_capacity, family, key, now: 0 }).unwrap()
+    Table::new(&Settings { capacity, max_capacity, family, key, now: 0 }).unwrap()
 }
 
 /// Inserts flows with digests that an enemy would like, beside others that stand there already.
@@ -58,6 +68,25 @@ fn flows_of_one_bucket_and_many_tags_end_in_an_error() {
 }
 
 #[test]
+fn inline_flows_of_two_buckets_end_in_an_error() {
+    let seed = seed();
+    let mut table: InlineTable<6, 2> = table_of(5 << 4, 5 << 4, seed);
+    // Keys are compared whole and their tags follow from them, so collisions have to be found.
+    let mut keys = (0..).map(Inline::<6, 2>::key_of).filter(|key| table.digest(key).0 & 0xF_0000_FFFF == 0x7_0000_1234);
+    let keys: Vec<_> = keys.by_ref().take(12).collect();
+    for (n, key) in keys.iter().enumerate() {
+        let done = table.insert(key, table.digest(key), &[n as u8; 2], 9, |_, _| {});
+        assert_eq!(done.err(), (n >= 10).then_some(InsertError::Crowded), "seed {seed}: {n}");
+    }
+    assert_eq!(table.audit().unwrap().n_secondary, 5);
+    for (n, key) in keys[..10].iter().enumerate() {
+        assert_eq!(table.remove(key, table.digest(key)), Some([n as u8; 2]), "seed {seed}: {n}");
+        table.audit().unwrap();
+    }
+    assert!(table.is_empty());
+}
+
+#[test]
 fn a_full_table_refuses_and_loses_nothing() {
     let mut table = table::<Timed>(1 << 10, 1 << 10, seed());
     let mut stored = Vec::new();
@@ -95,11 +124,12 @@ fn a_flow_that_is_there_is_not_inserted_twice() {
     assert_eq!((table.lookup(&[1, 2], digest), table.is_empty()), (None, true));
 }
 
-fn grow<P: Policy>() {
+fn grow<L: Named, P: Policy>() {
     let seed = seed();
     let mut rng = Rng::new(seed);
-    let mut table = table::<P>(1 << 9, 1 << 13, seed);
-    let mut oracle: HashMap<u64, [u64; 2]> = HashMap::new();
+    let mut table = table_of::<L, P>(1 << 9, 1 << 13, seed);
+    let end = table.capacity() << 4;
+    let mut oracle: HashMap<u64, u64> = HashMap::new();
     let mut next = 0;
     let mut n_growths = 0;
     while n_growths < 4 || table.is_growing() {
@@ -109,42 +139,48 @@ fn grow<P: Policy>() {
             assert!(matches!(table.grow(), Err(CapacityError::Growing)));
         }
         for _ in 0..3 {
-            let key = [next, 0];
-            table.insert(&key, table.digest(&key), &[next, 1], 9, |_, _| {}).unwrap();
-            oracle.insert(next, [next, 1]);
+            let key = L::key_of(next);
+            table.insert(&key, table.digest(&key), &L::value_of(next), 9, |_, _| {}).unwrap();
+            oracle.insert(next, next);
             next += 1;
         }
         let name = rng.below(next);
-        let key = [name, 0];
+        let key = L::key_of(name);
+        let is = |value: Option<&L::Value>, known: Option<&u64>| match (value, known) {
+            (Some(value), Some(&known)) => L::is_equal(value, &L::value_of(known)),
+            (value, known) => value.is_none() && known.is_none(),
+        };
         if rng.below(2) == 0 {
-            assert_eq!(table.remove(&key, table.digest(&key)), oracle.remove(&name), "seed {seed}: {name}");
+            let value = table.remove(&key, table.digest(&key));
+            assert!(is(value.as_ref(), oracle.remove(&name).as_ref()), "seed {seed}: {name}");
         } else if let Some(value) = oracle.get_mut(&name) {
-            value[1] += 1;
-            let done = table.upsert(&key, table.digest(&key), value, 9, |_, _| {}).unwrap();
+            *value += 1 << 16;
+            let done = table.upsert(&key, table.digest(&key), &L::value_of(*value), 9, |_, _| {}).unwrap();
             assert!(done.1, "seed {seed}: {name}");
         }
         table.migrate(1, |_, _| {});
         if rng.below(30) == 0 {
-            let keys: Vec<_> = (0..next).map(|name| [name, 0]).collect();
+            let keys: Vec<_> = (0..next).map(L::key_of).collect();
             let (mut digests, mut slots) = (vec![Digest(0); keys.len()], vec![None; keys.len()]);
             table.digests(&keys, &mut digests);
             table.lookup_batch(&keys, &digests, &mut slots);
             for (name, slot) in (0..next).zip(slots) {
-                assert_eq!(slot.map(|slot| *table.value(slot)), oracle.get(&name).copied(), "seed {seed}: {name}");
+                assert!(is(slot.map(|slot| table.value(slot)), oracle.get(&name)), "seed {seed}: {name}");
             }
             assert_eq!((table.iter().count(), table.len()), (oracle.len(), oracle.len()));
             table.audit().unwrap();
         }
     }
-    assert_eq!(table.capacity(), 1 << 13);
+    assert_eq!(table.capacity(), end, "{}", L::LAYOUT);
     assert!(matches!(table.grow(), Err(CapacityError::Limit { .. })));
 }
 
 #[test]
 fn a_table_grows_beside_its_use() {
-    grow::<CuckooPlusPlus>();
-    grow::<Timed>();
-    grow::<Horton>();
+    grow::<Split<2, 2>, CuckooPlusPlus>();
+    grow::<Split<2, 2>, Timed>();
+    grow::<Split<2, 2>, Horton>();
+    grow::<Inline<4, 4>, Timed>();
 }
 
 #[test]

@@ -12,34 +12,33 @@
 
 #![cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "calls the AVX2 and BMI form after detecting both"))]
 
-use super::FlowTable;
-use super::bucket::SLOTS;
+use super::bucket::Line;
+use super::layout::{Layout, Memory, lanes};
 use super::policy::{Policy, Second};
-use super::slab::Slab;
 use super::store::{Place, Store};
-use super::table::Slot;
+use super::table::{Slot, Table};
 use crate::cuckoo::BURST;
 use crate::hash::Digest;
 
-impl<const K: usize, const V: usize, P: Policy> FlowTable<K, V, P> {
+impl<L: Layout, P: Policy> Table<L, P> {
     /// The digests of `keys`.
     /// # Panics
     /// If `keys` and `out` differ in length.
-    pub fn digests(&self, keys: &[[u64; K]], out: &mut [Digest]) {
-        self.hasher.digest_keys(keys, out);
+    pub fn digests(&self, keys: &[L::Key], out: &mut [Digest]) {
+        L::digests(&self.hasher, keys, out);
     }
 
     /// Asks for the first lines that operations on these flows will read: before a batch of inserts or removals.
     pub fn prefetch(&self, digests: &[Digest]) {
         for &digest in digests {
-            self.store.slab.prefetch_bucket(self.store.place(digest).first);
+            self.store.memory.prefetch_line(self.store.place(digest).first);
         }
     }
 
     /// `out[i] = lookup(&keys[i], digests[i])`, with memory latency hidden.
     /// # Panics
     /// If the slices differ in length.
-    pub fn lookup_batch(&self, keys: &[[u64; K]], digests: &[Digest], out: &mut [Option<Slot>]) {
+    pub fn lookup_batch(&self, keys: &[L::Key], digests: &[Digest], out: &mut [Option<Slot>]) {
         assert_eq!(keys.len(), out.len(), "one answer a key");
         out.fill(None);
         self.for_each_found(keys, digests, |index, slot, _| out[index] = Some(slot));
@@ -50,7 +49,7 @@ impl<const K: usize, const V: usize, P: Policy> FlowTable<K, V, P> {
     /// # Panics
     /// If the slices differ in length.
     #[inline]
-    pub fn for_each_found(&self, keys: &[[u64; K]], digests: &[Digest], mut found: impl FnMut(usize, Slot, &[u64; V])) {
+    pub fn for_each_found(&self, keys: &[L::Key], digests: &[Digest], mut found: impl FnMut(usize, Slot, &L::Value)) {
         assert_eq!(keys.len(), digests.len(), "one digest a key");
         let now = self.clock.low();
         for (n, (keys, digests)) in keys.chunks(BURST).zip(digests.chunks(BURST)).enumerate() {
@@ -60,11 +59,11 @@ impl<const K: usize, const V: usize, P: Policy> FlowTable<K, V, P> {
                 if is_growing {
                     is_missed[index] = false;
                 }
-                found(n * BURST + index, Slot::new(slot, false), &self.store.slab.entry(slot).value);
+                found(n * BURST + index, Slot::new(slot, false), self.store.memory.value(slot));
             });
             if let Some(old) = &self.old {
                 look_back(old, keys, digests, now, &is_missed, |index, slot| {
-                    found(n * BURST + index, Slot::new(slot, true), &old.slab.entry(slot).value);
+                    found(n * BURST + index, Slot::new(slot, true), old.memory.value(slot));
                 });
             }
         }
@@ -74,15 +73,15 @@ impl<const K: usize, const V: usize, P: Policy> FlowTable<K, V, P> {
 /// Looks up what a burst did not find in the generation that is being left.
 #[cold]
 #[inline(never)]
-fn look_back<const K: usize, const V: usize, P: Policy>(
-    old: &Store<K, V, P>,
-    keys: &[[u64; K]],
+fn look_back<M: Memory, P: Policy>(
+    old: &Store<M, P>,
+    keys: &[M::Key],
     digests: &[Digest],
     now: u16,
     is_missed: &[bool; BURST],
     mut found: impl FnMut(usize, u32),
 ) {
-    let (mut missed_keys, mut missed_digests) = ([[0; K]; BURST], [Digest(0); BURST]);
+    let (mut missed_keys, mut missed_digests) = ([keys[0]; BURST], [Digest(0); BURST]);
     let mut indices = [0; BURST];
     let mut n = 0;
     for index in (0..keys.len()).filter(|&index| is_missed[index]) {
@@ -107,26 +106,26 @@ impl Met {
 
     /// Adds a key if it has any matches in `bucket`, and asks for the entry.
     #[inline(always)]
-    fn add<const K: usize, const V: usize>(&mut self, slab: &Slab<K, V>, key: u8, bucket: u32, matches: u8) {
+    fn add<M: Memory>(&mut self, memory: &M, key: u8, bucket: u32, matches: u8) {
         // Of no matches the number is that of another bucket's slot, not fetched and overwritten by the next key.
-        let slot = bucket * SLOTS as u32 + matches.trailing_zeros();
+        let slot = bucket * lanes::<M>() + matches.trailing_zeros();
         self.keys[self.n] = key;
         self.slots[self.n] = slot;
         self.n += usize::from(matches != 0);
-        slab.prefetch_entry_if(slot, matches != 0, bucket);
+        memory.prefetch_entry_if(slot, matches != 0, bucket);
     }
 
     /// Compares the keys, and tells of those that are equal.
     #[inline(always)]
-    fn compare<const K: usize, const V: usize, P: Policy>(
+    fn compare<M: Memory, P: Policy>(
         &self,
-        store: &Store<K, V, P>,
-        (keys, digests, now): (&[[u64; K]], &[Digest], u16),
+        store: &Store<M, P>,
+        (keys, digests, now): (&[M::Key], &[Digest], u16),
         found: &mut impl FnMut(usize, u32),
     ) {
         for (&index, &slot) in self.keys[..self.n].iter().zip(&self.slots[..self.n]) {
             let index = usize::from(index);
-            if store.slab.entry(slot).key == keys[index] {
+            if *store.memory.key(slot) == keys[index] {
                 found(index, slot);
             } else if let Some(slot) = alone(store, &keys[index], digests[index], now) {
                 found(index, slot);
@@ -137,20 +136,15 @@ impl Met {
 
 #[cold]
 #[inline(never)]
-fn alone<const K: usize, const V: usize, P: Policy>(
-    store: &Store<K, V, P>,
-    key: &[u64; K],
-    digest: Digest,
-    now: u16,
-) -> Option<u32> {
+fn alone<M: Memory, P: Policy>(store: &Store<M, P>, key: &M::Key, digest: Digest, now: u16) -> Option<u32> {
     store.find(key, store.place(digest), now)
 }
 
 /// Looks up a burst, and calls `found(index, slot)`.
 #[inline(always)]
-fn burst<const K: usize, const V: usize, P: Policy>(
-    store: &Store<K, V, P>,
-    keys: &[[u64; K]],
+fn burst<M: Memory, P: Policy>(
+    store: &Store<M, P>,
+    keys: &[M::Key],
     digests: &[Digest],
     now: u16,
     found: impl FnMut(usize, u32),
@@ -169,9 +163,9 @@ fn burst<const K: usize, const V: usize, P: Policy>(
 /// The same stages with three-operand vectors, and shifts and bit scans that take one operation each.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,bmi1,bmi2")]
-fn burst_avx2<const K: usize, const V: usize, P: Policy>(
-    store: &Store<K, V, P>,
-    keys: &[[u64; K]],
+fn burst_avx2<M: Memory, P: Policy>(
+    store: &Store<M, P>,
+    keys: &[M::Key],
     digests: &[Digest],
     now: u16,
     found: impl FnMut(usize, u32),
@@ -180,9 +174,9 @@ fn burst_avx2<const K: usize, const V: usize, P: Policy>(
 }
 
 #[inline(always)]
-fn stages<const K: usize, const V: usize, P: Policy>(
-    store: &Store<K, V, P>,
-    keys: &[[u64; K]],
+fn stages<M: Memory, P: Policy>(
+    store: &Store<M, P>,
+    keys: &[M::Key],
     digests: &[Digest],
     now: u16,
     mut found: impl FnMut(usize, u32),
@@ -190,31 +184,30 @@ fn stages<const K: usize, const V: usize, P: Policy>(
     let digests = &digests[..keys.len().min(BURST)];
     for &digest in digests {
         let place = store.place(digest);
-        store.slab.prefetch_bucket(place.first);
+        store.memory.prefetch_line(place.first);
         if P::SECOND == Second::Fetched {
-            store.slab.prefetch_bucket(store.away(place));
+            store.memory.prefetch_line(store.away(place));
         }
     }
     let (mut here, mut there) = (Met::new(), Met::new());
     let mut seconds = [(0u8, 0u32, 0u16); BURST];
     let mut n_seconds = 0;
-    for (index, &digest) in (0u8..).zip(digests) {
+    for ((index, &digest), key) in (0u8..).zip(digests).zip(keys) {
         let Place { first, tag } = store.place(digest);
-        let line = store.masked(first);
-        let matches = line.matches::<P>(tag, now);
-        here.add(&store.slab, index, first, matches);
-        let hint = line.hint::<P>(tag);
+        let matches = store.matches(first, key, tag, now);
+        here.add(&store.memory, index, first, matches);
+        let hint = store.masked(first).hint::<P>(tag);
         let second = store.apart(first, hint.unwrap_or(0));
         let goes_on = (matches == 0) & hint.is_some();
         seconds[n_seconds] = (index, second, tag);
         n_seconds += usize::from(goes_on);
         if P::SECOND != Second::Fetched {
-            store.slab.prefetch_bucket_if(second, goes_on, first);
+            store.memory.prefetch_line(if goes_on { second } else { first });
         }
     }
     for &(index, second, tag) in &seconds[..n_seconds] {
-        let matches = store.masked(second).matches::<P>(tag, now);
-        there.add(&store.slab, index, second, matches);
+        let matches = store.matches(second, &keys[usize::from(index)], tag, now);
+        there.add(&store.memory, index, second, matches);
     }
     here.compare(store, (keys, digests, now), &mut found);
     there.compare(store, (keys, digests, now), &mut found);

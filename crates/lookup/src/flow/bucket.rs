@@ -1,6 +1,7 @@
-//! The metadata of a bucket: one cache line for eight slots.
+//! The metadata of a bucket: what a [`Line`] keeps of its slots, and the books of those that live elsewhere.
 //!
 //! ```text
+//! Bucket, for entries in an array beside it:
 //! | tags 8 x 16 | ends 8 x 16 | hint 64 | counts 2 x 64 | functions 32 | moved 8 | occupied 8 | secondary 8 | 0 8 |
 //! ```
 //! `occupied`: slots that hold an entry. `secondary`: those whose entry has its first bucket elsewhere, its *owner*. Of
@@ -15,10 +16,8 @@
 //! published filter is only ever added to until `moved` is zero, and after churn is wrong 50 times more often.
 
 use super::policy::{Policy, Second};
-use super::simd::{self, LANES};
+use super::simd;
 
-/// Slots of a bucket.
-pub(super) const SLOTS: usize = LANES;
 /// Bits of the Bloom filter that a tag sets.
 const PROBES: u32 = 4;
 /// Functions of the remap array, and nibbles of its counts.
@@ -29,32 +28,17 @@ pub(super) const CHOICES: u32 = 7;
 const SPREAD: u32 = 0x9E37_79B1;
 const SPREAD_FILTER: u32 = 0x5BD1_E995;
 
-/// One line of metadata.
-#[repr(C, align(64))]
-#[derive(Clone, Copy, Default, Debug)]
-pub(super) struct Bucket {
-    pub(super) tags: [u16; SLOTS],
-    pub(super) ends: [u16; SLOTS],
-    hint: u64,
-    counts: [u64; 2],
-    functions: u32,
-    moved: u8,
-    occupied: u8,
-    secondary: u8,
-    _zero: u8,
-}
-
 /// From a bucket to the other one of a tag, by XOR: odd, so that they differ. `choice` is Horton's function, 0 else.
 #[inline(always)]
 pub(super) fn offset(tag: u16, choice: u32) -> u32 {
     (((u32::from(tag) | (choice << 16)).wrapping_add(1).wrapping_mul(SPREAD)).rotate_left(16) << 1) | 1
 }
 
-/// The bits of a tag in the Bloom filter.
+/// The bits of a tag in a Bloom filter of so many bits, a power of two up to 64.
 #[inline(always)]
-fn bits(tag: u16) -> u64 {
+fn bits(tag: u16, filter_bits: u32) -> u64 {
     let spread = (u32::from(tag) + 1).wrapping_mul(SPREAD_FILTER);
-    (0..PROBES).fold(0, |bits, probe| bits | (1 << ((spread >> (26 - 6 * probe)) & 63)))
+    (0..PROBES).fold(0, |bits, probe| bits | (1 << ((spread >> (26 - 6 * probe)) & (filter_bits - 1))))
 }
 
 /// The function of the remap array that a tag goes by.
@@ -63,136 +47,15 @@ fn function(tag: u16) -> u32 {
     (((u32::from(tag) + 1).wrapping_mul(SPREAD_FILTER) >> 16) * FUNCTIONS) >> 16
 }
 
-impl Bucket {
-    /// Slots whose entry has `tag` and, if timed, has not ended.
-    #[inline(always)]
-    pub(super) fn matches<P: Policy>(&self, tag: u16, now: u16) -> u8 {
-        simd::equal(&self.tags, tag) & self.live::<P>(now)
-    }
+/// What a bucket knows of its entries that live in their second bucket: the hint, and what keeps it exact.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+#[repr(C)]
+pub struct Books {
+    pub(super) hint: u64,
+    pub(super) counts: [u64; 2],
+}
 
-    /// Slots that hold an entry which has not ended.
-    #[inline(always)]
-    pub(super) fn live<P: Policy>(&self, now: u16) -> u8 {
-        if P::TIMED { self.occupied & simd::running(&self.ends, now) } else { self.occupied }
-    }
-
-    /// Slots that hold an entry, ended or not.
-    pub(super) fn occupied(&self) -> u8 {
-        self.occupied
-    }
-
-    /// Whether the entry of a slot has its first bucket elsewhere.
-    pub(super) fn is_secondary(&self, slot: usize) -> bool {
-        self.secondary >> slot & 1 != 0
-    }
-
-    /// From this bucket to where an entry with `tag` may live if it is not here; none if there cannot be one.
-    #[inline(always)]
-    pub(super) fn hint<P: Policy>(&self, tag: u16) -> Option<u32> {
-        match P::SECOND {
-            Second::Always | Second::Fetched => Some(offset(tag, 0)),
-            Second::Filter => {
-                let bits = bits(tag);
-                (self.hint & bits == bits).then(|| offset(tag, 0))
-            }
-            Second::Remap => match self.choice(tag) {
-                0 => None,
-                choice => Some(offset(tag, choice)),
-            },
-        }
-    }
-
-    /// From this bucket to the other one of the entry in `slot`, which lives in its second bucket here.
-    pub(super) fn home<P: Policy>(&self, slot: usize) -> u32 {
-        let choice = if P::SECOND == Second::Remap { self.function_of(slot) } else { 0 };
-        offset(self.tags[slot], choice)
-    }
-
-    /// Horton's function with which the entry of a slot came here.
-    pub(super) fn function_of(&self, slot: usize) -> u32 {
-        self.functions >> (3 * slot) & 7
-    }
-
-    /// Whether the hint and its counts are those of `recounted`, in which every move was noted afresh. A count of the
-    /// filter may have stopped at its limit since.
-    pub(super) fn has_books_of<P: Policy>(&self, recounted: &Self) -> bool {
-        let stuck = if P::SECOND == Second::Filter { self.counts[0] & self.counts[1] } else { 0 };
-        let same = |mine: u64, other: u64| (mine ^ other) & !stuck == 0;
-        self.moved == recounted.moved
-            && same(self.hint, recounted.hint)
-            && (0..2).all(|plane| same(self.counts[plane], recounted.counts[plane]))
-            && recounted.hint & !self.hint == 0
-    }
-
-    /// Horton's function for `tag` in this bucket, 0 if none.
-    #[inline(always)]
-    pub(super) fn choice(&self, tag: u16) -> u32 {
-        (self.hint >> (3 * function(tag))) as u32 & 7
-    }
-
-    /// Whether one more entry with `tag` may move out.
-    pub(super) fn has_room_to_move<P: Policy>(&self, tag: u16) -> bool {
-        match P::SECOND {
-            Second::Always | Second::Fetched => true,
-            Second::Filter => self.moved < u8::MAX,
-            Second::Remap => self.moved < u8::MAX && self.count(function(tag)) < 15,
-        }
-    }
-
-    /// Puts an entry into a free slot. `choice` is 0 but for an entry that Horton's function brought here.
-    #[inline(always)]
-    pub(super) fn put(&mut self, slot: usize, tag: u16, end: u16, secondary: bool, choice: u32) {
-        debug_assert_eq!(self.occupied >> slot & 1, 0, "the slot is free");
-        self.tags[slot] = tag;
-        self.ends[slot] = end;
-        self.occupied |= 1 << slot;
-        self.secondary |= u8::from(secondary) << slot;
-        self.functions |= choice << (3 * slot);
-    }
-
-    /// Takes the entry of a slot out.
-    pub(super) fn take(&mut self, slot: usize) {
-        debug_assert_eq!(self.occupied >> slot & 1, 1, "the slot holds an entry");
-        self.occupied &= !(1 << slot);
-        self.secondary &= !(1 << slot);
-        self.functions &= !(7 << (3 * slot));
-    }
-
-    /// Notes that an entry of this bucket went to its second one.
-    pub(super) fn moved_out<P: Policy>(&mut self, tag: u16, choice: u32) {
-        match P::SECOND {
-            Second::Always | Second::Fetched => return,
-            Second::Filter => self.add(bits(tag)),
-            Second::Remap => {
-                let function = function(tag);
-                debug_assert!(self.choice(tag) == choice || self.choice(tag) == 0 && self.count(function) == 0);
-                self.hint |= u64::from(choice) << (3 * function);
-                self.set_count(function, self.count(function) + 1);
-            }
-        }
-        self.moved += 1;
-    }
-
-    /// Notes that an entry of this bucket left its second one.
-    pub(super) fn moved_back<P: Policy>(&mut self, tag: u16) {
-        match P::SECOND {
-            Second::Always | Second::Fetched => return,
-            Second::Filter => self.subtract(bits(tag)),
-            Second::Remap => {
-                let function = function(tag);
-                let count = self.count(function) - 1;
-                self.set_count(function, count);
-                if count == 0 {
-                    self.hint &= !(7 << (3 * function));
-                }
-            }
-        }
-        self.moved -= 1;
-        if self.moved == 0 {
-            (self.hint, self.counts) = (0, [0; 2]);
-        }
-    }
-
+impl Books {
     /// Counts each of `bits` once more: 0 (not in the hint) to 4, where it stays until `moved` is zero.
     fn add(&mut self, bits: u64) {
         let [low, high] = self.counts;
@@ -210,6 +73,12 @@ impl Bucket {
         self.counts = [low ^ beyond, high ^ (!low & beyond)];
     }
 
+    /// Horton's function for `tag` in this bucket, 0 if none.
+    #[inline(always)]
+    fn choice(&self, tag: u16) -> u32 {
+        (self.hint >> (3 * function(tag))) as u32 & 7
+    }
+
     fn count(&self, function: u32) -> u64 {
         self.counts[(function >> 4) as usize] >> (4 * (function & 15)) & 15
     }
@@ -217,5 +86,259 @@ impl Bucket {
     fn set_count(&mut self, function: u32, count: u64) {
         let (word, shift) = (&mut self.counts[(function >> 4) as usize], 4 * (function & 15));
         *word = *word & !(15 << shift) | count << shift;
+    }
+}
+
+/// The metadata of a bucket: what is kept, and what follows from it for all layouts.
+pub trait Line: Copy + Default + std::fmt::Debug {
+    /// Slots of a bucket, up to 8.
+    const SLOTS: usize;
+    /// Bits of the filter.
+    const FILTER_BITS: u32;
+    /// The largest count of entries elsewhere.
+    const MAX_MOVED: u8;
+    /// Whether it can tell by which of Horton's functions an entry came.
+    const HAS_FUNCTIONS: bool;
+
+    /// Slots that hold an entry, ended or not.
+    fn occupied(&self) -> u8;
+    /// Slots whose entry has its first bucket elsewhere.
+    fn secondary(&self) -> u8;
+    /// Sets both.
+    fn set_slots(&mut self, occupied: u8, secondary: u8);
+    /// Entries of this bucket that live in their second one.
+    fn moved(&self) -> u8;
+    /// Sets that.
+    fn set_moved(&mut self, moved: u8);
+    /// The hint and its counts.
+    fn books(&self) -> Books;
+    /// Sets them.
+    fn set_books(&mut self, books: Books);
+    /// When the entry of a slot ends.
+    fn end(&self, slot: usize) -> u16;
+    /// Sets that.
+    fn set_end(&mut self, slot: usize, end: u16);
+    /// Notes the tag of a slot, where tags are kept.
+    fn set_tag(&mut self, slot: usize, tag: u16);
+    /// Slots whose timer runs, and perhaps others that hold no entry.
+    fn running(&self, now: u16) -> u8;
+    /// Horton's functions with which the entries of the slots came here, 3 bits each.
+    fn functions(&self) -> u32;
+    /// Sets them.
+    fn set_functions(&mut self, functions: u32);
+
+    /// All slots.
+    const ALL: u8 = u8::MAX >> (8 - Self::SLOTS);
+
+    /// Slots that hold an entry which has not ended.
+    #[inline(always)]
+    fn live<P: Policy>(&self, now: u16) -> u8 {
+        if P::TIMED { self.occupied() & self.running(now) } else { self.occupied() }
+    }
+
+    /// Whether the entry of a slot has its first bucket elsewhere.
+    fn is_secondary(&self, slot: usize) -> bool {
+        self.secondary() >> slot & 1 != 0
+    }
+
+    /// From this bucket to where an entry with `tag` may live if it is not here; none if there cannot be one.
+    #[inline(always)]
+    fn hint<P: Policy>(&self, tag: u16) -> Option<u32> {
+        match P::SECOND {
+            Second::Always | Second::Fetched => Some(offset(tag, 0)),
+            Second::Filter => {
+                let bits = bits(tag, Self::FILTER_BITS);
+                (self.books().hint & bits == bits).then(|| offset(tag, 0))
+            }
+            Second::Remap => match self.choice(tag) {
+                0 => None,
+                choice => Some(offset(tag, choice)),
+            },
+        }
+    }
+
+    /// Horton's function for `tag` in this bucket, 0 if none.
+    #[inline(always)]
+    fn choice(&self, tag: u16) -> u32 {
+        self.books().choice(tag)
+    }
+
+    /// Horton's function with which the entry of a slot came here.
+    fn function_of(&self, slot: usize) -> u32 {
+        self.functions() >> (3 * slot) & 7
+    }
+
+    /// Whether the hint and its counts are those of `recounted`, in which every move was noted afresh. A count of the
+    /// filter may have stopped at its limit since.
+    fn has_books_of<P: Policy>(&self, recounted: &Self) -> bool {
+        let (mine, other) = (self.books(), recounted.books());
+        let stuck = if P::SECOND == Second::Filter { mine.counts[0] & mine.counts[1] } else { 0 };
+        let same = |mine: u64, other: u64| (mine ^ other) & !stuck == 0;
+        self.moved() == recounted.moved()
+            && same(mine.hint, other.hint)
+            && (0..2).all(|plane| same(mine.counts[plane], other.counts[plane]))
+            && other.hint & !mine.hint == 0
+    }
+
+    /// Whether one more entry with `tag` may move out.
+    fn has_room_to_move<P: Policy>(&self, tag: u16) -> bool {
+        match P::SECOND {
+            Second::Always | Second::Fetched => true,
+            Second::Filter => self.moved() < Self::MAX_MOVED,
+            Second::Remap => self.moved() < Self::MAX_MOVED && self.books().count(function(tag)) < 15,
+        }
+    }
+
+    /// Puts an entry into a free slot. `choice` is 0 but for an entry that Horton's function brought here.
+    #[inline(always)]
+    fn put(&mut self, slot: usize, tag: u16, end: u16, secondary: bool, choice: u32) {
+        debug_assert_eq!(self.occupied() >> slot & 1, 0, "the slot is free");
+        self.set_tag(slot, tag);
+        self.set_end(slot, end);
+        self.set_slots(self.occupied() | 1 << slot, self.secondary() | u8::from(secondary) << slot);
+        self.set_functions(self.functions() | choice << (3 * slot));
+    }
+
+    /// Takes the entry of a slot out.
+    fn take(&mut self, slot: usize) {
+        debug_assert_eq!(self.occupied() >> slot & 1, 1, "the slot holds an entry");
+        self.set_slots(self.occupied() & !(1 << slot), self.secondary() & !(1 << slot));
+        self.set_functions(self.functions() & !(7 << (3 * slot)));
+    }
+
+    /// Notes that an entry of this bucket went to its second one.
+    fn moved_out<P: Policy>(&mut self, tag: u16, choice: u32) {
+        let mut books = self.books();
+        match P::SECOND {
+            Second::Always | Second::Fetched => return,
+            Second::Filter => books.add(bits(tag, Self::FILTER_BITS)),
+            Second::Remap => {
+                let function = function(tag);
+                debug_assert!(books.choice(tag) == choice || books.choice(tag) == 0 && books.count(function) == 0);
+                books.hint |= u64::from(choice) << (3 * function);
+                books.set_count(function, books.count(function) + 1);
+            }
+        }
+        self.set_books(books);
+        self.set_moved(self.moved() + 1);
+    }
+
+    /// Notes that an entry of this bucket left its second one.
+    fn moved_back<P: Policy>(&mut self, tag: u16) {
+        let mut books = self.books();
+        match P::SECOND {
+            Second::Always | Second::Fetched => return,
+            Second::Filter => books.subtract(bits(tag, Self::FILTER_BITS)),
+            Second::Remap => {
+                let function = function(tag);
+                let count = books.count(function) - 1;
+                books.set_count(function, count);
+                if count == 0 {
+                    books.hint &= !(7 << (3 * function));
+                }
+            }
+        }
+        self.set_moved(self.moved() - 1);
+        self.set_books(if self.moved() == 0 { Books::default() } else { books });
+    }
+}
+
+/// The line of a bucket whose entries stand in an array beside it.
+#[repr(C, align(64))]
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Bucket {
+    tags: [u16; simd::LANES],
+    ends: [u16; simd::LANES],
+    books: Books,
+    functions: u32,
+    moved: u8,
+    occupied: u8,
+    secondary: u8,
+    _zero: u8,
+}
+
+impl Bucket {
+    /// Slots whose entry has `tag` and, if timed, has not ended.
+    #[inline(always)]
+    pub(super) fn matches<P: Policy>(&self, tag: u16, now: u16) -> u8 {
+        simd::equal(&self.tags, tag) & self.live::<P>(now)
+    }
+
+    /// The tag of the entry in a slot.
+    #[inline(always)]
+    pub(super) fn tag(&self, slot: usize) -> u16 {
+        self.tags[slot]
+    }
+}
+
+impl Line for Bucket {
+    const SLOTS: usize = simd::LANES;
+    const FILTER_BITS: u32 = 64;
+    const MAX_MOVED: u8 = u8::MAX;
+    const HAS_FUNCTIONS: bool = true;
+
+    #[inline(always)]
+    fn occupied(&self) -> u8 {
+        self.occupied
+    }
+
+    #[inline(always)]
+    fn secondary(&self) -> u8 {
+        self.secondary
+    }
+
+    #[inline(always)]
+    fn set_slots(&mut self, occupied: u8, secondary: u8) {
+        (self.occupied, self.secondary) = (occupied, secondary);
+    }
+
+    #[inline(always)]
+    fn moved(&self) -> u8 {
+        self.moved
+    }
+
+    #[inline(always)]
+    fn set_moved(&mut self, moved: u8) {
+        self.moved = moved;
+    }
+
+    #[inline(always)]
+    fn books(&self) -> Books {
+        self.books
+    }
+
+    #[inline(always)]
+    fn set_books(&mut self, books: Books) {
+        self.books = books;
+    }
+
+    #[inline(always)]
+    fn end(&self, slot: usize) -> u16 {
+        self.ends[slot]
+    }
+
+    #[inline(always)]
+    fn set_end(&mut self, slot: usize, end: u16) {
+        self.ends[slot] = end;
+    }
+
+    #[inline(always)]
+    fn set_tag(&mut self, slot: usize, tag: u16) {
+        self.tags[slot] = tag;
+    }
+
+    #[inline(always)]
+    fn running(&self, now: u16) -> u8 {
+        simd::running(&self.ends, now)
+    }
+
+    #[inline(always)]
+    fn functions(&self) -> u32 {
+        self.functions
+    }
+
+    #[inline(always)]
+    fn set_functions(&mut self, functions: u32) {
+        self.functions = functions;
     }
 }

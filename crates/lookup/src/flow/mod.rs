@@ -3,11 +3,12 @@
 //!
 //! | room | what |
 //! |---|---|
-//! | `table` | [`FlowTable`]: lookup, insert, upsert, refresh, remove |
+//! | `table` | [`FlowTable`], and [`InlineTable`] for 8 bytes: lookup, insert, upsert, refresh, remove |
 //! | `batch` | lookups in batches: prefetch, then compare, without a branch on what was found |
 //! | `tend` | what the caller drives between bursts: the clock, the scan for ended entries, growth |
 //! | `policy` | the five lookup [policies](Policy): two constants each |
-//! | `bucket`, [`simd`] | the line of metadata of eight slots; eight 16-bit compares at once, and their scalar twin |
+//! | `bucket`, [`simd`] | the line of metadata, the books of what lives elsewhere; vector compares, and their scalar twin |
+//! | `split`, `inline` | the two [layouts](Layout): entries in an array beside the lines, or in the lines |
 //! | `store` | one generation of buckets and entries: find, insert by a shortest chain of moves, remove |
 //! | `clock` | why no timer of 16 bits revives |
 //! | `report` | counters, memory, a recount of all books |
@@ -39,16 +40,21 @@ mod batch;
 mod bucket;
 mod clock;
 mod error;
+mod inline;
+mod layout;
 mod policy;
 mod report;
 pub mod simd;
-mod slab;
+mod split;
 mod store;
 mod table;
 mod tend;
 
 pub use clock::{MAX_LIFETIME, Step};
 pub use error::{CapacityError, InsertError};
+pub use inline::Inline;
+pub use layout::Layout;
 pub use policy::{CuckooPlusPlus, Horton, Optimistic, Pessimistic, Policy, Second, Timed};
 pub use report::{Audit, AuditError, Counters, MemoryReport, Progress};
-pub use table::{FlowTable, Settings, Slot};
+pub use split::Split;
+pub use table::{FlowTable, InlineTable, Settings, Slot, Table};

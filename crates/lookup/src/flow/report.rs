@@ -1,9 +1,10 @@
 //! What a table did, what it holds, and whether its books are right.
 
-use super::FlowTable;
-use super::bucket::{Bucket, SLOTS};
+use super::bucket::Line;
+use super::layout::{Layout, Memory, lanes};
 use super::policy::Policy;
 use super::store::Store;
+use super::table::Table;
 use crate::hash::{Digest, Hasher};
 
 /// What a table did, in numbers since it was made.
@@ -38,9 +39,9 @@ pub struct Counters {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct MemoryReport {
-    /// Lines of metadata.
+    /// Lines of metadata, with the entries where these are inline.
     pub buckets_bytes: usize,
-    /// Keys and values.
+    /// Keys and values beside them.
     pub entries_bytes: usize,
     /// Of both, what stands on huge pages, if the operating system says.
     pub huge_page_bytes: Option<usize>,
@@ -78,16 +79,17 @@ pub struct AuditError {
     pub what: String,
 }
 
-impl<const K: usize, const V: usize, P: Policy> FlowTable<K, V, P> {
+impl<L: Layout, P: Policy> Table<L, P> {
     /// Where the memory goes.
     pub fn memory(&self) -> MemoryReport {
         let stores = || std::iter::once(&self.store).chain(&self.old);
-        let [buckets_bytes, entries_bytes] =
-            stores().map(|store| store.slab.bytes()).fold([0; 2], |sum, bytes| [sum[0] + bytes[0], sum[1] + bytes[1]]);
+        let [buckets_bytes, entries_bytes] = stores()
+            .map(|store| store.memory.bytes())
+            .fold([0; 2], |sum, bytes| [sum[0] + bytes[0], sum[1] + bytes[1]]);
         MemoryReport {
             buckets_bytes,
             entries_bytes,
-            huge_page_bytes: stores().map(|store| store.slab.huge_page_bytes()).sum(),
+            huge_page_bytes: stores().map(|store| store.memory.huge_page_bytes()).sum(),
             n_slots: stores().map(Store::n_slots).sum(),
         }
     }
@@ -112,20 +114,17 @@ impl<const K: usize, const V: usize, P: Policy> FlowTable<K, V, P> {
     }
 }
 
-fn audit<const K: usize, const V: usize, P: Policy>(
-    store: &Store<K, V, P>,
-    hasher: &Hasher,
-) -> Result<Audit, AuditError> {
-    let mut recounted = vec![Bucket::default(); store.n_buckets()];
+fn audit<M: Memory, P: Policy>(store: &Store<M, P>, hasher: &Hasher) -> Result<Audit, AuditError> {
+    let mut recounted = vec![M::Line::default(); store.n_buckets()];
     let mut sum = Audit::default();
-    let lines = || (0u32..).zip(store.slab.buckets());
+    let lines = || (0u32..).zip(store.memory.lines());
     let error = |bucket, what: String| AuditError { bucket, what };
     for (bucket, line) in lines() {
-        for lane in (0..SLOTS).filter(|lane| line.occupied() >> lane & 1 != 0) {
-            let entry = store.slab.entry(bucket * SLOTS as u32 + lane as u32);
-            let place = store.place(hasher.digest_key(&entry.key));
-            let first = if line.is_secondary(lane) { store.owner(bucket, lane) } else { bucket };
-            if (first, line.tags[lane]) != (place.first, place.tag) {
+        for lane in (0..M::Line::SLOTS).filter(|lane| line.occupied() >> lane & 1 != 0) {
+            let slot = bucket * lanes::<M>() + lane as u32;
+            let place = store.place(M::digest(hasher, store.memory.key(slot)));
+            let first = if line.is_secondary(lane) { store.owner(slot) } else { bucket };
+            if (first, store.memory.tag(slot)) != (place.first, place.tag) {
                 return Err(error(bucket, format!("slot {lane} holds a flow of {place:?} as one of {first}")));
             }
             if line.is_secondary(lane) {

@@ -1,10 +1,10 @@
 //! One generation of a table: buckets and entries of a fixed number, a power of two.
 
-use super::bucket::{Bucket, CHOICES, SLOTS, offset};
+use super::bucket::{CHOICES, Line, offset};
+use super::layout::{Memory, lanes};
 use super::policy::{Policy, Second};
-use super::slab::Slab;
 use crate::cuckoo::path::{Buckets, Search};
-use crate::hash::Digest;
+use crate::hash::{Digest, Hasher};
 
 /// A search for a free slot sees hundreds of buckets; flows that it sees in fewer than this share buckets and tags.
 const CROWD: usize = 16;
@@ -18,8 +18,8 @@ pub(super) struct Place {
 
 /// Buckets with their entries.
 #[derive(Debug)]
-pub(super) struct Store<const K: usize, const V: usize, P> {
-    pub(super) slab: Slab<K, V>,
+pub(super) struct Store<M, P> {
+    pub(super) memory: M,
     mask: u32,
     /// Slots that hold an entry, ended or not.
     n_entries: usize,
@@ -43,12 +43,18 @@ pub(super) struct NoWay {
     pub(super) is_crowded: bool,
 }
 
-impl<const K: usize, const V: usize, P: Policy> Store<K, V, P> {
+impl<M: Memory, P: Policy> Store<M, P> {
+    const KNOWS_THE_WAY: () = assert!(
+        !matches!(P::SECOND, Second::Remap) || M::Line::HAS_FUNCTIONS,
+        "the layout has no room for Horton's functions"
+    );
+
     /// Room for `n_buckets`, a power of two, at least 2.
-    pub(super) fn new(n_buckets: usize) -> std::io::Result<Self> {
+    pub(super) fn new(n_buckets: usize, hasher: &Hasher) -> std::io::Result<Self> {
+        let () = Self::KNOWS_THE_WAY;
         debug_assert!(n_buckets.is_power_of_two() && n_buckets >= 2);
         let mask = (n_buckets - 1) as u32;
-        Ok(Self { slab: Slab::new(n_buckets)?, mask, n_entries: 0, _policy: std::marker::PhantomData })
+        Ok(Self { memory: M::new(n_buckets, hasher)?, mask, n_entries: 0, _policy: std::marker::PhantomData })
     }
 
     pub(super) fn n_buckets(&self) -> usize {
@@ -56,7 +62,7 @@ impl<const K: usize, const V: usize, P: Policy> Store<K, V, P> {
     }
 
     pub(super) fn n_slots(&self) -> usize {
-        self.n_buckets() * SLOTS
+        self.n_buckets() * M::Line::SLOTS
     }
 
     pub(super) fn n_entries(&self) -> usize {
@@ -69,14 +75,20 @@ impl<const K: usize, const V: usize, P: Policy> Store<K, V, P> {
     }
 
     #[inline(always)]
-    pub(super) fn bucket(&self, bucket: u32) -> &Bucket {
-        &self.slab.buckets()[bucket as usize]
+    pub(super) fn bucket(&self, bucket: u32) -> &M::Line {
+        &self.memory.lines()[bucket as usize]
     }
 
     /// A bucket of a lookup, whose number is masked.
     #[inline(always)]
-    pub(super) fn masked(&self, bucket: u32) -> &Bucket {
-        self.slab.bucket(bucket & self.mask)
+    pub(super) fn masked(&self, bucket: u32) -> &M::Line {
+        self.memory.line(bucket & self.mask)
+    }
+
+    /// Slots of a bucket of a lookup whose entry may be that of a key.
+    #[inline(always)]
+    pub(super) fn matches(&self, bucket: u32, key: &M::Key, tag: u16, now: u16) -> u8 {
+        self.memory.matches::<P>(bucket & self.mask, key, tag, now)
     }
 
     /// The bucket at an offset of `first`.
@@ -98,11 +110,11 @@ impl<const K: usize, const V: usize, P: Policy> Store<K, V, P> {
     }
 
     #[inline(always)]
-    fn find_in(&self, bucket: u32, tag: u16, key: &[u64; K], now: u16) -> Option<u32> {
-        let mut matches = self.masked(bucket).matches::<P>(tag, now);
+    fn find_in(&self, bucket: u32, tag: u16, key: &M::Key, now: u16) -> Option<u32> {
+        let mut matches = self.matches(bucket, key, tag, now);
         while matches != 0 {
-            let slot = bucket * SLOTS as u32 + matches.trailing_zeros();
-            if self.slab.entry(slot).key == *key {
+            let slot = bucket * lanes::<M>() + matches.trailing_zeros();
+            if self.memory.key(slot) == key {
                 return Some(slot);
             }
             matches &= matches - 1;
@@ -112,7 +124,7 @@ impl<const K: usize, const V: usize, P: Policy> Store<K, V, P> {
 
     /// The slot of a flow that has not ended.
     #[inline(always)]
-    pub(super) fn find(&self, key: &[u64; K], place: Place, now: u16) -> Option<u32> {
+    pub(super) fn find(&self, key: &M::Key, place: Place, now: u16) -> Option<u32> {
         self.find_in(place.first, place.tag, key, now)
             .or_else(|| self.find_in(self.second(place)?, place.tag, key, now))
     }
@@ -121,23 +133,22 @@ impl<const K: usize, const V: usize, P: Policy> Store<K, V, P> {
     pub(super) fn insert(
         &mut self,
         search: &mut Search,
-        (key, value): (&[u64; K], &[u64; V]),
+        (key, value): (&M::Key, &M::Value),
         place: Place,
         (now, end): (u16, u16),
-        ended: &mut impl FnMut(&[u64; K], &[u64; V]),
+        ended: &mut impl FnMut(&M::Key, &M::Value),
     ) -> Result<Inserted, NoWay> {
         let view = View { store: self, now };
         let second = view.away(place.first, place.tag);
         if !search.run(&view, [place.first, second]) {
-            let n_seen = search.n_buckets_seen::<View<K, V, P>>(CROWD);
+            let n_seen = search.n_buckets_seen::<View<M, P>>(CROWD);
             return Err(NoWay { is_crowded: n_seen < CROWD.min(self.n_buckets()) });
         }
         let chain = std::mem::take(&mut search.chain);
         let free = chain[0];
-        let reused = self.bucket_of(free).occupied() >> (free as usize % SLOTS) & 1 != 0;
+        let reused = self.bucket_of(free).occupied() >> (free % lanes::<M>()) & 1 != 0;
         if reused {
-            let entry = self.slab.entry(free);
-            ended(&entry.key, &entry.value);
+            ended(self.memory.key(free), self.memory.value(free));
             self.remove(free);
         }
         for pair in chain.windows(2) {
@@ -147,8 +158,7 @@ impl<const K: usize, const V: usize, P: Policy> Store<K, V, P> {
         let n_moved = chain.len() - 1;
         search.chain = chain;
         self.fill(slot, place.tag, end, place.first);
-        let entry = self.slab.entry_mut(slot);
-        (entry.key, entry.value) = (*key, *value);
+        self.memory.write(slot, key, value);
         self.n_entries += 1;
         Ok(Inserted { slot, n_moved, reused })
     }
@@ -160,13 +170,12 @@ impl<const K: usize, const V: usize, P: Policy> Store<K, V, P> {
     }
 
     /// Takes out the entries of a bucket that `slots` tells; `gone` hears of each. Returns how many there were.
-    pub(super) fn clear(&mut self, bucket: u32, slots: u8, gone: &mut impl FnMut(&[u64; K], &[u64; V])) -> usize {
+    pub(super) fn clear(&mut self, bucket: u32, slots: u8, gone: &mut impl FnMut(&M::Key, &M::Value)) -> usize {
         let mut left = self.bucket(bucket).occupied() & slots;
         let n_gone = left.count_ones() as usize;
         while left != 0 {
-            let slot = bucket * SLOTS as u32 + left.trailing_zeros();
-            let entry = self.slab.entry(slot);
-            gone(&entry.key, &entry.value);
+            let slot = bucket * lanes::<M>() + left.trailing_zeros();
+            gone(self.memory.key(slot), self.memory.value(slot));
             self.remove(slot);
             left &= left - 1;
         }
@@ -174,63 +183,69 @@ impl<const K: usize, const V: usize, P: Policy> Store<K, V, P> {
     }
 
     /// The first bucket of an entry that stands in its second.
-    pub(super) fn owner(&self, bucket: u32, lane: usize) -> u32 {
-        (bucket ^ self.bucket(bucket).home::<P>(lane)) & self.mask
+    pub(super) fn owner(&self, slot: u32) -> u32 {
+        let (bucket, lane) = at::<M>(slot);
+        let choice = if P::SECOND == Second::Remap { self.bucket(bucket).function_of(lane) } else { 0 };
+        self.apart(bucket, offset(self.memory.tag(slot), choice))
     }
 
-    fn bucket_of(&self, slot: u32) -> &Bucket {
-        self.bucket(slot / SLOTS as u32)
+    fn bucket_of(&self, slot: u32) -> &M::Line {
+        self.bucket(slot / lanes::<M>())
     }
 
     /// Moves an entry to a free slot of its other bucket.
     fn shift(&mut self, from: u32, to: u32) {
-        let (bucket, lane) = (self.bucket_of(from), from as usize % SLOTS);
-        let (tag, end) = (bucket.tags[lane], bucket.ends[lane]);
-        let first = if bucket.is_secondary(lane) { to / SLOTS as u32 } else { from / SLOTS as u32 };
+        let (bucket, lane) = at::<M>(from);
+        let line = self.bucket(bucket);
+        let (tag, end) = (self.memory.tag(from), line.end(lane));
+        let first = if line.is_secondary(lane) { to } else { from } / lanes::<M>();
+        let (key, value) = (*self.memory.key(from), *self.memory.value(from));
         self.leave(from);
         self.fill(to, tag, end, first);
-        let entry = self.slab.entry(from);
-        let (key, value) = (entry.key, entry.value);
-        let entry = self.slab.entry_mut(to);
-        (entry.key, entry.value) = (key, value);
+        self.memory.write(to, &key, &value);
     }
 
     /// Writes the metadata of an entry whose first bucket is `first`, and tells that bucket if it is another.
     fn fill(&mut self, slot: u32, tag: u16, end: u16, first: u32) {
-        let (bucket, lane) = (slot / SLOTS as u32, slot as usize % SLOTS);
+        let (bucket, lane) = at::<M>(slot);
         let mut choice = 0;
         if bucket != first {
             if P::SECOND == Second::Remap {
-                let way = |choice: &u32| (first ^ offset(tag, *choice)) & self.mask == bucket;
+                let way = |choice: &u32| self.apart(first, offset(tag, *choice)) == bucket;
                 choice = match self.bucket(first).choice(tag) {
                     0 => (1..=CHOICES).find(way).expect("an entry moves to one of its second buckets only"),
                     choice => choice,
                 };
                 debug_assert!(way(&choice));
             }
-            self.slab.bucket_mut(first).moved_out::<P>(tag, choice);
+            self.memory.line_mut(first).moved_out::<P>(tag, choice);
         }
-        self.slab.bucket_mut(bucket).put(lane, tag, end, bucket != first, choice);
+        self.memory.line_mut(bucket).put(lane, tag, end, bucket != first, choice);
     }
 
     /// Clears the metadata of an entry, and tells its owner if it stood in its second bucket.
     fn leave(&mut self, slot: u32) {
-        let (bucket, lane) = (slot / SLOTS as u32, slot as usize % SLOTS);
-        let line = *self.bucket(bucket);
-        if line.is_secondary(lane) && matches!(P::SECOND, Second::Filter | Second::Remap) {
-            self.slab.bucket_mut(self.owner(bucket, lane)).moved_back::<P>(line.tags[lane]);
+        let (bucket, lane) = at::<M>(slot);
+        if self.bucket(bucket).is_secondary(lane) && matches!(P::SECOND, Second::Filter | Second::Remap) {
+            let (owner, tag) = (self.owner(slot), self.memory.tag(slot));
+            self.memory.line_mut(owner).moved_back::<P>(tag);
         }
-        self.slab.bucket_mut(bucket).take(lane);
+        self.memory.line_mut(bucket).take(lane);
     }
 }
 
+/// The bucket of a slot, and its number there.
+pub(super) fn at<M: Memory>(slot: u32) -> (u32, usize) {
+    (slot / lanes::<M>(), (slot % lanes::<M>()) as usize)
+}
+
 /// A store as a search for a free slot sees it at one moment: what has ended is free.
-struct View<'a, const K: usize, const V: usize, P> {
-    store: &'a Store<K, V, P>,
+struct View<'a, M, P> {
+    store: &'a Store<M, P>,
     now: u16,
 }
 
-impl<const K: usize, const V: usize, P: Policy> View<'_, K, V, P> {
+impl<M: Memory, P: Policy> View<'_, M, P> {
     /// Where a flow whose first bucket is `first` goes if not there; `first` itself if it cannot.
     fn away(&self, first: u32, tag: u16) -> u32 {
         let store = self.store;
@@ -253,20 +268,20 @@ impl<const K: usize, const V: usize, P: Policy> View<'_, K, V, P> {
     }
 }
 
-impl<const K: usize, const V: usize, P: Policy> Buckets for View<'_, K, V, P> {
-    const SLOTS: u32 = SLOTS as u32;
+impl<M: Memory, P: Policy> Buckets for View<'_, M, P> {
+    const SLOTS: u32 = lanes::<M>();
 
     fn free_slot(&self, bucket: u32) -> Option<u32> {
         let line = self.store.bucket(bucket);
         let live = line.live::<P>(self.now);
         // One that never was or is empty goes before one that has ended, whose owner would have to hear of it.
-        let free = if line.occupied() == u8::MAX { !live } else { !line.occupied() };
-        (free != 0).then(|| bucket * SLOTS as u32 + free.trailing_zeros())
+        let free = M::Line::ALL & if line.occupied() == M::Line::ALL { !live } else { !line.occupied() };
+        (free != 0).then(|| bucket * Self::SLOTS + free.trailing_zeros())
     }
 
     fn other_bucket(&self, slot: u32) -> u32 {
-        let (bucket, lane) = (slot / SLOTS as u32, slot as usize % SLOTS);
-        let line = self.store.bucket(bucket);
-        if line.is_secondary(lane) { self.store.owner(bucket, lane) } else { self.away(bucket, line.tags[lane]) }
+        let (bucket, lane) = at::<M>(slot);
+        let is_secondary = self.store.bucket(bucket).is_secondary(lane);
+        if is_secondary { self.store.owner(slot) } else { self.away(bucket, self.store.memory.tag(slot)) }
     }
 }

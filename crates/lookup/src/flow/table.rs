@@ -2,12 +2,15 @@
 
 use std::num::NonZeroU32;
 
-use super::bucket::SLOTS;
+use super::bucket::Line;
 use super::clock::{Clock, MAX_LIFETIME};
 use super::error::{CapacityError, InsertError};
+use super::inline::Inline;
+use super::layout::{Layout, Memory, lanes};
 use super::policy::{Policy, Timed};
 use super::report::Counters;
-use super::store::Store;
+use super::split::Split;
+use super::store::{Store, at};
 use crate::cuckoo::path::Search;
 use crate::hash::{Digest, Family, Hasher, SecretKey};
 
@@ -38,7 +41,7 @@ impl Slot {
 /// What a table is made with.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Slots at the start; rounded up to a power of two, 16 at least.
+    /// Slots at the start; rounded up to a power of two of buckets, two at least.
     pub capacity: usize,
     /// Slots that the table may grow to.
     pub max_capacity: usize,
@@ -58,11 +61,18 @@ impl Settings {
 }
 
 /// A flow table: `K` words of key, `V` words of value, lookup policy `P`. See [`super`](crate::flow).
+pub type FlowTable<const K: usize, const V: usize, P = Timed> = Table<Split<K, V>, P>;
+
+/// A flow table for small flows: `K` bytes of key and `V` bytes of value, 8 together at most, lookup policy `P` (not
+/// [`Horton`](super::Horton)). A hit reads one line as a miss does; a slot costs 12.8 bytes, of which a line has five.
+pub type InlineTable<const K: usize, const V: usize, P = Timed> = Table<Inline<K, V>, P>;
+
+/// A flow table with entries laid out as `L` says: [`FlowTable`] or [`InlineTable`].
 #[derive(Debug)]
-pub struct FlowTable<const K: usize, const V: usize, P: Policy = Timed> {
-    pub(super) store: Store<K, V, P>,
+pub struct Table<L: Layout, P: Policy = Timed> {
+    pub(super) store: Store<L, P>,
     /// The generation that is being left while the table grows.
-    pub(super) old: Option<Store<K, V, P>>,
+    pub(super) old: Option<Store<L, P>>,
     /// The next bucket of `old` to migrate.
     pub(super) migrated: usize,
     pub(super) clock: Clock,
@@ -74,20 +84,21 @@ pub struct FlowTable<const K: usize, const V: usize, P: Policy = Timed> {
     pub(super) counters: Counters,
 }
 
-impl<const K: usize, const V: usize, P: Policy> FlowTable<K, V, P> {
+impl<L: Layout, P: Policy> Table<L, P> {
     /// An empty table. Memory is taken as it is touched.
     /// # Errors
     /// [`CapacityError`]
     pub fn new(settings: &Settings) -> Result<Self, CapacityError> {
-        let max_capacity = capacity_of(settings.max_capacity.max(settings.capacity))?;
+        let max_capacity = capacity_of::<L>(settings.max_capacity.max(settings.capacity))?;
+        let hasher = Hasher::new(settings.family, &settings.key);
         Ok(Self {
-            store: store(capacity_of(settings.capacity)?)?,
+            store: store(capacity_of::<L>(settings.capacity)?, &hasher)?,
             old: None,
             migrated: 0,
             clock: Clock::new(settings.now),
             scanned: 0,
             search: Search::default(),
-            hasher: Hasher::new(settings.family, &settings.key),
+            hasher,
             max_capacity,
             counters: Counters::default(),
         })
@@ -96,13 +107,13 @@ impl<const K: usize, const V: usize, P: Policy> FlowTable<K, V, P> {
     /// The digest of a key under this table's secret. All operations take digests from here, or from a [`Hasher`] of the
     /// same family and secret over the key's bytes (words little-endian).
     #[inline]
-    pub fn digest(&self, key: &[u64; K]) -> Digest {
-        self.hasher.digest_key(key)
+    pub fn digest(&self, key: &L::Key) -> Digest {
+        L::digest(&self.hasher, key)
     }
 
     /// Makes all memory resident now, so that no operation waits for the operating system later.
     pub fn touch(&mut self) {
-        self.store.slab.touch();
+        self.store.memory.touch();
     }
 
     /// Entries stored: those that live, and those that have ended and were not yet found by a scan or an insert.
@@ -133,7 +144,7 @@ impl<const K: usize, const V: usize, P: Policy> FlowTable<K, V, P> {
     /// The flow with this key, if it is there and has not ended. One cache line of metadata for a miss; one more for a
     /// hit, with the key and the value.
     #[inline]
-    pub fn lookup(&self, key: &[u64; K], digest: Digest) -> Option<Slot> {
+    pub fn lookup(&self, key: &L::Key, digest: Digest) -> Option<Slot> {
         let now = self.clock.low();
         if let Some(slot) = self.store.find(key, self.store.place(digest), now) {
             return Some(Slot::new(slot, false));
@@ -145,12 +156,7 @@ impl<const K: usize, const V: usize, P: Policy> FlowTable<K, V, P> {
     /// As [`lookup`](Self::lookup), and lets the entry live `lifetime` units from now.
     /// # Errors
     /// [`InsertError::Lifetime`]
-    pub fn lookup_refresh(
-        &mut self,
-        key: &[u64; K],
-        digest: Digest,
-        lifetime: u16,
-    ) -> Result<Option<Slot>, InsertError> {
+    pub fn lookup_refresh(&mut self, key: &L::Key, digest: Digest, lifetime: u16) -> Result<Option<Slot>, InsertError> {
         let slot = self.lookup(key, digest);
         if let Some(slot) = slot {
             self.refresh(slot, lifetime)?;
@@ -165,7 +171,8 @@ impl<const K: usize, const V: usize, P: Policy> FlowTable<K, V, P> {
     pub fn refresh(&mut self, slot: Slot, lifetime: u16) -> Result<(), InsertError> {
         let end = self.end(lifetime)?;
         let (slot, is_old) = slot.parts();
-        self.generation_mut(is_old).slab.bucket_mut(slot / SLOTS as u32).ends[slot as usize % SLOTS] = end;
+        let (bucket, lane) = at::<L>(slot);
+        self.generation_mut(is_old).memory.line_mut(bucket).set_end(lane, end);
         Ok(())
     }
 
@@ -186,31 +193,32 @@ impl<const K: usize, const V: usize, P: Policy> FlowTable<K, V, P> {
 
     /// The key of an entry.
     #[inline]
-    pub fn key(&self, slot: Slot) -> &[u64; K] {
+    pub fn key(&self, slot: Slot) -> &L::Key {
         let (slot, is_old) = slot.parts();
-        &self.generation(is_old).slab.entry(slot).key
+        self.generation(is_old).memory.key(slot)
     }
 
     /// The value of an entry.
     #[inline]
-    pub fn value(&self, slot: Slot) -> &[u64; V] {
+    pub fn value(&self, slot: Slot) -> &L::Value {
         let (slot, is_old) = slot.parts();
-        &self.generation(is_old).slab.entry(slot).value
+        self.generation(is_old).memory.value(slot)
     }
 
     /// The value of an entry, to be changed in place.
     #[inline]
-    pub fn value_mut(&mut self, slot: Slot) -> &mut [u64; V] {
+    pub fn value_mut(&mut self, slot: Slot) -> &mut L::Value {
         let (slot, is_old) = slot.parts();
-        &mut self.generation_mut(is_old).slab.entry_mut(slot).value
+        self.generation_mut(is_old).memory.value_mut(slot)
     }
 
     /// Units that an entry has to live; `None` if it has ended, is no entry any more, or the policy has no timers.
     pub fn remaining(&self, slot: Slot) -> Option<u16> {
         let (slot, is_old) = slot.parts();
-        let (bucket, lane) = (self.generation(is_old).bucket(slot / SLOTS as u32), slot as usize % SLOTS);
-        let runs = P::TIMED && bucket.live::<P>(self.clock.low()) >> lane & 1 != 0;
-        runs.then(|| bucket.ends[lane].wrapping_sub(self.clock.low()))
+        let (bucket, lane) = at::<L>(slot);
+        let line = self.generation(is_old).bucket(bucket);
+        let runs = P::TIMED && line.live::<P>(self.clock.low()) >> lane & 1 != 0;
+        runs.then(|| line.end(lane).wrapping_sub(self.clock.low()))
     }
 
     /// Inserts a flow that lives `lifetime` units (of no meaning without timers). `ended` hears the key and value of an
@@ -219,11 +227,11 @@ impl<const K: usize, const V: usize, P: Policy> FlowTable<K, V, P> {
     /// [`InsertError`]; the table is unchanged then.
     pub fn insert(
         &mut self,
-        key: &[u64; K],
+        key: &L::Key,
         digest: Digest,
-        value: &[u64; V],
+        value: &L::Value,
         lifetime: u16,
-        mut ended: impl FnMut(&[u64; K], &[u64; V]),
+        mut ended: impl FnMut(&L::Key, &L::Value),
     ) -> Result<Slot, InsertError> {
         let end = self.end(lifetime)?;
         if let Some(slot) = self.lookup(key, digest) {
@@ -238,11 +246,11 @@ impl<const K: usize, const V: usize, P: Policy> FlowTable<K, V, P> {
     /// As [`insert`](Self::insert), but never [`InsertError::Exists`].
     pub fn upsert(
         &mut self,
-        key: &[u64; K],
+        key: &L::Key,
         digest: Digest,
-        value: &[u64; V],
+        value: &L::Value,
         lifetime: u16,
-        mut ended: impl FnMut(&[u64; K], &[u64; V]),
+        mut ended: impl FnMut(&L::Key, &L::Value),
     ) -> Result<(Slot, bool), InsertError> {
         let end = self.end(lifetime)?;
         if let Some(slot) = self.lookup(key, digest) {
@@ -255,11 +263,11 @@ impl<const K: usize, const V: usize, P: Policy> FlowTable<K, V, P> {
 
     fn insert_absent(
         &mut self,
-        key: &[u64; K],
+        key: &L::Key,
         digest: Digest,
-        value: &[u64; V],
+        value: &L::Value,
         end: u16,
-        ended: &mut impl FnMut(&[u64; K], &[u64; V]),
+        ended: &mut impl FnMut(&L::Key, &L::Value),
     ) -> Result<Slot, InsertError> {
         let place = self.store.place(digest);
         match self.store.insert(&mut self.search, (key, value), place, (self.clock.low(), end), ended) {
@@ -281,7 +289,7 @@ impl<const K: usize, const V: usize, P: Policy> FlowTable<K, V, P> {
     }
 
     /// Removes a flow, and returns its value.
-    pub fn remove(&mut self, key: &[u64; K], digest: Digest) -> Option<[u64; V]> {
+    pub fn remove(&mut self, key: &L::Key, digest: Digest) -> Option<L::Value> {
         let slot = self.lookup(key, digest)?;
         let value = *self.value(slot);
         self.remove_at(slot);
@@ -291,8 +299,9 @@ impl<const K: usize, const V: usize, P: Policy> FlowTable<K, V, P> {
     /// Removes the entry in a slot; false if there is none.
     pub fn remove_at(&mut self, slot: Slot) -> bool {
         let (slot, is_old) = slot.parts();
+        let (bucket, lane) = at::<L>(slot);
         let store = self.generation_mut(is_old);
-        let is_there = store.bucket(slot / SLOTS as u32).occupied() >> (slot as usize % SLOTS) & 1 != 0;
+        let is_there = store.bucket(bucket).occupied() >> lane & 1 != 0;
         if is_there {
             store.remove(slot);
             self.counters.removed += 1;
@@ -309,16 +318,16 @@ impl<const K: usize, const V: usize, P: Policy> FlowTable<K, V, P> {
     }
 
     /// All flows that have not ended, in no order.
-    pub fn iter(&self) -> impl Iterator<Item = (Slot, &[u64; K], &[u64; V])> {
+    pub fn iter(&self) -> impl Iterator<Item = (Slot, &L::Key, &L::Value)> {
         let now = self.clock.low();
-        let of = move |store: &'_ Store<K, V, P>, is_old| {
-            let lines = store.slab.buckets().iter().zip(0u32..);
+        let of = move |store: &'_ Store<L, P>, is_old| {
+            let lines = store.memory.lines().iter().zip(0u32..);
             lines
                 .flat_map(move |(line, bucket)| {
                     let live = line.live::<P>(now);
-                    (0..SLOTS as u32)
+                    (0..lanes::<L>())
                         .filter(move |&lane| live >> lane & 1 != 0)
-                        .map(move |lane| bucket * SLOTS as u32 + lane)
+                        .map(move |lane| bucket * lanes::<L>() + lane)
                 })
                 .map(move |slot| Slot::new(slot, is_old))
                 .collect::<Vec<_>>()
@@ -337,7 +346,7 @@ impl<const K: usize, const V: usize, P: Policy> FlowTable<K, V, P> {
     }
 
     #[inline(always)]
-    fn generation(&self, is_old: bool) -> &Store<K, V, P> {
+    fn generation(&self, is_old: bool) -> &Store<L, P> {
         match &self.old {
             Some(old) if is_old => old,
             _ => &self.store,
@@ -345,7 +354,7 @@ impl<const K: usize, const V: usize, P: Policy> FlowTable<K, V, P> {
     }
 
     #[inline(always)]
-    fn generation_mut(&mut self, is_old: bool) -> &mut Store<K, V, P> {
+    fn generation_mut(&mut self, is_old: bool) -> &mut Store<L, P> {
         match &mut self.old {
             Some(old) if is_old => old,
             _ => &mut self.store,
@@ -353,16 +362,14 @@ impl<const K: usize, const V: usize, P: Policy> FlowTable<K, V, P> {
     }
 }
 
-/// Slots for so many entries: a power of two.
-fn capacity_of(n: usize) -> Result<usize, CapacityError> {
-    match n.max(2 * SLOTS).checked_next_power_of_two() {
-        Some(slots) if slots <= MAX_SLOTS => Ok(slots),
+/// Slots for so many entries, of a power of two of buckets.
+fn capacity_of<M: Memory>(n: usize) -> Result<usize, CapacityError> {
+    match n.max(2 * M::Line::SLOTS).div_ceil(M::Line::SLOTS).checked_next_power_of_two() {
+        Some(buckets) if buckets <= MAX_SLOTS / M::Line::SLOTS => Ok(buckets * M::Line::SLOTS),
         _ => Err(CapacityError::Limit { wanted: n, max: MAX_SLOTS }),
     }
 }
 
-pub(super) fn store<const K: usize, const V: usize, P: Policy>(
-    n_slots: usize,
-) -> Result<Store<K, V, P>, CapacityError> {
-    Store::new(n_slots / SLOTS).map_err(|source| CapacityError::Memory { n_slots, source })
+pub(super) fn store<M: Memory, P: Policy>(n_slots: usize, hasher: &Hasher) -> Result<Store<M, P>, CapacityError> {
+    Store::new(n_slots / M::Line::SLOTS, hasher).map_err(|source| CapacityError::Memory { n_slots, source })
 }

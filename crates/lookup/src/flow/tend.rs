@@ -1,15 +1,15 @@
 //! What the caller drives between bursts: the clock, the scan for what has ended, and growth.
 
-use super::FlowTable;
-use super::bucket::SLOTS;
+use super::bucket::Line;
 use super::clock::Step;
 use super::error::CapacityError;
+use super::layout::{Layout, lanes};
 use super::policy::Policy;
 use super::report::Progress;
 use super::store::Store;
-use super::table::store;
+use super::table::{Table, store};
 
-impl<const K: usize, const V: usize, P: Policy> FlowTable<K, V, P> {
+impl<L: Layout, P: Policy> Table<L, P> {
     /// Sets the clock to the caller's, in units. O(1), whatever the step.
     ///
     /// Timers have a granularity of a unit: a lifetime of `n` ends between `n - 1` and `n` units from now.
@@ -31,7 +31,7 @@ impl<const K: usize, const V: usize, P: Policy> FlowTable<K, V, P> {
     /// Visits the next `n_buckets` and takes out what has ended; `ended` hears of each. A cache line a bucket.
     ///
     /// A step ends with its round. Call it often enough that a round over all buckets takes less than [`scan_due_in`](Self::scan_due_in).
-    pub fn scan(&mut self, n_buckets: usize, mut ended: impl FnMut(&[u64; K], &[u64; V])) -> Progress {
+    pub fn scan(&mut self, n_buckets: usize, mut ended: impl FnMut(&L::Key, &L::Value)) -> Progress {
         let now = self.clock.low();
         let current = self.store.n_buckets();
         let all = current + self.old.as_ref().map_or(0, Store::n_buckets);
@@ -70,7 +70,7 @@ impl<const K: usize, const V: usize, P: Policy> FlowTable<K, V, P> {
         if wanted > self.max_capacity {
             return Err(CapacityError::Limit { wanted, max: self.max_capacity });
         }
-        self.old = Some(std::mem::replace(&mut self.store, store(wanted)?));
+        self.old = Some(std::mem::replace(&mut self.store, store(wanted, &self.hasher)?));
         (self.migrated, self.scanned) = (0, 0);
         Ok(())
     }
@@ -82,7 +82,7 @@ impl<const K: usize, const V: usize, P: Policy> FlowTable<K, V, P> {
 
     /// Moves the flows of the next `n_buckets` of the old generation to the new; `ended` hears of what had ended. About
     /// 1 µs a bucket. When nothing is left in the old generation, its memory is returned.
-    pub fn migrate(&mut self, n_buckets: usize, mut ended: impl FnMut(&[u64; K], &[u64; V])) -> Progress {
+    pub fn migrate(&mut self, n_buckets: usize, mut ended: impl FnMut(&L::Key, &L::Value)) -> Progress {
         let now = self.clock.low();
         let mut n_ended = 0;
         let Some(old) = &mut self.old else { return Progress { n_buckets_left: 0, n_ended } };
@@ -91,12 +91,12 @@ impl<const K: usize, const V: usize, P: Policy> FlowTable<K, V, P> {
             let bucket = bucket as u32;
             let (occupied, live) = (old.bucket(bucket).occupied(), old.bucket(bucket).live::<P>(now));
             n_ended += old.clear(bucket, occupied & !live, &mut ended);
-            for lane in (0..SLOTS).filter(|lane| live >> lane & 1 != 0) {
-                let slot = bucket * SLOTS as u32 + lane as u32;
-                let entry = old.slab.entry(slot);
-                let place = self.store.place(self.hasher.digest_key(&entry.key));
-                let pair = (&entry.key, &entry.value);
-                let times = (now, old.bucket(bucket).ends[lane]);
+            for lane in (0..lanes::<L>()).filter(|lane| live >> lane & 1 != 0) {
+                let slot = bucket * lanes::<L>() + lane;
+                let (key, value) = (old.memory.key(slot), old.memory.value(slot));
+                let place = self.store.place(L::digest(&self.hasher, key));
+                let pair = (key, value);
+                let times = (now, old.bucket(bucket).end(lane as usize));
                 // One that finds no place stays where it is, and is found there, until the next round.
                 if let Ok(done) = self.store.insert(&mut self.search, pair, place, times, &mut ended) {
                     n_ended += usize::from(done.reused);

@@ -1,0 +1,74 @@
+//! Where a table has its entries: in an array beside the lines of metadata ([`Split`](super::Split)), or in the lines
+//! themselves ([`Inline`](super::Inline)).
+
+use super::bucket::Line;
+use super::policy::Policy;
+use crate::hash::{Digest, Hasher};
+
+/// Where a table has its entries; sealed.
+pub trait Layout: sealed::Memory {}
+
+impl<M: sealed::Memory> Layout for M {}
+
+/// Keeps [`Layout`] to this module.
+pub(super) mod sealed {
+    use super::{Digest, Hasher, Line, Policy};
+
+    /// The memory of a table: buckets with [`Line::SLOTS`] slots each, slot `i` in bucket `i / SLOTS`.
+    pub trait Memory: Sized + Send + Sync + std::fmt::Debug {
+        /// What flows are known by.
+        type Key: Copy + PartialEq + std::fmt::Debug;
+        /// What is stored of a flow.
+        type Value: Copy;
+        /// The metadata of a bucket.
+        type Line: Line;
+
+        /// Room for so many buckets, all empty, of flows with these digests.
+        fn new(n_buckets: usize, hasher: &Hasher) -> std::io::Result<Self>;
+        /// The digest of a key.
+        fn digest(hasher: &Hasher, key: &Self::Key) -> Digest;
+        /// The digests of keys.
+        fn digests(hasher: &Hasher, keys: &[Self::Key], out: &mut [Digest]);
+
+        /// All lines.
+        fn lines(&self) -> &[Self::Line];
+        /// A line that is there, without a check in release builds: its number is masked by the store. See `lines` for
+        /// the checked way.
+        fn line(&self, bucket: u32) -> &Self::Line;
+        /// A line, to be changed.
+        fn line_mut(&mut self, bucket: u32) -> &mut Self::Line;
+        /// Slots of a bucket whose entry may be that of a key: its tag is alike, and it has not ended if timed.
+        fn matches<P: Policy>(&self, bucket: u32, key: &Self::Key, tag: u16, now: u16) -> u8;
+
+        /// The tag of an entry.
+        fn tag(&self, slot: u32) -> u16;
+        /// The key of an entry.
+        fn key(&self, slot: u32) -> &Self::Key;
+        /// Its value.
+        fn value(&self, slot: u32) -> &Self::Value;
+        /// Its value, to be changed.
+        fn value_mut(&mut self, slot: u32) -> &mut Self::Value;
+        /// Writes an entry.
+        fn write(&mut self, slot: u32, key: &Self::Key, value: &Self::Value);
+
+        /// Asks for a line.
+        fn prefetch_line(&self, bucket: u32);
+        /// Asks for all lines of the entry in `slot` if `holds`; if not, for the line of bucket `held`, which is at hand,
+        /// rather than branch.
+        fn prefetch_entry_if(&self, slot: u32, holds: bool, held: u32);
+
+        /// Makes all pages resident.
+        fn touch(&mut self);
+        /// Bytes reserved: lines, then entries beside them.
+        fn bytes(&self) -> [usize; 2];
+        /// Bytes that stand on huge pages, if the operating system says.
+        fn huge_page_bytes(&self) -> Option<usize>;
+    }
+}
+
+pub(super) use sealed::Memory;
+
+/// Slots of a bucket of a memory.
+pub(super) const fn lanes<M: Memory>() -> u32 {
+    <M::Line as Line>::SLOTS as u32
+}
