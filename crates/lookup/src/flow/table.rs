@@ -184,9 +184,10 @@ impl<L: Layout, P: Policy> Table<L, P> {
     pub fn renew(&mut self, slot: Slot, lifetime: u16) -> Result<(), InsertError> {
         let end = self.end(lifetime)?;
         let (slot, is_old) = slot.parts();
-        let current = &mut self.generation_mut(is_old).slab.bucket_mut(slot / SLOTS as u32).ends[slot as usize % SLOTS];
-        if *current != end {
-            *current = end;
+        let (bucket, lane) = at::<L>(slot);
+        let line = self.generation_mut(is_old).memory.line_mut(bucket);
+        if line.end(lane) != end {
+            line.set_end(lane, end);
         }
         Ok(())
     }
