@@ -193,13 +193,22 @@ impl<L: Layout> Bloom<L> {
         }
     }
 
-    /// A burst in a filter that stands in cache: nothing is fetched ahead.
+    /// A burst in a filter that stands in cache: nothing is fetched ahead. The first bits of all names are read, then the
+    /// others of those names that are still in question, which are collected without a branch: whether a name is one of
+    /// them is what no predictor knows.
     #[inline]
     fn lookup_cached(&self, digests: &[Digest], present: &mut [bool]) {
         let words = &*self.words;
-        for (present, &digest) in present.iter_mut().zip(digests) {
-            let mut bits = self.places.of(digest);
-            *present = are_ones(words, bits.by_ref().take(FIRST)) && are_ones(words, bits);
+        let (mut waiting, mut n_waiting) = ([0u8; BURST], 0);
+        for (index, (present, &digest)) in present.iter_mut().zip(digests).enumerate() {
+            *present = are_ones(words, self.places.of(digest).take(FIRST));
+            waiting[n_waiting] = index as u8;
+            n_waiting += usize::from(*present);
+        }
+        if self.shape().n_hashes() as usize > FIRST {
+            for index in waiting[..n_waiting].iter().map(|&index| usize::from(index)) {
+                present[index] = are_ones(words, self.places.of(digests[index]).skip(FIRST));
+            }
         }
     }
 

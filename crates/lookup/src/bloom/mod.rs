@@ -26,7 +26,8 @@
 //! [`Bloom::false_positive_rate`] tells of a filter as it stands; false otherwise.
 //! Sources: those of the layouts; Bloom filters as in Shi et al., "Re-designing Compact-structure based Forwarding for Programmable
 //! Networks", sections II and IV.A: a filter is the frequently accessed part of BFW, counters stand beside it. Differs:
-//! the k positions are drawn from one keyed digest by bijective mixes, one for every few, not by k hashes of the name.
+//! the k positions are drawn from one keyed digest by bijective mixes, one for every few, not by k hashes of the name;
+//! filters with k hashes, as published, are contestants of `fibula bench filter`.
 //! Limits: at most [`MAX_BITS`] bits and [`MAX_HASHES`] positions a name; one writer, no reader beside it.
 
 pub mod counting;
