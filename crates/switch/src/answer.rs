@@ -48,7 +48,7 @@ fn mac_at(frame: &[u8], at: usize) -> Mac {
 /// ```text
 ///  at + 0 hardware type | 2 protocol | 4 lengths | 6 operation | 8 sender MAC | 14 sender IP | 18 target MAC | 24 target IP
 /// ```
-fn answer_arp(frame: &mut [u8], at: usize, neighbours: &Neighbours) -> Result<(), DropReason> {
+pub(crate) fn answer_arp(frame: &mut [u8], at: usize, neighbours: &Neighbours) -> Result<(), DropReason> {
     let arp = frame.get(at..at + ARP_LEN).ok_or(DropReason::Truncated)?;
     let request = [0, 1, ETHER_IPV4[0], ETHER_IPV4[1], 6, 4, 0, 1];
     if arp[..8] != request {
@@ -79,7 +79,7 @@ fn answer_arp(frame: &mut [u8], at: usize, neighbours: &Neighbours) -> Result<()
 ///  solicitation:   at + 40 type 135 | 41 code 0 | 42 checksum | 44 reserved | 48 target | 64 options
 ///  advertisement:  at + 40 type 136 | 41 code 0 | 42 checksum | 44 flags    | 48 target | 64 option 2, 1 unit, MAC
 /// ```
-fn answer_ipv6(packet: &mut Packet, at: usize, neighbours: &Neighbours) -> Result<(), DropReason> {
+pub(crate) fn answer_ipv6(packet: &mut Packet, at: usize, neighbours: &Neighbours) -> Result<(), DropReason> {
     const HOP_BY_HOP: u8 = 0;
     let frame = packet.frame();
     let ip = frame.get(at..).unwrap_or_default();
@@ -99,7 +99,7 @@ fn answer_ipv6(packet: &mut Packet, at: usize, neighbours: &Neighbours) -> Resul
     let address = |at: usize| Ipv6Addr::from(<[u8; 16]>::try_from(&ip[at..at + 16]).unwrap_or_default());
     // Hop limit 255: it was sent on this link (RFC 4861, 7.1.1).
     let sent_here = header[7] == 255 && header[8] != 0xff;
-    if payload_len < SOLICITATION_LEN || payload[1] != 0 || !sent_here || checksum(ip, payload_len) != 0 {
+    if payload_len < SOLICITATION_LEN || payload[1] != 0 || !sent_here || icmpv6_checksum(ip, payload_len) != 0 {
         return Err(DropReason::NdUnknown);
     }
     let (asker_ip, wanted, asker) = (address(8), address(48), mac_at(frame, 6));
@@ -127,13 +127,13 @@ fn answer_ipv6(packet: &mut Packet, at: usize, neighbours: &Neighbours) -> Resul
     ip[48..64].copy_from_slice(&wanted.octets());
     ip[64..66].copy_from_slice(&[2, 1]);
     ip[66..72].copy_from_slice(&owner);
-    let sum = checksum(ip, ADVERTISEMENT_LEN);
+    let sum = icmpv6_checksum(ip, ADVERTISEMENT_LEN);
     ip[42..44].copy_from_slice(&sum.to_be_bytes());
     packet.fill(answer).map_err(|_| DropReason::NoHeadroom)
 }
 
 /// The ICMPv6 checksum over pseudo-header and payload (RFC 8200, 8.1): 0 over a packet that carries the right one.
-fn checksum(ip: &[u8], payload_len: usize) -> u16 {
+pub(crate) fn icmpv6_checksum(ip: &[u8], payload_len: usize) -> u16 {
     let words = ip[8..IPV6_HEADER + payload_len].chunks(2);
     let mut sum: u64 = words.map(|w| u64::from(w[0]) << 8 | w.get(1).map_or(0, |&b| u64::from(b))).sum();
     sum += payload_len as u64 + u64::from(ICMPV6);

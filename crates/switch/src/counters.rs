@@ -1,5 +1,5 @@
 //! What a worker counts. Every frame received is sent on (or back, as an answer) or dropped for one of the reasons
-//! here: `received == sent + dropped`, to the frame.
+//! here, and so is every frame that begins here: `received + originated == sent + dropped`, to the frame.
 
 use netio::Counter;
 
@@ -36,7 +36,7 @@ drop_reasons! {
     Fragment = "fragment",
     /// From a host, to a name that no host has.
     Alien = "alien",
-    /// The FIB says drop: a removed name, or no route.
+    /// The FIB says drop: a removed name, or no route. At a gateway: no route has the address, or one that discards.
     NoRoute = "no_route",
     /// The FIB's value is in no row of the action table.
     NoAction = "no_action",
@@ -90,6 +90,18 @@ drop_reasons! {
     FlowNoServer = "flow_no_server",
     /// Source NAT has no port for the flow.
     FlowNoPort = "flow_no_port",
+    /// At a gateway: an IP header that is wrong, or whose checksum is.
+    BadHeader = "bad_header",
+    /// At a gateway: the TTL or hop limit of the packet has ended.
+    TtlExpired = "ttl_expired",
+    /// From outside, to another MAC address than the gateway's.
+    NotForGateway = "not_for_gateway",
+    /// To or from an address that no router forwards for, or to the gateway itself and no echo request.
+    NotRoutable = "not_routable",
+    /// The MAC address of the next hop outside is not known yet: it was asked for.
+    NoNeighbour = "no_neighbour",
+    /// What a gateway learnt the MAC address of a neighbour outside from.
+    NeighbourLearnt = "neighbour_learnt",
 }
 
 /// The counters of one worker: written by its thread alone, read by anybody, on lines of their own.
@@ -102,6 +114,8 @@ pub struct WorkerCounters {
     pub sent: Counter,
     /// ARP requests and neighbour solicitations turned into answers.
     pub answered: Counter,
+    /// Questions of a gateway for its neighbours outside: frames that begin here.
+    pub originated: Counter,
     /// Times the worker slept.
     pub sleeps: Counter,
     drops: [Counter; DropReason::ALL.len()],
@@ -113,6 +127,7 @@ impl Default for WorkerCounters {
             received: Counter::default(),
             sent: Counter::default(),
             answered: Counter::default(),
+            originated: Counter::default(),
             sleeps: Counter::default(),
             drops: std::array::from_fn(|_| Counter::default()),
         }
@@ -143,6 +158,7 @@ impl WorkerCounters {
             received: self.received.get(),
             sent: self.sent.get(),
             answered: self.answered.get(),
+            originated: self.originated.get(),
             sleeps: self.sleeps.get(),
             drops: std::array::from_fn(|i| self.drops[i].get()),
         }
@@ -158,6 +174,8 @@ pub struct Counts {
     pub sent: u64,
     /// ARP requests and neighbour solicitations turned into answers.
     pub answered: u64,
+    /// Questions of a gateway for its neighbours outside: frames that begin here.
+    pub originated: u64,
     /// Times a worker slept.
     pub sleeps: u64,
     drops: [u64; DropReason::ALL.len()],
@@ -191,6 +209,7 @@ impl std::ops::AddAssign for Counts {
         self.received += other.received;
         self.sent += other.sent;
         self.answered += other.answered;
+        self.originated += other.originated;
         self.sleeps += other.sleeps;
         self.drops.iter_mut().zip(other.drops).for_each(|(mine, theirs)| *mine += theirs);
     }

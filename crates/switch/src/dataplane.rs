@@ -6,6 +6,7 @@
 use crate::counters::{Counts, WorkerCounters};
 use crate::exact::MAX_VALUE;
 use crate::flow::Flows;
+use crate::gateway::{self, Gateway};
 use crate::parse::MAX_FIXED_OFFSET;
 use crate::plane::{Neighbours, PlaneWriter};
 use crate::shim;
@@ -13,6 +14,7 @@ use crate::table::{FibTable, Table};
 use crate::worker::{Port, PortHealth, Role, Worker};
 use fib::action::PortId;
 use netio::{Burst, Device, DeviceCounters, DeviceSnapshot, Waker};
+use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,11 +40,13 @@ pub struct Settings {
     pub fixed_offset: Option<usize>,
     /// Connection tracking, if frames go through it.
     pub flows: Option<Flows>,
+    /// The gateway to other networks, if it is one.
+    pub gateway: Option<gateway::Settings>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { workers: 1, idle_polls: 2, max_frame: 2048, fixed_offset: None, flows: None }
+        Self { workers: 1, idle_polls: 2, max_frame: 2048, fixed_offset: None, flows: None, gateway: None }
     }
 }
 
@@ -94,6 +98,15 @@ pub enum BuildError {
     /// Two ports with one number.
     #[error("two ports have the id {0}; give each its own")]
     DuplicatePort(PortId),
+    /// A port to networks outside, without a gateway that knows it; or a gateway with a port that is not there.
+    #[error("port {0} is outside for the gateway or for the ports, and not for both")]
+    Outside(PortId),
+    /// The gateway's name is at a port with a device.
+    #[error("the gateway's name is at port {0}, which has a device; give it a number of its own")]
+    GatewayPort(PortId),
+    /// The gateway's routes do not fit its tables.
+    #[error("the gateway's routes: {0}")]
+    Routes(#[from] lookup::traits::InsertError),
     /// A port that some worker could not receive from.
     #[error("port {port} has {got} devices for {workers} workers; open one for each")]
     Devices {
@@ -155,6 +168,11 @@ pub fn build<T: Table>(settings: &Settings, ports: Vec<PortSpec>) -> Result<Part
             return Err(BuildError::Devices { port: port.id, got, workers });
         }
     }
+    let gateway = settings.gateway.as_ref().map(|gateway| set_up(gateway, &ports)).transpose()?;
+    let outside = ports.iter().find(|port| port.role == Role::Outside);
+    if let Some(port) = outside.filter(|_| gateway.is_none()) {
+        return Err(BuildError::Outside(port.id));
+    }
     let own = settings.flows.as_ref().map(|flows| flows.own_addresses().collect()).unwrap_or_default();
     let (shared, writer) =
         PlaneWriter::new(settings.workers, settings.fixed_offset, !ports.is_empty(), Neighbours::with_own(own));
@@ -174,11 +192,25 @@ pub fn build<T: Table>(settings: &Settings, ports: Vec<PortSpec>) -> Result<Part
         .enumerate()
         .map(|(i, ports)| {
             let stage = settings.flows.as_ref().map(|flows| flows.stage(i));
-            Worker::new(i, ports, settings.max_frame + shim::LEN, shared.clone(), stage)
+            let router = gateway.as_ref().map(Gateway::router);
+            Worker::new(i, ports, settings.max_frame + shim::LEN, shared.clone(), stage, router)
         })
         .collect::<io::Result<Vec<_>>>()?;
     let counters = workers.iter().map(Worker::counters).collect();
     Ok((workers, Monitor { ports: watched, workers: counters }, writer))
+}
+
+/// Sets up the gateway, with the ports that are there.
+fn set_up(settings: &gateway::Settings, ports: &[PortSpec]) -> Result<Gateway, BuildError> {
+    if ports.iter().any(|port| port.id == settings.port) {
+        return Err(BuildError::GatewayPort(settings.port));
+    }
+    let there: HashSet<PortId> = ports.iter().filter(|port| port.role == Role::Outside).map(|port| port.id).collect();
+    let known: HashSet<PortId> = settings.outside.iter().map(|outside| outside.port).collect();
+    if let Some(&port) = there.symmetric_difference(&known).next() {
+        return Err(BuildError::Outside(port));
+    }
+    Ok(Gateway::new(settings)?)
 }
 
 /// Checks that what hosts send fits the trunks with the shim, as far as the ports are there.
@@ -186,7 +218,7 @@ pub fn build<T: Table>(settings: &Settings, ports: Vec<PortSpec>) -> Result<Part
 /// [`BuildError::TrunkTooSmall`], with the ports and the numbers.
 pub fn check_mtus(ports: &[PortSpec]) -> Result<(), BuildError> {
     let max_of = |port: &PortSpec| port.devices.iter().map(|device| device.max_frame()).min().unwrap_or(usize::MAX);
-    let hosts = ports.iter().filter(|port| port.role == Role::Host);
+    let hosts = ports.iter().filter(|port| port.role != Role::Trunk);
     let Some((host, host_max)) = hosts.map(|port| (port.id, max_of(port))).max_by_key(|&(_, max)| max) else {
         return Ok(());
     };

@@ -14,6 +14,7 @@
 //! | [`plane`] | what workers read and the control side changes |
 //! | [`directory`] | which port a name is at, for programs that ask |
 //! | [`flow`] | connection tracking, load balancer and source NAT: a stage of the loop |
+//! | [`gateway`] | IP routing between names inside and prefixes outside |
 //! | [`worker`] | the loop |
 //! | [`dataplane`] | ports and workers built, started, watched, stopped |
 //! | [`counters`] | every reason to drop a frame |
@@ -29,6 +30,7 @@ pub mod dataplane;
 pub mod directory;
 pub mod exact;
 pub mod flow;
+pub mod gateway;
 pub mod parse;
 pub mod plane;
 pub mod shim;

@@ -22,6 +22,7 @@ use crate::answer::answer;
 use crate::counters::{DropReason, WorkerCounters};
 use crate::flow::control::{SharedStage, lock};
 use crate::flow::{Route, Tracking};
+use crate::gateway::{Outcome, Question, Router, Side};
 use crate::parse::{Names, envelope};
 use crate::plane::{Plane, Shared};
 use crate::shim;
@@ -47,6 +48,8 @@ pub enum Role {
     Host,
     /// Another switch: frames with a shim.
     Trunk,
+    /// Other IP networks: frames to and from the gateway.
+    Outside,
 }
 
 /// How a port does, as anybody may read it.
@@ -99,10 +102,16 @@ enum Fate {
     Forward(u8),
     /// Sent back to where it came from, as an answer.
     Answer,
+    /// Handed to the gateway, whose name it has.
+    Route,
     Drop(DropReason),
 }
 
 const NO_PORT: u8 = u8::MAX;
+/// Stands for the gateway where a port index is due: there are fewer ports.
+const GATEWAY: u8 = NO_PORT - 1;
+/// The entry of frames that the gateway sends in, which is no port.
+const NO_ENTRY: usize = usize::MAX;
 
 /// See the module.
 pub struct Worker<T> {
@@ -118,6 +127,8 @@ pub struct Worker<T> {
     counters: Arc<WorkerCounters>,
     /// Connection tracking, if frames go through it.
     stage: Option<SharedStage>,
+    /// The way to the networks outside, if there is one.
+    router: Option<Router>,
     tracking: Box<Tracking>,
     waiter: Waiter,
     n_down: usize,
@@ -143,6 +154,7 @@ impl<T: Table> Worker<T> {
         max_frame: usize,
         shared: Arc<Shared<T>>,
         stage: Option<SharedStage>,
+        router: Option<Router>,
     ) -> io::Result<Self> {
         let highest = ports.iter().map(|port| usize::from(port.id.0)).max().unwrap_or(0);
         let mut port_index = vec![NO_PORT; highest + 1];
@@ -159,6 +171,7 @@ impl<T: Table> Worker<T> {
             generation: 0,
             counters: Arc::default(),
             stage,
+            router,
             tracking: Box::default(),
             waiter: Waiter::new()?,
             n_down: 0,
@@ -245,19 +258,100 @@ impl<T: Table> Worker<T> {
         let plane = self.shared.plane.load();
         self.follow(&plane);
         self.counters.received.add(self.burst.len() as u64);
-        let from_trunk = self.ports[entry].role == Role::Trunk;
+        let role = self.ports[entry].role;
+        let from_trunk = role == Role::Trunk;
         if self.stage.is_some() {
             self.track(entry, epoch);
-            self.parse::<true>(&plane, entry, from_trunk);
+        }
+        let settled = if role == Role::Outside { self.enter(entry) } else { 0 };
+        if self.stage.is_some() {
+            self.parse::<true>(&plane, entry, from_trunk, settled);
         } else {
-            self.parse::<false>(&plane, entry, from_trunk);
+            self.parse::<false>(&plane, entry, from_trunk, settled);
         }
         if !self.names.is_empty() {
             self.decide(&plane, entry, from_trunk);
             self.teach(from_trunk);
         }
-        self.distribute(entry, from_trunk);
+        let bare = if self.router.is_some() { self.leave(&plane, from_trunk) } else { 0 };
+        self.distribute(entry, from_trunk, bare);
+        self.ask_outside();
         self.flush();
+    }
+
+    /// Shows a burst from outside to the gateway. Returns which fates are settled; the other frames have names now.
+    fn enter(&mut self, entry: usize) -> u32 {
+        let Some(router) = &mut self.router else { return 0 };
+        let refused = if self.stage.is_some() { self.tracking.refused } else { 0 };
+        let which = (((1u64 << self.burst.len()) - 1) as u32) & !refused;
+        router.route(&mut self.burst, which, Side::Outside(self.ports[entry].id), &self.shared.neighbours);
+        let mut settled = 0;
+        for i in ones(which) {
+            if let Some(fate) = fate_of(router.outcomes[i], &self.port_index) {
+                self.fates[i] = fate;
+                settled |= 1 << i;
+            }
+        }
+        settled
+    }
+
+    /// Takes the shims off the frames to the gateway's name and routes them: out of a port outside, or to another name.
+    /// Returns which frames have no shim any more.
+    fn leave(&mut self, plane: &Plane<T>, from_trunk: bool) -> u32 {
+        let Some(router) = &mut self.router else { return 0 };
+        let fates = self.fates[..self.burst.len()].iter().enumerate();
+        let to_gateway = fates.fold(0u32, |bits, (i, &fate)| bits | u32::from(fate == Fate::Route) << i);
+        if to_gateway == 0 {
+            return 0;
+        }
+        let mut bare = 0;
+        for i in ones(to_gateway) {
+            match change_shim(&mut self.burst[i], from_trunk, false) {
+                Ok(()) => bare |= 1 << i,
+                Err(reason) => self.fates[i] = Fate::Drop(reason),
+            }
+        }
+        router.route(&mut self.burst, bare, Side::Inside, &self.shared.neighbours);
+        self.names.clear();
+        for i in ones(bare) {
+            let n = self.names.len();
+            self.fates[i] = fate_of(router.outcomes[i], &self.port_index).unwrap_or_else(|| {
+                let named =
+                    plane.field.and_then(|field| field.extract(self.burst[i].frame(), shim::AT, &mut self.names));
+                self.owners[n] = i as u8;
+                // By its name, once more; what comes back to the gateway goes in a circle.
+                named.map_or_else(Fate::Drop, |()| Fate::Drop(DropReason::InputPort))
+            });
+        }
+        if !self.names.is_empty() {
+            self.decide(plane, NO_ENTRY, false);
+            for i in ones(bare) {
+                if self.fates[i] == Fate::Route {
+                    self.fates[i] = Fate::Drop(DropReason::InputPort);
+                }
+            }
+        }
+        bare
+    }
+
+    /// Stages the gateway's questions for its neighbours.
+    fn ask_outside(&mut self) {
+        let Some(router) = &mut self.router else { return };
+        for Question { port, frame } in router.questions.drain(..) {
+            let Some(mut packet) = self.pool.take() else { return };
+            let exit = usize::from(self.port_index.get(usize::from(port.0)).copied().unwrap_or(NO_PORT));
+            // Where the staging is full, it is asked again later.
+            let staged = self.ports.get_mut(exit).filter(|exit| !exit.staged.is_full() && packet.fill(&frame).is_ok());
+            let Some(port) = staged else {
+                self.pool.put(packet);
+                continue;
+            };
+            if port.staged.is_empty() {
+                self.dirty.push(exit as u8);
+            }
+            port.staged.push(packet);
+            self.counters.originated.add(1);
+        }
     }
 
     /// Shows the burst to the flow stage.
@@ -296,12 +390,16 @@ impl<T: Table> Worker<T> {
     }
 
     /// Fills `names` and `owners`, and the fates of all frames without a name, or whose flow knows where it leads.
-    fn parse<const TRACKED: bool>(&mut self, plane: &Plane<T>, entry: usize, from_trunk: bool) {
+    /// Those whose fates are `settled` are passed over.
+    fn parse<const TRACKED: bool>(&mut self, plane: &Plane<T>, entry: usize, from_trunk: bool, settled: u32) {
         self.names.clear();
         let field = if self.table.is_some() { plane.field } else { Err(DropReason::NoFib) };
         for (i, packet) in self.burst.iter_mut().enumerate() {
             if TRACKED && self.tracking.refused >> i & 1 != 0 {
                 self.fates[i] = Fate::Drop(self.tracking.reasons[i]);
+                continue;
+            }
+            if settled >> i & 1 != 0 {
                 continue;
             }
             let n = self.names.len();
@@ -347,6 +445,7 @@ impl<T: Table> Worker<T> {
                 Fate::Drop(DropReason::Alien)
             } else {
                 match self.exit_of(plane, entry, i) {
+                    Ok(GATEWAY) => Fate::Route,
                     Ok(exit) => Fate::Forward(exit),
                     Err(reason) => Fate::Drop(reason),
                 }
@@ -366,29 +465,35 @@ impl<T: Table> Worker<T> {
             None => return Err(DropReason::NoAction),
         };
         let exit = self.port_index.get(usize::from(id.0)).copied().unwrap_or(NO_PORT);
-        let port = self.ports.get(usize::from(exit)).ok_or(DropReason::NoPort)?;
+        let Some(port) = self.ports.get(usize::from(exit)) else {
+            let gateway = self.router.as_ref().filter(|router| router.port == id).ok_or(DropReason::NoPort)?;
+            return if local() == Some(gateway.port) { Ok(GATEWAY) } else { Err(DropReason::NotLocal) };
+        };
         if usize::from(exit) == entry {
             return Err(DropReason::InputPort);
         }
-        if port.role == Role::Host && local() != Some(id) {
-            return Err(DropReason::NotLocal);
+        match port.role {
+            Role::Trunk => Ok(exit),
+            Role::Host if local() == Some(id) => Ok(exit),
+            Role::Host | Role::Outside => Err(DropReason::NotLocal),
         }
-        Ok(exit)
     }
 
-    /// Moves the burst to where it goes, and puts the shims right.
-    fn distribute(&mut self, entry: usize, from_trunk: bool) {
+    /// Moves the burst to where it goes, and puts the shims right; `bare` frames have none any more.
+    fn distribute(&mut self, entry: usize, from_trunk: bool, bare: u32) {
         for (i, mut packet) in self.burst.drain(..).enumerate() {
             let (exit, changed) = match self.fates[i] {
                 Fate::Forward(exit) => {
                     let to_trunk = self.ports[usize::from(exit)].role == Role::Trunk;
-                    (usize::from(exit), change_shim(&mut packet, from_trunk, to_trunk))
+                    let has_shim = from_trunk && bare >> i & 1 == 0;
+                    (usize::from(exit), change_shim(&mut packet, has_shim, to_trunk))
                 }
                 Fate::Answer => {
                     self.counters.answered.add(1);
                     (entry, Ok(()))
                 }
                 Fate::Drop(reason) => (entry, Err(reason)),
+                Fate::Route => unreachable!("the gateway has given it another fate"),
             };
             if let Err(reason) = changed {
                 self.counters.drop_frame(reason);
@@ -463,6 +568,28 @@ impl<T: Table> Worker<T> {
             }
         }
         self.next_revival = (self.n_down > 0).then(|| now + REVIVE_EVERY);
+    }
+}
+
+/// The places of the bits that are set.
+fn ones(mut bits: u32) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let at = (bits != 0).then(|| bits.trailing_zeros() as usize)?;
+        bits &= bits - 1;
+        Some(at)
+    })
+}
+
+/// What becomes of a routed packet; nothing yet, if it goes to a name inside.
+fn fate_of(outcome: Outcome, port_index: &[u8]) -> Option<Fate> {
+    match outcome {
+        Outcome::Inside => None,
+        Outcome::Outside(port) => Some(match port_index.get(usize::from(port.0)) {
+            Some(&exit) if exit != NO_PORT => Fate::Forward(exit),
+            _ => Fate::Drop(DropReason::NoPort),
+        }),
+        Outcome::Answer => Some(Fate::Answer),
+        Outcome::Drop(reason) => Some(Fate::Drop(reason)),
     }
 }
 

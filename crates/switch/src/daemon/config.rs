@@ -2,6 +2,7 @@
 
 use crate::flow::Settings as FlowSettings;
 use crate::flow::config::Section;
+use crate::gateway;
 use crate::parse::MAX_FIXED_OFFSET;
 use api::config::ConfigError;
 use fib::action::PortId;
@@ -32,6 +33,8 @@ pub struct Config {
     pub lookup: Option<SocketAddr>,
     /// Connection tracking; none if absent.
     pub flow: Option<Section>,
+    /// IP routing to networks outside; none if absent.
+    pub gateway: Option<gateway::config::Section>,
     /// The ports; without any, a switch answers those programs only.
     #[serde(default, rename = "port")]
     pub ports: Vec<Port>,
@@ -58,6 +61,8 @@ pub enum Role {
     Host,
     /// Another switch of the network.
     Trunk,
+    /// Other IP networks, which the gateway routes to.
+    Outside,
 }
 
 /// More threads than this are a typing error.
@@ -112,6 +117,7 @@ impl Config {
             }
         }
         config.flow_settings()?;
+        config.gateway_settings()?;
         Ok(config)
     }
 
@@ -121,6 +127,23 @@ impl Config {
     pub fn flow_settings(&self) -> Result<Option<FlowSettings>, String> {
         let ports = self.ports.iter().map(|port| port.id).collect();
         self.flow.as_ref().map(|section| section.settings(&ports)).transpose()
+    }
+}
+
+impl Config {
+    /// What the gateway is set up with, if there is one. Reads the file of routes.
+    /// # Errors
+    /// What is wrong with `[gateway]`.
+    pub fn gateway_settings(&self) -> Result<Option<gateway::Settings>, String> {
+        let (outside, others): (Vec<_>, Vec<_>) = self.ports.iter().partition(|port| port.role == Role::Outside);
+        let [outside, others] = [outside, others].map(|ports| ports.iter().map(|port| port.id).collect::<HashSet<_>>());
+        match &self.gateway {
+            Some(section) => section.settings(&outside, &others).map(Some),
+            None => match outside.iter().next() {
+                Some(port) => Err(format!("port {port} has role = 'outside'; say in [gateway] how to route there")),
+                None => Ok(None),
+            },
+        }
     }
 }
 

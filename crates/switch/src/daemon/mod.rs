@@ -217,6 +217,7 @@ fn start_plane(
         workers: config.workers,
         fixed_offset: config.fixed_offset,
         flows: flows.cloned(),
+        gateway: config.gateway_settings().map_err(StartError::Config)?,
         max_frame: longest.unwrap_or(0).clamp(BUFFER_BYTES, LONGEST_FRAME),
         ..dataplane::Settings::default()
     };
@@ -255,6 +256,7 @@ fn open_ports(config: &Config) -> Result<Vec<PortSpec>, NetError> {
         let role = match port.role {
             config::Role::Host => Role::Host,
             config::Role::Trunk => Role::Trunk,
+            config::Role::Outside => Role::Outside,
         };
         ports.push(PortSpec { id: port.id, role, devices });
     }

@@ -88,7 +88,8 @@ impl StatusSource for Page {
             let drops = plane.total.drops().filter(|(_, n)| *n > 0).map(|(why, n)| (why.name().to_owned(), n.into()));
             status["frames"] = json!({
                 "received": plane.total.received, "sent": plane.total.sent,
-                "answered": plane.total.answered, "dropped": plane.total.dropped_total(),
+                "answered": plane.total.answered, "originated": plane.total.originated,
+                "dropped": plane.total.dropped_total(),
             });
             status["drops"] = Value::Object(drops.collect());
             status["ports"] = plane.ports.iter().map(port_json).collect();
@@ -125,6 +126,8 @@ impl StatusSource for Page {
         text.counter("fibula_frames_received_total", "Frames received.", plain(plane.total.received));
         text.counter("fibula_frames_sent_total", "Frames sent on or answered.", plain(plane.total.sent));
         text.counter("fibula_frames_answered_total", "ARP and ND requests answered.", plain(plane.total.answered));
+        let originated = plain(plane.total.originated);
+        text.counter("fibula_frames_originated_total", "A gateway's questions for its neighbours.", originated);
         let drops = plane.total.drops().map(|(why, n)| (format!("reason=\"{}\"", why.name()), n));
         text.counter("fibula_frames_dropped_total", "Frames dropped, by reason.", drops);
         let label = |port: &PortStatus| format!("port=\"{}\",device=\"{}\"", port.id, port.device);

@@ -25,6 +25,8 @@ pub const HOST_1: u16 = 1;
 pub const HOST_2: u16 = 2;
 pub const TRUNK_8: u16 = 8;
 pub const TRUNK_9: u16 = 9;
+/// There where the settings have a gateway.
+pub const OUTSIDE_3: u16 = 3;
 
 /// One worker, two host ports (1 and 2), two trunks (8 and 9).
 pub struct Rig {
@@ -59,7 +61,9 @@ impl Rig {
 
     pub fn without_fib(kind: NameKind, settings: &Settings) -> Self {
         let (mut ends, mut specs) = (vec![], vec![]);
-        let roles = [(HOST_1, Role::Host), (HOST_2, Role::Host), (TRUNK_8, Role::Trunk), (TRUNK_9, Role::Trunk)];
+        let mut roles =
+            vec![(HOST_1, Role::Host), (HOST_2, Role::Host), (TRUNK_8, Role::Trunk), (TRUNK_9, Role::Trunk)];
+        roles.extend(settings.gateway.as_ref().map(|_| (OUTSIDE_3, Role::Outside)));
         for (id, role) in roles {
             let (near, far) = loopback::pair(&format!("port{id}"), "far", &loopback::Settings::default()).unwrap();
             specs.push(PortSpec::new(id, role, near));
@@ -69,6 +73,7 @@ impl Rig {
         let ports = [HOST_1, HOST_2, TRUNK_8, TRUNK_9].map(|id| Action::Port(PortId(id)));
         let mut actions = vec![Action::Drop];
         actions.extend(ports);
+        actions.extend(settings.gateway.as_ref().map(|gateway| Action::Port(gateway.port)));
         writer.set_actions(&actions);
         let key = SecretKey::from_seed(7);
         let control = Othello::new(TableSettings::new(8, 10_000, &key));
@@ -137,7 +142,8 @@ impl Rig {
             }
         }
         let counts = self.counts();
-        assert_eq!(counts.received, counts.sent + counts.dropped_total(), "every frame is accounted for");
+        let all = counts.received + counts.originated;
+        assert_eq!(all, counts.sent + counts.dropped_total(), "every frame is accounted for");
         out
     }
 

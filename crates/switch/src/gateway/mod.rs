@@ -1,0 +1,443 @@
+//! The gateway between a network that forwards by names and the IP networks outside.
+//!
+//! ```text
+//!   host ports, trunks            |  gateway  |          ports outside
+//!   names, hop limit in the shim  |           |  prefixes, TTL
+//!
+//!   frame to the gateway's name ──► shim off ──► longest prefix ──► TTL - 1 ──► MAC of the next hop ──► out
+//!   in by name ◄── exact check ◄── MAC of the host ◄── TTL - 1 ◄── longest prefix ◄── frame to the gateway's MAC
+//! ```
+//! The gateway has a name of its own (a MAC address with an IP address), which the controller holds like any other, at
+//! a port of this switch that no device has. What comes in from outside for an address inside gets the MAC address
+//! that the RIB has for it, and enters like a host's frame: the exact check of valid names stops what is for nobody.
+//! A packet crosses one router, so its TTL is counted down once, and inside the shim's hop limit bounds it.
+//!
+//! | room | what |
+//! |---|---|
+//! | [`config`] | `[gateway]` of `switch.toml` |
+//! | `packet` | headers, TTL, echoes |
+//! | [`outside`] | neighbours outside: ARP and neighbour solicitations |
+//!
+//! Answers ARP, neighbour solicitations and echo requests for its own addresses. Not there: ICMP errors (a packet whose
+//! TTL ends is dropped and counted), fragmentation, VLAN tags outside, routes that change while it runs.
+//! Cost: the route is found in a batch a burst (see [`lookup::lpm::trie`]); a packet for a host takes a read lock a burst
+//! for the hosts' addresses.
+
+pub mod config;
+pub mod outside;
+mod packet;
+
+use crate::answer::{answer_arp, answer_ipv6};
+use crate::counters::DropReason;
+use crate::plane::{Mac, Neighbours};
+use arrayvec::ArrayVec;
+use fib::action::PortId;
+use lookup::hash::SecretKey;
+use lookup::lpm::trie::{Reader, Settings as TrieSettings};
+use lookup::lpm::{Address, Prefix, PrefixTrie};
+use lookup::traits::{BatchReader, Control, InsertError, Replicated};
+use netio::{BURST, Burst, Packet};
+use outside::{Found, Neighbourhood, Neighbourly, neighbourly, question, told_by_arp};
+use packet::{AT, Carried, carried, count_down, echo, may_be_routed};
+use std::collections::HashMap;
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// A prefix of either version of IP.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RoutePrefix {
+    /// Of IPv4.
+    V4(Prefix<u32>),
+    /// Of IPv6.
+    V6(Prefix<u128>),
+}
+
+impl fmt::Display for RoutePrefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::V4(prefix) => prefix.fmt(f),
+            Self::V6(prefix) => prefix.fmt(f),
+        }
+    }
+}
+
+impl RoutePrefix {
+    /// The prefix of `len` bits of an address.
+    /// # Panics
+    /// When it has fewer bits.
+    pub fn of(address: IpAddr, len: u8) -> Self {
+        match address {
+            IpAddr::V4(ip) => Self::V4(Prefix::of(ip.into(), len)),
+            IpAddr::V6(ip) => Self::V6(Prefix::of(ip.into(), len)),
+        }
+    }
+
+    fn covers(self, address: IpAddr) -> bool {
+        match (self, address) {
+            (Self::V4(prefix), IpAddr::V4(ip)) => prefix.covers(ip.into()),
+            (Self::V6(prefix), IpAddr::V6(ip)) => prefix.covers(ip.into()),
+            _ => false,
+        }
+    }
+}
+
+/// Where packets of a route go.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Hop {
+    /// To a host of the network, by its name.
+    Inside,
+    /// Nowhere.
+    Discard,
+    /// Out of a port.
+    Outside {
+        /// The port.
+        port: PortId,
+        /// The next router; none where the destination itself is on the link.
+        via: Option<IpAddr>,
+    },
+    /// To the gateway itself.
+    Own,
+}
+
+/// A route.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Route {
+    /// Of these addresses.
+    pub prefix: RoutePrefix,
+    /// There.
+    pub hop: Hop,
+}
+
+/// A port outside.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Outside {
+    /// Its number.
+    pub port: PortId,
+    /// The gateway's addresses on its link, with the lengths of the link's prefixes.
+    pub addresses: Vec<(IpAddr, u8)>,
+}
+
+impl Outside {
+    fn address_towards(&self, ip: IpAddr) -> Option<IpAddr> {
+        let same_link = |&&(own, len): &&(IpAddr, u8)| RoutePrefix::of(own, len).covers(ip);
+        self.addresses.iter().find(same_link).map(|&(own, _)| own)
+    }
+
+    fn has_on_link(&self, ip: IpAddr) -> bool {
+        self.address_towards(ip).is_some()
+    }
+}
+
+/// What a gateway is set up with; see [`config`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Settings {
+    /// Its MAC address, which is its name inside.
+    pub mac: Mac,
+    /// The port that this name is at; no device has it.
+    pub port: PortId,
+    /// Its addresses inside.
+    pub addresses: Vec<IpAddr>,
+    /// The ports outside.
+    pub outside: Vec<Outside>,
+    /// Routes beside those to the links outside and to its own addresses, which go without saying.
+    pub routes: Vec<Route>,
+}
+
+/// Where a packet comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Side {
+    Inside,
+    Outside(PortId),
+}
+
+/// What becomes of a packet that was routed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Outcome {
+    /// It has the MAC address of a host, and goes there by that name.
+    Inside,
+    /// Out of that port.
+    Outside(PortId),
+    /// It became the answer to itself, for the port it came from.
+    Answer,
+    Drop(DropReason),
+}
+
+/// A question for a neighbour outside, to be sent out of that port.
+pub(crate) struct Question {
+    pub(crate) port: PortId,
+    pub(crate) frame: Vec<u8>,
+}
+
+struct Link {
+    settings: Outside,
+    /// What is answered for there.
+    own: Neighbours,
+}
+
+/// What the routers of all workers share.
+struct Shared {
+    mac: Mac,
+    links: HashMap<PortId, Link>,
+    /// What is answered for inside.
+    own: Neighbours,
+    hops: Vec<Hop>,
+    neighbours: Neighbourhood,
+}
+
+/// A gateway, set up: gives every worker its router.
+pub(crate) struct Gateway {
+    shared: Arc<Shared>,
+    v4: Table<u32>,
+    v6: Table<u128>,
+    port: PortId,
+}
+
+/// The routes of one version of IP; a next hop is an index of [`Shared::hops`], plus 1.
+struct Table<A: Address>(lookup::lpm::PrefixTrieQuery<A>);
+
+impl<A: Address> Table<A> {
+    fn new(routes: &[(Prefix<A>, u64)]) -> Result<Self, InsertError> {
+        // Nobody sends these updates anywhere, so that nothing is secret about their digests.
+        let mut trie = PrefixTrie::new(TrieSettings::new(routes.len(), &SecretKey::from_seed(0)));
+        trie.insert_batch(routes, &mut Vec::new())?;
+        Ok(Self(trie.export()))
+    }
+}
+
+impl Gateway {
+    /// Sets up a gateway. The last of several routes with one prefix counts.
+    /// # Errors
+    /// More different next hops, or more routes, than a table holds.
+    pub(crate) fn new(settings: &Settings) -> Result<Self, InsertError> {
+        let mut hops = Vec::new();
+        let mut index_of = HashMap::new();
+        let (mut v4, mut v6) = (HashMap::new(), HashMap::new());
+        let mut add = |prefix, hop| {
+            let index = *index_of.entry(hop).or_insert_with(|| {
+                hops.push(hop);
+                hops.len() as u64
+            });
+            match prefix {
+                RoutePrefix::V4(prefix) => drop(v4.insert(prefix, index)),
+                RoutePrefix::V6(prefix) => drop(v6.insert(prefix, index)),
+            }
+        };
+        for outside in &settings.outside {
+            for &(ip, len) in &outside.addresses {
+                add(RoutePrefix::of(ip, len), Hop::Outside { port: outside.port, via: None });
+            }
+        }
+        settings.routes.iter().for_each(|route| add(route.prefix, route.hop));
+        let outside = settings.outside.iter().flat_map(|outside| outside.addresses.iter().map(|&(ip, _)| ip));
+        for ip in settings.addresses.iter().copied().chain(outside) {
+            add(RoutePrefix::of(ip, if ip.is_ipv4() { 32 } else { 128 }), Hop::Own);
+        }
+        let own =
+            |ips: &mut dyn Iterator<Item = IpAddr>| Neighbours::with_own(ips.map(|ip| (ip, settings.mac)).collect());
+        let links = settings.outside.iter().map(|outside| {
+            let own = own(&mut outside.addresses.iter().map(|&(ip, _)| ip));
+            (outside.port, Link { settings: outside.clone(), own })
+        });
+        let shared = Shared {
+            mac: settings.mac,
+            links: links.collect(),
+            own: own(&mut settings.addresses.iter().copied()),
+            hops,
+            neighbours: Neighbourhood::default(),
+        };
+        let (v4, v6): (Vec<_>, Vec<_>) = (v4.into_iter().collect(), v6.into_iter().collect());
+        Ok(Self { shared: Arc::new(shared), v4: Table::new(&v4)?, v6: Table::new(&v6)?, port: settings.port })
+    }
+
+    /// The router of one worker.
+    pub(crate) fn router(&self) -> Router {
+        Router {
+            shared: Arc::clone(&self.shared),
+            v4: Queue::new(self.v4.0.reader()),
+            v6: Queue::new(self.v6.0.reader()),
+            port: self.port,
+            outcomes: [Outcome::Drop(DropReason::Runt); BURST],
+            questions: ArrayVec::new(),
+        }
+    }
+}
+
+/// Addresses of a burst, of one version of IP, and their routes.
+struct Queue<A> {
+    reader: Reader<A>,
+    addresses: [A; BURST],
+    owners: [u8; BURST],
+    values: [u64; BURST],
+    len: usize,
+}
+
+impl<A: Address> Queue<A> {
+    fn new(reader: Reader<A>) -> Self {
+        Self { reader, addresses: [A::default(); BURST], owners: [0; BURST], values: [0; BURST], len: 0 }
+    }
+
+    fn push(&mut self, address: A, owner: usize) {
+        self.addresses[self.len] = address;
+        self.owners[self.len] = owner as u8;
+        self.len += 1;
+    }
+
+    /// Looks all of them up: pairs of packet and next hop. Empties the queue.
+    fn resolve(&mut self) -> impl Iterator<Item = (usize, u64)> + '_ {
+        let n = std::mem::take(&mut self.len);
+        self.reader.lookup_batch(&self.addresses[..n], &mut self.values[..n]);
+        self.owners[..n].iter().map(|&owner| usize::from(owner)).zip(self.values[..n].iter().copied())
+    }
+}
+
+/// One worker's access to a gateway.
+pub(crate) struct Router {
+    shared: Arc<Shared>,
+    v4: Queue<u32>,
+    v6: Queue<u128>,
+    /// The port that the gateway's name is at.
+    pub(crate) port: PortId,
+    /// Of the packets that were routed last, by their places in the burst.
+    pub(crate) outcomes: [Outcome; BURST],
+    /// What is to be asked outside since then.
+    pub(crate) questions: ArrayVec<Question, BURST>,
+}
+
+impl Router {
+    /// Routes those packets of a burst whose bits are set in `which`; they have no shim. `hosts` are those inside.
+    pub(crate) fn route(&mut self, burst: &mut Burst, which: u32, from: Side, hosts: &Neighbours) {
+        let now = Instant::now();
+        let mut destinations = [None; BURST];
+        let mut rest = which;
+        while rest != 0 {
+            let i = rest.trailing_zeros() as usize;
+            rest &= rest - 1;
+            match self.look_at(&mut burst[i], from, now) {
+                Ok((source, destination)) => {
+                    destinations[i] = Some((source, destination));
+                    self.queue(destination, i);
+                }
+                Err(outcome) => self.outcomes[i] = outcome,
+            }
+        }
+        let mut values = [0; BURST];
+        self.v4.resolve().chain(self.v6.resolve()).for_each(|(i, value)| values[i] = value);
+        for i in 0..burst.len() {
+            let Some((source, destination)) = destinations[i] else { continue };
+            let frame = burst[i].frame_mut();
+            self.outcomes[i] = match self.hop(values[i]) {
+                Some(Hop::Own) => self.answer_echo(frame, source, (from, now), hosts),
+                hop => count_down(frame)
+                    .and_then(|()| self.send(frame, destination, hop, (from, now), hosts))
+                    .unwrap_or_else(Outcome::Drop),
+            };
+        }
+    }
+
+    fn queue(&mut self, destination: IpAddr, i: usize) {
+        match destination {
+            IpAddr::V4(ip) => self.v4.push(ip.into(), i),
+            IpAddr::V6(ip) => self.v6.push(ip.into(), i),
+        }
+    }
+
+    fn hop(&self, value: u64) -> Option<Hop> {
+        self.shared.hops.get((value as usize).wrapping_sub(1)).copied()
+    }
+
+    /// Source and destination of a packet to be routed, or what became of another.
+    fn look_at(&mut self, packet: &mut Packet, from: Side, now: Instant) -> Result<(IpAddr, IpAddr), Outcome> {
+        let carried = carried(packet.frame()).map_err(Outcome::Drop)?;
+        let to_us = packet.frame()[..6] == self.shared.mac;
+        let to_group = packet.frame()[0] & 1 != 0;
+        let own = match from {
+            Side::Inside => &self.shared.own,
+            Side::Outside(port) => &self.shared.links.get(&port).ok_or(Outcome::Drop(DropReason::NoPort))?.own,
+        };
+        // An answer inside has another host's name to go by.
+        let answered = |answered: Result<(), DropReason>| match answered {
+            Ok(()) if from == Side::Inside => Outcome::Inside,
+            Ok(()) => Outcome::Answer,
+            Err(reason) => Outcome::Drop(reason),
+        };
+        let learnt = |told: Option<(IpAddr, Mac)>| {
+            from != Side::Inside && told.is_some_and(|(ip, mac)| self.shared.neighbours.learn(ip, mac, now))
+        };
+        match carried {
+            Carried::Arp => {
+                let learnt = learnt(told_by_arp(packet.frame()));
+                let outcome = answered(answer_arp(packet.frame_mut(), AT, own));
+                Err(if learnt && matches!(outcome, Outcome::Drop(_)) {
+                    Outcome::Drop(DropReason::NeighbourLearnt)
+                } else {
+                    outcome
+                })
+            }
+            Carried::Ip { source, destination } => match neighbourly(packet.frame()) {
+                Some(Neighbourly::Solicitation) => Err(answered(answer_ipv6(packet, AT, own))),
+                Some(Neighbourly::Advertisement(ip, mac)) => Err(Outcome::Drop(if learnt(Some((ip, mac))) {
+                    DropReason::NeighbourLearnt
+                } else {
+                    DropReason::NdUnknown
+                })),
+                None if to_us && may_be_routed(source, destination) => Ok((source, destination)),
+                None if to_us => Err(Outcome::Drop(DropReason::NotRoutable)),
+                None if to_group => Err(Outcome::Drop(DropReason::Multicast)),
+                None => Err(Outcome::Drop(DropReason::NotForGateway)),
+            },
+        }
+    }
+
+    /// Sends a packet to its next hop. It was counted down already.
+    fn send(
+        &mut self,
+        frame: &mut [u8],
+        destination: IpAddr,
+        hop: Option<Hop>,
+        (from, now): (Side, Instant),
+        hosts: &Neighbours,
+    ) -> Result<Outcome, DropReason> {
+        match hop {
+            None | Some(Hop::Discard) => Err(DropReason::NoRoute),
+            Some(Hop::Own) => Err(DropReason::NotRoutable),
+            Some(Hop::Inside) => {
+                let mac = hosts.get(destination).ok_or(DropReason::Alien)?;
+                packet::address(frame, mac, self.shared.mac);
+                Ok(Outcome::Inside)
+            }
+            Some(Hop::Outside { port, via }) => {
+                if from == Side::Outside(port) {
+                    return Err(DropReason::InputPort);
+                }
+                let next = via.unwrap_or(destination);
+                let Found { mac, ask } = self.shared.neighbours.find(next, now);
+                if ask {
+                    self.ask(port, next);
+                }
+                packet::address(frame, mac.ok_or(DropReason::NoNeighbour)?, self.shared.mac);
+                Ok(Outcome::Outside(port))
+            }
+        }
+    }
+
+    fn ask(&mut self, port: PortId, wanted: IpAddr) {
+        let own = self.shared.links.get(&port).and_then(|link| link.settings.address_towards(wanted));
+        if let Some(own) = own {
+            // At most one question a packet of the burst: there is room.
+            let _ = self.questions.try_push(Question { port, frame: question(wanted, own, self.shared.mac) });
+        }
+    }
+
+    /// Sends an echo request to the gateway back to where its route leads.
+    fn answer_echo(&mut self, frame: &mut [u8], asker: IpAddr, from: (Side, Instant), hosts: &Neighbours) -> Outcome {
+        if !echo(frame) {
+            return Outcome::Drop(DropReason::NotRoutable);
+        }
+        self.queue(asker, 0);
+        let value = self.v4.resolve().chain(self.v6.resolve()).map(|(_, value)| value).next().unwrap_or(0);
+        // It may well leave by the port it came from.
+        self.send(frame, asker, self.hop(value), (Side::Inside, from.1), hosts).unwrap_or_else(Outcome::Drop)
+    }
+}

@@ -1,0 +1,244 @@
+//! What a router does to an IP packet in place.
+//!
+//! Sources: RFC 1812 (4.2.2, 5.2.2, 5.3.1) and RFC 8200 for what is forwarded, RFC 1141 for the checksum, RFC 792 and
+//! RFC 4443 for echoes. Cost: the first line of the frame; an echo costs its length.
+
+use crate::counters::DropReason;
+use crate::plane::Mac;
+use std::net::IpAddr;
+
+/// Where the IP header of an untagged frame without shim stands.
+pub(super) const AT: usize = 14;
+/// What a packet that starts here may still cross.
+const OWN_TTL: u8 = 64;
+
+const ICMP: u8 = 1;
+const ICMPV6: u8 = 58;
+
+/// What a frame carries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Carried {
+    /// An ARP message.
+    Arp,
+    /// A whole IP packet, with a right header.
+    Ip {
+        /// Where it comes from.
+        source: IpAddr,
+        /// Where it goes.
+        destination: IpAddr,
+    },
+}
+
+/// Looks at a frame without shim.
+/// # Errors
+/// Why it is not routed.
+pub(super) fn carried(frame: &[u8]) -> Result<Carried, DropReason> {
+    let ether_type = frame.get(12..AT).ok_or(DropReason::Runt)?;
+    let packet = &frame[AT..];
+    match ether_type {
+        [0x08, 0x06] => Ok(Carried::Arp),
+        [0x08, 0x00] => {
+            let header = packet.get(..20).ok_or(DropReason::Truncated)?;
+            let header_len = usize::from(header[0] & 15) * 4;
+            let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
+            if header[0] >> 4 != 4 || header_len < 20 || total < header_len {
+                return Err(DropReason::BadHeader);
+            }
+            if packet.len() < total {
+                return Err(DropReason::Truncated);
+            }
+            if sum(&packet[..header_len]) != 0xffff {
+                return Err(DropReason::BadHeader);
+            }
+            let address = |at: usize| IpAddr::from(<[u8; 4]>::try_from(&header[at..at + 4]).unwrap_or_default());
+            Ok(Carried::Ip { source: address(12), destination: address(16) })
+        }
+        [0x86, 0xdd] => {
+            let header = packet.get(..40).ok_or(DropReason::Truncated)?;
+            if header[0] >> 4 != 6 {
+                return Err(DropReason::BadHeader);
+            }
+            if packet.len() < 40 + usize::from(u16::from_be_bytes([header[4], header[5]])) {
+                return Err(DropReason::Truncated);
+            }
+            let address = |at: usize| IpAddr::from(<[u8; 16]>::try_from(&header[at..at + 16]).unwrap_or_default());
+            Ok(Carried::Ip { source: address(8), destination: address(24) })
+        }
+        _ => Err(DropReason::NoName),
+    }
+}
+
+/// Whether a packet may be on its way from here to there beyond one link: both are addresses of hosts, and neither is
+/// of this machine or this link alone (RFC 1812, 5.3.7; RFC 4291, 2.5).
+pub(super) fn may_be_routed(source: IpAddr, destination: IpAddr) -> bool {
+    let is_host = |address: IpAddr| match address {
+        IpAddr::V4(ip) => {
+            let first = ip.octets()[0];
+            first != 0 && first != 127 && first < 224 && !ip.is_link_local()
+        }
+        IpAddr::V6(ip) => !(ip.is_unspecified() || ip.is_loopback() || ip.is_multicast() || ip.is_unicast_link_local()),
+    };
+    is_host(source) && is_host(destination)
+}
+
+/// Counts a packet down by one router.
+/// # Errors
+/// It may not go on.
+pub(super) fn count_down(frame: &mut [u8]) -> Result<(), DropReason> {
+    let is_v4 = frame[12] == 0x08;
+    let ttl = &mut frame[AT + if is_v4 { 8 } else { 7 }];
+    if *ttl <= 1 {
+        return Err(DropReason::TtlExpired);
+    }
+    *ttl -= 1;
+    if is_v4 {
+        // The word of TTL and protocol became smaller by 0x0100, so the checksum becomes larger, in one's complement.
+        let field = &mut frame[AT + 10..AT + 12];
+        let checksum = u32::from(u16::from_be_bytes([field[0], field[1]])) + 0x0100;
+        field.copy_from_slice(&((checksum + (checksum >> 16)) as u16).to_be_bytes());
+    }
+    Ok(())
+}
+
+/// Gives a frame its addresses for the next link.
+pub(super) fn address(frame: &mut [u8], destination: Mac, source: Mac) {
+    frame[..6].copy_from_slice(&destination);
+    frame[6..12].copy_from_slice(&source);
+}
+
+/// Turns an echo request that was [carried](Carried::Ip) into the answer to it. False if it is none, or was damaged.
+pub(super) fn echo(frame: &mut [u8]) -> bool {
+    let is_v4 = frame[12] == 0x08;
+    let ip = &mut frame[AT..];
+    let (protocol, at, end) = if is_v4 {
+        let fragment = u16::from_be_bytes([ip[6], ip[7]]) & 0x3fff;
+        let total = usize::from(u16::from_be_bytes([ip[2], ip[3]]));
+        (if fragment == 0 { ip[9] } else { 0 }, usize::from(ip[0] & 15) * 4, total)
+    } else {
+        (ip[6], 40, 40 + usize::from(u16::from_be_bytes([ip[4], ip[5]])))
+    };
+    let (request, answer) = match protocol {
+        ICMP if is_v4 => ([8, 0], 0),
+        ICMPV6 if !is_v4 => ([128, 0], 129),
+        _ => return false,
+    };
+    if end < at + 8 || ip[at..at + 2] != request {
+        return false;
+    }
+    let pseudo = if is_v4 { 0 } else { u64::from(sum(&ip[8..40])) + u64::from(ICMPV6) + (end - at) as u64 };
+    if fold(pseudo + u64::from(sum(&ip[at..end]))) != 0xffff {
+        return false;
+    }
+    // The addresses change places, which no sum sees.
+    let (addresses, len) = if is_v4 { (12, 4) } else { (8, 16) };
+    let (source, destination) = ip[addresses..addresses + 2 * len].split_at_mut(len);
+    source.swap_with_slice(destination);
+    ip[at] = answer;
+    ip[at + 2..at + 4].fill(0);
+    let checksum = !fold(pseudo + u64::from(sum(&ip[at..end])));
+    ip[at + 2..at + 4].copy_from_slice(&checksum.to_be_bytes());
+    if is_v4 {
+        ip[8] = OWN_TTL;
+        ip[10..12].fill(0);
+        let checksum = !sum(&ip[..at]);
+        ip[10..12].copy_from_slice(&checksum.to_be_bytes());
+    } else {
+        ip[7] = OWN_TTL;
+    }
+    true
+}
+
+fn sum(bytes: &[u8]) -> u16 {
+    let words = bytes.chunks(2).map(|word| u64::from(word[0]) << 8 | word.get(1).map_or(0, |&low| u64::from(low)));
+    fold(words.sum())
+}
+
+fn fold(mut sum: u64) -> u16 {
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum as u16
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An IPv4 header of `ttl` and `protocol`, its checksum right.
+    fn frame(ttl: u8, protocol: u8, body: &[u8]) -> Vec<u8> {
+        let mut frame = vec![0; AT + 20];
+        frame[12..14].copy_from_slice(&[8, 0]);
+        let ip = &mut frame[AT..];
+        ip[0] = 0x45;
+        ip[2..4].copy_from_slice(&(20 + body.len() as u16).to_be_bytes());
+        (ip[8], ip[9]) = (ttl, protocol);
+        ip[12..20].copy_from_slice(&[10, 0, 0, 1, 192, 0, 2, 7]);
+        let checksum = !sum(&ip[..20]);
+        ip[10..12].copy_from_slice(&checksum.to_be_bytes());
+        frame.extend(body);
+        frame
+    }
+
+    #[test]
+    fn counting_down_keeps_the_checksum_right_for_every_ttl_and_protocol() {
+        for ttl in 0..=255 {
+            for protocol in 0..=255 {
+                let mut frame = frame(ttl, protocol, &[]);
+                assert!(carried(&frame).is_ok());
+                match count_down(&mut frame) {
+                    Ok(()) => assert_eq!(frame[AT + 8], ttl - 1),
+                    Err(reason) => assert!(ttl <= 1 && reason == DropReason::TtlExpired),
+                }
+                assert!(carried(&frame).is_ok(), "ttl {ttl}, protocol {protocol}");
+            }
+        }
+    }
+
+    #[test]
+    fn damaged_headers_are_not_routed() {
+        let good = frame(64, 17, &[0; 8]);
+        for at in AT..AT + 20 {
+            for bit in 0..8 {
+                let mut bad = good.clone();
+                bad[at] ^= 1 << bit;
+                assert!(carried(&bad).is_err(), "bit {bit} of byte {at}");
+            }
+        }
+        for len in 0..good.len() {
+            assert!(carried(&good[..len]).is_err(), "{len} bytes");
+        }
+    }
+
+    #[test]
+    fn an_echo_request_becomes_its_answer_and_nothing_else_does() {
+        let mut icmp = vec![8, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7];
+        let checksum = !sum(&icmp);
+        icmp[2..4].copy_from_slice(&checksum.to_be_bytes());
+        let request = frame(3, ICMP, &icmp);
+        let mut answer = request.clone();
+        assert!(echo(&mut answer));
+        let (source, destination) = ([192, 0, 2, 7].into(), [10, 0, 0, 1].into());
+        assert_eq!(carried(&answer), Ok(Carried::Ip { source, destination }));
+        assert_eq!((answer[AT + 8], answer[AT + 20], sum(&answer[AT + 20..])), (64, 0, 0xffff));
+        assert_eq!(answer[AT + 24..], request[AT + 24..]);
+        assert!(!echo(&mut answer), "an answer is no request");
+        let mut damaged = request.clone();
+        damaged[AT + 28] ^= 1;
+        assert!(!echo(&mut damaged));
+        assert!(!echo(&mut frame(3, 17, &icmp)));
+        assert!(!echo(&mut frame(3, ICMP, &icmp[..7])));
+    }
+
+    #[test]
+    fn addresses_of_one_link_stay_there() {
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        assert!(may_be_routed(ip("10.0.0.1"), ip("192.0.2.1")));
+        assert!(may_be_routed(ip("fd00::1"), ip("2001:db8::1")));
+        for never in ["0.0.0.0", "127.0.0.1", "169.254.1.1", "224.0.0.1", "255.255.255.255"] {
+            assert!(!may_be_routed(ip(never), ip("10.0.0.1")) && !may_be_routed(ip("10.0.0.1"), ip(never)), "{never}");
+        }
+        for never in ["::", "::1", "fe80::1", "ff02::1"] {
+            assert!(!may_be_routed(ip(never), ip("fd00::1")) && !may_be_routed(ip("fd00::1"), ip(never)), "{never}");
+        }
+    }
+}

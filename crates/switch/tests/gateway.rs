@@ -1,0 +1,323 @@
+//! A gateway between names inside and prefixes outside, frame by frame.
+
+#[path = "common/mod.rs"]
+mod common;
+
+use common::frames::{arp, solicitation};
+use common::{HOST_1, HOST_2, OUTSIDE_3, Rig, TRUNK_8, ethernet, mac, mac_bytes};
+use etherparse::{NetSlice, PacketBuilder, SlicedPacket};
+use fib::action::PortId;
+use fib::name::NameKind;
+use fib::replica::Exact;
+use lookup::testkit;
+use std::net::IpAddr;
+use switch::counters::DropReason;
+use switch::dataplane::{BuildError, PortSpec, Settings, build};
+use switch::gateway::{Hop, Outside, Route, RoutePrefix, Settings as Gateway};
+use switch::shim;
+use switch::worker::Role;
+
+const GATEWAY: u64 = 0xfe;
+const HOST: u64 = 1;
+const FAR_HOST: u64 = 8;
+const ROUTER: u64 = 0x99;
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+fn route(prefix: &str, len: u8, hop: Hop) -> Route {
+    Route { prefix: RoutePrefix::of(ip(prefix), len), hop }
+}
+
+fn settings() -> Gateway {
+    let via = |via: &str| Hop::Outside { port: PortId(OUTSIDE_3), via: Some(ip(via)) };
+    Gateway {
+        mac: mac_bytes(GATEWAY),
+        port: PortId(100),
+        addresses: vec![ip("10.0.0.254"), ip("fd00::fe")],
+        outside: vec![Outside {
+            port: PortId(OUTSIDE_3),
+            addresses: vec![(ip("192.0.2.1"), 24), (ip("2001:db8::1"), 64)],
+        }],
+        routes: vec![
+            route("10.0.0.0", 8, Hop::Inside),
+            route("fd00::", 16, Hop::Inside),
+            route("0.0.0.0", 0, via("192.0.2.99")),
+            route("::", 0, via("2001:db8::99")),
+            route("198.51.100.0", 24, Hop::Discard),
+        ],
+    }
+}
+
+/// Two hosts, at port 1 and behind trunk 8, and the gateway's own name.
+fn rig() -> Rig {
+    let mut rig = Rig::with_settings(NameKind::Mac, &Settings { gateway: Some(settings()), ..Settings::default() });
+    for (host, address, value) in [(HOST, "10.0.0.1", 1), (FAR_HOST, "10.0.0.8", 3), (GATEWAY, "10.0.0.254", 5)] {
+        rig.add(&mac(host), value);
+        rig.writer.valid().put(mac(host), Some(ip(address)));
+    }
+    rig.writer.local().put(mac(GATEWAY), PortId(100));
+    rig
+}
+
+fn udp(from: (u64, &str), to: (u64, &str), ttl: u8) -> Vec<u8> {
+    let builder = PacketBuilder::ethernet2(mac_bytes(from.0), mac_bytes(to.0));
+    let octets = |text: &str| match ip(text) {
+        IpAddr::V4(ip) => ip.octets().to_vec(),
+        IpAddr::V6(ip) => ip.octets().to_vec(),
+    };
+    let (source, destination) = (octets(from.1), octets(to.1));
+    let builder = match (<[u8; 4]>::try_from(&source[..]), <[u8; 4]>::try_from(&destination[..])) {
+        (Ok(source), Ok(destination)) => builder.ipv4(source, destination, ttl),
+        _ => builder.ipv6(source.try_into().unwrap(), destination.try_into().unwrap(), ttl),
+    };
+    let mut frame = vec![];
+    builder.udp(4000, 4000).write(&mut frame, b"payload").unwrap();
+    frame
+}
+
+fn shimmed(frame: &[u8], hops: u8) -> Vec<u8> {
+    [&frame[..12], &shim::ETHER_TYPE, &[hops, 0], &frame[12..]].concat()
+}
+
+/// An ARP reply, or a neighbour advertisement, of the router outside to the gateway.
+fn told(router: &str) -> Vec<u8> {
+    match ip(router) {
+        IpAddr::V4(router) => {
+            let mut reply = arp(2, (ROUTER, router.octets()), [192, 0, 2, 1]);
+            reply[..6].copy_from_slice(&mac_bytes(GATEWAY));
+            reply
+        }
+        IpAddr::V6(router) => {
+            let mut body = vec![0x60, 0, 0, 0];
+            body.extend(router.octets());
+            let mut frame = vec![];
+            PacketBuilder::ethernet2(mac_bytes(ROUTER), mac_bytes(GATEWAY))
+                .ipv6(router.octets(), "2001:db8::1".parse::<std::net::Ipv6Addr>().unwrap().octets(), 255)
+                .icmpv6_raw(136, 0, body[..4].try_into().unwrap())
+                .write(&mut frame, &router.octets())
+                .unwrap();
+            frame
+        }
+    }
+}
+
+/// The frame as the next link sees it: other addresses, one hop less, and checksums that a receiver accepts.
+fn hop_further(frame: &[u8], source: u64, destination: u64) -> Vec<u8> {
+    let mut further = frame.to_vec();
+    further[..6].copy_from_slice(&mac_bytes(destination));
+    further[6..12].copy_from_slice(&mac_bytes(source));
+    if frame[12] == 8 {
+        further[14 + 8] -= 1;
+        let parsed = etherparse::Ipv4HeaderSlice::from_slice(&further[14..]).unwrap().to_header();
+        further[24..26].copy_from_slice(&parsed.calc_header_checksum().to_be_bytes());
+    } else {
+        further[14 + 7] -= 1;
+    }
+    further
+}
+
+fn dropped(rig: &mut Rig, port: u16, frame: &[u8]) -> DropReason {
+    let before = rig.counts();
+    assert_eq!(rig.exchange(port, frame), []);
+    let after = rig.counts();
+    let mut reasons = DropReason::ALL.iter().filter(|&&why| after.dropped(why) != before.dropped(why));
+    let reason = *reasons.next().unwrap();
+    assert_eq!(reasons.next(), None);
+    reason
+}
+
+#[test]
+fn the_first_packet_asks_for_the_next_hop_and_those_after_the_answer_go_there() {
+    for (host, far, router) in [("10.0.0.1", "203.0.113.5", "192.0.2.99"), ("fd00::1", "2001:db9::5", "2001:db8::99")] {
+        let mut rig = rig();
+        let frame = udp((HOST, host), (GATEWAY, far), 64);
+        let out = rig.exchange(HOST_1, &frame);
+        let [(OUTSIDE_3, question)] = &out[..] else { panic!("{out:?}") };
+        assert_eq!(question[6..12], mac_bytes(GATEWAY));
+        assert_eq!((rig.counts().dropped(DropReason::NoNeighbour), rig.counts().originated), (1, 1));
+        if question[12..14] == [8, 6] {
+            assert_eq!((&question[..6], &question[38..42]), (&[0xff; 6][..], &[192, 0, 2, 99][..]));
+        } else {
+            let parsed = SlicedPacket::from_ethernet(question).unwrap();
+            let Some(NetSlice::Ipv6(ip)) = &parsed.net else { panic!() };
+            assert_eq!(ip.header().destination_addr(), "ff02::1:ff00:99".parse::<std::net::Ipv6Addr>().unwrap());
+        }
+        assert_eq!(dropped(&mut rig, HOST_1, &frame), DropReason::NoNeighbour, "and asks once a second");
+        assert_eq!(dropped(&mut rig, OUTSIDE_3, &told(router)), DropReason::NeighbourLearnt);
+        let further = hop_further(&frame, GATEWAY, ROUTER);
+        assert_eq!(rig.exchange(HOST_1, &frame), [(OUTSIDE_3, further.clone())]);
+        assert_eq!(rig.exchange(TRUNK_8, &shimmed(&frame, 3)), [(OUTSIDE_3, further)], "without its shim");
+        assert_eq!(dropped(&mut rig, TRUNK_8, &shimmed(&frame, 0)), DropReason::HopLimit);
+    }
+}
+
+#[test]
+fn packets_from_outside_reach_hosts_by_name_and_no_others() {
+    let mut rig = rig();
+    let from = (ROUTER, "203.0.113.5");
+    let frame = udp(from, (GATEWAY, "10.0.0.1"), 2);
+    assert_eq!(rig.exchange(OUTSIDE_3, &frame), [(HOST_1, hop_further(&frame, GATEWAY, HOST))]);
+    let far = udp(from, (GATEWAY, "10.0.0.8"), 64);
+    let expected = shimmed(&hop_further(&far, GATEWAY, FAR_HOST), shim::INITIAL_HOPS);
+    assert_eq!(rig.exchange(OUTSIDE_3, &far), [(TRUNK_8, expected)]);
+
+    let to = |address| udp(from, (GATEWAY, address), 64);
+    assert_eq!(dropped(&mut rig, OUTSIDE_3, &to("10.0.0.77")), DropReason::Alien);
+    assert_eq!(dropped(&mut rig, OUTSIDE_3, &udp(from, (HOST, "10.0.0.1"), 64)), DropReason::NotForGateway);
+    assert_eq!(dropped(&mut rig, OUTSIDE_3, &udp(from, (GATEWAY, "10.0.0.1"), 1)), DropReason::TtlExpired);
+    assert_eq!(dropped(&mut rig, OUTSIDE_3, &to("198.51.100.1")), DropReason::NoRoute);
+    assert_eq!(dropped(&mut rig, OUTSIDE_3, &to("203.0.113.9")), DropReason::InputPort, "outside to outside");
+    assert_eq!(dropped(&mut rig, OUTSIDE_3, &to("127.0.0.1")), DropReason::NotRoutable);
+    assert_eq!(dropped(&mut rig, OUTSIDE_3, &to("192.0.2.1")), DropReason::NotRoutable, "to the gateway, no echo");
+    let mut damaged = frame.clone();
+    damaged[20] ^= 1;
+    assert_eq!(dropped(&mut rig, OUTSIDE_3, &damaged), DropReason::BadHeader);
+
+    rig.writer.valid().remove(&mac(HOST));
+    assert_eq!(dropped(&mut rig, OUTSIDE_3, &frame), DropReason::Alien, "a name that is gone, at once");
+    rig.writer.valid().put(mac(HOST), None);
+    assert_eq!(dropped(&mut rig, OUTSIDE_3, &frame), DropReason::Alien, "a name without the address");
+}
+
+#[test]
+fn a_host_reaches_another_by_its_address_through_the_gateway() {
+    let mut rig = rig();
+    let frame = udp((FAR_HOST, "10.0.0.8"), (GATEWAY, "10.0.0.1"), 64);
+    assert_eq!(rig.exchange(TRUNK_8, &shimmed(&frame, 9)), [(HOST_1, hop_further(&frame, GATEWAY, HOST))]);
+    let back = udp((HOST, "10.0.0.1"), (GATEWAY, "10.0.0.8"), 64);
+    let expected = shimmed(&hop_further(&back, GATEWAY, FAR_HOST), shim::INITIAL_HOPS);
+    assert_eq!(rig.exchange(HOST_1, &back), [(TRUNK_8, expected)]);
+    let itself = udp((HOST, "10.0.0.1"), (GATEWAY, "10.0.0.254"), 64);
+    assert_eq!(dropped(&mut rig, HOST_1, &itself), DropReason::NotRoutable);
+    // Without the local name the gateway is not here, whatever the FIB says.
+    rig.writer.local().remove(&mac(GATEWAY));
+    assert_eq!(dropped(&mut rig, HOST_1, &back), DropReason::NotLocal);
+}
+
+#[test]
+fn the_gateway_answers_for_its_own_addresses_and_no_others() {
+    let mut rig = rig();
+    let request = arp(1, (ROUTER, [192, 0, 2, 99]), [192, 0, 2, 1]);
+    for to in [[0xff; 6], mac_bytes(GATEWAY)] {
+        let mut request = request.clone();
+        request[..6].copy_from_slice(&to);
+        let out = rig.exchange(OUTSIDE_3, &request);
+        let [(OUTSIDE_3, reply)] = &out[..] else { panic!("{out:?}") };
+        assert_eq!((&reply[..6], reply[21]), (&mac_bytes(ROUTER)[..], 2));
+        assert_eq!(reply[22..28], mac_bytes(GATEWAY));
+    }
+    let of_a_host = arp(1, (ROUTER, [192, 0, 2, 99]), [10, 0, 0, 1]);
+    assert_eq!(dropped(&mut rig, OUTSIDE_3, &of_a_host), DropReason::ArpUnknown);
+    let asker = "2001:db8::99".parse().unwrap();
+    let out = rig.exchange(OUTSIDE_3, &solicitation(ROUTER, asker, "2001:db8::1".parse().unwrap()));
+    assert!(matches!(&out[..], [(OUTSIDE_3, frame)] if frame[54] == 136), "{out:?}");
+
+    // A host that checks on the gateway, by its name: the answer goes back by the host's.
+    let mut unicast = arp(1, (FAR_HOST, [10, 0, 0, 8]), [10, 0, 0, 254]);
+    unicast[..6].copy_from_slice(&mac_bytes(GATEWAY));
+    let out = rig.exchange(TRUNK_8, &shimmed(&unicast, 9));
+    assert!(matches!(&out[..], [(TRUNK_8, frame)] if frame[..6] == mac_bytes(FAR_HOST)[..]), "{out:?}");
+}
+
+#[test]
+fn pings_to_the_gateway_are_answered_inside_and_outside() {
+    let mut rig = rig();
+    let ping = |from: (u64, [u8; 4]), to: [u8; 4]| {
+        let mut frame = vec![];
+        PacketBuilder::ethernet2(mac_bytes(from.0), mac_bytes(GATEWAY))
+            .ipv4(from.1, to, 5)
+            .icmpv4_echo_request(7, 9)
+            .write(&mut frame, b"abc")
+            .unwrap();
+        frame
+    };
+    let out = rig.exchange(TRUNK_8, &shimmed(&ping((FAR_HOST, [10, 0, 0, 8]), [10, 0, 0, 254]), 9));
+    assert!(matches!(&out[..], [(TRUNK_8, frame)] if frame[..6] == mac_bytes(FAR_HOST)[..]), "{out:?}");
+    let (_, question) = rig.exchange(OUTSIDE_3, &ping((ROUTER, [192, 0, 2, 99]), [192, 0, 2, 1])).pop().unwrap();
+    assert_eq!(question[12..14], [8, 6]);
+    dropped(&mut rig, OUTSIDE_3, &told("192.0.2.99"));
+    let out = rig.exchange(OUTSIDE_3, &ping((ROUTER, [192, 0, 2, 99]), [192, 0, 2, 1]));
+    let [(OUTSIDE_3, answer)] = &out[..] else { panic!("{out:?}") };
+    assert_eq!((&answer[..6], &answer[26..34]), (&mac_bytes(ROUTER)[..], &[192, 0, 2, 1, 192, 0, 2, 99][..]));
+    assert_eq!((answer[22], answer[34], &answer[42..]), (64, 0, &b"abc"[..]));
+}
+
+#[test]
+fn what_nobody_asked_for_is_not_learnt_and_a_learnt_address_follows_its_owner() {
+    let mut rig = rig();
+    assert_eq!(dropped(&mut rig, OUTSIDE_3, &told("192.0.2.99")), DropReason::ArpUnknown);
+    let frame = udp((HOST, "10.0.0.1"), (GATEWAY, "203.0.113.5"), 64);
+    rig.exchange(HOST_1, &frame);
+    dropped(&mut rig, OUTSIDE_3, &told("192.0.2.99"));
+    let mut moved = told("192.0.2.99");
+    for at in [6, 22] {
+        moved[at..at + 6].copy_from_slice(&mac_bytes(0x98));
+    }
+    assert_eq!(dropped(&mut rig, OUTSIDE_3, &moved), DropReason::NeighbourLearnt);
+    assert_eq!(rig.exchange(HOST_1, &frame), [(OUTSIDE_3, hop_further(&frame, GATEWAY, 0x98))]);
+    let mut liar = told("192.0.2.99");
+    liar[6..12].copy_from_slice(&mac_bytes(0x97));
+    assert_eq!(dropped(&mut rig, OUTSIDE_3, &liar), DropReason::ArpUnknown, "the frame and what it says differ");
+}
+
+#[test]
+fn a_burst_of_all_sorts_is_accounted_for_and_keeps_its_order() {
+    let mut rig = rig();
+    let frame = udp((HOST, "10.0.0.1"), (GATEWAY, "203.0.113.5"), 64);
+    rig.exchange(HOST_1, &frame);
+    dropped(&mut rig, OUTSIDE_3, &told("192.0.2.99"));
+    let direct = ethernet(mac_bytes(FAR_HOST), mac_bytes(HOST), 0x88b6, &[7; 50]);
+    let (mut expected_outside, mut expected_trunk) = (vec![], vec![]);
+    for i in 0..32u8 {
+        let mut frame = if i % 3 == 0 { direct.clone() } else { frame.clone() };
+        *frame.last_mut().unwrap() = i;
+        if i % 3 == 0 {
+            expected_trunk.push(shimmed(&frame, shim::INITIAL_HOPS));
+        } else {
+            expected_outside.push(hop_further(&frame, GATEWAY, ROUTER));
+        }
+        rig.send(HOST_1, &frame);
+    }
+    let out = rig.run();
+    let of = |port| out.iter().filter(|(id, _)| *id == port).map(|(_, frame)| frame.clone()).collect::<Vec<_>>();
+    assert_eq!((of(OUTSIDE_3), of(TRUNK_8)), (expected_outside, expected_trunk));
+}
+
+#[test]
+fn no_frame_makes_a_gateway_fall() {
+    let seed = testkit::seed();
+    let mut random = testkit::Rng::new(seed);
+    let mut rig = rig();
+    let ipv4 = udp((ROUTER, "203.0.113.5"), (GATEWAY, "10.0.0.1"), 64);
+    let ipv6 = udp((ROUTER, "2001:db9::5"), (GATEWAY, "fd00::1"), 64);
+    let mut base = vec![ipv4, ipv6, told("192.0.2.99"), told("2001:db8::99")];
+    base.push(arp(1, (ROUTER, [192, 0, 2, 99]), [192, 0, 2, 1]));
+    for round in 0..20_000 {
+        let mut frame = base[round % base.len()].clone();
+        for _ in 0..random.below(4) {
+            let at = random.below(frame.len() as u64) as usize;
+            frame[at] = random.next_u64() as u8;
+        }
+        frame.truncate(frame.len() - random.below(frame.len() as u64 / 2) as usize * (round / 7 % 2));
+        let port = [HOST_1, HOST_2, OUTSIDE_3][round % 3];
+        rig.exchange(port, &frame);
+    }
+}
+
+#[test]
+fn gateways_that_do_not_fit_their_ports_are_refused() {
+    let device = |id, role| {
+        let (near, _) = netio::backend::loopback::pair("near", "far", &Default::default()).unwrap();
+        PortSpec::new(id, role, near)
+    };
+    let refused = |gateway, ports: Vec<PortSpec>| {
+        let settings = Settings { gateway, ..Settings::default() };
+        build::<switch::table::FibTable>(&settings, ports).map(drop).unwrap_err()
+    };
+    assert!(matches!(refused(None, vec![device(3, Role::Outside)]), BuildError::Outside(PortId(3))));
+    assert!(matches!(refused(Some(settings()), vec![]), BuildError::Outside(PortId(3))));
+    let taken = vec![device(3, Role::Outside), device(100, Role::Host)];
+    assert!(matches!(refused(Some(settings()), taken), BuildError::GatewayPort(PortId(100))));
+}
