@@ -1,14 +1,14 @@
 //! Real TCP, UDP and ping between network namespaces, through a switch that tracks connections.
 //!
-//! Every host is a thread in a namespace of its own; sockets made there stay there, wherever they are used. The switch
-//! is in the namespace of the test, and forwards by MAC addresses that it answers ARP with.
+//! Every host is in a namespace of its own. The switch is in the namespace of the test, and forwards by MAC addresses
+//! that it answers ARP with.
 
 mod common;
 
 use api::v1;
 use api::v1::change_server_request::Change;
 use common::PATIENCE;
-use common::netns::{in_namespace, ip};
+use common::netns::{Namespace, in_namespace, ip};
 use fib::action::PortId;
 use fib::durable::Tenants;
 use fib::name::{Name, NameKind};
@@ -17,55 +17,38 @@ use fib::replica::{Limits, MemoryTables, Replica};
 use fib::rib::Attachment;
 use fib::topology::End;
 use lookup::hash::SecretKey;
-use netio::backend::af_packet::disable_offloads;
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
-use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use switch::daemon::Switch;
 use switch::daemon::config::Config;
 use switch::daemon::saved::SavedImage;
 
-type Job = Box<dyn FnOnce() + Send>;
-
-/// A thread in a network namespace of its own, with one interface.
+/// A network namespace with one interface.
 struct Host {
-    jobs: mpsc::Sender<Job>,
+    namespace: Namespace,
     address: IpAddr,
 }
 
 impl Host {
     /// `port` of the switch is at the other end of its interface.
     fn new(port: u16, address: &str) -> Self {
-        let (jobs, queue) = mpsc::channel::<Job>();
-        let (ready, is_ready) = mpsc::channel();
-        std::thread::spawn(move || {
-            common::netns::own_namespace();
-            ready.send(common::netns::thread_id()).unwrap();
-            queue.into_iter().for_each(|job| job());
-        });
-        let thread = is_ready.recv().unwrap();
-        ip(&format!("link add sw{port} type veth peer name eth0 netns {thread}"));
-        ip(&format!("link set sw{port} up"));
-        let host = Self { jobs, address: address.parse().unwrap() };
+        let namespace = Namespace::new();
+        namespace.link("eth0", &format!("sw{port}"));
+        let host = Self { namespace, address: address.parse().unwrap() };
         let set_up = format!("addr add {address}/8 dev eth0");
         host.inside(move || {
             ip(&format!("link set eth0 address {}", mac_text(port)));
             ip(&set_up);
-            ip("link set lo up");
-            ip("link set eth0 up");
             ip("route add default dev eth0");
-            disable_offloads("eth0").unwrap();
         });
         host
     }
 
     /// Runs `work` in its namespace.
     fn inside<R: Send + 'static>(&self, work: impl FnOnce() -> R + Send + 'static) -> R {
-        let (done, is_done) = mpsc::channel();
-        self.jobs.send(Box::new(move || done.send(work()).unwrap())).unwrap();
-        is_done.recv().unwrap()
+        self.namespace.inside(work)
     }
 
     /// Serves `name` on a port: answers every line with its name, and where the connection seems to come from.

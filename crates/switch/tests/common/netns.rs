@@ -2,10 +2,11 @@
 #![expect(unsafe_code, reason = "unshare(2) has no safe binding for one thread")]
 
 use super::PATIENCE;
-use netio::backend::af_packet::{AfPacket, Options};
+use netio::backend::af_packet::{AfPacket, Options, disable_offloads};
 use netio::{Burst, Device, Packet, Pool};
 use std::path::Path;
 use std::process::Command;
+use std::sync::mpsc;
 use std::time::Instant;
 
 /// Runs `test` in a network namespace of its own, which ends with its thread; false without the privilege.
@@ -23,16 +24,48 @@ pub fn in_namespace(test: impl FnOnce() + Send) -> bool {
     })
 }
 
-/// Moves the calling thread into a new network namespace, where the caller may.
-pub fn own_namespace() {
-    // SAFETY: no pointers; only the calling thread changes its namespace.
-    assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNET) }, 0, "needs root");
+type Job = Box<dyn FnOnce() + Send>;
+
+/// A thread in a network namespace of its own. Sockets made there stay there, wherever they are used.
+pub struct Namespace {
+    jobs: mpsc::Sender<Job>,
+    thread: i32,
 }
 
-/// The number by which `ip` finds the namespace of the calling thread.
-pub fn thread_id() -> i32 {
-    // SAFETY: no arguments.
-    unsafe { libc::gettid() }
+impl Namespace {
+    /// Where the caller may.
+    pub fn new() -> Self {
+        let (jobs, queue) = mpsc::channel::<Job>();
+        let (ready, is_ready) = mpsc::channel();
+        std::thread::spawn(move || {
+            // SAFETY: no pointers; only this thread, made just now, changes its namespace.
+            assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNET) }, 0, "needs root");
+            // SAFETY: no arguments.
+            ready.send(unsafe { libc::gettid() }).unwrap();
+            queue.into_iter().for_each(|job| job());
+        });
+        let namespace = Self { jobs, thread: is_ready.recv().unwrap() };
+        namespace.inside(|| ip("link set lo up"));
+        namespace
+    }
+
+    /// Runs `work` in it.
+    pub fn inside<R: Send + 'static>(&self, work: impl FnOnce() -> R + Send + 'static) -> R {
+        let (done, is_done) = mpsc::channel();
+        self.jobs.send(Box::new(move || done.send(work()).unwrap())).unwrap();
+        is_done.recv().unwrap()
+    }
+
+    /// An interface in it that is up, with `far` at the other end, in the namespace of the caller.
+    pub fn link(&self, near: &str, far: &str) {
+        ip(&format!("link add {far} type veth peer name {near} netns {}", self.thread));
+        ip(&format!("link set {far} up"));
+        let near = near.to_owned();
+        self.inside(move || {
+            ip(&format!("link set {near} up"));
+            disable_offloads(&near).unwrap();
+        });
+    }
 }
 
 pub fn ip(arguments: &str) {
