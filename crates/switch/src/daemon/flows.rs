@@ -4,7 +4,7 @@
 use crate::flow::balance::{Server, endpoint_text};
 use crate::flow::config::{mac, service_protocol};
 use crate::flow::control::{Change, ChangeError, Cursor, Flows};
-use crate::flow::export::{Export, FlowText};
+use crate::flow::export::{Export, FlowText, Writer};
 use crate::flow::packet::{Endpoint, Tuple};
 use crate::flow::rules::Prefix;
 use crate::flow::state::{protocol_name, protocol_number};
@@ -16,7 +16,7 @@ use api::v1::{self};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tonic::{Request, Response, Status};
 
 /// How often time is brought up to date and a part of every table is looked through,
@@ -24,16 +24,22 @@ const KEEP_EVERY: Duration = Duration::from_millis(100);
 /// and how many such parts a table has: all of it in a second.
 const PARTS: usize = 10;
 
+/// At the end, how long it is waited for that what ended is taken, and then that it is written.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 /// Keeps the tables of a switch, and writes out what ends.
 #[derive(Clone)]
 pub(super) struct Keeper {
     flows: Flows,
-    export: Arc<Mutex<Option<Export>>>,
+    export: Arc<Mutex<Option<Writer>>>,
 }
 
 impl Keeper {
-    pub(super) fn new(flows: Flows, export: Option<Export>) -> Self {
-        Self { flows, export: Arc::new(Mutex::new(export)) }
+    /// # Errors
+    /// No thread to write on.
+    pub(super) fn new(flows: Flows, export: Option<Export>) -> std::io::Result<Self> {
+        let writer = export.map(Writer::start).transpose()?;
+        Ok(Self { flows, export: Arc::new(Mutex::new(writer)) })
     }
 
     /// Keeps them for ever.
@@ -43,33 +49,37 @@ impl Keeper {
         loop {
             tick.tick().await;
             let this = self.clone();
-            let kept = tokio::task::spawn_blocking(move || this.keep(PARTS)).await;
-            if let Ok(Err(error)) = kept {
+            let kept = tokio::task::spawn_blocking(move || this.keep(PARTS, Duration::ZERO)).await;
+            if let Ok(Some(error)) = kept {
                 tracing::error!(switch, %error, "flows that end are exported no more: mend it and start the switch again");
             }
         }
     }
 
-    /// At the end: the flows that are there are written out as they are.
+    /// At the end: the flows that are there are written out as they are, if anybody takes them.
     pub(super) fn finish(&self) -> std::io::Result<()> {
         if self.flows.settings().export {
             self.flows.flush(|_| true);
         }
-        self.keep(1)
+        let failure = self.keep(1, PATIENCE);
+        let writer = self.export.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match (failure, writer) {
+            (Some(error), _) => Err(error),
+            (None, Some(writer)) => writer.finish(PATIENCE),
+            (None, None) => Ok(()),
+        }
     }
 
-    fn keep(&self, parts: usize) -> std::io::Result<()> {
-        let mut export = self.export.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut result = Ok(());
+    /// Answers why the export has ended, if it has since this was asked last.
+    fn keep(&self, parts: usize, patience: Duration) -> Option<std::io::Error> {
+        let export = self.export.lock().unwrap_or_else(PoisonError::into_inner);
+        let until = Instant::now() + patience;
         self.flows.keep(parts, |ended| {
-            if let (Some(export), false, Ok(())) = (export.as_mut(), ended.is_empty(), &result) {
-                result = export.write(ended);
+            if let Some(writer) = &*export {
+                self.flows.count_blocked(writer.offer(ended, until.saturating_duration_since(Instant::now())));
             }
         });
-        if result.is_err() {
-            *export = None;
-        }
-        result
+        export.as_ref().and_then(Writer::failure)
     }
 }
 

@@ -146,7 +146,7 @@ impl Switch {
             Some(flows) => {
                 let path = config.flow.as_ref().and_then(|flow| flow.export.clone());
                 let export = path.map(|path| Export::open(&path).map_err(|source| StartError::Export { path, source }));
-                let keeper = flows::Keeper::new(flows, export.transpose()?);
+                let keeper = flows::Keeper::new(flows, export.transpose()?).map_err(BuildError::from)?;
                 Some((keeper.clone(), tokio::spawn(keeper.run(config.name.clone()))))
             }
             None => None,

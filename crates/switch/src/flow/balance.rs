@@ -7,11 +7,14 @@
 //! server whatever happens to the table; that is in the flow's own entry.
 //! Source: Eisenbud et al., "Maglev: A Fast and Reliable Software Network Load Balancer", NSDI 2016, section 3.4;
 //! differs: weights, as shares of the turns.
-//! Cost: one read a new flow; milliseconds to fill the table when the servers change.
+//! Cost: one read a new flow; milliseconds to fill the table when the servers change, whatever their weights, on a copy
+//! beside the one in use.
 
 use super::packet::{Address, Endpoint};
 use crate::plane::Mac;
 use lookup::hash::mix64;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 /// Places of a table: a prime, so that every step goes round all of them. Shares are exact to 0.002 %.
 pub const SLOTS: usize = 65_537;
@@ -83,25 +86,31 @@ pub enum ServerError {
     /// Not the family of the virtual address.
     #[error("a server has the address family of its virtual address")]
     Family,
+    /// The virtual address itself, whose packets would come round.
+    #[error("a virtual address cannot be its own server")]
+    Itself,
+    /// No port.
+    #[error("a server listens at a port from 1 to 65535")]
+    Port,
     /// A weight out of range.
     #[error("weight {0} is not from 0 to {MAX_WEIGHT}")]
     Weight(u16),
 }
 
 /// The servers of one virtual address.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Balancer {
     /// By index; a flow knows its server by it. Places of forgotten servers are used again.
     members: Vec<Option<Member>>,
     places: Box<[u16]>,
-    is_v4: bool,
+    address: Address,
 }
 
 impl Balancer {
     /// # Errors
     /// [`ServerError`].
     pub fn new(address: Address, servers: &[Server]) -> Result<Self, ServerError> {
-        let mut this = Self { members: vec![], places: vec![NOBODY; SLOTS].into(), is_v4: address.is_v4() };
+        let mut this = Self { members: vec![], places: vec![NOBODY; SLOTS].into(), address };
         for server in servers {
             this.put(*server)?;
         }
@@ -152,8 +161,14 @@ impl Balancer {
     }
 
     fn put(&mut self, server: Server) -> Result<(), ServerError> {
-        if server.endpoint.address.is_v4() != self.is_v4 {
+        if server.endpoint.address.is_v4() != self.address.is_v4() {
             return Err(ServerError::Family);
+        }
+        if server.endpoint.address == self.address {
+            return Err(ServerError::Itself);
+        }
+        if server.endpoint.port == 0 {
+            return Err(ServerError::Port);
         }
         if server.weight > MAX_WEIGHT {
             return Err(ServerError::Weight(server.weight));
@@ -194,6 +209,31 @@ impl Balancer {
         Ok(())
     }
 
+    /// Takes over the servers and places of `planned`, which was made of `before`, and keeps count of flows. Answers false,
+    /// and changes nothing, if the servers are not those of `before` any more. Cost: the servers, not the places.
+    pub(crate) fn adopt(&mut self, before: &Self, planned: &mut Self) -> bool {
+        let who = |slot: &Option<Member>| slot.map(|member| (member.server, member.state));
+        if !self.members.iter().map(who).eq(before.members.iter().map(who)) {
+            return false;
+        }
+        for (index, new) in planned.members.iter_mut().enumerate() {
+            let Some(Some(old)) = self.members.get(index) else { continue };
+            match new {
+                Some(new) if new.server.endpoint == old.server.endpoint => {
+                    (new.flows, new.total) = (old.flows, old.total);
+                }
+                // It had no flow when it was planned to be forgotten.
+                None if old.flows > 0 => *new = Some(Member { state: ServerState::Removed, ..*old }),
+                _ => {}
+            }
+        }
+        let idle = |slot: &Option<Member>| slot.is_some_and(|m| m.state == ServerState::Removed && m.flows == 0);
+        planned.members.iter_mut().filter(|slot| idle(slot)).for_each(|slot| *slot = None);
+        std::mem::swap(&mut self.members, &mut planned.members);
+        std::mem::swap(&mut self.places, &mut planned.places);
+        true
+    }
+
     /// Gives the places to the servers that take flows.
     fn fill(&mut self) {
         struct Claim {
@@ -226,22 +266,21 @@ impl Balancer {
             });
             weight_before += weight;
         }
-        // In each round the heaviest takes one place, and the others as their weight is to its.
-        let mut left = if total == 0 { 0 } else { SLOTS };
-        for round in 1.. {
-            if left == 0 {
-                break;
+        // In each round the heaviest takes one place, and the others as their weight is to its: a place is due in the first
+        // round in which so many are. Rounds in which nobody is due are skipped.
+        let due = |claim: &Claim| claim.taken * heaviest / claim.weight + 1;
+        let is_open = |claim: &Claim| claim.taken < claim.quota;
+        let mut turns: BinaryHeap<_> =
+            (0..claims.len()).filter(|&i| is_open(&claims[i])).map(|i| Reverse((1, i))).collect();
+        while let Some(Reverse((_, i))) = turns.pop() {
+            let claim = &mut claims[i];
+            while self.places[claim.at] != NOBODY {
+                claim.at = (claim.at + claim.step) % SLOTS;
             }
-            for claim in &mut claims {
-                let due = (round * claim.weight).div_ceil(heaviest).min(claim.quota);
-                while claim.taken < due {
-                    while self.places[claim.at] != NOBODY {
-                        claim.at = (claim.at + claim.step) % SLOTS;
-                    }
-                    self.places[claim.at] = claim.index;
-                    claim.taken += 1;
-                    left -= 1;
-                }
+            self.places[claim.at] = claim.index;
+            claim.taken += 1;
+            if is_open(claim) {
+                turns.push(Reverse((due(claim), i)));
             }
         }
     }
@@ -281,6 +320,35 @@ mod tests {
                 assert!((*share as f64 - due).abs() <= 1.0, "{weights:?}: {share} of {due}");
             }
         }
+    }
+
+    #[test]
+    fn one_heavy_server_among_many_light_ones_takes_no_longer_than_others() {
+        let mut weights = [1; MAX_SERVERS];
+        weights[0] = MAX_WEIGHT;
+        let shares = shares(&balancer(&weights), MAX_SERVERS);
+        assert!(shares[0].abs_diff(SLOTS * 1000 / 1999) <= 1, "{}", shares[0]);
+        assert!(shares[1..].iter().all(|share| (32..=33).contains(share)));
+    }
+
+    #[test]
+    fn a_plan_is_adopted_with_the_flows_of_now_or_not_at_all() {
+        let mut live = balancer(&[1, 1]);
+        let before = live.clone();
+        let mut planned = live.clone();
+        planned.drain(server(1, 1).endpoint, true).unwrap();
+        assert_eq!(planned.members().count(), 1);
+        live.begin(0);
+        assert!(live.adopt(&before, &mut planned));
+        let member = *live.members().next().unwrap();
+        assert_eq!((member.flows, member.state), (1, ServerState::Removed));
+        assert!((0..1000).all(|digest| live.choose(digest).unwrap().0 == 1));
+        let before = live.clone();
+        let mut planned = live.clone();
+        planned.add(server(3, 1)).unwrap();
+        live.end(0);
+        assert!(!live.adopt(&before, &mut planned), "the last flow of a removed server ended in between");
+        assert_eq!(live.members().count(), 1);
     }
 
     #[test]
@@ -337,6 +405,10 @@ mod tests {
         assert_eq!(balancer.choose(7), None);
         let v6 = Server { endpoint: Endpoint { address: Address(7), port: 1 }, weight: 1, mac: None };
         assert_eq!(balancer.add(v6), Err(ServerError::Family));
+        let own = Endpoint { address: Address::v4([10, 0, 9, 9]), port: 81 };
+        assert_eq!(balancer.add(Server { endpoint: own, weight: 1, mac: None }), Err(ServerError::Itself));
+        let no_port = Endpoint { port: 0, ..server(2, 1).endpoint };
+        assert_eq!(balancer.add(Server { endpoint: no_port, weight: 1, mac: None }), Err(ServerError::Port));
         assert_eq!(balancer.add(server(2, 1001)), Err(ServerError::Weight(1001)));
     }
 }

@@ -13,6 +13,7 @@ use super::{FlowCounts, Settings, VirtualId};
 use crate::plane::Mac;
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Flows, or buckets, that are handled under one lock: some ten microseconds.
@@ -30,6 +31,10 @@ pub(crate) fn lock(stage: &SharedStage) -> MutexGuard<'_, Stage> {
 pub struct Flows {
     stages: Arc<[SharedStage]>,
     settings: Arc<Settings>,
+    /// Changes of servers, one after the other.
+    changes: Arc<Mutex<()>>,
+    /// Ended flows that nobody took.
+    blocked: Arc<AtomicU64>,
 }
 
 impl fmt::Debug for Flows {
@@ -91,7 +96,7 @@ impl Flows {
         let n = if settings.is_plain() { workers.max(1) } else { 1 };
         let stage = || Ok(Arc::new(Mutex::new(Stage::new(settings.clone())?)));
         let stages = (0..n).map(|_| stage()).collect::<Result<_, StageError>>()?;
-        Ok(Self { stages, settings: Arc::new(settings) })
+        Ok(Self { stages, settings: Arc::new(settings), changes: Arc::default(), blocked: Arc::default() })
     }
 
     /// The stage of a worker.
@@ -113,7 +118,7 @@ impl Flows {
 
     /// Brings the clocks up to date, and visits `1 / parts` of each table for what has ended. `ended` gets what is to be
     /// exported.
-    pub fn keep(&self, parts: usize, mut ended: impl FnMut(&[Ended])) {
+    pub fn keep(&self, parts: usize, mut ended: impl FnMut(Vec<Ended>)) {
         for stage in &*self.stages {
             let mut visited = 0;
             loop {
@@ -123,8 +128,11 @@ impl Flows {
                 let out = locked.take_ended(STEP * 8);
                 drop(locked);
                 visited += STEP;
-                ended(&out);
-                if visited >= all.div_ceil(parts) && out.len() < STEP * 8 {
+                let n = out.len();
+                if n > 0 {
+                    ended(out);
+                }
+                if visited >= all.div_ceil(parts) && n < STEP * 8 {
                     break;
                 }
             }
@@ -135,7 +143,13 @@ impl Flows {
     pub fn counts(&self) -> FlowCounts {
         let mut counts = FlowCounts::default();
         self.stages.iter().for_each(|stage| counts += lock(stage).counts());
+        counts.export_blocked += self.blocked.load(Ordering::Relaxed);
         counts
+    }
+
+    /// Counts ended flows that are not written because those before them are not yet.
+    pub fn count_blocked(&self, n: usize) {
+        self.blocked.fetch_add(n as u64, Ordering::Relaxed);
     }
 
     /// How full the tables are together.
@@ -155,9 +169,10 @@ impl Flows {
     /// Shows flows from a cursor on until `each` says enough; where to go on, if there may be more.
     pub fn show(&self, from: Cursor, mut each: impl FnMut(FlowView) -> bool) -> Option<Cursor> {
         self.walk(from, |stage, place| {
-            let mut more = true;
-            let next = lock(stage).show(place, STEP, |flow| more &= each(flow));
-            (next, more)
+            let mut views = vec![];
+            let next = lock(stage).show(place, STEP, |flow| views.push(flow));
+            // Whatever is made of them is made outside the lock.
+            (next, views.into_iter().fold(true, |more, flow| more & each(flow)))
         })
     }
 
@@ -198,21 +213,26 @@ impl Flows {
     /// [`ChangeError`]; nothing is changed.
     pub fn change(&self, service: Endpoint, protocol: u8, change: Change) -> Result<(), ChangeError> {
         let is_it = |each: &super::Virtual| each.endpoint == service && each.protocol == protocol;
-        let id = self.settings.virtuals.iter().position(is_it);
-        let mut stage = lock(&self.stages[0]);
-        let balancer = id.and_then(|id| stage.balancer(VirtualId(id as u16)));
-        let balancer = balancer.ok_or_else(|| {
-            ChangeError::Virtual(format!(
-                "{} {}",
-                super::state::protocol_name(protocol),
-                super::balance::endpoint_text(service)
-            ))
-        })?;
-        match change {
-            Change::Add(server) => balancer.add(server)?,
-            Change::Drain(server) => balancer.drain(server, false)?,
-            Change::Remove(server) => balancer.drain(server, true)?,
+        let id = self.settings.virtuals.iter().position(is_it).map(|id| VirtualId(id as u16));
+        let unknown = || {
+            let protocol = super::state::protocol_name(protocol);
+            ChangeError::Virtual(format!("{protocol} {}", super::balance::endpoint_text(service)))
+        };
+        let id = id.ok_or_else(unknown)?;
+        let _turn = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            // The places are filled on a copy, while packets go on.
+            let before = lock(&self.stages[0]).balancer(id).ok_or_else(unknown)?.clone();
+            let mut planned = before.clone();
+            match change {
+                Change::Add(server) => planned.add(server)?,
+                Change::Drain(server) => planned.drain(server, false)?,
+                Change::Remove(server) => planned.drain(server, true)?,
+            }
+            // Not so if a removed server's last flow ended meanwhile: there are only so many.
+            if lock(&self.stages[0]).balancer(id).ok_or_else(unknown)?.adopt(&before, &mut planned) {
+                return Ok(());
+            }
         }
-        Ok(())
     }
 }

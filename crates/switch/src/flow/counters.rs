@@ -50,6 +50,9 @@ counts! {
     refused_no_server,
     /// New flows refused: the MAC address of the server is not known.
     refused_no_server_mac,
+    /// New flows refused: the server has another flow with that client's address and port, directly or by another virtual
+    /// address.
+    refused_server_taken,
     /// New flows refused: every port of the outside address is in use.
     refused_nat_exhausted,
     /// New flows refused: of a protocol without ports, or of a family without outside address.
@@ -64,4 +67,6 @@ counts! {
     refused_table_crowded,
     /// Flows that ended and were not exported, because too many ended at once.
     export_lost,
+    /// Flows that ended and were not exported, because those before them were not written yet, or cannot be.
+    export_blocked,
 }

@@ -16,7 +16,8 @@ use serde::Serialize;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
-use std::time::SystemTime;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Why a flow ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -97,6 +98,58 @@ struct Line {
     bytes: [u64; 2],
 }
 
+/// Batches of ended flows that wait to be written, at most.
+const QUEUE_BATCHES: usize = 16;
+
+/// Writes flows on a thread of its own, so that a pipe which nobody empties, or a slow disk, holds nobody up.
+pub struct Writer {
+    queue: SyncSender<Vec<Ended>>,
+    done: Receiver<io::Result<()>>,
+}
+
+impl Writer {
+    /// Starts the thread.
+    /// # Errors
+    /// The system refused it.
+    pub fn start(mut export: Export) -> io::Result<Self> {
+        let (queue, batches) = sync_channel::<Vec<Ended>>(QUEUE_BATCHES);
+        let (tell, done) = sync_channel(1);
+        std::thread::Builder::new().name("flow-export".to_owned()).spawn(move || {
+            let result = batches.into_iter().try_for_each(|batch| export.write(&batch));
+            let _ = tell.send(result);
+        })?;
+        Ok(Self { queue, done })
+    }
+
+    /// Hands flows over, and waits for room until `patience` has passed. How many were not taken: all, if those before
+    /// them are not written by then, or cannot be.
+    pub fn offer(&self, mut flows: Vec<Ended>, patience: Duration) -> usize {
+        let began = Instant::now();
+        loop {
+            match self.queue.try_send(flows) {
+                Ok(()) => return 0,
+                Err(TrySendError::Full(back)) if began.elapsed() < patience => flows = back,
+                Err(TrySendError::Full(back) | TrySendError::Disconnected(back)) => return back.len(),
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Why it has ended, if it has: told once.
+    pub fn failure(&self) -> Option<io::Error> {
+        self.done.try_recv().ok().and_then(Result::err)
+    }
+
+    /// Waits until everything is written, at most `patience`.
+    /// # Errors
+    /// It cannot be written, or was not by then.
+    pub fn finish(self, patience: Duration) -> io::Result<()> {
+        drop(self.queue);
+        let late = |_| io::Error::new(io::ErrorKind::TimedOut, "nobody takes what is written");
+        self.done.recv_timeout(patience).map_err(late).and_then(|result| result)
+    }
+}
+
 /// Where ended flows are written.
 pub struct Export(BufWriter<Box<dyn Write + Send>>);
 
@@ -138,5 +191,71 @@ impl Export {
             self.0.write_all(b"\n")?;
         }
         self.0.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::state::State;
+    use std::sync::mpsc;
+
+    fn ended() -> Ended {
+        let (original, reply) = (Tuple::default(), Tuple::default());
+        let flow = FlowView {
+            original,
+            reply,
+            state: State::OtherNew,
+            packets: [1, 0],
+            bytes: [20, 0],
+            age_s: 1,
+            remaining_s: 0,
+        };
+        Ended { flow, began: SystemTime::UNIX_EPOCH, why: Why::Expired }
+    }
+
+    /// A pipe that says how many lines it is given, and takes them when the test says so.
+    struct Pipe(Receiver<()>, mpsc::Sender<usize>);
+
+    impl Write for Pipe {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let _ = self.1.send(bytes.iter().filter(|&&byte| byte == b'\n').count());
+            self.0.recv().map_err(|_| io::ErrorKind::BrokenPipe)?;
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_pipe_that_takes_nothing_holds_nobody_up_and_what_was_taken_is_written_later() {
+        let ((open, gate), (written, lines)) = (mpsc::channel(), mpsc::channel());
+        let writer = Writer::start(Export::to(Pipe(gate, written))).unwrap();
+        assert_eq!(writer.offer(vec![ended(); 2], Duration::ZERO), 0);
+        assert_eq!(lines.recv().unwrap(), 2);
+        // It is being written; so many wait behind it.
+        (0..QUEUE_BATCHES).for_each(|_| assert_eq!(writer.offer(vec![ended(); 3], Duration::ZERO), 0));
+        assert_eq!(writer.offer(vec![ended(); 7], Duration::ZERO), 7);
+        assert!(writer.failure().is_none());
+        (0..=QUEUE_BATCHES).for_each(|_| open.send(()).unwrap());
+        writer.finish(Duration::from_secs(60)).unwrap();
+        assert_eq!(lines.iter().sum::<usize>(), 3 * QUEUE_BATCHES);
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_told_once_and_counted() {
+        let ((open, gate), (written, _lines)) = (mpsc::channel(), mpsc::channel());
+        drop(open);
+        let writer = Writer::start(Export::to(Pipe(gate, written))).unwrap();
+        let mut failure = None;
+        while failure.is_none() {
+            writer.offer(vec![ended()], Duration::from_secs(60));
+            failure = writer.failure();
+        }
+        assert_eq!(failure.unwrap().kind(), io::ErrorKind::BrokenPipe);
+        assert!(writer.failure().is_none());
+        assert_eq!(writer.offer(vec![ended()], Duration::from_secs(60)), 1);
     }
 }

@@ -110,6 +110,8 @@ pub(super) fn advance(tcp: &mut Tcp, state: &mut State, direction: Direction, bo
         (Body::Tcp(segment), _) => return tcp.advance(state, direction, segment),
         (Body::Udp, Direction::Reply) => *state = State::UdpReplied,
         (Body::Other, Direction::Reply) => *state = State::OtherReplied,
+        // With the identifier 0 both sides have the same number: who asks is told by the kind of message.
+        (Body::Echo { reply }, _) if *reply != (direction == Direction::Reply) => return Judgement::Invalid,
         _ => {}
     }
     Judgement::Pass

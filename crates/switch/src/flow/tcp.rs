@@ -6,12 +6,17 @@
 //!                                                                               │ FIN           │ FIN
 //!                                                                               ▼               ▼
 //!                                     time_wait ◄──── ACKs of both FINs ──── last_ack ◄─────────┘
-//!   any ── RST that its receiver will believe ──► closed
+//!   any ── RST ──► closed ── anything else but a SYN ──► as before
 //! ```
 //! The endings follow from which FINs were sent and which of them were acknowledged, by sequence number, so that a FIN
-//! sent twice is not taken for two. A RST closes when its number is the one that the other side expects next; one that is
-//! not passes and changes nothing: its receiver answers it with a challenge. After a FIN every RST is believed. Sequence
-//! numbers of data and of FINs are not judged: both ends do that.
+//! sent twice is not taken for two. Numbers of acknowledgements, FINs and resets are held against what the other side said
+//! last: what is behind it, or further ahead than the largest window (2^30), passes and changes nothing. Data is judged by
+//! both ends.
+//!
+//! A reset closes. Its receiver believes it only with the very number that it expects, which with data on its way we
+//! cannot know; if it does not, it answers with a challenge. So any segment that fits and comes behind a reset brings the
+//! connection back: from a host that still has it the challenge, from one that lost it nothing, since it answers
+//! whatever comes with another reset.
 //! Sources: RFC 9293 (section 3.3.2, simultaneous open, half-open connections), RFC 5961 (section 3, resets).
 
 use super::packet::Segment;
@@ -50,10 +55,16 @@ const FIN_SENT: u8 = 1 << 2;
 const FIN_ACKNOWLEDGED: u8 = 1 << 4;
 /// Both sent a SYN of their own.
 const SIMULTANEOUS: u8 = 1 << 6;
+/// The reset that closed it had not the number that was expected.
+const DOUBTED: u8 = 1 << 7;
 
-/// `a` is `b` or comes behind it.
-fn at_or_after(a: u32, b: u32) -> bool {
-    a.wrapping_sub(b) as i32 >= 0
+/// The largest window (RFC 7323, section 2.3).
+const WINDOW: u32 = 1 << 30;
+
+/// `a` is `b`, or comes behind it by less than a window.
+#[inline]
+fn is_within(a: u32, b: u32) -> bool {
+    a.wrapping_sub(b) < WINDOW
 }
 
 /// Whether a TCP could send such flags at all.
@@ -127,7 +138,7 @@ impl Tcp {
 
     #[inline]
     fn acknowledge(&mut self, side: usize, segment: &Segment) {
-        if !self.has(SAID, side) || at_or_after(segment.acknowledgement, self.mark(side)) {
+        if !self.has(SAID, side) || is_within(segment.acknowledgement, self.mark(side)) {
             self.set_mark(side, segment.acknowledgement);
             self.bits |= SAID << side;
         }
@@ -136,6 +147,8 @@ impl Tcp {
     /// A SYN without an acknowledgement.
     fn synchronise(&mut self, state: &mut State, side: usize, segment: &Segment) -> Judgement {
         match *state {
+            // Perhaps it is open: then the other side answers with a challenge.
+            State::Closed if self.bits & DOUBTED != 0 => {}
             State::TimeWait | State::Closed => return Judgement::Reopen,
             State::SynSent => {
                 self.set_mark(1 - side, segment.sequence.wrapping_add(1));
@@ -189,18 +202,27 @@ impl Tcp {
                 }
                 *state = State::Established;
             }
-            State::TimeWait | State::Closed => return Judgement::Pass,
+            State::TimeWait => return Judgement::Pass,
+            State::Closed => {
+                if !self.revives(side, segment) {
+                    return Judgement::Pass;
+                }
+                self.bits &= !DOUBTED;
+                *state = State::Established;
+            }
             _ => {}
         }
+        let (other, end) = (1 - side, segment.sequence.wrapping_add(segment.payload));
         if !self.has(FIN_SENT, side) {
             self.acknowledge(side, segment);
-            if fin {
+            // What the other side expects is known until it has sent a FIN itself.
+            if fin && (!self.has(SAID, other) || self.has(FIN_SENT, other) || is_within(end, self.mark(other))) {
                 self.bits |= FIN_SENT << side;
-                self.set_mark(side, segment.sequence.wrapping_add(segment.payload).wrapping_add(1));
+                self.set_mark(side, end.wrapping_add(1));
             }
         }
-        let other = 1 - side;
-        if self.has(FIN_SENT, other) && at_or_after(segment.acknowledgement, self.mark(other)) {
+        // There is nothing behind a FIN to be acknowledged.
+        if self.has(FIN_SENT, other) && segment.acknowledgement == self.mark(other) {
             self.bits |= FIN_ACKNOWLEDGED << other;
         }
         *state = match ((self.bits / FIN_SENT) & 3, (self.bits / FIN_ACKNOWLEDGED) & 3) {
@@ -213,22 +235,31 @@ impl Tcp {
         Judgement::Pass
     }
 
+    /// Whether a segment shows that a connection is open in spite of a reset: one of a connection that was open before.
+    fn revives(&self, side: usize, segment: &Segment) -> bool {
+        let both_said = self.bits & (SAID | SAID << 1) == SAID | SAID << 1;
+        let fits = self.has(FIN_SENT, side) || is_within(segment.acknowledgement, self.mark(side));
+        both_said && fits
+    }
+
     fn reset(&mut self, state: &mut State, side: usize, segment: &Segment) -> Judgement {
         let other = 1 - side;
-        let believed = match *state {
+        let ahead = segment.sequence.wrapping_sub(self.mark(other));
+        match *state {
             // Nobody listens there.
             State::SynSent if side == 1 => {
                 if segment.flags & ACK == 0 || !self.takes_up(segment) {
                     return Judgement::Invalid;
                 }
-                true
             }
-            State::SynSent => true,
-            _ => (self.bits / FIN_SENT) & 3 != 0 || !self.has(SAID, other) || segment.sequence == self.mark(other),
-        };
-        if believed {
-            *state = State::Closed;
+            State::SynSent => {}
+            // What the other side expects is not known, or no more.
+            _ if !self.has(SAID, other) || self.has(FIN_SENT, other) || ahead == 0 => self.bits &= !DOUBTED,
+            State::Closed => return Judgement::Pass,
+            _ if ahead < WINDOW => self.bits |= DOUBTED,
+            _ => return Judgement::Pass,
         }
+        *state = State::Closed;
         Judgement::Pass
     }
 }
@@ -365,23 +396,51 @@ mod tests {
     }
 
     #[test]
-    fn a_reset_closes_only_with_the_number_that_is_expected() {
+    fn a_reset_closes_where_it_fits_and_a_challenge_opens_again() {
         let mut connection = Connection::established();
-        for guess in [0, 99, 101, CLIENT, u32::MAX] {
-            connection.step(Reply, segment(RST, CLIENT + 50 - guess % 7, 0, 0), State::Established);
-            connection.step(Original, segment(RST, guess ^ 0x8000_0000, 0, 0), State::Established);
+        // The second side expects CLIENT + 1, the first 100.
+        for outside in [CLIENT, CLIENT.wrapping_sub(5000), CLIENT + 1 + WINDOW, CLIENT ^ 0x8000_0000] {
+            connection.step(Original, segment(RST, outside, 0, 0), State::Established);
         }
-        connection.step(Reply, segment(RST | ACK, 100, CLIENT + 51, 0), State::Closed);
-        let mut connection = Connection::established();
-        // The second side has acknowledged up to here.
-        connection.step(Original, segment(RST, CLIENT + 1, 0, 0), State::Closed);
-        assert_eq!(connection.judge(Reply, segment(SYN, 5, 0, 0)), Judgement::Reopen);
+        for outside in [99, u32::MAX, 100 + WINDOW] {
+            connection.step(Reply, segment(RST | ACK, outside, 0, 0), State::Established);
+        }
+        // Guessed, but not the number that is expected: the other end says so, and nobody may begin anew before.
+        for guess in [CLIENT + 2, CLIENT + 50_000, CLIENT + WINDOW] {
+            connection.step(Original, segment(RST, guess, 0, 0), State::Closed);
+            connection.step(Original, segment(SYN, 5, 0, 0), State::Closed);
+            connection.step(Reply, segment(ACK, 100, CLIENT + 1, 0), State::Established);
+        }
+        // With data on its way, what is expected is not known here. What was sent before it came is answered by a reset.
+        connection.step(Reply, segment(ACK, 100, CLIENT + 51, 500), State::Established);
+        connection.step(Reply, segment(RST | ACK, 600, CLIENT + 51, 0), State::Closed);
+        connection.step(Original, segment(ACK, CLIENT + 51, 100, 40), State::Established);
+        connection.step(Reply, segment(RST, 100, 0, 0), State::Closed);
+        assert_eq!(connection.judge(Original, segment(SYN, 5, 0, 0)), Judgement::Reopen);
+        // What does not fit does not bring it back.
+        connection.step(Original, segment(ACK, CLIENT + 51, 99, 0), State::Closed);
+    }
+
+    #[test]
+    fn fins_and_acknowledgements_far_from_what_is_expected_change_nothing() {
+        for (sequence, acknowledged) in [(CLIENT - 70, 100), (CLIENT + 1 + WINDOW, 100), (CLIENT ^ 0x8000_0000, 100)] {
+            let mut connection = Connection::established();
+            connection.step(Original, segment(FIN | ACK, sequence, acknowledged, 0), State::Established);
+            connection.step(Original, segment(ACK, CLIENT + 51, 100 + WINDOW, 0), State::Established);
+            // What the first side expects is what it was.
+            connection.step(Reply, segment(RST, 100 + WINDOW, 0, 0), State::Established);
+            connection.step(Original, segment(FIN | ACK, CLIENT + 51, 100, 0), State::FinWait);
+            // A FIN is acknowledged by its own number and no other.
+            connection.step(Reply, segment(ACK, 100, CLIENT + 53, 0), State::FinWait);
+            connection.step(Reply, segment(ACK, 100, CLIENT + 52, 0), State::CloseWait);
+        }
     }
 
     #[test]
     fn a_refused_connection_is_closed_and_may_be_tried_again() {
         let mut connection = Connection::new();
         connection.step(Reply, segment(RST | ACK, 0, CLIENT + 1, 0), State::Closed);
+        connection.step(Reply, segment(ACK, 5, CLIENT + 1, 0), State::Closed);
         assert_eq!(connection.judge(Original, segment(SYN, 5, 0, 0)), Judgement::Reopen);
     }
 

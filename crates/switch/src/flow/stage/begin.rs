@@ -1,9 +1,10 @@
 //! Flows that begin.
 
-use super::record::{Cold, DOWNWARDS, Hot, Place, Room, TRANSLATED, TURN_SHIFT, Translation, Volume, hot};
+use super::record::{Cold, DOWNWARDS, Hot, Place, Room, TRANSLATED, TURN_SHIFT, Translation, Volume, hot, state_of};
 use super::{Fate, Stage, Tracking, lifetime, put_mac};
 use crate::counters::DropReason;
 use crate::flow::VirtualId;
+use crate::flow::balance::Server;
 use crate::flow::export::Why;
 use crate::flow::key::WORDS;
 use crate::flow::nat::NatError;
@@ -21,6 +22,8 @@ use lookup::hash::{Digest, mix64};
 const GROW_ABOVE: (usize, usize) = (17, 20);
 /// Ports tried for a flow whose answers would be taken for those of another.
 const NAT_ATTEMPTS: u64 = 8;
+/// Places of servers tried for such a flow.
+const SERVER_ATTEMPTS: u64 = 8;
 
 impl Stage {
     /// A packet whose flow was not there when the burst came, or that begins it anew.
@@ -33,15 +36,12 @@ impl Stage {
         neighbours: &Neighbours,
     ) -> Result<(), DropReason> {
         let (key, digest) = (tracking.keys[j], tracking.digests[j]);
-        if let Some(slot) = self.table.lookup(&key, digest) {
+        let old = self.table.lookup(&key, digest);
+        if let Some(slot) = old {
             match self.go_on(tracking, j, slot, frame) {
                 Fate::Pass => return Ok(()),
                 Fate::Drop(reason) => return Err(reason),
-                Fate::Later => {
-                    let hot = *self.table.value(slot);
-                    self.table.remove_at(slot);
-                    self.end(&hot, Why::Reopened);
-                }
+                Fate::Later => {}
             }
         }
         // As it was parsed before.
@@ -59,6 +59,12 @@ impl Stage {
         if !self.settings.rules.accept(&tuple, port) {
             self.counts.refused_rule += 1;
             return Err(DropReason::FlowRefused);
+        }
+        // Its end is that of the new one's beginning, if that may be.
+        if let Some(slot) = old {
+            let hot = *self.table.value(slot);
+            self.table.remove_at(slot);
+            self.end(&hot, Why::Reopened);
         }
         if self.len() >= self.settings.max_flows as usize {
             self.counts.refused_limit += 1;
@@ -104,7 +110,7 @@ impl Stage {
             renewed: self.now,
         };
         if let Some(id) = to {
-            let Some((index, server)) = self.virtuals[usize::from(id.0)].choose(steady_digest(&original)) else {
+            let Some((index, server)) = self.choose_server(id, &original)? else {
                 self.counts.refused_no_server += 1;
                 return Err(DropReason::FlowNoServer);
             };
@@ -150,6 +156,38 @@ impl Stage {
         put_mac(frame, translation.macs[0]);
         self.settle(place, original, Some(Box::new(translation)));
         Ok(())
+    }
+
+    /// The server of a new flow to a virtual address, by its index, whose answers are no other flow's.
+    fn choose_server(&mut self, id: VirtualId, original: &Tuple) -> Result<Option<(u16, Server)>, DropReason> {
+        let steady = steady_digest(original);
+        for attempt in 0..SERVER_ATTEMPTS {
+            let Some((index, server)) = self.virtuals[usize::from(id.0)].choose(steady ^ attempt) else {
+                return Ok(None);
+            };
+            let reply = Tuple { source: server.endpoint, ..original.reversed() };
+            let key = self.keys.key(&reply).words;
+            let Some(slot) = self.table.lookup(&key, self.table.digest(&key)) else {
+                return Ok(Some((index, server)));
+            };
+            let hot = *self.table.value(slot);
+            // What a server says to a client that never answered makes way for what the client begins.
+            let is_its_own = hot[0] & TRANSLATED == 0 && self.began_at(&hot) == Some(server.endpoint);
+            if is_its_own && matches!(state_of(&hot), State::UdpNew | State::SynSent | State::OtherNew) {
+                self.table.remove_at(slot);
+                self.end(&hot, Why::Reopened);
+                return Ok(Some((index, server)));
+            }
+        }
+        self.counts.refused_server_taken += 1;
+        Err(DropReason::FlowNoServer)
+    }
+
+    /// Where the first packet of a flow came from.
+    fn began_at(&self, hot: &Hot) -> Option<Endpoint> {
+        let place = Place::of(hot);
+        let room = self.rooms.get(place.index as usize).filter(|room| room.turn == place.turn);
+        room.and_then(|room| room.cold.as_ref()).map(|cold| cold.original.source)
     }
 
     /// Finds a port whose answers are nobody else's.

@@ -9,8 +9,8 @@
 //! flow begins, ends or is shown lies beside the table (`Cold`).
 //!
 //! Timers are those of the table: a packet renews the entry it found, with the seconds of its state. Of a translated
-//! flow it renews the other entry too, when a quarter of the time has passed or the state has changed; so a flow whose
-//! packets go one way only keeps both.
+//! flow it renews the other entry too, once a second and when the state has changed; so a flow whose packets go one way
+//! only keeps both.
 //!
 //! A new flow goes through, in this order: is it the first packet of anything? is there a rule for it? its server; its
 //! port; its entries. What was taken is given back if a later step fails.
@@ -390,7 +390,7 @@ impl Stage {
         let state = state_of(&translation.shared);
         let lifetime = lifetime(&self.settings.timeouts, state);
         let _ = self.table.renew(slot, lifetime);
-        if state != before || self.now - translation.renewed > u64::from(lifetime) / 4 {
+        if state != before || self.now != translation.renewed {
             translation.renewed = self.now;
             for tuple in [*original, translation.reply] {
                 let key = self.keys.key(&tuple).words;

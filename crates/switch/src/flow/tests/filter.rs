@@ -143,6 +143,22 @@ fn a_connection_that_has_ended_may_be_begun_again_at_once() {
     // Not by the other side, unless a rule says so.
     rig.pass(&tcp(S, C, RST | ACK, (0, 101), b""));
     rig.refuse(&tcp(S, C, SYN, (100, 0), b""), DropReason::FlowRefused);
+    assert_eq!((rig.states(), rig.stage.counts().reopened), (vec![State::Closed], 1));
+}
+
+#[test]
+fn an_echo_of_identifier_0_goes_one_way_and_its_reply_the_other() {
+    let (a, b) = ("10.0.0.1:0", "10.0.0.9:0");
+    let mut rig = Rig::filter();
+    let (mut asks, mut answers) = (echo("10.0.0.1:1", b, b"ping"), echo(b, "10.0.0.1:1", b"ping"));
+    let (mut asked, mut replies) = (echo("10.0.0.9:1", a, b"ping"), echo(a, "10.0.0.9:1", b"ping"));
+    for frame in [&mut asks, &mut answers, &mut asked, &mut replies] {
+        frame[38..40].fill(0);
+    }
+    rig.pass(&asks);
+    rig.pass(&answers);
+    rig.refuse(&asked, DropReason::FlowInvalid);
+    rig.refuse(&replies, DropReason::FlowInvalid);
 }
 
 #[test]

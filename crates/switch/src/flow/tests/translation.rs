@@ -356,3 +356,51 @@ proptest! {
         agrees(&base[kind % 3]);
     }
 }
+
+fn services(of: &[(&str, &[&str])]) -> Rig {
+    let service = |(address, servers): &(&str, &[&str])| Virtual {
+        endpoint: end(address),
+        protocol: packet::UDP,
+        mac: [2; 6],
+        servers: servers.iter().map(|text| server(text, 1, Some([2, 0, 0, 0, 0, 11]))).collect(),
+    };
+    let virtuals = of.iter().map(service).collect();
+    let rules = Rules { rules: vec![], accept_others: true };
+    Rig::new(Settings { rules, virtuals, max_flows: 100, ..Settings::default() })
+}
+
+#[test]
+fn a_server_that_spoke_first_does_not_hold_up_what_its_client_begins() {
+    let (address, client) = ("10.0.0.100:53", "10.1.0.1:5000");
+    let mut rig = services(&[(address, &["10.0.0.11:53"])]);
+    rig.pass(&udp("10.0.0.11:53", client, b"x"));
+    assert!(rig.send(&udp(client, address, b"x")).is_ok());
+    rig.expect(&udp("10.0.0.11:53", client, b"x"), &udp(address, client, b"x"));
+    assert_eq!((rig.stage.len(), rig.stage.counts().reopened, rig.stage.counts().refused_server_taken), (1, 1, 0));
+    // A flow of both is no way to a server that can be told apart.
+    let mut rig = services(&[(address, &["10.0.0.11:53"])]);
+    rig.pass(&udp("10.0.0.11:53", client, b"x"));
+    rig.pass(&udp(client, "10.0.0.11:53", b"x"));
+    rig.refuse(&udp(client, address, b"x"), DropReason::FlowNoServer);
+    rig.pass(&udp("10.0.0.11:53", client, b"x"));
+    let counts = rig.stage.counts();
+    assert_eq!((counts.refused_server_taken, counts.refused_nat_taken, rig.stage.len()), (1, 0, 1));
+}
+
+#[test]
+fn two_virtual_addresses_of_a_server_are_two_servers_to_one_client_if_there_are_two() {
+    let (first, second, client) = ("10.0.0.100:53", "10.0.0.101:53", "10.1.0.1:5000");
+    let mut rig = services(&[(first, &["10.0.0.11:53"]), (second, &["10.0.0.11:53"])]);
+    assert!(rig.send(&udp(client, first, b"x")).is_ok());
+    rig.refuse(&udp(client, second, b"x"), DropReason::FlowNoServer);
+    assert_eq!(rig.stage.counts().refused_server_taken, 1);
+    let mut rig = services(&[(first, &["10.0.0.11:53"]), (second, &["10.0.0.11:53", "10.0.0.12:53"])]);
+    for port in 5000..5030 {
+        let client = format!("10.1.0.1:{port}");
+        assert!(rig.send(&udp(&client, first, b"x")).is_ok());
+        let frame = rig.send(&udp(&client, second, b"x"));
+        // Eight places, each the taken server's with one half.
+        assert!(frame.is_err() || ends(&frame.unwrap()).0 == end("10.0.0.12:53"));
+    }
+    assert!(rig.stage.counts().refused_server_taken < 5);
+}
