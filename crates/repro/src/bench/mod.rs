@@ -4,6 +4,7 @@ pub mod aliens;
 mod apply;
 pub mod build;
 mod export;
+pub mod filter;
 pub mod flow;
 pub mod forward;
 pub mod lookup;
