@@ -5,6 +5,7 @@ use std::io::Write;
 use clap::{Args, Subcommand};
 use lookup::hash::Family;
 use repro::BenchError;
+use repro::bench::filter;
 use repro::bench::flow::{self, Part};
 use repro::bench::{Listener, Options};
 use repro::machine::Machine;
@@ -28,6 +29,8 @@ pub(crate) enum BenchCommand {
     Message(BenchArgs),
     /// Flow tables: Cuckoo++ and four more lookup policies, hashbrown and rte_hash, 16-byte keys and values
     Flow(FlowArgs),
+    /// Bloom filters: the paper's SBF, LHBF and OHBF, and the layouts here; 4- and 13-byte keys
+    Filter(FilterArgs),
     /// Frames a second through the switch, against the same loop without lookups
     Forward {
         #[command(flatten)]
@@ -36,6 +39,61 @@ pub(crate) enum BenchCommand {
         #[arg(long, value_delimiter = ',', value_parser = parse_size, value_name = "N")]
         flow: Vec<u64>,
     },
+}
+
+/// What the bench of Bloom filters takes.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct FilterArgs {
+    /// Names in a filter
+    #[arg(long, value_delimiter = ',', value_parser = parse_size, default_value = "1000,650000")]
+    n: Vec<u64>,
+    /// Positions of a name
+    #[arg(short, long, value_delimiter = ',', default_value = "3,10")]
+    k: Vec<u32>,
+    /// Bytes of a key: 4, 13
+    #[arg(long, value_delimiter = ',', default_value = "4,13")]
+    key_bytes: Vec<usize>,
+    /// Shares of the queries that are members
+    #[arg(long, value_delimiter = ',', default_value = "0,0.5,1")]
+    members: Vec<f64>,
+    /// Bits of a filter for each name
+    #[arg(long, default_value_t = 16.0)]
+    bits_per_name: f64,
+    /// Contestants; --list tells which there are
+    #[arg(long, value_delimiter = ',')]
+    contestants: Vec<String>,
+    /// How often each contestant is measured
+    #[arg(long, default_value_t = 5)]
+    runs: u32,
+    /// Keys a call, up to 256
+    #[arg(long, default_value_t = 32)]
+    batch: u32,
+    /// What keys, orders and secrets follow from
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Queries a run, at least
+    #[arg(long, value_parser = parse_size)]
+    operations: Option<u64>,
+    /// List the contestants and end
+    #[arg(long)]
+    list: bool,
+}
+
+impl From<FilterArgs> for filter::Options {
+    fn from(args: FilterArgs) -> Self {
+        Self {
+            n: args.n,
+            k: args.k,
+            key_bytes: args.key_bytes,
+            members: args.members,
+            bits_per_name: args.bits_per_name,
+            contestants: args.contestants,
+            runs: args.runs,
+            batch: args.batch,
+            seed: args.seed,
+            operations: args.operations,
+        }
+    }
 }
 
 /// What the bench of flow tables takes.
@@ -169,6 +227,8 @@ impl BenchCommand {
             Self::Aliens(args) => (args, &[1 << 20], &repro::bench::aliens::CONTESTANTS, repro::bench::aliens::run),
             Self::Message(args) => (args, &[64 << 10], &dynamic, repro::bench::message::run),
             Self::Update(args) => (args, &[4 << 20], &repro::bench::update::PARTS, repro::bench::update::run),
+            Self::Filter(args) if args.list => return print_list(out, &filter::CONTESTANTS),
+            Self::Filter(args) => return measured(out, |listener| filter::run(&args.into(), listener)),
             Self::Flow(args) if args.list => return print_list(out, &flow::CONTESTANTS),
             Self::Flow(args) => return measured(out, |listener| flow::run(&args.into(), listener)),
         };

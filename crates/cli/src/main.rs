@@ -9,6 +9,7 @@ mod bench;
 mod controller;
 mod demo;
 mod fib;
+mod filter;
 mod flow;
 mod lines;
 mod output;
@@ -57,6 +58,9 @@ enum Command {
     /// FIBs offline: from a list of names to a file and back
     #[command(subcommand)]
     Fib(fib::FibCommand),
+    /// Bloom filters offline: from a list of names to a file and back; tests of hash functions
+    #[command(subcommand)]
+    Filter(filter::FilterCommand),
     /// Measure structures side by side
     #[command(subcommand)]
     Bench(bench::BenchCommand),
@@ -78,6 +82,7 @@ impl Command {
             Command::Link(args) => args.run(out),
             Command::Flow(args) => args.run(out),
             Command::Fib(command) => command.run(out),
+            Command::Filter(command) => command.run(out),
             Command::Bench(command) => command.run(out),
             Command::Completions { shell } => {
                 let mut script = Vec::new();

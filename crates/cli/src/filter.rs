@@ -1,0 +1,381 @@
+//! `fibula filter`: Bloom filters offline, from a list of names to a file and back; and tests of hash functions.
+
+mod hash_test;
+
+use std::io::{self, IsTerminal, Read, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::{Args, Subcommand};
+use fib::list::{Layout as Lines, List};
+use fib::name::{Name, NameKind};
+use lookup::bloom::image::{self, Header};
+use lookup::bloom::{
+    AddressHashing, Blocked, Bloom, CounterBits, Counting, DoubleHashing, Layout, OneHashing, Partitioned, Shape,
+    Standard,
+};
+use lookup::hash::{Digest, Family, Hasher, Purpose, SecretKey};
+use serde::Serialize;
+
+use crate::bench::parse_size;
+use crate::lines::TextReader;
+use crate::output::{Exit, Failure, OrExit, Output, to_stdout};
+use crate::whole::{WholeFile, cannot_write, is_same_file, open};
+
+/// Bytes of a filter and its counters, at most: the file and the memory beside it are as large again.
+const MOST_BYTES: u64 = 4 << 30;
+/// Names that are looked up together.
+const BATCH: usize = 32;
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub(crate) enum FilterCommand {
+    /// Build a filter file from a list of names
+    Build(BuildArgs),
+    /// Ask a filter file for names: yes for all that are in, and for few that are not
+    Query(QueryArgs),
+    /// Say what is in a filter file
+    Show {
+        /// The filter file
+        file: PathBuf,
+    },
+    /// Test hash functions by chi-squared: those of the papers, and fibula's own
+    HashTest(hash_test::HashTestArgs),
+}
+
+/// Where the list is and what to build.
+#[derive(Args, Debug)]
+pub(crate) struct BuildArgs {
+    /// The list, a name on every line; `-` is standard input
+    list: PathBuf,
+    /// The filter file to write
+    #[arg(short, long)]
+    out: PathBuf,
+    /// Kind of the names: mac, ipv4, ipv6, 5-tuple, teid, fixed:BYTES, text
+    #[arg(long, default_value = "mac")]
+    names: NameKind,
+    /// Where bits stand: one-hashing, double-hashing, standard, partitioned, blocked, address-hashing
+    #[arg(long, default_value = OneHashing::<true>::NAME, value_parser = parse_layout)]
+    layout: &'static str,
+    /// Share of names that are not in and get a yes all the same, at the capacity
+    #[arg(long, default_value_t = 0.01, conflicts_with_all = ["bits", "positions"])]
+    fp: f64,
+    /// Names to make room for; by default those of the list
+    #[arg(long, value_parser = parse_size, conflicts_with_all = ["bits", "positions"])]
+    capacity: Option<u64>,
+    /// Bits of the filter, with K, M for powers of two, instead of --fp
+    #[arg(long, value_parser = parse_size, requires = "positions")]
+    bits: Option<u64>,
+    /// Positions of a name, with --bits
+    #[arg(short = 'k', long, requires = "bits")]
+    positions: Option<u32>,
+    /// Counters beside the bits, so that names can be removed: 4 or 8 bits each
+    #[arg(long, value_parser = parse_counters)]
+    counters: Option<CounterBits>,
+    /// Digest family: muladd, wy, siphash13, crc32c
+    #[arg(long, default_value = "muladd")]
+    hash: Family,
+}
+
+/// What to ask for.
+#[derive(Args, Debug)]
+pub(crate) struct QueryArgs {
+    /// The filter file
+    file: PathBuf,
+    /// Names; without any, they are read from standard input, one a line
+    names: Vec<String>,
+}
+
+/// All layouts, by name; the number in files is the first letter.
+const LAYOUTS: [&str; 6] = [
+    OneHashing::<true>::NAME,
+    DoubleHashing::NAME,
+    Standard::NAME,
+    Partitioned::NAME,
+    Blocked::NAME,
+    AddressHashing::NAME,
+];
+
+/// Runs a block with `$L` the layout of a name.
+macro_rules! with_layout {
+    ($name:expr, $L:ident => $run:expr) => {
+        match $name {
+            DoubleHashing::NAME => {
+                type $L = DoubleHashing;
+                $run
+            }
+            Standard::NAME => {
+                type $L = Standard;
+                $run
+            }
+            Partitioned::NAME => {
+                type $L = Partitioned;
+                $run
+            }
+            Blocked::NAME => {
+                type $L = Blocked;
+                $run
+            }
+            AddressHashing::NAME => {
+                type $L = AddressHashing;
+                $run
+            }
+            _ => {
+                type $L = OneHashing;
+                $run
+            }
+        }
+    };
+}
+
+fn parse_layout(text: &str) -> Result<&'static str, String> {
+    let known = LAYOUTS.into_iter().find(|&layout| layout == text);
+    known.ok_or_else(|| format!("no layout `{text}`: there are {}", LAYOUTS.join(", ")))
+}
+
+fn parse_counters(text: &str) -> Result<CounterBits, String> {
+    match text {
+        "4" => Ok(CounterBits::Four),
+        "8" => Ok(CounterBits::Eight),
+        _ => Err(format!("counters of `{text}` bits: 4 or 8")),
+    }
+}
+
+/// A filter file in figures.
+#[derive(Serialize)]
+struct Shown {
+    layout: &'static str,
+    kind: String,
+    names: u64,
+    bits: u64,
+    positions: u32,
+    bits_per_name: f64,
+    counters: u8,
+    hash: String,
+    /// Share of bits that are one, in percent.
+    fill_percent: f64,
+    /// What a random alien is positive with in a filter of this shape and number of names, and in this one.
+    expected_fp: f64,
+    fp: f64,
+    file_bytes: u64,
+}
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    name: &'a str,
+    present: bool,
+}
+
+impl FilterCommand {
+    /// Runs the command.
+    /// # Errors
+    /// Exit code 2 for sizes out of range, 3 for a wrong line, name or file, 4 for a file that is not there, 5 for a filter
+    /// that would be too large, 6 for a digest family that fails a test.
+    pub(crate) fn run(self, out: &Output) -> anyhow::Result<()> {
+        match self {
+            Self::Build(args) => with_layout!(args.layout, L => build::<L>(&args, out)),
+            Self::Query(args) => {
+                let (bytes, layout) = read(&args.file)?;
+                with_layout!(layout, L => query::<L>(&args, &bytes, out))
+            }
+            Self::Show { file } => {
+                let (bytes, layout) = read(&file)?;
+                with_layout!(layout, L => {
+                    let (header, filter) = decode::<L>(&file, &bytes)?;
+                    out.rows(&[shown(&header, &filter, bytes.len() as u64)])
+                })
+            }
+            Self::HashTest(args) => args.run(out),
+        }
+    }
+}
+
+fn build<L: Layout>(args: &BuildArgs, out: &Output) -> anyhow::Result<()> {
+    if is_same_file(&args.list, &args.out) {
+        let what = args.out.display();
+        return Err(Failure::new(Exit::Usage, format!("{what} is the list itself; write the filter to another file")));
+    }
+    let shape_for = |n_names: u64| {
+        let made = match (args.bits, args.positions) {
+            (Some(bits), Some(positions)) => Shape::<L>::new(bits, positions),
+            _ => Shape::for_names(args.capacity.unwrap_or(0).max(n_names), args.fp),
+        };
+        let shape = made.map_err(|error| Failure::new(Exit::Usage, error))?;
+        let bytes = shape.bits() / 8 * (1 + args.counters.map_or(0, |bits| bits as u64));
+        if bytes > MOST_BYTES {
+            let text =
+                format!("the filter would take {bytes} bytes, at most {MOST_BYTES} can be built: split the list");
+            return Err(Failure::new(Exit::Refused, text));
+        }
+        Ok(shape)
+    };
+    // Sizes that cannot be are refused before anything is read.
+    shape_for(1)?;
+    let key = SecretKey::random();
+    let hasher = Hasher::new(args.hash, &key);
+    let digests = read_list(args, &hasher)?;
+    let shape = shape_for(digests.len() as u64)?;
+    let seed = key.derive(Purpose::Structure, 4);
+    let n_names = digests.len() as u64;
+    let (filter, bytes) = match args.counters {
+        None => {
+            let mut filter = Bloom::new(shape, seed);
+            digests.into_iter().for_each(|digest| filter.insert(digest));
+            let header = header(args, &filter, &key, n_names);
+            let bytes = image::encode(&filter, &header);
+            (filter, bytes)
+        }
+        Some(bits) => {
+            let (mut counting, mut changes) = (Counting::new(shape, bits, seed), Vec::new());
+            for digest in digests {
+                counting.insert(digest, &mut changes);
+                changes.clear();
+            }
+            let header = header(args, counting.filter(), &key, n_names);
+            let bytes = image::encode_counting(&counting, &header);
+            (counting.into_filter(), bytes)
+        }
+    };
+    // Only its owner may read it, for it holds the hash key.
+    let mut file = WholeFile::create(&args.out, 0o600)?;
+    file.write_all(&bytes).map_err(|error| cannot_write(&args.out, &error))?;
+    file.finish()?;
+    let shown = shown(&image::header(&bytes)?, &filter, bytes.len() as u64);
+    let sentence = format!(
+        "{}: {} names in {} bits, {} positions a name, {:.2} bits a name; {:.4} % of other names get a yes",
+        args.out.display(),
+        shown.names,
+        shown.bits,
+        shown.positions,
+        shown.bits_per_name,
+        shown.fp * 100.0
+    );
+    out.done(&shown, sentence)
+}
+
+fn header<L: Layout>(args: &BuildArgs, filter: &Bloom<L>, key: &SecretKey, n_names: u64) -> Header {
+    Header::new(filter, args.hash, key, n_names, u16::from_le_bytes(args.names.to_wire()))
+}
+
+/// What the filter takes for a name: its digest, or for address-hashing the name itself as a number.
+fn word<L: Layout>(hasher: &Hasher, name: &Name) -> anyhow::Result<Digest> {
+    if L::NAME != AddressHashing::NAME {
+        return Ok(hasher.digest(name.as_bytes()));
+    }
+    let bytes = name.as_bytes();
+    let mut word = [0; 8];
+    let at = word.len().checked_sub(bytes.len()).ok_or_else(|| {
+        Failure::new(Exit::Usage, "names of more than 8 bytes are no words of their own: take another layout")
+    })?;
+    word[at..].copy_from_slice(bytes);
+    Ok(Digest(u64::from_be_bytes(word)))
+}
+
+fn read_list(args: &BuildArgs, hasher: &Hasher) -> anyhow::Result<Vec<Digest>> {
+    let what = args.list.display();
+    let from_stdin = args.list.as_os_str() == "-";
+    let input: Box<dyn Read> = if from_stdin { Box::new(io::stdin()) } else { Box::new(open(&args.list)?) };
+    let mut digests = Vec::new();
+    for entry in List::new(args.names, Lines::Plain, TextReader::new(input).lines()) {
+        let entry = entry.map_err(|error| Failure::new(Exit::BadInput, format!("{what}: {error}")))?;
+        let digest = with_layout!(args.layout, L => word::<L>(hasher, &entry.name));
+        digests.push(digest.or_exit(Exit::Usage, format!("{what}: line {}", entry.line))?);
+    }
+    Ok(digests)
+}
+
+fn query<L: Layout>(args: &QueryArgs, bytes: &[u8], out: &Output) -> anyhow::Result<()> {
+    let (header, filter) = decode::<L>(&args.file, bytes)?;
+    let kind = kind_of(&header).or_exit(Exit::BadInput, args.file.display())?;
+    let hasher = Hasher::new(header.family, &header.key);
+    let ask = |texts: &[(String, String)]| -> anyhow::Result<Vec<bool>> {
+        let (mut digests, mut present) = (Vec::with_capacity(texts.len()), vec![false; texts.len()]);
+        for (place, text) in texts {
+            let name =
+                Name::parse(kind, text).map_err(|error| Failure::new(Exit::BadInput, format!("{place}{error}")))?;
+            digests.push(word::<L>(&hasher, &name)?);
+        }
+        filter.lookup_batch(&digests, &mut present);
+        Ok(present)
+    };
+    if !args.names.is_empty() {
+        let texts: Vec<_> = args.names.iter().map(|name| (String::new(), name.clone())).collect();
+        let present = ask(&texts)?;
+        let answers = args.names.iter().zip(present).map(|(name, present)| Answer { name, present });
+        return out.rows(&answers.collect::<Vec<_>>());
+    }
+    let is_terminal = io::stdin().is_terminal();
+    if is_terminal {
+        eprintln!("names, one a line; end with Ctrl-D");
+    }
+    let mut stdout = io::stdout().lock();
+    let mut put = |texts: &mut Vec<(String, String)>| -> anyhow::Result<()> {
+        for ((_, name), present) in texts.iter().zip(ask(texts)?) {
+            if out.is_json() {
+                writeln!(stdout, "{}", serde_json::to_string(&Answer { name, present })?).map_err(to_stdout)?;
+            } else {
+                let answer = if present { "yes" } else { "no" };
+                writeln!(stdout, "{},{answer}", fib::list::quote(name)).map_err(to_stdout)?;
+            }
+        }
+        stdout.flush().map_err(to_stdout)?;
+        texts.clear();
+        Ok(())
+    };
+    let mut waiting = Vec::new();
+    for (line, name) in (1u64..).zip(TextReader::new(io::stdin().lock()).lines()) {
+        let name = match name.or_exit(Exit::BadInput, format!("line {line}")) {
+            Ok(name) => name,
+            // What came before is answered.
+            Err(error) => return put(&mut waiting).and(Err(error)),
+        };
+        if !name.trim().is_empty() {
+            waiting.push((format!("line {line}: "), name));
+        }
+        // On a terminal line by line.
+        if waiting.len() == BATCH || is_terminal {
+            put(&mut waiting)?;
+        }
+    }
+    put(&mut waiting)
+}
+
+fn shown<L: Layout>(header: &Header, filter: &Bloom<L>, file_bytes: u64) -> Shown {
+    let bits = filter.shape().bits();
+    let n_ones: u64 = filter.words().iter().map(|word| u64::from(word.count_ones())).sum();
+    Shown {
+        layout: L::NAME,
+        kind: kind_of(header).map_or_else(|_| format!("unknown ({})", header.kind), |kind| kind.to_string()),
+        names: header.n_names,
+        bits,
+        positions: header.n_hashes,
+        bits_per_name: bits as f64 / header.n_names.max(1) as f64,
+        counters: header.counters.map_or(0, |bits| bits as u8),
+        hash: header.family.to_string(),
+        fill_percent: n_ones as f64 / bits as f64 * 100.0,
+        expected_fp: filter.shape().expected_fp(header.n_names),
+        fp: filter.false_positive_rate(),
+        file_bytes,
+    }
+}
+
+fn kind_of(header: &Header) -> anyhow::Result<NameKind> {
+    let kind = NameKind::from_wire(header.kind.to_le_bytes());
+    kind.ok_or_else(|| anyhow::anyhow!("the filter is over names of kind {}, which is not known here", header.kind))
+}
+
+/// The bytes of a filter file, and its layout.
+fn read(path: &Path) -> anyhow::Result<(Vec<u8>, &'static str)> {
+    let mut bytes = Vec::new();
+    open(path)?.read_to_end(&mut bytes).with_context(|| path.display().to_string())?;
+    let header = image::header(&bytes).or_exit(Exit::BadInput, path.display())?;
+    let layout = LAYOUTS.into_iter().find(|layout| layout.as_bytes()[0] == header.layout).ok_or_else(|| {
+        let text = format!("{}: the filter has layout {}, which is not known here", path.display(), header.layout);
+        Failure::new(Exit::BadInput, text)
+    })?;
+    Ok((bytes, layout))
+}
+
+fn decode<L: Layout>(path: &Path, bytes: &[u8]) -> anyhow::Result<(Header, Bloom<L>)> {
+    image::decode(bytes).or_exit(Exit::BadInput, path.display())
+}

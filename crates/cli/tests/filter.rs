@@ -1,0 +1,186 @@
+//! `fibula filter` as a user runs it: from a list to a file and back, what it says to wrong input, and the hash tests.
+
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use etherparse::PacketBuilder;
+use tempfile::TempDir;
+
+fn fibula(arguments: &[&str], stdin: &str) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_fibula"))
+        .arg("filter")
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // A command that does not read leaves a closed pipe, which is none of the test's business.
+    let _ = child.stdin.take().unwrap().write_all(stdin.as_bytes());
+    child.wait_with_output().unwrap()
+}
+
+fn ok(arguments: &[&str], stdin: &str) -> String {
+    let output = fibula(arguments, stdin);
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Exit code and standard error of a command that fails.
+fn fails(arguments: &[&str]) -> (i32, String) {
+    let output = fibula(arguments, "");
+    assert!(!output.status.success(), "{arguments:?}");
+    (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+}
+
+fn file(dir: &TempDir, name: &str, content: impl AsRef<[u8]>) -> String {
+    let path = path(dir, name);
+    fs::write(&path, content).unwrap();
+    path
+}
+
+fn path(dir: &TempDir, name: &str) -> String {
+    dir.path().join(name).to_str().unwrap().to_owned()
+}
+
+fn json(line: &str) -> serde_json::Value {
+    serde_json::from_str(line).unwrap()
+}
+
+#[test]
+fn names_of_a_list_are_in_and_few_others_whatever_the_layout() {
+    let dir = tempfile::tempdir().unwrap();
+    let address = |number: u32| format!("10.{}.{}.{}\n", number >> 16, number >> 8 & 255, number & 255);
+    let names: String = (0..2000).map(address).collect();
+    let others: String = (2000..4000).map(address).collect();
+    let list = file(&dir, "names.txt", format!("# addresses\n{names}"));
+    let filter = path(&dir, "names.filter");
+    for layout in ["one-hashing", "double-hashing", "standard", "partitioned", "blocked", "address-hashing"] {
+        for more in [&[][..], &["--counters", "4"], &["--hash", "siphash13", "--capacity", "3000"]] {
+            let build = ["build", &list, "--names", "ipv4", "--layout", layout, "--out", &filter, "-j"];
+            let built = json(&ok(&[&build, more].concat(), ""));
+            assert_eq!((&built["names"], &built["layout"]), (&2000.into(), &layout.into()));
+            assert_eq!(json(&ok(&["show", &filter, "-j"], "")), built);
+            let inside = ok(&["query", &filter], &names);
+            assert_eq!(inside.lines().filter(|line| line.ends_with(",yes")).count(), 2000, "{layout}");
+            let outside = ok(&["query", &filter], &others).lines().filter(|line| line.ends_with(",yes")).count();
+            // 1 % of 2000 are 20; addresses in a row as their own words are another matter.
+            assert!(outside < 60 || layout == "address-hashing", "{layout}: {outside}");
+        }
+    }
+    let answers = ok(&["query", &filter, "-j", "10.0.0.1", "10.0.7.200"], "");
+    assert_eq!(json(answers.lines().next().unwrap())["present"], true);
+    let built =
+        json(&ok(&["build", &list, "--names", "ipv4", "--bits", "10000", "-k", "3", "--out", &filter, "-j"], ""));
+    assert_eq!((&built["bits"], &built["positions"]), (&10_003.into(), &3.into()));
+}
+
+#[test]
+fn wrong_lists_sizes_and_files_are_refused_with_the_reason_and_the_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let list = file(&dir, "list.txt", "02:00:00:00:00:01\n02:00:00:00:00:02\n");
+    let filter = path(&dir, "list.filter");
+    ok(&["build", &list, "--out", &filter], "");
+    let whole = fs::read(&filter).unwrap();
+    for (content, reason) in [
+        (&b"02:00:00:00:00:01\nbogus\n"[..], "line 2"),
+        (b"02:00:00:00:00:01\n\n02:00:00:00:00:01\n", "line 3"),
+        (b"\x1f\x8b\x08\x00rest", "compressed"),
+    ] {
+        let bad = file(&dir, "bad.txt", content);
+        let (code, stderr) = fails(&["build", &bad, "--out", &filter]);
+        assert!(code == 3 && stderr.contains(reason) && stderr.contains("bad.txt"), "{code}: {stderr}");
+    }
+    for (arguments, code) in [
+        (&["--fp", "0"][..], 2),
+        (&["--fp", "1.5"], 2),
+        (&["--bits", "0", "-k", "3"], 2),
+        (&["--bits", "1000"], 2),
+        (&["--bits", "1000", "-k", "33"], 2),
+        (&["--bits", "1000", "-k", "3", "--fp", "0.1"], 2),
+        (&["--bits", "99999999999G", "-k", "3"], 2),
+        (&["--bits", "512G", "-k", "3"], 5),
+        (&["--bits", "16G", "-k", "3", "--counters", "8"], 5),
+        (&["--capacity", "8G"], 5),
+        (&["--capacity", "17179869183G"], 2),
+        (&["--layout", "round"], 2),
+        (&["--counters", "5"], 2),
+    ] {
+        let (got, stderr) = fails(&[&["build", &list, "--out", &filter], arguments].concat());
+        assert_eq!(got, code, "{arguments:?}: {stderr}");
+    }
+    assert_eq!(fails(&["build", &list, "--out", &list]).0, 2);
+    assert_eq!(fs::read(&filter).unwrap(), whole, "the old file stays");
+    let mut flipped = whole.clone();
+    flipped[whole.len() / 2] ^= 1;
+    for content in [&whole[..whole.len() - 1], &whole[..20], &flipped, b"", b"something else"] {
+        let damaged = file(&dir, "damaged.filter", content);
+        for verb in ["show", "query"] {
+            let (code, stderr) = fails(&[verb, &damaged]);
+            assert!(code == 3 && stderr.contains("damaged.filter"), "{code}: {stderr}");
+        }
+    }
+    assert_eq!(fails(&["show", &path(&dir, "missing.filter")]).0, 4);
+    assert_eq!(fails(&["query", &filter, "no mac"]).0, 3);
+    let text = file(&dir, "text.txt", "a name that is longer than a word\n");
+    let (code, stderr) = fails(&["build", &text, "--names", "text", "--layout", "address-hashing", "--out", &filter]);
+    assert!(code == 2 && stderr.contains("line 1"), "{code}: {stderr}");
+}
+
+#[test]
+fn hash_functions_are_tested_on_generated_keys_lists_and_captures() {
+    let text = ok(&["hash-test", "--keys", "5000"], "");
+    for expected in ["h1 ", "h20", "SHA-1", "muladd, key 1", "one function, not two"] {
+        assert!(text.contains(expected), "{expected} is missing in:\n{text}");
+    }
+    let rows: Vec<serde_json::Value> = ok(&["hash-test", "--keys", "2000", "-j"], "").lines().map(json).collect();
+    // 20 functions and 190 pairs, 8 digests and 28 pairs, 2 and 1: for two lengths.
+    assert_eq!(rows.len(), 2 * (210 + 36 + 3));
+
+    let dir = tempfile::tempdir().unwrap();
+    let addresses: String = (0..500).map(|number| format!("192.0.{}.{}\n", number / 250, number % 250)).collect();
+    let list = file(&dir, "addresses.txt", &addresses);
+    assert!(ok(&["hash-test", "--list", &list, "--key-bytes", "4"], "").contains("(500 keys)"));
+    let bad = file(&dir, "bad.txt", format!("{addresses}here\n"));
+    let (code, stderr) = fails(&["hash-test", "--list", &bad, "--key-bytes", "4"]);
+    assert!(code == 3 && stderr.contains("line 501"), "{code}: {stderr}");
+
+    let capture = PathBuf::from(path(&dir, "trace.pcap"));
+    fs::write(&capture, pcap(&(0..300u16).map(frame).collect::<Vec<_>>())).unwrap();
+    let capture = capture.to_str().unwrap();
+    let text = ok(&["hash-test", "--pcap", capture], "");
+    assert!(text.contains("4 bytes (150 keys)") && text.contains("13 bytes (300 keys)"), "{text}");
+    let short = file(&dir, "short.pcap", pcap(&[frame(1)]));
+    let (code, stderr) = fails(&["hash-test", "--pcap", &short]);
+    assert!(code == 3 && stderr.contains("a test takes 100"), "{code}: {stderr}");
+    assert_eq!(fails(&["hash-test", "--pcap", &list]).0, 3);
+    assert_eq!(fails(&["hash-test", "--pcap", &path(&dir, "missing.pcap")]).0, 4);
+    for wrong in [&["--keys", "99"][..], &["--keys", "17M"], &["--key-bytes", "6"], &["--alpha", "0"]] {
+        assert_eq!(fails(&[&["hash-test"], wrong].concat()).0, 2, "{wrong:?}");
+    }
+}
+
+/// A frame to one of 150 destinations, from one of 300 ports.
+fn frame(number: u16) -> Vec<u8> {
+    let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4([10, 0, 0, 1], [10, 1, 0, (number % 150) as u8], 64);
+    let mut frame = Vec::new();
+    builder.udp(1000 + number, 53).write(&mut frame, b"question").unwrap();
+    frame
+}
+
+/// A capture in the classic format, microseconds, little-endian.
+fn pcap(frames: &[Vec<u8>]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for word in [0xa1b2_c3d4u32, 0x0004_0002, 0, 0, 65_535, 1] {
+        bytes.extend(word.to_le_bytes());
+    }
+    for frame in frames {
+        for word in [1, 0, frame.len() as u32, frame.len() as u32] {
+            bytes.extend(word.to_le_bytes());
+        }
+        bytes.extend(frame);
+    }
+    bytes
+}
