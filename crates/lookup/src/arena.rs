@@ -113,6 +113,15 @@ fn advise_huge(base: NonNull<u8>, bytes: usize) {
 #[cfg(any(not(target_os = "linux"), miri))]
 fn advise_huge(_base: NonNull<u8>, _bytes: usize) {}
 
+#[cfg(all(target_os = "linux", not(miri)))]
+fn collapse(base: NonNull<u8>, bytes: usize) {
+    // SAFETY: as for `advise_huge`: pages are exchanged for a huge one of the same content.
+    unsafe { libc::madvise(base.as_ptr().cast(), bytes, libc::MADV_COLLAPSE) };
+}
+
+#[cfg(any(not(target_os = "linux"), miri))]
+fn collapse(_base: NonNull<u8>, _bytes: usize) {}
+
 // Under Miri the heap stands in for the mapping.
 #[cfg(any(not(unix), miri))]
 fn layout(bytes: usize) -> std::alloc::Layout {
@@ -188,7 +197,8 @@ impl Zeroed {
         }
     }
 
-    /// Makes all pages resident, unchanged.
+    /// Makes all pages resident, unchanged, and huge where the operating system can (Linux 6.1 on): on a machine that has
+    /// run for a while it may have no huge page at hand when memory is touched, but makes some when asked again.
     pub fn touch(&mut self) {
         for at in (0..self.bytes()).step_by(PAGE) {
             // SAFETY: within the range, which `self` owns; volatile, for a write of what is there would be left out.
@@ -196,6 +206,9 @@ impl Zeroed {
                 let byte = self.base().add(at);
                 byte.write_volatile(byte.read_volatile());
             }
+        }
+        if let Memory::Pages(arena) = &self.memory {
+            collapse(arena.base, arena.bytes);
         }
     }
 

@@ -36,6 +36,11 @@ impl Pages {
         }
         // SAFETY: `size` bytes, owned. Zeroed here and not by the allocator, whose touch would fix the pages' size.
         unsafe { start.as_ptr().write_bytes(0, size) };
+        #[cfg(target_os = "linux")]
+        // SAFETY: as above. Where no huge page was at hand on the first touch, the kernel makes one now (Linux 6.1 on).
+        unsafe {
+            libc::madvise(start.as_ptr().cast(), size, libc::MADV_COLLAPSE);
+        }
         Self { start, len, layout }
     }
 }
