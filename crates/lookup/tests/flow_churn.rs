@@ -125,3 +125,42 @@ fn the_filter_stays_sharp_over_30_turnovers() {
 fn the_remap_array_is_right_after_30_turnovers() {
     churn::<Split<2, 2>, Horton>(1 << 15, 0.95, 30);
 }
+
+/// Share of the flows in their second bucket after turnovers, and after a round of moves back.
+fn come_home<L: Named, P: Policy>(load: f64) -> (f64, f64) {
+    let mut churned = Churned::<L, P>::filled(1 << 15, load, seed());
+    churned.turn_over(3);
+    let share = |churned: &Churned<L, P>| {
+        churned.check();
+        churned.table.audit().unwrap().n_secondary as f64 / churned.names.len() as f64
+    };
+    let before = share(&churned);
+    let (mut n_moved, mut n_left) = (0, usize::MAX);
+    while n_left > 0 {
+        let progress = churned.table.bring_home(3);
+        assert!(progress.n_moved <= 3 * 8, "a step of three buckets is bounded");
+        (n_moved, n_left) = (n_moved + progress.n_moved, progress.n_buckets_left);
+    }
+    let after = share(&churned);
+    churned.report(&format!("load {load}, brought home"));
+    assert_eq!(((before - after) * churned.names.len() as f64).round() as usize, n_moved);
+    churned.table.bring_home(usize::MAX);
+    churned.check();
+    churned.report(&format!("load {load}, brought home twice"));
+    (before, after)
+}
+
+#[test]
+fn flows_come_back_to_their_first_bucket() {
+    for (before, after) in [
+        come_home::<Split<2, 2>, Timed>(0.8),
+        come_home::<Split<2, 2>, CuckooPlusPlus>(0.8),
+        come_home::<Inline<4, 4>, Timed>(0.7),
+    ] {
+        assert!(before > 0.2 && after < 0.6 * before, "{before} in their second bucket, {after} after a round");
+    }
+    let (before, after) = come_home::<Split<2, 2>, Timed>(0.95);
+    assert!(before > 0.35 && after < 0.8 * before, "{before} in their second bucket, {after} after a round");
+    come_home::<Split<2, 2>, Horton>(0.95);
+    come_home::<Split<1, 1>, Optimistic>(0.9);
+}

@@ -28,10 +28,27 @@ impl<L: Layout, P: Policy> Table<L, P> {
         L::digests(&self.hasher, keys, out);
     }
 
-    /// Asks for the first lines that operations on these flows will read: before a batch of inserts or removals.
+    /// Asks for the first lines that operations on these flows will read: some time before a batch of any kind.
     pub fn prefetch(&self, digests: &[Digest]) {
         for &digest in digests {
             self.store.memory.prefetch_line(self.store.place(digest).first);
+        }
+    }
+
+    /// Asks for the lines that inserts of flows that are not there will touch: right before a batch of them. Waits for the
+    /// first line of each, and asks for the entry of a free slot, or for the second line.
+    pub fn prefetch_inserts(&self, digests: &[Digest]) {
+        let store = &self.store;
+        for digests in digests.chunks(BURST) {
+            for &digest in digests {
+                store.memory.prefetch_line(store.place(digest).first);
+            }
+            for place in digests.iter().map(|&digest| store.place(digest)) {
+                let free = L::Line::ALL & !store.masked(place.first).occupied();
+                let slot = place.first * lanes::<L>() + free.trailing_zeros();
+                store.memory.prefetch_entry_if(slot, free != 0, place.first);
+                store.memory.prefetch_line(if free == 0 { store.away(place) } else { place.first });
+            }
         }
     }
 

@@ -19,7 +19,7 @@ pub struct Counters {
     pub ended_reused: u64,
     /// Entries that had ended and were found by the scan, or when the table grew.
     pub ended_scanned: u64,
-    /// Entries that were moved to their other bucket to make place.
+    /// Entries that were moved to their other bucket to make place, or to be in their first.
     pub moved: u64,
     /// Inserts refused: the flow was there.
     pub refused_exists: u64,
@@ -49,7 +49,7 @@ pub struct MemoryReport {
     pub n_slots: usize,
 }
 
-/// How far a scan or a migration is.
+/// How far a scan, a migration or a round of moves to first buckets is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Progress {
@@ -57,6 +57,8 @@ pub struct Progress {
     pub n_buckets_left: usize,
     /// Entries that had ended and were taken out in this step.
     pub n_ended: usize,
+    /// Entries that moved in this step: to the new generation, or to their first bucket.
+    pub n_moved: usize,
 }
 
 /// What an audit counted.

@@ -182,6 +182,27 @@ impl<M: Memory, P: Policy> Store<M, P> {
         n_gone
     }
 
+    /// Moves the entries of a bucket that are here for want of place in their first bucket, and have not ended, back there
+    /// where it has a free slot. Returns how many.
+    pub(super) fn bring_home(&mut self, bucket: u32, now: u16) -> usize {
+        let line = self.bucket(bucket);
+        let away = line.secondary() & line.live::<P>(now);
+        let slots = (0..lanes::<M>()).filter(|lane| away >> lane & 1 != 0).map(|lane| bucket * lanes::<M>() + lane);
+        for slot in slots.clone() {
+            self.memory.prefetch_line(self.owner(slot));
+        }
+        let mut n_moved = 0;
+        for slot in slots {
+            let owner = self.owner(slot);
+            let free = M::Line::ALL & !self.bucket(owner).occupied();
+            if free != 0 {
+                self.shift(slot, owner * lanes::<M>() + free.trailing_zeros());
+                n_moved += 1;
+            }
+        }
+        n_moved
+    }
+
     /// The first bucket of an entry that stands in its second.
     pub(super) fn owner(&self, slot: u32) -> u32 {
         let (bucket, lane) = at::<M>(slot);

@@ -19,8 +19,9 @@ const MAX_SLOTS: usize = 1 << 30;
 /// Of a slot number: it is one of the generation that is being left.
 const OLD: u32 = 1 << 31;
 
-/// Where an entry stands. Good until the next insert, upsert, [`migrate`](FlowTable::migrate) or
-/// [`grow`](FlowTable::grow), which may move entries; a removal or a scan empties slots, but moves nothing.
+/// Where an entry stands. Good until the next insert, upsert, [`bring_home`](Table::bring_home),
+/// [`migrate`](Table::migrate) or [`grow`](Table::grow), which may move entries; a removal or a scan empties slots, but
+/// moves nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Slot(pub(super) NonZeroU32);
 
@@ -78,6 +79,8 @@ pub struct Table<L: Layout, P: Policy = Timed> {
     pub(super) clock: Clock,
     /// The next bucket of `store`, then of `old`, to scan.
     pub(super) scanned: usize,
+    /// The next bucket of `store` whose entries may go to their first bucket.
+    pub(super) homed: usize,
     pub(super) search: Search,
     pub(super) hasher: Hasher,
     pub(super) max_capacity: usize,
@@ -97,6 +100,7 @@ impl<L: Layout, P: Policy> Table<L, P> {
             migrated: 0,
             clock: Clock::new(settings.now),
             scanned: 0,
+            homed: 0,
             search: Search::default(),
             hasher,
             max_capacity,
