@@ -15,6 +15,7 @@
 //! | [`directory`] | which port a name is at, for programs that ask |
 //! | [`flow`] | connection tracking, load balancer and source NAT: a stage of the loop |
 //! | [`gateway`] | IP routing between names inside and prefixes outside |
+//! | [`port`] | what is at the other end of a port, and how it does |
 //! | [`worker`] | the loop |
 //! | [`dataplane`] | ports and workers built, started, watched, stopped |
 //! | [`counters`] | every reason to drop a frame |
@@ -33,6 +34,7 @@ pub mod flow;
 pub mod gateway;
 pub mod parse;
 pub mod plane;
+pub mod port;
 pub mod shim;
 pub mod table;
 pub mod worker;

@@ -20,9 +20,10 @@ use switch::dataplane::{Monitor, PortSpec, Settings, build};
 use switch::flow::rules::Rules;
 use switch::flow::{self, Flows};
 use switch::plane::PlaneWriter;
+use switch::port::Role;
 use switch::shim::INITIAL_HOPS;
 use switch::table::FibTable;
-use switch::worker::{Role, Worker};
+use switch::worker::Worker;
 
 fn tracking() -> Settings {
     let rules = Rules { rules: vec![], accept_others: true };

@@ -14,8 +14,8 @@ use std::net::IpAddr;
 use switch::counters::DropReason;
 use switch::dataplane::{BuildError, PortSpec, Settings, build};
 use switch::gateway::{Hop, Outside, Route, RoutePrefix, Settings as Gateway};
+use switch::port::Role;
 use switch::shim;
-use switch::worker::Role;
 
 const GATEWAY: u64 = 0xfe;
 const HOST: u64 = 1;

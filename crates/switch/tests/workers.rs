@@ -18,8 +18,8 @@ use std::time::Instant;
 use switch::counters::DropReason;
 use switch::dataplane::{BuildError, Dataplane, PortSpec, Settings, build, check_mtus};
 use switch::plane::PlaneWriter;
+use switch::port::Role;
 use switch::table::FibTable;
-use switch::worker::Role;
 
 struct Fib {
     hasher: Hasher,

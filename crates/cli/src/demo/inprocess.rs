@@ -18,7 +18,7 @@ use fib::topology::{End as NetworkEnd, NodeId};
 use lookup::hash::SecretKey;
 use netio::backend::loopback;
 use switch::dataplane::{self, PortSpec};
-use switch::worker::Role;
+use switch::port::Role;
 
 use super::engine::{Cable, Engine, Input, Outlet, Shared, Unit};
 use super::frames::{PROBE_PORT, arp_request, echo_request, probe_payload, udp};

@@ -23,7 +23,7 @@ use crate::flow::Flows;
 use crate::flow::export::Export;
 use crate::flow::stage::StageError;
 use crate::plane::PlaneWriter;
-use crate::worker::Role;
+use crate::port::Role;
 use agent::Shared;
 use config::Config;
 use fib::replica::{Limits, Replica};

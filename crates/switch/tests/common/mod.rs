@@ -15,8 +15,9 @@ use std::time::Duration;
 use switch::counters::{Counts, DropReason};
 use switch::dataplane::{Monitor, PortSpec, Settings, build};
 use switch::plane::PlaneWriter;
+use switch::port::Role;
 use switch::table::FibTable;
-use switch::worker::{Role, Worker};
+use switch::worker::Worker;
 
 /// How long a test waits for what must come.
 pub const PATIENCE: Duration = Duration::from_secs(120);

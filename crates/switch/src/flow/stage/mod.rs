@@ -36,7 +36,7 @@ use super::{Settings, VirtualId};
 use crate::counters::DropReason;
 use crate::parse::envelope;
 use crate::plane::{Mac, Neighbours};
-use crate::worker::Role;
+use crate::port::Role;
 use fib::action::PortId;
 use lookup::flow::{CapacityError, FlowTable, Slot};
 use netio::Burst;

@@ -9,7 +9,7 @@ use super::state::State;
 use super::{FlowView, Settings, Stage, Tracking};
 use crate::counters::DropReason;
 use crate::plane::{Mac, Neighbours};
-use crate::worker::Role;
+use crate::port::Role;
 use etherparse::{PacketBuilder, PacketBuilderStep};
 use fib::action::PortId;
 use netio::{BURST, Burst, Packet};

@@ -18,82 +18,31 @@
 //!
 //! Limits: 254 ports a worker.
 
+mod routed;
+
 use crate::answer::answer;
 use crate::counters::{DropReason, WorkerCounters};
 use crate::flow::control::{SharedStage, lock};
 use crate::flow::{Route, Tracking};
-use crate::gateway::{Outcome, Question, Router, Side};
+use crate::gateway::Router;
 use crate::parse::{Names, envelope};
 use crate::plane::{Plane, Shared};
+use crate::port::{Port, Role};
 use crate::shim;
 use crate::table::Table;
 use arrayvec::ArrayVec;
 use fib::action::{Action, PortId};
 use lookup::hash::Digest;
-use netio::{BURST, Burst, Device, NetError, Packet, Pool, Waiter, Waker};
+use netio::{BURST, Burst, NetError, Packet, Pool, Waiter, Waker};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Packets of a worker: what is received and staged at one time, many times over; those beyond are never touched.
 const POOL_PACKETS: usize = 512;
 /// How often a port that is down is tried.
 const REVIVE_EVERY: Duration = Duration::from_secs(1);
-
-/// What is at the other end of a port.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Role {
-    /// A host: frames without shim, names checked both ways.
-    Host,
-    /// Another switch: frames with a shim.
-    Trunk,
-    /// Other IP networks: frames to and from the gateway.
-    Outside,
-}
-
-/// How a port does, as anybody may read it.
-#[derive(Debug)]
-pub struct PortHealth {
-    up: AtomicBool,
-    last_error: Mutex<Option<String>>,
-}
-
-impl PortHealth {
-    pub(crate) fn new() -> Self {
-        Self { up: AtomicBool::new(true), last_error: Mutex::new(None) }
-    }
-
-    /// Whether the port works.
-    pub fn is_up(&self) -> bool {
-        self.up.load(Ordering::Relaxed)
-    }
-
-    /// The last failure, also when the port works again.
-    pub fn last_error(&self) -> Option<String> {
-        self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn failed(&self, error: &NetError) {
-        self.up.store(false, Ordering::Relaxed);
-        *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
-    }
-}
-
-/// One worker's end of a port.
-pub(crate) struct Port {
-    pub(crate) id: PortId,
-    pub(crate) role: Role,
-    pub(crate) device: Box<dyn Device>,
-    pub(crate) health: Arc<PortHealth>,
-    pub(crate) staged: Burst,
-}
-
-impl AsMut<dyn Device> for Port {
-    fn as_mut(&mut self) -> &mut (dyn Device + 'static) {
-        &mut *self.device
-    }
-}
 
 /// What becomes of a frame.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -110,8 +59,6 @@ enum Fate {
 const NO_PORT: u8 = u8::MAX;
 /// Stands for the gateway where a port index is due: there are fewer ports.
 const GATEWAY: u8 = NO_PORT - 1;
-/// The entry of frames that the gateway sends in, which is no port.
-const NO_ENTRY: usize = usize::MAX;
 
 /// See the module.
 pub struct Worker<T> {
@@ -277,81 +224,6 @@ impl<T: Table> Worker<T> {
         self.distribute(entry, from_trunk, bare);
         self.ask_outside();
         self.flush();
-    }
-
-    /// Shows a burst from outside to the gateway. Returns which fates are settled; the other frames have names now.
-    fn enter(&mut self, entry: usize) -> u32 {
-        let Some(router) = &mut self.router else { return 0 };
-        let refused = if self.stage.is_some() { self.tracking.refused } else { 0 };
-        let which = (((1u64 << self.burst.len()) - 1) as u32) & !refused;
-        router.route(&mut self.burst, which, Side::Outside(self.ports[entry].id), &self.shared.neighbours);
-        let mut settled = 0;
-        for i in ones(which) {
-            if let Some(fate) = fate_of(router.outcomes[i], &self.port_index) {
-                self.fates[i] = fate;
-                settled |= 1 << i;
-            }
-        }
-        settled
-    }
-
-    /// Takes the shims off the frames to the gateway's name and routes them: out of a port outside, or to another name.
-    /// Returns which frames have no shim any more.
-    fn leave(&mut self, plane: &Plane<T>, from_trunk: bool) -> u32 {
-        let Some(router) = &mut self.router else { return 0 };
-        let fates = self.fates[..self.burst.len()].iter().enumerate();
-        let to_gateway = fates.fold(0u32, |bits, (i, &fate)| bits | u32::from(fate == Fate::Route) << i);
-        if to_gateway == 0 {
-            return 0;
-        }
-        let mut bare = 0;
-        for i in ones(to_gateway) {
-            match change_shim(&mut self.burst[i], from_trunk, false) {
-                Ok(()) => bare |= 1 << i,
-                Err(reason) => self.fates[i] = Fate::Drop(reason),
-            }
-        }
-        router.route(&mut self.burst, bare, Side::Inside, &self.shared.neighbours);
-        self.names.clear();
-        for i in ones(bare) {
-            let n = self.names.len();
-            self.fates[i] = fate_of(router.outcomes[i], &self.port_index).unwrap_or_else(|| {
-                let named =
-                    plane.field.and_then(|field| field.extract(self.burst[i].frame(), shim::AT, &mut self.names));
-                self.owners[n] = i as u8;
-                // By its name, once more; what comes back to the gateway goes in a circle.
-                named.map_or_else(Fate::Drop, |()| Fate::Drop(DropReason::InputPort))
-            });
-        }
-        if !self.names.is_empty() {
-            self.decide(plane, NO_ENTRY, false);
-            for i in ones(bare) {
-                if self.fates[i] == Fate::Route {
-                    self.fates[i] = Fate::Drop(DropReason::InputPort);
-                }
-            }
-        }
-        bare
-    }
-
-    /// Stages the gateway's questions for its neighbours.
-    fn ask_outside(&mut self) {
-        let Some(router) = &mut self.router else { return };
-        for Question { port, frame } in router.questions.drain(..) {
-            let Some(mut packet) = self.pool.take() else { return };
-            let exit = usize::from(self.port_index.get(usize::from(port.0)).copied().unwrap_or(NO_PORT));
-            // Where the staging is full, it is asked again later.
-            let staged = self.ports.get_mut(exit).filter(|exit| !exit.staged.is_full() && packet.fill(&frame).is_ok());
-            let Some(port) = staged else {
-                self.pool.put(packet);
-                continue;
-            };
-            if port.staged.is_empty() {
-                self.dirty.push(exit as u8);
-            }
-            port.staged.push(packet);
-            self.counters.originated.add(1);
-        }
     }
 
     /// Shows the burst to the flow stage.
@@ -560,7 +432,7 @@ impl<T: Table> Worker<T> {
         for port in self.ports.iter_mut().filter(|port| !port.health.is_up()) {
             match port.device.revive() {
                 Ok(()) => {
-                    port.health.up.store(true, Ordering::Relaxed);
+                    port.health.revived();
                     self.n_down -= 1;
                 }
                 // Perhaps another reason than before: down at first, now gone.
@@ -568,28 +440,6 @@ impl<T: Table> Worker<T> {
             }
         }
         self.next_revival = (self.n_down > 0).then(|| now + REVIVE_EVERY);
-    }
-}
-
-/// The places of the bits that are set.
-fn ones(mut bits: u32) -> impl Iterator<Item = usize> {
-    std::iter::from_fn(move || {
-        let at = (bits != 0).then(|| bits.trailing_zeros() as usize)?;
-        bits &= bits - 1;
-        Some(at)
-    })
-}
-
-/// What becomes of a routed packet; nothing yet, if it goes to a name inside.
-fn fate_of(outcome: Outcome, port_index: &[u8]) -> Option<Fate> {
-    match outcome {
-        Outcome::Inside => None,
-        Outcome::Outside(port) => Some(match port_index.get(usize::from(port.0)) {
-            Some(&exit) if exit != NO_PORT => Fate::Forward(exit),
-            _ => Fate::Drop(DropReason::NoPort),
-        }),
-        Outcome::Answer => Some(Fate::Answer),
-        Outcome::Drop(reason) => Some(Fate::Drop(reason)),
     }
 }
 

@@ -1,0 +1,64 @@
+//! Ports: what is at the other end, how they do, and a worker's end of one.
+
+use fib::action::PortId;
+use netio::{Burst, Device, NetError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What is at the other end of a port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// A host: frames without shim, names checked both ways.
+    Host,
+    /// Another switch: frames with a shim.
+    Trunk,
+    /// Other IP networks: frames to and from the gateway.
+    Outside,
+}
+
+/// How a port does, as anybody may read it.
+#[derive(Debug)]
+pub struct PortHealth {
+    up: AtomicBool,
+    last_error: Mutex<Option<String>>,
+}
+
+impl PortHealth {
+    pub(crate) fn new() -> Self {
+        Self { up: AtomicBool::new(true), last_error: Mutex::new(None) }
+    }
+
+    /// Whether the port works.
+    pub fn is_up(&self) -> bool {
+        self.up.load(Ordering::Relaxed)
+    }
+
+    /// The last failure, also when the port works again.
+    pub fn last_error(&self) -> Option<String> {
+        self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn revived(&self) {
+        self.up.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn failed(&self, error: &NetError) {
+        self.up.store(false, Ordering::Relaxed);
+        *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
+    }
+}
+
+/// One worker's end of a port.
+pub(crate) struct Port {
+    pub(crate) id: PortId,
+    pub(crate) role: Role,
+    pub(crate) device: Box<dyn Device>,
+    pub(crate) health: Arc<PortHealth>,
+    pub(crate) staged: Burst,
+}
+
+impl AsMut<dyn Device> for Port {
+    fn as_mut(&mut self) -> &mut (dyn Device + 'static) {
+        &mut *self.device
+    }
+}
