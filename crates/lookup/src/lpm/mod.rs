@@ -4,9 +4,11 @@
 //! |---|---|
 //! | [`prefix`] | [`Address`] and [`Prefix`], as people write them |
 //! | [`trie`] | [`PrefixTrie`], the table to use: a compressed trie, two reads a look-up for prefixes of up to 24 bits |
+//! | [`file`](mod@file) | tables as a file, with the names of their next hops |
 //! | [`bloom`] | [`BloomLpm`]: a hash table of all prefixes, and a Bloom filter that says which lengths to ask for |
 
 pub mod bloom;
+pub mod file;
 pub mod prefix;
 pub mod trie;
 

@@ -1,0 +1,210 @@
+//! Tables of prefixes as a file: both versions of IP, and what their next hops are called.
+//!
+//! ```text
+//!  0  "fibulaLP"          8   magic
+//!  8  format version      2   1
+//! 10  zero                2
+//! 12  next hops           4   of number 0, no route, there is no name here
+//! 16  seed of digests     8
+//! 24  prefixes            8   IPv4
+//! 32  prefixes            8   IPv6
+//! 40  bytes of the table  8   IPv4
+//! 48  bytes of the table  8   IPv6
+//! 56  next hops               each: length 2, UTF-8
+//!  …  tables                  whole updates: docs/formats/prefixes.md
+//!  …  checksum            8   XXH3-64 of everything before
+//! ```
+//! All integers are little-endian. Bounds are checked before anything is allocated for them.
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::prefix::Address;
+use super::trie::{PrefixTrieQuery, Settings, Update};
+use crate::bytes::{Bytes, BytesError};
+use crate::othello::update::{DecodeError, at_most};
+use crate::traits::{ApplyError, Replicated};
+
+/// The first bytes of a file.
+pub const MAGIC: [u8; 8] = *b"fibulaLP";
+/// The version of the format.
+pub const FORMAT: u16 = 1;
+
+/// What a file holds.
+pub struct PrefixFile {
+    /// Names of the next hops, from number 1 on.
+    pub hops: Vec<String>,
+    /// The table of IPv4, and how many prefixes it was built from.
+    pub ipv4: (PrefixTrieQuery<u32>, u64),
+    /// The table of IPv6, likewise.
+    pub ipv6: (PrefixTrieQuery<u128>, u64),
+}
+
+/// Why bytes are no such file.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FileError {
+    /// The first bytes are something else.
+    #[error("this is no file of prefixes: it starts with {found:02x?}")]
+    NotPrefixes {
+        /// The first bytes.
+        found: Vec<u8>,
+    },
+    /// Written by another version.
+    #[error("the file has format {found}, this program reads format {FORMAT}: build it again with this version")]
+    UnknownFormat {
+        /// The format found.
+        found: u16,
+    },
+    /// Bytes were changed or lost.
+    #[error("the file is damaged: checksum {computed:#018x}, {stored:#018x} stored: build it again")]
+    WrongChecksum {
+        /// Of the bytes as they are.
+        computed: u64,
+        /// As written.
+        stored: u64,
+    },
+    /// A field makes no sense, or bytes are missing.
+    #[error("the file is damaged: {0}")]
+    Decode(#[from] DecodeError),
+    /// The nodes make no table.
+    #[error("the file is damaged: {0}")]
+    Table(#[from] ApplyError),
+}
+
+impl From<BytesError> for FileError {
+    fn from(error: BytesError) -> Self {
+        DecodeError::from(error).into()
+    }
+}
+
+impl PrefixFile {
+    /// The name of a next hop; none for 0.
+    pub fn hop(&self, number: u64) -> Option<&str> {
+        self.hops.get((number as usize).checked_sub(1)?).map(String::as_str)
+    }
+}
+
+/// Writes the tables of these whole updates, which have the same settings.
+/// # Panics
+/// When there are 2^15 next hops or more, or one has a name of 64 KiB.
+pub fn encode(
+    settings: &Settings,
+    hops: &[String],
+    (ipv4, n_ipv4): (&Update<u32>, u64),
+    (ipv6, n_ipv6): (&Update<u128>, u64),
+) -> Vec<u8> {
+    assert!(hops.len() < 1 << 15, "{} next hops", hops.len());
+    let (mut table_4, mut table_6) = (Vec::new(), Vec::new());
+    ipv4.encode(&mut table_4);
+    ipv6.encode(&mut table_6);
+    let mut out = Vec::with_capacity(64 + table_4.len() + table_6.len());
+    out.extend(MAGIC);
+    out.extend(FORMAT.to_le_bytes());
+    out.extend([0; 2]);
+    out.extend((hops.len() as u32).to_le_bytes());
+    for field in [settings.seed, n_ipv4, n_ipv6, table_4.len() as u64, table_6.len() as u64] {
+        out.extend(field.to_le_bytes());
+    }
+    for hop in hops {
+        out.extend(u16::try_from(hop.len()).expect("names of next hops are short").to_le_bytes());
+        out.extend(hop.as_bytes());
+    }
+    out.extend(table_4);
+    out.extend(table_6);
+    out.extend(xxh3_64(&out).to_le_bytes());
+    out
+}
+
+/// Reads a file.
+/// # Errors
+/// [`FileError`]; everything that look-ups rely on is checked.
+pub fn decode(file: &[u8]) -> Result<PrefixFile, FileError> {
+    if !file.starts_with(&MAGIC) {
+        return Err(FileError::NotPrefixes { found: file[..file.len().min(8)].to_vec() });
+    }
+    let mut bytes = Bytes(&file[8..]);
+    let found = bytes.u16()?;
+    if found != FORMAT {
+        return Err(FileError::UnknownFormat { found });
+    }
+    let Some((body, checksum)) = file.split_last_chunk::<8>() else {
+        return Err(BytesError::Truncated { needed: 8, left: file.len() }.into());
+    };
+    let (computed, stored) = (xxh3_64(body), u64::from_le_bytes(*checksum));
+    if computed != stored {
+        return Err(FileError::WrongChecksum { computed, stored });
+    }
+    let mut bytes = Bytes(&body[10..]);
+    at_most("reserved bytes", bytes.u16()?.into(), 0)?;
+    let n_hops = bytes.count(2)?;
+    let seed = bytes.u64()?;
+    let most = Settings::MAX_PREFIXES as u64;
+    let n_ipv4 = at_most("prefixes", bytes.u64()?, most)?;
+    let n_ipv6 = at_most("prefixes", bytes.u64()?, most)?;
+    let (len_4, len_6) = (bytes.u64()? as usize, bytes.u64()? as usize);
+    let mut hops = Vec::with_capacity(n_hops);
+    for _ in 0..n_hops {
+        let len = bytes.u16()?.into();
+        let not_text = |_| DecodeError::OutOfRange { field: "names that are no UTF-8", value: 1, max: 0 };
+        hops.push(String::from_utf8(bytes.take(len)?.to_vec()).map_err(not_text)?);
+    }
+    let ipv4 = (table(bytes.take(len_4)?, seed, n_ipv4)?, n_ipv4);
+    let ipv6 = (table(bytes.take(len_6)?, seed, n_ipv6)?, n_ipv6);
+    bytes.end()?;
+    Ok(PrefixFile { hops, ipv4, ipv6 })
+}
+
+fn table<A: Address>(bytes: &[u8], seed: u64, n_prefixes: u64) -> Result<PrefixTrieQuery<A>, FileError> {
+    let settings = Settings { max_prefixes: n_prefixes as usize, seed };
+    Ok(PrefixTrieQuery::from_whole(&settings, &Update::decode(bytes)?)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hash::SecretKey;
+    use crate::lpm::PrefixTrie;
+    use crate::traits::{Control, Query};
+
+    fn file() -> Vec<u8> {
+        let settings = Settings::new(3, &SecretKey::from_seed(1));
+        let (mut ipv4, mut ipv6) = (PrefixTrie::new(settings.clone()), PrefixTrie::new(settings.clone()));
+        let mut updates = Vec::new();
+        ipv4.insert("10.0.0.0/8".parse().unwrap(), 1, &mut updates).unwrap();
+        ipv4.insert("10.1.2.3/32".parse().unwrap(), 2, &mut updates).unwrap();
+        ipv6.insert("2001:db8::/32".parse().unwrap(), 2, &mut Vec::new()).unwrap();
+        encode(&settings, &["a".into(), "b".into()], (&ipv4.whole(), 2), (&ipv6.whole(), 1))
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let file = decode(&file()).ok().unwrap();
+        assert_eq!((file.ipv4.1, file.ipv6.1), (2, 1));
+        let answers = [0x0a01_0203, 0x0a01_0204, 0x0b00_0000].map(|address| file.hop(file.ipv4.0.lookup(address)));
+        assert_eq!(answers, [Some("b"), Some("a"), None]);
+        assert_eq!(file.hop(file.ipv6.0.lookup(0x2001_0db8 << 96)), Some("b"));
+    }
+
+    #[test]
+    fn damage_is_noticed_wherever_it_is() {
+        let good = file();
+        for at in 0..good.len() {
+            let mut bad = good.clone();
+            bad[at] ^= 0x10;
+            assert!(decode(&bad).is_err(), "byte {at}");
+            assert!(decode(&good[..at]).is_err(), "{at} bytes");
+        }
+    }
+
+    #[test]
+    fn a_checksum_that_fits_does_not_make_nonsense_a_table() {
+        let good = file();
+        for at in 8..good.len() - 8 {
+            let mut bad = good[..good.len() - 8].to_vec();
+            bad[at] = bad[at].wrapping_add(0x81);
+            bad.extend(xxh3_64(&bad).to_le_bytes());
+            // Names and counts may be others; the tables may not, for they have digests. Nothing panics.
+            let _ = decode(&bad);
+        }
+    }
+}
