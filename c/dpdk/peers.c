@@ -11,9 +11,11 @@
 #include <rte_eal.h>
 #include <rte_efd.h>
 #include <rte_errno.h>
+#include <rte_fib.h>
 #include <rte_hash.h>
 #include <rte_hash_crc.h>
 #include <rte_lcore.h>
+#include <rte_lpm.h>
 #include <rte_malloc.h>
 #include <rte_vect.h>
 
@@ -206,4 +208,69 @@ void fibula_efd_lookup(const struct rte_efd_table *table, const uint64_t *keys, 
 			values[done + i] = answers[i];
 		done += burst;
 	}
+}
+
+struct rte_lpm *fibula_lpm_new(const char *name, uint32_t max_rules, uint32_t n_tbl8)
+{
+	struct rte_lpm_config config = { .max_rules = max_rules, .number_tbl8s = n_tbl8 };
+
+	return rte_lpm_create(name, SOCKET_ID_ANY, &config);
+}
+
+void fibula_lpm_free(struct rte_lpm *table)
+{
+	rte_lpm_free(table);
+}
+
+int fibula_lpm_add(struct rte_lpm *table, const uint32_t *ips, const uint8_t *lens, const uint32_t *hops, size_t n)
+{
+	size_t i;
+
+	for (i = 0; i < n; i++) {
+		int rc = rte_lpm_add(table, ips[i], lens[i], hops[i]);
+
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
+void fibula_lpm_lookup(const struct rte_lpm *table, const uint32_t *ips, uint32_t *hops, size_t n)
+{
+	(void)rte_lpm_lookup_bulk(table, ips, hops, (unsigned)n);
+}
+
+struct rte_fib *fibula_fib_new(const char *name, uint32_t max_routes, uint32_t n_tbl8)
+{
+	struct rte_fib_conf config = {
+		.type = RTE_FIB_DIR24_8,
+		.default_nh = 0,
+		.max_routes = (int)max_routes,
+		.dir24_8 = { .nh_sz = RTE_FIB_DIR24_8_2B, .num_tbl8 = n_tbl8 },
+	};
+
+	return rte_fib_create(name, SOCKET_ID_ANY, &config);
+}
+
+void fibula_fib_free(struct rte_fib *table)
+{
+	rte_fib_free(table);
+}
+
+int fibula_fib_add(struct rte_fib *table, const uint32_t *ips, const uint8_t *lens, const uint32_t *hops, size_t n)
+{
+	size_t i;
+
+	for (i = 0; i < n; i++) {
+		int rc = rte_fib_add(table, ips[i], lens[i], hops[i]);
+
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
+void fibula_fib_lookup(struct rte_fib *table, const uint32_t *ips, uint64_t *hops, size_t n)
+{
+	(void)rte_fib_lookup_bulk(table, (uint32_t *)(uintptr_t)ips, hops, (int)n);
 }

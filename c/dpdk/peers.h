@@ -1,4 +1,5 @@
-/* The peers of DPDK behind plain calls, one a burst: rte_hash with keys of 8 or 16 bytes and 8-byte data, rte_efd.
+/* The peers of DPDK behind plain calls, one a burst: rte_hash with keys of 8 or 16 bytes and 8-byte data, rte_efd,
+ * rte_lpm, rte_fib.
  *
  * Why a shim: rte_* inline functions and macros cannot be called from another language, and a call a burst keeps the
  * border out of the measurement. Keys are words in host order. Not thread-safe but for the lookups.
@@ -39,5 +40,19 @@ void fibula_efd_free(struct rte_efd_table *table);
 int fibula_efd_add(struct rte_efd_table *table, const uint64_t *keys, const uint64_t *values, size_t n);
 /* Looks up n keys in bursts of at most 32; an alien gets an arbitrary value. */
 void fibula_efd_lookup(const struct rte_efd_table *table, const uint64_t *keys, uint64_t *values, size_t n);
+
+/* A table of at most `max_rules` IPv4 routes, with `n_tbl8` groups for those of more than 24 bits. NULL: no memory. */
+struct rte_lpm *fibula_lpm_new(const char *name, uint32_t max_rules, uint32_t n_tbl8);
+void fibula_lpm_free(struct rte_lpm *table);
+/* Adds n routes, addresses in host order; 0, or the negative errno of the first that failed. */
+int fibula_lpm_add(struct rte_lpm *table, const uint32_t *ips, const uint8_t *lens, const uint32_t *hops, size_t n);
+/* Looks up n addresses; bit 24 of what is written says that there is a route, the bits below are its next hop. */
+void fibula_lpm_lookup(const struct rte_lpm *table, const uint32_t *ips, uint32_t *hops, size_t n);
+
+/* The same with next hops of 2 bytes; `max_routes` nodes of its RIB. An address without a route gets 0. */
+struct rte_fib *fibula_fib_new(const char *name, uint32_t max_routes, uint32_t n_tbl8);
+void fibula_fib_free(struct rte_fib *table);
+int fibula_fib_add(struct rte_fib *table, const uint32_t *ips, const uint8_t *lens, const uint32_t *hops, size_t n);
+void fibula_fib_lookup(struct rte_fib *table, const uint32_t *ips, uint64_t *hops, size_t n);
 
 #endif

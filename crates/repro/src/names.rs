@@ -222,18 +222,18 @@ impl Random {
 ///
 /// Source: Hörmann, Derflinger, "Rejection-inversion to generate variates from monotone discrete distributions",
 /// 1996, for exponent 1, where the integral is the logarithm.
-struct Zipf {
+pub(crate) struct Zipf {
     n: u64,
     h_low: f64,
     h_high: f64,
 }
 
 impl Zipf {
-    fn new(n: u64) -> Self {
+    pub(crate) fn new(n: u64) -> Self {
         Self { n, h_low: 1.5f64.ln() - 1.0, h_high: (n as f64 + 0.5).ln() }
     }
 
-    fn draw(&self, random: &mut Random) -> u64 {
+    pub(crate) fn draw(&self, random: &mut Random) -> u64 {
         loop {
             let u = self.h_high + random.unit() * (self.h_low - self.h_high);
             let x = u.exp();

@@ -8,6 +8,7 @@ pub mod filter;
 pub mod flow;
 pub mod forward;
 pub mod lookup;
+pub mod lpm;
 pub mod message;
 pub mod update;
 
