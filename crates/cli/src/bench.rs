@@ -1,18 +1,22 @@
 //! `fibula bench`: contestants side by side, on the same names in the same order, every answer checked.
 
 use std::io::Write;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use lookup::hash::Family;
 use repro::BenchError;
 use repro::bench::filter;
 use repro::bench::flow::{self, Part};
+use repro::bench::lpm::{self, Destinations};
 use repro::bench::{Listener, Options};
 use repro::machine::Machine;
 use repro::names::NameSet;
 use repro::report::{Row, table};
 
-use crate::output::{Exit, Failure, Output};
+use crate::lpm::list::{Format, List};
+use crate::output::{Exit, Failure, OrExit, Output};
+use crate::whole::open;
 
 /// The benches.
 #[derive(Debug, Subcommand)]
@@ -31,6 +35,8 @@ pub(crate) enum BenchCommand {
     Flow(FlowArgs),
     /// Bloom filters: the paper's SBF, LHBF and OHBF, and the layouts here; 4- and 13-byte keys
     Filter(FilterArgs),
+    /// Longest prefix match: the trie against DPDK's rte_lpm and rte_fib, and tables behind Bloom filters
+    Lpm(LpmArgs),
     /// Frames a second through the switch, against the same loop without lookups
     Forward {
         #[command(flatten)]
@@ -151,6 +157,96 @@ impl From<FlowArgs> for flow::Options {
     }
 }
 
+/// What the bench of longest prefix match takes.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct LpmArgs {
+    /// A list of prefixes, packed or not; without one a table is generated that is like a full one
+    #[arg(long)]
+    table: Option<PathBuf>,
+    /// Take so many prefixes at most, evenly from the list: rte_lpm takes minutes to build a full table
+    #[arg(long, value_parser = parse_size)]
+    prefixes: Option<u64>,
+    /// Which addresses are asked for: random, prefix, zipf, trace
+    #[arg(long, value_delimiter = ',', default_value = "random,prefix,zipf")]
+    destinations: Vec<Destinations>,
+    /// A capture whose IPv4 destinations are asked for too, as `trace`
+    #[arg(long)]
+    pcap: Option<PathBuf>,
+    /// Contestants; --list tells which there are
+    #[arg(long, value_delimiter = ',')]
+    contestants: Vec<String>,
+    /// How often each contestant is measured
+    #[arg(long, default_value_t = 5)]
+    runs: u32,
+    /// Addresses a call, up to 256
+    #[arg(long, default_value_t = 32)]
+    batch: u32,
+    /// What next hops and orders follow from
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Lookups a run, at least
+    #[arg(long, value_parser = parse_size)]
+    operations: Option<u64>,
+    /// List the contestants and end
+    #[arg(long)]
+    list: bool,
+}
+
+impl LpmArgs {
+    fn options(self) -> anyhow::Result<lpm::Options> {
+        let (all, source) = match &self.table {
+            Some(path) => {
+                let list = List::read(path, Format::Text, Some("any"))?;
+                let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+                (list.ipv4.into_iter().map(|(prefix, _)| prefix).collect(), name)
+            }
+            None => {
+                eprintln!("no --table: the prefixes are generated, in the proportions of a full table");
+                (lpm::generate(900_000, self.seed), "generated".into())
+            }
+        };
+        let step = all.len().div_ceil(self.prefixes.unwrap_or(u64::MAX).max(1) as usize).max(1);
+        let mut destinations = self.destinations;
+        let trace = match &self.pcap {
+            Some(path) => {
+                if !destinations.contains(&Destinations::Trace) {
+                    destinations.push(Destinations::Trace);
+                }
+                ipv4_destinations(path)?
+            }
+            None => Vec::new(),
+        };
+        Ok(lpm::Options {
+            prefixes: all.into_iter().step_by(step).collect(),
+            source,
+            destinations,
+            trace,
+            contestants: self.contestants,
+            runs: self.runs,
+            batch: self.batch,
+            seed: self.seed,
+            operations: self.operations,
+        })
+    }
+}
+
+/// The IPv4 destinations of a capture, in order.
+fn ipv4_destinations(path: &Path) -> anyhow::Result<Vec<u32>> {
+    let mut capture = pcap_file::pcap::PcapReader::new(open(path)?).or_exit(Exit::BadInput, path.display())?;
+    let mut addresses = Vec::new();
+    while let Some(packet) = capture.next_packet() {
+        let packet = packet.or_exit(Exit::BadInput, path.display())?;
+        let sliced = etherparse::SlicedPacket::from_ethernet(&packet.data);
+        if let Ok(etherparse::SlicedPacket { net: Some(etherparse::NetSlice::Ipv4(ip)), .. }) = sliced {
+            addresses.push(ip.header().destination_addr().into());
+        }
+    }
+    if addresses.is_empty() {
+        return Err(Failure::new(Exit::BadInput, format!("{}: no IPv4 packet in it", path.display())));
+    }
+    Ok(addresses)
+}
+
 /// What all benches take; unset, each bench has its own.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct BenchArgs {
@@ -229,6 +325,11 @@ impl BenchCommand {
             Self::Update(args) => (args, &[4 << 20], &repro::bench::update::PARTS, repro::bench::update::run),
             Self::Filter(args) if args.list => return print_list(out, &filter::CONTESTANTS),
             Self::Filter(args) => return measured(out, |listener| filter::run(&args.into(), listener)),
+            Self::Lpm(args) if args.list => return print_list(out, &lpm::CONTESTANTS),
+            Self::Lpm(args) => {
+                let options = args.options()?;
+                return measured(out, |listener| lpm::run(&options, listener));
+            }
             Self::Flow(args) if args.list => return print_list(out, &flow::CONTESTANTS),
             Self::Flow(args) => return measured(out, |listener| flow::run(&args.into(), listener)),
         };

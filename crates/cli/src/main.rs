@@ -12,6 +12,7 @@ mod fib;
 mod filter;
 mod flow;
 mod lines;
+mod lpm;
 mod output;
 mod remote;
 mod rib;
@@ -61,6 +62,9 @@ enum Command {
     /// Bloom filters offline: from a list of names to a file and back; tests of hash functions
     #[command(subcommand)]
     Filter(filter::FilterCommand),
+    /// Tables of IP prefixes offline: from a list to a file, and the longest prefix of an address
+    #[command(subcommand)]
+    Lpm(lpm::LpmCommand),
     /// Measure structures side by side
     #[command(subcommand)]
     Bench(bench::BenchCommand),
@@ -83,6 +87,7 @@ impl Command {
             Command::Flow(args) => args.run(out),
             Command::Fib(command) => command.run(out),
             Command::Filter(command) => command.run(out),
+            Command::Lpm(command) => command.run(out),
             Command::Bench(command) => command.run(out),
             Command::Completions { shell } => {
                 let mut script = Vec::new();
