@@ -31,7 +31,7 @@ pub(crate) enum BenchCommand {
     Aliens(BenchArgs),
     /// Bytes and number of the messages of one name more, elsewhere, or less, for each design
     Message(BenchArgs),
-    /// Flow tables: Cuckoo++ and four more lookup policies, hashbrown and rte_hash, 16-byte keys and values
+    /// Flow tables: Cuckoo++ and four more lookup policies, hashbrown and rte_hash
     Flow(FlowArgs),
     /// Bloom filters: the paper's SBF, LHBF and OHBF, and the layouts here; 4- and 13-byte keys
     Filter(FilterArgs),
@@ -120,7 +120,11 @@ pub(crate) struct FlowArgs {
     /// Threads that work at once, each with a table of its own
     #[arg(long, value_delimiter = ',', default_value = "1")]
     threads: Vec<u32>,
-    /// What is measured: lookup, insert, hint (after 30 turnovers too, which takes minutes at 32M)
+    /// Keys and values of 4 bytes instead of 16: with the form whose entries stand in the lines
+    #[arg(long)]
+    small: bool,
+    /// What is measured: lookup, insert, hint (after 30 turnovers too, which takes minutes at 32M), churn (lookups after 3
+    /// turnovers, before and after flows are brought back to their first buckets)
     #[arg(long, value_delimiter = ',', default_value = "lookup,insert")]
     parts: Vec<Part>,
     /// How often each contestant is measured
@@ -153,6 +157,7 @@ impl From<FlowArgs> for flow::Options {
             seed: args.seed,
             operations: args.operations,
             parts: args.parts,
+            is_small: args.small,
         }
     }
 }

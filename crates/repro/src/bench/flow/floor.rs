@@ -1,13 +1,14 @@
 //! The floor of flow tables: what a lookup must touch and no more.
 //!
 //! Per key its digest, one random line of the array of buckets, and for a hit one random entry of 32 bytes whose number
-//! depends on that line. Which keys are hits stands in the lowest bit of their second word. Answers mean nothing.
+//! depends on that line, or of small keys a word of the line. Which keys are hits stands in the lowest bit of their second
+//! word. Answers mean nothing.
 
 #![expect(unsafe_code, reason = "unchecked reads and prefetches, as the tables it is the floor of have them")]
 
 use lookup::hash::{Digest, Family, Hasher, SecretKey};
 
-use super::sides::{Key, MAX_BATCH, Side};
+use super::sides::{Key, MAX_BATCH, Side, small};
 use crate::pages::Pages;
 
 pub(super) struct Floor {
@@ -15,17 +16,20 @@ pub(super) struct Floor {
     entries: Pages,
     hasher: Hasher,
     mask: usize,
+    is_small: bool,
 }
 
 impl Floor {
-    pub(super) fn new(capacity: usize, seed: u64) -> Self {
-        let n_buckets = capacity.next_power_of_two() / 8;
+    /// As for tables of `capacity` slots, eight a line; of small entries, which stand in the lines, five.
+    pub(super) fn new(capacity: usize, is_small: bool, seed: u64) -> Self {
+        let n_buckets = if is_small { capacity.div_ceil(5) } else { capacity / 8 }.next_power_of_two();
         let hasher = Hasher::new(Family::default(), &SecretKey::from_seed(seed));
         Self {
             buckets: Pages::zeroed(n_buckets * 64),
-            entries: Pages::zeroed(n_buckets * 8 * 32),
+            entries: Pages::zeroed(if is_small { 0 } else { n_buckets * 8 * 32 }),
             hasher,
             mask: n_buckets - 1,
+            is_small,
         }
     }
 
@@ -57,6 +61,24 @@ impl Floor {
     }
 }
 
+impl Floor {
+    fn burst_of_small(&self, keys: &[Key]) -> u64 {
+        let (mut digests, mut words) = ([Digest(0); MAX_BATCH], [0; MAX_BATCH]);
+        let (digests, words) = (&mut digests[..keys.len()], &mut words[..keys.len()]);
+        words.iter_mut().zip(keys).for_each(|(word, key)| *word = small(key).into());
+        self.hasher.digest_words(words, 4, digests);
+        let line = |digest: Digest| self.buckets.as_ptr().wrapping_add(((digest.0 >> 32) as usize & self.mask) * 64);
+        for &digest in digests.iter() {
+            prefetch(line(digest));
+        }
+        digests.iter().fold(0, |sum, &digest| {
+            // SAFETY: the masked number is one of a line in the array, which has eight words.
+            let word = unsafe { line(digest).cast::<u64>().add((digest.0 & 7) as usize).read() };
+            sum.wrapping_add(word)
+        })
+    }
+}
+
 #[inline(always)]
 pub(super) fn prefetch(address: *const u8) {
     #[cfg(target_arch = "x86_64")]
@@ -74,7 +96,9 @@ impl Side for Floor {
     }
 
     fn sum(&self, queries: &[Key], batch: usize, passes: u64) -> u64 {
-        (0..passes).flat_map(|_| queries.chunks(batch)).fold(0, |sum, keys| sum.wrapping_add(self.burst(keys)))
+        let bursts = (0..passes).flat_map(|_| queries.chunks(batch));
+        let burst = |keys| if self.is_small { self.burst_of_small(keys) } else { self.burst(keys) };
+        bursts.fold(0, |sum, keys| sum.wrapping_add(burst(keys)))
     }
 
     fn bytes(&self) -> u64 {

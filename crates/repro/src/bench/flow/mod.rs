@@ -1,7 +1,7 @@
 //! Flow tables: lookups a second at a capacity, a load and a share of absent keys; inserts up to a load; how often hints
 //! are wrong after turnovers; bytes an entry.
 //!
-//! Keys and values have 16 bytes. All contestants hold the same keys and answer the same queries in the same order, an
+//! Keys and values have 16 bytes, or 4 bytes each: then the form with entries in the lines takes part. All contestants hold the same keys and answer the same queries in the same order, an
 //! average share of which is absent; the sum of all values found is compared with the right one in each timed run. With
 //! several threads each has a table of its own, as flows steered to cores have.
 
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 pub use sides::CONTESTANTS;
 
-use sides::{Key, MAX_BATCH, Side, value_of};
+use sides::{Key, MAX_BATCH, Side};
 
 use super::{Listener, millions_per_second};
 use crate::BenchError;
@@ -50,6 +50,9 @@ pub struct Options {
     pub operations: Option<u64>,
     /// What is measured.
     pub parts: Vec<Part>,
+    /// Keys and values of 4 bytes instead of 16. Of each power of two of `capacity`, five eighths are slots: those of the
+    /// inline form, with as many lines as the others have.
+    pub is_small: bool,
 }
 
 /// A part of the bench.
@@ -61,6 +64,8 @@ pub enum Part {
     Insert,
     /// How often the hint is wrong, after the fill and after 30 turnovers.
     Hint,
+    /// Lookups a second after turnovers, before and after flows are brought back to their first buckets.
+    Churn,
 }
 
 impl std::str::FromStr for Part {
@@ -71,13 +76,16 @@ impl std::str::FromStr for Part {
             "lookup" => Ok(Self::Lookup),
             "insert" => Ok(Self::Insert),
             "hint" => Ok(Self::Hint),
-            _ => Err(format!("no part {text:?}: there are lookup, insert and hint")),
+            "churn" => Ok(Self::Churn),
+            _ => Err(format!("no part {text:?}: there are lookup, insert, hint and churn")),
         }
     }
 }
 
 /// Turnovers after which hints are looked at again.
 const TURNOVERS: usize = 30;
+/// Turnovers after which lookups are measured: by then as many flows as ever are in their second bucket.
+const FEW_TURNOVERS: usize = 3;
 
 impl Options {
     fn check(&self) -> Result<(), BenchError> {
@@ -101,25 +109,43 @@ impl Options {
             let known = CONTESTANTS.map(|(name, _)| name).join(", ");
             return Err(BenchError::UnknownContestant { name: name.clone(), known });
         }
+        if let Some(name) = self.contestants.iter().find(|name| !sides::takes_part(name, self.is_small)) {
+            return setting(format!("{name} takes part {} --small", if self.is_small { "without" } else { "with" }));
+        }
         Ok(())
     }
 
     fn chosen(&self) -> Vec<&'static str> {
         let all = CONTESTANTS.iter().map(|&(name, _)| name);
+        let all = all.filter(|name| sides::takes_part(name, self.is_small));
         all.filter(|name| self.contestants.is_empty() || self.contestants.iter().any(|chosen| chosen == name)).collect()
     }
 
     fn row(&self, bench: String, name: &str, (capacity, load): (u64, f64), threads: u32, samples: Vec<f64>) -> Row {
-        let setting = Setting { n: capacity, value_bits: 128, names: String::new(), threads, batch: self.batch };
+        let setting = Setting {
+            n: capacity,
+            value_bits: if self.is_small { 32 } else { 128 },
+            names: String::new(),
+            threads,
+            batch: self.batch,
+        };
         let unit = if bench.starts_with("flow/hint") { "%" } else { "M/s" };
         Row::new(&format!("{bench}, load {load}"), name, &setting, unit, samples)
     }
-}
 
-/// Key number `n` of those that are inserted, or of those that are not: the lowest bit of its second word tells which.
-fn key(seed: u64, n: u64, is_present: bool) -> Key {
-    let first = mix64(seed ^ mix64(2 * n + u64::from(is_present)));
-    [first, mix64(first ^ n) & !1 | u64::from(is_present)]
+    /// Key number `n` of those that are inserted, or of those that are not: the lowest bit of its second word tells which.
+    /// Of small keys the first four bytes differ from each other's.
+    fn key(&self, n: u64, is_present: bool) -> Key {
+        let number = 2 * n + u64::from(is_present);
+        let first = if self.is_small {
+            // One to one on 32 bits: steps of MurmurHash3's finalizer.
+            let mixed = (number as u32 ^ self.seed as u32).wrapping_mul(0x85EB_CA6B);
+            u64::from((mixed ^ (mixed >> 13)).wrapping_mul(0xC2B2_AE35))
+        } else {
+            mix64(self.seed ^ mix64(number))
+        };
+        [first, mix64(first ^ n) & !1 | u64::from(is_present)]
+    }
 }
 
 /// Runs the bench.
@@ -134,6 +160,7 @@ pub fn run(options: &Options, listener: &mut dyn Listener) -> Result<(), BenchEr
         Ok::<(), BenchError>(())
     })?;
     for &capacity in &options.capacity {
+        let capacity = if options.is_small { capacity / 8 * 5 } else { capacity };
         for &load in &options.load {
             let setting = (capacity, load);
             if options.parts.contains(&Part::Insert) {
@@ -147,6 +174,9 @@ pub fn run(options: &Options, listener: &mut dyn Listener) -> Result<(), BenchEr
             if options.parts.contains(&Part::Hint) {
                 hints(options, setting, listener)?;
             }
+            if options.parts.contains(&Part::Churn) {
+                churned(options, setting, listener)?;
+            }
         }
     }
     Ok(())
@@ -159,7 +189,7 @@ fn made(
     capacity: u64,
     listener: &mut dyn Listener,
 ) -> Result<Option<Box<dyn Side>>, BenchError> {
-    match sides::new(name, capacity as usize, options.seed) {
+    match sides::new(name, capacity as usize, options.is_small, options.seed) {
         Ok(side) => Ok(Some(side)),
         Err(error) if options.contestants.is_empty() => {
             listener.say(&error.to_string());
@@ -180,7 +210,7 @@ fn fill(
     let mut elapsed = Duration::ZERO;
     for from in (0..n).step_by(1 << 16) {
         keys.clear();
-        keys.extend((from..n.min(from + (1 << 16))).map(|n| key(options.seed, n, true)));
+        keys.extend((from..n.min(from + (1 << 16))).map(|n| options.key(n, true)));
         let start = Instant::now();
         let done = side.insert(&keys);
         elapsed += start.elapsed();
@@ -233,22 +263,8 @@ fn lookups(
         entered.push((name, sides));
     }
     for &absent in &options.absent {
-        let mut random = Random::new(options.seed);
-        let n_queries = MAX_QUERIES.min(options.operations.unwrap_or(LOOKUPS) as usize);
-        let threshold = (absent * (u64::MAX as f64)) as u64;
-        let mut expected = 0u64;
-        let queries: Vec<Key> = (0..n_queries)
-            .map(|_| {
-                let is_present = absent == 0.0 || random.next_u64() >= threshold && absent < 1.0;
-                let key = key(options.seed, random.below(n), is_present);
-                if is_present {
-                    let [first, second] = value_of(&key);
-                    expected = expected.wrapping_add(first).wrapping_add(second);
-                }
-                key
-            })
-            .collect();
-        let passes = options.operations.unwrap_or(LOOKUPS).div_ceil(n_queries as u64);
+        let (queries, expected) = queries(options, absent, n, |n| n);
+        let passes = options.operations.unwrap_or(LOOKUPS).div_ceil(queries.len() as u64);
         let expected = expected.wrapping_mul(passes).wrapping_mul(u64::from(threads));
         let mut samples = vec![Vec::new(); entered.len()];
         for _ in 0..options.runs {
@@ -257,7 +273,7 @@ fn lookups(
                 if sides[0].answers() && sum != expected {
                     return Err(BenchError::Checksum { contestant: (*name).into(), got: sum, expected });
                 }
-                samples.push(millions_per_second(passes * u64::from(threads) * n_queries as u64, elapsed));
+                samples.push(millions_per_second(passes * u64::from(threads) * queries.len() as u64, elapsed));
             }
         }
         let rows = entered.iter().zip(samples).map(|((name, sides), samples)| {
@@ -270,6 +286,25 @@ fn lookups(
         listener.table(&rows.collect::<Vec<_>>());
     }
     Ok(())
+}
+
+/// Queries, an average share of them absent and the others those of flows numbered `name(0)` to `name(n - 1)`, and the sum
+/// of the right answers.
+fn queries(options: &Options, absent: f64, n: u64, name: impl Fn(u64) -> u64) -> (Vec<Key>, u64) {
+    let mut random = Random::new(options.seed);
+    let n_queries = MAX_QUERIES.min(options.operations.unwrap_or(LOOKUPS) as usize);
+    let threshold = (absent * (u64::MAX as f64)) as u64;
+    let mut expected = 0u64;
+    let queries = (0..n_queries).map(|_| {
+        let is_present = absent == 0.0 || random.next_u64() >= threshold && absent < 1.0;
+        let number = random.below(n);
+        let key = options.key(if is_present { name(number) } else { number }, is_present);
+        if is_present {
+            expected = expected.wrapping_add(sides::answer(&key, options.is_small));
+        }
+        key
+    });
+    (queries.collect(), expected)
 }
 
 /// Sum of the answers of one thread a table, and the time from the first start to the last end.
@@ -298,9 +333,82 @@ fn timed_run(sides: &[Box<dyn Side>], queries: &[Key], batch: usize, passes: u64
     (times.iter().fold(0, |sum, time| sum.wrapping_add(time.0)), end - start)
 }
 
+/// Lookups after turnovers, before and after flows are brought back to their first buckets, in the same order; how many
+/// buckets a second that takes.
+fn churned(options: &Options, setting: (u64, f64), listener: &mut dyn Listener) -> Result<(), BenchError> {
+    let n = (setting.0 as f64 * setting.1) as u64;
+    for name in options.chosen() {
+        let Some(mut side) = made(options, name, setting.0, listener)? else { continue };
+        if side.second_share().is_none() {
+            continue;
+        }
+        fill(options, name, side.as_mut(), setting)?;
+        let held = turn_over(options, name, side.as_mut(), n, FEW_TURNOVERS)?;
+        let measure = |side: &dyn Side, absent| {
+            let (queries, expected) = queries(options, absent, n, |n| held[n as usize]);
+            let mut samples = Vec::new();
+            for _ in 0..options.runs {
+                let start = Instant::now();
+                let sum = side.sum(&queries, options.batch as usize, 1);
+                samples.push(millions_per_second(queries.len() as u64, start.elapsed()));
+                if sum != expected {
+                    return Err(BenchError::Checksum { contestant: name.into(), got: sum, expected });
+                }
+            }
+            Ok(samples)
+        };
+        let mut rows: Vec<[Row; 2]> = Vec::new();
+        let mut speed = 0.0;
+        for when in 0..2 {
+            if when == 1 {
+                let start = Instant::now();
+                let n_buckets = side.bring_home();
+                speed = millions_per_second(n_buckets, start.elapsed());
+            }
+            let share = 100.0 * side.second_share().expect("it was there");
+            for (i, &absent) in options.absent.iter().enumerate() {
+                let bench = format!("flow/churned, {FEW_TURNOVERS} turnovers, absent {absent}");
+                let what = [name.to_owned(), format!("{name}, brought home")];
+                let mut row = options.row(bench, &what[when], setting, 1, measure(side.as_ref(), absent)?);
+                row.note = format!("{share:.1} % in their second bucket");
+                if when == 0 {
+                    rows.push([row.clone(), row]);
+                } else {
+                    row.note += &format!("; {speed:.2} M buckets/s");
+                    rows[i][1] = row;
+                }
+            }
+        }
+        rows.iter().for_each(|rows| listener.table(rows));
+    }
+    Ok(())
+}
+
+/// Replaces flows at random, `turnovers` times as many as there are; returns those that are there then.
+fn turn_over(
+    options: &Options,
+    name: &str,
+    side: &mut dyn Side,
+    n: u64,
+    turnovers: usize,
+) -> Result<Vec<u64>, BenchError> {
+    let mut random = Random::new(options.seed);
+    let mut held: Vec<u64> = (0..n).collect();
+    for new in n..n + n * turnovers as u64 {
+        let victim = random.below(n) as usize;
+        let old = std::mem::replace(&mut held[victim], new);
+        side.replace(&options.key(old, true), &options.key(new, true)).map_err(|reason| BenchError::Build {
+            contestant: name.into(),
+            n,
+            reason,
+        })?;
+    }
+    Ok(held)
+}
+
 fn hints(options: &Options, setting: (u64, f64), listener: &mut dyn Listener) -> Result<(), BenchError> {
     let n = (setting.0 as f64 * setting.1) as u64;
-    let absent: Vec<Key> = (0..1 << 20).map(|n| key(options.seed, n, false)).collect();
+    let absent: Vec<Key> = (0..1 << 20).map(|n| options.key(n, false)).collect();
     let mut rows: [Vec<Row>; 2] = Default::default();
     for name in options.chosen() {
         let Some(mut side) = made(options, name, setting.0, listener)? else { continue };
@@ -313,14 +421,7 @@ fn hints(options: &Options, setting: (u64, f64), listener: &mut dyn Listener) ->
             rows.push(options.row(format!("flow/hint, {bench}"), name, setting, 1, vec![percent]));
         };
         note("filled", &mut rows[0], side.as_ref());
-        let mut random = Random::new(options.seed);
-        let mut held: Vec<u64> = (0..n).collect();
-        for new in n..n + n * TURNOVERS as u64 {
-            let victim = random.below(n) as usize;
-            let old = std::mem::replace(&mut held[victim], new);
-            side.replace(&key(options.seed, old, true), &key(options.seed, new, true))
-                .map_err(|reason| BenchError::Build { contestant: name.into(), n, reason })?;
-        }
+        turn_over(options, name, side.as_mut(), n, TURNOVERS)?;
         note("30 turnovers", &mut rows[1], side.as_ref());
     }
     rows.iter().for_each(|rows| listener.table(rows));

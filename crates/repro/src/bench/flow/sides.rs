@@ -1,12 +1,14 @@
-//! What `bench flow` compares: tables of 16-byte keys and 16-byte values, and the floor.
+//! What `bench flow` compares: tables of 16-byte keys and 16-byte values, or of 4 and 4 bytes, and the floor.
 
-use lookup::flow::{CuckooPlusPlus, FlowTable, Horton, Optimistic, Pessimistic, Policy, Settings, Timed};
+use lookup::flow::{
+    CuckooPlusPlus, Horton, Inline, Layout, Optimistic, Pessimistic, Policy, Settings, Split, Table, Timed,
+};
 use lookup::hash::{Digest, Family, Hasher, SecretKey};
 
 use super::floor::Floor;
 use super::rte;
 
-/// A key: what a 5-tuple of IPv4 is padded to.
+/// A key: what a 5-tuple of IPv4 is padded to. Of small ones the first four bytes count.
 pub(super) type Key = [u64; 2];
 /// A value.
 pub(super) type Value = [u64; 2];
@@ -14,24 +16,120 @@ pub(super) type Value = [u64; 2];
 pub(super) const MAX_BATCH: usize = 64;
 
 /// Contestants, with a line about each.
-pub const CONTESTANTS: [(&str, &str); 9] = [
+pub const CONTESTANTS: [(&str, &str); 11] = [
     ("floor", "the same loop and digests that reads one random line for a miss and two for a hit, and nothing else"),
     (CuckooPlusPlus::NAME, "a Bloom filter in the first bucket's line tells whether to read the second"),
     (Timed::NAME, "the same with timers"),
     (Optimistic::NAME, "the second bucket is fetched when the first had nothing"),
     (Pessimistic::NAME, "both buckets are fetched at once"),
     (Horton::NAME, "a remap array in the first bucket's line tells which of seven buckets is the second"),
+    (INLINE, "cuckoo++ with the entries in the lines: one line a hit too (with --small)"),
+    (INLINE_TIMED, "the same with timers (with --small)"),
     ("hashbrown", "Rust's hash map (SwissTable), the same digests, one key at a time"),
-    ("rte_hash", "DPDK, bulk lookup, 16-byte keys; 8 bytes of value only, within the entry (needs DPDK)"),
+    ("rte_hash", "DPDK, bulk lookup; 8 bytes of value in its entry of 32 bytes, where 16 would fit (needs DPDK)"),
     ("rte_hash-pointer", "the same with a pointer to the 16-byte value, in memory of its own (needs DPDK)"),
 ];
 
-/// The value of a key, which its answers are compared with. The second word follows from the first, so that tables with
-/// 8 bytes of value can take part.
+const INLINE: &str = "inline";
+const INLINE_TIMED: &str = "inline timed";
+
+/// Whether a contestant takes part with keys and values of 4 bytes, or with those of 16.
+pub(super) fn takes_part(name: &str, is_small: bool) -> bool {
+    match name {
+        INLINE | INLINE_TIMED => is_small,
+        "rte_hash-pointer" => !is_small,
+        _ => true,
+    }
+}
+
+/// What a layout makes of keys and values.
+pub(super) trait Flow: Layout {
+    /// The keys of a batch, in `room` if they have to be made.
+    fn keys<'a>(keys: &'a [Key], room: &'a mut [Self::Key; MAX_BATCH]) -> &'a [Self::Key];
+    /// Room for that.
+    const ROOM: [Self::Key; MAX_BATCH];
+    /// The value of a key.
+    fn value(key: &Key) -> Self::Value;
+    /// What is added to the sum of answers for a value that was found.
+    fn sum(value: &Self::Value) -> u64;
+}
+
+impl Flow for Split<2, 2> {
+    const ROOM: [Key; MAX_BATCH] = [[0; 2]; MAX_BATCH];
+
+    #[inline(always)]
+    fn keys<'a>(keys: &'a [Key], _room: &'a mut [Key; MAX_BATCH]) -> &'a [Key] {
+        keys
+    }
+
+    #[inline(always)]
+    fn value(key: &Key) -> Value {
+        // The second word follows from the first, so that tables with 8 bytes of value can take part.
+        let first = key[0] ^ (key[1] << 1);
+        [first, first.rotate_left(23)]
+    }
+
+    #[inline(always)]
+    fn sum(value: &Value) -> u64 {
+        value[0].wrapping_add(value[1])
+    }
+}
+
+/// A small key.
 #[inline(always)]
-pub(super) fn value_of(key: &Key) -> Value {
-    let first = key[0] ^ (key[1] << 1);
-    [first, first.rotate_left(23)]
+pub(super) fn small(key: &Key) -> u32 {
+    key[0] as u32
+}
+
+/// Its value.
+#[inline(always)]
+pub(super) fn small_value(key: &Key) -> u32 {
+    small(key).wrapping_mul(0x2C1B_3C6D).rotate_left(9)
+}
+
+impl Flow for Split<1, 1> {
+    const ROOM: [[u64; 1]; MAX_BATCH] = [[0]; MAX_BATCH];
+
+    #[inline(always)]
+    fn keys<'a>(keys: &'a [Key], room: &'a mut [[u64; 1]; MAX_BATCH]) -> &'a [[u64; 1]] {
+        room.iter_mut().zip(keys).for_each(|(room, key)| *room = [small(key).into()]);
+        &room[..keys.len()]
+    }
+
+    #[inline(always)]
+    fn value(key: &Key) -> [u64; 1] {
+        [small_value(key).into()]
+    }
+
+    #[inline(always)]
+    fn sum(value: &[u64; 1]) -> u64 {
+        value[0]
+    }
+}
+
+impl Flow for Inline<4, 4> {
+    const ROOM: [[u8; 4]; MAX_BATCH] = [[0; 4]; MAX_BATCH];
+
+    #[inline(always)]
+    fn keys<'a>(keys: &'a [Key], room: &'a mut [[u8; 4]; MAX_BATCH]) -> &'a [[u8; 4]] {
+        room.iter_mut().zip(keys).for_each(|(room, key)| *room = small(key).to_le_bytes());
+        &room[..keys.len()]
+    }
+
+    #[inline(always)]
+    fn value(key: &Key) -> [u8; 4] {
+        small_value(key).to_le_bytes()
+    }
+
+    #[inline(always)]
+    fn sum(value: &[u8; 4]) -> u64 {
+        u32::from_le_bytes(*value).into()
+    }
+}
+
+/// What is added to the sum of answers for a key that is found.
+pub(super) fn answer(key: &Key, is_small: bool) -> u64 {
+    if is_small { small_value(key).into() } else { Wide::sum(&Wide::pair(key).1) }
 }
 
 /// One table under measurement.
@@ -55,6 +153,16 @@ pub(super) trait Side: Send + Sync {
         None
     }
 
+    /// Share of the entries that are in their second bucket.
+    fn second_share(&self) -> Option<f64> {
+        None
+    }
+
+    /// Moves entries to their first bucket where that has a free slot; returns how many buckets were visited.
+    fn bring_home(&mut self) -> u64 {
+        0
+    }
+
     /// Whether it answers; only the floor does not.
     fn answers(&self) -> bool {
         true
@@ -67,23 +175,29 @@ pub(super) trait Side: Send + Sync {
 }
 
 /// Makes an empty table for `capacity` entries.
-pub(super) fn new(name: &str, capacity: usize, seed: u64) -> Result<Box<dyn Side>, crate::BenchError> {
-    fn ours<P: Policy>(capacity: usize, seed: u64) -> Result<Box<dyn Side>, String> {
+pub(super) fn new(name: &str, capacity: usize, is_small: bool, seed: u64) -> Result<Box<dyn Side>, crate::BenchError> {
+    fn ours<L: Flow + 'static, P: Policy>(capacity: usize, seed: u64) -> Result<Box<dyn Side>, String> {
         let (family, key) = (Family::default(), SecretKey::from_seed(seed));
         let settings = Settings { capacity, max_capacity: capacity, family, key, now: 0 };
-        let mut table = FlowTable::<2, 2, P>::new(&settings).map_err(|error| error.to_string())?;
+        let mut table = Table::<L, P>::new(&settings).map_err(|error| error.to_string())?;
         table.touch();
         Ok(Box::new(table))
     }
+    fn of_entry<P: Policy>(capacity: usize, is_small: bool, seed: u64) -> Result<Box<dyn Side>, String> {
+        if is_small { ours::<Split<1, 1>, P>(capacity, seed) } else { ours::<Split<2, 2>, P>(capacity, seed) }
+    }
     let made = match name {
-        "floor" => Ok(Box::new(Floor::new(capacity, seed)) as Box<dyn Side>),
-        "hashbrown" => Ok(Box::new(Map::new(capacity, seed)) as Box<dyn Side>),
-        "rte_hash" | "rte_hash-pointer" => return rte::new(name == "rte_hash-pointer", capacity),
-        CuckooPlusPlus::NAME => ours::<CuckooPlusPlus>(capacity, seed),
-        Timed::NAME => ours::<Timed>(capacity, seed),
-        Optimistic::NAME => ours::<Optimistic>(capacity, seed),
-        Pessimistic::NAME => ours::<Pessimistic>(capacity, seed),
-        _ => ours::<Horton>(capacity, seed),
+        "floor" => Ok(Box::new(Floor::new(capacity, is_small, seed)) as Box<dyn Side>),
+        "hashbrown" if is_small => Ok(Box::new(Map::<Small>::new(capacity, seed)) as Box<dyn Side>),
+        "hashbrown" => Ok(Box::new(Map::<Wide>::new(capacity, seed)) as Box<dyn Side>),
+        "rte_hash" | "rte_hash-pointer" => return rte::new(name == "rte_hash-pointer", is_small, capacity),
+        INLINE => ours::<Inline<4, 4>, CuckooPlusPlus>(capacity, seed),
+        INLINE_TIMED => ours::<Inline<4, 4>, Timed>(capacity, seed),
+        CuckooPlusPlus::NAME => of_entry::<CuckooPlusPlus>(capacity, is_small, seed),
+        Timed::NAME => of_entry::<Timed>(capacity, is_small, seed),
+        Optimistic::NAME => of_entry::<Optimistic>(capacity, is_small, seed),
+        Pessimistic::NAME => of_entry::<Pessimistic>(capacity, is_small, seed),
+        _ => of_entry::<Horton>(capacity, is_small, seed),
     };
     made.map_err(|reason| crate::BenchError::Build { contestant: name.into(), n: capacity as u64, reason })
 }
@@ -91,15 +205,15 @@ pub(super) fn new(name: &str, capacity: usize, seed: u64) -> Result<Box<dyn Side
 /// A lifetime that no bench outlasts.
 const LIFETIME: u16 = 1000;
 
-impl<P: Policy> Side for FlowTable<2, 2, P> {
+impl<L: Flow, P: Policy> Side for Table<L, P> {
     fn insert(&mut self, keys: &[Key]) -> Result<(), String> {
-        let mut digests = [Digest(0); MAX_BATCH];
-        for keys in keys.chunks(MAX_BATCH) {
-            let digests = &mut digests[..keys.len()];
+        let (mut digests, mut room) = ([Digest(0); MAX_BATCH], L::ROOM);
+        for burst in keys.chunks(MAX_BATCH) {
+            let (keys, digests) = (L::keys(burst, &mut room), &mut digests[..burst.len()]);
             self.digests(keys, digests);
-            self.prefetch(digests);
-            for (key, &digest) in keys.iter().zip(digests.iter()) {
-                let done = FlowTable::insert(self, key, digest, &value_of(key), LIFETIME, |_, _| {});
+            self.prefetch_inserts(digests);
+            for ((key, &digest), full) in keys.iter().zip(digests.iter()).zip(burst) {
+                let done = Table::insert(self, key, digest, &<L as Flow>::value(full), LIFETIME, |_, _| {});
                 done.map_err(|error| error.to_string())?;
             }
         }
@@ -107,22 +221,21 @@ impl<P: Policy> Side for FlowTable<2, 2, P> {
     }
 
     fn replace(&mut self, old: &Key, new: &Key) -> Result<bool, String> {
-        let digest = self.digest(old);
-        self.remove(old, digest).ok_or("a key is lost")?;
+        let mut room = L::ROOM;
+        let [old] = L::keys(std::slice::from_ref(old), &mut room) else { unreachable!("one key makes one") };
+        self.remove(old, self.digest(old)).ok_or("a key is lost")?;
         Side::insert(self, &[*new])?;
         Ok(true)
     }
 
     fn sum(&self, queries: &[Key], batch: usize, passes: u64) -> u64 {
-        let mut digests = [Digest(0); MAX_BATCH];
+        let (mut digests, mut room) = ([Digest(0); MAX_BATCH], L::ROOM);
         let mut sum = 0u64;
         for _ in 0..passes {
             for keys in queries.chunks(batch) {
-                let digests = &mut digests[..keys.len()];
+                let (keys, digests) = (L::keys(keys, &mut room), &mut digests[..keys.len()]);
                 self.digests(keys, digests);
-                self.for_each_found(keys, digests, |_, _, [first, second]| {
-                    sum = sum.wrapping_add(*first).wrapping_add(*second);
-                });
+                self.for_each_found(keys, digests, |_, _, value| sum = sum.wrapping_add(<L as Flow>::sum(value)));
             }
         }
         sum
@@ -134,8 +247,23 @@ impl<P: Policy> Side for FlowTable<2, 2, P> {
     }
 
     fn hint_rate(&self, absent: &[Key]) -> Option<f64> {
-        let n = absent.iter().filter(|key| self.reads_second(self.digest(key))).count();
+        let mut room = L::ROOM;
+        let reads_second = |keys: &[L::Key]| keys.iter().filter(|key| self.reads_second(self.digest(key))).count();
+        let n: usize = absent.chunks(MAX_BATCH).map(|keys| reads_second(L::keys(keys, &mut room))).sum();
         Some(n as f64 / absent.len() as f64)
+    }
+
+    fn second_share(&self) -> Option<f64> {
+        let audit = self.audit().expect("the books are right");
+        Some(audit.n_secondary as f64 / audit.n_entries.max(1) as f64)
+    }
+
+    fn bring_home(&mut self) -> u64 {
+        let mut n_buckets = 1;
+        while Table::bring_home(self, 1).n_buckets_left > 0 {
+            n_buckets += 1;
+        }
+        n_buckets
     }
 
     fn note(&self) -> String {
@@ -148,12 +276,65 @@ impl<P: Policy> Side for FlowTable<2, 2, P> {
     }
 }
 
-struct Map {
-    table: hashbrown::HashTable<(Key, Value)>,
+/// A pair for hashbrown.
+trait Pair: Send + Sync {
+    type Key: PartialEq + Copy + Send + Sync;
+    type Value: Copy + Send + Sync;
+
+    fn digest(hasher: &Hasher, key: &Self::Key) -> u64;
+    fn pair(key: &Key) -> (Self::Key, Self::Value);
+    fn sum(value: &Self::Value) -> u64;
+}
+
+struct Wide;
+struct Small;
+
+impl Pair for Wide {
+    type Key = Key;
+    type Value = Value;
+
+    #[inline(always)]
+    fn digest(hasher: &Hasher, key: &Key) -> u64 {
+        hasher.digest_key(key).0
+    }
+
+    #[inline(always)]
+    fn pair(key: &Key) -> (Key, Value) {
+        (*key, <Split<2, 2> as Flow>::value(key))
+    }
+
+    #[inline(always)]
+    fn sum(value: &Value) -> u64 {
+        <Split<2, 2> as Flow>::sum(value)
+    }
+}
+
+impl Pair for Small {
+    type Key = u32;
+    type Value = u32;
+
+    #[inline(always)]
+    fn digest(hasher: &Hasher, &key: &u32) -> u64 {
+        hasher.digest_word(key.into(), 4).0
+    }
+
+    #[inline(always)]
+    fn pair(key: &Key) -> (u32, u32) {
+        (small(key), small_value(key))
+    }
+
+    #[inline(always)]
+    fn sum(&value: &u32) -> u64 {
+        value.into()
+    }
+}
+
+struct Map<E: Pair> {
+    table: hashbrown::HashTable<(E::Key, E::Value)>,
     hasher: Hasher,
 }
 
-impl Map {
+impl<E: Pair> Map<E> {
     fn new(capacity: usize, seed: u64) -> Self {
         let hasher = Hasher::new(Family::default(), &SecretKey::from_seed(seed));
         // 7/8 of the slots are filled at most: the same number of slots as the others have.
@@ -161,14 +342,14 @@ impl Map {
     }
 }
 
-impl Side for Map {
+impl<E: Pair> Side for Map<E> {
     fn insert(&mut self, keys: &[Key]) -> Result<(), String> {
         let Self { table, hasher } = self;
         for key in keys {
-            let digest = hasher.digest_key(key).0;
+            let (key, value) = E::pair(key);
             table
-                .entry(digest, |(other, _)| other == key, |(other, _)| hasher.digest_key(other).0)
-                .insert((*key, value_of(key)));
+                .entry(E::digest(hasher, &key), |(other, _)| *other == key, |(other, _)| E::digest(hasher, other))
+                .insert((key, value));
         }
         Ok(())
     }
@@ -177,9 +358,9 @@ impl Side for Map {
         let mut sum = 0u64;
         for _ in 0..passes {
             for key in queries {
-                let digest = self.hasher.digest_key(key).0;
-                if let Some((_, [first, second])) = self.table.find(digest, |(other, _)| other == key) {
-                    sum = sum.wrapping_add(*first).wrapping_add(*second);
+                let (key, _) = E::pair(key);
+                if let Some((_, value)) = self.table.find(E::digest(&self.hasher, &key), |(other, _)| *other == key) {
+                    sum = sum.wrapping_add(E::sum(value));
                 }
             }
         }
