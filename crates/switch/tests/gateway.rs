@@ -13,6 +13,9 @@ use lookup::testkit;
 use std::net::IpAddr;
 use switch::counters::DropReason;
 use switch::dataplane::{BuildError, PortSpec, Settings, build};
+use switch::flow::nat::NatSettings;
+use switch::flow::rules::{Rule, Rules};
+use switch::flow::{self, Flows};
 use switch::gateway::{Hop, Outside, Route, RoutePrefix, Settings as Gateway};
 use switch::port::Role;
 use switch::shim;
@@ -52,7 +55,12 @@ fn settings() -> Gateway {
 
 /// Two hosts, at port 1 and behind trunk 8, and the gateway's own name.
 fn rig() -> Rig {
-    let mut rig = Rig::with_settings(NameKind::Mac, &Settings { gateway: Some(settings()), ..Settings::default() });
+    rig_with(None)
+}
+
+fn rig_with(flows: Option<Flows>) -> Rig {
+    let gateway = Some(settings());
+    let mut rig = Rig::with_settings(NameKind::Mac, &Settings { gateway, flows, ..Settings::default() });
     for (host, address, value) in [(HOST, "10.0.0.1", 1), (FAR_HOST, "10.0.0.8", 3), (GATEWAY, "10.0.0.254", 5)] {
         rig.add(&mac(host), value);
         rig.writer.valid().put(mac(host), Some(ip(address)));
@@ -260,6 +268,46 @@ fn what_nobody_asked_for_is_not_learnt_and_a_learnt_address_follows_its_owner() 
     let mut liar = told("192.0.2.99");
     liar[6..12].copy_from_slice(&mac_bytes(0x97));
     assert_eq!(dropped(&mut rig, OUTSIDE_3, &liar), DropReason::ArpUnknown, "the frame and what it says differ");
+}
+
+#[test]
+fn a_gateway_that_translates_lets_answers_in_and_nothing_else() {
+    let nat = NatSettings {
+        inside: vec!["10.0.0.0/8".parse().unwrap()],
+        addresses: vec![ip("192.0.2.1").into()],
+        ports: 1024..=65535,
+        mac: mac_bytes(GATEWAY),
+    };
+    // What begins outside begins nothing.
+    let from = |in_port, accept| Rule { in_port: Some(PortId(in_port)), accept, ..Rule::default() };
+    let rules = Rules { rules: vec![from(OUTSIDE_3, false)], accept_others: true };
+    let flows = flow::Settings { nat: Some(nat), rules, max_flows: 1000, ..flow::Settings::default() };
+    let mut rig = rig_with(Some(Flows::new(flows, 1).unwrap()));
+    for (port, frame) in [
+        (HOST_1, udp((HOST, "10.0.0.1"), (GATEWAY, "203.0.113.5"), 64)),
+        (TRUNK_8, shimmed(&udp((FAR_HOST, "10.0.0.8"), (GATEWAY, "203.0.113.5"), 64), 9)),
+    ] {
+        rig.exchange(port, &frame);
+        rig.exchange(OUTSIDE_3, &told("192.0.2.99"));
+        for _ in 0..3 {
+            let out = rig.exchange(port, &frame);
+            let [(OUTSIDE_3, sent)] = &out[..] else { panic!("{out:?}") };
+            assert_eq!((&sent[..6], &sent[26..34]), (&mac_bytes(ROUTER)[..], &[192, 0, 2, 1, 203, 0, 113, 5][..]));
+            let outside_port = u16::from_be_bytes([sent[34], sent[35]]);
+            let mut answer = vec![];
+            PacketBuilder::ethernet2(mac_bytes(ROUTER), mac_bytes(GATEWAY))
+                .ipv4([203, 0, 113, 5], [192, 0, 2, 1], 7)
+                .udp(4000, outside_port)
+                .write(&mut answer, b"answer")
+                .unwrap();
+            let out = rig.exchange(OUTSIDE_3, &answer);
+            let [(back, got)] = &out[..] else { panic!("{out:?}") };
+            let at = if *back == TRUNK_8 { 4 } else { 0 };
+            assert_eq!((*back, &got[..6], &got[30 + at..34 + at]), (port, &frame[6..12], &frame[26 + at..30 + at]));
+        }
+    }
+    let stranger = udp((ROUTER, "203.0.113.6"), (GATEWAY, "192.0.2.1"), 64);
+    assert_eq!(dropped(&mut rig, OUTSIDE_3, &stranger), DropReason::FlowRefused);
 }
 
 #[test]

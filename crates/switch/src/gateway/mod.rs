@@ -306,15 +306,24 @@ pub(crate) struct Router {
 }
 
 impl Router {
-    /// Routes those packets of a burst whose bits are set in `which`; they have no shim. `hosts` are those inside.
-    pub(crate) fn route(&mut self, burst: &mut Burst, which: u32, from: Side, hosts: &Neighbours) {
+    /// Which frames of a burst without shims are for the gateway's MAC address.
+    pub(crate) fn addressed(&self, burst: &Burst) -> u32 {
+        let ours = |bits, (i, packet): (usize, &Packet)| {
+            bits | u32::from(packet.frame().get(..6) == Some(&self.shared.mac)) << i
+        };
+        burst.iter().enumerate().fold(0, ours)
+    }
+
+    /// Routes those packets of a burst whose bits are set in `which`; they have no shim, and those in `to_us` came to
+    /// the gateway's MAC address (the flow stage may have given them another since). `hosts` are those inside.
+    pub(crate) fn route(&mut self, burst: &mut Burst, (which, to_us): (u32, u32), from: Side, hosts: &Neighbours) {
         let now = Instant::now();
         let mut destinations = [None; BURST];
         let mut rest = which;
         while rest != 0 {
             let i = rest.trailing_zeros() as usize;
             rest &= rest - 1;
-            match self.look_at(&mut burst[i], from, now) {
+            match self.look_at(&mut burst[i], to_us >> i & 1 != 0, (from, now)) {
                 Ok((source, destination)) => {
                     destinations[i] = Some((source, destination));
                     self.queue(destination, i);
@@ -348,9 +357,13 @@ impl Router {
     }
 
     /// Source and destination of a packet to be routed, or what became of another.
-    fn look_at(&mut self, packet: &mut Packet, from: Side, now: Instant) -> Result<(IpAddr, IpAddr), Outcome> {
+    fn look_at(
+        &mut self,
+        packet: &mut Packet,
+        to_us: bool,
+        (from, now): (Side, Instant),
+    ) -> Result<(IpAddr, IpAddr), Outcome> {
         let carried = carried(packet.frame()).map_err(Outcome::Drop)?;
-        let to_us = packet.frame()[..6] == self.shared.mac;
         let to_group = packet.frame()[0] & 1 != 0;
         let own = match from {
             Side::Inside => &self.shared.own,

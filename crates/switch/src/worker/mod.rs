@@ -207,10 +207,12 @@ impl<T: Table> Worker<T> {
         self.counters.received.add(self.burst.len() as u64);
         let role = self.ports[entry].role;
         let from_trunk = role == Role::Trunk;
+        // Before addresses are translated, and with them those of the link.
+        let to_us = self.router.as_ref().filter(|_| role == Role::Outside).map(|router| router.addressed(&self.burst));
         if self.stage.is_some() {
             self.track(entry, epoch);
         }
-        let settled = if role == Role::Outside { self.enter(entry) } else { 0 };
+        let settled = to_us.map_or(0, |to_us| self.enter(entry, to_us));
         if self.stage.is_some() {
             self.parse::<true>(&plane, entry, from_trunk, settled);
         } else {

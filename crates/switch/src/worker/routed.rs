@@ -13,11 +13,13 @@ const NO_ENTRY: usize = usize::MAX;
 
 impl<T: Table> Worker<T> {
     /// Shows a burst from outside to the gateway. Returns which fates are settled; the other frames have names now.
-    pub(super) fn enter(&mut self, entry: usize) -> u32 {
+    /// Those in `to_us` came to the gateway's address.
+    pub(super) fn enter(&mut self, entry: usize, to_us: u32) -> u32 {
         let Some(router) = &mut self.router else { return 0 };
         let refused = if self.stage.is_some() { self.tracking.refused } else { 0 };
         let which = (((1u64 << self.burst.len()) - 1) as u32) & !refused;
-        router.route(&mut self.burst, which, Side::Outside(self.ports[entry].id), &self.shared.neighbours);
+        let from = Side::Outside(self.ports[entry].id);
+        router.route(&mut self.burst, (which, to_us), from, &self.shared.neighbours);
         let mut settled = 0;
         for i in ones(which) {
             if let Some(fate) = fate_of(router.outcomes[i], &self.port_index) {
@@ -44,7 +46,7 @@ impl<T: Table> Worker<T> {
                 Err(reason) => self.fates[i] = Fate::Drop(reason),
             }
         }
-        router.route(&mut self.burst, bare, Side::Inside, &self.shared.neighbours);
+        router.route(&mut self.burst, (bare, bare), Side::Inside, &self.shared.neighbours);
         self.names.clear();
         for i in ones(bare) {
             let n = self.names.len();
