@@ -1,8 +1,7 @@
 //! The trie of prefixes against an independent one, the crate prefix-trie, on a full table: under changes, and with a
 //! reader beside them.
 //!
-//! The table is the list that `FIBULA_PREFIXES` names, or `../shared/data/bgp-prefixes.txt.gz` beside the project where
-//! that is; otherwise it is generated.
+//! The table is the list that `FIBULA_PREFIXES` names, packed by gzip or not; without one it is generated.
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -18,9 +17,8 @@ use prefix_trie::PrefixMap;
 
 /// The lines of a full table, where there is one.
 fn full_table() -> Option<String> {
-    let beside = || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data/bgp-prefixes.txt.gz"));
-    let path = std::env::var_os("FIBULA_PREFIXES").map_or_else(beside, PathBuf::from);
-    let bytes = std::fs::read(&path).ok()?;
+    let path = PathBuf::from(std::env::var_os("FIBULA_PREFIXES")?);
+    let bytes = std::fs::read(&path).unwrap_or_else(|error| panic!("FIBULA_PREFIXES: {}: {error}", path.display()));
     let mut text = String::new();
     match bytes.starts_with(&[0x1f, 0x8b]) {
         true => flate2::read::MultiGzDecoder::new(&bytes[..]).read_to_string(&mut text).unwrap(),
