@@ -100,13 +100,13 @@ pub enum BuildError {
     #[error("two ports have the id {0}; give each its own")]
     DuplicatePort(PortId),
     /// A port to networks outside, without a gateway that knows it; or a gateway with a port that is not there.
-    #[error("port {0} is outside for the gateway or for the ports, and not for both")]
+    #[error("port {0} needs both the role 'outside' and its addresses in [[gateway.outside]], or neither")]
     Outside(PortId),
     /// The gateway's name is at a port with a device.
     #[error("the gateway's name is at port {0}, which has a device; give it a number of its own")]
     GatewayPort(PortId),
     /// The gateway's routes do not fit its tables.
-    #[error("the gateway's routes: {0}")]
+    #[error("the gateway's routes do not fit, aggregate prefixes or next hops: {0}")]
     Routes(#[from] lookup::traits::InsertError),
     /// A port that some worker could not receive from.
     #[error("port {port} has {got} devices for {workers} workers; open one for each")]
