@@ -1,4 +1,4 @@
-//! Completing checksums that a sender left to hardware which is not there.
+//! The Internet checksum (RFC 1071), and completing those that a sender left to hardware which is not there.
 //!
 //! A local stack that sends over a virtual link leaves TCP and UDP checksums half done (Linux: `CHECKSUM_PARTIAL`):
 //! the field holds the folded sum of the pseudo-header, and a NIC is to add the sum of the segment. A switch that
@@ -94,13 +94,17 @@ fn locate(frame: &[u8]) -> Option<Segment> {
     Some(Segment { start, field: start + field, end, pseudo_header })
 }
 
-fn sum(bytes: &[u8]) -> u64 {
+/// The words of `bytes` added up, an odd last byte as the first of a word; to be [folded](fold).
+#[inline]
+pub fn sum(bytes: &[u8]) -> u64 {
     let mut words = bytes.chunks_exact(2);
     let total: u64 = words.by_ref().map(|w| u64::from(u16::from_be_bytes([w[0], w[1]]))).sum();
     total + words.remainder().first().map_or(0, |&last| u64::from(last) << 8)
 }
 
-fn fold(mut sum: u64) -> u16 {
+/// A sum in one's complement, of 16 bits. Over what holds its own checksum it is all ones, if that is right.
+#[inline]
+pub fn fold(mut sum: u64) -> u16 {
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
     }

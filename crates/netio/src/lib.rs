@@ -13,7 +13,7 @@
 //! To write a backend, read the documentation of [`Device`]: it is the guide.
 //! Limits: frames of at most [`MAX_FRAME_LIMIT`] bytes; one thread owns a device at a time; no hardware offloads.
 
-mod checksum;
+pub mod checksum;
 mod counters;
 mod device;
 mod packet;

@@ -13,6 +13,7 @@ use crate::counters::DropReason;
 use crate::parse::ether_type;
 use crate::plane::{Mac, Neighbours};
 use netio::Packet;
+use netio::checksum::{fold, sum};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 const ETHER_IPV4: [u8; 2] = [0x08, 0x00];
@@ -127,18 +128,12 @@ pub(crate) fn answer_ipv6(packet: &mut Packet, at: usize, neighbours: &Neighbour
     ip[48..64].copy_from_slice(&wanted.octets());
     ip[64..66].copy_from_slice(&[2, 1]);
     ip[66..72].copy_from_slice(&owner);
-    let sum = icmpv6_checksum(ip, ADVERTISEMENT_LEN);
-    ip[42..44].copy_from_slice(&sum.to_be_bytes());
+    let checksum = icmpv6_checksum(ip, ADVERTISEMENT_LEN);
+    ip[42..44].copy_from_slice(&checksum.to_be_bytes());
     packet.fill(answer).map_err(|_| DropReason::NoHeadroom)
 }
 
 /// The ICMPv6 checksum over pseudo-header and payload (RFC 8200, 8.1): 0 over a packet that carries the right one.
 pub(crate) fn icmpv6_checksum(ip: &[u8], payload_len: usize) -> u16 {
-    let words = ip[8..IPV6_HEADER + payload_len].chunks(2);
-    let mut sum: u64 = words.map(|w| u64::from(w[0]) << 8 | w.get(1).map_or(0, |&b| u64::from(b))).sum();
-    sum += payload_len as u64 + u64::from(ICMPV6);
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    !(sum as u16)
+    !fold(sum(&ip[8..IPV6_HEADER + payload_len]) + payload_len as u64 + u64::from(ICMPV6))
 }

@@ -5,6 +5,7 @@
 //! anew, since a packet inside it changes, and only after it was found right.
 
 use super::packet::{Address, Body, Headers, ICMP, ICMPV6, TCP, Tuple, UDP, addresses, quoted};
+use netio::checksum::{fold, sum};
 
 /// A checksum with what has changed below it.
 #[derive(Clone, Copy)]
@@ -26,13 +27,6 @@ impl Change {
             field.copy_from_slice(&(!fold(self.0 + u64::from(!old))).to_be_bytes());
         }
     }
-}
-
-fn fold(mut sum: u64) -> u16 {
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    sum as u16
 }
 
 /// Writes `new` at `at` and notes what changed.
@@ -134,10 +128,4 @@ pub fn rewrite_error(frame: &mut [u8], headers: &Headers, new: &Tuple) -> bool {
 fn icmp_sum(frame: &[u8], ip: usize, at: usize, end: usize, is_v4: bool) -> u16 {
     let pseudo = if is_v4 { 0 } else { sum(&frame[ip + 8..ip + 40]) + u64::from(ICMPV6) + (end - at) as u64 };
     fold(pseudo + sum(&frame[at..end]))
-}
-
-fn sum(bytes: &[u8]) -> u64 {
-    let words = bytes.chunks_exact(2);
-    let odd = words.remainder().first().map_or(0, |&last| u64::from(last) << 8);
-    words.map(|word| u64::from(u16::from_be_bytes([word[0], word[1]]))).sum::<u64>() + odd
 }

@@ -5,6 +5,7 @@
 
 use crate::counters::DropReason;
 use crate::plane::Mac;
+use netio::checksum::{fold, sum};
 use std::net::IpAddr;
 
 /// Where the IP header of an untagged frame without shim stands.
@@ -47,7 +48,7 @@ pub(super) fn carried(frame: &[u8]) -> Result<Carried, DropReason> {
             if packet.len() < total {
                 return Err(DropReason::Truncated);
             }
-            if sum(&packet[..header_len]) != 0xffff {
+            if fold(sum(&packet[..header_len])) != 0xffff {
                 return Err(DropReason::BadHeader);
             }
             let address = |at: usize| IpAddr::from(<[u8; 4]>::try_from(&header[at..at + 4]).unwrap_or_default());
@@ -125,8 +126,8 @@ pub(super) fn echo(frame: &mut [u8]) -> bool {
     if end < at + 8 || ip[at..at + 2] != request {
         return false;
     }
-    let pseudo = if is_v4 { 0 } else { u64::from(sum(&ip[8..40])) + u64::from(ICMPV6) + (end - at) as u64 };
-    if fold(pseudo + u64::from(sum(&ip[at..end]))) != 0xffff {
+    let pseudo = if is_v4 { 0 } else { sum(&ip[8..40]) + u64::from(ICMPV6) + (end - at) as u64 };
+    if fold(pseudo + sum(&ip[at..end])) != 0xffff {
         return false;
     }
     // The addresses change places, which no sum sees.
@@ -135,29 +136,17 @@ pub(super) fn echo(frame: &mut [u8]) -> bool {
     source.swap_with_slice(destination);
     ip[at] = answer;
     ip[at + 2..at + 4].fill(0);
-    let checksum = !fold(pseudo + u64::from(sum(&ip[at..end])));
+    let checksum = !fold(pseudo + sum(&ip[at..end]));
     ip[at + 2..at + 4].copy_from_slice(&checksum.to_be_bytes());
     if is_v4 {
         ip[8] = OWN_TTL;
         ip[10..12].fill(0);
-        let checksum = !sum(&ip[..at]);
+        let checksum = !fold(sum(&ip[..at]));
         ip[10..12].copy_from_slice(&checksum.to_be_bytes());
     } else {
         ip[7] = OWN_TTL;
     }
     true
-}
-
-fn sum(bytes: &[u8]) -> u16 {
-    let words = bytes.chunks(2).map(|word| u64::from(word[0]) << 8 | word.get(1).map_or(0, |&low| u64::from(low)));
-    fold(words.sum())
-}
-
-fn fold(mut sum: u64) -> u16 {
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    sum as u16
 }
 
 #[cfg(test)]
@@ -173,7 +162,7 @@ mod tests {
         ip[2..4].copy_from_slice(&(20 + body.len() as u16).to_be_bytes());
         (ip[8], ip[9]) = (ttl, protocol);
         ip[12..20].copy_from_slice(&[10, 0, 0, 1, 192, 0, 2, 7]);
-        let checksum = !sum(&ip[..20]);
+        let checksum = !fold(sum(&ip[..20]));
         ip[10..12].copy_from_slice(&checksum.to_be_bytes());
         frame.extend(body);
         frame
@@ -212,14 +201,14 @@ mod tests {
     #[test]
     fn an_echo_request_becomes_its_answer_and_nothing_else_does() {
         let mut icmp = vec![8, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7];
-        let checksum = !sum(&icmp);
+        let checksum = !fold(sum(&icmp));
         icmp[2..4].copy_from_slice(&checksum.to_be_bytes());
         let request = frame(3, ICMP, &icmp);
         let mut answer = request.clone();
         assert!(echo(&mut answer));
         let (source, destination) = ([192, 0, 2, 7].into(), [10, 0, 0, 1].into());
         assert_eq!(carried(&answer), Ok(Carried::Ip { source, destination }));
-        assert_eq!((answer[AT + 8], answer[AT + 20], sum(&answer[AT + 20..])), (64, 0, 0xffff));
+        assert_eq!((answer[AT + 8], answer[AT + 20], fold(sum(&answer[AT + 20..]))), (64, 0, 0xffff));
         assert_eq!(answer[AT + 24..], request[AT + 24..]);
         assert!(!echo(&mut answer), "an answer is no request");
         let mut damaged = request.clone();
