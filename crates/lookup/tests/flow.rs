@@ -112,6 +112,57 @@ fn against_an_oracle<L: Named, P: Policy>(n_operations: u64, seed: u64) {
     assert!(2 * n_at_full_load >= n_checks, "{}: at full load in {n_at_full_load} of {n_checks} checks", P::NAME);
 }
 
+/// Batches of any length, with keys that occur twice, against the same operations one by one on a second table.
+fn batches_against_single_operations<L: Named, P: Policy>(seed: u64) {
+    let mut rng = Rng::new(seed);
+    let [mut batched, mut single] = [(); 2].map(|()| Table::<L, P>::new(&settings(1 << 12, seed)).unwrap());
+    for n in (0..150).chain([1000]) {
+        let context = format!("{} {}, seed {seed}, a batch of {n}", P::NAME, L::LAYOUT);
+        let keys: Vec<_> = (0..n).map(|_| L::key_of(rng.below(3000))).collect();
+        let values: Vec<_> = (0..n).map(|_| L::value_of(rng.next_u64() >> 8)).collect();
+        let mut digests = vec![Digest(0); n];
+        batched.digests(&keys, &mut digests);
+        let flows = (keys.as_slice(), digests.as_slice());
+        let mut outcomes = Vec::new();
+        batched.insert_batch(flows, &values, 100, |_, _| {}, |i, done| outcomes.push((i, done.is_ok())));
+        let mut singly = Vec::new();
+        for ((key, &digest), value) in keys.iter().zip(&digests).zip(&values) {
+            let is_new = single.insert(key, digest, value, 100, |_, _| {}).is_ok();
+            singly.push((singly.len(), is_new));
+        }
+        assert_eq!(outcomes, singly, "{context}");
+        let mut slots = vec![None; n];
+        batched.lookup_batch(&keys, &digests, &mut slots);
+        for ((key, &digest), slot) in keys.iter().zip(&digests).zip(&slots) {
+            assert_eq!(*slot, single.lookup(key, digest), "{context}");
+        }
+        if n % 2 == 0 {
+            let mut removed = vec![None; n];
+            batched.remove_batch(&keys, &digests, |i, value| removed[i] = Some(*value));
+            for ((key, &digest), removed) in keys.iter().zip(&digests).zip(&removed) {
+                let value = single.remove(key, digest);
+                let is_same = match (&value, removed) {
+                    (Some(value), Some(removed)) => L::is_equal(value, removed),
+                    (value, removed) => value.is_none() && removed.is_none(),
+                };
+                assert!(is_same, "{context}");
+            }
+        }
+        assert_eq!(batched.len(), single.len(), "{context}");
+    }
+    batched.audit().unwrap();
+}
+
+#[test]
+fn batches_of_any_length_do_what_single_operations_do() {
+    let seed = seed();
+    batches_against_single_operations::<Split<2, 2>, Timed>(seed);
+    batches_against_single_operations::<Split<2, 2>, Pessimistic>(seed);
+    batches_against_single_operations::<Split<1, 1>, Optimistic>(seed);
+    batches_against_single_operations::<Split<2, 2>, Horton>(seed);
+    batches_against_single_operations::<Inline<4, 4>, CuckooPlusPlus>(seed);
+}
+
 fn n_operations() -> u64 {
     if is_deep() { 10_000_000 } else { 100_000 }
 }

@@ -1,70 +1,42 @@
-//! Memory on huge pages where the kernel gives them, for arrays that stand in for a structure's cells.
+//! Memory on huge pages where there are any, as tables have it, for arrays that stand in for a structure's cells.
 
-#![expect(unsafe_code, reason = "allocates with an alignment and advises the kernel")]
+#![expect(unsafe_code, reason = "shows owned memory as bytes")]
 
-use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ops::{Deref, DerefMut};
-use std::ptr::NonNull;
 
-/// Size and alignment of a huge page.
-const HUGE: usize = 2 << 20;
+use lookup::arena::Zeroed;
 
-/// A fixed array of bytes, initially 0, that starts on a huge page.
+/// A fixed array of bytes, initially 0, that starts on a page.
 pub(crate) struct Pages {
-    start: NonNull<u8>,
+    memory: Zeroed,
     len: usize,
-    layout: Layout,
 }
-
-// SAFETY: `Pages` owns its memory like a `Box<[u8]>` does.
-unsafe impl Send for Pages {}
-// SAFETY: shared references only read.
-unsafe impl Sync for Pages {}
 
 impl Pages {
-    /// `len` bytes. Huge pages are asked for before the first touch.
+    /// `len` bytes, resident.
     pub(crate) fn zeroed(len: usize) -> Self {
-        let size = len.max(1).next_multiple_of(HUGE);
-        let layout = Layout::from_size_align(size, HUGE).expect("a size below isize::MAX");
-        // SAFETY: the layout has a size above 0.
-        let start = unsafe { alloc(layout) };
-        let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
-        #[cfg(target_os = "linux")]
-        // SAFETY: the range is this allocation, whole pages of it; the advice changes no content.
-        unsafe {
-            libc::madvise(start.as_ptr().cast(), size, libc::MADV_HUGEPAGE);
-        }
-        // SAFETY: `size` bytes, owned. Zeroed here and not by the allocator, whose touch would fix the pages' size.
-        unsafe { start.as_ptr().write_bytes(0, size) };
-        #[cfg(target_os = "linux")]
-        // SAFETY: as above. Where no huge page was at hand on the first touch, the kernel makes one now (Linux 6.1 on).
-        unsafe {
-            libc::madvise(start.as_ptr().cast(), size, libc::MADV_COLLAPSE);
-        }
-        Self { start, len, layout }
+        let mut memory = Zeroed::new(len.next_multiple_of(HUGE)).expect("an array of a bench fits the address space");
+        memory.touch();
+        Self { memory, len }
     }
 }
+
+/// Size of a huge page; what is shorter starts on one, too.
+const HUGE: usize = 2 << 20;
 
 impl Deref for Pages {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: `len` initialised bytes, owned.
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+        // SAFETY: `len` initialised bytes at least, owned.
+        unsafe { std::slice::from_raw_parts(self.memory.base(), self.len) }
     }
 }
 
 impl DerefMut for Pages {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: `len` initialised bytes, owned and borrowed mutably.
-        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
-    }
-}
-
-impl Drop for Pages {
-    fn drop(&mut self) {
-        // SAFETY: allocated in `zeroed` with this layout.
-        unsafe { dealloc(self.start.as_ptr(), self.layout) }
+        // SAFETY: as above, and borrowed mutably.
+        unsafe { std::slice::from_raw_parts_mut(self.memory.base(), self.len) }
     }
 }
 

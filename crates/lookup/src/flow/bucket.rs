@@ -144,17 +144,33 @@ pub trait Line: Copy + Default + std::fmt::Debug {
     /// From this bucket to where an entry with `tag` may live if it is not here; none if there cannot be one.
     #[inline(always)]
     fn hint<P: Policy>(&self, tag: u16) -> Option<u32> {
+        self.tells::<P>(Self::asked::<P>(tag)).then(|| self.way::<P>(tag))
+    }
+
+    /// The bits of the hint that tell of `tag`. They are the same in all lines, so a batch computes them as vectors.
+    #[inline(always)]
+    fn asked<P: Policy>(tag: u16) -> u64 {
         match P::SECOND {
-            Second::Always | Second::Fetched => Some(offset(tag, 0)),
-            Second::Filter => {
-                let bits = bits(tag, Self::FILTER_BITS);
-                (self.books().hint & bits == bits).then(|| offset(tag, 0))
-            }
-            Second::Remap => match self.choice(tag) {
-                0 => None,
-                choice => Some(offset(tag, choice)),
-            },
+            Second::Always | Second::Fetched => 0,
+            Second::Filter => bits(tag, Self::FILTER_BITS),
+            Second::Remap => 7 << (3 * function(tag)),
         }
+    }
+
+    /// Whether an entry with the tag of which these bits are asked may live elsewhere.
+    #[inline(always)]
+    fn tells<P: Policy>(&self, asked: u64) -> bool {
+        match P::SECOND {
+            Second::Always | Second::Fetched => true,
+            Second::Filter => self.books().hint & asked == asked,
+            Second::Remap => self.books().hint & asked != 0,
+        }
+    }
+
+    /// From this bucket to where an entry with `tag` lives of which the hint tells.
+    #[inline(always)]
+    fn way<P: Policy>(&self, tag: u16) -> u32 {
+        offset(tag, if P::SECOND == Second::Remap { self.choice(tag) } else { 0 })
     }
 
     /// Horton's function for `tag` in this bucket, 0 if none.

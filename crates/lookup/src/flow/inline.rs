@@ -48,11 +48,6 @@ impl<const K: usize, const V: usize> Inline<K, V> {
     }
 
     #[inline(always)]
-    fn entry(&self, slot: u32) -> &[u8; 8] {
-        &self.lines()[slot as usize / SLOTS].entries()[slot as usize % SLOTS]
-    }
-
-    #[inline(always)]
     fn entry_mut(&mut self, slot: u32) -> &mut [u8; 8] {
         &mut self.line_mut(slot / SLOTS as u32).entries_mut()[slot as usize % SLOTS]
     }
@@ -218,13 +213,10 @@ impl<const K: usize, const V: usize> Memory for Inline<K, V> {
     }
 
     #[inline(always)]
-    fn key(&self, slot: u32) -> &[u8; K] {
-        self.entry(slot).first_chunk().expect("a key fits an entry")
-    }
-
-    #[inline(always)]
-    fn value(&self, slot: u32) -> &[u8; V] {
-        self.entry(slot)[K..].first_chunk().expect("key and value fit an entry")
+    fn entry(&self, slot: u32) -> (&[u8; K], &[u8; V]) {
+        let entry = &self.lines()[slot as usize / SLOTS].entries()[slot as usize % SLOTS];
+        let key = entry.first_chunk().expect("a key fits an entry");
+        (key, entry[K..].first_chunk().expect("key and value fit an entry"))
     }
 
     #[inline(always)]
@@ -253,6 +245,10 @@ impl<const K: usize, const V: usize> Memory for Inline<K, V> {
 
     fn bytes(&self) -> [usize; 2] {
         [self.lines.bytes(), 0]
+    }
+
+    fn reserved_page_bytes(&self) -> usize {
+        self.lines.reserved_page_bytes()
     }
 
     fn huge_page_bytes(&self) -> Option<usize> {

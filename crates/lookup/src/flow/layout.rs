@@ -42,10 +42,18 @@ pub(super) mod sealed {
 
         /// The tag of an entry.
         fn tag(&self, slot: u32) -> u16;
+        /// An entry.
+        fn entry(&self, slot: u32) -> (&Self::Key, &Self::Value);
         /// The key of an entry.
-        fn key(&self, slot: u32) -> &Self::Key;
+        #[inline(always)]
+        fn key(&self, slot: u32) -> &Self::Key {
+            self.entry(slot).0
+        }
         /// Its value.
-        fn value(&self, slot: u32) -> &Self::Value;
+        #[inline(always)]
+        fn value(&self, slot: u32) -> &Self::Value {
+            self.entry(slot).1
+        }
         /// Its value, to be changed.
         fn value_mut(&mut self, slot: u32) -> &mut Self::Value;
         /// Writes an entry.
@@ -57,10 +65,12 @@ pub(super) mod sealed {
         /// rather than branch.
         fn prefetch_entry_if(&self, slot: u32, holds: bool, held: u32);
 
-        /// Makes all pages resident.
+        /// Makes all memory resident, on reserved huge pages if there are enough.
         fn touch(&mut self);
         /// Bytes reserved: lines, then entries beside them.
         fn bytes(&self) -> [usize; 2];
+        /// Bytes that stand on huge pages which the operator has reserved.
+        fn reserved_page_bytes(&self) -> usize;
         /// Bytes that stand on huge pages, if the operating system says.
         fn huge_page_bytes(&self) -> Option<usize>;
     }

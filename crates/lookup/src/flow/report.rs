@@ -45,6 +45,8 @@ pub struct MemoryReport {
     pub entries_bytes: usize,
     /// Of both, what stands on huge pages, if the operating system says.
     pub huge_page_bytes: Option<usize>,
+    /// Of these, what stands on pages that the operator has reserved.
+    pub reserved_page_bytes: usize,
     /// Slots, those of a generation that is being left included.
     pub n_slots: usize,
 }
@@ -92,6 +94,7 @@ impl<L: Layout, P: Policy> Table<L, P> {
             buckets_bytes,
             entries_bytes,
             huge_page_bytes: stores().map(|store| store.memory.huge_page_bytes()).sum(),
+            reserved_page_bytes: stores().map(|store| store.memory.reserved_page_bytes()).sum(),
             n_slots: stores().map(Store::n_slots).sum(),
         }
     }

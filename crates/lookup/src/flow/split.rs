@@ -44,14 +44,6 @@ impl<const K: usize, const V: usize> Split<K, V> {
     }
 
     #[inline(always)]
-    fn entry(&self, slot: u32) -> &Entry<K, V> {
-        assert!((slot as usize) < self.n_buckets * SLOTS);
-        // SAFETY: so many entries were allocated, a stride apart, which is at least an entry and a multiple of its
-        // alignment; zero is an entry.
-        unsafe { &*self.address(slot) }
-    }
-
-    #[inline(always)]
     fn entry_mut(&mut self, slot: u32) -> &mut Entry<K, V> {
         assert!((slot as usize) < self.n_buckets * SLOTS);
         // SAFETY: as in `entry`, and `self` is borrowed mutably.
@@ -111,13 +103,12 @@ impl<const K: usize, const V: usize> Memory for Split<K, V> {
     }
 
     #[inline(always)]
-    fn key(&self, slot: u32) -> &[u64; K] {
-        &self.entry(slot).key
-    }
-
-    #[inline(always)]
-    fn value(&self, slot: u32) -> &[u64; V] {
-        &self.entry(slot).value
+    fn entry(&self, slot: u32) -> (&[u64; K], &[u64; V]) {
+        assert!((slot as usize) < self.n_buckets * SLOTS);
+        // SAFETY: so many entries were allocated, a stride apart, which is at least an entry and a multiple of its
+        // alignment; zero is an entry.
+        let entry = unsafe { &*self.address(slot) };
+        (&entry.key, &entry.value)
     }
 
     #[inline(always)]
@@ -152,6 +143,10 @@ impl<const K: usize, const V: usize> Memory for Split<K, V> {
 
     fn bytes(&self) -> [usize; 2] {
         [self.buckets.bytes(), self.entries.bytes()]
+    }
+
+    fn reserved_page_bytes(&self) -> usize {
+        self.buckets.reserved_page_bytes() + self.entries.reserved_page_bytes()
     }
 
     fn huge_page_bytes(&self) -> Option<usize> {

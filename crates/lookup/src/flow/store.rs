@@ -93,20 +93,26 @@ impl<M: Memory, P: Policy> Store<M, P> {
 
     /// The bucket at an offset of `first`.
     #[inline(always)]
-    pub(super) fn apart(&self, first: u32, offset: u32) -> u32 {
+    fn apart(&self, first: u32, offset: u32) -> u32 {
         (first ^ offset) & self.mask
     }
 
     /// The second bucket of a flow that is not in its first, if it can be there.
     #[inline(always)]
     pub(super) fn second(&self, place: Place) -> Option<u32> {
-        self.masked(place.first).hint::<P>(place.tag).map(|offset| (place.first ^ offset) & self.mask)
+        self.masked(place.first).hint::<P>(place.tag).map(|offset| self.apart(place.first, offset))
+    }
+
+    /// The second bucket of a flow of which the hint of its first tells.
+    #[inline(always)]
+    pub(super) fn told(&self, place: Place) -> u32 {
+        self.apart(place.first, self.masked(place.first).way::<P>(place.tag))
     }
 
     /// The second bucket of a flow whose policy has one such bucket a flow.
     #[inline(always)]
     pub(super) fn away(&self, place: Place) -> u32 {
-        (place.first ^ offset(place.tag, 0)) & self.mask
+        self.apart(place.first, offset(place.tag, 0))
     }
 
     #[inline(always)]

@@ -14,7 +14,7 @@ use super::store::{Store, at};
 use crate::cuckoo::path::Search;
 use crate::hash::{Digest, Family, Hasher, SecretKey};
 
-/// Slots of a table at most: the highest bit of a slot number tells the generation.
+/// Slots of a table at most: of a slot's 32 bits the highest tells the generation, and the lowest is set.
 const MAX_SLOTS: usize = 1 << 30;
 /// Of a slot number: it is one of the generation that is being left.
 const OLD: u32 = 1 << 31;
@@ -28,14 +28,13 @@ pub struct Slot(pub(super) NonZeroU32);
 impl Slot {
     #[inline(always)]
     pub(super) fn new(slot: u32, is_old: bool) -> Self {
-        let number = (slot + 1) | if is_old { OLD } else { 0 };
-        Self(NonZeroU32::new(number).expect("one was added"))
+        Self(NonZeroU32::MIN | slot << 1 | if is_old { OLD } else { 0 })
     }
 
     /// The number in its generation, and whether that is the old one.
     #[inline(always)]
     fn parts(self) -> (u32, bool) {
-        ((self.0.get() & !OLD) - 1, self.0.get() & OLD != 0)
+        ((self.0.get() & !OLD) >> 1, self.0.get() & OLD != 0)
     }
 }
 
@@ -115,7 +114,9 @@ impl<L: Layout, P: Policy> Table<L, P> {
         L::digest(&self.hasher, key)
     }
 
-    /// Makes all memory resident now, so that no operation waits for the operating system later.
+    /// Makes all memory resident now, so that no operation waits for the operating system later; on huge pages that the
+    /// operator has reserved if there are enough free ones. Best right after [`new`](Self::new): memory that moves to
+    /// reserved pages is copied.
     pub fn touch(&mut self) {
         self.store.memory.touch();
     }

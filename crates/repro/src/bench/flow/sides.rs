@@ -208,14 +208,23 @@ const LIFETIME: u16 = 1000;
 impl<L: Flow, P: Policy> Side for Table<L, P> {
     fn insert(&mut self, keys: &[Key]) -> Result<(), String> {
         let (mut digests, mut room) = ([Digest(0); MAX_BATCH], L::ROOM);
+        let mut values = [<L as Flow>::value(&[0; 2]); MAX_BATCH];
         for burst in keys.chunks(MAX_BATCH) {
             let (keys, digests) = (L::keys(burst, &mut room), &mut digests[..burst.len()]);
             self.digests(keys, digests);
-            self.prefetch_inserts(digests);
-            for ((key, &digest), full) in keys.iter().zip(digests.iter()).zip(burst) {
-                let done = Table::insert(self, key, digest, &<L as Flow>::value(full), LIFETIME, |_, _| {});
-                done.map_err(|error| error.to_string())?;
+            for (value, key) in values.iter_mut().zip(burst) {
+                *value = <L as Flow>::value(key);
             }
+            let mut failed = None;
+            let flows = (keys, &*digests);
+            self.insert_batch(
+                flows,
+                &values[..burst.len()],
+                LIFETIME,
+                |_, _| {},
+                |_, done| failed = done.err().or(failed),
+            );
+            failed.map_or(Ok(()), |error| Err(error.to_string()))?;
         }
         Ok(())
     }
@@ -270,6 +279,7 @@ impl<L: Flow, P: Policy> Side for Table<L, P> {
         let memory = self.memory();
         let all = memory.buckets_bytes + memory.entries_bytes;
         match memory.huge_page_bytes {
+            _ if memory.reserved_page_bytes == all => "on reserved huge pages".into(),
             Some(huge) if huge * 10 < all * 9 => format!("{} % on huge pages", huge * 100 / all),
             _ => String::new(),
         }
