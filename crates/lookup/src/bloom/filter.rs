@@ -1,15 +1,12 @@
 //! The plain filter.
 
+use super::burst::{BURST, FIRST, Memory, Room, positives};
 use super::layout::{Layout, Places};
 use super::sizing::{MAX_HASHES, Shape};
 use crate::hash::Digest;
 use crate::traits::ApplyError;
-use crate::words::{Words, prefetch_word};
+use crate::words::Words;
 
-/// Names of a batch that are looked up together.
-const BURST: usize = 32;
-/// Positions that are read before the others are computed: half the aliens end at each in a filter filled as it should.
-const FIRST: usize = 2;
 /// Bytes of a filter from which bits are fetched ahead: what surely fits the second-level cache gains nothing by it.
 const PREFETCH_FROM: usize = 512 << 10;
 
@@ -176,8 +173,8 @@ impl<L: Layout> Bloom<L> {
         } else if self.words.len() * 8 < PREFETCH_FROM {
             bursts.for_each(|(digests, present)| self.lookup_cached(digests, present));
         } else {
-            let mut rest = [0; BURST * MAX_HASHES as usize];
-            bursts.for_each(|(digests, present)| self.lookup_scattered(digests, present, &mut rest));
+            let mut room = Room::default();
+            bursts.for_each(|(digests, present)| self.lookup_scattered(digests, present, &mut room));
         }
     }
 
@@ -186,10 +183,10 @@ impl<L: Layout> Bloom<L> {
     fn lookup_lines(&self, digests: &[Digest], present: &mut [bool]) {
         let words = &*self.words;
         for &digest in digests {
-            prefetch_bits(words, self.places.of(digest).take(1));
+            words.fetch_bits(self.places.of(digest).take(1));
         }
         for (present, &digest) in present.iter_mut().zip(digests) {
-            *present = are_ones(words, self.places.of(digest));
+            *present = words.are_ones(self.places.of(digest));
         }
     }
 
@@ -201,50 +198,24 @@ impl<L: Layout> Bloom<L> {
         let words = &*self.words;
         let (mut waiting, mut n_waiting) = ([0u8; BURST], 0);
         for (index, (present, &digest)) in present.iter_mut().zip(digests).enumerate() {
-            *present = are_ones(words, self.places.of(digest).take(FIRST));
+            *present = words.are_ones(self.places.of(digest).take(FIRST));
             waiting[n_waiting] = index as u8;
             n_waiting += usize::from(*present);
         }
         if self.shape().n_hashes() as usize > FIRST {
             for index in waiting[..n_waiting].iter().map(|&index| usize::from(index)) {
-                present[index] = are_ones(words, self.places.of(digests[index]).skip(FIRST));
+                present[index] = words.are_ones(self.places.of(digests[index]).skip(FIRST));
             }
         }
     }
 
-    /// A burst in a large filter: the first two bits of all names are fetched and read, then the others of those names
-    /// that are still in question. `rest` is room for these.
+    /// A burst in a large filter.
     #[inline]
-    fn lookup_scattered(&self, digests: &[Digest], present: &mut [bool], rest: &mut [u64]) {
-        let words = &*self.words;
-        let mut first = [[0; FIRST]; BURST];
-        for (first, &digest) in first.iter_mut().zip(digests) {
-            // With one position a name it counts twice.
-            let mut bits = self.places.of(digest);
-            let one = bits.next().unwrap_or(0);
-            *first = [one, bits.next().unwrap_or(one)];
-            prefetch_bits(words, first.iter().copied());
-        }
-        // Indices of the names still in question, collected without a branch.
-        let (mut waiting, mut n_waiting) = ([0u8; BURST], 0);
-        for (index, (present, first)) in present.iter_mut().zip(first).enumerate() {
-            *present = are_ones(words, first.into_iter());
-            waiting[n_waiting] = index as u8;
-            n_waiting += usize::from(*present);
-        }
-        let n_rest = (self.shape().n_hashes() as usize).saturating_sub(FIRST);
-        if n_rest == 0 {
-            return;
-        }
-        for (&index, rest) in waiting[..n_waiting].iter().zip(rest.chunks_exact_mut(n_rest)) {
-            for (rest, bit) in rest.iter_mut().zip(self.places.of(digests[usize::from(index)]).skip(FIRST)) {
-                *rest = bit;
-                prefetch_word(words, (bit / 64) as usize);
-            }
-        }
-        for (&index, rest) in waiting[..n_waiting].iter().zip(rest.chunks_exact(n_rest)) {
-            present[usize::from(index)] = are_ones(words, rest.iter().copied());
-        }
+    fn lookup_scattered(&self, digests: &[Digest], present: &mut [bool], room: &mut Room) {
+        let mut positive = [0; BURST];
+        let n_positive = positives(&self.places, &*self.words, digests, room, &mut positive);
+        present.fill(false);
+        positive[..n_positive].iter().for_each(|&index| present[usize::from(index)] = true);
     }
 
     /// The probability that a random alien is positive in this filter as it stands. Reads all of it.
@@ -270,17 +241,6 @@ impl<L: Layout> Bloom<L> {
         let word = &mut self.words[(bit / 64) as usize];
         *word = *word & !(1 << (bit % 64)) | u64::from(one) << (bit % 64);
     }
-}
-
-/// Whether all of `bits` are one: reads them all, for a branch a bit would be mispredicted more often than it saves.
-#[inline(always)]
-fn are_ones(words: &[u64], bits: impl Iterator<Item = u64>) -> bool {
-    bits.fold(1, |ones, bit| ones & words[(bit / 64) as usize] >> (bit % 64)) & 1 != 0
-}
-
-#[inline(always)]
-fn prefetch_bits(words: &[u64], bits: impl Iterator<Item = u64>) {
-    bits.for_each(|bit| prefetch_word(words, (bit / 64) as usize));
 }
 
 #[inline(always)]

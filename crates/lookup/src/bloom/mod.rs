@@ -3,6 +3,7 @@
 //! | room | what |
 //! |---|---|
 //! | [`filter`] | [`Bloom`], the plain filter; single and batched lookups |
+//! | [`burst`] | the lookup of a batch in a large one |
 //! | [`counting`] | [`Counting`], a plain filter with counters beside it, from which names can be removed |
 //! | [`layout`] | where the bits of a name stand: [`Standard`], [`Partitioned`], [`Blocked`] |
 //! | [`one_hashing`] | one more layout, [`OneHashing`]: remainders of one word by primes |
@@ -30,6 +31,7 @@
 //! filters with k hashes, as published, are contestants of `fibula bench filter`.
 //! Limits: at most [`MAX_BITS`] bits and [`MAX_HASHES`] positions a name; one writer, no reader beside it.
 
+pub mod burst;
 pub mod counting;
 pub mod double_hashing;
 pub mod filter;

@@ -1,17 +1,41 @@
 //! Which bits of the filter a prefix has.
 
+use std::sync::atomic::AtomicU64;
+
+use crate::bloom::burst::{BURST, Memory, Room, positives};
 use crate::bloom::{AddressHashing, Layout, Places, Shape};
 use crate::hash::{Digest, Family, Hasher, Purpose, SecretKey};
 use crate::lpm::prefix::{Address, Prefix};
 
 /// How a filter finds the bits of a prefix.
-pub trait Membership<A>: Clone + Send + Sync + 'static {
+pub trait Membership<A: Address>: Clone + Send + Sync + 'static {
+    /// Lengths that an address asks for at once, at most: one, where [`Membership::positives`] gains nothing by many.
+    const AT_ONCE: usize = 1;
+
     /// Bits of the filter.
     fn n_bits(&self) -> u64;
     /// Bits of a prefix: k.
     fn n_hashes(&self) -> u32;
     /// The bits of a prefix, below [`Membership::n_bits`]; taken one by one, as long as they are one.
     fn bits_of(&self, prefix: Prefix<A>) -> impl Iterator<Item = u64>;
+
+    /// Those of up to [`BURST`] prefixes whose bits in `words` are all one: their indices into `positive`, in order, and how
+    /// many. One after the other, each to its first bit that is zero, where a filter knows no better.
+    #[inline(always)]
+    fn positives(
+        &self,
+        words: &[AtomicU64],
+        prefixes: &[Prefix<A>],
+        _room: &mut Room,
+        positive: &mut [u8; BURST],
+    ) -> usize {
+        let mut n_positive = 0;
+        for (index, &prefix) in prefixes.iter().enumerate() {
+            positive[n_positive] = index as u8;
+            n_positive += usize::from(self.bits_of(prefix).all(|bit| words.are_ones(std::iter::once(bit))));
+        }
+        n_positive
+    }
 }
 
 /// By a keyed digest of address and length.
@@ -26,9 +50,30 @@ impl<L: Layout> Keyed<L> {
     pub fn new(shape: Shape<L>, family: Family, key: &SecretKey) -> Self {
         Self { hasher: Hasher::new(family, key), places: Places::new(shape, key.derive(Purpose::Structure, 4)) }
     }
+
+    #[inline(always)]
+    fn digest<A: Address>(&self, prefix: Prefix<A>) -> Digest {
+        if A::BITS == 32 {
+            return self.hasher.digest_word(word_of(prefix), WORD_BYTES);
+        }
+        let mut bytes = [0; 17];
+        bytes[..16].copy_from_slice(&prefix.address().widened().to_le_bytes());
+        bytes[16] = prefix.len();
+        self.hasher.digest(&bytes)
+    }
+}
+
+/// Bytes of an IPv4 prefix, address and length.
+const WORD_BYTES: usize = 5;
+
+#[inline(always)]
+fn word_of<A: Address>(prefix: Prefix<A>) -> u64 {
+    prefix.address().widened() as u64 | u64::from(prefix.len()) << 32
 }
 
 impl<A: Address, L: Layout> Membership<A> for Keyed<L> {
+    const AT_ONCE: usize = BURST;
+
     fn n_bits(&self) -> u64 {
         self.places.shape().bits()
     }
@@ -39,16 +84,28 @@ impl<A: Address, L: Layout> Membership<A> for Keyed<L> {
 
     #[inline(always)]
     fn bits_of(&self, prefix: Prefix<A>) -> impl Iterator<Item = u64> {
-        let wide = prefix.address().widened();
-        let digest = if A::BITS == 32 {
-            self.hasher.digest_word(wide as u64 | u64::from(prefix.len()) << 32, 5)
+        self.places.of(self.digest(prefix))
+    }
+
+    #[inline(always)]
+    fn positives(
+        &self,
+        words: &[AtomicU64],
+        prefixes: &[Prefix<A>],
+        room: &mut Room,
+        positive: &mut [u8; BURST],
+    ) -> usize {
+        let mut digests = [Digest(0); BURST];
+        if A::BITS == 32 {
+            let mut names = [0; BURST];
+            names.iter_mut().zip(prefixes).for_each(|(name, &prefix)| *name = word_of(prefix));
+            // Whole vectors: one that is half full costs less than its names one by one.
+            let n = prefixes.len().next_multiple_of(8).min(BURST);
+            self.hasher.digest_words(&names[..n], WORD_BYTES, &mut digests[..n]);
         } else {
-            let mut bytes = [0; 17];
-            bytes[..16].copy_from_slice(&wide.to_le_bytes());
-            bytes[16] = prefix.len();
-            self.hasher.digest(&bytes)
-        };
-        self.places.of(digest)
+            digests.iter_mut().zip(prefixes).for_each(|(digest, &prefix)| *digest = self.digest(prefix));
+        }
+        positives(&self.places, words, &digests[..prefixes.len()], room, positive)
     }
 }
 
@@ -73,6 +130,8 @@ impl OwnHash {
 }
 
 impl<A: Address> Membership<A> for OwnHash {
+    const AT_ONCE: usize = BURST;
+
     fn n_bits(&self) -> u64 {
         self.0.shape().bits()
     }
@@ -83,7 +142,26 @@ impl<A: Address> Membership<A> for OwnHash {
 
     #[inline(always)]
     fn bits_of(&self, prefix: Prefix<A>) -> impl Iterator<Item = u64> {
-        let wide = prefix.address().widened().checked_shr(A::BITS - u32::from(prefix.len())).unwrap_or(0);
-        self.0.of(Digest(wide as u64 ^ (wide >> 64) as u64))
+        self.0.of(own(prefix))
     }
+
+    #[inline(always)]
+    fn positives(
+        &self,
+        words: &[AtomicU64],
+        prefixes: &[Prefix<A>],
+        room: &mut Room,
+        positive: &mut [u8; BURST],
+    ) -> usize {
+        let mut digests = [Digest(0); BURST];
+        digests.iter_mut().zip(prefixes).for_each(|(digest, &prefix)| *digest = own(prefix));
+        positives(&self.0, words, &digests[..prefixes.len()], room, positive)
+    }
+}
+
+/// The bits of a prefix as a number.
+#[inline(always)]
+fn own<A: Address>(prefix: Prefix<A>) -> Digest {
+    let wide = prefix.address().widened().checked_shr(A::BITS - u32::from(prefix.len())).unwrap_or(0);
+    Digest(wide as u64 ^ (wide >> 64) as u64)
 }

@@ -26,8 +26,9 @@
 //! | [`OwnHash`] | k remainders of the prefix itself, the paper's option: neither its rate nor an enemy is under control |
 //! | a [`Membership`] of your own | k hash functions, as the paper's standard filter |
 //!
-//! Cost: for a length with no entry two bits on average, for the one that matches k bits and two buckets of the table;
-//! [`expected_probes`](crate::bloom::theory::expected_probes) counts the buckets. Memory: `k / ln 2` bits a filter entry,
+//! Cost: for a length with no entry two bits on average, for the one that matches k bits and two buckets of the table; a
+//! burst asks the filter for all its addresses and, as these become fewer, for several lengths of each, then the table once
+//! for all. [`expected_probes`](crate::bloom::theory::expected_probes) counts the buckets. Memory: `k / ln 2` bits a filter entry,
 //! 67 bits a table entry for IPv4, 202 for IPv6. The control half holds a byte for every bit of the filter.
 //! An address without a route gets 0.
 //! Source: Lu et al., "Low Computational Cost Bloom Filters", section VI; Dharmapurikar et al., "Longest Prefix Matching

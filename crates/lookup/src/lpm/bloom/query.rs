@@ -1,19 +1,26 @@
 //! The query half: the filter's bits, the hash table, and which lengths there are.
 
+#![cfg_attr(
+    target_arch = "x86_64",
+    expect(unsafe_code, reason = "calls the search that is compiled for another processor")
+)]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::control::Update;
 use super::{Membership, Settings, name};
+use crate::bloom::burst::{BURST, Room};
 use crate::cuckoo::exact::{self, CuckooQuery};
+use crate::cuckoo::words::Words;
 use crate::lpm::prefix::{Address, Prefix};
 use crate::publish::meeting::Meeting;
 use crate::traits::{Applied, ApplyError, BatchReader, Query};
 
-/// Addresses of a burst.
-const BURST: usize = 32;
 /// Words that have a bit for each length.
 const LENGTH_WORDS: usize = 3;
+/// Lengths that there can be: 0 to 128.
+const MAX_LENGTHS: usize = 129;
 
 /// The lengths that entries have: of length `l` bit `l % 64` of word `l / 64`.
 pub(super) type Lengths = [u64; LENGTH_WORDS];
@@ -21,7 +28,7 @@ pub(super) type Lengths = [u64; LENGTH_WORDS];
 /// What readers and the writer share besides the hash table.
 struct Shared<F> {
     filter: F,
-    words: Box<[AtomicU64]>,
+    words: Words,
     lengths: [AtomicU64; LENGTH_WORDS],
     meeting: Meeting,
 }
@@ -43,55 +50,130 @@ impl<F> Shared<F> {
     }
 
     /// The values of up to a burst of addresses; `look_up` is the hash table. How often it was asked.
+    ///
+    /// Until none is left: every address asks the filter for its next lengths, so many that all together are a burst, up to
+    /// the first that may be; then all ask the table at once, and who was sent there in vain goes on behind that length.
     #[inline]
     fn search<A: Address, const W: usize>(
         &self,
         addresses: &[A],
         values: &mut [u64],
+        room: &mut Room,
+        look_up: impl FnMut(&[[u64; W]], &mut [u64]),
+    ) -> usize
+    where
+        F: Membership<A>,
+    {
+        #[cfg(target_arch = "x86_64")]
+        if std::arch::is_x86_feature_detected!("bmi1") && std::arch::is_x86_feature_detected!("bmi2") {
+            // SAFETY: the processor has BMI1 and BMI2.
+            return unsafe { self.search_bmi2(addresses, values, room, look_up) };
+        }
+        self.search_anywhere(addresses, values, room, look_up)
+    }
+
+    /// The same search, compiled for processors whose shifts and multiplications leave the flags alone.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "bmi1,bmi2")]
+    fn search_bmi2<A: Address, const W: usize>(
+        &self,
+        addresses: &[A],
+        values: &mut [u64],
+        room: &mut Room,
+        look_up: impl FnMut(&[[u64; W]], &mut [u64]),
+    ) -> usize
+    where
+        F: Membership<A>,
+    {
+        self.search_anywhere(addresses, values, room, look_up)
+    }
+
+    #[inline(always)]
+    fn search_anywhere<A: Address, const W: usize>(
+        &self,
+        addresses: &[A],
+        values: &mut [u64],
+        room: &mut Room,
         mut look_up: impl FnMut(&[[u64; W]], &mut [u64]),
     ) -> usize
     where
         F: Membership<A>,
     {
         values.fill(0);
+        let (lengths, n_lengths, n_filtered) = self.longest_first();
+        // The place in `lengths` that an address goes on at.
+        let mut next = [0u8; BURST];
         let mut open: [u8; BURST] = std::array::from_fn(|index| index as u8);
         let (mut n_open, mut n_asked) = (addresses.len(), 0);
-        for at in (0..LENGTH_WORDS).rev() {
-            let mut lengths = self.lengths[at].load(Relaxed);
-            while lengths != 0 && n_open > 0 {
-                let len = lengths.ilog2();
-                lengths ^= 1 << len;
-                let len = at as u8 * 64 + len as u8;
-                let (mut names, mut asked, mut found) = ([[0; W]; BURST], [0u8; BURST], [0; BURST]);
+        // What is asked: prefixes, whose they are and at which place their lengths are.
+        let mut prefixes = [Prefix::of(A::default(), 0); BURST];
+        let (mut owners, mut places, mut positive) = ([0u8; BURST], [0u8; BURST], [0u8; BURST]);
+        let (mut sent, mut names, mut found) = ([0u8; BURST], [[0; W]; BURST], [0; BURST]);
+        while n_open > 0 {
+            let mut n_sent = 0;
+            while n_open > 0 {
+                let n_each = (BURST / n_open).min(F::AT_ONCE) as u8;
                 let mut n = 0;
-                for (place, &index) in open[..n_open].iter().enumerate() {
-                    let prefix = Prefix::of(addresses[usize::from(index)], len);
-                    // The default route needs no filter: where it is, it matches.
-                    let may_be = len == 0 || self.filter.bits_of(prefix).all(|bit| self.is_one(bit));
-                    (names[n], asked[n]) = (name(prefix), place as u8);
-                    n += usize::from(may_be);
-                }
-                if n == 0 {
-                    continue;
-                }
-                look_up(&names[..n], &mut found[..n]);
-                n_asked += n;
-                for (&place, &found) in asked[..n].iter().zip(&found[..n]) {
-                    let index = &mut open[usize::from(place)];
-                    if found != 0 {
-                        values[usize::from(*index)] = found & 0x7FFF;
-                        *index = u8::MAX;
+                for &index in &open[..n_open] {
+                    let address = addresses[usize::from(index)];
+                    let from = next[usize::from(index)];
+                    for at in from..(from + n_each).min(n_filtered) {
+                        prefixes[n] = Prefix::of(address, lengths[usize::from(at)]);
+                        (owners[n], places[n]) = (index, at);
+                        n += 1;
                     }
+                }
+                let n_positive = self.filter.positives(&self.words, &prefixes[..n], room, &mut positive);
+                // The first of each address, which is the last to be written.
+                let mut first = [u8::MAX; BURST];
+                for test in positive[..n_positive].iter().rev().map(|&test| usize::from(test)) {
+                    first[usize::from(owners[test])] = places[test];
                 }
                 let mut n_left = 0;
                 for place in 0..n_open {
-                    open[n_left] = open[place];
-                    n_left += usize::from(open[place] != u8::MAX);
+                    let index = open[place];
+                    let (first, next) = (first[usize::from(index)], &mut next[usize::from(index)]);
+                    let behind = (*next + n_each).min(n_filtered);
+                    // The default route needs no filter: where it is, it matches.
+                    let is_sent = first != u8::MAX || behind == n_filtered && n_filtered < n_lengths;
+                    *next = first.min(behind) + u8::from(is_sent);
+                    (sent[n_sent], open[n_left]) = (index, index);
+                    n_sent += usize::from(is_sent);
+                    n_left += usize::from(!is_sent && behind < n_filtered);
                 }
                 n_open = n_left;
             }
+            for (name_of, &index) in names.iter_mut().zip(&sent[..n_sent]) {
+                let len = lengths[usize::from(next[usize::from(index)] - 1)];
+                *name_of = name(Prefix::of(addresses[usize::from(index)], len));
+            }
+            look_up(&names[..n_sent], &mut found[..n_sent]);
+            n_asked += n_sent;
+            for (&index, &found) in sent[..n_sent].iter().zip(&found) {
+                values[usize::from(index)] = found & 0x7FFF;
+                open[n_open] = index;
+                n_open += usize::from(found == 0 && next[usize::from(index)] < n_lengths);
+            }
         }
         n_asked
+    }
+
+    /// The lengths that entries have, how many, and how many of them a filter is asked for: all but that of the default
+    /// route, which is the last.
+    #[inline(always)]
+    fn longest_first(&self) -> ([u8; MAX_LENGTHS], u8, u8) {
+        let (mut lengths, mut n) = ([0; MAX_LENGTHS], 0);
+        for (at, word) in self.lengths.iter().enumerate().rev() {
+            let mut bits = word.load(Relaxed);
+            while bits != 0 && n < MAX_LENGTHS {
+                let bit = bits.ilog2();
+                bits ^= 1 << bit;
+                lengths[n] = at as u8 * 64 + bit as u8;
+                n += 1;
+            }
+        }
+        let has_default = n > 0 && lengths[n - 1] == 0;
+        (lengths, n as u8, n as u8 - u8::from(has_default))
     }
 }
 
@@ -113,7 +195,7 @@ impl<A: Address, F: Membership<A>, const W: usize> BloomLpmQuery<A, F, W> {
     ) -> Self {
         let shared = Shared {
             filter: settings.filter.clone(),
-            words: words.iter().map(|&word| AtomicU64::new(word)).collect(),
+            words: Words::filled(words).unwrap_or_else(|error| panic!("no memory for a filter: {error}")),
             lengths: Default::default(),
             meeting: Meeting::default(),
         };
@@ -128,7 +210,8 @@ impl<A: Address, F: Membership<A>, const W: usize> BloomLpmQuery<A, F, W> {
         let values = &mut values[..addresses.len()];
         let bursts = addresses.chunks(BURST).zip(values.chunks_mut(BURST));
         let ask = |names: &[[u64; W]], found: &mut [u64]| self.table.lookup_batch(names, found);
-        bursts.map(|(addresses, values)| self.shared.search(addresses, values, ask)).sum()
+        let mut room = Room::default();
+        bursts.map(|(addresses, values)| self.shared.search(addresses, values, &mut room, ask)).sum()
     }
 
     /// Whether the filter takes a prefix for one that is in.
@@ -224,10 +307,11 @@ impl<A: Address, F: Membership<A>, const W: usize> BatchReader for Reader<A, F, 
     fn lookup_batch(&mut self, addresses: &[A], values: &mut [u64]) {
         let values = &mut values[..addresses.len()];
         let Self { shared, table, .. } = self;
+        let mut room = Room::default();
         for (addresses, values) in addresses.chunks(BURST).zip(values.chunks_mut(BURST)) {
             shared.meeting.read(|| {
                 let table = table.pin();
-                shared.search(addresses, values, |names: &[[u64; W]], found: &mut [u64]| {
+                shared.search(addresses, values, &mut room, |names: &[[u64; W]], found: &mut [u64]| {
                     table.lookup_batch(names, found);
                 });
             });

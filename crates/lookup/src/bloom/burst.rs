@@ -1,0 +1,133 @@
+//! A burst of names in a filter that does not fit the nearest caches.
+//!
+//! ```text
+//! 1. the first two positions of every name          fetch their words
+//! 2. read them; names whose bits are both one go on, collected without a branch
+//! 3. the next two of those                          the same
+//! 4. all others of those that are left              the same; what is left now is positive
+//! ```
+//! Whether a bit is one is what no predictor knows, so no branch depends on one; and a fetch waits for no other.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use super::layout::{Layout, Places};
+use super::sizing::MAX_HASHES;
+use crate::hash::Digest;
+use crate::othello::prefetch;
+
+/// Names of a batch that are looked up together.
+pub const BURST: usize = 32;
+/// Positions that are read before the others are computed: half the aliens end at each in a filter filled as it should.
+pub(super) const FIRST: usize = 2;
+/// Positions that are read before the last ones are computed: a sixteenth of the aliens is left then.
+const SECOND: usize = 4;
+
+/// Words of a filter, with or without a writer beside.
+pub(crate) trait Memory {
+    /// The word at `index`.
+    fn word(&self, index: usize) -> u64;
+    /// Starts fetching it.
+    fn fetch(&self, index: usize);
+
+    /// Whether all of `bits` are one: reads them all, for a branch a bit would be mispredicted more often than it saves.
+    #[inline(always)]
+    fn are_ones(&self, bits: impl Iterator<Item = u64>) -> bool {
+        bits.fold(1, |ones, bit| ones & self.word((bit / 64) as usize) >> (bit % 64)) & 1 != 0
+    }
+
+    /// Starts fetching the words of `bits`.
+    #[inline(always)]
+    fn fetch_bits(&self, bits: impl Iterator<Item = u64>) {
+        bits.for_each(|bit| self.fetch((bit / 64) as usize));
+    }
+}
+
+impl Memory for [u64] {
+    #[inline(always)]
+    fn word(&self, index: usize) -> u64 {
+        self[index]
+    }
+
+    #[inline(always)]
+    fn fetch(&self, index: usize) {
+        prefetch(self.as_ptr().wrapping_add(index).cast());
+    }
+}
+
+impl Memory for [AtomicU64] {
+    #[inline(always)]
+    fn word(&self, index: usize) -> u64 {
+        self[index].load(Relaxed)
+    }
+
+    #[inline(always)]
+    fn fetch(&self, index: usize) {
+        prefetch(self.as_ptr().wrapping_add(index).cast());
+    }
+}
+
+/// Room for the positions of a burst; one for many bursts.
+pub struct Room([u64; BURST * MAX_HASHES as usize]);
+
+impl Default for Room {
+    fn default() -> Self {
+        Self([0; BURST * MAX_HASHES as usize])
+    }
+}
+
+/// Those of up to [`BURST`] names whose bits are all one: their indices into `positive`, in order, and how many.
+#[inline(always)]
+pub(crate) fn positives<L: Layout>(
+    places: &Places<L>,
+    memory: &(impl Memory + ?Sized),
+    digests: &[Digest],
+    room: &mut Room,
+    positive: &mut [u8; BURST],
+) -> usize {
+    let mut first = [[0; FIRST]; BURST];
+    for (first, &digest) in first.iter_mut().zip(digests) {
+        // With one position a name it counts twice.
+        let mut bits = places.of(digest);
+        let one = bits.next().unwrap_or(0);
+        *first = [one, bits.next().unwrap_or(one)];
+        memory.fetch_bits(first.iter().copied());
+    }
+    let mut n_waiting = 0;
+    for (index, first) in first[..digests.len()].iter().enumerate() {
+        positive[n_waiting] = index as u8;
+        n_waiting += usize::from(memory.are_ones(first.iter().copied()));
+    }
+    let n_hashes = places.shape().n_hashes() as usize;
+    for positions in [FIRST..n_hashes.min(SECOND), SECOND..n_hashes] {
+        if !positions.is_empty() {
+            n_waiting = narrow(places, memory, digests, positions, room, &mut positive[..n_waiting]);
+        }
+    }
+    n_waiting
+}
+
+/// Those of `waiting` whose bits at `positions` are all one; how many.
+#[inline(always)]
+fn narrow<L: Layout>(
+    places: &Places<L>,
+    memory: &(impl Memory + ?Sized),
+    digests: &[Digest],
+    positions: Range<usize>,
+    room: &mut Room,
+    waiting: &mut [u8],
+) -> usize {
+    let n = positions.len();
+    for (&index, bits) in waiting.iter().zip(room.0.chunks_exact_mut(n)) {
+        for (to, bit) in bits.iter_mut().zip(places.of(digests[usize::from(index)]).skip(positions.start)) {
+            *to = bit;
+            memory.fetch((bit / 64) as usize);
+        }
+    }
+    let mut n_left = 0;
+    for (place, bits) in (0..waiting.len()).zip(room.0.chunks_exact(n)) {
+        waiting[n_left] = waiting[place];
+        n_left += usize::from(memory.are_ones(bits.iter().copied()));
+    }
+    n_left
+}
