@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use fibula_lookup::bloom::theory::expected_probes;
 use fibula_lookup::bloom::{DoubleHashing, Layout, OneHashing, Shape, Standard};
 use fibula_lookup::hash::{Family, SecretKey};
-use fibula_lookup::lpm::bloom::{BloomLpm, BloomLpmQuery, Keyed, Membership, OwnHash, Settings, Steps};
+use fibula_lookup::lpm::bloom::{BloomLpm, BloomLpmQuery, Keyed, Membership, OwnHash, Settings, Steps, Update};
 use fibula_lookup::lpm::prefix::{Address, Prefix};
 use fibula_lookup::testkit::{Rng, seed};
-use fibula_lookup::traits::{Applied, BatchReader, Control, InsertError, Query};
+use fibula_lookup::traits::{Applied, ApplyError, BatchReader, Control, InsertError, Query};
 use prefixes::{Oracle, StopAtEnd, deep, probes, some_prefix};
 
 /// Positions of an entry: that of the paper's experiments.
@@ -49,6 +49,7 @@ fn assert_answers<A: Address, F: Membership<A>, const W: usize>(
 fn law<A: Address, F: Membership<A>, const W: usize>(name: &str, settings: Settings<F>, seed: u64) {
     let n_operations = if deep() { 20_000 } else { 600 };
     let mut rng = Rng::new(seed);
+    let table = settings.table::<A>();
     let mut control = BloomLpm::<A, F, W>::new(settings);
     let mut oracle = Oracle::<A>::default();
     let (mut follower, mut late) = (control.export(), control.export());
@@ -67,6 +68,9 @@ fn law<A: Address, F: Membership<A>, const W: usize>(name: &str, settings: Setti
             assert_eq!(was_there, oracle.0.remove(&prefix).is_some(), "{context}: {prefix}");
         }
         for update in &updates {
+            let mut bytes = Vec::new();
+            update.encode(&table, &mut bytes);
+            assert_eq!(&Update::decode(&bytes, &table).unwrap(), update, "{context}");
             for query in [&mut follower, &mut late] {
                 assert_eq!(query.apply(update), Ok(Applied::Applied), "{context}");
                 assert_eq!(query.apply(update), Ok(Applied::AlreadyThere), "{context}");
@@ -79,6 +83,7 @@ fn law<A: Address, F: Membership<A>, const W: usize>(name: &str, settings: Setti
             assert_answers(&late, &oracle, &probes, &context);
             late = control.export();
             assert_eq!(follower.fill_rate(), late.fill_rate(), "{context}: bits were lost or left");
+            assert_eq!(follower.held(), late.held(), "{context}");
         }
     }
     let steps = &control.settings().steps;
@@ -104,6 +109,56 @@ fn ipv4_answers_follow_every_change_with_every_filter() {
 #[test]
 fn ipv6_answers_follow_every_change_with_every_filter() {
     laws::<u128, 3>();
+}
+
+#[test]
+fn gaps_duplicates_and_damage_are_noticed_and_change_nothing() {
+    fn whole<A: Address, const W: usize>() {
+        let key = &SecretKey::from_seed(1);
+        let settings = settings(Steps::few::<A>(), keyed::<OneHashing>(300, key), 300, key);
+        let table = settings.table::<A>();
+        let mut control = BloomLpm::<A, _, W>::new(settings);
+        let mut query = control.export();
+        let prefix = |number, len| Prefix::of(A::from_first(number, 32), len);
+        let mut updates = Vec::new();
+        control.insert(prefix(0x0a01_0203, 30), 5, &mut updates).unwrap();
+        control.insert(prefix(0x0a01_0000, 16), 6, &mut updates).unwrap();
+        // Some bits go, and the length with them.
+        control.remove(prefix(0x0a01_0203, 30), &mut updates);
+        let (last, first) = updates.split_last().unwrap();
+        assert!(!last.clear.is_empty() && first.iter().all(|update| update.clear.is_empty()));
+        assert!(matches!(query.apply(last), Err(ApplyError::Gap { current: 0, from: 2, .. })));
+        for update in first {
+            assert_eq!(query.apply(update), Ok(Applied::Applied));
+            assert_eq!(query.apply(update), Ok(Applied::AlreadyThere));
+        }
+        let state = |query: &BloomLpmQuery<A, Keyed<OneHashing>, W>| {
+            let answers = [0x0a01_0202, 0x0a01_0300, 0x0b00_0000].map(|ip| query.lookup(A::from_first(ip, 32)));
+            (query.held(), query.fill_rate(), query.n_lengths(), answers)
+        };
+        let before = state(&query);
+        assert_eq!(before.3, [5, 6, 0]);
+        let mut bytes = Vec::new();
+        last.encode(&table, &mut bytes);
+        // Every byte but those of the versions: another digest, or no update at all.
+        for at in (0..bytes.len()).filter(|at| !(0..16).contains(at)) {
+            for bit in 0..8 {
+                let mut damaged = bytes.clone();
+                damaged[at] ^= 1 << bit;
+                if let Ok(update) = Update::<W>::decode(&damaged, &table) {
+                    assert!(query.apply(&update).is_err(), "IPv{}, byte {at}, bit {bit}", A::VERSION);
+                    assert_eq!(state(&query), before, "IPv{}, byte {at}, bit {bit}", A::VERSION);
+                }
+            }
+            assert!(Update::<W>::decode(&bytes[..at], &table).is_err(), "{at} bytes");
+        }
+        bytes.push(0);
+        assert!(Update::<W>::decode(&bytes, &table).is_err(), "a byte too many");
+        assert_eq!(query.apply(last), Ok(Applied::Applied));
+        assert_eq!((state(&query).0, state(&query).3), (control.export().held(), [6, 6, 0]));
+    }
+    whole::<u32, 1>();
+    whole::<u128, 3>();
 }
 
 #[test]

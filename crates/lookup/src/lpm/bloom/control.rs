@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::query::{BloomLpmQuery, Lengths};
+use super::update::{Update, bit_prf, rest_prf};
 use super::{Membership, Steps, name};
+use crate::cuckoo::exact::update::{MAX_WRITES, SlotsUpdate};
 use crate::cuckoo::exact::{self, Cuckoo};
 use crate::hash::{Family, SecretKey};
 use crate::lpm::prefix::{Address, Prefix};
@@ -27,21 +29,11 @@ pub struct Settings<F> {
     pub key: SecretKey,
 }
 
-/// A message: bits and slots by their new contents.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Update<const W: usize> {
-    /// The version that this update builds on.
-    pub from: u64,
-    /// The version after it.
-    pub to: u64,
-    /// Bits that become one, before anything else.
-    pub set: Vec<u64>,
-    /// Updates of the hash table.
-    pub table: Vec<exact::Update<W>>,
-    /// Bits that become zero, after everything else.
-    pub clear: Vec<u64>,
-    /// The lengths that entries have afterwards.
-    pub lengths: Lengths,
+impl<F> Settings<F> {
+    /// Settings of the hash table behind the filter, which the bytes of updates are read with.
+    pub fn table<A: Address>(&self) -> exact::Settings {
+        exact::Settings::new(A::BITS as u8 / 8 + 1, 16, self.max_entries.max(1), self.family, &self.key)
+    }
 }
 
 /// Control half of prefixes behind a filter.
@@ -53,6 +45,10 @@ pub struct BloomLpm<A, F, const W: usize> {
     counters: Vec<u8>,
     n_of_len: Vec<usize>,
     version: u64,
+    /// See [`Update`].
+    digest: u64,
+    /// That which messages led to.
+    table_version: u64,
 }
 
 impl<A: Address, F: Membership<A>, const W: usize> BloomLpm<A, F, W> {
@@ -61,14 +57,7 @@ impl<A: Address, F: Membership<A>, const W: usize> BloomLpm<A, F, W> {
     /// When `W` words do not hold an address and a length: 1 for IPv4, 3 for IPv6.
     pub fn new(settings: Settings<F>) -> Self {
         assert!(W == if A::VERSION == 4 { 1 } else { 3 }, "{W} words for IPv{} prefixes", A::VERSION);
-        let table = exact::Settings::new(
-            A::BITS as u8 / 8 + 1,
-            16,
-            settings.max_entries.max(1),
-            settings.family,
-            &settings.key,
-        );
-        let room = settings.max_entries;
+        let (table, room) = (settings.table::<A>(), settings.max_entries);
         let counters = vec![0; settings.filter.n_bits() as usize];
         let n_of_len = vec![0; A::BITS as usize + 1];
         Self {
@@ -78,6 +67,8 @@ impl<A: Address, F: Membership<A>, const W: usize> BloomLpm<A, F, W> {
             counters,
             n_of_len,
             version: 0,
+            digest: 0,
+            table_version: 0,
         }
     }
 
@@ -136,30 +127,56 @@ impl<A: Address, F: Membership<A>, const W: usize> BloomLpm<A, F, W> {
             let place = (index as u128).checked_shl(A::BITS - u32::from(step)).unwrap_or(0);
             Prefix::of(A::narrowed(wide | place), step)
         };
-        let mut update = Update { from, to: from + 1, set: vec![], table: vec![], clear: vec![], lengths: [0; 3] };
+        let (mut set, mut clear, mut table, lengths) = (vec![], vec![], vec![], self.lengths());
         let changed = || before.iter().zip(&after).enumerate().filter(|(_, (before, after))| before != after);
         // All that come before any that go: so no bit is cleared that is set again.
         for (index, (before, after)) in changed() {
             let Some(value) = *after else { continue };
             let entry = entry(index);
-            self.entries.insert(name(entry), (value | PRESENT).into(), &mut update.table)?;
+            self.entries.insert(name(entry), (value | PRESENT).into(), &mut table)?;
             if before.is_none() {
                 self.n_of_len[usize::from(step)] += 1;
-                self.count_up(entry, &mut update.set);
+                self.count_up(entry, &mut set);
             }
         }
         for (index, _) in changed().filter(|(_, (_, after))| after.is_none()) {
             let entry = entry(index);
-            self.entries.remove(name(entry), &mut update.table);
+            self.entries.remove(name(entry), &mut table);
             self.n_of_len[usize::from(step)] -= 1;
-            self.count_down(entry, &mut update.clear);
+            self.count_down(entry, &mut clear);
         }
-        if !update.table.is_empty() {
-            update.lengths = self.lengths();
+        if !table.is_empty() {
+            let seed = self.entries.settings().seed();
             self.version += 1;
+            let (to, after, table) = (self.version, self.lengths(), self.one_of(table));
+            let mut update = Update { from, to, digest: self.digest, lengths: after, set, clear, table };
+            let turned = update.set.iter().chain(&update.clear);
+            update.digest = turned.fold(self.digest, |digest, &bit| digest ^ bit_prf(seed, bit))
+                ^ rest_prf(seed, lengths, std::mem::replace(&mut self.table_version, update.table_version()))
+                ^ rest_prf(seed, after, self.table_version);
+            self.digest = update.digest;
             updates.push(update);
         }
         Ok(old)
+    }
+
+    /// One message for several to the table, so that it is taken as a whole or refused.
+    fn one_of(&self, updates: Vec<exact::Update<W>>) -> exact::Update<W> {
+        let mut joined: Option<SlotsUpdate<W>> = None;
+        for update in updates {
+            let exact::Update::Slots(next) = update else { return exact::Update::Table(self.entries.image()) };
+            match &mut joined {
+                Some(joined) => {
+                    (joined.to, joined.digest) = (next.to, next.digest);
+                    joined.writes.extend(next.writes);
+                }
+                None => joined = Some(next),
+            }
+        }
+        match joined {
+            Some(joined) if joined.writes.len() <= MAX_WRITES => exact::Update::Slots(joined),
+            _ => exact::Update::Table(self.entries.image()),
+        }
     }
 
     fn lengths(&self) -> Lengths {
@@ -231,7 +248,7 @@ impl<A: Address, F: Membership<A>, const W: usize> Control for BloomLpm<A, F, W>
         for (bit, _) in self.counters.iter().enumerate().filter(|&(_, &count)| count > 0) {
             words[bit / 64] |= 1 << (bit % 64);
         }
-        BloomLpmQuery::new(&self.settings, &words, self.lengths(), self.entries.export(), self.version)
+        BloomLpmQuery::new(&self.settings, &words, self.lengths(), self.entries.export(), (self.version, self.digest))
     }
 
     fn len(&self) -> usize {

@@ -41,10 +41,12 @@
 pub mod control;
 pub mod membership;
 pub mod query;
+pub mod update;
 
-pub use control::{BloomLpm, Settings, Update};
+pub use control::{BloomLpm, Settings};
 pub use membership::{Keyed, Membership, OwnHash};
 pub use query::{BloomLpmQuery, Reader};
+pub use update::Update;
 
 use super::prefix::{Address, Prefix};
 

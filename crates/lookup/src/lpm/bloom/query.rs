@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::control::Update;
+use super::update::{Update, bit_prf, rest_prf};
 use super::{Membership, Settings, name};
 use crate::bloom::burst::{BURST, Room};
 use crate::cuckoo::exact::{self, CuckooQuery};
@@ -43,6 +43,10 @@ impl<F> Shared<F> {
     fn put(&self, bit: u64, one: bool) {
         let word = &self.words[(bit / 64) as usize];
         word.store(word.load(Relaxed) & !(1 << (bit % 64)) | u64::from(one) << (bit % 64), Relaxed);
+    }
+
+    fn lengths(&self) -> Lengths {
+        std::array::from_fn(|at| self.lengths[at].load(Relaxed))
     }
 
     fn put_lengths(&self, lengths: Lengths) {
@@ -182,6 +186,8 @@ pub struct BloomLpmQuery<A, F, const W: usize> {
     shared: Arc<Shared<F>>,
     table: CuckooQuery<W>,
     version: u64,
+    /// See [`Update`].
+    digest: u64,
     address: std::marker::PhantomData<A>,
 }
 
@@ -191,7 +197,7 @@ impl<A: Address, F: Membership<A>, const W: usize> BloomLpmQuery<A, F, W> {
         words: &[u64],
         lengths: Lengths,
         table: CuckooQuery<W>,
-        version: u64,
+        (version, digest): (u64, u64),
     ) -> Self {
         let shared = Shared {
             filter: settings.filter.clone(),
@@ -200,7 +206,7 @@ impl<A: Address, F: Membership<A>, const W: usize> BloomLpmQuery<A, F, W> {
             meeting: Meeting::default(),
         };
         shared.put_lengths(lengths);
-        Self { shared: Arc::new(shared), table, version, address: std::marker::PhantomData }
+        Self { shared: Arc::new(shared), table, version, digest, address: std::marker::PhantomData }
     }
 
     /// As [`Query::lookup_batch`], and how often the hash table was asked.
@@ -212,6 +218,33 @@ impl<A: Address, F: Membership<A>, const W: usize> BloomLpmQuery<A, F, W> {
         let ask = |names: &[[u64; W]], found: &mut [u64]| self.table.lookup_batch(names, found);
         let mut room = Room::default();
         bursts.map(|(addresses, values)| self.shared.search(addresses, values, &mut room, ask)).sum()
+    }
+
+    /// The digest after an update, if it is one for filter and lengths as they are.
+    fn digest_after(&self, update: &Update<W>, lengths: Lengths) -> Result<u64, ApplyError> {
+        let malformed = |reason| Err(ApplyError::Malformed { reason });
+        let (n_bits, seed) = (self.shared.filter.n_bits(), self.table.settings().seed());
+        if update.set.iter().chain(&update.clear).any(|&bit| bit >= n_bits) {
+            return malformed("a bit is beyond the end of the filter");
+        }
+        if (A::BITS as usize + 1..64 * LENGTH_WORDS).any(|len| update.lengths[len / 64] >> (len % 64) & 1 != 0) {
+            return malformed("a length is beyond that of an address");
+        }
+        if update.set.iter().any(|&bit| self.shared.is_one(bit))
+            || !update.clear.iter().all(|&bit| self.shared.is_one(bit))
+        {
+            return malformed("a bit turns that has its new value already");
+        }
+        let turned = update.set.iter().chain(&update.clear).fold(0, |digest, &bit| digest ^ bit_prf(seed, bit));
+        let (before, after) = (self.table.held().0, update.table_version());
+        let got = self.digest ^ turned ^ rest_prf(seed, lengths, before) ^ rest_prf(seed, update.lengths, after);
+        let expected = update.digest;
+        if got == expected { Ok(got) } else { Err(ApplyError::WrongDigest { prefix: 0, depth: 0, got, expected }) }
+    }
+
+    /// Version, and digests of the filter and of the table.
+    pub fn held(&self) -> (u64, u64, u64) {
+        (self.version, self.digest, self.table.held().1)
     }
 
     /// Whether the filter takes a prefix for one that is in.
@@ -264,28 +297,25 @@ impl<A: Address, F: Membership<A>, const W: usize> Query for BloomLpmQuery<A, F,
         if update.from != self.version {
             return Err(ApplyError::Gap { prefix: 0, depth: 0, current: self.version, from: update.from });
         }
-        let n_bits = self.shared.filter.n_bits();
-        if update.set.iter().chain(&update.clear).any(|&bit| bit >= n_bits) {
-            return Err(ApplyError::Malformed { reason: "a bit is beyond the end of the filter" });
-        }
-        let shared = Arc::clone(&self.shared);
+        let (shared, lengths) = (Arc::clone(&self.shared), self.shared.lengths());
+        let digest = self.digest_after(update, lengths)?;
         update.set.iter().for_each(|&bit| shared.put(bit, true));
-        shared.put_lengths(std::array::from_fn(|at| shared.lengths[at].load(Relaxed) | update.lengths[at]));
+        shared.put_lengths(std::array::from_fn(|at| lengths[at] | update.lengths[at]));
         // A table that is new as a whole is published by itself; readers of the old one look again.
-        let is_small = |table: &exact::Update<W>| matches!(table, exact::Update::Slots(_));
-        let n_large = update.table.iter().rposition(|table| !is_small(table)).map_or(0, |last| last + 1);
-        for table in &update.table[..n_large] {
-            self.table.apply(table)?;
+        let applied = match &update.table {
+            exact::Update::Table(_) => self.table.apply(&update.table),
+            exact::Update::Slots(_) => shared.meeting.write(|| self.table.apply(&update.table)),
+        };
+        if applied != Ok(Applied::Applied) {
+            update.set.iter().for_each(|&bit| shared.put(bit, false));
+            shared.put_lengths(lengths);
+            return applied.and(Err(ApplyError::Malformed { reason: "the table has a later version than the filter" }));
         }
         shared.meeting.write(|| {
-            for table in &update.table[n_large..] {
-                self.table.apply(table)?;
-            }
             update.clear.iter().for_each(|&bit| shared.put(bit, false));
             shared.put_lengths(update.lengths);
-            Ok(())
-        })?;
-        self.version = update.to;
+        });
+        (self.version, self.digest) = (update.to, digest);
         Ok(Applied::Applied)
     }
 
