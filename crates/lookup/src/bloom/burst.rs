@@ -1,4 +1,4 @@
-//! A burst of names in a filter that does not fit the nearest caches.
+//! A burst of names in a filter; as it is looked up where the filter does not fit the nearest caches:
 //!
 //! ```text
 //! 1. the first two positions of every name          fetch their words
@@ -19,7 +19,7 @@ use crate::othello::prefetch;
 /// Names of a batch that are looked up together.
 pub const BURST: usize = 32;
 /// Positions that are read before the others are computed: half the aliens end at each in a filter filled as it should.
-pub(super) const FIRST: usize = 2;
+const FIRST: usize = 2;
 /// Positions that are read before the last ones are computed: a sixteenth of the aliens is left then.
 const SECOND: usize = 4;
 
@@ -98,13 +98,42 @@ pub(crate) fn positives<L: Layout>(
         positive[n_waiting] = index as u8;
         n_waiting += usize::from(memory.are_ones(first.iter().copied()));
     }
-    let n_hashes = places.shape().n_hashes() as usize;
-    for positions in [FIRST..n_hashes.min(SECOND), SECOND..n_hashes] {
-        if !positions.is_empty() {
-            n_waiting = narrow(places, memory, digests, positions, room, &mut positive[..n_waiting]);
-        }
+    for positions in later(places.shape().n_hashes()) {
+        n_waiting = narrow(places, memory, digests, positions, room, &mut positive[..n_waiting]);
     }
     n_waiting
+}
+
+/// As [`positives`], in a filter that stands in cache: nothing is fetched ahead, and no position is kept.
+#[inline(always)]
+pub(super) fn positives_near<L: Layout>(
+    places: &Places<L>,
+    memory: &(impl Memory + ?Sized),
+    digests: &[Digest],
+    positive: &mut [u8; BURST],
+) -> usize {
+    let mut n_left = 0;
+    for (index, &digest) in digests.iter().enumerate() {
+        positive[n_left] = index as u8;
+        n_left += usize::from(memory.are_ones(places.of(digest).take(FIRST)));
+    }
+    for positions in later(places.shape().n_hashes()) {
+        let n_waiting = std::mem::take(&mut n_left);
+        for place in 0..n_waiting {
+            let index = positive[place];
+            let bits = places.of(digests[usize::from(index)]).skip(positions.start).take(positions.len());
+            positive[n_left] = index;
+            n_left += usize::from(memory.are_ones(bits));
+        }
+    }
+    n_left
+}
+
+/// The positions behind the first ones, by when they are read.
+#[inline(always)]
+fn later(n_hashes: u32) -> impl Iterator<Item = Range<usize>> {
+    let n_hashes = n_hashes as usize;
+    [FIRST..n_hashes.min(SECOND), SECOND..n_hashes].into_iter().filter(|positions| !positions.is_empty())
 }
 
 /// Those of `waiting` whose bits at `positions` are all one; how many.

@@ -1,6 +1,6 @@
 //! The plain filter.
 
-use super::burst::{BURST, FIRST, Memory, Room, positives};
+use super::burst::{BURST, Memory, Room, positives, positives_near};
 use super::layout::{Layout, Places};
 use super::sizing::{MAX_HASHES, Shape};
 use crate::hash::Digest;
@@ -171,10 +171,10 @@ impl<L: Layout> Bloom<L> {
         if L::ONE_LINE {
             bursts.for_each(|(digests, present)| self.lookup_lines(digests, present));
         } else if self.words.len() * 8 < PREFETCH_FROM {
-            bursts.for_each(|(digests, present)| self.lookup_cached(digests, present));
+            bursts.for_each(|(digests, present)| self.lookup_scattered(digests, present, None));
         } else {
             let mut room = Room::default();
-            bursts.for_each(|(digests, present)| self.lookup_scattered(digests, present, &mut room));
+            bursts.for_each(|(digests, present)| self.lookup_scattered(digests, present, Some(&mut room)));
         }
     }
 
@@ -190,30 +190,14 @@ impl<L: Layout> Bloom<L> {
         }
     }
 
-    /// A burst in a filter that stands in cache: nothing is fetched ahead. The first bits of all names are read, then the
-    /// others of those names that are still in question, which are collected without a branch: whether a name is one of
-    /// them is what no predictor knows.
+    /// A burst in a filter whose bits stand anywhere; `room` is there where it is worth fetching them ahead.
     #[inline]
-    fn lookup_cached(&self, digests: &[Digest], present: &mut [bool]) {
-        let words = &*self.words;
-        let (mut waiting, mut n_waiting) = ([0u8; BURST], 0);
-        for (index, (present, &digest)) in present.iter_mut().zip(digests).enumerate() {
-            *present = words.are_ones(self.places.of(digest).take(FIRST));
-            waiting[n_waiting] = index as u8;
-            n_waiting += usize::from(*present);
-        }
-        if self.shape().n_hashes() as usize > FIRST {
-            for index in waiting[..n_waiting].iter().map(|&index| usize::from(index)) {
-                present[index] = words.are_ones(self.places.of(digests[index]).skip(FIRST));
-            }
-        }
-    }
-
-    /// A burst in a large filter.
-    #[inline]
-    fn lookup_scattered(&self, digests: &[Digest], present: &mut [bool], room: &mut Room) {
+    fn lookup_scattered(&self, digests: &[Digest], present: &mut [bool], room: Option<&mut Room>) {
         let mut positive = [0; BURST];
-        let n_positive = positives(&self.places, &*self.words, digests, room, &mut positive);
+        let n_positive = match room {
+            Some(room) => positives(&self.places, &*self.words, digests, room, &mut positive),
+            None => positives_near(&self.places, &*self.words, digests, &mut positive),
+        };
         present.fill(false);
         positive[..n_positive].iter().for_each(|&index| present[usize::from(index)] = true);
     }
