@@ -34,13 +34,10 @@ int fibula_eal_start(int huge, unsigned mem_mb)
 	argv[argc++] = "--no-telemetry";
 	argv[argc++] = "--log-level=error";
 	argv[argc++] = "--lcores=0@0";
-	if (huge) {
-		argv[argc++] = "--in-memory";
-	} else {
-		argv[argc++] = "--no-huge";
-		argv[argc++] = "-m";
-		argv[argc++] = mem;
-	}
+	/* Memory is taken at once: other contestants take reserved pages, too. */
+	argv[argc++] = huge ? "--in-memory" : "--no-huge";
+	argv[argc++] = "-m";
+	argv[argc++] = mem;
 	argv[argc] = NULL;
 
 	/* rte_eal_init binds the calling thread to one CPU, which every thread started later would inherit. */

@@ -145,7 +145,9 @@ impl<M: Memory, P: Policy> Store<M, P> {
         ended: &mut impl FnMut(&M::Key, &M::Value),
     ) -> Result<Inserted, NoWay> {
         let view = View { store: self, now };
-        let second = view.away(place.first, place.tag);
+        // Only a full first bucket asks where else: Horton looks at seven buckets for that.
+        let is_room = view.free_slot(place.first).is_some();
+        let second = if is_room { place.first } else { view.away(place.first, place.tag) };
         if !search.run(&view, [place.first, second]) {
             let n_seen = search.n_buckets_seen::<View<M, P>>(CROWD);
             return Err(NoWay { is_crowded: n_seen < CROWD.min(self.n_buckets()) });
