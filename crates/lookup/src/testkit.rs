@@ -32,6 +32,17 @@ impl<S: crate::othello::Sizing> Subject for crate::othello::Othello<S> {
     }
 }
 
+impl Subject for crate::line::LineTable {
+    /// A removed name is an alien at once.
+    fn must_drop(&self, _key: Self::Key) -> bool {
+        false
+    }
+
+    fn may_forget(_update: &crate::line::Update) -> bool {
+        true
+    }
+}
+
 /// A small seeded generator; the same numbers on every machine.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);

@@ -1,27 +1,19 @@
-//! Builds a graph from all its names at once: partition by digest, then one shard after another, in cache.
+//! Builds a graph from all its names at once, and puts together what a controller stored of one.
 //!
-//! Cost: see `fibula bench build`. The names are read once to count, then once for every slice of at most
-//! [`MAX_STREAMS`] shards, and written once, to where they stay: first touching memory is a third of a build, so no copy
-//! is made in between. Threads take slices; each shard is solved by the thread that wrote it.
+//! Cost: see `fibula bench build`; how names are dealt out to shards is in [`crate::partition`].
 
-use std::ops::Range;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-use super::graph::{Graph, MAX_DEPTH, ShardState, Solver, prefix_of, with_slack};
+use super::graph::{Graph, MAX_DEPTH, ShardState, Solver, prefix_of};
 use super::index::Index;
 use super::shard::{Edge, MAX_STASH, NoSolution, Payload, Scratch, Shard};
 use super::sizing::{Sizing, TWEAKS};
 use super::{Settings, ShardId};
 use crate::hash::Digest;
+use crate::partition;
 use crate::traits::InsertError;
 
 /// Shards of a new table have at most so many names on average: room to grow, and none above the splitting point. A
 /// power of two, for tables have one more often than not, and half as many names a shard cost 0.15 bits a name more.
 const MEAN_SHARD: usize = 2048;
-/// Shards that are written at once: their current lines fit the second-level cache, their pages the TLB.
-const MAX_STREAMS: usize = 2048;
-
 impl<S: Sizing, P: Payload> Graph<S, P> {
     /// Builds the graph of `entries` on up to `threads` threads.
     /// # Errors
@@ -41,47 +33,18 @@ impl<S: Sizing, P: Payload> Graph<S, P> {
             return Err(InsertError::TooManyNames { max: settings.max_names });
         }
         let depth = first_depth::<S>(entries.len());
-        let n_shards = 1usize << depth;
-        let n_slices = threads.max(n_shards.div_ceil(MAX_STREAMS)).clamp(1, n_shards);
-        let counts = count(entries, depth);
-        let next = AtomicUsize::new(0);
-        let results = Mutex::new(Vec::new());
-        let work = || {
-            let solver = Solver { settings: &settings };
-            let mut scratch = Scratch::default();
-            loop {
-                let slice = next.fetch_add(1, Ordering::Relaxed);
-                if slice >= n_slices {
-                    return;
-                }
-                let prefixes = slice * n_shards / n_slices..(slice + 1) * n_shards / n_slices;
-                let mut solved = Vec::new();
-                let shards = shards_of(entries, depth, prefixes.clone(), &counts);
-                let outcome = prefixes.zip(shards).try_for_each(|(prefix, edges)| {
-                    let tweak = solver.first_tweak(prefix);
-                    solver.solve_or_split(prefix as u32, depth, tweak, edges, &mut scratch, &mut |shard, scratch| {
-                        let made = each(&shard, scratch);
-                        solved.push((shard, made));
-                    })
-                });
-                results.lock().expect("no panic in a worker").push((slice, outcome.map(|()| solved)));
-            }
-        };
-        std::thread::scope(|scope| {
-            for _ in 1..threads.min(n_slices) {
-                scope.spawn(work);
-            }
-            work();
-        });
-        let mut results = results.into_inner().expect("no panic in a worker");
-        results.sort_unstable_by_key(|&(slice, _)| slice);
-        let (mut shards, mut made) = (Vec::new(), Vec::new());
-        for (_, solved) in results {
-            for (shard, value) in solved? {
-                shards.push(shard);
-                made.push(value);
-            }
-        }
+        let edge = |digest: Digest, payload| Edge::new(digest.0, payload, false);
+        let solver = Solver { settings: &settings };
+        let solved = partition::solve(entries, depth, threads, edge, |prefix, edges, scratch| {
+            let mut solved = Vec::with_capacity(1);
+            let tweak = solver.first_tweak(prefix as usize);
+            solver.solve_or_split(prefix, depth, tweak, edges, scratch, &mut |shard, scratch| {
+                let made = each(&shard, scratch);
+                solved.push((shard, made));
+            })?;
+            Ok(solved)
+        })?;
+        let (shards, made) = solved.into_iter().flatten().unzip();
         Ok((Self::assemble(settings, shards, Scratch::default()), made))
     }
 
@@ -181,35 +144,5 @@ pub enum RestoreError {
 
 /// Depth of a new table of `n_names`.
 fn first_depth<S: Sizing>(n_names: usize) -> u8 {
-    if !S::SHARDED {
-        return 0;
-    }
-    (0..MAX_DEPTH).find(|&depth| n_names >> depth <= MEAN_SHARD).unwrap_or(MAX_DEPTH)
-}
-
-/// Names of every prefix of `depth` bits.
-fn count<P: Payload>(entries: &[(Digest, P)], depth: u8) -> Vec<u32> {
-    let mut counts = vec![0; 1 << depth];
-    for &(digest, _) in entries {
-        counts[prefix_of(digest.0, depth)] += 1;
-    }
-    counts
-}
-
-/// The edges of every shard of `prefixes`, with room for the inserts to come.
-fn shards_of<P: Payload>(
-    entries: &[(Digest, P)],
-    depth: u8,
-    prefixes: Range<usize>,
-    counts: &[u32],
-) -> Vec<Vec<Edge<P>>> {
-    let n_names = counts[prefixes.clone()].iter();
-    let mut shards: Vec<_> = n_names.map(|&n_names| Vec::with_capacity(with_slack(n_names as usize))).collect();
-    for &(digest, payload) in entries {
-        // A prefix below the range wraps to a large number.
-        if let Some(shard) = shards.get_mut(prefix_of(digest.0, depth).wrapping_sub(prefixes.start)) {
-            shard.push(Edge::new(digest.0, payload, false));
-        }
-    }
-    shards
+    if S::SHARDED { partition::depth(n_names, MEAN_SHARD) } else { 0 }
 }

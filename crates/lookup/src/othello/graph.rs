@@ -16,6 +16,7 @@ use super::shard::{Edge, MAX_TRIES, NoSolution, Payload, Place, Scratch, Shard, 
 use super::sizing::{Sharded, Sides, Sizing, TWEAKS};
 use super::{Settings, ShardId};
 use crate::hash::{Digest, mix64};
+use crate::partition::with_slack;
 use crate::traits::InsertError;
 
 /// A shard with more names splits in two when it is next solved.
@@ -113,7 +114,7 @@ pub struct Graph<S: Sizing = Sharded, P: Payload = u32> {
 
 /// `digest` shifted down to its first `depth` bits.
 #[inline]
-pub(super) fn prefix_of(digest: u64, depth: u8) -> usize {
+pub(crate) fn prefix_of(digest: u64, depth: u8) -> usize {
     // Two shifts, for a shift by 64 is not one.
     (digest >> 1 >> (63 - u32::from(depth))) as usize
 }
@@ -504,11 +505,6 @@ impl<S: Sizing, P: Payload> Graph<S, P> {
 struct Plan<S: Sizing, P: Payload> {
     slots: Vec<u32>,
     shards: Vec<Shard<S, P>>,
-}
-
-/// Room for the inserts that a shard takes before it is solved anew (2.40 / 2.10 of its names).
-pub(super) fn with_slack(n_names: usize) -> usize {
-    n_names + n_names / 7 + 1
 }
 
 /// Solves sets of edges, splitting those that are too large.

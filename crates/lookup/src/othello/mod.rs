@@ -139,7 +139,7 @@ pub struct ShardId {
 
 impl ShardId {
     /// The directory entries of the shard in a directory that looks at `depth` bits.
-    fn entries(self, depth: u8) -> std::ops::Range<usize> {
+    pub(crate) fn entries(self, depth: u8) -> std::ops::Range<usize> {
         let width = depth - self.depth;
         (self.prefix as usize) << width..(self.prefix as usize + 1) << width
     }

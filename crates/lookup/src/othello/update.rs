@@ -85,12 +85,12 @@ pub(crate) fn at_most(field: &'static str, value: u64, max: u64) -> Result<u64, 
 }
 
 impl ShardId {
-    pub(super) fn encode(self, out: &mut Vec<u8>) {
+    pub(crate) fn encode(self, out: &mut Vec<u8>) {
         out.extend(self.prefix.to_le_bytes());
         out.push(self.depth);
     }
 
-    pub(super) fn decode(bytes: &mut Bytes) -> Result<Self, DecodeError> {
+    pub(crate) fn decode(bytes: &mut Bytes) -> Result<Self, DecodeError> {
         let (prefix, depth) = (bytes.u32()?, bytes.u8()?);
         at_most("depth", depth.into(), super::graph::MAX_DEPTH.into())?;
         at_most("prefix", prefix.into(), (1 << depth) - 1)?;

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use super::Sequence;
+use super::{Sequence, Stamp};
 
 /// Reads that met the writer before a reader lines up behind it.
 const SPINS: u32 = 16;
@@ -29,6 +29,18 @@ impl Meeting {
         }
         let _gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
         read()
+    }
+
+    /// Begins to read, or `None` while a write is under way.
+    #[inline(always)]
+    pub(crate) fn begin(&self) -> Option<Stamp> {
+        self.sequence.read_begin()
+    }
+
+    /// Whether nothing was written since.
+    #[inline(always)]
+    pub(crate) fn is_unchanged(&self, stamp: Stamp) -> bool {
+        self.sequence.read_validate(stamp)
     }
 
     /// Writes, so that readers see all of it or nothing.

@@ -1,0 +1,469 @@
+//! The lookup loops: digests to values, in bursts, over the words of a query structure.
+//!
+//! The lookup of one name, as it stands in [`one`]:
+//! ```text
+//! group = directory[first bits of the digest]
+//! for each level that the group has:
+//!     bucket = group's bucket for the digest at that level
+//!     if rank of the digest < bucket's threshold:
+//!         return XOR of the cells at slots(digest, bucket's tweak)
+//! return the stash's value of the digest, if it has one
+//! ```
+//! A burst of 32 goes through the first level together, so that all its memory accesses are under way at once, and its
+//! successor's are asked for before it is read:
+//! ```text
+//! 1. line[i]   = base + offset + reduce(middle bits of digest[i])      prefetch line[i]: the only miss of a lookup
+//! 2. header[i] = tweak and threshold in line[i]
+//! 3. slots[i]  = mix(digest[i], tweak), four 16-bit numbers reduced    four names at a time with AVX2
+//!    keep[i]   = rank(digest[i]) < threshold
+//! 4. value[i]  = XOR of the cells of line[i] at slots[i]
+//! 5. where not keep[i], one in a hundred: the lookup of one name, whose second line was asked for after 3.
+//! ```
+//! No branch depends on a name but the one for those that are bumped.
+
+#![expect(unsafe_code, reason = "reads and writes cells at computed addresses of the arena")]
+
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering};
+
+use super::layout::{self, Geometry, LEVELS, Layout, MAX_PARTS};
+use crate::arena::LINE;
+use crate::hash::Digest;
+use crate::othello::graph::prefix_of;
+use crate::othello::prefetch;
+use crate::publish::meeting::Meeting;
+use crate::shards::Served;
+
+/// Names of a burst.
+pub(super) const BURST: usize = 32;
+
+/// What keeps readers of buckets and their writer apart; on lines of its own, for the writer writes it.
+#[repr(align(128))]
+#[derive(Debug, Default)]
+pub(super) struct Guard(pub(super) Meeting);
+
+/// How cells of one width are read and written: every byte always by the same atomic type.
+trait Cells: Copy {
+    /// log2 of the lines of a bucket.
+    fn log_lines(self) -> u32;
+    /// Threshold and tweak, as in the first two bytes; other bits above them.
+    /// # Safety
+    /// `bucket` is one that is still there.
+    unsafe fn header(self, bucket: *const u8) -> u64;
+    /// The cell in `slot`, with other bits above it.
+    /// # Safety
+    /// As for `header`; the slot is in range.
+    unsafe fn read(self, bucket: *const u8, slot: u16) -> u64;
+    /// Applied to the XOR of cells.
+    fn mask(self) -> u64;
+    /// Writes all words of a bucket.
+    /// # Safety
+    /// As for `header`, by the one writer.
+    unsafe fn store(self, bucket: *mut u8, words: &[u64]);
+}
+
+/// Cells of 8 bits.
+#[derive(Clone, Copy)]
+struct Bytes;
+
+impl Cells for Bytes {
+    #[inline(always)]
+    fn log_lines(self) -> u32 {
+        0
+    }
+    #[inline(always)]
+    // SAFETY: the caller keeps the contract.
+    unsafe fn header(self, bucket: *const u8) -> u64 {
+        // SAFETY: inside the bucket, which starts at a line; the header is no cell.
+        unsafe { AtomicU16::from_ptr(bucket.cast::<u16>().cast_mut()) }.load(Ordering::Relaxed).into()
+    }
+    #[inline(always)]
+    // SAFETY: the caller keeps the contract.
+    unsafe fn read(self, bucket: *const u8, slot: u16) -> u64 {
+        // SAFETY: inside the bucket.
+        unsafe { AtomicU8::from_ptr(bucket.add(slot.into()).cast_mut()) }.load(Ordering::Relaxed).into()
+    }
+    #[inline(always)]
+    fn mask(self) -> u64 {
+        u64::MAX
+    }
+    // SAFETY: the caller keeps the contract.
+    unsafe fn store(self, bucket: *mut u8, words: &[u64]) {
+        // SAFETY: as for `header`.
+        unsafe { AtomicU16::from_ptr(bucket.cast()) }.store(words[0] as u16, Ordering::Relaxed);
+        for (at, byte) in words.iter().flat_map(|word| word.to_le_bytes()).enumerate().skip(2) {
+            // SAFETY: inside the bucket.
+            unsafe { AtomicU8::from_ptr(bucket.add(at)) }.store(byte, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Cells of 16 bits.
+#[derive(Clone, Copy)]
+struct Halves;
+
+impl Cells for Halves {
+    #[inline(always)]
+    fn log_lines(self) -> u32 {
+        1
+    }
+    #[inline(always)]
+    // SAFETY: the caller keeps the contract.
+    unsafe fn header(self, bucket: *const u8) -> u64 {
+        // SAFETY: as above.
+        unsafe { self.read(bucket, 0) }
+    }
+    #[inline(always)]
+    // SAFETY: the caller keeps the contract.
+    unsafe fn read(self, bucket: *const u8, slot: u16) -> u64 {
+        // SAFETY: inside the bucket, which starts at a line.
+        let half = unsafe { AtomicU16::from_ptr(bucket.cast::<u16>().add(slot.into()).cast_mut()) };
+        u16::from_le(half.load(Ordering::Relaxed)).into()
+    }
+    #[inline(always)]
+    fn mask(self) -> u64 {
+        u64::MAX
+    }
+    // SAFETY: the caller keeps the contract.
+    unsafe fn store(self, bucket: *mut u8, words: &[u64]) {
+        for (at, word) in words.iter().enumerate() {
+            for part in 0..4 {
+                let half = ((word >> (16 * part)) as u16).to_le();
+                // SAFETY: inside the bucket, which starts at a line.
+                unsafe { AtomicU16::from_ptr(bucket.cast::<u16>().add(4 * at + part)) }.store(half, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// Cells of any width, in 64-bit words.
+#[derive(Clone, Copy)]
+struct Packed(Layout);
+
+impl Cells for Packed {
+    #[inline(always)]
+    fn log_lines(self) -> u32 {
+        self.0.log_lines
+    }
+    #[inline(always)]
+    // SAFETY: the caller keeps the contract.
+    unsafe fn header(self, bucket: *const u8) -> u64 {
+        // SAFETY: inside the bucket, which starts at a line.
+        unsafe { AtomicU64::from_ptr(bucket.cast::<u64>().cast_mut()) }.load(Ordering::Relaxed)
+    }
+    #[inline(always)]
+    // SAFETY: the caller keeps the contract.
+    unsafe fn read(self, bucket: *const u8, slot: u16) -> u64 {
+        let (word, shift) = self.0.place(slot.into());
+        // SAFETY: inside the bucket, which starts at a line.
+        unsafe { AtomicU64::from_ptr(bucket.cast::<u64>().add(word).cast_mut()) }.load(Ordering::Relaxed) >> shift
+    }
+    #[inline(always)]
+    fn mask(self) -> u64 {
+        self.0.value_mask()
+    }
+    // SAFETY: the caller keeps the contract.
+    unsafe fn store(self, bucket: *mut u8, words: &[u64]) {
+        for (at, &word) in words.iter().enumerate() {
+            // SAFETY: inside the bucket, which starts at a line.
+            unsafe { AtomicU64::from_ptr(bucket.cast::<u64>().add(at)) }.store(word, Ordering::Relaxed);
+        }
+    }
+}
+
+/// `$run` with the cells of a layout: one `match` a call, none a name.
+macro_rules! with_cells {
+    ($layout:expr, $cells:ident => $run:expr) => {
+        match $layout.value_bits {
+            // Words are numbers, bytes are memory: on other machines they are not in the same order.
+            8 if cfg!(target_endian = "little") => {
+                let $cells = Bytes;
+                $run
+            }
+            16 if cfg!(target_endian = "little") => {
+                let $cells = Halves;
+                $run
+            }
+            _ => {
+                let $cells = Packed($layout);
+                $run
+            }
+        }
+    };
+}
+
+/// Writes a bucket where readers see it; inside a [`Guard`].
+/// # Safety
+/// `bucket` is the address of a bucket of this layout that is served, and this is the one writer.
+pub(super) unsafe fn store_bucket(layout: Layout, bucket: *mut u8, words: &[u64]) {
+    // SAFETY: by the caller's word.
+    with_cells!(layout, cells => unsafe { cells.store(bucket, words) });
+}
+
+/// Value of one name.
+pub(super) fn lookup(served: Served<'_, Guard>, layout: Layout, digest: Digest) -> u64 {
+    with_cells!(layout, cells => served.extra.0.read(|| one(served, layout, cells, digest.0)))
+}
+
+/// Values of many names.
+/// # Panics
+/// When `values` is shorter than `digests`.
+pub(super) fn lookup_batch(served: Served<'_, Guard>, layout: Layout, digests: &[Digest], values: &mut [u64]) {
+    let values = &mut values[..digests.len()];
+    with_cells!(layout, cells => match layout.n_parts {
+        3 => dispatch::<_, 3>(served, layout, cells, digests, values),
+        _ => dispatch::<_, 4>(served, layout, cells, digests, values),
+    });
+}
+
+#[inline(always)]
+fn entry_of<X>(served: Served<'_, X>, digest: u64) -> u64 {
+    let index = prefix_of(digest, served.depth);
+    debug_assert!(index < served.entries.len());
+    // SAFETY: the directory has 2^depth entries, and the index has depth bits.
+    unsafe { served.entries.get_unchecked(index) }.load()
+}
+
+/// A bucket, by its number in its group.
+#[inline(always)]
+fn bucket_at(served: Served<'_, Guard>, log_lines: u32, geometry: Geometry, index: u32) -> *const u8 {
+    served.base.wrapping_add((geometry.offset_lines as usize + ((index as usize) << log_lines)) * LINE)
+}
+
+/// Value of one name, read while a writer may write: then it may be wrong, but nothing else goes wrong.
+fn one<C: Cells>(served: Served<'_, Guard>, layout: Layout, cells: C, digest: u64) -> u64 {
+    let geometry = Geometry::unpack(entry_of(served, digest));
+    let mut before = 0;
+    for (level, n) in geometry.n_buckets.into_iter().map(u32::from).enumerate().filter(|level| level.1 > 0) {
+        let bucket = bucket_at(served, cells.log_lines(), geometry, before + layout::bucket(digest, level, n));
+        // SAFETY: a bucket of a group that the directory leads to, which stays while the reader is pinned.
+        let header = unsafe { cells.header(bucket) };
+        if layout::rank(digest, level) < (header >> 8) as u8 {
+            let slots = layout.slots(digest, header as u8);
+            // SAFETY: as above; slots are inside a bucket whatever digest and tweak are.
+            let cells_of = slots[..layout.n_parts].iter().map(|&slot| unsafe { cells.read(bucket, slot) });
+            return cells_of.fold(0, |sum, cell| sum ^ cell) & cells.mask();
+        }
+        before += n;
+    }
+    if geometry.stash { stashed(served, layout, geometry, digest) } else { 0 }
+}
+
+#[cold]
+fn stashed(served: Served<'_, Guard>, layout: Layout, geometry: Geometry, digest: u64) -> u64 {
+    let start = bucket_at(served, layout.log_lines, geometry, geometry.n_all() as u32).cast::<u64>();
+    // SAFETY: a group with a stash has STASH_BYTES behind its buckets, which nobody writes once it is published.
+    let word = |index: usize| unsafe { start.add(index).read() };
+    let found = (0..word(0) as usize).find(|at| word(1 + 2 * at) == digest);
+    found.map_or(0, |at| word(2 + 2 * at))
+}
+
+/// Where the buckets of a burst are.
+type Spots = [MaybeUninit<*const u8>; BURST];
+
+#[inline(always)]
+fn prefetch_bucket(cells: impl Cells, bucket: *const u8) {
+    for line in 0..1 << cells.log_lines() {
+        prefetch(bucket.wrapping_add(line * LINE));
+    }
+}
+
+/// Step 1.
+#[inline(always)]
+fn locate(served: Served<'_, Guard>, cells: impl Cells, digests: &[Digest], spots: &mut Spots) {
+    for (digest, spot) in digests.iter().zip(spots) {
+        let geometry = Geometry::unpack(entry_of(served, digest.0));
+        let index = layout::bucket(digest.0, 0, geometry.n_buckets[0].into());
+        let bucket = bucket_at(served, cells.log_lines(), geometry, index);
+        prefetch_bucket(cells, bucket);
+        spot.write(bucket);
+    }
+}
+
+/// Steps 2 to 5.
+/// # Safety
+/// The spots of these digests are written, and their groups are still there; the processor has AVX2 where `AVX2` says so.
+#[inline(always)]
+unsafe fn read<C: Cells, const PARTS: usize, const AVX2: bool>(
+    served: Served<'_, Guard>,
+    layout: Layout,
+    cells: C,
+    digests: &[Digest],
+    spots: &Spots,
+    values: &mut [u64],
+) {
+    // SAFETY: by the caller's word.
+    let bucket = |index: usize| unsafe { spots[index].assume_init() };
+    let stamp = served.extra.0.begin();
+    let mut headers = [0; BURST];
+    for (index, header) in headers[..digests.len()].iter_mut().enumerate() {
+        // SAFETY: by the caller's word.
+        *header = unsafe { cells.header(bucket(index)) };
+    }
+    let mut slots = [[0; MAX_PARTS]; BURST];
+    #[cfg(target_arch = "x86_64")]
+    let kept = match digests.first_chunk::<BURST>() {
+        // SAFETY: by the caller's word.
+        Some(digests) if AVX2 => unsafe { slots_avx2(layout, digests, &headers, &mut slots) },
+        _ => slots_of(layout, digests, &headers, &mut slots),
+    };
+    #[cfg(not(target_arch = "x86_64"))]
+    let kept = slots_of(layout, digests, &headers, &mut slots);
+    let bumped = !kept & ((1u64 << digests.len()) - 1) as u32;
+    let mut left = bumped;
+    while left != 0 {
+        // The second line of a bumped name, asked for while the others are read.
+        let digest = digests[left.trailing_zeros() as usize].0;
+        left &= left - 1;
+        let geometry = Geometry::unpack(entry_of(served, digest));
+        let [first, second, _] = geometry.n_buckets.map(u32::from);
+        let index = first + layout::bucket(digest, 1, second);
+        prefetch_bucket(cells, bucket_at(served, cells.log_lines(), geometry, index));
+    }
+    for (index, value) in values.iter_mut().enumerate() {
+        // SAFETY: by the caller's word; slots are inside a bucket whatever digest and tweak are.
+        let cells_of = slots[index][..PARTS].iter().map(|&slot| unsafe { cells.read(bucket(index), slot) });
+        *value = cells_of.fold(0, |sum, cell| sum ^ cell) & cells.mask();
+    }
+    let mut left = bumped;
+    while left != 0 {
+        let index = left.trailing_zeros() as usize;
+        left &= left - 1;
+        values[index] = one(served, layout, cells, digests[index].0);
+    }
+    if !stamp.is_some_and(|stamp| served.extra.0.is_unchanged(stamp)) {
+        read_again(served, layout, cells, digests, values);
+    }
+}
+
+/// The writer wrote while a burst was read: its names one by one, from lines that are in the cache now.
+#[cold]
+#[inline(never)]
+fn read_again<C: Cells>(served: Served<'_, Guard>, layout: Layout, cells: C, digests: &[Digest], values: &mut [u64]) {
+    for (digest, value) in digests.iter().zip(values) {
+        *value = served.extra.0.read(|| one(served, layout, cells, digest.0));
+    }
+}
+
+/// Step 3; returns a bit for each name that its first bucket keeps.
+#[inline(always)]
+fn slots_of(layout: Layout, digests: &[Digest], headers: &[u64; BURST], slots: &mut [[u16; MAX_PARTS]; BURST]) -> u32 {
+    let mut kept = 0;
+    for (index, (digest, &header)) in digests.iter().zip(headers).enumerate() {
+        slots[index] = layout.slots(digest.0, header as u8);
+        kept |= u32::from(layout::rank(digest.0, 0) < (header >> 8) as u8) << index;
+    }
+    kept
+}
+
+/// Step 3 for a full burst. A 64-bit product is put together from three 32-bit ones, for AVX2 has no other; the four
+/// 16-bit numbers of it are reduced by one instruction.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn slots_avx2(
+    layout: Layout,
+    digests: &[Digest; BURST],
+    headers: &[u64; BURST],
+    slots: &mut [[u16; MAX_PARTS]; BURST],
+) -> u32 {
+    use crate::othello::sizing::{MIX, TWEAK_SPREAD};
+    use std::arch::x86_64::*;
+
+    let mix_low = _mm256_set1_epi64x((MIX & 0xFFFF_FFFF) as i64);
+    let mix_high = _mm256_set1_epi64x((MIX >> 32) as i64);
+    let spread = _mm256_set1_epi64x(TWEAK_SPREAD as i64);
+    let byte = _mm256_set1_epi64x(0xFF);
+    let lengths = _mm256_set1_epi64x(layout.lengths.cast_signed());
+    let starts = _mm256_set1_epi64x(layout.starts.cast_signed());
+    let mut kept = 0;
+    for at in (0..BURST).step_by(4) {
+        // SAFETY: four of BURST digests, headers and slots, which lie in arrays of that length. Unaligned loads and
+        // stores.
+        unsafe {
+            let digest = _mm256_loadu_si256(digests.as_ptr().add(at).cast());
+            let header = _mm256_loadu_si256(headers.as_ptr().add(at).cast());
+            let tweak = _mm256_and_si256(header, byte);
+            let y = _mm256_xor_si256(digest, _mm256_mul_epu32(tweak, spread));
+            let low = _mm256_mul_epu32(y, mix_low);
+            let cross =
+                _mm256_add_epi64(_mm256_mul_epu32(_mm256_srli_epi64::<32>(y), mix_low), _mm256_mul_epu32(y, mix_high));
+            let x = _mm256_add_epi64(low, _mm256_slli_epi64::<32>(cross));
+            let x = _mm256_xor_si256(x, _mm256_srli_epi64::<32>(x));
+            let slot = _mm256_add_epi16(multiply_high(x, lengths), starts);
+            _mm256_storeu_si256(slots.as_mut_ptr().add(at).cast(), slot);
+            let rank = _mm256_and_si256(digest, byte);
+            let rank = _mm256_sub_epi64(rank, _mm256_srli_epi64::<7>(rank));
+            let threshold = _mm256_and_si256(_mm256_srli_epi64::<8>(header), byte);
+            let keeps = _mm256_castsi256_pd(_mm256_cmpgt_epi64(threshold, rank));
+            kept |= _mm256_movemask_pd(keeps).cast_unsigned() << at;
+        }
+    }
+    kept
+}
+
+/// The upper halves of sixteen 16-bit products. Not the intrinsic, which LLVM takes apart and puts together as six
+/// instructions.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn multiply_high(a: std::arch::x86_64::__m256i, b: std::arch::x86_64::__m256i) -> std::arch::x86_64::__m256i {
+    let product;
+    // SAFETY: one instruction on registers.
+    unsafe {
+        std::arch::asm!("vpmulhuw {0}, {1}, {2}", out(ymm_reg) product, in(ymm_reg) a, in(ymm_reg) b,
+            options(pure, nomem, nostack, preserves_flags));
+    }
+    product
+}
+
+fn dispatch<C: Cells, const PARTS: usize>(
+    served: Served<'_, Guard>,
+    layout: Layout,
+    cells: C,
+    digests: &[Digest],
+    values: &mut [u64],
+) {
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("bmi2") {
+        // SAFETY: the processor has what the function is compiled for.
+        return unsafe { bursts_avx2::<C, PARTS>(served, layout, cells, digests, values) };
+    }
+    bursts::<C, PARTS, false>(served, layout, cells, digests, values);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,bmi1,bmi2")]
+// SAFETY: the caller has seen that the processor has them.
+unsafe fn bursts_avx2<C: Cells, const PARTS: usize>(
+    served: Served<'_, Guard>,
+    layout: Layout,
+    cells: C,
+    digests: &[Digest],
+    values: &mut [u64],
+) {
+    bursts::<C, PARTS, true>(served, layout, cells, digests, values);
+}
+
+/// The bursts of a whole call: each is located before its predecessor is read.
+#[inline(always)]
+fn bursts<C: Cells, const PARTS: usize, const AVX2: bool>(
+    served: Served<'_, Guard>,
+    layout: Layout,
+    cells: C,
+    digests: &[Digest],
+    values: &mut [u64],
+) {
+    let (mut here, mut next): (Spots, Spots) = ([MaybeUninit::uninit(); BURST], [MaybeUninit::uninit(); BURST]);
+    let (whole, rest) = digests.as_chunks::<BURST>();
+    let (whole_values, rest_values) = values.split_at_mut(whole.len() * BURST);
+    locate(served, cells, whole.first().map_or(rest, |first| first), &mut here);
+    for (at, (digests, values)) in whole.iter().zip(whole_values.as_chunks_mut::<BURST>().0).enumerate() {
+        locate(served, cells, whole.get(at + 1).map_or(rest, |next| next), &mut next);
+        // SAFETY: located before; the caller has looked at the processor.
+        unsafe { read::<C, PARTS, AVX2>(served, layout, cells, digests, &here, values) };
+        std::mem::swap(&mut here, &mut next);
+    }
+    // SAFETY: as above.
+    unsafe { read::<C, PARTS, AVX2>(served, layout, cells, rest, &here, rest_values) };
+}
+
+const _: () = assert!(BURST == 32 && LEVELS == 3);

@@ -1,0 +1,339 @@
+//! Line tables, query half: directory and buckets, no names.
+//!
+//! [`LineQuery`] is the handle of the one writer; each reading thread has a [`Reader`]. A bucket is written in place, all
+//! its words between two increments of the table's counter; a burst that saw the counter move reads its names again, one
+//! by one, from lines that are in its cache by then. A group that is built anew is written elsewhere and published whole.
+//!
+//! One counter for the table, checked once a burst: a lookup pays two loads of a line that is in its cache unless the
+//! writer wrote, for 32 names. A counter in every bucket costs each name a comparison; new versions of groups cost every
+//! update a copy of 8 KB.
+//!
+//! Cost: one line a lookup. Alien names: an arbitrary value.
+//! Limits: one writer; see [`crate::shards`] for what readers may hold back.
+
+#![expect(unsafe_code, reason = "writes groups into the arena that readers hold")]
+
+use super::kernel::{self, Guard};
+use super::layout::{Geometry, Layout, STASH_BYTES};
+use super::update::{BucketsUpdate, GroupImage, Update, bucket_prf};
+use super::{MAX_STASH, Settings, ShardId};
+use crate::arena::LINE;
+use crate::hash::Digest;
+use crate::othello::graph::MAX_DEPTH;
+use crate::publish::Pin;
+use crate::shards::{Held, Served, Shards, ShardsReader};
+use crate::traits::{Applied, ApplyError, BatchReader, Query};
+
+/// Query half of a table, and the handle of its one writer.
+pub struct LineQuery {
+    shards: Shards<Guard>,
+    settings: Settings,
+    layout: Layout,
+}
+
+/// Figures of a query structure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueryStats {
+    /// Groups served.
+    pub n_groups: usize,
+    /// Buckets, stashes and directory, in bits.
+    pub size_bits: u64,
+    /// Bytes of the arena in use, old groups that wait for readers included.
+    pub arena_bytes: u64,
+    /// Bytes of old groups that wait for readers.
+    pub retired_bytes: usize,
+    /// Bytes of the arena on huge pages, if the operating system says.
+    pub huge_page_bytes: Option<usize>,
+    /// Names in stashes.
+    pub n_stashed: usize,
+}
+
+impl LineQuery {
+    /// A query structure of whole groups, which must cover all digests once.
+    /// # Errors
+    /// [`ApplyError`]: a group is malformed, its buckets do not have its digest, or memory ran out.
+    pub fn from_groups(settings: &Settings, images: &[GroupImage]) -> Result<Self, ApplyError> {
+        images.iter().try_for_each(|image| check(settings, image))?;
+        Self::of(settings, images)
+    }
+
+    /// As [`LineQuery::from_groups`] for images made in this process, whose digests need no proof.
+    /// # Panics
+    /// When there is no memory for them, as any allocation does.
+    pub(super) fn from_own(settings: &Settings, images: &[GroupImage]) -> Self {
+        let made = Self::of(settings, images);
+        made.unwrap_or_else(|error| panic!("no memory for a query structure of {} groups: {error}", images.len()))
+    }
+
+    fn of(settings: &Settings, images: &[GroupImage]) -> Result<Self, ApplyError> {
+        let layout = settings.layout();
+        // Twice what the fastest trade needs, for groups that are replaced.
+        let lines = (settings.max_names.min(Settings::MAX_NAMES) * 3).div_ceil(layout.n_cells());
+        let shards = Shards::new(lines.saturating_mul(layout.bytes()), Guard::default())?;
+        let mut query = Self { shards, settings: settings.clone(), layout };
+        query.install(images)?;
+        Ok(query)
+    }
+
+    /// A reader for another thread.
+    pub fn reader(&self) -> Reader {
+        Reader { shards: self.shards.reader(), layout: self.layout }
+    }
+
+    /// What is held of each group, in order of digests: (group, version, digest).
+    pub fn held(&self) -> impl Iterator<Item = (ShardId, u64, u64)> + '_ {
+        self.shards.in_order().map(|held| (held.id, held.version, held.digest))
+    }
+
+    /// All groups, as the writer sees them: what an image is made of.
+    pub fn groups(&self) -> Vec<GroupImage> {
+        self.shards.in_order().map(|held| self.image_of(held)).collect()
+    }
+
+    /// Figures; reads the operating system's page accounts.
+    pub fn stats(&self) -> QueryStats {
+        let (arena_bytes, retired_bytes) = self.shards.arena_bytes();
+        QueryStats {
+            n_groups: self.shards.in_order().count(),
+            size_bits: self.size_bits(),
+            arena_bytes,
+            retired_bytes,
+            huge_page_bytes: self.shards.huge_page_bytes(),
+            n_stashed: self.shards.in_order().map(|held| self.image_of(held).stash.len()).sum(),
+        }
+    }
+
+    /// Words of the buckets, from which a stash follows.
+    fn n_words(&self, geometry: Geometry) -> usize {
+        geometry.n_all() * self.layout.n_words()
+    }
+
+    fn image_of(&self, held: &Held) -> GroupImage {
+        let geometry = Geometry::unpack(held.entry);
+        let n_words = self.n_words(geometry);
+        let address = self.shards.address(geometry.offset_lines).cast::<u64>();
+        // SAFETY: the block holds so many words and, of a group that has one, a stash. Only the writer writes them, so that
+        // its own plain reads race with nothing.
+        let word = |index: usize| unsafe { address.add(index).read() };
+        let n_stash = if geometry.stash { word(n_words) as usize } else { 0 };
+        GroupImage {
+            id: held.id,
+            version: held.version,
+            n_buckets: geometry.n_buckets,
+            digest: held.digest,
+            stash: (0..n_stash).map(|at| (Digest(word(n_words + 1 + 2 * at)), word(n_words + 2 + 2 * at))).collect(),
+            words: (0..n_words).map(word).collect(),
+        }
+    }
+
+    /// Puts new groups in the place of those that held their digests; all of them or none.
+    fn install(&mut self, images: &[GroupImage]) -> Result<(), ApplyError> {
+        let ids: Vec<ShardId> = images.iter().map(|image| image.id).collect();
+        self.shards.covered(&ids)?;
+        let mut written: Vec<Held> = Vec::with_capacity(images.len());
+        for image in images {
+            match self.write(image) {
+                Ok(held) => written.push(held),
+                Err(error) => {
+                    written.into_iter().for_each(|held| self.shards.give(held.block));
+                    return Err(error);
+                }
+            }
+        }
+        self.shards.install(written);
+        Ok(())
+    }
+
+    /// Writes a group into free lines, where no reader looks yet.
+    fn write(&mut self, image: &GroupImage) -> Result<Held, ApplyError> {
+        let stash_bytes = if image.stash.is_empty() { 0 } else { STASH_BYTES };
+        let block = self.shards.take(image.words.len() * 8 + stash_bytes)?;
+        let geometry = Geometry { offset_lines: block.0, ..image.geometry() };
+        let count = (!image.stash.is_empty()).then_some(image.stash.len() as u64);
+        let stash = count.into_iter().chain(image.stash.iter().flat_map(|&(digest, value)| [digest.0, value]));
+        let address = self.shards.address(block.0).cast::<u64>();
+        for (at, word) in image.words.iter().copied().chain(stash).enumerate() {
+            // SAFETY: the block has room for all words and the stash, and no reader has its address.
+            unsafe { address.add(at).write(word) };
+        }
+        Ok(Held { id: image.id, version: image.version, digest: image.digest, entry: geometry.pack(), block })
+    }
+
+    fn apply_buckets(&mut self, update: &BucketsUpdate) -> Result<Applied, ApplyError> {
+        let ShardId { prefix, depth } = update.id;
+        let malformed = |reason| Err(ApplyError::Malformed { reason });
+        let Some((slot, &held)) = self.shards.held_of(update.id) else {
+            return malformed("the update is for a group that is not here");
+        };
+        if update.to <= held.version {
+            return Ok(Applied::AlreadyThere);
+        }
+        if held.id != update.id || update.from != held.version {
+            return Err(ApplyError::Gap { prefix, depth, current: held.version, from: update.from });
+        }
+        let (geometry, n_words) = (Geometry::unpack(held.entry), self.layout.n_words());
+        if update.words.len() != update.indices.len() * n_words {
+            return malformed("buckets and their numbers are not as many");
+        }
+        let indices = &update.indices;
+        if indices
+            .iter()
+            .enumerate()
+            .any(|(at, index)| *index as usize >= geometry.n_all() || indices[..at].contains(index))
+        {
+            return malformed("a bucket is out of range, or comes twice");
+        }
+        let line = |index: u32| geometry.offset_lines + (index << self.layout.log_lines);
+        // The digest is proved before anything is stored.
+        let mut digest = held.digest;
+        let mut old = vec![0; n_words];
+        for (&index, words) in indices.iter().zip(update.words.chunks_exact(n_words)) {
+            let address = self.shards.address(line(index)).cast::<u64>();
+            for (at, word) in old.iter_mut().enumerate() {
+                // SAFETY: the bucket is in range, and only the writer writes it.
+                *word = unsafe { address.add(at).read() };
+            }
+            let share = |words: &[u64]| bucket_prf(self.settings.seed, index as usize, words);
+            digest ^= share(&old) ^ share(words);
+        }
+        if digest != update.digest {
+            return Err(ApplyError::WrongDigest { prefix, depth, got: digest, expected: update.digest });
+        }
+        let guard = self.shards.served().extra;
+        guard.0.write(|| {
+            for (&index, words) in indices.iter().zip(update.words.chunks_exact(n_words)) {
+                // SAFETY: the bucket is in range.
+                unsafe { kernel::store_bucket(self.layout, self.shards.address(line(index)), words) };
+            }
+        });
+        self.shards.note(slot, update.to, digest);
+        Ok(Applied::Applied)
+    }
+
+    fn apply_groups(&mut self, images: &[GroupImage]) -> Result<Applied, ApplyError> {
+        images.iter().try_for_each(|image| check(&self.settings, image))?;
+        let held = |image: &GroupImage| self.shards.version_at(image.id);
+        if images.iter().all(|image| held(image) >= Some(image.version)) {
+            return Ok(Applied::AlreadyThere);
+        }
+        // A message that is older than a part of what is held must not take that part back.
+        if let Some(image) = images.iter().find(|image| held(image) > Some(image.version)) {
+            let ShardId { prefix, depth } = image.id;
+            let current = held(image).expect("it is newer");
+            return Err(ApplyError::Gap { prefix, depth, current, from: image.version });
+        }
+        self.install(images)?;
+        Ok(Applied::Applied)
+    }
+
+    /// Replaces groups whatever their versions: the answer to a request for a resync, where the sender's word counts.
+    /// # Errors
+    /// [`ApplyError`]; nothing changes.
+    pub fn overwrite(&mut self, images: &[GroupImage]) -> Result<(), ApplyError> {
+        images.iter().try_for_each(|image| check(&self.settings, image))?;
+        self.install(images)
+    }
+
+    fn served(&self) -> Served<'_, Guard> {
+        self.shards.served()
+    }
+}
+
+/// Checks a group from outside against everything that readers rely on.
+fn check(settings: &Settings, image: &GroupImage) -> Result<(), ApplyError> {
+    let malformed = |reason| Err(ApplyError::Malformed { reason });
+    let ShardId { prefix, depth } = image.id;
+    let layout = settings.layout();
+    let [first, second, third] = image.n_buckets;
+    if first == 0 || second > super::layout::MAX_SECOND || third > 1 {
+        return malformed("a group has a number of buckets that none can have");
+    }
+    if image.words.len() != image.geometry().n_all() * layout.n_words() || image.stash.len() > MAX_STASH {
+        return malformed("a group has another number of words than its buckets, or too large a stash");
+    }
+    if depth > MAX_DEPTH || prefix >> depth != 0 {
+        return malformed("a group has a prefix out of range");
+    }
+    if image.stash.iter().any(|&(_, value)| value > layout.value_mask()) {
+        return malformed("a stashed value is wider than a cell");
+    }
+    let got = image.prove(settings);
+    if got != image.digest {
+        return Err(ApplyError::WrongDigest { prefix, depth, got, expected: image.digest });
+    }
+    Ok(())
+}
+
+impl Query for LineQuery {
+    type Key = Digest;
+    type Update = Update;
+
+    fn lookup(&self, key: Digest) -> u64 {
+        kernel::lookup(self.served(), self.layout, key)
+    }
+
+    fn lookup_batch(&self, keys: &[Digest], values: &mut [u64]) {
+        kernel::lookup_batch(self.served(), self.layout, keys, values);
+    }
+
+    fn apply(&mut self, update: &Update) -> Result<Applied, ApplyError> {
+        match update {
+            Update::Buckets(update) => self.apply_buckets(update),
+            Update::Groups(images) => self.apply_groups(images),
+        }
+    }
+
+    fn size_bits(&self) -> u64 {
+        self.shards.size_bits()
+    }
+}
+
+/// A thread's access to the table beside its writer.
+pub struct Reader {
+    shards: ShardsReader<Guard>,
+    layout: Layout,
+}
+
+impl Reader {
+    /// Opens the table for a burst. The thread was quiescent until now: nothing from an earlier burst is in use.
+    #[inline]
+    pub fn pin(&mut self) -> Pinned<'_> {
+        let (served, pin) = self.shards.pin();
+        Pinned { served, layout: self.layout, _pin: pin }
+    }
+}
+
+impl BatchReader for Reader {
+    type Key = Digest;
+
+    #[inline]
+    fn lookup_batch(&mut self, digests: &[Digest], values: &mut [u64]) {
+        self.pin().lookup_batch(digests, values);
+    }
+
+    fn offline(&mut self) {
+        self.shards.offline();
+    }
+}
+
+/// The table during one burst.
+pub struct Pinned<'a> {
+    served: Served<'a, Guard>,
+    layout: Layout,
+    _pin: Pin<'a>,
+}
+
+impl Pinned<'_> {
+    /// As [`Query::lookup`].
+    pub fn lookup(&self, digest: Digest) -> u64 {
+        kernel::lookup(self.served, self.layout, digest)
+    }
+
+    /// As [`Query::lookup_batch`].
+    #[inline]
+    pub fn lookup_batch(&self, digests: &[Digest], values: &mut [u64]) {
+        kernel::lookup_batch(self.served, self.layout, digests, values);
+    }
+}
+
+const _: () = assert!(STASH_BYTES.is_multiple_of(8) && LINE.is_multiple_of(8));

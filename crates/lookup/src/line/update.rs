@@ -1,0 +1,185 @@
+//! The message that crosses the seam: whole buckets, or whole groups, with versions and a digest.
+//!
+//! Buckets are absolute, so a duplicate is harmless; from- and to-versions show a gap; the digest of the group after the
+//! update shows that both sides agree. Bytes: `docs/formats/line.md`.
+
+use super::layout::{Geometry, LEVELS, Layout, MAX_SECOND};
+use super::{MAX_STASH, Settings, ShardId};
+use crate::bytes::Bytes;
+use crate::hash::{Digest, mix64};
+use crate::othello::update::{DecodeError, MAX_SHARDS, at_most};
+
+/// An update of a line table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Update {
+    /// Some buckets of one group changed: mostly one.
+    Buckets(BucketsUpdate),
+    /// These groups replace what held their digests before: a build, a split, a merge, or a resync.
+    Groups(Vec<GroupImage>),
+}
+
+/// Some buckets of one group, by their new contents.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BucketsUpdate {
+    /// The group.
+    pub id: ShardId,
+    /// The version that this update builds on.
+    pub from: u64,
+    /// The version after it.
+    pub to: u64,
+    /// Digest of the group after it.
+    pub digest: u64,
+    /// Which buckets, each once.
+    pub indices: Vec<u32>,
+    /// Their words, one bucket after the other.
+    pub words: Vec<u64>,
+}
+
+/// A whole group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupImage {
+    /// Its digests.
+    pub id: ShardId,
+    /// Its version.
+    pub version: u64,
+    /// Buckets of each level.
+    pub n_buckets: [u16; LEVELS],
+    /// Digest of its buckets and stash.
+    pub digest: u64,
+    /// Names outside the buckets, with their values.
+    pub stash: Vec<(Digest, u64)>,
+    /// Its buckets.
+    pub words: Vec<u64>,
+}
+
+/// A bucket's share of its group's digest: whatever its words, for an update proves the XOR of all shares.
+#[inline]
+pub(super) fn bucket_prf(seed: u64, index: usize, words: &[u64]) -> u64 {
+    let start = mix64(seed.wrapping_add((index as u64 + 1).wrapping_mul(0xD6E8_FEB8_6659_FD93)));
+    // Two chains of folded multiplications, for one would wait eight times for its product.
+    let fold = |sum: u64, word: u64| {
+        let product = u128::from(sum ^ word) * u128::from(0x9E37_79B9_7F4A_7C15_u64);
+        (product >> 64) as u64 ^ product as u64
+    };
+    let (halves, _) = words.as_chunks::<2>();
+    let (even, odd) =
+        halves.iter().fold((start, !start.rotate_left(32)), |(even, odd), &[a, b]| (fold(even, a), fold(odd, b)));
+    mix64(even ^ mix64(odd))
+}
+
+/// The share of its id and sizes in a group's digest.
+pub(super) fn geometry_prf(seed: u64, id: ShardId, n_buckets: [u16; LEVELS]) -> u64 {
+    let place = mix64(seed ^ (u64::from(id.prefix) << 8 | u64::from(id.depth)));
+    mix64(place ^ n_buckets.iter().fold(0, |sum, &n| sum << 16 | u64::from(n)))
+}
+
+/// A stashed name's share of its group's digest.
+pub(super) fn stash_prf(seed: u64, name: Digest, value: u64) -> u64 {
+    mix64(mix64(seed ^ name.0).wrapping_add(value))
+}
+
+impl GroupImage {
+    /// The digest of the contents.
+    pub(super) fn prove(&self, settings: &Settings) -> u64 {
+        let seed = settings.seed;
+        let buckets = self.words.chunks_exact(settings.layout().n_words()).enumerate();
+        let buckets = buckets.fold(0, |sum, (index, words)| sum ^ bucket_prf(seed, index, words));
+        let stash = self.stash.iter().fold(0, |sum, &(name, value)| sum ^ stash_prf(seed, name, value));
+        geometry_prf(seed, self.id, self.n_buckets) ^ buckets ^ stash
+    }
+
+    /// The geometry, of a group that stands nowhere yet.
+    pub(super) fn geometry(&self) -> Geometry {
+        Geometry { offset_lines: 0, n_buckets: self.n_buckets, stash: !self.stash.is_empty() }
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.id.encode(out);
+        out.push(self.stash.len() as u8);
+        self.n_buckets.iter().for_each(|n| out.extend(n.to_le_bytes()));
+        out.extend(self.version.to_le_bytes());
+        out.extend(self.digest.to_le_bytes());
+        for (digest, value) in &self.stash {
+            out.extend(digest.0.to_le_bytes());
+            out.extend(value.to_le_bytes());
+        }
+        put_words(&self.words, out);
+    }
+
+    fn decode(bytes: &mut Bytes, layout: Layout) -> Result<Self, DecodeError> {
+        let id = ShardId::decode(bytes)?;
+        let n_stash = at_most("stash entries", bytes.u8()?.into(), MAX_STASH as u64)?;
+        let n_buckets = [bytes.u16()?, bytes.u16()?, bytes.u16()?];
+        at_most("buckets of the second level", n_buckets[1].into(), MAX_SECOND.into())?;
+        at_most("buckets of the third level", n_buckets[2].into(), 1)?;
+        let (version, digest) = (bytes.u64()?, bytes.u64()?);
+        let mut stash = Vec::with_capacity(n_stash as usize);
+        for _ in 0..n_stash {
+            stash.push((Digest(bytes.u64()?), bytes.u64()?));
+        }
+        let n_all: usize = n_buckets.iter().map(|&n| usize::from(n)).sum();
+        let words = get_words(bytes, n_all * layout.n_words())?;
+        Ok(Self { id, version, n_buckets, digest, stash, words })
+    }
+}
+
+fn put_words(words: &[u64], out: &mut Vec<u8>) {
+    words.iter().for_each(|word| out.extend(word.to_le_bytes()));
+}
+
+fn get_words(bytes: &mut Bytes, n_words: usize) -> Result<Vec<u64>, DecodeError> {
+    let (words, _) = bytes.take(n_words.saturating_mul(8))?.as_chunks::<8>();
+    Ok(words.iter().map(|word| u64::from_le_bytes(*word)).collect())
+}
+
+impl Update {
+    /// Appends the bytes of the update.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Buckets(update) => {
+                out.push(0);
+                update.id.encode(out);
+                out.extend(update.from.to_le_bytes());
+                out.extend(update.to.to_le_bytes());
+                out.extend(update.digest.to_le_bytes());
+                out.extend((update.indices.len() as u32).to_le_bytes());
+                update.indices.iter().for_each(|index| out.extend(index.to_le_bytes()));
+                put_words(&update.words, out);
+            }
+            Self::Groups(groups) => {
+                out.push(1);
+                out.extend((groups.len() as u32).to_le_bytes());
+                groups.iter().for_each(|group| group.encode(out));
+            }
+        }
+    }
+
+    /// Reads an update of a table with these settings.
+    /// # Errors
+    /// [`DecodeError`]; lengths are checked against the bytes that are there before anything is allocated.
+    pub fn decode(settings: &Settings, bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut bytes = Bytes(bytes);
+        let layout = settings.layout();
+        let kind = at_most("kind of update", bytes.u8()?.into(), 1)?;
+        let update = if kind == 1 {
+            let n_groups = at_most("groups", bytes.u32()?.into(), MAX_SHARDS as u64)?;
+            let mut groups = Vec::new();
+            for _ in 0..n_groups {
+                groups.push(GroupImage::decode(&mut bytes, layout)?);
+            }
+            Self::Groups(groups)
+        } else {
+            let id = ShardId::decode(&mut bytes)?;
+            let (from, to, digest) = (bytes.u64()?, bytes.u64()?, bytes.u64()?);
+            let n = bytes.count(4 + layout.bytes())?;
+            let mut indices = Vec::with_capacity(n);
+            for _ in 0..n {
+                indices.push(bytes.u32()?);
+            }
+            let words = get_words(&mut bytes, n * layout.n_words())?;
+            Self::Buckets(BucketsUpdate { id, from, to, digest, indices, words })
+        };
+        bytes.end()?;
+        Ok(update)
+    }
+}
