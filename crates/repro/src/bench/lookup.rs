@@ -59,15 +59,20 @@ fn run_size(
 
     let mut built: Vec<Option<Box<dyn Contestant>>> = Vec::new();
     built.resize_with(kinds.len(), || None);
-    // The floor comes last: it takes the size of the structure that it is the floor of.
-    let floor_last = |&i: &usize| kinds[i].name == "floor";
+    // Floors come last: each takes the size of the structure that it is the floor of.
+    let floor_of = |name: &str| match name {
+        "floor" => Some("concise"),
+        "floor-line" => Some("line"),
+        _ => None,
+    };
+    let floor_last = |&i: &usize| floor_of(kinds[i].name).is_some();
     let mut order: Vec<usize> = (0..kinds.len()).collect();
     order.sort_by_key(floor_last);
     for i in order {
         let name = kinds[i].name;
-        if name == "floor" {
-            let concise = kinds.iter().position(|kind| kind.name == "concise").and_then(|at| built[at].as_ref());
-            input.floor_bytes = concise.map_or(floor_bytes(n, options.value_bits), |c| (c.size_bits() / 8) as usize);
+        if let Some(of) = floor_of(name) {
+            let structure = kinds.iter().position(|kind| kind.name == of).and_then(|at| built[at].as_ref());
+            input.floor_bytes = structure.map_or(floor_bytes(n, options.value_bits), |c| (c.size_bits() / 8) as usize);
         }
         listener.say(&format!("building {name} with {} names", size_text(n)));
         match (kinds[i].build)(&input) {

@@ -20,31 +20,54 @@ use crate::pages::Pages;
 pub(super) const KIND: Kind = Kind {
     name: "floor",
     about: "the same loop and digests with two random reads from flat arrays and nothing else",
-    build,
+    build: |input| build(input, Reads::Two),
     default: true,
 };
+pub(super) const ONE_LINE: Kind = Kind {
+    name: "floor-line",
+    about: "the same with one random read: what no structure of one cache line a lookup can beat",
+    build: |input| build(input, Reads::One),
+    default: false,
+};
+
+/// Random reads a name.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reads {
+    One,
+    Two,
+}
 
 struct Floor {
     a: Pages,
     b: Pages,
     hasher: Hasher,
     name_len: usize,
+    reads: Reads,
     prefetch: bool,
 }
 
-fn build(input: &Input<'_>) -> Result<Box<dyn Contestant>, BenchError> {
-    let half = input.floor_bytes.div_ceil(2).max(1);
+fn build(input: &Input<'_>, reads: Reads) -> Result<Box<dyn Contestant>, BenchError> {
+    let half = match reads {
+        Reads::One => input.floor_bytes.max(1),
+        Reads::Two => input.floor_bytes.div_ceil(2).max(1),
+    };
     if u32::try_from(half).is_err() {
         return Err(input.build_error(KIND.name, format!("arrays of {half} bytes, at most 2^32 - 1 are addressed")));
     }
     let mut random = Random::new(input.seed);
-    let mut filled = || {
-        let mut pages = Pages::zeroed(half);
+    let mut filled = |bytes| {
+        let mut pages = Pages::zeroed(bytes);
         pages.fill_with(|| random.next_u64() as u8);
         pages
     };
-    let mut floor =
-        Floor { a: filled(), b: filled(), hasher: input.hasher(), name_len: input.name_len, prefetch: false };
+    let mut floor = Floor {
+        a: filled(half),
+        b: filled(if reads == Reads::One { 1 } else { half }),
+        hasher: input.hasher(),
+        name_len: input.name_len,
+        reads,
+        prefetch: false,
+    };
     floor.prefetch = floor.prefetch_pays();
     Ok(Box::new(floor))
 }
@@ -68,7 +91,10 @@ impl Floor {
 
 impl Contestant for Floor {
     fn size_bits(&self) -> u64 {
-        8 * (self.a.len() + self.b.len()) as u64
+        match self.reads {
+            Reads::One => 8 * self.a.len() as u64,
+            Reads::Two => 8 * (self.a.len() + self.b.len()) as u64,
+        }
     }
 
     fn reader(&self) -> Box<dyn Reader + '_> {
@@ -95,7 +121,10 @@ impl Burst for FloorReader<'_> {
     fn lookup(&mut self, names: &[u64], values: &mut [u64]) {
         let digests = &mut self.digests[..names.len()];
         self.floor.hasher.digest_words(names, self.floor.name_len, digests);
-        read(&self.floor.a, &self.floor.b, digests, values, self.prefetch);
+        match self.floor.reads {
+            Reads::One => read_one(&self.floor.a, digests, values, self.prefetch),
+            Reads::Two => read(&self.floor.a, &self.floor.b, digests, values, self.prefetch),
+        }
     }
 }
 
@@ -139,6 +168,28 @@ fn read_any(a: &[u8], b: &[u8], digests: &[Digest], values: &mut [u64], prefetch
             debug_assert!(at_a < a.len() && at_b < b.len());
             // SAFETY: 32 bits times a length, divided by 2^32, is below the length.
             *value = unsafe { u64::from(a.get_unchecked(at_a) ^ b.get_unchecked(at_b)) };
+        }
+    }
+}
+
+/// One read a name, at a position that takes one range reduction.
+#[inline(always)]
+fn read_one(a: &[u8], digests: &[Digest], values: &mut [u64], prefetch: bool) {
+    assert!(!a.is_empty() && values.len() == digests.len());
+    let len = a.len() as u64;
+    for (digests, values) in digests.chunks(CHUNK).zip(values.chunks_mut(CHUNK)) {
+        let mut positions = [0u64; CHUNK];
+        for (position, digest) in positions.iter_mut().zip(digests) {
+            *position = ((digest.0 >> 32) * len) >> 32;
+        }
+        let positions = &positions[..digests.len()];
+        if prefetch {
+            positions.iter().for_each(|&position| prefetch_read(a, position));
+        }
+        for (value, &position) in values.iter_mut().zip(positions) {
+            debug_assert!((position as usize) < a.len());
+            // SAFETY: 32 bits times a length, divided by 2^32, is below the length.
+            *value = unsafe { (*a.get_unchecked(position as usize)).into() };
         }
     }
 }

@@ -7,6 +7,7 @@ mod concise;
 mod cuckoo;
 pub(crate) mod dpdk;
 mod floor;
+mod line;
 mod statics;
 mod table;
 
@@ -200,7 +201,11 @@ pub struct Kind {
 /// All contestants of the lookup bench, in the order of the tables.
 pub const ALL: &[Kind] = &[
     floor::KIND,
+    floor::ONE_LINE,
     concise::CONCISE,
+    line::LINE,
+    line::FAST,
+    line::SMALL,
     concise::OFW,
     concise::SEQUENCED,
     concise::STATIC,

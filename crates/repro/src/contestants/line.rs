@@ -1,0 +1,63 @@
+//! Our own: one cache line a lookup, in the points of its trade of memory against speed.
+
+use lookup::hash::Hasher;
+use lookup::line::{LineQuery, LineTable, Settings, Trade};
+use lookup::traits::Query;
+
+use super::{Contestant, Hashed, Input, Kind};
+use crate::BenchError;
+
+pub(super) const LINE: Kind = Kind {
+    name: "line",
+    about: "one cache line a lookup: three cells of a line that a small linear system was solved for",
+    build: |input| Line::build("line", input, Trade::Balanced),
+    default: true,
+};
+pub(super) const FAST: Kind = Kind {
+    name: "line-fast",
+    about: "the same with lines less full: more memory, fewer names that need a second line",
+    build: |input| Line::build("line-fast", input, Trade::Fast),
+    default: false,
+};
+pub(super) const SMALL: Kind = Kind {
+    name: "line-small",
+    about: "the same with four cells a name and lines fuller",
+    build: |input| Line::build("line-small", input, Trade::Small),
+    default: false,
+};
+
+struct Line {
+    query: LineQuery,
+    hasher: Hasher,
+    name_len: usize,
+}
+
+impl Line {
+    fn build(contestant: &'static str, input: &Input<'_>, trade: Trade) -> Result<Box<dyn Contestant>, BenchError> {
+        if input.value_bits > 32 {
+            let reason = format!("a value has at most 32 bits, not {}", input.value_bits);
+            return Err(BenchError::Unavailable { contestant, reason });
+        }
+        let settings = Settings::new(input.value_bits, input.names.len(), &input.secret_key()).with_trade(trade);
+        let (_, query) = LineTable::build(settings, &input.entries(), input.build_threads)
+            .map_err(|error| input.build_error(contestant, error))?;
+        Ok(Box::new(Self { query, hasher: input.hasher(), name_len: input.name_len }))
+    }
+}
+
+impl Contestant for Line {
+    fn size_bits(&self) -> u64 {
+        self.query.size_bits()
+    }
+
+    fn reader(&self) -> Box<dyn super::Reader + '_> {
+        Box::new(Hashed::new(self.query.reader(), &self.hasher, self.name_len))
+    }
+
+    fn note(&self) -> String {
+        match self.query.stats().huge_page_bytes {
+            Some(0) => "on small pages".into(),
+            _ => String::new(),
+        }
+    }
+}
