@@ -64,7 +64,12 @@ fn tables_that_are_built_have_the_size_and_the_rates_that_were_computed() {
 fn advice_names_a_design_for_each_node_with_its_figures() {
     let (code, text, _) = fib(&["advise", "-n", "10M"]);
     assert_eq!(code, 0);
-    for part in ["gateway: take cfw (l_f=10)", "core: take concise (l=6)", "bits a name", "0.74 % of the aliens"] {
+    for part in [
+        "gateway: take cfw (l_f=10)",
+        "core: take line-small (l=6, 4 cells a name)",
+        "bits a name",
+        "0.74 % of the aliens",
+    ] {
         assert!(text.contains(part), "{part}:\n{text}");
     }
     let advised = rows(&["advise", "-j", "--fp", "0", "--gateway"]);
@@ -72,7 +77,7 @@ fn advice_names_a_design_for_each_node_with_its_figures() {
     assert_eq!((&advised[0]["node"], &advised[0]["design"]), (&"gateway".into(), &"cuckoo".into()));
     assert_eq!(advised[0]["others"].as_array().unwrap().len(), fibula_designs().len() - 1);
     let core = rows(&["advise", "-j", "--core", "--names", "text"]);
-    assert_eq!((core.len(), &core[0]["design"]), (1, &"concise".into()));
+    assert_eq!((core.len(), &core[0]["design"]), (1, &"line-small".into()));
 }
 
 #[test]

@@ -9,7 +9,9 @@
 //! |---|---|
 //! | `keys` | names as structures take them: digests, or whole |
 //! | `table`, `skeleton` | what the two halves of every design promise |
-//! | `graph` | both halves of what is made of an Othello: one graph for all switches |
+//! | `sharded` | the control half of what is arranged in shards: one arrangement for all switches |
+//! | `graph` | both halves of what is made of an Othello |
+//! | `line` | both halves of the line designs |
 //! | `places` | both halves of CFW: one arrangement in slots for all switches |
 //! | `each` | the control half of everything else: one a switch |
 //! | `rebuilt` | both halves of what is a static map |
@@ -29,12 +31,14 @@ mod cuckoo;
 mod each;
 mod graph;
 mod keys;
+mod line;
 mod ofw;
 mod ogw;
 mod orthogonal;
 mod places;
 mod rebuilt;
 mod setsep;
+mod sharded;
 mod skeleton;
 mod sorted;
 mod summary_cache;
@@ -49,6 +53,7 @@ pub use cfw::CFW;
 pub use concise::CONCISE;
 pub use cuckoo::CUCKOO;
 pub use keys::{BURST, Burst, BurstNames, Key, NameList, put_words};
+pub use line::{LINE, LINE_FAST, LINE_SMALL};
 pub use ofw::OFW;
 pub use ogw::OGW;
 pub use orthogonal::OBF;
@@ -73,6 +78,9 @@ use std::str::FromStr;
 /// All designs.
 pub static DESIGNS: &[&Design] = &[
     &CONCISE,
+    &LINE,
+    &LINE_FAST,
+    &LINE_SMALL,
     &OFW,
     &OGW,
     &CFW,
@@ -287,6 +295,9 @@ pub enum RestoreError {
     /// Shards that contradict the names.
     #[error(transparent)]
     Graph(#[from] othello::RestoreError),
+    /// Groups that contradict the names.
+    #[error(transparent)]
+    Lines(#[from] lookup::line::RestoreError),
     /// Names that cannot be arranged.
     #[error(transparent)]
     Build(#[from] InsertError),

@@ -118,8 +118,11 @@ mod tests {
     }
 
     #[test]
-    fn core_nodes_get_an_othello_without_fingerprint_and_gateways_a_filtable() {
-        assert_eq!(taken(Node::Core, &demand(0.01)), "concise");
+    fn core_nodes_get_lines_and_gateways_a_filtable() {
+        assert_eq!(taken(Node::Core, &demand(0.01)), "line-small");
+        // Of the papers' designs it is an Othello without fingerprint.
+        let papers = all(&demand(0.01)).into_iter().filter(|row| !row.design.starts_with("line")).collect();
+        assert_eq!(choose(Node::Core, &demand(0.01), papers).taken.design, "concise");
         assert_eq!(taken(Node::Gateway, &demand(0.001)), "cfw");
         // The papers' insight, at the sizes of the papers: long names make it plainer still.
         assert_eq!(taken(Node::Gateway, &Demand { kind: NameKind::Ipv6, ..demand(0.001) }), "cfw");

@@ -11,6 +11,7 @@ pub use super::demand::Demand;
 use super::lines::expected_lines;
 use super::{Bfw, Cfw, Cuckoo, Ofw, Symbols, mcq};
 use crate::designs::NameLayout;
+use lookup::line::Trade;
 
 /// Bits of a slot of the exact table of a Bloom forwarder: a digest and a word for the value.
 const EXCEPTION_BITS: f64 = 128.0;
@@ -28,6 +29,8 @@ const MAX_L: u32 = 32;
 const SUMMARY: (f64, u32) = (16.0, 4);
 /// Cells a name of a sharded Othello: 2.40 and the rounding of shards to words and lines.
 const OTHELLO_CELLS: f64 = 2.42;
+/// Share of the names of a line table that have their second line read.
+const LINE_BUMPED: f64 = 0.01;
 /// Bits of a cell of OGW, and its slots a name: see `lookup::othello::gateway`.
 const OGW: (u32, f64) = (16, 1.14);
 /// Counters of 64 bits that readers check, one a bucket of the next power of two and at most so many: they count where
@@ -90,6 +93,9 @@ impl Figures {
 pub fn all(demand: &Demand) -> Vec<Figures> {
     vec![
         concise(demand),
+        line(demand, "line", Trade::Balanced),
+        line(demand, "line-fast", Trade::Fast),
+        line(demand, "line-small", Trade::Small),
         ofw(demand),
         ogw(demand),
         cfw(demand),
@@ -132,6 +138,15 @@ fn of_othello(design: &'static str, parameters: String, o: &Ofw) -> Figures {
 
 fn concise(demand: &Demand) -> Figures {
     of_othello("concise", format!("l={}", demand.value_bits), &Ofw::unrounded(demand.symbols(), 0))
+}
+
+/// Buckets of which a lookup reads one, and now and then a second.
+fn line(demand: &Demand, design: &'static str, trade: Trade) -> Figures {
+    let bits = demand.n_names.max(1) as f64 * trade.bits_a_name(demand.value_bits as u8);
+    let lines = f64::from(Trade::lines(demand.value_bits as u8)) * (1.0 + LINE_BUMPED);
+    let hashes = 1.0 + f64::from(trade.cells_a_name());
+    let parameters = format!("l={}, {} cells a name", demand.value_bits, trade.cells_a_name());
+    Figures { updates: Updates::Cells, ..of_map(design, parameters, bits, lines, hashes) }
 }
 
 /// The fewest bits of fingerprint with which few enough aliens pass, and what they leave of a word.
