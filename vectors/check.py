@@ -103,6 +103,41 @@ def crc(key, name):
 FAMILIES = {1: muladd, 2: wy, 3: siphash13, 4: crc}
 
 
+def line_group(message):
+    """The one group of an update of groups: buckets of each level, stash, bytes of the buckets."""
+    assert message[0] == 1 and int.from_bytes(message[1:5], "little") == 1
+    group = message[5:]
+    n_stash, at = group[5], 28
+    counts = [int.from_bytes(group[6 + 2 * i : 8 + 2 * i], "little") for i in range(3)]
+    stash = {}
+    for _ in range(n_stash):
+        stash[int.from_bytes(group[at : at + 8], "little")] = int.from_bytes(group[at + 8 : at + 16], "little")
+        at += 16
+    return counts, stash, group[at:]
+
+
+def line_lookup(group, digest):
+    """One name of a line table with 8-bit values and three cells a name; docs/formats/line.md."""
+    (n1, n2, n3), stash, buckets = group
+    second = n1 + ((digest >> 8 & 0xFFFF) * n2 >> 16)
+    levels = [
+        (n1, (digest >> 8 & 0xFFFFFFFF) * n1 >> 32, digest & 0xFF),
+        (n2, second, digest >> 24 & 0xFF),
+        (n3, n1 + n2, digest >> 16 & 0xFF),
+    ]
+    for n, bucket, rank in levels:
+        line = buckets[64 * bucket : 64 * bucket + 64]
+        if n and rank - (rank >> 7) < line[1]:
+            x = (digest ^ line[0] * 0x9E3779B1) * STEP & MASK
+            x ^= x >> 32
+            value = 0
+            for part in range(3):
+                start, end = 2 + 62 * part // 3, 2 + 62 * (part + 1) // 3
+                value ^= line[start + ((x >> 16 * part & 0xFFFF) * (end - start) >> 16)]
+            return value
+    return stash.get(digest, 0)
+
+
 def main():
     here = pathlib.Path(__file__).parent
     wrong = checked = 0
@@ -113,6 +148,10 @@ def main():
         checked += 1
         digest = FAMILIES[int(row["family"])](bytes.fromhex(row["key"]), bytes.fromhex(row["name"]))
         wrong += digest != int(row["digest"], 16)
+    group = line_group(bytes.fromhex((here / "line.hex").read_text()))
+    for row in csv.DictReader((here / "line.csv").open()):
+        checked += 1
+        wrong += line_lookup(group, int(row["digest"], 16)) != int(row["value"], 16)
     print(f"{checked} vectors checked, {wrong} wrong")
     return 1 if wrong or not checked else 0
 

@@ -5,9 +5,10 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use fibula_lookup::hash::{Digest, SecretKey, mix64};
+use fibula_lookup::line::{self, LineTable};
 use fibula_lookup::othello::{Option2, Othello, OthelloQuery, Publication, Settings, Sharded, Sizing, Update};
 use fibula_lookup::testkit::{Rng, seed};
-use fibula_lookup::traits::{ApplyError, Control, Query};
+use fibula_lookup::traits::{ApplyError, BatchReader, Control, Query};
 
 /// Names below this keep their value for ever; the next as many move between two values; the rest come and go.
 const N_STABLE: u64 = 6_000;
@@ -21,7 +22,7 @@ fn stable_value(number: u64) -> u64 {
     1 + number % 99
 }
 
-fn apply<S: Sizing>(query: &mut OthelloQuery<S>, update: &Update) {
+fn apply<Q: Query>(query: &mut Q, update: &Q::Update) {
     loop {
         match query.apply(update) {
             Ok(_) => return,
@@ -41,13 +42,30 @@ impl Drop for StopAtEnd<'_> {
     }
 }
 
-fn answers_stay_right<S: Sizing>(publication: Publication, n_answers: u64) {
+fn entries() -> Vec<(Digest, u64)> {
+    (0..2 * N_STABLE).map(|n| (name(n), stable_value(n))).collect()
+}
+
+fn othello_stays_right<S: Sizing>(publication: Publication, n_answers: u64) {
     let seed = seed();
     let settings = Settings::new(8, 100_000, &SecretKey::from_seed(seed));
-    let entries: Vec<_> = (0..2 * N_STABLE).map(|n| (name(n), stable_value(n))).collect();
-    let (mut control, query) = Othello::<S>::build(settings, &entries, 1).unwrap();
-    let mut query = query.republish(publication).unwrap();
+    let (control, query) = Othello::<S>::build(settings, &entries(), 1).unwrap();
+    let query = query.republish(publication).unwrap();
     let reader = query.reader();
+    answers_stay_right(control, query, reader, n_answers, seed);
+}
+
+fn answers_stay_right<C>(
+    mut control: C,
+    mut query: C::Query,
+    reader: impl BatchReader<Key = Digest>,
+    n_answers: u64,
+    seed: u64,
+) where
+    C: Control<Key = Digest> + Send,
+    C::Query: Send,
+    <C::Query as Query>::Update: Send,
+{
     let (done, n_updates) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
         let (done, n_updates) = (&done, &n_updates);
@@ -87,7 +105,7 @@ fn answers_stay_right<S: Sizing>(publication: Publication, n_answers: u64) {
                 *number = rng.below(2 * N_STABLE);
                 *digest = name(*number);
             }
-            reader.pin().lookup_batch(&names, &mut values);
+            reader.lookup_batch(&names, &mut values);
             for (&number, &value) in numbers.iter().zip(&values) {
                 let expected = stable_value(number);
                 let moved = number >= N_STABLE && value == expected + 100;
@@ -106,17 +124,26 @@ fn n_answers(share: u64) -> u64 {
 
 #[test]
 fn versioned_answers_stay_right_under_updates() {
-    answers_stay_right::<Sharded>(Publication::Versioned, n_answers(60));
+    othello_stays_right::<Sharded>(Publication::Versioned, n_answers(60));
 }
 
 #[test]
 fn sequenced_answers_stay_right_under_updates() {
-    answers_stay_right::<Sharded>(Publication::Sequenced, n_answers(30));
+    othello_stays_right::<Sharded>(Publication::Sequenced, n_answers(30));
 }
 
 #[test]
 fn answers_of_the_papers_size_stay_right_under_updates() {
-    answers_stay_right::<Option2>(Publication::Sequenced, n_answers(10));
+    othello_stays_right::<Option2>(Publication::Sequenced, n_answers(10));
+}
+
+#[test]
+fn answers_of_lines_stay_right_under_updates() {
+    let seed = seed();
+    let settings = line::Settings::new(8, 100_000, &SecretKey::from_seed(seed));
+    let (control, query) = LineTable::build(settings, &entries(), 1).unwrap();
+    let reader = query.reader();
+    answers_stay_right(control, query, reader, n_answers(30), seed);
 }
 
 #[test]
