@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use fibula_lookup::hash::{Digest, SecretKey, mix64};
 use fibula_lookup::line::{self, LineTable};
-use fibula_lookup::othello::{Option2, Othello, OthelloQuery, Publication, Settings, Sharded, Sizing, Update};
+use fibula_lookup::othello::{Option2, Othello, Publication, Settings, Sharded, Sizing};
 use fibula_lookup::testkit::{Rng, seed};
 use fibula_lookup::traits::{ApplyError, BatchReader, Control, Query};
 
