@@ -16,8 +16,9 @@ use crate::names::value_of;
 use crate::report::{Row, Setting};
 
 /// The contestants that run when none are named; all of the lookup bench but the floor can be.
-pub const CONTESTANTS: [(&str, &str); 5] = [
+pub const CONTESTANTS: [(&str, &str); 6] = [
     ("concise", "sharded Othello, both halves, on all threads asked for"),
+    ("line", "one cache line a lookup, both halves, on all threads asked for"),
     ("hashbrown", "hash table with full names (one thread)"),
     ("rte_hash", "DPDK's hash table (one thread)"),
     ("rte_efd", "DPDK's elastic flow distributor (one thread)"),
@@ -100,6 +101,7 @@ fn side_by_side(
                 "concise" => build_othello::<Sharded>(kind.name, input),
                 "concise-option1" => build_othello::<Option1>(kind.name, input),
                 "concise-option2" => build_othello::<Option2>(kind.name, input),
+                "line" | "line-fast" | "line-small" => build_other(kind, input),
                 // The peers build on one thread.
                 _ if setting.threads > 1 || kind.name == "floor" => continue,
                 _ => build_other(kind, input),

@@ -10,8 +10,10 @@ use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 use lookup::hash::{Digest, Hasher};
-use lookup::othello::{Othello, OthelloQuery, Settings, Update};
-use lookup::traits::{ApplyError, Control, Query};
+use lookup::line::{self, LineTable};
+use lookup::othello::update::DecodeError;
+use lookup::othello::{self, Othello};
+use lookup::traits::{ApplyError, BatchReader, Control, InsertError, Query};
 
 use super::{Listener, Options, apply, millions_per_second};
 use crate::BenchError;
@@ -21,13 +23,16 @@ use crate::report::{Row, Setting, size_text};
 use crate::stats::Histogram;
 
 /// The parts of the bench, as contestants on the command line.
-pub const PARTS: [(&str, &str); 6] = [
+pub const PARTS: [(&str, &str); 9] = [
     ("concise", "single inserts, alters and removes with messages; insert_batch"),
+    ("line", "the same on the line table"),
     ("hashbrown", "the same on a hash table with full names"),
     ("rte_hash", "the same on DPDK's hash table"),
     ("apply", "updates a second that the data plane takes over: concise, ofw, cfw"),
     ("latency", "10M inserts one by one: quantiles, and those that rebuild a shard"),
     ("beside", "lookups while 200,000 updates a second are applied, against an idle table"),
+    ("line-latency", "as latency, on the line table"),
+    ("line-beside", "as beside, on the line table"),
 ];
 /// Changes of each kind a run.
 const CHANGES: u64 = 200_000;
@@ -49,7 +54,7 @@ pub fn run(options: &Options, listener: &mut dyn Listener) -> Result<(), BenchEr
     }
     let chosen = |part: &str| options.contestants.is_empty() || options.contestants.iter().any(|name| name == part);
     for &n in &options.n {
-        if PARTS[..3].iter().any(|(part, _)| chosen(part)) {
+        if PARTS[..4].iter().any(|(part, _)| chosen(part)) {
             changes(options, n, &chosen, listener)?;
         }
         if chosen("apply") {
@@ -57,10 +62,16 @@ pub fn run(options: &Options, listener: &mut dyn Listener) -> Result<(), BenchEr
             apply::run(options, &input(options, &names), &setting(options, n, apply::BATCH as u32), listener)?;
         }
         if chosen("latency") {
-            latency(options, n, listener)?;
+            latency::<Othello>(options, n, listener)?;
         }
         if chosen("beside") {
-            beside(options, n, listener)?;
+            beside::<Othello>(options, n, listener)?;
+        }
+        if chosen("line-latency") {
+            latency::<LineTable>(options, n, listener)?;
+        }
+        if chosen("line-beside") {
+            beside::<LineTable>(options, n, listener)?;
         }
     }
     Ok(())
@@ -96,23 +107,88 @@ trait Table {
     fn values(&mut self, names: &[(u64, u64)]) -> Result<Vec<u64>, BenchError>;
 }
 
+/// A control half of ours, with what the bench needs to know of its structure.
+trait Halves: Control<Key = Digest, Query: Send, Query: Query<Key = Digest, Update: Sync>> {
+    const NAME: &str;
+
+    /// Both halves.
+    fn both(input: &Input<'_>, max_names: usize) -> Result<(Self, Self::Query), InsertError>
+    where
+        Self: Sized;
+    fn encode(update: &UpdateOf<Self>, value_bits: u8, out: &mut Vec<u8>);
+    fn decode(&self, bytes: &[u8]) -> Result<UpdateOf<Self>, DecodeError>;
+    /// Whether a whole shard was solved anew.
+    fn is_rebuild(update: &UpdateOf<Self>) -> bool;
+    fn reader(query: &Self::Query) -> impl BatchReader<Key = Digest>;
+}
+
+type UpdateOf<C> = <<C as Control>::Query as Query>::Update;
+
+impl Halves for Othello {
+    const NAME: &str = "concise";
+
+    fn both(input: &Input<'_>, max_names: usize) -> Result<(Self, Self::Query), InsertError> {
+        let settings = othello::Settings::new(input.value_bits, max_names, &input.secret_key());
+        Othello::build(settings, &input.entries(), input.build_threads)
+    }
+
+    fn encode(update: &othello::Update, value_bits: u8, out: &mut Vec<u8>) {
+        update.encode(value_bits, out);
+    }
+
+    fn decode(&self, bytes: &[u8]) -> Result<othello::Update, DecodeError> {
+        othello::Update::decode(bytes, self.graph().settings().cell_bits())
+    }
+
+    fn is_rebuild(update: &othello::Update) -> bool {
+        matches!(update, othello::Update::Shards(_))
+    }
+
+    fn reader(query: &Self::Query) -> impl BatchReader<Key = Digest> {
+        query.reader()
+    }
+}
+
+impl Halves for LineTable {
+    const NAME: &str = "line";
+
+    fn both(input: &Input<'_>, max_names: usize) -> Result<(Self, Self::Query), InsertError> {
+        let settings = line::Settings::new(input.value_bits, max_names, &input.secret_key());
+        LineTable::build(settings, &input.entries(), input.build_threads)
+    }
+
+    fn encode(update: &line::Update, _value_bits: u8, out: &mut Vec<u8>) {
+        update.encode(out);
+    }
+
+    fn decode(&self, bytes: &[u8]) -> Result<line::Update, DecodeError> {
+        line::Update::decode(self.lines().settings(), bytes)
+    }
+
+    fn is_rebuild(update: &line::Update) -> bool {
+        matches!(update, line::Update::Groups(_))
+    }
+
+    fn reader(query: &Self::Query) -> impl BatchReader<Key = Digest> {
+        query.reader()
+    }
+}
+
 /// Both halves, and the messages between them as bytes.
-struct Concise {
-    control: Othello,
-    query: OthelloQuery,
+struct Ours<C: Halves> {
+    control: C,
+    query: C::Query,
     hasher: Hasher,
     name_len: usize,
     value_bits: u8,
-    updates: Vec<Update>,
+    updates: Vec<UpdateOf<C>>,
     bytes: Vec<u8>,
     ends: Vec<usize>,
 }
 
-impl Concise {
+impl<C: Halves> Ours<C> {
     fn build(input: &Input<'_>, max_names: usize) -> Result<Self, BenchError> {
-        let settings = Settings::new(input.value_bits, max_names, &input.secret_key());
-        let (control, query) = Othello::build(settings, &input.entries(), input.build_threads)
-            .map_err(|error| input.build_error("concise", error))?;
+        let (control, query) = C::both(input, max_names).map_err(|error| input.build_error(C::NAME, error))?;
         Ok(Self {
             control,
             query,
@@ -130,13 +206,13 @@ impl Concise {
     }
 
     fn refused(&self, error: impl std::fmt::Display) -> BenchError {
-        BenchError::Build { contestant: "concise".into(), n: self.control.len() as u64, reason: error.to_string() }
+        BenchError::Build { contestant: C::NAME.into(), n: self.control.len() as u64, reason: error.to_string() }
     }
 
     /// Turns the updates into bytes, as they would leave the controller.
     fn encode(&mut self) {
         for update in self.updates.drain(..) {
-            update.encode(self.value_bits, &mut self.bytes);
+            C::encode(&update, self.value_bits, &mut self.bytes);
             self.ends.push(self.bytes.len());
         }
     }
@@ -152,7 +228,7 @@ impl Concise {
     fn deliver(&mut self) -> Result<(), BenchError> {
         let mut start = 0;
         for &end in &self.ends {
-            let update = Update::decode(&self.bytes[start..end], self.value_bits).map_err(|e| self.refused(e))?;
+            let update = self.control.decode(&self.bytes[start..end]).map_err(|e| self.refused(e))?;
             self.query.apply(&update).map_err(|error| self.refused(error))?;
             start = end;
         }
@@ -162,7 +238,7 @@ impl Concise {
     }
 }
 
-impl Table for Concise {
+impl<C: Halves> Table for Ours<C> {
     fn put(&mut self, changes: &[(u64, u64)]) -> Result<(), BenchError> {
         for &(name, value) in changes {
             let digest = self.digest(name);
@@ -246,7 +322,8 @@ fn changes(
     let (names, spare) = all.split_at(n as usize);
     let input = input(options, names);
     listener.say(&format!("building tables with {} names", size_text(n)));
-    let mut concise = if chosen("concise") { Some(Concise::build(&input, all.len())?) } else { None };
+    let mut concise = if chosen("concise") { Some(Ours::<Othello>::build(&input, all.len())?) } else { None };
+    let mut lines = if chosen("line") { Some(Ours::<LineTable>::build(&input, all.len())?) } else { None };
     let mut hashbrown: Option<HashMap<u64, u64>> = chosen("hashbrown")
         .then(|| all[..n as usize].iter().map(|&name| (name, value_of(name, options.value_bits))).collect());
     #[cfg(feature = "dpdk")]
@@ -258,8 +335,8 @@ fn changes(
     }
 
     let mut random = Random::new(options.seed);
-    let mut samples: [Samples; 3] = Default::default();
-    let (mut batch, mut bytes) = (Vec::new(), 0.0);
+    let mut samples: [Samples; 4] = Default::default();
+    let mut batches: [(Vec<f64>, f64); 2] = Default::default();
     for round in 1..=options.runs {
         let mut inserts: Vec<(u64, u64)> =
             spare.iter().map(|&name| (name, value_of(name, options.value_bits))).collect();
@@ -270,28 +347,23 @@ fn changes(
             .map(|name| (name, altered_value(name, options.value_bits, round)))
             .collect();
         if let Some(table) = &mut concise {
-            phases("concise", table, &inserts, &alters, &mut samples[0])?;
-            let start = Instant::now();
-            table.put_batch(&inserts)?;
-            batch.push(start.elapsed().as_nanos() as f64 / n_changes as f64);
-            bytes = table.bytes.len() as f64 / n_changes as f64;
-            check("concise", table, &inserts)?;
-            table.remove(&inserts)?;
-            table.deliver()?;
-            check("concise", table, &alters)?;
+            ours(table, &inserts, &alters, &mut samples[0], &mut batches[0])?;
+        }
+        if let Some(table) = &mut lines {
+            ours(table, &inserts, &alters, &mut samples[1], &mut batches[1])?;
         }
         if let Some(table) = &mut hashbrown {
-            phases("hashbrown", table, &inserts, &alters, &mut samples[1])?;
+            phases("hashbrown", table, &inserts, &alters, &mut samples[2])?;
         }
         #[cfg(feature = "dpdk")]
         if let Some(table) = &mut rte_hash {
-            phases("rte_hash", table, &inserts, &alters, &mut samples[2])?;
+            phases("rte_hash", table, &inserts, &alters, &mut samples[3])?;
         }
     }
 
     let setting = setting(options, n, 1);
-    let [concise, hashbrown, rte_hash] = samples;
-    let named = [("concise", concise), ("hashbrown", hashbrown), ("rte_hash", rte_hash)];
+    let [concise, lines, hashbrown, rte_hash] = samples;
+    let named = [("concise", concise), ("line", lines), ("hashbrown", hashbrown), ("rte_hash", rte_hash)];
     type Pick = fn(&Samples) -> &Vec<f64>;
     let kinds: [(&str, Pick); 3] = [
         ("update/insert", |samples| &samples.insert),
@@ -308,13 +380,37 @@ fn changes(
             listener.table(&rows);
         }
     }
-    if !batch.is_empty() {
-        let setting = self::setting(options, n, n_changes as u32);
-        let mut row = Row::new("update/insert_batch", "concise", &setting, "ns", batch);
+    let setting = self::setting(options, n, n_changes as u32);
+    let row = |(name, (batch, bytes)): (&str, (Vec<f64>, f64))| {
+        let mut row = Row::new("update/insert_batch", name, &setting, "ns", batch);
         row.note = format!("{bytes:.0} bytes of messages a name");
-        listener.table(&[row]);
+        row
+    };
+    let batches = ["concise", "line"].into_iter().zip(batches).filter(|(_, (batch, _))| !batch.is_empty());
+    let rows: Vec<Row> = batches.map(row).collect();
+    if !rows.is_empty() {
+        listener.table(&rows);
     }
     Ok(())
+}
+
+/// The phases of a table of ours, and a batch of inserts with the bytes of its messages.
+fn ours<C: Halves>(
+    table: &mut Ours<C>,
+    inserts: &[(u64, u64)],
+    alters: &[(u64, u64)],
+    samples: &mut Samples,
+    (batch, bytes): &mut (Vec<f64>, f64),
+) -> Result<(), BenchError> {
+    phases(C::NAME, table, inserts, alters, samples)?;
+    let start = Instant::now();
+    table.put_batch(inserts)?;
+    batch.push(start.elapsed().as_nanos() as f64 / inserts.len() as f64);
+    *bytes = table.bytes.len() as f64 / inserts.len() as f64;
+    check(C::NAME, table, inserts)?;
+    table.remove(inserts)?;
+    table.deliver()?;
+    check(C::NAME, table, alters)
 }
 
 /// Inserts, alters, removes; the table is as large as before at the end.
@@ -348,7 +444,7 @@ fn check(contestant: &str, table: &mut dyn Table, changes: &[(u64, u64)]) -> Res
     Ok(())
 }
 
-fn latency(options: &Options, n: u64, listener: &mut dyn Listener) -> Result<(), BenchError> {
+fn latency<C: Halves>(options: &Options, n: u64, listener: &mut dyn Listener) -> Result<(), BenchError> {
     let n_inserts = options.operations.unwrap_or(INSERTS);
     listener.say(&format!("inserting {n_inserts} names one by one into a table with {}", size_text(n)));
     let mut all = options.names.generate((n + n_inserts) as usize, options.seed);
@@ -356,7 +452,7 @@ fn latency(options: &Options, n: u64, listener: &mut dyn Listener) -> Result<(),
     let n_spare = spare.len();
     Random::new(options.seed).shuffle_front(spare, n_spare);
     let (names, spare) = all.split_at(n as usize);
-    let mut table = Concise::build(&input(options, names), all.len())?;
+    let mut table = Ours::<C>::build(&input(options, names), all.len())?;
     let (mut any, mut cells, mut rebuilt) = (Histogram::default(), Histogram::default(), Histogram::default());
     let mut total = Duration::ZERO;
     for &name in spare {
@@ -372,21 +468,23 @@ fn latency(options: &Options, n: u64, listener: &mut dyn Listener) -> Result<(),
         let ns = elapsed.as_nanos() as u64;
         any.record(ns);
         for update in table.updates.drain(..) {
-            match update {
-                Update::Shards(_) => rebuilt.record(ns),
-                Update::Cells(_) => cells.record(ns),
+            if C::is_rebuild(&update) {
+                rebuilt.record(ns)
+            } else {
+                cells.record(ns)
             }
             table.query.apply(&update).map_err(|error| BenchError::Build {
-                contestant: "concise".into(),
+                contestant: C::NAME.into(),
                 n,
                 reason: error.to_string(),
             })?;
         }
     }
     let pairs: Vec<(u64, u64)> = spare.iter().map(|&name| (name, value_of(name, options.value_bits))).collect();
-    check("concise", &mut table, &pairs)?;
+    check(C::NAME, &mut table, &pairs)?;
     let setting = setting(options, n, 1);
-    let row = |name: &str, ns: f64| Row::new("update/latency", name, &setting, "ns", vec![ns]);
+    let bench = format!("update/latency of {}", C::NAME);
+    let row = |name: &str, ns: f64| Row::new(&bench, name, &setting, "ns", vec![ns]);
     let mut rows = vec![row("mean", total.as_nanos() as f64 / n_inserts as f64)];
     for (name, quantile) in [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999), ("slowest", 1.0)] {
         rows.push(row(name, any.quantile_ns(quantile) as f64));
@@ -402,14 +500,14 @@ fn latency(options: &Options, n: u64, listener: &mut dyn Listener) -> Result<(),
 }
 
 /// One thread looks up names of one half of the set, whose values stay, another applies alters of the other half.
-fn beside(options: &Options, n: u64, listener: &mut dyn Listener) -> Result<(), BenchError> {
+fn beside<C: Halves>(options: &Options, n: u64, listener: &mut dyn Listener) -> Result<(), BenchError> {
     let names = options.names.generate(n as usize, options.seed);
     let (fixed, altered) = names.split_at(names.len() / 2);
     if fixed.is_empty() {
         return Err(BenchError::Setting("lookups beside updates need at least 2 names".into()));
     }
     let input = input(options, &names);
-    let mut table = Concise::build(&input, names.len())?;
+    let mut table = Ours::<C>::build(&input, names.len())?;
     let queries = options.names.queries(fixed, options.operations.unwrap_or(1 << 22) as usize, options.seed);
     let expected = queries.iter().fold(0u64, |sum, &name| sum.wrapping_add(value_of(name, options.value_bits)));
     let mut random = Random::new(options.seed);
@@ -429,7 +527,7 @@ fn beside(options: &Options, n: u64, listener: &mut dyn Listener) -> Result<(), 
             }
         }
         let updates = std::mem::take(&mut table.updates);
-        let mut reader = table.query.reader();
+        let mut reader = C::reader(&table.query);
         let (hasher, name_len, batch) = (table.hasher.clone(), table.name_len, options.batch as usize);
         let done = AtomicBool::new(false);
         let query = &mut table.query;
@@ -448,14 +546,14 @@ fn beside(options: &Options, n: u64, listener: &mut dyn Listener) -> Result<(), 
         let (applied, writer_time) = applied.map_err(|error| table.refused(error))?;
         let (sum, elapsed) = result;
         if sum != expected {
-            return Err(BenchError::Checksum { contestant: "concise".into(), got: sum, expected });
+            return Err(BenchError::Checksum { contestant: C::NAME.into(), got: sum, expected });
         }
         busy.push(millions_per_second(queries.len() as u64, elapsed));
         achieved.push(applied as f64 / writer_time.as_secs_f64() / 1e3);
         // What the run did not get to, so that the next one starts from where the control half is.
         for update in &updates[applied..] {
             table.query.apply(update).map_err(|error| BenchError::Build {
-                contestant: "concise".into(),
+                contestant: C::NAME.into(),
                 n,
                 reason: error.to_string(),
             })?;
@@ -463,9 +561,10 @@ fn beside(options: &Options, n: u64, listener: &mut dyn Listener) -> Result<(), 
     }
     let setting = setting(options, n, options.batch);
     let rate = crate::stats::Summary::of(&achieved).median;
+    let bench = format!("update/lookups beside, {}", C::NAME);
     let mut rows = vec![
-        Row::new("update/lookups beside", "idle", &setting, "M/s", idle),
-        Row::new("update/lookups beside", "200K updates/s", &setting, "M/s", busy),
+        Row::new(&bench, "idle", &setting, "M/s", idle),
+        Row::new(&bench, "200K updates/s", &setting, "M/s", busy),
     ];
     rows[1].note = format!("{rate:.0}K applied a second");
     for row in &mut rows {
@@ -476,9 +575,9 @@ fn beside(options: &Options, n: u64, listener: &mut dyn Listener) -> Result<(), 
 }
 
 /// Applies updates, each at its time, until `done`; how many, and in what time.
-fn apply_paced(
-    query: &mut OthelloQuery,
-    updates: &[Update],
+fn apply_paced<Q: Query>(
+    query: &mut Q,
+    updates: &[Q::Update],
     done: &AtomicBool,
 ) -> Result<(usize, Duration), ApplyError> {
     let start = Instant::now();
@@ -498,24 +597,30 @@ fn apply_paced(
     Ok((applied, start.elapsed()))
 }
 
-fn lookups(table: &Concise, queries: &[u64], expected: u64, batch: usize) -> Result<(f64, u64), BenchError> {
-    let mut reader = table.query.reader();
+fn lookups<C: Halves>(table: &Ours<C>, queries: &[u64], expected: u64, batch: usize) -> Result<(f64, u64), BenchError> {
+    let mut reader = C::reader(&table.query);
     let start = Instant::now();
     let sum = pass(&mut reader, &table.hasher, table.name_len, queries, batch);
     let elapsed = start.elapsed();
     if sum != expected {
-        return Err(BenchError::Checksum { contestant: "concise".into(), got: sum, expected });
+        return Err(BenchError::Checksum { contestant: C::NAME.into(), got: sum, expected });
     }
     Ok((millions_per_second(queries.len() as u64, elapsed), sum))
 }
 
-fn pass(reader: &mut lookup::othello::Reader, hasher: &Hasher, name_len: usize, queries: &[u64], batch: usize) -> u64 {
+fn pass(
+    reader: &mut impl BatchReader<Key = Digest>,
+    hasher: &Hasher,
+    name_len: usize,
+    queries: &[u64],
+    batch: usize,
+) -> u64 {
     let (mut digests, mut values) = ([Digest(0); MAX_BATCH], [0; MAX_BATCH]);
     let mut sum = 0u64;
     for names in queries.chunks(batch) {
         let (digests, values) = (&mut digests[..names.len()], &mut values[..names.len()]);
         hasher.digest_words(names, name_len, digests);
-        reader.pin().lookup_batch(digests, values);
+        reader.lookup_batch(digests, values);
         sum = values.iter().fold(sum, |sum, &value| sum.wrapping_add(value));
     }
     sum
