@@ -1,6 +1,39 @@
 //! `fibula filter`: Bloom filters offline, from a list of names to a file and back; and tests of hash functions.
 
+/// Runs a block with `$L` the layout of a name.
+macro_rules! with_layout {
+    ($name:expr, $L:ident => $run:expr) => {
+        match $name {
+            lookup::bloom::DoubleHashing::NAME => {
+                type $L = lookup::bloom::DoubleHashing;
+                $run
+            }
+            lookup::bloom::Standard::NAME => {
+                type $L = lookup::bloom::Standard;
+                $run
+            }
+            lookup::bloom::Partitioned::NAME => {
+                type $L = lookup::bloom::Partitioned;
+                $run
+            }
+            lookup::bloom::Blocked::NAME => {
+                type $L = lookup::bloom::Blocked;
+                $run
+            }
+            lookup::bloom::AddressHashing::NAME => {
+                type $L = lookup::bloom::AddressHashing;
+                $run
+            }
+            _ => {
+                type $L = lookup::bloom::OneHashing;
+                $run
+            }
+        }
+    };
+}
+
 mod hash_test;
+mod union;
 
 use std::io::{self, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
@@ -34,6 +67,8 @@ pub(crate) enum FilterCommand {
     Build(BuildArgs),
     /// Ask a filter file for names: yes for all that are in, and for few that are not
     Query(QueryArgs),
+    /// Put all names of several filters into one
+    Union(union::UnionArgs),
     /// Say what is in a filter file
     Show {
         /// The filter file
@@ -75,6 +110,9 @@ pub(crate) struct BuildArgs {
     /// Digest family: muladd, wy, siphash13, crc32c
     #[arg(long, default_value = "muladd")]
     hash: Family,
+    /// Another filter file, to have a union with: take kind, layout, size, counters and hash key of it
+    #[arg(long, conflicts_with_all = ["names", "layout", "fp", "capacity", "bits", "positions", "counters", "hash"])]
+    like: Option<PathBuf>,
 }
 
 /// What to ask for.
@@ -95,38 +133,6 @@ const LAYOUTS: [&str; 6] = [
     Blocked::NAME,
     AddressHashing::NAME,
 ];
-
-/// Runs a block with `$L` the layout of a name.
-macro_rules! with_layout {
-    ($name:expr, $L:ident => $run:expr) => {
-        match $name {
-            DoubleHashing::NAME => {
-                type $L = DoubleHashing;
-                $run
-            }
-            Standard::NAME => {
-                type $L = Standard;
-                $run
-            }
-            Partitioned::NAME => {
-                type $L = Partitioned;
-                $run
-            }
-            Blocked::NAME => {
-                type $L = Blocked;
-                $run
-            }
-            AddressHashing::NAME => {
-                type $L = AddressHashing;
-                $run
-            }
-            _ => {
-                type $L = OneHashing;
-                $run
-            }
-        }
-    };
-}
 
 fn parse_layout(text: &str) -> Result<&'static str, String> {
     let known = LAYOUTS.into_iter().find(|&layout| layout == text);
@@ -173,7 +179,11 @@ impl FilterCommand {
     /// that would be too large, 6 for a digest family that fails a test.
     pub(crate) fn run(self, out: &Output) -> anyhow::Result<()> {
         match self {
-            Self::Build(args) => with_layout!(args.layout, L => build::<L>(&args, out)),
+            Self::Build(mut args) => {
+                let like = args.take_after()?;
+                with_layout!(args.layout, L => build::<L>(&args, like, out))
+            }
+            Self::Union(args) => args.run(out),
             Self::Query(args) => {
                 let (bytes, layout) = read(&args.file)?;
                 with_layout!(layout, L => query::<L>(&args, &bytes, out))
@@ -190,7 +200,20 @@ impl FilterCommand {
     }
 }
 
-fn build<L: Layout>(args: &BuildArgs, out: &Output) -> anyhow::Result<()> {
+impl BuildArgs {
+    /// Takes what it says from the filter that this one shall be like, and gives that one's header.
+    fn take_after(&mut self) -> anyhow::Result<Option<Header>> {
+        let Some(path) = &self.like else { return Ok(None) };
+        let (bytes, layout) = read(path)?;
+        let header = with_layout!(layout, L => decode::<L>(path, &bytes)?.0);
+        self.names = kind_of(&header).or_exit(Exit::BadInput, path.display())?;
+        (self.layout, self.hash, self.counters) = (layout, header.family, header.counters);
+        (self.bits, self.positions) = (Some(header.bits), Some(header.n_hashes));
+        Ok(Some(header))
+    }
+}
+
+fn build<L: Layout>(args: &BuildArgs, like: Option<Header>, out: &Output) -> anyhow::Result<()> {
     if is_same_file(&args.list, &args.out) {
         let what = args.out.display();
         return Err(Failure::new(Exit::Usage, format!("{what} is the list itself; write the filter to another file")));
@@ -211,11 +234,11 @@ fn build<L: Layout>(args: &BuildArgs, out: &Output) -> anyhow::Result<()> {
     };
     // Sizes that cannot be are refused before anything is read.
     shape_for(1)?;
-    let key = SecretKey::random();
+    let key = like.as_ref().map_or_else(SecretKey::random, |like| like.key.clone());
     let hasher = Hasher::new(args.hash, &key);
     let digests = read_list(args, &hasher)?;
     let shape = shape_for(digests.len() as u64)?;
-    let seed = key.derive(Purpose::Structure, 4);
+    let seed = like.map_or_else(|| key.derive(Purpose::Structure, 4), |like| like.seed);
     let n_names = digests.len() as u64;
     let (filter, bytes) = match args.counters {
         None => {
@@ -236,14 +259,19 @@ fn build<L: Layout>(args: &BuildArgs, out: &Output) -> anyhow::Result<()> {
             (counting.into_filter(), bytes)
         }
     };
+    write(&args.out, &bytes, &filter, out)
+}
+
+/// Writes a filter file, and says what is in it.
+fn write<L: Layout>(path: &Path, bytes: &[u8], filter: &Bloom<L>, out: &Output) -> anyhow::Result<()> {
     // Only its owner may read it, for it holds the hash key.
-    let mut file = WholeFile::create(&args.out, 0o600)?;
-    file.write_all(&bytes).map_err(|error| cannot_write(&args.out, &error))?;
+    let mut file = WholeFile::create(path, 0o600)?;
+    file.write_all(bytes).map_err(|error| cannot_write(path, &error))?;
     file.finish()?;
-    let shown = shown(&image::header(&bytes)?, &filter, bytes.len() as u64);
+    let shown = shown(&image::header(bytes)?, filter, bytes.len() as u64);
     let sentence = format!(
         "{}: {} names in {} bits, {} positions a name, {:.2} bits a name; {:.4} % of other names get a yes",
-        args.out.display(),
+        path.display(),
         shown.names,
         shown.bits,
         shown.positions,

@@ -78,6 +78,45 @@ fn names_of_a_list_are_in_and_few_others_whatever_the_layout() {
 }
 
 #[test]
+fn a_union_has_the_names_of_all_and_what_cannot_be_united_is_told_how_to() {
+    let dir = tempfile::tempdir().unwrap();
+    let names = |from: u32, to: u32| (from..to).map(|n| format!("10.0.{}.{}\n", n >> 8, n & 255)).collect::<String>();
+    let [one, two, both] = ["one", "two", "both"].map(|name| path(&dir, name));
+    let lists = [file(&dir, "1.txt", names(0, 1000)), file(&dir, "2.txt", names(1000, 2000))];
+    for more in [&["--layout", "standard"][..], &["--counters", "8", "--hash", "wy"]] {
+        let build = ["build", &lists[0], "--names", "ipv4", "--capacity", "2000", "--out", &one];
+        ok(&[&build, more].concat(), "");
+        ok(&["build", &lists[1], "--like", &one, "--out", &two], "");
+        let union = json(&ok(&["union", &one, &two, "--out", &both, "-j"], ""));
+        assert_eq!(json(&ok(&["show", &both, "-j"], "")), union);
+        let first = json(&ok(&["show", &one, "-j"], ""));
+        assert_eq!((&union["names"], &union["bits"]), (&2000.into(), &first["bits"]));
+        assert_eq!((&union["counters"], &union["hash"]), (&first["counters"], &first["hash"]));
+        let yes = |names: &str| ok(&["query", &both], names).lines().filter(|line| line.ends_with(",yes")).count();
+        assert_eq!(yes(&names(0, 2000)), 2000);
+        assert!(yes(&names(2000, 4000)) < 60);
+    }
+    // Other keys, layouts, kinds and counters: the file, what differs, and what to do.
+    let mac = file(&dir, "mac.txt", "02:00:00:00:00:01\n");
+    for (list, more, reason) in [
+        (&lists[1], &["--names", "ipv4", "--hash", "wy"][..], "another key"),
+        (&lists[1], &["--names", "ipv4"], "muladd, not wy"),
+        (&lists[1], &["--names", "ipv4", "--layout", "blocked"], "layout blocked, not one-hashing"),
+        (&mac, &[], "kind mac, not ipv4"),
+    ] {
+        ok(&[&["build", list, "--out", &two], more].concat(), "");
+        let before = fs::read(&both).unwrap();
+        let (code, error) = fails(&["union", &one, &two, "--out", &both]);
+        assert_eq!(code, 5, "{error}");
+        assert!(error.contains(&two) && error.contains(reason) && error.contains(&format!("--like {one}")), "{error}");
+        assert_eq!(fs::read(&both).unwrap(), before);
+    }
+    let (code, error) = fails(&["build", &lists[1], "--like", &one, "--fp", "0.1", "--out", &two]);
+    assert!(code == 2 && error.contains("--fp"), "{error}");
+    assert_eq!(fails(&["union", &one, "--out", &both]).0, 2);
+}
+
+#[test]
 fn wrong_lists_sizes_and_files_are_refused_with_the_reason_and_the_line() {
     let dir = tempfile::tempdir().unwrap();
     let list = file(&dir, "list.txt", "02:00:00:00:00:01\n02:00:00:00:00:02\n");
