@@ -35,6 +35,14 @@ enum Misuse {
     ReadOffline,
     /// The writer stores a cell in place on which a live name's answer depends.
     LiveCellInPlace,
+    /// The reader of lines takes what it read, whether the counter moved or not.
+    LinesUnvalidated,
+    /// It reads the line of a bumped name after it looked at the counter.
+    SecondLineAfterwards,
+    /// It takes what it read again as it is.
+    ReadAgainUnvalidated,
+    /// The writer of lines writes each of two under a count of its own.
+    LinesWrittenApart,
 }
 
 fn check(model: impl Fn() + Sync + Send + 'static) {
@@ -240,6 +248,61 @@ fn sequence_model(n_writes: u64, n_reads: u32, accepted: &'static AtomicUsize) -
     }
 }
 
+/// (iv) Lines: a name is bumped from a first line to a second one, by one write of both, and comes back by another; a
+/// line is a header and a cell.
+/// The reader reads under the counter and, where that moved, once more; it answers 7 or, if the writer was there both
+/// times, nothing.
+fn lines_model(misuse: Misuse, answered: &'static AtomicUsize) -> impl Fn() + Sync + Send + 'static {
+    const KEEPS: u64 = 1;
+    const VALUE: u64 = 7;
+    move || {
+        let lines = [[KEEPS, VALUE], [KEEPS, 0]].map(|line| line.map(AtomicU64::new));
+        let shared = Arc::new((Sequence::new(), lines));
+        let reader = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || {
+                let (sequence, [first, second]) = &*shared;
+                let try_once = |validates: bool| {
+                    let stamp = sequence.read_begin()?;
+                    let keeps = first[0].load(Relaxed) == KEEPS;
+                    let found = match misuse {
+                        Misuse::SecondLineAfterwards => first[1].load(Relaxed),
+                        _ => if keeps { &first[1] } else { &second[1] }.load(Relaxed),
+                    };
+                    if validates && !sequence.read_validate(stamp) {
+                        return None;
+                    }
+                    let reads_late = misuse == Misuse::SecondLineAfterwards && !keeps;
+                    Some(if reads_late { second[1].load(Relaxed) } else { found })
+                };
+                let answer = try_once(misuse != Misuse::LinesUnvalidated)
+                    .or_else(|| try_once(misuse != Misuse::ReadAgainUnvalidated));
+                if let Some(answer) = answer {
+                    assert_eq!(answer, VALUE, "a mixture of two versions of lines");
+                    answered.fetch_add(1, Relaxed);
+                }
+            })
+        };
+        let (sequence, [first, second]) = &*shared;
+        let mut write = sequence.write();
+        first[0].store(0, Relaxed);
+        first[1].store(0, Relaxed);
+        if misuse == Misuse::LinesWrittenApart {
+            write.commit();
+            write = sequence.write();
+        }
+        second[1].store(VALUE, Relaxed);
+        write.commit();
+        // The name comes back.
+        let write = sequence.write();
+        first[1].store(VALUE, Relaxed);
+        first[0].store(KEEPS, Relaxed);
+        second[1].store(0, Relaxed);
+        write.commit();
+        reader.join().expect("the reader ends");
+    }
+}
+
 /// A counter for what a test does not count.
 static UNCOUNTED: AtomicUsize = AtomicUsize::new(0);
 
@@ -289,6 +352,16 @@ fn the_sequence_counter_accepts_whole_writes_only() {
 }
 
 #[test]
+fn a_burst_of_lines_sees_one_version_or_reads_again() {
+    static ANSWERED: AtomicUsize = AtomicUsize::new(0);
+    // In full it takes a minute.
+    let mut bounded = loom::model::Builder::new();
+    bounded.preemption_bound = Some(3);
+    bounded.check(lines_model(Misuse::Nothing, &ANSWERED));
+    assert!(ANSWERED.load(Relaxed) > 0, "no execution answered: the model shows nothing");
+}
+
+#[test]
 fn every_defect_of_the_domain_is_found() {
     for mutant in Mutant::VERSIONS {
         let asleep = matches!(
@@ -307,6 +380,7 @@ fn every_defect_of_the_domain_is_found() {
 fn every_defect_of_the_sequence_counter_is_found() {
     for mutant in Mutant::SEQUENCE {
         must_fail(&mutant, Some(mutant), sequence_model(2, 1, &UNCOUNTED));
+        must_fail(&mutant, Some(mutant), lines_model(Misuse::Nothing, &UNCOUNTED));
     }
 }
 
@@ -318,4 +392,7 @@ fn every_misuse_is_found() {
     }
     must_fail(&ReadOffline, None, offline_model(ReadOffline, &UNCOUNTED));
     must_fail(&LiveCellInPlace, None, in_place_model(LiveCellInPlace));
+    for misuse in [LinesUnvalidated, SecondLineAfterwards, ReadAgainUnvalidated, LinesWrittenApart] {
+        must_fail(&misuse, None, lines_model(misuse, &UNCOUNTED));
+    }
 }
