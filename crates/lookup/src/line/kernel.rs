@@ -13,7 +13,7 @@
 //! successor's are asked for before it is read:
 //! ```text
 //! 1. line[i]   = base + offset + reduce(middle bits of digest[i])      prefetch line[i]: the only miss of a lookup
-//! 2. header[i] = tweak and threshold in line[i]
+//! 2. header    = tweak and threshold in line[i]
 //! 3. slots[i]  = mix(digest[i], tweak), four 16-bit numbers reduced    four names at a time with AVX2
 //!    keep[i]   = rank(digest[i]) < threshold
 //! 4. value[i]  = XOR of the cells of line[i] at slots[i]
@@ -295,20 +295,17 @@ unsafe fn read<C: Cells, const PARTS: usize, const AVX2: bool>(
     // SAFETY: by the caller's word.
     let bucket = |index: usize| unsafe { spots[index].assume_init() };
     let stamp = served.extra.0.begin();
-    let mut headers = [0; BURST];
-    for (index, header) in headers[..digests.len()].iter_mut().enumerate() {
-        // SAFETY: by the caller's word.
-        *header = unsafe { cells.header(bucket(index)) };
-    }
+    // SAFETY: by the caller's word.
+    let header = |index: usize| unsafe { cells.header(bucket(index)) };
     let mut slots = [[0; MAX_PARTS]; BURST];
     #[cfg(target_arch = "x86_64")]
     let kept = match digests.first_chunk::<BURST>() {
         // SAFETY: by the caller's word.
-        Some(digests) if AVX2 => unsafe { slots_avx2(layout, digests, &headers, &mut slots) },
-        _ => slots_of(layout, digests, &headers, &mut slots),
+        Some(digests) if AVX2 => unsafe { slots_avx2(layout, digests, header, &mut slots) },
+        _ => slots_of(layout, digests, header, &mut slots),
     };
     #[cfg(not(target_arch = "x86_64"))]
-    let kept = slots_of(layout, digests, &headers, &mut slots);
+    let kept = slots_of(layout, digests, header, &mut slots);
     let bumped = !kept & ((1u64 << digests.len()) - 1) as u32;
     let mut left = bumped;
     while left != 0 {
@@ -345,25 +342,31 @@ fn read_again<C: Cells>(served: Served<'_, Guard>, layout: Layout, cells: C, dig
     }
 }
 
-/// Step 3; returns a bit for each name that its first bucket keeps.
+/// Steps 2 and 3; returns a bit for each name that its first bucket keeps.
 #[inline(always)]
-fn slots_of(layout: Layout, digests: &[Digest], headers: &[u64; BURST], slots: &mut [[u16; MAX_PARTS]; BURST]) -> u32 {
+fn slots_of(
+    layout: Layout,
+    digests: &[Digest],
+    header: impl Fn(usize) -> u64,
+    slots: &mut [[u16; MAX_PARTS]; BURST],
+) -> u32 {
     let mut kept = 0;
-    for (index, (digest, &header)) in digests.iter().zip(headers).enumerate() {
+    for (index, digest) in digests.iter().enumerate() {
+        let header = header(index);
         slots[index] = layout.slots(digest.0, header as u8);
         kept |= u32::from(layout::rank(digest.0, 0) < (header >> 8) as u8) << index;
     }
     kept
 }
 
-/// Step 3 for a full burst. A 64-bit product is put together from three 32-bit ones, for AVX2 has no other; the four
+/// Steps 2 and 3 for a full burst. A 64-bit product is put together from three 32-bit ones, for AVX2 has no other; the four
 /// 16-bit numbers of it are reduced by one instruction.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 fn slots_avx2(
     layout: Layout,
     digests: &[Digest; BURST],
-    headers: &[u64; BURST],
+    header: impl Fn(usize) -> u64,
     slots: &mut [[u16; MAX_PARTS]; BURST],
 ) -> u32 {
     use crate::othello::sizing::{MIX, TWEAK_SPREAD};
@@ -377,11 +380,12 @@ fn slots_avx2(
     let starts = _mm256_set1_epi64x(layout.starts.cast_signed());
     let mut kept = 0;
     for at in (0..BURST).step_by(4) {
-        // SAFETY: four of BURST digests, headers and slots, which lie in arrays of that length. Unaligned loads and
-        // stores.
+        // Put together in a register: a vector load of words that were just stored one by one would wait for them.
+        let header = |index: usize| header(at + index).cast_signed();
+        let header = _mm256_set_epi64x(header(3), header(2), header(1), header(0));
+        // SAFETY: four of BURST digests and slots, which lie in arrays of that length. Unaligned loads and stores.
         unsafe {
             let digest = _mm256_loadu_si256(digests.as_ptr().add(at).cast());
-            let header = _mm256_loadu_si256(headers.as_ptr().add(at).cast());
             let tweak = _mm256_and_si256(header, byte);
             let y = _mm256_xor_si256(digest, _mm256_mul_epu32(tweak, spread));
             let low = _mm256_mul_epu32(y, mix_low);
