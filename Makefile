@@ -46,7 +46,7 @@ bench: ## The standard tables, DPDK's structures included (10 to 20 minutes)
 	cargo build --release -p fibula-cli --features dpdk
 	scripts/with-huge-pages $(HUGE_MIB) scripts/bench $(FIBULA)
 
-deep: ## Long suites (about half an hour): 10^9 checked answers beside updates, the rest with FIBULA_DEEP=1; FIBULA_PREFIXES names a table of prefixes
+deep: ## Long suites (about an hour): 10^9 checked answers beside updates, the rest with FIBULA_DEEP=1; FIBULA_PREFIXES names a table of prefixes
 	@scripts/setup build
 	FIBULA_DEEP=1 cargo test --release --workspace
 

@@ -11,6 +11,7 @@ use fibula_lookup::alien::{BloomSet, BloomSetQuery, Checked, Digested, Filtered,
 use fibula_lookup::bloom::{Blocked, Layout, Partitioned, Standard};
 use fibula_lookup::cuckoo::exact::{self, Cuckoo};
 use fibula_lookup::hash::{Digest, Family, SecretKey, mix64};
+use fibula_lookup::line::{self, LineTable};
 use fibula_lookup::othello::{self, Othello, Sharded};
 use fibula_lookup::static_map::{self, Bloomier, Rebuilt};
 use fibula_lookup::testkit::{Rng, Scope, Subject, law, seed};
@@ -104,6 +105,14 @@ fn the_law_holds_behind_an_exact_filter_of_names() {
     let digests = Cuckoo::new(exact::Settings::new(8, 1, 200, Family::MulAdd, &key(seed)));
     let filter: Digested<Cuckoo<1>, 1> = Digested::new(digests, DigestWords);
     the_law_holds(&mut Filtered::new(filter, othello(4, 200, seed)), digest, 90, 20_000, seed);
+}
+
+#[test]
+fn the_law_holds_for_lines_with_checksums_and_behind_an_exact_filter_of_names() {
+    let seed = seed();
+    let lines = |value_bits| LineTable::new(line::Settings::new(value_bits, 2_000, &key(seed)));
+    the_law_holds(&mut Checked::new(lines(12), Checksum::new(8, &key(seed))), digest, 900, 8_000, seed);
+    the_law_holds(&mut Filtered::new(exact(2_000, seed), named(lines(4), seed)), name, 900, 8_000, seed);
 }
 
 #[test]
