@@ -75,7 +75,9 @@ fn after_turnovers(trade: Trade, n_names: usize, n_turnovers: usize, seed: u64) 
     names.iter().for_each(|&(name, value)| assert_eq!(switch.lookup(name), value, "seed {seed}"));
     let stats = table.lines().stats();
     let bits = switch.size_bits() as f64 / n_names as f64;
-    println!("{}: {n_names} names, {n_turnovers} turnovers: {bits:.2} bits a name, {stats:?}", trade.name());
+    let control = table.lines().heap_bytes() as f64 / n_names as f64;
+    println!("{}: {n_names} names, {n_turnovers} turnovers: {bits:.2} bits a name", trade.name());
+    println!("control half: {control:.1} bytes a name, {stats:?}");
     bits
 }
 

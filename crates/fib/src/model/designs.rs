@@ -30,7 +30,7 @@ const SUMMARY: (f64, u32) = (16.0, 4);
 /// Cells a name of a sharded Othello: 2.40 and the rounding of shards to words and lines.
 const OTHELLO_CELLS: f64 = 2.42;
 /// Share of the names of a line table that have their second line read.
-const LINE_BUMPED: f64 = 0.01;
+const LINE_BUMPED: f64 = 0.02;
 /// Bits of a cell of OGW, and its slots a name: see `lookup::othello::gateway`.
 const OGW: (u32, f64) = (16, 1.14);
 /// Counters of 64 bits that readers check, one a bucket of the next power of two and at most so many: they count where

@@ -9,7 +9,7 @@
 //! that bumping does not creep up under churn. When the group has too many or too few names for its buckets it is built
 //! anew with more or fewer.
 //!
-//! Cost (8-bit values): 21 bytes a name; a bucket is solved in about 2 us.
+//! Cost (8-bit values): 22 bytes a name; a bucket is solved in about 2 us.
 //! Limits: names with equal digests cannot both be in; see [`MAX_TRIES`] for what bounds a build.
 
 use super::Settings;

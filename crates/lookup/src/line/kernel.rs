@@ -17,7 +17,7 @@
 //! 3. slots[i]  = mix(digest[i], tweak), four 16-bit numbers reduced    four names at a time with AVX2
 //!    keep[i]   = rank(digest[i]) < threshold
 //! 4. value[i]  = XOR of the cells of line[i] at slots[i]
-//! 5. where not keep[i], one in a hundred: the lookup of one name, whose second line was asked for after 3.
+//! 5. where not keep[i], one in fifty: the lookup of one name, whose second line was asked for after 3.
 //! ```
 //! No branch depends on a name but the one for those that are bumped.
 

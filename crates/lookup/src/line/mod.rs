@@ -10,7 +10,7 @@
 //! | `layout` | which bits of a digest mean what, and where things stand in a bucket |
 //!
 //! The idea, why it works and what it costs: docs/derivations/line.md.
-//! Cost: one line a lookup, a second one for 1 name in 100; about 10.3 bits a name with 8-bit values. Alien names get an
+//! Cost: one line a lookup, a second one for 1 name in 50; about 10.3 bits a name with 8-bit values. Alien names get an
 //! arbitrary value, removed ones, too. Updates: one bucket is solved anew, in about 2 us, and sent: 64 bytes.
 //! Source: none of the papers; bumping as in Dillinger, Hübschle-Schneider, Sanders, Walzer, "Fast succinct retrieval and
 //! approximate membership using ribbon".
