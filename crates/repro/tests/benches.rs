@@ -71,7 +71,11 @@ fn all_contestants_answer_alike_for_every_set_of_names() {
 fn benches_run_all_their_parts() {
     let mut tables = Tables::default();
     build::run(&options(&["concise", "hashbrown", "network"]), &mut tables).unwrap();
-    update::run(&options(&["concise", "hashbrown", "apply", "latency", "beside"]), &mut tables).unwrap();
+    update::run(
+        &options(&["concise", "line", "hashbrown", "apply", "latency", "beside", "line-latency", "line-beside"]),
+        &mut tables,
+    )
+    .unwrap();
     forward::run(&Options { contestants: vec![], n: vec![2000], ..options(&[]) }, &mut tables).unwrap();
     let benches: Vec<&str> = tables.0.iter().map(|rows| rows[0].bench.as_str()).collect();
     for bench in [
@@ -83,8 +87,10 @@ fn benches_run_all_their_parts() {
         "update/remove",
         "update/insert_batch",
         "update/apply",
-        "update/latency",
-        "update/lookups beside",
+        "update/latency of concise",
+        "update/latency of line",
+        "update/lookups beside, concise",
+        "update/lookups beside, line",
         "forward/core, 64 bytes",
         "forward/core, 1500 bytes",
         "forward/gateway, 64 bytes",
