@@ -6,14 +6,15 @@ use std::process::Command;
 use serde_json::Value;
 
 /// What each crate may depend on, of ours. ARCHITECTURE.md draws it.
-const ALLOWED: [(&str, &[&str]); 8] = [
+const ALLOWED: [(&str, &[&str]); 9] = [
     ("fibula-lookup", &[]),
     ("fibula-fib", &["lookup"]),
     ("fibula-netio", &[]),
     ("fibula-switch", &["lookup", "fib", "netio", "api"]),
     ("fibula-api", &["lookup", "fib"]),
     ("fibula-controller", &["lookup", "fib", "api"]),
-    ("fibula-repro", &["lookup", "fib", "netio", "switch"]),
+    ("fibula-sim", &["lookup", "fib"]),
+    ("fibula-repro", &["lookup", "fib", "netio", "switch", "sim"]),
     ("fibula-cli", &["lookup", "fib", "netio", "switch", "api", "controller", "repro"]),
 ];
 /// Crates with an asynchronous runtime.

@@ -1,0 +1,1 @@
+//! When packets come, and for which names.

@@ -1,0 +1,1 @@
+//! Two levels of set-associative cache in front of memory.

@@ -1,0 +1,1 @@
+//! Networks of forwarders: every node of a topology a switch.

@@ -1,0 +1,1 @@
+//! One processor, first come, first served.
