@@ -40,6 +40,7 @@ mod state;
 mod table;
 #[cfg(test)]
 mod tests;
+mod wiring;
 
 pub use error::NetworkError;
 pub use restore::RestoreError;
@@ -276,21 +277,31 @@ impl Network {
     /// # Errors
     /// [`TopologyError::NameTaken`], [`NetworkError::TooManySwitches`] (egress mode), [`NetworkError::Graph`].
     pub fn add_switch(&mut self, name: &str, tenants: Tenants) -> Result<(NodeId, Effects), NetworkError> {
+        let mut draft = Draft::default();
+        let id = self.enter(name, tenants, &mut draft)?;
+        Ok((id, self.rerouted(draft, &[id])))
+    }
+
+    /// A switch more, without routes.
+    fn enter(&mut self, name: &str, tenants: Tenants, draft: &mut Draft) -> Result<NodeId, NetworkError> {
         let id = NodeId(self.next_node);
         if let Some(taken) = self.topology.node_by_name(name) {
             return Err(TopologyError::NameTaken { name: name.to_owned(), id: taken }.into());
         }
-        let mut draft = Draft::default();
         // What may be refused comes first: a table that is there, but not in the store, would be missing after a restart.
-        let mut egress = self.egress.clone();
+        let mut egress = None;
         if self.settings.mode == ValueMode::Egress {
             let acknowledged = self.switches.values().map(|switch| switch.acknowledged).min().unwrap_or(u64::MAX);
-            let max = egress.max();
-            let index = egress.assign(id, acknowledged).ok_or(NetworkError::TooManySwitches { max })?;
+            let mut indices = self.egress.clone();
+            let max = indices.max();
+            let index = indices.assign(id, acknowledged).ok_or(NetworkError::TooManySwitches { max })?;
             draft.row(Row::Egress { index, slot: Slot { value: id, retired_at: None } });
+            egress = Some(indices);
         }
-        let table = self.table_for(&tenants, self.settings.core, &mut draft)?;
-        self.egress = egress;
+        let table = self.table_for(&tenants, self.settings.core, draft)?;
+        if let Some(egress) = egress {
+            self.egress = egress;
+        }
         self.topology.add_node(id, Node { name: name.to_owned(), transit: tenants == Tenants::All })?;
         self.next_node += 1;
         self.switches.insert(
@@ -306,9 +317,7 @@ impl Network {
                 acknowledged: 0,
             },
         );
-        self.refresh_routes(&mut draft);
-        draft.row(self.switch_row(id));
-        Ok((id, self.finish(draft)))
+        Ok(id)
     }
 
     /// Removes a switch without links and host ports.
@@ -350,6 +359,13 @@ impl Network {
     }
 
     fn join(&mut self, one: End, other: End, cost: u32, up: bool) -> Result<Effects, NetworkError> {
+        let mut draft = Draft::default();
+        let link = self.connect(one, other, cost, up, &mut draft)?;
+        Ok(self.rerouted(draft, &[link.a.node, link.b.node]))
+    }
+
+    /// A link more; the routes stay.
+    fn connect(&mut self, one: End, other: End, cost: u32, up: bool, draft: &mut Draft) -> Result<Link, NetworkError> {
         for end in [one, other] {
             if self.host_ports.contains(&end) {
                 return Err(NetworkError::PortOfHosts { end });
@@ -365,9 +381,8 @@ impl Network {
             return Err(error);
         }
         let link = self.topology.set_up(link.a, up)?;
-        let mut draft = Draft::default();
         draft.row(Row::Link(link));
-        Ok(self.rerouted(draft, &[link.a.node, link.b.node]))
+        Ok(link)
     }
 
     /// Takes a link away, by one of its ends.

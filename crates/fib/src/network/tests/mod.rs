@@ -2,6 +2,7 @@
 
 mod lab;
 mod protocol;
+mod wiring;
 
 use super::*;
 use crate::designs::{CFW, CUCKOO, DESIGNS};

@@ -1,1 +1,0 @@
-//! Networks of forwarders: every node of a topology a switch.
