@@ -1,0 +1,206 @@
+//! Networks of forwarders: every node of a topology a switch, fed by one controller over a channel that loses messages.
+//!
+//! The controller is [`fib::network`], a switch is [`fib::replica`] with the query structure of the design: messages
+//! travel as the bytes that they are between daemons, packets are walked hop by hop through the replicas' lookups.
+//! Simulated are the wires alone: how long a message takes, which are late, come twice or never.
+//!
+//! ```text
+//!            ┌ late, twice, lost ┐
+//! Network ───┤ ...               ├──► Replica ──► lookup ──► action ──► next node, host, drop
+//!     ▲      └ in order          ┘       │
+//!     └────────────── report ────────────┘ after a gap
+//! ```
+//! 1. Names hang off the gateways, the nodes with the fewest links; their exact tables hold every valid name.
+//! 2. Every switch attaches, empty, and gets what it lacks. Packets are sent ([`Report::before`]).
+//! 3. Names come, move and go, links fail and recover; meanwhile packets are sent ([`Report::during`]), every other
+//!    one for a name that has just changed.
+//! 4. Messages run out ([`Report::after`]). A loss that no later message tells of stays.
+//! 5. Every switch reports once, as after a lost connection, and is told what it lacks ([`Report::healed`]).
+//!
+//! **Without changes** a switch lives only while it is asked: each attaches, answers for every packet and goes, and the
+//! packets are walked afterwards through what was answered. So one replica at a time is in memory, however many nodes.
+//!
+//! Cost: with changes the replicas are in memory all at once: their FIBs, and one list of the valid names for all
+//! gateways; egress mode needs a view, port mode one a node. A change costs a message to every node.
+//! A packet takes no time: it meets the switches as they are at one tick.
+//!
+//! Differs from the daemons: the controller does not gather changes while it waits; its wait for the switches of a phase
+//! ends when the last of them has the message, without the way back of the acknowledgement.
+//!
+//! Everything follows from the seed. Limits: 65,535 nodes, 32,767 links a node.
+
+mod exact;
+mod generate;
+mod graph;
+mod live;
+mod report;
+mod still;
+mod walk;
+mod world;
+
+pub use graph::{Edge, Graph, GraphError};
+pub use report::{Aliens, FibBytes, Report, Tally, Traffic};
+
+use fib::designs::{CONCISE, Design};
+use fib::messages::ValueMode;
+use fib::network::NetworkError;
+use fib::replica::ReplicaError;
+use fib::topology::NodeId;
+
+/// What is simulated on a topology.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// What the values of FIBs mean.
+    pub mode: ValueMode,
+    /// What gateways look names up in.
+    pub gateway: &'static Design,
+    /// What the other switches do.
+    pub core: &'static Design,
+    /// Names at first.
+    pub names: usize,
+    /// Exponent with which names concentrate on few gateways: the r-th has a share proportional to 1/r^zipf. 0: all alike.
+    pub zipf: f64,
+    /// Gateways; 0: every node is one.
+    pub gateways: usize,
+    /// Ports with hosts at every gateway.
+    pub host_ports: u16,
+    /// Valid names sent before and after the changes, and as many aliens through gateways and as many past them.
+    pub packets: usize,
+    /// Hops after which a packet counts as looped.
+    pub hop_limit: u32,
+    /// Changes of names.
+    pub name_changes: usize,
+    /// Changes of links among them: one fails, then recovers, and so on. An even number leaves all up.
+    pub link_changes: usize,
+    /// During the changes packets are sent every so many ticks.
+    pub probe_ticks: u64,
+    /// So many valid names each time, and as many aliens each way.
+    pub probe_packets: usize,
+    /// What the wires do.
+    pub wires: Wires,
+    /// Where all chance comes from.
+    pub seed: u64,
+}
+
+impl Scenario {
+    /// This many names, in Concise with egress values everywhere, uniform over all nodes, and no changes.
+    pub fn new(names: usize, seed: u64) -> Scenario {
+        Scenario {
+            mode: ValueMode::Egress,
+            gateway: &CONCISE,
+            core: &CONCISE,
+            names,
+            zipf: 0.0,
+            gateways: 0,
+            host_ports: 4,
+            packets: 10_000,
+            hop_limit: 64,
+            name_changes: 0,
+            link_changes: 0,
+            probe_ticks: 3,
+            probe_packets: 100,
+            wires: Wires::default(),
+            seed,
+        }
+    }
+}
+
+/// What happens to messages between the controller and a switch.
+///
+/// Shares are of messages, drawn for each switch from a sequence of its own. Messages to a switch stay in order but for
+/// those that are late.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Wires {
+    /// A switch is 1 to this many ticks away, the same way always.
+    pub latency_ticks: u64,
+    /// Share of messages that are held back, and overtaken by those after them.
+    pub late: f64,
+    /// Share that comes a second time.
+    pub duplicated: f64,
+    /// Share that never comes.
+    pub lost: f64,
+    /// A late message, and a second one, comes 1 to this many ticks later.
+    pub late_ticks: u64,
+    /// The controller waits this long for the switches of a phase.
+    pub timeout_ticks: u64,
+    /// Further messages that never come: a node's index, and which of its messages after the first image, from 0.
+    pub drops: Vec<(usize, u64)>,
+}
+
+impl Default for Wires {
+    /// 4 ticks away at most, without faults.
+    fn default() -> Wires {
+        Wires {
+            latency_ticks: 4,
+            late: 0.0,
+            duplicated: 0.0,
+            lost: 0.0,
+            late_ticks: 10,
+            timeout_ticks: 12,
+            drops: Vec::new(),
+        }
+    }
+}
+
+/// How far a run is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+#[allow(missing_docs)]
+pub enum Stage {
+    /// Switches and links are there; names are to come.
+    Wired,
+    /// The controller has all names.
+    Named,
+    /// So many switches have their tables.
+    Attached { switches: usize },
+    /// So many changes were made.
+    Changed { changes: usize },
+    /// All switches reported, and have what they lacked.
+    Healed,
+}
+
+/// Why there is no result.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+#[allow(missing_docs)]
+pub enum SimError {
+    /// A scenario that makes no sense.
+    #[error("{why}: correct the scenario")]
+    Scenario { why: &'static str },
+    /// The controller refused something.
+    #[error(transparent)]
+    Network(#[from] NetworkError),
+    /// A switch refused a message for good.
+    #[error("switch {node} refuses a message: {source}")]
+    Replica { node: NodeId, source: ReplicaError },
+}
+
+/// Runs a scenario on a topology; `stage` is told how far it is.
+/// # Errors
+/// [`SimError`].
+pub fn run(graph: &Graph, scenario: &Scenario, stage: &mut dyn FnMut(Stage)) -> Result<Report, SimError> {
+    let shares = [scenario.wires.late, scenario.wires.duplicated, scenario.wires.lost];
+    let wrong = |why| Err(SimError::Scenario { why });
+    if graph.nodes.len() < 2 || graph.nodes.len() > 65_535 {
+        return wrong("the topology has less than 2 or more than 65,535 nodes");
+    }
+    if shares.iter().any(|share| !(0.0..=1.0).contains(share)) {
+        return wrong("a share of messages is not in 0 to 1");
+    }
+    if !(0.0..=10.0).contains(&scenario.zipf) {
+        return wrong("the exponent of zipf is not in 0 to 10");
+    }
+    if scenario.names == 0 || scenario.host_ports == 0 || scenario.probe_ticks == 0 {
+        return wrong("names, host_ports and probe_ticks are at least 1");
+    }
+    let wires = &scenario.wires;
+    if [wires.latency_ticks, wires.late_ticks, wires.timeout_ticks].contains(&0) {
+        return wrong("the ticks of wires are at least 1");
+    }
+    let mut world = world::World::new(graph, scenario, stage)?;
+    if scenario.name_changes + scenario.link_changes == 0 {
+        still::run(&mut world, scenario, stage)
+    } else {
+        live::run(&mut world, scenario, stage)
+    }
+}
