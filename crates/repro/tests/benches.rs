@@ -31,7 +31,7 @@ fn options(contestants: &[&str]) -> Options {
     }
 }
 
-const OURS: [&str; 11] = [
+const OURS: [&str; 12] = [
     "floor",
     "concise",
     "concise-seqlock",
@@ -39,6 +39,7 @@ const OURS: [&str; 11] = [
     "concise-option1",
     "concise-option2",
     "cuckoo",
+    "ogw",
     "bloomier",
     "setsep",
     "sorted",
@@ -46,12 +47,27 @@ const OURS: [&str; 11] = [
 ];
 
 #[test]
+fn tables_of_full_names_drop_every_alien_and_others_do_not() {
+    let exact = ["cuckoo", "ogw", "bgw", "hashbrown"];
+    for names in [NameSet::Mac, NameSet::Zipf, NameSet::Uniform] {
+        let mut tables = Tables::default();
+        lookup::run_aliens(&Options { names, ..options(&exact) }, &mut tables).unwrap();
+        assert_eq!(tables.0.len(), 2, "a table for each number of threads");
+        let rows = || tables.0.iter().flatten();
+        assert_eq!(rows().count(), 2 * exact.len());
+        assert!(rows().all(|row| row.bench == "lookup/aliens" && row.checksum == Some(0) && row.min > 0.0));
+    }
+    let wrong = lookup::run_aliens(&options(&["concise"]), &mut Tables::default());
+    assert!(matches!(wrong, Err(BenchError::Checksum { expected: 0, .. })), "an Othello answers for any name");
+}
+
+#[test]
 fn all_contestants_answer_alike_for_every_set_of_names() {
     for names in NameSet::ALL {
         for (value_bits, batch) in [(8, 32), (5, 7), (64, 256)] {
             let mut tables = Tables::default();
             // A fingerprint fits beside values of few bits only.
-            let ours = if value_bits < 64 { [&OURS[..], &["ofw", "cfw"]].concat() } else { OURS.to_vec() };
+            let ours = if value_bits < 64 { [&OURS[..], &["ofw", "cfw", "bgw"]].concat() } else { OURS.to_vec() };
             let options = Options { names, value_bits, batch, ..options(&ours) };
             lookup::run(&options, &mut tables).unwrap_or_else(|error| panic!("{names}, {value_bits} bits: {error}"));
             assert_eq!(tables.0.len(), 2, "a table for each number of threads");

@@ -23,6 +23,24 @@ const MIN_QUERIES: usize = 1 << 20;
 /// # Errors
 /// [`BenchError`]; tables complete until then have been handed to `listener`.
 pub fn run(options: &Options, listener: &mut dyn Listener) -> Result<(), BenchError> {
+    run_with(options, Asked::Live, listener)
+}
+
+/// Runs the bench with alien names alone, as many as there are live ones: every contestant must know each for one.
+/// # Errors
+/// As [`run`]; [`BenchError::Checksum`] where an alien gets a value.
+pub fn run_aliens(options: &Options, listener: &mut dyn Listener) -> Result<(), BenchError> {
+    run_with(options, Asked::Aliens, listener)
+}
+
+/// Which names are asked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    Live,
+    Aliens,
+}
+
+fn run_with(options: &Options, asked: Asked, listener: &mut dyn Listener) -> Result<(), BenchError> {
     options.check()?;
     let kinds = contestants::choose(&options.contestants)?;
     let largest = options.n.iter().copied().max().unwrap_or(0);
@@ -32,23 +50,28 @@ pub fn run(options: &Options, listener: &mut dyn Listener) -> Result<(), BenchEr
         Ok(())
     })?;
     for &n in &options.n {
-        run_size(options, &kinds, n, listener)?;
+        run_size(options, asked, &kinds, n, listener)?;
     }
     Ok(())
 }
 
 fn run_size(
     options: &Options,
+    asked: Asked,
     kinds: &[contestants::Kind],
     n: u64,
     listener: &mut dyn Listener,
 ) -> Result<(), BenchError> {
-    let names = options.names.generate(n as usize, options.seed);
+    // A longer set begins with the shorter one: what comes behind the names are aliens.
+    let n_aliens = if asked == Asked::Aliens { n } else { 0 };
+    let all = options.names.generate((n + n_aliens) as usize, options.seed);
+    let (names, aliens) = all.split_at(n as usize);
     let n_queries = (n as usize).clamp(MIN_QUERIES, 16 * MIN_QUERIES);
     let n_queries = options.operations.map_or(n_queries, |lookups| n_queries.min(lookups as usize));
-    let queries = options.names.queries(&names, n_queries, options.seed);
+    let asked_for = if asked == Asked::Aliens { aliens } else { names };
+    let queries = options.names.queries(asked_for, n_queries, options.seed);
     let mut input = Input {
-        names: &names,
+        names,
         name_len: options.names.name_len(),
         value_bits: options.value_bits,
         family: options.family,
@@ -86,7 +109,10 @@ fn run_size(
 
     let batch = options.batch as usize;
     for (name, contestant) in &entered {
-        check(name, *contestant, &queries, batch, options.value_bits)?;
+        match asked {
+            Asked::Live => check(name, *contestant, &queries, batch, options.value_bits)?,
+            Asked::Aliens => check_aliens(name, *contestant, &queries, batch)?,
+        }
     }
     for &threads in &options.threads {
         let setting = Setting {
@@ -97,7 +123,10 @@ fn run_size(
             batch: options.batch,
         };
         let passes = options.operations.unwrap_or(LOOKUPS).div_ceil(queries.len() as u64);
-        let expected = expected_sum(&queries, options.value_bits, passes * u64::from(threads));
+        let expected = match asked {
+            Asked::Live => expected_sum(&queries, options.value_bits, passes * u64::from(threads)),
+            Asked::Aliens => 0,
+        };
         let mut samples = vec![Vec::new(); entered.len()];
         for _ in 0..options.runs {
             for ((name, contestant), samples) in entered.iter().zip(&mut samples) {
@@ -109,7 +138,8 @@ fn run_size(
             }
         }
         let row = |((name, contestant), samples): (&(&str, &dyn Contestant), Vec<f64>)| {
-            let mut row = Row::new("lookup", name, &setting, "M/s", samples);
+            let bench = if asked == Asked::Aliens { "lookup/aliens" } else { "lookup" };
+            let mut row = Row::new(bench, name, &setting, "M/s", samples);
             row.bits_per_name = Some(contestant.size_bits() as f64 / n as f64);
             row.checksum = contestant.answers().then_some(expected);
             row.note = contestant.note();
@@ -146,6 +176,15 @@ fn check(
             Err(BenchError::WrongAnswer { contestant: name.into(), name: query, got, expected })
         }
     }
+}
+
+/// Looks up all aliens once, which warms caches: all answers are 0, which means drop.
+fn check_aliens(name: &str, contestant: &dyn Contestant, aliens: &[u64], batch: usize) -> Result<(), BenchError> {
+    let got = contestant.reader().sum(aliens, batch, 1);
+    if contestant.answers() && got != 0 {
+        return Err(BenchError::Checksum { contestant: name.into(), got, expected: 0 });
+    }
+    Ok(())
 }
 
 /// Sum of all answers of `threads` threads, and the time from the first start to the last end.

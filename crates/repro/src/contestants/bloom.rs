@@ -13,6 +13,9 @@ const COLLISION_RATE: f64 = 0.01;
 /// The false-positive rate of BUFFALO in the comparison of the Othello paper.
 const FALSE_POSITIVES: f64 = 0.0001;
 
+/// Bits of a value at most.
+const MOST_BITS: u8 = 15;
+
 pub(super) const BFW: Kind = Kind {
     name: "bfw",
     about: "Bloom forwarder as published: one filter after another for each name, to the first match",
@@ -41,6 +44,17 @@ pub(super) const SLICED: Kind = Kind {
     default: false,
 };
 
+/// Settings of the Bloom forwarder for values that are ports as they are: none is 0, which means drop.
+/// # Errors
+/// Values are too wide.
+pub(crate) fn bloom_settings(input: &Input<'_>) -> Result<Settings, String> {
+    if input.value_bits > MOST_BITS {
+        return Err(format!("values have at most {MOST_BITS} bits here: --value-bits {MOST_BITS}"));
+    }
+    let policy = Policy::bfw(COLLISION_RATE, (1 << input.value_bits) - 1);
+    Ok(Settings::new(input.value_bits, input.names.len(), policy, Form::Separate, &input.secret_key()))
+}
+
 fn n_ports(input: &Input<'_>) -> usize {
     1 << input.value_bits.min(16)
 }
@@ -59,7 +73,7 @@ fn build<const BATCHED: bool>(
     policy: Policy,
     form: Form,
 ) -> Result<Box<dyn Contestant>, BenchError> {
-    let most = if form == Form::Sliced { 5 } else { 15 };
+    let most = if form == Form::Sliced { 5 } else { MOST_BITS };
     if input.value_bits > most {
         return Err(input.build_error(name, format_args!("values have at most {most} bits here: --value-bits {most}")));
     }

@@ -7,6 +7,7 @@ mod concise;
 mod cuckoo;
 pub(crate) mod dpdk;
 mod floor;
+mod gateway;
 mod line;
 mod statics;
 mod table;
@@ -14,8 +15,9 @@ mod table;
 use crate::BenchError;
 use crate::names::value_of;
 use ::lookup::hash::{Digest, Family, Hasher, SecretKey};
-use ::lookup::traits::BatchReader;
+use ::lookup::traits::{BatchReader, Replicated};
 
+pub(crate) use bloom::bloom_settings;
 pub(crate) use cuckoo::filtable_settings;
 #[cfg(feature = "dpdk")]
 pub(crate) use dpdk::Hash as RteHash;
@@ -136,6 +138,29 @@ impl<R: BatchReader<Key = Digest>> Burst for Hashed<'_, R> {
     }
 }
 
+/// A structure that is asked for names whole.
+struct Whole<Q>(Q);
+
+impl<Q: Replicated<Key = [u64; 1]>> Contestant for Whole<Q> {
+    fn size_bits(&self) -> u64 {
+        self.0.size_bits()
+    }
+
+    fn reader(&self) -> Box<dyn Reader + '_> {
+        Box::new(WholeReader(self.0.reader()))
+    }
+}
+
+/// A reader of whole names, pinned once a burst, as a worker of a switch does it.
+struct WholeReader<R>(R);
+
+impl<R: BatchReader<Key = [u64; 1]>> Burst for WholeReader<R> {
+    #[inline]
+    fn lookup(&mut self, names: &[u64], values: &mut [u64]) {
+        self.0.lookup_batch(names.as_chunks().0, values);
+    }
+}
+
 /// The loops over a whole array of queries.
 pub trait Reader: Send {
     /// Sum of the answers of `passes` passes over `queries`, in bursts of `batch`.
@@ -213,6 +238,8 @@ pub const ALL: &[Kind] = &[
     concise::OPTION_2,
     cuckoo::EXACT,
     cuckoo::FILTABLE,
+    gateway::OGW,
+    gateway::BGW,
     bloom::BFW,
     bloom::BFW_BATCHED,
     bloom::BUFFALO,
