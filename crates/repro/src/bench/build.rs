@@ -55,7 +55,7 @@ pub fn run(options: &Options, listener: &mut dyn Listener) -> Result<(), BenchEr
             listener.table(&[memory_row(&input(options, &names, 1), &setting(options, n, 1))?]);
         }
         if network {
-            export::run(options, &input(options, &names, 1), &setting(options, n, 1), listener)?;
+            export::run(options, &input(options, &names, 1), &setting(options, n, 1), &export::by_default, listener)?;
         }
     }
     Ok(())

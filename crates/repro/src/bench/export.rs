@@ -1,22 +1,26 @@
 //! The tables of a network's switches from one skeleton, against the same table built from names.
 //!
 //! A controller knows every name once: which cells (OFW, Concise) or slots (CFW) it has. What a switch's table holds
-//! follows from that and the switch's own values, so that a switch more costs no search for places. Each figure is of
-//! one thread and a switch: the first for a switch alone, the second for many at once, the last from scratch.
+//! follows from that and the switch's own values, so that a switch more costs no search for places. Of BFW it has the
+//! names alone, in a cuckoo table: the filters of one switch are of no use to another. Each figure is of one thread and
+//! a switch: what the controller arranges once; then a table for a switch alone, for each of many at once, and from
+//! scratch.
 //! Source: "Re-designing Compact-structure based Forwarding for Programmable Networks", section VI (CP to DP
 //! construction); "Memory-efficient and Ultra-fast Network Lookup and Forwarding using Othello Hashing", section V.A.
 
 use std::hint::black_box;
 use std::time::Instant;
 
+use lookup::bloom_fib::BloomFib;
+use lookup::cuckoo::exact::{self, Cuckoo};
 use lookup::cuckoo::filtable::{Skeleton, View};
 use lookup::hash::Digest;
 use lookup::othello::{Colouring, Graph, Othello, Settings, Sharded};
-use lookup::traits::Query;
+use lookup::traits::{Control, Query};
 
 use super::{Listener, Options};
 use crate::BenchError;
-use crate::contestants::{Input, filtable_settings};
+use crate::contestants::{Input, bloom_settings, filtable_settings};
 use crate::names::{mix64, value_of};
 use crate::report::{Row, Setting, size_text};
 
@@ -37,24 +41,41 @@ struct Network<'a> {
     routes: Vec<Vec<u64>>,
 }
 
-/// Nanoseconds a name and switch.
+/// Nanoseconds a name and switch; none of what was not asked for.
 #[derive(Default)]
 struct Samples {
+    control: Vec<f64>,
     one: Vec<f64>,
     many: Vec<f64>,
     scratch: Vec<f64>,
 }
 
-/// The rows of one n, design by design.
+/// What can be measured of a design.
+const CONTROL: &str = "control half";
+const ONE: &str = "one switch";
+const MANY: &str = "many switches";
+const SCRATCH: &str = "from scratch";
+
+/// What is measured where nothing is said: not Bloom forwarders, which take minutes where names and ports are many.
+pub(super) fn by_default(row: &str) -> bool {
+    !row.starts_with("bfw")
+}
+
+/// The rows of one n, design by design: those that `wanted` says yes to, such as `ofw, one switch`.
 /// # Errors
 /// [`BenchError`]: a table could not be built, or answers wrongly.
-pub(super) fn run(
+pub(crate) fn run(
     options: &Options,
     input: &Input<'_>,
     setting: &Setting,
+    wanted: &dyn Fn(&str) -> bool,
     listener: &mut dyn Listener,
 ) -> Result<(), BenchError> {
-    let n_switches = (CELLS / (3 * setting.n)).clamp(1, SWITCHES as u64) as usize;
+    let wants = |design: &str, part: &str| wanted(&format!("{design}, {part}"));
+    let wants_any = |design: &str| [CONTROL, ONE, MANY, SCRATCH].iter().any(|part| wants(design, part));
+    let wants_many = ["concise", "ofw"].iter().any(|design| wants(design, MANY));
+    let most = if wants_many { SWITCHES } else { 1 };
+    let n_switches = (CELLS / (3 * setting.n)).clamp(1, most as u64) as usize;
     let value = |switch, place| value_of(place + switch * PLACES, input.value_bits);
     let placed = input.entries().iter().map(|&(digest, _)| (digest, (mix64(digest.0) % PLACES) as u32)).collect();
     let routes = (0..n_switches as u64).map(|switch| (0..PLACES).map(|place| value(switch, place)).collect()).collect();
@@ -62,29 +83,39 @@ pub(super) fn run(
     let names = size_text(setting.n);
     listener.say(&format!("deriving the tables of {n_switches} switches with {names} names each"));
     let concise = Settings::new(input.value_bits, input.names.len(), &input.secret_key());
-    listener.table(&rows("concise", setting, n_switches, network.othello(&concise, options.runs)?));
-    if input.value_bits <= 64 - FINGERPRINT_BITS {
-        let settings = concise.with_fingerprints(FINGERPRINT_BITS);
-        listener.table(&rows("ofw", setting, n_switches, network.othello(&settings, options.runs)?));
+    let ofw = (input.value_bits <= 64 - FINGERPRINT_BITS).then(|| concise.clone().with_fingerprints(FINGERPRINT_BITS));
+    for (design, settings) in [("concise", Some(concise)), ("ofw", ofw)] {
+        if let Some(settings) = settings.filter(|_| wants_any(design)) {
+            let samples = network.othello(&settings, options.runs, |part| wants(design, part))?;
+            listener.table(&rows(design, setting, n_switches, samples));
+        }
     }
-    if let Some(samples) = network.filtable(options.runs)? {
+    if wants_any("cfw")
+        && let Some(samples) = network.filtable(options.runs, |part| wants("cfw", part))?
+    {
         listener.table(&rows("cfw", setting, 1, samples));
+    }
+    if wants_any("bfw") {
+        let samples = network.filters(options.runs, |part| wants("bfw", part))?;
+        listener.table(&rows("bfw", setting, 1, samples));
     }
     Ok(())
 }
 
 fn rows(design: &str, setting: &Setting, n_switches: usize, samples: Samples) -> Vec<Row> {
-    let row = |who: &str, samples, note: String| {
-        let mut row = Row::new("build/network", &format!("{design}, {who}"), setting, "ns/name", samples);
+    let parts = [
+        (CONTROL, samples.control, "once for all switches".to_owned()),
+        (ONE, samples.one, "from the control half".into()),
+        (MANY, samples.many, format!("a switch, {n_switches} at once")),
+        (SCRATCH, samples.scratch, "from names".into()),
+    ];
+    let measured = parts.into_iter().filter(|(_, samples, _)| !samples.is_empty());
+    let row = |(part, samples, note)| {
+        let mut row = Row::new("build/network", &format!("{design}, {part}"), setting, "ns/name", samples);
         row.note = note;
         row
     };
-    let mut rows = vec![row("one switch", samples.one, "from the skeleton".into())];
-    if n_switches > 1 {
-        rows.push(row("many switches", samples.many, format!("a switch, {n_switches} at once")));
-    }
-    rows.push(row("from scratch", samples.scratch, "from names".into()));
-    rows
+    measured.map(row).collect()
 }
 
 impl Network<'_> {
@@ -97,64 +128,117 @@ impl Network<'_> {
         self.placed.iter().map(|&(digest, place)| (digest, self.routes[switch][place as usize])).collect()
     }
 
-    /// Asks tables for some names.
-    fn check(&self, switch: usize, answers: &[&dyn Fn(Digest) -> u64]) -> Result<(), BenchError> {
+    /// Asks a table for some names.
+    fn check(&self, switch: usize, answer: &dyn Fn(Digest) -> u64) -> Result<(), BenchError> {
         let step = (self.placed.len() / 10_000).max(1);
         for (&(digest, place), &name) in self.placed.iter().zip(self.input.names).step_by(step) {
             let expected = self.routes[switch][place as usize];
-            if let Some(got) = answers.iter().map(|answer| answer(digest)).find(|&got| got != expected) {
+            let got = answer(digest);
+            if got != expected {
                 return Err(BenchError::WrongAnswer { contestant: "network".into(), name, got, expected });
             }
         }
         Ok(())
     }
 
-    fn othello(&self, settings: &Settings, runs: u32) -> Result<Samples, BenchError> {
+    fn othello(&self, settings: &Settings, runs: u32, wants: impl Fn(&str) -> bool) -> Result<Samples, BenchError> {
         let error = |error| self.input.build_error("network", error);
-        let graph = Graph::<Sharded, u32>::build(settings.clone(), &self.placed, 1).map_err(error)?;
+        let build = || Graph::<Sharded, u32>::build(settings.clone(), &self.placed, 1).map_err(error);
+        let graph = build()?;
         let n_switches = self.routes.len();
         let mut samples = Samples::default();
         for round in 0..runs as usize {
             let switch = round % n_switches;
-            let start = Instant::now();
-            let (_, one) = black_box(Colouring::export(&graph, |place| self.routes[switch][place as usize]));
-            samples.one.push(self.ns(start));
-
-            let start = Instant::now();
-            let value = |switch: usize, place| self.routes[switch][place as usize];
-            let many = black_box(Colouring::export_many(&graph, n_switches, value));
-            samples.many.push(self.ns(start) / n_switches as f64);
-            self.check(switch, &[&|name| one.lookup(name), &|name| many[switch].1.lookup(name)])?;
-            drop((one, many));
-
-            let start = Instant::now();
-            let built = Othello::<Sharded>::build(settings.clone(), &self.valued(switch), 1).map_err(error)?;
-            samples.scratch.push(self.ns(start));
-            self.check(switch, &[&|name| built.1.lookup(name)])?;
+            if wants(CONTROL) {
+                let start = Instant::now();
+                black_box(build()?);
+                samples.control.push(self.ns(start));
+            }
+            if wants(ONE) {
+                let start = Instant::now();
+                let (_, one) = black_box(Colouring::export(&graph, |place| self.routes[switch][place as usize]));
+                samples.one.push(self.ns(start));
+                self.check(switch, &|name| one.lookup(name))?;
+            }
+            if wants(MANY) && n_switches > 1 {
+                let start = Instant::now();
+                let value = |switch: usize, place| self.routes[switch][place as usize];
+                let many = black_box(Colouring::export_many(&graph, n_switches, value));
+                samples.many.push(self.ns(start) / n_switches as f64);
+                self.check(switch, &|name| many[switch].1.lookup(name))?;
+            }
+            if wants(SCRATCH) {
+                let start = Instant::now();
+                let built = Othello::<Sharded>::build(settings.clone(), &self.valued(switch), 1).map_err(error)?;
+                samples.scratch.push(self.ns(start));
+                self.check(switch, &|name| built.1.lookup(name))?;
+            }
         }
         Ok(samples)
     }
 
     /// `None` where no fingerprint fits beside the values.
-    fn filtable(&self, runs: u32) -> Result<Option<Samples>, BenchError> {
+    fn filtable(&self, runs: u32, wants: impl Fn(&str) -> bool) -> Result<Option<Samples>, BenchError> {
         let Some(settings) = filtable_settings(self.input, self.placed.len()) else { return Ok(None) };
         let error = |error| self.input.build_error("network", error);
-        let mut skeleton = Skeleton::new(settings.clone(), self.placed.len());
-        skeleton.insert_batch(&self.placed).1.map_err(error)?;
+        let build = || {
+            let mut skeleton = Skeleton::new(settings.clone(), self.placed.len());
+            skeleton.insert_batch(&self.placed).1.map(|()| skeleton).map_err(error)
+        };
+        let skeleton = build()?;
         let mut samples = Samples::default();
         for round in 0..runs as usize {
             let switch = round % self.routes.len();
-            let start = Instant::now();
-            let (_, one) = black_box(View::export(&skeleton, |place| self.routes[switch][place as usize]));
-            samples.one.push(self.ns(start));
-
-            let start = Instant::now();
-            let mut alone = Skeleton::new(settings.clone(), self.placed.len());
-            alone.insert_batch(&self.valued(switch)).1.map_err(error)?;
-            let (_, built) = black_box(View::export(&alone, |value| value));
-            samples.scratch.push(self.ns(start));
-            self.check(switch, &[&|name| one.lookup(name), &|name| built.lookup(name)])?;
+            if wants(CONTROL) {
+                let start = Instant::now();
+                black_box(build()?);
+                samples.control.push(self.ns(start));
+            }
+            if wants(ONE) {
+                let start = Instant::now();
+                let (_, one) = black_box(View::export(&skeleton, |place| self.routes[switch][place as usize]));
+                samples.one.push(self.ns(start));
+                self.check(switch, &|name| one.lookup(name))?;
+            }
+            if wants(SCRATCH) {
+                let start = Instant::now();
+                let mut alone = Skeleton::new(settings.clone(), self.placed.len());
+                alone.insert_batch(&self.valued(switch)).1.map_err(error)?;
+                let (_, built) = black_box(View::export(&alone, |value| value));
+                samples.scratch.push(self.ns(start));
+                self.check(switch, &|name| built.lookup(name))?;
+            }
         }
         Ok(Some(samples))
+    }
+
+    /// The controller's table of names with their places, and the filters of one switch.
+    fn filters(&self, runs: u32, wants: impl Fn(&str) -> bool) -> Result<Samples, BenchError> {
+        let (input, n_names) = (self.input, self.placed.len());
+        let error = |error| input.build_error("network", error);
+        let settings = bloom_settings(input).map_err(|reason| input.build_error("network", reason))?;
+        let named: Vec<_> = input.names.iter().zip(&self.placed).map(|(&n, &(_, place))| ([n], place.into())).collect();
+        let mut samples = Samples::default();
+        for round in 0..runs as usize {
+            let switch = round % self.routes.len();
+            if wants(CONTROL) {
+                let key = input.secret_key();
+                let settings = exact::Settings::new(input.name_len as u8, 16, n_names, input.family, &key);
+                let start = Instant::now();
+                let mut names = Cuckoo::<1>::with_room(settings, n_names);
+                names.insert_batch(&named, &mut Vec::new()).map_err(error)?;
+                black_box(names);
+                samples.control.push(self.ns(start));
+            }
+            if wants(ONE) {
+                let start = Instant::now();
+                let mut filters = BloomFib::new(settings.clone());
+                filters.insert_batch(&self.valued(switch), &mut Vec::new()).map_err(error)?;
+                let one = black_box(filters.export());
+                samples.one.push(self.ns(start));
+                self.check(switch, &|name| one.lookup(name))?;
+            }
+        }
+        Ok(samples)
     }
 }

@@ -3,7 +3,7 @@
 pub mod aliens;
 mod apply;
 pub mod build;
-mod export;
+pub(crate) mod export;
 pub mod filter;
 pub mod flow;
 pub mod forward;
