@@ -19,6 +19,7 @@ pub mod publish;
 mod shards;
 pub mod static_map;
 pub mod testkit;
+pub mod touches;
 pub mod traits;
 pub mod tuple_space;
 pub mod words;

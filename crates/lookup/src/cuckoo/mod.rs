@@ -80,9 +80,15 @@ impl Stripes {
         Self { counters: (0..n).map(|_| Sequence::new()).collect(), gate: Mutex::new(()) }
     }
 
+    /// Which counter is that of a bucket.
+    #[inline(always)]
+    pub(crate) fn index(&self, bucket: u32) -> usize {
+        bucket as usize & (self.counters.len() - 1)
+    }
+
     #[inline(always)]
     pub(crate) fn of(&self, bucket: u32) -> &Sequence {
-        &self.counters[bucket as usize & (self.counters.len() - 1)]
+        &self.counters[self.index(bucket)]
     }
 
     /// What `read` finds in both buckets at one moment: `read` is repeated until the writer was in neither meanwhile.

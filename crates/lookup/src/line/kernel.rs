@@ -32,7 +32,7 @@ use crate::hash::Digest;
 use crate::othello::graph::prefix_of;
 use crate::othello::prefetch;
 use crate::publish::meeting::Meeting;
-use crate::shards::Served;
+use crate::touches::{Region, Touch};
 
 /// Names of a burst.
 pub(super) const BURST: usize = 32;
@@ -41,6 +41,9 @@ pub(super) const BURST: usize = 32;
 #[repr(align(128))]
 #[derive(Debug, Default)]
 pub(super) struct Guard(pub(super) Meeting);
+
+/// What lookups follow.
+pub(super) type Served<'a> = crate::shards::Served<'a, Guard>;
 
 /// How cells of one width are read and written: every byte always by the same atomic type.
 trait Cells: Copy {
@@ -201,14 +204,22 @@ pub(super) unsafe fn store_bucket(layout: Layout, bucket: *mut u8, words: &[u64]
 }
 
 /// Value of one name.
-pub(super) fn lookup(served: Served<'_, Guard>, layout: Layout, digest: Digest) -> u64 {
-    with_cells!(layout, cells => served.extra.0.read(|| one(served, layout, cells, digest.0)))
+pub(super) fn lookup(served: Served<'_>, layout: Layout, digest: Digest) -> u64 {
+    with_cells!(layout, cells => served.extra.0.read(|| one(served, layout, cells, digest.0, &mut |_| {})))
+}
+
+/// Tells `touch` of what [`lookup`] reads.
+pub(super) fn touches(served: Served<'_>, layout: Layout, digest: Digest, touch: &mut dyn FnMut(Touch)) {
+    touch(Touch { region: Region::Counters, offset: 0, bytes: 8, stage: 0 });
+    with_cells!(layout, cells => {
+        one(served, layout, cells, digest.0, &mut |seen| touch(seen));
+    });
 }
 
 /// Values of many names.
 /// # Panics
 /// When `values` is shorter than `digests`.
-pub(super) fn lookup_batch(served: Served<'_, Guard>, layout: Layout, digests: &[Digest], values: &mut [u64]) {
+pub(super) fn lookup_batch(served: Served<'_>, layout: Layout, digests: &[Digest], values: &mut [u64]) {
     let values = &mut values[..digests.len()];
     with_cells!(layout, cells => match layout.n_parts {
         3 => dispatch::<_, 3>(served, layout, cells, digests, values),
@@ -217,7 +228,7 @@ pub(super) fn lookup_batch(served: Served<'_, Guard>, layout: Layout, digests: &
 }
 
 #[inline(always)]
-fn entry_of<X>(served: Served<'_, X>, digest: u64) -> u64 {
+fn entry_of(served: Served<'_>, digest: u64) -> u64 {
     let index = prefix_of(digest, served.depth);
     debug_assert!(index < served.entries.len());
     // SAFETY: the directory has 2^depth entries, and the index has depth bits.
@@ -226,34 +237,50 @@ fn entry_of<X>(served: Served<'_, X>, digest: u64) -> u64 {
 
 /// A bucket, by its number in its group.
 #[inline(always)]
-fn bucket_at(served: Served<'_, Guard>, log_lines: u32, geometry: Geometry, index: u32) -> *const u8 {
+fn bucket_at(served: Served<'_>, log_lines: u32, geometry: Geometry, index: u32) -> *const u8 {
     served.base.wrapping_add((geometry.offset_lines as usize + ((index as usize) << log_lines)) * LINE)
 }
 
-/// Value of one name, read while a writer may write: then it may be wrong, but nothing else goes wrong.
-fn one<C: Cells>(served: Served<'_, Guard>, layout: Layout, cells: C, digest: u64) -> u64 {
+/// Value of one name, read while a writer may write: then it may be wrong, but nothing else goes wrong. `seen` is told of
+/// every read.
+fn one<C: Cells>(served: Served<'_>, layout: Layout, cells: C, digest: u64, seen: &mut impl FnMut(Touch)) -> u64 {
+    seen(Touch { region: Region::Directory, offset: prefix_of(digest, served.depth) * 8, bytes: 8, stage: 0 });
     let geometry = Geometry::unpack(entry_of(served, digest));
     let mut before = 0;
     for (level, n) in geometry.n_buckets.into_iter().map(u32::from).enumerate().filter(|level| level.1 > 0) {
         let bucket = bucket_at(served, cells.log_lines(), geometry, before + layout::bucket(digest, level, n));
+        // The place of a bucket hangs on no other bucket; but nobody looks into it who found his name in one before.
+        let mut seen = |slot: u16| {
+            let (offset, bytes) = layout.bytes_of(slot.into());
+            let offset = bucket.addr() - served.base.addr() + offset;
+            seen(Touch { region: Region::Words, offset, bytes, stage: 1 + level as u8 });
+        };
+        (0..layout.header_slots as u16).for_each(&mut seen);
         // SAFETY: a bucket of a group that the directory leads to, which stays while the reader is pinned.
         let header = unsafe { cells.header(bucket) };
         if layout::rank(digest, level) < (header >> 8) as u8 {
             let slots = layout.slots(digest, header as u8);
-            // SAFETY: as above; slots are inside a bucket whatever digest and tweak are.
-            let cells_of = slots[..layout.n_parts].iter().map(|&slot| unsafe { cells.read(bucket, slot) });
+            let cells_of = slots[..layout.n_parts].iter().map(|&slot| {
+                seen(slot);
+                // SAFETY: as above; slots are inside a bucket whatever digest and tweak are.
+                unsafe { cells.read(bucket, slot) }
+            });
             return cells_of.fold(0, |sum, cell| sum ^ cell) & cells.mask();
         }
         before += n;
     }
-    if geometry.stash { stashed(served, layout, geometry, digest) } else { 0 }
+    if geometry.stash { stashed(served, layout, geometry, digest, seen) } else { 0 }
 }
 
 #[cold]
-fn stashed(served: Served<'_, Guard>, layout: Layout, geometry: Geometry, digest: u64) -> u64 {
+fn stashed(served: Served<'_>, layout: Layout, geometry: Geometry, digest: u64, seen: &mut impl FnMut(Touch)) -> u64 {
     let start = bucket_at(served, layout.log_lines, geometry, geometry.n_all() as u32).cast::<u64>();
-    // SAFETY: a group with a stash has STASH_BYTES behind its buckets, which nobody writes once it is published.
-    let word = |index: usize| unsafe { start.add(index).read() };
+    let mut word = |index: usize| {
+        let offset = start.addr() - served.base.addr() + index * 8;
+        seen(Touch { region: Region::Words, offset, bytes: 8, stage: 1 + LEVELS as u8 });
+        // SAFETY: a group with a stash has STASH_BYTES behind its buckets, which nobody writes once it is published.
+        unsafe { start.add(index).read() }
+    };
     let found = (0..word(0) as usize).find(|at| word(1 + 2 * at) == digest);
     found.map_or(0, |at| word(2 + 2 * at))
 }
@@ -270,7 +297,7 @@ fn prefetch_bucket(cells: impl Cells, bucket: *const u8) {
 
 /// Step 1.
 #[inline(always)]
-fn locate(served: Served<'_, Guard>, cells: impl Cells, digests: &[Digest], spots: &mut Spots) {
+fn locate(served: Served<'_>, cells: impl Cells, digests: &[Digest], spots: &mut Spots) {
     for (digest, spot) in digests.iter().zip(spots) {
         let geometry = Geometry::unpack(entry_of(served, digest.0));
         let index = layout::bucket(digest.0, 0, geometry.n_buckets[0].into());
@@ -285,7 +312,7 @@ fn locate(served: Served<'_, Guard>, cells: impl Cells, digests: &[Digest], spot
 /// The spots of these digests are written, and their groups are still there; the processor has AVX2 where `AVX2` says so.
 #[inline(always)]
 unsafe fn read<C: Cells, const PARTS: usize, const AVX2: bool>(
-    served: Served<'_, Guard>,
+    served: Served<'_>,
     layout: Layout,
     cells: C,
     digests: &[Digest],
@@ -326,7 +353,7 @@ unsafe fn read<C: Cells, const PARTS: usize, const AVX2: bool>(
     while left != 0 {
         let index = left.trailing_zeros() as usize;
         left &= left - 1;
-        values[index] = one(served, layout, cells, digests[index].0);
+        values[index] = one(served, layout, cells, digests[index].0, &mut |_| {});
     }
     if !stamp.is_some_and(|stamp| served.extra.0.is_unchanged(stamp)) {
         read_again(served, layout, cells, digests, values);
@@ -336,9 +363,9 @@ unsafe fn read<C: Cells, const PARTS: usize, const AVX2: bool>(
 /// The writer wrote while a burst was read: its names one by one, from lines that are in the cache now.
 #[cold]
 #[inline(never)]
-fn read_again<C: Cells>(served: Served<'_, Guard>, layout: Layout, cells: C, digests: &[Digest], values: &mut [u64]) {
+fn read_again<C: Cells>(served: Served<'_>, layout: Layout, cells: C, digests: &[Digest], values: &mut [u64]) {
     for (digest, value) in digests.iter().zip(values) {
-        *value = served.extra.0.read(|| one(served, layout, cells, digest.0));
+        *value = served.extra.0.read(|| one(served, layout, cells, digest.0, &mut |_| {}));
     }
 }
 
@@ -420,7 +447,7 @@ fn multiply_high(a: std::arch::x86_64::__m256i, b: std::arch::x86_64::__m256i) -
 }
 
 fn dispatch<C: Cells, const PARTS: usize>(
-    served: Served<'_, Guard>,
+    served: Served<'_>,
     layout: Layout,
     cells: C,
     digests: &[Digest],
@@ -438,7 +465,7 @@ fn dispatch<C: Cells, const PARTS: usize>(
 #[target_feature(enable = "avx2,bmi1,bmi2")]
 // SAFETY: the caller has seen that the processor has them.
 unsafe fn bursts_avx2<C: Cells, const PARTS: usize>(
-    served: Served<'_, Guard>,
+    served: Served<'_>,
     layout: Layout,
     cells: C,
     digests: &[Digest],
@@ -450,7 +477,7 @@ unsafe fn bursts_avx2<C: Cells, const PARTS: usize>(
 /// The bursts of a whole call: each is located before its predecessor is read.
 #[inline(always)]
 fn bursts<C: Cells, const PARTS: usize, const AVX2: bool>(
-    served: Served<'_, Guard>,
+    served: Served<'_>,
     layout: Layout,
     cells: C,
     digests: &[Digest],

@@ -39,7 +39,7 @@ pub(super) struct Layout {
     /// 2^16 / `per_word`, rounded up: a division as a multiplication.
     inverse: u32,
     /// Cells that the header takes the place of.
-    header_slots: u32,
+    pub(super) header_slots: u32,
     /// Cells of a name: 3 or 4.
     pub(super) n_parts: usize,
     /// By part: how many cells, and the first of them; 16 bits each.
@@ -113,6 +113,16 @@ impl Layout {
     pub(super) fn place(self, slot: u32) -> (usize, u32) {
         let word = (slot * self.inverse) >> 16;
         (word as usize, (slot - word * self.per_word) * self.value_bits)
+    }
+
+    /// Where in a bucket the bytes are that are read with a slot, and how many: its own where cells are read one by one,
+    /// those of its word where they are not.
+    pub(super) fn bytes_of(self, slot: u32) -> (usize, usize) {
+        let (word, shift) = self.place(slot);
+        match self.value_bits {
+            8 | 16 if cfg!(target_endian = "little") => (word * 8 + shift as usize / 8, self.value_bits as usize / 8),
+            _ => (word * 8, 8),
+        }
     }
 }
 

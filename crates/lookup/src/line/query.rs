@@ -13,7 +13,7 @@
 
 #![expect(unsafe_code, reason = "writes groups into the arena that readers hold")]
 
-use super::kernel::{self, Guard};
+use super::kernel::{self, Guard, Served};
 use super::layout::{Geometry, Layout, STASH_BYTES};
 use super::update::{BucketsUpdate, GroupImage, Update, bucket_prf};
 use super::{MAX_STASH, Settings, ShardId};
@@ -21,7 +21,8 @@ use crate::arena::LINE;
 use crate::hash::Digest;
 use crate::othello::graph::MAX_DEPTH;
 use crate::publish::Pin;
-use crate::shards::{Held, Served, Shards, ShardsReader};
+use crate::shards::{Held, Shards, ShardsReader};
+use crate::touches::{Touch, Touches};
 use crate::traits::{Applied, ApplyError, BatchReader, Query};
 
 /// Query half of a table, and the handle of its one writer.
@@ -234,7 +235,7 @@ impl LineQuery {
         self.install(images)
     }
 
-    fn served(&self) -> Served<'_, Guard> {
+    fn served(&self) -> Served<'_> {
         self.shards.served()
     }
 }
@@ -288,6 +289,19 @@ impl Query for LineQuery {
     }
 }
 
+impl Touches for LineQuery {
+    fn touches(&self, key: Digest, touch: &mut dyn FnMut(Touch)) {
+        kernel::touches(self.served(), self.layout, key, touch);
+    }
+}
+
+#[cfg(test)]
+impl crate::touches::Memory for LineQuery {
+    fn memory(&self) -> (*mut u8, usize) {
+        (self.shards.address(0), self.shards.arena_bytes().0 as usize)
+    }
+}
+
 /// A thread's access to the table beside its writer.
 pub struct Reader {
     shards: ShardsReader<Guard>,
@@ -318,7 +332,7 @@ impl BatchReader for Reader {
 
 /// The table during one burst.
 pub struct Pinned<'a> {
-    served: Served<'a, Guard>,
+    served: Served<'a>,
     layout: Layout,
     _pin: Pin<'a>,
 }

@@ -26,6 +26,7 @@ use crate::arena::LINE;
 use crate::cells::{cells_per_word, value_mask};
 use crate::hash::Digest;
 use crate::publish::{Entry, Sequence};
+use crate::touches::{Region, Touch};
 
 /// Names of a burst: what the line fill buffers of a core can have under way, twice.
 pub(super) const BURST: usize = 32;
@@ -233,10 +234,23 @@ pub(super) fn lookup<S: Sizing>(words: Words<'_>, digest: Digest) -> u64 {
         type Output = u64;
         #[inline(always)]
         fn visit(self, cell: impl Cell) -> u64 {
-            one::<S, _>(self.0, cell, self.1)
+            one::<S, _, _>(self.0, cell, self.1, &mut |_| {})
         }
     }
     with_cell(words.format, One(words, digest, PhantomData::<S>))
+}
+
+/// Tells `touch` of what [`lookup`] reads.
+pub(super) fn touches<S: Sizing>(words: Words<'_>, digest: Digest, touch: &mut dyn FnMut(Touch)) {
+    struct Touched<'a, S>(Words<'a>, Digest, &'a mut dyn FnMut(Touch), PhantomData<S>);
+    impl<S: Sizing> Visitor for Touched<'_, S> {
+        type Output = ();
+        fn visit(self, cell: impl Cell) {
+            let Self(words, digest, touch, _) = self;
+            one::<S, _, _>(words, cell, digest, &mut |seen| touch(seen));
+        }
+    }
+    with_cell(words.format, Touched(words, digest, touch, PhantomData::<S>));
 }
 
 /// Values of many names.
@@ -371,7 +385,7 @@ unsafe fn read_sequenced<S: Sizing, C: Cell>(
     for (index, &digest) in digests.iter().enumerate() {
         let sequence = sequence_of::<S>(words, entry(index));
         if stash || !stamps[index].is_some_and(|stamp| sequence.read_validate(stamp)) {
-            values[index] = one::<S, C>(words, cell, digest);
+            values[index] = one::<S, C, _>(words, cell, digest, &mut |_| {});
         }
     }
 }
@@ -402,34 +416,40 @@ unsafe fn look_into_stashes<S: Sizing>(words: Words<'_>, spots: &Spots, digests:
     for (index, value) in values.iter_mut().enumerate() {
         // SAFETY: by the caller's word.
         let entry = unsafe { spots.entries[index].assume_init() };
-        if let Some(stashed) = stashed::<S>(words, entry, digests[index]) {
+        if let Some(stashed) = stashed::<S>(words, entry, digests[index], &mut |_| {}) {
             *value = stashed;
         }
     }
 }
 
 /// The value of a name in the stash of its shard: `count, (digest, value)...` as 64-bit words behind the cells.
-fn stashed<S: Sizing>(words: Words<'_>, entry: u64, digest: Digest) -> Option<u64> {
+fn stashed<S: Sizing>(words: Words<'_>, entry: u64, digest: Digest, seen: &mut impl FnMut(Touch)) -> Option<u64> {
     let geometry = S::unpack(entry, 1);
     if !geometry.stash {
         return None;
     }
     let offset = geometry.offset_lines as usize * LINE + geometry.sides.cells() as usize * 8;
-    let word = |index: usize| {
+    let mut word = |index: usize| {
+        seen(Touch { region: Region::Words, offset: offset + index * 8, bytes: 8, stage: 1 });
         // SAFETY: the entry says that a stash follows the words of its shard; a stash is never edited in place.
         unsafe { words.base.add(offset).cast::<u64>().add(index).read() }
     };
     (0..word(0) as usize).find(|&at| word(1 + 2 * at) == digest.0).map(|at| word(2 + 2 * at))
 }
 
-/// One name, without prefetching.
-fn one<S: Sizing, C: Cell>(words: Words<'_>, cell: C, digest: Digest) -> u64 {
+/// One name, without prefetching; `seen` is told of every read.
+fn one<S: Sizing, C: Cell, F: FnMut(Touch)>(words: Words<'_>, cell: C, digest: Digest, seen: &mut F) -> u64 {
     let layout = cell.layout();
-    let read = |entry: u64| {
-        if let Some(value) = stashed::<S>(words, entry, digest) {
+    seen(Touch { region: Region::Directory, offset: prefix_of(digest.0, words.depth) * 8, bytes: 8, stage: 0 });
+    let read = |entry: u64, seen: &mut F| {
+        if let Some(value) = stashed::<S>(words, entry, digest, seen) {
             return value;
         }
         let (first, second) = locate::<S, _>(layout, entry, digest.0);
+        for (offset, _) in [first, second] {
+            let bytes = C::Layout::NATIVE.map_or(8, |log_bytes| 1 << log_bytes);
+            seen(Touch { region: Region::Words, offset, bytes, stage: 1 });
+        }
         // SAFETY: located by an entry of the directory; see `Words`.
         unsafe {
             let first = layout.read(words.base.add(first.0), first.1);
@@ -437,13 +457,14 @@ fn one<S: Sizing, C: Cell>(words: Words<'_>, cell: C, digest: Digest) -> u64 {
         }
     };
     if !words.sequenced {
-        return read(entry_of(words, digest));
+        return read(entry_of(words, digest), seen);
     }
     for _ in 0..SEQUENCE_SPINS {
         let entry = entry_of(words, digest);
+        seen(Touch { region: Region::Words, offset: sequence_offset::<S>(entry), bytes: 8, stage: 1 });
         let sequence = sequence_of::<S>(words, entry);
         if let Some(stamp) = sequence.read_begin() {
-            let value = read(entry);
+            let value = read(entry, seen);
             if sequence.read_validate(stamp) {
                 return value;
             }
@@ -452,15 +473,20 @@ fn one<S: Sizing, C: Cell>(words: Words<'_>, cell: C, digest: Digest) -> u64 {
     }
     // The writer holds the gate while it edits, so that behind it one read is enough.
     let _gate = words.gate.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    read(entry_of(words, digest))
+    read(entry_of(words, digest), seen)
 }
 
-/// The counter that guards the shard of `entry`, in the line before its cells.
+/// Where the counter of the shard of `entry` is: in the line before its cells.
+#[inline(always)]
+fn sequence_offset<S: Sizing>(entry: u64) -> usize {
+    S::unpack(entry, 1).offset_lines as usize * LINE - SEQUENCE_BYTES
+}
+
+/// The counter that guards the shard of `entry`.
 #[inline(always)]
 fn sequence_of<'a, S: Sizing>(words: Words<'a>, entry: u64) -> &'a Sequence {
-    let offset = S::unpack(entry, 1).offset_lines as usize * LINE;
     // SAFETY: a sequenced table leaves a line for the counter before the cells of every shard.
-    unsafe { &*words.base.add(offset - SEQUENCE_BYTES).cast::<Sequence>() }
+    unsafe { &*words.base.add(sequence_offset::<S>(entry)).cast::<Sequence>() }
 }
 
 /// As [`bursts`], loop 2 four digests at a time.

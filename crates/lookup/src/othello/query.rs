@@ -39,6 +39,7 @@ use crate::arena::{Arena, LINE, Lines};
 use crate::cells::{value_mask, with_cells};
 use crate::hash::Digest;
 use crate::publish::{Domain, Entry, Epoch, ReaderSlot, Sequence};
+use crate::touches::{Touch, Touches};
 use crate::traits::{Applied, ApplyError, BatchReader, Query};
 
 /// Bytes of old versions that may wait for readers before the next update is refused.
@@ -581,6 +582,19 @@ impl<S: Sizing> Query for OthelloQuery<S> {
     fn size_bits(&self) -> u64 {
         let blocks: u64 = self.in_order().map(|held| u64::from(held.block.1) * LINE as u64 * 8).sum();
         blocks + self.slots.len() as u64 * 64
+    }
+}
+
+impl<S: Sizing> Touches for OthelloQuery<S> {
+    fn touches(&self, key: Digest, touch: &mut dyn FnMut(Touch)) {
+        kernel::touches::<S>(self.shared.words(self.directory()), key, touch);
+    }
+}
+
+#[cfg(test)]
+impl<S: Sizing> crate::touches::Memory for OthelloQuery<S> {
+    fn memory(&self) -> (*mut u8, usize) {
+        (self.shared.arena.base(), self.lines.used() as usize * LINE)
     }
 }
 

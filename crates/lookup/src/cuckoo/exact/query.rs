@@ -18,6 +18,7 @@ use crate::cuckoo::{BURST, slot_prf};
 use crate::hash::Digest;
 use crate::othello::update::DecodeError;
 use crate::publish::Pin;
+use crate::touches::{Touch, Touches};
 use crate::traits::{Applied, ApplyError, BatchReader, Query, Replicated};
 
 /// What readers hold: a table and how its names are hashed.
@@ -145,6 +146,17 @@ impl<const W: usize> CuckooQuery<W> {
         }
     }
 
+    /// As [`Touches::touches`], for a lookup that looks into a name's second bucket only where the first has it not. Ours
+    /// always looks into both, without a branch.
+    pub fn touches_until_found(&self, name: [u64; W], touch: &mut dyn FnMut(Touch)) {
+        let Hashed { hash, table } = self.current.get();
+        let [first, second] = table.buckets(hash.digest(&name));
+        table.touches(first, 0, touch);
+        if !table.holds(&name, first) {
+            table.touches(second, 1, touch);
+        }
+    }
+
     fn table(&self) -> &Table<W> {
         &self.current.get().table
     }
@@ -206,6 +218,22 @@ fn check_digest(image: &TableImage, layout: Layout, seed: u64) -> Result<(), App
 pub(crate) fn digest_of(words: &[u64], layout: Layout, seed: u64) -> u64 {
     let slots = (0..).zip(words.chunks_exact(layout.slot_words));
     slots.fold(0, |digest, (slot, words)| digest ^ slot_prf(seed, slot, words))
+}
+
+impl<const W: usize> Touches for CuckooQuery<W> {
+    fn touches(&self, key: [u64; W], touch: &mut dyn FnMut(Touch)) {
+        let Hashed { hash, table } = self.current.get();
+        for bucket in table.buckets(hash.digest(&key)) {
+            table.touches(bucket, 0, touch);
+        }
+    }
+}
+
+#[cfg(test)]
+impl<const W: usize> crate::touches::Memory for CuckooQuery<W> {
+    fn memory(&self) -> (*mut u8, usize) {
+        self.table().memory()
+    }
 }
 
 impl<const W: usize> Query for CuckooQuery<W> {

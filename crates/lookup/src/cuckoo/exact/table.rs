@@ -16,6 +16,7 @@ use crate::cuckoo::words::Words;
 use crate::cuckoo::{BURST, MAX_BUCKETS, SLOTS, Stripes, buckets_of, slot_prf};
 use crate::hash::{Digest, mix64};
 use crate::othello::prefetch;
+use crate::touches::{Region, Touch};
 use crate::traits::ApplyError;
 
 /// Words of a cache line.
@@ -64,6 +65,12 @@ impl<const W: usize> Table<W> {
         self.words.huge_page_bytes()
     }
 
+    /// The words as bytes.
+    #[cfg(test)]
+    pub(super) fn memory(&self) -> (*mut u8, usize) {
+        (self.words.as_ptr().cast_mut().cast(), self.words.len() * 8)
+    }
+
     /// The digest contribution of a slot as it is.
     pub(crate) fn prf(&self, seed: u64, slot: u32) -> u64 {
         let at = slot as usize * self.layout.slot_words;
@@ -94,11 +101,38 @@ impl<const W: usize> Table<W> {
         buckets_of(mix64(digest.0 ^ self.tweak), self.n_buckets)
     }
 
+    /// The words of a bucket: the first, and how many.
+    #[inline(always)]
+    fn place(slot_words: usize, bucket: u32) -> (usize, usize) {
+        let bucket_words = SLOTS * slot_words;
+        (bucket as usize * bucket_words, bucket_words)
+    }
+
+    /// Tells `touch` of what a search of `bucket` reads.
+    pub(crate) fn touches(&self, bucket: u32, stage: u8, touch: &mut dyn FnMut(Touch)) {
+        touch(Touch { region: Region::Counters, offset: self.stripes.index(bucket) * 8, bytes: 8, stage });
+        let (first, n_words) = Self::place(self.layout.slot_words, bucket);
+        touch(Touch { region: Region::Words, offset: first * 8, bytes: n_words * 8, stage });
+    }
+
+    /// Whether `name` stands in `bucket`.
+    pub(crate) fn holds(&self, name: &[u64; W], bucket: u32) -> bool {
+        let (first, n_words) = Self::place(self.layout.slot_words, bucket);
+        self.words[first..][..n_words].chunks_exact(self.layout.slot_words).any(|slot| {
+            let last = slot[W - 1].load(Ordering::Relaxed) & self.layout.name_mask;
+            let before = slot[..W - 1].iter().zip(name).all(|(word, &of_name)| word.load(Ordering::Relaxed) == of_name);
+            before && last == name[W - 1]
+        })
+    }
+
     /// Starts fetching both buckets.
     #[inline(always)]
     pub(crate) fn prefetch(&self, buckets: [u32; 2]) {
         let bucket_words = SLOTS * self.layout.slot_words;
-        let [a, b] = buckets.map(|bucket| self.words.as_ptr().wrapping_add(bucket as usize * bucket_words));
+        let [a, b] = buckets.map(|bucket| {
+            let (first, _) = Self::place(self.layout.slot_words, bucket);
+            self.words.as_ptr().wrapping_add(first)
+        });
         prefetch(a.cast());
         prefetch(b.cast());
         if bucket_words > LINE_WORDS {
@@ -130,8 +164,8 @@ impl<const W: usize> Table<W> {
     #[inline(always)]
     fn scan<const TOGETHER: bool>(&self, name: &[u64; W], bucket: u32) -> u64 {
         let slot_words = if TOGETHER { W } else { W + 1 };
-        let bucket_words = SLOTS * slot_words;
-        let words = &self.words[bucket as usize * bucket_words..][..bucket_words];
+        let (first, n_words) = Self::place(slot_words, bucket);
+        let words = &self.words[first..][..n_words];
         let mut value = 0;
         for slot in words.chunks_exact(slot_words) {
             let last = slot[W - 1].load(Ordering::Relaxed);
