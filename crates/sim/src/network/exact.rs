@@ -48,7 +48,8 @@ fn differences(from: &Entries, to: &Entries, most: usize) -> Option<HashMap<Name
                 if old.1 != new.1 {
                     changed.insert(new.0.clone(), Some(new.1));
                 }
-                (from.next(), to.next());
+                from.next();
+                to.next();
             }
             (Some(old), new) if new.is_none_or(|new| old.0 < new.0) => {
                 changed.insert(old.0.clone(), None);
