@@ -9,6 +9,7 @@ pub(crate) mod dpdk;
 mod floor;
 mod gateway;
 mod line;
+mod orthogonal;
 mod statics;
 mod table;
 
@@ -244,6 +245,8 @@ pub const ALL: &[Kind] = &[
     bloom::BFW_BATCHED,
     bloom::BUFFALO,
     bloom::SLICED,
+    statics::OBF,
+    orthogonal::KIND,
     statics::BLOOMIER,
     statics::SETSEP,
     statics::SORTED,

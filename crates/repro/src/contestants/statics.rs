@@ -1,7 +1,7 @@
-//! Structures that are built once: Bloomier filter, SetSep, binary search.
+//! Structures that are built once: Bloomier filter, SetSep, orthogonal Bloom filters, binary search.
 
 use lookup::hash::{Digest, Hasher};
-use lookup::static_map::{Bloomier, SetSep, Settings, Sorted, StaticMap};
+use lookup::static_map::{Bloomier, Orthogonal, SetSep, Settings, Sorted, StaticMap};
 use lookup::traits::Build;
 
 use super::{Burst, Contestant, Input, Kind, MAX_BATCH};
@@ -18,6 +18,12 @@ pub(super) const SETSEP: Kind = Kind {
     name: "setsep",
     about: "SetSep, as in ScaleBricks: a hash function a group and bit, found by trying; static",
     build: |input| digests::<SetSep>("setsep", input),
+    default: false,
+};
+pub(super) const OBF: Kind = Kind {
+    name: "obf",
+    about: "orthogonal Bloom filters, one a bit of the value, and an exact table of their errors; static",
+    build: |input| digests::<Orthogonal>("obf", input),
     default: false,
 };
 pub(super) const SORTED: Kind = Kind {
