@@ -7,6 +7,7 @@
 
 pub mod bench;
 pub mod contestants;
+pub mod figures;
 pub mod hash_lab;
 pub mod machine;
 pub mod names;

@@ -101,6 +101,7 @@ fn run_size(
         match (kinds[i].build)(&input) {
             Ok(contestant) => built[i] = Some(contestant),
             Err(error) if options.contestants.is_empty() => listener.say(&error.to_string()),
+            Err(error) if listener.goes_without(name, &error) => {}
             Err(error) => return Err(error),
         }
     }

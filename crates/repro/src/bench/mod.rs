@@ -81,6 +81,10 @@ pub trait Listener {
     fn table(&mut self, rows: &[crate::report::Row]);
     /// What is going on, or why a contestant does not take part.
     fn say(&mut self, text: &str);
+    /// Whether the bench goes on without a contestant that was asked for by name and cannot be had.
+    fn goes_without(&mut self, _contestant: &str, _error: &BenchError) -> bool {
+        false
+    }
 }
 
 /// Millions a second.

@@ -1,0 +1,171 @@
+//! The papers' figures and values, which are part of the binary.
+
+use std::collections::HashSet;
+
+use serde::Deserialize;
+
+use super::runner::steps;
+use super::{Claim, Figure, Form, Paper, PaperValue, methods};
+use crate::figures::store::Mode;
+
+/// Files of a paper: its figures, its values.
+type Files = (&'static str, &'static str);
+
+macro_rules! files {
+    ($paper:literal) => {
+        (
+            include_str!(concat!("../../../../repro/", $paper, "/figures.toml")),
+            include_str!(concat!("../../../../repro/", $paper, "/values.csv")),
+        )
+    };
+}
+
+/// The papers, in the order of the report.
+const FILES: [Files; 5] = [
+    files!("othello"),
+    files!("concise"),
+    files!("cuckoo-plus-plus"),
+    files!("compact-structures"),
+    files!("one-hashing"),
+];
+
+/// What is wrong with a catalogue.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CatalogueError {
+    /// The file of figures does not parse.
+    #[error("figures.toml: {0}")]
+    Figures(#[from] toml::de::Error),
+    /// The file of values does not parse.
+    #[error("values.csv: {0}")]
+    Values(#[from] csv::Error),
+    /// A figure contradicts itself.
+    #[error("{paper}/{figure}: {reason}")]
+    Figure {
+        /// The paper.
+        paper: String,
+        /// The figure.
+        figure: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// No paper or figure of this id.
+    #[error("no paper or figure `{0}`: `fibula repro list` tells which there are")]
+    Unknown(String),
+}
+
+/// All papers.
+/// # Errors
+/// [`CatalogueError`]; a test holds that there is none in what was built in.
+pub fn papers() -> Result<Vec<Paper>, CatalogueError> {
+    FILES.iter().map(|(figures, values)| parse(figures, values)).collect()
+}
+
+/// The figures that `wanted` asks for: `concise/figure-3`, or `concise` for all of a paper; all where it is empty.
+/// # Errors
+/// [`CatalogueError::Unknown`].
+pub fn choose<'a>(papers: &'a [Paper], wanted: &[String]) -> Result<Vec<(&'a Paper, &'a Figure)>, CatalogueError> {
+    let all = || papers.iter().flat_map(|paper| paper.figures.iter().map(move |figure| (paper, figure)));
+    if wanted.is_empty() {
+        return Ok(all().collect());
+    }
+    let mut chosen = Vec::new();
+    for text in wanted {
+        let (paper_id, figure_id) = text.split_once('/').map_or((text.as_str(), None), |(p, f)| (p, Some(f)));
+        let matching = all().filter(|(p, f)| p.id == paper_id && figure_id.is_none_or(|id| f.id == id));
+        let before = chosen.len();
+        chosen.extend(matching);
+        if chosen.len() == before && (figure_id.is_some() || papers.iter().all(|paper| paper.id != paper_id)) {
+            return Err(CatalogueError::Unknown(text.clone()));
+        }
+    }
+    Ok(chosen)
+}
+
+/// Reads one paper and checks that figures, series, claims, values and parameters fit together.
+/// # Errors
+/// [`CatalogueError`], which says what does not.
+pub fn parse(figures: &str, values: &str) -> Result<Paper, CatalogueError> {
+    let mut paper: Paper = toml::from_str(figures)?;
+    paper.values = csv::Reader::from_reader(values.as_bytes()).deserialize().collect::<Result<_, _>>()?;
+    let mut ids = HashSet::new();
+    for figure in &paper.figures {
+        let wrong =
+            |reason: String| CatalogueError::Figure { paper: paper.id.clone(), figure: figure.id.clone(), reason };
+        if !ids.insert(figure.id.as_str()) {
+            return Err(wrong("there are two of this id".into()));
+        }
+        check(figure).map_err(wrong)?;
+    }
+    let stray = paper.values.iter().find(|value| !ids.contains(value.figure.as_str()));
+    if let Some(PaperValue { figure, quote, .. }) = stray {
+        let reason = format!("a value (`{quote}`) of a figure that does not exist");
+        return Err(CatalogueError::Figure { paper: paper.id, figure: figure.clone(), reason });
+    }
+    Ok(paper)
+}
+
+fn check(figure: &Figure) -> Result<(), String> {
+    if figure.id.is_empty() || !figure.id.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-') {
+        return Err("an id has small letters, digits and - only".into());
+    }
+    if (figure.method == "none") == figure.why.is_empty() {
+        return Err("`why` says why there is nothing to run, with method `none` and only there".into());
+    }
+    let mut names = HashSet::new();
+    if let Some(twice) = figure.series.iter().find(|series| !names.insert(series.name.as_str())) {
+        return Err(format!("two series `{}`", twice.name));
+    }
+    for claim in &figure.claims {
+        check_claim(claim, &names).map_err(|reason| format!("claim `{}`: {reason}", claim.says))?;
+    }
+    if !figure.is_runnable() {
+        return Ok(());
+    }
+    if figure.form != Form::Table && (figure.x.label.is_empty() || figure.y.label.is_empty()) {
+        return Err("a plot needs labels of both axes".into());
+    }
+    let method = methods::find(&figure.method).ok_or_else(|| {
+        let known: Vec<&str> = methods::all().map(|method| method.name).collect();
+        format!("no method `{}`: there are {}", figure.method, known.join(", "))
+    })?;
+    for mode in [Mode::Quick, Mode::Full] {
+        let steps = steps(figure, mode, 1)?;
+        if steps.is_empty() {
+            return Err(format!("no step in the {mode} run"));
+        }
+        for step in steps {
+            (method.check)(&step.setting).map_err(|error| format!("{mode} run: {error}"))?;
+        }
+    }
+    Ok(())
+}
+
+fn check_claim(claim: &Claim, series: &HashSet<&str>) -> Result<(), String> {
+    if let Some(unknown) = std::iter::once(&claim.of).chain(&claim.to).find(|name| !series.contains(name.as_str())) {
+        return Err(format!("no series `{unknown}`"));
+    }
+    if claim.near.is_some() && claim.within.is_none() {
+        return Err("`near` needs `within`".into());
+    }
+    if claim.at_least.is_none() && claim.at_most.is_none() && claim.within.is_none() {
+        return Err("at_least, at_most, or within".into());
+    }
+    if claim.near.is_none() && claim.within.is_some() && claim.to.is_some() {
+        return Err("a ratio has no value in the paper to be near to: `near` says which".into());
+    }
+    if claim.to_x.is_some() && (claim.x.is_none() || claim.to.is_none()) {
+        return Err("`to_x` needs `x` and `to`".into());
+    }
+    Ok(())
+}
+
+/// A parameter that is written as text and read by its `FromStr`.
+pub(crate) fn from_text<'de, T, D>(deserializer: D) -> Result<T, D::Error>
+where
+    T: std::str::FromStr,
+    T::Err: std::fmt::Display,
+    D: serde::Deserializer<'de>,
+{
+    String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+}

@@ -1,0 +1,137 @@
+//! What a figure can be measured by.
+//!
+//! A method takes one [`Setting`] and gives points; everything else, such as sweeps, files and plots, is done round it.
+//! To add one: a file with `pub(super) const METHODS: &[Method]`, a `mod` line, a line in [`FAMILIES`].
+
+mod lookup;
+
+use serde::de::DeserializeOwned;
+use toml::Table;
+
+use super::{Point, Series};
+use crate::BenchError;
+use crate::bench::Listener;
+use crate::report::Row;
+
+/// A way to measure or compute points.
+#[derive(Debug)]
+pub struct Method {
+    /// The name in `figures.toml`.
+    pub name: &'static str,
+    /// One line about it.
+    pub about: &'static str,
+    /// Whether the parameters and series are such as `run` takes. Cheap.
+    pub check: fn(&Setting) -> Result<(), BenchError>,
+    /// Measures.
+    pub run: fn(&Setting, &mut dyn Progress) -> Result<Vec<Point>, BenchError>,
+    /// Parameters, as TOML, that make any setting so small that it runs in a blink: tests run every figure with them.
+    pub toy: &'static str,
+}
+
+const FAMILIES: &[&[Method]] = &[lookup::METHODS];
+
+/// Methods that figures name already and that do not exist yet: their figures cannot be run.
+const ANNOUNCED: &[&str] = &[
+    "acyclic", "aliens", "build", "chi", "cycles", "delay", "entropy", "fib-table", "filter-cost", "filter-partitions",
+    "filter-rate", "filter-spread", "filter-theory", "filter-time", "flow-hint", "flow-insert", "flow-lines",
+    "flow-lookup", "flow-memory", "flow-moved", "flow-secondary", "forward", "hash-cost", "hash-independent",
+    "hash-random", "lpm", "lpm-probes", "name-length", "update", "update-beside",
+];
+
+/// Whether a method of this name is still to come.
+pub(super) fn is_announced(name: &str) -> bool {
+    ANNOUNCED.contains(&name) && find(name).is_none()
+}
+
+/// All methods.
+pub fn all() -> impl Iterator<Item = &'static Method> {
+    FAMILIES.iter().copied().flatten()
+}
+
+/// The method of this name.
+pub fn find(name: &str) -> Option<&'static Method> {
+    all().find(|method| method.name == name)
+}
+
+/// What a method is called with: the parameters of figure, mode and series, with one value of the swept one.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    /// By name; see [`Setting::parameters`].
+    pub parameters: Table,
+    /// What is to be measured side by side.
+    pub series: Vec<Series>,
+    /// What names, orders and keys follow from.
+    pub seed: u64,
+}
+
+impl Setting {
+    /// The parameters as the method's own type, which should refuse unknown ones.
+    /// # Errors
+    /// [`BenchError::Setting`], which names the parameter.
+    pub fn parameters<P: DeserializeOwned>(&self) -> Result<P, BenchError> {
+        P::deserialize(self.parameters.clone()).map_err(|error| {
+            // One line: the error draws the place, which is not in any file.
+            let text = error.to_string();
+            BenchError::Setting(text.split_whitespace().collect::<Vec<_>>().join(" "))
+        })
+    }
+
+    /// What the method calls its series, in order.
+    pub fn contestants(&self) -> Vec<String> {
+        self.series.iter().map(|series| series.contestant().to_owned()).collect()
+    }
+
+    /// The points of a bench's rows: each under the name of the series, with `y` of the row's samples.
+    pub(crate) fn points(&self, rows: &[Row], y: impl Fn(f64) -> f64) -> Vec<Point> {
+        let of_row = |row: &Row| {
+            let (a, b) = (y(row.min), y(row.max));
+            Some(Point {
+                series: self.series.iter().find(|series| series.contestant() == row.contestant)?.name.clone(),
+                x: None,
+                y: y(row.median),
+                min: a.min(b),
+                max: a.max(b),
+            })
+        };
+        rows.iter().filter_map(of_row).collect()
+    }
+}
+
+/// What a method tells while it runs.
+pub trait Progress {
+    /// What is going on.
+    fn say(&mut self, text: &str);
+    /// A series cannot take part here; `reason` says why and what to do about it.
+    fn lacks(&mut self, series: &str, reason: &str);
+}
+
+/// Collects the rows of a bench. Contestants that are not there or cannot be built are left out.
+pub(crate) struct Rows<'a> {
+    /// What came so far.
+    pub(crate) rows: Vec<Row>,
+    setting: &'a Setting,
+    progress: &'a mut dyn Progress,
+}
+
+impl<'a> Rows<'a> {
+    pub(crate) fn new(setting: &'a Setting, progress: &'a mut dyn Progress) -> Self {
+        Self { rows: Vec::new(), setting, progress }
+    }
+}
+
+impl Listener for Rows<'_> {
+    fn table(&mut self, rows: &[Row]) {
+        self.rows.extend_from_slice(rows);
+    }
+
+    fn say(&mut self, text: &str) {
+        self.progress.say(text);
+    }
+
+    fn goes_without(&mut self, contestant: &str, error: &BenchError) -> bool {
+        for series in self.setting.series.iter().filter(|series| series.contestant() == contestant) {
+            self.progress.lacks(&series.name, &error.to_string());
+        }
+        true
+    }
+}

@@ -1,0 +1,291 @@
+//! Every table and figure of the papers, run again on this machine.
+//!
+//! What a paper shows stands in `repro/<paper>/figures.toml`, what it prints in `repro/<paper>/values.csv`; both are
+//! part of the binary ([`catalogue`]). A figure names a [`methods::Method`] and its parameters. The [`runner`] calls
+//! the method once for each value of the swept parameter and keeps every finished step in the [`store`].
+
+pub mod catalogue;
+pub mod methods;
+pub mod runner;
+pub mod store;
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use toml::Table;
+
+/// A paper and all its tables and figures.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Paper {
+    /// Name of its folder, and the first half of a figure's id.
+    pub id: String,
+    /// Title, with where it appeared.
+    pub title: String,
+    /// File with its text, among the papers' texts; only a test reads it.
+    pub text: String,
+    /// What the paper is, and what to know when comparing.
+    pub about: String,
+    /// In the paper's order.
+    #[serde(rename = "figure")]
+    pub figures: Vec<Figure>,
+    /// What the paper prints.
+    #[serde(skip)]
+    pub values: Vec<PaperValue>,
+}
+
+impl Paper {
+    /// The values that the paper prints for one figure.
+    pub fn values_of<'a>(&'a self, figure: &'a Figure) -> impl Iterator<Item = &'a PaperValue> {
+        self.values.iter().filter(|value| value.figure == figure.id)
+    }
+}
+
+/// A table or figure.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Figure {
+    /// `figure-3`, `table-1`.
+    pub id: String,
+    /// Its place in the paper: `Figure 3`.
+    pub place: String,
+    /// Title, of ours.
+    pub title: String,
+    /// What is measured, with which setting.
+    pub shows: String,
+    /// Name of the method, or `none`.
+    pub method: String,
+    /// Why there is nothing to run: with method `none` only.
+    #[serde(default)]
+    pub why: String,
+    /// How it is drawn.
+    #[serde(default)]
+    pub form: Form,
+    /// Axis of the swept parameter.
+    #[serde(default)]
+    pub x: Axis,
+    /// Axis of what is measured; its label is the unit of the points.
+    #[serde(default)]
+    pub y: Axis,
+    /// Which end of `y` is the better one, where one is.
+    #[serde(default)]
+    pub better: Option<Better>,
+    /// The parameter that is a list: one step of the run for each value, and x unless the method says otherwise.
+    #[serde(default)]
+    pub sweep: Option<String>,
+    /// The curves, bars or columns.
+    #[serde(default)]
+    pub series: Vec<Series>,
+    /// What differs from the paper's setting; empty where nothing does.
+    #[serde(default)]
+    pub difference: String,
+    /// Why claims that are not met here are not met.
+    #[serde(default)]
+    pub explanation: String,
+    /// The hardware that is lacking, where the figure cannot be run at all.
+    #[serde(default)]
+    pub hardware: String,
+    /// Parameters of both modes.
+    #[serde(default)]
+    pub common: Table,
+    /// Parameters of the quick run.
+    #[serde(default)]
+    pub quick: Table,
+    /// Parameters of the full run.
+    #[serde(default)]
+    pub full: Table,
+    /// What the paper claims of it.
+    #[serde(default, rename = "claim")]
+    pub claims: Vec<Claim>,
+}
+
+impl Figure {
+    /// Whether there is something to run.
+    pub fn is_runnable(&self) -> bool {
+        self.method != "none" && self.hardware.is_empty() && !methods::is_announced(&self.method)
+    }
+}
+
+/// How a figure is drawn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Form {
+    /// Curves with markers.
+    Lines,
+    /// Groups of bars, a group for each x.
+    Bars,
+    /// Cumulative distribution: curves without markers, y from 0 to 1.
+    Cdf,
+    /// No plot: a row for each x, a column for each series.
+    #[default]
+    Table,
+}
+
+/// One axis.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Axis {
+    /// What it shows, with the unit.
+    pub label: String,
+    /// Linear where nothing is said.
+    #[serde(default)]
+    pub scale: Scale,
+}
+
+/// Scale of an axis.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scale {
+    /// Equal steps.
+    #[default]
+    Linear,
+    /// Equal factors.
+    Log,
+}
+
+/// Which values are good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Better {
+    /// Rates.
+    Higher,
+    /// Times, sizes, errors.
+    Lower,
+}
+
+/// A curve, a group of bars, a column.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Series {
+    /// Name in the paper, or of a peer.
+    pub name: String,
+    /// What the method calls it; the name itself where empty.
+    #[serde(default)]
+    pub contestant: String,
+    /// What one would take today instead.
+    #[serde(default)]
+    pub peer: bool,
+    /// The best form that fibula has for this job, which the paper did not have.
+    #[serde(default)]
+    pub ours: bool,
+    /// Parameters of this series alone. Series with equal ones are measured side by side.
+    #[serde(default, rename = "with")]
+    pub parameters: Table,
+}
+
+impl Series {
+    /// What the method calls it.
+    pub fn contestant(&self) -> &str {
+        if self.contestant.is_empty() { &self.name } else { &self.contestant }
+    }
+}
+
+/// What a paper says of a figure, checked against the points: either a ratio of two series, or a value.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Claim {
+    /// In own words.
+    pub says: String,
+    /// Where the paper says so.
+    pub place: String,
+    /// Name of the series.
+    pub of: String,
+    /// The series that it is compared to; without one the value itself is.
+    #[serde(default)]
+    pub to: Option<String>,
+    /// The ratio or value is not smaller.
+    #[serde(default)]
+    pub at_least: Option<f64>,
+    /// The ratio or value is not larger.
+    #[serde(default)]
+    pub at_most: Option<f64>,
+    /// The ratio or value is this one, within the share `within` of it.
+    #[serde(default)]
+    pub near: Option<f64>,
+    /// See `near`; with `near` absent: each value is the paper's own, within this share of it.
+    #[serde(default)]
+    pub within: Option<f64>,
+    /// Where; at every x that both have, without.
+    #[serde(default)]
+    pub x: Option<X>,
+    /// The x at which the other series is taken, where it is another one.
+    #[serde(default)]
+    pub to_x: Option<X>,
+}
+
+/// A place on the x axis: a number, or the name of a group of bars or of a row.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum X {
+    /// On a numeric axis.
+    Number(f64),
+    /// In the order in which they come.
+    Text(String),
+}
+
+impl X {
+    /// Reads what [`X`]'s `Display` wrote.
+    pub fn parse(text: &str) -> Self {
+        text.parse().map_or_else(|_| Self::Text(text.to_owned()), Self::Number)
+    }
+
+    /// The number, where it is one.
+    pub fn number(&self) -> Option<f64> {
+        if let Self::Number(x) = self { Some(*x) } else { None }
+    }
+}
+
+impl fmt::Display for X {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(x) => write!(f, "{x}"),
+            Self::Text(text) => f.write_str(text),
+        }
+    }
+}
+
+/// One measured point.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// Name of the series, as [`Series::name`].
+    pub series: String,
+    /// Where; the runner fills in the swept value where the method says nothing.
+    pub x: Option<X>,
+    /// The median, in the unit of the figure's y axis.
+    pub y: f64,
+    /// The smallest of the runs.
+    pub min: f64,
+    /// The largest of the runs.
+    pub max: f64,
+}
+
+impl Point {
+    /// A point that is computed, not measured: without spread.
+    pub fn exact(series: &str, x: Option<X>, y: f64) -> Self {
+        Self { series: series.to_owned(), x, y, min: y, max: y }
+    }
+}
+
+/// A value that a paper prints.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PaperValue {
+    /// Id of the figure.
+    pub figure: String,
+    /// Name of the series.
+    pub series: String,
+    /// Where, if it has a place on the x axis.
+    #[serde(deserialize_with = "x_of_text")]
+    pub x: Option<X>,
+    /// The value.
+    pub y: f64,
+    /// Unit of the value; drawn where it is the label of the y axis.
+    pub unit: String,
+    /// A fragment of the paper's text that holds the number.
+    pub quote: String,
+}
+
+fn x_of_text<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<X>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    Ok((!text.is_empty()).then(|| X::parse(&text)))
+}

@@ -1,0 +1,196 @@
+//! Results of figures on disk: `<out>/<paper>/<figure>.csv` with the points, `<figure>.json` with where and how they
+//! were measured. Both are replaced whole after each step, the points first, so that an interrupted run loses the step
+//! that it was in and nothing else.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Point, X};
+use crate::machine::Machine;
+
+/// How long a run may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// All figures in a quarter of an hour on two processors.
+    Quick,
+    /// All figures in a night.
+    Full,
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if *self == Self::Quick { "quick" } else { "full" })
+    }
+}
+
+/// Where and how the points of a figure were measured.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Record {
+    /// `concise/figure-3`.
+    pub figure: String,
+    /// The method that measured.
+    pub method: String,
+    /// Quick or full.
+    pub mode: Mode,
+    /// What names, orders and keys followed from.
+    pub seed: u64,
+    /// Version of fibula.
+    pub version: String,
+    /// The machine.
+    pub machine: Machine,
+    /// Steps that are finished.
+    pub steps: Vec<StepRecord>,
+    /// Whether all are.
+    pub complete: bool,
+}
+
+/// A finished step.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct StepRecord {
+    /// Digest of method, parameters, series and seed: a step is run again when one of them changes.
+    pub digest: String,
+    /// The swept parameter, for a person.
+    pub label: String,
+    /// How long it took.
+    pub seconds: f64,
+    /// Series without a point, and why.
+    #[serde(default)]
+    pub missing: Vec<Missing>,
+}
+
+/// A series that was not measured.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Missing {
+    /// Its name.
+    pub series: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// Record and points of a figure, each point with the digest of its step.
+#[derive(Clone, Debug)]
+pub struct Stored {
+    /// How they were measured.
+    pub record: Record,
+    /// In the order of the steps.
+    pub points: Vec<(String, Point)>,
+}
+
+impl Stored {
+    /// The points without their steps.
+    pub fn points(&self) -> impl Iterator<Item = &Point> {
+        self.points.iter().map(|(_, point)| point)
+    }
+
+    /// Series without a point at some step, each once.
+    pub fn missing(&self) -> Vec<&Missing> {
+        let mut missing: Vec<&Missing> = Vec::new();
+        for lack in self.record.steps.iter().flat_map(|step| &step.missing) {
+            if !missing.contains(&lack) {
+                missing.push(lack);
+            }
+        }
+        missing
+    }
+}
+
+/// Why results cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {reason}", path.display())]
+pub struct StoreError {
+    /// The file.
+    pub path: PathBuf,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+/// A folder of results.
+#[derive(Clone, Debug)]
+pub struct Store {
+    root: PathBuf,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Line {
+    step: String,
+    series: String,
+    x: String,
+    y: f64,
+    min: f64,
+    max: f64,
+}
+
+impl Store {
+    /// The results below `root`, which need not exist.
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into() }
+    }
+
+    /// The folder.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The file of a figure with this extension.
+    pub fn path(&self, paper: &str, figure: &str, extension: &str) -> PathBuf {
+        self.root.join(paper).join(format!("{figure}.{extension}"))
+    }
+
+    /// What is there of a figure; `None` where it was never run.
+    /// # Errors
+    /// [`StoreError`] for files that are not as [`Store::save`] writes them.
+    pub fn load(&self, paper: &str, figure: &str) -> Result<Option<Stored>, StoreError> {
+        let path = self.path(paper, figure, "json");
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(StoreError { path, reason: error.to_string() }),
+        };
+        let record = serde_json::from_str(&text).map_err(|error| StoreError { path, reason: error.to_string() })?;
+        let path = self.path(paper, figure, "csv");
+        let wrong = |error: csv::Error| StoreError { path: path.clone(), reason: error.to_string() };
+        let mut points = Vec::new();
+        for line in csv::Reader::from_path(&path).map_err(wrong)?.deserialize() {
+            let Line { step, series, x, y, min, max } = line.map_err(wrong)?;
+            let x = (!x.is_empty()).then(|| X::parse(&x));
+            points.push((step, Point { series, x, y, min, max }));
+        }
+        Ok(Some(Stored { record, points }))
+    }
+
+    /// Replaces what is there.
+    /// # Errors
+    /// [`StoreError`] when the files cannot be written.
+    pub fn save(&self, paper: &str, figure: &str, stored: &Stored) -> Result<(), StoreError> {
+        let path = self.path(paper, figure, "csv");
+        let wrong = |error: csv::Error| StoreError { path: path.clone(), reason: error.to_string() };
+        let mut writer = csv::WriterBuilder::new().has_headers(false).from_writer(Vec::new());
+        writer.write_record(["step", "series", "x", "y", "min", "max"]).map_err(wrong)?;
+        for (step, Point { series, x, y, min, max }) in &stored.points {
+            let x = x.as_ref().map_or(String::new(), X::to_string);
+            let line = Line { step: step.clone(), series: series.clone(), x, y: *y, min: *min, max: *max };
+            writer.serialize(line).map_err(wrong)?;
+        }
+        let csv = writer.into_inner().map_err(|error| wrong(error.into_error().into()))?;
+        replace(&path, &csv)?;
+        let json = serde_json::to_string_pretty(&stored.record).expect("a record is plain numbers and text");
+        replace(&self.path(paper, figure, "json"), (json + "\n").as_bytes())
+    }
+}
+
+/// Writes a file so that it is either the old or the new one, and makes its folder.
+pub(super) fn replace(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
+    let failed = |error: io::Error| StoreError { path: path.to_owned(), reason: error.to_string() };
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).map_err(failed)?;
+    }
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".new");
+    let new = path.with_file_name(name);
+    fs::write(&new, bytes).and_then(|()| fs::rename(&new, path)).map_err(failed)
+}
