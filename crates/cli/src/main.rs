@@ -15,6 +15,7 @@ mod lines;
 mod lpm;
 mod output;
 mod remote;
+mod repro;
 mod rib;
 mod switch;
 mod whole;
@@ -68,6 +69,9 @@ enum Command {
     /// Measure structures side by side
     #[command(subcommand)]
     Bench(bench::BenchCommand),
+    /// The tables and figures of the papers, measured again on this machine
+    #[command(subcommand)]
+    Repro(repro::ReproCommand),
     /// Print the completion script of a shell
     Completions {
         /// The shell to complete for
@@ -89,6 +93,7 @@ impl Command {
             Command::Filter(command) => command.run(out),
             Command::Lpm(command) => command.run(out),
             Command::Bench(command) => command.run(out),
+            Command::Repro(command) => command.run(out),
             Command::Completions { shell } => {
                 let mut script = Vec::new();
                 clap_complete::generate(shell, &mut Cli::command(), "fibula", &mut script);

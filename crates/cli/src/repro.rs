@@ -1,0 +1,202 @@
+//! `fibula repro`: the tables and figures of the papers, measured again on this machine.
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use indicatif::{ProgressBar, ProgressStyle};
+use repro::BenchError;
+use repro::figures::catalogue::{self, CatalogueError};
+use repro::figures::runner::{self, Plan, RunError, Watch};
+use repro::figures::store::{Mode, Store};
+use repro::figures::{Figure, Paper};
+
+use crate::output::{Exit, Failure, Output};
+
+/// What to do with the figures.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ReproCommand {
+    /// Tell which tables and figures there are
+    List {
+        /// Of these papers only
+        papers: Vec<String>,
+    },
+    /// Run some of them
+    Run {
+        /// Such as concise/figure-3; the name of a paper stands for all of it
+        #[arg(required = true)]
+        ids: Vec<String>,
+        #[command(flatten)]
+        args: RunArgs,
+    },
+    /// Run all of them; those that ran before are not run again
+    All(RunArgs),
+}
+
+/// How to run.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    results: ResultsArgs,
+    /// What names, orders and keys follow from
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Run finished steps again
+    #[arg(long)]
+    again: bool,
+}
+
+/// Which results.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ResultsArgs {
+    /// Small sizes: everything in a quarter of an hour (the default)
+    #[arg(long, conflicts_with = "full")]
+    quick: bool,
+    /// The papers' sizes: everything in a night
+    #[arg(long)]
+    full: bool,
+    /// Folder of results [default: repro-results/quick or repro-results/full]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+impl ResultsArgs {
+    fn mode(&self) -> Mode {
+        if self.full { Mode::Full } else { Mode::Quick }
+    }
+
+    fn store(&self) -> Store {
+        let default = || PathBuf::from("repro-results").join(self.mode().to_string());
+        Store::new(self.out.clone().unwrap_or_else(default))
+    }
+}
+
+impl ReproCommand {
+    /// Runs the command.
+    /// # Errors
+    /// Exit code 4 for figures that do not exist or cannot be run, 6 where a structure answered wrongly.
+    pub(crate) fn run(self, out: &Output) -> anyhow::Result<()> {
+        let papers = catalogue::papers()?;
+        match self {
+            Self::List { papers: wanted } => list(out, &choose(&papers, &wanted)?),
+            Self::Run { ids, args } => {
+                for (paper, figure) in choose(&papers, &ids)? {
+                    if !figure.is_runnable() && ids.iter().any(|id| id.ends_with(&format!("/{}", figure.id))) {
+                        let why = if figure.hardware.is_empty() { &figure.why } else { &figure.hardware };
+                        return Err(Failure::new(Exit::NotFound, format!("{}/{}: {why}", paper.id, figure.id)));
+                    }
+                    if figure.is_runnable() {
+                        run(paper, figure, &args)?;
+                    }
+                }
+                Ok(())
+            }
+            Self::All(args) => all(&choose(&papers, &[])?, &args),
+        }
+    }
+}
+
+fn choose<'a>(papers: &'a [Paper], wanted: &[String]) -> anyhow::Result<Vec<(&'a Paper, &'a Figure)>> {
+    catalogue::choose(papers, wanted).map_err(|error: CatalogueError| Failure::new(Exit::NotFound, error))
+}
+
+fn list(out: &Output, figures: &[(&Paper, &Figure)]) -> anyhow::Result<()> {
+    #[derive(serde::Serialize)]
+    struct Row<'a> {
+        id: String,
+        place: &'a str,
+        title: &'a str,
+        method: &'a str,
+        runs: bool,
+    }
+    let row = |(paper, figure): &(&Paper, &'_ Figure)| Row {
+        id: format!("{}/{}", paper.id, figure.id),
+        place: "",
+        title: "",
+        method: "",
+        runs: figure.is_runnable(),
+    };
+    let rows: Vec<Row<'_>> = figures
+        .iter()
+        .map(|pair| Row { place: &pair.1.place, title: &pair.1.title, method: &pair.1.method, ..row(pair) })
+        .collect();
+    out.rows(&rows)
+}
+
+/// Runs all that can run. A figure that fails does not keep the others from running; the first failure is the outcome.
+fn all(figures: &[(&Paper, &Figure)], args: &RunArgs) -> anyhow::Result<()> {
+    let runnable: Vec<_> = figures.iter().filter(|(_, figure)| figure.is_runnable()).collect();
+    let mut first_error = None;
+    for (at, (paper, figure)) in runnable.iter().enumerate() {
+        eprintln!("[{}/{}] {}/{}: {}", at + 1, runnable.len(), paper.id, figure.id, figure.title);
+        if let Err(error) = run(paper, figure, args) {
+            eprintln!("fibula: {error:#}");
+            first_error.get_or_insert(error);
+        }
+    }
+    first_error.map_or(Ok(()), Err)
+}
+
+fn run(paper: &Paper, figure: &Figure, args: &RunArgs) -> anyhow::Result<()> {
+    let plan = Plan { mode: args.results.mode(), seed: args.seed, again: args.again };
+    let mut bar = Bar::new(format!("{}/{}", paper.id, figure.id));
+    let stored = runner::run(paper, figure, &plan, &args.results.store(), &mut bar);
+    bar.bar.finish_and_clear();
+    let stored = stored.map_err(|error| {
+        let exit = match &error {
+            RunError::NotRunnable { .. } => Exit::NotFound,
+            RunError::Step { error, .. } if error.is_wrong_answer() => Exit::CheckFailed,
+            RunError::Step { error: BenchError::Unavailable { .. }, .. } => Exit::NotFound,
+            RunError::Step { error: BenchError::Build { .. }, .. } => Exit::Refused,
+            RunError::Step { .. } => Exit::Usage,
+            _ => Exit::Internal,
+        };
+        Failure::new(exit, error)
+    })?;
+    let seconds: f64 = stored.record.steps.iter().map(|step| step.seconds).sum();
+    eprintln!(
+        "{}/{}: {} steps, {} points, {seconds:.1} s; {}",
+        paper.id,
+        figure.id,
+        stored.record.steps.len(),
+        stored.points.len(),
+        args.results.store().path(&paper.id, &figure.id, "csv").display(),
+    );
+    Ok(())
+}
+
+/// A progress bar on a terminal, lines elsewhere.
+struct Bar {
+    id: String,
+    bar: ProgressBar,
+    is_terminal: bool,
+}
+
+impl Bar {
+    fn new(id: String) -> Self {
+        let style = ProgressStyle::with_template("{prefix:28} [{bar:24}] {pos}/{len} {elapsed} {wide_msg}");
+        let bar = ProgressBar::new(0).with_style(style.expect("a valid template")).with_prefix(id.clone());
+        bar.enable_steady_tick(Duration::from_millis(200));
+        Self { id, bar, is_terminal: std::io::stderr().is_terminal() }
+    }
+}
+
+impl Watch for Bar {
+    fn step(&mut self, done: usize, of: usize, label: &str) {
+        self.bar.set_length(of as u64);
+        self.bar.set_position(done as u64);
+        self.bar.set_message(label.to_owned());
+        if !self.is_terminal && done < of {
+            eprintln!("{}: step {} of {of} {label}", self.id, done + 1);
+        }
+    }
+
+    fn say(&mut self, text: &str) {
+        if self.is_terminal {
+            self.bar.set_message(text.to_owned());
+        } else {
+            tracing::debug!("{}: {text}", self.id);
+        }
+    }
+}
