@@ -6,6 +6,7 @@
 //! | [`cache`] | which of the lines that a lookup touches are where |
 //! | [`queue`] | how long packets wait for one processor |
 //! | [`delay`] | the three together: the distribution of processing delay |
+//! | [`random`] | what all of it is drawn from |
 //! | [`network`] | every node of a topology a forwarder |
 
 pub mod arrivals;
@@ -13,3 +14,4 @@ pub mod cache;
 pub mod delay;
 pub mod network;
 pub mod queue;
+pub mod random;
