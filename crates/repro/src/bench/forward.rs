@@ -43,7 +43,27 @@ const BURST: u64 = 32;
 /// # Errors
 /// [`BenchError`]; tables complete until then have been handed to `listener`.
 pub fn run(options: &Options, listener: &mut dyn Listener) -> Result<(), BenchError> {
-    run_with(options, None, listener)
+    run_with(options, What::Frames(None), listener)
+}
+
+/// One kind of traffic alone: frames of valid names at this place, over these ports, of so many bytes.
+/// # Errors
+/// [`BenchError`].
+pub(crate) fn run_one(
+    options: &Options,
+    traffic: (Place, Wiring, usize),
+    listener: &mut dyn Listener,
+) -> Result<(), BenchError> {
+    run_with(options, What::Frames(Some(traffic)), listener)
+}
+
+/// What goes through the switch.
+#[derive(Clone, Copy)]
+enum What<'a> {
+    /// Frames of every kind, or of this one.
+    Frames(Option<(Place, Wiring, usize)>),
+    /// So many connections.
+    Connections(&'a [u64]),
 }
 
 /// Runs the bench of connection tracking with these numbers of connections: a table for each, n, and number of workers.
@@ -53,10 +73,10 @@ pub fn run_connections(options: &Options, connections: &[u64], listener: &mut dy
     if let Some(n) = connections.iter().find(|&&n| n == 0 || n > MAX_CONNECTIONS) {
         return Err(BenchError::Setting(format!("{n} connections: from 1 to {MAX_CONNECTIONS}")));
     }
-    run_with(options, Some(connections), listener)
+    run_with(options, What::Connections(connections), listener)
 }
 
-fn run_with(options: &Options, connections: Option<&[u64]>, listener: &mut dyn Listener) -> Result<(), BenchError> {
+fn run_with(options: &Options, what: What<'_>, listener: &mut dyn Listener) -> Result<(), BenchError> {
     options.check()?;
     if options.names.name_len() != 6 {
         return Err(BenchError::Setting(format!("frames carry MAC addresses, not {} names", options.names)));
@@ -74,7 +94,7 @@ fn run_with(options: &Options, connections: Option<&[u64]>, listener: &mut dyn L
         designs.push(&CONCISE);
     }
     for &n in &options.n {
-        run_size(options, n, &designs, connections, listener)?;
+        run_size(options, n, &designs, what, listener)?;
     }
     Ok(())
 }
@@ -83,7 +103,7 @@ fn run_size(
     options: &Options,
     n: u64,
     designs: &[&'static Design],
-    connections: Option<&[u64]>,
+    what: What<'_>,
     listener: &mut dyn Listener,
 ) -> Result<(), BenchError> {
     let n_queries = (n as usize).clamp(1 << 20, 16 << 20);
@@ -114,7 +134,7 @@ fn run_size(
         fibs.push((design, fib));
     }
 
-    if let (Some(connections), Some((design, fib))) = (connections, fibs.first()) {
+    if let (What::Connections(connections), Some((design, fib))) = (what, fibs.first()) {
         return connections.iter().try_for_each(|&n_connections| {
             let destinations: Arc<[u64]> = options.names.queries(names, n_connections as usize, options.seed).into();
             measure_connections(options, &input, design.name, &**fib, destinations, listener)
@@ -123,17 +143,22 @@ fn run_size(
     let order = |set: NameSet, names: &[u64]| -> Arc<[u64]> { set.queries(names, n_queries, options.seed).into() };
     let uniform = order(options.names, names);
     let own = options.names.to_string();
-    let mut traffic = vec![
-        (Place::Core, Wiring::Rings, 64, own.clone(), Arc::clone(&uniform)),
-        (Place::Core, Wiring::Rings, 1500, own.clone(), Arc::clone(&uniform)),
-        (Place::Core, Wiring::Bare, 64, own.clone(), Arc::clone(&uniform)),
-        (Place::Gateway, Wiring::Rings, 64, own, uniform),
-        (Place::Gateway, Wiring::Rings, 64, UNKNOWN.to_owned(), order(options.names, unknown)),
-    ];
-    if options.names != NameSet::Zipf {
-        let zipf = order(NameSet::Zipf, names);
-        traffic.push((Place::Core, Wiring::Rings, 64, NameSet::Zipf.to_string(), zipf));
-    }
+    let traffic = match what {
+        What::Frames(Some((place, wiring, frame_bytes))) => vec![(place, wiring, frame_bytes, own, uniform)],
+        _ => {
+            let zipf = (options.names != NameSet::Zipf).then(|| order(NameSet::Zipf, names));
+            let zipf = zipf.map(|order| (Place::Core, Wiring::Rings, 64, NameSet::Zipf.to_string(), order));
+            let mut traffic = vec![
+                (Place::Core, Wiring::Rings, 64, own.clone(), Arc::clone(&uniform)),
+                (Place::Core, Wiring::Rings, 1500, own.clone(), Arc::clone(&uniform)),
+                (Place::Core, Wiring::Bare, 64, own.clone(), Arc::clone(&uniform)),
+                (Place::Gateway, Wiring::Rings, 64, own, uniform),
+                (Place::Gateway, Wiring::Rings, 64, UNKNOWN.to_owned(), order(options.names, unknown)),
+            ];
+            traffic.extend(zipf);
+            traffic
+        }
+    };
     for &workers in &options.threads {
         for (place, wiring, frame_bytes, names_text, destinations) in &traffic {
             let load = Load {
@@ -149,7 +174,8 @@ fn run_size(
             let place = match (place, wiring) {
                 (Place::Core, Wiring::Rings) => "core",
                 (Place::Core, Wiring::Bare) => "core, bare ports",
-                (Place::Gateway, _) => "gateway",
+                (Place::Gateway, Wiring::Rings) => "gateway",
+                (Place::Gateway, Wiring::Bare) => "gateway, bare ports",
             };
             let bench = format!("forward/{place}, {frame_bytes} bytes");
             listener.say(&format!("{bench}, {names_text} names, {} of them", size_text(n)));

@@ -35,7 +35,7 @@ pub fn run_aliens(options: &Options, listener: &mut dyn Listener) -> Result<(), 
 
 /// Which names are asked for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Asked {
+pub(crate) enum Asked {
     Live,
     Aliens,
 }
@@ -108,11 +108,22 @@ fn run_size(
     let entered: Vec<(&str, &dyn Contestant)> =
         kinds.iter().zip(&built).filter_map(|(kind, built)| Some((kind.name, built.as_deref()?))).collect();
 
+    side_by_side(&entered, (asked, &queries), n, options, listener)
+}
+
+/// Asks all contestants for `queries` once, which is checked, and then in turns: a table for each number of threads.
+pub(crate) fn side_by_side(
+    entered: &[(&str, &dyn Contestant)],
+    (asked, queries): (Asked, &[u64]),
+    n: u64,
+    options: &Options,
+    listener: &mut dyn Listener,
+) -> Result<(), BenchError> {
     let batch = options.batch as usize;
-    for (name, contestant) in &entered {
+    for (name, contestant) in entered {
         match asked {
-            Asked::Live => check(name, *contestant, &queries, batch, options.value_bits)?,
-            Asked::Aliens => check_aliens(name, *contestant, &queries, batch)?,
+            Asked::Live => check(name, *contestant, queries, batch, options.value_bits)?,
+            Asked::Aliens => check_aliens(name, *contestant, queries, batch)?,
         }
     }
     for &threads in &options.threads {
@@ -125,13 +136,13 @@ fn run_size(
         };
         let passes = options.operations.unwrap_or(LOOKUPS).div_ceil(queries.len() as u64);
         let expected = match asked {
-            Asked::Live => expected_sum(&queries, options.value_bits, passes * u64::from(threads)),
+            Asked::Live => expected_sum(queries, options.value_bits, passes * u64::from(threads)),
             Asked::Aliens => 0,
         };
         let mut samples = vec![Vec::new(); entered.len()];
         for _ in 0..options.runs {
             for ((name, contestant), samples) in entered.iter().zip(&mut samples) {
-                let (sum, elapsed) = timed_run(*contestant, &queries, batch, passes, threads);
+                let (sum, elapsed) = timed_run(*contestant, queries, batch, passes, threads);
                 if contestant.answers() && sum != expected {
                     return Err(BenchError::Checksum { contestant: (*name).into(), got: sum, expected });
                 }

@@ -3,7 +3,14 @@
 //! A method takes one [`Setting`] and gives points; everything else, such as sweeps, files and plots, is done round it.
 //! To add one: a file with `pub(super) const METHODS: &[Method]`, a `mod` line, a line in [`FAMILIES`].
 
+mod aliens;
+mod fib_table;
+mod forward;
+mod graph;
 mod lookup;
+mod message;
+mod name_length;
+mod update;
 
 use serde::de::DeserializeOwned;
 use toml::Table;
@@ -28,14 +35,39 @@ pub struct Method {
     pub toy: &'static str,
 }
 
-const FAMILIES: &[&[Method]] = &[lookup::METHODS];
+const FAMILIES: &[&[Method]] = &[
+    aliens::METHODS,
+    fib_table::METHODS,
+    forward::METHODS,
+    graph::METHODS,
+    lookup::METHODS,
+    message::METHODS,
+    name_length::METHODS,
+    update::METHODS,
+];
 
 /// Methods that figures name already and that do not exist yet: their figures cannot be run.
 const ANNOUNCED: &[&str] = &[
-    "acyclic", "aliens", "build", "chi", "cycles", "delay", "entropy", "fib-table", "filter-cost", "filter-partitions",
-    "filter-rate", "filter-spread", "filter-theory", "filter-time", "flow-hint", "flow-insert", "flow-lines",
-    "flow-lookup", "flow-memory", "flow-moved", "flow-secondary", "forward", "hash-cost", "hash-independent",
-    "hash-random", "lpm", "lpm-probes", "name-length", "update", "update-beside",
+    "build",
+    "delay",
+    "filter-cost",
+    "filter-partitions",
+    "filter-rate",
+    "filter-spread",
+    "filter-theory",
+    "filter-time",
+    "flow-hint",
+    "flow-insert",
+    "flow-lines",
+    "flow-lookup",
+    "flow-memory",
+    "flow-moved",
+    "flow-secondary",
+    "hash-cost",
+    "hash-independent",
+    "hash-random",
+    "lpm",
+    "lpm-probes",
 ];
 
 /// Whether a method of this name is still to come.
@@ -133,5 +165,32 @@ impl Listener for Rows<'_> {
             self.progress.lacks(&series.name, &error.to_string());
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A run that nobody follows.
+    pub(super) struct Silent;
+
+    impl Progress for Silent {
+        fn say(&mut self, _: &str) {}
+
+        fn lacks(&mut self, _: &str, _: &str) {}
+    }
+
+    /// A setting with these parameters and series that are called as their contestants.
+    pub(super) fn setting(contestants: &[&str], parameters: &str, seed: u64) -> Setting {
+        let series = |name: &&str| Series {
+            name: (*name).to_owned(),
+            contestant: String::new(),
+            peer: false,
+            ours: false,
+            parameters: Table::new(),
+        };
+        let parameters = parameters.parse().expect("TOML");
+        Setting { parameters, series: contestants.iter().map(series).collect(), seed }
     }
 }

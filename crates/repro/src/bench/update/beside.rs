@@ -1,0 +1,168 @@
+//! Lookups of one thread while another applies changes at a given rate.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use lookup::hash::{Digest, Hasher};
+use lookup::line::LineTable;
+use lookup::othello::Othello;
+use lookup::traits::{ApplyError, BatchReader, Query};
+
+use super::super::{Listener, Options, millions_per_second};
+use super::tables::{Halves, Ours};
+use super::{altered_value, input, setting};
+use crate::BenchError;
+use crate::contestants::MAX_BATCH;
+use crate::names::{Random, value_of};
+use crate::report::Row;
+
+/// Lookups of `contestant`, `concise` or `line`, idle and beside so many changes a second, for each n: two rows, `idle`
+/// first.
+/// # Errors
+/// [`BenchError`].
+pub(crate) fn at_rate(
+    contestant: &str,
+    options: &Options,
+    updates_per_s: u64,
+    listener: &mut dyn Listener,
+) -> Result<(), BenchError> {
+    options.check()?;
+    options.n.iter().try_for_each(|&n| match contestant {
+        "concise" => run::<Othello>(options, n, updates_per_s, listener),
+        "line" => run::<LineTable>(options, n, updates_per_s, listener),
+        name => Err(BenchError::UnknownContestant { name: name.into(), known: "concise, line".into() }),
+    })
+}
+
+/// One thread looks up names of one half of the set, whose values stay, another applies alters of the other half.
+pub(super) fn run<C: Halves>(
+    options: &Options,
+    n: u64,
+    updates_per_s: u64,
+    listener: &mut dyn Listener,
+) -> Result<(), BenchError> {
+    let names = options.names.generate(n as usize, options.seed);
+    let (fixed, altered) = names.split_at(names.len() / 2);
+    if fixed.is_empty() {
+        return Err(BenchError::Setting("lookups beside updates need at least 2 names".into()));
+    }
+    let input = input(options, &names);
+    let mut table = Ours::<C>::build(&input, names.len())?;
+    let queries = options.names.queries(fixed, options.operations.unwrap_or(1 << 22) as usize, options.seed);
+    let expected = queries.iter().fold(0u64, |sum, &name| sum.wrapping_add(value_of(name, options.value_bits)));
+    let mut random = Random::new(options.seed);
+    let (mut idle, mut busy, mut achieved) = (Vec::new(), Vec::new(), Vec::new());
+    for round in 1..=options.runs {
+        // Twice as many messages as a run at the idle rate would need, so that the writer does not run dry.
+        let (rate, _) = lookups(&table, &queries, expected, options.batch as usize)?;
+        idle.push(rate);
+        let seconds = queries.len() as f64 / (rate * 1e6);
+        let wanted = (4.0 * seconds * updates_per_s as f64) as usize + 1000;
+        for _ in 0..wanted {
+            let name = altered[random.below(altered.len() as u64) as usize];
+            let digest = table.digest(name);
+            let value = altered_value(name, options.value_bits, round);
+            if let Err(error) = table.control.insert(digest, value, &mut table.updates) {
+                return Err(table.refused(error));
+            }
+        }
+        let updates = std::mem::take(&mut table.updates);
+        let mut reader = C::reader(&table.query);
+        let (hasher, name_len, batch) = (table.hasher.clone(), table.name_len, options.batch as usize);
+        let done = AtomicBool::new(false);
+        let query = &mut table.query;
+        let (result, applied) = std::thread::scope(|scope| {
+            let lookups = scope.spawn(|| {
+                let start = Instant::now();
+                let sum = pass(&mut reader, &hasher, name_len, &queries, batch);
+                let elapsed = start.elapsed();
+                reader.offline();
+                done.store(true, Ordering::Release);
+                (sum, elapsed)
+            });
+            let applied = apply_paced(query, &updates, updates_per_s, &done);
+            (lookups.join().expect("a reader does not panic"), applied)
+        });
+        let (applied, writer_time) = applied.map_err(|error| table.refused(error))?;
+        let (sum, elapsed) = result;
+        if sum != expected {
+            return Err(BenchError::Checksum { contestant: C::NAME.into(), got: sum, expected });
+        }
+        busy.push(millions_per_second(queries.len() as u64, elapsed));
+        achieved.push(applied as f64 / writer_time.as_secs_f64() / 1e3);
+        // What the run did not get to, so that the next one starts from where the control half is.
+        for update in &updates[applied..] {
+            table.query.apply(update).map_err(|error| BenchError::Build {
+                contestant: C::NAME.into(),
+                n,
+                reason: error.to_string(),
+            })?;
+        }
+    }
+    let setting = setting(options, n, options.batch);
+    let rate = crate::stats::Summary::of(&achieved).median;
+    let bench = format!("update/lookups beside, {}", C::NAME);
+    let mut rows = vec![
+        Row::new(&bench, "idle", &setting, "M/s", idle),
+        Row::new(&bench, &format!("{}K updates/s", updates_per_s as f64 / 1e3), &setting, "M/s", busy),
+    ];
+    rows[1].note = format!("{rate:.0}K applied a second");
+    for row in &mut rows {
+        row.checksum = Some(expected);
+    }
+    listener.table(&rows);
+    Ok(())
+}
+
+/// Applies updates, each at its time, until `done`; how many, and in what time.
+fn apply_paced<Q: Query>(
+    query: &mut Q,
+    updates: &[Q::Update],
+    updates_per_s: u64,
+    done: &AtomicBool,
+) -> Result<(usize, Duration), ApplyError> {
+    let start = Instant::now();
+    let mut applied = 0;
+    while !done.load(Ordering::Acquire) && applied < updates.len() {
+        let due = (start.elapsed().as_nanos() * u128::from(updates_per_s) / 1_000_000_000) as usize;
+        while applied < due.min(updates.len()) {
+            match query.apply(&updates[applied]) {
+                Ok(_) => applied += 1,
+                // Old versions wait for the reader's next burst.
+                Err(ApplyError::ReadersStalled { .. }) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        std::hint::spin_loop();
+    }
+    Ok((applied, start.elapsed()))
+}
+
+fn lookups<C: Halves>(table: &Ours<C>, queries: &[u64], expected: u64, batch: usize) -> Result<(f64, u64), BenchError> {
+    let mut reader = C::reader(&table.query);
+    let start = Instant::now();
+    let sum = pass(&mut reader, &table.hasher, table.name_len, queries, batch);
+    let elapsed = start.elapsed();
+    if sum != expected {
+        return Err(BenchError::Checksum { contestant: C::NAME.into(), got: sum, expected });
+    }
+    Ok((millions_per_second(queries.len() as u64, elapsed), sum))
+}
+
+fn pass(
+    reader: &mut impl BatchReader<Key = Digest>,
+    hasher: &Hasher,
+    name_len: usize,
+    queries: &[u64],
+    batch: usize,
+) -> u64 {
+    let (mut digests, mut values) = ([Digest(0); MAX_BATCH], [0; MAX_BATCH]);
+    let mut sum = 0u64;
+    for names in queries.chunks(batch) {
+        let (digests, values) = (&mut digests[..names.len()], &mut values[..names.len()]);
+        hasher.digest_words(names, name_len, digests);
+        reader.lookup_batch(digests, values);
+        sum = values.iter().fold(sum, |sum, &value| sum.wrapping_add(value));
+    }
+    sum
+}

@@ -1,0 +1,275 @@
+//! Changes: what an insert, an alter and a remove cost with their messages, what the other side pays to apply them,
+//! the slowest of many inserts, and what lookups lose while updates arrive.
+//!
+//! Names come in random order, so that every one meets a shard that is cold in cache where the table is large. After
+//! each phase the messages, read back from their bytes, are applied to a query half, and its answers checked. The
+//! peers have no messages: their time is that of the table alone.
+
+mod beside;
+mod tables;
+
+use std::time::{Duration, Instant};
+
+use lookup::line::LineTable;
+use lookup::othello::Othello;
+use lookup::traits::Query as _;
+
+use super::{Listener, Options, apply};
+use crate::BenchError;
+use crate::contestants::Input;
+use crate::names::{Random, mix64, value_of};
+use crate::report::{Row, Setting, size_text};
+use crate::stats::Histogram;
+pub(crate) use beside::at_rate as beside_at_rate;
+use tables::{Halves, Ours, Table};
+
+/// The parts of the bench, as contestants on the command line.
+pub const PARTS: [(&str, &str); 10] = [
+    ("concise", "single inserts, alters and removes with messages; insert_batch"),
+    ("concise-option2", "the same on one Othello in the papers' second size; only when named"),
+    ("line", "the same on the line table"),
+    ("hashbrown", "the same on a hash table with full names"),
+    ("rte_hash", "the same on DPDK's hash table"),
+    ("apply", "updates a second that the data plane takes over: concise, ofw, cfw"),
+    ("latency", "10M inserts one by one: quantiles, and those that rebuild a shard"),
+    ("beside", "lookups while 200,000 updates a second are applied, against an idle table"),
+    ("line-latency", "as latency, on the line table"),
+    ("line-beside", "as beside, on the line table"),
+];
+/// So many of them hold tables to be changed.
+const TABLES: usize = 5;
+/// Changes of each kind a run.
+const CHANGES: u64 = 200_000;
+/// Inserts of the latency part.
+const INSERTS: u64 = 10_000_000;
+/// Updates a second that the switch applies beside lookups.
+const UPDATES_PER_S: u64 = 200_000;
+
+/// Runs the bench: its tables for each n.
+/// # Errors
+/// [`BenchError`]; tables complete until then have been handed to `listener`.
+pub fn run(options: &Options, listener: &mut dyn Listener) -> Result<(), BenchError> {
+    options.check()?;
+    for name in &options.contestants {
+        if !PARTS.iter().any(|(part, _)| part == name) {
+            let known = PARTS.map(|(part, _)| part).join(", ");
+            return Err(BenchError::UnknownContestant { name: name.clone(), known });
+        }
+    }
+    let named = |part: &str| options.contestants.iter().any(|name| name == part);
+    let chosen = |part: &str| named(part) || (options.contestants.is_empty() && part != "concise-option2");
+    for &n in &options.n {
+        if PARTS[..TABLES].iter().any(|(part, _)| chosen(part)) {
+            changes(options, n, &chosen, listener)?;
+        }
+        if chosen("apply") {
+            let names = options.names.generate(n as usize, options.seed);
+            apply::run(options, &input(options, &names), &setting(options, n, apply::BATCH as u32), listener)?;
+        }
+        if chosen("latency") {
+            latency::<Othello>(options, n, listener)?;
+        }
+        if chosen("beside") {
+            beside::run::<Othello>(options, n, UPDATES_PER_S, listener)?;
+        }
+        if chosen("line-latency") {
+            latency::<LineTable>(options, n, listener)?;
+        }
+        if chosen("line-beside") {
+            beside::run::<LineTable>(options, n, UPDATES_PER_S, listener)?;
+        }
+    }
+    Ok(())
+}
+
+fn setting(options: &Options, n: u64, batch: u32) -> Setting {
+    Setting { n, value_bits: options.value_bits, names: options.names.to_string(), threads: 1, batch }
+}
+
+fn input<'a>(options: &Options, names: &'a [u64]) -> Input<'a> {
+    Input {
+        names,
+        name_len: options.names.name_len(),
+        value_bits: options.value_bits,
+        family: options.family,
+        seed: options.seed,
+        build_threads: std::thread::available_parallelism().map_or(1, |cores| cores.get()),
+        floor_bytes: 0,
+    }
+}
+
+/// A value other than that of the name by itself, for rounds of alters.
+fn altered_value(name: u64, value_bits: u8, round: u32) -> u64 {
+    value_of(mix64(name ^ u64::from(round)), value_bits)
+}
+
+/// Nanoseconds a change of each phase.
+#[derive(Default)]
+struct Samples {
+    insert: Vec<f64>,
+    alter: Vec<f64>,
+    remove: Vec<f64>,
+    batch: Vec<f64>,
+    /// Bytes of messages a name of the latest batch.
+    batch_bytes: f64,
+}
+
+/// Single changes of each kind, in all tables chosen: what [`run`] does for the first of [`PARTS`].
+fn changes(
+    options: &Options,
+    n: u64,
+    chosen: &dyn Fn(&str) -> bool,
+    listener: &mut dyn Listener,
+) -> Result<(), BenchError> {
+    let n_changes = options.operations.unwrap_or(CHANGES).min(n);
+    let all = options.names.generate((n + n_changes) as usize, options.seed);
+    let (names, spare) = all.split_at(n as usize);
+    let input = input(options, names);
+    listener.say(&format!("building tables with {} names", size_text(n)));
+    let mut sides: Vec<(&str, Box<dyn Table>, Samples)> = Vec::new();
+    for (name, _) in PARTS[..TABLES].iter().filter(|(name, _)| chosen(name)) {
+        match tables::build(name, &input, all.len()) {
+            Ok(table) => sides.push((name, table, Samples::default())),
+            Err(error @ BenchError::Unavailable { .. }) => {
+                if !listener.goes_without(name, &error) {
+                    listener.say(&error.to_string());
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+
+    let mut random = Random::new(options.seed);
+    for round in 1..=options.runs {
+        let mut inserts: Vec<(u64, u64)> =
+            spare.iter().map(|&name| (name, value_of(name, options.value_bits))).collect();
+        let n_inserts = inserts.len();
+        random.shuffle_front(&mut inserts, n_inserts);
+        let alters: Vec<(u64, u64)> = (0..n_changes)
+            .map(|_| names[random.below(n) as usize])
+            .map(|name| (name, altered_value(name, options.value_bits, round)))
+            .collect();
+        for (name, table, samples) in &mut sides {
+            phases(name, &mut **table, &inserts, &alters, samples)?;
+        }
+    }
+
+    let one = setting(options, n, 1);
+    type Pick = fn(&Samples) -> &Vec<f64>;
+    let kinds: [(&str, Pick); 3] = [
+        ("update/insert", |samples| &samples.insert),
+        ("update/alter", |samples| &samples.alter),
+        ("update/remove", |samples| &samples.remove),
+    ];
+    for (bench, pick) in kinds {
+        let row = |(name, _, samples): &(&str, _, Samples)| Row::new(bench, name, &one, "ns", pick(samples).clone());
+        listener.table(&sides.iter().map(row).collect::<Vec<_>>());
+    }
+    let many = setting(options, n, n_changes as u32);
+    let batched = sides.iter().filter(|(_, _, samples)| !samples.batch.is_empty());
+    let row = |(name, _, samples): &(&str, _, Samples)| {
+        let mut row = Row::new("update/insert_batch", name, &many, "ns", samples.batch.clone());
+        row.note = format!("{:.0} bytes of messages a name", samples.batch_bytes);
+        row
+    };
+    let rows: Vec<Row> = batched.map(row).collect();
+    if !rows.is_empty() {
+        listener.table(&rows);
+    }
+    Ok(())
+}
+
+/// Inserts, alters, removes, and a batch of inserts where the table takes one; it is as large as before at the end.
+fn phases(
+    contestant: &str,
+    table: &mut dyn Table,
+    inserts: &[(u64, u64)],
+    alters: &[(u64, u64)],
+    samples: &mut Samples,
+) -> Result<(), BenchError> {
+    fn timed<R>(n: usize, work: impl FnOnce() -> Result<R, BenchError>) -> Result<(f64, R), BenchError> {
+        let start = Instant::now();
+        let result = work()?;
+        Ok((start.elapsed().as_nanos() as f64 / n as f64, result))
+    }
+    samples.insert.push(timed(inserts.len(), || table.put(inserts))?.0);
+    check(contestant, table, inserts)?;
+    samples.alter.push(timed(alters.len(), || table.put(alters))?.0);
+    check(contestant, table, alters)?;
+    samples.remove.push(timed(inserts.len(), || table.remove(inserts))?.0);
+    check(contestant, table, alters)?;
+    let (ns, bytes) = timed(inserts.len(), || table.put_batch(inserts))?;
+    if let Some(bytes) = bytes {
+        samples.batch.push(ns);
+        samples.batch_bytes = bytes as f64 / inserts.len() as f64;
+        check(contestant, table, inserts)?;
+        table.remove(inserts)?;
+        check(contestant, table, alters)?;
+    }
+    Ok(())
+}
+
+/// Compares the value of each name to the one it was given last.
+fn check(contestant: &str, table: &mut dyn Table, changes: &[(u64, u64)]) -> Result<(), BenchError> {
+    for (&(name, expected), got) in changes.iter().zip(table.values(changes)?) {
+        if got != expected {
+            return Err(BenchError::WrongAnswer { contestant: contestant.into(), name, got, expected });
+        }
+    }
+    Ok(())
+}
+
+fn latency<C: Halves>(options: &Options, n: u64, listener: &mut dyn Listener) -> Result<(), BenchError> {
+    let n_inserts = options.operations.unwrap_or(INSERTS);
+    listener.say(&format!("inserting {n_inserts} names one by one into a table with {}", size_text(n)));
+    let mut all = options.names.generate((n + n_inserts) as usize, options.seed);
+    let spare = &mut all[n as usize..];
+    let n_spare = spare.len();
+    Random::new(options.seed).shuffle_front(spare, n_spare);
+    let (names, spare) = all.split_at(n as usize);
+    let mut table = Ours::<C>::build(&input(options, names), all.len())?;
+    let (mut any, mut cells, mut rebuilt) = (Histogram::default(), Histogram::default(), Histogram::default());
+    let mut total = Duration::ZERO;
+    for &name in spare {
+        let value = value_of(name, options.value_bits);
+        let start = Instant::now();
+        let digest = table.digest(name);
+        let result = table.control.insert(digest, value, &mut table.updates);
+        let elapsed = start.elapsed();
+        if let Err(error) = result {
+            return Err(table.refused(error));
+        }
+        total += elapsed;
+        let ns = elapsed.as_nanos() as u64;
+        any.record(ns);
+        for update in table.updates.drain(..) {
+            if C::is_rebuild(&update) {
+                rebuilt.record(ns)
+            } else {
+                cells.record(ns)
+            }
+            table.query.apply(&update).map_err(|error| BenchError::Build {
+                contestant: C::NAME.into(),
+                n,
+                reason: error.to_string(),
+            })?;
+        }
+    }
+    let pairs: Vec<(u64, u64)> = spare.iter().map(|&name| (name, value_of(name, options.value_bits))).collect();
+    check(C::NAME, &mut table, &pairs)?;
+    let setting = setting(options, n, 1);
+    let bench = format!("update/latency of {}", C::NAME);
+    let row = |name: &str, ns: f64| Row::new(&bench, name, &setting, "ns", vec![ns]);
+    let mut rows = vec![row("mean", total.as_nanos() as f64 / n_inserts as f64)];
+    for (name, quantile) in [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999), ("slowest", 1.0)] {
+        rows.push(row(name, any.quantile_ns(quantile) as f64));
+    }
+    for (name, quantile) in [("shard rebuilt: p50", 0.5), ("shard rebuilt: p99", 0.99), ("shard rebuilt: slowest", 1.0)]
+    {
+        rows.push(row(name, rebuilt.quantile_ns(quantile) as f64));
+    }
+    // About a microsecond of work: the rest is what the machine gave to others meanwhile.
+    rows.push(row("some cells changed: slowest", cells.quantile_ns(1.0) as f64));
+    listener.table(&rows);
+    Ok(())
+}
