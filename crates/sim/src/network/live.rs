@@ -95,9 +95,9 @@ pub(super) fn run(world: &mut World, scenario: &Scenario, stage: &mut dyn FnMut(
     };
     live.report.before = live.probe(scenario.packets, false);
     live.play(stage)?;
-    live.report.after = live.probe(scenario.packets, false);
+    live.report.after = live.probe(scenario.packets, true);
     live.heal()?;
-    live.report.healed = live.probe(scenario.packets, false);
+    live.report.healed = live.probe(scenario.packets, true);
     stage(Stage::Healed);
     Ok(live.report)
 }

@@ -12,8 +12,8 @@
 //! ```
 //! 1. Names hang off the gateways, the nodes with the fewest links; their exact tables hold every valid name.
 //! 2. Every switch attaches, empty, and gets what it lacks. Packets are sent ([`Report::before`]).
-//! 3. Names come, move and go, links fail and recover; meanwhile packets are sent ([`Report::during`]), every other
-//!    one for a name that has just changed.
+//! 3. Names come, move and go, links fail and recover; meanwhile packets are sent ([`Report::during`]), from here on
+//!    every other one for one of the last 64 names that changed.
 //! 4. Messages run out ([`Report::after`]). A loss that no later message tells of stays.
 //! 5. Every switch reports once, as after a lost connection, and is told what it lacks ([`Report::healed`]).
 //!
@@ -64,7 +64,7 @@ pub struct Scenario {
     pub gateways: usize,
     /// Ports with hosts at every gateway.
     pub host_ports: u16,
-    /// Valid names sent before and after the changes, and as many aliens through gateways and as many past them.
+    /// Packets for valid names before and after the changes, and as many for aliens through gateways and as many past them.
     pub packets: usize,
     /// Hops after which a packet counts as looped.
     pub hop_limit: u32,
