@@ -50,6 +50,7 @@ const FAMILIES: &[&[Method]] = &[
 const ANNOUNCED: &[&str] = &[
     "build",
     "delay",
+    "export",
     "filter-cost",
     "filter-partitions",
     "filter-rate",
@@ -63,11 +64,16 @@ const ANNOUNCED: &[&str] = &[
     "flow-memory",
     "flow-moved",
     "flow-secondary",
+    "forward-traffic",
     "hash-cost",
     "hash-independent",
     "hash-random",
+    "key-kinds",
+    "lookup-aliens",
     "lpm",
     "lpm-probes",
+    "message",
+    "model-memory",
 ];
 
 /// Whether a method of this name is still to come.
