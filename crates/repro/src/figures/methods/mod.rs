@@ -10,6 +10,7 @@ mod graph;
 mod lookup;
 mod message;
 mod name_length;
+mod network;
 mod update;
 
 use serde::de::DeserializeOwned;
@@ -43,6 +44,7 @@ const FAMILIES: &[&[Method]] = &[
     lookup::METHODS,
     message::METHODS,
     name_length::METHODS,
+    network::METHODS,
     update::METHODS,
 ];
 
