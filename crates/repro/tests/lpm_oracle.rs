@@ -3,11 +3,9 @@
 //!
 //! The table is the list that `FIBULA_PREFIXES` names, packed by gzip or not; without one it is generated.
 
-use std::io::Read;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use fibula_repro::bench::lpm::generate;
+use fibula_repro::bench::lpm::{generate, listed};
 use lookup::hash::SecretKey;
 use lookup::lpm::prefix::{Address, Prefix};
 use lookup::lpm::trie::{PrefixTrie, PrefixTrieQuery, Settings};
@@ -17,14 +15,7 @@ use prefix_trie::PrefixMap;
 
 /// The lines of a full table, where there is one.
 fn full_table() -> Option<String> {
-    let path = PathBuf::from(std::env::var_os("FIBULA_PREFIXES")?);
-    let bytes = std::fs::read(&path).unwrap_or_else(|error| panic!("FIBULA_PREFIXES: {}: {error}", path.display()));
-    let mut text = String::new();
-    match bytes.starts_with(&[0x1f, 0x8b]) {
-        true => flate2::read::MultiGzDecoder::new(&bytes[..]).read_to_string(&mut text).unwrap(),
-        false => (&bytes[..]).read_to_string(&mut text).unwrap(),
-    };
-    Some(text)
+    listed().unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn prefixes_of<A: Address>(text: &str) -> Vec<Prefix<A>> {

@@ -2,7 +2,7 @@
 
 use super::bucket::Line;
 use super::layout::{Layout, Memory, lanes};
-use super::policy::Policy;
+use super::policy::{Policy, Second};
 use super::store::Store;
 use super::table::Table;
 use crate::hash::{Digest, Hasher};
@@ -102,6 +102,21 @@ impl<L: Layout, P: Policy> Table<L, P> {
     /// Whether a lookup of this flow, which is not there, would read the second bucket: a false positive of the hint.
     pub fn reads_second(&self, digest: Digest) -> bool {
         self.store.second(self.store.place(digest)).is_some()
+    }
+
+    /// How many buckets have 0, 1, 2 ... entries that live in their second bucket (the paper's moved counter, Figure 5);
+    /// none for policies that do not count them. O(buckets).
+    pub fn moved_counts(&self) -> Option<Vec<u64>> {
+        if matches!(P::SECOND, Second::Always | Second::Fetched) {
+            return None;
+        }
+        let mut counts = vec![0];
+        for line in std::iter::once(&self.store).chain(&self.old).flat_map(|store| store.memory.lines()) {
+            let moved = usize::from(line.moved());
+            counts.resize(counts.len().max(moved + 1), 0);
+            counts[moved] += 1;
+        }
+        Some(counts)
     }
 
     /// Recounts everything and compares it with the books: every entry is where its key says, every owner knows how many

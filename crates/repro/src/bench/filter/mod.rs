@@ -50,7 +50,7 @@ pub struct Options {
 }
 
 impl Options {
-    fn check(&self) -> Result<(), BenchError> {
+    pub(crate) fn check(&self) -> Result<(), BenchError> {
         let setting = |text: String| Err(BenchError::Setting(text));
         if let Some(n) = self.n.iter().find(|n| !(1..=1 << 26).contains(*n)) {
             return setting(format!("{n} names: from 1 to 64M"));
@@ -153,7 +153,7 @@ fn filled(
     k: u32,
 ) -> Result<Vec<Entered>, BenchError> {
     let n = (members.len() / key_bytes) as u64;
-    let bits = (n as f64 * options.bits_per_name) as u64;
+    let bits = (n as f64 * options.bits_per_name).round() as u64;
     let make = |name| {
         let made = if key_bytes == Keys::ADDRESS {
             sides::new::<{ Keys::ADDRESS }>(name, bits, k, options.seed)

@@ -158,6 +158,11 @@ pub(super) trait Side: Send + Sync {
         None
     }
 
+    /// How many buckets have 0, 1, 2 ... entries that are in their second bucket.
+    fn moved_counts(&self) -> Option<Vec<u64>> {
+        None
+    }
+
     /// Moves entries to their first bucket where that has a free slot; returns how many buckets were visited.
     fn bring_home(&mut self) -> u64 {
         0
@@ -200,6 +205,11 @@ pub(super) fn new(name: &str, capacity: usize, is_small: bool, seed: u64) -> Res
         _ => of_entry::<Horton>(capacity, is_small, seed),
     };
     made.map_err(|reason| crate::BenchError::Build { contestant: name.into(), n: capacity as u64, reason })
+}
+
+/// How many of `capacity` slots a contestant may fill.
+pub(super) fn usable_slots(name: &str, capacity: u64) -> u64 {
+    if name == "hashbrown" { capacity / 8 * 7 } else { capacity }
 }
 
 /// A lifetime that no bench outlasts.
@@ -265,6 +275,10 @@ impl<L: Flow, P: Policy> Side for Table<L, P> {
     fn second_share(&self) -> Option<f64> {
         let audit = self.audit().expect("the books are right");
         Some(audit.n_secondary as f64 / audit.n_entries.max(1) as f64)
+    }
+
+    fn moved_counts(&self) -> Option<Vec<u64>> {
+        Table::moved_counts(self)
     }
 
     fn bring_home(&mut self) -> u64 {
@@ -347,8 +361,9 @@ struct Map<E: Pair> {
 impl<E: Pair> Map<E> {
     fn new(capacity: usize, seed: u64) -> Self {
         let hasher = Hasher::new(Family::default(), &SecretKey::from_seed(seed));
-        // 7/8 of the slots are filled at most: the same number of slots as the others have.
-        Self { table: hashbrown::HashTable::with_capacity(capacity / 8 * 7), hasher }
+        // The same number of slots as the others have.
+        let usable = usable_slots("hashbrown", capacity as u64) as usize;
+        Self { table: hashbrown::HashTable::with_capacity(usable), hasher }
     }
 }
 

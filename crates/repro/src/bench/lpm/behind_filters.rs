@@ -8,7 +8,7 @@ use lookup::lpm::bloom::{BloomLpm, BloomLpmQuery, Keyed, Membership, OwnHash, Se
 use lookup::traits::{Control, Query};
 
 use super::paper::{Lhbf, Sbf};
-use super::sides::{MAX_BATCH, Side, heap_bytes};
+use super::sides::{MAX_BATCH, Probes, Side, heap_bytes};
 use crate::BenchError;
 
 /// Positions of an entry, as in the paper.
@@ -92,19 +92,25 @@ impl<F: Membership<u32>> Side for Filtered<F> {
         self.control_bytes
     }
 
-    /// Probes a look-up that finds something, beside equation (17); vain ones a filter look-up are its rate.
-    fn note(&self, addresses: &[u32]) -> String {
+    /// Vain ones a filter look-up are its rate.
+    fn probes(&self, addresses: &[u32]) -> Option<Probes> {
         let mut values = vec![0; addresses.len()];
         self.query.lookup_batch(addresses, &mut values);
         let found: Vec<u32> =
             addresses.iter().zip(&values).filter(|(_, value)| **value != 0).map(|(a, _)| *a).collect();
         let n_probes = self.query.lookup_counted(&found, &mut values);
-        let expected = expected_probes(self.query.n_lengths(), 0.5f64.powi(K as i32));
+        Some(Probes {
+            counted: n_probes as f64 / found.len().max(1) as f64,
+            expected: expected_probes(self.query.n_lengths(), 0.5f64.powi(K as i32)),
+        })
+    }
+
+    fn note(&self, addresses: &[u32]) -> String {
+        let Some(Probes { counted, expected }) = self.probes(addresses) else { return String::new() };
         format!(
-            "{} entries, filter {:.2} MB; {:.4} probes a match, at most {expected:.4} by equation (17)",
+            "{} entries, filter {:.2} MB; {counted:.4} probes a match, at most {expected:.4} by equation (17)",
             self.n_entries,
             self.query.filter_bytes() as f64 / 1e6,
-            n_probes as f64 / found.len().max(1) as f64,
         )
     }
 }

@@ -1,10 +1,32 @@
-//! A table that is like a full one: its lengths in the same proportions, half of the prefixes inside of others.
+//! Tables to look up in: the list that `FIBULA_PREFIXES` names, or one that is like a full one: its lengths in the same
+//! proportions, half of the prefixes inside of others.
 
 use std::collections::HashSet;
+use std::io::Read as _;
 
 use lookup::lpm::Prefix;
 
+use crate::BenchError;
 use crate::names::Random;
+
+/// The lines of the list of prefixes that the environment variable `FIBULA_PREFIXES` names, packed by gzip or not; none
+/// where it is not set. What follows a comma in a line is not looked at by those who parse it.
+/// # Errors
+/// [`BenchError::Setting`] where the file cannot be read.
+pub fn listed() -> Result<Option<String>, BenchError> {
+    let Some(path) = std::env::var_os("FIBULA_PREFIXES") else { return Ok(None) };
+    let read = || {
+        let bytes = std::fs::read(&path)?;
+        let mut text = String::new();
+        match bytes.starts_with(&[0x1f, 0x8b]) {
+            true => flate2::read::MultiGzDecoder::new(&bytes[..]).read_to_string(&mut text)?,
+            false => (&bytes[..]).read_to_string(&mut text)?,
+        };
+        Ok(text)
+    };
+    let wrong = |error: std::io::Error| BenchError::Setting(format!("FIBULA_PREFIXES, {}: {error}", path.display()));
+    read().map(Some).map_err(wrong)
+}
 
 /// Prefixes of each length from 8 to 32 in a full IPv4 table of 901,899 prefixes.
 const OF_LENGTH: [u64; 25] = [

@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use lookup::lpm::Prefix;
 
-pub use generate::generate;
+pub use generate::{generate, listed};
 pub use sides::CONTESTANTS;
 
 use super::{Listener, millions_per_second};
@@ -22,6 +22,7 @@ use crate::BenchError;
 use crate::contestants;
 use crate::names::{Random, Zipf, mix64};
 use crate::report::{Row, Setting};
+pub(crate) use sides::Probes;
 use sides::{MAX_BATCH, Side};
 
 /// Addresses of a run where nothing else is said.
@@ -104,7 +105,8 @@ impl Destinations {
         }
     }
 
-    fn name(self) -> &'static str {
+    /// As it is written.
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Random => "random",
             Self::Prefix => "prefix",
@@ -115,7 +117,7 @@ impl Destinations {
 }
 
 impl Options {
-    fn check(&self) -> Result<(), BenchError> {
+    pub(crate) fn check(&self) -> Result<(), BenchError> {
         let setting = |text: String| Err(BenchError::Setting(text));
         if self.prefixes.is_empty() || self.prefixes.len() > 1 << 23 {
             return setting(format!("{} prefixes: from 1 to 8M", self.prefixes.len()));
@@ -176,6 +178,7 @@ pub fn run(options: &Options, listener: &mut dyn Listener) -> Result<(), BenchEr
                 listener.say(&error.to_string());
                 continue;
             }
+            Err(error) if listener.goes_without(name, &error) => continue,
             Err(error) => return Err(error),
         };
         let seconds = start.elapsed().as_secs_f64();
@@ -191,6 +194,22 @@ pub fn run(options: &Options, listener: &mut dyn Listener) -> Result<(), BenchEr
         look_ups(options, destinations, &addresses, &entered, listener)?;
     }
     Ok(())
+}
+
+/// Hash probes of a lookup that finds something in the table of a contestant behind filters, counted, and expected by
+/// equation (17) of its paper; for each kind of addresses.
+/// # Errors
+/// [`BenchError`]
+pub(crate) fn probes(options: &Options, name: &str) -> Result<Vec<(Destinations, Probes)>, BenchError> {
+    options.check()?;
+    let side = sides::new(name, &routes(options), options.seed)?;
+    let of_kind = |&kind: &Destinations| Some((kind, side.probes(&kind.addresses(options))?));
+    options
+        .destinations
+        .iter()
+        .map(of_kind)
+        .collect::<Option<_>>()
+        .ok_or_else(|| BenchError::Setting(format!("{name} stands behind no filters")))
 }
 
 fn mb(bytes: u64) -> f64 {

@@ -37,6 +37,14 @@ pub(super) fn is_default(name: &str) -> bool {
     ["trie", "rte_lpm", "rte_fib", "prefix-trie"].contains(&name)
 }
 
+/// Hash probes a lookup that finds something.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Probes {
+    pub(crate) counted: f64,
+    /// At most, by equation (17).
+    pub(crate) expected: f64,
+}
+
 /// One table under measurement.
 pub(super) trait Side {
     /// Sum of the next hops of all addresses, 0 for none.
@@ -47,6 +55,11 @@ pub(super) trait Side {
 
     /// Bytes that stand beside, for changes.
     fn bytes_beside(&self) -> u64;
+
+    /// Probes of hash tables behind filters.
+    fn probes(&self, _addresses: &[u32]) -> Option<Probes> {
+        None
+    }
 
     /// A remark for the table of results.
     fn note(&self, _addresses: &[u32]) -> String {

@@ -1,0 +1,129 @@
+//! Figures of flow tables and filters on small sizes: what is arithmetic comes out as printed, what is counted obeys its
+//! invariants. No times.
+
+use std::collections::HashMap;
+
+use fibula_repro::figures::catalogue::papers;
+use fibula_repro::figures::methods::{self, Progress};
+use fibula_repro::figures::runner::steps;
+use fibula_repro::figures::store::Mode;
+use fibula_repro::figures::{Paper, X};
+use toml::Table;
+
+struct Silent;
+
+impl Progress for Silent {
+    fn say(&mut self, _text: &str) {}
+
+    fn lacks(&mut self, _series: &str, _reason: &str) {}
+}
+
+/// What a figure gives, by series and x, with some parameters of the quick run replaced.
+fn run(paper: &Paper, figure: &str, instead: &str) -> HashMap<(String, String), f64> {
+    let figure = paper.figures.iter().find(|known| known.id == figure).expect(figure);
+    let method = methods::find(&figure.method).expect("checked by the catalogue");
+    let instead: Table = instead.parse().expect("TOML");
+    let mut points = HashMap::new();
+    for mut step in steps(figure, Mode::Quick, 7).expect("checked by the catalogue") {
+        step.setting.parameters.extend(instead.clone());
+        for point in (method.run)(&step.setting, &mut Silent).unwrap_or_else(|error| panic!("{}: {error}", figure.id)) {
+            let x = point.x.or_else(|| step.x.clone()).as_ref().map_or(String::new(), X::to_string);
+            points.insert((point.series, x), point.y);
+        }
+    }
+    points
+}
+
+fn paper(id: &str) -> Paper {
+    papers().expect("a sound catalogue").into_iter().find(|paper| paper.id == id).expect(id)
+}
+
+fn at(points: &HashMap<(String, String), f64>, series: &str, x: &str) -> f64 {
+    *points.get(&(series.into(), x.into())).unwrap_or_else(|| panic!("no {series} at {x}"))
+}
+
+#[test]
+fn tables_of_arithmetic_come_out_as_printed() {
+    let paper = paper("one-hashing");
+    for id in ["table-2-k-3", "table-2-k-10", "table-3"] {
+        let points = run(&paper, id, "");
+        let mut n = 0;
+        for value in paper.values.iter().filter(|value| value.figure == id) {
+            let x = value.x.as_ref().map_or(String::new(), X::to_string);
+            let got = at(&points, &value.series, &x);
+            // Printed with two to five digits; the smallest differences with one.
+            let digit = if value.unit == "%" { 0.0006 } else { value.y * 5e-5 };
+            let digit = if value.unit.is_empty() { value.y * 0.05 } else { digit };
+            assert!((got - value.y).abs() <= digit, "{id}, {} at {x}: {got}, {} in the paper", value.series, value.y);
+            n += 1;
+        }
+        assert_eq!(n, points.len(), "{id} is transcribed whole");
+    }
+}
+
+#[test]
+fn matrix_of_pairs_is_complete_and_of_verdicts() {
+    let points = run(&paper("one-hashing"), "table-6", "keys = 3000");
+    let verdicts = points.iter().filter(|((series, _), _)| series.starts_with('h'));
+    assert_eq!(verdicts.clone().count(), 20 * 19);
+    assert!(verdicts.clone().all(|(_, verdict)| [0.0, 1.0].contains(verdict)));
+    let accepted =
+        at(&points, "accepted pairs of 190", "4-byte keys") + at(&points, "accepted pairs of 190", "13-byte keys");
+    assert_eq!(verdicts.map(|(_, verdict)| verdict).sum::<f64>(), accepted);
+    let points = run(&paper("one-hashing"), "table-5", "keys = 3000");
+    for bytes in ["4", "13"] {
+        let n: f64 = (1..=20).map(|i| at(&points, &format!("h{i}"), bytes)).sum();
+        assert_eq!(n, at(&points, "accepted, of 20", bytes));
+    }
+}
+
+#[test]
+fn partitions_spread_little_and_sizes_are_near_plan() {
+    let points = run(&paper("one-hashing"), "figure-3", "");
+    let largest = |x: &str| at(&points, "largest |m_f - m_p| up to m_p", x);
+    assert!(largest("5000") <= largest("100000") && largest("100000") <= largest("10000000"));
+    assert!(largest("10000000") <= 320.0);
+    assert!(points.values().all(|&y| y > 0.0 && y < 400.0));
+}
+
+#[test]
+fn more_entries_are_in_their_second_bucket_the_fuller_a_table_is() {
+    let points = run(&paper("cuckoo-plus-plus"), "figure-2", "capacity = 65536");
+    let loads = ["0.3", "0.5", "0.7", "0.8", "0.95"];
+    for series in ["8 slots", "8 slots, after turnovers", "4 slots (model)"] {
+        assert!(loads.map(|load| at(&points, series, load)).is_sorted(), "{series}");
+    }
+    for load in loads {
+        let [filled, turned] = ["8 slots", "8 slots, after turnovers"].map(|series| at(&points, series, load));
+        assert!(filled <= turned && filled <= at(&points, "4 slots (model)", load) && filled < 20.0, "{load}");
+    }
+    // One slot a bucket ends at half load, two at 0.9.
+    assert!(!points.contains_key(&("1 slot (model)".into(), "0.55".into())));
+    assert!(!points.contains_key(&("2 slots (model)".into(), "0.95".into())));
+}
+
+#[test]
+fn counters_of_all_buckets_are_counted() {
+    let points = run(&paper("cuckoo-plus-plus"), "figure-5", "capacity = 16384");
+    for series in ["load 0.6", "load 0.8", "load 0.95", "load 0.8, after turnovers", "load 0.95, after turnovers"] {
+        let sum: f64 = points.iter().filter(|((name, _), _)| name == series).map(|(_, share)| share).sum();
+        assert!((sum - 100.0).abs() < 1e-6, "{series}: {sum} %");
+    }
+    assert!(at(&points, "load 0.95", "0") < at(&points, "load 0.6", "0"));
+}
+
+#[test]
+fn hints_are_wrong_more_often_after_turnovers_and_in_horton_tables() {
+    let points = run(&paper("cuckoo-plus-plus"), "table-2", "capacity = 8192");
+    for load in ["0.8", "0.95"] {
+        let [filled, turned] = ["FPR (Cuckoo++)", "Cuckoo++, 30 turnovers"].map(|series| at(&points, series, load));
+        assert!(filled < turned && turned < at(&points, "FPR (Horton)", load), "{load}");
+    }
+}
+
+#[test]
+fn timers_cost_no_memory() {
+    let points = run(&paper("cuckoo-plus-plus"), "memory", "capacity = 1024");
+    let [plain, timed] = ["Cuckoo++", "Cuckoo++ with timer"].map(|series| at(&points, series, ""));
+    assert!(plain == timed && (40.0..48.0).contains(&plain), "{plain} and {timed} bytes");
+}
