@@ -15,11 +15,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::arena::{Arena, LINE, Lines};
 use crate::othello::ShardId;
+use crate::publish::current::RETIRED_LIMIT;
 use crate::publish::{Domain, Entry, Epoch, Pin, ReaderSlot};
 use crate::traits::ApplyError;
 
-/// Bytes of old shards that may wait for readers before the next update is refused.
-pub(crate) const RETIRED_LIMIT: usize = 64 << 20;
 /// The least that an arena has.
 const LEAST_BYTES: usize = 4 << 20;
 
@@ -73,11 +72,13 @@ enum Retired {
 
 /// What the writer knows of a shard that it serves.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Held {
+pub(crate) struct Held<G> {
     pub(crate) id: ShardId,
     pub(crate) version: u64,
     pub(crate) digest: u64,
-    /// What readers find in the directory.
+    /// Where its words are, and how to read them.
+    pub(crate) geometry: G,
+    /// The same as readers find it in the directory.
     pub(crate) entry: u64,
     /// First line and number of lines of its block.
     pub(crate) block: (u32, u32),
@@ -99,19 +100,19 @@ impl<X> Clone for Served<'_, X> {
 
 impl<X> Copy for Served<'_, X> {}
 
-/// The writer's half.
-pub(crate) struct Shards<X> {
+/// The writer's half: `G` describes a shard, `X` is what readers see beside all of them.
+pub(crate) struct Shards<G, X> {
     shared: Arc<Shared<X>>,
     lines: Lines,
     /// By slot; the slots of the directory's entries.
-    held: Vec<Option<Held>>,
+    held: Vec<Option<Held<G>>>,
     slots: Vec<u32>,
     free_slots: Vec<u32>,
     retired: VecDeque<(Epoch, Retired)>,
     retired_bytes: usize,
 }
 
-impl<X> Shards<X> {
+impl<G: Copy, X> Shards<G, X> {
     /// A directory that points nowhere yet, over an arena of `bytes` at most.
     ///
     /// Where address space is rationed a smaller range must do; a table that outgrows it gets a typed error.
@@ -161,7 +162,7 @@ impl<X> Shards<X> {
     }
 
     /// What is held, in order of digests.
-    pub(crate) fn in_order(&self) -> impl Iterator<Item = &Held> {
+    pub(crate) fn in_order(&self) -> impl Iterator<Item = &Held<G>> {
         let mut at = 0;
         std::iter::from_fn(move || {
             let held = self.held[*self.slots.get(at)? as usize].as_ref().expect("entries point to held shards");
@@ -170,12 +171,13 @@ impl<X> Shards<X> {
         })
     }
 
-    fn held_at(&self, entry: usize) -> &Held {
+    /// What an entry of the directory leads to.
+    pub(crate) fn held_at(&self, entry: usize) -> &Held<G> {
         self.held[self.slots[entry] as usize].as_ref().expect("entries point to held shards")
     }
 
     /// What is held where `id` begins, with its slot; nothing where `id` is no prefix that the directory looks at.
-    pub(crate) fn held_of(&self, id: ShardId) -> Option<(u32, &Held)> {
+    pub(crate) fn held_of(&self, id: ShardId) -> Option<(u32, &Held<G>)> {
         let is_here = id.depth <= self.depth() && id.prefix >> id.depth == 0;
         let entry = is_here.then(|| id.entries(self.depth()).start)?;
         Some((self.slots[entry], self.held_at(entry)))
@@ -261,7 +263,7 @@ impl<X> Shards<X> {
     }
 
     /// Puts shards, whose words are written and which [cover](Shards::covered) whole shards, in the place of those.
-    pub(crate) fn install(&mut self, shards: Vec<Held>) {
+    pub(crate) fn install(&mut self, shards: Vec<Held<G>>) {
         let ids: Vec<ShardId> = shards.iter().map(|held| held.id).collect();
         let depth = self.deepest(&ids);
         self.deepen(depth);
@@ -278,20 +280,36 @@ impl<X> Shards<X> {
                     replaced.push(old);
                 }
             }
-            // From here on readers see the shard, or its predecessor, whole.
-            for entry in &self.served().entries[held.id.entries(depth)] {
-                entry.publish(held.entry);
-            }
+            self.publish(&held);
         }
         for slot in replaced {
             if let Some(old) = self.held[slot as usize].take() {
                 self.free_slots.push(slot);
-                let epoch = self.shared.domain.advance();
-                self.retired_bytes += old.block.1 as usize * LINE;
-                self.retired.push_back((epoch, Retired::Lines(old.block.0, old.block.1)));
+                self.retire(old.block);
             }
         }
         self.reclaim();
+    }
+
+    /// Puts a shard, whose words are written, in the place of the one in `slot`, which is of the same digests.
+    pub(crate) fn replace(&mut self, slot: u32, held: Held<G>) {
+        self.publish(&held);
+        let old = self.held[slot as usize].replace(held).expect("a held shard");
+        self.retire(old.block);
+        self.reclaim();
+    }
+
+    /// Makes readers find a shard: from here on they see it, or its predecessor, whole.
+    fn publish(&self, held: &Held<G>) {
+        for entry in &self.served().entries[held.id.entries(self.depth())] {
+            entry.publish(held.entry);
+        }
+    }
+
+    fn retire(&mut self, (start, n): (u32, u32)) {
+        let epoch = self.shared.domain.advance();
+        self.retired_bytes += n as usize * LINE;
+        self.retired.push_back((epoch, Retired::Lines(start, n)));
     }
 
     /// Replaces the directory by one that looks at `depth` bits.
@@ -345,7 +363,7 @@ impl<X> Shards<X> {
     }
 }
 
-impl<X> Drop for Shards<X> {
+impl<G, X> Drop for Shards<G, X> {
     fn drop(&mut self) {
         let mut left = self.shared.left.lock().unwrap_or_else(PoisonError::into_inner);
         for (_, retired) in self.retired.drain(..) {

@@ -27,7 +27,7 @@ use crate::traits::{Applied, ApplyError, BatchReader, Query};
 
 /// Query half of a table, and the handle of its one writer.
 pub struct LineQuery {
-    shards: Shards<Guard>,
+    shards: Shards<Geometry, Guard>,
     settings: Settings,
     layout: Layout,
 }
@@ -109,8 +109,8 @@ impl LineQuery {
         geometry.n_all() * self.layout.n_words()
     }
 
-    fn image_of(&self, held: &Held) -> GroupImage {
-        let geometry = Geometry::unpack(held.entry);
+    fn image_of(&self, held: &Held<Geometry>) -> GroupImage {
+        let geometry = held.geometry;
         let n_words = self.n_words(geometry);
         let address = self.shards.address(geometry.offset_lines).cast::<u64>();
         // SAFETY: the block holds so many words and, of a group that has one, a stash. Only the writer writes them, so that
@@ -131,7 +131,7 @@ impl LineQuery {
     fn install(&mut self, images: &[GroupImage]) -> Result<(), ApplyError> {
         let ids: Vec<ShardId> = images.iter().map(|image| image.id).collect();
         self.shards.covered(&ids)?;
-        let mut written: Vec<Held> = Vec::with_capacity(images.len());
+        let mut written: Vec<Held<Geometry>> = Vec::with_capacity(images.len());
         for image in images {
             match self.write(image) {
                 Ok(held) => written.push(held),
@@ -146,7 +146,7 @@ impl LineQuery {
     }
 
     /// Writes a group into free lines, where no reader looks yet.
-    fn write(&mut self, image: &GroupImage) -> Result<Held, ApplyError> {
+    fn write(&mut self, image: &GroupImage) -> Result<Held<Geometry>, ApplyError> {
         let stash_bytes = if image.stash.is_empty() { 0 } else { STASH_BYTES };
         let block = self.shards.take(image.words.len() * 8 + stash_bytes)?;
         let geometry = Geometry { offset_lines: block.0, ..image.geometry() };
@@ -157,7 +157,8 @@ impl LineQuery {
             // SAFETY: the block has room for all words and the stash, and no reader has its address.
             unsafe { address.add(at).write(word) };
         }
-        Ok(Held { id: image.id, version: image.version, digest: image.digest, entry: geometry.pack(), block })
+        let (id, version, digest) = (image.id, image.version, image.digest);
+        Ok(Held { id, version, digest, geometry, entry: geometry.pack(), block })
     }
 
     fn apply_buckets(&mut self, update: &BucketsUpdate) -> Result<Applied, ApplyError> {
@@ -172,7 +173,7 @@ impl LineQuery {
         if held.id != update.id || update.from != held.version {
             return Err(ApplyError::Gap { prefix, depth, current: held.version, from: update.from });
         }
-        let (geometry, n_words) = (Geometry::unpack(held.entry), self.layout.n_words());
+        let (geometry, n_words) = (held.geometry, self.layout.n_words());
         if update.words.len() != update.indices.len() * n_words {
             return malformed("buckets and their numbers are not as many");
         }

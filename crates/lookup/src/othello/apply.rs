@@ -99,14 +99,10 @@ impl<S: Sizing> OthelloQuery<S> {
     fn apply_to(&mut self, update: &CellsUpdate, open: &mut Option<Open>) -> Result<Applied, ApplyError> {
         let ShardId { prefix, depth } = update.id;
         let malformed = |reason| Err(ApplyError::Malformed { reason });
-        if depth > self.depth() || prefix >> depth != 0 {
+        let Some((slot, &found)) = self.shards.held_of(update.id) else {
             return malformed("the update is for a shard that is not here");
-        }
-        let slot = self.slots[update.id.entries(self.depth()).start];
-        let held = match open {
-            Some(open) => open.held,
-            None => *self.held_at(update.id.entries(self.depth()).start),
         };
+        let held = open.as_ref().map_or(found, |open| open.held);
         if update.to <= held.version {
             return Ok(Applied::AlreadyThere);
         }
@@ -145,17 +141,14 @@ impl<S: Sizing> OthelloQuery<S> {
             *open = Some(Open { slot, held });
             return Ok(Applied::Applied);
         }
-        self.held[slot as usize] = Some(new);
+        self.shards.note(slot, new.version, new.digest);
         Ok(Applied::Applied)
     }
 
     /// Publishes the new version of an open shard and retires the old one.
     fn close(&mut self, open: Option<Open>) {
         let Some(Open { slot, held }) = open else { return };
-        self.publish(&held);
-        let old = self.held[slot as usize].replace(held).expect("an open shard is held");
-        self.retire_block(old.block);
-        self.reclaim();
+        self.shards.replace(slot, held);
     }
 
     /// Takes over many updates, and publishes one version of a shard for all its updates in a row, instead of one for
@@ -190,9 +183,7 @@ impl<S: Sizing> OthelloQuery<S> {
 
     /// What is held where `id` is, unless that lies below what the directory looks at.
     fn held_of(&self, id: ShardId) -> Option<&Held> {
-        let ShardId { prefix, depth } = id;
-        let is_here = depth <= self.depth() && prefix >> depth == 0;
-        is_here.then(|| self.held_at((prefix as usize) << (self.depth() - depth)))
+        self.shards.held_of(id).map(|(_, held)| held)
     }
 
     /// Updates in their order, for a table that is edited in place; of each shard up to the first that is refused.
@@ -260,12 +251,13 @@ impl<S: Sizing> OthelloQuery<S> {
 
     /// Updates that leave the directory as it is, shard by shard; of each shard up to the first that is refused.
     fn apply_by_shard(&mut self, run: &[Update]) -> Result<usize, ApplyError> {
-        let shift = MAX_DEPTH - self.depth();
+        let depth = self.shards.depth();
+        let shift = MAX_DEPTH - depth;
         let key = |update: &Update| {
             let id = one_shard(update).unwrap_or(ShardId { prefix: 0, depth: 0 });
             u64::from(id.prefix) << (MAX_DEPTH - id.depth.min(MAX_DEPTH)) >> shift
         };
-        let order = grouped(run.iter().map(key), self.slots.len());
+        let order = grouped(run.iter().map(key), 1 << depth);
         let (mut n_applied, mut outcome) = (0, Ok(()));
         let (mut open, mut skipped) = (None, None);
         for (index, &(key, at)) in order.iter().enumerate() {
@@ -305,12 +297,7 @@ impl<S: Sizing> OthelloQuery<S> {
         for image in images {
             self.check(image, true)?;
         }
-        let held_version = |image: &ShardImage| {
-            let depth = self.depth().max(image.id.depth);
-            let entries = image.id.entries(depth);
-            let down = depth - self.depth();
-            (entries.start >> down..=(entries.end - 1) >> down).map(|entry| self.held_at(entry).version).max()
-        };
+        let held_version = |image: &ShardImage| self.shards.version_at(image.id);
         let stale = |image: &&ShardImage| held_version(image) >= Some(image.version);
         let n_stale = images.iter().filter(stale).count();
         if n_stale == images.len() {

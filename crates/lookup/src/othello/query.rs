@@ -16,34 +16,30 @@
 //! drop but for [`Settings::false_positive_rate`].
 //! Source: "Memory-efficient and Ultra-fast Network Lookup and Forwarding using Othello Hashing", sections IV.C, V.C.
 //! Differs: the D1/D2 bit vectors of V.C are wrong (see [`crate::papers_protocol`]).
-//! Limits: one writer; old versions that readers hold back are bounded by [`RETIRED_LIMIT`] and what one message
-//! replaces.
+//! Limits: one writer; old versions that readers hold back are bounded: see [`crate::shards`].
 
 #![expect(
     unsafe_code,
     reason = "writes shards into the arena that readers hold, and publishes the directory by pointer"
 )]
 
-use std::collections::VecDeque;
 use std::marker::PhantomData;
-use std::ptr::NonNull;
-use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use super::fingerprint::CellFormat;
 use super::kernel::{self, SEQUENCE_BYTES, Words};
 use super::sizing::{Geometry, Sharded, Sides, Sizing};
 use super::update::{MAX_STASH, ShardImage, Update};
 use super::{Settings, ShardId, colouring};
-use crate::arena::{Arena, LINE, Lines};
+use crate::arena::LINE;
 use crate::cells::{value_mask, with_cells};
 use crate::hash::Digest;
-use crate::publish::{Domain, Entry, Epoch, ReaderSlot, Sequence};
+use crate::publish::Sequence;
+use crate::shards::{self, Served, Shards, ShardsReader};
 use crate::touches::{Touch, Touches};
 use crate::traits::{Applied, ApplyError, BatchReader, Query};
 
-/// Bytes of old versions that may wait for readers before the next update is refused.
-pub const RETIRED_LIMIT: usize = 64 << 20;
 /// Bytes of a stash in the arena: a count, and digest and value of each name.
 const STASH_BYTES: usize = 8 + 16 * MAX_STASH;
 
@@ -56,91 +52,31 @@ pub enum Publication {
     Sequenced,
 }
 
-/// The directory that readers follow. Replaced when it doubles, never edited but by its entries.
-struct Directory {
-    depth: u8,
-    entries: Box<[Entry]>,
-}
-
-/// What the writer and all readers share.
-struct Shared {
-    arena: Arena,
-    directory: AtomicPtr<Directory>,
-    domain: Domain,
+/// What readers see beside the shards.
+pub(super) struct Shared {
     format: CellFormat,
     publication: Publication,
     gate: Mutex<()>,
-    /// Directories that a dropped writer could not free, for readers may still follow them.
-    left: Mutex<Vec<OldDirectory>>,
-}
-
-impl Shared {
-    fn words<'a>(&'a self, directory: &'a Directory) -> Words<'a> {
-        Words {
-            entries: &directory.entries,
-            depth: directory.depth,
-            base: self.arena.base(),
-            format: self.format,
-            sequenced: self.publication == Publication::Sequenced,
-            gate: &self.gate,
-        }
-    }
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        let left = std::mem::take(self.left.get_mut().unwrap_or_else(PoisonError::into_inner));
-        let current = NonNull::new(*self.directory.get_mut()).map(OldDirectory);
-        for directory in left.into_iter().chain(current) {
-            // SAFETY: the last owner is being dropped, so no reader is left.
-            unsafe { directory.free() };
-        }
-    }
 }
 
 /// What the writer knows of a shard that it serves.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Held {
-    pub(super) id: ShardId,
-    pub(super) version: u64,
-    pub(super) digest: u64,
-    pub(super) geometry: Geometry,
-    /// First line and number of lines of its block.
-    pub(super) block: (u32, u32),
-}
+pub(super) type Held = shards::Held<Geometry>;
 
-/// Something that readers may still use.
-enum Retired {
-    Lines(u32, u32),
-    Directory(OldDirectory),
-}
-
-/// A directory that was replaced. Readers may still hold references to it, so it stays where it is until it is freed.
-struct OldDirectory(NonNull<Directory>);
-
-// SAFETY: a directory is atomic words; whoever owns the handle may free it from any thread.
-unsafe impl Send for OldDirectory {}
-
-impl OldDirectory {
-    /// # Safety
-    /// No reader follows the directory any more.
-    unsafe fn free(self) {
-        // SAFETY: made by Box::into_raw, and by the caller's word not referred to.
-        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+fn words(served: Served<'_, Shared>) -> Words<'_> {
+    Words {
+        entries: served.entries,
+        depth: served.depth,
+        base: served.base,
+        format: served.extra.format,
+        sequenced: served.extra.publication == Publication::Sequenced,
+        gate: &served.extra.gate,
     }
 }
 
 /// Query half of a table, and the handle of its one writer.
 pub struct OthelloQuery<S: Sizing = Sharded> {
-    shared: Arc<Shared>,
+    pub(super) shards: Shards<Geometry, Shared>,
     settings: Settings,
-    lines: Lines,
-    /// By slot; the slots of the directory's entries.
-    pub(super) held: Vec<Option<Held>>,
-    pub(super) slots: Vec<u32>,
-    free_slots: Vec<u32>,
-    retired: VecDeque<(Epoch, Retired)>,
-    retired_bytes: usize,
     sizing: PhantomData<S>,
 }
 
@@ -212,42 +148,19 @@ impl<S: Sizing> OthelloQuery<S> {
         // Two versions of everything at the largest size that a sizing allows, and room for small tables.
         let max_names = settings.max_names.min(Settings::MAX_NAMES) as u64;
         let words = (max_names * 16 / 3 * 4).div_ceil(settings.cells_per_word().into());
-        let bytes = usize::try_from(words * 8 + (4 << 20)).unwrap_or(usize::MAX).min(u32::MAX as usize * LINE);
-        // Where address space is rationed a smaller range must do; a table that outgrows it gets a typed error.
-        let ranges = std::iter::successors(Some(bytes), |&bytes| Some(bytes / 2)).take_while(|&bytes| bytes >= 4 << 20);
-        let arena = ranges.map(Arena::reserve).find_map(Result::ok);
-        let arena = arena.ok_or(ApplyError::ArenaFull { needed_bytes: bytes, limit_bytes: 0 })?;
-        let lines = Lines::new(arena.bytes());
-        let directory = Directory { depth: 0, entries: Box::new([Entry::new(0)]) };
-        let shared = Shared {
-            arena,
-            directory: AtomicPtr::new(Box::into_raw(Box::new(directory))),
-            domain: Domain::new(),
-            format: settings.format(),
-            publication,
-            gate: Mutex::new(()),
-            left: Mutex::new(Vec::new()),
-        };
-        Ok(Self {
-            shared: Arc::new(shared),
-            settings: settings.clone(),
-            lines,
-            held: Vec::new(),
-            slots: vec![u32::MAX],
-            free_slots: Vec::new(),
-            retired: VecDeque::new(),
-            retired_bytes: 0,
-            sizing: PhantomData,
-        })
+        let bytes = usize::try_from(words * 8).unwrap_or(usize::MAX);
+        let shared = Shared { format: settings.format(), publication, gate: Mutex::new(()) };
+        let shards = Shards::new(bytes, shared)?;
+        Ok(Self { shards, settings: settings.clone(), sizing: PhantomData })
     }
 
     pub(super) fn publication(&self) -> Publication {
-        self.shared.publication
+        self.shards.served().extra.publication
     }
 
     /// A reader for another thread.
     pub fn reader(&self) -> Reader<S> {
-        Reader { slot: self.shared.domain.register(), shared: Arc::clone(&self.shared), sizing: PhantomData }
+        Reader { shards: self.shards.reader(), sizing: PhantomData }
     }
 
     /// Settings of the table.
@@ -257,47 +170,30 @@ impl<S: Sizing> OthelloQuery<S> {
 
     /// What is held of each shard, in order of digests: (shard, version, digest).
     pub fn held(&self) -> impl Iterator<Item = (ShardId, u64, u64)> + '_ {
-        self.in_order().map(|held| (held.id, held.version, held.digest))
+        self.shards.in_order().map(|held| (held.id, held.version, held.digest))
     }
 
     /// All shards, as the writer sees them: what an image is made of.
     pub fn shards(&self) -> Vec<ShardImage> {
-        self.in_order().map(|held| self.image_of(held)).collect()
+        self.shards.in_order().map(|held| self.image_of(held)).collect()
     }
 
     /// Figures; reads the operating system's page accounts.
     pub fn stats(&self) -> QueryStats {
+        let (arena_bytes, retired_bytes) = self.shards.arena_bytes();
         QueryStats {
-            n_shards: self.in_order().count(),
+            n_shards: self.shards.in_order().count(),
             size_bits: self.size_bits(),
-            arena_bytes: self.lines.used() * LINE as u64,
-            retired_bytes: self.retired_bytes,
-            huge_page_bytes: self.shared.arena.huge_page_bytes(),
-            n_stashed: self.in_order().map(|held| self.stash_of(held).len()).sum(),
+            arena_bytes,
+            retired_bytes,
+            huge_page_bytes: self.shards.huge_page_bytes(),
+            n_stashed: self.shards.in_order().map(|held| self.stash_of(held).len()).sum(),
         }
-    }
-
-    pub(super) fn in_order(&self) -> impl Iterator<Item = &Held> {
-        let mut at = 0;
-        std::iter::from_fn(move || {
-            let held = self.held[*self.slots.get(at)? as usize].as_ref().expect("entries point to held shards");
-            at += 1 << (self.depth() - held.id.depth);
-            Some(held)
-        })
-    }
-
-    pub(super) fn depth(&self) -> u8 {
-        self.slots.len().trailing_zeros() as u8
-    }
-
-    fn directory(&self) -> &Directory {
-        // SAFETY: set from Box::into_raw, and freed by this writer alone, after it is replaced.
-        unsafe { &*self.shared.directory.load(Ordering::Relaxed) }
     }
 
     /// Address of a shard's cells.
     fn cells(&self, geometry: Geometry) -> *mut u8 {
-        self.shared.arena.base().wrapping_add(geometry.offset_lines as usize * LINE)
+        self.shards.address(geometry.offset_lines)
     }
 
     pub(super) fn n_words(&self, sides: Sides) -> usize {
@@ -339,56 +235,24 @@ impl<S: Sizing> OthelloQuery<S> {
 
     /// Puts new shards in the place of those that held their digests; all of them or none.
     pub(super) fn install(&mut self, images: &[ShardImage]) -> Result<(), ApplyError> {
-        let deepest = images.iter().map(|image| image.id.depth).max().unwrap_or(0).max(self.depth());
-        self.covered(images, deepest)?;
-        let mut blocks = Vec::with_capacity(images.len());
+        let ids: Vec<ShardId> = images.iter().map(|image| image.id).collect();
+        self.shards.covered(&ids)?;
+        let mut written: Vec<Held> = Vec::with_capacity(images.len());
         for image in images {
             match self.write_block(image) {
-                Ok(block) => blocks.push(block),
+                Ok(held) => written.push(held),
                 Err(error) => {
-                    blocks.into_iter().for_each(|(_, (start, n)): (Geometry, _)| self.lines.give(start, n));
+                    written.into_iter().for_each(|held| self.shards.give(held.block));
                     return Err(error);
                 }
             }
         }
-        self.deepen(deepest);
-        let mut replaced = Vec::new();
-        for (image, (geometry, block)) in images.iter().zip(blocks) {
-            let held = Held { id: image.id, version: image.version, digest: image.digest, geometry, block };
-            let slot = self.free_slots.pop().unwrap_or(self.held.len() as u32);
-            if slot as usize == self.held.len() {
-                self.held.push(None);
-            }
-            self.held[slot as usize] = Some(held);
-            for at in image.id.entries(deepest) {
-                let old = std::mem::replace(&mut self.slots[at], slot);
-                if old != u32::MAX && replaced.last() != Some(&old) {
-                    replaced.push(old);
-                }
-            }
-            self.publish(&held);
-        }
-        for slot in replaced {
-            if let Some(old) = self.held[slot as usize].take() {
-                self.free_slots.push(slot);
-                self.retire_block(old.block);
-            }
-        }
-        self.reclaim();
+        self.shards.install(written);
         Ok(())
     }
 
-    /// Whether nothing was ever installed.
-    pub(super) fn is_new(&self) -> bool {
-        self.held.is_empty()
-    }
-
-    pub(super) fn held_at(&self, entry: usize) -> &Held {
-        self.held[self.slots[entry] as usize].as_ref().expect("entries point to held shards")
-    }
-
     /// Writes a shard into free lines, where no reader looks yet.
-    fn write_block(&mut self, image: &ShardImage) -> Result<(Geometry, (u32, u32)), ApplyError> {
+    fn write_block(&mut self, image: &ShardImage) -> Result<Held, ApplyError> {
         let (block, cells) = self.take_block(image.sides, !image.stash.is_empty())?;
         let geometry =
             Geometry { offset_lines: cells, sides: image.sides, tweak: image.tweak, stash: !image.stash.is_empty() };
@@ -402,85 +266,32 @@ impl<S: Sizing> OthelloQuery<S> {
                 std::ptr::copy_nonoverlapping(stash.as_ptr(), address.add(image.words.len()), stash.len());
             }
         }
-        Ok((geometry, block))
+        let (id, version, digest, entry) = (image.id, image.version, image.digest, self.entry(geometry));
+        Ok(Held { id, version, digest, geometry, entry, block })
+    }
+
+    /// What readers find in the directory.
+    fn entry(&self, geometry: Geometry) -> u64 {
+        S::pack(geometry, self.settings.cells_per_word())
     }
 
     /// Lines for a shard: the block, and the line where its cells begin.
     fn take_block(&mut self, sides: Sides, stash: bool) -> Result<((u32, u32), u32), ApplyError> {
-        let sequenced = self.shared.publication == Publication::Sequenced;
+        let sequenced = self.publication() == Publication::Sequenced;
         let header = if sequenced { SEQUENCE_BYTES } else { 0 };
-        let bytes = header + self.n_words(sides) * 8 + if stash { STASH_BYTES } else { 0 };
-        let n = bytes.div_ceil(LINE) as u32;
-        let limit_bytes = RETIRED_LIMIT.max(2 * bytes);
-        self.reclaim();
-        let taken = if self.retired_bytes + bytes > limit_bytes { None } else { self.lines.take(n) };
-        let Some(start) = taken else {
-            let retired_bytes = self.retired_bytes;
-            return Err(if retired_bytes > 0 {
-                ApplyError::ReadersStalled { retired_bytes, limit_bytes: limit_bytes.min(self.shared.arena.bytes()) }
-            } else {
-                ApplyError::ArenaFull { needed_bytes: bytes, limit_bytes: self.shared.arena.bytes() }
-            });
-        };
+        let (start, n) = self.shards.take(header + self.n_words(sides) * 8 + if stash { STASH_BYTES } else { 0 })?;
         if sequenced {
             // SAFETY: the first line of the new block, which no reader has; counters start even.
-            unsafe { self.shared.arena.base().add(start as usize * LINE).cast::<u64>().write(0) };
+            unsafe { self.shards.address(start).cast::<u64>().write(0) };
         }
         Ok(((start, n), start + (header / LINE) as u32))
-    }
-
-    /// Makes readers find a shard: from here on they see it, or its predecessor, whole.
-    pub(super) fn publish(&self, held: &Held) {
-        let word = S::pack(held.geometry, self.settings.cells_per_word());
-        for entry in &self.directory().entries[held.id.entries(self.depth())] {
-            entry.publish(word);
-        }
-    }
-
-    /// Replaces the directory by one that looks at `depth` bits.
-    fn deepen(&mut self, depth: u8) {
-        if depth == self.depth() {
-            return;
-        }
-        let times = 1 << (depth - self.depth());
-        let repeat = |entry: &Entry| std::iter::repeat_n(entry.load(), times);
-        let entries = self.directory().entries.iter().flat_map(repeat).map(Entry::new).collect();
-        self.slots = self.slots.iter().flat_map(|&slot| std::iter::repeat_n(slot, times)).collect();
-        let new = Box::into_raw(Box::new(Directory { depth, entries }));
-        let old = self.shared.directory.swap(new, Ordering::AcqRel);
-        let epoch = self.shared.domain.advance();
-        let old = OldDirectory(NonNull::new(old).expect("a directory is always set"));
-        self.retired.push_back((epoch, Retired::Directory(old)));
-    }
-
-    pub(super) fn retire_block(&mut self, (start, n): (u32, u32)) {
-        let epoch = self.shared.domain.advance();
-        self.retired_bytes += n as usize * LINE;
-        self.retired.push_back((epoch, Retired::Lines(start, n)));
-    }
-
-    /// Takes back what every reader has left behind.
-    pub(super) fn reclaim(&mut self) {
-        if self.retired.is_empty() {
-            return;
-        }
-        let completed = self.shared.domain.completed();
-        while let Some((_, retired)) = self.retired.pop_front_if(|(epoch, _)| *epoch <= completed) {
-            match retired {
-                Retired::Lines(start, n) => {
-                    self.retired_bytes -= n as usize * LINE;
-                    self.lines.give(start, n);
-                }
-                // SAFETY: it was replaced before the epoch that every reader has left behind.
-                Retired::Directory(directory) => unsafe { directory.free() },
-            }
-        }
     }
 
     /// A copy of the shard that no reader has yet.
     pub(super) fn copy(&mut self, old: Held) -> Result<Held, ApplyError> {
         let (block, offset_lines) = self.take_block(old.geometry.sides, old.geometry.stash)?;
-        let new = Held { geometry: Geometry { offset_lines, ..old.geometry }, block, ..old };
+        let geometry = Geometry { offset_lines, ..old.geometry };
+        let new = Held { geometry, entry: self.entry(geometry), block, ..old };
         let n_bytes = self.n_words(old.geometry.sides) * 8 + if old.geometry.stash { STASH_BYTES } else { 0 };
         // SAFETY: both blocks hold so many bytes and are apart; readers have no address of the new one.
         unsafe { std::ptr::copy_nonoverlapping(self.cells(old.geometry), self.cells(new.geometry), n_bytes) };
@@ -498,7 +309,7 @@ impl<S: Sizing> OthelloQuery<S> {
 
     /// Edits the shard where readers see it, between two increments of its counter.
     pub(super) fn edit_in_place(&self, held: &Held, cells: &[(u32, u64)]) {
-        let _gate = self.shared.gate.lock().unwrap_or_else(PoisonError::into_inner);
+        let _gate = self.shards.served().extra.gate.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: a sequenced table has a counter in the line before the cells of every shard.
         let sequence = unsafe { &*self.header(held.geometry).cast::<Sequence>() };
         let guard = sequence.write();
@@ -565,11 +376,11 @@ impl<S: Sizing> Query for OthelloQuery<S> {
     type Update = Update;
 
     fn lookup(&self, key: Digest) -> u64 {
-        kernel::lookup::<S>(self.shared.words(self.directory()), key)
+        kernel::lookup::<S>(words(self.shards.served()), key)
     }
 
     fn lookup_batch(&self, keys: &[Digest], values: &mut [u64]) {
-        kernel::lookup_batch::<S>(self.shared.words(self.directory()), keys, values);
+        kernel::lookup_batch::<S>(words(self.shards.served()), keys, values);
     }
 
     fn apply(&mut self, update: &Update) -> Result<Applied, ApplyError> {
@@ -580,32 +391,20 @@ impl<S: Sizing> Query for OthelloQuery<S> {
     }
 
     fn size_bits(&self) -> u64 {
-        let blocks: u64 = self.in_order().map(|held| u64::from(held.block.1) * LINE as u64 * 8).sum();
-        blocks + self.slots.len() as u64 * 64
+        self.shards.size_bits()
     }
 }
 
 impl<S: Sizing> Touches for OthelloQuery<S> {
     fn touches(&self, key: Digest, touch: &mut dyn FnMut(Touch)) {
-        kernel::touches::<S>(self.shared.words(self.directory()), key, touch);
+        kernel::touches::<S>(words(self.shards.served()), key, touch);
     }
 }
 
 #[cfg(test)]
 impl<S: Sizing> crate::touches::Memory for OthelloQuery<S> {
     fn memory(&self) -> (*mut u8, usize) {
-        (self.shared.arena.base(), self.lines.used() as usize * LINE)
-    }
-}
-
-impl<S: Sizing> Drop for OthelloQuery<S> {
-    fn drop(&mut self) {
-        let mut left = self.shared.left.lock().unwrap_or_else(PoisonError::into_inner);
-        for (_, retired) in self.retired.drain(..) {
-            if let Retired::Directory(directory) = retired {
-                left.push(directory);
-            }
-        }
+        (self.shards.address(0), self.shards.arena_bytes().0 as usize)
     }
 }
 
@@ -628,8 +427,7 @@ impl<S: Sizing> Drop for OthelloQuery<S> {
 /// .unwrap();
 /// ```
 pub struct Reader<S: Sizing = Sharded> {
-    slot: ReaderSlot,
-    shared: Arc<Shared>,
+    shards: ShardsReader<Shared>,
     sizing: PhantomData<S>,
 }
 
@@ -637,16 +435,13 @@ impl<S: Sizing> Reader<S> {
     /// Opens the table for a burst. The thread was quiescent until now: nothing from an earlier burst is in use.
     #[inline]
     pub fn pin(&mut self) -> Pinned<'_, S> {
-        let pin = self.slot.pin();
-        // SAFETY: a directory that is found while pinned is not freed before this reader is quiescent, that is, before
-        // the borrow of `self` in the result ends and `pin` or `offline` is called.
-        let directory = unsafe { &*self.shared.directory.load(Ordering::Acquire) };
-        Pinned { words: self.shared.words(directory), _pin: pin, sizing: PhantomData }
+        let (served, pin) = self.shards.pin();
+        Pinned { words: words(served), _pin: pin, sizing: PhantomData }
     }
 
     /// Says that this thread reads nothing until it pins again: call it before sleeping.
     pub fn offline(&mut self) {
-        self.slot.offline();
+        self.shards.offline();
     }
 }
 

@@ -44,45 +44,6 @@ impl<S: Sizing> OthelloQuery<S> {
     pub(super) fn check(&self, image: &ShardImage, prove_digest: bool) -> Result<(), ApplyError> {
         check::<S>(self.settings(), image, prove_digest)
     }
-
-    /// Refuses images that do not cover whole shards exactly once.
-    pub(super) fn covered(&self, images: &[ShardImage], depth: u8) -> Result<(), ApplyError> {
-        let malformed = ApplyError::Malformed { reason: "the shards do not replace whole shards exactly once" };
-        let mut ranges: Vec<_> = images.iter().map(|image| image.id.entries(depth)).collect();
-        ranges.sort_unstable_by_key(|range| range.start);
-        if ranges.windows(2).any(|pair| pair[0].end > pair[1].start) {
-            return Err(malformed);
-        }
-        if self.is_new() {
-            let all = ranges.windows(2).all(|pair| pair[0].end == pair[1].start);
-            let ends = (ranges.first().map(|range| range.start), ranges.last().map(|range| range.end));
-            return if all && ends == (Some(0), Some(1 << depth)) { Ok(()) } else { Err(malformed) };
-        }
-        // Every held shard that a range touches must be covered to both its ends.
-        let mut at = 0;
-        while at < ranges.len() {
-            let held = self.held_at(ranges[at].start >> (depth - self.depth())).id.entries(depth);
-            let mut end = held.start.min(ranges[at].start);
-            if ranges[at].start != held.start {
-                return Err(malformed);
-            }
-            while end < held.end {
-                match ranges.get(at) {
-                    Some(range) if range.start == end => end = range.end,
-                    _ => return Err(malformed),
-                }
-                at += 1;
-                // A merge covers several held shards: go on to the end of the last.
-                if end > held.end {
-                    let last = self.held_at((end - 1) >> (depth - self.depth())).id.entries(depth);
-                    if last.end != end {
-                        return Err(malformed);
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
 }
 
 /// The digest of a shard, from all its cells.
