@@ -26,6 +26,8 @@
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering};
 
+#[cfg(target_arch = "x86_64")]
+use super::avx2;
 use super::layout::{self, Geometry, LEVELS, Layout, MAX_PARTS};
 use crate::arena::LINE;
 use crate::hash::Digest;
@@ -46,7 +48,7 @@ pub(super) struct Guard(pub(super) Meeting);
 pub(super) type Served<'a> = crate::shards::Served<'a, Guard>;
 
 /// How cells of one width are read and written: every byte always by the same atomic type.
-trait Cells: Copy {
+pub(super) trait Cells: Copy {
     /// log2 of the lines of a bucket.
     fn log_lines(self) -> u32;
     /// Threshold and tweak, as in the first two bytes; other bits above them.
@@ -286,10 +288,10 @@ fn stashed(served: Served<'_>, layout: Layout, geometry: Geometry, digest: u64, 
 }
 
 /// Where the buckets of a burst are.
-type Spots = [MaybeUninit<*const u8>; BURST];
+pub(super) type Spots = [MaybeUninit<*const u8>; BURST];
 
 #[inline(always)]
-fn prefetch_bucket(cells: impl Cells, bucket: *const u8) {
+pub(super) fn prefetch_bucket(cells: impl Cells, bucket: *const u8) {
     for line in 0..1 << cells.log_lines() {
         prefetch(bucket.wrapping_add(line * LINE));
     }
@@ -305,6 +307,19 @@ fn locate(served: Served<'_>, cells: impl Cells, digests: &[Digest], spots: &mut
         prefetch_bucket(cells, bucket);
         spot.write(bucket);
     }
+}
+
+/// Step 1 as the processor does it best.
+/// # Safety
+/// The processor has AVX2 where `AVX2` says so.
+#[inline(always)]
+unsafe fn locate_burst<const AVX2: bool>(served: Served<'_>, cells: impl Cells, digests: &[Digest], spots: &mut Spots) {
+    #[cfg(target_arch = "x86_64")]
+    if AVX2 && let Some(digests) = digests.first_chunk::<BURST>() {
+        // SAFETY: by the caller's word.
+        return unsafe { avx2::locate(served, cells, digests, spots) };
+    }
+    locate(served, cells, digests, spots);
 }
 
 /// Steps 2 to 5.
@@ -328,7 +343,7 @@ unsafe fn read<C: Cells, const PARTS: usize, const AVX2: bool>(
     #[cfg(target_arch = "x86_64")]
     let kept = match digests.first_chunk::<BURST>() {
         // SAFETY: by the caller's word.
-        Some(digests) if AVX2 => unsafe { slots_avx2(layout, digests, header, &mut slots) },
+        Some(digests) if AVX2 => unsafe { avx2::slots(layout, digests, spots, &mut slots) },
         _ => slots_of(layout, digests, header, &mut slots),
     };
     #[cfg(not(target_arch = "x86_64"))]
@@ -386,66 +401,6 @@ fn slots_of(
     kept
 }
 
-/// Steps 2 and 3 for a full burst. A 64-bit product is put together from three 32-bit ones, for AVX2 has no other; the four
-/// 16-bit numbers of it are reduced by one instruction.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-fn slots_avx2(
-    layout: Layout,
-    digests: &[Digest; BURST],
-    header: impl Fn(usize) -> u64,
-    slots: &mut [[u16; MAX_PARTS]; BURST],
-) -> u32 {
-    use crate::othello::sizing::{MIX, TWEAK_SPREAD};
-    use std::arch::x86_64::*;
-
-    let mix_low = _mm256_set1_epi64x((MIX & 0xFFFF_FFFF) as i64);
-    let mix_high = _mm256_set1_epi64x((MIX >> 32) as i64);
-    let spread = _mm256_set1_epi64x(TWEAK_SPREAD as i64);
-    let byte = _mm256_set1_epi64x(0xFF);
-    let lengths = _mm256_set1_epi64x(layout.lengths.cast_signed());
-    let starts = _mm256_set1_epi64x(layout.starts.cast_signed());
-    let mut kept = 0;
-    for at in (0..BURST).step_by(4) {
-        // Put together in a register: a vector load of words that were just stored one by one would wait for them.
-        let header = |index: usize| header(at + index).cast_signed();
-        let header = _mm256_set_epi64x(header(3), header(2), header(1), header(0));
-        // SAFETY: four of BURST digests and slots, which lie in arrays of that length. Unaligned loads and stores.
-        unsafe {
-            let digest = _mm256_loadu_si256(digests.as_ptr().add(at).cast());
-            let tweak = _mm256_and_si256(header, byte);
-            let y = _mm256_xor_si256(digest, _mm256_mul_epu32(tweak, spread));
-            let low = _mm256_mul_epu32(y, mix_low);
-            let cross =
-                _mm256_add_epi64(_mm256_mul_epu32(_mm256_srli_epi64::<32>(y), mix_low), _mm256_mul_epu32(y, mix_high));
-            let x = _mm256_add_epi64(low, _mm256_slli_epi64::<32>(cross));
-            let x = _mm256_xor_si256(x, _mm256_srli_epi64::<32>(x));
-            let slot = _mm256_add_epi16(multiply_high(x, lengths), starts);
-            _mm256_storeu_si256(slots.as_mut_ptr().add(at).cast(), slot);
-            let rank = _mm256_and_si256(digest, byte);
-            let rank = _mm256_sub_epi64(rank, _mm256_srli_epi64::<7>(rank));
-            let threshold = _mm256_and_si256(_mm256_srli_epi64::<8>(header), byte);
-            let keeps = _mm256_castsi256_pd(_mm256_cmpgt_epi64(threshold, rank));
-            kept |= _mm256_movemask_pd(keeps).cast_unsigned() << at;
-        }
-    }
-    kept
-}
-
-/// The upper halves of sixteen 16-bit products. Not the intrinsic, which LLVM takes apart and puts together as six
-/// instructions.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-fn multiply_high(a: std::arch::x86_64::__m256i, b: std::arch::x86_64::__m256i) -> std::arch::x86_64::__m256i {
-    let product;
-    // SAFETY: one instruction on registers.
-    unsafe {
-        std::arch::asm!("vpmulhuw {0}, {1}, {2}", out(ymm_reg) product, in(ymm_reg) a, in(ymm_reg) b,
-            options(pure, nomem, nostack, preserves_flags));
-    }
-    product
-}
-
 fn dispatch<C: Cells, const PARTS: usize>(
     served: Served<'_>,
     layout: Layout,
@@ -483,18 +438,21 @@ fn bursts<C: Cells, const PARTS: usize, const AVX2: bool>(
     digests: &[Digest],
     values: &mut [u64],
 ) {
-    let (mut here, mut next): (Spots, Spots) = ([MaybeUninit::uninit(); BURST], [MaybeUninit::uninit(); BURST]);
-    let (whole, rest) = digests.as_chunks::<BURST>();
-    let (whole_values, rest_values) = values.split_at_mut(whole.len() * BURST);
-    locate(served, cells, whole.first().map_or(rest, |first| first), &mut here);
-    for (at, (digests, values)) in whole.iter().zip(whole_values.as_chunks_mut::<BURST>().0).enumerate() {
-        locate(served, cells, whole.get(at + 1).map_or(rest, |next| next), &mut next);
-        // SAFETY: located before; the caller has looked at the processor.
-        unsafe { read::<C, PARTS, AVX2>(served, layout, cells, digests, &here, values) };
-        std::mem::swap(&mut here, &mut next);
+    let (mut one, mut other): (Spots, Spots) = ([MaybeUninit::uninit(); BURST], [MaybeUninit::uninit(); BURST]);
+    let (mut here, mut next) = (&mut one, &mut other);
+    let mut bursts = digests.chunks(BURST).zip(values.chunks_mut(BURST));
+    let Some((mut digests, mut values)) = bursts.next() else { return };
+    // SAFETY: the caller has looked at the processor; a burst is located before it is read.
+    unsafe {
+        locate_burst::<AVX2>(served, cells, digests, here);
+        for (next_digests, next_values) in bursts {
+            locate_burst::<AVX2>(served, cells, next_digests, next);
+            read::<C, PARTS, AVX2>(served, layout, cells, digests, here, values);
+            std::mem::swap(&mut here, &mut next);
+            (digests, values) = (next_digests, next_values);
+        }
+        read::<C, PARTS, AVX2>(served, layout, cells, digests, here, values);
     }
-    // SAFETY: as above.
-    unsafe { read::<C, PARTS, AVX2>(served, layout, cells, rest, &here, rest_values) };
 }
 
 const _: () = assert!(BURST == 32 && LEVELS == 3);

@@ -16,6 +16,8 @@
 //! approximate membership using ribbon".
 //! Limits: values of up to 32 bits, 2^24 groups; two names with one digest cannot both be in.
 
+#[cfg(target_arch = "x86_64")]
+mod avx2;
 pub mod control;
 mod group;
 mod kernel;

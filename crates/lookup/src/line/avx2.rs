@@ -1,0 +1,145 @@
+//! Steps of a burst's lookup with AVX2, four names at a time; their twins in [`kernel`](super::kernel) give the same.
+//!
+//! What limits them is the one port that moves values into vector registers, so words from memory go there straight and
+//! not through others, which the compiler does not do for atomic loads: hence the assembly.
+
+#![expect(unsafe_code, reason = "loads from and stores into arrays of a burst by vectors")]
+
+use std::arch::x86_64::*;
+
+use super::kernel::{BURST, Cells, Served, Spots, prefetch_bucket};
+use super::layout::{KEEP_ALL, Layout, MAX_PARTS};
+use crate::arena::LINE;
+use crate::hash::Digest;
+use crate::othello::graph::prefix_of;
+use crate::othello::sizing::{MIX, TWEAK_SPREAD};
+use crate::publish::Entry;
+
+/// Step 1 for a full burst, four names at a time.
+#[target_feature(enable = "avx2")]
+pub(super) fn locate(served: Served<'_>, cells: impl Cells, digests: &[Digest; BURST], spots: &mut Spots) {
+    let base = _mm256_set1_epi64x(served.base as i64);
+    let mask16 = _mm256_set1_epi64x(0xFFFF);
+    let log_lines = _mm_cvtsi64_si128(cells.log_lines().into());
+    for at in (0..BURST).step_by(4) {
+        let index = |name: usize| prefix_of(digests[at + name].0, served.depth);
+        // SAFETY: the directory has 2^depth entries, and each index has depth bits.
+        let entry = unsafe { entries(served.entries, [index(0), index(1), index(2), index(3)]) };
+        // SAFETY: four of BURST digests and spots, which lie in arrays of that length. Unaligned loads and stores.
+        unsafe {
+            let digest = _mm256_loadu_si256(digests.as_ptr().add(at).cast());
+            let product = _mm256_mul_epu32(_mm256_srli_epi64::<8>(digest), _mm256_and_si256(entry, mask16));
+            let index = _mm256_sll_epi64(_mm256_srli_epi64::<32>(product), log_lines);
+            let line = _mm256_add_epi64(_mm256_srli_epi64::<32>(entry), index);
+            let spot = _mm256_add_epi64(base, _mm256_slli_epi64::<{ LINE.ilog2() as i32 }>(line));
+            _mm256_storeu_si256(spots.as_mut_ptr().add(at).cast(), spot);
+        }
+    }
+    // Not in the loop above, where the compiler would take the addresses out of the vector register one by one.
+    for spot in spots {
+        // SAFETY: written above.
+        prefetch_bucket(cells, unsafe { spot.assume_init() });
+    }
+}
+
+/// Four entries of the directory, each loaded at once, as [`Entry::load`] does it.
+/// # Safety
+/// The indices are in range.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn entries(entries: &[Entry], index: [usize; 4]) -> __m256i {
+    let words;
+    // SAFETY: eight bytes each at indices that are in range by the caller's word. Loads of x86 are acquiring ones.
+    unsafe {
+        std::arch::asm!(
+            "vmovq {low:x}, qword ptr [{base} + 8*{i0}]",
+            "vmovhps {low:x}, {low:x}, qword ptr [{base} + 8*{i1}]",
+            "vmovq {high:x}, qword ptr [{base} + 8*{i2}]",
+            "vmovhps {high:x}, {high:x}, qword ptr [{base} + 8*{i3}]",
+            "vinserti128 {low:y}, {low:y}, {high:x}, 1",
+            low = out(ymm_reg) words, high = out(ymm_reg) _, base = in(reg) entries.as_ptr(),
+            i0 = in(reg) index[0], i1 = in(reg) index[1], i2 = in(reg) index[2], i3 = in(reg) index[3],
+            options(readonly, nostack, preserves_flags)
+        );
+    }
+    words
+}
+
+/// The headers of four buckets, a word each. Two bytes are read at once, and are never written but at once.
+/// # Safety
+/// The buckets are still there.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn headers(bucket: [*const u8; 4]) -> __m256i {
+    let words;
+    // SAFETY: the first two bytes of lines that are there by the caller's word.
+    unsafe {
+        std::arch::asm!(
+            "vpxor {words:x}, {words:x}, {words:x}",
+            "vpinsrw {words:x}, {words:x}, word ptr [{p0}], 0",
+            "vpinsrw {words:x}, {words:x}, word ptr [{p1}], 1",
+            "vpinsrw {words:x}, {words:x}, word ptr [{p2}], 2",
+            "vpinsrw {words:x}, {words:x}, word ptr [{p3}], 3",
+            "vpmovzxwq {words:y}, {words:x}",
+            words = out(ymm_reg) words,
+            p0 = in(reg) bucket[0], p1 = in(reg) bucket[1], p2 = in(reg) bucket[2], p3 = in(reg) bucket[3],
+            options(readonly, nostack, preserves_flags)
+        );
+    }
+    words
+}
+
+/// Steps 2 and 3 for a full burst. A 64-bit product is put together from three 32-bit ones, for AVX2 has no other; the four
+/// 16-bit numbers of it are reduced by one instruction.
+/// # Safety
+/// The spots are written, and their buckets are still there.
+#[target_feature(enable = "avx2")]
+pub(super) unsafe fn slots(
+    layout: Layout,
+    digests: &[Digest; BURST],
+    spots: &Spots,
+    slots: &mut [[u16; MAX_PARTS]; BURST],
+) -> u32 {
+    let mix_low = _mm256_set1_epi64x((MIX & 0xFFFF_FFFF) as i64);
+    let mix_high = _mm256_set1_epi64x((MIX >> 32) as i64);
+    let spread = _mm256_set1_epi64x(TWEAK_SPREAD as i64);
+    let byte = _mm256_set1_epi64x(0xFF);
+    let highest_rank = _mm256_set1_epi64x(i64::from(KEEP_ALL) - 1);
+    let lengths = _mm256_set1_epi64x(layout.lengths.cast_signed());
+    let starts = _mm256_set1_epi64x(layout.starts.cast_signed());
+    let mut kept = 0;
+    for at in (0..BURST).step_by(4) {
+        // SAFETY: four of BURST digests, spots and slots, which lie in arrays of that length. Unaligned loads and stores.
+        unsafe {
+            let spot = |name: usize| spots[at + name].assume_init();
+            let header = headers([spot(0), spot(1), spot(2), spot(3)]);
+            let digest = _mm256_loadu_si256(digests.as_ptr().add(at).cast());
+            let tweak = _mm256_and_si256(header, byte);
+            let y = _mm256_xor_si256(digest, _mm256_mul_epu32(tweak, spread));
+            let low = _mm256_mul_epu32(y, mix_low);
+            let cross =
+                _mm256_add_epi64(_mm256_mul_epu32(_mm256_srli_epi64::<32>(y), mix_low), _mm256_mul_epu32(y, mix_high));
+            let x = _mm256_add_epi64(low, _mm256_slli_epi64::<32>(cross));
+            let x = _mm256_xor_si256(x, _mm256_srli_epi64::<32>(x));
+            let slot = _mm256_add_epi16(multiply_high(x, lengths), starts);
+            _mm256_storeu_si256(slots.as_mut_ptr().add(at).cast(), slot);
+            let rank = _mm256_min_epu16(_mm256_and_si256(digest, byte), highest_rank);
+            let keeps = _mm256_castsi256_pd(_mm256_cmpgt_epi64(_mm256_srli_epi64::<8>(header), rank));
+            kept |= _mm256_movemask_pd(keeps).cast_unsigned() << at;
+        }
+    }
+    kept
+}
+
+/// The upper halves of sixteen 16-bit products. Not the intrinsic, which LLVM takes apart and puts together as six
+/// instructions.
+#[target_feature(enable = "avx2")]
+fn multiply_high(a: __m256i, b: __m256i) -> __m256i {
+    let product;
+    // SAFETY: one instruction on registers.
+    unsafe {
+        std::arch::asm!("vpmulhuw {0}, {1}, {2}", out(ymm_reg) product, in(ymm_reg) a, in(ymm_reg) b,
+            options(pure, nomem, nostack, preserves_flags));
+    }
+    product
+}
