@@ -1,6 +1,7 @@
 //! The line table under force: levels of bumping, churn, damaged messages, golden vectors.
 //!
-//! `FIBULA_DEEP=1` runs 30 turnovers of 100K to 1M names, and 10^7 operations of the law from 0 to 1M names
+//! `FIBULA_DEEP=1` runs 30 turnovers of 100K to 1M names, growth to 10M names and back, and 10^7 operations of the law
+//! from 0 to 1M names
 //! and back.
 
 use std::path::{Path, PathBuf};
@@ -105,6 +106,40 @@ fn the_law_holds_over_many_operations() {
     let (n_names, n_operations) = if is_deep() { (1_000_000, 10_000_000) } else { (5_000, 100_000) };
     let scope = Scope { n_operations, n_names, n_values: 256, check_every: n_operations.div_ceil(5), seed };
     law(&mut LineTable::new(settings(seed, n_names as usize * 2)), |name| Digest(mix64(name ^ seed)), &scope);
+}
+
+/// Names that never come twice, so that the oracle is arithmetic: name `n` has value `n % 251`.
+#[test]
+fn a_table_grows_to_its_limit_and_back() {
+    let seed = seed();
+    let n_names: u64 = if is_deep() { 10_000_000 } else { 60_000 };
+    let digest = |n: u64| Digest(mix64(n ^ seed));
+    let mut table = LineTable::new(settings(seed, n_names as usize));
+    let mut switch = table.export();
+    let mut updates = Vec::new();
+    // Every eighth is looked up, and those at the ends of what is live.
+    let check = |switch: &LineQuery, live: std::ops::Range<u64>| {
+        let some = live.clone().step_by(8).chain(live.start..live.end.min(live.start + 64));
+        some.for_each(|n| assert_eq!(switch.lookup(digest(n)), n % 251, "seed {seed}: name {n} of {live:?}"));
+    };
+    let eighth = n_names / 8;
+    for n in 0..n_names {
+        table.insert(digest(n), n % 251, &mut updates).unwrap();
+        updates.drain(..).for_each(|update| assert_eq!(switch.apply(&update), Ok(Applied::Applied)));
+        if (n + 1) % eighth == 0 {
+            check(&switch, 0..n + 1);
+        }
+    }
+    let full = switch.size_bits();
+    assert!(full < n_names * 11, "seed {seed}: {full} bits");
+    for n in 0..n_names {
+        assert!(table.remove(digest(n), &mut updates));
+        updates.drain(..).for_each(|update| assert_eq!(switch.apply(&update), Ok(Applied::Applied)));
+        if (n + 1) % eighth == 0 {
+            check(&switch, n + 1..n_names);
+        }
+    }
+    assert!(switch.size_bits() < full / 20, "seed {seed}: {} of {full} bits are left", switch.size_bits());
 }
 
 #[test]
