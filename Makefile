@@ -10,7 +10,7 @@ ARGS ?=
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 FIBULA := $(TARGET)/release/fibula
 
-.PHONY: help demo test lint loom bench deep neon build clean
+.PHONY: help demo test lint loom bench repro deep neon build clean
 
 help: ## This list
 	@grep -hE '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
@@ -45,6 +45,14 @@ bench: ## The standard tables, DPDK's structures included (10 to 20 minutes)
 	@scripts/setup bench
 	cargo build --release -p fibula-cli --features dpdk
 	scripts/with-huge-pages $(HUGE_MIB) scripts/bench $(FIBULA)
+
+# Add ARGS=--full for the papers' sizes, which take a night. What ran before is not run again: it goes on where it stopped.
+repro: ## Every table and figure of the papers on this machine, repro-results/quick/report.html (15 minutes)
+	@scripts/setup bench
+	cargo build --release -p fibula-cli --features dpdk
+	@# A figure that fails does not keep the report from being made; its failure is the outcome.
+	status=0; scripts/with-huge-pages $(if $(findstring --full,$(ARGS)),9000,$(HUGE_MIB)) $(FIBULA) repro all $(ARGS) || status=$$?; \
+	  $(FIBULA) repro report $(ARGS); exit $$status
 
 deep: ## Long suites (about an hour): 10^9 checked answers beside updates, the rest with FIBULA_DEEP=1; FIBULA_PREFIXES names a table of prefixes
 	@scripts/setup build

@@ -1,15 +1,17 @@
 //! `fibula repro`: the tables and figures of the papers, measured again on this machine.
 
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use repro::BenchError;
 use repro::figures::catalogue::{self, CatalogueError};
+use repro::figures::report;
 use repro::figures::runner::{self, Plan, RunError, Watch};
 use repro::figures::store::{Mode, Store};
+use repro::figures::verdict::Outcome;
 use repro::figures::{Figure, Paper};
 
 use crate::output::{Exit, Failure, Output};
@@ -32,6 +34,14 @@ pub(crate) enum ReproCommand {
     },
     /// Run all of them; those that ran before are not run again
     All(RunArgs),
+    /// Draw the results and write report.html, beside what the papers say
+    Report {
+        #[command(flatten)]
+        results: ResultsArgs,
+        /// Write README.md of each paper, too, into folders of this one
+        #[arg(long, value_name = "DIR")]
+        readme: Option<PathBuf>,
+    },
 }
 
 /// How to run.
@@ -45,6 +55,12 @@ pub(crate) struct RunArgs {
     /// Run finished steps again
     #[arg(long)]
     again: bool,
+}
+
+impl RunArgs {
+    fn plan(&self) -> Plan {
+        Plan { mode: self.results.mode(), seed: self.seed, again: self.again }
+    }
 }
 
 /// Which results.
@@ -81,7 +97,9 @@ impl ReproCommand {
         match self {
             Self::List { papers: wanted } => list(out, &choose(&papers, &wanted)?),
             Self::Run { ids, args } => {
-                for (paper, figure) in choose(&papers, &ids)? {
+                let chosen = choose(&papers, &ids)?;
+                runner::reserve(chosen.iter().map(|pair| pair.1), &args.plan());
+                for (paper, figure) in chosen {
                     if !figure.is_runnable() && ids.iter().any(|id| id.ends_with(&format!("/{}", figure.id))) {
                         let why = if figure.hardware.is_empty() { &figure.why } else { &figure.hardware };
                         return Err(Failure::new(Exit::NotFound, format!("{}/{}: {why}", paper.id, figure.id)));
@@ -93,6 +111,7 @@ impl ReproCommand {
                 Ok(())
             }
             Self::All(args) => all(&choose(&papers, &[])?, &args),
+            Self::Report { results, readme } => tell(out, &papers, &results.store(), readme.as_deref()),
         }
     }
 }
@@ -110,23 +129,60 @@ fn list(out: &Output, figures: &[(&Paper, &Figure)]) -> anyhow::Result<()> {
         method: &'a str,
         runs: bool,
     }
-    let row = |(paper, figure): &(&Paper, &'_ Figure)| Row {
+    let rows = figures.iter().map(|(paper, figure)| Row {
         id: format!("{}/{}", paper.id, figure.id),
-        place: "",
-        title: "",
-        method: "",
+        place: &figure.place,
+        title: &figure.title,
+        method: &figure.method,
         runs: figure.is_runnable(),
+    });
+    out.rows(&rows.collect::<Vec<_>>())
+}
+
+/// Writes plots and report, and says how the papers' claims came out.
+fn tell(out: &Output, papers: &[Paper], store: &Store, readme: Option<&Path>) -> anyhow::Result<()> {
+    #[derive(serde::Serialize)]
+    struct Row {
+        paper: String,
+        figures: usize,
+        run: usize,
+        met: usize,
+        missed: usize,
+        contradicted: usize,
+        not_measured: usize,
+        lost_to_peers: usize,
+    }
+    let path = report::write(papers, store)?;
+    let mut paths = vec![path];
+    if let Some(folder) = readme {
+        paths.extend(report::write_readmes(papers, store, folder)?);
+    }
+    let entries = report::entries(papers, store)?;
+    let row = |paper: &Paper| {
+        let of: Vec<_> = entries.iter().filter(|entry| entry.paper.id == paper.id).collect();
+        let count = |outcome: Outcome| of.iter().map(|entry| entry.finding.count(outcome)).sum();
+        Row {
+            paper: paper.id.clone(),
+            figures: of.len(),
+            run: of.iter().filter(|entry| entry.stored.is_some()).count(),
+            met: count(Outcome::Met),
+            missed: count(Outcome::Missed),
+            contradicted: count(Outcome::Contradicted),
+            not_measured: count(Outcome::NotMeasured),
+            lost_to_peers: of.iter().map(|entry| entry.finding.losses.len()).sum(),
+        }
     };
-    let rows: Vec<Row<'_>> = figures
-        .iter()
-        .map(|pair| Row { place: &pair.1.place, title: &pair.1.title, method: &pair.1.method, ..row(pair) })
-        .collect();
-    out.rows(&rows)
+    out.rows(&papers.iter().map(row).collect::<Vec<_>>())?;
+    for path in paths {
+        eprintln!("{}", path.display());
+    }
+    Ok(())
 }
 
 /// Runs all that can run. A figure that fails does not keep the others from running; the first failure is the outcome.
 fn all(figures: &[(&Paper, &Figure)], args: &RunArgs) -> anyhow::Result<()> {
     let runnable: Vec<_> = figures.iter().filter(|(_, figure)| figure.is_runnable()).collect();
+    runner::reserve(runnable.iter().map(|pair| pair.1), &args.plan());
     let mut first_error = None;
     for (at, (paper, figure)) in runnable.iter().enumerate() {
         eprintln!("[{}/{}] {}/{}: {}", at + 1, runnable.len(), paper.id, figure.id, figure.title);
@@ -139,7 +195,7 @@ fn all(figures: &[(&Paper, &Figure)], args: &RunArgs) -> anyhow::Result<()> {
 }
 
 fn run(paper: &Paper, figure: &Figure, args: &RunArgs) -> anyhow::Result<()> {
-    let plan = Plan { mode: args.results.mode(), seed: args.seed, again: args.again };
+    let plan = args.plan();
     let mut bar = Bar::new(format!("{}/{}", paper.id, figure.id));
     let stored = runner::run(paper, figure, &plan, &args.results.store(), &mut bar);
     bar.bar.finish_and_clear();

@@ -9,6 +9,7 @@ pub mod bench;
 pub mod contestants;
 pub mod figures;
 pub mod hash_lab;
+pub mod kinds;
 pub mod machine;
 pub mod names;
 mod pages;

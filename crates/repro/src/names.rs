@@ -11,6 +11,9 @@
 use std::fmt;
 use std::str::FromStr;
 
+pub use sim::random::Random;
+pub(crate) use sim::random::{Zipf, mix64};
+
 /// How the names of a set are made, and how often each is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameSet {
@@ -153,14 +156,6 @@ fn mac_name(mac: u64) -> u64 {
     mac.swap_bytes() >> 16
 }
 
-/// splitmix64's finaliser over a Weyl step: a bijection.
-pub(crate) const fn mix64(x: u64) -> u64 {
-    let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
-}
-
 /// A bijection of the integers of `bits` bits.
 fn mix_bits(x: u64, bits: u32) -> u64 {
     let mask = (1 << bits) - 1;
@@ -177,72 +172,6 @@ fn gcd(mut a: u64, mut b: u64) -> u64 {
         (a, b) = (b, a % b);
     }
     a
-}
-
-/// A stream of random numbers from a seed: splitmix64.
-#[derive(Clone, Debug)]
-pub struct Random(u64);
-
-impl Random {
-    /// The stream of `seed`.
-    pub fn new(seed: u64) -> Self {
-        Self(mix64(seed))
-    }
-
-    /// The next number, uniform over 64 bits.
-    pub fn next_u64(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mix64(self.0)
-    }
-
-    /// A number below `n`; `n` is not 0.
-    pub fn below(&mut self, n: u64) -> u64 {
-        ((u128::from(self.next_u64()) * u128::from(n)) >> 64) as u64
-    }
-
-    /// Uniform in (0, 1].
-    fn unit(&mut self) -> f64 {
-        ((self.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64
-    }
-
-    /// Puts a random choice of `count` items, in random order, to the front of `items`.
-    /// # Panics
-    /// When `count` exceeds the number of items.
-    pub fn shuffle_front<T>(&mut self, items: &mut [T], count: usize) {
-        assert!(count <= items.len());
-        for i in 0..count {
-            let j = i + self.below((items.len() - i) as u64) as usize;
-            items.swap(i, j);
-        }
-    }
-}
-
-/// Draws ranks 1..=n with probability in proportion to 1/rank, in O(1), by rejection from the continuous
-/// distribution that lies above it.
-///
-/// Source: Hörmann, Derflinger, "Rejection-inversion to generate variates from monotone discrete distributions",
-/// 1996, for exponent 1, where the integral is the logarithm.
-pub(crate) struct Zipf {
-    n: u64,
-    h_low: f64,
-    h_high: f64,
-}
-
-impl Zipf {
-    pub(crate) fn new(n: u64) -> Self {
-        Self { n, h_low: 1.5f64.ln() - 1.0, h_high: (n as f64 + 0.5).ln() }
-    }
-
-    pub(crate) fn draw(&self, random: &mut Random) -> u64 {
-        loop {
-            let u = self.h_high + random.unit() * (self.h_low - self.h_high);
-            let x = u.exp();
-            let rank = (x.round() as u64).clamp(1, self.n);
-            if u >= (rank as f64 + 0.5).ln() - 1.0 / rank as f64 {
-                return rank;
-            }
-        }
-    }
 }
 
 #[cfg(test)]

@@ -61,11 +61,11 @@ pub fn run(options: &Options, listener: &mut dyn Listener) -> Result<(), BenchEr
     Ok(())
 }
 
-fn setting(options: &Options, n: u64, threads: u32) -> Setting {
+pub(crate) fn setting(options: &Options, n: u64, threads: u32) -> Setting {
     Setting { n, value_bits: options.value_bits, names: options.names.to_string(), threads, batch: 1 }
 }
 
-fn input<'a>(options: &Options, names: &'a [u64], build_threads: usize) -> Input<'a> {
+pub(crate) fn input<'a>(options: &Options, names: &'a [u64], build_threads: usize) -> Input<'a> {
     Input {
         names,
         name_len: options.names.name_len(),

@@ -55,6 +55,9 @@ const CONTROL: &str = "control half";
 const ONE: &str = "one switch";
 const MANY: &str = "many switches";
 const SCRATCH: &str = "from scratch";
+pub(crate) const PARTS: [&str; 4] = [CONTROL, ONE, MANY, SCRATCH];
+/// The designs.
+pub(crate) const DESIGNS: [&str; 4] = ["concise", "ofw", "cfw", "bfw"];
 
 /// What is measured where nothing is said: not Bloom forwarders, which take minutes where names and ports are many.
 pub(super) fn by_default(row: &str) -> bool {
@@ -72,7 +75,7 @@ pub(crate) fn run(
     listener: &mut dyn Listener,
 ) -> Result<(), BenchError> {
     let wants = |design: &str, part: &str| wanted(&format!("{design}, {part}"));
-    let wants_any = |design: &str| [CONTROL, ONE, MANY, SCRATCH].iter().any(|part| wants(design, part));
+    let wants_any = |design: &str| PARTS.iter().any(|part| wants(design, part));
     let wants_many = ["concise", "ofw"].iter().any(|design| wants(design, MANY));
     let most = if wants_many { SWITCHES } else { 1 };
     let n_switches = (CELLS / (3 * setting.n)).clamp(1, most as u64) as usize;

@@ -28,7 +28,7 @@ pub fn contestants() -> Vec<(&'static str, &'static str)> {
 }
 
 /// Destinations that no host has.
-const UNKNOWN: &str = "unknown";
+pub(crate) const UNKNOWN: &str = "unknown";
 /// Bits of the number of the port that a frame leaves by, and that many ports.
 const EXIT_BITS: u8 = 3;
 const EXITS: u16 = (1 << EXIT_BITS) - 1;

@@ -7,6 +7,7 @@ use lookup::hash::{Digest, Hasher};
 use lookup::othello::{
     Option1, Option2, Othello, OthelloQuery, Pinned, Publication, Reader, Settings, Sharded, Sizing,
 };
+use lookup::touches::{Touch, Touches};
 use lookup::traits::Query;
 
 use super::{Burst, Contestant, Hashed, Input, Kind, MAX_BATCH};
@@ -93,6 +94,10 @@ impl<S: Sizing> Contestant for Concise<S> {
 
     fn reader(&self) -> Box<dyn super::Reader + '_> {
         Box::new(Hashed::new(self.query.reader(), &self.hasher, self.name_len))
+    }
+
+    fn touches(&self, name: u64, touch: &mut dyn FnMut(Touch)) {
+        self.query.touches(self.hasher.digest_word(name, self.name_len), touch);
     }
 
     fn note(&self) -> String {

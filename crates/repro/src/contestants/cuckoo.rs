@@ -1,7 +1,7 @@
 //! (2,4)-Cuckoo with full names, the FIB of CuckooSwitch, and Cuckoo Filtable, that of CFW, through readers beside a
 //! writer.
 
-use lookup::cuckoo::exact::{Cuckoo, Settings};
+use lookup::cuckoo::exact::{Cuckoo, CuckooQuery, Settings};
 use lookup::cuckoo::filtable::{self, Filtable, FiltableQuery};
 use lookup::hash::Hasher;
 use lookup::traits::{Control, Query};
@@ -24,13 +24,18 @@ pub(super) const FILTABLE: Kind = Kind {
 };
 
 fn build(input: &Input<'_>) -> Result<Box<dyn Contestant>, BenchError> {
+    Ok(Box::new(Whole(query(input)?)))
+}
+
+/// The query half that holds an input.
+pub(crate) fn query(input: &Input<'_>) -> Result<CuckooQuery<1>, BenchError> {
     let error = |error| input.build_error(EXACT.name, error);
     let n_names = input.names.len();
     let settings = Settings::new(input.name_len as u8, input.value_bits, n_names, input.family, &input.secret_key());
     let mut control = Cuckoo::<1>::with_room(settings, n_names);
     let entries: Vec<_> = input.names.iter().map(|&name| ([name], value_of(name, input.value_bits))).collect();
     control.insert_batch(&entries, &mut Vec::new()).map_err(error)?;
-    Ok(Box::new(Whole(control.export())))
+    Ok(control.export())
 }
 
 /// Settings of a Filtable for the values of an input: the fingerprint fills the slot. `None` where none fits.

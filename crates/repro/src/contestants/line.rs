@@ -2,6 +2,7 @@
 
 use lookup::hash::Hasher;
 use lookup::line::{LineQuery, LineTable, Settings, Trade};
+use lookup::touches::{Touch, Touches};
 use lookup::traits::Query;
 
 use super::{Contestant, Hashed, Input, Kind};
@@ -52,6 +53,10 @@ impl Contestant for Line {
 
     fn reader(&self) -> Box<dyn super::Reader + '_> {
         Box::new(Hashed::new(self.query.reader(), &self.hasher, self.name_len))
+    }
+
+    fn touches(&self, name: u64, touch: &mut dyn FnMut(Touch)) {
+        self.query.touches(self.hasher.digest_word(name, self.name_len), touch);
     }
 
     fn note(&self) -> String {

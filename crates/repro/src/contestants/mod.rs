@@ -16,10 +16,11 @@ mod table;
 use crate::BenchError;
 use crate::names::value_of;
 use ::lookup::hash::{Digest, Family, Hasher, SecretKey};
+use ::lookup::touches::Touch;
 use ::lookup::traits::{BatchReader, Replicated};
 
 pub(crate) use bloom::bloom_settings;
-pub(crate) use cuckoo::filtable_settings;
+pub(crate) use cuckoo::{filtable_settings, query as cuckoo_query};
 #[cfg(feature = "dpdk")]
 pub(crate) use dpdk::Hash as RteHash;
 pub(crate) use dpdk::start as start_dpdk;
@@ -102,6 +103,9 @@ pub trait Contestant {
     fn answers(&self) -> bool {
         true
     }
+
+    /// Tells `touch` of what a lookup of `name` reads, where the structure does: see [`::lookup::touches`].
+    fn touches(&self, _name: u64, _touch: &mut dyn FnMut(Touch)) {}
 
     /// A remark for the table.
     fn note(&self) -> String {

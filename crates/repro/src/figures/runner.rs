@@ -9,6 +9,7 @@ use super::methods::{self, Method, Progress, Setting};
 use super::store::{Missing, Mode, Record, StepRecord, Store, StoreError, Stored};
 use super::{Figure, Paper, Series, X};
 use crate::BenchError;
+use crate::contestants;
 use crate::machine::Machine;
 
 /// One call of a method.
@@ -150,6 +151,21 @@ pub fn run(
     let method = methods::find(&figure.method).ok_or_else(|| not_runnable(format!("no method {}", figure.method)))?;
     let steps = steps(figure, plan.mode, plan.seed).map_err(not_runnable)?;
     run_steps(&id, (&paper.id, &figure.id), method, &steps, plan, store, watch)
+}
+
+/// Starts DPDK, where it is part of the build and some figure asks for its tables, with room for the largest of them:
+/// it starts once a process, and figures that run first may be small.
+pub fn reserve<'a>(figures: impl Iterator<Item = &'a Figure>, plan: &Plan) {
+    let asks = |step: &Step| step.setting.series.iter().any(|series| series.contestant().starts_with("rte_"));
+    let size = |step: &Step| {
+        let sizes = ["n", "capacity"].map(|name| step.setting.parameters.get(name).and_then(Value::as_integer));
+        sizes.into_iter().flatten().max().unwrap_or(0).max(0) as u64
+    };
+    let steps = figures.filter(|figure| figure.is_runnable()).filter_map(|f| steps(f, plan.mode, plan.seed).ok());
+    if let Some(largest) = steps.flatten().filter(asks).map(|step| size(&step)).max() {
+        // What a figure says that cannot have its tables is said there.
+        let _ = contestants::start_dpdk((1 << 30) + 160 * largest);
+    }
 }
 
 pub(super) fn run_steps(

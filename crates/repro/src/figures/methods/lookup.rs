@@ -37,6 +37,9 @@ struct Parameters {
     runs: u32,
     #[serde(default)]
     operations: Option<u64>,
+    /// Whether all names asked for are alien: for contestants that know them for such.
+    #[serde(default)]
+    aliens: bool,
 }
 
 fn eight() -> u8 {
@@ -78,6 +81,7 @@ fn options(setting: &Setting) -> Result<Options, BenchError> {
 
 fn lookup(setting: &Setting, progress: &mut dyn Progress) -> Result<Vec<Point>, BenchError> {
     let mut rows = Rows::new(setting, progress);
-    lookup::run(&options(setting)?, &mut rows)?;
+    let run = if setting.parameters::<Parameters>()?.aliens { lookup::run_aliens } else { lookup::run };
+    run(&options(setting)?, &mut rows)?;
     Ok(setting.points(&rows.rows, |rate| rate))
 }

@@ -4,6 +4,9 @@
 //! To add one: a file with `pub(super) const METHODS: &[Method]`, a `mod` line, a line in [`FAMILIES`].
 
 mod aliens;
+mod build;
+mod delay;
+mod export;
 mod fib_table;
 mod filter;
 mod filter_rate;
@@ -13,11 +16,15 @@ mod flow_model;
 mod forward;
 mod graph;
 mod hashes;
+mod keys;
 mod lookup;
 mod lpm;
 mod message;
+mod model;
 mod name_length;
 mod network;
+mod southbound;
+mod traffic;
 mod update;
 
 use serde::de::DeserializeOwned;
@@ -45,6 +52,9 @@ pub struct Method {
 
 const FAMILIES: &[&[Method]] = &[
     aliens::METHODS,
+    build::METHODS,
+    delay::METHODS,
+    export::METHODS,
     fib_table::METHODS,
     filter::METHODS,
     filter_rate::METHODS,
@@ -52,22 +62,17 @@ const FAMILIES: &[&[Method]] = &[
     forward::METHODS,
     graph::METHODS,
     hashes::METHODS,
+    keys::METHODS,
     lookup::METHODS,
     lpm::METHODS,
     message::METHODS,
+    model::METHODS,
     name_length::METHODS,
     network::METHODS,
+    southbound::METHODS,
+    traffic::METHODS,
     update::METHODS,
 ];
-
-/// Methods that figures name already and that do not exist yet: their figures cannot be run.
-const ANNOUNCED: &[&str] =
-    &["build", "delay", "export", "forward-traffic", "key-kinds", "lookup-aliens", "message", "model-memory"];
-
-/// Whether a method of this name is still to come.
-pub(super) fn is_announced(name: &str) -> bool {
-    ANNOUNCED.contains(&name) && find(name).is_none()
-}
 
 /// All methods.
 pub fn all() -> impl Iterator<Item = &'static Method> {

@@ -1,0 +1,185 @@
+//! What is told of results: every transcribed value stands in its paper, every figure has a row, plots and report are
+//! whole.
+
+use std::path::{Path, PathBuf};
+
+use fibula_repro::figures::catalogue::{papers, parse};
+use fibula_repro::figures::report;
+use fibula_repro::figures::store::{Mode, Record, StepRecord, Store, Stored};
+use fibula_repro::figures::verdict::{Outcome, Status};
+use fibula_repro::figures::{Paper, Point, X};
+use fibula_repro::machine::Machine;
+
+/// Words with one space between them.
+fn folded(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn transcribed_values_stand_in_the_papers() {
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/papers");
+    let folder = std::env::var_os("FIBULA_PAPERS").map_or(beside, PathBuf::from);
+    for paper in papers().expect("a sound catalogue") {
+        let text = match std::fs::read_to_string(folder.join(&paper.text)) {
+            Ok(text) => folded(&text),
+            Err(error) => {
+                println!("{} is not checked: {}: {error}", paper.id, folder.join(&paper.text).display());
+                continue;
+            }
+        };
+        for value in &paper.values {
+            assert!(text.contains(&folded(&value.quote)), "{}/{}: no `{}`", paper.id, value.figure, value.quote);
+            assert!(value.quote.chars().any(|c| c.is_ascii_digit()), "{}: no number in `{}`", paper.id, value.quote);
+        }
+    }
+}
+
+#[test]
+fn every_figure_has_a_row() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../repro");
+    let papers = papers().expect("a sound catalogue");
+    // As after a change of the catalogue, without a run: `fibula repro report --readme repro` does the same.
+    if std::env::var_os("FIBULA_BLESS").is_some() {
+        let results = Store::new(root.join("../repro-results/quick"));
+        report::write_readmes(&papers, &results, &root).expect("pages");
+    }
+    for paper in &papers {
+        let path = root.join(&paper.id).join("README.md");
+        let page = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        for figure in &paper.figures {
+            let row = format!("| {} (`{}`) |", figure.place, figure.id);
+            assert!(
+                page.contains(&row),
+                "no row of {}/{}: run `fibula repro report --readme repro`",
+                paper.id,
+                figure.id
+            );
+        }
+    }
+}
+
+const TEXT: &str = r#"
+    id = "tiny"
+    title = "A <tiny> paper"
+    text = "t.txt"
+    about = "a & b"
+    [[figure]]
+    id = "figure-1"
+    place = "Figure 1"
+    title = "Curves"
+    shows = "two curves"
+    method = "lookup"
+    form = "lines"
+    x = { label = "names", scale = "log" }
+    y = { label = "M lookups/s" }
+    better = "higher"
+    sweep = "n"
+    series = [
+      { name = "Cuckoo", contestant = "cuckoo" },
+      { name = "Hash | table", contestant = "hashbrown", peer = true },
+    ]
+    difference = "smaller"
+    [figure.common]
+    n = [1000, 2000]
+    runs = 1
+    [[figure.claim]]
+    says = "Cuckoo is twice as fast"
+    place = "section 1"
+    of = "Cuckoo"
+    to = "Hash | table"
+    at_least = 2.0
+    [[figure]]
+    id = "figure-2"
+    place = "Figure 2"
+    title = "Drawing"
+    shows = "boxes"
+    method = "none"
+    why = "a drawing"
+    [[figure]]
+    id = "figure-3"
+    place = "Figure 3"
+    title = "Far away"
+    shows = "a link of 100 Gb/s"
+    method = "lookup"
+    hardware = "a link of 100 Gb/s"
+"#;
+
+fn tiny() -> Paper {
+    let values = "figure,series,x,y,unit,quote\nfigure-1,Cuckoo,1000,40,M lookups/s,40 M\nfigure-1,Cuckoo,,7,MB,7 MB\n";
+    parse(TEXT, values).expect("a sound catalogue")
+}
+
+fn stored(y: [[f64; 2]; 2]) -> Stored {
+    let point = |series: &str, n: f64, y: f64| {
+        let point = Point { series: series.into(), x: Some(X::Number(n)), y, min: 0.9 * y, max: 1.1 * y };
+        ("0".to_owned(), point)
+    };
+    Stored {
+        record: Record {
+            figure: "tiny/figure-1".into(),
+            method: "lookup".into(),
+            mode: Mode::Quick,
+            seed: 1,
+            version: "0".into(),
+            machine: Machine::read(),
+            steps: vec![StepRecord { digest: "0".into(), label: String::new(), seconds: 0.0, missing: Vec::new() }],
+            complete: true,
+        },
+        points: vec![
+            point("Cuckoo", 1000.0, y[0][0]),
+            point("Hash | table", 1000.0, y[0][1]),
+            point("Cuckoo", 2000.0, y[1][0]),
+            point("Hash | table", 2000.0, y[1][1]),
+        ],
+    }
+}
+
+#[test]
+fn status_follows_from_claims_and_setting() {
+    let papers = [tiny()];
+    let status = |y| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = Store::new(folder.path());
+        store.save("tiny", "figure-1", &stored(y)).expect("written");
+        let entries = report::entries(&papers, &store).expect("readable");
+        assert_eq!(entries[1].finding.status, Status::Nothing);
+        assert_eq!(entries[2].finding.status, Status::NoHardware);
+        (entries[0].finding.status, entries[0].finding.count(Outcome::Met), entries[0].finding.losses.len())
+    };
+    assert_eq!(status([[40.0, 10.0], [20.0, 10.0]]), (Status::WithDifference, 1, 0));
+    assert_eq!(status([[40.0, 10.0], [15.0, 10.0]]), (Status::InPart, 0, 0));
+    assert_eq!(status([[40.0, 10.0], [9.0, 10.0]]), (Status::Contradicted, 0, 1));
+}
+
+#[test]
+fn report_is_one_whole_file_with_plots_beside_it() {
+    let papers = [tiny()];
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = Store::new(folder.path());
+    store.save("tiny", "figure-1", &stored([[40.0, 10.0], [9.0, 10.0]])).expect("written");
+    let path = report::write(&papers, &store).expect("a report");
+    let page = std::fs::read_to_string(path).expect("readable");
+    for part in
+        ["A &lt;tiny&gt; paper", "a &amp; b", "<svg", "contradicted", "paper 40, 1×", "Where fibula loses", "7 MB"]
+    {
+        assert!(page.contains(part), "no `{part}`");
+    }
+    for outside in ["http:", "https:", "<script", "src="] {
+        let page = page.replace("http://www.w3.org/2000/svg", "");
+        assert!(!page.contains(outside), "`{outside}` in a file that stands for itself");
+    }
+    let png = std::fs::read(store.path("tiny", "figure-1", "png")).expect("a bitmap");
+    assert!(png.starts_with(b"\x89PNG") && png.len() > 5000, "{} bytes", png.len());
+    let svg = std::fs::read_to_string(store.path("tiny", "figure-1", "svg")).expect("a plot");
+    assert!(svg.contains("M lookups/s") && svg.contains("Hash | table") && svg.ends_with("</svg>\n"), "{svg}");
+    assert!(store.load("tiny", "figure-2").expect("readable").is_none());
+
+    let readme = folder.path().join("pages");
+    report::write_readmes(&papers, &store, &readme).expect("pages");
+    let page = std::fs::read_to_string(readme.join("tiny/README.md")).expect("a page");
+    let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| Figure")).collect();
+    assert_eq!(rows.len(), 3);
+    for row in rows {
+        assert_eq!(row.replace("\\|", "").matches('|').count(), 7, "{row}");
+    }
+}
