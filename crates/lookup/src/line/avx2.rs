@@ -47,6 +47,7 @@ pub(super) fn locate(served: Served<'_>, cells: impl Cells, digests: &[Digest; B
 /// The indices are in range.
 #[inline]
 #[target_feature(enable = "avx2")]
+// SAFETY: the caller keeps the contract.
 unsafe fn entries(entries: &[Entry], index: [usize; 4]) -> __m256i {
     let words;
     // SAFETY: eight bytes each at indices that are in range by the caller's word. Loads of x86 are acquiring ones.
@@ -70,6 +71,7 @@ unsafe fn entries(entries: &[Entry], index: [usize; 4]) -> __m256i {
 /// The buckets are still there.
 #[inline]
 #[target_feature(enable = "avx2")]
+// SAFETY: the caller keeps the contract.
 unsafe fn headers(bucket: [*const u8; 4]) -> __m256i {
     let words;
     // SAFETY: the first two bytes of lines that are there by the caller's word.
