@@ -46,8 +46,8 @@ bench: ## The standard tables, DPDK's structures included (10 to 20 minutes)
 	cargo build --release -p fibula-cli --features dpdk
 	scripts/with-huge-pages $(HUGE_MIB) scripts/bench $(FIBULA)
 
-# Add ARGS=--full for the papers' sizes, which take a night. What ran before is not run again: it goes on where it stopped.
-repro: ## Every table and figure of the papers on this machine, repro-results/quick/report.html (15 minutes)
+# Add ARGS=--full for the papers' sizes, meant for a night. What ran before is not run again: it goes on where it stopped.
+repro: ## Every table and figure of the papers on this machine, repro-results/quick/report.html (meant for 15 minutes; not timed as a whole yet)
 	@scripts/setup bench
 	cargo build --release -p fibula-cli --features dpdk
 	@# A figure that fails does not keep the report from being made; its failure is the outcome.

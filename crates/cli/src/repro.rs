@@ -66,10 +66,10 @@ impl RunArgs {
 /// Which results.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ResultsArgs {
-    /// Small sizes: everything in a quarter of an hour (the default)
+    /// Small sizes (the default)
     #[arg(long, conflicts_with = "full")]
     quick: bool,
-    /// The papers' sizes: everything in a night
+    /// The papers' sizes, which take many hours
     #[arg(long)]
     full: bool,
     /// Folder of results [default: repro-results/quick or repro-results/full]
