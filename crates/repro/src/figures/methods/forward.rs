@@ -34,6 +34,30 @@ struct Parameters {
     frames: u64,
 }
 
+/// What all forwarding is measured with: names, bits of a value, workers, runs, frames a run and worker.
+pub(super) type Load = (u64, u8, u32, u32, u64);
+
+/// The bench's options for the designs of `setting`.
+pub(super) fn options(setting: &Setting, (n, value_bits, workers, runs, frames): Load) -> Result<Options, BenchError> {
+    for contestant in setting.contestants().iter().filter(|name| *name != "empty") {
+        Design::by_name(contestant).map_err(|error| BenchError::Setting(error.to_string()))?;
+    }
+    let options = Options {
+        n: vec![n],
+        contestants: setting.contestants(),
+        threads: vec![workers],
+        value_bits,
+        names: NameSet::Mac,
+        runs,
+        batch: 32,
+        seed: setting.seed,
+        family: Family::MulAdd,
+        operations: Some(frames),
+    };
+    options.check()?;
+    Ok(options)
+}
+
 /// Where the switch stands.
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -53,9 +77,6 @@ enum Ports {
 
 fn check(setting: &Setting) -> Result<(Options, (Place, Wiring, usize)), BenchError> {
     let parameters: Parameters = setting.parameters()?;
-    for contestant in setting.contestants().iter().filter(|name| *name != "empty") {
-        Design::by_name(contestant).map_err(|error| BenchError::Setting(error.to_string()))?;
-    }
     if !(60..=9000).contains(&parameters.frame_bytes) {
         return Err(BenchError::Setting(format!("frames of {} bytes: from 60 to 9000", parameters.frame_bytes)));
     }
@@ -67,19 +88,8 @@ fn check(setting: &Setting) -> Result<(Options, (Place, Wiring, usize)), BenchEr
         Ports::Rings => Wiring::Rings,
         Ports::Bare => Wiring::Bare,
     };
-    let options = Options {
-        n: vec![parameters.n],
-        contestants: setting.contestants(),
-        threads: vec![parameters.workers],
-        value_bits: parameters.value_bits,
-        names: NameSet::Mac,
-        runs: parameters.runs,
-        batch: 32,
-        seed: setting.seed,
-        family: Family::MulAdd,
-        operations: Some(parameters.frames),
-    };
-    options.check()?;
+    let Parameters { n, value_bits, workers, runs, frames, .. } = parameters;
+    let options = options(setting, (n, value_bits, workers, runs, frames))?;
     Ok((options, (place, wiring, parameters.frame_bytes)))
 }
 

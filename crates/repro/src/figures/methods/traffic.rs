@@ -1,8 +1,6 @@
 //! Frames of 64 bytes a second through the real worker loop between ports in memory, by the traffic that comes, over
 //! [`crate::bench::forward`].
 
-use fib::designs::Design;
-use lookup::hash::Family;
 use serde::Deserialize;
 
 use super::{Method, Progress, Rows, Setting};
@@ -14,7 +12,7 @@ use crate::names::NameSet;
 pub(super) const METHODS: &[Method] = &[Method {
     name: "forward-traffic",
     about: "frames a second, in M/s, of FIB designs and of `empty`: names asked for equally often, by Zipf, or alien",
-    check: |setting| options(setting).map(drop),
+    check: |setting| check(setting).map(drop),
     run,
     toy: "n = 2000\nruns = 1\nframes = 4096\nworkers = 1",
 }];
@@ -53,29 +51,13 @@ impl Traffic {
     }
 }
 
-fn options(setting: &Setting) -> Result<(Options, Traffic), BenchError> {
-    let parameters: Parameters = setting.parameters()?;
-    for contestant in setting.contestants().iter().filter(|name| *name != "empty") {
-        Design::by_name(contestant).map_err(|error| BenchError::Setting(error.to_string()))?;
-    }
-    let options = Options {
-        n: vec![parameters.n],
-        contestants: setting.contestants(),
-        threads: vec![parameters.workers],
-        value_bits: parameters.value_bits,
-        names: NameSet::Mac,
-        runs: parameters.runs,
-        batch: 32,
-        seed: setting.seed,
-        family: Family::MulAdd,
-        operations: Some(parameters.frames),
-    };
-    options.check()?;
-    Ok((options, parameters.traffic))
+fn check(setting: &Setting) -> Result<(Options, Traffic), BenchError> {
+    let Parameters { n, value_bits, traffic, workers, runs, frames } = setting.parameters()?;
+    Ok((super::forward::options(setting, (n, value_bits, workers, runs, frames))?, traffic))
 }
 
 fn run(setting: &Setting, progress: &mut dyn Progress) -> Result<Vec<Point>, BenchError> {
-    let (options, traffic) = options(setting)?;
+    let (options, traffic) = check(setting)?;
     let mut rows = Rows::new(setting, progress);
     forward::run(&options, &mut rows)?;
     rows.rows.retain(|row| (&*row.bench, &*row.names) == traffic.row());
