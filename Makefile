@@ -65,7 +65,7 @@ neon: ## Clippy of the lookup structures and tests of flow and line tables for A
 	@scripts/setup neon
 	cargo clippy -p fibula-lookup --target aarch64-unknown-linux-gnu --lib --tests -- -D warnings
 	cargo test -p fibula-lookup --target aarch64-unknown-linux-gnu --lib -- flow line
-	cargo test -p fibula-lookup --target aarch64-unknown-linux-gnu --test 'flow*' --test line
+	cargo test -p fibula-lookup --target aarch64-unknown-linux-gnu --test structures -- flow line
 
 clean: ## Removes what was built
 	cargo clean

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-mod prefixes;
+use super::prefixes;
 
 use fibula_lookup::hash::SecretKey;
 use fibula_lookup::lpm::prefix::{Address, Prefix};

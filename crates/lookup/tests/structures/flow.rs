@@ -9,7 +9,7 @@ use fibula_lookup::hash::{Digest, Family, SecretKey};
 use fibula_lookup::testkit::{Rng, seed};
 use flow_names::Named;
 
-mod flow_names;
+use super::flow_names;
 
 fn is_deep() -> bool {
     std::env::var_os("FIBULA_DEEP").is_some()

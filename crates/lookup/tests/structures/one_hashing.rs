@@ -4,7 +4,7 @@
 //! Every day 1,000 filters a row, whose rates follow from their bits, and a few thousand aliens each; with `FIBULA_DEEP` set
 //! 4,000 filters and as many aliens as it takes to be sure of 1 %, up to 10^9 a row.
 
-mod rates;
+use super::rates;
 
 use fibula_lookup::bloom::theory::{f_o, f_s};
 use fibula_lookup::bloom::{AddressHashing, Bloom, DoubleHashing, Layout, OneHashing, Shape, partition_sizes};

@@ -1,5 +1,4 @@
 //! Prefixes that make trouble, and what is right of them: for the tests of longest prefix match.
-#![allow(dead_code, reason = "each test takes what it needs")]
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};

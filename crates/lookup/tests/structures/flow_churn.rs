@@ -7,7 +7,7 @@ use fibula_lookup::hash::{Digest, Family, SecretKey};
 use fibula_lookup::testkit::{Rng, seed};
 use flow_names::Named;
 
-mod flow_names;
+use super::flow_names;
 
 fn settings(capacity: usize, seed: u64) -> Settings {
     let key = SecretKey::from_seed(seed);

@@ -10,7 +10,7 @@ use fibula_lookup::hash::{Digest, Family, SecretKey};
 use fibula_lookup::testkit::{Rng, seed};
 use flow_names::Named;
 
-mod flow_names;
+use super::flow_names;
 
 fn table<P: Policy>(capacity: usize, max_capacity: usize, seed: u64) -> FlowTable<2, 2, P> {
     table_of(capacity, max_capacity, seed)

@@ -1,6 +1,6 @@
 //! Bloom filters: no member is missed, and aliens are positive as often as the formulas say, before and after churn.
 
-mod rates;
+use super::rates;
 
 use fibula_lookup::bloom::{
     AddressHashing, BitChange, Blocked, Bloom, CounterBits, Counting, DoubleHashing, Layout, OneHashing, Partitioned,

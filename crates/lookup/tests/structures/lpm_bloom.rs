@@ -1,7 +1,7 @@
 //! Longest prefix match behind Bloom filters: right with every filter and in both configurations, and what the filters
 //! cost and give away.
 
-mod prefixes;
+use super::prefixes;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

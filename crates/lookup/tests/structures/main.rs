@@ -1,0 +1,33 @@
+//! Tests of the structures through their public interface: one program, for each would be compiled and linked anew.
+
+mod alien;
+mod bloom;
+mod bloom_fib;
+mod bloom_image;
+mod bloom_readers;
+mod concurrent;
+mod cuckoo_exact;
+mod cuckoo_filtable;
+mod cuckoo_schedules;
+mod fingerprint;
+mod flow;
+mod flow_churn;
+mod flow_hostile;
+mod flow_names;
+mod flow_timers;
+mod hash;
+mod hash_vectors;
+mod image;
+mod law;
+mod line;
+mod lpm;
+mod lpm_bloom;
+mod one_hashing;
+mod prefixes;
+mod publish;
+mod publish_schedules;
+mod rates;
+mod spread;
+mod static_replicas;
+mod statics;
+mod tuple_space;
