@@ -5,48 +5,25 @@
 //! under which the rows of the names that it keeps are independent.
 //!
 //! Names that come and go make a bucket solve itself anew: under its tweak if that does, under another one otherwise, and
-//! with a lower threshold when [`TRIES`] of them do not. A bucket that has lost names raises its threshold again, so
-//! that bumping does not creep up under churn. When the group has too many or too few names for its buckets it is built
-//! anew with more or fewer.
+//! with a lower threshold when too many of them do not. A bucket that has lost names raises its threshold again, so
+//! that bumping does not creep up under churn. When the upper levels have too few buckets for what is bumped they are made
+//! anew; when the group has too many or too few names for its buckets all of it is.
 //!
-//! Cost (8-bit values): 22 bytes a name; a bucket is solved in about 2 us.
+//! Cost (8-bit values): 22 bytes a name; a name comes or leaves in less than 1 us, a bucket is solved anew in about 2 us.
 //! Limits: names with equal digests cannot both be in; see [`MAX_TRIES`] for what bounds a build.
 
-use super::Settings;
-use super::layout::{self, KEEP_ALL, LEVELS, Layout, MAX_PARTS, MAX_SECOND};
-use super::solve::{self, Solution};
+use super::layout::{self, KEEP_ALL, LEVELS};
+use super::settle::{Bucket, Entry, Payload, Rules};
+use super::solve;
 use super::{MAX_STASH, ShardId};
 use crate::hash::mix64;
 
-/// Tweaks that a bucket tries before it lowers its threshold.
-const TRIES: u8 = 24;
 /// Tweaks that a bucket tries to take a bumped name back.
 const RAISE_TRIES: u8 = 4;
 /// Sizes that a build tries before it gives up.
 pub(super) const MAX_TRIES: u32 = 16;
 /// Most buckets of a first level.
 const MAX_FIRST: usize = u16::MAX as usize;
-
-/// What a name carries: its value, or an index to something that yields a value a switch.
-pub trait Payload: Copy + Eq + Send + Sync + 'static {}
-impl<T: Copy + Eq + Send + Sync + 'static> Payload for T {}
-
-/// A name: 12 bytes with a 32-bit payload, 16 with a value.
-#[derive(Clone, Copy)]
-#[repr(Rust, packed)]
-pub(super) struct Entry<P> {
-    pub(super) digest: u64,
-    pub(super) payload: P,
-}
-
-/// The names that a bucket keeps, and how it was solved for them.
-#[derive(Clone)]
-pub(super) struct Bucket<P: Payload> {
-    pub(super) tweak: u8,
-    pub(super) threshold: u8,
-    pub(super) names: Vec<Entry<P>>,
-    pub(super) solution: Solution,
-}
 
 /// A bucket as it was before the latest mutation.
 #[derive(Clone)]
@@ -86,125 +63,18 @@ pub(super) struct Group<P: Payload> {
     pub(super) n_names: usize,
 }
 
-/// How full buckets may be, from the layout.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Load {
-    /// Names a bucket that a group is built for.
-    pub(super) mean: f64,
-    /// Names that a bucket tries to keep, at most.
-    limit: usize,
-    /// Names up to which a bucket takes bumped ones back.
-    comfortable: usize,
+/// What an insert changed.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Inserted {
+    /// Some buckets.
+    Buckets,
+    /// How many there are: all of the group is to be sent.
+    Levels,
 }
 
-/// A group is built anew when it has so many more or fewer names than it was built for: 1.5 %.
-const SLACK: f64 = 0.015;
-
-impl Load {
-    pub(super) fn new(settings: &Settings) -> Self {
-        let n_cells = settings.layout().n_cells();
-        let mean = settings.trade.mean(n_cells as f64);
-        let (limit, comfortable) = match settings.layout().n_parts {
-            3 => (n_cells * 15 / 16, n_cells * 7 / 8),
-            _ => (n_cells * 24 / 25, n_cells * 11 / 12),
-        };
-        Self { mean, limit, comfortable }
-    }
-
-    /// First-level buckets of a new group of `n_names`.
-    pub(super) fn buckets_for(self, n_names: usize) -> usize {
-        ((n_names as f64 / self.mean).ceil() as usize).max(1)
-    }
-
-    /// Whether a group of `n_first` buckets has too many names.
-    pub(super) fn is_full(self, n_names: usize, n_first: usize) -> bool {
-        n_names as f64 > (n_first as f64 * self.mean * (1.0 + SLACK)).max(self.comfortable as f64)
-    }
-
-    /// Whether it has too few: a bucket less would do, with some room.
-    pub(super) fn is_empty(self, n_names: usize, n_first: usize) -> bool {
-        n_first > 1
-            && (n_names as f64)
-                < (n_first as f64 * self.mean * (1.0 - SLACK)).min(n_first as f64 * self.mean - self.mean * 1.5)
-    }
-}
-
-/// What solving needs besides names.
-#[derive(Clone, Copy)]
-pub(super) struct Rules {
-    pub(super) layout: Layout,
-    pub(super) load: Load,
-    pub(super) seed: u64,
-}
-
-impl Rules {
-    pub(super) fn new(settings: &Settings) -> Self {
-        Self { layout: settings.layout(), load: Load::new(settings), seed: settings.seed }
-    }
-
-    fn slots<P: Payload>(self, names: &[Entry<P>], tweak: u8) -> Vec<[u16; MAX_PARTS]> {
-        names.iter().map(|name| self.layout.slots(name.digest, tweak)).collect()
-    }
-
-    /// The solution of `names` under `tweak`, if their rows are independent.
-    fn solve<P: Payload>(self, names: &[Entry<P>], tweak: u8) -> Option<Solution> {
-        let slots = self.slots(names, tweak);
-        if !solve::has_full_rank(self.layout, &slots) {
-            return None;
-        }
-        solve::solve(self.layout, &slots)
-    }
-
-    /// The first of `n` tweaks from `tweak` on under which `names` have a solution.
-    fn search<P: Payload>(self, names: &[Entry<P>], tweak: u8, n: u8) -> Option<(u8, Solution)> {
-        (0..n).map(|step| tweak.wrapping_add(step)).find_map(|tweak| Some((tweak, self.solve(names, tweak)?)))
-    }
-
-    /// A bucket of as many of `names` as it can keep, whose ranks are all below `threshold`; the others are bumped.
-    fn settle<P: Payload>(
-        self,
-        level: usize,
-        mut names: Vec<Entry<P>>,
-        (tweak, mut threshold): (u8, u8),
-        bumped: &mut Vec<Entry<P>>,
-    ) -> Bucket<P> {
-        loop {
-            if names.len() <= self.load.limit
-                && let Some((tweak, solution)) = self.search(&names, tweak, TRIES)
-            {
-                return Bucket { tweak, threshold, names, solution };
-            }
-            threshold =
-                names.iter().map(|name| layout::rank(name.digest, level)).max().expect("no names have a solution");
-            names.retain(|name| {
-                let keeps = layout::rank(name.digest, level) < threshold;
-                if !keeps {
-                    bumped.push(*name);
-                }
-                keeps
-            });
-        }
-    }
-
-    /// Buckets of one level for `names`; what they bump is appended.
-    fn settle_all<P: Payload>(
-        self,
-        level: usize,
-        n_buckets: usize,
-        names: Vec<Entry<P>>,
-        first_tweak: u64,
-        bumped: &mut Vec<Entry<P>>,
-    ) -> Vec<Bucket<P>> {
-        let mut counts = vec![0u32; n_buckets];
-        let of = |name: &Entry<P>| layout::bucket(name.digest, level, n_buckets as u32) as usize;
-        names.iter().for_each(|name| counts[of(name)] += 1);
-        // Room for a few more, so that inserts need not allocate at once.
-        let mut lists: Vec<Vec<Entry<P>>> = counts.iter().map(|&n| Vec::with_capacity(n as usize + 2)).collect();
-        names.iter().for_each(|name| lists[of(name)].push(*name));
-        let tweak = |index: usize| (mix64(first_tweak ^ index as u64) >> 56) as u8;
-        let settle = |(index, list)| self.settle(level, list, (tweak(index), KEEP_ALL), bumped);
-        lists.into_iter().enumerate().map(settle).collect()
-    }
+/// The first tweaks of a group's buckets, before their numbers are mixed in.
+fn first_tweak(rules: Rules, id: ShardId, version: u64) -> u64 {
+    mix64(rules.seed ^ u64::from(id.prefix) << 8 ^ u64::from(id.depth)) ^ version << 32
 }
 
 impl<P: Payload> Group<P> {
@@ -214,36 +84,26 @@ impl<P: Payload> Group<P> {
     pub(super) fn build(rules: Rules, id: ShardId, version: u64, names: Vec<Entry<P>>) -> Result<Self, NoSolution> {
         let n_names = names.len();
         let mut n_first = rules.load.buckets_for(n_names);
-        let first_tweak = mix64(rules.seed ^ u64::from(id.prefix) << 8 ^ u64::from(id.depth)) ^ version << 32;
+        let first_tweak = first_tweak(rules, id, version);
         for _ in 0..MAX_TRIES {
-            let mut levels = Vec::with_capacity(n_first + 4);
-            let mut n_buckets = [0; LEVELS];
-            let mut names = names.clone();
-            for (level, n_level) in n_buckets.iter_mut().enumerate() {
-                let n = match level {
-                    0 => n_first,
-                    // Not as full as a first one, for a name that does not fit there makes the group larger.
-                    1 => names.len().div_ceil(rules.load.comfortable * 9 / 10),
-                    _ => names.len().min(1),
-                };
-                let mut bumped = Vec::new();
-                levels.extend(rules.settle_all(
-                    level,
-                    n.min(MAX_SECOND.into()),
-                    names,
-                    first_tweak ^ (level as u64) << 20,
-                    &mut bumped,
-                ));
-                *n_level = n.min(MAX_SECOND.into()) as u16;
-                names = bumped;
-            }
+            let mut bumped = Vec::new();
+            let mut buckets = rules.settle_all(0, n_first, names.clone(), first_tweak, &mut bumped);
+            let upper = rules.settle_bumped(bumped, first_tweak);
             // Only names that every level bumps can be equal.
-            names.sort_unstable_by_key(|name| name.digest);
-            if let Some(two) = names.windows(2).find(|two| two[0].digest == two[1].digest) {
+            if let Some(two) = upper.left.windows(2).find(|two| two[0].digest == two[1].digest) {
                 return Err(NoSolution { duplicate: Some(two[0].digest) });
             }
-            if names.len() <= MAX_STASH {
-                return Ok(Self { id, version, n_buckets, buckets: levels, stash: names, n_names });
+            if upper.left.len() <= MAX_STASH {
+                let [second, third] = upper.n_buckets;
+                buckets.extend(upper.buckets);
+                return Ok(Self {
+                    id,
+                    version,
+                    n_buckets: [n_first as u16, second, third],
+                    buckets,
+                    stash: upper.left,
+                    n_names,
+                });
             }
             n_first = (n_first + n_first.div_ceil(16)).min(MAX_FIRST);
         }
@@ -313,7 +173,12 @@ impl<P: Payload> Group<P> {
     /// Adds a name that is not there. `before` is empty.
     /// # Errors
     /// [`NoRoom`]; the group is unchanged.
-    pub(super) fn insert(&mut self, rules: Rules, name: Entry<P>, before: &mut Vec<Before<P>>) -> Result<(), NoRoom> {
+    pub(super) fn insert(
+        &mut self,
+        rules: Rules,
+        name: Entry<P>,
+        before: &mut Vec<Before<P>>,
+    ) -> Result<Inserted, NoRoom> {
         let mut pending = vec![name];
         for level in 0..LEVELS {
             let mut bumped = Vec::new();
@@ -330,23 +195,35 @@ impl<P: Payload> Group<P> {
                     }
                     continue;
                 }
-                let mut names = Vec::with_capacity(bucket.names.len() + 3);
-                names.extend_from_slice(&bucket.names);
-                names.push(name);
-                let settled = rules.settle(level, names, (bucket.tweak, bucket.threshold), &mut bumped);
+                let settled = rules.join(bucket, &[name]).unwrap_or_else(|names| {
+                    rules.settle(level, names, (bucket.tweak.wrapping_add(1), bucket.threshold), &mut bumped)
+                });
                 self.replace(home, settled, before);
             }
             pending = bumped;
         }
-        if !pending.is_empty() {
-            // Nothing is stashed that a larger group can keep.
+        if pending.is_empty() {
+            self.n_names += 1;
+            return Ok(Inserted::Buckets);
+        }
+        // There are more bumped names than the upper levels were made for: these are made anew, the first one stays.
+        let n_first = usize::from(self.n_buckets[0]);
+        let kept = self.buckets[n_first..].iter().flat_map(|bucket| &bucket.names).chain(&self.stash);
+        pending.extend(kept);
+        let upper = rules.settle_bumped(pending, first_tweak(rules, self.id, self.version + 1));
+        if upper.left.len() > MAX_STASH {
             for Before { index, bucket } in before.drain(..) {
                 self.buckets[index] = bucket;
             }
             return Err(NoRoom);
         }
+        before.clear();
+        self.buckets.truncate(n_first);
+        self.buckets.extend(upper.buckets);
+        self.n_buckets[1..].copy_from_slice(&upper.n_buckets);
+        self.stash = upper.left;
         self.n_names += 1;
-        Ok(())
+        Ok(Inserted::Levels)
     }
 
     /// Removes a name from a bucket. `before` is empty.
@@ -358,14 +235,11 @@ impl<P: Payload> Group<P> {
         }
     }
 
-    /// Solves a bucket without one of its names: fewer rows are as independent as before.
+    /// Takes one of its names out of a bucket: fewer rows are as independent as before.
     fn drop_from(&mut self, rules: Rules, index: usize, at: usize, before: &mut Vec<Before<P>>) {
-        let bucket = &self.buckets[index];
-        let mut names = bucket.names.clone();
-        names.swap_remove(at);
-        let solution = solve::solve(rules.layout, &rules.slots(&names, bucket.tweak));
-        let solution = solution.expect("independent rows stay so without one of them");
-        let bucket = Bucket { tweak: bucket.tweak, threshold: bucket.threshold, names, solution };
+        let mut bucket = self.buckets[index].clone();
+        solve::remove(rules.layout, &mut bucket.solution, at, bucket.names.len());
+        bucket.names.swap_remove(at);
         self.replace(index, bucket, before);
     }
 
@@ -392,24 +266,24 @@ impl<P: Payload> Group<P> {
         let lowest = bumped.first().map_or(KEEP_ALL, |&(rank, _)| rank);
         let n_back = bumped.iter().take_while(|&&(rank, _)| rank == lowest).count();
         let threshold = bumped.get(n_back).map_or(KEEP_ALL, |&(rank, _)| rank);
-        let back = &bumped[..n_back];
-        if n_back > room || back.iter().any(|(_, name)| self.stash.iter().any(|stashed| stashed.digest == name.digest))
-        {
+        let back: Vec<Entry<P>> = bumped[..n_back].iter().map(|&(_, name)| name).collect();
+        if n_back > room || back.iter().any(|name| self.stash.iter().any(|stashed| stashed.digest == name.digest)) {
             return false;
         }
-        let mut names = Vec::with_capacity(bucket.names.len() + n_back + 2);
-        names.extend_from_slice(&bucket.names);
-        names.extend(back.iter().map(|&(_, name)| name));
-        let Some((tweak, solution)) = rules.search(&names, bucket.tweak, RAISE_TRIES) else { return false };
+        let raised = rules.join(bucket, &back).or_else(|names| {
+            let found = rules.search(&names, bucket.tweak.wrapping_add(1), RAISE_TRIES);
+            found.map(|(tweak, solution)| Bucket { tweak, threshold, names, solution }).ok_or(())
+        });
+        let Ok(raised) = raised else { return false };
         let is_extra = |name: &Entry<P>| extra.is_some_and(|extra| extra.digest == name.digest);
-        for (_, name) in back.iter().filter(|(_, name)| !is_extra(name)) {
+        for name in back.iter().filter(|name| !is_extra(name)) {
             let Some(Spot::Bucket { index, at }) = self.find(name.digest) else {
                 unreachable!("it was found in a bucket")
             };
             self.drop_from(rules, index, at, before);
         }
-        self.replace(index, Bucket { tweak, threshold, names, solution }, before);
-        back.iter().any(|(_, name)| is_extra(name))
+        self.replace(index, Bucket { threshold, ..raised }, before);
+        back.iter().any(is_extra)
     }
 
     /// Solves the buckets of a group whose names, tweaks and thresholds are known; `headers` in their order.

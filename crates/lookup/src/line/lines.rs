@@ -5,11 +5,12 @@
 //!
 //! Cost: 22 bytes a name with 8-bit values (12 of digest and payload, 8 of its row of the solution); insert, alter and
 //! remove solve one bucket, now and then two or three; `fibula bench update --contestants latency` tells how long that
-//! takes. A group whose buckets are too full or too empty by 1.5 % is built anew; above [`Settings::max_group`] names it
-//! splits, and neighbours that fit half of that merge.
+//! takes. A group whose buckets are too full by 3 % or too empty by 4.5 % is built anew; above [`Settings::max_group`]
+//! names it splits, and neighbours that fit half of that merge.
 
-use super::group::{Before, Entry, Group, MAX_TRIES, NoSolution, Payload, Rules, Spot};
+use super::group::{Before, Group, Inserted, MAX_TRIES, NoRoom, NoSolution, Spot};
 use super::layout::{LEVELS, MAX_SECOND};
+use super::settle::{Entry, Payload, Rules};
 use super::{MAX_STASH, Settings, ShardId};
 use crate::hash::Digest;
 use crate::othello::graph::{Change, MAX_DEPTH, prefix_of};
@@ -214,12 +215,14 @@ impl<P: Payload> Lines<P> {
         }
         let name = Entry { digest: digest.0, payload };
         let is_full = rules.load.is_full(group.n_names + 1, group.n_buckets[0].into());
-        if is_full || group.insert(rules, name, &mut self.before).is_err() {
-            return self.rebuild(&[slot], &[name]);
-        }
+        let inserted = if is_full { Err(NoRoom) } else { group.insert(rules, name, &mut self.before) };
+        let Ok(inserted) = inserted else { return self.rebuild(&[slot], &[name]) };
         group.version += 1;
         self.n_names += 1;
-        Ok(Change::Cells { slot })
+        Ok(match inserted {
+            Inserted::Buckets => Change::Cells { slot },
+            Inserted::Levels => Change::Shards { slots: vec![slot], replaced: Vec::new() },
+        })
     }
 
     /// Removes a name. It is an alien from then on: its answer is arbitrary.
@@ -268,19 +271,26 @@ impl<P: Payload> Lines<P> {
         let mut names: Vec<Entry<P>> = olds.clone().flat_map(Group::names).copied().collect();
         names.extend_from_slice(extra);
         let version = olds.map(|group| group.version + 1).max().unwrap_or(1);
-        let built = self.plan(slots, names, version)?;
+        let rules = if extra.is_empty() { self.rules } else { self.rules.growing() };
+        let built = self.plan(rules, slots, names, version)?;
         self.before.clear();
         self.n_names += extra.len();
         Ok(self.commit(vec![(slots.to_vec(), built)]))
     }
 
     /// The groups of `names` in the place of those in `slots`, which stay as they are.
-    fn plan(&self, slots: &[u32], names: Vec<Entry<P>>, version: u64) -> Result<Vec<Group<P>>, InsertError> {
+    fn plan(
+        &self,
+        rules: Rules,
+        slots: &[u32],
+        names: Vec<Entry<P>>,
+        version: u64,
+    ) -> Result<Vec<Group<P>>, InsertError> {
         let first = self.group(slots[0]).id;
         let up = slots.len() as u8 - 1;
         let id = ShardId { prefix: first.prefix >> up, depth: first.depth - up };
         let mut built = Vec::with_capacity(1);
-        Self::build_or_split(&self.settings, self.rules, (id, version), names, &mut |group| built.push(group))?;
+        Self::build_or_split(&self.settings, rules, (id, version), names, &mut |group| built.push(group))?;
         Ok(built)
     }
 
@@ -340,7 +350,7 @@ impl<P: Payload> Lines<P> {
             }
             added += names.len() - n_old;
             let version = group.version + 1;
-            plans.push((vec![slot], self.plan(&[slot], names, version)?));
+            plans.push((vec![slot], self.plan(self.rules, &[slot], names, version)?));
         }
         let max = self.settings.max_names;
         if self.n_names + added > max {
@@ -427,7 +437,7 @@ impl<P: Payload> Lines<P> {
         for (_, group) in self.slots() {
             let [first, second, third] = group.n_buckets.map(usize::from);
             let names =
-                |buckets: &[super::group::Bucket<P>]| buckets.iter().map(|bucket| bucket.names.len()).sum::<usize>();
+                |buckets: &[super::settle::Bucket<P>]| buckets.iter().map(|bucket| bucket.names.len()).sum::<usize>();
             stats.n_groups += 1;
             for (level, n) in [first, second, third].into_iter().enumerate() {
                 stats.n_buckets[level] += n;

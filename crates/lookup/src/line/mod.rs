@@ -3,27 +3,34 @@
 //! | room | what |
 //! |---|---|
 //! | [`control`] | [`LineTable`], the control half of one table |
-//! | [`lines`], `group`, `solve` | the names in groups of buckets, solved; shared by all switches of a network |
-//! | [`view`] | what one switch's cells must hold, as images and updates, from the skeleton and its values |
+//! | [`lines`], `group` | the names in groups of buckets; shared by all switches of a network |
+//! | `settle`, `solve`, `avx512` | names settled in buckets: which one keeps whom, and the linear system of one |
+//! | [`view`], `paint` | what one switch's cells must hold, as images and updates, from the skeleton and its values |
 //! | [`update`] | the message: what crosses the seam |
 //! | [`query`], `kernel` | [`LineQuery`], the half of words; [`Reader`]s beside its writer |
 //! | `layout` | which bits of a digest mean what, and where things stand in a bucket |
 //!
 //! The idea, why it works and what it costs: docs/derivations/line.md.
 //! Cost: one line a lookup, a second one for 1 name in 50; about 10.3 bits a name with 8-bit values. Alien names get an
-//! arbitrary value, removed ones, too. Updates: one bucket is solved anew, in about 2 us, and sent: 64 bytes.
+//! arbitrary value, removed ones, too. Updates: one bucket is edited, now and then
+//! solved anew, in about 2 us, and sent: 64 bytes.
 //! Source: none of the papers; bumping as in Dillinger, Hübschle-Schneider, Sanders, Walzer, "Fast succinct retrieval and
 //! approximate membership using ribbon".
 //! Limits: values of up to 32 bits, 2^24 groups; two names with one digest cannot both be in.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 pub mod control;
 mod group;
 mod kernel;
 mod layout;
 pub mod lines;
+mod paint;
+mod processor;
 pub mod query;
+mod settle;
 mod solve;
 #[cfg(test)]
 mod tests;
@@ -32,9 +39,9 @@ pub mod view;
 
 pub use crate::othello::{Change, ShardId};
 pub use control::LineTable;
-pub use group::Payload;
 pub use lines::{GroupState, Lines, RestoreError, Stats};
 pub use query::{LineQuery, Reader};
+pub use settle::Payload;
 pub use update::{BucketsUpdate, GroupImage, Update};
 pub use view::View;
 
@@ -96,7 +103,7 @@ impl Trade {
     fn mean(self, n_cells: f64) -> f64 {
         let (threshold, deviations) = match self {
             Self::Fast => (0.918, 1.13),
-            Self::Balanced => (0.918, 0.75),
+            Self::Balanced => (0.918, 0.67),
             Self::Small => (0.977, 0.33),
         };
         threshold * n_cells - deviations * n_cells.sqrt()

@@ -6,11 +6,13 @@
 //!
 //! Cost: about 5 ns a name and switch for whole groups; an update paints one bucket, as it was and as it is.
 
-use super::group::{Bucket, Group, Payload};
+use super::group::Group;
+use super::layout::Layout;
 use super::lines::Lines;
 use super::query::LineQuery;
+use super::settle::{Bucket, Payload};
 use super::update::{BucketsUpdate, GroupImage, Update, bucket_prf};
-use super::{Settings, ShardId, solve};
+use super::{Settings, ShardId, paint};
 use crate::hash::Digest;
 use crate::othello::Change;
 
@@ -74,17 +76,17 @@ impl View {
 
     /// The buckets that the latest mutation changed.
     fn repaint<P: Payload>(&mut self, lines: &Lines<P>, slot: u32, value: impl Fn(P) -> u64) -> Option<BucketsUpdate> {
-        let (group, settings) = (lines.group(slot), lines.settings());
-        let n_words = settings.layout().n_words();
+        let (group, settings, layout) = (lines.group(slot), lines.settings(), lines.settings().layout());
+        let n_words = layout.n_words();
         let sent = &mut self.sent[slot as usize];
         let (mut indices, mut words) = (Vec::new(), Vec::new());
-        let mut old = vec![0; n_words];
+        let (mut old, mut values) = (vec![0; n_words], Vec::new());
         for before in lines.before() {
             old.fill(0);
-            paint(settings, &before.bucket, &value, &mut old);
+            paint(layout, &before.bucket, &value, &mut values, &mut old);
             let start = words.len();
             words.resize(start + n_words, 0);
-            paint(settings, &group.buckets[before.index], &value, &mut words[start..]);
+            paint(layout, &group.buckets[before.index], &value, &mut values, &mut words[start..]);
             if words[start..] == old {
                 words.truncate(start);
                 continue;
@@ -126,19 +128,27 @@ impl View {
     }
 }
 
-/// Writes a bucket into words that are zero.
-fn paint<P: Payload>(settings: &Settings, bucket: &Bucket<P>, value: impl Fn(P) -> u64, words: &mut [u64]) {
-    let values = bucket.names.iter().map(|name| value(name.payload));
-    solve::paint(settings.layout(), &bucket.solution, values, words);
+/// Writes a bucket into words that are zero; `values` is room for its values.
+fn paint<P: Payload>(
+    layout: Layout,
+    bucket: &Bucket<P>,
+    value: impl Fn(P) -> u64,
+    values: &mut Vec<u64>,
+    words: &mut [u64],
+) {
+    values.clear();
+    values.extend(bucket.names.iter().map(|name| value(name.payload)));
+    paint::paint(layout, &bucket.solution, values, words);
     words[0] |= u64::from(bucket.threshold) << 8 | u64::from(bucket.tweak);
 }
 
 /// A whole group.
 pub(super) fn image<P: Payload>(settings: &Settings, group: &Group<P>, value: impl Fn(P) -> u64) -> GroupImage {
-    let n_words = settings.layout().n_words();
-    let mut words = vec![0; group.buckets.len() * n_words];
+    let layout = settings.layout();
+    let n_words = layout.n_words();
+    let (mut words, mut values) = (vec![0; group.buckets.len() * n_words], Vec::new());
     for (bucket, words) in group.buckets.iter().zip(words.chunks_exact_mut(n_words)) {
-        paint(settings, bucket, &value, words);
+        paint(layout, bucket, &value, &mut values, words);
     }
     let stash = group.stash.iter().map(|name| (Digest(name.digest), value(name.payload))).collect();
     let (id, version, n_buckets) = (group.id, group.version, group.n_buckets);

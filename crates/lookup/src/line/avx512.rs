@@ -1,0 +1,114 @@
+//! Systems of one line, with AVX-512: 64 rows of 64 bits stay in eight registers.
+//!
+//! Elimination waits for one row after the other. In registers a row waits for the last one for some 10 cycles; from
+//! memory, for more than 20.
+
+#![expect(unsafe_code, reason = "vector intrinsics")]
+
+use std::arch::x86_64::{
+    __m512i, _mm512_and_si512, _mm512_loadu_si512, _mm512_mask_mov_epi64, _mm512_mask_xor_epi64, _mm512_or_si512,
+    _mm512_permutexvar_epi64, _mm512_reduce_or_epi64, _mm512_set_epi64, _mm512_set1_epi64, _mm512_setzero_si512,
+    _mm512_sllv_epi64, _mm512_storeu_si512, _mm512_sub_epi64,
+};
+
+/// Rows of a register.
+const LANES: usize = 8;
+/// Rows of a system, at most; those that it has fewer are zero.
+pub(super) const ROWS: usize = 8 * LANES;
+
+type Registers = [__m512i; ROWS / LANES];
+
+#[target_feature(enable = "avx512f")]
+fn load(rows: &[u64; ROWS]) -> Registers {
+    let (rows, _) = rows.as_chunks::<LANES>();
+    // SAFETY: each chunk has the 64 bytes that are read.
+    std::array::from_fn(|at| unsafe { _mm512_loadu_si512(rows[at].as_ptr().cast()) })
+}
+
+#[target_feature(enable = "avx512f")]
+fn store(registers: &Registers, rows: &mut [u64; ROWS]) {
+    let (rows, _) = rows.as_chunks_mut::<LANES>();
+    for (to, from) in rows.iter_mut().zip(registers) {
+        // SAFETY: each chunk has room for the 64 bytes that are written.
+        unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), *from) };
+    }
+}
+
+/// The lowest one of each lane.
+#[target_feature(enable = "avx512f")]
+fn lowest_ones(row: __m512i) -> __m512i {
+    _mm512_and_si512(row, _mm512_sub_epi64(_mm512_setzero_si512(), row))
+}
+
+/// Lanes in which both have a one. In assembler, for the compiler turns masks that it understands round, and then copies
+/// what it might have changed in place.
+#[target_feature(enable = "avx512f")]
+fn meet(a: __m512i, b: __m512i) -> u8 {
+    let lanes: u8;
+    // SAFETY: reads two registers, writes one.
+    unsafe {
+        std::arch::asm!("vptestmq {}, {}, {}", out(kreg) lanes, in(zmm_reg) a, in(zmm_reg) b,
+            options(pure, nomem, nostack, preserves_flags));
+    }
+    lanes
+}
+
+/// Dimension of what the first `n_rows` rows span.
+#[target_feature(enable = "avx512f,popcnt")]
+pub(super) fn rank(rows: &[u64; ROWS], n_rows: usize) -> u32 {
+    let mut registers = load(rows);
+    let mut pivots = _mm512_setzero_si512();
+    // Unrolled, for registers have no index; lanes in a loop that nobody unrolls, for more code than that ends on the
+    // stack.
+    let lanes = std::hint::black_box(LANES as i64);
+    macro_rules! registers {
+        ($($at:literal)*) => { $(
+            if $at * LANES < n_rows {
+                for lane in 0..lanes {
+                    let row = _mm512_permutexvar_epi64(_mm512_set1_epi64(lane), registers[$at]);
+                    let pivot = lowest_ones(row);
+                    pivots = _mm512_or_si512(pivots, pivot);
+                    // Rows that are done need not be reduced.
+                    for other in &mut registers[$at..] {
+                        let has = meet(*other, pivot);
+                        *other = _mm512_mask_xor_epi64(*other, has, *other, row);
+                    }
+                }
+            }
+        )* };
+    }
+    registers!(0 1 2 3 4 5 6 7);
+    (_mm512_reduce_or_epi64(pivots) as u64).count_ones()
+}
+
+/// Brings rows to reduced echelon form: the pivot column of each as a bit, zero where it depends on those before it, and
+/// the set of rows that were added up to it.
+#[target_feature(enable = "avx512f")]
+pub(super) fn eliminate(rows: &[u64; ROWS], pivots: &mut [u64; ROWS], combinations: &mut [u64; ROWS]) {
+    let mut registers = load(rows);
+    let lanes = _mm512_set_epi64(7, 6, 5, 4, 3, 2, 1, 0);
+    let mut combined: Registers =
+        std::array::from_fn(|at| _mm512_sllv_epi64(_mm512_set1_epi64(1 << (at * LANES)), lanes));
+    let mut found = [_mm512_setzero_si512(); ROWS / LANES];
+    let n_lanes = std::hint::black_box(LANES as i64);
+    macro_rules! registers {
+        ($($at:literal)*) => { $( for lane in 0..n_lanes {
+            let index = _mm512_set1_epi64(lane);
+            let row = _mm512_permutexvar_epi64(index, registers[$at]);
+            let combination = _mm512_permutexvar_epi64(index, combined[$at]);
+            let pivot = lowest_ones(row);
+            let itself = 1u8 << lane;
+            found[$at] = _mm512_mask_mov_epi64(found[$at], itself, pivot);
+            for other in 0..ROWS / LANES {
+                // All but itself.
+                let others = if other == $at { !itself } else { 0xFF };
+                let has = meet(registers[other], pivot) & others;
+                registers[other] = _mm512_mask_xor_epi64(registers[other], has, registers[other], row);
+                combined[other] = _mm512_mask_xor_epi64(combined[other], has, combined[other], combination);
+            }
+        } )* };
+    }
+    registers!(0 1 2 3 4 5 6 7);
+    store(&found, pivots);
+    store(&combined, combinations);
+}

@@ -1,0 +1,207 @@
+//! How full buckets may be, and how names are settled in them: what building, inserting and removing have in common.
+//!
+//! A bucket of names is solved under the first tweak that does; of too many names, or when [`TRIES`] tweaks do not, those
+//! of the highest rank are bumped.
+
+use super::Settings;
+use super::layout::{self, KEEP_ALL, LEVELS, Layout, MAX_PARTS, MAX_SECOND};
+use super::solve::{self, Solution};
+use crate::hash::mix64;
+
+/// Tweaks that a bucket tries before it lowers its threshold.
+const TRIES: u8 = 16;
+/// What a name carries: its value, or an index to something that yields a value a switch.
+pub trait Payload: Copy + Eq + Send + Sync + 'static {}
+impl<T: Copy + Eq + Send + Sync + 'static> Payload for T {}
+
+/// A name: 12 bytes with a 32-bit payload, 16 with a value.
+#[derive(Clone, Copy)]
+#[repr(Rust, packed)]
+pub(super) struct Entry<P> {
+    pub(super) digest: u64,
+    pub(super) payload: P,
+}
+
+/// The names that a bucket keeps, and how it was solved for them.
+#[derive(Clone)]
+pub(super) struct Bucket<P: Payload> {
+    pub(super) tweak: u8,
+    pub(super) threshold: u8,
+    pub(super) names: Vec<Entry<P>>,
+    pub(super) solution: Solution,
+}
+
+/// How full buckets may be, from the layout.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Load {
+    /// Names a bucket that a group is built for.
+    pub(super) mean: f64,
+    /// Names that a bucket tries to keep, at most.
+    limit: usize,
+    /// Names up to which a bucket takes bumped ones back.
+    pub(super) comfortable: usize,
+}
+
+/// How full its buckets make a group too full, as a part of the mean: it is built anew with more of them.
+const GROW_AT: f64 = 1.03;
+/// How full they are then: one rebuild serves so many inserts that they take a small part of it each, and while a table
+/// grows its groups are at the mean on average.
+const GROW_TO: f64 = 0.99;
+/// How full its buckets make a group too empty: it is built anew for the mean.
+const SHRINK_AT: f64 = 0.95;
+
+impl Load {
+    pub(super) fn new(settings: &Settings) -> Self {
+        let n_cells = settings.layout().n_cells();
+        let mean = settings.trade.mean(n_cells as f64);
+        let (limit, comfortable) = match settings.layout().n_parts {
+            3 => (n_cells * 12 / 13, n_cells * 8 / 9),
+            _ => (n_cells * 24 / 25, n_cells * 11 / 12),
+        };
+        Self { mean, limit, comfortable }
+    }
+
+    /// First-level buckets of a new group of `n_names`.
+    pub(super) fn buckets_for(self, n_names: usize) -> usize {
+        ((n_names as f64 / self.mean).ceil() as usize).max(1)
+    }
+
+    /// Whether a group of `n_first` buckets has too many names.
+    pub(super) fn is_full(self, n_names: usize, n_first: usize) -> bool {
+        n_names as f64 > (n_first as f64 * self.mean * GROW_AT).max(self.comfortable as f64)
+    }
+
+    /// Whether it has too few: a bucket less would do, with some room.
+    pub(super) fn is_empty(self, n_names: usize, n_first: usize) -> bool {
+        n_first > 1
+            && (n_names as f64)
+                < (n_first as f64 * self.mean * SHRINK_AT).min(n_first as f64 * self.mean - self.mean * 1.5)
+    }
+}
+
+/// What solving needs besides names.
+#[derive(Clone, Copy)]
+pub(super) struct Rules {
+    pub(super) layout: Layout,
+    pub(super) load: Load,
+    pub(super) seed: u64,
+}
+
+impl Rules {
+    pub(super) fn new(settings: &Settings) -> Self {
+        Self { layout: settings.layout(), load: Load::new(settings), seed: settings.seed }
+    }
+
+    /// The same for a group that grows: with room for more.
+    pub(super) fn growing(self) -> Self {
+        Self { load: Load { mean: self.load.mean * GROW_TO, ..self.load }, ..self }
+    }
+
+    pub(super) fn slots<P: Payload>(self, names: &[Entry<P>], tweak: u8) -> Vec<[u16; MAX_PARTS]> {
+        names.iter().map(|name| self.layout.slots(name.digest, tweak)).collect()
+    }
+
+    /// The solution of `names` under `tweak`, if their rows are independent.
+    fn solve<P: Payload>(self, names: &[Entry<P>], tweak: u8) -> Option<Solution> {
+        let slots = self.slots(names, tweak);
+        if !solve::has_full_rank(self.layout, &slots) {
+            return None;
+        }
+        solve::solve(self.layout, &slots)
+    }
+
+    /// A bucket with more names under its tweak; all of its names where that does not keep them.
+    pub(super) fn join<P: Payload>(self, bucket: &Bucket<P>, more: &[Entry<P>]) -> Result<Bucket<P>, Vec<Entry<P>>> {
+        let mut names = Vec::with_capacity(bucket.names.len() + more.len() + 1);
+        names.extend_from_slice(&bucket.names);
+        names.extend_from_slice(more);
+        if names.len() > self.load.limit {
+            return Err(names);
+        }
+        let slots = self.slots(&names, bucket.tweak);
+        let mut solution = Vec::with_capacity(bucket.solution.len() + (more.len() + 1) * self.layout.row_words());
+        solution.extend_from_slice(&bucket.solution);
+        let joined = (bucket.names.len()..names.len()).all(|n| solve::add(self.layout, &mut solution, &slots[..=n]));
+        match joined {
+            true => Ok(Bucket { tweak: bucket.tweak, threshold: bucket.threshold, names, solution }),
+            false => Err(names),
+        }
+    }
+
+    /// The first of `n` tweaks from `tweak` on under which `names` have a solution.
+    pub(super) fn search<P: Payload>(self, names: &[Entry<P>], tweak: u8, n: u8) -> Option<(u8, Solution)> {
+        (0..n).map(|step| tweak.wrapping_add(step)).find_map(|tweak| Some((tweak, self.solve(names, tweak)?)))
+    }
+
+    /// A bucket of as many of `names` as it can keep, whose ranks are all below `threshold`; the others are bumped.
+    pub(super) fn settle<P: Payload>(
+        self,
+        level: usize,
+        mut names: Vec<Entry<P>>,
+        (tweak, mut threshold): (u8, u8),
+        bumped: &mut Vec<Entry<P>>,
+    ) -> Bucket<P> {
+        loop {
+            if names.len() <= self.load.limit
+                && let Some((tweak, solution)) = self.search(&names, tweak, TRIES)
+            {
+                return Bucket { tweak, threshold, names, solution };
+            }
+            threshold =
+                names.iter().map(|name| layout::rank(name.digest, level)).max().expect("no names have a solution");
+            names.retain(|name| {
+                let keeps = layout::rank(name.digest, level) < threshold;
+                if !keeps {
+                    bumped.push(*name);
+                }
+                keeps
+            });
+        }
+    }
+
+    /// Buckets of one level for `names`; what they bump is appended.
+    pub(super) fn settle_all<P: Payload>(
+        self,
+        level: usize,
+        n_buckets: usize,
+        names: Vec<Entry<P>>,
+        first_tweak: u64,
+        bumped: &mut Vec<Entry<P>>,
+    ) -> Vec<Bucket<P>> {
+        let mut counts = vec![0u32; n_buckets];
+        let of = |name: &Entry<P>| layout::bucket(name.digest, level, n_buckets as u32) as usize;
+        names.iter().for_each(|name| counts[of(name)] += 1);
+        // Room for a few more, so that inserts need not allocate at once.
+        let mut lists: Vec<Vec<Entry<P>>> = counts.iter().map(|&n| Vec::with_capacity(n as usize + 2)).collect();
+        names.iter().for_each(|name| lists[of(name)].push(*name));
+        let tweak = |index: usize| (mix64(first_tweak ^ index as u64) >> 56) as u8;
+        let settle = |(index, list)| self.settle(level, list, (tweak(index), KEEP_ALL), bumped);
+        lists.into_iter().enumerate().map(settle).collect()
+    }
+
+    /// Buckets above the first level, for names that it bumps.
+    pub(super) fn settle_bumped<P: Payload>(self, mut names: Vec<Entry<P>>, first_tweak: u64) -> Upper<P> {
+        let (mut n_buckets, mut buckets) = ([0; LEVELS - 1], Vec::new());
+        for level in 1..LEVELS {
+            let n = match level {
+                // Not as full as a first one, for a name that does not fit there makes the level anew.
+                1 => names.len().div_ceil(self.load.comfortable * 9 / 10).min(MAX_SECOND.into()),
+                _ => names.len().min(1),
+            };
+            let mut bumped = Vec::new();
+            buckets.extend(self.settle_all(level, n, names, first_tweak ^ (level as u64) << 20, &mut bumped));
+            n_buckets[level - 1] = n as u16;
+            names = bumped;
+        }
+        names.sort_unstable_by_key(|name| name.digest);
+        Upper { n_buckets, buckets, left: names }
+    }
+}
+
+/// What stands above the first level.
+pub(super) struct Upper<P: Payload> {
+    pub(super) n_buckets: [u16; LEVELS - 1],
+    pub(super) buckets: Vec<Bucket<P>>,
+    /// Names that the last level bumps, in order.
+    pub(super) left: Vec<Entry<P>>,
+}
