@@ -18,6 +18,9 @@ use super::solve;
 use super::{MAX_STASH, ShardId};
 use crate::hash::mix64;
 
+/// Tweaks that a bucket tries for one name more: of those so full that their tweak does not keep it, most are at their
+/// limit, and to bump one name costs less than to look on.
+const INSERT_TRIES: u8 = 6;
 /// Tweaks that a bucket tries to take a bumped name back.
 const RAISE_TRIES: u8 = 4;
 /// Sizes that a build tries before it gives up.
@@ -63,9 +66,9 @@ pub(super) struct Group<P: Payload> {
     pub(super) n_names: usize,
 }
 
-/// What an insert changed.
+/// What a name that came or left changed.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Inserted {
+pub(super) enum Changed {
     /// Some buckets.
     Buckets,
     /// How many there are: all of the group is to be sent.
@@ -178,7 +181,7 @@ impl<P: Payload> Group<P> {
         rules: Rules,
         name: Entry<P>,
         before: &mut Vec<Before<P>>,
-    ) -> Result<Inserted, NoRoom> {
+    ) -> Result<Changed, NoRoom> {
         let mut pending = vec![name];
         for level in 0..LEVELS {
             let mut bumped = Vec::new();
@@ -196,7 +199,8 @@ impl<P: Payload> Group<P> {
                     continue;
                 }
                 let settled = rules.join(bucket, &[name]).unwrap_or_else(|names| {
-                    rules.settle(level, names, (bucket.tweak.wrapping_add(1), bucket.threshold), &mut bumped)
+                    let (tweak, threshold) = (bucket.tweak.wrapping_add(1), bucket.threshold);
+                    rules.settle(level, names, (tweak, threshold), INSERT_TRIES, &mut bumped)
                 });
                 self.replace(home, settled, before);
             }
@@ -204,35 +208,51 @@ impl<P: Payload> Group<P> {
         }
         if pending.is_empty() {
             self.n_names += 1;
-            return Ok(Inserted::Buckets);
+            return Ok(Changed::Buckets);
         }
-        // There are more bumped names than the upper levels were made for: these are made anew, the first one stays.
-        let n_first = usize::from(self.n_buckets[0]);
-        let kept = self.buckets[n_first..].iter().flat_map(|bucket| &bucket.names).chain(&self.stash);
-        pending.extend(kept);
-        let upper = rules.settle_bumped(pending, first_tweak(rules, self.id, self.version + 1));
-        if upper.left.len() > MAX_STASH {
+        // There are more bumped names than the upper levels were made for.
+        if !self.make_upper_levels(rules, pending) {
             for Before { index, bucket } in before.drain(..) {
                 self.buckets[index] = bucket;
             }
             return Err(NoRoom);
         }
         before.clear();
+        self.n_names += 1;
+        Ok(Changed::Levels)
+    }
+
+    /// Makes the levels above the first anew for the names that are there and `more`; false, and nothing changes, when
+    /// they do not fit.
+    fn make_upper_levels(&mut self, rules: Rules, more: Vec<Entry<P>>) -> bool {
+        let n_first = usize::from(self.n_buckets[0]);
+        let mut names = more;
+        names.extend(self.buckets[n_first..].iter().flat_map(|bucket| &bucket.names).chain(&self.stash));
+        let upper = rules.settle_bumped(names, first_tweak(rules, self.id, self.version + 1));
+        if upper.left.len() > MAX_STASH {
+            return false;
+        }
         self.buckets.truncate(n_first);
         self.buckets.extend(upper.buckets);
         self.n_buckets[1..].copy_from_slice(&upper.n_buckets);
         self.stash = upper.left;
-        self.n_names += 1;
-        Ok(Inserted::Levels)
+        true
     }
 
     /// Removes a name from a bucket. `before` is empty.
-    pub(super) fn remove(&mut self, rules: Rules, index: usize, at: usize, before: &mut Vec<Before<P>>) {
+    pub(super) fn remove(&mut self, rules: Rules, index: usize, at: usize, before: &mut Vec<Before<P>>) -> Changed {
         self.drop_from(rules, index, at, before);
         self.n_names -= 1;
         if self.level_of(index) == 0 {
             self.take_back(rules, index, None, before);
         }
+        let [n_first, second, third] = self.n_buckets.map(usize::from);
+        let n_upper = self.stash.len() + self.buckets[n_first..].iter().map(|bucket| bucket.names.len()).sum::<usize>();
+        if rules.load.are_spare(n_upper, second + third) && self.make_upper_levels(rules, Vec::new()) {
+            before.clear();
+            return Changed::Levels;
+        }
+        Changed::Buckets
     }
 
     /// Takes one of its names out of a bucket: fewer rows are as independent as before.

@@ -8,7 +8,7 @@
 //! takes. A group whose buckets are too full by 3 % or too empty by 4.5 % is built anew; above [`Settings::max_group`]
 //! names it splits, and neighbours that fit half of that merge.
 
-use super::group::{Before, Group, Inserted, MAX_TRIES, NoRoom, NoSolution, Spot};
+use super::group::{Before, Changed, Group, MAX_TRIES, NoRoom, NoSolution, Spot};
 use super::layout::{LEVELS, MAX_SECOND};
 use super::settle::{Entry, Payload, Rules};
 use super::{MAX_STASH, Settings, ShardId};
@@ -43,6 +43,15 @@ pub struct Lines<P: Payload = u32> {
     n_names: usize,
     /// Buckets that the latest mutation changed, as they were.
     before: Vec<Before<P>>,
+}
+
+impl Changed {
+    fn in_group(self, slot: u32) -> Change {
+        match self {
+            Self::Buckets => Change::Cells { slot },
+            Self::Levels => Change::Shards { slots: vec![slot], replaced: Vec::new() },
+        }
+    }
 }
 
 impl<P: Payload> Lines<P> {
@@ -205,24 +214,22 @@ impl<P: Payload> Lines<P> {
             }
             group.version += 1;
             group.alter(spot, payload, &mut self.before);
-            return Ok(match spot {
-                Spot::Bucket { .. } => Change::Cells { slot },
-                Spot::Stash(_) => Change::Shards { slots: vec![slot], replaced: Vec::new() },
-            });
+            let changed = match spot {
+                Spot::Bucket { .. } => Changed::Buckets,
+                Spot::Stash(_) => Changed::Levels,
+            };
+            return Ok(changed.in_group(slot));
         }
         if self.n_names >= max {
             return Err(InsertError::TooManyNames { max });
         }
         let name = Entry { digest: digest.0, payload };
         let is_full = rules.load.is_full(group.n_names + 1, group.n_buckets[0].into());
-        let inserted = if is_full { Err(NoRoom) } else { group.insert(rules, name, &mut self.before) };
-        let Ok(inserted) = inserted else { return self.rebuild(&[slot], &[name]) };
+        let changed = if is_full { Err(NoRoom) } else { group.insert(rules, name, &mut self.before) };
+        let Ok(changed) = changed else { return self.rebuild(&[slot], &[name]) };
         group.version += 1;
         self.n_names += 1;
-        Ok(match inserted {
-            Inserted::Buckets => Change::Cells { slot },
-            Inserted::Levels => Change::Shards { slots: vec![slot], replaced: Vec::new() },
-        })
+        Ok(changed.in_group(slot))
     }
 
     /// Removes a name. It is an alien from then on: its answer is arbitrary.
@@ -234,14 +241,14 @@ impl<P: Payload> Lines<P> {
         let Some(spot) = group.find(digest.0) else { return Change::None };
         group.version += 1;
         self.n_names -= 1;
-        match spot {
+        let changed = match spot {
             Spot::Stash(at) => {
                 group.stash.remove(at);
                 group.n_names -= 1;
-                return Change::Shards { slots: vec![slot], replaced: Vec::new() };
+                Changed::Levels
             }
             Spot::Bucket { index, at } => group.remove(rules, index, at, &mut self.before),
-        }
+        };
         if rules.load.is_empty(group.n_names, group.n_buckets[0].into()) {
             let neighbour = self.mergeable(slot);
             let slots = [slot, neighbour.unwrap_or(slot)];
@@ -250,7 +257,7 @@ impl<P: Payload> Lines<P> {
                 return change;
             }
         }
-        Change::Cells { slot }
+        changed.in_group(slot)
     }
 
     /// The neighbour that `slot` should merge with: both small, of one depth and one parent.

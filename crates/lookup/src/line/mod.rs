@@ -58,7 +58,7 @@ const MAX_BUCKETS: f64 = 192.0;
 pub enum Trade {
     /// 3 cells a name, some 48 names to a line of 62 cells: lookups and updates cost least.
     Fast,
-    /// 3 cells a name, some 51 to a line.
+    /// 3 cells a name, some 52 to a line.
     #[default]
     Balanced,
     /// 4 cells a name, some 58 to a line.
@@ -103,7 +103,7 @@ impl Trade {
     fn mean(self, n_cells: f64) -> f64 {
         let (threshold, deviations) = match self {
             Self::Fast => (0.918, 1.13),
-            Self::Balanced => (0.918, 0.67),
+            Self::Balanced => (0.918, 0.62),
             Self::Small => (0.977, 0.33),
         };
         threshold * n_cells - deviations * n_cells.sqrt()

@@ -3,13 +3,18 @@
 //! A bucket of names is solved under the first tweak that does; of too many names, or when [`TRIES`] tweaks do not, those
 //! of the highest rank are bumped.
 
+#![cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "calls vector forms after detecting them"))]
+
 use super::Settings;
 use super::layout::{self, KEEP_ALL, LEVELS, Layout, MAX_PARTS, MAX_SECOND};
+#[cfg(target_arch = "x86_64")]
+use super::processor::Processor;
+use super::processor::by_processor;
 use super::solve::{self, Solution};
 use crate::hash::mix64;
 
 /// Tweaks that a bucket tries before it lowers its threshold.
-const TRIES: u8 = 16;
+pub(super) const TRIES: u8 = 16;
 /// What a name carries: its value, or an index to something that yields a value a switch.
 pub trait Payload: Copy + Eq + Send + Sync + 'static {}
 impl<T: Copy + Eq + Send + Sync + 'static> Payload for T {}
@@ -71,6 +76,17 @@ impl Load {
         n_names as f64 > (n_first as f64 * self.mean * GROW_AT).max(self.comfortable as f64)
     }
 
+    /// Buckets of the second level for so many names: not as full as a first one, for a name that does not fit there
+    /// makes the level anew.
+    fn upper_buckets_for(self, n_names: usize) -> usize {
+        n_names.div_ceil(self.comfortable * 9 / 10).min(MAX_SECOND.into())
+    }
+
+    /// Whether fewer buckets would do for so many bumped names, with some room.
+    pub(super) fn are_spare(self, n_names: usize, n_upper: usize) -> bool {
+        self.upper_buckets_for(n_names + n_names / 8 + 2) < n_upper
+    }
+
     /// Whether it has too few: a bucket less would do, with some room.
     pub(super) fn is_empty(self, n_names: usize, n_first: usize) -> bool {
         n_first > 1
@@ -98,16 +114,10 @@ impl Rules {
     }
 
     pub(super) fn slots<P: Payload>(self, names: &[Entry<P>], tweak: u8) -> Vec<[u16; MAX_PARTS]> {
-        names.iter().map(|name| self.layout.slots(name.digest, tweak)).collect()
-    }
-
-    /// The solution of `names` under `tweak`, if their rows are independent.
-    fn solve<P: Payload>(self, names: &[Entry<P>], tweak: u8) -> Option<Solution> {
-        let slots = self.slots(names, tweak);
-        if !solve::has_full_rank(self.layout, &slots) {
-            return None;
-        }
-        solve::solve(self.layout, &slots)
+        let digests: Vec<u64> = names.iter().map(|name| name.digest).collect();
+        let mut slots = vec![[0; MAX_PARTS]; names.len()];
+        place(self.layout, &digests, tweak, &mut slots);
+        slots
     }
 
     /// A bucket with more names under its tweak; all of its names where that does not keep them.
@@ -130,7 +140,13 @@ impl Rules {
 
     /// The first of `n` tweaks from `tweak` on under which `names` have a solution.
     pub(super) fn search<P: Payload>(self, names: &[Entry<P>], tweak: u8, n: u8) -> Option<(u8, Solution)> {
-        (0..n).map(|step| tweak.wrapping_add(step)).find_map(|tweak| Some((tweak, self.solve(names, tweak)?)))
+        let digests: Vec<u64> = names.iter().map(|name| name.digest).collect();
+        let mut slots = vec![[0; MAX_PARTS]; names.len()];
+        let tweak = (0..n).map(|step| tweak.wrapping_add(step)).find(|&tweak| {
+            place(self.layout, &digests, tweak, &mut slots);
+            solve::has_full_rank(self.layout, &slots)
+        })?;
+        Some((tweak, solve::solve(self.layout, &slots)?))
     }
 
     /// A bucket of as many of `names` as it can keep, whose ranks are all below `threshold`; the others are bumped.
@@ -139,11 +155,12 @@ impl Rules {
         level: usize,
         mut names: Vec<Entry<P>>,
         (tweak, mut threshold): (u8, u8),
+        n_tries: u8,
         bumped: &mut Vec<Entry<P>>,
     ) -> Bucket<P> {
         loop {
             if names.len() <= self.load.limit
-                && let Some((tweak, solution)) = self.search(&names, tweak, TRIES)
+                && let Some((tweak, solution)) = self.search(&names, tweak, n_tries)
             {
                 return Bucket { tweak, threshold, names, solution };
             }
@@ -175,7 +192,7 @@ impl Rules {
         let mut lists: Vec<Vec<Entry<P>>> = counts.iter().map(|&n| Vec::with_capacity(n as usize + 2)).collect();
         names.iter().for_each(|name| lists[of(name)].push(*name));
         let tweak = |index: usize| (mix64(first_tweak ^ index as u64) >> 56) as u8;
-        let settle = |(index, list)| self.settle(level, list, (tweak(index), KEEP_ALL), bumped);
+        let settle = |(index, list)| self.settle(level, list, (tweak(index), KEEP_ALL), TRIES, bumped);
         lists.into_iter().enumerate().map(settle).collect()
     }
 
@@ -184,8 +201,7 @@ impl Rules {
         let (mut n_buckets, mut buckets) = ([0; LEVELS - 1], Vec::new());
         for level in 1..LEVELS {
             let n = match level {
-                // Not as full as a first one, for a name that does not fit there makes the level anew.
-                1 => names.len().div_ceil(self.load.comfortable * 9 / 10).min(MAX_SECOND.into()),
+                1 => self.load.upper_buckets_for(names.len()),
                 _ => names.len().min(1),
             };
             let mut bumped = Vec::new();
@@ -195,6 +211,13 @@ impl Rules {
         }
         names.sort_unstable_by_key(|name| name.digest);
         Upper { n_buckets, buckets, left: names }
+    }
+}
+
+by_processor! {
+    /// The slots of names under a tweak.
+    fn place(layout: Layout, digests: &[u64], tweak: u8, slots: &mut [[u16; MAX_PARTS]]) {
+        slots.iter_mut().zip(digests).for_each(|(slots, &digest)| *slots = layout.slots(digest, tweak));
     }
 }
 
