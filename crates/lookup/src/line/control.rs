@@ -12,7 +12,7 @@ use crate::traits::{Control, InsertError};
 /// Names a group and batch from which building groups anew is cheaper than inserting.
 const BUILD_FROM: usize = 100;
 
-/// Control half of one table whose names carry their values themselves; about 26 bytes a name.
+/// Control half of one table whose names carry their values themselves; about 27 bytes a name.
 ///
 /// ```
 /// use fibula_lookup::hash::{Family, Hasher, SecretKey};

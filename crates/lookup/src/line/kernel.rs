@@ -322,7 +322,7 @@ unsafe fn locate_burst<const AVX2: bool>(served: Served<'_>, cells: impl Cells, 
     locate(served, cells, digests, spots);
 }
 
-/// Steps 2 to 5.
+/// Steps 2 to 5, of a burst that the writer wrote under once more: its lines are in the cache then.
 /// # Safety
 /// The spots of these digests are written, and their groups are still there; the processor has AVX2 where `AVX2` says so.
 #[inline(always)]
@@ -334,6 +334,27 @@ unsafe fn read<C: Cells, const PARTS: usize, const AVX2: bool>(
     spots: &Spots,
     values: &mut [u64],
 ) {
+    for _ in 0..2 {
+        // SAFETY: by the caller's word.
+        if unsafe { read_once::<C, PARTS, AVX2>(served, layout, cells, digests, spots, values) } {
+            return;
+        }
+    }
+    read_each(served, layout, cells, digests, values);
+}
+
+/// Steps 2 to 5; whether the writer wrote nothing meanwhile.
+/// # Safety
+/// As for [`read`].
+#[inline(always)]
+unsafe fn read_once<C: Cells, const PARTS: usize, const AVX2: bool>(
+    served: Served<'_>,
+    layout: Layout,
+    cells: C,
+    digests: &[Digest],
+    spots: &Spots,
+    values: &mut [u64],
+) -> bool {
     // SAFETY: by the caller's word.
     let bucket = |index: usize| unsafe { spots[index].assume_init() };
     let stamp = served.extra.0.begin();
@@ -370,15 +391,13 @@ unsafe fn read<C: Cells, const PARTS: usize, const AVX2: bool>(
         left &= left - 1;
         values[index] = one(served, layout, cells, digests[index].0, &mut |_| {});
     }
-    if !stamp.is_some_and(|stamp| served.extra.0.is_unchanged(stamp)) {
-        read_again(served, layout, cells, digests, values);
-    }
+    stamp.is_some_and(|stamp| served.extra.0.is_unchanged(stamp))
 }
 
-/// The writer wrote while a burst was read: its names one by one, from lines that are in the cache now.
+/// The writer wrote again and again while a burst was read: its names one by one.
 #[cold]
 #[inline(never)]
-fn read_again<C: Cells>(served: Served<'_>, layout: Layout, cells: C, digests: &[Digest], values: &mut [u64]) {
+fn read_each<C: Cells>(served: Served<'_>, layout: Layout, cells: C, digests: &[Digest], values: &mut [u64]) {
     for (digest, value) in digests.iter().zip(values) {
         *value = served.extra.0.read(|| one(served, layout, cells, digest.0, &mut |_| {}));
     }

@@ -3,9 +3,9 @@
 //! It knows which cells make up the value of a name, not the values: those belong to a [`View`](super::View), one a
 //! switch. A mutation returns a [`Change`], from which each view derives its own update message.
 //!
-//! Cost: 22 bytes a name with 8-bit values (12 of digest and payload, 8 of its row of the solution); insert, alter and
-//! remove solve one bucket, now and then two or three; `fibula bench update --contestants latency` tells how long that
-//! takes. A group whose buckets are too full by 3 % or too empty by 4.5 % is built anew; above [`Settings::max_group`]
+//! Cost: 23 bytes a name with 8-bit values (12 of digest and payload, 8 of its row of the solution); insert, alter and
+//! remove edit one bucket, now and then two or three; `fibula bench update --contestants latency` tells how long that
+//! takes. A group whose buckets are too full by 3 % or too empty by 5 % is built anew; above [`Settings::max_group`]
 //! names it splits, and neighbours that fit half of that merge.
 
 use super::group::{Before, Changed, Group, MAX_TRIES, NoRoom, NoSolution, Spot};

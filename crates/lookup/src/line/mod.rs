@@ -11,9 +11,9 @@
 //! | `layout` | which bits of a digest mean what, and where things stand in a bucket |
 //!
 //! The idea, why it works and what it costs: docs/derivations/line.md.
-//! Cost: one line a lookup, a second one for 1 name in 50; about 10.3 bits a name with 8-bit values. Alien names get an
-//! arbitrary value, removed ones, too. Updates: one bucket is edited, now and then
-//! solved anew, in about 2 us, and sent: 64 bytes.
+//! Cost: one line a lookup, a second one for 1 name in 30 to 60; 10.2 to 10.4 bits a name with 8-bit values. Alien names
+//! get an arbitrary value, removed ones, too. Updates: one bucket is edited, now and then solved anew, in about 2 us, and
+//! sent: 64 bytes.
 //! Source: none of the papers; bumping as in Dillinger, Hübschle-Schneider, Sanders, Walzer, "Fast succinct retrieval and
 //! approximate membership using ribbon".
 //! Limits: values of up to 32 bits, 2^24 groups; two names with one digest cannot both be in.

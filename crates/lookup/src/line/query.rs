@@ -1,8 +1,8 @@
 //! Line tables, query half: directory and buckets, no names.
 //!
 //! [`LineQuery`] is the handle of the one writer; each reading thread has a [`Reader`]. A bucket is written in place, all
-//! its words between two increments of the table's counter; a burst that saw the counter move reads its names again, one
-//! by one, from lines that are in its cache by then. A group that is built anew is written elsewhere and published whole.
+//! its words between two increments of the table's counter; a burst that saw the counter move reads its lines once
+//! more, from the cache by then, and its names one by one if it moved again. A group that is built anew is written elsewhere and published whole.
 //!
 //! One counter for the table, checked once a burst: a lookup pays two loads of a line that is in its cache unless the
 //! writer wrote, for 32 names. A counter in every bucket costs each name a comparison; new versions of groups cost every

@@ -14,7 +14,8 @@ use super::solve::{self, Solution};
 use crate::hash::mix64;
 
 /// Tweaks that a bucket tries before it lowers its threshold.
-pub(super) const TRIES: u8 = 16;
+const TRIES: u8 = 16;
+
 /// What a name carries: its value, or an index to something that yields a value a switch.
 pub trait Payload: Copy + Eq + Send + Sync + 'static {}
 impl<T: Copy + Eq + Send + Sync + 'static> Payload for T {}
@@ -113,6 +114,7 @@ impl Rules {
         Self { load: Load { mean: self.load.mean * GROW_TO, ..self.load }, ..self }
     }
 
+    /// The slots of names under a tweak.
     pub(super) fn slots<P: Payload>(self, names: &[Entry<P>], tweak: u8) -> Vec<[u16; MAX_PARTS]> {
         let digests: Vec<u64> = names.iter().map(|name| name.digest).collect();
         let mut slots = vec![[0; MAX_PARTS]; names.len()];
@@ -215,7 +217,7 @@ impl Rules {
 }
 
 by_processor! {
-    /// The slots of names under a tweak.
+    /// As [`Rules::slots`], into room that is there.
     fn place(layout: Layout, digests: &[u64], tweak: u8, slots: &mut [[u16; MAX_PARTS]]) {
         slots.iter_mut().zip(digests).for_each(|(slots, &digest)| *slots = layout.slots(digest, tweak));
     }
