@@ -47,16 +47,18 @@ bench: ## The standard tables, DPDK's structures included (10 to 20 minutes)
 	scripts/with-huge-pages $(HUGE_MIB) scripts/bench $(FIBULA)
 
 # Add ARGS=--full for the papers' sizes, meant for a night. What ran before is not run again: it goes on where it stopped.
-repro: ## Every table and figure of the papers on this machine, repro-results/quick/report.html (meant for 15 minutes; not timed as a whole yet)
+repro: ## Every table and figure of the papers on this machine, repro-results/quick/report.html (some 17 minutes)
 	@scripts/setup bench
 	cargo build --release -p fibula-cli --features dpdk
+	@test -d topologies || scripts/topologies || echo "Networks will be generated ones: scripts/topologies fetches real ones."
 	@# A figure that fails does not keep the report from being made; its failure is the outcome.
 	status=0; scripts/with-huge-pages $(if $(findstring --full,$(ARGS)),9000,$(HUGE_MIB)) $(FIBULA) repro all $(ARGS) || status=$$?; \
 	  $(FIBULA) repro report $(ARGS); exit $$status
 
-deep: ## Long suites (about an hour): 10^9 checked answers beside updates, the rest with FIBULA_DEEP=1; FIBULA_PREFIXES names a table of prefixes
+deep: ## Long suites (about an hour and a half): 10^9 checked answers beside updates, the rest with FIBULA_DEEP=1, and make repro; FIBULA_PREFIXES names a table of prefixes
 	@scripts/setup build
 	FIBULA_DEEP=1 cargo test --release --workspace
+	$(MAKE) repro
 
 # Vectors for AArch64 are tested where they run: on a machine that is emulated.
 neon: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER := aarch64-linux-gnu-gcc

@@ -28,7 +28,7 @@ pub fn contestants() -> Vec<(&'static str, &'static str)> {
 }
 
 /// Destinations that no host has.
-pub(crate) const UNKNOWN: &str = "unknown";
+const UNKNOWN: &str = "unknown";
 /// Bits of the number of the port that a frame leaves by, and that many ports.
 const EXIT_BITS: u8 = 3;
 const EXITS: u16 = (1 << EXIT_BITS) - 1;
@@ -46,14 +46,47 @@ pub fn run(options: &Options, listener: &mut dyn Listener) -> Result<(), BenchEr
     run_with(options, What::Frames(None), listener)
 }
 
-/// One kind of traffic alone: frames of valid names at this place, over these ports, of so many bytes.
+/// Whom frames go to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum To {
+    /// Names of the bench's set.
+    Valid,
+    /// The same in proportion to 1/rank.
+    Zipf,
+    /// Names that no host has.
+    Unknown,
+}
+
+/// One kind of traffic.
+#[derive(Clone, Copy)]
+pub(crate) struct Traffic {
+    pub(crate) place: Place,
+    pub(crate) wiring: Wiring,
+    pub(crate) frame_bytes: usize,
+    pub(crate) to: To,
+}
+
+impl Traffic {
+    /// What the bench measures unless one is asked for.
+    const ALL: [Self; 6] = {
+        const fn rings(place: Place, frame_bytes: usize, to: To) -> Traffic {
+            Traffic { place, wiring: Wiring::Rings, frame_bytes, to }
+        }
+        [
+            rings(Place::Core, 64, To::Valid),
+            rings(Place::Core, 1500, To::Valid),
+            Self { wiring: Wiring::Bare, ..rings(Place::Core, 64, To::Valid) },
+            rings(Place::Gateway, 64, To::Valid),
+            rings(Place::Gateway, 64, To::Unknown),
+            rings(Place::Core, 64, To::Zipf),
+        ]
+    };
+}
+
+/// One kind of traffic alone.
 /// # Errors
 /// [`BenchError`].
-pub(crate) fn run_one(
-    options: &Options,
-    traffic: (Place, Wiring, usize),
-    listener: &mut dyn Listener,
-) -> Result<(), BenchError> {
+pub(crate) fn run_one(options: &Options, traffic: Traffic, listener: &mut dyn Listener) -> Result<(), BenchError> {
     run_with(options, What::Frames(Some(traffic)), listener)
 }
 
@@ -61,7 +94,7 @@ pub(crate) fn run_one(
 #[derive(Clone, Copy)]
 enum What<'a> {
     /// Frames of every kind, or of this one.
-    Frames(Option<(Place, Wiring, usize)>),
+    Frames(Option<Traffic>),
     /// So many connections.
     Connections(&'a [u64]),
 }
@@ -140,31 +173,36 @@ fn run_size(
             measure_connections(options, &input, design.name, &**fib, destinations, listener)
         });
     }
-    let order = |set: NameSet, names: &[u64]| -> Arc<[u64]> { set.queries(names, n_queries, options.seed).into() };
-    let uniform = order(options.names, names);
-    let own = options.names.to_string();
     let traffic = match what {
-        What::Frames(Some((place, wiring, frame_bytes))) => vec![(place, wiring, frame_bytes, own, uniform)],
-        _ => {
-            let zipf = (options.names != NameSet::Zipf).then(|| order(NameSet::Zipf, names));
-            let zipf = zipf.map(|order| (Place::Core, Wiring::Rings, 64, NameSet::Zipf.to_string(), order));
-            let mut traffic = vec![
-                (Place::Core, Wiring::Rings, 64, own.clone(), Arc::clone(&uniform)),
-                (Place::Core, Wiring::Rings, 1500, own.clone(), Arc::clone(&uniform)),
-                (Place::Core, Wiring::Bare, 64, own.clone(), Arc::clone(&uniform)),
-                (Place::Gateway, Wiring::Rings, 64, own, uniform),
-                (Place::Gateway, Wiring::Rings, 64, UNKNOWN.to_owned(), order(options.names, unknown)),
-            ];
-            traffic.extend(zipf);
-            traffic
-        }
+        What::Frames(Some(traffic)) => vec![traffic],
+        _ => Traffic::ALL
+            .into_iter()
+            .filter(|traffic| traffic.to != To::Zipf || options.names != NameSet::Zipf)
+            .collect(),
     };
+    let mut orders: Vec<(To, Arc<[u64]>)> = Vec::new();
+    for to in traffic.iter().map(|traffic| traffic.to) {
+        if orders.iter().all(|(done, _)| *done != to) {
+            let (set, names) = match to {
+                To::Valid => (options.names, names),
+                To::Zipf => (NameSet::Zipf, names),
+                To::Unknown => (options.names, unknown),
+            };
+            orders.push((to, set.queries(names, n_queries, options.seed).into()));
+        }
+    }
     for &workers in &options.threads {
-        for (place, wiring, frame_bytes, names_text, destinations) in &traffic {
+        for &Traffic { place, wiring, frame_bytes, to } in &traffic {
+            let (_, destinations) = orders.iter().find(|(done, _)| *done == to).expect("made above");
+            let names_text = match to {
+                To::Valid => options.names.to_string(),
+                To::Zipf => NameSet::Zipf.to_string(),
+                To::Unknown => UNKNOWN.to_owned(),
+            };
             let load = Load {
-                place: *place,
-                wiring: *wiring,
-                frame_bytes: *frame_bytes,
+                place,
+                wiring,
+                frame_bytes,
                 destinations: Arc::clone(destinations),
                 n_exits: EXITS,
                 workers: workers as usize,
@@ -187,7 +225,7 @@ fn run_size(
                 empty.push(forward_empty(&load, &hasher).map_err(refused)?.rate_pps() / 1e6);
                 for ((design, fib), rates) in fibs.iter().zip(&mut rates) {
                     let measured = forward_with_fib(&load, &hasher, &**fib, names).map_err(refused)?;
-                    checksum = check(design.name, &load, &measured, names_text == UNKNOWN)?;
+                    checksum = check(design.name, &load, &measured, to == To::Unknown)?;
                     rates.push(measured.rate_pps() / 1e6);
                 }
             }

@@ -58,13 +58,13 @@ mod linked {
     pub(crate) const HASH: Kind = Kind {
         name: "rte_hash",
         about: "DPDK's hash table with full names, bulk lookup, default flags (no writer beside readers)",
-        build: |input| Ok(Box::new(Hash::build("rte_hash", input, false)?)),
+        build: |input| Ok(Box::new(Hash::build("rte_hash", input, input.names.len(), false)?)),
         default: true,
     };
     pub(crate) const HASH_LF: Kind = Kind {
         name: "rte_hash-lf",
         about: "the same with lock-free readers beside a writer",
-        build: |input| Ok(Box::new(Hash::build("rte_hash-lf", input, true)?)),
+        build: |input| Ok(Box::new(Hash::build("rte_hash-lf", input, input.names.len(), true)?)),
         default: false,
     };
     pub(crate) const EFD: Kind = Kind {
@@ -140,8 +140,8 @@ mod linked {
     }
 
     /// Room asked for where nobody said how much: a table of the size of this input, twice over.
-    fn room(input: &Input<'_>) -> u64 {
-        (512 << 20) + 160 * input.names.len() as u64
+    fn room(n_names: usize) -> u64 {
+        (512 << 20) + 160 * n_names as u64
     }
 
     /// A table of rte_hash.
@@ -153,9 +153,15 @@ mod linked {
     }
 
     impl Hash {
-        pub(crate) fn build(contestant: &'static str, input: &Input<'_>, lock_free: bool) -> Result<Self, BenchError> {
-            let note = started(room(input))?;
-            let n_max = u32::try_from(input.names.len() + input.names.len() / 16 + 64)
+        /// The table of `input`, with room for `max_names`.
+        pub(crate) fn build(
+            contestant: &'static str,
+            input: &Input<'_>,
+            max_names: usize,
+            lock_free: bool,
+        ) -> Result<Self, BenchError> {
+            let note = started(room(max_names))?;
+            let n_max = u32::try_from(max_names + max_names / 16 + 64)
                 .map_err(|_| input.build_error(contestant, "at most 2^30 entries"))?;
             let name = unique_name("hash");
             // SAFETY: DPDK is started; the heap is asked and the table made by one thread at a time, since builds
@@ -237,7 +243,7 @@ mod linked {
 
     impl Efd {
         fn build(input: &Input<'_>) -> Result<Self, BenchError> {
-            let pages = started(room(input))?;
+            let pages = started(room(input.names.len()))?;
             if input.value_bits > 8 {
                 return Err(BenchError::Unavailable {
                     contestant: "rte_efd",

@@ -124,6 +124,11 @@ impl<'a> Plot<'a> {
                 .filter(|(x, point)| visible(*x, point.y))
                 .collect();
             measured.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.y.total_cmp(&b.1.y)));
+            if figure.form == Form::Cdf {
+                // The last thousandth would take most of the axis; it is in the table.
+                let end = measured.iter().position(|(_, point)| point.y >= 0.999);
+                measured.truncate(end.map_or(measured.len(), |end| end + 1));
+            }
             let paper: Vec<(f64, f64)> = values
                 .iter()
                 .filter(|value| value.series == series.name && value.unit == figure.y.label)

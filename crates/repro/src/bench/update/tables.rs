@@ -18,7 +18,7 @@ pub(super) fn build(name: &str, input: &Input<'_>, max_names: usize) -> Result<B
         "concise-option2" => Box::new(Ours::<Othello<Option2>>::build(input, max_names)?),
         "line" => Box::new(Ours::<LineTable>::build(input, max_names)?),
         #[cfg(feature = "dpdk")]
-        "rte_hash" => Box::new(crate::contestants::RteHash::build("rte_hash", input, false)?),
+        "rte_hash" => Box::new(crate::contestants::RteHash::build("rte_hash", input, max_names, false)?),
         #[cfg(not(feature = "dpdk"))]
         "rte_hash" => {
             let reason = "not built in; `make bench` installs it".into();

@@ -7,7 +7,8 @@ use switch::bench::{Place, Wiring};
 
 use super::{Method, Progress, Rows, Setting};
 use crate::BenchError;
-use crate::bench::{Options, forward};
+use crate::bench::Options;
+use crate::bench::forward::{self, To, Traffic};
 use crate::figures::Point;
 use crate::names::NameSet;
 
@@ -26,36 +27,33 @@ struct Parameters {
     value_bits: u8,
     #[serde(default)]
     place: At,
+    #[serde(default)]
     wiring: Ports,
+    #[serde(default = "smallest")]
     frame_bytes: usize,
+    #[serde(default)]
+    traffic: Destinations,
     workers: u32,
     runs: u32,
     /// Frames a run and worker.
     frames: u64,
 }
 
-/// What all forwarding is measured with: names, bits of a value, workers, runs, frames a run and worker.
-pub(super) type Load = (u64, u8, u32, u32, u64);
+fn smallest() -> usize {
+    64
+}
 
-/// The bench's options for the designs of `setting`.
-pub(super) fn options(setting: &Setting, (n, value_bits, workers, runs, frames): Load) -> Result<Options, BenchError> {
-    for contestant in setting.contestants().iter().filter(|name| *name != "empty") {
-        Design::by_name(contestant).map_err(|error| BenchError::Setting(error.to_string()))?;
-    }
-    let options = Options {
-        n: vec![n],
-        contestants: setting.contestants(),
-        threads: vec![workers],
-        value_bits,
-        names: NameSet::Mac,
-        runs,
-        batch: 32,
-        seed: setting.seed,
-        family: Family::MulAdd,
-        operations: Some(frames),
-    };
-    options.check()?;
-    Ok(options)
+/// Whom frames go to.
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Destinations {
+    /// Valid names, each equally often.
+    #[default]
+    Uniform,
+    /// The same in proportion to 1/rank.
+    Zipf,
+    /// Names that no host has.
+    Alien,
 }
 
 /// Where the switch stands.
@@ -68,15 +66,19 @@ enum At {
 }
 
 /// What its ports are made of.
-#[derive(Clone, Copy, Deserialize)]
+#[derive(Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Ports {
+    #[default]
     Rings,
     Bare,
 }
 
-fn check(setting: &Setting) -> Result<(Options, (Place, Wiring, usize)), BenchError> {
+fn check(setting: &Setting) -> Result<(Options, Traffic), BenchError> {
     let parameters: Parameters = setting.parameters()?;
+    for contestant in setting.contestants().iter().filter(|name| *name != "empty") {
+        Design::by_name(contestant).map_err(|error| BenchError::Setting(error.to_string()))?;
+    }
     if !(60..=9000).contains(&parameters.frame_bytes) {
         return Err(BenchError::Setting(format!("frames of {} bytes: from 60 to 9000", parameters.frame_bytes)));
     }
@@ -88,9 +90,25 @@ fn check(setting: &Setting) -> Result<(Options, (Place, Wiring, usize)), BenchEr
         Ports::Rings => Wiring::Rings,
         Ports::Bare => Wiring::Bare,
     };
-    let Parameters { n, value_bits, workers, runs, frames, .. } = parameters;
-    let options = options(setting, (n, value_bits, workers, runs, frames))?;
-    Ok((options, (place, wiring, parameters.frame_bytes)))
+    let to = match parameters.traffic {
+        Destinations::Uniform => To::Valid,
+        Destinations::Zipf => To::Zipf,
+        Destinations::Alien => To::Unknown,
+    };
+    let options = Options {
+        n: vec![parameters.n],
+        contestants: setting.contestants(),
+        threads: vec![parameters.workers],
+        value_bits: parameters.value_bits,
+        names: NameSet::Mac,
+        runs: parameters.runs,
+        batch: 32,
+        seed: setting.seed,
+        family: Family::MulAdd,
+        operations: Some(parameters.frames),
+    };
+    options.check()?;
+    Ok((options, Traffic { place, wiring, frame_bytes: parameters.frame_bytes, to }))
 }
 
 fn run(setting: &Setting, progress: &mut dyn Progress) -> Result<Vec<Point>, BenchError> {

@@ -24,7 +24,6 @@ mod model;
 mod name_length;
 mod network;
 mod southbound;
-mod traffic;
 mod update;
 
 use serde::de::DeserializeOwned;
@@ -70,7 +69,6 @@ const FAMILIES: &[&[Method]] = &[
     name_length::METHODS,
     network::METHODS,
     southbound::METHODS,
-    traffic::METHODS,
     update::METHODS,
 ];
 
