@@ -322,7 +322,8 @@ unsafe fn locate_burst<const AVX2: bool>(served: Served<'_>, cells: impl Cells, 
     locate(served, cells, digests, spots);
 }
 
-/// Steps 2 to 5, of a burst that the writer wrote under once more: its lines are in the cache then.
+/// Steps 2 to 5. A name whose line the writer wrote meanwhile is read again by itself, as are bumped ones if he wrote
+/// anywhere.
 /// # Safety
 /// The spots of these digests are written, and their groups are still there; the processor has AVX2 where `AVX2` says so.
 #[inline(always)]
@@ -334,30 +335,10 @@ unsafe fn read<C: Cells, const PARTS: usize, const AVX2: bool>(
     spots: &Spots,
     values: &mut [u64],
 ) {
-    for _ in 0..2 {
-        // SAFETY: by the caller's word.
-        if unsafe { read_once::<C, PARTS, AVX2>(served, layout, cells, digests, spots, values) } {
-            return;
-        }
-    }
-    read_each(served, layout, cells, digests, values);
-}
-
-/// Steps 2 to 5; whether the writer wrote nothing meanwhile.
-/// # Safety
-/// As for [`read`].
-#[inline(always)]
-unsafe fn read_once<C: Cells, const PARTS: usize, const AVX2: bool>(
-    served: Served<'_>,
-    layout: Layout,
-    cells: C,
-    digests: &[Digest],
-    spots: &Spots,
-    values: &mut [u64],
-) -> bool {
     // SAFETY: by the caller's word.
     let bucket = |index: usize| unsafe { spots[index].assume_init() };
-    let stamp = served.extra.0.begin();
+    let journal = served.extra.0.journal();
+    let since = journal.begin();
     // SAFETY: by the caller's word.
     let header = |index: usize| unsafe { cells.header(bucket(index)) };
     let mut slots = [[0; MAX_PARTS]; BURST];
@@ -391,16 +372,36 @@ unsafe fn read_once<C: Cells, const PARTS: usize, const AVX2: bool>(
         left &= left - 1;
         values[index] = one(served, layout, cells, digests[index].0, &mut |_| {});
     }
-    stamp.is_some_and(|stamp| served.extra.0.is_unchanged(stamp))
+    if !journal.is_unchanged(since) {
+        let written = journal.written(since);
+        let is_written = |index: usize| written.is_at(place_of(bucket(index)));
+        let written = (0..digests.len()).fold(0, |all, index| all | u32::from(is_written(index)) << index);
+        read_again(served, layout, cells, digests, bumped | written, values);
+    }
 }
 
-/// The writer wrote again and again while a burst was read: its names one by one.
+/// Reads names of a burst one by one, under the counter: those whose bits are set in `which`.
 #[cold]
 #[inline(never)]
-fn read_each<C: Cells>(served: Served<'_>, layout: Layout, cells: C, digests: &[Digest], values: &mut [u64]) {
-    for (digest, value) in digests.iter().zip(values) {
-        *value = served.extra.0.read(|| one(served, layout, cells, digest.0, &mut |_| {}));
+fn read_again<C: Cells>(
+    served: Served<'_>,
+    layout: Layout,
+    cells: C,
+    digests: &[Digest],
+    mut which: u32,
+    values: &mut [u64],
+) {
+    while which != 0 {
+        let index = which.trailing_zeros() as usize;
+        which &= which - 1;
+        values[index] = served.extra.0.read(|| one(served, layout, cells, digests[index].0, &mut |_| {}));
     }
+}
+
+/// What the journal calls a bucket.
+#[inline(always)]
+pub(super) fn place_of(bucket: *const u8) -> u64 {
+    bucket.addr() as u64
 }
 
 /// Steps 2 and 3; returns a bit for each name that its first bucket keeps.

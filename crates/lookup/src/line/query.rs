@@ -1,8 +1,9 @@
 //! Line tables, query half: directory and buckets, no names.
 //!
 //! [`LineQuery`] is the handle of the one writer; each reading thread has a [`Reader`]. A bucket is written in place, all
-//! its words between two increments of the table's counter; a burst that saw the counter move reads its lines once
-//! more, from the cache by then, and its names one by one if it moved again. A group that is built anew is written elsewhere and published whole.
+//! its words between two increments of the table's counter, whose journal says which bucket it is. A burst that saw the
+//! counter move asks the journal, and reads again the names of those buckets alone. A group that is built anew is written
+//! elsewhere and published whole.
 //!
 //! One counter for the table, checked once a burst: a lookup pays two loads of a line that is in its cache unless the
 //! writer wrote, for 32 names. A counter in every bucket costs each name a comparison; new versions of groups cost every
@@ -20,7 +21,7 @@ use super::{MAX_STASH, Settings, ShardId};
 use crate::arena::LINE;
 use crate::hash::Digest;
 use crate::othello::graph::MAX_DEPTH;
-use crate::publish::Pin;
+use crate::publish::{ANYWHERE, Pin};
 use crate::shards::{Held, Shards, ShardsReader};
 use crate::touches::{Touch, Touches};
 use crate::traits::{Applied, ApplyError, BatchReader, Query};
@@ -201,8 +202,12 @@ impl LineQuery {
         if digest != update.digest {
             return Err(ApplyError::WrongDigest { prefix, depth, got: digest, expected: update.digest });
         }
-        let guard = self.shards.served().extra;
-        guard.0.write(|| {
+        let place = match indices[..] {
+            [index] => kernel::place_of(self.shards.address(line(index))),
+            // A name may have gone from one to the other: they are one write.
+            _ => ANYWHERE,
+        };
+        self.shards.served().extra.0.write_at(place, || {
             for (&index, words) in indices.iter().zip(update.words.chunks_exact(n_words)) {
                 // SAFETY: the bucket is in range.
                 unsafe { kernel::store_bucket(self.layout, self.shards.address(line(index)), words) };

@@ -1,12 +1,13 @@
 //! Publication: one writer changes a structure while readers on other threads look names up in it, without a lock.
 //!
-//! Three primitives, from which a query structure is put together:
+//! Four primitives, from which a query structure is put together:
 //!
 //! | primitive | a reader pays | for |
 //! |---|---|---|
 //! | [`Entry`] | one load (Acquire; plain on x86) | one 64-bit word that says where everything else is, and what it is |
 //! | [`Domain`] | one load a burst, one store if the writer did anything since | knowing when old memory is unread |
 //! | [`Sequence`] | two loads and a fence (free on x86), and a retry when it meets the writer | changing memory in place |
+//! | [`Journal`] | the same, and a retry of those places where it met the writer | changing one of many places in place |
 //!
 //! **Versions (the default).** The writer copies the shard, edits the copy, [`Entry::publish`]es it, and then
 //! [`Domain::advance`]s; memory that was published before is reused once that epoch has [`Domain::passed`]. A reader
@@ -17,7 +18,7 @@
 //! A table that changes as a whole (another size, another build) is one pointer and a domain: `current`.
 //!
 //! **In place.** A cell on which no live name's answer depends may be stored at any time, relaxed, alone. Anything
-//! else that is changed in place needs a [`Sequence`]; readers that line up when they met the writer too often, `meeting`.
+//! else that is changed in place needs a [`Sequence`] or a [`Journal`]; readers that line up when they met the writer too often, `meeting`.
 //!
 //! Not used: the bit vectors D1 and D2 of the Othello paper, which give wrong answers. They are kept, and shown to
 //! be wrong, in [`papers_protocol`](crate::papers_protocol).
@@ -30,6 +31,7 @@
 pub(crate) mod current;
 mod domain;
 mod entry;
+mod journal;
 pub(crate) mod meeting;
 #[cfg(loom)]
 pub mod mutants;
@@ -38,4 +40,5 @@ mod sync;
 
 pub use domain::{Domain, Epoch, Pin, ReaderSlot};
 pub use entry::Entry;
+pub use journal::{ANYWHERE, Journal, Since, Written};
 pub use sequence::{Sequence, Stamp, WriteGuard};

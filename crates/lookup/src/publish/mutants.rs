@@ -35,6 +35,18 @@ pub enum Mutant {
     WriteUnfenced,
     /// A writer commits Relaxed.
     CommittedRelaxed,
+    /// A reader of the journal begins Relaxed.
+    JournalBegunRelaxed,
+    /// A reader of the journal validates without the fence.
+    JournalValidatedUnfenced,
+    /// A writer begins without the fence between the commits before and its odd count.
+    BegunUnfenced,
+    /// A writer overwrites a place Relaxed: it may be seen before the commits that made it free.
+    PlaceStoredRelaxed,
+    /// A reader loads places Relaxed.
+    PlaceLoadedRelaxed,
+    /// A reader does not mind that a place may be that of a later write.
+    OverwritingIgnored,
 }
 
 impl Mutant {
@@ -58,6 +70,18 @@ impl Mutant {
         Mutant::ValidatedUnfenced,
         Mutant::WriteUnfenced,
         Mutant::CommittedRelaxed,
+    ];
+
+    /// The defects of the journal, beside those of the counter in its writer.
+    pub const JOURNAL: [Mutant; 8] = [
+        Mutant::WriteUnfenced,
+        Mutant::CommittedRelaxed,
+        Mutant::JournalBegunRelaxed,
+        Mutant::JournalValidatedUnfenced,
+        Mutant::BegunUnfenced,
+        Mutant::PlaceStoredRelaxed,
+        Mutant::PlaceLoadedRelaxed,
+        Mutant::OverwritingIgnored,
     ];
 
     /// Whether this thread's models run with this defect.

@@ -29,6 +29,12 @@ impl Sequence {
         Sequence(AtomicU64::new(0))
     }
 
+    /// The count: odd while a write is under way.
+    #[inline(always)]
+    pub(super) fn count(&self, ordering: Ordering) -> u64 {
+        self.0.load(ordering)
+    }
+
     /// Begins to read, or `None` while a write is under way. Then load the cells, relaxed.
     #[inline(always)]
     pub fn read_begin(&self) -> Option<Stamp> {

@@ -27,18 +27,21 @@ pub(crate) fn at_rate(
     listener: &mut dyn Listener,
 ) -> Result<(), BenchError> {
     options.check()?;
+    let rates = [updates_per_s];
     options.n.iter().try_for_each(|&n| match contestant {
-        "concise" => run::<Othello>(options, n, updates_per_s, listener),
-        "line" => run::<LineTable>(options, n, updates_per_s, listener),
+        "concise" => run::<Othello>(options, n, &rates, listener),
+        "line" => run::<LineTable>(options, n, &rates, listener),
         name => Err(BenchError::UnknownContestant { name: name.into(), known: "concise, line".into() }),
     })
 }
 
-/// One thread looks up names of one half of the set, whose values stay, another applies alters of the other half.
+/// One thread looks up names of one half of the set, whose values stay: alone, and while another applies alters of the
+/// other half. At a rate of 0 that one waits for the time of its first update, as it waits between updates at any rate:
+/// what a second busy core costs by itself.
 pub(super) fn run<C: Halves>(
     options: &Options,
     n: u64,
-    updates_per_s: u64,
+    rates: &[u64],
     listener: &mut dyn Listener,
 ) -> Result<(), BenchError> {
     let names = options.names.generate(n as usize, options.seed);
@@ -51,67 +54,88 @@ pub(super) fn run<C: Halves>(
     let queries = options.names.queries(fixed, options.operations.unwrap_or(1 << 22) as usize, options.seed);
     let expected = queries.iter().fold(0u64, |sum, &name| sum.wrapping_add(value_of(name, options.value_bits)));
     let mut random = Random::new(options.seed);
-    let (mut idle, mut busy, mut achieved) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut idle, mut busy, mut achieved) = (Vec::new(), vec![Vec::new(); rates.len()], vec![Vec::new(); rates.len()]);
     for round in 1..=options.runs {
-        // Twice as many messages as a run at the idle rate would need, so that the writer does not run dry.
-        let (rate, _) = lookups(&table, &queries, expected, options.batch as usize)?;
+        let rate = lookups(&table, &queries, expected, options.batch as usize)?;
         idle.push(rate);
-        let seconds = queries.len() as f64 / (rate * 1e6);
-        let wanted = (4.0 * seconds * updates_per_s as f64) as usize + 1000;
-        for _ in 0..wanted {
-            let name = altered[random.below(altered.len() as u64) as usize];
-            let digest = table.digest(name);
-            let value = altered_value(name, options.value_bits, round);
-            if let Err(error) = table.control.insert(digest, value, &mut table.updates) {
-                return Err(table.refused(error));
+        for (at, &updates_per_s) in rates.iter().enumerate() {
+            // Twice as many messages as a run at the idle rate would need, so that the writer does not run dry.
+            let seconds = queries.len() as f64 / (rate * 1e6);
+            let wanted = (4.0 * seconds * updates_per_s as f64) as usize + 1000;
+            for _ in 0..wanted {
+                let name = altered[random.below(altered.len() as u64) as usize];
+                let digest = table.digest(name);
+                let value = altered_value(name, options.value_bits, round);
+                if let Err(error) = table.control.insert(digest, value, &mut table.updates) {
+                    return Err(table.refused(error));
+                }
             }
-        }
-        let updates = std::mem::take(&mut table.updates);
-        let mut reader = C::reader(&table.query);
-        let (hasher, name_len, batch) = (table.hasher.clone(), table.name_len, options.batch as usize);
-        let done = AtomicBool::new(false);
-        let query = &mut table.query;
-        let (result, applied) = std::thread::scope(|scope| {
-            let lookups = scope.spawn(|| {
-                let start = Instant::now();
-                let sum = pass(&mut reader, &hasher, name_len, &queries, batch);
-                let elapsed = start.elapsed();
-                reader.offline();
-                done.store(true, Ordering::Release);
-                (sum, elapsed)
-            });
-            let applied = apply_paced(query, &updates, updates_per_s, &done);
-            (lookups.join().expect("a reader does not panic"), applied)
-        });
-        let (applied, writer_time) = applied.map_err(|error| table.refused(error))?;
-        let (sum, elapsed) = result;
-        if sum != expected {
-            return Err(BenchError::Checksum { contestant: C::NAME.into(), got: sum, expected });
-        }
-        busy.push(millions_per_second(queries.len() as u64, elapsed));
-        achieved.push(applied as f64 / writer_time.as_secs_f64() / 1e3);
-        // What the run did not get to, so that the next one starts from where the control half is.
-        for update in &updates[applied..] {
-            table.query.apply(update).map_err(|error| BenchError::Build {
-                contestant: C::NAME.into(),
-                n,
-                reason: error.to_string(),
-            })?;
+            // The control half has just been through the caches: both rates start with the table as they left it.
+            lookups(&table, &queries, expected, options.batch as usize)?;
+            let (rate, applied_per_s) = beside(&mut table, &queries, expected, options.batch as usize, updates_per_s)?;
+            busy[at].push(rate);
+            achieved[at].push(applied_per_s / 1e3);
         }
     }
     let setting = setting(options, n, options.batch);
-    let rate = crate::stats::Summary::of(&achieved).median;
     let bench = format!("update/lookups beside, {}", C::NAME);
-    let mut rows = vec![
-        Row::new(&bench, "idle", &setting, "M/s", idle),
-        Row::new(&bench, &format!("{}K updates/s", updates_per_s as f64 / 1e3), &setting, "M/s", busy),
-    ];
-    rows[1].note = format!("{rate:.0}K applied a second");
+    let mut rows = vec![Row::new(&bench, "idle", &setting, "M/s", idle)];
+    for ((&updates_per_s, busy), achieved) in rates.iter().zip(busy).zip(achieved) {
+        let name = match updates_per_s {
+            0 => "a writer that waits".to_owned(),
+            _ => format!("{}K updates/s", updates_per_s as f64 / 1e3),
+        };
+        let mut row = Row::new(&bench, &name, &setting, "M/s", busy);
+        if updates_per_s > 0 {
+            row.note = format!("{:.0}K applied a second", crate::stats::Summary::of(&achieved).median);
+        }
+        rows.push(row);
+    }
     for row in &mut rows {
         row.checksum = Some(expected);
     }
     listener.table(&rows);
     Ok(())
+}
+
+/// Millions of lookups a second of another thread while this one applies the table's updates at a rate, and how many of
+/// them it applied a second. All are applied in the end.
+fn beside<C: Halves>(
+    table: &mut Ours<C>,
+    queries: &[u64],
+    expected: u64,
+    batch: usize,
+    updates_per_s: u64,
+) -> Result<(f64, f64), BenchError> {
+    let updates = std::mem::take(&mut table.updates);
+    let mut reader = C::reader(&table.query);
+    let (hasher, name_len) = (table.hasher.clone(), table.name_len);
+    let done = AtomicBool::new(false);
+    let query = &mut table.query;
+    let ((sum, elapsed), applied) = std::thread::scope(|scope| {
+        let (hasher, done) = (&hasher, &done);
+        // The reader moves to its thread's stack: on this one it would share cache lines with what the writer waits on.
+        let lookups = scope.spawn(move || {
+            let start = Instant::now();
+            let sum = pass(&mut reader, hasher, name_len, queries, batch);
+            let elapsed = start.elapsed();
+            reader.offline();
+            done.store(true, Ordering::Release);
+            (sum, elapsed)
+        });
+        let applied = apply_paced(query, &updates, updates_per_s, done);
+        (lookups.join().expect("a reader does not panic"), applied)
+    });
+    let applied = applied.and_then(|(applied, writer_time)| {
+        // What the run did not get to, so that the next one starts from where the control half is.
+        updates[applied..].iter().try_for_each(|update| query.apply(update).map(|_| ()))?;
+        Ok(applied as f64 / writer_time.as_secs_f64())
+    });
+    let applied_per_s = applied.map_err(|error| table.refused(error))?;
+    if sum != expected {
+        return Err(BenchError::Checksum { contestant: C::NAME.into(), got: sum, expected });
+    }
+    Ok((millions_per_second(queries.len() as u64, elapsed), applied_per_s))
 }
 
 /// Applies updates, each at its time, until `done`; how many, and in what time.
@@ -138,7 +162,7 @@ fn apply_paced<Q: Query>(
     Ok((applied, start.elapsed()))
 }
 
-fn lookups<C: Halves>(table: &Ours<C>, queries: &[u64], expected: u64, batch: usize) -> Result<(f64, u64), BenchError> {
+fn lookups<C: Halves>(table: &Ours<C>, queries: &[u64], expected: u64, batch: usize) -> Result<f64, BenchError> {
     let mut reader = C::reader(&table.query);
     let start = Instant::now();
     let sum = pass(&mut reader, &table.hasher, table.name_len, queries, batch);
@@ -146,7 +170,7 @@ fn lookups<C: Halves>(table: &Ours<C>, queries: &[u64], expected: u64, batch: us
     if sum != expected {
         return Err(BenchError::Checksum { contestant: C::NAME.into(), got: sum, expected });
     }
-    Ok((millions_per_second(queries.len() as u64, elapsed), sum))
+    Ok(millions_per_second(queries.len() as u64, elapsed))
 }
 
 fn pass(

@@ -42,8 +42,8 @@ const TABLES: usize = 5;
 const CHANGES: u64 = 200_000;
 /// Inserts of the latency part.
 const INSERTS: u64 = 10_000_000;
-/// Updates a second that the switch applies beside lookups.
-const UPDATES_PER_S: u64 = 200_000;
+/// Updates a second that the switch applies beside lookups; with none, its writer waits.
+const UPDATES_PER_S: [u64; 2] = [0, 200_000];
 
 /// Runs the bench: its tables for each n.
 /// # Errors
@@ -70,13 +70,13 @@ pub fn run(options: &Options, listener: &mut dyn Listener) -> Result<(), BenchEr
             latency::<Othello>(options, n, listener)?;
         }
         if chosen("beside") {
-            beside::run::<Othello>(options, n, UPDATES_PER_S, listener)?;
+            beside::run::<Othello>(options, n, &UPDATES_PER_S, listener)?;
         }
         if chosen("line-latency") {
             latency::<LineTable>(options, n, listener)?;
         }
         if chosen("line-beside") {
-            beside::run::<LineTable>(options, n, UPDATES_PER_S, listener)?;
+            beside::run::<LineTable>(options, n, &UPDATES_PER_S, listener)?;
         }
     }
     Ok(())
