@@ -85,7 +85,7 @@ impl Table for Groups {
     fn overwrite(&mut self, parts: &[u8]) -> Result<(), TableError> {
         match Update::decode(&self.settings, parts)? {
             Update::Groups(groups) => Ok(self.query.overwrite(&groups)?),
-            Update::Buckets(_) => Err(TableError::NotWhole),
+            Update::Buckets(_) | Update::Levels(_) => Err(TableError::NotWhole),
         }
     }
 

@@ -28,11 +28,33 @@ pub(super) const MAX_TRIES: u32 = 16;
 /// Most buckets of a first level.
 const MAX_FIRST: usize = u16::MAX as usize;
 
-/// A bucket as it was before the latest mutation.
+/// What the latest mutation of a group changed, as it was.
 #[derive(Clone)]
 pub(super) struct Before<P: Payload> {
-    pub(super) index: usize,
-    pub(super) bucket: Bucket<P>,
+    /// Buckets with their numbers; of the first level only, where the levels above it are new.
+    pub(super) buckets: Vec<(usize, Bucket<P>)>,
+    /// What stood above the first level, where that was made anew or the stash changed.
+    pub(super) levels: Option<Levels<P>>,
+}
+
+/// What stands above the first level of a group.
+#[derive(Clone)]
+pub(super) struct Levels<P: Payload> {
+    pub(super) n_buckets: [u16; LEVELS],
+    pub(super) buckets: Vec<Bucket<P>>,
+    pub(super) stash: Vec<Entry<P>>,
+}
+
+impl<P: Payload> Before<P> {
+    /// Nothing changed.
+    pub(super) fn new() -> Self {
+        Self { buckets: Vec::new(), levels: None }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.buckets.clear();
+        self.levels = None;
+    }
 }
 
 /// Where a name is.
@@ -64,15 +86,6 @@ pub(super) struct Group<P: Payload> {
     pub(super) buckets: Vec<Bucket<P>>,
     pub(super) stash: Vec<Entry<P>>,
     pub(super) n_names: usize,
-}
-
-/// What a name that came or left changed.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Changed {
-    /// Some buckets.
-    Buckets,
-    /// How many there are: all of the group is to be sent.
-    Levels,
 }
 
 /// The first tweaks of a group's buckets, before their numbers are mixed in.
@@ -136,7 +149,11 @@ impl<P: Payload> Group<P> {
     pub(super) fn find(&self, digest: u64) -> Option<Spot> {
         let is_it = |name: &Entry<P>| name.digest == digest;
         match self.keeper(digest) {
-            Some(index) => self.buckets[index].names.iter().position(is_it).map(|at| Spot::Bucket { index, at }),
+            Some(index) => {
+                let bucket = &self.buckets[index];
+                bucket.prefetch();
+                bucket.names.iter().position(is_it).map(|at| Spot::Bucket { index, at })
+            }
             None => self.stash.iter().position(is_it).map(Spot::Stash),
         }
     }
@@ -154,34 +171,38 @@ impl<P: Payload> Group<P> {
     }
 
     /// Puts a bucket in the place of another, and notes that one unless it is noted.
-    fn replace(&mut self, index: usize, bucket: Bucket<P>, before: &mut Vec<Before<P>>) {
+    fn replace(&mut self, index: usize, bucket: Bucket<P>, before: &mut Before<P>) {
         let old = std::mem::replace(&mut self.buckets[index], bucket);
-        if before.iter().all(|before| before.index != index) {
-            before.push(Before { index, bucket: old });
+        if before.buckets.iter().all(|before| before.0 != index) {
+            before.buckets.push((index, old));
         }
     }
 
     /// Changes the payload of a name.
-    pub(super) fn alter(&mut self, spot: Spot, payload: P, before: &mut Vec<Before<P>>) {
+    pub(super) fn alter(&mut self, spot: Spot, payload: P, before: &mut Before<P>) {
         match spot {
             Spot::Bucket { index, at } => {
                 let mut bucket = self.buckets[index].clone();
                 bucket.names[at].payload = payload;
                 self.replace(index, bucket, before);
             }
-            Spot::Stash(at) => self.stash[at].payload = payload,
+            Spot::Stash(at) => {
+                before.levels = Some(self.levels());
+                self.stash[at].payload = payload;
+            }
         }
+    }
+
+    /// A copy of what stands above the first level.
+    fn levels(&self) -> Levels<P> {
+        let buckets = self.buckets[self.n_buckets[0].into()..].to_vec();
+        Levels { n_buckets: self.n_buckets, buckets, stash: self.stash.clone() }
     }
 
     /// Adds a name that is not there. `before` is empty.
     /// # Errors
     /// [`NoRoom`]; the group is unchanged.
-    pub(super) fn insert(
-        &mut self,
-        rules: Rules,
-        name: Entry<P>,
-        before: &mut Vec<Before<P>>,
-    ) -> Result<Changed, NoRoom> {
+    pub(super) fn insert(&mut self, rules: Rules, name: Entry<P>, before: &mut Before<P>) -> Result<(), NoRoom> {
         let mut pending = vec![name];
         for level in 0..LEVELS {
             let mut bumped = Vec::new();
@@ -206,25 +227,20 @@ impl<P: Payload> Group<P> {
             }
             pending = bumped;
         }
-        if pending.is_empty() {
-            self.n_names += 1;
-            return Ok(Changed::Buckets);
-        }
-        // There are more bumped names than the upper levels were made for.
-        if !self.make_upper_levels(rules, pending) {
-            for Before { index, bucket } in before.drain(..) {
+        // There may be more bumped names than the upper levels were made for.
+        if !pending.is_empty() && !self.make_upper_levels(rules, pending, before) {
+            for (index, bucket) in before.buckets.drain(..) {
                 self.buckets[index] = bucket;
             }
             return Err(NoRoom);
         }
-        before.clear();
         self.n_names += 1;
-        Ok(Changed::Levels)
+        Ok(())
     }
 
     /// Makes the levels above the first anew for the names that are there and `more`; false, and nothing changes, when
     /// they do not fit.
-    fn make_upper_levels(&mut self, rules: Rules, more: Vec<Entry<P>>) -> bool {
+    fn make_upper_levels(&mut self, rules: Rules, more: Vec<Entry<P>>, before: &mut Before<P>) -> bool {
         let n_first = usize::from(self.n_buckets[0]);
         let mut names = more;
         names.extend(self.buckets[n_first..].iter().flat_map(|bucket| &bucket.names).chain(&self.stash));
@@ -232,31 +248,43 @@ impl<P: Payload> Group<P> {
         if upper.left.len() > MAX_STASH {
             return false;
         }
-        self.buckets.truncate(n_first);
+        let mut old = Levels { n_buckets: self.n_buckets, buckets: self.buckets.split_off(n_first), stash: Vec::new() };
         self.buckets.extend(upper.buckets);
         self.n_buckets[1..].copy_from_slice(&upper.n_buckets);
-        self.stash = upper.left;
+        old.stash = std::mem::replace(&mut self.stash, upper.left);
+        // Some of them this mutation had changed before.
+        for (index, bucket) in before.buckets.extract_if(.., |before| before.0 >= n_first) {
+            old.buckets[index - n_first] = bucket;
+        }
+        before.levels = Some(old);
         true
     }
 
-    /// Removes a name from a bucket. `before` is empty.
-    pub(super) fn remove(&mut self, rules: Rules, index: usize, at: usize, before: &mut Vec<Before<P>>) -> Changed {
-        self.drop_from(rules, index, at, before);
+    /// Removes a name. `before` is empty.
+    pub(super) fn remove(&mut self, rules: Rules, spot: Spot, before: &mut Before<P>) {
         self.n_names -= 1;
+        let (index, at) = match spot {
+            Spot::Bucket { index, at } => (index, at),
+            Spot::Stash(at) => {
+                before.levels = Some(self.levels());
+                self.stash.remove(at);
+                return;
+            }
+        };
+        self.drop_from(rules, index, at, before);
         if self.level_of(index) == 0 {
             self.take_back(rules, index, None, before);
         }
         let [n_first, second, third] = self.n_buckets.map(usize::from);
         let n_upper = self.stash.len() + self.buckets[n_first..].iter().map(|bucket| bucket.names.len()).sum::<usize>();
-        if rules.load.are_spare(n_upper, second + third) && self.make_upper_levels(rules, Vec::new()) {
-            before.clear();
-            return Changed::Levels;
+        if rules.load.are_spare(n_upper, second + third) {
+            // Where they do not fit, they stay as they are.
+            self.make_upper_levels(rules, Vec::new(), before);
         }
-        Changed::Buckets
     }
 
     /// Takes one of its names out of a bucket: fewer rows are as independent as before.
-    fn drop_from(&mut self, rules: Rules, index: usize, at: usize, before: &mut Vec<Before<P>>) {
+    fn drop_from(&mut self, rules: Rules, index: usize, at: usize, before: &mut Before<P>) {
         let mut bucket = self.buckets[index].clone();
         solve::remove(rules.layout, &mut bucket.solution, at, bucket.names.len());
         bucket.names.swap_remove(at);
@@ -265,7 +293,7 @@ impl<P: Payload> Group<P> {
 
     /// Raises the threshold of a first-level bucket that has room, over the bumped names of the lowest rank, `extra`
     /// (which is not in the group yet) among them; whether `extra` is in now.
-    fn take_back(&mut self, rules: Rules, index: usize, extra: Option<Entry<P>>, before: &mut Vec<Before<P>>) -> bool {
+    fn take_back(&mut self, rules: Rules, index: usize, extra: Option<Entry<P>>, before: &mut Before<P>) -> bool {
         let bucket = &self.buckets[index];
         let room = rules.load.comfortable.saturating_sub(bucket.names.len());
         if bucket.threshold == KEEP_ALL || room == 0 {

@@ -8,7 +8,7 @@
 //! takes. A group whose buckets are too full by 3 % or too empty by 5 % is built anew; above [`Settings::max_group`]
 //! names it splits, and neighbours that fit half of that merge.
 
-use super::group::{Before, Changed, Group, MAX_TRIES, NoRoom, NoSolution, Spot};
+use super::group::{Before, Group, MAX_TRIES, NoRoom, NoSolution};
 use super::layout::{LEVELS, MAX_SECOND};
 use super::settle::{Entry, Payload, Rules};
 use super::{MAX_STASH, Settings, ShardId};
@@ -41,17 +41,8 @@ pub struct Lines<P: Payload = u32> {
     groups: Vec<Option<Group<P>>>,
     free_slots: Vec<u32>,
     n_names: usize,
-    /// Buckets that the latest mutation changed, as they were.
-    before: Vec<Before<P>>,
-}
-
-impl Changed {
-    fn in_group(self, slot: u32) -> Change {
-        match self {
-            Self::Buckets => Change::Cells { slot },
-            Self::Levels => Change::Shards { slots: vec![slot], replaced: Vec::new() },
-        }
-    }
+    /// What the latest mutation changed in a group that it edited.
+    before: Before<P>,
 }
 
 impl<P: Payload> Lines<P> {
@@ -134,7 +125,7 @@ impl<P: Payload> Lines<P> {
             n_names: groups.iter().map(|group| group.n_names).sum(),
             groups: groups.into_iter().map(Some).collect(),
             free_slots: Vec::new(),
-            before: Vec::new(),
+            before: Before::new(),
         };
         for slot in 0..lines.groups.len() {
             lines.point_to(slot as u32);
@@ -214,22 +205,18 @@ impl<P: Payload> Lines<P> {
             }
             group.version += 1;
             group.alter(spot, payload, &mut self.before);
-            let changed = match spot {
-                Spot::Bucket { .. } => Changed::Buckets,
-                Spot::Stash(_) => Changed::Levels,
-            };
-            return Ok(changed.in_group(slot));
+            return Ok(Change::Cells { slot });
         }
         if self.n_names >= max {
             return Err(InsertError::TooManyNames { max });
         }
         let name = Entry { digest: digest.0, payload };
         let is_full = rules.load.is_full(group.n_names + 1, group.n_buckets[0].into());
-        let changed = if is_full { Err(NoRoom) } else { group.insert(rules, name, &mut self.before) };
-        let Ok(changed) = changed else { return self.rebuild(&[slot], &[name]) };
+        let inserted = if is_full { Err(NoRoom) } else { group.insert(rules, name, &mut self.before) };
+        let Ok(()) = inserted else { return self.rebuild(&[slot], &[name]) };
         group.version += 1;
         self.n_names += 1;
-        Ok(changed.in_group(slot))
+        Ok(Change::Cells { slot })
     }
 
     /// Removes a name. It is an alien from then on: its answer is arbitrary.
@@ -241,14 +228,7 @@ impl<P: Payload> Lines<P> {
         let Some(spot) = group.find(digest.0) else { return Change::None };
         group.version += 1;
         self.n_names -= 1;
-        let changed = match spot {
-            Spot::Stash(at) => {
-                group.stash.remove(at);
-                group.n_names -= 1;
-                Changed::Levels
-            }
-            Spot::Bucket { index, at } => group.remove(rules, index, at, &mut self.before),
-        };
+        group.remove(rules, spot, &mut self.before);
         if rules.load.is_empty(group.n_names, group.n_buckets[0].into()) {
             let neighbour = self.mergeable(slot);
             let slots = [slot, neighbour.unwrap_or(slot)];
@@ -257,7 +237,7 @@ impl<P: Payload> Lines<P> {
                 return change;
             }
         }
-        changed.in_group(slot)
+        Change::Cells { slot }
     }
 
     /// The neighbour that `slot` should merge with: both small, of one depth and one parent.
@@ -406,8 +386,8 @@ impl<P: Payload> Lines<P> {
         self.groups.len()
     }
 
-    /// Buckets that the latest mutation changed, as they were.
-    pub(super) fn before(&self) -> &[Before<P>] {
+    /// What the latest mutation changed in a group that it edited, as it was.
+    pub(super) fn before(&self) -> &Before<P> {
         &self.before
     }
 

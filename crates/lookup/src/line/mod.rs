@@ -42,7 +42,7 @@ pub use control::LineTable;
 pub use lines::{GroupState, Lines, RestoreError, Stats};
 pub use query::{LineQuery, Reader};
 pub use settle::Payload;
-pub use update::{BucketsUpdate, GroupImage, Update};
+pub use update::{BucketsUpdate, GroupImage, LevelsUpdate, Update};
 pub use view::View;
 
 use crate::hash::{Purpose, SecretKey};

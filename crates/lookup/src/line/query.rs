@@ -16,7 +16,7 @@
 
 use super::kernel::{self, Guard, Served};
 use super::layout::{Geometry, Layout, STASH_BYTES};
-use super::update::{BucketsUpdate, GroupImage, Update, bucket_prf};
+use super::update::{BucketsUpdate, GroupImage, LevelsUpdate, Update, bucket_prf};
 use super::{MAX_STASH, Settings, ShardId};
 use crate::arena::LINE;
 use crate::hash::Digest;
@@ -162,35 +162,47 @@ impl LineQuery {
         Ok(Held { id, version, digest, geometry, entry: geometry.pack(), block })
     }
 
-    fn apply_buckets(&mut self, update: &BucketsUpdate) -> Result<Applied, ApplyError> {
+    /// The group that an update edits; nothing where it has what the update brings.
+    fn edited(&self, update: &BucketsUpdate) -> Result<Option<(u32, Held<Geometry>)>, ApplyError> {
         let ShardId { prefix, depth } = update.id;
-        let malformed = |reason| Err(ApplyError::Malformed { reason });
         let Some((slot, &held)) = self.shards.held_of(update.id) else {
-            return malformed("the update is for a group that is not here");
+            return Err(ApplyError::Malformed { reason: "the update is for a group that is not here" });
         };
         if update.to <= held.version {
-            return Ok(Applied::AlreadyThere);
+            return Ok(None);
         }
         if held.id != update.id || update.from != held.version {
             return Err(ApplyError::Gap { prefix, depth, current: held.version, from: update.from });
         }
+        Ok(Some((slot, held)))
+    }
+
+    /// The buckets of an update, each once and below `n_buckets`.
+    fn buckets<'a>(
+        &self,
+        update: &'a BucketsUpdate,
+        n_buckets: usize,
+    ) -> Result<impl Iterator<Item = (u32, &'a [u64])> + Clone + use<'a>, ApplyError> {
+        let (indices, n_words) = (&update.indices, self.layout.n_words());
+        if update.words.len() != indices.len() * n_words {
+            return Err(ApplyError::Malformed { reason: "buckets and their numbers are not as many" });
+        }
+        let is_wrong = |(at, index): (usize, &u32)| *index as usize >= n_buckets || indices[..at].contains(index);
+        if indices.iter().enumerate().any(is_wrong) {
+            return Err(ApplyError::Malformed { reason: "a bucket is out of range, or comes twice" });
+        }
+        Ok(indices.iter().copied().zip(update.words.chunks_exact(n_words)))
+    }
+
+    fn apply_buckets(&mut self, update: &BucketsUpdate) -> Result<Applied, ApplyError> {
+        let Some((slot, held)) = self.edited(update)? else { return Ok(Applied::AlreadyThere) };
         let (geometry, n_words) = (held.geometry, self.layout.n_words());
-        if update.words.len() != update.indices.len() * n_words {
-            return malformed("buckets and their numbers are not as many");
-        }
-        let indices = &update.indices;
-        if indices
-            .iter()
-            .enumerate()
-            .any(|(at, index)| *index as usize >= geometry.n_all() || indices[..at].contains(index))
-        {
-            return malformed("a bucket is out of range, or comes twice");
-        }
+        let buckets = self.buckets(update, geometry.n_all())?;
         let line = |index: u32| geometry.offset_lines + (index << self.layout.log_lines);
         // The digest is proved before anything is stored.
         let mut digest = held.digest;
         let mut old = vec![0; n_words];
-        for (&index, words) in indices.iter().zip(update.words.chunks_exact(n_words)) {
+        for (index, words) in buckets.clone() {
             let address = self.shards.address(line(index)).cast::<u64>();
             for (at, word) in old.iter_mut().enumerate() {
                 // SAFETY: the bucket is in range, and only the writer writes it.
@@ -200,20 +212,39 @@ impl LineQuery {
             digest ^= share(&old) ^ share(words);
         }
         if digest != update.digest {
+            let ShardId { prefix, depth } = update.id;
             return Err(ApplyError::WrongDigest { prefix, depth, got: digest, expected: update.digest });
         }
-        let place = match indices[..] {
+        let place = match update.indices[..] {
             [index] => kernel::place_of(self.shards.address(line(index))),
             // A name may have gone from one to the other: they are one write.
             _ => ANYWHERE,
         };
         self.shards.served().extra.0.write_at(place, || {
-            for (&index, words) in indices.iter().zip(update.words.chunks_exact(n_words)) {
+            for (index, words) in buckets {
                 // SAFETY: the bucket is in range.
                 unsafe { kernel::store_bucket(self.layout, self.shards.address(line(index)), words) };
             }
         });
         self.shards.note(slot, update.to, digest);
+        Ok(Applied::Applied)
+    }
+
+    /// The group with its new upper levels, in the place of the old one.
+    fn apply_levels(&mut self, update: &LevelsUpdate) -> Result<Applied, ApplyError> {
+        let Some((_, held)) = self.edited(&update.first)? else { return Ok(Applied::AlreadyThere) };
+        let (mut image, n_words) = (self.image_of(&held), self.layout.n_words());
+        let [n_first, ..] = image.n_buckets;
+        image.words.truncate(usize::from(n_first) * n_words);
+        for (index, words) in self.buckets(&update.first, n_first.into())? {
+            image.words[index as usize * n_words..][..n_words].copy_from_slice(words);
+        }
+        image.words.extend_from_slice(&update.words);
+        image.n_buckets[1..].copy_from_slice(&update.n_upper);
+        image.stash.clone_from(&update.stash);
+        (image.version, image.digest) = (update.first.to, update.first.digest);
+        check(&self.settings, &image)?;
+        self.install(&[image])?;
         Ok(Applied::Applied)
     }
 
@@ -286,6 +317,7 @@ impl Query for LineQuery {
     fn apply(&mut self, update: &Update) -> Result<Applied, ApplyError> {
         match update {
             Update::Buckets(update) => self.apply_buckets(update),
+            Update::Levels(update) => self.apply_levels(update),
             Update::Groups(images) => self.apply_groups(images),
         }
     }

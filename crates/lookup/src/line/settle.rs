@@ -11,7 +11,9 @@ use super::layout::{self, KEEP_ALL, LEVELS, Layout, MAX_PARTS, MAX_SECOND};
 use super::processor::Processor;
 use super::processor::by_processor;
 use super::solve::{self, Solution};
+use crate::arena::LINE;
 use crate::hash::mix64;
+use crate::othello::prefetch;
 
 /// Tweaks that a bucket tries before it lowers its threshold.
 const TRIES: u8 = 16;
@@ -35,6 +37,18 @@ pub(super) struct Bucket<P: Payload> {
     pub(super) threshold: u8,
     pub(super) names: Vec<Entry<P>>,
     pub(super) solution: Solution,
+}
+
+impl<P: Payload> Bucket<P> {
+    /// Asks for all that a change of the bucket will read: some twenty lines, mostly far away, of two vectors.
+    #[inline]
+    pub(super) fn prefetch(&self) {
+        let lines = |start: *const u8, bytes: usize| {
+            (0..bytes.div_ceil(LINE)).for_each(|line| prefetch(start.wrapping_add(line * LINE)));
+        };
+        lines(self.names.as_ptr().cast(), size_of_val(&self.names[..]));
+        lines(self.solution.as_ptr().cast(), size_of_val(&self.solution[..]));
+    }
 }
 
 /// How full buckets may be, from the layout.

@@ -1,4 +1,4 @@
-//! The message that crosses the seam: whole buckets, or whole groups, with versions and a digest.
+//! The message that crosses the seam: whole buckets, levels or groups, with versions and a digest.
 //!
 //! Buckets are absolute, so a duplicate is harmless; from- and to-versions show a gap; the digest of the group after the
 //! update shows that both sides agree. Bytes: `docs/formats/line.md`.
@@ -14,6 +14,8 @@ use crate::othello::update::{DecodeError, MAX_SHARDS, at_most};
 pub enum Update {
     /// Some buckets of one group changed: mostly one.
     Buckets(BucketsUpdate),
+    /// The levels above the first were made anew: another number of buckets, or another stash.
+    Levels(LevelsUpdate),
     /// These groups replace what held their digests before: a build, a split, a merge, or a resync.
     Groups(Vec<GroupImage>),
 }
@@ -32,6 +34,19 @@ pub struct BucketsUpdate {
     /// Which buckets, each once.
     pub indices: Vec<u32>,
     /// Their words, one bucket after the other.
+    pub words: Vec<u64>,
+}
+
+/// New upper levels of one group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LevelsUpdate {
+    /// Versions, digest, and buckets of the first level that changed with them, if any.
+    pub first: BucketsUpdate,
+    /// Buckets of the second and third level from now on.
+    pub n_upper: [u16; LEVELS - 1],
+    /// Names outside the buckets from now on, with their values.
+    pub stash: Vec<(Digest, u64)>,
+    /// The buckets of the upper levels.
     pub words: Vec<u64>,
 }
 
@@ -99,28 +114,87 @@ impl GroupImage {
         self.n_buckets.iter().for_each(|n| out.extend(n.to_le_bytes()));
         out.extend(self.version.to_le_bytes());
         out.extend(self.digest.to_le_bytes());
-        for (digest, value) in &self.stash {
-            out.extend(digest.0.to_le_bytes());
-            out.extend(value.to_le_bytes());
-        }
+        put_stash(&self.stash, out);
         put_words(&self.words, out);
     }
 
     fn decode(bytes: &mut Bytes, layout: Layout) -> Result<Self, DecodeError> {
         let id = ShardId::decode(bytes)?;
-        let n_stash = at_most("stash entries", bytes.u8()?.into(), MAX_STASH as u64)?;
-        let n_buckets = [bytes.u16()?, bytes.u16()?, bytes.u16()?];
-        at_most("buckets of the second level", n_buckets[1].into(), MAX_SECOND.into())?;
-        at_most("buckets of the third level", n_buckets[2].into(), 1)?;
+        let n_stash = get_n_stash(bytes)?;
+        let n_first = bytes.u16()?;
+        let [second, third] = get_n_upper(bytes)?;
+        let n_buckets = [n_first, second, third];
         let (version, digest) = (bytes.u64()?, bytes.u64()?);
-        let mut stash = Vec::with_capacity(n_stash as usize);
-        for _ in 0..n_stash {
-            stash.push((Digest(bytes.u64()?), bytes.u64()?));
-        }
+        let stash = get_stash(bytes, n_stash)?;
         let n_all: usize = n_buckets.iter().map(|&n| usize::from(n)).sum();
         let words = get_words(bytes, n_all * layout.n_words())?;
         Ok(Self { id, version, n_buckets, digest, stash, words })
     }
+}
+
+impl BucketsUpdate {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.id.encode(out);
+        out.extend(self.from.to_le_bytes());
+        out.extend(self.to.to_le_bytes());
+        out.extend(self.digest.to_le_bytes());
+        out.extend((self.indices.len() as u32).to_le_bytes());
+        self.indices.iter().for_each(|index| out.extend(index.to_le_bytes()));
+        put_words(&self.words, out);
+    }
+
+    fn decode(bytes: &mut Bytes, layout: Layout) -> Result<Self, DecodeError> {
+        let id = ShardId::decode(bytes)?;
+        let (from, to, digest) = (bytes.u64()?, bytes.u64()?, bytes.u64()?);
+        let n = bytes.count(4 + layout.bytes())?;
+        let mut indices = Vec::with_capacity(n);
+        for _ in 0..n {
+            indices.push(bytes.u32()?);
+        }
+        let words = get_words(bytes, n * layout.n_words())?;
+        Ok(Self { id, from, to, digest, indices, words })
+    }
+}
+
+impl LevelsUpdate {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.first.encode(out);
+        out.push(self.stash.len() as u8);
+        self.n_upper.iter().for_each(|n| out.extend(n.to_le_bytes()));
+        put_stash(&self.stash, out);
+        put_words(&self.words, out);
+    }
+
+    fn decode(bytes: &mut Bytes, layout: Layout) -> Result<Self, DecodeError> {
+        let first = BucketsUpdate::decode(bytes, layout)?;
+        let n_stash = get_n_stash(bytes)?;
+        let n_upper = get_n_upper(bytes)?;
+        let stash = get_stash(bytes, n_stash)?;
+        let n_words = n_upper.iter().map(|&n| usize::from(n)).sum::<usize>() * layout.n_words();
+        Ok(Self { first, n_upper, stash, words: get_words(bytes, n_words)? })
+    }
+}
+
+fn get_n_stash(bytes: &mut Bytes) -> Result<u64, DecodeError> {
+    at_most("stash entries", bytes.u8()?.into(), MAX_STASH as u64)
+}
+
+fn get_n_upper(bytes: &mut Bytes) -> Result<[u16; LEVELS - 1], DecodeError> {
+    let (second, third) = (bytes.u16()?, bytes.u16()?);
+    at_most("buckets of the second level", second.into(), MAX_SECOND.into())?;
+    at_most("buckets of the third level", third.into(), 1)?;
+    Ok([second, third])
+}
+
+fn put_stash(stash: &[(Digest, u64)], out: &mut Vec<u8>) {
+    for (digest, value) in stash {
+        out.extend(digest.0.to_le_bytes());
+        out.extend(value.to_le_bytes());
+    }
+}
+
+fn get_stash(bytes: &mut Bytes, n: u64) -> Result<Vec<(Digest, u64)>, DecodeError> {
+    (0..n).map(|_| Ok((Digest(bytes.u64()?), bytes.u64()?))).collect()
 }
 
 fn put_words(words: &[u64], out: &mut Vec<u8>) {
@@ -138,18 +212,16 @@ impl Update {
         match self {
             Self::Buckets(update) => {
                 out.push(0);
-                update.id.encode(out);
-                out.extend(update.from.to_le_bytes());
-                out.extend(update.to.to_le_bytes());
-                out.extend(update.digest.to_le_bytes());
-                out.extend((update.indices.len() as u32).to_le_bytes());
-                update.indices.iter().for_each(|index| out.extend(index.to_le_bytes()));
-                put_words(&update.words, out);
+                update.encode(out);
             }
             Self::Groups(groups) => {
                 out.push(1);
                 out.extend((groups.len() as u32).to_le_bytes());
                 groups.iter().for_each(|group| group.encode(out));
+            }
+            Self::Levels(update) => {
+                out.push(2);
+                update.encode(out);
             }
         }
     }
@@ -160,24 +232,17 @@ impl Update {
     pub fn decode(settings: &Settings, bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut bytes = Bytes(bytes);
         let layout = settings.layout();
-        let kind = at_most("kind of update", bytes.u8()?.into(), 1)?;
-        let update = if kind == 1 {
-            let n_groups = at_most("groups", bytes.u32()?.into(), MAX_SHARDS as u64)?;
-            let mut groups = Vec::new();
-            for _ in 0..n_groups {
-                groups.push(GroupImage::decode(&mut bytes, layout)?);
+        let update = match at_most("kind of update", bytes.u8()?.into(), 2)? {
+            0 => Self::Buckets(BucketsUpdate::decode(&mut bytes, layout)?),
+            1 => {
+                let n_groups = at_most("groups", bytes.u32()?.into(), MAX_SHARDS as u64)?;
+                let mut groups = Vec::new();
+                for _ in 0..n_groups {
+                    groups.push(GroupImage::decode(&mut bytes, layout)?);
+                }
+                Self::Groups(groups)
             }
-            Self::Groups(groups)
-        } else {
-            let id = ShardId::decode(&mut bytes)?;
-            let (from, to, digest) = (bytes.u64()?, bytes.u64()?, bytes.u64()?);
-            let n = bytes.count(4 + layout.bytes())?;
-            let mut indices = Vec::with_capacity(n);
-            for _ in 0..n {
-                indices.push(bytes.u32()?);
-            }
-            let words = get_words(&mut bytes, n * layout.n_words())?;
-            Self::Buckets(BucketsUpdate { id, from, to, digest, indices, words })
+            _ => Self::Levels(LevelsUpdate::decode(&mut bytes, layout)?),
         };
         bytes.end()?;
         Ok(update)

@@ -4,14 +4,14 @@
 //! a group, only the digest of their cells and the last version sent. Cells are a pure function of (skeleton, values), so
 //! a restarted controller derives the same.
 //!
-//! Cost: about 5 ns a name and switch for whole groups; an update paints one bucket, as it was and as it is.
+//! Cost: about 5 ns a name and switch for whole groups; an update paints what changed, as it was and as it is.
 
 use super::group::Group;
 use super::layout::Layout;
 use super::lines::Lines;
 use super::query::LineQuery;
-use super::settle::{Bucket, Payload};
-use super::update::{BucketsUpdate, GroupImage, Update, bucket_prf};
+use super::settle::{Bucket, Entry, Payload};
+use super::update::{BucketsUpdate, GroupImage, LevelsUpdate, Update, bucket_prf, geometry_prf, stash_prf};
 use super::{Settings, ShardId, paint};
 use crate::hash::Digest;
 use crate::othello::Change;
@@ -67,39 +67,63 @@ impl View {
     ) {
         match change {
             Change::None => {}
-            Change::Cells { slot } => updates.extend(self.repaint(lines, *slot, value).map(Update::Buckets)),
+            Change::Cells { slot } => updates.extend(self.edit(lines, *slot, value)),
             Change::Shards { slots, .. } => {
                 updates.push(Update::Groups(slots.iter().map(|&slot| self.image(lines, slot, &value)).collect()));
             }
         }
     }
 
-    /// The buckets that the latest mutation changed.
-    fn repaint<P: Payload>(&mut self, lines: &Lines<P>, slot: u32, value: impl Fn(P) -> u64) -> Option<BucketsUpdate> {
-        let (group, settings, layout) = (lines.group(slot), lines.settings(), lines.settings().layout());
+    /// What the latest mutation changed in a group that it edited.
+    fn edit<P: Payload>(&mut self, lines: &Lines<P>, slot: u32, value: impl Fn(P) -> u64) -> Option<Update> {
+        let (group, before, seed, layout) =
+            (lines.group(slot), lines.before(), lines.settings().seed, lines.settings().layout());
         let n_words = layout.n_words();
         let sent = &mut self.sent[slot as usize];
         let (mut indices, mut words) = (Vec::new(), Vec::new());
         let (mut old, mut values) = (vec![0; n_words], Vec::new());
-        for before in lines.before() {
+        for (index, bucket) in &before.buckets {
             old.fill(0);
-            paint(layout, &before.bucket, &value, &mut values, &mut old);
+            paint(layout, bucket, &value, &mut values, &mut old);
             let start = words.len();
             words.resize(start + n_words, 0);
-            paint(layout, &group.buckets[before.index], &value, &mut values, &mut words[start..]);
+            paint(layout, &group.buckets[*index], &value, &mut values, &mut words[start..]);
             if words[start..] == old {
                 words.truncate(start);
                 continue;
             }
-            let share = |words: &[u64]| bucket_prf(settings.seed, before.index, words);
-            sent.digest ^= share(&old) ^ share(&words[start..]);
-            indices.push(before.index as u32);
+            sent.digest ^= bucket_prf(seed, *index, &old) ^ bucket_prf(seed, *index, &words[start..]);
+            indices.push(*index as u32);
         }
-        if indices.is_empty() {
+        let levels = before.levels.as_ref().map(|before| {
+            let n_first = usize::from(group.n_buckets[0]);
+            // What is above the first level has a share of the digest like a group's.
+            let mut upper = |n_buckets, buckets: &[Bucket<P>], stash: &[Entry<P>]| {
+                let mut words = vec![0; buckets.len() * n_words];
+                let mut share = geometry_prf(seed, group.id, n_buckets);
+                for (at, (bucket, words)) in buckets.iter().zip(words.chunks_exact_mut(n_words)).enumerate() {
+                    paint(layout, bucket, &value, &mut values, words);
+                    share ^= bucket_prf(seed, n_first + at, words);
+                }
+                let stash = stashed(stash, &value);
+                share ^= stash.iter().fold(0, |sum, &(name, value)| sum ^ stash_prf(seed, name, value));
+                (share, stash, words)
+            };
+            let (old, ..) = upper(before.n_buckets, &before.buckets, &before.stash);
+            let (new, stash, words) = upper(group.n_buckets, &group.buckets[n_first..], &group.stash);
+            sent.digest ^= old ^ new;
+            (stash, words)
+        });
+        if indices.is_empty() && levels.is_none() {
             return None;
         }
         let from = std::mem::replace(&mut sent.version, group.version);
-        Some(BucketsUpdate { id: group.id, from, to: group.version, digest: sent.digest, indices, words })
+        let first = BucketsUpdate { id: group.id, from, to: group.version, digest: sent.digest, indices, words };
+        let [_, second, third] = group.n_buckets;
+        Some(match levels {
+            None => Update::Buckets(first),
+            Some((stash, words)) => Update::Levels(LevelsUpdate { first, n_upper: [second, third], stash, words }),
+        })
     }
 
     /// The whole group in `slot` for this switch, noted as sent.
@@ -142,6 +166,11 @@ fn paint<P: Payload>(
     words[0] |= u64::from(bucket.threshold) << 8 | u64::from(bucket.tweak);
 }
 
+/// Names of a stash, as a switch has them.
+fn stashed<P: Payload>(stash: &[Entry<P>], value: impl Fn(P) -> u64) -> Vec<(Digest, u64)> {
+    stash.iter().map(|name| (Digest(name.digest), value(name.payload))).collect()
+}
+
 /// A whole group.
 pub(super) fn image<P: Payload>(settings: &Settings, group: &Group<P>, value: impl Fn(P) -> u64) -> GroupImage {
     let layout = settings.layout();
@@ -150,7 +179,7 @@ pub(super) fn image<P: Payload>(settings: &Settings, group: &Group<P>, value: im
     for (bucket, words) in group.buckets.iter().zip(words.chunks_exact_mut(n_words)) {
         paint(layout, bucket, &value, &mut values, words);
     }
-    let stash = group.stash.iter().map(|name| (Digest(name.digest), value(name.payload))).collect();
+    let stash = stashed(&group.stash, value);
     let (id, version, n_buckets) = (group.id, group.version, group.n_buckets);
     let image = GroupImage { id, version, n_buckets, digest: 0, stash, words };
     GroupImage { digest: image.prove(settings), ..image }

@@ -197,6 +197,58 @@ fn damaged_and_stale_messages_change_nothing() {
     assert_eq!(switch.apply(&second[0]), Ok(Applied::Applied));
 }
 
+#[test]
+fn upper_levels_made_anew_are_sent_without_the_first() {
+    let seed = seed();
+    let settings = settings(seed, 10_000);
+    let mut rng = Rng::new(seed);
+    let entries: Vec<(Digest, u64)> = (0..4_000).map(|n| (Digest(rng.next_u64()), n & 255)).collect();
+    let (mut table, mut switch) = LineTable::build(settings.clone(), &entries, 1).unwrap();
+    let (mut updates, mut n_levels, mut with_first, mut with_stash) = (Vec::new(), 0, 0, 0);
+    // Names that go through every level to the stash, and out again, so that levels become too many.
+    let crowd: Vec<Digest> = (0..150).map(|_| of_one_bucket(&mut rng)).collect();
+    let steps = crowd.iter().map(|&name| (name, true)).chain(crowd.iter().map(|&name| (name, false)));
+    for (name, is_insert) in steps {
+        match is_insert {
+            true => table.insert(name, 7, &mut updates).unwrap_or_default(),
+            false => _ = table.remove(name, &mut updates),
+        }
+        for update in updates.drain(..) {
+            let Update::Levels(levels) = &update else {
+                assert_eq!(switch.apply(&update), Ok(Applied::Applied));
+                continue;
+            };
+            n_levels += 1;
+            with_first += usize::from(!levels.first.indices.is_empty());
+            with_stash += usize::from(!levels.stash.is_empty());
+            let (mut bytes, before) = (Vec::new(), switch.groups());
+            update.encode(&mut bytes);
+            assert!(bytes.len() * 64 < switch.size_bits() as usize, "{} bytes", bytes.len());
+            assert_eq!(Update::decode(&settings, &bytes).unwrap(), update);
+            assert!((0..bytes.len()).all(|length| Update::decode(&settings, &bytes[..length]).is_err()));
+            for _ in 0..20 {
+                let bit = rng.below(bytes.len() as u64 * 8) as usize;
+                // Of its version nothing is proved but that it is newer.
+                if (14..22).contains(&(bit / 8)) {
+                    continue;
+                }
+                bytes[bit / 8] ^= 1 << (bit % 8);
+                if let Ok(damaged) = Update::decode(&settings, &bytes) {
+                    assert_ne!(switch.apply(&damaged), Ok(Applied::Applied), "seed {seed}, bit {bit}: {damaged:?}");
+                }
+                bytes[bit / 8] ^= 1 << (bit % 8);
+            }
+            assert_eq!(switch.groups(), before);
+            assert_eq!(switch.apply(&update), Ok(Applied::Applied));
+            assert_eq!(switch.apply(&update), Ok(Applied::AlreadyThere));
+        }
+        assert_eq!(switch.groups(), table.export().groups(), "seed {seed}");
+    }
+    println!("{n_levels} updates of levels, {with_first} with buckets of the first, {with_stash} with a stash");
+    assert!(n_levels > 3 && with_first > 0, "seed {seed}: {n_levels}, {with_first}, {with_stash}");
+    entries.iter().for_each(|&(name, value)| assert_eq!(switch.lookup(name), value, "seed {seed}"));
+}
+
 fn vector(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vectors").join(name)
 }
