@@ -2,8 +2,8 @@
 //!
 //! [`LineQuery`] is the handle of the one writer; each reading thread has a [`Reader`]. A bucket is written in place, all
 //! its words between two increments of the table's counter, whose journal says which bucket it is. A burst that saw the
-//! counter move asks the journal, and reads again the names of those buckets alone. A group that is built anew is written
-//! elsewhere and published whole.
+//! counter move asks the journal, and reads again the names of those buckets and the bumped ones. A group that is built
+//! anew, or its upper levels, is written elsewhere and published whole.
 //!
 //! One counter for the table, checked once a burst: a lookup pays two loads of a line that is in its cache unless the
 //! writer wrote, for 32 names. A counter in every bucket costs each name a comparison; new versions of groups cost every
@@ -294,6 +294,10 @@ fn check(settings: &Settings, image: &GroupImage) -> Result<(), ApplyError> {
     }
     if image.stash.iter().any(|&(_, value)| value > layout.value_mask()) {
         return malformed("a stashed value is wider than a cell");
+    }
+    // Twice the same name would not show in the digest.
+    if image.stash.iter().enumerate().any(|(at, one)| image.stash[..at].iter().any(|other| other.0 == one.0)) {
+        return malformed("a name is stashed twice");
     }
     let got = image.prove(settings);
     if got != image.digest {

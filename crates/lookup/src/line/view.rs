@@ -56,7 +56,7 @@ impl View {
 
     /// Appends the update that brings this switch along after `change`, the latest mutation of `lines`.
     ///
-    /// Where buckets changed but none of their cells at this switch, nothing is appended. `value` is the one that the
+    /// Where buckets changed but none of their cells at this switch, nothing is appended; new levels always are. `value` is the one that the
     /// view was made with.
     pub fn updates<P: Payload>(
         &mut self,

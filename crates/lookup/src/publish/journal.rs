@@ -17,6 +17,7 @@
 //! fence stands between their commits and it. The place of write k is overwritten after write k + N - 1 was committed: who
 //! met the later place finds a count of at least 2 (k + N). Checked by loom, with mutants: `tests/loom_publish.rs`.
 
+use super::sequence::odd_is_ignored;
 use super::sync::{AtomicU64, Ordering, fence, required, step};
 use super::{Sequence, WriteGuard};
 
@@ -73,7 +74,7 @@ impl Journal {
     #[inline(always)]
     pub fn is_unchanged(&self, since: Since) -> bool {
         step!(JournalValidatedUnfenced, fence(Ordering::Acquire));
-        since.0.is_multiple_of(2) && self.sequence.count(Ordering::Relaxed) == since.0
+        (since.0.is_multiple_of(2) || odd_is_ignored()) && self.sequence.count(Ordering::Relaxed) == since.0
     }
 
     /// Where writes may have met the reader since, after [`is_unchanged`](Self::is_unchanged) said no.

@@ -73,7 +73,8 @@ impl Mutant {
     ];
 
     /// The defects of the journal, beside those of the counter in its writer.
-    pub const JOURNAL: [Mutant; 8] = [
+    pub const JOURNAL: [Mutant; 9] = [
+        Mutant::OddIgnored,
         Mutant::WriteUnfenced,
         Mutant::CommittedRelaxed,
         Mutant::JournalBegunRelaxed,

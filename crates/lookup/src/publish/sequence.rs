@@ -84,7 +84,7 @@ impl WriteGuard<'_> {
 
 /// Always false, but in the model that shows why an odd count must be refused.
 #[inline(always)]
-fn odd_is_ignored() -> bool {
+pub(super) fn odd_is_ignored() -> bool {
     #[cfg(loom)]
     return super::mutants::Mutant::OddIgnored.is_active();
     #[cfg(not(loom))]

@@ -207,11 +207,12 @@ fn upper_levels_made_anew_are_sent_without_the_first() {
     let (mut updates, mut n_levels, mut with_first, mut with_stash) = (Vec::new(), 0, 0, 0);
     // Names that go through every level to the stash, and out again, so that levels become too many.
     let crowd: Vec<Digest> = (0..150).map(|_| of_one_bucket(&mut rng)).collect();
-    let steps = crowd.iter().map(|&name| (name, true)).chain(crowd.iter().map(|&name| (name, false)));
-    for (name, is_insert) in steps {
-        match is_insert {
-            true => table.insert(name, 7, &mut updates).unwrap_or_default(),
-            false => _ = table.remove(name, &mut updates),
+    let steps = [Some(7), Some(9), None].into_iter().flat_map(|value| crowd.iter().map(move |&name| (name, value)));
+    for (name, value) in steps {
+        match value {
+            // The last of the crowd find no room.
+            Some(value) => table.insert(name, value, &mut updates).unwrap_or_default(),
+            None => _ = table.remove(name, &mut updates),
         }
         for update in updates.drain(..) {
             let Update::Levels(levels) = &update else {
@@ -245,7 +246,7 @@ fn upper_levels_made_anew_are_sent_without_the_first() {
         assert_eq!(switch.groups(), table.export().groups(), "seed {seed}");
     }
     println!("{n_levels} updates of levels, {with_first} with buckets of the first, {with_stash} with a stash");
-    assert!(n_levels > 3 && with_first > 0, "seed {seed}: {n_levels}, {with_first}, {with_stash}");
+    assert!(n_levels > 3 && with_first > 0 && with_stash > 0, "seed {seed}: {n_levels}, {with_first}, {with_stash}");
     entries.iter().for_each(|&(name, value)| assert_eq!(switch.lookup(name), value, "seed {seed}"));
 }
 

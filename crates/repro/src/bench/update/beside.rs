@@ -55,7 +55,7 @@ pub(super) fn run<C: Halves>(
     let expected = queries.iter().fold(0u64, |sum, &name| sum.wrapping_add(value_of(name, options.value_bits)));
     let mut random = Random::new(options.seed);
     let (mut idle, mut busy, mut achieved) = (Vec::new(), vec![Vec::new(); rates.len()], vec![Vec::new(); rates.len()]);
-    for round in 1..=options.runs {
+    for _ in 0..options.runs {
         let rate = lookups(&table, &queries, expected, options.batch as usize)?;
         idle.push(rate);
         for (at, &updates_per_s) in rates.iter().enumerate() {
@@ -65,7 +65,8 @@ pub(super) fn run<C: Halves>(
             for _ in 0..wanted {
                 let name = altered[random.below(altered.len() as u64) as usize];
                 let digest = table.digest(name);
-                let value = altered_value(name, options.value_bits, round);
+                // Mostly another value each time: what changes nothing makes no message.
+                let value = altered_value(name, options.value_bits, random.below(1 << 32) as u32);
                 if let Err(error) = table.control.insert(digest, value, &mut table.updates) {
                     return Err(table.refused(error));
                 }

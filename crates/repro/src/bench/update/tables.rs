@@ -104,7 +104,7 @@ impl Halves for LineTable {
     }
 
     fn is_rebuild(update: &line::Update) -> bool {
-        matches!(update, line::Update::Groups(_))
+        matches!(update, line::Update::Groups(_) | line::Update::Levels(_))
     }
 
     fn reader(query: &Self::Query) -> impl BatchReader<Key = Digest> {
