@@ -71,7 +71,7 @@ pub(super) fn run<C: Halves>(
                     return Err(table.refused(error));
                 }
             }
-            // The control half has just been through the caches: both rates start with the table as they left it.
+            // The control half has just been through the caches: a pass that is not timed brings the table back.
             lookups(&table, &queries, expected, options.batch as usize)?;
             let (rate, applied_per_s) = beside(&mut table, &queries, expected, options.batch as usize, updates_per_s)?;
             busy[at].push(rate);
