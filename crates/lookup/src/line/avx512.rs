@@ -11,11 +11,10 @@ use std::arch::x86_64::{
     _mm512_sllv_epi64, _mm512_storeu_si512, _mm512_sub_epi64,
 };
 
+use super::words::ROWS;
+
 /// Rows of a register.
 const LANES: usize = 8;
-/// Rows of a system, at most; those that it has fewer are zero.
-pub(super) const ROWS: usize = 8 * LANES;
-
 type Registers = [__m512i; ROWS / LANES];
 
 #[target_feature(enable = "avx512f")]

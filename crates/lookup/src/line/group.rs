@@ -20,7 +20,7 @@ use crate::hash::mix64;
 
 /// Tweaks that a bucket tries for one name more: of those so full that their tweak does not keep it, most are at their
 /// limit, and to bump one name costs less than to look on.
-const INSERT_TRIES: u8 = 6;
+const INSERT_TRIES: u8 = 8;
 /// Tweaks that a bucket tries to take a bumped name back.
 const RAISE_TRIES: u8 = 4;
 /// Sizes that a build tries before it gives up.
@@ -168,6 +168,12 @@ impl<P: Payload> Group<P> {
     /// Every name.
     pub(super) fn names(&self) -> impl Iterator<Item = &Entry<P>> {
         self.buckets.iter().flat_map(|bucket| &bucket.names).chain(&self.stash)
+    }
+
+    /// Appends every name, bucket by bucket.
+    pub(super) fn append_names(&self, names: &mut Vec<Entry<P>>) {
+        self.buckets.iter().for_each(|bucket| names.extend_from_slice(&bucket.names));
+        names.extend_from_slice(&self.stash);
     }
 
     /// Puts a bucket in the place of another, and notes that one unless it is noted.
@@ -358,7 +364,8 @@ impl<P: Payload> Group<P> {
             return Err(NoSolution { duplicate: None });
         }
         for bucket in &mut group.buckets {
-            let solution = solve::solve(rules.layout, &rules.slots(&bucket.names, bucket.tweak));
+            let digests: Vec<u64> = bucket.names.iter().map(|name| name.digest).collect();
+            let solution = solve::solve(rules.layout, &digests, bucket.tweak);
             bucket.solution = solution.ok_or(NoSolution { duplicate: None })?;
         }
         Ok(group)

@@ -107,6 +107,17 @@ impl Layout {
         std::array::from_fn(|part| ((u32::from(x[part]) * u32::from(lengths[part])) >> 16) as u16 + starts[part])
     }
 
+    /// The slots of `digest` in a bucket of at most 64 as the bits of a word; without arrays, for loops over digests or
+    /// tweaks to become vectors.
+    #[inline(always)]
+    pub(super) fn row(self, digest: u64, tweak: u8) -> u64 {
+        let x = mix(digest, tweak.into());
+        let lane = |word: u64, part: usize| word >> (16 * part) & 0xFFFF;
+        let slot = |part| ((lane(x, part) * lane(self.lengths, part)) >> 16) + lane(self.starts, part);
+        // The fourth of three parts is slot 0, the header's, which is no cell.
+        (0..MAX_PARTS).fold(0, |row, part| row | 1 << (slot(part) % 64)) & !1
+    }
+
     /// Word and shift of a slot.
     #[inline(always)]
     pub(super) fn place(self, slot: u32) -> (usize, u32) {

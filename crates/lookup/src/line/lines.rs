@@ -5,7 +5,7 @@
 //!
 //! Cost: 23 bytes a name with 8-bit values (12 of digest and payload, 8 of its row of the solution); insert, alter and
 //! remove edit one bucket, now and then two or three; `fibula bench update --contestants latency` tells how long that
-//! takes. A group whose buckets are too full by 3 % or too empty by 5 % is built anew; above [`Settings::max_group`]
+//! takes. A group whose buckets are too full by 5 % or too empty by 6 % is built anew; above [`Settings::max_group`]
 //! names it splits, and neighbours that fit half of that merge.
 
 use super::group::{Before, Group, MAX_TRIES, NoRoom, NoSolution};
@@ -255,7 +255,8 @@ impl<P: Payload> Lines<P> {
     /// Builds anew the group of one slot, or of two that merge, with names that are not in.
     fn rebuild(&mut self, slots: &[u32], extra: &[Entry<P>]) -> Result<Change, InsertError> {
         let olds = slots.iter().map(|&slot| self.group(slot));
-        let mut names: Vec<Entry<P>> = olds.clone().flat_map(Group::names).copied().collect();
+        let mut names = Vec::with_capacity(olds.clone().map(|group| group.n_names).sum::<usize>() + extra.len());
+        olds.clone().for_each(|group| group.append_names(&mut names));
         names.extend_from_slice(extra);
         let version = olds.map(|group| group.version + 1).max().unwrap_or(1);
         let rules = if extra.is_empty() { self.rules } else { self.rules.growing() };

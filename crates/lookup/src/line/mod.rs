@@ -36,6 +36,7 @@ mod solve;
 mod tests;
 pub mod update;
 pub mod view;
+mod words;
 
 pub use crate::othello::{Change, ShardId};
 pub use control::LineTable;

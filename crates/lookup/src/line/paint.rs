@@ -12,6 +12,18 @@ use super::processor::{by_processor, with_width};
 /// Bits of a value, or combinations, that are worked on at once: loops over so many become vectors.
 const LANES: usize = 8;
 
+/// A square of 8 by 8 bits, a byte a row, with rows for columns.
+#[inline(always)]
+fn transposed(square: u64) -> u64 {
+    let swap = |square: u64, distance: u32, mask: u64| {
+        let bits = (square ^ square >> distance) & mask;
+        square ^ bits ^ bits << distance
+    };
+    let square = swap(square, 7, 0x00AA_00AA_00AA_00AA);
+    let square = swap(square, 14, 0x0000_CCCC_0000_CCCC);
+    swap(square, 28, 0x0000_0000_F0F0_F0F0)
+}
+
 #[inline(always)]
 fn paint_with<const W: usize, const C: usize>(layout: Layout, solution: &[u64], values: &[u64], words: &mut [u64]) {
     const { assert!(C == 64 * W) };
@@ -21,9 +33,12 @@ fn paint_with<const W: usize, const C: usize>(layout: Layout, solution: &[u64], 
     for first_bit in (0..layout.value_bits).step_by(LANES) {
         // Some bits of the values, transposed: a bit set of names for each.
         let mut planes = [[0; W]; LANES];
-        for (index, value) in values.iter().enumerate() {
+        for (index, values) in values.chunks(LANES).enumerate() {
+            let byte = |value: u64| value >> first_bit & 0xFF;
+            let square = values.iter().rev().fold(0, |square, &value| square << 8 | byte(value));
+            let square = transposed(square);
             for (bit, plane) in planes.iter_mut().enumerate() {
-                plane[index / 64 % W] |= (value >> (first_bit as usize + bit) & 1) << (index % 64);
+                plane[index / 8 % W] |= (square >> (8 * bit) & 0xFF) << (index % 8 * 8);
             }
         }
         for (cells, combinations) in cells.chunks_mut(LANES).zip(combinations.chunks(LANES)) {

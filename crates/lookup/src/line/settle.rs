@@ -3,13 +3,8 @@
 //! A bucket of names is solved under the first tweak that does; of too many names, or when [`TRIES`] tweaks do not, those
 //! of the highest rank are bumped.
 
-#![cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "calls vector forms after detecting them"))]
-
 use super::Settings;
 use super::layout::{self, KEEP_ALL, LEVELS, Layout, MAX_PARTS, MAX_SECOND};
-#[cfg(target_arch = "x86_64")]
-use super::processor::Processor;
-use super::processor::by_processor;
 use super::solve::{self, Solution};
 use crate::arena::LINE;
 use crate::hash::mix64;
@@ -63,12 +58,12 @@ pub(super) struct Load {
 }
 
 /// How full its buckets make a group too full, as a part of the mean: it is built anew with more of them.
-const GROW_AT: f64 = 1.03;
+const GROW_AT: f64 = 1.05;
 /// How full they are then: one rebuild serves so many inserts that they take a small part of it each, and while a table
 /// grows its groups are at the mean on average.
-const GROW_TO: f64 = 0.99;
+const GROW_TO: f64 = 0.97;
 /// How full its buckets make a group too empty: it is built anew for the mean.
-const SHRINK_AT: f64 = 0.95;
+const SHRINK_AT: f64 = 0.94;
 
 impl Load {
     pub(super) fn new(settings: &Settings) -> Self {
@@ -129,11 +124,8 @@ impl Rules {
     }
 
     /// The slots of names under a tweak.
-    pub(super) fn slots<P: Payload>(self, names: &[Entry<P>], tweak: u8) -> Vec<[u16; MAX_PARTS]> {
-        let digests: Vec<u64> = names.iter().map(|name| name.digest).collect();
-        let mut slots = vec![[0; MAX_PARTS]; names.len()];
-        place(self.layout, &digests, tweak, &mut slots);
-        slots
+    fn slots<P: Payload>(self, names: &[Entry<P>], tweak: u8) -> Vec<[u16; MAX_PARTS]> {
+        names.iter().map(|name| self.layout.slots(name.digest, tweak)).collect()
     }
 
     /// A bucket with more names under its tweak; all of its names where that does not keep them.
@@ -157,12 +149,8 @@ impl Rules {
     /// The first of `n` tweaks from `tweak` on under which `names` have a solution.
     pub(super) fn search<P: Payload>(self, names: &[Entry<P>], tweak: u8, n: u8) -> Option<(u8, Solution)> {
         let digests: Vec<u64> = names.iter().map(|name| name.digest).collect();
-        let mut slots = vec![[0; MAX_PARTS]; names.len()];
-        let tweak = (0..n).map(|step| tweak.wrapping_add(step)).find(|&tweak| {
-            place(self.layout, &digests, tweak, &mut slots);
-            solve::has_full_rank(self.layout, &slots)
-        })?;
-        Some((tweak, solve::solve(self.layout, &slots)?))
+        let tweak = solve::find_tweak(self.layout, &digests, tweak, n)?;
+        Some((tweak, solve::solve(self.layout, &digests, tweak)?))
     }
 
     /// A bucket of as many of `names` as it can keep, whose ranks are all below `threshold`; the others are bumped.
@@ -227,13 +215,6 @@ impl Rules {
         }
         names.sort_unstable_by_key(|name| name.digest);
         Upper { n_buckets, buckets, left: names }
-    }
-}
-
-by_processor! {
-    /// As [`Rules::slots`], into room that is there.
-    fn place(layout: Layout, digests: &[u64], tweak: u8, slots: &mut [[u16; MAX_PARTS]]) {
-        slots.iter_mut().zip(digests).for_each(|(slots, &digest)| *slots = layout.slots(digest, tweak));
     }
 }
 

@@ -8,17 +8,18 @@
 //!
 //! A name that comes or leaves edits the solution: a few hundred instructions, where solving anew takes thousands.
 //!
-//! Cost at 50 names of 62 cells: see `fibula bench build`; rank alone is a third of a solution.
+//! Which tweak does is found before anything is solved. Rows of one word, as values of 8 bits have them, have forms of
+//! their own ([`words`]); the others share one.
+//!
 //! Source: Gauss and Jordan; "four Russians" tables do not pay at this size.
 
 #![cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "calls vector forms after detecting them"))]
 
-#[cfg(target_arch = "x86_64")]
-use super::avx512;
 use super::layout::{Layout, MAX_PARTS};
 #[cfg(target_arch = "x86_64")]
 use super::processor::Processor;
 use super::processor::{by_processor, with_width};
+use super::words;
 
 /// The pivot columns as a bit set, then, in their order, the combination of each: `row_words` words each.
 pub(super) type Solution = Vec<u64>;
@@ -201,61 +202,33 @@ by_processor! {
     }
 }
 
-/// The rows of a system that fits one line, where the processor has a form for those.
-#[cfg(target_arch = "x86_64")]
-fn narrow(layout: Layout, slots: &[[u16; MAX_PARTS]]) -> Option<[u64; avx512::ROWS]> {
-    let has_form = layout.row_words() == 1 && slots.len() <= avx512::ROWS;
-    (has_form && matches!(Processor::get(), Processor::Avx512)).then(|| {
-        let mut rows = [0; avx512::ROWS];
-        for (row, slots) in rows.iter_mut().zip(slots) {
-            *row = slots[..layout.n_parts].iter().fold(0, |row, &slot| row | 1 << (slot % 64));
-        }
-        rows
+by_processor! {
+    /// The slots of names under a tweak, into room that is there.
+    fn place(layout: Layout, digests: &[u64], tweak: u8, slots: &mut [[u16; MAX_PARTS]]) {
+        slots.iter_mut().zip(digests).for_each(|(slots, &digest)| *slots = layout.slots(digest, tweak));
+    }
+}
+
+/// The first of `n` tweaks from `tweak` on under which the rows of names are independent.
+pub(super) fn find_tweak(layout: Layout, digests: &[u64], tweak: u8, n: u8) -> Option<u8> {
+    if words::fit(layout, digests.len()) {
+        return words::find_tweak(layout, digests, tweak, n);
+    }
+    let mut slots = vec![[0; MAX_PARTS]; digests.len()];
+    (0..n).map(|step| tweak.wrapping_add(step)).find(|&tweak| {
+        place(layout, digests, tweak, &mut slots);
+        has_full_rank_of_any_width(layout, &slots)
     })
 }
 
-/// Whether the rows of names in these slots are independent.
-pub(super) fn has_full_rank(layout: Layout, slots: &[[u16; MAX_PARTS]]) -> bool {
-    #[cfg(target_arch = "x86_64")]
-    if let Some(rows) = narrow(layout, slots) {
-        // SAFETY: the processor has AVX-512.
-        return unsafe { avx512::rank(&rows, slots.len()) } as usize == slots.len();
+/// The solution for names under a tweak, if their rows are independent.
+pub(super) fn solve(layout: Layout, digests: &[u64], tweak: u8) -> Option<Solution> {
+    if words::fit(layout, digests.len()) {
+        return words::solve(layout, digests, tweak);
     }
-    has_full_rank_of_any_width(layout, slots)
-}
-
-/// The solution for names in these slots, if their rows are independent.
-pub(super) fn solve(layout: Layout, slots: &[[u16; MAX_PARTS]]) -> Option<Solution> {
-    #[cfg(target_arch = "x86_64")]
-    if let Some(rows) = narrow(layout, slots) {
-        let (mut pivots, mut combinations) = ([0; avx512::ROWS], [0; avx512::ROWS]);
-        // SAFETY: the processor has AVX-512.
-        unsafe { avx512::eliminate(&rows, &mut pivots, &mut combinations) };
-        return solution_of(&pivots[..slots.len()], &combinations);
-    }
-    solve_of_any_width(layout, slots)
-}
-
-/// The solution of narrow rows, from the pivot of each and what was combined to it.
-#[cfg(target_arch = "x86_64")]
-fn solution_of(pivots: &[u64], combinations: &[u64; 64]) -> Option<Solution> {
-    let columns = pivots.iter().fold(0, |columns, pivot| columns | pivot);
-    if columns.count_ones() as usize != pivots.len() {
-        return None;
-    }
-    let mut by_column = [0; 64];
-    for (pivot, &combination) in pivots.iter().zip(combinations) {
-        by_column[pivot.trailing_zeros() as usize % 64] = combination;
-    }
-    // Room for one name more, so that an insert need not allocate.
-    let mut solution = Vec::with_capacity(pivots.len() + 2);
-    solution.push(columns);
-    let mut left = columns;
-    while left != 0 {
-        solution.push(by_column[left.trailing_zeros() as usize]);
-        left &= left - 1;
-    }
-    Some(solution)
+    let mut slots = vec![[0; MAX_PARTS]; digests.len()];
+    place(layout, digests, tweak, &mut slots);
+    solve_of_any_width(layout, &slots)
 }
 
 by_processor! {
@@ -294,14 +267,13 @@ mod tests {
                 let names: Vec<(u64, u64)> =
                     (0..n_names).map(|_| (rng.next_u64(), rng.next_u64() & layout.value_mask())).collect();
                 let tweak = rng.next_u64() as u8;
-                let slots = |names: &[(u64, u64)]| -> Vec<_> {
-                    names.iter().map(|&(digest, _)| layout.slots(digest, tweak)).collect()
-                };
-                let Some(solution) = solve(layout, &slots(&names)) else {
-                    assert!(!has_full_rank(layout, &slots(&names)));
+                let digests = |names: &[(u64, u64)]| -> Vec<_> { names.iter().map(|name| name.0).collect() };
+                let found = find_tweak(layout, &digests(&names), tweak, 1);
+                let Some(solution) = solve(layout, &digests(&names), tweak) else {
+                    assert_eq!(found, None);
                     continue;
                 };
-                assert!(has_full_rank(layout, &slots(&names)));
+                assert_eq!(found, Some(tweak));
                 let mut words = vec![0; layout.n_words()];
                 let values: Vec<u64> = names.iter().map(|name| name.1).collect();
                 paint(layout, &solution, &values, &mut words);
@@ -315,7 +287,7 @@ mod tests {
                 let mut backwards = names.clone();
                 backwards.reverse();
                 let mut again = vec![0; layout.n_words()];
-                let solution = solve(layout, &slots(&backwards)).expect("the same rows");
+                let solution = solve(layout, &digests(&backwards), tweak).expect("the same rows");
                 let values: Vec<u64> = backwards.iter().map(|name| name.1).collect();
                 paint(layout, &solution, &values, &mut again);
                 assert_eq!(words, again);
@@ -332,13 +304,13 @@ mod tests {
             for trade in [Trade::Balanced, Trade::Small] {
                 let layout = Layout::new(value_bits, trade);
                 let most = layout.n_cells() * 9 / 10;
-                let (mut names, mut edited) = (Vec::new(), solve(layout, &[]).expect("no rows"));
+                let (mut names, mut edited) = (Vec::new(), solve(layout, &[], 7).expect("no rows"));
                 for step in 0..4 * layout.n_cells() {
                     if names.len() < most && (step < most || rng.below(2) == 0) {
                         names.push(layout.slots(rng.next_u64(), 7));
                         let before = edited.clone();
                         if !add(layout, &mut edited, &names) {
-                            assert!(!has_full_rank(layout, &names));
+                            assert!(!has_full_rank_of_any_width(layout, &names));
                             assert_eq!(edited, before);
                             names.pop();
                             refused += 1;
@@ -350,7 +322,7 @@ mod tests {
                         removed += 1;
                     }
                     if value_bits > 2 || step % 16 == 0 {
-                        assert_eq!(Some(&edited), solve(layout, &names).as_ref());
+                        assert_eq!(Some(&edited), solve_of_any_width(layout, &names).as_ref());
                     }
                 }
             }
@@ -359,21 +331,29 @@ mod tests {
     }
 
     #[test]
-    fn the_form_for_one_line_is_equal_to_that_of_any_width() {
+    fn the_forms_for_one_line_are_equal_to_that_of_any_width() {
         let mut rng = Rng::new(seed());
-        for trade in [Trade::Balanced, Trade::Small] {
-            let layout = Layout::new(8, trade);
-            let mut solved = 0;
+        for (value_bits, trade) in [(8, Trade::Balanced), (8, Trade::Small), (11, Trade::Balanced), (16, Trade::Small)]
+        {
+            let layout = Layout::new(value_bits, trade);
+            let (mut solved, mut found) = (0, 0);
             for round in 0..20 * layout.n_cells() {
-                let n_names = round % (layout.n_cells() + 1);
-                let slots: Vec<_> = (0..n_names).map(|_| layout.slots(rng.next_u64(), 7)).collect();
-                let solution = solve_of_any_width(layout, &slots);
-                assert_eq!(has_full_rank(layout, &slots), solution.is_some());
-                assert_eq!(has_full_rank_of_any_width(layout, &slots), solution.is_some());
-                assert_eq!(solve(layout, &slots), solution);
-                solved += usize::from(solution.is_some());
+                let digests: Vec<_> = (0..round % (layout.n_cells() + 1)).map(|_| rng.next_u64()).collect();
+                // Over the end of tweaks now and then.
+                let (first, n) = (rng.next_u64() as u8, rng.below(10) as u8);
+                let solution = |tweak| {
+                    let slots: Vec<_> = digests.iter().map(|&digest| layout.slots(digest, tweak)).collect();
+                    let solution = solve_of_any_width(layout, &slots);
+                    assert_eq!(has_full_rank_of_any_width(layout, &slots), solution.is_some());
+                    solution
+                };
+                let expected = (0..n).map(|step| first.wrapping_add(step)).find(|&tweak| solution(tweak).is_some());
+                assert_eq!(find_tweak(layout, &digests, first, n), expected);
+                assert_eq!(solve(layout, &digests, first), solution(first));
+                solved += usize::from(solution(first).is_some());
+                found += usize::from(expected.is_some_and(|tweak| tweak != first));
             }
-            assert!(solved > 0);
+            assert!(layout.row_words() > 1 || solved > 0 && found > 0);
         }
     }
 
@@ -381,10 +361,13 @@ mod tests {
     fn dependent_rows_are_refused() {
         let layout = Layout::new(8, Trade::Balanced);
         let slots = [[2, 30, 50, 0], [3, 30, 50, 0], [2, 31, 50, 0], [3, 31, 50, 0]];
-        assert!(!has_full_rank(layout, &slots));
-        assert!(solve(layout, &slots).is_none());
-        assert!(solve(layout, &slots[..3]).is_some());
-        assert!(solve(layout, &[]).is_some());
+        assert!(!has_full_rank_of_any_width(layout, &slots));
+        assert!(solve_of_any_width(layout, &slots).is_none());
+        assert!(solve_of_any_width(layout, &slots[..3]).is_some());
+        assert!(solve(layout, &[], 7).is_some());
+        // Of equal names no tweak makes two.
+        assert!(solve(layout, &[5, 9, 5], 7).is_none());
+        assert_eq!(find_tweak(layout, &[5, 9, 5], 7, u8::MAX), None);
     }
 
     #[test]
@@ -399,8 +382,8 @@ mod tests {
                 let n = if value_bits == 1 { 100 } else { 2000 };
                 let solved = (0..n)
                     .filter(|_| {
-                        let slots: Vec<_> = (0..n_names).map(|_| layout.slots(rng.next_u64(), 7)).collect();
-                        has_full_rank(layout, &slots)
+                        let digests: Vec<_> = (0..n_names).map(|_| rng.next_u64()).collect();
+                        find_tweak(layout, &digests, 7, 1).is_some()
                     })
                     .count();
                 println!(

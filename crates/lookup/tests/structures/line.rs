@@ -10,7 +10,7 @@ use fibula_lookup::alien::{Checked, checked::Checksum};
 use fibula_lookup::hash::{Digest, SecretKey, mix64};
 use fibula_lookup::line::{LineQuery, LineTable, Settings, Trade, Update};
 use fibula_lookup::testkit::{Rng, Scope, law, seed};
-use fibula_lookup::traits::{Applied, ApplyError, Control, Query};
+use fibula_lookup::traits::{Applied, ApplyError, Control, InsertError, Query};
 
 fn is_deep() -> bool {
     std::env::var_os("FIBULA_DEEP").is_some()
@@ -209,9 +209,10 @@ fn upper_levels_made_anew_are_sent_without_the_first() {
     let crowd: Vec<Digest> = (0..150).map(|_| of_one_bucket(&mut rng)).collect();
     let steps = [Some(7), Some(9), None].into_iter().flat_map(|value| crowd.iter().map(move |&name| (name, value)));
     for (name, value) in steps {
-        match value {
+        match value.map(|value| table.insert(name, value, &mut updates)) {
             // The last of the crowd find no room.
-            Some(value) => table.insert(name, value, &mut updates).unwrap_or_default(),
+            Some(Ok(()) | Err(InsertError::Unsolvable { .. })) => {}
+            Some(Err(other)) => panic!("seed {seed}: {other}"),
             None => _ = table.remove(name, &mut updates),
         }
         for update in updates.drain(..) {
