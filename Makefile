@@ -51,6 +51,7 @@ repro: ## Every table and figure of the papers on this machine, repro-results/qu
 	@scripts/setup bench
 	cargo build --release -p fibula-cli --features dpdk
 	@test -d topologies || scripts/topologies || echo "Networks will be generated ones: scripts/topologies fetches real ones."
+	@test -d real-names || scripts/real-names || echo "Addresses and domains will be made up: scripts/real-names fetches real ones."
 	@# A figure that fails does not keep the report from being made; its failure is the outcome.
 	status=0; scripts/with-huge-pages $(if $(findstring --full,$(ARGS)),9000,$(HUGE_MIB)) $(FIBULA) repro all $(ARGS) || status=$$?; \
 	  $(FIBULA) repro report $(ARGS); exit $$status

@@ -1,5 +1,5 @@
 //! Names of several kinds, from real data where it is at hand: vendor prefixes of MACs, a table of prefixes of addresses,
-//! the file names of this machine's packages.
+//! a list of domains, the file names of this machine's packages. `scripts/real-names` fetches prefixes and domains.
 //!
 //! Nothing is copied into the project; where a source is not at hand names are made up, and the source says so. All
 //! names of a set are distinct, in random order, and follow from the seed and the source.
@@ -92,13 +92,16 @@ pub struct Sources {
 }
 
 impl Default for Sources {
-    /// What `FIBULA_PREFIXES` and `FIBULA_DOMAINS` name, and where Debian's packages put the others.
+    /// The table that `FIBULA_PREFIXES` names, or what `scripts/real-names` has written to the folder that `FIBULA_NAMES`
+    /// names, `real-names` by default; and where Debian's packages put the others.
     fn default() -> Self {
         let of = |variable: &str| std::env::var_os(variable).map(PathBuf::from);
+        let folder = of("FIBULA_NAMES").unwrap_or_else(|| FOLDER.into());
+        let fetched = |file: &str| Some(folder.join(file)).filter(|path| path.exists());
         Self {
-            prefixes: of("FIBULA_PREFIXES"),
+            prefixes: of("FIBULA_PREFIXES").or_else(|| fetched("prefixes.txt")),
             vendors: "/usr/share/ieee-data/oui.txt".into(),
-            domains: of("FIBULA_DOMAINS"),
+            domains: fetched("domains.txt"),
             file_lists: "/var/lib/dpkg/info".into(),
         }
     }
@@ -112,6 +115,9 @@ pub struct Named {
     /// The source, in a few words.
     pub source: &'static str,
 }
+
+/// Where `scripts/real-names` writes if nothing else is said.
+const FOLDER: &str = "real-names";
 
 /// Names that are made up.
 const MADE_UP: &str = "made up";
