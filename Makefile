@@ -47,11 +47,11 @@ bench: ## The standard tables, DPDK's structures included (10 to 20 minutes)
 	scripts/with-huge-pages $(HUGE_MIB) scripts/bench $(FIBULA)
 
 # Add ARGS=--full for the papers' sizes, meant for a night. What ran before is not run again: it goes on where it stopped.
-repro: ## Every table and figure of the papers on this machine, repro-results/quick/report.html (some 17 minutes)
+repro: ## Every table and figure of the papers on this machine, repro-results/quick/report.html (some 15 minutes)
 	@scripts/setup bench
 	cargo build --release -p fibula-cli --features dpdk
 	@test -d topologies || scripts/topologies || echo "Networks will be generated ones: scripts/topologies fetches real ones."
-	@test -d real-names || scripts/real-names || echo "Addresses and domains will be made up: scripts/real-names fetches real ones."
+	@test -n "$${FIBULA_NAMES:-}" || scripts/real-names || echo "Some names will be made up: scripts/real-names fetches what they would be made from."
 	@# A figure that fails does not keep the report from being made; its failure is the outcome.
 	status=0; scripts/with-huge-pages $(if $(findstring --full,$(ARGS)),9000,$(HUGE_MIB)) $(FIBULA) repro all $(ARGS) || status=$$?; \
 	  $(FIBULA) repro report $(ARGS); exit $$status

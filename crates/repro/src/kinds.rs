@@ -92,14 +92,13 @@ pub struct Sources {
 }
 
 impl Default for Sources {
-    /// The table that `FIBULA_PREFIXES` names, or what `scripts/real-names` has written to the folder that `FIBULA_NAMES`
-    /// names, `real-names` by default; and where Debian's packages put the others.
+    /// What `scripts/real-names` has written to the folder that `FIBULA_NAMES` names, `real-names` by default; and where
+    /// Debian's packages put the others.
     fn default() -> Self {
-        let of = |variable: &str| std::env::var_os(variable).map(PathBuf::from);
-        let folder = of("FIBULA_NAMES").unwrap_or_else(|| FOLDER.into());
+        let folder = std::env::var_os("FIBULA_NAMES").map_or_else(|| FOLDER.into(), PathBuf::from);
         let fetched = |file: &str| Some(folder.join(file)).filter(|path| path.exists());
         Self {
-            prefixes: of("FIBULA_PREFIXES").or_else(|| fetched("prefixes.txt")),
+            prefixes: fetched("prefixes.txt"),
             vendors: "/usr/share/ieee-data/oui.txt".into(),
             domains: fetched("domains.txt"),
             file_lists: "/var/lib/dpkg/info".into(),

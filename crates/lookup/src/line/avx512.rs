@@ -1,4 +1,4 @@
-//! Systems of one line, with AVX-512: 64 rows of 64 bits stay in eight registers.
+//! Systems whose rows are words, with AVX-512: 64 rows of 64 bits stay in eight registers.
 //!
 //! Elimination waits for one row after the other. In registers a row waits for the last one for some 10 cycles; from
 //! memory, for more than 20.

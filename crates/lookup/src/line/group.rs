@@ -9,7 +9,7 @@
 //! that bumping does not creep up under churn. When the upper levels have too few buckets for what is bumped they are made
 //! anew; when the group has too many or too few names for its buckets all of it is.
 //!
-//! Cost (8-bit values): 23 bytes a name; a name comes or leaves in less than 1 us, a bucket is solved anew in about 2 us.
+//! Cost (8-bit values): 23 bytes a name; a name comes or leaves in less than 1 us, a bucket is solved anew in about 3 us.
 //! Limits: names with equal digests cannot both be in; see [`MAX_TRIES`] for what bounds a build.
 
 use super::layout::{self, KEEP_ALL, LEVELS};

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`control`] | [`LineTable`], the control half of one table |
 //! | [`lines`], `group` | the names in groups of buckets; shared by all switches of a network |
-//! | `settle`, `solve`, `avx512` | names settled in buckets: which one keeps whom, and the linear system of one |
+//! | `settle`, `solve`, `words`, `avx512` | names settled in buckets: which one keeps whom, and the linear system of one |
 //! | [`view`], `paint` | what one switch's cells must hold, as images and updates, from the skeleton and its values |
 //! | [`update`] | the message: what crosses the seam |
 //! | [`query`], `kernel` | [`LineQuery`], the half of words; [`Reader`]s beside its writer |

@@ -97,11 +97,11 @@ impl Load {
         self.upper_buckets_for(n_names + n_names / 8 + 2) < n_upper
     }
 
-    /// Whether it has too few: a bucket less would do, with some room.
+    /// Whether it has too few: a bucket less would do, with room for the buckets that growth rounds up to.
     pub(super) fn is_empty(self, n_names: usize, n_first: usize) -> bool {
         n_first > 1
             && (n_names as f64)
-                < (n_first as f64 * self.mean * SHRINK_AT).min(n_first as f64 * self.mean - self.mean * 1.5)
+                < (n_first as f64 * self.mean * SHRINK_AT).min(n_first as f64 * self.mean - self.mean * 2.0)
     }
 }
 
@@ -224,4 +224,35 @@ pub(super) struct Upper<P: Payload> {
     pub(super) buckets: Vec<Bucket<P>>,
     /// Names that the last level bumps, in order.
     pub(super) left: Vec<Entry<P>>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Trade;
+    use super::*;
+    use crate::hash::SecretKey;
+
+    #[test]
+    fn a_group_that_has_grown_is_neither_full_nor_empty() {
+        for value_bits in [1, 4, 8, 11, 16, 32] {
+            for trade in [Trade::Fast, Trade::Balanced, Trade::Small] {
+                let settings = Settings { trade, ..Settings::new(value_bits, 1 << 20, &SecretKey::from_seed(1)) };
+                let rules = Rules::new(&settings);
+                for n_first in 1..200 {
+                    let full = |n: &usize| rules.load.is_full(*n, n_first);
+                    let n_names = (0..).find(full).expect("a group gets full");
+                    let n_grown = rules.growing().load.buckets_for(n_names);
+                    assert!(
+                        !rules.load.is_full(n_names, n_grown),
+                        "{value_bits} bits, {trade:?}: {n_first} to {n_grown}"
+                    );
+                    // Nor do the next two removals undo it.
+                    assert!(
+                        !rules.load.is_empty(n_names - 2, n_grown),
+                        "{value_bits} bits, {trade:?}: {n_first} to {n_grown}"
+                    );
+                }
+            }
+        }
+    }
 }

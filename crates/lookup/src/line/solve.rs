@@ -350,6 +350,10 @@ mod tests {
                 let expected = (0..n).map(|step| first.wrapping_add(step)).find(|&tweak| solution(tweak).is_some());
                 assert_eq!(find_tweak(layout, &digests, first, n), expected);
                 assert_eq!(solve(layout, &digests, first), solution(first));
+                if words::fit(layout, digests.len()) {
+                    assert_eq!(words::find_tweak_in_memory(layout, &digests, first, n), expected);
+                    assert_eq!(words::solve_in_memory(layout, &digests, first), solution(first));
+                }
                 solved += usize::from(solution(first).is_some());
                 found += usize::from(expected.is_some_and(|tweak| tweak != first));
             }

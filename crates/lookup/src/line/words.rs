@@ -1,6 +1,6 @@
-//! Systems whose rows are words: 64 slots a bucket, as values of 8 bits have them in one line.
+//! Systems whose rows are words: buckets of at most 64 slots, as those for values of 8 bits.
 //!
-//! One elimination waits for one row after the other, and more than half of all tweaks fail. So without AVX-512, whose
+//! One elimination waits for one row after the other, and at the default load more than half of all tweaks fail. So without AVX-512, whose
 //! registers hold a whole system, the rank is taken under four tweaks at a time, a lane each: in about the time of one.
 //!
 //! Cost at 50 names of 62 cells (AMD EPYC, Zen 3, AVX2): 1.4 us for four ranks, 1.7 us for a solution.
@@ -40,6 +40,11 @@ pub(super) fn find_tweak(layout: Layout, digests: &[u64], tweak: u8, n: u8) -> O
             unsafe { avx512::rank(&rows, digests.len()) as usize == digests.len() }
         });
     }
+    find_tweak_in_memory(layout, digests, tweak, n)
+}
+
+/// As [`find_tweak`], without a form for AVX-512.
+pub(super) fn find_tweak_in_memory(layout: Layout, digests: &[u64], tweak: u8, n: u8) -> Option<u8> {
     (0..n).step_by(TWEAKS).find_map(|step| {
         let independent = independent_of_several(layout, digests, tweak.wrapping_add(step));
         let tries = u32::from(step) + independent.trailing_zeros();
@@ -49,21 +54,23 @@ pub(super) fn find_tweak(layout: Layout, digests: &[u64], tweak: u8, n: u8) -> O
 
 /// As [`solve`](super::solve::solve), for names that [`fit`].
 pub(super) fn solve(layout: Layout, digests: &[u64], tweak: u8) -> Option<Solution> {
-    let (mut rows, mut pivots, mut combinations) = ([0; ROWS], [0; ROWS], [0; ROWS]);
-    place(layout, digests, tweak, &mut rows);
-    eliminate(&mut rows, digests.len(), &mut pivots, &mut combinations);
-    solution_of(&pivots[..digests.len()], &combinations)
-}
-
-/// Brings the first `n_rows` rows to reduced echelon form: the pivot column of each as a bit, zero where it depends on those
-/// before it, and the set of rows that were added up to it.
-fn eliminate(rows: &mut [u64; ROWS], n_rows: usize, pivots: &mut [u64; ROWS], combinations: &mut [u64; ROWS]) {
     #[cfg(target_arch = "x86_64")]
     if let Processor::Avx512 = Processor::get() {
+        let (mut rows, mut pivots, mut combinations) = ([0; ROWS], [0; ROWS], [0; ROWS]);
+        place(layout, digests, tweak, &mut rows);
         // SAFETY: the processor has AVX-512.
-        return unsafe { avx512::eliminate(rows, pivots, combinations) };
+        unsafe { avx512::eliminate(&rows, &mut pivots, &mut combinations) };
+        return solution_of(&pivots[..digests.len()], &combinations);
     }
-    eliminate_in_memory(rows, n_rows, pivots, combinations);
+    solve_in_memory(layout, digests, tweak)
+}
+
+/// As [`solve`], without a form for AVX-512.
+pub(super) fn solve_in_memory(layout: Layout, digests: &[u64], tweak: u8) -> Option<Solution> {
+    let (mut rows, mut pivots, mut combinations) = ([0; ROWS], [0; ROWS], [0; ROWS]);
+    place(layout, digests, tweak, &mut rows);
+    eliminate_in_memory(&mut rows, digests.len(), &mut pivots, &mut combinations);
+    solution_of(&pivots[..digests.len()], &combinations)
 }
 
 by_processor! {
@@ -79,21 +86,31 @@ const TWEAKS: usize = 4;
 by_processor! {
     /// Of [`TWEAKS`] tweaks from `tweak` on those under which the rows of names are independent, as bits; rows are words.
     fn independent_of_several(layout: Layout, digests: &[u64], tweak: u8) -> u8 {
+        // Loops over lanes, for what makes an array of a closure is now and then compiled on its own, without vectors.
         let mut rows = [[0u64; TWEAKS]; ROWS];
         for (row, &digest) in rows.iter_mut().zip(digests) {
-            *row = std::array::from_fn(|lane| layout.row(digest, tweak.wrapping_add(lane as u8)));
+            for (lane, row) in row.iter_mut().enumerate() {
+                *row = layout.row(digest, tweak.wrapping_add(lane as u8));
+            }
         }
         let mut independent = [u64::MAX; TWEAKS];
         let n_rows = digests.len().min(ROWS);
         for at in 0..n_rows {
             let row = rows[at];
-            let pivot: [u64; TWEAKS] = std::array::from_fn(|lane| row[lane] & row[lane].wrapping_neg());
-            independent = std::array::from_fn(|lane| independent[lane] & is_some(row[lane]));
+            let mut pivot = [0; TWEAKS];
+            for lane in 0..TWEAKS {
+                pivot[lane] = row[lane] & row[lane].wrapping_neg();
+                independent[lane] &= is_some(row[lane]);
+            }
             if independent == [0; TWEAKS] {
                 break;
             }
             for other in &mut rows[at + 1..n_rows] {
-                *other = std::array::from_fn(|lane| other[lane] ^ row[lane] & is_some(other[lane] & pivot[lane]));
+                let mut reduced = *other;
+                for lane in 0..TWEAKS {
+                    reduced[lane] ^= row[lane] & is_some(reduced[lane] & pivot[lane]);
+                }
+                *other = reduced;
             }
         }
         (0..TWEAKS).fold(0, |bits, lane| bits | (independent[lane] as u8 & 1) << lane)
@@ -101,7 +118,8 @@ by_processor! {
 }
 
 by_processor! {
-    /// As [`eliminate`].
+    /// Brings the first `n_rows` rows to reduced echelon form: the pivot column of each as a bit, zero where it depends on
+    /// those before it, and the set of rows that were added up to it.
     fn eliminate_in_memory(rows: &mut [u64; ROWS], n_rows: usize, pivots: &mut [u64; ROWS], combinations: &mut [u64; ROWS]) {
         combinations.iter_mut().enumerate().for_each(|(at, combination)| *combination = 1 << at);
         // Rows behind the last are zero, and spare a vector loop the rest that fills no vector.

@@ -16,7 +16,7 @@ use crate::machine::Machine;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
-    /// All figures in some 17 minutes on two processors.
+    /// All figures in some 15 minutes on two processors.
     Quick,
     /// All figures in a night.
     Full,
