@@ -15,6 +15,7 @@ use super::words::ROWS;
 
 /// Rows of a register.
 const LANES: usize = 8;
+
 type Registers = [__m512i; ROWS / LANES];
 
 #[target_feature(enable = "avx512f")]

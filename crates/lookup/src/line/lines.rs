@@ -326,7 +326,8 @@ impl<P: Payload> Lines<P> {
         for list in sorted.chunk_by(|a, b| self.slot(a.0.0) == self.slot(b.0.0)) {
             let slot = self.slot(list[0].0.0);
             let group = self.group(slot);
-            let mut names: Vec<Entry<P>> = group.names().copied().collect();
+            let mut names = Vec::with_capacity(group.n_names + list.len());
+            group.append_names(&mut names);
             names.sort_unstable_by_key(|name| name.digest);
             let n_old = names.len();
             for run in list.chunk_by(|a, b| a.0 == b.0) {
