@@ -9,11 +9,13 @@ HUGE_MIB ?= 4096
 ARGS ?=
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 FIBULA := $(TARGET)/release/fibula
+# The laboratory is a binary of its own, which fibula hands `bench`, `repro` and `filter hash-test` over to.
+LAB := cargo build --release -p fibula-repro
 
-.PHONY: help demo test lint loom bench repro deep neon build clean
+.PHONY: help demo test lint deny loom bench record benchmarks repro deep neon build build-lab clean
 
 help: ## This list
-	@grep -hE '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
 
 demo: ## The main job on this machine: controller, switches and hosts, real frames
 	@scripts/setup demo
@@ -26,10 +28,25 @@ build: ## The release binary, target/release/fibula
 	@scripts/setup build
 	cargo build --release -p fibula-cli
 
-lint: ## Formatting and clippy
+build-lab: build ## The laboratory beside it, for fibula bench, fibula repro and fibula filter hash-test
+	$(LAB)
+
+lint: ## Formatting, clippy, and the rules on dependencies where cargo-deny is installed
 	@scripts/setup build
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
+	@# A test that is not run holds nothing. Long ones have a short form, and a long one for make deep.
+	@! grep -rnE '^ *#\[ *(cfg_attr\(.*, *)?ignore\b' crates --include='*.rs' || { echo "lint: no test may be ignored"; exit 1; }
+	@! find crates -name '*.rs' | xargs wc -l | awk '$$2 != "total" && $$1 >= 800' | grep . || { echo "lint: split these files"; exit 1; }
+	@if cargo deny --version >/dev/null 2>&1; then cargo deny check bans licenses sources; \
+	  else echo "lint: no cargo-deny here; make deny installs it. make test checks the same lists, but less closely."; fi
+
+deny: ## Licences, sources, versions and security advisories of all dependencies (installs cargo-deny: 4 minutes)
+	@scripts/setup build
+	cargo deny --version 2>/dev/null || cargo install cargo-deny --locked --debug
+	cargo deny check bans licenses sources
+	@if cargo deny fetch db; then cargo deny check advisories; \
+	  else echo "deny: the database of advisories cannot be fetched: advisories were not checked."; fi
 
 test: lint loom ## What CI runs: lint, the models of publication, golden vectors, all tests
 	@scripts/setup demo
@@ -43,13 +60,27 @@ loom: ## The models of publication to readers, and their mutants
 
 bench: ## The standard tables, DPDK's structures included (10 to 20 minutes)
 	@scripts/setup bench
-	cargo build --release -p fibula-cli --features dpdk
+	cargo build --release -p fibula-cli
+	$(LAB) --features dpdk
 	scripts/with-huge-pages $(HUGE_MIB) scripts/bench $(FIBULA)
+
+# MACHINE is the short name of this machine in the tables. Add ARGS="--set long" for what takes longer.
+record: ## A record of this machine for docs/benchmarks.md, as in `make record MACHINE="Zen 5"`
+	@scripts/setup bench
+	cargo build --release -p fibula-cli
+	$(LAB) --features dpdk
+	scripts/with-huge-pages $(HUGE_MIB) $(FIBULA) bench record --machine "$(MACHINE)" $(ARGS)
+
+benchmarks: ## Write the figures of all records into the documents that quote them
+	@scripts/setup build
+	$(LAB)
+	$(FIBULA)-lab bench report
 
 # Add ARGS=--full for the papers' sizes, meant for a night. What ran before is not run again: it goes on where it stopped.
 repro: ## Every table and figure of the papers on this machine, repro-results/quick/report.html (some 15 minutes)
 	@scripts/setup bench
-	cargo build --release -p fibula-cli --features dpdk
+	cargo build --release -p fibula-cli
+	$(LAB) --features dpdk
 	@test -d topologies || scripts/topologies || echo "Networks will be generated ones: scripts/topologies fetches real ones."
 	@test -n "$${FIBULA_NAMES:-}" || scripts/real-names || echo "Some names will be made up: scripts/real-names fetches what they would be made from."
 	@# A figure that fails does not keep the report from being made; its failure is the outcome.

@@ -14,7 +14,7 @@ use tonic::transport::{Channel, Endpoint};
 #[non_exhaustive]
 pub enum ConnectError {
     /// The URL does not parse.
-    #[error("{url:?} is not a controller URL; write it like http://10.0.0.1:4600")]
+    #[error("{url:?} is not the URL of a controller; write it like http://10.0.0.1:4600")]
     BadUrl {
         /// As given.
         url: String,

@@ -20,7 +20,7 @@ pub async fn serve(address: SocketAddr, flows: impl Flows) -> std::io::Result<So
     let router = Router::new().route_service("/fibula.v1.Flows/{*method}", grpc);
     tokio::spawn(async move {
         if let Err(error) = axum::serve(listener, router).await {
-            tracing::error!(%address, %error, "the server of flows ended");
+            tracing::error!(%address, %error, "the flow server ended; restart the switch");
         }
     });
     Ok(address)

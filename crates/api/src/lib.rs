@@ -1,9 +1,9 @@
 //! The gRPC services, their messages, conversions to and from the domain types, and a client.
 //!
 //! [`v1`] is generated from `proto/fibula/v1`. Its types stay at the edge: the controller and the switch convert them as
-//! they come in. [`client`] opens channels with windows and limits fit for big streams; [`lookup`] serves answers about
-//! names, [`flow`] what a switch knows of connections; [`config`] and [`status`] are what both daemons have besides: a configuration file, and the pages `/metrics` and
-//! `/status`.
+//! they come in. [`client`] opens channels with windows and limits for big streams. [`lookup`] serves answers about
+//! names, [`flow`] the connections that a switch tracks. [`config`] reads the configuration file of a daemon, [`status`]
+//! serves its pages `/metrics` and `/status`.
 
 pub mod client;
 pub mod config;
@@ -13,7 +13,13 @@ pub mod status;
 
 /// The generated messages, clients and servers of `fibula.v1`.
 pub mod v1 {
-    #![allow(missing_docs, unreachable_pub, clippy::all, reason = "generated; documented in the .proto files")]
+    #![allow(
+        missing_docs,
+        unreachable_pub,
+        clippy::all,
+        clippy::allow_attributes_without_reason,
+        reason = "generated; documented in the .proto files"
+    )]
     tonic::include_proto!("fibula.v1");
 }
 

@@ -79,7 +79,7 @@ impl Service {
             self.0.refused();
             let got = names.len();
             return Err(Status::resource_exhausted(format!(
-                "{got} names in one request, at most {MAX_LOOKUP_NAMES} are taken; send several"
+                "{got} names are too many for one request; send at most {MAX_LOOKUP_NAMES} in each"
             )));
         }
         self.0.lookup(names)

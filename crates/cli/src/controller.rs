@@ -1,9 +1,9 @@
 //! `fibula controller`: the daemon that knows every name.
 
-use crate::output::{Exit, OrExit, Output};
 use ::controller::config::Config;
 use ::controller::store::StoreError;
 use ::controller::{Controller, StartError};
+use command::output::{Exit, OrExit, Output};
 use serde::Serialize;
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -12,6 +12,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
+use command::open;
+use command::output::{Exit, Failure, OrExit, Output, to_stdout};
+use command::text::TextReader;
 use fib::action::Action;
 use fib::designs::Design;
 use fib::file::{Fib, FibError};
@@ -21,9 +24,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use lookup::hash::Family;
 use serde::Serialize;
 
-use crate::lines::TextReader;
-use crate::output::{Exit, Failure, OrExit, Output, to_stdout};
-use crate::whole::{WholeFile, cannot_write, is_same_file, open};
+use crate::atomic_file::{AtomicFile, cannot_write, is_same_file};
 
 /// The verbs.
 #[derive(Debug, Subcommand)]
@@ -138,7 +139,7 @@ fn build(args: BuildArgs, out: &Output) -> anyhow::Result<()> {
     spinner.set_message("writing");
     let bytes = fib.encode();
     // Only its owner may read it, for it holds the hash key.
-    let mut file = WholeFile::create(&args.out, 0o600)?;
+    let mut file = AtomicFile::create(&args.out, 0o600)?;
     file.write_all(&bytes).map_err(|error| cannot_write(&args.out, &error))?;
     file.finish()?;
     spinner.finish_and_clear();

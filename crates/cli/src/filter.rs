@@ -1,4 +1,4 @@
-//! `fibula filter`: Bloom filters offline, from a list of names to a file and back; and tests of hash functions.
+//! `fibula filter`: Bloom filters offline, from a list of names to a file and back.
 
 /// Runs a block with `$L` the layout of a name.
 macro_rules! with_layout {
@@ -32,7 +32,6 @@ macro_rules! with_layout {
     };
 }
 
-mod hash_test;
 mod union;
 
 use std::io::{self, IsTerminal, Read, Write};
@@ -40,6 +39,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
+use command::open;
+use command::output::{Exit, Failure, OrExit, Output, to_stdout};
+use command::parse_size;
+use command::text::TextReader;
 use fib::list::{Layout as Lines, List};
 use fib::name::{Name, NameKind};
 use lookup::bloom::image::{self, Header};
@@ -50,10 +53,7 @@ use lookup::bloom::{
 use lookup::hash::{Digest, Family, Hasher, Purpose, SecretKey};
 use serde::Serialize;
 
-use crate::bench::parse_size;
-use crate::lines::TextReader;
-use crate::output::{Exit, Failure, OrExit, Output, to_stdout};
-use crate::whole::{WholeFile, cannot_write, is_same_file, open};
+use crate::atomic_file::{AtomicFile, cannot_write, is_same_file};
 
 /// Bytes of a filter and its counters, at most: the file and the memory beside it are as large again.
 const MOST_BYTES: u64 = 4 << 30;
@@ -74,8 +74,6 @@ pub(crate) enum FilterCommand {
         /// The filter file
         file: PathBuf,
     },
-    /// Test hash functions by chi-squared: those of the papers, and fibula's own
-    HashTest(hash_test::HashTestArgs),
 }
 
 /// Where the list is and what to build.
@@ -176,7 +174,7 @@ impl FilterCommand {
     /// Runs the command.
     /// # Errors
     /// Exit code 2 for sizes out of range, 3 for a wrong line, name or file, 4 for a file that is not there, 5 for a filter
-    /// that would be too large, 6 for a digest family that fails a test.
+    /// that would be too large.
     pub(crate) fn run(self, out: &Output) -> anyhow::Result<()> {
         match self {
             Self::Build(mut args) => {
@@ -195,7 +193,6 @@ impl FilterCommand {
                     out.rows(&[shown(&header, &filter, bytes.len() as u64)])
                 })
             }
-            Self::HashTest(args) => args.run(out),
         }
     }
 }
@@ -265,7 +262,7 @@ fn build<L: Layout>(args: &BuildArgs, like: Option<Header>, out: &Output) -> any
 /// Writes a filter file, and says what is in it.
 fn write<L: Layout>(path: &Path, bytes: &[u8], filter: &Bloom<L>, out: &Output) -> anyhow::Result<()> {
     // Only its owner may read it, for it holds the hash key.
-    let mut file = WholeFile::create(path, 0o600)?;
+    let mut file = AtomicFile::create(path, 0o600)?;
     file.write_all(bytes).map_err(|error| cannot_write(path, &error))?;
     file.finish()?;
     let shown = shown(&image::header(bytes)?, filter, bytes.len() as u64);

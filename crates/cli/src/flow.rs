@@ -1,12 +1,12 @@
 //! `fibula flow`: the connections that a switch tracks, and the servers of its virtual addresses, asked of the switch
 //! itself.
 
-use crate::output::{Exit, Failure, Output};
 use crate::remote::answer;
 use api::client::ConnectError;
 use api::v1;
 use api::v1::change_server_request::Change;
 use api::v1::flows_client::FlowsClient;
+use command::output::{Exit, Failure, Output};
 use serde::Serialize;
 use std::time::Duration;
 use tonic::transport::Channel;
@@ -14,7 +14,7 @@ use tonic::transport::Channel;
 /// Whom to ask.
 #[derive(clap::Args)]
 pub(crate) struct At {
-    /// Address of the switch: `control` of [flow] in its switch.toml
+    /// Address of the switch: `control` in the section "flow" of its switch.toml
     #[arg(long, env = "FIBULA_FLOW", default_value = "127.0.0.1:4604", global = true, value_name = "ADDRESS")]
     at: String,
 }

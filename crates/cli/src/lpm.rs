@@ -1,6 +1,6 @@
 //! `fibula lpm`: tables of IP prefixes offline, from a list to a file and back.
 
-pub(crate) mod list;
+mod mrt;
 
 use std::io::{self, IsTerminal, Write};
 use std::net::IpAddr;
@@ -9,6 +9,10 @@ use std::time::Instant;
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
+use command::open;
+use command::output::{Exit, Failure, OrExit, Output, to_stdout};
+use command::prefix_list::List;
+use command::text::TextReader;
 use lookup::hash::SecretKey;
 use lookup::lpm::PrefixTrie;
 use lookup::lpm::file::{self, PrefixFile};
@@ -17,10 +21,7 @@ use lookup::lpm::trie::Settings;
 use lookup::traits::{Control, Query};
 use serde::Serialize;
 
-use crate::lines::TextReader;
-use crate::output::{Exit, Failure, OrExit, Output, to_stdout};
-use crate::whole::{WholeFile, cannot_write, is_same_file, open};
-use list::{Format, List};
+use crate::atomic_file::{AtomicFile, cannot_write, is_same_file};
 
 /// The verbs.
 #[derive(Debug, Subcommand)]
@@ -51,6 +52,15 @@ pub(crate) struct BuildArgs {
     /// What the list is: text, or an MRT table dump
     #[arg(long, default_value = "text")]
     format: Format,
+}
+
+/// What a list is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+enum Format {
+    /// A prefix a line.
+    Text,
+    /// A routing table dump, TABLE_DUMP or TABLE_DUMP_V2.
+    Mrt,
 }
 
 /// What to look up.
@@ -102,13 +112,16 @@ fn build(args: &BuildArgs, out: &Output) -> anyhow::Result<()> {
         let what = args.out.display();
         return Err(Failure::new(Exit::Usage, format!("{what} is the list itself; write the table to another file")));
     }
-    let list = List::read(&args.list, args.format, args.next_hop.as_deref())?;
+    let list = match args.format {
+        Format::Text => List::read(&args.list, args.next_hop.as_deref()),
+        Format::Mrt => mrt::read(&args.list, args.next_hop.as_deref()),
+    }?;
     let settings = Settings::new(list.ipv4.len().max(list.ipv6.len()), &SecretKey::random());
     let ipv4 = table(&settings, &list.ipv4)?;
     let ipv6 = table(&settings, &list.ipv6)?;
     let counts = (ipv4.len() as u64, ipv6.len() as u64);
     let bytes = file::encode(&settings, &list.hops, (&ipv4.whole(), counts.0), (&ipv6.whole(), counts.1));
-    let mut file = WholeFile::create(&args.out, 0o644)?;
+    let mut file = AtomicFile::create(&args.out, 0o644)?;
     file.write_all(&bytes).map_err(|error| cannot_write(&args.out, &error))?;
     file.finish()?;
     let tables = file::decode(&bytes)?;

@@ -1,45 +1,26 @@
-//! The one binary, `fibula`: noun, then verb.
+//! The binary of an operator, `fibula`: noun, then verb.
 //!
-//! A subcommand is a module with a clap `Args` or `Subcommand` type that has `run(self, &Output) -> anyhow::Result<()>`,
-//! one variant of [`Command`] and one arm of its `match`. Results go to standard output through [`Output`] (a table, or
-//! one JSON object a row with `-j`); logs, progress and errors go to standard error. The exit code says what kind of
-//! failure it was: see [`output::Exit`].
+//! A subcommand is a module with a clap `Args` or `Subcommand` type (see the crate `command`), one variant of
+//! [`Command`], one arm of its `match`, and one word of [`GROUPS`]. What only the laboratory needs belongs to
+//! `fibula-lab` in the crate `repro`; [`laboratory`] hands its commands over.
 
-mod bench;
+mod atomic_file;
 mod controller;
 mod demo;
 mod fib;
 mod filter;
 mod flow;
-mod lines;
+mod laboratory;
 mod lpm;
-mod output;
 mod remote;
-mod repro;
 mod rib;
 mod switch;
-mod whole;
 
-use clap::{CommandFactory, Parser, Subcommand};
-use output::{Exit, Failure, Output};
-use std::ffi::OsString;
-use std::io::IsTerminal;
+use clap::{CommandFactory, Subcommand};
+use command::output::{Output, write_out};
+use command::program::{self, CommandLine};
+use std::fmt::Write as _;
 use std::process::ExitCode;
-use tracing_subscriber::EnvFilter;
-
-/// Names, compact FIBs and the switches that forward by them.
-#[derive(Parser)]
-#[command(name = "fibula", version, propagate_version = true, arg_required_else_help = true)]
-struct Cli {
-    /// Print one JSON object a row instead of a table
-    #[arg(short = 'j', long, global = true)]
-    json: bool,
-    /// Log more (-v: debug, -vv: trace); FIBULA_LOG takes a full filter, for example `fibula_controller=debug`
-    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
-    verbose: u8,
-    #[command(subcommand)]
-    command: Command,
-}
 
 #[derive(Subcommand)]
 enum Command {
@@ -66,12 +47,6 @@ enum Command {
     /// Tables of IP prefixes offline: from a list to a file, and the longest prefix of an address
     #[command(subcommand)]
     Lpm(lpm::LpmCommand),
-    /// Measure structures side by side
-    #[command(subcommand)]
-    Bench(bench::BenchCommand),
-    /// The tables and figures of the papers, measured again on this machine
-    #[command(subcommand)]
-    Repro(repro::ReproCommand),
     /// Print the completion script of a shell
     Completions {
         /// The shell to complete for
@@ -79,59 +54,79 @@ enum Command {
     },
 }
 
-impl Command {
-    fn run(self, out: &Output) -> anyhow::Result<()> {
-        match self {
-            Command::Demo(args) => args.run(out),
-            Command::Controller(args) => args.run(out),
-            Command::Switch(args) => args.run(out),
-            Command::Name(args) => args.run(out),
-            Command::Host(args) => args.run(out),
-            Command::Link(args) => args.run(out),
-            Command::Flow(args) => args.run(out),
-            Command::Fib(command) => command.run(out),
-            Command::Filter(command) => command.run(out),
-            Command::Lpm(command) => command.run(out),
-            Command::Bench(command) => command.run(out),
-            Command::Repro(command) => command.run(out),
-            Command::Completions { shell } => {
-                let mut script = Vec::new();
-                clap_complete::generate(shell, &mut Cli::command(), "fibula", &mut script);
-                output::write_out(&String::from_utf8_lossy(&script))
-            }
+/// The commands as `fibula --help` lists them, by who uses them.
+const GROUPS: [(&str, &[&str]); 5] = [
+    ("Run", &["demo", "controller", "switch"]),
+    ("Network", &["name", "host", "link", "flow"]),
+    ("Offline tables", &["fib", "filter", "lpm"]),
+    ("Laboratory", &["bench", "repro"]),
+    ("Other", &["completions", "help"]),
+];
+
+/// The command line of the product, without the laboratory's commands.
+fn product() -> clap::Command {
+    CommandLine::<Command>::command().name("fibula").about("Names, compact FIBs and the switches that forward by them")
+}
+
+/// The command line with all commands, and help that lists them in groups.
+fn syntax() -> clap::Command {
+    let mut syntax = laboratory::add_to(product());
+    // Adds the command `help`.
+    syntax.build();
+    let heading = *syntax.get_styles().get_header();
+    let mut list = String::new();
+    for (group, names) in GROUPS {
+        let _ = writeln!(list, "{heading}{group}:{heading:#}");
+        for command in names.iter().filter_map(|name| syntax.find_subcommand(name)) {
+            let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+            let _ = writeln!(list, "  {:<11}  {about}", command.get_name());
+        }
+        list.push('\n');
+    }
+    syntax.help_template(format!(
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{list}{heading}Options:{heading:#}\n{{options}}"
+    ))
+}
+
+fn run(command: Command, out: &Output) -> anyhow::Result<()> {
+    match command {
+        Command::Demo(args) => args.run(out),
+        Command::Controller(args) => args.run(out),
+        Command::Switch(args) => args.run(out),
+        Command::Name(args) => args.run(out),
+        Command::Host(args) => args.run(out),
+        Command::Link(args) => args.run(out),
+        Command::Flow(args) => args.run(out),
+        Command::Fib(command) => command.run(out),
+        Command::Filter(command) => command.run(out),
+        Command::Lpm(command) => command.run(out),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut laboratory::add_in_full_to(product()), "fibula", &mut script);
+            write_out(&String::from_utf8_lossy(&script))
         }
     }
 }
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
-        Err(error) if error.use_stderr() && asks_for_json(std::env::args_os()) => {
-            let text = error.to_string();
-            return Output::new(true)
-                .failure(&Failure::new(Exit::Usage, text.trim_start_matches("error: ").trim_end()));
-        }
-        Err(error) => error.exit(),
-    };
-    start_log(cli.verbose);
-    let out = Output::new(cli.json);
-    match cli.command.run(&out) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => out.failure(&error),
+    if laboratory::is_asked_for() {
+        let out = Output::new(program::asks_for_json(std::env::args_os()));
+        return out.failure(&laboratory::hand_over());
     }
+    program::run(syntax(), run)
 }
 
-/// Whether `-j` is among the arguments of a command line that does not parse.
-fn asks_for_json(arguments: impl Iterator<Item = OsString>) -> bool {
-    let is_json =
-        |text: &str| text == "--json" || text.starts_with('-') && !text.starts_with("--") && text.contains('j');
-    arguments.skip(1).take_while(|argument| argument != "--").any(|argument| argument.to_str().is_some_and(is_json))
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Logs to standard error, so that standard output stays a clean table or clean JSON.
-fn start_log(verbose: u8) {
-    let default = ["info", "debug", "trace"][usize::from(verbose.min(2))];
-    let filter = EnvFilter::try_from_env("FIBULA_LOG").unwrap_or_else(|_| EnvFilter::new(default));
-    let is_terminal = std::io::stderr().is_terminal();
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(is_terminal).init();
+    #[test]
+    fn every_command_is_in_one_group_of_the_help() {
+        let syntax = syntax();
+        let mut commands: Vec<&str> = syntax.get_subcommands().map(clap::Command::get_name).collect();
+        let mut grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| *names).copied().collect();
+        commands.sort_unstable();
+        grouped.sort_unstable();
+        assert_eq!(grouped, commands);
+    }
 }

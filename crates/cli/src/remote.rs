@@ -1,9 +1,9 @@
 //! Talking to a controller: where it is, and what its refusals mean as exit codes.
 
-use crate::output::{Exit, Failure, OrExit};
 use api::client::ConnectError;
 use api::v1;
 use api::v1::northbound_client::NorthboundClient;
+use command::output::{Exit, Failure, OrExit};
 use std::future::Future;
 use std::time::Duration;
 use tonic::transport::Channel;

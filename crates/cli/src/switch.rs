@@ -1,9 +1,9 @@
 //! `fibula switch`: the daemon that forwards, and the controller's table of switches.
 
-use crate::output::{Exit, Failure, OrExit, Output};
 use crate::rib::node;
 use ::switch::daemon::config::Config;
 use ::switch::daemon::{StartError, Switch, lookup_threads};
+use command::output::{Exit, Failure, OrExit, Output};
 use serde::Serialize;
 use std::net::SocketAddr;
 use std::path::PathBuf;

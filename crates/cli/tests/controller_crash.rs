@@ -7,7 +7,7 @@ use fib::action::{Action, PortId};
 use fib::messages::ValueMode;
 use fib::name::{Name, NameKind};
 use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
+use rand::{RngExt, SeedableRng};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

@@ -55,6 +55,7 @@ fn wait(child: &mut Child) -> ExitStatus {
             child.kill().unwrap();
             panic!("the demo still runs after {PATIENCE:?}");
         }
+        #[expect(clippy::disallowed_methods, reason = "processes can only be polled")]
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -194,6 +195,7 @@ fn the_next_demo_removes_what_a_killed_one_left() {
     let deadline = Instant::now() + PATIENCE;
     while !remains(pid).is_empty() {
         assert!(Instant::now() < deadline, "still there: {:?}", remains(pid));
+        #[expect(clippy::disallowed_methods, reason = "processes can only be polled")]
         std::thread::sleep(Duration::from_millis(20));
     }
 }

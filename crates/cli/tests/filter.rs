@@ -1,11 +1,9 @@
-//! `fibula filter` as a user runs it: from a list to a file and back, what it says to wrong input, and the hash tests.
+//! `fibula filter` as a user runs it: from a list to a file and back, and what it says to wrong input.
 
 use std::fs;
 use std::io::Write;
-use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
-use etherparse::PacketBuilder;
 use tempfile::TempDir;
 
 fn fibula(arguments: &[&str], stdin: &str) -> Output {
@@ -166,60 +164,4 @@ fn wrong_lists_sizes_and_files_are_refused_with_the_reason_and_the_line() {
     let text = file(&dir, "text.txt", "a name that is longer than a word\n");
     let (code, stderr) = fails(&["build", &text, "--names", "text", "--layout", "address-hashing", "--out", &filter]);
     assert!(code == 2 && stderr.contains("line 1"), "{code}: {stderr}");
-}
-
-#[test]
-fn hash_functions_are_tested_on_generated_keys_lists_and_captures() {
-    let text = ok(&["hash-test", "--keys", "5000"], "");
-    for expected in ["h1 ", "h20", "SHA-1", "muladd, key 1", "one function, not two"] {
-        assert!(text.contains(expected), "{expected} is missing in:\n{text}");
-    }
-    let rows: Vec<serde_json::Value> = ok(&["hash-test", "--keys", "2000", "-j"], "").lines().map(json).collect();
-    // 20 functions and 190 pairs, 8 digests and 28 pairs, 2 and 1: for two lengths.
-    assert_eq!(rows.len(), 2 * (210 + 36 + 3));
-
-    let dir = tempfile::tempdir().unwrap();
-    let addresses: String = (0..500).map(|number| format!("192.0.{}.{}\n", number / 250, number % 250)).collect();
-    let list = file(&dir, "addresses.txt", &addresses);
-    assert!(ok(&["hash-test", "--list", &list, "--key-bytes", "4"], "").contains("(500 keys)"));
-    let bad = file(&dir, "bad.txt", format!("{addresses}here\n"));
-    let (code, stderr) = fails(&["hash-test", "--list", &bad, "--key-bytes", "4"]);
-    assert!(code == 3 && stderr.contains("line 501"), "{code}: {stderr}");
-
-    let capture = PathBuf::from(path(&dir, "trace.pcap"));
-    fs::write(&capture, pcap(&(0..300u16).map(frame).collect::<Vec<_>>())).unwrap();
-    let capture = capture.to_str().unwrap();
-    let text = ok(&["hash-test", "--pcap", capture], "");
-    assert!(text.contains("4 bytes (150 keys)") && text.contains("13 bytes (300 keys)"), "{text}");
-    let short = file(&dir, "short.pcap", pcap(&[frame(1)]));
-    let (code, stderr) = fails(&["hash-test", "--pcap", &short]);
-    assert!(code == 3 && stderr.contains("a test takes 100"), "{code}: {stderr}");
-    assert_eq!(fails(&["hash-test", "--pcap", &list]).0, 3);
-    assert_eq!(fails(&["hash-test", "--pcap", &path(&dir, "missing.pcap")]).0, 4);
-    for wrong in [&["--keys", "99"][..], &["--keys", "17M"], &["--key-bytes", "6"], &["--alpha", "0"]] {
-        assert_eq!(fails(&[&["hash-test"], wrong].concat()).0, 2, "{wrong:?}");
-    }
-}
-
-/// A frame to one of 150 destinations, from one of 300 ports.
-fn frame(number: u16) -> Vec<u8> {
-    let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4([10, 0, 0, 1], [10, 1, 0, (number % 150) as u8], 64);
-    let mut frame = Vec::new();
-    builder.udp(1000 + number, 53).write(&mut frame, b"question").unwrap();
-    frame
-}
-
-/// A capture in the classic format, microseconds, little-endian.
-fn pcap(frames: &[Vec<u8>]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for word in [0xa1b2_c3d4u32, 0x0004_0002, 0, 0, 65_535, 1] {
-        bytes.extend(word.to_le_bytes());
-    }
-    for frame in frames {
-        for word in [1, 0, frame.len() as u32, frame.len() as u32] {
-            bytes.extend(word.to_le_bytes());
-        }
-        bytes.extend(frame);
-    }
-    bytes
 }

@@ -65,9 +65,9 @@ fn servers_are_listed_added_drained_and_removed() {
     );
     site.done(&["server", "remove", service, "10.0.0.11:80"]);
     assert!(!site.done(&["server", "list"]).contains("10.0.0.11"));
-    site.refused(&["server", "remove", service, "10.0.0.11:80"], 4, "10.0.0.11:80 is no server");
+    site.refused(&["server", "remove", service, "10.0.0.11:80"], 4, "has no server 10.0.0.11:80");
     site.refused(&["server", "drain", "10.0.0.99:80", "10.0.0.11:80"], 4, "[[flow.virtual]]");
-    site.refused(&["server", "add", service, "[fd00::1]:80"], 3, "family");
+    site.refused(&["server", "add", service, "[fd00::1]:80"], 3, "IPv6");
     site.refused(&["server", "add", service, "10.0.0.11"], 3, "10.0.0.11:80");
     site.refused(&["server", "add", service, "10.0.0.13:80", "--weight", "1001"], 3, "1000");
     site.refused(&["server", "add", service, "10.0.0.13:80", "--mac", "nonsense"], 3, "02:00:00:00:00:01");

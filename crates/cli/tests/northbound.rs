@@ -48,8 +48,8 @@ async fn refusals_have_exit_codes_by_kind_and_say_what_is_wrong() {
         (&["name", "add", "02:00:00:00:00", "h1"], 3, "02:00:00:00:00"),
         (&["name", "add", &mac(2), "h9"], 4, "no host `h9`"),
         (&["name", "add", &mac(1), "h2"], 5, "exists"),
-        (&["name", "del", &mac(3)], 4, "not in the table"),
-        (&["name", "show", &mac(3)], 4, "not in the table"),
+        (&["name", "del", &mac(3)], 4, "there is no name"),
+        (&["name", "show", &mac(3)], 4, "there is no name"),
         (&["name", "add", &mac(2), "h1", "--ip", "10.0.0"], 2, "10.0.0"),
         (&["host", "add", "h1", "s2:5"], 5, "already"),
         (&["host", "add", "h3", "s9:5"], 4, "no switch `s9`"),
@@ -130,7 +130,7 @@ fn unreachable_controller_is_named_with_what_to_set() {
     }
     let output = site.fibula(&["-j", "name", "count", "--controller", "nonsense"]);
     assert_eq!(exit_code(&output), 2, "{}", stderr(&output));
-    assert!(stderr(&output).contains("is not a controller URL"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("is not the URL of a controller"), "{}", stderr(&output));
 }
 
 #[test]

@@ -4,6 +4,8 @@
 //! store in a temporary directory, a line of switches that acknowledge everything at once and apply nothing, and one
 //! client that imports. Prints one line.
 
+#![expect(clippy::disallowed_methods, reason = "a running controller can only be polled")]
+
 use api::v1;
 use api::v1::from_switch::Body;
 use fibula_controller::Controller;

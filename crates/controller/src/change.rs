@@ -79,31 +79,31 @@ pub struct Changed {
 #[non_exhaustive]
 pub enum Refusal {
     /// No switch of this name.
-    #[error("there is no switch `{name}`; `fibula switch list` shows those there are")]
+    #[error("there is no switch `{name}`; `fibula switch list` lists all")]
     UnknownSwitch {
         /// As asked.
         name: String,
     },
     /// No name like this.
-    #[error("the name `{name}` is not in the table")]
+    #[error("there is no name `{name}`; `fibula name list` lists all")]
     UnknownName {
         /// As asked.
         name: String,
     },
     /// The name is there and should be new.
-    #[error("the name `{name}` exists; use `set` to change it")]
+    #[error("the name `{name}` exists already; use `fibula name set` to change it")]
     NameExists {
         /// As asked.
         name: String,
     },
     /// One request names it twice.
-    #[error("the name `{name}` is twice in one request; say once where it hangs")]
+    #[error("the name `{name}` is in the request twice; keep one of the two")]
     Duplicate {
         /// As asked.
         name: String,
     },
     /// Too many names in one request.
-    #[error("{got} names or hosts in one request, at most {max} are taken; send several")]
+    #[error("{got} names or hosts are too many for one request; send at most {max} in each")]
     BatchTooBig {
         /// Names in the request.
         got: usize,
@@ -138,13 +138,13 @@ pub enum Refusal {
         legend: String,
     },
     /// The store failed; the controller stops and must be started again.
-    #[error("the store failed, the controller stops: {reason}")]
+    #[error("the store failed, so the controller stops: {reason}")]
     StoreFailed {
         /// Why.
         reason: String,
     },
     /// The controller is stopping.
-    #[error("the controller is stopping; try again when it is back")]
+    #[error("the controller is stopping; try again when it runs")]
     Stopping,
 }
 

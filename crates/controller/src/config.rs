@@ -61,7 +61,10 @@ impl Config {
     fn parse(text: &str) -> Result<Self, String> {
         let config: Config = toml::from_str(text).map_err(|e| e.to_string())?;
         let limit = |name: &str, value: u64, min: u64, max: u64| {
-            (min..=max).contains(&value).then_some(()).ok_or(format!("{name} = {value} is not from {min} to {max}"))
+            (min..=max)
+                .contains(&value)
+                .then_some(())
+                .ok_or(format!("{name} = {value} is out of range; write {min} to {max}"))
         };
         limit("max_names", config.max_names as u64, 1, 1 << 32)?;
         limit("value_bits", config.value_bits.into(), 1, 16)?;

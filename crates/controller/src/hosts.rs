@@ -20,7 +20,7 @@ pub struct Hosts {
 #[non_exhaustive]
 pub enum HostError {
     /// No host of this name.
-    #[error("there is no host `{name}`; `fibula host list` shows those there are")]
+    #[error("there is no host `{name}`; `fibula host list` lists all")]
     Unknown {
         /// As asked.
         name: String,
@@ -32,13 +32,15 @@ pub enum HostError {
         name: String,
     },
     /// The port has a host.
-    #[error("that port is the host `{name}` already")]
+    #[error("the host `{name}` is at that port already; choose another port, or remove that host")]
     PortTaken {
         /// The host there.
         name: String,
     },
     /// A row of the store is damaged.
-    #[error("the store's row of the host `{name}` is damaged: {len} bytes instead of 6")]
+    #[error(
+        "the store is damaged: the row of the host `{name}` has {len} bytes instead of 6; restore the store from a backup"
+    )]
     BadRow {
         /// The host.
         name: String,

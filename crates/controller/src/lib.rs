@@ -60,16 +60,16 @@ pub enum StartError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// What is in the store does not make a network, or not one of this configuration.
-    #[error("the store does not fit: {0}")]
+    #[error("the store does not fit the configuration: {0}")]
     Restore(#[from] RestoreError),
     /// A host in the store is damaged.
     #[error(transparent)]
     Host(#[from] HostError),
     /// The settings make no network.
-    #[error("the configuration makes no network: {0}")]
+    #[error("no network can be made from the configuration: {0}")]
     Network(#[from] NetworkError),
     /// An address is taken or not ours.
-    #[error("cannot listen on {address}: {error}")]
+    #[error("cannot listen on {address}: {error}; choose an address of this machine and a free port")]
     Listen {
         /// The address.
         address: SocketAddr,
@@ -129,6 +129,7 @@ impl Controller {
         tokio::spawn(async move {
             loop {
                 parked.parked.notified().await;
+                #[expect(clippy::disallowed_methods, reason = "the writer is to have been idle for so long")]
                 tokio::time::sleep(writer::QUIET).await;
                 if release.send(Job::Release).await.is_err() {
                     return;
@@ -246,7 +247,7 @@ fn restore(config: &Config, mut store: Box<dyn Store>) -> Result<(State, Box<dyn
         Some(network) => {
             let (network, rows) = network?;
             if !rows.is_empty() {
-                tracing::info!("the designs in the configuration are other ones: switches are sent new tables");
+                tracing::info!("the configuration names other FIB designs than the store; switches get new tables");
                 store.commit(&rows)?;
             }
             network

@@ -274,7 +274,7 @@ fn from_wire(record: v1::NameRecord) -> Result<Record, Status> {
         "" => None,
         text => Some(text.parse::<IpAddr>().map_err(|_| {
             Status::invalid_argument(format!(
-                "name `{name}`: `{text}` is no IP address; write it like 10.0.0.7 or fd00::7"
+                "name `{name}`: `{text}` is not an IP address; write it like 10.0.0.7 or fd00::7"
             ))
         })?),
     };
@@ -282,13 +282,14 @@ fn from_wire(record: v1::NameRecord) -> Result<Record, Status> {
 }
 
 fn place(switch: String, port: u32) -> Result<Place, Status> {
-    let port =
-        u16::try_from(port).map_err(|_| Status::invalid_argument(format!("port {port} is not from 0 to 65535")))?;
+    let port = u16::try_from(port)
+        .map_err(|_| Status::invalid_argument(format!("port {port} is too large; give at most 65535")))?;
     Ok(Place { switch, port: PortId(port) })
 }
 
 fn end(end: Option<v1::LinkEnd>) -> Result<Place, Status> {
-    let v1::LinkEnd { switch, port } = end.ok_or_else(|| Status::invalid_argument("a link needs its ends"))?;
+    let v1::LinkEnd { switch, port } =
+        end.ok_or_else(|| Status::invalid_argument("the link has no end; give switch and port of both"))?;
     place(switch, port)
 }
 

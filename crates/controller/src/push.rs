@@ -81,7 +81,7 @@ async fn wait(sent: &[(Arc<Session>, u64)], timeout: Duration) {
     for (session, sequence) in sent.iter().filter(|(session, _)| !session.is_lagging()) {
         if tokio::time::timeout_at(deadline, session.acknowledged(*sequence)).await.is_err() {
             session.set_lagging();
-            tracing::warn!(switch = %session.node(), timeout_ms = timeout.as_millis(), "switch is late, going on without it");
+            tracing::warn!(switch = %session.node(), timeout_ms = timeout.as_millis(), "the switch has not acknowledged in time; going on without it");
         }
     }
 }

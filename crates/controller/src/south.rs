@@ -33,9 +33,9 @@ impl Southbound for South {
         let mut incoming = request.into_inner();
         let first = tokio::time::timeout(HELLO_TIMEOUT, incoming.message())
             .await
-            .map_err(|_| Status::deadline_exceeded("no hello within 10 s"))??;
+            .map_err(|_| Status::deadline_exceeded("no hello message within 10 s; connect again"))??;
         let Some(FromSwitch { body: Some(Body::Hello(Hello { switch, report, version })) }) = first else {
-            return Err(Status::invalid_argument("the first message of a stream must be a hello"));
+            return Err(Status::invalid_argument("the first message of a stream must be a hello message"));
         };
         // What a switch says may be as long as a message: for the log its start will do.
         let version = clip(&version);
@@ -44,7 +44,7 @@ impl Southbound for South {
         let switch = clip(&switch);
         self.jobs.send(job).await.map_err(|_| stopping())?;
         let Attached { session, outbox } = attached.await.map_err(|_| stopping())?.map_err(|error| {
-            tracing::warn!(switch, ?peer, %error, "switch turned away");
+            tracing::warn!(switch, ?peer, %error, "the switch is refused");
             match &error {
                 AttachError::Refused(refusal) => crate::north::status_of(refusal),
                 AttachError::BadReport { .. } => Status::invalid_argument(error.to_string()),

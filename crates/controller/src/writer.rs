@@ -256,7 +256,9 @@ impl Writer {
             if session.is_ended() {
                 continue;
             }
-            match self.state.network.attach(node, &report) {
+            let attached = self.state.network.attach(node, &report);
+            self.keep_view_rows();
+            match attached {
                 Ok(messages) => {
                     let change = self.state.network.change();
                     outgoing.extend(messages.into_iter().map(|message| {
@@ -317,17 +319,23 @@ impl Writer {
 
     /// Takes another hash key, so that the name that was refused can be added: it was told to try again.
     fn rekey(&mut self) -> Result<(), StoreError> {
-        tracing::warn!(names = self.state.network.rib().len(), "two names have one digest, taking another hash key");
+        tracing::warn!(
+            names = self.state.network.rib().len(),
+            "two names have the same digest; choosing another hash key"
+        );
         for _ in 0..MAX_KEYS {
             match self.state.network.rekey(SecretKey::random()) {
                 Ok(mut effects) => {
                     let rows = std::mem::take(&mut effects.durable);
                     return self.finish(Group { rows, effects: vec![effects], ..Group::default() });
                 }
-                Err(error) => tracing::warn!(%error, "this hash key does not do, trying another"),
+                Err(error) => tracing::warn!(%error, "this hash key failed; trying another"),
             }
         }
-        tracing::error!(keys = MAX_KEYS, "no hash key does, staying with the old one");
+        tracing::error!(
+            keys = MAX_KEYS,
+            "no hash key worked; the old one is kept, and the second name of a pair is still refused"
+        );
         Ok(())
     }
 
@@ -335,7 +343,7 @@ impl Writer {
         for session in self.shared.sessions() {
             self.state.network.acknowledge(session.node(), session.acked_change());
             if self.state.network.topology().node(session.node()).is_err() {
-                tracing::info!(switch = %session.node(), "switch was removed, its stream ends");
+                tracing::info!(switch = %session.node(), "the switch was removed; its stream ends");
                 session.end();
             }
         }

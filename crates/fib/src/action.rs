@@ -38,8 +38,12 @@ pub enum Action {
     /// (Egress value mode only, where the FIB's value names a switch and not a port.)
     Local,
     /// Send it to this node through a tunnel to that address.
-    #[allow(missing_docs)]
-    Tunnel { node: NodeId, remote: IpAddr },
+    Tunnel {
+        /// The switch at the other end.
+        node: NodeId,
+        /// Its address in the network below.
+        remote: IpAddr,
+    },
     /// Hand it to the control plane.
     Punt,
 }

@@ -7,12 +7,13 @@
 use crate::action::{Action, PortId};
 use crate::designs::Spec;
 use crate::messages::{
-    Body, ExactUpdate, ExactValue, Held, HeldShard, Message, Report, TableHeader, Uplink, ValueMode, fingerprint,
+    Body, ExactUpdate, ExactValue, Held, Message, Report, TableHeader, Uplink, ValueMode, fingerprint,
 };
 use crate::name::{Name, NameError, NameKind};
 use crate::topology::NodeId;
-use lookup::bytes::{Bytes, BytesError};
-use lookup::othello::ShardId;
+use lookup::base::bytes::{Bytes, BytesError};
+use lookup::base::part::HeldPart;
+use lookup::base::part::PartId;
 use std::net::IpAddr;
 use std::ops::{Deref, DerefMut};
 
@@ -146,11 +147,11 @@ impl Uplink {
                 let n_shards = input.count(21)?;
                 let mut shards = Vec::with_capacity(n_shards);
                 for _ in 0..n_shards {
-                    let id = ShardId { prefix: input.u32()?, depth: input.u8()? };
+                    let id = PartId { prefix: input.u32()?, depth: input.u8()? };
                     if id.depth > MAX_DEPTH || u64::from(id.prefix) >> id.depth != 0 {
                         return Err(DecodeError::Unknown { field: "shard", got: id.prefix.into() });
                     }
-                    shards.push(HeldShard { id, version: input.u64()?, digest: input.u64()? });
+                    shards.push(HeldPart { id, version: input.u64()?, digest: input.u64()? });
                 }
                 Uplink::Report(Report { cluster, term, table, header, actions, valid, local, shards })
             }
@@ -452,7 +453,7 @@ impl<'a> Input<'a> {
 /// Why bytes are no message.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
-#[allow(missing_docs)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum DecodeError {
     /// The bytes end early, or late.
     #[error(transparent)]
@@ -585,7 +586,7 @@ mod tests {
     fn any_uplink() -> impl Strategy<Value = Uplink> {
         let shard = (0u8..=24, any::<u32>(), any::<u64>(), any::<u64>()).prop_map(|(depth, bits, version, digest)| {
             let prefix = (u64::from(bits) & ((1 << depth) - 1)) as u32;
-            HeldShard { id: ShardId { prefix, depth }, version, digest }
+            HeldPart { id: PartId { prefix, depth }, version, digest }
         });
         let held = (any::<u64>(), any::<u64>()).prop_map(|(version, digest)| Held { version, digest });
         let ids = (any::<u64>(), any::<u64>(), any::<u32>(), any::<u64>());

@@ -14,6 +14,7 @@
 //! | 6 table | id | tenants, version of the valid names, design, bits of a fingerprint |
 //! | 7 part | table, and what the design adds | what the design needs to arrange its names as before |
 //! | 8 egress index | index | switch, since when out of use |
+//! | 9 view | table, switch (0 for all of the table), and what the design adds | what the design needs to have the switch's table as before |
 
 use crate::action::{Action, PortId};
 use crate::codec::{DecodeError, Input, put_action, put_bytes, put_ip, put_u32, put_u64};
@@ -94,6 +95,13 @@ pub(crate) enum Row {
         key: Vec<u8>,
         value: Vec<u8>,
     },
+    /// What a design needs to have one switch's table as before.
+    View {
+        table: u32,
+        of: Option<NodeId>,
+        key: Vec<u8>,
+        value: Vec<u8>,
+    },
     Egress {
         index: u16,
         slot: Slot<NodeId>,
@@ -118,6 +126,10 @@ fn end_key(end: End) -> Vec<u8> {
 
 fn part_key(table: u32, key: &[u8]) -> Vec<u8> {
     [&table.to_be_bytes(), key].concat()
+}
+
+fn view_key(table: u32, of: Option<NodeId>, key: &[u8]) -> Vec<u8> {
+    [&table.to_be_bytes(), &of.map_or(0, |node| node.0).to_be_bytes(), key].concat()
 }
 
 fn put_tenants(out: &mut Vec<u8>, tenants: &Tenants) {
@@ -162,6 +174,11 @@ impl Row {
     /// Part of the arrangement of a table's names; `None` deletes it.
     pub(crate) fn part(table: u32, key: Vec<u8>, value: Option<Vec<u8>>) -> RowChange {
         RowChange { kind: 7, key: part_key(table, &key), value }
+    }
+
+    /// Part of what a design keeps of one switch's table; `None` deletes it.
+    pub(crate) fn view(table: u32, of: Option<NodeId>, row: lookup::traits::Row) -> RowChange {
+        RowChange { kind: 9, key: view_key(table, of, &row.key), value: row.value }
     }
 
     pub(crate) fn delete_name(name: &Name) -> RowChange {
@@ -222,6 +239,10 @@ impl Row {
             Row::Part { table, key, value } => {
                 out.extend_from_slice(value);
                 (7, part_key(*table, key))
+            }
+            Row::View { table, of, key, value } => {
+                out.extend_from_slice(value);
+                (9, view_key(*table, *of, key))
             }
             Row::Egress { index, slot } => {
                 put_u32(out, slot.value.0);
@@ -301,6 +322,12 @@ impl Row {
                 let rest = |input: &mut Input<'_>| input.rest().to_vec();
                 Row::Part { table, key: rest(&mut key_input), value: rest(&mut input) }
             }
+            9 => {
+                let table = be_u32(&mut key_input)?;
+                let of = Some(NodeId(be_u32(&mut key_input)?)).filter(|node| node.0 != 0);
+                let rest = |input: &mut Input<'_>| input.rest().to_vec();
+                Row::View { table, of, key: rest(&mut key_input), value: rest(&mut input) }
+            }
             8 => {
                 let index = u16::from_be_bytes(key_input.array()?);
                 let value = NodeId(input.u32()?);
@@ -353,6 +380,8 @@ mod tests {
             Row::Table { id: 2, tenants: only, valid_version: 8, design: ("cfw".into(), 10) },
             Row::Part { table: 2, key: vec![1, 2, 3], value: vec![4, 5] },
             Row::Part { table: 2, key: vec![], value: vec![] },
+            Row::View { table: 2, of: Some(NodeId(3)), key: vec![1], value: vec![4] },
+            Row::View { table: 2, of: None, key: vec![], value: vec![] },
             Row::Egress { index: 3, slot: Slot { value: NodeId(4), retired_at: Some(5) } },
         ]
     }
@@ -376,7 +405,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn damaged_rows_never_panic(which in 0usize..10, at in any::<proptest::sample::Index>(), byte in any::<u8>()) {
+        fn damaged_rows_never_panic(which in 0usize..12, at in any::<proptest::sample::Index>(), byte in any::<u8>()) {
             let RowChange { kind, key, value } = rows()[which].encode();
             let value = value.unwrap();
             let mut changed = value.clone();

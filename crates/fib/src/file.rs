@@ -22,7 +22,7 @@ use crate::codec::{DecodeError, Input, put_action, put_bytes, put_u32, put_u64};
 use crate::designs::{self, BURST, Burst, Design, NameList, Spec, Table, TableError};
 use crate::messages::fingerprint;
 use crate::name::{Name, NameKind};
-use lookup::bytes::BytesError;
+use lookup::base::bytes::BytesError;
 use lookup::hash::{Digest, Family, Hasher, SecretKey};
 use lookup::traits::InsertError;
 use std::collections::HashMap;
@@ -191,7 +191,7 @@ impl Fib {
 /// Why there is no FIB.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-#[allow(missing_docs)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum FibError {
     /// A FIB holds names of one kind.
     #[error("`{name}` is a {got} name in a list of {expected} names")]

@@ -18,8 +18,8 @@ use crate::action::{Action, PortId};
 use crate::designs::Spec;
 use crate::name::{Name, NameKind};
 use crate::topology::NodeId;
+use lookup::base::part::HeldPart;
 use lookup::hash::{Family, Hasher, SecretKey};
-use lookup::othello::ShardId;
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -81,20 +81,43 @@ pub struct Message {
 /// What a message says.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-#[allow(missing_docs)]
 pub enum Body {
     /// A table begins, or this switch became a gateway or ceased to be one.
     Table(TableHeader),
-    /// Part `part` of `parts` of a whole FIB, the [image](crate::designs::Table::image) of its table; it takes effect with
-    /// the last part.
-    Image { table: u32, part: u32, parts: u32, bytes: Vec<u8> },
-    /// [Updates](crate::designs::Table::apply) of the table, in order; each takes effect whole, the first that is refused
-    /// ends them.
-    Updates { table: u32, updates: Vec<Vec<u8>> },
-    /// Parts of the table that take the place of what the switch has of them.
-    Resync { table: u32, bytes: Vec<u8> },
-    /// The whole action table; entry 0 is drop.
-    Actions { version: u64, actions: Vec<Action> },
+    /// One of the parts of a whole FIB, the [image](crate::designs::Table::image) of its table. The image takes effect
+    /// with the last part.
+    Image {
+        /// Id of the table.
+        table: u32,
+        /// Index of this part.
+        part: u32,
+        /// Number of parts.
+        parts: u32,
+        /// The bytes of this part.
+        bytes: Vec<u8>,
+    },
+    /// [Updates](crate::designs::Table::apply) of the table, in order. Each takes effect whole; those after a refused
+    /// one are not tried.
+    Updates {
+        /// Id of the table.
+        table: u32,
+        /// The bytes of each update.
+        updates: Vec<Vec<u8>>,
+    },
+    /// Parts of the table that replace those of the switch.
+    Resync {
+        /// Id of the table.
+        table: u32,
+        /// The bytes of the parts.
+        bytes: Vec<u8>,
+    },
+    /// The whole action table.
+    Actions {
+        /// Version of the table.
+        version: u64,
+        /// The entries. Entry 0 is drop.
+        actions: Vec<Action>,
+    },
     /// Valid names, each with its IP address if it has one.
     Valid(ExactUpdate<Option<IpAddr>>),
     /// Local names, each with its port.
@@ -118,12 +141,37 @@ pub struct TableHeader {
 
 /// A change of an exact table, or all of it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-#[allow(missing_docs)]
 pub enum ExactUpdate<V> {
-    /// Part `part` of `parts` of the whole table; it takes effect with the last part.
-    Load { kind: NameKind, version: u64, digest: u64, part: u32, parts: u32, entries: Vec<(Name, V)> },
-    /// Entries put and removed between two versions; `digest` is that of the table afterwards.
-    Delta { kind: NameKind, from: u64, to: u64, digest: u64, put: Vec<(Name, V)>, remove: Vec<Name> },
+    /// One of the parts of the whole table. The table takes effect with the last part.
+    Load {
+        /// Kind of the names.
+        kind: NameKind,
+        /// Version of the table.
+        version: u64,
+        /// Digest of the table.
+        digest: u64,
+        /// Index of this part.
+        part: u32,
+        /// Number of parts.
+        parts: u32,
+        /// The entries of this part.
+        entries: Vec<(Name, V)>,
+    },
+    /// The changes between two versions.
+    Delta {
+        /// Kind of the names.
+        kind: NameKind,
+        /// The version before.
+        from: u64,
+        /// The version afterwards.
+        to: u64,
+        /// Digest of the table afterwards.
+        digest: u64,
+        /// Entries that are new or have another value.
+        put: Vec<(Name, V)>,
+        /// Names that are removed.
+        remove: Vec<Name>,
+    },
 }
 
 /// Version and digest of an exact table or an action table: equal exactly when both sides have the same.
@@ -177,26 +225,17 @@ pub struct Report {
     /// Its local names.
     pub local: Held,
     /// Its shards in order of digests.
-    pub shards: Vec<HeldShard>,
-}
-
-/// Version and digest of one shard.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct HeldShard {
-    /// The shard.
-    pub id: ShardId,
-    /// Its version.
-    pub version: u64,
-    /// Digest of its cells.
-    pub digest: u64,
+    pub shards: Vec<HeldPart>,
 }
 
 /// What a switch tells its controller.
 #[derive(Clone, PartialEq, Eq, Debug)]
-#[allow(missing_docs)]
 pub enum Uplink {
     /// What the switch has; the controller answers with what differs.
     Report(Report),
     /// Everything up to this change took effect.
-    Ack { change: u64 },
+    Ack {
+        /// Number of the change.
+        change: u64,
+    },
 }

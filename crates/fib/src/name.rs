@@ -362,38 +362,31 @@ pub fn clip(text: &str) -> String {
 /// Why a text or some bytes are no name.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum NameError {
     /// The text has not the form of its kind.
     #[error("`{got}` is no {kind} name: {why}; write for example `{}`", kind.example())]
-    #[allow(missing_docs)]
     Malformed { kind: NameKind, got: String, why: &'static str },
     /// No text at all.
     #[error("an empty {kind} name; write for example `{}`", kind.example())]
-    #[allow(missing_docs)]
     Empty { kind: NameKind },
     /// Bytes of another length than the kind has.
     #[error("{got} bytes are no {kind} name, which has {expected}")]
-    #[allow(missing_docs)]
     WrongLength { kind: NameKind, got: usize, expected: &'static str },
     /// A hexadecimal field of another width than the table's.
     #[error("the field has {got} bytes, the table's names have {width}: write {} hexadecimal digits", 2 * usize::from(*width))]
-    #[allow(missing_docs)]
     FieldWidth { got: usize, width: u8 },
     /// A text name over [`MAX_TEXT`] bytes.
     #[error("the name has {got} bytes, the most is {max}; shorten it or hash it first")]
-    #[allow(missing_docs)]
     TooLong { got: usize, max: usize },
     /// A text name that is not UTF-8.
     #[error("the name is not UTF-8 from byte {at} on; use a fixed:N field for binary names")]
-    #[allow(missing_docs)]
     NotUtf8 { at: usize },
     /// A text name with a control character, which no list could carry.
     #[error("a control character at byte {at} of the name; use a fixed:N field for binary names")]
-    #[allow(missing_docs)]
     ControlCharacter { at: usize },
     /// An unknown kind of name.
     #[error("`{got}` is no kind of name: use mac, ipv4, ipv6, 5-tuple, teid, fixed:N (N from 1 to 64 bytes) or text")]
-    #[allow(missing_docs)]
     UnknownKind { got: String },
 }
 

@@ -576,7 +576,7 @@ pub(crate) fn load_parts<V>(
 /// Why a message was refused.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
-#[allow(missing_docs)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum ReplicaError {
     /// The bytes are no message.
     #[error("a message that cannot be read: {0}")]

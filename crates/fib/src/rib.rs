@@ -217,7 +217,7 @@ impl Rib {
 /// Why a name was refused.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
-#[allow(missing_docs)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum RibError {
     /// A table holds names of one kind.
     #[error("a {got} name in a network of {expected} names")]

@@ -289,7 +289,7 @@ impl Routes {
 /// Why the topology was not changed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
-#[allow(missing_docs)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum TopologyError {
     /// No switch of this id.
     #[error("there is no switch {id}: add it first")]

@@ -1,25 +1,92 @@
-//! Compact name lookup structures: control halves that know names, query halves that are words only.
+//! Tables from flat names to small values: 10 to 20 bits a name, looked up in batches at memory speed while they change.
+//!
+//! **The trade.** A compact table holds no names. It takes a fifth to a tenth of the memory of a hash table, and so more of
+//! it stays in the cache; but somebody else must know the names, and a name that nobody inserted (an *alien*) gets an
+//! arbitrary value. If one process owns the names and looks them up, and memory is no matter, use a hash table. If names
+//! are owned in one place and looked up in many, use the *two halves* of a structure from here:
+//!
+//! * a **skeleton** knows every name and where it lies; it allocates, and may refuse a name ([`Skeleton`]);
+//! * a **query structure** owns words only: a lookup neither allocates nor fails, and runs beside the one writer
+//!   ([`Query`], [`BatchReader`]);
+//! * **updates** of tens of bytes carry absolute words, versions and a digest from the one to the other.
+//!
+//! # Which structure
+//!
+//! Values of 8 bits, MAC addresses. *Lines* are the cache lines that a lookup of a live name reads.
+//!
+//! | structure | for what | bits a name | lines | a change | an unknown key gets | source |
+//! |---|---|---|---|---|---|---|
+//! | [`othello`] | the default: any values to 64 bits, cheapest changes | 19.4 | 2 | 1 us, 60 bytes | any value | Othello hashing, Concise |
+//! | [`mod@line`] | the least memory of those that change; large tables | 9.0 to 10.8 | 1.02 to 1.18 | 2 to 5 us, 90 bytes | any value | none of the papers |
+//! | [`othello`] with fingerprints | drops most aliens without a second lookup | 38.7 | 2 | 1 us, 60 bytes | drop, but 1 in 390 | OFW |
+//! | [`cuckoo::filtable`] | drops nearly all aliens | 18 to 34 | 2 | 1 us, 60 bytes | drop, but 1 in 2^l_f | CFW |
+//! | [`cuckoo::exact`] | whole names: no alien passes | 68 | 2 | 1 us, 60 bytes | drop | CuckooSwitch |
+//! | [`othello::gateway`] | whole names behind an Othello | 112 | 3 | 2 us, 70 bytes | drop | OGW |
+//! | [`bloom_fib`] | a Bloom filter a value; to compare | 26 to 109 | 100 and more | 10 us and more, 80 bytes | mostly drop | BFW, BUFFALO |
+//! | [`static_map`] | names that never change | 9.8 (Bloomier) | 3 | all of it | any value | Bloomier, SetSep |
+//! | [`tuple_space`] | rules over five-tuples, with prefixes and priorities | 203 | 2 a tuple | one slot | no rule: 0 | Tuple Space Search |
+//! | [`flow`] | connections with timers, on one core | 320 | 1 to 2 | 0.1 us, no message | absent | Cuckoo++ |
+//! | [`lpm`] | longest prefix match, IPv4 and IPv6 | 55 a prefix | 1 to 3 | one subtree | no route: 0 | Poptrie |
+//! | [`bloom`] | sets: is this name in? | 1.44 log2(1/rate) | 1 to k | k bits | yes at the rate | Bloom, one-hashing |
+//! | [`alien`] | any of the above with a filter or a checksum in front | more | more | both | drop, at a rate | Othello, VII.A |
+//!
+//! `fibula fib compare` computes this table for other names, values and rates, and measures it; `docs/benchmarks.md` has
+//! rates of lookups, beside those of hash tables. Value 0 means drop.
+//!
+//! # Ten lines
+//!
+//! ```
+//! use fibula_lookup::{Control, Digest, Family, Hasher, Othello, Query, SecretKey, othello::Settings};
+//!
+//! let key = SecretKey::from_seed(1); // SecretKey::random() in earnest
+//! let hasher = Hasher::new(Family::MulAdd, &key);
+//! let names: Vec<(Digest, u64)> = (0..1000).map(|mac: u64| (hasher.digest(&mac.to_be_bytes()[2..]), mac % 200)).collect();
+//! let (mut control, mut table) = Othello::<fibula_lookup::Sharded>::build(Settings::new(8, 1 << 20, &key), &names, 2)?;
+//!
+//! let burst: Vec<Digest> = names[..32].iter().map(|name| name.0).collect();
+//! let mut values = [0; 32];
+//! table.lookup_batch(&burst, &mut values);
+//! assert_eq!(values[31], 31);
+//!
+//! let mut updates = Vec::new();
+//! control.insert(burst[31], 99, &mut updates)?; // some 60 bytes, for every switch that follows
+//! for update in &updates {
+//!     table.apply(update)?;
+//! }
+//! assert_eq!(table.lookup(burst[31]), 99);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! A name is hashed once, to a keyed 64-bit [`Digest`] ([`hash`]); everything else follows from it. Threads that look up
+//! beside the writer take a reader each: [`Replicated::reader`]. For hundreds of switches that give the same names
+//! different values, take a [`Skeleton`] and a [`View`] a switch. [`traits`] states what every structure promises, and
+//! [`testkit`] tests it; `docs/how-to/add-a-structure.md` adds one.
 
+// The seam, and the ground floor that structures stand on.
+pub mod base;
+pub mod hash;
+pub mod publish;
+pub mod testkit;
+pub mod traits;
+
+// The structures.
 pub mod alien;
-pub mod arena;
 pub mod bloom;
 pub mod bloom_fib;
-pub mod bytes;
-pub mod cells;
 pub mod cuckoo;
 pub mod flow;
-pub mod hash;
-pub mod image;
 pub mod line;
 pub mod lpm;
 pub mod othello;
-pub mod papers_protocol;
-mod partition;
-pub mod publish;
-mod shards;
 pub mod static_map;
-pub mod testkit;
-pub mod touches;
-pub mod traits;
 pub mod tuple_space;
-pub mod words;
+
+pub use hash::{Digest, Family, Hasher, SecretKey};
+pub use line::LineTable;
+pub use othello::{Othello, Sharded};
+pub use traits::{BatchReader, Control, Query, Replicated, Single, Skeleton, View};
+
+/// The README's example compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 pub enum NetError {
     /// The interface is down, or gone. The worker goes on with its other ports and calls [`Device::revive`] now and
     /// then.
-    #[error("{device} is down or gone ({source}); it is used again when it comes back (ip link set {device} up)")]
+    #[error("{device} is down or missing ({source}); it is used again as soon as it is up (ip link set {device} up)")]
     Down {
         /// Name of the device.
         device: String,
@@ -34,7 +34,7 @@ pub enum NetError {
         reason: String,
     },
     /// There is no such interface.
-    #[error("there is no network interface {device}; `ip link` lists those of this network namespace")]
+    #[error("there is no network interface {device}; `ip link` lists the interfaces of this network namespace")]
     NoSuchInterface {
         /// Name asked for.
         device: String,
@@ -115,7 +115,7 @@ pub enum Readiness<'a> {
 ///
 /// A backend in full, which sends every frame back where it came from:
 /// ```
-/// use netio::{Burst, Device, DeviceCounters, NetError, Packet, Pool, Readiness};
+/// use fibula_netio::{Burst, Device, DeviceCounters, NetError, Packet, Pool, Readiness};
 /// use std::sync::Arc;
 ///
 /// /// Hands out what was sent to it, in order.
@@ -158,7 +158,7 @@ pub enum Readiness<'a> {
 /// assert_eq!(echo.tx_burst(&mut pool, &mut burst).unwrap(), 1);
 /// assert_eq!(echo.rx_burst(&mut pool, &mut burst).unwrap(), 1);
 /// assert_eq!(burst[0].frame(), b"hello, this is a frame");
-/// # Ok::<(), netio::FrameTooLong>(())
+/// # Ok::<(), fibula_netio::FrameTooLong>(())
 /// ```
 ///
 /// [`Packet::fill`]: crate::Packet::fill

@@ -26,7 +26,7 @@ pub type Burst = ArrayVec<Packet, BURST>;
 
 /// A frame does not fit into the buffer it was to be copied to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a frame of {got} bytes does not fit into a buffer for {max}; make the pool with larger frames")]
+#[error("a frame of {got} bytes does not fit into a buffer of {max}; make the pool with a larger max_frame")]
 pub struct FrameTooLong {
     /// Bytes of the frame.
     pub got: usize,

@@ -5,9 +5,9 @@
 //! loopback ports instead.
 #![expect(unsafe_code, reason = "unshare(2) has no safe binding for one thread")]
 
-use netio::backend::af_packet::{AfPacket, Options, disable_offloads};
-use netio::backend::loopback;
-use netio::{Burst, Device, NetError, Packet, Pool, Waiter};
+use fibula_netio::backend::af_packet::{AfPacket, Options, disable_offloads};
+use fibula_netio::backend::loopback;
+use fibula_netio::{Burst, Device, NetError, Packet, Pool, Waiter};
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -72,7 +72,7 @@ fn frame(source: u8, destination: u8, len: usize, fill: u8) -> Vec<u8> {
 fn send(device: &mut dyn Device, frames: &[Vec<u8>]) -> usize {
     let mut pool = Pool::new(0, 2048);
     let mut sent = 0;
-    for part in frames.chunks(netio::BURST) {
+    for part in frames.chunks(fibula_netio::BURST) {
         let mut burst: Burst = part.iter().map(|f| Packet::from_frame(f)).collect();
         sent += device.tx_burst(&mut pool, &mut burst).unwrap();
     }
@@ -204,7 +204,7 @@ fn frames_above_the_mtu_are_refused_and_the_others_of_the_burst_go() {
 
 /// The datagrams that the namespace's own stack sends out of `west`, as seen by a port on `east`: a local sender leaves
 /// checksums and segmentation to the interface.
-fn local_udp(port: AfPacket, sizes: &[usize], expected: usize) -> (Vec<Vec<u8>>, netio::DeviceSnapshot) {
+fn local_udp(port: AfPacket, sizes: &[usize], expected: usize) -> (Vec<Vec<u8>>, fibula_netio::DeviceSnapshot) {
     ip("addr add 10.9.0.1/24 dev west");
     ip("neigh add 10.9.0.2 lladdr 02:00:00:00:00:02 dev west");
     let socket = std::net::UdpSocket::bind("10.9.0.1:4000").unwrap();
@@ -434,7 +434,7 @@ fn no_frame_is_received_twice_while_workers_join() {
             let sending = scope.spawn(|| {
                 let mut next = 0..;
                 while !done.load(Ordering::Acquire) {
-                    let frames: Vec<_> = next.by_ref().take(netio::BURST).map(numbered).collect();
+                    let frames: Vec<_> = next.by_ref().take(fibula_netio::BURST).map(numbered).collect();
                     send(&mut sender, &frames);
                 }
             });
@@ -445,7 +445,7 @@ fn no_frame_is_received_twice_while_workers_join() {
                 let mut got = vec![];
                 for worker in &mut workers {
                     // What the ring holds, not what comes meanwhile.
-                    for _ in 0..256 / netio::BURST {
+                    for _ in 0..256 / fibula_netio::BURST {
                         worker.rx_burst(&mut pool, &mut burst).unwrap();
                         got.extend(burst.iter().map(|p| u64::from_be_bytes(p.frame()[14..22].try_into().unwrap())));
                         pool.put_all(&mut burst);

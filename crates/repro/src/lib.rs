@@ -13,6 +13,7 @@ pub mod kinds;
 pub mod machine;
 pub mod names;
 mod pages;
+pub mod records;
 pub mod report;
 pub mod stats;
 
@@ -21,7 +22,7 @@ pub mod stats;
 #[non_exhaustive]
 pub enum BenchError {
     /// No contestant of this name.
-    #[error("no contestant `{name}` in this bench: there are {known}")]
+    #[error("this bench has no contestant `{name}`; it has {known}")]
     UnknownContestant {
         /// The name that was given.
         name: String,
@@ -47,7 +48,7 @@ pub enum BenchError {
         reason: String,
     },
     /// A wrong answer, found when every name was looked up before the measurement.
-    #[error("{contestant} answers {got} for name {name:#x}, whose value is {expected}: its figures would be worthless")]
+    #[error("{contestant} answers {got} for name {name:#x} instead of {expected}, so its figures would be worthless")]
     WrongAnswer {
         /// Which one.
         contestant: String,
@@ -59,7 +60,7 @@ pub enum BenchError {
         expected: u64,
     },
     /// The answers of a timed run do not add up.
-    #[error("{contestant} answered with checksum {got:016x} in a timed run, {expected:016x} is right")]
+    #[error("the answers of {contestant} in a timed run have checksum {got:016x} instead of {expected:016x}")]
     Checksum {
         /// Which one.
         contestant: String,

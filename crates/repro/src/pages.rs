@@ -4,7 +4,7 @@
 
 use std::ops::{Deref, DerefMut};
 
-use lookup::arena::Zeroed;
+use lookup::base::arena::Zeroed;
 
 /// A fixed array of bytes, initially 0, that starts on a page.
 pub(crate) struct Pages {

@@ -48,10 +48,10 @@ pub struct Row {
     #[serde(serialize_with = "hex_option")]
     pub checksum: Option<u64>,
     /// The single measurements, round by round: what ratios are taken from.
-    #[serde(skip)]
+    #[serde(serialize_with = "rounded_all")]
     pub samples: Vec<f64>,
     /// A remark for the table, such as the pages a structure lies on.
-    #[serde(skip)]
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub note: String,
 }
 
@@ -156,6 +156,10 @@ fn rounded<S: Serializer>(x: &f64, serializer: S) -> Result<S::Ok, S::Error> {
 
 fn rounded_option<S: Serializer>(x: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
     x.map(four_digits).serialize(serializer)
+}
+
+fn rounded_all<S: Serializer>(samples: &[f64], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(samples.iter().map(|&x| four_digits(x)))
 }
 
 fn hex_option<S: Serializer>(x: &Option<u64>, serializer: S) -> Result<S::Ok, S::Error> {
@@ -271,7 +275,7 @@ mod tests {
         row.checksum = Some(0xabc);
         assert_eq!(
             row.to_json(),
-            r#"{"bench":"lookup","contestant":"concise","n":1048576,"value_bits":8,"names":"mac","threads":1,"batch":32,"unit":"M/s","median":101.2,"min":99.0,"max":104.0,"bits_per_name":19.34,"checksum":"0000000000000abc"}"#
+            r#"{"bench":"lookup","contestant":"concise","n":1048576,"value_bits":8,"names":"mac","threads":1,"batch":32,"unit":"M/s","median":101.2,"min":99.0,"max":104.0,"bits_per_name":19.34,"checksum":"0000000000000abc","samples":[101.2,99.0,104.0]}"#
         );
     }
 

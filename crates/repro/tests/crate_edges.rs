@@ -1,12 +1,12 @@
-//! Dependencies between our crates point one way, and tokio stays where it may be.
+//! Dependencies between our crates point one way, the documents draw them as they are, and tokio stays where it may be.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 use serde_json::Value;
 
-/// What each crate may depend on, of ours. ARCHITECTURE.md draws it.
-const ALLOWED: [(&str, &[&str]); 9] = [
+/// What each crate may depend on, of ours.
+const ALLOWED: [(&str, &[&str]); 10] = [
     ("fibula-lookup", &[]),
     ("fibula-fib", &["lookup"]),
     ("fibula-netio", &[]),
@@ -14,11 +14,14 @@ const ALLOWED: [(&str, &[&str]); 9] = [
     ("fibula-api", &["lookup", "fib"]),
     ("fibula-controller", &["lookup", "fib", "api"]),
     ("fibula-sim", &["lookup", "fib"]),
-    ("fibula-repro", &["lookup", "fib", "netio", "switch", "sim"]),
-    ("fibula-cli", &["lookup", "fib", "netio", "switch", "api", "controller", "repro"]),
+    ("fibula-command", &["lookup"]),
+    ("fibula-repro", &["lookup", "fib", "netio", "switch", "sim", "command"]),
+    ("fibula-cli", &["lookup", "fib", "netio", "switch", "api", "controller", "command"]),
 ];
 /// Crates with an asynchronous runtime.
 const ASYNC: [&str; 4] = ["fibula-api", "fibula-controller", "fibula-switch", "fibula-cli"];
+/// What only the laboratory may depend on: plots, statistics, and the tables of others that it measures beside ours.
+const LABORATORY: [&str; 5] = ["plotters", "epaint_default_fonts", "statrs", "hashbrown", "prefix-trie"];
 
 /// Package → names of its dependencies that end up in the product (no dev- or build-dependencies).
 fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
@@ -52,10 +55,61 @@ fn crates_depend_on_each_other_one_way() {
     }
 }
 
+/// Our crates, each with all of ours that it depends on, directly or not.
+fn closure() -> BTreeMap<String, BTreeSet<String>> {
+    let short = |name: &String| name.strip_prefix("fibula-").map(str::to_owned);
+    let ours = |names: BTreeSet<String>| names.iter().filter_map(short).collect::<BTreeSet<_>>();
+    let mut reached: BTreeMap<_, _> = dependencies()
+        .into_iter()
+        .filter_map(|(package, depends_on)| Some((short(&package)?, ours(depends_on))))
+        .collect();
+    // A path through all crates is the longest there is.
+    for _ in 0..reached.len() {
+        let before = reached.clone();
+        for names in reached.values_mut() {
+            names.extend(names.clone().iter().flat_map(|name| before[name].clone()));
+        }
+    }
+    reached
+}
+
+/// A line for each crate, after those that it depends on. What a dependency depends on itself is left out.
+fn diagram() -> String {
+    let reached = closure();
+    let mut crates: Vec<_> = reached.iter().collect();
+    crates.sort_by_key(|(_, names)| names.len());
+    let mut text = String::new();
+    for (name, names) in crates {
+        let further: BTreeSet<_> = names.iter().flat_map(|name| &reached[name]).cloned().collect();
+        let direct: Vec<_> = names.difference(&further).cloned().collect();
+        let line = if direct.is_empty() { name.clone() } else { format!("{name:<10} ► {}", direct.join(", ")) };
+        text += &format!("{line}\n");
+    }
+    format!("```\n{text}```\n")
+}
+
+#[test]
+fn both_documents_draw_the_dependencies_as_they_are() {
+    let diagram = diagram();
+    for file in ["ARCHITECTURE.md", "CONTRIBUTING.md"] {
+        let path = format!("{}/../../{file}", env!("CARGO_MANIFEST_DIR"));
+        let text = std::fs::read_to_string(&path).expect(&path);
+        assert!(text.contains(&diagram), "{file} draws other dependencies between crates; replace them by:\n{diagram}");
+    }
+}
+
 #[test]
 fn tokio_appears_only_in_the_daemons_and_their_interface() {
     for (package, depends_on) in dependencies() {
         let is_async = depends_on.iter().any(|name| name.starts_with("tokio") || name.starts_with("tonic"));
         assert!(!is_async || ASYNC.contains(&package.as_str()), "{package} must not depend on tokio or tonic");
+    }
+}
+
+#[test]
+fn plots_statistics_and_tables_of_others_stay_in_the_laboratory() {
+    for (package, depends_on) in dependencies().into_iter().filter(|(package, _)| package != "fibula-repro") {
+        let of_laboratory = LABORATORY.iter().find(|name| depends_on.contains(**name));
+        assert_eq!(of_laboratory, None, "{package} would link it into the product");
     }
 }

@@ -149,7 +149,7 @@ fn check<A: Address>(prefixes: &[Prefix<A>], mut oracle: impl Oracle<A>, n_addre
         updates.iter().for_each(|update| _ = query.apply(update).unwrap());
     }
     assert_answers(&query, &oracle, &asked, &context);
-    assert_eq!(query.whole(), trie.whole());
+    assert_eq!(query.images(), [trie.whole()]);
 }
 
 /// Addresses asked for, and changes.

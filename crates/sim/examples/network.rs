@@ -1,7 +1,7 @@
 //! A network simulation with its memory: `network TOPOLOGY KEY=VALUE ...`, where the topology is a file of
 //! `scripts/topologies` or ring:N, fat-tree:K, random:N.
 
-use sim::network::{Graph, Scenario, Stage};
+use fibula_sim::network::{Graph, Scenario, Stage};
 use std::time::Instant;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -9,7 +9,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let topology = arguments.next().ok_or("name a topology: a file, ring:N, fat-tree:K or random:N")?;
     let mut scenario = Scenario::new(100_000, 1);
     for argument in arguments {
-        let (key, value) = argument.split_once('=').ok_or("arguments are KEY=VALUE")?;
+        let (key, value) = argument.split_once('=').ok_or("write arguments as KEY=VALUE")?;
         match key {
             "names" => scenario.names = value.parse()?,
             "mode" => scenario.mode = value.parse()?,
@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             "late" => scenario.wires.late = value.parse()?,
             "duplicated" => scenario.wires.duplicated = value.parse()?,
             "seed" => scenario.seed = value.parse()?,
-            _ => return Err(format!("there is no parameter `{key}`").into()),
+            _ => return Err(format!("there is no parameter `{key}`; crates/sim/examples/network.rs lists them").into()),
         }
     }
     let graph = match std::fs::read_to_string(&topology) {
@@ -44,7 +44,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             println!("{seconds:8.1} s, {:6} MiB resident, {:6} at most: {stage:?}", mib("VmRSS:"), mib("VmHWM:"));
         }
     };
-    let report = sim::network::run(&graph, &scenario, &mut stage)?;
+    let report = fibula_sim::network::run(&graph, &scenario, &mut stage)?;
     println!("{report:#?}");
     println!("{:.1} s in all", start.elapsed().as_secs_f64());
     Ok(())

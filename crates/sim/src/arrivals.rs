@@ -145,7 +145,9 @@ pub enum Field {
 #[non_exhaustive]
 pub enum CaptureError {
     /// It is damaged, or no capture.
-    #[error("record {record}: {source}: is it a classic pcap file? pcapng is converted by `editcap -F pcap IN OUT`")]
+    #[error(
+        "record {record} cannot be read: {source}; the file must be classic pcap (`editcap -F pcap IN OUT` converts pcapng)"
+    )]
     Damaged {
         /// Which packet, counted from 1; 0 is the file's header.
         record: usize,
@@ -153,7 +155,7 @@ pub enum CaptureError {
         source: pcap_file::PcapError,
     },
     /// Its packets have no such field.
-    #[error("link type {link:?}: {field:?} needs an Ethernet capture, an IPv4 address also does with one of raw IP")]
+    #[error("a capture of link type {link:?} has no {field:?}; use an Ethernet capture, or raw IP for an IPv4 address")]
     Link {
         /// What the capture has.
         link: DataLink,
@@ -161,7 +163,7 @@ pub enum CaptureError {
         field: Field,
     },
     /// Not one has it.
-    #[error("none of {n_packets} packets has a {field:?}")]
+    #[error("none of the {n_packets} packets has a {field:?}; choose another field or capture")]
     NoName {
         /// Packets of the capture.
         n_packets: usize,

@@ -47,15 +47,15 @@ impl Settings {
 #[non_exhaustive]
 pub enum CacheError {
     /// Lines cannot be told apart by shifts and masks.
-    #[error("a line of {line_bytes} bytes: it must be a power of two")]
+    #[error("a line has {line_bytes} bytes; use a power of two")]
     Line {
         /// Bytes of a line.
         line_bytes: u64,
     },
     /// Sets cannot.
     #[error(
-        "{size_bytes} bytes in {ways} ways of {line_bytes} bytes: the number of sets must be a power of two; change the \
-         size or the ways"
+        "{size_bytes} bytes in {ways} ways of {line_bytes}-byte lines make a number of sets that is not a power of two; \
+         change the size or the ways"
     )]
     Sets {
         /// Bytes of the level.

@@ -2,7 +2,7 @@
 //!
 //! The delay of a packet is the time from its arrival at the FIB to the action found for it: its wait for those before it,
 //! a fixed time of computing (hash and the like), and the time of the lines that the lookup reads. Which lines those are,
-//! the structure says itself ([`lookup::touches`]); a line counts once a lookup. So lookups of popular names are fast where
+//! the structure says itself ([`lookup::base::touches`]); a line counts once a lookup. So lookups of popular names are fast where
 //! their lines are still in a cache, and packets wait where lookups are slow.
 //!
 //! Source: the event-based simulation of "Memory-efficient and Ultra-fast Network Lookup and Forwarding using Othello
@@ -10,7 +10,7 @@
 //! times of the caches, nor how many names there are, nor what else is in the caches: here each is a setting.
 //! Limits: the caches hold nothing but the table and packets; one packet is looked up at a time, not a burst.
 
-use lookup::touches::{Region, Touch};
+use lookup::base::touches::{Region, Touch};
 
 use crate::arrivals::Arrival;
 use crate::cache::{self, Cache, CacheError, Found};
@@ -115,7 +115,7 @@ pub fn run(
         let is_counted = index >= settings.warm_up;
         if index == settings.warm_up {
             // What waits at this moment is part of the experiment; what came before is not.
-            processor = processor.from_here();
+            processor = processor.with_counts_reset();
         }
         for line in 0..u64::from(settings.packet_lines) {
             let offset = index as u64 % BUFFERS * BUFFER_BYTES + line * settings.cache.line_bytes;

@@ -6,7 +6,7 @@
 //! | [`cache`] | which of the lines that a lookup touches are where |
 //! | [`queue`] | how long packets wait for one processor |
 //! | [`delay`] | the three together: the distribution of processing delay |
-//! | [`random`] | what all of it is drawn from |
+//! | [`random`] | what arrivals are drawn from |
 //! | [`network`] | every node of a topology a forwarder |
 
 pub mod arrivals;

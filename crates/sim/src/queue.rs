@@ -26,9 +26,9 @@ impl Processor {
         self.free_at_ps - arrival_ps
     }
 
-    /// The same processor with the packets that wait, and nothing counted yet.
+    /// The same processor with its waiting packets, and with all counts at 0.
     #[must_use]
-    pub fn from_here(&self) -> Self {
+    pub fn with_counts_reset(&self) -> Self {
         Self { first_ps: None, busy_ps: 0, ..*self }
     }
 

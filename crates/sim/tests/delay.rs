@@ -1,16 +1,16 @@
 //! The whole experiment in small: real tables behind caches that do not hold them.
 
+use fibula_sim::arrivals::Traffic;
+use fibula_sim::cache::{self, Level};
+use fibula_sim::delay::{Delays, Settings, run};
+use fibula_sim::random::mix64;
+use lookup::base::touches::{Touch, Touches};
 use lookup::cuckoo::exact::{self, Cuckoo, CuckooQuery};
 use lookup::hash::{Family, Hasher, SecretKey};
 use lookup::line::{self, LineQuery, LineTable};
 use lookup::othello::{self, Option2, Othello, OthelloQuery};
 use lookup::testkit::seed;
-use lookup::touches::{Touch, Touches};
 use lookup::traits::{Control, Query};
-use sim::arrivals::Traffic;
-use sim::cache::{self, Level};
-use sim::delay::{Delays, Settings, run};
-use sim::random::mix64;
 
 const NAME_BYTES: usize = 6;
 const N_PACKETS: usize = 60_000;

@@ -2,8 +2,8 @@
 
 use fib::designs::{BUFFALO, CFW, CONCISE, CUCKOO, DESIGNS, Design, LINE, OFW, OGW};
 use fib::messages::ValueMode;
+use fibula_sim::network::{Graph, Report, Scenario, SimError, Tally, Wires, run};
 use lookup::testkit;
-use sim::network::{Graph, Report, Scenario, SimError, Tally, Wires, run};
 
 fn simulate(spec: &str, scenario: &Scenario) -> Report {
     let graph = Graph::generate(spec, scenario.seed).unwrap();

@@ -1,13 +1,15 @@
-//! Answers to ARP requests and IPv6 neighbour solicitations, made of what the RIB knows, in the frame that asked.
+//! Answers ARP requests and IPv6 neighbour solicitations from what the RIB knows. The answer is written into the frame
+//! that asked.
 //!
-//! No broadcast crosses the network: the switch that hears a request answers it with the address of the host asked
-//! for, and the asker cannot tell. What asks for the sender's own address (an ARP probe or announcement, duplicate
-//! address detection) is not answered, or every host would find its own address taken; if the RIB gives the address to
-//! *another* host, it is answered, and the newcomer sees that it is taken. An answer goes back to the frame's source
-//! address, on the port it came from; a frame that gives a group as its source is not answered, nor is one that gives a
-//! group as its IPv6 source.
-//! Sources: RFC 826, RFC 5227, RFC 4861 (sections 4.3, 4.4, 7.2.4), RFC 4862 (5.4). Cost: the slow path; it takes a
-//! read lock.
+//! No broadcast crosses the network: the switch that receives a request answers it with the MAC address of the host
+//! that is asked for. The asker cannot tell the difference. A request for the sender's own address (an ARP probe or
+//! announcement, duplicate address detection) is not answered, because every host would then find its own address
+//! taken. If the RIB gives the address to *another* host, the request is answered, and the newcomer learns that the
+//! address is taken. An answer goes to the source address of the frame, on the port where it came in. A frame whose
+//! Ethernet source or IPv6 source is a group is not answered.
+//!
+//! Sources: RFC 826, RFC 5227, RFC 4861 (sections 4.3, 4.4, 7.2.4), RFC 4862 (5.4). Cost: this is the slow path; it
+//! takes a read lock.
 
 use crate::counters::DropReason;
 use crate::parse::ether_type;
@@ -24,9 +26,9 @@ const SOLICITATION_LEN: usize = 24;
 const ADVERTISEMENT_LEN: usize = 32;
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 
-/// Turns a group-addressed frame from a host into the answer to it.
+/// Turns a frame to a group address, sent by a host, into the answer to it.
 /// # Errors
-/// Why there is no answer; the packet is to be dropped.
+/// The reason why there is no answer. The caller drops the packet.
 pub(crate) fn answer(packet: &mut Packet, type_at: usize, neighbours: &Neighbours) -> Result<(), DropReason> {
     let frame = packet.frame();
     let broadcast = frame[..6] == [0xff; 6];
@@ -88,7 +90,7 @@ pub(crate) fn answer_ipv6(packet: &mut Packet, at: usize, neighbours: &Neighbour
     let payload_len = usize::from(u16::from_be_bytes([header[4], header[5]]));
     let payload = ip.get(IPV6_HEADER..IPV6_HEADER + payload_len).ok_or(DropReason::Truncated)?;
     match (header[6], payload.first()) {
-        // Listener reports come behind a hop-by-hop header (RFC 2710, RFC 3810): 8 bytes, then ICMPv6.
+        // Multicast listener reports have a hop-by-hop header (RFC 2710, RFC 3810) of 8 bytes before the ICMPv6 header.
         (HOP_BY_HOP, Some(&ICMPV6)) if matches!(payload.get(8), Some(131 | 132 | 143)) => {
             return Err(DropReason::ListenerReport);
         }
@@ -98,7 +100,7 @@ pub(crate) fn answer_ipv6(packet: &mut Packet, at: usize, neighbours: &Neighbour
         _ => return Err(DropReason::Multicast),
     }
     let address = |at: usize| Ipv6Addr::from(<[u8; 16]>::try_from(&ip[at..at + 16]).unwrap_or_default());
-    // Hop limit 255: it was sent on this link (RFC 4861, 7.1.1).
+    // A hop limit of 255 proves that the packet was sent on this link (RFC 4861, 7.1.1).
     let sent_here = header[7] == 255 && header[8] != 0xff;
     if payload_len < SOLICITATION_LEN || payload[1] != 0 || !sent_here || icmpv6_checksum(ip, payload_len) != 0 {
         return Err(DropReason::NdUnknown);
@@ -108,7 +110,8 @@ pub(crate) fn answer_ipv6(packet: &mut Packet, at: usize, neighbours: &Neighbour
     if owner == asker {
         return Err(DropReason::NdOwn);
     }
-    // An asker without an address is checking whether its own is free: all nodes are told, and only this port hears.
+    // An asker without an address checks whether its future address is free. The answer goes to all nodes, and only
+    // this port receives it.
     let (to, flags) = if asker_ip.is_unspecified() { (ALL_NODES, 0x20) } else { (asker_ip, 0x60) };
 
     let mut answer = [0u8; 14 + 8 + IPV6_HEADER + ADVERTISEMENT_LEN];
@@ -133,7 +136,8 @@ pub(crate) fn answer_ipv6(packet: &mut Packet, at: usize, neighbours: &Neighbour
     packet.fill(answer).map_err(|_| DropReason::NoHeadroom)
 }
 
-/// The ICMPv6 checksum over pseudo-header and payload (RFC 8200, 8.1): 0 over a packet that carries the right one.
+/// The ICMPv6 checksum over pseudo-header and payload (RFC 8200, 8.1). It is 0 for a packet that contains the right
+/// checksum.
 pub(crate) fn icmpv6_checksum(ip: &[u8], payload_len: usize) -> u16 {
     !fold(sum(&ip[8..IPV6_HEADER + payload_len]) + payload_len as u64 + u64::from(ICMPV6))
 }

@@ -1,20 +1,22 @@
-//! The forwarding bench: the real worker loop between in-memory ports, with a table or without.
+//! The forwarding bench: the real worker loop between in-memory ports, with a FIB or without.
 //!
-//! Every worker has a thread, ports and a traffic source of its own, and shares the FIB, the exact tables and the plane,
-//! as in production. The source writes the first 18 bytes of each frame (destination from a list of names, source, and
-//! the shim where there is one) into a buffer that holds the rest already, as a network card leaves a frame in memory;
-//! nothing is copied, so 1500 bytes cost what 64 do. Two kinds of port ([`Wiring`]):
+//! Every worker has its own thread, ports and traffic source, and shares the FIB, the exact tables and the plane, as in
+//! production. The source writes the first 18 bytes of each frame (the destination from a list of names, the source,
+//! and the shim where there is one) into a buffer that holds the rest already, as a network card leaves a frame in
+//! memory. Nothing is copied, so frames of 1500 bytes cost what frames of 64 bytes cost. There are two kinds of port
+//! ([`Wiring`]):
 //!
-//! - *rings*: loopback ports. In the same thread, a source fills the far end of the port of entry, and a sink empties
-//!   those of the ports of exit; the rate includes both.
-//! - *bare*: the ports make frames of nothing and swallow them. The least that a port can cost, and the hardest
-//!   measure of what the lookups cost beside the rest.
+//! - *rings*: loopback ports. In the thread of the worker, a source fills the far end of the port of entry, and a sink
+//!   empties those of the ports of exit. The rate includes both.
+//! - *bare*: the ports make frames and discard them. No port can cost less, so this measures best what the lookups cost
+//!   beside the rest.
 //!
-//! The *empty forwarder* is the same loop over [`EmptyTable`]: frames parsed, actions taken, shims counted down, frames
-//! sent, but no digest, no lookup and no ingress check. The ratio of both is what the lookups cost.
+//! The *empty forwarder* is the same loop over [`EmptyTable`]: it parses frames, looks actions up, decrements hops and
+//! sends, but it computes no digest, looks up no name and checks none at the ingress. The ratio of the two rates is the
+//! cost of the lookups.
 //!
-//! With [`Connections`] the frames are TCP segments over IPv4, of one connection a destination, written 58 bytes deep;
-//! the same switch measured with and without its flow stage tells what that costs.
+//! With [`Connections`] the frames are TCP segments over IPv4, one connection for each destination, with 58 bytes of
+//! headers. The same switch with and without its flow stage measures the cost of the stage.
 
 use crate::counters::Counts;
 use crate::dataplane::{BuildError, PortSpec, Settings, build};
@@ -34,57 +36,58 @@ use std::io;
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
-/// Bursts before the clock starts.
+/// Bursts before the measurement starts.
 const WARM_UP_BURSTS: usize = 256;
 
-/// Where the measured switch stands.
+/// The place of the measured switch in a network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// In the core: frames come from a trunk, with a shim, and leave by trunks. One FIB lookup a frame.
+    /// In the core: frames come from a trunk, with a shim, and leave by trunks. A frame costs one FIB lookup.
     Core,
-    /// At the edge: frames come from hosts and leave by trunks. The exact ingress check and one FIB lookup a frame.
+    /// At the edge: frames come from hosts and leave by trunks. A frame costs the exact ingress check and one FIB
+    /// lookup.
     Gateway,
 }
 
-/// What the ports are made of; see the module.
+/// The kind of the ports; see the module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wiring {
     /// Loopback ports, with a source and a sink at their far ends.
     Rings,
-    /// Ports that make frames and swallow them.
+    /// Ports that make frames and discard them.
     Bare,
 }
 
 /// What is measured.
 #[derive(Debug, Clone)]
 pub struct Load {
-    /// Where the switch stands.
+    /// The place of the switch.
     pub place: Place,
-    /// What its ports are made of.
+    /// The kind of its ports.
     pub wiring: Wiring,
-    /// Bytes of a frame as the host sent it, 60 to 9000; 64 is the usual least.
+    /// Bytes of a frame as the host sent it, 60 to 9000; 64 is the usual minimum.
     pub frame_bytes: usize,
-    /// Destinations, each six bytes in a little-endian word, sent in this order, again and again. Every worker starts
-    /// at another place. Uniform, Zipf, unknown: whatever the list says.
+    /// Destinations, each six bytes in a little-endian word. They are sent in this order, again and again; every worker
+    /// starts at another place. The list decides the distribution: uniform, Zipf, or unknown names.
     pub destinations: Arc<[u64]>,
-    /// Ports of exit; the FIB's values are 1 to this number (0 drops).
+    /// The number of ports of exit. The FIB's values are 1 to this number; 0 drops.
     pub n_exits: u16,
-    /// Workers, each on a thread of its own.
+    /// Workers, each on its own thread.
     pub workers: usize,
-    /// Frames that each worker receives before the clock is read again; rounded up to a burst.
+    /// Frames that each worker receives in the measured time, rounded up to a burst.
     pub frames: u64,
-    /// Frames of connections, one for each entry of `destinations`; otherwise frames of nothing in particular.
+    /// If given, frames are segments of TCP connections, one for each entry of `destinations`.
     pub connections: Option<Connections>,
 }
 
-/// TCP connections, open since before the clock starts, that all send in turns.
+/// TCP connections that were open before the measurement started. They send in turns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Connections {
     /// Whether the switch tracks them.
     pub tracked: bool,
-    /// After so many of their frames comes one of a connection that was never there before.
+    /// After this many of their frames, one frame of a new connection follows.
     pub flood_after: Option<u32>,
-    /// Whether a rule lets those begin.
+    /// Whether a rule accepts the new connections.
     pub flood_accepted: bool,
 }
 
@@ -101,30 +104,30 @@ impl Connections {
     }
 }
 
-/// Where the connections of a flood go to.
+/// The destination port of new connections.
 const FLOOD_PORT: u16 = 81;
 
-/// What came out.
+/// The result of a measurement.
 #[derive(Debug, Clone)]
 pub struct Measured {
-    /// Time from the first worker's start until the last had its frames.
+    /// Time from the start of the first worker until the last worker received its frames.
     pub elapsed: Duration,
     /// Frames received in that time.
     pub frames: u64,
     /// Counts of all workers, the warm-up included.
     pub counts: Counts,
-    /// The same: frames each port of exit swallowed, added over workers: the checksum of where frames went.
+    /// Frames sent by each port of exit, of all workers, with the warm-up. It is the checksum of where frames went.
     pub exits: Vec<u64>,
 }
 
 impl Measured {
-    /// Frames a second, received.
+    /// Received frames a second.
     pub fn rate_pps(&self) -> f64 {
         self.frames as f64 / self.elapsed.as_secs_f64()
     }
 }
 
-/// Measures with a FIB. At a gateway `valid` names are put into the exact table first.
+/// Measures with a FIB. At a gateway the `valid` names are put into the exact table first.
 /// # Errors
 /// [`BuildError`]: more exits than ports, no workers, or the system refused a thread.
 pub fn forward_with_fib(
@@ -178,7 +181,7 @@ fn forward<T: Table + 'static>(load: &Load, set_up: impl FnOnce(&mut PlaneWriter
     writer.set_actions(&actions);
     set_up(&mut writer);
 
-    // All connections open in that time, also where a flood comes between them.
+    // All connections are opened in that time, also if there is a flood between them.
     let bursts = load.connections.map_or(0, |_| load.destinations.len().div_ceil(netio::BURST / 2));
     let warm_up = WARM_UP_BURSTS.max(bursts);
     let start = Barrier::new(load.workers);
@@ -218,7 +221,7 @@ fn forward<T: Table + 'static>(load: &Load, set_up: impl FnOnce(&mut PlaneWriter
     Ok(Measured { elapsed, frames, counts: status.total, exits })
 }
 
-/// What frames are made of.
+/// Makes the frames.
 struct Source {
     destinations: Arc<[u64]>,
     next: usize,
@@ -228,15 +231,15 @@ struct Source {
     segments: Option<Segments>,
 }
 
-/// The headers of connections.
+/// The headers of connections, if there are any.
 struct Segments {
-    /// Where the IP header starts.
+    /// The offset of the IP header.
     ip: usize,
-    /// IP and TCP.
+    /// The IP and TCP headers.
     headers: [u8; 40],
     connections: Connections,
     until_flood: u32,
-    /// Frames of the flood so far.
+    /// The number of new connections so far.
     flood: u64,
 }
 
@@ -252,7 +255,7 @@ impl Segments {
         Self { ip, headers, connections, until_flood, flood: (worker as u64) << 40 }
     }
 
-    /// Writes the headers of connection `next`, or of the flood: answers true then.
+    /// Writes the headers of connection `next`, or of a new connection: returns true then.
     #[inline]
     fn write(&mut self, frame: &mut [u8], next: usize) -> bool {
         let flood = self.until_flood == 0;
@@ -288,7 +291,7 @@ impl Source {
         Self { destinations: load.destinations.clone(), next, frame_len, head, segments }
     }
 
-    /// Fills the room in `out` with frames.
+    /// Fills the free space of `out` with frames.
     #[inline]
     fn fill(&mut self, pool: &mut Pool, out: &mut Burst) {
         while !out.is_full() {
@@ -310,7 +313,7 @@ impl Source {
     }
 }
 
-/// The other ends of a worker's rings: where its frames come from and go to. None with bare ports.
+/// The far ends of a worker's rings. There are none with bare ports.
 struct FarEnds {
     entry: Option<(Loopback, Source)>,
     exits: Vec<Loopback>,
@@ -325,7 +328,7 @@ impl FarEnds {
         Self { entry: None, exits: vec![], pool: Pool::new(packets, max_frame), burst: Burst::new() }
     }
 
-    /// Makes a port of the switch, and keeps what belongs to its other end.
+    /// Makes a port of the switch, and keeps its far end.
     fn near_end(&mut self, load: &Load, source: Option<Source>) -> Result<Box<dyn Device>, BuildError> {
         if load.wiring == Wiring::Bare {
             return Ok(Box::new(Bare { source, counters: Arc::default() }));
@@ -343,7 +346,7 @@ impl FarEnds {
     fn fill(&mut self) {
         if let Some((end, source)) = &mut self.entry {
             source.fill(&mut self.pool, &mut self.burst);
-            // A full ring would mean that the worker is behind; it never is, in one thread.
+            // A full ring would mean that the worker is behind, which it never is in one thread.
             let _ = end.tx_burst(&mut self.pool, &mut self.burst);
             self.pool.put_all(&mut self.burst);
         }
@@ -358,7 +361,7 @@ impl FarEnds {
     }
 }
 
-/// A port that frames come out of without end, or go into.
+/// A port that makes frames without end, or discards them.
 struct Bare {
     source: Option<Source>,
     counters: Arc<DeviceCounters>,

@@ -1,5 +1,5 @@
-//! What a worker counts. Every frame received is sent on (or back, as an answer) or dropped for one of the reasons
-//! here, and so is every frame that begins here: `received + originated == sent + dropped`, to the frame.
+//! The counters of a worker. Every frame that is received, or that the switch makes itself, is either sent or dropped
+//! for one of the reasons here: `received + originated == sent + dropped`, exactly.
 
 use netio::Counter;
 
@@ -26,33 +26,34 @@ macro_rules! drop_reasons {
 drop_reasons! {
     /// Shorter than an Ethernet header.
     Runt = "runt",
-    /// It ends inside a header that the name is read from, or claims more bytes than there are.
+    /// The frame ends inside a header that the name is read from, or a header claims more bytes than there are.
     Truncated = "truncated",
-    /// From a trunk, without a shim: the other end is no switch.
+    /// A frame from a trunk has no shim: the device at the other end is not a switch.
     NoShim = "no_shim",
-    /// It has no name of the configured kind (another protocol).
+    /// The frame has no name of the configured kind, for example because it is of another protocol.
     NoName = "no_name",
-    /// A later fragment: the ports that belong to its name are in the first.
+    /// A later fragment: only the first fragment has the ports that belong to the name.
     Fragment = "fragment",
-    /// From a host, to a name that no host has.
+    /// A frame from a host to a name that no host has.
     Alien = "alien",
-    /// The FIB says drop: a removed name, or no route. At a gateway: no route has the address, or one that discards.
+    /// The FIB says drop: the name was removed, or has no route. At a gateway: no route has the address, or one that
+    /// discards.
     NoRoute = "no_route",
-    /// The FIB's value is in no row of the action table.
+    /// The value that the FIB gave has no entry in the action table.
     NoAction = "no_action",
     /// There is no FIB yet.
     NoFib = "no_fib",
-    /// The FIB's names cannot be read from frames: text, or a fixed field that nobody said the place of.
+    /// The names of the FIB cannot be read from frames: they are text, or a fixed field at an unknown offset.
     NoField = "no_field",
-    /// The action is a tunnel or the control plane, which this data plane does not have.
+    /// The action is a tunnel or the control plane. This data plane has neither.
     Unsupported = "unsupported",
     /// The action names a port that this switch does not have.
     NoPort = "no_port",
-    /// It would leave by the port it came from.
+    /// The frame would leave by the port where it came in.
     InputPort = "input_port",
-    /// It would leave to a host that does not have this name.
+    /// The frame would leave to a host that does not have this name.
     NotLocal = "not_local",
-    /// It has entered as many switches as a frame may.
+    /// The frame has passed as many switches as a frame may.
     HopLimit = "hop_limit",
     /// The buffer has no room for the shim.
     NoHeadroom = "no_headroom",
@@ -62,17 +63,17 @@ drop_reasons! {
     TxFull = "tx_full",
     /// The port of exit cannot send such a frame (longer than its MTU).
     TxRefused = "tx_refused",
-    /// Broadcast that is no ARP request, or from a trunk.
+    /// A broadcast from a trunk, or one that is not an ARP request.
     Broadcast = "broadcast",
-    /// Multicast that is no neighbour solicitation, or from a trunk.
+    /// A multicast from a trunk, or one that is not a neighbour solicitation.
     Multicast = "multicast",
-    /// An ARP request for an address of no known host, or no proper request.
+    /// An ARP request for an address of no known host, or a malformed one.
     ArpUnknown = "arp_unknown",
-    /// An ARP probe or announcement of the sender's own address: nothing to answer.
+    /// An ARP probe or announcement of the sender's own address, which needs no answer.
     ArpOwn = "arp_own",
     /// A neighbour solicitation for an address of no known host, or a malformed one.
     NdUnknown = "nd_unknown",
-    /// A neighbour solicitation for the sender's own address (duplicate address detection): nothing to answer.
+    /// A neighbour solicitation for the sender's own address (duplicate address detection), which needs no answer.
     NdOwn = "nd_own",
     /// An IPv6 router solicitation: there is no router.
     RouterSolicitation = "router_solicitation",
@@ -80,31 +81,33 @@ drop_reasons! {
     ListenerReport = "listener_report",
     /// The first packet of a flow that no rule of the flow stage accepts.
     FlowRefused = "flow_refused",
-    /// To the flow stage malformed, of no flow, or not possible in the state of its flow.
+    /// The flow stage found the packet malformed, of no flow, or impossible in the state of its flow.
     FlowInvalid = "flow_invalid",
-    /// A fragment, which the flow stage cannot tell the flow of.
+    /// A fragment: the flow stage cannot tell which flow it belongs to.
     FlowFragment = "flow_fragment",
-    /// The flow stage has no room for another flow.
+    /// The table of the flow stage is full.
     FlowTable = "flow_table",
-    /// To a virtual address of which no server takes new flows, or none whose MAC address is known.
+    /// A packet to a virtual address that has no server for new flows, or none whose MAC address is known.
     FlowNoServer = "flow_no_server",
-    /// Source NAT has no port for the flow.
+    /// Source NAT has no free port for the flow.
     FlowNoPort = "flow_no_port",
-    /// At a gateway: an IP header that is wrong, or whose checksum is.
+    /// At a gateway: the IP header or its checksum is wrong.
     BadHeader = "bad_header",
-    /// At a gateway: the TTL or hop limit of the packet has ended.
+    /// At a gateway: the TTL or hop limit of the packet has reached 0.
     TtlExpired = "ttl_expired",
-    /// From outside, to another MAC address than the gateway's.
+    /// A frame from outside to a MAC address that is not the gateway's.
     NotForGateway = "not_for_gateway",
-    /// To or from an address that no router forwards for, or to the gateway itself and no echo request.
+    /// A packet to or from an address that routers do not forward, or one to the gateway itself that is not an echo
+    /// request.
     NotRoutable = "not_routable",
-    /// The MAC address of the next hop outside is not known yet: it was asked for.
+    /// The MAC address of the next hop outside is not known yet. The gateway has asked for it.
     NoNeighbour = "no_neighbour",
-    /// What a gateway learnt the MAC address of a neighbour outside from.
+    /// A frame that told the gateway the MAC address of a neighbour outside, and has no other use.
     NeighbourLearnt = "neighbour_learnt",
 }
 
-/// The counters of one worker: written by its thread alone, read by anybody, on lines of their own.
+/// The counters of one worker. Only its thread writes them, everybody may read them. They have cache lines of their
+/// own.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct WorkerCounters {
@@ -114,7 +117,7 @@ pub struct WorkerCounters {
     pub sent: Counter,
     /// ARP requests and neighbour solicitations turned into answers.
     pub answered: Counter,
-    /// Questions of a gateway for its neighbours outside: frames that begin here.
+    /// Questions of a gateway for its neighbours outside: frames that the switch makes itself.
     pub originated: Counter,
     /// Times the worker slept.
     pub sleeps: Counter,
@@ -174,7 +177,7 @@ pub struct Counts {
     pub sent: u64,
     /// ARP requests and neighbour solicitations turned into answers.
     pub answered: u64,
-    /// Questions of a gateway for its neighbours outside: frames that begin here.
+    /// Questions of a gateway for its neighbours outside: frames that the switch makes itself.
     pub originated: u64,
     /// Times a worker slept.
     pub sleeps: u64,

@@ -1,7 +1,7 @@
-//! The data plane as a whole: ports and workers made to fit each other, started, watched and stopped.
+//! The data plane as a whole: checks that ports and workers fit each other, starts, watches and stops them.
 //!
-//! [`build`] gives the workers to whoever wants to run them (a test, an in-process network, one thread for many
-//! switches); [`Dataplane::start`] runs each on a thread of its own.
+//! [`build`] returns the workers to callers that run them themselves (tests, an in-process network, one thread for many
+//! switches). [`Dataplane::start`] runs each worker on its own thread.
 
 use crate::counters::{Counts, WorkerCounters};
 use crate::exact::MAX_VALUE;
@@ -21,10 +21,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-/// Ports of a switch, at most.
+/// The most ports of a switch.
 pub const MAX_PORTS: usize = 254;
 
-/// The largest [`Settings::max_frame`]: a buffer has room for the shim besides.
+/// The largest [`Settings::max_frame`]: a buffer must also have room for the shim.
 pub const LONGEST_FRAME: usize = netio::MAX_FRAME_LIMIT - shim::LEN;
 
 /// How a data plane runs.
@@ -32,12 +32,12 @@ pub const LONGEST_FRAME: usize = netio::MAX_FRAME_LIMIT - shim::LEN;
 pub struct Settings {
     /// Workers, each with a device of every port.
     pub workers: usize,
-    /// How often in a row a worker looks for frames in vain before it sleeps. Few where cores are shared; with a core
-    /// a worker, millions never sleep.
+    /// How many polls without a frame a worker makes before it sleeps. Use few where cores are shared. With a core for
+    /// each worker, millions mean that it never sleeps.
     pub idle_polls: u32,
-    /// Longest frame of a host, in bytes; buffers have room for the shim besides.
+    /// The longest frame of a host, in bytes. Buffers also have room for the shim.
     pub max_frame: usize,
-    /// Where fixed fields start in a frame as the host sent it, in bytes; needed for names of that kind alone.
+    /// Where fixed fields start in a frame as the host sent it, in bytes. Only names of that kind need it.
     pub fixed_offset: Option<usize>,
     /// Connection tracking, if frames go through it.
     pub flows: Option<Flows>,
@@ -51,13 +51,13 @@ impl Default for Settings {
     }
 }
 
-/// A port to be: one device for each worker.
+/// The specification of a port: one device for each worker.
 pub struct PortSpec {
     /// Its number, which actions name.
     pub id: PortId,
     /// What is at its other end.
     pub role: Role,
-    /// One receive queue a worker, in the order of workers.
+    /// One device for each worker, in the order of workers.
     pub devices: Vec<Box<dyn Device>>,
 }
 
@@ -72,44 +72,44 @@ impl PortSpec {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// No worker would run.
+    /// There are no workers.
     #[error("0 workers forward nothing; set workers to at least 1")]
     NoWorkers,
-    /// A fixed field that would not be in every longest frame.
-    #[error("fixed fields at byte {got}; at most {MAX_FIXED_OFFSET}")]
+    /// Fixed fields start so late that they do not fit into the longest frame.
+    #[error("fixed_offset is {got}; the largest is {MAX_FIXED_OFFSET}")]
     FixedOffset {
-        /// Where they were to start.
+        /// The offset that was asked for.
         got: usize,
     },
-    /// Buffers longer than they can be.
-    #[error("frames of {got} bytes; at most {LONGEST_FRAME}")]
+    /// Frames longer than a buffer can hold.
+    #[error("max_frame is {got} bytes; the largest is {LONGEST_FRAME}")]
     MaxFrame {
         /// What was asked for.
         got: usize,
     },
-    /// More ports than an action can tell apart here.
-    #[error("{got} ports; a switch has at most {MAX_PORTS}")]
+    /// More ports than a worker can index.
+    #[error("{got} ports are too many; a switch has at most {MAX_PORTS}")]
     TooManyPorts {
-        /// Ports given.
+        /// The number of ports given.
         got: usize,
     },
-    /// A number that no table entry can hold.
-    #[error("port id {0}; at most {MAX_VALUE}")]
+    /// A port number that does not fit into a table entry.
+    #[error("port id {0} is too large; the largest is {MAX_VALUE}")]
     PortIdTooLarge(PortId),
     /// Two ports with one number.
     #[error("two ports have the id {0}; give each its own")]
     DuplicatePort(PortId),
-    /// A port to networks outside, without a gateway that knows it; or a gateway with a port that is not there.
-    #[error("port {0} needs both the role 'outside' and its addresses in [[gateway.outside]], or neither")]
+    /// A port to networks outside that the gateway does not know, or a port of the gateway that does not exist.
+    #[error("port {0} has only one of role = 'outside' and a section [[gateway.outside]]; give it both, or neither")]
     Outside(PortId),
     /// The gateway's name is at a port with a device.
-    #[error("the gateway's name is at port {0}, which has a device; give it a number of its own")]
+    #[error("gateway.port is {0}, which is a port with a device; choose a number that no port has")]
     GatewayPort(PortId),
     /// The gateway's routes do not fit its tables.
-    #[error("the gateway's routes do not fit, aggregate prefixes or next hops: {0}")]
+    #[error("the gateway's routes do not fit its table: {0}; aggregate prefixes or next hops")]
     Routes(#[from] lookup::traits::InsertError),
-    /// A port that some worker could not receive from.
-    #[error("port {port} has {got} devices for {workers} workers; open one for each")]
+    /// A port has not one device for each worker.
+    #[error("port {port} has {got} devices for {workers} workers; open one device for each worker")]
     Devices {
         /// The port.
         port: PortId,
@@ -118,10 +118,10 @@ pub enum BuildError {
         /// Workers to serve.
         workers: usize,
     },
-    /// Frames with a shim would not fit the trunks.
+    /// Frames with a shim do not fit the trunks.
     #[error(
-        "port {trunk} sends frames of {trunk_max} bytes, host port {host} receives {host_max} and the shim adds 4: \
-         raise the MTU of the trunk by 4, on both ends (ip link set DEVICE mtu N)"
+        "trunk {trunk} sends frames of at most {trunk_max} bytes, but host port {host} receives {host_max} bytes and the \
+         shim adds 4; raise the MTU at both ends of the trunk (ip link set DEVICE mtu N)"
     )]
     TrunkTooSmall {
         /// The trunk.
@@ -133,15 +133,15 @@ pub enum BuildError {
         /// What it can receive, in bytes.
         host_max: usize,
     },
-    /// The system refused something.
-    #[error("a worker cannot be started: {0}")]
+    /// The operating system refused something.
+    #[error("a worker thread cannot be started: {0}")]
     Io(#[from] io::Error),
 }
 
-/// A data plane that does not run yet: its workers, the view of its counters, and its control side.
+/// A data plane that does not run yet: its workers, the monitor of its counters, and the writer of its plane.
 pub type Parts<T> = (Vec<Worker<T>>, Monitor, PlaneWriter<T>);
 
-/// Fits ports and workers together, without running them. The plane has no FIB yet and drops everything.
+/// Makes workers for the ports, without running them. The plane has no FIB yet, so it drops everything.
 /// # Errors
 /// [`BuildError`].
 pub fn build<T: Table>(settings: &Settings, ports: Vec<PortSpec>) -> Result<Parts<T>, BuildError> {
@@ -201,7 +201,7 @@ pub fn build<T: Table>(settings: &Settings, ports: Vec<PortSpec>) -> Result<Part
     Ok((workers, Monitor { ports: watched, workers: counters }, writer))
 }
 
-/// Sets up the gateway, with the ports that are there.
+/// Makes the gateway, and checks that its ports exist.
 fn set_up(settings: &gateway::Settings, ports: &[PortSpec]) -> Result<Gateway, BuildError> {
     if ports.iter().any(|port| port.id == settings.port) {
         return Err(BuildError::GatewayPort(settings.port));
@@ -214,9 +214,10 @@ fn set_up(settings: &gateway::Settings, ports: &[PortSpec]) -> Result<Gateway, B
     Ok(Gateway::new(settings)?)
 }
 
-/// Checks that what hosts send fits the trunks with the shim, as far as the ports are there.
+/// Checks that the frames of hosts fit the trunks when the shim is added. Ports whose device is missing are not
+/// checked.
 /// # Errors
-/// [`BuildError::TrunkTooSmall`], with the ports and the numbers.
+/// [`BuildError::TrunkTooSmall`], with the ports and the sizes.
 pub fn check_mtus(ports: &[PortSpec]) -> Result<(), BuildError> {
     let max_of = |port: &PortSpec| port.devices.iter().map(|device| device.max_frame()).min().unwrap_or(usize::MAX);
     let hosts = ports.iter().filter(|port| port.role != Role::Trunk);
@@ -266,14 +267,14 @@ pub struct PortStatus {
     pub device: String,
     /// Whether all workers can use it.
     pub up: bool,
-    /// The last failure, also when it works again.
+    /// The last failure. It is kept when the port works again.
     pub last_error: Option<String>,
     /// What its devices counted.
     pub counters: DeviceSnapshot,
 }
 
 impl Monitor {
-    /// Reads everything. Counts may be of moments a burst apart.
+    /// Reads all counters. They may be of moments a burst apart.
     pub fn status(&self) -> Status {
         let workers: Vec<Counts> = self.workers.iter().map(|counters| counters.snapshot()).collect();
         let mut total = Counts::default();
@@ -315,7 +316,7 @@ impl Dataplane {
             plane.wakers.push(worker.waker());
             let stop = plane.stop.clone();
             let thread = std::thread::Builder::new().name(format!("worker-{i}"));
-            // If this fails, dropping `plane` ends those that run.
+            // If this fails, dropping `plane` stops the workers that run.
             plane.threads.push(thread.spawn(move || worker.run(&stop, idle_polls))?);
         }
         Ok((plane, writer))
@@ -326,14 +327,14 @@ impl Dataplane {
         self.monitor.status()
     }
 
-    /// Workers that have not ended: all of them, unless one panicked or poll(2) failed.
+    /// Workers that still run: all, unless one has panicked or poll(2) has failed.
     pub fn workers_running(&self) -> usize {
         self.threads.iter().filter(|thread| !thread.is_finished()).count()
     }
 
-    /// Ends all workers and waits for them: microseconds.
+    /// Stops all workers and waits for them, which takes microseconds.
     /// # Errors
-    /// The first failure that a worker ended with before it was told to.
+    /// The first failure that ended a worker before this call.
     pub fn stop(mut self) -> io::Result<()> {
         self.end()
     }

@@ -1,12 +1,12 @@
-//! Which port a name is at, for programs that have a name and no frame: names in, ports out, beside the workers.
+//! Tells programs which port a name is at. They send names and get ports, beside the workers.
 //!
-//! It reads the plane that the workers read, 32 names at a time: one published state, one version of the table a batch.
-//! Readers of the FIB are a few, each behind a lock of its own that is held for a batch; the lock of whoever writes the
-//! tables is never taken. Where the switch holds the valid names (it has hosts), every name is looked for among them
-//! first, exactly; elsewhere the FIB alone answers, and says so.
+//! The directory reads the plane that the workers read, 32 names at a time: a batch sees one published state and one
+//! version of the table. It has a few readers of the FIB, each with its own lock, which is held for a batch. It never
+//! takes the lock of the writer. A switch with hosts holds the valid names, and looks for every name among them first.
+//! On other switches only the FIB answers, and the answer says that the name was not checked.
 //!
-//! Cost: a lookup in the FIB, and at a gateway one in the exact table or, for texts, in a map.
-//! Alien names: [`Answer::Unknown`] at a gateway; elsewhere what the design gives, marked [`Answer::Unchecked`].
+//! Cost: a lookup in the FIB, and at a gateway one in the exact table or, for texts, in a map. Alien names:
+//! [`Answer::Unknown`] at a gateway; elsewhere the design's answer, marked [`Answer::Unchecked`].
 
 use crate::exact::Others;
 use crate::plane::{Plane, Shared};
@@ -23,11 +23,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 pub enum Answer {
     /// There is no such name.
     Unknown,
-    /// The name is there, and is at this port.
+    /// The name exists, and is at this port.
     Found(PortId),
-    /// If the name is there, it is at this port.
+    /// If the name exists, it is at this port.
     Unchecked(PortId),
-    /// The name is there, and no path leads to it.
+    /// The name exists, but no path leads to it.
     Unreachable,
 }
 
@@ -35,25 +35,25 @@ pub enum Answer {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DirectoryError {
-    /// Nothing to look up in.
+    /// There is no table yet.
     #[error(
-        "this switch has no table yet: no controller has answered, and it started without a saved image; `/status` says \
-         why, or try again"
+        "this switch has no table yet: no controller has answered, and there was no saved image; `/status` says why; try \
+         again later"
     )]
     NoFib,
-    /// A text that is no name.
+    /// A text of the request is not a name.
     #[error("name {index} of the request, `{text}`: {source}")]
     Name {
-        /// Its place in the request, from 0.
+        /// Its index in the request.
         index: usize,
-        /// Its start.
+        /// The beginning of the text.
         text: String,
         /// What is wrong.
         source: NameError,
     },
 }
 
-/// Questions and answers so far.
+/// Requests and answers so far.
 #[derive(Debug, Default)]
 struct Counters {
     requests: AtomicU64,
@@ -64,10 +64,10 @@ struct Counters {
     unreachable: AtomicU64,
 }
 
-/// Questions and answers so far.
+/// Requests and answers so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DirectoryCounts {
-    /// Requests, those refused among them.
+    /// Requests, with those that were refused.
     pub requests: u64,
     /// Requests that were refused.
     pub refused: u64,
@@ -79,17 +79,17 @@ pub struct DirectoryCounts {
 pub(crate) struct Asked {
     kind: NameKind,
     hasher: Hasher,
-    readers: Box<[Mutex<Box<dyn Reader>>]>,
+    readers: Box<[Mutex<Box<Reader>>]>,
     next: AtomicUsize,
 }
 
 impl Asked {
-    pub(crate) fn new(kind: NameKind, hasher: Hasher, readers: impl Iterator<Item = Box<dyn Reader>>) -> Self {
+    pub(crate) fn new(kind: NameKind, hasher: Hasher, readers: impl Iterator<Item = Box<Reader>>) -> Self {
         Self { kind, hasher, readers: readers.map(Mutex::new).collect(), next: AtomicUsize::new(0) }
     }
 
-    /// A reader that nobody uses, or the turn at one that somebody does.
-    fn reader(&self) -> MutexGuard<'_, Box<dyn Reader>> {
+    /// Takes a reader that is free, or waits for one.
+    fn reader(&self) -> MutexGuard<'_, Box<Reader>> {
         let first = self.next.fetch_add(1, Relaxed);
         let reader = |i: usize| &self.readers[(first.wrapping_add(i)) % self.readers.len()];
         let free = (0..self.readers.len()).find_map(|i| match reader(i).try_lock() {
@@ -101,7 +101,7 @@ impl Asked {
     }
 }
 
-/// Answers about names, from any thread. See the module.
+/// Answers questions for names, from any thread. See the module.
 pub struct Directory {
     shared: Arc<Shared<FibTable>>,
     valid: Arc<Others<()>>,
@@ -116,7 +116,7 @@ impl Directory {
 
     /// The answers to names in text form, in their order.
     /// # Errors
-    /// [`DirectoryError`]; nothing is answered.
+    /// [`DirectoryError`]; no name is looked up then.
     pub fn lookup(&self, texts: &[&str]) -> Result<Vec<Answer>, DirectoryError> {
         let mut answers = Vec::with_capacity(texts.len());
         self.counters.requests.fetch_add(1, Relaxed);
@@ -139,13 +139,13 @@ impl Directory {
         Ok(answers)
     }
 
-    /// Counts a request that was refused before it came here.
+    /// Counts a request that the caller refused.
     pub fn count_refused(&self) {
         self.counters.requests.fetch_add(1, Relaxed);
         self.counters.refused.fetch_add(1, Relaxed);
     }
 
-    /// Questions and answers so far.
+    /// Requests and answers so far.
     pub fn counts(&self) -> DirectoryCounts {
         let Counters { requests, refused, unknown, found, unchecked, unreachable } = &self.counters;
         let answers = [("unknown", unknown), ("found", found), ("unchecked", unchecked), ("unreachable", unreachable)];
@@ -170,7 +170,7 @@ impl Directory {
             *digest = asked.hasher.digest(name.as_bytes());
         }
         let digests = &digests[..names.len()];
-        // Before the table: a name that comes is valid last, and one that goes ceases to be so first.
+        // Valid names are read before the table: a new name becomes valid last, and a removed name is invalid first.
         let mut valid = [true; BURST];
         if plane.valid_held {
             for ((valid, name), digest) in valid.iter_mut().zip(&names).zip(digests) {

@@ -5,7 +5,7 @@
 //!    messages        FIB reader, exact tables,   parse → lookup_batch → act → tx
 //!                    actions, neighbours
 //! ```
-//! | room | what |
+//! | module | what |
 //! |---|---|
 //! | [`parse`] | from a frame to its name, for every kind of name |
 //! | [`shim`] | the four bytes between switches |
@@ -15,12 +15,12 @@
 //! | [`directory`] | which port a name is at, for programs that ask |
 //! | [`flow`] | connection tracking, load balancer and source NAT: a stage of the loop |
 //! | [`gateway`] | IP routing between names inside and prefixes outside |
-//! | [`port`] | what is at the other end of a port, and how it does |
+//! | [`port`] | the role of a port, and whether it works |
 //! | [`worker`] | the loop |
-//! | [`dataplane`] | ports and workers built, started, watched, stopped |
-//! | [`counters`] | every reason to drop a frame |
-//! | [`daemon`] | a switch as a process: ports from a file, a controller, a saved image |
-//! | [`bench`] | the worker loop measured, with a table and without |
+//! | [`dataplane`] | builds ports and workers, starts, watches and stops them |
+//! | [`counters`] | the counters of a worker, with every reason to drop a frame |
+//! | [`daemon`] | a switch as a process: configuration file, controller, saved image |
+//! | [`mod@bench`] | measures the worker loop, with a FIB and without |
 
 mod answer;
 

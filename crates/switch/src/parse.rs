@@ -1,16 +1,17 @@
-//! From a frame to the name it is forwarded by.
+//! Finds the name in a frame.
 //!
 //! | name kind | read from | otherwise |
 //! |---|---|---|
-//! | MAC | the destination address | broadcast and multicast are no names |
+//! | MAC | the destination address | broadcast and multicast addresses are not names |
 //! | IPv4, IPv6 | the packet's destination | another protocol: [`DropReason::NoName`] |
-//! | 5-tuple | addresses, protocol, and the ports of TCP, UDP, UDP-Lite, DCCP and SCTP (0 for others) | a later fragment of those has no ports: [`DropReason::Fragment`] |
+//! | 5-tuple | addresses, protocol, and the ports of TCP, UDP, UDP-Lite, DCCP and SCTP (0 for others) | later fragments of those have no ports: [`DropReason::Fragment`] |
 //! | TEID | GTP-U in UDP to port 2152 | [`DropReason::NoName`] |
 //! | fixed | `width` bytes at an offset of the frame as the host sent it | [`DropReason::Truncated`] |
 //!
-//! Up to two VLAN tags (802.1Q, 802.1ad) before an IP packet are skipped; they take no part in names. IPv6 extension
-//! headers are walked, at most [`MAX_EXTENSIONS`] of them. Every length is checked against the bytes that are there: no
-//! input makes it panic, and a frame that ends early is [`DropReason::Truncated`]. Cost: the first line of the frame.
+//! Up to two VLAN tags (802.1Q, 802.1ad) before an IP packet are skipped; they are not part of names. At most
+//! [`MAX_EXTENSIONS`] extension headers of IPv6 are skipped. Every length is checked against the bytes of the frame: no
+//! input causes a panic, and a frame that ends early is [`DropReason::Truncated`]. Cost: the first cache line of the
+//! frame.
 
 use crate::counters::DropReason;
 use crate::shim;
@@ -19,9 +20,9 @@ use netio::BURST;
 
 /// Bytes of the longest name in a frame.
 pub const MAX_NAME: usize = 64;
-/// Extension headers of an IPv6 packet that are looked through.
+/// The most extension headers of an IPv6 packet that are skipped.
 pub const MAX_EXTENSIONS: usize = 8;
-/// The furthest place at which a fixed field may start: the longest one is then still in a frame of 1514 bytes.
+/// The largest offset of a fixed field: the longest field then still ends inside a frame of 1514 bytes.
 pub const MAX_FIXED_OFFSET: usize = 1514 - MAX_NAME;
 
 const ETHERNET_HEADER: usize = 14;
@@ -31,30 +32,32 @@ const GTP_U_PORT: u16 = 2152;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FieldError {
-    /// No frame carries such names.
-    #[error("{kind} names are not in frames: a switch forwards by mac, ipv4, ipv6, 5-tuple, teid or fixed:N")]
+    /// Frames do not carry such names.
+    #[error(
+        "frames do not carry {kind} names, so all frames are dropped; a switch forwards by mac, ipv4, ipv6, 5-tuple, teid or fixed:N"
+    )]
     NotInFrames {
         /// The kind asked for.
         kind: NameKind,
     },
-    /// Nobody said where the field is.
+    /// The offset of the field is not configured.
     #[error(
         "the controller's names are fixed:{width}, and this switch does not know where they start in a frame, so it \
-         drops all: give fixed_offset (bytes from the first byte of the frame) in switch.toml and start it again"
+         drops all frames; set fixed_offset (bytes from the start of the frame) in switch.toml and restart the switch"
     )]
     NoOffset {
         /// Bytes of the field.
         width: u8,
     },
-    /// There is no field to be found there. Frames are forwarded all the same.
+    /// An offset is configured, but the names are no fixed fields. Frames are forwarded nevertheless.
     #[error(
-        "fixed_offset = {offset} has no effect, since the controller's names are {kind}: take it out of switch.toml, \
-         or look whether this is the right controller"
+        "fixed_offset = {offset} has no effect, because the controller's names are {kind}; remove it from switch.toml, or \
+         check that this is the right controller"
     )]
     OffsetUnused {
-        /// The kind in service.
+        /// The kind of the names.
         kind: NameKind,
-        /// What is configured.
+        /// The configured offset.
         offset: usize,
     },
 }
@@ -67,7 +70,7 @@ pub struct NameField {
 }
 
 impl NameField {
-    /// The field of a kind; `fixed_offset` counts from the first byte of the frame as the host sent it, and matters to
+    /// The field of a kind. `fixed_offset` counts from the first byte of the frame as the host sent it, and is used for
     /// [`NameKind::Fixed`] only.
     /// # Errors
     /// [`FieldError::NotInFrames`], [`FieldError::NoOffset`].
@@ -84,10 +87,10 @@ impl NameField {
         self.kind
     }
 
-    /// Reads the name of `frame` and appends it to `names`. `type_at` is where the frame's own EtherType stands: 12,
-    /// or 16 behind a shim. The frame has that EtherType (see [`DropReason::Runt`]).
+    /// Reads the name of `frame` and appends it to `names`. `type_at` is the offset of the frame's own EtherType: 12,
+    /// or 16 after a shim. The caller has checked that the frame has an EtherType (see [`DropReason::Runt`]).
     /// # Errors
-    /// Why the frame has no name; `names` is unchanged.
+    /// The reason why the frame has no name; `names` is unchanged.
     #[inline]
     pub fn extract(self, frame: &[u8], type_at: usize, names: &mut Names) -> Result<(), DropReason> {
         match self.kind {
@@ -144,7 +147,7 @@ impl NameField {
         }
     }
 
-    /// The field may lie before, behind, or on both sides of a shim.
+    /// The field may be before a shim, after it, or on both sides.
     fn extract_fixed(self, frame: &[u8], type_at: usize, width: usize, names: &mut Names) -> Result<(), DropReason> {
         let shim_len = type_at - shim::AT;
         let mut field = [0u8; MAX_NAME];
@@ -161,13 +164,13 @@ impl NameField {
     }
 }
 
-/// An IP packet whose fixed header is there.
+/// An IP packet with a complete fixed header.
 enum Network<'a> {
     V4(&'a [u8]),
     V6(&'a [u8]),
 }
 
-/// What follows the IP headers.
+/// The bytes after the IP headers.
 struct Transport<'a> {
     addresses: &'a [u8],
     protocol: u8,
@@ -180,7 +183,7 @@ fn be16(bytes: &[u8], at: usize) -> Result<u16, DropReason> {
     Ok(u16::from_be_bytes([two[0], two[1]]))
 }
 
-/// The EtherType behind up to two VLAN tags, and where its payload starts.
+/// The EtherType after up to two VLAN tags, and the offset of its payload.
 pub(crate) fn ether_type(frame: &[u8], type_at: usize) -> Result<(u16, usize), DropReason> {
     let mut at = type_at;
     let mut ether_type = be16(frame, at)?;
@@ -193,7 +196,7 @@ pub(crate) fn ether_type(frame: &[u8], type_at: usize) -> Result<(u16, usize), D
     Ok((ether_type, at + 2))
 }
 
-/// Finds the IP packet, cut to the length that it claims, so that padding is not taken for payload.
+/// Finds the IP packet and cuts it to the length in its header, so that padding is not taken for payload.
 fn network(frame: &[u8], type_at: usize) -> Result<Network<'_>, DropReason> {
     let (ether_type, at) = ether_type(frame, type_at)?;
     let packet = &frame[at..];
@@ -263,7 +266,7 @@ impl Transport<'_> {
         const DCCP: u8 = 33;
         const SCTP: u8 = 132;
         const UDP_LITE: u8 = 136;
-        // Of an IPv6 packet in fragments the protocol may stand behind more headers, which are in the first alone.
+        // In a fragmented IPv6 packet the protocol may be after further headers, which only the first fragment has.
         const MORE_HEADERS: [u8; 5] = [0, 43, 44, 51, 60];
         match self.protocol {
             TCP | UDP | DCCP | SCTP | UDP_LITE if self.later_fragment => Err(DropReason::Fragment),
@@ -274,8 +277,8 @@ impl Transport<'_> {
     }
 }
 
-/// Checks what every frame must have before it is looked at: both addresses and an EtherType, behind a shim if it
-/// comes from a trunk. Returns where the EtherType stands.
+/// Checks that a frame has two addresses and an EtherType, after a shim if it comes from a trunk. Returns the offset of
+/// the EtherType.
 #[inline]
 pub fn envelope(frame: &[u8], from_trunk: bool) -> Result<usize, DropReason> {
     if frame.len() < ETHERNET_HEADER {
@@ -290,8 +293,8 @@ pub fn envelope(frame: &[u8], from_trunk: bool) -> Result<usize, DropReason> {
     Ok(shim::AT + shim::LEN)
 }
 
-/// The names of one burst. Short ones (up to 8 bytes) are words, little-endian and zero-padded, ready for the batched
-/// hash; longer ones are bytes.
+/// The names of one burst. Names of up to 8 bytes are kept as words, little-endian and padded with zeros, as the
+/// batched hash takes them. Longer names are kept as bytes.
 #[derive(Debug, Clone)]
 pub struct Names {
     len: usize,
@@ -307,19 +310,19 @@ impl Default for Names {
 }
 
 impl Names {
-    /// Forgets all names.
+    /// Removes all names.
     #[inline]
     pub fn clear(&mut self) {
         self.len = 0;
     }
 
-    /// Forgets the last name, if there is one.
+    /// Removes the last name, if there is one.
     #[inline]
     pub fn pop(&mut self) {
         self.len = self.len.saturating_sub(1);
     }
 
-    /// Names in it.
+    /// The number of names.
     #[inline]
     pub fn len(&self) -> usize {
         self.len
@@ -330,25 +333,25 @@ impl Names {
         self.len == 0
     }
 
-    /// The names of a table whose names all have `name_len` <= 8 bytes.
+    /// The names as words, for a table whose names all have at most 8 bytes.
     #[inline]
     pub fn words(&self) -> &[u64] {
         &self.words[..self.len]
     }
 
-    /// One name as a word; meaningful up to 8 bytes.
+    /// One name as a word; it is meaningful if the name has at most 8 bytes.
     #[inline]
     pub fn word(&self, i: usize) -> u64 {
         self.words[i]
     }
 
-    /// Bytes of one name.
+    /// The length of one name in bytes.
     #[inline]
     pub fn name_len(&self, i: usize) -> usize {
         usize::from(self.lens[i])
     }
 
-    /// A name longer than 8 bytes, in a field of zeros.
+    /// A name longer than 8 bytes, padded with zeros.
     #[inline]
     pub fn padded(&self, i: usize) -> &[u8; MAX_NAME] {
         &self.bytes[i]
@@ -363,7 +366,7 @@ impl Names {
 
     /// Appends a name of 1 to 64 bytes.
     /// # Errors
-    /// None; a `Result` so that it ends the extraction.
+    /// None. The result ends the calling function's chain.
     fn push(&mut self, name: &[u8]) -> Result<(), DropReason> {
         if name.len() <= 8 {
             let mut word = [0; 8];

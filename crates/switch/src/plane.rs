@@ -1,13 +1,13 @@
-//! What the workers read and the control side changes while they run.
+//! What the workers read, and the control side changes while they run.
 //!
-//! A [`Plane`] is one published unit: name field, hasher's generation, exact tables, action table. A worker takes it
-//! once a burst (one `arc-swap` load) and uses it for the whole burst, so a FIB is never read with the names, the
-//! hasher or the actions of another. The cells of the FIB change underneath through their own publication, the entries
-//! of the exact tables through theirs; only what replaces a whole makes a new plane.
+//! A [`Plane`] is one published unit: the name field, the generation of the hasher, the exact tables and the action
+//! table. A worker loads it once a burst (one `arc-swap` load) and uses it for the whole burst. So a FIB is never read
+//! with the names, the hasher or the actions of another. The cells of the FIB and the entries of the exact tables
+//! change in place, each through a publication of its own. Only the replacement of a whole table makes a new plane.
 //!
-//! Neighbours (IP address to MAC) sit behind a lock beside it: only ARP and ND take it, never a forwarded frame.
-//! Names of another kind than the FIB's (and text, which no frame carries) are seen by no worker; the replica needs
-//! them, and the [`Directory`] answers for them.
+//! Neighbours (IP address to MAC address) are beside it, behind a lock. Only ARP and ND take the lock; forwarded frames
+//! never do. Workers do not see names of another kind than the FIB's, or texts, which frames do not carry. The replica
+//! needs such names, and the [`Directory`] answers for them.
 
 use crate::counters::DropReason;
 use crate::directory::{Asked, Directory};
@@ -31,23 +31,23 @@ pub type Mac = [u8; 6];
 #[derive(Debug, Default)]
 pub struct Neighbours {
     hosts: RwLock<HashMap<IpAddr, Mac>>,
-    /// Addresses that the switch answers for itself.
+    /// Addresses of the switch itself.
     own: HashMap<IpAddr, Mac>,
 }
 
 impl Neighbours {
-    /// No hosts yet, beside the addresses of the switch itself.
+    /// Addresses of the switch itself, and no hosts yet.
     pub(crate) fn with_own(own: HashMap<IpAddr, Mac>) -> Self {
         Self { own, ..Self::default() }
     }
 
-    /// The MAC address of a host's IP address, or of one of the switch's own.
+    /// The MAC address for the IP address of a host, or of the switch itself.
     pub fn get(&self, ip: IpAddr) -> Option<Mac> {
         let own = self.own.get(&ip).copied();
         own.or_else(|| self.hosts.read().unwrap_or_else(PoisonError::into_inner).get(&ip).copied())
     }
 
-    /// Addresses of hosts known.
+    /// The number of hosts with a known address.
     pub fn len(&self) -> usize {
         self.hosts.read().unwrap_or_else(PoisonError::into_inner).len()
     }
@@ -61,7 +61,7 @@ impl Neighbours {
         self.hosts.write().unwrap_or_else(PoisonError::into_inner).insert(ip, mac);
     }
 
-    /// Forgets an address, unless it belongs to another host by now.
+    /// Removes an address, unless it belongs to another host by now.
     fn remove(&self, ip: IpAddr, mac: Mac) {
         let mut map = self.hosts.write().unwrap_or_else(PoisonError::into_inner);
         if map.get(&ip) == Some(&mac) {
@@ -76,17 +76,17 @@ impl Neighbours {
 
 /// One published state. See the module.
 pub struct Plane<T> {
-    /// Counts the FIBs; 0 is none.
+    /// Counts the FIBs; 0 means that there is none.
     pub(crate) generation: u64,
     pub(crate) field: Result<NameField, DropReason>,
-    /// One for each worker to take when it sees a new generation.
+    /// One table for each worker, which takes it when it sees a new generation.
     pub(crate) tables: Arc<[Mutex<Option<T>>]>,
     pub(crate) valid: Arc<ExactTable>,
     pub(crate) local: Arc<ExactTable>,
     pub(crate) actions: Arc<[Action]>,
-    /// For the directory, if there is one.
+    /// The readers of the directory, if there is one.
     pub(crate) asked: Option<Arc<Asked>>,
-    /// Whether a name that is not valid does not exist.
+    /// Whether every name is in the table of valid names, so that one that is not there does not exist.
     pub(crate) valid_held: bool,
 }
 
@@ -105,16 +105,16 @@ impl<T> Clone for Plane<T> {
     }
 }
 
-/// What the workers and the control side share.
+/// The state that the workers and the control side share.
 pub struct Shared<T> {
     pub(crate) plane: ArcSwap<Plane<T>>,
     pub(crate) neighbours: Neighbours,
-    /// Counts the changes of whatever decides where a frame leaves, each after it took effect.
+    /// Counts changes of anything that decides where a frame leaves. It is raised after the change took effect.
     epoch: AtomicU32,
 }
 
 impl<T> Shared<T> {
-    /// Publishes a changed plane. There is one writer, so nothing is lost between load and store.
+    /// Publishes a changed plane. There is one writer, so no change is lost between load and store.
     fn publish(&self, change: impl FnOnce(&mut Plane<T>)) {
         let mut plane = Plane::clone(&self.plane.load());
         change(&mut plane);
@@ -122,28 +122,29 @@ impl<T> Shared<T> {
         self.changed();
     }
 
-    /// Says that names may leave elsewhere than before.
+    /// Tells the workers that names may leave by other ports than before.
     fn changed(&self) {
         self.epoch.fetch_add(1, Ordering::Release);
     }
 
-    /// To be read before the plane and anything in it: where a name leaves is good for as long as this stays the same.
-    /// A change that takes effect in between makes it look old before its time, and never the other way round.
+    /// The epoch of routes. Read it before the plane and anything in it: the port of exit found for a name is valid as
+    /// long as the epoch stays the same. A change that takes effect in between makes a valid route look old, but never
+    /// an old one look valid.
     #[inline]
     pub(crate) fn epoch(&self) -> u32 {
         self.epoch.load(Ordering::Acquire)
     }
 }
 
-/// The control side of a data plane: the one writer of everything the workers read. Hand it to a
-/// [`Replica`](fib::replica::Replica), which calls it for every message; each call is seen by the workers at once.
+/// The control side of a data plane: the one writer of everything that workers read. A
+/// [`Replica`](fib::replica::Replica) calls it for every message, and the workers see each change at once.
 pub struct PlaneWriter<T = FibTable> {
     shared: Arc<Shared<T>>,
     n_workers: usize,
     fixed_offset: Option<usize>,
-    /// Whether there are ports: without any, no name need be in a frame.
+    /// Whether there are ports. Without any, the names need not be in frames.
     has_ports: bool,
-    /// Readers that the directory has of every FIB.
+    /// The number of readers that the directory has of each FIB.
     n_asking: usize,
     field_error: Option<FieldError>,
     valid: ValidNames<T>,
@@ -151,14 +152,14 @@ pub struct PlaneWriter<T = FibTable> {
 }
 
 impl<T> PlaneWriter<T> {
-    /// A plane without a FIB, which drops everything, and its writer.
+    /// Makes a plane without a FIB, which drops everything, and its writer.
     pub(crate) fn new(
         n_workers: usize,
         fixed_offset: Option<usize>,
         has_ports: bool,
         neighbours: Neighbours,
     ) -> (Arc<Shared<T>>, Self) {
-        // Until a FIB comes there is nothing to agree with: any key will do.
+        // Any key is right until there is a FIB.
         let (kind, hasher) = (NameKind::Mac, Hasher::new(Family::default(), &SecretKey::from_seed(0)));
         let (valid, local) = (Entries::new(kind, hasher.clone()), Entries::new(kind, hasher));
         let plane = Plane {
@@ -185,12 +186,12 @@ impl<T> PlaneWriter<T> {
         (shared, writer)
     }
 
-    /// Workers that read this plane.
+    /// The number of workers that read this plane.
     pub fn n_workers(&self) -> usize {
         self.n_workers
     }
 
-    /// Takes another table into service, with names of `kind` that `hasher` hashes; `table` is called once a worker.
+    /// Replaces the FIB. Its names are of `kind` and hashed by `hasher`; `table` is called once for each worker.
     pub fn set_table(&mut self, kind: NameKind, hasher: &Hasher, table: impl FnMut() -> T) {
         self.publish_table(kind, hasher, table, None);
     }
@@ -203,8 +204,8 @@ impl<T> PlaneWriter<T> {
         asked: Option<Arc<Asked>>,
     ) {
         let tables = (0..self.n_workers).map(|_| Mutex::new(Some(table()))).collect();
-        let valid = self.valid.follow(kind, hasher);
-        let local = self.local.names.follow(kind, hasher);
+        let valid = self.valid.rekey(kind, hasher);
+        let local = self.local.names.rekey(kind, hasher);
         let field = NameField::new(kind, self.fixed_offset);
         let unused = self.fixed_offset.filter(|_| !matches!(kind, NameKind::Fixed(_)));
         let error = field.err().or(unused.map(|offset| FieldError::OffsetUnused { kind, offset }));
@@ -222,12 +223,12 @@ impl<T> PlaneWriter<T> {
         });
     }
 
-    /// What is wrong with where the names of the table in service are read from, if anything is.
+    /// The reason why names cannot be read from frames, or why the configured offset is not used.
     pub fn field_error(&self) -> Option<FieldError> {
         self.field_error
     }
 
-    /// Takes another action table into service.
+    /// Replaces the action table.
     pub fn set_actions(&mut self, actions: &[Action]) {
         self.shared.publish(|plane| plane.actions = actions.into());
     }
@@ -244,7 +245,7 @@ impl<T> PlaneWriter<T> {
 }
 
 impl PlaneWriter<FibTable> {
-    /// What answers programs that ask for names, with `n_readers` readers of every FIB that comes from now on.
+    /// The directory that answers programs, with `n_readers` readers of every FIB that is published from now on.
     pub fn directory(&mut self, n_readers: usize) -> Directory {
         self.n_asking = n_readers.max(1);
         let (valid, local) = (self.valid.names.others().clone(), self.local.names.others().clone());
@@ -287,20 +288,20 @@ impl Tables for PlaneWriter<FibTable> {
     }
 }
 
-/// The names that may be sent to, with the IP addresses of those that have one.
+/// The names that hosts may send to, with the IP addresses of those that have one.
 pub struct ValidNames<T> {
     shared: Arc<Shared<T>>,
     names: Entries<()>,
     ips: HashMap<Name, IpAddr>,
 }
 
-/// The MAC address that a name is, if it is one.
+/// The MAC address that a name consists of, if it is one.
 fn mac_of(name: &Name) -> Option<Mac> {
     (name.kind() == NameKind::Mac).then(|| name.as_bytes().try_into().ok())?
 }
 
 impl<T> ValidNames<T> {
-    /// Names in it.
+    /// The number of names.
     pub fn len(&self) -> usize {
         self.names.len()
     }
@@ -310,7 +311,7 @@ impl<T> ValidNames<T> {
         self.len() == 0
     }
 
-    /// The MAC address that neighbours learn of a name with an IP address: if frames are forwarded by MAC addresses.
+    /// The MAC address in answers for a name with an IP address; none if frames are not forwarded by MAC addresses.
     fn neighbour_of(&self, name: &Name) -> Option<Mac> {
         mac_of(name).filter(|_| self.names.accepts(name))
     }
@@ -326,8 +327,8 @@ impl<T> ValidNames<T> {
         self.shared.neighbours.replace(known.collect());
     }
 
-    fn follow(&mut self, kind: NameKind, hasher: &Hasher) -> Arc<ExactTable> {
-        let table = self.names.follow(kind, hasher);
+    fn rekey(&mut self, kind: NameKind, hasher: &Hasher) -> Arc<ExactTable> {
+        let table = self.names.rekey(kind, hasher);
         self.publish_neighbours();
         table
     }
@@ -352,7 +353,7 @@ impl<T> Exact<Option<IpAddr>> for ValidNames<T> {
         if let Some(table) = self.names.put(name, ()) {
             self.shared.publish(|plane| plane.valid = table);
         }
-        // A name that became valid was not let in before: nothing that is remembered is wrong.
+        // No route has to be forgotten: packets to a name that was not valid were dropped.
     }
 
     fn remove(&mut self, name: &Name) {
@@ -374,14 +375,14 @@ impl<T> Exact<Option<IpAddr>> for ValidNames<T> {
     }
 }
 
-/// The names that hang off this switch, with their ports.
+/// The names of hosts at this switch, with their ports.
 pub struct LocalNames<T> {
     shared: Arc<Shared<T>>,
     names: Entries<PortId>,
 }
 
 impl<T> LocalNames<T> {
-    /// Names in it.
+    /// The number of names.
     pub fn len(&self) -> usize {
         self.names.len()
     }

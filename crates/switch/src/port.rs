@@ -1,4 +1,4 @@
-//! Ports: what is at the other end, how they do, and a worker's end of one.
+//! Ports: the role of a port, its health, and the end that a worker has of it.
 
 use fib::action::PortId;
 use netio::{Burst, Device, NetError};
@@ -8,15 +8,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// What is at the other end of a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// A host: frames without shim, names checked both ways.
+    /// A host: frames have no shim, and names are checked in both directions.
     Host,
-    /// Another switch: frames with a shim.
+    /// Another switch: frames have a shim.
     Trunk,
     /// Other IP networks: frames to and from the gateway.
     Outside,
 }
 
-/// How a port does, as anybody may read it.
+/// Whether a port works. Any thread may read it.
 #[derive(Debug)]
 pub struct PortHealth {
     up: AtomicBool,
@@ -33,7 +33,7 @@ impl PortHealth {
         self.up.load(Ordering::Relaxed)
     }
 
-    /// The last failure, also when the port works again.
+    /// The last failure. It is kept when the port works again.
     pub fn last_error(&self) -> Option<String> {
         self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -1,13 +1,14 @@
-//! What a worker asks the names of a burst: digests, membership, values.
+//! The lookups of a worker for a burst of names: digests, membership, values.
 
 use crate::exact::ExactTable;
 use crate::parse::Names;
 use fib::designs::{Burst, BurstNames, Reader, put_words};
 use lookup::hash::{Digest, Hasher, mix64};
+use lookup::traits::BatchReader;
 use netio::BURST;
 
-/// The lookups of one worker. Two exist: [`FibTable`], and [`EmptyTable`], which looks nothing up and so tells what
-/// everything else costs.
+/// The lookups of one worker. There are two: [`FibTable`], and [`EmptyTable`], which looks nothing up and so measures
+/// what the rest of the loop costs.
 pub trait Table: Send {
     /// The digests of all names.
     fn digests(&self, names: &Names, digests: &mut [Digest; BURST]);
@@ -17,24 +18,21 @@ pub trait Table: Send {
         valid.contains_batch(names, digests)
     }
 
-    /// The values of the first `values.len()` names.
-    fn lookup_batch(&mut self, names: &Names, digests: &[Digest; BURST], values: &mut [u64]);
-
-    /// Says that this thread reads nothing until the next lookup: called before it sleeps.
-    fn offline(&mut self);
+    /// Looks up the values of names.
+    fn reader(&mut self) -> &mut Reader;
 }
 
-/// A FIB, as one worker reads it.
+/// One worker's reader of a FIB.
 pub struct FibTable {
     hasher: Hasher,
-    reader: Box<dyn Reader>,
-    /// Bytes of every name, where all have the same number of at most 8.
+    reader: Box<Reader>,
+    /// The length of every name, if all have the same length of at most 8 bytes.
     word_len: Option<usize>,
 }
 
 impl FibTable {
     /// A table over a reader of a FIB whose names are of `kind` and were hashed by `hasher`.
-    pub fn new(kind: fib::name::NameKind, hasher: Hasher, reader: Box<dyn Reader>) -> Self {
+    pub fn new(kind: fib::name::NameKind, hasher: Hasher, reader: Box<Reader>) -> Self {
         use fib::name::NameKind::{FiveTuple, Fixed, Ipv4, Ipv6, Mac, Teid, Text};
         let word_len = match kind {
             Mac => Some(6),
@@ -63,17 +61,12 @@ impl Table for FibTable {
     }
 
     #[inline]
-    fn lookup_batch(&mut self, names: &Names, digests: &[Digest; BURST], values: &mut [u64]) {
-        let burst = Burst { digests: &digests[..values.len()], names };
-        self.reader.lookup_batch(&burst, values);
-    }
-
-    fn offline(&mut self) {
-        self.reader.offline();
+    fn reader(&mut self) -> &mut Reader {
+        &mut *self.reader
     }
 }
 
-/// For designs that hold whole names.
+/// Designs that hold whole names read them from here.
 impl BurstNames for Names {
     fn fill(&self, width: usize, with_length: bool, out: &mut [u64]) {
         if width == 1 && !with_length {
@@ -89,19 +82,19 @@ impl BurstNames for Names {
     }
 }
 
-/// The empty forwarder: every name is valid, and the values come from a fixed shuffled list, so that the traffic
-/// spreads over the ports as with a real table and is as hard to predict. It computes no digest.
+/// The empty forwarder. Every name is valid. The values come from a fixed shuffled list, so the traffic spreads over
+/// the ports as with a real table, and is as hard to predict. It computes no digest.
 #[derive(Debug, Clone)]
 pub struct EmptyTable {
     values: Box<[u8]>,
     next: usize,
 }
 
-/// Values in the list: more than a branch predictor remembers, few enough to stay in the first cache.
+/// The length of the list: a branch predictor cannot remember it, and it fits into the first-level cache.
 const SHUFFLED_VALUES: usize = 8192;
 
 impl EmptyTable {
-    /// Answers 1 to `n_values`, each as often as the others.
+    /// Returns the values 1 to `n_values`, each equally often.
     /// # Panics
     /// If `n_values` is 0 or above 255.
     pub fn new(n_values: u64) -> Self {
@@ -121,7 +114,14 @@ impl Table for EmptyTable {
     }
 
     #[inline]
-    fn lookup_batch(&mut self, _names: &Names, _digests: &[Digest; BURST], values: &mut [u64]) {
+    fn reader(&mut self) -> &mut Reader {
+        self
+    }
+}
+
+impl BatchReader<Burst<'_>> for EmptyTable {
+    #[inline]
+    fn lookup_batch(&mut self, _: &Burst<'_>, values: &mut [u64]) {
         if self.next + values.len() > self.values.len() {
             self.next = 0;
         }

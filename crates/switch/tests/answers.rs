@@ -7,8 +7,8 @@ use common::*;
 use etherparse::{Icmpv6Slice, NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
 use fib::name::NameKind;
 use fib::replica::Exact;
+use fibula_switch::counters::DropReason;
 use std::net::{IpAddr, Ipv6Addr};
-use switch::counters::DropReason;
 
 const ASKER: u64 = 1;
 const OWNER: u64 = 2;

@@ -9,11 +9,11 @@ use fib::action::{Action, PortId};
 use fib::name::{Name, NameKind};
 use fib::replica::Exact;
 use fib::topology::NodeId;
+use fibula_switch::dataplane::Settings;
+use fibula_switch::parse::{NameField, Names};
+use fibula_switch::shim::INITIAL_HOPS;
 use proptest::prelude::*;
 use std::collections::HashMap;
-use switch::dataplane::Settings;
-use switch::parse::{NameField, Names};
-use switch::shim::INITIAL_HOPS;
 
 const FIXED_OFFSET: usize = 5;
 const PORTS: [u16; 4] = [HOST_1, HOST_2, TRUNK_8, TRUNK_9];

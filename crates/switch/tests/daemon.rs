@@ -11,15 +11,15 @@ use fib::network::{Network, Settings};
 use fib::replica::{Limits, MemoryTables, Replica};
 use fib::rib::Attachment;
 use fib::topology::End;
+use fibula_switch::daemon::config::Config;
+use fibula_switch::daemon::saved::SavedImage;
+use fibula_switch::daemon::{StartError, Switch};
+use fibula_switch::shim::INITIAL_HOPS;
 use lookup::hash::SecretKey;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::Instant;
-use switch::daemon::config::Config;
-use switch::daemon::saved::SavedImage;
-use switch::daemon::{StartError, Switch};
-use switch::shim::INITIAL_HOPS;
 
 /// A switch `s1` with these ports, and the image it had when it was last told anything: `here` hangs off its port 1,
 /// `there` is behind its port 8.

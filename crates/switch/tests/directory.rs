@@ -11,17 +11,17 @@ use fib::network::{Effects, Network, Settings};
 use fib::replica::{Limits, Replica};
 use fib::rib::Attachment;
 use fib::topology::{End, NodeId};
+use fibula_switch::daemon::Switch;
+use fibula_switch::daemon::config::Config;
+use fibula_switch::daemon::saved::SavedImage;
+use fibula_switch::dataplane::{Settings as PlaneSettings, build};
+use fibula_switch::directory::{Answer, Directory, DirectoryError};
+use fibula_switch::plane::PlaneWriter;
+use fibula_switch::table::FibTable;
 use lookup::hash::{Family, SecretKey};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
-use switch::daemon::Switch;
-use switch::daemon::config::Config;
-use switch::daemon::saved::SavedImage;
-use switch::dataplane::{Settings as PlaneSettings, build};
-use switch::directory::{Answer, Directory, DirectoryError};
-use switch::plane::PlaneWriter;
-use switch::table::FibTable;
 
 fn url(i: u32) -> Name {
     // Some longer than a batch of words, all within what every design takes.

@@ -13,17 +13,17 @@ use fib::network::{self, Effects, Network};
 use fib::replica::{Exact, Limits, Replica, Tables};
 use fib::rib::Attachment;
 use fib::topology::{End, NodeId};
+use fibula_switch::counters::DropReason;
+use fibula_switch::dataplane::{Monitor, PortSpec, Settings, build};
+use fibula_switch::flow::rules::Rules;
+use fibula_switch::flow::{self, Flows};
+use fibula_switch::plane::PlaneWriter;
+use fibula_switch::port::Role;
+use fibula_switch::shim::INITIAL_HOPS;
+use fibula_switch::table::FibTable;
+use fibula_switch::worker::Worker;
 use lookup::hash::SecretKey;
 use netio::backend::loopback::{self, Loopback};
-use switch::counters::DropReason;
-use switch::dataplane::{Monitor, PortSpec, Settings, build};
-use switch::flow::rules::Rules;
-use switch::flow::{self, Flows};
-use switch::plane::PlaneWriter;
-use switch::port::Role;
-use switch::shim::INITIAL_HOPS;
-use switch::table::FibTable;
-use switch::worker::Worker;
 
 fn tracking() -> Settings {
     let rules = Rules { rules: vec![], accept_others: true };

@@ -16,14 +16,14 @@ use fib::network::{Network, Settings};
 use fib::replica::{Limits, MemoryTables, Replica};
 use fib::rib::Attachment;
 use fib::topology::End;
+use fibula_switch::daemon::Switch;
+use fibula_switch::daemon::config::Config;
+use fibula_switch::daemon::saved::SavedImage;
 use lookup::hash::SecretKey;
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
 use std::time::{Duration, Instant};
-use switch::daemon::Switch;
-use switch::daemon::config::Config;
-use switch::daemon::saved::SavedImage;
 
 /// A network namespace with one interface.
 struct Host {
@@ -195,6 +195,7 @@ impl Network4 {
         let began = Instant::now();
         while !is_so(self) {
             assert!(began.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
+            #[expect(clippy::disallowed_methods, reason = "a running daemon can only be polled")]
             std::thread::sleep(Duration::from_millis(5));
         }
     }

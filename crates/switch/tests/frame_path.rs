@@ -7,10 +7,10 @@ use fib::action::{Action, PortId};
 use fib::name::NameKind;
 use fib::replica::Exact;
 use fib::topology::NodeId;
+use fibula_switch::counters::DropReason;
+use fibula_switch::dataplane::Settings;
+use fibula_switch::shim::INITIAL_HOPS;
 use lookup::hash::{Family, Hasher, SecretKey};
-use switch::counters::DropReason;
-use switch::dataplane::Settings;
-use switch::shim::INITIAL_HOPS;
 
 #[test]
 fn a_frame_between_two_hosts_of_a_switch_arrives_as_it_was() {

@@ -9,16 +9,16 @@ use etherparse::{NetSlice, PacketBuilder, SlicedPacket};
 use fib::action::PortId;
 use fib::name::NameKind;
 use fib::replica::Exact;
+use fibula_switch::counters::DropReason;
+use fibula_switch::dataplane::{BuildError, PortSpec, Settings, build};
+use fibula_switch::flow::nat::NatSettings;
+use fibula_switch::flow::rules::{Rule, Rules};
+use fibula_switch::flow::{self, Flows};
+use fibula_switch::gateway::{Hop, Outside, Route, RoutePrefix, Settings as Gateway};
+use fibula_switch::port::Role;
+use fibula_switch::shim;
 use lookup::testkit;
 use std::net::IpAddr;
-use switch::counters::DropReason;
-use switch::dataplane::{BuildError, PortSpec, Settings, build};
-use switch::flow::nat::NatSettings;
-use switch::flow::rules::{Rule, Rules};
-use switch::flow::{self, Flows};
-use switch::gateway::{Hop, Outside, Route, RoutePrefix, Settings as Gateway};
-use switch::port::Role;
-use switch::shim;
 
 const GATEWAY: u64 = 0xfe;
 const HOST: u64 = 1;
@@ -362,7 +362,7 @@ fn gateways_that_do_not_fit_their_ports_are_refused() {
     };
     let refused = |gateway, ports: Vec<PortSpec>| {
         let settings = Settings { gateway, ..Settings::default() };
-        build::<switch::table::FibTable>(&settings, ports).map(drop).unwrap_err()
+        build::<fibula_switch::table::FibTable>(&settings, ports).map(drop).unwrap_err()
     };
     assert!(matches!(refused(None, vec![device(3, Role::Outside)]), BuildError::Outside(PortId(3))));
     assert!(matches!(refused(Some(settings()), vec![]), BuildError::Outside(PortId(3))));

@@ -19,15 +19,15 @@ use fib::network::{Network, Settings};
 use fib::replica::{Limits, MemoryTables, Replica};
 use fib::rib::Attachment;
 use fib::topology::{End, NodeId};
+use fibula_switch::counters::DropReason;
+use fibula_switch::daemon::Switch;
+use fibula_switch::daemon::config::Config;
+use fibula_switch::daemon::saved::SavedImage;
 use lookup::hash::SecretKey;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
 use std::time::{Duration, Instant};
-use switch::counters::DropReason;
-use switch::daemon::Switch;
-use switch::daemon::config::Config;
-use switch::daemon::saved::SavedImage;
 
 struct Host(Namespace);
 
@@ -203,6 +203,7 @@ fn an_enterprise_network_talks_by_name_inside_and_by_prefix_outside() {
             let began = Instant::now();
             while dropped(switch, reason) == 0 {
                 assert!(began.elapsed() < PATIENCE, "no frame dropped as {}", reason.name());
+                #[expect(clippy::disallowed_methods, reason = "the counters of a running switch can only be polled")]
                 std::thread::sleep(Duration::from_millis(10));
             }
         };

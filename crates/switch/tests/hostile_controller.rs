@@ -12,9 +12,9 @@ use fib::network::{self, Network};
 use fib::replica::{Limits, Replica};
 use fib::rib::Attachment;
 use fib::topology::{End, NodeId};
+use fibula_switch::dataplane::Settings;
 use lookup::hash::SecretKey;
 use proptest::prelude::*;
-use switch::dataplane::Settings;
 
 /// A name of a kind, made of one byte.
 fn name(kind: NameKind, fill: u8) -> Name {

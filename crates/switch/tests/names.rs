@@ -7,11 +7,11 @@ use common::frames::*;
 use common::*;
 use etherparse::PacketBuilder;
 use fib::name::{Name, NameKind};
+use fibula_switch::counters::DropReason;
+use fibula_switch::dataplane::{BuildError, Settings, build};
+use fibula_switch::parse::{FieldError, NameField, Names, envelope};
+use fibula_switch::table::FibTable;
 use proptest::prelude::*;
-use switch::counters::DropReason;
-use switch::dataplane::{BuildError, Settings, build};
-use switch::parse::{FieldError, NameField, Names, envelope};
-use switch::table::FibTable;
 
 /// The frame is forwarded by this name: from a host, and behind a shim.
 #[track_caller]
@@ -164,7 +164,7 @@ fn fixed_fields_are_read_on_either_side_of_the_shim_and_across_it() {
 #[test]
 fn text_names_are_refused_when_a_switch_is_set_up() {
     let error = NameField::new(NameKind::Text, None).unwrap_err().to_string();
-    assert!(error.contains("text names are not in frames"), "{error}");
+    assert!(error.contains("do not carry text names"), "{error}");
     let mut rig = Rig::new(NameKind::Text);
     rig.assert_dropped(HOST_1, &to_mac(1), DropReason::NoField);
     assert!(matches!(rig.writer.field_error(), Some(FieldError::NotInFrames { .. })));

@@ -8,6 +8,11 @@ use common::*;
 use fib::action::{Action, PortId};
 use fib::name::NameKind;
 use fib::replica::Exact;
+use fibula_switch::counters::DropReason;
+use fibula_switch::dataplane::{BuildError, Dataplane, PortSpec, Settings, build, check_mtus};
+use fibula_switch::plane::PlaneWriter;
+use fibula_switch::port::Role;
+use fibula_switch::table::FibTable;
 use lookup::hash::{Digest, Family, Hasher, SecretKey};
 use lookup::othello::{Othello, OthelloQuery, Settings as TableSettings};
 use lookup::traits::{Control, Query};
@@ -15,11 +20,6 @@ use netio::backend::loopback::{self, Loopback};
 use netio::{Burst, Device, DeviceCounters, NetError, Pool, Readiness};
 use std::sync::Arc;
 use std::time::Instant;
-use switch::counters::DropReason;
-use switch::dataplane::{BuildError, Dataplane, PortSpec, Settings, build, check_mtus};
-use switch::plane::PlaneWriter;
-use switch::port::Role;
-use switch::table::FibTable;
 
 struct Fib {
     hasher: Hasher,
@@ -41,7 +41,7 @@ impl Fib {
     fn publish(&self, writer: &mut PlaneWriter<FibTable>) {
         let hasher = self.hasher.clone();
         writer.set_table(NameKind::Mac, &self.hasher, || {
-            FibTable::new(NameKind::Mac, hasher.clone(), Box::new(self.query.reader()))
+            FibTable::new(NameKind::Mac, hasher.clone(), Box::new(common::ByDigest(self.query.reader())))
         });
     }
 }
@@ -250,7 +250,7 @@ fn ports_that_do_not_fit_are_refused_with_the_numbers() {
 
     let small = vec![PortSpec::new(1, Role::Host, pair(1514)), PortSpec::new(8, Role::Trunk, pair(1514))];
     let error = check_mtus(&small).unwrap_err().to_string();
-    assert!(error.contains("port 8") && error.contains("1514") && error.contains("ip link set"), "{error}");
+    assert!(error.contains("trunk 8") && error.contains("1514") && error.contains("ip link set"), "{error}");
     let enough = vec![PortSpec::new(1, Role::Host, pair(1514)), PortSpec::new(8, Role::Trunk, pair(1518))];
     check_mtus(&enough).unwrap();
 }
@@ -277,7 +277,7 @@ fn frames_cross_a_switch_over_real_interfaces_also_after_one_was_down() {
         longest.resize(1514, 7);
         for frame in [to_mac(5), longest] {
             send(&mut host, &frame);
-            assert_eq!(receive(&mut trunk), with_shim(&frame, switch::shim::INITIAL_HOPS));
+            assert_eq!(receive(&mut trunk), with_shim(&frame, fibula_switch::shim::INITIAL_HOPS));
         }
         // VLAN tags, which the kernel takes off, are back in their place; the longest frame with one needs a trunk
         // with 4 bytes more.
@@ -286,7 +286,7 @@ fn frames_cross_a_switch_over_real_interfaces_also_after_one_was_down() {
             frame.resize(len, 7);
             send(&mut host, &frame);
             if len < 1518 {
-                assert_eq!(receive(&mut trunk), with_shim(&frame, switch::shim::INITIAL_HOPS));
+                assert_eq!(receive(&mut trunk), with_shim(&frame, fibula_switch::shim::INITIAL_HOPS));
             }
         }
         let began = Instant::now();
@@ -321,7 +321,7 @@ fn frames_cross_a_switch_over_real_interfaces_also_after_one_was_down() {
         drop(trunk);
         let mut trunk = open("trunk");
         send(&mut host, &to_mac(5));
-        assert_eq!(receive(&mut trunk), with_shim(&to_mac(5), switch::shim::INITIAL_HOPS));
+        assert_eq!(receive(&mut trunk), with_shim(&to_mac(5), fibula_switch::shim::INITIAL_HOPS));
         let status = plane.status();
         assert!(status.ports[1].last_error.as_ref().unwrap().contains("sw-trunk"));
         assert_eq!(status.total.dropped(DropReason::Alien), 1);

@@ -18,8 +18,8 @@ use api::v1::{
 use tokio::runtime::Runtime;
 use tonic::transport::Channel;
 
+use super::backend::{Control, Put, Stop, Tables};
 use super::config::{CONTROLLER, status_address};
-use super::ground::{Control, Put, Stop, Tables};
 use super::judge::mac_text;
 use super::layout::{End, FAR_PORT, Layout, Mac};
 use super::processes::Processes;
@@ -174,7 +174,9 @@ impl Control for RemoteControl<'_> {
                     bail!("interrupted");
                 }
                 if Instant::now() > deadline {
-                    bail!("port {} of {} does not come back", end.port, self.site.layout.topology.switches[end.switch]);
+                    let switch = &self.site.layout.topology.switches[end.switch];
+                    let seconds = STEP_TIMEOUT.as_secs();
+                    bail!("port {} of {switch} is still down {seconds} s after its trunk was restored", end.port);
                 }
                 std::thread::sleep(Duration::from_millis(20));
             }

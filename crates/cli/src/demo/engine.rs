@@ -22,8 +22,8 @@ use switch::plane::PlaneWriter;
 use switch::table::FibTable;
 use switch::worker::Worker;
 
+use super::backend::Tables;
 use super::frames::{Received, SNAP_LEN, receive};
-use super::ground::Tables;
 use super::judge::Judge;
 use super::layout::{Layout, Mac, Station};
 

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
+use super::backend::SetOnDrop;
 use super::frames::{PROBE_PORT, probe_payload};
-use super::ground::SetOnDrop;
 use super::judge::Judge;
 use super::layout::Layout;
 use super::netns::{NetnsError, within};

@@ -20,9 +20,9 @@ use netio::backend::loopback;
 use switch::dataplane::{self, PortSpec};
 use switch::port::Role;
 
+use super::backend::{Backend, Control, Put, SetOnDrop, Stop, Tables};
 use super::engine::{Cable, Engine, Input, Outlet, Shared, Unit};
 use super::frames::{PROBE_PORT, arp_request, echo_request, probe_payload, udp};
-use super::ground::{Control, Ground, Put, SetOnDrop, Stop, Tables};
 use super::hosts::{Bulk, Pings, across};
 use super::judge::{Judge, Phase};
 use super::layout::{End, FAR_PORT, Layout, Mac};
@@ -61,7 +61,7 @@ pub(super) fn run(
         let _done = SetOnDrop(&done);
         let run = Run {
             layout,
-            ground: &Memory { layout, shared: &shared },
+            backend: &Memory { layout, shared: &shared },
             control: &mut control,
             judge,
             stop,
@@ -134,7 +134,7 @@ impl Memory<'_> {
     }
 }
 
-impl Ground for Memory<'_> {
+impl Backend for Memory<'_> {
     fn send_datagram(&self, from: usize, to: usize, payload: &[u8]) {
         let (source, target) = (&self.layout.hosts[from], &self.layout.hosts[to]);
         // Without an answer to its ARP request a host cannot send; the judge counts the probe as lost.
@@ -347,7 +347,7 @@ impl Control for LocalControl<'_> {
                 bail!("interrupted");
             }
             if Instant::now() > deadline {
-                bail!("the switches have not taken all messages after {} s", STEP_TIMEOUT.as_secs());
+                bail!("the switches have not applied all messages after {} s", STEP_TIMEOUT.as_secs());
             }
             std::thread::sleep(POLL);
         }

@@ -8,11 +8,13 @@
 //! [`topology`] and [`layout`] say what network; [`wire`], [`processes`] and [`config`] build it; [`hosts`] and
 //! [`prober`] make the traffic; [`judge`] counts; [`phases`] is the script; [`report`] the table.
 
+#![expect(clippy::disallowed_methods, reason = "it sends at set rates, and processes can only be polled")]
+
+mod backend;
 mod config;
 mod controller;
 mod engine;
 mod frames;
-mod ground;
 mod hosts;
 mod inprocess;
 mod judge;
@@ -37,15 +39,14 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use clap::{Args as ClapArgs, ValueEnum};
+use command::output::{Exit, Failure, OrExit, Output};
 use fib::designs::Design;
-
-use crate::output::{Exit, Failure, OrExit, Output};
-
 use judge::Judge;
-use layout::Layout;
 use report::{Outside, Report};
 use state::StateDirectory;
 use topology::Topology;
+
+use layout::Layout;
 
 /// Run a whole network on this machine and see that every frame reaches the right host
 #[derive(Debug, ClapArgs)]

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-use super::ground::{Control, Ground, Put, SetOnDrop, Stop, pause};
+use super::backend::{Backend, Control, Put, SetOnDrop, Stop, pause};
 use super::hosts::{Bulk, Pings};
 use super::judge::{Judge, Phase};
 use super::layout::{End, FAR_PORT, Layout, Mac, synthetic_mac};
@@ -69,7 +69,7 @@ pub(super) struct Findings {
 /// A demo at work.
 pub(super) struct Run<'a> {
     pub(super) layout: &'a Layout,
-    pub(super) ground: &'a dyn Ground,
+    pub(super) backend: &'a dyn Backend,
     pub(super) control: &'a mut dyn Control,
     pub(super) judge: &'a Judge,
     pub(super) stop: &'a Stop,
@@ -94,17 +94,17 @@ impl Run<'_> {
         let mut findings = Findings::default();
 
         self.begin(Phase::Ping, "every host pings every other")?;
-        findings.pings = self.ground.ping_all(self.stop)?;
+        findings.pings = self.backend.ping_all(self.stop)?;
 
         let seconds = self.seconds;
         let share = |part: f64| Instant::now() + Duration::from_secs_f64(seconds * part);
-        if self.ground.has_tcp() {
+        if self.backend.has_tcp() {
             self.begin(Phase::Tcp, "bulk TCP")?;
-            findings.tcp = Some(self.ground.tcp(N_FLOWS, None, share(0.2), self.stop)?);
+            findings.tcp = Some(self.backend.tcp(N_FLOWS, None, share(0.2), self.stop)?);
         }
 
         self.begin(Phase::Udp, "bulk UDP")?;
-        findings.udp = self.ground.udp(N_FLOWS, self.judge, share(0.2), self.stop)?;
+        findings.udp = self.backend.udp(N_FLOWS, self.judge, share(0.2), self.stop)?;
         self.settle();
 
         self.begin(Phase::Churn, "names come, move and go, hosts change their switch, under traffic")?;
@@ -168,15 +168,15 @@ impl Run<'_> {
 
     fn churn(&mut self, names: &mut Names, until: Instant) -> Result<Churn> {
         let targets = Mutex::new(Targets { live: names.live.iter().map(|&(mac, _)| mac).collect(), removed: vec![] });
-        let (ground, stop, layout) = (self.ground, self.stop, self.layout);
-        let prober = Prober { layout, ground, judge: self.judge, targets: &targets, rate_pps: PROBE_RATE_PPS };
+        let (backend, stop, layout) = (self.backend, self.stop, self.layout);
+        let prober = Prober { layout, backend, judge: self.judge, targets: &targets, rate_pps: PROBE_RATE_PPS };
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let probing = scope.spawn(|| prober.run(&done, stop));
             let probed = SetOnDrop(&done);
-            let tcp = ground
+            let tcp = backend
                 .has_tcp()
-                .then(|| scope.spawn(|| ground.tcp(N_FLOWS, Some(CHURN_FLOW_BYTES_A_SECOND), until, stop)));
+                .then(|| scope.spawn(|| backend.tcp(N_FLOWS, Some(CHURN_FLOW_BYTES_A_SECOND), until, stop)));
             let outcome = self.churn_rounds(names, &targets, until);
             drop(probed);
             join(probing);
@@ -251,19 +251,19 @@ impl Run<'_> {
     /// Moves a host to the switch of its other cable: both cables are in while the network learns of it.
     fn move_host(&mut self, index: usize) -> Result<Duration> {
         let host = &self.layout.hosts[index];
-        let cable = self.ground.plug_other(index)?;
+        let cable = self.backend.plug_other(index)?;
         let begun = Instant::now();
         self.control.put(&[Put { mac: host.mac, at: host.ends[cable], host: Some(index) }])?;
         self.control.wait_in_step(self.stop)?;
         let taken = begun.elapsed();
-        self.ground.unplug_other(index)?;
+        self.backend.unplug_other(index)?;
         Ok(taken)
     }
 
     fn cut(&mut self, names: &Names, link: usize, rest: Duration) -> Result<Cut> {
         let targets = Mutex::new(Targets { live: names.live.iter().map(|&(mac, _)| mac).collect(), removed: vec![] });
-        let (ground, stop, layout) = (self.ground, self.stop, self.layout);
-        let prober = Prober { layout, ground, judge: self.judge, targets: &targets, rate_pps: PROBE_RATE_PPS };
+        let (backend, stop, layout) = (self.backend, self.stop, self.layout);
+        let prober = Prober { layout, backend, judge: self.judge, targets: &targets, rate_pps: PROBE_RATE_PPS };
         let done = AtomicBool::new(false);
         let (times, log) = std::thread::scope(|scope| {
             let probing = scope.spawn(|| prober.run(&done, stop));
@@ -287,13 +287,13 @@ impl Run<'_> {
     fn cut_and_restore(&mut self, link: usize, rest: Duration) -> Result<(Instant, Instant, Instant)> {
         pause(rest / 2, self.stop);
         let begun = Instant::now();
-        self.ground.set_trunk(link, false)?;
+        self.backend.set_trunk(link, false)?;
         self.control.set_link(link, false)?;
         self.control.wait_in_step(self.stop)?;
         let converged = Instant::now();
         pause(rest, self.stop);
         let restored = Instant::now();
-        self.ground.set_trunk(link, true)?;
+        self.backend.set_trunk(link, true)?;
         self.control.wait_trunk(link, self.stop)?;
         self.control.set_link(link, true)?;
         self.control.wait_in_step(self.stop)?;

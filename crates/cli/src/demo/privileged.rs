@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use fib::designs::Design;
 
+use super::backend::{Backend, SetOnDrop, Stop};
 use super::config;
 use super::controller::{RemoteControl, Site};
-use super::ground::{Ground, SetOnDrop, Stop};
 use super::hosts::{Bulk, Hosts, Pings, across};
 use super::judge::Judge;
 use super::layout::Layout;
@@ -24,7 +24,7 @@ const PING_PATIENCE: Duration = Duration::from_secs(30);
 /// What a run with privileges found out.
 pub(super) struct Outcome {
     pub(super) findings: Findings,
-    pub(super) tables: super::ground::Tables,
+    pub(super) tables: super::backend::Tables,
     /// Frames that the sniffers' sockets had no room for.
     pub(super) missed_by_sniffers: u64,
     /// Largest resident memory of a switch, and that of the controller, in bytes.
@@ -71,14 +71,14 @@ pub(super) fn run(
     control.register()?;
 
     let sniffers = wires.sniffers(layout)?;
-    let ground = Namespaced::new(layout, &wires)?;
+    let backend = Namespaced::new(layout, &wires)?;
     let watched = AtomicBool::new(false);
     let (findings, missed) = std::thread::scope(|scope| {
         let watching = scope.spawn(|| sniffers.watch(judge, &watched));
         let done = SetOnDrop(&watched);
         let run = Run {
             layout,
-            ground: &ground,
+            backend: &backend,
             control: &mut control,
             judge,
             stop,
@@ -91,7 +91,7 @@ pub(super) fn run(
         (findings, watching.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     });
     let findings = findings?;
-    let tables = super::ground::Control::tables(&mut control)?;
+    let tables = super::backend::Control::tables(&mut control)?;
     let memory = control.site.processes.resident_bytes();
     let of = |wanted: &dyn Fn(&str) -> bool| {
         memory.iter().filter(|(name, _)| wanted(name)).map(|&(_, bytes)| bytes).max().unwrap_or_default()
@@ -131,7 +131,7 @@ impl<'a> Namespaced<'a> {
     }
 }
 
-impl Ground for Namespaced<'_> {
+impl Backend for Namespaced<'_> {
     fn send_datagram(&self, from: usize, to: usize, payload: &[u8]) {
         self.hosts.send_probe(from, to, payload);
     }

@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::backend::{Backend, Stop};
 use super::frames::{SYNTHETIC_IP, probe, probe_payload};
-use super::ground::{Ground, Stop};
 use super::judge::Judge;
 use super::layout::{Layout, Mac, synthetic_mac};
 
@@ -42,7 +42,7 @@ pub(super) struct Sent {
 /// The prober's parts; [`Prober::run`] on a thread of its own.
 pub(super) struct Prober<'a> {
     pub(super) layout: &'a Layout,
-    pub(super) ground: &'a dyn Ground,
+    pub(super) backend: &'a dyn Backend,
     pub(super) judge: &'a Judge,
     pub(super) targets: &'a Mutex<Targets>,
     pub(super) rate_pps: u64,
@@ -83,14 +83,14 @@ impl Prober<'_> {
         let from = random.below(hosts.len());
         let frame_to = |mac: Mac, number| {
             let host = &hosts[from];
-            self.ground.send_frame(from, &probe((host.mac, host.ip), (mac, SYNTHETIC_IP), number, PAYLOAD_LEN));
+            self.backend.send_frame(from, &probe((host.mac, host.ip), (mac, SYNTHETIC_IP), number, PAYLOAD_LEN));
         };
         match random.below(20) {
             0..9 => {
                 let to = (from + 1 + random.below(hosts.len() - 1)) % hosts.len();
                 let number = self.judge.send(1);
                 log.push(Sent { number, at: Instant::now() });
-                self.ground.send_datagram(from, to, &probe_payload(number, PAYLOAD_LEN));
+                self.backend.send_datagram(from, to, &probe_payload(number, PAYLOAD_LEN));
             }
             9..18 => {
                 if let Some(&mac) = targets.live.get(random.below(targets.live.len())) {

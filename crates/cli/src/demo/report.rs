@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use fib::designs::Design;
 use serde::Serialize;
 
-use super::ground::Tables;
+use super::backend::Tables;
 use super::judge::{Judge, Phase};
 use super::layout::Layout;
 use super::phases::Findings;

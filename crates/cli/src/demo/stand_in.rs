@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::Result;
 
-use super::ground::{Control, Put, SetOnDrop, Stop, Tables};
+use super::backend::{Control, Put, SetOnDrop, Stop, Tables};
 use super::judge::{Judge, Phase};
 use super::layout::{Layout, Mac};
 use super::netns::{ip_batch, privileged};
@@ -57,14 +57,14 @@ fn a_flooding_bridge_delivers_everything_and_is_caught_misdelivering() {
 
     let judge = Judge::new((0..layout.n_stations()).map(|station| layout.station_name(station)).collect());
     let sniffers = wires.sniffers(&layout).unwrap();
-    let ground = Namespaced::new(&layout, &wires).unwrap();
+    let backend = Namespaced::new(&layout, &wires).unwrap();
     let (stop, watched) = (AtomicBool::new(false), AtomicBool::new(false));
     let findings = std::thread::scope(|scope| {
         let watching = scope.spawn(|| sniffers.watch(&judge, &watched));
         let done = SetOnDrop(&watched);
         let run = Run {
             layout: &layout,
-            ground: &ground,
+            backend: &backend,
             control: &mut NoControl,
             judge: &judge,
             stop: &stop,

@@ -21,21 +21,21 @@ pub(super) enum TopologyError {
     Malformed { path: PathBuf, message: String },
     #[error("the topology has {got} switches; a demo takes 1 to {MAX_SWITCHES}")]
     Size { got: usize },
-    #[error("switch {name:?} is listed twice")]
+    #[error("switch {name:?} is listed twice under `switches`; remove one")]
     DuplicateSwitch { name: String },
-    #[error("link {a:?} - {b:?} names a switch that is not listed under `switches`")]
+    #[error("link {a:?} - {b:?} names a switch that is not listed under `switches`; add it there")]
     UnknownSwitch { a: String, b: String },
-    #[error("core switch {name:?} is not listed under `switches`")]
+    #[error("core switch {name:?} is not listed under `switches`; add it there")]
     UnknownCore { name: String },
-    #[error("no switch has hosts: leave some out of `core`")]
+    #[error("all switches are listed under `core`, so none has hosts; remove some from it")]
     NoGateways,
-    #[error("link {a:?} - {b:?} joins a switch to itself")]
+    #[error("link {a:?} - {b:?} joins a switch to itself; a link joins two switches")]
     Loop { a: String, b: String },
-    #[error("link {a:?} - {b:?} has cost 0; costs are 1 or more")]
+    #[error("link {a:?} - {b:?} has cost 0; set it to at least 1")]
     ZeroCost { a: String, b: String },
     #[error("switch {name:?} cannot be reached from {from:?}; every switch needs a path to every other")]
     Disconnected { name: String, from: String },
-    #[error("--switches does not go with the topology {name:?}, which has {fixed} switches of its own")]
+    #[error("the topology {name:?} has {fixed} switches of its own; leave --switches out")]
     FixedSize { name: String, fixed: usize },
 }
 

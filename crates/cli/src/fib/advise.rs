@@ -1,13 +1,13 @@
 //! `fibula fib advise`: which design to take, and why, from the model's figures.
 
 use clap::Args;
+use command::output::{Output, write_out};
 use fib::model::advice::{Advice, Against, Node, SLOW, TIE, advise, lines};
 use fib::model::designs::{Demand, Figures};
 use serde::Serialize;
 
 use super::compare::{Row, size};
 use super::demand::{DemandArgs, sentence, share};
-use crate::output::{Output, write_out};
 
 /// What is asked for, and where.
 #[derive(Args, Debug)]

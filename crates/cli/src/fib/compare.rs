@@ -1,13 +1,13 @@
 //! `fibula fib compare`: what every design costs for one demand.
 
 use clap::Args;
+use command::output::{Exit, Failure, Output, aligned, write_out};
+use command::parse_size;
 use fib::model::designs::{Demand, Figures, Updates, all};
 use serde::Serialize;
 
 use super::demand::{DemandArgs, sentence};
 use super::measure::{Measured, measure};
-use crate::bench::parse_size;
-use crate::output::{Exit, Failure, Output, aligned, write_out};
 
 /// What to compare for.
 #[derive(Args, Debug)]

@@ -1,11 +1,10 @@
 //! What `fibula fib compare` and `fibula fib advise` are asked about.
 
 use clap::Args;
+use command::output::{Exit, Failure};
+use command::parse_size;
 use fib::model::designs::Demand;
 use fib::name::NameKind;
-
-use crate::bench::parse_size;
-use crate::output::{Exit, Failure};
 
 /// Names that make sense: beyond, digests of 64 bits are no names any more.
 const MAX_NAMES: u64 = 1 << 32;

@@ -2,14 +2,15 @@
 
 use std::time::Instant;
 
+use command::output::{Exit, Failure};
 use fib::designs::{Aliens, BURST, Burst, Design, NameList, Spec, Table, keys};
 use fib::model::designs::{Demand, Figures};
 use fib::name::{Name, NameKind};
 use lookup::hash::{Digest, Family, Hasher, SecretKey};
-use repro::names::Random;
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
+use rand::{Rng, RngExt, SeedableRng};
 use serde::Serialize;
-
-use crate::output::{Exit, Failure};
 
 /// Aliens asked for: enough for two digits of a rate of 1 in 10,000.
 const ALIENS: u64 = 1 << 20;
@@ -115,9 +116,9 @@ fn build(row: &Figures, demand: &Demand, names: &Names, seed: u64) -> anyhow::Re
 fn rates(built: &[Built], names: &Names, seed: u64) -> Vec<f64> {
     let mut order: Vec<u32> = (0..names.live.len() as u32).collect();
     let n_queries = order.len().min(LOOKUPS);
-    Random::new(seed).shuffle_front(&mut order, n_queries);
+    let (order, _) = order.partial_shuffle(&mut StdRng::seed_from_u64(seed), n_queries);
     // Side by side, as names stand in frames, so that the table is what is measured.
-    let queries: Vec<Name> = order[..n_queries].iter().map(|&at| names.live[at as usize].clone()).collect();
+    let queries: Vec<Name> = order.iter().map(|&at| names.live[at as usize].clone()).collect();
     let mut samples = vec![Vec::new(); built.len()];
     for _ in 0..ROUNDS {
         for (built, samples) in built.iter().zip(&mut samples) {
@@ -174,8 +175,8 @@ fn names(demand: &Demand, n_names: u64, seed: u64) -> anyhow::Result<Names> {
     let make = |number: u64| name(demand.kind, bytes, number, seed);
     let live = (0..n_names).map(make).collect::<Result<Vec<_>, _>>()?;
     let aliens = (n_names..n_names + aliens).map(make).collect::<Result<Vec<_>, _>>()?;
-    let mut random = Random::new(seed ^ 0x7661_6c75);
-    let values = (0..n_names).map(|_| 1 + random.below(demand.n_actions.into()) as u16).collect();
+    let mut random = StdRng::seed_from_u64(seed ^ 0x7661_6c75);
+    let values = (0..n_names).map(|_| random.random_range(1..=demand.n_actions as u16)).collect();
     Ok(Names { live, values, aliens })
 }
 
@@ -191,7 +192,7 @@ fn name(kind: NameKind, n_bytes: usize, number: u64, seed: u64) -> anyhow::Resul
     let bytes = if kind == NameKind::Text {
         format!("/{x:016x}{:>width$}", "", width = n_bytes - 17).replace(' ', "v").into_bytes()
     } else {
-        let rest = Random::new(x).next_u64().to_le_bytes();
+        let rest = StdRng::seed_from_u64(x).next_u64().to_le_bytes();
         x.to_le_bytes().into_iter().chain(rest.into_iter().cycle()).take(n_bytes).collect()
     };
     Ok(Name::from_bytes(kind, &bytes)?)

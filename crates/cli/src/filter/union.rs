@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use command::output::{Exit, Failure, OrExit, Output};
 use lookup::bloom::image::{self, Header};
 use lookup::bloom::{Bloom, CounterBits, Counting, Layout, UnionError};
 
 use super::{decode, kind_of, read, write};
-use crate::output::{Exit, Failure, OrExit, Output};
 
 /// Which filters, and where to.
 #[derive(Args, Debug)]

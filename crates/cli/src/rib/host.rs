@@ -1,10 +1,10 @@
 //! `fibula host`: host ports, each under a name of its own.
 
-use crate::lines::TextReader;
-use crate::output::{Exit, Failure, Output};
 use crate::remote::{Client, PortOf, answer};
 use crate::rib::{Verbs, print_changed};
 use api::v1;
+use command::output::{Exit, Failure, Output};
+use command::text::TextReader;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
@@ -69,7 +69,7 @@ impl Verbs for Verb {
 fn read(file: &Path) -> anyhow::Result<Vec<v1::Host>> {
     let shown = file.display();
     let source: Box<dyn std::io::Read> =
-        if file.as_os_str() == "-" { Box::new(std::io::stdin()) } else { Box::new(crate::whole::open(file)?) };
+        if file.as_os_str() == "-" { Box::new(std::io::stdin()) } else { Box::new(command::open(file)?) };
     let mut hosts = Vec::new();
     for (line, text) in (1u64..).zip(TextReader::new(source).lines()) {
         let wrong = |why: &dyn std::fmt::Display| {

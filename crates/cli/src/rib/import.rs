@@ -4,10 +4,10 @@
 //! line numbers before anything is sent; the second sends. Cost: the file is read twice; the names are kept once, about
 //! 60 bytes each, to find duplicates.
 
-use crate::lines::TextReader;
-use crate::output::{Exit, Failure, OrExit, Output};
 use crate::remote::{Client, answer, refusal};
 use api::v1;
+use command::output::{Exit, Failure, OrExit, Output};
+use command::text::TextReader;
 use csv::StringRecord;
 use fib::name::{Name, NameKind};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -88,7 +88,7 @@ fn open(file: &Path) -> anyhow::Result<Box<dyn Source>> {
         read.or_exit(Exit::BadInput, "standard input")?;
         return Ok(Box::new(Cursor::new(bytes)));
     }
-    Ok(Box::new(crate::whole::open(file)?))
+    Ok(Box::new(command::open(file)?))
 }
 
 /// A bar on standard error that shows rate and time left; hidden when that is no terminal.
@@ -172,7 +172,7 @@ fn parse(record: &StringRecord) -> Result<v1::NameRecord, String> {
     }
     let tenant = match field(2) {
         "" => 0,
-        text => text.parse().map_err(|_| format!("tenant `{text}` is not from 0 to {}", u32::MAX))?,
+        text => text.parse().map_err(|_| format!("tenant `{text}` is not a number from 0 to {}", u32::MAX))?,
     };
     if !field(3).is_empty() && field(3).parse::<IpAddr>().is_err() {
         return Err(format!("`{}` is no IP address", field(3)));

@@ -1,9 +1,9 @@
 //! `fibula link`: links between switches.
 
-use crate::output::Output;
 use crate::remote::{Client, PortOf, answer};
 use crate::rib::{Verbs, print_changed};
 use api::v1;
+use command::output::Output;
 use serde::Serialize;
 
 /// The verbs of `fibula link`.

@@ -1,11 +1,11 @@
 //! `fibula switch lookup`: which port a name is at, asked of a switch itself.
 
-use crate::lines::TextReader;
-use crate::output::{Exit, Failure, OrExit, Output, to_stdout};
 use crate::remote::answer;
 use api::client::ConnectError;
 use api::v1::lookup_client::LookupClient;
 use api::{lookup, v1};
+use command::output::{Exit, Failure, OrExit, Output, to_stdout};
+use command::text::TextReader;
 use serde::Serialize;
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
@@ -45,7 +45,7 @@ impl Args {
         }
         let is_terminal = std::io::stdin().is_terminal();
         if is_terminal {
-            eprintln!("names, one a line; end with Ctrl-D");
+            eprintln!("type names, one a line, and end with Ctrl-D");
         }
         let batch = if is_terminal { 1 } else { batch as usize };
         let mut lines = TextReader::new(std::io::stdin().lock()).lines();
@@ -81,7 +81,7 @@ async fn connect(at: &str) -> anyhow::Result<LookupClient<Channel>> {
                  switch.toml"
             ),
         ),
-        _ => Failure::new(Exit::Usage, format!("`{at}` is no address; write it like 10.0.0.2:4603")),
+        _ => Failure::new(Exit::Usage, format!("`{at}` is not an address with a port; write it like 10.0.0.2:4603")),
     })?;
     Ok(api::client::lookup(channel))
 }

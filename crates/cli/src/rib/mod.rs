@@ -7,9 +7,9 @@ mod lookup;
 pub(crate) mod name;
 pub(crate) mod node;
 
-use crate::output::Output;
 use crate::remote::{Client, Remote};
 use api::v1;
+use command::output::Output;
 use serde::Serialize;
 
 /// What can be done with the objects of a noun: each verb is one conversation with the controller.

@@ -1,10 +1,10 @@
 //! `fibula name`: the names of the network and the hosts they hang off.
 
-use crate::output::{Output, to_stdout};
+use crate::atomic_file::{AtomicFile, cannot_write};
 use crate::remote::{Client, answer};
 use crate::rib::{Verbs, import, print_changed};
-use crate::whole::{WholeFile, cannot_write};
 use api::v1;
+use command::output::{Output, to_stdout};
 use serde::Serialize;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -41,7 +41,7 @@ pub(crate) enum Verb {
     },
     /// How many names there are, and may be
     Count,
-    /// Add or move names from a CSV file: name,host[,tenant[,ip]] (- for standard input)
+    /// Add or move names from a CSV file with the columns name, host, and optionally tenant and ip
     ///
     /// The whole file is checked before anything is sent. Names of earlier imports that the file lacks stay.
     Import {
@@ -117,7 +117,7 @@ impl Verbs for Verb {
                 let next = page.names.last().filter(|_| page.more).map(|last| last.name.clone());
                 out.rows(&page.names.into_iter().map(NameRow::from).collect::<Vec<_>>())?;
                 if let Some(next) = next {
-                    eprintln!("there are more: --after '{next}'");
+                    eprintln!("there are more names; go on with --after '{next}'");
                 }
                 Ok(())
             }
@@ -162,8 +162,8 @@ async fn export(mut client: Client, file: Option<PathBuf>, out: &Output) -> anyh
         }
         return Ok(());
     };
-    let whole = WholeFile::create(&file, 0o666)?;
-    let mut writer = import::writer(std::io::BufWriter::new(whole));
+    let target = AtomicFile::create(&file, 0o666)?;
+    let mut writer = import::writer(std::io::BufWriter::new(target));
     writer.write_record(import::HEADER)?;
     let total = answer(client.get_status(v1::GetStatusRequest {}).await)?.names;
     let bar = import::progress_bar(total, "exported");

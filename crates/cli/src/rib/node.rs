@@ -1,9 +1,9 @@
 //! `fibula switch add|del|list|show`: the switches as the controller knows them; `lookup` asks one of them itself.
 
-use crate::output::{Exit, Failure, Output};
 use crate::remote::{Client, Remote, answer};
 use crate::rib::{lookup, print_changed};
 use api::v1;
+use command::output::{Exit, Failure, Output};
 use serde::Serialize;
 
 /// What to do with the controller's table of switches.
@@ -90,7 +90,10 @@ impl Verb {
                 let mut rows = list(client).await?;
                 rows.retain(|row| row.switch == name);
                 if rows.is_empty() {
-                    return Err(Failure::new(Exit::NotFound, format!("there is no switch `{name}`")));
+                    return Err(Failure::new(
+                        Exit::NotFound,
+                        format!("there is no switch `{name}`; `fibula switch list` lists all"),
+                    ));
                 }
                 out.rows(&rows)
             }),

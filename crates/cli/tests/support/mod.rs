@@ -125,6 +125,7 @@ pub(crate) async fn eventually<F: Future<Output = bool>>(what: &str, mut ask: im
     let start = Instant::now();
     while !ask().await {
         assert!(start.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
+        #[expect(clippy::disallowed_methods, reason = "a running daemon can only be polled")]
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }

@@ -31,13 +31,13 @@ pub trait Store: Send {
 #[non_exhaustive]
 pub enum StoreError {
     /// Another controller has it open.
-    #[error("{path} is in use by another controller; stop that one, or give this one a store of its own")]
+    #[error("{path} is in use by another controller; stop that one, or set store to another file")]
     InUse {
         /// The store.
         path: PathBuf,
     },
     /// The file is no store of ours, or of a later version.
-    #[error("{path} holds format {got:?}, this version reads {expected:?}; use the fibula version that wrote it")]
+    #[error("{path} has format {got:?}, but this version of fibula reads {expected:?}; run the version that wrote it")]
     WrongFormat {
         /// The store.
         path: PathBuf,

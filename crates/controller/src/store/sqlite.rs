@@ -44,6 +44,7 @@ impl SqliteStore {
                     return Err(StoreError::WrongFormat { path: path.to_owned(), got, expected: FORMAT });
                 }
                 Err(_) if start.elapsed() >= patience => return Err(StoreError::InUse { path: path.to_owned() }),
+                #[expect(clippy::disallowed_methods, reason = "a lock of the file system has no wait with a timeout")]
                 Err(_) => std::thread::sleep(RETRY),
             }
         }

@@ -32,7 +32,7 @@ impl Writer {
                 self.answer_reports();
             }
             Err(error) => {
-                tracing::warn!(switch, %error, "resync refused, stream ended");
+                tracing::warn!(switch, %error, "the switch cannot be brought up to date; its stream ends");
                 session.end();
             }
         }
@@ -70,7 +70,7 @@ impl Writer {
             self.no_room_since = None;
             if let Some(largest) = self.shared.sessions().iter().max_by_key(|session| session.backlog_bytes()) {
                 let waits = self.unanswered.len();
-                tracing::warn!(switch = %self.name_of(largest), waits, "too slow while others wait, its stream ends");
+                tracing::warn!(switch = %self.name_of(largest), waits, "the switch reads too slowly while others wait; its stream ends");
                 largest.end();
             }
         }
@@ -78,7 +78,9 @@ impl Writer {
 
     fn answer(&mut self, session: &Session, report: &Report) {
         let switch = self.name_of(session);
-        match self.state.network.attach(session.node(), report) {
+        let attached = self.state.network.attach(session.node(), report);
+        self.keep_view_rows();
+        match attached {
             Ok(missing) => {
                 session.set_parked(false);
                 tracing::info!(switch, messages = missing.len(), "report answered");
@@ -91,9 +93,20 @@ impl Writer {
             }
             Err(error) => {
                 let error = self.state.explain(error.into());
-                tracing::warn!(switch, %error, "report refused, stream ended");
+                tracing::warn!(switch, %error, "the report of the switch is refused; its stream ends");
                 session.end();
             }
+        }
+    }
+
+    /// Stores what designs keep of the tables of switches that came or went. Without it a restarted controller sends such a
+    /// switch its whole table again.
+    pub(super) fn keep_view_rows(&mut self) {
+        let rows = self.state.network.take_view_rows();
+        if !rows.is_empty()
+            && let Err(error) = self.store.commit(&rows)
+        {
+            tracing::error!(%error, "the state of a switch's table is not stored: after a restart it is sent anew");
         }
     }
 
@@ -120,6 +133,6 @@ fn decode(switch: &str, report: &[u8]) -> Result<Report, AttachError> {
     let malformed = |reason| AttachError::BadReport { switch: switch.to_owned(), reason };
     match Uplink::decode(report).map_err(|e| malformed(e.to_string()))? {
         Uplink::Report(report) => Ok(report),
-        Uplink::Ack { .. } => Err(malformed("it is an acknowledgement".to_owned())),
+        Uplink::Ack { .. } => Err(malformed("it is an acknowledgement and not a report".to_owned())),
     }
 }

@@ -6,8 +6,8 @@
 //! Source: "Re-designing Compact-structure based Forwarding for Programmable Networks", IV.A, V. Differs: no valid name
 //! is ever answered wrongly, see `lookup::bloom_fib`.
 
-use super::{Design, RestoreError, Spec, bloom};
-use lookup::bloom_fib::Policy;
+use super::{Design, Halves, Spec, Structure, bloom};
+use lookup::bloom_fib::{Names, Policy, Settings};
 
 /// The Bloom forwarder, with its counters in the data plane.
 pub static BFW: Design = Design {
@@ -17,11 +17,17 @@ pub static BFW: Design = Design {
     fingerprint_bits: bloom::fingerprint_bits,
     fingerprints: |_| bloom::FINGERPRINTS,
     is_static: false,
-    restarts_alike: false,
-    skeleton: |spec, names, _| bloom::skeleton(spec, policy, names),
-    restore: |spec, _, names, _| Ok::<_, RestoreError>(bloom::skeleton(spec, policy, names)?),
-    table: |spec, image| bloom::table(spec, policy, image),
+    halves: Halves::of::<Bfw>(),
 };
+
+struct Bfw;
+
+impl Structure for Bfw {
+    type Skeleton = Names;
+    fn settings(spec: &Spec) -> Settings {
+        bloom::settings(spec, policy(spec))
+    }
+}
 
 /// Half-full filters: each function makes false positives half as many.
 pub(super) fn policy(spec: &Spec) -> Policy {

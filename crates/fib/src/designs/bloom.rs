@@ -1,14 +1,8 @@
-//! Both halves of Bloom forwarders, of whatever policy: filters of all values, and an exact table of what they get wrong.
+//! What Bloom forwarders have in common, whatever their policy.
 
-use super::each::{self, Maker};
-use super::keys::Key;
-use super::skeleton::Skeleton;
-use super::table::{Served, Table, TableError};
 use super::{Aliens, Spec};
 use lookup::bloom::MAX_HASHES;
-use lookup::bloom_fib::{BloomFib, BloomFibQuery, Form, Policy, Settings, sizing};
-use lookup::hash::Digest;
-use lookup::traits::{Control, InsertError};
+use lookup::bloom_fib::{Form, Policy, Settings, sizing};
 use std::ops::RangeInclusive;
 
 /// Share of alien names that all filters together take for others, at most, where nothing else is said.
@@ -34,27 +28,6 @@ pub(super) fn aliens(spec: &Spec) -> Aliens {
 }
 
 /// What a forwarder of this policy is built with.
-pub(super) fn settings(spec: &Spec, policy: fn(&Spec) -> Policy) -> Settings {
-    Settings::new(spec.value_bits, spec.max_names, policy(spec), Form::Separate, &spec.key)
-}
-
-/// A forwarder of `entries`.
-pub(super) fn make(settings: &Settings, entries: &[(Digest, u64)]) -> Result<BloomFib, InsertError> {
-    let mut control = BloomFib::new(settings.clone());
-    control.insert_batch(entries, &mut Vec::new()).map(|()| control)
-}
-
-/// The controller's half: a forwarder for each view, since filters hold values.
-pub(super) fn skeleton(
-    spec: &Spec,
-    policy: fn(&Spec) -> Policy,
-    names: &[(Key<'_>, u32)],
-) -> Result<Box<dyn Skeleton>, InsertError> {
-    let settings = settings(spec, policy);
-    each::skeleton::<BloomFib>(Maker { kind: spec.kind, settings, make, is_static: false }, names)
-}
-
-/// The switch's half.
-pub(super) fn table(spec: &Spec, policy: fn(&Spec) -> Policy, image: &[u8]) -> Result<Box<dyn Table>, TableError> {
-    Served::<BloomFibQuery>::from_image(spec.kind, &settings(spec, policy), image)
+pub(super) fn settings(spec: &Spec, policy: Policy) -> Settings {
+    Settings::new(spec.value_bits, spec.max_names, policy, Form::Separate, &spec.key)
 }

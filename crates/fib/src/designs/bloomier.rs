@@ -4,7 +4,8 @@
 //! Alien names get an arbitrary action, and so do removed ones, which are aliens at once.
 //! Source: "Memory-efficient and Ultra-fast Network Lookup and Forwarding using Othello Hashing", section VI.
 
-use super::{Aliens, Design, rebuilt};
+use super::fixed::Fixed;
+use super::{Aliens, Design, Halves};
 use lookup::static_map::Bloomier;
 
 /// Bloomier filter: three cells from name to action; static.
@@ -15,8 +16,5 @@ pub static BLOOMIER: Design = Design {
     fingerprint_bits: |_| 0,
     fingerprints: |_| 0..=0,
     is_static: true,
-    restarts_alike: true,
-    skeleton: rebuilt::skeleton::<Bloomier>,
-    restore: rebuilt::restore::<Bloomier>,
-    table: rebuilt::table::<Bloomier>,
+    halves: Halves::of::<Fixed<Bloomier>>(),
 };

@@ -6,8 +6,8 @@
 //! Source: Yu, Fabrikant, Rexford, "BUFFALO: Bloom filter forwarding architecture for large organizations", as the papers
 //! compare it. Differs: no valid name is ever answered wrongly, see `lookup::bloom_fib`.
 
-use super::{Design, RestoreError, Spec, bloom};
-use lookup::bloom_fib::Policy;
+use super::{Design, Halves, Spec, Structure, bloom};
+use lookup::bloom_fib::{Names, Policy, Settings};
 
 /// BUFFALO: plain filters in the switch, the memory shared among them for the fewest false positives.
 pub static BUFFALO: Design = Design {
@@ -17,11 +17,17 @@ pub static BUFFALO: Design = Design {
     fingerprint_bits: bloom::fingerprint_bits,
     fingerprints: |_| bloom::FINGERPRINTS,
     is_static: false,
-    restarts_alike: false,
-    skeleton: |spec, names, _| bloom::skeleton(spec, policy, names),
-    restore: |spec, _, names, _| Ok::<_, RestoreError>(bloom::skeleton(spec, policy, names)?),
-    table: |spec, image| bloom::table(spec, policy, image),
+    halves: Halves::of::<Buffalo>(),
 };
+
+struct Buffalo;
+
+impl Structure for Buffalo {
+    type Skeleton = Names;
+    fn settings(spec: &Spec) -> Settings {
+        bloom::settings(spec, policy(spec))
+    }
+}
 
 /// The bits a name with which each filter, evenly filled, has its rate, with k_max = 8.
 fn policy(spec: &Spec) -> Policy {

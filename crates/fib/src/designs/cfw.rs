@@ -4,8 +4,8 @@
 //! Alien names are dropped but for a few in 2^l_f; gateways check names exactly beside it, for a fingerprint is no proof.
 //! Source: "Re-designing Compact-structure based Forwarding for Programmable Networks", sections IV.B, V.
 
-use super::{Aliens, Design, places};
-use lookup::cuckoo::filtable::level1_share;
+use super::{Aliens, Design, Halves, Spec, Structure};
+use lookup::cuckoo::filtable::{FiltableSkeleton, Settings, level1_share};
 
 /// The Cuckoo Forwarder over one arrangement of names for all switches.
 pub static CFW: Design = Design {
@@ -15,11 +15,17 @@ pub static CFW: Design = Design {
     fingerprint_bits,
     fingerprints: |value_bits| 4..=32 - value_bits.max(2),
     is_static: false,
-    restarts_alike: false,
-    skeleton: places::skeleton,
-    restore: places::restore,
-    table: places::table,
+    halves: Halves::of::<Cfw>(),
 };
+
+struct Cfw;
+
+impl Structure for Cfw {
+    type Skeleton = FiltableSkeleton<u32>;
+    fn settings(spec: &Spec) -> Settings {
+        Settings::new(spec.value_bits, spec.fingerprint_bits, spec.max_names, &spec.key)
+    }
+}
 
 /// Load of level 1.
 const LOAD: f64 = 0.95;

@@ -5,7 +5,8 @@
 //! names of its own hosts at the egress.
 //! Source: "Memory-efficient and Ultra-fast Network Lookup and Forwarding using Othello Hashing", sections IV, V, VII.A.
 
-use super::{Aliens, Design, graph};
+use super::{Aliens, Design, Halves, Spec, Structure};
+use lookup::othello::{Graph, Settings};
 
 /// The design of the papers' FIB, in the form that networks here use.
 pub static CONCISE: Design = Design {
@@ -15,8 +16,15 @@ pub static CONCISE: Design = Design {
     fingerprint_bits: |_| 0,
     fingerprints: |_| 0..=0,
     is_static: false,
-    restarts_alike: true,
-    skeleton: graph::skeleton,
-    restore: graph::restore,
-    table: graph::table,
+    halves: Halves::of::<Othello>(),
 };
+
+/// An Othello, with fingerprints where the design has them.
+pub(super) struct Othello;
+
+impl Structure for Othello {
+    type Skeleton = Graph;
+    fn settings(spec: &Spec) -> Settings {
+        Settings::new(spec.value_bits, spec.max_names, &spec.key).with_fingerprints(spec.fingerprint_bits)
+    }
+}

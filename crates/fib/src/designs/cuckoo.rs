@@ -5,13 +5,9 @@
 //! Alien names are dropped, every one. Texts of up to 63 bytes fit.
 //! Source: "Re-designing Compact-structure based Forwarding for Programmable Networks", sections II, VII (CGW).
 
-use super::each::{self, Maker};
-use super::keys::{Key, NameLayout, with_width};
-use super::skeleton::Skeleton;
-use super::table::{Served, Table, TableError};
-use super::{Aliens, Design, RestoreError, Spec};
-use lookup::cuckoo::exact::{Cuckoo, CuckooQuery, Settings};
-use lookup::traits::{Control, InsertError};
+use super::keys::{NameLayout, with_width};
+use super::{Aliens, Design, Spec, Structure, halves_by_width};
+use lookup::cuckoo::exact::{CuckooSkeleton, Settings};
 
 /// Whole names in two buckets of four slots.
 pub static CUCKOO: Design = Design {
@@ -21,28 +17,18 @@ pub static CUCKOO: Design = Design {
     fingerprint_bits: |_| 0,
     fingerprints: |_| 0..=0,
     is_static: false,
-    restarts_alike: false,
-    skeleton,
-    restore: |spec, _, names, threads| Ok::<_, RestoreError>(skeleton(spec, names, threads)?),
-    table,
+    halves: halves_by_width!(Cuckoo),
 };
+
+struct Cuckoo<const W: usize>;
+
+impl<const W: usize> Structure for Cuckoo<W> {
+    type Skeleton = CuckooSkeleton<W, u32>;
+    fn settings(spec: &Spec) -> Settings {
+        settings(spec)
+    }
+}
 
 pub(super) fn settings(spec: &Spec) -> Settings {
     Settings::new(NameLayout::of(spec.kind).bytes, spec.value_bits, spec.max_names, spec.family, &spec.key)
-}
-
-fn skeleton(spec: &Spec, names: &[(Key<'_>, u32)], _threads: usize) -> Result<Box<dyn Skeleton>, InsertError> {
-    fn of<const W: usize>(spec: &Spec, names: &[(Key<'_>, u32)]) -> Result<Box<dyn Skeleton>, InsertError> {
-        let make = |settings: &Settings, entries: &[([u64; W], u64)]| {
-            let mut control = Cuckoo::with_room(settings.clone(), entries.len());
-            control.insert_batch(entries, &mut Vec::new()).map(|()| control)
-        };
-        each::skeleton::<Cuckoo<W>>(Maker { kind: spec.kind, settings: settings(spec), make, is_static: false }, names)
-    }
-    with_width!(spec.kind, W => of::<W>(spec, names))
-}
-
-fn table(spec: &Spec, image: &[u8]) -> Result<Box<dyn Table>, TableError> {
-    let (kind, settings) = (spec.kind, settings(spec));
-    with_width!(kind, W => Served::<CuckooQuery<W>>::from_image(kind, &settings, image))
 }

@@ -1,21 +1,17 @@
 //! FIB designs: what is looked up on the way from a name to an action, and what an alien name gets.
 //!
-//! A design is no concept beside the seam: it is a pair of control and query structures from name to action, selected by
-//! its name. The controller's half is a [`skeleton`](Skeleton): the names, arranged once for all switches where the
-//! arrangement does not depend on what names mean at each. The switch's half is a [`Table`], behind one virtual call a
-//! burst. One file a design; `docs/how-to/add-a-fib-design.md` says how to add one.
+//! A design is a structure of `lookup` from name to action, selected by its name, with two declared policies: what an
+//! alien name gets, and what a gateway holds as against a core node. The controller's half is a skeleton of names with a
+//! view a switch; the switch's half is a [`Table`], behind one virtual call a burst. One file a design;
+//! `docs/how-to/add-a-fib-design.md` says how to add one.
 //!
-//! | room | what |
+//! | module | what it is |
 //! |---|---|
 //! | `keys` | names as structures take them: digests, or whole |
-//! | `table`, `skeleton` | what the two halves of every design promise |
-//! | `sharded` | the control half of what is arranged in shards: one arrangement for all switches |
-//! | `graph` | both halves of what is made of an Othello |
-//! | `line` | both halves of the line designs |
-//! | `places` | both halves of CFW: one arrangement in slots for all switches |
-//! | `each` | the control half of everything else: one a switch |
-//! | `rebuilt` | both halves of what is a static map |
-//! | `bloom` | both halves of Bloom forwarders: BFW, BUFFALO, Summary Cache |
+//! | `control`, `shared` | the controller's half: what it promises, and the one implementation, for any skeleton |
+//! | `table` | the switch's half: what it promises, and the one implementation, for any query structure |
+//! | `parts` | parts of a table against a report, and in messages |
+//! | `bloom`, `fixed` | what Bloom forwarders share, and what static maps share |
 //! | the others | a design each |
 //!
 //! Gateways hold all valid names beside any design, exactly: they answer for hosts, and refuse aliens at the ingress.
@@ -27,19 +23,17 @@ mod bloomier;
 mod buffalo;
 mod cfw;
 mod concise;
+mod control;
 mod cuckoo;
-mod each;
-mod graph;
+mod fixed;
 mod keys;
 mod line;
 mod ofw;
 mod ogw;
 mod orthogonal;
-mod places;
-mod rebuilt;
+mod parts;
 mod setsep;
-mod sharded;
-mod skeleton;
+mod shared;
 mod sorted;
 mod summary_cache;
 mod table;
@@ -63,17 +57,19 @@ pub use summary_cache::SUMMARY_CACHE;
 pub use table::{Reader, Table, TableError};
 pub use tss::TSS;
 
+pub(crate) use control::{Emitted, FibControl, Lacking, ViewUpdates};
 pub(crate) use keys::NameLayout;
-pub(crate) use skeleton::{Emitted, Lacking, Outbox, Skeleton};
 
 use crate::codec::{self, Input};
 use crate::name::{Name, NameKind};
+use keys::StructureKey;
 use lookup::hash::{Family, Hasher, SecretKey};
-use lookup::othello;
-use lookup::traits::InsertError;
+use lookup::traits::{InsertError, RestoreError, Row, SettingsOf, Skeleton};
+use shared::Shared;
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
+use table::Served;
 
 /// All designs.
 pub static DESIGNS: &[&Design] = &[
@@ -111,17 +107,68 @@ pub struct Design {
     pub fingerprints: fn(u8) -> RangeInclusive<u8>,
     /// Whether every change makes the whole structure anew: for names that hardly change, or few of them.
     pub is_static: bool,
-    /// Whether a restarted controller has the same tables, and so sends nothing that a switch has.
-    pub restarts_alike: bool,
-    pub(crate) skeleton: MakeSkeleton,
-    pub(crate) restore: RestoreSkeleton,
-    pub(crate) table: MakeTable,
+    pub(crate) halves: Halves,
 }
 
-type MakeSkeleton = fn(&Spec, &[(Key<'_>, u32)], usize) -> Result<Box<dyn Skeleton>, InsertError>;
-type Rows = Vec<(Vec<u8>, Vec<u8>)>;
-type RestoreSkeleton = fn(&Spec, Rows, &[(Key<'_>, u32)], usize) -> Result<Box<dyn Skeleton>, RestoreError>;
-type MakeTable = fn(&Spec, &[u8]) -> Result<Box<dyn Table>, TableError>;
+/// A structure of `lookup` as a design uses it.
+trait Structure {
+    /// Its names, with places.
+    type Skeleton: Skeleton<Payload = u32>;
+    /// What both halves are built with.
+    fn settings(spec: &Spec) -> SettingsOf<Self::Skeleton>;
+}
+
+/// The controller's half of a design, or why there is none.
+type Made<E> = Result<Box<dyn FibControl>, E>;
+
+/// Names as a structure takes them, each with its place.
+type Names<'n> = &'n [(Key<'n>, u32)];
+
+/// Makes the two halves of a design.
+pub(crate) struct Halves {
+    /// The controller's half of names with their places, on some threads.
+    pub(crate) control: fn(&Spec, Names<'_>, usize) -> Made<InsertError>,
+    /// The same from stored rows.
+    pub(crate) restore: fn(&Spec, &[Row], Names<'_>) -> Made<RestoreError>,
+    /// The switch's half in an image.
+    pub(crate) table: FromImage,
+}
+
+/// Makes the switch's half of a design from an image.
+type FromImage = fn(&Spec, &[u8]) -> Result<Box<dyn Table>, TableError>;
+
+impl Halves {
+    const fn of<S: Structure>() -> Halves
+    where
+        <S::Skeleton as Skeleton>::Key: StructureKey,
+    {
+        Halves {
+            control: |spec, names, threads| Shared::<S::Skeleton>::build(spec, &S::settings(spec), names, threads),
+            restore: |spec, rows, names| Shared::<S::Skeleton>::restore(spec, &S::settings(spec), rows, names),
+            table: |spec, image| {
+                Served::<<S::Skeleton as Skeleton>::Query>::from_image(spec.kind, &S::settings(spec), image)
+            },
+        }
+    }
+}
+
+/// The halves of a structure of whole names, whose parameter is the width that names of the kind have.
+macro_rules! halves_by_width {
+    ($structure:ident) => {
+        $crate::designs::Halves {
+            control: |spec, names, threads| {
+                with_width!(spec.kind, W => ($crate::designs::Halves::of::<$structure<W>>().control)(spec, names, threads))
+            },
+            restore: |spec, rows, names| {
+                with_width!(spec.kind, W => ($crate::designs::Halves::of::<$structure<W>>().restore)(spec, rows, names))
+            },
+            table: |spec, image| {
+                with_width!(spec.kind, W => ($crate::designs::Halves::of::<$structure<W>>().table)(spec, image))
+            },
+        }
+    };
+}
+use halves_by_width;
 
 /// What the FIB answers for a name that was never inserted, or whose tombstone is gone.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -179,7 +226,7 @@ impl Spec {
     /// # Errors
     /// [`TableError`].
     pub fn table(&self, image: &[u8]) -> Result<Box<dyn Table>, TableError> {
-        (self.design.table)(self, image)
+        (self.design.halves.table)(self, image)
     }
 
     /// A table of names with their values, without a network around it.
@@ -188,8 +235,8 @@ impl Spec {
     pub fn build(&self, entries: &[(Key<'_>, u16)], threads: usize) -> Result<Box<dyn Table>, InsertError> {
         let largest = entries.iter().map(|(_, value)| *value).max().unwrap_or(0);
         let places: Vec<(Key<'_>, u32)> = entries.iter().map(|(key, value)| (*key, (*value).into())).collect();
-        let skeleton = (self.design.skeleton)(self, &places, threads)?;
-        let tables = skeleton.export_many(&[(0..=largest).collect()])?;
+        let control = (self.design.halves.control)(self, &places, threads)?;
+        let tables = control.export_many(&[(0..=largest).collect()])?;
         Ok(tables.into_iter().next().expect("one table was asked for"))
     }
 
@@ -282,31 +329,6 @@ impl FromStr for &'static Design {
 pub struct UnknownDesign {
     /// The start of the name.
     pub got: String,
-}
-
-/// Why stored rows make no arrangement.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
-#[allow(missing_docs)]
-pub enum RestoreError {
-    /// A row that cannot be read.
-    #[error("a row of the arrangement cannot be read ({0})")]
-    Row(#[from] codec::DecodeError),
-    /// Shards that contradict the names.
-    #[error(transparent)]
-    Graph(#[from] othello::RestoreError),
-    /// Groups that contradict the names.
-    #[error(transparent)]
-    Lines(#[from] lookup::line::RestoreError),
-    /// Names that cannot be arranged.
-    #[error(transparent)]
-    Build(#[from] InsertError),
-}
-
-impl From<lookup::bytes::BytesError> for RestoreError {
-    fn from(error: lookup::bytes::BytesError) -> RestoreError {
-        RestoreError::Row(error.into())
-    }
 }
 
 /// The names of a list with their digests.

@@ -5,7 +5,8 @@
 //! beside it, for a fingerprint is no proof. With l_f = 0 it is Concise.
 //! Source: "Re-designing Compact-structure based Forwarding for Programmable Networks", sections IV.C, V.
 
-use super::{Aliens, Design, graph};
+use super::concise::Othello;
+use super::{Aliens, Design, Halves};
 
 /// The Othello Forwarder over one graph of names for all switches.
 pub static OFW: Design = Design {
@@ -15,10 +16,7 @@ pub static OFW: Design = Design {
     fingerprint_bits,
     fingerprints: |value_bits| 1..=32 - value_bits.max(2),
     is_static: false,
-    restarts_alike: true,
-    skeleton: graph::skeleton,
-    restore: graph::restore,
-    table: graph::table,
+    halves: Halves::of::<Othello>(),
 };
 
 /// Share of the pairs of cells that names touch both of: two sides of about 1.17 cells a name, each left empty with

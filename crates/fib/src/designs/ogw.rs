@@ -5,13 +5,9 @@
 //! Alien names are dropped, every one. Texts of up to 63 bytes fit.
 //! Source: "Re-designing Compact-structure based Forwarding for Programmable Networks", sections IV.C, VII (OGW).
 
-use super::each::{self, Maker};
-use super::keys::{Key, with_width};
-use super::skeleton::Skeleton;
-use super::table::{Served, Table, TableError};
-use super::{Aliens, Design, RestoreError, Spec, cuckoo};
-use lookup::othello::gateway::{Gateway, GatewayQuery, Settings};
-use lookup::traits::InsertError;
+use super::keys::with_width;
+use super::{Aliens, Design, Spec, Structure, cuckoo, halves_by_width};
+use lookup::othello::gateway::{GatewaySkeleton, Settings};
 
 /// The Othello forwarder with the names that it forwards.
 pub static OGW: Design = Design {
@@ -21,22 +17,14 @@ pub static OGW: Design = Design {
     fingerprint_bits: |_| 0,
     fingerprints: |_| 0..=0,
     is_static: false,
-    restarts_alike: false,
-    skeleton,
-    restore: |spec, _, names, threads| Ok::<_, RestoreError>(skeleton(spec, names, threads)?),
-    table,
+    halves: halves_by_width!(Gateway),
 };
 
-fn skeleton(spec: &Spec, names: &[(Key<'_>, u32)], _threads: usize) -> Result<Box<dyn Skeleton>, InsertError> {
-    fn of<const W: usize>(spec: &Spec, names: &[(Key<'_>, u32)]) -> Result<Box<dyn Skeleton>, InsertError> {
-        let make = |settings: &Settings, entries: &[([u64; W], u64)]| Gateway::build(settings.clone(), entries, 1);
-        let settings = cuckoo::settings(spec);
-        each::skeleton::<Gateway<W>>(Maker { kind: spec.kind, settings, make, is_static: false }, names)
-    }
-    with_width!(spec.kind, W => of::<W>(spec, names))
-}
+struct Gateway<const W: usize>;
 
-fn table(spec: &Spec, image: &[u8]) -> Result<Box<dyn Table>, TableError> {
-    let (kind, settings) = (spec.kind, cuckoo::settings(spec));
-    with_width!(kind, W => Served::<GatewayQuery<W>>::from_image(kind, &settings, image))
+impl<const W: usize> Structure for Gateway<W> {
+    type Skeleton = GatewaySkeleton<W, u32>;
+    fn settings(spec: &Spec) -> Settings {
+        cuckoo::settings(spec)
+    }
 }

@@ -4,7 +4,8 @@
 //! Alien names, removed ones among them, are dropped unless a filter takes them for one of its names.
 //! Source: "Memory-efficient and Ultra-fast Network Lookup and Forwarding using Othello Hashing", section VI.
 
-use super::{Aliens, Design, rebuilt};
+use super::fixed::Fixed;
+use super::{Aliens, Design, Halves};
 use lookup::static_map::{Orthogonal, orthogonal::RATE};
 
 /// Orthogonal Bloom filters, one a bit of the action, and an exact table of their errors; static.
@@ -15,8 +16,5 @@ pub static OBF: Design = Design {
     fingerprint_bits: |_| 0,
     fingerprints: |_| 0..=0,
     is_static: true,
-    restarts_alike: true,
-    skeleton: rebuilt::skeleton::<Orthogonal>,
-    restore: rebuilt::restore::<Orthogonal>,
-    table: rebuilt::table::<Orthogonal>,
+    halves: Halves::of::<Fixed<Orthogonal>>(),
 };

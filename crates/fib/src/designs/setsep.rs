@@ -4,7 +4,8 @@
 //! Alien names get an arbitrary action, and so do removed ones, which are aliens at once.
 //! Source: "Memory-efficient and Ultra-fast Network Lookup and Forwarding using Othello Hashing", sections VI, VII.B.
 
-use super::{Aliens, Design, rebuilt};
+use super::fixed::Fixed;
+use super::{Aliens, Design, Halves};
 use lookup::static_map::SetSep;
 
 /// SetSep: hash functions that happen to be right for a group of names; static.
@@ -15,8 +16,5 @@ pub static SETSEP: Design = Design {
     fingerprint_bits: |_| 0,
     fingerprints: |_| 0..=0,
     is_static: true,
-    restarts_alike: true,
-    skeleton: rebuilt::skeleton::<SetSep>,
-    restore: rebuilt::restore::<SetSep>,
-    table: rebuilt::table::<SetSep>,
+    halves: Halves::of::<Fixed<SetSep>>(),
 };

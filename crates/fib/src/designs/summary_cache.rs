@@ -7,8 +7,8 @@
 //! Source: Fan, Cao, Almeida, Broder, "Summary Cache", as the papers compare it. Differs: no valid name is ever answered
 //! wrongly, see `lookup::bloom_fib`.
 
-use super::{Aliens, Design, RestoreError, Spec, bloom};
-use lookup::bloom_fib::Policy;
+use super::{Aliens, Design, Halves, Spec, Structure, bloom};
+use lookup::bloom_fib::{Names, Policy, Settings};
 
 /// Summary Cache: a counting filter a neighbour, 16 bits a name, four hash functions.
 pub static SUMMARY_CACHE: Design = Design {
@@ -18,11 +18,17 @@ pub static SUMMARY_CACHE: Design = Design {
     fingerprint_bits: |_| 0,
     fingerprints: |_| 0..=0,
     is_static: false,
-    restarts_alike: false,
-    skeleton: |spec, names, _| bloom::skeleton(spec, policy, names),
-    restore: |spec, _, names, _| Ok::<_, RestoreError>(bloom::skeleton(spec, policy, names)?),
-    table: |spec, image| bloom::table(spec, policy, image),
+    halves: Halves::of::<SummaryCache>(),
 };
+
+struct SummaryCache;
+
+impl Structure for SummaryCache {
+    type Skeleton = Names;
+    fn settings(spec: &Spec) -> Settings {
+        bloom::settings(spec, policy(spec))
+    }
+}
 
 fn policy(_: &Spec) -> Policy {
     Policy::summary_cache()

@@ -1,11 +1,9 @@
 //! The half of a design that a switch holds: a table that comes as bytes, follows updates, and is read by workers.
 
 use super::keys::{Burst, StructureKey};
-use crate::messages::HeldShard;
 use crate::name::NameKind;
-use lookup::othello::ShardId;
-use lookup::othello::update::DecodeError;
-use lookup::traits::{Applied, ApplyError, BatchReader, Replicated};
+use lookup::traits::{Applied, ApplyError, BatchReader, DecodeError, HeldPart, Replicated};
+use std::marker::PhantomData;
 
 /// What a switch holds of a design, in the hands of its one writer. A virtual call serves a burst, never a name.
 pub trait Table: Send {
@@ -26,23 +24,17 @@ pub trait Table: Send {
     fn image(&self) -> Vec<u8>;
 
     /// Versions and digests of its shards, in order of the digests of names. A design without shards has one.
-    fn held(&self) -> Vec<HeldShard>;
+    fn held(&self) -> Vec<HeldPart>;
 
     /// Memory that lookups need, in bits.
     fn size_bits(&self) -> u64;
 
     /// Access for another thread.
-    fn reader(&self) -> Box<dyn Reader>;
+    fn reader(&self) -> Box<Reader>;
 }
 
-/// A thread's access to a table beside its writer.
-pub trait Reader: Send {
-    /// As [`Table::lookup_batch`], on one version of the table.
-    fn lookup_batch(&mut self, burst: &Burst<'_>, values: &mut [u64]);
-
-    /// Says that this thread reads nothing until the next lookup: call it before sleeping.
-    fn offline(&mut self);
-}
+/// A thread's access to a table beside its writer. A virtual call serves a burst.
+pub type Reader = dyn for<'a> BatchReader<Burst<'a>>;
 
 /// Why bytes were refused; the table answers as before.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -55,25 +47,25 @@ pub enum TableError {
     #[error(transparent)]
     Apply(#[from] ApplyError),
     /// Cells came where whole shards were due.
-    #[error("cells came where whole shards were due: report, to get them")]
+    #[error("changed words came where whole parts were due: report what is held, to get them")]
     NotWhole,
 }
 
-/// A structure without shards as one shard of all names.
-pub(super) fn one_shard((version, digest): (u64, u64)) -> HeldShard {
-    HeldShard { id: ShardId { prefix: 0, depth: 0 }, version, digest }
-}
-
 /// A table that is one query structure.
-pub(super) struct Served<Q> {
-    pub(super) kind: NameKind,
-    pub(super) query: Q,
+pub(super) struct Served<Q: Replicated> {
+    kind: NameKind,
+    settings: Q::Settings,
+    query: Q,
 }
 
 impl<Q: Replicated> Served<Q>
 where
     Q::Key: StructureKey,
 {
+    pub(super) fn new(kind: NameKind, query: Q) -> Self {
+        Served { kind, settings: query.settings(), query }
+    }
+
     /// The table in an image.
     pub(super) fn from_image(
         kind: NameKind,
@@ -81,7 +73,8 @@ where
         image: &[u8],
     ) -> Result<Box<dyn Table>, TableError> {
         let update = Q::decode_update(settings, image)?;
-        Ok(Box::new(Served { kind, query: Q::from_whole(settings, &update)? }))
+        let images = Q::images_of(&update).ok_or(TableError::NotWhole)?;
+        Ok(Box::new(Served::new(kind, Q::from_images(settings, images)?)))
     }
 }
 
@@ -94,46 +87,43 @@ where
     }
 
     fn apply(&mut self, update: &[u8]) -> Result<Applied, TableError> {
-        let update = Q::decode_update(self.query.settings(), update)?;
-        Ok(self.query.apply(&update)?)
+        Ok(self.query.apply(&Q::decode_update(&self.settings, update)?)?)
     }
 
     fn overwrite(&mut self, parts: &[u8]) -> Result<(), TableError> {
-        let update = Q::decode_update(self.query.settings(), parts)?;
-        Ok(self.query.overwrite(&update)?)
+        let update = Q::decode_update(&self.settings, parts)?;
+        Ok(self.query.overwrite(Q::images_of(&update).ok_or(TableError::NotWhole)?)?)
     }
 
     fn image(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
-        Q::encode_update(self.query.settings(), &self.query.whole(), &mut bytes);
+        Q::encode_update(&self.settings, &Q::update_of(self.query.images()), &mut bytes);
         bytes
     }
 
-    fn held(&self) -> Vec<HeldShard> {
-        vec![one_shard(self.query.held())]
+    fn held(&self) -> Vec<HeldPart> {
+        self.query.held()
     }
 
     fn size_bits(&self) -> u64 {
         self.query.size_bits()
     }
 
-    fn reader(&self) -> Box<dyn Reader> {
-        Box::new(ServedReader { kind: self.kind, reader: self.query.reader() })
+    fn reader(&self) -> Box<Reader> {
+        Box::new(ServedReader { kind: self.kind, reader: self.query.reader(), key: PhantomData })
     }
 }
 
-struct ServedReader<R> {
+struct ServedReader<R, K> {
     kind: NameKind,
     reader: R,
+    key: PhantomData<K>,
 }
 
-impl<R: BatchReader> Reader for ServedReader<R>
-where
-    R::Key: StructureKey,
-{
+impl<R: BatchReader<[K]>, K: StructureKey> BatchReader<Burst<'_>> for ServedReader<R, K> {
     #[inline]
     fn lookup_batch(&mut self, burst: &Burst<'_>, values: &mut [u64]) {
-        R::Key::with_burst(self.kind, burst, |keys| self.reader.lookup_batch(keys, values));
+        K::with_burst(self.kind, burst, |keys| self.reader.lookup_batch(keys, values));
     }
 
     fn offline(&mut self) {

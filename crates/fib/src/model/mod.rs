@@ -1,6 +1,6 @@
 //! The model: what a forwarding structure costs, computed before one is built.
 //!
-//! | room | what | equations of "Re-designing Compact-structure based Forwarding" |
+//! | module | what | equations of "Re-designing Compact-structure based Forwarding" |
 //! |---|---|---|
 //! | [`bloom`] | BFW: memory, hash calls, lines, false positives, misdeliveries | V.A, (1), (2), (7) |
 //! | [`cuckoo`] | CFW and (2,4)-Cuckoo: the same, and `E_eta` | V.A, (3), (4), (8) |

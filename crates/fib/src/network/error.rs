@@ -8,7 +8,7 @@ use lookup::traits::InsertError;
 /// Why the network was not changed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
-#[allow(missing_docs)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum NetworkError {
     /// Settings that make no network.
     #[error("{why}: correct the configuration")]

@@ -46,14 +46,15 @@ pub use error::NetworkError;
 pub use restore::RestoreError;
 
 use crate::action::{Action, PortId};
-use crate::designs::{self, CONCISE, Design, Key, Outbox, Skeleton, Spec};
+use crate::designs::{self, CONCISE, Design, FibControl, Key, Spec, ViewUpdates};
 use crate::durable::{Row, RowChange, Tenants};
 use crate::indices::{Indices, Slot};
-use crate::messages::{Body, Held, HeldShard, Message, TableHeader, ValueMode};
+use crate::messages::{Body, Held, Message, TableHeader, ValueMode};
 use crate::name::{Name, NameKind};
 use crate::replica::{image_parts, load_parts};
 use crate::rib::Rib;
 use crate::topology::{End, Link, Node, NodeId, Routes, Topology, TopologyError};
+use lookup::base::part::HeldPart;
 use lookup::hash::{Family, Hasher, SecretKey};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use table::Table;
@@ -197,8 +198,8 @@ impl Network {
     pub fn new(settings: Settings, term: u64) -> Result<Network, NetworkError> {
         let mut network = Network::bare(settings, term)?;
         let spec = network.settings.spec(network.settings.core);
-        let skeleton = (spec.design.skeleton)(&spec, &[], 1)?;
-        network.tables.insert(1, Table::new(Tenants::All, spec, skeleton, Held::default()));
+        let control = (spec.design.halves.control)(&spec, &[], 1)?;
+        network.tables.insert(1, Table::new(Tenants::All, spec, control, Held::default()));
         network.next_table = 2;
         Ok(network)
     }
@@ -270,7 +271,7 @@ impl Network {
 
     /// Bytes of heap memory of the skeletons.
     pub fn skeleton_bytes(&self) -> usize {
-        self.tables.values().map(|table| table.skeleton.heap_bytes()).sum()
+        self.tables.values().map(|table| table.control.heap_bytes()).sum()
     }
 
     /// Adds a switch; it carries transit traffic unless it is restricted to some tenants.
@@ -338,6 +339,9 @@ impl Network {
             draft.row(Row::Egress { index, slot });
         }
         if let Some(switch) = self.switches.remove(&id) {
+            if let Some(table) = self.tables.get_mut(&switch.table) {
+                table.forget(id);
+            }
             self.drop_unused_table(switch.table, &mut draft);
         }
         self.refresh_routes(&mut draft);
@@ -468,6 +472,9 @@ impl Network {
                 table.detach(node);
             }
         }
+        if let Some(table) = self.tables.get_mut(&old) {
+            table.forget(node);
+        }
         if let Some(switch) = self.switches.get_mut(&node) {
             switch.table = table;
         }
@@ -487,7 +494,7 @@ impl Network {
         if self.settings.gateway != self.settings.core {
             let index = self.join_view(node, header.table, &[])?;
             if let Some(table) = self.tables.get_mut(&header.table) {
-                let image = table.skeleton.image(index);
+                let image = table.control.image(index)?;
                 image_parts(header.table, image).for_each(|part| draft.send(0, node, part));
             }
         }
@@ -532,7 +539,7 @@ impl Network {
             let of: Vec<NodeId> =
                 nodes.iter().copied().filter(|node| self.switches.get(node).is_some_and(|s| s.table == *id)).collect();
             let values: Vec<Vec<u16>> = of.iter().map(|node| self.values(Some(*node))).collect();
-            fibs.extend(of.into_iter().zip(table.skeleton.export_many(&values)?));
+            fibs.extend(of.into_iter().zip(table.control.export_many(&values)?));
         }
         Ok(fibs)
     }
@@ -579,7 +586,7 @@ impl Network {
                 old.views.iter().flat_map(|view| &view.switches).map(|node| (*node, self.header(*node))).collect();
             let Some(table) = self.tables.get_mut(&id) else { continue };
             for (index, view) in table.views.iter().enumerate() {
-                let image = table.skeleton.image(index);
+                let image = table.control.image(index)?;
                 for node in &view.switches {
                     draft.send(0, *node, Body::Table(headers[node].clone()));
                     image_parts(id, image.clone()).for_each(|part| draft.send(0, *node, part));
@@ -592,10 +599,10 @@ impl Network {
     /// The same names under other settings, for the same switches.
     fn rekeyed(&self, settings: &Settings, table: &Table) -> Result<Table, NetworkError> {
         let spec = Spec { key: settings.key.clone(), ..table.spec.clone() };
-        let skeleton = self.build_skeleton(&spec, &table.tenants)?;
-        let mut new = Table::new(table.tenants.clone(), spec, skeleton, table.valid);
+        let control = self.build_control(&spec, &table.tenants)?;
+        let mut new = Table::new(table.tenants.clone(), spec, control, table.valid);
         for (index, view) in table.views.iter().enumerate() {
-            let values = table.skeleton.values(index).to_vec();
+            let values = table.control.values(index).to_vec();
             let index = new.add_view(view.of, values, &[])?;
             new.views[index].switches = view.switches.clone();
         }
@@ -630,9 +637,9 @@ impl Network {
             return Ok(*id);
         }
         let spec = self.settings.spec(design);
-        let skeleton = self.build_skeleton(&spec, tenants)?;
+        let control = self.build_control(&spec, tenants)?;
         let valid = Held { version: 1, digest: names::digest_of(&self.valid_entries(tenants)) };
-        let table = Table::new(tenants.clone(), spec, skeleton, valid);
+        let table = Table::new(tenants.clone(), spec, control, valid);
         let id = self.next_table;
         self.next_table += 1;
         draft.row(table.row(id));
@@ -642,18 +649,18 @@ impl Network {
     }
 
     /// These tenants' names, arranged.
-    fn build_skeleton(&self, spec: &Spec, tenants: &Tenants) -> Result<Box<dyn Skeleton>, NetworkError> {
+    fn build_control(&self, spec: &Spec, tenants: &Tenants) -> Result<Box<dyn FibControl>, NetworkError> {
         let mut places = HashMap::new();
         self.places.ends.iter().zip(0u32..).for_each(|(end, place)| _ = places.insert(*end, place));
         let held = self.rib.iter().filter(|(_, _, attachment)| tenants.holds(attachment.tenant));
         let entries: Vec<(Key<'_>, u32)> = held
             .map(|(name, digest, attachment)| (Key { digest, name }, places[&self.place_of(attachment.end())]))
             .collect();
-        Ok((spec.design.skeleton)(spec, &entries, self.settings.threads)?)
+        Ok((spec.design.halves.control)(spec, &entries, self.settings.threads)?)
     }
 
     /// The view of a switch in a table, made if there is none, with the switch among those that it is for.
-    fn join_view(&mut self, node: NodeId, table: u32, report: &[HeldShard]) -> Result<usize, NetworkError> {
+    fn join_view(&mut self, node: NodeId, table: u32, report: &[HeldPart]) -> Result<usize, NetworkError> {
         let of = (self.settings.mode == ValueMode::Port).then_some(node);
         let known = self.tables[&table].views.iter().position(|view| view.of == of);
         let values = if known.is_some() { Vec::new() } else { self.values(of) };
@@ -673,7 +680,8 @@ impl Network {
         if used || table.tenants == Tenants::All && table.spec.design == self.settings.core {
             return;
         }
-        if let Some(table) = self.tables.remove(&id) {
+        if let Some(mut table) = self.tables.remove(&id) {
+            table.take_view_rows(id, &mut draft.rows);
             draft.rows.push(table.row(id).delete());
             draft.rows.extend(table.all_rows(id).map(RowChange::delete));
         }
@@ -699,7 +707,7 @@ impl Network {
         let mut tables = std::mem::take(&mut self.tables);
         for table in tables.values_mut() {
             for (index, view) in table.views.iter().enumerate() {
-                table.skeleton.learn_place(index, self.value(view.of, place));
+                table.control.learn_place(index, self.value(view.of, place));
             }
         }
         self.tables = tables;
@@ -732,11 +740,11 @@ impl Network {
         }
         let mut tables = std::mem::take(&mut self.tables);
         for (id, table) in &mut tables {
-            let mut out = Outbox::new();
-            table.skeleton.catch_up(&mut out);
+            let mut out = ViewUpdates::new();
+            table.control.catch_up(&mut out);
             let values = table.views.iter().map(|view| self.values(view.of)).enumerate();
-            let stale: Vec<_> = values.filter(|(i, values)| table.skeleton.values(*i) != values).collect();
-            table.skeleton.revalue(stale, &mut out);
+            let stale: Vec<_> = values.filter(|(i, values)| table.control.values(*i) != values).collect();
+            table.control.revalue(stale, &mut out);
             table.send(*id, out, draft, |_| 1);
         }
         self.tables = tables;

@@ -4,7 +4,7 @@ use super::table::Table;
 use super::{Draft, Effects, Network, NetworkError};
 use crate::action::PortId;
 use crate::codec::{PART_BYTES, entry_bytes};
-use crate::designs::{Key, Outbox};
+use crate::designs::{Key, ViewUpdates};
 use crate::durable::Row;
 use crate::messages::{Body, ExactUpdate, ExactValue, Held};
 use crate::name::{Name, NameKind};
@@ -101,7 +101,7 @@ impl Network {
     /// Whether a batch of `n` names changes most of some table, so that each attached switch is sent nearly all of its
     /// FIB.
     pub fn is_bulk(&self, n: usize) -> bool {
-        self.tables.values().any(|table| table.skeleton.is_bulk(n))
+        self.tables.values().any(|table| table.control.is_bulk(n))
     }
 
     /// As [`Network::set_name`] for many, all or none; of equal names the last counts.
@@ -244,8 +244,8 @@ impl Network {
                 remove.push(step.key());
             }
         }
-        let mut out = Outbox::new();
-        table.skeleton.change(&put, &remove, &mut out)?;
+        let mut out = ViewUpdates::new();
+        table.control.change(&put, &remove, &mut out)?;
         table.send(id, out, draft, |node| match steps {
             [step] => self.phase(step, node),
             _ => 1,
@@ -274,7 +274,7 @@ impl Network {
                 None => remove.push(step.key()),
             }
         }
-        table.skeleton.undo(&put, &remove);
+        table.control.undo(&put, &remove);
     }
 
     /// The exact tables of local names.

@@ -3,12 +3,13 @@
 use super::table::Table;
 use super::{Draft, Network, NetworkError, Settings, Switch};
 use crate::codec::DecodeError;
-use crate::designs::{self, Design, Key};
+use crate::designs::{Design, Key};
 use crate::durable::{Row, RowChange, Tenants};
 use crate::indices::{Indices, Slot};
 use crate::messages::{ExactValue, Held};
 use crate::rib::RibError;
 use crate::topology::{End, Node, NodeId, TopologyError};
+use lookup::traits::Row as PartRow;
 use std::collections::BTreeMap;
 
 impl Network {
@@ -80,7 +81,13 @@ impl Network {
                     table.of = Some((tenants, design));
                     table.valid_version = valid_version;
                 }
-                Row::Part { table, key, value } => stored.entry(table).or_default().parts.push((key, value)),
+                Row::Part { table, key, value } => {
+                    stored.entry(table).or_default().parts.push(PartRow { key, value: Some(value) });
+                }
+                Row::View { table, of, key, value } => {
+                    let views = &mut stored.entry(table).or_default().views;
+                    views.entry(of).or_default().push(PartRow { key, value: Some(value) });
+                }
                 Row::Egress { index, slot } => _ = egress.insert(index, slot),
             }
         }
@@ -128,7 +135,10 @@ impl Network {
                 // Of a design that is no longer configured: its switches get other tables below.
                 let row = Row::Table { id, tenants, valid_version: 0, design: (design, fingerprint_bits) };
                 draft.rows.push(row.delete());
-                draft.rows.extend(stored.parts.into_iter().map(|(key, _)| Row::part(id, key, None)));
+                draft.rows.extend(stored.parts.into_iter().map(|row| Row::part(id, row.key, None)));
+                for (of, rows) in stored.views {
+                    draft.rows.extend(rows.into_iter().map(|row| Row::view(id, of, PartRow { value: None, ..row })));
+                }
                 continue;
             };
             let held = || attachments.iter().zip(&entries).filter(|((.., at), _)| tenants.holds(at.tenant));
@@ -136,10 +146,15 @@ impl Network {
             let digest = held().fold(0, |sum, ((name, _, attachment), _)| sum ^ attachment.ip.share(name));
             let spec =
                 spec.with_fingerprint(fingerprint_bits).map_err(|source| RestoreError::Row { kind: 6, source })?;
-            let skeleton = (spec.design.restore)(&spec, stored.parts, &live, self.settings.threads)
+            let control = (spec.design.halves.restore)(&spec, &stored.parts, &live)
                 .map_err(|source| RestoreError::Arrangement { table: id, source })?;
             let valid = Held { version: stored.valid_version, digest };
-            self.tables.insert(id, Table::new(tenants, spec, skeleton, valid));
+            let mut table = Table::new(tenants, spec, control, valid);
+            table.absent = stored.views;
+            if stored.parts.is_empty() {
+                draft.rows.extend(table.all_rows(id));
+            }
+            self.tables.insert(id, table);
         }
         Ok(())
     }
@@ -169,7 +184,8 @@ struct StoredTable {
     /// Whose names, in which design with how long a fingerprint.
     of: Option<(Tenants, (String, u8))>,
     valid_version: u64,
-    parts: Vec<(Vec<u8>, Vec<u8>)>,
+    parts: Vec<PartRow>,
+    views: BTreeMap<Option<NodeId>, Vec<PartRow>>,
 }
 
 fn from_network_row(row: Row, settings: Settings, term: u64) -> Result<Network, RestoreError> {
@@ -191,7 +207,7 @@ fn from_network_row(row: Row, settings: Settings, term: u64) -> Result<Network, 
 /// Why rows make no network.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
-#[allow(missing_docs)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum RestoreError {
     /// The row that everything else hangs off is missing, not first, or there twice.
     #[error("the store has no row of the network itself where it is due: restore it from a backup")]
@@ -218,7 +234,7 @@ pub enum RestoreError {
     Network(#[from] NetworkError),
     /// An arrangement that contradicts the names.
     #[error("table {table}: {source}")]
-    Arrangement { table: u32, source: designs::RestoreError },
+    Arrangement { table: u32, source: lookup::traits::RestoreError },
 }
 
 impl From<TopologyError> for RestoreError {

@@ -2,6 +2,7 @@
 
 use super::{Network, NetworkError};
 use crate::designs::Lacking;
+use crate::durable::RowChange;
 use crate::messages::{Body, Held, Message, Report, TableHeader};
 use crate::replica::{image_parts, load_parts};
 use crate::topology::{NodeId, TopologyError};
@@ -65,6 +66,13 @@ impl Network {
         Ok(bodies.into_iter().map(|body| self.message(node, body)).collect())
     }
 
+    /// The rows that the store must have after switches were attached or detached. A mutation returns them with its own.
+    pub fn take_view_rows(&mut self) -> Vec<RowChange> {
+        let mut rows = Vec::new();
+        self.tables.iter_mut().for_each(|(id, table)| table.take_view_rows(*id, &mut rows));
+        rows
+    }
+
     /// What an attached switch has once everything sent to it took effect: the report that it would send then.
     pub fn held(&self, node: NodeId) -> Option<Report> {
         let switch = self.switches.get(&node).filter(|switch| switch.attached)?;
@@ -79,7 +87,7 @@ impl Network {
             actions: self.held_actions(node),
             valid: if header.gateway { table.valid } else { Held::default() },
             local: switch.local,
-            shards: table.skeleton.held(view),
+            shards: table.control.held(view),
         })
     }
 
@@ -103,7 +111,7 @@ impl Network {
         let shards = if report.table == header.table { &report.shards[..] } else { &[] };
         let index = self.join_view(node, header.table, shards)?;
         let Some(table) = self.tables.get_mut(&header.table) else { return Ok(Vec::new()) };
-        Ok(match table.skeleton.lacking(index, shards) {
+        Ok(match table.control.lacking(index, shards)? {
             Lacking::Nothing => Vec::new(),
             Lacking::Parts(parts) => {
                 parts.into_iter().map(|bytes| Body::Resync { table: header.table, bytes }).collect()

@@ -5,23 +5,29 @@
 
 use super::Draft;
 use crate::codec::PART_BYTES;
-use crate::designs::{Emitted, Outbox, Skeleton, Spec};
+use crate::designs::{Emitted, FibControl, Spec, ViewUpdates};
 use crate::durable::{Row, RowChange, Tenants};
 use crate::messages::{Body, Held};
 use crate::replica::image_parts;
 use crate::topology::NodeId;
+use lookup::base::part::HeldPart;
 use lookup::traits::InsertError;
-use std::collections::BTreeSet;
+use lookup::traits::Row as PartRow;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The names of some tenants in one design.
 pub(super) struct Table {
     pub(super) tenants: Tenants,
     pub(super) spec: Spec,
-    pub(super) skeleton: Box<dyn Skeleton>,
+    pub(super) control: Box<dyn FibControl>,
     /// Version and digest of the valid names.
     pub(super) valid: Held,
     /// Whom the views of the skeleton are for, in their order.
     pub(super) views: Vec<View>,
+    /// The rows of views that are not there: of switches that are not attached.
+    pub(super) absent: BTreeMap<Option<NodeId>, Vec<PartRow>>,
+    /// Rows of views that changed apart from mutations.
+    pending: Vec<(Option<NodeId>, PartRow)>,
 }
 
 /// Whom a view is for.
@@ -33,8 +39,9 @@ pub(super) struct View {
 }
 
 impl Table {
-    pub(super) fn new(tenants: Tenants, spec: Spec, skeleton: Box<dyn Skeleton>, valid: Held) -> Table {
-        Table { tenants, spec, skeleton, valid, views: Vec::new() }
+    pub(super) fn new(tenants: Tenants, spec: Spec, control: Box<dyn FibControl>, valid: Held) -> Table {
+        let (absent, pending) = (BTreeMap::new(), Vec::new());
+        Table { tenants, spec, control, valid, views: Vec::new(), absent, pending }
     }
 
     /// Adds a view without switches; its index.
@@ -42,26 +49,44 @@ impl Table {
         &mut self,
         of: Option<NodeId>,
         values: Vec<u16>,
-        report: &[crate::messages::HeldShard],
+        report: &[HeldPart],
     ) -> Result<usize, InsertError> {
-        self.skeleton.add_view(values, report)?;
+        let rows = self.absent.remove(&of).unwrap_or_default();
+        self.control.add_view(values, &rows, report)?;
+        let index = self.views.len();
         self.views.push(View { of, switches: BTreeSet::new() });
-        Ok(self.views.len() - 1)
+        if !rows.is_empty() {
+            let kept: BTreeSet<Vec<u8>> = self.control.view_rows(index).into_iter().map(|row| row.key).collect();
+            let gone = rows.into_iter().filter(|row| !kept.contains(&row.key));
+            self.pending.extend(gone.map(|row| (of, PartRow { value: None, ..row })));
+        }
+        Ok(index)
     }
 
-    /// Lets a switch go; views without switches go too.
+    /// Lets a switch go; views without switches go too, but for their rows.
     pub(super) fn detach(&mut self, node: NodeId) {
         for index in (0..self.views.len()).rev() {
             self.views[index].switches.remove(&node);
             if self.views[index].switches.is_empty() {
-                self.views.remove(index);
-                self.skeleton.remove_view(index);
+                let of = self.views.remove(index).of;
+                let rows = self.control.view_rows(index);
+                self.pending.extend(self.control.take_view_rows(index).into_iter().map(|row| (of, row)));
+                if !rows.is_empty() {
+                    self.absent.insert(of, rows);
+                }
+                self.control.remove_view(index);
             }
         }
     }
 
+    /// Forgets a switch that is not attached.
+    pub(super) fn forget(&mut self, node: NodeId) {
+        let rows = self.absent.remove(&Some(node)).unwrap_or_default();
+        self.pending.extend(rows.into_iter().map(|row| (Some(node), PartRow { value: None, ..row })));
+    }
+
     /// Sends what the skeleton emitted, each view's in order.
-    pub(super) fn send(&self, id: u32, out: Outbox, draft: &mut Draft, phase: impl Fn(NodeId) -> u32) {
+    pub(super) fn send(&self, id: u32, out: ViewUpdates, draft: &mut Draft, phase: impl Fn(NodeId) -> u32) {
         let mut bodies: Vec<Vec<Body>> = self.views.iter().map(|_| Vec::new()).collect();
         for (view, emitted) in out {
             let bodies = &mut bodies[view];
@@ -85,15 +110,30 @@ impl Table {
         }
     }
 
-    /// The durable rows of the parts that changed; the next mutation starts afresh.
+    /// The durable rows of the parts and views that changed; the next mutation starts afresh.
     pub(super) fn take_rows(&mut self, id: u32, rows: &mut Vec<RowChange>) {
-        let changed = self.skeleton.take_rows().into_iter();
+        let changed = self.control.take_rows().into_iter();
         rows.extend(changed.map(|row| Row::part(id, row.key, row.value)));
+        self.take_view_rows(id, rows);
     }
 
-    /// The durable rows of all parts.
+    /// The durable rows of the views that changed.
+    pub(super) fn take_view_rows(&mut self, id: u32, rows: &mut Vec<RowChange>) {
+        rows.extend(self.pending.drain(..).map(|(of, row)| Row::view(id, of, row)));
+        for (index, view) in self.views.iter().enumerate() {
+            rows.extend(self.control.take_view_rows(index).into_iter().map(|row| Row::view(id, view.of, row)));
+        }
+    }
+
+    /// The durable rows of all parts and views.
     pub(super) fn all_rows(&self, id: u32) -> impl Iterator<Item = RowChange> {
-        self.skeleton.all_rows().map(move |row| Row::part(id, row.key, row.value))
+        let parts = self.control.all_rows().map(move |row| Row::part(id, row.key, row.value));
+        let views = self.views.iter().enumerate().flat_map(move |(index, view)| {
+            self.control.view_rows(index).into_iter().map(move |row| Row::view(id, view.of, row))
+        });
+        let absent =
+            self.absent.iter().flat_map(move |(of, rows)| rows.iter().map(move |row| Row::view(id, *of, row.clone())));
+        parts.chain(views).chain(absent)
     }
 
     pub(super) fn row(&self, id: u32) -> Row {

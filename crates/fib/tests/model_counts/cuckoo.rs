@@ -4,9 +4,10 @@
 use std::collections::HashMap;
 
 use fibula_fib::model::{Cfw, Cuckoo, Symbols};
-use lookup::cuckoo::filtable::{Settings, Skeleton};
+use lookup::cuckoo::filtable::{FiltableSkeleton, Settings};
 use lookup::hash::{Digest, SecretKey};
 use lookup::testkit::Rng;
+use lookup::traits::Skeleton;
 
 use super::{Counts, Measured, costs_hold, hash, holds, measure, names, seed};
 
@@ -192,9 +193,9 @@ fn e_eta_is_that_of_the_product_at_any_number_of_names() {
         let shares: Vec<f64> = (0..instances)
             .map(|instance| {
                 let settings = Settings::new(6, l_f, n, &SecretKey::from_seed(instance));
-                let mut skeleton = Skeleton::new(settings, n);
+                let mut skeleton = FiltableSkeleton::with_room(settings, n);
                 let entries: Vec<_> = (0..n).map(|_| (Digest(rng.next_u64()), 1u64)).collect();
-                skeleton.insert_batch(&entries).1.unwrap();
+                _ = skeleton.insert_batch(&entries).unwrap();
                 1.0 - skeleton.n_second() as f64 / n as f64
             })
             .collect();

@@ -13,19 +13,20 @@
 //! kind 1: | 1 | version 8 | digest 8 | words |
 //! ```
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::BURST;
+use super::filtered::Filter;
+use crate::base::bytes::{Bytes, DecodeError, at_most};
+use crate::base::prefetch::{BURST, prefetch};
 use crate::bloom::{BitChange, CounterBits, Counting, Layout, MAX_HASHES, Places, Shape, Standard};
-use crate::bytes::Bytes;
 use crate::cuckoo::words::Words;
 use crate::hash::{Digest, Purpose, SecretKey, mix64};
-use crate::othello::prefetch;
-use crate::othello::update::{DecodeError, at_most};
-use crate::testkit::Subject;
-use crate::traits::{Applied, ApplyError, BatchReader, Control, InsertError, Query, Replicated};
+use crate::traits::{
+    Applied, ApplyError, BatchReader, Change, HeldPart, Image, InsertError, PartId, Payload, Query, RestoreError, Row,
+    Skeleton, Undivided, View,
+};
 
 /// Positions that are read before the others are computed: half the aliens end at each.
 const FIRST: usize = 2;
@@ -84,124 +85,222 @@ pub enum Update {
         changes: Vec<BitChange>,
     },
     /// The whole filter.
-    Whole {
-        /// Its version.
-        version: u64,
-        /// Its digest.
-        digest: u64,
-        /// Its bits.
-        words: Vec<u64>,
-    },
+    Whole(Whole),
 }
 
-/// Control half of a set.
-pub struct BloomSet<L: Layout = Standard> {
-    settings: Settings<L>,
-    counting: Counting<L>,
-    members: HashSet<Digest>,
+/// All bits of a set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Whole {
     version: u64,
     digest: u64,
+    words: Vec<u64>,
 }
 
-impl<L: Layout> BloomSet<L> {
-    /// An empty set.
-    pub fn new(settings: Settings<L>) -> Self {
-        let counting = Counting::new(settings.shape, CounterBits::Four, settings.seed);
-        Self { settings, counting, members: HashSet::new(), version: 0, digest: 0 }
+impl Image for Whole {
+    fn held(&self) -> HeldPart {
+        HeldPart { id: PartId::WHOLE, version: self.version, digest: self.digest }
     }
 
+    fn under(self, version: u64) -> Self {
+        Self { version, ..self }
+    }
+
+    fn n_bytes(&self) -> usize {
+        self.words.len() * 8
+    }
+}
+
+/// The members of a set, and the filter of them: a skeleton whose names have one value, 1, at every switch.
+///
+/// After a restart a counter that was saturated before is what its members make it.
+pub struct BloomSet<L: Layout = Standard, P = ()> {
+    settings: Settings<L>,
+    counting: Counting<L>,
+    members: HashMap<Digest, P>,
+    version: u64,
+    digest: u64,
+    /// The bits that the latest mutation turned.
+    turned: Vec<BitChange>,
+}
+
+impl<L: Layout, P: Payload> BloomSet<L, P> {
     /// The filter of the names that are in.
     pub fn filter(&self) -> &crate::bloom::Bloom<L> {
         self.counting.filter()
     }
 
-    fn check(&self, value: u64) -> Result<(), InsertError> {
-        if value == 1 { Ok(()) } else { Err(InsertError::ValueTooWide { value, value_bits: 1 }) }
+    fn add(&mut self, digest: Digest, payload: P) {
+        if self.members.insert(digest, payload).is_none() {
+            self.counting.insert(digest, &mut self.turned);
+        }
     }
 
-    fn add(&mut self, digest: Digest, changes: &mut Vec<BitChange>) -> Result<(), InsertError> {
-        let max = self.settings.max_names;
-        if self.members.contains(&digest) {
-            return Ok(());
+    /// The change when bits turned.
+    fn changed(&mut self) -> Change {
+        if self.turned.is_empty() {
+            return Change::None;
         }
-        if self.members.len() >= max {
-            return Err(InsertError::TooManyNames { max });
-        }
-        self.members.insert(digest);
-        self.counting.insert(digest, changes);
-        Ok(())
-    }
-
-    fn emit(&mut self, changes: Vec<BitChange>, updates: &mut Vec<Update>) {
-        if changes.is_empty() {
-            return;
-        }
-        self.digest = changes.iter().fold(self.digest, |digest, change| digest ^ self.settings.prf(change.bit));
-        let from = self.version;
+        self.digest = self.turned.iter().fold(self.digest, |digest, change| digest ^ self.settings.prf(change.bit));
         self.version += 1;
-        // Many bits are shorter as the whole filter.
-        let update = if changes.len() < self.settings.n_words() {
-            Update::Bits { from, to: self.version, digest: self.digest, changes }
-        } else {
-            self.whole()
-        };
-        updates.push(update);
+        Change::Part { slot: 0 }
     }
 
-    fn whole(&self) -> Update {
-        Update::Whole { version: self.version, digest: self.digest, words: self.filter().words().to_vec() }
+    fn whole(&self) -> Whole {
+        Whole { version: self.version, digest: self.digest, words: self.filter().words().to_vec() }
     }
 }
 
-impl<L: Layout> Control for BloomSet<L> {
+impl<L: Layout, P: Payload> Skeleton for BloomSet<L, P> {
     type Key = Digest;
+    type Payload = P;
     type Query = BloomSetQuery<L>;
+    type View = SetView;
+
+    fn build(settings: &Settings<L>, entries: &[(Digest, P)], _: usize) -> Result<Self, InsertError> {
+        let mut set = Self {
+            settings: settings.clone(),
+            counting: Counting::new(settings.shape, CounterBits::Four, settings.seed),
+            members: HashMap::new(),
+            version: 0,
+            digest: 0,
+            turned: Vec::new(),
+        };
+        _ = set.insert_batch(entries)?;
+        set.version = 0;
+        Ok(set)
+    }
+
+    /// The row has the version.
+    fn restore(settings: &Settings<L>, rows: &[Row], entries: &[(Digest, P)]) -> Result<Self, RestoreError> {
+        let [row] = rows else { return Err(RestoreError::Parts) };
+        let mut bytes = Bytes(row.value.as_deref().unwrap_or_default());
+        let version = bytes.u64()?;
+        bytes.end()?;
+        Ok(Self { version, ..Self::build(settings, entries, 1)? })
+    }
+
+    fn settings(&self) -> &Settings<L> {
+        &self.settings
+    }
 
     /// `value` is 1.
-    fn insert(&mut self, digest: Digest, value: u64, updates: &mut Vec<Update>) -> Result<(), InsertError> {
-        self.insert_batch(&[(digest, value)], updates)
+    fn check(_: &Settings<L>, _: Digest, value: u64) -> Result<(), InsertError> {
+        if value == 1 { Ok(()) } else { Err(InsertError::ValueTooWide { value, value_bits: 1 }) }
+    }
+
+    fn insert(&mut self, digest: Digest, payload: P) -> Result<Change, InsertError> {
+        self.insert_batch(&[(digest, payload)])
     }
 
     /// One update for all.
-    fn insert_batch(&mut self, entries: &[(Digest, u64)], updates: &mut Vec<Update>) -> Result<(), InsertError> {
-        entries.iter().try_for_each(|&(_, value)| self.check(value))?;
-        let mut changes = Vec::new();
-        let added = entries.iter().try_for_each(|&(digest, _)| self.add(digest, &mut changes));
-        self.emit(changes, updates);
-        added
-    }
-
-    fn remove(&mut self, digest: Digest, updates: &mut Vec<Update>) -> bool {
-        let was_there = self.members.remove(&digest);
-        if was_there {
-            let mut changes = Vec::new();
-            self.counting.remove(digest, &mut changes).expect("every member has its counters");
-            self.emit(changes, updates);
+    fn insert_batch(&mut self, entries: &[(Digest, P)]) -> Result<Change, InsertError> {
+        let max = self.settings.max_names;
+        let new: HashSet<Digest> =
+            entries.iter().map(|entry| entry.0).filter(|&name| self.get(name).is_none()).collect();
+        if self.len() + new.len() > max {
+            return Err(InsertError::TooManyNames { max });
         }
-        was_there
+        self.turned.clear();
+        entries.iter().for_each(|&(digest, payload)| self.add(digest, payload));
+        Ok(self.changed())
     }
 
-    fn get(&self, digest: Digest) -> Option<u64> {
-        self.members.contains(&digest).then_some(1)
+    fn remove(&mut self, digest: Digest) -> Change {
+        self.turned.clear();
+        if self.members.remove(&digest).is_some() {
+            self.counting.remove(digest, &mut self.turned).expect("every member has its counters");
+        }
+        self.changed()
     }
 
-    fn export(&self) -> BloomSetQuery<L> {
-        BloomSetQuery::from_whole(&self.settings, &self.whole())
-            .unwrap_or_else(|error| panic!("no memory for a filter of {} words: {error}", self.settings.n_words()))
+    fn touch(&mut self) -> Change {
+        self.version += 1;
+        Change::Parts { slots: vec![0], replaced: Vec::new() }
+    }
+
+    fn get(&self, digest: Digest) -> Option<P> {
+        self.members.get(&digest).copied()
+    }
+
+    fn must_drop(&self, _: Digest) -> bool {
+        false
     }
 
     fn len(&self) -> usize {
         self.members.len()
     }
-}
 
-impl<L: Layout> Subject for BloomSet<L> {
-    fn must_drop(&self, _digest: Digest) -> bool {
-        false
+    fn is_bulk(&self, n_changes: usize) -> bool {
+        n_changes > 1
     }
 
-    fn may_forget(_update: &Update) -> bool {
-        true
+    fn part_id(&self, _: u32) -> PartId {
+        PartId::WHOLE
+    }
+
+    fn take_rows(&mut self, _: &[u32], _: &[PartId]) -> Vec<Row> {
+        self.rows().collect()
+    }
+
+    fn rows(&self) -> Box<dyn Iterator<Item = Row> + '_> {
+        let value = Some(self.version.to_le_bytes().to_vec());
+        Box::new(std::iter::once(Row { key: PartId::WHOLE.to_key(), value }))
+    }
+
+    fn heap_bytes(&self) -> usize {
+        let counters = self.counting.counters().len() * 8 + self.filter().words().len() * 8;
+        self.members.capacity() * (size_of::<(Digest, P)>() + 1) + counters
+    }
+}
+
+/// What one switch has of a set.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SetView {
+    version: u64,
+    digest: u64,
+}
+
+impl<L: Layout, P: Payload> View<BloomSet<L, P>> for SetView {
+    fn export(set: &BloomSet<L, P>, _: impl Fn(P) -> u64) -> Result<(Self, Vec<Whole>), InsertError> {
+        Ok((Self { version: set.version, digest: set.digest }, vec![set.whole()]))
+    }
+
+    fn updates(
+        &mut self,
+        set: &BloomSet<L, P>,
+        change: &Change,
+        _: impl Fn(P) -> u64,
+        updates: &mut Vec<Update>,
+    ) -> Result<(), InsertError> {
+        if *change == Change::None {
+            return Ok(());
+        }
+        let from = self.version;
+        *self = Self { version: set.version, digest: set.digest };
+        // Many bits are shorter as the whole filter.
+        let is_short = matches!(change, Change::Part { .. }) && set.turned.len() < set.settings.n_words();
+        updates.push(if is_short {
+            Update::Bits { from, to: set.version, digest: set.digest, changes: set.turned.clone() }
+        } else {
+            Update::Whole(set.whole())
+        });
+        Ok(())
+    }
+
+    fn image(&self, set: &BloomSet<L, P>, _: u32, _: impl Fn(P) -> u64) -> Result<Whole, InsertError> {
+        Ok(set.whole())
+    }
+
+    fn note(&mut self, _: &BloomSet<L, P>, _: u32, image: &Whole) {
+        (self.version, self.digest) = (image.version, image.digest);
+    }
+
+    fn held(&self, _: &BloomSet<L, P>) -> Vec<(u32, HeldPart)> {
+        vec![(0, HeldPart { id: PartId::WHOLE, version: self.version, digest: self.digest })]
+    }
+
+    fn set_version(&mut self, _: u32, version: u64) {
+        self.version = version;
     }
 }
 
@@ -305,9 +404,7 @@ impl<L: Layout> BloomSetQuery<L> {
             bits.word(change.bit).load(Ordering::Relaxed) >> (change.bit % 64) & 1 != u64::from(change.one)
         });
         let got = turns.fold(self.digest, |digest, change| digest ^ bits.settings.prf(change.bit));
-        if got != digest {
-            return Err(ApplyError::WrongDigest { prefix: 0, depth: 0, got, expected: digest });
-        }
+        ApplyError::check_digest(PartId::WHOLE, got, digest)?;
         for change in changes {
             // One store a word: there is one writer.
             let word = bits.word(change.bit);
@@ -324,7 +421,7 @@ impl<L: Layout> BloomSetQuery<L> {
             return Err(ApplyError::Malformed { reason: "the words of the filter are not those of its size" });
         }
         let got = settings.digest_of(words);
-        if got == digest { Ok(()) } else { Err(ApplyError::WrongDigest { prefix: 0, depth: 0, got, expected: digest }) }
+        ApplyError::check_digest(PartId::WHOLE, got, digest).map(drop)
     }
 }
 
@@ -342,18 +439,16 @@ impl<L: Layout> Query for BloomSetQuery<L> {
 
     fn apply(&mut self, update: &Update) -> Result<Applied, ApplyError> {
         let current = self.version;
-        let (to, digest) = Self::held_after(update);
-        if to <= current {
-            return Ok(Applied::AlreadyThere);
-        }
         match update {
-            Update::Bits { from, .. } if *from != current => {
-                return Err(ApplyError::Gap { prefix: 0, depth: 0, current, from: *from });
+            Update::Bits { to, .. } if *to <= current => return Ok(Applied::AlreadyThere),
+            Update::Whole(whole) if whole.version <= current => return Ok(Applied::AlreadyThere),
+            Update::Bits { from, to, digest, changes } => {
+                ApplyError::check_version(PartId::WHOLE, current, *from)?;
+                self.apply_bits(changes, *digest)?;
+                (self.version, self.digest) = (*to, *digest);
             }
-            Update::Bits { changes, .. } => self.apply_bits(changes, digest)?,
-            Update::Whole { .. } => self.overwrite(update)?,
+            Update::Whole(whole) => self.overwrite(whole)?,
         }
-        (self.version, self.digest) = (to, digest);
         Ok(Applied::Applied)
     }
 
@@ -362,12 +457,13 @@ impl<L: Layout> Query for BloomSetQuery<L> {
     }
 }
 
-impl<L: Layout> Replicated for BloomSetQuery<L> {
+impl<L: Layout> Undivided for BloomSetQuery<L> {
     type Settings = Settings<L>;
+    type Image = Whole;
     type Reader = Reader<L>;
 
-    fn settings(&self) -> &Settings<L> {
-        &self.bits.settings
+    fn settings(&self) -> Settings<L> {
+        self.bits.settings.clone()
     }
 
     fn encode_update(_settings: &Settings<L>, update: &Update, out: &mut Vec<u8>) {
@@ -380,7 +476,7 @@ impl<L: Layout> Replicated for BloomSetQuery<L> {
                     out.extend((change.bit << 1 | u64::from(change.one)).to_le_bytes());
                 }
             }
-            Update::Whole { version, digest, words } => {
+            Update::Whole(Whole { version, digest, words }) => {
                 out.push(1);
                 out.extend([*version, *digest].map(u64::to_le_bytes).as_flattened());
                 out.extend_from_slice(bytemuck::cast_slice(words));
@@ -399,48 +495,44 @@ impl<L: Layout> Replicated for BloomSetQuery<L> {
         } else {
             let (version, digest) = (bytes.u64()?, bytes.u64()?);
             let words = bytes.take(settings.n_words() * 8)?.as_chunks::<8>().0;
-            Update::Whole { version, digest, words: words.iter().map(|word| u64::from_le_bytes(*word)).collect() }
+            Update::Whole(Whole {
+                version,
+                digest,
+                words: words.iter().map(|word| u64::from_le_bytes(*word)).collect(),
+            })
         };
         bytes.end()?;
         Ok(update)
     }
 
-    fn is_whole(update: &Update) -> bool {
-        matches!(update, Update::Whole { .. })
+    fn update_of(image: Whole) -> Update {
+        Update::Whole(image)
     }
 
-    fn held_after(update: &Update) -> (u64, u64) {
-        match update {
-            Update::Bits { to: version, digest, .. } | Update::Whole { version, digest, .. } => (*version, *digest),
-        }
+    fn image_of(update: &Update) -> Option<&Whole> {
+        if let Update::Whole(whole) = update { Some(whole) } else { None }
     }
 
-    fn from_whole(settings: &Settings<L>, update: &Update) -> Result<Self, ApplyError> {
-        let Update::Whole { version, digest, words } = update else {
-            return Err(ApplyError::Malformed { reason: "bits came where a whole filter was due" });
-        };
-        Self::check_whole(settings, words, *digest)?;
+    fn from_image(settings: &Settings<L>, image: &Whole) -> Result<Self, ApplyError> {
+        Self::check_whole(settings, &image.words, image.digest)?;
         let places = Places::new(settings.shape, settings.seed);
-        let bits = Bits { settings: settings.clone(), places, words: Arc::new(Words::filled(words)?) };
-        Ok(Self { bits, version: *version, digest: *digest })
+        let bits = Bits { settings: settings.clone(), places, words: Arc::new(Words::filled(&image.words)?) };
+        Ok(Self { bits, version: image.version, digest: image.digest })
     }
 
     /// In place, word by word: what is in before and after is never missed meanwhile.
-    fn overwrite(&mut self, update: &Update) -> Result<(), ApplyError> {
-        let Update::Whole { version, digest, words } = update else {
-            return Err(ApplyError::Malformed { reason: "bits came where a whole filter was due" });
-        };
-        Self::check_whole(&self.bits.settings, words, *digest)?;
-        for (to, &from) in self.bits.words.iter().zip(words) {
+    fn overwrite(&mut self, image: &Whole) -> Result<(), ApplyError> {
+        Self::check_whole(&self.bits.settings, &image.words, image.digest)?;
+        for (to, &from) in self.bits.words.iter().zip(&image.words) {
             to.store(from, Ordering::Relaxed);
         }
-        (self.version, self.digest) = (*version, *digest);
+        (self.version, self.digest) = (image.version, image.digest);
         Ok(())
     }
 
-    fn whole(&self) -> Update {
+    fn image(&self) -> Whole {
         let words = self.bits.words.iter().map(|word| word.load(Ordering::Relaxed)).collect();
-        Update::Whole { version: self.version, digest: self.digest, words }
+        Whole { version: self.version, digest: self.digest, words }
     }
 
     fn held(&self) -> (u64, u64) {
@@ -452,12 +544,18 @@ impl<L: Layout> Replicated for BloomSetQuery<L> {
     }
 }
 
+impl<L: Layout> Filter for BloomSetQuery<L> {
+    fn digest_after(update: &Update) -> u64 {
+        match update {
+            Update::Bits { digest, .. } | Update::Whole(Whole { digest, .. }) => *digest,
+        }
+    }
+}
+
 /// A thread's access to a set beside its writer.
 pub struct Reader<L: Layout>(Bits<L>);
 
-impl<L: Layout> BatchReader for Reader<L> {
-    type Key = Digest;
-
+impl<L: Layout> BatchReader<[Digest]> for Reader<L> {
     #[inline]
     fn lookup_batch(&mut self, digests: &[Digest], values: &mut [u64]) {
         self.0.lookup_batch(digests, values);

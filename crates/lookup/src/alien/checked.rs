@@ -13,14 +13,12 @@
 //! Source: "Concise with checksums", section VII.A of "Memory-efficient and Ultra-fast Network Lookup and Forwarding
 //! using Othello Hashing". Limits: l + r bits are what the table's values have.
 
-use std::any::Any;
-use std::cell::OnceCell;
-
-use crate::cells::value_mask;
+use crate::base::cells::value_mask;
 use crate::hash::{Digest, Purpose, SecretKey, mix64};
-use crate::othello::update::DecodeError;
-use crate::testkit::Subject;
-use crate::traits::{Applied, ApplyError, BatchReader, Control, InsertError, Query, Replicated};
+use crate::traits::{
+    Applied, ApplyError, BatchReader, Change, DecodeError, HeldPart, ImageOf, InsertError, PartId, Payload, Query,
+    Replicated, RestoreError, Row, SettingsOf, Skeleton, UpdateOf, View,
+};
 
 /// Width and key of the checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,13 +46,17 @@ impl Checksum {
         mix64(digest.0 ^ self.seed) >> (64 - self.bits)
     }
 
+    fn mark<P>(self, digest: Digest, payload: P) -> Marked<P> {
+        Marked { payload, checksum: self.of(digest) }
+    }
+
+    fn mark_all<P: Copy>(self, entries: &[(Digest, P)]) -> Vec<(Digest, Marked<P>)> {
+        entries.iter().map(|&(digest, payload)| (digest, self.mark(digest, payload))).collect()
+    }
+
     /// What the table has for a name.
-    fn join(self, digest: Digest, value: u64) -> Result<u64, InsertError> {
-        let value_bits = 64 - self.bits;
-        if value > value_mask(value_bits) {
-            return Err(InsertError::ValueTooWide { value, value_bits });
-        }
-        Ok(value << self.bits | self.of(digest))
+    fn join<P>(self, marked: Marked<P>, value: impl Fn(P) -> u64) -> u64 {
+        value(marked.payload) << self.bits | marked.checksum
     }
 
     /// An error of the table, in terms of the values it was asked for.
@@ -82,78 +84,176 @@ impl Checksum {
     }
 }
 
-/// Control half of a table whose values carry checksums.
-pub struct Checked<C> {
-    table: C,
-    checksum: Checksum,
+/// What a name carries in a table of checksums: its payload, and its checksum.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Marked<P> {
+    payload: P,
+    checksum: u64,
 }
 
-impl<C> Checked<C> {
-    /// Puts checksums into the values of an empty `table`.
-    pub fn new(table: C, checksum: Checksum) -> Self {
-        Self { table, checksum }
-    }
-
-    /// The table.
-    pub fn table(&self) -> &C {
-        &self.table
-    }
+/// A skeleton whose values carry checksums.
+pub struct Checked<S: Skeleton> {
+    table: S,
+    settings: Settings<SettingsOf<S>>,
 }
 
-impl<C: Control<Key = Digest>> Control for Checked<C>
+impl<S, P> Skeleton for Checked<S>
 where
-    C::Query: Query<Key = Digest>,
+    S: Skeleton<Key = Digest, Payload = Marked<P>>,
+    P: Payload,
 {
     type Key = Digest;
-    type Query = CheckedQuery<C::Query>;
+    type Payload = P;
+    type Query = CheckedQuery<S::Query>;
+    type View = CheckedView<S::View>;
 
-    fn insert(
-        &mut self,
-        digest: Digest,
-        value: u64,
-        updates: &mut Vec<<C::Query as Query>::Update>,
-    ) -> Result<(), InsertError> {
-        let joined = self.checksum.join(digest, value)?;
-        self.table.insert(digest, joined, updates).map_err(|error| self.checksum.explain(error))
+    fn build(settings: &SettingsOf<Self>, entries: &[(Digest, P)], threads: usize) -> Result<Self, InsertError> {
+        let table = S::build(&settings.table, &settings.checksum.mark_all(entries), threads)?;
+        Ok(Self { table, settings: settings.clone() })
     }
 
-    fn insert_batch(
-        &mut self,
-        entries: &[(Digest, u64)],
-        updates: &mut Vec<<C::Query as Query>::Update>,
-    ) -> Result<(), InsertError> {
-        let join = |&(digest, value): &(Digest, u64)| Ok((digest, self.checksum.join(digest, value)?));
-        let joined = entries.iter().map(join).collect::<Result<Vec<_>, InsertError>>()?;
-        self.table.insert_batch(&joined, updates).map_err(|error| self.checksum.explain(error))
+    fn restore(settings: &SettingsOf<Self>, rows: &[Row], entries: &[(Digest, P)]) -> Result<Self, RestoreError> {
+        let table = S::restore(&settings.table, rows, &settings.checksum.mark_all(entries))?;
+        Ok(Self { table, settings: settings.clone() })
     }
 
-    fn remove(&mut self, digest: Digest, updates: &mut Vec<<C::Query as Query>::Update>) -> bool {
-        self.table.remove(digest, updates)
+    fn settings(&self) -> &SettingsOf<Self> {
+        &self.settings
     }
 
-    fn get(&self, digest: Digest) -> Option<u64> {
-        self.table.get(digest).map(|joined| joined >> self.checksum.bits)
+    fn check(settings: &SettingsOf<Self>, digest: Digest, value: u64) -> Result<(), InsertError> {
+        let checksum = settings.checksum;
+        let value_bits = 64 - checksum.bits;
+        if value > value_mask(value_bits) {
+            return Err(InsertError::ValueTooWide { value, value_bits });
+        }
+        let joined = checksum.join(Marked { payload: value, checksum: checksum.of(digest) }, |value| value);
+        S::check(&settings.table, digest, joined).map_err(|error| checksum.explain(error))
     }
 
-    fn export(&self) -> CheckedQuery<C::Query> {
-        CheckedQuery::new(self.table.export(), self.checksum)
+    fn insert(&mut self, digest: Digest, payload: P) -> Result<Change, InsertError> {
+        let marked = self.settings.checksum.mark(digest, payload);
+        self.table.insert(digest, marked)
+    }
+
+    fn insert_batch(&mut self, entries: &[(Digest, P)]) -> Result<Change, InsertError> {
+        self.table.insert_batch(&self.settings.checksum.mark_all(entries))
+    }
+
+    fn remove(&mut self, digest: Digest) -> Change {
+        self.table.remove(digest)
+    }
+
+    fn touch(&mut self) -> Change {
+        self.table.touch()
+    }
+
+    fn get(&self, digest: Digest) -> Option<P> {
+        Some(self.table.get(digest)?.payload)
+    }
+
+    fn must_drop(&self, digest: Digest) -> bool {
+        self.table.must_drop(digest)
     }
 
     fn len(&self) -> usize {
         self.table.len()
     }
-}
 
-impl<C: Subject<Key = Digest>> Subject for Checked<C>
-where
-    C::Query: Query<Key = Digest>,
-{
-    fn must_drop(&self, digest: Digest) -> bool {
-        self.table.must_drop(digest)
+    fn is_bulk(&self, n_changes: usize) -> bool {
+        self.table.is_bulk(n_changes)
     }
 
-    fn may_forget(update: &<C::Query as Query>::Update) -> bool {
-        C::may_forget(update)
+    fn is_bulk_alone(&self, n_changes: usize) -> bool {
+        self.table.is_bulk_alone(n_changes)
+    }
+
+    fn part_id(&self, slot: u32) -> PartId {
+        self.table.part_id(slot)
+    }
+
+    fn take_rows(&mut self, slots: &[u32], gone: &[PartId]) -> Vec<Row> {
+        self.table.take_rows(slots, gone)
+    }
+
+    fn rows(&self) -> Box<dyn Iterator<Item = Row> + '_> {
+        self.table.rows()
+    }
+
+    fn heap_bytes(&self) -> usize {
+        self.table.heap_bytes()
+    }
+}
+
+/// What one switch has of a skeleton with checksums.
+pub struct CheckedView<V>(V);
+
+impl<S, P> View<Checked<S>> for CheckedView<S::View>
+where
+    S: Skeleton<Key = Digest, Payload = Marked<P>>,
+    P: Payload,
+{
+    const MAY_FAIL: bool = S::View::MAY_FAIL;
+
+    fn export(skeleton: &Checked<S>, value: impl Fn(P) -> u64) -> Result<(Self, Vec<ImageOf<S>>), InsertError> {
+        let checksum = skeleton.settings.checksum;
+        let (view, images) = S::View::export(&skeleton.table, |marked| checksum.join(marked, &value))?;
+        Ok((Self(view), images))
+    }
+
+    fn updates(
+        &mut self,
+        skeleton: &Checked<S>,
+        change: &Change,
+        value: impl Fn(P) -> u64,
+        updates: &mut Vec<UpdateOf<S>>,
+    ) -> Result<(), InsertError> {
+        let checksum = skeleton.settings.checksum;
+        self.0.updates(&skeleton.table, change, |marked| checksum.join(marked, &value), updates)
+    }
+
+    fn image(&self, skeleton: &Checked<S>, slot: u32, value: impl Fn(P) -> u64) -> Result<ImageOf<S>, InsertError> {
+        let checksum = skeleton.settings.checksum;
+        self.0.image(&skeleton.table, slot, |marked| checksum.join(marked, &value))
+    }
+
+    fn note(&mut self, skeleton: &Checked<S>, slot: u32, image: &ImageOf<S>) {
+        self.0.note(&skeleton.table, slot, image);
+    }
+
+    fn held(&self, skeleton: &Checked<S>) -> Vec<(u32, HeldPart)> {
+        self.0.held(&skeleton.table)
+    }
+
+    fn set_version(&mut self, slot: u32, version: u64) {
+        self.0.set_version(slot, version);
+    }
+
+    fn renew(&mut self, skeleton: &Checked<S>, slot: u32, value: impl Fn(P) -> u64) -> Result<ImageOf<S>, InsertError> {
+        let checksum = skeleton.settings.checksum;
+        self.0.renew(&skeleton.table, slot, |marked| checksum.join(marked, &value))
+    }
+
+    fn take_rows(&mut self) -> Vec<Row> {
+        self.0.take_rows()
+    }
+
+    fn rows(&self) -> Box<dyn Iterator<Item = Row> + '_> {
+        self.0.rows()
+    }
+
+    fn restore(
+        skeleton: &Checked<S>,
+        rows: &[Row],
+        value: impl Fn(P) -> u64,
+    ) -> Result<(Self, Vec<ImageOf<S>>), RestoreError> {
+        let checksum = skeleton.settings.checksum;
+        let (view, images) = S::View::restore(&skeleton.table, rows, |marked| checksum.join(marked, &value))?;
+        Ok((Self(view), images))
+    }
+
+    fn heap_bytes(&self) -> usize {
+        self.0.heap_bytes()
     }
 }
 
@@ -161,8 +261,6 @@ where
 pub struct CheckedQuery<Q> {
     table: Q,
     checksum: Checksum,
-    /// [`Settings`] of this table, once somebody asks.
-    settings: OnceCell<Box<dyn Any + Send>>,
 }
 
 /// What both halves were built with.
@@ -175,10 +273,6 @@ pub struct Settings<S> {
 }
 
 impl<Q: Query<Key = Digest>> CheckedQuery<Q> {
-    fn new(table: Q, checksum: Checksum) -> Self {
-        Self { table, checksum, settings: OnceCell::new() }
-    }
-
     /// The value of `digest`, or none for an alien that is noticed.
     pub fn get(&self, digest: Digest) -> Option<u64> {
         let found = self.table.lookup(digest);
@@ -213,14 +307,14 @@ impl<Q: Query<Key = Digest>> Query for CheckedQuery<Q> {
 }
 
 impl<Q: Replicated<Key = Digest>> Replicated for CheckedQuery<Q> {
+    const DIVIDED: bool = Q::DIVIDED;
+
     type Settings = Settings<Q::Settings>;
+    type Image = Q::Image;
     type Reader = Reader<Q::Reader>;
 
-    fn settings(&self) -> &Settings<Q::Settings> {
-        let made = || -> Box<dyn Any + Send> {
-            Box::new(Settings { table: self.table.settings().clone(), checksum: self.checksum })
-        };
-        self.settings.get_or_init(made).downcast_ref().expect("nothing else is stored")
+    fn settings(&self) -> Settings<Q::Settings> {
+        Settings { table: self.table.settings(), checksum: self.checksum }
     }
 
     fn encode_update(settings: &Settings<Q::Settings>, update: &Q::Update, out: &mut Vec<u8>) {
@@ -231,27 +325,27 @@ impl<Q: Replicated<Key = Digest>> Replicated for CheckedQuery<Q> {
         Q::decode_update(&settings.table, bytes)
     }
 
-    fn is_whole(update: &Q::Update) -> bool {
-        Q::is_whole(update)
+    fn update_of(images: Vec<Q::Image>) -> Q::Update {
+        Q::update_of(images)
     }
 
-    fn held_after(update: &Q::Update) -> (u64, u64) {
-        Q::held_after(update)
+    fn images_of(update: &Q::Update) -> Option<&[Q::Image]> {
+        Q::images_of(update)
     }
 
-    fn from_whole(settings: &Settings<Q::Settings>, update: &Q::Update) -> Result<Self, ApplyError> {
-        Ok(Self::new(Q::from_whole(&settings.table, update)?, settings.checksum))
+    fn from_images(settings: &Settings<Q::Settings>, images: &[Q::Image]) -> Result<Self, ApplyError> {
+        Ok(Self { table: Q::from_images(&settings.table, images)?, checksum: settings.checksum })
     }
 
-    fn overwrite(&mut self, update: &Q::Update) -> Result<(), ApplyError> {
-        self.table.overwrite(update)
+    fn overwrite(&mut self, images: &[Q::Image]) -> Result<(), ApplyError> {
+        self.table.overwrite(images)
     }
 
-    fn whole(&self) -> Q::Update {
-        self.table.whole()
+    fn images(&self) -> Vec<Q::Image> {
+        self.table.images()
     }
 
-    fn held(&self) -> (u64, u64) {
+    fn held(&self) -> Vec<HeldPart> {
         self.table.held()
     }
 
@@ -266,9 +360,7 @@ pub struct Reader<R> {
     checksum: Checksum,
 }
 
-impl<R: BatchReader<Key = Digest>> BatchReader for Reader<R> {
-    type Key = Digest;
-
+impl<R: BatchReader<[Digest]>> BatchReader<[Digest]> for Reader<R> {
     #[inline]
     fn lookup_batch(&mut self, digests: &[Digest], values: &mut [u64]) {
         let values = &mut values[..digests.len()];

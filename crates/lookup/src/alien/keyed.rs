@@ -6,14 +6,13 @@
 //! one digest are one name to the table, which whoever holds the names must not let happen (a RIB refuses the second and
 //! rekeys).
 
-use std::any::Any;
-use std::cell::OnceCell;
-
-use super::BURST;
+use super::filtered::Filter;
+use crate::base::prefetch::BURST;
 use crate::hash::{Digest, Family, Hasher, SecretKey};
-use crate::othello::update::DecodeError;
-use crate::testkit::Subject;
-use crate::traits::{Applied, ApplyError, BatchReader, Control, InsertError, Query, Replicated};
+use crate::traits::{
+    Applied, ApplyError, BatchReader, Change, DecodeError, HeldPart, ImageOf, InsertError, PartId, Query, Replicated,
+    RestoreError, Row, SettingsOf, Skeleton, UpdateOf, View,
+};
 
 /// How keys become those of the table: one to one, but for digests that are equal by chance.
 pub trait KeyMap: Clone + Send + 'static {
@@ -104,75 +103,184 @@ pub type Named<C, const W: usize> = Keyed<C, NameHash<W>>;
 /// A table of names of `W` words under digests.
 pub type Digested<C, const W: usize> = Keyed<C, DigestWords<W>>;
 
-/// Control half.
-pub struct Keyed<C, M> {
-    table: C,
-    map: M,
+/// A skeleton under other keys.
+pub struct Keyed<S: Skeleton, M> {
+    table: S,
+    settings: Settings<SettingsOf<S>, M>,
 }
 
-impl<C, M> Keyed<C, M> {
-    /// `table` under the keys that `map` takes.
-    pub fn new(table: C, map: M) -> Self {
-        Self { table, map }
-    }
-}
-
-impl<C, M> Control for Keyed<C, M>
+impl<S, M> Skeleton for Keyed<S, M>
 where
     M: KeyMap,
-    C: Control<Key = M::To>,
-    C::Query: Query<Key = M::To>,
+    M::From: Ord + Send + Sync,
+    S: Skeleton<Key = M::To>,
 {
     type Key = M::From;
-    type Query = KeyedQuery<C::Query, M>;
+    type Payload = S::Payload;
+    type Query = KeyedQuery<S::Query, M>;
+    type View = KeyedView<S::View>;
 
-    fn insert(
-        &mut self,
-        key: M::From,
-        value: u64,
-        updates: &mut Vec<<C::Query as Query>::Update>,
-    ) -> Result<(), InsertError> {
-        self.table.insert(self.map.map(key), value, updates)
+    fn build(
+        settings: &SettingsOf<Self>,
+        entries: &[(M::From, S::Payload)],
+        threads: usize,
+    ) -> Result<Self, InsertError> {
+        let table = S::build(&settings.table, &mapped(&settings.map, entries), threads)?;
+        Ok(Self { table, settings: settings.clone() })
     }
 
-    fn insert_batch(
-        &mut self,
-        entries: &[(M::From, u64)],
-        updates: &mut Vec<<C::Query as Query>::Update>,
-    ) -> Result<(), InsertError> {
-        let mapped: Vec<_> = entries.iter().map(|&(key, value)| (self.map.map(key), value)).collect();
-        self.table.insert_batch(&mapped, updates)
+    fn restore(
+        settings: &SettingsOf<Self>,
+        rows: &[Row],
+        entries: &[(M::From, S::Payload)],
+    ) -> Result<Self, RestoreError> {
+        let table = S::restore(&settings.table, rows, &mapped(&settings.map, entries))?;
+        Ok(Self { table, settings: settings.clone() })
     }
 
-    fn remove(&mut self, key: M::From, updates: &mut Vec<<C::Query as Query>::Update>) -> bool {
-        self.table.remove(self.map.map(key), updates)
+    fn settings(&self) -> &SettingsOf<Self> {
+        &self.settings
     }
 
-    fn get(&self, key: M::From) -> Option<u64> {
-        self.table.get(self.map.map(key))
+    fn check(settings: &SettingsOf<Self>, key: M::From, value: u64) -> Result<(), InsertError> {
+        S::check(&settings.table, settings.map.map(key), value)
     }
 
-    fn export(&self) -> KeyedQuery<C::Query, M> {
-        KeyedQuery::new(self.table.export(), self.map.clone())
+    fn insert(&mut self, key: M::From, payload: S::Payload) -> Result<Change, InsertError> {
+        self.table.insert(self.settings.map.map(key), payload)
+    }
+
+    fn insert_batch(&mut self, entries: &[(M::From, S::Payload)]) -> Result<Change, InsertError> {
+        self.table.insert_batch(&mapped(&self.settings.map, entries))
+    }
+
+    fn remove(&mut self, key: M::From) -> Change {
+        self.table.remove(self.settings.map.map(key))
+    }
+
+    fn touch(&mut self) -> Change {
+        self.table.touch()
+    }
+
+    fn get(&self, key: M::From) -> Option<S::Payload> {
+        self.table.get(self.settings.map.map(key))
+    }
+
+    fn must_drop(&self, key: M::From) -> bool {
+        self.table.must_drop(self.settings.map.map(key))
     }
 
     fn len(&self) -> usize {
         self.table.len()
     }
-}
 
-impl<C, M> Subject for Keyed<C, M>
-where
-    M: KeyMap,
-    C: Subject<Key = M::To>,
-    C::Query: Query<Key = M::To>,
-{
-    fn must_drop(&self, key: M::From) -> bool {
-        self.table.must_drop(self.map.map(key))
+    fn is_bulk(&self, n_changes: usize) -> bool {
+        self.table.is_bulk(n_changes)
     }
 
-    fn may_forget(update: &<C::Query as Query>::Update) -> bool {
-        C::may_forget(update)
+    fn is_bulk_alone(&self, n_changes: usize) -> bool {
+        self.table.is_bulk_alone(n_changes)
+    }
+
+    fn part_id(&self, slot: u32) -> PartId {
+        self.table.part_id(slot)
+    }
+
+    fn take_rows(&mut self, slots: &[u32], gone: &[PartId]) -> Vec<Row> {
+        self.table.take_rows(slots, gone)
+    }
+
+    fn rows(&self) -> Box<dyn Iterator<Item = Row> + '_> {
+        self.table.rows()
+    }
+
+    fn heap_bytes(&self) -> usize {
+        self.table.heap_bytes()
+    }
+}
+
+fn mapped<M: KeyMap, P: Copy>(map: &M, entries: &[(M::From, P)]) -> Vec<(M::To, P)> {
+    entries.iter().map(|&(key, payload)| (map.map(key), payload)).collect()
+}
+
+/// What one switch has of a skeleton under other keys: what it has of the skeleton.
+pub struct KeyedView<V>(V);
+
+impl<S, M> View<Keyed<S, M>> for KeyedView<S::View>
+where
+    M: KeyMap,
+    M::From: Ord + Send + Sync,
+    S: Skeleton<Key = M::To>,
+{
+    const MAY_FAIL: bool = S::View::MAY_FAIL;
+
+    fn export(
+        skeleton: &Keyed<S, M>,
+        value: impl Fn(S::Payload) -> u64,
+    ) -> Result<(Self, Vec<ImageOf<S>>), InsertError> {
+        let (view, images) = S::View::export(&skeleton.table, value)?;
+        Ok((Self(view), images))
+    }
+
+    fn updates(
+        &mut self,
+        skeleton: &Keyed<S, M>,
+        change: &Change,
+        value: impl Fn(S::Payload) -> u64,
+        updates: &mut Vec<UpdateOf<S>>,
+    ) -> Result<(), InsertError> {
+        self.0.updates(&skeleton.table, change, value, updates)
+    }
+
+    fn image(
+        &self,
+        skeleton: &Keyed<S, M>,
+        slot: u32,
+        value: impl Fn(S::Payload) -> u64,
+    ) -> Result<ImageOf<S>, InsertError> {
+        self.0.image(&skeleton.table, slot, value)
+    }
+
+    fn note(&mut self, skeleton: &Keyed<S, M>, slot: u32, image: &ImageOf<S>) {
+        self.0.note(&skeleton.table, slot, image);
+    }
+
+    fn held(&self, skeleton: &Keyed<S, M>) -> Vec<(u32, HeldPart)> {
+        self.0.held(&skeleton.table)
+    }
+
+    fn set_version(&mut self, slot: u32, version: u64) {
+        self.0.set_version(slot, version);
+    }
+
+    fn renew(
+        &mut self,
+        skeleton: &Keyed<S, M>,
+        slot: u32,
+        value: impl Fn(S::Payload) -> u64,
+    ) -> Result<ImageOf<S>, InsertError> {
+        self.0.renew(&skeleton.table, slot, value)
+    }
+
+    fn take_rows(&mut self) -> Vec<Row> {
+        self.0.take_rows()
+    }
+
+    fn rows(&self) -> Box<dyn Iterator<Item = Row> + '_> {
+        self.0.rows()
+    }
+
+    fn restore(
+        skeleton: &Keyed<S, M>,
+        rows: &[Row],
+        value: impl Fn(S::Payload) -> u64,
+    ) -> Result<(Self, Vec<ImageOf<S>>), RestoreError> {
+        let (view, images) = S::View::restore(&skeleton.table, rows, value)?;
+        Ok((Self(view), images))
+    }
+
+    fn heap_bytes(&self) -> usize {
+        self.0.heap_bytes()
     }
 }
 
@@ -180,8 +288,6 @@ where
 pub struct KeyedQuery<Q, M> {
     table: Q,
     map: M,
-    /// [`Settings`] of this table, once somebody asks.
-    settings: OnceCell<Box<dyn Any + Send>>,
 }
 
 /// What both halves were built with.
@@ -191,12 +297,6 @@ pub struct Settings<S, M> {
     pub table: S,
     /// How keys become the table's.
     pub map: M,
-}
-
-impl<Q, M> KeyedQuery<Q, M> {
-    fn new(table: Q, map: M) -> Self {
-        Self { table, map, settings: OnceCell::new() }
-    }
 }
 
 impl<M: KeyMap, Q: Query<Key = M::To>> Query for KeyedQuery<Q, M> {
@@ -221,14 +321,14 @@ impl<M: KeyMap, Q: Query<Key = M::To>> Query for KeyedQuery<Q, M> {
 }
 
 impl<M: KeyMap, Q: Replicated<Key = M::To>> Replicated for KeyedQuery<Q, M> {
+    const DIVIDED: bool = Q::DIVIDED;
+
     type Settings = Settings<Q::Settings, M>;
+    type Image = Q::Image;
     type Reader = Reader<Q::Reader, M>;
 
-    fn settings(&self) -> &Settings<Q::Settings, M> {
-        let made = || -> Box<dyn Any + Send> {
-            Box::new(Settings { table: self.table.settings().clone(), map: self.map.clone() })
-        };
-        self.settings.get_or_init(made).downcast_ref().expect("nothing else is stored")
+    fn settings(&self) -> Settings<Q::Settings, M> {
+        Settings { table: self.table.settings(), map: self.map.clone() }
     }
 
     fn encode_update(settings: &Settings<Q::Settings, M>, update: &Q::Update, out: &mut Vec<u8>) {
@@ -239,32 +339,38 @@ impl<M: KeyMap, Q: Replicated<Key = M::To>> Replicated for KeyedQuery<Q, M> {
         Q::decode_update(&settings.table, bytes)
     }
 
-    fn is_whole(update: &Q::Update) -> bool {
-        Q::is_whole(update)
+    fn update_of(images: Vec<Q::Image>) -> Q::Update {
+        Q::update_of(images)
     }
 
-    fn held_after(update: &Q::Update) -> (u64, u64) {
-        Q::held_after(update)
+    fn images_of(update: &Q::Update) -> Option<&[Q::Image]> {
+        Q::images_of(update)
     }
 
-    fn from_whole(settings: &Settings<Q::Settings, M>, update: &Q::Update) -> Result<Self, ApplyError> {
-        Ok(Self::new(Q::from_whole(&settings.table, update)?, settings.map.clone()))
+    fn from_images(settings: &Settings<Q::Settings, M>, images: &[Q::Image]) -> Result<Self, ApplyError> {
+        Ok(Self { table: Q::from_images(&settings.table, images)?, map: settings.map.clone() })
     }
 
-    fn overwrite(&mut self, update: &Q::Update) -> Result<(), ApplyError> {
-        self.table.overwrite(update)
+    fn overwrite(&mut self, images: &[Q::Image]) -> Result<(), ApplyError> {
+        self.table.overwrite(images)
     }
 
-    fn whole(&self) -> Q::Update {
-        self.table.whole()
+    fn images(&self) -> Vec<Q::Image> {
+        self.table.images()
     }
 
-    fn held(&self) -> (u64, u64) {
+    fn held(&self) -> Vec<HeldPart> {
         self.table.held()
     }
 
     fn reader(&self) -> Reader<Q::Reader, M> {
         Reader { table: self.table.reader(), map: self.map.clone() }
+    }
+}
+
+impl<M: KeyMap, Q: Filter<Key = M::To>> Filter for KeyedQuery<Q, M> {
+    fn digest_after(update: &Q::Update) -> u64 {
+        Q::digest_after(update)
     }
 }
 
@@ -274,9 +380,7 @@ pub struct Reader<R, M> {
     map: M,
 }
 
-impl<M: KeyMap, R: BatchReader<Key = M::To>> BatchReader for Reader<R, M> {
-    type Key = M::From;
-
+impl<M: KeyMap, R: BatchReader<[M::To]>> BatchReader<[M::From]> for Reader<R, M> {
     #[inline]
     fn lookup_batch(&mut self, keys: &[M::From], values: &mut [u64]) {
         let table = &mut self.table;

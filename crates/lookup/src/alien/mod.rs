@@ -9,9 +9,8 @@
 //! Which to take: the checksum where a few bits do (a frame that passes meets the next switch's checksum, which is the
 //! same one: it does not get rarer on the way); the Bloom filter where aliens are many, for most of them end at its
 //! second bit without a look at the table; the exact filter at the ingress of a network, for it is the only one that
-//! revokes a name for good. All are wrappers over [`Control`](crate::traits::Control) and
-//! [`Query`](crate::traits::Query), and [`Replicated`](crate::traits::Replicated) where the table is: they can be put
-//! around each other. What is inside the cells of an Othello already, a fingerprint with an emptiness indicator, is
+//! revokes a name for good. All are wrappers over a
+//! [`Skeleton`](crate::traits::Skeleton) and its [`Query`](crate::traits::Query): they can be put around each other. What is inside the cells of an Othello already, a fingerprint with an emptiness indicator, is
 //! cheaper than a checksum by that indicator: see [`othello::Settings`](crate::othello::Settings).
 //!
 //! An alien that is noticed gets 0 (drop), one that is not what the table says. A removed name drops as it does in the
@@ -26,8 +25,5 @@ pub mod keyed;
 
 pub use bloom_set::{BloomSet, BloomSetQuery};
 pub use checked::{Checked, CheckedQuery};
-pub use filtered::{Filtered, FilteredQuery};
+pub use filtered::{Filter, Filtered, FilteredQuery};
 pub use keyed::{Digested, Keyed, KeyedQuery, Named};
-
-/// Names of a batch that are looked up together.
-const BURST: usize = 32;

@@ -8,16 +8,15 @@
 //! ```
 //! Whether a bit is one is what no predictor knows, so no branch depends on one; and a fetch waits for no other.
 
+use crate::base::prefetch::BURST;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::layout::{Layout, Places};
 use super::sizing::MAX_HASHES;
+use crate::base::prefetch::prefetch;
 use crate::hash::Digest;
-use crate::othello::prefetch;
 
-/// Names of a batch that are looked up together.
-pub const BURST: usize = 32;
 /// Positions that are read before the others are computed: half the aliens end at each in a filter filled as it should.
 const FIRST: usize = 2;
 /// Positions that are read before the last ones are computed: a sixteenth of the aliens is left then.

@@ -13,9 +13,9 @@
 use super::filter::{BitChange, Bloom, UnionError};
 use super::layout::Layout;
 use super::sizing::Shape;
+use crate::base::words::Words;
 use crate::hash::Digest;
 use crate::traits::ApplyError;
-use crate::words::Words;
 
 /// Width of a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,7 +146,7 @@ impl<L: Layout> Counting<L> {
     pub fn union_with(&mut self, other: &Self, changes: &mut Vec<BitChange>) -> Result<(), UnionError> {
         UnionError::check(self.filter.places(), other.filter.places())?;
         if self.bits != other.bits {
-            return Err(UnionError::OtherCounters);
+            return Err(UnionError::Counters);
         }
         for bit in 0..self.filter.shape().bits() {
             let (count, more) = (self.count(bit), other.count(bit));

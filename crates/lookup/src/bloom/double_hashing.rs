@@ -2,7 +2,7 @@
 //!
 //! With h_1 and h_2 uniform below m, position i is `h_1 + i h_2 + i^3` modulo m, for i from 0 to k - 1.
 //!
-//! Cost: one mix, then two additions a position. Memory as for [`Standard`](super::Standard).
+//! Cost: one mix, then two additions a position. Memory as for [`Standard`].
 //! Alien names: about as often positive as in a standard filter where m and n are large and m/n is small; more often
 //! otherwise, as positions are no longer independent of each other: with n = 1000 and k = 10 by 0.5 % at 10 bits a name
 //! and by a quarter at 28. The expected rate computed here is that of a standard filter.

@@ -1,11 +1,12 @@
 //! The plain filter.
 
-use super::burst::{BURST, Memory, Room, positives, positives_near};
+use super::burst::{Memory, Room, positives, positives_near};
 use super::layout::{Layout, Places};
 use super::sizing::{MAX_HASHES, Shape};
+use crate::base::prefetch::BURST;
+use crate::base::words::Words;
 use crate::hash::Digest;
 use crate::traits::ApplyError;
-use crate::words::Words;
 
 /// Bytes of a filter from which bits are fetched ahead: what surely fits the second-level cache gains nothing by it.
 const PREFETCH_FROM: usize = 512 << 10;
@@ -30,7 +31,7 @@ pub enum UnionError {
         "a filter of {bits} bits with {n_hashes} positions a name cannot take in one of {other_bits} bits with \
          {other_hashes}: build both of one shape"
     )]
-    OtherShape {
+    Shape {
         /// Bits of the one.
         bits: u64,
         /// Positions of the one.
@@ -42,10 +43,10 @@ pub enum UnionError {
     },
     /// Names have other bits.
     #[error("the two filters have other seeds, so a name has other bits in each: build both with one seed")]
-    OtherSeed,
+    Seed,
     /// Counters of another width.
     #[error("the two filters have counters of other widths: build both with the same")]
-    OtherCounters,
+    Counters,
 }
 
 impl UnionError {
@@ -53,14 +54,9 @@ impl UnionError {
         let (shape, second) = (one.shape(), other.shape());
         if shape != second {
             let (bits, n_hashes) = (shape.bits(), shape.n_hashes());
-            return Err(Self::OtherShape {
-                bits,
-                n_hashes,
-                other_bits: second.bits(),
-                other_hashes: second.n_hashes(),
-            });
+            return Err(Self::Shape { bits, n_hashes, other_bits: second.bits(), other_hashes: second.n_hashes() });
         }
-        if one.seed() == other.seed() { Ok(()) } else { Err(Self::OtherSeed) }
+        if one.seed() == other.seed() { Ok(()) } else { Err(Self::Seed) }
     }
 }
 

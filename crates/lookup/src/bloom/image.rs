@@ -25,16 +25,72 @@
 //!
 //! Cost: about 1 GB/s each way. Bounds are checked before anything is allocated for them.
 
-use super::{Bloom, CounterBits, Counting, Layout, Shape};
-use crate::bytes::Bytes;
-use crate::hash::{Family, SecretKey};
-use crate::image::{FORMAT, ImageError, MAGIC, after_magic, seal, unseal};
-use crate::othello::update::{DecodeError, at_most};
+use xxhash_rust::xxh3::xxh3_64;
 
+use super::{Bloom, CounterBits, Counting, Layout, Shape};
+use crate::base::bytes::{Bytes, BytesError, DecodeError, at_most};
+use crate::hash::{Family, FamilyError, SecretKey};
+use crate::traits::ApplyError;
+
+/// The first bytes of an image.
+pub const MAGIC: [u8; 8] = *b"fibulaFI";
+/// The version of the format.
+pub const FORMAT: u16 = 1;
 /// Bytes before the bits.
 pub const HEADER_BYTES: usize = 80;
 /// Structure number of Bloom filters.
 const BLOOM: u8 = 2;
+
+/// Why bytes are no image.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ImageError {
+    /// The first bytes are something else.
+    #[error("this is no fibula image: it starts with {found:02x?}")]
+    NotAnImage {
+        /// The first bytes.
+        found: Vec<u8>,
+    },
+    /// Written by another version.
+    #[error("the image has format {found}, this program reads format {FORMAT}: write it again with this version")]
+    UnknownFormat {
+        /// The format found.
+        found: u16,
+    },
+    /// Another structure than the one asked for.
+    #[error("the image holds structure {structure}, expected structure {expected}: name an image of that structure")]
+    OtherStructure {
+        /// Structure found.
+        structure: u8,
+        /// Structure asked for.
+        expected: u8,
+    },
+    /// Another sizing of the structure, or another layout, than the one asked for.
+    #[error("the image holds its structure in variant {variant}, expected variant {expected}")]
+    OtherVariant {
+        /// Variant found.
+        variant: u8,
+        /// Variant asked for.
+        expected: u8,
+    },
+    /// Bytes were changed or lost.
+    #[error("the image is damaged: checksum {computed:#018x}, {stored:#018x} stored: fetch or build it again")]
+    WrongChecksum {
+        /// Of the bytes as they are.
+        computed: u64,
+        /// As written.
+        stored: u64,
+    },
+    /// Hashed in a way that this program does not know.
+    #[error(transparent)]
+    Family(#[from] FamilyError),
+    /// A field makes no sense, or bytes are missing.
+    #[error("the image is damaged: {0}")]
+    Decode(#[from] DecodeError),
+    /// The bits make no filter.
+    #[error("the image is damaged: {0}")]
+    Bits(#[from] ApplyError),
+}
 
 /// What an image says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -189,4 +245,39 @@ fn words<'a>(bytes: &mut Bytes<'a>, bits: u64) -> Result<impl ExactSizeIterator<
     let n_bytes = usize::try_from(bits.div_ceil(64).saturating_mul(8)).unwrap_or(usize::MAX);
     let words = bytes.take(n_bytes)?.as_chunks::<8>().0.iter();
     Ok(words.map(|word| u64::from_le_bytes(*word)))
+}
+
+/// Appends the checksum.
+fn seal(mut image: Vec<u8>) -> Vec<u8> {
+    image.extend(xxh3_64(&image).to_le_bytes());
+    image
+}
+
+/// Everything before the checksum, if that is right.
+fn unseal(image: &[u8]) -> Result<&[u8], ImageError> {
+    let Some((body, checksum)) = image.split_last_chunk::<8>() else {
+        return Err(BytesError::Truncated { needed: 8, left: image.len() }.into());
+    };
+    let (computed, stored) = (xxh3_64(body), u64::from_le_bytes(*checksum));
+    if computed == stored { Ok(body) } else { Err(ImageError::WrongChecksum { computed, stored }) }
+}
+
+/// What follows magic, version and the number of the structure, which must be these.
+fn after_magic(image: &[u8], structure: u8) -> Result<Bytes<'_>, ImageError> {
+    if !image.starts_with(&MAGIC) {
+        return Err(ImageError::NotAnImage { found: image[..image.len().min(8)].to_vec() });
+    }
+    let mut bytes = Bytes(&image[8..]);
+    let found = bytes.u16()?;
+    if found != FORMAT {
+        return Err(ImageError::UnknownFormat { found });
+    }
+    let (found, expected) = (bytes.u8()?, structure);
+    if found == expected { Ok(bytes) } else { Err(ImageError::OtherStructure { structure: found, expected }) }
+}
+
+impl From<BytesError> for ImageError {
+    fn from(error: BytesError) -> ImageError {
+        DecodeError::from(error).into()
+    }
 }

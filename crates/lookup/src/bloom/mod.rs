@@ -1,6 +1,6 @@
 //! Bloom filters: sets of names in a few bits a name, that never miss a member and take few aliens for one.
 //!
-//! | room | what |
+//! | module | what |
 //! |---|---|
 //! | [`filter`] | [`Bloom`], the plain filter; single and batched lookups |
 //! | [`burst`] | the lookup of a batch in a large one |

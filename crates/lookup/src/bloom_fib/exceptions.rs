@@ -1,11 +1,16 @@
 //! The names that the filters get wrong, control half: their slots in the exact table, and what was written there.
 
 use super::Settings;
+use crate::base::bytes::Bytes;
 use crate::cuckoo::exact::{SlotWrite, TableImage, digest_of};
 use crate::cuckoo::places::{Entry, Itself, Places, Write};
+use crate::cuckoo::rows::{is_in, join, misplaced, read_pages};
 use crate::cuckoo::{SLOTS, slot_prf};
 use crate::hash::Digest;
-use crate::traits::InsertError;
+use crate::traits::{InsertError, RestoreError, Row};
+
+/// The table of pages among the rows.
+const PAGES: u8 = 1;
 
 /// An exact table of digests and payloads (values + 1).
 pub(super) struct Exceptions {
@@ -36,12 +41,50 @@ impl Exceptions {
     /// [`InsertError::NoPlace`].
     pub(super) fn holding(&self, names: &[(Digest, u64)]) -> Result<Self, InsertError> {
         let entries: Vec<Entry<1, u64>> = names.iter().map(|&(name, value)| entry(name, value)).collect();
-        let empty = Places::new(0, self.settings.second_seed(), Itself);
-        Ok(Self::of(&self.settings, empty.rebuilt(&entries, self.settings.max_names)?))
+        Ok(Self::of(&self.settings, self.places.emptied().rebuilt(&entries, self.settings.max_names)?))
+    }
+
+    /// The table of `names` in the slots that `rows` and a header say.
+    pub(super) fn restore(
+        settings: &Settings,
+        header: &mut Bytes,
+        rows: &[Row],
+        names: &[(Digest, u64)],
+    ) -> Result<Self, RestoreError> {
+        let mut places = Places::decode(header, settings.second_seed(), Itself, settings.max_names)?;
+        let n_slots = places.n_slots();
+        let rows: Vec<Row> = rows.iter().filter(|row| is_in(row, n_slots)).cloned().collect();
+        let entries = names.iter().map(|&(name, value)| (name.0, entry(name, value))).collect();
+        for (stored, entry) in join(read_pages(&rows, &[n_slots])?, entries)? {
+            if !places.put_back(stored.slot, entry) {
+                return Err(misplaced(names.len()));
+            }
+        }
+        places.forget_dirty();
+        Ok(Self::of(settings, places))
+    }
+
+    /// Appends the header that [`Exceptions::restore`] reads.
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        self.places.encode(out);
+    }
+
+    /// The rows of the pages that changed since this was last asked.
+    pub(super) fn take_rows(&mut self) -> impl Iterator<Item = Row> {
+        self.places.take_rows(PAGES)
+    }
+
+    /// The rows of all pages.
+    pub(super) fn rows(&self) -> impl Iterator<Item = Row> {
+        self.places.rows(PAGES)
     }
 
     pub(super) fn len(&self) -> usize {
         self.places.len()
+    }
+
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.places.heap_bytes()
     }
 
     pub(super) fn n_slots(&self) -> usize {
@@ -50,6 +93,10 @@ impl Exceptions {
 
     pub(super) fn digest(&self) -> u64 {
         self.digest
+    }
+
+    pub(super) fn holds(&self, name: Digest) -> bool {
+        self.places.find(&[name.0]).is_some()
     }
 
     /// Puts a name in, or gives it another value.

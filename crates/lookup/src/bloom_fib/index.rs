@@ -4,7 +4,7 @@
 //! index serves the filters of all ports, whatever their sizes; it gives a few names more than asked for.
 //! Cost: 6.4 bytes a number of a name. At d even ports a position concerns `k n / m = d ln 2` names.
 
-use crate::othello::prefetch;
+use crate::base::prefetch::prefetch;
 
 /// Names of a line; the last place links to the next line of the same bucket.
 const LINE_NAMES: usize = 15;

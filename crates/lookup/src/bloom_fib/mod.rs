@@ -1,11 +1,13 @@
 //! Bloom forwarders: a Bloom filter a port, and an exact table of the names that the filters get wrong.
 //!
-//! | room | what |
+//! | module | what |
 //! |---|---|
 //! | [`sizing`] | how many bits and hash functions a port gets, and what false positives come of them |
 //! | `plan` | where the bits of a name stand: one filter after another, or all ports side by side |
-//! | [`control`], `rebuild` | [`BloomFib`], the control half; when it makes all filters anew |
-//! | `names`, `index`, `exceptions` | all names; which of them depend on a bit; which stand in the exact table |
+//! | [`names`], `index` | [`Names`], the skeleton: all names, and which of them depend on a position |
+//! | [`view`], `counts`, `room` | [`BloomView`], one switch's filters; names on each position; when filters are made anew |
+//! | `exceptions` | which names stand in a switch's exact table |
+//! | [`control`] | [`BloomFib`], the control half of one table; its figures |
 //! | [`update`] | the message: bits or counters and exact slots by their new contents, or the whole table |
 //! | [`query`], `table` | [`BloomFibQuery`], the half of words; [`Reader`]s beside its writer |
 //!
@@ -29,25 +31,29 @@
 //! Source: Shi, Qian, Wang, "Re-designing Compact-structure based Forwarding for Programmable Networks", II and IV.A;
 //! Yu, Fabrikant, Rexford, "BUFFALO: Bloom filter forwarding architecture for large organizations"; Fan, Cao, Almeida,
 //! Broder, "Summary Cache". Differs: exceptions; positions come from one keyed digest, and are the same numbers in 0..1
-//! for all ports of a name, scaled by the size of each filter, so that one index serves all; counters saturate.
+//! for all ports of a name, scaled by the size of each filter, so that one index serves all; a counter shows 15 at most.
 //! Limits: ports 1 to 65,535 (63 side by side), 2^30 bits a filter, [`MAX_HASHES`] positions; two names with one digest
 //! cannot both be in.
 
 pub mod control;
+mod counts;
 mod exceptions;
 mod index;
-mod names;
+pub mod names;
 mod plan;
 pub mod query;
-mod rebuild;
+mod room;
 pub mod sizing;
 mod table;
 pub mod update;
+pub mod view;
 
 pub use control::{BloomFib, Figures};
+pub use names::Names;
 pub use plan::{Plan, PortShape};
 pub use query::{BloomFibQuery, BloomFibStats, Pinned, Reader};
 pub use update::{CellWrite, CellsUpdate, Image, Update};
+pub use view::BloomView;
 
 use crate::bloom::MAX_HASHES;
 use crate::cuckoo::exact::Layout;
@@ -55,7 +61,7 @@ use crate::hash::{Digest, Purpose, SecretKey, mix64};
 
 /// Bits of a counter.
 pub const COUNTER_BITS: u64 = 4;
-/// Where a counter stays.
+/// The most that a counter shows.
 pub const MAX_COUNT: u8 = (1 << COUNTER_BITS) - 1;
 /// The largest number of ports side by side.
 pub const MAX_SLICED_PORTS: usize = 64;

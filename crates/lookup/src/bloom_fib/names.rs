@@ -1,6 +1,9 @@
-//! All names of a table: digests with values, found by digest, and by what positions they may have.
+//! All names of a table, once for all switches: digests with payloads, found by digest, and by what positions they may
+//! have.
 //!
-//! Cost: 16 bytes a name, 17 bytes for each of 1.14 to 2.3 places a name in the hash table, and the index.
+//! Cost: 17 bytes a name, 17 bytes for each of 1.14 to 2.3 places a name in the hash table, and the index.
+//! Source: "Re-designing Compact-structure based Forwarding for Programmable Networks", IV.A: a table of all keys in the
+//! control plane, from which filters can be made anew.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -8,19 +11,36 @@ use std::hash::{BuildHasherDefault, Hasher};
 use super::Settings;
 use super::index::Index;
 use super::plan::{Numbers, numbers};
+use super::query::BloomFibQuery;
+use super::view::BloomView;
+use crate::base::part::{Change, PartId, Payload};
+use crate::base::prefetch::prefetch;
+use crate::cuckoo::rows::{find_header, header, read_count};
 use crate::hash::Digest;
-use crate::othello::prefetch;
+use crate::traits::{InsertError, RestoreError, Row, Skeleton};
 
 /// Names that the index has room for at least.
 const LEAST_ROOM: usize = 1000;
+/// Changes that are made one by one however few names there are.
+const LEAST_BULK: usize = 4;
+/// A batch of at least this share of the names that are in makes all filters anew.
+const BULK_SHARE: usize = 4;
 
-/// A name that is in.
+/// A name.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Name {
+struct Name<P> {
+    digest: Digest,
+    payload: P,
+}
+
+/// What the latest mutation did to a name.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Latest<P> {
     pub(super) digest: Digest,
-    pub(super) value: u16,
-    /// Whether it stands in the exact table.
-    pub(super) excepted: bool,
+    /// Its payload before; `None` where it was not in.
+    pub(super) old: Option<P>,
+    /// Its payload now; `None` where it is gone.
+    pub(super) new: Option<P>,
 }
 
 /// Digests are hashes already.
@@ -41,165 +61,235 @@ impl Hasher for PassThrough {
     }
 }
 
-/// Names, by number.
-pub(super) struct Names {
-    list: Vec<Name>,
+/// Names with a payload each, and which of them depend on a position.
+#[derive(Clone)]
+pub struct Names<P: Payload = u32> {
+    settings: Settings,
+    /// By number.
+    list: Vec<Name<P>>,
+    /// Whether there is a name of that number.
+    is_in: Vec<bool>,
     free: Vec<u32>,
     ids: HashMap<u64, u32, BuildHasherDefault<PassThrough>>,
     index: Index,
-    /// Names of each value.
-    n_of: Vec<u64>,
-    /// Names that there is always room for.
-    room: usize,
-    /// Numbers that a name is indexed by: as many as any plan of the policy needs.
-    n_numbers: usize,
-    seed: u64,
+    version: u64,
+    latest: Latest<P>,
 }
 
-impl Names {
-    pub(super) fn new(settings: &Settings, room: usize) -> Self {
-        let n_numbers = settings.policy.max_hashes().into();
+impl<P: Payload> Names<P> {
+    fn new(settings: &Settings) -> Self {
         Self {
+            settings: settings.clone(),
             list: Vec::new(),
+            is_in: Vec::new(),
             free: Vec::new(),
             ids: HashMap::default(),
-            index: Index::new(room, n_numbers),
-            n_of: Vec::new(),
-            room,
-            n_numbers,
-            seed: settings.seed,
+            index: Index::new(0, settings.policy.max_hashes().into()),
+            version: 0,
+            latest: Latest::default(),
         }
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.ids.len()
+    /// Different names.
+    fn of(settings: &Settings, entries: &[(Digest, P)]) -> Result<Self, InsertError> {
+        let mut names = Self::new(settings);
+        names.reserve(entries.len());
+        for &(digest, payload) in entries {
+            if names.put(digest, payload)?.is_some() {
+                return Err(InsertError::DuplicateDigest { digest: digest.0 });
+            }
+        }
+        Ok(names)
     }
 
-    pub(super) fn find(&self, digest: Digest) -> Option<u32> {
-        self.ids.get(&digest.0).copied()
+    /// The names that are in, with their payloads, in the order in which they lie in memory.
+    pub fn iter(&self) -> impl Iterator<Item = (Digest, P)> + '_ {
+        self.numbered().map(|(_, name)| (name.digest, name.payload))
     }
 
-    pub(super) fn at(&self, id: u32) -> &Name {
-        &self.list[id as usize]
+    fn numbered(&self) -> impl Iterator<Item = (u32, &Name<P>)> {
+        (0..).zip(&self.list).zip(&self.is_in).filter_map(|(name, is_in)| is_in.then_some(name))
     }
 
-    pub(super) fn at_mut(&mut self, id: u32) -> &mut Name {
-        &mut self.list[id as usize]
+    /// A name that [`Names::candidates`] found, with its payload.
+    pub(super) fn at(&self, id: u32) -> (Digest, P) {
+        let Name { digest, payload } = self.list[id as usize];
+        (digest, payload)
     }
 
-    /// The numbers of all names, in the order in which they lie in memory.
-    pub(super) fn ids(&self) -> Vec<u32> {
-        let mut ids: Vec<u32> = self.ids.values().copied().collect();
-        ids.sort_unstable();
-        ids
+    /// Counts mutations.
+    pub(super) fn version(&self) -> u64 {
+        self.version
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Name> + '_ {
-        self.ids.values().map(|&id| self.at(id))
+    /// What the latest mutation did, where that was to one name.
+    pub(super) fn latest(&self) -> Latest<P> {
+        self.latest
     }
 
-    /// Names of a value.
-    pub(super) fn n_of(&self, value: u64) -> u64 {
-        self.n_of.get(value as usize).copied().unwrap_or(0)
+    /// Collects the names with a number in `first..=last`, and a few more, some twice; starts fetching them.
+    pub(super) fn candidates(&self, (first, last): (u32, u32), ids: &mut Vec<u32>) {
+        ids.clear();
+        self.index.candidates(first, last, ids);
+        ids.iter().for_each(|&id| prefetch(self.list.as_ptr().wrapping_add(id as usize).cast()));
     }
 
-    /// The largest value of any name.
-    pub(super) fn max_value(&self) -> usize {
-        self.n_of.iter().rposition(|&n| n > 0).unwrap_or(0)
-    }
-
-    /// The numbers of a name that positions are made of.
+    /// The numbers that a name is indexed by, of which positions are made: as many as any plan of the policy needs.
     pub(super) fn numbers(&self, digest: Digest) -> Numbers {
-        numbers(digest, self.seed, self.n_numbers)
+        numbers(digest, self.settings.seed, self.n_numbers())
+    }
+
+    fn n_numbers(&self) -> usize {
+        self.settings.policy.max_hashes().into()
     }
 
     /// Makes room for so many names more at once.
-    pub(super) fn reserve(&mut self, more: usize) {
-        self.list.reserve(more.saturating_sub(self.free.len()));
-        self.ids.reserve(more);
-        let n_names = self.len() + more;
+    fn reserve(&mut self, more: usize) {
+        let n_names = (self.len() + more).min(self.settings.max_names);
+        self.list.reserve(n_names.saturating_sub(self.list.len()));
+        self.ids.reserve(n_names - self.len());
         if n_names > self.index.room() {
             self.index_anew(n_names);
         }
     }
 
-    /// Enters a name that is not there.
-    pub(super) fn enter(&mut self, digest: Digest, value: u64) -> u32 {
-        let numbers = self.numbers(digest);
-        let numbers = &numbers[..self.n_numbers];
-        self.index.prefetch(numbers);
-        let name = Name { digest, value: value as u16, excepted: false };
-        let id = match self.free.pop() {
-            Some(id) => {
-                self.list[id as usize] = name;
-                id
-            }
-            None => {
-                self.list.push(name);
-                self.list.len() as u32 - 1
-            }
-        };
-        self.ids.insert(digest.0, id);
-        self.count(value, 1);
-        self.index.insert(numbers, id);
-        self.fit_index();
-        id
-    }
-
-    /// Forgets a name. Its number is good until the next one enters.
-    pub(super) fn forget(&mut self, id: u32) {
-        let Name { digest, value, .. } = *self.at(id);
-        let numbers = self.numbers(digest);
-        self.index.remove(&numbers[..self.n_numbers], id);
-        self.ids.remove(&digest.0);
-        self.free.push(id);
-        self.count(value.into(), -1);
-        self.fit_index();
-    }
-
-    /// Gives a name another value, and says which it had.
-    pub(super) fn alter(&mut self, id: u32, value: u64) -> u64 {
-        let old = std::mem::replace(&mut self.at_mut(id).value, value as u16).into();
-        self.count(old, -1);
-        self.count(value, 1);
-        old
-    }
-
-    fn count(&mut self, value: u64, change: i64) {
-        if self.n_of.len() <= value as usize {
-            self.n_of.resize(value as usize + 1, 0);
+    /// Puts a name in, or gives it another payload. The payload before.
+    fn put(&mut self, digest: Digest, payload: P) -> Result<Option<P>, InsertError> {
+        if let Some(&id) = self.ids.get(&digest.0) {
+            return Ok(Some(std::mem::replace(&mut self.list[id as usize].payload, payload)));
         }
-        let count = &mut self.n_of[value as usize];
-        *count = count.strict_add_signed(change);
-    }
-
-    /// Collects the names with a number in `first..=last`, and a few more, some twice; starts fetching them.
-    pub(super) fn candidates(&self, (first, last): (u32, u32), names: &mut Vec<u32>) {
-        names.clear();
-        self.index.candidates(first, last, names);
-        names.iter().for_each(|&id| prefetch(self.list.as_ptr().wrapping_add(id as usize).cast()));
+        let max = self.settings.max_names;
+        if self.len() >= max {
+            return Err(InsertError::TooManyNames { max });
+        }
+        let (numbers, n_numbers) = (self.numbers(digest), self.n_numbers());
+        self.index.prefetch(&numbers[..n_numbers]);
+        let name = Name { digest, payload };
+        let id = self.free.pop().unwrap_or(self.list.len() as u32);
+        if id as usize == self.list.len() {
+            self.list.push(name);
+            self.is_in.push(true);
+        } else {
+            (self.list[id as usize], self.is_in[id as usize]) = (name, true);
+        }
+        self.ids.insert(digest.0, id);
+        self.index.insert(&numbers[..n_numbers], id);
+        self.fit_index();
+        Ok(None)
     }
 
     /// Makes the index anew where names are more than it was made for, or far fewer.
     fn fit_index(&mut self) {
-        let (n_names, room) = (self.ids.len(), self.index.room());
-        let least = self.room.max(LEAST_ROOM);
-        if n_names <= room && room <= n_names.max(least) * 4 {
-            return;
+        let (room, wanted) = (self.index.room(), self.len().max(LEAST_ROOM));
+        if self.len() > room || room > wanted * 4 {
+            self.index_anew(wanted * 3 / 2);
         }
-        self.index_anew(n_names.max(least) * 3 / 2);
     }
 
     fn index_anew(&mut self, room: usize) {
-        let mut index = Index::new(room, self.n_numbers);
-        for &id in self.ids.values() {
-            index.insert(&self.numbers(self.at(id).digest)[..self.n_numbers], id);
+        let n_numbers = self.n_numbers();
+        let mut index = Index::new(room, n_numbers);
+        for (id, name) in self.numbered() {
+            index.insert(&self.numbers(name.digest)[..n_numbers], id);
         }
         self.index = index;
     }
 
-    pub(super) fn size_bytes(&self) -> usize {
+    fn changed(&mut self, latest: Latest<P>) -> Change {
+        self.version += 1;
+        self.latest = latest;
+        Change::Part { slot: 0 }
+    }
+
+    fn header(&self) -> Row {
+        header(self.version.to_le_bytes().to_vec())
+    }
+}
+
+impl<P: Payload> Skeleton for Names<P> {
+    type Key = Digest;
+    type Payload = P;
+    type Query = BloomFibQuery;
+    type View = BloomView;
+
+    fn build(settings: &Settings, entries: &[(Digest, P)], _threads: usize) -> Result<Self, InsertError> {
+        Self::of(settings, entries)
+    }
+
+    fn restore(settings: &Settings, rows: &[Row], entries: &[(Digest, P)]) -> Result<Self, RestoreError> {
+        let mut bytes = find_header(rows)?;
+        let version = read_count(&mut bytes)?;
+        bytes.end()?;
+        Ok(Self { version, ..Self::of(settings, entries)? })
+    }
+
+    fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    fn check(settings: &Settings, _: Digest, value: u64) -> Result<(), InsertError> {
+        let value_bits = settings.value_bits;
+        if value > settings.max_value() { Err(InsertError::ValueTooWide { value, value_bits }) } else { Ok(()) }
+    }
+
+    fn insert(&mut self, digest: Digest, payload: P) -> Result<Change, InsertError> {
+        let (old, new) = (self.put(digest, payload)?, Some(payload));
+        Ok(if old == new { Change::None } else { self.changed(Latest { digest, old, new }) })
+    }
+
+    fn insert_batch(&mut self, entries: &[(Digest, P)]) -> Result<Change, InsertError> {
+        self.reserve(entries.len());
+        for &(digest, payload) in entries {
+            self.put(digest, payload)?;
+        }
+        Ok(self.touch())
+    }
+
+    fn remove(&mut self, digest: Digest) -> Change {
+        let Some(id) = self.ids.remove(&digest.0) else { return Change::None };
+        self.is_in[id as usize] = false;
+        self.free.push(id);
+        self.index.remove(&self.numbers(digest)[..self.n_numbers()], id);
+        self.fit_index();
+        self.changed(Latest { digest, old: Some(self.list[id as usize].payload), new: None })
+    }
+
+    fn touch(&mut self) -> Change {
+        self.version += 1;
+        Change::whole()
+    }
+
+    fn get(&self, digest: Digest) -> Option<P> {
+        Some(self.at(*self.ids.get(&digest.0)?).1)
+    }
+
+    /// A removed name is an alien, and aliens may match.
+    fn must_drop(&self, _: Digest) -> bool {
+        false
+    }
+
+    fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    fn is_bulk(&self, n_changes: usize) -> bool {
+        n_changes >= LEAST_BULK && n_changes * BULK_SHARE >= self.len()
+    }
+
+    fn part_id(&self, _slot: u32) -> PartId {
+        PartId::WHOLE
+    }
+
+    fn take_rows(&mut self, slots: &[u32], _gone: &[PartId]) -> Vec<Row> {
+        slots.iter().map(|_| self.header()).collect()
+    }
+
+    fn rows(&self) -> Box<dyn Iterator<Item = Row> + '_> {
+        Box::new(std::iter::once(self.header()))
+    }
+
+    fn heap_bytes(&self) -> usize {
         let places = (self.ids.capacity() * 8 / 7).next_power_of_two();
-        self.list.capacity() * size_of::<Name>() + places * 17 + self.index.size_bytes()
+        self.list.capacity() * (size_of::<Name<P>>() + 1) + places * 17 + self.index.size_bytes()
     }
 }

@@ -7,20 +7,21 @@
 use super::table::Tables;
 use super::update::{CellsUpdate, Image, MAX_CELL_WRITES, MAX_SLOT_WRITES, Update};
 use super::{Plan, Settings, cell_prf};
-use crate::cuckoo::current::{Current, Follower};
+use crate::base::bytes::DecodeError;
+use crate::base::part::PartId;
 use crate::cuckoo::exact::{TableImage, digest_of};
 use crate::cuckoo::slot_prf;
 use crate::hash::Digest;
-use crate::othello::update::DecodeError;
 use crate::publish::Pin;
-use crate::traits::{Applied, ApplyError, BatchReader, Query, Replicated};
+use crate::publish::rcu::{RcuCell, RcuReader};
+use crate::traits::{Applied, ApplyError, BatchReader, Query, Undivided};
 
 /// Query half of a table, and the handle of its one writer.
 ///
 /// [`Query::lookup`] looks one name up as published: one filter after another, one position after another, to the first
 /// match. [`Query::lookup_batch`] gives the same answers and hides memory latency.
 pub struct BloomFibQuery {
-    current: Current<Tables>,
+    current: RcuCell<Tables>,
     settings: Settings,
     version: u64,
     /// Digests of the cells and of the exact table.
@@ -46,60 +47,9 @@ pub struct BloomFibStats {
 }
 
 impl BloomFibQuery {
-    /// The query structure of an image.
-    /// # Errors
-    /// [`ApplyError`]: the image is malformed, does not have its digest, or memory ran out.
-    pub fn from_image(settings: &Settings, image: &Image) -> Result<Self, ApplyError> {
-        let tables = Tables::new(image, settings)?;
-        let (cells, second) = digests(&tables, image, settings)?;
-        let (current, settings) = (Current::new(tables), settings.clone());
-        Ok(Self { current, settings, version: image.version, cells, second })
-    }
-
-    /// A reader for another thread.
-    pub fn reader(&self) -> Reader {
-        Reader { follower: self.current.reader() }
-    }
-
-    /// Settings of the table.
-    pub fn settings(&self) -> &Settings {
-        &self.settings
-    }
-
     /// The filters of all ports.
     pub fn plan(&self) -> &Plan {
         &self.tables().filters.plan
-    }
-
-    /// Version and digest held.
-    pub fn held(&self) -> (u64, u64) {
-        (self.version, self.cells ^ self.second)
-    }
-
-    /// The whole table, as the writer sees it.
-    pub fn image(&self) -> Image {
-        let filters = &self.tables().filters;
-        Image {
-            version: self.version,
-            digest: self.cells ^ self.second,
-            plan: filters.plan.clone(),
-            bits: filters.bits().to_vec(),
-            counters: filters.counters().map(|counters| counters.to_vec()).unwrap_or_default(),
-            second: self.tables().second.image(self.version, self.second),
-        }
-    }
-
-    /// Replaces the table whatever its version: the answer to a request for a resync, where the sender's word counts.
-    /// # Errors
-    /// [`ApplyError`]; nothing changes.
-    pub fn overwrite(&mut self, image: &Image) -> Result<(), ApplyError> {
-        self.current.may_replace()?;
-        let tables = Tables::new(image, &self.settings)?;
-        let (cells, second) = digests(&tables, image, &self.settings)?;
-        let bytes = self.tables().size_bytes();
-        self.current.replace(tables, bytes)?;
-        (self.version, self.cells, self.second) = (image.version, cells, second);
-        Ok(())
     }
 
     /// Figures; reads the operating system's page accounts.
@@ -124,9 +74,7 @@ impl BloomFibQuery {
         if update.to <= current {
             return Ok(Applied::AlreadyThere);
         }
-        if update.from != current {
-            return Err(ApplyError::Gap { prefix: 0, depth: 0, current, from: update.from });
-        }
+        ApplyError::check_version(PartId::WHOLE, current, update.from)?;
         let cells = self.cells_after(update)?;
         let second = match &update.second {
             Some(table) => table_digest(table, &self.settings)?,
@@ -134,7 +82,7 @@ impl BloomFibQuery {
         };
         if cells ^ second != update.digest {
             let (got, expected) = (cells ^ second, update.digest);
-            return Err(ApplyError::WrongDigest { prefix: 0, depth: 0, got, expected });
+            return Err(ApplyError::WrongDigest { part: PartId::WHOLE, got, expected });
         }
         match &update.second {
             Some(table) => self.replace_second(table, update)?,
@@ -218,7 +166,7 @@ impl BloomFibQuery {
 fn table_digest(table: &TableImage, settings: &Settings) -> Result<u64, ApplyError> {
     let got = digest_of(&table.words, settings.second_layout(), settings.second_seed());
     let expected = table.digest;
-    if got == expected { Ok(got) } else { Err(ApplyError::WrongDigest { prefix: 0, depth: 0, got, expected }) }
+    ApplyError::check_digest(PartId::WHOLE, got, expected)
 }
 
 /// The digests of cells and exact table, if they are those of the image.
@@ -229,7 +177,7 @@ fn digests(tables: &Tables, image: &Image, settings: &Settings) -> Result<(u64, 
     if got == expected {
         Ok((cells, second))
     } else {
-        Err(ApplyError::WrongDigest { prefix: 0, depth: 0, got, expected })
+        Err(ApplyError::WrongDigest { part: PartId::WHOLE, got, expected })
     }
 }
 
@@ -258,22 +206,85 @@ impl Query for BloomFibQuery {
     }
 }
 
+impl Undivided for BloomFibQuery {
+    type Settings = Settings;
+    type Image = Image;
+    type Reader = Reader;
+
+    fn settings(&self) -> Settings {
+        self.settings.clone()
+    }
+
+    fn encode_update(_settings: &Settings, update: &Update, out: &mut Vec<u8>) {
+        update.encode(out);
+    }
+
+    fn decode_update(settings: &Settings, bytes: &[u8]) -> Result<Update, DecodeError> {
+        Update::decode(bytes, settings)
+    }
+
+    fn update_of(image: Image) -> Update {
+        Update::Table(image)
+    }
+
+    fn image_of(update: &Update) -> Option<&Image> {
+        if let Update::Table(image) = update { Some(image) } else { None }
+    }
+
+    fn from_image(settings: &Settings, image: &Image) -> Result<Self, ApplyError> {
+        let tables = Tables::new(image, settings)?;
+        let (cells, second) = digests(&tables, image, settings)?;
+        let (current, settings) = (RcuCell::new(tables), settings.clone());
+        Ok(Self { current, settings, version: image.version, cells, second })
+    }
+
+    fn overwrite(&mut self, image: &Image) -> Result<(), ApplyError> {
+        self.current.may_replace()?;
+        let tables = Tables::new(image, &self.settings)?;
+        let (cells, second) = digests(&tables, image, &self.settings)?;
+        let bytes = self.tables().size_bytes();
+        self.current.replace(tables, bytes)?;
+        (self.version, self.cells, self.second) = (image.version, cells, second);
+        Ok(())
+    }
+
+    fn image(&self) -> Image {
+        let filters = &self.tables().filters;
+        Image {
+            version: self.version,
+            digest: self.cells ^ self.second,
+            plan: filters.plan.clone(),
+            bits: filters.bits().to_vec(),
+            counters: filters.counters().map(|counters| counters.to_vec()).unwrap_or_default(),
+            second: self.tables().second.image(self.version, self.second),
+        }
+    }
+
+    fn held(&self) -> (u64, u64) {
+        (self.version, self.cells ^ self.second)
+    }
+
+    fn reader(&self) -> Reader {
+        Reader { reader: self.current.reader() }
+    }
+}
+
 /// A thread's access to the table beside its writer.
 pub struct Reader {
-    follower: Follower<Tables>,
+    reader: RcuReader<Tables>,
 }
 
 impl Reader {
     /// Opens the table for a burst. The thread was quiescent until now: nothing from an earlier burst is in use.
     #[inline]
     pub fn pin(&mut self) -> Pinned<'_> {
-        let (tables, pin) = self.follower.pin();
+        let (tables, pin) = self.reader.pin();
         Pinned { tables, _pin: pin }
     }
 
     /// Says that this thread reads nothing until it pins again: call it before sleeping.
     pub fn offline(&mut self) {
-        self.follower.offline();
+        self.reader.offline();
     }
 }
 
@@ -297,9 +308,7 @@ impl Pinned<'_> {
     }
 }
 
-impl BatchReader for Reader {
-    type Key = Digest;
-
+impl BatchReader<[Digest]> for Reader {
     #[inline]
     fn lookup_batch(&mut self, digests: &[Digest], values: &mut [u64]) {
         self.pin().lookup_batch(digests, values);
@@ -307,53 +316,5 @@ impl BatchReader for Reader {
 
     fn offline(&mut self) {
         Reader::offline(self);
-    }
-}
-
-impl Replicated for BloomFibQuery {
-    type Settings = Settings;
-    type Reader = Reader;
-
-    fn settings(&self) -> &Settings {
-        &self.settings
-    }
-
-    fn encode_update(_settings: &Settings, update: &Update, out: &mut Vec<u8>) {
-        update.encode(out);
-    }
-
-    fn decode_update(settings: &Settings, bytes: &[u8]) -> Result<Update, DecodeError> {
-        Update::decode(bytes, settings)
-    }
-
-    fn is_whole(update: &Update) -> bool {
-        matches!(update, Update::Table(_))
-    }
-
-    fn held_after(update: &Update) -> (u64, u64) {
-        match update {
-            Update::Cells(update) => (update.to, update.digest),
-            Update::Table(image) => (image.version, image.digest),
-        }
-    }
-
-    fn from_whole(settings: &Settings, update: &Update) -> Result<Self, ApplyError> {
-        Self::from_image(settings, update.as_image()?)
-    }
-
-    fn overwrite(&mut self, update: &Update) -> Result<(), ApplyError> {
-        BloomFibQuery::overwrite(self, update.as_image()?)
-    }
-
-    fn whole(&self) -> Update {
-        Update::Table(self.image())
-    }
-
-    fn held(&self) -> (u64, u64) {
-        BloomFibQuery::held(self)
-    }
-
-    fn reader(&self) -> Reader {
-        BloomFibQuery::reader(self)
     }
 }

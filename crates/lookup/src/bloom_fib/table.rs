@@ -21,12 +21,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::plan::{Numbers, Plan, numbers};
 use super::update::Image;
 use super::{Form, MAX_COUNT, Settings, cell_prf};
+use crate::base::prefetch::{BURST, prefetch};
 use crate::bloom::MAX_HASHES;
+use crate::cuckoo::Stripes;
 use crate::cuckoo::exact::table::Table as Second;
 use crate::cuckoo::words::Words;
-use crate::cuckoo::{BURST, Stripes};
 use crate::hash::Digest;
-use crate::othello::prefetch;
 use crate::publish::WriteGuard;
 use crate::traits::ApplyError;
 

@@ -12,10 +12,10 @@
 
 use super::plan::{MAX_CELLS, Plan, PortShape};
 use super::{COUNTER_BITS, Settings};
-use crate::bytes::Bytes;
+use crate::base::bytes::{Bytes, DecodeError, at_most};
+use crate::base::part::{HeldPart, PartId};
 use crate::cuckoo::exact::{SlotWrite, TableImage};
-use crate::othello::update::{DecodeError, at_most};
-use crate::traits::ApplyError;
+use crate::traits;
 
 /// Cells that one message changes at most: those of a name that moves, and as many again.
 pub const MAX_CELL_WRITES: usize = 128;
@@ -78,15 +78,21 @@ pub struct Image {
     pub second: TableImage,
 }
 
-impl Update {
-    /// The whole table in it.
-    pub(super) fn as_image(&self) -> Result<&Image, ApplyError> {
-        match self {
-            Self::Table(image) => Ok(image),
-            Self::Cells(_) => Err(ApplyError::Malformed { reason: "cells came where a whole table was due" }),
-        }
+impl traits::Image for Image {
+    fn held(&self) -> HeldPart {
+        HeldPart { id: PartId::WHOLE, version: self.version, digest: self.digest }
     }
 
+    fn under(self, version: u64) -> Self {
+        Self { version, second: TableImage { version, ..self.second }, ..self }
+    }
+
+    fn n_bytes(&self) -> usize {
+        (self.bits.len() + self.counters.len() + self.second.words.len()) * 8
+    }
+}
+
+impl Update {
     /// Appends the bytes of the update.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {

@@ -1,10 +1,11 @@
 //! Cuckoo tables: two buckets of four slots a name, one or two cache lines a lookup, constant-time updates.
 //!
-//! | room | what |
+//! | module | what |
 //! |---|---|
 //! | [`exact`] | (2,4)-Cuckoo: full names and values, the FIB of CuckooSwitch |
 //! | [`filtable`] | Cuckoo Filtable: fingerprints and values, with an exact second level for names that collide |
-//! | `places` | which name stands in which slot: the control half of one exact table |
+//! | `places` | which name stands in which slot of one exact table |
+//! | `rows` | what a store keeps of slots |
 //! | `path` | the shortest chain of moves that frees a slot, breadth first |
 //! | `words` | the memory of a table |
 //!
@@ -23,13 +24,13 @@ pub mod exact;
 pub mod filtable;
 pub(crate) mod path;
 pub(crate) mod places;
+pub(crate) mod rows;
 pub(crate) mod words;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 
 use crate::hash::mix64;
-use crate::publish::Sequence;
-pub(crate) use crate::publish::current;
+use crate::publish::{Sequence, seq_lock::Gate};
 
 /// Slots of a bucket: n_s in the papers.
 pub const SLOTS: usize = 4;
@@ -38,12 +39,19 @@ pub const LOAD: f64 = 0.95;
 /// Buckets of a table at most: beyond, 32 bits a half would favour some of them.
 pub const MAX_BUCKETS: u32 = 1 << 28;
 
+/// Rebuilds with another tweak, each with more buckets, before a table gives up.
+const MAX_TRIES: u32 = 32;
+/// Names that a rebuild makes room for, a name: what makes growing amortised.
+const GROWTH: f64 = 1.25;
+/// Slots below which a table does not shrink.
+const SHRINK_FROM: usize = 64;
+/// Changes that are made one by one however few names there are.
+const LEAST_BULK: usize = 4;
+/// A batch of at least this share of the names that are in is placed and sent as a whole.
+const BULK_SHARE: usize = 4;
+
 /// Counters of a table at most: 64 KiB, so that they stay in the second-level cache.
 const MAX_STRIPES: usize = 1 << 13;
-/// Reads beside a busy writer before a reader lines up behind it.
-const SPINS: u32 = 64;
-/// Names of a burst: what the line fill buffers of a core can have under way, twice.
-pub(crate) const BURST: usize = 32;
 
 /// The two buckets of a mixed digest.
 #[inline(always)]
@@ -57,6 +65,26 @@ fn buckets_for(n_names: usize) -> u32 {
     ((n_names as f64 / LOAD / SLOTS as f64).ceil() as u32).clamp(4, MAX_BUCKETS)
 }
 
+/// Buckets of the next try, after one with `n_buckets` failed: a sixteenth more.
+fn more_buckets(n_buckets: u32) -> u32 {
+    (n_buckets + n_buckets / 16 + 1).min(MAX_BUCKETS)
+}
+
+/// Buckets of the last try that begins with `n_buckets`.
+fn most_buckets(n_buckets: u32) -> u32 {
+    (1..MAX_TRIES).fold(n_buckets, |n_buckets, _| more_buckets(n_buckets))
+}
+
+/// Whether `n_changes` of a table of `n_names` are better made at once.
+fn is_bulk(n_changes: usize, n_names: usize) -> bool {
+    n_changes >= LEAST_BULK && n_changes * BULK_SHARE >= n_names
+}
+
+/// The tweak after so many rebuilds of a table with a seed.
+fn tweak(seed: u64, n_tweaks: u64) -> u64 {
+    mix64(seed ^ (n_tweaks + 1).wrapping_mul(0xA076_1D64_78BD_642F))
+}
+
 /// The pseudo-random function whose XOR over all slots is the digest of a table. Empty slots (all words zero) count for
 /// nothing.
 #[inline]
@@ -68,16 +96,16 @@ pub(crate) fn slot_prf(seed: u64, slot: u32, words: &[u64]) -> u64 {
     words.iter().fold(start, |hash, &word| mix64(hash ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15))
 }
 
-/// The counters of the buckets of one table, and the lock behind which readers line up that met the writer too often.
+/// The counters of the buckets of one table, and the gate behind them.
 pub(crate) struct Stripes {
     counters: Box<[Sequence]>,
-    gate: Mutex<()>,
+    gate: Gate,
 }
 
 impl Stripes {
     pub(crate) fn new(n_buckets: u32) -> Self {
         let n = (n_buckets as usize).next_power_of_two().min(MAX_STRIPES);
-        Self { counters: (0..n).map(|_| Sequence::new()).collect(), gate: Mutex::new(()) }
+        Self { counters: (0..n).map(|_| Sequence::new()).collect(), gate: Gate::default() }
     }
 
     /// Which counter is that of a bucket.
@@ -95,21 +123,16 @@ impl Stripes {
     #[inline(always)]
     pub(crate) fn at_one_moment<T>(&self, [first, second]: [u32; 2], read: impl Fn() -> T) -> T {
         let (first, second) = (self.of(first), self.of(second));
-        for _ in 0..SPINS {
-            if let (Some(a), Some(b)) = (first.read_begin(), second.read_begin()) {
-                let found = read();
-                if first.read_validate(a) && second.read_validate(b) {
-                    return found;
-                }
-            }
-            std::hint::spin_loop();
-        }
-        let _gate = self.close();
-        read()
+        let attempt = || {
+            let (a, b) = (first.read_begin()?, second.read_begin()?);
+            let found = read();
+            (first.read_validate(a) && second.read_validate(b)).then_some(found)
+        };
+        self.gate.retry(attempt).unwrap_or_else(|_closed| read())
     }
 
     /// Held by the writer while it edits a table that is published.
     pub(crate) fn close(&self) -> MutexGuard<'_, ()> {
-        self.gate.lock().unwrap_or_else(PoisonError::into_inner)
+        self.gate.close()
     }
 }

@@ -1,19 +1,15 @@
-//! Which name stands in which slot of an exact cuckoo table: the control half of (2,4)-Cuckoo and of a second level.
+//! Which name stands in which slot of an exact cuckoo table: what (2,4)-Cuckoo and second levels are made of.
 //!
 //! Every mutation appends what it wrote, in the order in which readers may see it: a name in its new slot before its
 //! old slot is overwritten.
 
 use super::path::{Buckets, Search};
-use super::{MAX_BUCKETS, SLOTS, buckets_for, buckets_of};
+use super::rows::{self, DirtyPages};
+use super::{GROWTH, MAX_TRIES, SHRINK_FROM, SLOTS, buckets_for, buckets_of, more_buckets, most_buckets};
+use crate::base::bytes::Bytes;
+use crate::base::part::PartId;
 use crate::hash::{Digest, mix64};
-use crate::traits::InsertError;
-
-/// Rebuilds with another tweak, each with a sixteenth more buckets, before a table gives up.
-const MAX_TRIES: u32 = 32;
-/// Names that a rebuild makes room for, a name: what makes growing amortised.
-const GROWTH: f64 = 1.25;
-/// Slots below which a table does not shrink.
-const SHRINK_FROM: usize = 64;
+use crate::traits::{InsertError, RestoreError, Row};
 
 /// How the names of a table are hashed.
 pub(crate) trait Hash<const W: usize>: Clone {
@@ -60,6 +56,7 @@ pub(crate) struct Places<const W: usize, P, H> {
     /// Names that the table keeps room for, however few there are.
     room: usize,
     hash: H,
+    dirty: DirtyPages,
     search: Search,
 }
 
@@ -73,11 +70,12 @@ impl<const W: usize, P: Copy + Default, H: Hash<W>> Places<W, P, H> {
             entries: vec![Entry { name: [0; W], payload: P::default() }; n_buckets as usize * SLOTS],
             occupied: vec![0; n_buckets as usize],
             n_names: 0,
-            tweak: mix64(seed ^ (n_tweaks + 1).wrapping_mul(0xA076_1D64_78BD_642F)),
+            tweak: super::tweak(seed, n_tweaks),
             n_tweaks,
             seed,
             room,
             hash,
+            dirty: DirtyPages::default().replaced(n_buckets as usize * SLOTS),
             search: Search::default(),
         }
     }
@@ -98,9 +96,18 @@ impl<const W: usize, P: Copy + Default, H: Hash<W>> Places<W, P, H> {
         self.tweak
     }
 
+    pub(crate) fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    #[inline]
+    pub(crate) fn digest(&self, name: &[u64; W]) -> u64 {
+        self.hash.digest(name).0
+    }
+
     #[inline]
     fn buckets(&self, name: &[u64; W]) -> [u32; 2] {
-        buckets_of(mix64(self.hash.digest(name).0 ^ self.tweak), self.n_buckets())
+        buckets_of(mix64(self.digest(name) ^ self.tweak), self.n_buckets())
     }
 
     #[inline]
@@ -121,6 +128,7 @@ impl<const W: usize, P: Copy + Default, H: Hash<W>> Places<W, P, H> {
 
     /// Puts a slot into a state, and says what it was.
     pub(crate) fn set(&mut self, slot: u32, new: Option<Entry<W, P>>) -> Write<W, P> {
+        self.dirty.mark(slot);
         let old = self.at(slot);
         let bit = 1 << (slot as usize % SLOTS);
         match new {
@@ -168,6 +176,13 @@ impl<const W: usize, P: Copy + Default, H: Hash<W>> Places<W, P, H> {
             && self.n_names * 3 < self.n_slots()
     }
 
+    /// A table without names in the place of this one.
+    pub(crate) fn emptied(&self) -> Self {
+        let mut empty = Self::new(self.room, self.seed, self.hash.clone());
+        empty.dirty = self.dirty.replaced(empty.n_slots());
+        empty
+    }
+
     /// The same names and those of `more`, in a table with room for some more up to `max_names`, under a new tweak.
     /// # Errors
     /// As [`Places::sized`].
@@ -192,11 +207,64 @@ impl<const W: usize, P: Copy + Default, H: Hash<W>> Places<W, P, H> {
                 made.insert(entry, &mut unused)
             });
             if fits {
+                made.replace(self);
                 return Ok(made);
             }
-            n_buckets = (n_buckets + n_buckets / 16 + 1).min(MAX_BUCKETS);
+            n_buckets = more_buckets(n_buckets);
         }
         Err(InsertError::NoPlace { n_names, n_slots: n_buckets as usize * SLOTS, tries: MAX_TRIES })
+    }
+
+    /// Appends what [`Places::decode`] reads.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        out.extend(self.n_buckets().to_le_bytes());
+        out.extend(self.n_tweaks.to_le_bytes());
+        out.extend((self.room as u64).to_le_bytes());
+    }
+
+    /// A table without names, of the size and the tweak that [`Places::encode`] wrote, for at most `max_names`.
+    pub(crate) fn decode(bytes: &mut Bytes, seed: u64, hash: H, max_names: usize) -> Result<Self, RestoreError> {
+        let (n_buckets, n_tweaks, room) = (bytes.u32()?, rows::read_count(bytes)?, bytes.u64()?);
+        if n_buckets == 0 || n_buckets > most_buckets(buckets_for(max_names)) || room > max_names as u64 {
+            return Err(RestoreError::OutOfRange { part: PartId::WHOLE });
+        }
+        Ok(Self::empty(n_buckets, room as usize, seed, n_tweaks, hash))
+    }
+
+    /// Puts a name into the slot that it had; false where it cannot stand there.
+    pub(crate) fn put_back(&mut self, slot: u32, entry: Entry<W, P>) -> bool {
+        let is_own = self.buckets(&entry.name).contains(&(slot / SLOTS as u32));
+        is_own && self.set(slot, Some(entry)).old.is_none()
+    }
+
+    /// Notes that this table takes the place of another, of which a store has rows.
+    pub(crate) fn replace(&mut self, old: &Self) {
+        self.dirty = old.dirty.replaced(self.n_slots());
+    }
+
+    /// Notes that a store has, or will be given, all rows.
+    pub(crate) fn forget_dirty(&mut self) {
+        _ = self.dirty.take(self.n_slots());
+    }
+
+    /// The rows of the pages that changed since this was last asked.
+    pub(crate) fn take_rows(&mut self, table: u8) -> impl Iterator<Item = Row> {
+        let pages = self.dirty.take(self.n_slots());
+        pages.into_iter().map(move |page| rows::page(table, page, self.n_slots(), |slot| self.digest_at(slot)))
+    }
+
+    /// The rows of all pages.
+    pub(crate) fn rows(&self, table: u8) -> impl Iterator<Item = Row> {
+        rows::pages(table, self.n_slots(), |slot| self.digest_at(slot))
+    }
+
+    fn digest_at(&self, slot: u32) -> Option<u64> {
+        self.at(slot).map(|entry| self.digest(&entry.name))
+    }
+
+    /// Bytes of heap memory.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.entries.capacity() * size_of::<Entry<W, P>>() + self.occupied.capacity()
     }
 }
 

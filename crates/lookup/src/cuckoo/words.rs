@@ -6,7 +6,7 @@ use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::arena::Zeroed;
+use crate::base::arena::Zeroed;
 use crate::traits::ApplyError;
 
 /// Atomic words, zero at first, the first at the start of a line.

@@ -19,7 +19,7 @@ use super::layout::{Layout, Memory, lanes};
 use super::policy::{Policy, Second};
 use super::store::{Place, Store};
 use super::table::{Slot, Table};
-use crate::cuckoo::BURST;
+use crate::base::prefetch::BURST;
 use crate::hash::Digest;
 
 /// Keys of a group. With 8 hits, with 32 misses are some percent slower; batches of 32 are two groups.

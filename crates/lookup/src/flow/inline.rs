@@ -14,9 +14,9 @@ use super::bucket::{Books, Line};
 use super::layout::Memory;
 use super::policy::Policy;
 use super::simd;
-use crate::arena::Zeroed;
+use crate::base::arena::Zeroed;
+use crate::base::prefetch::prefetch;
 use crate::hash::{Digest, Hasher};
-use crate::othello::prefetch;
 
 /// Slots of a line: with timers and the filter they fill it.
 const SLOTS: usize = 5;

@@ -1,11 +1,11 @@
 //! Cuckoo++ flow tables: exact keys and values that come and go with the traffic, one cache line for most misses, two
 //! for most hits, timers in the metadata.
 //!
-//! | room | what |
+//! | module | what |
 //! |---|---|
 //! | `table` | [`FlowTable`], and [`InlineTable`] for 8 bytes: lookup, insert, upsert, refresh, remove |
 //! | `batch` | lookups in batches: prefetch, then compare, without a branch on what was found |
-//! | `tend` | what the caller drives between bursts: the clock, the scan for ended entries, growth |
+//! | `maintenance` | what the caller drives between bursts: the clock, the scan for ended entries, growth |
 //! | `policy` | the five lookup [policies](Policy): two constants each |
 //! | `bucket`, [`simd`] | the line of metadata, the books of what lives elsewhere; vector compares, and their scalar twin |
 //! | `split`, `inline` | the two [layouts](Layout): entries in an array beside the lines, or in the lines |
@@ -42,13 +42,13 @@ mod clock;
 mod error;
 mod inline;
 mod layout;
+mod maintenance;
 mod policy;
 mod report;
 pub mod simd;
 mod split;
 mod store;
 mod table;
-mod tend;
 
 pub use clock::{MAX_LIFETIME, Step};
 pub use error::{CapacityError, InsertError};

@@ -7,9 +7,9 @@ use std::marker::PhantomData;
 use super::bucket::{Bucket, Line};
 use super::layout::Memory;
 use super::policy::Policy;
-use crate::arena::{LINE, Zeroed};
+use crate::base::arena::{LINE, Zeroed};
+use crate::base::prefetch::prefetch;
 use crate::hash::{Digest, Hasher};
-use crate::othello::prefetch;
 
 const SLOTS: usize = <Bucket as Line>::SLOTS;
 

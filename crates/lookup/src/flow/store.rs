@@ -192,7 +192,7 @@ impl<M: Memory, P: Policy> Store<M, P> {
 
     /// Moves the entries of a bucket that are here for want of place in their first bucket, and have not ended, back there
     /// where it has a free slot. Returns how many.
-    pub(super) fn bring_home(&mut self, bucket: u32, now: u16) -> usize {
+    pub(super) fn rehome(&mut self, bucket: u32, now: u16) -> usize {
         let line = self.bucket(bucket);
         let away = line.secondary() & line.live::<P>(now);
         let slots = (0..lanes::<M>()).filter(|lane| away >> lane & 1 != 0).map(|lane| bucket * lanes::<M>() + lane);

@@ -19,7 +19,7 @@ const MAX_SLOTS: usize = 1 << 30;
 /// Of a slot number: it is one of the generation that is being left.
 const OLD: u32 = 1 << 31;
 
-/// Where an entry stands. Good until the next insert, upsert, [`bring_home`](Table::bring_home),
+/// Where an entry stands. Good until the next insert, upsert, [`rehome`](Table::rehome),
 /// [`migrate`](Table::migrate) or [`grow`](Table::grow), which may move entries; a removal or a scan empties slots, but
 /// moves nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -25,6 +25,8 @@
 mod crc;
 mod key;
 mod muladd;
+mod rng;
+pub(crate) mod tweak;
 mod wy;
 
 use std::fmt;
@@ -33,6 +35,7 @@ use std::str::FromStr;
 use siphasher::sip::SipHasher13;
 
 pub use key::{Purpose, SecretKey};
+pub use rng::Rng;
 
 use crc::Crc;
 use muladd::MulAdd;

@@ -1,18 +1,21 @@
-//! Steps of a burst's lookup with AVX2, four names at a time; their twins in [`kernel`](super::kernel) give the same.
+//! Steps of a burst's lookup with AVX2, for four names at a time. The scalar functions in [`kernel`](super::kernel)
+//! give the same results.
 //!
-//! What limits them is the one port that moves values into vector registers, so words from memory go there straight and
-//! not through others, which the compiler does not do for atomic loads: hence the assembly.
+//! The limit is the one execution port that moves values from general registers to vector registers. So words must be
+//! loaded from memory straight into vector registers. The compiler does not do that for atomic loads; hence the
+//! assembly.
 
 #![expect(unsafe_code, reason = "loads from and stores into arrays of a burst by vectors")]
 
 use std::arch::x86_64::*;
 
-use super::kernel::{BURST, Cells, Served, Spots, prefetch_bucket};
+use super::kernel::{Cells, Served, Spots, prefetch_bucket};
 use super::layout::{KEEP_ALL, Layout, MAX_PARTS};
-use crate::arena::LINE;
+use crate::base::arena::LINE;
+use crate::base::part::prefix_of;
+use crate::base::prefetch::BURST;
 use crate::hash::Digest;
-use crate::othello::graph::prefix_of;
-use crate::othello::sizing::{MIX, TWEAK_SPREAD};
+use crate::hash::tweak::{MIX, TWEAK_SPREAD};
 use crate::publish::Entry;
 
 /// Step 1 for a full burst, four names at a time.
@@ -35,14 +38,15 @@ pub(super) fn locate(served: Served<'_>, cells: impl Cells, digests: &[Digest; B
             _mm256_storeu_si256(spots.as_mut_ptr().add(at).cast(), spot);
         }
     }
-    // Not in the loop above, where the compiler would take the addresses out of the vector register one by one.
+    // A loop of its own: in the loop above the compiler would extract the addresses from the vector register one by
+    // one.
     for spot in spots {
         // SAFETY: written above.
         prefetch_bucket(cells, unsafe { spot.assume_init() });
     }
 }
 
-/// Four entries of the directory, each loaded at once, as [`Entry::load`] does it.
+/// Loads four entries of the directory. Each is loaded at once, as [`Entry::load`] does.
 /// # Safety
 /// The indices are in range.
 #[inline]
@@ -50,7 +54,7 @@ pub(super) fn locate(served: Served<'_>, cells: impl Cells, digests: &[Digest; B
 // SAFETY: the caller keeps the contract.
 unsafe fn entries(entries: &[Entry], index: [usize; 4]) -> __m256i {
     let words;
-    // SAFETY: eight bytes each at indices that are in range by the caller's word. Loads of x86 are acquiring ones.
+    // SAFETY: eight bytes each at indices that are in range by the caller's contract. Loads of x86 are acquiring ones.
     unsafe {
         std::arch::asm!(
             "vmovq {low:x}, qword ptr [{base} + 8*{i0}]",
@@ -66,7 +70,7 @@ unsafe fn entries(entries: &[Entry], index: [usize; 4]) -> __m256i {
     words
 }
 
-/// The headers of four buckets, a word each. Two bytes are read at once, and are never written but at once.
+/// Loads the headers of four buckets, one per 64-bit lane. The two bytes of a header are read and written at once.
 /// # Safety
 /// The buckets are still there.
 #[inline]
@@ -74,7 +78,7 @@ unsafe fn entries(entries: &[Entry], index: [usize; 4]) -> __m256i {
 // SAFETY: the caller keeps the contract.
 unsafe fn headers(bucket: [*const u8; 4]) -> __m256i {
     let words;
-    // SAFETY: the first two bytes of lines that are there by the caller's word.
+    // SAFETY: the first two bytes of lines that are there by the caller's contract.
     unsafe {
         std::arch::asm!(
             "vpxor {words:x}, {words:x}, {words:x}",
@@ -91,8 +95,8 @@ unsafe fn headers(bucket: [*const u8; 4]) -> __m256i {
     words
 }
 
-/// Steps 2 and 3 for a full burst. A 64-bit product is put together from three 32-bit ones, for AVX2 has no other; the four
-/// 16-bit numbers of it are reduced by one instruction.
+/// Steps 2 and 3 for a full burst. AVX2 has no 64-bit multiplication, so the product is composed of three 32-bit
+/// products. One instruction reduces its four 16-bit numbers.
 /// # Safety
 /// The spots are written, and their buckets are still there.
 #[target_feature(enable = "avx2")]
@@ -133,8 +137,7 @@ pub(super) unsafe fn slots(
     kept
 }
 
-/// The upper halves of sixteen 16-bit products. Not the intrinsic, which LLVM takes apart and puts together as six
-/// instructions.
+/// The upper halves of sixteen 16-bit products. LLVM replaces the intrinsic by six instructions, so this is assembly.
 #[target_feature(enable = "avx2")]
 fn multiply_high(a: __m256i, b: __m256i) -> __m256i {
     let product;

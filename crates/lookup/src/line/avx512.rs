@@ -1,7 +1,7 @@
-//! Systems whose rows are words, with AVX-512: 64 rows of 64 bits stay in eight registers.
+//! Systems whose rows are single words, with AVX-512: 64 rows of 64 bits stay in eight registers.
 //!
-//! Elimination waits for one row after the other. In registers a row waits for the last one for some 10 cycles; from
-//! memory, for more than 20.
+//! Each step of an elimination waits for the one before. In registers a row is ready after about 10 cycles, through
+//! memory after more than 20.
 
 #![expect(unsafe_code, reason = "vector intrinsics")]
 
@@ -40,8 +40,8 @@ fn lowest_ones(row: __m512i) -> __m512i {
     _mm512_and_si512(row, _mm512_sub_epi64(_mm512_setzero_si512(), row))
 }
 
-/// Lanes in which both have a one. In assembler, for the compiler turns masks that it understands round, and then copies
-/// what it might have changed in place.
+/// The lanes in which both have a common one. This is assembly, because the compiler inverts masks that it understands,
+/// and then has to copy registers.
 #[target_feature(enable = "avx512f")]
 fn meet(a: __m512i, b: __m512i) -> u8 {
     let lanes: u8;
@@ -53,13 +53,13 @@ fn meet(a: __m512i, b: __m512i) -> u8 {
     lanes
 }
 
-/// Dimension of what the first `n_rows` rows span.
+/// The rank of the first `n_rows` rows.
 #[target_feature(enable = "avx512f,popcnt")]
 pub(super) fn rank(rows: &[u64; ROWS], n_rows: usize) -> u32 {
     let mut registers = load(rows);
     let mut pivots = _mm512_setzero_si512();
-    // Unrolled, for registers have no index; lanes in a loop that nobody unrolls, for more code than that ends on the
-    // stack.
+    // Unrolled over registers, because registers cannot be indexed. The loop over lanes must not be unrolled: the code
+    // would not fit the registers and would use the stack.
     let lanes = std::hint::black_box(LANES as i64);
     macro_rules! registers {
         ($($at:literal)*) => { $(
@@ -68,7 +68,7 @@ pub(super) fn rank(rows: &[u64; ROWS], n_rows: usize) -> u32 {
                     let row = _mm512_permutexvar_epi64(_mm512_set1_epi64(lane), registers[$at]);
                     let pivot = lowest_ones(row);
                     pivots = _mm512_or_si512(pivots, pivot);
-                    // Rows that are done need not be reduced.
+                    // Registers before this one need not be reduced any more.
                     for other in &mut registers[$at..] {
                         let has = meet(*other, pivot);
                         *other = _mm512_mask_xor_epi64(*other, has, *other, row);
@@ -81,8 +81,8 @@ pub(super) fn rank(rows: &[u64; ROWS], n_rows: usize) -> u32 {
     (_mm512_reduce_or_epi64(pivots) as u64).count_ones()
 }
 
-/// Brings rows to reduced echelon form: the pivot column of each as a bit, zero where it depends on those before it, and
-/// the set of rows that were added up to it.
+/// Brings rows to reduced echelon form. Writes the pivot column of each as a bit, or zero where it depends on the rows
+/// before it, and its combination: the set of rows that it is the sum of.
 #[target_feature(enable = "avx512f")]
 pub(super) fn eliminate(rows: &[u64; ROWS], pivots: &mut [u64; ROWS], combinations: &mut [u64; ROWS]) {
     let mut registers = load(rows);
@@ -100,7 +100,7 @@ pub(super) fn eliminate(rows: &[u64; ROWS], pivots: &mut [u64; ROWS], combinatio
             let itself = 1u8 << lane;
             found[$at] = _mm512_mask_mov_epi64(found[$at], itself, pivot);
             for other in 0..ROWS / LANES {
-                // All but itself.
+                // All rows but this one.
                 let others = if other == $at { !itself } else { 0xFF };
                 let has = meet(registers[other], pivot) & others;
                 registers[other] = _mm512_mask_xor_epi64(registers[other], has, registers[other], row);

@@ -1,43 +1,46 @@
 //! One group of the control half: a few thousand names in buckets of up to three levels, and an exact stash.
 //!
-//! A name belongs to the first bucket that its digest points to. A bucket keeps the names whose rank is below its
-//! threshold, and *bumps* the others to the next level; what the last level bumps is stashed. Every bucket has a tweak
-//! under which the rows of the names that it keeps are independent.
+//! The digest of a name points to one bucket of each level. A bucket keeps the names whose rank is below its threshold,
+//! and *bumps* the others to the next level. The names that the last level bumps are stashed. Every bucket has a tweak
+//! under which the rows of its names are independent.
 //!
-//! Names that come and go make a bucket solve itself anew: under its tweak if that does, under another one otherwise, and
-//! with a lower threshold when too many of them do not. A bucket that has lost names raises its threshold again, so
-//! that bumping does not creep up under churn. When the upper levels have too few buckets for what is bumped they are made
-//! anew; when the group has too many or too few names for its buckets all of it is.
+//! A bucket that gains a name solves itself anew where it must: under its tweak if possible, otherwise under another
+//! one. If several tweaks fail it lowers its threshold. A bucket that has lost names raises its threshold again, so
+//! that churn does not bump more and more names. If the upper levels have too few buckets for the bumped names, these
+//! levels are built anew. If the group has too many or too few names for its buckets, the whole group is.
 //!
-//! Cost (8-bit values): 23 bytes a name; a name comes or leaves in less than 1 us, a bucket is solved anew in about 3 us.
-//! Limits: names with equal digests cannot both be in; see [`MAX_TRIES`] for what bounds a build.
+//! Cost (8-bit values): 23 bytes per name. An insert or a removal takes less than 1 us where the solution is edited; to
+//! solve a bucket anew takes about 3 us.
+//! Limits: names with equal digests cannot both be in; [`MAX_TRIES`] bounds a build.
 
+use super::MAX_STASH;
+use super::assign::{Bucket, Entry, Rules};
 use super::layout::{self, KEEP_ALL, LEVELS};
-use super::settle::{Bucket, Entry, Payload, Rules};
 use super::solve;
-use super::{MAX_STASH, ShardId};
+use crate::base::directory::Part;
+use crate::base::part::{PartId, Payload};
 use crate::hash::mix64;
 
-/// Tweaks that a bucket tries for one name more: of those so full that their tweak does not keep it, most are at their
-/// limit, and to bump one name costs less than to look on.
+/// Tweaks that a bucket tries for one more name. Most buckets whose own tweak fails are at their limit, and to bump one
+/// name costs less than to try more tweaks.
 const INSERT_TRIES: u8 = 8;
 /// Tweaks that a bucket tries to take a bumped name back.
 const RAISE_TRIES: u8 = 4;
 /// Sizes that a build tries before it gives up.
 pub(super) const MAX_TRIES: u32 = 16;
-/// Most buckets of a first level.
+/// The most buckets of a first level.
 const MAX_FIRST: usize = u16::MAX as usize;
 
-/// What the latest mutation of a group changed, as it was.
+/// What the latest mutation of a group changed, as it was before.
 #[derive(Clone)]
 pub(super) struct Before<P: Payload> {
-    /// Buckets with their numbers; of the first level only, where the levels above it are new.
+    /// Buckets with their numbers. Where the upper levels are new, only buckets of the first level.
     pub(super) buckets: Vec<(usize, Bucket<P>)>,
-    /// What stood above the first level, where that was made anew or the stash changed.
+    /// The upper levels as they were, if they were built anew or the stash changed.
     pub(super) levels: Option<Levels<P>>,
 }
 
-/// What stands above the first level of a group.
+/// The levels above the first, and the stash.
 #[derive(Clone)]
 pub(super) struct Levels<P: Payload> {
     pub(super) n_buckets: [u16; LEVELS],
@@ -64,48 +67,62 @@ pub(super) enum Spot {
     Stash(usize),
 }
 
-/// The group has no room for what its buckets bump: build it anew.
+/// The group has no room for the names that its buckets bump. It must be built anew.
 #[derive(Debug)]
 pub(super) struct NoRoom;
 
-/// No arrangement within the bounds.
+/// No arrangement was found within the bounds.
 #[derive(Debug)]
 pub(super) struct NoSolution {
-    /// A digest that two names share, when that is why.
+    /// The digest that two names share, if that is the reason.
     pub(super) duplicate: Option<u64>,
 }
 
-/// The names of one prefix of digests.
+/// The names whose digests have one prefix.
 #[derive(Clone)]
 pub(super) struct Group<P: Payload> {
-    pub(super) id: ShardId,
+    pub(super) id: PartId,
     pub(super) version: u64,
-    /// Buckets of each level; the third has at most one.
+    /// Buckets of each level. The third level has at most one.
     pub(super) n_buckets: [u16; LEVELS],
-    /// First those of the first level.
+    /// The buckets of all levels, in the order of levels.
     pub(super) buckets: Vec<Bucket<P>>,
     pub(super) stash: Vec<Entry<P>>,
     pub(super) n_names: usize,
 }
 
-/// The first tweaks of a group's buckets, before their numbers are mixed in.
-fn first_tweak(rules: Rules, id: ShardId, version: u64) -> u64 {
+impl<P: Payload> Part for Group<P> {
+    fn id(&self) -> PartId {
+        self.id
+    }
+
+    fn version(&self) -> u64 {
+        self.version
+    }
+
+    fn set_version(&mut self, version: u64) {
+        self.version = version;
+    }
+}
+
+/// The number from which the first tweaks of a group's buckets are derived.
+fn first_tweak(rules: Rules, id: PartId, version: u64) -> u64 {
     mix64(rules.seed ^ u64::from(id.prefix) << 8 ^ u64::from(id.depth)) ^ version << 32
 }
 
 impl<P: Payload> Group<P> {
-    /// The group of `names`, with first-level buckets for them.
+    /// The group of `names`, with as many first-level buckets as they need.
     /// # Errors
-    /// [`NoSolution`]: two names are equal, or so many are alike that [`MAX_TRIES`] sizes did not do.
-    pub(super) fn build(rules: Rules, id: ShardId, version: u64, names: Vec<Entry<P>>) -> Result<Self, NoSolution> {
+    /// [`NoSolution`]: two names are equal, or [`MAX_TRIES`] sizes failed because too many names are alike.
+    pub(super) fn build(rules: Rules, id: PartId, version: u64, names: Vec<Entry<P>>) -> Result<Self, NoSolution> {
         let n_names = names.len();
         let mut n_first = rules.load.buckets_for(n_names);
         let first_tweak = first_tweak(rules, id, version);
         for _ in 0..MAX_TRIES {
             let mut bumped = Vec::new();
-            let mut buckets = rules.settle_all(0, n_first, names.clone(), first_tweak, &mut bumped);
-            let upper = rules.settle_bumped(bumped, first_tweak);
-            // Only names that every level bumps can be equal.
+            let mut buckets = rules.assign_all(0, n_first, names.clone(), first_tweak, &mut bumped);
+            let upper = rules.assign_bumped(bumped, first_tweak);
+            // Equal names cannot both be kept by a bucket, so the last level bumps them.
             if let Some(two) = upper.left.windows(2).find(|two| two[0].digest == two[1].digest) {
                 return Err(NoSolution { duplicate: Some(two[0].digest) });
             }
@@ -126,7 +143,7 @@ impl<P: Payload> Group<P> {
         Err(NoSolution { duplicate: None })
     }
 
-    /// The bucket of `digest` at a level that has any.
+    /// The bucket of `digest` at a level, if the level has buckets.
     fn home(&self, level: usize, digest: u64) -> Option<usize> {
         let n = self.n_buckets[level];
         let before: usize = self.n_buckets[..level].iter().map(|&n| usize::from(n)).sum();
@@ -138,7 +155,7 @@ impl<P: Payload> Group<P> {
         usize::from(index >= first) + usize::from(index >= first + second)
     }
 
-    /// The bucket that keeps `digest`, or would; none where it is for the stash.
+    /// The bucket that keeps `digest`, or would keep it. `None` if the stash does.
     fn keeper(&self, digest: u64) -> Option<usize> {
         (0..LEVELS).find_map(|level| {
             let home = self.home(level, digest)?;
@@ -165,18 +182,13 @@ impl<P: Payload> Group<P> {
         }
     }
 
-    /// Every name.
-    pub(super) fn names(&self) -> impl Iterator<Item = &Entry<P>> {
-        self.buckets.iter().flat_map(|bucket| &bucket.names).chain(&self.stash)
-    }
-
     /// Appends every name, bucket by bucket.
     pub(super) fn append_names(&self, names: &mut Vec<Entry<P>>) {
         self.buckets.iter().for_each(|bucket| names.extend_from_slice(&bucket.names));
         names.extend_from_slice(&self.stash);
     }
 
-    /// Puts a bucket in the place of another, and notes that one unless it is noted.
+    /// Replaces a bucket, and notes the old one unless it is noted already.
     fn replace(&mut self, index: usize, bucket: Bucket<P>, before: &mut Before<P>) {
         let old = std::mem::replace(&mut self.buckets[index], bucket);
         if before.buckets.iter().all(|before| before.0 != index) {
@@ -199,7 +211,7 @@ impl<P: Payload> Group<P> {
         }
     }
 
-    /// A copy of what stands above the first level.
+    /// A copy of the levels above the first.
     fn levels(&self) -> Levels<P> {
         let buckets = self.buckets[self.n_buckets[0].into()..].to_vec();
         Levels { n_buckets: self.n_buckets, buckets, stash: self.stash.clone() }
@@ -219,21 +231,23 @@ impl<P: Payload> Group<P> {
                 };
                 let bucket = &self.buckets[home];
                 if layout::rank(name.digest, level) >= bucket.threshold {
-                    // The bucket may have lost names since it bumped others.
+                    // The bucket may have lost names since it bumped others. Then it takes this one.
                     if level > 0 || !self.take_back(rules, home, Some(name), before) {
                         bumped.push(name);
                     }
                     continue;
                 }
-                let settled = rules.join(bucket, &[name]).unwrap_or_else(|names| {
+                let assigned = rules.join(bucket, &[name]).unwrap_or_else(|names| {
                     let (tweak, threshold) = (bucket.tweak.wrapping_add(1), bucket.threshold);
-                    rules.settle(level, names, (tweak, threshold), INSERT_TRIES, &mut bumped)
+                    rules.assign(level, names, (tweak, threshold), INSERT_TRIES, &mut bumped)
                 });
-                self.replace(home, settled, before);
+                self.replace(home, assigned, before);
             }
+            // In the order of digests, which is the same after a restart.
+            bumped.sort_unstable_by_key(|name| name.digest);
             pending = bumped;
         }
-        // There may be more bumped names than the upper levels were made for.
+        // The upper levels may be too small for all bumped names.
         if !pending.is_empty() && !self.make_upper_levels(rules, pending, before) {
             for (index, bucket) in before.buckets.drain(..) {
                 self.buckets[index] = bucket;
@@ -244,13 +258,13 @@ impl<P: Payload> Group<P> {
         Ok(())
     }
 
-    /// Makes the levels above the first anew for the names that are there and `more`; false, and nothing changes, when
-    /// they do not fit.
+    /// Builds the levels above the first anew for their names and `more`. Returns false, and changes nothing, if they
+    /// do not fit.
     fn make_upper_levels(&mut self, rules: Rules, more: Vec<Entry<P>>, before: &mut Before<P>) -> bool {
         let n_first = usize::from(self.n_buckets[0]);
         let mut names = more;
         names.extend(self.buckets[n_first..].iter().flat_map(|bucket| &bucket.names).chain(&self.stash));
-        let upper = rules.settle_bumped(names, first_tweak(rules, self.id, self.version + 1));
+        let upper = rules.assign_bumped(names, first_tweak(rules, self.id, self.version + 1));
         if upper.left.len() > MAX_STASH {
             return false;
         }
@@ -258,7 +272,7 @@ impl<P: Payload> Group<P> {
         self.buckets.extend(upper.buckets);
         self.n_buckets[1..].copy_from_slice(&upper.n_buckets);
         old.stash = std::mem::replace(&mut self.stash, upper.left);
-        // Some of them this mutation had changed before.
+        // This mutation may have changed some of them before.
         for (index, bucket) in before.buckets.extract_if(.., |before| before.0 >= n_first) {
             old.buckets[index - n_first] = bucket;
         }
@@ -284,12 +298,12 @@ impl<P: Payload> Group<P> {
         let [n_first, second, third] = self.n_buckets.map(usize::from);
         let n_upper = self.stash.len() + self.buckets[n_first..].iter().map(|bucket| bucket.names.len()).sum::<usize>();
         if rules.load.are_spare(n_upper, second + third) {
-            // Where they do not fit, they stay as they are.
+            // If the names do not fit, the levels stay as they are.
             self.make_upper_levels(rules, Vec::new(), before);
         }
     }
 
-    /// Takes one of its names out of a bucket: fewer rows are as independent as before.
+    /// Removes a name from a bucket. The remaining rows stay independent.
     fn drop_from(&mut self, rules: Rules, index: usize, at: usize, before: &mut Before<P>) {
         let mut bucket = self.buckets[index].clone();
         solve::remove(rules.layout, &mut bucket.solution, at, bucket.names.len());
@@ -297,8 +311,8 @@ impl<P: Payload> Group<P> {
         self.replace(index, bucket, before);
     }
 
-    /// Raises the threshold of a first-level bucket that has room, over the bumped names of the lowest rank, `extra`
-    /// (which is not in the group yet) among them; whether `extra` is in now.
+    /// Raises the threshold of a first-level bucket that has room. The bumped names of the lowest rank come back, and
+    /// `extra` may be one of them (it is not in the group yet). Returns whether `extra` is in now.
     fn take_back(&mut self, rules: Rules, index: usize, extra: Option<Entry<P>>, before: &mut Before<P>) -> bool {
         let bucket = &self.buckets[index];
         let room = rules.load.comfortable.saturating_sub(bucket.names.len());
@@ -316,7 +330,7 @@ impl<P: Payload> Group<P> {
             .map(|name| (layout::rank(name.digest, 0), *name))
             .collect();
         bumped.sort_unstable_by_key(|&(rank, name)| (rank, name.digest));
-        // All of one rank come back together.
+        // All names of one rank come back together.
         let lowest = bumped.first().map_or(KEEP_ALL, |&(rank, _)| rank);
         let n_back = bumped.iter().take_while(|&&(rank, _)| rank == lowest).count();
         let threshold = bumped.get(n_back).map_or(KEEP_ALL, |&(rank, _)| rank);
@@ -340,17 +354,17 @@ impl<P: Payload> Group<P> {
         back.iter().any(is_extra)
     }
 
-    /// Solves the buckets of a group whose names, tweaks and thresholds are known; `headers` in their order.
+    /// The group of names, tweaks and thresholds that a store kept. Solves its buckets; `headers` are in their order.
     /// # Errors
-    /// The names of a bucket have no solution under its tweak, or there are more stashed than there may be.
+    /// A bucket's names have no solution under its tweak, too many names are left for the stash, or a name comes twice.
     pub(super) fn resume(
         rules: Rules,
-        (id, version, n_buckets): (ShardId, u64, [u16; LEVELS]),
-        headers: &[(u8, u8)],
+        (id, version, n_buckets): (PartId, u64, [u16; LEVELS]),
+        headers: &[[u8; 2]],
         names: &[Entry<P>],
     ) -> Result<Self, NoSolution> {
         let empty =
-            |&(tweak, threshold): &(u8, u8)| Bucket { tweak, threshold, names: Vec::new(), solution: Vec::new() };
+            |&[tweak, threshold]: &[u8; 2]| Bucket { tweak, threshold, names: Vec::new(), solution: Vec::new() };
         let buckets = headers.iter().map(empty).collect();
         let mut group = Self { id, version, n_buckets, buckets, stash: Vec::new(), n_names: names.len() };
         for name in names {
@@ -360,7 +374,8 @@ impl<P: Payload> Group<P> {
             }
         }
         group.stash.sort_unstable_by_key(|name| name.digest);
-        if group.stash.len() > MAX_STASH {
+        // Equal names in one bucket have no solution, so only the stash is searched for them.
+        if group.stash.len() > MAX_STASH || group.stash.windows(2).any(|two| two[0].digest == two[1].digest) {
             return Err(NoSolution { duplicate: None });
         }
         for bucket in &mut group.buckets {

@@ -1,6 +1,6 @@
-//! The lookup loops: digests to values, in bursts, over the words of a query structure.
+//! The lookup loops. They turn digests into values, in bursts, and read the words of a query structure.
 //!
-//! The lookup of one name, as it stands in [`one`]:
+//! The lookup of one name, as in [`one`]:
 //! ```text
 //! group = directory[first bits of the digest]
 //! for each level that the group has:
@@ -9,61 +9,59 @@
 //!         return XOR of the cells at slots(digest, bucket's tweak)
 //! return the stash's value of the digest, if it has one
 //! ```
-//! A burst of 32 goes through the first level together, so that all its memory accesses are under way at once, and its
-//! successor's are asked for before it is read:
+//! A burst of 32 names goes through the first level together, so that all its memory accesses overlap. The next burst
+//! is prefetched before this one is read:
 //! ```text
 //! 1. line[i]   = base + offset + reduce(middle bits of digest[i])      prefetch line[i]: the only miss of a lookup
 //! 2. header    = tweak and threshold in line[i]
 //! 3. slots[i]  = mix(digest[i], tweak), four 16-bit numbers reduced    four names at a time with AVX2
 //!    keep[i]   = rank(digest[i]) < threshold
 //! 4. value[i]  = XOR of the cells of line[i] at slots[i]
-//! 5. where not keep[i], one in fifty: the lookup of one name, whose second line was asked for after 3.
+//! 5. where not keep[i], one in fifty: the lookup of one name; its second line was prefetched after step 3
 //! ```
-//! No branch depends on a name but the one for those that are bumped.
+//! The only branch that depends on a name is that of step 5.
 
 #![expect(unsafe_code, reason = "reads and writes cells at computed addresses of the arena")]
 
+use crate::base::prefetch::BURST;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering};
 
 #[cfg(target_arch = "x86_64")]
 use super::avx2;
 use super::layout::{self, Geometry, LEVELS, Layout, MAX_PARTS};
-use crate::arena::LINE;
+use crate::base::arena::LINE;
+use crate::base::part::prefix_of;
+use crate::base::prefetch::prefetch;
+use crate::base::touches::{Region, Touch};
 use crate::hash::Digest;
-use crate::othello::graph::prefix_of;
-use crate::othello::prefetch;
-use crate::publish::meeting::Meeting;
-use crate::touches::{Region, Touch};
+use crate::publish::seq_lock::SeqLock;
 
-/// Names of a burst.
-pub(super) const BURST: usize = 32;
-
-/// What keeps readers of buckets and their writer apart; on lines of its own, for the writer writes it.
+/// Keeps readers of buckets and their writer apart. It has cache lines of its own, because the writer writes it.
 #[repr(align(128))]
 #[derive(Debug, Default)]
-pub(super) struct Guard(pub(super) Meeting);
+pub(super) struct Guard(pub(super) SeqLock);
 
 /// What lookups follow.
-pub(super) type Served<'a> = crate::shards::Served<'a, Guard>;
+pub(super) type Served<'a> = crate::base::served::Served<'a, Guard>;
 
-/// How cells of one width are read and written: every byte always by the same atomic type.
+/// How cells of one width are read and written. Every byte is always accessed by the same atomic type.
 pub(super) trait Cells: Copy {
     /// log2 of the lines of a bucket.
     fn log_lines(self) -> u32;
-    /// Threshold and tweak, as in the first two bytes; other bits above them.
+    /// Tweak and threshold, as in the first two bytes. The bits above them are arbitrary.
     /// # Safety
-    /// `bucket` is one that is still there.
+    /// `bucket` is the address of a bucket that is still there.
     unsafe fn header(self, bucket: *const u8) -> u64;
-    /// The cell in `slot`, with other bits above it.
+    /// The cell in `slot`. The bits above it are arbitrary.
     /// # Safety
-    /// As for `header`; the slot is in range.
+    /// As for `header`, and the slot is in range.
     unsafe fn read(self, bucket: *const u8, slot: u16) -> u64;
-    /// Applied to the XOR of cells.
+    /// The bits of a value: a mask for the XOR of cells.
     fn mask(self) -> u64;
     /// Writes all words of a bucket.
     /// # Safety
-    /// As for `header`, by the one writer.
+    /// As for `header`, and the caller is the one writer.
     unsafe fn store(self, bucket: *mut u8, words: &[u64]);
 }
 
@@ -176,11 +174,11 @@ impl Cells for Packed {
     }
 }
 
-/// `$run` with the cells of a layout: one `match` a call, none a name.
+/// Runs `$run` with the cells of a layout. There is one `match` per call, and none per name.
 macro_rules! with_cells {
     ($layout:expr, $cells:ident => $run:expr) => {
         match $layout.value_bits {
-            // Words are numbers, bytes are memory: on other machines they are not in the same order.
+            // Words are numbers and bytes are memory. Their order is the same on little-endian machines only.
             8 if cfg!(target_endian = "little") => {
                 let $cells = Bytes;
                 $run
@@ -197,20 +195,20 @@ macro_rules! with_cells {
     };
 }
 
-/// Writes a bucket where readers see it; inside a [`Guard`].
+/// Writes a bucket that readers see, inside a [`Guard`].
 /// # Safety
-/// `bucket` is the address of a bucket of this layout that is served, and this is the one writer.
+/// `bucket` is the address of a served bucket of this layout, and the caller is the one writer.
 pub(super) unsafe fn store_bucket(layout: Layout, bucket: *mut u8, words: &[u64]) {
-    // SAFETY: by the caller's word.
+    // SAFETY: by the caller's contract.
     with_cells!(layout, cells => unsafe { cells.store(bucket, words) });
 }
 
-/// Value of one name.
+/// The value of one name.
 pub(super) fn lookup(served: Served<'_>, layout: Layout, digest: Digest) -> u64 {
     with_cells!(layout, cells => served.extra.0.read(|| one(served, layout, cells, digest.0, &mut |_| {})))
 }
 
-/// Tells `touch` of what [`lookup`] reads.
+/// Tells `touch` what [`lookup`] reads.
 pub(super) fn touches(served: Served<'_>, layout: Layout, digest: Digest, touch: &mut dyn FnMut(Touch)) {
     touch(Touch { region: Region::Counters, offset: 0, bytes: 8, stage: 0 });
     with_cells!(layout, cells => {
@@ -218,7 +216,7 @@ pub(super) fn touches(served: Served<'_>, layout: Layout, digest: Digest, touch:
     });
 }
 
-/// Values of many names.
+/// The values of many names.
 /// # Panics
 /// When `values` is shorter than `digests`.
 pub(super) fn lookup_batch(served: Served<'_>, layout: Layout, digests: &[Digest], values: &mut [u64]) {
@@ -237,34 +235,35 @@ fn entry_of(served: Served<'_>, digest: u64) -> u64 {
     unsafe { served.entries.get_unchecked(index) }.load()
 }
 
-/// A bucket, by its number in its group.
+/// The address of a bucket, by its number in its group.
 #[inline(always)]
 fn bucket_at(served: Served<'_>, log_lines: u32, geometry: Geometry, index: u32) -> *const u8 {
     served.base.wrapping_add((geometry.offset_lines as usize + ((index as usize) << log_lines)) * LINE)
 }
 
-/// Value of one name, read while a writer may write: then it may be wrong, but nothing else goes wrong. `seen` is told of
-/// every read.
+/// The value of one name. A writer may write meanwhile. Then the value may be wrong, but nothing else can go wrong.
+/// `seen` is told of every read.
 fn one<C: Cells>(served: Served<'_>, layout: Layout, cells: C, digest: u64, seen: &mut impl FnMut(Touch)) -> u64 {
     seen(Touch { region: Region::Directory, offset: prefix_of(digest, served.depth) * 8, bytes: 8, stage: 0 });
     let geometry = Geometry::unpack(entry_of(served, digest));
     let mut before = 0;
     for (level, n) in geometry.n_buckets.into_iter().map(u32::from).enumerate().filter(|level| level.1 > 0) {
         let bucket = bucket_at(served, cells.log_lines(), geometry, before + layout::bucket(digest, level, n));
-        // The place of a bucket hangs on no other bucket; but nobody looks into it who found his name in one before.
+        // The place of a bucket does not depend on other buckets. It is read only if no bucket before it keeps the
+        // name.
         let mut seen = |slot: u16| {
             let (offset, bytes) = layout.bytes_of(slot.into());
             let offset = bucket.addr() - served.base.addr() + offset;
             seen(Touch { region: Region::Words, offset, bytes, stage: 1 + level as u8 });
         };
         (0..layout.header_slots as u16).for_each(&mut seen);
-        // SAFETY: a bucket of a group that the directory leads to, which stays while the reader is pinned.
+        // SAFETY: a bucket of a group that the directory leads to. The group stays while the reader is pinned.
         let header = unsafe { cells.header(bucket) };
         if layout::rank(digest, level) < (header >> 8) as u8 {
             let slots = layout.slots(digest, header as u8);
             let cells_of = slots[..layout.n_parts].iter().map(|&slot| {
                 seen(slot);
-                // SAFETY: as above; slots are inside a bucket whatever digest and tweak are.
+                // SAFETY: as above; slots are inside a bucket for any digest and tweak.
                 unsafe { cells.read(bucket, slot) }
             });
             return cells_of.fold(0, |sum, cell| sum ^ cell) & cells.mask();
@@ -280,14 +279,14 @@ fn stashed(served: Served<'_>, layout: Layout, geometry: Geometry, digest: u64, 
     let mut word = |index: usize| {
         let offset = start.addr() - served.base.addr() + index * 8;
         seen(Touch { region: Region::Words, offset, bytes: 8, stage: 1 + LEVELS as u8 });
-        // SAFETY: a group with a stash has STASH_BYTES behind its buckets, which nobody writes once it is published.
+        // SAFETY: a group with a stash has STASH_BYTES after its buckets. They are not written once the group is published.
         unsafe { start.add(index).read() }
     };
     let found = (0..word(0) as usize).find(|at| word(1 + 2 * at) == digest);
     found.map_or(0, |at| word(2 + 2 * at))
 }
 
-/// Where the buckets of a burst are.
+/// The addresses of the first buckets of a burst.
 pub(super) type Spots = [MaybeUninit<*const u8>; BURST];
 
 #[inline(always)]
@@ -309,23 +308,24 @@ fn locate(served: Served<'_>, cells: impl Cells, digests: &[Digest], spots: &mut
     }
 }
 
-/// Step 1 as the processor does it best.
+/// Step 1, in the version for this processor.
 /// # Safety
 /// The processor has AVX2 where `AVX2` says so.
 #[inline(always)]
 unsafe fn locate_burst<const AVX2: bool>(served: Served<'_>, cells: impl Cells, digests: &[Digest], spots: &mut Spots) {
     #[cfg(target_arch = "x86_64")]
     if AVX2 && let Some(digests) = digests.first_chunk::<BURST>() {
-        // SAFETY: by the caller's word.
+        // SAFETY: by the caller's contract.
         return unsafe { avx2::locate(served, cells, digests, spots) };
     }
     locate(served, cells, digests, spots);
 }
 
-/// Steps 2 to 5. A name whose line the writer wrote meanwhile is read again by itself, as are bumped ones if he wrote
-/// anywhere.
+/// Steps 2 to 5. If the writer wrote the line of a name meanwhile, that name is read again by itself. If it wrote
+/// anywhere, bumped names are too.
 /// # Safety
-/// The spots of these digests are written, and their groups are still there; the processor has AVX2 where `AVX2` says so.
+/// The spots of these digests are written, and their groups are still there. The processor has AVX2 where `AVX2` is
+/// true.
 #[inline(always)]
 unsafe fn read<C: Cells, const PARTS: usize, const AVX2: bool>(
     served: Served<'_>,
@@ -335,16 +335,16 @@ unsafe fn read<C: Cells, const PARTS: usize, const AVX2: bool>(
     spots: &Spots,
     values: &mut [u64],
 ) {
-    // SAFETY: by the caller's word.
+    // SAFETY: by the caller's contract.
     let bucket = |index: usize| unsafe { spots[index].assume_init() };
     let journal = served.extra.0.journal();
     let since = journal.begin();
-    // SAFETY: by the caller's word.
+    // SAFETY: by the caller's contract.
     let header = |index: usize| unsafe { cells.header(bucket(index)) };
     let mut slots = [[0; MAX_PARTS]; BURST];
     #[cfg(target_arch = "x86_64")]
     let kept = match digests.first_chunk::<BURST>() {
-        // SAFETY: by the caller's word.
+        // SAFETY: by the caller's contract.
         Some(digests) if AVX2 => unsafe { avx2::slots(layout, digests, spots, &mut slots) },
         _ => slots_of(layout, digests, header, &mut slots),
     };
@@ -353,7 +353,7 @@ unsafe fn read<C: Cells, const PARTS: usize, const AVX2: bool>(
     let bumped = !kept & ((1u64 << digests.len()) - 1) as u32;
     let mut left = bumped;
     while left != 0 {
-        // The second line of a bumped name, asked for while the others are read.
+        // Prefetch the second line of a bumped name while the others are read.
         let digest = digests[left.trailing_zeros() as usize].0;
         left &= left - 1;
         let geometry = Geometry::unpack(entry_of(served, digest));
@@ -362,7 +362,7 @@ unsafe fn read<C: Cells, const PARTS: usize, const AVX2: bool>(
         prefetch_bucket(cells, bucket_at(served, cells.log_lines(), geometry, index));
     }
     for (index, value) in values.iter_mut().enumerate() {
-        // SAFETY: by the caller's word; slots are inside a bucket whatever digest and tweak are.
+        // SAFETY: by the caller's contract; slots are inside a bucket for any digest and tweak.
         let cells_of = slots[index][..PARTS].iter().map(|&slot| unsafe { cells.read(bucket(index), slot) });
         *value = cells_of.fold(0, |sum, cell| sum ^ cell) & cells.mask();
     }
@@ -380,7 +380,7 @@ unsafe fn read<C: Cells, const PARTS: usize, const AVX2: bool>(
     }
 }
 
-/// Reads names of a burst one by one, under the counter: those whose bits are set in `which`.
+/// Reads the names of a burst whose bits are set in `which`, one by one, under the counter.
 #[cold]
 #[inline(never)]
 fn read_again<C: Cells>(
@@ -398,13 +398,13 @@ fn read_again<C: Cells>(
     }
 }
 
-/// What the journal calls a bucket.
+/// The place that the journal records for a bucket.
 #[inline(always)]
 pub(super) fn place_of(bucket: *const u8) -> u64 {
     bucket.addr() as u64
 }
 
-/// Steps 2 and 3; returns a bit for each name that its first bucket keeps.
+/// Steps 2 and 3. Returns a bit for each name that its first bucket keeps.
 #[inline(always)]
 fn slots_of(
     layout: Layout,
@@ -438,7 +438,7 @@ fn dispatch<C: Cells, const PARTS: usize>(
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,bmi1,bmi2")]
-// SAFETY: the caller has seen that the processor has them.
+// SAFETY: the caller has checked that the processor has them.
 unsafe fn bursts_avx2<C: Cells, const PARTS: usize>(
     served: Served<'_>,
     layout: Layout,
@@ -449,7 +449,7 @@ unsafe fn bursts_avx2<C: Cells, const PARTS: usize>(
     bursts::<C, PARTS, true>(served, layout, cells, digests, values);
 }
 
-/// The bursts of a whole call: each is located before its predecessor is read.
+/// All bursts of a call. Each burst is located before the one before it is read.
 #[inline(always)]
 fn bursts<C: Cells, const PARTS: usize, const AVX2: bool>(
     served: Served<'_>,
@@ -462,7 +462,7 @@ fn bursts<C: Cells, const PARTS: usize, const AVX2: bool>(
     let (mut here, mut next) = (&mut one, &mut other);
     let mut bursts = digests.chunks(BURST).zip(values.chunks_mut(BURST));
     let Some((mut digests, mut values)) = bursts.next() else { return };
-    // SAFETY: the caller has looked at the processor; a burst is located before it is read.
+    // SAFETY: the caller has checked the processor, and a burst is located before it is read.
     unsafe {
         locate_burst::<AVX2>(served, cells, digests, here);
         for (next_digests, next_values) in bursts {

@@ -1,4 +1,4 @@
-//! Where things stand in a bucket, and which bits of a digest say so: what both halves of the seam agree on.
+//! Where things stand in a bucket, and which bits of a digest select them. Both halves of a table agree on this.
 //!
 //! ```text
 //! bucket, 1 line of 64 bytes (2 from 9 bits of value on, 4 from 17):
@@ -12,22 +12,22 @@
 //! ```
 
 use super::Trade;
-use crate::arena::LINE;
-use crate::cells::value_mask;
-use crate::othello::sizing::mix;
+use crate::base::arena::LINE;
+use crate::base::cells::value_mask;
+use crate::hash::tweak::mix;
 
-/// Cells of a name, at most.
+/// The most cells of a name.
 pub(super) const MAX_PARTS: usize = 4;
-/// Levels of buckets; what the last one bumps is in the stash.
+/// Levels of buckets. The names that the last one bumps are in the stash.
 pub(super) const LEVELS: usize = 3;
 /// Bits of the header.
 const HEADER_BITS: u32 = 16;
-/// The threshold of a bucket that bumps nobody: above every rank.
+/// The threshold of a bucket that bumps no name. It is above every rank.
 pub(super) const KEEP_ALL: u8 = 255;
-/// Bytes of a stash in the arena: a count, and digest and value of each name.
+/// Bytes of a stash in the arena: a count, then the digest and the value of each name.
 pub(super) const STASH_BYTES: usize = 8 + 16 * super::MAX_STASH;
 
-/// A bucket's cells, and how names find theirs.
+/// The cells of a bucket, and how names find theirs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     /// l: bits of a cell.
@@ -36,13 +36,13 @@ pub(super) struct Layout {
     pub(super) log_lines: u32,
     /// Cells of a word.
     pub(super) per_word: u32,
-    /// 2^16 / `per_word`, rounded up: a division as a multiplication.
+    /// 2^16 / `per_word`, rounded up: it turns a division into a multiplication.
     inverse: u32,
-    /// Cells that the header takes the place of.
+    /// Slots that the header occupies.
     pub(super) header_slots: u32,
     /// Cells of a name: 3 or 4.
     pub(super) n_parts: usize,
-    /// By part: how many cells, and the first of them; 16 bits each.
+    /// The number of cells of each part, 16 bits each, and in `starts` the first cell of each part.
     pub(super) lengths: u64,
     pub(super) starts: u64,
 }
@@ -79,7 +79,7 @@ impl Layout {
         8 << self.log_lines
     }
 
-    /// Slots of a bucket: its cells and those that the header takes the place of.
+    /// Slots of a bucket: its cells, and the slots that the header occupies.
     pub(super) fn n_slots(self) -> usize {
         self.n_words() * self.per_word as usize
     }
@@ -89,7 +89,7 @@ impl Layout {
         self.n_slots() - self.header_slots as usize
     }
 
-    /// 64-bit words of a row of as many bits as there are slots: 1, 2, 4 or 8.
+    /// 64-bit words of a row, which has a bit for each slot: 1, 2, 4 or 8.
     pub(super) fn row_words(self) -> usize {
         self.n_slots().div_ceil(64).next_power_of_two()
     }
@@ -98,23 +98,23 @@ impl Layout {
         value_mask(self.value_bits as u8)
     }
 
-    /// The slots whose XOR is the value of `digest` in a bucket with this tweak; of four the first `n_parts` count.
+    /// The slots whose XOR is the value of `digest` in a bucket with this tweak. The first `n_parts` of them count.
     #[inline(always)]
     pub(super) fn slots(self, digest: u64, tweak: u8) -> [u16; MAX_PARTS] {
-        // Arrays of halfwords, for the compiler knows their product's upper half as one instruction for all four.
+        // Arrays of halfwords: the compiler knows one instruction for the upper halves of all four products.
         let lanes = |word: u64| bytemuck::cast::<u64, [u16; MAX_PARTS]>(word.to_le()).map(u16::from_le);
         let (x, lengths, starts) = (lanes(mix(digest, tweak.into())), lanes(self.lengths), lanes(self.starts));
         std::array::from_fn(|part| ((u32::from(x[part]) * u32::from(lengths[part])) >> 16) as u16 + starts[part])
     }
 
-    /// The slots of `digest` in a bucket of at most 64 as the bits of a word; without arrays, for loops over digests or
-    /// tweaks to become vectors.
+    /// The slots of `digest` in a bucket of at most 64 slots, as the bits of a word. It uses no arrays, so that the
+    /// compiler makes vectors of loops over digests or tweaks.
     #[inline(always)]
     pub(super) fn row(self, digest: u64, tweak: u8) -> u64 {
         let x = mix(digest, tweak.into());
         let lane = |word: u64, part: usize| word >> (16 * part) & 0xFFFF;
         let slot = |part| ((lane(x, part) * lane(self.lengths, part)) >> 16) + lane(self.starts, part);
-        // The fourth of three parts is slot 0, the header's, which is no cell.
+        // With three parts, the fourth is slot 0. That is the header, not a cell.
         (0..MAX_PARTS).fold(0, |row, part| row | 1 << (slot(part) % 64)) & !1
     }
 
@@ -125,8 +125,8 @@ impl Layout {
         (word as usize, (slot - word * self.per_word) * self.value_bits)
     }
 
-    /// Where in a bucket the bytes are that are read with a slot, and how many: its own where cells are read one by one,
-    /// those of its word where they are not.
+    /// The offset and the number of the bytes that are read with a slot: those of the cell where cells are read one by
+    /// one, those of its word otherwise.
     pub(super) fn bytes_of(self, slot: u32) -> (usize, usize) {
         let (word, shift) = self.place(slot);
         match self.value_bits {
@@ -136,7 +136,8 @@ impl Layout {
     }
 }
 
-/// What of a digest is reduced to a number: 32 bits for the first level, 16 for the second; the third has one bucket.
+/// The bucket of a digest at a level. 32 bits of the digest choose it at the first level, 16 at the second. The third
+/// level has one bucket.
 #[inline(always)]
 pub(super) fn bucket(digest: u64, level: usize, n_buckets: u32) -> u32 {
     match level {
@@ -146,14 +147,14 @@ pub(super) fn bucket(digest: u64, level: usize, n_buckets: u32) -> u32 {
     }
 }
 
-/// The rank of a name at a level, below [`KEEP_ALL`]: a bucket keeps those whose rank is below its threshold.
+/// The rank of a name at a level, below [`KEEP_ALL`]. A bucket keeps the names whose rank is below its threshold.
 #[inline(always)]
 pub(super) fn rank(digest: u64, level: usize) -> u8 {
     let byte = (digest >> [0, 24, 16][level]) as u8;
     byte - (byte >> 7)
 }
 
-/// What a reader must know of a group: 64 bits, so that one atomic load carries all of it.
+/// What a reader must know of a group. It has 64 bits, so that one atomic load carries all of it.
 ///
 /// ```text
 /// | first line in the arena, 32 | stash?, 1 | third?, 1 | second buckets, 14 | first buckets, 16 |
@@ -165,9 +166,9 @@ pub(super) struct Geometry {
     pub(super) stash: bool,
 }
 
-/// Buckets of the second level, at most.
+/// The most buckets of the second level.
 pub(super) const MAX_SECOND: u16 = (1 << 14) - 1;
-/// Where a packed geometry says that there is a stash.
+/// The bit of a packed geometry that says that there is a stash.
 pub(super) const STASH_BIT: u64 = 1 << 31;
 
 impl Geometry {

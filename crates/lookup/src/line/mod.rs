@@ -1,36 +1,36 @@
-//! One cache line a lookup: each name's value is the XOR of three or four cells of one bucket.
+//! One cache line per lookup: the value of a name is the XOR of three or four cells of one bucket.
 //!
-//! | room | what |
+//! | module | content |
 //! |---|---|
-//! | [`control`] | [`LineTable`], the control half of one table |
-//! | [`lines`], `group` | the names in groups of buckets; shared by all switches of a network |
-//! | `settle`, `solve`, `words`, `avx512` | names settled in buckets: which one keeps whom, and the linear system of one |
-//! | [`view`], `paint` | what one switch's cells must hold, as images and updates, from the skeleton and its values |
-//! | [`update`] | the message: what crosses the seam |
-//! | [`query`], `kernel` | [`LineQuery`], the half of words; [`Reader`]s beside its writer |
+//! | [`skeleton`], `group` | the names in groups of buckets, shared by all switches of a network |
+//! | `rows` | what a store keeps of the skeleton |
+//! | `assign`, `solve`, `words`, `avx512` | which bucket keeps which names, and the linear system of a bucket |
+//! | [`view`], `fill` | what the cells of one switch hold, as images and updates, from the skeleton and the switch's values |
+//! | [`update`] | the messages that cross the seam |
+//! | [`query`], `kernel` | [`LineQuery`], the query half, and the [`Reader`]s beside its writer |
 //! | `layout` | which bits of a digest mean what, and where things stand in a bucket |
 //!
-//! The idea, why it works and what it costs: docs/derivations/line.md.
-//! Cost: one line a lookup, a second one for 1 name in 30 to 60; 10.2 to 10.4 bits a name with 8-bit values. Alien names
-//! get an arbitrary value, removed ones, too. Updates: one bucket is edited, now and then solved anew, in about 2 us, and
-//! sent: 64 bytes.
-//! Source: none of the papers; bumping as in Dillinger, Hübschle-Schneider, Sanders, Walzer, "Fast succinct retrieval and
-//! approximate membership using ribbon".
-//! Limits: values of up to 32 bits, 2^24 groups; two names with one digest cannot both be in.
+//! The idea, the reason why it works, and its cost: docs/derivations/line.md.
+//! Cost: one line per lookup, and a second one for 1 name in 30 to 60; 10.2 to 10.4 bits per name with 8-bit values.
+//! Alien names and removed names get an arbitrary value. An update edits one bucket, or now and then solves it anew, in
+//! about 2 us, and sends 64 bytes.
+//! Source: none of the papers. Bumping is as in Dillinger, Hübschle-Schneider, Sanders, Walzer, "Fast succinct
+//! retrieval and approximate membership using ribbon".
+//! Limits: values of up to 32 bits, 2^24 groups. Two names with the same digest cannot both be in.
 
+mod assign;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
-pub mod control;
+mod fill;
 mod group;
 mod kernel;
 mod layout;
-pub mod lines;
-mod paint;
 mod processor;
 pub mod query;
-mod settle;
+mod rows;
+pub mod skeleton;
 mod solve;
 #[cfg(test)]
 mod tests;
@@ -38,31 +38,52 @@ pub mod update;
 pub mod view;
 mod words;
 
-pub use crate::othello::{Change, ShardId};
-pub use control::LineTable;
-pub use lines::{GroupState, Lines, RestoreError, Stats};
 pub use query::{LineQuery, Reader};
-pub use settle::Payload;
+pub use skeleton::{LineSkeleton, Stats};
 pub use update::{BucketsUpdate, GroupImage, LevelsUpdate, Update};
-pub use view::View;
+pub use view::LineView;
 
 use crate::hash::{Purpose, SecretKey};
+use crate::traits::Single;
 use layout::Layout;
 
-/// Names that a group may hold outside its buckets: a bound of the format.
+/// Control half of one table whose names carry their values themselves. It takes about 27 bytes per name.
+///
+/// ```
+/// use fibula_lookup::hash::{Family, Hasher, SecretKey};
+/// use fibula_lookup::line::{LineTable, Settings};
+/// use fibula_lookup::traits::{Control, Query};
+///
+/// let key = SecretKey::from_seed(1);
+/// let hasher = Hasher::new(Family::MulAdd, &key);
+/// let mut table = LineTable::new(Settings::new(8, 1000, &key));
+/// let mut switch = table.export();
+///
+/// let mut updates = Vec::new();
+/// let name = hasher.digest(b"\x02\0\0\0\0\x07");
+/// table.insert(name, 42, &mut updates)?;
+/// for update in &updates {
+///     switch.apply(update)?;
+/// }
+/// assert_eq!(switch.lookup(name), 42);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub type LineTable = Single<LineSkeleton<u64>>;
+
+/// The most names that a group holds outside its buckets. The message format has the same bound.
 pub const MAX_STASH: usize = 8;
-/// First-level buckets of a group, at most: from there on it splits.
+/// The most first-level buckets of a group. A larger group splits.
 const MAX_BUCKETS: f64 = 192.0;
 
-/// Memory against speed: how full buckets are.
+/// The trade of memory against speed: how full buckets are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Trade {
-    /// 3 cells a name, some 48 names to a line of 62 cells: lookups and updates cost least.
+    /// 3 cells per name, about 48 names in a line of 62 cells. Lookups and updates cost least.
     Fast,
-    /// 3 cells a name, some 52 to a line.
+    /// 3 cells per name, about 52 names in a line.
     #[default]
     Balanced,
-    /// 4 cells a name, some 58 to a line.
+    /// 4 cells per name, about 58 names in a line.
     Small,
 }
 
@@ -79,7 +100,7 @@ impl Trade {
         }
     }
 
-    /// Cells of a name: 3 or 4.
+    /// Cells per name: 3 or 4.
     pub const fn cells_a_name(self) -> u8 {
         match self {
             Self::Fast | Self::Balanced => 3,
@@ -87,20 +108,21 @@ impl Trade {
         }
     }
 
-    /// Lines of a bucket for values of so many bits.
+    /// Cache lines of a bucket for values of `value_bits` bits.
     pub fn lines(value_bits: u8) -> u32 {
         1 << Layout::new(value_bits, Self::default()).log_lines
     }
 
-    /// Memory of a name in a large table, in bits: buckets at their mean load, and 1.6 % for the second level and the
+    /// Memory per name in a large table, in bits: buckets at their mean load, and 1.6 % for the second level and the
     /// directory.
     pub fn bits_a_name(self, value_bits: u8) -> f64 {
         let layout = Layout::new(value_bits, self);
         layout.bytes() as f64 * 8.0 / self.mean(layout.n_cells() as f64) * 1.016
     }
 
-    /// Names that a bucket of `n_cells` is to get on average: so many standard deviations (of about the square root of the
-    /// cells) below what random systems of 3 or 4 ones a row can have (0.918 and 0.977 of the cells).
+    /// The mean number of names in a bucket of `n_cells` cells. Random systems with 3 or 4 ones per row are solvable up
+    /// to a load of 0.918 or 0.977 of the cells. The mean lies some standard deviations (each about the square root of
+    /// the cells) below that.
     fn mean(self, n_cells: f64) -> f64 {
         let (threshold, deviations) = match self {
             Self::Fast => (0.918, 1.13),
@@ -111,21 +133,21 @@ impl Trade {
     }
 }
 
-/// What a table is built with; the same on both sides of the seam.
+/// What a table is built with. Both sides of the seam have the same settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// l: bits of a value, 1 to 32.
     pub value_bits: u8,
     /// How full buckets are.
     pub trade: Trade,
-    /// Names that the table takes at most.
+    /// The most names that the table takes.
     pub max_names: usize,
-    /// Keys the digests of groups, and the first tweaks.
+    /// Keys the digests of groups, and chooses the first tweaks.
     pub seed: u64,
 }
 
 impl Settings {
-    /// The largest `max_names`: beyond what any arena holds.
+    /// The largest `max_names`: no arena holds more.
     pub const MAX_NAMES: usize = 1 << 36;
 
     /// Settings whose seed is derived from the table's key; `max_names` is capped at [`Settings::MAX_NAMES`].
@@ -147,7 +169,7 @@ impl Settings {
         Layout::new(self.value_bits, self.trade)
     }
 
-    /// Names of a group, at most: of narrow values a bucket has so many that groups have fewer buckets.
+    /// The most names of a group. Buckets of narrow values have many names, so their groups have fewer buckets.
     fn max_group(&self) -> usize {
         let mean = self.trade.mean(self.layout().n_cells() as f64);
         (mean * MAX_BUCKETS).min(12_000.0) as usize

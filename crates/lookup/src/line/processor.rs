@@ -1,6 +1,6 @@
-//! Loops that become vectors, compiled for processors of different age and for rows of different width.
+//! Compiles loops that become vectors for processors of different age and for rows of different width.
 
-/// `$function::<W, C>` for the width of the layout's rows.
+/// Calls `$function::<W, C>` for the width of the layout's rows.
 macro_rules! with_width {
     ($layout:expr, $function:ident ( $($argument:expr),* )) => {
         match $layout.row_words() {
@@ -12,7 +12,7 @@ macro_rules! with_width {
     };
 }
 
-/// A function in the forms that processors of different age run; `$body` is what all of them are compiled from.
+/// Defines a function in a version for each kind of processor. All versions are compiled from `$body`.
 macro_rules! by_processor {
     ($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),*) $(-> $result:ty)? $body:block) => {
         $(#[$doc])*

@@ -1,34 +1,34 @@
-//! Line tables, query half: directory and buckets, no names.
+//! Line tables, query half: a directory and buckets, no names.
 //!
-//! [`LineQuery`] is the handle of the one writer; each reading thread has a [`Reader`]. A bucket is written in place, all
-//! its words between two increments of the table's counter, whose journal says which bucket it is. A burst that saw the
-//! counter move asks the journal, and reads again the names of those buckets and the bumped ones. A group that is built
-//! anew, or its upper levels, is written elsewhere and published whole.
+//! [`LineQuery`] is the handle of the one writer. Each reading thread has a [`Reader`]. A bucket is written in place:
+//! all its words are written between two increments of the table's counter, whose journal records the bucket. If a
+//! burst saw the counter move, it asks the journal, and reads again the names of the recorded buckets and the bumped
+//! ones. If a group or its upper levels are built anew, the new group is written elsewhere and published as a whole.
 //!
-//! One counter for the table, checked once a burst: a lookup pays two loads of a line that is in its cache unless the
-//! writer wrote, for 32 names. A counter in every bucket costs each name a comparison; new versions of groups cost every
-//! update a copy of 8 KB.
+//! The table has one counter, which is checked once per burst. That costs two loads per 32 names, of a line that stays
+//! in the reader's cache unless the writer wrote. A counter in every bucket would cost each name a comparison. New
+//! versions of groups would cost every update a copy of 8 KB.
 //!
-//! Cost: one line a lookup. Alien names: an arbitrary value.
-//! Limits: one writer; see [`crate::shards`] for what readers may hold back.
+//! Cost: one line per lookup. Alien names: an arbitrary value.
+//! Limits: one writer; `base::served` bounds what readers may hold back.
 
 #![expect(unsafe_code, reason = "writes groups into the arena that readers hold")]
 
 use super::kernel::{self, Guard, Served};
 use super::layout::{Geometry, Layout, STASH_BYTES};
 use super::update::{BucketsUpdate, GroupImage, LevelsUpdate, Update, bucket_prf};
-use super::{MAX_STASH, Settings, ShardId};
-use crate::arena::LINE;
+use super::{MAX_STASH, Settings};
+use crate::base::arena::LINE;
+use crate::base::part::{HeldPart, MAX_DEPTH, PartId};
+use crate::base::served::{Held, PartsReader, ServedParts};
+use crate::base::touches::{Touch, Touches};
 use crate::hash::Digest;
-use crate::othello::graph::MAX_DEPTH;
 use crate::publish::{ANYWHERE, Pin};
-use crate::shards::{Held, Shards, ShardsReader};
-use crate::touches::{Touch, Touches};
-use crate::traits::{Applied, ApplyError, BatchReader, Query};
+use crate::traits::{Applied, ApplyError, BatchReader, DecodeError, Query, Replicated};
 
-/// Query half of a table, and the handle of its one writer.
+/// The query half of a table, and the handle of its one writer.
 pub struct LineQuery {
-    shards: Shards<Geometry, Guard>,
+    groups: ServedParts<Geometry, Guard>,
     settings: Settings,
     layout: Layout,
 }
@@ -40,72 +40,41 @@ pub struct QueryStats {
     pub n_groups: usize,
     /// Buckets, stashes and directory, in bits.
     pub size_bits: u64,
-    /// Bytes of the arena in use, old groups that wait for readers included.
+    /// Bytes of the arena in use. Old groups that wait for readers are included.
     pub arena_bytes: u64,
     /// Bytes of old groups that wait for readers.
     pub retired_bytes: usize,
-    /// Bytes of the arena on huge pages, if the operating system says.
+    /// Bytes of the arena on huge pages, if the operating system tells.
     pub huge_page_bytes: Option<usize>,
     /// Names in stashes.
     pub n_stashed: usize,
 }
 
 impl LineQuery {
-    /// A query structure of whole groups, which must cover all digests once.
-    /// # Errors
-    /// [`ApplyError`]: a group is malformed, its buckets do not have its digest, or memory ran out.
-    pub fn from_groups(settings: &Settings, images: &[GroupImage]) -> Result<Self, ApplyError> {
-        images.iter().try_for_each(|image| check(settings, image))?;
-        Self::of(settings, images)
-    }
-
-    /// As [`LineQuery::from_groups`] for images made in this process, whose digests need no proof.
-    /// # Panics
-    /// When there is no memory for them, as any allocation does.
-    pub(super) fn from_own(settings: &Settings, images: &[GroupImage]) -> Self {
-        let made = Self::of(settings, images);
-        made.unwrap_or_else(|error| panic!("no memory for a query structure of {} groups: {error}", images.len()))
-    }
-
     fn of(settings: &Settings, images: &[GroupImage]) -> Result<Self, ApplyError> {
         let layout = settings.layout();
-        // Twice what the fastest trade needs, for groups that are replaced.
+        // Twice what the fastest trade needs, so that there is room for groups that are replaced.
         let lines = (settings.max_names.min(Settings::MAX_NAMES) * 3).div_ceil(layout.n_cells());
-        let shards = Shards::new(lines.saturating_mul(layout.bytes()), Guard::default())?;
-        let mut query = Self { shards, settings: settings.clone(), layout };
+        let groups = ServedParts::new(lines.saturating_mul(layout.bytes()), Guard::default())?;
+        let mut query = Self { groups, settings: settings.clone(), layout };
         query.install(images)?;
         Ok(query)
     }
 
-    /// A reader for another thread.
-    pub fn reader(&self) -> Reader {
-        Reader { shards: self.shards.reader(), layout: self.layout }
-    }
-
-    /// What is held of each group, in order of digests: (group, version, digest).
-    pub fn held(&self) -> impl Iterator<Item = (ShardId, u64, u64)> + '_ {
-        self.shards.in_order().map(|held| (held.id, held.version, held.digest))
-    }
-
-    /// All groups, as the writer sees them: what an image is made of.
-    pub fn groups(&self) -> Vec<GroupImage> {
-        self.shards.in_order().map(|held| self.image_of(held)).collect()
-    }
-
-    /// Figures; reads the operating system's page accounts.
+    /// Figures. Reads the page accounts of the operating system.
     pub fn stats(&self) -> QueryStats {
-        let (arena_bytes, retired_bytes) = self.shards.arena_bytes();
+        let (arena_bytes, retired_bytes) = self.groups.arena_bytes();
         QueryStats {
-            n_groups: self.shards.in_order().count(),
+            n_groups: self.groups.parts().n_parts(),
             size_bits: self.size_bits(),
             arena_bytes,
             retired_bytes,
-            huge_page_bytes: self.shards.huge_page_bytes(),
-            n_stashed: self.shards.in_order().map(|held| self.image_of(held).stash.len()).sum(),
+            huge_page_bytes: self.groups.huge_page_bytes(),
+            n_stashed: self.groups.in_order().map(|held| self.image_of(held).stash.len()).sum(),
         }
     }
 
-    /// Words of the buckets, from which a stash follows.
+    /// Words of the buckets. The stash begins after them.
     fn n_words(&self, geometry: Geometry) -> usize {
         geometry.n_all() * self.layout.n_words()
     }
@@ -113,9 +82,9 @@ impl LineQuery {
     fn image_of(&self, held: &Held<Geometry>) -> GroupImage {
         let geometry = held.geometry;
         let n_words = self.n_words(geometry);
-        let address = self.shards.address(geometry.offset_lines).cast::<u64>();
-        // SAFETY: the block holds so many words and, of a group that has one, a stash. Only the writer writes them, so that
-        // its own plain reads race with nothing.
+        let address = self.groups.address(geometry.offset_lines).cast::<u64>();
+        // SAFETY: the block has so many words, and a stash where the group has one. Only the writer writes them, so its
+        // own plain reads are no race.
         let word = |index: usize| unsafe { address.add(index).read() };
         let n_stash = if geometry.stash { word(n_words) as usize } else { 0 };
         GroupImage {
@@ -128,32 +97,32 @@ impl LineQuery {
         }
     }
 
-    /// Puts new groups in the place of those that held their digests; all of them or none.
+    /// Replaces the groups that hold the digests of `images`, all of them or none.
     fn install(&mut self, images: &[GroupImage]) -> Result<(), ApplyError> {
-        let ids: Vec<ShardId> = images.iter().map(|image| image.id).collect();
-        self.shards.covered(&ids)?;
+        let ids: Vec<PartId> = images.iter().map(|image| image.id).collect();
+        self.groups.check_cover(&ids)?;
         let mut written: Vec<Held<Geometry>> = Vec::with_capacity(images.len());
         for image in images {
             match self.write(image) {
                 Ok(held) => written.push(held),
                 Err(error) => {
-                    written.into_iter().for_each(|held| self.shards.give(held.block));
+                    written.into_iter().for_each(|held| self.groups.give(held.block));
                     return Err(error);
                 }
             }
         }
-        self.shards.install(written);
+        self.groups.install(written);
         Ok(())
     }
 
-    /// Writes a group into free lines, where no reader looks yet.
+    /// Writes a group into free lines, which no reader can see yet.
     fn write(&mut self, image: &GroupImage) -> Result<Held<Geometry>, ApplyError> {
         let stash_bytes = if image.stash.is_empty() { 0 } else { STASH_BYTES };
-        let block = self.shards.take(image.words.len() * 8 + stash_bytes)?;
+        let block = self.groups.take(image.words.len() * 8 + stash_bytes)?;
         let geometry = Geometry { offset_lines: block.0, ..image.geometry() };
         let count = (!image.stash.is_empty()).then_some(image.stash.len() as u64);
         let stash = count.into_iter().chain(image.stash.iter().flat_map(|&(digest, value)| [digest.0, value]));
-        let address = self.shards.address(block.0).cast::<u64>();
+        let address = self.groups.address(block.0).cast::<u64>();
         for (at, word) in image.words.iter().copied().chain(stash).enumerate() {
             // SAFETY: the block has room for all words and the stash, and no reader has its address.
             unsafe { address.add(at).write(word) };
@@ -162,22 +131,21 @@ impl LineQuery {
         Ok(Held { id, version, digest, geometry, entry: geometry.pack(), block })
     }
 
-    /// The group that an update edits; nothing where it has what the update brings.
+    /// The group that an update edits. `None` if it already has what the update brings.
     fn edited(&self, update: &BucketsUpdate) -> Result<Option<(u32, Held<Geometry>)>, ApplyError> {
-        let ShardId { prefix, depth } = update.id;
-        let Some((slot, &held)) = self.shards.held_of(update.id) else {
+        let Some((slot, &held)) = self.groups.parts().find(update.id) else {
             return Err(ApplyError::Malformed { reason: "the update is for a group that is not here" });
         };
         if update.to <= held.version {
             return Ok(None);
         }
         if held.id != update.id || update.from != held.version {
-            return Err(ApplyError::Gap { prefix, depth, current: held.version, from: update.from });
+            return Err(ApplyError::Gap { part: update.id, current: held.version, from: update.from });
         }
         Ok(Some((slot, held)))
     }
 
-    /// The buckets of an update, each once and below `n_buckets`.
+    /// The buckets of an update. Each comes once and is below `n_buckets`.
     fn buckets<'a>(
         &self,
         update: &'a BucketsUpdate,
@@ -199,11 +167,11 @@ impl LineQuery {
         let (geometry, n_words) = (held.geometry, self.layout.n_words());
         let buckets = self.buckets(update, geometry.n_all())?;
         let line = |index: u32| geometry.offset_lines + (index << self.layout.log_lines);
-        // The digest is proved before anything is stored.
+        // The digest is checked before anything is stored.
         let mut digest = held.digest;
         let mut old = vec![0; n_words];
         for (index, words) in buckets.clone() {
-            let address = self.shards.address(line(index)).cast::<u64>();
+            let address = self.groups.address(line(index)).cast::<u64>();
             for (at, word) in old.iter_mut().enumerate() {
                 // SAFETY: the bucket is in range, and only the writer writes it.
                 *word = unsafe { address.add(at).read() };
@@ -211,26 +179,23 @@ impl LineQuery {
             let share = |words: &[u64]| bucket_prf(self.settings.seed, index as usize, words);
             digest ^= share(&old) ^ share(words);
         }
-        if digest != update.digest {
-            let ShardId { prefix, depth } = update.id;
-            return Err(ApplyError::WrongDigest { prefix, depth, got: digest, expected: update.digest });
-        }
+        ApplyError::check_digest(update.id, digest, update.digest)?;
         let place = match update.indices[..] {
-            [index] => kernel::place_of(self.shards.address(line(index))),
-            // A name may have gone from one to the other: they are one write.
+            [index] => kernel::place_of(self.groups.address(line(index))),
+            // A name may have moved from one bucket to another, so they are one write.
             _ => ANYWHERE,
         };
-        self.shards.served().extra.0.write_at(place, || {
+        self.groups.served().extra.0.write_at(place, || {
             for (index, words) in buckets {
                 // SAFETY: the bucket is in range.
-                unsafe { kernel::store_bucket(self.layout, self.shards.address(line(index)), words) };
+                unsafe { kernel::store_bucket(self.layout, self.groups.address(line(index)), words) };
             }
         });
-        self.shards.note(slot, update.to, digest);
+        self.groups.note(slot, update.to, digest);
         Ok(Applied::Applied)
     }
 
-    /// The group with its new upper levels, in the place of the old one.
+    /// Replaces a group by one with new upper levels.
     fn apply_levels(&mut self, update: &LevelsUpdate) -> Result<Applied, ApplyError> {
         let Some((_, held)) = self.edited(&update.first)? else { return Ok(Applied::AlreadyThere) };
         let (mut image, n_words) = (self.image_of(&held), self.layout.n_words());
@@ -250,37 +215,28 @@ impl LineQuery {
 
     fn apply_groups(&mut self, images: &[GroupImage]) -> Result<Applied, ApplyError> {
         images.iter().try_for_each(|image| check(&self.settings, image))?;
-        let held = |image: &GroupImage| self.shards.version_at(image.id);
+        let held = |image: &GroupImage| self.groups.parts().newest(image.id);
         if images.iter().all(|image| held(image) >= Some(image.version)) {
             return Ok(Applied::AlreadyThere);
         }
         // A message that is older than a part of what is held must not take that part back.
         if let Some(image) = images.iter().find(|image| held(image) > Some(image.version)) {
-            let ShardId { prefix, depth } = image.id;
             let current = held(image).expect("it is newer");
-            return Err(ApplyError::Gap { prefix, depth, current, from: image.version });
+            return Err(ApplyError::Gap { part: image.id, current, from: image.version });
         }
         self.install(images)?;
         Ok(Applied::Applied)
     }
 
-    /// Replaces groups whatever their versions: the answer to a request for a resync, where the sender's word counts.
-    /// # Errors
-    /// [`ApplyError`]; nothing changes.
-    pub fn overwrite(&mut self, images: &[GroupImage]) -> Result<(), ApplyError> {
-        images.iter().try_for_each(|image| check(&self.settings, image))?;
-        self.install(images)
-    }
-
     fn served(&self) -> Served<'_> {
-        self.shards.served()
+        self.groups.served()
     }
 }
 
-/// Checks a group from outside against everything that readers rely on.
+/// Checks everything about a group that readers rely on. The group comes from outside.
 fn check(settings: &Settings, image: &GroupImage) -> Result<(), ApplyError> {
     let malformed = |reason| Err(ApplyError::Malformed { reason });
-    let ShardId { prefix, depth } = image.id;
+    let PartId { prefix, depth } = image.id;
     let layout = settings.layout();
     let [first, second, third] = image.n_buckets;
     if first == 0 || second > super::layout::MAX_SECOND || third > 1 {
@@ -295,14 +251,12 @@ fn check(settings: &Settings, image: &GroupImage) -> Result<(), ApplyError> {
     if image.stash.iter().any(|&(_, value)| value > layout.value_mask()) {
         return malformed("a stashed value is wider than a cell");
     }
-    // Twice the same name would not show in the digest.
+    // A name that comes twice would not show in the digest.
     if image.stash.iter().enumerate().any(|(at, one)| image.stash[..at].iter().any(|other| other.0 == one.0)) {
         return malformed("a name is stashed twice");
     }
     let got = image.prove(settings);
-    if got != image.digest {
-        return Err(ApplyError::WrongDigest { prefix, depth, got, expected: image.digest });
-    }
+    ApplyError::check_digest(image.id, got, image.digest)?;
     Ok(())
 }
 
@@ -327,7 +281,60 @@ impl Query for LineQuery {
     }
 
     fn size_bits(&self) -> u64 {
-        self.shards.size_bits()
+        self.groups.size_bits()
+    }
+}
+
+impl Replicated for LineQuery {
+    type Settings = Settings;
+    type Image = GroupImage;
+    type Reader = Reader;
+
+    fn settings(&self) -> Settings {
+        self.settings.clone()
+    }
+
+    fn encode_update(_: &Settings, update: &Update, out: &mut Vec<u8>) {
+        update.encode(out);
+    }
+
+    fn decode_update(settings: &Settings, bytes: &[u8]) -> Result<Update, DecodeError> {
+        Update::decode(settings, bytes)
+    }
+
+    fn update_of(groups: Vec<GroupImage>) -> Update {
+        Update::Groups(groups)
+    }
+
+    fn images_of(update: &Update) -> Option<&[GroupImage]> {
+        if let Update::Groups(groups) = update { Some(groups) } else { None }
+    }
+
+    fn from_images(settings: &Settings, groups: &[GroupImage]) -> Result<Self, ApplyError> {
+        groups.iter().try_for_each(|group| check(settings, group))?;
+        Self::of(settings, groups)
+    }
+
+    fn from_own(settings: &Settings, groups: &[GroupImage]) -> Self {
+        let made = Self::of(settings, groups);
+        made.unwrap_or_else(|error| panic!("no memory for a query structure of {} groups: {error}", groups.len()))
+    }
+
+    fn overwrite(&mut self, groups: &[GroupImage]) -> Result<(), ApplyError> {
+        groups.iter().try_for_each(|group| check(&self.settings, group))?;
+        self.install(groups)
+    }
+
+    fn images(&self) -> Vec<GroupImage> {
+        self.groups.in_order().map(|held| self.image_of(held)).collect()
+    }
+
+    fn held(&self) -> Vec<HeldPart> {
+        self.groups.in_order().map(Held::part).collect()
+    }
+
+    fn reader(&self) -> Reader {
+        Reader { groups: self.groups.reader(), layout: self.layout }
     }
 }
 
@@ -338,37 +345,35 @@ impl Touches for LineQuery {
 }
 
 #[cfg(test)]
-impl crate::touches::Memory for LineQuery {
+impl crate::base::touches::Memory for LineQuery {
     fn memory(&self) -> (*mut u8, usize) {
-        (self.shards.address(0), self.shards.arena_bytes().0 as usize)
+        (self.groups.address(0), self.groups.arena_bytes().0 as usize)
     }
 }
 
-/// A thread's access to the table beside its writer.
+/// The access of a reading thread, beside the writer.
 pub struct Reader {
-    shards: ShardsReader<Guard>,
+    groups: PartsReader<Guard>,
     layout: Layout,
 }
 
 impl Reader {
-    /// Opens the table for a burst. The thread was quiescent until now: nothing from an earlier burst is in use.
+    /// Opens the table for a burst. The thread was quiescent until now: it uses nothing from an earlier burst.
     #[inline]
     pub fn pin(&mut self) -> Pinned<'_> {
-        let (served, pin) = self.shards.pin();
+        let (served, pin) = self.groups.pin();
         Pinned { served, layout: self.layout, _pin: pin }
     }
 }
 
-impl BatchReader for Reader {
-    type Key = Digest;
-
+impl BatchReader<[Digest]> for Reader {
     #[inline]
     fn lookup_batch(&mut self, digests: &[Digest], values: &mut [u64]) {
         self.pin().lookup_batch(digests, values);
     }
 
     fn offline(&mut self) {
-        self.shards.offline();
+        self.groups.offline();
     }
 }
 

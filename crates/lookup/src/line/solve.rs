@@ -1,17 +1,17 @@
-//! Elimination over GF(2): the names of a bucket as a linear system, solved once for all values.
+//! Elimination over GF(2): the names of a bucket form a linear system, which is solved once for all values.
 //!
-//! Each name is a row with ones in its 3 or 4 slots. The rows are brought to reduced echelon form with leftmost pivots
-//! as they come, and what was added up to each row is kept (its *combination*). When all rows are independent the pivot
-//! cell of a row is the XOR of the values of its combination and all other cells are 0: a pure function of the names,
-//! the tweak and the values, whatever order the names came in. A system of dependent rows is refused even where the
-//! values of the day happen to fit it, for tomorrow's would not.
+//! Each name is a row with ones in its 3 or 4 slots. The rows are brought to reduced echelon form with leftmost pivots,
+//! one after another. For each reduced row, its *combination* is kept: the set of rows that it is the sum of. If all
+//! rows are independent, the cell at a pivot is the XOR of the values of its row's combination, and all other cells are
+//! 0. So the cells are a pure function of the names, the tweak and the values, in whatever order the names came. A
+//! system of dependent rows is refused, even where the present values happen to fit it, because later values would not.
 //!
-//! A name that comes or leaves edits the solution: a few hundred instructions, where solving anew takes thousands.
+//! An insert or a removal edits the solution. That takes a few hundred instructions; to solve anew takes thousands.
 //!
-//! Which tweak does is found before anything is solved. Rows of one word, as values of 8 bits have them, have forms of
-//! their own ([`words`]); the others share one.
+//! The tweak is found before anything is solved. Rows of one word, which values of 8 bits have, have functions of their
+//! own ([`words`]). The others share one.
 //!
-//! Source: Gauss and Jordan; "four Russians" tables do not pay at this size.
+//! Source: Gauss and Jordan. Tables as in the method of the four Russians do not pay at this size.
 
 #![cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "calls vector forms after detecting them"))]
 
@@ -21,10 +21,11 @@ use super::processor::Processor;
 use super::processor::{by_processor, with_width};
 use super::words;
 
-/// The pivot columns as a bit set, then, in their order, the combination of each: `row_words` words each.
+/// The set of pivot columns as bits, and then the combination of each, in the order of columns. Each has `row_words`
+/// words.
 pub(super) type Solution = Vec<u64>;
 
-/// Rows in reduced echelon form, by pivot column; `C` is 64 `W`. All other rows are zero.
+/// Rows in reduced echelon form, by pivot column. `C` is 64 `W`. The rows of other columns are zero.
 struct Echelon<const W: usize, const C: usize> {
     rows: [[u64; W]; C],
     combinations: [[u64; W]; C],
@@ -35,7 +36,7 @@ impl<const W: usize, const C: usize> Echelon<W, C> {
         Self { rows: [[0; W]; C], combinations: [[0; W]; C] }
     }
 
-    /// Adds the row of name `index`; false when it depends on those that are in.
+    /// Adds the row of name `index`. Returns false if it depends on the rows that are in.
     #[inline(always)]
     fn add<const COMBINED: bool>(&mut self, slots: &[u16], index: usize) -> bool {
         let (mut row, mut combination) = ([0; W], [0; W]);
@@ -43,7 +44,7 @@ impl<const W: usize, const C: usize> Echelon<W, C> {
         for &slot in slots {
             let slot = usize::from(slot) % C;
             row[slot / 64] ^= 1 << (slot % 64);
-            // No pivot row has a one in another's column, so that one pass clears the row of all of them.
+            // No pivot row has a one in the pivot column of another, so one pass clears all of them from the row.
             for word in 0..W {
                 row[word] ^= self.rows[slot][word];
                 if COMBINED {
@@ -54,9 +55,9 @@ impl<const W: usize, const C: usize> Echelon<W, C> {
         let Some(word) = row.iter().position(|&word| word != 0) else { return false };
         let bit = row[word] & row[word].wrapping_neg();
         let pivot = word * 64 + bit.trailing_zeros() as usize;
-        // Narrow rows: all, with a mask, for that is a vector loop; and the new row comes to its place, which is zero, in
-        // the same pass, for a store of one word would hold up the loads of vectors that come next. Wide rows: those
-        // that have the bit.
+        // Narrow rows: all of them, with a mask, since that is a vector loop. The same pass puts the new row in its
+        // place, which is zero until then: a separate store of one word would delay the vector loads that follow. Wide
+        // rows: only those that have the bit.
         for at in 0..C {
             let has = self.rows[at][word] & bit != 0 || at == pivot;
             if W > 2 && !has {
@@ -86,7 +87,7 @@ fn solve_with<const W: usize, const C: usize>(slots: &[[u16; MAX_PARTS]], n_part
     if !slots.iter().enumerate().all(|(index, slots)| echelon.add::<true>(&slots[..n_parts], index)) {
         return None;
     }
-    // Room for one name more, so that an insert need not allocate.
+    // Room for one more name, so that an insert need not allocate.
     let mut solution = Vec::with_capacity((slots.len() + 2) * W);
     solution.resize(W, 0);
     for (column, row) in echelon.rows.iter().enumerate() {
@@ -98,9 +99,10 @@ fn solve_with<const W: usize, const C: usize>(slots: &[[u16; MAX_PARTS]], n_part
     Some(solution)
 }
 
-/// The solution with one name more, the last of `slots`; false, and nothing changes, when its row depends on the others.
+/// Adds one more name to the solution: the last of `slots`. Returns false, and changes nothing, if its row depends on
+/// the others.
 ///
-/// The reduced rows are not kept: those that the new one meets follow from their combinations.
+/// The reduced rows are not kept. Those that the new row meets follow from their combinations.
 #[inline(always)]
 fn add_with<const W: usize, const C: usize>(
     solution: &mut Solution,
@@ -133,7 +135,8 @@ fn add_with<const W: usize, const C: usize>(
     }
     let Some(word) = row.iter().position(|&word| word != 0) else { return false };
     let pivot = word * 64 + row[word].trailing_zeros() as usize;
-    // Names with a one in the pivot's column: a reduced row has one there when it combines an odd number of them.
+    // The names that have a one in the pivot's column. A reduced row has a one there if its combination has an odd
+    // number of them.
     let mut column = [0u64; W];
     for (name, slots) in slots.iter().enumerate() {
         let has = slots[..n_parts].iter().any(|&slot| usize::from(slot) == pivot);
@@ -150,17 +153,17 @@ fn add_with<const W: usize, const C: usize>(
     true
 }
 
-/// Pivots before a column.
+/// The number of pivots before a column.
 #[inline(always)]
 fn n_below(pivots: &[u64], column: usize) -> usize {
     let before = pivots[..column / 64].iter().map(|word| word.count_ones()).sum::<u32>();
     (before + (pivots[column / 64] & ((1 << (column % 64)) - 1)).count_ones()) as usize
 }
 
-/// The solution without the name `index`, whose place the last of `n_names` takes.
+/// Removes the name `index` from the solution. The last of `n_names` takes its place.
 ///
-/// Of the combinations that have the name, that of the rightmost pivot leaves, and clears the name from the others: its
-/// row begins behind theirs, so that these stay reduced.
+/// Of the combinations that contain the name, the one with the rightmost pivot is removed, and is added to the others,
+/// which clears the name from them. Its row begins to the right of theirs, so they stay reduced.
 #[inline(always)]
 fn remove_with<const W: usize>(solution: &mut Solution, index: usize, n_names: usize) {
     let (pivots, combinations) = solution.split_at_mut(W);
@@ -203,13 +206,13 @@ by_processor! {
 }
 
 by_processor! {
-    /// The slots of names under a tweak, into room that is there.
+    /// Writes the slots of names under a tweak.
     fn place(layout: Layout, digests: &[u64], tweak: u8, slots: &mut [[u16; MAX_PARTS]]) {
         slots.iter_mut().zip(digests).for_each(|(slots, &digest)| *slots = layout.slots(digest, tweak));
     }
 }
 
-/// The first of `n` tweaks from `tweak` on under which the rows of names are independent.
+/// The first of `n` tweaks, beginning with `tweak`, under which the rows of names are independent.
 pub(super) fn find_tweak(layout: Layout, digests: &[u64], tweak: u8, n: u8) -> Option<u8> {
     if words::fit(layout, digests.len()) {
         return words::find_tweak(layout, digests, tweak, n);
@@ -221,7 +224,7 @@ pub(super) fn find_tweak(layout: Layout, digests: &[u64], tweak: u8, n: u8) -> O
     })
 }
 
-/// The solution for names under a tweak, if their rows are independent.
+/// The solution of names under a tweak, if their rows are independent.
 pub(super) fn solve(layout: Layout, digests: &[u64], tweak: u8) -> Option<Solution> {
     if words::fit(layout, digests.len()) {
         return words::solve(layout, digests, tweak);
@@ -232,14 +235,14 @@ pub(super) fn solve(layout: Layout, digests: &[u64], tweak: u8) -> Option<Soluti
 }
 
 by_processor! {
-    /// Brings a solution to one name more, the last of `slots`; false, and nothing changes, when its row depends on the
-    /// others.
+    /// Adds one more name to a solution: the last of `slots`. Returns false, and changes nothing, if its row depends on
+    /// the others.
     fn add(layout: Layout, solution: &mut Solution, slots: &[[u16; MAX_PARTS]]) -> bool {
         with_width!(layout, add_with(solution, slots, layout.n_parts))
     }
 }
 
-/// Takes the name `index` out of a solution of `n_names`; the last of them takes its place.
+/// Removes the name `index` from a solution of `n_names`. The last of them takes its place.
 pub(super) fn remove(layout: Layout, solution: &mut Solution, index: usize, n_names: usize) {
     match layout.row_words() {
         1 => remove_with::<1>(solution, index, n_names),
@@ -252,7 +255,7 @@ pub(super) fn remove(layout: Layout, solution: &mut Solution, index: usize, n_na
 #[cfg(test)]
 mod tests {
     use super::super::Trade;
-    use super::super::paint::paint;
+    use super::super::fill::fill_cells;
     use super::*;
     use crate::testkit::{Rng, seed};
 
@@ -276,7 +279,7 @@ mod tests {
                 assert_eq!(found, Some(tweak));
                 let mut words = vec![0; layout.n_words()];
                 let values: Vec<u64> = names.iter().map(|name| name.1).collect();
-                paint(layout, &solution, &values, &mut words);
+                fill_cells(layout, &solution, &values, &mut words);
                 for &(digest, value) in &names {
                     let found = layout.slots(digest, tweak)[..layout.n_parts].iter().fold(0, |sum, &slot| {
                         let (word, shift) = layout.place(slot.into());
@@ -289,7 +292,7 @@ mod tests {
                 let mut again = vec![0; layout.n_words()];
                 let solution = solve(layout, &digests(&backwards), tweak).expect("the same rows");
                 let values: Vec<u64> = backwards.iter().map(|name| name.1).collect();
-                paint(layout, &solution, &values, &mut again);
+                fill_cells(layout, &solution, &values, &mut again);
                 assert_eq!(words, again);
                 solved += 1;
             }
@@ -339,7 +342,7 @@ mod tests {
             let (mut solved, mut found) = (0, 0);
             for round in 0..20 * layout.n_cells() {
                 let digests: Vec<_> = (0..round % (layout.n_cells() + 1)).map(|_| rng.next_u64()).collect();
-                // Over the end of tweaks now and then.
+                // The range of tweaks wraps around sometimes.
                 let (first, n) = (rng.next_u64() as u8, rng.below(10) as u8);
                 let solution = |tweak| {
                     let slots: Vec<_> = digests.iter().map(|&digest| layout.slots(digest, tweak)).collect();
@@ -369,33 +372,34 @@ mod tests {
         assert!(solve_of_any_width(layout, &slots).is_none());
         assert!(solve_of_any_width(layout, &slots[..3]).is_some());
         assert!(solve(layout, &[], 7).is_some());
-        // Of equal names no tweak makes two.
+        // No tweak separates equal names.
         assert!(solve(layout, &[5, 9, 5], 7).is_none());
         assert_eq!(find_tweak(layout, &[5, 9, 5], 7, u8::MAX), None);
     }
 
+    /// The shares are those of the table in `docs/derivations/line.md`.
     #[test]
-    #[ignore = "a table of chances, for choosing bounds"]
-    fn chances_of_full_rank() {
+    fn tweaks_solve_as_often_as_the_derivation_says() {
+        const NAMES: [usize; 10] = [40, 44, 48, 50, 52, 54, 56, 57, 58, 59];
+        let shares = [
+            (Trade::Balanced, [0.86, 0.80, 0.70, 0.56, 0.44, 0.28, 0.11, 0.070, 0.031, 0.011]),
+            (Trade::Small, [0.99, 0.98, 0.97, 0.95, 0.89, 0.77, 0.55, 0.37, 0.20, 0.060]),
+        ];
         let mut rng = Rng::new(1);
-        for (value_bits, trade) in
-            [(8, Trade::Balanced), (8, Trade::Small), (16, Trade::Balanced), (4, Trade::Balanced), (1, Trade::Balanced)]
-        {
-            let layout = Layout::new(value_bits, trade);
-            for n_names in (layout.n_cells() * 6 / 10..=layout.n_cells()).step_by(layout.n_cells() / 62) {
-                let n = if value_bits == 1 { 100 } else { 2000 };
-                let solved = (0..n)
-                    .filter(|_| {
-                        let digests: Vec<_> = (0..n_names).map(|_| rng.next_u64()).collect();
-                        find_tweak(layout, &digests, 7, 1).is_some()
-                    })
-                    .count();
-                println!(
-                    "{} cells, {} a name: {n_names} names: {}",
-                    layout.n_cells(),
-                    layout.n_parts,
-                    solved as f64 / n as f64
-                );
+        for (trade, shares) in shares {
+            let layout = Layout::new(8, trade);
+            for (n_names, expected) in NAMES.into_iter().zip(shares) {
+                let n = 2_000;
+                let mut digests = vec![0; n_names];
+                let solved = (0..n).filter(|_| {
+                    digests.fill_with(|| rng.next_u64());
+                    find_tweak(layout, &digests, 7, 1).is_some()
+                });
+                let share = solved.count() as f64 / f64::from(n);
+                println!("{trade:?}: {n_names} names in {} cells: {share}", layout.n_cells());
+                // Four standard deviations of the difference of two samples, and the rounding of the table.
+                let most = 4.0 * (2.0 * expected * (1.0 - expected) / f64::from(n)).sqrt() + 0.006;
+                assert!((share - expected).abs() < most, "{trade:?}: {n_names} names: {share}, expected {expected}");
             }
         }
     }

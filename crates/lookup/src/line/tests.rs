@@ -1,18 +1,21 @@
-//! Unit tests over all rooms of the module.
+//! Unit tests over all parts of the module.
 
 use super::*;
 use crate::hash::{Digest, mix64};
-use crate::testkit::{Rng, Scope, law, seed};
+use crate::testkit::conformance::{self, Scope};
+use crate::testkit::oracle::Names;
+use crate::testkit::{Rng, seed};
 use crate::traits::{Control, InsertError, Query};
 
 fn run(settings: Settings, n_names: u64, n_operations: usize, seed: u64) {
     let n_values = 1 << settings.value_bits;
     let scope = Scope { n_operations, n_names, n_values, check_every: n_operations.div_ceil(5), seed };
-    law(&mut LineTable::new(settings), |name| Digest(mix64(name ^ seed)), &scope);
+    let mut table = LineTable::new(settings);
+    conformance::random(&mut table, Names::aliens(), |name| Digest(mix64(name ^ seed)), &scope);
 }
 
 #[test]
-fn the_law_holds_for_every_width_and_trade() {
+fn every_width_and_trade_conforms() {
     let seed = seed();
     for value_bits in 1..=32 {
         for trade in Trade::ALL {
@@ -23,7 +26,7 @@ fn the_law_holds_for_every_width_and_trade() {
 }
 
 #[test]
-fn the_law_holds_while_groups_grow_split_and_merge() {
+fn groups_conform_while_they_grow_split_and_merge() {
     let seed = seed();
     let settings = Settings::new(8, 100_000, &SecretKey::from_seed(seed));
     run(settings, 30_000, 300_000, seed);
@@ -35,7 +38,7 @@ fn names_of_one_bucket_end_in_an_error_and_nothing_is_lost() {
     let mut table = LineTable::new(Settings::new(8, 100_000, &SecretKey::from_seed(seed)));
     let mut rng = Rng::new(seed);
     let (mut updates, mut inserted) = (Vec::new(), Vec::new());
-    // Equal in all bits that say which bucket of a group, and of one rank at every level.
+    // Equal in all bits that choose a bucket of a group, and of one rank at every level.
     let failed = (0..500u64).find_map(|_| {
         let digest = Digest(rng.next_u64() & 0xFFFF_FF00_0000_0000);
         match table.insert(digest, inserted.len() as u64 & 255, &mut updates) {
@@ -59,25 +62,4 @@ fn equal_digests_are_refused() {
     let entries = [(Digest(7), 1), (Digest(9 << 40), 2), (Digest(7), 3)];
     let refused = LineTable::build(settings, &entries, 1).map(|_| ());
     assert_eq!(refused, Err(InsertError::DuplicateDigest { digest: 7 }));
-}
-
-#[test]
-fn a_restored_skeleton_has_the_same_cells() {
-    let seed = seed();
-    let mut rng = Rng::new(seed);
-    let names: Vec<(Digest, u32)> = (0..20_000).map(|_| (Digest(rng.next_u64()), rng.below(256) as u32)).collect();
-    let settings = Settings::new(8, 40_000, &SecretKey::from_seed(seed));
-    let mut lines = Lines::build(settings.clone(), &names, 2).unwrap();
-    for name in &names[..5_000] {
-        let _ = lines.remove(name.0);
-    }
-    for name in &names[..2_000] {
-        let _ = lines.insert(name.0, name.1).unwrap();
-    }
-    let states: Vec<_> = lines.group_states().collect();
-    let mut left: Vec<_> = lines.iter().collect();
-    left.sort_unstable_by_key(|name| mix64(name.0.0));
-    let again = Lines::restore(settings, &states, &left).unwrap();
-    let groups = |lines: &Lines| View::export(lines, u64::from).1.groups();
-    assert_eq!(groups(&lines), groups(&again));
 }

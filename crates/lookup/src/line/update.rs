@@ -1,22 +1,23 @@
-//! The message that crosses the seam: whole buckets, levels or groups, with versions and a digest.
+//! The messages that cross the seam: whole buckets, levels or groups, with versions and a digest.
 //!
-//! Buckets are absolute, so a duplicate is harmless; from- and to-versions show a gap; the digest of the group after the
-//! update shows that both sides agree. Bytes: `docs/formats/line.md`.
+//! Buckets are absolute, so a duplicate is harmless. The from- and to-versions show a gap. The digest of the group
+//! after the update shows that both sides agree. Bytes: `docs/formats/line.md`.
 
 use super::layout::{Geometry, LEVELS, Layout, MAX_SECOND};
-use super::{MAX_STASH, Settings, ShardId};
-use crate::bytes::Bytes;
+use super::{MAX_STASH, Settings};
+use crate::base::bytes::{Bytes, DecodeError, at_most};
+use crate::base::part::{HeldPart, MAX_PARTS, PartId};
 use crate::hash::{Digest, mix64};
-use crate::othello::update::{DecodeError, MAX_SHARDS, at_most};
+use crate::traits::Image;
 
 /// An update of a line table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Update {
-    /// Some buckets of one group changed: mostly one.
+    /// Some buckets of one group changed, mostly one.
     Buckets(BucketsUpdate),
-    /// The levels above the first were made anew: another number of buckets, or another stash.
+    /// The levels above the first were built anew: they have another number of buckets or another stash.
     Levels(LevelsUpdate),
-    /// These groups replace what held their digests before: a build, a split, a merge, or a resync.
+    /// These groups replace those that held their digests: a build, a split, a merge, or a resync.
     Groups(Vec<GroupImage>),
 }
 
@@ -24,14 +25,14 @@ pub enum Update {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BucketsUpdate {
     /// The group.
-    pub id: ShardId,
+    pub id: PartId,
     /// The version that this update builds on.
     pub from: u64,
     /// The version after it.
     pub to: u64,
     /// Digest of the group after it.
     pub digest: u64,
-    /// Which buckets, each once.
+    /// The numbers of the buckets, each once.
     pub indices: Vec<u32>,
     /// Their words, one bucket after the other.
     pub words: Vec<u64>,
@@ -40,11 +41,11 @@ pub struct BucketsUpdate {
 /// New upper levels of one group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LevelsUpdate {
-    /// Versions, digest, and buckets of the first level that changed with them, if any.
+    /// Versions, digest, and the buckets of the first level that changed with them, if any.
     pub first: BucketsUpdate,
-    /// Buckets of the second and third level from now on.
+    /// Buckets of the second and third level after the update.
     pub n_upper: [u16; LEVELS - 1],
-    /// Names outside the buckets from now on, with their values.
+    /// Names outside the buckets after the update, with their values.
     pub stash: Vec<(Digest, u64)>,
     /// The buckets of the upper levels.
     pub words: Vec<u64>,
@@ -53,8 +54,8 @@ pub struct LevelsUpdate {
 /// A whole group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupImage {
-    /// Its digests.
-    pub id: ShardId,
+    /// Which digests belong to it.
+    pub id: PartId,
     /// Its version.
     pub version: u64,
     /// Buckets of each level.
@@ -67,11 +68,25 @@ pub struct GroupImage {
     pub words: Vec<u64>,
 }
 
-/// A bucket's share of its group's digest: whatever its words, for an update proves the XOR of all shares.
+impl Image for GroupImage {
+    fn held(&self) -> HeldPart {
+        HeldPart { id: self.id, version: self.version, digest: self.digest }
+    }
+
+    fn under(self, version: u64) -> Self {
+        Self { version, ..self }
+    }
+
+    fn n_bytes(&self) -> usize {
+        self.words.len() * 8
+    }
+}
+
+/// The contribution of a bucket to the digest of its group. An update proves the XOR of all contributions.
 #[inline]
 pub(super) fn bucket_prf(seed: u64, index: usize, words: &[u64]) -> u64 {
     let start = mix64(seed.wrapping_add((index as u64 + 1).wrapping_mul(0xD6E8_FEB8_6659_FD93)));
-    // Two chains of folded multiplications, for one would wait eight times for its product.
+    // Two chains of folded multiplications, because a single chain would wait eight times for its product.
     let fold = |sum: u64, word: u64| {
         let product = u128::from(sum ^ word) * u128::from(0x9E37_79B9_7F4A_7C15_u64);
         (product >> 64) as u64 ^ product as u64
@@ -82,13 +97,13 @@ pub(super) fn bucket_prf(seed: u64, index: usize, words: &[u64]) -> u64 {
     mix64(even ^ mix64(odd))
 }
 
-/// The share of its id and sizes in a group's digest.
-pub(super) fn geometry_prf(seed: u64, id: ShardId, n_buckets: [u16; LEVELS]) -> u64 {
+/// The contribution of a group's id and sizes to its digest.
+pub(super) fn geometry_prf(seed: u64, id: PartId, n_buckets: [u16; LEVELS]) -> u64 {
     let place = mix64(seed ^ (u64::from(id.prefix) << 8 | u64::from(id.depth)));
     mix64(place ^ n_buckets.iter().fold(0, |sum, &n| sum << 16 | u64::from(n)))
 }
 
-/// A stashed name's share of its group's digest.
+/// The contribution of a stashed name to the digest of its group.
 pub(super) fn stash_prf(seed: u64, name: Digest, value: u64) -> u64 {
     mix64(mix64(seed ^ name.0).wrapping_add(value))
 }
@@ -103,7 +118,7 @@ impl GroupImage {
         geometry_prf(seed, self.id, self.n_buckets) ^ buckets ^ stash
     }
 
-    /// The geometry, of a group that stands nowhere yet.
+    /// The geometry of the group, before it has a place in the arena.
     pub(super) fn geometry(&self) -> Geometry {
         Geometry { offset_lines: 0, n_buckets: self.n_buckets, stash: !self.stash.is_empty() }
     }
@@ -119,7 +134,7 @@ impl GroupImage {
     }
 
     fn decode(bytes: &mut Bytes, layout: Layout) -> Result<Self, DecodeError> {
-        let id = ShardId::decode(bytes)?;
+        let id = PartId::decode(bytes)?;
         let n_stash = get_n_stash(bytes)?;
         let n_first = bytes.u16()?;
         let [second, third] = get_n_upper(bytes)?;
@@ -144,7 +159,7 @@ impl BucketsUpdate {
     }
 
     fn decode(bytes: &mut Bytes, layout: Layout) -> Result<Self, DecodeError> {
-        let id = ShardId::decode(bytes)?;
+        let id = PartId::decode(bytes)?;
         let (from, to, digest) = (bytes.u64()?, bytes.u64()?, bytes.u64()?);
         let n = bytes.count(4 + layout.bytes())?;
         let mut indices = Vec::with_capacity(n);
@@ -235,7 +250,7 @@ impl Update {
         let update = match at_most("kind of update", bytes.u8()?.into(), 2)? {
             0 => Self::Buckets(BucketsUpdate::decode(&mut bytes, layout)?),
             1 => {
-                let n_groups = at_most("groups", bytes.u32()?.into(), MAX_SHARDS as u64)?;
+                let n_groups = at_most("groups", bytes.u32()?.into(), MAX_PARTS as u64)?;
                 let mut groups = Vec::new();
                 for _ in 0..n_groups {
                     groups.push(GroupImage::decode(&mut bytes, layout)?);

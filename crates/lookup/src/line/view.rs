@@ -1,108 +1,69 @@
-//! What one switch's cells hold: a skeleton of names, with what each name means at that switch.
+//! What the cells of one switch hold. They follow from a skeleton of names and from what each name means at that
+//! switch.
 //!
-//! The values of names come from a function of their payload, so that hundreds of switches share one skeleton and keep,
-//! a group, only the digest of their cells and the last version sent. Cells are a pure function of (skeleton, values), so
-//! a restarted controller derives the same.
+//! The value of a name is a function of its payload. So hundreds of switches share one skeleton, and a view keeps only
+//! the digest of the cells of each group and the last version that was sent. Cells are a pure function of the skeleton
+//! and the values, so a restarted controller derives the same cells.
 //!
-//! Cost: about 5 ns a name and switch for whole groups; an update paints what changed, as it was and as it is.
+//! Cost: about 5 ns per name and switch for whole groups. An update fills each changed bucket twice, as it was and as
+//! it is.
 
+use super::assign::{Bucket, Entry};
 use super::group::Group;
 use super::layout::Layout;
-use super::lines::Lines;
-use super::query::LineQuery;
-use super::settle::{Bucket, Entry, Payload};
+use super::skeleton::LineSkeleton;
 use super::update::{BucketsUpdate, GroupImage, LevelsUpdate, Update, bucket_prf, geometry_prf, stash_prf};
-use super::{Settings, ShardId, paint};
+use super::{Settings, fill};
+use crate::base::directory::Sent;
+use crate::base::part::{Change, HeldPart, Payload};
 use crate::hash::Digest;
-use crate::othello::Change;
+use crate::traits::{InsertError, Skeleton, View};
 
-/// What the other side of the seam has of one group, as far as this side knows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Sent {
-    version: u64,
-    digest: u64,
-}
-
-/// One switch's view of a skeleton: 16 bytes a group.
+/// The view of one switch: 16 bytes per group.
 #[derive(Clone, Debug, Default)]
-pub struct View {
-    /// By slot of the skeleton.
-    sent: Vec<Sent>,
+pub struct LineView {
+    sent: Sent,
 }
 
-impl View {
-    /// The view of all names, and the query structure that it describes.
-    ///
-    /// `value` gives the value of a name's payload at this switch; it must fit into a cell.
-    pub fn export<P: Payload>(lines: &Lines<P>, value: impl Fn(P) -> u64) -> (Self, LineQuery) {
-        let (view, images) = Self::images(lines, value);
-        (view, LineQuery::from_own(lines.settings(), &images))
-    }
-
-    /// As [`View::export`], with the groups of the query structure, in order.
-    pub fn images<P: Payload>(lines: &Lines<P>, value: impl Fn(P) -> u64) -> (Self, Vec<GroupImage>) {
-        let images: Vec<_> = lines.slots().map(|(_, group)| image(lines.settings(), group, &value)).collect();
-        (Self::of_images(lines, &images), images)
-    }
-
-    /// A view of which the other side has `images`: the groups of the skeleton, in order.
-    pub(super) fn of_images<P: Payload>(lines: &Lines<P>, images: &[GroupImage]) -> Self {
-        let mut view = Self { sent: vec![Sent::default(); lines.slot_limit()] };
-        for ((slot, _), image) in lines.slots().zip(images) {
-            view.sent[slot as usize] = Sent { version: image.version, digest: image.digest };
+impl LineView {
+    /// The view of a switch that has `images`, which are the groups of the skeleton in order.
+    pub(super) fn of_images<P: Payload>(skeleton: &LineSkeleton<P>, images: &[GroupImage]) -> Self {
+        let mut sent = Sent::default();
+        for ((slot, _), image) in skeleton.groups().iter().zip(images) {
+            sent.note(slot, image.version, image.digest);
         }
-        view
+        Self { sent }
     }
 
-    /// Appends the update that brings this switch along after `change`, the latest mutation of `lines`.
-    ///
-    /// Where buckets changed but none of their cells at this switch, nothing is appended; new levels always are. `value` is the one that the
-    /// view was made with.
-    pub fn updates<P: Payload>(
-        &mut self,
-        lines: &Lines<P>,
-        change: &Change,
-        value: impl Fn(P) -> u64,
-        updates: &mut Vec<Update>,
-    ) {
-        match change {
-            Change::None => {}
-            Change::Cells { slot } => updates.extend(self.edit(lines, *slot, value)),
-            Change::Shards { slots, .. } => {
-                updates.push(Update::Groups(slots.iter().map(|&slot| self.image(lines, slot, &value)).collect()));
-            }
-        }
-    }
-
-    /// What the latest mutation changed in a group that it edited.
-    fn edit<P: Payload>(&mut self, lines: &Lines<P>, slot: u32, value: impl Fn(P) -> u64) -> Option<Update> {
-        let (group, before, seed, layout) =
-            (lines.group(slot), lines.before(), lines.settings().seed, lines.settings().layout());
+    /// The update for a group that the latest mutation edited.
+    fn edit<P: Payload>(&mut self, skeleton: &LineSkeleton<P>, slot: u32, value: impl Fn(P) -> u64) -> Option<Update> {
+        let (group, before) = (skeleton.group(slot), skeleton.before());
+        let (seed, layout) = (skeleton.settings().seed, skeleton.settings().layout());
         let n_words = layout.n_words();
-        let sent = &mut self.sent[slot as usize];
+        let (from, mut digest) = self.sent.get(slot);
         let (mut indices, mut words) = (Vec::new(), Vec::new());
         let (mut old, mut values) = (vec![0; n_words], Vec::new());
         for (index, bucket) in &before.buckets {
             old.fill(0);
-            paint(layout, bucket, &value, &mut values, &mut old);
+            fill_bucket(layout, bucket, &value, &mut values, &mut old);
             let start = words.len();
             words.resize(start + n_words, 0);
-            paint(layout, &group.buckets[*index], &value, &mut values, &mut words[start..]);
+            fill_bucket(layout, &group.buckets[*index], &value, &mut values, &mut words[start..]);
             if words[start..] == old {
                 words.truncate(start);
                 continue;
             }
-            sent.digest ^= bucket_prf(seed, *index, &old) ^ bucket_prf(seed, *index, &words[start..]);
+            digest ^= bucket_prf(seed, *index, &old) ^ bucket_prf(seed, *index, &words[start..]);
             indices.push(*index as u32);
         }
         let levels = before.levels.as_ref().map(|before| {
             let n_first = usize::from(group.n_buckets[0]);
-            // What is above the first level has a share of the digest like a group's.
+            // The upper levels contribute to the digest as a whole group does.
             let mut upper = |n_buckets, buckets: &[Bucket<P>], stash: &[Entry<P>]| {
                 let mut words = vec![0; buckets.len() * n_words];
                 let mut share = geometry_prf(seed, group.id, n_buckets);
                 for (at, (bucket, words)) in buckets.iter().zip(words.chunks_exact_mut(n_words)).enumerate() {
-                    paint(layout, bucket, &value, &mut values, words);
+                    fill_bucket(layout, bucket, &value, &mut values, words);
                     share ^= bucket_prf(seed, n_first + at, words);
                 }
                 let stash = stashed(stash, &value);
@@ -111,49 +72,78 @@ impl View {
             };
             let (old, ..) = upper(before.n_buckets, &before.buckets, &before.stash);
             let (new, stash, words) = upper(group.n_buckets, &group.buckets[n_first..], &group.stash);
-            sent.digest ^= old ^ new;
+            digest ^= old ^ new;
             (stash, words)
         });
         if indices.is_empty() && levels.is_none() {
             return None;
         }
-        let from = std::mem::replace(&mut sent.version, group.version);
-        let first = BucketsUpdate { id: group.id, from, to: group.version, digest: sent.digest, indices, words };
+        self.sent.note(slot, group.version, digest);
+        let first = BucketsUpdate { id: group.id, from, to: group.version, digest, indices, words };
         let [_, second, third] = group.n_buckets;
         Some(match levels {
             None => Update::Buckets(first),
             Some((stash, words)) => Update::Levels(LevelsUpdate { first, n_upper: [second, third], stash, words }),
         })
     }
+}
 
-    /// The whole group in `slot` for this switch, noted as sent.
-    pub fn image<P: Payload>(&mut self, lines: &Lines<P>, slot: u32, value: impl Fn(P) -> u64) -> GroupImage {
-        let image = image(lines.settings(), lines.group(slot), value);
-        if self.sent.len() < lines.slot_limit() {
-            self.sent.resize(lines.slot_limit(), Sent::default());
+impl<P: Payload> View<LineSkeleton<P>> for LineView {
+    fn export(skeleton: &LineSkeleton<P>, value: impl Fn(P) -> u64) -> Result<(Self, Vec<GroupImage>), InsertError> {
+        let images: Vec<_> =
+            skeleton.groups().iter().map(|(_, group)| image(skeleton.settings(), group, &value)).collect();
+        Ok((Self::of_images(skeleton, &images), images))
+    }
+
+    /// Nothing is appended where buckets changed but none of their cells at this switch. New upper levels are always
+    /// sent.
+    fn updates(
+        &mut self,
+        skeleton: &LineSkeleton<P>,
+        change: &Change,
+        value: impl Fn(P) -> u64,
+        updates: &mut Vec<Update>,
+    ) -> Result<(), InsertError> {
+        match change {
+            Change::None => {}
+            Change::Part { slot } => updates.extend(self.edit(skeleton, *slot, value)),
+            Change::Parts { slots, .. } => {
+                let mut sent = |&slot: &u32| {
+                    let image = image(skeleton.settings(), skeleton.group(slot), &value);
+                    self.sent.note(slot, image.version, image.digest);
+                    image
+                };
+                updates.push(Update::Groups(slots.iter().map(&mut sent).collect()));
+            }
         }
-        self.sent[slot as usize] = Sent { version: image.version, digest: image.digest };
-        image
+        Ok(())
     }
 
-    /// What a switch that is up to date has of every group, in order of digests: (slot, group, version, digest). The
-    /// version is that of the last message; later versions of the group changed no cell of this switch.
-    pub fn held<'a, P: Payload>(&'a self, lines: &'a Lines<P>) -> impl Iterator<Item = (u32, ShardId, u64, u64)> + 'a {
-        lines.slots().map(|(slot, group)| {
-            // Should an undo leave a group that was never painted here: of it nothing was sent.
-            let Sent { version, digest } = self.sent.get(slot as usize).copied().unwrap_or_default();
-            (slot, group.id, version, digest)
-        })
+    fn image(
+        &self,
+        skeleton: &LineSkeleton<P>,
+        slot: u32,
+        value: impl Fn(P) -> u64,
+    ) -> Result<GroupImage, InsertError> {
+        Ok(image(skeleton.settings(), skeleton.group(slot), value))
     }
 
-    /// Notes that the switch has `version` of the group in `slot`: it reported so, with the digest that is due.
-    pub fn set_version(&mut self, slot: u32, version: u64) {
-        self.sent[slot as usize].version = version;
+    fn note(&mut self, _: &LineSkeleton<P>, slot: u32, image: &GroupImage) {
+        self.sent.note(slot, image.version, image.digest);
+    }
+
+    fn held(&self, skeleton: &LineSkeleton<P>) -> Vec<(u32, HeldPart)> {
+        self.sent.held(skeleton.groups())
+    }
+
+    fn set_version(&mut self, slot: u32, version: u64) {
+        let (_, digest) = self.sent.get(slot);
+        self.sent.note(slot, version, digest);
     }
 }
 
-/// Writes a bucket into words that are zero; `values` is room for its values.
-fn paint<P: Payload>(
+/// Writes a bucket into words that are zero. `values` is scratch memory.
+fn fill_bucket<P: Payload>(
     layout: Layout,
     bucket: &Bucket<P>,
     value: impl Fn(P) -> u64,
@@ -162,11 +152,11 @@ fn paint<P: Payload>(
 ) {
     values.clear();
     values.extend(bucket.names.iter().map(|name| value(name.payload)));
-    paint::paint(layout, &bucket.solution, values, words);
+    fill::fill_cells(layout, &bucket.solution, values, words);
     words[0] |= u64::from(bucket.threshold) << 8 | u64::from(bucket.tweak);
 }
 
-/// Names of a stash, as a switch has them.
+/// The names of a stash with their values at a switch.
 fn stashed<P: Payload>(stash: &[Entry<P>], value: impl Fn(P) -> u64) -> Vec<(Digest, u64)> {
     stash.iter().map(|name| (Digest(name.digest), value(name.payload))).collect()
 }
@@ -177,7 +167,7 @@ pub(super) fn image<P: Payload>(settings: &Settings, group: &Group<P>, value: im
     let n_words = layout.n_words();
     let (mut words, mut values) = (vec![0; group.buckets.len() * n_words], Vec::new());
     for (bucket, words) in group.buckets.iter().zip(words.chunks_exact_mut(n_words)) {
-        paint(layout, bucket, &value, &mut values, words);
+        fill_bucket(layout, bucket, &value, &mut values, words);
     }
     let stash = stashed(&group.stash, value);
     let (id, version, n_buckets) = (group.id, group.version, group.n_buckets);

@@ -1,7 +1,8 @@
-//! Systems whose rows are words: buckets of at most 64 slots, as those for values of 8 bits.
+//! Systems whose rows are single words: buckets of at most 64 slots, such as those for 8-bit values.
 //!
-//! One elimination waits for one row after the other, and at the default load more than half of all tweaks fail. So without AVX-512, whose
-//! registers hold a whole system, the rank is taken under four tweaks at a time, a lane each: in about the time of one.
+//! Elimination handles one row after the other, and each step waits for the one before. At the default load more than
+//! half of all tweaks fail. With AVX-512 a whole system fits into registers. Without it, the rank is computed for four
+//! tweaks at a time, one per vector lane, in about the time of one.
 //!
 //! Cost at 50 names of 62 cells (AMD EPYC, Zen 3, AVX2): 1.4 us for four ranks, 1.7 us for a solution.
 
@@ -15,16 +16,16 @@ use super::processor::Processor;
 use super::processor::by_processor;
 use super::solve::Solution;
 
-/// Rows that are words, at most; those that a system has fewer are zero.
+/// The most rows of a system. Unused rows are zero.
 pub(super) const ROWS: usize = 64;
 
-/// All ones where a word has any.
+/// All ones if the word is not zero.
 #[inline(always)]
 fn is_some(word: u64) -> u64 {
     0u64.wrapping_sub((word != 0).into())
 }
 
-/// Whether the rows of so many names are words, and so few that these forms can have them.
+/// Whether these functions can handle `n_names` names of a layout.
 pub(super) fn fit(layout: Layout, n_names: usize) -> bool {
     layout.row_words() == 1 && n_names <= ROWS
 }
@@ -43,7 +44,7 @@ pub(super) fn find_tweak(layout: Layout, digests: &[u64], tweak: u8, n: u8) -> O
     find_tweak_in_memory(layout, digests, tweak, n)
 }
 
-/// As [`find_tweak`], without a form for AVX-512.
+/// As [`find_tweak`], without AVX-512.
 pub(super) fn find_tweak_in_memory(layout: Layout, digests: &[u64], tweak: u8, n: u8) -> Option<u8> {
     (0..n).step_by(TWEAKS).find_map(|step| {
         let independent = independent_of_several(layout, digests, tweak.wrapping_add(step));
@@ -65,7 +66,7 @@ pub(super) fn solve(layout: Layout, digests: &[u64], tweak: u8) -> Option<Soluti
     solve_in_memory(layout, digests, tweak)
 }
 
-/// As [`solve`], without a form for AVX-512.
+/// As [`solve`], without AVX-512.
 pub(super) fn solve_in_memory(layout: Layout, digests: &[u64], tweak: u8) -> Option<Solution> {
     let (mut rows, mut pivots, mut combinations) = ([0; ROWS], [0; ROWS], [0; ROWS]);
     place(layout, digests, tweak, &mut rows);
@@ -74,19 +75,20 @@ pub(super) fn solve_in_memory(layout: Layout, digests: &[u64], tweak: u8) -> Opt
 }
 
 by_processor! {
-    /// The rows of names under a tweak.
+    /// Writes the rows of names under a tweak.
     fn place(layout: Layout, digests: &[u64], tweak: u8, rows: &mut [u64; ROWS]) {
         rows.iter_mut().zip(digests).for_each(|(row, &digest)| *row = layout.row(digest, tweak));
     }
 }
 
-/// Tweaks that are tried at once: a vector of AVX2.
+/// Tweaks that are tried at once: the lanes of an AVX2 vector.
 const TWEAKS: usize = 4;
 
 by_processor! {
-    /// Of [`TWEAKS`] tweaks from `tweak` on those under which the rows of names are independent, as bits; rows are words.
+    /// The tweaks, of [`TWEAKS`] beginning with `tweak`, under which the rows of names are independent, as bits.
     fn independent_of_several(layout: Layout, digests: &[u64], tweak: u8) -> u8 {
-        // Loops over lanes, for what makes an array of a closure is now and then compiled on its own, without vectors.
+        // Explicit loops over lanes: the compiler sometimes does not inline a closure that makes an array, and then
+        // uses no vectors.
         let mut rows = [[0u64; TWEAKS]; ROWS];
         for (row, &digest) in rows.iter_mut().zip(digests) {
             for (lane, row) in row.iter_mut().enumerate() {
@@ -118,18 +120,18 @@ by_processor! {
 }
 
 by_processor! {
-    /// Brings the first `n_rows` rows to reduced echelon form: the pivot column of each as a bit, zero where it depends on
-    /// those before it, and the set of rows that were added up to it.
+    /// Brings the first `n_rows` rows to reduced echelon form. Writes the pivot column of each as a bit, or zero where
+    /// it depends on the rows before it, and its combination: the set of rows that it is the sum of.
     fn eliminate_in_memory(rows: &mut [u64; ROWS], n_rows: usize, pivots: &mut [u64; ROWS], combinations: &mut [u64; ROWS]) {
         combinations.iter_mut().enumerate().for_each(|(at, combination)| *combination = 1 << at);
-        // Rows behind the last are zero, and spare a vector loop the rest that fills no vector.
+        // Unused rows are zero. To include some of them fills the last vector, and spares the loop a remainder.
         let n_filled = n_rows.next_multiple_of(4).min(ROWS);
         for at in 0..n_rows.min(ROWS) {
             let (row, combination) = (rows[at], combinations[at]);
             let pivot = row & row.wrapping_neg();
             pivots[at] = pivot;
             for other in 0..n_filled {
-                // All but itself; as a mask, for a store of one word would hold up the loads of vectors that come next.
+                // All rows but this one, by a mask: a store of one word would delay the vector loads that follow.
                 let has = is_some(rows[other] & pivot) & is_some((other ^ at) as u64);
                 rows[other] ^= row & has;
                 combinations[other] ^= combination & has;
@@ -138,7 +140,7 @@ by_processor! {
     }
 }
 
-/// The solution of rows that are words, from the pivot of each and what was combined to it.
+/// The solution, from the pivot and the combination of each row.
 fn solution_of(pivots: &[u64], combinations: &[u64; ROWS]) -> Option<Solution> {
     let columns = pivots.iter().fold(0, |columns, pivot| columns | pivot);
     if columns.count_ones() as usize != pivots.len() {
@@ -148,7 +150,7 @@ fn solution_of(pivots: &[u64], combinations: &[u64; ROWS]) -> Option<Solution> {
     for (pivot, &combination) in pivots.iter().zip(combinations) {
         by_column[pivot.trailing_zeros() as usize % 64] = combination;
     }
-    // Room for one name more, so that an insert need not allocate.
+    // Room for one more name, so that an insert need not allocate.
     let mut solution = Vec::with_capacity(pivots.len() + 2);
     solution.push(columns);
     let mut left = columns;

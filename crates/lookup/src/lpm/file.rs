@@ -20,9 +20,9 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::prefix::Address;
 use super::trie::{PrefixTrieQuery, Settings, Update};
-use crate::bytes::{Bytes, BytesError};
-use crate::othello::update::{DecodeError, at_most};
-use crate::traits::{ApplyError, Replicated};
+use crate::base::bytes::{Bytes, BytesError, DecodeError, at_most};
+use crate::traits::ApplyError;
+use crate::traits::Undivided;
 
 /// The first bytes of a file.
 pub const MAGIC: [u8; 8] = *b"fibulaLP";
@@ -156,7 +156,7 @@ pub fn decode(file: &[u8]) -> Result<PrefixFile, FileError> {
 
 fn table<A: Address>(bytes: &[u8], seed: u64, n_prefixes: u64) -> Result<PrefixTrieQuery<A>, FileError> {
     let settings = Settings { max_prefixes: n_prefixes as usize, seed };
-    Ok(PrefixTrieQuery::from_whole(&settings, &Update::decode(bytes)?)?)
+    Ok(PrefixTrieQuery::from_image(&settings, &Update::decode(bytes)?)?)
 }
 
 #[cfg(test)]

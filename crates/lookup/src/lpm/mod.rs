@@ -1,6 +1,6 @@
 //! Longest prefix match: the next hop of the longest prefix that an address begins with, for IPv4 and IPv6.
 //!
-//! | room | what |
+//! | module | what |
 //! |---|---|
 //! | [`prefix`] | [`Address`] and [`Prefix`], as people write them |
 //! | [`trie`] | [`PrefixTrie`], the table to use: a compressed trie, two reads a look-up for prefixes of up to 24 bits |

@@ -1,52 +1,52 @@
 //! How updates take effect on a query structure: one, or many at once.
 //!
-//! An update is proved before anything is stored: its version, its bounds, and the digest of the shard after it. Then
-//! cells that no other name reads are stored in place, and all else in a copy of the shard that is published whole.
-//! [`OthelloQuery::apply_all`] makes one copy for all updates of a shard, of which it may take many at once; in a table
-//! that is edited in place it fetches the cells of the next updates while it applies one.
+//! An update is checked before anything is stored: its version, its bounds, and the digest of the shard after it. Then
+//! cells that no other name reads are stored in place. All other changes go into a copy of the shard, which is
+//! published as a whole. [`OthelloQuery::apply_all`] makes one copy for all updates of a shard. In a table that is
+//! edited in place, it prefetches the cells of the next updates while it applies one.
 //!
-//! Cost (10M names, updates that change a live name): one at a time 2.5 us, 3.2 with fingerprints of 8 bits, most of it
-//! the copy; 0.3 to 0.5 us in batches with twenty for every shard, 1 us with two. Edited in place 0.5 us one at a time,
+//! Cost (10M names, updates that change a live name): one at a time 2.5 us, or 3.2 with fingerprints of 8 bits, most of
+//! it for the copy; 0.3 to 0.5 us in batches of twenty per shard, 1 us with two. Edited in place: 0.5 us one at a time,
 //! 0.2 to 0.35 us in batches of 64 and more.
 
 use std::collections::{HashMap, HashSet};
 
-use super::graph::MAX_DEPTH;
-use super::kernel;
+use super::cell_prf;
 use super::query::{Held, OthelloQuery, Publication};
 use super::sizing::Sizing;
 use super::update::{CellsUpdate, ShardImage, Update};
-use super::{ShardId, cell_prf};
-use crate::cells::value_mask;
+use crate::base::cells::value_mask;
+use crate::base::part::{MAX_DEPTH, PartId};
+use crate::base::prefetch::prefetch;
 use crate::traits::{Applied, ApplyError, Query};
 
-/// Messages that are fetched ahead of the one that is applied.
+/// Messages that are prefetched ahead of the one that is applied.
 const PREFETCH: usize = 8;
-/// Cells that are fetched ahead for one update: the mean is 3.
+/// The most cells that are prefetched for one update. The mean is 3.
 const MOST_CELLS: usize = 12;
 
-/// A copy of a shard that is being edited, unpublished.
+/// A copy of a shard that is being edited and is not published yet.
 struct Open {
     slot: u32,
     held: Held,
 }
 
-/// What earlier cells of an update made of a cell that it names again.
+/// What earlier cells of an update made of a cell that comes again.
 pub(super) struct Earlier<'a> {
     cells: &'a [(u32, u64)],
-    /// By cell, where there are too many to compare each with each.
+    /// By cell, if there are too many to compare each with each.
     last: Option<HashMap<u32, u64>>,
 }
 
 impl<'a> Earlier<'a> {
-    /// From so many cells on a map is quicker.
+    /// With more cells a map is faster.
     const FEW: usize = 16;
 
     pub(super) fn new(cells: &'a [(u32, u64)]) -> Self {
         Self { cells, last: None }
     }
 
-    /// The value that the cell at `at` has by now, where the update named it before.
+    /// The value that the cell at `at` has by now, if the update named it before.
     pub(super) fn value(&mut self, at: usize) -> Option<u64> {
         let (cell, value) = self.cells[at];
         if self.cells.len() > Self::FEW {
@@ -56,8 +56,8 @@ impl<'a> Earlier<'a> {
     }
 }
 
-/// The one shard that an update is for, if it is for one.
-fn one_shard(update: &Update) -> Option<ShardId> {
+/// The shard that an update is for, if it is for one only.
+fn one_shard(update: &Update) -> Option<PartId> {
     match update {
         Update::Cells(update) => Some(update.id),
         Update::Shards(images) => {
@@ -70,7 +70,8 @@ fn one_shard(update: &Update) -> Option<ShardId> {
     }
 }
 
-/// Keys below `n_keys` and their positions, by key and then by position: a counting sort. Larger keys count as the last.
+/// Keys below `n_keys` and their positions, sorted by key and then by position: a counting sort. Larger keys count as
+/// the last one.
 fn grouped(keys: impl Iterator<Item = u64> + Clone, n_keys: usize) -> Vec<(u32, u32)> {
     let key_of = |key: u64| key.min(n_keys as u64 - 1) as usize;
     let mut starts = vec![0u32; n_keys + 1];
@@ -95,11 +96,10 @@ impl<S: Sizing> OthelloQuery<S> {
         applied
     }
 
-    /// Takes over one update; a copy of its shard, where one is needed, stays `open` for more updates of that shard.
+    /// Applies one update. If it needs a copy of its shard, the copy stays `open` for more updates of that shard.
     fn apply_to(&mut self, update: &CellsUpdate, open: &mut Option<Open>) -> Result<Applied, ApplyError> {
-        let ShardId { prefix, depth } = update.id;
         let malformed = |reason| Err(ApplyError::Malformed { reason });
-        let Some((slot, &found)) = self.shards.held_of(update.id) else {
+        let Some((slot, &found)) = self.shards.parts().find(update.id) else {
             return malformed("the update is for a shard that is not here");
         };
         let held = open.as_ref().map_or(found, |open| open.held);
@@ -107,23 +107,21 @@ impl<S: Sizing> OthelloQuery<S> {
             return Ok(Applied::AlreadyThere);
         }
         if held.id != update.id || update.from != held.version {
-            return Err(ApplyError::Gap { prefix, depth, current: held.version, from: update.from });
+            return Err(ApplyError::Gap { part: update.id, current: held.version, from: update.from });
         }
-        let (n_cells, mask) = (held.geometry.sides.cells(), value_mask(self.settings().cell_bits()));
+        let (n_cells, mask) = (held.geometry.sides.cells(), value_mask(self.settings.cell_bits()));
         if update.cells.iter().any(|&(cell, value)| cell >= n_cells || value > mask) {
             return malformed("a cell or its value is out of range");
         }
-        // The digest is proved before anything is stored; of a cell named twice the last value counts.
+        // The digest is checked before anything is stored. If a cell comes twice, its last value counts.
         let mut digest = held.digest;
-        let seed = self.settings().seed;
+        let seed = self.settings.seed;
         let mut earlier = Earlier::new(&update.cells);
         for (at, &(cell, value)) in update.cells.iter().enumerate() {
             let old = earlier.value(at).unwrap_or_else(|| self.cell(&held, cell));
             digest ^= cell_prf(seed, cell, old) ^ cell_prf(seed, cell, value);
         }
-        if digest != update.digest {
-            return Err(ApplyError::WrongDigest { prefix, depth, got: digest, expected: update.digest });
-        }
+        ApplyError::check_digest(update.id, digest, update.digest)?;
         let new = Held { version: update.to, digest, ..held };
         if let Some(open) = open {
             open.held = new;
@@ -145,27 +143,27 @@ impl<S: Sizing> OthelloQuery<S> {
         Ok(Applied::Applied)
     }
 
-    /// Publishes the new version of an open shard and retires the old one.
+    /// Publishes the new version of an open shard, and retires the old one.
     fn close(&mut self, open: Option<Open>) {
         let Some(Open { slot, held }) = open else { return };
         self.shards.replace(slot, held);
     }
 
-    /// Takes over many updates, and publishes one version of a shard for all its updates in a row, instead of one for
-    /// each: updates of a shard keep their order, those of different shards may not.
+    /// Applies many updates, and publishes one version of a shard for all its updates in a row, instead of one for
+    /// each. Updates of one shard keep their order. Those of different shards may not.
     ///
-    /// Where every shard has many updates this saves most of the time, which goes into copies of shards; otherwise it
-    /// costs a sort. A table that is edited in place takes them in their order. Returns how many took effect.
+    /// If every shard has many updates this saves most of the time, which goes into copies of shards. Otherwise it
+    /// costs a sort. A table that is edited in place applies them in their order. Returns how many took effect.
     /// # Errors
-    /// As for [`Query::apply`]. Of a shard the updates from its first error on are not applied; those of other shards
-    /// are, up to the next split or merge.
+    /// As for [`Query::apply`]. After an error, later updates of that shard are not applied. Those of other shards are,
+    /// up to the next split or merge.
     pub fn apply_all(&mut self, updates: &[Update]) -> Result<usize, ApplyError> {
         if self.publication() == Publication::Sequenced {
             return self.apply_in_turn(updates);
         }
         let (mut rest, mut n_applied) = (updates, 0);
         while let Some(first) = rest.first() {
-            // Splits and merges change which shards there are: they end a run.
+            // Splits and merges change which shards there are. They end a run.
             let n_run = rest.iter().take_while(|update| self.is_for_one(update)).count();
             n_applied += match n_run {
                 0 => usize::from(self.apply(first)? == Applied::Applied),
@@ -176,22 +174,23 @@ impl<S: Sizing> OthelloQuery<S> {
         Ok(n_applied)
     }
 
-    /// Whether an update is for one shard that is held, and stays.
+    /// Whether an update is for one shard that is held and that stays.
     fn is_for_one(&self, update: &Update) -> bool {
         one_shard(update).is_some_and(|id| self.held_of(id).is_some_and(|held| held.id == id))
     }
 
-    /// What is held where `id` is, unless that lies below what the directory looks at.
-    fn held_of(&self, id: ShardId) -> Option<&Held> {
-        self.shards.held_of(id).map(|(_, held)| held)
+    /// The shard that is held where `id` begins, unless `id` is longer than the directory looks.
+    fn held_of(&self, id: PartId) -> Option<&Held> {
+        self.shards.parts().find(id).map(|(_, held)| held)
     }
 
-    /// Updates in their order, for a table that is edited in place; of each shard up to the first that is refused.
+    /// Applies updates in their order, for a table that is edited in place; of each shard up to the first that is
+    /// refused.
     fn apply_in_turn(&mut self, updates: &[Update]) -> Result<usize, ApplyError> {
         let (mut n_applied, mut outcome) = (0, Ok(()));
         let mut refused = HashSet::new();
-        // Each update waits for its cells alone: those of the next ones are fetched meanwhile, and before them what says
-        // which cells these are.
+        // Each update waits for its cells only. Those of the next updates are prefetched meanwhile, and before them the
+        // messages that say which cells these are.
         let mut n_found = 0;
         let mut n_fetched = 0;
         for (index, update) in updates.iter().enumerate() {
@@ -204,7 +203,7 @@ impl<S: Sizing> OthelloQuery<S> {
                 n_fetched += 1;
             }
             if !self.is_for_one(update) {
-                // A split or merge, which changes which shards there are.
+                // A split or merge changes which shards there are.
                 outcome?;
                 refused.clear();
                 outcome = Ok(());
@@ -226,49 +225,51 @@ impl<S: Sizing> OthelloQuery<S> {
         outcome.map(|()| n_applied)
     }
 
-    /// Fetches what is held of an update's shard, and the update's list of cells.
+    /// Prefetches what is held of an update's shard, and the update's list of cells.
     fn prefetch_shard(&self, update: &Update) {
         if let Update::Cells(update) = update
             && let Some(held) = self.held_of(update.id)
         {
-            kernel::prefetch((&raw const *held).cast());
-            kernel::prefetch(update.cells.as_ptr().cast());
+            prefetch((&raw const *held).cast());
+            prefetch(update.cells.as_ptr().cast());
         }
     }
 
-    /// Fetches the sequence counter and the cells that an update names.
+    /// Prefetches the sequence counter and the cells of an update.
     fn prefetch_cells(&self, update: &Update) {
         if let Update::Cells(update) = update
             && let Some(held) = self.held_of(update.id)
         {
-            kernel::prefetch(self.header(held.geometry).cast_const());
+            prefetch(self.header(held.geometry).cast_const());
             let n_cells = held.geometry.sides.cells();
             for &(cell, _) in update.cells.iter().take(MOST_CELLS) {
-                kernel::prefetch(self.place(held.geometry, cell.min(n_cells)).0.cast_const());
+                prefetch(self.place(held.geometry, cell.min(n_cells)).0.cast_const());
             }
         }
     }
 
-    /// Updates that leave the directory as it is, shard by shard; of each shard up to the first that is refused.
+    /// Applies updates that leave the directory as it is, shard by shard; of each shard up to the first that is
+    /// refused.
     fn apply_by_shard(&mut self, run: &[Update]) -> Result<usize, ApplyError> {
-        let depth = self.shards.depth();
+        let depth = self.shards.parts().depth();
         let shift = MAX_DEPTH - depth;
         let key = |update: &Update| {
-            let id = one_shard(update).unwrap_or(ShardId { prefix: 0, depth: 0 });
+            let id = one_shard(update).unwrap_or(PartId { prefix: 0, depth: 0 });
             u64::from(id.prefix) << (MAX_DEPTH - id.depth.min(MAX_DEPTH)) >> shift
         };
         let order = grouped(run.iter().map(key), 1 << depth);
         let (mut n_applied, mut outcome) = (0, Ok(()));
         let (mut open, mut skipped) = (None, None);
         for (index, &(key, at)) in order.iter().enumerate() {
-            // Out of order, messages are cache misses: first the message, then what it points to.
+            // Messages that are read out of order are cache misses. First the message is prefetched, then what it
+            // points to.
             if let Some(&(_, far)) = order.get(index + 2 * PREFETCH) {
-                kernel::prefetch((&raw const run[far as usize]).cast());
+                prefetch((&raw const run[far as usize]).cast());
             }
             if let Some(&(_, near)) = order.get(index + PREFETCH)
                 && let Update::Cells(update) = &run[near as usize]
             {
-                kernel::prefetch(update.cells.as_ptr().cast());
+                prefetch(update.cells.as_ptr().cast());
             }
             if skipped != Some(key) {
                 let applied = match &run[at as usize] {
@@ -297,7 +298,7 @@ impl<S: Sizing> OthelloQuery<S> {
         for image in images {
             self.check(image, true)?;
         }
-        let held_version = |image: &ShardImage| self.shards.version_at(image.id);
+        let held_version = |image: &ShardImage| self.shards.parts().newest(image.id);
         let stale = |image: &&ShardImage| held_version(image) >= Some(image.version);
         let n_stale = images.iter().filter(stale).count();
         if n_stale == images.len() {
@@ -306,21 +307,10 @@ impl<S: Sizing> OthelloQuery<S> {
         // A message that is older than a part of what is held must not take that part back.
         let newer = |image: &&ShardImage| held_version(image) > Some(image.version);
         if let Some(image) = images.iter().find(newer) {
-            let ShardId { prefix, depth } = image.id;
             let current = held_version(image).expect("it is newer");
-            return Err(ApplyError::Gap { prefix, depth, current, from: image.version });
+            return Err(ApplyError::Gap { part: image.id, current, from: image.version });
         }
         self.install(images)?;
         Ok(Applied::Applied)
-    }
-
-    /// Replaces shards whatever their versions: the answer to a request for a resync, where the sender's word counts.
-    /// # Errors
-    /// [`ApplyError`]; nothing changes.
-    pub fn overwrite(&mut self, images: &[ShardImage]) -> Result<(), ApplyError> {
-        for image in images {
-            self.check(image, true)?;
-        }
-        self.install(images)
     }
 }

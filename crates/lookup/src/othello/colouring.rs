@@ -1,47 +1,37 @@
-//! What one switch's cells hold: a graph of names, coloured by what each name means at that switch.
+//! What the cells of one switch hold: a colouring of the graph of names, by what each name means at that switch.
 //!
-//! Phase II of the papers. The values of names come from a function of their payload, so that hundreds of switches
-//! share one graph and keep, a shard, only the digest of their cells and the last version sent. Colours are canonical:
-//! the smallest vertex of every component has colour 0 (or a pseudo-random one: [`super::spread`]), so cells are a pure function of (graph, tombstones, values)
-//! and a restarted controller derives the same. What an edge XORs to is its name's value and, where cells have them
-//! ([`super::fingerprint`]), its fingerprint; the emptiness indicator spreads from the root of a component, for no edge
-//! changes it.
+//! This is Phase II of the papers. The value of a name is a function of its payload. So hundreds of switches share one
+//! graph, and a colouring keeps only the digest of the cells of each shard and the last version that was sent. Colours
+//! are canonical: the smallest vertex of every component has colour 0 (or a pseudo-random one: [`super::spread`]). So
+//! cells are a pure function of (graph, tombstones, values), and a restarted controller derives the same cells. The two
+//! cells of an edge XOR to the value of its name and, where cells have them ([`super::fingerprint`]), its fingerprint.
+//! The emptiness indicator is the same in all cells of a component, because no edge changes it.
 //!
-//! Cost (10M names): about 12 ns a name and switch for whole shards, and once 10 for their order; an update walks one
-//! component. Source: "Memory-efficient and Ultra-fast Network Lookup and Forwarding using Othello Hashing", IV.B, V.A.
+//! Cost (10M names): about 12 ns per name and switch for whole shards, and once 10 ns for their order. An update walks
+//! one component. Source: "Memory-efficient and Ultra-fast Network Lookup and Forwarding using Othello Hashing", IV.B,
+//! V.A.
 
 use super::fingerprint::Check;
-use super::graph::{Change, Delta, Graph};
+use super::graph::{Delta, Graph};
 use super::index::Index;
-use super::kernel::prefetch;
 use super::query::OthelloQuery;
-use super::shard::{Payload, Peeled, Shard};
+use super::shard::{Peeled, Shard};
 use super::sizing::{Sides, Sizing};
 use super::spread::Roots;
 use super::update::{CellsUpdate, ShardImage, Update};
-use super::{Settings, ShardId, cell_prf};
-use crate::cells::{Cells, CellsVisitor, cells_per_word, with_cells};
+use super::{Settings, cell_prf};
+use crate::base::cells::{Cells, CellsVisitor, cells_per_word, with_cells};
+use crate::base::directory::Sent;
+use crate::base::part::{Change, HeldPart, PartId, Payload};
+use crate::base::prefetch::prefetch;
 use crate::hash::{Digest, mix64};
+use crate::traits::{Image, InsertError, Skeleton, View};
 
-/// What the other side of the seam has of one shard, as far as this side knows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Sent {
-    version: u64,
-    digest: u64,
-}
-
-impl Sent {
-    fn of(image: &ShardImage) -> Self {
-        Self { version: image.version, digest: image.digest }
-    }
-}
-
-/// One switch's colouring of a graph: 16 bytes a shard, or also a copy of its cells, which spares an update the way
-/// to the root of its component.
-#[derive(Clone, Debug)]
+/// The colouring of one switch: 16 bytes per shard. It may also keep a copy of the cells. Then an update need not
+/// follow the path to the root of its component.
+#[derive(Clone, Debug, Default)]
 pub struct Colouring {
-    /// By slot of the graph.
-    sent: Vec<Sent>,
+    sent: Sent,
     /// The cells, by slot, where they are kept.
     kept: Option<Vec<Vec<u64>>>,
     colours: Vec<u64>,
@@ -49,111 +39,33 @@ pub struct Colouring {
 }
 
 impl Colouring {
-    /// Colours the whole graph: the colouring, and the query structure that it describes.
-    ///
-    /// `value` gives the value of a live name's payload at this switch; it must fit into a cell.
-    pub fn export<S: Sizing, P: Payload>(graph: &Graph<S, P>, value: impl Fn(P) -> u64) -> (Self, OthelloQuery<S>) {
-        Self::export_many(graph, 1, |_, payload| value(payload)).pop().expect("one was asked for")
-    }
-
-    /// Colours the graph for `n` switches at once, which shares the search for an order; `value` also takes the
-    /// number of the switch.
-    pub fn export_many<S: Sizing, P: Payload>(
-        graph: &Graph<S, P>,
-        n: usize,
-        value: impl Fn(usize, P) -> u64,
-    ) -> Vec<(Self, OthelloQuery<S>)> {
-        let mut order = Vec::new();
-        let empty = Self::empty(graph, None);
-        let mut views = vec![(empty, Vec::new()); n];
-        for (slot, shard) in graph.slots() {
-            shard.order(&mut order);
-            for (view, (colouring, images)) in views.iter_mut().enumerate() {
-                let image = colour(graph.settings(), shard, &order, |payload| value(view, payload));
-                colouring.sent[slot as usize] = Sent::of(&image);
-                images.push(image);
-            }
-        }
-        let settings = graph.settings();
-        views.into_iter().map(|(colouring, images)| (colouring, OthelloQuery::from_own(settings, &images))).collect()
-    }
-
-    /// A colouring of which the other side has `images` (the shards of the graph, in order), and which keeps their
-    /// cells.
-    pub(super) fn of_images<S: Sizing, P: Payload>(graph: &Graph<S, P>, images: Vec<ShardImage>) -> Self {
-        let mut colouring = Self::empty(graph, Some(Vec::new()));
-        for ((slot, _), image) in graph.slots().zip(images) {
-            colouring.sent[slot as usize] = Sent::of(&image);
-            colouring.kept.as_mut().expect("as made above")[slot as usize] = image.words;
-        }
-        colouring
-    }
-
-    /// A colouring of nothing: a place holder.
+    /// The colouring of a switch that has nothing.
     pub(super) fn none() -> Self {
-        Self { sent: Vec::new(), kept: None, colours: Vec::new(), path: Vec::new() }
+        Self::default()
     }
 
-    fn empty<S: Sizing, P: Payload>(graph: &Graph<S, P>, kept: Option<Vec<Vec<u64>>>) -> Self {
-        let mut colouring = Self { sent: Vec::new(), kept, colours: Vec::new(), path: Vec::new() };
-        colouring.grow(graph.slot_limit());
+    /// The colouring of a switch that has `images`, which are the shards of the graph in order. It keeps their cells.
+    pub(super) fn keeping<S: Sizing, P: Payload>(graph: &Graph<S, P>, images: Vec<ShardImage>) -> Self {
+        let mut colouring = Self { kept: Some(Vec::new()), ..Self::default() };
+        for ((slot, _), image) in graph.shards().iter().zip(images) {
+            colouring.note_cells(slot, image.held(), || image.words);
+        }
         colouring
     }
 
-    fn grow(&mut self, slots: usize) {
-        if self.sent.len() < slots {
-            self.sent.resize(slots, Sent::default());
-            if let Some(kept) = &mut self.kept {
-                kept.resize(slots, Vec::new());
-            }
-        }
-    }
-
-    /// Notes that the other side has or will have `image`.
-    fn note(&mut self, slot: u32, image: &ShardImage) {
-        self.sent[slot as usize] = Sent::of(image);
+    /// Notes that the other side has or will have these cells of a shard.
+    fn note_cells(&mut self, slot: u32, held: HeldPart, words: impl FnOnce() -> Vec<u64>) {
+        self.sent.note(slot, held.version, held.digest);
         if let Some(kept) = &mut self.kept {
-            kept[slot as usize].clone_from(&image.words);
+            if kept.len() <= slot as usize {
+                kept.resize(slot as usize + 1, Vec::new());
+            }
+            kept[slot as usize] = words();
         }
     }
 
-    /// Starts fetching the cells that an insert of `digest` looks at, where a copy is kept.
-    pub(super) fn prefetch<S: Sizing, P: Payload>(&self, graph: &Graph<S, P>, digest: Digest) {
-        if let Some(kept) = &self.kept {
-            let (slot, vertices) = graph.cells_of(digest);
-            let (words, cell_bits) = (&kept[slot as usize], graph.settings().cell_bits());
-            for vertex in vertices {
-                prefetch(words.as_ptr().wrapping_add((vertex / cells_per_word(cell_bits)) as usize).cast());
-            }
-        }
-    }
-
-    /// Appends the update that brings this switch along after `change`, the latest mutation of `graph`.
-    ///
-    /// Where some cells changed and none of them is another at this switch, nothing is appended. `value` is the one that
-    /// the colouring was made with.
-    pub fn updates<S: Sizing, P: Payload>(
-        &mut self,
-        graph: &Graph<S, P>,
-        change: &Change,
-        value: impl Fn(P) -> u64,
-        updates: &mut Vec<Update>,
-    ) {
-        match change {
-            Change::None => {}
-            Change::Cells { slot } => {
-                let drop = graph.settings().check().fingerprint;
-                let value = |_, payload: Option<P>| payload.map_or(drop, &value);
-                updates.extend(self.recolour(graph, *slot, value).map(Update::Cells));
-            }
-            Change::Shards { slots, .. } => {
-                updates.push(Update::Shards(slots.iter().map(|&slot| self.image(graph, slot, &value)).collect()));
-            }
-        }
-    }
-
-    /// The new values of the cells that the latest mutation changed. `value` is what an edge XORs to beside its
-    /// fingerprint, by its index and its payload (`None` where it is a tombstone).
+    /// The new values of the cells that the latest mutation changed. `value` gives what the cells of an edge XOR to
+    /// besides its fingerprint, from the edge's index and payload (`None` for a tombstone).
     pub(super) fn recolour<S: Sizing, P: Payload>(
         &mut self,
         graph: &Graph<S, P>,
@@ -164,7 +76,7 @@ impl Colouring {
         let shard = graph.shard(slot);
         let settings = graph.settings();
         let (seed, cell_bits, check) = (settings.seed, settings.cell_bits(), settings.check());
-        let id = ShardId { prefix: shard.prefix, depth: shard.depth };
+        let id = shard.id;
         let roots = Roots::new(settings, id);
         let joint = match &mut self.kept {
             Some(kept) => with_cells(&mut kept[slot as usize], cell_bits, Read(walk.joint)) | check.touched,
@@ -193,16 +105,16 @@ impl Colouring {
                 value(edge, old) ^ value(edge, new)
             }
         };
-        let sent = &mut self.sent[slot as usize];
+        let (from, mut digest) = self.sent.get(slot);
         let mut cells = Vec::with_capacity(walk.steps.len() + 1);
         if walk.fresh_joint && check.touched != 0 {
             // An isolated vertex becomes the root of a component.
-            sent.digest ^= cell_prf(seed, walk.joint, joint);
+            digest ^= cell_prf(seed, walk.joint, joint);
             cells.push((walk.joint, joint));
         }
         if delta != 0 {
             for (step, &colour) in walk.steps.iter().zip(&self.colours) {
-                sent.digest ^= cell_prf(seed, step.vertex, colour ^ delta) ^ cell_prf(seed, step.vertex, colour);
+                digest ^= cell_prf(seed, step.vertex, colour ^ delta) ^ cell_prf(seed, step.vertex, colour);
                 cells.push((step.vertex, colour));
             }
         }
@@ -212,31 +124,14 @@ impl Colouring {
         if let Some(kept) = &mut self.kept {
             with_cells(&mut kept[slot as usize], cell_bits, Edit(&cells));
         }
-        // Without the walked part, only a joint changed that was isolated.
+        // If no walked vertex changed, only an isolated joint did.
         let fresh = walk.fresh || delta == 0;
-        let from = std::mem::replace(&mut sent.version, shard.version);
-        Some(CellsUpdate { id, from, to: shard.version, digest: sent.digest, fresh, cells })
+        self.sent.note(slot, shard.version, digest);
+        Some(CellsUpdate { id, from, to: shard.version, digest, fresh, cells })
     }
 
-    /// The whole shard in `slot` for this switch: after a rebuild, or because the switch asked for it.
-    pub fn image<S: Sizing, P: Payload>(
-        &mut self,
-        graph: &Graph<S, P>,
-        slot: u32,
-        value: impl Fn(P) -> u64,
-    ) -> ShardImage {
-        let shard = graph.shard(slot);
-        let mut order = Vec::new();
-        shard.order(&mut order);
-        let image = colour(graph.settings(), shard, &order, value);
-        self.grow(graph.slot_limit());
-        self.note(slot, &image);
-        image
-    }
-
-    /// As [`Colouring::image`], with a value for every edge and every place in the stash.
+    /// The image of the shard in `slot`, with a value for every edge and every place in the stash.
     pub(super) fn image_by_edge<S: Sizing, P: Payload>(
-        &mut self,
         graph: &Graph<S, P>,
         slot: u32,
         value: impl Fn(u32, Option<P>) -> u64,
@@ -245,33 +140,100 @@ impl Colouring {
         let shard = graph.shard(slot);
         let mut order = Vec::new();
         shard.order(&mut order);
-        let image = colour_by_edge(graph.settings(), shard, &order, value, stashed);
-        self.grow(graph.slot_limit());
-        self.note(slot, &image);
-        image
+        fill_by_edge(graph.settings(), shard, &order, value, stashed)
     }
 
-    /// What a switch that is up to date has of every shard, in order of digests: (shard, version, digest). The version
-    /// is that of the last message; later versions of the shard changed no cell of this switch.
-    pub fn held<'a, S: Sizing, P: Payload>(
-        &'a self,
-        graph: &'a Graph<S, P>,
-    ) -> impl Iterator<Item = (u32, ShardId, u64, u64)> + 'a {
-        graph.slots().map(|(slot, shard)| {
-            // Should an undo leave a shard that was never coloured here: of it nothing was sent.
-            let Sent { version, digest } = self.sent.get(slot as usize).copied().unwrap_or_default();
-            (slot, ShardId { prefix: shard.prefix, depth: shard.depth }, version, digest)
-        })
-    }
-
-    /// Digest of the cells of the shard in `slot`, as of the last update or image.
+    /// The digest of the cells of the shard in `slot`, as of the last update or image.
     pub(super) fn digest(&self, slot: u32) -> u64 {
-        self.sent[slot as usize].digest
+        self.sent.get(slot).1
+    }
+}
+
+impl<S: Sizing, P: Payload> View<Graph<S, P>> for Colouring {
+    fn export(graph: &Graph<S, P>, value: impl Fn(P) -> u64) -> Result<(Self, Vec<ShardImage>), InsertError> {
+        let (mut order, mut colouring) = (Vec::new(), Self::none());
+        let mut image = |(slot, shard): (u32, &Shard<S, P>)| {
+            shard.order(&mut order);
+            let image = fill(graph.settings(), shard, &order, &value);
+            colouring.sent.note(slot, image.version, image.digest);
+            image
+        };
+        let images = graph.shards().iter().map(&mut image).collect();
+        Ok((colouring, images))
     }
 
-    /// Notes that the switch has `version` of the shard in `slot`: it reported so, with the digest that is due.
-    pub fn set_version(&mut self, slot: u32, version: u64) {
-        self.sent[slot as usize].version = version;
+    /// All switches share the search for a colouring order.
+    fn export_many(
+        graph: &Graph<S, P>,
+        n: usize,
+        value: impl Fn(usize, P) -> u64,
+    ) -> Result<Vec<OthelloQuery<S>>, InsertError> {
+        let mut order = Vec::new();
+        let mut images = vec![Vec::new(); n];
+        for (_, shard) in graph.shards().iter() {
+            shard.order(&mut order);
+            for (switch, images) in images.iter_mut().enumerate() {
+                images.push(fill(graph.settings(), shard, &order, |payload| value(switch, payload)));
+            }
+        }
+        Ok(images.iter().map(|images| OthelloQuery::unproved(graph.settings(), images)).collect())
+    }
+
+    fn updates(
+        &mut self,
+        graph: &Graph<S, P>,
+        change: &Change,
+        value: impl Fn(P) -> u64,
+        updates: &mut Vec<Update>,
+    ) -> Result<(), InsertError> {
+        match change {
+            Change::None => {}
+            Change::Part { slot } => {
+                let drop = graph.settings().check().fingerprint;
+                let value = |_, payload: Option<P>| payload.map_or(drop, &value);
+                updates.extend(self.recolour(graph, *slot, value).map(Update::Cells));
+            }
+            Change::Parts { slots, .. } => {
+                let mut images = Vec::with_capacity(slots.len());
+                for &slot in slots {
+                    let image = self.image(graph, slot, &value)?;
+                    self.note(graph, slot, &image);
+                    images.push(image);
+                }
+                updates.push(Update::Shards(images));
+            }
+        }
+        Ok(())
+    }
+
+    fn image(&self, graph: &Graph<S, P>, slot: u32, value: impl Fn(P) -> u64) -> Result<ShardImage, InsertError> {
+        let shard = graph.shard(slot);
+        let mut order = Vec::new();
+        shard.order(&mut order);
+        Ok(fill(graph.settings(), shard, &order, value))
+    }
+
+    fn note(&mut self, _: &Graph<S, P>, slot: u32, image: &ShardImage) {
+        self.note_cells(slot, image.held(), || image.words.clone());
+    }
+
+    fn held(&self, graph: &Graph<S, P>) -> Vec<(u32, HeldPart)> {
+        self.sent.held(graph.shards())
+    }
+
+    fn set_version(&mut self, slot: u32, version: u64) {
+        self.sent.note(slot, version, self.digest(slot));
+    }
+
+    /// The vertices, and the cells where a copy of them is kept, all at once.
+    fn prefetch(&self, graph: &Graph<S, P>, digest: Digest) {
+        if let Some(kept) = &self.kept {
+            let (slot, vertices) = graph.cells_of(digest);
+            let (words, cell_bits) = (&kept[slot as usize], graph.settings().cell_bits());
+            for vertex in vertices {
+                prefetch(words.as_ptr().wrapping_add((vertex / cells_per_word(cell_bits)) as usize).cast());
+            }
+        }
     }
 }
 
@@ -295,8 +257,8 @@ impl CellsVisitor for Edit<'_> {
     }
 }
 
-/// Colours one shard along `order`.
-pub(super) fn colour<S: Sizing, P: Payload>(
+/// Fills the cells of one shard along `order`.
+pub(super) fn fill<S: Sizing, P: Payload>(
     settings: &Settings,
     shard: &Shard<S, P>,
     order: &[Peeled<S::Index>],
@@ -304,19 +266,19 @@ pub(super) fn colour<S: Sizing, P: Payload>(
 ) -> ShardImage {
     let drop = settings.check().fingerprint;
     let of_edge = |_, payload: Option<P>| payload.map_or(drop, &value);
-    colour_by_edge(settings, shard, order, of_edge, |_, payload| payload.map_or(0, &value))
+    fill_by_edge(settings, shard, order, of_edge, |_, payload| payload.map_or(0, &value))
 }
 
-/// As [`colour`], with a value for every edge (beside its fingerprint) and every place in the stash; payloads are
-/// `None` where names were removed.
-fn colour_by_edge<S: Sizing, P: Payload>(
+/// As [`fill`], with a value for every edge (besides its fingerprint) and every place in the stash. Payloads are `None`
+/// where names were removed.
+fn fill_by_edge<S: Sizing, P: Payload>(
     settings: &Settings,
     shard: &Shard<S, P>,
     order: &[Peeled<S::Index>],
     value: impl Fn(u32, Option<P>) -> u64,
     stashed: impl Fn(usize, Option<P>) -> u64,
 ) -> ShardImage {
-    struct Paint<'a, S: Sizing, P: Payload, F, const FINGERPRINTS: bool, const SPREAD: bool> {
+    struct Fill<'a, S: Sizing, P: Payload, F, const FINGERPRINTS: bool, const SPREAD: bool> {
         seed: u64,
         roots: Roots,
         shard: &'a Shard<S, P>,
@@ -325,14 +287,14 @@ fn colour_by_edge<S: Sizing, P: Payload>(
         value: F,
     }
     impl<S: Sizing, P: Payload, F: Fn(u32, Option<P>) -> u64, const FINGERPRINTS: bool, const SPREAD: bool> CellsVisitor
-        for Paint<'_, S, P, F, FINGERPRINTS, SPREAD>
+        for Fill<'_, S, P, F, FINGERPRINTS, SPREAD>
     {
         type Output = u64;
         fn visit(self, mut cells: impl Cells) -> u64 {
             let Self { seed, roots, shard, order, check, value } = self;
             let mut digest = 0;
             if SPREAD {
-                // As if every vertex were isolated; those that are not get their colours below.
+                // First every vertex gets the colour of an isolated one. Those that have edges get their colours below.
                 for vertex in 0..shard.sides.cells() {
                     let colour = roots.colour(vertex);
                     cells.set(vertex as usize, colour);
@@ -365,23 +327,23 @@ fn colour_by_edge<S: Sizing, P: Payload>(
     let (seed, cell_bits, check) = (settings.seed, settings.cell_bits(), settings.check());
     let n_words = shard.sides.cells() / settings.cells_per_word();
     let mut words = vec![0; n_words as usize];
-    let id = ShardId { prefix: shard.prefix, depth: shard.depth };
+    let id = shard.id;
     let mut digest = geometry_prf(seed, id, shard.sides, shard.tweak);
     let roots = Roots::new(settings, id);
-    macro_rules! paint {
+    macro_rules! fill {
         ($fingerprints:literal, $spread:literal) => {{
             let value = &value;
             with_cells(
                 &mut words,
                 cell_bits,
-                Paint::<_, _, _, $fingerprints, $spread> { seed, roots, shard, order, check, value },
+                Fill::<_, _, _, $fingerprints, $spread> { seed, roots, shard, order, check, value },
             )
         }};
     }
     digest ^= match (check.touched != 0, settings.spread) {
-        (true, _) => paint!(true, false),
-        (false, true) => paint!(false, true),
-        (false, false) => paint!(false, false),
+        (true, _) => fill!(true, false),
+        (false, true) => fill!(false, true),
+        (false, false) => fill!(false, false),
     };
     let stash: Vec<_> =
         shard.stash.iter().enumerate().map(|(at, edge)| (Digest(edge.digest), stashed(at, edge.value()))).collect();
@@ -391,13 +353,14 @@ fn colour_by_edge<S: Sizing, P: Payload>(
     ShardImage { id, version: shard.version, sides: shard.sides, tweak: shard.tweak, digest, stash, words }
 }
 
-/// The share of its id, sizes and tweak in a shard's digest: shards of the same cells but another reading differ.
-pub(super) fn geometry_prf(seed: u64, id: ShardId, sides: Sides, tweak: u16) -> u64 {
+/// The contribution of a shard's id, sizes and tweak to its digest. So shards of the same cells that are read in
+/// another way have other digests.
+pub(super) fn geometry_prf(seed: u64, id: PartId, sides: Sides, tweak: u16) -> u64 {
     let place = mix64(seed ^ (u64::from(id.prefix) << 8 | u64::from(id.depth)));
     mix64(place ^ (u64::from(sides.a) << 32 | u64::from(sides.b))) ^ mix64(place.wrapping_add(u64::from(tweak) + 1))
 }
 
-/// A stashed name's share of its shard's digest.
+/// The contribution of a stashed name to the digest of its shard.
 pub(super) fn stash_prf(seed: u64, name: Digest, value: u64) -> u64 {
     mix64(mix64(seed ^ name.0).wrapping_add(value))
 }

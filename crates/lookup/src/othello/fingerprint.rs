@@ -1,29 +1,30 @@
-//! OFW: the Othello whose cells also tell alien names from live ones; with no fingerprint it is Concise.
+//! OFW: an Othello whose cells also tell alien names from live ones. With no fingerprint it is Concise.
 //!
 //! ```text
 //! cell:  | emptiness indicator, 1 | fingerprint, l_f - 1 | value, l_p |      l_f = 0: | value, l_p |
 //! ```
-//! An edge of the graph must XOR to value and fingerprint of its name, so that the colouring is the one of Concise. The
-//! emptiness indicator belongs to the vertex, not to the name: 1 where a name or a tombstone touches it. A lookup ANDs
-//! it over the two cells and XORs the rest; an answer whose indicator is 0 or whose fingerprint is another is an alien's
-//! and becomes 0 (drop), without a branch on the name. Roots have the value 0 and the fingerprint 0.
+//! The two cells of an edge must XOR to the value and the fingerprint of its name, so the colouring is the one of
+//! Concise. The emptiness indicator belongs to the vertex: it is 1 if a name or a tombstone touches the vertex. A
+//! lookup ANDs the indicators of the two cells and XORs the rest. If the indicator of the result is 0, or its
+//! fingerprint is not that of the name, the name is an alien and the answer becomes 0 (drop). This takes no branch on
+//! the name. Roots have value 0 and fingerprint 0.
 //!
-//! * A removed name drops for certain while its tombstone stands: the tombstone's value is 0, and its fingerprint is
+//! * A removed name certainly drops while its tombstone stands: the tombstone's value is 0, and its fingerprint is
 //!   inverted. Its indicators stay until the shard is solved without it.
-//! * The fingerprint is a mix of the digest alone: a rebuild, a split or another switch changes nothing about which
-//!   names share it.
-//! * An alien passes with probability `2^-(l_f - 1) * (1 - e_a) * (1 - e_b)`: [`Settings::false_positive_rate`]. It then
-//!   gets the XOR of some names' values, which may be 0 too. Measured over 1,000 filters of 1,000 to 2,000 names: 0.1 %
-//!   above the formula, for an acyclic graph touches a few more cells than a random one.
+//! * The fingerprint is a function of the digest alone. A rebuild, a split or another switch does not change which
+//!   names share one.
+//! * An alien passes with probability `2^-(l_f - 1) * (1 - e_a) * (1 - e_b)`: [`Settings::false_positive_rate`]. It
+//!   then gets the XOR of some names' values, which may be 0 too. Measured over 1,000 filters of 1,000 to 2,000 names:
+//!   0.1 % above the formula, because an acyclic graph touches a few more cells than a random one.
 //!
-//! Cost beside Concise: l_f bits a cell, one multiplication a lookup. Source: Shi, Qian, Wang, "Re-designing
-//! Compact-structure based Forwarding for Programmable Networks", sections IV.C and V.C.
+//! Cost compared with Concise: l_f bits more per cell, and one multiplication per lookup. Source: Shi, Qian, Wang,
+//! "Re-designing Compact-structure based Forwarding for Programmable Networks", sections IV.C and V.C.
 
 use super::Settings;
 use super::sizing::Sides;
-use crate::cells::value_mask;
+use crate::base::cells::value_mask;
 
-/// Multiplier of the fingerprint: another than that of positions (pi's fraction, made odd).
+/// The multiplier of the fingerprint. It differs from that of positions (the fraction of pi, made odd).
 const FINGERPRINT_MIX: u64 = 0x243F_6A88_85A3_08D3;
 
 /// Where value, fingerprint and emptiness indicator stand in a cell.
@@ -47,12 +48,12 @@ impl CellFormat {
     }
 }
 
-/// The fields of a cell as masks: what separates an answer from an alien's.
+/// The fields of a cell, as masks. They separate the answer for a name from that for an alien.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Check {
-    /// Field of the value.
+    /// The field of the value.
     pub(super) value: u64,
-    /// Field of the fingerprint: also what a tombstone's edge has in place of a value, for it inverts the fingerprint.
+    /// The field of the fingerprint. It is also the value of a tombstone's edge, because that inverts the fingerprint.
     pub(super) fingerprint: u64,
     /// The emptiness indicator.
     pub(super) touched: u64,
@@ -66,13 +67,13 @@ impl Check {
         ((digest ^ digest >> 32).wrapping_mul(FINGERPRINT_MIX) >> self.shift) & self.fingerprint
     }
 
-    /// The bits by which two cells show that they are not those of a name; 0 for every live name.
+    /// Bits that are not 0 if the two cells are not those of a name. They are 0 for every live name.
     #[inline(always)]
     fn mismatch(self, first: u64, second: u64, digest: u64) -> u64 {
         (first ^ second ^ self.fingerprint_of(digest)) & self.fingerprint | !(first & second) & self.touched
     }
 
-    /// The value of a name from its two cells, whatever stands above them; 0 for an alien.
+    /// The value of a name from its two cells. The bits above a cell are arbitrary. 0 for an alien.
     #[inline(always)]
     pub(super) fn answer(self, first: u64, second: u64, digest: u64) -> u64 {
         let aliens = u64::from(self.mismatch(first, second, digest) != 0).wrapping_sub(1);
@@ -81,10 +82,10 @@ impl Check {
 }
 
 impl Settings {
-    /// The probability that an alien is taken for one of `n_names` names of one shard: equation (9) of the paper.
+    /// The probability that an alien is taken for one of `n_names` names of a shard: equation (9) of the paper.
     ///
-    /// `n_names` counts tombstones too. `e_a` and `e_b`, the shares of cells that no name touches, follow from the
-    /// shard's own sizes.
+    /// `n_names` includes tombstones. `e_a` and `e_b`, the shares of cells that no name touches, follow from the sizes
+    /// of the shard.
     pub fn false_positive_rate(&self, n_names: usize, sides: Sides) -> f64 {
         let touched = |cells: u32| 1.0 - (1.0 - 1.0 / f64::from(cells)).powf(n_names as f64);
         match self.fingerprint_bits {
@@ -102,7 +103,7 @@ mod tests {
     use crate::hash::{Digest, SecretKey, mix64};
     use crate::othello::{Colouring, Graph, Sharded};
     use crate::testkit::Rng;
-    use crate::traits::Query;
+    use crate::traits::{Query, Replicated, Skeleton, View};
 
     fn settings(fingerprint_bits: u8, seed: u64) -> Settings {
         Settings::new(16 - fingerprint_bits, 3_000, &SecretKey::from_seed(seed)).with_fingerprints(fingerprint_bits)
@@ -140,8 +141,8 @@ mod tests {
 
     /// Share of aliens that pass a filter of `graph`, and what the formula says.
     fn false_positives(graph: &Graph<Sharded, u64>, rng: &mut Rng) -> (f64, f64) {
-        let (_, query) = Colouring::export(graph, |value| value);
-        let shards = query.shards();
+        let (_, query) = Colouring::open(graph, |value| value).unwrap();
+        let shards = query.images();
         let [shard] = &shards[..] else { panic!("one shard, so that its names are known") };
         let check = graph.settings().check();
         let cell = |cell: u32| shard.words[cell as usize / 4] >> (cell % 4 * 16);
@@ -185,7 +186,7 @@ mod tests {
             compare(fingerprint_bits, 1_000, |settings, rng| {
                 let entries: Vec<_> =
                     (0..1_000 + rng.below(1_000)).map(|_| (Digest(rng.next_u64()), rng.below(256))).collect();
-                Graph::build(settings, &entries, 1).unwrap()
+                Graph::build(&settings, &entries, 1).unwrap()
             });
         }
     }
@@ -198,7 +199,7 @@ mod tests {
             compare(fingerprint_bits, 1_000, |settings, rng| {
                 let mut names = VecDeque::from_iter((0..n_names).map(|_| Digest(rng.next_u64())));
                 let entries: Vec<_> = names.iter().map(|&name| (name, rng.below(256))).collect();
-                let mut graph = Graph::build(settings, &entries, 1).unwrap();
+                let mut graph = Graph::build(&settings, &entries, 1).unwrap();
                 for _ in 0..30 * n_names {
                     let (oldest, new) = (names.pop_front().unwrap(), Digest(rng.next_u64()));
                     names.push_back(new);

@@ -1,22 +1,22 @@
-//! The integers that index the edges and vertices of one shard: 16 bits for shards, 32 for the papers' sizes.
-//! Half the width is half the cache that an update walks through.
+//! The integers that index the edges and vertices of one shard: 16 bits for shards, 32 bits for the papers' sizes.
+//! Narrow indices halve the cache that an update walks through.
 
 /// An unsigned integer that indexes edges and vertices.
 pub trait Index: Copy + Eq + Send + Sync + 'static {
-    /// A degree and the XOR of the indices of the incident edges, added and XORed as one word.
+    /// The degree of a vertex and the XOR of the indices of its edges, packed into one word that is updated at once.
     type Incidence: Copy + Default + Send;
-    /// The highest index, which means "none": edges and vertices are fewer.
+    /// The highest index. It means "none", because there are fewer edges and vertices.
     const NONE: Self;
 
-    /// Narrows an index that is known to fit.
+    /// Narrows an index that fits.
     fn new(index: usize) -> Self;
-    /// Widens.
+    /// Widens an index.
     fn get(self) -> usize;
-    /// One more edge at a vertex.
+    /// Adds an edge to a vertex.
     fn attach(incidence: &mut Self::Incidence, edge: usize);
-    /// One edge less.
+    /// Removes an edge from a vertex.
     fn detach(incidence: &mut Self::Incidence, edge: usize);
-    /// Edges at the vertex, modulo the width (exact, for edges are fewer than indices).
+    /// The number of edges at the vertex, modulo the width. It is exact, because there are fewer edges than indices.
     fn degree(incidence: Self::Incidence) -> usize;
     /// The edge of a vertex of degree one.
     fn only_edge(incidence: Self::Incidence) -> usize;

@@ -1,17 +1,17 @@
-//! The lookup loops: digests to values, in bursts, over the words of a query structure.
+//! The lookup loops. They turn digests into values, in bursts, and read the words of a query structure.
 //!
-//! A burst of 32 goes through three loops, so that all its memory accesses are under way at once:
+//! A burst of 32 names goes through three loops, so that all its memory accesses overlap:
 //! ```text
 //! 1. entry[i]  = directory[digest[i] >> (64 - depth)]      one atomic load: offset, size and tweak of the shard
 //! 2. x         = mix(digest[i], tweak)
 //!    a[i]      = base + offset + reduce(high half of x)    prefetch a[i], b[i]
 //!    b[i]      = base + offset + side + reduce(low half of x)
-//! 3. value[i]  = *a[i] ^ *b[i], or with fingerprints 0 where these are an alien's
+//! 3. value[i]  = *a[i] ^ *b[i], or 0 if fingerprints show an alien
 //! ```
-//! No branch depends on a name; the flag of the stash, never seen in practice, is ORed over the burst and tested once.
-//! Loop 2 has a vector form (AVX2, four digests at a time) and a scalar twin that must agree.
-//! The directory (8 bytes a shard of thousands of names) stays in the first or second-level cache, so that its loads
-//! need no prefetch: 64M names have 128 KiB of it.
+//! No branch depends on a name. The flag of the stash, which is not seen in practice, is ORed over the burst and tested
+//! once. Loop 2 has a vector version (AVX2, four digests at a time) and a scalar version. They must agree. The
+//! directory has 8 bytes per shard of thousands of names: 128 KiB for 64M names. It stays in the first or second-level
+//! cache, so its loads need no prefetch.
 
 #![expect(unsafe_code, reason = "reads cells at computed addresses of the arena, and prefetches them")]
 
@@ -20,48 +20,48 @@ use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use super::fingerprint::{CellFormat, Check};
-use super::graph::prefix_of;
-use super::sizing::{Sizing, mix};
-use crate::arena::LINE;
-use crate::cells::{cells_per_word, value_mask};
+use super::sizing::Sizing;
+use crate::base::arena::LINE;
+use crate::base::cells::{cells_per_word, value_mask};
+use crate::base::part::prefix_of;
+use crate::base::prefetch::{BURST, prefetch};
+use crate::base::touches::{Region, Touch};
 use crate::hash::Digest;
+use crate::hash::tweak::mix;
+use crate::publish::seq_lock::Gate;
 use crate::publish::{Entry, Sequence};
-use crate::touches::{Region, Touch};
 
-/// Names of a burst: what the line fill buffers of a core can have under way, twice.
-pub(super) const BURST: usize = 32;
-/// Reads of a shard under a sequence counter before the reader lines up behind the writer.
-const SEQUENCE_SPINS: u32 = 64;
 /// Bytes from the sequence counter of a shard to its cells: a line, so that cells keep their alignment.
 pub(super) const SEQUENCE_BYTES: usize = LINE;
 
-/// What lookups read: a directory and the arena behind it.
+/// What lookups read: a directory, and the arena behind it.
 ///
-/// Invariant that every unsafe block here rests on: each entry was packed by the writer for a shard whose words (and
-/// stash and, if `sequenced`, counter) lie inside the arena and stay there while the reader is pinned.
+/// Invariant on which every unsafe block here relies: the writer packed each entry for a shard whose words (and stash,
+/// and counter if `sequenced`) lie inside the arena and stay there while the reader is pinned.
 #[derive(Clone, Copy)]
 pub(super) struct Words<'a> {
     pub(super) entries: &'a [Entry],
     pub(super) depth: u8,
     pub(super) base: *const u8,
     pub(super) format: CellFormat,
-    /// Whether a counter guards each shard instead of versions.
+    /// Whether a counter guards each shard, instead of versions.
     pub(super) sequenced: bool,
     /// Held by the writer while it edits a shard in place.
-    pub(super) gate: &'a std::sync::Mutex<()>,
+    pub(super) gate: &'a Gate,
 }
 
 /// How cells of one width are found and read.
 trait Layout: Copy {
-    /// Byte offset of the word or integer, and bit shift in it, of the cell that `half` (32 bits) selects in a side.
+    /// The byte offset of the word or integer, and the bit shift in it, of the cell that `half` (32 bits) selects in a
+    /// side.
     fn locate(self, half: u64, side_words: u64) -> (usize, u32);
     /// The integer at `address`, shifted.
     /// # Safety
     /// `address` was located in a shard that is still there.
     unsafe fn read(self, address: *const u8, shift: u32) -> u64;
-    /// Applied to the XOR of two cells.
+    /// The bits of a cell: a mask for the XOR of two cells.
     fn mask(self) -> u64;
-    /// log2 of the bytes of a cell that is an integer of its own.
+    /// log2 of the bytes of a cell, if it is an integer of its own.
     const NATIVE: Option<u32>;
 }
 
@@ -80,8 +80,8 @@ macro_rules! native {
             // SAFETY: the caller keeps the contract of `Layout::read`.
             #[inline(always)]
             unsafe fn read(self, address: *const u8, _shift: u32) -> u64 {
-                // SAFETY: inside a shard by the caller's word, and aligned, for shards start on lines; writers of
-                // published cells use the same atomic type.
+                // SAFETY: inside a shard by the caller's contract, and aligned, because shards start on lines. Writers
+                // of published cells use the same atomic type.
                 u64::from(unsafe { <$atomic>::from_ptr(address.cast_mut().cast()) }.load(Ordering::Relaxed))
             }
             #[inline(always)]
@@ -107,7 +107,8 @@ impl Layout for PackedLayout {
     const NATIVE: Option<u32> = None;
     #[inline(always)]
     fn locate(self, half: u64, side_words: u64) -> (usize, u32) {
-        // Reduced to the word, then the fraction to the cell: the same cell as reducing to all cells, undivided.
+        // Reduced to the word, and then the fraction to the cell. The result is the cell of a reduction to all cells,
+        // without a division.
         let product = half * side_words;
         let cell = ((product & 0xFFFF_FFFF) * self.cells_per_word) >> 32;
         ((product >> 32) as usize * 8, cell as u32 * self.cell_bits)
@@ -132,7 +133,7 @@ trait Cell: Copy {
     fn answer(self, first: u64, second: u64, digest: Digest) -> u64;
 }
 
-/// All of the cell is value.
+/// The whole cell is the value.
 #[derive(Clone, Copy)]
 struct Plain<L>(L);
 
@@ -164,13 +165,13 @@ impl<L: Layout> Cell for Checked<L> {
     }
 }
 
-/// Work on the cells of a table, compiled once for each way to find and to read them.
+/// Work on the cells of a table. It is compiled once for each way to find and read them.
 trait Visitor {
     type Output;
     fn visit(self, cell: impl Cell) -> Self::Output;
 }
 
-/// One `match` a call, none a name.
+/// Runs `visitor` for a format. There is one `match` per call, and none per name.
 #[inline(always)]
 fn with_cell<V: Visitor>(format: CellFormat, visitor: V) -> V::Output {
     fn with_layout<V: Visitor>(format: CellFormat, layout: impl Layout, visitor: V) -> V::Output {
@@ -189,24 +190,7 @@ fn with_cell<V: Visitor>(format: CellFormat, visitor: V) -> V::Output {
     }
 }
 
-/// Starts fetching the line of `address`; no fault whatever the address.
-#[inline(always)]
-pub(crate) fn prefetch(address: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch reads nothing that the program sees.
-    unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast());
-    }
-    #[cfg(all(target_arch = "aarch64", not(miri)))]
-    // SAFETY: a prefetch reads nothing that the program sees.
-    unsafe {
-        std::arch::asm!("prfm pldl1keep, [{0}]", in(reg) address, options(nostack, preserves_flags, readonly));
-    }
-    #[cfg(not(any(target_arch = "x86_64", all(target_arch = "aarch64", not(miri)))))]
-    let _ = address;
-}
-
-/// Where the two cells of each name of a burst are. Aligned, so that vector stores cross no line.
+/// The places of the two cells of each name of a burst. Aligned, so that vector stores cross no line.
 #[repr(align(64))]
 struct Spots {
     entries: [MaybeUninit<u64>; BURST],
@@ -227,7 +211,7 @@ impl Spots {
     }
 }
 
-/// Value of one name.
+/// The value of one name.
 pub(super) fn lookup<S: Sizing>(words: Words<'_>, digest: Digest) -> u64 {
     struct One<'a, S>(Words<'a>, Digest, PhantomData<S>);
     impl<S: Sizing> Visitor for One<'_, S> {
@@ -240,7 +224,7 @@ pub(super) fn lookup<S: Sizing>(words: Words<'_>, digest: Digest) -> u64 {
     with_cell(words.format, One(words, digest, PhantomData::<S>))
 }
 
-/// Tells `touch` of what [`lookup`] reads.
+/// Tells `touch` what [`lookup`] reads.
 pub(super) fn touches<S: Sizing>(words: Words<'_>, digest: Digest, touch: &mut dyn FnMut(Touch)) {
     struct Touched<'a, S>(Words<'a>, Digest, &'a mut dyn FnMut(Touch), PhantomData<S>);
     impl<S: Sizing> Visitor for Touched<'_, S> {
@@ -253,7 +237,7 @@ pub(super) fn touches<S: Sizing>(words: Words<'_>, digest: Digest, touch: &mut d
     with_cell(words.format, Touched(words, digest, touch, PhantomData::<S>));
 }
 
-/// Values of many names.
+/// The values of many names.
 /// # Panics
 /// When `values` is shorter than `digests`.
 pub(super) fn lookup_batch<S: Sizing>(words: Words<'_>, digests: &[Digest], values: &mut [u64]) {
@@ -287,7 +271,7 @@ fn dispatch<S: Sizing, C: Cell>(words: Words<'_>, cell: C, digests: &[Digest], v
     bursts::<S, C>(words, cell, digests, values);
 }
 
-/// The bursts of a whole call.
+/// All bursts of a call.
 fn bursts<S: Sizing, C: Cell>(words: Words<'_>, cell: C, digests: &[Digest], values: &mut [u64]) {
     let mut spots = Spots::unwritten();
     for (digests, values) in digests.chunks(BURST).zip(values.chunks_mut(BURST)) {
@@ -297,7 +281,7 @@ fn bursts<S: Sizing, C: Cell>(words: Words<'_>, cell: C, digests: &[Digest], val
     }
 }
 
-/// Where the two cells of `digest` are in the shard of `entry`: byte offset from the base, and shift.
+/// The places of the two cells of `digest` in the shard of `entry`: byte offset from the base, and shift.
 #[inline(always)]
 fn locate<S: Sizing, L: Layout>(layout: L, entry: u64, digest: u64) -> ((usize, u32), (usize, u32)) {
     let geometry = S::unpack(entry, 1);
@@ -317,7 +301,7 @@ fn entry_of(words: Words<'_>, digest: Digest) -> u64 {
     unsafe { words.entries.get_unchecked(index) }.load()
 }
 
-/// Loops 1 and 2: each entry is loaded once, and used through the whole burst. Returns the OR of the entries.
+/// Loops 1 and 2. Each entry is loaded once, and used for the whole burst. Returns the OR of the entries.
 #[inline(always)]
 fn locate_burst<S: Sizing, L: Layout>(words: Words<'_>, layout: L, digests: &[Digest], spots: &mut Spots) -> u64 {
     debug_assert!(digests.len() <= BURST);
@@ -326,7 +310,7 @@ fn locate_burst<S: Sizing, L: Layout>(words: Words<'_>, layout: L, digests: &[Di
         let entry = entry_of(words, digest);
         flags |= entry;
         let (first, second) = locate::<S, L>(layout, entry, digest.0);
-        // The two cells are the only misses of a lookup; they are read when all of the burst are under way.
+        // The two cells are the only misses of a lookup. They are read when those of the whole burst are in flight.
         prefetch(words.base.wrapping_add(first.0));
         prefetch(words.base.wrapping_add(second.0));
         spots.entries[index].write(entry);
@@ -337,7 +321,7 @@ fn locate_burst<S: Sizing, L: Layout>(words: Words<'_>, layout: L, digests: &[Di
     flags
 }
 
-/// Loop 3, and what is rare: shards that were edited meanwhile, and stashes.
+/// Loop 3, and the rare cases: shards that were edited meanwhile, and stashes.
 /// # Safety
 /// The spots and entries of `digests` are written, and their shards are still there.
 #[inline(always)]
@@ -350,19 +334,19 @@ unsafe fn read_burst<S: Sizing, C: Cell>(
     values: &mut [u64],
 ) {
     if words.sequenced {
-        // SAFETY: by the caller's word.
+        // SAFETY: by the caller's contract.
         unsafe { read_sequenced::<S, C>(words, cell, digests, spots, flags, values) };
         return;
     }
-    // SAFETY: by the caller's word.
+    // SAFETY: by the caller's contract.
     unsafe { read_spots(words, cell, digests, spots, values) };
     if S::unpack(flags, 1).stash {
-        // SAFETY: by the caller's word.
+        // SAFETY: by the caller's contract.
         unsafe { look_into_stashes::<S>(words, spots, digests, values) };
     }
 }
 
-/// Loop 3 under sequence counters; names whose shard was being edited are read again, one by one.
+/// Loop 3 under sequence counters. Names whose shard was being edited are read again, one by one.
 /// # Safety
 /// As for [`read_burst`].
 unsafe fn read_sequenced<S: Sizing, C: Cell>(
@@ -373,13 +357,13 @@ unsafe fn read_sequenced<S: Sizing, C: Cell>(
     flags: u64,
     values: &mut [u64],
 ) {
-    // SAFETY: by the caller's word.
+    // SAFETY: by the caller's contract.
     let entry = |index: usize| unsafe { spots.entries[index].assume_init() };
     let mut stamps = [None; BURST];
     for (index, stamp) in stamps[..digests.len()].iter_mut().enumerate() {
         *stamp = sequence_of::<S>(words, entry(index)).read_begin();
     }
-    // SAFETY: by the caller's word.
+    // SAFETY: by the caller's contract.
     unsafe { read_spots(words, cell, digests, spots, values) };
     let stash = S::unpack(flags, 1).stash;
     for (index, &digest) in digests.iter().enumerate() {
@@ -397,7 +381,7 @@ unsafe fn read_sequenced<S: Sizing, C: Cell>(
 unsafe fn read_spots<C: Cell>(words: Words<'_>, cell: C, digests: &[Digest], spots: &Spots, values: &mut [u64]) {
     let layout = cell.layout();
     for (index, (value, &digest)) in values.iter_mut().zip(digests).enumerate() {
-        // SAFETY: by the caller's word.
+        // SAFETY: by the caller's contract.
         unsafe {
             let (first_shift, second_shift) =
                 if C::Layout::NATIVE.is_some() { (0, 0) } else { spots.shifts[index].assume_init() };
@@ -414,7 +398,7 @@ unsafe fn read_spots<C: Cell>(words: Words<'_>, cell: C, digests: &[Digest], spo
 #[cold]
 unsafe fn look_into_stashes<S: Sizing>(words: Words<'_>, spots: &Spots, digests: &[Digest], values: &mut [u64]) {
     for (index, value) in values.iter_mut().enumerate() {
-        // SAFETY: by the caller's word.
+        // SAFETY: by the caller's contract.
         let entry = unsafe { spots.entries[index].assume_init() };
         if let Some(stashed) = stashed::<S>(words, entry, digests[index], &mut |_| {}) {
             *value = stashed;
@@ -422,7 +406,7 @@ unsafe fn look_into_stashes<S: Sizing>(words: Words<'_>, spots: &Spots, digests:
     }
 }
 
-/// The value of a name in the stash of its shard: `count, (digest, value)...` as 64-bit words behind the cells.
+/// The value of a name in the stash of its shard: `count, (digest, value)...` as 64-bit words after the cells.
 fn stashed<S: Sizing>(words: Words<'_>, entry: u64, digest: Digest, seen: &mut impl FnMut(Touch)) -> Option<u64> {
     let geometry = S::unpack(entry, 1);
     if !geometry.stash {
@@ -431,13 +415,13 @@ fn stashed<S: Sizing>(words: Words<'_>, entry: u64, digest: Digest, seen: &mut i
     let offset = geometry.offset_lines as usize * LINE + geometry.sides.cells() as usize * 8;
     let mut word = |index: usize| {
         seen(Touch { region: Region::Words, offset: offset + index * 8, bytes: 8, stage: 1 });
-        // SAFETY: the entry says that a stash follows the words of its shard; a stash is never edited in place.
+        // SAFETY: the entry says that a stash follows the words of its shard. A stash is never edited in place.
         unsafe { words.base.add(offset).cast::<u64>().add(index).read() }
     };
     (0..word(0) as usize).find(|&at| word(1 + 2 * at) == digest.0).map(|at| word(2 + 2 * at))
 }
 
-/// One name, without prefetching; `seen` is told of every read.
+/// The value of one name, without prefetching. `seen` is told of every read.
 fn one<S: Sizing, C: Cell, F: FnMut(Touch)>(words: Words<'_>, cell: C, digest: Digest, seen: &mut F) -> u64 {
     let layout = cell.layout();
     seen(Touch { region: Region::Directory, offset: prefix_of(digest.0, words.depth) * 8, bytes: 8, stage: 0 });
@@ -459,24 +443,22 @@ fn one<S: Sizing, C: Cell, F: FnMut(Touch)>(words: Words<'_>, cell: C, digest: D
     if !words.sequenced {
         return read(entry_of(words, digest), seen);
     }
-    for _ in 0..SEQUENCE_SPINS {
+    let attempt = || {
         let entry = entry_of(words, digest);
         seen(Touch { region: Region::Words, offset: sequence_offset::<S>(entry), bytes: 8, stage: 1 });
         let sequence = sequence_of::<S>(words, entry);
-        if let Some(stamp) = sequence.read_begin() {
-            let value = read(entry, seen);
-            if sequence.read_validate(stamp) {
-                return value;
-            }
-        }
-        std::hint::spin_loop();
+        let stamp = sequence.read_begin()?;
+        let value = read(entry, seen);
+        sequence.read_validate(stamp).then_some(value)
+    };
+    match words.gate.retry(attempt) {
+        Ok(value) => value,
+        // The writer holds the gate while it edits. So one read with the gate closed is enough.
+        Err(_closed) => read(entry_of(words, digest), seen),
     }
-    // The writer holds the gate while it edits, so that behind it one read is enough.
-    let _gate = words.gate.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    read(entry_of(words, digest), seen)
 }
 
-/// Where the counter of the shard of `entry` is: in the line before its cells.
+/// The place of the counter of the shard of `entry`: the line before its cells.
 #[inline(always)]
 fn sequence_offset<S: Sizing>(entry: u64) -> usize {
     S::unpack(entry, 1).offset_lines as usize * LINE - SEQUENCE_BYTES
@@ -489,12 +471,12 @@ fn sequence_of<'a, S: Sizing>(words: Words<'a>, entry: u64) -> &'a Sequence {
     unsafe { &*words.base.add(sequence_offset::<S>(entry)).cast::<Sequence>() }
 }
 
-/// As [`bursts`], loop 2 four digests at a time.
+/// As [`bursts`], with four digests at a time in loop 2.
 /// # Safety
 /// The processor has AVX2.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-// SAFETY: the caller has seen that the processor has AVX2.
+// SAFETY: the caller has checked that the processor has AVX2.
 unsafe fn bursts_avx2<S: Sizing, C: Cell>(words: Words<'_>, cell: C, digests: &[Digest], values: &mut [u64]) {
     let mut spots = Spots::unwritten();
     let (whole, rest) = digests.as_chunks::<BURST>();
@@ -513,11 +495,11 @@ unsafe fn bursts_avx2<S: Sizing, C: Cell>(words: Words<'_>, cell: C, digests: &[
 /// s = tweak * SPREAD;  x = (digest ^ s) * MIX (low 64 bits);  low half of x ^= high half
 /// first = (x >> 32) * side >> 32;  second = (x & mask32) * side >> 32
 /// ```
-/// A 64-bit product is put together from three 32-bit ones, for AVX2 has no other.
+/// AVX2 has no 64-bit multiplication, so the product is composed of three 32-bit products.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 fn locate_burst_avx2<S: Sizing, L: Layout>(words: Words<'_>, digests: &[Digest; BURST], spots: &mut Spots) -> u64 {
-    use super::sizing::{MIX, TWEAK_SPREAD};
+    use crate::hash::tweak::{MIX, TWEAK_SPREAD};
     use std::arch::x86_64::*;
 
     let log_bytes = L::NATIVE.expect("the vector loop is for cells that are integers");
@@ -530,7 +512,7 @@ fn locate_burst_avx2<S: Sizing, L: Layout>(words: Words<'_>, digests: &[Digest; 
     let bytes_shift = _mm_cvtsi64_si128(i64::from(log_bytes));
     let mut flags = _mm256_setzero_si256();
     for at in (0..BURST).step_by(4) {
-        // Put together in a register: a vector load of words that were just stored one by one would wait for them.
+        // Assembled in a register: a vector load of words that were just stored one by one would wait for the stores.
         let entry = |index: usize| entry_of(words, digests[at + index]).cast_signed();
         let entry = _mm256_set_epi64x(entry(3), entry(2), entry(1), entry(0));
         // SAFETY: four of BURST digests, entries and offsets, which lie in arrays of that length. Unaligned loads and
@@ -562,7 +544,7 @@ fn locate_burst_avx2<S: Sizing, L: Layout>(words: Words<'_>, digests: &[Digest; 
         }
     }
     for (first, second) in spots.first.iter().zip(&spots.second) {
-        // The two cells are the only misses of a lookup; they are read when all of the burst are under way.
+        // The two cells are the only misses of a lookup. They are read when those of the whole burst are in flight.
         // SAFETY: written above.
         let (first, second) = unsafe { (first.assume_init(), second.assume_init()) };
         prefetch(words.base.wrapping_add(first));

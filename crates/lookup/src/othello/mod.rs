@@ -1,34 +1,36 @@
-//! Othello hashing and its l-POG: a few cells a name, two reads a lookup, constant-time updates.
+//! Othello hashing and its l-POG: a few cells per name, two reads per lookup, constant-time updates.
 //!
-//! | room | what |
+//! | module | content |
 //! |---|---|
-//! | [`control`] | [`Othello`], the control half of one table |
-//! | [`graph`], `shard` | the names as an acyclic graph; shared by all switches of a network |
-//! | [`colouring`] | what one switch's cells must hold, as images and updates, from a graph and its values |
-//! | [`update`] | the message: what crosses the seam |
-//! | [`query`], `kernel`, `apply` | [`OthelloQuery`], the half of words; [`Reader`]s beside its writer |
+//! | [`graph`], `shard` | the names as an acyclic graph, shared by all switches of a network |
+//! | [`colouring`] | what the cells of one switch hold, as images and updates, from a graph and the switch's values |
+//! | `rows` | what a store keeps of the graph |
+//! | [`update`] | the messages that cross the seam |
+//! | [`query`], `kernel`, `apply` | [`OthelloQuery`], the query half, and the [`Reader`]s beside its writer |
 //! | [`sizing`] | how many cells: sharded and exact, or the papers' powers of two |
 //! | [`fingerprint`] | OFW: cells that tell alien names from live ones |
-//! | [`spread`] | aliens over servers, by weight |
+//! | [`spread`] | alien names spread over servers, by weight |
 //! | [`gateway`] | OGW: full names in slots that the Othello leads to |
 //!
-//! Cost: 2 cell reads a lookup; 2.10 to 2.40 cells of l bits a name (l dividing 64) and 8 bytes a shard.
-//! Alien names get an arbitrary value, drop where cells have fingerprints, or an evenly spread one. Value 0 means drop. Updates: amortised O(1), one shard at most is rebuilt.
+//! Cost: 2 cell reads per lookup; 2.10 to 2.40 cells of l bits per name (l dividing 64) and 8 bytes per shard.
+//! Alien names get an arbitrary value, or drop where cells have fingerprints, or an evenly spread value. Value 0 means
+//! drop. Updates are amortised O(1), and rebuild at most one shard.
 //! Source: Yu, Belazzougui, Qian, Zhang, "Memory-efficient and Ultra-fast Network Lookup and Forwarding using Othello
-//! Hashing", sections IV and V. Differs: sharded, exact sizes, one keyed 64-bit digest a name, canonical colouring,
+//! Hashing", sections IV and V. Differs: sharded, exact sizes, one keyed 64-bit digest per name, canonical colouring,
 //! tombstones for removed names, versioned publication instead of the D1/D2 bit vectors.
-//! Limits: values of up to 64 bits, 2^24 shards; two names with one digest cannot both be in.
+//! Limits: values of up to 64 bits, 2^24 shards. Two names with the same digest cannot both be in.
 
 mod apply;
 mod build;
 pub mod colouring;
-pub mod control;
 pub mod fingerprint;
 pub mod gateway;
 pub mod graph;
 mod index;
 mod kernel;
 pub mod query;
+mod replicated;
+mod rows;
 mod shard;
 pub mod sizing;
 pub mod spread;
@@ -37,38 +39,61 @@ mod tests;
 pub mod update;
 mod validate;
 
-pub use build::RestoreError;
 pub use colouring::Colouring;
-pub use control::Othello;
-pub use graph::{Change, Graph, ShardState};
-pub(crate) use kernel::prefetch;
+pub use graph::Graph;
 pub use query::{OthelloQuery, Pinned, Publication, QueryStats, Reader};
 pub use sizing::{Option1, Option2, Sharded, Sides, Sizing};
 pub use update::{CellsUpdate, ShardImage, Update};
 
+use crate::hash::tweak::MIX;
+use crate::traits::Single;
 use fingerprint::{CellFormat, Check};
 
-use crate::cells::{cells_per_word, value_mask};
+use crate::base::cells::{cells_per_word, value_mask};
 use crate::hash::{Purpose, SecretKey, mix64};
 
-/// What a table is built with; the same on both sides of the seam.
+/// Control half of one table whose names carry their values themselves. It takes about 44 bytes per name with 16-bit
+/// indices.
+///
+/// ```
+/// use fibula_lookup::hash::{Family, Hasher, SecretKey};
+/// use fibula_lookup::othello::{Othello, OthelloQuery, Settings};
+/// use fibula_lookup::traits::{Control, Query};
+///
+/// let key = SecretKey::from_seed(1);
+/// let hasher = Hasher::new(Family::MulAdd, &key);
+/// let mut table = Othello::new(Settings::new(8, 1000, &key));
+/// let mut switch: OthelloQuery = table.export();
+///
+/// let mut updates = Vec::new();
+/// let name = hasher.digest(b"\x02\0\0\0\0\x07");
+/// table.insert(name, 42, &mut updates)?;
+/// for update in &updates {
+///     switch.apply(update)?;
+/// }
+/// assert_eq!(switch.lookup(name), 42);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub type Othello<S = Sharded> = Single<Graph<S, u64>>;
+
+/// What a table is built with. Both sides of the seam have the same settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Bits of a value, 1 to 64: l in the paper, l_p where there are fingerprints.
+    /// Bits of a value, 1 to 64: l in the paper, or l_p where there are fingerprints.
     pub value_bits: u8,
-    /// Bits of a cell beside the value, by which aliens get drop: l_f in the paper, its last one the emptiness
-    /// indicator. 0 is Concise; with the value at most 64.
+    /// Bits of a cell besides the value, by which aliens get drop: l_f in the paper. The highest bit is the emptiness
+    /// indicator. 0 is Concise. A cell has at most 64 bits.
     pub fingerprint_bits: u8,
-    /// Whether aliens get values spread evenly over all there are ([`spread`]) instead of arbitrary ones.
+    /// Whether aliens get evenly spread values ([`spread`]) instead of arbitrary ones.
     pub spread: bool,
-    /// Names that the table takes at most.
+    /// The most names that the table takes.
     pub max_names: usize,
     /// Keys tweaks and cell digests.
     pub seed: u64,
 }
 
 impl Settings {
-    /// The largest `max_names`: beyond what any arena holds.
+    /// The largest `max_names`: no arena holds more.
     pub const MAX_NAMES: usize = 1 << 36;
 
     /// Settings whose seed is derived from the table's key; `max_names` is capped at [`Settings::MAX_NAMES`].
@@ -80,7 +105,7 @@ impl Settings {
         Self { value_bits, fingerprint_bits: 0, spread: false, max_names, seed: key.derive(Purpose::Structure, 0) }
     }
 
-    /// The same with fingerprints of `fingerprint_bits`, the emptiness indicator among them.
+    /// The same with `fingerprint_bits` of fingerprint, which include the emptiness indicator.
     /// # Panics
     /// When a cell would have more than 64 bits.
     #[must_use]
@@ -101,12 +126,12 @@ impl Settings {
         Self { spread: true, ..self }
     }
 
-    /// How many names a shard of `depth` is sized for at least.
+    /// The least number of names for which a shard of `depth` is sized.
     fn least_names(&self, depth: u8) -> usize {
         if self.spread && depth == 0 { spread::LEAST_NAMES } else { 0 }
     }
 
-    /// Bits of a cell: value and fingerprint. Messages depend on it.
+    /// Bits of a cell: value and fingerprint. The bytes of messages depend on it.
     pub fn cell_bits(&self) -> u8 {
         self.format().cell_bits()
     }
@@ -128,30 +153,13 @@ impl Settings {
     }
 }
 
-/// Which digests belong to a shard: those whose first `depth` bits are `prefix`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ShardId {
-    /// The bits.
-    pub prefix: u32,
-    /// How many.
-    pub depth: u8,
-}
-
-impl ShardId {
-    /// The directory entries of the shard in a directory that looks at `depth` bits.
-    pub(crate) fn entries(self, depth: u8) -> std::ops::Range<usize> {
-        let width = depth - self.depth;
-        (self.prefix as usize) << width..(self.prefix as usize + 1) << width
-    }
-}
-
-/// The pseudo-random function whose XOR over all cells is the digest of a shard. Zero cells count for nothing, so that
-/// an empty shard costs nothing; sizes are checked apart.
+/// The pseudo-random function whose XOR over all cells is the digest of a shard. Zero cells contribute nothing, so an
+/// empty shard costs nothing. Sizes are checked apart.
 #[inline]
 fn cell_prf(seed: u64, cell: u32, value: u64) -> u64 {
-    // Half of the cells of a shard are zero, in no order: a branch on that would cost more than the mixing.
+    // Half of the cells of a shard are zero, in no order. A branch on that would cost more than the mixing.
     let counts = 0u64.wrapping_sub(u64::from(value != 0));
-    mix64(value.wrapping_mul(sizing::MIX) ^ mix_cell(seed, cell)) & counts
+    mix64(value.wrapping_mul(MIX) ^ mix_cell(seed, cell)) & counts
 }
 
 #[inline]

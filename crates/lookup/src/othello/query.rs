@@ -1,22 +1,22 @@
-//! Othello, query half: directory and cells, no names; a lookup is `a[h_a(k)] ^ b[h_b(k)]`.
+//! Othello, query half: a directory and cells, no names. A lookup is `a[h_a(k)] ^ b[h_b(k)]`.
 //!
-//! [`OthelloQuery`] is the handle of the one writer; each reading thread has a [`Reader`]. Readers see every shard
-//! whole, of one version: wait-free under versions, after a bounded number of tries under sequence counters.
-//! How they are kept apart ([`Publication`]):
+//! [`OthelloQuery`] is the handle of the one writer. Each reading thread has a [`Reader`]. Readers see every shard
+//! whole, in one version. Under versions they are wait-free; under sequence counters they need a bounded number of
+//! tries. [`Publication`] says how readers and writer are kept apart:
 //!
-//! * **Versioned** (the default): an update copies its shard (a few KB), edits the copy and publishes it by one store of
-//!   its entry: arena offset, size and tweak in 64 bits. A reader loads the entry once a name and uses it through the
-//!   whole burst. The old version is reused once every reader has been quiescent. A cell that belongs to no name but
-//!   the new one is stored in place; an insert onto an isolated cell is that, and so is its emptiness indicator.
-//! * **Sequenced**: an update edits the cells in place between two increments of the shard's counter; a reader that
-//!   saw it move reads again. Costs readers one more load a name, updates no copy: for the papers' sizes, where one
-//!   shard is the whole table.
+//! * **Versioned** (the default): an update copies its shard (a few KB), edits the copy, and publishes it by one store
+//!   of its entry: arena offset, size and tweak in 64 bits. A reader loads the entry once per name and uses it for the
+//!   whole burst. The memory of the old version is reused once every reader has been quiescent. A cell that belongs to
+//!   no name but the new one is stored in place: an insert onto an isolated cell, and its emptiness indicator.
+//! * **Sequenced**: an update edits the cells in place, between two increments of the shard's counter. A reader that
+//!   saw the counter move reads again. It costs readers one more load per name, and updates no copy. It is for the
+//!   papers' sizes, where one shard is the whole table.
 //!
-//! Cost: 2 cell reads a lookup; (m_a + m_b) * (l_p + l_f) bits and 8 bytes a shard. Alien names: an arbitrary value, or
-//! drop but for [`Settings::false_positive_rate`].
+//! Cost: 2 cell reads per lookup; (m_a + m_b) * (l_p + l_f) bits and 8 bytes per shard. Alien names: an arbitrary
+//! value, or drop except for [`Settings::false_positive_rate`].
 //! Source: "Memory-efficient and Ultra-fast Network Lookup and Forwarding using Othello Hashing", sections IV.C, V.C.
-//! Differs: the D1/D2 bit vectors of V.C are wrong (see [`crate::papers_protocol`]).
-//! Limits: one writer; old versions that readers hold back are bounded: see [`crate::shards`].
+//! Differs: no D1/D2 bit vectors, which give wrong answers: see `tests/structures/papers_protocol.rs`.
+//! Limits: one writer; `base::served` bounds old versions that readers hold back.
 
 #![expect(
     unsafe_code,
@@ -25,22 +25,23 @@
 
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use super::fingerprint::CellFormat;
 use super::kernel::{self, SEQUENCE_BYTES, Words};
 use super::sizing::{Geometry, Sharded, Sides, Sizing};
 use super::update::{MAX_STASH, ShardImage, Update};
-use super::{Settings, ShardId, colouring};
-use crate::arena::LINE;
-use crate::cells::{value_mask, with_cells};
+use super::{Settings, colouring};
+use crate::base::arena::LINE;
+use crate::base::cells::{value_mask, with_cells};
+use crate::base::part::PartId;
+use crate::base::served::{self, PartsReader, Served, ServedParts};
+use crate::base::touches::{Touch, Touches};
 use crate::hash::Digest;
 use crate::publish::Sequence;
-use crate::shards::{self, Served, Shards, ShardsReader};
-use crate::touches::{Touch, Touches};
-use crate::traits::{Applied, ApplyError, BatchReader, Query};
+use crate::publish::seq_lock::Gate;
+use crate::traits::{Applied, ApplyError, BatchReader, Query, Replicated};
 
-/// Bytes of a stash in the arena: a count, and digest and value of each name.
+/// Bytes of a stash in the arena: a count, then the digest and the value of each name.
 const STASH_BYTES: usize = 8 + 16 * MAX_STASH;
 
 /// How readers are kept apart from the writer.
@@ -52,15 +53,15 @@ pub enum Publication {
     Sequenced,
 }
 
-/// What readers see beside the shards.
+/// What readers see besides the shards.
 pub(super) struct Shared {
     format: CellFormat,
     publication: Publication,
-    gate: Mutex<()>,
+    gate: Gate,
 }
 
 /// What the writer knows of a shard that it serves.
-pub(super) type Held = shards::Held<Geometry>;
+pub(super) type Held = served::Held<Geometry>;
 
 fn words(served: Served<'_, Shared>) -> Words<'_> {
     Words {
@@ -73,10 +74,10 @@ fn words(served: Served<'_, Shared>) -> Words<'_> {
     }
 }
 
-/// Query half of a table, and the handle of its one writer.
+/// The query half of a table, and the handle of its one writer.
 pub struct OthelloQuery<S: Sizing = Sharded> {
-    pub(super) shards: Shards<Geometry, Shared>,
-    settings: Settings,
+    pub(super) shards: ServedParts<Geometry, Shared>,
+    pub(super) settings: Settings,
     sizing: PhantomData<S>,
 }
 
@@ -87,30 +88,23 @@ pub struct QueryStats {
     pub n_shards: usize,
     /// Cells, stashes and directory, in bits.
     pub size_bits: u64,
-    /// Bytes of the arena in use, old versions that wait for readers included.
+    /// Bytes of the arena in use. Old versions that wait for readers are included.
     pub arena_bytes: u64,
     /// Bytes of old versions that wait for readers.
     pub retired_bytes: usize,
-    /// Bytes of the arena on huge pages, if the operating system says.
+    /// Bytes of the arena on huge pages, if the operating system tells.
     pub huge_page_bytes: Option<usize>,
     /// Names in stashes.
     pub n_stashed: usize,
 }
 
 impl<S: Sizing> OthelloQuery<S> {
-    /// The default publication of a sizing: new versions where shards are small.
+    /// The default publication of a sizing: new versions if shards are small.
     pub const PUBLICATION: Publication = if S::SHARDED { Publication::Versioned } else { Publication::Sequenced };
 
-    /// A query structure of whole shards, which must cover all digests once.
+    /// As [`Replicated::from_images`], with a publication that the caller chooses.
     /// # Errors
-    /// [`ApplyError`]: a shard is malformed, its cells do not have its digest, or memory ran out.
-    pub fn from_shards(settings: &Settings, shards: &[ShardImage]) -> Result<Self, ApplyError> {
-        Self::with_publication(settings, shards, Self::PUBLICATION)
-    }
-
-    /// As [`OthelloQuery::from_shards`], with a publication of the caller's choice.
-    /// # Errors
-    /// As [`OthelloQuery::from_shards`].
+    /// As [`Replicated::from_images`].
     pub fn with_publication(
         settings: &Settings,
         shards: &[ShardImage],
@@ -124,10 +118,8 @@ impl<S: Sizing> OthelloQuery<S> {
         Ok(query)
     }
 
-    /// As [`OthelloQuery::from_shards`] for images made in this process, whose digests need no proof.
-    /// # Panics
-    /// When there is no memory for them, as any allocation does.
-    pub(super) fn from_own(settings: &Settings, shards: &[ShardImage]) -> Self {
+    /// As [`Replicated::from_own`].
+    pub(super) fn unproved(settings: &Settings, shards: &[ShardImage]) -> Self {
         let made = Self::empty(settings, Self::PUBLICATION).and_then(|mut query| {
             shards.iter().try_for_each(|shard| query.check(shard, false))?;
             query.install(shards)?;
@@ -136,21 +128,21 @@ impl<S: Sizing> OthelloQuery<S> {
         made.unwrap_or_else(|error| panic!("no memory for a query structure of {} shards: {error}", shards.len()))
     }
 
-    /// The same contents under another publication: for measuring what each costs.
+    /// The same contents under another publication, to measure what each costs.
     /// # Errors
-    /// [`ApplyError::ArenaFull`] when memory ran out.
+    /// [`ApplyError::ArenaFull`] if memory ran out.
     pub fn republish(&self, publication: Publication) -> Result<Self, ApplyError> {
-        Self::with_publication(&self.settings, &self.shards(), publication)
+        Self::with_publication(&self.settings, &self.images(), publication)
     }
 
-    /// A structure whose directory points nowhere yet.
+    /// A structure without shards.
     fn empty(settings: &Settings, publication: Publication) -> Result<Self, ApplyError> {
         // Two versions of everything at the largest size that a sizing allows, and room for small tables.
         let max_names = settings.max_names.min(Settings::MAX_NAMES) as u64;
         let words = (max_names * 16 / 3 * 4).div_ceil(settings.cells_per_word().into());
         let bytes = usize::try_from(words * 8).unwrap_or(usize::MAX);
-        let shared = Shared { format: settings.format(), publication, gate: Mutex::new(()) };
-        let shards = Shards::new(bytes, shared)?;
+        let shared = Shared { format: settings.format(), publication, gate: Gate::default() };
+        let shards = ServedParts::new(bytes, shared)?;
         Ok(Self { shards, settings: settings.clone(), sizing: PhantomData })
     }
 
@@ -163,26 +155,11 @@ impl<S: Sizing> OthelloQuery<S> {
         Reader { shards: self.shards.reader(), sizing: PhantomData }
     }
 
-    /// Settings of the table.
-    pub fn settings(&self) -> &Settings {
-        &self.settings
-    }
-
-    /// What is held of each shard, in order of digests: (shard, version, digest).
-    pub fn held(&self) -> impl Iterator<Item = (ShardId, u64, u64)> + '_ {
-        self.shards.in_order().map(|held| (held.id, held.version, held.digest))
-    }
-
-    /// All shards, as the writer sees them: what an image is made of.
-    pub fn shards(&self) -> Vec<ShardImage> {
-        self.shards.in_order().map(|held| self.image_of(held)).collect()
-    }
-
-    /// Figures; reads the operating system's page accounts.
+    /// Figures. Reads the page accounts of the operating system.
     pub fn stats(&self) -> QueryStats {
         let (arena_bytes, retired_bytes) = self.shards.arena_bytes();
         QueryStats {
-            n_shards: self.shards.in_order().count(),
+            n_shards: self.shards.parts().n_parts(),
             size_bits: self.size_bits(),
             arena_bytes,
             retired_bytes,
@@ -191,7 +168,7 @@ impl<S: Sizing> OthelloQuery<S> {
         }
     }
 
-    /// Address of a shard's cells.
+    /// The address of a shard's cells.
     fn cells(&self, geometry: Geometry) -> *mut u8 {
         self.shards.address(geometry.offset_lines)
     }
@@ -200,7 +177,7 @@ impl<S: Sizing> OthelloQuery<S> {
         (sides.cells() / self.settings.cells_per_word()) as usize
     }
 
-    /// A copy of the shard's words. Only the writer writes them, so its own plain reads race with nothing.
+    /// A copy of the shard's words. Only the writer writes them, so its own plain reads are no race.
     fn words_of(&self, held: &Held) -> Vec<u64> {
         let mut words = vec![0; self.n_words(held.geometry.sides)];
         // SAFETY: the block holds so many words, and they do not overlap with a new vector.
@@ -221,7 +198,7 @@ impl<S: Sizing> OthelloQuery<S> {
         (0..word(0) as usize).map(|at| (Digest(word(1 + 2 * at)), word(2 + 2 * at))).collect()
     }
 
-    fn image_of(&self, held: &Held) -> ShardImage {
+    pub(super) fn image_of(&self, held: &Held) -> ShardImage {
         ShardImage {
             id: held.id,
             version: held.version,
@@ -233,10 +210,10 @@ impl<S: Sizing> OthelloQuery<S> {
         }
     }
 
-    /// Puts new shards in the place of those that held their digests; all of them or none.
+    /// Replaces the shards that hold the digests of `images`, all of them or none.
     pub(super) fn install(&mut self, images: &[ShardImage]) -> Result<(), ApplyError> {
-        let ids: Vec<ShardId> = images.iter().map(|image| image.id).collect();
-        self.shards.covered(&ids)?;
+        let ids: Vec<PartId> = images.iter().map(|image| image.id).collect();
+        self.shards.check_cover(&ids)?;
         let mut written: Vec<Held> = Vec::with_capacity(images.len());
         for image in images {
             match self.write_block(image) {
@@ -251,7 +228,7 @@ impl<S: Sizing> OthelloQuery<S> {
         Ok(())
     }
 
-    /// Writes a shard into free lines, where no reader looks yet.
+    /// Writes a shard into free lines, which no reader can see yet.
     fn write_block(&mut self, image: &ShardImage) -> Result<Held, ApplyError> {
         let (block, cells) = self.take_block(image.sides, !image.stash.is_empty())?;
         let geometry =
@@ -270,46 +247,46 @@ impl<S: Sizing> OthelloQuery<S> {
         Ok(Held { id, version, digest, geometry, entry, block })
     }
 
-    /// What readers find in the directory.
+    /// The entry that readers find in the directory.
     fn entry(&self, geometry: Geometry) -> u64 {
         S::pack(geometry, self.settings.cells_per_word())
     }
 
-    /// Lines for a shard: the block, and the line where its cells begin.
+    /// Takes lines for a shard: the block, and the line where its cells begin.
     fn take_block(&mut self, sides: Sides, stash: bool) -> Result<((u32, u32), u32), ApplyError> {
         let sequenced = self.publication() == Publication::Sequenced;
         let header = if sequenced { SEQUENCE_BYTES } else { 0 };
         let (start, n) = self.shards.take(header + self.n_words(sides) * 8 + if stash { STASH_BYTES } else { 0 })?;
         if sequenced {
-            // SAFETY: the first line of the new block, which no reader has; counters start even.
+            // SAFETY: the first line of the new block, which no reader has. Counters start even.
             unsafe { self.shards.address(start).cast::<u64>().write(0) };
         }
         Ok(((start, n), start + (header / LINE) as u32))
     }
 
-    /// A copy of the shard that no reader has yet.
+    /// A copy of the shard that no reader can see yet.
     pub(super) fn copy(&mut self, old: Held) -> Result<Held, ApplyError> {
         let (block, offset_lines) = self.take_block(old.geometry.sides, old.geometry.stash)?;
         let geometry = Geometry { offset_lines, ..old.geometry };
         let new = Held { geometry, entry: self.entry(geometry), block, ..old };
         let n_bytes = self.n_words(old.geometry.sides) * 8 + if old.geometry.stash { STASH_BYTES } else { 0 };
-        // SAFETY: both blocks hold so many bytes and are apart; readers have no address of the new one.
+        // SAFETY: both blocks hold so many bytes and do not overlap. Readers do not have the address of the new one.
         unsafe { std::ptr::copy_nonoverlapping(self.cells(old.geometry), self.cells(new.geometry), n_bytes) };
         Ok(new)
     }
 
-    /// Edits a copy that no reader has yet.
+    /// Edits a copy that no reader can see yet.
     pub(super) fn edit(&self, new: &Held, cells: &[(u32, u64)]) {
-        // SAFETY: the block holds so many words, which are this writer's alone until they are published.
+        // SAFETY: the block holds so many words, which only this writer has until they are published.
         let words = unsafe {
             std::slice::from_raw_parts_mut(self.cells(new.geometry).cast::<u64>(), self.n_words(new.geometry.sides))
         };
         with_cells(words, self.settings.cell_bits(), colouring::Edit(cells));
     }
 
-    /// Edits the shard where readers see it, between two increments of its counter.
+    /// Edits a shard that readers see, between two increments of its counter.
     pub(super) fn edit_in_place(&self, held: &Held, cells: &[(u32, u64)]) {
-        let _gate = self.shards.served().extra.gate.lock().unwrap_or_else(PoisonError::into_inner);
+        let _gate = self.shards.served().extra.gate.close();
         // SAFETY: a sequenced table has a counter in the line before the cells of every shard.
         let sequence = unsafe { &*self.header(held.geometry).cast::<Sequence>() };
         let guard = sequence.write();
@@ -319,12 +296,12 @@ impl<S: Sizing> OthelloQuery<S> {
         guard.commit();
     }
 
-    /// Where the counter of a shard stands, in a sequenced table: in the line before its cells.
+    /// The address of a shard's counter in a sequenced table: the line before its cells.
     pub(super) fn header(&self, geometry: Geometry) -> *mut u8 {
         self.cells(geometry).wrapping_sub(SEQUENCE_BYTES)
     }
 
-    /// Where a cell stands: the address of its integer or word, and its shift in it.
+    /// The place of a cell: the address of its integer or word, and its shift in it.
     #[inline]
     pub(super) fn place(&self, geometry: Geometry, cell: u32) -> (*mut u8, u32) {
         let bits = u32::from(self.settings.cell_bits());
@@ -341,7 +318,7 @@ impl<S: Sizing> OthelloQuery<S> {
     #[inline]
     pub(super) fn cell(&self, held: &Held, cell: u32) -> u64 {
         let (address, shift) = self.place(held.geometry, cell);
-        // SAFETY: the cell is in range; readers and the writer use the same atomic type for it.
+        // SAFETY: the cell is in range. Readers and the writer use the same atomic type for it.
         unsafe {
             match self.settings.cell_bits() {
                 8 => AtomicU8::from_ptr(address).load(Ordering::Relaxed).into(),
@@ -355,7 +332,7 @@ impl<S: Sizing> OthelloQuery<S> {
     /// Stores one cell by one store.
     pub(super) fn store(&self, geometry: Geometry, (cell, value): (u32, u64)) {
         let (address, shift) = self.place(geometry, cell);
-        // SAFETY: as for `cell`; this is the only writer, so that reading a word and storing it loses nothing.
+        // SAFETY: as for `cell`. This is the only writer, so reading a word and storing it loses no other change.
         unsafe {
             match self.settings.cell_bits() {
                 8 => AtomicU8::from_ptr(address).store(value as u8, Ordering::Relaxed),
@@ -402,13 +379,13 @@ impl<S: Sizing> Touches for OthelloQuery<S> {
 }
 
 #[cfg(test)]
-impl<S: Sizing> crate::touches::Memory for OthelloQuery<S> {
+impl<S: Sizing> crate::base::touches::Memory for OthelloQuery<S> {
     fn memory(&self) -> (*mut u8, usize) {
         (self.shards.address(0), self.shards.arena_bytes().0 as usize)
     }
 }
 
-/// A thread's access to the table beside its writer.
+/// The access of a reading thread, beside the writer.
 ///
 /// ```
 /// # use fibula_lookup::{hash::*, othello::*, traits::*};
@@ -427,27 +404,25 @@ impl<S: Sizing> crate::touches::Memory for OthelloQuery<S> {
 /// .unwrap();
 /// ```
 pub struct Reader<S: Sizing = Sharded> {
-    shards: ShardsReader<Shared>,
+    shards: PartsReader<Shared>,
     sizing: PhantomData<S>,
 }
 
 impl<S: Sizing> Reader<S> {
-    /// Opens the table for a burst. The thread was quiescent until now: nothing from an earlier burst is in use.
+    /// Opens the table for a burst. The thread was quiescent until now: it uses nothing from an earlier burst.
     #[inline]
     pub fn pin(&mut self) -> Pinned<'_, S> {
         let (served, pin) = self.shards.pin();
         Pinned { words: words(served), _pin: pin, sizing: PhantomData }
     }
 
-    /// Says that this thread reads nothing until it pins again: call it before sleeping.
+    /// Says that this thread reads nothing until it pins again. Call it before sleeping.
     pub fn offline(&mut self) {
         self.shards.offline();
     }
 }
 
-impl<S: Sizing> BatchReader for Reader<S> {
-    type Key = Digest;
-
+impl<S: Sizing> BatchReader<[Digest]> for Reader<S> {
     #[inline]
     fn lookup_batch(&mut self, digests: &[Digest], values: &mut [u64]) {
         self.pin().lookup_batch(digests, values);

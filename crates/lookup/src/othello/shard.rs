@@ -1,41 +1,40 @@
 //! One shard of an Othello's control half: an acyclic bipartite graph whose edges are names.
 //!
-//! A vertex is a cell, an edge `(u, v)` a name whose value is `cell[u] ^ cell[v]`. The graph holds no cells: with
-//! **canonical colouring** the vertex of smallest index of every component has colour 0, so colours are a pure
-//! function of (graph, tombstones, values) and any number of colourings share one graph.
+//! A vertex is a cell. An edge `(u, v)` is a name whose value is `cell[u] ^ cell[v]`. The graph holds no cells. With
+//! **canonical colouring** the smallest vertex of every component has colour 0. So colours are a pure function of
+//! (graph, tombstones, values), and any number of colourings share one graph.
 //!
-//! Solving: cells are peeled from the highest index down, a leaf at a time, following a chain only upwards. Then the
-//! last vertex left of every component is its smallest, so the reverse of the peel order is at once the proof that
-//! the graph is acyclic and a colouring order that starts from canonical roots. One pass over two small arrays:
-//! about 10 ns a name and try.
+//! Solving: cells are peeled from the highest index down. Each step removes a leaf, and then follows the chain as long
+//! as vertices are higher than where it began. So the last vertex left of every component is its smallest one. The
+//! reverse of the peel order proves that the graph is acyclic, and is a colouring order that starts from canonical
+//! roots. Solving is one pass over two small arrays: about 10 ns per name and try.
 //!
-//! Tries: at 2.40 cells a name a tweak succeeds with probability 0.55; after every 16 failures the shard grows by a
-//! twentieth; after [`MAX_TRIES`] up to [`MAX_STASH`] names that close cycles go to an exact stash. So the expected
-//! number of tries is 1.8, and a shard that needs the stash is not seen unless an enemy knows the key.
+//! Tries: at 2.40 cells per name a tweak succeeds with probability 0.55. After every 16 failures the shard grows by a
+//! twentieth. After [`MAX_TRIES`] failures, up to [`MAX_STASH`] names that close cycles go to an exact stash. So the
+//! expected number of tries is 1.8, and a shard needs the stash only if an attacker knows the key.
 //!
 //! Source: "Memory-efficient and Ultra-fast Network Lookup and Forwarding using Othello Hashing", section IV.B.
-//! Differs: a removed name stays as a tombstone until the next rebuild; components are walked, not united (a
-//! union-find cannot split, and calls most inserts cycles after a turnover of names).
+//! Differs: a removed name stays as a tombstone until the next rebuild. Components are walked and not kept in a
+//! union-find, which cannot split components, and which would call most inserts cycles after a turnover of names.
 
 use super::Settings;
 use super::index::Index;
-use super::sizing::{Sides, Sizing, TRIES_A_SIZE, TWEAKS};
+use super::sizing::{Sides, Sizing, TRIES_A_SIZE};
+use crate::base::directory::Part;
+use crate::base::part::{PartId, Payload};
+use crate::hash::tweak::TWEAKS;
 
 /// Tweaks tried before names go to the stash.
 pub(super) const MAX_TRIES: u32 = 64;
-/// Names that a shard may keep outside its graph.
+/// The most names that a shard keeps outside its graph.
 pub(super) const MAX_STASH: usize = 8;
-/// The failed try after which equal digests are looked for; one shard in 600 gets there by bad luck.
+/// The failed try after which equal digests are searched for. One shard in 600 gets there by bad luck.
 const DUPLICATE_CHECK: u32 = 7;
-/// A rebuild happens when more than one edge in so many is a tombstone (5 %).
+/// A shard is rebuilt when more than one edge in so many is a tombstone (5 %).
 const TOMBSTONE_SHARE: usize = 20;
 
-/// What a name carries in the graph: its value, or an index to something that yields a value a switch.
-pub trait Payload: Copy + Eq + Send + Sync + 'static {}
-impl<T: Copy + Eq + Send + Sync + 'static> Payload for T {}
-
-/// A name: 13 bytes with a 32-bit payload, 17 with a value. Packed, for most of the time that a build takes is spent on
-/// touching memory for the first time.
+/// A name: 13 bytes with a 32-bit payload, 17 with a value. It is packed, because a build spends most of its time on
+/// the first write to memory.
 #[derive(Clone, Copy, Debug)]
 #[repr(Rust, packed)]
 pub(super) struct Edge<P> {
@@ -47,8 +46,8 @@ pub(super) struct Edge<P> {
 
 /// The name was removed.
 const TOMBSTONE: u8 = 1;
-/// The vertex that has its colour over this edge is the one in side B. Holds while the edges stand in their colouring
-/// order, which is as long as a shard stays as it was solved.
+/// The vertex that gets its colour over this edge is the one in side B. This is valid while the edges stand in their
+/// colouring order: until an edge is linked to the solved shard.
 const CHILD_IN_B: u8 = 2;
 
 impl<P> Edge<P> {
@@ -60,7 +59,7 @@ impl<P> Edge<P> {
         self.flags & TOMBSTONE != 0
     }
 
-    /// What a lookup of this name must yield: nothing (drop) once removed.
+    /// What a lookup of this name must yield. `None` (drop) once it is removed.
     pub(super) fn value(&self) -> Option<P>
     where
         P: Copy,
@@ -93,7 +92,7 @@ impl<I: Index> Default for Scratch<I> {
 }
 
 impl<I: Index> Scratch<I> {
-    /// Peels the graph of `edges`; true when nothing is left, and then `order` is canonical.
+    /// Peels the graph of `edges`. Returns true if nothing is left. Then `order` is canonical.
     fn peel<P>(&mut self, edges: &[Edge<P>], sides: Sides, tweak: u16) -> bool {
         let cells = sides.cells() as usize;
         self.incidence.clear();
@@ -117,19 +116,19 @@ impl<I: Index> Scratch<I> {
                 incidence[vertex] = I::Incidence::default();
                 I::detach(&mut incidence[parent.get()], edge);
                 self.order.push(Peeled { child: I::new(vertex), parent, edge: I::new(edge) });
-                // A smaller vertex is still to be visited by the outer loop, and must outlive this one.
+                // The outer loop has still to visit a smaller vertex, which must outlive this one.
                 if parent.get() < start {
                     break;
                 }
                 vertex = parent.get();
             }
         }
-        // Leaves came first; colours come from the roots.
+        // Leaves came first. Colours come from the roots.
         self.order.reverse();
         self.order.len() == edges.len()
     }
 
-    /// Indices of the edges that the last, failed, peel left: they lie on or between cycles.
+    /// The edges that the last peel, which failed, left. They lie on cycles or between them.
     fn left_over(&self, n_edges: usize) -> Vec<usize> {
         let mut peeled = vec![false; n_edges];
         for step in &self.order {
@@ -139,17 +138,17 @@ impl<I: Index> Scratch<I> {
     }
 }
 
-/// A cell as a vertex of a rooted forest: the root of a component is its smallest vertex. 10 bytes with 16-bit indices.
+/// A cell as a vertex of a rooted forest. The root of a component is its smallest vertex. 10 bytes with 16-bit indices.
 ///
-/// Two vertices have an edge exactly where one is the parent of the other, so neither finding a name nor walking a
+/// Two vertices have an edge if and only if one is the parent of the other. So neither finding a name nor walking a
 /// component needs lists of edges, and a step of a walk waits for one cache line.
 #[derive(Clone, Copy)]
 struct Vertex<I> {
-    /// The edge to the parent; none at a root.
+    /// The edge to the parent. None at a root.
     up: I,
-    /// The parent; a root itself.
+    /// The parent. A root is its own parent.
     parent: I,
-    /// Smallest vertex of the component.
+    /// The smallest vertex of the component.
     root: I,
     /// A child, or none.
     first_child: I,
@@ -164,7 +163,7 @@ impl<I: Index> Vertex<I> {
     }
 }
 
-/// A vertex reached by a walk: over `edge` from the `parent`-th of the walk.
+/// A vertex that a walk reached over `edge`, from the vertex of visit `parent`.
 #[derive(Clone, Copy)]
 pub(super) struct Visit<I> {
     pub(super) vertex: u32,
@@ -175,17 +174,17 @@ pub(super) struct Visit<I> {
 /// The names of one prefix of digests, and the graph that they form.
 #[derive(Clone)]
 pub(super) struct Shard<S: Sizing, P: Payload> {
-    pub(super) prefix: u32,
-    pub(super) depth: u8,
+    pub(super) id: PartId,
     pub(super) tweak: u16,
     pub(super) sides: Sides,
     pub(super) version: u64,
     pub(super) n_tombstones: usize,
     vertices: Vec<Vertex<S::Index>>,
     pub(super) edges: Vec<Edge<P>>,
-    /// The edges stand in a colouring order: nothing was linked since the shard was solved.
-    in_order: bool,
-    /// Names outside the graph; they are not among `edges`.
+    /// How many edges stand in a colouring order: those that the shard was solved with. Those that were linked since stand
+    /// behind them.
+    n_solved: usize,
+    /// Names outside the graph. They are not among `edges`.
     pub(super) stash: Vec<Edge<P>>,
 }
 
@@ -195,20 +194,34 @@ pub(super) enum Place {
     Stash(usize),
 }
 
-/// No acyclic graph within the bound.
+/// No acyclic graph was found within the bounds.
 pub(super) struct NoSolution {
     pub(super) n_names: usize,
-    /// A digest that two names share, when that is why.
+    /// The digest that two names share, if that is the reason.
     pub(super) duplicate: Option<u64>,
 }
 
+impl<S: Sizing, P: Payload> Part for Shard<S, P> {
+    fn id(&self) -> PartId {
+        self.id
+    }
+
+    fn version(&self) -> u64 {
+        self.version
+    }
+
+    fn set_version(&mut self, version: u64) {
+        self.version = version;
+    }
+}
+
 impl<S: Sizing, P: Payload> Shard<S, P> {
-    /// A shard of `edges`, unsolved: call [`Shard::solve`].
-    pub(super) fn unsolved(prefix: u32, depth: u8, tweak: u16, edges: Vec<Edge<P>>) -> Self {
+    /// An unsolved shard of `edges`. Call [`Shard::solve`] next.
+    pub(super) fn unsolved(id: PartId, tweak: u16, edges: Vec<Edge<P>>) -> Self {
         let n_tombstones = edges.iter().filter(|edge| edge.is_tombstone()).count();
         let sides = Sides { a: 0, b: 0 };
         let (vertices, stash) = (Vec::new(), Vec::new());
-        Self { prefix, depth, tweak, sides, version: 0, n_tombstones, vertices, edges, in_order: false, stash }
+        Self { id, tweak, sides, version: 0, n_tombstones, vertices, edges, n_solved: 0, stash }
     }
 
     pub(super) fn n_live(&self) -> usize {
@@ -220,22 +233,28 @@ impl<S: Sizing, P: Payload> Shard<S, P> {
         self.edges.iter().chain(&self.stash)
     }
 
+    /// The names that were linked since the shard was solved, in that order.
+    pub(super) fn linked(&self) -> &[Edge<P>] {
+        &self.edges[self.n_solved..]
+    }
+
     pub(super) fn endpoints(&self, digest: u64) -> (u32, u32) {
         self.sides.endpoints(digest, self.tweak)
     }
 
-    /// Whether one more edge would leave the shard with fewer cells a name than its sizing allows.
+    /// Whether with one more edge the shard would have fewer cells per name than its sizing allows.
     pub(super) fn is_full(&self) -> bool {
         let next = self.edges.len() as u64 + 1;
         next * S::MIN_MILLICELLS > u64::from(self.sides.cells()) * 1000 || next as usize >= S::Index::NONE.get()
     }
 
-    /// Whether tombstones are due to go.
+    /// Whether there are so many tombstones that the shard should be solved without them.
     pub(super) fn is_stale(&self) -> bool {
         self.n_tombstones * TOMBSTONE_SHARE > self.edges.len().max(TOMBSTONE_SHARE)
     }
 
-    /// Finds a name: its two vertices are parent and child by its edge, or it is in the stash, or it is not there.
+    /// Finds a name. If it is in the graph, its edge joins its two vertices as parent and child. Otherwise it may be in
+    /// the stash.
     pub(super) fn find(&self, digest: u64) -> Option<Place> {
         let (u, v) = self.endpoints(digest);
         let (first, second) = (&self.vertices[u as usize], &self.vertices[v as usize]);
@@ -259,7 +278,7 @@ impl<S: Sizing, P: Payload> Shard<S, P> {
         }
     }
 
-    /// Marks a name as removed, or as back.
+    /// Marks a name as removed, or as live again.
     pub(super) fn set_tombstone(&mut self, place: &Place, tombstone: bool) {
         let edge = self.edge_mut(place);
         if edge.is_tombstone() != tombstone {
@@ -272,10 +291,9 @@ impl<S: Sizing, P: Payload> Shard<S, P> {
         }
     }
 
-    /// Appends an edge that closes no cycle, from `joint` to the component that `visits` walked, which now hangs there.
+    /// Adds an edge that closes no cycle. The component that `visits` walked hangs at `joint` from then on.
     pub(super) fn link(&mut self, edge: Edge<P>, joint: u32, visits: &[Visit<S::Index>]) {
         self.edges.push(edge);
-        self.in_order = false;
         let root = self.vertices[joint as usize].root;
         for visit in visits {
             self.vertices[visit.vertex as usize].first_child = S::Index::NONE;
@@ -297,15 +315,15 @@ impl<S: Sizing, P: Payload> Shard<S, P> {
         (child.up, child.parent, child.root, child.next_sibling) = (up, S::Index::new(parent), root, next_sibling);
     }
 
-    /// Starts fetching what an insert of `digest` looks at first.
+    /// Starts fetching what an insert of `digest` reads first.
     pub(super) fn prefetch(&self, digest: u64) {
         let (u, v) = self.endpoints(digest);
         for vertex in [u, v] {
-            super::kernel::prefetch(self.vertices.as_ptr().wrapping_add(vertex as usize).cast());
+            crate::base::prefetch::prefetch(self.vertices.as_ptr().wrapping_add(vertex as usize).cast());
         }
     }
 
-    /// The way from `start` to the root of its component: the edges, from the root's on.
+    /// The path from the root of its component to `start`, as edges.
     pub(super) fn path(&self, start: u32, path: &mut Vec<usize>) {
         path.clear();
         let mut vertex = &self.vertices[start as usize];
@@ -327,13 +345,13 @@ impl<S: Sizing, P: Payload> Shard<S, P> {
         self.vertices[vertex as usize].root.get() as u32
     }
 
-    /// The ends of an edge of the graph: first the one nearer to the root.
+    /// The two vertices of an edge of the graph: the parent first.
     pub(super) fn parent_and_child(&self, edge: usize) -> (u32, u32) {
         let (u, v) = self.endpoints(self.edges[edge].digest);
         if self.vertices[u as usize].up == S::Index::new(edge) { (v, u) } else { (u, v) }
     }
 
-    /// Walks what hangs at `start`, and with `whole` the rest of its component, too: breadth first, `start` first.
+    /// Walks what hangs at `start`, breadth first. With `whole` it walks the rest of the component too.
     pub(super) fn walk(&self, start: u32, whole: bool, visits: &mut Vec<Visit<S::Index>>) {
         visits.clear();
         visits.push(Visit { vertex: start, parent: 0, edge: S::Index::NONE });
@@ -356,10 +374,10 @@ impl<S: Sizing, P: Payload> Shard<S, P> {
         }
     }
 
-    /// Finds a tweak and sizes for the edges of an unsolved shard, and roots the forest. `scratch.order` is then the
-    /// shard's colouring order.
+    /// Finds a tweak and sizes for the edges of an unsolved shard, and builds the rooted forest. Then `scratch.order`
+    /// is the colouring order of the shard.
     ///
-    /// About 10 ns a name and try.
+    /// It takes about 10 ns per name and try.
     /// # Errors
     /// [`NoSolution`]: every bound was exhausted.
     pub(super) fn solve(&mut self, settings: &Settings, scratch: &mut Scratch<S::Index>) -> Result<(), NoSolution> {
@@ -369,7 +387,7 @@ impl<S: Sizing, P: Payload> Shard<S, P> {
             return Err(NoSolution { n_names, duplicate: None });
         }
         for tries in 0..MAX_TRIES {
-            self.sides = S::sides(n_names.max(settings.least_names(self.depth)), settings.cells_per_word(), tries);
+            self.sides = S::sides(n_names.max(settings.least_names(self.id.depth)), settings.cells_per_word(), tries);
             if self.sides.cells() as usize > S::Index::NONE.get() {
                 return Err(NoSolution { n_names, duplicate: self.duplicate() });
             }
@@ -377,7 +395,7 @@ impl<S: Sizing, P: Payload> Shard<S, P> {
                 self.root_forest(scratch);
                 return Ok(());
             }
-            // Equal digests close a cycle under every tweak: look for them once bad luck is improbable.
+            // Equal digests close a cycle under every tweak. They are searched for once bad luck is improbable.
             if tries == DUPLICATE_CHECK
                 && let Some(duplicate) = self.duplicate()
             {
@@ -388,7 +406,7 @@ impl<S: Sizing, P: Payload> Shard<S, P> {
         self.stash_cycles(scratch)
     }
 
-    /// The way out when no tweak works: the names on cycles leave the graph.
+    /// The fallback if no tweak works: names on cycles leave the graph.
     fn stash_cycles(&mut self, scratch: &mut Scratch<S::Index>) -> Result<(), NoSolution> {
         let n_names = self.edges.len();
         loop {
@@ -411,9 +429,9 @@ impl<S: Sizing, P: Payload> Shard<S, P> {
         digests.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0])
     }
 
-    /// Takes over a known solution: the tweak, sides and stash that a solve once found.
+    /// Builds the forest for a known solution: the tweak, sides and stash that a solve once found.
     /// # Errors
-    /// [`NoSolution`] when the graph is not acyclic under it.
+    /// [`NoSolution`] if the graph is not acyclic under it.
     pub(super) fn resume(&mut self, sides: Sides, scratch: &mut Scratch<S::Index>) -> Result<(), NoSolution> {
         if !scratch.peel(&self.edges, sides, self.tweak) {
             return Err(NoSolution { n_names: self.edges.len(), duplicate: None });
@@ -423,7 +441,7 @@ impl<S: Sizing, P: Payload> Shard<S, P> {
         Ok(())
     }
 
-    /// Makes the forest of `scratch.order`, and puts the edges into that order: who colours the whole shard then reads
+    /// Builds the forest of `scratch.order`, and puts the edges into that order. Then colouring the whole shard reads
     /// them one after the other.
     fn root_forest(&mut self, scratch: &mut Scratch<S::Index>) {
         self.vertices.clear();
@@ -440,18 +458,18 @@ impl<S: Sizing, P: Payload> Shard<S, P> {
             let root = self.vertices[step.parent.get()].root;
             self.hang(step.child.get(), step.parent.get(), step.edge, root);
         }
+        self.n_solved = edges.len();
         self.edges = edges;
-        self.in_order = true;
     }
 
-    /// A colouring order of the shard as it stands: that of its edges, or where something was linked since, from every
-    /// vertex up to what stands in it already, turned round.
+    /// A colouring order of the shard as it is. If no edge was linked since it was solved, that is the order of its
+    /// edges. Otherwise each vertex is followed up to one that is already in the order, and the path is reversed.
     ///
-    /// About 3 ns a name from the edges, 15 from the vertices: those are read in the order of their indices, and their
-    /// parents once more, in half the time of a walk from the roots over lists of children.
+    /// It takes about 3 ns per name from the edges, and 15 from the vertices. Those are read in the order of their
+    /// indices, and their parents once more. A walk from the roots over lists of children takes twice as long.
     pub(super) fn order(&self, order: &mut Vec<Peeled<S::Index>>) {
         order.clear();
-        if self.in_order {
+        if self.linked().is_empty() {
             order.extend(self.edges.iter().enumerate().map(|(at, edge)| {
                 let (a, b) = self.endpoints(edge.digest);
                 let (child, parent) = if edge.flags & CHILD_IN_B != 0 { (b, a) } else { (a, b) };

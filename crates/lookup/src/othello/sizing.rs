@@ -1,21 +1,13 @@
 //! How many cells an Othello has, and how its geometry fits into the one word that a reader loads.
 //!
-//! [`Sharded`] is the default: a shard of a few thousand names has exactly the cells it needs.
-//! [`Option1`] and [`Option2`] are the papers' sizes (powers of two, one graph for all names), kept for the
-//! reproduction. Source: "Memory-efficient and Ultra-fast Network Lookup and Forwarding using Othello Hashing",
-//! section IV.A.
+//! [`Sharded`] is the default: a shard of a few thousand names has exactly the cells that it needs. [`Option1`] and
+//! [`Option2`] are the papers' sizes (powers of two, one graph for all names). They exist for the reproduction. Source:
+//! "Memory-efficient and Ultra-fast Network Lookup and Forwarding using Othello Hashing", section IV.A.
 
 use super::index::Index;
+use crate::hash::tweak::{TWEAKS, mix};
 
-/// Multiplier of the position mix: odd, its bits balanced (the 64-bit golden ratio).
-pub(crate) const MIX: u64 = 0x9E37_79B9_7F4A_7C15;
-/// Spreads a tweak of 15 bits over 47 bits of the digest, so that a change of tweak moves every name its own way.
-/// A tweak XORed in as it is would shift large classes of names rigidly and keep their collisions.
-pub(crate) const TWEAK_SPREAD: u64 = 0x9E37_79B1;
-/// Tweaks are 15 bits.
-pub(super) const TWEAKS: u16 = 1 << 15;
-
-/// The cells of the two sides. Both are multiples of the cells in a 64-bit word.
+/// The cells of the two sides. Both are multiples of the number of cells in a 64-bit word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sides {
     /// Cells of the first array (m_a in the paper).
@@ -25,12 +17,12 @@ pub struct Sides {
 }
 
 impl Sides {
-    /// Cells of both.
+    /// Cells of both sides.
     pub fn cells(self) -> u32 {
         self.a + self.b
     }
 
-    /// The two vertices of `digest`: `0..a` and `a..a + b`.
+    /// The two vertices of `digest`: one in `0..a`, one in `a..a + b`.
     #[inline]
     pub(super) fn endpoints(self, digest: u64, tweak: u16) -> (u32, u32) {
         let x = mix(digest, tweak);
@@ -40,14 +32,7 @@ impl Sides {
     }
 }
 
-/// The bijective mix of a digest with a shard's tweak; its halves are range-reduced to the two positions.
-#[inline]
-pub(crate) fn mix(digest: u64, tweak: u16) -> u64 {
-    let x = (digest ^ (u64::from(tweak) * TWEAK_SPREAD)).wrapping_mul(MIX);
-    x ^ (x >> 32)
-}
-
-/// What a reader must know of a shard: 64 bits, so that one atomic load carries all of it.
+/// What a reader must know of a shard. It has 64 bits, so that one atomic load carries all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     /// Where the cells start, in lines of 64 bytes from the base of the arena.
@@ -60,27 +45,27 @@ pub struct Geometry {
     pub stash: bool,
 }
 
-/// Cells of a side, at most.
+/// The most cells of a side.
 pub(super) const MAX_SIDE: u32 = 1 << 30;
-/// Words of a side of a [`Sharded`] shard, at most.
+/// The most words of a side of a [`Sharded`] shard.
 pub(super) const MAX_SIDE_WORDS: u32 = (1 << 16) - 1;
 
-/// A rule for sizes. Sealed: the readers' loops know each of them.
+/// A rule for sizes. It is sealed, because the lookup loops know each rule.
 pub trait Sizing: Copy + Default + Send + Sync + 'static + sealed::Sealed {
     /// The integer that holds indices of edges and vertices of one shard.
     type Index: Index;
     /// The name used in images and in benchmarks.
     const NAME: &'static str;
-    /// Its number in images.
+    /// The number used in images.
     const ID: u8;
     /// Whether the table splits into shards.
     const SHARDED: bool;
-    /// Cells a name below which a shard is made larger, in thousandths; 0 when only a cycle makes it larger.
+    /// A shard with fewer cells per name is made larger, in thousandths. 0 if only a cycle makes it larger.
     const MIN_MILLICELLS: u64;
 
-    /// Whether the geometry of a shard from elsewhere can be packed.
+    /// Whether the sides of a shard that comes from outside can be packed.
     fn allows(sides: Sides, cells_per_word: u32) -> bool;
-    /// Sides for `n_names`, after `tries` tweaks failed.
+    /// The sides for `n_names` after `tries` tweaks have failed.
     fn sides(n_names: usize, cells_per_word: u32, tries: u32) -> Sides;
     /// Packs what a reader needs into one word.
     fn pack(geometry: Geometry, cells_per_word: u32) -> u64;
@@ -97,24 +82,24 @@ mod sealed {
     impl Sealed for super::Tiny {}
 }
 
-/// Exact sizes, 2.40 cells a name when (re)built, filled down to 2.10; a shard of more than
-/// 3,000 names splits when it is next solved.
+/// Exact sizes: 2.40 cells per name when a shard is built, filled down to 2.10. A shard of more than 3,000 names splits
+/// when it is next solved.
 ///
 /// At 2.40 a random bipartite graph is acyclic with probability sqrt(1 - (2/2.4)^2) = 0.55.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sharded;
 
-/// The papers' Option 1: both sides the smallest power of two from 1.33 n; 2.67 to 5.33 cells a name.
+/// The papers' Option 1: both sides are the smallest power of two from 1.33 n on. That is 2.67 to 5.33 cells per name.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Option1;
 
-/// The papers' Option 2: the first side as in Option 1, the second the smallest power of two from n.
+/// The papers' Option 2: the first side is as in Option 1, the second is the smallest power of two from n on.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Option2;
 
-/// Smallest side: below it a handful of names could never become acyclic.
+/// The smallest side. With fewer cells a handful of names could never be acyclic.
 const MIN_SIDE: u32 = 8;
-/// After so many failed tweaks a shard grows by a twentieth: evidence in the module doc of `shard`.
+/// A shard grows by a twentieth after so many failed tweaks. The module doc of `shard` has the evidence.
 pub(super) const TRIES_A_SIZE: u32 = 16;
 
 impl Sizing for Sharded {
@@ -138,8 +123,8 @@ impl Sizing for Sharded {
         Sides { a: side, b: side }
     }
 
-    // words of a side:16 | tweak:15 | stash:1 | offset:32, so that the vector loop masks the low half and shifts the
-    // high one.
+    // words of a side:16 | tweak:15 | stash:1 | offset:32
+    // The vector loop masks the low half and shifts the high one.
     fn pack(g: Geometry, cells_per_word: u32) -> u64 {
         let words = g.sides.a / cells_per_word;
         debug_assert!(g.sides.a == g.sides.b && words <= MAX_SIDE_WORDS && g.tweak < TWEAKS);
@@ -158,7 +143,8 @@ impl Sizing for Sharded {
     }
 }
 
-/// The smallest power of two of words that has `cells` cells; of cells, where the width divides 64.
+/// The smallest power of two of words that have `cells` cells. Where the width divides 64, it is also a power of two of
+/// cells.
 fn power_of_two_words(cells: u64, cells_per_word: u32) -> u32 {
     cells.max(u64::from(MIN_SIDE)).div_ceil(u64::from(cells_per_word)).next_power_of_two() as u32 * cells_per_word
 }
@@ -221,7 +207,7 @@ macro_rules! power_of_two_sizing {
 power_of_two_sizing!(Option1, "option1", 1, |n| (n * 133).div_ceil(100));
 power_of_two_sizing!(Option2, "option2", 2, |n| n);
 
-/// Four cells a side whatever the number of names: every graph soon has cycles, every shard a stash.
+/// Four cells per side for any number of names. Every graph soon has cycles, and every shard a stash.
 #[cfg(test)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tiny;

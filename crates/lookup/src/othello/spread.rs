@@ -1,39 +1,42 @@
-//! Alien names over servers: a flow that is not in the table lands on a server, as often as the server's weight says.
+//! Alien names spread over servers: a flow that is not in the table lands on a server, as often as the server's weight
+//! says.
 //!
 //! In a table with [`Settings::with_spread`] the root of every component, and every isolated cell, has a pseudo-random
-//! colour (of key, shard and vertex) instead of 0. Live names do not notice. An alien XORs two cells of different
-//! components but once in about 1,000 times, so that its value is spread evenly over all values of `l` bits; cells,
-//! messages and digests stay pure functions of (graph, tombstones, name → value). [`Servers`] then maps values to
-//! servers:
+//! colour instead of 0. It is a function of the key, the shard and the vertex. Live names do not notice. An alien XORs
+//! two cells, which are in different components except about once in 1,000 times. So its value is spread evenly over
+//! all values of `l` bits. Cells, messages and digests stay pure functions of (graph, tombstones, name → value).
+//! [`Servers`] then maps values to servers:
 //!
 //! ```text
-//! value | 0    | 1 … n             | n + 1 … 2^l - 1                |
-//!       | drop | server value - 1  | any server, as weights want it |
+//! value | 0    | 1 … n             | n + 1 … 2^l - 1                   |
+//!       | drop | server value - 1  | any server, as the weights demand |
 //! ```
-//! A live name is pinned to a server by a value in the middle part, which no change of weights moves; aliens get values
+//! A live name is pinned to a server by a value in the middle part, which no change of weights moves. Aliens get values
 //! of all parts, and the slots of the middle part count for their servers. One alien in `2^l` gets 0: drop.
 //!
-//! **Weights** are met by the slots to half a slot ([`Servers::shares`]): with a weight of a hundredth of the sum take
-//! 14 bits for 0.3 %. On top comes the unevenness of the cells, which shrinks with their number. Measured with 1 to
-//! 20,000 names, shares from a twentieth to a quarter, 2M aliens: at most 0.5 % off, most of it the sample's own error.
+//! **Weights** are met to half a slot ([`Servers::shares`]): for a weight of a hundredth of the sum, 14 bits give
+//! 0.3 %. The unevenness of the cells comes on top. It shrinks with their number. Measured with 1 to 20,000 names,
+//! shares from a twentieth to a quarter, and 2M aliens: at most 0.5 % off, and most of that is the error of the sample.
 //! A table of one shard is sized for [`LEAST_NAMES`], since a handful of cells cannot be even.
 //!
-//! **When names come and go** aliens that read a changed cell move: see the figures at [`Servers`].
+//! **When names come and go**, aliens that read a changed cell move: see the figures at [`Servers`].
 //!
 //! Source: Yu, Belazzougui, Qian, Zhang, "Memory-efficient and Ultra-fast Network Lookup and Forwarding using Othello
 //! Hashing", section VII.A, which proposes it in a sentence.
 
-use super::{Settings, ShardId, mix_cell};
-use crate::cells::value_mask;
+use super::{Settings, mix_cell};
+use crate::base::cells::value_mask;
+use crate::base::part::PartId;
 use crate::hash::mix64;
 
-/// Names that a table of one shard is sized for at least where aliens are spread: 2.4 cells each, 20 KB for 16 bits.
+/// The least number of names for which a table of one shard is sized where aliens are spread: 2.4 cells each, 20 KB for
+/// 16 bits.
 pub const LEAST_NAMES: usize = 4096;
 
 /// Odd, so that its multiples visit every slot once.
 const SCATTER: usize = 0x9E37_79B1;
 
-/// Colours of the roots of a shard.
+/// The colours of the roots of a shard.
 #[derive(Clone, Copy)]
 pub(super) struct Roots {
     seed: u64,
@@ -41,25 +44,25 @@ pub(super) struct Roots {
 }
 
 impl Roots {
-    pub(super) fn new(settings: &Settings, id: ShardId) -> Self {
+    pub(super) fn new(settings: &Settings, id: PartId) -> Self {
         let mask = if settings.spread { settings.value_mask() } else { 0 };
         let place = u64::from(id.prefix) << 8 | u64::from(id.depth);
         Self { seed: mix64(settings.seed.wrapping_add(0xA11E) ^ place << 24), mask }
     }
 
-    /// The colour of `vertex` where it is a root or isolated.
+    /// The colour of `vertex` if it is a root or isolated.
     #[inline]
     pub(super) fn colour(self, vertex: u32) -> u64 {
         mix64(mix_cell(self.seed, vertex)) & self.mask
     }
 }
 
-/// Which server a value means: a slot for every value, shared out by weight.
+/// Maps values to servers. There is a slot for every value, and slots are apportioned by weight.
 ///
-/// What aliens do when names come and go, measured over 16,000 names in eight shards: a name that comes, goes or gets
-/// another value moves 0.013 to 0.015 % of them, as many as two names of the table are; 160 of each together moved
-/// 6.1 %. A shard that is solved anew (a cycle, growth, or a twentieth of its names gone) moves all of its own. An alien
-/// flow that must stay where it landed is to be inserted, with [`Servers::pin`].
+/// How aliens move when names come and go, measured over 16,000 names in eight shards: a name that comes, goes or gets
+/// another value moves 0.013 to 0.015 % of them, which is the share of two names of the table. 160 changes of each kind
+/// together moved 6.1 %. A shard that is solved anew (because of a cycle, growth, or when a twentieth of its names are
+/// gone) moves all of its aliens. An alien flow that must stay where it landed must be inserted, with [`Servers::pin`].
 ///
 /// ```
 /// use fibula_lookup::hash::SecretKey;
@@ -79,26 +82,26 @@ impl Roots {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Servers {
-    /// Server of each value; [`Servers::DROP`] at 0.
+    /// The server of each value. [`Servers::DROP`] at 0.
     slots: Vec<u16>,
     n_servers: usize,
 }
 
-/// Why weights make no table of servers; the table is unchanged.
+/// Why weights make no table of servers. The table is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WeightsError {
-    /// More servers than values, or fewer than before.
+    /// There are more servers than values, or fewer than before.
     #[error("{n_servers} servers: at least {least} and at most {most} have a value of their own")]
     Servers {
         /// Servers given.
         n_servers: usize,
-        /// Servers there must be.
+        /// The least number of servers.
         least: usize,
-        /// Servers there may be.
+        /// The largest number of servers.
         most: usize,
     },
-    /// Nothing to share out by.
+    /// The weights say nothing about shares.
     #[error("all weights are 0, or their sum exceeds 2^63: aliens need a server to land on")]
     Weights,
     /// Values of that width have too many slots, or none.
@@ -107,7 +110,7 @@ pub enum WeightsError {
         /// Bits asked for.
         value_bits: u8,
     },
-    /// Stored slots are not those of a table.
+    /// The stored slots are not those of a table.
     #[error("stored slot {slot} names no server, or not its own: build the table from weights")]
     Slot {
         /// The slot.
@@ -116,12 +119,12 @@ pub enum WeightsError {
 }
 
 impl Servers {
-    /// What stands at value 0.
+    /// The mark in the slot of value 0.
     const DROP: u16 = u16::MAX;
-    /// The widest values.
+    /// Bits of the widest values.
     const MAX_BITS: u8 = 24;
 
-    /// Slots for all values of `value_bits` bits, shared out among servers by their weights.
+    /// Slots for all values of `value_bits` bits, apportioned to servers by their weights.
     /// # Errors
     /// [`WeightsError`].
     pub fn new(value_bits: u8, weights: &[u64]) -> Result<Self, WeightsError> {
@@ -133,7 +136,8 @@ impl Servers {
         Ok(servers)
     }
 
-    /// The table that [`Servers::slots`] gave: what a controller stores, for slots depend on earlier weights too.
+    /// The table of the slots that [`Servers::slots`] gave. A controller stores them, because slots depend on earlier
+    /// weights too.
     /// # Errors
     /// [`WeightsError`].
     pub fn from_slots(slots: &[u16]) -> Result<Self, WeightsError> {
@@ -150,35 +154,36 @@ impl Servers {
         Ok(Self { slots: slots.to_vec(), n_servers })
     }
 
-    /// Server of each value, `u16::MAX` at 0.
+    /// The server of each value, and `u16::MAX` at 0.
     pub fn slots(&self) -> &[u16] {
         &self.slots
     }
 
-    /// Servers, those of weight 0 included.
+    /// The number of servers, including those of weight 0.
     pub fn n_servers(&self) -> usize {
         self.n_servers
     }
 
-    /// The server that `value` means; none (drop) for 0 and for what is no value of this table.
+    /// The server that `value` means. `None` (drop) for 0 and for values that the table does not have.
     #[inline]
     pub fn server(&self, value: u64) -> Option<u16> {
         self.slots.get(usize::try_from(value).ok()?).copied().filter(|&server| server != Self::DROP)
     }
 
-    /// The value of a live name that belongs to `server`, whatever the weights.
+    /// The value of a live name that belongs to `server`. It does not depend on weights.
     pub fn pin(&self, server: u16) -> Option<u64> {
         (usize::from(server) < self.n_servers).then_some(u64::from(server) + 1)
     }
 
-    /// The share of aliens that each server gets: its slots, of all.
+    /// The share of aliens that each server gets: its share of all slots.
     pub fn shares(&self) -> Vec<f64> {
         let counts = self.counts(self.n_servers);
         counts.iter().map(|&count| count as f64 / self.slots.len() as f64).collect()
     }
 
-    /// Shares slots out anew, and returns how many moved: as few as can be, each from a server that has too many to
-    /// one that has too few. More servers may come; one that goes keeps its number with weight 0, and then one slot.
+    /// Apportions the slots anew, and returns how many moved. As few move as possible, each from a server that has too
+    /// many to one that has too few. More servers may come. A server that goes keeps its number with weight 0, and has
+    /// one slot then.
     /// # Errors
     /// [`WeightsError`].
     pub fn set_weights(&mut self, weights: &[u64]) -> Result<usize, WeightsError> {
@@ -194,7 +199,8 @@ impl Servers {
         self.n_servers = weights.len();
         let mut counts = self.counts(self.n_servers);
         let mut needy = (0..self.n_servers).filter(|&server| counts[server] < wanted[server]).collect::<Vec<_>>();
-        // Scattered, for the cells of one component differ by few bits where live names have the first values.
+        // Slots are taken from all over the table, because where live names have the first values, the cells of one
+        // component differ in few bits.
         let mask = self.slots.len() - 1;
         let scattered = (0..=mask).map(|at| at.wrapping_mul(SCATTER) & mask);
         for slot in scattered.filter(|&slot| slot > weights.len()) {
@@ -226,13 +232,14 @@ impl Servers {
     }
 }
 
-/// Slots of each server, `n_slots` in all, by the method of largest remainders; none has fewer than its own one.
+/// The number of slots of each server, `n_slots` in all, by the method of largest remainders. Each server has at least
+/// its own slot.
 fn apportion(n_slots: usize, weights: &[u64]) -> Result<Vec<usize>, WeightsError> {
     let total: u128 = weights.iter().map(|&weight| u128::from(weight)).sum();
     if total == 0 || total > 1 << 63 {
         return Err(WeightsError::Weights);
     }
-    // Servers whose weight is worth less than a slot get one; the others share the rest.
+    // A server whose weight is worth less than a slot gets one slot. The others share the rest.
     let mut small = vec![false; weights.len()];
     let (mut rest, mut sum) = (n_slots as u128, total);
     loop {

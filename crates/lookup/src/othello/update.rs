@@ -1,25 +1,25 @@
-//! The message that crosses the seam: absolute cell values, or whole shards, with versions and a digest.
+//! The messages that cross the seam: absolute cell values or whole shards, with versions and a digest.
 //!
-//! Values are absolute, so a duplicate is harmless; from- and to-versions show a gap; the digest of the shard after the
-//! update shows that both sides agree. Bytes: `docs/formats/othello.md`.
+//! Values are absolute, so a duplicate is harmless. The from- and to-versions show a gap. The digest of the shard after
+//! the update shows that both sides agree. Bytes: `docs/formats/othello.md`.
 
-use super::ShardId;
-use super::sizing::{MAX_SIDE, Sides, TWEAKS};
-use crate::bytes::{Bytes, BytesError};
-use crate::cells::cells_per_word;
+use super::sizing::{MAX_SIDE, Sides};
+use crate::base::bytes::{Bytes, DecodeError, at_most};
+use crate::base::cells::cells_per_word;
+use crate::base::part::{HeldPart, MAX_PARTS, PartId};
 use crate::hash::Digest;
+use crate::hash::tweak::TWEAKS;
+use crate::traits::Image;
 
-/// Names that a shard may hold outside its graph: a bound of the format.
+/// The most names that a shard holds outside its graph. It is a bound of the format.
 pub const MAX_STASH: usize = super::shard::MAX_STASH;
-/// Shards of one message, at most.
-pub const MAX_SHARDS: usize = 1 << super::graph::MAX_DEPTH;
 
 /// An update of an Othello.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Update {
     /// Some cells of one shard changed.
     Cells(CellsUpdate),
-    /// These shards replace what held their digests before: a rebuild, a split, a merge, or a resync.
+    /// These shards replace those that held their digests: a rebuild, a split, a merge, or a resync.
     Shards(Vec<ShardImage>),
 }
 
@@ -27,32 +27,32 @@ pub enum Update {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CellsUpdate {
     /// The shard.
-    pub id: ShardId,
+    pub id: PartId,
     /// The version that this update builds on.
     pub from: u64,
     /// The version after it.
     pub to: u64,
     /// Digest of the shard after it.
     pub digest: u64,
-    /// Whether the cells changed belong to no name but the new one, so that each may be stored in place: one, or two
-    /// where both were isolated and have emptiness indicators to set.
+    /// Whether no name but the new one reads the changed cells, so that each may be stored in place. There is one such
+    /// cell, or two if both were isolated and have emptiness indicators to set.
     pub fresh: bool,
-    /// Cells, each with its new value; both sides in one index space.
+    /// Cells with their new values. Both sides are in one index space.
     pub cells: Vec<(u32, u64)>,
 }
 
 /// A whole shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShardImage {
-    /// Its digests.
-    pub id: ShardId,
+    /// Which digests belong to it.
+    pub id: PartId,
     /// Its version.
     pub version: u64,
     /// Cells of its two sides.
     pub sides: Sides,
     /// Its tweak.
     pub tweak: u16,
-    /// Digest of its cells and stash.
+    /// The digest of its cells and stash.
     pub digest: u64,
     /// Names outside the graph, with their values.
     pub stash: Vec<(Digest, u64)>,
@@ -60,41 +60,17 @@ pub struct ShardImage {
     pub words: Vec<u64>,
 }
 
-/// Why bytes are no update.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum DecodeError {
-    /// The bytes end early, or late.
-    #[error(transparent)]
-    Bytes(#[from] BytesError),
-    /// A field has a value outside its range.
-    #[error("{field} is {value}, at most {max} allowed")]
-    OutOfRange {
-        /// The field.
-        field: &'static str,
-        /// Its value.
-        value: u64,
-        /// The bound.
-        max: u64,
-    },
-}
-
-/// Refuses a value over its bound.
-pub(crate) fn at_most(field: &'static str, value: u64, max: u64) -> Result<u64, DecodeError> {
-    if value > max { Err(DecodeError::OutOfRange { field, value, max }) } else { Ok(value) }
-}
-
-impl ShardId {
-    pub(crate) fn encode(self, out: &mut Vec<u8>) {
-        out.extend(self.prefix.to_le_bytes());
-        out.push(self.depth);
+impl Image for ShardImage {
+    fn held(&self) -> HeldPart {
+        HeldPart { id: self.id, version: self.version, digest: self.digest }
     }
 
-    pub(crate) fn decode(bytes: &mut Bytes) -> Result<Self, DecodeError> {
-        let (prefix, depth) = (bytes.u32()?, bytes.u8()?);
-        at_most("depth", depth.into(), super::graph::MAX_DEPTH.into())?;
-        at_most("prefix", prefix.into(), (1 << depth) - 1)?;
-        Ok(Self { prefix, depth })
+    fn under(self, version: u64) -> Self {
+        Self { version, ..self }
+    }
+
+    fn n_bytes(&self) -> usize {
+        self.words.len() * 8
     }
 }
 
@@ -115,9 +91,9 @@ impl ShardImage {
         out.extend_from_slice(bytemuck::cast_slice(&self.words));
     }
 
-    /// Reads an image of cells of `cell_bits` bits; nothing is allocated before its length is known to be there.
+    /// Reads an image of cells of `cell_bits` bits. Lengths are checked before anything is allocated.
     pub(crate) fn decode(bytes: &mut Bytes, cell_bits: u8) -> Result<Self, DecodeError> {
-        let id = ShardId::decode(bytes)?;
+        let id = PartId::decode(bytes)?;
         let n_stash = at_most("stash entries", bytes.u8()?.into(), MAX_STASH as u64)?;
         let tweak = at_most("tweak", bytes.u16()?.into(), u64::from(TWEAKS) - 1)? as u16;
         let a = at_most("cells of the first side", bytes.u32()?.into(), MAX_SIDE.into())? as u32;
@@ -169,14 +145,14 @@ impl Update {
         let mut bytes = Bytes(bytes);
         let kind = at_most("kind of update", bytes.u8()?.into(), 2)?;
         let update = if kind == 2 {
-            let n_shards = at_most("shards", bytes.u32()?.into(), MAX_SHARDS as u64)?;
+            let n_shards = at_most("shards", bytes.u32()?.into(), MAX_PARTS as u64)?;
             let mut shards = Vec::new();
             for _ in 0..n_shards {
                 shards.push(ShardImage::decode(&mut bytes, cell_bits)?);
             }
             Self::Shards(shards)
         } else {
-            let id = ShardId::decode(&mut bytes)?;
+            let id = PartId::decode(&mut bytes)?;
             let (from, to, digest) = (bytes.u64()?, bytes.u64()?, bytes.u64()?);
             let value_bytes = usize::from(cell_bits).div_ceil(8);
             let n_cells = bytes.u32()? as usize;

@@ -1,14 +1,15 @@
-//! What a query structure refuses: shards from outside are checked here against everything that readers rely on.
+//! What a query structure refuses. Shards that come from outside are checked for everything that readers rely on.
 
 use super::query::OthelloQuery;
-use super::sizing::{Sizing, TWEAKS};
+use super::sizing::Sizing;
 use super::update::{MAX_STASH, ShardImage};
-use super::{Settings, ShardId, cell_prf, colouring};
-use crate::cells::{Cells, CellsVisitor, with_cells};
+use super::{Settings, cell_prf, colouring};
+use crate::base::cells::{Cells, CellsVisitor, with_cells};
 use crate::hash::Digest;
+use crate::hash::tweak::TWEAKS;
 use crate::traits::ApplyError;
 
-/// Checks a shard from outside against everything that readers rely on.
+/// Checks everything about a shard that readers rely on. The shard comes from outside.
 pub(super) fn check<S: Sizing>(settings: &Settings, image: &ShardImage, prove_digest: bool) -> Result<(), ApplyError> {
     let malformed = |reason| Err(ApplyError::Malformed { reason });
     let cells_per_word = settings.cells_per_word();
@@ -18,7 +19,7 @@ pub(super) fn check<S: Sizing>(settings: &Settings, image: &ShardImage, prove_di
     if image.words.len() as u32 != image.sides.cells() / cells_per_word || image.stash.len() > MAX_STASH {
         return malformed("a shard has another number of words than its sides say, or too large a stash");
     }
-    if image.id.depth > super::graph::MAX_DEPTH
+    if image.id.depth > crate::base::part::MAX_DEPTH
         || image.id.prefix >> image.id.depth != 0
         || (!S::SHARDED && image.id.depth != 0)
         || image.tweak >= TWEAKS
@@ -31,10 +32,7 @@ pub(super) fn check<S: Sizing>(settings: &Settings, image: &ShardImage, prove_di
     }
     if prove_digest {
         let got = digest_of(settings, image);
-        if got != image.digest {
-            let ShardId { prefix, depth } = image.id;
-            return Err(ApplyError::WrongDigest { prefix, depth, got, expected: image.digest });
-        }
+        ApplyError::check_digest(image.id, got, image.digest)?;
     }
     Ok(())
 }
@@ -42,11 +40,11 @@ pub(super) fn check<S: Sizing>(settings: &Settings, image: &ShardImage, prove_di
 impl<S: Sizing> OthelloQuery<S> {
     /// As [`check`], with this table's settings.
     pub(super) fn check(&self, image: &ShardImage, prove_digest: bool) -> Result<(), ApplyError> {
-        check::<S>(self.settings(), image, prove_digest)
+        check::<S>(&self.settings, image, prove_digest)
     }
 }
 
-/// The digest of a shard, from all its cells.
+/// Computes the digest of a shard from all its cells.
 fn digest_of(settings: &Settings, image: &ShardImage) -> u64 {
     struct Sum(u64, u32);
     impl CellsVisitor for Sum {

@@ -15,26 +15,27 @@
 //! It never waits. A reader that sleeps goes [`ReaderSlot::offline`] first, or the writer runs out of memory to
 //! reuse.
 //!
-//! A table that changes as a whole (another size, another build) is one pointer and a domain: `current`.
+//! A table that changes as a whole (another size, another build) is one pointer and a domain: `rcu`.
 //!
 //! **In place.** A cell on which no live name's answer depends may be stored at any time, relaxed, alone. Anything
-//! else that is changed in place needs a [`Sequence`] or a [`Journal`]; readers that line up when they met the writer too often, `meeting`.
+//! else that is changed in place needs a [`Sequence`] or a [`Journal`]. `seq_lock` adds the lock on which a reader waits
+//! that met the writer too often.
 //!
-//! Not used: the bit vectors D1 and D2 of the Othello paper, which give wrong answers. They are kept, and shown to
-//! be wrong, in [`papers_protocol`](crate::papers_protocol).
+//! Not used: the bit vectors D1 and D2 of the Othello paper. They give wrong answers, as
+//! `tests/structures/publish_schedules.rs` shows.
 //!
 //! Source: quiescent-state-based reclamation as in Hart, McKenney, Brown, Walpole, "Performance of memory reclamation
 //! for lockless synchronization"; the counter is Boehm's, "Can seqlocks get along with programming language memory
 //! models?". Checked by loom: `tests/loom_publish.rs` runs the models, and breaks every ordering and every step on
 //! which the argument rests, one at a time, to see the models fail.
 
-pub(crate) mod current;
 mod domain;
 mod entry;
 mod journal;
-pub(crate) mod meeting;
 #[cfg(loom)]
 pub mod mutants;
+pub(crate) mod rcu;
+pub(crate) mod seq_lock;
 mod sequence;
 mod sync;
 

@@ -18,14 +18,14 @@
 //! a lookup need not know aliens.
 //! Limits: no two names with one digest; 2^32 words of cells.
 
-use super::parts::{Entry, Parts, sort_distinct};
-use super::{BURST, MAX_NAMES, Settings, StaticMap, put_words, reduce, take_words};
-use crate::bytes::Bytes;
-use crate::cells::{Cells, CellsVisitor, cells_per_word, value_mask, with_cells};
+use super::{Entry, MAX_NAMES, Settings, StaticMap, entry, put_words, reduce, sort_distinct, take_words};
+use crate::base::bytes::{Bytes, DecodeError, at_most};
+use crate::base::cells::{Cells, CellsVisitor, cells_per_word, value_mask, with_cells};
+use crate::base::partition;
+use crate::base::prefetch::BURST;
+use crate::base::words::{Words, prefetch_word};
 use crate::hash::{Digest, mix64};
-use crate::othello::update::{DecodeError, at_most};
 use crate::traits::{Build, InsertError};
-use crate::words::{Words, prefetch_word};
 
 /// Names of a shard, on average at most.
 const MEAN_SHARD: usize = 16_384;
@@ -175,12 +175,16 @@ impl StaticMap for Bloomier {
         let n_names = at_most("names", bytes.u64()?, MAX_NAMES)? as usize;
         let n_shards = bytes.count(SHARD_BYTES)?;
         // Every digest belongs to some shard, and finds a cell in each of its thirds.
-        at_most("missing shards", u64::from(n_shards == 0), 0)?;
+        if n_shards == 0 {
+            return Err(DecodeError::Malformed { reason: "a Bloomier filter has no shards" });
+        }
         let mut directory = Vec::with_capacity(n_shards);
         let mut start = 0;
         for _ in 0..n_shards {
             let (tweak, third) = (bytes.u64()?, bytes.u32()?);
-            at_most("empty shards", u64::from(third == 0), 0)?;
+            if third == 0 {
+                return Err(DecodeError::Malformed { reason: "a shard of a Bloomier filter has no cells" });
+            }
             directory.push(Shard { tweak, start, third });
             let end = u64::from(start) + 3 * u64::from(third);
             start = at_most("words", end, u32::MAX.into())? as u32;
@@ -199,9 +203,11 @@ impl Build for Bloomier {
         settings.check(entries)?;
         let layout = Layout { value_bits: settings.value_bits, cells_per_word: cells_per_word(settings.value_bits) };
         let n_shards = entries.len().div_ceil(MEAN_SHARD).max(1);
-        let parts = Parts::group(entries, n_shards, |digest| reduce(digest, n_shards as u64).0 as usize);
-        let solved = parts
-            .solve(threads, |index, entries| solve(layout, mix64(settings.seed.wrapping_add(index as u64)), entries))?;
+        let shard_of = |digest: Digest| reduce(digest.0, n_shards as u64).0 as usize;
+        let solved =
+            partition::solve_by(entries, n_shards, shard_of, threads, entry, |index, mut entries, (): &mut ()| {
+                solve(layout, mix64(settings.seed.wrapping_add(index as u64)), &mut entries)
+            })?;
         let n_words: usize = solved.iter().map(|(_, words)| words.len()).sum();
         let mut cells = Words::zeroed(n_words);
         let mut directory = Vec::with_capacity(n_shards);

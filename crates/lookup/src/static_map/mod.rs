@@ -1,6 +1,6 @@
 //! Static maps: built once from all names, then only read; a change means another build.
 //!
-//! | room | what | bits a name (values of l bits) | reads a lookup | an alien gets |
+//! | module | what | bits a name (values of l bits) | reads a lookup | an alien gets |
 //! |---|---|---|---|---|
 //! | [`bloomier`] | [`Bloomier`], the Bloomier filter: three cells XORed | 1.23 l | 3, independent | an arbitrary value |
 //! | [`setsep`] | [`SetSep`]: a hash function a group and bit, found by trying | 0.5 + 1.5 l | 2, one after the other | an arbitrary value |
@@ -15,26 +15,21 @@
 
 pub mod bloomier;
 pub mod orthogonal;
-mod parts;
 pub mod rebuilt;
 pub mod setsep;
 pub mod sorted;
 
 pub use bloomier::Bloomier;
 pub use orthogonal::Orthogonal;
-pub use rebuilt::{Rebuilt, RebuiltQuery};
+pub use rebuilt::{Entries, MapView, Rebuilt, RebuiltQuery};
 pub use setsep::SetSep;
 pub use sorted::Sorted;
 
-use crate::bytes::Bytes;
-use crate::cells::value_mask;
-use crate::hash::{Purpose, SecretKey};
-use crate::othello::update::DecodeError;
+use crate::base::bytes::{Bytes, DecodeError};
+use crate::base::cells::value_mask;
+use crate::base::words::Words;
+use crate::hash::{Digest, Purpose, SecretKey};
 use crate::traits::{Build, InsertError};
-use crate::words::Words;
-
-/// Names of a batch that are looked up together.
-const BURST: usize = 32;
 
 /// What a static map is built with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,6 +83,23 @@ pub trait StaticMap: Build<Settings = Settings> {
     /// # Errors
     /// [`DecodeError`].
     fn decode(settings: &Settings, bytes: &mut Bytes) -> Result<Self, DecodeError>;
+}
+
+/// A digest and its value.
+type Entry = (u64, u64);
+
+/// Makes an [`Entry`].
+fn entry(digest: Digest, value: u64) -> Entry {
+    (digest.0, value)
+}
+
+/// Sorts `entries`, and refuses two with one digest.
+fn sort_distinct(entries: &mut [Entry]) -> Result<(), InsertError> {
+    entries.sort_unstable();
+    match entries.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+        Some(pair) => Err(InsertError::DuplicateDigest { digest: pair[0].0 }),
+        None => Ok(()),
+    }
 }
 
 /// Names of a map at most: more have no place in memory.

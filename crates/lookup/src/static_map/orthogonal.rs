@@ -11,11 +11,11 @@
 //! VI: an Othello with a Bloom filter for each of its bits, of at most 0.01 % false positives. Differs: the exact table.
 //! Limits: no two names with one digest. Updates: none.
 
-use super::{BURST, MAX_NAMES, Settings, Sorted, StaticMap, put_words};
+use super::{MAX_NAMES, Settings, Sorted, StaticMap, put_words};
+use crate::base::bytes::{Bytes, DecodeError, at_most};
+use crate::base::prefetch::BURST;
 use crate::bloom::{Bloom, Layout, Shape, Standard};
-use crate::bytes::Bytes;
 use crate::hash::{Digest, mix64};
-use crate::othello::update::{DecodeError, at_most};
 use crate::traits::{Build, InsertError};
 
 /// False positives of each filter.

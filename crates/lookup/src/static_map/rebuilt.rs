@@ -1,14 +1,13 @@
 //! A control structure over any static map: every batch of changes builds the map anew, and the update is all of it.
 //!
 //! So static maps run in a network as any other structure does, and what that costs is plain to see: a build of all
-//! names (20 ns to a microsecond each) and a message as long as the table **for every change**, where an Othello sends
-//! some ten bytes. Put changes together: [`Rebuilt::change`] and `insert_batch` build once. Meant for tables that are
-//! filled once, for small ones, and for comparisons.
+//! names (20 ns to a microsecond each) and a message as long as the table **for every change and switch**, where an
+//! Othello sends some ten bytes. Put changes together: a batch is one build. Meant for tables that are filled once, for
+//! small ones, and for comparisons.
 //!
 //! An update is absolute (version n, the whole map), so a gap does no harm and there is nothing to ask for: whatever
 //! is newer is taken over, by one pointer, while readers finish their bursts on the version before.
-//! Memory: entries in the control half, 32 bytes a name and the last map; two maps in the query half while readers
-//! change over.
+//! Memory: entries in the control half, 32 bytes a name; two maps in the query half while readers change over.
 //! Alien names: as in the map. **Removed names are aliens at once**: there is no tombstone. [`Sorted`](super::Sorted)
 //! drops them, orthogonal filters mostly, and a Bloomier filter or SetSep answers an arbitrary value, the old one with
 //! a probability of 2^-l: revoke at the ingress.
@@ -18,18 +17,27 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::num::NonZero;
 use std::sync::Arc;
+use std::thread::available_parallelism;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::{Settings, StaticMap};
-use crate::bytes::Bytes;
-use crate::othello::update::{DecodeError, at_most};
-use crate::publish::current::{Current, Follower};
-use crate::testkit::Subject;
-use crate::traits::{Applied, ApplyError, BatchReader, Control, InsertError, Query, Replicated};
+use crate::base::bytes::{Bytes, DecodeError};
+use crate::base::part::{Change, HeldPart, PartId, Payload};
+use crate::base::rows::{read_version, version_row};
+use crate::publish::rcu::{RcuCell, RcuReader};
+use crate::traits::{
+    Applied, ApplyError, BatchReader, Image, InsertError, Query, RestoreError, Row, Single, Skeleton, Undivided, View,
+};
 
-/// A version of the map: the update. Cheap to clone.
+/// Threads of a build at most.
+const MAX_THREADS: usize = 8;
+/// Names below which a build is not worth a second thread.
+const MIN_PARALLEL: usize = 10_000;
+
+/// A version of the map: the update, and the image. Cheap to clone.
 pub struct Version<M> {
     version: u64,
     digest: u64,
@@ -66,7 +74,10 @@ impl<M: StaticMap> Version<M> {
     pub fn decode(settings: &Settings, bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut bytes = Bytes(bytes);
         let (version, digest) = (bytes.u64()?, bytes.u64()?);
-        at_most("wrong digests", u64::from(xxh3_64_with_seed(bytes.0, settings.seed) != digest), 0)?;
+        let got = xxh3_64_with_seed(bytes.0, settings.seed);
+        if got != digest {
+            return Err(DecodeError::WrongDigest { got, expected: digest });
+        }
         let map = M::decode(settings, &mut bytes)?;
         bytes.end()?;
         Ok(Self { version, digest, map: Arc::new(map) })
@@ -79,20 +90,41 @@ impl<M> Clone for Version<M> {
     }
 }
 
+impl<M: StaticMap + Send + Sync + 'static> Image for Version<M> {
+    fn held(&self) -> HeldPart {
+        HeldPart { id: PartId::WHOLE, version: self.version, digest: self.digest }
+    }
+
+    fn under(self, version: u64) -> Self {
+        Self { version, ..self }
+    }
+
+    fn n_bytes(&self) -> usize {
+        (self.map.size_bits() / 8) as usize
+    }
+}
+
+/// Versions of one digest have one map.
+impl<M> PartialEq for Version<M> {
+    fn eq(&self, other: &Self) -> bool {
+        (self.version, self.digest) == (other.version, other.digest)
+    }
+}
+
 impl<M> fmt::Debug for Version<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Version({}, {:#018x})", self.version, self.digest)
     }
 }
 
-/// Control half of a static map.
+/// Control half of a static map whose names carry their values themselves.
 ///
 /// ```
 /// use fibula_lookup::hash::{Digest, SecretKey};
 /// use fibula_lookup::static_map::{Bloomier, Rebuilt, Settings};
 /// use fibula_lookup::traits::{Control, Query};
 ///
-/// let mut table = Rebuilt::<Bloomier>::new(Settings::new(8, &SecretKey::from_seed(1)), 1_000, 1);
+/// let mut table = Rebuilt::<Bloomier>::new(Settings::new(8, &SecretKey::from_seed(1)));
 /// let mut switch = table.export();
 /// let mut updates = Vec::new();
 /// table.insert_batch(&[(Digest(7), 42), (Digest(8), 43)], &mut updates)?;
@@ -101,147 +133,190 @@ impl<M> fmt::Debug for Version<M> {
 /// assert_eq!(switch.lookup(Digest(8)), 43);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Rebuilt<M: StaticMap> {
+pub type Rebuilt<M> = Single<Entries<M, u64>>;
+
+/// Names with a payload each: all that switches with static maps share.
+pub struct Entries<M: StaticMap, P: Payload = u32> {
     settings: Settings,
-    max_names: usize,
-    threads: usize,
     /// In order, so that the same names make the same map, whatever came before.
-    entries: BTreeMap<M::Key, u64>,
-    latest: Version<M>,
+    names: BTreeMap<M::Key, P>,
+    version: u64,
+    /// The latest mutation took a name out.
+    removed: bool,
 }
 
-impl<M: StaticMap> Rebuilt<M>
-where
-    M::Key: Ord,
-{
-    /// An empty table for at most `max_names` names, built on up to `threads` threads.
-    pub fn new(settings: Settings, max_names: usize, threads: usize) -> Self {
-        let empty = M::build(&settings, &[], 1).unwrap_or_else(|error| panic!("no names make no map: {error}"));
-        let latest = Version::new(0, empty, &settings);
-        Self { settings, max_names, threads, entries: BTreeMap::new(), latest }
+impl<M: StaticMap<Key: Ord>, P: Payload> Entries<M, P> {
+    /// The names and payloads that are in, in order of the names.
+    pub fn iter(&self) -> impl Iterator<Item = (M::Key, P)> + '_ {
+        self.names.iter().map(|(&key, &payload)| (key, payload))
     }
 
-    /// Inserts, alters and removes (value `None`) all of `changes` in order, by one build and one update; none of
-    /// either where nothing changes.
-    /// # Errors
-    /// [`InsertError`]; the structure and `updates` are unchanged.
-    pub fn change(
-        &mut self,
-        changes: &[(M::Key, Option<u64>)],
-        updates: &mut Vec<Version<M>>,
-    ) -> Result<(), InsertError> {
-        let undo = self.edit(changes);
-        if undo.iter().zip(changes).all(|((_, old), (_, new))| old == new) {
-            return Ok(());
-        }
-        let built = self.build();
-        if built.is_err() {
-            for (key, old) in undo.into_iter().rev() {
-                self.set(key, old);
-            }
-        }
-        updates.push(built?);
-        Ok(())
-    }
-
-    /// The keys and values that are in, in order of the keys.
-    pub fn iter(&self) -> impl Iterator<Item = (M::Key, u64)> + '_ {
-        self.entries.iter().map(|(&key, &value)| (key, value))
-    }
-
-    fn set(&mut self, key: M::Key, value: Option<u64>) -> Option<u64> {
-        match value {
-            Some(value) => self.entries.insert(key, value),
-            None => self.entries.remove(&key),
-        }
-    }
-
-    /// Makes the changes, and says what was there before each.
-    fn edit(&mut self, changes: &[(M::Key, Option<u64>)]) -> Vec<(M::Key, Option<u64>)> {
-        changes.iter().map(|&(key, value)| (key, self.set(key, value))).collect()
-    }
-
-    /// The next version.
-    fn build(&mut self) -> Result<Version<M>, InsertError> {
-        if self.entries.len() > self.max_names {
-            return Err(InsertError::TooManyNames { max: self.max_names });
-        }
-        let entries: Vec<_> = self.iter().collect();
-        let map = M::build(&self.settings, &entries, self.threads)?;
-        self.latest = Version::new(self.latest.version + 1, map, &self.settings);
-        Ok(self.latest.clone())
+    /// The map of a switch.
+    fn build_map(&self, value: impl Fn(P) -> u64) -> Result<Version<M>, InsertError> {
+        let entries: Vec<_> = self.iter().map(|(key, payload)| (key, value(payload))).collect();
+        let cores = if entries.len() < MIN_PARALLEL { 1 } else { available_parallelism().map_or(1, NonZero::get) };
+        let map = M::build(&self.settings, &entries, cores.min(MAX_THREADS))?;
+        Ok(Version::new(self.version, map, &self.settings))
     }
 }
 
-impl<M: StaticMap + Send + Sync + 'static> Control for Rebuilt<M>
+impl<M, P: Payload> Skeleton for Entries<M, P>
 where
-    M::Key: Ord + Send,
+    M: StaticMap<Key: Ord + Send + Sync> + Send + Sync + 'static,
 {
     type Key = M::Key;
+    type Payload = P;
     type Query = RebuiltQuery<M>;
+    type View = MapView;
 
-    /// One build of all names.
-    fn insert(&mut self, key: M::Key, value: u64, updates: &mut Vec<Version<M>>) -> Result<(), InsertError> {
-        self.change(&[(key, Some(value))], updates)
+    /// Of equal names the last wins.
+    fn build(settings: &Settings, entries: &[(M::Key, P)], _threads: usize) -> Result<Self, InsertError> {
+        let names = entries.iter().copied().collect();
+        Ok(Self { settings: settings.clone(), names, version: 0, removed: false })
     }
 
-    /// One build of all names, and one update; on an error none of the batch is in.
-    fn insert_batch(&mut self, entries: &[(M::Key, u64)], updates: &mut Vec<Version<M>>) -> Result<(), InsertError> {
-        let changes: Vec<_> = entries.iter().map(|&(key, value)| (key, Some(value))).collect();
-        self.change(&changes, updates)
+    fn restore(settings: &Settings, rows: &[Row], entries: &[(M::Key, P)]) -> Result<Self, RestoreError> {
+        let version = read_version(rows)?;
+        Ok(Self { version, ..Self::build(settings, entries, 1)? })
     }
 
-    /// One build of all names. Should it find no solution within its bounds, which takes hundreds of unlucky tries, the
-    /// version before stands until the next change.
-    fn remove(&mut self, key: M::Key, updates: &mut Vec<Version<M>>) -> bool {
-        let was_there = self.set(key, None).is_some();
-        if was_there {
-            updates.extend(self.build());
+    fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    fn check(settings: &Settings, key: M::Key, value: u64) -> Result<(), InsertError> {
+        settings.check(&[(key, value)])
+    }
+
+    fn insert(&mut self, key: M::Key, payload: P) -> Result<Change, InsertError> {
+        self.insert_batch(&[(key, payload)])
+    }
+
+    fn insert_batch(&mut self, entries: &[(M::Key, P)]) -> Result<Change, InsertError> {
+        let mut changed = false;
+        for &(key, payload) in entries {
+            changed |= self.names.insert(key, payload) != Some(payload);
         }
-        was_there
+        Ok(if changed { self.touch() } else { Change::None })
     }
 
-    fn get(&self, key: M::Key) -> Option<u64> {
-        self.entries.get(&key).copied()
+    fn remove(&mut self, key: M::Key) -> Change {
+        if self.names.remove(&key).is_none() {
+            return Change::None;
+        }
+        let change = self.touch();
+        self.removed = true;
+        change
     }
 
-    fn export(&self) -> RebuiltQuery<M> {
-        RebuiltQuery::new(&self.settings, &self.latest)
+    fn touch(&mut self) -> Change {
+        self.version += 1;
+        self.removed = false;
+        Change::Parts { slots: vec![0], replaced: Vec::new() }
     }
 
-    fn len(&self) -> usize {
-        self.entries.len()
+    fn get(&self, key: M::Key) -> Option<P> {
+        self.names.get(&key).copied()
     }
-}
 
-impl<M: StaticMap + Send + Sync + 'static> Subject for Rebuilt<M>
-where
-    M::Key: Ord + Send,
-{
     fn must_drop(&self, key: M::Key) -> bool {
         M::EXACT && self.get(key).is_none()
     }
 
-    fn may_forget(_update: &Version<M>) -> bool {
+    fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Changes made together are one build.
+    fn is_bulk(&self, _n_changes: usize) -> bool {
         true
+    }
+
+    fn part_id(&self, _slot: u32) -> PartId {
+        PartId::WHOLE
+    }
+
+    fn take_rows(&mut self, slots: &[u32], _gone: &[PartId]) -> Vec<Row> {
+        slots.iter().take(1).map(|_| version_row(self.version)).collect()
+    }
+
+    fn rows(&self) -> Box<dyn Iterator<Item = Row> + '_> {
+        Box::new(std::iter::once(version_row(self.version)))
+    }
+
+    fn heap_bytes(&self) -> usize {
+        self.names.len() * size_of::<(M::Key, P)>()
+    }
+}
+
+/// What one switch has of the names: a version of the map.
+#[derive(Clone, Copy, Debug)]
+pub struct MapView {
+    version: u64,
+    digest: u64,
+}
+
+impl<M, P: Payload> View<Entries<M, P>> for MapView
+where
+    M: StaticMap<Key: Ord + Send + Sync> + Send + Sync + 'static,
+{
+    const MAY_FAIL: bool = true;
+
+    fn export(names: &Entries<M, P>, value: impl Fn(P) -> u64) -> Result<(Self, Vec<Version<M>>), InsertError> {
+        let image = names.build_map(value)?;
+        Ok((Self { version: image.version, digest: image.digest }, vec![image]))
+    }
+
+    /// Should a removal leave names that have no map within its bounds, which takes hundreds of unlucky tries, then the
+    /// version before stands until the next change.
+    fn updates(
+        &mut self,
+        names: &Entries<M, P>,
+        change: &Change,
+        value: impl Fn(P) -> u64,
+        updates: &mut Vec<Version<M>>,
+    ) -> Result<(), InsertError> {
+        if *change == Change::None {
+            return Ok(());
+        }
+        match names.build_map(value) {
+            Ok(version) if version.digest == self.digest => {}
+            Ok(version) => {
+                self.note(names, 0, &version);
+                updates.push(version);
+            }
+            Err(_) if names.removed => {}
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    fn image(&self, names: &Entries<M, P>, _slot: u32, value: impl Fn(P) -> u64) -> Result<Version<M>, InsertError> {
+        names.build_map(value)
+    }
+
+    fn note(&mut self, _: &Entries<M, P>, _slot: u32, image: &Version<M>) {
+        *self = Self { version: image.version, digest: image.digest };
+    }
+
+    fn held(&self, _names: &Entries<M, P>) -> Vec<(u32, HeldPart)> {
+        vec![(0, HeldPart { id: PartId::WHOLE, version: self.version, digest: self.digest })]
+    }
+
+    fn set_version(&mut self, _slot: u32, version: u64) {
+        self.version = version;
     }
 }
 
 /// Query half of a static map, and the handle of its one writer.
 pub struct RebuiltQuery<M: Send + Sync> {
-    current: Current<Arc<M>>,
+    current: RcuCell<Arc<M>>,
     settings: Settings,
     version: u64,
     digest: u64,
 }
 
 impl<M: StaticMap + Send + Sync> RebuiltQuery<M> {
-    /// The query structure that holds `version`.
-    pub fn new(settings: &Settings, version: &Version<M>) -> Self {
-        let Version { version, digest, map } = version.clone();
-        Self { current: Current::new(map), settings: settings.clone(), version, digest }
-    }
-
     /// The map held.
     pub fn map(&self) -> &M {
         self.current.get()
@@ -279,15 +354,16 @@ impl<M: StaticMap + Send + Sync> Query for RebuiltQuery<M> {
     }
 }
 
-impl<M: StaticMap + Send + Sync + 'static> Replicated for RebuiltQuery<M>
+impl<M> Undivided for RebuiltQuery<M>
 where
-    M::Key: Send,
+    M: StaticMap<Key: Send> + Send + Sync + 'static,
 {
     type Settings = Settings;
+    type Image = Version<M>;
     type Reader = Reader<M>;
 
-    fn settings(&self) -> &Settings {
-        &self.settings
+    fn settings(&self) -> Settings {
+        self.settings.clone()
     }
 
     fn encode_update(_settings: &Settings, update: &Version<M>, out: &mut Vec<u8>) {
@@ -298,23 +374,24 @@ where
         Version::decode(settings, bytes)
     }
 
-    fn is_whole(_update: &Version<M>) -> bool {
-        true
+    fn update_of(image: Version<M>) -> Version<M> {
+        image
     }
 
-    fn held_after(update: &Version<M>) -> (u64, u64) {
-        (update.version, update.digest)
+    fn image_of(update: &Version<M>) -> Option<&Version<M>> {
+        Some(update)
     }
 
-    fn from_whole(settings: &Settings, update: &Version<M>) -> Result<Self, ApplyError> {
-        Ok(Self::new(settings, update))
+    fn from_image(settings: &Settings, image: &Version<M>) -> Result<Self, ApplyError> {
+        let Version { version, digest, map } = image.clone();
+        Ok(Self { current: RcuCell::new(map), settings: settings.clone(), version, digest })
     }
 
-    fn overwrite(&mut self, update: &Version<M>) -> Result<(), ApplyError> {
-        self.take_over(update)
+    fn overwrite(&mut self, image: &Version<M>) -> Result<(), ApplyError> {
+        self.take_over(image)
     }
 
-    fn whole(&self) -> Version<M> {
+    fn image(&self) -> Version<M> {
         Version { version: self.version, digest: self.digest, map: Arc::clone(self.current.get()) }
     }
 
@@ -323,28 +400,26 @@ where
     }
 
     fn reader(&self) -> Reader<M> {
-        Reader { follower: self.current.reader() }
+        Reader { reader: self.current.reader() }
     }
 }
 
 /// A thread's access to the map beside its writer.
 pub struct Reader<M> {
-    follower: Follower<Arc<M>>,
+    reader: RcuReader<Arc<M>>,
 }
 
-impl<M: StaticMap + Send + Sync + 'static> BatchReader for Reader<M>
+impl<M: StaticMap + Send + Sync + 'static> BatchReader<[M::Key]> for Reader<M>
 where
     M::Key: Send,
 {
-    type Key = M::Key;
-
     #[inline]
     fn lookup_batch(&mut self, keys: &[M::Key], values: &mut [u64]) {
-        let (map, _pin) = self.follower.pin();
+        let (map, _pin) = self.reader.pin();
         map.lookup_batch(keys, values);
     }
 
     fn offline(&mut self) {
-        self.follower.offline();
+        self.reader.offline();
     }
 }

@@ -23,15 +23,15 @@
 //! the seeds.
 //! Limits: no two names with one digest; builds are some forty times slower than the Bloomier filter's.
 
-use super::parts::{Entry, Parts, sort_distinct};
-use super::{BURST, MAX_NAMES, Settings, StaticMap, put_words, reduce, take_words};
-use crate::arena::LINE;
-use crate::bytes::Bytes;
-use crate::cells::value_mask;
+use super::{Entry, MAX_NAMES, Settings, StaticMap, entry, put_words, reduce, sort_distinct, take_words};
+use crate::base::arena::LINE;
+use crate::base::bytes::{Bytes, DecodeError, at_most};
+use crate::base::cells::value_mask;
+use crate::base::partition;
+use crate::base::prefetch::BURST;
+use crate::base::words::{Words, prefetch_word};
 use crate::hash::{Digest, mix64};
-use crate::othello::update::{DecodeError, at_most};
 use crate::traits::{Build, InsertError};
-use crate::words::{Words, prefetch_word};
 
 /// Names of a block, on average at most.
 const MEAN_BLOCK: usize = 1024;
@@ -221,13 +221,17 @@ impl StaticMap for SetSep {
     fn decode(settings: &Settings, bytes: &mut Bytes) -> Result<Self, DecodeError> {
         let n_names = at_most("names", bytes.u64()?, MAX_NAMES)? as usize;
         let (n_blocks, n_exact) = (bytes.u32()? as usize, bytes.u32()? as usize);
-        at_most("missing blocks", u64::from(n_blocks == 0), 0)?;
+        if n_blocks == 0 {
+            return Err(DecodeError::Malformed { reason: "a SetSep has no blocks" });
+        }
         let words = take_words(bytes, n_blocks as u64 * block_bytes(settings.value_bits) as u64 / 8)?;
         let entries = bytes.take(n_exact.saturating_mul(size_of::<Entry>()))?;
         let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("8 bytes"));
         let exact: Vec<Entry> =
             entries.chunks_exact(size_of::<Entry>()).map(|entry| (word(&entry[..8]), word(&entry[8..]))).collect();
-        at_most("exact names out of order", u64::from(!exact.is_sorted_by(|a, b| a.0 < b.0)), 0)?;
+        if !exact.is_sorted_by(|a, b| a.0 < b.0) {
+            return Err(DecodeError::Malformed { reason: "the exact names of a SetSep are not in order" });
+        }
         for (_, value) in &exact {
             at_most("value", *value, value_mask(settings.value_bits))?;
         }
@@ -242,9 +246,11 @@ impl Build for SetSep {
     fn build(settings: &Settings, entries: &[(Digest, u64)], threads: usize) -> Result<Self, InsertError> {
         settings.check(entries)?;
         let n_blocks = entries.len().div_ceil(MEAN_BLOCK).max(1);
-        let block_of = |digest: u64| Place::of(digest, settings.seed, n_blocks).block;
-        let parts = Parts::group(entries, n_blocks, block_of);
-        let solved = parts.solve(threads, |_, entries| solve_block(settings, n_blocks, entries))?;
+        let block_of = |digest: Digest| Place::of(digest.0, settings.seed, n_blocks).block;
+        let solved =
+            partition::solve_by(entries, n_blocks, block_of, threads, entry, |_, mut entries, (): &mut ()| {
+                solve_block(settings, n_blocks, &mut entries)
+            })?;
         let block_bytes = block_bytes(settings.value_bits);
         let mut words = Words::zeroed(n_blocks * block_bytes / 8);
         let blocks = bytemuck::cast_slice_mut::<u64, u8>(&mut words).chunks_exact_mut(block_bytes);

@@ -15,12 +15,12 @@
 //! searching".
 //! Limits: building sorts on one thread. Updates: none.
 
-use super::{BURST, MAX_NAMES, Settings, StaticMap, put_words, take_words};
-use crate::bytes::Bytes;
-use crate::cells::value_mask;
-use crate::othello::update::{DecodeError, at_most};
+use super::{MAX_NAMES, Settings, StaticMap, put_words, take_words};
+use crate::base::bytes::{Bytes, DecodeError, at_most};
+use crate::base::cells::value_mask;
+use crate::base::prefetch::BURST;
+use crate::base::words::{Words, prefetch_word};
 use crate::traits::{Build, InsertError};
-use crate::words::{Words, prefetch_word};
 
 /// A static map from names of `W` words to values.
 #[derive(Clone, Debug)]

@@ -1,9 +1,10 @@
 //! Tuple Space Search: rules over the fields of a five-tuple, a hash table look-up for every tuple of mask lengths.
 //!
-//! | room | what |
+//! | module | what |
 //! |---|---|
-//! | [`tuple`] | [`Tuple`], which bits of a flow a rule looks at; [`Pattern`] and [`Rule`] |
-//! | [`control`] | [`TupleSpace`], the control half: rules in, messages out |
+//! | [`mod@tuple`] | [`Tuple`], which bits of a flow a rule looks at; [`Pattern`] and [`Rule`] |
+//! | `skeleton` | [`TupleSpaceSkeleton`]: rules and places, shared by all switches of a network |
+//! | `view` | [`TupleSpaceView`]: what one switch's slots hold, as images and updates |
 //! | [`update`] | the message |
 //! | [`query`] | [`TupleSpaceQuery`], the half of words; [`Reader`]s beside its writer |
 //!
@@ -24,26 +25,103 @@
 //! A slot has 192 bits, 202 bits a rule at a load of 0.95; 40 bytes a tuple.
 //! Updates: one slot write or a chain of moves, and the tuple's new highest priority where it changed.
 //! Alien names, flows without a rule: 0 (drop); rules are exact. Removed rules match no more, at once.
-//! As a FIB of flat names every rule is exact, and there is one tuple: [`Control`](crate::traits::Control) of
-//! [`TupleSpace`] is that, with names of up to 13 bytes.
+//! As a FIB of flat names every rule is exact, and there is one tuple: [`Skeleton`] of
+//! [`TupleSpaceSkeleton`] is that, with names of up to 13 bytes.
 //! Source: Srinivasan, Suri, Varghese, "Packet Classification using Tuple Space Search", 1999; Table I of "Memory-
 //! efficient and Ultra-fast Network Lookup and Forwarding using Othello Hashing". Differs: one table for all tuples;
 //! tuples in order of their priorities, as Open vSwitch has them; port ranges must be split by the caller.
 //! Limits: IPv4; at most 8,712 tuples, which is all there are.
 
-pub mod control;
 pub mod query;
+mod skeleton;
 pub mod tuple;
 pub mod update;
+mod view;
 
-pub use control::TupleSpace;
 pub use query::{Reader, TupleSpaceQuery};
+pub use skeleton::TupleSpaceSkeleton;
 pub use tuple::{Flow, Pattern, Rule, Tuple};
 pub use update::{Change, Image, Update};
+pub use view::TupleSpaceView;
 
-use crate::cells::value_mask;
+use crate::base::cells::value_mask;
 use crate::cuckoo::exact;
 use crate::hash::{Family, Purpose, SecretKey, mix64};
+use crate::traits::{Control, InsertError, Single, Skeleton};
+use skeleton::Ranked;
+
+/// Control half of one tuple space: 32 bytes a slot, and some for every tuple and priority in it.
+///
+/// ```
+/// use fibula_lookup::hash::{Family, SecretKey};
+/// use fibula_lookup::traits::{Control, Query};
+/// use fibula_lookup::tuple_space::{Flow, Pattern, Rule, Settings, Tuple, TupleSpace};
+///
+/// let settings = Settings::new(8, 16, 1_000, Family::MulAdd, &SecretKey::from_seed(1));
+/// let mut rules = TupleSpace::new(settings);
+/// let flow = Flow {
+///     source: [10, 0, 0, 1].into(), destination: [192, 0, 2, 7].into(), protocol: 6, source_port: 9, destination_port: 80,
+/// };
+/// let web = Pattern::new(Tuple::ANY.destination(24).protocol(true).ports(false, true), flow.key());
+/// let mut updates = Vec::new();
+/// rules.insert_rule(&Rule { pattern: web, priority: 10, value: 3 }, &mut updates)?;
+/// rules.insert_rule(&Rule { pattern: Pattern::new(Tuple::ANY, flow.key()), priority: 1, value: 4 }, &mut updates)?;
+///
+/// let switch = rules.export();
+/// assert_eq!(switch.lookup(flow.key()), 3);
+/// assert_eq!(switch.lookup(Flow { destination_port: 22, ..flow }.key()), 4);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub type TupleSpace = Single<TupleSpaceSkeleton<u64>>;
+
+impl TupleSpace {
+    /// The rules, in no useful order.
+    pub fn rules(&self) -> impl Iterator<Item = Rule> + '_ {
+        let of = |(name, rule)| Pattern::of_name(name).map(|pattern| rule_of(pattern, rule));
+        self.skeleton().table.iter().filter_map(of)
+    }
+
+    /// The rule of a pattern.
+    pub fn rule(&self, pattern: &Pattern) -> Option<Rule> {
+        self.skeleton().table.get(pattern.name()).map(|rule| rule_of(*pattern, rule))
+    }
+
+    /// Inserts a rule, or replaces the one with its pattern, and appends the update.
+    /// # Errors
+    /// [`InsertError`], [`InsertError::ValueTooWide`] also for the priority; nothing is changed.
+    pub fn insert_rule(&mut self, rule: &Rule, updates: &mut Vec<Update>) -> Result<(), InsertError> {
+        self.settings().check(rule)?;
+        self.mutate(|rules| rules.put(&rule.pattern, ranked(rule)), updates)
+    }
+
+    /// Inserts many; of equal patterns the last wins.
+    /// # Errors
+    /// [`InsertError`] of the first that failed; those before it are in.
+    pub fn insert_rules(&mut self, rules: &[Rule], updates: &mut Vec<Update>) -> Result<(), InsertError> {
+        rules.iter().try_for_each(|rule| self.settings().check(rule))?;
+        if !self.skeleton().is_bulk(rules.len()) {
+            return rules.iter().try_for_each(|rule| self.insert_rule(rule, updates));
+        }
+        let rules: Vec<_> = rules.iter().map(|rule| (rule.pattern.name(), ranked(rule))).collect();
+        self.mutate_batch(|skeleton| skeleton.put_batch(&rules), updates)
+    }
+
+    /// Removes the rule of a pattern; false when there was none.
+    pub fn remove_rule(&mut self, pattern: &Pattern, updates: &mut Vec<Update>) -> bool {
+        let before = self.len();
+        let removed = self.mutate(|rules| Ok(rules.take(pattern)), updates);
+        removed.unwrap_or_else(|error| panic!("a removal that fails: {error}"));
+        self.len() < before
+    }
+}
+
+fn ranked(rule: &Rule) -> Ranked<u64> {
+    Ranked { priority: rule.priority, payload: rule.value }
+}
+
+fn rule_of(pattern: Pattern, rule: Ranked<u64>) -> Rule {
+    Rule { pattern, priority: rule.priority, value: rule.payload }
+}
 
 /// What a tuple space is built with; the same on both sides of the seam.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,13 +154,19 @@ impl Settings {
     }
 
     /// The value of a rule as the hash table holds it: never 0, and larger for a higher priority.
-    fn stored(&self, rule: &Rule) -> u64 {
-        (1 << self.priority_bits | u64::from(rule.priority)) << self.value_bits | rule.value
+    fn stored(&self, priority: u32, value: u64) -> u64 {
+        (1 << self.priority_bits | u64::from(priority)) << self.value_bits | value
     }
 
-    fn rule(&self, pattern: Pattern, stored: u64) -> Rule {
-        let priority = (stored >> self.value_bits) as u32 & self.priority_max();
-        Rule { pattern, priority, value: stored & value_mask(self.value_bits) }
+    fn check(&self, rule: &Rule) -> Result<(), InsertError> {
+        let (value, value_bits) = (rule.value, self.value_bits);
+        if value > value_mask(value_bits) {
+            return Err(InsertError::ValueTooWide { value, value_bits });
+        }
+        if rule.priority > self.priority_max() {
+            return Err(InsertError::ValueTooWide { value: rule.priority.into(), value_bits: self.priority_bits });
+        }
+        Ok(())
     }
 }
 

@@ -1,8 +1,8 @@
 //! Tuple Space Search, query half: the hash table, the order in which tuples are tried, and readers of both.
 //!
 //! A lookup reads several places, so a reader that meets an update could see one rule gone and its successor not yet
-//! there. A counter round every update ([`Meeting`]) shows it that it did; it looks the burst up again, and in the end
-//! lines up behind the writer. A hash table that changes its size is made outside of that: tuples of both tables are tried
+//! there. A counter of writes (`SeqLock`) shows it that it did; it looks the burst up again, and in the end waits for
+//! the writer. A hash table that changes its size is made outside of that: tuples of both tables are tried
 //! meanwhile.
 
 use std::sync::Arc;
@@ -10,15 +10,14 @@ use std::sync::Arc;
 use super::tuple::Tuple;
 use super::update::{Change, Image, Update};
 use super::{Settings, tuple_prf};
-use crate::cells::value_mask;
+use crate::base::bytes::DecodeError;
+use crate::base::cells::value_mask;
+use crate::base::part::PartId;
+use crate::base::prefetch::BURST;
 use crate::cuckoo::exact::{self, CuckooQuery};
-use crate::othello::update::DecodeError;
-use crate::publish::current::{Current, Follower};
-use crate::publish::meeting::Meeting;
-use crate::traits::{Applied, ApplyError, BatchReader, Query, Replicated};
-
-/// Flows of a burst.
-const BURST: usize = 32;
+use crate::publish::rcu::{RcuCell, RcuReader};
+use crate::publish::seq_lock::SeqLock;
+use crate::traits::{Applied, ApplyError, BatchReader, Query, Undivided};
 
 /// A tuple as look-ups need it.
 #[derive(Clone, Copy)]
@@ -130,30 +129,14 @@ impl Directory {
 /// Query half of a tuple space, and the handle of its one writer.
 pub struct TupleSpaceQuery {
     table: CuckooQuery<2>,
-    directory: Current<Directory>,
-    meeting: Arc<Meeting>,
+    directory: RcuCell<Directory>,
+    seq_lock: Arc<SeqLock>,
     settings: Settings,
     seed: u64,
     version: u64,
 }
 
 impl TupleSpaceQuery {
-    /// The query structure of an image.
-    /// # Errors
-    /// [`ApplyError`]: the image is malformed, does not have its digest, or memory ran out.
-    pub fn from_image(settings: &Settings, image: &Image) -> Result<Self, ApplyError> {
-        check_digest(settings, image)?;
-        let directory = Directory::new(image.tuples.iter().copied(), settings.seed());
-        Ok(Self {
-            table: CuckooQuery::from_image(&settings.table, &image.table)?,
-            directory: Current::new(directory),
-            meeting: Arc::default(),
-            settings: settings.clone(),
-            seed: settings.seed(),
-            version: image.version,
-        })
-    }
-
     /// Tuples that have rules.
     pub fn n_tuples(&self) -> usize {
         self.directory.get().probes.len()
@@ -177,8 +160,8 @@ impl TupleSpaceQuery {
         directory: Option<Directory>,
         write: impl FnOnce(&mut CuckooQuery<2>) -> Result<(), ApplyError>,
     ) -> Result<(), ApplyError> {
-        let meeting = Arc::clone(&self.meeting);
-        meeting.write(|| {
+        let seq_lock = Arc::clone(&self.seq_lock);
+        seq_lock.write(|| {
             let written = write(&mut self.table);
             if let (Ok(()), Some(directory)) = (&written, directory) {
                 let bytes = self.directory.get().size_bytes();
@@ -211,9 +194,7 @@ impl TupleSpaceQuery {
             None => self.table.held().1,
         };
         let (got, expected) = (tuples_digest ^ table_digest, change.digest);
-        if got != expected {
-            return Err(ApplyError::WrongDigest { prefix: 0, depth: 0, got, expected });
-        }
+        ApplyError::check_digest(PartId::WHOLE, got, expected)?;
         self.directory.may_replace()?;
         match &change.table {
             Some(table @ exact::Update::Table(_)) => {
@@ -228,7 +209,7 @@ impl TupleSpaceQuery {
 
 fn check_digest(settings: &Settings, image: &Image) -> Result<(), ApplyError> {
     let (got, expected) = (image.computed_digest(settings), image.digest);
-    if got == expected { Ok(()) } else { Err(ApplyError::WrongDigest { prefix: 0, depth: 0, got, expected }) }
+    ApplyError::check_digest(PartId::WHOLE, got, expected).map(drop)
 }
 
 impl Query for TupleSpaceQuery {
@@ -246,18 +227,17 @@ impl Query for TupleSpaceQuery {
     }
 
     fn apply(&mut self, update: &Update) -> Result<Applied, ApplyError> {
-        let (to, current) = (Self::held_after(update).0, self.version);
-        if to <= current {
-            return Ok(Applied::AlreadyThere);
-        }
+        let current = self.version;
         match update {
-            Update::Change(change) if change.from != current => {
-                return Err(ApplyError::Gap { prefix: 0, depth: 0, current, from: change.from });
+            Update::Change(change) if change.to <= current => return Ok(Applied::AlreadyThere),
+            Update::Whole(image) if image.version <= current => return Ok(Applied::AlreadyThere),
+            Update::Change(change) => {
+                ApplyError::check_version(PartId::WHOLE, current, change.from)?;
+                self.change(change)?;
+                self.version = change.to;
             }
-            Update::Change(change) => self.change(change)?,
-            Update::Whole(_) => self.overwrite(update)?,
+            Update::Whole(image) => self.overwrite(image)?,
         }
-        self.version = to;
         Ok(Applied::Applied)
     }
 
@@ -266,12 +246,13 @@ impl Query for TupleSpaceQuery {
     }
 }
 
-impl Replicated for TupleSpaceQuery {
+impl Undivided for TupleSpaceQuery {
     type Settings = Settings;
+    type Image = Image;
     type Reader = Reader;
 
-    fn settings(&self) -> &Settings {
-        &self.settings
+    fn settings(&self) -> Settings {
+        self.settings.clone()
     }
 
     fn encode_update(settings: &Settings, update: &Update, out: &mut Vec<u8>) {
@@ -282,23 +263,28 @@ impl Replicated for TupleSpaceQuery {
         Update::decode(settings, bytes)
     }
 
-    fn is_whole(update: &Update) -> bool {
-        matches!(update, Update::Whole(_))
+    fn update_of(image: Image) -> Update {
+        Update::Whole(image)
     }
 
-    fn held_after(update: &Update) -> (u64, u64) {
-        match update {
-            Update::Change(change) => (change.to, change.digest),
-            Update::Whole(image) => (image.version, image.digest),
-        }
+    fn image_of(update: &Update) -> Option<&Image> {
+        if let Update::Whole(image) = update { Some(image) } else { None }
     }
 
-    fn from_whole(settings: &Settings, update: &Update) -> Result<Self, ApplyError> {
-        Self::from_image(settings, update.as_image()?)
+    fn from_image(settings: &Settings, image: &Image) -> Result<Self, ApplyError> {
+        check_digest(settings, image)?;
+        let directory = Directory::new(image.tuples.iter().copied(), settings.seed());
+        Ok(Self {
+            table: CuckooQuery::from_image(&settings.table, &image.table)?,
+            directory: RcuCell::new(directory),
+            seq_lock: Arc::default(),
+            settings: settings.clone(),
+            seed: settings.seed(),
+            version: image.version,
+        })
     }
 
-    fn overwrite(&mut self, update: &Update) -> Result<(), ApplyError> {
-        let image = update.as_image()?;
+    fn overwrite(&mut self, image: &Image) -> Result<(), ApplyError> {
         check_digest(&self.settings, image)?;
         let directory = Directory::new(image.tuples.iter().copied(), self.seed);
         self.directory.may_replace()?;
@@ -307,11 +293,11 @@ impl Replicated for TupleSpaceQuery {
         Ok(())
     }
 
-    fn whole(&self) -> Update {
+    fn image(&self) -> Image {
         let mut tuples: Vec<_> = self.directory.get().tuples().collect();
         tuples.sort_unstable_by_key(|(tuple, _)| tuple.code());
         let (version, digest) = self.held();
-        Update::Whole(Image { version, digest, tuples, table: self.table.image() })
+        Image { version, digest, tuples, table: self.table.image() }
     }
 
     fn held(&self) -> (u64, u64) {
@@ -321,25 +307,23 @@ impl Replicated for TupleSpaceQuery {
     fn reader(&self) -> Reader {
         let Settings { value_bits, priority_bits, .. } = self.settings;
         let (table, directory) = (self.table.reader(), self.directory.reader());
-        Reader { table, directory, meeting: Arc::clone(&self.meeting), value_bits, priority_bits }
+        Reader { table, directory, seq_lock: Arc::clone(&self.seq_lock), value_bits, priority_bits }
     }
 }
 
 /// A thread's access to a tuple space beside its writer.
 pub struct Reader {
     table: exact::Reader<2>,
-    directory: Follower<Directory>,
-    meeting: Arc<Meeting>,
+    directory: RcuReader<Directory>,
+    seq_lock: Arc<SeqLock>,
     value_bits: u8,
     priority_bits: u8,
 }
 
-impl BatchReader for Reader {
-    type Key = [u64; 2];
-
+impl BatchReader<[[u64; 2]]> for Reader {
     fn lookup_batch(&mut self, keys: &[[u64; 2]], values: &mut [u64]) {
         let values = &mut values[..keys.len()];
-        let Self { table, directory, meeting, value_bits, priority_bits } = self;
+        let Self { table, directory, seq_lock, value_bits, priority_bits } = self;
         let mut look_up = |keys: &[[u64; 2]], values: &mut [u64]| {
             // The table first: tuples that are tried belong to it, or to a later one too, until the counter says
             // otherwise.
@@ -349,7 +333,7 @@ impl BatchReader for Reader {
             directory.search(keys, values, *value_bits, *priority_bits, ask);
         };
         for (keys, values) in keys.chunks(BURST).zip(values.chunks_mut(BURST)) {
-            meeting.read(|| look_up(keys, values));
+            seq_lock.read(|| look_up(keys, values));
         }
     }
 
@@ -386,8 +370,8 @@ mod tests {
         space.insert_rule(&rule(Tuple::ANY, 2), &mut updates).unwrap();
         space.remove_rule(&rule(Tuple::EXACT, 1).pattern, &mut updates);
 
-        let meeting = Arc::clone(&query.meeting);
-        let stamp = meeting.sequence().read_begin().unwrap();
+        let seq_lock = Arc::clone(&query.seq_lock);
+        let stamp = seq_lock.sequence().read_begin().unwrap();
         let table = reader.table.pin();
         let (directory, _pin) = reader.directory.pin();
         let (mut value, mut n_calls) = ([u64::MAX], 0);
@@ -399,7 +383,7 @@ mod tests {
             table.lookup_batch(names, found);
         });
         assert_eq!((value, n_calls), ([0], 2), "the schedule has lost its sting");
-        assert!(!meeting.sequence().read_validate(stamp));
+        assert!(!seq_lock.sequence().read_validate(stamp));
         let mut value = [0];
         reader.lookup_batch(&[key], &mut value);
         assert_eq!(value, [2]);

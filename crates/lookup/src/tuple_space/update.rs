@@ -9,10 +9,10 @@
 
 use super::tuple::Tuple;
 use super::{Settings, tuple_prf};
-use crate::bytes::Bytes;
+use crate::base::bytes::{Bytes, DecodeError, at_most};
+use crate::base::part::{HeldPart, PartId};
 use crate::cuckoo::exact::{self, TableImage};
-use crate::othello::update::{DecodeError, at_most};
-use crate::traits::ApplyError;
+use crate::traits;
 
 /// An update of a tuple space.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,13 +52,6 @@ pub struct Image {
 }
 
 impl Update {
-    pub(super) fn as_image(&self) -> Result<&Image, ApplyError> {
-        match self {
-            Self::Whole(image) => Ok(image),
-            Self::Change(_) => Err(ApplyError::Malformed { reason: "a change came where the whole was due" }),
-        }
-    }
-
     /// Appends the bytes of the update.
     pub fn encode(&self, settings: &Settings, out: &mut Vec<u8>) {
         match self {
@@ -121,6 +114,20 @@ impl Update {
             _ => bytes.end().map(|()| None)?,
         };
         Ok(Self::Change(Change { from, to, digest, tuples, table }))
+    }
+}
+
+impl traits::Image for Image {
+    fn held(&self) -> HeldPart {
+        HeldPart { id: PartId::WHOLE, version: self.version, digest: self.digest }
+    }
+
+    fn under(self, version: u64) -> Self {
+        Self { version, table: self.table.under(version), ..self }
+    }
+
+    fn n_bytes(&self) -> usize {
+        self.table.n_bytes()
     }
 }
 

@@ -1,21 +1,23 @@
-//! Alien names: the wrappers obey the law of what they wrap, and aliens pass as often as is stated, after a fill, after
+//! Alien names: the wrappers conform, and aliens pass as often as is stated, after a fill, after
 //! churn, and where they are removed names.
 
-use std::fmt::Debug;
-use std::hash::Hash;
-
-use fibula_lookup::alien::bloom_set;
-use fibula_lookup::alien::checked::Checksum;
-use fibula_lookup::alien::keyed::{DigestWords, NameHash};
-use fibula_lookup::alien::{BloomSet, BloomSetQuery, Checked, Digested, Filtered, FilteredQuery, Named};
+use fibula_lookup::alien::checked::{self, Checksum, Marked};
+use fibula_lookup::alien::keyed::{self, DigestWords, NameHash};
+use fibula_lookup::alien::{BloomSet, Checked, Digested, Filter, Filtered, Named, bloom_set, filtered};
 use fibula_lookup::bloom::{Blocked, Layout, Partitioned, Standard};
-use fibula_lookup::cuckoo::exact::{self, Cuckoo};
+use fibula_lookup::cuckoo::exact::{self, CuckooSkeleton};
 use fibula_lookup::hash::{Digest, Family, SecretKey, mix64};
-use fibula_lookup::line::{self, LineTable};
-use fibula_lookup::othello::{self, Othello, Sharded};
-use fibula_lookup::static_map::{self, Bloomier, Rebuilt};
-use fibula_lookup::testkit::{Rng, Scope, Subject, law, seed};
-use fibula_lookup::traits::{Applied, ApplyError, BatchReader, Control, InsertError, Query, Replicated};
+use fibula_lookup::line::{self, LineSkeleton};
+use fibula_lookup::othello::{self, Graph, Sharded};
+use fibula_lookup::static_map::{self, Bloomier, Entries};
+use fibula_lookup::testkit::conformance::{self, Scope};
+use fibula_lookup::testkit::oracle::{Names, Subject};
+use fibula_lookup::testkit::{Rng, seed};
+use fibula_lookup::traits::{
+    Applied, ApplyError, BatchReader, Control, InsertError, Query, Replicated, SettingsOf, Single, Skeleton,
+};
+
+use super::conformance::{behind_bloom, tombstones};
 
 /// Filters and tables that every rate is averaged over.
 const N_TABLES: usize = 1_000;
@@ -31,20 +33,47 @@ fn key(seed: u64) -> SecretKey {
     SecretKey::from_seed(seed)
 }
 
-fn othello(value_bits: u8, max_names: usize, seed: u64) -> Othello<Sharded> {
-    Othello::new(othello::Settings::new(value_bits, max_names, &key(seed)))
+/// Names with values, those with values and checksums, and names alone.
+type Values = Graph<Sharded, u64>;
+type MarkedValues = Graph<Sharded, Marked<u64>>;
+type Exact = CuckooSkeleton<1, ()>;
+
+fn othello(value_bits: u8, max_names: usize, seed: u64) -> othello::Settings {
+    othello::Settings::new(value_bits, max_names, &key(seed))
 }
 
-fn bloom<L: Layout>(max_names: usize, rate: f64, seed: u64) -> BloomSet<L> {
-    BloomSet::new(bloom_set::Settings::new(max_names, rate, &key(seed)))
+fn bloom<L: Layout>(max_names: usize, rate: f64, seed: u64) -> bloom_set::Settings<L> {
+    bloom_set::Settings::new(max_names, rate, &key(seed))
 }
 
-fn exact(max_names: usize, seed: u64) -> Cuckoo<1> {
-    Cuckoo::new(exact::Settings::new(6, 1, max_names, Family::MulAdd, &key(seed)))
+fn exact(max_names: usize, seed: u64) -> exact::Settings {
+    exact::Settings::new(6, 1, max_names, Family::MulAdd, &key(seed))
 }
 
-fn named<C>(table: C, seed: u64) -> Named<C, 1> {
-    Named::new(table, NameHash::new(6, Family::MulAdd, &key(seed)))
+fn fixed(value_bits: u8, seed: u64) -> static_map::Settings {
+    static_map::Settings::new(value_bits, &key(seed))
+}
+
+fn named<S>(table: S, seed: u64) -> keyed::Settings<S, NameHash<1>> {
+    keyed::Settings { table, map: NameHash::new(6, Family::MulAdd, &key(seed)) }
+}
+
+/// A table behind a filter.
+pub(crate) fn filtered<F, T>(filter: SettingsOf<F>, table: SettingsOf<T>) -> Single<Filtered<F, T>>
+where
+    F: Skeleton<Payload = ()>,
+    F::Query: Filter,
+    T: Skeleton<Key = F::Key, Payload = u64>,
+{
+    Single::new(filtered::Settings { filter, table })
+}
+
+/// A table with checksums.
+pub(crate) fn checked<S: Skeleton<Key = Digest, Payload = Marked<u64>>>(
+    table: SettingsOf<S>,
+    checksum: Checksum,
+) -> Single<Checked<S>> {
+    Single::new(checked::Settings { table, checksum })
 }
 
 fn digest(number: u64) -> Digest {
@@ -55,72 +84,72 @@ fn name(number: u64) -> [u64; 1] {
     [number]
 }
 
-fn the_law_holds<C>(control: &mut C, key: impl Fn(u64) -> C::Key, n_names: u64, n_operations: usize, seed: u64)
-where
+fn conforms<C>(
+    mut control: C,
+    oracle: Names<C>,
+    key: impl Fn(u64) -> C::Key,
+    n_names: u64,
+    n_operations: usize,
+    seed: u64,
+) where
     C: Subject,
-    C::Key: Eq + Hash + Debug,
     C::Query: Query<Key = C::Key>,
-    <C::Query as Query>::Update: Debug,
 {
-    law(control, key, &Scope { n_operations, n_names, n_values: 16, check_every: n_operations.div_ceil(8), seed });
+    let scope = Scope { n_operations, n_names, n_values: 16, check_every: n_operations.div_ceil(8), seed };
+    conformance::random(&mut control, oracle, key, &scope);
 }
 
 #[test]
-fn the_law_holds_behind_a_bloom_filter() {
+fn tables_conform_behind_a_bloom_filter() {
     let seed = seed();
-    the_law_holds(
-        &mut Filtered::new(bloom::<Standard>(2_000, 0.1, seed), othello(4, 2_000, seed)),
-        digest,
-        900,
-        60_000,
-        seed,
-    );
-    the_law_holds(
-        &mut Filtered::new(bloom::<Partitioned>(64, 0.5, seed), othello(4, 64, seed)),
-        digest,
-        12,
-        40_000,
-        seed,
-    );
-    let rebuilt = Rebuilt::<Bloomier>::new(static_map::Settings::new(4, &key(seed)), 100, 1);
-    the_law_holds(&mut Filtered::new(bloom::<Blocked>(100, 0.01, seed), rebuilt), digest, 40, 600, seed);
+    let table = filtered::<BloomSet<Standard>, Values>(bloom(2_000, 0.1, seed), othello(4, 2_000, seed));
+    conforms(table, behind_bloom(), digest, 900, 60_000, seed);
+    let table = filtered::<BloomSet<Partitioned>, Values>(bloom(64, 0.5, seed), othello(4, 64, seed));
+    conforms(table, behind_bloom(), digest, 12, 40_000, seed);
+    let rebuilt = filtered::<BloomSet<Blocked>, Entries<Bloomier, u64>>(bloom(100, 0.01, seed), fixed(4, seed));
+    conforms(rebuilt, Names::aliens().in_bytes(), digest, 40, 600, seed);
 }
 
 #[test]
-fn the_law_holds_with_checksums() {
+fn tables_conform_with_checksums() {
     let seed = seed();
     let check = |bits| Checksum::new(bits, &key(seed));
-    the_law_holds(&mut Checked::new(othello(12, 2_000, seed), check(8)), digest, 900, 60_000, seed);
-    the_law_holds(&mut Checked::new(othello(5, 64, seed), check(1)), digest, 12, 40_000, seed);
-    let rebuilt = Rebuilt::<Bloomier>::new(static_map::Settings::new(7, &key(seed)), 100, 1);
-    the_law_holds(&mut Checked::new(rebuilt, check(3)), digest, 40, 600, seed);
+    conforms(checked::<MarkedValues>(othello(12, 2_000, seed), check(8)), tombstones(), digest, 900, 60_000, seed);
+    conforms(checked::<MarkedValues>(othello(5, 64, seed), check(1)), tombstones(), digest, 12, 40_000, seed);
+    let rebuilt = checked::<Entries<Bloomier, Marked<u64>>>(fixed(7, seed), check(3));
+    conforms(rebuilt, Names::aliens().in_bytes(), digest, 40, 600, seed);
 }
 
 #[test]
-fn the_law_holds_behind_an_exact_filter_of_names() {
+fn tables_conform_behind_an_exact_filter_of_names() {
     let seed = seed();
-    let table = named(othello(4, 2_000, seed), seed);
-    the_law_holds(&mut Filtered::new(exact(2_000, seed), table), name, 900, 60_000, seed);
+    let table = filtered::<Exact, Named<Values, 1>>(exact(2_000, seed), named(othello(4, 2_000, seed), seed));
+    conforms(table, Names::exact().in_bytes(), name, 900, 60_000, seed);
     // Of digests, as names of 8 bytes.
-    let digests = Cuckoo::new(exact::Settings::new(8, 1, 200, Family::MulAdd, &key(seed)));
-    let filter: Digested<Cuckoo<1>, 1> = Digested::new(digests, DigestWords);
-    the_law_holds(&mut Filtered::new(filter, othello(4, 200, seed)), digest, 90, 20_000, seed);
+    let table = exact::Settings::new(8, 1, 200, Family::MulAdd, &key(seed));
+    let filter = keyed::Settings { table, map: DigestWords };
+    let digests = filtered::<Digested<Exact, 1>, Values>(filter, othello(4, 200, seed));
+    conforms(digests, Names::exact().in_bytes(), digest, 90, 20_000, seed);
 }
 
 #[test]
-fn the_law_holds_for_lines_with_checksums_and_behind_an_exact_filter_of_names() {
+fn lines_conform_with_checksums_and_behind_an_exact_filter_of_names() {
     let seed = seed();
-    let lines = |value_bits| LineTable::new(line::Settings::new(value_bits, 2_000, &key(seed)));
-    the_law_holds(&mut Checked::new(lines(12), Checksum::new(8, &key(seed))), digest, 900, 8_000, seed);
-    the_law_holds(&mut Filtered::new(exact(2_000, seed), named(lines(4), seed)), name, 900, 8_000, seed);
+    let lines = |value_bits| line::Settings::new(value_bits, 2_000, &key(seed));
+    let checked = checked::<LineSkeleton<Marked<u64>>>(lines(12), Checksum::new(8, &key(seed)));
+    conforms(checked, Names::aliens().in_bytes(), digest, 900, 8_000, seed);
+    let behind = filtered::<Exact, Named<LineSkeleton<u64>, 1>>(exact(2_000, seed), named(lines(4), seed));
+    conforms(behind, Names::exact().in_bytes(), name, 900, 8_000, seed);
 }
 
 #[test]
-fn the_law_holds_for_wrappers_round_each_other() {
+fn wrappers_round_each_other_conform() {
     let seed = seed();
-    let checked = Checked::new(othello(9, 600, seed), Checksum::new(5, &key(seed)));
-    let bloom = Filtered::new(bloom::<Blocked>(600, 0.2, seed), checked);
-    the_law_holds(&mut Filtered::new(exact(600, seed), named(bloom, seed)), name, 250, 30_000, seed);
+    let table = checked::Settings { table: othello(9, 600, seed), checksum: Checksum::new(5, &key(seed)) };
+    let bloom = filtered::Settings { filter: bloom(600, 0.2, seed), table };
+    type Inner = Filtered<BloomSet<Blocked>, Checked<MarkedValues>>;
+    let all = filtered::<Exact, Named<Inner, 1>>(exact(600, seed), named(bloom, seed));
+    conforms(all, Names::exact().in_bytes(), name, 250, 30_000, seed);
 }
 
 /// Mean and standard error of one number a table: the spread between tables is in it.
@@ -182,15 +211,17 @@ fn bloom_rates<L: Layout>(n_names: usize, rate: f64) {
     let (mut rates, mut of_removed) = ([vec![], vec![]], vec![]);
     let mut answered = vec![];
     let settings = bloom_set::Settings::<L>::new(n_names, rate, &key(0));
-    let bloom = |seed| BloomSet::new(bloom_set::Settings { seed, ..settings.clone() });
-    let make = |seed| Filtered::new(bloom(seed), othello(4, 2 * n_names, seed));
+    let bloom = |seed| bloom_set::Settings { seed, ..settings.clone() };
+    let make = |seed| filtered::<BloomSet<L>, Values>(bloom(seed), othello(4, 2 * n_names, seed));
     after_fill_and_churn(n_names, make, |stage, control, query, removed, rng| {
         let aliens = aliens(rng);
         rates[stage].push(share(&aliens, |alien| query.filter().lookup(alien) != 0));
         if stage == 1 {
             of_removed.push(share(removed, |name| query.filter().lookup(name) != 0));
             answered.push(share(&aliens, |alien| query.lookup(alien) != 0));
-            assert!(removed.iter().filter(|&&name| control.must_drop(name)).all(|&name| query.lookup(name) == 0));
+            assert!(
+                removed.iter().filter(|&&name| control.skeleton().must_drop(name)).all(|&name| query.lookup(name) == 0)
+            );
         }
     });
     let expected = settings.shape.expected_fp(n_names as u64);
@@ -216,14 +247,14 @@ fn aliens_pass_a_bloom_filter_as_often_as_the_formula_says() {
 fn aliens_pass_a_checksum_of_r_bits_once_in_two_to_the_r() {
     for bits in if deep() { vec![3, 6] } else { vec![4] } {
         let (mut rates, mut answered) = ([vec![], vec![]], vec![]);
-        let make = |seed| Checked::new(othello(4 + bits, 240, seed), Checksum::new(bits, &key(seed)));
+        let make = |seed| checked::<MarkedValues>(othello(4 + bits, 240, seed), Checksum::new(bits, &key(seed)));
         after_fill_and_churn(120, make, |stage, control, query, removed, rng| {
             let aliens = aliens(rng);
             rates[stage].push(share(&aliens, |alien| query.get(alien).is_some()));
             if stage == 1 {
                 answered.push(share(&aliens, |alien| query.lookup(alien) != 0));
                 let (tombstones, forgotten): (Vec<_>, Vec<_>) =
-                    removed.iter().copied().partition(|&name| control.must_drop(name));
+                    removed.iter().copied().partition(|&name| control.skeleton().must_drop(name));
                 assert!(tombstones.iter().all(|&name| query.lookup(name) == 0));
                 if !forgotten.is_empty() {
                     rates[stage].push(share(&forgotten, |name| query.get(name).is_some()));
@@ -246,7 +277,8 @@ fn no_alien_and_no_removed_name_passes_an_exact_filter() {
     let seed = seed();
     let mut rng = Rng::new(seed);
     for _ in 0..50 {
-        let mut control = Filtered::new(exact(400, seed), named(othello(4, 400, seed), seed));
+        let table = named(othello(4, 400, seed), seed);
+        let mut control = filtered::<Exact, Named<Values, 1>>(exact(400, seed), table);
         let mut updates = Vec::new();
         let mut live: Vec<_> = (0..300).map(|_| [rng.below(1 << 48)]).collect();
         control
@@ -311,23 +343,23 @@ where
 fn thirty_turnovers_leave_every_wrapper_right_and_as_large_as_it_was() {
     const N: usize = 1_500;
     let checksum = Checksum::new(4, &key(1));
-    churn(&mut Filtered::new(bloom::<Standard>(N, 0.01, 1), othello(4, N, 1)), digest, N as u64);
-    churn(&mut Checked::new(othello(8, N, 1), checksum), digest, N as u64);
-    churn(&mut Filtered::new(exact(N, 1), named(othello(4, N, 1), 1)), name, N as u64);
+    churn(&mut filtered::<BloomSet<Standard>, Values>(bloom(N, 0.01, 1), othello(4, N, 1)), digest, N as u64);
+    churn(&mut checked::<MarkedValues>(othello(8, N, 1), checksum), digest, N as u64);
+    churn(&mut filtered::<Exact, Named<Values, 1>>(exact(N, 1), named(othello(4, N, 1), 1)), name, N as u64);
 }
 
 #[test]
 fn what_the_table_refuses_is_not_in_the_filter() {
-    let mut control = Filtered::new(bloom::<Standard>(3, 0.01, 1), othello(4, 3, 1));
+    let mut control = filtered::<BloomSet<Standard>, Values>(bloom(3, 0.01, 1), othello(4, 3, 1));
     let mut updates = Vec::new();
     control.insert_batch(&[(digest(1), 1), (digest(2), 2), (digest(3), 3)], &mut updates).unwrap();
     let n_updates = updates.len();
     assert_eq!(control.insert(digest(4), 4, &mut updates), Err(InsertError::TooManyNames { max: 3 }));
     let wide = Err(InsertError::ValueTooWide { value: 16, value_bits: 4 });
     assert_eq!(control.insert(digest(1), 16, &mut updates), wide);
-    assert_eq!((updates.len(), control.filter().len()), (n_updates, 3));
+    assert_eq!((updates.len(), control.skeleton().filter().len()), (n_updates, 3));
     // A filter that is smaller than its table takes the name out of the table again.
-    let mut control = Filtered::new(bloom::<Standard>(1, 0.01, 1), othello(4, 9, 1));
+    let mut control = filtered::<BloomSet<Standard>, Values>(bloom(1, 0.01, 1), othello(4, 9, 1));
     let mut query = control.export();
     let mut updates = Vec::new();
     control.insert(digest(1), 1, &mut updates).unwrap();
@@ -339,29 +371,28 @@ fn what_the_table_refuses_is_not_in_the_filter() {
 
 #[test]
 fn values_that_leave_no_room_for_the_checksum_are_refused_in_their_own_terms() {
-    let mut control = Checked::new(othello(12, 10, 1), Checksum::new(8, &key(1)));
+    let mut control = checked::<MarkedValues>(othello(12, 10, 1), Checksum::new(8, &key(1)));
     let wide = Err(InsertError::ValueTooWide { value: 17, value_bits: 4 });
     assert_eq!(control.insert(digest(1), 17, &mut Vec::new()), wide);
     assert_eq!(control.insert_batch(&[(digest(1), 17)], &mut Vec::new()), wide);
-    let mut control = Checked::new(othello(64, 10, 1), Checksum::new(60, &key(1)));
+    let mut control = checked::<MarkedValues>(othello(64, 10, 1), Checksum::new(60, &key(1)));
     assert_eq!(control.insert(digest(1), 17, &mut Vec::new()), wide);
 }
 
-type Travelling = Filtered<BloomSet<Standard>, Checked<Rebuilt<Bloomier>>>;
+type Travelling = Single<Filtered<BloomSet<Standard>, Checked<Entries<Bloomier, Marked<u64>>>>>;
 
 fn travelling(seed: u64) -> Travelling {
-    let table = Rebuilt::<Bloomier>::new(static_map::Settings::new(12, &key(seed)), 500, 1);
-    Filtered::new(bloom(500, 0.05, seed), Checked::new(table, Checksum::new(8, &key(seed))))
+    let table = checked::Settings { table: fixed(12, seed), checksum: Checksum::new(8, &key(seed)) };
+    filtered(bloom(500, 0.05, seed), table)
 }
 
 #[test]
 fn wrappers_travel_as_bytes_and_refuse_what_is_lost_or_damaged() {
-    type Of<C> = <C as Control>::Query;
     let seed = seed();
     let mut rng = Rng::new(seed);
     let mut control = travelling(seed);
     let mut query = control.export();
-    let settings = query.settings().clone();
+    let settings = Replicated::settings(&query);
     let mut updates = Vec::new();
     for number in 0..60 {
         control.insert(digest(number), number % 16, &mut updates).unwrap();
@@ -389,21 +420,21 @@ fn wrappers_travel_as_bytes_and_refuse_what_is_lost_or_damaged() {
                 if query.held() == held {
                     continue;
                 }
-                query = Replicated::from_whole(&settings, &control_at(&updates, update, seed).whole()).unwrap();
+                query = Replicated::from_images(&settings, &query_at(&updates, update, seed).images()).unwrap();
             }
         }
         let decoded = Of::<Travelling>::decode_update(&settings, &bytes).unwrap();
-        if query.held() != Of::<Travelling>::held_after(&decoded) {
-            assert_eq!(query.apply(&decoded), Ok(Applied::Applied));
-        }
+        query.apply(&decoded).unwrap();
+        assert_eq!(query.held(), query_at(&updates, update, seed).held());
     }
     assert_eq!(query.held(), control.export().held());
     let mut bytes = Vec::new();
-    Of::<Travelling>::encode_update(&settings, &query.whole(), &mut bytes);
+    Of::<Travelling>::encode_update(&settings, &Of::<Travelling>::update_of(query.images()), &mut bytes);
     let whole = Of::<Travelling>::decode_update(&settings, &bytes).unwrap();
-    let copy = <Of<Travelling> as Replicated>::from_whole(&settings, &whole).unwrap();
+    let images = Of::<Travelling>::images_of(&whole).unwrap();
+    let copy = Of::<Travelling>::from_images(&settings, images).unwrap();
     let mut late = travelling(seed).export();
-    late.overwrite(&whole).unwrap();
+    late.overwrite(images).unwrap();
     let keys: Vec<_> = (0..2_000).map(digest).collect();
     let [mut a, mut b, mut c] = [0, 1, 2].map(|value| vec![value; keys.len()]);
     query.lookup_batch(&keys, &mut a);
@@ -414,11 +445,11 @@ fn wrappers_travel_as_bytes_and_refuse_what_is_lost_or_damaged() {
 }
 
 /// A query structure that follows `updates` up to and with `last`.
-fn control_at(
-    updates: &[<FilteredOf as Query>::Update],
-    last: &<FilteredOf as Query>::Update,
+fn query_at(
+    updates: &[<Of<Travelling> as Query>::Update],
+    last: &<Of<Travelling> as Query>::Update,
     seed: u64,
-) -> FilteredOf {
+) -> Of<Travelling> {
     let mut query = travelling(seed).export();
     for update in updates {
         query.apply(update).unwrap();
@@ -429,4 +460,4 @@ fn control_at(
     query
 }
 
-type FilteredOf = FilteredQuery<BloomSetQuery<Standard>, <Checked<Rebuilt<Bloomier>> as Control>::Query>;
+type Of<C> = <C as Control>::Query;

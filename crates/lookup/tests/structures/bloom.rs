@@ -209,10 +209,10 @@ fn a_union_holds_the_names_of_both<L: Layout>() {
     union.union_with(&filled(&[&other])).unwrap();
     assert_eq!(union.words(), filled(&[&one, &other]).words());
     let before = union.clone();
-    assert_eq!(union.union_with(&Bloom::new(shape, !filter_seed)), Err(UnionError::OtherSeed));
+    assert_eq!(union.union_with(&Bloom::new(shape, !filter_seed)), Err(UnionError::Seed));
     for other in [Shape::new(12_000, 5).unwrap(), Shape::new(6_000, 6).unwrap()] {
         let refused = union.union_with(&Bloom::new(other, filter_seed));
-        assert!(matches!(refused, Err(UnionError::OtherShape { .. })), "{refused:?}");
+        assert!(matches!(refused, Err(UnionError::Shape { .. })), "{refused:?}");
     }
     assert_eq!(union.words(), before.words(), "a refused union has no effect");
 
@@ -229,7 +229,7 @@ fn a_union_holds_the_names_of_both<L: Layout>() {
     follower.apply(&changes).unwrap();
     assert_eq!(follower.words(), counting.filter().words());
     let eight = filled(&[&other], CounterBits::Eight);
-    assert_eq!(counting.union_with(&eight, &mut changes), Err(UnionError::OtherCounters));
+    assert_eq!(counting.union_with(&eight, &mut changes), Err(UnionError::Counters));
     [&one[..], &other].concat().iter().for_each(|&name| counting.take(name).unwrap());
     assert_eq!(n_positive(counting.filter(), &one[..100]), 100);
     one[..100].iter().for_each(|&name| counting.take(name).unwrap());
@@ -263,7 +263,7 @@ fn names_chosen_by_partition_sizes_break_unmixed_words_and_not_mixed_ones() {
     assert_eq!(n_victims::<OneHashing>(&sizes), 0);
 }
 
-/// The law of filters: an export with all changes applied is the export of the end, bit by bit.
+/// An export with all changes applied is the export of the end, bit by bit.
 fn changes_bring_an_export_along<L: Layout>() {
     let mut rng = Rng::new(seed());
     let mut filter = Counting::new(Shape::<L>::new(4_000, 6).unwrap(), CounterBits::Four, rng.next_u64());

@@ -1,11 +1,10 @@
 //! Images of filters: bytes and back give the same answers, and damaged bytes are refused.
 
-use fibula_lookup::bloom::image::{self, Header};
+use fibula_lookup::bloom::image::{self, Header, ImageError};
 use fibula_lookup::bloom::{
     AddressHashing, Blocked, CounterBits, Counting, DoubleHashing, Layout, OneHashing, Partitioned, Shape, Standard,
 };
 use fibula_lookup::hash::{Digest, Family, SecretKey};
-use fibula_lookup::image::ImageError;
 use fibula_lookup::testkit::{Rng, seed};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -120,9 +119,9 @@ fn wrong_fields_under_a_right_checksum_are_refused() {
     // A bit beyond the last, a byte beyond the end, and a bit without its counter.
     let n_bits = image::header(&plain).unwrap().bits;
     assert!((1..63).contains(&(n_bits % 64)));
-    assert!(matches!(refused(&plain, &|image| *image.last_mut().unwrap() |= 1 << 7), ImageError::Shards(_)));
+    assert!(matches!(refused(&plain, &|image| *image.last_mut().unwrap() |= 1 << 7), ImageError::Bits(_)));
     assert!(matches!(refused(&plain, &|image| image.push(0)), ImageError::Decode(_)));
-    assert!(matches!(refused(&with_counters, &|image| image[80] ^= 1), ImageError::Shards(_)));
+    assert!(matches!(refused(&with_counters, &|image| image[80] ^= 1), ImageError::Bits(_)));
     assert!(matches!(refused(&with_counters, &|image| image.truncate(image.len() - 8)), ImageError::Decode(_)));
     assert!(image::decode::<Standard>(&plain).is_err(), "another layout");
 }

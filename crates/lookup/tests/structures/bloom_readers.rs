@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use fibula_lookup::bloom_fib::{BloomFib, Form, Policy, Settings};
 use fibula_lookup::hash::{Digest, SecretKey, mix64};
 use fibula_lookup::testkit::{Rng, seed};
-use fibula_lookup::traits::{ApplyError, BatchReader, Control, Query};
+use fibula_lookup::traits::{ApplyError, BatchReader, Control, Query, Undivided};
 
 /// Names below this keep their value for ever; the next as many move between two values; the rest come and go.
 const N_STABLE: u64 = 400;

@@ -8,7 +8,7 @@ use fibula_lookup::hash::{Digest, SecretKey, mix64};
 use fibula_lookup::line::{self, LineTable};
 use fibula_lookup::othello::{Option2, Othello, Publication, Settings, Sharded, Sizing};
 use fibula_lookup::testkit::{Rng, seed};
-use fibula_lookup::traits::{ApplyError, BatchReader, Control, Query};
+use fibula_lookup::traits::{ApplyError, BatchReader, Control, Query, Replicated};
 
 /// Names below this keep their value for ever; the next as many move between two values; the rest come and go.
 const N_STABLE: u64 = 6_000;
@@ -58,7 +58,7 @@ fn othello_stays_right<S: Sizing>(publication: Publication, n_answers: u64) {
 fn answers_stay_right<C>(
     mut control: C,
     mut query: C::Query,
-    reader: impl BatchReader<Key = Digest>,
+    reader: impl BatchReader<[Digest]>,
     n_answers: u64,
     seed: u64,
 ) where

@@ -1,15 +1,16 @@
-//! Cuckoo Filtable: the law, churn at full load, collisions, false positives, many switches, readers beside the writer.
+//! Cuckoo Filtable: conformance, churn at full load, collisions, false positives, readers beside the writer.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use fibula_lookup::cuckoo::filtable::{
-    Change, Filtable, FiltableQuery, Place, Settings, Skeleton, Update, View, Write, level1_share,
-};
+use fibula_lookup::base::part::PartId;
+use fibula_lookup::cuckoo::filtable::{Filtable, FiltableQuery, Settings, Update, Write, level1_share};
 use fibula_lookup::cuckoo::{LOAD, SLOTS};
 use fibula_lookup::hash::{Digest, SecretKey, mix64};
-use fibula_lookup::testkit::{Rng, Scope, law, seed};
-use fibula_lookup::traits::{Applied, ApplyError, Control, InsertError, Query};
+use fibula_lookup::testkit::conformance::{self, Scope};
+use fibula_lookup::testkit::{Rng, seed};
+use fibula_lookup::traits::{Applied, ApplyError, Control, InsertError, Query, Undivided};
+
+use super::conformance::filtable;
 
 fn settings(value_bits: u8, fingerprint_bits: u8, max_names: usize, seed: u64) -> Settings {
     Settings::new(value_bits, fingerprint_bits, max_names, &SecretKey::from_seed(seed))
@@ -23,11 +24,11 @@ fn run(value_bits: u8, fingerprint_bits: u8, n_names: u64, n_operations: usize, 
     let settings = settings(value_bits, fingerprint_bits, n_names as usize, seed);
     let n_values = 1 << value_bits;
     let scope = Scope { n_operations, n_names, n_values, check_every: n_operations.div_ceil(5), seed };
-    law(&mut Filtable::new(settings), |n| Digest(mix64(n ^ seed)), &scope);
+    conformance::random(&mut Filtable::new(settings), filtable(), |n| Digest(mix64(n ^ seed)), &scope);
 }
 
 #[test]
-fn the_law_holds_for_every_way_to_divide_a_slot() {
+fn every_way_to_divide_a_slot_conforms() {
     let seed = seed();
     for (value_bits, fingerprint_bits) in
         [(1, 4), (12, 4), (6, 10), (1, 15), (3, 13), (8, 9), (8, 24), (28, 4), (16, 16), (2, 30)]
@@ -37,7 +38,7 @@ fn the_law_holds_for_every_way_to_divide_a_slot() {
 }
 
 #[test]
-fn the_law_holds_while_a_table_grows_and_shrinks() {
+fn a_table_conforms_while_it_grows_and_shrinks() {
     let seed = seed();
     run(6, 10, 20_000, 500_000, seed);
     run(6, 6, 5_000, 300_000, seed);
@@ -157,52 +158,6 @@ fn names_that_all_collide_go_to_level_2_and_come_back_when_the_others_are_forgot
 }
 
 #[test]
-fn after_every_write_of_every_message_every_live_name_stands_somewhere_and_newcomers_come_last() {
-    const N: u64 = 3_000;
-    let seed = seed();
-    // Room for a twentieth more, so that no fluctuation of level 1 asks for a rebuild.
-    let mut skeleton = Skeleton::<u32>::new(settings(12, 8, 2 * N as usize, seed), N as usize / 20 * 21);
-    let mut places: HashMap<Place, Digest> = HashMap::new();
-    let mut n_places_of: HashMap<Digest, u32> = HashMap::new();
-    let mut rng = Rng::new(seed);
-    let (mut n_left, mut n_returned, mut newcomers_last) = (0, 0, 0);
-    for n in 0..20 * N {
-        let mut changes = vec![(skeleton.insert(nth(n), 1).unwrap(), Some(nth(n)))];
-        if skeleton.len() == N as usize {
-            let gone = std::iter::repeat_with(|| rng.below(n)).find(|&gone| skeleton.get(nth(gone)).is_some());
-            changes.push((skeleton.remove(nth(gone.unwrap())).0, None));
-        }
-        for (change, newcomer) in changes {
-            let Change::Slots { second_rebuilt: false, slots } = change else {
-                panic!("seed {seed}: a table with room is not rebuilt")
-            };
-            for (at, slot) in slots.iter().enumerate() {
-                assert_eq!(places.get(&slot.place).copied(), slot.old.map(|old| old.0), "seed {seed}");
-                if let Some((comes, _)) = slot.new {
-                    places.insert(slot.place, comes);
-                    *n_places_of.entry(comes).or_default() += 1;
-                    n_returned += u32::from(newcomer.is_none());
-                } else {
-                    places.remove(&slot.place);
-                }
-                let Some((leaves, _)) = slot.old else { continue };
-                let left = n_places_of.get_mut(&leaves).unwrap();
-                *left -= 1;
-                assert!(*left > 0 || skeleton.get(leaves).is_none(), "seed {seed}: a name stands nowhere: {slots:?}");
-                if let (Some(newcomer), Place::First(_), None) = (newcomer, slot.place, slot.new) {
-                    // It left because of the newcomer, which must not be there before it is gone.
-                    n_left += 1;
-                    let later = slots[at..].iter().any(|slot| slot.new.is_some_and(|new| new.0 == newcomer));
-                    newcomers_last += u32::from(later);
-                }
-            }
-        }
-    }
-    assert!(n_left > 500 && n_returned > 500, "{n_left} names left level 1, {n_returned} writes to bring some back");
-    assert_eq!(n_left, newcomers_last, "seed {seed}: a newcomer was there before those that it collides with had left");
-}
-
-#[test]
 fn false_positives_after_churn_come_at_the_rate_of_equation_8() {
     const N_FILTERS: u64 = 1_000;
     const N_ALIENS: u64 = 2_000;
@@ -236,49 +191,6 @@ fn false_positives_after_churn_come_at_the_rate_of_equation_8() {
 }
 
 #[test]
-fn one_skeleton_serves_switches_with_values_of_their_own() {
-    const N_SWITCHES: u64 = 5;
-    let seed = seed();
-    // Every name hangs off a host; every switch has its own port for each host.
-    let port = |switch: u64, host: u32| mix64(switch << 32 | u64::from(host)) % 15 + u64::from(switch != 3);
-    let mut skeleton = Skeleton::<u32>::new(settings(4, 12, 3_000, seed), 0);
-    let mut switches: Vec<(View, FiltableQuery)> =
-        (0..N_SWITCHES).map(|switch| View::export(&skeleton, |host| port(switch, host))).collect();
-    let mut oracle: HashMap<u64, u32> = HashMap::new();
-    let mut rng = Rng::new(seed);
-    for operation in 0..30_000u64 {
-        let (n, host) = (rng.below(3_000), rng.below(40) as u32);
-        let change = if rng.below(10) < if operation < 15_000 { 8 } else { 4 } {
-            oracle.insert(n, host);
-            skeleton.insert(nth(n), host).unwrap()
-        } else {
-            let (change, was_there) = skeleton.remove(nth(n));
-            assert_eq!(was_there, oracle.remove(&n).is_some());
-            change
-        };
-        for (switch, (view, query)) in (0..).zip(&mut switches) {
-            let mut updates = Vec::new();
-            view.updates(&skeleton, &change, |host| port(switch, host), &mut updates);
-            assert!(updates.len() <= 1 && (change != Change::None || updates.is_empty()));
-            for update in &updates {
-                assert_eq!(query.apply(update), Ok(Applied::Applied), "seed {seed}, {update:?}");
-            }
-        }
-        if operation % 3_000 == 0 || operation == 29_999 {
-            for (switch, (view, query)) in (0..).zip(&mut switches) {
-                oracle
-                    .iter()
-                    .for_each(|(&n, &host)| assert_eq!(query.lookup(nth(n)), port(switch, host), "seed {seed}"));
-                let (mut fresh, exported) = View::export(&skeleton, |host| port(switch, host));
-                assert_eq!(fresh.image(&skeleton, |host| port(switch, host)).first, query.image().first);
-                assert_eq!(exported.image().second.words, query.image().second.words);
-                assert!(view.held().0 <= fresh.held().0);
-            }
-        }
-    }
-}
-
-#[test]
 fn what_does_not_fit_is_refused_with_numbers_and_changes_nothing() {
     let mut control = Filtable::new(settings(4, 10, 3, 1));
     let mut updates = Vec::new();
@@ -297,7 +209,7 @@ fn what_does_not_fit_is_refused_with_numbers_and_changes_nothing() {
 
 /// Another structure that holds the same.
 fn query_of(query: &FiltableQuery) -> FiltableQuery {
-    FiltableQuery::from_image(query.settings(), &query.image()).unwrap()
+    FiltableQuery::from_image(&Undivided::settings(query), &query.image()).unwrap()
 }
 
 #[test]
@@ -317,7 +229,7 @@ fn a_message_that_does_not_fit_is_refused_and_changes_nothing() {
     assert_eq!(batched.apply_batch(&updates), Ok(()));
     let second_lost = [updates[0].clone(), updates[2].clone()];
     let mut lost = query_of(&query);
-    let gap = ApplyError::Gap { prefix: 0, depth: 0, current: 1, from: 2 };
+    let gap = ApplyError::Gap { part: PartId::WHOLE, current: 1, from: 2 };
     assert_eq!(lost.apply_batch(&second_lost), Err((1, gap)));
     let mut last = None;
     for update in &updates {

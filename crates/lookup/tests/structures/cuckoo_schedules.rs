@@ -1,6 +1,9 @@
 //! Every interleaving of one lookup with the moves of the name it looks up: between two buckets, and between the
 //! levels of a Filtable. Writing the destination first and checking the counters again never misses the name; each of
 //! the two left out does.
+//!
+//! The steps of the lookup are a model of the real one, which cannot be stopped between two reads. Whole lookups of the
+//! real query halves between single writes: `missed_between_writes` in `cuckoo_exact` and `cuckoo_filtable`.
 #![cfg(not(loom))]
 
 use fibula_lookup::publish::{Sequence, Stamp};

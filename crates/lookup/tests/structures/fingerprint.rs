@@ -1,12 +1,15 @@
 //! OFW: fingerprints and emptiness indicators, against names, removed names and aliens.
 
-use fibula_lookup::hash::{Digest, Family, SecretKey, mix64};
-use fibula_lookup::image;
+use fibula_lookup::base::part::Change;
+use fibula_lookup::hash::{Digest, SecretKey, mix64};
 use fibula_lookup::othello::{
-    Change, Colouring, Graph, Option1, Option2, Othello, OthelloQuery, Publication, Settings, Sharded, Sizing, Update,
+    Colouring, Graph, Option1, Option2, Othello, OthelloQuery, Publication, Settings, Sharded, Sizing, Update,
 };
-use fibula_lookup::testkit::{Rng, Scope, law, seed};
-use fibula_lookup::traits::{Applied, Control, Query};
+use fibula_lookup::testkit::conformance::{self, Scope};
+use fibula_lookup::testkit::{Rng, seed};
+use fibula_lookup::traits::{Applied, Control, Query, Replicated, Skeleton, View};
+
+use super::conformance::tombstones;
 
 fn settings(value_bits: u8, fingerprint_bits: u8, max_names: usize, seed: u64) -> Settings {
     Settings::new(value_bits, max_names, &SecretKey::from_seed(seed)).with_fingerprints(fingerprint_bits)
@@ -21,11 +24,12 @@ fn run<S: Sizing>(value_bits: u8, fingerprint_bits: u8, n_names: u64, n_operatio
     let n_values = 1 << value_bits;
     let scope = Scope { n_operations, n_names, n_values, check_every: n_operations.div_ceil(5), seed };
     let settings = settings(value_bits, fingerprint_bits, n_names as usize * 2, seed);
-    law(&mut Othello::<S>::new(settings), |name| Digest(mix64(name ^ seed)), &scope);
+    let mut table = Othello::<S>::new(settings);
+    conformance::random(&mut table, tombstones(), |name| Digest(mix64(name ^ seed)), &scope);
 }
 
 #[test]
-fn the_law_holds_for_every_width_of_cell_in_every_sizing() {
+fn every_width_of_cell_conforms_in_every_sizing() {
     let seed = seed();
     for cell_bits in 2..=64u8 {
         // Every width of cell, with a share of fingerprint that differs from one to the next.
@@ -37,14 +41,14 @@ fn the_law_holds_for_every_width_of_cell_in_every_sizing() {
 }
 
 #[test]
-fn the_law_holds_while_shards_split_and_merge() {
+fn fingerprints_conform_while_shards_split_and_merge() {
     let seed = seed();
     run::<Sharded>(8, 8, 12_000, deep(150_000, 2_000_000), seed);
     run::<Sharded>(6, 5, 8_000, deep(100_000, 1_000_000), seed);
 }
 
 #[test]
-fn the_law_holds_on_few_names_under_many_operations() {
+fn few_names_conform_under_many_operations() {
     let seed = seed();
     run::<Sharded>(2, 2, 8, deep(60_000, 1_000_000), seed);
     run::<Sharded>(2, 1, 8, deep(60_000, 1_000_000), seed);
@@ -75,7 +79,7 @@ impl Churn {
     }
 
     fn value(&self, name: u64) -> u64 {
-        mix64(name ^ self.salt ^ 0x5555) & (u64::MAX >> (64 - self.table.graph().settings().value_bits))
+        mix64(name ^ self.salt ^ 0x5555) & (u64::MAX >> (64 - self.table.skeleton().settings().value_bits))
     }
 
     /// Removes the oldest name and adds a new one, `n` times.
@@ -102,13 +106,13 @@ fn thirty_turnovers_keep_every_name_and_every_tombstone_drops() {
             assert_eq!(churn.query.lookup(churn.digest(name)), churn.value(name), "seed {seed}, name {name}");
         }
         let mut n_tombstones = 0;
-        for tombstone in churn.table.graph().tombstones() {
+        for tombstone in churn.table.skeleton().tombstones() {
             assert_eq!(churn.query.lookup(tombstone), 0, "seed {seed}");
             n_tombstones += 1;
         }
         // 5 % of all edges of a shard, themselves among them.
         assert!(n_tombstones * 20 <= n_names as usize + n_tombstones, "seed {seed}: {n_tombstones}");
-        assert_eq!(churn.query.shards(), churn.table.export().shards(), "seed {seed}");
+        assert_eq!(churn.query.images(), churn.table.export().images(), "seed {seed}");
     }
 }
 
@@ -127,7 +131,7 @@ fn a_name_put_in_again_and_again_is_in_once() {
         assert!(table.remove(name(n), &mut updates));
         table.insert(name(n), n % 256, &mut updates).unwrap();
     }
-    assert_eq!((table.len(), table.graph().tombstones().count()), (1_000, 0));
+    assert_eq!((table.len(), table.skeleton().tombstones().count()), (1_000, 0));
     let query = table.export();
     assert!((0..1_000).all(|n| query.lookup(name(n)) == n % 256), "seed {seed}");
 }
@@ -140,7 +144,7 @@ fn a_removed_name_drops_while_its_tombstone_stands_whatever_is_recoloured() {
         churn.turn(1);
         let newest_removed = churn.names.start;
         for removed in newest_removed.saturating_sub(100)..newest_removed {
-            if churn.table.graph().has_tombstone(churn.digest(removed)) {
+            if churn.table.skeleton().must_drop(churn.digest(removed)) {
                 assert_eq!(churn.query.lookup(churn.digest(removed)), 0, "seed {seed}, name {removed}");
             }
         }
@@ -172,20 +176,21 @@ fn fingerprints_tell_names_apart_wherever_these_stand() {
 fn many_switches_share_one_graph_and_follow_it() {
     let seed = seed();
     let mut rng = Rng::new(seed);
-    let mut graph = Graph::<Sharded, u32>::new(settings(7, 9, 40_000, seed));
+    let mut graph = Graph::<Sharded>::new(settings(7, 9, 40_000, seed));
     let name = |n: u64| Digest(mix64(n ^ seed));
     for n in 0..9_000 {
         let _ = graph.insert(name(n), n as u32).unwrap();
     }
     let value = |switch: usize, host: u32| mix64(u64::from(host) + switch as u64) & 0x7F;
-    let mut switches = Colouring::export_many(&graph, 3, value);
+    let open = |switch| Colouring::open(&graph, |host| value(switch, host)).unwrap();
+    let mut switches: Vec<_> = (0..3).map(open).collect();
     let (mut updates, mut bytes) = (Vec::new(), Vec::new());
     for step in 0..20_000 {
         let n = rng.below(15_000);
         let change =
             if rng.below(3) == 0 { graph.remove(name(n)) } else { graph.insert(name(n), n as u32 + step).unwrap() };
         for (switch, (colouring, query)) in switches.iter_mut().enumerate() {
-            colouring.updates(&graph, &change, |host| value(switch, host), &mut updates);
+            colouring.updates(&graph, &change, |host| value(switch, host), &mut updates).unwrap();
             for update in updates.drain(..) {
                 bytes.clear();
                 update.encode(graph.settings().cell_bits(), &mut bytes);
@@ -193,7 +198,7 @@ fn many_switches_share_one_graph_and_follow_it() {
                 assert_eq!(query.apply(&update), Ok(Applied::Applied), "seed {seed}, step {step}");
             }
         }
-        assert!(!matches!(change, Change::Shards { ref slots, .. } if slots.is_empty()));
+        assert!(!matches!(change, Change::Parts { ref slots, .. } if slots.is_empty()));
     }
     for (switch, (colouring, query)) in switches.iter().enumerate() {
         for (digest, host) in graph.iter() {
@@ -202,32 +207,11 @@ fn many_switches_share_one_graph_and_follow_it() {
         for tombstone in graph.tombstones() {
             assert_eq!(query.lookup(tombstone), 0, "seed {seed}");
         }
-        let held: Vec<_> = colouring.held(&graph).map(|(_, id, version, digest)| (id, version, digest)).collect();
-        assert_eq!(query.held().collect::<Vec<_>>(), held, "seed {seed}");
-        let (_, fresh) = Colouring::export(&graph, |host| value(switch, host));
-        let cells = |query: &OthelloQuery| query.shards().into_iter().map(|shard| shard.words).collect::<Vec<_>>();
+        let held: Vec<_> = colouring.held(&graph).into_iter().map(|(_, held)| held).collect();
+        assert_eq!(query.held(), held, "seed {seed}");
+        let (_, fresh) = Colouring::open(&graph, |host| value(switch, host)).unwrap();
+        let cells = |query: &OthelloQuery| query.images().into_iter().map(|shard| shard.words).collect::<Vec<_>>();
         assert_eq!(cells(query), cells(&fresh), "seed {seed}");
-    }
-}
-
-#[test]
-fn an_image_answers_like_its_origin_and_says_how_wide_fingerprints_are() {
-    let key = SecretKey::from_seed(7);
-    for (value_bits, fingerprint_bits) in [(8, 8), (1, 1), (5, 6), (12, 20), (40, 24), (16, 0)] {
-        let settings = Settings::new(value_bits, 100_000, &key).with_fingerprints(fingerprint_bits);
-        let entries: Vec<_> = (0..9_000u64).map(|name| (Digest(mix64(name)), name & 1)).collect();
-        let (_, query) = Othello::<Sharded>::build(settings.clone(), &entries, 1).unwrap();
-        let bytes = image::encode(&query, Family::Wy, &key);
-        let (header, read) = image::decode::<Sharded>(&bytes).unwrap();
-        assert_eq!((bytes[14], &header.settings), (fingerprint_bits, &settings));
-        for name in 0..20_000 {
-            assert_eq!(read.lookup(Digest(mix64(name))), query.lookup(Digest(mix64(name))));
-        }
-        assert_eq!(image::encode(&read, Family::Wy, &key), bytes);
-        // A cell of more than 64 bits is refused before anything else is believed.
-        let mut wide = bytes.clone();
-        wide[14] = 65 - value_bits;
-        assert!(image::header(&wide).is_err());
     }
 }
 

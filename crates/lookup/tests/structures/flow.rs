@@ -84,7 +84,7 @@ fn against_an_oracle<L: Named, P: Policy>(n_operations: u64, seed: u64) {
                 now += rng.below(3);
                 table.advance(now);
                 table.scan(8, |_, _| {});
-                table.bring_home(rng.below(8) as usize);
+                table.rehome(rng.below(8) as usize);
             }
             _ => {}
         }

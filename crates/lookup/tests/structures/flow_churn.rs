@@ -137,14 +137,14 @@ fn come_home<L: Named, P: Policy>(load: f64) -> (f64, f64) {
     let before = share(&churned);
     let (mut n_moved, mut n_left) = (0, usize::MAX);
     while n_left > 0 {
-        let progress = churned.table.bring_home(3);
+        let progress = churned.table.rehome(3);
         assert!(progress.n_moved <= 3 * 8, "a step of three buckets is bounded");
         (n_moved, n_left) = (n_moved + progress.n_moved, progress.n_buckets_left);
     }
     let after = share(&churned);
     churned.report(&format!("load {load}, brought home"));
     assert_eq!(((before - after) * churned.names.len() as f64).round() as usize, n_moved);
-    churned.table.bring_home(usize::MAX);
+    churned.table.rehome(usize::MAX);
     churned.check();
     churned.report(&format!("load {load}, brought home twice"));
     (before, after)

@@ -48,7 +48,7 @@ fn over_wraps(wraps: u64, seed: u64) {
         };
         // A round every 8,192 units; a step of more than a window counts as one.
         table.scan((n_buckets as u64 * (1 + step.min(WRAP / 4)) / 8192 + 1) as usize, &mut tell);
-        table.bring_home(rng.below(64) as usize);
+        table.rehome(rng.below(64) as usize);
         for _ in 0..rng.below(60) {
             if table.len() * 20 < table.capacity() * 19 {
                 let lifetime = if rng.below(4) == 0 { MAX_LIFETIME } else { 1 + rng.below(500) as u16 };

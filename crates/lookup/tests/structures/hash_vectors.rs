@@ -6,6 +6,7 @@ use std::path::Path;
 use fibula_lookup::hash::{Digest, Family, Hasher, Purpose, SecretKey};
 
 /// The rows of a table in `vectors/`, without its header.
+#[expect(clippy::disallowed_methods, reason = "golden vectors are files")]
 fn rows(file: &str, header: &str) -> Vec<[String; 4]> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vectors").join(file);
     let text = fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));

@@ -1,16 +1,19 @@
 //! The line table under force: levels of bumping, churn, damaged messages, golden vectors.
 //!
-//! `FIBULA_DEEP=1` runs 30 turnovers of 100K to 1M names, growth to 10M names and back, and 10^7 operations of the law
-//! from 0 to 1M names
-//! and back.
+//! `FIBULA_DEEP=1` runs 30 turnovers of 100K to 1M names, growth to 10M names and back, and 10^7 operations of the
+//! conformance test from 0 to 1M names and back.
 
 use std::path::{Path, PathBuf};
 
-use fibula_lookup::alien::{Checked, checked::Checksum};
+use fibula_lookup::alien::checked::{Checksum, Marked};
 use fibula_lookup::hash::{Digest, SecretKey, mix64};
-use fibula_lookup::line::{LineQuery, LineTable, Settings, Trade, Update};
-use fibula_lookup::testkit::{Rng, Scope, law, seed};
-use fibula_lookup::traits::{Applied, ApplyError, Control, InsertError, Query};
+use fibula_lookup::line::{LineQuery, LineSkeleton, LineTable, Settings, Trade, Update};
+use fibula_lookup::testkit::conformance::{self, Scope};
+use fibula_lookup::testkit::oracle::Names;
+use fibula_lookup::testkit::{Rng, seed};
+use fibula_lookup::traits::{Applied, ApplyError, Control, InsertError, Query, Replicated, Skeleton};
+
+use super::alien::checked;
 
 fn is_deep() -> bool {
     std::env::var_os("FIBULA_DEEP").is_some()
@@ -40,7 +43,7 @@ fn names_that_one_bucket_cannot_keep_go_through_every_level_and_answer() {
         let name = of_one_bucket(&mut rng);
         table.insert(name, n & 255, &mut updates).unwrap();
         entries.push((name, n & 255));
-        let stats = table.lines().stats();
+        let stats = table.skeleton().stats();
         (0..3).for_each(|level| deepest[level] = deepest[level].max(stats.n_names[level]));
         n_stashed = n_stashed.max(stats.n_stashed);
     }
@@ -55,7 +58,7 @@ fn names_that_one_bucket_cannot_keep_go_through_every_level_and_answer() {
     }
     updates.drain(..).for_each(|update| assert_eq!(switch.apply(&update), Ok(Applied::Applied)));
     entries[..4_000].iter().for_each(|&(name, value)| assert_eq!(switch.lookup(name), value, "seed {seed}"));
-    let [first, second, third] = table.lines().stats().n_names;
+    let [first, second, third] = table.skeleton().stats().n_names;
     assert!(second + third < first / 20, "seed {seed}: {first}, {second}, {third}");
 }
 
@@ -74,9 +77,9 @@ fn after_turnovers(trade: Trade, n_names: usize, n_turnovers: usize, seed: u64) 
         updates.drain(..).for_each(|update| assert_eq!(switch.apply(&update), Ok(Applied::Applied)));
     }
     names.iter().for_each(|&(name, value)| assert_eq!(switch.lookup(name), value, "seed {seed}"));
-    let stats = table.lines().stats();
+    let stats = table.skeleton().stats();
     let bits = switch.size_bits() as f64 / n_names as f64;
-    let control = table.lines().heap_bytes() as f64 / n_names as f64;
+    let control = table.skeleton().heap_bytes() as f64 / n_names as f64;
     println!("{}: {n_names} names, {n_turnovers} turnovers: {bits:.2} bits a name", trade.name());
     println!("control half: {control:.1} bytes a name, {stats:?}");
     bits
@@ -101,11 +104,12 @@ fn memory_stays_what_it_was_under_churn() {
 }
 
 #[test]
-fn the_law_holds_over_many_operations() {
+fn a_table_conforms_over_many_operations() {
     let seed = seed();
     let (n_names, n_operations) = if is_deep() { (1_000_000, 10_000_000) } else { (5_000, 100_000) };
     let scope = Scope { n_operations, n_names, n_values: 256, check_every: n_operations.div_ceil(5), seed };
-    law(&mut LineTable::new(settings(seed, n_names as usize * 2)), |name| Digest(mix64(name ^ seed)), &scope);
+    let mut table = LineTable::new(settings(seed, n_names as usize * 2));
+    conformance::random(&mut table, Names::aliens(), |name| Digest(mix64(name ^ seed)), &scope);
 }
 
 /// Names that never come twice, so that the oracle is arithmetic: name `n` has value `n % 251`.
@@ -147,7 +151,8 @@ fn a_checksum_in_the_value_tells_aliens() {
     let seed = seed();
     let key = SecretKey::from_seed(seed);
     let settings = Settings::new(16, 2_000, &key);
-    let (mut table, mut rng) = (Checked::new(LineTable::new(settings), Checksum::new(8, &key)), Rng::new(seed));
+    let mut table = checked::<LineSkeleton<Marked<u64>>>(settings, Checksum::new(8, &key));
+    let mut rng = Rng::new(seed);
     (0..1_500).for_each(|_| table.insert(Digest(rng.next_u64()), 1 + rng.below(255), &mut Vec::new()).unwrap());
     let query = table.export();
     let n_aliens = 100_000;
@@ -171,10 +176,10 @@ fn damaged_and_stale_messages_change_nothing() {
     let (mut first, mut second) = (Vec::new(), Vec::new());
     table.insert(names[0].0, names[0].1 ^ 1, &mut first).unwrap();
     table.insert(names[0].0, names[0].1, &mut second).unwrap();
-    let before = switch.groups();
+    let before = switch.images();
     assert_eq!(before.len(), 1);
     assert!(matches!(switch.apply(&second[0]), Err(ApplyError::Gap { .. })));
-    for update in [first[0].clone(), Update::Groups(table.export().groups())] {
+    for update in [first[0].clone(), Update::Groups(table.export().images())] {
         let mut bytes = Vec::new();
         update.encode(&mut bytes);
         assert_eq!(Update::decode(&settings, &bytes).unwrap(), update);
@@ -190,7 +195,7 @@ fn damaged_and_stale_messages_change_nothing() {
                 assert_ne!(switch.apply(&update), Ok(Applied::Applied), "bit {bit}: {update:?}");
             }
         }
-        assert_eq!(switch.groups(), before);
+        assert_eq!(switch.images(), before);
     }
     assert_eq!(switch.apply(&first[0]), Ok(Applied::Applied));
     assert_eq!(switch.apply(&first[0]), Ok(Applied::AlreadyThere));
@@ -223,7 +228,7 @@ fn upper_levels_made_anew_are_sent_without_the_first() {
             n_levels += 1;
             with_first += usize::from(!levels.first.indices.is_empty());
             with_stash += usize::from(!levels.stash.is_empty());
-            let (mut bytes, before) = (Vec::new(), switch.groups());
+            let (mut bytes, before) = (Vec::new(), switch.images());
             update.encode(&mut bytes);
             assert!(bytes.len() * 64 < switch.size_bits() as usize, "{} bytes", bytes.len());
             assert_eq!(Update::decode(&settings, &bytes).unwrap(), update);
@@ -240,11 +245,11 @@ fn upper_levels_made_anew_are_sent_without_the_first() {
                 }
                 bytes[bit / 8] ^= 1 << (bit % 8);
             }
-            assert_eq!(switch.groups(), before);
+            assert_eq!(switch.images(), before);
             assert_eq!(switch.apply(&update), Ok(Applied::Applied));
             assert_eq!(switch.apply(&update), Ok(Applied::AlreadyThere));
         }
-        assert_eq!(switch.groups(), table.export().groups(), "seed {seed}");
+        assert_eq!(switch.images(), table.export().images(), "seed {seed}");
     }
     println!("{n_levels} updates of levels, {with_first} with buckets of the first, {with_stash} with a stash");
     assert!(n_levels > 3 && with_first > 0 && with_stash > 0, "seed {seed}: {n_levels}, {with_first}, {with_stash}");
@@ -257,10 +262,11 @@ fn vector(name: &str) -> PathBuf {
 
 /// `vectors/line.hex` is a table, `vectors/line.csv` what it answers; `FIBULA_WRITE_VECTORS=1` writes both anew.
 #[test]
+#[expect(clippy::disallowed_methods, reason = "golden vectors are files")]
 fn a_table_is_the_golden_one_and_gives_the_golden_answers() {
     let (_, query, names) = small_table(17);
     let mut bytes = Vec::new();
-    Update::Groups(query.groups()).encode(&mut bytes);
+    Update::Groups(query.images()).encode(&mut bytes);
     let hex: String =
         bytes.chunks(32).map(|line| line.iter().map(|b| format!("{b:02x}")).collect::<String>() + "\n").collect();
     let aliens = (0..50).map(|n| Digest(mix64(n + 1)));

@@ -1,19 +1,47 @@
 //! Prefixes that make trouble, and what is right of them: for the tests of longest prefix match.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use fibula_lookup::lpm::prefix::{Address, Prefix};
 use fibula_lookup::testkit::Rng;
+use fibula_lookup::testkit::oracle::{Live, Oracle, Subject, UpdateOf};
+use fibula_lookup::traits::{Control, Query};
 
-/// Prefixes by what they are, asked for from the longest length to the shortest.
-#[derive(Default)]
-pub(crate) struct Oracle<A>(pub(crate) HashMap<Prefix<A>, u64>);
+/// Encodes and decodes an update.
+type Carry<C> = Box<dyn Fn(&<C as Control>::Query, &UpdateOf<C>) -> Option<UpdateOf<C>>>;
 
-impl<A: Address> Oracle<A> {
-    pub(crate) fn lookup(&self, address: A) -> u64 {
+/// What is right of a table of prefixes: an address has the value of the longest prefix that covers it, found by asking
+/// for one of each length.
+pub(crate) struct LongestPrefix<C: Subject> {
+    /// What two tables of the same prefixes have in common.
+    pub(crate) state: fn(&C::Query) -> Vec<u8>,
+    /// An update on its way through bytes.
+    pub(crate) carried: Carry<C>,
+}
+
+impl<A, C> Oracle<C> for LongestPrefix<C>
+where
+    A: Address,
+    C: Subject + Control<Key = Prefix<A>, Query: Query<Key = A>>,
+{
+    /// Addresses at which answers may change: the ends of a prefix, and their neighbours; and random ones.
+    fn probes(&self, prefix: Prefix<A>, rng: &mut Rng) -> Vec<A> {
+        let (first, last) = (prefix.address().widened(), prefix.last().widened());
+        let ends = [first, last, first.wrapping_sub(1), last.wrapping_add(1)].map(A::narrowed);
+        ends.into_iter().chain([wide(rng), crowded(rng, 8)]).collect()
+    }
+
+    fn expected(&self, _control: &C, live: &Live<C>, address: A) -> Option<u64> {
         let lengths = (0..=A::BITS as u8).rev();
-        lengths.filter_map(|len| self.0.get(&Prefix::of(address, len))).copied().next().unwrap_or(0)
+        Some(lengths.filter_map(|len| live.get(&Prefix::of(address, len))).copied().next().unwrap_or(0))
+    }
+
+    fn state(&self, query: &C::Query) -> Vec<u8> {
+        (self.state)(query)
+    }
+
+    fn carried(&self, query: &C::Query, update: &UpdateOf<C>) -> Option<UpdateOf<C>> {
+        (self.carried)(query, update)
     }
 }
 
@@ -41,15 +69,12 @@ pub(crate) fn some_prefix<A: Address>(rng: &mut Rng) -> Prefix<A> {
     Prefix::of(crowded(rng, len), len as u8)
 }
 
-/// Addresses at which answers may change: ends of prefixes, and their neighbours; and random ones.
-pub(crate) fn probes<A: Address>(oracle: &Oracle<A>, rng: &mut Rng, n_random: usize) -> Vec<A> {
-    let ends = oracle.0.keys().flat_map(|prefix| {
-        let (first, last) = (prefix.address().widened(), prefix.last().widened());
-        [first, last, first.wrapping_sub(1), last.wrapping_add(1)].map(A::narrowed)
-    });
-    let mut probes: Vec<A> = ends.collect();
-    probes.extend((0..n_random).map(|at| if at % 2 == 0 { wide::<A>(rng) } else { crowded(rng, 8) }));
-    probes
+/// Prefixes by number: the first of them lie in each other, the others anywhere.
+pub(crate) fn numbered<A: Address>(number: u64, seed: u64) -> Prefix<A> {
+    match [20, 8, A::BITS as u8, 0, 17, 26].get(number as usize) {
+        Some(&len) => Prefix::of(A::from_first(0x0a01_02ff, 32), len),
+        None => some_prefix(&mut Rng::new(number ^ seed)),
+    }
 }
 
 pub(crate) fn deep() -> bool {

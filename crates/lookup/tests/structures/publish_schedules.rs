@@ -2,12 +2,13 @@
 //! answers, the sequence counter and the versions give none.
 //!
 //! The name's cells are A[i] and B[j]. Update k sets them so that its answer is `ANSWERS[k]`, and every mixture of
-//! two versions differs from all of these.
+//! two versions differs from all of these. The counter, the entry and the epochs are the real ones; the cells are not,
+//! since a real lookup cannot be stopped between two reads.
 #![cfg(not(loom))]
 
 use std::cell::Cell;
 
-use fibula_lookup::papers_protocol::{Affected, BrokenStripes, N_STRIPES, SecondBit};
+use super::papers_protocol::{Affected, BrokenStripes, N_STRIPES, SecondBit};
 use fibula_lookup::publish::{Domain, Entry, Epoch, ReaderSlot, Sequence, Stamp, WriteGuard};
 
 /// A[i] and B[j] before the first update, after it, and after the second.

@@ -1,23 +1,25 @@
 //! Aliens over servers by weight, beside live names that do not notice.
 
-use fibula_lookup::hash::{Digest, Family, SecretKey, mix64};
-use fibula_lookup::image;
+use fibula_lookup::hash::{Digest, SecretKey, mix64};
 use fibula_lookup::othello::spread::{Servers, WeightsError};
 use fibula_lookup::othello::{Colouring, Graph, Option2, Othello, OthelloQuery, Settings, Sharded, Sizing, Update};
-use fibula_lookup::testkit::{Rng, Scope, law, seed};
-use fibula_lookup::traits::{Applied, Control, Query};
+use fibula_lookup::testkit::conformance::{self, Scope};
+use fibula_lookup::testkit::{Rng, seed};
+use fibula_lookup::traits::{Applied, Control, Query, Replicated, Row, Skeleton, View};
+
+use super::conformance::tombstones;
 
 fn settings(value_bits: u8, max_names: usize, seed: u64) -> Settings {
     Settings::new(value_bits, max_names, &SecretKey::from_seed(seed)).with_spread()
 }
 
 #[test]
-fn the_law_holds_where_aliens_are_spread() {
+fn tables_that_spread_aliens_conform() {
     fn run<S: Sizing>(value_bits: u8, n_names: u64, n_operations: usize, seed: u64) {
         let scope =
             Scope { n_operations, n_names, n_values: 1 << value_bits, check_every: n_operations.div_ceil(5), seed };
         let mut table = Othello::<S>::new(settings(value_bits, n_names as usize * 2, seed));
-        law(&mut table, |name| Digest(mix64(name ^ seed)), &scope);
+        conformance::random(&mut table, tombstones(), |name| Digest(mix64(name ^ seed)), &scope);
     }
     let seed = seed();
     for value_bits in [1, 4, 8, 13, 16, 32] {
@@ -214,36 +216,23 @@ fn switches_that_share_a_graph_follow_it_and_a_restart_derives_the_same_cells() 
         let _ = graph.insert(name(n), n as u32).unwrap();
     }
     let value = |switch: usize, host: u32| mix64(u64::from(host) + switch as u64) & 0xFFFF;
-    let mut switches = Colouring::export_many(&graph, 2, value);
+    let open = |switch| Colouring::open(&graph, |host| value(switch, host)).unwrap();
+    let mut switches: Vec<_> = (0..2).map(open).collect();
     let mut updates = Vec::new();
     for step in 0..10_000 {
         let n = rng.below(8_000);
         let change = if rng.below(3) == 0 { graph.remove(name(n)) } else { graph.insert(name(n), step).unwrap() };
         for (switch, (colouring, query)) in switches.iter_mut().enumerate() {
-            colouring.updates(&graph, &change, |host| value(switch, host), &mut updates);
+            colouring.updates(&graph, &change, |host| value(switch, host), &mut updates).unwrap();
             updates.drain(..).for_each(|update| assert_eq!(query.apply(&update), Ok(Applied::Applied)));
         }
     }
     let live: Vec<_> = graph.iter().collect();
-    let tombstones: Vec<_> = graph.tombstones().map(|name| (name, 0)).collect();
-    let states: Vec<_> = graph.shard_states().collect();
-    let restored = Graph::<Sharded, u32>::restore(graph.settings().clone(), &states, &live, &tombstones).unwrap();
+    let rows: Vec<Row> = graph.rows().collect();
+    let restored = Graph::<Sharded>::restore(graph.settings(), &rows, &live).unwrap();
     for (switch, (_, query)) in switches.iter().enumerate() {
-        let (_, fresh) = Colouring::export(&restored, |host| value(switch, host));
-        let cells = |query: &OthelloQuery| query.shards().into_iter().map(|s| (s.words, s.digest)).collect::<Vec<_>>();
+        let (_, fresh) = Colouring::open(&restored, |host| value(switch, host)).unwrap();
+        let cells = |query: &OthelloQuery| query.images().into_iter().map(|s| (s.words, s.digest)).collect::<Vec<_>>();
         assert_eq!(cells(query), cells(&fresh), "seed {seed}");
     }
-}
-
-#[test]
-fn an_image_says_that_aliens_are_spread() {
-    let key = SecretKey::from_seed(7);
-    let entries: Vec<_> = (0..3_000u64).map(|name| (Digest(mix64(name)), name)).collect();
-    let settings = Settings::new(13, 5_000, &key).with_spread();
-    let (_, query) = Othello::<Sharded>::build(settings.clone(), &entries, 1).unwrap();
-    let bytes = image::encode(&query, Family::MulAdd, &key);
-    let (header, read) = image::decode::<Sharded>(&bytes).unwrap();
-    assert_eq!((bytes[15], header.settings), (1, settings));
-    let aliens: Vec<_> = (0..10_000).map(|name| Digest(mix64(name))).collect();
-    assert_eq!(values(&read, &aliens), values(&query, &aliens));
 }

@@ -1,13 +1,18 @@
-//! Static maps as things that travel: to bytes and back, under the law of control structures, and beside readers.
+//! Static maps as things that travel: to bytes and back, through the conformance test of control structures, and beside readers.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use fibula_lookup::bytes::Bytes;
+use super::restart::{damaged_rows_are_refused, restored_skeleton_has_the_same_words};
+use fibula_lookup::base::bytes::Bytes;
 use fibula_lookup::hash::{Digest, SecretKey, mix64};
 use fibula_lookup::static_map::rebuilt::Version;
-use fibula_lookup::static_map::{Bloomier, Orthogonal, Rebuilt, RebuiltQuery, SetSep, Settings, Sorted, StaticMap};
-use fibula_lookup::testkit::{Rng, Scope, law, seed};
-use fibula_lookup::traits::{Applied, BatchReader, Control, InsertError, Query, Replicated};
+use fibula_lookup::static_map::{
+    Bloomier, Entries, Orthogonal, Rebuilt, RebuiltQuery, SetSep, Settings, Sorted, StaticMap,
+};
+use fibula_lookup::testkit::conformance::{self, Scope};
+use fibula_lookup::testkit::oracle::Names;
+use fibula_lookup::testkit::{Rng, seed};
+use fibula_lookup::traits::{Applied, BatchReader, Control, InsertError, Query, Undivided};
 
 fn settings(value_bits: u8, seed: u64) -> Settings {
     Settings::new(value_bits, &SecretKey::from_seed(seed))
@@ -21,67 +26,64 @@ fn entries(n_names: u64, value_bits: u8) -> Vec<(Digest, u64)> {
     (0..n_names).map(|number| (digest(number), mix64(number) >> (64 - value_bits))).collect()
 }
 
-fn the_law_holds<M>(key: impl Fn(u64) -> M::Key)
+fn conforms<M>(key: impl Fn(u64) -> M::Key)
 where
-    M: StaticMap + Send + Sync + 'static,
-    M::Key: Ord + Send + std::hash::Hash + std::fmt::Debug,
+    M: StaticMap<Key: Ord + Send + Sync + std::hash::Hash + std::fmt::Debug> + Send + Sync + 'static,
 {
     let seed = seed();
     for (value_bits, n_names, n_operations) in [(1, 6, 300), (8, 50, 600), (20, 50, 300)] {
-        let mut table = Rebuilt::<M>::new(settings(value_bits, seed), 1_000, 1);
+        let mut table = Rebuilt::<M>::new(settings(value_bits, seed));
         let scope = Scope { n_operations, n_names, n_values: 1 << value_bits, check_every: 100, seed };
-        law(&mut table, |number| key(number ^ seed << 8), &scope);
+        let oracle = if M::EXACT { Names::exact() } else { Names::aliens() };
+        conformance::random(&mut table, oracle.in_bytes(), |number| key(number ^ seed << 8), &scope);
     }
 }
 
 #[test]
-fn the_law_holds_for_a_bloomier_filter_that_is_rebuilt() {
-    the_law_holds::<Bloomier>(digest);
+fn a_bloomier_filter_that_is_rebuilt_conforms() {
+    conforms::<Bloomier>(digest);
 }
 
 #[test]
-fn the_law_holds_for_a_setsep_that_is_rebuilt() {
-    the_law_holds::<SetSep>(digest);
+fn a_setsep_that_is_rebuilt_conforms() {
+    conforms::<SetSep>(digest);
 }
 
 #[test]
-fn the_law_holds_for_orthogonal_filters_that_are_rebuilt() {
-    the_law_holds::<Orthogonal>(digest);
+fn orthogonal_filters_that_are_rebuilt_conform() {
+    conforms::<Orthogonal>(digest);
 }
 
 #[test]
-fn the_law_holds_for_a_sorted_map_that_is_rebuilt() {
-    the_law_holds::<Sorted<1>>(|number| [number]);
-    the_law_holds::<Sorted<3>>(|number| [number % 2, 0, number]);
+fn a_sorted_map_that_is_rebuilt_conforms() {
+    conforms::<Sorted<1>>(|number| [number]);
+    conforms::<Sorted<3>>(|number| [number % 2, 0, number]);
 }
 
 #[test]
 fn a_batch_is_one_version_and_what_changes_nothing_is_none() {
-    let mut table = Rebuilt::<Bloomier>::new(settings(8, 1), 100, 1);
+    let mut table = Rebuilt::<Bloomier>::new(settings(8, 1));
     let mut updates = Vec::new();
     table.insert_batch(&entries(100, 8), &mut updates).unwrap();
     assert_eq!((updates.len(), updates[0].version()), (1, 1));
     table.insert_batch(&entries(100, 8), &mut updates).unwrap();
     assert!(!table.remove(digest(200), &mut updates));
     assert_eq!(updates.len(), 1);
-    let changes: Vec<_> = (0..100).map(|number| (digest(number), (number >= 50).then_some(number))).collect();
-    table.change(&changes, &mut updates).unwrap();
-    assert_eq!((updates.len(), table.len()), (2, 50));
-    assert_eq!(table.export().lookup(digest(77)), 77);
+    assert!(table.remove(digest(77), &mut updates));
+    assert_eq!((updates.len(), updates[1].version(), table.len()), (2, 2, 99));
+    assert_eq!(table.export().lookup(digest(76)), entries(100, 8)[76].1);
 }
 
 #[test]
 fn a_batch_that_is_refused_changes_nothing() {
-    let mut table = Rebuilt::<SetSep>::new(settings(8, 1), 100, 1);
+    let mut table = Rebuilt::<SetSep>::new(settings(8, 1));
     let mut updates = Vec::new();
     table.insert_batch(&entries(90, 8), &mut updates).unwrap();
-    let more: Vec<_> = (50..150).map(|number| (digest(number), 1)).collect();
-    assert_eq!(table.insert_batch(&more, &mut updates), Err(InsertError::TooManyNames { max: 100 }));
     let wide = [(digest(3), 5), (digest(91), 256), (digest(3), 6)];
     let refused = InsertError::ValueTooWide { value: 256, value_bits: 8 };
     assert_eq!(table.insert_batch(&wide, &mut updates), Err(refused));
     assert_eq!(updates.len(), 1);
-    assert!(table.iter().eq({
+    assert!(table.skeleton().iter().eq({
         let mut sorted = entries(90, 8);
         sorted.sort_unstable();
         sorted
@@ -91,22 +93,21 @@ fn a_batch_that_is_refused_changes_nothing() {
 /// To bytes and back, whole and in every damaged form: nothing panics, and what has another digest is refused.
 fn travels<M>(key: impl Fn(u64) -> M::Key)
 where
-    M: StaticMap + Send + Sync + 'static,
-    M::Key: Ord + Send,
+    M: StaticMap<Key: Ord + Send + Sync> + Send + Sync + 'static,
 {
     let seed = seed();
     let mut rng = Rng::new(seed);
     for (value_bits, n_names) in [(1, 0), (4, 1), (8, 700), (20, 700), (64, 100), (5, 20_000)] {
         let settings = settings(value_bits, seed);
-        let mut table = Rebuilt::<M>::new(settings.clone(), n_names as usize, 2);
+        let mut table = Rebuilt::<M>::new(settings.clone());
         let filled: Vec<_> =
             entries(n_names, value_bits).iter().enumerate().map(|(i, e)| (key(i as u64), e.1)).collect();
         table.insert_batch(&filled, &mut Vec::new()).unwrap();
         let query = table.export();
         let mut bytes = Vec::new();
-        RebuiltQuery::<M>::encode_update(&settings, &query.whole(), &mut bytes);
-        let decoded = RebuiltQuery::<M>::decode_update(&settings, &bytes).unwrap();
-        let copy = RebuiltQuery::from_whole(&settings, &decoded).unwrap();
+        query.image().encode(&mut bytes);
+        let decoded = Version::<M>::decode(&settings, &bytes).unwrap();
+        let copy = RebuiltQuery::from_image(&settings, &decoded).unwrap();
         assert_eq!((copy.held(), copy.size_bits()), (query.held(), query.size_bits()));
         // Aliens too: the structure is the same, not only the answers for names.
         let keys: Vec<_> = (0..n_names * 2 + 50).map(&key).collect();
@@ -158,11 +159,11 @@ fn a_sorted_map_travels_as_bytes() {
 fn readers_see_one_version_a_burst_and_the_newest_in_the_end() {
     const N_NAMES: u64 = 200;
     let seed = seed();
-    let mut table = Rebuilt::<Bloomier>::new(settings(16, seed), N_NAMES as usize, 1);
+    let mut table = Rebuilt::<Bloomier>::new(settings(16, seed));
     let all = |value: u64| (0..N_NAMES).map(|number| (digest(number), value)).collect::<Vec<_>>();
     let mut updates = Vec::new();
     table.insert_batch(&all(1), &mut updates).unwrap();
-    let mut query = RebuiltQuery::new(&settings(16, seed), &updates[0]);
+    let mut query = RebuiltQuery::from_image(&settings(16, seed), &updates[0]).unwrap();
     let (done, started) = (AtomicBool::new(false), AtomicBool::new(false));
     let digests: Vec<_> = (0..N_NAMES).map(digest).collect();
     std::thread::scope(|scope| {
@@ -195,4 +196,19 @@ fn readers_see_one_version_a_burst_and_the_newest_in_the_end() {
         }
         done.store(true, Ordering::Release);
     });
+}
+
+#[test]
+fn restored_names_make_the_same_maps() {
+    let seed = seed();
+    restored_skeleton_has_the_same_words::<Entries<Bloomier>>(&settings(16, seed), digest, 60, seed);
+    restored_skeleton_has_the_same_words::<Entries<SetSep>>(&settings(5, seed), digest, 30, seed);
+    restored_skeleton_has_the_same_words::<Entries<Orthogonal>>(&settings(5, seed), digest, 30, seed);
+    restored_skeleton_has_the_same_words::<Entries<Sorted<1>>>(&settings(16, seed), |n| [n], 60, seed);
+}
+
+#[test]
+fn damaged_rows_of_a_static_map_are_refused() {
+    let seed = seed();
+    damaged_rows_are_refused::<Entries<Bloomier>>(&settings(16, seed), digest, 500, 600, seed);
 }

@@ -42,8 +42,8 @@ fn every_key_gets_its_value<M: StaticMap>(settings: &Settings, entries: &[(M::Ke
     map
 }
 
-/// The law over all widths, sizes and kinds of names; `key` makes a key of a name.
-fn the_law_holds<M: StaticMap>(key: impl Fn(&Hasher, u64) -> M::Key) {
+/// Over all widths, sizes and kinds of names; `key` makes a key of a name.
+fn every_entry_is_answered<M: StaticMap>(key: impl Fn(&Hasher, u64) -> M::Key) {
     let seed = seed();
     let mut rng = Rng::new(seed);
     let hasher = Hasher::new(Family::default(), &SecretKey::from_seed(seed));
@@ -65,25 +65,25 @@ fn digest(hasher: &Hasher, name: u64) -> Digest {
 
 #[test]
 fn every_name_of_a_bloomier_filter_gets_its_value() {
-    the_law_holds::<Bloomier>(digest);
+    every_entry_is_answered::<Bloomier>(digest);
 }
 
 #[test]
 fn every_name_of_a_setsep_gets_its_value() {
-    the_law_holds::<SetSep>(digest);
+    every_entry_is_answered::<SetSep>(digest);
 }
 
 #[test]
 fn every_name_of_orthogonal_bloom_filters_gets_its_value() {
-    the_law_holds::<Orthogonal>(digest);
+    every_entry_is_answered::<Orthogonal>(digest);
 }
 
 #[test]
 fn every_name_of_a_sorted_map_gets_its_value() {
-    the_law_holds::<Sorted<1>>(|_, name| [name]);
-    the_law_holds::<Sorted<1>>(|hasher, name| [digest(hasher, name).0]);
-    the_law_holds::<Sorted<3>>(|_, name| [name % 2, name / 7, name]);
-    the_law_holds::<Sorted<9>>(|_, name| [0, 0, 0, 0, 0, 0, 0, 0, name]);
+    every_entry_is_answered::<Sorted<1>>(|_, name| [name]);
+    every_entry_is_answered::<Sorted<1>>(|hasher, name| [digest(hasher, name).0]);
+    every_entry_is_answered::<Sorted<3>>(|_, name| [name % 2, name / 7, name]);
+    every_entry_is_answered::<Sorted<9>>(|_, name| [0, 0, 0, 0, 0, 0, 0, 0, name]);
 }
 
 #[test]

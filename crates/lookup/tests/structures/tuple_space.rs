@@ -1,12 +1,14 @@
-//! Tuple Space Search: the best rule wins, as an oracle that tries every rule says, whatever came and went before.
+//! Tuple Space Search: conformance for rules and for flat names, damaged messages, churn, readers beside the writer.
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use fibula_lookup::hash::{Family, SecretKey};
-use fibula_lookup::testkit::{Rng, Scope, law, seed};
-use fibula_lookup::traits::{Applied, ApplyError, BatchReader, Control, InsertError, Query, Replicated};
+use fibula_lookup::testkit::conformance::{self, Scope};
+use fibula_lookup::testkit::oracle::{Live, Names, Oracle, bytes_of, over_bytes};
+use fibula_lookup::testkit::{Rng, seed};
+use fibula_lookup::traits::{Applied, ApplyError, BatchReader, Control, InsertError, Query, Undivided};
 use fibula_lookup::tuple_space::{Flow, Pattern, Rule, Settings, Tuple, TupleSpace, TupleSpaceQuery, Update};
 
 fn settings(value_bits: u8, priority_bits: u8, max_rules: usize, seed: u64) -> Settings {
@@ -29,103 +31,111 @@ fn tuple(rng: &mut Rng) -> Tuple {
     tuple.protocol(rng.below(2) == 0).ports(rng.below(4) == 0, rng.below(2) == 0)
 }
 
-fn pattern(rng: &mut Rng) -> Pattern {
+pub(crate) fn pattern(rng: &mut Rng) -> Pattern {
     Pattern::new(tuple(rng), flow(rng).key())
 }
 
+/// Bits of a value of [`Rules`].
+const VALUE_BITS: u8 = 4;
+
+/// A tuple space as a table of rules: from a pattern to a priority and a value, as one number.
+pub(crate) struct Rules(TupleSpace);
+
+impl Rules {
+    pub(crate) fn new(priority_bits: u8, seed: u64) -> Self {
+        Self(TupleSpace::new(settings(VALUE_BITS, priority_bits, 4_000, seed)))
+    }
+
+    fn rule((pattern, value): (Pattern, u64)) -> Rule {
+        Rule { pattern, priority: (value >> VALUE_BITS) as u32, value: value & ((1 << VALUE_BITS) - 1) }
+    }
+
+    fn number(rule: Rule) -> u64 {
+        u64::from(rule.priority) << VALUE_BITS | rule.value
+    }
+}
+
+impl Control for Rules {
+    type Key = Pattern;
+    type Query = TupleSpaceQuery;
+
+    fn insert(&mut self, pattern: Pattern, value: u64, updates: &mut Vec<Update>) -> Result<(), InsertError> {
+        self.0.insert_rule(&Self::rule((pattern, value)), updates)
+    }
+
+    fn insert_batch(&mut self, entries: &[(Pattern, u64)], updates: &mut Vec<Update>) -> Result<(), InsertError> {
+        let rules: Vec<_> = entries.iter().copied().map(Self::rule).collect();
+        self.0.insert_rules(&rules, updates)
+    }
+
+    fn remove(&mut self, pattern: Pattern, updates: &mut Vec<Update>) -> bool {
+        self.0.remove_rule(&pattern, updates)
+    }
+
+    fn get(&self, pattern: Pattern) -> Option<u64> {
+        self.0.rule(&pattern).map(Self::number)
+    }
+
+    fn export(&self) -> TupleSpaceQuery {
+        self.0.export()
+    }
+
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
 /// The value of the rule that wins, found by trying all.
-fn best(rules: &HashMap<Pattern, (u32, u64)>, key: [u64; 2]) -> u64 {
-    let matching = rules.iter().filter(|(pattern, _)| pattern.matches(key));
-    let best = matching.max_by_key(|(pattern, (priority, _))| (*priority, pattern.tuple().rank()));
-    best.map_or(0, |(_, (_, value))| *value)
+fn best(rules: impl Iterator<Item = Rule>, key: [u64; 2]) -> u64 {
+    let matching = rules.filter(|rule| rule.pattern.matches(key));
+    matching.max_by_key(|rule| (rule.priority, rule.pattern.tuple().rank())).map_or(0, |rule| rule.value)
 }
 
-fn check(query: &TupleSpaceQuery, rules: &HashMap<Pattern, (u32, u64)>, rng: &mut Rng, n_flows: usize, context: &str) {
-    let keys: Vec<_> = (0..n_flows).map(|_| flow(rng).key()).collect();
-    let mut values = vec![u64::MAX; n_flows + 1];
-    query.lookup_batch(&keys, &mut values);
-    assert_eq!(values[n_flows], u64::MAX, "{context}: a value beyond the batch was written");
-    for (&key, value) in keys.iter().zip(values) {
-        assert_eq!(value, best(rules, key), "{context}: {key:x?}");
-        assert_eq!(query.lookup(key), value, "{context}: {key:x?} alone and in a batch");
+/// What is right of rules: the best that matches wins.
+pub(crate) struct BestRule;
+
+impl Oracle<Rules> for BestRule {
+    fn probes(&self, pattern: Pattern, rng: &mut Rng) -> Vec<[u64; 2]> {
+        vec![pattern.key(), flow(rng).key(), flow(rng).key()]
+    }
+
+    fn expected(&self, _control: &Rules, live: &Live<Rules>, key: [u64; 2]) -> Option<u64> {
+        Some(best(live.iter().map(|(&pattern, &value)| Rules::rule((pattern, value))), key))
+    }
+
+    fn state(&self, query: &TupleSpaceQuery) -> Vec<u8> {
+        bytes_of(query)
+    }
+
+    fn carried(&self, query: &TupleSpaceQuery, update: &Update) -> Option<Update> {
+        over_bytes(query, update)
     }
 }
 
-fn over_bytes(settings: &Settings, update: &Update) -> Update {
-    let mut bytes = Vec::new();
-    update.encode(settings, &mut bytes);
-    let decoded = Update::decode(settings, &bytes).unwrap();
-    assert_eq!(&decoded, update);
-    decoded
-}
-
 #[test]
-fn the_best_rule_wins_after_any_changes() {
+fn tables_of_rules_conform() {
     let seed = seed();
-    let mut rng = Rng::new(seed);
-    for (priority_bits, n_operations, wave) in [(0, 600, 150), (2, 2_000, 300), (32, 600, 100)] {
-        let settings = settings(4, priority_bits, 4_000, seed);
-        let mut space = TupleSpace::new(settings.clone());
-        let mut rules = HashMap::new();
-        let (mut follower, mut late) = (space.export(), space.export());
-        for operation in 0..n_operations {
-            let context = format!("seed {seed}, operation {operation}");
-            let mut updates = Vec::new();
-            let draw = |rng: &mut Rng| Rule {
-                pattern: pattern(rng),
-                priority: rng.below(1 << priority_bits) as u32,
-                value: rng.below(16),
-            };
-            let growing = operation / wave % 2 == 0;
-            if rng.below(100) < if growing { 80 } else { 25 } {
-                let rule = draw(&mut rng);
-                space.insert_rule(&rule, &mut updates).unwrap();
-                rules.insert(rule.pattern, (rule.priority, rule.value));
-            } else if rng.below(50) == 0 {
-                let batch: Vec<_> = (0..rng.below(200)).map(|_| draw(&mut rng)).collect();
-                space.insert_rules(&batch, &mut updates).unwrap();
-                rules.extend(batch.iter().map(|rule| (rule.pattern, (rule.priority, rule.value))));
-            } else {
-                // One of those that are in, mostly.
-                let known = rules.keys().nth(rng.below(rules.len() as u64 + 1) as usize).copied();
-                let pattern = known.unwrap_or_else(|| pattern(&mut rng));
-                assert_eq!(space.remove_rule(&pattern, &mut updates), rules.remove(&pattern).is_some(), "{context}");
-            }
-            for update in &updates {
-                let update = over_bytes(&settings, update);
-                assert_eq!(late.apply(&update), Ok(Applied::Applied), "{context}");
-                assert_eq!(follower.apply(&update), Ok(Applied::Applied), "{context}");
-                assert_eq!(follower.apply(&update), Ok(Applied::AlreadyThere), "{context}");
-                assert_eq!(follower.held(), TupleSpaceQuery::held_after(&update), "{context}");
-            }
-            assert_eq!(space.len(), rules.len(), "{context}");
-            check(&follower, &rules, &mut rng, 5, &context);
-            if operation % 97 == 0 {
-                let export = space.export();
-                check(&follower, &rules, &mut rng, 100, &context);
-                check(&late, &rules, &mut rng, 100, &context);
-                check(&export, &rules, &mut rng, 100, &context);
-                assert_eq!((export.held(), export.whole()), (follower.held(), follower.whole()), "{context}");
-                late = TupleSpaceQuery::from_whole(&settings, &over_bytes(&settings, &export.whole())).unwrap();
-                let mut all: Vec<_> = space.rules().map(|rule| (rule.pattern, (rule.priority, rule.value))).collect();
-                assert_eq!(all.len(), rules.len());
-                all.retain(|(pattern, rule)| rules.get(pattern) != Some(rule));
-                assert_eq!(all, [], "{context}");
-            }
-        }
-        assert_eq!(follower.n_tuples(), space.n_tuples());
+    for (priority_bits, n_names, n_operations) in [(0, 100, 800), (2, 400, 2_000), (32, 100, 800)] {
+        let mut rules = Rules::new(priority_bits, seed);
+        let n_values = 1 << (VALUE_BITS + priority_bits);
+        let scope = Scope { n_operations, n_names, n_values, check_every: n_operations / 10, seed };
+        let live = conformance::random(&mut rules, BestRule, |number| pattern(&mut Rng::new(number ^ seed)), &scope);
+        let all = rules.0.rules().map(|rule| (rule.pattern, Rules::number(rule)));
+        assert_eq!(all.collect::<HashMap<_, _>>(), live, "seed {seed}");
+        assert_eq!(rules.export().n_tuples(), rules.0.skeleton().n_tuples(), "seed {seed}");
     }
 }
 
 #[test]
-fn flat_names_are_exact_rules_of_one_tuple_under_the_law() {
+fn flat_names_are_exact_rules_of_one_tuple_and_conform() {
     let seed = seed();
     let name = |number: u64| [number.wrapping_mul(0x9E37_79B9_7F4A_7C15), number << 8 & 0xFF_FFFF_FFFF | 13 << 56];
     for (value_bits, n_names, n_operations) in [(1, 8, 20_000), (8, 300, 60_000), (63, 300, 20_000)] {
         let mut table = TupleSpace::new(settings(value_bits, 0, 1_000, seed));
         let n_values = 1 << value_bits;
-        law(&mut table, name, &Scope { n_operations, n_names, n_values, check_every: n_operations / 5, seed });
-        assert!(table.n_tuples() <= 1);
+        let scope = Scope { n_operations, n_names, n_values, check_every: n_operations / 5, seed };
+        conformance::random(&mut table, Names::exact().in_bytes(), name, &scope);
+        assert!(table.skeleton().n_tuples() <= 1);
     }
 }
 
@@ -187,10 +197,18 @@ fn what_does_not_fit_is_refused_and_changes_nothing() {
     assert_eq!(space.insert_rule(&rule(8, 1), &mut updates), wide(8, 3));
     assert_eq!(space.insert_rule(&rule(1, 1), &mut updates), Err(InsertError::TooManyNames { max: 2 }));
     assert_eq!(space.insert([1, 1 << 40], 1, &mut updates), Err(InsertError::NameTooLong { name_bytes: 13 }));
-    assert_eq!((space.len(), space.n_tuples(), updates.len()), (2, 1, 0));
+    assert_eq!((space.len(), space.skeleton().n_tuples(), updates.len()), (2, 1, 0));
     assert_eq!(space.rule(&first.pattern), Some(first));
     space.insert_rule(&first, &mut updates).unwrap();
     assert!(updates.is_empty(), "a rule that is in as it is causes no message");
+}
+
+/// The digest of what has taken over an update.
+fn digest_after(update: &Update) -> u64 {
+    match update {
+        Update::Change(change) => change.digest,
+        Update::Whole(image) => image.digest,
+    }
 }
 
 #[test]
@@ -208,7 +226,7 @@ fn lost_and_damaged_updates_are_refused_and_change_nothing() {
     assert!(matches!(follower.apply(&updates[1]), Err(ApplyError::Gap { current: 0, from: 1, .. })));
     let keys: Vec<_> = (0..100).map(|_| flow(&mut rng).key()).collect();
     let (mut before, mut after) = (vec![0; 100], vec![0; 100]);
-    updates.push(space.export().whole());
+    updates.push(Update::Whole(space.export().image()));
     for update in &updates {
         let mut bytes = Vec::new();
         update.encode(&settings, &mut bytes);
@@ -223,7 +241,7 @@ fn lost_and_damaged_updates_are_refused_and_change_nothing() {
             let held = follower.held();
             follower.lookup_batch(&keys, &mut before);
             // A damaged version may read as old, or as one after a gap, or be harmless: the digest covers contents.
-            if TupleSpaceQuery::held_after(&damaged).1 != TupleSpaceQuery::held_after(update).1 {
+            if digest_after(&damaged) != digest_after(update) {
                 assert_ne!(follower.apply(&damaged), Ok(Applied::Applied), "seed {seed}");
                 follower.lookup_batch(&keys, &mut after);
                 assert_eq!((held, &before), (follower.held(), &after), "seed {seed}");
@@ -266,11 +284,10 @@ fn thirty_turnovers_at_full_capacity_lose_no_rule_and_no_room() {
             n_bytes += bytes.len();
         }
     }
-    let of: HashMap<_, _> = rules.iter().map(|rule| (rule.pattern, (rule.priority, rule.value))).collect();
     assert_eq!(space.len(), N_RULES);
     for rule in &rules {
         let key = rule.pattern.key();
-        assert_eq!(follower.lookup(key), best(&of, key), "seed {seed}");
+        assert_eq!(follower.lookup(key), best(rules.iter().copied(), key), "seed {seed}");
     }
     let bits_a_rule = follower.size_bits() as f64 / N_RULES as f64;
     println!(

@@ -108,7 +108,11 @@ pub fn pair(name_a: &str, name_b: &str, settings: &Settings) -> Result<(Loopback
         return Err(bad("a ring of 0 frames carries nothing; give it at least 1".into()));
     }
     if settings.max_frame > crate::MAX_FRAME_LIMIT {
-        return Err(bad(format!("frames of {} bytes; at most {}", settings.max_frame, crate::MAX_FRAME_LIMIT)));
+        return Err(bad(format!(
+            "max_frame is {} bytes; the largest is {}",
+            settings.max_frame,
+            crate::MAX_FRAME_LIMIT
+        )));
     }
     let direction = || {
         let (frames_in, frames_out) = RingBuffer::new(settings.ring_frames);
@@ -174,7 +178,7 @@ impl Loopback {
             return Err(self.closed());
         }
         if frame.len() > self.max_frame {
-            let reason = format!("a frame of {} bytes; at most {}", frame.len(), self.max_frame);
+            let reason = format!("a frame has {} bytes; the longest may have {}", frame.len(), self.max_frame);
             return Err(NetError::BadOption { device: self.name.clone(), reason });
         }
         if self.tx.is_full() {

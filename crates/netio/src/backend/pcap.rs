@@ -69,7 +69,7 @@ impl Pcap {
                 let reader = PcapReader::new(whole).map_err(|e| pcap_error(name, 0, e))?;
                 let link = reader.header().datalink;
                 if link != DataLink::ETHERNET {
-                    return Err(malformed(name, 0, &format!("link type {link:?}; only Ethernet captures can be used")));
+                    return Err(malformed(name, 0, &format!("its link type is {link:?}; use an Ethernet capture")));
                 }
                 Some(reader)
             }

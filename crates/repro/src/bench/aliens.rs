@@ -11,14 +11,14 @@
 
 use std::time::Instant;
 
-use lookup::alien::checked::Checksum;
-use lookup::alien::keyed::NameHash;
-use lookup::alien::{BloomSet, Checked, Filtered, Named, bloom_set};
+use lookup::alien::checked::{self, Checksum, Marked};
+use lookup::alien::keyed::{self, NameHash};
+use lookup::alien::{BloomSet, Checked, Filtered, Named, bloom_set, filtered};
 use lookup::bloom::{Blocked, Layout, Standard};
-use lookup::cuckoo::exact::{self, Cuckoo};
+use lookup::cuckoo::exact::{self, CuckooSkeleton};
 use lookup::hash::{Digest, Hasher};
-use lookup::othello::{self, Othello, Sharded};
-use lookup::traits::{Control, InsertError, Query};
+use lookup::othello::{self, Graph, Sharded};
+use lookup::traits::{InsertError, Query, SettingsOf, Single, Skeleton};
 
 use super::{Listener, Options, millions_per_second};
 use crate::BenchError;
@@ -49,11 +49,13 @@ pub const CONTESTANTS: [(&str, &str); 6] = [
 pub fn run(options: &Options, listener: &mut dyn Listener) -> Result<(), BenchError> {
     options.check()?;
     if options.threads != [1] {
-        return Err(BenchError::Setting("aliens are looked up on one thread".into()));
+        return Err(BenchError::Setting("this bench runs on one thread; use --threads 1".into()));
     }
     if options.value_bits > 64 - RATE_BITS {
         let (got, max) = (options.value_bits, 64 - RATE_BITS);
-        return Err(BenchError::Setting(format!("values of {got} bits: {max} at most leave room for a checksum")));
+        return Err(BenchError::Setting(format!(
+            "values have {got} bits; use at most {max}, which leaves room for a checksum"
+        )));
     }
     let all = || CONTESTANTS.iter().map(|(name, _)| (*name).to_owned());
     let chosen: Vec<String> =
@@ -130,58 +132,53 @@ fn run_size(options: &Options, chosen: &[String], n: u64, listener: &mut dyn Lis
 
 fn build(name: &str, input: &Input<'_>) -> Result<Box<dyn Side>, InsertError> {
     let (key, max_names, value_bits) = (input.secret_key(), input.names.len(), input.value_bits);
-    let settings = |value_bits| othello::Settings::new(value_bits, max_names, &key);
-    let othello = |value_bits| Othello::<Sharded>::new(settings(value_bits));
+    let othello = |value_bits| othello::Settings::new(value_bits, max_names, &key);
     let by_digest = |hasher: Hasher| Names { hasher, name_len: input.name_len };
+    let digests = by_digest(input.hasher());
     let name_bytes = input.name_len as u8;
     match name {
         "bloom" => {
-            filled(Filtered::new(bloom::<Standard>(input), othello(value_bits)), by_digest(input.hasher()), input)
+            let settings = filtered::Settings { filter: bloom::<Standard>(input), table: othello(value_bits) };
+            built::<Filtered<BloomSet<Standard>, Values>, _>(settings, digests, &input.entries())
         }
         "blocked-bloom" => {
-            filled(Filtered::new(bloom::<Blocked>(input), othello(value_bits)), by_digest(input.hasher()), input)
+            let settings = filtered::Settings { filter: bloom::<Blocked>(input), table: othello(value_bits) };
+            built::<Filtered<BloomSet<Blocked>, Values>, _>(settings, digests, &input.entries())
         }
         "checksum" => {
-            let checked = Checked::new(othello(value_bits + RATE_BITS), Checksum::new(RATE_BITS, &key));
-            filled(checked, by_digest(input.hasher()), input)
+            let (table, checksum) = (othello(value_bits + RATE_BITS), Checksum::new(RATE_BITS, &key));
+            let settings = checked::Settings { table, checksum };
+            built::<Checked<Graph<Sharded, Marked<u64>>>, _>(settings, digests, &input.entries())
         }
         "fingerprint" => {
-            let table = Othello::<Sharded>::new(settings(value_bits).with_fingerprints(RATE_BITS));
-            filled(table, by_digest(input.hasher()), input)
+            built::<Values, _>(othello(value_bits).with_fingerprints(RATE_BITS), digests, &input.entries())
         }
         "exact" => {
             let filter = exact::Settings::new(name_bytes, 1, max_names, input.family, &key);
-            let hash = NameHash::<1>::new(name_bytes, input.family, &key);
-            let filtered = Filtered::new(Cuckoo::<1>::new(filter), Named::new(othello(value_bits), hash));
+            let map = NameHash::<1>::new(name_bytes, input.family, &key);
+            let settings = filtered::Settings { filter, table: keyed::Settings { table: othello(value_bits), map } };
             let entries: Vec<_> = input.names.iter().map(|&name| ([name], value_of(name, value_bits))).collect();
-            finished(filtered, Whole, &entries)
+            built::<Filtered<CuckooSkeleton<1, ()>, Named<Values, 1>>, _>(settings, Whole, &entries)
         }
-        _ => filled(othello(value_bits), by_digest(input.hasher()), input),
+        _ => built::<Values, _>(othello(value_bits), digests, &input.entries()),
     }
 }
 
-fn bloom<L: Layout>(input: &Input<'_>) -> BloomSet<L> {
+/// Names with their values.
+type Values = Graph<Sharded, u64>;
+
+fn bloom<L: Layout>(input: &Input<'_>) -> bloom_set::Settings<L> {
     let rate = 0.5f64.powi(RATE_BITS.into());
-    BloomSet::new(bloom_set::Settings::new(input.names.len(), rate, &input.secret_key()))
+    bloom_set::Settings::new(input.names.len(), rate, &input.secret_key())
 }
 
-/// A table of digests with the names of `input`.
-fn filled<C>(control: C, keys: Names, input: &Input<'_>) -> Result<Box<dyn Side>, InsertError>
+fn built<S, K>(settings: SettingsOf<S>, keys: K, entries: &[(S::Key, u64)]) -> Result<Box<dyn Side>, InsertError>
 where
-    C: Control<Key = Digest>,
-    C::Query: Query<Key = Digest> + 'static,
+    S: Skeleton<Payload = u64>,
+    K: Keys<Key = S::Key> + 'static,
 {
-    finished(control, keys, &input.entries())
-}
-
-fn finished<C, K>(mut control: C, keys: K, entries: &[(C::Key, u64)]) -> Result<Box<dyn Side>, InsertError>
-where
-    C: Control,
-    K: Keys<Key = C::Key> + 'static,
-    C::Query: Query<Key = C::Key> + 'static,
-{
-    control.insert_batch(entries, &mut Vec::new())?;
-    Ok(Box::new(Contestant { query: control.export(), keys }))
+    let (_, query) = Single::<S>::build(settings, entries, 1)?;
+    Ok(Box::new(Contestant { query, keys }))
 }
 
 /// How names become keys.

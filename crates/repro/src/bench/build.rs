@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use lookup::hash::Digest;
 use lookup::othello::{Option1, Option2, Othello, OthelloQuery, Settings, Sharded, Sizing};
-use lookup::traits::Query;
+use lookup::traits::{Query, Skeleton};
 
 use super::{Listener, Options, export};
 use crate::BenchError;
@@ -52,7 +52,7 @@ pub fn run(options: &Options, listener: &mut dyn Listener) -> Result<(), BenchEr
             }
         }
         if kinds.iter().any(|kind| kind.name == "concise") {
-            listener.table(&[memory_row(&input(options, &names, 1), &setting(options, n, 1))?]);
+            listener.table(&memory_rows(&input(options, &names, 1), &setting(options, n, 1))?);
         }
         if network {
             export::run(options, &input(options, &names, 1), &setting(options, n, 1), &export::by_default, listener)?;
@@ -163,12 +163,12 @@ fn build_other(kind: &Kind, input: &Input<'_>) -> Result<Built, BenchError> {
 }
 
 /// Resident memory at its peak while both halves are built from names, a name; then what the control half keeps.
-fn memory_row(input: &Input<'_>, setting: &Setting) -> Result<Row, BenchError> {
+fn memory_rows(input: &Input<'_>, setting: &Setting) -> Result<[Row; 2], BenchError> {
     let peak = PeakMemory::start();
     let (control, query) = othello::<Sharded>("concise", input)?;
     let n = input.names.len() as f64;
-    let mut row = Row::new("build/peak memory", "concise", setting, "B/name", vec![peak.grown_bytes() as f64 / n]);
-    row.bits_per_name = Some(query.size_bits() as f64 / n);
-    row.note = format!("{:.1} B/name of it stay with the control half", control.graph().heap_bytes() as f64 / n);
-    Ok(row)
+    let row = |name, bytes| Row::new("build/peak memory", name, setting, "B/name", vec![bytes as f64 / n]);
+    let mut peak = row("concise", peak.grown_bytes());
+    peak.bits_per_name = Some(query.size_bits() as f64 / n);
+    Ok([peak, row("control half of it", control.skeleton().heap_bytes() as u64)])
 }

@@ -12,11 +12,11 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use lookup::bloom_fib::BloomFib;
-use lookup::cuckoo::exact::{self, Cuckoo};
-use lookup::cuckoo::filtable::{Skeleton, View};
+use lookup::cuckoo::exact::{self, CuckooSkeleton};
+use lookup::cuckoo::filtable::FiltableSkeleton;
 use lookup::hash::Digest;
-use lookup::othello::{Colouring, Graph, Othello, Settings, Sharded};
-use lookup::traits::{Control, Query};
+use lookup::othello::{Graph, Settings, Sharded};
+use lookup::traits::{Query, SettingsOf, Single, Skeleton, View};
 
 use super::{Listener, Options};
 use crate::BenchError;
@@ -89,13 +89,16 @@ pub(crate) fn run(
     let ofw = (input.value_bits <= 64 - FINGERPRINT_BITS).then(|| concise.clone().with_fingerprints(FINGERPRINT_BITS));
     for (design, settings) in [("concise", Some(concise)), ("ofw", ofw)] {
         if let Some(settings) = settings.filter(|_| wants_any(design)) {
-            let samples = network.othello(&settings, options.runs, |part| wants(design, part))?;
+            let samples =
+                network.tables::<Graph, Graph<Sharded, u64>>(&settings, options.runs, |part| wants(design, part))?;
             listener.table(&rows(design, setting, n_switches, samples));
         }
     }
     if wants_any("cfw")
-        && let Some(samples) = network.filtable(options.runs, |part| wants("cfw", part))?
+        && let Some(settings) = filtable_settings(input, input.names.len())
     {
+        let wants = |part: &str| part != MANY && wants("cfw", part);
+        let samples = network.tables::<FiltableSkeleton, FiltableSkeleton<u64>>(&settings, options.runs, wants)?;
         listener.table(&rows("cfw", setting, 1, samples));
     }
     if wants_any("bfw") {
@@ -144,10 +147,20 @@ impl Network<'_> {
         Ok(())
     }
 
-    fn othello(&self, settings: &Settings, runs: u32, wants: impl Fn(&str) -> bool) -> Result<Samples, BenchError> {
+    /// The tables of a structure: `S` has names with their places, `T` names with the values of one switch.
+    fn tables<S, T>(
+        &self,
+        settings: &SettingsOf<S>,
+        runs: u32,
+        wants: impl Fn(&str) -> bool,
+    ) -> Result<Samples, BenchError>
+    where
+        S: Skeleton<Key = Digest, Payload = u32>,
+        T: Skeleton<Key = Digest, Payload = u64, Query = S::Query>,
+    {
         let error = |error| self.input.build_error("network", error);
-        let build = || Graph::<Sharded, u32>::build(settings.clone(), &self.placed, 1).map_err(error);
-        let graph = build()?;
+        let build = || S::build(settings, &self.placed, 1).map_err(error);
+        let skeleton = build()?;
         let n_switches = self.routes.len();
         let mut samples = Samples::default();
         for round in 0..runs as usize {
@@ -159,20 +172,21 @@ impl Network<'_> {
             }
             if wants(ONE) {
                 let start = Instant::now();
-                let (_, one) = black_box(Colouring::export(&graph, |place| self.routes[switch][place as usize]));
+                let value = |place| self.routes[switch][place as usize];
+                let (_, one) = black_box(S::View::open(&skeleton, value).map_err(error)?);
                 samples.one.push(self.ns(start));
                 self.check(switch, &|name| one.lookup(name))?;
             }
             if wants(MANY) && n_switches > 1 {
                 let start = Instant::now();
                 let value = |switch: usize, place| self.routes[switch][place as usize];
-                let many = black_box(Colouring::export_many(&graph, n_switches, value));
+                let many = black_box(S::View::export_many(&skeleton, n_switches, value).map_err(error)?);
                 samples.many.push(self.ns(start) / n_switches as f64);
-                self.check(switch, &|name| many[switch].1.lookup(name))?;
+                self.check(switch, &|name| many[switch].lookup(name))?;
             }
             if wants(SCRATCH) {
                 let start = Instant::now();
-                let built = Othello::<Sharded>::build(settings.clone(), &self.valued(switch), 1).map_err(error)?;
+                let built = Single::<T>::build(settings.clone(), &self.valued(switch), 1).map_err(error)?;
                 samples.scratch.push(self.ns(start));
                 self.check(switch, &|name| built.1.lookup(name))?;
             }
@@ -180,47 +194,12 @@ impl Network<'_> {
         Ok(samples)
     }
 
-    /// `None` where no fingerprint fits beside the values.
-    fn filtable(&self, runs: u32, wants: impl Fn(&str) -> bool) -> Result<Option<Samples>, BenchError> {
-        let Some(settings) = filtable_settings(self.input, self.placed.len()) else { return Ok(None) };
-        let error = |error| self.input.build_error("network", error);
-        let build = || {
-            let mut skeleton = Skeleton::new(settings.clone(), self.placed.len());
-            skeleton.insert_batch(&self.placed).1.map(|()| skeleton).map_err(error)
-        };
-        let skeleton = build()?;
-        let mut samples = Samples::default();
-        for round in 0..runs as usize {
-            let switch = round % self.routes.len();
-            if wants(CONTROL) {
-                let start = Instant::now();
-                black_box(build()?);
-                samples.control.push(self.ns(start));
-            }
-            if wants(ONE) {
-                let start = Instant::now();
-                let (_, one) = black_box(View::export(&skeleton, |place| self.routes[switch][place as usize]));
-                samples.one.push(self.ns(start));
-                self.check(switch, &|name| one.lookup(name))?;
-            }
-            if wants(SCRATCH) {
-                let start = Instant::now();
-                let mut alone = Skeleton::new(settings.clone(), self.placed.len());
-                alone.insert_batch(&self.valued(switch)).1.map_err(error)?;
-                let (_, built) = black_box(View::export(&alone, |value| value));
-                samples.scratch.push(self.ns(start));
-                self.check(switch, &|name| built.lookup(name))?;
-            }
-        }
-        Ok(Some(samples))
-    }
-
     /// The controller's table of names with their places, and the filters of one switch.
     fn filters(&self, runs: u32, wants: impl Fn(&str) -> bool) -> Result<Samples, BenchError> {
         let (input, n_names) = (self.input, self.placed.len());
         let error = |error| input.build_error("network", error);
         let settings = bloom_settings(input).map_err(|reason| input.build_error("network", reason))?;
-        let named: Vec<_> = input.names.iter().zip(&self.placed).map(|(&n, &(_, place))| ([n], place.into())).collect();
+        let named: Vec<_> = input.names.iter().zip(&self.placed).map(|(&n, &(_, place))| ([n], place)).collect();
         let mut samples = Samples::default();
         for round in 0..runs as usize {
             let switch = round % self.routes.len();
@@ -228,16 +207,12 @@ impl Network<'_> {
                 let key = input.secret_key();
                 let settings = exact::Settings::new(input.name_len as u8, 16, n_names, input.family, &key);
                 let start = Instant::now();
-                let mut names = Cuckoo::<1>::with_room(settings, n_names);
-                names.insert_batch(&named, &mut Vec::new()).map_err(error)?;
-                black_box(names);
+                black_box(CuckooSkeleton::<1>::build(&settings, &named, 1).map_err(error)?);
                 samples.control.push(self.ns(start));
             }
             if wants(ONE) {
                 let start = Instant::now();
-                let mut filters = BloomFib::new(settings.clone());
-                filters.insert_batch(&self.valued(switch), &mut Vec::new()).map_err(error)?;
-                let one = black_box(filters.export());
+                let (_, one) = black_box(BloomFib::build(settings.clone(), &self.valued(switch), 1).map_err(error)?);
                 samples.one.push(self.ns(start));
                 self.check(switch, &|name| one.lookup(name))?;
             }

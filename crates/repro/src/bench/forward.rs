@@ -104,7 +104,7 @@ enum What<'a> {
 /// [`BenchError`]; tables complete until then have been handed to `listener`.
 pub fn run_connections(options: &Options, connections: &[u64], listener: &mut dyn Listener) -> Result<(), BenchError> {
     if let Some(n) = connections.iter().find(|&&n| n == 0 || n > MAX_CONNECTIONS) {
-        return Err(BenchError::Setting(format!("{n} connections: from 1 to {MAX_CONNECTIONS}")));
+        return Err(BenchError::Setting(format!("there are {n} connections; use 1 to {MAX_CONNECTIONS}")));
     }
     run_with(options, What::Connections(connections), listener)
 }
@@ -112,13 +112,18 @@ pub fn run_connections(options: &Options, connections: &[u64], listener: &mut dy
 fn run_with(options: &Options, what: What<'_>, listener: &mut dyn Listener) -> Result<(), BenchError> {
     options.check()?;
     if options.names.name_len() != 6 {
-        return Err(BenchError::Setting(format!("frames carry MAC addresses, not {} names", options.names)));
+        return Err(BenchError::Setting(format!(
+            "frames carry MAC addresses and no {} names; use --names mac",
+            options.names
+        )));
     }
     if options.value_bits < EXIT_BITS {
-        return Err(BenchError::Setting(format!("the switch has {EXITS} ports: at least {EXIT_BITS} bits a value")));
+        return Err(BenchError::Setting(format!(
+            "values are too narrow for the {EXITS} ports of the switch; use at least --value-bits {EXIT_BITS}"
+        )));
     }
     if options.batch as u64 != BURST {
-        return Err(BenchError::Setting(format!("the forwarding bench runs in bursts of {BURST}")));
+        return Err(BenchError::Setting(format!("the switch takes bursts of {BURST}; use --batch {BURST}")));
     }
     let named = options.contestants.iter().filter(|name| *name != "empty");
     let designs: Result<Vec<&'static Design>, _> = named.map(|name| Design::by_name(name)).collect();

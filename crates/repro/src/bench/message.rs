@@ -52,14 +52,17 @@ pub fn run(options: &Options, listener: &mut dyn Listener) -> Result<(), BenchEr
     options.check()?;
     let setting = |text: String| Err(BenchError::Setting(text));
     if options.names.name_len() != 6 {
-        return setting(format!("names of this bench are MAC addresses, not {} names", options.names));
+        return setting(format!(
+            "this bench has MAC addresses for names and no {} names; use --names mac",
+            options.names
+        ));
     }
     if !(4..=16).contains(&options.value_bits) {
         let n_ports = SWITCHES - 1 + HOST_PORTS;
-        return setting(format!("values of {} bits: 4, for {n_ports} ports, to 16", options.value_bits));
+        return setting(format!("values have {} bits; use 4 (for {n_ports} ports) to 16", options.value_bits));
     }
     if options.threads != [1] {
-        return setting("changes come one after another: one thread".into());
+        return setting("changes come one after another; use one thread".into());
     }
     let chosen: Vec<&'static Design> = if options.contestants.is_empty() {
         dynamic().collect()

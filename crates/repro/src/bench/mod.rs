@@ -51,25 +51,25 @@ impl Options {
     pub fn check(&self) -> Result<(), BenchError> {
         let setting = |text: String| Err(BenchError::Setting(text));
         if let Some(n) = self.n.iter().find(|&&n| n == 0 || n > 1 << 30) {
-            return setting(format!("n = {n}: from 1 to 1024M names"));
+            return setting(format!("n is {n}; use 1 to 1024M names"));
         }
         if self.n.is_empty() || self.threads.is_empty() {
-            return setting("at least one n and one number of threads".into());
+            return setting("the list of n or of threads is empty; give at least one of each".into());
         }
         if let Some(threads) = self.threads.iter().find(|&&threads| threads == 0 || threads > 256) {
-            return setting(format!("{threads} threads: from 1 to 256"));
+            return setting(format!("there are {threads} threads; use 1 to 256"));
         }
         if !(1..=64).contains(&self.value_bits) {
-            return setting(format!("values of {} bits: from 1 to 64", self.value_bits));
+            return setting(format!("values have {} bits; use 1 to 64", self.value_bits));
         }
         if self.batch == 0 || self.batch as usize > MAX_BATCH {
-            return setting(format!("bursts of {}: from 1 to {MAX_BATCH}", self.batch));
+            return setting(format!("a burst has {} names; use 1 to {MAX_BATCH}", self.batch));
         }
         if self.runs == 0 || self.runs > 10_000 {
-            return setting(format!("{} runs: from 1 to 10000", self.runs));
+            return setting(format!("there are {} runs; use 1 to 10000", self.runs));
         }
         if self.operations == Some(0) {
-            return setting("0 operations: at least 1".into());
+            return setting("there are 0 operations; use at least 1".into());
         }
         Ok(())
     }

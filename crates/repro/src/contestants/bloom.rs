@@ -3,7 +3,7 @@
 
 use lookup::bloom_fib::{BloomFib, BloomFibQuery, Form, Policy, Reader, Settings};
 use lookup::hash::{Digest, Hasher};
-use lookup::traits::{Control, Query};
+use lookup::traits::{Control, Query, Replicated};
 
 use super::{Burst, Contestant, Input, Kind, MAX_BATCH};
 use crate::BenchError;
@@ -49,7 +49,7 @@ pub(super) const SLICED: Kind = Kind {
 /// Values are too wide.
 pub(crate) fn bloom_settings(input: &Input<'_>) -> Result<Settings, String> {
     if input.value_bits > MOST_BITS {
-        return Err(format!("values have at most {MOST_BITS} bits here: --value-bits {MOST_BITS}"));
+        return Err(format!("values may have at most {MOST_BITS} bits here; use --value-bits {MOST_BITS}"));
     }
     let policy = Policy::bfw(COLLISION_RATE, (1 << input.value_bits) - 1);
     Ok(Settings::new(input.value_bits, input.names.len(), policy, Form::Separate, &input.secret_key()))
@@ -75,7 +75,9 @@ fn build<const BATCHED: bool>(
 ) -> Result<Box<dyn Contestant>, BenchError> {
     let most = if form == Form::Sliced { 5 } else { MOST_BITS };
     if input.value_bits > most {
-        return Err(input.build_error(name, format_args!("values have at most {most} bits here: --value-bits {most}")));
+        return Err(
+            input.build_error(name, format_args!("values may have at most {most} bits here; use --value-bits {most}"))
+        );
     }
     let settings = Settings::new(input.value_bits + 1, input.names.len(), policy, form, &input.secret_key());
     let mut control = BloomFib::new(settings);

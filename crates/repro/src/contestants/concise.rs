@@ -3,11 +3,11 @@
 //! The contestant `concise` is what a switch runs. The others hold the same names under another publication, without
 //! any, or in the sizes of the papers, which are one single shard.
 
+use lookup::base::touches::{Touch, Touches};
 use lookup::hash::{Digest, Hasher};
 use lookup::othello::{
     Option1, Option2, Othello, OthelloQuery, Pinned, Publication, Reader, Settings, Sharded, Sizing,
 };
-use lookup::touches::{Touch, Touches};
 use lookup::traits::Query;
 
 use super::{Burst, Contestant, Hashed, Input, Kind, MAX_BATCH};

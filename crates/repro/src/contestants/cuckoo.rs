@@ -4,7 +4,7 @@
 use lookup::cuckoo::exact::{Cuckoo, CuckooQuery, Settings};
 use lookup::cuckoo::filtable::{self, Filtable, FiltableQuery};
 use lookup::hash::Hasher;
-use lookup::traits::{Control, Query};
+use lookup::traits::{Control, Query, Replicated};
 
 use super::{Contestant, Hashed, Input, Kind, Whole};
 use crate::BenchError;

@@ -274,7 +274,7 @@ mod linked {
                     return Ok(table);
                 }
             }
-            Err(input.build_error("rte_efd", "a group overflows even in a table for twice as many"))
+            Err(input.build_error("rte_efd", "a group overflows even in a table for twice as many names"))
         }
     }
 

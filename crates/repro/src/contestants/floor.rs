@@ -52,7 +52,10 @@ fn build(input: &Input<'_>, reads: Reads) -> Result<Box<dyn Contestant>, BenchEr
         Reads::Two => input.floor_bytes.div_ceil(2).max(1),
     };
     if u32::try_from(half).is_err() {
-        return Err(input.build_error(KIND.name, format!("arrays of {half} bytes, at most 2^32 - 1 are addressed")));
+        return Err(input.build_error(
+            KIND.name,
+            format!("its arrays would have {half} bytes each, the most is 2^32 - 1; use fewer names"),
+        ));
     }
     let mut random = Random::new(input.seed);
     let mut filled = |bytes| {

@@ -1,12 +1,12 @@
 //! Forwarders of a gateway, which hold full names and so drop every alien: an Othello that leads to a name's slot, and
 //! Bloom filters behind a table of names. That of CFW is `cuckoo`.
 
-use lookup::alien::keyed::NameHash;
-use lookup::alien::{Filtered, Named};
-use lookup::bloom_fib::BloomFib;
-use lookup::cuckoo::exact::{self, Cuckoo};
+use lookup::alien::keyed::{self, NameHash};
+use lookup::alien::{Filtered, Named, filtered};
+use lookup::bloom_fib::Names;
+use lookup::cuckoo::exact::{self, CuckooSkeleton};
 use lookup::othello::gateway::Gateway;
-use lookup::traits::{Control, Replicated};
+use lookup::traits::{Replicated, Single};
 
 use super::{Contestant, Input, Kind, Whole, bloom_settings};
 use crate::BenchError;
@@ -17,7 +17,7 @@ pub(super) const OGW: Kind = Kind {
     about: "OFW at a gateway: an Othello from a name to its place in an array of full names",
     build: |input| {
         let table = Gateway::<1>::build(settings(input, input.value_bits), &entries(input), input.build_threads);
-        Ok(whole(table.map_err(|error| input.build_error(OGW.name, error))?.export()))
+        Ok(whole(table.map_err(|error| input.build_error(OGW.name, error))?.1))
     },
     default: false,
 };
@@ -31,12 +31,11 @@ pub(super) const BGW: Kind = Kind {
 
 fn build_bgw(input: &Input<'_>) -> Result<Box<dyn Contestant>, BenchError> {
     let filters = bloom_settings(input).map_err(|reason| input.build_error(BGW.name, reason))?;
-    let hash = NameHash::<1>::new(input.name_len as u8, input.family, &input.secret_key());
-    let names = Cuckoo::<1>::with_room(settings(input, 1), input.names.len());
-    let mut control = Filtered::new(names, Named::new(BloomFib::new(filters), hash));
-    let inserted = control.insert_batch(&entries(input), &mut Vec::new());
-    inserted.map_err(|error| input.build_error(BGW.name, error))?;
-    Ok(whole(control.export()))
+    let map = NameHash::<1>::new(input.name_len as u8, input.family, &input.secret_key());
+    let table = keyed::Settings { table: filters, map };
+    let settings = filtered::Settings { filter: settings(input, 1), table };
+    let built = Single::<Filtered<CuckooSkeleton<1, ()>, Named<Names<u64>, 1>>>::build(settings, &entries(input), 1);
+    Ok(whole(built.map_err(|error| input.build_error(BGW.name, error))?.1))
 }
 
 /// Settings of a table of full names.

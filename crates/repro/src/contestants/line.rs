@@ -1,9 +1,9 @@
 //! Our own: one cache line a lookup, in the points of its trade of memory against speed.
 
+use lookup::base::touches::{Touch, Touches};
 use lookup::hash::Hasher;
 use lookup::line::{LineQuery, LineTable, Settings, Trade};
-use lookup::touches::{Touch, Touches};
-use lookup::traits::Query;
+use lookup::traits::{Query, Replicated};
 
 use super::{Contestant, Hashed, Input, Kind};
 use crate::BenchError;

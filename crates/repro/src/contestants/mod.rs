@@ -15,8 +15,8 @@ mod table;
 
 use crate::BenchError;
 use crate::names::value_of;
+use ::lookup::base::touches::Touch;
 use ::lookup::hash::{Digest, Family, Hasher, SecretKey};
-use ::lookup::touches::Touch;
 use ::lookup::traits::{BatchReader, Replicated};
 
 pub(crate) use bloom::bloom_settings;
@@ -104,7 +104,7 @@ pub trait Contestant {
         true
     }
 
-    /// Tells `touch` of what a lookup of `name` reads, where the structure does: see [`::lookup::touches`].
+    /// Tells `touch` of what a lookup of `name` reads, where the structure does: see [`::lookup::base::touches`].
     fn touches(&self, _name: u64, _touch: &mut dyn FnMut(Touch)) {}
 
     /// A remark for the table.
@@ -134,7 +134,7 @@ impl<'a, R> Hashed<'a, R> {
     }
 }
 
-impl<R: BatchReader<Key = Digest>> Burst for Hashed<'_, R> {
+impl<R: BatchReader<[Digest]>> Burst for Hashed<'_, R> {
     #[inline]
     fn lookup(&mut self, names: &[u64], values: &mut [u64]) {
         let digests = &mut self.digests[..names.len()];
@@ -159,7 +159,7 @@ impl<Q: Replicated<Key = [u64; 1]>> Contestant for Whole<Q> {
 /// A reader of whole names, pinned once a burst, as a worker of a switch does it.
 struct WholeReader<R>(R);
 
-impl<R: BatchReader<Key = [u64; 1]>> Burst for WholeReader<R> {
+impl<R: BatchReader<[[u64; 1]]>> Burst for WholeReader<R> {
     #[inline]
     fn lookup(&mut self, names: &[u64], values: &mut [u64]) {
         self.0.lookup_batch(names.as_chunks().0, values);

@@ -50,7 +50,7 @@ pub enum CatalogueError {
         reason: String,
     },
     /// No paper or figure of this id.
-    #[error("no paper or figure `{0}`: `fibula repro list` tells which there are")]
+    #[error("there is no paper or figure `{0}`; `fibula repro list` lists all")]
     Unknown(String),
 }
 
@@ -107,14 +107,14 @@ pub fn parse(figures: &str, values: &str) -> Result<Paper, CatalogueError> {
 
 fn check(figure: &Figure) -> Result<(), String> {
     if figure.id.is_empty() || !figure.id.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-') {
-        return Err("an id has small letters, digits and - only".into());
+        return Err("its id may have small letters, digits and - only".into());
     }
     if (figure.method == "none") == figure.why.is_empty() {
-        return Err("`why` says why there is nothing to run, with method `none` and only there".into());
+        return Err("`why` and the method `none` must come together".into());
     }
     let mut names = HashSet::new();
     if let Some(twice) = figure.series.iter().find(|series| !names.insert(series.name.as_str())) {
-        return Err(format!("two series `{}`", twice.name));
+        return Err(format!("there are two series `{}`; rename one", twice.name));
     }
     for claim in &figure.claims {
         check_claim(claim, &names).map_err(|reason| format!("claim `{}`: {reason}", claim.says))?;
@@ -132,7 +132,7 @@ fn check(figure: &Figure) -> Result<(), String> {
     for mode in [Mode::Quick, Mode::Full] {
         let steps = steps(figure, mode, 1)?;
         if steps.is_empty() {
-            return Err(format!("no step in the {mode} run"));
+            return Err(format!("the {mode} run has no step"));
         }
         for step in steps {
             (method.check)(&step.setting).map_err(|error| format!("{mode} run: {error}"))?;
@@ -143,16 +143,16 @@ fn check(figure: &Figure) -> Result<(), String> {
 
 fn check_claim(claim: &Claim, series: &HashSet<&str>) -> Result<(), String> {
     if let Some(unknown) = std::iter::once(&claim.of).chain(&claim.to).find(|name| !series.contains(name.as_str())) {
-        return Err(format!("no series `{unknown}`"));
+        return Err(format!("there is no series `{unknown}`"));
     }
     if claim.near.is_some() && claim.within.is_none() {
         return Err("`near` needs `within`".into());
     }
     if claim.at_least.is_none() && claim.at_most.is_none() && claim.within.is_none() {
-        return Err("at_least, at_most, or within".into());
+        return Err("a claim needs one of at_least, at_most and within".into());
     }
     if claim.near.is_none() && claim.within.is_some() && claim.to.is_some() {
-        return Err("a ratio has no value in the paper to be near to: `near` says which".into());
+        return Err("a ratio has no value in the paper to be near to; set `near`".into());
     }
     if claim.to_x.is_some() && (claim.x.is_none() || claim.to.is_none()) {
         return Err("`to_x` needs `x` and `to`".into());

@@ -82,7 +82,7 @@ pub fn steps(figure: &Figure, mode: Mode, seed: u64) -> Result<Vec<Step>, String
         None => vec![None],
         Some(name) => match parameters.get(name) {
             Some(Value::Array(values)) if !values.is_empty() => values.iter().cloned().map(Some).collect(),
-            _ => return Err(format!("`{name}` is swept and no list of values in the {mode} run")),
+            _ => return Err(format!("`{name}` is swept, but has no list of values in the {mode} run")),
         },
     };
     let mut groups: Vec<(Table, Vec<Series>)> = Vec::new();

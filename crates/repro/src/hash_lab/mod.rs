@@ -1,6 +1,6 @@
 //! The hash laboratory: which hash functions a Bloom filter may be built from.
 //!
-//! | room | what |
+//! | module | what |
 //! |---|---|
 //! | [`functions`] | the twenty functions of Table IV |
 //! | [`chi_squared`] | the randomness test of one function, the independence test of two |

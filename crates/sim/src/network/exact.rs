@@ -158,7 +158,8 @@ impl Tables for Held {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lookup::testkit::{self, Rng};
+    use lookup::hash::Rng;
+    use lookup::testkit;
 
     fn name(i: u64) -> Name {
         Name::from_bytes(NameKind::Teid, &(i as u32).to_be_bytes()).unwrap()

@@ -11,7 +11,7 @@
 //! Geometric Graphs"); parts that are still apart are joined by the shortest link.
 
 use super::graph::{Edge, Graph, GraphError};
-use lookup::testkit::Rng;
+use lookup::hash::Rng;
 
 /// Most nodes: a generated topology is no data set.
 const MOST: usize = 65_535;

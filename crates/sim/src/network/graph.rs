@@ -137,7 +137,7 @@ impl Graph {
 /// Why a text is no topology.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
-#[allow(missing_docs)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum GraphError {
     /// No such line is known.
     #[error("line {line} begins with `{got}`: begin it with topology, node, link or #")]
@@ -160,16 +160,16 @@ pub enum GraphError {
     #[error("line {line}: `{got}` is no cost: write a number from 1 to 4294967295")]
     Cost { line: usize, got: String },
     /// Both ends at one node.
-    #[error("line {line} links `{name}` to itself")]
+    #[error("line {line} links `{name}` to itself; a link joins two nodes")]
     Loop { line: usize, name: String },
     /// At most one link joins two nodes.
-    #[error("line {line}: `{a}` and `{b}` are linked already")]
+    #[error("line {line}: `{a}` and `{b}` are linked already; remove one of the two links")]
     SecondLink { line: usize, a: String, b: String },
     /// A topology in pieces.
     #[error("line {line}: node `{name}` cannot be reached from `{from}`: link the parts, or make them two files")]
     Unreachable { line: usize, name: String, from: String },
     /// No nodes at all.
-    #[error("there is no node in the text")]
+    #[error("the text has no node; add lines that begin with node")]
     Empty,
     /// Not a size that can be generated.
     #[error("`{got}` is no generated topology: use ring:N, fat-tree:K (K even) or random:N, with 2 to 65535 nodes")]

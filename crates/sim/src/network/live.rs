@@ -10,7 +10,7 @@ use fib::action::PortId;
 use fib::messages::{self, Message};
 use fib::replica::{Exact, Replica};
 use fib::topology::NodeId;
-use lookup::testkit::Rng;
+use lookup::hash::Rng;
 use std::collections::{BTreeMap, VecDeque};
 
 /// What happens at a tick.

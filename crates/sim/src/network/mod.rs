@@ -145,16 +145,21 @@ impl Default for Wires {
 /// How far a run is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-#[allow(missing_docs)]
 pub enum Stage {
     /// Switches and links are there; names are to come.
     Wired,
     /// The controller has all names.
     Named,
-    /// So many switches have their tables.
-    Attached { switches: usize },
-    /// So many changes were made.
-    Changed { changes: usize },
+    /// Switches receive their tables.
+    Attached {
+        /// Switches that have theirs.
+        switches: usize,
+    },
+    /// Names move, and links fail.
+    Changed {
+        /// Changes so far.
+        changes: usize,
+    },
     /// All switches reported, and have what they lacked.
     Healed,
 }
@@ -162,7 +167,7 @@ pub enum Stage {
 /// Why there is no result.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
-#[allow(missing_docs)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum SimError {
     /// A scenario that makes no sense.
     #[error("{why}: correct the scenario")]
@@ -185,17 +190,17 @@ pub fn run(graph: &Graph, scenario: &Scenario, stage: &mut dyn FnMut(Stage)) -> 
         return wrong("the topology has less than 2 or more than 65,535 nodes");
     }
     if shares.iter().any(|share| !(0.0..=1.0).contains(share)) {
-        return wrong("a share of messages is not in 0 to 1");
+        return wrong("a share of messages is not between 0 and 1");
     }
     if !(0.0..=10.0).contains(&scenario.zipf) {
-        return wrong("the exponent of zipf is not in 0 to 10");
+        return wrong("the exponent of zipf is not between 0 and 10");
     }
     if scenario.names == 0 || scenario.host_ports == 0 || scenario.probe_ticks == 0 {
-        return wrong("names, host_ports and probe_ticks are at least 1");
+        return wrong("one of names, host_ports and probe_ticks is 0");
     }
     let wires = &scenario.wires;
     if [wires.latency_ticks, wires.late_ticks, wires.timeout_ticks].contains(&0) {
-        return wrong("the ticks of wires are at least 1");
+        return wrong("one of latency_ticks, late_ticks and timeout_ticks is 0");
     }
     let mut world = world::World::new(graph, scenario, stage)?;
     if scenario.name_changes + scenario.link_changes == 0 {

@@ -7,8 +7,7 @@ use fib::name::{Name, NameKind};
 use fib::network::{Effects, Network, NetworkError, Settings};
 use fib::rib::Attachment;
 use fib::topology::{End, NodeId};
-use lookup::hash::SecretKey;
-use lookup::testkit::Rng;
+use lookup::hash::{Rng, SecretKey};
 
 /// Host ports of a switch are those from here on; links have those below, from 1.
 pub(super) const HOSTS: u16 = 0x8000;

@@ -145,7 +145,9 @@ pub enum StreamError {
     #[error(transparent)]
     Replica(ReplicaError),
     /// Resyncs do not help.
-    #[error("{reports} reports in a row brought no message that fits, the last error was: {last}")]
+    #[error(
+        "the controller answered {reports} reports in a row with messages that do not fit; the switch connects anew. The last error: {last}"
+    )]
     Fruitless {
         /// How many.
         reports: u32,
@@ -176,8 +178,9 @@ pub async fn run<T: Tables + Send>(switch: String, controller: String, shared: A
             last_said = Some(Instant::now());
             let LinkStatus { since, serving_change, .. } = shared.status();
             let seconds = since.elapsed().unwrap_or_default().as_secs();
-            tracing::warn!(switch, controller, %error, "no controller for {seconds} s, serving version {serving_change}");
+            tracing::warn!(switch, controller, %error, "no controller for {seconds} s; the switch forwards by version {serving_change} and tries again");
         }
+        #[expect(clippy::disallowed_methods, reason = "the pause before the next attempt to connect")]
         tokio::time::sleep(jitter(pause)).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
@@ -249,7 +252,7 @@ async fn session<T: Tables>(switch: &str, controller: &str, shared: &Shared<T>) 
                 if n_fruitless == MAX_FRUITLESS_REPORTS {
                     return Err(StreamError::Fruitless { reports: n_fruitless, last: error });
                 }
-                tracing::info!(switch, %error, "asking for a resync");
+                tracing::info!(switch, %error, "asking the controller for what is missing");
                 shared.lock_status().resyncs += 1;
                 n_fruitless += 1;
                 n_reports += 1;

@@ -79,7 +79,7 @@ impl Config {
     fn parse(text: &str) -> Result<Self, String> {
         let config: Config = toml::from_str(text).map_err(|e| e.to_string())?;
         if config.name.is_empty() {
-            return Err("name is empty; give the name the controller knows this switch by".to_owned());
+            return Err("name is empty; write the name that the controller has for this switch".to_owned());
         }
         let url = config.controller.parse::<tonic::transport::Uri>();
         if !url.is_ok_and(|url| url.scheme_str() == Some("http") && url.host().is_some()) {
@@ -91,29 +91,31 @@ impl Config {
         let addresses = [config.lookup, config.status, config.flow.as_ref().and_then(|flow| flow.control)];
         let taken = |&address: &SocketAddr| addresses.iter().flatten().filter(|&&other| other == address).count() > 1;
         if let Some(twice) = addresses.iter().flatten().find(|address| address.port() != 0 && taken(address)) {
-            return Err(format!("two of lookup, status and flow.control are {twice}; give each its own port"));
+            return Err(format!(
+                "two of lookup, status and flow.control have the address {twice}; give each another port"
+            ));
         }
         if !(1..=MAX_WORKERS).contains(&config.workers) {
-            return Err(format!("workers = {} is not from 1 to {MAX_WORKERS}", config.workers));
+            return Err(format!("workers = {} is out of range; write 1 to {MAX_WORKERS}", config.workers));
         }
         if let Some(offset) = config.fixed_offset.filter(|&offset| offset > MAX_FIXED_OFFSET) {
             return Err(format!(
-                "fixed_offset = {offset} is not from 0 to {MAX_FIXED_OFFSET}: the longest field would not fit a frame"
+                "fixed_offset = {offset} is out of range; write 0 to {MAX_FIXED_OFFSET}, so that the longest field ends inside a frame"
             ));
         }
         let (mut ids, mut devices) = (HashSet::new(), HashSet::new());
         for port in &config.ports {
             if !ids.insert(port.id) {
-                return Err(format!("two ports have the id {}", port.id));
+                return Err(format!("two ports have the id {}; give each its own", port.id));
             }
             if !is_device_name(&port.device) {
                 return Err(format!(
-                    "device = {:?} is no interface name: 1 to {MAX_DEVICE_NAME} letters, digits and - _ . @",
+                    "device = {:?} is not the name of an interface; write 1 to {MAX_DEVICE_NAME} letters, digits and - _ . @",
                     port.device
                 ));
             }
             if !devices.insert(&port.device) {
-                return Err(format!("two ports use the device {}", port.device));
+                return Err(format!("two ports have the device {}; give each its own", port.device));
             }
         }
         config.flow_settings()?;
@@ -140,7 +142,9 @@ impl Config {
         match &self.gateway {
             Some(section) => section.settings(&outside, &others).map(Some),
             None => match outside.iter().next() {
-                Some(port) => Err(format!("port {port} has role = 'outside'; say in [gateway] how to route there")),
+                Some(port) => Err(format!(
+                    "port {port} has role = 'outside', but there is no [gateway]; add one, with the routes to that port"
+                )),
                 None => Ok(None),
             },
         }
@@ -185,18 +189,18 @@ mod tests {
         let cases = [
             (format!("{GOOD}worker = 2\n"), "worker"),
             (format!("{GOOD}workers = 0\n"), "workers"),
-            (format!("{GOOD}fixed_offset = 1451\n"), "fixed_offset = 1451 is not from 0 to 1450"),
+            (format!("{GOOD}fixed_offset = 1451\n"), "fixed_offset = 1451 is out of range; write 0 to 1450"),
             (format!("{GOOD}fixed_offset = -1\n"), "fixed_offset"),
             (format!("{GOOD}{PORT}{PORT}"), "two ports have the id 1"),
-            (format!("{GOOD}{PORT}{}", PORT.replace('1', "2")), "two ports use the device eth0"),
-            (format!("{GOOD}{}", PORT.replace("eth0", "")), "no interface name"),
-            (format!("{GOOD}{}", PORT.replace("eth0", "eth0 eth1")), "no interface name"),
-            (format!("{GOOD}{}", PORT.replace("eth0", "a-name-of-16-byt")), "no interface name"),
+            (format!("{GOOD}{PORT}{}", PORT.replace('1', "2")), "two ports have the device eth0"),
+            (format!("{GOOD}{}", PORT.replace("eth0", "")), "not the name of an interface"),
+            (format!("{GOOD}{}", PORT.replace("eth0", "eth0 eth1")), "not the name of an interface"),
+            (format!("{GOOD}{}", PORT.replace("eth0", "a-name-of-16-byt")), "not the name of an interface"),
             (format!("{GOOD}{}", PORT.replace("host", "hosts")), "hosts"),
             (format!("{GOOD}{}", PORT.replace("= 1", "= 65536")), "65536"),
             (format!("{GOOD}lookup = 4602\n"), "lookup"),
-            (format!("{GOOD}lookup = '[::1]:4602'\nstatus = '[::1]:4602'\n"), "are [::1]:4602"),
-            (format!("{GOOD}status = '[::1]:4602'\n[flow]\ncontrol = '[::1]:4602'\n"), "are [::1]:4602"),
+            (format!("{GOOD}lookup = '[::1]:4602'\nstatus = '[::1]:4602'\n"), "the address [::1]:4602"),
+            (format!("{GOOD}status = '[::1]:4602'\n[flow]\ncontrol = '[::1]:4602'\n"), "the address [::1]:4602"),
             (format!("{GOOD}{PORT}[[flow.rule]]\naction = 'drop'\nin_port = 7\n"), "in_port = 7"),
             (GOOD.replace("s1'\nc", "'\nc"), "name"),
             (GOOD.replace("http://", ""), "not a controller's URL"),

@@ -1,7 +1,7 @@
 //! Connection tracking in the daemon: time that passes without frames, flows that are written out as they end, and what
 //! operators ask for and change.
 
-use crate::flow::balance::{Server, endpoint_text};
+use crate::flow::balance::{MAX_WEIGHT, Server, endpoint_text};
 use crate::flow::config::{mac, service_protocol};
 use crate::flow::control::{Change, ChangeError, Cursor, Flows};
 use crate::flow::export::{Export, FlowText, Writer};
@@ -51,7 +51,7 @@ impl Keeper {
             let this = self.clone();
             let kept = tokio::task::spawn_blocking(move || this.keep(PARTS, Duration::ZERO)).await;
             if let Ok(Some(error)) = kept {
-                tracing::error!(switch, %error, "flows that end are exported no more: mend it and start the switch again");
+                tracing::error!(switch, %error, "ended flows can no longer be written; remove the cause and restart the switch");
             }
         }
     }
@@ -176,14 +176,14 @@ impl Service for Control {
         let change = match change {
             Some(WireChange::Add(v1::AddServer { weight, mac: text })) => Change::Add(Server {
                 endpoint: server,
-                weight: weight
-                    .try_into()
-                    .map_err(|_| Status::invalid_argument(format!("weight {weight} is too large")))?,
+                weight: weight.try_into().map_err(|_| {
+                    Status::invalid_argument(format!("weight {weight} is too large; give at most {MAX_WEIGHT}"))
+                })?,
                 mac: (!text.is_empty()).then(|| mac(&text)).transpose().map_err(Status::invalid_argument)?,
             }),
             Some(WireChange::Drain(_)) => Change::Drain(server),
             Some(WireChange::Remove(_)) => Change::Remove(server),
-            None => return Err(Status::invalid_argument("no change is given: add, drain or remove")),
+            None => return Err(Status::invalid_argument("the request has no change; set add, drain or remove")),
         };
         let changed = self.blocking(move |flows| flows.change(service, protocol, change)).await?;
         changed.map_err(|error| match &error {
@@ -205,7 +205,8 @@ pub(super) fn stats(flows: &Flows) -> Vec<(&'static str, u64)> {
 }
 
 fn endpoint(text: &str) -> Result<Endpoint, Status> {
-    let wrong = || Status::invalid_argument(format!("`{text}` is no address and port; write it like 10.0.0.11:80"));
+    let wrong =
+        || Status::invalid_argument(format!("`{text}` is not an address with a port; write it like 10.0.0.11:80"));
     let address: SocketAddr = text.parse().map_err(|_| wrong())?;
     Ok(Endpoint { address: address.ip().into(), port: address.port() })
 }
@@ -221,10 +222,12 @@ impl Filter {
     fn new(filter: v1::FlowFilter) -> Result<Self, Status> {
         let v1::FlowFilter { protocol, address, port } = filter;
         let number = |name: &String| {
-            let wrong = || format!("protocol `{name}` is not tcp, udp, icmp, icmpv6 or a number from 0 to 255");
+            let wrong =
+                || format!("protocol `{name}` is unknown; give tcp, udp, icmp, icmpv6 or a number from 0 to 255");
             protocol_number(name).ok_or_else(|| Status::invalid_argument(wrong()))
         };
-        let port = port.map(|port| u16::try_from(port).map_err(|_| format!("port {port} is not from 0 to 65535")));
+        let port =
+            port.map(|port| u16::try_from(port).map_err(|_| format!("port {port} is too large; give at most 65535")));
         Ok(Self {
             protocol: Some(&protocol).filter(|name| !name.is_empty()).map(number).transpose()?,
             address: Some(address)

@@ -61,7 +61,9 @@ pub enum StartError {
     #[error(transparent)]
     Plane(#[from] BuildError),
     /// The state directory is not usable.
-    #[error("cannot use the state directory {path}: {source}")]
+    #[error(
+        "cannot use the state directory {path}: {source}; check its permissions, or set state_dir to another directory"
+    )]
     State {
         /// The directory.
         path: PathBuf,
@@ -75,7 +77,7 @@ pub enum StartError {
     #[error("{0}")]
     Config(String),
     /// Flows that end cannot be written out.
-    #[error("cannot write flows to {path}: {source}")]
+    #[error("cannot write flows to {path}: {source}; check its permissions, or set flow.export to another file")]
     Export {
         /// The file.
         path: PathBuf,
@@ -83,7 +85,7 @@ pub enum StartError {
         source: std::io::Error,
     },
     /// An address to listen on is taken or not ours.
-    #[error("cannot listen on {address}: {source}")]
+    #[error("cannot listen on {address}: {source}; choose an address of this machine and a free port")]
     Listen {
         /// The address.
         address: SocketAddr,
@@ -183,10 +185,10 @@ impl Switch {
         tokio::task::block_in_place(|| {
             // The status page holds it for moments only; then that moment's end stops the workers.
             if let Some(Err(error)) = Arc::into_inner(self.plane).map(Dataplane::stop) {
-                tracing::error!(%error, "a worker had ended before");
+                tracing::error!(%error, "a worker thread had ended before the switch was stopped");
             }
             if let Some(Err(error)) = self.keeper.map(|(keeper, _)| keeper.finish()) {
-                tracing::error!(%error, "the flows that are left cannot be exported");
+                tracing::error!(%error, "the last flows cannot be written");
             }
             // Behind a save that is under way.
             save(&self.shared, &self.saved);
@@ -224,7 +226,7 @@ fn start_plane(
     let (plane, mut writer) = Dataplane::start(&settings, ports)?;
     let directory = config.lookup.map(|_| Arc::new(writer.directory(lookup::threads())));
     let Some(image) = image else {
-        tracing::info!(switch, "no saved image, dropping everything until a controller answers");
+        tracing::info!(switch, "no saved image; all frames are dropped until a controller answers");
         return Ok((plane, Replica::new(Limits::default(), writer), directory));
     };
     match Replica::load(Limits::default(), writer, &image) {
@@ -233,9 +235,9 @@ fn start_plane(
             Ok((plane, replica, directory))
         }
         Err(error) => {
-            tracing::error!(switch, %error, "the saved image is put aside as image.bad");
+            tracing::error!(switch, %error, "the saved image cannot be used; it is renamed to image.bad, and the controller sends a new one");
             if let Err(error) = saved.set_aside() {
-                tracing::error!(switch, %error, "and cannot be renamed");
+                tracing::error!(switch, %error, "the saved image cannot be renamed to image.bad");
             }
             drop(plane);
             start_plane(config, flows, saved, None)
@@ -261,7 +263,7 @@ fn open_ports(config: &Config) -> Result<Vec<PortSpec>, NetError> {
         ports.push(PortSpec { id: port.id, role, devices });
     }
     if let Err(error) = check_mtus(&ports) {
-        tracing::warn!(switch = config.name, "the longest frames will be dropped: {error}");
+        tracing::warn!(switch = config.name, "long frames will be dropped: {error}");
     }
     Ok(ports)
 }
@@ -276,13 +278,13 @@ async fn watch_ports(switch: String, plane: Weak<Dataplane>) {
         let Some(plane) = plane.upgrade() else { return };
         let running = plane.workers_running();
         if running < std::mem::replace(&mut were_running, running) {
-            tracing::error!(switch, running, "a worker has ended, its frames are lost: start the switch again");
+            tracing::error!(switch, running, "a worker thread has ended and its frames are lost; restart the switch");
         }
         for PortStatus { id, device, up, last_error, .. } in plane.status().ports {
             match (was_up.insert(id, up).unwrap_or(true), up) {
                 (true, false) => {
                     let error = last_error.unwrap_or_default();
-                    tracing::warn!(switch, port = %id, device, error, "port is down or missing, trying again every second");
+                    tracing::warn!(switch, port = %id, device, error, "the port is down or missing; trying again every second");
                 }
                 (false, true) => tracing::info!(switch, port = %id, device, "port is up"),
                 _ => {}
@@ -306,7 +308,7 @@ fn save(shared: &Shared<PlaneWriter>, saved: &SavedImage) {
         Ok(None) => {}
         Err(error) => {
             shared.keep_unsaved();
-            tracing::error!(path = %saved.path().display(), %error, "the image cannot be saved, the old one stays");
+            tracing::error!(path = %saved.path().display(), %error, "the image cannot be saved; the old file is kept");
         }
     }
 }

@@ -24,20 +24,21 @@ pub struct SavedImage {
 impl SavedImage {
     /// The image in `directory`, which is created if it is missing.
     /// # Errors
-    /// When it cannot be; [`ErrorKind::ResourceBusy`] when another switch uses it, and goes on to for [`PATIENCE`].
+    /// When it cannot be; [`ErrorKind::ResourceBusy`] when another switch uses it, and goes on to for `PATIENCE`.
     pub fn new(directory: &Path) -> io::Result<Self> {
         std::fs::create_dir_all(directory)?;
         let lock = OpenOptions::new().create(true).append(true).mode(0o600).open(directory.join("lock"))?;
         let began = Instant::now();
         let mut locked = lock.try_lock();
         while matches!(locked, Err(TryLockError::WouldBlock)) && began.elapsed() < PATIENCE {
+            #[expect(clippy::disallowed_methods, reason = "a lock of the file system has no wait with a timeout")]
             std::thread::sleep(PATIENCE / 20);
             locked = lock.try_lock();
         }
         match locked {
             Ok(()) => Ok(Self { directory: directory.to_owned(), writing: Arc::new(Mutex::new(lock)) }),
             Err(TryLockError::WouldBlock) => {
-                let reason = "another switch runs with it; give each its own state_dir, or stop that one first";
+                let reason = "another switch uses it; give each its own state_dir, or stop that one first";
                 Err(io::Error::new(ErrorKind::ResourceBusy, reason))
             }
             Err(TryLockError::Error(error)) => Err(error),

@@ -1,4 +1,4 @@
-//! All entries that a replica gave, whether a frame can use them or not.
+//! All entries that a replica has, whether frames can use them or not.
 
 use super::{ExactTable, ExactWriter, MAX_VALUE, Others, Replacement};
 use fib::action::PortId;
@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 /// A value that a slot can hold.
 pub(crate) trait Slot: Copy {
-    /// As a slot's value; none if no frame can use it.
+    /// The value in a slot; none if no frame can use it.
     fn to_slot(self) -> Option<u16>;
-    /// Back again.
+    /// The inverse of [`Slot::to_slot`].
     fn from_slot(value: u16) -> Self;
 }
 
-/// The last two port numbers have no place in a slot, and no port.
+/// A slot cannot hold the last two port numbers, and no port of a switch has them.
 impl Slot for PortId {
     fn to_slot(self) -> Option<u16> {
         (self.0 <= MAX_VALUE).then_some(self.0)
@@ -25,7 +25,7 @@ impl Slot for PortId {
     }
 }
 
-/// Nothing but that the name is there.
+/// A value of no bits: only the presence of the name counts.
 impl Slot for () {
     fn to_slot(self) -> Option<u16> {
         Some(0)
@@ -34,9 +34,9 @@ impl Slot for () {
     fn from_slot(_: u16) {}
 }
 
-/// Entries by name: in an exact table those that a frame can use, beside it the others (names of another kind than the
-/// table's, values without a slot), which are kept for the replica's sake. Whatever replaces the readers' table is
-/// returned, and published by the caller.
+/// Entries by name. Those that frames can use are in an exact table. The others (names of another kind than the
+/// table's, values that do not fit into a slot) are kept beside it, because the replica has them. A function that
+/// replaces the table of the readers returns the new one, and the caller publishes it.
 #[derive(Debug)]
 pub(crate) struct Entries<V> {
     exact: ExactWriter,
@@ -48,12 +48,12 @@ impl<V: Slot> Entries<V> {
         Self { exact: ExactWriter::new(kind, hasher), others: Arc::new(Others::new()) }
     }
 
-    /// What readers read.
+    /// The table that workers read.
     pub(crate) fn table(&self) -> &Arc<ExactTable> {
         self.exact.table()
     }
 
-    /// What nobody finds in the table, for readers that want it all the same.
+    /// The entries that are not in the table, for readers that ask for whole names.
     pub(crate) fn others(&self) -> &Arc<Others<V>> {
         &self.others
     }
@@ -91,7 +91,7 @@ impl<V: Slot> Entries<V> {
         self.others.remove(name);
     }
 
-    /// These entries instead of all there are.
+    /// Replaces all entries.
     pub(crate) fn replace(&mut self, entries: Vec<(Name, V)>) -> Replacement {
         let (served, others): (Vec<_>, Vec<_>) =
             entries.into_iter().partition(|(name, value)| self.slot_for(name, *value).is_some());
@@ -99,8 +99,8 @@ impl<V: Slot> Entries<V> {
         self.exact.replace(served.iter().map(|(name, value)| (name, value.to_slot().unwrap_or_default())))
     }
 
-    /// The same entries found by another hasher, sorted anew into what frames of `kind` carry and what they do not.
-    pub(crate) fn follow(&mut self, kind: NameKind, hasher: &Hasher) -> Replacement {
+    /// Changes the hasher, and the kind of names that frames carry. The entries stay.
+    pub(crate) fn rekey(&mut self, kind: NameKind, hasher: &Hasher) -> Replacement {
         if kind == self.exact.kind() {
             return self.exact.rekey(kind, hasher);
         }
@@ -131,11 +131,11 @@ mod tests {
         let ip = |i| Name::from_bytes(NameKind::Ipv4, &[10, 0, 0, i]).unwrap();
         let mut entries = Entries::new(NameKind::Mac, hasher(1));
         let _ = entries.replace(vec![(mac(1), PortId(1)), (mac(2), PortId(u16::MAX)), (ip(1), PortId(3))]);
-        // A port without a slot becomes one with, and the other way round.
+        // One port gets a number that fits into a slot, the other one that does not.
         assert!(entries.put(mac(2), PortId(2)).is_none() && entries.put(mac(1), PortId(65_534)).is_none());
         let expected = [(mac(1), 65_534), (mac(2), 2), (ip(1), 3)];
         for (kind, n_served) in [(NameKind::Mac, 1), (NameKind::Mac, 1), (NameKind::Ipv4, 1), (NameKind::Text, 0)] {
-            let table = entries.follow(kind, &hasher(n_served as u64 + 5));
+            let table = entries.rekey(kind, &hasher(n_served as u64 + 5));
             assert!(Arc::ptr_eq(&table, entries.table()));
             assert_eq!((entries.len(), entries.exact.len()), (3, n_served));
             for (name, port) in &expected {

@@ -1,20 +1,20 @@
-//! Exact tables: whole names to 16-bit values, one writer, any number of readers that never wait.
+//! Exact tables: from whole names to 16-bit values, with one writer and any number of readers that never wait.
 //!
 //! ```text
 //!  slot, 1 + R words:   | the name's first 6 bytes, 48 bits | mark, 16 bits |  the name's other bytes, R words |
 //!  mark:                0 empty, 1 removed, else value + 2
 //! ```
-//! A slot of a MAC address, an IPv4 address or a TEID is one word. Open addressing with linear probing from a place that
-//! the digest gives; the full name is compared, so two names of one digest are two entries. A slot's name is written
-//! once in the life of a table, its first word last and with Release; afterwards only the mark changes (removed, put
-//! again, another value). So a reader that sees a mark sees the whole name, and never half of either. Removed slots keep
-//! their name until the table is rebuilt, beside the old one, when seven slots in ten are used; the new table goes live
-//! by the caller's one store.
+//! A slot of a MAC address, an IPv4 address or a TEID is one word. The table has open addressing with linear probing
+//! from a slot that the digest gives. Lookups compare full names, so two names with one digest are two entries. The
+//! name of a slot is written once in the life of a table, its first word last, with a Release store. Later only the
+//! mark changes (removed, put again, another value). So a reader that sees a mark sees the whole name that belongs to
+//! it. Removed slots keep their name until the table is rebuilt, which happens when seven slots in ten are used. The
+//! writer builds the new table beside the old one, and the caller publishes it with one store.
 //!
-//! Cost: 11 to 16 bytes of table a name of up to 6 bytes; a lookup reads 1.3 cache lines at the mean, and a batch asks
-//! for all first lines before it waits for any. An update is O(1), amortised over rebuilds.
-//! Source: open addressing as in the textbooks (Knuth, vol. 3, 6.4, algorithm L); no deletion by shifting, because of
-//! the readers. Limits: values up to [`MAX_VALUE`].
+//! Cost: 11 to 16 bytes of table a name of up to 6 bytes. A lookup reads 1.3 cache lines on average, and a batch
+//! prefetches the first line of every name. An update is O(1), amortised over rebuilds. Source: open addressing as in
+//! Knuth, vol. 3, 6.4, algorithm L, without deletion by shifting, which readers would notice. Limits: values up to
+//! [`MAX_VALUE`].
 
 mod entries;
 mod others;
@@ -33,7 +33,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const EMPTY: u64 = 0;
 const REMOVED: u64 = 1;
 const FIRST_VALUE: u64 = 2;
-/// The largest value an entry can have.
+/// The largest value of an entry.
 pub const MAX_VALUE: u16 = u16::MAX - FIRST_VALUE as u16;
 
 const PREFIX_BYTES: usize = 6;
@@ -42,15 +42,15 @@ const MARK: u64 = (1 << MARK_BITS) - 1;
 const MAX_REST: usize = (MAX_NAME - PREFIX_BYTES).div_ceil(8);
 
 const MIN_SLOTS: usize = 64;
-/// A fresh table is half full: a search for a name that is not there then ends after 2.5 slots at the mean.
+/// A new table is half full. A search for an absent name then ends after 2.5 slots on average.
 const SLOTS_PER_NAME: usize = 2;
 
-/// What readers hold: slots, and how to find a name in them.
+/// The readers' half: the slots, and how to find a name in them.
 #[derive(Debug)]
 pub struct ExactTable {
     slots: Box<[AtomicU64]>,
     n_slots: usize,
-    /// Words of a slot.
+    /// Words of a slot beyond the first.
     stride: usize,
 }
 
@@ -60,13 +60,13 @@ fn rest_words_of(kind: NameKind) -> usize {
         NameKind::Ipv6 => 2,
         NameKind::FiveTuple => 4,
         NameKind::Fixed(width) => usize::from(width).saturating_sub(PREFIX_BYTES).div_ceil(8),
-        // No frame carries them, so none is ever put.
+        // Frames do not carry texts, so none is ever put.
         NameKind::Text => 0,
     }
 }
 
-/// A name as the words that are compared. Names of one kind have one length, but for 5-tuples: there the last byte,
-/// which no name uses, is the length.
+/// A name as the words that are compared. Names of one kind have one length, except 5-tuples: their last byte, which no
+/// name uses, holds the length.
 #[derive(Clone, Copy)]
 struct Key {
     prefix: u64,
@@ -126,8 +126,8 @@ impl ExactTable {
         Self { slots, n_slots, stride }
     }
 
-    /// Where the search for a digest starts. Mixed once more, since the digest's own high bits choose shards elsewhere
-    /// and tables of one shard's names would crowd.
+    /// The slot where the search for a digest starts. The digest is mixed once more, because its high bits also choose
+    /// shards: the names of one shard would crowd together.
     #[inline]
     fn home(&self, digest: Digest) -> usize {
         ((u128::from(mix64(digest.0)) * self.n_slots as u128) >> 64) as usize
@@ -138,14 +138,15 @@ impl ExactTable {
         &self.slots[index * self.stride..(index + 1) * self.stride]
     }
 
-    /// The slot of a name: with the name, or the empty one where the search ends; and its mark.
+    /// Searches for a name. Returns the slot with the name, or the empty slot where the search ended, and the mark of
+    /// that slot.
     #[inline]
     fn find(&self, digest: Digest, key: &Key) -> (usize, u64) {
         let mut index = self.home(digest);
         loop {
             let slot = self.slot(index);
             let first = slot[0].load(Ordering::Acquire);
-            // A table is never full: the writer keeps three slots in ten empty.
+            // The loop ends: the writer keeps three slots in ten empty.
             if first & MARK == EMPTY
                 || (first >> MARK_BITS == key.prefix
                     && slot[1..].iter().zip(&key.rest).all(|(word, &wanted)| word.load(Ordering::Relaxed) == wanted))
@@ -161,7 +162,7 @@ impl ExactTable {
         value_of(self.find(digest, key).1)
     }
 
-    /// The value of a name of the table's kind that is at hand as such. Texts are in no table.
+    /// The value of a name of the table's kind. Texts are in no table.
     pub(crate) fn get_name(&self, name: &Name, digest: Digest) -> Option<u16> {
         if name.kind() == NameKind::Text { None } else { self.get_key(digest, &Key::new(name.as_bytes())) }
     }
@@ -176,7 +177,7 @@ impl ExactTable {
         }
     }
 
-    /// [`ExactTable::get_key`] for slots of one word, which is what most networks have.
+    /// [`ExactTable::get_key`] for slots of one word, which most networks have.
     #[inline]
     fn get_word(&self, digest: Digest, prefix: u64) -> Option<u16> {
         let mut index = self.home(digest);
@@ -192,7 +193,7 @@ impl ExactTable {
     /// Which of the names are in the table: bit `i` for name `i`.
     #[inline]
     pub fn contains_batch(&self, names: &Names, digests: &[Digest]) -> u32 {
-        // Every first line is asked for before any is waited for.
+        // Prefetches the first lines of all names before it reads any.
         let n = names.len().min(BURST);
         let digests = &digests[..n];
         let mut touched = 0;

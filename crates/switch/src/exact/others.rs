@@ -1,7 +1,7 @@
-//! Entries that no frame can use, for programs that ask by whole names: texts above all.
+//! Entries that no frame can use, for programs that ask for whole names, above all for texts.
 //!
-//! Maps behind a lock each, in parts, so that whoever asks waits for one put into one part at the most, and for a part
-//! that grows, never for a whole table. A name that is in the old and in the new entries is found all through
+//! The entries are in several maps, each with a lock. A reader waits for one put into one map at most, or for one map
+//! to grow, and never for all entries. A name that is among the old and the new entries is found all through
 //! [`Others::replace`].
 
 use fib::name::Name;
@@ -11,7 +11,7 @@ use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// A part of ten million names grows in about ten milliseconds.
+/// With 2^7 maps, a map of a table of ten million names grows in about ten milliseconds.
 const PART_BITS: u32 = 7;
 
 type Part<V> = HashMap<Name, V>;
@@ -21,7 +21,7 @@ type Part<V> = HashMap<Name, V>;
 pub(crate) struct Others<V> {
     parts: Box<[RwLock<Part<V>>]>,
     hasher: RandomState,
-    /// Lets the writer of a table whose names are all elsewhere pass by.
+    /// Lets the writer skip the maps while they are empty, as they are in most networks.
     n_names: AtomicUsize,
 }
 
@@ -55,13 +55,13 @@ impl<V: Copy> Others<V> {
         }
     }
 
-    /// These entries instead of all there are, a part after the other.
+    /// Replaces all entries, one map after another.
     pub(crate) fn replace(&self, entries: Vec<(Name, V)>) {
         let mut parts: Vec<Part<V>> = self.parts.iter().map(|_| Part::new()).collect();
         for (name, value) in entries {
             parts[self.part_of(&name)].insert(name, value);
         }
-        // While it is replaced, readers must not take it for empty.
+        // Readers must not take the entries for empty while they are replaced.
         self.n_names.fetch_add(parts.iter().map(HashMap::len).sum(), Ordering::Relaxed);
         for (part, new) in self.parts.iter().zip(parts) {
             let old = std::mem::replace(&mut *write(part), new);

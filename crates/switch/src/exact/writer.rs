@@ -1,4 +1,5 @@
-//! Exact tables, the writing half: entries put and removed under the eyes of readers, tables built anew beside the old.
+//! The writing half of exact tables. It changes entries in place while others read, and builds larger tables beside the
+//! old one.
 
 use super::{EMPTY, ExactTable, FIRST_VALUE, Key, MARK_BITS, MAX_VALUE, REMOVED, name_of};
 use fib::name::{Name, NameKind};
@@ -6,7 +7,7 @@ use lookup::hash::{Digest, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// A table that its readers must be given, since it takes the place of the one they have.
+/// A table that the caller must publish to readers in place of the one they have.
 pub type Replacement = Arc<ExactTable>;
 
 /// The writer of an exact table.
@@ -16,7 +17,7 @@ pub struct ExactWriter {
     kind: NameKind,
     hasher: Hasher,
     n_live: usize,
-    /// Live and removed: what a search has to walk over.
+    /// Slots of live and of removed names: what a search walks over.
     n_used: usize,
 }
 
@@ -26,7 +27,7 @@ impl ExactWriter {
         Self { table: Arc::new(ExactTable::empty(kind)), kind, hasher, n_live: 0, n_used: 0 }
     }
 
-    /// What readers read.
+    /// The table that readers have.
     pub fn table(&self) -> &Arc<ExactTable> {
         &self.table
     }
@@ -46,12 +47,12 @@ impl ExactWriter {
         self.kind
     }
 
-    /// Whether a name can be put: of the table's kind, and one that frames carry.
+    /// Whether a name can be put: it is of the table's kind, and frames carry it.
     pub fn accepts(&self, name: &Name) -> bool {
         name.kind() == self.kind && self.kind != NameKind::Text
     }
 
-    /// The value of a name. None also for a name that it does not accept.
+    /// The value of a name; none for a name that the table does not accept.
     pub fn get(&self, name: &Name) -> Option<u16> {
         if !self.accepts(name) {
             return None;
@@ -59,7 +60,7 @@ impl ExactWriter {
         self.table.get_key(self.hasher.digest(name.as_bytes()), &Key::new(name.as_bytes()))
     }
 
-    /// Puts a name or changes its value. Returns a table if the one that readers have grew too full for it.
+    /// Puts a name or changes its value. Returns a new table if the present one was too full.
     /// # Panics
     /// For a value above [`MAX_VALUE`] or a name that the table does not accept.
     pub fn put(&mut self, name: &Name, value: u16) -> Option<Replacement> {
@@ -102,7 +103,7 @@ impl ExactWriter {
         true
     }
 
-    /// A table of these entries alone. Of equal names the last counts; names that it does not accept are left out.
+    /// Replaces all entries. Of equal names the last counts. Names that the table does not accept are left out.
     /// # Panics
     /// For a value above [`MAX_VALUE`].
     pub fn replace<'a>(&mut self, entries: impl ExactSizeIterator<Item = (&'a Name, u16)>) -> Replacement {
@@ -117,7 +118,7 @@ impl ExactWriter {
         self.table.clone()
     }
 
-    /// A table found by the digests of another hasher: with the same entries, or empty if the kind is another.
+    /// Changes the hasher. The entries stay if the kind is the same; otherwise the new table is empty.
     pub fn rekey(&mut self, kind: NameKind, hasher: &Hasher) -> Replacement {
         self.hasher = hasher.clone();
         if kind == self.kind {
@@ -250,7 +251,7 @@ mod tests {
         assert!((0..1000).all(|i| table.get(&mac(i)) == (i != 500).then_some(i as u16)));
     }
 
-    /// A reader on another thread looks stable names up while names around them come and go and the table grows.
+    /// A reader on another thread looks up names that stay, while other names come and go and the table grows.
     #[test]
     fn readers_find_what_stays_whatever_the_writer_does() {
         let hasher = hasher(3);

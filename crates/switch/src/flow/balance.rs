@@ -1,14 +1,14 @@
-//! The load balancer: which server of a virtual address a new flow goes to.
+//! The load balancer: chooses the server of a virtual address for a new flow.
 //!
-//! Every virtual address has a table of [`SLOTS`] places, each with a server; a flow takes the place of its digest. A
-//! server has places in proportion to its weight, exact to one, in an order of its own, and servers take turns to
-//! claim their next free place: when one comes or goes, few places change hands among the others, so that switches
-//! with the same servers choose alike, also while their lists differ for a moment. A flow that was begun keeps its
-//! server whatever happens to the table; that is in the flow's own entry.
-//! Source: Eisenbud et al., "Maglev: A Fast and Reliable Software Network Load Balancer", NSDI 2016, section 3.4;
-//! differs: weights, as shares of the turns.
-//! Cost: one read a new flow; milliseconds to fill the table when the servers change, whatever their weights, on a copy
-//! beside the one in use.
+//! Every virtual address has a table of [`SLOTS`] slots, each with a server. A flow goes to the server in the slot that
+//! its digest gives. A server has slots in proportion to its weight, exact to one slot. Each server has its own order
+//! of slots, and the servers take turns to claim the next free slot in their order. So few slots of the other servers
+//! change when one comes or goes, and switches with similar lists of servers choose alike. A flow keeps its server
+//! whatever happens to the table, because its entry names the server.
+//!
+//! Source: Eisenbud et al., "Maglev: A Fast and Reliable Software Network Load Balancer", NSDI 2016, section 3.4.
+//! Differs: servers have weights, as shares of the turns. Cost: a new flow reads one slot. When the servers change, the
+//! table is filled on a copy, in milliseconds.
 
 use super::packet::{Address, Endpoint};
 use crate::plane::Mac;
@@ -16,11 +16,11 @@ use lookup::hash::mix64;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Places of a table: a prime, so that every step goes round all of them. Shares are exact to 0.002 %.
+/// Slots of a table: a prime, so that every step visits all of them. Shares are exact to 0.002 %.
 pub const SLOTS: usize = 65_537;
-/// Servers of a virtual address at most.
+/// The most servers of a virtual address.
 pub const MAX_SERVERS: usize = 1000;
-/// Virtual addresses of a switch at most; each has a table of 128 KiB.
+/// The most virtual addresses of a switch. Each has a table of 128 KiB.
 pub const MAX_VIRTUALS: usize = 256;
 /// The largest weight.
 pub const MAX_WEIGHT: u16 = 1000;
@@ -30,27 +30,27 @@ const NOBODY: u16 = u16::MAX;
 /// A server as configured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Server {
-    /// Where it listens.
+    /// The address and port where it listens.
     pub endpoint: Endpoint,
-    /// Its share, against the sum of all; 0 takes no new flows.
+    /// Its share, relative to the sum of all weights; with 0 it gets no new flows.
     pub weight: u16,
     /// Its MAC address, unless the network knows it.
     pub mac: Option<Mac>,
 }
 
-/// What a server is to new flows.
+/// Whether a server gets new flows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ServerState {
-    /// It takes them.
+    /// It gets new flows.
     Active,
-    /// It takes none, and keeps those it has.
+    /// It gets no new flows, and keeps those it has.
     Drained,
-    /// As drained, and forgotten when its last flow ends.
+    /// As drained, and it is removed when its last flow ends.
     Removed,
 }
 
 impl ServerState {
-    /// A word for it.
+    /// The name of the state.
     pub fn name(self) -> &'static str {
         match self {
             ServerState::Active => "active",
@@ -60,47 +60,47 @@ impl ServerState {
     }
 }
 
-/// A server and what it does.
+/// A server and its state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Member {
     /// As configured.
     pub server: Server,
-    /// Whether it takes new flows.
+    /// Whether it gets new flows.
     pub state: ServerState,
     /// Flows that it has.
     pub flows: u64,
-    /// Flows that it was given, ever.
+    /// Flows that it has got so far.
     pub total: u64,
 }
 
-/// Why the servers stay as they are.
+/// The reason why the servers were not changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServerError {
     /// There is no such server.
-    #[error("{0} is no server of this virtual address")]
+    #[error("this virtual address has no server {0}; `fibula flow server list` lists those it has")]
     Unknown(String),
     /// Too many servers.
-    #[error("a virtual address has at most {MAX_SERVERS} servers; remove one first")]
+    #[error("the virtual address has {MAX_SERVERS} servers, the most there can be; remove one first")]
     TooMany,
-    /// Not the family of the virtual address.
-    #[error("a server has the address family of its virtual address")]
+    /// Server and virtual address are of different versions of IP.
+    #[error("a server and its virtual address must both be IPv4 or both IPv6")]
     Family,
-    /// The virtual address itself, whose packets would come round.
-    #[error("a virtual address cannot be its own server")]
+    /// The server is the virtual address itself, so its packets would come back.
+    #[error("the server has the address and port of the virtual address itself; give another")]
     Itself,
-    /// No port.
-    #[error("a server listens at a port from 1 to 65535")]
+    /// The port is 0.
+    #[error("the server has port 0; give a port from 1 to 65535")]
     Port,
     /// A weight out of range.
-    #[error("weight {0} is not from 0 to {MAX_WEIGHT}")]
+    #[error("weight {0} is out of range; give 0 to {MAX_WEIGHT}")]
     Weight(u16),
 }
 
 /// The servers of one virtual address.
 #[derive(Clone, Debug)]
 pub struct Balancer {
-    /// By index; a flow knows its server by it. Places of forgotten servers are used again.
+    /// By index, which flows keep. The indices of removed servers are used again.
     members: Vec<Option<Member>>,
     places: Box<[u16]>,
     address: Address,
@@ -118,12 +118,12 @@ impl Balancer {
         Ok(this)
     }
 
-    /// The servers, with those that are removed and still have flows.
+    /// The servers, with those that are removed but still have flows.
     pub fn members(&self) -> impl Iterator<Item = &Member> {
         self.members.iter().flatten()
     }
 
-    /// The server of a new flow, by its digest; none if no server takes any.
+    /// The index of the server for a new flow with this digest; none if no server takes new flows.
     #[inline]
     pub fn choose(&self, digest: u64) -> Option<(u16, Server)> {
         let place = ((u128::from(mix64(digest)) * SLOTS as u128) >> 64) as usize;
@@ -151,9 +151,9 @@ impl Balancer {
         }
     }
 
-    /// Adds a server, or changes it: one that was drained or removed takes flows again.
+    /// Adds a server, or changes it. One that was drained or removed takes new flows again.
     /// # Errors
-    /// [`ServerError`]; nothing changed.
+    /// [`ServerError`]; nothing changes then.
     pub fn add(&mut self, server: Server) -> Result<(), ServerError> {
         self.put(server)?;
         self.fill();
@@ -190,7 +190,7 @@ impl Balancer {
         Ok(())
     }
 
-    /// Gives a server no new flows from now on; `forget` it with its last one.
+    /// Drains a server: it gets no new flows from now on. With `forget` it is removed when its last flow ends.
     /// # Errors
     /// [`ServerError::Unknown`].
     pub fn drain(&mut self, endpoint: Endpoint, forget: bool) -> Result<(), ServerError> {
@@ -209,8 +209,9 @@ impl Balancer {
         Ok(())
     }
 
-    /// Takes over the servers and places of `planned`, which was made of `before`, and keeps count of flows. Answers false,
-    /// and changes nothing, if the servers are not those of `before` any more. Cost: the servers, not the places.
+    /// Takes over the servers and slots of `planned`, a changed copy of `before`, and keeps the counts of flows.
+    /// Returns false and changes nothing if the servers are no longer those of `before`. Cost: O(servers), not
+    /// O(slots).
     pub(crate) fn adopt(&mut self, before: &Self, planned: &mut Self) -> bool {
         let who = |slot: &Option<Member>| slot.map(|member| (member.server, member.state));
         if !self.members.iter().map(who).eq(before.members.iter().map(who)) {
@@ -222,7 +223,7 @@ impl Balancer {
                 Some(new) if new.server.endpoint == old.server.endpoint => {
                     (new.flows, new.total) = (old.flows, old.total);
                 }
-                // It had no flow when it was planned to be forgotten.
+                // The plan removes it because it had no flow then.
                 None if old.flows > 0 => *new = Some(Member { state: ServerState::Removed, ..*old }),
                 _ => {}
             }
@@ -234,12 +235,12 @@ impl Balancer {
         true
     }
 
-    /// Gives the places to the servers that take flows.
+    /// Fills the slots with the servers that take new flows.
     fn fill(&mut self) {
         struct Claim {
             index: u16,
             weight: u64,
-            /// Places it is to have.
+            /// The number of slots that it gets.
             quota: u64,
             taken: u64,
             at: usize,
@@ -266,8 +267,8 @@ impl Balancer {
             });
             weight_before += weight;
         }
-        // In each round the heaviest takes one place, and the others as their weight is to its: a place is due in the first
-        // round in which so many are. Rounds in which nobody is due are skipped.
+        // In each round the server with the largest weight takes one slot. A server with a smaller weight takes a slot
+        // in those rounds in which its share has grown by one. Rounds in which no server is due are skipped.
         let due = |claim: &Claim| claim.taken * heaviest / claim.weight + 1;
         let is_open = |claim: &Claim| claim.taken < claim.quota;
         let mut turns: BinaryHeap<_> =
@@ -286,7 +287,7 @@ impl Balancer {
     }
 }
 
-/// An endpoint as people write it.
+/// An endpoint in the usual notation.
 pub(crate) fn endpoint_text(endpoint: Endpoint) -> String {
     std::net::SocketAddr::new(endpoint.address.into(), endpoint.port).to_string()
 }
@@ -356,7 +357,7 @@ mod tests {
         let balancer = balancer(&[3, 1]);
         for shift in [0, 16, 40] {
             let first = (0..40_000u64).filter(|i| balancer.choose(i << shift).unwrap().0 == 0).count();
-            // Binomial, 40,000 and 3/4: 87 is one sigma.
+            // The number is binomial with n = 40,000 and p = 3/4, so one sigma is 87.
             assert!(first.abs_diff(30_000) < 5 * 87, "{first}");
         }
     }
@@ -388,7 +389,7 @@ mod tests {
         assert_eq!(balancer.drain(server(1, 1).endpoint, true), Err(ServerError::Unknown("10.0.0.1:80".to_owned())));
         balancer.add(server(3, 1)).unwrap();
         assert!((0..1000).any(|digest| balancer.choose(digest).unwrap() == (0, server(3, 1))));
-        // One that comes back while it still has flows keeps their count.
+        // A removed server that is added again while it has flows keeps their count.
         balancer.begin(0);
         balancer.drain(server(3, 1).endpoint, true).unwrap();
         balancer.add(server(3, 5)).unwrap();

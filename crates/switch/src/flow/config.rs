@@ -1,4 +1,4 @@
-//! `[flow]` of `switch.toml`.
+//! The section `[flow]` of `switch.toml`.
 
 use super::balance::{MAX_SERVERS, MAX_VIRTUALS, Server};
 use super::nat::{MAX_ADDRESSES, NatSettings};
@@ -14,29 +14,30 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-/// The longest timeout, in seconds: timers are 16 bits wide, and a quarter of that is for what is not yet cleaned up.
+/// The longest timeout, in seconds. Timers have 16 bits, and a quarter of their range is for entries that have ended
+/// but are not removed yet.
 const MAX_TIMEOUT_S: u16 = 16_000;
-/// Flows of a stage at most.
+/// The most flows of a stage.
 const MAX_FLOWS: u32 = 1 << 28;
 
-/// The section as it is written. Unknown keys are errors.
+/// The section as it is written in the file. Unknown keys are errors.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Section {
-    /// What becomes of a new flow that no rule matches.
+    /// What happens to a new flow that no rule matches.
     #[serde(default)]
     default: Verdict,
-    /// Flows at most.
+    /// The most flows.
     #[serde(default = "default_max_flows")]
     max_flows: u32,
-    /// Whether TCP connections may be taken up in the middle.
+    /// Whether a TCP connection may be picked up in the middle.
     #[serde(default)]
     pick_up: bool,
-    /// Where flows that ended are written; `-` is standard output.
+    /// The file for ended flows; `-` is standard output.
     pub export: Option<PathBuf>,
-    /// Where `fibula flow` reaches the switch; it cannot if absent.
+    /// The address on which `fibula flow` reaches the switch; without it, it cannot.
     pub control: Option<SocketAddr>,
-    /// Seconds, by state.
+    /// Timeouts in seconds, by state.
     #[serde(default)]
     timeouts: BTreeMap<String, u16>,
     #[serde(default, rename = "rule")]
@@ -127,14 +128,14 @@ fn default_ports() -> PortsText {
     PortsText::Range("1024-65535".to_owned())
 }
 
-/// TCP or UDP by name.
+/// The protocol number of TCP or UDP.
 /// # Errors
-/// What can be written.
+/// The names that are allowed.
 pub fn service_protocol(name: &str) -> Result<u8, String> {
     match name {
         "tcp" => Ok(TCP),
         "udp" => Ok(UDP),
-        other => Err(format!("protocol = {other:?} is not tcp or udp")),
+        other => Err(format!("protocol = {other:?} is unknown; write tcp or udp")),
     }
 }
 
@@ -145,7 +146,7 @@ impl Protocol {
             Protocol::Name(name) if name == "icmp" => Ok(vec![ICMP, ICMPV6]),
             Protocol::Name(name) => service_protocol(name)
                 .map(|number| vec![number])
-                .map_err(|_| format!("protocol = {name:?} is not tcp, udp, icmp or a number from 0 to 255")),
+                .map_err(|_| format!("protocol = {name:?} is unknown; write tcp, udp, icmp or a number from 0 to 255")),
         }
     }
 }
@@ -159,7 +160,7 @@ impl PortsText {
         let (first, last) = text.split_once('-').unwrap_or((text, text));
         match (first.trim().parse(), last.trim().parse()) {
             (Ok(first), Ok(last)) if first <= last => Ok(first..=last),
-            _ => Err(format!("ports = {text:?} is no range of ports; write 80, or \"8000-8999\"")),
+            _ => Err(format!("ports = {text:?} is not a range of ports; write 80, or \"8000-8999\"")),
         }
     }
 }
@@ -168,7 +169,7 @@ impl PortsText {
 /// # Errors
 /// How to write one.
 pub fn mac(text: &str) -> Result<Mac, String> {
-    let wrong = || format!("mac = {text:?} is no MAC address of one host; write it like 02:00:00:00:00:01");
+    let wrong = || format!("mac = {text:?} is not the MAC address of one host; write it like 02:00:00:00:00:01");
     let bytes: Option<Vec<u8>> = text.split(':').map(|byte| u8::from_str_radix(byte, 16).ok()).collect();
     let mac: Mac = bytes.and_then(|bytes| bytes.try_into().ok()).ok_or_else(wrong)?;
     if mac[0] & 1 != 0 || mac == [0; 6] || text.len() != 17 {
@@ -177,7 +178,7 @@ pub fn mac(text: &str) -> Result<Mac, String> {
     Ok(mac)
 }
 
-/// A locally administered address that follows from an IP address.
+/// A locally administered MAC address that is derived from an IP address.
 fn own_mac(address: IpAddr) -> Mac {
     let digest = lookup::hash::mix64(Address::from(address).0 as u64 ^ (Address::from(address).0 >> 64) as u64);
     let bytes = digest.to_be_bytes();
@@ -189,26 +190,28 @@ fn optional_mac(text: Option<&String>) -> Result<Option<Mac>, String> {
 }
 
 impl Section {
-    /// Checks it, and makes settings of it. `ports` are those of the switch.
+    /// Checks the section and makes settings of it. `ports` are the ports of the switch.
     /// # Errors
-    /// What is wrong, and what would do.
+    /// What is wrong, and what to write.
     pub fn settings(&self, ports: &HashSet<PortId>) -> Result<Settings, String> {
         if !(1..=MAX_FLOWS).contains(&self.max_flows) {
-            return Err(format!("flow.max_flows = {} is not from 1 to {MAX_FLOWS}", self.max_flows));
+            return Err(format!("flow.max_flows = {} is out of range; write 1 to {MAX_FLOWS}", self.max_flows));
         }
         let mut timeouts = Timeouts::default();
         for (name, &seconds) in &self.timeouts {
             let state = State::ALL.iter().find(|state| state.name() == name).ok_or_else(|| {
                 let names: Vec<&str> = State::ALL.iter().map(|state| state.name()).collect();
-                format!("flow.timeouts.{name} is no state; there are {}", names.join(", "))
+                format!("flow.timeouts.{name} names no state; the states are {}", names.join(", "))
             })?;
             if !(1..=MAX_TIMEOUT_S).contains(&seconds) {
-                return Err(format!("flow.timeouts.{name} = {seconds} is not from 1 to {MAX_TIMEOUT_S} seconds"));
+                return Err(format!(
+                    "flow.timeouts.{name} = {seconds} is out of range; write 1 to {MAX_TIMEOUT_S} seconds"
+                ));
             }
             timeouts.set(*state, seconds);
         }
         if self.rules.len() > MAX_RULES {
-            return Err(format!("{} times [[flow.rule]]; at most {MAX_RULES}", self.rules.len()));
+            return Err(format!("{} sections [[flow.rule]] are too many; write at most {MAX_RULES}", self.rules.len()));
         }
         let rules =
             self.rules.iter().zip(1..).map(|(rule, number)| {
@@ -216,7 +219,10 @@ impl Section {
             });
         let rules = Rules { rules: rules.collect::<Result<_, _>>()?, accept_others: self.default == Verdict::Accept };
         if self.virtuals.len() > MAX_VIRTUALS {
-            return Err(format!("{} times [[flow.virtual]]; at most {MAX_VIRTUALS}", self.virtuals.len()));
+            return Err(format!(
+                "{} sections [[flow.virtual]] are too many; write at most {MAX_VIRTUALS}",
+                self.virtuals.len()
+            ));
         }
         let mut virtuals: Vec<Virtual> = vec![];
         for section in &self.virtuals {
@@ -224,13 +230,13 @@ impl Section {
             let service = section.read().map_err(named)?;
             let same = |other: &Virtual| other.endpoint == service.endpoint && other.protocol == service.protocol;
             if virtuals.iter().any(same) {
-                return Err(named("it is there twice".to_owned()));
+                return Err(named("there are two sections for it; remove one".to_owned()));
             }
             let differs =
                 |other: &Virtual| other.endpoint.address == service.endpoint.address && other.mac != service.mac;
             if virtuals.iter().any(differs) {
                 return Err(named(
-                    "its address has another mac in another [[flow.virtual]]; give both the same".to_owned(),
+                    "another [[flow.virtual]] has the same address with another mac; give both the same mac".to_owned(),
                 ));
             }
             virtuals.push(service);
@@ -240,7 +246,9 @@ impl Section {
             && let Some(both) = virtuals.iter().find(|service| nat.addresses.contains(&service.endpoint.address))
         {
             let address = IpAddr::from(both.endpoint.address);
-            return Err(format!("{address} is in [flow.nat] and in [[flow.virtual]]; give each its own address"));
+            return Err(format!(
+                "{address} is both in [flow.nat] and in [[flow.virtual]]; use another address in one of them"
+            ));
         }
         Ok(Settings {
             rules,
@@ -262,13 +270,13 @@ impl RuleSection {
         if let (Some(source), Some(destination)) = (source, destination)
             && source.is_v4() != destination.is_v4()
         {
-            return Err("source and destination are of different families, so it matches nothing".to_owned());
+            return Err("one of source and destination is IPv4 and the other IPv6, so the rule matches nothing; use one version of IP".to_owned());
         }
         if let Some(port) = self.in_port.map(PortId).filter(|port| !ports.contains(port)) {
-            return Err(format!("in_port = {port} is no port of this switch; they are in [[port]]"));
+            return Err(format!("in_port = {port} is not a port of this switch; write the id of a [[port]]"));
         }
         if self.ports.is_some() && protocols.iter().any(|protocol| !matches!(*protocol, TCP | UDP)) {
-            return Err("ports are of TCP and UDP only; set protocol to one of these, or leave ports out".to_owned());
+            return Err("only TCP and UDP have ports; set protocol to one of these, or remove ports".to_owned());
         }
         Ok(Rule {
             accept: self.action == Verdict::Accept,
@@ -285,10 +293,10 @@ impl VirtualSection {
     fn read(&self) -> Result<Virtual, String> {
         let protocol = service_protocol(&self.protocol)?;
         if self.port == 0 {
-            return Err("port 0 is no port".to_owned());
+            return Err("port is 0; write 1 to 65535".to_owned());
         }
         if self.servers.len() > MAX_SERVERS {
-            return Err(format!("{} servers; at most {MAX_SERVERS}", self.servers.len()));
+            return Err(format!("{} servers are too many; write at most {MAX_SERVERS}", self.servers.len()));
         }
         let server = |server: &ServerSection| {
             Ok(Server {
@@ -300,11 +308,14 @@ impl VirtualSection {
         let servers: Vec<Server> = self.servers.iter().map(server).collect::<Result<_, String>>()?;
         if let Some(server) = servers.iter().find(|server| server.endpoint.port == 0) {
             let server = super::balance::endpoint_text(server.endpoint);
-            return Err(format!("the server {server} has port 0, which is no port"));
+            return Err(format!("the server {server} has port 0; write 1 to 65535"));
         }
         let mut seen = HashSet::new();
         if let Some(twice) = servers.iter().find(|server| !seen.insert(server.endpoint)) {
-            return Err(format!("the server {} is there twice", super::balance::endpoint_text(twice.endpoint)));
+            return Err(format!(
+                "the server {} is listed twice; remove one",
+                super::balance::endpoint_text(twice.endpoint)
+            ));
         }
         let endpoint = Endpoint { address: self.address.into(), port: self.port };
         let mac = optional_mac(self.mac.as_ref())?.unwrap_or_else(|| own_mac(self.address));
@@ -319,26 +330,30 @@ impl NatSection {
         let inside: Vec<Prefix> = self.inside.iter().map(|text| text.parse()).collect::<Result<_, _>>()?;
         let addresses: Vec<Address> = self.addresses.iter().map(|&ip| ip.into()).collect();
         if inside.is_empty() || addresses.is_empty() {
-            return Err("inside and addresses need one entry each at least".to_owned());
+            return Err("inside or addresses is empty; write at least one entry in each".to_owned());
         }
         if addresses.len() > MAX_ADDRESSES {
-            return Err(format!("{} addresses; at most {MAX_ADDRESSES}", addresses.len()));
+            return Err(format!("{} addresses are too many; write at most {MAX_ADDRESSES}", addresses.len()));
         }
         if addresses.iter().collect::<HashSet<_>>().len() != addresses.len() {
-            return Err("an address is there twice".to_owned());
+            return Err("addresses has one address twice; remove one".to_owned());
         }
         for address in &addresses {
             let ip = IpAddr::from(*address);
             if inside.iter().any(|prefix| prefix.contains(*address)) {
-                return Err(format!("{ip} is inside itself; outside addresses are none of the inside prefixes"));
+                return Err(format!(
+                    "the outside address {ip} is in one of the inside prefixes; use an address outside all of them"
+                ));
             }
             if !inside.iter().any(|prefix| prefix.is_v4() == address.is_v4()) {
-                return Err(format!("{ip} is of another family than every inside prefix, so it is never used"));
+                return Err(format!(
+                    "no inside prefix has the IP version of {ip}, so it would never be used; remove it, or add such a prefix"
+                ));
             }
         }
         let ports = self.ports.range()?;
         if *ports.start() == 0 {
-            return Err("port 0 is no port; begin with 1 at least, 1024 is usual".to_owned());
+            return Err("ports begins with 0; begin with at least 1 (1024 is usual)".to_owned());
         }
         let mac = optional_mac(self.mac.as_ref())?.unwrap_or_else(|| own_mac(self.addresses[0]));
         Ok(NatSettings { inside, addresses, ports, mac })
@@ -411,27 +426,27 @@ mod tests {
         for (text, reason) in [
             ("max_flows = 0".to_owned(), "max_flows = 0"),
             ("defaults = 'drop'".to_owned(), "defaults"),
-            ("[timeouts]\nestablish = 3".to_owned(), "no state; there are syn_sent"),
+            ("[timeouts]\nestablish = 3".to_owned(), "no state; the states are syn_sent"),
             ("[timeouts]\nudp_new = 16001".to_owned(), "1 to 16000"),
             (rule("protocol = 'sctp'"), "number 1: protocol = \"sctp\""),
             (rule("source = '10.0.0.1/8'"), "10.0.0.0/8"),
-            (rule("source = '10.0.0.0/8'\ndestination = '::/0'"), "families"),
+            (rule("source = '10.0.0.0/8'\ndestination = '::/0'"), "one version of IP"),
             (rule("in_port = 3"), "in_port = 3"),
-            (rule("ports = '9-8'"), "no range"),
-            (rule("protocol = 'icmp'\nports = 8"), "leave ports out"),
+            (rule("ports = '9-8'"), "not a range"),
+            (rule("protocol = 'icmp'\nports = 8"), "remove ports"),
             (virtual_("protocol = 'icmp'"), "tcp or udp"),
             (virtual_("mac = '01:00:00:00:00:00'"), "02:00:00:00:00:01"),
-            (virtual_("servers = [{ address = '::1' }]"), "family"),
+            (virtual_("servers = [{ address = '::1' }]"), "both be IPv4 or both IPv6"),
             (virtual_("servers = [{ address = '10.0.0.2', weight = 1001 }]"), "weight 1001"),
             (virtual_("servers = [{ address = '10.0.0.2' }, { address = '10.0.0.2', port = 80 }]"), "twice"),
-            (virtual_("") + &virtual_(""), "twice"),
+            (virtual_("") + &virtual_(""), "two sections"),
             (virtual_("") + &virtual_("protocol = 'udp'\nmac = '02:00:00:00:00:01'"), "same"),
-            (nat("inside = []\naddresses = ['192.0.2.1']"), "one entry"),
-            (nat("inside = ['10.0.0.0/8']\naddresses = ['10.0.0.1']"), "inside itself"),
-            (nat("inside = ['10.0.0.0/8']\naddresses = ['::1']"), "another family"),
-            (nat("inside = ['10.0.0.0/8']\naddresses = ['192.0.2.1']\nports = '0-9'"), "port 0"),
-            (nat("inside = ['fd00::/8']\naddresses = ['192.0.2.1']"), "another family"),
-            (virtual_("") + &nat("inside = ['10.2.0.0/16']\naddresses = ['10.0.0.1']"), "give each its own"),
+            (nat("inside = []\naddresses = ['192.0.2.1']"), "at least one entry"),
+            (nat("inside = ['10.0.0.0/8']\naddresses = ['10.0.0.1']"), "in one of the inside prefixes"),
+            (nat("inside = ['10.0.0.0/8']\naddresses = ['::1']"), "IP version of"),
+            (nat("inside = ['10.0.0.0/8']\naddresses = ['192.0.2.1']\nports = '0-9'"), "begins with 0"),
+            (nat("inside = ['fd00::/8']\naddresses = ['192.0.2.1']"), "IP version of"),
+            (virtual_("") + &nat("inside = ['10.2.0.0/16']\naddresses = ['10.0.0.1']"), "use another address"),
         ] {
             let message = read(&text).unwrap_err();
             assert!(message.contains(reason), "{text}: {message}");

@@ -1,9 +1,9 @@
-//! What others than the workers do with the stages: keep time, show, count, flush, change servers.
+//! Everything that is done with the stages beside the workers: keep time, show, count and flush flows, change servers.
 //!
-//! There is one stage a worker where the steering of frames to workers (by their pair of MAC addresses) brings both
-//! directions of a flow to the same one, and one for all workers where translation gives the directions different
-//! addresses. A stage is behind a lock that a worker takes once a burst; everything here takes it for a bounded number of
-//! flows at a time, so that no burst waits long.
+//! There is one stage for each worker if frames are steered to workers by their pair of MAC addresses, which brings
+//! both directions of a flow to the same worker. Translation gives the directions different addresses, so then all
+//! workers share one stage. A stage has a lock that a worker takes once a burst. The functions here take it for a
+//! bounded number of flows at a time, so that no burst waits long.
 
 use super::balance::{Member, Server, ServerError};
 use super::export::Ended;
@@ -16,7 +16,7 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Flows, or buckets, that are handled under one lock: some ten microseconds.
+/// Flows or buckets that are handled under one lock: it takes some ten microseconds.
 const STEP: usize = 512;
 
 /// A stage, shared.
@@ -31,9 +31,9 @@ pub(crate) fn lock(stage: &SharedStage) -> MutexGuard<'_, Stage> {
 pub struct Flows {
     stages: Arc<[SharedStage]>,
     settings: Arc<Settings>,
-    /// Changes of servers, one after the other.
+    /// Held while servers are changed, so that one change follows the other.
     changes: Arc<Mutex<()>>,
-    /// Ended flows that nobody took.
+    /// Ended flows that were not exported, because the writer had no room.
     blocked: Arc<AtomicU64>,
 }
 
@@ -43,53 +43,53 @@ impl fmt::Debug for Flows {
     }
 }
 
-/// Where a walk over all flows is. It sees every flow that lives all the while, once.
+/// The position of a walk over all flows. The walk sees every flow that lives from its beginning to its end once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Cursor {
-    /// Which stage.
+    /// Index of the stage.
     pub stage: u32,
-    /// Which place of it.
+    /// Index of the place in the stage.
     pub place: u64,
 }
 
 /// How full a table is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Occupancy {
-    /// Flows, those included that ended a moment ago.
+    /// Flows, with those that ended a moment ago.
     pub flows: u64,
     /// Entries: a translated flow has two.
     pub entries: u64,
-    /// Places for entries as of now.
+    /// Slots for entries at present.
     pub slots: u64,
     /// Outside ports in use.
     pub nat_ports: u64,
 }
 
-/// Why servers stay as they are.
+/// The reason why servers were not changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChangeError {
-    /// No such virtual address.
-    #[error("{0} is no virtual address of this switch: they are in [[flow.virtual]] of its switch.toml")]
+    /// There is no such virtual address.
+    #[error("this switch has no virtual address {0}; switch.toml lists them in [[flow.virtual]]")]
     Virtual(String),
-    /// The server.
+    /// The change of the server was refused.
     #[error(transparent)]
     Server(#[from] ServerError),
 }
 
-/// What becomes of a server.
+/// A change of a server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Change {
-    /// It takes new flows, with this weight and MAC address.
+    /// It gets new flows, with this weight and MAC address.
     Add(Server),
-    /// It takes no new flows.
+    /// It gets no new flows.
     Drain(Endpoint),
-    /// It takes no new flows, and is forgotten with its last one.
+    /// It gets no new flows, and is removed when its last flow ends.
     Remove(Endpoint),
 }
 
 impl Flows {
-    /// Stages for so many workers.
+    /// Makes stages for a number of workers.
     /// # Errors
     /// [`StageError`]
     pub fn new(settings: Settings, workers: usize) -> Result<Self, StageError> {
@@ -109,15 +109,15 @@ impl Flows {
         &self.settings
     }
 
-    /// The addresses that are ours, with the MAC address that we answer for each.
+    /// The virtual and outside addresses, each with the MAC address with which the switch answers for it.
     pub fn own_addresses(&self) -> impl Iterator<Item = (IpAddr, Mac)> {
         let virtuals = self.settings.virtuals.iter().map(|service| (service.endpoint.address.into(), service.mac));
         let nat = self.settings.nat.iter();
         virtuals.chain(nat.flat_map(|nat| nat.addresses.iter().map(|&address| (address.into(), nat.mac))))
     }
 
-    /// Brings the clocks up to date, and visits `1 / parts` of each table for what has ended. `ended` gets what is to be
-    /// exported.
+    /// Advances the clocks, and visits `1 / parts` of each table to remove entries that have ended. `ended` gets the
+    /// flows to export.
     pub fn keep(&self, parts: usize, mut ended: impl FnMut(Vec<Ended>)) {
         for stage in &*self.stages {
             let mut visited = 0;
@@ -147,12 +147,12 @@ impl Flows {
         counts
     }
 
-    /// Counts ended flows that are not written because those before them are not yet.
+    /// Counts ended flows that were not exported because the writer had no room.
     pub fn count_blocked(&self, n: usize) {
         self.blocked.fetch_add(n as u64, Ordering::Relaxed);
     }
 
-    /// How full the tables are together.
+    /// How full all tables are together.
     pub fn occupancy(&self) -> Occupancy {
         let mut all = Occupancy::default();
         for stage in &*self.stages {
@@ -166,17 +166,18 @@ impl Flows {
         all
     }
 
-    /// Shows flows from a cursor on until `each` says enough; where to go on, if there may be more.
+    /// Shows flows, starting at a cursor, until `each` returns false. Returns the cursor to go on from, if there may be
+    /// more.
     pub fn show(&self, from: Cursor, mut each: impl FnMut(FlowView) -> bool) -> Option<Cursor> {
         self.walk(from, |stage, place| {
             let mut views = vec![];
             let next = lock(stage).show(place, STEP, |flow| views.push(flow));
-            // Whatever is made of them is made outside the lock.
+            // `each` runs after the lock is released.
             (next, views.into_iter().fold(true, |more, flow| more & each(flow)))
         })
     }
 
-    /// Ends the flows that `which` picks; how many there were.
+    /// Ends the flows for which `which` returns true. Returns their number.
     pub fn flush(&self, which: impl Fn(&Tuple) -> bool) -> u64 {
         let before = self.counts().flushed;
         self.walk(Cursor::default(), |stage, place| (lock(stage).flush(place, STEP, &which), true));
@@ -210,7 +211,7 @@ impl Flows {
 
     /// Changes a server of a virtual address.
     /// # Errors
-    /// [`ChangeError`]; nothing is changed.
+    /// [`ChangeError`]; nothing changes then.
     pub fn change(&self, service: Endpoint, protocol: u8, change: Change) -> Result<(), ChangeError> {
         let is_it = |each: &super::Virtual| each.endpoint == service && each.protocol == protocol;
         let id = self.settings.virtuals.iter().position(is_it).map(|id| VirtualId(id as u16));
@@ -221,7 +222,7 @@ impl Flows {
         let id = id.ok_or_else(unknown)?;
         let _turn = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            // The places are filled on a copy, while packets go on.
+            // The slots are filled on a copy, while packets are forwarded.
             let before = lock(&self.stages[0]).balancer(id).ok_or_else(unknown)?.clone();
             let mut planned = before.clone();
             match change {
@@ -229,7 +230,8 @@ impl Flows {
                 Change::Drain(server) => planned.drain(server, false)?,
                 Change::Remove(server) => planned.drain(server, true)?,
             }
-            // Not so if a removed server's last flow ended meanwhile: there are only so many.
+            // This fails only if the last flow of a removed server ended meanwhile, which happens at most once for each
+            // server.
             if lock(&self.stages[0]).balancer(id).ok_or_else(unknown)?.adopt(&before, &mut planned) {
                 return Ok(());
             }

@@ -1,4 +1,4 @@
-//! What the flow stage counts.
+//! The counters of the flow stage.
 
 macro_rules! counts {
     ($($(#[$doc:meta])* $field:ident,)*) => {
@@ -22,51 +22,52 @@ macro_rules! counts {
 }
 
 counts! {
-    /// Packets of flows that were there.
+    /// Packets of known flows.
     tracked,
     /// Flows that began.
     begun,
-    /// Flows that began with another's server.
+    /// Flows that began and got a server of a virtual address.
     balanced,
-    /// Flows that began with an address and port of ours.
+    /// Flows that began and got an outside address and port.
     translated,
-    /// ICMP errors about flows that are there.
+    /// ICMP errors about known flows.
     related,
-    /// Frames passed untracked: no IP, groups, neighbour discovery.
+    /// Frames that passed untracked: not IP, to a group, or neighbour discovery.
     passed,
-    /// Flows that ended because no packet came in time.
+    /// Flows that ended because no packet came before their timeout.
     expired,
-    /// Flows that ended because their two ends began another.
+    /// Flows that ended because their endpoints began a new one.
     reopened,
     /// Flows that were flushed.
     flushed,
     /// New flows refused: no rule accepts them.
     refused_rule,
-    /// Packets refused: malformed, of no flow and not the first of one, or not possible in its state.
+    /// Packets refused: malformed, of no known flow and not able to begin one, or impossible in the state of their
+    /// flow.
     refused_invalid,
     /// Packets refused: fragments.
     refused_fragment,
-    /// New flows refused: all servers of the virtual address are drained or removed, or it has none.
+    /// New flows refused: the virtual address has no servers, or all are drained or removed.
     refused_no_server,
     /// New flows refused: the MAC address of the server is not known.
     refused_no_server_mac,
-    /// New flows refused: the server has another flow with that client's address and port, directly or by another virtual
-    /// address.
+    /// New flows refused: the server has another flow with the address and port of the client, directly or by another
+    /// virtual address.
     refused_server_taken,
     /// New flows refused: every port of the outside address is in use.
     refused_nat_exhausted,
-    /// New flows refused: of a protocol without ports, or of a family without outside address.
+    /// New flows refused: their protocol has no ports, or no outside address has their version of IP.
     refused_nat_impossible,
-    /// New flows refused: answers could not be told from those of another flow.
+    /// New flows refused: their answers could not be told from those of another flow.
     refused_nat_taken,
-    /// New flows refused: as many flows as `max_flows` are there.
+    /// New flows refused: there are `max_flows` flows already.
     refused_limit,
-    /// New flows refused: no room in the table.
+    /// New flows refused: the table is full.
     refused_table_full,
-    /// New flows refused: too many share a place in the table.
+    /// New flows refused: too many flows have the same buckets of the table.
     refused_table_crowded,
-    /// Flows that ended and were not exported, because too many ended at once.
+    /// Ended flows that were not exported because too many ended at once.
     export_lost,
-    /// Flows that ended and were not exported, because those before them were not written yet, or cannot be.
+    /// Ended flows that were not exported because the writer was too slow or failed.
     export_blocked,
 }

@@ -1,12 +1,12 @@
-//! Flows that ended, a JSON object a line.
+//! The export of ended flows, one JSON object a line.
 //!
 //! ```json
 //! {"protocol":"tcp","source":"10.0.0.1:40000","destination":"10.0.0.2:80","state":"time_wait","ended":"expired",
 //!  "began_unix_seconds":1700000000.0,"seconds":130,"packets":[7,5],"bytes":[512,9000]}
 //! ```
-//! (in one line). `packets` and `bytes` are those of the first packet's direction and of the other; bytes count from the
-//! IP header on. A translated flow has `reply_source` and `reply_destination` besides: what answers look like where they
-//! come in. `seconds` is from the first packet to the end, the time without packets included.
+//! (in one line). `packets` and `bytes` are those of the first packet's direction and of the other one. Bytes count
+//! from the IP header on. A translated flow also has `reply_source` and `reply_destination`: the addresses of answers
+//! as they come in. `seconds` is the time from the first packet to the end, with the time after the last packet.
 
 use super::balance::endpoint_text;
 use super::packet::{Endpoint, ICMP, ICMPV6, Tuple};
@@ -19,41 +19,41 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::{Duration, Instant, SystemTime};
 
-/// Why a flow ended.
+/// The reason why a flow ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Why {
-    /// No packet came in time.
+    /// No packet came before its timeout.
     Expired,
-    /// Its two ends began another.
+    /// Its endpoints began a new flow.
     Reopened,
     /// It was flushed.
     Flushed,
 }
 
-/// A flow that ended.
+/// An ended flow.
 #[derive(Clone, Debug)]
 pub struct Ended {
-    /// As it was at its end.
+    /// The flow at its end.
     pub flow: FlowView,
-    /// When it began.
+    /// The time when it began.
     pub began: SystemTime,
-    /// Why it ended.
+    /// The reason why it ended.
     pub why: Why,
 }
 
-/// A flow in text.
+/// A flow as text.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct FlowText {
     /// `tcp`, `udp`, `icmp`, `icmpv6`, or a number.
     pub protocol: String,
-    /// Where its first packet came from.
+    /// The source of its first packet.
     pub source: String,
-    /// Where that went to.
+    /// The destination of its first packet.
     pub destination: String,
-    /// Where answers come from, if somebody translates.
+    /// The source of answers, if the flow is translated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reply_source: Option<String>,
-    /// Where they go to, if somebody translates.
+    /// The destination of answers, if the flow is translated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reply_destination: Option<String>,
     /// The VLAN, if there is a tag.
@@ -64,12 +64,12 @@ pub struct FlowText {
 }
 
 impl FlowText {
-    /// A flow in text.
+    /// A flow as text.
     pub fn new(flow: &FlowView) -> Self {
         let Tuple { source, destination, protocol, vlan } = flow.original;
         let text = |end: Endpoint| match protocol {
             super::packet::TCP | super::packet::UDP => endpoint_text(end),
-            // The side that asks has the identifier.
+            // The identifier belongs to the side that asks.
             ICMP | ICMPV6 if end.port != 0 => endpoint_text(end),
             _ => std::net::IpAddr::from(end.address).to_string(),
         };
@@ -98,10 +98,10 @@ struct Line {
     bytes: [u64; 2],
 }
 
-/// Batches of ended flows that wait to be written, at most.
+/// The most batches of ended flows that wait to be written.
 const QUEUE_BATCHES: usize = 16;
 
-/// Writes flows on a thread of its own, so that a pipe which nobody empties, or a slow disk, holds nobody up.
+/// Writes flows on its own thread, so that a full pipe or a slow disk delays nobody else.
 pub struct Writer {
     queue: SyncSender<Vec<Ended>>,
     done: Receiver<io::Result<()>>,
@@ -110,7 +110,7 @@ pub struct Writer {
 impl Writer {
     /// Starts the thread.
     /// # Errors
-    /// The system refused it.
+    /// The system refused a thread.
     pub fn start(mut export: Export) -> io::Result<Self> {
         let (queue, batches) = sync_channel::<Vec<Ended>>(QUEUE_BATCHES);
         let (tell, done) = sync_channel(1);
@@ -121,8 +121,8 @@ impl Writer {
         Ok(Self { queue, done })
     }
 
-    /// Hands flows over, and waits for room until `patience` has passed. How many were not taken: all, if those before
-    /// them are not written by then, or cannot be.
+    /// Passes flows to the thread, and waits for room for at most `patience`. Returns how many were not taken: none, or
+    /// all if there was no room in time or the thread has failed.
     pub fn offer(&self, mut flows: Vec<Ended>, patience: Duration) -> usize {
         let began = Instant::now();
         loop {
@@ -131,18 +131,19 @@ impl Writer {
                 Err(TrySendError::Full(back)) if began.elapsed() < patience => flows = back,
                 Err(TrySendError::Full(back) | TrySendError::Disconnected(back)) => return back.len(),
             }
+            #[expect(clippy::disallowed_methods, reason = "a bounded channel has no send with a timeout")]
             std::thread::sleep(Duration::from_millis(5));
         }
     }
 
-    /// Why it has ended, if it has: told once.
+    /// The error that ended the thread, if there is one. It is returned once.
     pub fn failure(&self) -> Option<io::Error> {
         self.done.try_recv().ok().and_then(Result::err)
     }
 
-    /// Waits until everything is written, at most `patience`.
+    /// Waits at most `patience` until everything is written.
     /// # Errors
-    /// It cannot be written, or was not by then.
+    /// Writing failed, or did not end in time.
     pub fn finish(self, patience: Duration) -> io::Result<()> {
         drop(self.queue);
         let late = |_| io::Error::new(io::ErrorKind::TimedOut, "nobody takes what is written");
@@ -150,11 +151,11 @@ impl Writer {
     }
 }
 
-/// Where ended flows are written.
+/// The destination of ended flows.
 pub struct Export(BufWriter<Box<dyn Write + Send>>);
 
 impl Export {
-    /// Appends to a file, which is made if it is missing; `-` is standard output.
+    /// Appends to a file, and makes it if it is missing; `-` is standard output.
     /// # Errors
     /// The file cannot be opened.
     pub fn open(path: &Path) -> io::Result<Self> {
@@ -170,7 +171,7 @@ impl Export {
         Self(BufWriter::new(Box::new(writer)))
     }
 
-    /// Writes flows out, all of them.
+    /// Writes flows.
     /// # Errors
     /// They cannot be written.
     pub fn write(&mut self, flows: &[Ended]) -> io::Result<()> {
@@ -214,7 +215,7 @@ mod tests {
         Ended { flow, began: SystemTime::UNIX_EPOCH, why: Why::Expired }
     }
 
-    /// A pipe that says how many lines it is given, and takes them when the test says so.
+    /// A pipe that reports how many lines it gets, and takes them when the test lets it.
     struct Pipe(Receiver<()>, mpsc::Sender<usize>);
 
     impl Write for Pipe {
@@ -235,7 +236,7 @@ mod tests {
         let writer = Writer::start(Export::to(Pipe(gate, written))).unwrap();
         assert_eq!(writer.offer(vec![ended(); 2], Duration::ZERO), 0);
         assert_eq!(lines.recv().unwrap(), 2);
-        // It is being written; so many wait behind it.
+        // One batch is being written, and the queue is full.
         (0..QUEUE_BATCHES).for_each(|_| assert_eq!(writer.offer(vec![ended(); 3], Duration::ZERO), 0));
         assert_eq!(writer.offer(vec![ended(); 7], Duration::ZERO), 7);
         assert!(writer.failure().is_none());

@@ -1,4 +1,4 @@
-//! Keys of the flow table: 16 bytes for either family, the same for both directions.
+//! Keys of the flow table: 16 bytes for either version of IP, the same for both directions of a flow.
 //!
 //! ```text
 //!  IPv4   word 0:  lower end, address and port (48 bits) | upper end, its lower 16 bits
@@ -6,8 +6,9 @@
 //!  IPv6   word 0:  digest of both ends, protocol and VLAN
 //!         word 1:  another digest of the same (63 bits) | 1
 //! ```
-//! An IPv4 key is the flow itself. An IPv6 key is 127 bits that nobody foresees without the secret: two flows among
-//! 2^24 share one with a probability of 2^-80, so they are taken for what they stand for.
+//! An IPv4 key is the flow itself. An IPv6 key is 127 bits of a keyed hash, which nobody can predict without the
+//! secret. Two flows among 2^24 have the same key with a probability of 2^-80, so equal keys are taken for the same
+//! flow.
 
 use super::packet::{Endpoint, Tuple};
 use lookup::hash::{Family, Hasher, SecretKey};
@@ -18,7 +19,7 @@ pub(super) const WORDS: usize = 2;
 /// Bytes of both ends, protocol and VLAN.
 const LONG: usize = 40;
 
-/// A key, and which way its packet goes: whether from the upper end to the lower.
+/// A key, and whether its packet goes from the upper end to the lower.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Key {
     pub(super) words: [u64; WORDS],

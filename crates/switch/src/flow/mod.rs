@@ -1,27 +1,27 @@
-//! The flow stage: connection tracking, a load balancer and source NAT, between the ports and the names.
+//! The flow stage: connection tracking, a load balancer and source NAT. It runs before the names of frames are read.
 //!
 //! ```text
 //!  port ─► burst ─► flow stage ─► parse of names ─► lookup ─► act ─► ports of exit
-//!                     │ drops: no rule, invalid, fragment, no server, no port, no room
-//!                     └ new addresses, ports and destination MACs, before names are read
+//!                     │ drops: no rule, invalid, fragment, no server, no port, table full
+//!                     └ changes addresses, ports and destination MACs before names are read
 //! ```
-//! | room | what |
+//! | module | what |
 //! |---|---|
 //! | [`packet`] | from a frame to its flow |
 //! | `key` | from a flow to the table's key |
-//! | [`state`], [`tcp`] | states, and how long each lasts |
+//! | [`state`], [`tcp`] | states of a flow, and their timeouts |
 //! | [`rules`] | which flows may begin |
 //! | [`balance`] | virtual addresses and their servers |
-//! | [`nat`] | addresses and ports of ours |
+//! | [`nat`] | outside addresses and ports |
 //! | [`rewrite`] | addresses and ports in packets, checksums |
 //! | [`stage`] | a burst, from the lookup to the last byte |
-//! | [`export`] | flows that ended |
-//! | [`config`] | all of it in `switch.toml` |
-//! | [`control`] | what others than the workers do with it |
+//! | [`export`] | the export of ended flows |
+//! | [`config`] | the section `[flow]` of `switch.toml` |
+//! | [`control`] | everything that is done beside the workers |
 //!
-//! Flows begin where a rule accepts their first packet; packets of flows that are there pass; everything else of IP is
-//! dropped. See `docs/how-to/filter-balance-translate.md` for use, and
-//! `docs/decisions/0008-flow-stage.md` for why it is built like this.
+//! A flow begins when a rule accepts its first packet. Packets of known flows pass. All other IP packets are dropped.
+//! `docs/how-to/filter-balance-translate.md` shows the use, `docs/decisions/0008-flow-stage.md` the reasons for the
+//! design.
 
 pub mod balance;
 pub mod config;
@@ -48,18 +48,18 @@ use crate::plane::Mac;
 use balance::{Balancer, Server, ServerError};
 use packet::Endpoint;
 
-/// A virtual address, by its number in the order of the configuration.
+/// A virtual address, by its index in the configuration.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct VirtualId(pub u16);
 
-/// A virtual address and its servers at the start.
+/// A virtual address and its first servers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Virtual {
-    /// Where clients connect to.
+    /// The address and port that clients connect to.
     pub endpoint: Endpoint,
     /// TCP or UDP.
     pub protocol: u8,
-    /// What the address is to neighbours that ask for it.
+    /// The MAC address with which the switch answers for it.
     pub mac: Mac,
     /// In the order of the configuration.
     pub servers: Vec<Server>,
@@ -74,27 +74,27 @@ impl Virtual {
     }
 }
 
-/// How the stage works.
+/// The settings of the stage.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
     /// Which flows may begin.
     pub rules: rules::Rules,
-    /// How long each state lasts.
+    /// The timeout of each state.
     pub timeouts: state::Timeouts,
     /// Virtual addresses.
     pub virtuals: Vec<Virtual>,
     /// Source NAT, if any.
     pub nat: Option<nat::NatSettings>,
-    /// Flows at most, of one stage.
+    /// The most flows of one stage.
     pub max_flows: u32,
-    /// Whether a TCP connection that was there before us may be taken up in the middle, where a rule accepts it.
+    /// Whether a TCP connection that is older than the switch may be picked up in the middle, if a rule accepts it.
     pub pick_up: bool,
-    /// Whether flows that end are kept for [`Stage::take_ended`].
+    /// Whether ended flows are kept for [`Stage::take_ended`].
     pub export: bool,
 }
 
 impl Settings {
-    /// Whether all packets of a flow are between the same two MAC addresses, so that the worker of one sees all.
+    /// Whether all packets of a flow have the same two MAC addresses, so that one worker sees them all.
     pub fn is_plain(&self) -> bool {
         self.virtuals.is_empty() && self.nat.is_none()
     }

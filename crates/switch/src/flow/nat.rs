@@ -1,13 +1,13 @@
-//! Source NAT: which address and port of ours a flow of an inside host gets.
+//! Source NAT: chooses the outside address and port of a flow that an inside host begins.
 //!
-//! An inside address always gets the same outside address (RFC 4787, paired pooling). A flow gets a port of its own
-//! among those of the address and the protocol: the host's own port if it is free, otherwise the next free one behind a
-//! place that the digest of the flow picks, so that ports cannot be foreseen (RFC 6056). It is free again when the flow
-//! ends. A port is used for one flow at a time, whatever its destination: so there are as many flows as ports, an
-//! answer finds its flow by the port alone, and one that finds none is nobody's.
-//! Cost: 8 KiB an address and protocol; a new flow reads a word for every 64 ports in use behind its place, 1024 words
-//! at most, when nothing is free.
-//! Limits: TCP, UDP and ICMP echo.
+//! An inside address always gets the same outside address (RFC 4787, paired pooling). A flow gets its own port of the
+//! outside address and protocol: the port of the host if it is free, otherwise the next free one after a position that
+//! the digest of the flow gives, so that ports cannot be predicted (RFC 6056). The port is free again when the flow
+//! ends. A port is used for one flow at a time, whatever the destination. So there are at most as many flows as ports,
+//! an answer finds its flow by the port alone, and an answer to a free port belongs to no flow.
+//!
+//! Cost: 8 KiB for an address and protocol. A new flow reads one word for every 64 used ports after its position, at
+//! most 1024 words. Limits: TCP, UDP and ICMP echo.
 
 use super::packet::{Address, Endpoint, ICMP, ICMPV6, TCP, Tuple, UDP};
 use super::rules::Prefix;
@@ -15,38 +15,38 @@ use crate::plane::Mac;
 use lookup::hash::mix64;
 use std::ops::RangeInclusive;
 
-/// Addresses of ours at most.
+/// The most outside addresses.
 pub const MAX_ADDRESSES: usize = 256;
 
 /// Source NAT as configured.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NatSettings {
-    /// Hosts whose flows are translated, unless they go to each other.
+    /// Inside hosts. Their flows are translated, except those to other inside hosts.
     pub inside: Vec<Prefix>,
-    /// What they are translated to.
+    /// The outside addresses.
     pub addresses: Vec<Address>,
     /// Ports that flows may get.
     pub ports: RangeInclusive<u16>,
-    /// What our addresses are to neighbours that ask for them.
+    /// The MAC address with which the switch answers for the outside addresses.
     pub mac: Mac,
 }
 
-/// Why a flow gets no port.
+/// The reason why a flow gets no port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NatError {
-    /// Neither TCP nor UDP nor ICMP echo: nothing to tell flows apart by.
-    #[error("flows of this protocol cannot be translated")]
+    /// The protocol is none of TCP, UDP and ICMP echo, so it has no port by which to tell flows apart.
+    #[error("only TCP, UDP and ICMP echo can be translated")]
     Protocol,
-    /// No address of ours is of its family.
-    #[error("no outside address is of the family of the flow")]
+    /// No outside address has the version of IP of the flow.
+    #[error("no outside address has the IP version of the flow; add one to flow.nat.addresses")]
     Family,
-    /// All ports of its address are in use.
-    #[error("all ports of the outside address are in use")]
+    /// All ports of the outside address are in use.
+    #[error("all ports of the outside address are in use; add addresses, or widen flow.nat.ports")]
     Exhausted,
 }
 
-/// Ports of one address and protocol, a bit each: set if it is in use.
+/// The ports of one address and protocol. A bit is set if its port is in use.
 struct Ports(Box<[u64; 1024]>);
 
 impl Ports {
@@ -110,12 +110,12 @@ fn kind(protocol: u8) -> Option<usize> {
 /// Source NAT of a switch.
 pub struct Nat {
     settings: NatSettings,
-    /// An address of ours and its ports, by protocol.
+    /// An outside address and its ports, by protocol.
     addresses: Vec<(Address, [Ports; 3])>,
 }
 
 impl Nat {
-    /// All ports free.
+    /// All ports are free.
     pub fn new(settings: NatSettings) -> Self {
         let ports = |&address: &Address| (address, std::array::from_fn(|_| Ports::new()));
         let addresses = settings.addresses.iter().map(ports).collect();
@@ -136,9 +136,9 @@ impl Nat {
         self.is_inside(tuple.source.address) && !self.is_inside(tuple.destination.address)
     }
 
-    /// What the flow's source becomes. Given back with [`Nat::release`].
+    /// Takes a port for a flow, and returns its new source. Release it with [`Nat::release`].
     /// # Errors
-    /// [`NatError`]; nothing is taken.
+    /// [`NatError`]; no port is taken.
     pub fn allocate(&mut self, tuple: &Tuple, digest: u64) -> Result<Endpoint, NatError> {
         let kind = kind(tuple.protocol).ok_or(NatError::Protocol)?;
         let Address(source) = tuple.source.address;
@@ -151,7 +151,7 @@ impl Nat {
         port.map(|port| Endpoint { address: *address, port }).ok_or(NatError::Exhausted)
     }
 
-    /// Gives a port back.
+    /// Releases a port.
     pub fn release(&mut self, protocol: u8, endpoint: Endpoint) {
         let ours = self.addresses.iter_mut().find(|(address, _)| *address == endpoint.address);
         if let (Some((_, ports)), Some(kind)) = (ours, kind(protocol)) {
@@ -198,7 +198,7 @@ mod tests {
             assert_eq!(given.iter().map(|endpoint| endpoint.address).collect::<HashSet<_>>().len(), 1);
             assert_eq!(nat.allocate(&flow(1, 7, TCP), 3), Err(NatError::Exhausted));
             assert_eq!(nat.in_use(), 235);
-            // Others have ports of their own.
+            // The other protocols have ports of their own.
             let other = nat.allocate(&flow(1, 7, UDP), 3).unwrap();
             nat.release(UDP, other);
             let some = *given.iter().next().unwrap();

@@ -1,4 +1,4 @@
-//! From a frame to the flow it belongs to: addresses, protocol, ports, and what its state machine needs.
+//! Finds the flow that a frame belongs to: addresses, protocol, ports, and what its state machine needs.
 //!
 //! | packet | flow |
 //! |---|---|
@@ -6,12 +6,12 @@
 //! | ICMP echo | addresses, the identifier as the port of the side that asks |
 //! | ICMP error | the flow of the packet that it quotes |
 //! | another protocol over IP | addresses and protocol, ports 0 |
-//! | neighbour discovery, multicast listeners | none, passed as it is |
-//! | a fragment | none: the ports of the later ones are in the first, and nothing is put together here |
-//! | no IP | none, passed as it is |
+//! | neighbour discovery, multicast listeners | none; it passes |
+//! | a fragment | none: only the first fragment has ports, and fragments are not reassembled |
+//! | not IP | none; it passes |
 //!
-//! The first VLAN tag is part of a flow, so that the same addresses may be in use in two VLANs. Every length is checked
-//! against the bytes that are there; no input makes it panic. Cost: the first one or two lines of the frame.
+//! The first VLAN tag is part of a flow, so two VLANs may use the same addresses. Every length is checked against the
+//! bytes of the frame: no input causes a panic. Cost: the first one or two cache lines of the frame.
 
 use crate::parse::{MAX_EXTENSIONS, ether_type};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -62,16 +62,16 @@ impl From<Address> for IpAddr {
 pub struct Endpoint {
     /// Its address.
     pub address: Address,
-    /// Its port; the identifier of the ICMP echos it sends; 0 where there are no ports.
+    /// Its port; for ICMP the identifier of the echo requests that it sends; 0 if the protocol has no ports.
     pub port: u16,
 }
 
-/// What packets of one direction of a flow have in common.
+/// The header fields that all packets of one direction of a flow share.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Tuple {
-    /// Where they come from.
+    /// Their source.
     pub source: Endpoint,
-    /// Where they go to.
+    /// Their destination.
     pub destination: Endpoint,
     /// IP protocol number.
     pub protocol: u8,
@@ -80,7 +80,7 @@ pub struct Tuple {
 }
 
 impl Tuple {
-    /// The other direction, if nobody translates.
+    /// The other direction of an untranslated flow.
     pub fn reversed(&self) -> Self {
         Self { source: self.destination, destination: self.source, ..*self }
     }
@@ -93,13 +93,13 @@ pub struct Segment {
     pub flags: u8,
     /// Sequence number of its first byte.
     pub sequence: u32,
-    /// Next byte expected from the other side; meaningful with ACK.
+    /// The next byte expected from the other side; valid with ACK.
     pub acknowledgement: u32,
     /// Bytes of payload.
     pub payload: u32,
 }
 
-/// What a packet is to its flow.
+/// The kind of a packet, as its flow sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Body {
     /// A TCP segment.
@@ -111,31 +111,31 @@ pub enum Body {
         /// Whether it is the reply.
         reply: bool,
     },
-    /// An ICMP error. The tuple is that of the packet it quotes, turned round: the direction that the error goes.
+    /// An ICMP error. The tuple is that of the quoted packet, reversed: the direction in which the error goes.
     Error,
     /// Anything else over IP.
     Other,
 }
 
-/// A packet that belongs to a flow, and where its parts are. Positions count from the first byte of the frame.
+/// A packet that belongs to a flow, and the offsets of its parts from the first byte of the frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Headers {
     /// The flow, in the direction of the packet.
     pub tuple: Tuple,
-    /// What it is.
+    /// Its kind.
     pub body: Body,
-    /// Where the IP header starts.
+    /// The offset of the IP header.
     pub ip: u16,
-    /// Where the header behind it starts.
+    /// The offset of the header after it.
     pub transport: u16,
-    /// Where the packet ends; padding follows.
+    /// The end of the packet, before any padding.
     pub end: u16,
 }
 
-/// What a flow that is there needs of a packet.
+/// What a known flow needs of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Brief {
-    /// What it is.
+    /// Its kind.
     pub body: Body,
     /// Bytes of the packet, IP header included.
     pub ip_bytes: u16,
@@ -147,7 +147,7 @@ impl From<&Headers> for Brief {
     }
 }
 
-/// A packet of the usual kind: TCP or UDP over IPv4, without tag, option and fragment.
+/// A common packet: TCP or UDP over IPv4, without tags, options and fragmentation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Usual {
     /// Address and port of each end: 48 bits.
@@ -157,11 +157,11 @@ pub(crate) struct Usual {
     pub(crate) brief: Brief,
 }
 
-/// Reads a packet of the usual kind with one check of its length; none if it is of another, or broken: then [`parse`] has
-/// the say.
+/// Reads a common packet with one check of its length. Returns none for other or malformed packets, which [`parse`]
+/// then judges.
 #[inline]
 pub(crate) fn usual(frame: &[u8], type_at: usize) -> Option<Usual> {
-    // EtherType, 20 bytes of IP, 20 of TCP: there is padding behind what is shorter.
+    // EtherType, 20 bytes of IP and 20 of TCP. Shorter packets have padding after them.
     let head: &[u8; 42] = frame.get(type_at..)?.first_chunk()?;
     let word = |at: usize| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
     let half = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
@@ -196,10 +196,10 @@ pub(crate) fn usual(frame: &[u8], type_at: usize) -> Option<Usual> {
     })
 }
 
-/// Why a frame belongs to no flow.
+/// The reason why a frame belongs to no flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Untracked {
-    /// None of ours: no IP, a group's, or what neighbours tell each other.
+    /// It is not tracked: not IP, to a group, or neighbour discovery.
     Pass,
     /// A fragment.
     Fragment,
@@ -219,15 +219,15 @@ fn be32(bytes: &[u8], at: usize) -> Parsed<u32> {
     four.map(u32::from_be_bytes).ok_or(Untracked::Malformed)
 }
 
-/// The IP packet of a frame, or one that an error quotes.
+/// The IP packet of a frame, or one that an ICMP error quotes.
 struct Network {
     source: Address,
     destination: Address,
     protocol: u8,
     transport: usize,
-    /// Where it says that it ends; beyond the bytes there are, for a quoted one.
+    /// The end according to its header. A quoted packet may be cut before it.
     end: usize,
-    /// A later fragment: no transport header.
+    /// It is a later fragment, without a transport header.
     fragment: bool,
 }
 
@@ -253,7 +253,7 @@ fn v6(frame: &[u8], ip: usize) -> Parsed<Network> {
     let header: &[u8; 40] = frame.get(ip..).and_then(<[u8]>::first_chunk).ok_or(Untracked::Malformed)?;
     let address = |at: usize| Address(u128::from_be_bytes(*header[at..].first_chunk().unwrap_or(&[0; 16])));
     let (source, destination) = (address(8), address(24));
-    // An address of the other family written as one of this would pass for it.
+    // An IPv6 header with an IPv4-mapped address would be taken for IPv4.
     if header[0] >> 4 != 6 || source.is_v4() || destination.is_v4() {
         return Err(Untracked::Malformed);
     }
@@ -282,9 +282,9 @@ fn v6(frame: &[u8], ip: usize) -> Parsed<Network> {
     }
 }
 
-/// Finds the flow of a frame. `type_at` is where its own EtherType stands, as [`crate::parse::envelope`] found it.
+/// Finds the flow of a frame. `type_at` is the offset of its own EtherType, from [`crate::parse::envelope`].
 /// # Errors
-/// Why it belongs to none.
+/// The reason why it belongs to no flow.
 pub fn parse(frame: &[u8], type_at: usize) -> Parsed<Headers> {
     if frame[0] & 1 != 0 {
         return Err(Untracked::Pass);
@@ -293,7 +293,7 @@ pub fn parse(frame: &[u8], type_at: usize) -> Parsed<Headers> {
     let network = match kind {
         0x0800 => v4(frame, ip)?,
         0x86dd => v6(frame, ip)?,
-        // More tags than are looked behind: hosts strip as many as there are, and would find IP there.
+        // The frame has more tags than are skipped. A host skips all of them, and would find an IP packet.
         0x8100 | 0x88a8 | 0x9100 => return Err(Untracked::Malformed),
         _ => return Err(Untracked::Pass),
     };
@@ -361,7 +361,7 @@ fn echo(packet: &[u8], at: usize, reply: bool) -> Parsed<((u16, u16), Body)> {
     Ok((if reply { (0, identifier) } else { (identifier, 0) }, Body::Echo { reply }))
 }
 
-/// An ICMP error: the quoted packet says which flow it is about.
+/// An ICMP error belongs to the flow of the packet that it quotes.
 fn error(
     packet: &[u8],
     (ip, at): (usize, usize),
@@ -389,21 +389,21 @@ fn quoted_ports(packet: &[u8], quoted: &Network) -> Parsed<(u16, u16)> {
         ICMP | ICMPV6 => match *packet.get(at).ok_or(Untracked::Malformed)? {
             8 | 128 => Ok((be16(packet, at + 4)?, 0)),
             0 | 129 => Ok((0, be16(packet, at + 4)?)),
-            // An error about an error is sent by nobody.
+            // No host sends an error about an error.
             _ => Err(Untracked::Malformed),
         },
         _ => Ok((0, 0)),
     }
 }
 
-/// Where the packet that an ICMP error quotes has its parts: its IP header and the header behind it.
+/// The offsets of the packet that an ICMP error quotes: of its IP header and of the header after it.
 pub(crate) fn quoted(packet: &[u8], headers: &Headers) -> Option<(usize, usize)> {
     let ip = usize::from(headers.transport) + 8;
     let network = if headers.tuple.source.address.is_v4() { v4(packet, ip) } else { v6(packet, ip) };
     network.ok().map(|network| (ip, network.transport))
 }
 
-/// The addresses of a packet's own IP header: of an ICMP error these are not its flow's.
+/// The addresses in a packet's own IP header. For an ICMP error they are not those of its flow.
 pub(crate) fn addresses(frame: &[u8], headers: &Headers) -> Option<(Address, Address)> {
     let ip = usize::from(headers.ip);
     let network = if headers.tuple.source.address.is_v4() { v4(frame, ip) } else { v6(frame, ip) };

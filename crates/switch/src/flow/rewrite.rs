@@ -1,18 +1,18 @@
-//! New addresses and ports in a packet, with its checksums brought along.
+//! Changes addresses and ports in a packet, and corrects its checksums.
 //!
-//! A checksum is corrected by the difference of the words that changed (RFC 1624, equation 3), so that one that was
-//! wrong stays wrong, and a packet costs the same whatever its length. Only the checksum of an ICMP error is computed
-//! anew, since a packet inside it changes, and only after it was found right.
+//! A checksum is corrected by the difference of the words that change (RFC 1624, equation 3). So a wrong checksum stays
+//! wrong, and the cost does not depend on the length of the packet. Only the checksum of an ICMP error is computed
+//! anew, because a packet inside it changes; it is verified before.
 
 use super::packet::{Address, Body, Headers, ICMP, ICMPV6, TCP, Tuple, UDP, addresses, quoted};
 use netio::checksum::{fold, sum};
 
-/// A checksum with what has changed below it.
+/// A checksum and the changes of the words that it covers.
 #[derive(Clone, Copy)]
 struct Change(u64);
 
 impl Change {
-    /// In one's complement: the new words added, the old ones taken off.
+    /// In ones' complement: the sum of the new words minus the old ones.
     fn add(&mut self, old: &[u8], new: &[u8]) {
         for (old, new) in old.chunks_exact(2).zip(new.chunks_exact(2)) {
             self.0 += u64::from(!u16::from_be_bytes([old[0], old[1]]));
@@ -29,7 +29,7 @@ impl Change {
     }
 }
 
-/// Writes `new` at `at` and notes what changed.
+/// Writes `new` at `at` and records the change.
 fn put(frame: &mut [u8], at: usize, new: &[u8], changes: &mut [&mut Change]) {
     let Some(old) = frame.get_mut(at..at + new.len()) else { return };
     changes.iter_mut().for_each(|change| change.add(old, new));
@@ -41,13 +41,13 @@ fn put_address(frame: &mut [u8], at: usize, address: Address, changes: &mut [&mu
     put(frame, at, if address.is_v4() { &bytes[12..] } else { &bytes }, changes);
 }
 
-/// Where the addresses of an IP header stand.
+/// The offsets of the addresses in an IP header.
 fn places(ip: usize, is_v4: bool) -> (usize, usize) {
     if is_v4 { (ip + 12, ip + 16) } else { (ip + 8, ip + 24) }
 }
 
-/// Gives the packet at `ip`, with its transport header at `transport`, the addresses and ports of `new`. A checksum
-/// that is not there (in a quoted packet that was cut) is not corrected.
+/// Writes the addresses and ports of `new` into the packet at `ip`, whose transport header is at `transport`. A
+/// checksum that is cut off (in a quoted packet) is not corrected.
 fn rewrite_at(frame: &mut [u8], ip: usize, transport: usize, new: &Tuple) {
     let is_v4 = new.source.address.is_v4();
     let (mut network, mut inner) = (Change(0), Change(0));
@@ -65,7 +65,7 @@ fn rewrite_at(frame: &mut [u8], ip: usize, transport: usize, new: &Tuple) {
                 inner.apply(frame, transport + 16);
             } else if frame.get(transport + 6..transport + 8).is_some_and(|field| field != [0, 0]) {
                 inner.apply(frame, transport + 6);
-                // Zero would say that there is none; in one's complement it is also all ones.
+                // Zero would mean that there is no checksum. In ones' complement all ones has the same value.
                 let field = &mut frame[transport + 6..transport + 8];
                 if field == [0, 0] {
                     field.fill(0xff);
@@ -74,7 +74,7 @@ fn rewrite_at(frame: &mut [u8], ip: usize, transport: usize, new: &Tuple) {
         }
         ICMP | ICMPV6 => {
             if new.protocol == ICMP {
-                // No pseudo-header: the addresses are not in its sum.
+                // ICMP over IPv4 has no pseudo-header: its checksum does not cover the addresses.
                 inner = Change(0);
             }
             // The side that does not ask has port 0.
@@ -86,14 +86,14 @@ fn rewrite_at(frame: &mut [u8], ip: usize, transport: usize, new: &Tuple) {
     }
 }
 
-/// Gives a packet the addresses and ports of `new`, and corrects its checksums.
+/// Writes the addresses and ports of `new` into a packet, and corrects its checksums.
 pub fn rewrite(frame: &mut [u8], headers: &Headers, new: &Tuple) {
     rewrite_at(frame, usize::from(headers.ip), usize::from(headers.transport), new);
 }
 
-/// Translates an ICMP error, which goes in the direction of `headers.tuple`, to the direction `new`: its own addresses
-/// where they are those of the flow (a router in between keeps its own), and those of the packet that it quotes.
-/// Answers false, and changes nothing, if its checksum was wrong or the quoted packet is not whole.
+/// Translates an ICMP error, which goes in the direction of `headers.tuple`, to the direction `new`. It changes the
+/// packet that the error quotes, and the error's own addresses if they are those of the flow (a router in between has
+/// its own). Returns false and changes nothing if the checksum was wrong or the quoted packet is incomplete.
 pub fn rewrite_error(frame: &mut [u8], headers: &Headers, new: &Tuple) -> bool {
     debug_assert!(headers.body == Body::Error);
     let (ip, at, end) = (usize::from(headers.ip), usize::from(headers.transport), usize::from(headers.end));

@@ -1,7 +1,7 @@
-//! Which new flows may begin: the first rule that matches decides, and otherwise the default.
+//! Rules decide which new flows may begin. The first rule that matches decides; if none matches, the default does.
 //!
-//! A rule sees the first packet of a flow as it arrives, before any translation. What a rule does not name matches
-//! everything. Cost: the rules before the one that matches, a few ns each, for new flows only.
+//! A rule sees the first packet of a flow as it arrives, before translation. A field that a rule does not name matches
+//! everything. Cost: a few ns for each rule before the one that matches, for new flows only.
 
 use super::packet::{Address, Tuple};
 use fib::action::PortId;
@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-/// Rules at most: they are tried one after the other.
+/// The most rules. They are tried one after another.
 pub const MAX_RULES: usize = 1000;
 
 /// Addresses with the same first bits.
@@ -20,7 +20,7 @@ pub struct Prefix {
 }
 
 impl Prefix {
-    /// Whether an address is among them. An IPv4 prefix has no IPv6 addresses, nor the other way round.
+    /// Whether it contains an address. An IPv4 prefix contains no IPv6 addresses, and vice versa.
     #[inline]
     pub fn contains(&self, address: Address) -> bool {
         address.0 & self.mask == self.address.0 && address.is_v4() == self.address.is_v4()
@@ -36,38 +36,38 @@ impl FromStr for Prefix {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = |why: &str| format!("`{text}` is no prefix: {why}; write it like 10.0.0.0/8 or fd00::/64");
+        let wrong = |why: &str| format!("`{text}` is not a prefix ({why}); write it like 10.0.0.0/8 or fd00::/64");
         let (ip, bits) = text.split_once('/').map_or((text, None), |(ip, bits)| (ip, Some(bits)));
-        let ip: IpAddr = ip.parse().map_err(|_| wrong("no IP address"))?;
+        let ip: IpAddr = ip.parse().map_err(|_| wrong("it does not begin with an IP address"))?;
         let width = if ip.is_ipv4() { 32 } else { 128 };
-        let bits: u8 = bits.map_or(Ok(width), |bits| bits.parse().map_err(|_| wrong("no number of bits")))?;
+        let bits: u8 = bits.map_or(Ok(width), |bits| bits.parse().map_err(|_| wrong("its length is not a number")))?;
         if bits > width {
-            return Err(wrong(&format!("more than {width} bits")));
+            return Err(wrong(&format!("its length is more than {width} bits")));
         }
         let address = Address::from(ip);
         let host = width - bits;
         let mask = if host == 128 { 0 } else { u128::MAX << host };
         if address.0 & !mask != 0 {
-            return Err(wrong("bits behind the prefix are set"));
+            return Err(wrong("address bits after the prefix are not 0"));
         }
         Ok(Self { address, mask })
     }
 }
 
-/// A rule. Absent fields match everything.
+/// A rule. A field that is absent matches everything.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Rule {
-    /// Whether what it matches may begin.
+    /// Whether the flows that it matches may begin.
     pub accept: bool,
     /// Protocol numbers.
     pub protocols: Vec<u8>,
-    /// Where the flow comes from.
+    /// The source of the flow.
     pub source: Option<Prefix>,
-    /// Where it goes to.
+    /// The destination of the flow.
     pub destination: Option<Prefix>,
-    /// Ports of its destination; matches TCP and UDP only.
+    /// Destination ports; a rule with them matches TCP and UDP only.
     pub ports: Option<RangeInclusive<u16>>,
-    /// The port of the switch that it comes in by.
+    /// The port of the switch where the flow comes in.
     pub in_port: Option<PortId>,
 }
 
@@ -87,7 +87,7 @@ impl Rule {
 pub struct Rules {
     /// In the order in which they are tried.
     pub rules: Vec<Rule>,
-    /// What becomes of a flow that none matches.
+    /// Whether a flow that no rule matches may begin.
     pub accept_others: bool,
 }
 

@@ -1,15 +1,15 @@
-//! The states of a flow, and how long each lasts without a packet.
+//! The states of a flow, and how long a flow stays in each without a packet.
 
 use super::packet::{Body, ICMP, ICMPV6, TCP, UDP};
 use super::tcp::{Judgement, Tcp};
 
-/// Which way a packet goes in its flow.
+/// The direction of a packet in its flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Direction {
-    /// As the first packet of the flow.
+    /// That of the first packet.
     Original = 0,
-    /// The other way.
+    /// The opposite one.
     Reply = 1,
 }
 
@@ -29,7 +29,7 @@ macro_rules! states {
                 match self { $(State::$variant => $name,)* }
             }
 
-            /// Seconds that a flow stays in it without a packet, unless configured otherwise.
+            /// The default timeout in seconds: how long a flow stays in the state without a packet.
             pub fn default_timeout(self) -> u16 {
                 match self { $(State::$variant => $seconds,)* }
             }
@@ -38,19 +38,19 @@ macro_rules! states {
 }
 
 states! {
-    /// A SYN, not answered yet.
+    /// There is a SYN without an answer yet.
     SynSent = "syn_sent", 30;
-    /// The SYN is answered.
+    /// There is an answer to the SYN.
     SynReceived = "syn_received", 30;
-    /// Open. Two hours and four minutes are the least that RFC 5382 asks for.
+    /// Open. RFC 5382 asks for at least two hours and four minutes.
     Established = "established", 7440;
-    /// One side has ended.
+    /// One side has sent its FIN.
     FinWait = "fin_wait", 240;
-    /// The other has heard of it.
+    /// The other side has acknowledged it.
     CloseWait = "close_wait", 240;
-    /// Both have ended.
+    /// Both sides have sent their FIN.
     LastAck = "last_ack", 30;
-    /// Both have heard of it.
+    /// Both FINs are acknowledged.
     TimeWait = "time_wait", 120;
     /// Reset.
     Closed = "closed", 10;
@@ -89,35 +89,35 @@ impl Timeouts {
     }
 }
 
-/// The state that the first packet of a flow leaves it in; none if it cannot be the first.
+/// The state after the first packet of a flow; none if the packet cannot be the first.
 pub(super) fn open(protocol: u8, body: &Body, pick_up: bool) -> Option<(Tcp, State)> {
     let state = match body {
         Body::Tcp(segment) => return Tcp::open(segment, pick_up),
         Body::Udp => State::UdpNew,
         Body::Echo { reply: false } => State::Echo,
         Body::Echo { reply: true } | Body::Error => return None,
-        // A TCP, UDP or echo that is none is caught before.
+        // The caller has refused malformed TCP, UDP and echo packets.
         Body::Other if matches!(protocol, TCP | UDP) => return None,
         Body::Other => State::OtherNew,
     };
     Some((Tcp::default(), state))
 }
 
-/// Takes a packet into account. Errors belong to a flow and change nothing.
+/// Updates the state with a packet. Errors belong to a flow, but do not change its state.
 #[inline]
 pub(super) fn advance(tcp: &mut Tcp, state: &mut State, direction: Direction, body: &Body) -> Judgement {
     match (body, direction) {
         (Body::Tcp(segment), _) => return tcp.advance(state, direction, segment),
         (Body::Udp, Direction::Reply) => *state = State::UdpReplied,
         (Body::Other, Direction::Reply) => *state = State::OtherReplied,
-        // With the identifier 0 both sides have the same number: who asks is told by the kind of message.
+        // With the identifier 0 both ends have the same number, so the type of the message tells who asks.
         (Body::Echo { reply }, _) if *reply != (direction == Direction::Reply) => return Judgement::Invalid,
         _ => {}
     }
     Judgement::Pass
 }
 
-/// The protocol of a name that [`protocol_name`] gives.
+/// The inverse of [`protocol_name`].
 pub(crate) fn protocol_number(name: &str) -> Option<u8> {
     match name {
         "tcp" => Some(TCP),

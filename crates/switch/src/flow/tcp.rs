@@ -1,4 +1,4 @@
-//! The states of a TCP connection as somebody in the middle sees them.
+//! The states of a TCP connection, as a device between its two sides sees them.
 //!
 //! ```text
 //!            SYN              SYN-ACK                ACK                FIN            ACK of it
@@ -8,15 +8,16 @@
 //!                                     time_wait ◄──── ACKs of both FINs ──── last_ack ◄─────────┘
 //!   any ── RST ──► closed ── anything else but a SYN ──► as before
 //! ```
-//! The endings follow from which FINs were sent and which of them were acknowledged, by sequence number, so that a FIN
-//! sent twice is not taken for two. Numbers of acknowledgements, FINs and resets are held against what the other side said
-//! last: what is behind it, or further ahead than the largest window (2^30), passes and changes nothing. Data is judged by
-//! both ends.
+//! The last states follow from which FINs were sent and acknowledged. FINs are told apart by sequence number, so a
+//! retransmitted FIN is not counted twice. The numbers of acknowledgements, FINs and resets are compared with what the
+//! other side said last. A segment with an old number, or with one further ahead than the largest window (2^30), passes
+//! but changes nothing. Both ends judge the data themselves.
 //!
-//! A reset closes. Its receiver believes it only with the very number that it expects, which with data on its way we
-//! cannot know; if it does not, it answers with a challenge. So any segment that fits and comes behind a reset brings the
-//! connection back: from a host that still has it the challenge, from one that lost it nothing, since it answers
-//! whatever comes with another reset.
+//! A reset closes the connection. The receiver accepts a reset only with exactly the number that it expects. While data
+//! is under way that number is not known here. A receiver that does not accept it answers with a challenge. So any
+//! valid segment after a reset reopens the connection: a host that still has the connection sends the challenge; a host
+//! that has lost it answers everything with another reset.
+//!
 //! Sources: RFC 9293 (section 3.3.2, simultaneous open, half-open connections), RFC 5961 (section 3, resets).
 
 use super::packet::Segment;
@@ -27,53 +28,54 @@ const SYN: u8 = 2;
 const RST: u8 = 4;
 const ACK: u8 = 16;
 
-/// What becomes of a segment.
+/// The verdict on a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Judgement {
-    /// It goes on.
+    /// It passes.
     Pass,
-    /// No TCP would send it, or not in this state.
+    /// No TCP sends it, or none in this state.
     Invalid,
-    /// It begins another connection between the same two ends.
+    /// It begins another connection between the same endpoints.
     Reopen,
 }
 
-/// What is known of a connection besides its state: 9 bytes, to be kept with the flow. Sides are numbered as directions:
-/// 0 opened it, 1 answers.
+/// What is known of a connection besides its state: 9 bytes, which the flow keeps. Sides are numbered as directions:
+/// side 0 opened the connection, side 1 answers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tcp {
-    /// Until a side sends its FIN, the number that it expects next, as it said last, or as it will have to say in answer
-    /// to the other's SYN; from then on, the number behind its FIN. That of side 0 is the lower half.
+    /// A mark for each side; that of side 0 is the lower half. Until a side sends its FIN, its mark is the number that
+    /// it expects next, as it said last or will have to say in answer to the other side's SYN. Afterwards the mark is
+    /// the number after its FIN.
     pub(super) marks: u64,
-    /// Bits of [`SAID`] and so on, for side 0 and above it for side 1.
+    /// Bits, such as [`SAID`], for side 0, and shifted by one for side 1.
     pub(super) bits: u8,
 }
 
-/// A side said what it expects.
+/// The side has said which number it expects.
 const SAID: u8 = 1;
 const FIN_SENT: u8 = 1 << 2;
 const FIN_ACKNOWLEDGED: u8 = 1 << 4;
 /// Both sent a SYN of their own.
 const SIMULTANEOUS: u8 = 1 << 6;
-/// The reset that closed it had not the number that was expected.
+/// The number of the reset that closed it was not the expected one.
 const DOUBTED: u8 = 1 << 7;
 
 /// The largest window (RFC 7323, section 2.3).
 const WINDOW: u32 = 1 << 30;
 
-/// `a` is `b`, or comes behind it by less than a window.
+/// Whether `a` is `b`, or is ahead of it by less than a window.
 #[inline]
 fn is_within(a: u32, b: u32) -> bool {
     a.wrapping_sub(b) < WINDOW
 }
 
-/// Whether a TCP could send such flags at all.
+/// Whether any TCP sends these flags.
 fn is_possible(flags: u8) -> bool {
     matches!(flags & (SYN | FIN | RST | ACK), SYN | RST | ACK | 0x12 | 0x14 | 0x11)
 }
 
 impl Tcp {
-    /// The connection that a segment opens, and its state; `pick_up`: also one that was there before us.
+    /// The connection that a segment opens, and its state. With `pick_up` the connection may be older than the switch.
     pub fn open(segment: &Segment, pick_up: bool) -> Option<(Self, State)> {
         let mut tcp = Self::default();
         match segment.flags & (SYN | FIN | RST | ACK) {
@@ -90,7 +92,7 @@ impl Tcp {
         }
     }
 
-    /// Takes a segment of `direction` into account.
+    /// Updates the connection with a segment of `direction`.
     #[inline]
     pub fn advance(&mut self, state: &mut State, direction: Direction, segment: &Segment) -> Judgement {
         if *state == State::Established && self.advance_open(direction, segment) {
@@ -110,8 +112,8 @@ impl Tcp {
         }
     }
 
-    /// Takes a segment of an open connection into account, if it is like nearly all: data and acknowledgements while nobody
-    /// ends anything. Answers false, and changes nothing, if it is not.
+    /// Updates an open connection with a segment of the most common kind: data or an acknowledgement, without SYN, FIN
+    /// or RST. Returns false and changes nothing for other segments.
     #[inline]
     pub(super) fn advance_open(&mut self, direction: Direction, segment: &Segment) -> bool {
         let is_usual = segment.flags & (SYN | FIN | RST | ACK) == ACK;
@@ -147,7 +149,7 @@ impl Tcp {
     /// A SYN without an acknowledgement.
     fn synchronise(&mut self, state: &mut State, side: usize, segment: &Segment) -> Judgement {
         match *state {
-            // Perhaps it is open: then the other side answers with a challenge.
+            // If the connection is still open, the other side answers with a challenge.
             State::Closed if self.bits & DOUBTED != 0 => {}
             State::TimeWait | State::Closed => return Judgement::Reopen,
             State::SynSent => {
@@ -159,14 +161,14 @@ impl Tcp {
                     *state = State::SynReceived;
                 }
             }
-            // To a connection that is open it is the remnant of an old one, or a probe: the other side answers it.
+            // On an open connection it is old, or a probe. The other side answers it.
             _ => {}
         }
         Judgement::Pass
     }
 
-    /// Whether an answer acknowledges the SYN that was sent, with all, some or none of the data that came with it (RFC
-    /// 7413); until then the first mark is how much that was.
+    /// Whether an answer acknowledges the SYN that was sent, with all, some or none of the data in it (RFC 7413). Until
+    /// then the first mark is the length of that data.
     fn takes_up(&self, segment: &Segment) -> bool {
         segment.acknowledgement.wrapping_sub(self.mark(1)) <= self.mark(0)
     }
@@ -181,7 +183,7 @@ impl Tcp {
                 *state = State::SynReceived;
             }
             State::SynSent | State::TimeWait | State::Closed => return Judgement::Invalid,
-            // Sent again.
+            // It is a retransmission.
             _ => {}
         }
         Judgement::Pass
@@ -191,11 +193,11 @@ impl Tcp {
     fn go_on(&mut self, state: &mut State, side: usize, segment: &Segment) -> Judgement {
         let fin = segment.flags & FIN != 0;
         match *state {
-            // From a side that still holds an old connection; the first side resets it then.
+            // The sender still has an old connection, which the first side then resets.
             State::SynSent if side == 1 && !fin => return Judgement::Pass,
             State::SynSent => return Judgement::Invalid,
             State::SynReceived if side == 0 || self.bits & SIMULTANEOUS != 0 => {
-                // What completes the handshake acknowledges the other's SYN at least.
+                // The segment that completes the handshake acknowledges at least the other side's SYN.
                 let beyond = segment.acknowledgement.wrapping_sub(self.mark(side));
                 if !self.has(SAID, side) && beyond >= 1 << 30 {
                     return Judgement::Pass;
@@ -215,13 +217,13 @@ impl Tcp {
         let (other, end) = (1 - side, segment.sequence.wrapping_add(segment.payload));
         if !self.has(FIN_SENT, side) {
             self.acknowledge(side, segment);
-            // What the other side expects is known until it has sent a FIN itself.
+            // The number that the other side expects is known until that side has sent its FIN.
             if fin && (!self.has(SAID, other) || self.has(FIN_SENT, other) || is_within(end, self.mark(other))) {
                 self.bits |= FIN_SENT << side;
                 self.set_mark(side, end.wrapping_add(1));
             }
         }
-        // There is nothing behind a FIN to be acknowledged.
+        // Nothing after a FIN can be acknowledged.
         if self.has(FIN_SENT, other) && segment.acknowledgement == self.mark(other) {
             self.bits |= FIN_ACKNOWLEDGED << other;
         }
@@ -235,7 +237,8 @@ impl Tcp {
         Judgement::Pass
     }
 
-    /// Whether a segment shows that a connection is open in spite of a reset: one of a connection that was open before.
+    /// Whether a segment proves that a connection is open in spite of a reset. The connection was open before the
+    /// reset.
     fn revives(&self, side: usize, segment: &Segment) -> bool {
         let both_said = self.bits & (SAID | SAID << 1) == SAID | SAID << 1;
         let fits = self.has(FIN_SENT, side) || is_within(segment.acknowledgement, self.mark(side));
@@ -246,14 +249,14 @@ impl Tcp {
         let other = 1 - side;
         let ahead = segment.sequence.wrapping_sub(self.mark(other));
         match *state {
-            // Nobody listens there.
+            // The endpoint does not listen.
             State::SynSent if side == 1 => {
                 if segment.flags & ACK == 0 || !self.takes_up(segment) {
                     return Judgement::Invalid;
                 }
             }
             State::SynSent => {}
-            // What the other side expects is not known, or no more.
+            // The number that the other side expects is not known, or no longer.
             _ if !self.has(SAID, other) || self.has(FIN_SENT, other) || ahead == 0 => self.bits &= !DOUBTED,
             State::Closed => return Judgement::Pass,
             _ if ahead < WINDOW => self.bits |= DOUBTED,
@@ -275,8 +278,8 @@ mod tests {
         Segment { flags, sequence, acknowledgement, payload }
     }
 
-    /// One connection under test. Its first side begins at 999, so that numbers wrap nowhere; its second at the top,
-    /// so that they do.
+    /// One connection under test. The numbers of its first side begin at 999 and do not wrap; those of its second side
+    /// begin at the top and do.
     struct Connection(Tcp, State);
 
     const CLIENT: u32 = 999;
@@ -339,9 +342,9 @@ mod tests {
             let at = |side| if side == Original { (CLIENT + 51, 100) } else { (100, CLIENT + 51) };
             let (sequence, acknowledged) = at(first);
             connection.step(first, segment(FIN | ACK, sequence, acknowledged, 0), State::FinWait);
-            // Sent again, it is not the FIN of the other.
+            // A retransmitted FIN is not the FIN of the other side.
             connection.step(first, segment(FIN | ACK, sequence, acknowledged, 0), State::FinWait);
-            // Acknowledges data, not yet the FIN.
+            // It acknowledges data, but not the FIN yet.
             connection.step(second, segment(ACK, acknowledged, sequence, 0), State::FinWait);
             connection.step(second, segment(ACK, acknowledged, sequence + 1, 7), State::CloseWait);
             connection.step(first, segment(ACK, sequence + 1, acknowledged + 7, 0), State::CloseWait);
@@ -398,26 +401,28 @@ mod tests {
     #[test]
     fn a_reset_closes_where_it_fits_and_a_challenge_opens_again() {
         let mut connection = Connection::established();
-        // The second side expects CLIENT + 1, the first 100.
+        // The second side expects CLIENT + 1, the first side expects 100.
         for outside in [CLIENT, CLIENT.wrapping_sub(5000), CLIENT + 1 + WINDOW, CLIENT ^ 0x8000_0000] {
             connection.step(Original, segment(RST, outside, 0, 0), State::Established);
         }
         for outside in [99, u32::MAX, 100 + WINDOW] {
             connection.step(Reply, segment(RST | ACK, outside, 0, 0), State::Established);
         }
-        // Guessed, but not the number that is expected: the other end says so, and nobody may begin anew before.
+        // The number is in the window, but not the expected one. The receiver will say so, and no new connection may
+        // begin before.
         for guess in [CLIENT + 2, CLIENT + 50_000, CLIENT + WINDOW] {
             connection.step(Original, segment(RST, guess, 0, 0), State::Closed);
             connection.step(Original, segment(SYN, 5, 0, 0), State::Closed);
             connection.step(Reply, segment(ACK, 100, CLIENT + 1, 0), State::Established);
         }
-        // With data on its way, what is expected is not known here. What was sent before it came is answered by a reset.
+        // While data is under way the expected number is not known here. Segments that were sent before the reset
+        // arrived are answered with a reset.
         connection.step(Reply, segment(ACK, 100, CLIENT + 51, 500), State::Established);
         connection.step(Reply, segment(RST | ACK, 600, CLIENT + 51, 0), State::Closed);
         connection.step(Original, segment(ACK, CLIENT + 51, 100, 40), State::Established);
         connection.step(Reply, segment(RST, 100, 0, 0), State::Closed);
         assert_eq!(connection.judge(Original, segment(SYN, 5, 0, 0)), Judgement::Reopen);
-        // What does not fit does not bring it back.
+        // An invalid segment does not reopen it.
         connection.step(Original, segment(ACK, CLIENT + 51, 99, 0), State::Closed);
     }
 
@@ -427,10 +432,10 @@ mod tests {
             let mut connection = Connection::established();
             connection.step(Original, segment(FIN | ACK, sequence, acknowledged, 0), State::Established);
             connection.step(Original, segment(ACK, CLIENT + 51, 100 + WINDOW, 0), State::Established);
-            // What the first side expects is what it was.
+            // The first side expects the same number as before.
             connection.step(Reply, segment(RST, 100 + WINDOW, 0, 0), State::Established);
             connection.step(Original, segment(FIN | ACK, CLIENT + 51, 100, 0), State::FinWait);
-            // A FIN is acknowledged by its own number and no other.
+            // Only its own number acknowledges a FIN.
             connection.step(Reply, segment(ACK, 100, CLIENT + 53, 0), State::FinWait);
             connection.step(Reply, segment(ACK, 100, CLIENT + 52, 0), State::CloseWait);
         }
@@ -446,7 +451,7 @@ mod tests {
 
     #[test]
     fn a_side_that_forgot_an_open_connection_can_begin_anew() {
-        // RFC 9293, figure 9: the challenge of the side that did not crash is answered with a reset.
+        // RFC 9293, figure 9: the side that crashed answers the challenge of the other side with a reset.
         let mut connection = Connection::established();
         connection.step(Original, segment(SYN, 40_000, 0, 0), State::Established);
         connection.step(Reply, segment(ACK, 100, CLIENT + 51, 0), State::Established);

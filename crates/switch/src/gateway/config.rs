@@ -1,4 +1,4 @@
-//! `[gateway]` of `switch.toml`.
+//! The section `[gateway]` of `switch.toml`.
 
 use super::{Hop, Outside, Route, RoutePrefix, Settings};
 use crate::flow::config::mac;
@@ -9,21 +9,21 @@ use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-/// The section as it is written. Unknown keys are errors.
+/// The section as it is written in the file. Unknown keys are errors.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Section {
     /// The gateway's MAC address, inside and outside.
     mac: String,
-    /// The port that its name is at, as the controller knows it: no device has it.
+    /// The port of its name at the controller. No device has it.
     port: u16,
-    /// Its addresses inside: what hosts have as their default gateway.
+    /// Its addresses inside, which hosts have as their default gateway.
     addresses: Vec<IpAddr>,
     #[serde(default, rename = "outside")]
     outside: Vec<OutsideSection>,
     #[serde(default, rename = "route")]
     routes: Vec<RouteSection>,
-    /// A list of more routes: `prefix,via` a line.
+    /// A file with more routes, `prefix,via` on each line.
     routes_file: Option<PathBuf>,
 }
 
@@ -42,36 +42,38 @@ struct RouteSection {
 }
 
 impl Section {
-    /// What is written, checked. `outside` are the ports with the role of that name, `others` all else.
+    /// Checks the section and makes settings of it. `outside` are the ports with that role, `others` all other ports.
     /// # Errors
-    /// What is wrong with it, and what to do.
+    /// What is wrong, and what to write.
     pub fn settings(&self, outside: &HashSet<PortId>, others: &HashSet<PortId>) -> Result<Settings, String> {
         let own = mac(&self.mac).map_err(|reason| format!("[gateway] mac: {reason}"))?;
         let port = PortId(self.port);
         if outside.contains(&port) || others.contains(&port) {
             return Err(format!(
-                "[gateway] port = {port} is a port with a device; take a number that no [[port]] has, and tell the \
-                 controller that the gateway's name is there"
+                "gateway.port = {port} is a port with a device; choose a number that no [[port]] has, and tell the \
+                 controller that the gateway's name is at that port"
             ));
         }
         if self.addresses.is_empty() {
-            return Err("[gateway] addresses is empty; give the address that hosts inside send to".to_owned());
+            return Err(
+                "gateway.addresses is empty; write the address that hosts inside use as their gateway".to_owned()
+            );
         }
         let mut sides = BTreeMap::new();
         for section in &self.outside {
             let port = PortId(section.port);
             if !outside.contains(&port) {
                 return Err(format!(
-                    "[[gateway.outside]] port = {port}: no [[port]] with role = 'outside' has that id"
+                    "[[gateway.outside]] has port = {port}, but no [[port]] with role = 'outside' has that id; correct one of them"
                 ));
             }
             let addresses = section.addresses.iter().map(|text| interface(text)).collect::<Result<_, _>>()?;
             if sides.insert(port, addresses).is_some() {
-                return Err(format!("two [[gateway.outside]] are for port {port}"));
+                return Err(format!("two sections [[gateway.outside]] have port {port}; merge them"));
             }
         }
         if let Some(port) = outside.iter().find(|port| !sides.contains_key(port)) {
-            return Err(format!("port {port} is outside; say its addresses in [[gateway.outside]]"));
+            return Err(format!("port {port} has role = 'outside'; add a [[gateway.outside]] with its addresses"));
         }
         let outside: Vec<_> = sides.into_iter().map(|(port, addresses)| Outside { port, addresses }).collect();
         let mut routes = Vec::new();
@@ -96,9 +98,9 @@ impl Section {
     }
 }
 
-/// An address with the length of the prefix of its link.
+/// Reads an address with the length of the prefix of its link.
 fn interface(text: &str) -> Result<(IpAddr, u8), String> {
-    let wrong = || format!("{text:?} is no address with a prefix length; write it like 192.0.2.1/24");
+    let wrong = || format!("{text:?} is not an address with a prefix length; write it like 192.0.2.1/24");
     let (address, len) = text.split_once('/').ok_or_else(wrong)?;
     let (address, len): (IpAddr, u8) = (address.parse().map_err(|_| wrong())?, len.parse().map_err(|_| wrong())?);
     if len > if address.is_ipv4() { 32 } else { 128 } {
@@ -118,14 +120,16 @@ fn route(prefix: &str, via: &str, outside: &[Outside]) -> Result<Route, String> 
         "inside" => Hop::Inside,
         "discard" => Hop::Discard,
         via => {
-            let unreadable = |_| format!("via {via:?} is neither an address nor inside nor discard");
+            let unreadable = |_| format!("via = {via:?} is unknown; write an address, inside or discard");
             let next: IpAddr = via.parse().map_err(unreadable)?;
             if next.is_ipv4() != matches!(prefix, RoutePrefix::V4(_)) {
-                return Err(format!("via {via} is of another version of IP than the prefix {prefix}"));
+                return Err(format!(
+                    "the next hop {via} and the prefix {prefix} have different versions of IP; give both the same"
+                ));
             }
             let on_link = |outside: &&Outside| outside.has_on_link(next);
             let port = outside.iter().find(on_link).map(|outside| outside.port).ok_or_else(|| {
-                format!("via {via} is in none of the networks of [[gateway.outside]]; add its network there")
+                format!("no network of [[gateway.outside]] contains the next hop {via}; add its network there")
             })?;
             Hop::Outside { port, via: Some(next) }
         }
@@ -162,13 +166,13 @@ mod tests {
             ("port = 100", "port = 1", "a port with a device"),
             ("['10.0.0.1', 'fd00::1']", "[]", "addresses is empty"),
             ("port = 3", "port = 4", "role = 'outside'"),
-            ("192.0.2.1/24", "192.0.2.1", "no address with a prefix length"),
-            ("192.0.2.1/24", "192.0.2.1/33", "no address with a prefix length"),
+            ("192.0.2.1/24", "192.0.2.1", "not an address with a prefix length"),
+            ("192.0.2.1/24", "192.0.2.1/33", "not an address with a prefix length"),
             ("0.0.0.0/0", "0.0.0.1/0", "0.0.0.0/0"),
             ("0.0.0.0/0", "0.0.0.0/33", "33"),
-            ("0.0.0.0/0", "::/0", "another version"),
-            ("192.0.2.254", "198.51.100.1", "none of the networks"),
-            ("'inside'", "'outside'", "neither an address"),
+            ("0.0.0.0/0", "::/0", "different versions"),
+            ("192.0.2.254", "198.51.100.1", "no network of"),
+            ("'inside'", "'outside'", "write an address"),
         ];
         for (good, bad, reason) in cases {
             let message = read(&GOOD.replacen(good, bad, 1)).unwrap_err();

@@ -7,21 +7,21 @@
 //!   frame to the gateway's name ──► shim off ──► longest prefix ──► TTL - 1 ──► MAC of the next hop ──► out
 //!   in by name ◄── exact check ◄── MAC of the host ◄── TTL - 1 ◄── longest prefix ◄── frame to the gateway's MAC
 //! ```
-//! The gateway has a name of its own (a MAC address with an IP address), which the controller holds like any other, at
-//! a port of this switch that no device has. What comes in from outside for an address inside gets the MAC address
-//! that the RIB has for it, and enters like a host's frame: the exact check of valid names stops what is for nobody.
-//! A packet crosses one router, so its TTL is counted down once, and inside the shim's hop limit bounds it.
+//! The gateway has a name of its own (a MAC address with an IP address). The controller has this name like any other,
+//! at a port of this switch without a device. A packet from outside for an address inside gets the MAC address that the
+//! RIB has for it, and goes on like a host's frame: the exact check of valid names drops packets for unknown names. A
+//! packet crosses one router, so its TTL is decremented once; inside, the hop limit of the shim bounds its way.
 //!
-//! | room | what |
+//! | module | what |
 //! |---|---|
 //! | [`config`] | `[gateway]` of `switch.toml` |
 //! | `packet` | headers, TTL, echoes |
 //! | [`outside`] | neighbours outside: ARP and neighbour solicitations |
 //!
-//! Answers ARP, neighbour solicitations and echo requests for its own addresses. Not there: ICMP errors (a packet whose
-//! TTL ends is dropped and counted), fragmentation, VLAN tags outside, routes that change while it runs.
-//! Cost: the route is found in a batch a burst (see [`lookup::lpm::trie`]); a packet for a host takes a read lock a burst
-//! for the hosts' addresses.
+//! The gateway answers ARP, neighbour solicitations and echo requests for its own addresses. Limits: it sends no ICMP
+//! errors (a packet whose TTL ends is dropped and counted), does not fragment, knows no VLAN tags outside, and its
+//! routes do not change while it runs. Cost: routes are looked up in a batch for each burst (see
+//! [`lookup::lpm::trie`]). Packets for hosts take one read lock a burst for the hosts' addresses.
 
 pub mod config;
 pub mod outside;
@@ -64,9 +64,9 @@ impl fmt::Display for RoutePrefix {
 }
 
 impl RoutePrefix {
-    /// The prefix of `len` bits of an address.
+    /// The prefix with the first `len` bits of an address.
     /// # Panics
-    /// When it has fewer bits.
+    /// If `len` is larger than the address.
     pub fn of(address: IpAddr, len: u8) -> Self {
         match address {
             IpAddr::V4(ip) => Self::V4(Prefix::of(ip.into(), len)),
@@ -83,30 +83,30 @@ impl RoutePrefix {
     }
 }
 
-/// Where packets of a route go.
+/// The next hop of a route.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Hop {
-    /// To a host of the network, by its name.
+    /// A host of the network, by its name.
     Inside,
-    /// Nowhere.
+    /// None: packets are dropped.
     Discard,
-    /// Out of a port.
+    /// A neighbour at a port outside.
     Outside {
         /// The port.
         port: PortId,
-        /// The next router; none where the destination itself is on the link.
+        /// The next router; none if the destination itself is on the link.
         via: Option<IpAddr>,
     },
-    /// To the gateway itself.
+    /// The gateway itself.
     Own,
 }
 
 /// A route.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Route {
-    /// Of these addresses.
+    /// The destinations.
     pub prefix: RoutePrefix,
-    /// There.
+    /// Their next hop.
     pub hop: Hop,
 }
 
@@ -115,7 +115,7 @@ pub struct Route {
 pub struct Outside {
     /// Its number.
     pub port: PortId,
-    /// The gateway's addresses on its link, with the lengths of the link's prefixes.
+    /// The gateway's addresses on the link, each with the prefix length of the link.
     pub addresses: Vec<(IpAddr, u8)>,
 }
 
@@ -130,41 +130,41 @@ impl Outside {
     }
 }
 
-/// What a gateway is set up with; see [`config`].
+/// The settings of a gateway; see [`config`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
     /// Its MAC address, which is its name inside.
     pub mac: Mac,
-    /// The port that this name is at; no device has it.
+    /// The port of this name. No device has it.
     pub port: PortId,
     /// Its addresses inside.
     pub addresses: Vec<IpAddr>,
     /// The ports outside.
     pub outside: Vec<Outside>,
-    /// Routes beside those to the links outside and to its own addresses, which go without saying.
+    /// Further routes. Those to the links outside and to the gateway's own addresses are added to them.
     pub routes: Vec<Route>,
 }
 
-/// Where a packet comes from.
+/// The side that a packet comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Side {
     Inside,
     Outside(PortId),
 }
 
-/// What becomes of a packet that was routed.
+/// The fate of a routed packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Outcome {
-    /// It has the MAC address of a host, and goes there by that name.
+    /// It has the MAC address of a host now, and goes there by that name.
     Inside,
-    /// Out of that port.
+    /// It leaves by that port.
     Outside(PortId),
-    /// It became the answer to itself, for the port it came from.
+    /// It was turned into its answer, which leaves by the port it came from.
     Answer,
     Drop(DropReason),
 }
 
-/// A question for a neighbour outside, to be sent out of that port.
+/// A frame that asks a neighbour outside for its MAC address.
 pub(crate) struct Question {
     pub(crate) port: PortId,
     pub(crate) frame: Vec<u8>,
@@ -172,21 +172,21 @@ pub(crate) struct Question {
 
 struct Link {
     settings: Outside,
-    /// What is answered for there.
+    /// The addresses that the gateway answers for on the link.
     own: Neighbours,
 }
 
-/// What the routers of all workers share.
+/// The state that the routers of all workers share.
 struct Shared {
     mac: Mac,
     links: HashMap<PortId, Link>,
-    /// What is answered for inside.
+    /// The addresses that the gateway answers for inside.
     own: Neighbours,
     hops: Vec<Hop>,
     neighbours: Neighbourhood,
 }
 
-/// A gateway, set up: gives every worker its router.
+/// A gateway. It makes the router of each worker.
 pub(crate) struct Gateway {
     shared: Arc<Shared>,
     v4: Table<u32>,
@@ -199,7 +199,7 @@ struct Table<A: Address>(lookup::lpm::PrefixTrieQuery<A>);
 
 impl<A: Address> Table<A> {
     fn new(routes: &[(Prefix<A>, u64)]) -> Result<Self, InsertError> {
-        // Nobody sends these updates anywhere, so that nothing is secret about their digests.
+        // The updates are never sent, so their digests need no secret key.
         let mut trie = PrefixTrie::new(TrieSettings::new(routes.len(), &SecretKey::from_seed(0)));
         trie.insert_batch(routes, &mut Vec::new())?;
         Ok(Self(trie.export()))
@@ -207,9 +207,9 @@ impl<A: Address> Table<A> {
 }
 
 impl Gateway {
-    /// Sets up a gateway. The last of several routes with one prefix counts.
+    /// Makes a gateway. Of several routes with one prefix the last counts.
     /// # Errors
-    /// More different next hops, or more routes, than a table holds.
+    /// There are more next hops or routes than a table holds.
     pub(crate) fn new(settings: &Settings) -> Result<Self, InsertError> {
         let mut hops = Vec::new();
         let mut index_of = HashMap::new();
@@ -251,7 +251,7 @@ impl Gateway {
         Ok(Self { shared: Arc::new(shared), v4: Table::new(&v4)?, v6: Table::new(&v6)?, port: settings.port })
     }
 
-    /// The router of one worker.
+    /// Makes the router of one worker.
     pub(crate) fn router(&self) -> Router {
         Router {
             shared: Arc::clone(&self.shared),
@@ -264,7 +264,7 @@ impl Gateway {
     }
 }
 
-/// Addresses of a burst, of one version of IP, and their routes.
+/// Addresses of one version of IP in a burst, and their routes.
 struct Queue<A> {
     reader: Reader<A>,
     addresses: [A; BURST],
@@ -284,7 +284,7 @@ impl<A: Address> Queue<A> {
         self.len += 1;
     }
 
-    /// Looks all of them up: pairs of packet and next hop. Empties the queue.
+    /// Looks up all queued addresses: pairs of packet and next hop. Empties the queue.
     fn resolve(&mut self) -> impl Iterator<Item = (usize, u64)> + '_ {
         let n = std::mem::take(&mut self.len);
         self.reader.lookup_batch(&self.addresses[..n], &mut self.values[..n]);
@@ -292,21 +292,21 @@ impl<A: Address> Queue<A> {
     }
 }
 
-/// One worker's access to a gateway.
+/// The router of one worker.
 pub(crate) struct Router {
     shared: Arc<Shared>,
     v4: Queue<u32>,
     v6: Queue<u128>,
     /// The port that the gateway's name is at.
     pub(crate) port: PortId,
-    /// Of the packets that were routed last, by their places in the burst.
+    /// The fates of the packets that were routed last, by their index in the burst.
     pub(crate) outcomes: [Outcome; BURST],
-    /// What is to be asked outside since then.
+    /// Questions that were not sent yet.
     pub(crate) questions: ArrayVec<Question, BURST>,
 }
 
 impl Router {
-    /// Which frames of a burst without shims are for the gateway's MAC address.
+    /// Which frames of a burst without shims have the gateway's MAC address as destination.
     pub(crate) fn addressed(&self, burst: &Burst) -> u32 {
         let ours = |bits, (i, packet): (usize, &Packet)| {
             bits | u32::from(packet.frame().get(..6) == Some(&self.shared.mac)) << i
@@ -314,8 +314,8 @@ impl Router {
         burst.iter().enumerate().fold(0, ours)
     }
 
-    /// Routes those packets of a burst whose bits are set in `which`; they have no shim, and those in `to_us` came to
-    /// the gateway's MAC address (the flow stage may have given them another since). `hosts` are those inside.
+    /// Routes the packets of a burst whose bits are set in `which`. They have no shim. Those in `to_us` came to the
+    /// gateway's MAC address; the flow stage may have changed it since. `hosts` are the neighbours inside.
     pub(crate) fn route(&mut self, burst: &mut Burst, (which, to_us): (u32, u32), from: Side, hosts: &Neighbours) {
         let now = Instant::now();
         let mut destinations = [None; BURST];
@@ -356,7 +356,7 @@ impl Router {
         self.shared.hops.get((value as usize).wrapping_sub(1)).copied()
     }
 
-    /// Source and destination of a packet to be routed, or what became of another.
+    /// Source and destination of a packet that is to be routed, or the fate of another.
     fn look_at(
         &mut self,
         packet: &mut Packet,
@@ -369,7 +369,7 @@ impl Router {
             Side::Inside => &self.shared.own,
             Side::Outside(port) => &self.shared.links.get(&port).ok_or(Outcome::Drop(DropReason::NoPort))?.own,
         };
-        // An answer inside has another host's name to go by.
+        // An answer that goes inside is forwarded by the name of the host that asked.
         let answered = |answered: Result<(), DropReason>| match answered {
             Ok(()) if from == Side::Inside => Outcome::Inside,
             Ok(()) => Outcome::Answer,
@@ -403,7 +403,7 @@ impl Router {
         }
     }
 
-    /// Sends a packet to its next hop. It was counted down already.
+    /// Sends a packet to its next hop. Its TTL was decremented already.
     fn send(
         &mut self,
         frame: &mut [u8],
@@ -438,19 +438,19 @@ impl Router {
     fn ask(&mut self, port: PortId, wanted: IpAddr) {
         let own = self.shared.links.get(&port).and_then(|link| link.settings.address_towards(wanted));
         if let Some(own) = own {
-            // At most one question a packet of the burst: there is room.
+            // There is room: a packet of the burst causes at most one question.
             let _ = self.questions.try_push(Question { port, frame: question(wanted, own, self.shared.mac) });
         }
     }
 
-    /// Sends an echo request to the gateway back to where its route leads.
+    /// Answers an echo request to the gateway. The answer goes where the route of the asker leads.
     fn answer_echo(&mut self, frame: &mut [u8], asker: IpAddr, from: (Side, Instant), hosts: &Neighbours) -> Outcome {
         if !echo(frame) {
             return Outcome::Drop(DropReason::NotRoutable);
         }
         self.queue(asker, 0);
         let value = self.v4.resolve().chain(self.v6.resolve()).map(|(_, value)| value).next().unwrap_or(0);
-        // It may well leave by the port it came from.
+        // It may leave by the port where it came in.
         self.send(frame, asker, self.hop(value), (Side::Inside, from.1), hosts).unwrap_or_else(Outcome::Drop)
     }
 }

@@ -1,10 +1,11 @@
-//! Who is on the links outside: MAC addresses of next hops, asked for by ARP and neighbour solicitations.
+//! The neighbours on the links outside: finds the MAC addresses of next hops by ARP and neighbour solicitations.
 //!
-//! An address is believed from whoever was asked for it, and from whom it is known of already; what nobody asked for is
-//! not learnt, so that a stranger fills no memory. After [`FRESH`] an address is asked for again, and serves meanwhile;
-//! after [`ASKED_AT_MOST`] questions in vain it is forgotten.
-//! Sources: RFC 826, RFC 1122 (2.3.2), RFC 4861 (7.2). Cost: reading one, a hash look-up in a map that is replaced whole;
-//! learning one copies the map.
+//! An address is learnt only if the gateway has asked for it, or knows it already. So strangers cannot fill the memory.
+//! After [`FRESH`] the gateway asks for an address again, and uses the known one meanwhile. After [`ASKED_AT_MOST`]
+//! questions without an answer it removes the address.
+//!
+//! Sources: RFC 826, RFC 1122 (2.3.2), RFC 4861 (7.2). Cost: finding an address is a lookup in a hash map that is
+//! replaced as a whole; learning one copies the map.
 
 use super::packet::AT;
 use crate::answer::icmpv6_checksum;
@@ -15,13 +16,13 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long an answer is believed.
+/// How long an answer is used without a new question.
 pub const FRESH: Duration = Duration::from_secs(60);
-/// Time between two questions for one address.
+/// The time between two questions for one address.
 pub const ASK_EVERY: Duration = Duration::from_secs(1);
-/// Questions in vain after which an address is forgotten.
+/// Questions without an answer after which an address is removed.
 pub const ASKED_AT_MOST: u32 = 3;
-/// Addresses at most, known and asked for each.
+/// The most known addresses, and the most addresses that are asked for.
 pub const MAX_KNOWN: usize = 4096;
 
 const ARP_LEN: usize = 28;
@@ -44,21 +45,21 @@ struct Asked {
 #[derive(Default)]
 pub(super) struct Neighbourhood {
     known: ArcSwap<HashMap<IpAddr, Known>>,
-    /// Whoever holds this may replace `known`.
+    /// The writer of `known` holds it.
     asked: Mutex<HashMap<IpAddr, Asked>>,
 }
 
-/// What is known of an address.
+/// The result of a search for an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Found {
     /// Its MAC address.
     pub(super) mac: Option<Mac>,
-    /// Whether it is to be asked for now.
+    /// Whether the caller is to send a question for it.
     pub(super) ask: bool,
 }
 
 impl Neighbourhood {
-    /// The MAC address of `ip`, at `now`.
+    /// Searches for the MAC address of `ip`, at time `now`.
     pub(super) fn find(&self, ip: IpAddr, now: Instant) -> Found {
         let known = self.known.load().get(&ip).copied();
         match known {
@@ -91,7 +92,7 @@ impl Neighbourhood {
         Found { mac, ask: true }
     }
 
-    /// Hears that `ip` is at `mac`. Whether it was of interest.
+    /// Learns that `ip` has the address `mac`. Returns whether the gateway had asked for it or knew it.
     pub(super) fn learn(&self, ip: IpAddr, mac: Mac, now: Instant) -> bool {
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         let known = self.known.load();
@@ -114,7 +115,7 @@ impl Neighbourhood {
     }
 }
 
-/// Who an ARP message says is where, whatever it is about.
+/// The sender of an ARP message, which every message names.
 pub(super) fn told_by_arp(frame: &[u8]) -> Option<(IpAddr, Mac)> {
     let arp = frame.get(AT..AT + ARP_LEN).filter(|arp| arp[..6] == ARP_HEAD)?;
     let ip: [u8; 4] = arp[14..18].try_into().ok()?;
@@ -122,19 +123,19 @@ pub(super) fn told_by_arp(frame: &[u8]) -> Option<(IpAddr, Mac)> {
     (mac == frame[6..12]).then_some((IpAddr::from(ip), mac))
 }
 
-/// What a neighbour message of IPv6 is about.
+/// A neighbour message of IPv6.
 pub(super) enum Neighbourly {
-    /// A solicitation, for whoever has the address.
+    /// A solicitation: a question for the owner of an address.
     Solicitation,
-    /// An advertisement: this address is there.
+    /// An advertisement: this IP address has this MAC address.
     Advertisement(IpAddr, Mac),
 }
 
-/// Reads a neighbour solicitation or advertisement of RFC 4861, from a frame with a whole IPv6 packet.
+/// Reads a neighbour solicitation or advertisement (RFC 4861) from a frame with a complete IPv6 packet.
 pub(super) fn neighbourly(frame: &[u8]) -> Option<Neighbourly> {
     let ip = frame.get(AT..).filter(|ip| ip.len() >= 64 && frame[12..14] == [0x86, 0xdd])?;
     let payload_len = usize::from(u16::from_be_bytes([ip[4], ip[5]]));
-    // Hop limit 255: it was sent on this link.
+    // A hop limit of 255 proves that it was sent on this link.
     if ip[6] != 58 || ip[7] != 255 || ip[41] != 0 || payload_len < 24 || ip.len() < 40 + payload_len {
         return None;
     }
@@ -148,7 +149,8 @@ pub(super) fn neighbourly(frame: &[u8]) -> Option<Neighbourly> {
     }
 }
 
-/// The frame that asks who has `wanted`, from the host with `ip` and `mac`. Both addresses are of one version.
+/// The question for the owner of `wanted`, from the host with `ip` and `mac`. Both addresses have the same version of
+/// IP.
 pub(super) fn question(wanted: IpAddr, ip: IpAddr, mac: Mac) -> Vec<u8> {
     let mut frame = vec![0; AT];
     frame[6..12].copy_from_slice(&mac);

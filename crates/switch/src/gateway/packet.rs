@@ -1,38 +1,38 @@
-//! What a router does to an IP packet in place.
+//! Changes an IP packet in place, as a router does.
 //!
-//! Sources: RFC 1812 (4.2.2, 5.2.2, 5.3.1) and RFC 8200 for what is forwarded, RFC 1141 for the checksum, RFC 792 and
-//! RFC 4443 for echoes. Cost: the first line of the frame; an echo costs its length.
+//! Sources: RFC 1812 (4.2.2, 5.2.2, 5.3.1) and RFC 8200 for forwarding, RFC 1141 for the checksum, RFC 792 and RFC 4443
+//! for echoes. Cost: the first cache line of the frame; for an echo the whole packet.
 
 use crate::counters::DropReason;
 use crate::plane::Mac;
 use netio::checksum::{fold, sum};
 use std::net::IpAddr;
 
-/// Where the IP header of an untagged frame without shim stands.
+/// The offset of the IP header in a frame without tags and shim.
 pub(super) const AT: usize = 14;
-/// What a packet that starts here may still cross.
+/// The TTL of packets that begin here.
 const OWN_TTL: u8 = 64;
 
 const ICMP: u8 = 1;
 const ICMPV6: u8 = 58;
 
-/// What a frame carries.
+/// The payload of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Carried {
     /// An ARP message.
     Arp,
-    /// A whole IP packet, with a right header.
+    /// A complete IP packet with a valid header.
     Ip {
-        /// Where it comes from.
+        /// Its source address.
         source: IpAddr,
-        /// Where it goes.
+        /// Its destination address.
         destination: IpAddr,
     },
 }
 
-/// Looks at a frame without shim.
+/// Reads a frame without shim.
 /// # Errors
-/// Why it is not routed.
+/// The reason why it is not routed.
 pub(super) fn carried(frame: &[u8]) -> Result<Carried, DropReason> {
     let ether_type = frame.get(12..AT).ok_or(DropReason::Runt)?;
     let packet = &frame[AT..];
@@ -69,8 +69,8 @@ pub(super) fn carried(frame: &[u8]) -> Result<Carried, DropReason> {
     }
 }
 
-/// Whether a packet may be on its way from here to there beyond one link: both are addresses of hosts, and neither is
-/// of this machine or this link alone (RFC 1812, 5.3.7; RFC 4291, 2.5).
+/// Whether a packet may be forwarded from one link to another: both addresses are of hosts, and neither is valid on one
+/// machine or link only (RFC 1812, 5.3.7; RFC 4291, 2.5).
 pub(super) fn may_be_routed(source: IpAddr, destination: IpAddr) -> bool {
     let is_host = |address: IpAddr| match address {
         IpAddr::V4(ip) => {
@@ -82,9 +82,9 @@ pub(super) fn may_be_routed(source: IpAddr, destination: IpAddr) -> bool {
     is_host(source) && is_host(destination)
 }
 
-/// Counts a packet down by one router.
+/// Decrements the TTL or hop limit of a packet.
 /// # Errors
-/// It may not go on.
+/// It may not be forwarded any further.
 pub(super) fn count_down(frame: &mut [u8]) -> Result<(), DropReason> {
     let is_v4 = frame[12] == 0x08;
     let ttl = &mut frame[AT + if is_v4 { 8 } else { 7 }];
@@ -93,7 +93,7 @@ pub(super) fn count_down(frame: &mut [u8]) -> Result<(), DropReason> {
     }
     *ttl -= 1;
     if is_v4 {
-        // The word of TTL and protocol became smaller by 0x0100, so the checksum becomes larger, in one's complement.
+        // The word of TTL and protocol is smaller by 0x0100 now, so the checksum is larger by it, in ones' complement.
         let field = &mut frame[AT + 10..AT + 12];
         let checksum = u32::from(u16::from_be_bytes([field[0], field[1]])) + 0x0100;
         field.copy_from_slice(&((checksum + (checksum >> 16)) as u16).to_be_bytes());
@@ -101,13 +101,13 @@ pub(super) fn count_down(frame: &mut [u8]) -> Result<(), DropReason> {
     Ok(())
 }
 
-/// Gives a frame its addresses for the next link.
+/// Writes the MAC addresses for the next link into a frame.
 pub(super) fn address(frame: &mut [u8], destination: Mac, source: Mac) {
     frame[..6].copy_from_slice(&destination);
     frame[6..12].copy_from_slice(&source);
 }
 
-/// Turns an echo request that was [carried](Carried::Ip) into the answer to it. False if it is none, or was damaged.
+/// Turns a valid echo request ([`Carried::Ip`]) into the answer. Returns false if it is another packet, or is damaged.
 pub(super) fn echo(frame: &mut [u8]) -> bool {
     let is_v4 = frame[12] == 0x08;
     let ip = &mut frame[AT..];
@@ -130,7 +130,7 @@ pub(super) fn echo(frame: &mut [u8]) -> bool {
     if fold(pseudo + sum(&ip[at..end])) != 0xffff {
         return false;
     }
-    // The addresses change places, which no sum sees.
+    // Exchanging the addresses does not change the checksum.
     let (addresses, len) = if is_v4 { (12, 4) } else { (8, 16) };
     let (source, destination) = ip[addresses..addresses + 2 * len].split_at_mut(len);
     source.swap_with_slice(destination);
@@ -153,7 +153,7 @@ pub(super) fn echo(frame: &mut [u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// An IPv4 header of `ttl` and `protocol`, its checksum right.
+    /// An IPv4 header with `ttl` and `protocol`, and a valid checksum.
     fn frame(ttl: u8, protocol: u8, body: &[u8]) -> Vec<u8> {
         let mut frame = vec![0; AT + 20];
         frame[12..14].copy_from_slice(&[8, 0]);

@@ -1,4 +1,4 @@
-//! A worker: receives bursts on its ports, and sends every frame on, answers it, or drops it and says why.
+//! A worker receives bursts on its ports. It forwards every frame, answers it, or drops it and counts the reason.
 //!
 //! ```text
 //!  port ─► burst of 32 ─► (flow stage) ─► parse ─► digests ─► valid? ─► values ─► act ─► staging ─► ports of exit
@@ -6,15 +6,15 @@
 //!                           └─► ARP, ND: answered on the same port   └─► never the port of entry; shim pushed,
 //!                                                                        counted down, or taken off
 //! ```
-//! A worker shares nothing that changes on the fast path: it has its own receive queues, packets, counters and reader
-//! of the FIB. It takes the published [`Plane`] once a burst. When nothing came it sleeps in poll(2) until a frame
-//! does, with its reader offline, so that old versions of the FIB can be freed while it sleeps.
+//! Workers share nothing that changes on the fast path: each has its own receive queues, packets, counters and reader
+//! of the FIB. A worker loads the published [`Plane`] once a burst. If no frame came, it sleeps in poll(2) until one
+//! does. Its reader is offline meanwhile, so that old versions of the FIB can be freed.
 //!
 //! The checks of the frame path:
-//! - from a host, the name must be in the exact table of valid names;
-//! - to a host, the exact table of local names must have the name at this very port. A wrong answer of the FIB can
-//!   make a frame go astray and be dropped, but never reach a host that it is not for;
-//! - never out of the port of entry; at most [`shim::INITIAL_HOPS`] switches.
+//! - From a host, the name must be in the exact table of valid names.
+//! - To a host, the exact table of local names must have the name at this very port. So a wrong answer of the FIB may
+//!   lead a frame astray until it is dropped, but never to a host that it is not for.
+//! - A frame never leaves by the port of entry, and enters at most [`shim::INITIAL_HOPS`] switches after the first.
 //!
 //! Limits: 254 ports a worker.
 
@@ -32,6 +32,7 @@ use crate::shim;
 use crate::table::Table;
 use arrayvec::ArrayVec;
 use fib::action::{Action, PortId};
+use fib::designs;
 use lookup::hash::Digest;
 use netio::{BURST, Burst, NetError, Packet, Pool, Waiter, Waker};
 use std::io;
@@ -39,54 +40,76 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Packets of a worker: what is received and staged at one time, many times over; those beyond are never touched.
+/// Packets of a worker: many times what is received and staged at one time. Memory of packets that are never used is
+/// never touched.
 const POOL_PACKETS: usize = 512;
-/// How often a port that is down is tried.
+/// How often a worker tries a port that is down.
 const REVIVE_EVERY: Duration = Duration::from_secs(1);
 
-/// What becomes of a frame.
+/// What the worker does with a frame.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
-    /// Sent out of the port with this index.
+    /// Sends it out of the port with this index.
     Forward(u8),
-    /// Sent back to where it came from, as an answer.
+    /// Sends it back out of the port it came from, as an answer.
     Answer,
-    /// Handed to the gateway, whose name it has.
-    Route,
     Drop(DropReason),
 }
 
-const NO_PORT: u8 = u8::MAX;
-/// Stands for the gateway where a port index is due: there are fewer ports.
-const GATEWAY: u8 = NO_PORT - 1;
+/// Where the name of a frame leads.
+#[derive(Clone, Copy)]
+enum Exit {
+    /// To the port with this index.
+    Port(u8),
+    /// To this switch's own gateway.
+    Gateway,
+}
+
+/// The index of each of a worker's ports, by the port's id.
+struct PortIndex(Box<[Option<u8>]>);
+
+impl PortIndex {
+    fn new(ports: &[Port]) -> Self {
+        let highest = ports.iter().map(|port| usize::from(port.id.0)).max().unwrap_or(0);
+        let mut indices = vec![None; highest + 1];
+        for (i, port) in (0..).zip(ports) {
+            indices[usize::from(port.id.0)] = Some(i);
+        }
+        Self(indices.into())
+    }
+
+    #[inline]
+    fn get(&self, id: PortId) -> Option<u8> {
+        self.0.get(usize::from(id.0)).copied().flatten()
+    }
+}
 
 /// See the module.
 pub struct Worker<T> {
     index: usize,
     ports: Vec<Port>,
-    /// Index of a port by its id.
-    port_index: Vec<u8>,
+    port_index: PortIndex,
     pool: Pool,
     shared: Arc<Shared<T>>,
-    /// The table of the generation that was taken last.
+    /// The table of the last generation.
     table: Option<T>,
     generation: u64,
     counters: Arc<WorkerCounters>,
     /// Connection tracking, if frames go through it.
     stage: Option<SharedStage>,
-    /// The way to the networks outside, if there is one.
+    /// The gateway to networks outside, if there is one.
     router: Option<Router>,
     tracking: Box<Tracking>,
     waiter: Waiter,
     n_down: usize,
     next_revival: Option<Instant>,
-    // Scratch of one burst.
+    // The working memory of one burst.
     burst: Burst,
     names: Names,
     digests: [Digest; BURST],
     values: [u64; BURST],
     fates: [Fate; BURST],
-    /// Which packet of the burst a name belongs to.
+    /// The packet of the burst that a name belongs to.
     owners: [u8; BURST],
     /// Ports with staged frames.
     dirty: ArrayVec<u8, 255>,
@@ -94,7 +117,7 @@ pub struct Worker<T> {
 
 impl<T: Table> Worker<T> {
     /// # Errors
-    /// No descriptor to sleep on.
+    /// The system has no descriptor to sleep on.
     pub(crate) fn new(
         index: usize,
         ports: Vec<Port>,
@@ -103,15 +126,10 @@ impl<T: Table> Worker<T> {
         stage: Option<SharedStage>,
         router: Option<Router>,
     ) -> io::Result<Self> {
-        let highest = ports.iter().map(|port| usize::from(port.id.0)).max().unwrap_or(0);
-        let mut port_index = vec![NO_PORT; highest + 1];
-        for (i, port) in ports.iter().enumerate() {
-            port_index[usize::from(port.id.0)] = i as u8;
-        }
         Ok(Self {
             index,
+            port_index: PortIndex::new(&ports),
             ports,
-            port_index,
             pool: Pool::new(POOL_PACKETS, max_frame),
             shared,
             table: None,
@@ -138,7 +156,7 @@ impl<T: Table> Worker<T> {
         self.counters.clone()
     }
 
-    /// Wakes the worker out of its sleep.
+    /// A handle that wakes the worker when it sleeps.
     pub fn waker(&self) -> Waker {
         self.waiter.waker()
     }
@@ -166,10 +184,10 @@ impl<T: Table> Worker<T> {
         received
     }
 
-    /// Handles frames until `stop` is set (and the [`Worker::waker`] rung), asleep when there are none. `idle_polls`
-    /// is how often in a row it looks in vain before it sleeps.
+    /// Handles frames until `stop` is set (then ring the [`Worker::waker`]). Sleeps after `idle_polls` polls without a
+    /// frame.
     /// # Errors
-    /// poll(2) failed for another reason than a port.
+    /// poll(2) failed, and not because of a port.
     pub fn run(&mut self, stop: &AtomicBool, idle_polls: u32) -> io::Result<()> {
         let mut idle = 0;
         while !stop.load(Ordering::Relaxed) {
@@ -187,10 +205,10 @@ impl<T: Table> Worker<T> {
 
     /// Sleeps until a frame comes, the waker rings, a port that is down is to be tried again, or `at_most` has passed.
     /// # Errors
-    /// As for [`Worker::run`].
+    /// See [`Worker::run`].
     pub fn sleep(&mut self, at_most: Option<Duration>) -> io::Result<()> {
         if let Some(table) = &mut self.table {
-            table.offline();
+            table.reader().offline();
         }
         self.counters.sleeps.add(1);
         let revival = (self.n_down > 0).then_some(REVIVE_EVERY);
@@ -203,32 +221,33 @@ impl<T: Table> Worker<T> {
     fn forward_burst(&mut self, entry: usize) {
         let epoch = self.shared.epoch();
         let plane = self.shared.plane.load();
-        self.follow(&plane);
+        self.refresh_table(&plane);
         self.counters.received.add(self.burst.len() as u64);
         let role = self.ports[entry].role;
         let from_trunk = role == Role::Trunk;
-        // Before addresses are translated, and with them those of the link.
+        // This must happen before the flow stage translates addresses, which changes the MAC address too.
         let to_us = self.router.as_ref().filter(|_| role == Role::Outside).map(|router| router.addressed(&self.burst));
         if self.stage.is_some() {
             self.track(entry, epoch);
         }
-        let settled = to_us.map_or(0, |to_us| self.enter(entry, to_us));
+        let decided = to_us.map_or(0, |to_us| self.route_inbound(entry, to_us));
         if self.stage.is_some() {
-            self.parse::<true>(&plane, entry, from_trunk, settled);
+            self.parse::<true>(&plane, entry, from_trunk, decided);
         } else {
-            self.parse::<false>(&plane, entry, from_trunk, settled);
+            self.parse::<false>(&plane, entry, from_trunk, decided);
         }
+        let mut to_gateway = 0;
         if !self.names.is_empty() {
-            self.decide(&plane, entry, from_trunk);
-            self.teach(from_trunk);
+            to_gateway = self.decide(&plane, Some(entry), from_trunk);
+            self.record_routes(from_trunk);
         }
-        let bare = if self.router.is_some() { self.leave(&plane, from_trunk) } else { 0 };
+        let bare = if to_gateway != 0 { self.route_outbound(&plane, to_gateway, from_trunk) } else { 0 };
         self.distribute(entry, from_trunk, bare);
         self.ask_outside();
         self.flush();
     }
 
-    /// Shows the burst to the flow stage.
+    /// Runs the burst through the flow stage.
     fn track(&mut self, entry: usize, epoch: u32) {
         let Some(stage) = &self.stage else { return };
         let Port { id, role, .. } = self.ports[entry];
@@ -237,8 +256,8 @@ impl<T: Table> Worker<T> {
         stage.track(&mut self.tracking, &mut self.burst, (id, role), times, &self.shared.neighbours);
     }
 
-    /// Tells flows where their packets left by their names.
-    fn teach(&mut self, from_trunk: bool) {
+    /// Records in the flow stage by which port the packets of each flow leave, so that later ones need no lookup.
+    fn record_routes(&mut self, from_trunk: bool) {
         let Some(stage) = &self.stage else { return };
         let (names, owners, fates) = (&self.names, &self.owners, &self.fates);
         let mut routes = (0..names.len()).filter_map(|i| {
@@ -254,8 +273,8 @@ impl<T: Table> Worker<T> {
         }
     }
 
-    /// Takes the reader that belongs to a new FIB.
-    fn follow(&mut self, plane: &Plane<T>) {
+    /// Takes this worker's reader of the published FIB, if the FIB is another than before.
+    fn refresh_table(&mut self, plane: &Plane<T>) {
         if plane.generation != self.generation {
             let mine = plane.tables.get(self.index);
             self.table = mine.and_then(|table| table.lock().unwrap_or_else(PoisonError::into_inner).take());
@@ -263,9 +282,9 @@ impl<T: Table> Worker<T> {
         }
     }
 
-    /// Fills `names` and `owners`, and the fates of all frames without a name, or whose flow knows where it leads.
-    /// Those whose fates are `settled` are passed over.
-    fn parse<const TRACKED: bool>(&mut self, plane: &Plane<T>, entry: usize, from_trunk: bool, settled: u32) {
+    /// Fills `names` and `owners`, and the fates of all frames without a name and of those whose flow knows the port
+    /// of exit. It skips the frames whose bits are set in `decided`: they have a fate already.
+    fn parse<const TRACKED: bool>(&mut self, plane: &Plane<T>, entry: usize, from_trunk: bool, decided: u32) {
         self.names.clear();
         let field = if self.table.is_some() { plane.field } else { Err(DropReason::NoFib) };
         for (i, packet) in self.burst.iter_mut().enumerate() {
@@ -273,7 +292,7 @@ impl<T: Table> Worker<T> {
                 self.fates[i] = Fate::Drop(self.tracking.reasons[i]);
                 continue;
             }
-            if settled >> i & 1 != 0 {
+            if decided >> i & 1 != 0 {
                 continue;
             }
             let n = self.names.len();
@@ -306,30 +325,37 @@ impl<T: Table> Worker<T> {
         }
     }
 
-    /// Sets the fates of all frames with a name.
-    fn decide(&mut self, plane: &Plane<T>, entry: usize, from_trunk: bool) {
-        let Some(table) = &mut self.table else { return };
+    /// Sets the fates of all frames with a name; `entry` is none for frames that the gateway sends. Returns the frames
+    /// that lead to the gateway, as a bit each. Their fate is to be dropped unless the gateway changes it.
+    fn decide(&mut self, plane: &Plane<T>, entry: Option<usize>, from_trunk: bool) -> u32 {
+        let Some(table) = &mut self.table else { return 0 };
         let n = self.names.len();
         table.digests(&self.names, &mut self.digests);
         let valid = if from_trunk { u32::MAX } else { table.members(&plane.valid, &self.names, &self.digests) };
-        table.lookup_batch(&self.names, &self.digests, &mut self.values[..n]);
+        let burst = designs::Burst { digests: &self.digests[..n], names: &self.names };
+        table.reader().lookup_batch(&burst, &mut self.values[..n]);
+        let mut to_gateway = 0;
         for i in 0..n {
             let owner = usize::from(self.owners[i]);
             self.fates[owner] = if valid >> i & 1 == 0 {
                 Fate::Drop(DropReason::Alien)
             } else {
                 match self.exit_of(plane, entry, i) {
-                    Ok(GATEWAY) => Fate::Route,
-                    Ok(exit) => Fate::Forward(exit),
+                    Ok(Exit::Port(exit)) => Fate::Forward(exit),
+                    Ok(Exit::Gateway) => {
+                        to_gateway |= 1 << owner;
+                        Fate::Drop(DropReason::InputPort)
+                    }
                     Err(reason) => Fate::Drop(reason),
                 }
             };
         }
+        to_gateway
     }
 
-    /// The port of exit of the `i`th name.
+    /// Where the `i`th name leads.
     #[inline]
-    fn exit_of(&self, plane: &Plane<T>, entry: usize, i: usize) -> Result<u8, DropReason> {
+    fn exit_of(&self, plane: &Plane<T>, entry: Option<usize>, i: usize) -> Result<Exit, DropReason> {
         let local = || plane.local.get(&self.names, i, self.digests[i]).map(PortId);
         let id = match plane.actions.get(self.values[i] as usize) {
             Some(Action::Port(id)) => *id,
@@ -338,22 +364,22 @@ impl<T: Table> Worker<T> {
             Some(Action::Tunnel { .. } | Action::Punt) => return Err(DropReason::Unsupported),
             None => return Err(DropReason::NoAction),
         };
-        let exit = self.port_index.get(usize::from(id.0)).copied().unwrap_or(NO_PORT);
-        let Some(port) = self.ports.get(usize::from(exit)) else {
+        let Some(exit) = self.port_index.get(id) else {
             let gateway = self.router.as_ref().filter(|router| router.port == id).ok_or(DropReason::NoPort)?;
-            return if local() == Some(gateway.port) { Ok(GATEWAY) } else { Err(DropReason::NotLocal) };
+            return if local() == Some(gateway.port) { Ok(Exit::Gateway) } else { Err(DropReason::NotLocal) };
         };
-        if usize::from(exit) == entry {
+        if entry == Some(usize::from(exit)) {
             return Err(DropReason::InputPort);
         }
-        match port.role {
-            Role::Trunk => Ok(exit),
-            Role::Host if local() == Some(id) => Ok(exit),
+        match self.ports[usize::from(exit)].role {
+            Role::Trunk => Ok(Exit::Port(exit)),
+            Role::Host if local() == Some(id) => Ok(Exit::Port(exit)),
             Role::Host | Role::Outside => Err(DropReason::NotLocal),
         }
     }
 
-    /// Moves the burst to where it goes, and puts the shims right; `bare` frames have none any more.
+    /// Stages the packets of the burst at their ports of exit, and pushes, changes or removes shims. The frames in
+    /// `bare` have none any more.
     fn distribute(&mut self, entry: usize, from_trunk: bool, bare: u32) {
         for (i, mut packet) in self.burst.drain(..).enumerate() {
             let (exit, changed) = match self.fates[i] {
@@ -367,7 +393,6 @@ impl<T: Table> Worker<T> {
                     (entry, Ok(()))
                 }
                 Fate::Drop(reason) => (entry, Err(reason)),
-                Fate::Route => unreachable!("the gateway has given it another fate"),
             };
             if let Err(reason) = changed {
                 self.counters.drop_frame(reason);
@@ -378,12 +403,12 @@ impl<T: Table> Worker<T> {
             if staged.is_empty() {
                 self.dirty.push(exit as u8);
             }
-            // One burst is staged at a time and a staging holds one: there is room.
+            // There is room: only one burst is staged at a time, and a staging holds a burst.
             staged.push(packet);
         }
     }
 
-    /// Sends what is staged; what a port does not take is dropped.
+    /// Sends the staged packets. It drops what a port does not take.
     fn flush(&mut self) {
         let mut sent = 0;
         while let Some(exit) = self.dirty.pop() {
@@ -437,7 +462,7 @@ impl<T: Table> Worker<T> {
                     port.health.revived();
                     self.n_down -= 1;
                 }
-                // Perhaps another reason than before: down at first, now gone.
+                // The reason may have changed: the interface was down before, and is missing now.
                 Err(error) => port.health.failed(&error),
             }
         }

@@ -1,44 +1,35 @@
-//! What a worker does beside the gateway: frames from outside get names before they are parsed, frames to the gateway's
-//! own name get routes when all names have been looked up.
+//! What a worker does with the gateway: packets from outside are routed before names are parsed; packets to the
+//! gateway's own name are routed after all names were looked up.
 
-use super::{Fate, NO_PORT, Worker, change_shim};
+use super::{Fate, PortIndex, Worker, change_shim};
 use crate::counters::DropReason;
 use crate::gateway::{Outcome, Question, Side};
 use crate::plane::Plane;
 use crate::shim;
 use crate::table::Table;
 
-/// The entry of frames that the gateway sends in, which is no port.
-const NO_ENTRY: usize = usize::MAX;
-
 impl<T: Table> Worker<T> {
-    /// Shows a burst from outside to the gateway. Returns which fates are settled; the other frames have names now.
-    /// Those in `to_us` came to the gateway's address.
-    pub(super) fn enter(&mut self, entry: usize, to_us: u32) -> u32 {
+    /// Routes a burst that came from outside; the frames in `to_us` came to the gateway's MAC address. Returns which
+    /// frames have a fate now. The others go to names inside.
+    pub(super) fn route_inbound(&mut self, entry: usize, to_us: u32) -> u32 {
         let Some(router) = &mut self.router else { return 0 };
         let refused = if self.stage.is_some() { self.tracking.refused } else { 0 };
         let which = (((1u64 << self.burst.len()) - 1) as u32) & !refused;
         let from = Side::Outside(self.ports[entry].id);
         router.route(&mut self.burst, (which, to_us), from, &self.shared.neighbours);
-        let mut settled = 0;
+        let mut decided = 0;
         for i in ones(which) {
             if let Some(fate) = fate_of(router.outcomes[i], &self.port_index) {
                 self.fates[i] = fate;
-                settled |= 1 << i;
+                decided |= 1 << i;
             }
         }
-        settled
+        decided
     }
 
-    /// Takes the shims off the frames to the gateway's name and routes them: out of a port outside, or to another name.
-    /// Returns which frames have no shim any more.
-    pub(super) fn leave(&mut self, plane: &Plane<T>, from_trunk: bool) -> u32 {
-        let Some(router) = &mut self.router else { return 0 };
-        let fates = self.fates[..self.burst.len()].iter().enumerate();
-        let to_gateway = fates.fold(0u32, |bits, (i, &fate)| bits | u32::from(fate == Fate::Route) << i);
-        if to_gateway == 0 {
-            return 0;
-        }
+    /// Takes the shims off the frames `to_gateway` and routes them: out of a port outside, or to a name inside. Returns
+    /// which frames have no shim any more.
+    pub(super) fn route_outbound(&mut self, plane: &Plane<T>, to_gateway: u32, from_trunk: bool) -> u32 {
         let mut bare = 0;
         for i in ones(to_gateway) {
             match change_shim(&mut self.burst[i], from_trunk, false) {
@@ -46,25 +37,23 @@ impl<T: Table> Worker<T> {
                 Err(reason) => self.fates[i] = Fate::Drop(reason),
             }
         }
+        let Some(router) = &mut self.router else { return bare };
         router.route(&mut self.burst, (bare, bare), Side::Inside, &self.shared.neighbours);
         self.names.clear();
         for i in ones(bare) {
+            if let Some(fate) = fate_of(router.outcomes[i], &self.port_index) {
+                self.fates[i] = fate;
+                continue;
+            }
             let n = self.names.len();
-            self.fates[i] = fate_of(router.outcomes[i], &self.port_index).unwrap_or_else(|| {
-                let named =
-                    plane.field.and_then(|field| field.extract(self.burst[i].frame(), shim::AT, &mut self.names));
-                self.owners[n] = i as u8;
-                // By its name, once more; what comes back to the gateway goes in a circle.
-                named.map_or_else(Fate::Drop, |()| Fate::Drop(DropReason::InputPort))
-            });
+            match plane.field.and_then(|field| field.extract(self.burst[i].frame(), shim::AT, &mut self.names)) {
+                Ok(()) => self.owners[n] = i as u8,
+                Err(reason) => self.fates[i] = Fate::Drop(reason),
+            }
         }
         if !self.names.is_empty() {
-            self.decide(plane, NO_ENTRY, false);
-            for i in ones(bare) {
-                if self.fates[i] == Fate::Route {
-                    self.fates[i] = Fate::Drop(DropReason::InputPort);
-                }
-            }
+            // A packet that leads to the gateway again would go in a circle. `decide` has set it to be dropped.
+            self.decide(plane, None, false);
         }
         bare
     }
@@ -74,15 +63,16 @@ impl<T: Table> Worker<T> {
         let Some(router) = &mut self.router else { return };
         for Question { port, frame } in router.questions.drain(..) {
             let Some(mut packet) = self.pool.take() else { return };
-            let exit = usize::from(self.port_index.get(usize::from(port.0)).copied().unwrap_or(NO_PORT));
-            // Where the staging is full, it is asked again later.
-            let staged = self.ports.get_mut(exit).filter(|exit| !exit.staged.is_full() && packet.fill(&frame).is_ok());
-            let Some(port) = staged else {
+            let exit = self.port_index.get(port);
+            let port = exit.map(|exit| &mut self.ports[usize::from(exit)]);
+            // If the staging is full, a later packet asks again.
+            let staged = port.filter(|port| !port.staged.is_full() && packet.fill(&frame).is_ok());
+            let (Some(exit), Some(port)) = (exit, staged) else {
                 self.pool.put(packet);
                 continue;
             };
             if port.staged.is_empty() {
-                self.dirty.push(exit as u8);
+                self.dirty.push(exit);
             }
             port.staged.push(packet);
             self.counters.originated.add(1);
@@ -90,7 +80,7 @@ impl<T: Table> Worker<T> {
     }
 }
 
-/// The places of the bits that are set.
+/// The indices of the bits that are set.
 fn ones(mut bits: u32) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let at = (bits != 0).then(|| bits.trailing_zeros() as usize)?;
@@ -99,14 +89,11 @@ fn ones(mut bits: u32) -> impl Iterator<Item = usize> {
     })
 }
 
-/// What becomes of a routed packet; nothing yet, if it goes to a name inside.
-fn fate_of(outcome: Outcome, port_index: &[u8]) -> Option<Fate> {
+/// The fate of a routed packet; none yet if it goes to a name inside.
+fn fate_of(outcome: Outcome, port_index: &PortIndex) -> Option<Fate> {
     match outcome {
         Outcome::Inside => None,
-        Outcome::Outside(port) => Some(match port_index.get(usize::from(port.0)) {
-            Some(&exit) if exit != NO_PORT => Fate::Forward(exit),
-            _ => Fate::Drop(DropReason::NoPort),
-        }),
+        Outcome::Outside(port) => Some(port_index.get(port).map_or(Fate::Drop(DropReason::NoPort), Fate::Forward)),
         Outcome::Answer => Some(Fate::Answer),
         Outcome::Drop(reason) => Some(Fate::Drop(reason)),
     }

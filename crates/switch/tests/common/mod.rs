@@ -5,19 +5,20 @@ pub mod frames;
 pub mod netns;
 
 use fib::action::{Action, PortId};
+use fib::designs::Burst;
 use fib::name::{Name, NameKind};
 use fib::replica::Exact;
+use fibula_switch::counters::{Counts, DropReason};
+use fibula_switch::dataplane::{Monitor, PortSpec, Settings, build};
+use fibula_switch::plane::PlaneWriter;
+use fibula_switch::port::Role;
+use fibula_switch::table::FibTable;
+use fibula_switch::worker::Worker;
 use lookup::hash::{Family, Hasher, SecretKey};
 use lookup::othello::{Othello, OthelloQuery, Settings as TableSettings};
-use lookup::traits::{Control, Query};
+use lookup::traits::{BatchReader, Control, Query};
 use netio::backend::loopback::{self, Loopback};
 use std::time::Duration;
-use switch::counters::{Counts, DropReason};
-use switch::dataplane::{Monitor, PortSpec, Settings, build};
-use switch::plane::PlaneWriter;
-use switch::port::Role;
-use switch::table::FibTable;
-use switch::worker::Worker;
 
 /// How long a test waits for what must come.
 pub const PATIENCE: Duration = Duration::from_secs(120);
@@ -28,6 +29,19 @@ pub const TRUNK_8: u16 = 8;
 pub const TRUNK_9: u16 = 9;
 /// There where the settings have a gateway.
 pub const OUTSIDE_3: u16 = 3;
+
+/// A reader of an Othello that is asked for the names of a burst.
+pub struct ByDigest(pub lookup::othello::Reader);
+
+impl BatchReader<Burst<'_>> for ByDigest {
+    fn lookup_batch(&mut self, burst: &Burst<'_>, values: &mut [u64]) {
+        self.0.lookup_batch(burst.digests, values);
+    }
+
+    fn offline(&mut self) {
+        self.0.offline();
+    }
+}
 
 /// One worker, two host ports (1 and 2), two trunks (8 and 9).
 pub struct Rig {
@@ -93,7 +107,8 @@ impl Rig {
 
     pub fn publish_fib(&mut self) {
         let (kind, hasher, query) = (self.kind, self.hasher.clone(), &self.query);
-        self.writer.set_table(kind, &hasher, || FibTable::new(kind, hasher.clone(), Box::new(query.reader())));
+        self.writer
+            .set_table(kind, &hasher, || FibTable::new(kind, hasher.clone(), Box::new(ByDigest(query.reader()))));
     }
 
     /// Another FIB in place of this one.

@@ -346,7 +346,7 @@ fn take_three_names_at_most(lab: &mut Lab, edge: NodeId) {
     lab.network.detach(edge);
     let table = lab.network.tables.get_mut(&table).unwrap();
     let small = Spec { max_names: 3, ..table.spec.clone() };
-    table.skeleton = (small.design.skeleton)(&small, &[], 1).unwrap();
+    table.control = (small.design.halves.control)(&small, &[], 1).unwrap();
     lab.replicas.insert(edge, Replica::new(Limits::default(), MemoryTables::default()));
     lab.attach(edge);
     lab.store = lab.network.rows().map(|row| ((row.kind, row.key), row.value.unwrap())).collect();
@@ -365,7 +365,7 @@ fn change_that_one_of_several_tables_refuses_is_undone_in_the_others() {
         }
         let full = |error| matches!(error, NetworkError::Graph(lookup::traits::InsertError::TooManyNames { max: 3 }));
         assert!(full(lab.network.set_name(&mac(50), at(5)).unwrap_err()));
-        assert!(lab.network.tables[&1].skeleton.is_behind());
+        assert!(lab.network.tables[&1].control.is_behind());
         lab.put(&mac(60), at(1));
         lab.check();
         // A batch that moves, adds and fails; a topology change brings the switches along.

@@ -1,8 +1,9 @@
 //! (2,4)-Cuckoo: full names with their values, two buckets of four slots a name; the FIB of CuckooSwitch.
 //!
-//! | room | what |
+//! | module | what |
 //! |---|---|
-//! | [`control`] | [`Cuckoo`], the control half |
+//! | `skeleton` | [`CuckooSkeleton`]: names and places, shared by all switches of a network |
+//! | `view` | [`CuckooView`]: what one switch's slots hold, as images and updates |
 //! | [`update`] | the message: slots by their new contents, or the whole table |
 //! | [`query`], `table` | [`CuckooQuery`], the half of words; [`Reader`]s beside its writer |
 //!
@@ -24,20 +25,54 @@
 //! Limits: values of 1 to 64 bits, 2^28 buckets; more than eight names with one digest cannot all be in, which a keyed
 //! hash makes impossible in practice.
 
-pub mod control;
 pub mod query;
+mod skeleton;
 pub(crate) mod table;
 pub mod update;
+mod view;
 
-pub use control::Cuckoo;
 pub use query::{CuckooQuery, CuckooStats, Pinned, Reader};
+pub use skeleton::CuckooSkeleton;
 pub use update::{SlotWrite, SlotsUpdate, TableImage, Update};
+pub use view::CuckooView;
 
 pub(crate) use query::digest_of;
 
-use super::places::{self, Hash};
+use super::places::Hash;
 use crate::hash::{Digest, Family, Hasher, Purpose, SecretKey};
-use crate::traits::InsertError;
+use crate::traits::{InsertError, Single};
+
+/// Control half of one table whose names carry their values themselves; `8 W + 8` bytes a slot.
+///
+/// ```
+/// use fibula_lookup::cuckoo::exact::{Cuckoo, Settings, name};
+/// use fibula_lookup::hash::{Family, SecretKey};
+/// use fibula_lookup::traits::{Control, Query};
+///
+/// let settings = Settings::new(6, 16, 1000, Family::MulAdd, &SecretKey::from_seed(1));
+/// let mut table = Cuckoo::<1>::new(settings);
+/// let mut switch = table.export();
+///
+/// let mac = name(b"\x02\0\0\0\0\x07")?;
+/// let mut updates = Vec::new();
+/// table.insert(mac, 42, &mut updates)?;
+/// for update in &updates {
+///     switch.apply(update)?;
+/// }
+/// assert_eq!(switch.lookup(mac), 42);
+/// assert_eq!(switch.lookup([1]), 0); // an alien name
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub type Cuckoo<const W: usize> = Single<CuckooSkeleton<W, u64>>;
+
+impl<const W: usize> Cuckoo<W> {
+    /// An empty table with room for `n_names`, so that it does not grow before.
+    /// # Panics
+    /// When names of `settings.name_bytes` do not fit into `W` words.
+    pub fn with_room(settings: Settings, n_names: usize) -> Self {
+        Self::of(CuckooSkeleton::with_room(settings, n_names), CuckooView::default())
+    }
+}
 
 /// What a table is built with; the same on both sides of the seam.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,6 +114,9 @@ impl Settings {
     }
 }
 
+/// Words of a slot at most.
+pub(crate) const MAX_SLOT_WORDS: usize = 9;
+
 /// How a slot holds name and value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
@@ -117,13 +155,16 @@ impl Layout {
 
     /// Appends the words of a slot; an empty one is all zero.
     pub(crate) fn encode<const W: usize>(self, name: &[u64; W], value: u64, words: &mut Vec<u64>) {
-        words.extend_from_slice(name);
-        let value = value << self.value_shift;
-        if self.together::<W>() {
-            *words.last_mut().expect("W is not zero") |= value;
-        } else {
-            words.push(value);
-        }
+        words.extend_from_slice(&self.words(name, value)[..self.slot_words]);
+    }
+
+    /// The words of a slot, and zeros.
+    #[inline]
+    pub(crate) fn words<const W: usize>(self, name: &[u64; W], value: u64) -> [u64; MAX_SLOT_WORDS] {
+        let mut words = [0; MAX_SLOT_WORDS];
+        words[..W].copy_from_slice(name);
+        words[self.slot_words - 1] |= value << self.value_shift;
+        words
     }
 
     /// The value of `name` if the slot of these words is its own; 0 otherwise.
@@ -196,11 +237,4 @@ pub fn name<const W: usize>(bytes: &[u8]) -> Result<[u64; W], InsertError> {
     let mut words = [0; W];
     bytemuck::cast_slice_mut::<u64, u8>(&mut words)[..bytes.len()].copy_from_slice(bytes);
     Ok(words)
-}
-
-/// The contents of a slot of the control half, as words.
-fn words_of<const W: usize>(layout: Layout, entry: Option<places::Entry<W, u64>>, words: &mut Vec<u64>) {
-    let (name, value) = entry.map_or(([0; W], 0), |entry| (entry.name, entry.payload));
-    words.clear();
-    layout.encode(&name, value, words);
 }

@@ -12,14 +12,16 @@
 use super::table::Table;
 use super::update::{MAX_WRITES, SlotsUpdate, TableImage, Update};
 use super::{Layout, NameHash, Settings};
-use crate::cuckoo::current::{Current, Follower};
+use crate::base::bytes::DecodeError;
+use crate::base::part::PartId;
+use crate::base::prefetch::BURST;
+use crate::base::touches::{Touch, Touches};
 use crate::cuckoo::places::Hash;
-use crate::cuckoo::{BURST, slot_prf};
+use crate::cuckoo::slot_prf;
 use crate::hash::Digest;
-use crate::othello::update::DecodeError;
 use crate::publish::Pin;
-use crate::touches::{Touch, Touches};
-use crate::traits::{Applied, ApplyError, BatchReader, Query, Replicated};
+use crate::publish::rcu::{RcuCell, RcuReader};
+use crate::traits::{Applied, ApplyError, BatchReader, Query, Undivided};
 
 /// What readers hold: a table and how its names are hashed.
 struct Hashed<const W: usize> {
@@ -64,7 +66,7 @@ impl<const W: usize> Hashed<W> {
 
 /// Query half of a table, and the handle of its one writer.
 pub struct CuckooQuery<const W: usize> {
-    current: Current<Hashed<W>>,
+    current: RcuCell<Hashed<W>>,
     settings: Settings,
     layout: Layout,
     seed: u64,
@@ -86,56 +88,6 @@ pub struct CuckooStats {
 }
 
 impl<const W: usize> CuckooQuery<W> {
-    /// The query structure of an image.
-    /// # Errors
-    /// [`ApplyError`]: the image is malformed, does not have its digest, or memory ran out.
-    pub fn from_image(settings: &Settings, image: &TableImage) -> Result<Self, ApplyError> {
-        let (layout, seed) = (settings.layout::<W>(), settings.seed());
-        check_digest(image, layout, seed)?;
-        let hashed = Hashed { hash: NameHash::new(settings), table: Table::new(image, layout)? };
-        Ok(Self {
-            current: Current::new(hashed),
-            settings: settings.clone(),
-            layout,
-            seed,
-            version: image.version,
-            digest: image.digest,
-        })
-    }
-
-    /// A reader for another thread.
-    pub fn reader(&self) -> Reader<W> {
-        Reader { follower: self.current.reader() }
-    }
-
-    /// Settings of the table.
-    pub fn settings(&self) -> &Settings {
-        &self.settings
-    }
-
-    /// Version and digest held.
-    pub fn held(&self) -> (u64, u64) {
-        (self.version, self.digest)
-    }
-
-    /// The whole table, as the writer sees it.
-    pub fn image(&self) -> TableImage {
-        self.table().image(self.version, self.digest)
-    }
-
-    /// Replaces the table whatever its version: the answer to a request for a resync, where the sender's word counts.
-    /// # Errors
-    /// [`ApplyError`]; nothing changes.
-    pub fn overwrite(&mut self, image: &TableImage) -> Result<(), ApplyError> {
-        check_digest(image, self.layout, self.seed)?;
-        self.current.may_replace()?;
-        let hashed = Hashed { hash: self.current.get().hash.clone(), table: Table::new(image, self.layout)? };
-        let bytes = self.table().size_bytes();
-        self.current.replace(hashed, bytes)?;
-        (self.version, self.digest) = (image.version, image.digest);
-        Ok(())
-    }
-
     /// Figures; reads the operating system's page accounts.
     pub fn stats(&self) -> CuckooStats {
         CuckooStats {
@@ -166,9 +118,7 @@ impl<const W: usize> CuckooQuery<W> {
         if update.to <= current {
             return Ok(Applied::AlreadyThere);
         }
-        if update.from != current {
-            return Err(ApplyError::Gap { prefix: 0, depth: 0, current, from: update.from });
-        }
+        ApplyError::check_version(PartId::WHOLE, current, update.from)?;
         let malformed = |reason| Err(ApplyError::Malformed { reason });
         let (table, writes) = (self.table(), &update.writes);
         if writes.len() > MAX_WRITES {
@@ -191,9 +141,7 @@ impl<const W: usize> CuckooQuery<W> {
             self.layout.encode(&write.name, write.value, &mut words);
             got ^= slot_prf(self.seed, write.slot, contents(&words, at, self.layout));
         }
-        if got != update.digest {
-            return Err(ApplyError::WrongDigest { prefix: 0, depth: 0, got, expected: update.digest });
-        }
+        ApplyError::check_digest(PartId::WHOLE, got, update.digest)?;
         let closed = table.close();
         for (at, write) in writes.iter().enumerate() {
             table.write(write.slot, contents(&words, at, self.layout));
@@ -211,7 +159,7 @@ fn contents(words: &[u64], at: usize, layout: Layout) -> &[u64] {
 fn check_digest(image: &TableImage, layout: Layout, seed: u64) -> Result<(), ApplyError> {
     let got = digest_of(&image.words, layout, seed);
     let expected = image.digest;
-    if got == expected { Ok(()) } else { Err(ApplyError::WrongDigest { prefix: 0, depth: 0, got, expected }) }
+    ApplyError::check_digest(PartId::WHOLE, got, expected).map(drop)
 }
 
 /// The digest of the slots in `words`.
@@ -230,7 +178,7 @@ impl<const W: usize> Touches for CuckooQuery<W> {
 }
 
 #[cfg(test)]
-impl<const W: usize> crate::touches::Memory for CuckooQuery<W> {
+impl<const W: usize> crate::base::touches::Memory for CuckooQuery<W> {
     fn memory(&self) -> (*mut u8, usize) {
         self.table().memory()
     }
@@ -261,22 +209,84 @@ impl<const W: usize> Query for CuckooQuery<W> {
     }
 }
 
+impl<const W: usize> Undivided for CuckooQuery<W> {
+    type Settings = Settings;
+    type Image = TableImage;
+    type Reader = Reader<W>;
+
+    fn settings(&self) -> Settings {
+        self.settings.clone()
+    }
+
+    fn encode_update(settings: &Settings, update: &Update<W>, out: &mut Vec<u8>) {
+        update.encode(settings, out);
+    }
+
+    fn decode_update(settings: &Settings, bytes: &[u8]) -> Result<Update<W>, DecodeError> {
+        Update::decode(bytes, settings)
+    }
+
+    fn update_of(image: TableImage) -> Update<W> {
+        Update::Table(image)
+    }
+
+    fn image_of(update: &Update<W>) -> Option<&TableImage> {
+        if let Update::Table(image) = update { Some(image) } else { None }
+    }
+
+    fn from_image(settings: &Settings, image: &TableImage) -> Result<Self, ApplyError> {
+        let (layout, seed) = (settings.layout::<W>(), settings.seed());
+        check_digest(image, layout, seed)?;
+        let hashed = Hashed { hash: NameHash::new(settings), table: Table::new(image, layout)? };
+        Ok(Self {
+            current: RcuCell::new(hashed),
+            settings: settings.clone(),
+            layout,
+            seed,
+            version: image.version,
+            digest: image.digest,
+        })
+    }
+
+    fn overwrite(&mut self, image: &TableImage) -> Result<(), ApplyError> {
+        check_digest(image, self.layout, self.seed)?;
+        self.current.may_replace()?;
+        let hashed = Hashed { hash: self.current.get().hash.clone(), table: Table::new(image, self.layout)? };
+        let bytes = self.table().size_bytes();
+        self.current.replace(hashed, bytes)?;
+        (self.version, self.digest) = (image.version, image.digest);
+        Ok(())
+    }
+
+    fn image(&self) -> TableImage {
+        self.table().image(self.version, self.digest)
+    }
+
+    fn held(&self) -> (u64, u64) {
+        (self.version, self.digest)
+    }
+
+    fn reader(&self) -> Reader<W> {
+        Reader { reader: self.current.reader() }
+    }
+}
+
 /// A thread's access to the table beside its writer.
 pub struct Reader<const W: usize> {
-    follower: Follower<Hashed<W>>,
+    reader: RcuReader<Hashed<W>>,
 }
 
 impl<const W: usize> Reader<W> {
     /// Opens the table for a burst. The thread was quiescent until now: nothing from an earlier burst is in use.
     #[inline]
     pub fn pin(&mut self) -> Pinned<'_, W> {
-        let (hashed, pin) = self.follower.pin();
+        let (hashed, pin) = self.reader.pin();
         Pinned { hashed, _pin: pin }
     }
 
     /// Says that this thread reads nothing until it pins again: call it before sleeping.
     pub fn offline(&mut self) {
-        self.follower.offline();
+        self.reader.offline();
     }
 }
 
@@ -300,9 +310,7 @@ impl<const W: usize> Pinned<'_, W> {
     }
 }
 
-impl<const W: usize> BatchReader for Reader<W> {
-    type Key = [u64; W];
-
+impl<const W: usize> BatchReader<[[u64; W]]> for Reader<W> {
     #[inline]
     fn lookup_batch(&mut self, names: &[[u64; W]], values: &mut [u64]) {
         self.pin().lookup_batch(names, values);
@@ -310,53 +318,5 @@ impl<const W: usize> BatchReader for Reader<W> {
 
     fn offline(&mut self) {
         Reader::offline(self);
-    }
-}
-
-impl<const W: usize> Replicated for CuckooQuery<W> {
-    type Settings = Settings;
-    type Reader = Reader<W>;
-
-    fn settings(&self) -> &Settings {
-        &self.settings
-    }
-
-    fn encode_update(settings: &Settings, update: &Update<W>, out: &mut Vec<u8>) {
-        update.encode(settings, out);
-    }
-
-    fn decode_update(settings: &Settings, bytes: &[u8]) -> Result<Update<W>, DecodeError> {
-        Update::decode(bytes, settings)
-    }
-
-    fn is_whole(update: &Update<W>) -> bool {
-        matches!(update, Update::Table(_))
-    }
-
-    fn held_after(update: &Update<W>) -> (u64, u64) {
-        match update {
-            Update::Slots(update) => (update.to, update.digest),
-            Update::Table(image) => (image.version, image.digest),
-        }
-    }
-
-    fn from_whole(settings: &Settings, update: &Update<W>) -> Result<Self, ApplyError> {
-        Self::from_image(settings, update.as_image()?)
-    }
-
-    fn overwrite(&mut self, update: &Update<W>) -> Result<(), ApplyError> {
-        CuckooQuery::overwrite(self, update.as_image()?)
-    }
-
-    fn whole(&self) -> Update<W> {
-        Update::Table(self.image())
-    }
-
-    fn held(&self) -> (u64, u64) {
-        CuckooQuery::held(self)
-    }
-
-    fn reader(&self) -> Reader<W> {
-        CuckooQuery::reader(self)
     }
 }

@@ -10,17 +10,17 @@
 use std::hint::select_unpredictable;
 use std::sync::atomic::Ordering;
 
-use super::Layout;
 use super::update::TableImage;
+use super::{Layout, MAX_SLOT_WORDS};
+use crate::base::prefetch::{BURST, prefetch};
+use crate::base::touches::{Region, Touch};
 use crate::cuckoo::words::Words;
-use crate::cuckoo::{BURST, MAX_BUCKETS, SLOTS, Stripes, buckets_of, slot_prf};
+use crate::cuckoo::{MAX_BUCKETS, SLOTS, Stripes, buckets_of, slot_prf};
 use crate::hash::{Digest, mix64};
-use crate::othello::prefetch;
-use crate::touches::{Region, Touch};
 use crate::traits::ApplyError;
 
 /// Words of a cache line.
-const LINE_WORDS: usize = crate::arena::LINE / 8;
+const LINE_WORDS: usize = crate::base::arena::LINE / 8;
 
 /// Slots, counters and what is needed to find them. Knows digests, not how names are hashed.
 pub(crate) struct Table<const W: usize> {
@@ -74,7 +74,7 @@ impl<const W: usize> Table<W> {
     /// The digest contribution of a slot as it is.
     pub(crate) fn prf(&self, seed: u64, slot: u32) -> u64 {
         let at = slot as usize * self.layout.slot_words;
-        let mut words = [0; 9];
+        let mut words = [0; MAX_SLOT_WORDS];
         for (to, from) in words.iter_mut().zip(&self.words[at..at + self.layout.slot_words]) {
             *to = from.load(Ordering::Relaxed);
         }

@@ -9,10 +9,10 @@
 //! All integers are little-endian.
 
 use super::{Layout, Settings};
-use crate::bytes::Bytes;
+use crate::base::bytes::{Bytes, DecodeError, at_most};
+use crate::base::part::{HeldPart, PartId};
 use crate::cuckoo::{MAX_BUCKETS, SLOTS};
-use crate::othello::update::{DecodeError, at_most};
-use crate::traits::ApplyError;
+use crate::traits;
 
 /// Writes of one message at most: far above the longest chain of moves.
 pub const MAX_WRITES: usize = 1024;
@@ -65,6 +65,20 @@ pub struct TableImage {
     pub words: Vec<u64>,
 }
 
+impl traits::Image for TableImage {
+    fn held(&self) -> HeldPart {
+        HeldPart { id: PartId::WHOLE, version: self.version, digest: self.digest }
+    }
+
+    fn under(self, version: u64) -> Self {
+        Self { version, ..self }
+    }
+
+    fn n_bytes(&self) -> usize {
+        self.words.len() * 8
+    }
+}
+
 impl TableImage {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.extend(self.version.to_le_bytes());
@@ -84,14 +98,6 @@ impl TableImage {
 }
 
 impl<const W: usize> Update<W> {
-    /// The whole table in it.
-    pub(super) fn as_image(&self) -> Result<&TableImage, ApplyError> {
-        match self {
-            Self::Table(image) => Ok(image),
-            Self::Slots(_) => Err(ApplyError::Malformed { reason: "slots came where a whole table was due" }),
-        }
-    }
-
     /// Appends the bytes of the update.
     pub fn encode(&self, settings: &Settings, out: &mut Vec<u8>) {
         match self {

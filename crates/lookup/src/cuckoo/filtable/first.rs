@@ -1,6 +1,7 @@
 //! Level 1 of a skeleton: which name stands in which slot of fingerprints.
 
-use super::Spots;
+use super::slots::NameSlots;
+use super::{Settings, Spots};
 use crate::cuckoo::SLOTS;
 use crate::cuckoo::path::{Buckets, Search};
 use crate::hash::Digest;
@@ -11,8 +12,10 @@ const FULL: f64 = 0.96;
 /// Where a name stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
+    /// It has no place yet, or no more.
     Free,
-    Tombstone,
+    /// Removed; its slot among the tombstones.
+    Tombstone(u32),
     First(u32),
     Second,
 }
@@ -33,14 +36,19 @@ impl<P> Name<P> {
 /// Level 1: which name stands in which slot.
 #[derive(Clone, Debug)]
 pub(super) struct First {
-    /// Name plus one, zero where empty.
-    pub(super) slots: Vec<u32>,
+    pub(super) slots: NameSlots,
     pub(super) n_names: usize,
     pub(super) tweak: u64,
     pub(super) fingerprint_bits: u8,
 }
 
 impl First {
+    /// Empty slots.
+    pub(super) fn new(n_buckets: u32, tweak: u64, settings: &Settings) -> Self {
+        let slots = NameSlots::new(n_buckets as usize * SLOTS);
+        Self { slots, n_names: 0, tweak, fingerprint_bits: settings.fingerprint_bits }
+    }
+
     pub(super) fn n_buckets(&self) -> u32 {
         (self.slots.len() / SLOTS) as u32
     }
@@ -67,13 +75,18 @@ impl First {
             return false;
         }
         for (at, &slot) in search.chain.iter().enumerate() {
-            let comes = search.chain.get(at + 1).map_or(name, |&from| self.slots[from as usize] - 1);
-            written(slot, self.slots[slot as usize].checked_sub(1), comes);
-            self.slots[slot as usize] = comes + 1;
+            let comes = search.chain.get(at + 1).and_then(|&from| self.slots.get(from)).unwrap_or(name);
+            written(slot, self.slots.set(slot, Some(comes)), comes);
             names[comes as usize].state = State::First(slot);
         }
         self.n_names += 1;
         true
+    }
+
+    /// Empties a slot; the name that was there.
+    pub(super) fn clear(&mut self, slot: u32) -> Option<u32> {
+        self.n_names -= 1;
+        self.slots.set(slot, None)
     }
 }
 
@@ -88,12 +101,12 @@ impl<P> Buckets for Level<'_, P> {
 
     fn free_slot(&self, bucket: u32) -> Option<u32> {
         let start = bucket * SLOTS as u32;
-        (start..start + SLOTS as u32).find(|&slot| self.first.slots[slot as usize] == 0)
+        (start..start + SLOTS as u32).find(|&slot| self.first.slots.get(slot).is_none())
     }
 
     fn other_bucket(&self, slot: u32) -> u32 {
-        let name = &self.names[self.first.slots[slot as usize] as usize - 1];
-        let [first, second] = self.first.spots(name.digest).buckets;
+        let name = self.first.slots.get(slot).expect("a slot of a full bucket");
+        let [first, second] = self.first.spots(self.names[name as usize].digest).buckets;
         if first == slot / SLOTS as u32 { second } else { first }
     }
 }

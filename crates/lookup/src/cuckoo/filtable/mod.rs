@@ -1,11 +1,11 @@
 //! Cuckoo Filtable: fingerprints with their values in one word a slot, and an exact second level for names that
 //! collide; the structure of the Cuckoo Forwarder (CFW).
 //!
-//! | room | what |
+//! | module | what |
 //! |---|---|
-//! | [`control`] | [`Filtable`], the control half of one table |
-//! | [`skeleton`], `first`, `index` | names, places and collision avoidance sets; shared by all switches of a network |
-//! | [`view`] | what one switch's slots hold, as images and updates, from a skeleton and its values |
+//! | `skeleton`, `first`, `slots`, `index` | [`FiltableSkeleton`]: names, places, collision avoidance sets; one for all switches |
+//! | `rows` | what a store keeps of a skeleton |
+//! | `view` | [`FiltableView`]: what one switch's slots hold, as images and updates |
 //! | [`update`] | the message: what crosses the seam |
 //! | [`query`], `table` | [`FiltableQuery`], the half of words; [`Reader`]s beside its writer |
 //!
@@ -28,26 +28,57 @@
 //! name it collides with is forgotten; a name is written to level 2 before it leaves level 1, and the other way round.
 //! Limits: `l_f + l_p` at most 32 bits, l_f 4 to 30; two names with one digest cannot both be in.
 
-pub mod control;
 mod first;
 mod index;
 pub mod query;
-pub mod skeleton;
+mod rows;
+mod skeleton;
+mod slots;
 mod table;
 #[cfg(test)]
 mod tests;
 pub mod update;
-pub mod view;
+mod view;
 
-pub use control::Filtable;
 pub use query::{FiltableQuery, FiltableStats, Pinned, Reader};
-pub use skeleton::{Change, Place, Skeleton, SlotChange};
+pub use skeleton::FiltableSkeleton;
 pub use update::{Image, SlotsUpdate, Update, Write};
-pub use view::View;
+pub use view::FiltableView;
 
 use super::{LOAD, MAX_BUCKETS, SLOTS, buckets_of};
 use crate::cuckoo::exact::Layout;
 use crate::hash::{Digest, Purpose, SecretKey, mix64};
+use crate::traits::Single;
+
+/// Control half of one table whose names carry their values themselves; about 60 bytes a name.
+///
+/// ```
+/// use fibula_lookup::cuckoo::filtable::{Filtable, Settings};
+/// use fibula_lookup::hash::{Family, Hasher, SecretKey};
+/// use fibula_lookup::traits::{Control, Query};
+///
+/// let key = SecretKey::from_seed(1);
+/// let hasher = Hasher::new(Family::MulAdd, &key);
+/// let mut table = Filtable::new(Settings::new(6, 10, 1000, &key));
+/// let mut switch = table.export();
+///
+/// let mut updates = Vec::new();
+/// let name = hasher.digest(b"\x02\0\0\0\0\x07");
+/// table.insert(name, 42, &mut updates)?;
+/// for update in &updates {
+///     switch.apply(update)?;
+/// }
+/// assert_eq!(switch.lookup(name), 42);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub type Filtable = Single<FiltableSkeleton<u64>>;
+
+impl Filtable {
+    /// An empty table with room for `n_names`, so that it does not grow before.
+    pub fn with_room(settings: Settings, n_names: usize) -> Self {
+        Self::of(FiltableSkeleton::with_room(settings, n_names), FiltableView::default())
+    }
+}
 
 /// What a table is built with; the same on both sides of the seam.
 #[derive(Clone, Debug, PartialEq, Eq)]

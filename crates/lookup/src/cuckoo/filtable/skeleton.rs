@@ -1,4 +1,4 @@
-//! Names and their places in both levels: what all switches of a network share, whatever a name means at each.
+//! Cuckoo Filtable, names and their places in both levels: what all switches share, whatever a name means at each.
 //!
 //! Invariant, at every step of every mutation: a name in level 1 collides with no other live name and no tombstone.
 //! * **Insert**: if the newcomer collides with nothing, it goes to level 1. Otherwise each name of level 1 that it
@@ -12,126 +12,72 @@
 //! Cost: amortised O(1), about 60 bytes a name with 8-byte payloads. Source: "Re-designing Compact-structure based
 //! Forwarding for Programmable Networks", IV.B, control plane; see [`super`] for differences.
 
-use std::collections::VecDeque;
-
 use super::first::{First, Name, State};
 use super::index::Index;
-use super::{Settings, first_buckets};
+use super::query::FiltableQuery;
+use super::slots::{Place, SlotChange, TOMBSTONES, Tombstones};
+use super::view::FiltableView;
+use super::{Settings, first_buckets, rows};
+use crate::base::part::{Change, PartId, Payload};
 use crate::cuckoo::path::Search;
-use crate::cuckoo::places::{self, Itself, Places};
-use crate::cuckoo::{MAX_BUCKETS, SLOTS};
+use crate::cuckoo::places::{Entry, Itself, Places};
+use crate::cuckoo::{GROWTH, MAX_TRIES, SHRINK_FROM, SLOTS, is_bulk, more_buckets, tweak};
 use crate::hash::{Digest, mix64};
-use crate::traits::InsertError;
-
-/// Tombstones, as a share of the slots.
-const TOMBSTONES: usize = 20;
-/// Names that a rebuild makes room for, a name.
-const GROWTH: f64 = 1.25;
-/// Slots below which a table does not shrink.
-const SHRINK_FROM: usize = 64;
-/// Rebuilds with another tweak, each with a sixteenth more buckets, before an insert gives up.
-const MAX_TRIES: u32 = 32;
+use crate::traits::{InsertError, RestoreError, Row, Skeleton};
 
 /// Level 2 knows names by their digests.
-type Second = Places<1, u32, Itself>;
-
-/// A slot of either level.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Place {
-    /// Of the fingerprints.
-    First(u32),
-    /// Of the digests.
-    Second(u32),
-}
-
-/// A slot that changed: whose it was and is, with what the name carries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SlotChange<P> {
-    /// The slot.
-    pub place: Place,
-    /// Before.
-    pub old: Option<(Digest, P)>,
-    /// After.
-    pub new: Option<(Digest, P)>,
-}
-
-/// What a mutation changed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change<P> {
-    /// Nothing.
-    None,
-    /// Some slots, in the order in which readers may see them.
-    Slots {
-        /// Level 2 has another size and all its slots are new; no slot of it is in `slots` then. Level 1 follows it.
-        second_rebuilt: bool,
-        /// The slots.
-        slots: Vec<SlotChange<P>>,
-    },
-    /// Everything.
-    Rebuilt,
-}
+pub(super) type Second = Places<1, u32, Itself>;
 
 /// Names with a payload each, and their places in both levels.
 #[derive(Clone, Debug)]
-pub struct Skeleton<P> {
-    settings: Settings,
-    names: Vec<Name<P>>,
+pub struct FiltableSkeleton<P: Payload = u32> {
+    pub(super) settings: Settings,
+    pub(super) names: Vec<Name<P>>,
     free: Vec<u32>,
-    /// Removed names, oldest first; some may be back.
-    tombstones: VecDeque<u32>,
-    n_live: usize,
+    pub(super) tombstones: Tombstones,
+    pub(super) n_live: usize,
     /// Names that the table keeps room for, however few there are.
-    room: usize,
-    index: Index,
-    first: First,
-    second: Second,
-    version: u64,
-    n_tweaks: u64,
+    pub(super) room: usize,
+    pub(super) index: Index,
+    pub(super) first: First,
+    pub(super) second: Second,
+    pub(super) version: u64,
+    /// Rebuilds so far, from which tweaks follow.
+    pub(super) n_tweaks: u64,
     search: Search,
-    slots: Vec<SlotChange<P>>,
+    /// The slots that the latest mutation changed, in the order in which readers may see them.
+    pub(super) slots: Vec<SlotChange<P>>,
+    /// Whether it gave level 2 another size: all its slots are new then, and none is in `slots`. Level 1 follows it.
+    pub(super) second_rebuilt: bool,
 }
 
-impl<P: Copy + PartialEq> Skeleton<P> {
-    /// An empty skeleton with room for `room` names, so that it does not grow before.
-    pub fn new(settings: Settings, room: usize) -> Self {
+impl<P: Payload> FiltableSkeleton<P> {
+    /// No names, with room for `room`, so that the table does not grow before.
+    pub fn with_room(settings: Settings, room: usize) -> Self {
         let room = room.min(settings.max_names);
-        let first = First {
-            slots: vec![0; first_buckets(room, settings.fingerprint_bits) as usize * SLOTS],
-            n_names: 0,
-            tweak: tweak(&settings, 0),
-            fingerprint_bits: settings.fingerprint_bits,
-        };
-        let second = Places::new(second_room(&first), settings.second_seed(), Itself);
+        let first = First::new(first_buckets(room, settings.fingerprint_bits), tweak(settings.seed, 0), &settings);
+        let second = Places::new(second_room(&first), second_seed(&settings, 0), Itself);
+        Self::empty(settings, first, second, room, Index::new(room))
+    }
+
+    /// No names.
+    pub(super) fn empty(settings: Settings, first: First, second: Second, room: usize, index: Index) -> Self {
         Self {
             settings,
             names: Vec::new(),
             free: Vec::new(),
-            tombstones: VecDeque::new(),
+            tombstones: Tombstones::new(first.slots.len()),
             n_live: 0,
             room,
-            index: Index::new(room),
+            index,
             first,
             second,
             version: 0,
             n_tweaks: 0,
             search: Search::default(),
             slots: Vec::new(),
+            second_rebuilt: false,
         }
-    }
-
-    /// Settings of the table.
-    pub fn settings(&self) -> &Settings {
-        &self.settings
-    }
-
-    /// Live names.
-    pub fn len(&self) -> usize {
-        self.n_live
-    }
-
-    /// Whether no name is live.
-    pub fn is_empty(&self) -> bool {
-        self.n_live == 0
     }
 
     /// Live names in level 2.
@@ -149,35 +95,6 @@ impl<P: Copy + PartialEq> Skeleton<P> {
         self.second.n_slots()
     }
 
-    /// Counts the mutations that changed something.
-    pub fn version(&self) -> u64 {
-        self.version
-    }
-
-    /// Gives the table a new version: what names mean at some switch is to be sent again.
-    pub fn touch(&mut self) {
-        self.version += 1;
-    }
-
-    /// Bytes of heap memory.
-    pub fn heap_bytes(&self) -> usize {
-        let names =
-            self.names.capacity() * size_of::<Name<P>>() + (self.free.capacity() + self.tombstones.capacity()) * 4;
-        // A slot of level 2 holds name, digest and payload.
-        names + self.index.heap_bytes() + self.first.slots.capacity() * 4 + self.second.n_slots() * 24
-    }
-
-    /// What a live name carries.
-    pub fn get(&self, digest: Digest) -> Option<P> {
-        let name = &self.names[self.find(digest)? as usize];
-        name.is_live().then_some(name.payload)
-    }
-
-    /// Whether the name was removed and must still answer drop.
-    pub fn has_tombstone(&self, digest: Digest) -> bool {
-        self.find(digest).is_some_and(|name| self.names[name as usize].state == State::Tombstone)
-    }
-
     /// Live names with what they carry, in no useful order.
     pub fn iter(&self) -> impl Iterator<Item = (Digest, P)> + '_ {
         self.names.iter().filter(|name| name.is_live()).map(|name| (name.digest, name.payload))
@@ -185,8 +102,7 @@ impl<P: Copy + PartialEq> Skeleton<P> {
 
     /// Tweak and slots of level 1: whose they are, in order.
     pub(super) fn first(&self) -> (u64, impl Iterator<Item = Option<(Digest, P)>> + '_) {
-        let content = |&slot: &u32| slot.checked_sub(1).map(|name| self.content(name));
-        (self.first.tweak, self.first.slots.iter().map(content))
+        (self.first.tweak, self.first.slots.iter().map(|name| name.map(|name| self.content(name))))
     }
 
     /// Tweak and slots of level 2.
@@ -206,59 +122,28 @@ impl<P: Copy + PartialEq> Skeleton<P> {
     }
 
     /// The place in `names` of a live name or a tombstone.
-    fn find(&self, digest: Digest) -> Option<u32> {
+    pub(super) fn find(&self, digest: Digest) -> Option<u32> {
         let spots = self.first.spots(digest);
         self.index.candidates(&spots).find(|&name| self.names[name as usize].digest == digest)
     }
 
     /// Other names, tombstones among them, that collide with `name`; some may be listed twice.
-    fn colliders(&self, name: u32) -> impl Iterator<Item = u32> + '_ {
+    pub(super) fn colliders(&self, name: u32) -> impl Iterator<Item = u32> + '_ {
         let spots = self.first.spots(self.names[name as usize].digest);
         self.index
             .candidates(&spots)
             .filter(move |&other| other != name && self.first.spots(self.names[other as usize].digest).collide(&spots))
     }
 
-    /// Inserts a name, or changes what it carries.
-    /// # Errors
-    /// [`InsertError::TooManyNames`] and [`InsertError::NoPlace`]; nothing changed.
-    pub fn insert(&mut self, digest: Digest, payload: P) -> Result<Change<P>, InsertError> {
-        let found = self.find(digest);
-        if let Some(name) = found.filter(|&name| self.names[name as usize].is_live()) {
-            return Ok(self.alter(name, payload));
-        }
-        let max = self.settings.max_names;
-        if self.n_live >= max {
-            return Err(InsertError::TooManyNames { max });
-        }
-        let name = found.unwrap_or_else(|| self.remember(digest, payload));
-        self.names[name as usize].payload = payload;
-        self.slots.clear();
+    /// The same, each once, in an order that does not depend on the past.
+    fn colliders_in_order(&self, name: u32) -> Vec<u32> {
         let mut colliders: Vec<u32> = self.colliders(name).collect();
-        let change = if colliders.is_empty() {
-            if !self.first.is_full() && self.insert_first(name) {
-                Ok(Change::Slots { second_rebuilt: false, slots: std::mem::take(&mut self.slots) })
-            } else {
-                self.rebuild(&[name]).map(|()| Change::Rebuilt)
-            }
-        } else {
-            colliders.sort_unstable();
-            colliders.dedup();
-            colliders.retain(|&other| matches!(self.names[other as usize].state, State::First(_)));
-            self.insert_second(name, &colliders)
-        };
-        match change {
-            Ok(_) => {
-                self.n_live += 1;
-                self.version += 1;
-            }
-            Err(_) if found.is_none() => self.forget(name),
-            Err(_) => {}
-        }
-        change
+        colliders.sort_unstable_by_key(|&other| self.names[other as usize].digest);
+        colliders.dedup();
+        colliders
     }
 
-    fn alter(&mut self, name: u32, payload: P) -> Change<P> {
+    fn alter(&mut self, name: u32, payload: P) -> Change {
         let known = &mut self.names[name as usize];
         if known.payload == payload {
             return Change::None;
@@ -269,49 +154,14 @@ impl<P: Copy + PartialEq> Skeleton<P> {
             State::First(slot) => Place::First(slot),
             _ => Place::Second(self.second.find(&[digest.0]).expect("a live name has a slot")),
         };
-        self.version += 1;
-        Change::Slots { second_rebuilt: false, slots: vec![SlotChange { place, old, new: Some((digest, payload)) }] }
+        self.slots.push(SlotChange { place, old, new: Some((digest, payload)) });
+        self.edited()
     }
 
-    /// Inserts many; of equal digests the last wins. Makes room once, and is one change; so it is for many names.
-    ///
-    /// With an error comes what changed before: the names before the one that failed are in.
-    pub fn insert_batch(&mut self, entries: &[(Digest, P)]) -> (Change<P>, Result<(), InsertError>) {
-        let room = std::mem::replace(&mut self.room, (self.n_live + entries.len()).min(self.settings.max_names));
-        self.room = self.room.max(room);
-        let made_room = self.rebuild(&[]);
-        self.room = room;
-        if made_room.is_err() {
-            return (Change::None, made_room);
-        }
-        let inserted = entries.iter().try_for_each(|&(digest, payload)| self.insert(digest, payload).map(|_| ()));
+    /// The change after some slots were written, or level 2 was rebuilt.
+    fn edited(&mut self) -> Change {
         self.version += 1;
-        (Change::Rebuilt, inserted)
-    }
-
-    /// Removes a name, and says whether it was there.
-    pub fn remove(&mut self, digest: Digest) -> (Change<P>, bool) {
-        let Some(name) = self.find(digest).filter(|&name| self.names[name as usize].is_live()) else {
-            return (Change::None, false);
-        };
-        self.slots.clear();
-        match self.names[name as usize].state {
-            State::First(slot) => self.clear_first(slot),
-            _ => self.clear_second(name),
-        }
-        self.names[name as usize].state = State::Tombstone;
-        self.n_live -= 1;
-        self.version += 1;
-        self.tombstones.push_back(name);
-        if self.is_sparse() && self.rebuild(&[]).is_ok() {
-            return (Change::Rebuilt, true);
-        }
-        let n_slots = self.first.slots.len();
-        while self.tombstones.len() > n_slots / TOMBSTONES + 1 {
-            let oldest = self.tombstones.pop_front().expect("it is not empty");
-            self.expire(oldest);
-        }
-        (Change::Slots { second_rebuilt: false, slots: std::mem::take(&mut self.slots) }, true)
+        Change::Part { slot: 0 }
     }
 
     /// Whether less than a third of the slots is used, and a table with a third fewer would do.
@@ -321,12 +171,9 @@ impl<P: Copy + PartialEq> Skeleton<P> {
         n_slots > SHRINK_FROM && self.n_live * 3 < n_slots && n_slots > roomy()
     }
 
-    /// Forgets a removed name, unless it is back, and lets names return to level 1 that collided with it alone.
+    /// Forgets a removed name, and lets names return to level 1 that collided with it alone.
     fn expire(&mut self, name: u32) {
-        if self.names[name as usize].state != State::Tombstone {
-            return;
-        }
-        let freed: Vec<u32> = self.colliders(name).collect();
+        let freed = self.colliders_in_order(name);
         self.forget(name);
         for other in freed {
             let stays = self.names[other as usize].state != State::Second || self.colliders(other).next().is_some();
@@ -337,8 +184,9 @@ impl<P: Copy + PartialEq> Skeleton<P> {
         }
     }
 
-    fn remember(&mut self, digest: Digest, payload: P) -> u32 {
-        let known = Name { digest, payload, state: State::Tombstone };
+    /// Takes a name up that is not known, without a place.
+    pub(super) fn remember(&mut self, digest: Digest, payload: P) -> u32 {
+        let known = Name { digest, payload, state: State::Free };
         let name = match self.free.pop() {
             Some(name) => {
                 self.names[name as usize] = known;
@@ -373,9 +221,9 @@ impl<P: Copy + PartialEq> Skeleton<P> {
     }
 
     fn clear_first(&mut self, slot: u32) {
-        let name = std::mem::take(&mut self.first.slots[slot as usize]) - 1;
-        self.first.n_names -= 1;
-        self.slots.push(SlotChange { place: Place::First(slot), old: Some(self.content(name)), new: None });
+        let name = self.first.clear(slot);
+        let old = name.map(|name| self.content(name));
+        self.slots.push(SlotChange { place: Place::First(slot), old, new: None });
     }
 
     fn clear_second(&mut self, name: u32) {
@@ -383,62 +231,68 @@ impl<P: Copy + PartialEq> Skeleton<P> {
         self.slots.push(SlotChange { place: Place::Second(write.slot), old: Some(self.content(name)), new: None });
     }
 
+    /// Puts a name that is not live into level 1 if it collides with nothing, otherwise into level 2.
+    fn place(&mut self, name: u32) -> Result<Change, InsertError> {
+        let mut colliders = self.colliders_in_order(name);
+        if !colliders.is_empty() {
+            colliders.retain(|&other| matches!(self.names[other as usize].state, State::First(_)));
+            self.insert_second(name, &colliders)?;
+        } else if self.first.is_full() || !self.insert_first(name) {
+            self.rebuild(&[name])?;
+            return Ok(self.touch());
+        }
+        Ok(self.edited())
+    }
+
     /// Writes `name` and those of level 1 that it collides with to level 2: each of these first there, then cleared from
     /// level 1, and the newcomer last.
-    fn insert_second(&mut self, name: u32, colliders: &[u32]) -> Result<Change<P>, InsertError> {
-        let entry = |skeleton: &Self, name: u32| places::Entry {
-            name: [skeleton.names[name as usize].digest.0],
-            payload: name,
-        };
-        let coming: Vec<_> = colliders.iter().chain([&name]).map(|&name| entry(self, name)).collect();
+    fn insert_second(&mut self, name: u32, colliders: &[u32]) -> Result<(), InsertError> {
+        let coming = colliders.iter().chain([&name]);
+        let coming: Vec<_> =
+            coming.map(|&name| Entry { name: [self.names[name as usize].digest.0], payload: name }).collect();
         let (mut journal, mut writes) = (Vec::new(), Vec::new());
-        let mut placed = true;
         for (at, &entry) in coming.iter().enumerate() {
             writes.clear();
-            placed = !self.second.is_full() && self.second.insert(entry, &mut writes);
-            if !placed {
+            if self.second.is_full() || !self.second.insert(entry, &mut writes) {
+                self.second_rebuilt = true;
                 break;
             }
             journal.extend_from_slice(&writes);
-            let content = |entry: places::Entry<1, u32>| self.content(entry.payload);
-            let changes = writes.iter().map(|write| SlotChange {
-                place: Place::Second(write.slot),
-                old: write.old.map(content),
-                new: write.new.map(content),
-            });
-            let changes: Vec<_> = changes.collect();
-            self.slots.extend(changes);
-            if let Some(&collider) = colliders.get(at) {
-                let State::First(slot) = self.names[collider as usize].state else { unreachable!("as selected") };
-                self.slots.push(SlotChange { place: Place::First(slot), old: Some(self.content(collider)), new: None });
+            for write in &writes {
+                let [old, new] = [write.old, write.new].map(|entry| entry.map(|entry| self.content(entry.payload)));
+                self.slots.push(SlotChange { place: Place::Second(write.slot), old, new });
             }
+            colliders.get(at).into_iter().for_each(|&collider| self.leave_first(collider));
         }
-        if !placed {
+        if self.second_rebuilt {
             // Level 2 as it was, and then with all of them, in a larger table.
             for write in journal.iter().rev() {
                 self.second.set(write.slot, write.old);
             }
             self.second = self.second.rebuilt(&coming, usize::MAX)?;
             self.slots.clear();
-            for &collider in colliders {
-                let State::First(slot) = self.names[collider as usize].state else { unreachable!("as selected") };
-                self.slots.push(SlotChange { place: Place::First(slot), old: Some(self.content(collider)), new: None });
-            }
+            colliders.iter().for_each(|&collider| self.leave_first(collider));
         }
         for &collider in colliders {
             let State::First(slot) = self.names[collider as usize].state else { unreachable!("as selected") };
-            self.first.slots[slot as usize] = 0;
-            self.first.n_names -= 1;
+            self.first.clear(slot);
             self.names[collider as usize].state = State::Second;
         }
         self.names[name as usize].state = State::Second;
-        Ok(Change::Slots { second_rebuilt: !placed, slots: std::mem::take(&mut self.slots) })
+        Ok(())
+    }
+
+    /// Notes that the slot of a name of level 1 will be cleared.
+    fn leave_first(&mut self, name: u32) {
+        let State::First(slot) = self.names[name as usize].state else { unreachable!("a name of level 1") };
+        self.slots.push(SlotChange { place: Place::First(slot), old: Some(self.content(name)), new: None });
     }
 
     /// Places all live names and those of `more` anew, under another tweak, with room for some more.
     fn rebuild(&mut self, more: &[u32]) -> Result<(), InsertError> {
-        let placed = |name: &u32| self.names[*name as usize].is_live() || more.contains(name);
-        let live: Vec<u32> = (0..self.names.len() as u32).filter(placed).collect();
+        // In the order of their slots, not of their numbers: a restored skeleton has others.
+        let second = self.second.iter().map(|(_, entry)| entry.payload);
+        let live: Vec<u32> = self.first.slots.iter().flatten().chain(second).chain(more.iter().copied()).collect();
         let max_names = self.settings.max_names;
         let roomy = ((live.len() as f64 * GROWTH) as usize).min(max_names).max(live.len()).max(self.room);
         let mut n_buckets = first_buckets(roomy, self.settings.fingerprint_bits);
@@ -448,17 +302,17 @@ impl<P: Copy + PartialEq> Skeleton<P> {
                 *self = made;
                 return Ok(());
             }
-            n_buckets = (n_buckets + n_buckets / 16 + 1).min(MAX_BUCKETS);
+            n_buckets = more_buckets(n_buckets);
         }
         Err(InsertError::NoPlace { n_names: live.len(), n_slots: n_buckets as usize * SLOTS, tries: MAX_TRIES })
     }
 
     /// The skeleton of the names `live` alone, if they fit.
     fn placed(&self, live: &[u32], n_buckets: u32, roomy: usize, n_tweaks: u64) -> Option<Self> {
-        let mut made = Self::new(self.settings.clone(), 0);
-        made.first.slots = vec![0; n_buckets as usize * SLOTS];
-        made.first.tweak = tweak(&self.settings, n_tweaks);
-        made.index = Index::new(roomy);
+        let first = First::new(n_buckets, tweak(self.settings.seed, n_tweaks), &self.settings);
+        // Another tweak for level 2 also, should names be chosen against it.
+        let second = Places::new(0, second_seed(&self.settings, n_tweaks), Itself);
+        let mut made = Self::empty(self.settings.clone(), first, second, self.room, Index::new(roomy));
         made.names.reserve_exact(live.len());
         for &name in live {
             let Name { digest, payload, .. } = self.names[name as usize];
@@ -468,7 +322,7 @@ impl<P: Copy + PartialEq> Skeleton<P> {
         for name in 0..live.len() as u32 {
             if made.colliders(name).next().is_some() {
                 made.names[name as usize].state = State::Second;
-                second.push(places::Entry { name: [made.names[name as usize].digest.0], payload: name });
+                second.push(Entry { name: [made.names[name as usize].digest.0], payload: name });
             } else {
                 let Self { first, names, search, .. } = &mut made;
                 if first.is_full() || !first.insert(names, name, search, |_, _, _| ()) {
@@ -477,21 +331,155 @@ impl<P: Copy + PartialEq> Skeleton<P> {
             }
         }
         let room = second_room(&made.first).max(second.len());
-        // Another tweak for level 2 also, should names be chosen against it.
-        let empty = Places::new(room, mix64(self.settings.second_seed() ^ n_tweaks), Itself);
-        made.second = empty.rebuilt(&second, usize::MAX).ok()?;
-        (made.n_live, made.room) = (self.n_live, self.room);
-        (made.version, made.n_tweaks) = (self.version, n_tweaks);
+        made.second =
+            Places::new(room, second_seed(&self.settings, n_tweaks), Itself).rebuilt(&second, usize::MAX).ok()?;
+        made.first.slots.replace(&self.first.slots);
+        made.second.replace(&self.second);
+        made.tombstones.ring.replace(&self.tombstones.ring);
+        (made.n_live, made.version, made.n_tweaks) = (self.n_live, self.version, n_tweaks);
         Some(made)
     }
 }
 
-fn tweak(settings: &Settings, n_tweaks: u64) -> u64 {
-    mix64(settings.seed ^ (n_tweaks + 1).wrapping_mul(0xA076_1D64_78BD_642F))
+impl<P: Payload> Skeleton for FiltableSkeleton<P> {
+    type Key = Digest;
+    type Payload = P;
+    type Query = FiltableQuery;
+    type View = FiltableView;
+
+    fn build(settings: &Settings, entries: &[(Digest, P)], _threads: usize) -> Result<Self, InsertError> {
+        let mut made = Self::with_room(settings.clone(), entries.len());
+        for &(digest, payload) in entries {
+            if made.find(digest).is_some() {
+                return Err(InsertError::DuplicateDigest { digest: digest.0 });
+            }
+            _ = made.insert(digest, payload)?;
+        }
+        made.forget_dirty();
+        Ok(made)
+    }
+
+    fn restore(settings: &Settings, rows: &[Row], entries: &[(Digest, P)]) -> Result<Self, RestoreError> {
+        rows::restore(settings, rows, entries)
+    }
+
+    fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    fn check(settings: &Settings, _: Digest, value: u64) -> Result<(), InsertError> {
+        let value_bits = settings.value_bits;
+        if value > settings.max_value() { Err(InsertError::ValueTooWide { value, value_bits }) } else { Ok(()) }
+    }
+
+    fn insert(&mut self, digest: Digest, payload: P) -> Result<Change, InsertError> {
+        self.slots.clear();
+        self.second_rebuilt = false;
+        let found = self.find(digest);
+        if let Some(name) = found.filter(|&name| self.names[name as usize].is_live()) {
+            return Ok(self.alter(name, payload));
+        }
+        let max = self.settings.max_names;
+        if self.n_live >= max {
+            return Err(InsertError::TooManyNames { max });
+        }
+        let name = found.unwrap_or_else(|| self.remember(digest, payload));
+        let Name { payload: old, state, .. } = self.names[name as usize];
+        self.names[name as usize].payload = payload;
+        let placed = self.place(name);
+        match (&placed, state) {
+            (Ok(Change::Part { .. }), State::Tombstone(slot)) => _ = self.tombstones.ring.set(slot, None),
+            (Ok(_), _) => {}
+            (Err(_), State::Tombstone(_)) => self.names[name as usize].payload = old,
+            (Err(_), _) => self.forget(name),
+        }
+        self.n_live += usize::from(placed.is_ok());
+        placed
+    }
+
+    /// Makes room once, and places all names anew.
+    fn insert_batch(&mut self, entries: &[(Digest, P)]) -> Result<Change, InsertError> {
+        let room = self.room;
+        self.room = (self.n_live + entries.len()).min(self.settings.max_names).max(room);
+        let made_room = self.rebuild(&[]);
+        self.room = room;
+        made_room?;
+        for &(digest, payload) in entries {
+            _ = self.insert(digest, payload)?;
+        }
+        Ok(self.touch())
+    }
+
+    fn remove(&mut self, digest: Digest) -> Change {
+        let Some(name) = self.find(digest).filter(|&name| self.names[name as usize].is_live()) else {
+            return Change::None;
+        };
+        self.slots.clear();
+        self.second_rebuilt = false;
+        match self.names[name as usize].state {
+            State::First(slot) => self.clear_first(slot),
+            _ => self.clear_second(name),
+        }
+        self.names[name as usize].state = State::Tombstone(self.tombstones.push(name));
+        self.n_live -= 1;
+        if self.is_sparse() && self.rebuild(&[]).is_ok() {
+            return self.touch();
+        }
+        if let Some(Some(oldest)) = self.tombstones.pop_overdue() {
+            self.expire(oldest);
+        }
+        self.edited()
+    }
+
+    fn touch(&mut self) -> Change {
+        self.version += 1;
+        Change::whole()
+    }
+
+    fn get(&self, digest: Digest) -> Option<P> {
+        let name = &self.names[self.find(digest)? as usize];
+        name.is_live().then_some(name.payload)
+    }
+
+    fn must_drop(&self, digest: Digest) -> bool {
+        self.find(digest).is_some_and(|name| !self.names[name as usize].is_live())
+    }
+
+    fn len(&self) -> usize {
+        self.n_live
+    }
+
+    fn is_bulk(&self, n_changes: usize) -> bool {
+        is_bulk(n_changes, self.n_live)
+    }
+
+    fn part_id(&self, _slot: u32) -> PartId {
+        PartId::WHOLE
+    }
+
+    fn take_rows(&mut self, slots: &[u32], _gone: &[PartId]) -> Vec<Row> {
+        if slots.is_empty() { Vec::new() } else { self.take_changed_rows() }
+    }
+
+    fn rows(&self) -> Box<dyn Iterator<Item = Row> + '_> {
+        Box::new(self.all_rows())
+    }
+
+    fn heap_bytes(&self) -> usize {
+        let names = self.names.capacity() * size_of::<Name<P>>() + self.free.capacity() * size_of::<u32>();
+        let slots = self.first.slots.heap_bytes() + self.tombstones.ring.heap_bytes() + self.second.heap_bytes();
+        names + self.index.heap_bytes() + slots
+    }
+}
+
+/// The seed of level 2, of which there is another after every rebuild.
+pub(super) fn second_seed(settings: &Settings, n_tweaks: u64) -> u64 {
+    let seed = settings.second_seed();
+    if n_tweaks == 0 { seed } else { mix64(seed ^ n_tweaks) }
 }
 
 /// Names that level 2 is to have room for when level 1 is full: the expected number and six standard deviations.
-fn second_room(first: &First) -> usize {
+pub(super) fn second_room(first: &First) -> usize {
     let n_names = first.slots.len() as f64;
     let names_per_bucket = SLOTS as f64 * (1.0 + 1.0 / TOMBSTONES as f64);
     let expected = n_names * (1.0 - super::level1_share(first.fingerprint_bits, names_per_bucket));

@@ -22,11 +22,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::update::Image;
 use super::{Format, Settings, Spots};
+use crate::base::prefetch::{BURST, prefetch};
 use crate::cuckoo::exact::table::Table as Second;
 use crate::cuckoo::words::Words;
-use crate::cuckoo::{BURST, MAX_BUCKETS, SLOTS, Stripes, slot_prf};
+use crate::cuckoo::{MAX_BUCKETS, SLOTS, Stripes, slot_prf};
 use crate::hash::Digest;
-use crate::othello::prefetch;
 use crate::traits::ApplyError;
 
 /// Both levels of one version.

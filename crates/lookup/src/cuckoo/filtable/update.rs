@@ -10,12 +10,12 @@
 //! Level 2 is an image as in [`exact::update`](crate::cuckoo::exact::update). All integers are little-endian.
 
 use super::Settings;
-use crate::bytes::Bytes;
+use crate::base::bytes::{Bytes, DecodeError, at_most};
+use crate::base::part::{HeldPart, PartId};
 use crate::cuckoo::MAX_BUCKETS;
 use crate::cuckoo::exact::TableImage;
 use crate::hash::Digest;
-use crate::othello::update::{DecodeError, at_most};
-use crate::traits::ApplyError;
+use crate::traits;
 
 /// Writes of one message at most: far above what one mutation needs.
 pub const MAX_WRITES: usize = 4096;
@@ -82,15 +82,21 @@ pub struct Image {
     pub second: TableImage,
 }
 
-impl Update {
-    /// The whole table in it.
-    pub(super) fn as_image(&self) -> Result<&Image, ApplyError> {
-        match self {
-            Self::Table(image) => Ok(image),
-            Self::Slots(_) => Err(ApplyError::Malformed { reason: "slots came where a whole table was due" }),
-        }
+impl traits::Image for Image {
+    fn held(&self) -> HeldPart {
+        HeldPart { id: PartId::WHOLE, version: self.version, digest: self.digest }
     }
 
+    fn under(self, version: u64) -> Self {
+        Self { version, second: self.second.under(version), ..self }
+    }
+
+    fn n_bytes(&self) -> usize {
+        (self.first.len() + self.second.words.len()) * 8
+    }
+}
+
+impl Update {
     /// Appends the bytes of the update.
     pub fn encode(&self, settings: &Settings, out: &mut Vec<u8>) {
         match self {

@@ -3,144 +3,140 @@
 //! Values come from a function of what a name carries, so that hundreds of switches share one skeleton, and keep 24
 //! bytes each. Cost: a pass over the slots for a whole table; an update costs what the skeleton's change has slots.
 
-use super::query::FiltableQuery;
-use super::skeleton::{Change, Place, Skeleton};
+use super::skeleton::FiltableSkeleton;
+use super::slots::Place;
 use super::update::{Image, SlotsUpdate, Update, Write};
 use super::{Format, Settings};
+use crate::base::part::{Change, HeldPart, PartId, Payload};
 use crate::cuckoo::exact::{TableImage, digest_of};
-use crate::cuckoo::slot_prf;
+use crate::cuckoo::{SLOTS, slot_prf};
 use crate::hash::Digest;
+use crate::traits::{InsertError, Skeleton, View};
 
 /// What the other side of the seam has, as far as this side knows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct View {
+pub struct FiltableView {
     version: u64,
     /// Digests of both levels.
     first: u64,
     second: u64,
 }
 
-impl View {
-    /// Fills the slots for one switch: its view, and the query structure that it describes.
-    ///
-    /// `value` gives the value of a name at this switch from what the name carries; it must fit into a slot.
-    /// # Panics
-    /// When there is no memory for it, as any allocation does.
-    pub fn export<P: Copy + PartialEq>(skeleton: &Skeleton<P>, value: impl Fn(P) -> u64) -> (Self, FiltableQuery) {
-        let mut view = Self::default();
-        let image = view.image(skeleton, value);
-        let query = FiltableQuery::from_image(skeleton.settings(), &image);
-        (view, query.unwrap_or_else(|error| panic!("no memory for a query structure: {error}")))
-    }
-
-    /// The whole table for this switch: after a rebuild, or because the switch asked for it.
-    pub fn image<P: Copy + PartialEq>(&mut self, skeleton: &Skeleton<P>, value: impl Fn(P) -> u64) -> Image {
-        self.version = skeleton.version();
-        self.same_image(skeleton, value)
-    }
-
-    /// As [`View::image`], of the version that the switch has: where it had all updates, they are the same.
-    pub(super) fn same_image<P: Copy + PartialEq>(
-        &mut self,
-        skeleton: &Skeleton<P>,
-        value: impl Fn(P) -> u64,
-    ) -> Image {
-        let (settings, format) = (skeleton.settings(), skeleton.settings().format());
-        let (tweak, slots) = skeleton.first();
-        let n_buckets = (skeleton.n_first_slots() / crate::cuckoo::SLOTS) as u32;
-        let mut first = vec![0; n_buckets as usize * format.bucket_words()];
-        self.first = 0;
-        for (slot, content) in (0..).zip(slots) {
-            let word = first_word(skeleton, format, content, &value);
-            let (at, shift) = format.spot(slot);
-            first[at] |= u64::from(word) << shift;
-            self.first ^= slot_prf(settings.seed, slot, &[word.into()]);
-        }
-        let second = self.second_image(skeleton, &value);
-        Image { version: self.version, digest: self.digest(), tweak, n_buckets, first, second }
-    }
-
-    fn second_image<P: Copy + PartialEq>(&mut self, skeleton: &Skeleton<P>, value: impl Fn(P) -> u64) -> TableImage {
-        let settings = skeleton.settings();
-        let (tweak, slots) = skeleton.second();
-        let layout = settings.second_layout();
-        let mut words = Vec::with_capacity(skeleton.n_second_slots() * layout.slot_words);
-        slots.for_each(|content| words.extend(second_words(settings, content, &value)));
-        self.second = digest_of(&words, layout, settings.second_seed());
-        let n_buckets = (skeleton.n_second_slots() / crate::cuckoo::SLOTS) as u32;
-        TableImage { version: self.version, digest: self.second, tweak, n_buckets, words }
-    }
-
+impl FiltableView {
     fn digest(&self) -> u64 {
         self.first ^ self.second
     }
+}
 
-    /// Version and digest of what was sent last.
-    pub fn held(&self) -> (u64, u64) {
-        (self.version, self.digest())
+impl<P: Payload> View<FiltableSkeleton<P>> for FiltableView {
+    fn export(skeleton: &FiltableSkeleton<P>, value: impl Fn(P) -> u64) -> Result<(Self, Vec<Image>), InsertError> {
+        let mut view = Self::default();
+        let image = view.image(skeleton, 0, value)?;
+        view.note(skeleton, 0, &image);
+        Ok((view, vec![image]))
     }
 
-    /// Notes that what the switch has is right, under an earlier version: later ones changed no slot of it.
-    pub fn set_version(&mut self, version: u64) {
-        self.version = version;
-    }
-
-    /// Appends the update that brings this switch along after `change`, the latest mutation of `skeleton`.
-    ///
-    /// Where no slot holds something else at this switch, nothing is appended. `value` is the one that the view was
-    /// made with.
-    pub fn updates<P: Copy + PartialEq>(
+    fn updates(
         &mut self,
-        skeleton: &Skeleton<P>,
-        change: &Change<P>,
+        skeleton: &FiltableSkeleton<P>,
+        change: &Change,
         value: impl Fn(P) -> u64,
         updates: &mut Vec<Update>,
-    ) {
-        let (second_rebuilt, slots) = match change {
-            Change::None => return,
-            Change::Rebuilt => {
-                updates.push(Update::Table(self.image(skeleton, value)));
-                return;
+    ) -> Result<(), InsertError> {
+        match change {
+            Change::None => return Ok(()),
+            Change::Part { .. } => {}
+            Change::Parts { .. } => {
+                let image = self.image(skeleton, 0, value)?;
+                self.note(skeleton, 0, &image);
+                updates.push(Update::Table(image));
+                return Ok(());
             }
-            Change::Slots { second_rebuilt, slots } => (*second_rebuilt, slots),
-        };
+        }
         let settings = skeleton.settings();
         let format = settings.format();
-        let Settings { seed, .. } = *settings;
-        let mut writes = Vec::with_capacity(slots.len());
-        for change in slots {
+        let (first_seed, second_seed) = (settings.seed, settings.second_seed());
+        let mut writes = Vec::with_capacity(skeleton.slots.len());
+        for change in &skeleton.slots {
             match change.place {
                 Place::First(slot) => {
-                    let old = first_word(skeleton, format, change.old, &value);
-                    let word = first_word(skeleton, format, change.new, &value);
+                    let [old, word] =
+                        [change.old, change.new].map(|content| first_word(skeleton, format, content, &value));
                     if old != word {
-                        self.first ^= slot_prf(seed, slot, &[old.into()]) ^ slot_prf(seed, slot, &[word.into()]);
+                        self.first ^=
+                            slot_prf(first_seed, slot, &[old.into()]) ^ slot_prf(first_seed, slot, &[word.into()]);
                         writes.push(Write::First { slot, word });
                     }
                 }
                 Place::Second(slot) => {
                     let [old, new] = [change.old, change.new].map(|content| second_words(settings, content, &value));
                     if old != new {
-                        let seed = settings.second_seed();
-                        self.second ^= slot_prf(seed, slot, &old) ^ slot_prf(seed, slot, &new);
+                        self.second ^= slot_prf(second_seed, slot, &old) ^ slot_prf(second_seed, slot, &new);
                         let (name, value) = change.new.map_or((Digest(0), 0), |(name, p)| (name, value(p)));
                         writes.push(Write::Second { slot, name, value });
                     }
                 }
             }
         }
-        if writes.is_empty() && !second_rebuilt {
-            return;
+        if writes.is_empty() && !skeleton.second_rebuilt {
+            return Ok(());
         }
-        let from = std::mem::replace(&mut self.version, skeleton.version());
-        let second = second_rebuilt.then(|| self.second_image(skeleton, &value));
+        let from = std::mem::replace(&mut self.version, skeleton.version);
+        let second = skeleton.second_rebuilt.then(|| second_image(skeleton, &value));
+        self.second = second.as_ref().map_or(self.second, |image| image.digest);
         updates.push(Update::Slots(SlotsUpdate { from, to: self.version, digest: self.digest(), second, writes }));
+        Ok(())
+    }
+
+    fn image(
+        &self,
+        skeleton: &FiltableSkeleton<P>,
+        _slot: u32,
+        value: impl Fn(P) -> u64,
+    ) -> Result<Image, InsertError> {
+        let (settings, format) = (skeleton.settings(), skeleton.settings().format());
+        let (tweak, slots) = skeleton.first();
+        let n_buckets = (skeleton.n_first_slots() / SLOTS) as u32;
+        let mut first = vec![0; n_buckets as usize * format.bucket_words()];
+        let mut digest = 0;
+        for (slot, content) in (0..).zip(slots) {
+            let word = first_word(skeleton, format, content, &value);
+            let (at, shift) = format.spot(slot);
+            first[at] |= u64::from(word) << shift;
+            digest ^= slot_prf(settings.seed, slot, &[word.into()]);
+        }
+        let second = second_image(skeleton, &value);
+        Ok(Image { version: skeleton.version, digest: digest ^ second.digest, tweak, n_buckets, first, second })
+    }
+
+    fn note(&mut self, _: &FiltableSkeleton<P>, _slot: u32, image: &Image) {
+        let second = image.second.digest;
+        (self.version, self.first, self.second) = (image.version, image.digest ^ second, second);
+    }
+
+    fn held(&self, _skeleton: &FiltableSkeleton<P>) -> Vec<(u32, HeldPart)> {
+        vec![(0, HeldPart { id: PartId::WHOLE, version: self.version, digest: self.digest() })]
+    }
+
+    fn set_version(&mut self, _slot: u32, version: u64) {
+        self.version = version;
     }
 }
 
+fn second_image<P: Payload>(skeleton: &FiltableSkeleton<P>, value: impl Fn(P) -> u64) -> TableImage {
+    let settings = skeleton.settings();
+    let (tweak, slots) = skeleton.second();
+    let layout = settings.second_layout();
+    let mut words = Vec::with_capacity(skeleton.n_second_slots() * layout.slot_words);
+    slots.for_each(|content| words.extend(second_words(settings, content, &value)));
+    let digest = digest_of(&words, layout, settings.second_seed());
+    let n_buckets = (skeleton.n_second_slots() / SLOTS) as u32;
+    TableImage { version: skeleton.version, digest, tweak, n_buckets, words }
+}
+
 /// A slot of level 1.
-fn first_word<P: Copy + PartialEq>(
-    skeleton: &Skeleton<P>,
+fn first_word<P: Payload>(
+    skeleton: &FiltableSkeleton<P>,
     format: Format,
     content: Option<(Digest, P)>,
     value: impl Fn(P) -> u64,

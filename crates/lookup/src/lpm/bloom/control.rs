@@ -83,7 +83,7 @@ impl<A: Address, F: Membership<A>, const W: usize> BloomLpm<A, F, W> {
     }
 
     /// The next hop of each entry that `prefix` covers, by their place in it, as the prefixes stand.
-    fn paint(&self, prefix: Prefix<A>) -> Vec<Option<u16>> {
+    fn expand(&self, prefix: Prefix<A>) -> Vec<Option<u16>> {
         let steps = &self.settings.steps;
         let step = steps.of(prefix.len());
         let wider = (steps.first_of(prefix.len())..prefix.len()).rev();
@@ -106,12 +106,12 @@ impl<A: Address, F: Membership<A>, const W: usize> BloomLpm<A, F, W> {
         new: Option<u16>,
         updates: &mut Vec<Update<W>>,
     ) -> Result<Option<u16>, InsertError> {
-        let before = self.paint(prefix);
+        let before = self.expand(prefix);
         let old = match new {
             Some(value) => self.prefixes.insert(prefix, value),
             None => self.prefixes.remove(&prefix),
         };
-        let after = self.paint(prefix);
+        let after = self.expand(prefix);
         let step = self.settings.steps.of(prefix.len());
         let (from, max) = (self.version, self.settings.max_entries);
         let n_new = after.iter().zip(&before).filter(|(after, before)| after.is_some() && before.is_none()).count();
@@ -164,7 +164,9 @@ impl<A: Address, F: Membership<A>, const W: usize> BloomLpm<A, F, W> {
     fn one_of(&self, updates: Vec<exact::Update<W>>) -> exact::Update<W> {
         let mut joined: Option<SlotsUpdate<W>> = None;
         for update in updates {
-            let exact::Update::Slots(next) = update else { return exact::Update::Table(self.entries.image()) };
+            let exact::Update::Slots(next) = update else {
+                return exact::Update::Table(self.entries.images().remove(0));
+            };
             match &mut joined {
                 Some(joined) => {
                     (joined.to, joined.digest) = (next.to, next.digest);
@@ -175,7 +177,7 @@ impl<A: Address, F: Membership<A>, const W: usize> BloomLpm<A, F, W> {
         }
         match joined {
             Some(joined) if joined.writes.len() <= MAX_WRITES => exact::Update::Slots(joined),
-            _ => exact::Update::Table(self.entries.image()),
+            _ => exact::Update::Table(self.entries.images().remove(0)),
         }
     }
 

@@ -2,7 +2,8 @@
 
 use std::sync::atomic::AtomicU64;
 
-use crate::bloom::burst::{BURST, Memory, Room, positives};
+use crate::base::prefetch::BURST;
+use crate::bloom::burst::{Memory, Room, positives};
 use crate::bloom::{AddressHashing, Layout, Places, Shape};
 use crate::hash::{Digest, Family, Hasher, Purpose, SecretKey};
 use crate::lpm::prefix::{Address, Prefix};

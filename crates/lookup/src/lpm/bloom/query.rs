@@ -10,11 +10,14 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::update::{Update, bit_prf, rest_prf};
 use super::{Membership, Settings, name};
-use crate::bloom::burst::{BURST, Room};
+use crate::base::part::PartId;
+use crate::base::prefetch::BURST;
+use crate::bloom::burst::Room;
 use crate::cuckoo::exact::{self, CuckooQuery};
 use crate::cuckoo::words::Words;
 use crate::lpm::prefix::{Address, Prefix};
-use crate::publish::meeting::Meeting;
+use crate::publish::seq_lock::SeqLock;
+use crate::traits::Undivided;
 use crate::traits::{Applied, ApplyError, BatchReader, Query};
 
 /// Words that have a bit for each length.
@@ -30,7 +33,7 @@ struct Shared<F> {
     filter: F,
     words: Words,
     lengths: [AtomicU64; LENGTH_WORDS],
-    meeting: Meeting,
+    seq_lock: SeqLock,
 }
 
 impl<F> Shared<F> {
@@ -203,7 +206,7 @@ impl<A: Address, F: Membership<A>, const W: usize> BloomLpmQuery<A, F, W> {
             filter: settings.filter.clone(),
             words: Words::filled(words).unwrap_or_else(|error| panic!("no memory for a filter: {error}")),
             lengths: Default::default(),
-            meeting: Meeting::default(),
+            seq_lock: SeqLock::default(),
         };
         shared.put_lengths(lengths);
         Self { shared: Arc::new(shared), table, version, digest, address: std::marker::PhantomData }
@@ -239,7 +242,7 @@ impl<A: Address, F: Membership<A>, const W: usize> BloomLpmQuery<A, F, W> {
         let (before, after) = (self.table.held().0, update.table_version());
         let got = self.digest ^ turned ^ rest_prf(seed, lengths, before) ^ rest_prf(seed, update.lengths, after);
         let expected = update.digest;
-        if got == expected { Ok(got) } else { Err(ApplyError::WrongDigest { prefix: 0, depth: 0, got, expected }) }
+        ApplyError::check_digest(PartId::WHOLE, got, expected)
     }
 
     /// Version, and digests of the filter and of the table.
@@ -294,9 +297,7 @@ impl<A: Address, F: Membership<A>, const W: usize> Query for BloomLpmQuery<A, F,
         if update.to <= self.version {
             return Ok(Applied::AlreadyThere);
         }
-        if update.from != self.version {
-            return Err(ApplyError::Gap { prefix: 0, depth: 0, current: self.version, from: update.from });
-        }
+        ApplyError::check_version(PartId::WHOLE, self.version, update.from)?;
         let (shared, lengths) = (Arc::clone(&self.shared), self.shared.lengths());
         let digest = self.digest_after(update, lengths)?;
         update.set.iter().for_each(|&bit| shared.put(bit, true));
@@ -304,14 +305,14 @@ impl<A: Address, F: Membership<A>, const W: usize> Query for BloomLpmQuery<A, F,
         // A table that is new as a whole is published by itself; readers of the old one look again.
         let applied = match &update.table {
             exact::Update::Table(_) => self.table.apply(&update.table),
-            exact::Update::Slots(_) => shared.meeting.write(|| self.table.apply(&update.table)),
+            exact::Update::Slots(_) => shared.seq_lock.write(|| self.table.apply(&update.table)),
         };
         if applied != Ok(Applied::Applied) {
             update.set.iter().for_each(|&bit| shared.put(bit, false));
             shared.put_lengths(lengths);
             return applied.and(Err(ApplyError::Malformed { reason: "the table has a later version than the filter" }));
         }
-        shared.meeting.write(|| {
+        shared.seq_lock.write(|| {
             update.clear.iter().for_each(|&bit| shared.put(bit, false));
             shared.put_lengths(update.lengths);
         });
@@ -331,15 +332,13 @@ pub struct Reader<A, F, const W: usize> {
     address: std::marker::PhantomData<A>,
 }
 
-impl<A: Address, F: Membership<A>, const W: usize> BatchReader for Reader<A, F, W> {
-    type Key = A;
-
+impl<A: Address, F: Membership<A>, const W: usize> BatchReader<[A]> for Reader<A, F, W> {
     fn lookup_batch(&mut self, addresses: &[A], values: &mut [u64]) {
         let values = &mut values[..addresses.len()];
         let Self { shared, table, .. } = self;
         let mut room = Room::default();
         for (addresses, values) in addresses.chunks(BURST).zip(values.chunks_mut(BURST)) {
-            shared.meeting.read(|| {
+            shared.seq_lock.read(|| {
                 let table = table.pin();
                 shared.search(addresses, values, &mut room, |names: &[[u64; W]], found: &mut [u64]| {
                     table.lookup_batch(names, found);

@@ -11,11 +11,9 @@
 //! first on.
 
 use super::query::Lengths;
-use crate::bytes::Bytes;
-use crate::cuckoo::exact::{self, CuckooQuery};
+use crate::base::bytes::{Bytes, DecodeError};
+use crate::cuckoo::exact;
 use crate::hash::mix64;
-use crate::othello::update::DecodeError;
-use crate::traits::Replicated;
 
 /// Bits by their new contents, and what becomes of the table's slots.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +37,10 @@ pub struct Update<const W: usize> {
 impl<const W: usize> Update<W> {
     /// The version of the table after it.
     pub(super) fn table_version(&self) -> u64 {
-        CuckooQuery::held_after(&self.table).0
+        match &self.table {
+            exact::Update::Slots(update) => update.to,
+            exact::Update::Table(image) => image.version,
+        }
     }
 
     /// Appends the bytes of the update; `table` is what [`Settings::table`](super::Settings::table) says.

@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use super::paint::{Painted, Prefixes, paint_one, paint_top};
+use super::expand::{Expanded, Prefixes, expand_one, expand_top};
 use super::query::PrefixTrieQuery;
 use super::update::{Changes, Update};
 use super::{DEEP, Settings, TOP_BITS, TOP_NODES, bits_before};
 use crate::lpm::prefix::{Address, Prefix};
-use crate::traits::{Control, InsertError, Replicated};
+use crate::traits::Undivided;
+use crate::traits::{Control, InsertError};
 
-/// From so many prefixes on a batch is painted as a whole, where it makes an eighth of the table.
+/// From so many prefixes on a batch is expanded as a whole, where it makes an eighth of the table.
 const BULK: usize = 1024;
 
 /// Control half of a trie of prefixes.
@@ -56,17 +57,17 @@ impl<A: Address> PrefixTrie<A> {
 
     /// The whole table as an update: what a query half starts from.
     pub fn whole(&self) -> Update<A> {
-        let changes = self.paint_all();
+        let changes = self.expand_all();
         debug_assert_eq!(changes.digest, self.digest);
         changes.into_update(true, 0, self.version, self.digest)
     }
 
     /// All of it, from an empty table.
-    fn paint_all(&self) -> Changes<A> {
+    fn expand_all(&self) -> Changes<A> {
         let mut changes = Changes::new(self.settings.seed);
         let inherited = self.prefixes.get(&Prefix::of(A::default(), 0)).copied().unwrap_or(0);
-        for (index, painted) in (0..).zip(paint_top(&self.prefixes, &(0..TOP_NODES), 0, inherited)) {
-            changes.top(index, &Painted::Plain(0), &painted);
+        for (index, expanded) in (0..).zip(expand_top(&self.prefixes, &(0..TOP_NODES), 0, inherited)) {
+            changes.top(index, &Expanded::Plain(0), &expanded);
         }
         changes
     }
@@ -81,7 +82,7 @@ impl<A: Address> PrefixTrie<A> {
         old
     }
 
-    /// Changes one prefix, and what is painted of it: the smallest chunk that is one before and after, or nodes of the
+    /// Changes one prefix, and what it expands to: the smallest chunk that is one before and after, or nodes of the
     /// top.
     fn repaint(&mut self, prefix: Prefix<A>, old: Option<u16>, new: Option<u16>) -> Changes<A> {
         let mut changes = Changes::new(self.settings.seed);
@@ -90,24 +91,24 @@ impl<A: Address> PrefixTrie<A> {
             let before = bits_before(level);
             let path = prefix.address().truncated(before);
             let inherited = self.longest_up_to(path, before as u8).map_or(0, |(_, value)| value);
-            let Painted::Split(was) = paint_one(&self.prefixes, level, path, inherited) else { continue };
+            let Expanded::Split(was) = expand_one(&self.prefixes, level, path, inherited) else { continue };
             self.put(prefix, new);
-            match paint_one(&self.prefixes, level, path, inherited) {
-                Painted::Split(is) => {
+            match expand_one(&self.prefixes, level, path, inherited) {
+                Expanded::Split(is) => {
                     changes.split(level, path, &was, &is);
                     return changes;
                 }
-                Painted::Plain(_) => self.put(prefix, old),
+                Expanded::Plain(_) => self.put(prefix, old),
             };
         }
         let [first, last] = [prefix.address(), prefix.last()].map(|address| address.bits_at(0, TOP_BITS));
         let nodes = first..last + 1;
-        // What the prefix itself says is painted and not inherited, unless nothing is shorter.
+        // What the prefix itself says is expanded and not inherited, unless nothing is shorter.
         let bits = (u32::from(prefix.len())).min(TOP_BITS).saturating_sub(1);
         let inherited = |trie: &Self| trie.longest_up_to(prefix.address(), bits as u8).map_or(0, |(_, value)| value);
-        let was = paint_top(&self.prefixes, &nodes, bits, inherited(self));
+        let was = expand_top(&self.prefixes, &nodes, bits, inherited(self));
         self.put(prefix, new);
-        let is = paint_top(&self.prefixes, &nodes, bits, inherited(self));
+        let is = expand_top(&self.prefixes, &nodes, bits, inherited(self));
         for (index, (was, is)) in nodes.zip(was.iter().zip(&is)) {
             changes.top(index, was, is);
         }
@@ -165,7 +166,7 @@ impl<A: Address> Control for PrefixTrie<A> {
         for prefix in self.prefixes.keys() {
             self.n_of_len[usize::from(prefix.len())] += 1;
         }
-        let changes = self.paint_all();
+        let changes = self.expand_all();
         self.version += 1;
         self.digest = changes.digest;
         updates.push(changes.into_update(true, 0, self.version, self.digest));
@@ -183,7 +184,7 @@ impl<A: Address> Control for PrefixTrie<A> {
     /// # Panics
     /// When the operating system has no address space for the settings' most prefixes.
     fn export(&self) -> PrefixTrieQuery<A> {
-        PrefixTrieQuery::from_whole(&self.settings, &self.whole()).expect("a table of its own control half is whole")
+        PrefixTrieQuery::from_image(&self.settings, &self.whole()).expect("a table of its own control half is whole")
     }
 
     fn len(&self) -> usize {

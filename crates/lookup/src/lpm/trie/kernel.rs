@@ -6,10 +6,8 @@
 
 use super::tables::{Tables, chunk};
 use super::{DEEP, TOP_BITS, bits_before, levels};
+use crate::base::prefetch::BURST;
 use crate::lpm::prefix::Address;
-
-/// Addresses of a burst.
-pub(super) const BURST: usize = 32;
 
 /// The next hop of an address.
 #[inline]

@@ -15,10 +15,10 @@
 //! leaf is 2^15 plus the number of its child among those of the node; child `k` is the chunk `children + k`. Nodes with
 //! one run share the leaf of their next hop.
 //!
-//! | room | what |
+//! | module | what |
 //! |---|---|
 //! | [`control`] | [`PrefixTrie`]: the prefixes in order, and what a change of one makes different |
-//! | `paint` | from prefixes to the ranges of nodes |
+//! | `expand` | from prefixes to the ranges of nodes |
 //! | [`update`] | the message: nodes by their ranges |
 //! | [`query`], `write` | [`PrefixTrieQuery`], words only, and [`Reader`]s beside its writer; how it takes over an update |
 //! | `tables`, `kernel` | nodes, leaves and chunks in memory; look-ups in them |
@@ -26,7 +26,7 @@
 //! Cost: 4 MiB for the top, 64 bytes a chunk, 2 bytes a run: a full table of 900 thousand IPv4 prefixes takes about
 //! 6 MB. A table of a few prefixes takes the 4 MiB too.
 //! An address without a route gets 0, as one whose prefix was inserted with 0 does.
-//! Updates: the nodes that a prefix covers, painted anew from the prefixes in them; a short prefix costs more (the
+//! Updates: the nodes that a prefix covers, expanded anew from the prefixes in them; a short prefix costs more (the
 //! default route all of the top, some 10 ms). Written in place under a counter, a chunk or a node of the top with new
 //! descendants at a time: an address gets its answer from before an update or from after it, addresses of one update
 //! one by one.
@@ -38,8 +38,8 @@
 
 mod content;
 pub mod control;
+mod expand;
 mod kernel;
-mod paint;
 pub mod query;
 mod tables;
 pub mod update;

@@ -2,20 +2,22 @@
 
 use std::sync::Arc;
 
-use super::kernel::{BURST, lookup, lookup_burst};
+use super::kernel::{lookup, lookup_burst};
 use super::tables::Tables;
 use super::update::Update;
 use super::{Settings, TOP_NODES};
-use crate::arena::{LINE, Lines};
+use crate::base::arena::{LINE, Lines};
+use crate::base::bytes::DecodeError;
+use crate::base::part::PartId;
+use crate::base::prefetch::BURST;
 use crate::lpm::prefix::Address;
-use crate::othello::update::DecodeError;
-use crate::publish::meeting::Meeting;
-use crate::traits::{Applied, ApplyError, BatchReader, Query, Replicated};
+use crate::publish::seq_lock::SeqLock;
+use crate::traits::{Applied, ApplyError, BatchReader, Query, Undivided};
 
 /// What readers and the writer share.
 pub(super) struct Shared {
     pub(super) tables: Tables,
-    pub(super) meeting: Meeting,
+    pub(super) seq_lock: SeqLock,
 }
 
 /// Query half of a trie of prefixes, and the handle of its one writer.
@@ -35,7 +37,7 @@ impl<A: Address> PrefixTrieQuery<A> {
         let (tables, free_leaves, free_chunks) = Tables::reserve::<A>(settings)
             .map_err(|_| ApplyError::ArenaFull { needed_bytes: settings.max_prefixes * LINE, limit_bytes: 0 })?;
         Ok(Self {
-            shared: Arc::new(Shared { tables, meeting: Meeting::default() }),
+            shared: Arc::new(Shared { tables, seq_lock: SeqLock::default() }),
             free_leaves,
             free_chunks,
             settings: settings.clone(),
@@ -78,7 +80,7 @@ impl<A: Address> Query for PrefixTrieQuery<A> {
             return Ok(Applied::AlreadyThere);
         }
         if !update.whole && update.from != self.version {
-            return Err(ApplyError::Gap { prefix: 0, depth: 0, current: self.version, from: update.from });
+            return Err(ApplyError::Gap { part: PartId::WHOLE, current: self.version, from: update.from });
         }
         self.take_over(update)?;
         (self.version, self.digest) = (update.to, update.digest);
@@ -90,12 +92,13 @@ impl<A: Address> Query for PrefixTrieQuery<A> {
     }
 }
 
-impl<A: Address> Replicated for PrefixTrieQuery<A> {
+impl<A: Address> Undivided for PrefixTrieQuery<A> {
     type Settings = Settings;
+    type Image = Update<A>;
     type Reader = Reader<A>;
 
-    fn settings(&self) -> &Settings {
-        &self.settings
+    fn settings(&self) -> Settings {
+        self.settings.clone()
     }
 
     fn encode_update(_settings: &Settings, update: &Update<A>, out: &mut Vec<u8>) {
@@ -106,30 +109,30 @@ impl<A: Address> Replicated for PrefixTrieQuery<A> {
         Update::decode(bytes)
     }
 
-    fn is_whole(update: &Update<A>) -> bool {
-        update.whole
+    fn update_of(image: Update<A>) -> Update<A> {
+        image
     }
 
-    fn held_after(update: &Update<A>) -> (u64, u64) {
-        (update.to, update.digest)
+    fn image_of(update: &Update<A>) -> Option<&Update<A>> {
+        update.whole.then_some(update)
     }
 
-    fn from_whole(settings: &Settings, update: &Update<A>) -> Result<Self, ApplyError> {
+    fn from_image(settings: &Settings, image: &Update<A>) -> Result<Self, ApplyError> {
         let mut query = Self::empty(settings)?;
-        query.overwrite(update)?;
+        query.overwrite(image)?;
         Ok(query)
     }
 
-    fn overwrite(&mut self, update: &Update<A>) -> Result<(), ApplyError> {
-        if !update.whole {
+    fn overwrite(&mut self, image: &Update<A>) -> Result<(), ApplyError> {
+        if !image.whole {
             return Err(ApplyError::Malformed { reason: "a change came where the whole was due" });
         }
-        self.take_over(update)?;
-        (self.version, self.digest) = (update.to, update.digest);
+        self.take_over(image)?;
+        (self.version, self.digest) = (image.to, image.digest);
         Ok(())
     }
 
-    fn whole(&self) -> Update<A> {
+    fn image(&self) -> Update<A> {
         self.read_whole(self.version)
     }
 
@@ -148,13 +151,11 @@ pub struct Reader<A> {
     address: std::marker::PhantomData<A>,
 }
 
-impl<A: Address> BatchReader for Reader<A> {
-    type Key = A;
-
+impl<A: Address> BatchReader<[A]> for Reader<A> {
     fn lookup_batch(&mut self, addresses: &[A], values: &mut [u64]) {
         let values = &mut values[..addresses.len()];
         for (addresses, values) in addresses.chunks(BURST).zip(values.chunks_mut(BURST)) {
-            self.shared.meeting.read(|| lookup_burst(&self.shared.tables, addresses, values));
+            self.shared.seq_lock.read(|| lookup_burst(&self.shared.tables, addresses, values));
         }
     }
 

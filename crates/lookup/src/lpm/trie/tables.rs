@@ -6,9 +6,9 @@ use std::io;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
 
 use super::{CHUNK_NODES, DEEP, RANGES, Settings, TOP_NODES, levels};
-use crate::arena::{Arena, LINE, Lines};
+use crate::base::arena::{Arena, LINE, Lines};
+use crate::base::prefetch::prefetch;
 use crate::lpm::prefix::Address;
-use crate::othello::prefetch;
 
 /// Bytes of a node.
 const NODE: usize = 16;

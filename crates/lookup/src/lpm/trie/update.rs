@@ -13,11 +13,11 @@
 //! All integers are little-endian, words have 16 bits.
 
 use super::content::{Node, prf};
-use super::paint::{Painted, Split};
+use super::expand::{Expanded, Split};
 use super::{NEW, RANGES, TOP_BITS, TOP_NODES, bits_before, bits_of, levels};
-use crate::bytes::Bytes;
+use crate::base::bytes::{Bytes, DecodeError, at_most};
 use crate::lpm::prefix::Address;
-use crate::othello::update::{DecodeError, at_most};
+use crate::traits::{HeldPart, Image, PartId};
 /// Bytes of a record, without its path.
 const RECORD_BYTES: usize = 5;
 
@@ -34,6 +34,20 @@ pub struct Update<A> {
     pub digest: u64,
     pub(super) records: Vec<Record<A>>,
     pub(super) words: Vec<u16>,
+}
+
+impl<A: Address> Image for Update<A> {
+    fn held(&self) -> HeldPart {
+        HeldPart { id: PartId::WHOLE, version: self.to, digest: self.digest }
+    }
+
+    fn under(self, version: u64) -> Self {
+        Self { to: version, ..self }
+    }
+
+    fn n_bytes(&self) -> usize {
+        self.words.len() * 2 + self.records.len() * size_of::<Record<A>>()
+    }
 }
 
 /// Where a content goes.
@@ -118,19 +132,19 @@ impl<A: Address> Changes<A> {
         Update { whole, from, to, digest, records: self.records, words: self.words }
     }
 
-    /// A node of the top that was painted `old` and is `new`.
-    pub(super) fn top(&mut self, index: u32, old: &Painted, new: &Painted) {
+    /// A node of the top that was `old` and is `new`.
+    pub(super) fn top(&mut self, index: u32, old: &Expanded, new: &Expanded) {
         if old == new {
             return;
         }
         let path = A::from_first(index, TOP_BITS);
         match old {
-            Painted::Plain(value) => self.digest ^= plain_prf(self.seed, path, *value),
-            Painted::Split(_) if matches!(new, Painted::Split(_)) => {}
-            Painted::Split(split) => self.digest ^= deep_digest(self.seed, 0, path, split),
+            Expanded::Plain(value) => self.digest ^= plain_prf(self.seed, path, *value),
+            Expanded::Split(_) if matches!(new, Expanded::Split(_)) => {}
+            Expanded::Split(split) => self.digest ^= deep_digest(self.seed, 0, path, split),
         }
         match (old, new) {
-            (_, &Painted::Plain(value)) => {
+            (_, &Expanded::Plain(value)) => {
                 self.digest ^= plain_prf(self.seed, path, value);
                 if let (Some((end, of_row)), Some(last)) = (self.row, self.records.last_mut())
                     && (end, of_row) == (index, value)
@@ -142,13 +156,13 @@ impl<A: Address> Changes<A> {
                 }
                 self.row = Some((index + 1, value));
             }
-            (Painted::Plain(_), Painted::Split(new)) => {
+            (Expanded::Plain(_), Expanded::Split(new)) => {
                 self.digest ^= deep_digest(self.seed, 0, path, new);
                 self.row = None;
                 self.records.push(Record { path, level: 0, count: 1 });
                 put(new, None, &mut self.words);
             }
-            (Painted::Split(old), Painted::Split(new)) => self.split(0, path, old, new),
+            (Expanded::Split(old), Expanded::Split(new)) => self.split(0, path, old, new),
         }
     }
 

@@ -1,6 +1,6 @@
 //! How the query half takes over an update: checked whole, then written place by place.
 //!
-//! Every store is part of a write under the counter of [`Meeting`](crate::publish::meeting::Meeting), those to leaves
+//! Every store is part of a write under the counter of [`SeqLock`](crate::publish::seq_lock::SeqLock), those to leaves
 //! and chunks that no reader can find yet too. So what is given up by one write may be used by the next: a reader that
 //! still looks at it finds, before it takes an answer for one, that the counter moved on.
 
@@ -9,12 +9,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::content::{Content, Node, content_digest, prf};
-use super::paint::{Painted, Split};
+use super::expand::{Expanded, Split};
 use super::query::PrefixTrieQuery;
 use super::tables::{At, Words, chunk};
 use super::update::{Changes, Record, Update, child_path};
 use super::{CHUNK_NODES, DEEP, NEW, RANGES, TOP_BITS, TOP_NODES, bits_before, bits_of};
-use crate::arena::{LINE, Lines};
+use crate::base::arena::{LINE, Lines};
+use crate::base::part::PartId;
 use crate::lpm::prefix::{Address, Prefix};
 use crate::traits::ApplyError;
 
@@ -94,9 +95,7 @@ impl<A: Address> PrefixTrieQuery<A> {
         if !words.is_empty() {
             return Err(malformed("words are left over"));
         }
-        if digest != update.digest {
-            return Err(ApplyError::WrongDigest { prefix: 0, depth: 0, got: digest, expected: update.digest });
-        }
+        ApplyError::check_digest(PartId::WHOLE, digest, update.digest)?;
         Ok(contents)
     }
 
@@ -179,7 +178,7 @@ impl<A: Address> PrefixTrieQuery<A> {
     /// Writes a content at a place, whose words are rubbish where `fresh`, and gives back what was there.
     fn write(&mut self, at: At, content: &Content, fresh: bool, taken: &mut Taken) {
         let shared = Arc::clone(&self.shared);
-        let (tables, meeting) = (&shared.tables, &shared.meeting);
+        let (tables, seq_lock) = (&shared.tables, &shared.seq_lock);
         let mut children = content.children.iter();
         for (here, node) in (at..).zip(&content.nodes) {
             let deep: Vec<_> = node.deep().collect();
@@ -197,7 +196,7 @@ impl<A: Address> PrefixTrieQuery<A> {
                     self.write(chunk(number), child, true, taken);
                 } else {
                     let (_, from) = old_children.iter().find(|child| child.0 == range).expect("it was checked");
-                    meeting.write(|| {
+                    seq_lock.write(|| {
                         (0..CHUNK_NODES).for_each(|node| tables.store(chunk(number) + node, tables.load(from + node)));
                     });
                 }
@@ -206,7 +205,7 @@ impl<A: Address> PrefixTrieQuery<A> {
                 [value] => value.into(),
                 _ => taken.leaves.pop_front().expect("it was counted"),
             };
-            meeting.write(|| {
+            seq_lock.write(|| {
                 if node.leaves.len() > 1 {
                     let mut numbers = DEEP..;
                     for (index, &leaf) in (leaves as usize..).zip(&node.leaves) {
@@ -316,11 +315,11 @@ impl<A: Address> PrefixTrieQuery<A> {
         let mut changes = Changes::new(self.settings.seed);
         for index in 0..TOP_NODES {
             let at = index as usize;
-            let painted = match self.plain_at(at) {
-                Some(value) => Painted::Plain(value),
-                None => Painted::Split(Box::new(self.split_at(at, 0))),
+            let expanded = match self.plain_at(at) {
+                Some(value) => Expanded::Plain(value),
+                None => Expanded::Split(Box::new(self.split_at(at, 0))),
             };
-            changes.top(index, &Painted::Plain(0), &painted);
+            changes.top(index, &Expanded::Plain(0), &expanded);
         }
         changes.into_update(true, 0, version, self.digest)
     }

@@ -1,8 +1,10 @@
 //! OGW, the Othello at a gateway: full names, each found by one Othello lookup and compared exactly.
 //!
-//! | room | what |
+//! | module | what |
 //! |---|---|
-//! | [`control`] | [`Gateway`], the control half |
+//! | [`skeleton`] | [`GatewaySkeleton`]: the names, and which slot each has |
+//! | [`view`] | what one switch's slots hold |
+//! | `rows` | what a store keeps of a skeleton besides the names |
 //! | [`update`] | the message: a name in its slot with the cells that lead there, or whole shards |
 //! | [`query`] | [`GatewayQuery`], the half of words; [`Reader`]s beside its writer |
 //!
@@ -23,22 +25,45 @@
 //! Limits: values of 1 to 64 bits; two names with equal digests cannot both be in; shards stand on the heap, on small
 //! pages.
 
-pub mod control;
 pub mod query;
-#[cfg(test)]
-mod tests;
+mod rows;
+pub mod skeleton;
 pub mod update;
+pub mod view;
 
-pub use control::Gateway;
 pub use query::{GatewayQuery, Reader};
+pub use skeleton::GatewaySkeleton;
 pub use update::{NameUpdate, SlotShard, Update, WholeShards};
+pub use view::GatewayView;
 
 /// What a table is built with: the settings of an exact table, which an OGW can stand in for.
 pub use crate::cuckoo::exact::Settings;
 
-use super::{ShardId, Sharded, Sides, Sizing};
+use super::{Sharded, Sides, Sizing};
+use crate::base::part::PartId;
 use crate::cuckoo::slot_prf;
 use crate::hash::{Purpose, mix64};
+use crate::traits::Single;
+
+/// Control half of one table whose names carry their values themselves.
+///
+/// ```
+/// use fibula_lookup::hash::{Family, SecretKey};
+/// use fibula_lookup::othello::gateway::{Gateway, Settings};
+/// use fibula_lookup::traits::{Control, Query};
+///
+/// let settings = Settings::new(6, 16, 1000, Family::MulAdd, &SecretKey::from_seed(1));
+/// let mut table = Gateway::<1>::new(settings);
+/// let mut switch = table.export();
+/// let mut updates = Vec::new();
+/// table.insert([7], 42, &mut updates)?;
+/// for update in &updates {
+///     switch.apply(update)?;
+/// }
+/// assert_eq!((switch.lookup([7]), switch.lookup([8])), (42, 0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub type Gateway<const W: usize> = Single<GatewaySkeleton<W, u64>>;
 
 /// Bits of an index to a slot: what edges of one shard have.
 const INDEX_BITS: u8 = 16;
@@ -55,6 +80,6 @@ fn n_edges(sides: Sides) -> usize {
 }
 
 /// A slot's share of its shard's digest.
-fn slot_digest(seed: u64, id: ShardId, slot: u32, words: &[u64]) -> u64 {
+fn slot_digest(seed: u64, id: PartId, slot: u32, words: &[u64]) -> u64 {
     slot_prf(mix64(seed ^ (u64::from(id.prefix) << 8 | u64::from(id.depth))), slot, words)
 }

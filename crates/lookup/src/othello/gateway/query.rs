@@ -4,26 +4,25 @@
 //! waves: cells, slots, comparison. What it read of a shard counts only if the shard's counter did not move meanwhile;
 //! otherwise the name is read again, and after a bounded number of tries behind the writer.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use super::update::{NameUpdate, SlotShard, Update, WholeShards};
 use super::{Settings, n_edges, othello_settings, slot_digest};
-use crate::cuckoo::BURST;
+use crate::base::bytes::DecodeError;
+use crate::base::part::{PartId, prefix_of};
+use crate::base::prefetch::{BURST, prefetch};
 use crate::cuckoo::exact::{Layout, NameHash};
 use crate::cuckoo::places::Hash;
 use crate::cuckoo::words::Words;
 use crate::hash::Digest;
 use crate::othello::apply::Earlier;
-use crate::othello::graph::prefix_of;
-use crate::othello::update::DecodeError;
-use crate::othello::{ShardId, ShardImage, Sharded, Sides, cell_prf, kernel, validate};
+use crate::othello::{ShardImage, Sharded, Sides, cell_prf, validate};
 use crate::publish::Sequence;
-use crate::publish::current::{Current, Follower};
-use crate::traits::{Applied, ApplyError, BatchReader, Query, Replicated};
+use crate::publish::rcu::{RcuCell, RcuReader};
+use crate::publish::seq_lock::Gate;
+use crate::traits::{Applied, ApplyError, BatchReader, Query, Undivided};
 
-/// Reads beside a busy writer before a reader lines up behind it.
-const SPINS: u32 = 64;
 /// Cells in a word.
 const CELLS: u32 = 64 / super::INDEX_BITS as u32;
 
@@ -37,7 +36,7 @@ impl SlotShard {
 
 /// A shard that readers see.
 struct Shard {
-    id: ShardId,
+    id: PartId,
     sides: Sides,
     tweak: u16,
     sequence: Sequence,
@@ -107,7 +106,7 @@ struct Table<const W: usize> {
     /// The shard of every prefix of `depth` bits.
     directory: Vec<Arc<Shard>>,
     /// Held by the writer while it edits a shard.
-    gate: Arc<Mutex<()>>,
+    gate: Arc<Gate>,
 }
 
 impl<const W: usize> Table<W> {
@@ -120,17 +119,12 @@ impl<const W: usize> Table<W> {
     fn one(&self, name: &[u64; W], digest: Digest) -> u64 {
         let shard = self.shard(digest);
         let read = || shard.value(self.layout, name, shard.slot(digest, shard.sides.endpoints(digest.0, shard.tweak)));
-        for _ in 0..SPINS {
-            if let Some(stamp) = shard.sequence.read_begin() {
-                let value = read();
-                if shard.sequence.read_validate(stamp) {
-                    return value;
-                }
-            }
-            std::hint::spin_loop();
-        }
-        let _gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
-        read()
+        let attempt = || {
+            let stamp = shard.sequence.read_begin()?;
+            let value = read();
+            shard.sequence.read_validate(stamp).then_some(value)
+        };
+        self.gate.retry(attempt).unwrap_or_else(|_closed| read())
     }
 
     fn lookup_batch(&self, names: &[[u64; W]], values: &mut [u64]) {
@@ -149,14 +143,14 @@ impl<const W: usize> Table<W> {
             let shard = self.shard(digest);
             *spot = shard.sides.endpoints(digest.0, shard.tweak);
             for cell in [spot.0, spot.1] {
-                kernel::prefetch(shard.cells.as_ptr().wrapping_add((cell / CELLS) as usize).cast());
+                prefetch(shard.cells.as_ptr().wrapping_add((cell / CELLS) as usize).cast());
             }
         }
         let mut slots = [(None, 0); BURST];
         for ((&digest, &spot), slot) in digests.iter().zip(&spots).zip(&mut slots) {
             let shard = self.shard(digest);
             *slot = (shard.sequence.read_begin(), shard.slot(digest, spot));
-            kernel::prefetch(shard.slots.as_ptr().wrapping_add(slot.1 as usize * self.layout.slot_words).cast());
+            prefetch(shard.slots.as_ptr().wrapping_add(slot.1 as usize * self.layout.slot_words).cast());
         }
         for (((name, &digest), &(stamp, slot)), value) in names.iter().zip(&*digests).zip(&slots).zip(values) {
             let shard = self.shard(digest);
@@ -180,7 +174,7 @@ impl<const W: usize> Table<W> {
 
 /// Query half of a table, and the handle of its one writer.
 pub struct GatewayQuery<const W: usize> {
-    current: Current<Table<W>>,
+    current: RcuCell<Table<W>>,
     settings: Settings,
     layout: Layout,
     seed: u64,
@@ -190,40 +184,6 @@ pub struct GatewayQuery<const W: usize> {
 }
 
 impl<const W: usize> GatewayQuery<W> {
-    /// The query structure of a whole table.
-    /// # Errors
-    /// [`ApplyError`]: the update is not a whole table, or malformed, has another digest, or memory ran out.
-    /// # Panics
-    /// When names of `settings.name_bytes` do not fit into `W` words.
-    pub fn from_table(settings: &Settings, update: &Update<W>) -> Result<Self, ApplyError> {
-        let whole = update.as_table()?;
-        let (layout, seed, othello) = (settings.layout::<W>(), settings.seed(), othello_settings(settings));
-        let empty =
-            Table { hash: NameHash::new(settings), layout, depth: 0, directory: Vec::new(), gate: Arc::default() };
-        let mut query = Self {
-            current: Current::new(empty),
-            settings: settings.clone(),
-            layout,
-            seed,
-            othello,
-            version: whole.to,
-            digest: whole.digest,
-        };
-        let table = query.with(whole, true)?;
-        query.current.replace(table, 0)?;
-        Ok(query)
-    }
-
-    /// A reader for another thread.
-    pub fn reader(&self) -> Reader<W> {
-        Reader { follower: self.current.reader() }
-    }
-
-    /// Version and digest held.
-    pub fn held(&self) -> (u64, u64) {
-        (self.version, self.digest)
-    }
-
     fn table(&self) -> &Table<W> {
         self.current.get()
     }
@@ -260,9 +220,7 @@ impl<const W: usize> GatewayQuery<W> {
             digest ^= directory[at].digest.load(Ordering::Relaxed);
             at = entries.end;
         }
-        if digest != whole.digest {
-            return Err(ApplyError::WrongDigest { prefix: 0, depth: 0, got: digest, expected: whole.digest });
-        }
+        ApplyError::check_digest(PartId::WHOLE, digest, whole.digest)?;
         Ok(Table { hash: old.hash.clone(), layout: self.layout, depth, directory, gate: Arc::clone(&old.gate) })
     }
 
@@ -300,17 +258,11 @@ impl<const W: usize> GatewayQuery<W> {
         Ok(())
     }
 
-    fn gap(&self, from: u64) -> ApplyError {
-        ApplyError::Gap { prefix: 0, depth: 0, current: self.version, from }
-    }
-
     fn apply_name(&mut self, update: &NameUpdate<W>) -> Result<Applied, ApplyError> {
         if update.to <= self.version {
             return Ok(Applied::AlreadyThere);
         }
-        if update.from != self.version {
-            return Err(self.gap(update.from));
-        }
+        ApplyError::check_version(PartId::WHOLE, self.version, update.from)?;
         let malformed = |reason| Err(ApplyError::Malformed { reason });
         let (table, id) = (self.table(), update.id);
         if id.depth > table.depth || id.prefix >> id.depth != 0 {
@@ -338,11 +290,8 @@ impl<const W: usize> GatewayQuery<W> {
             delta ^= cell_prf(self.othello.seed, cell, old) ^ cell_prf(self.othello.seed, cell, index);
         }
         let got = self.digest ^ delta;
-        if got != update.digest {
-            let ShardId { prefix, depth } = id;
-            return Err(ApplyError::WrongDigest { prefix, depth, got, expected: update.digest });
-        }
-        let gate = table.gate.lock().unwrap_or_else(PoisonError::into_inner);
+        ApplyError::check_digest(id, got, update.digest)?;
+        let gate = table.gate.close();
         let guard = shard.sequence.write();
         for (to, &from) in old.iter().zip(&words) {
             to.store(from, Ordering::Relaxed);
@@ -353,15 +302,6 @@ impl<const W: usize> GatewayQuery<W> {
         shard.digest.fetch_xor(delta, Ordering::Relaxed);
         (self.version, self.digest) = (update.to, got);
         Ok(Applied::Applied)
-    }
-}
-
-impl<const W: usize> Update<W> {
-    fn as_table(&self) -> Result<&WholeShards, ApplyError> {
-        match self {
-            Self::Table(whole) => Ok(whole),
-            _ => Err(ApplyError::Malformed { reason: "a part came where a whole table was due" }),
-        }
     }
 }
 
@@ -381,8 +321,10 @@ impl<const W: usize> Query for GatewayQuery<W> {
         match update {
             Update::Name(update) => self.apply_name(update),
             Update::Shards(whole) | Update::Table(whole) if whole.to <= self.version => Ok(Applied::AlreadyThere),
-            Update::Shards(whole) if whole.from != self.version => Err(self.gap(whole.from)),
-            Update::Shards(whole) => self.replace(whole, false).map(|()| Applied::Applied),
+            Update::Shards(whole) => {
+                ApplyError::check_version(PartId::WHOLE, self.version, whole.from)?;
+                self.replace(whole, false).map(|()| Applied::Applied)
+            }
             Update::Table(whole) => self.replace(whole, true).map(|()| Applied::Applied),
         }
     }
@@ -395,29 +337,28 @@ impl<const W: usize> Query for GatewayQuery<W> {
 
 /// A thread's access to the table beside its writer.
 pub struct Reader<const W: usize> {
-    follower: Follower<Table<W>>,
+    reader: RcuReader<Table<W>>,
 }
 
-impl<const W: usize> BatchReader for Reader<W> {
-    type Key = [u64; W];
-
+impl<const W: usize> BatchReader<[[u64; W]]> for Reader<W> {
     #[inline]
     fn lookup_batch(&mut self, names: &[[u64; W]], values: &mut [u64]) {
-        let (table, _pin) = self.follower.pin();
+        let (table, _pin) = self.reader.pin();
         table.lookup_batch(names, values);
     }
 
     fn offline(&mut self) {
-        self.follower.offline();
+        self.reader.offline();
     }
 }
 
-impl<const W: usize> Replicated for GatewayQuery<W> {
+impl<const W: usize> Undivided for GatewayQuery<W> {
     type Settings = Settings;
+    type Image = WholeShards;
     type Reader = Reader<W>;
 
-    fn settings(&self) -> &Settings {
-        &self.settings
+    fn settings(&self) -> Settings {
+        self.settings.clone()
     }
 
     fn encode_update(settings: &Settings, update: &Update<W>, out: &mut Vec<u8>) {
@@ -428,41 +369,51 @@ impl<const W: usize> Replicated for GatewayQuery<W> {
         Update::decode(bytes, settings)
     }
 
-    fn is_whole(update: &Update<W>) -> bool {
-        matches!(update, Update::Table(_))
+    fn update_of(image: WholeShards) -> Update<W> {
+        Update::Table(image)
     }
 
-    fn held_after(update: &Update<W>) -> (u64, u64) {
-        match update {
-            Update::Name(update) => (update.to, update.digest),
-            Update::Shards(whole) | Update::Table(whole) => (whole.to, whole.digest),
-        }
+    fn image_of(update: &Update<W>) -> Option<&WholeShards> {
+        if let Update::Table(image) = update { Some(image) } else { None }
     }
 
-    fn from_whole(settings: &Settings, update: &Update<W>) -> Result<Self, ApplyError> {
-        Self::from_table(settings, update)
+    fn from_image(settings: &Settings, image: &WholeShards) -> Result<Self, ApplyError> {
+        let (layout, seed, othello) = (settings.layout::<W>(), settings.seed(), othello_settings(settings));
+        let empty =
+            Table { hash: NameHash::new(settings), layout, depth: 0, directory: Vec::new(), gate: Arc::default() };
+        let mut query = Self {
+            current: RcuCell::new(empty),
+            settings: settings.clone(),
+            layout,
+            seed,
+            othello,
+            version: image.to,
+            digest: image.digest,
+        };
+        let table = query.with(image, true)?;
+        query.current.replace(table, 0)?;
+        Ok(query)
     }
 
-    fn overwrite(&mut self, update: &Update<W>) -> Result<(), ApplyError> {
-        self.replace(update.as_table()?, true)
+    fn overwrite(&mut self, image: &WholeShards) -> Result<(), ApplyError> {
+        self.replace(image, true)
     }
 
-    fn whole(&self) -> Update<W> {
-        let (version, digest) = self.held();
+    fn image(&self) -> WholeShards {
         let shards = self.table().shards().map(|shard| {
             let mut image = shard.image();
             // The digest of the cells alone: that of the shard less its slots.
             image.cells.digest = shard.digest.load(Ordering::Relaxed) ^ image.digest(self.seed, self.layout.slot_words);
             image
         });
-        Update::Table(WholeShards { from: version, to: version, digest, shards: shards.collect() })
+        WholeShards { from: self.version, to: self.version, digest: self.digest, shards: shards.collect() }
     }
 
     fn held(&self) -> (u64, u64) {
-        GatewayQuery::held(self)
+        (self.version, self.digest)
     }
 
     fn reader(&self) -> Reader<W> {
-        GatewayQuery::reader(self)
+        Reader { reader: self.current.reader() }
     }
 }

@@ -11,10 +11,10 @@
 //! All integers are little-endian. A slot of name zero and value zero is empty.
 
 use super::Settings;
-use crate::bytes::Bytes;
+use crate::base::bytes::{Bytes, DecodeError, at_most};
+use crate::base::part::{MAX_PARTS, PartId};
 use crate::cuckoo::exact;
-use crate::othello::update::{DecodeError, MAX_SHARDS, at_most};
-use crate::othello::{ShardId, ShardImage};
+use crate::othello::ShardImage;
 
 /// An update of an OGW.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub enum Update<const W: usize> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NameUpdate<const W: usize> {
     /// The shard.
-    pub id: ShardId,
+    pub id: PartId,
     /// The version of the table that this update builds on.
     pub from: u64,
     /// The version after it.
@@ -99,7 +99,7 @@ impl<const W: usize> Update<W> {
         let mut bytes = Bytes(bytes);
         let update = match at_most("kind of update", bytes.u8()?.into(), 2)? {
             0 => {
-                let id = ShardId::decode(&mut bytes)?;
+                let id = PartId::decode(&mut bytes)?;
                 let (from, to, digest, slot) = (bytes.u64()?, bytes.u64()?, bytes.u64()?, bytes.u32()?);
                 let name = exact::name(bytes.take(settings.name_bytes.into())?);
                 let name = name.expect("the length of names was checked against W");
@@ -135,7 +135,7 @@ impl WholeShards {
 
     fn decode(bytes: &mut Bytes) -> Result<Self, DecodeError> {
         let (from, to, digest) = (bytes.u64()?, bytes.u64()?, bytes.u64()?);
-        let n_shards = at_most("shards", bytes.u32()?.into(), MAX_SHARDS as u64)?;
+        let n_shards = at_most("shards", bytes.u32()?.into(), MAX_PARTS as u64)?;
         let mut shards = Vec::new();
         for _ in 0..n_shards {
             let cells = ShardImage::decode(bytes, super::INDEX_BITS)?;

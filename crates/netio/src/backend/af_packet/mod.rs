@@ -243,8 +243,11 @@ impl Open {
         }
         let max_frame = sys::mtu(fd, interface).map_err(fail("read the MTU"))? + ETHERNET_HEADER;
         if max_frame + VLAN_TAG > crate::MAX_FRAME_LIMIT {
-            let reason =
-                format!("MTU {}: frames would not fit; at most {}", max_frame - 14, crate::MAX_FRAME_LIMIT - 18);
+            let reason = format!(
+                "its MTU is {}, but buffers have room for {}; lower the MTU",
+                max_frame - 14,
+                crate::MAX_FRAME_LIMIT - 18
+            );
             return Err(NetError::BadOption { device: interface.to_owned(), reason });
         }
         let on: libc::c_int = 1;

@@ -53,25 +53,25 @@ impl Options {
     pub(crate) fn check(&self) -> Result<(), BenchError> {
         let setting = |text: String| Err(BenchError::Setting(text));
         if let Some(n) = self.n.iter().find(|n| !(1..=1 << 26).contains(*n)) {
-            return setting(format!("{n} names: from 1 to 64M"));
+            return setting(format!("there are {n} names; use 1 to 64M"));
         }
         if let Some(k) = self.k.iter().find(|k| !(1..=MAX_HASHES).contains(*k)) {
-            return setting(format!("{k} positions a name: from 1 to {MAX_HASHES}"));
+            return setting(format!("a name has {k} positions; use 1 to {MAX_HASHES}"));
         }
         if let Some(bytes) = self.key_bytes.iter().find(|bytes| ![Keys::ADDRESS, Keys::TUPLE].contains(bytes)) {
-            return setting(format!("keys of {bytes} bytes: 4 or 13"));
+            return setting(format!("keys have {bytes} bytes; use 4 or 13"));
         }
         if let Some(share) = self.members.iter().find(|share| !(0.0..=1.0).contains(*share)) {
-            return setting(format!("a share of {share}: from 0 to 1"));
+            return setting(format!("the share is {share}; use 0 to 1"));
         }
         if !(1.0..=60.0).contains(&self.bits_per_name) {
-            return setting(format!("{} bits a name: from 1 to 60", self.bits_per_name));
+            return setting(format!("a name has {} bits; use 1 to 60", self.bits_per_name));
         }
         if self.batch == 0 || self.batch as usize > MAX_BATCH {
-            return setting(format!("batches of {}: from 1 to {MAX_BATCH}", self.batch));
+            return setting(format!("a batch has {} names; use 1 to {MAX_BATCH}", self.batch));
         }
         if self.runs == 0 || self.operations == Some(0) {
-            return setting("at least one run, and one query".into());
+            return setting("there are no runs or no queries; use at least 1 of each".into());
         }
         if let Some(name) = self.contestants.iter().find(|name| CONTESTANTS.iter().all(|(known, _)| known != name)) {
             let known = CONTESTANTS.map(|(name, _)| name).join(", ");

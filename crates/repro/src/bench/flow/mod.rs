@@ -79,7 +79,7 @@ impl std::str::FromStr for Part {
             "insert" => Ok(Self::Insert),
             "hint" => Ok(Self::Hint),
             "churn" => Ok(Self::Churn),
-            _ => Err(format!("no part {text:?}: there are lookup, insert, hint and churn")),
+            _ => Err(format!("there is no part {text:?}; use lookup, insert, hint or churn")),
         }
     }
 }
@@ -93,19 +93,19 @@ impl Options {
     pub(crate) fn check(&self) -> Result<(), BenchError> {
         let setting = |text: String| Err(BenchError::Setting(text));
         if let Some(capacity) = self.capacity.iter().find(|n| !n.is_power_of_two() || !(1024..=1 << 30).contains(*n)) {
-            return setting(format!("a capacity of {capacity}: a power of two from 1K to 1024M"));
+            return setting(format!("the capacity is {capacity}; use a power of two from 1K to 1024M"));
         }
         if let Some(load) = self.load.iter().find(|load| !(0.01..=0.98).contains(*load)) {
-            return setting(format!("a load of {load}: from 0.01 to 0.98"));
+            return setting(format!("the load is {load}; use 0.01 to 0.98"));
         }
         if let Some(absent) = self.absent.iter().find(|absent| !(0.0..=1.0).contains(*absent)) {
-            return setting(format!("a share of {absent}: from 0 to 1"));
+            return setting(format!("the share of absent keys is {absent}; use 0 to 1"));
         }
         if self.batch == 0 || self.batch as usize > MAX_BATCH {
-            return setting(format!("batches of {}: from 1 to {MAX_BATCH}", self.batch));
+            return setting(format!("a batch has {} keys; use 1 to {MAX_BATCH}", self.batch));
         }
         if self.runs == 0 || self.threads.iter().any(|&threads| threads == 0 || threads > 64) {
-            return setting("at least one run, and from 1 to 64 threads".into());
+            return setting("the runs or threads are out of range; use at least 1 run, and 1 to 64 threads".into());
         }
         if let Some(name) = self.contestants.iter().find(|name| CONTESTANTS.iter().all(|(known, _)| known != name)) {
             let known = CONTESTANTS.map(|(name, _)| name).join(", ");
@@ -361,7 +361,7 @@ fn churned(options: &Options, setting: (u64, f64), listener: &mut dyn Listener) 
         for when in 0..2 {
             if when == 1 {
                 let start = Instant::now();
-                let n_buckets = side.bring_home();
+                let n_buckets = side.rehome();
                 speed = millions_per_second(n_buckets, start.elapsed());
             }
             let share = 100.0 * side.second_share().expect("it was there");

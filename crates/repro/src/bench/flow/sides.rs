@@ -164,7 +164,7 @@ pub(super) trait Side: Send + Sync {
     }
 
     /// Moves entries to their first bucket where that has a free slot; returns how many buckets were visited.
-    fn bring_home(&mut self) -> u64 {
+    fn rehome(&mut self) -> u64 {
         0
     }
 
@@ -281,9 +281,9 @@ impl<L: Flow, P: Policy> Side for Table<L, P> {
         Table::moved_counts(self)
     }
 
-    fn bring_home(&mut self) -> u64 {
+    fn rehome(&mut self) -> u64 {
         let mut n_buckets = 1;
-        while Table::bring_home(self, 1).n_buckets_left > 0 {
+        while Table::rehome(self, 1).n_buckets_left > 0 {
             n_buckets += 1;
         }
         n_buckets

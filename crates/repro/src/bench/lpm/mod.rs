@@ -77,7 +77,7 @@ impl std::str::FromStr for Destinations {
             "prefix" => Ok(Self::Prefix),
             "zipf" => Ok(Self::Zipf),
             "trace" => Ok(Self::Trace),
-            _ => Err(format!("no destinations {text:?}: there are random, prefix, zipf and trace")),
+            _ => Err(format!("there are no destinations {text:?}; use random, prefix, zipf or trace")),
         }
     }
 }
@@ -120,16 +120,18 @@ impl Options {
     pub(crate) fn check(&self) -> Result<(), BenchError> {
         let setting = |text: String| Err(BenchError::Setting(text));
         if self.prefixes.is_empty() || self.prefixes.len() > 1 << 23 {
-            return setting(format!("{} prefixes: from 1 to 8M", self.prefixes.len()));
+            return setting(format!("there are {} prefixes; use 1 to 8M", self.prefixes.len()));
         }
         if self.batch == 0 || self.batch as usize > MAX_BATCH {
-            return setting(format!("batches of {}: from 1 to {MAX_BATCH}", self.batch));
+            return setting(format!("a batch has {} addresses; use 1 to {MAX_BATCH}", self.batch));
         }
         if self.runs == 0 {
-            return setting("at least one run".into());
+            return setting("there are 0 runs; use at least 1".into());
         }
         if self.trace.is_empty() && self.destinations.contains(&Destinations::Trace) {
-            return setting("destinations of a trace, and no trace: name a pcap file with --pcap".into());
+            return setting(
+                "destinations are to come from a trace, but there is none; name a pcap file with --pcap".into(),
+            );
         }
         if let Some(name) = self.contestants.iter().find(|name| CONTESTANTS.iter().all(|(known, _)| known != name)) {
             let known = CONTESTANTS.map(|(name, _)| name).join(", ");

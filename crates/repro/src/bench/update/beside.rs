@@ -4,12 +4,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use lookup::hash::{Digest, Hasher};
-use lookup::line::LineTable;
-use lookup::othello::Othello;
-use lookup::traits::{ApplyError, BatchReader, Query};
+use lookup::line::LineSkeleton;
+use lookup::othello::{Graph, Sharded};
+use lookup::traits::{ApplyError, BatchReader, Control, Query, Replicated};
 
 use super::super::{Listener, Options, millions_per_second};
-use super::tables::{Halves, Ours};
+use super::tables::{Measured, Ours};
 use super::{altered_value, input, setting};
 use crate::BenchError;
 use crate::contestants::MAX_BATCH;
@@ -29,8 +29,8 @@ pub(crate) fn at_rate(
     options.check()?;
     let rates = [updates_per_s];
     options.n.iter().try_for_each(|&n| match contestant {
-        "concise" => run::<Othello>(options, n, &rates, listener),
-        "line" => run::<LineTable>(options, n, &rates, listener),
+        "concise" => run::<Graph<Sharded, u64>>(options, n, &rates, listener),
+        "line" => run::<LineSkeleton<u64>>(options, n, &rates, listener),
         name => Err(BenchError::UnknownContestant { name: name.into(), known: "concise, line".into() }),
     })
 }
@@ -38,7 +38,7 @@ pub(crate) fn at_rate(
 /// One thread looks up names of one half of the set, whose values stay: alone, and while another applies alters of the
 /// other half. At a rate of 0 that one waits for the time of its first update, as it waits between updates at any rate:
 /// what a second busy core costs by itself.
-pub(super) fn run<C: Halves>(
+pub(super) fn run<S: Measured>(
     options: &Options,
     n: u64,
     rates: &[u64],
@@ -47,10 +47,10 @@ pub(super) fn run<C: Halves>(
     let names = options.names.generate(n as usize, options.seed);
     let (fixed, altered) = names.split_at(names.len() / 2);
     if fixed.is_empty() {
-        return Err(BenchError::Setting("lookups beside updates need at least 2 names".into()));
+        return Err(BenchError::Setting("lookups beside updates need at least 2 names; raise n".into()));
     }
     let input = input(options, &names);
-    let mut table = Ours::<C>::build(&input, names.len())?;
+    let mut table = Ours::<S>::build(&input, names.len())?;
     let queries = options.names.queries(fixed, options.operations.unwrap_or(1 << 22) as usize, options.seed);
     let expected = queries.iter().fold(0u64, |sum, &name| sum.wrapping_add(value_of(name, options.value_bits)));
     let mut random = Random::new(options.seed);
@@ -79,7 +79,7 @@ pub(super) fn run<C: Halves>(
         }
     }
     let setting = setting(options, n, options.batch);
-    let bench = format!("update/lookups beside, {}", C::NAME);
+    let bench = format!("update/lookups beside, {}", S::NAME);
     let mut rows = vec![Row::new(&bench, "idle", &setting, "M/s", idle)];
     for ((&updates_per_s, busy), achieved) in rates.iter().zip(busy).zip(achieved) {
         let name = match updates_per_s {
@@ -101,15 +101,15 @@ pub(super) fn run<C: Halves>(
 
 /// Millions of lookups a second of another thread while this one applies the table's updates at a rate, and how many of
 /// them it applied a second. All are applied in the end.
-fn beside<C: Halves>(
-    table: &mut Ours<C>,
+fn beside<S: Measured>(
+    table: &mut Ours<S>,
     queries: &[u64],
     expected: u64,
     batch: usize,
     updates_per_s: u64,
 ) -> Result<(f64, f64), BenchError> {
     let updates = std::mem::take(&mut table.updates);
-    let mut reader = C::reader(&table.query);
+    let mut reader = table.query.reader();
     let (hasher, name_len) = (table.hasher.clone(), table.name_len);
     let done = AtomicBool::new(false);
     let query = &mut table.query;
@@ -134,7 +134,7 @@ fn beside<C: Halves>(
     });
     let applied_per_s = applied.map_err(|error| table.refused(error))?;
     if sum != expected {
-        return Err(BenchError::Checksum { contestant: C::NAME.into(), got: sum, expected });
+        return Err(BenchError::Checksum { contestant: S::NAME.into(), got: sum, expected });
     }
     Ok((millions_per_second(queries.len() as u64, elapsed), applied_per_s))
 }
@@ -163,19 +163,19 @@ fn apply_paced<Q: Query>(
     Ok((applied, start.elapsed()))
 }
 
-fn lookups<C: Halves>(table: &Ours<C>, queries: &[u64], expected: u64, batch: usize) -> Result<f64, BenchError> {
-    let mut reader = C::reader(&table.query);
+fn lookups<S: Measured>(table: &Ours<S>, queries: &[u64], expected: u64, batch: usize) -> Result<f64, BenchError> {
+    let mut reader = table.query.reader();
     let start = Instant::now();
     let sum = pass(&mut reader, &table.hasher, table.name_len, queries, batch);
     let elapsed = start.elapsed();
     if sum != expected {
-        return Err(BenchError::Checksum { contestant: C::NAME.into(), got: sum, expected });
+        return Err(BenchError::Checksum { contestant: S::NAME.into(), got: sum, expected });
     }
     Ok(millions_per_second(queries.len() as u64, elapsed))
 }
 
 fn pass(
-    reader: &mut impl BatchReader<Key = Digest>,
+    reader: &mut impl BatchReader<[Digest]>,
     hasher: &Hasher,
     name_len: usize,
     queries: &[u64],

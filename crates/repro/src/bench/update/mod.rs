@@ -10,9 +10,9 @@ mod tables;
 
 use std::time::{Duration, Instant};
 
-use lookup::line::LineTable;
-use lookup::othello::Othello;
-use lookup::traits::Query as _;
+use lookup::line::LineSkeleton;
+use lookup::othello::{Graph, Sharded};
+use lookup::traits::{Control, Query as _};
 
 use super::{Listener, Options, apply};
 use crate::BenchError;
@@ -21,7 +21,7 @@ use crate::names::{Random, mix64, value_of};
 use crate::report::{Row, Setting, size_text};
 use crate::stats::Histogram;
 pub(crate) use beside::at_rate as beside_at_rate;
-use tables::{Halves, Ours, Table};
+use tables::{Measured, Ours, Table};
 
 /// The parts of the bench, as contestants on the command line.
 pub const PARTS: [(&str, &str); 10] = [
@@ -67,16 +67,16 @@ pub fn run(options: &Options, listener: &mut dyn Listener) -> Result<(), BenchEr
             apply::run(options, &input(options, &names), &setting(options, n, apply::BATCH as u32), listener)?;
         }
         if chosen("latency") {
-            latency::<Othello>(options, n, listener)?;
+            latency::<Graph<Sharded, u64>>(options, n, listener)?;
         }
         if chosen("beside") {
-            beside::run::<Othello>(options, n, &UPDATES_PER_S, listener)?;
+            beside::run::<Graph<Sharded, u64>>(options, n, &UPDATES_PER_S, listener)?;
         }
         if chosen("line-latency") {
-            latency::<LineTable>(options, n, listener)?;
+            latency::<LineSkeleton<u64>>(options, n, listener)?;
         }
         if chosen("line-beside") {
-            beside::run::<LineTable>(options, n, &UPDATES_PER_S, listener)?;
+            beside::run::<LineSkeleton<u64>>(options, n, &UPDATES_PER_S, listener)?;
         }
     }
     Ok(())
@@ -110,8 +110,8 @@ struct Samples {
     alter: Vec<f64>,
     remove: Vec<f64>,
     batch: Vec<f64>,
-    /// Bytes of messages a name of the latest batch.
-    batch_bytes: f64,
+    /// Bytes of messages a name of a batch.
+    batch_bytes: Vec<f64>,
 }
 
 /// Single changes of each kind, in all tables chosen: what [`run`] does for the first of [`PARTS`].
@@ -166,15 +166,14 @@ fn changes(
         listener.table(&sides.iter().map(row).collect::<Vec<_>>());
     }
     let many = setting(options, n, n_changes as u32);
-    let batched = sides.iter().filter(|(_, _, samples)| !samples.batch.is_empty());
-    let row = |(name, _, samples): &(&str, _, Samples)| {
-        let mut row = Row::new("update/insert_batch", name, &many, "ns", samples.batch.clone());
-        row.note = format!("{:.0} bytes of messages a name", samples.batch_bytes);
-        row
-    };
-    let rows: Vec<Row> = batched.map(row).collect();
-    if !rows.is_empty() {
-        listener.table(&rows);
+    let batched: Vec<_> = sides.iter().filter(|(_, _, samples)| !samples.batch.is_empty()).collect();
+    if !batched.is_empty() {
+        let row = |bench, name, unit, samples: &[f64]| Row::new(bench, name, &many, unit, samples.to_vec());
+        let times = batched.iter().map(|(name, _, of)| row("update/insert_batch", name, "ns", &of.batch));
+        listener.table(&times.collect::<Vec<_>>());
+        let bytes =
+            batched.iter().map(|(name, _, of)| row("update/insert_batch, messages", name, "bytes", &of.batch_bytes));
+        listener.table(&bytes.collect::<Vec<_>>());
     }
     Ok(())
 }
@@ -201,7 +200,7 @@ fn phases(
     let (ns, bytes) = timed(inserts.len(), || table.put_batch(inserts))?;
     if let Some(bytes) = bytes {
         samples.batch.push(ns);
-        samples.batch_bytes = bytes as f64 / inserts.len() as f64;
+        samples.batch_bytes.push(bytes as f64 / inserts.len() as f64);
         check(contestant, table, inserts)?;
         table.remove(inserts)?;
         check(contestant, table, alters)?;
@@ -219,7 +218,7 @@ fn check(contestant: &str, table: &mut dyn Table, changes: &[(u64, u64)]) -> Res
     Ok(())
 }
 
-fn latency<C: Halves>(options: &Options, n: u64, listener: &mut dyn Listener) -> Result<(), BenchError> {
+fn latency<S: Measured>(options: &Options, n: u64, listener: &mut dyn Listener) -> Result<(), BenchError> {
     let n_inserts = options.operations.unwrap_or(INSERTS);
     listener.say(&format!("inserting {n_inserts} names one by one into a table with {}", size_text(n)));
     let mut all = options.names.generate((n + n_inserts) as usize, options.seed);
@@ -227,7 +226,7 @@ fn latency<C: Halves>(options: &Options, n: u64, listener: &mut dyn Listener) ->
     let n_spare = spare.len();
     Random::new(options.seed).shuffle_front(spare, n_spare);
     let (names, spare) = all.split_at(n as usize);
-    let mut table = Ours::<C>::build(&input(options, names), all.len())?;
+    let mut table = Ours::<S>::build(&input(options, names), all.len())?;
     let (mut any, mut cells, mut rebuilt) = (Histogram::default(), Histogram::default(), Histogram::default());
     let mut total = Duration::ZERO;
     for &name in spare {
@@ -243,22 +242,22 @@ fn latency<C: Halves>(options: &Options, n: u64, listener: &mut dyn Listener) ->
         let ns = elapsed.as_nanos() as u64;
         any.record(ns);
         for update in table.updates.drain(..) {
-            if C::is_rebuild(&update) {
+            if S::is_rebuild(&update) {
                 rebuilt.record(ns)
             } else {
                 cells.record(ns)
             }
             table.query.apply(&update).map_err(|error| BenchError::Build {
-                contestant: C::NAME.into(),
+                contestant: S::NAME.into(),
                 n,
                 reason: error.to_string(),
             })?;
         }
     }
     let pairs: Vec<(u64, u64)> = spare.iter().map(|&name| (name, value_of(name, options.value_bits))).collect();
-    check(C::NAME, &mut table, &pairs)?;
+    check(S::NAME, &mut table, &pairs)?;
     let setting = setting(options, n, 1);
-    let bench = format!("update/latency of {}", C::NAME);
+    let bench = format!("update/latency of {}", S::NAME);
     let row = |name: &str, ns: f64| Row::new(&bench, name, &setting, "ns", vec![ns]);
     let mut rows = vec![row("mean", total.as_nanos() as f64 / n_inserts as f64)];
     for (name, quantile) in [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999), ("slowest", 1.0)] {

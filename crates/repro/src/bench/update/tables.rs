@@ -2,10 +2,9 @@
 
 use hashbrown::HashMap;
 use lookup::hash::{Digest, Hasher};
-use lookup::line::{self, LineTable};
-use lookup::othello::update::DecodeError;
-use lookup::othello::{self, Option2, Othello, Sizing};
-use lookup::traits::{BatchReader, Control, InsertError, Query};
+use lookup::line::{self, LineSkeleton};
+use lookup::othello::{self, Graph, Option2, Sharded, Sizing};
+use lookup::traits::{Control, Query, Replicated, SettingsOf, Single, Skeleton, UpdateOf};
 
 use crate::BenchError;
 use crate::contestants::Input;
@@ -14,9 +13,9 @@ use crate::names::value_of;
 /// The table of a contestant, with the names of `input` in it.
 pub(super) fn build(name: &str, input: &Input<'_>, max_names: usize) -> Result<Box<dyn Table>, BenchError> {
     Ok(match name {
-        "concise" => Box::new(Ours::<Othello>::build(input, max_names)?),
-        "concise-option2" => Box::new(Ours::<Othello<Option2>>::build(input, max_names)?),
-        "line" => Box::new(Ours::<LineTable>::build(input, max_names)?),
+        "concise" => Box::new(Ours::<Graph<Sharded, u64>>::build(input, max_names)?),
+        "concise-option2" => Box::new(Ours::<Graph<Option2, u64>>::build(input, max_names)?),
+        "line" => Box::new(Ours::<LineSkeleton<u64>>::build(input, max_names)?),
         #[cfg(feature = "dpdk")]
         "rte_hash" => Box::new(crate::contestants::RteHash::build("rte_hash", input, max_names, false)?),
         #[cfg(not(feature = "dpdk"))]
@@ -45,94 +44,62 @@ pub(super) trait Table {
     fn values(&mut self, names: &[(u64, u64)]) -> Result<Vec<u64>, BenchError>;
 }
 
-/// A control half of ours, with what the bench needs to know of its structure.
-pub(super) trait Halves: Control<Key = Digest, Query: Send, Query: Query<Key = Digest, Update: Sync>> {
+/// The skeleton of a structure of ours, with what the bench needs to know of it.
+pub(super) trait Measured: Skeleton<Key = Digest, Payload = u64, Query: Query<Update: Sync>> {
     const NAME: &str;
 
-    /// Both halves.
-    fn both(input: &Input<'_>, max_names: usize) -> Result<(Self, Self::Query), InsertError>
-    where
-        Self: Sized;
-    fn encode(update: &UpdateOf<Self>, value_bits: u8, out: &mut Vec<u8>);
-    fn decode(&self, bytes: &[u8]) -> Result<UpdateOf<Self>, DecodeError>;
-    /// Whether a whole shard was solved anew.
+    fn with_settings(input: &Input<'_>, max_names: usize) -> SettingsOf<Self>;
+    /// Whether a part was built anew.
     fn is_rebuild(update: &UpdateOf<Self>) -> bool;
-    fn reader(query: &Self::Query) -> impl BatchReader<Key = Digest>;
 }
 
-pub(super) type UpdateOf<C> = <<C as Control>::Query as Query>::Update;
-
-impl<S: Sizing> Halves for Othello<S> {
+impl<S: Sizing> Measured for Graph<S, u64> {
     const NAME: &str = if S::SHARDED { "concise" } else { "concise-option2" };
 
-    fn both(input: &Input<'_>, max_names: usize) -> Result<(Self, Self::Query), InsertError> {
-        let settings = othello::Settings::new(input.value_bits, max_names, &input.secret_key());
-        Othello::build(settings, &input.entries(), input.build_threads)
-    }
-
-    fn encode(update: &othello::Update, value_bits: u8, out: &mut Vec<u8>) {
-        update.encode(value_bits, out);
-    }
-
-    fn decode(&self, bytes: &[u8]) -> Result<othello::Update, DecodeError> {
-        othello::Update::decode(bytes, self.graph().settings().cell_bits())
+    fn with_settings(input: &Input<'_>, max_names: usize) -> othello::Settings {
+        othello::Settings::new(input.value_bits, max_names, &input.secret_key())
     }
 
     fn is_rebuild(update: &othello::Update) -> bool {
         matches!(update, othello::Update::Shards(_))
     }
-
-    fn reader(query: &Self::Query) -> impl BatchReader<Key = Digest> {
-        query.reader()
-    }
 }
 
-impl Halves for LineTable {
+impl Measured for LineSkeleton<u64> {
     const NAME: &str = "line";
 
-    fn both(input: &Input<'_>, max_names: usize) -> Result<(Self, Self::Query), InsertError> {
-        let settings = line::Settings::new(input.value_bits, max_names, &input.secret_key());
-        LineTable::build(settings, &input.entries(), input.build_threads)
-    }
-
-    fn encode(update: &line::Update, _value_bits: u8, out: &mut Vec<u8>) {
-        update.encode(out);
-    }
-
-    fn decode(&self, bytes: &[u8]) -> Result<line::Update, DecodeError> {
-        line::Update::decode(self.lines().settings(), bytes)
+    fn with_settings(input: &Input<'_>, max_names: usize) -> line::Settings {
+        line::Settings::new(input.value_bits, max_names, &input.secret_key())
     }
 
     fn is_rebuild(update: &line::Update) -> bool {
         matches!(update, line::Update::Groups(_) | line::Update::Levels(_))
     }
-
-    fn reader(query: &Self::Query) -> impl BatchReader<Key = Digest> {
-        query.reader()
-    }
 }
 
 /// Both halves, and the messages between them as bytes.
-pub(super) struct Ours<C: Halves> {
-    pub(super) control: C,
-    pub(super) query: C::Query,
+pub(super) struct Ours<S: Measured> {
+    pub(super) control: Single<S>,
+    pub(super) query: S::Query,
+    settings: SettingsOf<S>,
     pub(super) hasher: Hasher,
     pub(super) name_len: usize,
-    pub(super) value_bits: u8,
-    pub(super) updates: Vec<UpdateOf<C>>,
+    pub(super) updates: Vec<UpdateOf<S>>,
     pub(super) bytes: Vec<u8>,
     pub(super) ends: Vec<usize>,
 }
 
-impl<C: Halves> Ours<C> {
+impl<S: Measured> Ours<S> {
     pub(super) fn build(input: &Input<'_>, max_names: usize) -> Result<Self, BenchError> {
-        let (control, query) = C::both(input, max_names).map_err(|error| input.build_error(C::NAME, error))?;
+        let settings = S::with_settings(input, max_names);
+        let built = Single::build(settings.clone(), &input.entries(), input.build_threads);
+        let (control, query) = built.map_err(|error| input.build_error(S::NAME, error))?;
         Ok(Self {
             control,
             query,
+            settings,
             hasher: input.hasher(),
             name_len: input.name_len,
-            value_bits: input.value_bits,
             updates: Vec::new(),
             bytes: Vec::new(),
             ends: Vec::new(),
@@ -144,13 +111,13 @@ impl<C: Halves> Ours<C> {
     }
 
     pub(super) fn refused(&self, error: impl std::fmt::Display) -> BenchError {
-        BenchError::Build { contestant: C::NAME.into(), n: self.control.len() as u64, reason: error.to_string() }
+        BenchError::Build { contestant: S::NAME.into(), n: self.control.len() as u64, reason: error.to_string() }
     }
 
     /// Turns the updates into bytes, as they would leave the controller.
     fn encode(&mut self) {
         for update in self.updates.drain(..) {
-            C::encode(&update, self.value_bits, &mut self.bytes);
+            S::Query::encode_update(&self.settings, &update, &mut self.bytes);
             self.ends.push(self.bytes.len());
         }
     }
@@ -159,7 +126,8 @@ impl<C: Halves> Ours<C> {
     fn deliver(&mut self) -> Result<(), BenchError> {
         let mut start = 0;
         for &end in &self.ends {
-            let update = self.control.decode(&self.bytes[start..end]).map_err(|e| self.refused(e))?;
+            let update = S::Query::decode_update(&self.settings, &self.bytes[start..end]);
+            let update = update.map_err(|error| self.refused(error))?;
             self.query.apply(&update).map_err(|error| self.refused(error))?;
             start = end;
         }
@@ -169,7 +137,7 @@ impl<C: Halves> Ours<C> {
     }
 }
 
-impl<C: Halves> Table for Ours<C> {
+impl<S: Measured> Table for Ours<S> {
     fn put(&mut self, changes: &[(u64, u64)]) -> Result<(), BenchError> {
         for &(name, value) in changes {
             let digest = self.digest(name);

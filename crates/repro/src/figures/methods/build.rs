@@ -35,7 +35,7 @@ fn options(setting: &Setting) -> Result<Options, BenchError> {
     let parameters: Parameters = setting.parameters()?;
     let contestants = setting.contestants();
     if contestants.is_empty() {
-        return Err(BenchError::Setting("at least one series".into()));
+        return Err(BenchError::Setting("there is no series; give at least one".into()));
     }
     contestants::choose(&contestants)?;
     let options = Options {

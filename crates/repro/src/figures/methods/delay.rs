@@ -5,8 +5,8 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::PathBuf;
 
+use lookup::base::touches::{Touch, Touches};
 use lookup::hash::Family;
-use lookup::touches::{Touch, Touches};
 use serde::Deserialize;
 use sim::arrivals::{self, Arrival, Field, Traffic};
 use sim::cache;

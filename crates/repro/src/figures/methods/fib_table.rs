@@ -62,7 +62,10 @@ fn line_bits() -> u64 {
 fn check(setting: &Setting) -> Result<(), BenchError> {
     let Parameters { row, column, scale, line_bits } = setting.parameters()?;
     if row.n / scale.max(1) == 0 || scale == 0 || !(1..=512).contains(&row.name_bits) || line_bits == 0 {
-        return Err(BenchError::Setting(format!("{}: {} / {scale} names of 1 to 512 bits", row.name, row.n)));
+        return Err(BenchError::Setting(format!(
+            "{} has no names at {} / {scale}, or they have no 1 to 512 bits; change scale or name_bits",
+            row.name, row.n
+        )));
     }
     let contestants = setting.contestants();
     contestants::choose(&contestants)?;

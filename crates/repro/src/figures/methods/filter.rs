@@ -59,7 +59,7 @@ fn check_k(k: u32, m: u64) -> Result<(), BenchError> {
     if (1..=MAX_HASHES).contains(&k) && (u64::from(k)..=1 << 40).contains(&m) {
         return Ok(());
     }
-    Err(BenchError::Setting(format!("{m} bits, k = {k}: from k bits, and from 1 to {MAX_HASHES} positions")))
+    Err(BenchError::Setting(format!("m is {m} bits and k is {k}; use at least k bits, and k from 1 to {MAX_HASHES}")))
 }
 
 /// Parameters of `filter-theory`.

@@ -42,13 +42,16 @@ impl Parameters {
     fn check(&self, setting: &Setting) -> Result<(), BenchError> {
         let wrong = |text: String| Err(BenchError::Setting(text));
         if let Some(unknown) = setting.contestants().iter().find(|name| !SERIES.contains(&name.as_str())) {
-            return wrong(format!("no series {unknown}: there are {}", SERIES.join(", ")));
+            return wrong(format!("there is no series {unknown}; use {}", SERIES.join(", ")));
         }
         if ![Keys::ADDRESS, Keys::TUPLE].contains(&self.key_bytes) {
-            return wrong(format!("keys of {} bytes: 4 or 13", self.key_bytes));
+            return wrong(format!("keys have {} bytes; use 4 or 13", self.key_bytes));
         }
         if !(1..=MAX_HASHES).contains(&self.k) || !(1000..1 << 32).contains(&self.m) {
-            return wrong(format!("{} bits, k = {}: from 1000 bits, and from 1 to {MAX_HASHES}", self.m, self.k));
+            return wrong(format!(
+                "m is {} bits and k is {}; use at least 1000 bits, and k from 1 to {MAX_HASHES}",
+                self.m, self.k
+            ));
         }
         if self.filters < 2 || self.n == 0 || self.aliens == 0 || self.filters * self.n + self.aliens > 1 << 26 {
             return wrong("at least two filters, one name, one alien, and 64M names in all".into());

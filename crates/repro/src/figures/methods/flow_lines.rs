@@ -13,7 +13,7 @@ const SOURCES: &[&str] = &[
     include_str!("../../../../lookup/src/flow/split.rs"),
     include_str!("../../../../lookup/src/flow/store.rs"),
     include_str!("../../../../lookup/src/flow/table.rs"),
-    include_str!("../../../../lookup/src/flow/tend.rs"),
+    include_str!("../../../../lookup/src/flow/maintenance.rs"),
 ];
 
 /// What decides about the second bucket, as far as lines are concerned.

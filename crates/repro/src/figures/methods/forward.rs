@@ -80,7 +80,7 @@ fn check(setting: &Setting) -> Result<(Options, Traffic), BenchError> {
         Design::by_name(contestant).map_err(|error| BenchError::Setting(error.to_string()))?;
     }
     if !(60..=9000).contains(&parameters.frame_bytes) {
-        return Err(BenchError::Setting(format!("frames of {} bytes: from 60 to 9000", parameters.frame_bytes)));
+        return Err(BenchError::Setting(format!("frames have {} bytes; use 60 to 9000", parameters.frame_bytes)));
     }
     let place = match parameters.place {
         At::Core => Place::Core,

@@ -135,7 +135,7 @@ mod acyclic {
         let Parameters { c, side, tries, .. } = parameters;
         if !(0.0..1.0).contains(&c) || !side.is_power_of_two() || side > 1 << 24 || tries == 0 {
             return refused(format!(
-                "c = {c}, {side} vertices, {tries} tries: c from 0 to 1, a power of two, at least 1"
+                "c is {c}, with {side} vertices a side and {tries} tries; use c from 0 to 1, a power of two, and at least 1"
             ));
         }
         Ok(parameters)

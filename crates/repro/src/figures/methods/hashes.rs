@@ -44,13 +44,13 @@ pub(super) const METHODS: &[Method] = &[
 fn check_keys(keys: usize, key_bytes: usize, alpha: f64) -> Result<(), BenchError> {
     let wrong = |text: String| Err(BenchError::Setting(text));
     if !(LEAST_VALUES as usize..=1 << 26).contains(&keys) {
-        return wrong(format!("{keys} keys: from {LEAST_VALUES} to 64M"));
+        return wrong(format!("there are {keys} keys; use {LEAST_VALUES} to 64M"));
     }
     if ![Keys::ADDRESS, Keys::TUPLE].contains(&key_bytes) {
-        return wrong(format!("keys of {key_bytes} bytes: 4 or 13"));
+        return wrong(format!("keys have {key_bytes} bytes; use 4 or 13"));
     }
     if !(alpha > 0.0 && alpha < 1.0) {
-        return wrong(format!("a level of {alpha}: between 0 and 1"));
+        return wrong(format!("the level is {alpha}; use more than 0 and less than 1"));
     }
     Ok(())
 }
@@ -202,7 +202,9 @@ const N_KEYS: usize = 64;
 impl Costs {
     fn check(&self, setting: &Setting) -> Result<(), BenchError> {
         if !(1..=1024).contains(&self.key_bytes) || self.runs == 0 || self.operations == 0 {
-            return Err(BenchError::Setting("keys of 1 to 1024 bytes, at least one run and one operation".into()));
+            return Err(BenchError::Setting(
+                "a parameter is out of range; use keys of 1 to 1024 bytes, and at least 1 run and 1 operation".into(),
+            ));
         }
         let known =
             |name: &String| ["modulo", "multiplication", "digest"].contains(&name.as_str()) || function(name).is_some();

@@ -44,7 +44,7 @@ impl Parameters {
             Design::by_name(&name).map_err(|error| BenchError::Setting(error.to_string()))?;
         }
         if parameters.value_bits > 16 {
-            return Err(BenchError::Setting(format!("values of {} bits: 1 to 16", parameters.value_bits)));
+            return Err(BenchError::Setting(format!("values have {} bits; use 1 to 16", parameters.value_bits)));
         }
         parameters.options(setting).check()?;
         Ok(parameters)
@@ -125,7 +125,7 @@ impl Contestant for FibTable<'_> {
 }
 
 struct InOrder<'a> {
-    reader: Box<dyn fib::designs::Reader>,
+    reader: Box<fib::designs::Reader>,
     hasher: &'a Hasher,
     names: &'a [Name],
 }

@@ -107,7 +107,7 @@ impl Lookup {
             return wrong("at least one run and one lookup".into());
         }
         if !(self.scale > 0.0 && self.scale <= 1.0) {
-            return wrong(format!("a scale of {}: above 0, up to 1", self.scale));
+            return wrong(format!("the scale is {}; use more than 0 and at most 1", self.scale));
         }
         self.destinations.parse()?;
         match (&self.table, self.prefixes) {
@@ -173,7 +173,7 @@ const EXPECTED: &str = "expected";
 impl Probes {
     fn check(&self) -> Result<(), BenchError> {
         if self.prefixes == 0 || self.operations == 0 {
-            return Err(BenchError::Setting("at least one prefix and one lookup".into()));
+            return Err(BenchError::Setting("there are no prefixes or no lookups; use at least 1 of each".into()));
         }
         self.destinations.parse().map(drop)
     }

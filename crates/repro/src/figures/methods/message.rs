@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use lookup::hash::{Family, Hasher, SecretKey};
 use lookup::othello::{Option2, Othello, Settings, Sharded, Sizing, Update};
-use lookup::traits::Control;
+use lookup::traits::{Control, Replicated};
 use serde::Deserialize;
 
 use super::{Method, Progress, Rows, Setting};
@@ -161,8 +161,8 @@ fn changes<S: Sizing>(row: Row, operations: usize, seed: u64) -> Result<([Change
     let entries: Vec<_> = names.iter().map(entry).collect();
     let settings = Settings::new(row.value_bits, max, &key);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let (mut control, _) = Othello::<S>::build(settings, &entries[..before], threads).map_err(refused)?;
-    let n_cells = control.graph().shard_states().map(|state| state.sides.cells()).sum();
+    let (mut control, query) = Othello::<S>::build(settings, &entries[..before], threads).map_err(refused)?;
+    let n_cells = query.images().iter().map(|shard| shard.sides.cells()).sum();
 
     let mut random = Random::new(seed);
     let mut added = entries[before..].to_vec();

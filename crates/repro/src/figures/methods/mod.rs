@@ -1,7 +1,7 @@
 //! What a figure can be measured by.
 //!
 //! A method takes one [`Setting`] and gives points; everything else, such as sweeps, files and plots, is done round it.
-//! To add one: a file with `pub(super) const METHODS: &[Method]`, a `mod` line, a line in [`FAMILIES`].
+//! To add one: a file with `pub(super) const METHODS: &[Method]`, a `mod` line, a line in `FAMILIES`.
 
 mod aliens;
 mod build;

@@ -58,17 +58,19 @@ impl Parameters {
         let Self { n, name_bits, port_bits, gateways, collisions, fp, built } = parameters;
         let wrong = |text: String| Err(BenchError::Setting(text));
         if n == 0 || n > 1 << 36 || !(1..=15).contains(&port_bits) {
-            return wrong(format!("{n} names, {port_bits} bits of a port index: 1 to 2^36 and 1 to 15"));
+            return wrong(format!(
+                "there are {n} names, and a port index has {port_bits} bits; use 1 to 2^36 names, and 1 to 15 bits"
+            ));
         }
         if name_bits == 0 || name_bits > 512 || !name_bits.is_multiple_of(8) {
-            return wrong(format!("names of {name_bits} bits: whole bytes, 64 at most"));
+            return wrong(format!("names have {name_bits} bits; use 8 to 64, a multiple of 8"));
         }
         let (share, what) = if gateways { (collisions, "collisions") } else { (fp, "fp") };
         if !(1e-12..1.0).contains(&share) {
-            return wrong(format!("{what} = {share}: more than 0 and less than 1"));
+            return wrong(format!("{what} is {share}; use more than 0 and less than 1"));
         }
         if built && ![48, 64].contains(&name_bits) {
-            return wrong(format!("tables are built of names of 48 or 64 bits, not {name_bits}"));
+            return wrong(format!("names have {name_bits} bits, but tables are built with 48 or 64; use one of these"));
         }
         Ok(parameters)
     }

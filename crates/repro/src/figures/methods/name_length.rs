@@ -9,7 +9,7 @@ use lookup::cuckoo::exact::{self, Cuckoo};
 use lookup::hash::{Digest, Family, Hasher, SecretKey};
 use lookup::line::{self, LineTable};
 use lookup::othello::{self, Option2, Othello, Sharded, Sizing};
-use lookup::traits::{BatchReader, Control, Query};
+use lookup::traits::{BatchReader, Control, Query, Replicated};
 use serde::Deserialize;
 
 use super::{Method, Progress, Rows, Setting};
@@ -46,7 +46,7 @@ struct Parameters {
 fn check(setting: &Setting) -> Result<(), BenchError> {
     let parameters: Parameters = setting.parameters()?;
     if !(4..=64).contains(&parameters.name_bytes) {
-        return Err(BenchError::Setting(format!("names of {} bytes: from 4 to 64", parameters.name_bytes)));
+        return Err(BenchError::Setting(format!("names have {} bytes; use 4 to 64", parameters.name_bytes)));
     }
     for contestant in setting.contestants() {
         if !CONTESTANTS.contains(&&*contestant) {
@@ -227,7 +227,7 @@ struct ByDigest<'a, R, const W: usize> {
     size_bits: u64,
 }
 
-impl<R: BatchReader<Key = Digest>, const W: usize> Contestant for ByDigest<'_, R, W> {
+impl<R: BatchReader<[Digest]>, const W: usize> Contestant for ByDigest<'_, R, W> {
     fn size_bits(&self) -> u64 {
         self.size_bits
     }
@@ -242,7 +242,7 @@ struct DigestBurst<'a, R, const W: usize> {
     reader: R,
 }
 
-impl<R: BatchReader<Key = Digest>, const W: usize> Burst for DigestBurst<'_, R, W> {
+impl<R: BatchReader<[Digest]>, const W: usize> Burst for DigestBurst<'_, R, W> {
     #[inline]
     fn lookup(&mut self, numbers: &[u64], values: &mut [u64]) {
         let mut digests = [Digest(0); MAX_BATCH];
@@ -259,7 +259,7 @@ struct ByWords<'a, R, const W: usize> {
     size_bits: u64,
 }
 
-impl<R: BatchReader<Key = [u64; W]>, const W: usize> Contestant for ByWords<'_, R, W> {
+impl<R: BatchReader<[[u64; W]]>, const W: usize> Contestant for ByWords<'_, R, W> {
     fn size_bits(&self) -> u64 {
         self.size_bits
     }
@@ -274,7 +274,7 @@ struct WordsBurst<'a, R, const W: usize> {
     reader: R,
 }
 
-impl<R: BatchReader<Key = [u64; W]>, const W: usize> Burst for WordsBurst<'_, R, W> {
+impl<R: BatchReader<[[u64; W]]>, const W: usize> Burst for WordsBurst<'_, R, W> {
     #[inline]
     fn lookup(&mut self, numbers: &[u64], values: &mut [u64]) {
         let first = numbers[0] as usize;

@@ -153,7 +153,7 @@ fn beside_settings(setting: &Setting) -> Result<(Options, Rate, Vec<String>), Be
         }
     }
     if rate.updates_per_s == 0 || rate.updates_per_s > 100_000_000 {
-        return Err(BenchError::Setting(format!("{} updates a second: from 1 to 100M", rate.updates_per_s)));
+        return Err(BenchError::Setting(format!("there are {} updates a second; use 1 to 100M", rate.updates_per_s)));
     }
     let options = parameters.options(tables.clone(), rate.batch, setting.seed);
     options.check()?;

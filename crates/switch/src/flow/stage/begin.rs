@@ -1,4 +1,4 @@
-//! Flows that begin.
+//! The beginning of flows.
 
 use super::record::{Cold, DOWNWARDS, Hot, Place, Room, TRANSLATED, TURN_SHIFT, Translation, Volume, hot, state_of};
 use super::{Fate, Stage, Tracking, lifetime, put_mac};
@@ -18,15 +18,15 @@ use fib::action::PortId;
 use lookup::flow::InsertError;
 use lookup::hash::{Digest, mix64};
 
-/// The table grows when so much of it is used: above, inserts have to move others.
+/// The table grows at this load. Above it, an insert has to move other entries.
 const GROW_ABOVE: (usize, usize) = (17, 20);
-/// Ports tried for a flow whose answers would be taken for those of another.
+/// The most ports that are tried for a flow whose answers would be taken for those of another flow.
 const NAT_ATTEMPTS: u64 = 8;
-/// Places of servers tried for such a flow.
+/// The most servers that are tried for such a flow.
 const SERVER_ATTEMPTS: u64 = 8;
 
 impl Stage {
-    /// A packet whose flow was not there when the burst came, or that begins it anew.
+    /// Handles a packet whose flow was not in the table when the burst was looked up, or that begins its flow anew.
     pub(super) fn begin_or_go_on(
         &mut self,
         tracking: &mut Tracking,
@@ -44,7 +44,7 @@ impl Stage {
                 Fate::Later => {}
             }
         }
-        // As it was parsed before.
+        // The packet was parsed before.
         let Ok(headers) = packet::parse(frame, tracking.type_at) else {
             return Err(self.refuse(DropReason::FlowInvalid));
         };
@@ -52,7 +52,7 @@ impl Stage {
         let Some((tcp, state)) = state::open(tuple.protocol, &body, self.settings.pick_up) else {
             return Err(self.refuse(DropReason::FlowInvalid));
         };
-        // A packet to itself has no other side.
+        // A packet from an endpoint to itself has no other side.
         if tuple.source == tuple.destination && tuple.source.port != 0 {
             return Err(self.refuse(DropReason::FlowInvalid));
         }
@@ -60,7 +60,7 @@ impl Stage {
             self.counts.refused_rule += 1;
             return Err(DropReason::FlowRefused);
         }
-        // Its end is that of the new one's beginning, if that may be.
+        // The old flow ends when the new one begins, if the new one may begin.
         if let Some(slot) = old {
             let hot = *self.table.value(slot);
             self.table.remove_at(slot);
@@ -72,7 +72,7 @@ impl Stage {
         }
         let (entries, capacity) = (self.table.len(), self.table.capacity());
         if entries * GROW_ABOVE.1 > capacity * GROW_ABOVE.0 && !self.table.is_growing() {
-            // At its largest it goes on as it is.
+            // At its largest size the table is used as it is.
             let _ = self.table.grow();
         }
         let server = self.virtual_at.get(&(tuple.destination, tuple.protocol)).copied();
@@ -122,7 +122,7 @@ impl Stage {
             translation.macs[0] = Some(mac);
             translation.server = Some((id, index));
         } else if matches!(headers.body, Body::Other) {
-            // ICMP that is no echo has no identifier to translate.
+            // ICMP messages other than echo have no identifier to translate.
             self.counts.refused_nat_impossible += 1;
             return Err(DropReason::FlowNoPort);
         } else {
@@ -158,7 +158,8 @@ impl Stage {
         Ok(())
     }
 
-    /// The server of a new flow to a virtual address, by its index, whose answers are no other flow's.
+    /// The index of a server for a new flow to a virtual address, whose answers cannot be taken for those of another
+    /// flow.
     fn choose_server(&mut self, id: VirtualId, original: &Tuple) -> Result<Option<(u16, Server)>, DropReason> {
         let steady = steady_digest(original);
         for attempt in 0..SERVER_ATTEMPTS {
@@ -171,7 +172,8 @@ impl Stage {
                 return Ok(Some((index, server)));
             };
             let hot = *self.table.value(slot);
-            // What a server says to a client that never answered makes way for what the client begins.
+            // A flow that the server began, and the client never answered, makes way for the flow that the client
+            // begins.
             let is_its_own = hot[0] & TRANSLATED == 0 && self.began_at(&hot) == Some(server.endpoint);
             if is_its_own && matches!(state_of(&hot), State::UdpNew | State::SynSent | State::OtherNew) {
                 self.table.remove_at(slot);
@@ -183,14 +185,14 @@ impl Stage {
         Err(DropReason::FlowNoServer)
     }
 
-    /// Where the first packet of a flow came from.
+    /// The MAC address that the first packet of a flow came from.
     fn began_at(&self, hot: &Hot) -> Option<Endpoint> {
         let place = Place::of(hot);
         let room = self.rooms.get(place.index as usize).filter(|room| room.turn == place.turn);
         room.and_then(|room| room.cold.as_ref()).map(|cold| cold.original.source)
     }
 
-    /// Finds a port whose answers are nobody else's.
+    /// Finds a port whose answers belong to no other flow.
     fn allocate(&mut self, original: &Tuple, digest: Digest, translation: &mut Translation) -> Result<(), DropReason> {
         let mut taken: ArrayVec<Endpoint, { NAT_ATTEMPTS as usize }> = ArrayVec::new();
         let mut result = Err(NatError::Exhausted);

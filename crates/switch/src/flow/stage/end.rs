@@ -1,4 +1,4 @@
-//! Flows that end, and flows as people see them.
+//! The end of flows, and flows as operators see them.
 
 use super::Stage;
 use super::record::{Cold, Hot, Place, state_of};
@@ -7,7 +7,7 @@ use crate::flow::export::{Ended, Why};
 use crate::flow::packet::Tuple;
 use std::time::Duration;
 
-/// Ended flows that wait to be exported, at most.
+/// The most ended flows that wait to be exported.
 const MAX_ENDED: usize = 1 << 16;
 
 impl Stage {
@@ -18,10 +18,10 @@ impl Stage {
         }
     }
 
-    /// Ends the flow of an entry that is not in the table any more.
+    /// Ends the flow of an entry that the table has removed.
     pub(super) fn end(&mut self, hot: &Hot, why: Why) {
         let place = Place::of(hot);
-        // Of a translated flow both entries may be reported.
+        // The table may report both entries of a translated flow.
         let room = self.rooms.get_mut(place.index as usize).filter(|room| room.turn == place.turn);
         let Some(cold) = room.and_then(|room| room.cold.take()) else { return };
         self.free.push(place.index);
@@ -74,14 +74,14 @@ impl Stage {
         }
     }
 
-    /// Flows that ended since this was called last, at most `n`.
+    /// Takes at most `n` of the flows that have ended since the last call.
     pub fn take_ended(&mut self, n: usize) -> Vec<Ended> {
         let n = n.min(self.ended.len());
         self.ended.drain(..n).collect()
     }
 
-    /// Brings time up to `now`, visits a number of buckets of the table, and ends what has ended there. Returns how many
-    /// a whole round has.
+    /// Advances the clock to `now`, visits a number of buckets of the table, and ends the flows that have timed out
+    /// there. Returns the number of buckets of the table.
     pub fn scan(&mut self, now: u64, n_buckets: usize) -> usize {
         self.set_time(now);
         self.migrate(n_buckets);
@@ -91,8 +91,8 @@ impl Stage {
         self.table.capacity().div_ceil(8)
     }
 
-    /// Shows flows from a place on, at most `n` places; the next place, if there are more. A place stays what it is as
-    /// long as its flow lives.
+    /// Shows the flows of at most `n` places. Returns the next place, if there are more. A flow stays at its place as
+    /// long as it lives.
     pub fn show(&self, from: usize, n: usize, mut each: impl FnMut(FlowView)) -> Option<usize> {
         let end = self.rooms.len().min(from.saturating_add(n));
         for cold in self.rooms.get(from..end).into_iter().flatten().filter_map(|room| room.cold.as_ref()) {
@@ -108,14 +108,14 @@ impl Stage {
         (end < self.rooms.len()).then_some(end)
     }
 
-    /// Ends the flows of `n` places from one on that `which` picks; the next place, if there are more.
+    /// Ends the flows of `n` places for which `which` returns true. Returns the next place, if there are more.
     pub fn flush(&mut self, from: usize, n: usize, which: impl Fn(&Tuple) -> bool) -> Option<usize> {
         let end = self.rooms.len().min(from.saturating_add(n));
         for index in from..end {
             let original = self.rooms[index].cold.as_ref().map(|cold| cold.original);
             let Some(original) = original.filter(&which) else { continue };
             let key = self.keys.key(&original).words;
-            // One that has ended is the scan's to find.
+            // The scan ends those that have timed out.
             if let Some(hot) = self.table.remove(&key, self.table.digest(&key)) {
                 self.end(&hot, Why::Flushed);
             }

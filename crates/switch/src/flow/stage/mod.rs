@@ -1,19 +1,19 @@
-//! The stage itself: the flows of one worker, or of a switch, and what becomes of a burst.
+//! The stage itself: the flows of one worker, or of a switch, and the handling of a burst.
 //!
 //! ```text
 //!  burst ─► parse ─► keys ─► digests ─► one batched lookup ─┬─ there: state, counters, timer, translation
 //!                                                           └─ not there: state machine, rules, server or port, insert
 //! ```
-//! A flow is one entry of a [`FlowTable`]: 16 bytes of key and 48 of state and counters, in one cache line. A flow that
-//! is translated is two entries, one a direction, which point to a state that they share. What is needed only when a
-//! flow begins, ends or is shown lies beside the table (`Cold`).
+//! A flow is one entry of a [`FlowTable`]: 16 bytes of key and 48 bytes of state and counters, in one cache line. A
+//! translated flow is two entries, one for each direction, which point to a shared state. Data that is needed only when
+//! a flow begins, ends or is shown is beside the table (`Cold`).
 //!
-//! Timers are those of the table: a packet renews the entry it found, with the seconds of its state. Of a translated
-//! flow it renews the other entry too, once a second and when the state has changed; so a flow whose packets go one way
-//! only keeps both.
+//! The table keeps the timers. A packet renews the entry that it found, with the timeout of its state. For a translated
+//! flow it also renews the other entry, once a second and when the state changes. So both entries stay when all packets
+//! go in one direction.
 //!
-//! A new flow goes through, in this order: is it the first packet of anything? is there a rule for it? its server; its
-//! port; its entries. What was taken is given back if a later step fails.
+//! A new flow passes these steps in order: the packet may be the first of a flow; a rule accepts it; it gets a server;
+//! it gets a port; its entries are inserted. If a step fails, what the steps before took is released.
 
 mod begin;
 mod end;
@@ -48,28 +48,28 @@ use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::time::{Instant, SystemTime};
 
-/// Entries at the start; the table doubles when it is needed.
+/// Entries at the start. The table doubles when it must.
 const FIRST_CAPACITY: usize = 1 << 14;
 /// Packets whose digests are computed together.
 const GROUP: usize = 8;
 
-/// Why there is no stage.
+/// The reason why there is no stage.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StageError {
-    /// No table of that size.
-    #[error("connection tracking: {0}; set flow.max_flows lower")]
+    /// The table cannot have that size.
+    #[error("connection tracking has no table: {0}; lower flow.max_flows")]
     Table(#[from] CapacityError),
-    /// Servers that a virtual address cannot have.
+    /// A virtual address cannot have these servers.
     #[error("connection tracking: {0}")]
     Servers(#[from] ServerError),
 }
 
-/// What becomes of a packet.
+/// The fate of a packet.
 enum Fate {
     Pass,
     Drop(DropReason),
-    /// To be looked at again, after those that change nothing but their own flow.
+    /// Handle it after the packets that change no entry but their own.
     Later,
 }
 
@@ -86,20 +86,20 @@ pub struct Stage {
     counts: FlowCounts,
     ended: VecDeque<Ended>,
     epoch: (Instant, SystemTime),
-    /// Seconds since then, as of the latest burst.
+    /// Seconds since the epoch, at the last burst.
     now: u64,
-    /// Of a TCP connection that is open.
+    /// The timeout of an open TCP connection.
     open_lifetime: u16,
-    /// Entries that ended, as the table reports them.
+    /// Ended entries that the table reported.
     reported: Vec<Hot>,
 }
 
 impl Stage {
-    /// No flows.
+    /// A stage without flows.
     /// # Errors
     /// [`StageError`]
     pub fn new(settings: Settings) -> Result<Self, StageError> {
-        // A translated flow has two entries, and a table is not to be filled to the last slot: to 0.8 of them.
+        // A translated flow has two entries, and the table is filled to 0.8 at most.
         let most = (settings.max_flows as usize).saturating_mul(5).div_ceil(2).max(FIRST_CAPACITY);
         let table = lookup::flow::Settings {
             max_capacity: most.next_power_of_two().min(1 << 30),
@@ -137,7 +137,7 @@ impl Stage {
         self.counts
     }
 
-    /// Flows, those included that have ended and were not found yet.
+    /// Flows, with those that have timed out but were not found yet.
     pub fn len(&self) -> usize {
         self.rooms.len() - self.free.len()
     }
@@ -152,7 +152,7 @@ impl Stage {
         &self.settings
     }
 
-    /// What the table counted, its entries and its slots.
+    /// The counters of the table, its entries and its slots.
     pub fn table(&self) -> (lookup::flow::Counters, usize, usize) {
         (self.table.counters(), self.table.len(), self.table.capacity())
     }
@@ -167,8 +167,8 @@ impl Stage {
         self.virtuals.get_mut(usize::from(id.0))
     }
 
-    /// Takes a burst that came in by a port into account, at `now` seconds of the stage's clock: translates packets, and
-    /// puts down in `tracking` which are to be dropped, and where those leave whose flows know.
+    /// Handles a burst that came in by a port, at `now` seconds of the stage's clock. It translates packets, and writes
+    /// to `tracking` which packets are dropped, and by which port the others leave, if their flow knows it.
     pub(crate) fn track(
         &mut self,
         tracking: &mut Tracking,
@@ -199,7 +199,7 @@ impl Stage {
                 Fate::Drop(reason) => tracking.refuse(owner, reason),
             }
         }
-        // Inserts and removals make slots worthless: from here on each is looked up again.
+        // Inserts and removals invalidate slots: from here on each packet is looked up again.
         while later != 0 {
             let j = later.trailing_zeros() as usize;
             later &= later - 1;
@@ -210,14 +210,14 @@ impl Stage {
         }
     }
 
-    /// Reads the packets of a burst that belong to flows, and returns how many there are. While later ones are read, the
-    /// lines of those before are on their way.
+    /// Reads the packets of a burst that belong to flows, and returns their number. The table's lines for the first
+    /// packets are prefetched while later packets are read.
     #[inline]
     fn read(&mut self, tracking: &mut Tracking, burst: &Burst, from_trunk: bool) -> usize {
         let (mut n, mut n_asked) = (0, 0);
         for (i, packet) in burst.iter().enumerate() {
             let frame = packet.frame();
-            // What has no envelope is dropped where names are read.
+            // The worker drops frames without an envelope when it reads their names.
             let Ok(type_at) = envelope(frame, from_trunk) else { continue };
             tracking.type_at = type_at;
             let (Key { words, downwards }, brief) = if let Some(usual) = packet::usual(frame, type_at) {
@@ -251,7 +251,7 @@ impl Stage {
         n
     }
 
-    /// Computes digests, and asks for the first lines of memory that they lead to.
+    /// Computes digests, and prefetches the lines that lookups read first.
     #[inline]
     fn ask(&self, tracking: &mut Tracking, range: Range<usize>) {
         let Tracking { keys, digests, .. } = tracking;
@@ -259,12 +259,12 @@ impl Stage {
         self.table.prefetch(&digests[range]);
     }
 
-    /// Tells flows where their packets leave: `routes` are those of packets of the burst that was tracked last with
-    /// `tracking`, whose flows [learn](Tracking::learns).
+    /// Records in flows by which port their packets leave. `routes` are routes of packets of the burst that was tracked
+    /// last with `tracking`, whose flows [learn](Tracking::learns).
     pub(crate) fn learn(&mut self, tracking: &Tracking, routes: impl Iterator<Item = (usize, Route)>) {
         for (i, route) in routes {
             let j = usize::from(tracking.flow_of[i]);
-            // Since the burst was looked up, entries may have moved.
+            // Entries may have moved since the burst was looked up.
             let Some(slot) = self.table.lookup(&tracking.keys[j], tracking.digests[j]) else { continue };
             let hot = self.table.value_mut(slot);
             let direction = direction_of(hot, tracking.is_downwards(j));
@@ -288,7 +288,7 @@ impl Stage {
         }
     }
 
-    /// Moves entries to the larger table, while it grows.
+    /// Moves entries to the larger table while the table grows.
     fn migrate(&mut self, n_buckets: usize) {
         if self.table.is_growing() {
             let reported = &mut self.reported;
@@ -297,14 +297,14 @@ impl Stage {
         }
     }
 
-    /// A packet of a flow that is there.
+    /// Handles a packet of a known flow.
     #[inline]
     fn go_on(&mut self, tracking: &mut Tracking, j: usize, slot: Slot, frame: &mut [u8]) -> Fate {
         let hot = self.table.value_mut(slot);
         let direction = direction_of(hot, tracking.is_downwards(j));
         let route = route(hot, direction, tracking.epoch);
         if advance_open(hot, direction, &tracking.briefs[j]) {
-            // Timeouts are in range.
+            // This cannot fail: timeouts are in range.
             let _ = self.table.renew(slot, self.open_lifetime);
             self.counts.tracked += 1;
         } else {
@@ -351,7 +351,7 @@ impl Stage {
     }
 
     fn go_on_translated(&mut self, tracking: &Tracking, j: usize, slot: Slot, place: Place, frame: &mut [u8]) -> Fate {
-        // As it was parsed before.
+        // The packet was parsed before.
         let Ok(headers) = packet::parse(frame, tracking.type_at) else {
             return Fate::Drop(self.refuse(DropReason::FlowInvalid));
         };
@@ -366,7 +366,7 @@ impl Stage {
         let (direction, out) = match headers.tuple {
             tuple if tuple == *original => (Direction::Original, translation.reply.reversed()),
             tuple if tuple == translation.reply => (Direction::Reply, original.reversed()),
-            // As a packet looks behind the translation: nobody sends it here.
+            // The packet has the addresses that packets have after the translation. No host sends it here.
             _ => return Fate::Drop(self.refuse(DropReason::FlowInvalid)),
         };
         let mac = translation.macs[direction as usize];

@@ -1,4 +1,4 @@
-//! A flow in the table, and beside it.
+//! A flow in the table, and its data beside the table.
 
 use super::tracking::Route;
 use crate::flow::VirtualId;
@@ -10,7 +10,7 @@ use crate::plane::Mac;
 /// Words of a flow's state: see [`Hot`].
 pub(super) const HOT: usize = 6;
 
-/// The state of a flow as its entry holds it.
+/// The state of a flow in its entry.
 ///
 /// ```text
 ///  word 0     place of its Cold (32 bits) | state (8) | bits of Tcp (8) | flags (2) | turn of that place (14)
@@ -19,20 +19,20 @@ pub(super) const HOT: usize = 6;
 ///  word 3     bytes of each direction (32, 32)
 ///  word 4, 5  the Route of each direction
 /// ```
-/// Packets and bytes are those since they were added to the cold part last: when the packets of a direction fill their 16
-/// bits. So many packets are fewer than 2^32 bytes.
+/// Packets and bytes are those since the last time they were added to the cold part, which happens when the packets of
+/// a direction fill their 16 bits. So many packets have fewer than 2^32 bytes.
 pub(super) type Hot = [u64; HOT];
 
-/// The packets of the first direction go downwards: see `Key`.
+/// Packets of the first direction go downwards: see `Key`.
 pub(super) const DOWNWARDS: u64 = 1 << 48;
-/// It is translated: the state is with the cold part.
+/// The flow is translated: its state is in the cold part.
 pub(super) const TRANSLATED: u64 = 1 << 49;
 pub(super) const TURN_SHIFT: u32 = 50;
 
 const MOST_PACKETS: u64 = 0xffff;
 
-/// Where the cold part of a flow is. Of a translated flow one entry may be left a while after the other was reported, when
-/// another flow has the place already: it is told by the turn.
+/// The place of a flow's cold part. One entry of a translated flow may outlive the other, when another flow has the
+/// place already; the turn tells them apart.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) index: u32,
@@ -79,13 +79,13 @@ fn count(hot: &mut Hot, direction: Direction, packet: &Brief) {
     hot[3] += u64::from(packet.ip_bytes) << (32 * direction as u32);
 }
 
-/// Whether the packets of a direction are as many as fit: they are to be [taken](take_counts) before the next comes.
+/// Whether the packets of a direction fill their bits. They must be [taken](take_counts) before the next packet.
 #[inline]
 pub(super) fn is_full(hot: &Hot, direction: Direction) -> bool {
     hot[2] >> (16 * direction as u32) & MOST_PACKETS == MOST_PACKETS
 }
 
-/// Takes a packet into account. The entry is not [full](is_full).
+/// Updates an entry with a packet. The entry is not [full](is_full).
 #[inline]
 pub(super) fn advance(hot: &mut Hot, direction: Direction, packet: &Brief) -> Judgement {
     let (mut tcp, mut state) = (tcp_of(hot), state_of(hot));
@@ -97,8 +97,8 @@ pub(super) fn advance(hot: &mut Hot, direction: Direction, packet: &Brief) -> Ju
     judgement
 }
 
-/// As [`advance`], for an untranslated TCP connection that is open and stays so, which nearly all packets are of. Answers
-/// false, and changes nothing, for all others.
+/// The fast form of [`advance`], for an untranslated TCP connection that is open and stays open, as for most packets.
+/// Returns false and changes nothing for all others.
 #[inline]
 pub(super) fn advance_open(hot: &mut Hot, direction: Direction, packet: &Brief) -> bool {
     const OPEN: u64 = (State::Established as u64) << 32;
@@ -115,13 +115,13 @@ pub(super) fn advance_open(hot: &mut Hot, direction: Direction, packet: &Brief) 
     is_usual
 }
 
-/// Where packets of a direction left, if that is still good.
+/// The route of a direction, if it is still valid.
 #[inline]
 pub(super) fn route(hot: &Hot, direction: Direction, epoch: u32) -> Route {
     if (hot[2] >> 32) as u32 == epoch { Route(hot[4 + direction as usize]) } else { Route::NONE }
 }
 
-/// Notes where packets of a direction leave.
+/// Records the route of a direction.
 pub(super) fn set_route(hot: &mut Hot, direction: Direction, epoch: u32, route: Route) {
     if (hot[2] >> 32) as u32 != epoch {
         hot[2] = hot[2] & u64::from(u32::MAX) | u64::from(epoch) << 32;
@@ -138,7 +138,7 @@ pub(super) struct Volume {
 }
 
 impl Volume {
-    /// Adds what an entry has counted.
+    /// Adds the counts of an entry.
     pub(super) fn add(&mut self, hot: &Hot) {
         for direction in 0..2 {
             self.packets[direction] += hot[2] >> (16 * direction) & MOST_PACKETS;
@@ -147,7 +147,7 @@ impl Volume {
     }
 }
 
-/// Moves what an entry has counted to the cold part.
+/// Moves the counts of an entry to the cold part.
 #[cold]
 pub(super) fn take_counts(hot: &mut Hot, volume: &mut Volume) {
     volume.add(hot);
@@ -155,43 +155,43 @@ pub(super) fn take_counts(hot: &mut Hot, volume: &mut Volume) {
     hot[3] = 0;
 }
 
-/// Room for a cold part.
+/// A place for a cold part.
 #[derive(Default)]
 pub(super) struct Room {
     pub(super) turn: u16,
     pub(super) cold: Option<Cold>,
 }
 
-/// What a flow is beside its state.
+/// The data of a flow that is not in its entry.
 pub(super) struct Cold {
     pub(super) original: Tuple,
-    /// Seconds of the stage's clock.
+    /// The beginning, in seconds of the stage's clock.
     pub(super) began: u32,
-    /// What its entry has counted and has not any more.
+    /// Counts that were moved here from its entry.
     pub(super) volume: Volume,
     pub(super) translation: Option<Box<Translation>>,
 }
 
 /// How a flow is translated.
 pub(super) struct Translation {
-    /// What answers look like as they come in.
+    /// The addresses of answers as they come in.
     pub(super) reply: Tuple,
     pub(super) shared: Hot,
-    /// Whom packets of each direction are for, if their destination changes.
+    /// The MAC address for packets of each direction, if their destination changes.
     pub(super) macs: [Option<Mac>; 2],
     pub(super) server: Option<(VirtualId, u16)>,
-    /// The port is to be given back.
+    /// The flow has a port of source NAT, which is released at its end.
     pub(super) outside: Option<Endpoint>,
-    /// When both entries were renewed last.
+    /// The time when both entries were renewed last.
     pub(super) renewed: u64,
 }
 
-/// A flow as people see it.
+/// A flow as operators see it.
 #[derive(Clone, Debug)]
 pub struct FlowView {
-    /// What its first packets look like as they come in.
+    /// The addresses of its first packet as it came in.
     pub original: Tuple,
-    /// What answers look like as they come in: the other way round, unless it is translated.
+    /// The addresses of answers as they come in: the reverse of the first packet's, unless the flow is translated.
     pub reply: Tuple,
     /// Its state.
     pub state: State,
@@ -199,8 +199,8 @@ pub struct FlowView {
     pub packets: [u64; 2],
     /// Bytes of each direction, IP headers included.
     pub bytes: [u64; 2],
-    /// Since it began.
+    /// Time since its first packet.
     pub age_s: u64,
-    /// Seconds that it has to live without a packet.
+    /// Seconds until it ends if no packet comes.
     pub remaining_s: u64,
 }

@@ -1,4 +1,4 @@
-//! What a worker keeps of one burst between the flow stage and the names.
+//! What a worker knows of a burst between the flow stage and the lookup of names.
 
 use crate::counters::DropReason;
 use crate::flow::key::WORDS;
@@ -7,27 +7,28 @@ use lookup::flow::Slot;
 use lookup::hash::Digest;
 use netio::BURST;
 
-/// Where earlier packets of a flow's direction left, and under which name: `| name 48 | exit 8 | 0 (6) | host | there |`.
+/// By which port the packets of a flow's direction leave, and under which name: `| name 48 | exit 8 | 0 (6) | host |
+/// there |`.
 ///
-/// It is only as good as the epoch it was found in: what it spares a packet is the lookup of its name, the check that the
-/// name is valid where it comes from a host, and that the port of exit is its own where that is a host's.
+/// A route is valid in the epoch in which it was found. It saves a packet three checks: the lookup of its name, that
+/// the name is valid if the packet comes from a host, and that the name is local if the packet leaves to a host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Route(pub(super) u64);
 
 impl Route {
-    /// None is known.
+    /// No route is known.
     pub(crate) const NONE: Self = Self(0);
-    /// Bytes of the longest name in it.
+    /// Bytes of the longest name in a route.
     pub(crate) const NAME_BYTES: usize = 6;
     const EXIT: u64 = 0xff << 8;
 
-    /// Of a name that came from a trunk or from a host and leaves by the port with index `exit`.
+    /// The route of a name that came from a trunk or from a host, and leaves by the port with index `exit`.
     #[inline]
     pub(crate) fn new(name: u64, from_trunk: bool, exit: u8) -> Self {
         Self(name << 16 | u64::from(exit) << 8 | u64::from(!from_trunk) << 1 | 1)
     }
 
-    /// The port that a name leaves by, if this is its route.
+    /// The port of exit, if this is the route of `name`.
     #[inline]
     pub(crate) fn exit_of(self, name: u64, from_trunk: bool) -> Option<u8> {
         let same = (self.0 ^ Self::new(name, from_trunk, 0).0) & !Self::EXIT == 0;
@@ -40,12 +41,12 @@ pub(crate) struct Tracking {
     /// Bit `i` is set if packet `i` is to be dropped, for `reasons[i]`.
     pub(crate) refused: u32,
     pub(crate) reasons: [DropReason; BURST],
-    /// Where packet `i` leaves, if its flow knows.
+    /// The route of packet `i`, if its flow knows it.
     pub(crate) routes: [Route; BURST],
-    /// Which of the following belongs to packet `i`, if its flow is to learn its route.
+    /// The index of packet `i` in the arrays below, if its flow is to learn its route.
     pub(super) flow_of: [u8; BURST],
     pub(super) briefs: [Brief; BURST],
-    /// Where the EtherType of the burst's frames stands.
+    /// The offset of the EtherType in the frames of the burst.
     pub(super) type_at: usize,
     pub(super) keys: [[u64; WORDS]; BURST],
     pub(super) digests: [Digest; BURST],
@@ -78,7 +79,7 @@ impl Default for Tracking {
 }
 
 impl Tracking {
-    /// Nothing is dropped, and no route is known.
+    /// Resets to: no packet is dropped, and no route is known.
     #[inline]
     pub(crate) fn clear(&mut self) {
         self.refused = 0;
@@ -93,13 +94,13 @@ impl Tracking {
         self.reasons[i] = reason;
     }
 
-    /// Whether the flow of packet `i` wants to hear of its route.
+    /// Whether the flow of packet `i` is to learn its route.
     #[inline]
     pub(crate) fn learns(&self, i: usize) -> bool {
         self.flow_of[i] != NO_FLOW
     }
 
-    /// Puts down that packet `j` of the flows passes, and where it leaves.
+    /// Records that packet `j` of the flows passes, and its route.
     #[inline]
     pub(super) fn set_route(&mut self, j: usize, route: Route) {
         let owner = usize::from(self.owners[j]);

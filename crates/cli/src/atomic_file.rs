@@ -1,0 +1,122 @@
+//! Files that are written completely or not at all.
+
+use command::output::{Exit, Failure};
+use rustix::fs::{AtFlags, CWD, linkat};
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// A new file that replaces the old one only when it is complete. Until then it has no name where the file system
+/// supports that (`O_TMPFILE`), otherwise a temporary name in the same directory. Whatever stops the writing, the old file
+/// stays. Links are followed. If the path leads to a device or a pipe, it is written to in place.
+#[derive(Debug)]
+pub(crate) struct AtomicFile {
+    file: File,
+    path: PathBuf,
+    /// The name it has meanwhile, if any, or gets just before it replaces what is there.
+    temporary: PathBuf,
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    /// Without a name; the kernel removes it with its last descriptor.
+    Nameless,
+    /// Under its temporary name.
+    Named,
+    /// In its place.
+    InPlace,
+}
+
+impl AtomicFile {
+    /// Starts a file that becomes `path`, with these permissions (less the umask).
+    /// # Errors
+    /// [`Exit::NotFound`] for a directory that is not there, [`Exit::Refused`] for one that may not be written.
+    pub(crate) fn create(path: &Path, mode: u32) -> anyhow::Result<AtomicFile> {
+        let cannot = |error| cannot_write(path, &error);
+        let (path, is_plain) = match std::fs::metadata(path) {
+            Ok(data) if data.is_file() => (std::fs::canonicalize(path).map_err(cannot)?, true),
+            Ok(data) => (path.to_owned(), data.is_dir()),
+            Err(_) => (path.to_owned(), true),
+        };
+        if !is_plain {
+            let file = File::options().write(true).open(&path).map_err(cannot)?;
+            return Ok(AtomicFile { file, temporary: path.clone(), path, state: State::InPlace });
+        }
+        let name = path.file_name().filter(|_| !path.is_dir());
+        let name = name.ok_or_else(|| Failure::new(Exit::Usage, format!("{} is no file name", path.display())))?;
+        let mut temporary = name.to_os_string();
+        temporary.push(format!(".{}.new", std::process::id()));
+        let temporary = path.with_file_name(temporary);
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let nameless = File::options().write(true).mode(mode).custom_flags(libc::O_TMPFILE).open(directory);
+        let (file, state) = match nameless {
+            Ok(file) => (file, State::Nameless),
+            Err(_) => {
+                let named = File::options().write(true).create_new(true).mode(mode).open(&temporary);
+                (named.map_err(cannot)?, State::Named)
+            }
+        };
+        Ok(AtomicFile { file, path, temporary, state })
+    }
+
+    /// Puts the file in its place, once it is on the disk.
+    /// # Errors
+    /// Those of the disk; what was there before stays.
+    pub(crate) fn finish(mut self) -> anyhow::Result<()> {
+        self.put().map_err(|error| cannot_write(&self.path, &error))
+    }
+
+    fn put(&mut self) -> io::Result<()> {
+        if self.state == State::InPlace {
+            return Ok(());
+        }
+        self.file.sync_all()?;
+        if self.state == State::Nameless {
+            let open = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+            linkat(CWD, open, CWD, &self.temporary, AtFlags::SYMLINK_FOLLOW)?;
+            self.state = State::Named;
+        }
+        std::fs::rename(&self.temporary, &self.path)?;
+        self.state = State::InPlace;
+        Ok(())
+    }
+}
+
+impl io::Write for AtomicFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Drop for AtomicFile {
+    fn drop(&mut self) {
+        if self.state == State::Named {
+            let _ = std::fs::remove_file(&self.temporary);
+        }
+    }
+}
+
+/// Whether both paths lead to one plain file.
+pub(crate) fn is_same_file(a: &Path, b: &Path) -> bool {
+    match (std::fs::metadata(a), std::fs::metadata(b)) {
+        (Ok(a), Ok(b)) => a.is_file() && (a.dev(), a.ino()) == (b.dev(), b.ino()),
+        _ => false,
+    }
+}
+
+/// What to say of a file that cannot be written.
+pub(crate) fn cannot_write(path: &Path, error: &io::Error) -> anyhow::Error {
+    let exit = match error.kind() {
+        ErrorKind::NotFound | ErrorKind::NotADirectory => Exit::NotFound,
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => Exit::Refused,
+        _ => Exit::Internal,
+    };
+    Failure::new(exit, format!("{} cannot be written: {error}", path.display()))
+}

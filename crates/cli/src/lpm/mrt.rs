@@ -1,0 +1,64 @@
+//! Routing table dumps in MRT (RFC 6396).
+//!
+//! The first route to a prefix counts: a dump does not say which of several next hops a router would take.
+
+use std::io::{BufReader, Read};
+use std::path::Path;
+
+use bgpkit_parser::BgpkitParser;
+use command::output::{Exit, Failure};
+use command::prefix_list::{List, Seen, input};
+
+/// The prefixes of a dump, packed by gzip or not; `-` is standard input. Prefixes without a next hop get `next_hop`.
+/// # Errors
+/// [`Exit::BadInput`] with the number of the record; [`Exit::NotFound`].
+pub(crate) fn read(path: &Path, next_hop: Option<&str>) -> anyhow::Result<List> {
+    let bad = |text| Failure::new(Exit::BadInput, format!("{}: {text}", path.display()));
+    routes(input(path)?, next_hop).map_err(bad)
+}
+
+fn routes(input: impl Read, next_hop: Option<&str>) -> Result<List, String> {
+    let (mut list, mut seen) = (List::default(), Seen::default());
+    for (number, route) in (1u64..).zip(BgpkitParser::from_reader(BufReader::new(input)).into_fallible_elem_iter()) {
+        let route = route.map_err(|error| format!("route {number}: {error}"))?;
+        let hop = route.next_hop.map(|hop| hop.to_string());
+        let hop = hop.as_deref().or(next_hop).unwrap_or("unknown");
+        let prefix = route.prefix.prefix.to_string();
+        list.add(&prefix, hop, number, &mut seen).map_err(|text| format!("route {number}: {text}"))?;
+    }
+    if list.ipv4.is_empty() && list.ipv6.is_empty() {
+        return Err("there is no route in it; is it an MRT table dump?".into());
+    }
+    Ok(list)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A TABLE_DUMP_V2: an index of one peer, then one IPv4 prefix with one route by that peer.
+    #[test]
+    fn table_dumps_are_read() {
+        fn record(subtype: u16, body: &[u8]) -> Vec<u8> {
+            let mut record = vec![0; 4];
+            record.extend(13u16.to_be_bytes());
+            record.extend(subtype.to_be_bytes());
+            record.extend((body.len() as u32).to_be_bytes());
+            record.extend(body);
+            record
+        }
+        // Collector, no view name, one peer: IPv4, AS of 4 bytes.
+        let peers = [&[1, 1, 1, 1, 0, 0, 0, 1, 2][..], &[2, 2, 2, 2], &[192, 0, 2, 9], &[0, 0, 0xfd, 0xe8]].concat();
+        // ORIGIN, AS_PATH of one, NEXT_HOP.
+        let attributes =
+            [&[0x40, 1, 1, 0][..], &[0x40, 2, 6, 2, 1, 0, 0, 0xfd, 0xe8], &[0x40, 3, 4, 192, 0, 2, 9]].concat();
+        let mut route = vec![0, 0, 0, 0, 16, 10, 1, 0, 1, 0, 0, 0, 0, 0, 0];
+        route.extend((attributes.len() as u16).to_be_bytes());
+        route.extend(&attributes);
+        let dump = [record(1, &peers), record(2, &route)].concat();
+        let list = routes(&dump[..], None).unwrap();
+        assert_eq!(list.ipv4, [("10.1.0.0/16".parse().unwrap(), 1)]);
+        assert_eq!(list.hops, ["192.0.2.9"]);
+        assert!(routes(&b"this is no dump, but long enough for a header"[..], None).is_err());
+    }
+}

@@ -1,0 +1,62 @@
+//! What the commands of `fibula` and `fibula-lab` share.
+//!
+//! A command is a clap `Args` or `Subcommand` type that has `run(self, &Output) -> anyhow::Result<()>`. Results go to
+//! standard output through [`output::Output`] (a table, or one JSON object a row with `-j`); logs, progress and errors go
+//! to standard error. The exit code says what kind of failure it was: see [`output::Exit`].
+
+pub mod output;
+pub mod prefix_list;
+pub mod program;
+pub mod text;
+pub mod tree;
+
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::path::Path;
+
+use output::{Exit, Failure};
+
+/// Opens a file to read.
+/// # Errors
+/// [`Exit::NotFound`], [`Exit::Refused`] for one that may not be read, [`Exit::BadInput`] for a directory.
+pub fn open(path: &Path) -> anyhow::Result<File> {
+    let cannot = |error: io::Error| {
+        let exit = if error.kind() == ErrorKind::PermissionDenied { Exit::Refused } else { Exit::NotFound };
+        Failure::new(exit, format!("{} cannot be read: {error}", path.display()))
+    };
+    let file = File::open(path).map_err(cannot)?;
+    if file.metadata().map_err(cannot)?.is_dir() {
+        return Err(Failure::new(Exit::BadInput, format!("{} is a directory; name a file", path.display())));
+    }
+    Ok(file)
+}
+
+/// A number with an optional K, M or G, which stand for 2^10, 2^20 and 2^30.
+/// # Errors
+/// A text for the user.
+pub fn parse_size(text: &str) -> Result<u64, String> {
+    let text = text.trim();
+    let (digits, shift) = match text.char_indices().last() {
+        Some((at, 'k' | 'K')) => (&text[..at], 10),
+        Some((at, 'm' | 'M')) => (&text[..at], 20),
+        Some((at, 'g' | 'G')) => (&text[..at], 30),
+        _ => (text, 0),
+    };
+    let number: u64 = digits.parse().map_err(|_| format!("`{text}` is no size: write 1000, 64K or 16M"))?;
+    number.checked_mul(1 << shift).ok_or_else(|| format!("`{text}` is too large"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_take_suffixes_for_powers_of_two() {
+        assert_eq!(parse_size("64K"), Ok(65_536));
+        assert_eq!(parse_size("16m"), Ok(16 << 20));
+        assert_eq!(parse_size("1000"), Ok(1000));
+        for wrong in ["", "K", "1.5M", "-1", "99999999999G"] {
+            assert!(parse_size(wrong).is_err(), "{wrong}");
+        }
+    }
+}

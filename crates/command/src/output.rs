@@ -1,0 +1,224 @@
+//! What a command prints, and how it ends: rows as a table or as JSON from one `Serialize` type, exit codes by kind.
+
+use serde::Serialize;
+use serde_json::Value;
+use std::fmt::{Display, Write as _};
+use std::io::Write as _;
+use std::process::ExitCode;
+
+/// How a command ended, as the exit code of the process. 0 is success; clap itself ends with 2.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Exit {
+    /// Something that should not happen: a bug, a full disk.
+    Internal = 1,
+    /// The command line or a configuration file is wrong.
+    Usage = 2,
+    /// Input is malformed: a name, a line of a CSV, an image.
+    BadInput = 3,
+    /// The thing asked for does not exist, or the controller cannot be reached.
+    NotFound = 4,
+    /// Refused: a limit, a digest collision, something still in use.
+    Refused = 5,
+    /// The command ran, and what it checked does not hold (a frame was misdelivered).
+    CheckFailed = 6,
+    /// Ctrl-C or SIGTERM, and everything was cleaned up.
+    Interrupted = 130,
+}
+
+/// An error that knows its exit code. The message is complete in itself; the source adds the detail below it.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct Failure {
+    exit: Exit,
+    message: String,
+    source: Option<anyhow::Error>,
+}
+
+impl Failure {
+    /// An error with `exit` as the exit code and nothing beneath it.
+    #[expect(clippy::new_ret_no_self, reason = "made to be returned with `?`")]
+    pub fn new(exit: Exit, message: impl Display) -> anyhow::Error {
+        Self { exit, message: message.to_string(), source: None }.into()
+    }
+}
+
+/// Gives an error its exit code: `parse(line).or_exit(Exit::BadInput, "line 7")?`.
+pub trait OrExit<T> {
+    /// Wraps the error with `message` in front and `exit` as the exit code.
+    fn or_exit(self, exit: Exit, message: impl Display) -> anyhow::Result<T>;
+}
+
+impl<T, E: Into<anyhow::Error>> OrExit<T> for Result<T, E> {
+    fn or_exit(self, exit: Exit, message: impl Display) -> anyhow::Result<T> {
+        self.map_err(|e| Failure { exit, message: message.to_string(), source: Some(e.into()) }.into())
+    }
+}
+
+/// The exit code of an error: that of the outermost [`Failure`] in its chain, otherwise internal.
+pub fn exit_of(error: &anyhow::Error) -> Exit {
+    error
+        .downcast_ref::<Failure>()
+        .or_else(|| error.chain().find_map(|e| e.downcast_ref()))
+        .map_or(Exit::Internal, |f| f.exit)
+}
+
+/// Where results go. Copy it freely; it holds one flag.
+#[derive(Clone, Copy, Debug)]
+pub struct Output {
+    json: bool,
+}
+
+impl Output {
+    /// `json`: one JSON object a row; otherwise tables and sentences.
+    pub fn new(json: bool) -> Self {
+        Self { json }
+    }
+
+    /// Whether the user asked for JSON.
+    pub fn is_json(self) -> bool {
+        self.json
+    }
+
+    /// Prints rows: each as one JSON object a line, or all as one aligned table whose columns are the field names.
+    /// # Errors
+    /// When standard output is closed, or a row does not serialise to an object.
+    pub fn rows<T: Serialize>(self, rows: &[T]) -> anyhow::Result<()> {
+        let values = rows.iter().map(serde_json::to_value).collect::<Result<Vec<_>, _>>()?;
+        let text = if self.json { json_lines(&values)? } else { table(&values) };
+        write_out(&text)
+    }
+
+    /// Prints the result of a command that changes something: `value` as JSON, or the sentence.
+    /// # Errors
+    /// When standard output is closed.
+    pub fn done<T: Serialize>(self, value: &T, sentence: impl Display) -> anyhow::Result<()> {
+        if self.json {
+            write_out(&format!("{}\n", serde_json::to_string(value)?))
+        } else {
+            write_out(&format!("{sentence}\n"))
+        }
+    }
+
+    /// Prints an error, with what caused it, to standard error and gives the exit code.
+    pub fn failure(self, error: &anyhow::Error) -> ExitCode {
+        if error.chain().any(|cause| cause.is::<ReaderGone>()) {
+            return ExitCode::SUCCESS;
+        }
+        let exit = exit_of(error);
+        let text = if self.json {
+            serde_json::json!({"error": format!("{error:#}"), "exit": exit as u8}).to_string()
+        } else {
+            format!("fibula: {error:#}")
+        };
+        // Whoever closed standard error does not want to know.
+        let _ = writeln!(std::io::stderr(), "{text}");
+        ExitCode::from(exit as u8)
+    }
+}
+
+/// The reader of standard output went away (`fibula name export | head`), which is no failure of ours.
+#[derive(Debug, thiserror::Error)]
+#[error("nobody reads standard output any more")]
+struct ReaderGone;
+
+/// What to make of a failure to write to standard output.
+pub fn to_stdout(error: std::io::Error) -> anyhow::Error {
+    match error.kind() {
+        std::io::ErrorKind::BrokenPipe => ReaderGone.into(),
+        _ => anyhow::Error::from(error).context("standard output cannot be written"),
+    }
+}
+
+/// Writes text to standard output, as it is.
+/// # Errors
+/// When standard output is closed.
+pub fn write_out(text: &str) -> anyhow::Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(to_stdout)
+}
+
+fn json_lines(values: &[Value]) -> anyhow::Result<String> {
+    let mut text = String::new();
+    for value in values {
+        writeln!(text, "{value}")?;
+    }
+    Ok(text)
+}
+
+/// An aligned table: numbers to the right, the rest to the left, columns two spaces apart.
+fn table(rows: &[Value]) -> String {
+    let Some(Value::Object(first)) = rows.first() else { return String::new() };
+    let header: Vec<String> = first.keys().map(|k| k.replace('_', " ")).collect();
+    let cells: Vec<Vec<String>> = rows.iter().map(|row| first.keys().map(|key| cell(&row[key])).collect()).collect();
+    let is_number: Vec<bool> = first.keys().map(|key| rows.iter().any(|r| r[key].is_number())).collect();
+    aligned(&header, &cells, &is_number)
+}
+
+/// Columns two spaces apart, as wide as their widest cell; those in `to_the_right` end at their right edge.
+pub fn aligned(header: &[String], cells: &[Vec<String>], to_the_right: &[bool]) -> String {
+    let width = |c: usize| {
+        let rows = cells.iter().map(|row| row[c].chars().count());
+        rows.chain([header[c].chars().count()]).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..header.len()).map(width).collect();
+    let mut text = String::new();
+    for row in std::iter::once(header).chain(cells.iter().map(Vec::as_slice)) {
+        let cell = |(c, s): (usize, &String)| {
+            let w = widths[c];
+            if to_the_right[c] { format!("{s:>w$}") } else { format!("{s:<w$}") }
+        };
+        let line: Vec<String> = row.iter().enumerate().map(cell).collect();
+        text.push_str(line.join("  ").trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+fn cell(value: &Value) -> String {
+    match value {
+        Value::Null => "-".to_owned(),
+        Value::String(s) => s.clone(),
+        Value::Bool(true) => "yes".to_owned(),
+        Value::Bool(false) => "no".to_owned(),
+        Value::Number(n) if n.is_f64() => {
+            let x = n.as_f64().unwrap_or_default();
+            if x.abs() >= 100.0 { format!("{x:.0}") } else { format!("{x:.3}") }
+        }
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Serialize)]
+    struct Row {
+        name: &'static str,
+        n_names: u64,
+        up: bool,
+    }
+
+    #[test]
+    fn table_has_a_header_and_aligns_numbers_to_the_right() {
+        let rows = [Row { name: "s1", n_names: 5, up: true }, Row { name: "seattle", n_names: 12_000, up: false }];
+        let values: Vec<Value> = rows.iter().map(|r| serde_json::to_value(r).unwrap()).collect();
+        assert_eq!(table(&values), "name     n names  up\ns1             5  yes\nseattle    12000  no\n");
+    }
+
+    #[test]
+    fn json_has_one_object_a_line_in_the_order_of_the_fields() {
+        let values = [serde_json::to_value(Row { name: "s1", n_names: 5, up: true }).unwrap()];
+        assert_eq!(json_lines(&values).unwrap(), "{\"name\":\"s1\",\"n_names\":5,\"up\":true}\n");
+    }
+
+    #[test]
+    fn exit_code_survives_added_context() {
+        let error = Failure::new(Exit::Refused, "the table is full").context("importing a.csv");
+        assert_eq!(exit_of(&error), Exit::Refused);
+        let wrapped: anyhow::Result<()> = Err(error).or_exit(Exit::BadInput, "line 7");
+        assert_eq!(exit_of(&wrapped.unwrap_err()), Exit::BadInput);
+        assert_eq!(exit_of(&anyhow::anyhow!("disk full")), Exit::Internal);
+    }
+}

@@ -1,0 +1,107 @@
+//! The half of a design that a controller holds: the names of several switches, and what each switch is told.
+//!
+//! A name carries its *place*, a small number. What a place means is a *value*, and every *view* has its own values. A
+//! view is one switch, or all switches that share their values. The skeleton of names is shared by all views.
+
+use super::keys::Key;
+use super::table::Table;
+use lookup::traits::{HeldPart, InsertError, Row};
+
+/// What a view is to be told.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Emitted {
+    /// An update.
+    Update(Vec<u8>),
+    /// Everything anew.
+    Whole(Vec<u8>),
+}
+
+/// What of a table a switch lacks.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Lacking {
+    /// Nothing.
+    Nothing,
+    /// These parts, each to be taken over whatever the switch has of it.
+    Parts(Vec<Vec<u8>>),
+    /// Everything.
+    Whole(Vec<u8>),
+}
+
+/// Updates, each with the index of the view that it is for.
+pub(crate) type ViewUpdates = Vec<(usize, Emitted)>;
+
+/// The names of several switches, and their views.
+pub(crate) trait FibControl: Send {
+    /// Puts names at places, then removes names, and appends what brings every view along.
+    ///
+    /// After an error it is to be told the way back ([`FibControl::undo`]); what was appended is void then.
+    fn change(&mut self, put: &[(Key<'_>, u32)], remove: &[Key<'_>], out: &mut ViewUpdates) -> Result<(), InsertError>;
+
+    /// Takes back what a change that failed has done, of which the views were not told.
+    fn undo(&mut self, put: &[(Key<'_>, u32)], remove: &[Key<'_>]);
+
+    /// Tells the views what they were not told of changes that were undone.
+    fn catch_up(&mut self, out: &mut ViewUpdates);
+
+    /// Adds a view with these values, by place. `rows` are those of the last view of its switch; of what the switch says it
+    /// has, what is right is taken as sent.
+    /// # Errors
+    /// [`InsertError`]: the names have no arrangement with these values.
+    fn add_view(&mut self, values: Vec<u16>, rows: &[Row], report: &[HeldPart]) -> Result<(), InsertError>;
+
+    /// The rows of a view that changed since the last call.
+    fn take_view_rows(&mut self, view: usize) -> Vec<Row>;
+
+    /// All rows of a view.
+    fn view_rows(&self, view: usize) -> Vec<Row>;
+
+    /// Removes a view; those behind it move up.
+    fn remove_view(&mut self, view: usize);
+
+    /// Values of a view, by place.
+    fn values(&self, view: usize) -> &[u16];
+
+    /// Gives a view the value of the next new place.
+    fn learn_place(&mut self, view: usize, value: u16);
+
+    /// Gives views other values.
+    fn revalue(&mut self, changed: Vec<(usize, Vec<u16>)>, out: &mut ViewUpdates);
+
+    /// The whole table of a view.
+    /// # Errors
+    /// As [`FibControl::add_view`].
+    fn image(&mut self, view: usize) -> Result<Vec<u8>, InsertError>;
+
+    /// Versions and digests of what a view was sent, in order of the digests of names.
+    fn held(&self, view: usize) -> Vec<HeldPart>;
+
+    /// What a switch lacks that reports this of its table; an empty report lacks everything.
+    /// # Errors
+    /// As [`FibControl::add_view`].
+    fn lacking(&mut self, view: usize, report: &[HeldPart]) -> Result<Lacking, InsertError>;
+
+    /// Tables with these values, beside all views: what offline FIBs and benchmarks take.
+    /// # Errors
+    /// As [`FibControl::add_view`].
+    fn export_many(&self, values: &[Vec<u16>]) -> Result<Vec<Box<dyn Table>>, InsertError>;
+
+    /// The rows that changed since the last call.
+    fn take_rows(&mut self) -> Vec<Row>;
+
+    /// All rows.
+    fn all_rows(&self) -> Box<dyn Iterator<Item = Row> + '_>;
+
+    /// Whether so many names at once are sent as nearly the whole table.
+    fn is_bulk(&self, n: usize) -> bool;
+
+    /// Bytes of heap memory.
+    fn heap_bytes(&self) -> usize;
+
+    /// Whether there is something to catch up with.
+    #[cfg(test)]
+    fn is_behind(&self) -> bool;
+
+    /// Whether a name was removed and must still be dropped.
+    #[cfg(test)]
+    fn must_drop(&self, key: Key<'_>) -> bool;
+}

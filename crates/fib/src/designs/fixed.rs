@@ -1,0 +1,22 @@
+//! What designs of static maps have in common: any change makes the map anew, and sends all of it.
+//!
+//! Cost: a build of all names and a message as long as the table for every batch of changes and every view. For names
+//! that hardly change, for small tables, and to compare.
+
+use super::{Spec, Structure};
+use lookup::static_map::{Entries, Settings, StaticMap};
+use std::marker::PhantomData;
+
+/// A static map.
+pub(super) struct Fixed<M>(PhantomData<M>);
+
+impl<M> Structure for Fixed<M>
+where
+    M: StaticMap + Send + Sync + 'static,
+    M::Key: Ord + Send + Sync,
+{
+    type Skeleton = Entries<M, u32>;
+    fn settings(spec: &Spec) -> Settings {
+        Settings::new(spec.value_bits, &spec.key)
+    }
+}

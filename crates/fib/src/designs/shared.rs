@@ -1,0 +1,364 @@
+//! The control half of every design: one skeleton of names for all switches, and a view of it for each.
+
+use super::Spec;
+use super::control::{Emitted, FibControl, Lacking, ViewUpdates};
+use super::keys::{Key, StructureKey};
+use super::parts::{differing, in_messages};
+use super::table::{Served, Table};
+use crate::name::NameKind;
+use lookup::traits::{
+    Change, HeldPart, Image, ImageOf, InsertError, PartId, Replicated, RestoreError, Row, SettingsOf, Skeleton,
+    UpdateOf, View,
+};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// The key of a name in a skeleton, and its place.
+type Entry<S> = (<S as Skeleton>::Key, u32);
+
+/// One skeleton, and its views.
+pub(super) struct Shared<S: Skeleton<Payload = u32>> {
+    kind: NameKind,
+    skeleton: S,
+    views: Vec<SwitchView<S>>,
+    /// Parts changed since rows were taken last, by slot, and those that they replaced.
+    changed: BTreeMap<u32, PartId>,
+    replaced: BTreeSet<PartId>,
+    /// Whether the views were not told of `changed`.
+    behind: bool,
+}
+
+/// A view, with what it was made of.
+struct SwitchView<S: Skeleton<Payload = u32>> {
+    view: S::View,
+    values: Vec<u16>,
+    /// The parts as they were when the view was made, until somebody asks for them.
+    fresh: Option<Vec<ImageOf<S>>>,
+}
+
+/// What a place stands for at a switch.
+fn value_at(values: &[u16]) -> impl Fn(u32) -> u64 {
+    |place| values[place as usize].into()
+}
+
+fn entries<K: StructureKey>(kind: NameKind, names: &[(Key<'_>, u32)]) -> Result<Vec<(K, u32)>, InsertError> {
+    names.iter().map(|(key, place)| Ok((K::of(kind, *key)?, *place))).collect()
+}
+
+impl<S> Shared<S>
+where
+    S: Skeleton<Payload = u32>,
+    S::Key: StructureKey,
+{
+    /// The control half of names with their places.
+    pub(super) fn build(
+        spec: &Spec,
+        settings: &SettingsOf<S>,
+        names: &[(Key<'_>, u32)],
+        threads: usize,
+    ) -> Result<Box<dyn FibControl>, InsertError> {
+        let skeleton = S::build(settings, &entries(spec.kind, names)?, threads)?;
+        Ok(Box::new(Self::new(spec.kind, skeleton)))
+    }
+
+    /// The control half that rows and names make. A store of a version that kept no rows of structures of one part has
+    /// none of them.
+    pub(super) fn restore(
+        spec: &Spec,
+        settings: &SettingsOf<S>,
+        rows: &[Row],
+        names: &[(Key<'_>, u32)],
+    ) -> Result<Box<dyn FibControl>, RestoreError> {
+        if rows.is_empty() && !S::Query::DIVIDED {
+            return Ok(Self::build(spec, settings, names, 1)?);
+        }
+        let skeleton = S::restore(settings, rows, &entries(spec.kind, names)?)?;
+        Ok(Box::new(Self::new(spec.kind, skeleton)))
+    }
+
+    fn new(kind: NameKind, skeleton: S) -> Self {
+        let (changed, replaced) = (BTreeMap::new(), BTreeSet::new());
+        Shared { kind, skeleton, views: Vec::new(), changed, replaced, behind: false }
+    }
+
+    fn note(&mut self, change: &Change) {
+        match change {
+            Change::None => {}
+            Change::Part { slot } => _ = self.changed.insert(*slot, self.skeleton.part_id(*slot)),
+            Change::Parts { slots, replaced } => {
+                self.changed.retain(|_, id| !replaced.contains(id));
+                self.replaced.extend(replaced);
+                for slot in slots {
+                    self.changed.insert(*slot, self.skeleton.part_id(*slot));
+                }
+            }
+        }
+    }
+
+    fn encode(&self, update: &UpdateOf<S>) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        S::Query::encode_update(self.skeleton.settings(), update, &mut bytes);
+        bytes
+    }
+
+    fn encode_images(&self, images: Vec<ImageOf<S>>) -> Vec<u8> {
+        self.encode(&S::Query::update_of(images))
+    }
+
+    /// An update as it is sent: all of a structure that is not divided may be too long for one message.
+    fn emitted(&self, update: &UpdateOf<S>) -> Emitted {
+        let bytes = self.encode(update);
+        let is_all = !S::Query::DIVIDED && S::Query::images_of(update).is_some();
+        if is_all { Emitted::Whole(bytes) } else { Emitted::Update(bytes) }
+    }
+
+    /// Appends the updates of every view after `change`, which must be the latest mutation of the skeleton.
+    fn emit(&mut self, change: &Change, out: &mut ViewUpdates) -> Result<(), InsertError> {
+        self.note(change);
+        let mut updates = Vec::new();
+        for index in 0..self.views.len() {
+            let SwitchView { view, values, fresh } = &mut self.views[index];
+            view.updates(&self.skeleton, change, value_at(values), &mut updates)?;
+            *fresh = None;
+            out.extend(updates.drain(..).map(|update| (index, self.emitted(&update))));
+        }
+        Ok(())
+    }
+
+    /// The updates of every view after any number of mutations: all changed parts, whole.
+    fn emit_changed(&mut self, out: &mut ViewUpdates) -> Result<(), InsertError> {
+        let mut slots: Vec<(u32, PartId)> = self.changed.iter().map(|(slot, id)| (*slot, *id)).collect();
+        slots.sort_unstable_by_key(|(_, id)| id.span().start);
+        let inside = |at: u64| self.replaced.iter().any(|old| old.span().start < at && at < old.span().end);
+        let may_cut = |image: &ImageOf<S>| !inside(image.held().id.span().start);
+        let mut sent = Vec::new();
+        for (index, view) in self.views.iter_mut().enumerate() {
+            let images = slots.iter().map(|(slot, _)| view.renew(&self.skeleton, *slot)).collect::<Result<_, _>>()?;
+            sent.extend(in_messages(images, may_cut).map(|images| (index, S::Query::update_of(images))));
+        }
+        out.extend(sent.iter().map(|(index, update)| (*index, self.emitted(update))));
+        self.behind = false;
+        Ok(())
+    }
+}
+
+impl<S> FibControl for Shared<S>
+where
+    S: Skeleton<Payload = u32>,
+    S::Key: StructureKey,
+{
+    fn change(&mut self, put: &[(Key<'_>, u32)], remove: &[Key<'_>], out: &mut ViewUpdates) -> Result<(), InsertError> {
+        let put: Vec<Entry<S>> = entries(self.kind, put)?;
+        let remove = remove.iter().map(|key| S::Key::of(self.kind, *key)).collect::<Result<Vec<_>, _>>()?;
+        if self.is_bulk(put.len() + remove.len()) || self.behind {
+            if !put.is_empty() {
+                let inserted = self.skeleton.insert_batch(&put);
+                if inserted.is_err() && !S::Query::DIVIDED {
+                    let change = self.skeleton.touch();
+                    self.note(&change);
+                }
+                self.note(&inserted?);
+            }
+            for key in remove {
+                let change = self.skeleton.remove(key);
+                self.note(&change);
+            }
+            return self.emit_changed(out);
+        }
+        for (key, place) in put {
+            let change = self.skeleton.insert(key, place)?;
+            self.emit(&change, out)?;
+        }
+        for key in remove {
+            let change = self.skeleton.remove(key);
+            self.emit(&change, out)?;
+        }
+        Ok(())
+    }
+
+    fn undo(&mut self, put: &[(Key<'_>, u32)], remove: &[Key<'_>]) {
+        for (key, place) in put {
+            // The name was there a moment ago: what may fail here is a part that was built with it.
+            let Ok(key) = S::Key::of(self.kind, *key) else { continue };
+            if let Ok(change) = self.skeleton.insert(key, *place) {
+                self.note(&change);
+            }
+        }
+        for key in remove {
+            let Ok(key) = S::Key::of(self.kind, *key) else { continue };
+            let change = self.skeleton.remove(key);
+            self.note(&change);
+        }
+        self.behind |= !self.changed.is_empty();
+    }
+
+    fn catch_up(&mut self, out: &mut ViewUpdates) {
+        if self.behind {
+            // A failure stays to be caught up with.
+            _ = self.emit_changed(out);
+        }
+    }
+
+    fn add_view(&mut self, values: Vec<u16>, rows: &[Row], report: &[HeldPart]) -> Result<(), InsertError> {
+        let restored = match rows {
+            [] => None,
+            // Rows of before the names or values changed: the switch is sent another table.
+            rows => S::View::restore(&self.skeleton, rows, value_at(&values)).ok(),
+        };
+        let (mut view, images) = match restored {
+            Some(restored) => restored,
+            None => S::View::export(&self.skeleton, value_at(&values))?,
+        };
+        // The versions that its switch has of parts that are as they should be: later ones changed no word of it, so it
+        // was told of none.
+        let theirs: HashMap<PartId, &HeldPart> = report.iter().map(|part| (part.id, part)).collect();
+        for (slot, ours) in view.held(&self.skeleton) {
+            let same = |part: &&&HeldPart| part.digest == ours.digest && part.version < ours.version;
+            if let Some(part) = theirs.get(&ours.id).filter(same) {
+                view.set_version(slot, part.version);
+            }
+        }
+        self.views.push(SwitchView { view, values, fresh: Some(images) });
+        Ok(())
+    }
+
+    fn take_view_rows(&mut self, view: usize) -> Vec<Row> {
+        self.views[view].view.take_rows()
+    }
+
+    fn view_rows(&self, view: usize) -> Vec<Row> {
+        self.views[view].view.rows().collect()
+    }
+
+    fn remove_view(&mut self, view: usize) {
+        self.views.remove(view);
+    }
+
+    fn values(&self, view: usize) -> &[u16] {
+        &self.views[view].values
+    }
+
+    fn learn_place(&mut self, view: usize, value: u16) {
+        self.views[view].values.push(value);
+    }
+
+    fn revalue(&mut self, changed: Vec<(usize, Vec<u16>)>, out: &mut ViewUpdates) {
+        if changed.is_empty() {
+            return;
+        }
+        // Under a new version of every part.
+        let change = self.skeleton.touch();
+        self.note(&change);
+        let mut sent = Vec::new();
+        for (index, values) in changed {
+            let view = &mut self.views[index];
+            view.values = values;
+            let mut images = Vec::new();
+            for (slot, held) in view.view.held(&self.skeleton) {
+                match view.renew(&self.skeleton, slot) {
+                    Ok(image) if image.held().digest == held.digest => view.view.set_version(slot, held.version),
+                    Ok(image) => images.push(image),
+                    // The next change tries again.
+                    Err(_) => self.behind = true,
+                }
+            }
+            sent.extend(in_messages(images, |_| true).map(|images| (index, S::Query::update_of(images))));
+        }
+        out.extend(sent.iter().map(|(index, update)| (*index, self.emitted(update))));
+    }
+
+    fn image(&mut self, view: usize) -> Result<Vec<u8>, InsertError> {
+        let images = self.views[view].images(&self.skeleton, self.behind)?;
+        Ok(self.encode_images(images))
+    }
+
+    fn held(&self, view: usize) -> Vec<HeldPart> {
+        self.views[view].view.held(&self.skeleton).into_iter().map(|(_, held)| held).collect()
+    }
+
+    fn lacking(&mut self, view: usize, report: &[HeldPart]) -> Result<Lacking, InsertError> {
+        let ours = self.held(view);
+        let runs = differing(report, &ours);
+        if runs.as_ref().is_some_and(Vec::is_empty) {
+            self.views[view].fresh = None;
+            return Ok(Lacking::Nothing);
+        }
+        let images = self.views[view].images(&self.skeleton, self.behind)?;
+        let Some(runs) = runs.filter(|_| S::Query::DIVIDED) else {
+            return Ok(Lacking::Whole(self.encode_images(images)));
+        };
+        let starts: BTreeSet<u64> = runs.iter().map(|run| ours[run.start].id.span().start).collect();
+        let mut lacking = vec![false; images.len()];
+        runs.into_iter().for_each(|run| lacking[run].fill(true));
+        let images = images.into_iter().zip(lacking).filter(|(_, lacks)| *lacks).map(|(image, _)| image).collect();
+        let may_cut = |image: &ImageOf<S>| starts.contains(&image.held().id.span().start);
+        Ok(Lacking::Parts(in_messages(images, may_cut).map(|images| self.encode_images(images)).collect()))
+    }
+
+    fn export_many(&self, values: &[Vec<u16>]) -> Result<Vec<Box<dyn Table>>, InsertError> {
+        let value = |view: usize, place: u32| u64::from(values[view][place as usize]);
+        let queries = S::View::export_many(&self.skeleton, values.len(), value)?;
+        let table = |query| Box::new(Served::new(self.kind, query)) as Box<dyn Table>;
+        Ok(queries.into_iter().map(table).collect())
+    }
+
+    fn take_rows(&mut self) -> Vec<Row> {
+        if self.behind || self.changed.is_empty() {
+            // Those who are behind will be told, and the rows be taken, with the next change.
+            return Vec::new();
+        }
+        let changed = std::mem::take(&mut self.changed);
+        let gone = std::mem::take(&mut self.replaced);
+        let slots: Vec<u32> = changed.keys().copied().collect();
+        let gone: Vec<PartId> = gone.into_iter().filter(|old| !changed.values().any(|id| id == old)).collect();
+        self.skeleton.take_rows(&slots, &gone)
+    }
+
+    fn all_rows(&self) -> Box<dyn Iterator<Item = Row> + '_> {
+        self.skeleton.rows()
+    }
+
+    fn is_bulk(&self, n: usize) -> bool {
+        self.skeleton.is_bulk(n)
+    }
+
+    fn heap_bytes(&self) -> usize {
+        self.skeleton.heap_bytes() + self.views.iter().map(|view| view.view.heap_bytes()).sum::<usize>()
+    }
+
+    #[cfg(test)]
+    fn is_behind(&self) -> bool {
+        self.behind
+    }
+
+    #[cfg(test)]
+    fn must_drop(&self, key: Key<'_>) -> bool {
+        S::Key::of(self.kind, key).is_ok_and(|key| self.skeleton.must_drop(key))
+    }
+}
+
+impl<S: Skeleton<Payload = u32>> SwitchView<S> {
+    /// One part, made anew and noted as sent under its version in the skeleton.
+    fn renew(&mut self, skeleton: &S, slot: u32) -> Result<ImageOf<S>, InsertError> {
+        self.fresh = None;
+        self.view.renew(skeleton, slot, value_at(&self.values))
+    }
+
+    /// All parts, each under the version that the attached switches have. A view that is `behind` is made anew.
+    fn images(&mut self, skeleton: &S, behind: bool) -> Result<Vec<ImageOf<S>>, InsertError> {
+        let held = self.view.held(skeleton);
+        if let Some(images) = self.fresh.take() {
+            return Ok(images.into_iter().zip(held).map(|(image, (_, held))| image.under(held.version)).collect());
+        }
+        let image = |(slot, held): (u32, HeldPart)| {
+            let image = if behind {
+                let image = self.renew(skeleton, slot)?;
+                self.view.set_version(slot, held.version);
+                image
+            } else {
+                self.view.image(skeleton, slot, value_at(&self.values))?
+            };
+            Ok(image.under(held.version))
+        };
+        held.into_iter().map(image).collect()
+    }
+}

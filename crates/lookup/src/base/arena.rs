@@ -1,0 +1,409 @@
+//! One range of memory for all parts of a table: huge pages, lines of 64 bytes, one base address.
+//!
+//! The arena reserves address space for the table's configured maximum at the start. The kernel fills it when it is
+//! touched. So a table grows without moving, and a reader needs one base address. `madvise` asks for pages of 2 MB;
+//! from 64 MB on they make random reads a third faster. [`Arena::huge_page_bytes`] tells whether the kernel gave them.
+//! Memory of a fixed size ([`Zeroed`]) that must be resident at once takes huge pages that the operator has reserved,
+//! if there are enough.
+//!
+//! Limits: 2^32 lines (256 GiB). The range is returned when the last owner drops.
+
+#![expect(
+    unsafe_code,
+    reason = "maps memory, and hands out ranges of it that reader threads read while others are written"
+)]
+
+use std::cell::UnsafeCell;
+use std::io;
+use std::ptr::NonNull;
+
+/// Bytes of a cache line: what the hardware fetches at once.
+pub const LINE: usize = 64;
+/// Bytes of a huge page on x86-64 and on aarch64 with 4 KiB base pages.
+const HUGE_PAGE: usize = 2 << 20;
+
+/// A reserved range of memory. It is zero where it was never written.
+#[derive(Debug)]
+pub struct Arena {
+    base: NonNull<u8>,
+    bytes: usize,
+    mapping: NonNull<u8>,
+    mapping_bytes: usize,
+    is_reserved: bool,
+}
+
+// SAFETY: an arena is a range of plain memory. Its owner decides who reads and writes which part of it.
+unsafe impl Send for Arena {}
+// SAFETY: as above; the arena's own methods only read its bounds.
+unsafe impl Sync for Arena {}
+
+impl Arena {
+    /// Reserves `bytes` (rounded up to huge pages). Nothing is committed before it is touched.
+    /// # Errors
+    /// The error of the operating system, if it has no such range of addresses.
+    pub fn reserve(bytes: usize) -> io::Result<Self> {
+        let bytes = bytes.next_multiple_of(HUGE_PAGE);
+        let mapping_bytes = bytes + HUGE_PAGE;
+        let mapping = map(mapping_bytes)?;
+        let skip = mapping.as_ptr().align_offset(HUGE_PAGE);
+        // SAFETY: `skip` is less than HUGE_PAGE, by which the mapping is larger than asked.
+        let base = unsafe { mapping.add(skip) };
+        advise_huge(base, bytes);
+        Ok(Self { base, bytes, mapping, mapping_bytes, is_reserved: false })
+    }
+
+    /// Reserves `bytes` (rounded up to huge pages) on huge pages that the operator has reserved. All of it is resident.
+    /// `None` if too few pages are free. Clearing them takes hundreds of milliseconds per GiB.
+    pub fn on_reserved_pages(bytes: usize) -> Option<Self> {
+        let bytes = bytes.next_multiple_of(HUGE_PAGE);
+        let base = map_reserved(bytes)?;
+        Some(Self { base, bytes, mapping: base, mapping_bytes: bytes, is_reserved: true })
+    }
+
+    /// Address of the first line.
+    #[inline]
+    pub fn base(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
+    /// Bytes reserved.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Bytes of the range that are on huge pages, if the operating system tells.
+    #[expect(clippy::disallowed_methods, reason = "only /proc tells which pages the system gave")]
+    pub fn huge_page_bytes(&self) -> Option<usize> {
+        let maps = std::fs::read_to_string("/proc/self/smaps").ok()?;
+        let (start, end) = (self.base() as usize, self.base() as usize + self.bytes);
+        let (mut inside, mut kib) = (false, 0);
+        for line in maps.lines() {
+            let mut words = line.split_ascii_whitespace();
+            let first = words.next()?;
+            if let Some((from, to)) = first.split_once('-') {
+                let from = usize::from_str_radix(from, 16).ok()?;
+                let to = usize::from_str_radix(to, 16).ok()?;
+                inside = from < end && start < to;
+            } else if inside && matches!(first, "AnonHugePages:" | "Private_Hugetlb:") {
+                kib += words.next()?.parse::<usize>().ok()?;
+            }
+        }
+        Some(kib * 1024)
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        unmap(self.mapping, self.mapping_bytes);
+    }
+}
+
+#[cfg(all(unix, not(miri)))]
+fn map(bytes: usize) -> io::Result<NonNull<u8>> {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: an anonymous mapping at an address of the kernel's choice touches no memory that is in use.
+    let address = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, -1, 0) };
+    if address == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(NonNull::new(address.cast()).expect("mmap never maps page zero unasked"))
+}
+
+/// Fills the pages by a call that can fail. A first write could end the process instead, because a control group may
+/// allow fewer pages than the pool has.
+#[cfg(all(target_os = "linux", not(miri)))]
+fn map_reserved(bytes: usize) -> Option<NonNull<u8>> {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_HUGETLB | libc::MAP_HUGE_2MB;
+    // SAFETY: as in `map`.
+    let address = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, -1, 0) };
+    if address == libc::MAP_FAILED {
+        return None;
+    }
+    // SAFETY: advice on our own mapping, which has no other user yet.
+    if unsafe { libc::madvise(address, bytes, libc::MADV_POPULATE_WRITE) } != 0 {
+        // SAFETY: as in `unmap`.
+        unsafe { libc::munmap(address, bytes) };
+        return None;
+    }
+    NonNull::new(address.cast())
+}
+
+#[cfg(any(not(target_os = "linux"), miri))]
+fn map_reserved(_bytes: usize) -> Option<NonNull<u8>> {
+    None
+}
+
+#[cfg(all(unix, not(miri)))]
+fn unmap(mapping: NonNull<u8>, bytes: usize) {
+    // SAFETY: the range was mapped by `map` with this size, and its only owner is being dropped.
+    unsafe { libc::munmap(mapping.as_ptr().cast(), bytes) };
+}
+
+#[cfg(all(target_os = "linux", not(miri)))]
+fn advise_huge(base: NonNull<u8>, bytes: usize) {
+    // SAFETY: advice on our own mapping; a refusal (no such kernel feature) changes nothing.
+    unsafe { libc::madvise(base.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
+}
+
+#[cfg(any(not(target_os = "linux"), miri))]
+fn advise_huge(_base: NonNull<u8>, _bytes: usize) {}
+
+#[cfg(all(target_os = "linux", not(miri)))]
+fn collapse(base: NonNull<u8>, bytes: usize) {
+    // SAFETY: as for `advise_huge`: pages are exchanged for a huge one of the same content.
+    unsafe { libc::madvise(base.as_ptr().cast(), bytes, libc::MADV_COLLAPSE) };
+}
+
+#[cfg(any(not(target_os = "linux"), miri))]
+fn collapse(_base: NonNull<u8>, _bytes: usize) {}
+
+// Under Miri the heap replaces the mapping.
+#[cfg(any(not(unix), miri))]
+fn layout(bytes: usize) -> std::alloc::Layout {
+    std::alloc::Layout::from_size_align(bytes, LINE).expect("arenas are far below isize::MAX")
+}
+
+#[cfg(any(not(unix), miri))]
+fn map(bytes: usize) -> io::Result<NonNull<u8>> {
+    // SAFETY: the size is not zero.
+    NonNull::new(unsafe { std::alloc::alloc_zeroed(layout(bytes)) }).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+}
+
+#[cfg(any(not(unix), miri))]
+fn unmap(mapping: NonNull<u8>, bytes: usize) {
+    // SAFETY: allocated by `map` with this layout.
+    unsafe { std::alloc::dealloc(mapping.as_ptr(), layout(bytes)) };
+}
+
+/// Bytes of the smallest page.
+const PAGE: usize = 4 << 10;
+/// From so many bytes on memory is on huge pages: half of one.
+const HUGE_FROM: usize = HUGE_PAGE / 2;
+
+/// A cache line.
+#[repr(C, align(64))]
+#[derive(Clone, Copy)]
+struct Line([u8; LINE]);
+
+/// Memory of a fixed size, zero at first, that starts at a line. It is on huge pages, or on the heap if a huge page
+/// would be mostly empty.
+#[derive(Debug)]
+pub struct Zeroed {
+    base: NonNull<u8>,
+    memory: Memory,
+}
+
+#[derive(Debug)]
+enum Memory {
+    Heap(Heap),
+    Pages(Arena),
+}
+
+/// A boxed slice of lines, owned by its pointer. To move a `Box` would assert that no other pointer to its content is used.
+#[derive(Debug)]
+struct Heap(NonNull<[UnsafeCell<Line>]>);
+
+impl Drop for Heap {
+    fn drop(&mut self) {
+        // SAFETY: it was a box, and only this owner frees it.
+        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+    }
+}
+
+// SAFETY: as for an arena: plain memory, whose owner decides who reads and writes which part.
+unsafe impl Send for Zeroed {}
+// SAFETY: as above; its own methods only read its bounds.
+unsafe impl Sync for Zeroed {}
+
+impl Zeroed {
+    /// # Errors
+    /// As [`Arena::reserve`].
+    pub fn new(bytes: usize) -> io::Result<Self> {
+        if bytes >= HUGE_FROM {
+            let arena = Arena::reserve(bytes)?;
+            return Ok(Self { base: arena.base, memory: Memory::Pages(arena) });
+        }
+        let lines: Box<[_]> = (0..bytes.div_ceil(LINE)).map(|_| UnsafeCell::new(Line([0; LINE]))).collect();
+        let heap = Heap(NonNull::new(Box::into_raw(lines)).expect("a box is never null"));
+        Ok(Self { base: heap.0.cast(), memory: Memory::Heap(heap) })
+    }
+
+    /// Address of the first line.
+    #[inline(always)]
+    pub fn base(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
+    /// Bytes reserved.
+    pub fn bytes(&self) -> usize {
+        match &self.memory {
+            Memory::Heap(heap) => heap.0.len() * LINE,
+            Memory::Pages(arena) => arena.bytes(),
+        }
+    }
+
+    /// Makes all memory resident, and keeps its content. It is copied to huge pages that the operator has reserved if
+    /// there are enough of them. Otherwise the operating system is asked again to make huge pages of it (Linux 6.1 or
+    /// later): a machine that has run for a while may have had none when the memory was first touched.
+    pub fn touch(&mut self) {
+        if let Memory::Pages(arena) = &self.memory
+            && !arena.is_reserved
+            && let Some(reserved) = Arena::on_reserved_pages(arena.bytes)
+        {
+            // SAFETY: two ranges of so many bytes, which `self` and this function own.
+            unsafe { std::ptr::copy_nonoverlapping(arena.base(), reserved.base(), arena.bytes) };
+            *self = Self { base: reserved.base, memory: Memory::Pages(reserved) };
+            return;
+        }
+        for at in (0..self.bytes()).step_by(PAGE) {
+            // SAFETY: within the range, which `self` owns. Volatile, because the compiler would omit a write of the same byte.
+            unsafe {
+                let byte = self.base().add(at);
+                byte.write_volatile(byte.read_volatile());
+            }
+        }
+        if let Memory::Pages(arena) = &self.memory {
+            collapse(arena.base, arena.bytes);
+        }
+    }
+
+    /// Bytes on huge pages, if the operating system tells.
+    pub fn huge_page_bytes(&self) -> Option<usize> {
+        match &self.memory {
+            Memory::Heap(..) => Some(0),
+            Memory::Pages(arena) => arena.huge_page_bytes(),
+        }
+    }
+
+    /// Bytes on huge pages that the operator has reserved.
+    pub fn reserved_page_bytes(&self) -> usize {
+        match &self.memory {
+            Memory::Pages(arena) if arena.is_reserved => arena.bytes,
+            _ => 0,
+        }
+    }
+}
+
+/// The free lines of an arena. Allocation is best fit, and free neighbours are joined. An operation is O(log free
+/// ranges).
+#[derive(Debug, Default)]
+pub struct Lines {
+    /// Free ranges: first line to length.
+    by_start: std::collections::BTreeMap<u32, u32>,
+    /// The same ranges by length.
+    by_length: std::collections::BTreeSet<(u32, u32)>,
+    /// Lines from here on are unused.
+    end: u32,
+    limit: u32,
+    free: u64,
+}
+
+impl Lines {
+    /// The lines of an arena of `bytes`, all free.
+    pub fn new(bytes: usize) -> Self {
+        Self { limit: u32::try_from(bytes / LINE).unwrap_or(u32::MAX), ..Self::default() }
+    }
+
+    /// Takes `n` lines.
+    pub fn take(&mut self, n: u32) -> Option<u32> {
+        if let Some(&(length, start)) = self.by_length.range((n, 0)..).next() {
+            self.forget(start, length);
+            if length > n {
+                self.note(start + n, length - n);
+            }
+            return Some(start);
+        }
+        let start = self.end;
+        self.end = start.checked_add(n).filter(|&end| end <= self.limit)?;
+        Some(start)
+    }
+
+    /// Gives lines back.
+    pub fn give(&mut self, mut start: u32, mut n: u32) {
+        if let Some((&before, &length)) = self.by_start.range(..start).next_back()
+            && before + length == start
+        {
+            self.forget(before, length);
+            (start, n) = (before, n + length);
+        }
+        if let Some(&length) = self.by_start.get(&(start + n)) {
+            self.forget(start + n, length);
+            n += length;
+        }
+        if start + n == self.end {
+            self.end = start;
+        } else {
+            self.note(start, n);
+        }
+    }
+
+    /// Lines that are taken.
+    pub fn used(&self) -> u64 {
+        u64::from(self.end) - self.free
+    }
+
+    fn note(&mut self, start: u32, length: u32) {
+        self.by_start.insert(start, length);
+        self.by_length.insert((length, start));
+        self.free += u64::from(length);
+    }
+
+    fn forget(&mut self, start: u32, length: u32) {
+        self.by_start.remove(&start);
+        self.by_length.remove(&(length, start));
+        self.free -= u64::from(length);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_arena_is_zeroed_and_writable_to_its_end() {
+        let arena = Arena::reserve(3 * HUGE_PAGE - 5).unwrap();
+        assert_eq!(arena.bytes(), 3 * HUGE_PAGE);
+        // SAFETY: the last byte of the range.
+        unsafe {
+            let last = arena.base().add(arena.bytes() - 1);
+            assert_eq!(last.read(), 0);
+            last.write(7);
+            assert_eq!(last.read(), 7);
+        }
+    }
+
+    #[test]
+    fn touched_memory_keeps_its_content_and_is_written_to_its_end() {
+        for bytes in [100, 3 * HUGE_PAGE] {
+            let mut memory = Zeroed::new(bytes).unwrap();
+            // SAFETY: the first and the last byte of memory that this test owns.
+            unsafe {
+                memory.base().write(7);
+                memory.touch();
+                assert_eq!(memory.base().read(), 7);
+                memory.base().add(memory.bytes() - 1).write(8);
+            }
+            assert!(memory.bytes() >= bytes && memory.reserved_page_bytes() <= memory.bytes());
+        }
+    }
+
+    #[test]
+    fn freed_lines_coalesce_and_are_taken_again() {
+        let mut lines = Lines::new(100 * LINE);
+        let taken: Vec<u32> = (0..10).map(|_| lines.take(10).unwrap()).collect();
+        assert_eq!(lines.take(1), None);
+        assert_eq!(lines.used(), 100);
+        for index in [2, 4, 3] {
+            lines.give(taken[index], 10);
+        }
+        assert_eq!(lines.used(), 70);
+        assert_eq!(lines.take(30), Some(20));
+        for index in [9, 0, 1, 8, 7, 5, 6] {
+            lines.give(taken[index], 10);
+        }
+        lines.give(20, 30);
+        assert_eq!((lines.used(), lines.end, lines.by_start.len()), (0, 0, 0));
+    }
+}

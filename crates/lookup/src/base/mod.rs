@@ -1,0 +1,30 @@
+//! The ground floor: what structures are built from. Nothing here imports a structure.
+//!
+//! | module | content |
+//! |---|---|
+//! | [`part`] | parts and their ids, changes, prefixes of digests |
+//! | `directory` | parts behind a directory of prefixes: split, merge, replace; what a view has sent of each |
+//! | `rows` | which parts changed since the store was told; the row of a version |
+//! | `single` | the control half of one table, for any skeleton |
+//! | `undivided` | query structures of one part |
+//! | `partition`, `served` | how a control half of parts is built from all names; how readers find the parts of a query half |
+//! | [`error`] | why an update or a name is refused |
+//! | [`bytes`] | reading the fields of messages, and why that fails |
+//! | [`arena`], [`words`], [`cells`] | memory on huge pages, and values of a few bits in it |
+//! | [`prefetch`] | bursts, and prefetching lines |
+//! | [`touches`] | which bytes a lookup reads, for models of caches |
+
+pub mod arena;
+pub mod bytes;
+pub mod cells;
+pub(crate) mod directory;
+pub mod error;
+pub mod part;
+pub(crate) mod partition;
+pub mod prefetch;
+pub(crate) mod rows;
+pub(crate) mod served;
+pub(crate) mod single;
+pub mod touches;
+pub(crate) mod undivided;
+pub mod words;

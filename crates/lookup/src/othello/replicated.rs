@@ -1,0 +1,58 @@
+//! An Othello as a switch holds it: see [`Replicated`].
+
+use super::query::{OthelloQuery, Reader};
+use super::sizing::Sizing;
+use super::update::{ShardImage, Update};
+use super::{Settings, query};
+use crate::traits::{ApplyError, DecodeError, HeldPart, Replicated};
+
+impl<S: Sizing> Replicated for OthelloQuery<S> {
+    type Settings = Settings;
+    type Image = ShardImage;
+    type Reader = Reader<S>;
+
+    fn settings(&self) -> Settings {
+        self.settings.clone()
+    }
+
+    fn encode_update(settings: &Settings, update: &Update, out: &mut Vec<u8>) {
+        update.encode(settings.cell_bits(), out);
+    }
+
+    fn decode_update(settings: &Settings, bytes: &[u8]) -> Result<Update, DecodeError> {
+        Update::decode(bytes, settings.cell_bits())
+    }
+
+    fn update_of(shards: Vec<ShardImage>) -> Update {
+        Update::Shards(shards)
+    }
+
+    fn images_of(update: &Update) -> Option<&[ShardImage]> {
+        if let Update::Shards(shards) = update { Some(shards) } else { None }
+    }
+
+    fn from_images(settings: &Settings, shards: &[ShardImage]) -> Result<Self, ApplyError> {
+        Self::with_publication(settings, shards, Self::PUBLICATION)
+    }
+
+    fn from_own(settings: &Settings, shards: &[ShardImage]) -> Self {
+        Self::unproved(settings, shards)
+    }
+
+    fn overwrite(&mut self, shards: &[ShardImage]) -> Result<(), ApplyError> {
+        shards.iter().try_for_each(|shard| self.check(shard, true))?;
+        self.install(shards)
+    }
+
+    fn images(&self) -> Vec<ShardImage> {
+        self.shards.in_order().map(|held| self.image_of(held)).collect()
+    }
+
+    fn held(&self) -> Vec<HeldPart> {
+        self.shards.in_order().map(query::Held::part).collect()
+    }
+
+    fn reader(&self) -> Reader<S> {
+        OthelloQuery::reader(self)
+    }
+}

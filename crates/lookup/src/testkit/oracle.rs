@@ -1,0 +1,136 @@
+//! What the conformance test knows of a structure besides its [`Control`] and [`Query`]: which answers are right.
+//!
+//! The test keeps the live keys with their values in a map. An [`Oracle`] says from them what a lookup must answer.
+//! What is inserted and what is looked up may be of different kinds: a prefix and an address, a rule and a flow, a name
+//! and a name at one of several switches. For names, [`Names`] is the oracle.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt::Debug;
+use std::hash::Hash;
+
+use super::Rng;
+use crate::traits::{Control, Query, Replicated};
+
+/// A control structure that the conformance test can drive.
+pub trait Subject: Control<Key: Eq + Hash + Debug, Query: Query<Key: Debug, Update: Debug>> {}
+
+impl<C: Control<Key: Eq + Hash + Debug, Query: Query<Key: Debug, Update: Debug>>> Subject for C {}
+
+/// The live keys of a control structure and their values.
+pub type Live<C> = HashMap<<C as Control>::Key, u64>;
+/// What is looked up in the query structure of a control structure.
+pub type ProbeOf<C> = <<C as Control>::Query as Query>::Key;
+/// The update of a control structure's query structure.
+pub type UpdateOf<C> = <<C as Control>::Query as Query>::Update;
+
+/// Says what a structure must answer.
+pub trait Oracle<C: Subject> {
+    /// Lookups whose answers a change of `key` can change, and others near them.
+    fn probes(&self, key: C::Key, rng: &mut Rng) -> Vec<ProbeOf<C>>;
+
+    /// The right answer to `probe` while `live` are in; none where every answer is allowed.
+    fn expected(&self, control: &C, live: &Live<C>, probe: ProbeOf<C>) -> Option<u64>;
+
+    /// Takes note of an operation on `keys`, which emitted `updates`.
+    fn note(&mut self, _control: &C, _live: &Live<C>, _keys: &[C::Key], _updates: &[UpdateOf<C>]) {}
+
+    /// What two query structures with the same answers must have in common: their bytes, for example.
+    fn state(&self, _query: &C::Query) -> Vec<u8> {
+        Vec::new()
+    }
+
+    /// `update` encoded and decoded; none where it has no bytes.
+    fn carried(&self, _query: &C::Query, _update: &UpdateOf<C>) -> Option<UpdateOf<C>> {
+        None
+    }
+}
+
+/// The bytes of a whole structure: an implementation of [`Oracle::state`].
+pub fn bytes_of<Q: Replicated>(query: &Q) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    Q::encode_update(&query.settings(), &Q::update_of(query.images()), &mut bytes);
+    bytes
+}
+
+/// An update on its way through bytes: an implementation of [`Oracle::carried`].
+/// # Panics
+/// When it does not come back.
+pub fn over_bytes<Q: Replicated>(query: &Q, update: &Q::Update) -> Option<Q::Update> {
+    let (settings, [mut sent, mut again]) = (query.settings(), [Vec::new(), Vec::new()]);
+    Q::encode_update(&settings, update, &mut sent);
+    let carried = Q::decode_update(&settings, &sent).unwrap_or_else(|error| panic!("its own bytes: {error}"));
+    Q::encode_update(&settings, &carried, &mut again);
+    assert_eq!(sent, again, "an update changed on its way through bytes");
+    Some(carried)
+}
+
+/// The oracle of names, which are looked up as they are inserted: a live name has its value, a removed one drops as long
+/// as the structure promises, and any other name may get any answer.
+pub struct Names<C: Subject> {
+    must_drop: fn(&C, C::Key) -> bool,
+    may_forget: fn(&UpdateOf<C>) -> bool,
+    state: fn(&C::Query) -> Vec<u8>,
+    carried: fn(&C::Query, &UpdateOf<C>) -> Option<UpdateOf<C>>,
+    /// Removed names that must still drop.
+    removed: HashSet<C::Key>,
+}
+
+impl<C: Subject> Names<C> {
+    /// A removed name drops where `must_drop` says so, and from then on until an update that `may_forget` it.
+    pub fn until(must_drop: fn(&C, C::Key) -> bool, may_forget: fn(&UpdateOf<C>) -> bool) -> Self {
+        Self { must_drop, may_forget, state: |_| Vec::new(), carried: |_, _| None, removed: HashSet::new() }
+    }
+
+    /// Every name that is not in drops: the structure is exact.
+    pub fn exact() -> Self {
+        Self::until(|_, _| true, |_| false)
+    }
+
+    /// A removed name is an alien at once, and an alien may get any answer.
+    pub fn aliens() -> Self {
+        Self::until(|_, _| false, |_| true)
+    }
+
+    /// Updates go through bytes, and equal structures have equal bytes.
+    pub fn in_bytes(self) -> Self
+    where
+        C::Query: Replicated,
+    {
+        Self { state: bytes_of, carried: over_bytes, ..self }
+    }
+}
+
+impl<C: Subject> Oracle<C> for Names<C>
+where
+    C::Query: Query<Key = C::Key>,
+{
+    fn probes(&self, key: C::Key, _rng: &mut Rng) -> Vec<C::Key> {
+        vec![key]
+    }
+
+    fn expected(&self, control: &C, live: &Live<C>, name: C::Key) -> Option<u64> {
+        let dropped = || (self.removed.contains(&name) || (self.must_drop)(control, name)).then_some(0);
+        live.get(&name).copied().or_else(dropped)
+    }
+
+    fn note(&mut self, control: &C, live: &Live<C>, names: &[C::Key], updates: &[UpdateOf<C>]) {
+        if updates.iter().any(self.may_forget) {
+            self.removed.clear();
+        }
+        for &name in names {
+            if live.contains_key(&name) {
+                self.removed.remove(&name);
+            } else if (self.must_drop)(control, name) {
+                self.removed.insert(name);
+            }
+        }
+    }
+
+    fn state(&self, query: &C::Query) -> Vec<u8> {
+        (self.state)(query)
+    }
+
+    fn carried(&self, query: &C::Query, update: &UpdateOf<C>) -> Option<UpdateOf<C>> {
+        (self.carried)(query, update)
+    }
+}

@@ -1,0 +1,467 @@
+//! `fibula bench`: contestants side by side, on the same names in the same order, every answer checked.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use command::output::{Exit, Failure, Output};
+use command::parse_size;
+use command::prefix_list::List;
+use fibula_repro::BenchError;
+use fibula_repro::bench::filter;
+use fibula_repro::bench::flow::{self, Part};
+use fibula_repro::bench::lpm::{self, Destinations};
+use fibula_repro::bench::{Listener, Options};
+use fibula_repro::machine::Machine;
+use fibula_repro::names::NameSet;
+use fibula_repro::records::{self, RecordsError};
+use fibula_repro::report::{Row, table};
+use lookup::hash::Family;
+
+use crate::capture::ipv4_packets;
+
+/// The benches.
+#[derive(Debug, Subcommand)]
+pub(crate) enum BenchCommand {
+    /// Lookups a second against the floor, hash tables and DPDK's tables
+    Lookup(BenchArgs),
+    /// Time to build a table, and memory while building
+    Build(BenchArgs),
+    /// Cost of inserts, alters and removes with their messages; lookups beside updates
+    Update(BenchArgs),
+    /// Cost of telling alien names from live ones: Bloom filter, checksum, fingerprint, exact filter
+    Aliens(BenchArgs),
+    /// Bytes and number of the messages of one name more, elsewhere, or less, for each design
+    Message(BenchArgs),
+    /// Flow tables: Cuckoo++ and four more lookup policies, hashbrown and rte_hash
+    Flow(FlowArgs),
+    /// Bloom filters: the paper's SBF, LHBF and OHBF, and the layouts here; 4- and 13-byte keys
+    Filter(FilterArgs),
+    /// Longest prefix match: the trie against DPDK's rte_lpm and rte_fib, and tables behind Bloom filters
+    Lpm(LpmArgs),
+    /// Frames a second through the switch, against the same loop without lookups
+    Forward {
+        #[command(flatten)]
+        args: BenchArgs,
+        /// Measure connection tracking instead, with so many open connections: 64K,1M
+        #[arg(long, value_delimiter = ',', value_parser = parse_size, value_name = "N")]
+        flow: Vec<u64>,
+    },
+    /// Measure what the documents quote, into a record in docs/benchmarks/records; goes on where it stopped
+    Record {
+        /// Short name of this machine, such as "Zen 5"; its record is named after it
+        #[arg(long, value_name = "NAME")]
+        machine: String,
+        /// What is measured: quick, full
+        #[arg(long, default_value = "quick")]
+        set: String,
+        /// What else a reader should know of the machine, such as "a shared virtual machine"
+        #[arg(long, value_name = "TEXT")]
+        remark: Option<String>,
+        /// Root of the source tree
+        #[arg(long, default_value = ".")]
+        root: PathBuf,
+    },
+    /// Write the figures of all records into the documents that quote them
+    Report {
+        /// Change nothing; exit code 6 if a document quotes another figure than the records
+        #[arg(long)]
+        check: bool,
+        /// Root of the source tree
+        #[arg(long, default_value = ".")]
+        root: PathBuf,
+    },
+}
+
+/// What the bench of Bloom filters takes.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct FilterArgs {
+    /// Names in a filter
+    #[arg(long, value_delimiter = ',', value_parser = parse_size, default_value = "1000,650000")]
+    n: Vec<u64>,
+    /// Positions of a name
+    #[arg(short, long, value_delimiter = ',', default_value = "3,10")]
+    k: Vec<u32>,
+    /// Bytes of a key: 4, 13
+    #[arg(long, value_delimiter = ',', default_value = "4,13")]
+    key_bytes: Vec<usize>,
+    /// Shares of the queries that are members
+    #[arg(long, value_delimiter = ',', default_value = "0,0.5,1")]
+    members: Vec<f64>,
+    /// Bits of a filter for each name
+    #[arg(long, default_value_t = 16.0)]
+    bits_per_name: f64,
+    /// Contestants; --list tells which there are
+    #[arg(long, value_delimiter = ',')]
+    contestants: Vec<String>,
+    /// How often each contestant is measured
+    #[arg(long, default_value_t = 5)]
+    runs: u32,
+    /// Keys a call, up to 256
+    #[arg(long, default_value_t = 32)]
+    batch: u32,
+    /// What keys, orders and secrets follow from
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Queries a run, at least
+    #[arg(long, value_parser = parse_size)]
+    operations: Option<u64>,
+    /// List the contestants and end
+    #[arg(long)]
+    list: bool,
+}
+
+impl From<FilterArgs> for filter::Options {
+    fn from(args: FilterArgs) -> Self {
+        Self {
+            n: args.n,
+            k: args.k,
+            key_bytes: args.key_bytes,
+            members: args.members,
+            bits_per_name: args.bits_per_name,
+            contestants: args.contestants,
+            runs: args.runs,
+            batch: args.batch,
+            seed: args.seed,
+            operations: args.operations,
+        }
+    }
+}
+
+/// What the bench of flow tables takes.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct FlowArgs {
+    /// Slots of a table, powers of two
+    #[arg(long, value_delimiter = ',', value_parser = parse_size, default_value = "512K,4M,32M")]
+    capacity: Vec<u64>,
+    /// Shares of the slots that are filled
+    #[arg(long, value_delimiter = ',', default_value = "0.8")]
+    load: Vec<f64>,
+    /// Shares of the lookups whose keys are absent
+    #[arg(long, value_delimiter = ',', default_value = "0,0.2,0.5,1")]
+    absent: Vec<f64>,
+    /// Contestants; --list tells which there are
+    #[arg(long, value_delimiter = ',')]
+    contestants: Vec<String>,
+    /// Threads that work at once, each with a table of its own
+    #[arg(long, value_delimiter = ',', default_value = "1")]
+    threads: Vec<u32>,
+    /// Keys and values of 4 bytes instead of 16: with the form whose entries stand in the lines
+    #[arg(long)]
+    small: bool,
+    /// What is measured: lookup, insert, hint (after 30 turnovers too, which takes minutes at 32M), churn (lookups after 3
+    /// turnovers, before and after flows are brought back to their first buckets)
+    #[arg(long, value_delimiter = ',', default_value = "lookup,insert")]
+    parts: Vec<Part>,
+    /// How often each contestant is measured
+    #[arg(long, default_value_t = 5)]
+    runs: u32,
+    /// Keys a call, up to 64
+    #[arg(long, default_value_t = 32)]
+    batch: u32,
+    /// What keys, orders and secrets follow from
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Lookups a run and thread, at least
+    #[arg(long, value_parser = parse_size)]
+    operations: Option<u64>,
+    /// List the contestants and end
+    #[arg(long)]
+    list: bool,
+}
+
+impl From<FlowArgs> for flow::Options {
+    fn from(args: FlowArgs) -> Self {
+        Self {
+            capacity: args.capacity,
+            load: args.load,
+            absent: args.absent,
+            contestants: args.contestants,
+            threads: args.threads,
+            runs: args.runs,
+            batch: args.batch,
+            seed: args.seed,
+            operations: args.operations,
+            parts: args.parts,
+            is_small: args.small,
+        }
+    }
+}
+
+/// What the bench of longest prefix match takes.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct LpmArgs {
+    /// A list of prefixes, packed or not; without one a table is generated that is like a full one
+    #[arg(long)]
+    table: Option<PathBuf>,
+    /// Take so many prefixes at most, evenly from the list: rte_lpm takes minutes to build a full table
+    #[arg(long, value_parser = parse_size)]
+    prefixes: Option<u64>,
+    /// Which addresses are asked for: random, prefix, zipf, trace
+    #[arg(long, value_delimiter = ',', default_value = "random,prefix,zipf")]
+    destinations: Vec<Destinations>,
+    /// A capture whose IPv4 destinations are asked for too, as `trace`
+    #[arg(long)]
+    pcap: Option<PathBuf>,
+    /// Contestants; --list tells which there are
+    #[arg(long, value_delimiter = ',')]
+    contestants: Vec<String>,
+    /// How often each contestant is measured
+    #[arg(long, default_value_t = 5)]
+    runs: u32,
+    /// Addresses a call, up to 256
+    #[arg(long, default_value_t = 32)]
+    batch: u32,
+    /// What next hops and orders follow from
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Lookups a run, at least
+    #[arg(long, value_parser = parse_size)]
+    operations: Option<u64>,
+    /// List the contestants and end
+    #[arg(long)]
+    list: bool,
+}
+
+impl LpmArgs {
+    fn options(self) -> anyhow::Result<lpm::Options> {
+        let (all, source) = match &self.table {
+            Some(path) => {
+                let list = List::read(path, Some("any"))?;
+                let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+                (list.ipv4.into_iter().map(|(prefix, _)| prefix).collect(), name)
+            }
+            None => {
+                eprintln!("no --table: the prefixes are generated, in the proportions of a full table");
+                (lpm::generate(900_000, self.seed), "generated".into())
+            }
+        };
+        let step = all.len().div_ceil(self.prefixes.unwrap_or(u64::MAX).max(1) as usize).max(1);
+        let mut destinations = self.destinations;
+        let trace = match &self.pcap {
+            Some(path) => {
+                if !destinations.contains(&Destinations::Trace) {
+                    destinations.push(Destinations::Trace);
+                }
+                ipv4_destinations(path)?
+            }
+            None => Vec::new(),
+        };
+        Ok(lpm::Options {
+            prefixes: all.into_iter().step_by(step).collect(),
+            source,
+            destinations,
+            trace,
+            contestants: self.contestants,
+            runs: self.runs,
+            batch: self.batch,
+            seed: self.seed,
+            operations: self.operations,
+        })
+    }
+}
+
+/// The IPv4 destinations of a capture, in order.
+fn ipv4_destinations(path: &Path) -> anyhow::Result<Vec<u32>> {
+    let mut addresses = Vec::new();
+    ipv4_packets(path, |ip, _| {
+        addresses.push(ip.header().destination_addr().into());
+        Ok(())
+    })?;
+    if addresses.is_empty() {
+        return Err(Failure::new(Exit::BadInput, format!("{}: no IPv4 packet in it", path.display())));
+    }
+    Ok(addresses)
+}
+
+/// What all benches take; unset, each bench has its own.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct BenchArgs {
+    /// Names in the table, with K, M for powers of two: 64K,1M,16M
+    #[arg(long, value_delimiter = ',', value_parser = parse_size)]
+    n: Vec<u64>,
+    /// Contestants; --list tells which there are
+    #[arg(long, value_delimiter = ',')]
+    contestants: Vec<String>,
+    /// Threads that work at once
+    #[arg(long, value_delimiter = ',', default_value = "1")]
+    threads: Vec<u32>,
+    /// Bits of a value, 1 to 64
+    #[arg(long, default_value_t = 8)]
+    value_bits: u8,
+    /// Names: mac, seq, lfsr, uniform, zipf
+    #[arg(long, default_value = "mac")]
+    names: NameSet,
+    /// How often each contestant is measured
+    #[arg(long, default_value_t = 5)]
+    runs: u32,
+    /// Names a call
+    #[arg(long, default_value_t = 32)]
+    batch: u32,
+    /// What names, orders and keys follow from
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Digest family: muladd, wy, siphash13, crc32c
+    #[arg(long, default_value = "muladd")]
+    hash: Family,
+    /// Operations a run, at least
+    #[arg(long, value_parser = parse_size)]
+    operations: Option<u64>,
+    /// List the contestants and end
+    #[arg(long)]
+    list: bool,
+}
+
+impl BenchArgs {
+    fn options(self, n: &[u64]) -> Options {
+        Options {
+            n: if self.n.is_empty() { n.to_vec() } else { self.n },
+            contestants: self.contestants,
+            threads: self.threads,
+            value_bits: self.value_bits,
+            names: self.names,
+            runs: self.runs,
+            batch: self.batch,
+            seed: self.seed,
+            family: self.hash,
+            operations: self.operations,
+        }
+    }
+}
+
+impl BenchCommand {
+    /// Runs the bench.
+    /// # Errors
+    /// Exit code 2 for settings and unknown contestants, 6 for a wrong answer.
+    pub(crate) fn run(self, out: &Output) -> anyhow::Result<()> {
+        type Run = fn(&Options, &mut dyn Listener) -> Result<(), BenchError>;
+        let (designs, dynamic) =
+            (fibula_repro::bench::forward::contestants(), fibula_repro::bench::message::contestants());
+        let (args, sizes, list, run): (_, &[u64], &[(&str, &str)], Run) = match self {
+            Self::Lookup(args) => {
+                let sizes = &[64 << 10, 1 << 20, 4 << 20, 16 << 20];
+                (args, sizes, &[], fibula_repro::bench::lookup::run)
+            }
+            Self::Build(args) => {
+                (args, &[4 << 20], &fibula_repro::bench::build::CONTESTANTS, fibula_repro::bench::build::run)
+            }
+            Self::Forward { args, flow } if !flow.is_empty() && !args.list => {
+                let options = args.options(&[1 << 20]);
+                return measured(out, |listener| {
+                    fibula_repro::bench::forward::run_connections(&options, &flow, listener)
+                });
+            }
+            Self::Forward { args, .. } => (args, &[1 << 20], &designs, fibula_repro::bench::forward::run),
+            Self::Aliens(args) => {
+                (args, &[1 << 20], &fibula_repro::bench::aliens::CONTESTANTS, fibula_repro::bench::aliens::run)
+            }
+            Self::Message(args) => (args, &[64 << 10], &dynamic, fibula_repro::bench::message::run),
+            Self::Update(args) => {
+                (args, &[4 << 20], &fibula_repro::bench::update::PARTS, fibula_repro::bench::update::run)
+            }
+            Self::Filter(args) if args.list => return print_list(out, &filter::CONTESTANTS),
+            Self::Filter(args) => return measured(out, |listener| filter::run(&args.into(), listener)),
+            Self::Lpm(args) if args.list => return print_list(out, &lpm::CONTESTANTS),
+            Self::Lpm(args) => {
+                let options = args.options()?;
+                return measured(out, |listener| lpm::run(&options, listener));
+            }
+            Self::Record { machine: label, set, remark, root } => {
+                // `fibula` has all commands; it may be another program than this one.
+                let program = std::env::current_exe()?.with_file_name("fibula");
+                let plan = records::Plan { root, program, label, set, remark };
+                let path = records::record(&plan, &mut |text| eprintln!("{text}")).map_err(of_records)?;
+                return out.done(
+                    &path,
+                    format!("{}: write it into the documents with `fibula bench report`", path.display()),
+                );
+            }
+            Self::Report { check, root } => return write_figures(out, &root, check),
+            Self::Flow(args) if args.list => return print_list(out, &flow::CONTESTANTS),
+            Self::Flow(args) => return measured(out, |listener| flow::run(&args.into(), listener)),
+        };
+        if args.list {
+            return print_list(out, list);
+        }
+        measured(out, |listener| run(&args.options(sizes), listener))
+    }
+}
+
+fn of_records(error: RecordsError) -> anyhow::Error {
+    let exit = match &error {
+        RecordsError::File { .. } => Exit::NotFound,
+        RecordsError::Malformed { .. } => Exit::BadInput,
+        RecordsError::OtherRecord { .. } => Exit::Refused,
+        _ => Exit::CheckFailed,
+    };
+    Failure::new(exit, error)
+}
+
+/// Brings the documents up to date with the records, or only says which are not.
+fn write_figures(out: &Output, root: &Path, is_check: bool) -> anyhow::Result<()> {
+    let report = records::report(root, is_check).map_err(of_records)?;
+    let stale: Vec<String> = report.stale.iter().map(|path| path.display().to_string()).collect();
+    if is_check && !stale.is_empty() {
+        let text = format!("{}: not what the records say; run `fibula bench report`", stale.join(", "));
+        return Err(Failure::new(Exit::CheckFailed, text));
+    }
+    let written =
+        if stale.is_empty() { "nothing changed".to_owned() } else { format!("written: {}", stale.join(", ")) };
+    out.done(&stale, format!("{} figures and tables in the documents; {written}", report.figures))
+}
+
+/// Prints the machine, then what `run` tells.
+fn measured(out: &Output, run: impl FnOnce(&mut dyn Listener) -> Result<(), BenchError>) -> anyhow::Result<()> {
+    let machine = Machine::read();
+    if out.is_json() {
+        eprintln!("{}", serde_json::json!({ "machine": machine }));
+    } else {
+        eprintln!("{machine}");
+    }
+    let mut printer = Printer { out: *out, error: None };
+    run(&mut printer).map_err(|error| {
+        let exit = match &error {
+            error if error.is_wrong_answer() => Exit::CheckFailed,
+            BenchError::Unavailable { .. } => Exit::NotFound,
+            BenchError::Build { .. } => Exit::Refused,
+            _ => Exit::Usage,
+        };
+        Failure::new(exit, error)
+    })?;
+    printer.error.map_or(Ok(()), |error| Err(error.into()))
+}
+
+fn print_list(out: &Output, list: &[(&str, &str)]) -> anyhow::Result<()> {
+    #[derive(serde::Serialize)]
+    struct Contestant<'a> {
+        name: &'a str,
+        about: &'a str,
+        default: bool,
+    }
+    let of_lookup = fibula_repro::contestants::ALL.iter().filter(|_| list.is_empty());
+    let rows: Vec<Contestant<'_>> = of_lookup
+        .map(|kind| Contestant { name: kind.name, about: kind.about, default: kind.default })
+        .chain(list.iter().map(|&(name, about)| Contestant { name, about, default: true }))
+        .collect();
+    out.rows(&rows)
+}
+
+/// Prints each table when it is complete; keeps the first error of standard output.
+struct Printer {
+    out: Output,
+    error: Option<std::io::Error>,
+}
+
+impl Listener for Printer {
+    fn table(&mut self, rows: &[Row]) {
+        let text =
+            if self.out.is_json() { rows.iter().map(|row| row.to_json() + "\n").collect() } else { table(rows) + "\n" };
+        let mut stdout = std::io::stdout().lock();
+        let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+        self.error = self.error.take().or(written.err());
+    }
+
+    fn say(&mut self, text: &str) {
+        eprintln!("{text}");
+    }
+}

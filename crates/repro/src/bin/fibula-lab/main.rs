@@ -1,0 +1,56 @@
+//! The laboratory, `fibula-lab`: the commands that `fibula` hands over, with the same arguments.
+//!
+//! It is a binary of its own so that what it links (plots, statistics, other people's tables) is not part of the
+//! product. `fibula` finds it beside itself or in PATH.
+
+mod bench;
+mod capture;
+mod figures;
+mod hash_test;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Subcommand};
+use command::output::{Output, write_out};
+use command::program::{self, CommandLine};
+use command::tree::Tree;
+
+#[derive(Subcommand)]
+enum Command {
+    /// Measure structures side by side
+    #[command(subcommand)]
+    Bench(bench::BenchCommand),
+    /// The tables and figures of the papers, measured again on this machine
+    #[command(subcommand)]
+    Repro(figures::ReproCommand),
+    /// Tests of hash functions
+    #[command(subcommand)]
+    Filter(FilterCommand),
+    /// Print the commands as JSON, for the completions of `fibula`
+    #[command(hide = true)]
+    Describe,
+}
+
+#[derive(Subcommand)]
+enum FilterCommand {
+    /// Test hash functions by chi-squared: those of the papers, and fibula's own
+    HashTest(hash_test::HashTestArgs),
+}
+
+/// The command line. Usage texts say `fibula`, which is what the user typed.
+fn syntax() -> clap::Command {
+    CommandLine::<Command>::command().name("fibula-lab").bin_name("fibula").about("The laboratory of fibula.")
+}
+
+fn run(command: Command, out: &Output) -> anyhow::Result<()> {
+    match command {
+        Command::Bench(command) => command.run(out),
+        Command::Repro(command) => command.run(out),
+        Command::Filter(FilterCommand::HashTest(args)) => args.run(out),
+        Command::Describe => write_out(&serde_json::to_string(&Tree::from(&syntax()).commands)?),
+    }
+}
+
+fn main() -> ExitCode {
+    program::run(syntax(), run)
+}

@@ -1,0 +1,247 @@
+//! The figures that documents quote, and the records that they come from.
+//!
+//! A *record* is a file of JSON lines for one machine: a header, then one line for each measured row with the command
+//! that printed it. `recorder` writes records. `docs/benchmarks/figures.toml` (`Figures`) says what is measured for
+//! them and how their rows form tables. `page` writes tables, single figures and the bars of the picture into the
+//! documents, between the markers `<!--=ID-->` and `<!--/-->`. So nobody types a figure.
+
+mod figures;
+mod page;
+mod picture;
+mod recorder;
+mod table;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::report::size_text;
+
+use figures::Figures;
+pub use page::{Report, report};
+pub use recorder::{Plan, record};
+
+/// Where the definition of the figures lies, below the root of the source tree.
+const FIGURES: &str = "docs/benchmarks/figures.toml";
+/// Where records lie.
+const RECORDS: &str = "docs/benchmarks/records";
+
+/// Why figures could not be recorded or written into documents.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecordsError {
+    /// A file cannot be read or written.
+    #[error("{path}: {error}")]
+    File {
+        /// Which one.
+        path: PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// A file is not what it should be.
+    #[error("{path}: {reason}")]
+    Malformed {
+        /// Which one.
+        path: PathBuf,
+        /// What is wrong, and what to do about it.
+        reason: String,
+    },
+    /// The record that exists is of another version or machine.
+    #[error(
+        "{path} holds figures of {found}, and this is {here}: give another --machine, or remove the file to record anew"
+    )]
+    OtherRecord {
+        /// The file.
+        path: PathBuf,
+        /// Machine and commit in it.
+        found: String,
+        /// Machine and commit here.
+        here: String,
+    },
+    /// Some commands did not succeed; the others are recorded.
+    #[error("{} failed: {}. The others are recorded; run the same command again for these", plural(.0), .0.join("; "))]
+    Failed(Vec<String>),
+}
+
+fn plural(commands: &[String]) -> String {
+    if commands.len() == 1 { "1 command".into() } else { format!("{} commands", commands.len()) }
+}
+
+impl RecordsError {
+    fn malformed(path: &Path, reason: impl std::fmt::Display) -> Self {
+        Self::Malformed { path: path.to_owned(), reason: reason.to_string() }
+    }
+}
+
+fn read(path: &Path) -> Result<String, RecordsError> {
+    fs::read_to_string(path).map_err(|error| RecordsError::File { path: path.to_owned(), error })
+}
+
+/// The first line of a record.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Header {
+    /// Short name of the machine, such as `Zen 4`.
+    pub label: String,
+    /// Processor, caches, memory, kernel, pages.
+    pub machine: String,
+    /// Version of fibula.
+    pub version: String,
+    /// Commit that was measured.
+    pub commit: String,
+    /// Day of the measurement.
+    pub date: String,
+    /// Where the figures were copied from, where no program wrote this record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transcribed: Option<String>,
+}
+
+/// One row of a bench, as a record holds it: the JSON of [`crate::report::Row`] and the command that printed it.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Measurement {
+    /// The command line.
+    pub command: String,
+    /// Which bench.
+    pub bench: String,
+    /// What was measured.
+    #[serde(default)]
+    pub contestant: String,
+    /// Names in the table.
+    #[serde(default)]
+    pub n: u64,
+    #[serde(default)]
+    value_bits: u8,
+    #[serde(default)]
+    names: String,
+    #[serde(default)]
+    threads: u32,
+    #[serde(default)]
+    batch: u32,
+    #[serde(default)]
+    unit: String,
+    /// Absent where only the range is known.
+    median: Option<f64>,
+    min: Option<f64>,
+    max: Option<f64>,
+    /// Round by round; empty where they are not known.
+    #[serde(default)]
+    samples: Vec<f64>,
+    /// Rounds, where there are no samples.
+    runs: Option<usize>,
+    bits_per_name: Option<f64>,
+    /// Memory in MB, where it was printed so.
+    megabytes: Option<f64>,
+    /// The row is the ratio to this contestant.
+    over: Option<String>,
+    #[serde(default)]
+    note: String,
+    /// The commit, where it is not the one of the header.
+    commit: Option<String>,
+    /// What a program printed, for benches whose result is not a row.
+    #[serde(default)]
+    text: String,
+}
+
+impl Measurement {
+    fn runs(&self) -> Option<usize> {
+        if self.samples.is_empty() { self.runs } else { Some(self.samples.len()) }
+    }
+}
+
+/// All that was measured on one machine.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// Name of the file, without its ending.
+    pub id: String,
+    /// What and when.
+    pub header: Header,
+    /// The rows, in the order of the commands.
+    pub rows: Vec<Measurement>,
+}
+
+impl Record {
+    /// Reads one record.
+    /// # Errors
+    /// When the file cannot be read, or a line of it is no header or row.
+    pub fn read(path: &Path) -> Result<Self, RecordsError> {
+        let text = read(path)?;
+        let mut lines = text.lines();
+        let wrong = |line: usize, error| RecordsError::malformed(path, format!("line {line}: {error}"));
+        let header = serde_json::from_str(lines.next().unwrap_or("")).map_err(|error| wrong(1, error))?;
+        let row = |(at, line)| serde_json::from_str(line).map_err(|error| wrong(at + 2, error));
+        let rows = lines.enumerate().map(row).collect::<Result<_, _>>()?;
+        let id = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+        Ok(Self { id, header, rows })
+    }
+
+    /// Reads all records below the root of a source tree, in the order of their names.
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn read_all(root: &Path) -> Result<Vec<Self>, RecordsError> {
+        let folder = root.join(RECORDS);
+        let error = |error| RecordsError::File { path: folder.clone(), error };
+        let mut paths: Vec<PathBuf> = Vec::new();
+        for entry in fs::read_dir(&folder).map_err(error)? {
+            paths.push(entry.map_err(error)?.path());
+        }
+        paths.retain(|path| path.extension().is_some_and(|ending| ending == "jsonl"));
+        paths.sort();
+        paths.iter().map(|path| Self::read(path)).collect()
+    }
+
+    /// The first row that fits. A ratio to `over` only fits where the row itself is that ratio.
+    fn find(&self, wanted: &Selector, over: Option<&str>) -> Option<&Measurement> {
+        self.rows.iter().find(|row| row.over.as_deref() == over && wanted.fits(row))
+    }
+}
+
+/// Which rows of a record are meant: those that have all that is given.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Selector {
+    bench: Option<String>,
+    contestant: Option<String>,
+    /// As it is written: 64K, 4M.
+    n: Option<String>,
+    value_bits: Option<u8>,
+    names: Option<String>,
+    threads: Option<u32>,
+    batch: Option<u32>,
+    /// Part of the command line.
+    command: Option<String>,
+    /// Part of the note.
+    note: Option<String>,
+}
+
+impl Selector {
+    /// What both say; `inner` where they differ.
+    fn and(&self, inner: &Self) -> Self {
+        let text = |outer: &Option<String>, inner: &Option<String>| inner.clone().or_else(|| outer.clone());
+        Self {
+            bench: text(&self.bench, &inner.bench),
+            contestant: text(&self.contestant, &inner.contestant),
+            n: text(&self.n, &inner.n),
+            value_bits: inner.value_bits.or(self.value_bits),
+            names: text(&self.names, &inner.names),
+            threads: inner.threads.or(self.threads),
+            batch: inner.batch.or(self.batch),
+            command: text(&self.command, &inner.command),
+            note: text(&self.note, &inner.note),
+        }
+    }
+
+    fn fits(&self, row: &Measurement) -> bool {
+        let is = |wanted: &Option<String>, got: &str| wanted.as_deref().is_none_or(|wanted| wanted == got);
+        let has = |wanted: &Option<String>, got: &str| wanted.as_deref().is_none_or(|wanted| got.contains(wanted));
+        is(&self.bench, &row.bench)
+            && is(&self.contestant, &row.contestant)
+            && is(&self.n, &size_text(row.n))
+            && self.value_bits.is_none_or(|bits| bits == row.value_bits)
+            && is(&self.names, &row.names)
+            && self.threads.is_none_or(|threads| threads == row.threads)
+            && self.batch.is_none_or(|batch| batch == row.batch)
+            && has(&self.command, &row.command)
+            && has(&self.note, &row.note)
+    }
+}

@@ -1,0 +1,155 @@
+//! What documents quote is what the records say, and nobody types a figure.
+
+use std::path::{Path, PathBuf};
+
+use fibula_repro::records::{Plan, RecordsError, record, report};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the source tree")
+}
+
+fn readme() -> String {
+    std::fs::read_to_string(root().join("README.md")).expect("README.md")
+}
+
+#[test]
+fn documents_quote_what_the_records_say() {
+    let report = report(&root(), true).unwrap_or_else(|error| panic!("{error}"));
+    assert!(report.stale.is_empty(), "{:?} quote other figures than the records: run `make benchmarks`", report.stale);
+    assert!(report.figures > 20, "{} figures in the documents", report.figures);
+}
+
+#[test]
+fn readme_has_at_most_900_words() {
+    let words = readme().split_whitespace().count();
+    assert!(words <= 900, "{words} words");
+}
+
+/// `text` without what stands between markers, in code or in links.
+fn prose(text: &str) -> String {
+    let without = |text: &str, open: &str, close: &str| {
+        let mut out = String::new();
+        let mut rest = text;
+        while let Some((before, after)) = rest.split_once(open) {
+            out.push_str(before);
+            rest = after.split_once(close).unwrap_or_else(|| panic!("{open} without {close}")).1;
+        }
+        out + rest
+    };
+    let text = without(text, "<!--=", "<!--/-->");
+    let text = without(&text, "```", "```");
+    without(&text, "`", "`")
+}
+
+/// Numbers with a unit of measurement behind them.
+fn measured(text: &str) -> Vec<String> {
+    const UNITS: [&str; 12] =
+        ["M/s", "M", "ns", "µs", "us", "ms", "times", "x", "million", "M lookups/s", "Mpkt/s", "MB"];
+    let words: Vec<&str> =
+        text.split_whitespace().map(|word| word.trim_matches(&['(', ')', ',', ';', ':', '|'][..])).collect();
+    let is_number = |word: &str| word.contains(|c: char| c.is_ascii_digit()) && word.parse::<f64>().is_ok();
+    let is_unit = |word: &str| UNITS.contains(&word.trim_end_matches('.'));
+    words.windows(2).filter(|pair| is_number(pair[0]) && is_unit(pair[1])).map(|pair| pair.join(" ")).collect()
+}
+
+#[test]
+fn no_measured_figure_is_typed_by_hand() {
+    for document in ["README.md", "docs/benchmarks.md"] {
+        let text = std::fs::read_to_string(root().join(document)).expect(document);
+        assert_eq!(measured(&prose(&text)), [""; 0], "{document}: quote it as <!--=table/row/column--><!--/-->");
+    }
+    assert_eq!(measured("some 94 M/s, at most 1.3 µs. And 4M names"), ["94 M/s", "1.3 µs."]);
+}
+
+/// A source tree with two commands to record, and a program that prints a row for the one and fails at the other.
+fn tree() -> (tempfile::TempDir, Plan) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        std::fs::write(&path, text).expect("a file");
+        path
+    };
+    write("page.md", "at most <!--=t/one/a--><!--/--> and <!--=t/one/a-of-b--><!--/--> of b\n<!--=t-->old<!--/-->\n");
+    write("picture.svg", "<svg>{=bars}{=t/one/a/worst}</svg>");
+    let definition = r#"
+        documents = ["page.md"]
+        text = {}
+        [sets]
+        quick = ["bench lookup --n 1K", "bench broken"]
+        [picture]
+        template = "picture.svg"
+        output = "out.svg"
+        bars = [{ head = "rate", about = "1K names", table = "t", row = "one", columns = ["a", "b"], labels = ["a", "b"] }]
+        [table.t]
+        head = "names"
+        rows = [{ id = "one", n = "1K" }]
+        columns = [{ id = "a", contestant = "a" }, { id = "b", contestant = "b" }, { id = "a-of-b", contestant = "a", over = "b" }]
+    "#;
+    write("docs/benchmarks/figures.toml", definition);
+    let program = write(
+        "program",
+        r#"#!/bin/sh
+echo "$*" >> "$(dirname "$0")/log"
+[ "$2" = broken ] && exit 1
+echo '{"bench":"lookup","contestant":"a","n":1024,"unit":"M/s","median":20.0,"min":10.0,"max":30.0,"samples":[10.0,20.0,30.0]}'
+echo '{"bench":"lookup","contestant":"b","n":1024,"unit":"M/s","median":5.0,"min":4.0,"max":6.0,"samples":[5.0,4.0,6.0]}'
+"#,
+    );
+    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("a program");
+    let root = folder.path().to_owned();
+    (folder, Plan { root, program, label: "Test 1".into(), set: "quick".into(), remark: None })
+}
+
+#[test]
+fn recording_goes_on_where_it_stopped_and_pages_show_it() {
+    let (folder, plan) = tree();
+    let log = || std::fs::read_to_string(folder.path().join("log")).expect("the log");
+    let failed = record(&plan, &mut |_| ()).unwrap_err();
+    assert!(matches!(&failed, RecordsError::Failed(commands) if commands == &["fibula bench broken"]), "{failed}");
+    record(&plan, &mut |_| ()).unwrap_err();
+    assert_eq!(
+        log(),
+        "bench lookup --n 1K -j\nbench broken -j\nbench broken -j\n",
+        "what is recorded is not run again"
+    );
+
+    let page = |name: &str| std::fs::read_to_string(folder.path().join(name)).expect("a page");
+    assert_eq!(report(folder.path(), true).unwrap().stale.len(), 2);
+    assert!(page("page.md").contains("old"), "a check changes nothing");
+    report(folder.path(), false).unwrap();
+    let text = page("page.md");
+    // Medians of 10/5, 20/4 and 30/6: a ratio is taken round by round.
+    assert!(text.starts_with("at most <!--=t/one/a-->20<!--/--> and <!--=t/one/a-of-b-->5<!--/--> of b\n"), "{text}");
+    assert!(
+        text.contains(
+            "| one | Test&nbsp;1 | unknown | 20<br><sub>10–30</sub> | 5<br><sub>4–6</sub> | 5<br><sub>2–5</sub> |"
+        ),
+        "{text}"
+    );
+    assert!(text.contains("- `fibula bench lookup --n 1K` (Test 1, 3 runs)"), "{text}");
+    assert!(page("out.svg").ends_with("20</svg>"));
+    assert!(report(folder.path(), true).unwrap().stale.is_empty());
+}
+
+#[test]
+fn worse_record_comes_first_and_strange_markers_are_refused() {
+    let (folder, plan) = tree();
+    let records = folder.path().join("docs/benchmarks/records");
+    record(&plan, &mut |_| ()).unwrap_err();
+    let copied = std::fs::read_to_string(records.join("test-1.jsonl")).expect("the record");
+    std::fs::write(records.join("better.jsonl"), copied.replace("Test 1", "Better").replace("20.0", "25.0"))
+        .expect("a record");
+    report(folder.path(), false).unwrap();
+    let text = std::fs::read_to_string(folder.path().join("page.md")).expect("the page");
+    assert!(text.starts_with("at most <!--=t/one/a-->20 to 25<!--/-->"), "{text}");
+    assert!(text.find("| one | Test&nbsp;1 |") < text.find("| one | Better |"), "{text}");
+
+    std::fs::write(records.join("test-1.jsonl"), copied.replace("\"unknown\"", "\"other\"")).expect("a record");
+    let other = record(&plan, &mut |_| ()).unwrap_err();
+    assert!(matches!(other, RecordsError::OtherRecord { .. }), "{other}");
+
+    std::fs::write(folder.path().join("page.md"), "<!--=t/two/a--><!--/-->").expect("the page");
+    let wrong = report(folder.path(), false).unwrap_err().to_string();
+    assert!(wrong.contains("no row \"two\" in table t"), "{wrong}");
+}
