@@ -29,7 +29,7 @@ fn tables(n: usize, seed: u64) -> Tables {
     let names: Vec<u64> = (0..n as u64).map(|index| mix64(seed ^ index) >> 16).collect();
     let digests: Vec<_> = names.iter().map(|&name| (hasher.digest_word(name, NAME_BYTES), 1 + name % 255)).collect();
     let named: Vec<_> = names.iter().map(|&name| ([name], 1 + name % 255)).collect();
-    let mut cuckoo = Cuckoo::<1>::with_room(exact::Settings::new(NAME_BYTES as u8, 8, n, Family::MulAdd, &key), n);
+    let mut cuckoo = Cuckoo::<1>::with_capacity(exact::Settings::new(NAME_BYTES as u8, 8, n, Family::MulAdd, &key), n);
     cuckoo.insert_batch(&named, &mut Vec::new()).unwrap();
     Tables {
         concise: Othello::build(othello::Settings::new(8, n, &key), &digests, 1).unwrap().1,

@@ -193,7 +193,7 @@ fn e_eta_is_that_of_the_product_at_any_number_of_names() {
         let shares: Vec<f64> = (0..instances)
             .map(|instance| {
                 let settings = Settings::new(6, l_f, n, &SecretKey::from_seed(instance));
-                let mut skeleton = FiltableSkeleton::with_room(settings, n);
+                let mut skeleton = FiltableSkeleton::with_capacity(settings, n);
                 let entries: Vec<_> = (0..n).map(|_| (Digest(rng.next_u64()), 1u64)).collect();
                 _ = skeleton.insert_batch(&entries).unwrap();
                 1.0 - skeleton.n_second() as f64 / n as f64

@@ -166,7 +166,7 @@ mod tests {
             let (entries, keys) = digests(200);
             let name = |digest: Digest| [digest.0 >> (64 - 8 * u32::from(name_bytes))];
             let entries: Vec<_> = entries.iter().map(|&(digest, value)| (name(digest), value)).collect();
-            let mut control = Cuckoo::<1>::with_room(settings, 200);
+            let mut control = Cuckoo::<1>::with_capacity(settings, 200);
             control.insert_batch(&entries, &mut Vec::new()).unwrap();
             let query = control.export();
             hold(&query, &entries.iter().map(|entry| entry.0).collect::<Vec<_>>(), None, 0);

@@ -67,9 +67,9 @@ impl Memory for [AtomicU64] {
 }
 
 /// Room for the positions of a burst; one for many bursts.
-pub struct Room([u64; BURST * MAX_HASHES as usize]);
+pub struct Scratch([u64; BURST * MAX_HASHES as usize]);
 
-impl Default for Room {
+impl Default for Scratch {
     fn default() -> Self {
         Self([0; BURST * MAX_HASHES as usize])
     }
@@ -81,7 +81,7 @@ pub(crate) fn positives<L: Layout>(
     places: &Places<L>,
     memory: &(impl Memory + ?Sized),
     digests: &[Digest],
-    room: &mut Room,
+    scratch: &mut Scratch,
     positive: &mut [u8; BURST],
 ) -> usize {
     let mut first = [[0; FIRST]; BURST];
@@ -98,7 +98,7 @@ pub(crate) fn positives<L: Layout>(
         n_waiting += usize::from(memory.are_ones(first.iter().copied()));
     }
     for positions in later(places.shape().n_hashes()) {
-        n_waiting = narrow(places, memory, digests, positions, room, &mut positive[..n_waiting]);
+        n_waiting = narrow(places, memory, digests, positions, scratch, &mut positive[..n_waiting]);
     }
     n_waiting
 }
@@ -142,18 +142,18 @@ fn narrow<L: Layout>(
     memory: &(impl Memory + ?Sized),
     digests: &[Digest],
     positions: Range<usize>,
-    room: &mut Room,
+    scratch: &mut Scratch,
     waiting: &mut [u8],
 ) -> usize {
     let n = positions.len();
-    for (&index, bits) in waiting.iter().zip(room.0.chunks_exact_mut(n)) {
+    for (&index, bits) in waiting.iter().zip(scratch.0.chunks_exact_mut(n)) {
         for (to, bit) in bits.iter_mut().zip(places.of(digests[usize::from(index)]).skip(positions.start)) {
             *to = bit;
             memory.fetch((bit / 64) as usize);
         }
     }
     let mut n_left = 0;
-    for (place, bits) in (0..waiting.len()).zip(room.0.chunks_exact(n)) {
+    for (place, bits) in (0..waiting.len()).zip(scratch.0.chunks_exact(n)) {
         waiting[n_left] = waiting[place];
         n_left += usize::from(memory.are_ones(bits.iter().copied()));
     }

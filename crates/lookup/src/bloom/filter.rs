@@ -1,6 +1,6 @@
 //! The plain filter.
 
-use super::burst::{Memory, Room, positives, positives_near};
+use super::burst::{Memory, Scratch, positives, positives_near};
 use super::layout::{Layout, Places};
 use super::sizing::{MAX_HASHES, Shape};
 use crate::base::prefetch::BURST;
@@ -169,8 +169,8 @@ impl<L: Layout> Bloom<L> {
         } else if self.words.len() * 8 < PREFETCH_FROM {
             bursts.for_each(|(digests, present)| self.lookup_scattered(digests, present, None));
         } else {
-            let mut room = Room::default();
-            bursts.for_each(|(digests, present)| self.lookup_scattered(digests, present, Some(&mut room)));
+            let mut scratch = Scratch::default();
+            bursts.for_each(|(digests, present)| self.lookup_scattered(digests, present, Some(&mut scratch)));
         }
     }
 
@@ -186,12 +186,12 @@ impl<L: Layout> Bloom<L> {
         }
     }
 
-    /// A burst in a filter whose bits stand anywhere; `room` is there where it is worth fetching them ahead.
+    /// A burst in a filter whose bits stand anywhere; `scratch` is there where it is worth fetching them ahead.
     #[inline]
-    fn lookup_scattered(&self, digests: &[Digest], present: &mut [bool], room: Option<&mut Room>) {
+    fn lookup_scattered(&self, digests: &[Digest], present: &mut [bool], scratch: Option<&mut Scratch>) {
         let mut positive = [0; BURST];
-        let n_positive = match room {
-            Some(room) => positives(&self.places, &*self.words, digests, room, &mut positive),
+        let n_positive = match scratch {
+            Some(scratch) => positives(&self.places, &*self.words, digests, scratch, &mut positive),
             None => positives_near(&self.places, &*self.words, digests, &mut positive),
         };
         present.fill(false);

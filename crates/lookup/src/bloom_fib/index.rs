@@ -17,19 +17,19 @@ pub(super) struct Index {
     /// Names + 1, zero where empty, and a line, zero where there is none. The first line of bucket b is line b.
     lines: Vec<[u32; LINE_NAMES + 1]>,
     n_buckets: u64,
-    room: usize,
+    capacity: usize,
 }
 
 impl Index {
-    /// An index for `room` names of `n_numbers` numbers each; it takes more, and slows down.
-    pub(super) fn new(room: usize, n_numbers: usize) -> Self {
-        let n_buckets = (room * n_numbers).div_ceil(LOAD).max(1);
-        Self { lines: vec![[0; LINE_NAMES + 1]; n_buckets], n_buckets: n_buckets as u64, room }
+    /// An index for `capacity` names of `n_numbers` numbers each; it takes more, and slows down.
+    pub(super) fn new(capacity: usize, n_numbers: usize) -> Self {
+        let n_buckets = (capacity * n_numbers).div_ceil(LOAD).max(1);
+        Self { lines: vec![[0; LINE_NAMES + 1]; n_buckets], n_buckets: n_buckets as u64, capacity }
     }
 
     /// Names that there is room for.
-    pub(super) fn room(&self) -> usize {
-        self.room
+    pub(super) fn capacity(&self) -> usize {
+        self.capacity
     }
 
     fn bucket(&self, number: u32) -> usize {

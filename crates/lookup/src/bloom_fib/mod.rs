@@ -5,7 +5,7 @@
 //! | [`sizing`] | how many bits and hash functions a port gets, and what false positives come of them |
 //! | `plan` | where the bits of a name stand: one filter after another, or all ports side by side |
 //! | [`names`], `index` | [`Names`], the skeleton: all names, and which of them depend on a position |
-//! | [`view`], `counts`, `room` | [`BloomView`], one switch's filters; names on each position; when filters are made anew |
+//! | [`view`], `counts`, `capacity` | [`BloomView`], one switch's filters; names on each position; when filters are made anew |
 //! | `exceptions` | which names stand in a switch's exact table |
 //! | [`control`] | [`BloomFib`], the control half of one table; its figures |
 //! | [`update`] | the message: bits or counters and exact slots by their new contents, or the whole table |
@@ -35,6 +35,7 @@
 //! Limits: ports 1 to 65,535 (63 side by side), 2^30 bits a filter, [`MAX_HASHES`] positions; two names with one digest
 //! cannot both be in.
 
+mod capacity;
 pub mod control;
 mod counts;
 mod exceptions;
@@ -42,7 +43,6 @@ mod index;
 pub mod names;
 mod plan;
 pub mod query;
-mod room;
 pub mod sizing;
 mod table;
 pub mod update;

@@ -20,7 +20,7 @@ use crate::hash::Digest;
 use crate::traits::{InsertError, RestoreError, Row, Skeleton};
 
 /// Names that the index has room for at least.
-const LEAST_ROOM: usize = 1000;
+const LEAST_CAPACITY: usize = 1000;
 /// Changes that are made one by one however few names there are.
 const LEAST_BULK: usize = 4;
 /// A batch of at least this share of the names that are in makes all filters anew.
@@ -148,7 +148,7 @@ impl<P: Payload> Names<P> {
         let n_names = (self.len() + more).min(self.settings.max_names);
         self.list.reserve(n_names.saturating_sub(self.list.len()));
         self.ids.reserve(n_names - self.len());
-        if n_names > self.index.room() {
+        if n_names > self.index.capacity() {
             self.index_anew(n_names);
         }
     }
@@ -180,15 +180,15 @@ impl<P: Payload> Names<P> {
 
     /// Makes the index anew where names are more than it was made for, or far fewer.
     fn fit_index(&mut self) {
-        let (room, wanted) = (self.index.room(), self.len().max(LEAST_ROOM));
-        if self.len() > room || room > wanted * 4 {
+        let (capacity, wanted) = (self.index.capacity(), self.len().max(LEAST_CAPACITY));
+        if self.len() > capacity || capacity > wanted * 4 {
             self.index_anew(wanted * 3 / 2);
         }
     }
 
-    fn index_anew(&mut self, room: usize) {
+    fn index_anew(&mut self, capacity: usize) {
         let n_numbers = self.n_numbers();
-        let mut index = Index::new(room, n_numbers);
+        let mut index = Index::new(capacity, n_numbers);
         for (id, name) in self.numbered() {
             index.insert(&self.numbers(name.digest)[..n_numbers], id);
         }

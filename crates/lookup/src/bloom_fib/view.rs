@@ -16,11 +16,11 @@
 //! pages:  see `cuckoo::rows`
 //! ```
 
+use super::capacity::{Capacity, GROWTH};
 use super::counts::Counts;
 use super::exceptions::Exceptions;
 use super::names::{Latest, Names};
 use super::plan::{Numbers, Plan};
-use super::room::{GROWTH, Room};
 use super::update::{CellWrite, CellsUpdate, Image, MAX_SLOT_WRITES, Update};
 use super::{Settings, cell_prf};
 use crate::base::part::{Change, HeldPart, PartId, Payload};
@@ -34,7 +34,7 @@ pub struct BloomView {
     exceptions: Exceptions,
     /// Names of each value.
     n_of: Vec<u64>,
-    room: Room,
+    capacity: Capacity,
     /// Digest of the cells.
     cells: u64,
     /// Version and digest of what the switch has.
@@ -50,13 +50,13 @@ pub struct BloomView {
 }
 
 impl BloomView {
-    fn of(settings: &Settings, counts: Counts, exceptions: Exceptions, room: Room, n_of: Vec<u64>) -> Self {
+    fn of(settings: &Settings, counts: Counts, exceptions: Exceptions, capacity: Capacity, n_of: Vec<u64>) -> Self {
         Self {
             cells: counts.filters.digest(settings.max_count()),
             counts,
             exceptions,
             n_of,
-            room,
+            capacity,
             sent: (0, 0),
             is_stale: false,
             is_header_stored: false,
@@ -94,12 +94,12 @@ impl BloomView {
         self.is_stale = true;
         let settings = names.settings();
         let (entries, n_of) = valued(names, value);
-        let room = self.room.wanted(settings, &n_of, growth);
-        let (counts, mut wrong) = Counts::filled(room.plan(settings), settings, &entries);
+        let capacity = self.capacity.wanted(settings, &n_of, growth);
+        let (counts, mut wrong) = Counts::filled(capacity.plan(settings), settings, &entries);
         // In an order that a restarted controller has, too.
         wrong.sort_unstable();
         let exceptions = self.exceptions.holding(&wrong)?;
-        *self = Self::of(settings, counts, exceptions, room, n_of);
+        *self = Self::of(settings, counts, exceptions, capacity, n_of);
         Ok(())
     }
 
@@ -115,8 +115,8 @@ impl BloomView {
             return Ok(None);
         }
         let is_enough = match new {
-            Some(value) => self.room.is_enough(value, self.n_names_of(value) + 1),
-            None => !self.room.is_sparse(names.len()),
+            Some(value) => self.capacity.is_enough(value, self.n_names_of(value) + 1),
+            None => !self.capacity.is_sparse(names.len()),
         };
         if self.is_stale || !is_enough {
             return match self.rebuild(names, value, GROWTH) {
@@ -268,7 +268,7 @@ impl BloomView {
 
     fn header(&self) -> Row {
         let mut value = Vec::new();
-        self.room.encode(&mut value);
+        self.capacity.encode(&mut value);
         self.exceptions.encode(&mut value);
         rows::header(value)
     }
@@ -295,8 +295,8 @@ impl<P: Payload> View<Names<P>> for BloomView {
 
     fn export(names: &Names<P>, value: impl Fn(P) -> u64) -> Result<(Self, Vec<Image>), InsertError> {
         let settings = names.settings();
-        let counts = Counts::new(Room::default().plan(settings), settings);
-        let mut view = Self::of(settings, counts, Exceptions::new(settings), Room::default(), Vec::new());
+        let counts = Counts::new(Capacity::default().plan(settings), settings);
+        let mut view = Self::of(settings, counts, Exceptions::new(settings), Capacity::default(), Vec::new());
         let image = view.renew(names, 0, value)?;
         Ok((view, vec![image]))
     }
@@ -357,15 +357,15 @@ impl<P: Payload> View<Names<P>> for BloomView {
     fn restore(names: &Names<P>, rows: &[Row], value: impl Fn(P) -> u64) -> Result<(Self, Vec<Image>), RestoreError> {
         let settings = names.settings();
         let mut header = find_header(rows)?;
-        let room = Room::decode(&mut header, settings)?;
+        let capacity = Capacity::decode(&mut header, settings)?;
         let (entries, n_of) = valued(names, value);
-        if !(0..).zip(&n_of).all(|(value, &n)| room.is_enough(value, n)) {
+        if !(0..).zip(&n_of).all(|(value, &n)| capacity.is_enough(value, n)) {
             return Err(misplaced(names.len()));
         }
-        let (counts, wrong) = Counts::filled(room.plan(settings), settings, &entries);
+        let (counts, wrong) = Counts::filled(capacity.plan(settings), settings, &entries);
         let exceptions = Exceptions::restore(settings, &mut header, rows, &wrong)?;
         header.end()?;
-        let mut view = Self::of(settings, counts, exceptions, room, n_of);
+        let mut view = Self::of(settings, counts, exceptions, capacity, n_of);
         view.is_header_stored = true;
         let image = view.whole(names);
         Ok((view, vec![image]))

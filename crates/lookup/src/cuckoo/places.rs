@@ -54,18 +54,18 @@ pub(crate) struct Places<const W: usize, P, H> {
     n_tweaks: u64,
     seed: u64,
     /// Names that the table keeps room for, however few there are.
-    room: usize,
+    capacity: usize,
     hash: H,
     dirty: DirtyPages,
     search: Search,
 }
 
 impl<const W: usize, P: Copy + Default, H: Hash<W>> Places<W, P, H> {
-    pub(crate) fn new(room: usize, seed: u64, hash: H) -> Self {
-        Self::empty(buckets_for(room), room, seed, 0, hash)
+    pub(crate) fn new(capacity: usize, seed: u64, hash: H) -> Self {
+        Self::empty(buckets_for(capacity), capacity, seed, 0, hash)
     }
 
-    fn empty(n_buckets: u32, room: usize, seed: u64, n_tweaks: u64, hash: H) -> Self {
+    fn empty(n_buckets: u32, capacity: usize, seed: u64, n_tweaks: u64, hash: H) -> Self {
         Self {
             entries: vec![Entry { name: [0; W], payload: P::default() }; n_buckets as usize * SLOTS],
             occupied: vec![0; n_buckets as usize],
@@ -73,7 +73,7 @@ impl<const W: usize, P: Copy + Default, H: Hash<W>> Places<W, P, H> {
             tweak: super::tweak(seed, n_tweaks),
             n_tweaks,
             seed,
-            room,
+            capacity,
             hash,
             dirty: DirtyPages::default().replaced(n_buckets as usize * SLOTS),
             search: Search::default(),
@@ -172,13 +172,13 @@ impl<const W: usize, P: Copy + Default, H: Hash<W>> Places<W, P, H> {
 
     /// Whether less than a third of the slots is used, and a table with a third fewer would do.
     pub(crate) fn is_sparse(&self) -> bool {
-        self.n_slots() > SHRINK_FROM.max(buckets_for(self.room) as usize * SLOTS * 3 / 2)
+        self.n_slots() > SHRINK_FROM.max(buckets_for(self.capacity) as usize * SLOTS * 3 / 2)
             && self.n_names * 3 < self.n_slots()
     }
 
     /// A table without names in the place of this one.
     pub(crate) fn emptied(&self) -> Self {
-        let mut empty = Self::new(self.room, self.seed, self.hash.clone());
+        let mut empty = Self::new(self.capacity, self.seed, self.hash.clone());
         empty.dirty = self.dirty.replaced(empty.n_slots());
         empty
     }
@@ -191,16 +191,16 @@ impl<const W: usize, P: Copy + Default, H: Hash<W>> Places<W, P, H> {
         self.sized(more, ((n_names as f64 * GROWTH) as usize).min(max_names))
     }
 
-    /// The same names and those of `more`, in a table with `room` for so many names at least, under a new tweak.
+    /// The same names and those of `more`, in a table with `capacity` for so many names at least, under a new tweak.
     /// # Errors
     /// [`InsertError::NoPlace`] after [`MAX_TRIES`] tries.
-    pub(crate) fn sized(&self, more: &[Entry<W, P>], room: usize) -> Result<Self, InsertError> {
+    pub(crate) fn sized(&self, more: &[Entry<W, P>], capacity: usize) -> Result<Self, InsertError> {
         let n_names = self.n_names + more.len();
-        let mut n_buckets = buckets_for(room.max(n_names).max(self.room));
+        let mut n_buckets = buckets_for(capacity.max(n_names).max(self.capacity));
         let mut unused = Vec::new();
         for tries in 1..=MAX_TRIES {
             let n_tweaks = self.n_tweaks + u64::from(tries);
-            let mut made = Self::empty(n_buckets, self.room, self.seed, n_tweaks, self.hash.clone());
+            let mut made = Self::empty(n_buckets, self.capacity, self.seed, n_tweaks, self.hash.clone());
             let mut names = self.iter().map(|(_, entry)| entry).chain(more.iter().copied());
             let fits = names.all(|entry| {
                 unused.clear();
@@ -219,16 +219,16 @@ impl<const W: usize, P: Copy + Default, H: Hash<W>> Places<W, P, H> {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.extend(self.n_buckets().to_le_bytes());
         out.extend(self.n_tweaks.to_le_bytes());
-        out.extend((self.room as u64).to_le_bytes());
+        out.extend((self.capacity as u64).to_le_bytes());
     }
 
     /// A table without names, of the size and the tweak that [`Places::encode`] wrote, for at most `max_names`.
     pub(crate) fn decode(bytes: &mut Bytes, seed: u64, hash: H, max_names: usize) -> Result<Self, RestoreError> {
-        let (n_buckets, n_tweaks, room) = (bytes.u32()?, rows::read_count(bytes)?, bytes.u64()?);
-        if n_buckets == 0 || n_buckets > most_buckets(buckets_for(max_names)) || room > max_names as u64 {
+        let (n_buckets, n_tweaks, capacity) = (bytes.u32()?, rows::read_count(bytes)?, bytes.u64()?);
+        if n_buckets == 0 || n_buckets > most_buckets(buckets_for(max_names)) || capacity > max_names as u64 {
             return Err(RestoreError::OutOfRange { part: PartId::WHOLE });
         }
-        Ok(Self::empty(n_buckets, room as usize, seed, n_tweaks, hash))
+        Ok(Self::empty(n_buckets, capacity as usize, seed, n_tweaks, hash))
     }
 
     /// Puts a name into the slot that it had; false where it cannot stand there.

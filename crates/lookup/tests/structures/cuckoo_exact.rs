@@ -74,7 +74,7 @@ fn follow<const W: usize>(query: &mut CuckooQuery<W>, updates: &mut Vec<Update<W
 fn thirty_turnovers_at_full_load_lose_no_name_and_rebuild_nothing() {
     const N: u64 = 20_000;
     let seed = seed();
-    let mut control = Cuckoo::<1>::with_room(settings(6, 16, N as usize, seed), N as usize);
+    let mut control = Cuckoo::<1>::with_capacity(settings(6, 16, N as usize, seed), N as usize);
     let mut query = control.export();
     let mut updates = Vec::new();
     let mut names: Vec<u64> = (0..N).collect();
@@ -172,7 +172,7 @@ fn what_does_not_fit_is_refused_with_numbers_and_changes_nothing() {
 #[test]
 fn a_message_that_does_not_fit_is_refused_and_changes_nothing() {
     let seed = seed();
-    let mut control = Cuckoo::<1>::with_room(settings(8, 16, 1_000, seed), 1_000);
+    let mut control = Cuckoo::<1>::with_capacity(settings(8, 16, 1_000, seed), 1_000);
     let mut query = control.export();
     let mut updates = Vec::new();
     for n in 1..501 {
@@ -245,7 +245,7 @@ fn updates_survive_their_bytes_and_cut_ones_are_refused() {
 fn missed_between_writes(reversed: bool) -> Option<String> {
     const N: u64 = 4_000;
     let seed = seed();
-    let mut control = Cuckoo::<1>::with_room(settings(6, 16, N as usize, seed), N as usize);
+    let mut control = Cuckoo::<1>::with_capacity(settings(6, 16, N as usize, seed), N as usize);
     let mut query = control.export();
     let mut rng = Rng::new(seed);
     let (mut n_moves, mut updates) = (0, Vec::new());
@@ -292,9 +292,9 @@ fn stable_names_are_never_missed<const W: usize>(name_bytes: u8, value_bits: u8,
     let seed = seed();
     // Two thirds of a full table stay; the rest comes and goes, and pushes them about. Or most comes and goes in waves,
     // and the table grows and shrinks beneath them.
-    let (max, room, wave) =
+    let (max, capacity, wave) =
         if grows { (8 * N as usize, 0, 20 * N) } else { (N as usize * 3 / 2, N as usize * 3 / 2, 1) };
-    let mut control = Cuckoo::<W>::with_room(settings(name_bytes, value_bits, max, seed), room);
+    let mut control = Cuckoo::<W>::with_capacity(settings(name_bytes, value_bits, max, seed), capacity);
     let mut updates = Vec::new();
     for n in 0..N {
         control.insert(nth(n, name_bytes), n + 1, &mut updates).unwrap();

@@ -66,7 +66,7 @@ fn thirty_turnovers_at_full_load_lose_no_name_and_level_2_keeps_its_share() {
     const N: u64 = 20_000;
     let seed = seed();
     for fingerprint_bits in [10, 7] {
-        let mut control = Filtable::with_room(settings(6, fingerprint_bits, N as usize, seed), N as usize);
+        let mut control = Filtable::with_capacity(settings(6, fingerprint_bits, N as usize, seed), N as usize);
         let mut query = control.export();
         let mut updates = Vec::new();
         let mut names: Vec<u64> = (0..N).collect();
@@ -133,7 +133,7 @@ fn names_inserted_again_change_their_value_only() {
 #[test]
 fn names_that_all_collide_go_to_level_2_and_come_back_when_the_others_are_forgotten() {
     let seed = seed();
-    let mut control = Filtable::with_room(settings(8, 4, 4_000, seed), 100);
+    let mut control = Filtable::with_capacity(settings(8, 4, 4_000, seed), 100);
     let mut query = control.export();
     let mut updates = Vec::new();
     for n in 0..4_000 {
@@ -165,7 +165,7 @@ fn false_positives_after_churn_come_at_the_rate_of_equation_8() {
     let seed = 0x300_0000;
     let rates: Vec<(f64, f64)> = (0..N_FILTERS)
         .map(|filter| {
-            let mut control = Filtable::with_room(settings(6, 10, 400, seed ^ filter), 400);
+            let mut control = Filtable::with_capacity(settings(6, 10, 400, seed ^ filter), 400);
             let entries: Vec<_> = (0..400).map(|n| (nth(filter << 32 | n), n % 63 + 1)).collect();
             control.insert_batch(&entries, &mut Vec::new()).unwrap();
             // Two turnovers, one name at a time: what a filter answers must not depend on its past.
@@ -216,7 +216,7 @@ fn query_of(query: &FiltableQuery) -> FiltableQuery {
 fn a_message_that_does_not_fit_is_refused_and_changes_nothing() {
     let seed = seed();
     let settings = settings(8, 5, 1_000, seed);
-    let mut control = Filtable::with_room(settings.clone(), 1_000);
+    let mut control = Filtable::with_capacity(settings.clone(), 1_000);
     let mut query = control.export();
     let mut updates = Vec::new();
     for n in 0..900 {
@@ -282,10 +282,10 @@ fn a_message_that_does_not_fit_is_refused_and_changes_nothing() {
 fn stable_names_are_never_missed(grows: bool, n_answers: u64) {
     const N: u64 = 3_000;
     let seed = seed();
-    let (max, room, wave) =
+    let (max, capacity, wave) =
         if grows { (8 * N as usize, 0, 20 * N) } else { (N as usize * 3 / 2, N as usize * 3 / 2, 1) };
     // Short fingerprints: many a newcomer sends another name to level 2, and many a name that goes brings one back.
-    let mut control = Filtable::with_room(settings(12, 7, max, seed), room);
+    let mut control = Filtable::with_capacity(settings(12, 7, max, seed), capacity);
     let mut updates = Vec::new();
     for n in 0..N {
         control.insert(nth(n), n + 1, &mut updates).unwrap();

@@ -66,7 +66,7 @@ pub(super) fn run(
         }
     }
     if let Some(settings) = filtable_settings(input, max_names) {
-        let mut control = Filtable::with_room(settings, max_names);
+        let mut control = Filtable::with_capacity(settings, max_names);
         control.insert_batch(&entries, &mut Vec::new()).map_err(|error| input.build_error("cfw", error))?;
         let query = control.export();
         let samples =

@@ -32,7 +32,7 @@ pub(crate) fn query(input: &Input<'_>) -> Result<CuckooQuery<1>, BenchError> {
     let error = |error| input.build_error(EXACT.name, error);
     let n_names = input.names.len();
     let settings = Settings::new(input.name_len as u8, input.value_bits, n_names, input.family, &input.secret_key());
-    let mut control = Cuckoo::<1>::with_room(settings, n_names);
+    let mut control = Cuckoo::<1>::with_capacity(settings, n_names);
     let entries: Vec<_> = input.names.iter().map(|&name| ([name], value_of(name, input.value_bits))).collect();
     control.insert_batch(&entries, &mut Vec::new()).map_err(error)?;
     Ok(control.export())
@@ -56,7 +56,7 @@ fn build_filtable(input: &Input<'_>) -> Result<Box<dyn Contestant>, BenchError> 
         contestant: FILTABLE.name,
         reason: format!("values of {} bits leave no room for a fingerprint in 32", input.value_bits),
     })?;
-    let mut control = Filtable::with_room(settings, input.names.len());
+    let mut control = Filtable::with_capacity(settings, input.names.len());
     let inserted = control.insert_batch(&input.entries(), &mut Vec::new());
     inserted.map_err(|error| input.build_error(FILTABLE.name, error))?;
     Ok(Box::new(Slots { query: control.export(), hasher: input.hasher(), name_len: input.name_len }))

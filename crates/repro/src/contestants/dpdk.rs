@@ -140,7 +140,7 @@ mod linked {
     }
 
     /// Room asked for where nobody said how much: a table of the size of this input, twice over.
-    fn room(n_names: usize) -> u64 {
+    fn memory_wanted(n_names: usize) -> u64 {
         (512 << 20) + 160 * n_names as u64
     }
 
@@ -160,7 +160,7 @@ mod linked {
             max_names: usize,
             lock_free: bool,
         ) -> Result<Self, BenchError> {
-            let note = started(room(max_names))?;
+            let note = started(memory_wanted(max_names))?;
             let n_max = u32::try_from(max_names + max_names / 16 + 64)
                 .map_err(|_| input.build_error(contestant, "at most 2^30 entries"))?;
             let name = unique_name("hash");
@@ -243,7 +243,7 @@ mod linked {
 
     impl Efd {
         fn build(input: &Input<'_>) -> Result<Self, BenchError> {
-            let pages = started(room(input.names.len()))?;
+            let pages = started(memory_wanted(input.names.len()))?;
             if input.value_bits > 8 {
                 return Err(BenchError::Unavailable {
                     contestant: "rte_efd",

@@ -116,10 +116,10 @@ fn name_of(kind: NameKind, slot: &[AtomicU64]) -> Option<Name> {
 impl ExactTable {
     /// An empty table for names of a kind.
     pub fn empty(kind: NameKind) -> Self {
-        Self::with_room(kind, 0)
+        Self::with_capacity(kind, 0)
     }
 
-    fn with_room(kind: NameKind, n_names: usize) -> Self {
+    fn with_capacity(kind: NameKind, n_names: usize) -> Self {
         let n_slots = (n_names * SLOTS_PER_NAME).max(MIN_SLOTS);
         let stride = 1 + rest_words_of(kind);
         let slots = (0..n_slots * stride).map(|_| AtomicU64::new(0)).collect();

@@ -107,7 +107,7 @@ impl ExactWriter {
     /// # Panics
     /// For a value above [`MAX_VALUE`].
     pub fn replace<'a>(&mut self, entries: impl ExactSizeIterator<Item = (&'a Name, u16)>) -> Replacement {
-        self.table = Arc::new(ExactTable::with_room(self.kind, entries.len()));
+        self.table = Arc::new(ExactTable::with_capacity(self.kind, entries.len()));
         (self.n_live, self.n_used) = (0, 0);
         for (name, value) in entries {
             assert!(value <= MAX_VALUE, "value {value}; at most {MAX_VALUE}");
@@ -131,8 +131,8 @@ impl ExactWriter {
         self.table.clone()
     }
 
-    fn rebuild(&mut self, room: usize) {
-        let old = std::mem::replace(&mut self.table, Arc::new(ExactTable::with_room(self.kind, room)));
+    fn rebuild(&mut self, capacity: usize) {
+        let old = std::mem::replace(&mut self.table, Arc::new(ExactTable::with_capacity(self.kind, capacity)));
         (self.n_live, self.n_used) = (0, 0);
         for (slot, value) in old.live() {
             if let Some(name) = name_of(self.kind, slot) {

@@ -69,8 +69,8 @@ impl<const W: usize> Cuckoo<W> {
     /// An empty table with room for `n_names`, so that it does not grow before.
     /// # Panics
     /// When names of `settings.name_bytes` do not fit into `W` words.
-    pub fn with_room(settings: Settings, n_names: usize) -> Self {
-        Self::of(CuckooSkeleton::with_room(settings, n_names), CuckooView::default())
+    pub fn with_capacity(settings: Settings, n_names: usize) -> Self {
+        Self::of(CuckooSkeleton::with_capacity(settings, n_names), CuckooView::default())
     }
 }
 

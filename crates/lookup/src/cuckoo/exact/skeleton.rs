@@ -28,7 +28,7 @@ impl<const W: usize, P: Payload> CuckooSkeleton<W, P> {
     /// No names, with room for `n_names`, so that the table does not grow before.
     /// # Panics
     /// When names of `settings.name_bytes` do not fit into `W` words.
-    pub fn with_room(settings: Settings, n_names: usize) -> Self {
+    pub fn with_capacity(settings: Settings, n_names: usize) -> Self {
         _ = settings.layout::<W>();
         let places = Places::new(n_names.min(settings.max_names), settings.seed(), NameHash::new(&settings));
         Self { settings, places, version: 0, writes: Vec::new() }
@@ -91,7 +91,7 @@ impl<const W: usize, P: Payload> Skeleton for CuckooSkeleton<W, P> {
     type View = CuckooView;
 
     fn build(settings: &Settings, entries: &[([u64; W], P)], _threads: usize) -> Result<Self, InsertError> {
-        let mut made = Self::with_room(settings.clone(), entries.len());
+        let mut made = Self::with_capacity(settings.clone(), entries.len());
         for &(name, payload) in entries {
             if made.places.find(&name).is_some() {
                 return Err(InsertError::DuplicateName { first_word: name[0] });

@@ -75,8 +75,8 @@ pub type Filtable = Single<FiltableSkeleton<u64>>;
 
 impl Filtable {
     /// An empty table with room for `n_names`, so that it does not grow before.
-    pub fn with_room(settings: Settings, n_names: usize) -> Self {
-        Self::of(FiltableSkeleton::with_room(settings, n_names), FiltableView::default())
+    pub fn with_capacity(settings: Settings, n_names: usize) -> Self {
+        Self::of(FiltableSkeleton::with_capacity(settings, n_names), FiltableView::default())
     }
 }
 

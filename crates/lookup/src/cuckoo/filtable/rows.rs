@@ -8,7 +8,7 @@
 
 use super::first::{First, State};
 use super::index::Index;
-use super::skeleton::{FiltableSkeleton, second_room, second_seed};
+use super::skeleton::{FiltableSkeleton, second_capacity, second_seed};
 use super::{Settings, first_buckets};
 use crate::base::part::{PartId, Payload};
 use crate::cuckoo::places::{Entry, Itself, Places};
@@ -25,7 +25,7 @@ impl<P: Payload> FiltableSkeleton<P> {
     fn header(&self) -> Row {
         let mut value = self.first.n_buckets().to_le_bytes().to_vec();
         value.extend(self.n_tweaks.to_le_bytes());
-        value.extend((self.room as u64).to_le_bytes());
+        value.extend((self.capacity as u64).to_le_bytes());
         self.second.encode(&mut value);
         value.extend(self.tombstones.oldest.to_le_bytes());
         value.extend(self.tombstones.len.to_le_bytes());
@@ -65,18 +65,18 @@ pub(super) fn restore<P: Payload>(
 ) -> Result<FiltableSkeleton<P>, RestoreError> {
     let out_of_range = RestoreError::OutOfRange { part: PartId::WHOLE };
     let mut bytes = find_header(rows)?;
-    let (n_buckets, n_tweaks, room) = (bytes.u32()?, read_count(&mut bytes)?, bytes.u64()?);
+    let (n_buckets, n_tweaks, capacity) = (bytes.u32()?, read_count(&mut bytes)?, bytes.u64()?);
     let max_names = settings.max_names;
     let most = most_buckets(first_buckets(max_names, settings.fingerprint_bits));
-    if n_buckets == 0 || n_buckets > most || room > max_names as u64 {
+    if n_buckets == 0 || n_buckets > most || capacity > max_names as u64 {
         return Err(out_of_range);
     }
     let first = First::new(n_buckets, tweak(settings.seed, n_tweaks), settings);
     // All names may collide, and level 2 grows by a quarter.
-    let most_second = second_room(&first).max(max_names / 4 * 5 + 4);
+    let most_second = second_capacity(&first).max(max_names / 4 * 5 + 4);
     let second = Places::decode(&mut bytes, second_seed(settings, n_tweaks), Itself, most_second)?;
     let index = Index::new(live.len());
-    let mut made = FiltableSkeleton::empty(settings.clone(), first, second, room as usize, index);
+    let mut made = FiltableSkeleton::empty(settings.clone(), first, second, capacity as usize, index);
     (made.tombstones.oldest, made.tombstones.len) = (bytes.u32()?, bytes.u32()?);
     (made.n_tweaks, made.version, made.n_live) = (n_tweaks, read_count(&mut bytes)?, live.len());
     bytes.end()?;

@@ -37,7 +37,7 @@ pub struct FiltableSkeleton<P: Payload = u32> {
     pub(super) tombstones: Tombstones,
     pub(super) n_live: usize,
     /// Names that the table keeps room for, however few there are.
-    pub(super) room: usize,
+    pub(super) capacity: usize,
     pub(super) index: Index,
     pub(super) first: First,
     pub(super) second: Second,
@@ -52,23 +52,23 @@ pub struct FiltableSkeleton<P: Payload = u32> {
 }
 
 impl<P: Payload> FiltableSkeleton<P> {
-    /// No names, with room for `room`, so that the table does not grow before.
-    pub fn with_room(settings: Settings, room: usize) -> Self {
-        let room = room.min(settings.max_names);
-        let first = First::new(first_buckets(room, settings.fingerprint_bits), tweak(settings.seed, 0), &settings);
-        let second = Places::new(second_room(&first), second_seed(&settings, 0), Itself);
-        Self::empty(settings, first, second, room, Index::new(room))
+    /// No names, with room for `capacity`, so that the table does not grow before.
+    pub fn with_capacity(settings: Settings, capacity: usize) -> Self {
+        let capacity = capacity.min(settings.max_names);
+        let first = First::new(first_buckets(capacity, settings.fingerprint_bits), tweak(settings.seed, 0), &settings);
+        let second = Places::new(second_capacity(&first), second_seed(&settings, 0), Itself);
+        Self::empty(settings, first, second, capacity, Index::new(capacity))
     }
 
     /// No names.
-    pub(super) fn empty(settings: Settings, first: First, second: Second, room: usize, index: Index) -> Self {
+    pub(super) fn empty(settings: Settings, first: First, second: Second, capacity: usize, index: Index) -> Self {
         Self {
             settings,
             names: Vec::new(),
             free: Vec::new(),
             tombstones: Tombstones::new(first.slots.len()),
             n_live: 0,
-            room,
+            capacity,
             index,
             first,
             second,
@@ -167,8 +167,8 @@ impl<P: Payload> FiltableSkeleton<P> {
     /// Whether less than a third of the slots is used, and a table with a third fewer would do.
     fn is_sparse(&self) -> bool {
         let n_slots = self.first.slots.len();
-        let roomy = || first_buckets(self.room, self.settings.fingerprint_bits) as usize * SLOTS * 3 / 2;
-        n_slots > SHRINK_FROM && self.n_live * 3 < n_slots && n_slots > roomy()
+        let ample = || first_buckets(self.capacity, self.settings.fingerprint_bits) as usize * SLOTS * 3 / 2;
+        n_slots > SHRINK_FROM && self.n_live * 3 < n_slots && n_slots > ample()
     }
 
     /// Forgets a removed name, and lets names return to level 1 that collided with it alone.
@@ -294,11 +294,11 @@ impl<P: Payload> FiltableSkeleton<P> {
         let second = self.second.iter().map(|(_, entry)| entry.payload);
         let live: Vec<u32> = self.first.slots.iter().flatten().chain(second).chain(more.iter().copied()).collect();
         let max_names = self.settings.max_names;
-        let roomy = ((live.len() as f64 * GROWTH) as usize).min(max_names).max(live.len()).max(self.room);
-        let mut n_buckets = first_buckets(roomy, self.settings.fingerprint_bits);
+        let ample = ((live.len() as f64 * GROWTH) as usize).min(max_names).max(live.len()).max(self.capacity);
+        let mut n_buckets = first_buckets(ample, self.settings.fingerprint_bits);
         for tries in 1..=MAX_TRIES {
             let n_tweaks = self.n_tweaks + u64::from(tries);
-            if let Some(made) = self.placed(&live, n_buckets, roomy, n_tweaks) {
+            if let Some(made) = self.placed(&live, n_buckets, ample, n_tweaks) {
                 *self = made;
                 return Ok(());
             }
@@ -308,11 +308,11 @@ impl<P: Payload> FiltableSkeleton<P> {
     }
 
     /// The skeleton of the names `live` alone, if they fit.
-    fn placed(&self, live: &[u32], n_buckets: u32, roomy: usize, n_tweaks: u64) -> Option<Self> {
+    fn placed(&self, live: &[u32], n_buckets: u32, ample: usize, n_tweaks: u64) -> Option<Self> {
         let first = First::new(n_buckets, tweak(self.settings.seed, n_tweaks), &self.settings);
         // Another tweak for level 2 also, should names be chosen against it.
         let second = Places::new(0, second_seed(&self.settings, n_tweaks), Itself);
-        let mut made = Self::empty(self.settings.clone(), first, second, self.room, Index::new(roomy));
+        let mut made = Self::empty(self.settings.clone(), first, second, self.capacity, Index::new(ample));
         made.names.reserve_exact(live.len());
         for &name in live {
             let Name { digest, payload, .. } = self.names[name as usize];
@@ -330,9 +330,9 @@ impl<P: Payload> FiltableSkeleton<P> {
                 }
             }
         }
-        let room = second_room(&made.first).max(second.len());
+        let capacity = second_capacity(&made.first).max(second.len());
         made.second =
-            Places::new(room, second_seed(&self.settings, n_tweaks), Itself).rebuilt(&second, usize::MAX).ok()?;
+            Places::new(capacity, second_seed(&self.settings, n_tweaks), Itself).rebuilt(&second, usize::MAX).ok()?;
         made.first.slots.replace(&self.first.slots);
         made.second.replace(&self.second);
         made.tombstones.ring.replace(&self.tombstones.ring);
@@ -348,7 +348,7 @@ impl<P: Payload> Skeleton for FiltableSkeleton<P> {
     type View = FiltableView;
 
     fn build(settings: &Settings, entries: &[(Digest, P)], _threads: usize) -> Result<Self, InsertError> {
-        let mut made = Self::with_room(settings.clone(), entries.len());
+        let mut made = Self::with_capacity(settings.clone(), entries.len());
         for &(digest, payload) in entries {
             if made.find(digest).is_some() {
                 return Err(InsertError::DuplicateDigest { digest: digest.0 });
@@ -399,10 +399,10 @@ impl<P: Payload> Skeleton for FiltableSkeleton<P> {
 
     /// Makes room once, and places all names anew.
     fn insert_batch(&mut self, entries: &[(Digest, P)]) -> Result<Change, InsertError> {
-        let room = self.room;
-        self.room = (self.n_live + entries.len()).min(self.settings.max_names).max(room);
+        let capacity = self.capacity;
+        self.capacity = (self.n_live + entries.len()).min(self.settings.max_names).max(capacity);
         let made_room = self.rebuild(&[]);
-        self.room = room;
+        self.capacity = capacity;
         made_room?;
         for &(digest, payload) in entries {
             _ = self.insert(digest, payload)?;
@@ -479,7 +479,7 @@ pub(super) fn second_seed(settings: &Settings, n_tweaks: u64) -> u64 {
 }
 
 /// Names that level 2 is to have room for when level 1 is full: the expected number and six standard deviations.
-pub(super) fn second_room(first: &First) -> usize {
+pub(super) fn second_capacity(first: &First) -> usize {
     let n_names = first.slots.len() as f64;
     let names_per_bucket = SLOTS as f64 * (1.0 + 1.0 / TOMBSTONES as f64);
     let expected = n_names * (1.0 - super::level1_share(first.fingerprint_bits, names_per_bucket));

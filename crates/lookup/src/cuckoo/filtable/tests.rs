@@ -39,7 +39,7 @@ fn a_name_is_in_level_1_exactly_while_it_collides_with_nothing() {
     let seed = seed();
     for fingerprint_bits in [4, 6, 9] {
         let key = crate::hash::SecretKey::from_seed(seed);
-        let mut skeleton = FiltableSkeleton::<u32>::with_room(Settings::new(8, fingerprint_bits, 600, &key), 600);
+        let mut skeleton = FiltableSkeleton::<u32>::with_capacity(Settings::new(8, fingerprint_bits, 600, &key), 600);
         let mut rng = Rng::new(seed);
         let name = |n: u64| Digest(mix64(n ^ seed));
         for operation in 0..6_000 {
@@ -92,7 +92,7 @@ fn missed_between_writes(reversed: bool) -> Option<String> {
     let seed = seed();
     // Room for a twentieth more, so that no fluctuation of level 1 asks for a rebuild.
     let settings = Settings::new(12, 8, 2 * N as usize, &SecretKey::from_seed(seed));
-    let mut skeleton = FiltableSkeleton::<u64>::with_room(settings, N as usize / 20 * 21);
+    let mut skeleton = FiltableSkeleton::<u64>::with_capacity(settings, N as usize / 20 * 21);
     let (mut view, mut query) = FiltableView::open(&skeleton, |value| value).unwrap();
     let nth = |n: u64| Digest(mix64(n ^ seed));
     let mut rng = Rng::new(seed);

@@ -57,13 +57,13 @@ impl<A: Address, F: Membership<A>, const W: usize> BloomLpm<A, F, W> {
     /// When `W` words do not hold an address and a length: 1 for IPv4, 3 for IPv6.
     pub fn new(settings: Settings<F>) -> Self {
         assert!(W == if A::VERSION == 4 { 1 } else { 3 }, "{W} words for IPv{} prefixes", A::VERSION);
-        let (table, room) = (settings.table::<A>(), settings.max_entries);
+        let (table, capacity) = (settings.table::<A>(), settings.max_entries);
         let counters = vec![0; settings.filter.n_bits() as usize];
         let n_of_len = vec![0; A::BITS as usize + 1];
         Self {
             settings,
             prefixes: BTreeMap::new(),
-            entries: Cuckoo::with_room(table, room),
+            entries: Cuckoo::with_capacity(table, capacity),
             counters,
             n_of_len,
             version: 0,

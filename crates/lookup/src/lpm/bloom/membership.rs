@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicU64;
 
 use crate::base::prefetch::BURST;
-use crate::bloom::burst::{Memory, Room, positives};
+use crate::bloom::burst::{Memory, Scratch, positives};
 use crate::bloom::{AddressHashing, Layout, Places, Shape};
 use crate::hash::{Digest, Family, Hasher, Purpose, SecretKey};
 use crate::lpm::prefix::{Address, Prefix};
@@ -27,7 +27,7 @@ pub trait Membership<A: Address>: Clone + Send + Sync + 'static {
         &self,
         words: &[AtomicU64],
         prefixes: &[Prefix<A>],
-        _room: &mut Room,
+        _scratch: &mut Scratch,
         positive: &mut [u8; BURST],
     ) -> usize {
         let mut n_positive = 0;
@@ -93,7 +93,7 @@ impl<A: Address, L: Layout> Membership<A> for Keyed<L> {
         &self,
         words: &[AtomicU64],
         prefixes: &[Prefix<A>],
-        room: &mut Room,
+        scratch: &mut Scratch,
         positive: &mut [u8; BURST],
     ) -> usize {
         let mut digests = [Digest(0); BURST];
@@ -106,7 +106,7 @@ impl<A: Address, L: Layout> Membership<A> for Keyed<L> {
         } else {
             digests.iter_mut().zip(prefixes).for_each(|(digest, &prefix)| *digest = self.digest(prefix));
         }
-        positives(&self.places, words, &digests[..prefixes.len()], room, positive)
+        positives(&self.places, words, &digests[..prefixes.len()], scratch, positive)
     }
 }
 
@@ -151,12 +151,12 @@ impl<A: Address> Membership<A> for OwnHash {
         &self,
         words: &[AtomicU64],
         prefixes: &[Prefix<A>],
-        room: &mut Room,
+        scratch: &mut Scratch,
         positive: &mut [u8; BURST],
     ) -> usize {
         let mut digests = [Digest(0); BURST];
         digests.iter_mut().zip(prefixes).for_each(|(digest, &prefix)| *digest = own(prefix));
-        positives(&self.0, words, &digests[..prefixes.len()], room, positive)
+        positives(&self.0, words, &digests[..prefixes.len()], scratch, positive)
     }
 }
 

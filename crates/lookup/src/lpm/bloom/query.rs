@@ -12,7 +12,7 @@ use super::update::{Update, bit_prf, rest_prf};
 use super::{Membership, Settings, name};
 use crate::base::part::PartId;
 use crate::base::prefetch::BURST;
-use crate::bloom::burst::Room;
+use crate::bloom::burst::Scratch;
 use crate::cuckoo::exact::{self, CuckooQuery};
 use crate::cuckoo::words::Words;
 use crate::lpm::prefix::{Address, Prefix};
@@ -65,7 +65,7 @@ impl<F> Shared<F> {
         &self,
         addresses: &[A],
         values: &mut [u64],
-        room: &mut Room,
+        scratch: &mut Scratch,
         look_up: impl FnMut(&[[u64; W]], &mut [u64]),
     ) -> usize
     where
@@ -74,9 +74,9 @@ impl<F> Shared<F> {
         #[cfg(target_arch = "x86_64")]
         if std::arch::is_x86_feature_detected!("bmi1") && std::arch::is_x86_feature_detected!("bmi2") {
             // SAFETY: the processor has BMI1 and BMI2.
-            return unsafe { self.search_bmi2(addresses, values, room, look_up) };
+            return unsafe { self.search_bmi2(addresses, values, scratch, look_up) };
         }
-        self.search_anywhere(addresses, values, room, look_up)
+        self.search_anywhere(addresses, values, scratch, look_up)
     }
 
     /// The same search, compiled for processors whose shifts and multiplications leave the flags alone.
@@ -86,13 +86,13 @@ impl<F> Shared<F> {
         &self,
         addresses: &[A],
         values: &mut [u64],
-        room: &mut Room,
+        scratch: &mut Scratch,
         look_up: impl FnMut(&[[u64; W]], &mut [u64]),
     ) -> usize
     where
         F: Membership<A>,
     {
-        self.search_anywhere(addresses, values, room, look_up)
+        self.search_anywhere(addresses, values, scratch, look_up)
     }
 
     #[inline(always)]
@@ -100,7 +100,7 @@ impl<F> Shared<F> {
         &self,
         addresses: &[A],
         values: &mut [u64],
-        room: &mut Room,
+        scratch: &mut Scratch,
         mut look_up: impl FnMut(&[[u64; W]], &mut [u64]),
     ) -> usize
     where
@@ -130,7 +130,7 @@ impl<F> Shared<F> {
                         n += 1;
                     }
                 }
-                let n_positive = self.filter.positives(&self.words, &prefixes[..n], room, &mut positive);
+                let n_positive = self.filter.positives(&self.words, &prefixes[..n], scratch, &mut positive);
                 // The first of each address, which is the last to be written.
                 let mut first = [u8::MAX; BURST];
                 for test in positive[..n_positive].iter().rev().map(|&test| usize::from(test)) {
@@ -219,8 +219,8 @@ impl<A: Address, F: Membership<A>, const W: usize> BloomLpmQuery<A, F, W> {
         let values = &mut values[..addresses.len()];
         let bursts = addresses.chunks(BURST).zip(values.chunks_mut(BURST));
         let ask = |names: &[[u64; W]], found: &mut [u64]| self.table.lookup_batch(names, found);
-        let mut room = Room::default();
-        bursts.map(|(addresses, values)| self.shared.search(addresses, values, &mut room, ask)).sum()
+        let mut scratch = Scratch::default();
+        bursts.map(|(addresses, values)| self.shared.search(addresses, values, &mut scratch, ask)).sum()
     }
 
     /// The digest after an update, if it is one for filter and lengths as they are.
@@ -336,11 +336,11 @@ impl<A: Address, F: Membership<A>, const W: usize> BatchReader<[A]> for Reader<A
     fn lookup_batch(&mut self, addresses: &[A], values: &mut [u64]) {
         let values = &mut values[..addresses.len()];
         let Self { shared, table, .. } = self;
-        let mut room = Room::default();
+        let mut scratch = Scratch::default();
         for (addresses, values) in addresses.chunks(BURST).zip(values.chunks_mut(BURST)) {
             shared.seq_lock.read(|| {
                 let table = table.pin();
-                shared.search(addresses, values, &mut room, |names: &[[u64; W]], found: &mut [u64]| {
+                shared.search(addresses, values, &mut scratch, |names: &[[u64; W]], found: &mut [u64]| {
                     table.lookup_batch(names, found);
                 });
             });

@@ -89,11 +89,11 @@ mod linked {
                         None if self.is_small => std::ptr::without_provenance_mut(small_value(key) as usize),
                         None => std::ptr::without_provenance_mut(value[0] as usize),
                         Some(values) => {
-                            let room = values[self.n_values * size_of::<Value>()..].as_mut_ptr().cast::<Value>();
+                            let place = values[self.n_values * size_of::<Value>()..].as_mut_ptr().cast::<Value>();
                             self.n_values += 1;
                             // SAFETY: within the array, whose start is aligned to a page.
-                            unsafe { room.write(value) };
-                            room.cast()
+                            unsafe { place.write(value) };
+                            place.cast()
                         }
                     };
                 }

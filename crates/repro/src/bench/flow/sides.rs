@@ -44,10 +44,10 @@ pub(super) fn takes_part(name: &str, is_small: bool) -> bool {
 
 /// What a layout makes of keys and values.
 pub(super) trait Flow: Layout {
-    /// The keys of a batch, in `room` if they have to be made.
-    fn keys<'a>(keys: &'a [Key], room: &'a mut [Self::Key; MAX_BATCH]) -> &'a [Self::Key];
+    /// The keys of a batch, in `scratch` if they have to be made.
+    fn keys<'a>(keys: &'a [Key], scratch: &'a mut [Self::Key; MAX_BATCH]) -> &'a [Self::Key];
     /// Room for that.
-    const ROOM: [Self::Key; MAX_BATCH];
+    const SCRATCH: [Self::Key; MAX_BATCH];
     /// The value of a key.
     fn value(key: &Key) -> Self::Value;
     /// What is added to the sum of answers for a value that was found.
@@ -55,10 +55,10 @@ pub(super) trait Flow: Layout {
 }
 
 impl Flow for Split<2, 2> {
-    const ROOM: [Key; MAX_BATCH] = [[0; 2]; MAX_BATCH];
+    const SCRATCH: [Key; MAX_BATCH] = [[0; 2]; MAX_BATCH];
 
     #[inline(always)]
-    fn keys<'a>(keys: &'a [Key], _room: &'a mut [Key; MAX_BATCH]) -> &'a [Key] {
+    fn keys<'a>(keys: &'a [Key], _scratch: &'a mut [Key; MAX_BATCH]) -> &'a [Key] {
         keys
     }
 
@@ -88,12 +88,12 @@ pub(super) fn small_value(key: &Key) -> u32 {
 }
 
 impl Flow for Split<1, 1> {
-    const ROOM: [[u64; 1]; MAX_BATCH] = [[0]; MAX_BATCH];
+    const SCRATCH: [[u64; 1]; MAX_BATCH] = [[0]; MAX_BATCH];
 
     #[inline(always)]
-    fn keys<'a>(keys: &'a [Key], room: &'a mut [[u64; 1]; MAX_BATCH]) -> &'a [[u64; 1]] {
-        room.iter_mut().zip(keys).for_each(|(room, key)| *room = [small(key).into()]);
-        &room[..keys.len()]
+    fn keys<'a>(keys: &'a [Key], scratch: &'a mut [[u64; 1]; MAX_BATCH]) -> &'a [[u64; 1]] {
+        scratch.iter_mut().zip(keys).for_each(|(scratch, key)| *scratch = [small(key).into()]);
+        &scratch[..keys.len()]
     }
 
     #[inline(always)]
@@ -108,12 +108,12 @@ impl Flow for Split<1, 1> {
 }
 
 impl Flow for Inline<4, 4> {
-    const ROOM: [[u8; 4]; MAX_BATCH] = [[0; 4]; MAX_BATCH];
+    const SCRATCH: [[u8; 4]; MAX_BATCH] = [[0; 4]; MAX_BATCH];
 
     #[inline(always)]
-    fn keys<'a>(keys: &'a [Key], room: &'a mut [[u8; 4]; MAX_BATCH]) -> &'a [[u8; 4]] {
-        room.iter_mut().zip(keys).for_each(|(room, key)| *room = small(key).to_le_bytes());
-        &room[..keys.len()]
+    fn keys<'a>(keys: &'a [Key], scratch: &'a mut [[u8; 4]; MAX_BATCH]) -> &'a [[u8; 4]] {
+        scratch.iter_mut().zip(keys).for_each(|(scratch, key)| *scratch = small(key).to_le_bytes());
+        &scratch[..keys.len()]
     }
 
     #[inline(always)]
@@ -217,10 +217,10 @@ const LIFETIME: u16 = 1000;
 
 impl<L: Flow, P: Policy> Side for Table<L, P> {
     fn insert(&mut self, keys: &[Key]) -> Result<(), String> {
-        let (mut digests, mut room) = ([Digest(0); MAX_BATCH], L::ROOM);
+        let (mut digests, mut scratch) = ([Digest(0); MAX_BATCH], L::SCRATCH);
         let mut values = [<L as Flow>::value(&[0; 2]); MAX_BATCH];
         for burst in keys.chunks(MAX_BATCH) {
-            let (keys, digests) = (L::keys(burst, &mut room), &mut digests[..burst.len()]);
+            let (keys, digests) = (L::keys(burst, &mut scratch), &mut digests[..burst.len()]);
             self.digests(keys, digests);
             for (value, key) in values.iter_mut().zip(burst) {
                 *value = <L as Flow>::value(key);
@@ -240,19 +240,19 @@ impl<L: Flow, P: Policy> Side for Table<L, P> {
     }
 
     fn replace(&mut self, old: &Key, new: &Key) -> Result<bool, String> {
-        let mut room = L::ROOM;
-        let [old] = L::keys(std::slice::from_ref(old), &mut room) else { unreachable!("one key makes one") };
+        let mut scratch = L::SCRATCH;
+        let [old] = L::keys(std::slice::from_ref(old), &mut scratch) else { unreachable!("one key makes one") };
         self.remove(old, self.digest(old)).ok_or("a key is lost")?;
         Side::insert(self, &[*new])?;
         Ok(true)
     }
 
     fn sum(&self, queries: &[Key], batch: usize, passes: u64) -> u64 {
-        let (mut digests, mut room) = ([Digest(0); MAX_BATCH], L::ROOM);
+        let (mut digests, mut scratch) = ([Digest(0); MAX_BATCH], L::SCRATCH);
         let mut sum = 0u64;
         for _ in 0..passes {
             for keys in queries.chunks(batch) {
-                let (keys, digests) = (L::keys(keys, &mut room), &mut digests[..keys.len()]);
+                let (keys, digests) = (L::keys(keys, &mut scratch), &mut digests[..keys.len()]);
                 self.digests(keys, digests);
                 self.for_each_found(keys, digests, |_, _, value| sum = sum.wrapping_add(<L as Flow>::sum(value)));
             }
@@ -266,9 +266,9 @@ impl<L: Flow, P: Policy> Side for Table<L, P> {
     }
 
     fn hint_rate(&self, absent: &[Key]) -> Option<f64> {
-        let mut room = L::ROOM;
+        let mut scratch = L::SCRATCH;
         let reads_second = |keys: &[L::Key]| keys.iter().filter(|key| self.reads_second(self.digest(key))).count();
-        let n: usize = absent.chunks(MAX_BATCH).map(|keys| reads_second(L::keys(keys, &mut room))).sum();
+        let n: usize = absent.chunks(MAX_BATCH).map(|keys| reads_second(L::keys(keys, &mut scratch))).sum();
         Some(n as f64 / absent.len() as f64)
     }
 

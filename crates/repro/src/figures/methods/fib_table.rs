@@ -146,7 +146,7 @@ fn cuckoo_bits<const W: usize>(row: &Row, n: u64, seed: u64) -> Result<u64, Benc
     let key = SecretKey::from_seed(seed);
     let name_bytes = row.name_bits.div_ceil(8) as u8;
     let settings = exact::Settings::new(name_bytes, row.value_bits, n as usize, Family::MulAdd, &key);
-    let mut control = Cuckoo::<W>::with_room(settings, n as usize);
+    let mut control = Cuckoo::<W>::with_capacity(settings, n as usize);
     let name = |number: u64| {
         let mut words = [0; W];
         // The number itself, scattered over 32 bits: names are 4 bytes at least.

@@ -189,7 +189,7 @@ fn build<'a, const W: usize>(
         }
         "cuckoo" => {
             let settings = exact::Settings::new(names.len as u8, value_bits, n, Family::MulAdd, key);
-            let mut control = Cuckoo::<W>::with_room(settings, n);
+            let mut control = Cuckoo::<W>::with_capacity(settings, n);
             let entries = names.words.iter().zip(0..).map(|(words, number)| (*words, value_of(number, value_bits)));
             let entries: Vec<_> = entries.collect();
             control.insert_batch(&entries, &mut Vec::new()).map_err(|error| error.to_string())?;

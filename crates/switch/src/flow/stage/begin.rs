@@ -1,6 +1,8 @@
 //! The beginning of flows.
 
-use super::record::{Cold, DOWNWARDS, Hot, Place, Room, TRANSLATED, TURN_SHIFT, Translation, Volume, hot, state_of};
+use super::record::{
+    Cold, ColdSlot, DOWNWARDS, GENERATION_SHIFT, Hot, Place, TRANSLATED, Translation, Volume, hot, state_of,
+};
 use super::{Fate, Stage, Tracking, lifetime, put_mac};
 use crate::counters::DropReason;
 use crate::flow::VirtualId;
@@ -103,7 +105,7 @@ impl Stage {
         let original = headers.tuple;
         let mut translation = Translation {
             reply: original.reversed(),
-            shared: hot(Place { index: 0, turn: 0 }, TRANSLATED, tcp, state, headers.end - headers.ip),
+            shared: hot(Place { index: 0, generation: 0 }, TRANSLATED, tcp, state, headers.end - headers.ip),
             macs: [None; 2],
             server: None,
             outside: None,
@@ -188,8 +190,8 @@ impl Stage {
     /// The MAC address that the first packet of a flow came from.
     fn began_at(&self, hot: &Hot) -> Option<Endpoint> {
         let place = Place::of(hot);
-        let room = self.rooms.get(place.index as usize).filter(|room| room.turn == place.turn);
-        room.and_then(|room| room.cold.as_ref()).map(|cold| cold.original.source)
+        let cold = self.cold_slots.get(place.index as usize).filter(|cold| cold.generation == place.generation);
+        cold.and_then(|slot| slot.cold.as_ref()).map(|cold| cold.original.source)
     }
 
     /// Finds a port whose answers belong to no other flow.
@@ -230,17 +232,17 @@ impl Stage {
 
     fn take_place(&mut self) -> Place {
         let index = self.free.pop().unwrap_or_else(|| {
-            self.rooms.push(Room::default());
-            self.rooms.len() as u32 - 1
+            self.cold_slots.push(ColdSlot::default());
+            self.cold_slots.len() as u32 - 1
         });
-        let room = &mut self.rooms[index as usize];
-        room.turn = (room.turn + 1) % (1 << (64 - TURN_SHIFT));
-        Place { index, turn: room.turn }
+        let slot = &mut self.cold_slots[index as usize];
+        slot.generation = (slot.generation + 1) % (1 << (64 - GENERATION_SHIFT));
+        Place { index, generation: slot.generation }
     }
 
     fn settle(&mut self, place: Place, original: Tuple, translation: Option<Box<Translation>>) {
         let cold = Cold { original, began: self.now as u32, volume: Volume::default(), translation };
-        self.rooms[place.index as usize].cold = Some(cold);
+        self.cold_slots[place.index as usize].cold = Some(cold);
         self.counts.begun += 1;
     }
 

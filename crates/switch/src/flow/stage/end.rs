@@ -22,8 +22,8 @@ impl Stage {
     pub(super) fn end(&mut self, hot: &Hot, why: Why) {
         let place = Place::of(hot);
         // The table may report both entries of a translated flow.
-        let room = self.rooms.get_mut(place.index as usize).filter(|room| room.turn == place.turn);
-        let Some(cold) = room.and_then(|room| room.cold.take()) else { return };
+        let cold = self.cold_slots.get_mut(place.index as usize).filter(|cold| cold.generation == place.generation);
+        let Some(cold) = cold.and_then(|slot| slot.cold.take()) else { return };
         self.free.push(place.index);
         let mut last = *hot;
         let mut reply = cold.original.reversed();
@@ -94,8 +94,8 @@ impl Stage {
     /// Shows the flows of at most `n` places. Returns the next place, if there are more. A flow stays at its place as
     /// long as it lives.
     pub fn show(&self, from: usize, n: usize, mut each: impl FnMut(FlowView)) -> Option<usize> {
-        let end = self.rooms.len().min(from.saturating_add(n));
-        for cold in self.rooms.get(from..end).into_iter().flatten().filter_map(|room| room.cold.as_ref()) {
+        let end = self.cold_slots.len().min(from.saturating_add(n));
+        for cold in self.cold_slots.get(from..end).into_iter().flatten().filter_map(|slot| slot.cold.as_ref()) {
             let key = self.keys.key(&cold.original).words;
             let Some(slot) = self.table.lookup(&key, self.table.digest(&key)) else { continue };
             let remaining = u64::from(self.table.remaining(slot).unwrap_or(0));
@@ -105,14 +105,14 @@ impl Stage {
             };
             each(self.view(cold, &reply, &hot, remaining));
         }
-        (end < self.rooms.len()).then_some(end)
+        (end < self.cold_slots.len()).then_some(end)
     }
 
     /// Ends the flows of `n` places for which `which` returns true. Returns the next place, if there are more.
     pub fn flush(&mut self, from: usize, n: usize, which: impl Fn(&Tuple) -> bool) -> Option<usize> {
-        let end = self.rooms.len().min(from.saturating_add(n));
+        let end = self.cold_slots.len().min(from.saturating_add(n));
         for index in from..end {
-            let original = self.rooms[index].cold.as_ref().map(|cold| cold.original);
+            let original = self.cold_slots[index].cold.as_ref().map(|cold| cold.original);
             let Some(original) = original.filter(&which) else { continue };
             let key = self.keys.key(&original).words;
             // The scan ends those that have timed out.
@@ -120,6 +120,6 @@ impl Stage {
                 self.end(&hot, Why::Flushed);
             }
         }
-        (end < self.rooms.len()).then_some(end)
+        (end < self.cold_slots.len()).then_some(end)
     }
 }

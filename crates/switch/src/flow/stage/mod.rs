@@ -41,7 +41,7 @@ use fib::action::PortId;
 use lookup::flow::{CapacityError, FlowTable, Slot};
 use netio::Burst;
 use record::{
-    Cold, DOWNWARDS, HOT, Hot, Place, Room, TRANSLATED, advance, advance_open, is_full, route, set_route, state_of,
+    Cold, ColdSlot, DOWNWARDS, HOT, Hot, Place, TRANSLATED, advance, advance_open, is_full, route, set_route, state_of,
     take_counts,
 };
 use std::collections::{HashMap, VecDeque};
@@ -78,7 +78,7 @@ pub struct Stage {
     settings: Settings,
     table: FlowTable<WORDS, HOT>,
     keys: Keys,
-    rooms: Vec<Room>,
+    cold_slots: Vec<ColdSlot>,
     free: Vec<u32>,
     virtuals: Vec<Balancer>,
     virtual_at: HashMap<(Endpoint, u8), VirtualId>,
@@ -112,7 +112,7 @@ impl Stage {
         Ok(Self {
             table: FlowTable::new(&table)?,
             keys: Keys::new(),
-            rooms: vec![],
+            cold_slots: vec![],
             free: vec![],
             virtuals,
             virtual_at,
@@ -139,7 +139,7 @@ impl Stage {
 
     /// Flows, with those that have timed out but were not found yet.
     pub fn len(&self) -> usize {
-        self.rooms.len() - self.free.len()
+        self.cold_slots.len() - self.free.len()
     }
 
     /// Whether there are no flows.
@@ -335,7 +335,7 @@ impl Stage {
             return Fate::Pass;
         }
         if is_full(hot, direction)
-            && let Some(Room { cold: Some(cold), .. }) = self.rooms.get_mut(place.index as usize)
+            && let Some(ColdSlot { cold: Some(cold), .. }) = self.cold_slots.get_mut(place.index as usize)
         {
             take_counts(hot, &mut cold.volume);
         }
@@ -356,8 +356,8 @@ impl Stage {
             return Fate::Drop(self.refuse(DropReason::FlowInvalid));
         };
         let headers = &headers;
-        let room = self.rooms.get_mut(place.index as usize).filter(|room| room.turn == place.turn);
-        let Some(Room { cold: Some(cold), .. }) = room else {
+        let cold = self.cold_slots.get_mut(place.index as usize).filter(|cold| cold.generation == place.generation);
+        let Some(ColdSlot { cold: Some(cold), .. }) = cold else {
             return Fate::Drop(self.refuse(DropReason::FlowInvalid));
         };
         let Cold { original, volume, translation: Some(translation), .. } = cold else {

@@ -13,7 +13,7 @@ pub(super) const HOT: usize = 6;
 /// The state of a flow in its entry.
 ///
 /// ```text
-///  word 0     place of its Cold (32 bits) | state (8) | bits of Tcp (8) | flags (2) | turn of that place (14)
+///  word 0     place of its Cold (32 bits) | state (8) | bits of Tcp (8) | flags (2) | generation of that place (14)
 ///  word 1     marks of Tcp
 ///  word 2     packets of each direction (16, 16) | epoch of words 4 and 5 (32)
 ///  word 3     bytes of each direction (32, 32)
@@ -27,26 +27,26 @@ pub(super) type Hot = [u64; HOT];
 pub(super) const DOWNWARDS: u64 = 1 << 48;
 /// The flow is translated: its state is in the cold part.
 pub(super) const TRANSLATED: u64 = 1 << 49;
-pub(super) const TURN_SHIFT: u32 = 50;
+pub(super) const GENERATION_SHIFT: u32 = 50;
 
 const MOST_PACKETS: u64 = 0xffff;
 
 /// The place of a flow's cold part. One entry of a translated flow may outlive the other, when another flow has the
-/// place already; the turn tells them apart.
+/// place already; the generation tells them apart.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) index: u32,
-    pub(super) turn: u16,
+    pub(super) generation: u16,
 }
 
 impl Place {
     #[inline]
     pub(super) fn of(hot: &Hot) -> Self {
-        Self { index: hot[0] as u32, turn: (hot[0] >> TURN_SHIFT) as u16 }
+        Self { index: hot[0] as u32, generation: (hot[0] >> GENERATION_SHIFT) as u16 }
     }
 
     fn bits(self) -> u64 {
-        u64::from(self.index) | u64::from(self.turn) << TURN_SHIFT
+        u64::from(self.index) | u64::from(self.generation) << GENERATION_SHIFT
     }
 }
 
@@ -157,8 +157,8 @@ pub(super) fn take_counts(hot: &mut Hot, volume: &mut Volume) {
 
 /// A place for a cold part.
 #[derive(Default)]
-pub(super) struct Room {
-    pub(super) turn: u16,
+pub(super) struct ColdSlot {
+    pub(super) generation: u16,
     pub(super) cold: Option<Cold>,
 }
 

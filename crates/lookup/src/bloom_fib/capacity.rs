@@ -17,14 +17,14 @@ const SHRINK: u64 = 4;
 
 /// What filters were made for.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Room {
+pub(super) struct Capacity {
     /// Names of each port, from port 1 on.
     of_ports: Vec<u32>,
     /// Names that there were.
     n_names: u64,
 }
 
-impl Room {
+impl Capacity {
     /// Room for names of each value, with `growth`, and for the largest port there is or ever was.
     pub(super) fn wanted(&self, settings: &Settings, n_of: &[u64], growth: f64) -> Self {
         let grown = |n: u64| (n as f64 * growth) as u64;
@@ -56,7 +56,7 @@ impl Room {
 
     /// Whether there is room for `n` names of a value.
     pub(super) fn is_enough(&self, value: u64, n: u64) -> bool {
-        value == 0 || self.of_ports.get(value as usize - 1).is_some_and(|&room| n <= room.into())
+        value == 0 || self.of_ports.get(value as usize - 1).is_some_and(|&capacity| n <= capacity.into())
     }
 
     /// Whether most of the names that the filters were made for are gone, where so many are left.
@@ -64,11 +64,11 @@ impl Room {
         self.n_names > self.of_ports.len() as u64 * LEAST_NAMES && n_names as u64 * SHRINK < self.n_names
     }
 
-    /// Appends what [`Room::decode`] reads.
+    /// Appends what [`Capacity::decode`] reads.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         out.extend(self.n_names.to_le_bytes());
         out.extend((self.of_ports.len() as u32).to_le_bytes());
-        self.of_ports.iter().for_each(|room| out.extend(room.to_le_bytes()));
+        self.of_ports.iter().for_each(|capacity| out.extend(capacity.to_le_bytes()));
     }
 
     /// # Errors
@@ -77,8 +77,8 @@ impl Room {
         let n_names = at_most("names of all filters", bytes.u64()?, settings.max_names as u64)?;
         let n_ports = at_most("filters", bytes.count(4)? as u64, settings.max_value())?;
         let most = LEAST_NAMES.max((n_names as f64 * GROWTH) as u64);
-        let room = |_| Ok(at_most("names of a filter", bytes.u32()?.into(), most)? as u32);
-        let of_ports = (0..n_ports).map(room).collect::<Result<_, DecodeError>>()?;
+        let capacity = |_| Ok(at_most("names of a filter", bytes.u32()?.into(), most)? as u32);
+        let of_ports = (0..n_ports).map(capacity).collect::<Result<_, DecodeError>>()?;
         Ok(Self { of_ports, n_names })
     }
 }
