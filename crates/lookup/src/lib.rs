@@ -1,37 +1,37 @@
-//! Tables from flat names to small values: 10 to 20 bits a name, looked up in batches at memory speed while they change.
+//! Tables from flat names to small values: 10 to 20 bits per name, looked up in batches at memory speed during changes.
 //!
-//! **The trade.** A compact table holds no names. It takes a fifth to a tenth of the memory of a hash table, and so more of
-//! it stays in the cache; but somebody else must know the names, and a name that nobody inserted (an *alien*) gets an
-//! arbitrary value. If one process owns the names and looks them up, and memory is no matter, use a hash table. If names
-//! are owned in one place and looked up in many, use the *two halves* of a structure from here:
+//! **The trade.** A compact table holds no names. It takes a fifth to a tenth of the memory of a hash table, so more of
+//! it stays in the cache. But another component must store the names, and a name that was never inserted (an *alien*)
+//! gets an arbitrary value. If one process owns the names and looks them up, and memory does not matter, use a hash
+//! table. If names are owned in one place and looked up in many, use the *two halves* of a structure from this crate:
 //!
-//! * a **skeleton** knows every name and where it lies; it allocates, and may refuse a name ([`Skeleton`]);
-//! * a **query structure** owns words only: a lookup neither allocates nor fails, and runs beside the one writer
-//!   ([`Query`], [`BatchReader`]);
-//! * **updates** of tens of bytes carry absolute words, versions and a digest from the one to the other.
+//! * a **skeleton** stores every name and its place; it allocates, and may refuse a name ([`Skeleton`]);
+//! * a **query structure** owns words only: a lookup neither allocates nor fails, and runs concurrently with the one
+//!   writer ([`Query`], [`BatchReader`]);
+//! * **updates** of tens of bytes carry absolute words, versions and a digest from the skeleton to the query structure.
 //!
 //! # Which structure
 //!
 //! Values of 8 bits, MAC addresses. *Lines* are the cache lines that a lookup of a live name reads.
 //!
-//! | structure | for what | bits a name | lines | a change | an unknown key gets | source |
+//! | structure | use | bits per name | lines | a change | an alien gets | source |
 //! |---|---|---|---|---|---|---|
 //! | [`othello`] | the default: any values to 64 bits, cheapest changes | 19.4 | 2 | 1 us, 60 bytes | any value | Othello hashing, Concise |
-//! | [`mod@line`] | the least memory of those that change; large tables | 9.0 to 10.8 | 1.02 to 1.18 | 2 to 5 us, 90 bytes | any value | none of the papers |
-//! | [`othello`] with fingerprints | drops most aliens without a second lookup | 38.7 | 2 | 1 us, 60 bytes | drop, but 1 in 390 | OFW |
-//! | [`cuckoo::filtable`] | drops nearly all aliens | 18 to 34 | 2 | 1 us, 60 bytes | drop, but 1 in 2^l_f | CFW |
+//! | [`mod@line`] | the least memory of the mutable ones; large tables | 9.0 to 10.8 | 1.02 to 1.18 | 2 to 5 us, 90 bytes | any value | none of the papers |
+//! | [`othello`] with fingerprints | drops most aliens without a second lookup | 38.7 | 2 | 1 us, 60 bytes | drop, except 1 in 390 | OFW |
+//! | [`cuckoo::filtable`] | drops nearly all aliens | 18 to 34 | 2 | 1 us, 60 bytes | drop, except 1 in 2^l_f | CFW |
 //! | [`cuckoo::exact`] | whole names: no alien passes | 68 | 2 | 1 us, 60 bytes | drop | CuckooSwitch |
 //! | [`othello::gateway`] | whole names behind an Othello | 112 | 3 | 2 us, 70 bytes | drop | OGW |
-//! | [`bloom_fib`] | a Bloom filter a value; to compare | 26 to 109 | 100 and more | 10 us and more, 80 bytes | mostly drop | BFW, BUFFALO |
-//! | [`static_map`] | names that never change | 9.8 (Bloomier) | 3 | all of it | any value | Bloomier, SetSep |
-//! | [`tuple_space`] | rules over five-tuples, with prefixes and priorities | 203 | 2 a tuple | one slot | no rule: 0 | Tuple Space Search |
+//! | [`bloom_fib`] | one Bloom filter per value; for comparison | 26 to 109 | 100 or more | 10 us or more, 80 bytes | mostly drop | BFW, BUFFALO |
+//! | [`static_map`] | names that never change | 9.8 (Bloomier) | 3 | a full rebuild | any value | Bloomier, SetSep |
+//! | [`tuple_space`] | rules over five-tuples, with prefixes and priorities | 203 | 2 per tuple | one slot | no rule: 0 | Tuple Space Search |
 //! | [`flow`] | connections with timers, on one core | 320 | 1 to 2 | 0.1 us, no message | absent | Cuckoo++ |
-//! | [`lpm`] | longest prefix match, IPv4 and IPv6 | 55 a prefix | 1 to 3 | one subtree | no route: 0 | Poptrie |
-//! | [`bloom`] | sets: is this name in? | 1.44 log2(1/rate) | 1 to k | k bits | yes at the rate | Bloom, one-hashing |
+//! | [`lpm`] | longest prefix match, IPv4 and IPv6 | 55 per prefix | 1 to 3 | one subtree | no route: 0 | Poptrie |
+//! | [`bloom`] | sets: is this name a member? | 1.44 log2(1/rate) | 1 to k | k bits | yes, at the rate | Bloom, one-hashing |
 //! | [`alien`] | any of the above with a filter or a checksum in front | more | more | both | drop, at a rate | Othello, VII.A |
 //!
-//! `fibula fib compare` computes this table for other names, values and rates, and measures it; `docs/benchmarks.md` has
-//! rates of lookups, beside those of hash tables. Value 0 means drop.
+//! `fibula fib compare` computes this table for other names, values and rates, and measures it. `docs/benchmarks.md`
+//! compares lookup rates with those of hash tables. Value 0 means drop.
 //!
 //! # Ten lines
 //!
@@ -57,12 +57,12 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A name is hashed once, to a keyed 64-bit [`Digest`] ([`hash`]); everything else follows from it. Threads that look up
-//! beside the writer take a reader each: [`Replicated::reader`]. For hundreds of switches that give the same names
-//! different values, take a [`Skeleton`] and a [`View`] a switch. [`traits`] states what every structure promises, and
-//! [`testkit`] tests it; `docs/how-to/add-a-structure.md` adds one.
+//! A name is hashed once, to a keyed 64-bit [`Digest`] ([`hash`]); everything else is derived from it. Each thread that
+//! looks up concurrently with the writer has its own reader: [`Replicated::reader`]. For hundreds of switches that give
+//! the same names different values, use one [`Skeleton`] and one [`View`] per switch. [`traits`] states what every
+//! structure promises, and [`testkit`] tests it; `docs/how-to/add-a-structure.md` adds one.
 
-// The seam, and the ground floor that structures stand on.
+// The seam, and the modules that structures are built on.
 pub mod base;
 pub mod hash;
 pub mod publish;

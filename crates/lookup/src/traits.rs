@@ -6,11 +6,11 @@
 //!   insert, remove: a Change          a Change and the switch's       absolute words,        words: no name, no
 //!                                     values: its updates             versions, a digest     allocation, no failure
 //! ```
-//! Left of the updates code knows every name, allocates and may fail. Right of them it owns words only: a lookup neither
-//! allocates nor fails, and an update takes effect whole or is refused.
+//! Left of the updates, code stores every name, allocates and may fail. Right of them it owns words only: a lookup
+//! neither allocates nor fails, and an update takes effect whole or is refused.
 //!
-//! A name carries a *payload* in a skeleton; what the payload means is a *value*, which every view has its own of. A
-//! [`Single`] table is a skeleton whose payloads are the values, with its one view: a [`Control`].
+//! In a skeleton, a name carries a *payload*. Each view maps payloads to its own *values*. A [`Single`] table is a
+//! skeleton whose payloads are the values, with its one view: a [`Control`].
 //!
 //! A *part* is what has a version of its own: a shard, a group, or the whole structure.
 
@@ -24,18 +24,18 @@ pub use crate::base::undivided::Undivided;
 pub trait Query {
     /// What a lookup takes: a [`Digest`](crate::hash::Digest) for compact structures, the name for exact ones.
     type Key: Copy;
-    /// The message that brings this structure from one version to the next.
+    /// The message that takes this structure from one version to the next.
     type Update;
 
     /// The value of `key`. A key that was never inserted (an alien) gets what the structure's module says.
     fn lookup(&self, key: Self::Key) -> u64;
 
-    /// The values of `keys`, in order, into `values`: the form that hides memory latency; best in bursts of 32.
+    /// Writes the values of `keys`, in order, to `values`. This form hides memory latency, best in bursts of 32.
     /// # Panics
     /// When `values` is shorter than `keys`.
     fn lookup_batch(&self, keys: &[Self::Key], values: &mut [u64]);
 
-    /// Takes over one update, whole or not at all.
+    /// Applies one update, whole or not at all.
     /// # Errors
     /// [`ApplyError`]; the structure answers as before.
     fn apply(&mut self, update: &Self::Update) -> Result<Applied, ApplyError>;
@@ -44,17 +44,17 @@ pub trait Query {
     fn size_bits(&self) -> u64;
 }
 
-/// A query structure as a switch holds it: it comes as bytes, follows updates that come as bytes, says what it holds,
-/// and is read by other threads beside its one writer.
+/// A query structure as a switch holds it. It arrives as bytes, applies updates that arrive as bytes, reports its
+/// versions and digests, and is read by other threads concurrently with its one writer.
 pub trait Replicated: Query + Sized + Send + 'static {
-    /// Whether it has parts: otherwise it is one.
+    /// Whether it is divided into parts. Otherwise it is a single part.
     const DIVIDED: bool = true;
 
     /// What both halves were built with.
     type Settings: Clone + Send + 'static;
     /// A part, whole.
     type Image: Image;
-    /// A thread's access to the structure beside its writer.
+    /// A thread's access to the structure, concurrent with its writer.
     type Reader: BatchReader<[Self::Key]> + 'static;
 
     /// The settings that it was built with.
@@ -63,31 +63,31 @@ pub trait Replicated: Query + Sized + Send + 'static {
     /// Appends the bytes of an update.
     fn encode_update(settings: &Self::Settings, update: &Self::Update, out: &mut Vec<u8>);
 
-    /// Reads an update; lengths are checked against the bytes that are there before anything is allocated.
+    /// Decodes an update. Lengths are checked against the bytes present before anything is allocated.
     /// # Errors
     /// [`DecodeError`].
     fn decode_update(settings: &Self::Settings, bytes: &[u8]) -> Result<Self::Update, DecodeError>;
 
-    /// The update that puts whole parts in the place of what has their names.
+    /// The update that installs whole parts in place of those that hold their names.
     fn update_of(images: Vec<Self::Image>) -> Self::Update;
 
     /// The parts of an update of whole parts; `None` for any other.
     fn images_of(update: &Self::Update) -> Option<&[Self::Image]>;
 
-    /// The structure of these parts.
+    /// Builds the structure from these parts.
     /// # Errors
     /// [`ApplyError`]: they are malformed, or do not cover all names once, or have other digests, or memory ran out.
     fn from_images(settings: &Self::Settings, images: &[Self::Image]) -> Result<Self, ApplyError>;
 
-    /// The structure of parts that this process made itself, whose digests need no proof.
+    /// As [`Replicated::from_images`], for parts that this process made itself: their digests need not be checked.
     /// # Panics
     /// When there is no memory for it, as any allocation does.
     fn from_own(settings: &Self::Settings, images: &[Self::Image]) -> Self {
         Self::from_images(settings, images).unwrap_or_else(|error| panic!("no memory for a query structure: {error}"))
     }
 
-    /// Takes over whole parts whatever their versions: the answer to a request for a resync, where the sender's word
-    /// counts. Readers follow.
+    /// Installs whole parts whatever their versions. They answer a request for a resync, where the sender is
+    /// authoritative. Readers see the new parts.
     /// # Errors
     /// As [`Replicated::from_images`], and [`ApplyError::ReadersStalled`]; nothing changes.
     fn overwrite(&mut self, images: &[Self::Image]) -> Result<(), ApplyError>;
@@ -107,21 +107,21 @@ pub trait Image: Clone + Send + 'static {
     /// The part, its version and its digest.
     fn held(&self) -> HeldPart;
 
-    /// The same under another version.
+    /// The same part with another version.
     #[must_use]
     fn under(self, version: u64) -> Self;
 
-    /// About how many bytes it has.
+    /// Its approximate size in bytes.
     fn n_bytes(&self) -> usize;
 }
 
-/// A thread's access to a table beside its writer. `Keys` are those of a burst: a slice of keys, or whatever a caller of
-/// several structures has them in.
+/// A thread's access to a table, concurrent with its writer. `Keys` is the type of a burst of keys: a slice, or any
+/// other form in which a caller of several structures has them.
 pub trait BatchReader<Keys: ?Sized>: Send {
     /// As [`Query::lookup_batch`], on one version of the structure. The thread is quiescent before.
     fn lookup_batch(&mut self, keys: &Keys, values: &mut [u64]);
 
-    /// Says that this thread reads nothing until the next lookup: call it before sleeping.
+    /// Declares that this thread reads nothing until the next lookup. Call it before sleeping.
     fn offline(&mut self);
 }
 
@@ -132,10 +132,10 @@ pub type UpdateOf<S> = <<S as Skeleton>::Query as Query>::Update;
 /// The parts of a structure.
 pub type ImageOf<S> = <<S as Skeleton>::Query as Replicated>::Image;
 
-/// The half that a controller holds, as far as all switches share it: every name, with its payload and its place.
+/// The control half, as far as all switches share it: every name, with its payload and its place.
 ///
-/// A skeleton knows which words make up the answer for a name, not the answers: those are a [`View`]'s, one a switch. A
-/// mutation returns a [`Change`], and keeps what views need to know of it until the next mutation.
+/// A skeleton determines which words make up the answer for a name. The answers themselves belong to [`View`]s, one per
+/// switch. A mutation returns a [`Change`]; until the next mutation, the skeleton keeps what views need to know of it.
 pub trait Skeleton: Sized + Send + 'static {
     /// As [`Query::Key`].
     type Key: Copy + Ord + Send + Sync;
@@ -143,10 +143,10 @@ pub trait Skeleton: Sized + Send + 'static {
     type Payload: Payload;
     /// The half on the other side of the seam.
     type Query: Replicated<Key = Self::Key>;
-    /// What one switch has of it.
+    /// The record of what one switch holds of it.
     type View: View<Self>;
 
-    /// The skeleton of `entries`, on up to `threads` threads.
+    /// Builds the skeleton of `entries`, on up to `threads` threads.
     /// # Errors
     /// [`InsertError`].
     fn build(
@@ -155,7 +155,7 @@ pub trait Skeleton: Sized + Send + 'static {
         threads: usize,
     ) -> Result<Self, InsertError>;
 
-    /// As [`Skeleton::build`], with the view and the query half of names whose payload stands for `value`.
+    /// As [`Skeleton::build`], with the view and the query half in which `value` maps payloads to values.
     /// # Errors
     /// [`InsertError`].
     fn build_filled(
@@ -169,10 +169,10 @@ pub trait Skeleton: Sized + Send + 'static {
         Ok((skeleton, view, query))
     }
 
-    /// Puts together what a controller stored: the same places, so that every view has the same words.
+    /// Restores the skeleton that a controller stored. Names have the same places, so every view has the same words.
     ///
-    /// `rows` are those that [`Skeleton::rows`] and [`Skeleton::take_rows`] gave, `entries` the live names, both in any
-    /// order.
+    /// `rows` are those that [`Skeleton::rows`] and [`Skeleton::take_rows`] returned, `entries` the live names, both in
+    /// any order.
     /// # Errors
     /// [`RestoreError`]: the rows do not belong to these names.
     fn restore(
@@ -196,8 +196,8 @@ pub trait Skeleton: Sized + Send + 'static {
 
     /// Inserts many names, or changes their payloads, as one change; of equal keys the last wins.
     /// # Errors
-    /// [`InsertError`]. A structure with parts is unchanged. In one without, some of the names may be in, of which no view
-    /// was told: [`Skeleton::touch`] tells them all.
+    /// [`InsertError`]. A structure with parts is unchanged. In one without, some of the names may be inserted without
+    /// an update of any view; then [`Skeleton::touch`] makes views send everything.
     fn insert_batch(&mut self, entries: &[(Self::Key, Self::Payload)]) -> Result<Change, InsertError>;
 
     /// Removes `key`. It answers drop as long as it has a tombstone, and is an alien afterwards.
@@ -209,21 +209,21 @@ pub trait Skeleton: Sized + Send + 'static {
     /// The payload of `key`.
     fn get(&self, key: Self::Key) -> Option<Self::Payload>;
 
-    /// Whether `key` was removed and still answers drop. Exact structures drop every name that is not in, and say so.
+    /// Whether `key` was removed and still answers drop. Exact structures return true for every absent name.
     fn must_drop(&self, key: Self::Key) -> bool;
 
-    /// Names that are in.
+    /// The number of names.
     fn len(&self) -> usize;
 
-    /// Whether no name is in.
+    /// Whether there are no names.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether so many changes are better made at once, since most parts are sent whole then.
+    /// Whether `n_changes` changes are better made as one batch, because most parts are then sent whole.
     fn is_bulk(&self, n_changes: usize) -> bool;
 
-    /// The same where there is one view, and only time counts, not the length of messages.
+    /// The same for one view, where only time counts and not the length of messages.
     fn is_bulk_alone(&self, n_changes: usize) -> bool {
         self.is_bulk(n_changes)
     }
@@ -231,8 +231,8 @@ pub trait Skeleton: Sized + Send + 'static {
     /// The part in a slot, as a [`Change`] names it.
     fn part_id(&self, slot: u32) -> PartId;
 
-    /// The rows that a store must have after the mutations since the last call, which touched the parts in `slots` and
-    /// replaced those of the ids `gone`: what a restarted controller needs besides the names to have the same places.
+    /// The rows that a store must have after the mutations since the last call. These touched the parts in `slots` and
+    /// replaced the parts `gone`. With rows and names, a restarted controller has the same places.
     fn take_rows(&mut self, slots: &[u32], gone: &[PartId]) -> Vec<Row>;
 
     /// All rows.
@@ -242,12 +242,12 @@ pub trait Skeleton: Sized + Send + 'static {
     fn heap_bytes(&self) -> usize;
 }
 
-/// What one switch has of a skeleton, as far as the control side knows: versions and digests, and whatever follows from
+/// The control side's record of what one switch holds of a skeleton: versions, digests, and whatever follows from
 /// values.
 ///
-/// `value` is everywhere the same: what a payload means at this switch. It must fit into a cell.
+/// Every argument `value` maps a payload to its value at this switch. The value must fit into a cell.
 pub trait View<S: Skeleton>: Sized + Send + 'static {
-    /// Whether names that have places may still have no arrangement with some values.
+    /// Whether names may have no arrangement with some values, although all have places.
     const MAY_FAIL: bool = false;
 
     /// The view of all names, and all parts, in order of digests.
@@ -274,8 +274,8 @@ pub trait View<S: Skeleton>: Sized + Send + 'static {
         (0..n).map(|switch| Ok(Self::open(skeleton, |payload| value(switch, payload))?.1)).collect()
     }
 
-    /// Appends the updates that bring this switch along after `change`, the latest mutation of `skeleton`. None where
-    /// no word of this switch changed.
+    /// Appends the updates that this switch needs after `change`, the latest mutation of `skeleton`: none if no word of
+    /// this switch changed.
     /// # Errors
     /// As [`View::export`], where [`View::MAY_FAIL`] says so; nothing is appended, and the view is unchanged.
     fn updates(
@@ -286,34 +286,34 @@ pub trait View<S: Skeleton>: Sized + Send + 'static {
         updates: &mut Vec<UpdateOf<S>>,
     ) -> Result<(), InsertError>;
 
-    /// The part in `slot`, whole, as it is now. What the view was sent stays. Call it while the view is up to date:
-    /// [`View::renew`] brings along a view that was not told of a change of names or values.
+    /// The part in `slot`, whole, as it is now. The record of what was sent does not change. Call it while the view is
+    /// up to date. If the view missed a change of names or values, call [`View::renew`].
     /// # Errors
     /// As [`View::export`].
     fn image(&self, skeleton: &S, slot: u32, value: impl Fn(S::Payload) -> u64) -> Result<ImageOf<S>, InsertError>;
 
-    /// Notes that the switch has or will have `image` of the part in `slot`.
+    /// Records that the switch has or will have `image` of the part in `slot`.
     fn note(&mut self, skeleton: &S, slot: u32, image: &ImageOf<S>);
 
-    /// The part in `slot`, made of the names and values as they are now, whole, and noted as sent. It takes the place of
-    /// updates that the view missed, or of another view with other values.
+    /// Makes the part in `slot`, whole, from the present names and values, and records it as sent. It replaces updates
+    /// that the view missed, or a part of another view with other values.
     /// # Errors
-    /// As [`View::export`]; what the view was sent stays.
+    /// As [`View::export`]; the record of what was sent is unchanged.
     fn renew(&mut self, skeleton: &S, slot: u32, value: impl Fn(S::Payload) -> u64) -> Result<ImageOf<S>, InsertError> {
         let image = self.image(skeleton, slot, value)?;
         self.note(skeleton, slot, &image);
         Ok(image)
     }
 
-    /// What a switch that is up to date has of every part, in order of digests, with the slots. The version is that of
-    /// the last message: later ones changed no word of this switch.
+    /// Version and digest of every part at a switch that is up to date, in order of digests, with the slots. The
+    /// version is that of the last message: later versions changed no word of this switch.
     fn held(&self, skeleton: &S) -> Vec<(u32, HeldPart)>;
 
-    /// Notes that the switch has `version` of the part in `slot`: it reported so, with the digest that is due.
+    /// Records that the switch has `version` of the part in `slot`, which it reported with the expected digest.
     fn set_version(&mut self, slot: u32, version: u64);
 
-    /// The rows that a store must have after the updates since the last call: what a restarted controller needs besides
-    /// skeleton and values to have the same view. Most views follow from these alone, and have no rows.
+    /// The rows that a store must have after the updates since the last call. With rows, skeleton and values, a
+    /// restarted controller has the same view. Most views follow from skeleton and values alone, and have no rows.
     fn take_rows(&mut self) -> Vec<Row> {
         Vec::new()
     }
@@ -323,7 +323,8 @@ pub trait View<S: Skeleton>: Sized + Send + 'static {
         Box::new(std::iter::empty())
     }
 
-    /// The view that gave `rows`, in any order, and all its parts. Rows of an earlier view of the switch may be among them.
+    /// Restores the view of `rows`, in any order, and all its parts. Rows of an earlier view of the switch may be among
+    /// them.
     /// # Errors
     /// [`RestoreError`]: the rows do not belong to these names with these values. Then [`View::export`] makes another view.
     fn restore(
@@ -346,7 +347,7 @@ pub trait View<S: Skeleton>: Sized + Send + 'static {
     }
 }
 
-/// A row that the store keeps of a skeleton.
+/// A row that the store keeps for a skeleton.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     /// Its key among the rows of the skeleton.
@@ -355,14 +356,14 @@ pub struct Row {
     pub value: Option<Vec<u8>>,
 }
 
-/// The control half of one table: it knows every key with its value, and emits the updates of one [`Query`].
+/// The control half of one table. It stores every key with its value, and emits the updates of one [`Query`].
 pub trait Control {
     /// As [`Query::Key`], borrowed or by value.
     type Key: Copy;
     /// The half on the other side of the seam.
     type Query: Query;
 
-    /// Inserts `key`, or changes its value, and appends the updates that bring a query structure along.
+    /// Inserts `key`, or changes its value, and appends the updates for a query structure.
     /// # Errors
     /// [`InsertError`]; the structure and `updates` are unchanged.
     fn insert(
@@ -372,9 +373,9 @@ pub trait Control {
         updates: &mut Vec<<Self::Query as Query>::Update>,
     ) -> Result<(), InsertError>;
 
-    /// Inserts many, in an order of the structure's choosing; of equal keys the last wins.
+    /// Inserts many entries, in an order that the structure chooses; of equal keys the last wins.
     /// # Errors
-    /// [`InsertError`] of the first that failed; those before it (in that order) are in, their updates appended.
+    /// [`InsertError`] of the first that failed; those before it (in that order) are inserted, their updates appended.
     fn insert_batch(
         &mut self,
         entries: &[(Self::Key, u64)],
@@ -384,26 +385,26 @@ pub trait Control {
     /// Removes `key`; false when it was not there.
     fn remove(&mut self, key: Self::Key, updates: &mut Vec<<Self::Query as Query>::Update>) -> bool;
 
-    /// The value of `key`, from the control half's own knowledge.
+    /// The value of `key`, as the control half stores it.
     fn get(&self, key: Self::Key) -> Option<u64>;
 
-    /// A query structure that answers for every key as of now.
+    /// A query structure with the present value of every key.
     fn export(&self) -> Self::Query;
 
-    /// Keys that are in.
+    /// The number of keys.
     fn len(&self) -> usize;
 
-    /// Whether no key is in.
+    /// Whether there are no keys.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// A set of keys and values to a structure, once: all that static structures offer.
+/// Builds a structure from a set of keys and values, once: all that static structures offer.
 pub trait Build: Sized {
     /// As [`Query::Key`].
     type Key: Copy;
-    /// What a build needs to know besides the entries.
+    /// What a build needs besides the entries.
     type Settings;
 
     /// Builds the structure of `entries` on up to `threads` threads.

@@ -1,4 +1,4 @@
-//! The move of a name under loom: every interleaving and every permitted stale read of a lookup beside it, and the
+//! The move of a name under loom: every interleaving and every permitted stale read of a concurrent lookup, and the
 //! same with one defect, which must be found.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p fibula-lookup --test loom_cuckoo --release`, seconds once it is built.
@@ -36,12 +36,12 @@ struct Places {
 impl Places {
     fn store(&self, place: usize, value: u64, defect: Defect) {
         let guard = (defect != Defect::Uncounted).then(|| self.counters[place].write());
-        // Release for buckets of one word, which lookups that find something in them read without the counter.
+        // Release for buckets of one word: a lookup that finds something in them does not read the counter.
         self.places[place].store(value, Ordering::Release);
         guard.into_iter().for_each(|guard| guard.commit());
     }
 
-    /// Whether the name is there; none where the writer was in the way.
+    /// Whether the name is there, or none if the writer interfered.
     fn lookup(&self, defect: Defect) -> Option<bool> {
         let stamps = [self.counters[0].read_begin()?, self.counters[1].read_begin()?];
         for bucket in 0..2 {
@@ -60,7 +60,7 @@ impl Places {
     }
 }
 
-/// A name moves to `to` while it is looked up; what follows it in its old place is `left`.
+/// A name moves to `to` while it is looked up; `left` is what its old place holds afterwards.
 fn model(to: usize, left: u64, from: usize, defect: Defect, answered: &'static AtomicUsize) -> impl Fn() + Sync + Send {
     move || {
         let initial = |place| AtomicU64::new(if place == from { NAME } else { 0 });

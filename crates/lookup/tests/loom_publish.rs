@@ -1,12 +1,12 @@
-//! Models of `publish` under loom: every interleaving and every permitted stale read of one writer and one reader,
-//! and then the same with one defect, which must be found.
+//! Models of `publish` under loom: every interleaving and every permitted stale read of one writer and one reader, and
+//! the same with one defect, which must be found.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p fibula-lookup --test loom_publish --release`, seconds once it is built.
 //!
-//! loom has said "ok" to broken protocols before (its SeqCst *accesses* are no stronger than AcqRel, so it can only
-//! be too strict there; its SeqCst *fences* also synchronise like a lock, so it can be too lenient behind them). The
-//! proofs here use SeqCst fences alone, for nothing but store-load order, and each of them, like each ordering and
-//! each step, is removed by a mutant that fails.
+//! loom has said "ok" to broken protocols before (its SeqCst *accesses* are no stronger than AcqRel, so it can only be
+//! too strict there; its SeqCst *fences* also synchronise like a lock, so it can be too lenient behind them). The
+//! proofs here use SeqCst fences alone, and only for store-load order. Each of them, like each ordering and each step,
+//! is removed by a mutant that fails.
 #![cfg(loom)]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,31 +19,31 @@ use loom::sync::Arc;
 use loom::sync::atomic::AtomicU64;
 use loom::thread;
 
-/// A wrong use of the primitives by the query structure, as against a defect in them.
+/// A wrong use of the primitives by the query structure, as opposed to a defect in them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Misuse {
     Nothing,
     /// The writer reuses the old version at once.
     ReusedBeforePassed,
-    /// The writer advances first and unpublishes then.
+    /// The writer advances before it unpublishes.
     AdvancedBeforeUnpublishing,
-    /// The reader loads the entry once a cell instead of once a lookup.
+    /// The reader loads the entry once per cell instead of once per lookup.
     EntryLoadedTwice,
-    /// The reader goes on with a version after its next pin.
+    /// The reader continues to use a version after its next pin.
     KeptOverPin,
     /// The reader reads while it is offline.
     ReadOffline,
     /// The writer stores a cell in place on which a live name's answer depends.
     LiveCellInPlace,
-    /// The reader of lines takes what it read, whether the counter moved or not.
+    /// The reader of lines accepts what it read, whether the counter moved or not.
     LinesUnvalidated,
-    /// It does not read a bumped name again, as its first line was not written.
+    /// It does not read a bumped name again, because its first line was not written.
     BumpedTakenAsRead,
-    /// It takes what it read again as it is.
+    /// It accepts what it read again without validation.
     ReadAgainUnvalidated,
-    /// The writer of lines writes each of two under a count of its own.
+    /// The writer of lines writes the two lines under separate counts.
     LinesWrittenApart,
-    /// It notes one place of two.
+    /// It records one place of two.
     OnePlaceNoted,
 }
 
@@ -51,12 +51,12 @@ fn check(model: impl Fn() + Sync + Send + 'static) {
     loom::model(model);
 }
 
-/// Whether the model fails with the defect; loom's report of the failure is of no interest.
+/// Whether the model fails with the defect. loom's report of the failure is ignored.
 fn fails(mutant: Option<Mutant>, model: impl Fn() + Sync + Send + 'static) -> bool {
     mutants::with(mutant, || catch_unwind(AssertUnwindSafe(|| check(model))).is_err())
 }
 
-/// Runs the model with the defect, and wants it to fail.
+/// Runs the model with the defect, and requires it to fail.
 fn must_fail(what: &dyn std::fmt::Debug, mutant: Option<Mutant>, model: impl Fn() + Sync + Send + 'static) {
     assert!(fails(mutant, model), "the model does not notice {what:?}");
     println!("found: {what:?}");
@@ -93,7 +93,8 @@ impl Memory {
         }
     }
 
-    /// Writes version 1, publishes it, and reuses version 0 if its readers are gone by then. Whether it did.
+    /// Writes version 1, publishes it, and reuses version 0 if its readers have released it by then. Returns whether it
+    /// did.
     fn writer(&self, misuse: Misuse) -> bool {
         self.write(1, 1);
         let early = (misuse == Misuse::AdvancedBeforeUnpublishing).then(|| self.domain.advance());
@@ -165,7 +166,7 @@ fn burst(memory: &Memory, slot: &mut ReaderSlot, misuse: Misuse) {
     memory.lookup(misuse);
 }
 
-/// A reader that registers while the writer is at work, and leaves before it ends.
+/// A reader that registers while the writer runs, and leaves before the writer ends.
 fn late_reader_model(reused: &'static AtomicUsize) -> impl Fn() + Sync + Send + 'static {
     move || {
         let memory = Arc::new(Memory::new());
@@ -201,7 +202,7 @@ fn two_readers_model(misuse: Misuse, reused: &'static AtomicUsize) -> impl Fn() 
     }
 }
 
-/// (ii) In place: cells a and b hold the answer 1 ^ 2 of a live name; cell c is isolated and gives a new name, which
+/// (ii) In place: cells a and b hold the answer 1 ^ 2 of a live name. Cell c is isolated. It gives a new name, which
 /// reads a and c, its answer.
 fn in_place_model(misuse: Misuse) -> impl Fn() + Sync + Send + 'static {
     move || {
@@ -223,7 +224,8 @@ fn in_place_model(misuse: Misuse) -> impl Fn() + Sync + Send + 'static {
     }
 }
 
-/// (iii) The sequence counter: some writes, and a reader that tries some times and must accept only whole pairs.
+/// (iii) The sequence counter: `n_writes` writes, and a reader that tries `n_reads` times and must accept only whole
+/// pairs.
 fn sequence_model(n_writes: u64, n_reads: u32, accepted: &'static AtomicUsize) -> impl Fn() + Sync + Send + 'static {
     move || {
         let shared = Arc::new((Sequence::new(), [AtomicU64::new(0), AtomicU64::new(0)]));
@@ -254,8 +256,8 @@ fn sequence_model(n_writes: u64, n_reads: u32, accepted: &'static AtomicUsize) -
     }
 }
 
-/// (iv) The journal: a write at each of two places, and a reader of `place` who takes what he read when he met none of
-/// both, or the other one alone.
+/// (iv) The journal: a write at each of two places, and a reader of `place` that accepts what it read if it overlapped
+/// neither write, or only the other one.
 fn journal_model(place: u64, beside: &'static AtomicUsize) -> impl Fn() + Sync + Send + 'static {
     move || {
         let places = [0, 1].map(|_| [AtomicU64::new(0), AtomicU64::new(0)]);
@@ -283,11 +285,11 @@ fn journal_model(place: u64, beside: &'static AtomicUsize) -> impl Fn() + Sync +
     }
 }
 
-/// (v) Lines: a name is bumped from a first line to a second one, by one write of both, and the second line takes another
-/// tweak by a write of it alone. The first has a header, which says whether it keeps the name, and a cell; the second a
-/// tweak and a cell whose XOR is the value.
-/// The reader reads under the journal; where the writer wrote meanwhile it reads again a name of a line that was written,
-/// and any that is bumped. It answers 7 or, if the writer was there both times, nothing.
+/// (v) Lines: one write of both lines bumps a name from a first line to a second one, and a write of the second line
+/// alone gives it another tweak. The first line has a header, which says whether it keeps the name, and a cell; the
+/// second has a tweak and a cell whose XOR is the value. The reader reads under the journal. If the writer wrote
+/// meanwhile, it reads again a name of a written line, and any bumped name. It answers 7 or, if the writer interfered
+/// both times, nothing.
 fn lines_model(misuse: Misuse, answered: &'static AtomicUsize) -> impl Fn() + Sync + Send + 'static {
     const KEEPS: u64 = 1;
     const VALUE: u64 = 7;
@@ -381,7 +383,7 @@ fn an_isolated_cell_may_be_stored_in_place() {
 #[test]
 fn the_sequence_counter_accepts_whole_writes_only() {
     static ACCEPTED: AtomicUsize = AtomicUsize::new(0);
-    // Two of both would take minutes and find nothing that one of these does not.
+    // Two of both would take minutes and find nothing more.
     check(sequence_model(2, 1, &ACCEPTED));
     check(sequence_model(1, 2, &ACCEPTED));
     assert!(ACCEPTED.load(Relaxed) > 0, "no execution accepted a read: the model shows nothing");

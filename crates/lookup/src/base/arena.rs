@@ -2,9 +2,9 @@
 //!
 //! The arena reserves address space for the table's configured maximum at the start. The kernel fills it when it is
 //! touched. So a table grows without moving, and a reader needs one base address. `madvise` asks for pages of 2 MB;
-//! from 64 MB on they make random reads a third faster. [`Arena::huge_page_bytes`] tells whether the kernel gave them.
-//! Memory of a fixed size ([`Zeroed`]) that must be resident at once takes huge pages that the operator has reserved,
-//! if there are enough.
+//! from 64 MB on they make random reads a third faster. [`Arena::huge_page_bytes`] reports whether the kernel granted
+//! them. Memory of a fixed size ([`Zeroed`]) that must be resident at once takes huge pages that the operator has
+//! reserved, if there are enough.
 //!
 //! Limits: 2^32 lines (256 GiB). The range is returned when the last owner drops.
 
@@ -71,7 +71,7 @@ impl Arena {
         self.bytes
     }
 
-    /// Bytes of the range that are on huge pages, if the operating system tells.
+    /// Bytes of the range that are on huge pages, if the operating system reports it.
     #[expect(clippy::disallowed_methods, reason = "only /proc tells which pages the system gave")]
     pub fn huge_page_bytes(&self) -> Option<usize> {
         let maps = std::fs::read_to_string("/proc/self/smaps").ok()?;
@@ -179,7 +179,7 @@ fn unmap(mapping: NonNull<u8>, bytes: usize) {
 
 /// Bytes of the smallest page.
 const PAGE: usize = 4 << 10;
-/// From so many bytes on memory is on huge pages: half of one.
+/// Memory of at least this size is on huge pages: half of one.
 const HUGE_FROM: usize = HUGE_PAGE / 2;
 
 /// A cache line.
@@ -201,7 +201,8 @@ enum Memory {
     Pages(Arena),
 }
 
-/// A boxed slice of lines, owned by its pointer. To move a `Box` would assert that no other pointer to its content is used.
+/// A boxed slice of lines, owned by its pointer. Moving a `Box` would assert that no other pointer leads to its
+/// content.
 #[derive(Debug)]
 struct Heap(NonNull<[UnsafeCell<Line>]>);
 
@@ -269,7 +270,7 @@ impl Zeroed {
         }
     }
 
-    /// Bytes on huge pages, if the operating system tells.
+    /// Bytes on huge pages, if the operating system reports it.
     pub fn huge_page_bytes(&self) -> Option<usize> {
         match &self.memory {
             Memory::Heap(..) => Some(0),
@@ -320,7 +321,7 @@ impl Lines {
         Some(start)
     }
 
-    /// Gives lines back.
+    /// Frees lines.
     pub fn give(&mut self, mut start: u32, mut n: u32) {
         if let Some((&before, &length)) = self.by_start.range(..start).next_back()
             && before + length == start

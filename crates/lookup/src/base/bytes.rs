@@ -1,6 +1,6 @@
 //! Reads little-endian fields from bytes, and checks every bound. All decoders of this crate and of `fib` use it.
 
-/// The bytes that were not read yet.
+/// The bytes not read yet.
 #[derive(Clone, Copy, Debug)]
 pub struct Bytes<'a>(pub &'a [u8]);
 
@@ -70,7 +70,7 @@ impl<'a> Bytes<'a> {
     }
 }
 
-/// Why bytes are no update, no image and no row.
+/// Why bytes cannot be decoded as an update, an image or a row.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {

@@ -1,13 +1,13 @@
 //! Packed cells of 1 to 64 bits in 64-bit words. A cell never straddles two words.
 //!
-//! Cell `i` of `l` bits stands in word `i / c` at bit `(i % c) * l`, where `c = floor(64 / l)`. So a cell is always
+//! Cell `i` of `l` bits is in word `i / c` at bit `(i % c) * l`, where `c = floor(64 / l)`. So a cell is always
 //! read by one load and written by one store. A width that divides 64 wastes no bits; any other width wastes `64 - c *
 //! l` bits per word. Cells of 8, 16, 32 and 64 bits are read and written as integers of their own size.
 
 #[cfg(target_endian = "big")]
 compile_error!("cells are laid out for little-endian machines");
 
-/// Cells of `value_bits` bits in a word.
+/// Cells per word, for cells of `value_bits` bits.
 /// # Panics
 /// When `value_bits` is 0 or over 64.
 pub const fn cells_per_word(value_bits: u8) -> u32 {

@@ -1,6 +1,6 @@
 //! Parts behind a directory of digest prefixes. This is extendible hashing with parts in place of buckets.
 //!
-//! The directory looks at the first `depth` bits of a digest. A part with a shorter prefix stands at every entry that
+//! The directory looks at the first `depth` bits of a digest. A part with a shorter prefix is at every entry that
 //! begins with that prefix. Parts split and merge by being replaced: [`Directory::replace`]. A part keeps its *slot*, a
 //! small number, until it is replaced.
 //!
@@ -11,7 +11,7 @@ use super::part::{Change, HeldPart, MAX_DEPTH, PartId, prefix_of};
 use crate::hash::Digest;
 use crate::traits::InsertError;
 
-/// What stands behind a directory.
+/// What a directory refers to.
 pub(crate) trait Part {
     /// Which names belong to it.
     fn id(&self) -> PartId;
@@ -27,7 +27,7 @@ const NOWHERE: u32 = u32::MAX;
 #[derive(Clone)]
 pub(crate) struct Directory<P> {
     depth: u8,
-    /// Slot of the part of every prefix of `depth` bits.
+    /// The slot of the part for every prefix of `depth` bits.
     entries: Vec<u32>,
     /// By slot.
     parts: Vec<Option<P>>,
@@ -115,7 +115,8 @@ impl<P: Part> Directory<P> {
         self.slots_of(id).map(|slot| self.part(slot).version()).max()
     }
 
-    /// Whether `ids` together cover whole parts, each digest once. If no part is in yet, they must cover all digests.
+    /// Whether `ids` together cover whole parts, each digest once. If there are no parts yet, they must cover all
+    /// digests.
     pub(crate) fn is_covered(&self, ids: &[PartId]) -> bool {
         let depth = ids.iter().map(|id| id.depth).max().unwrap_or(0).max(self.depth);
         let mut ranges: Vec<_> = ids.iter().map(|id| id.entries(depth)).collect();
@@ -253,7 +254,7 @@ pub(crate) fn owners(ids: &[PartId]) -> Option<(u8, Vec<usize>)> {
     (owners.len() == 1 << depth).then_some((depth, owners))
 }
 
-/// What the other side of the seam has of every part, as far as this side knows: 16 bytes per part.
+/// Version and digest of every part on the other side of the seam, as far as this side knows: 16 bytes per part.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sent {
     /// Version and digest, by slot.
@@ -261,7 +262,7 @@ pub(crate) struct Sent {
 }
 
 impl Sent {
-    /// Version and digest that were sent of the part in `slot`, or zeros if nothing was.
+    /// Version and digest last sent for the part in `slot`, or zeros if nothing was sent.
     pub(crate) fn get(&self, slot: u32) -> (u64, u64) {
         self.by_slot.get(slot as usize).copied().unwrap_or_default()
     }
@@ -274,8 +275,8 @@ impl Sent {
         self.by_slot[slot as usize] = (version, digest);
     }
 
-    /// What a switch that is up to date has of every part, with the slots, in the order of digests. The version is that
-    /// of the last message. Later versions changed no word of this switch.
+    /// Version and digest of every part at a switch that is up to date, with the slots, in the order of digests. The
+    /// version is that of the last message. Later versions changed no word of this switch.
     pub(crate) fn held<P: Part>(&self, directory: &Directory<P>) -> Vec<(u32, HeldPart)> {
         let held = |(slot, part): (u32, &P)| {
             let (version, digest) = self.get(slot);

@@ -117,7 +117,7 @@ pub enum InsertError {
         /// Tries made.
         tries: u32,
     },
-    /// The name has bytes behind those of the table's names.
+    /// The name has non-zero bytes beyond the length of the table's names.
     #[error("names of this table have {name_bytes} bytes, and zeros behind them: cut the name, or build another table")]
     NameTooLong {
         /// Bytes of a name.
@@ -125,7 +125,7 @@ pub enum InsertError {
     },
 }
 
-/// Why the rows and names that a controller stored make no skeleton.
+/// Why no skeleton can be restored from the rows and names that a controller stored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RestoreError {

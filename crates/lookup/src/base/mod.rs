@@ -1,10 +1,10 @@
-//! The ground floor: what structures are built from. Nothing here imports a structure.
+//! What structures are built from. Nothing here imports a structure.
 //!
 //! | module | content |
 //! |---|---|
 //! | [`part`] | parts and their ids, changes, prefixes of digests |
-//! | `directory` | parts behind a directory of prefixes: split, merge, replace; what a view has sent of each |
-//! | `rows` | which parts changed since the store was told; the row of a version |
+//! | `directory` | parts behind a directory of prefixes: split, merge, replace; what a view has sent for each |
+//! | `rows` | which parts changed since rows were last taken; the row of a version |
 //! | `single` | the control half of one table, for any skeleton |
 //! | `undivided` | query structures of one part |
 //! | `partition`, `served` | how a control half of parts is built from all names; how readers find the parts of a query half |

@@ -87,7 +87,7 @@ impl fmt::Display for PartId {
     }
 }
 
-/// What a name carries in a skeleton: its value, or a number that stands for a value at each switch.
+/// What a name carries in a skeleton: its value, or a number that maps to a value at each switch.
 pub trait Payload: Copy + Default + Eq + Send + Sync + 'static {}
 impl<T: Copy + Default + Eq + Send + Sync + 'static> Payload for T {}
 
@@ -102,19 +102,19 @@ pub struct HeldPart {
     pub digest: u64,
 }
 
-/// What a mutation did to a skeleton. It describes the latest mutation only: every view must be told before the next
+/// What a mutation did to a skeleton. It describes the latest mutation only: every view must see it before the next
 /// one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "every view of the skeleton must learn of the change"]
 pub enum Change {
-    /// Nothing changed: the name was in with this payload, or a name to be removed was not in.
+    /// Nothing changed: an inserted name already had this payload, or a removed name was absent.
     None,
     /// One part was edited. The skeleton keeps what changed in it.
     Part {
         /// Slot of the part in the skeleton.
         slot: u32,
     },
-    /// Parts were built anew, split or merged, or their values must be sent again.
+    /// Parts were rebuilt, split or merged, or their values must be sent again.
     Parts {
         /// Slots of the new parts.
         slots: Vec<u32>,
@@ -124,7 +124,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// The structure was built anew, or its values must be sent again, and it is not divided into parts.
+    /// The structure was rebuilt, or its values must be sent again, and it is not divided into parts.
     pub(crate) fn whole() -> Self {
         Self::Parts { slots: vec![0], replaced: Vec::new() }
     }

@@ -83,7 +83,7 @@ pub(crate) fn solve_by<P: Copy + Sync, T, R: Send, E: Send, S: Default>(
     Ok(all)
 }
 
-/// The items of every part in `numbers`, with room for later inserts.
+/// The items of every part in `numbers`, with capacity for later inserts.
 fn items_of<P: Copy, T>(
     entries: &[(Digest, P)],
     part_of: impl Fn(Digest) -> usize,
@@ -102,8 +102,8 @@ fn items_of<P: Copy, T>(
     parts
 }
 
-/// A capacity with room for the inserts that a part takes before it is solved anew: a seventh of its names, because
-/// shards fill from 2.40 down to 2.10 cells per name.
+/// Capacity for the inserts that a part takes before it is solved again: a seventh of its names, because shards fill
+/// from 2.40 down to 2.10 cells per name.
 pub(crate) fn with_slack(n_names: usize) -> usize {
     n_names + n_names / 7 + 1
 }

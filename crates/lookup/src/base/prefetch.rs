@@ -1,7 +1,7 @@
 //! Bursts of names that are looked up together, and the prefetch of their lines.
 #![expect(unsafe_code, reason = "prefetch instructions")]
 
-/// Names of a burst. Their cache misses overlap: a processor core has 10 to 48 misses in flight, and two per name fill
+/// Names per burst. Their cache misses overlap: a processor core has 10 to 48 misses in flight, and two per name fill
 /// that.
 pub const BURST: usize = 32;
 

@@ -73,7 +73,7 @@ enum Retired {
     Directory(OldDirectory),
 }
 
-/// What the writer knows of a part that it serves.
+/// The writer's record of a part that it serves.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Held<G> {
     pub(crate) id: PartId,
@@ -136,7 +136,8 @@ pub(crate) struct ServedParts<G, X> {
 impl<G: Copy, X> ServedParts<G, X> {
     /// A table without parts, over an arena of at most `bytes`.
     ///
-    /// If there is not so much address space, a smaller range must do. A table that outgrows it gets a typed error.
+    /// If that much address space is not available, a smaller range is used. A table that outgrows it gets a typed
+    /// error.
     /// # Errors
     /// [`ApplyError::ArenaFull`].
     pub(crate) fn new(bytes: usize, extra: X) -> Result<Self, ApplyError> {
@@ -175,17 +176,17 @@ impl<G: Copy, X> ServedParts<G, X> {
         self.shared.arena.base().wrapping_add(line as usize * LINE)
     }
 
-    /// The parts, each in its slot, as the writer knows them.
+    /// The writer's records of the parts, each in its slot.
     pub(crate) fn parts(&self) -> &Directory<Held<G>> {
         &self.parts
     }
 
-    /// What is held, in order of digests.
+    /// The records of the parts, in order of digests.
     pub(crate) fn in_order(&self) -> impl Iterator<Item = &Held<G>> {
         self.parts.iter().map(|(_, held)| held)
     }
 
-    /// Notes the version and digest of a part that was edited in place.
+    /// Records the version and digest of a part that was edited in place.
     pub(crate) fn note(&mut self, slot: u32, version: u64, digest: u64) {
         let held = self.parts.part_mut(slot);
         (held.version, held.digest) = (version, digest);
@@ -206,7 +207,7 @@ impl<G: Copy, X> ServedParts<G, X> {
         })
     }
 
-    /// Gives back lines that no reader has seen.
+    /// Frees lines that no reader has seen.
     pub(crate) fn give(&mut self, (start, n): (u32, u32)) {
         self.lines.give(start, n);
     }
@@ -244,7 +245,7 @@ impl<G: Copy, X> ServedParts<G, X> {
         self.reclaim();
     }
 
-    /// Makes readers find a part. Each reader sees either it or the one before it, whole.
+    /// Publishes a part. Each reader sees either it or the one before it, whole.
     fn publish(&self, held: &Held<G>) {
         for entry in &self.served().entries[held.id.entries(self.parts.depth())] {
             entry.publish(held.entry);
@@ -302,7 +303,7 @@ impl<G: Copy, X> ServedParts<G, X> {
         (self.lines.used() * LINE as u64, self.retired_bytes)
     }
 
-    /// Bytes of the arena on huge pages, if the operating system tells.
+    /// Bytes of the arena on huge pages, if the operating system reports it.
     pub(crate) fn huge_page_bytes(&self) -> Option<usize> {
         self.shared.arena.huge_page_bytes()
     }
@@ -324,7 +325,7 @@ fn served<'a, X>(shared: &'a Shared<X>, directory: &'a Followed) -> Served<'a, X
     Served { entries, depth, base: shared.arena.base(), extra: &shared.extra }
 }
 
-/// The access of a reading thread, beside the writer.
+/// A reading thread's access, concurrent with the writer.
 pub(crate) struct PartsReader<X> {
     slot: ReaderSlot,
     shared: Arc<Shared<X>>,
@@ -341,7 +342,7 @@ impl<X> PartsReader<X> {
         (served(&self.shared, directory), pin)
     }
 
-    /// Says that this thread reads nothing until it pins again.
+    /// Declares that this thread reads nothing until it pins again.
     pub(crate) fn offline(&mut self) {
         self.slot.offline();
     }

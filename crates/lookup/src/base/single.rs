@@ -30,7 +30,7 @@ impl<S: Skeleton<Payload = u64>> Single<S> {
         Ok((Self { skeleton, view }, query))
     }
 
-    /// A table whose `view` knows what its query half has.
+    /// A table whose `view` records what its query half holds.
     pub(crate) fn of(skeleton: S, view: S::View) -> Self {
         Self { skeleton, view }
     }
@@ -40,7 +40,7 @@ impl<S: Skeleton<Payload = u64>> Single<S> {
         &self.skeleton
     }
 
-    /// What its query half has, as far as this half knows.
+    /// The record of what its query half holds.
     pub fn view(&self) -> &S::View {
         &self.view
     }
@@ -66,7 +66,7 @@ impl<S: Skeleton<Payload = u64>> Single<S> {
         entries.iter().map(|&(key, _)| (key, self.skeleton.get(key))).collect()
     }
 
-    /// Restores values. The view was not told of the new ones, so it need not be told of this.
+    /// Restores values. The view did not see the new ones, so it need not see this.
     fn restore(&mut self, before: Vec<(S::Key, Option<u64>)>) {
         for (key, value) in before {
             _ = match value {
@@ -86,7 +86,7 @@ impl<S: Skeleton<Payload = u64>> Single<S> {
         self.emit(&change, updates)
     }
 
-    /// As [`Single::mutate`], for many names. If it fails, some of them may be in, so everything is sent again.
+    /// As [`Single::mutate`], for many names. If it fails, some of them may be inserted, so everything is sent again.
     pub(crate) fn mutate_batch(
         &mut self,
         mutate: impl FnOnce(&mut S) -> Result<Change, InsertError>,
@@ -150,7 +150,7 @@ impl<S: Skeleton<Payload = u64>> Control for Single<S> {
     fn remove(&mut self, key: S::Key, updates: &mut Vec<UpdateOf<S>>) -> bool {
         let before = self.skeleton.len();
         let change = self.skeleton.remove(key);
-        // A view that fails to follow stays as it is until the next change. There the removed name is an alien.
+        // If the update fails, the view is unchanged until the next change. For it, the removed name is an alien.
         _ = self.emit(&change, updates);
         self.skeleton.len() < before
     }

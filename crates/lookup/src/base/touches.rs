@@ -13,7 +13,7 @@ pub enum Region {
     Directory,
     /// Cells, buckets, slots.
     Words,
-    /// Counters that tell readers of writes, where they do not stand among the words.
+    /// Counters that show readers concurrent writes, if these are not stored among the words.
     Counters,
 }
 
@@ -30,9 +30,10 @@ pub struct Touch {
     pub stage: u8,
 }
 
-/// A query structure that tells what its lookups read.
+/// A query structure that reports what its lookups read.
 pub trait Touches: Query {
-    /// Tells `touch` what a lookup of `key` reads, in the order of stages, if no writer writes meanwhile.
+    /// Calls `touch` for everything that a lookup of `key` reads, in the order of stages, if no writer writes
+    /// meanwhile.
     fn touches(&self, key: Self::Key, touch: &mut dyn FnMut(Touch));
 }
 

@@ -1,4 +1,4 @@
-//! Query structures of one part. One image holds all of the structure.
+//! Query structures of one part. One image holds the whole structure.
 
 use super::bytes::DecodeError;
 use super::error::ApplyError;
@@ -9,7 +9,7 @@ use crate::traits::{BatchReader, Image, Query, Replicated};
 pub trait Undivided: Query + Sized + Send + 'static {
     /// As [`Replicated::Settings`].
     type Settings: Clone + Send + 'static;
-    /// All of the structure.
+    /// The whole structure.
     type Image: Image;
     /// As [`Replicated::Reader`].
     type Reader: BatchReader<[Self::Key]> + 'static;
@@ -25,23 +25,23 @@ pub trait Undivided: Query + Sized + Send + 'static {
     /// [`DecodeError`].
     fn decode_update(settings: &Self::Settings, bytes: &[u8]) -> Result<Self::Update, DecodeError>;
 
-    /// The update that carries all of the structure.
+    /// The update that carries the whole structure.
     fn update_of(image: Self::Image) -> Self::Update;
 
-    /// The image of an update that carries one.
+    /// The image that an update carries, if any.
     fn image_of(update: &Self::Update) -> Option<&Self::Image>;
 
-    /// The structure of an image.
+    /// Builds the structure from an image.
     /// # Errors
     /// As [`Replicated::from_images`].
     fn from_image(settings: &Self::Settings, image: &Self::Image) -> Result<Self, ApplyError>;
 
-    /// Takes over an image whatever its version.
+    /// Installs an image whatever its version.
     /// # Errors
     /// As [`Replicated::overwrite`].
     fn overwrite(&mut self, image: &Self::Image) -> Result<(), ApplyError>;
 
-    /// All of the structure.
+    /// The whole structure.
     fn image(&self) -> Self::Image;
 
     /// Version and digest.

@@ -1,8 +1,8 @@
 //! Zeroed 64-bit words, aligned to lines of 64 bytes, and on huge pages if they fill one. Static structures use this
 //! memory.
 //!
-//! A structure that is read at random and never moves needs no more. Below the size of a huge page the heap serves, so
-//! that thousands of small filters cost no mapping each. From that size on an [`Arena`] does.
+//! A structure that is read at random and never moves needs nothing else. Words smaller than a huge page are on the
+//! heap, so that thousands of small filters need no mapping each. Larger ones are in an [`Arena`].
 
 #![expect(unsafe_code, reason = "views lines of the heap and pages of an arena as words")]
 
@@ -11,7 +11,7 @@ use std::ops::{Deref, DerefMut};
 use crate::base::arena::{Arena, LINE};
 use crate::base::prefetch::prefetch;
 
-/// Words of at least so many bytes have pages of their own.
+/// Words of at least this many bytes have pages of their own.
 const PAGES_FROM: usize = 2 << 20;
 
 /// A line of words.
@@ -49,7 +49,7 @@ impl Words {
         self.len as u64 * 64
     }
 
-    /// Bytes on huge pages, if the operating system tells.
+    /// Bytes on huge pages, if the operating system reports it.
     pub fn huge_page_bytes(&self) -> Option<usize> {
         match &self.memory {
             Memory::Heap(_) => Some(0),

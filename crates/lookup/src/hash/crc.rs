@@ -1,4 +1,4 @@
-//! CRC32c made valid: two CRCs over secretly multiplied words.
+//! CRC32c made valid: two CRCs over words that are multiplied by secrets.
 //!
 //! ```text
 //! for word i of the name (little-endian, the last one zero-padded), for each of the two halves h:
@@ -6,12 +6,12 @@
 //!     crc[h] = crc32c(crc[h], low(p) ^ high(p))
 //! digest = mix64((crc[1] << 32 | crc[0]) * last + length * LENGTH_STEP)
 //! ```
-//! Two traps are closed by the details. A plain product would pass the top bit of a word through unchanged, where
-//! it stays linear and known: hence the fold of the high half. With one factor for all places, whoever writes names of
+//! The details avoid two traps. A plain product would pass the top bit of a word through unchanged, where it stays
+//! linear and known: hence the fold of the high half. With one factor for all places, an attacker who writes names of
 //! more than 32 words could choose *places* at which any one change cancels in the CRC, whatever the factor (a test
-//! lists them): hence the step. The halves are still 32-bit CRCs of one polynomial, so this is a heuristic; it is here
-//! to be compared, and [`Family::MulAdd`](super::Family::MulAdd) is faster. Cost: two multiplications and two CRC
-//! instructions (3 cycles each) every 8 bytes.
+//! lists them): hence the step. The halves are still 32-bit CRCs of one polynomial, so this is a heuristic. It is here
+//! for comparison, and [`Family::MulAdd`](super::Family::MulAdd) is faster. Cost: two multiplications and two CRC
+//! instructions (3 cycles each) per 8 bytes.
 
 #![cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "calls the SSE4.2 path after detecting it"))]
 
@@ -23,7 +23,7 @@ use super::{Purpose, SecretKey, mix64, word_of};
 pub(super) struct Crc {
     halves: [Half; 2],
     last: u64,
-    /// Whether the processor has the CRC instruction, asked once.
+    /// Whether the processor has the CRC instruction, detected once.
     #[cfg(target_arch = "x86_64")]
     sse42: bool,
 }
@@ -63,7 +63,7 @@ impl Crc {
         self.digest_by_table(name)
     }
 
-    /// Without the CRC instruction; the twin that the fast path is tested against.
+    /// Without the CRC instruction: the twin that the fast path is tested against.
     fn digest_by_table(&self, name: &[u8]) -> u64 {
         let append = |crc, word: u64| crc32c::crc32c_append(crc, &word.to_le_bytes());
         let [mut low, mut high] = self.halves.each_ref().map(|half| half.start);
@@ -82,7 +82,7 @@ impl Crc {
 }
 
 impl Half {
-    /// Word `i` of the name, multiplied and folded: what the CRC is taken of.
+    /// Word `i` of the name, multiplied and folded: the input of the CRC.
     #[inline(always)]
     fn hide(&self, word: u64, i: usize) -> u64 {
         let factor = self.factor.wrapping_add(self.step.wrapping_mul(2 * i as u64));
@@ -93,7 +93,7 @@ impl Half {
 
 #[cfg(target_arch = "x86_64")]
 mod sse42 {
-    //! The CRC instruction in line: five times as fast on short names as a call of the crate a word.
+    //! The CRC instruction inline: five times as fast on short names as one call of the crate per word.
 
     use std::arch::x86_64::_mm_crc32_u64;
 
@@ -102,7 +102,7 @@ mod sse42 {
     #[target_feature(enable = "sse4.2")]
     pub(super) fn digest(crc: &Crc, name: &[u8]) -> u64 {
         let [first, second] = &crc.halves;
-        // The instruction works on the register, whose complement a CRC is.
+        // The instruction works on the register, of which a CRC is the complement.
         let (mut low, mut high) = (u64::from(!first.start), u64::from(!second.start));
         let (words, rest) = name.as_chunks::<8>();
         for (i, word) in words.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The secret key of a table, and how every secret constant follows from it.
+//! The secret key of a table, and how every secret constant is derived from it.
 
 use std::fmt;
 
@@ -8,12 +8,12 @@ use super::mix64;
 
 /// 256 secret bits from which every hash constant of a table is derived.
 ///
-/// Whoever knows the key can choose names that collide; it is part of the durable state and travels with images to
-/// the switches, over a trusted channel only. `Debug` does not print it.
+/// Whoever knows the key can choose names that collide. It is part of the durable state and is sent with images to the
+/// switches, over a trusted channel only. `Debug` does not print it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SecretKey([u8; 32]);
 
-/// What a derived word is for: words of different purposes are independent.
+/// The purpose of a derived word. Words of different purposes are independent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Purpose {
@@ -25,12 +25,12 @@ pub enum Purpose {
     SipHash13,
     /// Secrets of the repaired CRC32c (0 to 8).
     Crc32c,
-    /// Tweaks of shards, the PRF of shard digests and whatever else a structure draws from the key.
+    /// Tweaks of shards, the PRF of shard digests and whatever else a structure derives from the key.
     Structure,
 }
 
 impl Purpose {
-    /// The byte that separates this purpose in [`SecretKey::derive`].
+    /// The byte that identifies this purpose in [`SecretKey::derive`].
     pub const fn id(self) -> u8 {
         match self {
             Purpose::MulAdd => 1,

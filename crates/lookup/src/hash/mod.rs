@@ -1,25 +1,25 @@
-//! From a name to its digest: one keyed 64-bit hash a name, from which all else is derived.
+//! From a name to its digest: one keyed 64-bit hash per name, from which everything else is derived.
 //!
 //! A name is hashed once. Shard, cell positions, fingerprint, bucket and tag are all taken from the digest by a
-//! bijective mix with a local tweak ([`mix64`]), never from the name, so everything behind the seam is independent
-//! of the kind of name and one digest serves several structures.
+//! bijective mix with a local tweak ([`mix64`]), never from the name. So everything behind the seam is independent of
+//! the kind of name, and one digest serves several structures.
 //!
 //! | family | id | for | ns for 6 bytes (2.6 GHz) | for 64 | guarantee |
 //! |---|---|---|---|---|---|
 //! | [`Family::MulAdd`] | 1 | MACs, addresses, labels (up to 16 bytes) | 3.3, in batches 1.0 | 7 | universal, then mixed |
 //! | [`Family::Wy`] | 2 | any length, paths and URLs | 3.8 | 7 | heuristic |
-//! | [`Family::SipHash13`] | 3 | names an enemy picks while seeing answers | 8 | 21 | a pseudo-random function |
-//! | [`Family::Crc32c`] | 4 | comparison with hardware that has CRC only | 8 | 15 | heuristic, repaired (see there) |
+//! | [`Family::SipHash13`] | 3 | names chosen by an attacker who sees answers | 8 | 21 | a pseudo-random function |
+//! | [`Family::Crc32c`] | 4 | comparison with hardware that has only CRC | 8 | 15 | heuristic, repaired (see there) |
 //!
-//! Equal digests: `n^2 / 2^65` pairs of names are expected to share a digest (3e-8 at a million names). No
-//! structure behind the seam can tell such a pair apart; the RIB refuses the second name and rekeys.
+//! Equal digests: `n^2 / 2^65` pairs of names are expected to share a digest (3e-8 at a million names). No structure
+//! behind the seam can distinguish such a pair. The RIB refuses the second name and rekeys.
 //!
-//! Every family takes the length of the name into the digest, so that `b"a"` and `b"a\0"` differ, and every family
-//! is a function of ([`Family`], [`SecretKey`], name) alone: the same on every machine and in every language.
-//! `vectors/hash.csv` and `vectors/key.csv` hold golden values, `vectors/README.md` the recipe for other readers.
+//! Every family includes the length of the name in the digest, so that `b"a"` and `b"a\0"` differ. Every family is a
+//! function of ([`Family`], [`SecretKey`], name) alone: the same on every machine and in every language.
+//! `vectors/hash.csv` and `vectors/key.csv` hold golden values, and `vectors/README.md` the recipe for other readers.
 //!
-//! Source: the multiply-add family is Dietzfelbinger's multiply-shift over 128 bits; the finaliser is that of
-//! MurmurHash3; the chain for long names follows the folded multiplications of wyhash. The papers use
+//! Source: the multiply-add family is Dietzfelbinger's multiply-shift over 128 bits. The finaliser is that of
+//! MurmurHash3. The chain for long names follows the folded multiplications of wyhash. The papers use
 //! `CRC32c(name, seed_a)` and `CRC32c(name, seed_b)` as the two positions, which cannot work: see [`Family::Crc32c`].
 
 mod crc;
@@ -50,7 +50,7 @@ pub const MIX_SHIFT: u32 = 33;
 
 /// A bijection of 64-bit words in which every output bit depends on every input bit (MurmurHash3's finaliser).
 ///
-/// It has no key: apply it to `digest ^ tweak` with a tweak that names cannot be chosen against.
+/// It has no key: apply it to `digest ^ tweak` with a tweak against which names cannot be chosen.
 /// Cost: two multiplications, about 9 cycles of latency. `mix64(0) == 0`.
 #[inline(always)]
 pub const fn mix64(mut x: u64) -> u64 {
@@ -72,26 +72,26 @@ pub struct Digest(pub u64);
 pub enum Family {
     /// Up to 16 bytes: one 128-bit multiply-add per 8 bytes, the high half, then [`mix64`]. Longer names as [`Wy`].
     ///
-    /// Two names of up to 16 bytes share a digest with probability at most `2^-63` over the choice of the key; the
-    /// mix after it destroys the arithmetic progressions that sequential names would otherwise leave, and which
-    /// close thousands of cycles in an Othello of 65,536 sequential MACs.
+    /// Two names of up to 16 bytes share a digest with probability at most `2^-63` over the choice of the key. The mix
+    /// after it destroys the arithmetic progressions that sequential names would otherwise leave, which close thousands
+    /// of cycles in an Othello of 65,536 sequential MACs.
     ///
     /// [`Wy`]: Family::Wy
     #[default]
     MulAdd,
-    /// A chain of folded 64 x 64 -> 128-bit multiplications over 16 bytes a step, keyed with 256 bits.
+    /// A chain of folded 64 x 64 -> 128-bit multiplications over 16 bytes per step, keyed with 256 bits.
     Wy,
     /// SipHash-1-3 with a 128-bit key derived from the secret key.
     SipHash13,
     /// Two CRC32c over secretly multiplied words, joined to 64 bits, then a keyed multiplication and [`mix64`].
     ///
-    /// A plain pair of CRCs is invalid. CRC is affine over GF(2): for names of one length
-    /// `crc(name, s1) ^ crc(name, s2)` is a constant, so the "second" hash function is the first with a mask, the
-    /// same names close cycles under every pair of seeds, and reseeding never helps. Mixing one CRC afterwards does
-    /// not help either: 32 bits are too few, and whoever knows the polynomial writes down as many names with one
-    /// CRC as he likes. Here each 8-byte word is first multiplied, with carries, by a secret odd number that
-    /// depends on its place, and the 128-bit product is folded: that is not linear over GF(2), so no set of names
-    /// has a known relation between its CRCs, and the two CRCs use different secrets.
+    /// A plain pair of CRCs is invalid. CRC is affine over GF(2): for names of one length,
+    /// `crc(name, s1) ^ crc(name, s2)` is a constant. So the "second" hash function is the first with a mask, the same
+    /// names close cycles under every pair of seeds, and reseeding never helps. Mixing one CRC afterwards does not help
+    /// either: 32 bits are too few, and anyone who knows the polynomial can write down any number of names with one
+    /// CRC. Here each 8-byte word is first multiplied, with carries, by a secret odd number that depends on its place,
+    /// and the 128-bit product is folded. That is not linear over GF(2), so no set of names has a known relation
+    /// between its CRCs. The two CRCs use different secrets.
     Crc32c,
 }
 
@@ -160,7 +160,7 @@ pub enum FamilyError {
     },
 }
 
-/// Computes digests of one [`Family`] under one [`SecretKey`]. Cheap to clone (224 bytes), no allocation.
+/// Computes digests of one [`Family`] under one [`SecretKey`]. Cheap to clone (224 bytes, no allocation).
 #[derive(Clone)]
 pub struct Hasher {
     keyed: Keyed,
@@ -177,7 +177,7 @@ enum Keyed {
 }
 
 impl Hasher {
-    /// Expands `key` for `family`. About a microsecond: keep the hasher, do not make one a name.
+    /// Expands `key` for `family`. It takes about a microsecond: keep the hasher, do not make one per name.
     pub fn new(family: Family, key: &SecretKey) -> Hasher {
         let keyed = match family {
             Family::MulAdd => Keyed::MulAdd(MulAdd::new(key)),
@@ -238,7 +238,7 @@ impl Hasher {
         }
     }
 
-    /// As [`digest_words`](Hasher::digest_words) without vector instructions; the twin it is tested against.
+    /// As [`digest_words`](Hasher::digest_words) without vector instructions: the twin that it is tested against.
     /// # Panics
     /// If `len > 8`, or `names` and `out` differ in length.
     pub fn digest_words_scalar(&self, names: &[u64], len: usize, out: &mut [Digest]) {

@@ -1,17 +1,17 @@
 //! Multiply-add over 128 bits for names of up to 16 bytes, with an AVX2 path for batches of one length.
 //!
 //! ```text
-//! digest = mix64(high64(a * w0 + c * w1) + addend[length])      a, c: 128 secret bits; addend: 64, one a length
+//! digest = mix64(high64(a * w0 + c * w1) + addend[length])      a, c: 128 secret bits; addend: 64, one per length
 //! ```
-//! with `w0`, `w1` the name as little-endian words, zero-padded; the sum is modulo 2^128. For names of up to
-//! 8 bytes `w1` is 0 and its product is not computed. Names above 16 bytes take the folded-multiply chain.
+//! where `w0` and `w1` are the name as little-endian words, zero-padded, and the sum is modulo 2^128. For names of up
+//! to 8 bytes, `w1` is 0 and its product is not computed. Names above 16 bytes use the folded-multiply chain.
 //!
 //! Cost of a 6-byte name at 2.6 GHz: one full and one low multiplication and the mix, 1.8 ns in batches, 1.0 with
 //! AVX2, 3.3 one by one.
 //!
-//! Why the sum alone is not a digest: it maps sequential names to an arithmetic progression, whose high bits are
-//! far more even than random ones; structures that assume random positions then fail (measured: 1,373 names close
-//! cycles in an Othello of 65,536 sequential MACs, against 0.6 with the mix).
+//! Why the sum alone is not a digest: it maps sequential names to an arithmetic progression, whose high bits are far
+//! more even than random ones. Structures that assume random positions then fail (measured: 1,373 names close cycles in
+//! an Othello of 65,536 sequential MACs, against 0.6 with the mix).
 
 #![cfg_attr(
     target_arch = "x86_64",
@@ -21,7 +21,7 @@
 use super::wy::Wy;
 use super::{Digest, Purpose, SecretKey, mix64, word_of, words_of};
 
-/// Names up to this length are multiplied and added; longer ones go through the chain.
+/// Names up to this length are multiplied and added; longer ones use the chain.
 const MAX_LEN: usize = 16;
 
 /// The expanded key.
@@ -31,7 +31,7 @@ pub(super) struct MulAdd {
     c: u128,
     addend: [u64; MAX_LEN + 1],
     long: Wy,
-    /// Whether the processor has AVX2, asked once.
+    /// Whether the processor has AVX2, detected once.
     #[cfg(target_arch = "x86_64")]
     avx2: bool,
 }
@@ -127,7 +127,7 @@ fn multiply_add(a: u128, word: u64, addend: u64) -> u64 {
 
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
-    //! Four names a vector, two vectors a round. AVX2 multiplies 32 x 32 -> 64 bits only, so with
+    //! Four names per vector, two vectors per round. AVX2 multiplies 32 x 32 -> 64 bits only, so with
     //! `a = a3 a2 a1 a0` and `word = x1 x0` in 32-bit limbs:
     //! ```text
     //! t    = a1*x0 + (a0*x0 >> 32)                     cannot overflow
@@ -141,7 +141,7 @@ mod avx2 {
     use super::super::{Digest, MIX_1, MIX_2, MIX_SHIFT};
     use super::Batch;
 
-    /// The limbs of the constants, one copy a lane.
+    /// The limbs of the constants, one copy per lane.
     struct Lanes {
         a: [__m256i; 4],
         addend: __m256i,
@@ -218,7 +218,7 @@ mod avx2 {
         _mm256_add_epi64(_mm256_mul_epu32(k0, x), _mm256_slli_epi64::<32>(cross))
     }
 
-    /// The upper halves where a multiplication reads; a shuffle, to leave the shifters free.
+    /// Moves the upper halves to where a multiplication reads them. It is a shuffle, to leave the shifters free.
     #[inline]
     #[target_feature(enable = "avx2")]
     fn upper(x: __m256i) -> __m256i {

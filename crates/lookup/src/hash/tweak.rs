@@ -3,7 +3,7 @@
 /// Multiplier of the position mix: odd, its bits balanced (the 64-bit golden ratio).
 pub(crate) const MIX: u64 = 0x9E37_79B9_7F4A_7C15;
 /// Spreads a tweak of 15 bits over 47 bits of the digest, so that a change of tweak moves every name its own way.
-/// A tweak XORed in as it is would shift large classes of names rigidly and keep their collisions.
+/// A tweak XORed in directly would shift large classes of names rigidly and keep their collisions.
 pub(crate) const TWEAK_SPREAD: u64 = 0x9E37_79B1;
 /// Tweaks are 15 bits.
 pub(crate) const TWEAKS: u16 = 1 << 15;

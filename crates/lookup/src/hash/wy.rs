@@ -1,4 +1,4 @@
-//! The keyed folded-multiply chain: any length, 16 bytes a step.
+//! The keyed folded-multiply chain: any length, 16 bytes per step.
 //!
 //! ```text
 //! state = s0 ^ (length * LENGTH_STEP)
@@ -6,11 +6,11 @@
 //! the last 0 to 16 bytes, zero-padded: (lo, hi) = (w0 ^ s2) * (w1 ^ state)
 //! digest = mix64(fold(lo ^ w0 ^ s3, hi ^ w1 ^ state))
 //! ```
-//! where `fold(a, b) = a ^ b ^ low(a * b) ^ high(a * b)`. The operands are kept in the fold so that a factor of
-//! zero, which wipes a plain product, loses nothing. Cost: one multiplication (5 cycles) every 16 bytes, serial.
+//! where `fold(a, b) = a ^ b ^ low(a * b) ^ high(a * b)`. The fold keeps the operands so that a factor of zero, which
+//! wipes a plain product, loses nothing. Cost: one multiplication (5 cycles) per 16 bytes, serial.
 //!
-//! Source: the scheme of wyhash and rapidhash. Differs: no unrolled lanes, all four secrets come from the key, and
-//! a bijective mix at the end, because shards are taken from the top bits of the digest.
+//! Source: the scheme of wyhash and rapidhash. Differs: no unrolled lanes, all four secrets come from the key, and a
+//! bijective mix at the end, because shards are taken from the top bits of the digest.
 
 use super::{Purpose, SecretKey, mix64, words_of};
 

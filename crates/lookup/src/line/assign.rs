@@ -55,12 +55,12 @@ pub(super) struct Load {
     pub(super) comfortable: usize,
 }
 
-/// A group whose buckets hold more than this share of the mean is built anew with more buckets.
+/// A group whose buckets hold more than this share of the mean is rebuilt with more buckets.
 const GROW_AT: f64 = 1.05;
 /// The share of the mean for which such a group is built. The inserts up to its next rebuild share the cost of one, and
 /// the groups of a growing table are at the mean on average.
 const GROW_TO: f64 = 0.97;
-/// A group whose buckets hold less than this share of the mean is built anew for the mean.
+/// A group whose buckets hold less than this share of the mean is rebuilt for the mean.
 const SHRINK_AT: f64 = 0.94;
 
 impl Load {
@@ -85,7 +85,7 @@ impl Load {
     }
 
     /// Buckets of the second level for `n_names` names. They are less full than first-level buckets, because a name
-    /// that does not fit there makes the whole level be built anew.
+    /// that does not fit there causes a rebuild of the whole level.
     fn upper_buckets_for(self, n_names: usize) -> usize {
         n_names.div_ceil(self.comfortable * 9 / 10).min(MAX_SECOND.into())
     }
@@ -95,8 +95,8 @@ impl Load {
         self.upper_buckets_for(n_names + n_names / 8 + 2) < n_upper
     }
 
-    /// Whether a group of `n_first` buckets has too few names: it needs at least one bucket less, even after growth has
-    /// rounded up.
+    /// Whether a group of `n_first` buckets has too few names: it needs at least one bucket fewer, even after growth
+    /// has rounded up.
     pub(super) fn is_sparse(self, n_names: usize, n_first: usize) -> bool {
         n_first > 1
             && (n_names as f64)
@@ -117,7 +117,7 @@ impl Rules {
         Self { layout: settings.layout(), load: Load::new(settings), seed: settings.seed }
     }
 
-    /// The rules for a group that grows: it gets room for more names.
+    /// The rules for a group that grows: it gets capacity for more names.
     pub(super) fn growing(self) -> Self {
         Self { load: Load { mean: self.load.mean * GROW_TO, ..self.load }, ..self }
     }
@@ -152,7 +152,7 @@ impl Rules {
         Some((tweak, solve::solve(self.layout, &digests, tweak)?))
     }
 
-    /// A bucket of as many of `names` as it can keep, and the rest is bumped. All their ranks are below `threshold`.
+    /// A bucket of as many of `names` as it can keep. It bumps the rest. All their ranks are below `threshold`.
     pub(super) fn assign<P: Payload>(
         self,
         level: usize,
@@ -191,7 +191,7 @@ impl Rules {
         let mut counts = vec![0u32; n_buckets];
         let of = |name: &Entry<P>| layout::bucket(name.digest, level, n_buckets as u32) as usize;
         names.iter().for_each(|name| counts[of(name)] += 1);
-        // Room for a few more names, so that the first inserts need not allocate.
+        // Capacity for a few more names, so that the first inserts need not allocate.
         let mut lists: Vec<Vec<Entry<P>>> = counts.iter().map(|&n| Vec::with_capacity(n as usize + 2)).collect();
         names.iter().for_each(|name| lists[of(name)].push(*name));
         let tweak = |index: usize| (mix64(first_tweak ^ index as u64) >> 56) as u8;

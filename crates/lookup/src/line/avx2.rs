@@ -38,7 +38,7 @@ pub(super) fn locate(served: Served<'_>, cells: impl Cells, digests: &[Digest; B
             _mm256_storeu_si256(spots.as_mut_ptr().add(at).cast(), spot);
         }
     }
-    // A loop of its own: in the loop above the compiler would extract the addresses from the vector register one by
+    // A separate loop: in the loop above the compiler would extract the addresses from the vector register one by
     // one.
     for spot in spots {
         // SAFETY: written above.

@@ -13,7 +13,7 @@ use std::arch::x86_64::{
 
 use super::words::ROWS;
 
-/// Rows of a register.
+/// Rows per register.
 const LANES: usize = 8;
 
 type Registers = [__m512i; ROWS / LANES];

@@ -4,14 +4,14 @@
 //! and *bumps* the others to the next level. The names that the last level bumps are stashed. Every bucket has a tweak
 //! under which the rows of its names are independent.
 //!
-//! A bucket that gains a name solves itself anew where it must: under its tweak if possible, otherwise under another
-//! one. If several tweaks fail it lowers its threshold. A bucket that has lost names raises its threshold again, so
-//! that churn does not bump more and more names. If the upper levels have too few buckets for the bumped names, these
-//! levels are built anew. If the group has too many or too few names for its buckets, the whole group is.
+//! A bucket that gains a name is solved again if necessary: under its tweak if possible, otherwise under another one.
+//! If several tweaks fail it lowers its threshold. A bucket that has lost names raises its threshold again, so that
+//! churn does not bump more and more names. If the upper levels have too few buckets for the bumped names, these levels
+//! are rebuilt. If the group has too many or too few names for its buckets, the whole group is rebuilt.
 //!
-//! Cost (8-bit values): 23 bytes per name. An insert or a removal takes less than 1 us where the solution is edited; to
-//! solve a bucket anew takes about 3 us.
-//! Limits: names with equal digests cannot both be in; [`MAX_TRIES`] bounds a build.
+//! Cost (8-bit values): 23 bytes per name. An insert or a removal takes less than 1 us if the solution is edited.
+//! Solving a bucket again takes about 3 us.
+//! Limits: names with equal digests cannot both be in a group; [`MAX_TRIES`] bounds a build.
 
 use super::MAX_STASH;
 use super::assign::{Bucket, Entry, Rules};
@@ -21,8 +21,8 @@ use crate::base::directory::Part;
 use crate::base::part::{PartId, Payload};
 use crate::hash::mix64;
 
-/// Tweaks that a bucket tries for one more name. Most buckets whose own tweak fails are at their limit, and to bump one
-/// name costs less than to try more tweaks.
+/// Tweaks that a bucket tries for one more name. Most buckets whose own tweak fails are at their limit, and bumping one
+/// name costs less than trying more tweaks.
 const INSERT_TRIES: u8 = 8;
 /// Tweaks that a bucket tries to take a bumped name back.
 const RAISE_TRIES: u8 = 4;
@@ -36,7 +36,7 @@ const MAX_FIRST: usize = u16::MAX as usize;
 pub(super) struct Before<P: Payload> {
     /// Buckets with their numbers. Where the upper levels are new, only buckets of the first level.
     pub(super) buckets: Vec<(usize, Bucket<P>)>,
-    /// The upper levels as they were, if they were built anew or the stash changed.
+    /// The upper levels as they were, if they were rebuilt or the stash changed.
     pub(super) levels: Option<Levels<P>>,
 }
 
@@ -67,7 +67,7 @@ pub(super) enum Spot {
     Stash(usize),
 }
 
-/// The group has no room for the names that its buckets bump. It must be built anew.
+/// The group has no room for the names that its buckets bump. It must be rebuilt.
 #[derive(Debug)]
 pub(super) struct NoRoom;
 
@@ -258,8 +258,8 @@ impl<P: Payload> Group<P> {
         Ok(())
     }
 
-    /// Builds the levels above the first anew for their names and `more`. Returns false, and changes nothing, if they
-    /// do not fit.
+    /// Rebuilds the levels above the first for their names and `more`. Returns false, and changes nothing, if they do
+    /// not fit.
     fn make_upper_levels(&mut self, rules: Rules, more: Vec<Entry<P>>, before: &mut Before<P>) -> bool {
         let n_first = usize::from(self.n_buckets[0]);
         let mut names = more;
@@ -312,7 +312,7 @@ impl<P: Payload> Group<P> {
     }
 
     /// Raises the threshold of a first-level bucket that has room. The bumped names of the lowest rank come back, and
-    /// `extra` may be one of them (it is not in the group yet). Returns whether `extra` is in now.
+    /// `extra` may be one of them (it is not in the group yet). Returns whether `extra` came back.
     fn take_back(&mut self, rules: Rules, index: usize, extra: Option<Entry<P>>, before: &mut Before<P>) -> bool {
         let bucket = &self.buckets[index];
         let room = rules.load.comfortable.saturating_sub(bucket.names.len());
@@ -354,7 +354,7 @@ impl<P: Payload> Group<P> {
         back.iter().any(is_extra)
     }
 
-    /// The group of names, tweaks and thresholds that a store kept. Solves its buckets; `headers` are in their order.
+    /// The group of stored names, tweaks and thresholds. Solves its buckets; `headers` are in their order.
     /// # Errors
     /// A bucket's names have no solution under its tweak, too many names are left for the stash, or a name comes twice.
     pub(super) fn resume(

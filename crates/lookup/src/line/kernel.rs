@@ -19,7 +19,7 @@
 //! 4. value[i]  = XOR of the cells of line[i] at slots[i]
 //! 5. where not keep[i], one in fifty: the lookup of one name; its second line was prefetched after step 3
 //! ```
-//! The only branch that depends on a name is that of step 5.
+//! The only data-dependent branch is that of step 5.
 
 #![expect(unsafe_code, reason = "reads and writes cells at computed addresses of the arena")]
 
@@ -42,7 +42,7 @@ use crate::publish::seq_lock::SeqLock;
 #[derive(Debug, Default)]
 pub(super) struct Guard(pub(super) SeqLock);
 
-/// What lookups follow.
+/// What lookups read.
 pub(super) type Served<'a> = crate::base::served::Served<'a, Guard>;
 
 /// How cells of one width are read and written. Every byte is always accessed by the same atomic type.
@@ -208,7 +208,7 @@ pub(super) fn lookup(served: Served<'_>, layout: Layout, digest: Digest) -> u64 
     with_cells!(layout, cells => served.extra.0.read(|| one(served, layout, cells, digest.0, &mut |_| {})))
 }
 
-/// Tells `touch` what [`lookup`] reads.
+/// Calls `touch` for everything that [`lookup`] reads.
 pub(super) fn touches(served: Served<'_>, layout: Layout, digest: Digest, touch: &mut dyn FnMut(Touch)) {
     touch(Touch { region: Region::Counters, offset: 0, bytes: 8, stage: 0 });
     with_cells!(layout, cells => {
@@ -241,8 +241,8 @@ fn bucket_at(served: Served<'_>, log_lines: u32, geometry: Geometry, index: u32)
     served.base.wrapping_add((geometry.offset_lines as usize + ((index as usize) << log_lines)) * LINE)
 }
 
-/// The value of one name. A writer may write meanwhile. Then the value may be wrong, but nothing else can go wrong.
-/// `seen` is told of every read.
+/// The value of one name. If a writer writes meanwhile, the value may be wrong, but nothing else can go wrong. Calls
+/// `seen` for every read.
 fn one<C: Cells>(served: Served<'_>, layout: Layout, cells: C, digest: u64, seen: &mut impl FnMut(Touch)) -> u64 {
     seen(Touch { region: Region::Directory, offset: prefix_of(digest, served.depth) * 8, bytes: 8, stage: 0 });
     let geometry = Geometry::unpack(entry_of(served, digest));
@@ -321,8 +321,8 @@ unsafe fn locate_burst<const AVX2: bool>(served: Served<'_>, cells: impl Cells, 
     locate(served, cells, digests, spots);
 }
 
-/// Steps 2 to 5. If the writer wrote the line of a name meanwhile, that name is read again by itself. If it wrote
-/// anywhere, bumped names are too.
+/// Steps 2 to 5. A name whose line the writer wrote meanwhile is read again by itself. If the writer wrote anywhere,
+/// bumped names are read again too.
 /// # Safety
 /// The spots of these digests are written, and their groups are still there. The processor has AVX2 where `AVX2` is
 /// true.

@@ -1,4 +1,4 @@
-//! Where things stand in a bucket, and which bits of a digest select them. Both halves of a table agree on this.
+//! Where things are in a bucket, and which bits of a digest select them. Both halves of a table agree on this.
 //!
 //! ```text
 //! bucket, 1 line of 64 bytes (2 from 9 bits of value on, 4 from 17):
@@ -20,7 +20,7 @@ use crate::hash::tweak::mix;
 pub(super) const MAX_PARTS: usize = 4;
 /// Levels of buckets. The names that the last one bumps are in the stash.
 pub(super) const LEVELS: usize = 3;
-/// Bits of the header.
+/// Bits of a bucket's header.
 const HEADER_BITS: u32 = 16;
 /// The threshold of a bucket that bumps no name. It is above every rank.
 pub(super) const KEEP_ALL: u8 = 255;
@@ -34,7 +34,7 @@ pub(super) struct Layout {
     pub(super) value_bits: u32,
     /// log2 of the lines of a bucket.
     pub(super) log_lines: u32,
-    /// Cells of a word.
+    /// Cells per word.
     pub(super) per_word: u32,
     /// 2^16 / `per_word`, rounded up: it turns a division into a multiplication.
     inverse: u32,
@@ -101,7 +101,7 @@ impl Layout {
     /// The slots whose XOR is the value of `digest` in a bucket with this tweak. The first `n_parts` of them count.
     #[inline(always)]
     pub(super) fn slots(self, digest: u64, tweak: u8) -> [u16; MAX_PARTS] {
-        // Arrays of halfwords: the compiler knows one instruction for the upper halves of all four products.
+        // Arrays of halfwords: the compiler has one instruction for the upper halves of all four products.
         let lanes = |word: u64| bytemuck::cast::<u64, [u16; MAX_PARTS]>(word.to_le()).map(u16::from_le);
         let (x, lengths, starts) = (lanes(mix(digest, tweak.into())), lanes(self.lengths), lanes(self.starts));
         std::array::from_fn(|part| ((u32::from(x[part]) * u32::from(lengths[part])) >> 16) as u16 + starts[part])
@@ -154,7 +154,7 @@ pub(super) fn rank(digest: u64, level: usize) -> u8 {
     byte - (byte >> 7)
 }
 
-/// What a reader must know of a group. It has 64 bits, so that one atomic load carries all of it.
+/// What a reader needs to know about a group. It has 64 bits, so that one atomic load reads all of it.
 ///
 /// ```text
 /// | first line in the arena, 32 | stash?, 1 | third?, 1 | second buckets, 14 | first buckets, 16 |
@@ -168,7 +168,7 @@ pub(super) struct Geometry {
 
 /// The most buckets of the second level.
 pub(super) const MAX_SECOND: u16 = (1 << 14) - 1;
-/// The bit of a packed geometry that says that there is a stash.
+/// The bit of a packed geometry that is set if there is a stash.
 pub(super) const STASH_BIT: u64 = 1 << 31;
 
 impl Geometry {

@@ -3,17 +3,17 @@
 //! | module | content |
 //! |---|---|
 //! | [`skeleton`], `group` | the names in groups of buckets, shared by all switches of a network |
-//! | `rows` | what a store keeps of the skeleton |
+//! | `rows` | what a store keeps for the skeleton |
 //! | `assign`, `solve`, `words`, `avx512` | which bucket keeps which names, and the linear system of a bucket |
 //! | [`view`], `fill` | what the cells of one switch hold, as images and updates, from the skeleton and the switch's values |
 //! | [`update`] | the messages that cross the seam |
-//! | [`query`], `kernel` | [`LineQuery`], the query half, and the [`Reader`]s beside its writer |
-//! | `layout` | which bits of a digest mean what, and where things stand in a bucket |
+//! | [`query`], `kernel` | [`LineQuery`], the query half, and the [`Reader`]s concurrent with its writer |
+//! | `layout` | which bits of a digest mean what, and where things are in a bucket |
 //!
 //! The idea, the reason why it works, and its cost: docs/derivations/line.md.
 //! Cost: one line per lookup, and a second one for 1 name in 30 to 60; 10.2 to 10.4 bits per name with 8-bit values.
-//! Alien names and removed names get an arbitrary value. An update edits one bucket, or now and then solves it anew, in
-//! about 2 us, and sends 64 bytes.
+//! Alien names and removed names get an arbitrary value. An update edits one bucket, or occasionally solves it again,
+//! in about 2 us, and sends 64 bytes.
 //! Source: none of the papers. Bumping is as in Dillinger, Hübschle-Schneider, Sanders, Walzer, "Fast succinct
 //! retrieval and approximate membership using ribbon".
 //! Limits: values of up to 32 bits, 2^24 groups. Two names with the same digest cannot both be in.
@@ -47,7 +47,7 @@ use crate::hash::{Purpose, SecretKey};
 use crate::traits::Single;
 use layout::Layout;
 
-/// Control half of one table whose names carry their values themselves. It takes about 27 bytes per name.
+/// Control half of one table whose payloads are the values. It takes about 27 bytes per name.
 ///
 /// ```
 /// use fibula_lookup::hash::{Family, Hasher, SecretKey};
@@ -133,7 +133,7 @@ impl Trade {
     }
 }
 
-/// What a table is built with. Both sides of the seam have the same settings.
+/// What a table is built with. Both halves have the same settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// l: bits of a value, 1 to 32.

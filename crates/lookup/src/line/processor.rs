@@ -1,4 +1,4 @@
-//! Compiles loops that become vectors for processors of different age and for rows of different width.
+//! Compiles vectorised loops for several generations of processors and for several row widths.
 
 /// Calls `$function::<W, C>` for the width of the layout's rows.
 macro_rules! with_width {
@@ -12,7 +12,7 @@ macro_rules! with_width {
     };
 }
 
-/// Defines a function in a version for each kind of processor. All versions are compiled from `$body`.
+/// Defines a function, with one version per kind of processor. All versions are compiled from `$body`.
 macro_rules! by_processor {
     ($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),*) $(-> $result:ty)? $body:block) => {
         $(#[$doc])*

@@ -1,9 +1,10 @@
 //! Line tables, query half: a directory and buckets, no names.
 //!
 //! [`LineQuery`] is the handle of the one writer. Each reading thread has a [`Reader`]. A bucket is written in place:
-//! all its words are written between two increments of the table's counter, whose journal records the bucket. If a
-//! burst saw the counter move, it asks the journal, and reads again the names of the recorded buckets and the bumped
-//! ones. If a group or its upper levels are built anew, the new group is written elsewhere and published as a whole.
+//! all its words are written between two increments of the table's counter, whose journal records the bucket. If the
+//! counter moved during a burst, the reader asks the journal, and reads again the names of the recorded buckets and the
+//! bumped ones. If a group or its upper levels are rebuilt, the new group is written elsewhere and published as a
+//! whole.
 //!
 //! The table has one counter, which is checked once per burst. That costs two loads per 32 names, of a line that stays
 //! in the reader's cache unless the writer wrote. A counter in every bucket would cost each name a comparison. New
@@ -33,7 +34,7 @@ pub struct LineQuery {
     layout: Layout,
 }
 
-/// Figures of a query structure.
+/// Statistics of a query structure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueryStats {
     /// Groups served.
@@ -44,7 +45,7 @@ pub struct QueryStats {
     pub arena_bytes: u64,
     /// Bytes of old groups that wait for readers.
     pub retired_bytes: usize,
-    /// Bytes of the arena on huge pages, if the operating system tells.
+    /// Bytes of the arena on huge pages, if the operating system reports it.
     pub huge_page_bytes: Option<usize>,
     /// Names in stashes.
     pub n_stashed: usize,
@@ -61,7 +62,7 @@ impl LineQuery {
         Ok(query)
     }
 
-    /// Figures. Reads the page accounts of the operating system.
+    /// Statistics. Reads the page accounts of the operating system.
     pub fn stats(&self) -> QueryStats {
         let (arena_bytes, retired_bytes) = self.groups.arena_bytes();
         QueryStats {
@@ -131,7 +132,7 @@ impl LineQuery {
         Ok(Held { id, version, digest, geometry, entry: geometry.pack(), block })
     }
 
-    /// The group that an update edits. `None` if it already has what the update brings.
+    /// The group that an update edits. `None` if the update has been applied already.
     fn edited(&self, update: &BucketsUpdate) -> Result<Option<(u32, Held<Geometry>)>, ApplyError> {
         let Some((slot, &held)) = self.groups.parts().find(update.id) else {
             return Err(ApplyError::Malformed { reason: "the update is for a group that is not here" });
@@ -251,7 +252,7 @@ fn check(settings: &Settings, image: &GroupImage) -> Result<(), ApplyError> {
     if image.stash.iter().any(|&(_, value)| value > layout.value_mask()) {
         return malformed("a stashed value is wider than a cell");
     }
-    // A name that comes twice would not show in the digest.
+    // A duplicate name would not show in the digest.
     if image.stash.iter().enumerate().any(|(at, one)| image.stash[..at].iter().any(|other| other.0 == one.0)) {
         return malformed("a name is stashed twice");
     }
@@ -351,7 +352,7 @@ impl crate::base::touches::Memory for LineQuery {
     }
 }
 
-/// The access of a reading thread, beside the writer.
+/// A reading thread's access, concurrent with the writer.
 pub struct Reader {
     groups: PartsReader<Guard>,
     layout: Layout,

@@ -1,5 +1,5 @@
-//! What a store keeps of a skeleton besides the names: one row per group. Rows and names together make the skeleton
-//! again.
+//! What a store keeps for a skeleton besides the names: one row per group. Rows and names together restore the
+//! skeleton.
 //!
 //! ```text
 //! key:   | prefix 4, left-aligned, big-endian | depth 1 |

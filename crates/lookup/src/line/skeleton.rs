@@ -1,11 +1,11 @@
 //! The shared skeleton: every name of a table, in groups that are solved once for all switches of a network.
 //!
-//! The skeleton knows which cells make up the value of a name. It does not know the values: each switch has a
+//! The skeleton determines which cells make up the value of a name. It does not store the values: each switch has a
 //! [`LineView`] for those. A mutation returns a [`Change`], from which each view derives its own update message.
 //!
 //! Cost: 23 bytes per name with 8-bit values (12 for digest and payload, 8 for its row of the solution). An insert, a
 //! change or a removal edits one bucket, sometimes two or three; `fibula bench update --contestants latency` measures
-//! the time. A group is built anew when its buckets are 5 % too full or 6 % too empty. A group of more than
+//! the time. A group is rebuilt when its buckets are 5 % too full or 6 % too empty. A group of more than
 //! `Settings::max_group` names splits. Two neighbours whose names fit in half of that merge.
 
 use super::assign::{Bucket, Entry, Rules};
@@ -20,9 +20,8 @@ use crate::base::partition;
 use crate::hash::Digest;
 use crate::traits::{InsertError, Replicated, RestoreError, Row, Skeleton};
 
-/// A batch with at least this many changes per group (on average over all groups) builds groups anew and sends them
-/// whole. A build costs 80 ns for every name of a group of thousands, and 8 KB. A single insert costs 4 us and 64
-/// bytes.
+/// A batch with at least this many changes per group (on average over all groups) rebuilds groups and sends them whole.
+/// A build costs 80 ns for every name of a group of thousands, and 8 KB. A single insert costs 4 us and 64 bytes.
 const BULK: usize = 120;
 /// The same threshold where only time counts, and not the length of messages.
 const BULK_ALONE: usize = 100;
@@ -103,7 +102,8 @@ impl<P: Payload> LineSkeleton<P> {
         (self.group(slot).n_names + other.n_names < self.settings.max_group() / 2).then_some(neighbour)
     }
 
-    /// Builds anew the group in one slot, or merges those in two. The names in `extra` are added; none of them is in.
+    /// Rebuilds the group in one slot, or merges those in two. The names in `extra` are added; none of them is in a
+    /// group.
     fn rebuild(&mut self, slots: &[u32], extra: &[Entry<P>]) -> Result<Change, InsertError> {
         let mut names =
             Vec::with_capacity(slots.iter().map(|&slot| self.group(slot).n_names).sum::<usize>() + extra.len());
@@ -137,7 +137,7 @@ impl<P: Payload> LineSkeleton<P> {
         &self.before
     }
 
-    /// How many names are on which level.
+    /// How many names are on each level.
     pub fn stats(&self) -> Stats {
         let mut stats = Stats::default();
         for (_, group) in self.groups.iter() {
@@ -218,7 +218,7 @@ impl<P: Payload> Skeleton for LineSkeleton<P> {
         Ok(Change::Part { slot })
     }
 
-    /// Builds anew every group that one of the names belongs to. After an error the skeleton is unchanged.
+    /// Rebuilds every group that one of the names belongs to. After an error the skeleton is unchanged.
     fn insert_batch(&mut self, entries: &[(Digest, P)]) -> Result<Change, InsertError> {
         let (plans, added) = self.groups.plan_batch(entries, |slot, group, entries| {
             let mut names = Vec::with_capacity(group.n_names + entries.len());
@@ -305,7 +305,7 @@ impl<P: Payload> Skeleton for LineSkeleton<P> {
     }
 }
 
-/// Figures of the control half.
+/// Statistics of the control half.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Groups.

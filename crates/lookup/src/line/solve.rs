@@ -6,7 +6,7 @@
 //! 0. So the cells are a pure function of the names, the tweak and the values, in whatever order the names came. A
 //! system of dependent rows is refused, even where the present values happen to fit it, because later values would not.
 //!
-//! An insert or a removal edits the solution. That takes a few hundred instructions; to solve anew takes thousands.
+//! An insert or a removal edits the solution. That takes a few hundred instructions; solving again takes thousands.
 //!
 //! The tweak is found before anything is solved. Rows of one word, which values of 8 bits have, have functions of their
 //! own ([`words`]). The others share one.
@@ -36,7 +36,7 @@ impl<const W: usize, const C: usize> Echelon<W, C> {
         Self { rows: [[0; W]; C], combinations: [[0; W]; C] }
     }
 
-    /// Adds the row of name `index`. Returns false if it depends on the rows that are in.
+    /// Adds the row of name `index`. Returns false if it depends on the rows added before.
     #[inline(always)]
     fn add<const COMBINED: bool>(&mut self, slots: &[u16], index: usize) -> bool {
         let (mut row, mut combination) = ([0; W], [0; W]);
@@ -87,7 +87,7 @@ fn solve_with<const W: usize, const C: usize>(slots: &[[u16; MAX_PARTS]], n_part
     if !slots.iter().enumerate().all(|(index, slots)| echelon.add::<true>(&slots[..n_parts], index)) {
         return None;
     }
-    // Room for one more name, so that an insert need not allocate.
+    // Capacity for one more name, so that an insert need not allocate.
     let mut solution = Vec::with_capacity((slots.len() + 2) * W);
     solution.resize(W, 0);
     for (column, row) in echelon.rows.iter().enumerate() {

@@ -38,7 +38,7 @@ fn names_of_one_bucket_end_in_an_error_and_nothing_is_lost() {
     let mut table = LineTable::new(Settings::new(8, 100_000, &SecretKey::from_seed(seed)));
     let mut rng = Rng::new(seed);
     let (mut updates, mut inserted) = (Vec::new(), Vec::new());
-    // Equal in all bits that choose a bucket of a group, and of one rank at every level.
+    // Equal in all bits that choose a bucket of a group, and with the same rank at every level.
     let failed = (0..500u64).find_map(|_| {
         let digest = Digest(rng.next_u64() & 0xFFFF_FF00_0000_0000);
         match table.insert(digest, inserted.len() as u64 & 255, &mut updates) {

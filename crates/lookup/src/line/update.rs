@@ -15,7 +15,7 @@ use crate::traits::Image;
 pub enum Update {
     /// Some buckets of one group changed, mostly one.
     Buckets(BucketsUpdate),
-    /// The levels above the first were built anew: they have another number of buckets or another stash.
+    /// The levels above the first were rebuilt: they have another number of buckets or another stash.
     Levels(LevelsUpdate),
     /// These groups replace those that held their digests: a build, a split, a merge, or a resync.
     Groups(Vec<GroupImage>),
@@ -241,9 +241,9 @@ impl Update {
         }
     }
 
-    /// Reads an update of a table with these settings.
+    /// Decodes an update of a table with these settings.
     /// # Errors
-    /// [`DecodeError`]; lengths are checked against the bytes that are there before anything is allocated.
+    /// [`DecodeError`]; lengths are checked against the bytes present before anything is allocated.
     pub fn decode(settings: &Settings, bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut bytes = Bytes(bytes);
         let layout = settings.layout();

@@ -26,7 +26,7 @@ pub struct LineView {
 }
 
 impl LineView {
-    /// The view of a switch that has `images`, which are the groups of the skeleton in order.
+    /// The view of a switch that holds `images`, which are the groups of the skeleton in order.
     pub(super) fn of_images<P: Payload>(skeleton: &LineSkeleton<P>, images: &[GroupImage]) -> Self {
         let mut sent = Sent::default();
         for ((slot, _), image) in skeleton.groups().iter().zip(images) {
@@ -95,8 +95,7 @@ impl<P: Payload> View<LineSkeleton<P>> for LineView {
         Ok((Self::of_images(skeleton, &images), images))
     }
 
-    /// Nothing is appended where buckets changed but none of their cells at this switch. New upper levels are always
-    /// sent.
+    /// Nothing is appended if buckets changed but none of their cells at this switch. New upper levels are always sent.
     fn updates(
         &mut self,
         skeleton: &LineSkeleton<P>,

@@ -124,7 +124,7 @@ by_processor! {
     /// it depends on the rows before it, and its combination: the set of rows that it is the sum of.
     fn eliminate_in_memory(rows: &mut [u64; ROWS], n_rows: usize, pivots: &mut [u64; ROWS], combinations: &mut [u64; ROWS]) {
         combinations.iter_mut().enumerate().for_each(|(at, combination)| *combination = 1 << at);
-        // Unused rows are zero. To include some of them fills the last vector, and spares the loop a remainder.
+        // Unused rows are zero. Including some of them fills the last vector, and spares the loop a remainder.
         let n_filled = n_rows.next_multiple_of(4).min(ROWS);
         for at in 0..n_rows.min(ROWS) {
             let (row, combination) = (rows[at], combinations[at]);
@@ -150,7 +150,7 @@ fn solution_of(pivots: &[u64], combinations: &[u64; ROWS]) -> Option<Solution> {
     for (pivot, &combination) in pivots.iter().zip(combinations) {
         by_column[pivot.trailing_zeros() as usize % 64] = combination;
     }
-    // Room for one more name, so that an insert need not allocate.
+    // Capacity for one more name, so that an insert need not allocate.
     let mut solution = Vec::with_capacity(pivots.len() + 2);
     solution.push(columns);
     let mut left = columns;

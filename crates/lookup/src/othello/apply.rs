@@ -31,7 +31,7 @@ struct Open {
     held: Held,
 }
 
-/// What earlier cells of an update made of a cell that comes again.
+/// The values that an update has already given to cells that it names again.
 pub(super) struct Earlier<'a> {
     cells: &'a [(u32, u64)],
     /// By cell, if there are too many to compare each with each.
@@ -46,7 +46,7 @@ impl<'a> Earlier<'a> {
         Self { cells, last: None }
     }
 
-    /// The value that the cell at `at` has by now, if the update named it before.
+    /// The present value of the cell at `at`, if the update named it before.
     pub(super) fn value(&mut self, at: usize) -> Option<u64> {
         let (cell, value) = self.cells[at];
         if self.cells.len() > Self::FEW {
@@ -129,7 +129,7 @@ impl<S: Sizing> OthelloQuery<S> {
             return Ok(Applied::Applied);
         }
         if update.fresh && update.cells.len() <= 2 {
-            // A reader of the new name drops it until the last of them is there.
+            // A reader drops the new name until the last cell is stored.
             update.cells.iter().for_each(|&cell| self.store(held.geometry, cell));
         } else if self.publication() == Publication::Sequenced {
             self.edit_in_place(&held, &update.cells);
@@ -179,13 +179,13 @@ impl<S: Sizing> OthelloQuery<S> {
         one_shard(update).is_some_and(|id| self.held_of(id).is_some_and(|held| held.id == id))
     }
 
-    /// The shard that is held where `id` begins, unless `id` is longer than the directory looks.
+    /// The shard held at the first digest of `id`, unless `id` is longer than the directory's depth.
     fn held_of(&self, id: PartId) -> Option<&Held> {
         self.shards.parts().find(id).map(|(_, held)| held)
     }
 
-    /// Applies updates in their order, for a table that is edited in place; of each shard up to the first that is
-    /// refused.
+    /// Applies updates in their order, for a table that is edited in place. Of each shard, it applies updates up to the
+    /// first that is refused.
     fn apply_in_turn(&mut self, updates: &[Update]) -> Result<usize, ApplyError> {
         let (mut n_applied, mut outcome) = (0, Ok(()));
         let mut refused = HashSet::new();
@@ -225,7 +225,7 @@ impl<S: Sizing> OthelloQuery<S> {
         outcome.map(|()| n_applied)
     }
 
-    /// Prefetches what is held of an update's shard, and the update's list of cells.
+    /// Prefetches the record of an update's shard, and the update's list of cells.
     fn prefetch_shard(&self, update: &Update) {
         if let Update::Cells(update) = update
             && let Some(held) = self.held_of(update.id)
@@ -248,8 +248,8 @@ impl<S: Sizing> OthelloQuery<S> {
         }
     }
 
-    /// Applies updates that leave the directory as it is, shard by shard; of each shard up to the first that is
-    /// refused.
+    /// Applies updates that leave the directory as it is, shard by shard. Of each shard, it applies updates up to the
+    /// first that is refused.
     fn apply_by_shard(&mut self, run: &[Update]) -> Result<usize, ApplyError> {
         let depth = self.shards.parts().depth();
         let shift = MAX_DEPTH - depth;

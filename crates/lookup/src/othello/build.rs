@@ -11,9 +11,9 @@ use crate::base::partition;
 use crate::hash::Digest;
 use crate::traits::InsertError;
 
-/// The most names per shard, on average, of a new table. Shards have room to grow, and none is above the splitting
-/// point. It is a power of two because most tables have a power of two of names; half as many names per shard cost 0.15
-/// bits more per name.
+/// The most names per shard, on average, of a new table. Shards can grow, and none is above the splitting point. It is
+/// a power of two because most tables have a power of two of names; half as many names per shard cost 0.15 bits more
+/// per name.
 const MEAN_SHARD: usize = 2048;
 impl<S: Sizing, P: Payload> Graph<S, P> {
     /// The graph of `entries`, on up to `threads` threads, and the result of `each` for every shard, in the order of

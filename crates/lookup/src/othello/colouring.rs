@@ -27,7 +27,7 @@ use crate::base::prefetch::prefetch;
 use crate::hash::{Digest, mix64};
 use crate::traits::{Image, InsertError, Skeleton, View};
 
-/// The colouring of one switch: 16 bytes per shard. It may also keep a copy of the cells. Then an update need not
+/// The colouring of one switch: 16 bytes per shard. It may also keep a copy of the cells, so that an update need not
 /// follow the path to the root of its component.
 #[derive(Clone, Debug, Default)]
 pub struct Colouring {
@@ -39,12 +39,12 @@ pub struct Colouring {
 }
 
 impl Colouring {
-    /// The colouring of a switch that has nothing.
+    /// The colouring of a switch that holds nothing.
     pub(super) fn none() -> Self {
         Self::default()
     }
 
-    /// The colouring of a switch that has `images`, which are the shards of the graph in order. It keeps their cells.
+    /// The colouring of a switch that holds `images`, the shards of the graph in order. It keeps their cells.
     pub(super) fn keeping<S: Sizing, P: Payload>(graph: &Graph<S, P>, images: Vec<ShardImage>) -> Self {
         let mut colouring = Self { kept: Some(Vec::new()), ..Self::default() };
         for ((slot, _), image) in graph.shards().iter().zip(images) {

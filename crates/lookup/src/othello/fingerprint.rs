@@ -1,4 +1,4 @@
-//! OFW: an Othello whose cells also tell alien names from live ones. With no fingerprint it is Concise.
+//! OFW: an Othello whose cells also distinguish alien names from live ones. With no fingerprint it is Concise.
 //!
 //! ```text
 //! cell:  | emptiness indicator, 1 | fingerprint, l_f - 1 | value, l_p |      l_f = 0: | value, l_p |
@@ -6,10 +6,10 @@
 //! The two cells of an edge must XOR to the value and the fingerprint of its name, so the colouring is the one of
 //! Concise. The emptiness indicator belongs to the vertex: it is 1 if a name or a tombstone touches the vertex. A
 //! lookup ANDs the indicators of the two cells and XORs the rest. If the indicator of the result is 0, or its
-//! fingerprint is not that of the name, the name is an alien and the answer becomes 0 (drop). This takes no branch on
-//! the name. Roots have value 0 and fingerprint 0.
+//! fingerprint is not that of the name, the name is an alien and the answer is 0 (drop). No branch depends on the
+//! name. Roots have value 0 and fingerprint 0.
 //!
-//! * A removed name certainly drops while its tombstone stands: the tombstone's value is 0, and its fingerprint is
+//! * A removed name certainly drops while it has a tombstone: the tombstone's value is 0, and its fingerprint is
 //!   inverted. Its indicators stay until the shard is solved without it.
 //! * The fingerprint is a function of the digest alone. A rebuild, a split or another switch does not change which
 //!   names share one.
@@ -27,7 +27,7 @@ use crate::base::cells::value_mask;
 /// The multiplier of the fingerprint. It differs from that of positions (the fraction of pi, made odd).
 const FINGERPRINT_MIX: u64 = 0x243F_6A88_85A3_08D3;
 
-/// Where value, fingerprint and emptiness indicator stand in a cell.
+/// The positions of value, fingerprint and emptiness indicator in a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CellFormat {
     pub(super) value_bits: u8,
@@ -158,9 +158,9 @@ mod tests {
         (f64::from(passed) / ALIENS as f64, graph.settings().false_positive_rate(n_names, shard.sides))
     }
 
-    /// Measures `n` filters and compares with the formula; the spread between filters is in the standard error.
+    /// Measures `n` filters and compares with the formula. The standard error includes the spread between filters.
     ///
-    /// The seed is fixed, for three sigma are exceeded once in 370 seeds.
+    /// The seed is fixed, because three sigma are exceeded once in 370 seeds.
     fn compare(fingerprint_bits: u8, n: u64, mut graph: impl FnMut(Settings, &mut Rng) -> Graph<Sharded, u64>) {
         const SEED: u64 = 20_260;
         let mut rng = Rng::new(SEED);

@@ -1,15 +1,14 @@
 //! The shared graph: every name of a table, in shards. It is Phase I of the papers, once for a whole network.
 //!
-//! A graph knows which cells a name joins. It does not know what they hold: each switch has a
-//! [`Colouring`] for that. A mutation returns a [`Change`], from which each colouring derives its own
-//! update message.
+//! A graph determines which cells a name joins. It does not store what they hold: each switch has a [`Colouring`] for
+//! that. A mutation returns a [`Change`], from which each colouring derives its own update message.
 //!
 //! Cost: 13 bytes per edge (32-bit payload) and 10 bytes per cell: about 37 bytes per name. An insert walks one of the
 //! two components that the edge joins: the one with the larger root, which is mostly the smaller component. Sometimes
 //! an insert rebuilds its shard; `fibula bench update --contestants latency` measures how long that takes. A shard of
 //! more than [`MAX_SHARD`] names splits. Neighbours with fewer than [`MIN_SHARD`] names merge.
 //! Source: "Memory-efficient and Ultra-fast Network Lookup and Forwarding using Othello Hashing", sections IV.B, V.A.
-//! Limits: names with equal digests cannot both be in. The module doc of `shard` says what bounds a rebuild.
+//! Limits: names with equal digests cannot both be in a table. The module doc of `shard` says what bounds a rebuild.
 
 use std::collections::HashMap;
 
@@ -31,7 +30,7 @@ use crate::traits::{InsertError, RestoreError, Row, Skeleton};
 pub const MAX_SHARD: usize = 3000;
 /// Two neighbours that both have fewer names merge.
 pub const MIN_SHARD: usize = 1000;
-/// A batch with at least this many changes per shard (on average over all shards) solves shards anew and sends them
+/// A batch with at least this many changes per shard (on average over all shards) solves shards again and sends them
 /// whole. A solve costs 25 ns for every name of a shard, and 10 KB. A single insert costs 1 us and 60 bytes.
 const BULK: usize = 50;
 /// The same threshold where only time counts. A solve costs about 35 ns for every name of the shard, and an insert
@@ -60,16 +59,16 @@ pub(super) enum Delta<P> {
     Altered(Option<P>, Option<P>),
 }
 
-/// The vertices whose colours the latest mutation changed. They hang at `joint`.
+/// The vertices whose colours the latest mutation changed. They are attached at `joint`.
 #[derive(Clone)]
 pub(super) struct Walk<I, P> {
     /// The vertex outside the changed part to which the first step's edge leads.
     pub(super) joint: u32,
     pub(super) steps: Vec<Step<P>>,
     pub(super) delta: Delta<P>,
-    /// Only one vertex changed, and no name but the new one touches it.
+    /// Only one vertex changed, and only the new name touches it.
     pub(super) fresh: bool,
-    /// The joint was isolated: no name but the new one touches it.
+    /// The joint was isolated: only the new name touches it.
     pub(super) fresh_joint: bool,
     visits: Vec<Visit<I>>,
 }
@@ -130,7 +129,7 @@ impl<S: Sizing, P: Payload> Graph<S, P> {
         }
     }
 
-    /// Solves anew the live names of `slots` (one shard, or two that merge) and `extra`.
+    /// Solves again the live names of `slots` (one shard, or two that merge) and `extra`.
     fn resolve(&mut self, slots: &[u32], extra: Option<Edge<P>>) -> Result<Change, InsertError> {
         let n_names: usize = slots.iter().map(|&slot| self.shard(slot).edges.len()).sum();
         let mut edges = Vec::with_capacity(with_slack(n_names));
@@ -273,8 +272,8 @@ impl<S: Sizing, P: Payload> Skeleton for Graph<S, P> {
         Ok(Change::Part { slot })
     }
 
-    /// Solves anew every shard that one of the names belongs to. That costs about 35 ns for every name of these shards,
-    /// and one message per shard. After an error the graph is unchanged.
+    /// Solves again every shard that one of the names belongs to. That costs about 35 ns for every name of these
+    /// shards, and one message per shard. After an error the graph is unchanged.
     fn insert_batch(&mut self, entries: &[(Digest, P)]) -> Result<Change, InsertError> {
         let mut scratch = std::mem::take(&mut self.scratch);
         let planned = self.shards.plan_batch(entries, |slot, shard, entries| {
@@ -302,8 +301,8 @@ impl<S: Sizing, P: Payload> Skeleton for Graph<S, P> {
         Ok(self.shards.replace(plans))
     }
 
-    /// The name answers drop as long as its tombstone stands. A tombstone counts as an edge until its shard is next
-    /// solved. When more than 5 % of a shard are tombstones it is solved anew, without them.
+    /// The name answers drop as long as it has a tombstone. A tombstone counts as an edge until its shard is next
+    /// solved. When more than 5 % of a shard are tombstones, it is solved again without them.
     fn remove(&mut self, digest: Digest) -> Change {
         let slot = self.shards.slot(digest);
         let shard = self.shards.part_mut(slot);
@@ -424,7 +423,7 @@ impl<I: Index, P: Payload> Walk<I, P> {
         joined
     }
 
-    /// Walks what a new edge joins. Returns false if it would close a cycle.
+    /// Walks the components that a new edge joins. Returns false if it would close a cycle.
     fn join<S: Sizing<Index = I>>(&mut self, shard: &Shard<S, P>, edge: &Edge<P>, check: Check) -> bool {
         let (u, v) = shard.endpoints(edge.digest);
         let (u_root, v_root) = (shard.root(u), shard.root(v));
@@ -442,7 +441,7 @@ impl<I: Index, P: Payload> Walk<I, P> {
         true
     }
 
-    /// Walks what hangs below the edge whose value changed.
+    /// Walks the subtree below the edge whose value changed.
     fn alter<S: Sizing<Index = I>>(&mut self, shard: &Shard<S, P>, edge: usize, old: Option<P>, check: Check) {
         let (parent, child) = shard.parent_and_child(edge);
         shard.walk(child, false, &mut self.visits);

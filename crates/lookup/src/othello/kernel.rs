@@ -149,7 +149,7 @@ impl<L: Layout> Cell for Plain<L> {
     }
 }
 
-/// A fingerprint and an emptiness indicator stand beside the value.
+/// The cell also has a fingerprint and an emptiness indicator.
 #[derive(Clone, Copy)]
 struct Checked<L>(L, Check);
 
@@ -224,7 +224,7 @@ pub(super) fn lookup<S: Sizing>(words: Words<'_>, digest: Digest) -> u64 {
     with_cell(words.format, One(words, digest, PhantomData::<S>))
 }
 
-/// Tells `touch` what [`lookup`] reads.
+/// Calls `touch` for everything that [`lookup`] reads.
 pub(super) fn touches<S: Sizing>(words: Words<'_>, digest: Digest, touch: &mut dyn FnMut(Touch)) {
     struct Touched<'a, S>(Words<'a>, Digest, &'a mut dyn FnMut(Touch), PhantomData<S>);
     impl<S: Sizing> Visitor for Touched<'_, S> {
@@ -421,7 +421,7 @@ fn stashed<S: Sizing>(words: Words<'_>, entry: u64, digest: Digest, seen: &mut i
     (0..word(0) as usize).find(|&at| word(1 + 2 * at) == digest.0).map(|at| word(2 + 2 * at))
 }
 
-/// The value of one name, without prefetching. `seen` is told of every read.
+/// The value of one name, without prefetching. Calls `seen` for every read.
 fn one<S: Sizing, C: Cell, F: FnMut(Touch)>(words: Words<'_>, cell: C, digest: Digest, seen: &mut F) -> u64 {
     let layout = cell.layout();
     seen(Touch { region: Region::Directory, offset: prefix_of(digest.0, words.depth) * 8, bytes: 8, stage: 0 });

@@ -4,12 +4,12 @@
 //! |---|---|
 //! | [`graph`], `shard` | the names as an acyclic graph, shared by all switches of a network |
 //! | [`colouring`] | what the cells of one switch hold, as images and updates, from a graph and the switch's values |
-//! | `rows` | what a store keeps of the graph |
+//! | `rows` | what a store keeps for the graph |
 //! | [`update`] | the messages that cross the seam |
-//! | [`query`], `kernel`, `apply` | [`OthelloQuery`], the query half, and the [`Reader`]s beside its writer |
+//! | [`query`], `kernel`, `apply` | [`OthelloQuery`], the query half, and the [`Reader`]s concurrent with its writer |
 //! | [`sizing`] | how many cells: sharded and exact, or the papers' powers of two |
-//! | [`fingerprint`] | OFW: cells that tell alien names from live ones |
-//! | [`spread`] | alien names spread over servers, by weight |
+//! | [`fingerprint`] | OFW: cells that distinguish alien names from live ones |
+//! | [`spread`] | alien names distributed over servers by weight |
 //! | [`gateway`] | OGW: full names in slots that the Othello leads to |
 //!
 //! Cost: 2 cell reads per lookup; 2.10 to 2.40 cells of l bits per name (l dividing 64) and 8 bytes per shard.
@@ -52,8 +52,7 @@ use fingerprint::{CellFormat, Check};
 use crate::base::cells::{cells_per_word, value_mask};
 use crate::hash::{Purpose, SecretKey, mix64};
 
-/// Control half of one table whose names carry their values themselves. It takes about 44 bytes per name with 16-bit
-/// indices.
+/// Control half of one table whose payloads are the values. It takes about 44 bytes per name with 16-bit indices.
 ///
 /// ```
 /// use fibula_lookup::hash::{Family, Hasher, SecretKey};
@@ -76,7 +75,7 @@ use crate::hash::{Purpose, SecretKey, mix64};
 /// ```
 pub type Othello<S = Sharded> = Single<Graph<S, u64>>;
 
-/// What a table is built with. Both sides of the seam have the same settings.
+/// What a table is built with. Both halves have the same settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Bits of a value, 1 to 64: l in the paper, or l_p where there are fingerprints.

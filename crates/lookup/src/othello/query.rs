@@ -60,7 +60,7 @@ pub(super) struct Shared {
     gate: Gate,
 }
 
-/// What the writer knows of a shard that it serves.
+/// The writer's record of a shard that it serves.
 pub(super) type Held = served::Held<Geometry>;
 
 fn words(served: Served<'_, Shared>) -> Words<'_> {
@@ -81,7 +81,7 @@ pub struct OthelloQuery<S: Sizing = Sharded> {
     sizing: PhantomData<S>,
 }
 
-/// Figures of a query structure.
+/// Statistics of a query structure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueryStats {
     /// Shards served.
@@ -92,7 +92,7 @@ pub struct QueryStats {
     pub arena_bytes: u64,
     /// Bytes of old versions that wait for readers.
     pub retired_bytes: usize,
-    /// Bytes of the arena on huge pages, if the operating system tells.
+    /// Bytes of the arena on huge pages, if the operating system reports it.
     pub huge_page_bytes: Option<usize>,
     /// Names in stashes.
     pub n_stashed: usize,
@@ -155,7 +155,7 @@ impl<S: Sizing> OthelloQuery<S> {
         Reader { shards: self.shards.reader(), sizing: PhantomData }
     }
 
-    /// Figures. Reads the page accounts of the operating system.
+    /// Statistics. Reads the page accounts of the operating system.
     pub fn stats(&self) -> QueryStats {
         let (arena_bytes, retired_bytes) = self.shards.arena_bytes();
         QueryStats {
@@ -385,7 +385,7 @@ impl<S: Sizing> crate::base::touches::Memory for OthelloQuery<S> {
     }
 }
 
-/// The access of a reading thread, beside the writer.
+/// A reading thread's access, concurrent with the writer.
 ///
 /// ```
 /// # use fibula_lookup::{hash::*, othello::*, traits::*};
@@ -416,7 +416,7 @@ impl<S: Sizing> Reader<S> {
         Pinned { words: words(served), _pin: pin, sizing: PhantomData }
     }
 
-    /// Says that this thread reads nothing until it pins again. Call it before sleeping.
+    /// Declares that this thread reads nothing until it pins again. Call it before sleeping.
     pub fn offline(&mut self) {
         self.shards.offline();
     }

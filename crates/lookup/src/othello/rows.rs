@@ -1,4 +1,4 @@
-//! What a store keeps of a graph besides the names: one row per shard. Rows and names together make the graph again.
+//! What a store keeps for a graph besides the names: one row per shard. Rows and names together restore the graph.
 //!
 //! ```text
 //! key:   | prefix 4, left-aligned, big-endian | depth 1 |
@@ -66,8 +66,8 @@ fn decode(row: &Row) -> Result<State, DecodeError> {
 
 /// The graph of `rows` and `live` names. It is the stored one, so every colouring has the same cells.
 ///
-/// The edges of a shard stand in another order, unless `linked` has the names that were linked since it was solved. What
-/// is used of `linked` is removed from it.
+/// The edges of a shard are in another order, unless `linked` has the names that were linked since it was solved. The
+/// names used are removed from `linked`.
 pub(super) fn restore<S: Sizing, P: Payload>(
     settings: &Settings,
     rows: &[Row],

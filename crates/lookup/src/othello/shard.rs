@@ -30,7 +30,7 @@ pub(super) const MAX_TRIES: u32 = 64;
 pub(super) const MAX_STASH: usize = 8;
 /// The failed try after which equal digests are searched for. One shard in 600 gets there by bad luck.
 const DUPLICATE_CHECK: u32 = 7;
-/// A shard is rebuilt when more than one edge in so many is a tombstone (5 %).
+/// A shard is rebuilt when more than one edge in this many is a tombstone (5 %).
 const TOMBSTONE_SHARE: usize = 20;
 
 /// A name: 13 bytes with a 32-bit payload, 17 with a value. It is packed, because a build spends most of its time on
@@ -46,8 +46,8 @@ pub(super) struct Edge<P> {
 
 /// The name was removed.
 const TOMBSTONE: u8 = 1;
-/// The vertex that gets its colour over this edge is the one in side B. This is valid while the edges stand in their
-/// colouring order: until an edge is linked to the solved shard.
+/// The vertex that gets its colour over this edge is the one in side B. This is valid while the edges are in colouring
+/// order, that is, until an edge is linked to the solved shard.
 const CHILD_IN_B: u8 = 2;
 
 impl<P> Edge<P> {
@@ -116,7 +116,7 @@ impl<I: Index> Scratch<I> {
                 incidence[vertex] = I::Incidence::default();
                 I::detach(&mut incidence[parent.get()], edge);
                 self.order.push(Peeled { child: I::new(vertex), parent, edge: I::new(edge) });
-                // The outer loop has still to visit a smaller vertex, which must outlive this one.
+                // The outer loop still has to visit a smaller vertex, which must outlive this one.
                 if parent.get() < start {
                     break;
                 }
@@ -181,14 +181,13 @@ pub(super) struct Shard<S: Sizing, P: Payload> {
     pub(super) n_tombstones: usize,
     vertices: Vec<Vertex<S::Index>>,
     pub(super) edges: Vec<Edge<P>>,
-    /// How many edges stand in a colouring order: those that the shard was solved with. Those that were linked since stand
-    /// behind them.
+    /// How many edges are in colouring order: those that the shard was solved with. Those linked since come after them.
     n_solved: usize,
     /// Names outside the graph. They are not among `edges`.
     pub(super) stash: Vec<Edge<P>>,
 }
 
-/// Where a name stands in its shard.
+/// Where a name is in its shard.
 pub(super) enum Place {
     Edge(usize),
     Stash(usize),
@@ -248,7 +247,7 @@ impl<S: Sizing, P: Payload> Shard<S, P> {
         next * S::MIN_MILLICELLS > u64::from(self.sides.cells()) * 1000 || next as usize >= S::Index::NONE.get()
     }
 
-    /// Whether there are so many tombstones that the shard should be solved without them.
+    /// Whether the shard has enough tombstones that it should be solved without them.
     pub(super) fn is_stale(&self) -> bool {
         self.n_tombstones * TOMBSTONE_SHARE > self.edges.len().max(TOMBSTONE_SHARE)
     }
@@ -291,7 +290,7 @@ impl<S: Sizing, P: Payload> Shard<S, P> {
         }
     }
 
-    /// Adds an edge that closes no cycle. The component that `visits` walked hangs at `joint` from then on.
+    /// Adds an edge that closes no cycle. It attaches the component that `visits` walked to `joint`.
     pub(super) fn link(&mut self, edge: Edge<P>, joint: u32, visits: &[Visit<S::Index>]) {
         self.edges.push(edge);
         let root = self.vertices[joint as usize].root;
@@ -351,7 +350,7 @@ impl<S: Sizing, P: Payload> Shard<S, P> {
         if self.vertices[u as usize].up == S::Index::new(edge) { (v, u) } else { (u, v) }
     }
 
-    /// Walks what hangs at `start`, breadth first. With `whole` it walks the rest of the component too.
+    /// Walks the subtree at `start`, breadth first. With `whole` it walks the rest of the component too.
     pub(super) fn walk(&self, start: u32, whole: bool, visits: &mut Vec<Visit<S::Index>>) {
         visits.clear();
         visits.push(Visit { vertex: start, parent: 0, edge: S::Index::NONE });

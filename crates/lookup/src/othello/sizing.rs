@@ -32,7 +32,7 @@ impl Sides {
     }
 }
 
-/// What a reader must know of a shard. It has 64 bits, so that one atomic load carries all of it.
+/// What a reader needs to know about a shard. It has 64 bits, so that one atomic load reads all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     /// Where the cells start, in lines of 64 bytes from the base of the arena.
@@ -50,7 +50,7 @@ pub(super) const MAX_SIDE: u32 = 1 << 30;
 /// The most words of a side of a [`Sharded`] shard.
 pub(super) const MAX_SIDE_WORDS: u32 = (1 << 16) - 1;
 
-/// A rule for sizes. It is sealed, because the lookup loops know each rule.
+/// A rule for sizes. It is sealed, because the lookup loops depend on each rule.
 pub trait Sizing: Copy + Default + Send + Sync + 'static + sealed::Sealed {
     /// The integer that holds indices of edges and vertices of one shard.
     type Index: Index;
@@ -60,7 +60,7 @@ pub trait Sizing: Copy + Default + Send + Sync + 'static + sealed::Sealed {
     const ID: u8;
     /// Whether the table splits into shards.
     const SHARDED: bool;
-    /// A shard with fewer cells per name is made larger, in thousandths. 0 if only a cycle makes it larger.
+    /// A shard with fewer cells per name, in thousandths, is enlarged. 0 if only a cycle enlarges it.
     const MIN_MILLICELLS: u64;
 
     /// Whether the sides of a shard that comes from outside can be packed.
@@ -99,7 +99,7 @@ pub struct Option2;
 
 /// The smallest side. With fewer cells a handful of names could never be acyclic.
 const MIN_SIDE: u32 = 8;
-/// A shard grows by a twentieth after so many failed tweaks. The module doc of `shard` has the evidence.
+/// A shard grows by a twentieth after this many failed tweaks. The module doc of `shard` has the evidence.
 pub(super) const TRIES_A_SIZE: u32 = 16;
 
 impl Sizing for Sharded {

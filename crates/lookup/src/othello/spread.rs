@@ -1,8 +1,8 @@
-//! Alien names spread over servers: a flow that is not in the table lands on a server, as often as the server's weight
-//! says.
+//! Alien names distributed over servers: a flow that is not in the table goes to a server with a probability given by
+//! the server's weight.
 //!
 //! In a table with [`Settings::with_spread`] the root of every component, and every isolated cell, has a pseudo-random
-//! colour instead of 0. It is a function of the key, the shard and the vertex. Live names do not notice. An alien XORs
+//! colour instead of 0. It is a function of the key, the shard and the vertex. Live names are unaffected. An alien XORs
 //! two cells, which are in different components except about once in 1,000 times. So its value is spread evenly over
 //! all values of `l` bits. Cells, messages and digests stay pure functions of (graph, tombstones, name → value).
 //! [`Servers`] then maps values to servers:
@@ -17,7 +17,7 @@
 //! **Weights** are met to half a slot ([`Servers::shares`]): for a weight of a hundredth of the sum, 14 bits give
 //! 0.3 %. The unevenness of the cells comes on top. It shrinks with their number. Measured with 1 to 20,000 names,
 //! shares from a twentieth to a quarter, and 2M aliens: at most 0.5 % off, and most of that is the error of the sample.
-//! A table of one shard is sized for [`LEAST_NAMES`], since a handful of cells cannot be even.
+//! A table of one shard is sized for [`LEAST_NAMES`], because a handful of cells cannot be even.
 //!
 //! **When names come and go**, aliens that read a changed cell move: see the figures at [`Servers`].
 //!
@@ -61,8 +61,8 @@ impl Roots {
 ///
 /// How aliens move when names come and go, measured over 16,000 names in eight shards: a name that comes, goes or gets
 /// another value moves 0.013 to 0.015 % of them, which is the share of two names of the table. 160 changes of each kind
-/// together moved 6.1 %. A shard that is solved anew (because of a cycle, growth, or when a twentieth of its names are
-/// gone) moves all of its aliens. An alien flow that must stay where it landed must be inserted, with [`Servers::pin`].
+/// together moved 6.1 %. A shard that is solved again (because of a cycle, growth, or when a twentieth of its names are
+/// gone) moves all of its aliens. An alien flow that must keep its server must be inserted, with [`Servers::pin`].
 ///
 /// ```
 /// use fibula_lookup::hash::SecretKey;
@@ -87,7 +87,7 @@ pub struct Servers {
     n_servers: usize,
 }
 
-/// Why weights make no table of servers. The table is unchanged.
+/// Why no table of servers can be built from weights. The table is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WeightsError {
@@ -181,9 +181,9 @@ impl Servers {
         counts.iter().map(|&count| count as f64 / self.slots.len() as f64).collect()
     }
 
-    /// Apportions the slots anew, and returns how many moved. As few move as possible, each from a server that has too
-    /// many to one that has too few. More servers may come. A server that goes keeps its number with weight 0, and has
-    /// one slot then.
+    /// Reapportions the slots, and returns how many moved. As few as possible move, each from a server that has too
+    /// many to one that has too few. Servers may be added. To remove a server, set its weight to 0: it keeps its number
+    /// and one slot.
     /// # Errors
     /// [`WeightsError`].
     pub fn set_weights(&mut self, weights: &[u64]) -> Result<usize, WeightsError> {

@@ -1,4 +1,4 @@
-//! Small scopes, in which everything that is rare in a real table happens often.
+//! Small cases, in which everything that is rare in a real table happens often.
 
 use super::graph::Graph;
 use super::sizing::{Sharded, Sides, Tiny};
@@ -203,7 +203,7 @@ fn shards_that_do_not_replace_whole_shards_exactly_once_are_refused() {
     let settings = query.settings();
     let with = |image: &ShardImage, prefix: u32, depth: u8| {
         let mut image = ShardImage { id: PartId { prefix, depth }, version: 9, ..image.clone() };
-        // The digest covers the id. A refusal tells the right one.
+        // The digest covers the id. The refusal reports the right one.
         if let Err(ApplyError::WrongDigest { got, .. }) =
             OthelloQuery::<Sharded>::from_images(&settings, &[image.clone()])
         {
@@ -296,7 +296,7 @@ fn limits_are_typed_errors() {
     table.insert(Digest(1), 7, &mut updates).unwrap();
     table.insert(Digest(2), 7, &mut updates).unwrap();
     assert_eq!(table.insert(Digest(3), 1, &mut updates), Err(InsertError::TooManyNames { max: 2 }));
-    // A name that is in may still change, and a removed one makes room.
+    // A name in the table may still change, and a removed one makes room.
     table.insert(Digest(2), 6, &mut updates).unwrap();
     assert!(table.remove(Digest(1), &mut updates));
     table.insert(Digest(3), 1, &mut updates).unwrap();

@@ -91,7 +91,7 @@ impl ShardImage {
         out.extend_from_slice(bytemuck::cast_slice(&self.words));
     }
 
-    /// Reads an image of cells of `cell_bits` bits. Lengths are checked before anything is allocated.
+    /// Decodes an image of cells of `cell_bits` bits. Lengths are checked before anything is allocated.
     pub(crate) fn decode(bytes: &mut Bytes, cell_bits: u8) -> Result<Self, DecodeError> {
         let id = PartId::decode(bytes)?;
         let n_stash = at_most("stash entries", bytes.u8()?.into(), MAX_STASH as u64)?;
@@ -138,9 +138,10 @@ impl Update {
         }
     }
 
-    /// Reads an update for a table with cells of `cell_bits` bits ([`Settings::cell_bits`](super::Settings::cell_bits)).
+    /// Decodes an update for a table with cells of `cell_bits` bits
+    /// ([`Settings::cell_bits`](super::Settings::cell_bits)).
     /// # Errors
-    /// [`DecodeError`]; lengths are checked against the bytes that are there before anything is allocated.
+    /// [`DecodeError`]; lengths are checked against the bytes present before anything is allocated.
     pub fn decode(bytes: &[u8], cell_bits: u8) -> Result<Self, DecodeError> {
         let mut bytes = Bytes(bytes);
         let kind = at_most("kind of update", bytes.u8()?.into(), 2)?;

@@ -1,4 +1,4 @@
-//! What a query structure refuses. Shards that come from outside are checked for everything that readers rely on.
+//! What a query structure refuses. Everything that readers rely on is checked in shards that come from outside.
 
 use super::query::OthelloQuery;
 use super::sizing::Sizing;

@@ -1,4 +1,4 @@
-//! Quiescent-state-based reclamation: when may memory that readers could still be reading be reused?
+//! Quiescent-state-based reclamation: when memory that readers may still be reading can be reused.
 //!
 //! ```text
 //! writer                                    reader
@@ -7,25 +7,25 @@
 //!   ...                                       if it was offline: fence(SeqCst)
 //!   fence(SeqCst)                             v = entry.load(Acquire), reads of v, ...
 //!   all seen.load(Acquire) >= e or offline?
-//!   then the old version is nobody's
+//!   then no reader uses the old version
 //! ```
-//! A reader that announced e has seen the entry unpublished before e, and its earlier reads are over: the two
-//! Acquire-Release pairs, on `epoch` and on `seen`. A reader that was offline may announce an older epoch while the
-//! writer scans; the two fences see to it that either the writer finds it online, or it finds the new entry.
+//! A reader that announced e has seen the entry unpublished before e, and its earlier reads are complete. This follows
+//! from the two Acquire-Release pairs, on `epoch` and on `seen`. A reader that was offline may announce an older epoch
+//! while the writer scans. The two fences ensure that either the writer sees it online, or it sees the new entry.
 
 use std::marker::PhantomData;
 use std::sync::{Arc, PoisonError};
 
 use super::sync::{AtomicU64, Mutex, MutexGuard, Ordering, fence, required, step};
 
-/// What an offline reader shows: newer than every epoch.
+/// The announcement of an offline reader: newer than every epoch.
 const OFFLINE: u64 = u64::MAX;
 
 /// A point in the writer's history; later epochs compare greater.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Epoch(u64);
 
-/// The readers of one or several structures that are written by one thread. Cheap to clone; clones are the same domain.
+/// The readers of one or more structures that one thread writes. Cheap to clone; clones are the same domain.
 ///
 /// ```
 /// use fibula_lookup::publish::{Domain, Entry};
@@ -45,7 +45,7 @@ pub struct Epoch(u64);
 #[derive(Clone, Debug)]
 pub struct Domain(Arc<Shared>);
 
-/// Two cache lines, since processors fetch them in pairs: a reader's announcement disturbs nobody else's.
+/// Two cache lines, because processors fetch them in pairs: a reader's announcement does not disturb other threads.
 #[repr(align(128))]
 #[derive(Debug)]
 struct Padded(AtomicU64);
@@ -53,13 +53,13 @@ struct Padded(AtomicU64);
 #[derive(Debug)]
 struct Shared {
     epoch: Padded,
-    /// What every registered reader announced last.
+    /// The latest announcement of every registered reader.
     seen: Mutex<Vec<Arc<Padded>>>,
 }
 
 impl Shared {
     fn seen(&self) -> MutexGuard<'_, Vec<Arc<Padded>>> {
-        // Nothing panics while it holds the lock, and the list is whole at every step.
+        // Nothing panics while it holds the lock, and the list is consistent at every step.
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -70,30 +70,31 @@ impl Domain {
         Domain(Arc::new(Shared { epoch: Padded(AtomicU64::new(0)), seen: Mutex::new(Vec::new()) }))
     }
 
-    /// Adds a reader, offline until its first [`pin`](ReaderSlot::pin). Takes a lock; any number may register.
+    /// Adds a reader, which is offline until its first [`pin`](ReaderSlot::pin). Takes a lock. There is no limit on
+    /// readers.
     pub fn register(&self) -> ReaderSlot {
         let seen = Arc::new(Padded(AtomicU64::new(OFFLINE)));
-        // The lock orders this against a scan: a scan that misses the new reader is seen by it, with all before it.
+        // The lock orders this against a scan: a reader that a scan misses sees everything before the scan.
         self.0.seen().push(Arc::clone(&seen));
         ReaderSlot { shared: Arc::clone(&self.0), seen, announced: OFFLINE }
     }
 
-    /// Starts the next epoch. Call it **after** unpublishing, keep the epoch beside the unpublished memory.
+    /// Starts the next epoch. Call it **after** unpublishing, and keep the epoch with the unpublished memory.
     pub fn advance(&self) -> Epoch {
         Epoch(self.0.epoch.0.fetch_add(1, required!(EpochAdvancedRelaxed, AcqRel)) + 1)
     }
 
-    /// Whether every reader has let go of what was unpublished before `epoch` began. Never blocks on a reader.
+    /// Whether every reader has released what was unpublished before `epoch` began. Never blocks on a reader.
     ///
-    /// Costs what [`completed`](Domain::completed) costs; for a list of retired memory, ask that once.
+    /// It costs as much as [`completed`](Domain::completed). For a list of retired memory, call that once.
     pub fn passed(&self, epoch: Epoch) -> bool {
         epoch <= self.completed()
     }
 
-    /// The newest epoch that has [`passed`](Domain::passed). One fence, one lock and one cache line a reader:
+    /// The newest epoch that has [`passed`](Domain::passed). Costs one fence, one lock and one cache line per reader:
     /// 10 ns, or a miss (some 50 ns) for each reader that announced since.
     pub fn completed(&self) -> Epoch {
-        // Acquire for epochs that another thread began; the writer's own would do with less.
+        // Acquire for epochs that another thread began. For the writer's own, less would be enough.
         let now = self.0.epoch.0.load(Ordering::Acquire);
         step!(ScanUnfenced, fence(Ordering::SeqCst));
         let seen = self.0.seen();
@@ -113,19 +114,19 @@ impl Default for Domain {
     }
 }
 
-/// A reader's place in a [`Domain`]; one a thread. Dropping it takes the reader out.
+/// A reader's slot in a [`Domain`], one per thread. Dropping it removes the reader.
 ///
-/// A slot that is leaked while online holds the writer's memory for ever: the writer then reports stalled readers.
+/// A slot that is leaked while online holds the writer's memory forever: the writer then reports stalled readers.
 #[derive(Debug)]
 pub struct ReaderSlot {
     shared: Arc<Shared>,
     seen: Arc<Padded>,
-    /// The value of `seen`, without a load.
+    /// A copy of `seen`, which saves a load.
     announced: u64,
 }
 
 impl ReaderSlot {
-    /// Lets go of everything read under the last pin, and begins to read anew. Call it once a burst.
+    /// Releases everything read under the last pin, and starts a new read. Call it once per burst.
     ///
     /// Cost: a load; if the writer advanced since, also a store; if the slot was offline, also a full fence.
     #[inline]
@@ -137,14 +138,15 @@ impl ReaderSlot {
         Pin(PhantomData)
     }
 
-    /// Lets go of everything until the next pin. Call it before sleeping, so that the writer need not wait.
+    /// Releases everything until the next pin. Call it before sleeping, so that the writer need not wait.
     pub fn offline(&mut self) {
         self.seen.0.store(OFFLINE, required!(OfflineRelaxed, Release));
         self.announced = OFFLINE;
     }
 
     fn announce(&mut self, epoch: u64) {
-        // Release even from offline: a scan that reads this store must see the reads before the offline one ended.
+        // Release even from offline: a scan that reads this store must see the reads from before the reader went
+        // offline.
         let announcement = required!(AnnouncedRelaxed, Release);
         if self.announced == OFFLINE {
             step!(OnlineUnannounced, self.seen.0.store(epoch, announcement));
@@ -163,6 +165,6 @@ impl Drop for ReaderSlot {
     }
 }
 
-/// While it lives, what its reader loads from the entries of the domain stays as it is.
+/// While it exists, what its reader loads from the entries of the domain is not changed.
 #[derive(Debug)]
 pub struct Pin<'a>(PhantomData<&'a mut ReaderSlot>);

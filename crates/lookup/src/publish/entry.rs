@@ -2,17 +2,17 @@
 
 use super::sync::{AtomicU64, Ordering, required};
 
-/// A 64-bit word that leads to immutable data: an index or offset with whatever describes what lies there.
+/// A 64-bit word that refers to immutable data: an index or offset, and whatever describes the data there.
 ///
-/// Everything the writer stored before [`publish`](Entry::publish) is seen by a reader that [`load`](Entry::load)s
-/// the published value. Load **once** a lookup and derive the rest from the value: two loads may see two versions.
-/// Cost: that of a plain load and store on x86.
+/// A reader that [`load`](Entry::load)s the published value sees everything that the writer stored before
+/// [`publish`](Entry::publish). Load **once** per lookup and derive the rest from the value: two loads may see two
+/// versions. Cost: that of a plain load and store on x86.
 #[repr(transparent)]
 #[derive(Debug)]
 pub struct Entry(AtomicU64);
 
 impl Entry {
-    /// An entry not yet shared.
+    /// An entry that is not yet shared.
     pub fn new(value: u64) -> Entry {
         Entry(AtomicU64::new(value))
     }

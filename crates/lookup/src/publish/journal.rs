@@ -1,32 +1,33 @@
-//! A sequence counter that remembers where its latest writes were: a reader of many places that met the writer reads
-//! again what was written, and not all of it.
+//! A sequence counter that records where its latest writes were. A reader of many places that overlapped a write reads
+//! again only the places written.
 //!
 //! ```text
 //! write k                                          reader
-//!   places[k mod N].store(place, Release)            n = count.load(Acquire)      odd: a write is under way, never mind
+//!   places[k mod N].store(place, Release)            n = count.load(Acquire)      may be odd: a write is under way
 //!   fence(Release)                                   cells, Relaxed
 //!   count.store(2k + 1, Relaxed)                     fence(Acquire)
-//!   fence(Release)                                   count.load(Relaxed) == n, even: all of it stands
+//!   fence(Release)                                   count.load(Relaxed) == n, even: all of it is consistent
 //!   cells of the place, Relaxed                      otherwise m = count.load(Relaxed):
 //!   count.store(2k + 2, Release)                       writes n/2 to (m - 1)/2 may have been seen in part:
 //!                                                      their places.load(Acquire)
 //!                                                      count.load(Relaxed) < 2 (n/2 + N) ? those places : anywhere
 //! ```
-//! A reader who saw any cell of a write finds, after his fence, its odd count and its place: the writer's second fence
-//! stands between those and the cells. One who begins at an odd count has all writes before that one behind him: the first
-//! fence stands between their commits and it. The place of write k is overwritten after write k + N - 1 was committed: who
-//! met the later place finds a count of at least 2 (k + N). Checked by loom, with mutants: `tests/loom_publish.rs`.
+//! A reader that saw any cell of a write sees, after its fence, the odd count and the place of that write: the writer's
+//! second fence orders these before the cells. A reader that begins at an odd count sees all writes before that one
+//! complete: the first fence orders their commits before that count. Write k + N - 1 is committed before the place of
+//! write k is overwritten, so a reader that saw the later place finds a count of at least 2 (k + N). Checked by loom,
+//! with mutants: `tests/loom_publish.rs`.
 
 use super::sequence::odd_is_ignored;
 use super::sync::{AtomicU64, Ordering, fence, required, step};
 use super::{Sequence, WriteGuard};
 
-/// Writes whose places are remembered. One is enough for loom to see them overwritten.
+/// Writes whose places are recorded. One is enough for loom to see them overwritten.
 const PLACES: usize = if cfg!(loom) { 1 } else { 4 };
-/// Instead of a place: a write that may be anywhere.
+/// In place of a place: the write may be anywhere.
 pub const ANYWHERE: u64 = u64::MAX;
 
-/// The counter, and the places of its latest writes beside it in one cache line.
+/// The counter and the places of its latest writes, in one cache line.
 #[derive(Debug)]
 #[repr(align(64))]
 pub struct Journal {
@@ -38,14 +39,14 @@ pub struct Journal {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Since(u64);
 
-/// Where was written while a reader read.
+/// Where the writer wrote while a reader read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Written {
     places: [u64; PLACES],
 }
 
 impl Written {
-    /// Whether what was read at `place`, which is not [`ANYWHERE`], may be from no one moment.
+    /// Whether what was read at `place`, which is not [`ANYWHERE`], may be inconsistent.
     #[inline]
     pub fn is_at(&self, place: u64) -> bool {
         self.places.iter().any(|&written| written == place || written == ANYWHERE)
@@ -53,12 +54,12 @@ impl Written {
 }
 
 impl Journal {
-    /// A journal without a write.
+    /// A journal without writes.
     pub fn new() -> Journal {
         Journal { sequence: Sequence::new(), places: std::array::from_fn(|_| AtomicU64::new(ANYWHERE)) }
     }
 
-    /// The counter, for readers to whom places say nothing.
+    /// The counter, for readers that do not use places.
     #[inline(always)]
     pub fn sequence(&self) -> &Sequence {
         &self.sequence
@@ -70,14 +71,15 @@ impl Journal {
         Since(self.sequence.count(required!(JournalBegunRelaxed, Acquire)))
     }
 
-    /// Whether all that was loaded since is from one moment; otherwise ask [`written`](Self::written).
+    /// Whether everything loaded since `since` is from one moment. Otherwise call [`written`](Self::written).
     #[inline(always)]
     pub fn is_unchanged(&self, since: Since) -> bool {
         step!(JournalValidatedUnfenced, fence(Ordering::Acquire));
         (since.0.is_multiple_of(2) || odd_is_ignored()) && self.sequence.count(Ordering::Relaxed) == since.0
     }
 
-    /// Where writes may have met the reader since, after [`is_unchanged`](Self::is_unchanged) said no.
+    /// Where writes may have overlapped the reads since `since`. Call it if [`is_unchanged`](Self::is_unchanged) is
+    /// false.
     pub fn written(&self, since: Since) -> Written {
         let anywhere = Written { places: [ANYWHERE; PLACES] };
         let first = since.0 >> 1;
@@ -85,17 +87,17 @@ impl Journal {
         if n_begun <= first || n_begun - first > PLACES as u64 {
             return anywhere;
         }
-        // A place that stands for the others where there were fewer writes.
+        // If there were fewer writes than places, the last place fills the rest.
         let place = |write: u64| self.slot(write).load(required!(PlaceLoadedRelaxed, Acquire));
         let places = std::array::from_fn(|at| place((first + at as u64).min(n_begun - 1)));
         let is_overwritten = self.sequence.count(Ordering::Relaxed) >> 1 >= first + PLACES as u64;
         if is_overwritten && !overwriting_is_ignored() { anywhere } else { Written { places } }
     }
 
-    /// Begins to write at `place`, any number that readers would call it, and nowhere else; or [`ANYWHERE`].
+    /// Begins to write only at `place`, which may be any number that readers use for it, or [`ANYWHERE`].
     pub fn write(&self, place: u64) -> WriteGuard<'_> {
         let count = self.sequence.count(Ordering::Relaxed);
-        // The write that was dropped half done is this one from now on, wherever it was.
+        // A write that was dropped half done becomes part of this one, wherever it was.
         let place = if count.is_multiple_of(2) { place } else { ANYWHERE };
         self.slot(count >> 1).store(place, required!(PlaceStoredRelaxed, Release));
         step!(BegunUnfenced, fence(Ordering::Release));
@@ -113,7 +115,7 @@ impl Default for Journal {
     }
 }
 
-/// Always false, but in the model that shows why an overwritten place must be noticed.
+/// Always false, except in the model that shows why an overwritten place must be detected.
 fn overwriting_is_ignored() -> bool {
     #[cfg(loom)]
     return super::mutants::Mutant::OverwritingIgnored.is_active();
@@ -150,7 +152,7 @@ mod tests {
             let journal = Journal::new();
             let since = journal.begin();
             (0..n_writes).for_each(|place| journal.write(place).commit());
-            // The last slot but one may be under way to another place.
+            // The next write may already be overwriting the oldest slot.
             assert_eq!(journal.written(since).is_at(100), n_writes >= PLACES as u64, "{n_writes} writes");
         }
     }

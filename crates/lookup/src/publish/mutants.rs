@@ -1,11 +1,11 @@
-//! Deliberate defects, for the models only: each must make a model fail, or the model shows nothing.
+//! Deliberate defects, for the models only. Each must make a model fail; otherwise the model shows nothing.
 
 use std::cell::Cell;
 
 /// What can be broken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mutant {
-    /// An entry is published Relaxed: a reader may see the entry before the version it leads to.
+    /// An entry is published Relaxed: a reader may see the entry before the version it refers to.
     EntryPublishedRelaxed,
     /// An entry is loaded Relaxed.
     EntryLoadedRelaxed,
@@ -27,7 +27,7 @@ pub enum Mutant {
     ScanUnfenced,
     /// A reader of the sequence counter begins Relaxed.
     ReadBegunRelaxed,
-    /// A reader of the sequence counter does not mind an odd count.
+    /// A reader of the sequence counter ignores that a count is odd.
     OddIgnored,
     /// A reader of the sequence counter validates without the fence.
     ValidatedUnfenced,
@@ -39,13 +39,13 @@ pub enum Mutant {
     JournalBegunRelaxed,
     /// A reader of the journal validates without the fence.
     JournalValidatedUnfenced,
-    /// A writer begins without the fence between the commits before and its odd count.
+    /// A writer begins without the fence between earlier commits and its odd count.
     BegunUnfenced,
-    /// A writer overwrites a place Relaxed: it may be seen before the commits that made it free.
+    /// A writer overwrites a place Relaxed: it may be seen before the commits that freed it.
     PlaceStoredRelaxed,
     /// A reader loads places Relaxed.
     PlaceLoadedRelaxed,
-    /// A reader does not mind that a place may be that of a later write.
+    /// A reader ignores that a place may be that of a later write.
     OverwritingIgnored,
 }
 
@@ -72,7 +72,7 @@ impl Mutant {
         Mutant::CommittedRelaxed,
     ];
 
-    /// The defects of the journal, beside those of the counter in its writer.
+    /// The defects of the journal, in addition to those of the counter in its writer.
     pub const JOURNAL: [Mutant; 9] = [
         Mutant::OddIgnored,
         Mutant::WriteUnfenced,

@@ -84,9 +84,9 @@ impl<T: Send + Sync> RcuCell<T> {
         Ok(())
     }
 
-    /// Publishes the next version. The one before it, of `bytes` bytes, is freed when its readers are gone.
+    /// Publishes the next version. The one before it, of `bytes` bytes, is freed once every reader has released it.
     /// # Errors
-    /// As [`RcuCell::may_replace`]. Then the version stays.
+    /// As [`RcuCell::may_replace`]; the version is unchanged.
     pub(crate) fn replace(&mut self, version: T, bytes: usize) -> Result<(), ApplyError> {
         self.may_replace()?;
         self.replace_now(version, bytes);

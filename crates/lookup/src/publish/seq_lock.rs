@@ -1,19 +1,19 @@
-//! Readers beside the writer of memory that is changed in place: they read again while they meet it, and wait in the end.
+//! Reads of memory that one writer changes in place. A reader that overlaps a write reads again, and eventually waits.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::{ANYWHERE, Journal, Sequence};
 
-/// Reads that met the writer before a reader waits for the end of its update.
+/// Reads that overlap a write before a reader waits for the end of the update.
 const SPINS: u32 = 16;
 
-/// The lock on which a reader waits that met the writer too often. The writer holds it during an update.
+/// The lock on which a reader waits after too many overlaps. The writer holds it during an update.
 #[derive(Debug, Default)]
 pub(crate) struct Gate(Mutex<()>);
 
 impl Gate {
-    /// What `attempt` finds, which finds nothing where it meets the writer; or, when that happened too often, the closed
-    /// gate, behind which nobody writes.
+    /// The result of `attempt`, which returns nothing if it overlaps a write. After too many overlaps, the closed gate,
+    /// which excludes the writer.
     #[inline(always)]
     pub(crate) fn retry<T>(&self, mut attempt: impl FnMut() -> Option<T>) -> Result<T, MutexGuard<'_, ()>> {
         for _ in 0..SPINS {
@@ -25,22 +25,23 @@ impl Gate {
         Err(self.close())
     }
 
-    /// Keeps the writer, and readers that met it too often, from passing until the result is dropped.
+    /// Excludes the writer, and readers that overlapped it too often, until the result is dropped.
     pub(crate) fn close(&self) -> MutexGuard<'_, ()> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A counter round every write, and the lock behind it.
+/// A counter that guards every write, and the lock behind it.
 #[derive(Debug, Default)]
 pub(crate) struct SeqLock {
-    // On a cache line of its own: what the lock's holder writes is nothing that readers poll.
+    // On a cache line of its own: readers do not poll what the holder of the lock writes.
     journal: Journal,
     gate: Gate,
 }
 
 impl SeqLock {
-    /// What `read` finds while nobody writes; it is repeated until that was so. It must bear with what is half written.
+    /// The result of `read` without a concurrent write. `read` is repeated until then, and must tolerate half-written
+    /// data.
     #[inline(always)]
     pub(crate) fn read<T>(&self, mut read: impl FnMut() -> T) -> T {
         let attempt = || {
@@ -51,7 +52,7 @@ impl SeqLock {
         self.gate.retry(attempt).unwrap_or_else(|_closed| read())
     }
 
-    /// For readers of many places: what tells them which of these the writer wrote meanwhile.
+    /// For readers of many places: it records which of these the writer wrote meanwhile.
     #[inline(always)]
     pub(crate) fn journal(&self) -> &Journal {
         &self.journal
@@ -62,7 +63,7 @@ impl SeqLock {
         self.write_at(ANYWHERE, write)
     }
 
-    /// As [`write`](Self::write), at one place and nowhere else.
+    /// As [`write`](Self::write), only at `place`.
     pub(crate) fn write_at<T>(&self, place: u64, write: impl FnOnce() -> T) -> T {
         let _closed = self.gate.close();
         let guard = self.journal.write(place);

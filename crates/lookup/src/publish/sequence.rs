@@ -1,20 +1,20 @@
-//! A 64-bit sequence counter: readers detect that they met the writer, and try again.
+//! A 64-bit sequence counter: readers detect a concurrent write, and try again.
 //!
 //! ```text
 //! writer                                 reader
-//!   s.store(n + 1, Relaxed)   odd          n = s.load(Acquire); odd: not now
+//!   s.store(n + 1, Relaxed)   odd          n = s.load(Acquire); odd: a write is under way
 //!   fence(Release)                         cells, Relaxed
 //!   cells, Relaxed                         fence(Acquire)
 //!   s.store(n + 2, Release)                s.load(Relaxed) == n ?
 //! ```
-//! The release fence keeps the stores of cells behind the odd count: a reader that has seen one of them finds, after
-//! its acquire fence, at least that count. 64 bits do not wrap: at 10^9 writes a second they last 292 years.
+//! The release fence orders the odd count before the stores of cells: a reader that has seen one of them sees, after
+//! its acquire fence, at least that count. 64 bits do not wrap: at 10^9 writes per second they last 292 years.
 
 use super::sync::{AtomicU64, Ordering, fence, required, step};
 
 /// Counts the writes to a group of atomic cells: odd while one is under way. One writer at a time.
 ///
-/// The caller bounds the retries; a reader that gives up has to have another way (the exact table, a drop).
+/// The caller bounds the retries. A reader that gives up needs another way (the exact table, a drop).
 #[repr(transparent)]
 #[derive(Debug)]
 pub struct Sequence(AtomicU64);
@@ -35,14 +35,14 @@ impl Sequence {
         self.0.load(ordering)
     }
 
-    /// Begins to read, or `None` while a write is under way. Then load the cells, relaxed.
+    /// Begins to read. Then load the cells, relaxed. `None` while a write is under way.
     #[inline(always)]
     pub fn read_begin(&self) -> Option<Stamp> {
         let count = self.0.load(required!(ReadBegunRelaxed, Acquire));
         (count.is_multiple_of(2) || odd_is_ignored()).then_some(Stamp(count))
     }
 
-    /// Whether what was loaded since `stamp` is from one moment. If not, forget it and begin again.
+    /// Whether everything loaded since `stamp` is from one moment. Otherwise discard it and begin again.
     #[inline(always)]
     pub fn read_validate(&self, stamp: Stamp) -> bool {
         step!(ValidatedUnfenced, fence(Ordering::Acquire));
@@ -51,8 +51,8 @@ impl Sequence {
 
     /// Begins to write; then store the cells, relaxed, and [`commit`](WriteGuard::commit).
     ///
-    /// A guard dropped without a commit (a panic, say) leaves the counter odd, so that no reader takes a half-written
-    /// group for whole; the next write picks it up.
+    /// A guard dropped without a commit (a panic, say) leaves the counter odd, so that no reader accepts a half-written
+    /// group. The next write continues from there.
     pub fn write(&self) -> WriteGuard<'_> {
         let odd = self.0.load(Ordering::Relaxed) | 1;
         self.0.store(odd, Ordering::Relaxed);
@@ -82,7 +82,7 @@ impl WriteGuard<'_> {
     }
 }
 
-/// Always false, but in the model that shows why an odd count must be refused.
+/// Always false, except in the model that shows why an odd count must be refused.
 #[inline(always)]
 pub(super) fn odd_is_ignored() -> bool {
     #[cfg(loom)]

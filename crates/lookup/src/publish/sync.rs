@@ -1,4 +1,5 @@
-//! The atomics of this module: those of std, or loom's under `--cfg loom`; and the marks on what must not be weaker.
+//! The atomics of this module: those of std, or loom's under `--cfg loom`; and macros that mark what must not be
+//! weaker.
 
 #[cfg(loom)]
 pub(super) use loom::sync::{

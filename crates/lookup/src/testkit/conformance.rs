@@ -1,12 +1,12 @@
-//! The conformance test, written once: what every pair of control and query structure must hold to.
+//! The conformance test, written once: the contract of every pair of control and query structure.
 //!
-//! For any sequence of operations, an export of the start with all later updates applied answers exactly like an export
-//! of the end, and as the [`Oracle`] says. A duplicated update is harmless, and one that comes too early or too late is
-//! refused or harmless.
+//! For any sequence of operations, an export of the initial state with all later updates applied answers exactly like
+//! an export of the final state, and as the [`Oracle`] says. A duplicated update is harmless. One that comes too early
+//! or too late is refused or harmless.
 //!
-//! [`random`] runs a long seeded sequence, biased to what breaks tables: duplicates, re-inserts of removed names,
-//! removals of names that are not there, batches with repeats. [`exhaustive`] runs every short sequence over few names,
-//! and changes the order of its updates.
+//! [`random`] runs a long seeded sequence, biased towards what breaks tables: duplicates, re-inserts of removed names,
+//! removals of absent names, batches with repeats. [`exhaustive`] runs every short sequence over few names, and
+//! reorders its updates.
 
 use std::fmt::Debug;
 
@@ -19,7 +19,7 @@ use crate::traits::{Applied, Query};
 pub struct Scope {
     /// Operations in all.
     pub n_operations: usize,
-    /// Names drawn from; few names make many re-inserts.
+    /// The number of names to draw from; few names make many re-inserts.
     pub n_names: u64,
     /// Values are below this (saturating at 64 bits).
     pub n_values: u64,
@@ -30,13 +30,13 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// One batch in so many is as large as the scope has names: some in every run, not many in a long one.
+    /// One batch in this many is as large as the scope has names: some in every run, not many in a long one.
     fn bulk_rarity(&self) -> u64 {
         (self.n_operations as u64 / 200 + 1).min(5_000)
     }
 }
 
-/// Runs a random sequence on `control`, which is empty; `key` makes the key of a number. Returns what is in at the end.
+/// Runs a random sequence on `control`, which is empty; `key` makes the key of a number. Returns the live names.
 /// # Panics
 /// When the structure does not conform, with the seed and the operation.
 pub fn random<C: Subject>(
@@ -47,19 +47,19 @@ pub fn random<C: Subject>(
 ) -> Live<C> {
     let mut rng = Rng::new(scope.seed);
     let mut live = Live::<C>::new();
-    // One follows from the start, the other joins again and again with a fresh export.
+    // One follower follows from the start; the other is replaced by a fresh export again and again.
     let (mut follower, mut late) = (control.export(), control.export());
     let mut updates = Vec::new();
     for operation in 0..scope.n_operations {
         let context = || format!("seed {}, operation {operation}", scope.seed);
         updates.clear();
-        // In waves, so that tables grow and shrink by much.
+        // In waves, so that tables grow and shrink a lot.
         let growing = (operation / (1 + scope.n_names as usize * 2)).is_multiple_of(2);
         let name = key(rng.below(scope.n_names));
         let mut changed = vec![name];
         match rng.below(100) {
             0..2 => {
-                // Now and then a batch so large that tables solve it in one go.
+                // Occasionally a batch so large that tables solve it in one go.
                 let n = if rng.below(scope.bulk_rarity()) == 0 { scope.n_names } else { rng.below(64) };
                 let entry = |_| (key(rng.below(scope.n_names)), rng.below(scope.n_values));
                 let batch: Vec<_> = (0..n).map(entry).collect();
@@ -103,14 +103,14 @@ pub fn random<C: Subject>(
 /// One operation of [`exhaustive`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Operation {
-    /// The number of a name, and its new value or none where it is removed.
+    /// The number of a name, and its new value, or none if it is removed.
     Change(u64, Option<u64>),
     /// All names at once, and the first of them once more with another value.
     Batch,
 }
 
 impl Operation {
-    /// How many there are.
+    /// The number of operations.
     fn n_all(n_names: u64, n_values: u64) -> u64 {
         n_names * (n_values + 1) + 1
     }
@@ -124,8 +124,8 @@ impl Operation {
 /// Runs every sequence of `depth` operations on `n_names` names, which are inserted with `n_values` values and removed.
 /// `new` makes an empty structure of one part, and `key` the key of a number.
 ///
-/// One follower gets every update in order. To another each update comes before its turn, in its turn, twice, and once
-/// more after the next: it must answer at any time as the first did after the same updates.
+/// One follower gets every update in order. Another gets each update early, on time, twice, and once more after the
+/// next one. At any time it must answer as the first did after the same updates.
 /// # Panics
 /// When the structure does not conform, with the sequence of operations.
 pub fn exhaustive<C: Subject, O: Oracle<C>>(
@@ -140,7 +140,7 @@ pub fn exhaustive<C: Subject, O: Oracle<C>>(
     for number in 0..n_all.pow(depth) {
         let digits = (0..depth).rev().map(|place| number / n_all.pow(place) % n_all);
         let operations: Vec<_> = digits.map(|digit| Operation::of(digit, n_names, n_values)).collect();
-        // What a sequence has in common with the one before was compared there.
+        // The prefix that a sequence shares with the one before was compared there.
         let n_known = operations.iter().zip(&before).take_while(|(now, before)| now == before).count();
         let (mut control, oracle) = new();
         sequence(&mut control, oracle, &operations, n_known, &key, (n_names, n_values));
@@ -202,7 +202,7 @@ fn sequence<C: Subject>(
 /// A follower that gets updates out of order.
 struct Disordered<Q> {
     query: Q,
-    /// It has all updates up to the one of this number; the first is 1.
+    /// The number of the last update that it has applied; the first is 1.
     n_taken: usize,
 }
 

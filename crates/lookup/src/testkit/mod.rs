@@ -1,11 +1,11 @@
-//! What tests share: random numbers that can be repeated, and the conformance test that every structure passes.
+//! What tests share: reproducible random numbers, and the conformance test that every structure passes.
 
 pub mod conformance;
 pub mod oracle;
 
 pub use crate::hash::Rng;
 
-/// The seed of a random test: `FIBULA_SEED` where set, the clock otherwise; printed, so that a failure can be repeated.
+/// The seed of a random test: `FIBULA_SEED` if set, otherwise the clock. Printed, so that a failure can be reproduced.
 #[expect(clippy::disallowed_methods, reason = "a seed, not a time")]
 pub fn seed() -> u64 {
     let seed = std::env::var("FIBULA_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(|| {

@@ -1,8 +1,8 @@
-//! What the conformance test knows of a structure besides its [`Control`] and [`Query`]: which answers are right.
+//! What the conformance test needs besides a structure's [`Control`] and [`Query`]: which answers are right.
 //!
-//! The test keeps the live keys with their values in a map. An [`Oracle`] says from them what a lookup must answer.
-//! What is inserted and what is looked up may be of different kinds: a prefix and an address, a rule and a flow, a name
-//! and a name at one of several switches. For names, [`Names`] is the oracle.
+//! The test keeps the live keys with their values in a map. From them, an [`Oracle`] says what a lookup must answer.
+//! What is inserted and what is looked up may differ in kind: a prefix and an address, a rule and a flow, a name and a
+//! name at one of several switches. For names, [`Names`] is the oracle.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Debug;
@@ -28,18 +28,18 @@ pub trait Oracle<C: Subject> {
     /// Lookups whose answers a change of `key` can change, and others near them.
     fn probes(&self, key: C::Key, rng: &mut Rng) -> Vec<ProbeOf<C>>;
 
-    /// The right answer to `probe` while `live` are in; none where every answer is allowed.
+    /// The right answer to `probe` with the keys `live`; none if every answer is allowed.
     fn expected(&self, control: &C, live: &Live<C>, probe: ProbeOf<C>) -> Option<u64>;
 
     /// Takes note of an operation on `keys`, which emitted `updates`.
     fn note(&mut self, _control: &C, _live: &Live<C>, _keys: &[C::Key], _updates: &[UpdateOf<C>]) {}
 
-    /// What two query structures with the same answers must have in common: their bytes, for example.
+    /// What two query structures with the same answers must have in common, for example their bytes.
     fn state(&self, _query: &C::Query) -> Vec<u8> {
         Vec::new()
     }
 
-    /// `update` encoded and decoded; none where it has no bytes.
+    /// `update` encoded and decoded; none if it has no bytes.
     fn carried(&self, _query: &C::Query, _update: &UpdateOf<C>) -> Option<UpdateOf<C>> {
         None
     }
@@ -52,9 +52,9 @@ pub fn bytes_of<Q: Replicated>(query: &Q) -> Vec<u8> {
     bytes
 }
 
-/// An update on its way through bytes: an implementation of [`Oracle::carried`].
+/// An update after encoding and decoding: an implementation of [`Oracle::carried`].
 /// # Panics
-/// When it does not come back.
+/// When the update does not survive the round trip.
 pub fn over_bytes<Q: Replicated>(query: &Q, update: &Q::Update) -> Option<Q::Update> {
     let (settings, [mut sent, mut again]) = (query.settings(), [Vec::new(), Vec::new()]);
     Q::encode_update(&settings, update, &mut sent);
@@ -64,8 +64,8 @@ pub fn over_bytes<Q: Replicated>(query: &Q, update: &Q::Update) -> Option<Q::Upd
     Some(carried)
 }
 
-/// The oracle of names, which are looked up as they are inserted: a live name has its value, a removed one drops as long
-/// as the structure promises, and any other name may get any answer.
+/// The oracle of names, which are looked up as they are inserted. A live name has its value, a removed one drops as
+/// long as the structure promises, and any other name may get any answer.
 pub struct Names<C: Subject> {
     must_drop: fn(&C, C::Key) -> bool,
     may_forget: fn(&UpdateOf<C>) -> bool,
@@ -81,7 +81,7 @@ impl<C: Subject> Names<C> {
         Self { must_drop, may_forget, state: |_| Vec::new(), carried: |_, _| None, removed: HashSet::new() }
     }
 
-    /// Every name that is not in drops: the structure is exact.
+    /// Every absent name drops: the structure is exact.
     pub fn exact() -> Self {
         Self::until(|_, _| true, |_| false)
     }

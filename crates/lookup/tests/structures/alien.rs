@@ -1,5 +1,5 @@
-//! Alien names: the wrappers conform, and aliens pass as often as is stated, after a fill, after
-//! churn, and where they are removed names.
+//! Alien names: the wrappers conform, and aliens pass at the stated rates, after a fill, after churn, and if they are
+//! removed names.
 
 use fibula_lookup::alien::checked::{self, Checksum, Marked};
 use fibula_lookup::alien::keyed::{self, DigestWords, NameHash};
@@ -19,9 +19,9 @@ use fibula_lookup::traits::{
 
 use super::conformance::{behind_bloom, tombstones};
 
-/// Filters and tables that every rate is averaged over.
+/// Filters and tables over which every rate is averaged.
 const N_TABLES: usize = 1_000;
-/// Fixed, for three standard deviations are left by one random run in 400: with this seed none is.
+/// Fixed, because one random run in 400 exceeds three standard deviations: with this seed none does.
 const RATE_SEED: u64 = 7;
 
 /// Whether the long suites run.
@@ -152,7 +152,7 @@ fn wrappers_round_each_other_conform() {
     conforms(all, Names::exact().in_bytes(), name, 250, 30_000, seed);
 }
 
-/// Mean and standard error of one number a table: the spread between tables is in it.
+/// Checks the mean of `samples`, one number per table. The standard error includes the spread between tables.
 fn must_be(samples: &[f64], expected: f64, context: &str) {
     let n = samples.len() as f64;
     let mean = samples.iter().sum::<f64>() / n;
@@ -358,7 +358,7 @@ fn what_the_table_refuses_is_not_in_the_filter() {
     let wide = Err(InsertError::ValueTooWide { value: 16, value_bits: 4 });
     assert_eq!(control.insert(digest(1), 16, &mut updates), wide);
     assert_eq!((updates.len(), control.skeleton().filter().len()), (n_updates, 3));
-    // A filter that is smaller than its table takes the name out of the table again.
+    // If the filter is smaller than its table, the name is removed from the table again.
     let mut control = filtered::<BloomSet<Standard>, Values>(bloom(1, 0.01, 1), othello(4, 9, 1));
     let mut query = control.export();
     let mut updates = Vec::new();
@@ -410,10 +410,10 @@ fn wrappers_travel_as_bytes_and_refuse_what_is_lost_or_damaged() {
             match rng.below(3) {
                 0 => damaged.truncate(rng.below(bytes.len() as u64) as usize),
                 1 => damaged.push(0),
-                // Behind the versions, which are not covered.
+                // After the versions, which the digest does not cover.
                 _ => damaged[16 + rng.below(bytes.len() as u64 - 16) as usize] ^= 1 << rng.below(8),
             }
-            // What can be read as an update of another kind or version is refused, or changes nothing.
+            // What decodes as an update of another kind or version is refused, or changes nothing.
             if let Ok(damaged) = Of::<Travelling>::decode_update(&settings, &damaged) {
                 let held = query.held();
                 let _ = query.apply(&damaged);
@@ -444,7 +444,7 @@ fn wrappers_travel_as_bytes_and_refuse_what_is_lost_or_damaged() {
     assert_eq!(a, c);
 }
 
-/// A query structure that follows `updates` up to and with `last`.
+/// A query structure that has applied `updates` up to and including `last`.
 fn query_at(
     updates: &[<Of<Travelling> as Query>::Update],
     last: &<Of<Travelling> as Query>::Update,

@@ -1,4 +1,4 @@
-//! Bloom filters: no member is missed, and aliens are positive as often as the formulas say, before and after churn.
+//! Bloom filters: no member is missed, and aliens are positive at the rates of the formulas, before and after churn.
 
 use super::rates;
 
@@ -11,12 +11,12 @@ use fibula_lookup::testkit::{Rng, seed};
 use fibula_lookup::traits::ApplyError;
 use rates::Mean;
 
-/// Filters that every rate is averaged over.
+/// Filters over which every rate is averaged.
 const N_FILTERS: usize = 1_000;
-/// Fixed, for three standard deviations are left by one random run in 400: with this seed none is.
+/// Fixed, because one random run in 400 exceeds three standard deviations: with this seed none does.
 const RATE_SEED: u64 = 7;
 
-/// Inserts into a counting filter, and removes from one, where the changes are of no interest.
+/// Inserts into a counting filter, and removes from one, ignoring the changes.
 trait Quiet {
     fn add(&mut self, digest: Digest);
     fn take(&mut self, digest: Digest) -> Result<(), RemoveError>;
@@ -35,7 +35,7 @@ fn random_digests(rng: &mut Rng, n: usize) -> Vec<Digest> {
     (0..n).map(|_| Digest(rng.next_u64())).collect()
 }
 
-/// Single and batched lookups must agree, whatever the batch's length; how many are positive.
+/// How many digests are positive. Single and batched lookups must agree, whatever the batch's length.
 fn n_positive<L: Layout>(filter: &Bloom<L>, digests: &[Digest]) -> usize {
     let mut present = vec![false; digests.len() + 1];
     filter.lookup_batch(digests, &mut present);
@@ -74,7 +74,7 @@ fn batches_agree_with_single_lookups_in_a_large_filter<L: Layout>() {
     let mut rng = Rng::new(seed());
     for n_hashes in [1, 2, 3, 7, 32] {
         let mut filter = Bloom::new(Shape::<L>::new(8 << 20, n_hashes).unwrap(), rng.next_u64());
-        // Half the bits are one, so that names are in question at every step.
+        // Half the bits are one, so that names are undecided at every step.
         let names = random_digests(&mut rng, (8 << 20) * 7 / 10 / n_hashes as usize);
         names.iter().for_each(|&name| filter.insert(name));
         assert_eq!(n_positive(&filter, &names), names.len(), "{} {n_hashes}", L::NAME);
@@ -96,8 +96,8 @@ fn batches_agree_with_single_lookups_where_filters_do_not_fit_the_cache() {
     batches_agree_with_single_lookups_in_a_large_filter::<DoubleHashing>();
 }
 
-/// Fills counting filters, turns all their names over, and holds the rate of aliens against the formula: counted, and as
-/// the filter computes it from its bits, which is free of the noise of counting.
+/// Fills counting filters, turns all their names over, and compares the rate of aliens with the formula: as counted,
+/// and as the filter computes it from its bits, which is free of the noise of counting.
 fn rates_are_those_of_the_formula<L: Layout>(n_names: usize, bits: u64, n_hashes: u32) {
     const N_ALIENS: usize = 1_000;
     let shape = Shape::<L>::new(bits, n_hashes).unwrap();
@@ -245,7 +245,7 @@ fn filters_of_one_geometry_unite_and_others_are_refused() {
     a_union_holds_the_names_of_both::<DoubleHashing>();
 }
 
-/// Trap of one-hashing: for whoever chooses words and knows the sizes, k names `y + m_i` have all bits of y.
+/// Trap of one-hashing: if an attacker chooses words and knows the sizes, k names `y + m_i` have all bits of y.
 #[test]
 fn names_chosen_by_partition_sizes_break_unmixed_words_and_not_mixed_ones() {
     fn n_victims<L: Layout>(sizes: &[u64]) -> usize {
@@ -378,7 +378,7 @@ fn a_removal_that_is_refused_changes_nothing() {
 fn deletes_of_absent_names_lose_members_unless_an_exact_table_gates_them() {
     let mut rng = Rng::new(RATE_SEED);
     let n_names = 2_000;
-    // One false positive in five aliens: an overfull filter, where positive aliens are plenty.
+    // One false positive in five aliens: the filter is overfull, so positive aliens are plenty.
     let shape = Shape::<Standard>::new(n_names * 4, 3).unwrap();
     let mut gated = Counting::new(shape, CounterBits::Four, 1);
     let names = random_digests(&mut rng, n_names as usize);
@@ -386,7 +386,7 @@ fn deletes_of_absent_names_lose_members_unless_an_exact_table_gates_them() {
     let mut ungated = gated.clone();
     let mut exact: std::collections::HashSet<Digest> = names.iter().copied().collect();
     for absent in random_digests(&mut rng, n_names as usize) {
-        // What can be seen to be absent is refused; the others take the bits of members away.
+        // A name that is detectably absent is refused; other absent names take the bits of members away.
         let _ = ungated.take(absent);
         if exact.remove(&absent) {
             gated.take(absent).unwrap();

@@ -1,4 +1,4 @@
-//! Bloom forwarders: conformance, churn, hostile sequences, and exceptions and rates against what is expected of them.
+//! Bloom forwarders: conformance, churn, hostile sequences, and exceptions and rates against their expected values.
 
 use std::collections::BTreeMap;
 
@@ -74,7 +74,7 @@ fn thousands_of_ports_conform() {
     conformance::random(&mut BloomFib::new(settings), oracle, |number| name(number, seed), &scope);
 }
 
-/// Turns a full table over: every removed name makes room for a new one, and some names move.
+/// Turns a full table over: every removed name makes room for a new one, and some names change their ports.
 fn churn(policy: Policy, form: Form, n_names: u64, n_turnovers: u64, seed: u64) -> Vec<Figures> {
     let n_ports = 20;
     let mut rng = Rng::new(seed);
@@ -94,7 +94,7 @@ fn churn(policy: Policy, form: Form, n_names: u64, n_turnovers: u64, seed: u64) 
                 table.insert(name(live[at], seed), rng.below(n_ports), &mut updates).unwrap();
             } else {
                 assert!(table.remove(name(live[at], seed), &mut updates));
-                // Names come back, too.
+                // Some names come back.
                 let number = if rng.below(3) == 0 { rng.below(next) } else { next };
                 let number = if table.get(name(number, seed)).is_some() { next } else { number };
                 next += u64::from(number == next);
@@ -118,7 +118,7 @@ fn thirty_turnovers_at_full_capacity_lose_no_name_and_keep_the_exact_table_at_it
         let figures = churn(policy, form, 1_000, 30, seed);
         for Figures { n_names, n_exceptions, expected_exceptions, n_exact_slots, .. } in &figures {
             assert_eq!(*n_names, 1_000);
-            // Exceptions of one table are correlated, since names share filters, but not by this much.
+            // Exceptions of one table are correlated, because names share filters, but not by this much.
             let bound = expected_exceptions * 1.5 + 30.0;
             assert!((*n_exceptions as f64) < bound, "{policy:?} {form:?}: {n_exceptions}, bound {bound}, seed {seed}");
             assert!(*n_exact_slots <= 64.max(n_exceptions * 4), "{n_exact_slots} slots for {n_exceptions}");
@@ -166,7 +166,7 @@ fn counters_count_on_beyond_what_they_show() {
     let mut table = BloomFib::new(settings(2, 4_000, policy, Form::Separate, seed));
     let mut updates = Vec::new();
     let mut query = table.export();
-    // 32 functions on one bit a name: every counter counts far beyond what it can hold.
+    // 32 functions on one bit per name: every counter counts far beyond what it can hold.
     for n in 0..1_500 {
         table.insert(name(n, seed), n % 4, &mut updates).unwrap();
         follow(&mut query, &mut updates);
@@ -197,7 +197,7 @@ fn mean(samples: &[f64]) -> (f64, f64) {
     (mean, (variance / n).sqrt())
 }
 
-/// Over many tables, after a fill and after churn: aliens that match and exceptions, less what is expected of the
+/// Over many tables, after a fill and after churn: aliens that match and exceptions, minus the values expected for the
 /// filters as they are sized and filled. Tables differ, so the spread is measured between tables.
 fn rates(policy: Policy, form: Form, n_tables: u64, n_turnovers: u64, seed: u64) {
     let (n_names, n_ports, n_aliens) = (1_000, 8, 2_000);
@@ -211,7 +211,7 @@ fn rates(policy: Policy, form: Form, n_tables: u64, n_turnovers: u64, seed: u64)
         let (mut table, _) = BloomFib::build(settings, &entries, 1).unwrap();
         let mut updates = Vec::new();
         for n in 0..n_names * n_turnovers {
-            // The newcomer goes to the port of the one that left, so that no filter is made anew.
+            // The new name goes to the port of the removed one, so that no filter is rebuilt.
             let port = table.get(name(n, seed)).unwrap();
             assert!(table.remove(name(n, seed), &mut updates));
             table.insert(name(n + n_names, seed), port, &mut updates).unwrap();
@@ -241,10 +241,10 @@ fn rates(policy: Policy, form: Form, n_tables: u64, n_turnovers: u64, seed: u64)
 
 #[test]
 fn rates_and_exceptions_are_as_expected_after_a_fill_and_after_churn() {
-    // A fixed seed: of many tests at three sigma one in some hundred would fail by chance.
+    // A fixed seed: of many tests at three sigma, one in some hundred would fail by chance.
     let seed = 20_261;
     for (policy, form) in all() {
-        // 8 filters a table: 1,000 filters after the fill, as many after churn.
+        // 8 filters per table: 1,000 filters after the fill, as many after churn.
         rates(policy, form, 125, 0, seed);
         if std::env::var_os("FIBULA_DEEP").is_some() {
             rates(policy, form, 125, 30, seed);
@@ -274,7 +274,7 @@ fn sizes_follow_the_policy_and_count_the_counters() {
     let bits = table.plan().ports().iter().map(|port| u64::from(port.bits)).sum::<u64>();
     let Policy::Buffalo { bits_a_name, .. } = table.settings().policy else { unreachable!() };
     assert!(bits.abs_diff(32_000 * u64::from(bits_a_name)) < 32);
-    // A larger port has fewer bits a name.
+    // A larger port has fewer bits per name.
     let mut uneven = BloomFib::new(settings(2, 50_000, Policy::buffalo(0.01, 2), Form::Separate, key));
     let entries: Vec<_> = (0..22_000).map(|n| (name(n, key), if n < 2_000 { 1 } else { 2 })).collect();
     uneven.insert_batch(&entries, &mut Vec::new()).unwrap();
@@ -370,7 +370,7 @@ fn answers(names: &Names, query: &BloomFibQuery) -> bool {
     names.iter().all(|(name, payload)| query.lookup(name) == at_switch(payload))
 }
 
-/// Names that came and went in a skeleton with one view, so that the exact table was made anew several times.
+/// Names that were inserted and removed in a skeleton with one view, so that the exact table was rebuilt several times.
 fn churned(settings: &Settings, n_names: u64, seed: u64) -> (Names, BloomView) {
     let mut rng = Rng::new(seed);
     let mut names = Names::build(settings, &[], 1).unwrap();
@@ -426,7 +426,7 @@ fn damaged_rows_of_a_view_are_refused_or_make_filters_without_a_wrong_answer() {
             }
         }
         assert!(n_refused > 200, "{policy:?} {form:?}: {n_refused} of 300 are refused, seed {seed}");
-        // The names changed while the switch was away. Rows of filters that were wrong about no name fit these, too.
+        // The names changed while the switch was away. Rows of filters that were wrong about no name also fit these.
         (0..500).for_each(|n| _ = names.remove(name(n, seed)));
         match BloomView::restore(&names, &rows, at_switch) {
             Err(error) => {
@@ -473,7 +473,7 @@ fn a_view_that_missed_changes_of_names_or_values_is_made_anew() {
         _ = names.touch();
         query.overwrite(&view.renew(&names, 0, |payload| at_switch(payload + 1)).unwrap()).unwrap();
         assert!(names.iter().all(|(name, payload)| query.lookup(name) == at_switch(payload + 1)), "seed {seed}");
-        // Another view's image says nothing of counts: what follows is the whole table.
+        // Another view's image has no counts: what follows is the whole table.
         let (other, images) = BloomView::export(&names, at_switch).unwrap();
         view.note(&names, 0, &images[0]);
         assert_eq!(view.held(&names), other.held(&names));

@@ -1,4 +1,4 @@
-//! Images of filters: bytes and back give the same answers, and damaged bytes are refused.
+//! Images of filters: encoded and decoded they give the same answers, and damaged bytes are refused.
 
 use fibula_lookup::bloom::image::{self, Header, ImageError};
 use fibula_lookup::bloom::{
@@ -12,7 +12,7 @@ fn random_digests(rng: &mut Rng, n: usize) -> Vec<Digest> {
     (0..n).map(|_| Digest(rng.next_u64())).collect()
 }
 
-/// The image after `change`, under a right checksum.
+/// The image after `change`, with a valid checksum.
 fn resealed(image: &[u8], change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut image = image[..image.len() - 8].to_vec();
     change(&mut image);

@@ -1,5 +1,6 @@
-//! One real thread changes a Bloom forwarder at full speed, another looks up and checks every answer: a name that stays
-//! has its value, a name that moves one of its two, while others come and go and make exceptions of them.
+//! One real thread changes a Bloom forwarder at full speed, another looks up and checks every answer. A name that stays
+//! has its value, a name that moves has one of its two, while other names are inserted and removed and make exceptions
+//! of them.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -8,7 +9,7 @@ use fibula_lookup::hash::{Digest, SecretKey, mix64};
 use fibula_lookup::testkit::{Rng, seed};
 use fibula_lookup::traits::{ApplyError, BatchReader, Control, Query, Undivided};
 
-/// Names below this keep their value for ever; the next as many move between two values; the rest come and go.
+/// Names below this keep their value forever; the next as many move between two values; the rest come and go.
 const N_STABLE: u64 = 400;
 const BURST: usize = 32;
 
@@ -33,7 +34,7 @@ impl Drop for StopAtEnd<'_> {
     }
 }
 
-/// Whether an answer is right: of a name's number and the answer.
+/// Whether `answer` is right for the name with this number.
 fn is_right(number: u64, answer: u64) -> bool {
     match number / N_STABLE {
         0 => answer == value_of(number),
@@ -42,7 +43,7 @@ fn is_right(number: u64, answer: u64) -> bool {
     }
 }
 
-/// Runs both threads until so many answers were checked.
+/// Runs both threads until `n_answers` answers were checked.
 fn run(mut control: BloomFib, seed: u64) {
     let n_answers: u64 = if std::env::var_os("FIBULA_DEEP").is_some() { 50_000_000 } else { 300_000 };
     let mut updates = Vec::new();
@@ -72,7 +73,7 @@ fn run(mut control: BloomFib, seed: u64) {
                     }
                 }
                 for update in &updates {
-                    // The bound on old versions: the reader is asked for nothing but its next burst.
+                    // The bound on old versions is reached. The reader need only do its next burst.
                     while let Err(error) = query.apply(update) {
                         assert!(matches!(error, ApplyError::ReadersStalled { .. }), "{error}");
                         std::thread::yield_now();
@@ -84,7 +85,8 @@ fn run(mut control: BloomFib, seed: u64) {
         let mut rng = Rng::new(seed ^ 1);
         let (mut numbers, mut names, mut values) = ([0; BURST], [Digest(0); BURST], [0; BURST]);
         let mut n_answered = 0;
-        // Where a second idle core is missing the writer may get its turn late: the lookups go on until it had some.
+        // Without a second idle core the writer may be scheduled late: the lookups go on until it has made some
+        // updates.
         let too_few = || n_updates.load(Ordering::Relaxed) < n_answers / 300 && !writer.is_finished();
         while n_answered < n_answers || too_few() {
             n_answered += BURST as u64;

@@ -10,7 +10,7 @@ use fibula_lookup::othello::{Option2, Othello, Publication, Settings, Sharded, S
 use fibula_lookup::testkit::{Rng, seed};
 use fibula_lookup::traits::{ApplyError, BatchReader, Control, Query, Replicated};
 
-/// Names below this keep their value for ever; the next as many move between two values; the rest come and go.
+/// Names below this keep their value forever; the next as many move between two values; the rest come and go.
 const N_STABLE: u64 = 6_000;
 const BURST: usize = 32;
 
@@ -26,7 +26,7 @@ fn apply<Q: Query>(query: &mut Q, update: &Q::Update) {
     loop {
         match query.apply(update) {
             Ok(_) => return,
-            // The bound on old versions: the reader is asked for nothing but its next burst.
+            // The bound on old versions is reached. The reader need only do its next burst.
             Err(ApplyError::ReadersStalled { .. }) => std::thread::yield_now(),
             Err(error) => panic!("{error}"),
         }
@@ -70,7 +70,7 @@ fn answers_stay_right<C>(
     std::thread::scope(|scope| {
         let (done, n_updates) = (&done, &n_updates);
         let _stop = StopAtEnd(done);
-        // Goes before that: a writer that waits for it stops, too.
+        // Dropped before `_stop`, so that a writer that waits for the reader stops, too.
         let mut reader = reader;
         let writer = scope.spawn(move || {
             let mut rng = Rng::new(seed);
@@ -97,7 +97,8 @@ fn answers_stay_right<C>(
         let mut rng = Rng::new(seed ^ 1);
         let (mut numbers, mut names, mut values) = ([0; BURST], [Digest(0); BURST], [0; BURST]);
         let mut n_answered = 0;
-        // Where a second idle core is missing the writer may get its turn late: the lookups go on until it had some.
+        // Without a second idle core the writer may be scheduled late: the lookups go on until it has made some
+        // updates.
         let too_few = || n_updates.load(Ordering::Relaxed) < n_answers / 10_000 && !writer.is_finished();
         while n_answered < n_answers || too_few() {
             n_answered += BURST as u64;

@@ -1,4 +1,4 @@
-//! (2,4)-Cuckoo: conformance, churn at full load, hostile names and messages, readers beside the writer.
+//! (2,4)-Cuckoo: conformance, churn at full load, hostile names and messages, readers concurrent with the writer.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,7 +17,7 @@ fn settings(name_bytes: u8, value_bits: u8, max_names: usize, seed: u64) -> Sett
     Settings::new(name_bytes, value_bits, max_names, Family::MulAdd, &SecretKey::from_seed(seed))
 }
 
-/// Sequential names in the last bytes, as an address plan has them.
+/// Names that are sequential in their last bytes, as in an address plan.
 fn nth<const W: usize>(n: u64, name_bytes: u8) -> [u64; W] {
     let mut bytes = vec![0; name_bytes.into()];
     let len = bytes.len().min(8);
@@ -57,7 +57,7 @@ fn a_table_conforms_while_it_grows_and_shrinks() {
     run::<1>(4, 2, 8, 200_000, seed);
 }
 
-/// Applies everything, and returns how many slots were written and how many tables sent.
+/// Applies everything, and returns how many slots were written and how many tables were sent.
 fn follow<const W: usize>(query: &mut CuckooQuery<W>, updates: &mut Vec<Update<W>>) -> (usize, usize) {
     let (mut n_writes, mut n_tables) = (0, 0);
     for update in updates.drain(..) {
@@ -138,7 +138,7 @@ fn hostile_names_find_a_place() {
     (0..512).for_each(|n| assert_eq!(query.lookup(one_bit(n)), n + 1));
     assert_eq!(query.lookup([0; 8]), 9_999);
     assert_eq!(query.lookup([1; 8]), 0);
-    // Arithmetic progressions, and progressions in the top bytes alone.
+    // Arithmetic progressions, and progressions in only the top bytes.
     for step in [1, 256, 1 << 16, 1 << 40] {
         let mut control = Cuckoo::<1>::new(settings(6, 16, 30_000, seed));
         let entries: Vec<_> = (0..250)
@@ -207,7 +207,7 @@ fn a_message_that_does_not_fit_is_refused_and_changes_nothing() {
         assert_eq!(query.apply(&first[0]), Ok(Applied::AlreadyThere));
     }
     (1..501).for_each(|n| assert_eq!(query.lookup([n]), n));
-    // After loss the sender's word counts, whatever the version.
+    // After loss the sender is authoritative, whatever the version.
     let early = first[0].clone();
     query.overwrite(&control.export().image()).unwrap();
     assert_eq!(query.apply(&early), Ok(Applied::AlreadyThere));
@@ -240,8 +240,8 @@ fn updates_survive_their_bytes_and_cut_ones_are_refused() {
     (0..300).filter(|&n| n != 7).for_each(|n| assert_eq!(query.lookup(nth(n, 13)), n));
 }
 
-/// Applies the writes of every message one at a time, and looks up the names that it moves after each: the first that
-/// is missed, if one is.
+/// Applies the writes of every message one at a time, and looks up the names that it moves after each. Returns the
+/// first that is missed, if any.
 fn missed_between_writes(reversed: bool) -> Option<String> {
     const N: u64 = 4_000;
     let seed = seed();
@@ -260,7 +260,7 @@ fn missed_between_writes(reversed: bool) -> Option<String> {
                 update.writes.reverse();
             }
             n_moves += update.writes.len() - 1;
-            // One write at a time, as readers may see them; the query half says which digest each leads to.
+            // One write at a time, as readers may see them; the query half computes the digest after each.
             for &write in &update.writes {
                 let from = query.held().0;
                 let one = |digest| Update::Slots(SlotsUpdate { from, to: from + 1, digest, writes: vec![write] });
@@ -290,8 +290,8 @@ fn after_every_write_of_every_message_every_live_name_is_found() {
 fn stable_names_are_never_missed<const W: usize>(name_bytes: u8, value_bits: u8, grows: bool, n_answers: u64) {
     const N: u64 = 3_000;
     let seed = seed();
-    // Two thirds of a full table stay; the rest comes and goes, and pushes them about. Or most comes and goes in waves,
-    // and the table grows and shrinks beneath them.
+    // Two thirds of a full table stay; the others come and go, and displace them. Or most come and go in waves, and the
+    // table grows and shrinks under them.
     let (max, capacity, wave) =
         if grows { (8 * N as usize, 0, 20 * N) } else { (N as usize * 3 / 2, N as usize * 3 / 2, 1) };
     let mut control = Cuckoo::<W>::with_capacity(settings(name_bytes, value_bits, max, seed), capacity);

@@ -1,4 +1,4 @@
-//! Cuckoo Filtable: conformance, churn at full load, collisions, false positives, readers beside the writer.
+//! Cuckoo Filtable: conformance, churn at full load, collisions, false positives, readers concurrent with the writer.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -129,7 +129,8 @@ fn names_inserted_again_change_their_value_only() {
     }
 }
 
-/// Names that stand for an enemy who knows the tweak: few buckets and 16 fingerprints make nearly all of them collide.
+/// Names as an attacker who knows the tweak would choose: few buckets and 16 fingerprints make nearly all of them
+/// collide.
 #[test]
 fn names_that_all_collide_go_to_level_2_and_come_back_when_the_others_are_forgotten() {
     let seed = seed();
@@ -161,14 +162,14 @@ fn names_that_all_collide_go_to_level_2_and_come_back_when_the_others_are_forgot
 fn false_positives_after_churn_come_at_the_rate_of_equation_8() {
     const N_FILTERS: u64 = 1_000;
     const N_ALIENS: u64 = 2_000;
-    // Always the same names: three sigma are exceeded once in 370 runs.
+    // Always the same names, because three sigma are exceeded once in 370 runs.
     let seed = 0x300_0000;
     let rates: Vec<(f64, f64)> = (0..N_FILTERS)
         .map(|filter| {
             let mut control = Filtable::with_capacity(settings(6, 10, 400, seed ^ filter), 400);
             let entries: Vec<_> = (0..400).map(|n| (nth(filter << 32 | n), n % 63 + 1)).collect();
             control.insert_batch(&entries, &mut Vec::new()).unwrap();
-            // Two turnovers, one name at a time: what a filter answers must not depend on its past.
+            // Two turnovers, one name at a time: the answers of a filter must not depend on its past.
             for n in 0..800 {
                 let updates = &mut Vec::new();
                 assert!(control.remove(nth(filter << 32 | n), updates));
@@ -207,7 +208,7 @@ fn what_does_not_fit_is_refused_with_numbers_and_changes_nothing() {
     (1..4).for_each(|n| assert_eq!(query.lookup(nth(n)), n));
 }
 
-/// Another structure that holds the same.
+/// Another structure with the same contents.
 fn query_of(query: &FiltableQuery) -> FiltableQuery {
     FiltableQuery::from_image(&Undivided::settings(query), &query.image()).unwrap()
 }
@@ -284,7 +285,7 @@ fn stable_names_are_never_missed(grows: bool, n_answers: u64) {
     let seed = seed();
     let (max, capacity, wave) =
         if grows { (8 * N as usize, 0, 20 * N) } else { (N as usize * 3 / 2, N as usize * 3 / 2, 1) };
-    // Short fingerprints: many a newcomer sends another name to level 2, and many a name that goes brings one back.
+    // Short fingerprints: many inserts send another name to level 2, and many removals bring one back.
     let mut control = Filtable::with_capacity(settings(12, 7, max, seed), capacity);
     let mut updates = Vec::new();
     for n in 0..N {

@@ -1,14 +1,15 @@
-//! Every interleaving of one lookup with the moves of the name it looks up: between two buckets, and between the
-//! levels of a Filtable. Writing the destination first and checking the counters again never misses the name; each of
-//! the two left out does.
+//! Every interleaving of one lookup with the moves of the name it looks up: between two buckets, and between the levels
+//! of a Filtable. Writing the destination first and checking the counters again never misses the name. If either is
+//! left out, it is missed.
 //!
-//! The steps of the lookup are a model of the real one, which cannot be stopped between two reads. Whole lookups of the
-//! real query halves between single writes: `missed_between_writes` in `cuckoo_exact` and `cuckoo_filtable`.
+//! The steps of the lookup are a model of the real one, which cannot be stopped between two reads.
+//! `missed_between_writes` in `cuckoo_exact` and `cuckoo_filtable` runs whole lookups of the real query halves between
+//! single writes.
 #![cfg(not(loom))]
 
 use fibula_lookup::publish::{Sequence, Stamp};
 
-/// Where the name can stand: its two buckets, and the exact second level.
+/// Where the name can be: its two buckets, and the exact second level.
 const FIRST: usize = 0;
 const SECOND: usize = 1;
 const LEVEL_2: usize = 2;
@@ -16,14 +17,14 @@ const NAME: u64 = 7;
 /// Another name, which takes the place that the name left.
 const OTHER: u64 = 8;
 
-/// A store: the place and what it holds then.
+/// A store: the place and its new contents.
 type Store = (usize, u64);
 
 /// From the second bucket to the first, and back.
 const MOVES: [Store; 4] = [(FIRST, NAME), (SECOND, OTHER), (SECOND, NAME), (FIRST, OTHER)];
-/// The same, each place cleared before the other is written.
+/// The same, but each place is cleared before the other is written.
 const MOVES_CLEARED_FIRST: [Store; 4] = [(SECOND, OTHER), (FIRST, NAME), (FIRST, OTHER), (SECOND, NAME)];
-/// From the first level to the second, when a newcomer collides with it, and back, when that is removed.
+/// From the first level to the second, when a new name collides with it, and back, when that name is removed.
 const LEVELS: [Store; 4] = [(LEVEL_2, NAME), (SECOND, 0), (FIRST, NAME), (LEVEL_2, 0)];
 /// Removed from its level before it is in the other.
 const LEVELS_REMOVED_FIRST: [Store; 4] = [(SECOND, 0), (LEVEL_2, NAME), (LEVEL_2, 0), (FIRST, NAME)];
@@ -35,7 +36,7 @@ struct Outcomes {
     missed: u32,
 }
 
-/// Runs a lookup of five steps beside `stores` of three steps each, in every order.
+/// Runs a lookup of five steps concurrently with `stores` of three steps each, in every order.
 fn every_interleaving(stores: [Store; 4], rechecks: bool) -> Outcomes {
     const READS: u32 = 5;
     let n_steps = READS + 3 * stores.len() as u32;
@@ -50,7 +51,7 @@ fn every_interleaving(stores: [Store; 4], rechecks: bool) -> Outcomes {
     outcomes
 }
 
-/// Whether the name is found; none where the lookup has to begin again.
+/// Whether the name is found, or none if the lookup has to begin again.
 fn lookup(stores: [Store; 4], rechecks: bool, schedule: impl Iterator<Item = bool>) -> Option<bool> {
     let counters = [Sequence::new(), Sequence::new()];
     let mut places = [0, NAME, 0];

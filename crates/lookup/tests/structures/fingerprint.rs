@@ -15,7 +15,7 @@ fn settings(value_bits: u8, fingerprint_bits: u8, max_names: usize, seed: u64) -
     Settings::new(value_bits, max_names, &SecretKey::from_seed(seed)).with_fingerprints(fingerprint_bits)
 }
 
-/// A size for every day, or with `FIBULA_DEEP` set the full one.
+/// `everyday`, or `full` if `FIBULA_DEEP` is set.
 fn deep(everyday: usize, full: usize) -> usize {
     if std::env::var_os("FIBULA_DEEP").is_some() { full } else { everyday }
 }
@@ -32,7 +32,7 @@ fn run<S: Sizing>(value_bits: u8, fingerprint_bits: u8, n_names: u64, n_operatio
 fn every_width_of_cell_conforms_in_every_sizing() {
     let seed = seed();
     for cell_bits in 2..=64u8 {
-        // Every width of cell, with a share of fingerprint that differs from one to the next.
+        // Every cell width, with varying shares of fingerprint.
         let fingerprint_bits = 1 + (u32::from(cell_bits) * 7 % (u32::from(cell_bits) - 1)) as u8;
         run::<Sharded>(cell_bits - fingerprint_bits, fingerprint_bits, 300, 2_000, seed);
         run::<Option1>(cell_bits - fingerprint_bits, fingerprint_bits, 300, 500, seed);
@@ -55,7 +55,7 @@ fn few_names_conform_under_many_operations() {
     run::<Option1>(2, 6, 8, deep(20_000, 300_000), seed);
 }
 
-/// A table with a follower, names numbered from the oldest that is in.
+/// A table with a follower. Names are numbered from the oldest in the table.
 struct Churn {
     table: Othello,
     query: OthelloQuery,
@@ -110,7 +110,7 @@ fn thirty_turnovers_keep_every_name_and_every_tombstone_drops() {
             assert_eq!(churn.query.lookup(tombstone), 0, "seed {seed}");
             n_tombstones += 1;
         }
-        // 5 % of all edges of a shard, themselves among them.
+        // At most 5 % of all edges of a shard, tombstones included.
         assert!(n_tombstones * 20 <= n_names as usize + n_tombstones, "seed {seed}: {n_tombstones}");
         assert_eq!(churn.query.images(), churn.table.export().images(), "seed {seed}");
     }
@@ -153,7 +153,7 @@ fn a_removed_name_drops_while_its_tombstone_stands_whatever_is_recoloured() {
 
 #[test]
 fn fingerprints_tell_names_apart_wherever_these_stand() {
-    // The fingerprint must not follow from the cells: aliens on the very cells of a name pass as seldom as others.
+    // The fingerprint must not depend on the cells: aliens on the very cells of a name pass as rarely as others.
     let mut rng = Rng::new(20_260);
     let entries: Vec<_> = (0..2_000u64).map(|name| (Digest(mix64(name)), 1 + name % 4_000)).collect();
     let (bare, _) = Othello::<Sharded>::build(settings(12, 1, 3_000, 1), &entries, 1).unwrap();
@@ -162,7 +162,7 @@ fn fingerprints_tell_names_apart_wherever_these_stand() {
     let (mut same_cells, mut passed) = (0u32, 0u32);
     while same_cells < 100_000 {
         let alien = Digest(rng.next_u64());
-        // On touched cells at least: the indicator alone lets it pass.
+        // At least on touched cells: the indicator alone lets it pass.
         if bare.lookup(alien) != 0 {
             same_cells += 1;
             passed += u32::from(query.lookup(alien) != 0);

@@ -20,13 +20,13 @@ fn settings(capacity: usize, seed: u64) -> Settings {
     Settings { capacity, max_capacity: capacity << 6, family: Family::default(), key, now: 0 }
 }
 
-/// What an oracle remembers of a flow: the number of its value, and the first unit in which it is no more.
+/// What an oracle stores for a flow: the number of its value, and the first unit in which it has ended.
 type Oracle = HashMap<u64, (u64, u64)>;
 
 /// Operations in which the table fills.
 const N_FILL: u64 = 20_000;
 
-/// Random operations on a table and on a map, over so many names that the table is kept at a load of 0.95.
+/// Random operations on a table and on a map, over enough names to keep the table at a load of 0.95.
 fn against_an_oracle<L: Named, P: Policy>(n_operations: u64, seed: u64) {
     let mut rng = Rng::new(seed);
     let mut table = Table::<L, P>::new(&settings(1 << 12, seed)).unwrap();
@@ -112,7 +112,7 @@ fn against_an_oracle<L: Named, P: Policy>(n_operations: u64, seed: u64) {
     assert!(2 * n_at_full_load >= n_checks, "{}: at full load in {n_at_full_load} of {n_checks} checks", P::NAME);
 }
 
-/// Batches of any length, with keys that occur twice, against the same operations one by one on a second table.
+/// Batches of any length, with duplicate keys, against the same operations one by one on a second table.
 fn batches_against_single_operations<L: Named, P: Policy>(seed: u64) {
     let mut rng = Rng::new(seed);
     let [mut batched, mut single] = [(); 2].map(|()| Table::<L, P>::new(&settings(1 << 12, seed)).unwrap());

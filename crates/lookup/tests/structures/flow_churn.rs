@@ -1,4 +1,4 @@
-//! Flow tables after many turnovers: nothing is lost, nothing fails, and the hint stays sharp.
+//! Flow tables after many turnovers: nothing is lost, nothing fails, and the hint stays accurate.
 
 use fibula_lookup::flow::{
     CuckooPlusPlus, Horton, Inline, Optimistic, Pessimistic, Policy, Settings, Split, Table, Timed,
@@ -41,7 +41,7 @@ impl<L: Named, P: Policy> Churned<L, P> {
         self.next += 1;
     }
 
-    /// Replaces one flow after another, at random, `n` times as many as there are.
+    /// Replaces random flows, one after another, `n` times as many as the table has.
     fn turn_over(&mut self, n: usize) {
         for _ in 0..n * self.names.len() {
             let victim = self.rng.below(self.names.len() as u64) as usize;
@@ -104,7 +104,7 @@ fn no_insert_fails_and_nothing_is_lost_at_load_095() {
 
 #[test]
 fn flows_in_their_second_bucket_are_removed_without_loss_of_others() {
-    // The published code looks for the books of such a flow in the wrong bucket: after this, 1.6 % are not found.
+    // The published code looks for the records of such a flow in the wrong bucket: after this, 1.6 % are not found.
     let mut churned = Churned::<Split<2, 2>, CuckooPlusPlus>::filled(1 << 16, 0.9, seed());
     churned.turn_over(3);
     churned.check();
@@ -116,7 +116,7 @@ fn the_filter_stays_sharp_over_30_turnovers() {
     assert!(rate < 0.01, "{rate}");
     let rate = churn::<Split<2, 2>, Timed>(1 << 15, 0.8, 30);
     assert!(rate < 0.004, "{rate}");
-    // Half as many bits for the books of five slots.
+    // Half as many bits for the records of five slots.
     let rate = churn::<Inline<4, 4>, Timed>(1 << 15, 0.95, 30);
     assert!(rate < 0.03, "{rate}");
 }

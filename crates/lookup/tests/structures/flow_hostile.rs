@@ -21,7 +21,7 @@ fn table_of<L: Named, P: Policy>(capacity: usize, max_capacity: usize, seed: u64
     Table::new(&Settings { capacity, max_capacity, family, key, now: 0 }).unwrap()
 }
 
-/// Inserts flows with digests that an enemy would like, beside others that stand there already.
+/// Inserts flows with digests that an attacker would choose into a table that has other flows already.
 fn collide<P: Policy>(digest_of: impl Fn(u64) -> Digest) {
     let seed = seed();
     let mut table = table::<P>(1 << 14, 1 << 14, seed);
@@ -71,7 +71,7 @@ fn flows_of_one_bucket_and_many_tags_end_in_an_error() {
 fn inline_flows_of_two_buckets_end_in_an_error() {
     let seed = seed();
     let mut table: InlineTable<6, 2> = table_of(5 << 4, 5 << 4, seed);
-    // Keys are compared whole and their tags follow from them, so collisions have to be found.
+    // Keys are compared whole, and tags are derived from them, so collisions must be searched for.
     let mut keys = (0..).map(Inline::<6, 2>::key_of).filter(|key| table.digest(key).0 & 0xF_0000_FFFF == 0x7_0000_1234);
     let keys: Vec<_> = keys.by_ref().take(12).collect();
     for (n, key) in keys.iter().enumerate() {

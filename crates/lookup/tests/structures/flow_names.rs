@@ -9,7 +9,7 @@ pub(crate) trait Named: Layout {
 
     /// The key of a flow. Numbers below 2^32 have different keys.
     fn key_of(name: u64) -> Self::Key;
-    /// A value, of which numbers that differ in the low 32 bits have different ones.
+    /// A value. Numbers that differ in the low 32 bits have different values.
     fn value_of(n: u64) -> Self::Value;
     /// Whether two values are equal.
     fn is_equal(a: &Self::Value, b: &Self::Value) -> bool;

@@ -1,4 +1,4 @@
-//! Timers of 16 bits over several wraps of their clock: what has ended never comes back, and is told of once.
+//! Timers of 16 bits over several wraps of their clock: an ended flow never comes back, and is reported once.
 
 use std::collections::HashMap;
 
@@ -24,7 +24,7 @@ fn insert(table: &mut FlowTable<2, 2>, name: u64, lifetime: u16) -> Result<(), I
     table.insert(&key, table.digest(&key), &[name, 0], lifetime, |_, _| {}).map(|_| ())
 }
 
-/// Random steps of the clock, small and large, over `wraps` wraps; scans as far as the step wants.
+/// Random steps of the clock, small and large, over `wraps` wraps; scans as much as each step requires.
 fn over_wraps(wraps: u64, seed: u64) {
     let mut rng = Rng::new(seed);
     let start = rng.next_u64() >> 20;
@@ -84,7 +84,7 @@ fn over_wraps(wraps: u64, seed: u64) {
             table.audit().unwrap();
         }
     }
-    // In the end every flow is told of exactly once.
+    // In the end every flow is reported exactly once.
     table.advance(now + WRAP);
     for _ in 0..2 {
         table.scan(usize::MAX, |key, _| *told.entry(key[0]).or_default() += 1);
@@ -135,7 +135,7 @@ fn a_clock_that_goes_back_ends_nothing() {
     insert(&mut table, 2, 10).unwrap();
     assert_eq!(table.advance(999_999), Step::Back(1));
     assert!(lives(&table, 1) && lives(&table, 2));
-    // A wavering clock is no faster than its latest time.
+    // A clock that goes back and forth is no faster than its latest time.
     for _ in 0..100 {
         table.advance(1_000_000);
         table.advance(999_995);
@@ -143,7 +143,7 @@ fn a_clock_that_goes_back_ends_nothing() {
     assert!(lives(&table, 2));
     assert_eq!(table.advance(1_000_010), Step::Exact);
     assert!(!lives(&table, 2) && lives(&table, 1));
-    // One that was set back goes on from there.
+    // A clock that was set back continues from there.
     assert_eq!(table.advance(5), Step::Back(1_000_005));
     insert(&mut table, 3, 10).unwrap();
     table.advance(14);

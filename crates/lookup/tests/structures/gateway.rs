@@ -103,7 +103,7 @@ fn updates_come_back_from_bytes_damaged_ones_are_refused_or_harmless_and_lost_on
         {
             let mut copy = GatewayQuery::from_image(&settings, &query.image()).unwrap();
             let before = Undivided::held(&copy);
-            // The bit may have been one of a version; the digest sees all others.
+            // The bit may belong to a version; the digest covers all others.
             match copy.apply(&damaged) {
                 Ok(Applied::Applied) => assert_eq!(Undivided::held(&copy).1, digest_after(update)),
                 _ => assert_eq!(Undivided::held(&copy), before),

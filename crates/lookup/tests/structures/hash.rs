@@ -144,7 +144,7 @@ fn another_key_gives_other_digests() {
     }
 }
 
-/// `n` names that an enemy or a plain vendor could choose, of one length.
+/// `n` names that an attacker or an ordinary vendor could choose, of one length.
 fn hostile_sets(n: u64) -> Vec<(&'static str, Vec<Vec<u8>>)> {
     let mac = |word: u64| word.to_be_bytes()[2..].to_vec();
     let spread = |word: u64, len: usize, stride: usize| {
@@ -169,7 +169,7 @@ fn hostile_sets(n: u64) -> Vec<(&'static str, Vec<Vec<u8>>)> {
     ]
 }
 
-/// A 12-byte name with CRC32c 0 whose first 8 bytes hold `i`: what anyone can write down.
+/// A 12-byte name with CRC32c 0 whose first 8 bytes hold `i`. Anyone can compute it.
 fn equal_crc(i: u32) -> Vec<u8> {
     let mut name = [i.to_le_bytes(), (!i).to_le_bytes(), [0; 4]].concat();
     // The register before the last four bytes; writing it as those bytes drives it to 0, and the constant to ~0.
@@ -184,15 +184,15 @@ fn register_before_zero() -> u32 {
     (0..32).fold(u32::MAX, |r, _| if r >> 31 == 1 { ((r ^ REVERSED_POLYNOMIAL) << 1) | 1 } else { r << 1 })
 }
 
-/// Sets of places among 64 words at which any one change, made at all of them, leaves a CRC32c as it was: bit i of a
-/// set is word i. They depend on the polynomial only, not on the change; there are 64 - 32 independent ones.
+/// Sets of places among 64 words at which any one change, made at all of them, does not change the CRC32c: bit i of a
+/// set is word i. They depend on the polynomial only, not on the change. There are 64 - 32 independent ones.
 fn cancelling_places() -> Vec<u64> {
     let effect = |place: usize| {
         let mut name = [0; 512];
         name[8 * place] = 1;
         crc32c::crc32c(&name) ^ crc32c::crc32c(&[0; 512])
     };
-    // Elimination: what is reduced to no effect is such a set.
+    // Elimination: a combination that is reduced to no effect is such a set.
     let mut basis: Vec<(u32, u64)> = Vec::new();
     let mut sets = Vec::new();
     for place in 0..64 {
@@ -241,7 +241,7 @@ fn no_two_hostile_names_share_a_digest_and_digests_are_even() {
     }
 }
 
-/// How many standard deviations the chi-squared of 4096 equal bins is off its mean.
+/// The distance of the chi-squared of 4096 equal bins from its mean, in standard deviations.
 fn chi_squared_z(bins_hit: impl Iterator<Item = u64>) -> f64 {
     const BINS: usize = 4096;
     let mut count = [0u32; BINS];
@@ -302,14 +302,14 @@ fn a_pair_of_plain_crcs_is_one_crc_and_a_constant() {
     let constant = apart(&names[0]);
     assert!(names.iter().all(|name| apart(name) == constant), "this is why crc32c with two seeds is one function");
 
-    // And the names that one seed cannot tell apart, no seed can.
+    // Names that one seed cannot distinguish, no seed can.
     let same: Vec<Vec<u8>> = (0..1000).map(equal_crc).collect();
     for seed in [0, 1, 0xdead_beef] {
         let crcs: HashSet<u32> = same.iter().map(|name| crc32c::crc32c_append(seed, name)).collect();
         assert_eq!(crcs.len(), 1);
     }
 
-    // Nor does a secret function of each word help, if it is the same at every place.
+    // A secret function of each word does not help either, if it is the same at every place.
     let sets = cancelling_places();
     assert_eq!(sets.len(), 32);
     let hidden = |name: Vec<u8>| -> Vec<u8> {
@@ -318,7 +318,7 @@ fn a_pair_of_plain_crcs_is_one_crc_and_a_constant() {
     let crcs: HashSet<u32> = (0..1000).map(|i| crc32c::crc32c(&hidden(at_places(&sets, 1, i)))).collect();
     assert_eq!(crcs.len(), 1);
 
-    // The repaired family has no such constant: halves of the joined CRC are gone behind the mix, so ask the digest.
+    // The repaired family has no such constant. The halves of the joined CRC are mixed, so check the digest.
     let hasher = Hasher::new(Family::Crc32c, &SecretKey::from_seed(5));
     let digests: HashSet<Digest> = same.iter().map(|name| hasher.digest(name)).collect();
     assert_eq!(digests.len(), same.len());

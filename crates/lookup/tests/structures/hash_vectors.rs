@@ -1,4 +1,4 @@
-//! The digests are those of the committed golden vectors, which readers in other languages are held to as well.
+//! The digests equal the committed golden vectors, which readers in other languages are tested against as well.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The line table under force: levels of bumping, churn, damaged messages, golden vectors.
+//! The line table under stress: levels of bumping, churn, damaged messages, golden vectors.
 //!
 //! `FIBULA_DEEP=1` runs 30 turnovers of 100K to 1M names, growth to 10M names and back, and 10^7 operations of the
 //! conformance test from 0 to 1M names and back.
@@ -52,7 +52,7 @@ fn names_that_one_bucket_cannot_keep_go_through_every_level_and_answer() {
     for &(name, value) in &entries {
         assert_eq!((switch.lookup(name), table.get(name)), (value, Some(value)), "seed {seed}: {name:?}");
     }
-    // Taken out again, bumped names come back.
+    // When other names are removed, bumped names come back.
     for &(name, _) in &entries[4_000..] {
         assert!(table.remove(name, &mut updates));
     }
@@ -62,7 +62,7 @@ fn names_that_one_bucket_cannot_keep_go_through_every_level_and_answer() {
     assert!(second + third < first / 20, "seed {seed}: {first}, {second}, {third}");
 }
 
-/// Memory after names were replaced so often: bits a name.
+/// Memory after this many turnovers, in bits per name.
 fn after_turnovers(trade: Trade, n_names: usize, n_turnovers: usize, seed: u64) -> f64 {
     let mut rng = Rng::new(seed);
     let mut names: Vec<(Digest, u64)> = (0..n_names).map(|n| (Digest(rng.next_u64()), n as u64 & 255)).collect();
@@ -112,7 +112,7 @@ fn a_table_conforms_over_many_operations() {
     conformance::random(&mut table, Names::aliens(), |name| Digest(mix64(name ^ seed)), &scope);
 }
 
-/// Names that never come twice, so that the oracle is arithmetic: name `n` has value `n % 251`.
+/// Names that are never reused, so that the oracle is arithmetic: name `n` has value `n % 251`.
 #[test]
 fn a_table_grows_to_its_limit_and_back() {
     let seed = seed();
@@ -121,7 +121,7 @@ fn a_table_grows_to_its_limit_and_back() {
     let mut table = LineTable::new(settings(seed, n_names as usize));
     let mut switch = table.export();
     let mut updates = Vec::new();
-    // Every eighth is looked up, and those at the ends of what is live.
+    // Looks up every eighth name, and those at both ends of the live range.
     let check = |switch: &LineQuery, live: std::ops::Range<u64>| {
         let some = live.clone().step_by(8).chain(live.start..live.end.min(live.start + 64));
         some.for_each(|n| assert_eq!(switch.lookup(digest(n)), n % 251, "seed {seed}: name {n} of {live:?}"));
@@ -186,7 +186,7 @@ fn damaged_and_stale_messages_change_nothing() {
         for length in 0..bytes.len() {
             assert!(Update::decode(&settings, &bytes[..length]).is_err(), "{length} of {} bytes", bytes.len());
         }
-        // Of its version nothing is proved but that it is newer.
+        // Nothing is proved about its version except that it is newer.
         let version = if matches!(update, Update::Buckets(_)) { 14..22 } else { 17..25 };
         for bit in (0..bytes.len() * 8).filter(|bit| !version.contains(&(bit / 8))) {
             let mut damaged = bytes.clone();
@@ -210,12 +210,12 @@ fn upper_levels_made_anew_are_sent_without_the_first() {
     let entries: Vec<(Digest, u64)> = (0..4_000).map(|n| (Digest(rng.next_u64()), n & 255)).collect();
     let (mut table, mut switch) = LineTable::build(settings.clone(), &entries, 1).unwrap();
     let (mut updates, mut n_levels, mut with_first, mut with_stash) = (Vec::new(), 0, 0, 0);
-    // Names that go through every level to the stash, and out again, so that levels become too many.
+    // Names that go through every level to the stash, and out again, so that there are spare levels.
     let crowd: Vec<Digest> = (0..150).map(|_| of_one_bucket(&mut rng)).collect();
     let steps = [Some(7), Some(9), None].into_iter().flat_map(|value| crowd.iter().map(move |&name| (name, value)));
     for (name, value) in steps {
         match value.map(|value| table.insert(name, value, &mut updates)) {
-            // The last of the crowd find no room.
+            // There is no room for the last names of the crowd.
             Some(Ok(()) | Err(InsertError::Unsolvable { .. })) => {}
             Some(Err(other)) => panic!("seed {seed}: {other}"),
             None => _ = table.remove(name, &mut updates),
@@ -235,7 +235,7 @@ fn upper_levels_made_anew_are_sent_without_the_first() {
             assert!((0..bytes.len()).all(|length| Update::decode(&settings, &bytes[..length]).is_err()));
             for _ in 0..20 {
                 let bit = rng.below(bytes.len() as u64 * 8) as usize;
-                // Of its version nothing is proved but that it is newer.
+                // Nothing is proved about its version except that it is newer.
                 if (14..22).contains(&(bit / 8)) {
                     continue;
                 }
@@ -260,7 +260,7 @@ fn vector(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vectors").join(name)
 }
 
-/// `vectors/line.hex` is a table, `vectors/line.csv` what it answers; `FIBULA_WRITE_VECTORS=1` writes both anew.
+/// `vectors/line.hex` is a table, `vectors/line.csv` its answers; `FIBULA_WRITE_VECTORS=1` rewrites both.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "golden vectors are files")]
 fn a_table_is_the_golden_one_and_gives_the_golden_answers() {

@@ -1,4 +1,4 @@
-//! The trie of prefixes: conformance, limits, damaged messages, readers beside the writer.
+//! The trie of prefixes: conformance, limits, damaged messages, readers concurrent with the writer.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -13,7 +13,7 @@ use fibula_lookup::testkit::{Rng, seed};
 use fibula_lookup::traits::{Applied, ApplyError, BatchReader, Control, InsertError, Query, Undivided};
 use prefixes::{LongestPrefix, StopAtEnd, deep, numbered};
 
-/// What is right of a trie; two of the same prefixes have the same bytes, and nothing more in memory.
+/// The oracle of a trie. Two tries of the same prefixes have the same bytes, and use the same memory.
 pub(crate) fn oracle<A: Address>() -> LongestPrefix<PrefixTrie<A>> {
     let state = |query: &PrefixTrieQuery<A>| {
         let sizes = query.size_bytes().into_iter().flat_map(u64::to_le_bytes);
@@ -24,7 +24,7 @@ pub(crate) fn oracle<A: Address>() -> LongestPrefix<PrefixTrie<A>> {
 
 fn conforms<A: Address>(n_operations: usize) {
     let seed = seed();
-    // Few prefixes, which come back often; and so many that a batch is written as a whole.
+    // Few prefixes, which are often re-inserted; and so many that a batch is written as a whole.
     for (n_names, n_values) in [(200, 3), (2_000, 1 << 15)] {
         let mut trie = PrefixTrie::<A>::new(Settings::new(1 << 18, &SecretKey::from_seed(seed)));
         let scope = Scope { n_operations, n_names, n_values, check_every: n_operations.div_ceil(6), seed };
@@ -110,7 +110,7 @@ fn limits_are_errors_that_change_nothing() {
     updates.clear();
     let full = table.insert("12.0.0.0/8".parse().unwrap(), 1, &mut updates);
     assert_eq!((full, updates.len(), table.len()), (Err(InsertError::TooManyNames { max: 2 }), 0, 2));
-    // A change of one that is in is no new one.
+    // A change of a prefix in the table does not count as a new one.
     assert_eq!(insert(&mut table, "11.0.0.0/8", 3).len(), 1);
 }
 
@@ -125,7 +125,7 @@ fn gaps_duplicates_and_damage_are_noticed_and_change_nothing() {
     let before = query.image();
     let mut bytes = Vec::new();
     second[0].encode(&mut bytes);
-    // Every byte but those of the versions: another digest, or no update at all.
+    // Every byte except those of the versions: another digest, or no update at all.
     for at in (0..bytes.len()).filter(|at| !(1..17).contains(at)) {
         for bit in 0..8 {
             let mut damaged = bytes.clone();
@@ -141,8 +141,8 @@ fn gaps_duplicates_and_damage_are_noticed_and_change_nothing() {
     assert_eq!((ask(&query, "10.1.2.3"), ask(&query, "10.1.2.4")), (5, 6));
 }
 
-/// One thread changes what lies beside, above and below addresses whose answer stays, and flips others between two next
-/// hops; another checks every answer. Prefixes that come and go move runs, nodes and chunks about all the while.
+/// One thread changes prefixes next to, above and below addresses whose answer stays, and flips others between two next
+/// hops; another checks every answer. Inserts and removals of prefixes move runs, nodes and chunks all the while.
 fn readers_beside_a_writer<A: Address>(n_answers: u64) {
     const N: u64 = 64;
     let seed = seed();
@@ -172,7 +172,7 @@ fn readers_beside_a_writer<A: Address>(n_answers: u64) {
                     1 => A::BITS - 8 - rng.below(u64::from(A::BITS) - 26) as u32,
                     _ => A::BITS,
                 };
-                // A neighbour of a host, or what covers some of them; the hosts themselves only change.
+                // A neighbour of a host, or a prefix that covers some hosts; the hosts themselves only change.
                 let near = A::narrowed(host(n).widened() ^ (2 * u128::from(rng.below(2))));
                 let prefix = Prefix::of(near, len as u8);
                 if len == A::BITS && near == host(n) || rng.below(2) == 0 {
@@ -189,7 +189,8 @@ fn readers_beside_a_writer<A: Address>(n_answers: u64) {
         let mut rng = Rng::new(seed ^ 1);
         let (mut numbers, mut addresses, mut values) = ([0; 32], [A::default(); 32], [0; 32]);
         let mut n_answered = 0;
-        // Where a second idle core is missing the writer may get its turn late: the lookups go on until it had some.
+        // Without a second idle core the writer may be scheduled late: the lookups go on until it has made some
+        // updates.
         let too_few = || n_updates.load(Ordering::Relaxed) < n_answers / 300 && !writer.is_finished();
         while n_answered < n_answers || too_few() {
             n_answered += 32;

@@ -1,5 +1,5 @@
 //! Longest prefix match behind Bloom filters: right with every filter and in both configurations, and what the filters
-//! cost and give away.
+//! cost and reveal.
 
 use super::prefixes;
 
@@ -15,10 +15,10 @@ use fibula_lookup::testkit::{Rng, seed};
 use fibula_lookup::traits::{Applied, ApplyError, BatchReader, Control, InsertError, Query};
 use prefixes::{LongestPrefix, StopAtEnd, deep, numbered};
 
-/// Positions of an entry: that of the paper's experiments.
+/// Positions per entry: the number of the paper's experiments.
 const K: u32 = 10;
 
-/// As many bits as make k = 10 the best for so many entries.
+/// A filter with as many bits as make k = 10 optimal for this many entries.
 fn shape<L: Layout>(n_entries: usize) -> Shape<L> {
     Shape::new((n_entries as f64 * f64::from(K) / std::f64::consts::LN_2) as u64, K).unwrap()
 }
@@ -31,7 +31,7 @@ fn settings<F>(steps: Steps, filter: F, max_entries: usize, key: &SecretKey) -> 
     Settings { steps, filter, max_entries, family: Family::MulAdd, key: key.clone() }
 }
 
-/// What is right of a table; two of the same prefixes have the same digests and the same bits.
+/// The oracle of a table. Two tables of the same prefixes have the same digests and the same bits.
 pub(crate) fn oracle<A: Address, F: Membership<A>, const W: usize>(
     settings: &Settings<F>,
 ) -> LongestPrefix<BloomLpm<A, F, W>> {
@@ -108,7 +108,7 @@ fn gaps_duplicates_and_damage_are_noticed_and_change_nothing() {
         assert_eq!(before.3, [5, 6, 0]);
         let mut bytes = Vec::new();
         last.encode(&table, &mut bytes);
-        // Every byte but those of the versions: another digest, or no update at all.
+        // Every byte except those of the versions: another digest, or no update at all.
         for at in (0..bytes.len()).filter(|at| !(0..16).contains(at)) {
             for bit in 0..8 {
                 let mut damaged = bytes.clone();
@@ -147,7 +147,7 @@ fn entries_are_counted_once_and_one_too_many_is_refused() {
     updates.clear();
     let refused = control.insert(prefixes[5], 1, &mut updates);
     assert_eq!((refused, updates.len(), control.len()), (Err(InsertError::TooManyNames { max: 131 }), 0, 5));
-    // What is covered already is no new entry.
+    // A prefix that is already covered does not count as a new entry.
     control.insert("10.2.0.0/16".parse().unwrap(), 2, &mut updates).unwrap();
 }
 
@@ -188,13 +188,14 @@ fn probes_are_as_many_as_the_equation_says() {
         ("standard", measure(&prefixes, &addresses, keyed::<Standard>(n, &key), &key)),
     ] {
         println!("{name}: {measured:.5} probes a look-up, {expected:.5} by equation (17)");
-        // Three standard deviations of the vain ones, of which there are no more than W f a look-up.
+        // Three standard deviations of the vain probes, of which there are at most W f per look-up.
         let slack = 3.0 * ((expected - 1.0) / addresses.len() as f64).sqrt();
         assert!((1.0..expected + slack).contains(&measured), "seed {seed}, {name}: {measured}, {expected}");
     }
 }
 
-/// The paper fills prefixes up with zeros: as their own words, 10.0.0.0/8 and 0.10.0.0/16 are one. Digests have the length.
+/// The paper pads prefixes with zeros: as their own words, 10.0.0.0/8 and 0.10.0.0/16 are equal. Digests include the
+/// length.
 #[test]
 fn prefixes_of_other_lengths_are_positive_only_where_the_address_is_its_own_hash() {
     fn share<F: Membership<u32>>(filter: F, key: &SecretKey) -> usize {
@@ -209,7 +210,7 @@ fn prefixes_of_other_lengths_are_positive_only_where_the_address_is_its_own_hash
     assert!(share(keyed::<OneHashing>(1000, &key), &key) < 3);
 }
 
-/// Whoever knows the partitions announces the k hosts `y + m_i`, and every look-up of y probes in vain.
+/// An attacker who knows the partitions announces the k hosts `y + m_i`, and every look-up of y probes in vain.
 #[test]
 fn ten_chosen_hosts_make_a_victim_positive_only_where_the_address_is_its_own_hash() {
     fn positive<F: Membership<u32>>(filter: F, partitions: &[u64], key: &SecretKey) -> usize {
@@ -232,7 +233,7 @@ fn ten_chosen_hosts_make_a_victim_positive_only_where_the_address_is_its_own_has
     assert!(positive(keyed::<OneHashing>(5000, &key), &partitions, &key) < 3);
 }
 
-/// A prefix that stays is answered all the while; beside it, above and below others come and go.
+/// A prefix that stays is always found, while others next to, above and below it come and go.
 #[test]
 fn no_answer_is_wrong_beside_a_writer() {
     const N: u64 = 64;
@@ -277,7 +278,8 @@ fn no_answer_is_wrong_beside_a_writer() {
         let mut rng = Rng::new(seed ^ 1);
         let (mut numbers, mut addresses, mut values) = ([0; 32], [0; 32], [0; 32]);
         let mut n_answered = 0;
-        // Where a second idle core is missing the writer may get its turn late: the lookups go on until it had some.
+        // Without a second idle core the writer may be scheduled late: the lookups go on until it has made some
+        // updates.
         let too_few = || n_updates.load(Ordering::Relaxed) < n_answers / 1000 && !writer.is_finished();
         while n_answered < n_answers || too_few() {
             n_answered += 32;

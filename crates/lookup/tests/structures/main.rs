@@ -1,4 +1,5 @@
-//! Tests of the structures through their public interface: one program, for each would be compiled and linked anew.
+//! Tests of the structures through their public interface, in one program, because several would each be compiled and
+//! linked.
 
 mod alien;
 mod bloom;

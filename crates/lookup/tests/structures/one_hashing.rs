@@ -1,8 +1,8 @@
-//! Tables VII to X of "Low Computational Cost Bloom Filters": how often one-hashing and double-hashing filters with 1000
-//! names take an alien for a member, against the formulas. And the configuration in which one-hashing fails.
+//! Tables VII to X of "Low Computational Cost Bloom Filters": how often one-hashing and double-hashing filters with
+//! 1000 names take an alien for a member, compared with the formulas. And the configuration in which one-hashing fails.
 //!
-//! Every day 1,000 filters a row, whose rates follow from their bits, and a few thousand aliens each; with `FIBULA_DEEP` set
-//! 4,000 filters and as many aliens as it takes to be sure of 1 %, up to 10^9 a row.
+//! By default 1,000 filters per row, whose rates follow from their bits, and a few thousand aliens each. With
+//! `FIBULA_DEEP` set, 4,000 filters and as many aliens as a precision of 1 % needs, up to 10^9 per row.
 
 use super::rates;
 
@@ -13,7 +13,7 @@ use fibula_lookup::testkit::Rng;
 use rates::Mean;
 
 const N_NAMES: u64 = 1000;
-/// Fixed, for three standard deviations are left by one random run in 400: with this seed none is.
+/// Fixed, because one random run in 400 exceeds three standard deviations: with this seed none does.
 const RATE_SEED: u64 = 11;
 
 /// Rows of Tables VII and VIII (k = 3), IX and X (k = 10): m.
@@ -28,7 +28,7 @@ fn is_deep() -> bool {
     std::env::var_os("FIBULA_DEEP").is_some()
 }
 
-/// Digests of the addresses, or 5-tuples, from number `from` on: clients in sequence, as they come from one network.
+/// Digests of the addresses, or 5-tuples, from number `from` on: sequential clients, as in one network.
 fn digests(hasher: &Hasher, key_bytes: usize, from: u64, digests: &mut [Digest]) {
     if key_bytes == 4 {
         let words: Vec<u64> = (from..from + digests.len() as u64).map(|number| number & 0xffff_ffff).collect();
@@ -129,8 +129,8 @@ fn table_x() {
     table(3);
 }
 
-/// The paper's case study takes a prefix, as a number, for its own hash value. Prefixes come in runs; where one lies as far
-/// from an alien as a partition is large, it lies nearly as far as the other partitions are large, and is hit in all.
+/// The paper's case study uses a prefix, as a number, as its own hash value. Prefixes come in runs. If one is as far
+/// from an alien as a partition is large, it is nearly as far as the other partitions are large, and is hit in all.
 #[test]
 fn prefixes_as_their_own_words_fail_where_they_come_in_runs_and_digests_do_not() {
     fn rate<L: Layout>(runs: &[u64], shape: Shape<L>, word: impl Fn(u64) -> Digest) -> f64 {

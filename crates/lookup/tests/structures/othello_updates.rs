@@ -1,4 +1,4 @@
-//! Updates of an Othello: to bytes and back, and what is refused.
+//! Updates of an Othello: encoded and decoded, and what is refused.
 
 use fibula_lookup::hash::{Digest, SecretKey, mix64};
 use fibula_lookup::othello::{Othello, OthelloQuery, Publication, Settings, Sharded, Sizing, Update};
@@ -81,7 +81,7 @@ fn updates_in_batches_leave_the_same_shards_as_one_by_one_and_stop_where_one_is_
         let (mut updates, mut kinds) = (Vec::new(), [0; 3]);
         for batch in 0..300 {
             updates.clear();
-            // Grows through splits, and shrinks through merges.
+            // Grows by splits, and shrinks by merges.
             for _ in 0..rng.below(200) {
                 let name = Digest(mix64(rng.below(12_000)));
                 if (batch / 75) % 2 == 1 && rng.below(10) > 0 {
@@ -101,7 +101,7 @@ fn updates_in_batches_leave_the_same_shards_as_one_by_one_and_stop_where_one_is_
         assert_eq!(in_batches.images(), one_by_one.images(), "seed {seed}");
         assert!(kinds.iter().all(|&n| n > 2), "{kinds:?}");
 
-        // One message is lost: its shard stays behind from there on, the others come along.
+        // One message is lost: its shard stays behind from there on, the others are updated.
         updates.clear();
         let live: Vec<_> = control.skeleton().iter().step_by(3).collect();
         for (name, value) in live {

@@ -16,8 +16,8 @@
 //! D1[p]     0  0  1  1  1  1  1  0   0       the query compares its old D2 = 0 with D1 = 0, and returns
 //! D2[p]     0  0  0  0  0  0  1  1   1       old A ^ new B
 //! ```
-//! A counter in place of the bit repairs it: [`Sequence`](fibula_lookup::publish::Sequence). The prose of the paper also
-//! has the condition upside down (it reads a difference as "no ongoing update"); Algorithm 3 has it right.
+//! A counter instead of the bit repairs it: [`Sequence`](fibula_lookup::publish::Sequence). The prose of the paper also
+//! inverts the condition (it reads a difference as "no ongoing update"); Algorithm 3 has it right.
 //!
 //! Cost: 128 bytes; a query loads two words more. The paper asks for "reorder barriers": they are acquire and release
 //! fences here, so that the algorithm alone is what is wrong.
@@ -85,7 +85,7 @@ impl BrokenStripes {
         SecondBit(bit)
     }
 
-    /// R4: whether the paper takes what was read for consistent. It may not be.
+    /// R4: whether the paper accepts what was read as consistent. It may not be.
     #[inline]
     pub(super) fn query_end(&self, a_index: usize, second: SecondBit) -> bool {
         fence(Ordering::Acquire);

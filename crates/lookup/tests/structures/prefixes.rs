@@ -1,4 +1,4 @@
-//! Prefixes that make trouble, and what is right of them: for the tests of longest prefix match.
+//! Difficult prefixes and their oracle, for the tests of longest prefix match.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,12 +10,12 @@ use fibula_lookup::traits::{Control, Query};
 /// Encodes and decodes an update.
 type Carry<C> = Box<dyn Fn(&<C as Control>::Query, &UpdateOf<C>) -> Option<UpdateOf<C>>>;
 
-/// What is right of a table of prefixes: an address has the value of the longest prefix that covers it, found by asking
-/// for one of each length.
+/// The oracle of a table of prefixes: an address has the value of the longest prefix that covers it, found by trying
+/// each length.
 pub(crate) struct LongestPrefix<C: Subject> {
     /// What two tables of the same prefixes have in common.
     pub(crate) state: fn(&C::Query) -> Vec<u8>,
-    /// An update on its way through bytes.
+    /// An update after encoding and decoding.
     pub(crate) carried: Carry<C>,
 }
 
@@ -24,7 +24,7 @@ where
     A: Address,
     C: Subject + Control<Key = Prefix<A>, Query: Query<Key = A>>,
 {
-    /// Addresses at which answers may change: the ends of a prefix, and their neighbours; and random ones.
+    /// Addresses whose answers may change: the ends of a prefix and their neighbours, and random ones.
     fn probes(&self, prefix: Prefix<A>, rng: &mut Rng) -> Vec<A> {
         let (first, last) = (prefix.address().widened(), prefix.last().widened());
         let ends = [first, last, first.wrapping_sub(1), last.wrapping_add(1)].map(A::narrowed);
@@ -49,7 +49,7 @@ pub(crate) fn wide<A: Address>(rng: &mut Rng) -> A {
     A::narrowed(u128::from(rng.next_u64()) << 64 | u128::from(rng.next_u64()))
 }
 
-/// An address near others: few values of its first bits, and of the bits about `len`.
+/// An address near others: there are few values of its first bits, and of the bits around `len`.
 pub(crate) fn crowded<A: Address>(rng: &mut Rng, len: u32) -> A {
     let mut address = A::from_first(rng.below(3) as u32, 8.min(len));
     for _ in 0..rng.below(4) {
@@ -69,7 +69,7 @@ pub(crate) fn some_prefix<A: Address>(rng: &mut Rng) -> Prefix<A> {
     Prefix::of(crowded(rng, len), len as u8)
 }
 
-/// Prefixes by number: the first of them lie in each other, the others anywhere.
+/// Prefixes by number: the first of them are nested, the others are anywhere.
 pub(crate) fn numbered<A: Address>(number: u64, seed: u64) -> Prefix<A> {
     match [20, 8, A::BITS as u8, 0, 17, 26].get(number as usize) {
         Some(&len) => Prefix::of(A::from_first(0x0a01_02ff, 32), len),

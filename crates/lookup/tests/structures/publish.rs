@@ -111,7 +111,7 @@ fn two_threads_never_see_a_mixture_of_versions() {
             start.wait();
             let mut newest = 0;
             let _stop = StopAtEnd(&stop);
-            // Where two idle cores are missing the writer may get its turn late: the lookups go on until it had one.
+            // Without two idle cores the writer may be scheduled late: the lookups go on until it has made an update.
             let mut n_lookups = 0;
             while n_lookups < LOOKUPS || newest == 0 {
                 {

@@ -1,9 +1,9 @@
 //! Every interleaving of one query with two updates of the cells it reads: the paper's bit vectors give wrong
 //! answers, the sequence counter and the versions give none.
 //!
-//! The name's cells are A[i] and B[j]. Update k sets them so that its answer is `ANSWERS[k]`, and every mixture of
-//! two versions differs from all of these. The counter, the entry and the epochs are the real ones; the cells are not,
-//! since a real lookup cannot be stopped between two reads.
+//! The name's cells are A[i] and B[j]. Update k sets them so that its answer is `ANSWERS[k]`, and every mixture of two
+//! versions differs from all of these. The counter, the entry and the epochs are the real ones. The cells are not,
+//! because a real lookup cannot be stopped between two reads.
 #![cfg(not(loom))]
 
 use std::cell::Cell;
@@ -32,7 +32,7 @@ struct Outcomes {
     wrong: u32,
 }
 
-/// Runs `n_updates` updates beside one query in every order.
+/// Runs `n_updates` updates concurrently with one query, in every order.
 /// `answers` are the name's, after 0, 1 and 2 updates.
 fn every_interleaving(n_updates: usize, answers: [u64; 3], mut run: impl FnMut(&str) -> Option<u64>) -> Outcomes {
     let n_steps = 4 + 4 * n_updates;
@@ -213,7 +213,7 @@ fn the_papers_protocol_answers_wrong_on_its_failing_schedule() {
     let answer = drive(Paper::new(false), "RRWWWRWWR");
     assert_eq!(answer, Some(CELLS[0][0] ^ CELLS[1][1]), "old A with new B, taken for consistent");
     assert!(!ANSWERS.contains(&answer.expect("accepted")));
-    // The second update need not even concern the name: any cell of the stripe will do.
+    // The second update may even be of another name: any cell of the stripe will do.
     assert_eq!(drive(Paper::new(true), "RRWWWRWWR"), answer);
 }
 

@@ -1,6 +1,6 @@
-//! Rates averaged over many filters, and how sure they are.
+//! Rates averaged over many filters, with their standard errors.
 
-/// Mean and standard error of one number a filter: the spread between filters is in it.
+/// Mean and standard error of one number per filter. The standard error includes the spread between filters.
 pub(crate) struct Mean {
     pub(crate) mean: f64,
     pub(crate) error: f64,

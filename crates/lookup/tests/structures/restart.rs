@@ -1,4 +1,4 @@
-//! Restarts: rows and names make the same skeleton and views again, or are refused.
+//! Restarts: rows and names restore the same skeleton and views, or are refused.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Debug;
@@ -19,12 +19,12 @@ use fibula_lookup::tuple_space::{self, TupleSpaceSkeleton};
 
 const N_VIEWS: usize = 3;
 
-/// What a payload means at a switch; at the last one all mean the same.
+/// The value of a payload at a switch. At the last switch, all payloads have the same value.
 fn value(view: usize, payload: u32) -> u64 {
     if view == N_VIEWS - 1 { 1 } else { mix64(u64::from(payload) << 8 | view as u64) % 16 }
 }
 
-/// The rows of a skeleton as a store has them, and the parts that changed since, by slot.
+/// The stored rows of a skeleton, and the parts that changed since, by slot.
 #[derive(Default)]
 struct Store {
     rows: Rows,
@@ -68,17 +68,17 @@ fn put(rows: &mut Rows, changed: impl IntoIterator<Item = Row>) {
     }
 }
 
-/// What a store gives.
+/// The rows of a store.
 fn stored(rows: &Rows) -> Vec<Row> {
     rows.iter().map(|(key, value)| Row { key: key.clone(), value: Some(value.clone()) }).collect()
 }
 
-/// All of some rows, each of which is there.
+/// All of these rows; each has a value.
 fn all(rows: impl Iterator<Item = Row>) -> Rows {
     rows.map(|row| (row.key, row.value.unwrap())).collect()
 }
 
-/// A skeleton whose views a switch each follows.
+/// A skeleton with views, each followed by a switch.
 struct Network<S: Skeleton> {
     skeleton: S,
     views: Vec<S::View>,
@@ -105,7 +105,7 @@ where
         Self { skeleton, views, queries }
     }
 
-    /// The same of views that a store has rows of.
+    /// A network whose views are restored from stored rows.
     fn restored(skeleton: S, rows: &[Rows]) -> Result<Self, RestoreError> {
         let (mut views, mut queries) = (Vec::new(), Vec::new());
         for (index, rows) in rows.iter().enumerate() {
@@ -116,7 +116,7 @@ where
         Ok(Self { skeleton, views, queries })
     }
 
-    /// Mutates the skeleton, and brings all switches along: the change, and the updates of each.
+    /// Mutates the skeleton, and updates all switches. Returns the change, and the updates of each.
     fn mutate(&mut self, mutation: &Mutation<S::Key>) -> Result<Told<S>, InsertError> {
         let change = match mutation {
             Mutation::Insert(key, payload) => self.skeleton.insert(*key, *payload)?,
@@ -136,7 +136,7 @@ where
     }
 }
 
-/// Mutates a skeleton at random; now and then restarts its controller, and runs the restarted one beside it.
+/// Mutates a skeleton at random. Occasionally restarts its controller, and runs the restarted one in parallel.
 pub(super) fn restored_skeleton_has_the_same_words<S>(
     settings: &SettingsOf<S>,
     key: impl Fn(u64) -> S::Key,
@@ -224,7 +224,7 @@ fn restored_skeleton_has_the_same_words_by<S>(
             let of_view = |payload| value(index, payload);
             let (held, slots) = (old.held(&network.skeleton), new.held(&again.skeleton));
             for (&(slot, held), &(new_slot, _)) in held.iter().zip(&slots) {
-                // The version that the switch reports: later ones changed none of its words.
+                // The version that the switch reports: later versions changed none of its words.
                 new.set_version(new_slot, held.version);
                 let before = old.image(&network.skeleton, slot, of_view).unwrap().under(held.version);
                 let after = new.image(&again.skeleton, new_slot, of_view).unwrap().under(held.version);
@@ -242,7 +242,7 @@ fn restored_skeleton_has_the_same_words_by<S>(
     }
 }
 
-/// Restores from rows of which some are damaged: they are refused, or all names answer as before.
+/// Restores from rows, some of them damaged: they are refused, or all names answer as before.
 pub(super) fn damaged_rows_are_refused<S>(
     settings: &SettingsOf<S>,
     key: impl Fn(u64) -> S::Key,
@@ -291,7 +291,7 @@ pub(super) fn damaged_rows_are_refused<S>(
     assert!(n_refused * 3 > n_rounds * 2, "seed {seed}: {n_refused} of {n_rounds} are refused");
 }
 
-/// Restores from rows that say where each name is, with a name less and a name more.
+/// Restores from rows that say where each name is, with one name too few and one too many.
 fn other_names_are_refused<S>(settings: &SettingsOf<S>, key: impl Fn(u64) -> S::Key, n_names: u64)
 where
     S: Skeleton<Payload = u32>,
@@ -332,7 +332,7 @@ fn filtable_settings(fingerprint_bits: u8, max_names: usize, seed: u64) -> filta
 #[test]
 fn a_restored_filtable_has_the_same_words() {
     let seed = seed();
-    // Short fingerprints: names go to level 2 and come back all the time.
+    // Short fingerprints: names go to level 2 and come back often.
     for fingerprint_bits in [4, 7, 12] {
         let settings = filtable_settings(fingerprint_bits, 2_000, seed);
         let name = |n| Digest(mix64(n ^ seed));
@@ -362,7 +362,7 @@ fn bloom_settings(max_names: usize, seed: u64) -> impl Iterator<Item = bloom_fib
     let policies = [
         Policy::Bfw { hashes: 5 },
         Policy::Buffalo { bits_a_name: 6, max_hashes: 8 },
-        // Counters count far beyond what they show.
+        // Counters overflow by far.
         Policy::SummaryCache { bits_a_name: 1, hashes: 32 },
     ];
     let both = |policy| [Form::Separate, Form::Sliced].map(|form| (policy, form));

@@ -1,4 +1,4 @@
-//! Aliens over servers by weight, beside live names that do not notice.
+//! Aliens distributed over servers by weight, without an effect on live names.
 
 use fibula_lookup::hash::{Digest, SecretKey, mix64};
 use fibula_lookup::othello::spread::{Servers, WeightsError};
@@ -45,7 +45,7 @@ fn slots_meet_weights_to_one_and_moves_are_as_few_as_the_new_weights_want() {
         let mut servers = Servers::new(value_bits, &weights).unwrap();
         let mut before = slots_of(&servers);
         for _ in 0..5 {
-            // Some change, some go, some come.
+            // Some weights change, some servers are removed, some are added.
             let more = (servers.n_servers() + rng.below(3) as usize).min(30);
             let weights: Vec<u64> =
                 (0..more).map(|_| if rng.below(5) == 0 { 0 } else { rng.below(1000) + 1 }).collect();
@@ -58,7 +58,7 @@ fn slots_meet_weights_to_one_and_moves_are_as_few_as_the_new_weights_want() {
             before.resize(more, 0);
             let n_slots = (1usize << value_bits) - 1;
             assert_eq!(now.iter().sum::<usize>(), n_slots);
-            // Those whose weight is worth less than a slot have one, and what is left is shared to one slot.
+            // A server whose weight is worth less than a slot has one. The rest is shared to within one slot.
             let total: u64 = weights.iter().sum();
             let few = now.iter().filter(|&&slots| slots == 1).count();
             for (at, &weight) in weights.iter().enumerate() {
@@ -94,10 +94,10 @@ fn weights_that_make_no_table_are_typed_errors() {
     assert!(Servers::from_slots(&[u16::MAX, 0, 0]).is_err(), "not a power of two");
 }
 
-/// Aliens asked.
+/// Aliens looked up.
 const ALIENS: usize = 2_000_000;
 
-/// What aliens get from `query`: of each server how many, and of none.
+/// What aliens get from `query`: how many land on each server, and how many on none.
 fn landed(query: &OthelloQuery, servers: &Servers, rng: &mut Rng) -> (Vec<u64>, u64) {
     let (mut counts, mut none) = (vec![0; servers.n_servers()], 0);
     let (mut aliens, mut values) = (vec![Digest(0); 1000], vec![0; 1000]);
@@ -116,7 +116,7 @@ fn landed(query: &OthelloQuery, servers: &Servers, rng: &mut Rng) -> (Vec<u64>, 
 
 #[test]
 fn aliens_land_on_servers_by_weight_within_a_hundredth_and_live_names_stay_where_they_are() {
-    // Three tables of different keys; the seed is fixed, for the bound is on a random quantity.
+    // Three tables with different keys. The seed is fixed, because the bound is on a random quantity.
     const SEED: u64 = 77;
     println!("seed {SEED}");
     let mut rng = Rng::new(SEED);

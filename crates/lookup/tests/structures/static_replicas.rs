@@ -1,4 +1,4 @@
-//! Static maps as things that travel: to bytes and back, through the conformance test of control structures, and beside readers.
+//! Static maps as replicas: encoding, the conformance test of control structures, and concurrent readers.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -90,7 +90,7 @@ fn a_batch_that_is_refused_changes_nothing() {
     }));
 }
 
-/// To bytes and back, whole and in every damaged form: nothing panics, and what has another digest is refused.
+/// Encodes and decodes, intact and in every damaged form: nothing panics, and a wrong digest is refused.
 fn travels<M>(key: impl Fn(u64) -> M::Key)
 where
     M: StaticMap<Key: Ord + Send + Sync> + Send + Sync + 'static,
@@ -123,7 +123,7 @@ where
                 _ => damaged[8 + rng.below(bytes.len() as u64 - 8) as usize] ^= 1 << rng.below(8),
             }
             assert!(Version::<M>::decode(&settings, &damaged).is_err(), "seed {seed}");
-            // Behind the digest the structure must hold by itself: where it decodes, lookups stay inside it.
+            // Beyond the digest the structure must be safe by itself: if it decodes, lookups stay inside it.
             if let Some(body) = damaged.get(16..)
                 && let Ok(map) = M::decode(&settings, &mut Bytes(body))
             {

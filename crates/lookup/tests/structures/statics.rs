@@ -13,10 +13,10 @@ fn settings(value_bits: u8, seed: u64) -> Settings {
     Settings::new(value_bits, &SecretKey::from_seed(seed))
 }
 
-/// How names are chosen, by their number.
+/// How names are derived from their numbers.
 type Naming = (&'static str, fn(u64) -> u64);
 
-/// Names as they come, and names that break tables which hash badly.
+/// Ordinary names, and names that break tables which hash badly.
 const NAMINGS: [Naming; 4] = [
     ("sequential", |name| name),
     ("one a /24", |name| name << 8),
@@ -49,7 +49,7 @@ fn every_entry_is_answered<M: StaticMap>(key: impl Fn(&Hasher, u64) -> M::Key) {
     let hasher = Hasher::new(Family::default(), &SecretKey::from_seed(seed));
     for value_bits in WIDTHS {
         for (index, n_names) in SIZES.into_iter().enumerate() {
-            // The large ones under one naming each, for time.
+            // The large ones under one naming each, to save time.
             let (kind, name) = NAMINGS[(index + usize::from(value_bits)) % NAMINGS.len()];
             let keys = (0..n_names as u64).map(|number| key(&hasher, name(number)));
             let entries: Vec<_> = keys.zip(values(&mut rng, value_bits, n_names)).collect();

@@ -1,4 +1,5 @@
-//! Tuple Space Search: conformance for rules and for flat names, damaged messages, churn, readers beside the writer.
+//! Tuple Space Search: conformance for rules and for flat names, damaged messages, churn, readers concurrent with the
+//! writer.
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -38,7 +39,7 @@ pub(crate) fn pattern(rng: &mut Rng) -> Pattern {
 /// Bits of a value of [`Rules`].
 const VALUE_BITS: u8 = 4;
 
-/// A tuple space as a table of rules: from a pattern to a priority and a value, as one number.
+/// A tuple space as a table of rules: it maps a pattern to a priority and a value, as one number.
 pub(crate) struct Rules(TupleSpace);
 
 impl Rules {
@@ -91,7 +92,7 @@ fn best(rules: impl Iterator<Item = Rule>, key: [u64; 2]) -> u64 {
     matching.max_by_key(|rule| (rule.priority, rule.pattern.tuple().rank())).map_or(0, |rule| rule.value)
 }
 
-/// What is right of rules: the best that matches wins.
+/// The oracle of rules: the best that matches wins.
 pub(crate) struct BestRule;
 
 impl Oracle<Rules> for BestRule {
@@ -155,14 +156,14 @@ fn tuples_that_cannot_win_are_not_read() {
         let n_reads = space.export().lookup_counted(&[flow.key()], &mut value);
         (value[0], n_reads)
     };
-    // The longest prefix has the highest priority and is tried first; what only matches the shortest tries them all.
+    // The longest prefix has the highest priority and is tried first; a flow that matches only the shortest tries all.
     assert_eq!(reads(&space, flow), (33, 1));
     assert_eq!(reads(&space, other), (1, 33));
     // A rule of priority 40 anywhere ends the search before them.
     let any = Pattern::new(Tuple::ANY.protocol(true), flow.key());
     space.insert_rule(&Rule { pattern: any, priority: 40, value: 99 }, &mut updates).unwrap();
     assert_eq!(reads(&space, other), (99, 1));
-    // With it gone, and the shortest prefix raised over all others, that one alone is read.
+    // Without it, and with the shortest prefix raised above all others, only that one is read.
     assert!(space.remove_rule(&any, &mut updates));
     let pattern = Pattern::new(Tuple::ANY, flow.key());
     space.insert_rule(&Rule { pattern, priority: 200, value: 7 }, &mut updates).unwrap();
@@ -203,7 +204,7 @@ fn what_does_not_fit_is_refused_and_changes_nothing() {
     assert!(updates.is_empty(), "a rule that is in as it is causes no message");
 }
 
-/// The digest of what has taken over an update.
+/// The digest of a structure that has applied an update.
 fn digest_after(update: &Update) -> u64 {
     match update {
         Update::Change(change) => change.digest,
@@ -240,7 +241,7 @@ fn lost_and_damaged_updates_are_refused_and_change_nothing() {
             let Ok(damaged) = Update::decode(&settings, &damaged) else { continue };
             let held = follower.held();
             follower.lookup_batch(&keys, &mut before);
-            // A damaged version may read as old, or as one after a gap, or be harmless: the digest covers contents.
+            // A damaged version may be old, follow a gap, or be harmless: the digest covers contents.
             if digest_after(&damaged) != digest_after(update) {
                 assert_ne!(follower.apply(&damaged), Ok(Applied::Applied), "seed {seed}");
                 follower.lookup_batch(&keys, &mut after);
@@ -309,7 +310,7 @@ fn readers_never_see_a_flow_between_two_rules() {
     let both = [rule(Tuple::EXACT, 1), rule(Tuple::ANY.source(8), 2)];
     let mut updates = Vec::new();
     space.insert_rule(&both[0], &mut updates).unwrap();
-    // Tuples that are tried first and match nothing: a burst takes long enough for updates to fall into it.
+    // Tuples that are tried first and match nothing: they make a burst long enough for updates to fall into it.
     for bits in 1..=30 {
         let pattern = Pattern::new(Tuple::ANY.source(bits).destination(bits), [u64::MAX, 0]);
         space.insert_rule(&Rule { pattern, priority: 255, value: 9 }, &mut updates).unwrap();
@@ -317,7 +318,7 @@ fn readers_never_see_a_flow_between_two_rules() {
     let mut query = space.export();
     updates.clear();
     for round in 0..20_000 {
-        // The next rule comes before the last one goes; now and then the hash table grows in between.
+        // The next rule is inserted before the last one is removed; occasionally the hash table grows in between.
         space.insert_rule(&both[(round + 1) % 2], &mut updates).unwrap();
         if round % 40 == 0 {
             let other = Pattern::new(Tuple::EXACT, [rng.next_u64(), 5]);

@@ -1,29 +1,30 @@
-//! OGW, the Othello at a gateway: full names, each found by one Othello lookup and compared exactly.
+//! OGW, the Othello for a gateway: full names, each found by one Othello lookup and compared exactly.
 //!
-//! | module | what |
+//! | module | content |
 //! |---|---|
 //! | [`skeleton`] | [`GatewaySkeleton`]: the names, and which slot each has |
 //! | [`view`] | what one switch's slots hold |
-//! | `rows` | what a store keeps of a skeleton besides the names |
+//! | `rows` | what a store keeps for a skeleton besides the names |
 //! | [`update`] | the message: a name in its slot with the cells that lead there, or whole shards |
-//! | [`query`] | [`GatewayQuery`], the half of words; [`Reader`]s beside its writer |
+//! | [`query`] | [`GatewayQuery`], the query half, and the [`Reader`]s concurrent with its writer |
 //!
-//! A shard of the Othello maps a name to its slot, an index of 16 bits that the name keeps until the shard is solved
-//! anew: that of its edge in the graph. Slots hold name and value as in a [`cuckoo::exact`](crate::cuckoo::exact) table.
+//! A shard of the Othello maps a name to its slot. The slot is the 16-bit index of the name's edge in the graph, which
+//! does not change until the shard is next solved. Slots hold name and value as in a
+//! [`cuckoo::exact`](crate::cuckoo::exact) table.
 //! ```text
-//! shard: | cells of 16 bits: 2.10 to 2.40 a name | slots: as many as names it takes before it is solved anew, 1.00 to 1.14 a name |
+//! shard: | cells of 16 bits: 2.10 to 2.40 per name | slots: names that fit until solved again, 1.00 to 1.14 per name |
 //! ```
-//! A new name writes its slot and recolours one component; another value, or a removal, writes the slot alone.
+//! An insert writes the name's slot and recolours one component. A change of value or a removal writes only the slot.
 //!
-//! Cost: 2 cell reads and 1 slot read a lookup, in three waves of prefetches. A MAC with a 16-bit value takes 64 bits a
-//! slot: 98 to 112 bits a name in all.
-//! Alien names, and removed ones: 0 (drop), for certain.
+//! Cost: 2 cell reads and 1 slot read per lookup, in three waves of prefetches. A MAC with a 16-bit value takes 64 bits
+//! per slot: 98 to 112 bits per name in all.
+//! Alien names and removed names: 0 (drop), for certain.
 //! Source: Shi, Qian, Wang, "Re-designing Compact-structure based Forwarding for Programmable Networks", sections III and
 //! IV.C (gateways hold full keys; an OthelloSet holds indices to them). Differs: indices are local to a shard.
-//! Readers: an update edits cells and slot in place under the counter of its shard; shards that are solved anew make a
-//! new directory, published by one pointer, which shares all other shards.
-//! Limits: values of 1 to 64 bits; two names with equal digests cannot both be in; shards stand on the heap, on small
-//! pages.
+//! Readers: an update edits cells and slot in place, guarded by the counter of its shard. Shards that are solved again
+//! go into a new directory, which shares all other shards and is published by one pointer.
+//! Limits: values of 1 to 64 bits. Two names with equal digests cannot both be in a table. Shards are on the heap, on
+//! small pages.
 
 pub mod query;
 mod rows;
@@ -36,7 +37,7 @@ pub use skeleton::GatewaySkeleton;
 pub use update::{NameUpdate, SlotShard, Update, WholeShards};
 pub use view::GatewayView;
 
-/// What a table is built with: the settings of an exact table, which an OGW can stand in for.
+/// What a table is built with: the settings of an exact table, which an OGW can replace.
 pub use crate::cuckoo::exact::Settings;
 
 use super::{Sharded, Sides, Sizing};
@@ -45,7 +46,7 @@ use crate::cuckoo::slot_prf;
 use crate::hash::{Purpose, mix64};
 use crate::traits::Single;
 
-/// Control half of one table whose names carry their values themselves.
+/// Control half of one table whose payloads are the values.
 ///
 /// ```
 /// use fibula_lookup::hash::{Family, SecretKey};
@@ -65,7 +66,7 @@ use crate::traits::Single;
 /// ```
 pub type Gateway<const W: usize> = Single<GatewaySkeleton<W, u64>>;
 
-/// Bits of an index to a slot: what edges of one shard have.
+/// Bits of a slot index: those of an edge index in one shard.
 const INDEX_BITS: u8 = 16;
 
 /// Settings of the Othello that maps names to slots.
@@ -74,12 +75,12 @@ fn othello_settings(settings: &Settings) -> super::Settings {
     super::Settings { seed, ..super::Settings::new(INDEX_BITS, settings.max_names, &settings.key) }
 }
 
-/// Edges that a shard of this size takes before it is solved anew: the slots before those of its stash.
+/// Edges that a shard of this size takes before it is solved again: the slots before those of its stash.
 fn n_edges(sides: Sides) -> usize {
     (u64::from(sides.cells()) * 1000 / Sharded::MIN_MILLICELLS) as usize
 }
 
-/// A slot's share of its shard's digest.
+/// A slot's contribution to the digest of its shard.
 fn slot_digest(seed: u64, id: PartId, slot: u32, words: &[u64]) -> u64 {
     slot_prf(mix64(seed ^ (u64::from(id.prefix) << 8 | u64::from(id.depth))), slot, words)
 }

@@ -1,8 +1,8 @@
-//! OGW, query half: cells that lead to slots, and slots with full names.
+//! OGW, query half: cells that yield slot indices, and slots with full names.
 //!
-//! [`GatewayQuery`] is the handle of the one writer; each reading thread has a [`Reader`]. A burst goes through three
-//! waves: cells, slots, comparison. What it read of a shard counts only if the shard's counter did not move meanwhile;
-//! otherwise the name is read again, and after a bounded number of tries behind the writer.
+//! [`GatewayQuery`] is the handle of the one writer. Each reading thread has a [`Reader`]. A burst goes through three
+//! waves: cells, slots, comparison. What it read from a shard is valid only if the shard's counter did not move
+//! meanwhile. Otherwise the name is read again, and after a bounded number of tries with the writer locked out.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,7 +23,7 @@ use crate::publish::rcu::{RcuCell, RcuReader};
 use crate::publish::seq_lock::Gate;
 use crate::traits::{Applied, ApplyError, BatchReader, Query, Undivided};
 
-/// Cells in a word.
+/// Cells per word.
 const CELLS: u32 = 64 / super::INDEX_BITS as u32;
 
 impl SlotShard {
@@ -43,7 +43,7 @@ struct Shard {
     stash: Vec<(Digest, u64)>,
     cells: Words,
     slots: Words,
-    /// Of cells and slots; the writer's.
+    /// Digest of cells and slots, for the writer.
     digest: AtomicU64,
 }
 
@@ -61,7 +61,7 @@ impl Shard {
         word.store(others | index << shift, Ordering::Relaxed);
     }
 
-    /// The slot that two cells lead to.
+    /// The slot index that the two cells yield.
     #[inline(always)]
     fn slot(&self, digest: Digest, (u, v): (u32, u32)) -> u32 {
         if !self.stash.is_empty()
@@ -72,13 +72,13 @@ impl Shard {
         (self.cell(u) ^ self.cell(v)) as u32
     }
 
-    /// The value of `name` if it stands in `slot`.
+    /// The value of `name` if it is in `slot`.
     #[inline(always)]
     fn value<const W: usize>(&self, layout: Layout, name: &[u64; W], slot: u32) -> u64 {
         let first = slot as usize * layout.slot_words;
         match self.slots.get(first..first + layout.slot_words) {
             Some(words) => layout.value_of(name, |at| words[at].load(Ordering::Relaxed)),
-            // An alien's cells may lead anywhere.
+            // An alien's cells may yield any index.
             None => 0,
         }
     }
@@ -103,7 +103,7 @@ struct Table<const W: usize> {
     hash: NameHash,
     layout: Layout,
     depth: u8,
-    /// The shard of every prefix of `depth` bits.
+    /// The shard for every prefix of `depth` bits.
     directory: Vec<Arc<Shard>>,
     /// Held by the writer while it edits a shard.
     gate: Arc<Gate>,
@@ -115,7 +115,7 @@ impl<const W: usize> Table<W> {
         &self.directory[prefix_of(digest.0, self.depth)]
     }
 
-    /// One name, at one moment of its shard.
+    /// The value of one name, from one consistent state of its shard.
     fn one(&self, name: &[u64; W], digest: Digest) -> u64 {
         let shard = self.shard(digest);
         let read = || shard.value(self.layout, name, shard.slot(digest, shard.sides.endpoints(digest.0, shard.tweak)));
@@ -188,7 +188,8 @@ impl<const W: usize> GatewayQuery<W> {
         self.current.get()
     }
 
-    /// The table with `whole` in it, checked: alone, or in the place of the shards that hold its digests.
+    /// The table that consists of `whole` if `alone`, otherwise with `whole` in place of the shards that hold its
+    /// digests. Checks all of it.
     fn with(&self, whole: &WholeShards, alone: bool) -> Result<Table<W>, ApplyError> {
         let old = self.table();
         let malformed = Err(ApplyError::Malformed { reason: "the shards do not replace whole shards exactly once" });
@@ -250,7 +251,7 @@ impl<const W: usize> GatewayQuery<W> {
     fn replace(&mut self, whole: &WholeShards, alone: bool) -> Result<(), ApplyError> {
         self.current.may_replace()?;
         let table = self.with(whole, alone)?;
-        // What readers keep from being freed: the shards replaced, and the old directory.
+        // What readers may keep from being freed: the replaced shards and the old directory.
         let slots: usize = whole.shards.iter().map(|shard| (shard.slots.len() + shard.cells.words.len()) * 8).sum();
         let bytes = slots + self.table().directory.len() * 8;
         self.current.replace(table, bytes)?;
@@ -335,7 +336,7 @@ impl<const W: usize> Query for GatewayQuery<W> {
     }
 }
 
-/// A thread's access to the table beside its writer.
+/// A thread's access to the table, concurrent with its writer.
 pub struct Reader<const W: usize> {
     reader: RcuReader<Table<W>>,
 }
@@ -402,7 +403,7 @@ impl<const W: usize> Undivided for GatewayQuery<W> {
     fn image(&self) -> WholeShards {
         let shards = self.table().shards().map(|shard| {
             let mut image = shard.image();
-            // The digest of the cells alone: that of the shard less its slots.
+            // The digest of the cells alone: that of the shard without its slots.
             image.cells.digest = shard.digest.load(Ordering::Relaxed) ^ image.digest(self.seed, self.layout.slot_words);
             image
         });

@@ -1,11 +1,12 @@
-//! What a store keeps of an OGW besides the names: the rows of its graph, in which order names were linked, the version.
+//! What a store keeps for an OGW besides the names: the rows of its graph, the order in which names were linked, and
+//! the version.
 //!
-//! The slot of a name is that of its edge. A solve puts edges into an order that follows from the names; those linked
-//! later stand behind them, in the order in which they came, which is kept in pages. A new name writes one page.
+//! The slot of a name is the index of its edge. A solve puts edges into an order that follows from the names. Names
+//! linked later come after them in order of arrival, which is stored in pages. An insert writes one page.
 //! ```text
 //! version, key: | 0 |                                        value: | version 8 |
-//! shard:        as of an Othello
-//! page, key:    | key of its shard 5 | page 2, big-endian |  value: | digest 8 of each name, 64 but on the last page |
+//! shard:        as for an Othello
+//! page, key:    | key of its shard 5 | page 2, big-endian |  value: | digest 8 of each name, 64 except on the last |
 //! ```
 
 use std::collections::{BTreeSet, HashMap};
@@ -20,13 +21,13 @@ use crate::hash::Digest;
 use crate::othello::rows::restore as restore_graph;
 use crate::traits::{RestoreError, Row, Skeleton};
 
-/// Names of a page.
+/// Names per page.
 const PAGE: usize = 64;
 /// Bytes of the key of a version, and of a shard.
 const VERSION_BYTES: usize = 1;
 const SHARD_BYTES: usize = 5;
 
-/// How many names were linked, and pages of them that changed since rows were taken last.
+/// How many names were linked, and which of their pages changed since rows were last taken.
 #[derive(Debug, Default)]
 pub(super) struct LinkedPages {
     n_linked: HashMap<PartId, usize>,
@@ -34,7 +35,7 @@ pub(super) struct LinkedPages {
 }
 
 impl LinkedPages {
-    /// Notes that so many names of a shard are linked: as many as before, or one more.
+    /// Notes that `n_linked` names of a shard are linked: as many as before, or one more.
     pub(super) fn note_linked(&mut self, id: PartId, n_linked: usize) {
         if n_linked > 0 && self.n_linked.insert(id, n_linked) != Some(n_linked) {
             self.changed.insert((id, (n_linked - 1) / PAGE));
@@ -48,7 +49,7 @@ impl LinkedPages {
     }
 }
 
-/// A page of a shard; a row that deletes it where it is gone.
+/// The row of a page, or a row that deletes the page if it no longer exists.
 fn page_row<const W: usize, P: Payload>(skeleton: &GatewaySkeleton<W, P>, id: PartId, page: usize) -> Row {
     let directory = skeleton.graph.shards();
     let shard = directory.part(directory.slot(Digest(id.span().start << 32)));
@@ -77,7 +78,7 @@ pub(super) fn all<const W: usize, P: Payload>(skeleton: &GatewaySkeleton<W, P>) 
     std::iter::once(version_row(skeleton.version)).chain(skeleton.graph.rows()).chain(pages)
 }
 
-/// The skeleton that rows and names make.
+/// Restores the skeleton from rows and names.
 pub(super) fn restore<const W: usize, P: Payload>(
     settings: &Settings,
     rows: &[Row],
@@ -111,7 +112,7 @@ pub(super) fn restore<const W: usize, P: Payload>(
     Ok(skeleton)
 }
 
-/// Appends the names of a page to those of the pages before.
+/// Appends the names of a page to those of earlier pages.
 fn read_page(row: &Row, linked: &mut HashMap<PartId, Vec<u64>>) -> Result<(), RestoreError> {
     let (id, page) = row.key.split_at_checked(SHARD_BYTES).ok_or(RestoreError::Parts)?;
     let id = PartId::from_key(id)?;

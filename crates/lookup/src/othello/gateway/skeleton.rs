@@ -1,7 +1,7 @@
-//! OGW, names and places: which slot each name has, and the cells that lead there. Both are the same at every switch.
+//! OGW, names and places: which slot each name has, and the cells that yield it. Both are the same at every switch.
 //!
-//! Cost: about 36 bytes, the name and the payload a name; inserts and removals as in the graph of an Othello, and a
-//! digest of the name.
+//! Cost: per name, about 36 bytes, the name and the payload. An insert or a removal costs as much as in the graph of an
+//! Othello, and a digest of the name.
 
 use super::query::GatewayQuery;
 use super::rows::LinkedPages;
@@ -18,10 +18,10 @@ use crate::othello::shard::{Edge, Place};
 use crate::othello::{Colouring, ShardImage, Sharded};
 use crate::traits::{InsertError, RestoreError, Row, Skeleton};
 
-/// A batch of at least this share of the names that are in is sent as the whole table.
+/// A batch of at least one name per this many in the table is sent as the whole table.
 const BULK_SHARE: usize = 4;
 
-/// What stands in a slot: the payload of an edge of the graph.
+/// The contents of a slot: the payload of an edge of the graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slot<const W: usize, P> {
     pub(super) name: [u64; W],
@@ -36,13 +36,13 @@ impl<const W: usize, P: Default> Default for Slot<W, P> {
 
 /// What the latest mutation did.
 pub(super) enum Latest<const W: usize, P> {
-    /// One name came, went, or got another payload.
+    /// One name was inserted, removed, or got another payload.
     Name(NameChange<W, P>),
-    /// Shards were made anew: each with its slot in the graph and its cells, and the ids that they replace.
+    /// Shards were rebuilt: each with its slot in the graph and its cells, and the ids that they replace.
     Shards(Vec<(u32, ShardImage)>, Vec<PartId>),
 }
 
-/// A name that came, went, or got another payload.
+/// A name that was inserted, removed, or got another payload.
 pub(super) struct NameChange<const W: usize, P> {
     /// Its shard.
     pub(super) id: PartId,
@@ -53,18 +53,18 @@ pub(super) struct NameChange<const W: usize, P> {
     pub(super) new: Option<P>,
     /// Cells that changed, with their new indices.
     pub(super) cells: Vec<(u32, u64)>,
-    /// What the cells add to the digest of their shard.
+    /// What the cells contribute to the change of their shard's digest.
     pub(super) cells_digest: u64,
 }
 
-/// Names with a payload each, and their slots.
+/// Names with their payloads and their slots.
 pub struct GatewaySkeleton<const W: usize, P: Payload = u32> {
     settings: Settings,
     hash: NameHash,
     pub(super) layout: Layout,
     pub(super) seed: u64,
     pub(super) graph: Graph<Sharded, Slot<W, P>>,
-    /// Of indices. Its digests count from 0 on, for only their differences are used.
+    /// The colouring by indices. Its digests start at 0, because only their differences are used.
     colouring: Colouring,
     pub(super) version: u64,
     pub(super) latest: Latest<W, P>,
@@ -72,7 +72,7 @@ pub struct GatewaySkeleton<const W: usize, P: Payload = u32> {
     pub(super) pages: LinkedPages,
 }
 
-/// What an edge XORs to: its index.
+/// What the two cells of an edge XOR to: its index.
 fn index<P>(edge: u32, _payload: Option<P>) -> u64 {
     edge.into()
 }
@@ -95,12 +95,12 @@ impl<const W: usize, P: Payload> GatewaySkeleton<W, P> {
         }
     }
 
-    /// The names that are in, with their payloads, shard by shard.
+    /// Every name and its payload, shard by shard.
     pub fn iter(&self) -> impl Iterator<Item = ([u64; W], P)> + '_ {
         self.graph.iter().map(|(_, slot)| (slot.name, slot.payload))
     }
 
-    /// The name's digest, and what the graph has of it.
+    /// The name's digest, and its payload if it is in the graph.
     fn find(&self, name: &[u64; W]) -> Result<(Digest, Option<P>), InsertError> {
         let digest = self.hash.digest(name);
         match self.graph.get(digest) {
@@ -109,7 +109,7 @@ impl<const W: usize, P: Payload> GatewaySkeleton<W, P> {
         }
     }
 
-    /// The cells of a shard, without a version: versions are of the table.
+    /// The cells of a shard, without a version: only the table has one.
     pub(super) fn cells(&self, slot: u32) -> ShardImage {
         let first_stashed = n_edges(self.graph.shard(slot).sides);
         let stashed = |at, _| (first_stashed + at) as u64;
@@ -130,7 +130,7 @@ impl<const W: usize, P: Payload> GatewaySkeleton<W, P> {
         SlotShard { cells, slots }
     }
 
-    /// Keeps what views must know of a change of the graph by which `name` got another payload.
+    /// Keeps what views need to know about a change of the graph by which `name` got another payload.
     fn keep(&mut self, change: &Change, name: [u64; W], digest: Digest, old: Option<P>, new: Option<P>) -> Change {
         let slot = match *change {
             Change::None => return Change::None,

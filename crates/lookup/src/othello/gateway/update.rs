@@ -1,12 +1,12 @@
-//! The message that crosses the seam: a name in its slot with the cells that lead there, or whole shards.
+//! The message that crosses the seam: a name in its slot with the cells that yield the slot, or whole shards.
 //!
-//! Contents are absolute, so a duplicate is harmless; versions (of the whole table) show a gap; the digest of the table
+//! Contents are absolute, so a duplicate is harmless. Versions (of the whole table) show a gap. The digest of the table
 //! after the update shows that both sides agree.
 //! ```text
 //! kind 0: | 0 | prefix 4 | depth 1 | from 8 | to 8 | digest 8 | slot 4 | name name_bytes | value value_bytes
 //!         | n 4 | n x (cell 4, index 2) |
 //! kind 1: | 1 | from 8 | to 8 | digest 8 | n 4 | n x (shard as in an update of an Othello, slots 4, words) |
-//! kind 2: as kind 1, all shards in order of digests; `from` counts for nothing
+//! kind 2: as kind 1, all shards in order of digests; `from` is ignored
 //! ```
 //! All integers are little-endian. A slot of name zero and value zero is empty.
 
@@ -19,9 +19,9 @@ use crate::othello::ShardImage;
 /// An update of an OGW.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Update<const W: usize> {
-    /// One name came, went, or got another value.
+    /// One name was inserted, removed, or got another value.
     Name(NameUpdate<W>),
-    /// Shards were solved anew, split or merged.
+    /// Shards were solved again, split or merged.
     Shards(WholeShards),
     /// All shards.
     Table(WholeShards),
@@ -44,11 +44,11 @@ pub struct NameUpdate<const W: usize> {
     pub name: [u64; W],
     /// Its value.
     pub value: u64,
-    /// Cells, each with its new index; both sides in one index space.
+    /// Cells with their new indices. Both sides are in one index space.
     pub cells: Vec<(u32, u64)>,
 }
 
-/// Whole shards, which replace what held their digests.
+/// Whole shards, which replace those that held their digests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WholeShards {
     /// The version of the table that this update builds on.
@@ -64,7 +64,7 @@ pub struct WholeShards {
 /// A whole shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlotShard {
-    /// Its cells; the version is 0, for versions are of the table.
+    /// Its cells. The version is 0, because only the table has one.
     pub cells: ShardImage,
     /// Its slots.
     pub slots: Vec<u64>,
@@ -92,9 +92,9 @@ impl<const W: usize> Update<W> {
         }
     }
 
-    /// Reads an update.
+    /// Decodes an update.
     /// # Errors
-    /// [`DecodeError`]; lengths are checked against the bytes that are there before anything is allocated.
+    /// [`DecodeError`]; lengths are checked against the bytes present before anything is allocated.
     pub fn decode(bytes: &[u8], settings: &Settings) -> Result<Self, DecodeError> {
         let mut bytes = Bytes(bytes);
         let update = match at_most("kind of update", bytes.u8()?.into(), 2)? {

@@ -1,4 +1,4 @@
-//! OGW, what one switch has: the digests of its shards. Cells are the same at every switch; slots have its values.
+//! OGW, the view of one switch: the digests of its shards. Cells are the same at every switch; slots hold its values.
 
 use std::collections::HashMap;
 
@@ -8,18 +8,18 @@ use super::update::{NameUpdate, SlotShard, Update, WholeShards};
 use crate::base::part::{Change, HeldPart, PartId, Payload};
 use crate::traits::{Image, InsertError, View};
 
-/// What one switch has: 16 bytes a shard.
+/// The view of one switch: 16 bytes per shard.
 pub struct GatewayView {
     seed: u64,
     slot_words: usize,
     version: u64,
     digest: u64,
-    /// Of cells and slots.
+    /// Digests of cells and slots.
     shards: HashMap<PartId, u64>,
 }
 
 impl GatewayView {
-    /// Notes that the switch has these shards in the place of those that have their names.
+    /// Notes that these shards replace those of the ids `replaced` at the switch.
     fn put(&mut self, shards: &[SlotShard], replaced: &[PartId]) {
         for id in replaced {
             self.digest ^= self.shards.remove(id).unwrap_or(0);
@@ -30,7 +30,7 @@ impl GatewayView {
         }
     }
 
-    /// The update after one name changed; none where neither its slot nor a cell did.
+    /// The update after a change of one name, or none if neither its slot nor a cell changed.
     fn name_update<const W: usize, P: Payload>(
         &mut self,
         skeleton: &GatewaySkeleton<W, P>,

@@ -1,6 +1,6 @@
 //! Every structure, small, under the conformance test: a random sequence of operations, and every short one.
 //!
-//! The table below is the list of structures. What is large in them, or rare, is tested where the structure is.
+//! The table below is the list of structures. What is large or rare in a structure is tested elsewhere.
 
 mod mutants;
 mod views;
@@ -33,10 +33,10 @@ use super::prefixes::numbered;
 use super::tuple_space::{BestRule, Rules, pattern};
 use super::{lpm, lpm_bloom};
 
-/// Names at most.
+/// The most names.
 const MAX: usize = 200;
 
-/// A removed name drops while its tombstone stands. The tombstones of an Othello go when a shard is made anew.
+/// A removed name drops while it has a tombstone. An Othello removes the tombstones of a shard when it rebuilds it.
 pub(crate) fn tombstones<S>() -> Names<Single<S>>
 where
     S: Skeleton<Payload = u64, Key: Hash + Debug, Query: Query<Update = othello::Update>>,
@@ -45,7 +45,7 @@ where
     Names::until(|table: &Single<S>, name| table.skeleton().must_drop(name), is_new_shard).in_bytes()
 }
 
-/// A removed name of a Filtable drops while its tombstone stands; a removal forgets the oldest.
+/// A removed name of a Filtable drops while it has a tombstone; a removal may drop the oldest tombstone.
 pub(crate) fn filtable() -> Names<Filtable> {
     Names::until(|table: &Filtable, name| table.skeleton().must_drop(name), |_| true).in_bytes()
 }
@@ -99,8 +99,8 @@ fn lpm_settings() -> Settings<Keyed<OneHashing>> {
     Settings { steps: Steps::few::<u32>(), filter, max_entries: 40_000, family: Family::MulAdd, key: secret() }
 }
 
-/// For each structure: a new one, what is right of it, the key of a number; and the operations of the random sequence,
-/// the names and the length of the short ones.
+/// For each structure: a new one, its oracle, the key of a number; and the operations of the random sequence, the names
+/// and the length of the short ones.
 macro_rules! structures {
     ($($structure:ident: $new:expr, $oracle:expr, $key:expr, $n_operations:expr, ($n_names:expr, $depth:expr);)*) => {$(
         mod $structure {

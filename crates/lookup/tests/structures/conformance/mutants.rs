@@ -1,4 +1,4 @@
-//! The conformance test must be able to fail: a small table with one defect after another, each of which it finds.
+//! The conformance test must be able to fail: it finds each of several defects in a small table.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::catch_unwind;
@@ -19,27 +19,27 @@ enum Defect {
     Nothing,
     /// A removed name keeps its value where a tombstone is promised.
     TombstoneForgotten,
-    /// Of an update the first cell alone is stored.
+    /// Only the first cell of an update is stored.
     HalfApplied,
-    /// An update is taken whatever version it builds on.
+    /// An update is applied whatever version it builds on.
     GapIgnored,
-    /// An update that comes again, or late, takes effect again.
+    /// An update that comes again, or late, is applied again.
     OldTakenBack,
     /// An update that is refused has stored its first cell.
     RefusedButStored,
     /// An export lacks the latest update.
     ExportStale,
-    /// Of equal names in a batch the first wins.
+    /// Of equal names in a batch, the first wins.
     FirstOfBatchWins,
     /// A batch of lookups gives a name the value of its neighbour.
     BatchShifted,
 }
 
-/// The value of a name is in two cells, whose XOR it is, as in an Othello; what the first holds changes with every
+/// The value of a name is the XOR of its two cells, as in an Othello. The contents of the first change with every
 /// version.
 type Cells = BTreeMap<(u64, bool), u64>;
 
-/// Cells, none of which is gone.
+/// Changed cells with their new values. Cells are never deleted.
 #[derive(Clone, Debug)]
 struct Update {
     from: u64,
@@ -176,7 +176,7 @@ fn exhaustive(defect: Defect) {
     conformance::exhaustive(|| (Table::new(defect), names()), |number| number, 2, 2, 4);
 }
 
-/// What a run says that fails.
+/// The message of a run that fails.
 fn failure(run: fn(Defect), defect: Defect) -> Option<String> {
     catch_unwind(|| run(defect)).err().map(|panic| *panic.downcast::<String>().expect("a message with numbers"))
 }
@@ -208,7 +208,7 @@ fn every_defect_is_found_and_for_what_it_is() {
     }
 }
 
-/// A real structure with a query structure that is spoilt.
+/// A real structure with a defective query structure.
 struct Spoilt<C: Control> {
     control: C,
     /// The key that is looked up instead.

@@ -1,4 +1,4 @@
-//! One skeleton with several views: names and their places once for all switches, the values of each switch its own.
+//! One skeleton with several views: names and their places once for all switches, separate values at each switch.
 //!
 //! [`Views`] is a control structure whose query half is that of all switches together: a lookup is for a name at a
 //! switch, an update for one switch.
@@ -33,7 +33,7 @@ const N_VIEWS: usize = 3;
 /// Bits of a value.
 const VALUE_BITS: u8 = 4;
 
-/// The value at a switch of a name that hangs off `host`.
+/// The value at a switch of a name that belongs to `host`.
 fn port(switch: usize, host: u64) -> u64 {
     mix64((switch as u64) << 32 | host) >> (64 - VALUE_BITS)
 }
@@ -145,7 +145,7 @@ impl<Q: Query> Query for Switches<Q> {
     }
 }
 
-/// Every live name has the value of its host at each switch, which is that of [`port`] for the switch and this number.
+/// Every live name has the value of its host at each switch: that of [`port`] for the switch's number plus this one.
 struct Ports(usize);
 
 impl<S: Shared> Oracle<Views<S>> for Ports {
@@ -207,7 +207,7 @@ fn behind_exact_names<T>(
     filtered::Settings { filter: exact_names(max_names, 1), table: keyed::Settings { table, map } }
 }
 
-/// For each skeleton: its settings for so many names, the key of a number; and how many names, and operations on them.
+/// For each skeleton: its settings for a number of names, the key of a number, and how many names and operations.
 macro_rules! skeletons {
     ($($test:ident: $skeleton:ty, $settings:expr, $key:expr, $scopes:expr;)*) => {$(
         #[test]
@@ -224,9 +224,9 @@ macro_rules! skeletons {
 
 /// Few names, many times over; and enough for several parts.
 const ALL: [(u64, usize); 2] = [(10, 5_000), (6_000, 25_000)];
-/// The same of structures that do more for a change.
+/// The same for structures that do more per change.
 const SOME: [(u64, usize); 2] = [(10, 3_000), (1_000, 6_000)];
-/// The same of structures that are built anew for every change.
+/// The same for structures that are rebuilt for every change.
 const FEW: [(u64, usize); 2] = [(10, 300), (60, 200)];
 
 skeletons! {
