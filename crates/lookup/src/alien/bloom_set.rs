@@ -1,13 +1,13 @@
-//! A set of names that changes, as a Bloom filter: counters and exact members left of the seam, bits right of it.
+//! A mutable set of names as a Bloom filter: counters and exact members left of the seam, bits right of it.
 //!
-//! The size is that of the most names there may be, and stays; so bits are stored in place, one word at a time, beside
-//! readers. A name that is in before and after an update is never missed: all its bits stay one.
-//! Counters are the control half's business, and so are removals of names that are not in, which would take the bits of
-//! others away: the control half knows its members exactly, at 8 to 16 bytes a name beside 4 bits a bit.
+//! The filter is sized for the maximum number of names and never resized, so bits are stored in place, one word at a
+//! time, while readers read. A name that is in before and after an update is never missed: all its bits stay one. The
+//! control half keeps the counters. Removing a name that is not in would clear bits of other names, so the control half
+//! also keeps its members exactly, at 8 to 16 bytes per name besides the 4-bit counters.
 //!
-//! Cost: as [`Bloom`](crate::bloom); updates of 8 bytes a bit that turned, k a name at most.
-//! Alien names: value 1 with the filter's false-positive rate, 0 otherwise. Members have the value 1, no other.
-//! Source: as [`Counting`]; counters beside the control half instead of the filter, as Summary Cache has them.
+//! Cost: as [`Bloom`](crate::bloom); updates of 8 bytes per flipped bit, at most k bits per name.
+//! Alien names: value 1 with the filter's false-positive rate, 0 otherwise. Members always have the value 1.
+//! Source: as [`Counting`]; counters are in the control half instead of the filter, as in Summary Cache.
 //! ```text
 //! kind 0: | 0 | from 8 | to 8 | digest 8 | n 4 | n x (2 bit + value, 8) |
 //! kind 1: | 1 | version 8 | digest 8 | words |
@@ -28,19 +28,19 @@ use crate::traits::{
     Skeleton, Undivided, View,
 };
 
-/// Positions that are read before the others are computed: half the aliens end at each.
+/// Positions that are read before the others are computed: each rejects half the aliens.
 const FIRST: usize = 2;
-/// Multiplier between the bits of the digest: odd.
+/// Odd multiplier of a bit's number, before the mix that gives its share of the digest.
 const STEP: u64 = 0xD6E8_FEB8_6659_FD93;
 
 /// What a set is built with; the same on both sides of the seam.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings<L = Standard> {
-    /// Bits of the filter, and positions of a name.
+    /// Bits of the filter, and positions per name.
     pub shape: Shape<L>,
-    /// Names that the set takes at most: those that the shape is meant for.
+    /// The most names that the set takes: the number that the shape is meant for.
     pub max_names: usize,
-    /// Keys positions.
+    /// Seed of the positions.
     pub seed: u64,
 }
 
@@ -58,7 +58,7 @@ impl<L: Layout> Settings<L> {
         self.shape.bits().div_ceil(64) as usize
     }
 
-    /// What a bit that is one contributes to the digest.
+    /// The contribution of a one bit to the digest.
     fn prf(&self, bit: u64) -> u64 {
         mix64(!self.seed ^ (bit + 1).wrapping_mul(STEP))
     }
@@ -73,15 +73,15 @@ impl<L: Layout> Settings<L> {
 /// An update of a set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Update {
-    /// Some bits turned.
+    /// Some bits flipped.
     Bits {
         /// The version that this update builds on.
         from: u64,
-        /// The version after it.
+        /// The version that this update produces.
         to: u64,
-        /// Digest of the filter after it.
+        /// Digest of the filter after the update.
         digest: u64,
-        /// The bits, by their new values.
+        /// The flipped bits with their new values.
         changes: Vec<BitChange>,
     },
     /// The whole filter.
@@ -112,14 +112,14 @@ impl Image for Whole {
 
 /// The members of a set, and the filter of them: a skeleton whose names have one value, 1, at every switch.
 ///
-/// After a restart a counter that was saturated before is what its members make it.
+/// Counters that were saturated before a restart are recounted from the members.
 pub struct BloomSet<L: Layout = Standard, P = ()> {
     settings: Settings<L>,
     counting: Counting<L>,
     members: HashMap<Digest, P>,
     version: u64,
     digest: u64,
-    /// The bits that the latest mutation turned.
+    /// The bits that the latest mutation flipped.
     turned: Vec<BitChange>,
 }
 
@@ -135,7 +135,7 @@ impl<L: Layout, P: Payload> BloomSet<L, P> {
         }
     }
 
-    /// The change when bits turned.
+    /// The change to report: none if no bit flipped.
     fn changed(&mut self) -> Change {
         if self.turned.is_empty() {
             return Change::None;
@@ -170,7 +170,7 @@ impl<L: Layout, P: Payload> Skeleton for BloomSet<L, P> {
         Ok(set)
     }
 
-    /// The row has the version.
+    /// The one row holds the version.
     fn restore(settings: &Settings<L>, rows: &[Row], entries: &[(Digest, P)]) -> Result<Self, RestoreError> {
         let [row] = rows else { return Err(RestoreError::Parts) };
         let mut bytes = Bytes(row.value.as_deref().unwrap_or_default());
@@ -183,7 +183,7 @@ impl<L: Layout, P: Payload> Skeleton for BloomSet<L, P> {
         &self.settings
     }
 
-    /// `value` is 1.
+    /// Only the value 1 is valid.
     fn check(_: &Settings<L>, _: Digest, value: u64) -> Result<(), InsertError> {
         if value == 1 { Ok(()) } else { Err(InsertError::ValueTooWide { value, value_bits: 1 }) }
     }
@@ -192,7 +192,7 @@ impl<L: Layout, P: Payload> Skeleton for BloomSet<L, P> {
         self.insert_batch(&[(digest, payload)])
     }
 
-    /// One update for all.
+    /// One update for the whole batch.
     fn insert_batch(&mut self, entries: &[(Digest, P)]) -> Result<Change, InsertError> {
         let max = self.settings.max_names;
         let new: HashSet<Digest> =
@@ -277,7 +277,7 @@ impl<L: Layout, P: Payload> View<BloomSet<L, P>> for SetView {
         }
         let from = self.version;
         *self = Self { version: set.version, digest: set.digest };
-        // Many bits are shorter as the whole filter.
+        // When many bits flipped, the whole filter is shorter.
         let is_short = matches!(change, Change::Part { .. }) && set.turned.len() < set.settings.n_words();
         updates.push(if is_short {
             Update::Bits { from, to: set.version, digest: set.digest, changes: set.turned.clone() }
@@ -311,14 +311,14 @@ pub struct BloomSetQuery<L: Layout = Standard> {
     digest: u64,
 }
 
-/// What readers share: words that are written in place.
+/// What writer and readers share: words that are written in place.
 struct Bits<L: Layout> {
     settings: Settings<L>,
     places: Places<L>,
     words: Arc<Words>,
 }
 
-/// Whether all of `bits` are one: reads them all, for a branch a bit would be mispredicted more often than it saves.
+/// Whether all of `bits` are one. Reads them all: a branch per bit would cost more in mispredictions than it saves.
 #[inline(always)]
 fn are_ones(words: &[AtomicU64], bits: impl Iterator<Item = u64>) -> bool {
     bits.fold(1, |ones, bit| ones & words[(bit / 64) as usize].load(Ordering::Relaxed) >> (bit % 64)) & 1 != 0
@@ -337,7 +337,7 @@ impl<L: Layout> Bits<L> {
         }
     }
 
-    /// A burst where a name has one line: all lines are fetched, then read.
+    /// A burst where all bits of a name are in one line: fetches all lines, then reads them.
     #[inline]
     fn burst_in_lines(&self, digests: &[Digest], values: &mut [u64]) {
         for &digest in digests {
@@ -348,12 +348,12 @@ impl<L: Layout> Bits<L> {
         }
     }
 
-    /// A burst: the first two bits of all names are fetched and read, then the others of those still in question.
+    /// A burst: fetches and reads the first two bits of all names, then the other bits of those not yet rejected.
     #[inline]
     fn burst(&self, digests: &[Digest], values: &mut [u64], positions: &mut [u64]) {
         let mut first = [[0; FIRST]; BURST];
         for (first, &digest) in first.iter_mut().zip(digests) {
-            // With one position a name it counts twice.
+            // A single position is read twice.
             let mut bits = self.places.of(digest);
             let one = bits.next().unwrap_or(0);
             *first = [one, bits.next().unwrap_or(one)];
@@ -406,7 +406,7 @@ impl<L: Layout> BloomSetQuery<L> {
         let got = turns.fold(self.digest, |digest, change| digest ^ bits.settings.prf(change.bit));
         ApplyError::check_digest(PartId::WHOLE, got, digest)?;
         for change in changes {
-            // One store a word: there is one writer.
+            // One store per word is enough: there is one writer.
             let word = bits.word(change.bit);
             let others = word.load(Ordering::Relaxed) & !(1 << (change.bit % 64));
             word.store(others | u64::from(change.one) << (change.bit % 64), Ordering::Relaxed);
@@ -520,7 +520,7 @@ impl<L: Layout> Undivided for BloomSetQuery<L> {
         Ok(Self { bits, version: image.version, digest: image.digest })
     }
 
-    /// In place, word by word: what is in before and after is never missed meanwhile.
+    /// Overwrites word by word, in place: a name that is in before and after is never missed meanwhile.
     fn overwrite(&mut self, image: &Whole) -> Result<(), ApplyError> {
         Self::check_whole(&self.bits.settings, &image.words, image.digest)?;
         for (to, &from) in self.bits.words.iter().zip(&image.words) {
@@ -552,7 +552,7 @@ impl<L: Layout> Filter for BloomSetQuery<L> {
     }
 }
 
-/// A thread's access to a set beside its writer.
+/// A reader thread's handle, used concurrently with the writer.
 pub struct Reader<L: Layout>(Bits<L>);
 
 impl<L: Layout> BatchReader<[Digest]> for Reader<L> {
@@ -561,6 +561,6 @@ impl<L: Layout> BatchReader<[Digest]> for Reader<L> {
         self.0.lookup_batch(digests, values);
     }
 
-    /// Nothing waits for readers of words that stay where they are.
+    /// The writer never waits for readers: the words stay where they are.
     fn offline(&mut self) {}
 }

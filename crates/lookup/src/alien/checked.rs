@@ -1,17 +1,17 @@
-//! A checksum beside the value: an alien is noticed unless it happens to find its own.
+//! A checksum next to the value: an alien is detected unless the checksum that it finds happens to match its own.
 //!
 //! ```text
 //! value in the table:  | value, l | checksum of the digest, r |
 //! ```
-//! The checksum is a keyed mix of the digest, independent of where the table looks, so an alien passes with probability
-//! 2^-r whatever the table answers it. It is the same in every switch that has the same key.
-//! A removed name has the value 0, checksum and all, as long as the table has a tombstone for it: that is drop, whether
-//! its checksum is 0 or not.
+//! The checksum is a keyed mix of the digest, independent of where the table looks. So an alien passes with probability
+//! 2^-r, whatever the table returns for it. It is the same in all switches that have the same key. A removed name has
+//! the value 0, checksum included, while the table keeps its tombstone. That is drop, whether its own checksum is 0 or
+//! not.
 //!
-//! Cost: r bits a value, as many cells as the table has a name; one multiplication more a lookup, and no read.
+//! Cost: r bits per value, times the table's cells per name; one more multiplication per lookup, and no read.
 //! Updates: the table's own.
 //! Source: "Concise with checksums", section VII.A of "Memory-efficient and Ultra-fast Network Lookup and Forwarding
-//! using Othello Hashing". Limits: l + r bits are what the table's values have.
+//! using Othello Hashing". Limits: l + r is at most the table's value width.
 
 use crate::base::cells::value_mask;
 use crate::hash::{Digest, Purpose, SecretKey, mix64};
@@ -36,7 +36,7 @@ impl Checksum {
         Self { bits, seed: key.derive(Purpose::Structure, 3) }
     }
 
-    /// The probability with which an alien passes.
+    /// The probability that an alien passes.
     pub fn false_positive_rate(self) -> f64 {
         0.5f64.powi(self.bits.into())
     }
@@ -54,12 +54,12 @@ impl Checksum {
         entries.iter().map(|&(digest, payload)| (digest, self.mark(digest, payload))).collect()
     }
 
-    /// What the table has for a name.
+    /// What the table stores for a name.
     fn join<P>(self, marked: Marked<P>, value: impl Fn(P) -> u64) -> u64 {
         value(marked.payload) << self.bits | marked.checksum
     }
 
-    /// An error of the table, in terms of the values it was asked for.
+    /// Restates an error of the table in terms of the values that the caller passed.
     fn explain(self, error: InsertError) -> InsertError {
         match error {
             InsertError::ValueTooWide { value, value_bits } => InsertError::ValueTooWide {
@@ -70,7 +70,7 @@ impl Checksum {
         }
     }
 
-    /// The value, or 0 for an alien that is noticed.
+    /// The value, or 0 for a detected alien.
     #[inline(always)]
     fn split(self, digest: Digest, found: u64) -> u64 {
         let right = (found ^ self.of(digest)) & value_mask(self.bits) == 0;
@@ -84,7 +84,7 @@ impl Checksum {
     }
 }
 
-/// What a name carries in a table of checksums: its payload, and its checksum.
+/// The payload of a name in a table with checksums: its own payload, and its checksum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Marked<P> {
     payload: P,
@@ -263,17 +263,17 @@ pub struct CheckedQuery<Q> {
     checksum: Checksum,
 }
 
-/// What both halves were built with.
+/// The build parameters of both halves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings<S> {
-    /// The table's.
+    /// Settings of the table.
     pub table: S,
-    /// Of the checksums.
+    /// Settings of the checksums.
     pub checksum: Checksum,
 }
 
 impl<Q: Query<Key = Digest>> CheckedQuery<Q> {
-    /// The value of `digest`, or none for an alien that is noticed.
+    /// The value of `digest`, or none for a detected alien.
     pub fn get(&self, digest: Digest) -> Option<u64> {
         let found = self.table.lookup(digest);
         let right = found & value_mask(self.checksum.bits) == self.checksum.of(digest);
@@ -354,7 +354,7 @@ impl<Q: Replicated<Key = Digest>> Replicated for CheckedQuery<Q> {
     }
 }
 
-/// A thread's access beside the writer.
+/// A reader thread's handle, used concurrently with the writer.
 pub struct Reader<R> {
     table: R,
     checksum: Checksum,

@@ -1,20 +1,21 @@
-//! A filter in front of a table: what it does not know is an alien and gets 0, the rest goes on to the table.
+//! A filter in front of a table: names that it rejects are aliens and get 0; all others are looked up in the table.
 //!
-//! Both are ordinary structures with one kind of key; the filter's value is 1 for its names, which are those of the
-//! table. A new name goes into the table first, a removed one out of the filter first, so that what passes the filter
+//! Both are ordinary structures with the same key type. The filter's value is 1 for its names, and filter and table
+//! hold the same names. An insert changes the table first, a removal the filter first, so that what passes the filter
 //! is in the table.
 //!
-//! Cost: the filter's and the table's; an alien that is noticed costs the filter's alone. Updates: those of both, each
-//! wrapped with a version of the pair, so that a lost one shows.
-//! Readers: each half is read beside its writer as it is anywhere. A burst that began before a name was removed may
-//! find it in the filter and its place in the table taken already, and gets the answer of an alien that passes.
+//! Cost: filter plus table; a rejected alien costs the filter lookup only. Updates: those of both halves, each wrapped
+//! with a version of the pair, so that a lost one is noticed.
+//! Readers: each half is read concurrently with its writer as usual. A burst that began before a name was removed may
+//! find the name in the filter and its place in the table already reused. It then gets the answer of an alien that
+//! passes.
 //! ```text
 //! | from 8 | to 8 | digest 8 | kind 1: 0 filter, 1 table, 2 both whole | bytes of the filter's or the table's update |
 //! kind 2: | bytes of the filter 8 | the filter's | the table's |
 //! ```
-//! The digest in an update is the filter's, mixed with the version; the table checks its own. The digest of what is held
-//! joins those of both.
-//! Limits: in a store, halves without parts.
+//! The digest in an update is the filter's, mixed with the version; the table checks its own. The digest of the pair's
+//! state combines both.
+//! Limits: only undivided halves can be kept in a durable store.
 
 use crate::base::bytes::{Bytes, DecodeError, at_most};
 use crate::base::prefetch::BURST;
@@ -25,9 +26,9 @@ use crate::traits::{
     RestoreError, Row, SettingsOf, Skeleton, Undivided, UpdateOf, View,
 };
 
-/// A query structure that can stand in front of another: its value is 1 for its names, 0 for others.
+/// A query structure that can be put in front of another: its value is 1 for its names, 0 for others.
 pub trait Filter: Replicated {
-    /// The digest of a filter that has taken over `update`.
+    /// The digest of a filter that has applied `update`.
     fn digest_after(update: &Self::Update) -> u64;
 }
 
@@ -40,7 +41,7 @@ impl<const W: usize> Filter for CuckooQuery<W> {
     }
 }
 
-/// An update of filter and table, as a pair of one version: `F` and `T` are their updates, `I` and `J` their images.
+/// An update of a pair, under one version: `F` and `T` are the updates of filter and table, `I` and `J` their images.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Update<F, T, I, J> {
     from: u64,
@@ -50,7 +51,7 @@ pub struct Update<F, T, I, J> {
 }
 
 impl<F, T, I, J> Update<F, T, I, J> {
-    /// The update of the table that it carries; none where it carries the filter's, or images of both.
+    /// The table's update, if this carries one; none if it carries the filter's update, or images of both.
     pub fn of_table(&self) -> Option<&T> {
         match &self.what {
             What::Table(update) => Some(update),
@@ -59,7 +60,7 @@ impl<F, T, I, J> Update<F, T, I, J> {
     }
 }
 
-/// What an update is for.
+/// What an update changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum What<F, T, I, J> {
     Filter(F),
@@ -91,12 +92,12 @@ impl<I: Image, J: Image> Image for Pair<I, J> {
     }
 }
 
-/// The digest that an update names: the filter's, mixed with the version.
+/// The digest stated in an update: the filter's, mixed with the version.
 fn named(filter_digest: u64, version: u64) -> u64 {
     filter_digest ^ mix64(version)
 }
 
-/// The digest of what is held of a pair.
+/// The digest of the state of a pair.
 fn both(filter: impl Iterator<Item = HeldPart>, table: impl Iterator<Item = HeldPart>) -> u64 {
     filter.chain(table).fold(0, |sum: u64, part| mix64(sum.rotate_left(1) ^ part.digest))
 }
@@ -104,24 +105,24 @@ fn both(filter: impl Iterator<Item = HeldPart>, table: impl Iterator<Item = Held
 /// The updates of a pair.
 type PairUpdate<F, T> = Update<UpdateOf<F>, UpdateOf<T>, ImageOf<F>, ImageOf<T>>;
 
-/// A skeleton of names that stand in a filter, too.
+/// A skeleton whose names are in a filter, too.
 pub struct Filtered<F: Skeleton, T: Skeleton> {
     filter: F,
     table: T,
     settings: Settings<SettingsOf<F>, SettingsOf<T>>,
-    /// Grows by [`STEP`] with every change.
+    /// Incremented by [`STEP`] at every change.
     version: u64,
     /// The latest change.
     latest: Latest,
-    /// Whether views must be told all, since a change of one half was taken back.
+    /// Whether views must send everything, since a change of one half was undone.
     is_lost: bool,
 }
 
 /// A change of both halves, in the order in which switches must learn of it.
 enum Latest {
-    /// A name that comes goes into the table first.
+    /// An insert: the table first.
     Come { table: Change, filter: Change },
-    /// A name that goes leaves the filter first.
+    /// A removal: the filter first.
     Gone { filter: Change, table: Change },
 }
 
@@ -155,10 +156,10 @@ where
     }
 }
 
-/// Versions that a change may use: each half has one update, more where it is a pair itself.
+/// Versions that one change may use: one update per half, more where a half is itself a pair.
 const STEP: u64 = 16;
 
-/// Refuses an update of a half that the half had already: the versions of the pair say that it is new.
+/// Refuses an update that a half has already applied: by the versions of the pair it must be new.
 fn part_applied(applied: Applied) -> Result<(), ApplyError> {
     match applied {
         Applied::Applied => Ok(()),
@@ -171,7 +172,7 @@ fn marked(mark: u8, row: Row) -> Row {
     Row { key: [&[mark], &row.key[..]].concat(), ..row }
 }
 
-/// The rows with a mark, without it.
+/// The rows with this mark, with the mark removed.
 fn of_half(rows: &[Row], mark: u8) -> Vec<Row> {
     let own = rows.iter().filter(|row| row.key.first() == Some(&mark));
     own.map(|row| Row { key: row.key[1..].to_vec(), value: row.value.clone() }).collect()
@@ -235,7 +236,7 @@ where
         match self.filter.insert(key, ()) {
             Ok(filter) => Ok(self.changed(Latest::Come { table, filter })),
             Err(error) => {
-                // What found no place in the filter must not stay in the table.
+                // A name that the filter cannot hold must not stay in the table.
                 self.is_lost = true;
                 _ = match old {
                     Some(old) => self.table.insert(key, old)?,
@@ -327,9 +328,9 @@ pub struct FilteredView<F, T> {
     filter: F,
     table: T,
     version: u64,
-    /// Whether the next update must carry all: the halves' versions at the switch are not known.
+    /// Whether the next update must send everything: the versions of the halves at the switch are unknown.
     is_lost: bool,
-    /// Whether filter and table have had changes since their last updates, which changed no word of this switch.
+    /// For filter and table: whether its latest change gave no update, as it changed no word of this switch.
     lags: [bool; 2],
     /// Versions of filter and table at the switch, if one of them lags.
     versions: [u64; 2],
@@ -402,7 +403,7 @@ where
         _: u32,
         value: impl Fn(T::Payload) -> u64,
     ) -> Result<ImageOf<Filtered<F, T>>, InsertError> {
-        // Each half under the version that the switch has: its next update builds on that.
+        // Each half carries the version that the switch has, since its next update builds on that one.
         let filter = self.filter.held(&skeleton.filter).into_iter();
         let filter =
             filter.map(|(slot, held)| Ok(self.filter.image(&skeleton.filter, slot, |()| 1)?.under(held.version)));
@@ -421,7 +422,7 @@ where
         _: u32,
         value: impl Fn(T::Payload) -> u64,
     ) -> Result<ImageOf<Filtered<F, T>>, InsertError> {
-        // One half may be renewed before the other fails.
+        // One half may be renewed before the other one fails.
         self.is_lost = true;
         let filter = self.filter.held(&skeleton.filter).into_iter();
         let filter = filter.map(|(slot, _)| self.filter.renew(&skeleton.filter, slot, |()| 1));
@@ -482,7 +483,7 @@ where
             self.table.note(&skeleton.table, slot, image);
         }
         (self.version, self.is_lost) = (pair.version, false);
-        // Whether these are the skeletons' versions is not known.
+        // These may differ from the skeletons' versions.
         (self.lags, self.versions, self.is_row_stored) = ([true; 2], self.versions(skeleton), false);
     }
 
@@ -492,8 +493,8 @@ where
         vec![(0, HeldPart { id: PartId::WHOLE, version: self.version, digest: both(filter, table) })]
     }
 
-    /// The switch has the right words under an earlier version. Which versions it has of the halves is not known, so the
-    /// next change sends all.
+    /// The switch has the right words under an earlier version. Its versions of the halves are unknown, so the next
+    /// change sends everything.
     fn set_version(&mut self, _: u32, version: u64) {
         self.is_lost |= self.version != version;
         self.version = version;
@@ -526,7 +527,7 @@ impl<F, T> FilteredView<F, T> {
         [of_one(self.filter.held(&skeleton.filter)), of_one(self.table.held(&skeleton.table))]
     }
 
-    /// Notes which halves lag after a change: filter and table, each with its own change and the number of its updates.
+    /// Updates which halves lag after a change; `told` has the change and the number of updates of filter and table.
     fn note_lags<S: Skeleton<View = F>, U: Skeleton<View = T>>(
         &mut self,
         skeleton: &Filtered<S, U>,
@@ -545,7 +546,7 @@ impl<F, T> FilteredView<F, T> {
         self.is_row_stored &= !lagged && !self.lags.contains(&true);
     }
 
-    /// The row of a pair: the versions at the switch. There is none where they are those of the skeletons.
+    /// The row of a pair: the versions at the switch. Omitted if they equal the skeletons' versions.
     /// ```text
     /// | pair 8 | filter 8 | table 8 |
     /// ```
@@ -556,7 +557,7 @@ impl<F, T> FilteredView<F, T> {
     }
 }
 
-/// The digest of a filter: that of its one part.
+/// The digest of a filter, which has one part.
 fn digest_of_all(parts: impl Iterator<Item = HeldPart>) -> u64 {
     parts.fold(0, |sum, part| sum ^ part.digest)
 }
@@ -568,17 +569,17 @@ pub struct FilteredQuery<F, T> {
     version: u64,
 }
 
-/// What both halves were built with.
+/// The build parameters of both halves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings<F, T> {
-    /// The filter's.
+    /// Settings of the filter.
     pub filter: F,
-    /// The table's.
+    /// Settings of the table.
     pub table: T,
 }
 
 impl<F: Filter, T: Replicated<Key = F::Key>> FilteredQuery<F, T> {
-    /// The filter: 1 for what passes.
+    /// The filter: its value is 1 for names that pass.
     pub fn filter(&self) -> &F {
         &self.filter
     }
@@ -589,10 +590,10 @@ impl<F: Filter, T: Replicated<Key = F::Key>> FilteredQuery<F, T> {
     }
 }
 
-/// Looks `keys` up in the table where `passes` is not 0, and leaves 0 elsewhere.
+/// Looks up in the table those `keys` whose value is not 0, and leaves 0 for the others.
 #[inline]
 fn look_up_passed<K: Copy>(keys: &[K], values: &mut [u64], mut look_up: impl FnMut(&[K], &mut [u64])) {
-    // What passes is moved together without a branch, looked up as one burst, and moved back.
+    // Compacts the keys that passed without a branch, looks them up as one burst, and scatters the answers.
     let Some(&first) = keys.first() else { return };
     let (mut passed, mut at, mut n_passed) = ([first; BURST], [0u8; BURST], 0);
     for (index, (&key, &passes)) in keys.iter().zip(&*values).enumerate() {
@@ -722,12 +723,12 @@ impl<F: Filter, T: Replicated<Key = F::Key>> Undivided for FilteredQuery<F, T> {
         Ok(Self { filter, table, version: pair.version })
     }
 
-    /// Both or none.
+    /// Overwrites both halves or neither.
     fn overwrite(&mut self, pair: &Self::Image) -> Result<(), ApplyError> {
         let before = self.filter.images();
         self.filter.overwrite(&pair.filter)?;
         self.table.overwrite(&pair.table).inspect_err(|_| {
-            // It was held a moment ago, so there is nothing wrong with it.
+            // The filter's own earlier image is valid, so this cannot fail.
             _ = self.filter.overwrite(&before);
         })?;
         self.version = pair.version;
@@ -747,7 +748,7 @@ impl<F: Filter, T: Replicated<Key = F::Key>> Undivided for FilteredQuery<F, T> {
     }
 }
 
-/// A thread's access beside the writer.
+/// A reader thread's handle, used concurrently with the writer.
 pub struct Reader<F, T> {
     filter: F,
     table: T,

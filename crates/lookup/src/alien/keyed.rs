@@ -1,10 +1,10 @@
-//! A table under other keys: one of digests under full names, or one of words under digests.
+//! Adapts a table to another key type: a table of digests to full names, or a table of words to digests.
 //!
-//! [`Named`] is what it takes to put an exact filter of names before a compact table, [`Digested`] the other way round.
+//! [`Named`] puts an exact filter of names in front of a compact table; [`Digested`] does the reverse.
 //!
-//! Cost: nothing but the new key; for [`Named`] a hash a name, beside that of the filter. Equal digests: two names with
-//! one digest are one name to the table, which whoever holds the names must not let happen (a RIB refuses the second and
-//! rekeys).
+//! Cost: the key conversion only; [`Named`] hashes each name once more than the filter does. Equal digests: the table
+//! cannot distinguish two names with one digest. The owner of the names must prevent that (a RIB refuses the second
+//! name and rekeys).
 
 use super::filtered::Filter;
 use crate::base::prefetch::BURST;
@@ -14,21 +14,21 @@ use crate::traits::{
     RestoreError, Row, SettingsOf, Skeleton, UpdateOf, View,
 };
 
-/// How keys become those of the table: one to one, but for digests that are equal by chance.
+/// Maps keys to the table's keys: one to one, except for digests that are equal by chance.
 pub trait KeyMap: Clone + Send + 'static {
-    /// The keys of lookups.
+    /// The key type of lookups.
     type From: Copy;
-    /// The table's.
+    /// The key type of the table.
     type To: Copy;
 
-    /// The table's key.
+    /// The table's key for `key`.
     fn map(&self, key: Self::From) -> Self::To;
 
-    /// Calls `look_up` with the keys of every burst.
+    /// Calls `look_up` with the mapped keys, one burst at a time.
     fn bursts(&self, keys: &[Self::From], values: &mut [u64], look_up: impl FnMut(&[Self::To], &mut [u64]));
 }
 
-/// Names of `W` words become digests.
+/// Maps names of `W` words to digests.
 #[derive(Clone, Debug)]
 pub struct NameHash<const W: usize> {
     hasher: Hasher,
@@ -74,7 +74,7 @@ impl<const W: usize> KeyMap for NameHash<W> {
     }
 }
 
-/// Digests become names of `W` words: themselves, and zeros.
+/// Maps digests to names of `W` words: the digest, then zeros.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DigestWords<const W: usize>;
 
@@ -98,12 +98,12 @@ impl<const W: usize> KeyMap for DigestWords<W> {
     }
 }
 
-/// A table of digests under names of `W` words.
+/// A table of digests, looked up by names of `W` words.
 pub type Named<C, const W: usize> = Keyed<C, NameHash<W>>;
-/// A table of names of `W` words under digests.
+/// A table of names of `W` words, looked up by digests.
 pub type Digested<C, const W: usize> = Keyed<C, DigestWords<W>>;
 
-/// A skeleton under other keys.
+/// A skeleton with another key type.
 pub struct Keyed<S: Skeleton, M> {
     table: S,
     settings: Settings<SettingsOf<S>, M>,
@@ -203,7 +203,7 @@ fn mapped<M: KeyMap, P: Copy>(map: &M, entries: &[(M::From, P)]) -> Vec<(M::To, 
     entries.iter().map(|&(key, payload)| (map.map(key), payload)).collect()
 }
 
-/// What one switch has of a skeleton under other keys: what it has of the skeleton.
+/// What one switch has of a skeleton with another key type: the view of that skeleton.
 pub struct KeyedView<V>(V);
 
 impl<S, M> View<Keyed<S, M>> for KeyedView<S::View>
@@ -290,12 +290,12 @@ pub struct KeyedQuery<Q, M> {
     map: M,
 }
 
-/// What both halves were built with.
+/// The build parameters of both halves.
 #[derive(Clone, Debug)]
 pub struct Settings<S, M> {
-    /// The table's.
+    /// Settings of the table.
     pub table: S,
-    /// How keys become the table's.
+    /// How keys are mapped to the table's keys.
     pub map: M,
 }
 
@@ -374,7 +374,7 @@ impl<M: KeyMap, Q: Filter<Key = M::To>> Filter for KeyedQuery<Q, M> {
     }
 }
 
-/// A thread's access beside the writer.
+/// A reader thread's handle, used concurrently with the writer.
 pub struct Reader<R, M> {
     table: R,
     map: M,

@@ -1,20 +1,20 @@
-//! Alien names, those that nobody inserted: three ways to tell them from live ones, in front of or inside any table.
+//! Alien names, which nobody inserted: three ways to detect them, in front of or inside any table.
 //!
-//! | mechanism | what | an alien passes with | bits a name | a live name pays |
+//! | mechanism | what | probability that an alien passes | bits per name | cost for a live name |
 //! |---|---|---|---|---|
 //! | Bloom filter in front | [`Filtered`] by a [`BloomSet`] | the filter's rate p | 1.44 log2(1/p) | k bits of the filter, in 1 to k lines |
-//! | checksum in the value | [`Checked`] | 2^-r | r cells' worth: 2.33 r in an Othello | nothing but wider cells |
-//! | exact filter in front | [`Filtered`] by a [`Cuckoo`](crate::cuckoo::exact::Cuckoo) of full names, the table [`Named`] | 0: never | 67 for MAC addresses | two lines of the filter |
+//! | checksum in the value | [`Checked`] | 2^-r | r cells' worth: 2.33 r in an Othello | wider cells only |
+//! | exact filter in front | [`Filtered`] by a [`Cuckoo`](crate::cuckoo::exact::Cuckoo) of full names, the table [`Named`] | 0 | 67 for MAC addresses | two lines of the filter |
 //!
-//! Which to take: the checksum where a few bits do (a frame that passes meets the next switch's checksum, which is the
-//! same one: it does not get rarer on the way); the Bloom filter where aliens are many, for most of them end at its
-//! second bit without a look at the table; the exact filter at the ingress of a network, for it is the only one that
-//! revokes a name for good. All are wrappers over a
-//! [`Skeleton`](crate::traits::Skeleton) and its [`Query`](crate::traits::Query): they can be put around each other. What is inside the cells of an Othello already, a fingerprint with an emptiness indicator, is
-//! cheaper than a checksum by that indicator: see [`othello::Settings`](crate::othello::Settings).
+//! Which to use: the checksum where a few bits are enough. (All switches compute the same checksum, so a frame that
+//! passes one passes the next, too.) The Bloom filter where aliens are many: most are rejected by its second bit,
+//! without a table lookup. The exact filter at the ingress of a network: only it revokes a name for good. All three
+//! wrap a [`Skeleton`](crate::traits::Skeleton) and its [`Query`](crate::traits::Query), so they can be nested. A
+//! fingerprint with an emptiness indicator in the cells of an Othello is cheaper than a checksum, thanks to that
+//! indicator: see [`othello::Settings`](crate::othello::Settings).
 //!
-//! An alien that is noticed gets 0 (drop), one that is not what the table says. A removed name drops as it does in the
-//! table, and is an alien then.
+//! A detected alien gets 0 (drop), an undetected one whatever the table answers. A removed name drops as it does in the
+//! table, and is an alien afterwards.
 //! Source: "Memory-efficient and Ultra-fast Network Lookup and Forwarding using Othello Hashing", section VII.A.
 //! Differs: filters count, in the control half, so that names can be removed from them.
 

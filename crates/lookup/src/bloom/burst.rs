@@ -1,4 +1,4 @@
-//! A burst of names in a filter; as it is looked up where the filter does not fit the nearest caches:
+//! A burst of names in a filter that is too large for the nearest caches is looked up in these steps:
 //!
 //! ```text
 //! 1. the first two positions of every name          fetch their words
@@ -6,7 +6,7 @@
 //! 3. the next two of those                          the same
 //! 4. all others of those that are left              the same; what is left now is positive
 //! ```
-//! Whether a bit is one is what no predictor knows, so no branch depends on one; and a fetch waits for no other.
+//! Nothing predicts whether a bit is one, so no branch depends on a bit; and no fetch waits for another.
 
 use crate::base::prefetch::BURST;
 use std::ops::Range;
@@ -17,19 +17,19 @@ use super::sizing::MAX_HASHES;
 use crate::base::prefetch::prefetch;
 use crate::hash::Digest;
 
-/// Positions that are read before the others are computed: half the aliens end at each in a filter filled as it should.
+/// Positions that are read before the others are computed: in a well-filled filter each rejects half the aliens.
 const FIRST: usize = 2;
-/// Positions that are read before the last ones are computed: a sixteenth of the aliens is left then.
+/// Positions that are read before the last ones are computed: a sixteenth of the aliens remains then.
 const SECOND: usize = 4;
 
-/// Words of a filter, with or without a writer beside.
+/// The words of a filter, with or without a concurrent writer.
 pub(crate) trait Memory {
     /// The word at `index`.
     fn word(&self, index: usize) -> u64;
     /// Starts fetching it.
     fn fetch(&self, index: usize);
 
-    /// Whether all of `bits` are one: reads them all, for a branch a bit would be mispredicted more often than it saves.
+    /// Whether all of `bits` are one. Reads them all: a branch per bit would cost more in mispredictions than it saves.
     #[inline(always)]
     fn are_ones(&self, bits: impl Iterator<Item = u64>) -> bool {
         bits.fold(1, |ones, bit| ones & self.word((bit / 64) as usize) >> (bit % 64)) & 1 != 0
@@ -66,7 +66,7 @@ impl Memory for [AtomicU64] {
     }
 }
 
-/// Room for the positions of a burst; one for many bursts.
+/// Scratch space for the positions of one burst; reused for many bursts.
 pub struct Scratch([u64; BURST * MAX_HASHES as usize]);
 
 impl Default for Scratch {
@@ -75,7 +75,8 @@ impl Default for Scratch {
     }
 }
 
-/// Those of up to [`BURST`] names whose bits are all one: their indices into `positive`, in order, and how many.
+/// Writes the indices of those of up to [`BURST`] names whose bits are all one to `positive`, in order; returns their
+/// number.
 #[inline(always)]
 pub(crate) fn positives<L: Layout>(
     places: &Places<L>,
@@ -86,7 +87,7 @@ pub(crate) fn positives<L: Layout>(
 ) -> usize {
     let mut first = [[0; FIRST]; BURST];
     for (first, &digest) in first.iter_mut().zip(digests) {
-        // With one position a name it counts twice.
+        // A single position is read twice.
         let mut bits = places.of(digest);
         let one = bits.next().unwrap_or(0);
         *first = [one, bits.next().unwrap_or(one)];
@@ -103,7 +104,7 @@ pub(crate) fn positives<L: Layout>(
     n_waiting
 }
 
-/// As [`positives`], in a filter that stands in cache: nothing is fetched ahead, and no position is kept.
+/// As [`positives`], for a filter that is in cache: nothing is prefetched, and no position is kept.
 #[inline(always)]
 pub(super) fn positives_near<L: Layout>(
     places: &Places<L>,
@@ -128,14 +129,14 @@ pub(super) fn positives_near<L: Layout>(
     n_left
 }
 
-/// The positions behind the first ones, by when they are read.
+/// The positions after the first ones, grouped by the step that reads them.
 #[inline(always)]
 fn later(n_hashes: u32) -> impl Iterator<Item = Range<usize>> {
     let n_hashes = n_hashes as usize;
     [FIRST..n_hashes.min(SECOND), SECOND..n_hashes].into_iter().filter(|positions| !positions.is_empty())
 }
 
-/// Those of `waiting` whose bits at `positions` are all one; how many.
+/// Moves those of `waiting` whose bits at `positions` are all one to the front; returns their number.
 #[inline(always)]
 fn narrow<L: Layout>(
     places: &Places<L>,

@@ -1,12 +1,12 @@
-//! The counting filter: a plain filter for lookups, and a counter a bit beside it, so that names can be removed.
+//! The counting filter: a plain filter for lookups, plus one counter per bit, so that names can be removed.
 //!
-//! Cost: lookups as in the plain filter; memory (1 + counter bits) times its.
-//! Counters **saturate**: one that reaches its maximum stays there for good, for it no longer knows how often its bit
-//! is used. That leaves a few ones too many, never one too few. A 4-bit counter saturates with probability 1.6e-15 in a
-//! filter filled as it should.
-//! **Removing a name that is not in** takes the bits of others away: blind deletes of 10 % as many absent names as
-//! there are members lose a fifth of the members. A filter cannot know, so the caller must: remove only what an exact
-//! table of all names has just given up. What can be seen (a counter at zero) is refused.
+//! Cost: lookups as in the plain filter; memory (1 + counter bits) times that of the plain filter.
+//! Counters **saturate**: one that reaches its maximum stays there for good, because it no longer knows how often its
+//! bit is used. That leaves a few ones too many, never one too few. A 4-bit counter saturates with probability 1.6e-15
+//! in a well-filled filter. **Removing a name that is not in** clears bits of other names: blindly removing absent
+//! names, 10 % as many as there are members, loses a fifth of the members. A filter cannot detect this, so the caller
+//! must remove only what an exact table of all names has just removed. What can be detected (a counter at zero) is
+//! refused.
 //! Source: the counting filters of Summary Cache, and of BFW in "Re-designing Compact-structure based Forwarding for
 //! Programmable Networks", section IV.A. Differs: saturates instead of having log2(n) bits a counter.
 
@@ -22,7 +22,7 @@ use crate::traits::ApplyError;
 pub enum CounterBits {
     /// Counts to 15: enough for sets.
     Four = 4,
-    /// Counts to 255: for names of which one bit may have very many, as where a filter is overfull.
+    /// Counts to 255: for filters where very many names share a bit, as in an overfull one.
     Eight = 8,
 }
 
@@ -30,7 +30,7 @@ pub enum CounterBits {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RemoveError {
-    /// One of its counters is zero.
+    /// One of the name's counters is zero.
     #[error("the name with digest {digest:#018x} is not in the filter: remove only names that the exact table held")]
     NotThere {
         /// The digest.
@@ -55,13 +55,13 @@ impl<L: Layout> Counting<L> {
         Self { filter: Bloom::new(shape, seed), counters, bits }
     }
 
-    /// The plain filter of the names that are in: what lookups read. A clone of it is the export, which
-    /// [`Bloom::apply`] brings along with the changes appended from then on.
+    /// The plain filter of the names that are in: what lookups read. Its clone is the export; [`Bloom::apply`] keeps
+    /// the clone current with the changes appended from then on.
     pub fn filter(&self) -> &Bloom<L> {
         &self.filter
     }
 
-    /// Inserts a name, which must not be in (twice in is twice to remove), and appends the bits that became one.
+    /// Inserts a name that must not be in (inserted twice, it must be removed twice); appends the bits that became one.
     pub fn insert(&mut self, digest: Digest, changes: &mut Vec<BitChange>) {
         for bit in self.filter.positions(digest) {
             if self.count(bit) == 0 {
@@ -79,7 +79,7 @@ impl<L: Layout> Counting<L> {
         for (index, bit) in self.filter.positions(digest).enumerate() {
             let count = self.count(bit);
             if count == 0 {
-                // Put back what was taken. A counter that had saturated was not taken from, and stays.
+                // Undo the decrements. A saturated counter was not decremented, and stays.
                 for bit in self.filter.positions(digest).take(index) {
                     self.increment(bit);
                 }
@@ -113,10 +113,10 @@ impl<L: Layout> Counting<L> {
         &self.counters
     }
 
-    /// A counting filter with these words, which come from outside.
+    /// A counting filter with these words, which are untrusted.
     /// # Errors
-    /// [`ApplyError::Malformed`] for too few or too many words, a counter beyond the last, or one that is zero where the
-    /// bit is one, or the other way round.
+    /// [`ApplyError::Malformed`] for a wrong number of words, a bit set after the last counter, or a counter that is
+    /// zero where the bit is one, or the other way round.
     pub fn from_words(
         filter: Bloom<L>,
         bits: CounterBits,
@@ -139,8 +139,8 @@ impl<L: Layout> Counting<L> {
         Ok(counting)
     }
 
-    /// Adds all names of another filter of the same shape, seed and width, as if each were inserted here too; appends the
-    /// bits that became one. Counters saturate.
+    /// Adds all names of another filter of the same shape, seed and width, as if each were inserted here, and appends
+    /// the bits that became one. Counters saturate.
     /// # Errors
     /// [`UnionError`] for a filter of another geometry; nothing is changed.
     pub fn union_with(&mut self, other: &Self, changes: &mut Vec<BitChange>) -> Result<(), UnionError> {
@@ -162,7 +162,7 @@ impl<L: Layout> Counting<L> {
         Ok(())
     }
 
-    /// Forgets all names, saturated counters too: the start of a rebuild.
+    /// Removes all names and resets saturated counters: the start of a rebuild.
     pub fn clear(&mut self) {
         self.filter.clear();
         self.counters.fill(0);
@@ -181,7 +181,7 @@ impl<L: Layout> Counting<L> {
         self.filter.lookup_batch(digests, present);
     }
 
-    /// Counters that will never come down again. Reads all of them: many are a reason to rebuild.
+    /// Number of saturated counters, which never decrease. Reads all counters; if many are saturated, rebuild.
     pub fn n_saturated(&self) -> u64 {
         (0..self.filter.shape().bits()).filter(|&bit| self.count(bit) == self.max()).count() as u64
     }

@@ -1,11 +1,11 @@
-//! Double hashing: all positions from two.
+//! Double hashing: all positions are derived from two.
 //!
 //! With h_1 and h_2 uniform below m, position i is `h_1 + i h_2 + i^3` modulo m, for i from 0 to k - 1.
 //!
-//! Cost: one mix, then two additions a position. Memory as for [`Standard`].
-//! Alien names: about as often positive as in a standard filter where m and n are large and m/n is small; more often
-//! otherwise, as positions are no longer independent of each other: with n = 1000 and k = 10 by 0.5 % at 10 bits a name
-//! and by a quarter at 28. The expected rate computed here is that of a standard filter.
+//! Cost: one mix, then two additions per position. Memory as for [`Standard`].
+//! Alien names: positive about as often as in a standard filter where m and n are large and m/n is small. Otherwise
+//! more often, as positions are no longer independent: with n = 1000 and k = 10, by 0.5 % at 10 bits per name and by a
+//! quarter at 28. The expected rate computed here is that of a standard filter.
 //! Source: Kirsch and Mitzenmacher, "Less Hashing, Same Performance: Building a Better Bloom Filter", extended double
 //! hashing with cubes: LHBF in Lu et al., "Low Computational Cost Bloom Filters". Differs: h_1 and h_2 come from one
 //! keyed digest.

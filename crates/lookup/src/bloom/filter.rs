@@ -8,7 +8,7 @@ use crate::base::words::Words;
 use crate::hash::Digest;
 use crate::traits::ApplyError;
 
-/// Bytes of a filter from which bits are fetched ahead: what surely fits the second-level cache gains nothing by it.
+/// Filters of at least this many bytes prefetch bits: smaller ones fit the second-level cache and gain nothing.
 const PREFETCH_FROM: usize = 512 << 10;
 
 /// A bit of a filter and its value: what an update of a plain filter consists of.
@@ -26,25 +26,25 @@ pub struct BitChange {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UnionError {
-    /// Names have other bits, or another number of them.
+    /// The shapes differ.
     #[error(
         "a filter of {bits} bits with {n_hashes} positions a name cannot take in one of {other_bits} bits with \
          {other_hashes}: build both of one shape"
     )]
     Shape {
-        /// Bits of the one.
+        /// Bits of this filter.
         bits: u64,
-        /// Positions of the one.
+        /// Positions per name in this filter.
         n_hashes: u32,
-        /// Bits of the other.
+        /// Bits of the other filter.
         other_bits: u64,
-        /// Positions of the other.
+        /// Positions per name in the other filter.
         other_hashes: u32,
     },
-    /// Names have other bits.
+    /// The seeds differ.
     #[error("the two filters have other seeds, so a name has other bits in each: build both with one seed")]
     Seed,
-    /// Counters of another width.
+    /// The counters differ in width.
     #[error("the two filters have counters of other widths: build both with the same")]
     Counters,
 }
@@ -82,7 +82,7 @@ impl<L: Layout> Bloom<L> {
         self.places.shape()
     }
 
-    /// Where the bits of names stand.
+    /// Maps names to their bits.
     pub fn places(&self) -> &Places<L> {
         &self.places
     }
@@ -92,7 +92,7 @@ impl<L: Layout> Bloom<L> {
         self.words.size_bits()
     }
 
-    /// The bits, 64 a word from the lowest; beyond the last they are zero.
+    /// The bits, 64 per word from the lowest; the bits after the last are zero.
     pub fn words(&self) -> &[u64] {
         &self.words
     }
@@ -104,7 +104,7 @@ impl<L: Layout> Bloom<L> {
         }
     }
 
-    /// Adds all names of another filter of the same shape and seed, whose names were hashed alike.
+    /// Adds all names of another filter of the same shape and seed, whose names were hashed in the same way.
     /// # Errors
     /// [`UnionError`] for a filter of another geometry; this one is unchanged.
     pub fn union_with(&mut self, other: &Self) -> Result<(), UnionError> {
@@ -113,9 +113,9 @@ impl<L: Layout> Bloom<L> {
         Ok(())
     }
 
-    /// A filter with these words, which come from outside.
+    /// A filter with these words, which are untrusted.
     /// # Errors
-    /// [`ApplyError::Malformed`] for too few or too many words, or a bit beyond the last.
+    /// [`ApplyError::Malformed`] for a wrong number of words, or a bit after the last.
     pub fn from_words(
         shape: Shape<L>,
         seed: u64,
@@ -133,9 +133,9 @@ impl<L: Layout> Bloom<L> {
         Ok(filter)
     }
 
-    /// Takes over the changes of a counting filter of this shape, all or none.
+    /// Applies the changes of a counting filter of this shape, all or none.
     /// # Errors
-    /// [`ApplyError::Malformed`] when a bit is not one of this filter; it is unchanged.
+    /// [`ApplyError::Malformed`] when this filter has no such bit; the filter is unchanged.
     pub fn apply(&mut self, changes: &[BitChange]) -> Result<(), ApplyError> {
         if changes.iter().any(|change| change.bit >= self.shape().bits()) {
             return Err(ApplyError::Malformed { reason: "a bit is beyond the end of the filter" });
@@ -146,7 +146,7 @@ impl<L: Layout> Bloom<L> {
         Ok(())
     }
 
-    /// Forgets all names.
+    /// Removes all names.
     pub fn clear(&mut self) {
         self.words.fill(0);
     }
@@ -158,7 +158,7 @@ impl<L: Layout> Bloom<L> {
         self.places.of(digest).all(|bit| is_one(words, bit))
     }
 
-    /// Whether each of `digests` may be in, into `present`: hides memory latency; best in bursts of 32.
+    /// Writes to `present` whether each of `digests` may be in. Hides memory latency; best in bursts of 32.
     /// # Panics
     /// When `present` is shorter than `digests`.
     pub fn lookup_batch(&self, digests: &[Digest], present: &mut [bool]) {
@@ -174,7 +174,7 @@ impl<L: Layout> Bloom<L> {
         }
     }
 
-    /// A burst in a filter of one line a name: all lines are fetched, then read.
+    /// A burst in a filter with one line per name: fetches all lines, then reads them.
     #[inline]
     fn lookup_lines(&self, digests: &[Digest], present: &mut [bool]) {
         let words = &*self.words;
@@ -186,7 +186,7 @@ impl<L: Layout> Bloom<L> {
         }
     }
 
-    /// A burst in a filter whose bits stand anywhere; `scratch` is there where it is worth fetching them ahead.
+    /// A burst in a filter whose bits are anywhere; `scratch` is given where prefetching is worthwhile.
     #[inline]
     fn lookup_scattered(&self, digests: &[Digest], present: &mut [bool], scratch: Option<&mut Scratch>) {
         let mut positive = [0; BURST];
@@ -198,12 +198,12 @@ impl<L: Layout> Bloom<L> {
         positive[..n_positive].iter().for_each(|&index| present[usize::from(index)] = true);
     }
 
-    /// The probability that a random alien is positive in this filter as it stands. Reads all of it.
+    /// The probability that a random alien is positive in this filter as filled now. Reads all of it.
     pub fn false_positive_rate(&self) -> f64 {
         L::rate_of(&self.words, self.shape().bits(), self.shape().n_hashes())
     }
 
-    /// The positions of a name apart from the filter, which can be changed meanwhile.
+    /// The positions of a name, copied, so that the filter can be changed while they are in use.
     #[inline(always)]
     pub(super) fn positions(&self, digest: Digest) -> impl Iterator<Item = u64> + Clone + use<L> {
         let (mut bits, mut n) = ([0; MAX_HASHES as usize], 0);

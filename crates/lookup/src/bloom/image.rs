@@ -1,4 +1,4 @@
-//! A filter as bytes: to a file or over the network, and back, on any machine.
+//! Serialises a filter, for a file or the network; any machine can read it.
 //!
 //! ```text
 //!  0  "fibulaFI"                 8   magic
@@ -6,22 +6,22 @@
 //! 10  structure                  1   2 = Bloom filter
 //! 11  layout                     1   's' standard, 'p' partitioned, 'b' blocked, 'o' one-hashing, 'a' address-hashing,
 //!                                    'd' double-hashing
-//! 12  positions of a name        1   1 to 32
+//! 12  positions per name         1   1 to 32
 //! 13  hash family                1   see hash::Family::id
-//! 14  bits of a counter          1   0 = no counters, 4 or 8
+//! 14  bits per counter           1   0 = no counters, 4 or 8
 //! 15  zero                       1
 //! 16  secret key                32
 //! 48  seed of positions          8
 //! 56  names that were inserted   8   as far as the writer knows
-//! 64  kind of the names          2   the writer's business, unread here
+//! 64  kind of the names          2   the writer's business, not interpreted here
 //! 66  zero                       6
 //! 72  bits                       8
 //! 80  the bits                       words of 8 bytes, from the lowest bit; beyond the last bit zero
 //!  …  the counters                   likewise, where there are any
 //!  …  checksum                   8   XXH3-64 of everything before
 //! ```
-//! All integers are little-endian. The image carries the secret key, without which names cannot be hashed: keep it as
-//! you keep the key.
+//! All integers are little-endian. The image contains the secret key, without which names cannot be hashed: protect it
+//! like the key.
 //!
 //! Cost: about 1 GB/s each way. Bounds are checked before anything is allocated for them.
 
@@ -41,7 +41,7 @@ pub const HEADER_BYTES: usize = 80;
 /// Structure number of Bloom filters.
 const BLOOM: u8 = 2;
 
-/// Why bytes are no image.
+/// Why bytes are not an image.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImageError {
@@ -51,13 +51,13 @@ pub enum ImageError {
         /// The first bytes.
         found: Vec<u8>,
     },
-    /// Written by another version.
+    /// Written in another version of the format.
     #[error("the image has format {found}, this program reads format {FORMAT}: write it again with this version")]
     UnknownFormat {
         /// The format found.
         found: u16,
     },
-    /// Another structure than the one asked for.
+    /// Not the structure that was asked for.
     #[error("the image holds structure {structure}, expected structure {expected}: name an image of that structure")]
     OtherStructure {
         /// Structure found.
@@ -65,7 +65,7 @@ pub enum ImageError {
         /// Structure asked for.
         expected: u8,
     },
-    /// Another sizing of the structure, or another layout, than the one asked for.
+    /// Not the sizing or the layout that was asked for.
     #[error("the image holds its structure in variant {variant}, expected variant {expected}")]
     OtherVariant {
         /// Variant found.
@@ -76,28 +76,28 @@ pub enum ImageError {
     /// Bytes were changed or lost.
     #[error("the image is damaged: checksum {computed:#018x}, {stored:#018x} stored: fetch or build it again")]
     WrongChecksum {
-        /// Of the bytes as they are.
+        /// Computed over the bytes as they are.
         computed: u64,
-        /// As written.
+        /// The one in the image.
         stored: u64,
     },
-    /// Hashed in a way that this program does not know.
+    /// Hashed in a way that this program does not support.
     #[error(transparent)]
     Family(#[from] FamilyError),
     /// A field makes no sense, or bytes are missing.
     #[error("the image is damaged: {0}")]
     Decode(#[from] DecodeError),
-    /// The bits make no filter.
+    /// The bits are not those of a valid filter.
     #[error("the image is damaged: {0}")]
     Bits(#[from] ApplyError),
 }
 
-/// What an image says of itself.
+/// The fields of an image's header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     /// First letter of [`Layout::NAME`].
     pub layout: u8,
-    /// Positions of a name.
+    /// Positions per name.
     pub n_hashes: u32,
     /// How names were hashed.
     pub family: Family,
@@ -105,11 +105,11 @@ pub struct Header {
     pub counters: Option<CounterBits>,
     /// The key that names were hashed with.
     pub key: SecretKey,
-    /// Keys positions.
+    /// Seed of the positions.
     pub seed: u64,
     /// Names that were inserted, as far as the writer knew.
     pub n_names: u64,
-    /// What names look like: the writer's own number for it.
+    /// What names look like: a number that the writer chooses.
     pub kind: u16,
     /// Bits of the filter.
     pub bits: u64,
@@ -153,7 +153,7 @@ impl Header {
     }
 }
 
-/// Writes an image of a filter; `header` is what [`Header::new`] makes of it.
+/// Writes an image of a filter; [`Header::new`] makes `header`.
 pub fn encode<L: Layout>(filter: &Bloom<L>, header: &Header) -> Vec<u8> {
     let words = filter.words();
     let mut out = Header { counters: None, ..header.clone() }.encode(words.len() * 8);
@@ -170,7 +170,7 @@ pub fn encode_counting<L: Layout>(counting: &Counting<L>, header: &Header) -> Ve
     seal(out)
 }
 
-/// Reads the header, without looking at the rest.
+/// Reads the header only.
 /// # Errors
 /// [`ImageError`].
 pub fn header(image: &[u8]) -> Result<Header, ImageError> {
@@ -194,7 +194,7 @@ pub fn header(image: &[u8]) -> Result<Header, ImageError> {
     Ok(Header { layout, n_hashes, family, counters, key, seed, n_names, kind, bits: bytes.u64()? })
 }
 
-/// Reads the filter of an image; counters, where there are any, are checked and left out.
+/// Reads the filter of an image; counters, if present, are checked and discarded.
 /// # Errors
 /// [`ImageError`]: also for an image of another layout.
 pub fn decode<L: Layout>(image: &[u8]) -> Result<(Header, Bloom<L>), ImageError> {
@@ -240,7 +240,7 @@ fn counters<L: Layout>(filter: Bloom<L>, bits: CounterBits, bytes: &mut Bytes) -
     Ok(Counting::from_words(filter, bits, words)?)
 }
 
-/// The words of so many bits, which must be there.
+/// The words that hold `bits` bits; an error if they are missing.
 fn words<'a>(bytes: &mut Bytes<'a>, bits: u64) -> Result<impl ExactSizeIterator<Item = u64> + use<'a>, ImageError> {
     let n_bytes = usize::try_from(bits.div_ceil(64).saturating_mul(8)).unwrap_or(usize::MAX);
     let words = bytes.take(n_bytes)?.as_chunks::<8>().0.iter();
@@ -253,7 +253,7 @@ fn seal(mut image: Vec<u8>) -> Vec<u8> {
     image
 }
 
-/// Everything before the checksum, if that is right.
+/// Everything before the checksum, if the checksum is right.
 fn unseal(image: &[u8]) -> Result<&[u8], ImageError> {
     let Some((body, checksum)) = image.split_last_chunk::<8>() else {
         return Err(BytesError::Truncated { needed: 8, left: image.len() }.into());
@@ -262,7 +262,7 @@ fn unseal(image: &[u8]) -> Result<&[u8], ImageError> {
     if computed == stored { Ok(body) } else { Err(ImageError::WrongChecksum { computed, stored }) }
 }
 
-/// What follows magic, version and the number of the structure, which must be these.
+/// What follows the magic, the version and the structure number, which are checked.
 fn after_magic(image: &[u8], structure: u8) -> Result<Bytes<'_>, ImageError> {
     if !image.starts_with(&MAGIC) {
         return Err(ImageError::NotAnImage { found: image[..image.len().min(8)].to_vec() });

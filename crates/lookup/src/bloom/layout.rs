@@ -1,18 +1,18 @@
-//! Where the bits of a name stand.
+//! Maps names to the positions of their bits.
 
 #[cfg(doc)]
 use super::OneHashing;
 use super::sizing::{self, Shape};
 use crate::hash::{Digest, mix64};
 
-/// Steps between the mixes of one name: the 64-bit golden ratio, odd.
+/// Increment between the mixes of one name: the 64-bit golden ratio, odd.
 const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
-/// Bits of a block: one line of the cache.
+/// Bits of a block: one cache line.
 pub(super) const BLOCK_BITS: u64 = 512;
-/// Bits of a mix that no position is drawn from, so that the last one is uniform to a thousandth too.
+/// Bits of a mix that are not used up by positions, so that the last position is uniform to a thousandth, too.
 const SPARE_BITS: u32 = 10;
 
-/// Maps a uniform word to `0..bound` without a division, and to the uniform word that is left of it.
+/// Maps a uniform word to `0..bound` without a division; also returns the uniform word that remains.
 #[inline(always)]
 fn reduce(word: u64, bound: u64) -> (u64, u64) {
     let product = u128::from(word) * u128::from(bound);
@@ -27,9 +27,9 @@ pub(super) fn positions_a_mix(range: u64) -> u32 {
 
 /// Draws the positions of one name.
 pub(super) struct Draw {
-    /// The word of the mix to come.
+    /// The word to be mixed next, less `STEP`.
     next: u64,
-    /// What is left of the mix, and for how many positions.
+    /// What remains of the current mix, and the number of positions still to be drawn from it.
     word: u64,
     left: u32,
     a_mix: u32,
@@ -55,23 +55,23 @@ impl Draw {
     }
 }
 
-/// A rule for the positions of a name. Sealed: sizes and rates are computed for each of them.
+/// A rule for the positions of a name. Sealed: sizes and rates are computed per layout.
 pub trait Layout: Copy + Default + Eq + std::fmt::Debug + Send + Sync + 'static + sealed::Sealed {
     /// The name used in benchmarks and on the command line. Its first letter is the layout's number in images.
     const NAME: &'static str;
-    /// Whether all positions of a name stand in one line.
+    /// Whether all positions of a name are in one line.
     const ONE_LINE: bool;
 
-    /// The size that the layout can have: the smallest of at least `bits`, the nearest for [`OneHashing`].
+    /// The size to use for `bits`: the smallest possible one of at least `bits`; the nearest for [`OneHashing`].
     fn round_bits(bits: u64, n_hashes: u32) -> u64;
 
-    /// The range that one position is drawn from, of a filter of `bits`.
+    /// The range that one position is drawn from, in a filter of `bits`.
     fn range(bits: u64, n_hashes: u32) -> u64;
 
     /// What positions need besides the shape; `()` for most.
     type Plan: Clone + Eq + std::fmt::Debug + Send + Sync + 'static;
 
-    /// The plan of a filter of `bits`, which the layout can have.
+    /// The plan of a filter of `bits`, a size that the layout can have.
     fn plan(bits: u64, n_hashes: u32) -> Self::Plan;
 
     /// The word that all positions of a name are drawn from.
@@ -93,7 +93,7 @@ pub trait Layout: Copy + Default + Eq + std::fmt::Debug + Send + Sync + 'static 
     fn rate_of(words: &[u64], bits: u64, n_hashes: u32) -> f64;
 }
 
-/// Where the bits of names stand in the filters of one shape and seed.
+/// Maps names to positions, in all filters of one shape and seed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Places<L: Layout> {
     shape: Shape<L>,
@@ -102,7 +102,7 @@ pub struct Places<L: Layout> {
 }
 
 impl<L: Layout> Places<L> {
-    /// The places in filters of this shape and seed.
+    /// The places for filters of this shape and seed.
     pub fn new(shape: Shape<L>, seed: u64) -> Self {
         Self { shape, plan: L::plan(shape.bits(), shape.n_hashes()), seed }
     }
@@ -113,12 +113,12 @@ impl<L: Layout> Places<L> {
         self.shape
     }
 
-    /// What keys them.
+    /// The seed of the positions.
     pub fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// What they need besides the shape: the partitions of [`OneHashing`].
+    /// The plan that they need besides the shape: the partitions of [`OneHashing`].
     pub fn plan(&self) -> &L::Plan {
         &self.plan
     }
@@ -139,19 +139,19 @@ mod sealed {
     impl<const MIXED: bool> Sealed for crate::bloom::OneHashing<MIXED> {}
 }
 
-/// Every position anywhere in the filter: Bloom's own.
+/// Every position anywhere in the filter: Bloom's original.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Standard;
 
-/// Every position in a partition of its own, so that k memories can be read at once; no name hits a bit twice.
+/// Each position in its own partition, so that k memories can be read at once; no name hits a bit twice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Partitioned;
 
-/// All positions in one block of 512 bits: one memory access a lookup.
+/// All positions in one block of 512 bits: one memory access per lookup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Blocked;
 
-/// Ones in the bits `from..to`.
+/// The number of ones among the bits `from..to`.
 pub(super) fn ones(words: &[u64], from: u64, to: u64) -> u64 {
     let inside = |at: u64| {
         let low = if at == from / 64 { u64::MAX << (from % 64) } else { u64::MAX };

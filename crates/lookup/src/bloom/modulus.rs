@@ -2,11 +2,11 @@
 
 /// A divisor whose remainders cost two multiplications instead of a division.
 ///
-/// With `magic = floor(2^64 / d)`, `floor(x * magic / 2^64)` is the quotient of x or one less, for the error
-/// `x (2^64 / d - magic) / 2^64` is below 1; so one conditional subtraction makes the remainder exact, for every x.
-/// Source: Barrett's reduction; Lemire's fastmod ("Faster remainder by direct computation") is the same without the
-/// subtraction where x has half the bits of a word, but needs a 128-bit magic for the 64-bit words here, which costs
-/// more than it saves.
+/// With `magic = floor(2^64 / d)`, `floor(x * magic / 2^64)` is the quotient of x or one less, because the error
+/// `x (2^64 / d - magic) / 2^64` is below 1. So one conditional subtraction makes the remainder exact, for every x.
+/// Source: Barrett's reduction. Lemire's fastmod ("Faster remainder by direct computation") needs no subtraction where
+/// x has half the bits of a word. For the 64-bit words here it would need a 128-bit magic, which costs more than the
+/// subtraction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Modulus {
     divisor: u64,
@@ -21,7 +21,7 @@ impl Modulus {
         Self { divisor, magic: ((1 << 64) / u128::from(divisor)) as u64 }
     }
 
-    /// What it divides by.
+    /// The divisor.
     #[inline(always)]
     pub fn divisor(self) -> u64 {
         self.divisor
@@ -35,18 +35,18 @@ impl Modulus {
     }
 }
 
-/// `word % bound` of a word below `2 * bound`: what wraps is the larger of the two.
+/// `word % bound` for a word below `2 * bound`. If the subtraction wraps, its result is the larger of the two.
 #[inline(always)]
 pub(super) fn below(word: u64, bound: u64) -> u64 {
     word.min(word.wrapping_sub(bound))
 }
 
-/// Primes that are tried as divisors before anything else, and as witnesses: together they decide for every 64-bit number
-/// (Sorenson and Webster, "Strong pseudoprimes to twelve prime bases").
+/// Primes used first as trial divisors, then as witnesses: together they decide for every 64-bit number (Sorenson and
+/// Webster, "Strong pseudoprimes to twelve prime bases").
 const WITNESSES: [u64; 12] = [2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37];
 
-/// Whether `n` is prime: trial division by the smallest primes, then Miller and Rabin's test with witnesses that leave no
-/// doubt. About 10 µs for a prime.
+/// Whether `n` is prime: trial division by the smallest primes, then the Miller-Rabin test with witnesses that make it
+/// exact. About 10 µs for a prime.
 pub fn is_prime(n: u64) -> bool {
     if let Some(&divisor) = WITNESSES.iter().find(|&&prime| n.is_multiple_of(prime)) {
         return n == divisor;

@@ -1,19 +1,20 @@
-//! One-hashing: one word a name, and its remainders by k primes.
+//! One-hashing: one hash word per name, and its remainders modulo k primes.
 //!
-//! The filter is cut into k partitions whose sizes are consecutive primes; the bit of a name in partition i is its word
-//! modulo m_i. As the m_i are pairwise relatively prime, any two of the remainders of a uniform word are independent.
+//! The filter is cut into k partitions whose sizes m_i are consecutive primes. The bit of a name in partition i is its
+//! word modulo m_i. As the m_i are pairwise relatively prime, any two remainders of a uniform word are independent.
 //!
-//! Cost: k remainders of two multiplications each; memory k m_i bits, nearest to what was asked for.
-//! Alien names: positive with `prod (1 - (1 - 1/m_i)^n)`, equation (7).
+//! Cost: k remainders of two multiplications each; memory is the sum of the m_i, as near as possible to the wanted.
+//! Alien names: positive with probability `prod (1 - (1 - 1/m_i)^n)`, equation (7).
 //! Source: Lu et al., "Low Computational Cost Bloom Filters", IEEE/ACM Transactions on Networking, 2018, section III.
-//! Differs: remainders by multiplication ([`Modulus`]); the primes nearest to m/k are searched for instead of read from a
-//! table; Algorithm 1 takes absolute differences throughout, and the window before the one at which it stops, as its own
-//! Table III does.
-//! Limits: the theorem gives *pairwise* independence and asks for a word with more values than the product of all m_i,
-//! which k = 10 partitions of 65,000 exceed by far (2^160). Formula (7) needs all k to be independent: with the words of a
-//! keyed hash it holds to within what a thousand filters show, with clustered addresses as their own words it fails by a
-//! factor of fifty. And whoever knows the sizes and chooses words can write down k aliens `y + m_i` that make a stranger y
-//! positive. So words are digests mixed with a secret seed; [`AddressHashing`] is the other thing.
+//! Differs: remainders are computed by multiplication ([`Modulus`]). The primes nearest to m/k are searched for instead
+//! of read from a table. Algorithm 1 takes absolute differences throughout, and also considers the window before the
+//! one at which it stops, as the paper's own Table III does.
+//! Limits: the theorem gives *pairwise* independence, and requires a word with more values than the product of all m_i.
+//! For k = 10 partitions of 65,000 that product is 2^160, far more. Formula (7) needs all k remainders to be
+//! independent. With words from a keyed hash it holds within the accuracy of a thousand filters; with clustered
+//! addresses as their own words it is off by a factor of fifty. And whoever knows the sizes and chooses words can list
+//! k aliens `y + m_i` that make another word y positive. So words are digests mixed with a secret seed;
+//! [`AddressHashing`] lacks this protection.
 
 use super::layout::{Layout, ones};
 use super::modulus::{Modulus, prime_above, prime_below};
@@ -21,15 +22,15 @@ use super::sizing::{self, MAX_BITS, Shape};
 use super::theory;
 use crate::hash::{Digest, mix64};
 
-/// One partition a position, sizes consecutive primes, the bit of a name its word modulo the size.
+/// One partition per position; sizes are consecutive primes; the bit of a name is its word modulo the size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OneHashing<const MIXED: bool = true>;
 
-/// One-hashing where the digest, unmixed and without a seed, is the word: the paper's option of an IP address as its own
-/// hash value (section VI.C). Not for addresses that somebody else chooses, nor for clustered ones.
+/// One-hashing with the digest itself, unmixed and unseeded, as the word: the paper's option of an IP address as its
+/// own hash value (section VI.C). Not for addresses that somebody else chooses, nor for clustered ones.
 pub type AddressHashing = OneHashing<false>;
 
-/// A partition: what its remainders are taken by, and its first bit.
+/// A partition: the modulus of its remainders, and its first bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Partition {
     modulus: Modulus,
@@ -37,14 +38,14 @@ pub struct Partition {
 }
 
 impl Partition {
-    /// Bits of the partition: m_i.
+    /// Size of the partition in bits: m_i.
     pub fn size(&self) -> u64 {
         self.modulus.divisor()
     }
 }
 
-/// The k consecutive primes whose sum is nearest to `m_p`, of two sums equally near the smaller: Algorithm 1. The
-/// smallest k primes where the sum cannot be smaller.
+/// The k consecutive primes whose sum is nearest to `m_p`, with the smaller sum on a tie: Algorithm 1. The k smallest
+/// primes if no sum is that small.
 /// # Panics
 /// When `k` is 0.
 pub fn partition_sizes(m_p: u64, k: u32) -> Vec<u64> {
@@ -203,8 +204,8 @@ mod tests {
         }
     }
 
-    /// Section III.E: with k = 32 and up to ten million bits, the size is never further than 315 from the planned one. Of
-    /// all planned sizes the ones furthest off lie half way between the sums of two neighbouring windows.
+    /// Section III.E: with k = 32 and up to ten million bits, the size differs by at most 315 from the planned one. The
+    /// planned sizes with the largest difference are half way between the sums of two neighbouring windows.
     #[test]
     fn sizes_are_as_near_to_what_was_planned_as_the_paper_says() {
         const MOST: usize = 10_000_000;

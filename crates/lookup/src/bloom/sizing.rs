@@ -1,31 +1,31 @@
-//! How many bits and positions, and what false-positive rate comes of them.
+//! Computes bits and positions of a filter, and the resulting false-positive rate.
 //!
-//! With m bits, k positions a name and n names (the papers' `m`, `l`, `n_k`) the fill of a standard filter is
-//! `rho = X / m`, X the cells that `k n` throws hit. A random alien is positive with probability `rho^k`, and filters
-//! differ in rho, so the rate expected of a filter is `E[rho^k]`, not `E[rho]^k`:
+//! With m bits, k positions per name and n names (the papers' `m`, `l`, `n_k`), the fill of a standard filter is
+//! `rho = X / m`, where X is the number of cells that `k n` throws hit. A random alien is positive with probability
+//! `rho^k`. As rho varies between filters, the expected rate is `E[rho^k]`, not `E[rho]^k`:
 //! ```text
 //! mu      = E[rho] = 1 - q,  q = (1 - 1/m)^(k n)
 //! var     = q (1 - q) / m + (1 - 1/m) ((1 - 2/m)^(k n) - q^2)
 //! E[rho^k] = mu^k + k (k - 1) / 2 * mu^(k - 2) * var + O(m^-2)
 //! ```
 //! Partitioned: partitions fill independently, so the rate is exactly `(1 - (1 - k/m)^n)^k`.
-//! Blocked: a block holds j names with binomial probability (Poisson in the limit), and given j the rate of a filter
-//! of 512 bits follows from the distribution of X, which is computed throw by throw.
+//! Blocked: the number j of names in a block is binomial (Poisson in the limit). Given j, the rate is that of a filter
+//! of 512 bits and follows from the distribution of X, which is computed throw by throw.
 //! Optimal k: `m/n * ln 2` positions, where half the bits are one. A rate p needs `m = k n / -ln(1 - p^(1/k))` bits
-//! with k positions; the shape of fewest bits over all k is taken.
+//! with k positions; the shape with the fewest bits over all k is used.
 
 use std::marker::PhantomData;
 
 use super::layout::{BLOCK_BITS, Layout, positions_a_mix};
 
-/// Bits of a filter, at most.
+/// Maximum number of bits of a filter.
 pub const MAX_BITS: u64 = 1 << 40;
-/// Positions of a name, at most: a rate of 2^-32 has no use for more.
+/// Maximum number of positions per name: a rate of 2^-32 needs no more.
 pub const MAX_HASHES: u32 = 32;
-/// Names of a block beyond which its rate is taken for that of this many: it is 1 to twelve digits.
+/// With more names than this, the rate of a block is taken to be that for this many: 1 to twelve digits.
 const MAX_BLOCK_NAMES: u64 = 16_384;
 
-/// Bits and positions of a filter, fit for its layout.
+/// Bits of a filter and positions per name, valid for its layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape<L> {
     bits: u64,
@@ -45,7 +45,7 @@ pub enum ShapeError {
     Bits {
         /// Bits asked for.
         bits: u64,
-        /// The most there may be.
+        /// The maximum.
         max: u64,
     },
     /// No position, or too many.
@@ -54,7 +54,7 @@ pub enum ShapeError {
         /// Positions asked for.
         n_hashes: u32,
     },
-    /// Not a probability that a filter can have.
+    /// Not a false-positive rate that a filter can have.
     #[error("a Bloom filter cannot have the false-positive rate {fp}: ask for more than 0 and less than 1")]
     Rate {
         /// The rate asked for.
@@ -63,8 +63,8 @@ pub enum ShapeError {
 }
 
 impl<L: Layout> Shape<L> {
-    /// A shape of at least `bits` bits, rounded up to what the layout can have; for [`OneHashing`](super::OneHashing) the
-    /// nearest that it can have.
+    /// A shape of at least `bits` bits, rounded up to a size that the layout can have; for
+    /// [`OneHashing`](super::OneHashing) the nearest such size.
     /// # Errors
     /// [`ShapeError`] when one of the two is out of range.
     pub fn new(bits: u64, n_hashes: u32) -> Result<Self, ShapeError> {
@@ -87,7 +87,7 @@ impl<L: Layout> Shape<L> {
             return Err(ShapeError::Rate { fp });
         }
         let n_names = n_names.max(1);
-        // From log2(1/p), the best k of a standard filter, down or up while it gets better: uneven blocks want fewer.
+        // From log2(1/p), the best k of a standard filter, down or up while it improves: uneven blocks need fewer.
         let bits_for = |n_hashes| L::bits_for(n_names, fp, n_hashes);
         let mut n_hashes = (-fp.log2()).round().clamp(1.0, f64::from(MAX_HASHES)) as u32;
         let mut bits = bits_for(n_hashes);
@@ -109,7 +109,7 @@ impl<L: Layout> Shape<L> {
         self.bits
     }
 
-    /// Positions of a name: l in the papers, elsewhere k.
+    /// Positions per name: l in the papers, k elsewhere.
     #[inline(always)]
     pub fn n_hashes(self) -> u32 {
         self.n_hashes
@@ -121,7 +121,7 @@ impl<L: Layout> Shape<L> {
     }
 }
 
-/// The number of positions with the fewest false positives in a standard filter of `bits` for `n_names`.
+/// The number of positions with the fewest false positives in a standard filter of `bits` bits for `n_names`.
 pub fn optimal_hashes(bits: u64, n_names: u64) -> u32 {
     let ideal = bits as f64 / n_names.max(1) as f64 * std::f64::consts::LN_2;
     let floor = (ideal as u32).clamp(1, MAX_HASHES);
@@ -148,13 +148,13 @@ pub(super) fn scattered_fp(m: f64, n_hashes: u32, n: f64) -> f64 {
     (mu.powf(k) + k * (k - 1.0) / 2.0 * mu.powf(k - 2.0) * var).clamp(0.0, 1.0)
 }
 
-/// The fewest bits for which `rate` is at most `fp`, near the closed form `guess`; `rate` falls with the bits.
+/// The fewest bits for which `rate` is at most `fp`, searched from the closed form `guess`; `rate` falls with the bits.
 fn fewest(fp: f64, guess: f64, rate: impl Fn(u64) -> f64) -> u64 {
     let (mut low, mut high) = (0, (guess.min(MAX_BITS as f64) as u64).max(1));
     while rate(high) > fp && high <= MAX_BITS {
         (low, high) = (high, high * 2);
     }
-    // Invariant: `low` is too few, `high` is enough (or beyond what can be made, which the caller refuses).
+    // Invariant: `low` is too few, `high` is enough (or more than possible, which the caller refuses).
     while high - low > 1 {
         let middle = low + (high - low) / 2;
         if rate(middle) > fp { low = middle } else { high = middle }
@@ -212,7 +212,7 @@ fn mean_rate(rates: &[f64], n_blocks: u64, n_names: u64) -> f64 {
     if n_blocks == 1 {
         return rates[(n_names as usize).min(rates.len() - 1)];
     }
-    // Binomial weights relative to the mode, outwards until they no longer count.
+    // Binomial weights relative to the mode, outwards until they are negligible.
     let odds = 1.0 / (n_blocks - 1) as f64;
     let mode = n_names / n_blocks;
     let rate = |j: u64| rates[(j as usize).min(rates.len() - 1)];
@@ -284,7 +284,7 @@ mod tests {
 
     #[test]
     fn known_sizes_come_out() {
-        // 1 % costs 9.593 bits a name with k = 7; 9.585 if k could be the ideal 6.64.
+        // 1 % costs 9.593 bits per name with k = 7; 9.585 if k could be the ideal 6.64.
         let shape = Shape::<Standard>::for_names(1_000_000, 0.01).unwrap();
         assert_eq!((shape.n_hashes(), shape.bits() / 1000), (7, 9592));
         assert_eq!(optimal_hashes(10_000, 1000), 7);

@@ -2,14 +2,14 @@
 //!
 //! | symbol | is |
 //! |---|---|
-//! | `m`, `n`, `k` | bits of a filter, names in it, positions a name |
+//! | `m`, `n`, `k` | bits of a filter, names in it, positions per name |
 //! | `m_i` | bits of partition i |
 //! | `f_s`, `f_o` | false-positive rate of a standard and of a one-hashing filter |
-//! | `L`, `L^e` | bits of the word that a name is hashed to, and those of them that count |
+//! | `L`, `L^e` | bits of the word that a name is hashed to, and its effective bits |
 //!
-//! (11) to (16) test hash functions, and are with the hash laboratory. What a filter here is *expected* to do is
-//! [`Shape::expected_fp`](super::Shape::expected_fp), which agrees with (7) for one-hashing filters, and is more exact than
-//! (1) for standard ones: (1) is the power of a mean where the mean of a power is wanted.
+//! (11) to (16) test hash functions, and are in the hash laboratory. The *expected* rate of a filter is
+//! [`Shape::expected_fp`](super::Shape::expected_fp). It agrees with (7) for one-hashing filters, and is more exact
+//! than (1) for standard ones: (1) takes a power of the mean instead of the mean of the power.
 
 /// (1): `(1 - (1 - 1/m)^(n k))^k`.
 pub fn f_s(m: u64, n: u64, k: u32) -> f64 {
@@ -26,7 +26,7 @@ pub fn k_opt(m: u64, n: u64) -> f64 {
     m as f64 / n as f64 * std::f64::consts::LN_2
 }
 
-/// (3): whether any two of the sizes are relatively prime.
+/// (3): whether the sizes are pairwise relatively prime.
 pub fn are_pairwise_prime(m_i: &[u64]) -> bool {
     let common = |mut a: u64, mut b: u64| {
         while b != 0 {
@@ -37,15 +37,15 @@ pub fn are_pairwise_prime(m_i: &[u64]) -> bool {
     m_i.iter().enumerate().all(|(i, &one)| m_i[i + 1..].iter().all(|&other| common(one, other) == 1))
 }
 
-/// (4): `Pr(E) + Pr(F | not E) (1 - Pr(E))`, with words of `word_bits` = L bits. Where `L^e` does not exist, words are taken
-/// to count with all their bits.
+/// (4): `Pr(E) + Pr(F | not E) (1 - Pr(E))`, with words of `word_bits` = L bits. Where `L^e` does not exist, all bits
+/// of a word count as effective.
 pub fn f_o_with_words(m_i: &[u64], n: u64, word_bits: u32) -> f64 {
     let bits = effective_bits(m_i, word_bits).unwrap_or(word_bits.into());
     let same_word = pr_same_word(n, bits);
     same_word + f_o(m_i, n) * (1.0 - same_word)
 }
 
-/// `L^e = log2(2^L - 2^L % (m_1 ... m_k))`; none where the product is greater than 2^L, as Theorem 1 then says nothing.
+/// `L^e = log2(2^L - 2^L % (m_1 ... m_k))`; none where the product is greater than 2^L, which Theorem 1 does not cover.
 /// # Panics
 /// When `word_bits` is more than 64.
 pub fn effective_bits(m_i: &[u64], word_bits: u32) -> Option<f64> {
@@ -55,17 +55,17 @@ pub fn effective_bits(m_i: &[u64], word_bits: u32) -> Option<f64> {
     (1..=words).contains(&product).then(|| ((words - words % product) as f64).log2())
 }
 
-/// (5): `Pr(E) = 1 - (1 - 2^-L^e)^n`, that an alien's word is that of one of `n` names; `effective_bits` is `L^e`.
+/// (5): `Pr(E) = 1 - (1 - 2^-L^e)^n`, that an alien's word equals that of one of `n` names; `effective_bits` is `L^e`.
 pub fn pr_same_word(n: u64, effective_bits: f64) -> f64 {
     -(n as f64 * (-(-effective_bits).exp2()).ln_1p()).exp_m1()
 }
 
-/// (6), (7): `prod (1 - (1 - 1/m_i)^n)`, that all remainders of an alien's word are those of some name.
+/// (6), (7): `prod (1 - (1 - 1/m_i)^n)`, that each remainder of an alien's word equals that of some name.
 pub fn f_o(m_i: &[u64], n: u64) -> f64 {
     m_i.iter().map(|&size| hit(size, n as f64)).product()
 }
 
-/// (8): between which two rates `f_o` lies, by the largest and by the smallest partition.
+/// (8): lower and upper bound of `f_o`, from the largest and the smallest partition.
 pub fn f_o_bounds(m_i: &[u64], n: u64) -> (f64, f64) {
     let all_like = |size: Option<&u64>| size.map_or(1.0, |&size| hit(size, n as f64).powi(m_i.len() as i32));
     (all_like(m_i.iter().max()), all_like(m_i.iter().min()))
@@ -78,20 +78,20 @@ pub fn f_o_limit(m_i: &[u64], n: u64) -> f64 {
     (-(ln_miss * n as f64 / k).exp_m1()).powf(k)
 }
 
-/// (9), its approximation: `1 - 1/m_i` taken for `e^(-1/m_i)`.
+/// (9), approximated with `e^(-1/m_i)` for `1 - 1/m_i`.
 pub fn f_o_limit_approximate(m_i: &[u64], n: u64) -> f64 {
     let k = m_i.len() as f64;
     let exponent: f64 = m_i.iter().map(|&size| n as f64 / size as f64).sum();
     (-(-exponent / k).exp_m1()).powf(k)
 }
 
-/// (10): `sum log2 m_i`, the bits that the partition sizes themselves take.
+/// (10): `sum log2 m_i`, the bits that storing the partition sizes takes.
 pub fn partition_cost_bits(m_i: &[u64]) -> f64 {
     m_i.iter().map(|&size| (size as f64).log2()).sum()
 }
 
-/// (17): `W f + 1`, hash probes that a longest-prefix match is expected to need with `w` prefix lengths, each behind a filter
-/// with false-positive rate `f`; with the best k, `f = 2^-k`.
+/// (17): `W f + 1`, the expected number of hash probes of a longest-prefix match over `w` prefix lengths, each behind a
+/// filter with false-positive rate `f`; with the best k, `f = 2^-k`.
 pub fn expected_probes(w: u32, f: f64) -> f64 {
     f64::from(w) * f + 1.0
 }
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
     use crate::bloom::{OneHashing, Shape, partition_sizes};
 
-    /// Table II: m, f_s, f_o, and by how much they differ in percent, n = 1000.
+    /// Table II: m, f_s, f_o, and their difference in percent, n = 1000.
     const TABLE_II: [(u32, u64, f64, f64, f64); 9] = [
         (3, 10003, 1.7399e-2, 1.7404e-2, 0.026),
         (3, 19993, 2.7054e-3, 2.7058e-3, 0.014),
@@ -154,7 +154,7 @@ mod tests {
         assert_eq!(partition_cost_bits(&partition_sizes(10_012, 10)).round(), 100.0);
         // "W = 25 ... k = 10 ... E_exp = 1.02".
         assert_eq!((expected_probes(25, 0.5f64.powi(10)) * 100.0).round(), 102.0);
-        // 9.4 Mbit for 650K prefixes make k = 10 the best.
+        // 9.4 Mbit for 650K prefixes make k = 10 optimal.
         assert_eq!(k_opt(9_400_000, 650_000).round(), 10.0);
     }
 

@@ -1,4 +1,4 @@
-//! Bloom forwarder, control half of one table: names that carry their values themselves, and their filters.
+//! Bloom forwarder, control half of one table: names that carry their values, and their filters.
 
 use super::names::Names;
 use super::plan::{Plan, PortShape};
@@ -36,22 +36,22 @@ pub type BloomFib = Single<Names<u64>>;
 pub struct Figures {
     /// Live names.
     pub n_names: usize,
-    /// Names that stand in the exact table.
+    /// Names in the exact table.
     pub n_exceptions: usize,
-    /// The number expected of these filters with so many names.
+    /// The number of exceptions expected of these filters with that many names.
     pub expected_exceptions: f64,
     /// Slots of the exact table.
     pub n_exact_slots: usize,
-    /// Counters that show the most that they can. Reads all of them.
+    /// Counters at their maximum. Reads all of them.
     pub n_saturated: u64,
-    /// The rate expected for aliens: equation 7, with the rates of the filters as they are sized and filled.
+    /// The expected rate of false positives for aliens: equation 7, with the rates of the filters as sized and filled.
     pub expected_fp: f64,
     /// Bytes of the control half: names, index, counters and exact table.
     pub size_bytes: usize,
 }
 
 impl BloomView {
-    /// Figures of this view and of the names that it is of; reads all counters.
+    /// Figures of this view and of its names; reads all counters.
     pub fn figures<P: Payload>(&self, names: &Names<P>) -> Figures {
         let rate =
             |(value, port): (u64, &PortShape)| (self.n_names_of(value), port.expected_fp(self.n_names_of(value)));
@@ -75,7 +75,7 @@ impl BloomFib {
         self.view().plan()
     }
 
-    /// Names that stand in the exact table.
+    /// Names in the exact table.
     pub fn n_exceptions(&self) -> usize {
         self.view().exceptions().len()
     }

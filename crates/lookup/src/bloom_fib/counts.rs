@@ -1,7 +1,7 @@
 //! Filters with the number of names on every position.
 //!
-//! A counter shows up to [`MAX_COUNT`]; what is beyond is kept aside. So what a switch is sent follows from the names that
-//! are in, whatever was in before.
+//! A counter counts up to [`MAX_COUNT`]; the excess is kept separately. So the messages to a switch depend only on the
+//! names that are in, not on earlier ones.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -14,10 +14,10 @@ use crate::hash::Digest;
 /// Names whose cells are fetched together.
 const AHEAD: usize = 16;
 
-/// Filters, and their counts.
+/// Filters and their counts.
 pub(super) struct Counts {
     pub(super) filters: Filters,
-    /// By cell: names beyond those that its counter shows.
+    /// By cell: the number of names in excess of its counter.
     beyond: HashMap<u64, u32>,
 }
 
@@ -30,7 +30,7 @@ impl Counts {
         Self { filters, beyond: HashMap::new() }
     }
 
-    /// The filters of names with these values, and the names that they give another value.
+    /// The filters of names with these values, and the names for which they give a wrong value.
     pub(super) fn filled(plan: Plan, settings: &Settings, names: &[(Digest, u64)]) -> (Self, Vec<(Digest, u64)>) {
         let mut made = Self::new(plan, settings);
         let mut cells = Vec::new();
@@ -54,7 +54,7 @@ impl Counts {
         (made, wrong)
     }
 
-    /// Counts a name more or one less on a cell. What its counter showed, and what it shows now.
+    /// Counts one name more or less on a cell. Returns the counter before and after.
     #[inline]
     pub(super) fn count(&mut self, cell: u64, up: bool) -> (u8, u8) {
         let old = self.filters.count(cell);
@@ -73,7 +73,7 @@ impl Counts {
         (old, new)
     }
 
-    /// Takes one of the names beyond those that a counter shows; whether there was one.
+    /// Takes one name off the excess of a counter; false if there is none.
     fn take_beyond(&mut self, cell: u64) -> bool {
         let Entry::Occupied(mut entry) = self.beyond.entry(cell) else { return false };
         *entry.get_mut() -= 1;

@@ -1,4 +1,4 @@
-//! The names that the filters get wrong, control half: their slots in the exact table, and what was written there.
+//! The names that the filters get wrong, control half: their slots in the exact table, and the writes to them.
 
 use super::Settings;
 use crate::base::bytes::Bytes;
@@ -9,7 +9,7 @@ use crate::cuckoo::{SLOTS, slot_prf};
 use crate::hash::Digest;
 use crate::traits::{InsertError, RestoreError, Row};
 
-/// The table of pages among the rows.
+/// The table number of the pages among the rows.
 const PAGES: u8 = 1;
 
 /// An exact table of digests and payloads (values + 1).
@@ -18,7 +18,7 @@ pub(super) struct Exceptions {
     places: Places<1, u64, Itself>,
     /// Digest of the slots.
     digest: u64,
-    /// What the data plane has not been told yet: slots, or that all are new.
+    /// What the data plane has not been sent yet: slot writes, or the whole table if `rebuilt`.
     writes: Vec<Write<1, u64>>,
     rebuilt: bool,
     scratch: Vec<Write<1, u64>>,
@@ -36,7 +36,7 @@ impl Exceptions {
         made
     }
 
-    /// The table of `names` instead, with room for some more.
+    /// A new table that holds `names`, with spare capacity.
     /// # Errors
     /// [`InsertError::NoPlace`].
     pub(super) fn holding(&self, names: &[(Digest, u64)]) -> Result<Self, InsertError> {
@@ -44,7 +44,7 @@ impl Exceptions {
         Ok(Self::of(&self.settings, self.places.emptied().rebuilt(&entries, self.settings.max_names)?))
     }
 
-    /// The table of `names` in the slots that `rows` and a header say.
+    /// The table of `names` in the slots given by `rows` and a header.
     pub(super) fn restore(
         settings: &Settings,
         header: &mut Bytes,
@@ -69,7 +69,7 @@ impl Exceptions {
         self.places.encode(out);
     }
 
-    /// The rows of the pages that changed since this was last asked.
+    /// The rows of the pages that changed since the last call.
     pub(super) fn take_rows(&mut self) -> impl Iterator<Item = Row> {
         self.places.take_rows(PAGES)
     }
@@ -99,9 +99,9 @@ impl Exceptions {
         self.places.find(&[name.0]).is_some()
     }
 
-    /// Puts a name in, or gives it another value.
+    /// Inserts a name, or changes its value.
     /// # Errors
-    /// [`InsertError::NoPlace`]; nothing changed.
+    /// [`InsertError::NoPlace`]; nothing is changed.
     pub(super) fn put(&mut self, name: Digest, value: u64) -> Result<(), InsertError> {
         let entry = entry(name, value);
         self.scratch.clear();
@@ -116,13 +116,13 @@ impl Exceptions {
         Ok(())
     }
 
-    /// Takes a name out, if it is in.
+    /// Removes a name, if it is in.
     pub(super) fn take(&mut self, name: Digest) {
         self.scratch.clear();
         self.scratch.extend(self.places.remove(&[name.0]));
         self.note();
         if self.places.is_sparse() {
-            // Where that fails the table stays as large as it is.
+            // If that fails, the table keeps its size.
             if let Ok(places) = self.places.rebuilt(&[], self.settings.max_names) {
                 self.replace(places);
             }
@@ -135,7 +135,7 @@ impl Exceptions {
         self.writes.clear();
     }
 
-    /// Takes over the latest writes.
+    /// Records the latest writes.
     fn note(&mut self) {
         if self.rebuilt {
             return;
@@ -152,7 +152,7 @@ impl Exceptions {
         entry.map_or([0; 2], |entry| self.settings.second_slot(Digest(entry.name[0]), entry.payload))
     }
 
-    /// What the data plane has not been told: slots, or the whole table.
+    /// What the data plane has not been sent yet: slots, or the whole table.
     pub(super) fn drain(&mut self, version: u64, most: usize) -> (Vec<SlotWrite<1>>, Option<TableImage>) {
         if self.rebuilt || self.writes.len() > most {
             let image = self.image(version);

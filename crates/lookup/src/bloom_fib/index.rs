@@ -1,33 +1,33 @@
-//! The inverted index: which names may have a position, in whatever filter.
+//! The inverted index: from a position of any filter to the names that may have it.
 //!
-//! A name is entered once for each of its numbers. A position of a filter stands for an interval of numbers, so one
-//! index serves the filters of all ports, whatever their sizes; it gives a few names more than asked for.
-//! Cost: 6.4 bytes a number of a name. At d even ports a position concerns `k n / m = d ln 2` names.
+//! A name is entered once for each of its numbers. A position of a filter corresponds to an interval of numbers, so one
+//! index serves the filters of all ports, whatever their sizes; it returns a few names too many.
+//! Cost: 6.4 bytes per number of a name. With d even ports a position concerns `k n / m = d ln 2` names.
 
 use crate::base::prefetch::prefetch;
 
-/// Names of a line; the last place links to the next line of the same bucket.
+/// Names per line; the last place links to the next line of the same bucket.
 const LINE_NAMES: usize = 15;
-/// Names of a bucket on average: one line holds them but in one of ten.
+/// Names per bucket on average: nine of ten buckets fit one line.
 const LOAD: usize = 10;
 
-/// From intervals of numbers to names.
+/// Maps intervals of numbers to names.
 #[derive(Clone, Debug)]
 pub(super) struct Index {
-    /// Names + 1, zero where empty, and a line, zero where there is none. The first line of bucket b is line b.
+    /// Names + 1, zero where empty, then the next line, zero if none. The first line of bucket b is line b.
     lines: Vec<[u32; LINE_NAMES + 1]>,
     n_buckets: u64,
     capacity: usize,
 }
 
 impl Index {
-    /// An index for `capacity` names of `n_numbers` numbers each; it takes more, and slows down.
+    /// An index for `capacity` names of `n_numbers` numbers each; it accepts more, but slows down.
     pub(super) fn new(capacity: usize, n_numbers: usize) -> Self {
         let n_buckets = (capacity * n_numbers).div_ceil(LOAD).max(1);
         Self { lines: vec![[0; LINE_NAMES + 1]; n_buckets], n_buckets: n_buckets as u64, capacity }
     }
 
-    /// Names that there is room for.
+    /// The number of names that the index is sized for.
     pub(super) fn capacity(&self) -> usize {
         self.capacity
     }
@@ -36,7 +36,7 @@ impl Index {
         ((u64::from(number) * self.n_buckets) >> 32) as usize
     }
 
-    /// Starts fetching what entering or leaving these numbers touches.
+    /// Starts fetching what inserting or removing these numbers touches.
     pub(super) fn prefetch(&self, numbers: &[u32]) {
         numbers.iter().for_each(|&number| prefetch(self.lines.as_ptr().wrapping_add(self.bucket(number)).cast()));
     }
@@ -110,7 +110,7 @@ mod tests {
         let mut present: Vec<([u32; 3], u32)> = Vec::new();
         for name in 0..6_000 {
             if rng.below(100) < 60 {
-                // Some numbers twice, and most in few places.
+                // Some numbers twice, and most of them close together.
                 let mut number = || (rng.below(1 << 12) << rng.below(21)) as u32;
                 let (a, b) = (number(), number());
                 let numbers = [a, b, [a, number()][rng.below(2) as usize]];

@@ -1,9 +1,9 @@
-//! All names of a table, once for all switches: digests with payloads, found by digest, and by what positions they may
-//! have.
+//! All names of a table, shared by all switches: digests with payloads, found by digest and by the positions that they
+//! may have.
 //!
-//! Cost: 17 bytes a name, 17 bytes for each of 1.14 to 2.3 places a name in the hash table, and the index.
-//! Source: "Re-designing Compact-structure based Forwarding for Programmable Networks", IV.A: a table of all keys in the
-//! control plane, from which filters can be made anew.
+//! Cost: 17 bytes per name, 17 bytes for each of 1.14 to 2.3 hash table places per name, and the index.
+//! Source: "Re-designing Compact-structure based Forwarding for Programmable Networks", IV.A: a table of all keys in
+//! the control plane, from which filters can be rebuilt.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -19,11 +19,11 @@ use crate::cuckoo::rows::{find_header, header, read_count};
 use crate::hash::Digest;
 use crate::traits::{InsertError, RestoreError, Row, Skeleton};
 
-/// Names that the index has room for at least.
+/// Minimum capacity of the index, in names.
 const LEAST_CAPACITY: usize = 1000;
-/// Changes that are made one by one however few names there are.
+/// Fewer changes than this are made one by one, however few names there are.
 const LEAST_BULK: usize = 4;
-/// A batch of at least this share of the names that are in makes all filters anew.
+/// A batch of at least this share of the names that are in rebuilds all filters.
 const BULK_SHARE: usize = 4;
 
 /// A name.
@@ -37,9 +37,9 @@ struct Name<P> {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Latest<P> {
     pub(super) digest: Digest,
-    /// Its payload before; `None` where it was not in.
+    /// Its payload before; `None` if it was not in.
     pub(super) old: Option<P>,
-    /// Its payload now; `None` where it is gone.
+    /// Its payload now; `None` if it is gone.
     pub(super) new: Option<P>,
 }
 
@@ -61,13 +61,13 @@ impl Hasher for PassThrough {
     }
 }
 
-/// Names with a payload each, and which of them depend on a position.
+/// Names with one payload each, and an index of which depend on a position.
 #[derive(Clone)]
 pub struct Names<P: Payload = u32> {
     settings: Settings,
-    /// By number.
+    /// Names by their numbers.
     list: Vec<Name<P>>,
-    /// Whether there is a name of that number.
+    /// Whether the number is in use.
     is_in: Vec<bool>,
     free: Vec<u32>,
     ids: HashMap<u64, u32, BuildHasherDefault<PassThrough>>,
@@ -90,7 +90,7 @@ impl<P: Payload> Names<P> {
         }
     }
 
-    /// Different names.
+    /// A table of `entries`, whose names are distinct.
     fn of(settings: &Settings, entries: &[(Digest, P)]) -> Result<Self, InsertError> {
         let mut names = Self::new(settings);
         names.reserve(entries.len());
@@ -102,7 +102,7 @@ impl<P: Payload> Names<P> {
         Ok(names)
     }
 
-    /// The names that are in, with their payloads, in the order in which they lie in memory.
+    /// The names that are in, with their payloads, in memory order.
     pub fn iter(&self) -> impl Iterator<Item = (Digest, P)> + '_ {
         self.numbered().map(|(_, name)| (name.digest, name.payload))
     }
@@ -117,24 +117,24 @@ impl<P: Payload> Names<P> {
         (digest, payload)
     }
 
-    /// Counts mutations.
+    /// The number of mutations so far.
     pub(super) fn version(&self) -> u64 {
         self.version
     }
 
-    /// What the latest mutation did, where that was to one name.
+    /// What the latest mutation did, if it concerned one name.
     pub(super) fn latest(&self) -> Latest<P> {
         self.latest
     }
 
-    /// Collects the names with a number in `first..=last`, and a few more, some twice; starts fetching them.
+    /// Collects the names with a number in `first..=last`, some twice, and a few others; starts fetching them.
     pub(super) fn candidates(&self, (first, last): (u32, u32), ids: &mut Vec<u32>) {
         ids.clear();
         self.index.candidates(first, last, ids);
         ids.iter().for_each(|&id| prefetch(self.list.as_ptr().wrapping_add(id as usize).cast()));
     }
 
-    /// The numbers that a name is indexed by, of which positions are made: as many as any plan of the policy needs.
+    /// The numbers that index a name and give its positions: as many as any plan of the policy needs.
     pub(super) fn numbers(&self, digest: Digest) -> Numbers {
         numbers(digest, self.settings.seed, self.n_numbers())
     }
@@ -143,7 +143,7 @@ impl<P: Payload> Names<P> {
         self.settings.policy.max_hashes().into()
     }
 
-    /// Makes room for so many names more at once.
+    /// Reserves capacity for `more` names at once.
     fn reserve(&mut self, more: usize) {
         let n_names = (self.len() + more).min(self.settings.max_names);
         self.list.reserve(n_names.saturating_sub(self.list.len()));
@@ -153,7 +153,7 @@ impl<P: Payload> Names<P> {
         }
     }
 
-    /// Puts a name in, or gives it another payload. The payload before.
+    /// Inserts a name, or changes its payload. Returns the payload before.
     fn put(&mut self, digest: Digest, payload: P) -> Result<Option<P>, InsertError> {
         if let Some(&id) = self.ids.get(&digest.0) {
             return Ok(Some(std::mem::replace(&mut self.list[id as usize].payload, payload)));
@@ -178,7 +178,7 @@ impl<P: Payload> Names<P> {
         Ok(None)
     }
 
-    /// Makes the index anew where names are more than it was made for, or far fewer.
+    /// Rebuilds the index when there are more names than its capacity, or far fewer.
     fn fit_index(&mut self) {
         let (capacity, wanted) = (self.index.capacity(), self.len().max(LEAST_CAPACITY));
         if self.len() > capacity || capacity > wanted * 4 {

@@ -1,7 +1,7 @@
-//! Where the bits of a name stand: the sizes of all filters, and the numbers that positions are made of.
+//! The positions of a name's bits: the sizes of all filters, and the numbers that positions are derived from.
 //!
-//! A name has up to [`MAX_HASHES`] numbers u_j of 32 bits, the same for all ports; in a filter of m bits its j-th position
-//! is `floor(u_j m / 2^32)`. So what a position stands for in one filter is an interval of u in every other.
+//! A name has up to [`MAX_HASHES`] numbers u_j of 32 bits, the same for all ports. Its j-th position in a filter of m
+//! bits is `floor(u_j m / 2^32)`. So a position of one filter corresponds to an interval of u in every other.
 
 use super::sizing::{self, Demand, MAX_BITS, MIN_BITS};
 use super::{Form, Policy, Settings};
@@ -9,17 +9,17 @@ use crate::bloom::{MAX_HASHES, Shape, Standard, optimal_hashes};
 use crate::hash::{Digest, mix64};
 use crate::traits::ApplyError;
 
-/// Steps between the mixes of one name: the 64-bit golden ratio, odd.
+/// Increment between the mixes of one name: the 64-bit golden ratio, odd.
 const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
-/// Filters begin at lines of the cache.
+/// Filters begin at cache line boundaries.
 const LINE_BITS: u64 = 512;
-/// Cells of a table at most.
+/// Maximum number of cells of a table.
 pub(super) const MAX_CELLS: u64 = 1 << 36;
 
-/// The numbers that the positions of a name are made of.
+/// The numbers that the positions of a name derive from.
 pub(super) type Numbers = [u32; MAX_HASHES as usize];
 
-/// The first `n` numbers of a name, or one more.
+/// The first `n` numbers of a name, possibly one more.
 #[inline(always)]
 pub(super) fn numbers(digest: Digest, seed: u64, n: usize) -> Numbers {
     let mut numbers = [0; MAX_HASHES as usize];
@@ -41,19 +41,19 @@ pub struct PortShape {
 }
 
 impl PortShape {
-    /// The position that a number stands for.
+    /// The position that a number maps to.
     #[inline(always)]
     pub(super) fn position(self, number: u32) -> u32 {
         ((u64::from(number) * u64::from(self.bits)) >> 32) as u32
     }
 
-    /// The first and the last number that stand for a position.
+    /// The first and the last number that map to a position.
     pub(super) fn numbers_of(self, position: u32) -> (u32, u32) {
         let first = |position: u64| (position << 32).div_ceil(self.bits.into());
         (first(position.into()) as u32, (first(u64::from(position) + 1) - 1) as u32)
     }
 
-    /// The false-positive rate expected with so many names.
+    /// The false-positive rate expected with `names` names.
     pub fn expected_fp(self, names: u64) -> f64 {
         Shape::<Standard>::new(self.bits.into(), self.hashes.into()).map_or(1.0, |shape| shape.expected_fp(names))
     }
@@ -66,14 +66,14 @@ pub struct Plan {
     ports: Vec<PortShape>,
     /// The first cell of each port's filter.
     bases: Vec<u64>,
-    /// Side by side: the logarithm of the cells of one position.
+    /// Side by side: the logarithm of the cells per position.
     stride_log: u32,
     n_cells: u64,
     max_hashes: u8,
 }
 
 impl Plan {
-    /// The plan of these filters; side by side they must be alike.
+    /// The plan of these filters; side by side they must be equal.
     pub(super) fn new(form: Form, ports: Vec<PortShape>) -> Self {
         let max_hashes = ports.iter().map(|port| port.hashes).max().unwrap_or(0);
         let stride = ports.len().next_power_of_two().max(8);
@@ -94,11 +94,11 @@ impl Plan {
         Self { form, ports, bases, stride_log, n_cells, max_hashes }
     }
 
-    /// The plan for ports of so many names each, by the policy of `settings`.
+    /// The plan for ports with this many names each, by the policy of `settings`.
     pub(super) fn for_names(settings: &Settings, names: &[u64]) -> Self {
         let clamped = |bits: u64| bits.clamp(MIN_BITS, MAX_BITS) as u32;
         let fullest = names.iter().copied().max().unwrap_or(0);
-        // Side by side all filters are as large as that of the fullest port.
+        // Side by side, all filters have the size of the fullest port's.
         let sized: Vec<u64> = match settings.form {
             Form::Separate => names.to_vec(),
             Form::Sliced => vec![fullest; names.len()],
@@ -158,12 +158,12 @@ impl Plan {
         }
     }
 
-    /// Where the bits stand.
+    /// How the bits are arranged.
     pub fn form(&self) -> Form {
         self.form
     }
 
-    /// Filters.
+    /// The number of filters.
     pub fn n_ports(&self) -> usize {
         self.ports.len()
     }
@@ -173,12 +173,12 @@ impl Plan {
         &self.ports
     }
 
-    /// Bits in all.
+    /// Bits of all filters.
     pub(super) fn n_cells(&self) -> u64 {
         self.n_cells
     }
 
-    /// The most functions of any filter.
+    /// The largest number of functions of any filter.
     #[inline(always)]
     pub(super) fn max_hashes(&self) -> usize {
         self.max_hashes.into()
@@ -195,20 +195,20 @@ impl Plan {
         self.stride_log
     }
 
-    /// The cell of a position of a port, from 0 on.
+    /// The cell of a position of a port; ports count from 0.
     #[inline(always)]
     pub(super) fn cell(&self, port: usize, position: u32) -> u64 {
         self.bases[port] + (u64::from(position) << self.stride_log)
     }
 
-    /// The positions of a name in the filter of a port, from 0 on.
+    /// The positions of a name in the filter of a port; ports count from 0.
     #[inline(always)]
     pub(super) fn positions<'a>(&self, port: usize, numbers: &'a Numbers) -> impl Iterator<Item = u32> + use<'a> {
         let shape = self.ports[port];
         numbers[..shape.hashes.into()].iter().map(move |&number| shape.position(number))
     }
 
-    /// The cells of a name in the filter of a port, from 0 on.
+    /// The cells of a name in the filter of a port; ports count from 0.
     #[inline(always)]
     pub(super) fn cells<'a>(&self, port: usize, numbers: &'a Numbers) -> impl Iterator<Item = u64> + use<'a> {
         let (base, stride_log) = (self.bases[port], self.stride_log);

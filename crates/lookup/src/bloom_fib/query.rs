@@ -1,8 +1,8 @@
-//! Bloom forwarder, query half: filters and exact table, no names, and the version of them that readers follow.
+//! Bloom forwarder, query half: filters and exact table without names, in the version that readers follow.
 //!
-//! [`BloomFibQuery`] is the handle of the one writer; each reading thread has a [`Reader`]. An update of cells and slots
-//! is stored in place under the table's sequence counter; what changes a size, of filters or exact table, is a new
-//! version of both.
+//! [`BloomFibQuery`] is the handle of the one writer; each reading thread has a [`Reader`]. An update of cells and
+//! slots is stored in place under the table's sequence counter. An update that changes the size of filters or exact
+//! table publishes a new version of both.
 
 use super::table::Tables;
 use super::update::{CellsUpdate, Image, MAX_CELL_WRITES, MAX_SLOT_WRITES, Update};
@@ -40,9 +40,9 @@ pub struct BloomFibStats {
     pub n_exact_slots: usize,
     /// Filters, counters and exact table, in bits.
     pub size_bits: u64,
-    /// Bytes of old versions that wait for readers.
+    /// Bytes of old versions that readers may still use.
     pub retired_bytes: usize,
-    /// Bytes on huge pages, if the operating system says.
+    /// Bytes on huge pages, if the operating system reports it.
     pub huge_page_bytes: Option<usize>,
 }
 
@@ -99,7 +99,7 @@ impl BloomFibQuery {
         Ok(Applied::Applied)
     }
 
-    /// Publishes a version with another exact table, and with the cells changed in a copy of the filters.
+    /// Publishes a version with a new exact table, and with the cells changed in a copy of the filters.
     fn replace_second(&mut self, table: &TableImage, update: &CellsUpdate) -> Result<(), ApplyError> {
         self.current.may_replace()?;
         let image = Image { second: table.clone(), ..self.image() };
@@ -116,7 +116,7 @@ impl BloomFibQuery {
         update.cells.iter().for_each(|write| tables.filters.put(write.cell, write.count));
     }
 
-    /// Checks the cells of an update, and says what their digest is after it.
+    /// Checks the cells of an update, and returns their digest after it.
     fn cells_after(&self, update: &CellsUpdate) -> Result<u64, ApplyError> {
         let malformed = |reason| Err(ApplyError::Malformed { reason });
         let (filters, seed) = (&self.tables().filters, self.settings.seed);
@@ -139,7 +139,7 @@ impl BloomFibQuery {
         Ok(digest)
     }
 
-    /// Checks the slots of an update, and says what the digest of the exact table is after it.
+    /// Checks the slots of an update, and returns the digest of the exact table after it.
     fn second_after(&self, update: &CellsUpdate) -> Result<u64, ApplyError> {
         let malformed = |reason| Err(ApplyError::Malformed { reason });
         let (second, seed) = (&self.tables().second, self.settings.second_seed());
@@ -169,7 +169,7 @@ fn table_digest(table: &TableImage, settings: &Settings) -> Result<u64, ApplyErr
     ApplyError::check_digest(PartId::WHOLE, got, expected)
 }
 
-/// The digests of cells and exact table, if they are those of the image.
+/// The digests of cells and exact table, if they match the image's.
 fn digests(tables: &Tables, image: &Image, settings: &Settings) -> Result<(u64, u64), ApplyError> {
     let second = table_digest(&image.second, settings)?;
     let cells = tables.filters.digest(settings.max_count());
@@ -269,7 +269,7 @@ impl Undivided for BloomFibQuery {
     }
 }
 
-/// A thread's access to the table beside its writer.
+/// A reader thread's handle, used concurrently with the writer.
 pub struct Reader {
     reader: RcuReader<Tables>,
 }
@@ -282,7 +282,7 @@ impl Reader {
         Pinned { tables, _pin: pin }
     }
 
-    /// Says that this thread reads nothing until it pins again: call it before sleeping.
+    /// Declares that this thread reads nothing until it pins again: call it before sleeping.
     pub fn offline(&mut self) {
         self.reader.offline();
     }

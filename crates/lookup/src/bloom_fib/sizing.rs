@@ -1,11 +1,11 @@
-//! How many bits and hash functions each port gets, and what false positives come of them.
+//! Computes bits and hash functions of each port, and the resulting false positives.
 //!
 //! The derivations are in `docs/derivations/bloom-forwarders.md`. With n names, m bits and k functions a filter's rate is
 //! ```text
 //! f(m) = min over k <= k_max of (1 - e^(-k n / m))^k      = e^(-(m/n) ln^2 2)  while m/n <= k_max / ln 2
 //! ```
-//! which is convex in m, so that the shares of a given memory with the least weighted sum of rates are those of equal
-//! slope: `w_i f'(m_i) = -lambda` for all ports. Rates of sizes as they came out, with their whole k, are those of
+//! which is convex in m. So the weighted sum of rates in a given memory is least when all slopes are equal:
+//! `w_i f'(m_i) = -lambda` for all ports. The rates of the final sizes, with whole k, are those of
 //! [`Shape::expected_fp`](crate::bloom::Shape::expected_fp).
 
 use std::f64::consts::LN_2;
@@ -16,23 +16,23 @@ use crate::bloom::MAX_HASHES;
 pub const K_MAX: u8 = 8;
 /// Bits of the smallest filter.
 pub const MIN_BITS: u64 = 64;
-/// Bits of the largest filter: beyond, positions would not be even.
+/// Bits of the largest filter: in a larger one positions would not be uniform.
 pub const MAX_BITS: u64 = 1 << 30;
-/// Halvings of an interval of logarithms: to the last bit of a double.
+/// Halvings of an interval of logarithms: down to the last bit of a double.
 const HALVINGS: u32 = 100;
-/// Bits a name beyond which nobody goes.
+/// More bits per name than anybody would use.
 const MOST_BITS: f64 = 1e4;
 
-/// What a port asks for.
+/// The demand of one port.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Demand {
     /// Names of the port.
     pub names: u64,
-    /// How much a false positive of its filter counts: the share of the lookups that reach it, say.
+    /// Weight of a false positive of its filter: for example the share of the lookups that reach it.
     pub weight: f64,
 }
 
-/// The rate of one filter so that `n_ports` of them have together the rate `fp` for an alien.
+/// The rate of one filter so that `n_ports` of them have the combined rate `fp` for an alien.
 pub fn rate_of_one(fp: f64, n_ports: usize) -> f64 {
     -((-fp).ln_1p() / n_ports.max(1) as f64).exp_m1()
 }
@@ -42,7 +42,7 @@ pub fn rate_of_all(rates: impl IntoIterator<Item = f64>) -> f64 {
     -rates.into_iter().map(|rate| (-rate).ln_1p()).sum::<f64>().exp_m1()
 }
 
-/// The fewest functions with which `n_ports` filters that are half full have together at most the rate `fp`.
+/// The fewest functions with which `n_ports` half-full filters have a combined rate of at most `fp`.
 pub fn hashes_for_false_positives(fp: f64, n_ports: usize) -> u8 {
     (-rate_of_one(fp, n_ports).log2()).ceil().clamp(1.0, MAX_HASHES.into()) as u8
 }
@@ -50,8 +50,8 @@ pub fn hashes_for_false_positives(fp: f64, n_ports: usize) -> u8 {
 /// The collision rate of valid names by equation 7, as published, of `n_ports` half-full filters with `hashes`
 /// functions: `(1 - (1 - 2^-l)^d) / d`.
 ///
-/// It counts the first false match at each port as if the name's own port were that one. What a lookup that stops at
-/// the first match gets wrong is about `(d - 1) / 2` times `2^-l`: see [`expected_exceptions`].
+/// It counts the first false match at each port as if that port were the name's own. A lookup that stops at the first
+/// match is wrong at a rate of about `(d - 1) / 2` times `2^-l`: see [`expected_exceptions`].
 pub fn published_collision_rate(hashes: u8, n_ports: usize) -> f64 {
     let rate = 0.5f64.powi(hashes.into());
     rate_of_all(std::iter::repeat_n(rate, n_ports)) / n_ports as f64
@@ -63,24 +63,24 @@ pub fn hashes_for_collision_rate(rate: f64, n_ports: usize) -> u8 {
     (1..most).find(|&hashes| published_collision_rate(hashes, n_ports) <= rate).unwrap_or(most)
 }
 
-/// Bits of a filter of `names` that is half full with `hashes` functions: `m = l n / ln 2`.
+/// Bits of a filter that is half full with `names` names and `hashes` functions: `m = l n / ln 2`.
 pub fn half_full_bits(names: u64, hashes: u8) -> u64 {
     (f64::from(hashes) * names as f64 / LN_2).ceil() as u64
 }
 
-/// The rate of a filter with so many bits a name and the best number of functions, not necessarily whole, up to `k_max`.
+/// The rate of a filter with this many bits per name and the best (possibly fractional) `k` up to `k_max`.
 pub fn rate(bits_a_name: f64, k_max: u8) -> f64 {
     let k = f64::from(k_max);
     if bits_a_name * LN_2 <= k { (-bits_a_name * LN_2 * LN_2).exp() } else { (-(-k / bits_a_name).exp_m1()).powf(k) }
 }
 
-/// The bits a name with which [`rate`] is `rate`.
+/// The bits per name at which [`rate`] is `rate`.
 pub fn bits_a_name(rate: f64, k_max: u8) -> f64 {
     let (k, free) = (f64::from(k_max), -rate.ln() / (LN_2 * LN_2));
     if free * LN_2 <= k { free } else { k / -(-rate.powf(1.0 / k)).ln_1p() }
 }
 
-/// Minus the derivative of [`rate`]: falls with the bits, from `ln^2 2`.
+/// The negated derivative of [`rate`]: falls with the bits, from `ln^2 2`.
 fn slope(bits_a_name: f64, k_max: u8) -> f64 {
     let k = f64::from(k_max);
     if bits_a_name * LN_2 <= k {
@@ -90,7 +90,7 @@ fn slope(bits_a_name: f64, k_max: u8) -> f64 {
     (k / bits_a_name).powi(2) * zero * (1.0 - zero).powf(k - 1.0)
 }
 
-/// The bits a name at which [`slope`] is `wanted`; 0 where it is nowhere so steep.
+/// The bits per name at which [`slope`] is `wanted`; 0 if it is never that steep.
 fn bits_of_slope(wanted: f64, k_max: u8) -> f64 {
     let free = -(wanted / (LN_2 * LN_2)).ln() / (LN_2 * LN_2);
     let knee = f64::from(k_max) / LN_2;
@@ -108,9 +108,9 @@ fn bits_of_slope(wanted: f64, k_max: u8) -> f64 {
 /// Shares `total_bits` among ports so that the weighted sum of their false-positive rates is least, with at most `k_max`
 /// functions a filter: the optimisation that BUFFALO publishes, solved by its Lagrange multiplier.
 ///
-/// Ports of equal names and weight get equal shares; a port of more names gets more bits, but fewer a name. No filter
-/// gets less than [`MIN_BITS`] or more than [`MAX_BITS`], so the sum may be off by as much. Cost: 10^4 operations a
-/// port, or one where all are alike.
+/// Ports of equal names and weight get equal shares; a port with more names gets more bits, but fewer per name. Each
+/// filter gets [`MIN_BITS`] to [`MAX_BITS`], so the sum may be off by as much. Cost: 10^4 operations per port, or one
+/// where all are alike.
 pub fn share_bits(demands: &[Demand], total_bits: u64, k_max: u8) -> Vec<u64> {
     let clamped = |bits: f64| (bits as u64).clamp(MIN_BITS, MAX_BITS);
     let n_names: u64 = demands.iter().map(|demand| demand.names).sum();
@@ -135,8 +135,8 @@ pub fn share_bits(demands: &[Demand], total_bits: u64, k_max: u8) -> Vec<u64> {
     demands.iter().map(|demand| clamped(bits(demand, high.exp()))).collect()
 }
 
-/// The number of exceptions expected of ports with so many names and such a rate each, in the order of lookups, and of
-/// `n_drop` names without a port: those that match a filter before their own.
+/// The expected number of exceptions: names that match a filter before their own. `ports` has names and rate of each
+/// port in lookup order; `n_drop` names have no port.
 pub fn expected_exceptions(ports: impl IntoIterator<Item = (u64, f64)>, n_drop: u64) -> f64 {
     let (mut sum, mut ln_none) = (0.0, 0.0f64);
     for (names, rate) in ports {
@@ -150,7 +150,7 @@ pub fn expected_exceptions(ports: impl IntoIterator<Item = (u64, f64)>, n_drop: 
 mod tests {
     use super::*;
 
-    /// Memory of BUFFALO in table II of the Othello paper, from names and actions alone.
+    /// Memory of BUFFALO in table II of the Othello paper, from names and actions only.
     #[test]
     fn the_published_memory_of_buffalo_comes_out() {
         for (names, ports, mib) in

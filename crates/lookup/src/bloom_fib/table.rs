@@ -1,13 +1,13 @@
-//! One version of a Bloom forwarder as words: the lookup loops, and the writes beside them.
+//! One version of a Bloom forwarder as words: the lookup loops, and the concurrent writes.
 //!
 //! ```text
-//! separate:  for each port: the first two bits of all names that are still looked for, then the others of those where
-//!            both are one; while one port is read, the next one's are fetched
+//! separate:  for each port: the first two bits of all names still unmatched, then the other bits of those where both
+//!            are one; the next port's bits are fetched while one port's are read
 //! sliced:    all k words of all names are fetched; AND them; the lowest port of the mask
-//! both:      the exact table of the same names; what stands there counts
+//! both:      the exact table for the same names; its answer takes precedence
 //! ```
-//! A burst is read under the table's sequence counter. If an update fell into it, its names are looked up one by one,
-//! each repeated until no update fell into it; whoever meets the writer too often lines up behind it.
+//! A burst is read under the table's sequence counter. If it overlaps an update, its names are looked up one by one,
+//! each repeated until no update overlaps. A reader that meets the writer too often queues behind it.
 
 #![cfg_attr(
     target_arch = "x86_64",
@@ -30,14 +30,14 @@ use crate::hash::Digest;
 use crate::publish::WriteGuard;
 use crate::traits::ApplyError;
 
-/// Bits of a name that are read in a filter before the others are looked at: an alien seldom has more ones.
+/// Bits of a name that are read in a filter before the others: an alien seldom has more ones.
 const FIRST: usize = 2;
-/// Bytes of all filters from which bits are fetched ahead: what surely fits the second-level cache gains nothing by it.
+/// Filters of at least this many bytes prefetch bits: smaller ones fit the second-level cache and gain nothing.
 const PREFETCH_FROM: usize = 512 << 10;
-/// Counters of a word.
+/// Counters per word.
 const COUNTS: u64 = 64 / super::COUNTER_BITS;
 
-/// The filters of all ports, and their counters where there are any.
+/// The filters of all ports, and their counters, if any.
 pub(super) struct Filters {
     pub(super) plan: Plan,
     bits: Words,
@@ -97,7 +97,7 @@ impl Filters {
         bit(&self.bits, cell) & 1 != 0
     }
 
-    /// The counter of a cell; its bit where there are no counters.
+    /// The counter of a cell; its bit if there are no counters.
     #[inline]
     pub(super) fn count(&self, cell: u64) -> u8 {
         match &self.counters {
@@ -109,7 +109,7 @@ impl Filters {
         }
     }
 
-    /// Sets the counter of a cell, and its bit. For the one writer.
+    /// Sets the counter of a cell, and its bit. Called by the one writer only.
     #[inline]
     pub(super) fn put(&self, cell: u64, count: u8) {
         if let Some(counters) = &self.counters {
@@ -122,7 +122,7 @@ impl Filters {
         word.store(others | u64::from(count != 0) << shift, Ordering::Relaxed);
     }
 
-    /// Starts fetching a cell for a change.
+    /// Starts fetching a cell that will be changed.
     #[inline]
     pub(super) fn prefetch(&self, cell: u64) {
         prefetch(self.bits.as_ptr().wrapping_add((cell / 64) as usize).cast());
@@ -145,13 +145,13 @@ impl Filters {
         digest
     }
 
-    /// Whether the filter of a port, from 0 on, matches.
+    /// Whether the filter of a port matches; ports count from 0.
     pub(super) fn matches(&self, port: usize, numbers: &Numbers) -> bool {
         self.plan.cells(port, numbers).all(|cell| self.is_one(cell))
     }
 
-    /// The first port whose filter matches; 0 where none does. One filter after another, one position after another,
-    /// as published.
+    /// The first port whose filter matches; 0 if none does. One filter after another, one position after another, as
+    /// published.
     #[inline]
     fn first_match(&self, digest: Digest) -> u64 {
         if self.plan.form() == Form::Sliced {
@@ -159,7 +159,7 @@ impl Filters {
             return self.lowest_of(&numbers);
         }
         let (bits, bases): (&[AtomicU64], _) = (&self.bits, self.plan.bases());
-        // The numbers of two hash functions come at once; the others are computed when a filter first asks for them.
+        // Two numbers are computed at once; the others when a filter first needs them.
         let mut numbers = numbers(digest, self.seed, FIRST);
         let mut n_numbers = FIRST;
         for ((port, shape), &base) in (1..).zip(self.plan.ports()).zip(bases) {
@@ -188,7 +188,7 @@ impl Filters {
         }
     }
 
-    /// As [`Filters::first_match`] of many names: what the control half does after a rebuild.
+    /// [`Filters::first_match`] for many names: used by the control half after a rebuild.
     pub(super) fn all_first_matches(&self, digests: &[Digest], values: &mut [u64]) {
         for (digests, values) in digests.chunks(BURST).zip(values.chunks_mut(BURST)) {
             self.first_matches(digests, values);
@@ -212,7 +212,7 @@ impl Filters {
             }
             let base = bases[port];
             let at = |number: u32| base + u64::from(shape.position(number));
-            // With one function its bit counts twice.
+            // A single function's bit is read twice.
             let second = usize::from(shape.hashes > 1);
             let next = ports.get(port + 1).filter(|_| ahead);
             let mut waiting = 0u32;
@@ -255,7 +255,7 @@ impl Filters {
         }
     }
 
-    /// The lowest port whose bit is one in all the words of a name; 0 where there is none.
+    /// The lowest port whose bit is one in all the words of a name; 0 if there is none.
     #[inline(always)]
     fn lowest_of(&self, numbers: &Numbers) -> u64 {
         let Some(shape) = self.plan.ports().first() else { return 0 };
@@ -269,7 +269,7 @@ impl Filters {
     }
 }
 
-/// The names of a set, in order.
+/// The indices of the bits that are set, ascending.
 #[inline(always)]
 fn each(mut set: u32) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
@@ -279,7 +279,7 @@ fn each(mut set: u32) -> impl Iterator<Item = usize> {
     })
 }
 
-/// A bit and those above it in its word.
+/// A cell's bit in bit 0, with the bits above it in its word.
 #[inline(always)]
 fn bit(bits: &[AtomicU64], cell: u64) -> u64 {
     bits[(cell / 64) as usize].load(Ordering::Relaxed) >> (cell % 64)
@@ -290,7 +290,7 @@ fn prefetch_bit(bits: &[AtomicU64], cell: u64) {
     prefetch(bits.as_ptr().wrapping_add((cell / 64) as usize).cast());
 }
 
-/// Filters, exact table and the counter of both.
+/// Filters and exact table, and the sequence counter of both.
 pub(super) struct Tables {
     pub(super) filters: Filters,
     pub(super) second: Second<1>,
@@ -299,7 +299,7 @@ pub(super) struct Tables {
 
 impl Tables {
     /// # Errors
-    /// [`ApplyError`]: the image is malformed, or memory ran out. Its digest is the caller's business.
+    /// [`ApplyError`]: the image is malformed, or memory ran out. The caller checks its digest.
     pub(super) fn new(image: &Image, settings: &Settings) -> Result<Self, ApplyError> {
         let second = Second::new(&image.second, settings.second_layout())?;
         Ok(Self { filters: Filters::of(image, settings)?, second, sequence: Stripes::new(1) })
@@ -315,13 +315,13 @@ impl Tables {
         Some(self.filters.bits.huge_page_bytes()? + counters + self.second.huge_page_bytes()?)
     }
 
-    /// Begins an update; lookups until the guard's commit are repeated. Lock before, see [`Tables::close`].
+    /// Begins an update: lookups that overlap it are repeated. Lock first, see [`Tables::close`].
     pub(super) fn write(&self) -> WriteGuard<'_> {
         self.sequence.of(0).write()
     }
 
-    /// Lets readers that met the writer too often wait for the end of an update. Always the table before the exact one,
-    /// as they do.
+    /// Makes readers that keep meeting the writer wait for the end of an update. Locks this table before the exact one,
+    /// as readers do.
     pub(super) fn close(&self) -> (MutexGuard<'_, ()>, MutexGuard<'_, ()>) {
         (self.sequence.close(), self.second.close())
     }
@@ -332,7 +332,7 @@ impl Tables {
         select_unpredictable(payload == 0, matched, payload.wrapping_sub(1))
     }
 
-    /// The answer for one name, found without batching: one filter after another as published.
+    /// The answer for one name, without batching: one filter after another as published.
     #[inline]
     pub(super) fn lookup(&self, digest: Digest) -> u64 {
         self.sequence.at_one_moment([0; 2], || self.exact(digest, self.filters.first_match(digest)))

@@ -1,14 +1,14 @@
 //! The message that crosses the seam: bits or counters and slots by their new contents, or the whole table.
 //!
-//! Contents are absolute, so a duplicate is harmless; versions show a gap; the digest of the table after the update
-//! shows that both sides agree. An update is seen whole or not at all, so its order is free.
+//! Contents are absolute, so a duplicate is harmless; versions reveal a gap; the digest of the table after the update
+//! shows that both sides agree. Readers see an update whole or not at all, so the order of its writes is free.
 //! ```text
 //! kind 0: | 0 | from 8 | to 8 | digest 8 | cells 2 | (cell and count 5) … | slots 4 | (slot 4, digest 8, payload 3) … |
-//! kind 1: the same, and | exact table |, which replaces the one that is there; no slots
+//! kind 1: the same, and | exact table |, which replaces the current one; no slots
 //! kind 2: | 2 | version 8 | digest 8 | ports 4 | (bits 4, functions 1) … | bits | counters | exact table |
 //! ```
 //! All integers are little-endian. A cell and its new count are `cell << 4 | count`; without counters in the data plane
-//! the count is the bit. The payload of a slot is value + 1, 0 in an empty one.
+//! the count is the bit. The payload of a slot is value + 1; 0 in an empty slot.
 
 use super::plan::{MAX_CELLS, Plan, PortShape};
 use super::{COUNTER_BITS, Settings};
@@ -17,9 +17,9 @@ use crate::base::part::{HeldPart, PartId};
 use crate::cuckoo::exact::{SlotWrite, TableImage};
 use crate::traits;
 
-/// Cells that one message changes at most: those of a name that moves, and as many again.
+/// Maximum number of cells that one message changes: twice those of a name that moves.
 pub const MAX_CELL_WRITES: usize = 128;
-/// Slots that one message writes at most; of more the exact table is sent whole.
+/// Maximum number of slots that one message writes; beyond that the exact table is sent whole.
 pub const MAX_SLOT_WRITES: usize = 1024;
 /// Bytes of a cell with its count.
 const CELL_BYTES: usize = 5;
@@ -40,22 +40,22 @@ pub enum Update {
 pub struct CellsUpdate {
     /// The version that this update builds on.
     pub from: u64,
-    /// The version after it.
+    /// The version after this update.
     pub to: u64,
-    /// Digest of the table after it.
+    /// Digest of the table after this update.
     pub digest: u64,
-    /// The cells, in rising order.
+    /// The cells, ascending.
     pub cells: Vec<CellWrite>,
-    /// Slots of the exact table; of several with one slot the last counts.
+    /// Slots of the exact table; of several writes to one slot the last takes effect.
     pub slots: Vec<SlotWrite<1>>,
-    /// A new exact table instead.
+    /// A new exact table that replaces the current one.
     pub second: Option<TableImage>,
 }
 
 /// A counter's new value, or a bit's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CellWrite {
-    /// Which of the cells of all filters.
+    /// The cell's index over all filters.
     pub cell: u64,
     /// Its count; 0 or 1 where the data plane has no counters.
     pub count: u8,
@@ -72,7 +72,7 @@ pub struct Image {
     pub plan: Plan,
     /// Their bits.
     pub bits: Vec<u64>,
-    /// Their counters, 16 a word; none where the data plane has none.
+    /// Their counters, 16 per word; empty if the data plane has none.
     pub counters: Vec<u64>,
     /// The exact table.
     pub second: TableImage,
@@ -134,7 +134,7 @@ impl Update {
 
     /// Reads an update.
     /// # Errors
-    /// [`DecodeError`]; lengths are checked against the bytes that are there before anything is allocated.
+    /// [`DecodeError`]; lengths are checked against the remaining bytes before anything is allocated.
     pub fn decode(bytes: &[u8], settings: &Settings) -> Result<Self, DecodeError> {
         let mut bytes = Bytes(bytes);
         let kind = at_most("kind of update", bytes.u8()?.into(), 2)?;
@@ -184,7 +184,7 @@ fn decode_image(bytes: &mut Bytes, settings: &Settings) -> Result<Image, DecodeE
     Ok(Image { version, digest, plan, bits, counters, second })
 }
 
-/// The little-endian integer of up to 8 bytes.
+/// The little-endian integer in up to 8 bytes.
 fn wide(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |wide, &byte| wide << 8 | u64::from(byte))
 }

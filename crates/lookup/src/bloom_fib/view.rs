@@ -1,15 +1,16 @@
-//! What one switch has of a Bloom forwarder: its filters with their counts, and which names stand in its exact table.
+//! What one switch has of a Bloom forwarder: its filters with their counts, and the names in its exact table.
 //!
-//! Invariant after every update: a live name stands in the exact table where the first filter that matches is not its own
-//! (or, for value 0, where any matches), and no other name does.
+//! Invariant after every update: a live name is in the exact table if the first filter that matches is not its own (or,
+//! for value 0, if any matches), and no other name is.
 //! * **Insert**: counters up. A position that became one can make a filter match other names. The index finds them, and
 //!   they enter the exact table.
-//! * **Remove**: counters down. A position that became zero can take a false match away. Names that are right again leave
+//! * **Remove**: counters down. A position that became zero can remove a false match. Names that are right again leave
 //!   the exact table.
 //! * **Move**: up in the new filter, then down in the old one, in one message.
 //!
-//! A port that gets more names than its filter has room for makes all filters of the view anew, with a quarter to spare:
-//! amortised O(1). The sizes of filters and the slots of the exact table depend on what was in before: they are in the
+//! When a port exceeds its filter's capacity, all filters of the view are rebuilt with a quarter to spare: amortised
+//! O(1). The sizes of filters and the slots of the exact table depend on earlier names, so they are in the view's rows;
+//! everything else follows from names and values.
 //! view's rows, all else follows from names and values.
 //! ```text
 //! header: | names 8 | ports 4 | names of each port 4 | buckets 4 | tweaks 8 | room 8 |     little-endian
@@ -37,14 +38,15 @@ pub struct BloomView {
     capacity: Capacity,
     /// Digest of the cells.
     cells: u64,
-    /// Version and digest of what the switch has.
+    /// Version and digest of what the switch holds.
     sent: (u64, u64),
-    /// Whether what is here is not what the switch has, nor what it should have: the next update makes all anew.
+    /// Whether this view matches neither what the switch has nor what it should have: the next update rebuilds
+    /// everything.
     is_stale: bool,
     is_header_stored: bool,
-    /// Cells that the switch has not been told of, with what it has.
+    /// Cells changed since the last message, with the counts that the switch has.
     touched: Vec<(u64, u8)>,
-    /// Positions whose bit turned in the change under way, by port from 0 on.
+    /// Positions whose bit flipped in the current change, by port from 0 on.
     turned: Vec<(usize, u32)>,
     candidates: Vec<u32>,
 }
@@ -84,7 +86,7 @@ impl BloomView {
         &self.exceptions
     }
 
-    /// Makes filters and exact table anew, for the names that are in.
+    /// Rebuilds filters and exact table for the names that are in.
     fn rebuild<P: Payload>(
         &mut self,
         names: &Names<P>,
@@ -96,14 +98,14 @@ impl BloomView {
         let (entries, n_of) = valued(names, value);
         let capacity = self.capacity.wanted(settings, &n_of, growth);
         let (counts, mut wrong) = Counts::filled(capacity.plan(settings), settings, &entries);
-        // In an order that a restarted controller has, too.
+        // In an order that a restarted controller reproduces.
         wrong.sort_unstable();
         let exceptions = self.exceptions.holding(&wrong)?;
         *self = Self::of(settings, counts, exceptions, capacity, n_of);
         Ok(())
     }
 
-    /// The update after the latest mutation of `names`, which was to one name.
+    /// The update for the latest mutation of `names`, which concerned one name.
     fn follow<P: Payload>(
         &mut self,
         names: &Names<P>,
@@ -121,7 +123,7 @@ impl BloomView {
         if self.is_stale || !is_enough {
             return match self.rebuild(names, value, GROWTH) {
                 Ok(()) => Ok(Some(Update::Table(self.whole(names)))),
-                // A removal does not fail: the next change tries again.
+                // A removal must not fail: the next change tries again.
                 Err(_) if new.is_none() => Ok(None),
                 Err(error) => Err(error),
             };
@@ -139,11 +141,11 @@ impl BloomView {
             _ if old.is_some() => leaving.push(digest),
             _ => {}
         }
-        // In an order that a restarted controller has, too. Some names were found twice.
+        // In an order that a restarted controller reproduces. Some names were found twice.
         entering.sort_unstable();
         entering.dedup();
         leaving.sort_unstable();
-        // First whatever needs a place in the exact table, which can fail; then what leaves it.
+        // First the names that enter the exact table, which can fail; then those that leave it.
         for (name, value) in entering {
             self.exceptions.put(name, value).inspect_err(|_| self.is_stale = true)?;
         }
@@ -151,7 +153,7 @@ impl BloomView {
         Ok(self.cells_update(names))
     }
 
-    /// Counts a name of `value` in or out, and notes which bits turned.
+    /// Adds a name of `value` to the counts or subtracts it, and notes which bits flipped.
     fn count(&mut self, settings: &Settings, numbers: &Numbers, value: u64, up: bool) {
         if self.n_of.len() <= value as usize {
             self.n_of.resize(value as usize + 1, 0);
@@ -174,7 +176,8 @@ impl BloomView {
         }
     }
 
-    /// The names that the turned bits made wrong, with their values, and those that they may have made right; some twice.
+    /// The names that the flipped bits made wrong, with their values, and those that they may have made right; some
+    /// twice.
     fn turned_names<P: Payload>(
         &mut self,
         names: &Names<P>,
@@ -188,7 +191,7 @@ impl BloomView {
             for &id in &candidates {
                 let (digest, payload) = names.at(id);
                 let value = value(payload);
-                // A filter behind a name's own does not matter.
+                // A filter after a name's own does not matter.
                 if value != 0 && value as usize <= port + 1 {
                     continue;
                 }
@@ -213,7 +216,7 @@ impl BloomView {
         (entering, leaving)
     }
 
-    /// Whether the filters give a name of `value` another one.
+    /// Whether the filters give a wrong answer for a name of `value`.
     fn is_wrong(&self, value: u64, numbers: &Numbers) -> bool {
         let n_before = if value == 0 { self.plan().n_ports() } else { value as usize - 1 };
         (0..n_before).any(|port| self.counts.filters.matches(port, numbers))
@@ -222,7 +225,7 @@ impl BloomView {
     /// What changed since the last message.
     fn cells_update<P: Payload>(&mut self, names: &Names<P>) -> Option<Update> {
         let most = names.settings().max_count();
-        // Of the states of a cell the first is what the switch has.
+        // Of several states of a cell, the first is what the switch has.
         self.touched.sort_by_key(|&(cell, _)| cell);
         self.touched.dedup_by_key(|&mut (cell, _)| cell);
         let filters = &self.counts.filters;
@@ -246,7 +249,7 @@ impl BloomView {
         self.sent
     }
 
-    /// All of it, noted as sent.
+    /// The whole table, noted as sent.
     fn whole<P: Payload>(&mut self, names: &Names<P>) -> Image {
         self.note_sent(names);
         self.sent_image(names.settings())
@@ -274,7 +277,7 @@ impl BloomView {
     }
 }
 
-/// Names with their values, and how many there are of each value.
+/// Names with their values, and the number of names of each value.
 fn valued<P: Payload>(names: &Names<P>, value: impl Fn(P) -> u64) -> (Vec<(Digest, u64)>, Vec<u64>) {
     let mut n_of = Vec::new();
     let entry = |(digest, payload): (Digest, P)| {
@@ -290,7 +293,7 @@ fn valued<P: Payload>(names: &Names<P>, value: impl Fn(P) -> u64) -> (Vec<(Diges
 }
 
 impl<P: Payload> View<Names<P>> for BloomView {
-    /// The exact table may have no arrangement.
+    /// The exact table may be unsolvable.
     const MAY_FAIL: bool = true;
 
     fn export(names: &Names<P>, value: impl Fn(P) -> u64) -> Result<(Self, Vec<Image>), InsertError> {
@@ -324,7 +327,7 @@ impl<P: Payload> View<Names<P>> for BloomView {
         Ok(images.remove(0))
     }
 
-    /// The counts of an image that is another's are not known: the next update makes all anew.
+    /// The counts behind another view's image are unknown: the next update rebuilds everything.
     fn note(&mut self, _: &Names<P>, _slot: u32, image: &Image) {
         self.is_stale |= image.digest != self.sent.1;
         self.sent = (image.version, image.digest);

@@ -1,24 +1,24 @@
-//! Cuckoo tables: two buckets of four slots a name, one or two cache lines a lookup, constant-time updates.
+//! Cuckoo tables: two buckets of four slots per name, one or two cache lines per lookup, constant-time updates.
 //!
 //! | module | what |
 //! |---|---|
 //! | [`exact`] | (2,4)-Cuckoo: full names and values, the FIB of CuckooSwitch |
 //! | [`filtable`] | Cuckoo Filtable: fingerprints and values, with an exact second level for names that collide |
-//! | `places` | which name stands in which slot of one exact table |
+//! | `places` | which slot of one exact table holds which name |
 //! | `rows` | what a store keeps of slots |
 //! | `path` | the shortest chain of moves that frees a slot, breadth first |
 //! | `words` | the memory of a table |
 //!
-//! **Positions.** One keyed digest a name; `mix64(digest ^ tweak)` is split into two halves, each reduced to a bucket by
-//! a multiplication and a shift. Any number of buckets will do, so memory follows the number of names.
+//! **Positions.** There is one keyed digest per name; `mix64(digest ^ tweak)` is split into two halves, each reduced to
+//! a bucket by a multiplication and a shift. Any number of buckets works, so memory follows the number of names.
 //!
-//! **Why readers never miss a moved name.** A chain of moves is written from its free end: every name stands in its new
-//! slot before its old one is overwritten, so at any moment it stands in one of its two buckets. A reader that has
-//! looked into the new bucket too early and into the old one too late finds, before it says "absent", that a counter
-//! of one of the buckets moved, and looks again. The counters ([`Sequence`], up to 8,192
-//! stripes) are in the second-level cache; a lookup beside an idle writer pays four loads of them. Immutable versions,
-//! as the Othello has them, would copy a shard for each of the four or five slots of a chain; here an update stores a
-//! few words in place. A table that changes its size or its tweak is a new version, published by one pointer.
+//! **Why readers never miss a moved name.** A chain of moves is written from its free end. Every name is in its new
+//! slot before its old slot is overwritten, so at any moment it is in one of its two buckets. A reader that reads the
+//! new bucket too early and the old one too late sees, before it answers "absent", that the counter of one of them
+//! changed, and retries. The counters ([`Sequence`], up to 8,192 stripes) are in the second-level cache; a lookup with
+//! an idle writer costs four loads of them. Immutable versions as in the Othello would copy a shard for each of the
+//! four or five slots of a chain; here an update stores a few words in place. A table with a new size or tweak is a new
+//! version, published by one pointer.
 
 pub mod exact;
 pub mod filtable;
@@ -32,25 +32,25 @@ use std::sync::MutexGuard;
 use crate::hash::mix64;
 use crate::publish::{Sequence, seq_lock::Gate};
 
-/// Slots of a bucket: n_s in the papers.
+/// Slots per bucket: n_s in the papers.
 pub const SLOTS: usize = 4;
 /// Share of the slots that a table is filled to: r_l in the papers. Breadth-first paths exist up to 0.976.
 pub const LOAD: f64 = 0.95;
-/// Buckets of a table at most: beyond, 32 bits a half would favour some of them.
+/// Maximum number of buckets of a table: with more, 32 bits per half would favour some of them.
 pub const MAX_BUCKETS: u32 = 1 << 28;
 
-/// Rebuilds with another tweak, each with more buckets, before a table gives up.
+/// Rebuilds, each with another tweak and more buckets, before a table gives up.
 const MAX_TRIES: u32 = 32;
-/// Names that a rebuild makes room for, a name: what makes growing amortised.
+/// Capacity that a rebuild reserves, as a multiple of the number of names; makes growth amortised.
 const GROWTH: f64 = 1.25;
-/// Slots below which a table does not shrink.
+/// Tables of at most this many slots do not shrink.
 const SHRINK_FROM: usize = 64;
-/// Changes that are made one by one however few names there are.
+/// Fewer changes than this are made one by one, however few names there are.
 const LEAST_BULK: usize = 4;
 /// A batch of at least this share of the names that are in is placed and sent as a whole.
 const BULK_SHARE: usize = 4;
 
-/// Counters of a table at most: 64 KiB, so that they stay in the second-level cache.
+/// Maximum number of counters of a table: 64 KiB, so that they stay in the second-level cache.
 const MAX_STRIPES: usize = 1 << 13;
 
 /// The two buckets of a mixed digest.
@@ -60,33 +60,33 @@ fn buckets_of(mixed: u64, n_buckets: u32) -> [u32; 2] {
     [(((mixed >> 32) * n_buckets) >> 32) as u32, (((mixed & 0xFFFF_FFFF) * n_buckets) >> 32) as u32]
 }
 
-/// Buckets that hold `n_names` at [`LOAD`]; a few at least, or chains find no way.
+/// Buckets that hold `n_names` at [`LOAD`]; at least a few, without which chains find no path.
 fn buckets_for(n_names: usize) -> u32 {
     ((n_names as f64 / LOAD / SLOTS as f64).ceil() as u32).clamp(4, MAX_BUCKETS)
 }
 
-/// Buckets of the next try, after one with `n_buckets` failed: a sixteenth more.
+/// Buckets of the next try after one with `n_buckets` failed: a sixteenth more.
 fn more_buckets(n_buckets: u32) -> u32 {
     (n_buckets + n_buckets / 16 + 1).min(MAX_BUCKETS)
 }
 
-/// Buckets of the last try that begins with `n_buckets`.
+/// Buckets of the last of the tries that begin with `n_buckets`.
 fn most_buckets(n_buckets: u32) -> u32 {
     (1..MAX_TRIES).fold(n_buckets, |n_buckets, _| more_buckets(n_buckets))
 }
 
-/// Whether `n_changes` of a table of `n_names` are better made at once.
+/// Whether `n_changes` of a table of `n_names` are better made as one batch.
 fn is_bulk(n_changes: usize, n_names: usize) -> bool {
     n_changes >= LEAST_BULK && n_changes * BULK_SHARE >= n_names
 }
 
-/// The tweak after so many rebuilds of a table with a seed.
+/// The tweak after `n_tweaks` rebuilds of a table with this seed.
 fn tweak(seed: u64, n_tweaks: u64) -> u64 {
     mix64(seed ^ (n_tweaks + 1).wrapping_mul(0xA076_1D64_78BD_642F))
 }
 
-/// The pseudo-random function whose XOR over all slots is the digest of a table. Empty slots (all words zero) count for
-/// nothing.
+/// The pseudo-random function whose XOR over all slots is the digest of a table. Empty slots (all words zero)
+/// contribute nothing.
 #[inline]
 pub(crate) fn slot_prf(seed: u64, slot: u32, words: &[u64]) -> u64 {
     if words.iter().all(|&word| word == 0) {
@@ -96,7 +96,7 @@ pub(crate) fn slot_prf(seed: u64, slot: u32, words: &[u64]) -> u64 {
     words.iter().fold(start, |hash, &word| mix64(hash ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15))
 }
 
-/// The counters of the buckets of one table, and the gate behind them.
+/// The counters of the buckets of one table, and the gate for readers that retry too often.
 pub(crate) struct Stripes {
     counters: Box<[Sequence]>,
     gate: Gate,
@@ -108,7 +108,7 @@ impl Stripes {
         Self { counters: (0..n).map(|_| Sequence::new()).collect(), gate: Gate::default() }
     }
 
-    /// Which counter is that of a bucket.
+    /// The index of a bucket's counter.
     #[inline(always)]
     pub(crate) fn index(&self, bucket: u32) -> usize {
         bucket as usize & (self.counters.len() - 1)
@@ -119,7 +119,7 @@ impl Stripes {
         &self.counters[self.index(bucket)]
     }
 
-    /// What `read` finds in both buckets at one moment: `read` is repeated until the writer was in neither meanwhile.
+    /// The result of `read` over both buckets at one moment: `read` is repeated until no write overlaps it.
     #[inline(always)]
     pub(crate) fn at_one_moment<T>(&self, [first, second]: [u32; 2], read: impl Fn() -> T) -> T {
         let (first, second) = (self.of(first), self.of(second));
@@ -131,7 +131,7 @@ impl Stripes {
         self.gate.retry(attempt).unwrap_or_else(|_closed| read())
     }
 
-    /// Held by the writer while it edits a table that is published.
+    /// The writer holds this while it edits a published table.
     pub(crate) fn close(&self) -> MutexGuard<'_, ()> {
         self.gate.close()
     }

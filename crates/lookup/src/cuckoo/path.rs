@@ -1,35 +1,35 @@
 //! Cuckoo paths: the shortest chain of moves that frees a slot in one of a newcomer's buckets, found breadth first.
 //!
 //! Cost: under churn at load 0.95 an insert writes 2.1 slots, that is, moves 1.1 names; no chain has more than five
-//! moves. A search looks at [`MAX_NODES`] slots at most, after which the table is rebuilt. Source: Zhou, Fan, Lim,
+//! moves. A search visits at most [`MAX_NODES`] slots, after which the table is rebuilt. Source: Zhou, Fan, Lim,
 //! Kaminsky, Andersen, "Scalable, High Performance Ethernet Forwarding with CuckooSwitch", section 3.2.
 
-/// Slots that a search looks at: those of 512 buckets of four, four levels below the newcomer's own and a part of the
+/// Slots that a search visits: those of 512 buckets of four, four levels below the newcomer's own and part of the
 /// fifth. Of 600,000 inserts at load 0.95 none failed.
 const MAX_NODES: usize = 2048;
 
-/// What a search needs to know of a table.
+/// The view of a table that a search needs.
 pub(crate) trait Buckets {
-    /// Slots of a bucket; slot `i` stands in bucket `i / SLOTS`.
+    /// Slots per bucket; slot `i` is in bucket `i / SLOTS`.
     const SLOTS: u32;
 
     /// A free slot of a bucket.
     fn free_slot(&self, bucket: u32) -> Option<u32>;
-    /// The other bucket of the name in a slot, or the same if both its buckets are one.
+    /// The other bucket of the name in a slot, or the same bucket if its two are equal.
     fn other_bucket(&self, slot: u32) -> u32;
 }
 
-/// Room for searches, kept between them.
+/// Scratch space for searches, reused between them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Search {
-    /// Slots whose names could move on, each with the place of the slot (plus one) that would move into it.
+    /// Slots whose names could be moved, each with the index (plus one) of the node whose name would move into it.
     nodes: Vec<(u32, u32)>,
-    /// The latest chain: a free slot first, then whose name moves into the one before, the newcomer's slot last.
+    /// The latest chain: a free slot first; each name moves into the slot before its own; the newcomer's slot is last.
     pub(crate) chain: Vec<u32>,
 }
 
 impl Search {
-    /// Finds a chain for a newcomer with buckets `own`; false when there is none within bounds.
+    /// Finds a chain for a newcomer with buckets `own`; false if there is none within bounds.
     pub(crate) fn run<B: Buckets>(&mut self, table: &B, own: [u32; 2]) -> bool {
         self.nodes.clear();
         self.chain.clear();
@@ -47,7 +47,7 @@ impl Search {
         false
     }
 
-    /// How many buckets the latest search looked at and found full, up to `limit`.
+    /// The number of buckets, up to `limit`, that the latest search visited and found full.
     pub(crate) fn n_buckets_seen<B: Buckets>(&self, limit: usize) -> usize {
         let mut seen = Vec::new();
         for &(slot, _) in self.nodes.iter().step_by(B::SLOTS as usize) {
@@ -62,7 +62,7 @@ impl Search {
         seen.len()
     }
 
-    /// Looks into a bucket that was reached from the node before `from`.
+    /// Visits a bucket that was reached from the node before `from`.
     fn visit<B: Buckets>(&mut self, table: &B, bucket: u32, from: u32) -> bool {
         if let Some(free) = table.free_slot(bucket) {
             self.chain.push(free);

@@ -1,6 +1,6 @@
-//! Which name stands in which slot of an exact cuckoo table: what (2,4)-Cuckoo and second levels are made of.
+//! Which slot of an exact cuckoo table holds which name: the basis of (2,4)-Cuckoo and of second levels.
 //!
-//! Every mutation appends what it wrote, in the order in which readers may see it: a name in its new slot before its
+//! Every mutation appends its writes, in the order in which readers may see them: a name in its new slot before its
 //! old slot is overwritten.
 
 use super::path::{Buckets, Search};
@@ -27,14 +27,14 @@ impl Hash<1> for Itself {
     }
 }
 
-/// A name and what it carries.
+/// A name and its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry<const W: usize, P> {
     pub(crate) name: [u64; W],
     pub(crate) payload: P,
 }
 
-/// A slot that was written, before and after.
+/// A slot write: the contents before and after.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Write<const W: usize, P> {
     pub(crate) slot: u32,
@@ -46,14 +46,14 @@ pub(crate) struct Write<const W: usize, P> {
 #[derive(Clone, Debug)]
 pub(crate) struct Places<const W: usize, P, H> {
     entries: Vec<Entry<W, P>>,
-    /// A bit a slot.
+    /// One bit per slot.
     occupied: Vec<u8>,
     n_names: usize,
     tweak: u64,
-    /// Rebuilds so far, from which tweaks follow.
+    /// The number of rebuilds so far, from which the tweak is derived.
     n_tweaks: u64,
     seed: u64,
-    /// Names that the table keeps room for, however few there are.
+    /// Minimum capacity in names, however few there are.
     capacity: usize,
     hash: H,
     dirty: DirtyPages,
@@ -126,7 +126,7 @@ impl<const W: usize, P: Copy + Default, H: Hash<W>> Places<W, P, H> {
         slots.into_iter().find(|&slot| self.entries[slot as usize].name == *name && self.at(slot).is_some())
     }
 
-    /// Puts a slot into a state, and says what it was.
+    /// Sets a slot, and returns the write.
     pub(crate) fn set(&mut self, slot: u32, new: Option<Entry<W, P>>) -> Write<W, P> {
         self.dirty.mark(slot);
         let old = self.at(slot);
@@ -142,7 +142,7 @@ impl<const W: usize, P: Copy + Default, H: Hash<W>> Places<W, P, H> {
         Write { slot, old, new }
     }
 
-    /// Inserts a name that is not there, and says whether there was a way; if not, nothing changed.
+    /// Inserts a name that is not in; false, with nothing changed, if there is no path.
     pub(crate) fn insert(&mut self, entry: Entry<W, P>, writes: &mut Vec<Write<W, P>>) -> bool {
         let own = self.buckets(&entry.name);
         let mut search = std::mem::take(&mut self.search);
@@ -153,7 +153,7 @@ impl<const W: usize, P: Copy + Default, H: Hash<W>> Places<W, P, H> {
                 writes.push(self.set(pair[0], moved));
             }
             let last = *search.chain.last().expect("a chain has a slot");
-            // Between two steps of a chain a name stands twice; that is over when its old slot is overwritten.
+            // Between two steps of a chain a name is in two slots, until its old slot is overwritten.
             writes.push(self.set(last, Some(entry)));
         }
         self.search = search;
@@ -165,25 +165,25 @@ impl<const W: usize, P: Copy + Default, H: Hash<W>> Places<W, P, H> {
         Some(self.set(slot, None))
     }
 
-    /// Whether one name more would go over the load that a table is filled to.
+    /// Whether one more name would exceed [`LOAD`](super::LOAD).
     pub(crate) fn is_full(&self) -> bool {
         (self.n_names + 1) as f64 > self.n_slots() as f64 * super::LOAD
     }
 
-    /// Whether less than a third of the slots is used, and a table with a third fewer would do.
+    /// Whether less than a third of the slots are used, and a table with a third fewer slots would be enough.
     pub(crate) fn is_sparse(&self) -> bool {
         self.n_slots() > SHRINK_FROM.max(buckets_for(self.capacity) as usize * SLOTS * 3 / 2)
             && self.n_names * 3 < self.n_slots()
     }
 
-    /// A table without names in the place of this one.
+    /// An empty table that replaces this one.
     pub(crate) fn emptied(&self) -> Self {
         let mut empty = Self::new(self.capacity, self.seed, self.hash.clone());
         empty.dirty = self.dirty.replaced(empty.n_slots());
         empty
     }
 
-    /// The same names and those of `more`, in a table with room for some more up to `max_names`, under a new tweak.
+    /// A table of the same names and those of `more`, with spare capacity up to `max_names` and a new tweak.
     /// # Errors
     /// As [`Places::sized`].
     pub(crate) fn rebuilt(&self, more: &[Entry<W, P>], max_names: usize) -> Result<Self, InsertError> {
@@ -191,7 +191,7 @@ impl<const W: usize, P: Copy + Default, H: Hash<W>> Places<W, P, H> {
         self.sized(more, ((n_names as f64 * GROWTH) as usize).min(max_names))
     }
 
-    /// The same names and those of `more`, in a table with `capacity` for so many names at least, under a new tweak.
+    /// A table of the same names and those of `more`, with at least this `capacity` and a new tweak.
     /// # Errors
     /// [`InsertError::NoPlace`] after [`MAX_TRIES`] tries.
     pub(crate) fn sized(&self, more: &[Entry<W, P>], capacity: usize) -> Result<Self, InsertError> {
@@ -222,7 +222,7 @@ impl<const W: usize, P: Copy + Default, H: Hash<W>> Places<W, P, H> {
         out.extend((self.capacity as u64).to_le_bytes());
     }
 
-    /// A table without names, of the size and the tweak that [`Places::encode`] wrote, for at most `max_names`.
+    /// An empty table of the size and tweak that [`Places::encode`] wrote, for at most `max_names`.
     pub(crate) fn decode(bytes: &mut Bytes, seed: u64, hash: H, max_names: usize) -> Result<Self, RestoreError> {
         let (n_buckets, n_tweaks, capacity) = (bytes.u32()?, rows::read_count(bytes)?, bytes.u64()?);
         if n_buckets == 0 || n_buckets > most_buckets(buckets_for(max_names)) || capacity > max_names as u64 {
@@ -231,13 +231,13 @@ impl<const W: usize, P: Copy + Default, H: Hash<W>> Places<W, P, H> {
         Ok(Self::empty(n_buckets, capacity as usize, seed, n_tweaks, hash))
     }
 
-    /// Puts a name into the slot that it had; false where it cannot stand there.
+    /// Puts a name into the slot that it had; false if the slot is not in one of its buckets or is occupied.
     pub(crate) fn put_back(&mut self, slot: u32, entry: Entry<W, P>) -> bool {
         let is_own = self.buckets(&entry.name).contains(&(slot / SLOTS as u32));
         is_own && self.set(slot, Some(entry)).old.is_none()
     }
 
-    /// Notes that this table takes the place of another, of which a store has rows.
+    /// Notes that this table replaces `old`, whose rows a store has.
     pub(crate) fn replace(&mut self, old: &Self) {
         self.dirty = old.dirty.replaced(self.n_slots());
     }
@@ -247,7 +247,7 @@ impl<const W: usize, P: Copy + Default, H: Hash<W>> Places<W, P, H> {
         _ = self.dirty.take(self.n_slots());
     }
 
-    /// The rows of the pages that changed since this was last asked.
+    /// The rows of the pages that changed since the last call.
     pub(crate) fn take_rows(&mut self, table: u8) -> impl Iterator<Item = Row> {
         let pages = self.dirty.take(self.n_slots());
         pages.into_iter().map(move |page| rows::page(table, page, self.n_slots(), |slot| self.digest_at(slot)))

@@ -1,9 +1,9 @@
-//! What a store keeps of slots besides the names: pages of 64 slots, with the digests of the names in them.
+//! The rows of slots that a store keeps besides the names: pages of 64 slots, with the digests of the names in them.
 //!
 //! ```text
-//! key of the header: | 0 |     value: what the table says
+//! key of the header: | 0 |     value: defined by the table
 //! key of a page:     | table 1, from 1 | page 4, big-endian |
-//! value of a page:   | occupied 8, a bit a slot | digest 8 of each occupied slot |      little-endian
+//! value of a page:   | occupied 8, one bit per slot | digest 8 of each occupied slot |      little-endian
 //! ```
 //! A page without a name has no row.
 
@@ -11,7 +11,7 @@ use crate::base::bytes::{Bytes, DecodeError, at_most};
 use crate::base::part::PartId;
 use crate::traits::{RestoreError, Row};
 
-/// Slots of a page.
+/// Slots per page.
 const PAGE: usize = 64;
 /// The key of the header.
 const HEADER: &[u8] = &[0];
@@ -20,12 +20,12 @@ const HEADER: &[u8] = &[0];
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DirtyPages {
     is_dirty: Vec<bool>,
-    /// Those that are.
+    /// The numbers of the dirty pages.
     pages: Vec<u32>,
 }
 
 impl DirtyPages {
-    /// All pages of a table of `n_slots`, and of the one that it replaces, whose dirty pages `self` has.
+    /// All pages of a table of `n_slots`, and of the table it replaces, whose dirty pages are `self`.
     pub(crate) fn replaced(&self, n_slots: usize) -> Self {
         let n_pages = n_slots.div_ceil(PAGE).max(self.is_dirty.len());
         Self { is_dirty: vec![true; n_pages], pages: (0..n_pages as u32).collect() }
@@ -40,7 +40,7 @@ impl DirtyPages {
         }
     }
 
-    /// The marked pages; none of the table of `n_slots` is marked afterwards.
+    /// The marked pages, which are unmarked by this; `n_slots` is the current size of the table.
     pub(crate) fn take(&mut self, n_slots: usize) -> Vec<u32> {
         self.pages.iter().for_each(|&page| self.is_dirty[page as usize] = false);
         self.is_dirty.truncate(n_slots.div_ceil(PAGE));
@@ -80,7 +80,7 @@ pub(crate) fn find_header(rows: &[Row]) -> Result<Bytes<'_>, RestoreError> {
     Ok(Bytes(row.value.as_deref().unwrap_or_default()))
 }
 
-/// Whether a row is not a page behind the end of a table of `n_slots`.
+/// Whether a row is no page, or a page within a table of `n_slots`.
 pub(crate) fn is_in(row: &Row, n_slots: usize) -> bool {
     let page = row.key.get(1..).and_then(|page| page.try_into().ok()).map(u32::from_be_bytes);
     page.is_none_or(|page| (page as usize) < n_slots.div_ceil(PAGE))
@@ -94,7 +94,7 @@ pub(crate) struct StoredSlot {
     pub(crate) digest: u64,
 }
 
-/// The slots in the pages among `rows`, of tables with `n_slots` each.
+/// The slots in the pages among `rows`, for tables with `n_slots` each.
 pub(crate) fn read_pages(rows: &[Row], n_slots: &[usize]) -> Result<Vec<StoredSlot>, RestoreError> {
     let mut slots = Vec::new();
     for row in rows.iter().filter(|row| row.key != HEADER) {
@@ -116,12 +116,12 @@ pub(crate) fn read_pages(rows: &[Row], n_slots: &[usize]) -> Result<Vec<StoredSl
     Ok(slots)
 }
 
-/// A count of mutations or tries in a header: one that still can be counted on.
+/// A count of mutations or tries in a header, refused if it is so high that counting on could overflow.
 pub(crate) fn read_count(bytes: &mut Bytes) -> Result<u64, DecodeError> {
     at_most("count", bytes.u64()?, u64::MAX >> 1)
 }
 
-/// Each name with its slot, where the names are those of the slots.
+/// Pairs each name with its slot.
 /// # Errors
 /// [`RestoreError::Places`]: a name has no slot or two, or a slot has no name.
 pub(crate) fn join<T>(
@@ -138,7 +138,7 @@ pub(crate) fn join<T>(
     Ok(slots.into_iter().zip(names).map(|(slot, (_, name))| (slot, name)))
 }
 
-/// The error where `n_names` names do not fit the slots of their rows.
+/// The error for `n_names` names that do not match the slots of their rows.
 pub(crate) fn misplaced(n_names: usize) -> RestoreError {
     RestoreError::Places { part: PartId::WHOLE, n_names }
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::base::arena::Zeroed;
 use crate::traits::ApplyError;
 
-/// Atomic words, zero at first, the first at the start of a line.
+/// Atomic words, initially zero; the first is at the start of a cache line.
 pub(crate) struct Words {
     base: NonNull<AtomicU64>,
     n_words: usize,
@@ -41,7 +41,7 @@ impl Words {
         Ok(made)
     }
 
-    /// The words as they are; for the writer.
+    /// A copy of the words; for the writer.
     pub(crate) fn to_vec(&self) -> Vec<u64> {
         self.iter().map(|word| word.load(Ordering::Relaxed)).collect()
     }

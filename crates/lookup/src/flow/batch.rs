@@ -1,15 +1,15 @@
-//! Lookups in batches of any length: a pipeline of groups, in which no group waits for a line that was not asked for one
-//! group before.
+//! Lookups in batches of any length: a pipeline of groups, in which every line is prefetched one group before it is
+//! read.
 //!
 //! ```text
 //! group g+1:  bucket = first(digest)                         prefetch its line (pessimistic: the second one's too)
 //! group g:    matches = tags == tag (& timers run)           prefetch the entry of the first match, or
 //!             if none: the hint                              prefetch the line of the second bucket
 //! group g-1:  for the latter: matches in the second bucket   prefetch the entry
-//! group g-2:  compare keys; a tag alike by chance (1 in 8,000): look alone
+//! group g-2:  compare keys; if a tag matched by chance (1 in 8,000): look up alone
 //! ```
-//! Which keys matched and which go on are bits of a word, so a stage has no branch on what was found: for mixed traffic no
-//! predictor would guess it.
+//! Bits of a word record which keys matched and which continue, so no stage branches on what was found: for mixed
+//! traffic such branches are unpredictable.
 
 #![cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "calls the AVX2 and BMI form after detecting both"))]
 
@@ -22,7 +22,7 @@ use super::table::{Slot, Table};
 use crate::base::prefetch::BURST;
 use crate::hash::Digest;
 
-/// Keys of a group. With 8 hits, with 32 misses are some percent slower; batches of 32 are two groups.
+/// Keys per group. Hits are slower with 8, misses with 32, by some percent; batches of 32 are two groups.
 const GROUP: usize = 16;
 
 impl<L: Layout, P: Policy> Table<L, P> {
@@ -33,13 +33,13 @@ impl<L: Layout, P: Policy> Table<L, P> {
         L::digests(&self.hasher, keys, out);
     }
 
-    /// Asks for the first lines that operations on these flows will read: some time before a batch of any kind.
+    /// Prefetches the first lines that operations on these flows will read: some time before a batch of any kind.
     pub fn prefetch(&self, digests: &[Digest]) {
         ask(&self.store, digests);
     }
 
-    /// Inserts flows, with memory latency hidden: `insert(&keys[i], digests[i], &values[i], lifetime, ended)` for each in
-    /// order, and `done(i, ..)` hears of the outcome. Twice as fast as one by one where the table is larger than the caches.
+    /// Inserts flows, and hides memory latency: `insert(&keys[i], digests[i], &values[i], lifetime, ended)` for each in
+    /// order; `done(i, ..)` receives the outcome. Twice as fast as one by one if the table is larger than the caches.
     /// # Panics
     /// If the slices differ in length.
     pub fn insert_batch(
@@ -59,7 +59,7 @@ impl<L: Layout, P: Policy> Table<L, P> {
         }
     }
 
-    /// Removes flows, with memory latency hidden; `removed(i, value)` hears of each that was there, not in order.
+    /// Removes flows, and hides memory latency; calls `removed(i, value)` for each that was there, not in order.
     /// # Panics
     /// If the slices differ in length.
     pub fn remove_batch(&mut self, keys: &[L::Key], digests: &[Digest], mut removed: impl FnMut(usize, &L::Value)) {
@@ -69,7 +69,7 @@ impl<L: Layout, P: Policy> Table<L, P> {
             let slots = &mut slots[..keys.len()];
             self.lookup_batch(keys, digests, slots);
             for (i, slot) in (from..).zip(slots) {
-                // A key that is there twice in a burst has the same slot twice.
+                // A key that occurs twice in a burst yields the same slot twice.
                 if let Some(slot) = *slot
                     && self.remove_at(slot)
                 {
@@ -79,8 +79,8 @@ impl<L: Layout, P: Policy> Table<L, P> {
         }
     }
 
-    /// Asks for the lines that inserts of flows that are not there will touch. Waits for the first line of each, and asks
-    /// for the entry of a free slot, or for the second line.
+    /// Prefetches the lines that inserts of absent flows will touch. Waits for the first line of each, and prefetches
+    /// the entry of a free slot, or the second line.
     fn prefetch_inserts(&self, digests: &[Digest]) {
         let store = &self.store;
         ask(store, digests);
@@ -92,7 +92,7 @@ impl<L: Layout, P: Policy> Table<L, P> {
         }
     }
 
-    /// `out[i] = lookup(&keys[i], digests[i])`, with memory latency hidden.
+    /// `out[i] = lookup(&keys[i], digests[i])`; hides memory latency.
     /// # Panics
     /// If the slices differ in length.
     pub fn lookup_batch(&self, keys: &[L::Key], digests: &[Digest], out: &mut [Option<Slot>]) {
@@ -101,8 +101,8 @@ impl<L: Layout, P: Policy> Table<L, P> {
         self.for_each_found(keys, digests, |index, slot, _| out[index] = Some(slot));
     }
 
-    /// Looks up a batch, with memory latency hidden, and calls `found(index, slot, value)` for each flow that is there,
-    /// not in order. Faster than [`lookup_batch`](Self::lookup_batch) where some are absent: the caller needs no branch.
+    /// Looks up a batch, hides memory latency, and calls `found(index, slot, value)` for each flow that is there, not
+    /// in order. Faster than [`lookup_batch`](Self::lookup_batch) if some are absent: the caller needs no branch.
     /// # Panics
     /// If the slices differ in length.
     #[inline]
@@ -125,7 +125,7 @@ impl<L: Layout, P: Policy> Table<L, P> {
     }
 }
 
-/// Looks up what a burst did not find in the generation that is being left.
+/// Looks up in the old generation what a burst did not find in the new one.
 #[cold]
 #[inline(never)]
 fn look_back<M: Memory, P: Policy>(
@@ -146,7 +146,7 @@ fn look_back<M: Memory, P: Policy>(
     groups(old, missed, now, |index, slot, value| found(indices[index], slot, value));
 }
 
-/// Asks for the lines that lookups read first.
+/// Prefetches the lines that lookups read first.
 #[inline(always)]
 fn ask<M: Memory, P: Policy>(store: &Store<M, P>, digests: &[Digest]) {
     for &digest in digests {
@@ -177,8 +177,8 @@ fn groups<M: Memory, P: Policy>(
     pipeline(store, flows, now, found);
 }
 
-/// The same pipeline with three-operand vectors, filter bits of four tags at a time, and shifts and bit scans that take one
-/// operation each.
+/// The same pipeline with three-operand vectors, the filter bits of four tags at a time, and single-operation shifts
+/// and bit scans.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,bmi1,bmi2")]
 fn pipeline_avx2<M: Memory, P: Policy>(
@@ -202,7 +202,7 @@ fn pipeline<M: Memory, P: Policy>(
         let range = n.min(group * GROUP)..n.min((group + 1) * GROUP);
         (&keys[range.clone()], &digests[range])
     };
-    // Three are under way at a time; a power of two is cheap to go round.
+    // Three groups are in progress at a time; a ring of four avoids a division.
     let mut ring: [Group; 4] = Default::default();
     ask(store, part(0).1);
     for group in 0..n.div_ceil(GROUP) + 2 {
@@ -218,14 +218,14 @@ fn pipeline<M: Memory, P: Policy>(
     }
 }
 
-/// A group on its way through the pipeline. Methods take its keys and digests, up to [`GROUP`].
+/// A group in the pipeline. Methods take its keys and digests, up to [`GROUP`].
 #[derive(Default)]
 struct Group {
-    /// Of a flow that was met, the slot; of one that goes on, the second bucket.
+    /// The slot of a flow whose tag matched; the second bucket of a flow that continues.
     places: [u32; GROUP],
-    /// Which flows' tags were met, a bit each.
+    /// The flows whose tags matched, one bit each.
     met: u32,
-    /// Which of the others may be in their second bucket.
+    /// The other flows that may be in their second bucket.
     goes_on: u32,
 }
 
@@ -245,7 +245,7 @@ impl Group {
         for (i, (&digest, key)) in digests.iter().zip(keys).enumerate() {
             let Place { first, tag } = store.place(digest);
             let matches = store.matches(first, key, tag, now);
-            // Of no matches the number is that of another bucket's slot, which is neither fetched nor read.
+            // Without a match the slot is one of another bucket; it is neither fetched nor read.
             let slot = first * lanes::<M>() + u32::from(matches).trailing_zeros();
             store.memory.prefetch_entry_if(slot, matches != 0, first);
             self.places[i % GROUP] = slot;
@@ -279,7 +279,7 @@ impl Group {
         }
     }
 
-    /// Compares the keys of those that were met, and tells of those that are equal.
+    /// Compares the keys of those whose tags matched, and reports those that are equal.
     #[inline(always)]
     fn compare<M: Memory, P: Policy>(
         &self,
@@ -300,7 +300,7 @@ impl Group {
     }
 }
 
-/// The numbers of the bits that are set, of a group's.
+/// The indices of the bits that are set in a group's word.
 #[inline(always)]
 fn each(mut bits: u32) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {

@@ -1,19 +1,21 @@
-//! The metadata of a bucket: what a [`Line`] keeps of its slots, and the books of those that live elsewhere.
+//! The metadata of a bucket: what a [`Line`] keeps of its slots, and the books of its entries that live elsewhere.
 //!
 //! ```text
-//! Bucket, for entries in an array beside it:
+//! Bucket, for entries in a separate array:
 //! | tags 8 x 16 | ends 8 x 16 | hint 64 | counts 2 x 64 | functions 32 | moved 8 | occupied 8 | secondary 8 | 0 8 |
 //! ```
-//! `occupied`: slots that hold an entry. `secondary`: those whose entry has its first bucket elsewhere, its *owner*. Of
-//! the owner's own part: `moved`, how many of its entries live in their second bucket; `hint`, which tags they have. The
-//! hint is a Bloom filter with [`PROBES`] bits a tag, or Horton's remap array (21 functions of 3 bits); `counts` keeps it
-//! exact when entries go: for the filter two bit planes which say how many entries beyond the first need a bit, so that
-//! adding and removing a tag are a few operations on words, for the remap array 21 nibbles. `functions` is, for Horton
-//! only, the function (3 bits) with which the entry of a slot came to its second bucket.
+//! `occupied`: slots that hold an entry. `secondary`: those whose entry has its first bucket elsewhere, its *owner*.
+//! The owner has in turn: `moved`, the number of its entries that live in their second bucket, and `hint`, their tags.
+//! The hint is a Bloom filter with [`PROBES`] bits per tag, or Horton's remap array (21 functions of 3 bits). `counts`
+//! keeps it exact when entries leave. For the filter these are two bit planes that count how many entries beyond the
+//! first need a bit, so adding and removing a tag takes a few operations on words; for the remap array, 21 nibbles.
+//! `functions`, used by Horton only, has the function (3 bits) with which the entry of a slot came to its second
+//! bucket.
 //!
-//! The other bucket of a slot is its own XOR a function of the tag: moves, and the end of an entry in its second bucket,
-//! need no key and no hash. Source: Le Scouarnec, section 4.3; the XOR is that of MemC3 and `rte_hash`. Differs: the
-//! published filter is only ever added to until `moved` is zero, and after churn is wrong 50 times more often.
+//! The other bucket of a slot is its own XOR a function of the tag. So moves, and the expiry of an entry in its second
+//! bucket, need no key and no hash. Source: Le Scouarnec, section 4.3; the XOR is that of MemC3 and `rte_hash`.
+//! Differs: bits are only ever added to the published filter until `moved` is zero; after churn it is wrong 50 times
+//! more often.
 
 use super::policy::{Policy, Second};
 use super::simd;
@@ -22,32 +24,32 @@ use super::simd;
 const PROBES: u32 = 4;
 /// Functions of the remap array, and nibbles of its counts.
 const FUNCTIONS: u32 = 21;
-/// Values of a function but 0, which is none.
+/// Values of a function except 0, which is none.
 pub(super) const CHOICES: u32 = 7;
 /// Odd constants that spread tags (the golden ratio; that of MurmurHash2).
 const SPREAD: u32 = 0x9E37_79B1;
 const SPREAD_FILTER: u32 = 0x5BD1_E995;
 
-/// From a bucket to the other one of a tag, by XOR: odd, so that they differ. `choice` is Horton's function, 0 else.
+/// The XOR from a bucket to a tag's other one: odd, so that they differ. `choice` is Horton's function, otherwise 0.
 #[inline(always)]
 pub(super) fn offset(tag: u16, choice: u32) -> u32 {
     (((u32::from(tag) | (choice << 16)).wrapping_add(1).wrapping_mul(SPREAD)).rotate_left(16) << 1) | 1
 }
 
-/// The bits of a tag in a Bloom filter of so many bits, a power of two up to 64.
+/// The bits of a tag in a Bloom filter of `filter_bits`, a power of two up to 64.
 #[inline(always)]
 fn bits(tag: u16, filter_bits: u32) -> u64 {
     let spread = (u32::from(tag) + 1).wrapping_mul(SPREAD_FILTER);
     (0..PROBES).fold(0, |bits, probe| bits | (1 << ((spread >> (26 - 6 * probe)) & (filter_bits - 1))))
 }
 
-/// The function of the remap array that a tag goes by.
+/// The function of the remap array that applies to a tag.
 #[inline(always)]
 fn function(tag: u16) -> u32 {
     (((u32::from(tag) + 1).wrapping_mul(SPREAD_FILTER) >> 16) * FUNCTIONS) >> 16
 }
 
-/// What a bucket knows of its entries that live in their second bucket: the hint, and what keeps it exact.
+/// The entries of a bucket that live in their second one: the hint, and the counts that keep it exact.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct Books {
@@ -56,7 +58,7 @@ pub struct Books {
 }
 
 impl Books {
-    /// Counts each of `bits` once more: 0 (not in the hint) to 4, where it stays until `moved` is zero.
+    /// Increments the count of each of `bits`: 0 (not in the hint) to 4, where it stays until `moved` is zero.
     fn add(&mut self, bits: u64) {
         let [low, high] = self.counts;
         let again = bits & self.hint & !(low & high);
@@ -64,7 +66,7 @@ impl Books {
         self.counts = [low ^ again, high ^ (low & again)];
     }
 
-    /// Counts each of `bits` once less.
+    /// Decrements the count of each of `bits`.
     fn subtract(&mut self, bits: u64) {
         let [low, high] = self.counts;
         let counted = bits & !(low & high);
@@ -89,15 +91,15 @@ impl Books {
     }
 }
 
-/// The metadata of a bucket: what is kept, and what follows from it for all layouts.
+/// The metadata of a bucket: stored fields, and what follows from them in all layouts.
 pub trait Line: Copy + Default + std::fmt::Debug {
-    /// Slots of a bucket, up to 8.
+    /// Slots per bucket, up to 8.
     const SLOTS: usize;
     /// Bits of the filter.
     const FILTER_BITS: u32;
-    /// The largest count of entries elsewhere.
+    /// The largest `moved` count.
     const MAX_MOVED: u8;
-    /// Whether it can tell by which of Horton's functions an entry came.
+    /// Whether it stores which of Horton's functions brought an entry.
     const HAS_FUNCTIONS: bool;
 
     /// Slots that hold an entry, ended or not.
@@ -108,29 +110,29 @@ pub trait Line: Copy + Default + std::fmt::Debug {
     fn set_slots(&mut self, occupied: u8, secondary: u8);
     /// Entries of this bucket that live in their second one.
     fn moved(&self) -> u8;
-    /// Sets that.
+    /// Sets `moved`.
     fn set_moved(&mut self, moved: u8);
     /// The hint and its counts.
     fn books(&self) -> Books;
-    /// Sets them.
+    /// Sets the hint and its counts.
     fn set_books(&mut self, books: Books);
-    /// When the entry of a slot ends.
+    /// The end of a slot's entry.
     fn end(&self, slot: usize) -> u16;
-    /// Sets that.
+    /// Sets the end of a slot's entry.
     fn set_end(&mut self, slot: usize, end: u16);
-    /// Notes the tag of a slot, where tags are kept.
+    /// Stores the tag of a slot, in layouts with tags.
     fn set_tag(&mut self, slot: usize, tag: u16);
-    /// Slots whose timer runs, and perhaps others that hold no entry.
+    /// Slots whose timer runs, and possibly others that hold no entry.
     fn running(&self, now: u16) -> u8;
     /// Horton's functions with which the entries of the slots came here, 3 bits each.
     fn functions(&self) -> u32;
-    /// Sets them.
+    /// Sets the functions.
     fn set_functions(&mut self, functions: u32);
 
     /// All slots.
     const ALL: u8 = u8::MAX >> (8 - Self::SLOTS);
 
-    /// Slots that hold an entry which has not ended.
+    /// Slots that hold an entry that has not ended.
     #[inline(always)]
     fn live<P: Policy>(&self, now: u16) -> u8 {
         if P::TIMED { self.occupied() & self.running(now) } else { self.occupied() }
@@ -141,13 +143,13 @@ pub trait Line: Copy + Default + std::fmt::Debug {
         self.secondary() >> slot & 1 != 0
     }
 
-    /// From this bucket to where an entry with `tag` may live if it is not here; none if there cannot be one.
+    /// The XOR from this bucket to where an entry with `tag` may live if it is not here; none if there cannot be one.
     #[inline(always)]
     fn hint<P: Policy>(&self, tag: u16) -> Option<u32> {
         self.tells::<P>(Self::asked::<P>(tag)).then(|| self.way::<P>(tag))
     }
 
-    /// The bits of the hint that tell of `tag`. They are the same in all lines, so a batch computes them as vectors.
+    /// The bits of the hint for `tag`. They are the same in all lines, so a batch computes them as vectors.
     #[inline(always)]
     fn asked<P: Policy>(tag: u16) -> u64 {
         match P::SECOND {
@@ -157,7 +159,7 @@ pub trait Line: Copy + Default + std::fmt::Debug {
         }
     }
 
-    /// Whether an entry with the tag of which these bits are asked may live elsewhere.
+    /// Whether an entry with the tag of these bits may live elsewhere.
     #[inline(always)]
     fn tells<P: Policy>(&self, asked: u64) -> bool {
         match P::SECOND {
@@ -167,7 +169,7 @@ pub trait Line: Copy + Default + std::fmt::Debug {
         }
     }
 
-    /// From this bucket to where an entry with `tag` lives of which the hint tells.
+    /// The XOR from this bucket to where an entry with `tag` lives if the hint has the tag.
     #[inline(always)]
     fn way<P: Policy>(&self, tag: u16) -> u32 {
         offset(tag, if P::SECOND == Second::Remap { self.choice(tag) } else { 0 })
@@ -179,13 +181,13 @@ pub trait Line: Copy + Default + std::fmt::Debug {
         self.books().choice(tag)
     }
 
-    /// Horton's function with which the entry of a slot came here.
+    /// Horton's function that brought the entry of a slot here.
     fn function_of(&self, slot: usize) -> u32 {
         self.functions() >> (3 * slot) & 7
     }
 
-    /// Whether the hint and its counts are those of `recounted`, in which every move was noted afresh. A count of the
-    /// filter may have stopped at its limit since.
+    /// Whether the hint and its counts equal those of `recounted`, in which every move was noted again. A count of the
+    /// filter may have saturated since.
     fn has_books_of<P: Policy>(&self, recounted: &Self) -> bool {
         let (mine, other) = (self.books(), recounted.books());
         let stuck = if P::SECOND == Second::Filter { mine.counts[0] & mine.counts[1] } else { 0 };
@@ -205,7 +207,7 @@ pub trait Line: Copy + Default + std::fmt::Debug {
         }
     }
 
-    /// Puts an entry into a free slot. `choice` is 0 but for an entry that Horton's function brought here.
+    /// Puts an entry into a free slot. `choice` is 0 unless Horton's function brought the entry here.
     #[inline(always)]
     fn put(&mut self, slot: usize, tag: u16, end: u16, secondary: bool, choice: u32) {
         debug_assert_eq!(self.occupied() >> slot & 1, 0, "the slot is free");
@@ -215,14 +217,14 @@ pub trait Line: Copy + Default + std::fmt::Debug {
         self.set_functions(self.functions() | choice << (3 * slot));
     }
 
-    /// Takes the entry of a slot out.
+    /// Removes the entry of a slot.
     fn take(&mut self, slot: usize) {
         debug_assert_eq!(self.occupied() >> slot & 1, 1, "the slot holds an entry");
         self.set_slots(self.occupied() & !(1 << slot), self.secondary() & !(1 << slot));
         self.set_functions(self.functions() & !(7 << (3 * slot)));
     }
 
-    /// Notes that an entry of this bucket went to its second one.
+    /// Notes that an entry of this bucket moved to its second one.
     fn moved_out<P: Policy>(&mut self, tag: u16, choice: u32) {
         let mut books = self.books();
         match P::SECOND {
@@ -259,7 +261,7 @@ pub trait Line: Copy + Default + std::fmt::Debug {
     }
 }
 
-/// The line of a bucket whose entries stand in an array beside it.
+/// The line of a bucket whose entries are in a separate array.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Bucket {

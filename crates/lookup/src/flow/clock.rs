@@ -1,34 +1,34 @@
-//! Time in a flow table: a monotonic count of units, of which entries keep the low 16 bits of their end.
+//! Time in a flow table: a monotonic count of units; entries keep the low 16 bits of their end.
 //!
-//! A 16-bit end is ambiguous after 2^16 units. Ends lie at most [`WINDOW`] ahead, so an entry may rest, expired, for
-//! `2^16 - WINDOW` units before its end looks like one to come. Every bucket is therefore visited by the scan within that
-//! time; where the caller falls behind, the clock is **held** instead: entries then live longer than asked, but none
-//! comes back to life. A clock that goes back a little
-//! is waited for; one that goes back by more than [`GUARD`] units was set, and time goes on from there. A step of more than a window ends every entry there is, so it counts as
-//! one of a window, and costs no scan at once.
+//! A 16-bit end is ambiguous after 2^16 units. Ends are at most [`WINDOW`] ahead, so an expired entry may stay for
+//! `2^16 - WINDOW` units before its end looks like a future one. The scan therefore visits every bucket within that
+//! time. If the caller falls behind, the clock is **held** instead: entries then live longer than asked, but none
+//! revives. A clock that goes back a little is waited for; one that goes back by more than [`GUARD`] units was set, and
+//! time continues from there. A step of more than a window ends all entries, so it counts as one window, and needs no
+//! scan at once.
 //!
 //! Source: Le Scouarnec, "Cuckoo++ Hash Tables", section 4.2. Differs: the window is 2^14 units, not 2^10; the paper
-//! leaves the deadline of the scan, and the clock, to the user.
+//! leaves the scan's deadline, and the clock, to the user.
 
-/// How far ahead of the clock a timer may end, in units: longer lives for entries against a tighter deadline for scans.
+/// How far ahead of the clock a timer may end, in units: longer lives for entries, but a tighter deadline for scans.
 pub(super) const WINDOW: u16 = 1 << 14;
-/// Units between the longest lifetime and the window, and those by which a caller's clock may waver.
+/// Units between the longest lifetime and the window, and those by which a caller's clock may go back.
 const GUARD: u16 = 64;
-/// The longest lifetime of an entry, in units: 4 hours and a half in seconds, 5.6 days in units of 30 s.
+/// The longest lifetime of an entry, in units: 4.5 hours in units of a second, 5.6 days in units of 30 s.
 pub const MAX_LIFETIME: u16 = WINDOW - GUARD;
-/// Units that the clock may run on after a scan began, whatever the caller does.
+/// Units that the clock may advance after a scan began, whatever the caller does.
 const LEASE: u64 = (1 << 16) - WINDOW as u64;
 
-/// What became of a step of the clock.
+/// The result of a step of the clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Step {
-    /// The clock stands where the caller's does.
+    /// The clock equals the caller's.
     Exact,
-    /// The caller's clock is so many units behind its latest time: time stands still meanwhile, or goes on from there if it
-    /// was set back by much.
+    /// The caller's clock is this many units behind its latest time: time stops until it catches up, or continues from
+    /// there if it was set back by much.
     Back(u64),
-    /// The scan is behind, so the clock was held back by so many units. Scan on.
+    /// The scan is behind, so the clock was held back by this many units. Continue the scan.
     Held(u64),
 }
 
@@ -37,11 +37,11 @@ pub enum Step {
 pub(super) struct Clock {
     /// The caller's latest time.
     caller: u64,
-    /// Time in the table; entries keep its low bits.
+    /// The table's time; entries keep its low bits.
     now: u64,
-    /// When the latest complete scan began: nothing that ended by then is still stored.
+    /// When the latest complete scan began: no entry that ended by then is still stored.
     clean: u64,
-    /// When the scan under way began.
+    /// When the current scan began.
     began: u64,
 }
 
@@ -50,7 +50,7 @@ impl Clock {
         Self { caller, now: 0, clean: 0, began: 0 }
     }
 
-    /// What entries are compared with.
+    /// The time that entries are compared with.
     #[inline(always)]
     pub(super) fn low(&self) -> u16 {
         self.now as u16
@@ -83,12 +83,12 @@ impl Clock {
         }
     }
 
-    /// Units until the clock must be held, unless a scan is completed before.
+    /// Units until the clock must be held, unless a scan completes before.
     pub(super) fn left(&self) -> u64 {
         self.clean + LEASE - self.now
     }
 
-    /// Starts a scan over: what was visited so far counts for nothing.
+    /// Restarts the scan: what was visited so far is void.
     pub(super) fn scan_begins(&mut self) {
         self.began = self.now;
     }

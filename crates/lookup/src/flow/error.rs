@@ -2,14 +2,14 @@
 
 use super::Slot;
 
-/// Why a flow was not inserted. The table is unchanged, but for an upsert whose flow was there.
+/// Why a flow was not inserted. The table is unchanged, except by an upsert whose flow was there.
 #[derive(thiserror::Error, Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum InsertError {
     /// The flow is there already.
     #[error("the flow is there already: use upsert to replace its value")]
     Exists {
-        /// Where.
+        /// The flow's slot.
         slot: Slot,
     },
     /// No chain of moves within bounds frees a slot.
@@ -17,17 +17,17 @@ pub enum InsertError {
     Full {
         /// Slots in use.
         n_entries: usize,
-        /// Slots.
+        /// Slots of the table.
         n_slots: usize,
     },
-    /// The buckets of the flow are full of flows that have no others to go to: more flows share a few buckets and tags
-    /// than these hold, which a keyed hash makes impossible in practice.
+    /// The buckets of the flow are full of flows that cannot move to others: more flows share a few buckets and tags
+    /// than these hold. A keyed hash makes this impossible in practice.
     #[error("more flows share the buckets and the tag of this one than fit: choose another secret key")]
     Crowded,
-    /// The lifetime is nothing, or longer than timers of 16 bits can tell.
+    /// The lifetime is zero, or longer than 16-bit timers can express.
     #[error("a lifetime of {got} units is not 1 to {max}: choose a longer unit of time")]
     Lifetime {
-        /// What was asked, in units.
+        /// The lifetime asked for, in units.
         got: u16,
         /// The longest, in units.
         max: u16,
@@ -43,7 +43,7 @@ pub enum CapacityError {
     Memory {
         /// Slots of the table, or of the next one.
         n_slots: usize,
-        /// What it said.
+        /// The operating system's error.
         source: std::io::Error,
     },
     /// More slots than the settings, or 32-bit slot numbers, allow.
@@ -54,7 +54,7 @@ pub enum CapacityError {
         /// The limit.
         max: usize,
     },
-    /// The table is growing already.
+    /// The table is already growing.
     #[error("the table is growing already: migrate until it has grown")]
     Growing,
 }

@@ -1,12 +1,12 @@
-//! The layout for keys and values of up to 8 bytes together: entries stand in the lines, so that a hit reads one line
-//! too, and a slot costs 12.8 bytes.
+//! The layout for keys and values of up to 8 bytes together: entries are in the lines, so a hit also reads only one
+//! line, and a slot costs 12.8 bytes.
 //!
 //! ```text
 //! | entries 5 x (key, value; 64) | ends 5 x 16 | occupied 5, secondary 5, moved 6 | hint 32 | counts 2 x 32 |
 //! ```
-//! Keys are compared whole, so no tags are kept: where an entry of a second bucket belongs follows from the digest of its
-//! key, which only moves and removals need. Source: Le Scouarnec, Figure 1a. Differs: has timers and a counted filter too.
-//! Limits: no remap array of Horton; at most 63 entries of a bucket live elsewhere.
+//! Keys are compared whole, so no tags are kept: the first bucket of an entry in its second one follows from the digest
+//! of its key, which only moves and removals need. Source: Le Scouarnec, Figure 1a. Differs: also has timers and a
+//! counted filter. Limits: no remap array of Horton; at most 63 entries of a bucket live elsewhere.
 
 #![expect(unsafe_code, reason = "shows zeroed lines as buckets, and asks for lines ahead")]
 
@@ -18,17 +18,17 @@ use crate::base::arena::Zeroed;
 use crate::base::prefetch::prefetch;
 use crate::hash::{Digest, Hasher};
 
-/// Slots of a line: with timers and the filter they fill it.
+/// Slots per line: with timers and the filter they fill it.
 const SLOTS: usize = 5;
 /// Where the ends start, as 16-bit words of the line; the masks follow.
 const ENDS: usize = 4 * SLOTS;
 const MASKS: usize = ENDS + SLOTS;
 /// Where the filter starts, as 32-bit words of the line.
 const FILTER: usize = 13;
-/// Bits of the masks: a slot each.
+/// Bits of the masks: one per slot.
 const SLOT_BITS: u16 = (1 << SLOTS) - 1;
 
-/// Keys of `K` bytes and values of `V` bytes, 8 together at most, in the lines: see [`InlineTable`](super::InlineTable).
+/// Keys of `K` and values of `V` bytes, at most 8 together, in the lines: see [`InlineTable`](super::InlineTable).
 #[derive(Debug)]
 pub struct Inline<const K: usize, const V: usize> {
     lines: Zeroed,
@@ -39,7 +39,7 @@ pub struct Inline<const K: usize, const V: usize> {
 impl<const K: usize, const V: usize> Inline<K, V> {
     const FITS: () = assert!(K > 0 && K + V <= 8, "key and value fit 8 bytes together");
 
-    /// A key as it stands in an entry whose other bytes are zero.
+    /// A key as stored in an entry whose other bytes are zero.
     #[inline(always)]
     fn word(key: &[u8; K]) -> u64 {
         let mut bytes = [0; 8];

@@ -1,11 +1,11 @@
-//! Where a table has its entries: in an array beside the lines of metadata ([`Split`](super::Split)), or in the lines
-//! themselves ([`Inline`](super::Inline)).
+//! Where a table stores its entries: in an array separate from the lines of metadata ([`Split`](super::Split)), or in
+//! the lines themselves ([`Inline`](super::Inline)).
 
 use super::bucket::Line;
 use super::policy::Policy;
 use crate::hash::{Digest, Hasher};
 
-/// Where a table has its entries; sealed.
+/// Where a table stores its entries; sealed.
 pub trait Layout: sealed::Memory {}
 
 impl<M: sealed::Memory> Layout for M {}
@@ -16,14 +16,14 @@ pub(super) mod sealed {
 
     /// The memory of a table: buckets with [`Line::SLOTS`] slots each, slot `i` in bucket `i / SLOTS`.
     pub trait Memory: Sized + Send + Sync + std::fmt::Debug {
-        /// What flows are known by.
+        /// Identifies a flow.
         type Key: Copy + PartialEq + std::fmt::Debug;
-        /// What is stored of a flow.
+        /// The data stored per flow.
         type Value: Copy;
         /// The metadata of a bucket.
         type Line: Line;
 
-        /// Room for so many buckets, all empty, of flows with these digests.
+        /// Memory for `n_buckets` empty buckets of flows whose digests come from `hasher`.
         fn new(n_buckets: usize, hasher: &Hasher) -> std::io::Result<Self>;
         /// The digest of a key.
         fn digest(hasher: &Hasher, key: &Self::Key) -> Digest;
@@ -32,12 +32,12 @@ pub(super) mod sealed {
 
         /// All lines.
         fn lines(&self) -> &[Self::Line];
-        /// A line that is there, without a check in release builds: its number is masked by the store. See `lines` for
-        /// the checked way.
+        /// An existing line, unchecked in release builds: the store masks its number. See `lines` for the checked
+        /// way.
         fn line(&self, bucket: u32) -> &Self::Line;
-        /// A line, to be changed.
+        /// A line, mutably.
         fn line_mut(&mut self, bucket: u32) -> &mut Self::Line;
-        /// Slots of a bucket whose entry may be that of a key: its tag is alike, and it has not ended if timed.
+        /// Slots of a bucket whose entry may have this key: its tag is equal, and, if timed, it has not ended.
         fn matches<P: Policy>(&self, bucket: u32, key: &Self::Key, tag: u16, now: u16) -> u8;
 
         /// The tag of an entry.
@@ -54,24 +54,24 @@ pub(super) mod sealed {
         fn value(&self, slot: u32) -> &Self::Value {
             self.entry(slot).1
         }
-        /// Its value, to be changed.
+        /// Its value, mutably.
         fn value_mut(&mut self, slot: u32) -> &mut Self::Value;
         /// Writes an entry.
         fn write(&mut self, slot: u32, key: &Self::Key, value: &Self::Value);
 
-        /// Asks for a line.
+        /// Prefetches a line.
         fn prefetch_line(&self, bucket: u32);
-        /// Asks for all lines of the entry in `slot` if `holds`; if not, for the line of bucket `held`, which is at hand,
-        /// rather than branch.
+        /// Prefetches all lines of the entry in `slot` if `holds`. If not, prefetches the line of bucket `held`, which
+        /// is in cache, to avoid a branch.
         fn prefetch_entry_if(&self, slot: u32, holds: bool, held: u32);
 
         /// Makes all memory resident, on reserved huge pages if there are enough.
         fn touch(&mut self);
-        /// Bytes reserved: lines, then entries beside them.
+        /// Bytes reserved: lines, then separate entries.
         fn bytes(&self) -> [usize; 2];
-        /// Bytes that stand on huge pages which the operator has reserved.
+        /// Bytes on huge pages that the operator has reserved.
         fn reserved_page_bytes(&self) -> usize;
-        /// Bytes that stand on huge pages, if the operating system says.
+        /// Bytes on huge pages, if the operating system reports it.
         fn huge_page_bytes(&self) -> Option<usize>;
     }
 }

@@ -1,4 +1,4 @@
-//! What the caller drives between bursts: the clock, the scan for what has ended, moves to first buckets, and growth.
+//! What the caller drives between bursts: the clock, the scan for ended entries, moves to first buckets, and growth.
 
 use super::bucket::Line;
 use super::clock::Step;
@@ -12,7 +12,7 @@ use super::table::{Table, store};
 impl<L: Layout, P: Policy> Table<L, P> {
     /// Sets the clock to the caller's, in units. O(1), whatever the step.
     ///
-    /// Timers have a granularity of a unit: a lifetime of `n` ends between `n - 1` and `n` units from now.
+    /// Timers have a granularity of one unit: a lifetime of `n` ends between `n - 1` and `n` units from now.
     pub fn advance(&mut self, now: u64) -> Step {
         let step = self.clock.advance(now);
         match step {
@@ -23,12 +23,12 @@ impl<L: Layout, P: Policy> Table<L, P> {
         step
     }
 
-    /// Units until the clock has to be held, unless the scan comes round before.
+    /// Units until the clock has to be held, unless the scan completes before.
     pub fn scan_due_in(&self) -> u64 {
         self.clock.left()
     }
 
-    /// Visits the next `n_buckets` and takes out what has ended; `ended` hears of each. A cache line a bucket.
+    /// Visits the next `n_buckets` and removes ended entries; `ended` receives each. One cache line per bucket.
     ///
     /// A step ends with its round. Call it often enough that a round over all buckets takes less than [`scan_due_in`](Self::scan_due_in).
     pub fn scan(&mut self, n_buckets: usize, mut ended: impl FnMut(&L::Key, &L::Value)) -> Progress {
@@ -58,10 +58,10 @@ impl<L: Layout, P: Policy> Table<L, P> {
         Progress { n_buckets_left: all - end, n_ended, n_moved: 0 }
     }
 
-    /// Visits the next `n_buckets` and moves flows that are in their second bucket to their first, where that has a free
-    /// slot by now: a hit on them reads a line less. Up to eight moves a bucket, one line of metadata each: at most about
-    /// 1 µs a bucket. Worth while where flows come and go: after many turnovers at load 0.8 26 % of them are in their second
-    /// bucket, after a round 12 %.
+    /// Visits the next `n_buckets` and moves flows from their second bucket to their first, if that has a free slot
+    /// now: a hit on them then reads one line less. At most eight moves per bucket, one line of metadata each: at most
+    /// about 1 µs per bucket. Worthwhile if flows come and go: after many turnovers at load 0.8, 26 % of them are in
+    /// their second bucket, after a round 12 %.
     ///
     /// A step ends with its round. While the table grows, migration does this, and there is nothing to visit.
     pub fn rehome(&mut self, n_buckets: usize) -> Progress {
@@ -79,8 +79,8 @@ impl<L: Layout, P: Policy> Table<L, P> {
         Progress { n_buckets_left: all - end, n_ended: 0, n_moved }
     }
 
-    /// Starts to double the capacity. O(1): flows are moved by [`migrate`](Self::migrate), lookups and inserts go on, and
-    /// a miss costs one look into each generation until all have moved.
+    /// Starts to double the capacity. O(1): [`migrate`](Self::migrate) moves the flows while lookups and inserts
+    /// continue. A miss costs one lookup in each generation until all have moved.
     /// # Errors
     /// [`CapacityError`]; the table is unchanged then.
     pub fn grow(&mut self) -> Result<(), CapacityError> {
@@ -96,13 +96,13 @@ impl<L: Layout, P: Policy> Table<L, P> {
         Ok(())
     }
 
-    /// Whether a generation is being left.
+    /// Whether flows are being moved from an old generation.
     pub fn is_growing(&self) -> bool {
         self.old.is_some()
     }
 
-    /// Moves the flows of the next `n_buckets` of the old generation to the new; `ended` hears of what had ended. About
-    /// 1 µs a bucket. When nothing is left in the old generation, its memory is returned.
+    /// Moves the flows of the next `n_buckets` of the old generation to the new one; `ended` receives ended entries.
+    /// About 1 µs per bucket. When the old generation is empty, its memory is returned.
     pub fn migrate(&mut self, n_buckets: usize, mut ended: impl FnMut(&L::Key, &L::Value)) -> Progress {
         let now = self.clock.low();
         let mut n_ended = 0;
@@ -119,7 +119,7 @@ impl<L: Layout, P: Policy> Table<L, P> {
                 let place = self.store.place(L::digest(&self.hasher, key));
                 let pair = (key, value);
                 let times = (now, old.bucket(bucket).end(lane as usize));
-                // One that finds no place stays where it is, and is found there, until the next round.
+                // A flow that finds no place stays, and is found, in the old generation until the next round.
                 if let Ok(done) = self.store.insert(&mut self.search, pair, place, times, &mut ended) {
                     n_ended += usize::from(done.reused);
                     n_moved += 1;

@@ -1,5 +1,5 @@
-//! Cuckoo++ flow tables: exact keys and values that come and go with the traffic, one cache line for most misses, two
-//! for most hits, timers in the metadata.
+//! Cuckoo++ flow tables: exact keys and values for per-flow traffic state; one cache line for most misses, two for most
+//! hits, timers in the metadata.
 //!
 //! | module | what |
 //! |---|---|
@@ -7,18 +7,18 @@
 //! | `batch` | lookups in batches: prefetch, then compare, without a branch on what was found |
 //! | `maintenance` | what the caller drives between bursts: the clock, the scan for ended entries, growth |
 //! | `policy` | the five lookup [policies](Policy): two constants each |
-//! | `bucket`, [`simd`] | the line of metadata, the books of what lives elsewhere; vector compares, and their scalar twin |
-//! | `split`, `inline` | the two [layouts](Layout): entries in an array beside the lines, or in the lines |
+//! | `bucket`, [`simd`] | the line of metadata, the books of entries that live elsewhere; vector compares, and their scalar twin |
+//! | `split`, `inline` | the two [layouts](Layout): entries in a separate array, or in the lines |
 //! | `store` | one generation of buckets and entries: find, insert by a shortest chain of moves, remove |
-//! | `clock` | why no timer of 16 bits revives |
+//! | `clock` | why no 16-bit timer revives |
 //! | `report` | counters, memory, a recount of all books |
 //!
-//! Cost: 8 bytes of metadata a slot and the entry, padded to a power of two up to a line: 40 bytes for 16-byte keys and
-//! values. A miss reads a second line for 1 key in 300 after many turnovers at load 0.95.
-//! One core, one table: writers take `&mut self`. Flows are steered to cores by bits 16 to 31 of their digests.
-//! Source: Le Scouarnec, "Cuckoo++ Hash Tables: High-Performance Hash Tables for Networking Applications". Differs, with
-//! figures, in `docs/derivations/flow-tables.md`: the other bucket by XOR, a counted filter, unsigned timers and a clock
-//! that is held rather than let an entry come back.
+//! Cost: 8 bytes of metadata per slot, plus the entry padded to a power of two up to a line: 40 bytes per slot for
+//! 16-byte keys and values. After many turnovers at load 0.95 one miss in 300 reads a second line. One table per core:
+//! writers take `&mut self`. Flows are steered to cores by bits 16 to 31 of their digests.
+//! Source: Le Scouarnec, "Cuckoo++ Hash Tables: High-Performance Hash Tables for Networking Applications". Differs,
+//! with figures, in `docs/derivations/flow-tables.md`: the other bucket by XOR, a counted filter, unsigned timers, and
+//! a clock that is held so that no entry revives.
 //! Limits: 2^30 slots, a power of two; load up to 0.95; lifetimes up to [`MAX_LIFETIME`] units.
 //! ```
 //! use fibula_lookup::flow::{FlowTable, Settings};

@@ -1,6 +1,6 @@
-//! The five lookup policies: when a lookup goes on to the second bucket, and what tells it.
+//! The five lookup policies: when a lookup continues in the second bucket, and what decides that.
 //!
-//! All else is one code, made for each policy by the compiler.
+//! All other code is shared; the compiler instantiates it for each policy.
 
 /// What decides whether a lookup that found nothing in the first bucket reads the second.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,7 +18,7 @@ pub enum Second {
 
 /// A lookup policy; sealed.
 pub trait Policy: sealed::Sealed + Copy + Default + Send + Sync + std::fmt::Debug + 'static {
-    /// What decides about the second bucket.
+    /// What decides whether the second bucket is read.
     const SECOND: Second;
     /// Whether entries expire.
     const TIMED: bool;
@@ -56,7 +56,7 @@ policy! {
     Timed, Filter, true, "cuckoo++ timed"
 }
 policy! {
-    /// The second bucket always, fetched when the first had nothing: good for hits (CuckooSwitch, MemC3).
+    /// Always the second bucket, fetched only if the first has no match: good for hits (CuckooSwitch, MemC3).
     Optimistic, Always, false, "optimistic"
 }
 policy! {

@@ -1,4 +1,4 @@
-//! What a table did, what it holds, and whether its books are right.
+//! A table's counters, its memory, and an audit of its books.
 
 use super::bucket::Line;
 use super::layout::{Layout, Memory, lanes};
@@ -7,7 +7,7 @@ use super::store::Store;
 use super::table::Table;
 use crate::hash::{Digest, Hasher};
 
-/// What a table did, in numbers since it was made.
+/// Counts of a table's operations since it was made.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Counters {
@@ -15,11 +15,11 @@ pub struct Counters {
     pub inserted: u64,
     /// Flows removed by the caller.
     pub removed: u64,
-    /// Entries that had ended and whose slots an insert used again.
+    /// Ended entries whose slots an insert reused.
     pub ended_reused: u64,
-    /// Entries that had ended and were found by the scan, or when the table grew.
+    /// Ended entries that were removed by the scan, or when the table grew.
     pub ended_scanned: u64,
-    /// Entries that were moved to their other bucket to make place, or to be in their first.
+    /// Entries that were moved to their other bucket: to make space, or to be in their first.
     pub moved: u64,
     /// Inserts refused: the flow was there.
     pub refused_exists: u64,
@@ -35,56 +35,56 @@ pub struct Counters {
     pub back_units: u64,
 }
 
-/// Where the memory of a table goes, in bytes.
+/// The memory of a table, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct MemoryReport {
-    /// Lines of metadata, with the entries where these are inline.
+    /// Lines of metadata, including the entries if these are inline.
     pub buckets_bytes: usize,
-    /// Keys and values beside them.
+    /// Separate keys and values.
     pub entries_bytes: usize,
-    /// Of both, what stands on huge pages, if the operating system says.
+    /// The part of both that is on huge pages, if the operating system reports it.
     pub huge_page_bytes: Option<usize>,
-    /// Of these, what stands on pages that the operator has reserved.
+    /// The part of that on pages that the operator has reserved.
     pub reserved_page_bytes: usize,
-    /// Slots, those of a generation that is being left included.
+    /// Slots, including those of an old generation.
     pub n_slots: usize,
 }
 
-/// How far a scan, a migration or a round of moves to first buckets is.
+/// The progress of a scan, a migration or a round of moves to first buckets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Progress {
-    /// Buckets that are left in this round.
+    /// Buckets that remain in this round.
     pub n_buckets_left: usize,
-    /// Entries that had ended and were taken out in this step.
+    /// Ended entries that were removed in this step.
     pub n_ended: usize,
     /// Entries that moved in this step: to the new generation, or to their first bucket.
     pub n_moved: usize,
 }
 
-/// What an audit counted.
+/// The counts of an audit.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Audit {
     /// Entries stored, ended or not.
     pub n_entries: usize,
-    /// Those of them that stand in their second bucket.
+    /// Those of them in their second bucket.
     pub n_secondary: usize,
 }
 
-/// A table's books contradict its entries: a defect of this library, or of the memory.
+/// A table's books contradict its entries: a defect of this library, or of the hardware's memory.
 #[derive(thiserror::Error, Clone, PartialEq, Eq, Debug)]
 #[error("bucket {bucket}: {what}")]
 pub struct AuditError {
-    /// Where.
+    /// The bucket concerned.
     pub bucket: u32,
     /// What is wrong.
     pub what: String,
 }
 
 impl<L: Layout, P: Policy> Table<L, P> {
-    /// Where the memory goes.
+    /// How much memory is used for what.
     pub fn memory(&self) -> MemoryReport {
         let stores = || std::iter::once(&self.store).chain(&self.old);
         let [buckets_bytes, entries_bytes] = stores()
@@ -99,13 +99,13 @@ impl<L: Layout, P: Policy> Table<L, P> {
         }
     }
 
-    /// Whether a lookup of this flow, which is not there, would read the second bucket: a false positive of the hint.
+    /// Whether a lookup of this absent flow would read the second bucket: a false positive of the hint.
     pub fn reads_second(&self, digest: Digest) -> bool {
         self.store.second(self.store.place(digest)).is_some()
     }
 
-    /// How many buckets have 0, 1, 2 ... entries that live in their second bucket (the paper's moved counter, Figure 5);
-    /// none for policies that do not count them. O(buckets).
+    /// The number of buckets that have 0, 1, 2 ... entries in their second bucket (the paper's moved counter, Figure
+    /// 5); none for policies without that counter. O(buckets).
     pub fn moved_counts(&self) -> Option<Vec<u64>> {
         if matches!(P::SECOND, Second::Always | Second::Fetched) {
             return None;
@@ -119,10 +119,10 @@ impl<L: Layout, P: Policy> Table<L, P> {
         Some(counts)
     }
 
-    /// Recounts everything and compares it with the books: every entry is where its key says, every owner knows how many
-    /// of its entries are elsewhere and with which tags. O(slots), with as much memory as the metadata.
+    /// Recounts everything and compares it with the books: every entry is where its key says; every owner has the right
+    /// number and tags of its entries elsewhere. O(slots), with as much memory as the metadata.
     /// # Errors
-    /// [`AuditError`]: what is wrong first.
+    /// [`AuditError`]: the first contradiction.
     pub fn audit(&self) -> Result<Audit, AuditError> {
         let mut sum = Audit::default();
         for store in std::iter::once(&self.store).chain(&self.old) {

@@ -1,10 +1,10 @@
-//! Eight 16-bit lanes at once: which tags are equal, which timers run; or six words: which keys are equal. Answers are bit
-//! masks, bit `i` for lane `i`.
+//! Compares eight 16-bit lanes at once (which tags are equal, which timers run), or six words (which keys are equal).
+//! The results are bit masks, bit `i` for lane `i`.
 //!
-//! A timer runs while `1 <= expiry - now <= WINDOW`, modulo 2^16 and **unsigned**: SSE2 compares signed words only, so
-//! the difference goes through a saturating subtraction, which is zero exactly up to the window. SSE2 is part of every
-//! x86-64 and NEON of every AArch64, so nothing is detected at run time; eight lanes fill one register, and AVX2 has
-//! nothing to add. [`scalar`] is the twin for other machines, and what the tests hold the others to.
+//! A timer runs while `1 <= expiry - now <= WINDOW`, modulo 2^16 and **unsigned**. SSE2 compares signed words only, so
+//! the difference goes through a saturating subtraction, which is zero exactly up to the window. Every x86-64 has SSE2
+//! and every AArch64 has NEON, so nothing is detected at run time; eight lanes fill one register, so AVX2 gains
+//! nothing. [`scalar`] is the twin for other machines, and the reference of the tests.
 
 #![cfg_attr(
     any(target_arch = "x86_64", target_arch = "aarch64"),
@@ -32,7 +32,7 @@ pub mod scalar {
         mask(|lane| expiry[lane].wrapping_sub(now).wrapping_sub(1) < WINDOW)
     }
 
-    /// Words that equal `wanted` in the bits of `mask`; `wanted` has no others.
+    /// Words that equal `wanted` in the bits of `mask`; `wanted` has no other bits.
     pub fn equal_words(words: &[u64; WORDS], wanted: u64, mask: u64) -> u8 {
         (0..WORDS).fold(0, |found, word| found | (u8::from(words[word] & mask == wanted) << word))
     }
@@ -73,7 +73,7 @@ pub fn running(expiry: &[u16; LANES], now: u16) -> u8 {
     }
 }
 
-/// Words that equal `wanted` in the bits of `mask`; `wanted` has no others.
+/// Words that equal `wanted` in the bits of `mask`; `wanted` has no other bits.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub fn equal_words(words: &[u64; WORDS], wanted: u64, mask: u64) -> u8 {
@@ -99,7 +99,7 @@ pub fn equal_words(words: &[u64; WORDS], wanted: u64, mask: u64) -> u8 {
     }
 }
 
-/// One bit of each 16-bit lane, all of whose bits are equal.
+/// One bit per 16-bit lane, all of whose bits are equal.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn bits(lanes: std::arch::x86_64::__m128i) -> u8 {
@@ -129,7 +129,7 @@ pub fn running(expiry: &[u16; LANES], now: u16) -> u8 {
     }
 }
 
-/// Words that equal `wanted` in the bits of `mask`; `wanted` has no others.
+/// Words that equal `wanted` in the bits of `mask`; `wanted` has no other bits.
 #[cfg(target_arch = "aarch64")]
 #[inline(always)]
 pub fn equal_words(words: &[u64; WORDS], wanted: u64, mask: u64) -> u8 {
@@ -146,7 +146,7 @@ pub fn equal_words(words: &[u64; WORDS], wanted: u64, mask: u64) -> u8 {
     }
 }
 
-/// One bit of each 16-bit lane, all of whose bits are equal.
+/// One bit per 16-bit lane, all of whose bits are equal.
 #[cfg(target_arch = "aarch64")]
 #[inline(always)]
 fn bits(lanes: std::arch::aarch64::uint16x8_t) -> u8 {
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn vectors_and_scalars_agree_on_which_timers_run() {
-        // All 2^32 pairs take seconds: they are for the deep run, the others look at every end at a few times, and at the
+        // All 2^32 pairs take seconds and are for the deep run; other runs check every end at a few times, and the
         // edges of the window at every time.
         let step = if std::env::var_os("FIBULA_DEEP").is_some() { 1 } else { 257 };
         for now in (0..=u16::MAX).step_by(step) {

@@ -1,4 +1,4 @@
-//! The layout for keys and values of any size: an array of lines of metadata, and one of entries beside it.
+//! The layout for keys and values of any size: an array of lines of metadata, and a separate array of entries.
 
 #![expect(unsafe_code, reason = "shows zeroed lines as buckets and entries, and asks for lines ahead")]
 
@@ -13,7 +13,7 @@ use crate::hash::{Digest, Hasher};
 
 const SLOTS: usize = <Bucket as Line>::SLOTS;
 
-/// Keys of `K` words and values of `V` words in an array beside the metadata: see [`FlowTable`](super::FlowTable).
+/// Keys of `K` words and values of `V` words, separate from the metadata: see [`FlowTable`](super::FlowTable).
 #[derive(Debug)]
 pub struct Split<const K: usize, const V: usize> {
     buckets: Zeroed,
@@ -22,7 +22,7 @@ pub struct Split<const K: usize, const V: usize> {
     _entries: PhantomData<Entry<K, V>>,
 }
 
-/// A key with its value; what stands in slot `i` of the table stands at index `i`.
+/// A key with its value; slot `i` of the table is at index `i`.
 #[repr(C)]
 #[derive(Debug)]
 struct Entry<const K: usize, const V: usize> {
@@ -31,7 +31,7 @@ struct Entry<const K: usize, const V: usize> {
 }
 
 impl<const K: usize, const V: usize> Split<K, V> {
-    /// Bytes from entry to entry: no entry of up to a line straddles two, and a larger one starts a line.
+    /// Bytes between entries: no entry of up to a line crosses a line boundary, and a larger one starts a line.
     const STRIDE: usize = {
         assert!(K > 0, "a flow has a key");
         let bytes = 8 * (K + V);

@@ -1,4 +1,4 @@
-//! One generation of a table: buckets and entries of a fixed number, a power of two.
+//! One generation of a table: buckets and entries; the number of buckets is a fixed power of two.
 
 use super::bucket::{CHOICES, Line, offset};
 use super::layout::{Memory, lanes};
@@ -6,10 +6,10 @@ use super::policy::{Policy, Second};
 use crate::cuckoo::path::{Buckets, Search};
 use crate::hash::{Digest, Hasher};
 
-/// A search for a free slot sees hundreds of buckets; flows that it sees in fewer than this share buckets and tags.
+/// A search for a free slot visits hundreds of buckets; if it visits fewer than this, flows share buckets and tags.
 const CROWD: usize = 16;
 
-/// Where a flow may live, from its digest: `| bucket, from bit 32 up | steering, bits 16 to 31 | tag, 16 bits |`.
+/// The place of a flow, from its digest: `| bucket, from bit 32 up | steering, bits 16 to 31 | tag, 16 bits |`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Place {
     pub(super) first: u32,
@@ -26,20 +26,20 @@ pub(super) struct Store<M, P> {
     _policy: std::marker::PhantomData<P>,
 }
 
-/// What an insert did beside writing its entry.
+/// The side effects of an insert.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Inserted {
     pub(super) slot: u32,
     /// Entries that were moved for it.
     pub(super) n_moved: usize,
-    /// Whether an entry that had ended made place.
+    /// Whether the slot of an ended entry was reused.
     pub(super) reused: bool,
 }
 
 /// No slot could be freed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NoWay {
-    /// The flow's entries can only move between few buckets, all full.
+    /// The flow's entries can only move between a few buckets, all full.
     pub(super) is_crowded: bool,
 }
 
@@ -49,7 +49,7 @@ impl<M: Memory, P: Policy> Store<M, P> {
         "the layout has no room for Horton's functions"
     );
 
-    /// Room for `n_buckets`, a power of two, at least 2.
+    /// A store of `n_buckets`, a power of two, at least 2.
     pub(super) fn new(n_buckets: usize, hasher: &Hasher) -> std::io::Result<Self> {
         let () = Self::KNOWS_THE_WAY;
         debug_assert!(n_buckets.is_power_of_two() && n_buckets >= 2);
@@ -79,19 +79,19 @@ impl<M: Memory, P: Policy> Store<M, P> {
         &self.memory.lines()[bucket as usize]
     }
 
-    /// A bucket of a lookup, whose number is masked.
+    /// A bucket for a lookup; its number is masked.
     #[inline(always)]
     pub(super) fn masked(&self, bucket: u32) -> &M::Line {
         self.memory.line(bucket & self.mask)
     }
 
-    /// Slots of a bucket of a lookup whose entry may be that of a key.
+    /// Slots of a lookup's bucket whose entry may have this key.
     #[inline(always)]
     pub(super) fn matches(&self, bucket: u32, key: &M::Key, tag: u16, now: u16) -> u8 {
         self.memory.matches::<P>(bucket & self.mask, key, tag, now)
     }
 
-    /// The bucket at an offset of `first`.
+    /// The bucket at an XOR offset from `first`.
     #[inline(always)]
     fn apart(&self, first: u32, offset: u32) -> u32 {
         (first ^ offset) & self.mask
@@ -103,13 +103,13 @@ impl<M: Memory, P: Policy> Store<M, P> {
         self.masked(place.first).hint::<P>(place.tag).map(|offset| self.apart(place.first, offset))
     }
 
-    /// The second bucket of a flow of which the hint of its first tells.
+    /// The second bucket of a flow if the hint of the first has its tag.
     #[inline(always)]
     pub(super) fn told(&self, place: Place) -> u32 {
         self.apart(place.first, self.masked(place.first).way::<P>(place.tag))
     }
 
-    /// The second bucket of a flow whose policy has one such bucket a flow.
+    /// The second bucket of a flow, for policies with only one per flow.
     #[inline(always)]
     pub(super) fn away(&self, place: Place) -> u32 {
         self.apart(place.first, offset(place.tag, 0))
@@ -135,7 +135,7 @@ impl<M: Memory, P: Policy> Store<M, P> {
             .or_else(|| self.find_in(self.second(place)?, place.tag, key, now))
     }
 
-    /// Inserts a flow that is not there. `ended` hears of an entry that had ended and makes place.
+    /// Inserts an absent flow. `ended` receives an ended entry whose slot is reused.
     pub(super) fn insert(
         &mut self,
         search: &mut Search,
@@ -145,7 +145,7 @@ impl<M: Memory, P: Policy> Store<M, P> {
         ended: &mut impl FnMut(&M::Key, &M::Value),
     ) -> Result<Inserted, NoWay> {
         let view = View { store: self, now };
-        // Only a full first bucket asks where else: Horton looks at seven buckets for that.
+        // A second bucket is needed only if the first is full: Horton reads seven buckets to choose it.
         let is_room = view.free_slot(place.first).is_some();
         let second = if is_room { place.first } else { view.away(place.first, place.tag) };
         if !search.run(&view, [place.first, second]) {
@@ -171,13 +171,13 @@ impl<M: Memory, P: Policy> Store<M, P> {
         Ok(Inserted { slot, n_moved, reused })
     }
 
-    /// Takes the entry of a slot out. Its key and value stay to be read until the slot is used again.
+    /// Removes the entry of a slot. Its key and value remain readable until the slot is reused.
     pub(super) fn remove(&mut self, slot: u32) {
         self.leave(slot);
         self.n_entries -= 1;
     }
 
-    /// Takes out the entries of a bucket that `slots` tells; `gone` hears of each. Returns how many there were.
+    /// Removes the entries of a bucket that are in `slots`; `gone` receives each. Returns their number.
     pub(super) fn clear(&mut self, bucket: u32, slots: u8, gone: &mut impl FnMut(&M::Key, &M::Value)) -> usize {
         let mut left = self.bucket(bucket).occupied() & slots;
         let n_gone = left.count_ones() as usize;
@@ -190,8 +190,8 @@ impl<M: Memory, P: Policy> Store<M, P> {
         n_gone
     }
 
-    /// Moves the entries of a bucket that are here for want of place in their first bucket, and have not ended, back there
-    /// where it has a free slot. Returns how many.
+    /// Moves entries of a bucket that are here for lack of space in their first bucket, and have not ended, back to it
+    /// if it has a free slot. Returns their number.
     pub(super) fn rehome(&mut self, bucket: u32, now: u16) -> usize {
         let line = self.bucket(bucket);
         let away = line.secondary() & line.live::<P>(now);
@@ -211,7 +211,7 @@ impl<M: Memory, P: Policy> Store<M, P> {
         n_moved
     }
 
-    /// The first bucket of an entry that stands in its second.
+    /// The first bucket of an entry that is in its second.
     pub(super) fn owner(&self, slot: u32) -> u32 {
         let (bucket, lane) = at::<M>(slot);
         let choice = if P::SECOND == Second::Remap { self.bucket(bucket).function_of(lane) } else { 0 };
@@ -234,7 +234,7 @@ impl<M: Memory, P: Policy> Store<M, P> {
         self.memory.write(to, &key, &value);
     }
 
-    /// Writes the metadata of an entry whose first bucket is `first`, and tells that bucket if it is another.
+    /// Writes the metadata of an entry whose first bucket is `first`, and updates that bucket's books if it is another.
     fn fill(&mut self, slot: u32, tag: u16, end: u16, first: u32) {
         let (bucket, lane) = at::<M>(slot);
         let mut choice = 0;
@@ -252,7 +252,7 @@ impl<M: Memory, P: Policy> Store<M, P> {
         self.memory.line_mut(bucket).put(lane, tag, end, bucket != first, choice);
     }
 
-    /// Clears the metadata of an entry, and tells its owner if it stood in its second bucket.
+    /// Clears the metadata of an entry, and updates its owner's books if it was in its second bucket.
     fn leave(&mut self, slot: u32) {
         let (bucket, lane) = at::<M>(slot);
         if self.bucket(bucket).is_secondary(lane) && matches!(P::SECOND, Second::Filter | Second::Remap) {
@@ -263,19 +263,19 @@ impl<M: Memory, P: Policy> Store<M, P> {
     }
 }
 
-/// The bucket of a slot, and its number there.
+/// The bucket of a slot, and the lane in it.
 pub(super) fn at<M: Memory>(slot: u32) -> (u32, usize) {
     (slot / lanes::<M>(), (slot % lanes::<M>()) as usize)
 }
 
-/// A store as a search for a free slot sees it at one moment: what has ended is free.
+/// A store at one moment, as a search for a free slot sees it: ended entries are free.
 struct View<'a, M, P> {
     store: &'a Store<M, P>,
     now: u16,
 }
 
 impl<M: Memory, P: Policy> View<'_, M, P> {
-    /// Where a flow whose first bucket is `first` goes if not there; `first` itself if it cannot.
+    /// Where a flow whose first bucket is `first` goes if not there; `first` itself if nowhere.
     fn away(&self, first: u32, tag: u16) -> u32 {
         let store = self.store;
         let line = store.bucket(first);
@@ -287,7 +287,7 @@ impl<M: Memory, P: Policy> View<'_, M, P> {
             return at(0);
         }
         match line.choice(tag) {
-            // The least loaded of those that a function leads to.
+            // The least loaded of the buckets that the functions lead to.
             0 => (1..=CHOICES)
                 .map(at)
                 .min_by_key(|&bucket| store.bucket(bucket).live::<P>(self.now).count_ones())
@@ -303,7 +303,7 @@ impl<M: Memory, P: Policy> Buckets for View<'_, M, P> {
     fn free_slot(&self, bucket: u32) -> Option<u32> {
         let line = self.store.bucket(bucket);
         let live = line.live::<P>(self.now);
-        // One that never was or is empty goes before one that has ended, whose owner would have to hear of it.
+        // Empty slots are preferred to ended entries, whose owners' books would have to be updated.
         let free = M::Line::ALL & if line.occupied() == M::Line::ALL { !live } else { !line.occupied() };
         (free != 0).then(|| bucket * Self::SLOTS + free.trailing_zeros())
     }

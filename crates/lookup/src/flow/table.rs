@@ -14,14 +14,13 @@ use super::store::{Store, at};
 use crate::cuckoo::path::Search;
 use crate::hash::{Digest, Family, Hasher, SecretKey};
 
-/// Slots of a table at most: of a slot's 32 bits the highest tells the generation, and the lowest is set.
+/// Maximum number of slots of a table: in a slot's 32 bits the highest is the generation, and the lowest is set.
 const MAX_SLOTS: usize = 1 << 30;
-/// Of a slot number: it is one of the generation that is being left.
+/// Bit of a slot number: the slot is in the old generation.
 const OLD: u32 = 1 << 31;
 
-/// Where an entry stands. Good until the next insert, upsert, [`rehome`](Table::rehome),
-/// [`migrate`](Table::migrate) or [`grow`](Table::grow), which may move entries; a removal or a scan empties slots, but
-/// moves nothing.
+/// The place of an entry. Valid until the next insert, upsert, [`rehome`](Table::rehome), [`migrate`](Table::migrate)
+/// or [`grow`](Table::grow), which may move entries; a removal or a scan empties slots, but moves nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Slot(pub(super) NonZeroU32);
 
@@ -38,18 +37,18 @@ impl Slot {
     }
 }
 
-/// What a table is made with.
+/// Build parameters of a table.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Slots at the start; rounded up to a power of two of buckets, two at least.
+    /// Initial slots; rounded up to a power of two of buckets, at least two.
     pub capacity: usize,
     /// Slots that the table may grow to.
     pub max_capacity: usize,
     /// How keys are hashed.
     pub family: Family,
-    /// The secret they are hashed with; whoever knows it can crowd buckets.
+    /// The secret that they are hashed with; whoever knows it can crowd buckets.
     pub key: SecretKey,
-    /// The caller's clock at the start, in units of time; a unit is whatever the caller calls one.
+    /// The caller's clock at the start; the caller chooses the unit of time.
     pub now: u64,
 }
 
@@ -63,22 +62,22 @@ impl Settings {
 /// A flow table: `K` words of key, `V` words of value, lookup policy `P`. See [`super`](crate::flow).
 pub type FlowTable<const K: usize, const V: usize, P = Timed> = Table<Split<K, V>, P>;
 
-/// A flow table for small flows: `K` bytes of key and `V` bytes of value, 8 together at most, lookup policy `P` (not
-/// [`Horton`](super::Horton)). A hit reads one line as a miss does; a slot costs 12.8 bytes, of which a line has five.
+/// A flow table for small flows: `K` bytes of key and `V` bytes of value, at most 8 together, lookup policy `P` (not
+/// [`Horton`](super::Horton)). A hit reads one line like a miss; a line has five slots, of 12.8 bytes each.
 pub type InlineTable<const K: usize, const V: usize, P = Timed> = Table<Inline<K, V>, P>;
 
-/// A flow table with entries laid out as `L` says: [`FlowTable`] or [`InlineTable`].
+/// A flow table with the entry layout `L`: [`FlowTable`] or [`InlineTable`].
 #[derive(Debug)]
 pub struct Table<L: Layout, P: Policy = Timed> {
     pub(super) store: Store<L, P>,
-    /// The generation that is being left while the table grows.
+    /// The old generation while the table grows.
     pub(super) old: Option<Store<L, P>>,
     /// The next bucket of `old` to migrate.
     pub(super) migrated: usize,
     pub(super) clock: Clock,
     /// The next bucket of `store`, then of `old`, to scan.
     pub(super) scanned: usize,
-    /// The next bucket of `store` whose entries may go to their first bucket.
+    /// The next bucket of `store` whose entries may move to their first bucket.
     pub(super) homed: usize,
     pub(super) search: Search,
     pub(super) hasher: Hasher,
@@ -107,21 +106,21 @@ impl<L: Layout, P: Policy> Table<L, P> {
         })
     }
 
-    /// The digest of a key under this table's secret. All operations take digests from here, or from a [`Hasher`] of the
-    /// same family and secret over the key's bytes (words little-endian).
+    /// The digest of a key under this table's secret. All operations take digests from here, or from a [`Hasher`] with
+    /// the same family and secret over the key's bytes (words little-endian).
     #[inline]
     pub fn digest(&self, key: &L::Key) -> Digest {
         L::digest(&self.hasher, key)
     }
 
-    /// Makes all memory resident now, so that no operation waits for the operating system later; on huge pages that the
-    /// operator has reserved if there are enough free ones. Best right after [`new`](Self::new): memory that moves to
-    /// reserved pages is copied.
+    /// Makes all memory resident now, so that no operation waits for the operating system later. Uses huge pages that
+    /// the operator has reserved if enough are free. Best right after [`new`](Self::new): memory that moves to reserved
+    /// pages is copied.
     pub fn touch(&mut self) {
         self.store.memory.touch();
     }
 
-    /// Entries stored: those that live, and those that have ended and were not yet found by a scan or an insert.
+    /// Entries stored: live ones, and ended ones that no scan or insert has found yet.
     pub fn len(&self) -> usize {
         self.store.n_entries() + self.old.as_ref().map_or(0, Store::n_entries)
     }
@@ -136,7 +135,7 @@ impl<L: Layout, P: Policy> Table<L, P> {
         self.store.n_slots()
     }
 
-    /// What the table did so far.
+    /// The counters so far.
     pub fn counters(&self) -> Counters {
         self.counters
     }
@@ -146,8 +145,8 @@ impl<L: Layout, P: Policy> Table<L, P> {
         self.clock.caller()
     }
 
-    /// The flow with this key, if it is there and has not ended. One cache line of metadata for a miss; one more for a
-    /// hit, with the key and the value.
+    /// The flow with this key, if it is there and has not ended. A miss reads one cache line of metadata; a hit reads
+    /// one more, with the key and the value.
     #[inline]
     pub fn lookup(&self, key: &L::Key, digest: Digest) -> Option<Slot> {
         let now = self.clock.low();
@@ -158,7 +157,7 @@ impl<L: Layout, P: Policy> Table<L, P> {
         old.find(key, old.place(digest), now).map(|slot| Slot::new(slot, true))
     }
 
-    /// As [`lookup`](Self::lookup), and lets the entry live `lifetime` units from now.
+    /// As [`lookup`](Self::lookup), and sets the entry's lifetime to `lifetime` units from now.
     /// # Errors
     /// [`InsertError::Lifetime`]
     pub fn lookup_refresh(&mut self, key: &L::Key, digest: Digest, lifetime: u16) -> Result<Option<Slot>, InsertError> {
@@ -169,7 +168,7 @@ impl<L: Layout, P: Policy> Table<L, P> {
         Ok(slot)
     }
 
-    /// Lets an entry live `lifetime` units from now.
+    /// Sets an entry's lifetime to `lifetime` units from now.
     /// # Errors
     /// [`InsertError::Lifetime`]
     #[inline]
@@ -181,8 +180,8 @@ impl<L: Layout, P: Policy> Table<L, P> {
         Ok(())
     }
 
-    /// As [`refresh`](Self::refresh), and writes nothing if that changes nothing, so that the many packets that a flow has
-    /// within a unit leave the line of metadata as it is.
+    /// As [`refresh`](Self::refresh), but writes nothing if nothing changes: many packets of a flow within one unit
+    /// leave its line of metadata unmodified.
     /// # Errors
     /// [`InsertError::Lifetime`]
     #[inline]
@@ -211,14 +210,14 @@ impl<L: Layout, P: Policy> Table<L, P> {
         self.generation(is_old).memory.value(slot)
     }
 
-    /// The value of an entry, to be changed in place.
+    /// The value of an entry, mutably.
     #[inline]
     pub fn value_mut(&mut self, slot: Slot) -> &mut L::Value {
         let (slot, is_old) = slot.parts();
         self.generation_mut(is_old).memory.value_mut(slot)
     }
 
-    /// Units that an entry has to live; `None` if it has ended, is no entry any more, or the policy has no timers.
+    /// Units that an entry has left; `None` if it has ended, no longer exists, or the policy has no timers.
     pub fn remaining(&self, slot: Slot) -> Option<u16> {
         let (slot, is_old) = slot.parts();
         let (bucket, lane) = at::<L>(slot);
@@ -227,10 +226,10 @@ impl<L: Layout, P: Policy> Table<L, P> {
         runs.then(|| line.end(lane).wrapping_sub(self.clock.low()))
     }
 
-    /// Inserts a flow that lives `lifetime` units (of no meaning without timers). `ended` hears the key and value of an
-    /// entry that had ended and whose slot is used again.
+    /// Inserts a flow that lives `lifetime` units (ignored without timers). `ended` receives the key and value of an
+    /// ended entry whose slot is reused.
     /// # Errors
-    /// [`InsertError`]; the table is unchanged then.
+    /// [`InsertError`]; the table is then unchanged.
     pub fn insert(
         &mut self,
         key: &L::Key,
@@ -247,7 +246,7 @@ impl<L: Layout, P: Policy> Table<L, P> {
         self.insert_absent(key, digest, value, end, &mut ended)
     }
 
-    /// Inserts a flow, or replaces its value and lifetime. Returns also whether it was there.
+    /// Inserts a flow, or replaces its value and lifetime. Also returns whether it was there.
     /// # Errors
     /// As [`insert`](Self::insert), but never [`InsertError::Exists`].
     pub fn upsert(
@@ -368,7 +367,7 @@ impl<L: Layout, P: Policy> Table<L, P> {
     }
 }
 
-/// Slots for so many entries, of a power of two of buckets.
+/// Slots for `n` entries, as a power of two of buckets.
 fn capacity_of<M: Memory>(n: usize) -> Result<usize, CapacityError> {
     match n.max(2 * M::Line::SLOTS).div_ceil(M::Line::SLOTS).checked_next_power_of_two() {
         Some(buckets) if buckets <= MAX_SLOTS / M::Line::SLOTS => Ok(buckets * M::Line::SLOTS),

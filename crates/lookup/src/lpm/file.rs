@@ -1,10 +1,10 @@
-//! Tables of prefixes as a file: both versions of IP, and what their next hops are called.
+//! Prefix tables as a file: both versions of IP, and the names of their next hops.
 //!
 //! ```text
 //!  0  "fibulaLP"          8   magic
 //!  8  format version      2   1
 //! 10  zero                2
-//! 12  next hops           4   of number 0, no route, there is no name here
+//! 12  next hops           4   number 0, no route, has no name here
 //! 16  seed of digests     8
 //! 24  prefixes            8   IPv4
 //! 32  prefixes            8   IPv6
@@ -39,7 +39,7 @@ pub struct PrefixFile {
     pub ipv6: (PrefixTrieQuery<u128>, u64),
 }
 
-/// Why bytes are no such file.
+/// Why bytes are not such a file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileError {
@@ -49,7 +49,7 @@ pub enum FileError {
         /// The first bytes.
         found: Vec<u8>,
     },
-    /// Written by another version.
+    /// Written in another version of the format.
     #[error("the file has format {found}, this program reads format {FORMAT}: build it again with this version")]
     UnknownFormat {
         /// The format found.
@@ -58,15 +58,15 @@ pub enum FileError {
     /// Bytes were changed or lost.
     #[error("the file is damaged: checksum {computed:#018x}, {stored:#018x} stored: build it again")]
     WrongChecksum {
-        /// Of the bytes as they are.
+        /// Computed over the bytes as they are.
         computed: u64,
-        /// As written.
+        /// The one in the file.
         stored: u64,
     },
     /// A field makes no sense, or bytes are missing.
     #[error("the file is damaged: {0}")]
     Decode(#[from] DecodeError),
-    /// The nodes make no table.
+    /// The nodes are not those of a valid table.
     #[error("the file is damaged: {0}")]
     Table(#[from] ApplyError),
 }
@@ -117,7 +117,7 @@ pub fn encode(
 
 /// Reads a file.
 /// # Errors
-/// [`FileError`]; everything that look-ups rely on is checked.
+/// [`FileError`]; everything that lookups rely on is checked.
 pub fn decode(file: &[u8]) -> Result<PrefixFile, FileError> {
     if !file.starts_with(&MAGIC) {
         return Err(FileError::NotPrefixes { found: file[..file.len().min(8)].to_vec() });
@@ -203,7 +203,7 @@ mod tests {
             let mut bad = good[..good.len() - 8].to_vec();
             bad[at] = bad[at].wrapping_add(0x81);
             bad.extend(xxh3_64(&bad).to_le_bytes());
-            // Names and counts may be others; the tables may not, for they have digests. Nothing panics.
+            // Names and counts may differ, but not the tables, which have digests. Nothing panics.
             let _ = decode(&bad);
         }
     }

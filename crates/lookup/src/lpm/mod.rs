@@ -2,10 +2,10 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`prefix`] | [`Address`] and [`Prefix`], as people write them |
-//! | [`trie`] | [`PrefixTrie`], the table to use: a compressed trie, two reads a look-up for prefixes of up to 24 bits |
+//! | [`prefix`] | [`Address`] and [`Prefix`], in their usual notation |
+//! | [`trie`] | [`PrefixTrie`], the table to use: a compressed trie, two reads per lookup for up to 24 bits |
 //! | [`file`](mod@file) | tables as a file, with the names of their next hops |
-//! | [`bloom`] | [`BloomLpm`]: a hash table of all prefixes, and a Bloom filter that says which lengths to ask for |
+//! | [`bloom`] | [`BloomLpm`]: a hash table of all prefixes, and a Bloom filter that selects the lengths to look up |
 
 pub mod bloom;
 pub mod file;

@@ -1,4 +1,4 @@
-//! Addresses and prefixes of them, and how people write these.
+//! Addresses, their prefixes, and the notation of both.
 
 use std::fmt::{Debug, Display};
 use std::hash::Hash;
@@ -11,20 +11,20 @@ pub trait Address: Copy + Ord + Hash + Debug + Default + Send + Sync + 'static {
     const BITS: u32;
     /// The version of IP: 4 or 6.
     const VERSION: u8;
-    /// How it is written.
+    /// Its textual form.
     type Text: Display + FromStr + From<Self> + Into<Self>;
 
-    /// `n` bits behind the first `from`, as a number; `1 <= n <= 32`, `from + n <= BITS`.
+    /// `n` bits after the first `from`, as a number; `1 <= n <= 32`, `from + n <= BITS`.
     fn bits_at(self, from: u32, n: u32) -> u32;
-    /// The first `n` bits, zeros behind them.
+    /// The first `n` bits, followed by zeros.
     fn truncated(self, n: u32) -> Self;
-    /// The first `n` bits, ones behind them.
+    /// The first `n` bits, followed by ones.
     fn filled(self, n: u32) -> Self;
-    /// The address whose first `n <= 32` bits are `number`, zeros behind them.
+    /// The address whose first `n <= 32` bits are `number`, followed by zeros.
     fn from_first(number: u32, n: u32) -> Self;
-    /// In host order, to 128 bits with zeros in front.
+    /// In host order, zero-extended to 128 bits.
     fn widened(self) -> u128;
-    /// The reverse of [`Address::widened`], of the lowest bits.
+    /// The reverse of [`Address::widened`], from the lowest bits.
     fn narrowed(wide: u128) -> Self;
 }
 
@@ -67,8 +67,8 @@ macro_rules! address {
 address!(u32, Ipv4Addr, 4);
 address!(u128, Ipv6Addr, 6);
 
-/// All addresses that begin with the same bits. Ordered by address, shorter prefixes first: one that covers another
-/// comes before it.
+/// All addresses that begin with the same bits. Ordered by address, shorter prefixes first: a prefix comes before those
+/// that it covers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Prefix<A> {
     address: A,
@@ -78,7 +78,7 @@ pub struct Prefix<A> {
 impl<A: Address> Prefix<A> {
     /// The prefix of the first `len` bits of `address`.
     /// # Errors
-    /// [`PrefixError::TooLong`], and [`PrefixError::HostBits`] where bits behind them are set.
+    /// [`PrefixError::TooLong`], and [`PrefixError::HostBits`] if later bits are set.
     pub fn new(address: A, len: u8) -> Result<Self, PrefixError> {
         if u32::from(len) > A::BITS {
             return Err(PrefixError::TooLong { len: len.into(), max: A::BITS as u8, version: A::VERSION });
@@ -93,18 +93,18 @@ impl<A: Address> Prefix<A> {
 
     /// The prefix of `len` bits that covers `address`.
     /// # Panics
-    /// When it has fewer bits.
+    /// When `len` is more than an address has bits.
     pub fn of(address: A, len: u8) -> Self {
         assert!(u32::from(len) <= A::BITS, "{len} of {} bits", A::BITS);
         Self { address: address.truncated(len.into()), len }
     }
 
-    /// Its bits, zeros behind them.
+    /// Its bits, followed by zeros.
     pub fn address(self) -> A {
         self.address
     }
 
-    /// How many bits it has.
+    /// The number of its bits.
     #[expect(clippy::len_without_is_empty, reason = "the length of a prefix is a number of bits")]
     pub fn len(self) -> u8 {
         self.len
@@ -136,7 +136,7 @@ impl<A: Address> FromStr for Prefix<A> {
         };
         let unreadable = || PrefixError::Unreadable { text: text.to_owned(), version: A::VERSION };
         let address: A = address.parse::<A::Text>().map_err(|_| unreadable())?.into();
-        // Digits alone: `+24` is a number to Rust, and no length to anybody else.
+        // Digits only: Rust parses `+24` as a number, but it is no valid length.
         if len.is_empty() || len.len() > 9 || !len.bytes().all(|byte| byte.is_ascii_digit()) {
             return Err(unreadable());
         }
@@ -148,7 +148,7 @@ impl<A: Address> FromStr for Prefix<A> {
     }
 }
 
-/// Why this is no prefix.
+/// Why this is not a prefix.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PrefixError {
@@ -160,7 +160,7 @@ pub enum PrefixError {
         /// Bits of an address.
         max: u8,
     },
-    /// Address or length is nothing of the kind.
+    /// Address or length does not parse.
     #[error("`{text}` is no IPv{version} prefix: write an address, a slash and a length in decimal")]
     Unreadable {
         /// What was given.
@@ -178,12 +178,12 @@ pub enum PrefixError {
         /// The version of IP.
         version: u8,
     },
-    /// Bits are set behind its end.
+    /// Bits are set after its length.
     #[error("{got} has bits set behind its length: write {cut}, or a longer prefix")]
     HostBits {
         /// What was given.
         got: String,
-        /// Without these bits.
+        /// The prefix without these bits.
         cut: String,
     },
 }

@@ -1,21 +1,21 @@
 //! The Bloomier filter: a value is the XOR of three cells.
 //!
-//! Names are the edges of a hypergraph over the cells: three positions each, one in every third of a shard. It is
-//! peeled: a cell that only one name has is that name's own, the name is set aside, and so on; then cells are filled in
-//! the opposite order, each name's own cell last. Below 0.818 names a cell (1.222 cells a name) peeling takes all names
-//! of almost every large set.
+//! Names are the edges of a hypergraph over the cells: each has three positions, one in each third of a shard. The
+//! graph is peeled: a cell that only one name has is assigned to that name, the name is removed, and so on. Then cells
+//! are filled in the opposite order, each name's own cell last. Below 0.818 names per cell (1.222 cells per name)
+//! peeling succeeds for almost every large set.
 //!
-//! Shards of 16,384 names are peeled one by one in the second-level cache (430 KB with its entries) and on all threads;
-//! the directory has 16 bytes for each. Smaller shards fail more often at 1.23 cells (fluctuations fall with the square
-//! root of the size), larger ones leave the cache. A shard that fails is peeled again with other positions, and after
-//! [`TRIES_A_SIZE`] failures with a fiftieth more cells.
+//! Shards of 16,384 names are peeled one by one in the second-level cache (430 KB including their entries), on all
+//! threads; the directory has 16 bytes per shard. Smaller shards fail more often at 1.23 cells (fluctuations fall with
+//! the square root of the size), larger ones exceed the cache. A shard that fails is peeled again with other positions,
+//! and after [`TRIES_A_SIZE`] failures with a fiftieth more cells.
 //!
-//! Cost: 3 cell reads, all at once; 1.23 l bits a name (l dividing 64, else 1.23 * 64 / floor(64 / l)).
+//! Cost: 3 cell reads, all at once; 1.23 l bits per name (l dividing 64, else 1.23 * 64 / floor(64 / l)).
 //! Alien names: an arbitrary value. Updates: none.
 //! Source: Chazelle, Kilian, Rubinfeld, Tal, "The Bloomier filter", and Majewski et al., "A family of perfect hashing
-//! methods", with three hash functions and 1.23 cells a name as in "Memory-efficient and Ultra-fast Network Lookup and
-//! Forwarding using Othello Hashing", section VI. Differs: sharded; one keyed digest a name; cells have no masks, for
-//! a lookup need not know aliens.
+//! methods", with three hash functions and 1.23 cells per name as in "Memory-efficient and Ultra-fast Network Lookup
+//! and Forwarding using Othello Hashing", section VI. Differs: sharded; one keyed digest per name; cells have no masks,
+//! since a lookup need not detect aliens.
 //! Limits: no two names with one digest; 2^32 words of cells.
 
 use super::{Entry, MAX_NAMES, Settings, StaticMap, entry, put_words, reduce, sort_distinct, take_words};
@@ -27,24 +27,24 @@ use crate::base::words::{Words, prefetch_word};
 use crate::hash::{Digest, mix64};
 use crate::traits::{Build, InsertError};
 
-/// Names of a shard, on average at most.
+/// Names per shard: the maximum of the average.
 const MEAN_SHARD: usize = 16_384;
-/// Cells a name, in thousandths.
+/// Cells per name, in thousandths.
 const MILLICELLS: u64 = 1_230;
-/// Cells beyond that in every third: a handful of names could not be told apart without.
+/// Extra cells in every third, without which a handful of names could not be distinguished.
 const SPARE_CELLS: u64 = 2;
 /// Failures after which a shard grows. One of 16,384 names needs 1.1 tries on average, one of a thousand 2.
 pub const TRIES_A_SIZE: u32 = 12;
-/// By how much it grows: thousandths of a cell a name.
+/// Growth of a shard, in thousandths of a cell per name.
 const GROWTH: u64 = 25;
-/// Tries in all: at the last, a shard has 1.6 cells a name.
+/// Maximum number of tries: at the last one, a shard has 1.6 cells per name.
 pub const MAX_TRIES: u32 = 192;
 /// Bytes of a shard in the directory of an image.
 const SHARD_BYTES: usize = 12;
 /// Multiplier for the third position: the 64-bit golden ratio.
 const MIX: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// Where a shard is, and how its names are placed.
+/// The location of a shard, and the parameters of its names' positions.
 #[derive(Clone, Copy, Debug)]
 struct Shard {
     tweak: u64,
@@ -53,7 +53,7 @@ struct Shard {
     third: u32,
 }
 
-/// How many cells a word has, and how wide they are.
+/// The number of cells per word, and their width.
 #[derive(Clone, Copy, Debug)]
 struct Layout {
     value_bits: u8,
@@ -85,7 +85,7 @@ impl Layout {
         ((product >> 32) as u32, cell as u32)
     }
 
-    /// The vertices of a name: cells of the shard, numbered through its thirds.
+    /// The vertices of a name: cells of the shard, numbered consecutively over its thirds.
     #[inline]
     fn vertices(self, digest: u64, tweak: u64, third: u32) -> [u32; 3] {
         let mut offset = 0;
@@ -99,7 +99,7 @@ impl Layout {
 }
 
 impl Bloomier {
-    /// Names that are in.
+    /// Number of names.
     pub fn len(&self) -> usize {
         self.n_names
     }
@@ -114,7 +114,7 @@ impl Bloomier {
         self.cells.len() as u64 * u64::from(self.layout.cells_per_word)
     }
 
-    /// Index of the word and shift of the cell, three times.
+    /// Index of the word and shift of the cell, for all three cells.
     #[inline(always)]
     fn spots(&self, digest: Digest) -> [(u32, u32); 3] {
         let shard = self.directory[reduce(digest.0, self.directory.len() as u64).0 as usize];
@@ -174,7 +174,7 @@ impl StaticMap for Bloomier {
     fn decode(settings: &Settings, bytes: &mut Bytes) -> Result<Self, DecodeError> {
         let n_names = at_most("names", bytes.u64()?, MAX_NAMES)? as usize;
         let n_shards = bytes.count(SHARD_BYTES)?;
-        // Every digest belongs to some shard, and finds a cell in each of its thirds.
+        // Every digest maps to some shard, and to a cell in each of its thirds.
         if n_shards == 0 {
             return Err(DecodeError::Malformed { reason: "a Bloomier filter has no shards" });
         }
@@ -242,26 +242,26 @@ fn solve(layout: Layout, seed: u64, entries: &mut [Entry]) -> Result<(Shard, Vec
             return Ok((Shard { tweak, start: 0, third }, words));
         }
         if attempt == 0 {
-            // Two names with one digest have the same cells under every tweak: found once, not tried on for ever.
+            // Two names with one digest have the same cells under every tweak: detect them instead of trying for ever.
             sort_distinct(entries)?;
         }
     }
     Err(InsertError::Unsolvable { n_names, tries: MAX_TRIES })
 }
 
-/// The peeling of a hypergraph, and its memory.
+/// The peeling of a hypergraph, and its scratch space.
 #[derive(Default)]
 struct Peeling {
-    /// Of every vertex: how many edges it has, and the XOR of their indices, which is the edge when there is one.
+    /// Per vertex: the number of its edges, and the XOR of their indices, which is the edge if there is only one.
     vertices: Vec<(u32, u32)>,
     /// Vertices that may have one edge.
     single: Vec<u32>,
-    /// Edges in the order they were taken, each with the vertex that was its own.
+    /// Edges in the order of removal, each with the vertex assigned to it.
     order: Vec<(u32, u32)>,
 }
 
 impl Peeling {
-    /// Whether all edges could be taken.
+    /// Peels the graph; false if some edges remain.
     fn run(&mut self, entries: &[Entry], n_vertices: usize, vertices_of: impl Fn(u64) -> [u32; 3]) -> bool {
         self.vertices.clear();
         self.vertices.resize(n_vertices, (0, 0));
@@ -295,7 +295,7 @@ impl Peeling {
     }
 }
 
-/// Fills cells against the order of peeling.
+/// Fills cells in the reverse order of peeling.
 struct Fill<'a, V> {
     entries: &'a [Entry],
     order: &'a [(u32, u32)],
@@ -320,7 +320,7 @@ mod tests {
     use super::*;
     use crate::testkit::Rng;
 
-    /// Tries and cells of `n_shards` random shards of `n_names`, from a fixed seed: the figures of the constants above.
+    /// Tries and cells of `n_shards` random shards of `n_names`, from a fixed seed: evidence for the constants above.
     fn tries(n_shards: u64, n_names: usize, value_bits: u8) -> Vec<(u64, f64)> {
         let layout = Layout { value_bits, cells_per_word: cells_per_word(value_bits) };
         let mut rng = Rng::new(n_names as u64);

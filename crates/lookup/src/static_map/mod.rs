@@ -1,16 +1,16 @@
-//! Static maps: built once from all names, then only read; a change means another build.
+//! Static maps: built once from all names, then only read; any change needs another build.
 //!
-//! | module | what | bits a name (values of l bits) | reads a lookup | an alien gets |
+//! | module | what | bits per name (values of l bits) | reads per lookup | an alien gets |
 //! |---|---|---|---|---|
 //! | [`bloomier`] | [`Bloomier`], the Bloomier filter: three cells XORed | 1.23 l | 3, independent | an arbitrary value |
-//! | [`setsep`] | [`SetSep`]: a hash function a group and bit, found by trying | 0.5 + 1.5 l | 2, one after the other | an arbitrary value |
+//! | [`setsep`] | [`SetSep`]: one hash function per group and bit, found by trying | 0.5 + 1.5 l | 2, dependent | an arbitrary value |
 //! | [`sorted`] | [`Sorted`]: binary search over full names | 64 words + l | log2(n) / 3 lines and the value | 0, or none: it is exact |
-//! | [`orthogonal`] | [`Orthogonal`] Bloom filters, one a bit, and an exact table of what they get wrong | 9.6 l | 2 to 13 a bit | mostly 0 |
+//! | [`orthogonal`] | [`Orthogonal`] Bloom filters, one per bit, and an exact table of what they get wrong | 9.6 l | 2 to 13 per bit | mostly 0 |
 //!
-//! Which to take: Bloomier where memory counts most and l is small; SetSep to reproduce what it was compared with, its
-//! builds are some forty times slower; Sorted where an alien must be known as one and nothing else is wanted.
-//! What changes is [`Othello`](crate::othello::Othello)'s; [`Rebuilt`] makes a control structure of any static map all
-//! the same, at the price of a build and a whole structure sent for every batch of changes.
+//! Which to use: Bloomier if memory matters most and l is small; SetSep to reproduce what it was compared with, as its
+//! builds are some forty times slower; Sorted if aliens must be detected and nothing else is needed. Names that change
+//! belong in an [`Othello`](crate::othello::Othello). [`Rebuilt`] makes a control structure of any static map all the
+//! same, at the cost of a build and a whole structure sent for every batch of changes.
 //! Bytes: `docs/formats/static-maps.md`.
 
 pub mod bloomier;
@@ -31,12 +31,12 @@ use crate::base::words::Words;
 use crate::hash::{Digest, Purpose, SecretKey};
 use crate::traits::{Build, InsertError};
 
-/// What a static map is built with.
+/// Build parameters of a static map.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Bits of a value, 1 to 64.
     pub value_bits: u8,
-    /// Keys what is drawn at random.
+    /// Seed of the random choices.
     pub seed: u64,
 }
 
@@ -59,12 +59,12 @@ impl Settings {
     }
 }
 
-/// A map that is built once, and then looked names up in.
+/// A map that is built once and then only read.
 pub trait StaticMap: Build<Settings = Settings> {
-    /// The value of `key`; a key that was not built in gets what the structure's module says.
+    /// The value of `key`; for a key that was not built in, see the structure's module.
     fn lookup(&self, key: Self::Key) -> u64;
 
-    /// The values of `keys`, in order, into `values`: the form that hides memory latency; best in bursts of 32.
+    /// Writes the values of `keys` to `values`, in order. Hides memory latency; best in bursts of 32.
     /// # Panics
     /// When `values` is shorter than `keys`.
     fn lookup_batch(&self, keys: &[Self::Key], values: &mut [u64]);
@@ -72,14 +72,14 @@ pub trait StaticMap: Build<Settings = Settings> {
     /// Memory that lookups need, in bits.
     fn size_bits(&self) -> u64;
 
-    /// Whether an alien is known as one, and gets 0.
+    /// Whether aliens are detected, and get 0.
     const EXACT: bool = false;
 
-    /// Appends the bytes of the map; they say neither which structure they are nor its settings.
+    /// Appends the bytes of the map, which include neither the kind of structure nor its settings.
     fn encode(&self, out: &mut Vec<u8>);
 
-    /// Reads the map off `bytes`, which may go on behind it. What lookups rely on is checked, and lengths against the
-    /// bytes that are there before anything is allocated; that the values are the right ones is for a checksum to say.
+    /// Reads the map from `bytes`, which may continue after it. Checks what lookups rely on, and lengths against the
+    /// remaining bytes before anything is allocated; only a checksum can tell whether the values are right.
     /// # Errors
     /// [`DecodeError`].
     fn decode(settings: &Settings, bytes: &mut Bytes) -> Result<Self, DecodeError>;
@@ -93,7 +93,7 @@ fn entry(digest: Digest, value: u64) -> Entry {
     (digest.0, value)
 }
 
-/// Sorts `entries`, and refuses two with one digest.
+/// Sorts `entries`, and refuses two with the same digest.
 fn sort_distinct(entries: &mut [Entry]) -> Result<(), InsertError> {
     entries.sort_unstable();
     match entries.windows(2).find(|pair| pair[0].0 == pair[1].0) {
@@ -102,10 +102,10 @@ fn sort_distinct(entries: &mut [Entry]) -> Result<(), InsertError> {
     }
 }
 
-/// Names of a map at most: more have no place in memory.
+/// Maximum number of names of a map: memory cannot hold more.
 const MAX_NAMES: u64 = 1 << 40;
 
-/// Appends words, little-endian as they stand.
+/// Appends words, little-endian as in memory.
 fn put_words(words: &[u64], out: &mut Vec<u8>) {
     out.extend_from_slice(bytemuck::cast_slice(words));
 }
@@ -119,7 +119,7 @@ fn take_words(bytes: &mut Bytes, n_words: u64) -> Result<Words, DecodeError> {
     Ok(words)
 }
 
-/// Maps a uniform word to `0..bound` without a division, and to the uniform word that is left of it.
+/// Maps a uniform word to `0..bound` without a division; also returns the uniform word that remains.
 #[inline(always)]
 fn reduce(word: u64, bound: u64) -> (u64, u64) {
     let product = u128::from(word) * u128::from(bound);

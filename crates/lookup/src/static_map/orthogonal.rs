@@ -1,14 +1,14 @@
-//! Orthogonal Bloom filters (OBF): a filter for every bit of the value holds the names in which the bit is one.
+//! Orthogonal Bloom filters (OBF): one filter per bit of the value holds the names in which the bit is one.
 //!
-//! A positive answer that should be negative turns a bit of a live name's value. All names are known when the filters
-//! are built, so those that come out wrong go to an exact table, which has the last word: no name that was built in gets
-//! a wrong value. In the paper's comparison such names got one.
+//! A false positive flips a bit of a live name's value. All names are known when the filters are built, so names with
+//! wrong values go to an exact table, which takes precedence: no name that was built in gets a wrong value. In the
+//! paper's comparison such names got one.
 //!
-//! Cost: l filters, each 2 lines for a zero and k = 13 for a one, and a search in the exact table, about l/2 names in
-//! 10,000; 9.6 l bits a name for random values.
-//! Alien names: mostly 0, and a one in each bit with a probability of [`RATE`].
+//! Cost: l filters, each 2 lines for a zero and k = 13 for a one, and a search in the exact table, which has about l/2
+//! names in 10,000; 9.6 l bits per name for random values.
+//! Alien names: mostly 0; each bit is one with probability [`RATE`].
 //! Source: the OBFs of "Memory-efficient and Ultra-fast Network Lookup and Forwarding using Othello Hashing", section
-//! VI: an Othello with a Bloom filter for each of its bits, of at most 0.01 % false positives. Differs: the exact table.
+//! VI: an Othello with one Bloom filter per bit, of at most 0.01 % false positives. Differs: the exact table.
 //! Limits: no two names with one digest. Updates: none.
 
 use super::{MAX_NAMES, Settings, Sorted, StaticMap, put_words};
@@ -18,21 +18,21 @@ use crate::bloom::{Bloom, Layout, Shape, Standard};
 use crate::hash::{Digest, mix64};
 use crate::traits::{Build, InsertError};
 
-/// False positives of each filter.
+/// False-positive rate of each filter.
 pub const RATE: f64 = 1e-4;
 
 /// A static map from digests to values.
 #[derive(Clone, Debug)]
 pub struct Orthogonal<L: Layout = Standard> {
-    /// By bit of the value.
+    /// One filter per bit of the value.
     filters: Vec<Bloom<L>>,
-    /// Names of which the filters give a wrong value.
+    /// Names for which the filters give a wrong value.
     exact: Sorted<1>,
     n_names: usize,
 }
 
 impl<L: Layout> Orthogonal<L> {
-    /// Names that are in.
+    /// Number of names.
     pub fn len(&self) -> usize {
         self.n_names
     }
@@ -42,7 +42,7 @@ impl<L: Layout> Orthogonal<L> {
         self.n_names == 0
     }
 
-    /// Names in the exact table, because a filter is wrong about them.
+    /// Number of names in the exact table, for which a filter is wrong.
     pub fn n_exact(&self) -> usize {
         self.exact.len()
     }
@@ -53,7 +53,7 @@ fn seed_of(settings: &Settings, bit: u8) -> u64 {
     mix64(settings.seed.wrapping_add(bit.into()))
 }
 
-/// The number of a layout of filters in images: the first letter of its name.
+/// The number of the filters' layout in images: the first letter of its name.
 fn layout_id<L: Layout>() -> u8 {
     L::NAME.as_bytes()[0]
 }
@@ -72,7 +72,7 @@ fn decode_filter<L: Layout>(settings: &Settings, bit: u8, bytes: &mut Bytes) -> 
     })
 }
 
-/// What the filters say, right or wrong.
+/// The filters' answers, right or wrong.
 fn filtered<L: Layout>(filters: &[Bloom<L>], digests: &[Digest], values: &mut [u64]) {
     for (digests, values) in digests.chunks(BURST).zip(values.chunks_mut(BURST)) {
         values.fill(0);

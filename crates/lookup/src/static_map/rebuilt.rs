@@ -1,16 +1,16 @@
-//! A control structure over any static map: every batch of changes builds the map anew, and the update is all of it.
+//! A control structure over any static map: every batch of changes rebuilds the map, and the update is the whole map.
 //!
-//! So static maps run in a network as any other structure does, and what that costs is plain to see: a build of all
-//! names (20 ns to a microsecond each) and a message as long as the table **for every change and switch**, where an
-//! Othello sends some ten bytes. Put changes together: a batch is one build. Meant for tables that are filled once, for
-//! small ones, and for comparisons.
+//! So static maps run in a network like any other structure, at a plainly visible cost: a build of all names (20 ns to
+//! a microsecond each) and a message as long as the table **for every change and switch**, where an Othello sends some
+//! ten bytes. Batch changes: a batch is one build. Meant for tables that are filled once, for small ones, and for
+//! comparisons.
 //!
-//! An update is absolute (version n, the whole map), so a gap does no harm and there is nothing to ask for: whatever
-//! is newer is taken over, by one pointer, while readers finish their bursts on the version before.
-//! Memory: entries in the control half, 32 bytes a name; two maps in the query half while readers change over.
+//! An update is absolute (version n, the whole map), so a gap is harmless and nothing needs to be requested. Any newer
+//! update is published by one pointer, while readers finish their bursts on the version before.
+//! Memory: entries in the control half, 32 bytes per name; two maps in the query half while readers change over.
 //! Alien names: as in the map. **Removed names are aliens at once**: there is no tombstone. [`Sorted`](super::Sorted)
-//! drops them, orthogonal filters mostly, and a Bloomier filter or SetSep answers an arbitrary value, the old one with
-//! a probability of 2^-l: revoke at the ingress.
+//! drops them, orthogonal filters mostly do, and a Bloomier filter or SetSep returns an arbitrary value, which is the
+//! old one with probability 2^-l: revoke at the ingress.
 //! ```text
 //! update: | version 8 | digest 8, XXH3-64 of the map's bytes under the settings' seed | bytes of the map |
 //! ```
@@ -32,12 +32,12 @@ use crate::traits::{
     Applied, ApplyError, BatchReader, Image, InsertError, Query, RestoreError, Row, Single, Skeleton, Undivided, View,
 };
 
-/// Threads of a build at most.
+/// Maximum number of threads of a build.
 const MAX_THREADS: usize = 8;
-/// Names below which a build is not worth a second thread.
+/// Builds of fewer names use one thread.
 const MIN_PARALLEL: usize = 10_000;
 
-/// A version of the map: the update, and the image. Cheap to clone.
+/// A version of the map, which is both update and image. Cheap to clone.
 pub struct Version<M> {
     version: u64,
     digest: u64,
@@ -56,7 +56,7 @@ impl<M: StaticMap> Version<M> {
         &self.map
     }
 
-    /// Its number, from 0 for the empty map on.
+    /// Its number; 0 is the empty map.
     pub fn version(&self) -> u64 {
         self.version
     }
@@ -70,7 +70,7 @@ impl<M: StaticMap> Version<M> {
 
     /// Reads an update.
     /// # Errors
-    /// [`DecodeError`]; also when the bytes do not have the digest that they name.
+    /// [`DecodeError`]; also when the bytes do not match the digest that they state.
     pub fn decode(settings: &Settings, bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut bytes = Bytes(bytes);
         let (version, digest) = (bytes.u64()?, bytes.u64()?);
@@ -104,7 +104,7 @@ impl<M: StaticMap + Send + Sync + 'static> Image for Version<M> {
     }
 }
 
-/// Versions of one digest have one map.
+/// Versions are equal if their numbers and digests are.
 impl<M> PartialEq for Version<M> {
     fn eq(&self, other: &Self) -> bool {
         (self.version, self.digest) == (other.version, other.digest)
@@ -117,7 +117,7 @@ impl<M> fmt::Debug for Version<M> {
     }
 }
 
-/// Control half of a static map whose names carry their values themselves.
+/// Control half of a static map whose names carry their values.
 ///
 /// ```
 /// use fibula_lookup::hash::{Digest, SecretKey};
@@ -135,18 +135,18 @@ impl<M> fmt::Debug for Version<M> {
 /// ```
 pub type Rebuilt<M> = Single<Entries<M, u64>>;
 
-/// Names with a payload each: all that switches with static maps share.
+/// Names with one payload each: the state that switches with static maps share.
 pub struct Entries<M: StaticMap, P: Payload = u32> {
     settings: Settings,
-    /// In order, so that the same names make the same map, whatever came before.
+    /// Ordered, so that the same names make the same map, whatever the history.
     names: BTreeMap<M::Key, P>,
     version: u64,
-    /// The latest mutation took a name out.
+    /// Whether the latest mutation removed a name.
     removed: bool,
 }
 
 impl<M: StaticMap<Key: Ord>, P: Payload> Entries<M, P> {
-    /// The names and payloads that are in, in order of the names.
+    /// The names with their payloads, in order of the names.
     pub fn iter(&self) -> impl Iterator<Item = (M::Key, P)> + '_ {
         self.names.iter().map(|(&key, &payload)| (key, payload))
     }
@@ -169,7 +169,7 @@ where
     type Query = RebuiltQuery<M>;
     type View = MapView;
 
-    /// Of equal names the last wins.
+    /// Of equal names the last takes effect.
     fn build(settings: &Settings, entries: &[(M::Key, P)], _threads: usize) -> Result<Self, InsertError> {
         let names = entries.iter().copied().collect();
         Ok(Self { settings: settings.clone(), names, version: 0, removed: false })
@@ -227,7 +227,7 @@ where
         self.names.len()
     }
 
-    /// Changes made together are one build.
+    /// Changes made in one batch need only one build.
     fn is_bulk(&self, _n_changes: usize) -> bool {
         true
     }
@@ -249,7 +249,7 @@ where
     }
 }
 
-/// What one switch has of the names: a version of the map.
+/// What one switch has of the names: the version of its map.
 #[derive(Clone, Copy, Debug)]
 pub struct MapView {
     version: u64,
@@ -267,8 +267,8 @@ where
         Ok((Self { version: image.version, digest: image.digest }, vec![image]))
     }
 
-    /// Should a removal leave names that have no map within its bounds, which takes hundreds of unlucky tries, then the
-    /// version before stands until the next change.
+    /// If a removal leaves names for which no map is found within the bounds, which takes hundreds of unlucky tries,
+    /// then the previous version is kept until the next change.
     fn updates(
         &mut self,
         names: &Entries<M, P>,
@@ -317,7 +317,7 @@ pub struct RebuiltQuery<M: Send + Sync> {
 }
 
 impl<M: StaticMap + Send + Sync> RebuiltQuery<M> {
-    /// The map held.
+    /// The current map.
     pub fn map(&self) -> &M {
         self.current.get()
     }
@@ -404,7 +404,7 @@ where
     }
 }
 
-/// A thread's access to the map beside its writer.
+/// A reader thread's handle, used concurrently with the writer.
 pub struct Reader<M> {
     reader: RcuReader<Arc<M>>,
 }

@@ -2,25 +2,25 @@
 //!
 //! ```text
 //! block   n / 1024 of them, by digest                 256 buckets of about 4 names, 64 groups of about 16
-//! bucket  goes to one of four candidate groups        2 bits a bucket say which: groups come out equal in size
+//! bucket  goes to one of four candidate groups        2 bits per bucket say which: groups become equal in size
 //! group   for each of the l bits of a value           a seed of 16 bits and an array of 8 bits
 //!
 //! bit b of the value = array[b] >> top3(h1 + seed[b] * h2) & 1        (h1, h2: 32 bits each, from the digest)
 //!
 //! bytes of a block:  | choices, 64 | group 0: l seeds of 2, l arrays of 1 | group 1 | ... | group 63 |
 //! ```
-//! A seed is right when no two names of the group that differ in the bit meet in one of the 8 places. For 16 names one
-//! in 750 seeds is; each is tried for all bits at once. A group without a seed for some bit (too many names in
-//! it) goes to an exact table of digests, and its first seed is 0 to say so.
+//! A seed is right if names of the group that differ in the bit never share one of the 8 places. For 16 names one seed
+//! in 750 is right; each is tried for all bits at once. A group without a seed for some bit (too many names in it) goes
+//! to an exact table of digests, which its first seed, 0, indicates.
 //!
-//! Cost: a line for the choice, then 3 l bytes of the group (one or two lines for l = 8); 0.5 + 1.5 l bits a name.
-//! Tables of less than a thousand names pay for 1,024.
+//! Cost: a line for the choice, then 3 l bytes of the group (one or two lines for l = 8); 0.5 + 1.5 l bits per name.
+//! Tables of less than a thousand names take the memory of 1,024.
 //! Alien names: an arbitrary value; 0 in groups that are in the exact table. Updates: none.
 //! Source: "SetSep" of Zhou et al., "Scaling up clustered network appliances with ScaleBricks", as far as Othello's
 //! papers describe it: "1 + l hash values, 2 + 2 l values a lookup" and 2.19 MB for 1.4M names with l = 8, which is
-//! 0.5 + 1.5 l bits a name ("A Concise Forwarding Information Base for Scalable and Fast Flat Name Switching", 7.2;
-//! Table I of the later paper says 2 + 1.5 l). Differs: one keyed digest a name; all bits of a value share a pass over
-//! the seeds.
+//! 0.5 + 1.5 l bits per name ("A Concise Forwarding Information Base for Scalable and Fast Flat Name Switching", 7.2;
+//! Table I of the later paper says 2 + 1.5 l). Differs: one keyed digest per name; all bits of a value share one pass
+//! over the seeds.
 //! Limits: no two names with one digest; builds are some forty times slower than the Bloomier filter's.
 
 use super::{Entry, MAX_NAMES, Settings, StaticMap, entry, put_words, reduce, sort_distinct, take_words};
@@ -33,24 +33,24 @@ use crate::base::words::{Words, prefetch_word};
 use crate::hash::{Digest, mix64};
 use crate::traits::{Build, InsertError};
 
-/// Names of a block, on average at most.
+/// Names per block: the maximum of the average.
 const MEAN_BLOCK: usize = 1024;
-/// Buckets of a block.
+/// Buckets per block.
 const BUCKETS: usize = 256;
-/// Groups of a block.
+/// Groups per block.
 const GROUPS: usize = 64;
-/// Groups that a bucket may go to.
+/// Candidate groups per bucket.
 const CHOICES: usize = 4;
 /// Bytes of the choices of a block.
 const CHOICE_BYTES: usize = BUCKETS / 4;
-/// Bytes of seed and array, a bit of the value.
+/// Bytes of seed and array, per bit of the value.
 const BIT_BYTES: usize = 3;
-/// Names beyond which no group is tried: of 24 names every second bit has no seed at all.
+/// Larger groups are not tried: with 24 names half the bits have no seed at all.
 const MAX_GROUP: usize = 24;
-/// Separates the words drawn from a digest: the 64-bit golden ratio.
+/// Increment between the words drawn from a digest: the 64-bit golden ratio.
 const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// The candidate groups of each bucket, all different.
+/// The candidate groups of each bucket, all distinct.
 static CANDIDATES: [[u8; CHOICES]; BUCKETS] = candidates();
 
 const fn candidates() -> [[u8; CHOICES]; BUCKETS] {
@@ -60,7 +60,7 @@ const fn candidates() -> [[u8; CHOICES]; BUCKETS] {
         let random = mix64(bucket as u64 + 1);
         let mut choice = 0;
         while choice < CHOICES {
-            // Each in another quarter of the circle that starts at the bucket's own.
+            // Each in a different quarter of the circle that starts at the bucket's own group.
             let quarter = GROUPS / CHOICES;
             let inside = (random >> (8 * choice)) as usize % quarter;
             table[bucket][choice] = ((bucket + choice * quarter + inside) % GROUPS) as u8;
@@ -71,12 +71,12 @@ const fn candidates() -> [[u8; CHOICES]; BUCKETS] {
     table
 }
 
-/// Bytes of a block: whole words.
+/// Bytes of a block, a multiple of a word.
 fn block_bytes(value_bits: u8) -> usize {
     CHOICE_BYTES + GROUPS * BIT_BYTES * usize::from(value_bits)
 }
 
-/// What a lookup needs of a digest.
+/// The data that a lookup derives from a digest.
 #[derive(Clone, Copy, Default)]
 struct Place {
     block: usize,
@@ -95,7 +95,7 @@ impl Place {
     }
 }
 
-/// Which of the eight places of a group's arrays a name has under `seed`.
+/// The place, of eight, that a name has in its group's arrays under `seed`.
 #[inline(always)]
 fn place_of(h1: u32, h2: u32, seed: u16) -> u32 {
     h1.wrapping_add(h2.wrapping_mul(seed.into())) >> 29
@@ -105,7 +105,7 @@ fn place_of(h1: u32, h2: u32, seed: u16) -> u32 {
 #[derive(Clone, Debug)]
 pub struct SetSep {
     words: Words,
-    /// Digests and values of groups without seeds, in order of digests.
+    /// Digests and values of groups without seeds, sorted by digest.
     exact: Vec<Entry>,
     n_blocks: usize,
     settings: Settings,
@@ -113,7 +113,7 @@ pub struct SetSep {
 }
 
 impl SetSep {
-    /// Names that are in.
+    /// Number of names.
     pub fn len(&self) -> usize {
         self.n_names
     }
@@ -123,7 +123,7 @@ impl SetSep {
         self.n_names == 0
     }
 
-    /// Names in the exact table, because their group has no seed.
+    /// Number of names in the exact table, whose groups have no seed.
     pub fn n_exact(&self) -> usize {
         self.exact.len()
     }
@@ -192,7 +192,7 @@ impl StaticMap for SetSep {
             }
             for (record, &place) in records.iter_mut().zip(&places[..digests.len()]) {
                 *record = self.record_at(place.block, self.group_of(bytes, place));
-                // The lines of the record, its last byte included.
+                // The lines of the record, up to its last byte.
                 for byte in (*record / LINE * LINE..*record + record_bytes).step_by(LINE) {
                     prefetch_word(words, byte / 8);
                 }
@@ -264,7 +264,7 @@ impl Build for SetSep {
     }
 }
 
-/// A block as lookups read it, and what did not fit.
+/// A block in the form that lookups read, and the entries that did not fit.
 struct SolvedBlock {
     bytes: Vec<u8>,
     exact: Vec<Entry>,
@@ -304,8 +304,8 @@ fn solve_block(settings: &Settings, n_blocks: usize, entries: &mut [Entry]) -> R
     Ok(SolvedBlock { exact: exact.collect(), bytes })
 }
 
-/// Chooses a group for each bucket so that groups come out equal: the largest first, each to the smallest of its
-/// candidates, then moves that make two groups more equal, until there is none.
+/// Chooses a group for each bucket so that groups become equal: buckets in order of size, the largest first, each to
+/// its smallest candidate; then moves that make two groups more equal, until there are none.
 fn assign(sizes: &[u32; BUCKETS]) -> [u8; BUCKETS] {
     let mut choices = [0; BUCKETS];
     let mut loads = [0; GROUPS];
@@ -318,7 +318,7 @@ fn assign(sizes: &[u32; BUCKETS]) -> [u8; BUCKETS] {
         choices[bucket] = choice as u8;
         loads[usize::from(CANDIDATES[bucket][choice])] += sizes[bucket];
     }
-    // Every move lowers the sum of the squares of the loads, so this ends.
+    // Every move lowers the sum of the squares of the loads, so this terminates.
     let mut moved = true;
     while moved {
         moved = false;
@@ -336,9 +336,9 @@ fn assign(sizes: &[u32; BUCKETS]) -> [u8; BUCKETS] {
     choices
 }
 
-/// Finds seed and array of every bit; false, and a record of zeros, when some bit has none.
+/// Finds seed and array of every bit; false, and a record of zeros, if some bit has none.
 ///
-/// A seed is tried for all bits at once: of each place it keeps which bits a name there has as one, and as zero.
+/// A seed is tried for all bits at once: each place records which bits are one, and which zero, in a name there.
 fn solve_group(members: &[Member], value_bits: u8, record: &mut [u8]) -> bool {
     let mut open = value_mask(value_bits);
     let tries = if members.len() > MAX_GROUP { 0 } else { u16::MAX };

@@ -1,15 +1,15 @@
 //! Binary search over sorted names: exact, with full names of W words.
 //!
-//! Names stand in Eytzinger's order (the root first, then its children, and so on), not sorted one after another: the
-//! search is `i = 2 i + (name[i] < key)` without a branch, the first levels share a few lines that stay in cache, and
-//! the eight great-grandchildren of a 64-bit name share one line, which is fetched three levels before it is read. In a
-//! plain sorted array every level is another line until the last three.
-//! A batch goes down the levels in step, so that 32 searches wait for memory together.
+//! Names are in Eytzinger order (the root first, then its children, and so on), not sorted consecutively. The search is
+//! `i = 2 i + (name[i] < key)` without a branch, and the first levels share a few lines that stay in cache. The eight
+//! great-grandchildren of a 64-bit name share one line, which is fetched three levels before it is read. In a plain
+//! sorted array every level is another line until the last three. A batch descends level by level, so that 32 searches
+//! wait for memory together.
 //!
 //! Cost: log2(n) + 1 comparisons, about log2(n) / 3 lines for names of one word (log2(n) for 8 or more), and one for
-//! the value; 64 W bits a name and a value of l bits, l rounded up to a power of two.
-//! Alien names: 0 (drop) from [`StaticMap::lookup`], none from [`Sorted::get`]: no false positive.
-//! Names are compared as words, the first word first; any order serves. A digest is a name of one word.
+//! the value; 64 W bits per name and a value of l bits, l rounded up to a power of two.
+//! Alien names: 0 (drop) from [`StaticMap::lookup`], none from [`Sorted::get`]: no false positives.
+//! Names are compared as words, the first word first; any order works. A digest is a name of one word.
 //! Source: the binary search of the comparison in Click, "Memory-efficient and Ultra-fast Network Lookup and Forwarding
 //! using Othello Hashing", section VI; the order is that of Khuong and Morin, "Array layouts for comparison-based
 //! searching".
@@ -34,7 +34,7 @@ pub struct Sorted<const W: usize> {
 }
 
 impl<const W: usize> Sorted<W> {
-    /// Names further down that share a line: how far ahead a search fetches.
+    /// Descendants on one level that share a line: how far ahead a search fetches.
     const AHEAD: usize = if W <= 1 {
         8
     } else if W <= 2 {
@@ -43,7 +43,7 @@ impl<const W: usize> Sorted<W> {
         2
     };
 
-    /// Names that are in.
+    /// Number of names.
     pub fn len(&self) -> usize {
         self.n_names
     }
@@ -53,7 +53,7 @@ impl<const W: usize> Sorted<W> {
         self.n_names == 0
     }
 
-    /// The value of `name`, or none when it is not in.
+    /// The value of `name`, or none if it is not in.
     pub fn get(&self, name: &[u64; W]) -> Option<u64> {
         let (names, _) = self.names.as_chunks::<W>();
         let mut node = 1;
@@ -65,8 +65,8 @@ impl<const W: usize> Sorted<W> {
 
     /// The value of `name`, whose search ended below the leaves at `end`.
     ///
-    /// The last node at which the search went left is the first name that is not less: its index is `end` without the
-    /// turns to the right after it, and without that turn to the left.
+    /// The last node at which the search went left is the first name that is not less. Its index is `end` without the
+    /// right turns after it, and without that left turn.
     #[inline]
     fn value_at(&self, names: &[[u64; W]], end: usize, name: &[u64; W]) -> Option<u64> {
         let node = end.checked_shr(end.trailing_ones() + 1).unwrap_or(0);
@@ -78,7 +78,7 @@ impl<const W: usize> Sorted<W> {
     }
 }
 
-/// Logarithm of the bits that a value stands in.
+/// Logarithm of the width at which a value is stored.
 fn log_bits(settings: &Settings) -> u32 {
     settings.value_bits.next_power_of_two().trailing_zeros()
 }
@@ -95,7 +95,7 @@ impl<const W: usize> StaticMap for Sorted<W> {
         let words = &*self.names;
         let (names, _) = words.as_chunks::<W>();
         let values = &mut values[..keys.len()];
-        // All searches go down so many levels; the next is there for some of them only.
+        // All searches descend this many levels; the next level exists for some of them only.
         let full_levels = (self.n_names + 1).ilog2();
         for (keys, values) in keys.chunks(BURST).zip(values.chunks_mut(BURST)) {
             let mut nodes = [1usize; BURST];
@@ -177,6 +177,6 @@ fn successor(node: usize, n_names: usize) -> usize {
     if 2 * node < n_names {
         return leftmost(2 * node + 1, n_names);
     }
-    // Up, out of all right subtrees and one left one.
+    // Up, through all right turns and one left turn.
     node >> (node.trailing_ones() + 1)
 }

@@ -1,35 +1,35 @@
-//! Tuple Space Search: rules over the fields of a five-tuple, a hash table look-up for every tuple of mask lengths.
+//! Tuple Space Search: rules over the fields of a five-tuple, one hash table lookup per tuple of mask lengths.
 //!
 //! | module | what |
 //! |---|---|
-//! | [`mod@tuple`] | [`Tuple`], which bits of a flow a rule looks at; [`Pattern`] and [`Rule`] |
+//! | [`mod@tuple`] | [`Tuple`], the bits of a flow that a rule looks at; [`Pattern`] and [`Rule`] |
 //! | `skeleton` | [`TupleSpaceSkeleton`]: rules and places, shared by all switches of a network |
-//! | `view` | [`TupleSpaceView`]: what one switch's slots hold, as images and updates |
+//! | `view` | [`TupleSpaceView`]: the contents of one switch's slots, as images and updates |
 //! | [`update`] | the message |
-//! | [`query`] | [`TupleSpaceQuery`], the half of words; [`Reader`]s beside its writer |
+//! | [`query`] | [`TupleSpaceQuery`], the half of words; its concurrent [`Reader`]s |
 //!
-//! A rule has a prefix of either address, protocol and ports exact or any, a priority and a value. Rules with the same
-//! mask lengths are a tuple, in which a flow matches one rule at most: the flow is masked and looked up. The answer is
-//! that of the highest priority over all tuples; of two with the same priority the rule that looks at more bits wins,
-//! then the tuple with the larger code, so the answer follows from the set of rules alone. Tuples are tried from the
-//! highest priority that one of their rules has downwards, and the search ends when no tuple left can win.
+//! A rule has a prefix of each address, protocol and ports exact or any, a priority and a value. Rules with the same
+//! mask lengths are a tuple, in which a flow matches at most one rule: the flow is masked and looked up. The answer is
+//! the match of highest priority over all tuples. Of two with the same priority the rule that looks at more bits wins,
+//! then the tuple with the larger code, so the answer follows from the set of rules alone. Tuples are tried in
+//! descending order of the highest priority of their rules, and the search ends when no remaining tuple can win.
 //! ```text
 //! name in the hash table, 16 bytes:                               value, 1 + p + l bits:
 //! | source 4 | destination 4 | protocol 1 | ports 2 + 2 | code 2 | tag 1 |      | 1 | priority p | value l |
 //! ```
-//! All tuples share one (2,4)-Cuckoo [table](crate::cuckoo::exact): the masked flow carries the code of its tuple, so a
-//! tuple costs no memory of its own, comes and goes without a table, and the whole is one version for its readers. The
-//! tag is part of every name and never masked.
+//! All tuples share one (2,4)-Cuckoo [table](crate::cuckoo::exact): the masked flow contains the code of its tuple. So
+//! a tuple needs no memory and no table of its own, and readers see one version of the whole. The tag is part of every
+//! name and never masked.
 //!
-//! Cost: two buckets for each tuple that could win: `t` of them in the papers' O(t), one where all rules are exact.
-//! A slot has 192 bits, 202 bits a rule at a load of 0.95; 40 bytes a tuple.
-//! Updates: one slot write or a chain of moves, and the tuple's new highest priority where it changed.
-//! Alien names, flows without a rule: 0 (drop); rules are exact. Removed rules match no more, at once.
-//! As a FIB of flat names every rule is exact, and there is one tuple: [`Skeleton`] of
-//! [`TupleSpaceSkeleton`] is that, with names of up to 13 bytes.
+//! Cost: two buckets for each tuple that could win: `t` of them in the papers' O(t), one if all rules are exact.
+//! A slot has 192 bits, 202 bits per rule at a load of 0.95; 40 bytes per tuple.
+//! Updates: one slot write or a chain of moves, and the tuple's highest priority if it changed.
+//! Alien names, flows without a rule: 0 (drop); rules are exact. Removed rules stop matching at once.
+//! In a FIB of flat names every rule is exact, and there is one tuple: that is the [`Skeleton`] of
+//! [`TupleSpaceSkeleton`], with names of up to 13 bytes.
 //! Source: Srinivasan, Suri, Varghese, "Packet Classification using Tuple Space Search", 1999; Table I of "Memory-
 //! efficient and Ultra-fast Network Lookup and Forwarding using Othello Hashing". Differs: one table for all tuples;
-//! tuples in order of their priorities, as Open vSwitch has them; port ranges must be split by the caller.
+//! tuples in order of their priorities, as in Open vSwitch; the caller must split port ranges.
 //! Limits: IPv4; at most 8,712 tuples, which is all there are.
 
 pub mod query;
@@ -50,7 +50,7 @@ use crate::hash::{Family, Purpose, SecretKey, mix64};
 use crate::traits::{Control, InsertError, Single, Skeleton};
 use skeleton::Ranked;
 
-/// Control half of one tuple space: 32 bytes a slot, and some for every tuple and priority in it.
+/// Control half of one tuple space: 32 bytes per slot, and some for every tuple and each of its priorities.
 ///
 /// ```
 /// use fibula_lookup::hash::{Family, SecretKey};
@@ -94,7 +94,7 @@ impl TupleSpace {
         self.mutate(|rules| rules.put(&rule.pattern, ranked(rule)), updates)
     }
 
-    /// Inserts many; of equal patterns the last wins.
+    /// Inserts many rules; of equal patterns the last takes effect.
     /// # Errors
     /// [`InsertError`] of the first that failed; those before it are in.
     pub fn insert_rules(&mut self, rules: &[Rule], updates: &mut Vec<Update>) -> Result<(), InsertError> {
@@ -123,7 +123,7 @@ fn rule_of(pattern: Pattern, rule: Ranked<u64>) -> Rule {
     Rule { pattern, priority: rule.priority, value: rule.payload }
 }
 
-/// What a tuple space is built with; the same on both sides of the seam.
+/// Build parameters of a tuple space; the same on both sides of the seam.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Bits of a value.
@@ -153,7 +153,7 @@ impl Settings {
         ((1u64 << self.priority_bits) - 1) as u32
     }
 
-    /// The value of a rule as the hash table holds it: never 0, and larger for a higher priority.
+    /// The value of a rule as stored in the hash table: never 0, and larger for a higher priority.
     fn stored(&self, priority: u32, value: u64) -> u64 {
         (1 << self.priority_bits | u64::from(priority)) << self.value_bits | value
     }
@@ -170,7 +170,7 @@ impl Settings {
     }
 }
 
-/// The pseudo-random function whose XOR over all tuples is the directory's share of the digest.
+/// The pseudo-random function whose XOR over all tuples is the directory's contribution to the digest.
 fn tuple_prf(seed: u64, tuple: Tuple, highest: u32) -> u64 {
     mix64(mix64(seed ^ u64::from(tuple.code())).wrapping_add(u64::from(highest)))
 }

@@ -1,9 +1,8 @@
 //! Tuple Space Search, query half: the hash table, the order in which tuples are tried, and readers of both.
 //!
-//! A lookup reads several places, so a reader that meets an update could see one rule gone and its successor not yet
-//! there. A counter of writes (`SeqLock`) shows it that it did; it looks the burst up again, and in the end waits for
-//! the writer. A hash table that changes its size is made outside of that: tuples of both tables are tried
-//! meanwhile.
+//! A lookup reads several places, so a reader that overlaps an update could see one rule gone and its successor not yet
+//! there. A counter of writes (`SeqLock`) detects that; the reader repeats the burst, and eventually waits for the
+//! writer. A hash table of a new size is published outside of that lock: meanwhile the tuples of both tables are tried.
 
 use std::sync::Arc;
 
@@ -19,7 +18,7 @@ use crate::publish::rcu::{RcuCell, RcuReader};
 use crate::publish::seq_lock::SeqLock;
 use crate::traits::{Applied, ApplyError, BatchReader, Query, Undivided};
 
-/// A tuple as look-ups need it.
+/// A tuple in the form that lookups need.
 #[derive(Clone, Copy)]
 struct Probe {
     mask: [u64; 2],
@@ -60,14 +59,14 @@ impl Directory {
         self.probes.iter().map(|probe| (probe.tuple, probe.highest))
     }
 
-    /// With the tuples of `change` as they are after it.
+    /// The directory with the tuples of `change` applied.
     fn after(&self, change: &Change, seed: u64) -> Self {
         let changed = |tuple: Tuple| change.tuples.iter().any(|&(other, _)| other == tuple);
         let kept = self.tuples().filter(|&(tuple, _)| !changed(tuple));
         Self::new(kept.chain(change.tuples.iter().filter_map(|&(tuple, highest)| Some((tuple, highest?)))), seed)
     }
 
-    /// With every tuple of either, and the higher of its priorities: right for rules of both.
+    /// All tuples of both, each with the higher of its priorities: right for the rules of both.
     fn or(&self, other: &Self) -> Self {
         let mut tuples: Vec<_> = self.tuples().chain(other.tuples()).collect();
         tuples.sort_unstable_by_key(|&(tuple, highest)| (tuple.code(), std::cmp::Reverse(highest)));
@@ -79,7 +78,7 @@ impl Directory {
         size_of_val(&self.probes[..])
     }
 
-    /// The values of up to a burst of flows; `look_up` is the hash table. How often it was asked.
+    /// Finds the values of up to a burst of flows; `look_up` is the hash table. Returns the number of table lookups.
     #[inline]
     fn search(
         &self,
@@ -89,12 +88,12 @@ impl Directory {
         priority_bits: u8,
         mut look_up: impl FnMut(&[[u64; 2]], &mut [u64]),
     ) -> usize {
-        // Of each flow what the best rule has in the hash table, and the rank of its tuple.
+        // Per flow: the stored value of the best rule so far, and the rank of its tuple.
         let (mut best, mut ranks) = ([0u64; BURST], [0u32; BURST]);
         let mut open: [u8; BURST] = std::array::from_fn(|index| index as u8);
         let (mut n_open, mut n_asked) = (keys.len(), 0);
         for probe in &self.probes {
-            // The flows for which a rule of this tuple, and of all after it, could still win.
+            // The flows for which a rule of this or a later tuple could still win.
             let at_most = 1u64 << priority_bits | u64::from(probe.highest);
             let mut n_left = 0;
             for at in 0..n_open {
@@ -142,7 +141,7 @@ impl TupleSpaceQuery {
         self.directory.get().probes.len()
     }
 
-    /// As [`Query::lookup_batch`], and how often the hash table was asked: each time two buckets are read.
+    /// As [`Query::lookup_batch`]; returns the number of table lookups, each of which reads two buckets.
     /// # Panics
     /// When `values` is shorter than `keys`.
     pub fn lookup_counted(&self, keys: &[[u64; 2]], values: &mut [u64]) -> usize {
@@ -154,7 +153,7 @@ impl TupleSpaceQuery {
         bursts.map(|(keys, values)| directory.search(keys, values, value_bits, priority_bits, ask)).sum()
     }
 
-    /// Publishes tuples and, with them as one, what `write` does to the hash table.
+    /// Publishes tuples and, atomically with them, what `write` does to the hash table.
     fn publish(
         &mut self,
         directory: Option<Directory>,
@@ -171,7 +170,7 @@ impl TupleSpaceQuery {
         })
     }
 
-    /// Takes over a whole hash table and the tuples after it.
+    /// Applies a whole hash table, and then its tuples.
     fn replace_table(
         &mut self,
         directory: Directory,
@@ -311,7 +310,7 @@ impl Undivided for TupleSpaceQuery {
     }
 }
 
-/// A thread's access to a tuple space beside its writer.
+/// A reader thread's handle, used concurrently with the writer.
 pub struct Reader {
     table: exact::Reader<2>,
     directory: RcuReader<Directory>,
@@ -325,8 +324,8 @@ impl BatchReader<[[u64; 2]]> for Reader {
         let values = &mut values[..keys.len()];
         let Self { table, directory, seq_lock, value_bits, priority_bits } = self;
         let mut look_up = |keys: &[[u64; 2]], values: &mut [u64]| {
-            // The table first: tuples that are tried belong to it, or to a later one too, until the counter says
-            // otherwise.
+            // The table first: the tuples tried belong to it, or to it and a later one, unless the counter detects a
+            // write.
             let table = table.pin();
             let (directory, _pin) = directory.pin();
             let ask = |names: &[[u64; 2]], found: &mut [u64]| table.lookup_batch(names, found);
@@ -351,7 +350,7 @@ mod tests {
     use crate::tuple_space::{Pattern, Rule, TupleSpace};
 
     /// The schedule that the counter is for: a rule is replaced by one of another tuple while a reader is between the
-    /// two. The search finds neither, and the counter tells.
+    /// two. The search finds neither, and the counter detects it.
     #[test]
     fn a_burst_that_falls_between_two_rules_is_noticed() {
         let mut space = TupleSpace::new(Settings::new(8, 8, 100, Family::MulAdd, &SecretKey::from_seed(1)));

@@ -1,4 +1,4 @@
-//! Tuple Space Search, rules and their places: the hash table's slots, and which tuple has which priorities.
+//! Tuple Space Search, rules and their places: the hash table's slots, and the priorities in each tuple.
 
 use std::collections::BTreeMap;
 
@@ -11,22 +11,22 @@ use crate::base::part::{Change, PartId, Payload};
 use crate::cuckoo::exact::CuckooSkeleton;
 use crate::traits::{InsertError, RestoreError, Row, Skeleton};
 
-/// How many rules of a tuple have which priority.
+/// The number of rules of a tuple with each priority.
 type Priorities = BTreeMap<u32, u32>;
 
-/// What a rule has beside its pattern.
+/// What a rule has besides its pattern.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ranked<P> {
     pub(super) priority: u32,
     pub(super) payload: P,
 }
 
-/// A rule as the hash table has it: the name of its pattern, and the rest.
+/// A rule as stored in the hash table: the name of its pattern, and the rest.
 pub(super) type Entry<P> = ([u64; 2], Ranked<P>);
 
-/// Rules with a payload each, and their slots; as a [`Skeleton`] of flat names, these are exact rules of priority 0.
+/// Rules with one payload each, and their slots. As a [`Skeleton`] of flat names, these are exact rules of priority 0.
 ///
-/// A store has the names and not the rules, so what it restores is a skeleton of flat names.
+/// A store keeps the names and not the rules, so it restores a skeleton of flat names.
 #[derive(Clone)]
 pub struct TupleSpaceSkeleton<P: Payload = u32> {
     settings: Settings,
@@ -34,7 +34,7 @@ pub struct TupleSpaceSkeleton<P: Payload = u32> {
     tuples: BTreeMap<u16, Priorities>,
     seed: u64,
     pub(super) tuples_digest: u64,
-    /// The tuples of which the latest mutation changed the highest priority, where the change is of some slots.
+    /// The tuples whose highest priority the latest mutation changed, if it changed some slots only.
     pub(super) changed: Vec<(Tuple, Option<u32>)>,
 }
 
@@ -57,7 +57,7 @@ impl<P: Payload> TupleSpaceSkeleton<P> {
         tuples.filter_map(|tuple| Some((tuple, self.highest(tuple)?)))
     }
 
-    /// Inserts a rule, or changes what it has.
+    /// Inserts a rule, or changes its priority and payload.
     /// # Errors
     /// As [`Skeleton::insert`].
     pub(super) fn put(&mut self, pattern: &Pattern, rule: Ranked<P>) -> Result<Change, InsertError> {
@@ -72,7 +72,7 @@ impl<P: Payload> TupleSpaceSkeleton<P> {
         Ok(change)
     }
 
-    /// As [`Skeleton::insert_batch`], of rules.
+    /// As [`Skeleton::insert_batch`], for rules.
     pub(super) fn put_batch(&mut self, rules: &[Entry<P>]) -> Result<Change, InsertError> {
         let inserted = self.table.insert_batch(rules);
         self.count_tuples();
@@ -94,12 +94,12 @@ impl<P: Payload> TupleSpaceSkeleton<P> {
         self.tuples.get(&tuple.code())?.last_key_value().map(|(&priority, _)| priority)
     }
 
-    /// Counts a rule.
+    /// Adds a rule to the counts.
     fn count(&mut self, tuple: Tuple, priority: u32) {
         *self.tuples.entry(tuple.code()).or_default().entry(priority).or_default() += 1;
     }
 
-    /// Counts a rule less.
+    /// Removes a rule from the counts.
     fn forget(&mut self, tuple: Tuple, priority: u32) {
         let Some(priorities) = self.tuples.get_mut(&tuple.code()) else { return };
         if let Some(count) = priorities.get_mut(&priority) {
@@ -113,7 +113,7 @@ impl<P: Payload> TupleSpaceSkeleton<P> {
         }
     }
 
-    /// Counts all rules anew.
+    /// Recounts all rules.
     fn count_tuples(&mut self) {
         self.tuples.clear();
         let rules: Vec<_> = self.table.iter().collect();
@@ -126,7 +126,7 @@ impl<P: Payload> TupleSpaceSkeleton<P> {
             self.tuples().fold(0, |digest, (tuple, highest)| digest ^ tuple_prf(self.seed, tuple, highest));
     }
 
-    /// Notes what became of a tuple with this highest priority before.
+    /// Records the change of a tuple whose highest priority was `before`.
     fn note(&mut self, tuple: Tuple, before: Option<u32>) {
         self.changed.clear();
         let after = self.highest(tuple);
@@ -144,7 +144,7 @@ fn flat(key: [u64; 2]) -> Result<Pattern, InsertError> {
     Pattern::exact(key).ok_or(InsertError::NameTooLong { name_bytes: 13 })
 }
 
-/// The rules of flat names.
+/// The rules for flat names.
 fn flat_rules<P: Payload>(entries: &[([u64; 2], P)]) -> Result<Vec<Entry<P>>, InsertError> {
     let rule = |&(key, payload)| Ok((flat(key)?.name(), Ranked { priority: 0, payload }));
     entries.iter().map(rule).collect()
@@ -196,12 +196,12 @@ impl<P: Payload> Skeleton for TupleSpaceSkeleton<P> {
         Some(self.table.get(Pattern::exact(key)?.name())?.payload)
     }
 
-    /// Where there are exact rules only.
+    /// Only valid if all rules are exact.
     fn must_drop(&self, key: [u64; 2]) -> bool {
         self.get(key).is_none()
     }
 
-    /// Rules.
+    /// The number of rules.
     fn len(&self) -> usize {
         self.table.len()
     }

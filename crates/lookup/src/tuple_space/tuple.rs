@@ -1,8 +1,8 @@
-//! Which bits of a flow a rule looks at, and what it says.
+//! The bits of a flow that a rule looks at, and the rule's answer.
 
 use std::net::Ipv4Addr;
 
-/// A five-tuple of IPv4.
+/// An IPv4 five-tuple.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Flow {
     /// Source address.
@@ -18,7 +18,7 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// The key of look-ups: the 13 bytes in network order, and zeros.
+    /// The lookup key: the 13 bytes in network order, then zeros.
     pub fn key(&self) -> [u64; 2] {
         let mut bytes = [0; 16];
         bytes[0..4].copy_from_slice(&self.source.octets());
@@ -30,7 +30,7 @@ impl Flow {
     }
 }
 
-/// The mask lengths of a rule: all rules with the same are a tuple.
+/// The mask lengths of a rule: rules with the same mask lengths form a tuple.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tuple {
     source_bits: u8,
@@ -69,7 +69,7 @@ impl Tuple {
         Self { destination_bits: bits, ..self }
     }
 
-    /// As `self`, with the protocol, or any.
+    /// As `self`, with the protocol exact or any.
     pub fn protocol(self, exact: bool) -> Self {
         Self { protocol: exact, ..self }
     }
@@ -85,7 +85,7 @@ impl Tuple {
         prefixes | u16::from(self.protocol) << 2 | u16::from(self.source_port) << 1 | u16::from(self.destination_port)
     }
 
-    /// The tuple of a code; none where no tuple has it.
+    /// The tuple of a code; none if no tuple has it.
     pub fn from_code(code: u16) -> Option<Self> {
         let (source_bits, destination_bits) = ((code >> 9) as u8, (code >> 3) as u8 & 63);
         let flag = |bit: u16| code >> bit & 1 != 0;
@@ -104,12 +104,12 @@ impl Tuple {
         u32::from(self.source_bits) + u32::from(self.destination_bits) + 8 * u32::from(self.protocol) + 16 * ports
     }
 
-    /// Of two rules with one priority that of the tuple with the larger rank wins.
+    /// Of two rules with the same priority the one whose tuple has the larger rank wins.
     pub fn rank(self) -> u32 {
         self.n_bits() << 16 | u32::from(self.code())
     }
 
-    /// The bits of a key that count; the tag always does, the place of the code never.
+    /// The bits of a key that are compared: always those of the tag, never those of the code.
     pub(super) fn mask(self) -> [u64; 2] {
         let mut bytes = [0; 16];
         let prefix = |bits: u8| u32::MAX.checked_shl(32 - u32::from(bits)).unwrap_or(0).to_be_bytes();
@@ -123,28 +123,28 @@ impl Tuple {
         to_words(bytes)
     }
 
-    /// The code at its place in a name.
+    /// The code at its position in a name.
     pub(super) fn code_word(self) -> u64 {
         u64::from(self.code()) << (8 * (CODE_AT - 8))
     }
 }
 
-/// What a rule matches: a tuple, and the bits of a flow that it looks at. There is one rule a pattern.
+/// What a rule matches: a tuple, and the values of its bits. There is one rule per pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Pattern {
     tuple: Tuple,
-    /// As in the hash table: masked, with the code.
+    /// As stored in the hash table: masked, with the code.
     name: [u64; 2],
 }
 
 impl Pattern {
-    /// The flows that are like `key` in all bits of `tuple`; the others of `key` count for nothing.
+    /// The flows that equal `key` in all bits of `tuple`; the other bits of `key` are ignored.
     pub fn new(tuple: Tuple, key: [u64; 2]) -> Self {
         let mask = tuple.mask();
         Self { tuple, name: [key[0] & mask[0], key[1] & mask[1] | tuple.code_word()] }
     }
 
-    /// One key alone; none when it has bits where no field is (bytes 13 and 14).
+    /// Exactly one key; none if it has bits where no field is (bytes 13 and 14).
     pub fn exact(key: [u64; 2]) -> Option<Self> {
         (key[1] & CODE_MASK == 0).then(|| Self::new(Tuple::EXACT, key))
     }
@@ -154,12 +154,12 @@ impl Pattern {
         self.tuple
     }
 
-    /// A key that it matches: what it says of a flow, and zeros.
+    /// A key that it matches: its bits, then zeros.
     pub fn key(&self) -> [u64; 2] {
         [self.name[0], self.name[1] & !CODE_MASK]
     }
 
-    /// Whether a flow's key has it.
+    /// Whether it matches a flow's key.
     pub fn matches(&self, key: [u64; 2]) -> bool {
         Self::new(self.tuple, key) == *self
     }
@@ -179,11 +179,11 @@ impl Pattern {
 /// A rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// The flows that it is for.
+    /// The flows that it applies to.
     pub pattern: Pattern,
-    /// The highest that matches wins.
+    /// The matching rule with the highest priority wins.
     pub priority: u32,
-    /// What a look-up gives: 0 is drop.
+    /// The answer of a lookup: 0 is drop.
     pub value: u64,
 }
 

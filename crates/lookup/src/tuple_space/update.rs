@@ -1,6 +1,6 @@
-//! The message that crosses the seam: what a rule changes in the hash table and in the order of tuples.
+//! The message that crosses the seam: the changes of the hash table and of the order of tuples.
 //!
-//! Contents are absolute, versions show a gap, and the digest is that of hash table and tuples after the update.
+//! Contents are absolute, versions reveal a gap, and the digest is that of hash table and tuples after the update.
 //! ```text
 //! kind 0: | 0 | from 8 | to 8 | digest 8 | n 4 | n x (code 2, present 1, priority 4) | table 1 | update of the table |
 //! kind 1: | 1 | version 8 | digest 8 | n 4 | n x (code 2, priority 4) | the whole table, as an update of it |
@@ -17,22 +17,22 @@ use crate::traits;
 /// An update of a tuple space.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Update {
-    /// What one change of the rules makes different.
+    /// One change of the rules.
     Change(Change),
-    /// All of it.
+    /// The whole tuple space.
     Whole(Image),
 }
 
-/// What one change of the rules makes different.
+/// One change of the rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The version that this update builds on.
     pub from: u64,
-    /// The version after it.
+    /// The version after this update.
     pub to: u64,
-    /// Digest of everything after it.
+    /// Digest of everything after this update.
     pub digest: u64,
-    /// The highest priority of each tuple in which it changed; none where the tuple has no rule left.
+    /// The tuples whose highest priority changed, with the new one; none if the tuple has no rule left.
     pub tuples: Vec<(Tuple, Option<u32>)>,
     /// The update of the hash table.
     pub table: Option<exact::Update<2>>,
@@ -84,7 +84,7 @@ impl Update {
 
     /// Reads an update.
     /// # Errors
-    /// [`DecodeError`]; lengths are checked against the bytes that are there before anything is allocated.
+    /// [`DecodeError`]; lengths are checked against the remaining bytes before anything is allocated.
     pub fn decode(settings: &Settings, bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut bytes = Bytes(bytes);
         if at_most("kind of update", bytes.u8()?.into(), 1)? == 1 {
@@ -132,7 +132,7 @@ impl traits::Image for Image {
 }
 
 impl Image {
-    /// The digest of its contents.
+    /// The digest computed from its contents.
     pub(super) fn computed_digest(&self, settings: &Settings) -> u64 {
         let seed = settings.seed();
         let tuples = self.tuples.iter().map(|&(tuple, highest)| tuple_prf(seed, tuple, highest));

@@ -1,4 +1,4 @@
-//! What one switch has of a tuple space: the hash table's slots with the values of that switch, and the tuples.
+//! What one switch has of a tuple space: the hash table's slots with that switch's values, and the tuples.
 
 use super::Settings;
 use super::skeleton::{Ranked, TupleSpaceSkeleton};
@@ -7,7 +7,7 @@ use crate::base::part::{Change, HeldPart, Payload};
 use crate::cuckoo::exact::{self, CuckooSkeleton, CuckooView};
 use crate::traits::{InsertError, Skeleton, View};
 
-/// What the other side of the seam has, as far as this side knows.
+/// What the data plane holds, as far as the control side knows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TupleSpaceView {
     table: CuckooView,
@@ -16,7 +16,7 @@ pub struct TupleSpaceView {
 
 type Table<P> = CuckooSkeleton<2, Ranked<P>>;
 
-/// What the hash table has for a rule.
+/// The value that the hash table stores for a rule.
 fn stored<P>(settings: &Settings, value: impl Fn(P) -> u64) -> impl Fn(Ranked<P>) -> u64 {
     move |rule| settings.stored(rule.priority, value(rule.payload))
 }
@@ -44,7 +44,7 @@ impl<P: Payload> View<TupleSpaceSkeleton<P>> for TupleSpaceView {
         }
         let mut written = Vec::new();
         self.table.updates(&skeleton.table, change, stored(skeleton.settings(), value), &mut written)?;
-        // A slot has the priority of its rule, so that no tuple changes without a slot.
+        // A slot contains the priority of its rule, so no tuple changes without a slot change.
         for table in written {
             let exact::Update::Slots(slots) = &table else { unreachable!("some slots changed") };
             self.tuples_digest = skeleton.tuples_digest;

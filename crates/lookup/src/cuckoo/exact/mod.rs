@@ -1,29 +1,29 @@
-//! (2,4)-Cuckoo: full names with their values, two buckets of four slots a name; the FIB of CuckooSwitch.
+//! (2,4)-Cuckoo: full names with their values, two buckets of four slots per name; the FIB of CuckooSwitch.
 //!
 //! | module | what |
 //! |---|---|
 //! | `skeleton` | [`CuckooSkeleton`]: names and places, shared by all switches of a network |
 //! | `view` | [`CuckooView`]: what one switch's slots hold, as images and updates |
 //! | [`update`] | the message: slots by their new contents, or the whole table |
-//! | [`query`], `table` | [`CuckooQuery`], the half of words; [`Reader`]s beside its writer |
+//! | [`query`], `table` | [`CuckooQuery`], the half of words; its concurrent [`Reader`]s |
 //!
-//! A name is `W` words, zero-padded; its length in bytes is a property of the table: `W` = 1 for MAC and IPv4
-//! addresses and tunnel ids, 2 for five-tuples and IPv6 addresses, up to 8.
+//! A name is `W` words, zero-padded; its length in bytes is fixed per table: `W` = 1 for MAC and IPv4 addresses and
+//! tunnel ids, 2 for five-tuples and IPv6 addresses, up to 8.
 //! ```text
-//! slot, where the value fits behind the name:       slot, where it does not (8, 16, 24, … bytes):
+//! slot, if the value fits after the name:           slot, if it does not (8, 16, 24, … bytes):
 //! | name, name_bytes | 0 … | value, value_bits |    | name, W words | value, one word |
 //! ```
-//! Cost: two buckets a lookup, read to the end without a branch on the name. A MAC with a 16-bit value is one word: a
-//! bucket is half a cache line, 67.4 bits a name at load 0.95. An 8-byte name takes two words, a bucket one line, 134.7
-//! bits a name. Four loads of counters beside the buckets (see [`super`]).
+//! Cost: two buckets per lookup, read completely without a branch on the name. A MAC with a 16-bit value is one word: a
+//! bucket is half a cache line, 67.4 bits per name at load 0.95. An 8-byte name takes two words: a bucket is one line,
+//! 134.7 bits per name. Plus four loads of the buckets' counters (see [`super`]).
 //! Alien names, and removed ones: 0 (drop). An empty slot is zero: nobody's name, or the zero name with value drop.
 //! Source: Zhou, Fan, Lim, Kaminsky, Andersen, "Scalable, High Performance Ethernet Forwarding with CuckooSwitch",
 //! section 3; Shi, Qian, Wang, "Re-designing Compact-structure based Forwarding for Programmable Networks", section II.
-//! Differs: both buckets follow from one keyed digest of the full name (CuckooSwitch: the second from the first by XOR
-//! with a tag, which wants powers of two); 64-bit counters, a bounded number of tries and a lock behind them; grows and
-//! shrinks.
-//! Limits: values of 1 to 64 bits, 2^28 buckets; more than eight names with one digest cannot all be in, which a keyed
-//! hash makes impossible in practice.
+//! Differs: both buckets follow from one keyed digest of the full name. (In CuckooSwitch the second follows from the
+//! first by XOR with a tag, which needs powers of two.) Counters have 64 bits; a reader takes a lock after a bounded
+//! number of tries; the table grows and shrinks.
+//! Limits: values of 1 to 64 bits, 2^28 buckets; at most eight names with one digest, which a keyed hash never exceeds
+//! in practice.
 
 pub mod query;
 mod skeleton;
@@ -42,7 +42,7 @@ use super::places::Hash;
 use crate::hash::{Digest, Family, Hasher, Purpose, SecretKey};
 use crate::traits::{InsertError, Single};
 
-/// Control half of one table whose names carry their values themselves; `8 W + 8` bytes a slot.
+/// Control half of one table whose names carry their values; `8 W + 8` bytes per slot.
 ///
 /// ```
 /// use fibula_lookup::cuckoo::exact::{Cuckoo, Settings, name};
@@ -66,7 +66,7 @@ use crate::traits::{InsertError, Single};
 pub type Cuckoo<const W: usize> = Single<CuckooSkeleton<W, u64>>;
 
 impl<const W: usize> Cuckoo<W> {
-    /// An empty table with room for `n_names`, so that it does not grow before.
+    /// An empty table with capacity for `n_names`: it does not grow until there are more.
     /// # Panics
     /// When names of `settings.name_bytes` do not fit into `W` words.
     pub fn with_capacity(settings: Settings, n_names: usize) -> Self {
@@ -74,14 +74,14 @@ impl<const W: usize> Cuckoo<W> {
     }
 }
 
-/// What a table is built with; the same on both sides of the seam.
+/// Build parameters of a table; the same on both sides of the seam.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Bytes of a name, 1 to 8 `W`; the bytes after them are zero.
     pub name_bytes: u8,
     /// Bits of a value, 1 to 64.
     pub value_bits: u8,
-    /// Names that the table takes at most; it is filled to [`LOAD`](super::LOAD) then.
+    /// The most names that the table takes; it is then filled to [`LOAD`](super::LOAD).
     pub max_names: usize,
     /// How names are hashed.
     pub family: Family,
@@ -114,17 +114,17 @@ impl Settings {
     }
 }
 
-/// Words of a slot at most.
+/// Maximum number of words of a slot.
 pub(crate) const MAX_SLOT_WORDS: usize = 9;
 
-/// How a slot holds name and value.
+/// The layout of name and value in a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
-    /// Words of a slot: W, or W + 1.
+    /// Words per slot: W, or W + 1.
     pub(crate) slot_words: usize,
-    /// The value stands in the top bits of the last word.
+    /// Shift of the value, which is in the top bits of the last word.
     value_shift: u32,
-    /// The bits of the last word of a name that belong to it.
+    /// The bits of a name's last word that belong to the name.
     name_mask: u64,
 }
 
@@ -148,7 +148,7 @@ impl Layout {
         u64::MAX >> self.value_shift
     }
 
-    /// Whether a name has no bits behind its bytes.
+    /// Whether a name has no bits after its bytes.
     pub(crate) fn fits<const W: usize>(self, name: &[u64; W]) -> bool {
         name[W - 1] & !self.name_mask == 0
     }
@@ -158,7 +158,7 @@ impl Layout {
         words.extend_from_slice(&self.words(name, value)[..self.slot_words]);
     }
 
-    /// The words of a slot, and zeros.
+    /// The words of a slot, then zeros.
     #[inline]
     pub(crate) fn words<const W: usize>(self, name: &[u64; W], value: u64) -> [u64; MAX_SLOT_WORDS] {
         let mut words = [0; MAX_SLOT_WORDS];
@@ -167,7 +167,7 @@ impl Layout {
         words
     }
 
-    /// The value of `name` if the slot of these words is its own; 0 otherwise.
+    /// The value of `name` if a slot with these words holds it; 0 otherwise.
     #[inline(always)]
     pub(crate) fn value_of<const W: usize>(self, name: &[u64; W], word: impl Fn(usize) -> u64) -> u64 {
         let last = word(W - 1);
@@ -180,7 +180,7 @@ impl Layout {
         value & u64::from(wrong != 0).wrapping_sub(1)
     }
 
-    /// Whether a slot may hold these words: no bit stands between name and value.
+    /// Whether a slot may hold these words: no bit is set between name and value.
     fn is_slot<const W: usize>(self, words: &[u64]) -> bool {
         let value_mask = u64::MAX << self.value_shift;
         if self.together::<W>() {
@@ -203,7 +203,7 @@ impl NameHash {
         Self { hasher: Hasher::new(settings.family, &settings.key), name_bytes: settings.name_bytes.into() }
     }
 
-    /// Digests of up to a burst of names.
+    /// Digests of up to one burst of names.
     #[inline]
     pub(crate) fn digests<const W: usize>(&self, names: &[[u64; W]], digests: &mut [Digest]) {
         if W == 1 {

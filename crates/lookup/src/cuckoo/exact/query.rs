@@ -1,8 +1,8 @@
-//! (2,4)-Cuckoo, query half: a table of slots, and the version of it that readers follow.
+//! (2,4)-Cuckoo, query half: a table of slots, in the version that readers follow.
 //!
 //! [`CuckooQuery`] is the handle of the one writer; each reading thread has a [`Reader`]. An update of slots is stored
-//! in place under the counters of their buckets; a new size or tweak is a new version of the table, and the old one,
-//! never written again, is freed when its readers are gone.
+//! in place under the counters of their buckets. A new size or tweak is a new version of the table; the old one is
+//! never written again, and is freed when its readers are gone.
 
 #![cfg_attr(
     target_arch = "x86_64",
@@ -23,7 +23,7 @@ use crate::publish::Pin;
 use crate::publish::rcu::{RcuCell, RcuReader};
 use crate::traits::{Applied, ApplyError, BatchReader, Query, Undivided};
 
-/// What readers hold: a table and how its names are hashed.
+/// What readers share: a table, and how its names are hashed.
 struct Hashed<const W: usize> {
     hash: NameHash,
     table: Table<W>,
@@ -81,9 +81,9 @@ pub struct CuckooStats {
     pub n_slots: usize,
     /// Slots and counters, in bits.
     pub size_bits: u64,
-    /// Bytes of old versions that wait for readers.
+    /// Bytes of old versions that readers may still use.
     pub retired_bytes: usize,
-    /// Bytes on huge pages, if the operating system says.
+    /// Bytes on huge pages, if the operating system reports it.
     pub huge_page_bytes: Option<usize>,
 }
 
@@ -98,8 +98,8 @@ impl<const W: usize> CuckooQuery<W> {
         }
     }
 
-    /// As [`Touches::touches`], for a lookup that looks into a name's second bucket only where the first has it not. Ours
-    /// always looks into both, without a branch.
+    /// As [`Touches::touches`], for a lookup that reads the second bucket only if the first does not hold the name.
+    /// Ours always reads both, without a branch.
     pub fn touches_until_found(&self, name: [u64; W], touch: &mut dyn FnMut(Touch)) {
         let Hashed { hash, table } = self.current.get();
         let [first, second] = table.buckets(hash.digest(&name));
@@ -271,7 +271,7 @@ impl<const W: usize> Undivided for CuckooQuery<W> {
     }
 }
 
-/// A thread's access to the table beside its writer.
+/// A reader thread's handle, used concurrently with the writer.
 pub struct Reader<const W: usize> {
     reader: RcuReader<Hashed<W>>,
 }
@@ -284,7 +284,7 @@ impl<const W: usize> Reader<W> {
         Pinned { hashed, _pin: pin }
     }
 
-    /// Says that this thread reads nothing until it pins again: call it before sleeping.
+    /// Declares that this thread reads nothing until it pins again: call it before sleeping.
     pub fn offline(&mut self) {
         self.reader.offline();
     }

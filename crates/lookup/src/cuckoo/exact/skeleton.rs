@@ -1,6 +1,6 @@
-//! (2,4)-Cuckoo, names and their places: which name stands in which slot, whatever it means at each switch.
+//! (2,4)-Cuckoo, names and their places: which slot holds which name, independent of the values at each switch.
 //!
-//! Cost: `8 W` bytes a slot and those of a payload; an insert at load 0.95 writes 2.1 slots.
+//! Cost: `8 W` bytes per slot plus a payload; an insert at load 0.95 writes 2.1 slots.
 
 use super::query::CuckooQuery;
 use super::view::CuckooView;
@@ -11,10 +11,10 @@ use crate::cuckoo::rows::{find_header, header, join, misplaced, read_count, read
 use crate::cuckoo::{LOAD, is_bulk};
 use crate::traits::{InsertError, RestoreError, Row, Skeleton};
 
-/// The table of pages among the rows.
+/// The table number of the pages among the rows.
 const SLOTS_TABLE: u8 = 1;
 
-/// Names with a payload each, and their slots.
+/// Names with one payload each, and their slots.
 #[derive(Clone)]
 pub struct CuckooSkeleton<const W: usize, P: Payload = u32> {
     settings: Settings,
@@ -25,7 +25,7 @@ pub struct CuckooSkeleton<const W: usize, P: Payload = u32> {
 }
 
 impl<const W: usize, P: Payload> CuckooSkeleton<W, P> {
-    /// No names, with room for `n_names`, so that the table does not grow before.
+    /// An empty skeleton with capacity for `n_names`: the table does not grow until there are more.
     /// # Panics
     /// When names of `settings.name_bytes` do not fit into `W` words.
     pub fn with_capacity(settings: Settings, n_names: usize) -> Self {
@@ -44,7 +44,7 @@ impl<const W: usize, P: Payload> CuckooSkeleton<W, P> {
         self.places.iter().map(|(_, entry)| (entry.name, entry.payload))
     }
 
-    /// Inserts a name, or changes its payload, and says whether that wrote some slots; otherwise all are new.
+    /// Inserts a name, or changes its payload. True if that wrote some slots; false if all slots are new.
     fn place(&mut self, entry: Entry<W, P>) -> Result<bool, InsertError> {
         self.writes.clear();
         if let Some(slot) = self.places.find(&entry.name) {
@@ -71,7 +71,7 @@ impl<const W: usize, P: Payload> CuckooSkeleton<W, P> {
         header(value)
     }
 
-    /// The change after slots were written, or all slots are new.
+    /// The change after slots were written in place, or all slots are new.
     fn changed(&mut self, in_place: bool) -> Change {
         if !in_place {
             return self.touch();
@@ -140,7 +140,7 @@ impl<const W: usize, P: Payload> Skeleton for CuckooSkeleton<W, P> {
         Ok(self.changed(in_place))
     }
 
-    /// Makes room once, and gives all slots a new version.
+    /// Reserves capacity once, and gives all slots a new version.
     fn insert_batch(&mut self, entries: &[([u64; W], P)]) -> Result<Change, InsertError> {
         let expected = (self.places.len() + entries.len()).min(self.settings.max_names);
         if expected as f64 > self.places.n_slots() as f64 * LOAD {
@@ -156,7 +156,7 @@ impl<const W: usize, P: Payload> Skeleton for CuckooSkeleton<W, P> {
         self.writes.clear();
         self.writes.extend(self.places.remove(&name));
         let is_sparse = !self.writes.is_empty() && self.places.is_sparse();
-        // Where that fails the table stays as large as it is.
+        // If that fails, the table keeps its size.
         let shrunk = is_sparse.then(|| self.places.rebuilt(&[], self.settings.max_names).ok()).flatten();
         let in_place = shrunk.is_none();
         if let Some(places) = shrunk {

@@ -1,11 +1,11 @@
-//! One version of a (2,4)-Cuckoo table as words: the lookup loops, and the writes beside them.
+//! One version of a (2,4)-Cuckoo table as words: the lookup loops, and the concurrent writes.
 //!
 //! ```text
 //! 1. digest[i]              of the name, four at a time
 //! 2. a, b = buckets(mix(digest ^ tweak))       prefetch both
 //! 3. value[i] = OR over the 8 slots of (slot's name == name ? slot's value : 0), under the counters of a and b
 //! ```
-//! At most one slot holds a name, but for two with the same contents in the middle of a move, so OR is the choice.
+//! At most one slot holds a name, or two with the same contents during a move, so OR selects the value.
 
 use std::hint::select_unpredictable;
 use std::sync::atomic::Ordering;
@@ -19,10 +19,10 @@ use crate::cuckoo::{MAX_BUCKETS, SLOTS, Stripes, buckets_of, slot_prf};
 use crate::hash::{Digest, mix64};
 use crate::traits::ApplyError;
 
-/// Words of a cache line.
+/// Words per cache line.
 const LINE_WORDS: usize = crate::base::arena::LINE / 8;
 
-/// Slots, counters and what is needed to find them. Knows digests, not how names are hashed.
+/// Slots, counters, and how to find them. Knows digests, not how names are hashed.
 pub(crate) struct Table<const W: usize> {
     words: Words,
     n_buckets: u32,
@@ -33,7 +33,7 @@ pub(crate) struct Table<const W: usize> {
 
 impl<const W: usize> Table<W> {
     /// # Errors
-    /// [`ApplyError`]: the image is malformed, or memory ran out. Its digest is the caller's business.
+    /// [`ApplyError`]: the image is malformed, or memory ran out. The caller checks its digest.
     pub(crate) fn new(image: &TableImage, layout: Layout) -> Result<Self, ApplyError> {
         let malformed = |reason| Err(ApplyError::Malformed { reason });
         if image.n_buckets == 0 || image.n_buckets > MAX_BUCKETS {
@@ -81,7 +81,7 @@ impl<const W: usize> Table<W> {
         slot_prf(seed, slot, &words[..self.layout.slot_words])
     }
 
-    /// Writes one slot; readers see it whole or not at all. For the one writer.
+    /// Writes one slot; readers see it whole or not at all. Called by the one writer only.
     pub(crate) fn write(&self, slot: u32, contents: &[u64]) {
         let at = slot as usize * self.layout.slot_words;
         let guard = self.stripes.of(slot / SLOTS as u32).write();
@@ -91,7 +91,7 @@ impl<const W: usize> Table<W> {
         guard.commit();
     }
 
-    /// Lets readers that met the writer too often wait for the end of an update.
+    /// Makes readers that keep meeting the writer wait for the end of an update.
     pub(crate) fn close(&self) -> std::sync::MutexGuard<'_, ()> {
         self.stripes.close()
     }
@@ -101,21 +101,21 @@ impl<const W: usize> Table<W> {
         buckets_of(mix64(digest.0 ^ self.tweak), self.n_buckets)
     }
 
-    /// The words of a bucket: the first, and how many.
+    /// The words of a bucket: the first, and their number.
     #[inline(always)]
     fn place(slot_words: usize, bucket: u32) -> (usize, usize) {
         let bucket_words = SLOTS * slot_words;
         (bucket as usize * bucket_words, bucket_words)
     }
 
-    /// Tells `touch` of what a search of `bucket` reads.
+    /// Reports to `touch` what a search of `bucket` reads.
     pub(crate) fn touches(&self, bucket: u32, stage: u8, touch: &mut dyn FnMut(Touch)) {
         touch(Touch { region: Region::Counters, offset: self.stripes.index(bucket) * 8, bytes: 8, stage });
         let (first, n_words) = Self::place(self.layout.slot_words, bucket);
         touch(Touch { region: Region::Words, offset: first * 8, bytes: n_words * 8, stage });
     }
 
-    /// Whether `name` stands in `bucket`.
+    /// Whether `bucket` holds `name`.
     pub(crate) fn holds(&self, name: &[u64; W], bucket: u32) -> bool {
         let (first, n_words) = Self::place(self.layout.slot_words, bucket);
         self.words[first..][..n_words].chunks_exact(self.layout.slot_words).any(|slot| {
@@ -136,7 +136,7 @@ impl<const W: usize> Table<W> {
         prefetch(a.cast());
         prefetch(b.cast());
         if bucket_words > LINE_WORDS {
-            // Buckets of 12 words and the like begin in the middle of a line: also fetch that of the last word.
+            // Buckets of 12 words, for example, begin in the middle of a line: also fetch the line of the last word.
             for start in [a, b] {
                 for word in (LINE_WORDS..bucket_words).step_by(LINE_WORDS).chain([bucket_words - 1]) {
                     prefetch(start.wrapping_add(word).cast());

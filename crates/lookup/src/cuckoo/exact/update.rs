@@ -1,6 +1,6 @@
 //! The message that crosses the seam: slots by their new contents, or the whole table.
 //!
-//! Contents are absolute, so a duplicate is harmless; versions show a gap; the digest of the table after the update
+//! Contents are absolute, so a duplicate is harmless; versions reveal a gap; the digest of the table after the update
 //! shows that both sides agree. Writes are in the order in which readers may see them.
 //! ```text
 //! kind 0: | 0 | from 8 | to 8 | digest 8 | n 4 | n x (slot 4, name name_bytes, value value_bytes) |
@@ -14,7 +14,7 @@ use crate::base::part::{HeldPart, PartId};
 use crate::cuckoo::{MAX_BUCKETS, SLOTS};
 use crate::traits;
 
-/// Writes of one message at most: far above the longest chain of moves.
+/// Maximum number of writes in one message: far above the longest chain of moves.
 pub const MAX_WRITES: usize = 1024;
 
 /// An update of a (2,4)-Cuckoo table.
@@ -31,9 +31,9 @@ pub enum Update<const W: usize> {
 pub struct SlotsUpdate<const W: usize> {
     /// The version that this update builds on.
     pub from: u64,
-    /// The version after it.
+    /// The version after this update.
     pub to: u64,
-    /// Digest of the table after it.
+    /// Digest of the table after this update.
     pub digest: u64,
     /// The writes, in order.
     pub writes: Vec<SlotWrite<W>>,
@@ -123,7 +123,7 @@ impl<const W: usize> Update<W> {
 
     /// Reads an update.
     /// # Errors
-    /// [`DecodeError`]; lengths are checked against the bytes that are there before anything is allocated.
+    /// [`DecodeError`]; lengths are checked against the remaining bytes before anything is allocated.
     pub fn decode(bytes: &[u8], settings: &Settings) -> Result<Self, DecodeError> {
         let mut bytes = Bytes(bytes);
         let update = if at_most("kind of update", bytes.u8()?.into(), 1)? == 1 {

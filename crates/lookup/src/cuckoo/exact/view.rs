@@ -1,6 +1,6 @@
-//! What one switch's slots hold: a skeleton, with what each name means at that switch.
+//! The contents of one switch's slots: a skeleton, with the value of each name at that switch.
 //!
-//! Cost: 16 bytes a switch; a pass over the slots for a whole table; an update costs what the change has slots.
+//! Cost: 16 bytes per switch; one pass over the slots for a whole table; an update costs the slots of its change.
 
 use super::query::digest_of;
 use super::skeleton::CuckooSkeleton;
@@ -9,7 +9,7 @@ use crate::base::part::{Change, HeldPart, PartId, Payload};
 use crate::cuckoo::slot_prf;
 use crate::traits::{InsertError, Skeleton, View};
 
-/// What the other side of the seam has, as far as this side knows.
+/// What the data plane holds, as far as the control side knows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CuckooView {
     version: u64,

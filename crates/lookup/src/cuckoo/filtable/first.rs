@@ -1,4 +1,4 @@
-//! Level 1 of a skeleton: which name stands in which slot of fingerprints.
+//! Level 1 of a skeleton: which slot of fingerprints holds which name.
 
 use super::slots::NameSlots;
 use super::{Settings, Spots};
@@ -6,15 +6,15 @@ use crate::cuckoo::SLOTS;
 use crate::cuckoo::path::{Buckets, Search};
 use crate::hash::Digest;
 
-/// Load of level 1 from which it is rebuilt: a little over what it is sized for.
+/// Load of level 1 from which it is rebuilt: slightly above what it is sized for.
 const FULL: f64 = 0.96;
 
-/// Where a name stands.
+/// Where a name is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// It has no place yet, or no more.
+    /// Without a place: not placed yet, or forgotten.
     Free,
-    /// Removed; its slot among the tombstones.
+    /// Removed; the number is its slot among the tombstones.
     Tombstone(u32),
     First(u32),
     Second,
@@ -33,7 +33,7 @@ impl<P> Name<P> {
     }
 }
 
-/// Level 1: which name stands in which slot.
+/// Level 1: which slot holds which name.
 #[derive(Clone, Debug)]
 pub(super) struct First {
     pub(super) slots: NameSlots,
@@ -62,7 +62,7 @@ impl First {
         (self.n_names + 1) as f64 > self.slots.len() as f64 * FULL
     }
 
-    /// Puts a name into level 1, and reports every slot written; false, with nothing changed, when there is no way.
+    /// Inserts a name into level 1, and reports every slot written; false, with nothing changed, if there is no path.
     pub(super) fn insert<P: Copy>(
         &mut self,
         names: &mut [Name<P>],
@@ -83,7 +83,7 @@ impl First {
         true
     }
 
-    /// Empties a slot; the name that was there.
+    /// Empties a slot, and returns the name that it held.
     pub(super) fn clear(&mut self, slot: u32) -> Option<u32> {
         self.n_names -= 1;
         self.slots.set(slot, None)

@@ -1,17 +1,17 @@
-//! The collision avoidance sets of all buckets in one table: (bucket, fingerprint) to the names that have both.
+//! The collision avoidance sets of all buckets in one table: maps (bucket, fingerprint) to the names that have both.
 //!
-//! The paper keeps a set of full names a bucket. Here each name is entered under its two (bucket, fingerprint) pairs in
-//! one open-addressed table: a newcomer finds the names that it collides with, and itself, by two probes, instead of
-//! comparing itself with the 15 names of two buckets. 27 bytes a name.
+//! The paper keeps a set of full names per bucket. Here each name is entered under its two (bucket, fingerprint) pairs
+//! in one open-addressed table. A newcomer finds itself and the names that it collides with by two probes, instead of
+//! being compared with the 15 names of two buckets. 27 bytes per name.
 
 use super::Spots;
 use crate::hash::mix64;
 
-/// Share of the table that is used at most.
+/// Maximum load of the table.
 const FILL: f64 = 0.6;
 
-/// Items are `tag << 32 | name + 1`, zero where empty. A tag gives its home by range reduction, so that an item can be
-/// moved back without a look at its name.
+/// Items are `tag << 32 | name + 1`, zero where empty. The tag alone gives the home slot, by range reduction, so an
+/// item can be moved back without reading its name.
 #[derive(Clone, Debug)]
 pub(super) struct Index {
     items: Vec<u64>,
@@ -19,7 +19,7 @@ pub(super) struct Index {
 }
 
 impl Index {
-    /// Room for `n_names`; grows when more come.
+    /// Capacity for `n_names`; grows beyond that.
     pub(super) fn new(n_names: usize) -> Self {
         Self { items: vec![0; ((n_names * 2) as f64 / FILL) as usize + 8], n_items: 0 }
     }
@@ -44,7 +44,7 @@ impl Index {
         if at + 1 == self.items.len() { 0 } else { at + 1 }
     }
 
-    /// Names under one of the two pairs: those that collide with `spots`, and a few whose tags are equal; some twice.
+    /// Names under one of the two pairs: those that collide with `spots`, some twice, and a few with equal tags.
     pub(super) fn candidates<'a>(&'a self, spots: &Spots) -> impl Iterator<Item = u32> + use<'a> {
         Self::tags(spots).flat_map(move |tag| {
             let mut at = self.home(tag);
@@ -92,7 +92,7 @@ impl Index {
                 at = self.next(at);
             }
             self.n_items -= 1;
-            // Whatever was pushed over this place moves back, so that no probe ends early.
+            // Moves back the items displaced past this place, so that no probe ends early.
             let mut hole = at;
             loop {
                 at = self.next(at);

@@ -1,8 +1,8 @@
-//! Cuckoo Filtable, query half: two levels of slots, no names, and the version of them that readers follow.
+//! Cuckoo Filtable, query half: two levels of slots without names, in the version that readers follow.
 //!
-//! [`FiltableQuery`] is the handle of the one writer; each reading thread has a [`Reader`]. An update of slots is stored
-//! in place under the counters of their buckets. What changes a size or a tweak, in either level, is a new version of
-//! both, so that no reader ever joins one version of level 1 with another of level 2.
+//! [`FiltableQuery`] is the handle of the one writer; each reading thread has a [`Reader`]. An update of slots is
+//! stored in place under the counters of their buckets. A change of size or tweak, in either level, publishes a new
+//! version of both, so that no reader combines one version of level 1 with another of level 2.
 
 use super::Settings;
 use super::table::Tables;
@@ -34,18 +34,18 @@ pub struct FiltableStats {
     pub n_second_slots: usize,
     /// Slots and counters, in bits.
     pub size_bits: u64,
-    /// Bytes of old versions that wait for readers.
+    /// Bytes of old versions that readers may still use.
     pub retired_bytes: usize,
-    /// Bytes on huge pages, if the operating system says.
+    /// Bytes on huge pages, if the operating system reports it.
     pub huge_page_bytes: Option<usize>,
 }
 
 impl FiltableQuery {
-    /// Applies many updates in order, fetching ahead what they touch: the form that hides memory latency.
+    /// Applies many updates in order, and prefetches what they touch to hide memory latency.
     /// # Errors
-    /// As [`Query::apply`], with the place of the update that was refused; those before it took effect.
+    /// As [`Query::apply`], with the index of the update that was refused; those before it took effect.
     pub fn apply_batch(&mut self, updates: &[Update]) -> Result<(), (usize, ApplyError)> {
-        /// What the line fill buffers of a core can have under way.
+        /// Cache misses that the line fill buffers of a core can have outstanding.
         const AHEAD: usize = 12;
         for (at, update) in updates.iter().enumerate() {
             if let Some(Update::Slots(later)) = updates.get(at + AHEAD) {
@@ -104,7 +104,7 @@ impl FiltableQuery {
         Ok(Applied::Applied)
     }
 
-    /// Publishes a version with another level 2, and with `writes` done to a copy of level 1.
+    /// Publishes a version with another level 2, and with `writes` applied to a copy of level 1.
     fn replace_second(&mut self, table: &TableImage, writes: &[Write]) -> Result<(), ApplyError> {
         self.current.may_replace()?;
         let image = Image { second: table.clone(), ..self.image() };
@@ -125,7 +125,7 @@ impl FiltableQuery {
         }
     }
 
-    /// Checks the writes, and says what the digests of both levels are after them.
+    /// Checks the writes, and returns the digests of both levels after them.
     fn digests_after(&self, writes: &[Write], second_is_new: bool) -> Result<(u64, u64), ApplyError> {
         let malformed = |reason| Err(ApplyError::Malformed { reason });
         if writes.len() > MAX_WRITES {
@@ -170,7 +170,7 @@ fn table_digest(table: &TableImage, settings: &Settings) -> Result<u64, ApplyErr
     ApplyError::check_digest(PartId::WHOLE, got, expected)
 }
 
-/// The digests of both levels, if they are those of the image.
+/// The digests of both levels, if they match the image's.
 fn digests(tables: &Tables, image: &Image, settings: &Settings) -> Result<(u64, u64), ApplyError> {
     let slots = 0..tables.n_slots() as u32;
     let first = slots.fold(0, |digest, slot| digest ^ tables.first_prf(settings.seed, slot));
@@ -263,7 +263,7 @@ impl Undivided for FiltableQuery {
     }
 }
 
-/// A thread's access to the table beside its writer.
+/// A reader thread's handle, used concurrently with the writer.
 pub struct Reader {
     reader: RcuReader<Tables>,
 }
@@ -276,7 +276,7 @@ impl Reader {
         Pinned { tables, _pin: pin }
     }
 
-    /// Says that this thread reads nothing until it pins again: call it before sleeping.
+    /// Declares that this thread reads nothing until it pins again: call it before sleeping.
     pub fn offline(&mut self) {
         self.reader.offline();
     }

@@ -1,4 +1,4 @@
-//! What a store keeps of a skeleton besides the names: a header, and pages of both levels and of the tombstones.
+//! What a store keeps of a skeleton besides the names: a header, and pages of both levels and the tombstones.
 //!
 //! ```text
 //! header: | buckets of level 1 4 | rebuilds 8 | room 8 | level 2: buckets 4, rebuilds 8, room 8 |
@@ -57,7 +57,7 @@ impl<P: Payload> FiltableSkeleton<P> {
     }
 }
 
-/// The skeleton that `rows` and `live` names make: the same, so that every view has the same slots.
+/// The skeleton of `rows` and the `live` names: the same as before, so that every view has the same slots.
 pub(super) fn restore<P: Payload>(
     settings: &Settings,
     rows: &[Row],

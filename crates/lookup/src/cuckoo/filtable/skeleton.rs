@@ -1,4 +1,4 @@
-//! Cuckoo Filtable, names and their places in both levels: what all switches share, whatever a name means at each.
+//! Cuckoo Filtable, names and their places in both levels: what all switches share, independent of their values.
 //!
 //! Invariant, at every step of every mutation: a name in level 1 collides with no other live name and no tombstone.
 //! * **Insert**: if the newcomer collides with nothing, it goes to level 1. Otherwise each name of level 1 that it
@@ -6,10 +6,10 @@
 //! * **Remove**: the slot is cleared; the name stays as a tombstone. When it is forgotten, each name of level 2 that
 //!   now collides with nothing is written to level 1 and then cleared from level 2.
 //!
-//! So the levels follow from the names alone, and level 2 stays at its share however long names come and go.
-//! Every mutation ends: searches for a slot are bounded, and what has no slot in time is placed by a rebuild.
+//! So the levels follow from the names alone, and level 2 keeps its share under any churn. Every mutation ends:
+//! searches for a slot are bounded, and a name that finds no slot in time is placed by a rebuild.
 //!
-//! Cost: amortised O(1), about 60 bytes a name with 8-byte payloads. Source: "Re-designing Compact-structure based
+//! Cost: amortised O(1), about 60 bytes per name with 8-byte payloads. Source: "Re-designing Compact-structure based
 //! Forwarding for Programmable Networks", IV.B, control plane; see [`super`] for differences.
 
 use super::first::{First, Name, State};
@@ -25,10 +25,10 @@ use crate::cuckoo::{GROWTH, MAX_TRIES, SHRINK_FROM, SLOTS, is_bulk, more_buckets
 use crate::hash::{Digest, mix64};
 use crate::traits::{InsertError, RestoreError, Row, Skeleton};
 
-/// Level 2 knows names by their digests.
+/// Level 2 identifies names by their digests.
 pub(super) type Second = Places<1, u32, Itself>;
 
-/// Names with a payload each, and their places in both levels.
+/// Names with one payload each, and their places in both levels.
 #[derive(Clone, Debug)]
 pub struct FiltableSkeleton<P: Payload = u32> {
     pub(super) settings: Settings,
@@ -36,23 +36,23 @@ pub struct FiltableSkeleton<P: Payload = u32> {
     free: Vec<u32>,
     pub(super) tombstones: Tombstones,
     pub(super) n_live: usize,
-    /// Names that the table keeps room for, however few there are.
+    /// Minimum capacity in names, however few there are.
     pub(super) capacity: usize,
     pub(super) index: Index,
     pub(super) first: First,
     pub(super) second: Second,
     pub(super) version: u64,
-    /// Rebuilds so far, from which tweaks follow.
+    /// The number of rebuilds so far, from which tweaks are derived.
     pub(super) n_tweaks: u64,
     search: Search,
     /// The slots that the latest mutation changed, in the order in which readers may see them.
     pub(super) slots: Vec<SlotChange<P>>,
-    /// Whether it gave level 2 another size: all its slots are new then, and none is in `slots`. Level 1 follows it.
+    /// Whether that mutation resized level 2: all its slots are new; `slots` then has the later writes to level 1.
     pub(super) second_rebuilt: bool,
 }
 
 impl<P: Payload> FiltableSkeleton<P> {
-    /// No names, with room for `capacity`, so that the table does not grow before.
+    /// An empty skeleton with this `capacity`: the table does not grow until there are more names.
     pub fn with_capacity(settings: Settings, capacity: usize) -> Self {
         let capacity = capacity.min(settings.max_names);
         let first = First::new(first_buckets(capacity, settings.fingerprint_bits), tweak(settings.seed, 0), &settings);
@@ -60,7 +60,7 @@ impl<P: Payload> FiltableSkeleton<P> {
         Self::empty(settings, first, second, capacity, Index::new(capacity))
     }
 
-    /// No names.
+    /// An empty skeleton.
     pub(super) fn empty(settings: Settings, first: First, second: Second, capacity: usize, index: Index) -> Self {
         Self {
             settings,
@@ -95,23 +95,23 @@ impl<P: Payload> FiltableSkeleton<P> {
         self.second.n_slots()
     }
 
-    /// Live names with what they carry, in no useful order.
+    /// Live names with their payloads, in no useful order.
     pub fn iter(&self) -> impl Iterator<Item = (Digest, P)> + '_ {
         self.names.iter().filter(|name| name.is_live()).map(|name| (name.digest, name.payload))
     }
 
-    /// Tweak and slots of level 1: whose they are, in order.
+    /// Tweak of level 1, and the name in each slot, in order.
     pub(super) fn first(&self) -> (u64, impl Iterator<Item = Option<(Digest, P)>> + '_) {
         (self.first.tweak, self.first.slots.iter().map(|name| name.map(|name| self.content(name))))
     }
 
-    /// Tweak and slots of level 2.
+    /// Tweak of level 2, and the name in each slot, in order.
     pub(super) fn second(&self) -> (u64, impl Iterator<Item = Option<(Digest, P)>> + '_) {
         let content = |slot| self.second.at(slot).map(|entry| self.content(entry.payload));
         (self.second.tweak(), (0..self.second.n_slots() as u32).map(content))
     }
 
-    /// The fingerprint of a digest as of now.
+    /// The current fingerprint of a digest.
     pub(super) fn fingerprint(&self, digest: Digest) -> u32 {
         self.first.spots(digest).fingerprint
     }
@@ -121,13 +121,13 @@ impl<P: Payload> FiltableSkeleton<P> {
         (name.digest, name.payload)
     }
 
-    /// The place in `names` of a live name or a tombstone.
+    /// The index in `names` of a live name or a tombstone.
     pub(super) fn find(&self, digest: Digest) -> Option<u32> {
         let spots = self.first.spots(digest);
         self.index.candidates(&spots).find(|&name| self.names[name as usize].digest == digest)
     }
 
-    /// Other names, tombstones among them, that collide with `name`; some may be listed twice.
+    /// Other names, including tombstones, that collide with `name`; some are listed twice.
     pub(super) fn colliders(&self, name: u32) -> impl Iterator<Item = u32> + '_ {
         let spots = self.first.spots(self.names[name as usize].digest);
         self.index
@@ -135,7 +135,7 @@ impl<P: Payload> FiltableSkeleton<P> {
             .filter(move |&other| other != name && self.first.spots(self.names[other as usize].digest).collide(&spots))
     }
 
-    /// The same, each once, in an order that does not depend on the past.
+    /// The same, each once, in an order that is independent of the history.
     fn colliders_in_order(&self, name: u32) -> Vec<u32> {
         let mut colliders: Vec<u32> = self.colliders(name).collect();
         colliders.sort_unstable_by_key(|&other| self.names[other as usize].digest);
@@ -164,27 +164,27 @@ impl<P: Payload> FiltableSkeleton<P> {
         Change::Part { slot: 0 }
     }
 
-    /// Whether less than a third of the slots is used, and a table with a third fewer would do.
+    /// Whether less than a third of the slots are used, and a table with a third fewer slots would be enough.
     fn is_sparse(&self) -> bool {
         let n_slots = self.first.slots.len();
         let ample = || first_buckets(self.capacity, self.settings.fingerprint_bits) as usize * SLOTS * 3 / 2;
         n_slots > SHRINK_FROM && self.n_live * 3 < n_slots && n_slots > ample()
     }
 
-    /// Forgets a removed name, and lets names return to level 1 that collided with it alone.
+    /// Forgets a removed name, and moves names that collided only with it back to level 1.
     fn expire(&mut self, name: u32) {
         let freed = self.colliders_in_order(name);
         self.forget(name);
         for other in freed {
             let stays = self.names[other as usize].state != State::Second || self.colliders(other).next().is_some();
-            // Without a slot in level 1 it stays where it is, which is right too, until the next rebuild.
+            // A name that finds no slot in level 1 stays in level 2, which is also correct, until the next rebuild.
             if !stays && !self.first.is_full() && self.insert_first(other) {
                 self.clear_second(other);
             }
         }
     }
 
-    /// Takes a name up that is not known, without a place.
+    /// Adds an unknown name, without a place.
     pub(super) fn remember(&mut self, digest: Digest, payload: P) -> u32 {
         let known = Name { digest, payload, state: State::Free };
         let name = match self.free.pop() {
@@ -231,7 +231,7 @@ impl<P: Payload> FiltableSkeleton<P> {
         self.slots.push(SlotChange { place: Place::Second(write.slot), old: Some(self.content(name)), new: None });
     }
 
-    /// Puts a name that is not live into level 1 if it collides with nothing, otherwise into level 2.
+    /// Places a name that is not live in level 1 if it collides with nothing, otherwise in level 2.
     fn place(&mut self, name: u32) -> Result<Change, InsertError> {
         let mut colliders = self.colliders_in_order(name);
         if !colliders.is_empty() {
@@ -244,8 +244,8 @@ impl<P: Payload> FiltableSkeleton<P> {
         Ok(self.edited())
     }
 
-    /// Writes `name` and those of level 1 that it collides with to level 2: each of these first there, then cleared from
-    /// level 1, and the newcomer last.
+    /// Writes `name` and those of level 1 that it collides with to level 2: each of those is written and then cleared
+    /// from level 1; the newcomer comes last.
     fn insert_second(&mut self, name: u32, colliders: &[u32]) -> Result<(), InsertError> {
         let coming = colliders.iter().chain([&name]);
         let coming: Vec<_> =
@@ -265,7 +265,7 @@ impl<P: Payload> FiltableSkeleton<P> {
             colliders.get(at).into_iter().for_each(|&collider| self.leave_first(collider));
         }
         if self.second_rebuilt {
-            // Level 2 as it was, and then with all of them, in a larger table.
+            // Restores level 2, then rebuilds it larger with all of them.
             for write in journal.iter().rev() {
                 self.second.set(write.slot, write.old);
             }
@@ -282,15 +282,15 @@ impl<P: Payload> FiltableSkeleton<P> {
         Ok(())
     }
 
-    /// Notes that the slot of a name of level 1 will be cleared.
+    /// Notes that the level 1 slot of a name will be cleared.
     fn leave_first(&mut self, name: u32) {
         let State::First(slot) = self.names[name as usize].state else { unreachable!("a name of level 1") };
         self.slots.push(SlotChange { place: Place::First(slot), old: Some(self.content(name)), new: None });
     }
 
-    /// Places all live names and those of `more` anew, under another tweak, with room for some more.
+    /// Places all live names and those of `more` from scratch, under another tweak, with spare capacity.
     fn rebuild(&mut self, more: &[u32]) -> Result<(), InsertError> {
-        // In the order of their slots, not of their numbers: a restored skeleton has others.
+        // In order of their slots, not of their numbers, which differ in a restored skeleton.
         let second = self.second.iter().map(|(_, entry)| entry.payload);
         let live: Vec<u32> = self.first.slots.iter().flatten().chain(second).chain(more.iter().copied()).collect();
         let max_names = self.settings.max_names;
@@ -307,10 +307,10 @@ impl<P: Payload> FiltableSkeleton<P> {
         Err(InsertError::NoPlace { n_names: live.len(), n_slots: n_buckets as usize * SLOTS, tries: MAX_TRIES })
     }
 
-    /// The skeleton of the names `live` alone, if they fit.
+    /// The skeleton of only the names `live`, if they fit.
     fn placed(&self, live: &[u32], n_buckets: u32, ample: usize, n_tweaks: u64) -> Option<Self> {
         let first = First::new(n_buckets, tweak(self.settings.seed, n_tweaks), &self.settings);
-        // Another tweak for level 2 also, should names be chosen against it.
+        // Level 2 gets a new tweak too, in case names were chosen against the old one.
         let second = Places::new(0, second_seed(&self.settings, n_tweaks), Itself);
         let mut made = Self::empty(self.settings.clone(), first, second, self.capacity, Index::new(ample));
         made.names.reserve_exact(live.len());
@@ -397,7 +397,7 @@ impl<P: Payload> Skeleton for FiltableSkeleton<P> {
         placed
     }
 
-    /// Makes room once, and places all names anew.
+    /// Reserves capacity once, and places all names from scratch.
     fn insert_batch(&mut self, entries: &[(Digest, P)]) -> Result<Change, InsertError> {
         let capacity = self.capacity;
         self.capacity = (self.n_live + entries.len()).min(self.settings.max_names).max(capacity);
@@ -472,13 +472,13 @@ impl<P: Payload> Skeleton for FiltableSkeleton<P> {
     }
 }
 
-/// The seed of level 2, of which there is another after every rebuild.
+/// The seed of level 2, which differs after every rebuild.
 pub(super) fn second_seed(settings: &Settings, n_tweaks: u64) -> u64 {
     let seed = settings.second_seed();
     if n_tweaks == 0 { seed } else { mix64(seed ^ n_tweaks) }
 }
 
-/// Names that level 2 is to have room for when level 1 is full: the expected number and six standard deviations.
+/// Capacity of level 2 when level 1 is full: the expected number of names plus six standard deviations.
 pub(super) fn second_capacity(first: &First) -> usize {
     let n_names = first.slots.len() as f64;
     let names_per_bucket = SLOTS as f64 * (1.0 + 1.0 / TOMBSTONES as f64);

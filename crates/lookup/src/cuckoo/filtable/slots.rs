@@ -1,22 +1,22 @@
-//! Slots that hold names by their numbers: those of level 1, and the ring of tombstones.
+//! Slots that hold names by number: those of level 1, and the ring of tombstones.
 
 use crate::cuckoo::rows::{self, DirtyPages};
 use crate::hash::Digest;
 use crate::traits::Row;
 
-/// Tombstones, as a share of the slots of level 1.
+/// The reciprocal of the tombstones' share of the slots of level 1.
 pub(super) const TOMBSTONES: usize = 20;
 
 /// A slot of either level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Place {
-    /// Of the fingerprints.
+    /// A slot of fingerprints.
     First(u32),
-    /// Of the digests.
+    /// A slot of digests.
     Second(u32),
 }
 
-/// A slot that changed: whose it was and is, with what the name carries.
+/// A slot that changed: its old and new names with their payloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SlotChange<P> {
     pub(super) place: Place,
@@ -24,7 +24,7 @@ pub(super) struct SlotChange<P> {
     pub(super) new: Option<(Digest, P)>,
 }
 
-/// A table of names by their numbers.
+/// A table of names by number.
 #[derive(Clone, Debug)]
 pub(super) struct NameSlots {
     /// A name's number plus one, zero where empty.
@@ -46,7 +46,7 @@ impl NameSlots {
         self.slots[slot as usize].checked_sub(1)
     }
 
-    /// Puts a name into a slot, or empties it; the name that was there.
+    /// Puts a name into a slot, or empties it; returns the name that it held.
     #[inline]
     pub(super) fn set(&mut self, slot: u32, name: Option<u32>) -> Option<u32> {
         self.dirty.mark(slot);
@@ -58,7 +58,7 @@ impl NameSlots {
         self.slots.iter().map(|slot| slot.checked_sub(1))
     }
 
-    /// Notes that this table takes the place of another, of which a store has rows.
+    /// Notes that this table replaces `old`, whose rows a store has.
     pub(super) fn replace(&mut self, old: &Self) {
         self.dirty = old.dirty.replaced(self.len());
     }
@@ -68,7 +68,7 @@ impl NameSlots {
         _ = self.dirty.take(self.len());
     }
 
-    /// Appends the rows of the pages that changed since this was last asked; `digest` is that of a name.
+    /// Appends the rows of the pages that changed since the last call; `digest` maps a name's number to its digest.
     pub(super) fn take_rows(&mut self, table: u8, digest: impl Fn(u32) -> u64, rows: &mut Vec<Row>) {
         let pages = self.dirty.take(self.len());
         let digest_at = |slot| self.get(slot).map(&digest);
@@ -85,21 +85,21 @@ impl NameSlots {
     }
 }
 
-/// Removed names, in the order in which they were removed.
+/// Removed names, oldest first.
 #[derive(Clone, Debug)]
 pub(super) struct Tombstones {
-    /// A ring; a slot is empty where its name is back.
+    /// A ring buffer; a slot is empty if its name was inserted again.
     pub(super) ring: NameSlots,
-    /// Slot of the oldest.
+    /// The oldest slot.
     pub(super) oldest: u32,
-    /// Slots in use, empty ones among them.
+    /// Slots in use, including empty ones.
     pub(super) len: u32,
 }
 
 impl Tombstones {
-    /// None, beside a level 1 of `n_slots`.
+    /// No tombstones, for a level 1 of `n_slots`.
     pub(super) fn new(n_slots: usize) -> Self {
-        // One more than stay, for the name that is being removed.
+        // One more than are kept, for the name that is being removed.
         Self { ring: NameSlots::new(n_slots / TOMBSTONES + 2), oldest: 0, len: 0 }
     }
 
@@ -108,7 +108,7 @@ impl Tombstones {
         ((u64::from(self.oldest) + u64::from(at)) % self.ring.len() as u64) as u32
     }
 
-    /// Adds the name that was removed last: its slot.
+    /// Appends a removed name, and returns its slot.
     pub(super) fn push(&mut self, name: u32) -> u32 {
         let slot = self.slot(self.len);
         self.ring.set(slot, Some(name));
@@ -116,7 +116,7 @@ impl Tombstones {
         slot
     }
 
-    /// Takes the oldest out where there is no room for another; `Some(None)` where it is back.
+    /// Removes the oldest if the ring is full; `Some(None)` if that name was inserted again.
     pub(super) fn pop_overdue(&mut self) -> Option<Option<u32>> {
         if (self.len as usize) < self.ring.len() {
             return None;

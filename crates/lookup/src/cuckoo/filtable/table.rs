@@ -1,15 +1,15 @@
-//! One version of a Cuckoo Filtable as words: the lookup loops, and the writes beside them.
+//! One version of a Cuckoo Filtable as words: the lookup loops, and the concurrent writes.
 //!
 //! ```text
 //! 1. a, b, f = spots(mix(digest ^ tweak))                  prefetch both words
-//! 2. slots whose fingerprint is f and whose value is not 0, all four of a word at once; the first one's value
-//! 3. for those with none: prefetch their buckets of level 2
-//! 4. for those with none: both levels again, under the counters of a and b
+//! 2. slots whose fingerprint is f and whose value is not 0, all four of a word at once; the value of the first
+//! 3. for names without a hit: prefetch their buckets of level 2
+//! 4. for names without a hit: both levels again, under the counters of a and b
 //! ```
 //! A hit needs no counter: at any moment at most one live name matches the slot, and a bucket's word is loaded whole. A
-//! miss may be a name that moved, within level 1 or from level 2, so it is answered only from one moment of both
-//! buckets. A bucket's word is stored with Release and loaded with Acquire, so that a name that is not in level 1 any
-//! more is in level 2 for whoever saw it go.
+//! miss may be a name that moved, within level 1 or from level 2, so a miss is answered only from a consistent view of
+//! both buckets. A bucket's word is stored with Release and loaded with Acquire, so that a reader that sees a name gone
+//! from level 1 finds it in level 2.
 
 #![cfg_attr(
     target_arch = "x86_64",
@@ -39,10 +39,10 @@ pub(super) struct Tables {
     pub(super) second: Second<1>,
 }
 
-/// A field in each of the slots of a word: for comparing all at once.
+/// Masks of the fields of all slots of a word, for comparing them at once.
 #[derive(Clone, Copy)]
 struct Lanes {
-    /// One in each slot.
+    /// A one in the lowest bit of each slot.
     ones: u64,
     /// The top bit of each slot.
     tops: u64,
@@ -77,7 +77,7 @@ impl Lanes {
         !self.not_zero(differs) & self.not_zero(word & self.values)
     }
 
-    /// The value of the first slot of `word` that is hit; 0 when none is.
+    /// The value of the first slot of `word` among `hits`; 0 if there is none.
     #[inline(always)]
     fn value(self, word: u64, hits: u64, format: Format) -> u64 {
         let shift = hits.trailing_zeros() & 63 & !(format.slot_bits - 1);
@@ -88,7 +88,7 @@ impl Lanes {
 
 impl Tables {
     /// # Errors
-    /// [`ApplyError`]: the image is malformed, or memory ran out. Its digest is the caller's business.
+    /// [`ApplyError`]: the image is malformed, or memory ran out. The caller checks its digest.
     pub(super) fn new(image: &Image, settings: &Settings) -> Result<Self, ApplyError> {
         let format = settings.format();
         let malformed = |reason| Err(ApplyError::Malformed { reason });
@@ -125,7 +125,7 @@ impl Tables {
         Some(self.first.huge_page_bytes()? + self.second.huge_page_bytes()?)
     }
 
-    /// A slot of level 1 as it is.
+    /// The current contents of a slot of level 1.
     pub(super) fn slot(&self, slot: u32) -> u32 {
         let (at, shift) = self.format.spot(slot);
         (self.first[at].load(Ordering::Relaxed) >> shift & ((1 << self.format.slot_bits) - 1)) as u32
@@ -135,7 +135,7 @@ impl Tables {
         slot_prf(seed, slot, &[self.slot(slot).into()])
     }
 
-    /// Writes one slot of level 1. For the one writer.
+    /// Writes one slot of level 1. Called by the one writer only.
     pub(super) fn write(&self, slot: u32, contents: u32) {
         let (at, shift) = self.format.spot(slot);
         let others = self.first[at].load(Ordering::Relaxed) & !(((1 << self.format.slot_bits) - 1) << shift);
@@ -144,8 +144,8 @@ impl Tables {
         guard.commit();
     }
 
-    /// Lets readers that met the writer too often wait for the end of an update, of level 2 also where it is written.
-    /// Always level 1 before level 2, as they do.
+    /// Makes readers that keep meeting the writer wait for the end of an update; locks level 2, too, if it is written.
+    /// Locks level 1 before level 2, as readers do.
     pub(super) fn close(&self, second: bool) -> (MutexGuard<'_, ()>, Option<MutexGuard<'_, ()>>) {
         (self.stripes.close(), second.then(|| self.second.close()))
     }
@@ -166,8 +166,8 @@ impl Tables {
         let wanted = lanes.ones.wrapping_mul(u64::from(spots.fingerprint) << self.format.value_bits);
         let (mut found, mut hits) = (0, 0);
         let first: &[AtomicU64] = &self.first;
-        // The last hit counts, so that of several the first slot of the first bucket does. Which bucket holds a name
-        // is a coin toss: selected, not branched on.
+        // The last hit is taken, which is the first slot of the first bucket if there are several. Which bucket holds a
+        // name is unpredictable: selected, not branched on.
         for bucket in spots.buckets.into_iter().rev() {
             for word in first[bucket as usize * BUCKET_WORDS..][..BUCKET_WORDS].iter().rev() {
                 let word = word.load(Ordering::Acquire);
@@ -179,7 +179,7 @@ impl Tables {
         lanes.value(found, hits, self.format)
     }
 
-    /// The value from both levels, of one moment.
+    /// The value from both levels at one moment.
     #[inline(never)]
     fn in_both<const BUCKET_WORDS: usize>(&self, digest: Digest, spots: &Spots, lanes: Lanes) -> u64 {
         self.stripes.at_one_moment(spots.buckets, || match self.in_first::<BUCKET_WORDS>(spots, lanes) {
@@ -251,7 +251,7 @@ impl Tables {
     }
 }
 
-/// One word of slots, for the test against comparing one by one.
+/// Searches one word of slots; for the test against comparing slots one by one.
 #[cfg(test)]
 pub(super) fn find(format: Format, word: u64, fingerprint: u32) -> u64 {
     let lanes = Lanes::of(format);

@@ -7,7 +7,7 @@ use super::*;
 use crate::testkit::{Rng, seed};
 use crate::traits::{Applied, ApplyError, Query, Skeleton, Undivided, View};
 
-/// Checks every pair of names by their spots; says how many names are in level 2 without a collision.
+/// Checks every pair of names by their spots; returns the number of names in level 2 without a collision.
 fn check(skeleton: &FiltableSkeleton<u32>, removed: &[Digest]) -> usize {
     let (tweak, first) = skeleton.first();
     let spots = |digest| {
@@ -67,7 +67,7 @@ fn all_slots_of_a_word_are_compared_as_one_by_one() {
         let format = Settings::new(value_bits, fingerprint_bits, 10, &key).format();
         let n_slots = 64 / format.slot_bits;
         for _ in 0..20_000 {
-            // Few fingerprints and values, and the extreme ones, so that all cases come.
+            // Few fingerprints and values, and the extreme ones, so that all cases occur.
             let pick = |bits: u32, rng: &mut Rng| {
                 let mask = (1u64 << bits) - 1;
                 [0, 1, mask, mask - 1, rng.next_u64() & mask][rng.below(5) as usize]
@@ -85,12 +85,12 @@ fn all_slots_of_a_word_are_compared_as_one_by_one() {
     }
 }
 
-/// Applies the writes of every message one at a time, and looks up the names that it moves after each: the first that
-/// is missed, if one is. Newcomers must come last.
+/// Applies the writes of every message one at a time, and looks up the moved names after each. Returns the first that
+/// is missed, if any. Newcomers must come last.
 fn missed_between_writes(reversed: bool) -> Option<String> {
     const N: u64 = 3_000;
     let seed = seed();
-    // Room for a twentieth more, so that no fluctuation of level 1 asks for a rebuild.
+    // Capacity for a twentieth more, so that no fluctuation of level 1 causes a rebuild.
     let settings = Settings::new(12, 8, 2 * N as usize, &SecretKey::from_seed(seed));
     let mut skeleton = FiltableSkeleton::<u64>::with_capacity(settings, N as usize / 20 * 21);
     let (mut view, mut query) = FiltableView::open(&skeleton, |value| value).unwrap();
@@ -120,7 +120,7 @@ fn missed_between_writes(reversed: bool) -> Option<String> {
             let moved = slots.iter().flat_map(|slot| [slot.old, slot.new]).flatten().map(|moved| moved.0);
             let live = moved.filter(|&moved| moved != name).filter_map(|moved| Some((moved, skeleton.get(moved)?)));
             let live: HashMap<Digest, u64> = live.collect();
-            // One write at a time, as readers may see them; the query half says which digest each leads to.
+            // One write at a time, as readers may see them; the query half computes the digest after each.
             for &write in &update.writes {
                 let from = query.held().0;
                 let one = |digest| {

@@ -1,10 +1,10 @@
-//! The message that crosses the seam: slots of both levels by their new contents, level 2 anew, or the whole table.
+//! The message that crosses the seam: slots of both levels by their new contents, a new level 2, or the whole table.
 //!
-//! Contents are absolute, so a duplicate is harmless; versions show a gap; the digest of the table after the update
-//! shows that both sides agree. Writes are in the order in which readers may see them; a new level 2 comes before them.
+//! Contents are absolute, so a duplicate is harmless; versions reveal a gap; the digest of the table after the update
+//! shows that both sides agree. Writes are in the order in which readers may see them, after the new level 2, if any.
 //! ```text
 //! kind 0: | 0 | from 8 | to 8 | digest 8 | n 4 | n x (0, slot 4, word 2 or 4) or (1, slot 4, digest 8, value 4) |
-//! kind 1: the same with 1 in front, and level 2 behind
+//! kind 1: the same with 1 in front, and level 2 at the end
 //! kind 2: | 2 | version 8 | digest 8 | tweak 8 | buckets 4 | words of level 1 | level 2 |
 //! ```
 //! Level 2 is an image as in [`exact::update`](crate::cuckoo::exact::update). All integers are little-endian.
@@ -17,7 +17,7 @@ use crate::cuckoo::exact::TableImage;
 use crate::hash::Digest;
 use crate::traits;
 
-/// Writes of one message at most: far above what one mutation needs.
+/// Maximum number of writes in one message: far above what one mutation needs.
 pub const MAX_WRITES: usize = 4096;
 
 /// An update of a Cuckoo Filtable.
@@ -34,11 +34,11 @@ pub enum Update {
 pub struct SlotsUpdate {
     /// The version that this update builds on.
     pub from: u64,
-    /// The version after it.
+    /// The version after this update.
     pub to: u64,
-    /// Digest of both levels after it.
+    /// Digest of both levels after this update.
     pub digest: u64,
-    /// Level 2, where it has another size; then no write is to it.
+    /// Level 2, if its size changed; then no write is to it.
     pub second: Option<TableImage>,
     /// The writes, in order.
     pub writes: Vec<Write>,
@@ -140,7 +140,7 @@ impl Update {
 
     /// Reads an update.
     /// # Errors
-    /// [`DecodeError`]; lengths are checked against the bytes that are there before anything is allocated.
+    /// [`DecodeError`]; lengths are checked against the remaining bytes before anything is allocated.
     pub fn decode(bytes: &[u8], settings: &Settings) -> Result<Self, DecodeError> {
         let (mut bytes, format) = (Bytes(bytes), settings.format());
         let kind = at_most("kind of update", bytes.u8()?.into(), 2)?;

@@ -1,7 +1,7 @@
-//! What one switch's slots hold: a skeleton, with what each name means at that switch.
+//! The contents of one switch's slots: a skeleton, with the value of each name at that switch.
 //!
-//! Values come from a function of what a name carries, so that hundreds of switches share one skeleton, and keep 24
-//! bytes each. Cost: a pass over the slots for a whole table; an update costs what the skeleton's change has slots.
+//! Values are computed from payloads by a function, so hundreds of switches share one skeleton and keep 24 bytes each.
+//! Cost: one pass over the slots for a whole table; an update costs as many slots as the skeleton's change has.
 
 use super::skeleton::FiltableSkeleton;
 use super::slots::Place;
@@ -13,7 +13,7 @@ use crate::cuckoo::{SLOTS, slot_prf};
 use crate::hash::Digest;
 use crate::traits::{InsertError, Skeleton, View};
 
-/// What the other side of the seam has, as far as this side knows.
+/// What the data plane holds, as far as the control side knows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FiltableView {
     version: u64,

@@ -1,4 +1,4 @@
-//! The control half: the prefixes, the entries that they become, and a counter for every bit of the filter.
+//! The control half: the prefixes, the entries that they expand to, and a counter for every bit of the filter.
 
 use std::collections::BTreeMap;
 
@@ -11,17 +11,17 @@ use crate::hash::{Family, SecretKey};
 use crate::lpm::prefix::{Address, Prefix};
 use crate::traits::{Control, InsertError};
 
-/// What an entry's value has besides the next hop, so that it is never 0.
+/// Set in an entry's value besides the next hop, so that the value is never 0.
 const PRESENT: u16 = 1 << 15;
 
-/// What the table is built with.
+/// Build parameters of the table.
 #[derive(Clone, Debug)]
 pub struct Settings<F> {
-    /// Which lengths entries have.
+    /// The lengths that entries have.
     pub steps: Steps,
-    /// Where the bits of entries stand.
+    /// Maps entries to bits of the filter.
     pub filter: F,
-    /// Entries at most; see [`Steps::count_entries`].
+    /// Maximum number of entries; see [`Steps::count_entries`].
     pub max_entries: usize,
     /// How names are hashed in the hash table.
     pub family: Family,
@@ -30,7 +30,7 @@ pub struct Settings<F> {
 }
 
 impl<F> Settings<F> {
-    /// Settings of the hash table behind the filter, which the bytes of updates are read with.
+    /// Settings of the hash table behind the filter, needed to decode updates.
     pub fn table<A: Address>(&self) -> exact::Settings {
         exact::Settings::new(A::BITS as u8 / 8 + 1, 16, self.max_entries.max(1), self.family, &self.key)
     }
@@ -41,13 +41,13 @@ pub struct BloomLpm<A, F, const W: usize> {
     settings: Settings<F>,
     prefixes: BTreeMap<Prefix<A>, u16>,
     entries: Cuckoo<W>,
-    /// Entries that have each bit; one at its maximum stays there.
+    /// The number of entries that have each bit; a counter at its maximum stays there.
     counters: Vec<u8>,
     n_of_len: Vec<usize>,
     version: u64,
     /// See [`Update`].
     digest: u64,
-    /// That which messages led to.
+    /// The version of the table that the messages led to.
     table_version: u64,
 }
 
@@ -77,12 +77,12 @@ impl<A: Address, F: Membership<A>, const W: usize> BloomLpm<A, F, W> {
         self.entries.len()
     }
 
-    /// What it was built with.
+    /// The build parameters.
     pub fn settings(&self) -> &Settings<F> {
         &self.settings
     }
 
-    /// The next hop of each entry that `prefix` covers, by their place in it, as the prefixes stand.
+    /// The next hop of each entry that `prefix` covers, by its index in `prefix`, from the current prefixes.
     fn expand(&self, prefix: Prefix<A>) -> Vec<Option<u16>> {
         let steps = &self.settings.steps;
         let step = steps.of(prefix.len());
@@ -129,7 +129,7 @@ impl<A: Address, F: Membership<A>, const W: usize> BloomLpm<A, F, W> {
         };
         let (mut set, mut clear, mut table, lengths) = (vec![], vec![], vec![], self.lengths());
         let changed = || before.iter().zip(&after).enumerate().filter(|(_, (before, after))| before != after);
-        // All that come before any that go: so no bit is cleared that is set again.
+        // All new entries before any that are removed: so no bit is cleared that is set again.
         for (index, (before, after)) in changed() {
             let Some(value) = *after else { continue };
             let entry = entry(index);
@@ -160,7 +160,7 @@ impl<A: Address, F: Membership<A>, const W: usize> BloomLpm<A, F, W> {
         Ok(old)
     }
 
-    /// One message for several to the table, so that it is taken as a whole or refused.
+    /// Joins several messages to the table into one, which is applied whole or refused.
     fn one_of(&self, updates: Vec<exact::Update<W>>) -> exact::Update<W> {
         let mut joined: Option<SlotsUpdate<W>> = None;
         for update in updates {
@@ -202,7 +202,7 @@ impl<A: Address, F: Membership<A>, const W: usize> BloomLpm<A, F, W> {
         }
     }
 
-    /// An entry that is in, so no counter is zero.
+    /// The entry must be in, so no counter is zero.
     fn count_down(&mut self, entry: Prefix<A>, clear: &mut Vec<u64>) {
         if entry.len() == 0 {
             return;

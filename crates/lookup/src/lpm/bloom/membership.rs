@@ -1,4 +1,4 @@
-//! Which bits of the filter a prefix has.
+//! The bits that a prefix has in the filter.
 
 use std::sync::atomic::AtomicU64;
 
@@ -8,20 +8,20 @@ use crate::bloom::{AddressHashing, Layout, Places, Shape};
 use crate::hash::{Digest, Family, Hasher, Purpose, SecretKey};
 use crate::lpm::prefix::{Address, Prefix};
 
-/// How a filter finds the bits of a prefix.
+/// Maps prefixes to bits of the filter.
 pub trait Membership<A: Address>: Clone + Send + Sync + 'static {
-    /// Lengths that an address asks for at once, at most: one, where [`Membership::positives`] gains nothing by many.
+    /// Maximum number of lengths tested at once per address: one, if [`Membership::positives`] gains nothing by more.
     const AT_ONCE: usize = 1;
 
     /// Bits of the filter.
     fn n_bits(&self) -> u64;
-    /// Bits of a prefix: k.
+    /// Bits per prefix: k.
     fn n_hashes(&self) -> u32;
-    /// The bits of a prefix, below [`Membership::n_bits`]; taken one by one, as long as they are one.
+    /// The bits of a prefix, below [`Membership::n_bits`]; consumed one by one while they are one.
     fn bits_of(&self, prefix: Prefix<A>) -> impl Iterator<Item = u64>;
 
-    /// Those of up to [`BURST`] prefixes whose bits in `words` are all one: their indices into `positive`, in order, and how
-    /// many. One after the other, each to its first bit that is zero, where a filter knows no better.
+    /// Writes the indices of those of up to [`BURST`] prefixes whose bits in `words` are all one to `positive`, in
+    /// order; returns their number. The default tests one prefix after another, each up to its first zero bit.
     #[inline(always)]
     fn positives(
         &self,
@@ -39,7 +39,7 @@ pub trait Membership<A: Address>: Clone + Send + Sync + 'static {
     }
 }
 
-/// By a keyed digest of address and length.
+/// Bits from a keyed digest of address and length.
 #[derive(Clone, Debug)]
 pub struct Keyed<L: Layout> {
     hasher: Hasher,
@@ -47,7 +47,7 @@ pub struct Keyed<L: Layout> {
 }
 
 impl<L: Layout> Keyed<L> {
-    /// Bits as `shape` says, of digests of `family` under `key`.
+    /// Bits as `shape` says, from digests of `family` under `key`.
     pub fn new(shape: Shape<L>, family: Family, key: &SecretKey) -> Self {
         Self { hasher: Hasher::new(family, key), places: Places::new(shape, key.derive(Purpose::Structure, 4)) }
     }
@@ -100,7 +100,7 @@ impl<A: Address, L: Layout> Membership<A> for Keyed<L> {
         if A::BITS == 32 {
             let mut names = [0; BURST];
             names.iter_mut().zip(prefixes).for_each(|(name, &prefix)| *name = word_of(prefix));
-            // Whole vectors: one that is half full costs less than its names one by one.
+            // Whole vectors: one that is half full costs less than hashing its names one by one.
             let n = prefixes.len().next_multiple_of(8).min(BURST);
             self.hasher.digest_words(&names[..n], WORD_BYTES, &mut digests[..n]);
         } else {
@@ -110,11 +110,11 @@ impl<A: Address, L: Layout> Membership<A> for Keyed<L> {
     }
 }
 
-/// By the bits of the prefix as a number, zeros before them: the paper's option to save the hash function.
+/// Bits from the prefix itself as a zero-extended number: the paper's option to save the hash function.
 ///
-/// **Not for tables that anybody else can write to, nor ask.** Prefixes of different lengths share their bits (10.0.0.0/8
-/// is 0.10.0.0/16), clustered prefixes share remainders, so the rate is above the formula's; and whoever knows the sizes
-/// m_i of the partitions makes any address positive by announcing k prefixes `y + m_i`.
+/// **Not for tables that anybody else can write to or query.** Prefixes of different lengths share their bits
+/// (10.0.0.0/8 is 0.10.0.0/16), and clustered prefixes share remainders, so the rate is above the formula's. And
+/// whoever knows the sizes m_i of the partitions makes any address positive by announcing k prefixes `y + m_i`.
 #[derive(Clone, Debug)]
 pub struct OwnHash(Places<AddressHashing>);
 

@@ -1,42 +1,42 @@
-//! Longest prefix match by Bloom filters: one hash table of all prefixes, and a filter that says which lengths are worth
-//! a probe.
+//! Longest prefix match by Bloom filters: one hash table of all prefixes, and a filter that decides which lengths to
+//! look up in it.
 //!
 //! ```text
 //! address --> its prefix of each length that some prefix has, the longest first
 //!                 | filter: is it one?  no: the next length
-//!                 v yes, or one time in 1/f by mistake
+//!                 v yes, or a false positive with rate f
 //!             hash table: prefix and length --> next hop, or no such prefix: the next length
 //! ```
-//! All lengths share one filter and one table, as in the paper's experiments; the length is part of the key of both. Zeros
-//! behind (or before) a prefix would make 10.0.0.0/8 and 0.10.0.0/16 one name.
+//! All lengths share one filter and one table, as in the paper's experiments; the length is part of the key of both.
+//! Zero padding after (or before) a prefix would make 10.0.0.0/8 and 0.10.0.0/16 one name.
 //!
-//! | [`Steps`] | lengths that are looked for | |
+//! | [`Steps`] | lengths looked up | |
 //! |---|---|---|
 //! | [`Steps::every`] | all: the basic configuration | a prefix is one entry |
-//! | [`Steps::few`] | IPv4: 8, 16, 24 and 32, the optimised configuration; IPv6: 16, 20, 24 to 64, and every one below 16 and above 64 | a prefix becomes all prefixes of the next such length that it covers: up to 128 entries |
+//! | [`Steps::few`] | IPv4: 8, 16, 24 and 32, the optimised configuration; IPv6: 16, 20, 24 to 64, and each one below 16 and above 64 | a prefix expands to all prefixes of the next such length that it covers: up to 128 entries |
 //!
-//! For IPv6 steps of 8 would make up to 128 entries of a prefix too, but steps of 4 fall on the lengths that are in use
-//! (32, 36, 40, 44, 48) and make 8 at most; host routes above 64 are few and stay as they are.
+//! For IPv6, steps of 8 would also expand a prefix to up to 128 entries. Steps of 4 match the lengths in use (32, 36,
+//! 40, 44, 48) and give at most 8; host routes above 64 are few and are not expanded.
 //!
-//! | filter | one prefix costs |
+//! | filter | cost per prefix |
 //! |---|---|
 //! | [`Keyed`]`<`[`OneHashing`](crate::bloom::OneHashing)`>` | a keyed digest, k remainders: the one to use here |
 //! | [`Keyed`]`<`[`DoubleHashing`](crate::bloom::DoubleHashing)`>` | a keyed digest, two draws, k additions |
-//! | [`Keyed`]`<`[`Standard`](crate::bloom::Standard)`>` | a keyed digest, k draws: Bloom's filter as one builds it today |
-//! | [`OwnHash`] | k remainders of the prefix itself, the paper's option: neither its rate nor an enemy is under control |
-//! | a [`Membership`] of your own | k hash functions, as the paper's standard filter |
+//! | [`Keyed`]`<`[`Standard`](crate::bloom::Standard)`>` | a keyed digest, k draws: Bloom's filter as built today |
+//! | [`OwnHash`] | k remainders of the prefix itself, the paper's option: no bound on its rate, no protection from adversaries |
+//! | your own [`Membership`] | k hash functions, as the paper's standard filter |
 //!
-//! Cost: for a length with no entry two bits on average, for the one that matches k bits and two buckets of the table; a
-//! burst asks the filter for all its addresses and, as these become fewer, for several lengths of each, then the table once
-//! for all. [`expected_probes`](crate::bloom::theory::expected_probes) counts the buckets. Memory: `k / ln 2` bits a filter entry,
-//! 67 bits a table entry for IPv4, 202 for IPv6. The control half holds a byte for every bit of the filter.
+//! Cost: on average two bits for a length without an entry; k bits and two buckets of the table for a match. A burst
+//! tests all its addresses in the filter, with several lengths each as fewer remain, then looks all up in the table at
+//! once. [`expected_probes`](crate::bloom::theory::expected_probes) counts the buckets. Memory: `k / ln 2` bits per
+//! filter entry, 67 bits per table entry for IPv4, 202 for IPv6. The control half has a byte per bit of the filter.
 //! An address without a route gets 0.
 //! Source: Lu et al., "Low Computational Cost Bloom Filters", section VI; Dharmapurikar et al., "Longest Prefix Matching
-//! using Bloom Filters". Differs: prefixes are expanded to the next length only, and shorter ones stay entries of their
-//! own length, so the answer is the longest entry that there is and no expansion cascades; no probe is saved on the
-//! default route, which is looked for last and without a filter.
-//! Limits: next hops below 2^15; the filter is sized once, and an entry too many is refused. It is here to be compared
-//! with: [`trie`](super::trie) is faster and smaller.
+//! using Bloom Filters". Differs: prefixes are expanded to the next length only, and shorter ones remain entries of
+//! their own length, so the answer is the longest entry and no expansion cascades. No probe is saved on the default
+//! route, which is looked up last and without a filter.
+//! Limits: next hops below 2^15; the filter is sized once, and excess entries are refused. This module is for
+//! comparison: [`trie`](super::trie) is faster and smaller.
 
 pub mod control;
 pub mod membership;
@@ -55,20 +55,20 @@ pub type BloomLpm4<F = Keyed<crate::bloom::OneHashing>> = BloomLpm<u32, F, 1>;
 /// IPv6 prefixes, behind a one-hashing filter.
 pub type BloomLpm6<F = Keyed<crate::bloom::OneHashing>> = BloomLpm<u128, F, 3>;
 
-/// The lengths that entries may have; prefixes of others become several of the next.
+/// The lengths that entries may have; prefixes of other lengths expand to several of the next one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Steps {
-    /// Of each length the one that its prefixes are expanded to.
+    /// For each length, the length that its prefixes are expanded to.
     up: Vec<u8>,
 }
 
 impl Steps {
-    /// Every length: prefixes stay as they are.
+    /// Every length: prefixes are not expanded.
     pub fn every<A: Address>() -> Self {
         Self { up: (0..=A::BITS as u8).collect() }
     }
 
-    /// Few lengths, for few filter look-ups.
+    /// Few lengths, for few filter lookups.
     pub fn few<A: Address>() -> Self {
         let up = |len: u8| match A::VERSION {
             4 => len.next_multiple_of(8),
@@ -83,12 +83,12 @@ impl Steps {
         self.up[usize::from(len)]
     }
 
-    /// The shortest length that is expanded to the same.
+    /// The shortest length that is expanded to the same length.
     fn first_of(&self, len: u8) -> u8 {
         (0..=len).rev().take_while(|&shorter| self.of(shorter) == self.of(len)).last().unwrap_or(len)
     }
 
-    /// Entries that these prefixes become, those of several counted once.
+    /// The number of distinct entries that these prefixes expand to.
     pub fn count_entries<A: Address>(&self, prefixes: impl IntoIterator<Item = Prefix<A>>) -> usize {
         let mut ranges: Vec<(u8, u128, u128)> = prefixes
             .into_iter()

@@ -1,4 +1,4 @@
-//! The query half: the filter's bits, the hash table, and which lengths there are.
+//! The query half: the filter's bits, the hash table, and the lengths that entries have.
 
 #![cfg_attr(
     target_arch = "x86_64",
@@ -20,12 +20,12 @@ use crate::publish::seq_lock::SeqLock;
 use crate::traits::Undivided;
 use crate::traits::{Applied, ApplyError, BatchReader, Query};
 
-/// Words that have a bit for each length.
+/// Words of a bit set of lengths.
 const LENGTH_WORDS: usize = 3;
-/// Lengths that there can be: 0 to 128.
+/// Possible lengths: 0 to 128.
 const MAX_LENGTHS: usize = 129;
 
-/// The lengths that entries have: of length `l` bit `l % 64` of word `l / 64`.
+/// The lengths that entries have: length `l` is bit `l % 64` of word `l / 64`.
 pub(super) type Lengths = [u64; LENGTH_WORDS];
 
 /// What readers and the writer share besides the hash table.
@@ -42,7 +42,7 @@ impl<F> Shared<F> {
         self.words[(bit / 64) as usize].load(Relaxed) >> (bit % 64) & 1 != 0
     }
 
-    /// For the one writer.
+    /// Called by the one writer only.
     fn put(&self, bit: u64, one: bool) {
         let word = &self.words[(bit / 64) as usize];
         word.store(word.load(Relaxed) & !(1 << (bit % 64)) | u64::from(one) << (bit % 64), Relaxed);
@@ -56,10 +56,10 @@ impl<F> Shared<F> {
         self.lengths.iter().zip(lengths).for_each(|(word, lengths)| word.store(lengths, Relaxed));
     }
 
-    /// The values of up to a burst of addresses; `look_up` is the hash table. How often it was asked.
+    /// Values of up to a burst of addresses; `look_up` is the hash table. Returns the number of table lookups.
     ///
-    /// Until none is left: every address asks the filter for its next lengths, so many that all together are a burst, up to
-    /// the first that may be; then all ask the table at once, and who was sent there in vain goes on behind that length.
+    /// Until no address is left: each tests its next lengths in the filter, as many as make a burst in total, up to its
+    /// first positive. Then all are looked up in the table at once; false positives continue after that length.
     #[inline]
     fn search<A: Address, const W: usize>(
         &self,
@@ -108,11 +108,11 @@ impl<F> Shared<F> {
     {
         values.fill(0);
         let (lengths, n_lengths, n_filtered) = self.longest_first();
-        // The place in `lengths` that an address goes on at.
+        // The index in `lengths` at which an address continues.
         let mut next = [0u8; BURST];
         let mut open: [u8; BURST] = std::array::from_fn(|index| index as u8);
         let (mut n_open, mut n_asked) = (addresses.len(), 0);
-        // What is asked: prefixes, whose they are and at which place their lengths are.
+        // The tests: prefixes, the addresses that they belong to, and the indices of their lengths.
         let mut prefixes = [Prefix::of(A::default(), 0); BURST];
         let (mut owners, mut places, mut positive) = ([0u8; BURST], [0u8; BURST], [0u8; BURST]);
         let (mut sent, mut names, mut found) = ([0u8; BURST], [[0; W]; BURST], [0; BURST]);
@@ -131,7 +131,7 @@ impl<F> Shared<F> {
                     }
                 }
                 let n_positive = self.filter.positives(&self.words, &prefixes[..n], scratch, &mut positive);
-                // The first of each address, which is the last to be written.
+                // The first positive of each address, which is written last.
                 let mut first = [u8::MAX; BURST];
                 for test in positive[..n_positive].iter().rev().map(|&test| usize::from(test)) {
                     first[usize::from(owners[test])] = places[test];
@@ -141,7 +141,7 @@ impl<F> Shared<F> {
                     let index = open[place];
                     let (first, next) = (first[usize::from(index)], &mut next[usize::from(index)]);
                     let behind = (*next + n_each).min(n_filtered);
-                    // The default route needs no filter: where it is, it matches.
+                    // The default route needs no filter: if there is one, it matches.
                     let is_sent = first != u8::MAX || behind == n_filtered && n_filtered < n_lengths;
                     *next = first.min(behind) + u8::from(is_sent);
                     (sent[n_sent], open[n_left]) = (index, index);
@@ -165,8 +165,8 @@ impl<F> Shared<F> {
         n_asked
     }
 
-    /// The lengths that entries have, how many, and how many of them a filter is asked for: all but that of the default
-    /// route, which is the last.
+    /// The lengths that entries have, their number, and how many of them are tested in the filter: all except the
+    /// default route's, which is the last.
     #[inline(always)]
     fn longest_first(&self) -> ([u8; MAX_LENGTHS], u8, u8) {
         let (mut lengths, mut n) = ([0; MAX_LENGTHS], 0);
@@ -212,7 +212,7 @@ impl<A: Address, F: Membership<A>, const W: usize> BloomLpmQuery<A, F, W> {
         Self { shared: Arc::new(shared), table, version, digest, address: std::marker::PhantomData }
     }
 
-    /// As [`Query::lookup_batch`], and how often the hash table was asked.
+    /// As [`Query::lookup_batch`]; returns the number of table lookups.
     /// # Panics
     /// When `values` is shorter than `addresses`.
     pub fn lookup_counted(&self, addresses: &[A], values: &mut [u64]) -> usize {
@@ -223,7 +223,7 @@ impl<A: Address, F: Membership<A>, const W: usize> BloomLpmQuery<A, F, W> {
         bursts.map(|(addresses, values)| self.shared.search(addresses, values, &mut scratch, ask)).sum()
     }
 
-    /// The digest after an update, if it is one for filter and lengths as they are.
+    /// The digest after an update, if the update fits filter and lengths.
     fn digest_after(&self, update: &Update<W>, lengths: Lengths) -> Result<u64, ApplyError> {
         let malformed = |reason| Err(ApplyError::Malformed { reason });
         let (n_bits, seed) = (self.shared.filter.n_bits(), self.table.settings().seed());
@@ -250,7 +250,7 @@ impl<A: Address, F: Membership<A>, const W: usize> BloomLpmQuery<A, F, W> {
         (self.version, self.digest, self.table.held().1)
     }
 
-    /// Whether the filter takes a prefix for one that is in.
+    /// Whether the filter is positive for a prefix.
     pub fn may_hold(&self, prefix: Prefix<A>) -> bool {
         self.shared.filter.bits_of(prefix).all(|bit| self.shared.is_one(bit))
     }
@@ -265,7 +265,7 @@ impl<A: Address, F: Membership<A>, const W: usize> BloomLpmQuery<A, F, W> {
         self.shared.words.len() as u64 * 8
     }
 
-    /// The probability that a prefix whose bits are uniform is taken for one that is in, by the share of bits that are.
+    /// The probability that a prefix with uniform bits is positive, from the share of bits that are one.
     pub fn fill_rate(&self) -> f64 {
         let ones: u64 = self.shared.words.iter().map(|word| u64::from(word.load(Relaxed).count_ones())).sum();
         (ones as f64 / self.shared.filter.n_bits() as f64).powi(self.shared.filter.n_hashes() as i32)
@@ -292,7 +292,7 @@ impl<A: Address, F: Membership<A>, const W: usize> Query for BloomLpmQuery<A, F,
         self.lookup_counted(addresses, values);
     }
 
-    /// New bits first, then the table, then bits that go: at no time is an entry behind a bit that is zero.
+    /// New bits first, then the table, then cleared bits: at no time does an entry have a bit that is zero.
     fn apply(&mut self, update: &Update<W>) -> Result<Applied, ApplyError> {
         if update.to <= self.version {
             return Ok(Applied::AlreadyThere);
@@ -302,7 +302,7 @@ impl<A: Address, F: Membership<A>, const W: usize> Query for BloomLpmQuery<A, F,
         let digest = self.digest_after(update, lengths)?;
         update.set.iter().for_each(|&bit| shared.put(bit, true));
         shared.put_lengths(std::array::from_fn(|at| lengths[at] | update.lengths[at]));
-        // A table that is new as a whole is published by itself; readers of the old one look again.
+        // A whole new table publishes itself; readers of the old one retry.
         let applied = match &update.table {
             exact::Update::Table(_) => self.table.apply(&update.table),
             exact::Update::Slots(_) => shared.seq_lock.write(|| self.table.apply(&update.table)),
@@ -325,7 +325,7 @@ impl<A: Address, F: Membership<A>, const W: usize> Query for BloomLpmQuery<A, F,
     }
 }
 
-/// A thread's access to prefixes behind a filter, beside their writer.
+/// A reader thread's handle, used concurrently with the writer.
 pub struct Reader<A, F, const W: usize> {
     shared: Arc<Shared<F>>,
     table: exact::Reader<W>,

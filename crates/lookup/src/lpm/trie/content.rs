@@ -1,4 +1,4 @@
-//! Nodes by their runs, as messages have them, and their share of a table's digest.
+//! Nodes as lists of runs, the form that messages use, and their contribution to a table's digest.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -8,18 +8,18 @@ use crate::hash::mix64;
 use crate::lpm::prefix::Address;
 use crate::traits::ApplyError;
 
-/// A node: where its runs start, and the leaf of each; a run that goes on has [`DEEP`] or [`NEW`].
+/// A node: where its runs start, and the leaf of each; the leaf of a run with a child is [`DEEP`] or [`NEW`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Node {
     pub(super) starts: u64,
     pub(super) leaves: Vec<u16>,
 }
 
-/// A node of the top or a chunk, with the children that are new.
+/// A node of the top, or a chunk, with its new children.
 #[derive(Clone, Debug)]
 pub(super) struct Content {
     pub(super) nodes: Vec<Node>,
-    /// Their contents, in the order of the runs that go on in them.
+    /// The contents of the new children, in the order of their runs.
     pub(super) children: Vec<Content>,
 }
 
@@ -29,7 +29,7 @@ impl Node {
         Self { starts: 0, leaves: vec![value] }
     }
 
-    /// From the leaves of all ranges: equal neighbours are a run, unless they go on.
+    /// From the leaves of all ranges: equal neighbours form one run, unless they have children.
     pub(super) fn of_ranges(ranges: &[u16]) -> Self {
         let (mut starts, mut leaves) = (0, vec![ranges[0]]);
         for range in 1..RANGES {
@@ -47,7 +47,7 @@ impl Node {
         (0..RANGES).map(move |range| self.leaves[run_of(range)])
     }
 
-    /// The ranges whose runs go on, each with its leaf.
+    /// The ranges whose runs have a child, each with its leaf.
     pub(super) fn deep(&self) -> impl Iterator<Item = (u8, u16)> + '_ {
         let mut rest = self.starts | 1;
         self.leaves.iter().filter_map(move |&leaf| {
@@ -69,7 +69,7 @@ impl Node {
         let ends = starts >> 1 | 1 << 63;
         let is_known = |leaf: u16| leaf <= DEEP || leaf == NEW;
         let in_one_range = |(range, _): (u8, u16)| ends >> range & 1 == 1;
-        // Neighbours with one next hop are one run.
+        // Neighbours with the same next hop must be one run.
         let is_merged = node.leaves.windows(2).all(|pair| pair[0] != pair[1] || pair[0] >= DEEP);
         if starts & 1 != 0
             || !is_merged
@@ -83,7 +83,7 @@ impl Node {
 }
 
 impl Content {
-    /// Reads a content of level `level` off `words`.
+    /// Reads a content of level `level` from `words`.
     pub(super) fn decode<A: Address>(level: u8, words: &mut &[u16]) -> Result<Self, ApplyError> {
         let n_nodes = if level == 0 { 1 } else { CHUNK_NODES };
         let nodes = (0..n_nodes).map(|_| Node::decode(words)).collect::<Result<Vec<_>, _>>()?;
@@ -95,7 +95,7 @@ impl Content {
         Ok(Self { nodes, children })
     }
 
-    /// The ranges that go on, each with its new child if it has one.
+    /// The ranges that have a child, each with that child if it is new.
     pub(super) fn deep(&self) -> impl Iterator<Item = (u8, Option<&Self>)> + '_ {
         let mut children = self.children.iter();
         let deep = self
@@ -107,7 +107,7 @@ impl Content {
     }
 }
 
-/// The share of the digest that a content and all new children have, where all children are new.
+/// The contribution to the digest of a content and its children, all of which are new.
 pub(super) fn content_digest<A: Address>(seed: u64, level: u8, path: A, content: &Content) -> u64 {
     content.deep().fold(prf(seed, level, path, &content.nodes), |digest, (range, child)| match child {
         Some(child) => digest ^ content_digest(seed, level + 1, child_path(level, path, range), child),
@@ -123,7 +123,7 @@ fn take<'a>(words: &mut &'a [u16], n: usize) -> Result<&'a [u16], ApplyError> {
 }
 
 /// The pseudo-random function whose XOR over all nodes of the top and all chunks is the digest of a table. It does not
-/// tell children that are new from others; a node of the top without a route counts for nothing.
+/// distinguish new children from others; a node of the top without a route contributes nothing.
 pub(super) fn prf<A: Address>(seed: u64, level: u8, path: A, nodes: &[Node]) -> u64 {
     let wide = path.widened();
     let place = mix64(mix64(seed ^ wide as u64).wrapping_add((wide >> 64) as u64) ^ u64::from(level));

@@ -1,4 +1,4 @@
-//! The control half: the prefixes in order, and what a change of one makes different behind the seam.
+//! The control half: the prefixes in order, and what a change of one changes in the data plane.
 
 use std::collections::BTreeMap;
 
@@ -10,16 +10,16 @@ use crate::lpm::prefix::{Address, Prefix};
 use crate::traits::Undivided;
 use crate::traits::{Control, InsertError};
 
-/// From so many prefixes on a batch is expanded as a whole, where it makes an eighth of the table.
+/// A batch of at least this many prefixes, and an eighth of the table, is expanded as a whole.
 const BULK: usize = 1024;
 
 /// Control half of a trie of prefixes.
 ///
-/// Cost: about 14 bytes an IPv4 prefix, 40 an IPv6 one, no matter how many tables follow it.
+/// Cost: about 14 bytes per IPv4 prefix, 40 per IPv6 prefix, for any number of tables that follow it.
 #[derive(Clone, Debug)]
 pub struct PrefixTrie<A> {
     prefixes: Prefixes<A>,
-    /// Prefixes of each length.
+    /// The number of prefixes of each length.
     n_of_len: Vec<u32>,
     settings: Settings,
     version: u64,
@@ -33,7 +33,7 @@ impl<A: Address> PrefixTrie<A> {
         Self { prefixes: BTreeMap::new(), n_of_len, settings, version: 0, digest: 0 }
     }
 
-    /// What it was built with.
+    /// The build parameters.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
@@ -62,7 +62,7 @@ impl<A: Address> PrefixTrie<A> {
         changes.into_update(true, 0, self.version, self.digest)
     }
 
-    /// All of it, from an empty table.
+    /// The whole table, as changes from an empty one.
     fn expand_all(&self) -> Changes<A> {
         let mut changes = Changes::new(self.settings.seed);
         let inherited = self.prefixes.get(&Prefix::of(A::default(), 0)).copied().unwrap_or(0);
@@ -82,8 +82,7 @@ impl<A: Address> PrefixTrie<A> {
         old
     }
 
-    /// Changes one prefix, and what it expands to: the smallest chunk that is one before and after, or nodes of the
-    /// top.
+    /// Changes one prefix and its expansion: the smallest chunk that exists before and after, or nodes of the top.
     fn repaint(&mut self, prefix: Prefix<A>, old: Option<u16>, new: Option<u16>) -> Changes<A> {
         let mut changes = Changes::new(self.settings.seed);
         let deepest = u32::from(prefix.len()).saturating_sub(17) / 8;
@@ -103,7 +102,7 @@ impl<A: Address> PrefixTrie<A> {
         }
         let [first, last] = [prefix.address(), prefix.last()].map(|address| address.bits_at(0, TOP_BITS));
         let nodes = first..last + 1;
-        // What the prefix itself says is expanded and not inherited, unless nothing is shorter.
+        // The prefix's own next hop is expanded and not inherited, unless there is no shorter prefix.
         let bits = (u32::from(prefix.len())).min(TOP_BITS).saturating_sub(1);
         let inherited = |trie: &Self| trie.longest_up_to(prefix.address(), bits as u8).map_or(0, |(_, value)| value);
         let was = expand_top(&self.prefixes, &nodes, bits, inherited(self));
@@ -115,7 +114,7 @@ impl<A: Address> PrefixTrie<A> {
         changes
     }
 
-    /// Changes one prefix, appends the update where something differs behind the seam, and returns its old next hop.
+    /// Changes one prefix, appends the update if the data plane changes, and returns the old next hop.
     fn change(&mut self, prefix: Prefix<A>, new: Option<u16>, updates: &mut Vec<Update<A>>) -> Option<u16> {
         let old = self.prefixes.get(&prefix).copied();
         if old == new {
@@ -182,7 +181,7 @@ impl<A: Address> Control for PrefixTrie<A> {
     }
 
     /// # Panics
-    /// When the operating system has no address space for the settings' most prefixes.
+    /// When the operating system has no address space for [`Settings::max_prefixes`].
     fn export(&self) -> PrefixTrieQuery<A> {
         PrefixTrieQuery::from_image(&self.settings, &self.whole()).expect("a table of its own control half is whole")
     }

@@ -1,4 +1,4 @@
-//! From prefixes to the ranges of nodes: what each range answers, and which have longer prefixes in them.
+//! From prefixes to the ranges of nodes: the answer of each range, and which ranges have longer prefixes.
 
 use std::collections::BTreeMap;
 use std::iter::Peekable;
@@ -7,15 +7,15 @@ use std::ops::Range;
 use super::{DEEP, TOP_BITS, bits_before, bits_of};
 use crate::lpm::prefix::{Address, Prefix};
 
-/// The prefixes of a table, each with its next hop; one that covers another comes before it.
+/// The prefixes of a table, each with its next hop; a prefix comes before those that it covers.
 pub(super) type Prefixes<A> = BTreeMap<Prefix<A>, u16>;
 
-/// What all addresses with the same first bits get.
+/// The answer for all addresses with the same first bits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Expanded {
-    /// The same next hop.
+    /// One next hop.
     Plain(u16),
-    /// By their next bits.
+    /// Depends on their next bits.
     Split(Box<Split>),
 }
 
@@ -35,8 +35,8 @@ impl Split {
     }
 }
 
-/// Expands what begins with `path` on level `level`; `inherited` is the next hop of its own prefix. Takes the prefixes
-/// below it off `prefixes`, which must come in order.
+/// Expands the range of `path` on level `level`; `inherited` is the next hop of its own prefix. Consumes the prefixes
+/// below it from `prefixes`, which must be in order.
 fn expand<A: Address>(
     prefixes: &mut Peekable<impl Iterator<Item = (Prefix<A>, u16)>>,
     level: u8,
@@ -56,7 +56,7 @@ fn expand<A: Address>(
             ranges[range..range + (1 << ends)].fill(value);
             continue;
         }
-        // What covers the range whole has come before.
+        // The prefixes that cover the whole range come before.
         match expand(prefixes, level + 1, prefix.address().truncated(before + width), ranges[range]) {
             Expanded::Plain(value) => ranges[range] = value,
             Expanded::Split(child) => {
@@ -77,13 +77,13 @@ fn below<A: Address>(prefixes: &Prefixes<A>, path: A, bits: u32, last: A) -> imp
     range.map(|(&prefix, &value)| (prefix, value))
 }
 
-/// What begins with `path` on level `level`, whose own prefix has the next hop `inherited`.
+/// The expansion of the range of `path` on level `level`, whose own prefix has the next hop `inherited`.
 pub(super) fn expand_one<A: Address>(prefixes: &Prefixes<A>, level: u8, path: A, inherited: u16) -> Expanded {
     let bits = bits_before(level);
     expand(&mut below(prefixes, path, bits, path.filled(bits)).peekable(), level, path, inherited)
 }
 
-/// The nodes of the top in `nodes`, all of which begin with the same `bits` bits; `inherited` is the next hop of these.
+/// Expands the `nodes` of the top, which share their first `bits` bits; `inherited` is the next hop of these bits.
 pub(super) fn expand_top<A: Address>(
     prefixes: &Prefixes<A>,
     nodes: &Range<u32>,
@@ -102,7 +102,7 @@ pub(super) fn expand_top<A: Address>(
     let mut long = below(prefixes, path, bits, last).filter(is_long).peekable();
     while let Some(&(prefix, _)) = long.peek() {
         let node = &mut expanded[index_of(prefix.address())];
-        // Each is expanded once: its prefixes are off the list then.
+        // Each is expanded once: this consumes its prefixes from the list.
         if let Expanded::Plain(inherited) = *node {
             *node = expand(&mut long, 0, prefix.address().truncated(TOP_BITS), inherited);
         }

@@ -1,6 +1,6 @@
-//! Look-ups, a burst at a time: all nodes of a level are fetched, then all leaves, then those that go on.
+//! Lookups, one burst at a time: all nodes of a level are fetched, then all leaves, then those that continue.
 //!
-//! No branch depends on an address but those on how many of a burst go on to the next level.
+//! The only data-dependent branches are those on how many of a burst continue on the next level.
 
 #![cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "calls the loop compiled for newer processors"))]
 
@@ -68,7 +68,7 @@ fn burst<A: Address>(tables: &Tables, addresses: &[A], values: &mut [u64]) {
     }
 }
 
-/// The levels below the top, for the addresses whose value is no next hop.
+/// The levels below the top, for the addresses whose value is not a next hop.
 #[inline(always)]
 fn go_on<A: Address>(tables: &Tables, addresses: &[A], values: &mut [u64], children: &[u32; BURST]) {
     let mut open = [(0u8, 0usize); BURST];
@@ -102,6 +102,6 @@ fn go_on<A: Address>(tables: &Tables, addresses: &[A], values: &mut [u64], child
             return;
         }
     }
-    // Only what was read beside a write goes on behind the last bit: it is read again.
+    // Only a read that overlaps a write continues after the last bit: it is repeated.
     open[..n_open].iter().for_each(|&(index, _)| values[usize::from(index)] = 0);
 }

@@ -1,4 +1,4 @@
-//! The query half: words only, changed in place beside its readers.
+//! The query half: words only, changed in place concurrently with readers.
 
 use std::sync::Arc;
 
@@ -47,14 +47,13 @@ impl<A: Address> PrefixTrieQuery<A> {
         })
     }
 
-    /// Memory of the nodes of the top, of the chunks and of the leaves, in bytes. The first is there whatever the table
-    /// holds.
+    /// Memory of the nodes of the top, of the chunks and of the leaves, in bytes. The first is constant.
     pub fn size_bytes(&self) -> [u64; 3] {
         let leaves = self.free_leaves.used() * 2;
         [u64::from(TOP_NODES) * 16, self.free_chunks.used() * LINE as u64, leaves]
     }
 
-    /// Bytes on huge pages, if the operating system says.
+    /// Bytes on huge pages, if the operating system reports it.
     pub fn huge_page_bytes(&self) -> Option<usize> {
         self.shared.tables.huge_page_bytes()
     }
@@ -145,7 +144,7 @@ impl<A: Address> Undivided for PrefixTrieQuery<A> {
     }
 }
 
-/// A thread's access to a trie of prefixes beside its writer.
+/// A reader thread's handle, used concurrently with the writer.
 pub struct Reader<A> {
     shared: Arc<Shared>,
     address: std::marker::PhantomData<A>,

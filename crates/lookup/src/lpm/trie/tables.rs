@@ -13,7 +13,7 @@ use crate::lpm::prefix::Address;
 /// Bytes of a node.
 const NODE: usize = 16;
 
-/// Where a node is: of the top below [`TOP_NODES`], of chunk `c` from `TOP_NODES + 4 c` on.
+/// The index of a node: in the top below [`TOP_NODES`]; in chunk `c` from `TOP_NODES + 4 c` on.
 pub(super) type At = usize;
 
 /// The words of a node.
@@ -25,7 +25,7 @@ pub(super) struct Words {
 }
 
 impl Words {
-    /// Which leaf answers for a range.
+    /// The index of the leaf for a range.
     #[inline(always)]
     pub(super) fn leaf_of(self, range: u32) -> usize {
         self.leaves as usize + (self.starts << (63 - range)).count_ones() as usize
@@ -42,21 +42,21 @@ pub(super) fn chunk(index: u32) -> At {
     TOP_NODES as usize + index as usize * CHUNK_NODES
 }
 
-/// The memory of a table. Nodes of the top and of chunks are one row; behind all there is room for a node's leaves or children, so
-/// that a reader that has the words of two moments stays inside.
+/// The memory of a table. Nodes of the top and of chunks are one array. After the end there is space for a node's
+/// leaves or children, so that a reader that combines the words of two moments stays in bounds.
 pub(super) struct Tables {
     nodes: Arena,
     leaves: Arena,
 }
 
 impl Tables {
-    /// Room for the settings' most prefixes, all without a route, with the leaves that plain nodes share; and which of
-    /// the leaves and chunks are free.
+    /// Memory for the settings' maximum number of prefixes, without routes, with the leaves that plain nodes share; and
+    /// the free leaves and chunks.
     /// # Errors
     /// As [`Arena::reserve`].
     pub(super) fn reserve<A: Address>(settings: &Settings) -> io::Result<(Self, Lines, Lines)> {
-        // A prefix needs a chunk a level below the top at most, and splits two runs on each level; twice that, since
-        // what is new is written before what is old is given back, and for gaps.
+        // A prefix needs at most one chunk per level below the top, and splits two runs on each level. Twice that,
+        // since new contents are written before old ones are freed, and for gaps.
         let per_prefix = 2 * usize::from(levels::<A>() - 1);
         let n_chunks = (1024 + settings.max_prefixes * per_prefix).min(u32::MAX as usize / CHUNK_NODES);
         let n_leaves = usize::from(DEEP) + (1 << 16) + settings.max_prefixes * 4 * (per_prefix + 2);
@@ -101,7 +101,7 @@ impl Tables {
         self.leaf(index).load(Relaxed)
     }
 
-    /// Stores a node: beside readers only inside of a write.
+    /// Stores a node: concurrently with readers only inside of a write.
     pub(super) fn store(&self, at: At, words: Words) {
         let [starts, rest] = self.node(at);
         starts.store(words.starts, Relaxed);
@@ -123,7 +123,7 @@ impl Tables {
         prefetch(self.leaves.base().wrapping_add(index * 2));
     }
 
-    /// Bytes on huge pages, if the operating system says.
+    /// Bytes on huge pages, if the operating system reports it.
     pub(super) fn huge_page_bytes(&self) -> Option<usize> {
         Some(self.nodes.huge_page_bytes()? + self.leaves.huge_page_bytes()?)
     }

@@ -1,13 +1,13 @@
-//! The message that crosses the seam: nodes, by what their ranges answer.
+//! The message that crosses the seam: nodes, by the answers of their ranges.
 //!
-//! A record is a node of the top, several of them in a row with one answer, or a chunk. Contents are absolute; versions
-//! show a gap; the digest is that of the whole table after the update, the XOR of a PRF of every node of the top and of
-//! every chunk. What is not named stays, but in a whole update, where it becomes "no route".
+//! A record is a node of the top, several consecutive ones with one answer, or a chunk. Contents are absolute; versions
+//! reveal a gap; the digest is that of the whole table after the update, the XOR of a PRF of every node of the top and
+//! of every chunk. Nodes without a record are unchanged, except in a whole update, where they become "no route".
 //! ```text
 //! | whole 1 | from 8 | to 8 | digest 8 | records 4 | words 4 | records ... | words ... |
-//! record:  | path, 4 or 16 | level 1 | nodes of the top in a row 4 |        its content is the next of the words
-//! content: | of each node: starts 4 words, a word a run | new children, in order |     1 node on level 0, 4 below
-//! run:     next hop below 2^15; 2^15: goes on in the child that is there; 2^15 + 2^14: in a new child, whose
+//! record:  | path, 4 or 16 | level 1 | consecutive nodes of the top 4 |        its content is the next of the words
+//! content: | of each node: starts 4 words, one word per run | new children, in order |  1 node on level 0, 4 below
+//! run:     next hop below 2^15; 2^15: continues in the existing child; 2^15 + 2^14: in a new child, whose
 //!          content follows when that of all nodes here is complete
 //! ```
 //! All integers are little-endian, words have 16 bits.
@@ -24,13 +24,13 @@ const RECORD_BYTES: usize = 5;
 /// An update of a trie of prefixes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Update<A> {
-    /// Whether this is the whole table: then `from` says nothing.
+    /// Whether this is the whole table: then `from` is meaningless.
     pub whole: bool,
     /// The version that this update builds on.
     pub from: u64,
-    /// The version after it.
+    /// The version after this update.
     pub to: u64,
-    /// The digest of the table after it.
+    /// The digest of the table after this update.
     pub digest: u64,
     pub(super) records: Vec<Record<A>>,
     pub(super) words: Vec<u16>,
@@ -50,10 +50,10 @@ impl<A: Address> Image for Update<A> {
     }
 }
 
-/// Where a content goes.
+/// The place of a content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Record<A> {
-    /// The bits that lead there.
+    /// The bits that lead to it.
     pub(super) path: A,
     pub(super) level: u8,
     /// Nodes of the top with this content; 1 elsewhere.
@@ -61,7 +61,7 @@ pub(super) struct Record<A> {
 }
 
 impl<A: Address> Update<A> {
-    /// Nodes of the top and chunks that change, children that come with them not counted.
+    /// Nodes of the top and chunks that change, not counting the children that come with them.
     pub fn n_records(&self) -> usize {
         self.records.len()
     }
@@ -81,7 +81,7 @@ impl<A: Address> Update<A> {
 
     /// Reads an update.
     /// # Errors
-    /// [`DecodeError`]; lengths are checked against the bytes that are there before anything is allocated. Contents are
+    /// [`DecodeError`]; lengths are checked against the remaining bytes before anything is allocated. Contents are
     /// checked where they are applied.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut bytes = Bytes(bytes);
@@ -108,14 +108,14 @@ impl<A: Address> Update<A> {
     }
 }
 
-/// An update in the making, and what it does to the digest.
+/// An update under construction, and its effect on the digest.
 pub(super) struct Changes<A> {
     records: Vec<Record<A>>,
     words: Vec<u16>,
-    /// What is to be XORed to the digest.
+    /// The XOR of the old and the new digest.
     pub(super) digest: u64,
     seed: u64,
-    /// Where the last record ends, and its next hop, when it is about nodes of the top with one.
+    /// The end and the next hop of the last record, if it is about nodes of the top with one next hop.
     row: Option<(u32, u16)>,
 }
 
@@ -132,7 +132,7 @@ impl<A: Address> Changes<A> {
         Update { whole, from, to, digest, records: self.records, words: self.words }
     }
 
-    /// A node of the top that was `old` and is `new`.
+    /// Records a node of the top that changes from `old` to `new`.
     pub(super) fn top(&mut self, index: u32, old: &Expanded, new: &Expanded) {
         if old == new {
             return;
@@ -166,7 +166,7 @@ impl<A: Address> Changes<A> {
         }
     }
 
-    /// What begins with `path` was split as `old` and is as `new`.
+    /// Records that the split at `path` changes from `old` to `new`.
     pub(super) fn split(&mut self, level: u8, path: A, old: &Split, new: &Split) {
         self.row = None;
         if old.ranges != new.ranges {
@@ -193,7 +193,7 @@ pub(super) fn child_path<A: Address>(level: u8, path: A, range: u8) -> A {
     A::narrowed(path.widened() | u128::from(range) << (A::BITS - bits))
 }
 
-/// The nodes of a split; children go on in what is there.
+/// The nodes of a split; their children are marked as existing ones.
 fn nodes_of(split: &Split) -> Vec<Node> {
     split.ranges.chunks(RANGES).map(Node::of_ranges).collect()
 }
@@ -209,14 +209,14 @@ fn put(new: &Split, old: Option<&Split>, words: &mut Vec<u16>) {
     new.children.iter().filter(|&&(range, _)| is_new(range)).for_each(|(_, child)| put(child, None, words));
 }
 
-/// The share of the digest that a split and all below it have.
+/// The contribution to the digest of a split and everything below it.
 fn deep_digest<A: Address>(seed: u64, level: u8, path: A, split: &Split) -> u64 {
     split.children.iter().fold(prf(seed, level, path, &nodes_of(split)), |digest, (range, child)| {
         digest ^ deep_digest(seed, level + 1, child_path(level, path, *range), child)
     })
 }
 
-/// The share of the digest that a node of the top has which answers `value` throughout.
+/// The contribution to the digest of a node of the top whose only answer is `value`.
 fn plain_prf<A: Address>(seed: u64, path: A, value: u16) -> u64 {
     prf(seed, 0, path, &[Node::plain(value)])
 }

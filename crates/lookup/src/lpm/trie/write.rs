@@ -1,8 +1,8 @@
-//! How the query half takes over an update: checked whole, then written place by place.
+//! How the query half applies an update: first checked as a whole, then written place by place.
 //!
-//! Every store is part of a write under the counter of [`SeqLock`](crate::publish::seq_lock::SeqLock), those to leaves
-//! and chunks that no reader can find yet too. So what is given up by one write may be used by the next: a reader that
-//! still looks at it finds, before it takes an answer for one, that the counter moved on.
+//! Every store is part of a write under the counter of [`SeqLock`](crate::publish::seq_lock::SeqLock), including stores
+//! to leaves and chunks that no reader can reach yet. So the next write may reuse what one write frees: a reader that
+//! still reads it sees, before it returns an answer, that the counter changed.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -19,7 +19,7 @@ use crate::base::part::PartId;
 use crate::lpm::prefix::{Address, Prefix};
 use crate::traits::ApplyError;
 
-/// The leaves and chunks that the writes of an update take, in their order; what is left goes back.
+/// The leaves and chunks that the writes of an update use, in order; unused ones are freed.
 #[derive(Default)]
 struct Taken {
     leaves: VecDeque<u32>,
@@ -31,7 +31,7 @@ fn malformed(reason: &'static str) -> ApplyError {
 }
 
 impl<A: Address> PrefixTrieQuery<A> {
-    /// Takes over an update of the version at hand, or a whole one; whole or not at all.
+    /// Applies an update to the current version, or a whole one; all or nothing.
     pub(super) fn take_over(&mut self, update: &Update<A>) -> Result<(), ApplyError> {
         let contents = self.check(update)?;
         let mut taken = self.take(update, &contents)?;
@@ -54,11 +54,11 @@ impl<A: Address> PrefixTrieQuery<A> {
         Ok(())
     }
 
-    /// The contents of all records, once everything about them is right: places, order, digest.
+    /// The contents of all records, after checking everything about them: places, order, digest.
     fn check(&self, update: &Update<A>) -> Result<Vec<Content>, ApplyError> {
         let mut words = &update.words[..];
         let mut contents = Vec::with_capacity(update.records.len());
-        // Chunks that an earlier record takes away.
+        // Chunks that an earlier record removes.
         let mut gone: Vec<Prefix<A>> = Vec::new();
         let mut digest = if update.whole { 0 } else { self.digest };
         let (mut last, mut end_of_row) = (None, 0);
@@ -99,7 +99,7 @@ impl<A: Address> PrefixTrieQuery<A> {
         Ok(contents)
     }
 
-    /// What a content changes in the digest; the chunks that it takes away are noted.
+    /// The change of the digest by a content; notes the chunks that it removes.
     fn digest_change(
         &self,
         at: At,
@@ -123,12 +123,12 @@ impl<A: Address> PrefixTrieQuery<A> {
         Ok(digest)
     }
 
-    /// Takes the leaves and chunks that all writes need, or none.
+    /// Allocates the leaves and chunks that all writes need, or none.
     fn take(&mut self, update: &Update<A>, contents: &[Content]) -> Result<Taken, ApplyError> {
         let (mut leaves, mut chunks) = (Vec::new(), Vec::new());
         for (record, content) in update.records.iter().zip(contents) {
             let at = self.find(record.path, record.level).expect("it was there when the update was checked");
-            // A row of nodes has one next hop, and takes nothing.
+            // Consecutive nodes have one next hop, and need nothing.
             if record.count == 1 {
                 self.count(Some(at), content, &mut leaves, &mut chunks);
             }
@@ -151,7 +151,7 @@ impl<A: Address> PrefixTrieQuery<A> {
         ApplyError::ArenaFull { needed_bytes: LINE, limit_bytes }
     }
 
-    /// What writing a content at a place takes, in the order of [`PrefixTrieQuery::write`]; at no place it is new.
+    /// What writing a content at a place needs, in the order of [`PrefixTrieQuery::write`]; without a place it is new.
     fn count(&self, at: Option<At>, content: &Content, leaves: &mut Vec<u32>, chunks: &mut Vec<u32>) {
         let mut children = content.children.iter();
         for (index, node) in content.nodes.iter().enumerate() {
@@ -168,14 +168,14 @@ impl<A: Address> PrefixTrieQuery<A> {
         }
     }
 
-    /// Whether the children of a node stay where they are: none comes and none goes.
+    /// Whether the children of a node stay in place: none is added or removed.
     fn keeps_group(&self, at: Option<At>, deep: &[(u8, u16)]) -> bool {
         let Some(at) = at else { return false };
         let old = self.node_at(at);
         deep.iter().all(|&(_, leaf)| leaf == DEEP) && old.deep().eq(deep.iter().copied())
     }
 
-    /// Writes a content at a place, whose words are rubbish where `fresh`, and gives back what was there.
+    /// Writes a content at a place, and frees what was there; if `fresh`, the old words are garbage.
     fn write(&mut self, at: At, content: &Content, fresh: bool, taken: &mut Taken) {
         let shared = Arc::clone(&self.shared);
         let (tables, seq_lock) = (&shared.tables, &shared.seq_lock);
@@ -227,7 +227,7 @@ impl<A: Address> PrefixTrieQuery<A> {
         }
     }
 
-    /// Gives back the leaves of a chunk, and all chunks below it.
+    /// Frees the leaves of a chunk, and all chunks below it.
     fn give_below(&mut self, at: At) {
         for node in at..at + CHUNK_NODES {
             let (words, children) = (self.shared.tables.load(node), self.children_of(node));
@@ -241,7 +241,7 @@ impl<A: Address> PrefixTrieQuery<A> {
         }
     }
 
-    /// Takes the routes of nodes of the top away.
+    /// Removes the routes of nodes of the top.
     fn clear(&mut self, nodes: Range<u32>, taken: &mut Taken) {
         let none = Content { nodes: vec![Node::plain(0)], children: Vec::new() };
         for at in nodes.start as usize..nodes.end as usize {
@@ -251,7 +251,7 @@ impl<A: Address> PrefixTrieQuery<A> {
         }
     }
 
-    /// A node as a message would have it.
+    /// A node in the form of a message.
     fn node_at(&self, at: At) -> Node {
         let tables = &self.shared.tables;
         let words = tables.load(at);
@@ -290,7 +290,7 @@ impl<A: Address> PrefixTrieQuery<A> {
         children.collect()
     }
 
-    /// The share of the digest that a place and all below it have.
+    /// The contribution to the digest of a place and everything below it.
     fn digest_below(&self, at: At, level: u8, path: A) -> u64 {
         let own = prf(self.settings.seed, level, path, &self.nodes_at(at, level));
         self.children_at(at, level).iter().fold(own, |digest, &(range, child)| {
@@ -331,7 +331,7 @@ impl<A: Address> PrefixTrieQuery<A> {
     }
 }
 
-/// Takes ranges of these lengths, all or none.
+/// Allocates ranges of these lengths, all or none.
 fn take_all(free: &mut Lines, lengths: &[u32]) -> Option<Vec<(u32, u32)>> {
     let mut taken = Vec::with_capacity(lengths.len());
     for &n in lengths {
