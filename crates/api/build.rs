@@ -1,4 +1,4 @@
-//! Generates the gRPC types. protox is a protobuf compiler in Rust, so that a build needs neither protoc nor network.
+//! Generates the gRPC types. protox is a protobuf compiler in Rust, so that a build needs neither protoc nor a network.
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo:rerun-if-changed=proto");

@@ -19,7 +19,7 @@ pub enum ConnectError {
         /// As given.
         url: String,
     },
-    /// Nobody answers.
+    /// No controller answers.
     #[error("no controller answers at {url}; is `fibula controller` running there? ({reason})")]
     Unreachable {
         /// As given.

@@ -1,4 +1,4 @@
-//! The configuration file of a daemon: read whole, checked whole, refused with its name in front.
+//! The configuration file of a daemon: read whole, checked whole; errors start with its name.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ pub enum ConfigError {
         /// Why.
         source: std::io::Error,
     },
-    /// The file is no valid configuration.
+    /// The file is not a valid configuration.
     #[error("{path}: {message}")]
     Invalid {
         /// The file.
@@ -24,7 +24,7 @@ pub enum ConfigError {
     },
 }
 
-/// Reads the file at `path` and has `parse` make a configuration of its text, or say what is wrong with it.
+/// Reads the file at `path`; `parse` makes a configuration of its text, or says what is wrong with it.
 /// # Errors
 /// [`ConfigError`].
 pub fn load<T>(path: &Path, parse: impl FnOnce(&str) -> Result<T, String>) -> Result<T, ConfigError> {

@@ -1,4 +1,4 @@
-//! What a switch knows of connections, over gRPC (`fibula.v1.Flows`).
+//! The connections that a switch tracks, over gRPC (`fibula.v1.Flows`).
 
 use crate::MAX_MESSAGE_BYTES;
 use crate::v1::flows_server::{Flows, FlowsServer};
@@ -6,10 +6,10 @@ use axum::Router;
 use std::net::SocketAddr;
 use tokio::net::TcpListener;
 
-/// Flows in one reply, about.
+/// About how many flows are in one reply.
 pub const PAGE_FLOWS: usize = 1 << 14;
 
-/// Serves `flows` on `address` until the runtime ends, and gives the address it listens on (port 0: the system's
+/// Serves `flows` on `address` until the runtime ends, and returns the address it listens on (port 0: the system's
 /// choice).
 /// # Errors
 /// When the address cannot be bound.

@@ -23,8 +23,8 @@ pub mod v1 {
     tonic::include_proto!("fibula.v1");
 }
 
-/// Bytes a receiver may have in flight a stream, and a connection (four times as much). The protocol's default of
-/// 64 KiB makes a big stream wait for a round trip every 64 KiB.
+/// Bytes that a receiver may have in flight per stream; four times as much per connection. With the protocol's default
+/// of 64 KiB a big stream waits for a round trip every 64 KiB.
 pub const STREAM_WINDOW: u32 = 16 << 20;
 
 /// The largest single gRPC message either side accepts: the largest southbound message and its envelope.

@@ -3,14 +3,14 @@
 //! | request | body | answer |
 //! |---|---|---|
 //! | `GET /lookup?name=A&name=B` | | JSON |
-//! | `POST /lookup` | a name a line | JSON |
+//! | `POST /lookup` | one name per line | JSON |
 //! | gRPC `Lookup` | [`LookupRequest`] | [`LookupReply`] |
 //!
 //! JSON: `{"answers":[{"name":"A","outcome":"found","port":17},{"name":"B","outcome":"unknown"}]}`, in the order of the
-//! names; with an error, `{"error":"..."}` and a status of 400 (no name of the switch's kind), 413 (too many names or
-//! bytes) or 503 (no table yet).
+//! names; with an error, `{"error":"..."}` and a status of 400 (not a name of the switch's kind), 413 (too many names
+//! or bytes) or 503 (no table yet).
 //!
-//! Limits: [`MAX_LOOKUP_NAMES`] names and [`MAX_LOOKUP_BYTES`] bytes a request.
+//! Limits: [`MAX_LOOKUP_NAMES`] names and [`MAX_LOOKUP_BYTES`] bytes per request.
 
 use crate::v1::lookup_server::{Lookup, LookupServer};
 use crate::v1::{LookupAnswer, LookupOutcome, LookupReply, LookupRequest};
@@ -33,25 +33,25 @@ pub const MAX_LOOKUP_NAMES: usize = 1 << 16;
 /// Bytes a request may have.
 pub const MAX_LOOKUP_BYTES: usize = 16 << 20;
 
-/// What answers.
+/// The source of the answers.
 pub trait LookupSource: Send + Sync + 'static {
     /// The answers to these names, in their order. There are at most [`MAX_LOOKUP_NAMES`].
     /// # Errors
-    /// A status with what to do about it.
+    /// A status that says what to do about it.
     fn lookup(&self, names: &[&str]) -> Result<Vec<LookupAnswer>, Status>;
 
-    /// Counts a request that was refused before it was asked.
+    /// Counts a request that was refused before it reached [`LookupSource::lookup`].
     fn refused(&self) {}
 }
 
-/// Serves `source` on `address` until the runtime ends, and gives the address it listens on (port 0: the system's
+/// Serves `source` on `address` until the runtime ends, and returns the address it listens on (port 0: the system's
 /// choice).
 /// # Errors
 /// When the address cannot be bound.
 pub async fn serve(address: SocketAddr, source: Arc<dyn LookupSource>) -> std::io::Result<SocketAddr> {
     let listener = TcpListener::bind(address).await?;
     let address = listener.local_addr()?;
-    // One is answered before the next is read: small writes must not wait for each other.
+    // A request is answered before the next is read, so small writes must not wait for each other.
     let listener = listener.tap_io(|stream| _ = stream.set_nodelay(true));
     let service = Service(source);
     let grpc = LookupServer::new(service.clone())
@@ -117,7 +117,7 @@ async fn by_query(State(service): State<Service>, RawQuery(query): RawQuery) -> 
     service.json(&names.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
-/// What a value of a query stands for; none if that is no text.
+/// Decodes a value of a query; none if the result is not text.
 fn percent_decoded(value: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(value.len());
     let mut rest = value.as_bytes();

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::net::TcpListener;
 
-/// What a daemon tells about itself, computed when asked.
+/// What a daemon reports about itself, computed on request.
 pub trait StatusSource: Send + Sync + 'static {
     /// One JSON object.
     fn status_json(&self) -> String;
@@ -16,7 +16,7 @@ pub trait StatusSource: Send + Sync + 'static {
     fn metrics_text(&self) -> String;
 }
 
-/// Serves `source` on `address` until the runtime ends, and gives the address it listens on (port 0: the system's
+/// Serves `source` on `address` until the runtime ends, and returns the address it listens on (port 0: the system's
 /// choice).
 /// # Errors
 /// When the address cannot be bound.

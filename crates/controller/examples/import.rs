@@ -1,4 +1,4 @@
-//! How long an import takes while switches are attached, and how much they are sent.
+//! Measures how long an import takes while switches are attached, and how much they are sent.
 //!
 //! `cargo run --release -p fibula-controller --example import -- [names] [switches] [names a batch]`: a controller with a
 //! store in a temporary directory, a line of switches that acknowledge everything at once and apply nothing, and one
@@ -101,7 +101,7 @@ async fn connected(
     Ok(switches.iter().filter(|switch| is(switch)).count())
 }
 
-/// A switch that is content with everything.
+/// A switch that acknowledges everything.
 async fn acknowledge(url: String, switch: String, received: Arc<AtomicU64>) {
     let Ok(channel) = api::client::connect(&url, PATIENCE).await else { return };
     let (answers, outgoing) = tokio::sync::mpsc::channel(16);

@@ -1,4 +1,4 @@
-//! Changes in the operator's words, carried out on the network.
+//! Changes in the operator's terms, applied to the network.
 //!
 //! Operators speak of hosts and switches by name; [`fib::network`] knows ends and ids. [`State`] holds the network and
 //! the host names, and does one [`Change`] whole or not at all.
@@ -14,7 +14,7 @@ use fib::topology::{End, NodeId, TopologyError};
 use std::collections::HashSet;
 use std::net::IpAddr;
 
-/// Names a request may carry; imports send several.
+/// Most names of one request; imports send several requests.
 pub const MAX_BATCH: usize = 100_000;
 
 /// A name as an operator writes it.
@@ -30,7 +30,7 @@ pub struct Record {
     pub ip: Option<IpAddr>,
 }
 
-/// A port of a switch, in words.
+/// A port of a switch, by name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Place {
     /// The switch's name.
@@ -55,7 +55,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// Names it carries.
+    /// The number of names in it.
     pub fn n_names(&self) -> usize {
         match self {
             Change::PutNames { records, .. } => records.len(),
@@ -65,12 +65,12 @@ impl Change {
     }
 }
 
-/// What a change did: objects changed, and objects that were as asked for already.
+/// What a change did: objects changed, and objects that were already as requested.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Changed {
     /// Added, altered or removed.
     pub changed: u64,
-    /// As asked for already.
+    /// Already as requested.
     pub unchanged: u64,
 }
 
@@ -121,7 +121,7 @@ pub enum Refusal {
     /// The host table refuses.
     #[error(transparent)]
     Host(#[from] HostError),
-    /// The text is no name of the network's kind.
+    /// The text is not a name of the network's kind.
     #[error("name `{name}`: {source}")]
     BadName {
         /// As asked.
@@ -132,9 +132,9 @@ pub enum Refusal {
     /// The network refuses.
     #[error("{source}{legend}")]
     Network {
-        /// Why; it knows switches by their ids.
+        /// Why; it identifies switches by their ids.
         source: NetworkError,
-        /// The name of the switch it speaks of, if it does.
+        /// The name of the switch that it concerns, if any.
         legend: String,
     },
     /// The store failed; the controller stops and must be started again.
@@ -154,7 +154,7 @@ impl From<NetworkError> for Refusal {
     }
 }
 
-/// The switch that an error of the network speaks of.
+/// The switch that an error of the network concerns.
 fn subject(error: &NetworkError) -> Option<NodeId> {
     use TopologyError::{Loop, NameTaken, NoLink, NodeHasLinks, PortHasLink};
     match error {
@@ -177,7 +177,7 @@ pub struct State {
     pub hosts: Hosts,
 }
 
-/// What a change caused: rows to commit, then messages to push, a list an inner network change.
+/// What a change caused: rows to commit, then messages to push, one list per inner network change.
 #[derive(Default)]
 pub(crate) struct Outcome {
     pub(crate) changed: Changed,
@@ -196,12 +196,12 @@ impl Outcome {
 }
 
 impl State {
-    /// Carries out `change`, whole or not at all.
+    /// Applies `change`, whole or not at all.
     pub(crate) fn carry_out(&mut self, change: Change) -> Result<Outcome, Refusal> {
         self.try_carry_out(change).map_err(|refusal| self.explain(refusal))
     }
 
-    /// Adds the name of the switch to an error that knows its id only.
+    /// Adds the name of the switch to an error that has its id only.
     pub(crate) fn explain(&self, mut refusal: Refusal) -> Refusal {
         if let Refusal::Network { source, legend } = &mut refusal
             && let Some(Ok(node)) = subject(source).map(|id| self.network.topology().node(id))
@@ -240,7 +240,7 @@ impl State {
                 let end = self.end(&end)?;
                 let link = *self.network.topology().link(end).map_err(NetworkError::from)?;
                 let mut effects = Vec::new();
-                // A link that goes down goes first, and one that comes up last: so no path leads over it meanwhile.
+                // Links go down first and come up last, so that no path uses a link meanwhile.
                 let (cost, up) = (cost.filter(|&cost| cost != link.cost), up.filter(|&up| up != link.up));
                 if cost == Some(0) {
                     return Err(NetworkError::from(TopologyError::ZeroCost).into());
@@ -359,13 +359,13 @@ impl State {
         Ok(End { node: self.node(&place.switch)?, port: place.port })
     }
 
-    /// A port in words.
+    /// The place of a port, by name.
     pub fn place(&self, end: End) -> Place {
         let name = self.network.topology().node(end.node).map(|node| node.name.clone());
         Place { switch: name.unwrap_or_else(|_| end.node.to_string()), port: end.port }
     }
 
-    /// A name's record in words.
+    /// A name's record, in text.
     pub fn record(&self, name: &Name, attachment: &Attachment) -> Record {
         let host = self.hosts.name(attachment.end()).unwrap_or_default().to_owned();
         Record { name: name.to_string(), host, tenant: attachment.tenant, ip: attachment.ip }

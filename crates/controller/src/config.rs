@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// What a controller needs to know. Unknown keys are errors.
+/// The configuration of a controller. Unknown keys are errors.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
@@ -30,22 +30,22 @@ pub struct Config {
     /// The digest family: muladd, wy, siphash13 or crc32c. Fixed at the first start.
     #[serde(default = "default_family", deserialize_with = "from_text")]
     pub hash: Family,
-    /// Bits a value, 1 to 16: at most 2^bits - 1 different actions a switch. Fixed at the first start.
+    /// Bits per value, 1 to 16: at most 2^bits - 1 different actions per switch. Fixed at the first start.
     #[serde(default = "default_value_bits")]
     pub value_bits: u8,
-    /// What switches with host ports look names up in: the name of a FIB design.
+    /// The FIB design of switches with host ports, by name.
     #[serde(default = "default_design", deserialize_with = "from_text")]
     pub gateway_design: &'static Design,
-    /// What the other switches do.
+    /// The FIB design of the other switches.
     #[serde(default = "default_design", deserialize_with = "from_text")]
     pub core_design: &'static Design,
-    /// The most names the controller takes.
+    /// The most names that the controller accepts.
     pub max_names: usize,
-    /// Bytes that may wait for one switch; one that falls further behind is sent nothing more until it has caught up,
-    /// and then what it lacks by that time, once.
+    /// Bytes that may wait for one switch. A switch that falls further behind is sent nothing more until it has caught
+    /// up; then it is sent what it lacks by that time, once.
     #[serde(default = "default_backlog")]
     pub switch_backlog_bytes: usize,
-    /// How long the switches of one phase of a change may keep those of the next waiting, in milliseconds.
+    /// How long the next phase of a change waits at most for the switches of the one before, in milliseconds.
     #[serde(default = "default_phase_timeout")]
     pub phase_timeout_ms: u64,
 }
@@ -53,7 +53,7 @@ pub struct Config {
 impl Config {
     /// Reads and validates the file.
     /// # Errors
-    /// [`ConfigError`], with line and column where there are.
+    /// [`ConfigError`], with line and column where they are known.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         api::config::load(path, Self::parse)
     }

@@ -1,4 +1,4 @@
-//! Host names: an operator's word for a host port.
+//! Host names: the operator's names of host ports.
 
 use crate::store::RowChange;
 use fib::action::PortId;
@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 /// The kind of the store's rows that hold hosts: key = the name, value = switch (u32) and port (u16), little-endian.
 pub const HOST_ROW: u8 = 0xF0;
 
-/// Host name to host port and back. One name a port.
+/// Maps host names to host ports, and back. One name per port.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hosts {
     by_name: BTreeMap<String, End>,
@@ -50,7 +50,7 @@ pub enum HostError {
 }
 
 impl Hosts {
-    /// Takes a row of the store.
+    /// Adds the host in a row of the store.
     /// # Errors
     /// [`HostError::BadRow`].
     pub fn restore(&mut self, key: &[u8], value: &[u8]) -> Result<(), HostError> {
@@ -74,7 +74,7 @@ impl Hosts {
         }
     }
 
-    /// Adds a host; gives the row to commit.
+    /// Adds a host; returns the row to commit.
     pub(crate) fn insert(&mut self, name: &str, end: End) -> RowChange {
         self.by_name.insert(name.to_owned(), end);
         self.by_end.insert(end, name.to_owned());
@@ -83,14 +83,14 @@ impl Hosts {
         RowChange { kind: HOST_ROW, key: name.as_bytes().to_vec(), value: Some(value) }
     }
 
-    /// Removes a host; gives the row to commit.
+    /// Removes a host; returns the row to commit.
     pub(crate) fn remove(&mut self, name: &str, end: End) -> RowChange {
         self.by_name.remove(name);
         self.by_end.remove(&end);
         RowChange { kind: HOST_ROW, key: name.as_bytes().to_vec(), value: None }
     }
 
-    /// Where a host is.
+    /// The port of a host.
     /// # Errors
     /// [`HostError::Unknown`].
     pub fn end(&self, name: &str) -> Result<End, HostError> {

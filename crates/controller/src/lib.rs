@@ -1,13 +1,13 @@
-//! The controller: a thin shell round [`fib::network`] with a durable store, the northbound and the southbound service.
+//! The controller: a thin shell around [`fib::network`], with a durable store and northbound and southbound services.
 //!
 //! ```text
 //! operators ─ north ─┐           ┌─ store (commit) ─ then ─┐
 //!                    ├─ writer ──┤                         ├─ push ─ session ─ south ─ switches
 //! switches ── south ─┘ (1 thread)└─ fib::network (effects) ┘   (phases)  (bounded)
 //! ```
-//! Promises: a change is answered only after it is committed; a switch is told only what is committed; a restarted
-//! controller sends a switch only what that lacks; a switch that is slow or gone delays nobody beyond one phase timeout.
-//! Limits: one controller a store (the store's lock sees to it); the RIB is in memory.
+//! Promises: a change is answered only after it is committed. A switch is sent only what is committed. A restarted
+//! controller sends a switch only what it lacks. A slow or absent switch delays nothing by more than one phase timeout.
+//! Limits: one controller per store (the store's lock enforces it); the RIB is in memory.
 
 pub mod change;
 pub mod config;
@@ -59,16 +59,16 @@ pub enum StartError {
     /// The store.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// What is in the store does not make a network, or not one of this configuration.
+    /// The store does not hold a network, or not one of this configuration.
     #[error("the store does not fit the configuration: {0}")]
     Restore(#[from] RestoreError),
     /// A host in the store is damaged.
     #[error(transparent)]
     Host(#[from] HostError),
-    /// The settings make no network.
+    /// The settings are invalid.
     #[error("no network can be made from the configuration: {0}")]
     Network(#[from] NetworkError),
-    /// An address is taken or not ours.
+    /// An address is in use, or not of this machine.
     #[error("cannot listen on {address}: {error}; choose an address of this machine and a free port")]
     Listen {
         /// The address.
@@ -122,7 +122,7 @@ impl Controller {
         let backlog = config.switch_backlog_bytes;
         let mut writer = Writer::new(state, store, Arc::clone(&shared), pushes, backlog);
         let (ended, written) = oneshot::channel();
-        // Told before the writer is dropped: a table of millions takes its time, and the process may end meanwhile.
+        // Sent before the writer is dropped: dropping a table of millions is slow, and the process may end meanwhile.
         tokio::task::spawn_blocking(move || ended.send(writer.run(waiting_jobs)));
 
         let (parked, release) = (Arc::clone(&shared), jobs.clone());
@@ -173,14 +173,14 @@ impl Controller {
         self.status_address
     }
 
-    /// Returns when the writer ended by itself, which it does only when the store fails.
+    /// Returns when the writer ended by itself, which happens only when the store fails.
     /// # Errors
     /// [`StoreError`].
     pub async fn ended(&mut self) -> Result<(), StoreError> {
         (&mut self.written).await.unwrap_or(Ok(()))
     }
 
-    /// Finishes what was asked so far, ends all streams and stops serving.
+    /// Finishes all requests so far, ends all streams and stops serving.
     /// # Errors
     /// [`StoreError`] if the last commit failed.
     pub async fn stop(mut self) -> Result<(), StoreError> {
@@ -191,7 +191,7 @@ impl Controller {
     }
 }
 
-/// The network as the store has it; a new one, committed, if the store is empty.
+/// The network in the store; a new one, committed, if the store is empty.
 fn restore(config: &Config, mut store: Box<dyn Store>) -> Result<(State, Box<dyn Store>), StartError> {
     let started = std::time::Instant::now();
     let settings = Settings {
@@ -236,7 +236,7 @@ fn restore(config: &Config, mut store: Box<dyn Store>) -> Result<(State, Box<dyn
         drop(network_rows);
         None
     };
-    // A store that fails half way looks like a damaged network: the first failure is the one to report.
+    // A store that fails half way looks like a damaged network, so the first failure is reported.
     if let Some(failure) = failure {
         return Err(failure);
     }

@@ -1,4 +1,4 @@
-//! The northbound service: requests in the operator's words to [`Change`]s, and back.
+//! The northbound service: converts requests in the operator's terms to [`Change`]s, and back.
 
 use crate::change::{Change, Place, Record, Refusal, State};
 use crate::hosts::HostError;
@@ -20,7 +20,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tokio_stream::{Stream, StreamExt};
 use tonic::{Code, Request, Response, Status, Streaming};
 
-/// Names a page has at most, and unless asked for fewer.
+/// Most names of a page, and the default.
 const MAX_PAGE: usize = 10_000;
 const DEFAULT_PAGE: usize = 1_000;
 
@@ -293,7 +293,7 @@ fn end(end: Option<v1::LinkEnd>) -> Result<Place, Status> {
     place(switch, port)
 }
 
-/// A refusal as gRPC says it.
+/// A refusal as a gRPC status.
 pub(crate) fn status_of(refusal: &Refusal) -> Status {
     let code = match refusal {
         Refusal::UnknownSwitch { .. } | Refusal::UnknownName { .. } | Refusal::Host(HostError::Unknown { .. }) => {

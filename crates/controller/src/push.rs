@@ -1,10 +1,10 @@
 //! Pushes committed changes to the switches, phase by phase.
 //!
-//! A change tells its destination before the others when it adds, and the others before the destination when it
-//! removes: so no switch sends frames where they would be lost. The switches of one phase are waited for before the
-//! next phase is sent, at most for the phase timeout; one that is late is not waited for again until it has caught up.
+//! A change that adds is sent to its destination before the others; one that removes, to the others before the
+//! destination. So no switch sends frames where they would be lost. The next phase is sent after the switches of the
+//! previous one have acknowledged, or after the phase timeout. A late switch is not waited for until it has caught up.
 //!
-//! While a phase waits, further changes gather and go out together: the rate does not depend on the round trip.
+//! While a phase waits, further changes gather and go out together, so the rate does not depend on the round trip.
 //! Messages to one switch stay in order, so in a group a message may go out earlier than its own phase, never later.
 
 use crate::session::Session;
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering::AcqRel};
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// A message for a switch, with the place of its phase in its change.
+/// A message for a switch, with the index of its phase in its change.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
     pub(crate) phase: usize,
@@ -25,11 +25,11 @@ pub(crate) struct Outgoing {
     pub(crate) change: u64,
 }
 
-/// Changes taken together at most, so that a flood does not turn into one endless group.
+/// Most changes taken together, so that a flood does not become one endless group.
 const MAX_GROUP: usize = 4096;
 
-/// Sends what comes from `changes`, each a list in the order of the changes, until the writer is gone. `pending` counts
-/// lists, up in the writer and down here once they are queued for their switches.
+/// Sends what comes from `changes`, each a list in the order of the changes, until the writer is gone. The writer adds
+/// each list to `pending`; this subtracts it once it is queued for its switches.
 pub(crate) async fn push(mut changes: mpsc::Receiver<Vec<Outgoing>>, phase_timeout: Duration, pending: &AtomicU64) {
     let mut groups = Vec::new();
     loop {
@@ -48,7 +48,7 @@ pub(crate) async fn push(mut changes: mpsc::Receiver<Vec<Outgoing>>, phase_timeo
     }
 }
 
-/// Sorts messages by phase: each as late as its own phase allows and the messages after it to the same switch.
+/// Sorts messages by phase: each is as late as its own phase and the later messages to the same switch allow.
 fn by_phase(messages: impl Iterator<Item = Outgoing>) -> Vec<Vec<Outgoing>> {
     let mut messages: Vec<Outgoing> = messages.collect();
     let mut earliest: BTreeMap<NodeId, usize> = BTreeMap::new();
@@ -65,7 +65,7 @@ fn by_phase(messages: impl Iterator<Item = Outgoing>) -> Vec<Vec<Outgoing>> {
     phases
 }
 
-/// Queues the messages; gives the sessions to wait for, each with its last sequence.
+/// Queues the messages; returns the sessions to wait for, each with its last sequence.
 fn send(phase: Vec<Outgoing>) -> Vec<(Arc<Session>, u64)> {
     let mut sent = BTreeMap::new();
     for Outgoing { session, message, change, .. } in phase {

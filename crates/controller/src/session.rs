@@ -1,8 +1,8 @@
 //! One connected switch: what waits for it, what it acknowledged, and when it is cut off.
 //!
-//! The writer never waits for a switch. Messages count from the moment they are made. A switch for which more than a
-//! limit in bytes waits is parked by the writer: nothing more is made for it until it has acknowledged everything, and
-//! then it gets what it lacks by that time, once. So a slow switch costs its limit and one group of changes in memory.
+//! The writer never waits for a switch. Messages count from the moment they are made. If more than a limit in bytes
+//! waits for a switch, the writer parks it: nothing more is made for it until it has acknowledged everything. Then it
+//! gets what it lacks by that time, once. So a slow switch costs its limit and one group of changes in memory.
 
 use api::v1::ToSwitch;
 use bytes::Bytes;
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{mpsc, watch};
 
-/// Counted for each queued message beyond its bytes.
+/// Bytes counted for each queued message besides its own.
 const MESSAGE_OVERHEAD: usize = 64;
 
 /// The writer's and the pusher's end of a stream.
@@ -35,16 +35,16 @@ pub(crate) struct Session {
 struct Queue {
     sender: Option<mpsc::UnboundedSender<ToSwitch>>,
     next_sequence: u64,
-    /// Reports answered.
+    /// Number of reports answered.
     answered: u64,
-    /// The latest report was answered with the state after this change: older messages on their way say nothing new.
+    /// The latest report was answered with the state after this change, so older messages in transit are redundant.
     covered: u64,
     parked: bool,
-    /// (sequence, change) of what is not acknowledged.
+    /// (sequence, change) of each message that is not acknowledged.
     in_flight: VecDeque<(u64, u64)>,
 }
 
-/// The stream's end of it.
+/// The stream's end of a session.
 #[derive(Debug)]
 pub(crate) struct Outbox {
     session: Arc<Session>,
@@ -89,7 +89,7 @@ impl Session {
         self.backlog_bytes.fetch_sub(len + MESSAGE_OVERHEAD, Relaxed);
     }
 
-    /// Queues a message of `change`, for which there is a reservation; gives its sequence, or none if the session has
+    /// Queues a message of `change`, for which there is a reservation; returns its sequence, or none if the session has
     /// ended or a later answer to a report covers the message.
     pub(crate) fn send(&self, message: Bytes, change: u64) -> Option<u64> {
         let len = message.len();
@@ -111,7 +111,7 @@ impl Session {
         self.backlog_bytes.load(Relaxed) > self.limit_bytes
     }
 
-    /// Notes that no more messages are made for the switch, or that they are again.
+    /// Records whether the making of messages for the switch is suspended.
     pub(crate) fn set_parked(&self, parked: bool) {
         self.lock().parked = parked;
     }
@@ -129,7 +129,7 @@ impl Session {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queues what a switch lacks after it connected or asked. An image is as big as it is, so the limit counts what
+    /// Queues what a switch lacks after it connected or asked. The limit does not bound an image, so it counts what
     /// waits before it: a switch that asks again and again without reading is cut off.
     pub(crate) fn send_image(&self, messages: impl IntoIterator<Item = Bytes>, change: u64) {
         if self.is_over_limit() {
@@ -154,8 +154,8 @@ impl Session {
         Some(sequence)
     }
 
-    /// Takes an acknowledgement of everything up to `sequence`. Later than what was sent: counts as the last one sent.
-    /// Gives whether this was what a parked switch was waited for.
+    /// Records an acknowledgement of everything up to `sequence`, at most of the last one sent. Returns whether a
+    /// parked switch has caught up with this.
     pub(crate) fn acknowledge(&self, sequence: u64) -> bool {
         let mut queue = self.lock();
         let sequence = sequence.min(queue.next_sequence - 1);
@@ -163,7 +163,7 @@ impl Session {
             && first <= sequence
         {
             queue.in_flight.pop_front();
-            // The messages of one change may be many: it is acknowledged with the last of them.
+            // A change may have many messages: it is acknowledged with the last of them.
             if queue.in_flight.front().is_none_or(|&(_, next)| next != change) {
                 self.acked_change.fetch_max(change, Relaxed);
             }
@@ -186,7 +186,7 @@ impl Session {
         (sent, *self.acked.borrow(), self.sent_bytes.load(Relaxed))
     }
 
-    /// Whether the switch once missed a deadline and has not caught up since: nobody waits for it.
+    /// Whether the switch missed a deadline and has not caught up since: it is not waited for.
     pub(crate) fn is_lagging(&self) -> bool {
         self.lagging.load(Relaxed)
     }
@@ -222,7 +222,7 @@ impl Session {
 }
 
 impl Outbox {
-    /// The next message; none when the session ended, whatever is still queued then.
+    /// The next message; none when the session ended, even if messages are still queued.
     pub(crate) async fn next(&mut self) -> Option<ToSwitch> {
         tokio::select! {
             biased;
@@ -255,7 +255,7 @@ mod tests {
 
     const MESSAGE: &[u8] = &[7; 100];
 
-    /// What the writer and then the pusher do.
+    /// Does what the writer and then the pusher do.
     fn send(session: &Session, message: &'static [u8], change: u64) -> Option<u64> {
         session.reserve(message.len());
         session.send(Bytes::from_static(message), change)

@@ -1,4 +1,4 @@
-//! What the writer, the pusher, the services and the status page share: counters and the connected switches.
+//! State shared by the writer, the pusher, the services and the status page: counters and the connected switches.
 
 use crate::session::Session;
 use fib::topology::NodeId;
@@ -17,15 +17,15 @@ pub(crate) struct Shared {
     pub(crate) messages: AtomicU64,
     pub(crate) message_bytes: AtomicU64,
     pub(crate) resyncs: AtomicU64,
-    /// Lists handed to the pusher and not yet queued for their switches.
+    /// Lists that the pusher has but has not yet queued for their switches.
     pub(crate) pending_pushes: AtomicU64,
-    /// Switches are parked that may be released when some time has passed.
+    /// Notified when switches are parked that may be released after some time.
     pub(crate) parked: Notify,
     pub(crate) sizes: Sizes,
     sessions: Mutex<BTreeMap<NodeId, (String, Arc<Session>)>>,
 }
 
-/// How much there is.
+/// The sizes of the network.
 #[derive(Debug, Default)]
 pub(crate) struct Sizes {
     pub(crate) names: AtomicU64,
@@ -42,7 +42,7 @@ pub(crate) struct Connected {
     pub(crate) sent_messages: u64,
     pub(crate) acked_messages: u64,
     pub(crate) sent_bytes: u64,
-    /// Everything committed so far is sent and acknowledged.
+    /// Whether everything committed so far is sent and acknowledged.
     pub(crate) in_step: bool,
 }
 
@@ -66,14 +66,14 @@ impl Shared {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a session in place; one that the same switch had before ends.
+    /// Adds a session; ends an earlier one of the same switch.
     pub(crate) fn insert_session(&self, name: &str, session: &Arc<Session>) {
         if let Some((_, before)) = self.lock().insert(session.node(), (name.to_owned(), Arc::clone(session))) {
             before.end();
         }
     }
 
-    /// Takes a session out, unless another has taken its place.
+    /// Removes a session, unless another has replaced it.
     pub(crate) fn remove_session(&self, session: &Arc<Session>) -> bool {
         let mut sessions = self.lock();
         let is_current = sessions.get(&session.node()).is_some_and(|(_, current)| Arc::ptr_eq(current, session));

@@ -1,4 +1,4 @@
-//! The southbound service: one stream a switch.
+//! The southbound service: one stream per switch.
 
 use crate::change::Refusal;
 use crate::session::{Outbox, Session};
@@ -17,7 +17,7 @@ use tonic::{Request, Response, Status, Streaming};
 /// How long a switch may take to say hello.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Messages on their way into the transport; the others wait in the session, where they count.
+/// Messages queued for the transport; the others wait in the session, where they are counted.
 const MESSAGES_AHEAD: usize = 8;
 
 pub(crate) struct South {
@@ -37,7 +37,7 @@ impl Southbound for South {
         let Some(FromSwitch { body: Some(Body::Hello(Hello { switch, report, version })) }) = first else {
             return Err(Status::invalid_argument("the first message of a stream must be a hello message"));
         };
-        // What a switch says may be as long as a message: for the log its start will do.
+        // The text from a switch may be as long as a message; the log needs only its start.
         let version = clip(&version);
         let (reply, attached) = oneshot::channel();
         let job = Job::Attach { switch: switch.clone(), report, reply };
@@ -71,12 +71,12 @@ async fn feed(mut outbox: Outbox, messages: mpsc::Sender<Result<ToSwitch, Status
             () = outbox.until_ended() => break,
         }
     }
-    // No room is no loss: the end of the stream says the same.
+    // It does not matter if there is no room: the end of the stream says the same.
     let _ =
         messages.try_send(Err(Status::aborted("the controller ended this stream; connect again with a fresh report")));
 }
 
-/// Takes acknowledgements and requests for a resync until the stream or the session ends.
+/// Handles acknowledgements and requests for a resync until the stream or the session ends.
 async fn listen(switch: String, mut incoming: Streaming<FromSwitch>, session: Arc<Session>, jobs: mpsc::Sender<Job>) {
     let reason = loop {
         let next = tokio::select! {

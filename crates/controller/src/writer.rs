@@ -1,21 +1,21 @@
 //! The one thread that owns the network and the store.
 //!
-//! It takes what waits in its queue as a group: each change is carried out in memory or refused, all rows are
-//! committed in one transaction, then requesters are answered and messages go to the pusher. So the cost of an fsync is
-//! shared by whoever asked meanwhile, nothing is acknowledged or pushed before it is durable, and reads, which run
-//! after the commit, see durable state only.
+//! It takes what waits in its queue as a group. Each change is applied in memory or refused, all rows are committed in
+//! one transaction, then requesters are answered and messages go to the pusher. So concurrent requests share the cost
+//! of an fsync, and nothing is acknowledged or pushed before it is durable. Reads run after the commit, so they see
+//! durable state only.
 //!
-//! **Bulk.** A batch that changes most shards would make every attached switch be sent nearly its whole FIB, again and
+//! **Bulk.** With a batch that changes most shards, every attached switch would be sent nearly its whole FIB, again and
 //! again while an import runs. So the switches are parked before such a batch: it costs the graph alone, is committed
-//! and answered, and when the import pauses, or now and then while it runs, every switch is sent what it lacks by then.
-//! The same is done with a switch for which too much waits: see [`session`](crate::session).
+//! and answered. When the import pauses, or occasionally while it runs, every switch is sent what it lacks by then. A
+//! switch for which too much waits is treated the same way: see [`session`](crate::session).
 //!
 //! **Many at once.** After an outage all switches may connect together, each for a whole image. Images are made while
-//! what waits for all switches is below [`WAITING_BYTES`]; the other switches wait, unanswered, for room. Who holds the
-//! most for too long while others wait is cut off, and comes last when it connects again.
+//! less than [`WAITING_BYTES`] waits for all switches; the other switches wait, unanswered, for room. The switch that
+//! holds the most for too long while others wait is cut off, and is served last when it connects again.
 //!
-//! If the store fails, memory is ahead of it: the group is answered with the failure and the thread ends, and the
-//! controller with it. A restart has the state of the last commit, which is all that anybody was told.
+//! If the store fails, memory is ahead of it: the group is answered with the failure, and the thread and the controller
+//! end. A restart has the state of the last commit, which is all that anyone was sent.
 
 use crate::change::{Change, Changed, Outcome, Refusal, State};
 use crate::push::Outgoing;
@@ -34,29 +34,29 @@ use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 
-/// Jobs taken together at most.
+/// Most jobs taken together.
 const MAX_GROUP_JOBS: usize = 1024;
 
 /// Rows after which a group is closed: an import's batch is a transaction of its own.
 const MAX_GROUP_ROWS: usize = 20_000;
 
-/// Names from which on a batch may be bulk. Smaller ones keep the phases of single changes.
+/// Fewest names of a bulk batch. Smaller batches keep the phases of single changes.
 const BULK_NAMES: usize = 10_000;
 
-/// After so long without a bulk batch, parked switches are told.
+/// Parked switches are updated after this long without a bulk batch.
 pub(crate) const QUIET: Duration = Duration::from_millis(200);
 
-/// Parked switches are told once in this time while bulk batches come; less often where that takes long: at most a
-/// fifth of the writer's time.
+/// How often parked switches are updated while bulk batches come; less often where that takes long: at most a fifth of
+/// the writer's time.
 const BULK_PERIOD: Duration = Duration::from_secs(20);
 
-/// What waits for all switches together before no further image is made; so memory is this and one image.
+/// Most bytes that wait for all switches together while an image is made; so memory is this and one image.
 const WAITING_BYTES: usize = 256 << 20;
 
 /// Hash keys tried before the old one is kept. A second collision of millions of names has a chance of one in a million.
 const MAX_KEYS: usize = 4;
 
-/// What the writer can be asked.
+/// A request to the writer.
 pub(crate) enum Job {
     Change {
         change: Change,
@@ -75,7 +75,7 @@ pub(crate) enum Job {
     Detach {
         session: Arc<Session>,
     },
-    /// Tell parked switches what they lack, if it is time.
+    /// Send parked switches what they lack, if it is time.
     Release,
     Stop,
 }
@@ -86,7 +86,7 @@ pub(crate) struct Attached {
     pub(crate) outbox: Outbox,
 }
 
-/// Why a switch is turned away.
+/// Why a switch is refused.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AttachError {
     #[error(transparent)]
@@ -101,21 +101,21 @@ pub(crate) struct Writer {
     pub(crate) shared: Arc<Shared>,
     pub(crate) pushes: mpsc::Sender<Vec<Outgoing>>,
     pub(crate) switch_backlog_bytes: usize,
-    /// Switches that the network makes no messages for, and what they have once they acknowledged what was made.
+    /// Switches that the network makes no messages for, and what they hold after acknowledging all messages made.
     parked: BTreeMap<NodeId, (Arc<Session>, Report)>,
     /// Reports that wait for room to be answered, the oldest first. Nothing else is made for these switches.
     unanswered: VecDeque<(Arc<Session>, Report)>,
     /// Most bytes that may wait for all switches.
     pub(crate) waiting_bytes: usize,
-    /// Since when there has been no room for anybody.
+    /// Since when there has been no room for any switch.
     no_room_since: Option<Instant>,
     /// When the last bulk batch was done.
     last_bulk: Option<Instant>,
-    /// When the parked switches may be told at the earliest while bulk batches come.
+    /// The earliest time to update the parked switches while bulk batches come.
     due: Instant,
 }
 
-/// What a group has gathered until its commit.
+/// What a group has collected before its commit.
 #[derive(Default)]
 struct Group {
     rows: Vec<crate::store::RowChange>,
@@ -124,7 +124,7 @@ struct Group {
     after: Vec<Job>,
     rekey: bool,
     stop: bool,
-    /// Something changed that frames depend on now: parked switches are not left waiting.
+    /// Something changed that frames depend on now, so parked switches do not wait.
     urgent: bool,
 }
 
@@ -153,7 +153,7 @@ impl Writer {
         }
     }
 
-    /// Works until told to stop, or until nobody is left who could ask.
+    /// Runs until a [`Job::Stop`], or until all senders are gone.
     pub(crate) fn run(&mut self, mut jobs: mpsc::Receiver<Job>) -> Result<(), StoreError> {
         self.publish_sizes();
         while let Some(first) = jobs.blocking_recv() {
@@ -221,7 +221,7 @@ impl Writer {
         }
     }
 
-    /// Parks the switches that `which` says: from here on nothing is made for them.
+    /// Parks the switches that `which` selects: from here on no messages are made for them.
     fn park(&mut self, which: impl Fn(&Session) -> bool) {
         let attached = self.shared.sessions().into_iter().filter(|session| which(session) && !session.is_parked());
         for session in attached {
@@ -271,7 +271,7 @@ impl Writer {
                         }
                     }));
                 }
-                // It was removed meanwhile.
+                // The switch was removed meanwhile.
                 Err(_) => session.end(),
             }
         }
@@ -288,7 +288,7 @@ impl Writer {
         }
     }
 
-    /// Commits the group, then answers, pushes and does what had to wait for the commit.
+    /// Commits the group, then answers, pushes, and does the jobs that waited for the commit.
     fn finish(&mut self, group: Group) -> Result<(), StoreError> {
         if !group.rows.is_empty() {
             if let Err(error) = self.store.commit(&group.rows) {
@@ -301,7 +301,7 @@ impl Writer {
             self.shared.transactions.fetch_add(1, Relaxed);
         }
         self.publish_sizes();
-        // Before the answers: whoever got one must not see the switches in step with the state before.
+        // Before the answers: after an answer the switches must not appear in step with the state before.
         self.shared.pending_pushes.fetch_add(1, AcqRel);
         for (reply, changed) in group.replies {
             self.shared.changes.fetch_add(changed.changed, Relaxed);
@@ -317,7 +317,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Takes another hash key, so that the name that was refused can be added: it was told to try again.
+    /// Changes the hash key, so that the refused name can be added: its requester was told to try again.
     fn rekey(&mut self) -> Result<(), StoreError> {
         tracing::warn!(
             names = self.state.network.rib().len(),
@@ -361,7 +361,7 @@ impl Writer {
         if outgoing.is_empty() {
             self.shared.pending_pushes.fetch_sub(1, AcqRel);
         } else {
-            // Waits while the pusher is busy: that is the back-pressure on whoever makes changes.
+            // Waits while the pusher is busy: this is the back-pressure on changes.
             let _ = self.pushes.blocking_send(outgoing);
         }
     }
@@ -387,7 +387,7 @@ impl Writer {
         }
     }
 
-    /// A message on its way through the pusher.
+    /// Encodes a message for the pusher, and reserves its bytes.
     fn encode(&self, session: &Session, message: &Message) -> Bytes {
         let bytes = self.bytes_of(message);
         session.reserve(bytes.len());
@@ -411,8 +411,8 @@ impl Writer {
     }
 }
 
-/// The phase of a message that tells a switch what it lacks: names are known where they hang before frames are sent
-/// there, and valid last.
+/// The phase of a message with what a switch lacks: names are local at their switch before frames are sent there, and
+/// valid last.
 fn phase_of(body: &Body) -> usize {
     match body {
         Body::Valid(_) => 2,

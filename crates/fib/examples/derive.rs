@@ -1,4 +1,5 @@
-//! What a network costs its controller: `cargo run --release -p fibula-fib --example derive [names] [switches]`.
+//! Measures what a network costs its controller:
+//! `cargo run --release -p fibula-fib --example derive [names] [switches]`.
 //!
 //! Prints the cost of deriving the FIBs of all switches from the shared graph against building one from scratch, of
 //! single changes with every switch attached, of a link failure, and of a restart.

@@ -34,7 +34,7 @@ pub enum Action {
     Drop,
     /// Send it out of this port.
     Port(PortId),
-    /// Deliver it here: the exact table of local names says the port.
+    /// Deliver it here: the exact table of local names gives the port.
     /// (Egress value mode only, where the FIB's value names a switch and not a port.)
     Local,
     /// Send it to this node through a tunnel to that address.
@@ -84,7 +84,7 @@ impl FromStr for Action {
     }
 }
 
-/// A text that is no action.
+/// Text that is not an action.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "`{got}` is no action: write drop, a port (`port:3` or `3`), `tunnel:NODE@ADDRESS`, punt or local; ports are 0 to 65535"

@@ -1,8 +1,8 @@
 //! Southbound messages to bytes and back.
 //!
-//! Little-endian integers; the layout is drawn in `docs/formats/southbound-messages.md`. A decoder trusts nothing: every
-//! length is checked against the bytes that are there before anything is allocated, so a message of n bytes makes it
-//! allocate a small multiple of n at most; every index and enumeration is checked; trailing bytes are refused.
+//! Little-endian integers; the layout is drawn in `docs/formats/southbound-messages.md`. A decoder trusts nothing. It
+//! checks every length against the bytes present before it allocates, so a message of n bytes makes it allocate at most
+//! a small multiple of n. It checks every index and enumeration, and refuses trailing bytes.
 
 use crate::action::{Action, PortId};
 use crate::designs::Spec;
@@ -19,7 +19,7 @@ use std::ops::{Deref, DerefMut};
 
 /// First byte of every message.
 pub const FORMAT: u8 = 2;
-/// Longest message, in bytes. Senders cut what is longer into parts.
+/// Longest message, in bytes. Senders cut longer content into parts.
 pub const MAX_MESSAGE: usize = 64 << 20;
 /// Where senders cut: a part of an image or of an exact table has about this many bytes.
 pub const PART_BYTES: usize = 1 << 20;
@@ -75,7 +75,7 @@ impl Message {
         out
     }
 
-    /// The message that `bytes` are.
+    /// Decodes a message.
     /// # Errors
     /// [`DecodeError`]; allocates no more than the bytes justify.
     pub fn decode(bytes: &[u8]) -> Result<Message, DecodeError> {
@@ -135,7 +135,7 @@ impl Uplink {
         out
     }
 
-    /// The answer that `bytes` are.
+    /// Decodes an answer.
     /// # Errors
     /// [`DecodeError`]; allocates no more than the bytes justify.
     pub fn decode(bytes: &[u8]) -> Result<Uplink, DecodeError> {
@@ -188,7 +188,7 @@ impl TableHeader {
         Ok(TableHeader { table, spec, mode, gateway: flags & 1 != 0, reset: flags & 2 != 0 })
     }
 
-    /// What a [`Report`] names this header by.
+    /// The fingerprint by which a [`Report`] identifies this header.
     pub fn fingerprint(&self) -> u64 {
         let mut bytes = Vec::new();
         TableHeader { reset: false, ..self.clone() }.encode(&mut bytes);
@@ -325,12 +325,12 @@ fn put_entries<V: ExactValue>(out: &mut Vec<u8>, entries: &[(Name, V)]) {
     }
 }
 
-/// Bytes an entry of an exact table takes in a message, at most.
+/// Most bytes that an entry of an exact table takes in a message.
 pub(crate) fn entry_bytes(name: &Name) -> usize {
     2 + name.as_bytes().len() + 17
 }
 
-/// What [`Bytes`] reads, and the fields of messages and rows besides.
+/// [`Bytes`], with readers for the fields of messages and rows.
 pub(crate) struct Input<'a>(Bytes<'a>);
 
 impl<'a> Deref for Input<'a> {
@@ -372,7 +372,7 @@ impl<'a> Input<'a> {
         self.0.0.is_empty()
     }
 
-    /// Whatever is left.
+    /// The remaining bytes.
     pub(crate) fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.0.0)
     }
@@ -440,7 +440,7 @@ impl<'a> Input<'a> {
         kind: NameKind,
         value: impl Fn(&mut Input<'_>) -> Result<V, DecodeError>,
     ) -> Result<Vec<(Name, V)>, DecodeError> {
-        // The least entry: a length, one byte of name and one of value.
+        // The smallest entry: a length, one byte of name and one of value.
         let count = self.count(4)?;
         let mut entries = Vec::with_capacity(count);
         for _ in 0..count {
@@ -450,18 +450,18 @@ impl<'a> Input<'a> {
     }
 }
 
-/// Why bytes are no message.
+/// Why bytes are not a message.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum DecodeError {
-    /// The bytes end early, or late.
+    /// Too few bytes, or too many.
     #[error(transparent)]
     Bytes(#[from] BytesError),
     /// Another format, from another version of fibula.
     #[error("format {got}, this version reads {expected}: run the same version on both sides")]
     Format { got: u8, expected: u8 },
-    /// Over a cap of the format.
+    /// Over a limit of the format.
     #[error("{got} is more than the {max} that the format allows")]
     TooLong { got: usize, max: usize },
     /// A field has no such value.
@@ -473,7 +473,7 @@ pub enum DecodeError {
         /// The start of its name.
         name: String,
     },
-    /// A name is none.
+    /// A name is invalid.
     #[error("a name in the message: {0}")]
     Name(#[from] NameError),
 }

@@ -12,9 +12,9 @@
 //! | 4 host port | switch, port | |
 //! | 5 name | its bytes | attachment |
 //! | 6 table | id | tenants, version of the valid names, design, bits of a fingerprint |
-//! | 7 part | table, and what the design adds | what the design needs to arrange its names as before |
+//! | 7 part | table, and what the design adds | what the design needs to restore the arrangement of its names |
 //! | 8 egress index | index | switch, since when out of use |
-//! | 9 view | table, switch (0 for all of the table), and what the design adds | what the design needs to have the switch's table as before |
+//! | 9 view | table, switch (0 for all of the table), and what the design adds | what the design needs to restore the switch's table |
 
 use crate::action::{Action, PortId};
 use crate::codec::{DecodeError, Input, put_action, put_bytes, put_ip, put_u32, put_u64};
@@ -64,7 +64,7 @@ impl Tenants {
     }
 }
 
-/// A row with its meaning.
+/// A decoded row.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Row {
     Network {
@@ -95,7 +95,7 @@ pub(crate) enum Row {
         key: Vec<u8>,
         value: Vec<u8>,
     },
-    /// What a design needs to have one switch's table as before.
+    /// What a design needs to restore one switch's table.
     View {
         table: u32,
         of: Option<NodeId>,
@@ -309,7 +309,7 @@ impl Row {
             6 => {
                 let id = be_u32(&mut key_input)?;
                 let (tenants, valid_version) = (tenants(&mut input)?, input.u64()?);
-                // Rows from before there was a choice end here.
+                // Rows from before designs could be chosen end here.
                 let design = if input.is_empty() {
                     (CONCISE.name.to_owned(), 0)
                 } else {

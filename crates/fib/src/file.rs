@@ -1,4 +1,4 @@
-//! A FIB on its own, without network and controller: built from a list, written to a file, read back, asked.
+//! A stand-alone FIB, without network and controller: built from a list, written to a file, read back, looked up in.
 //!
 //! ```text
 //!  0  "FIBULAF2"             8
@@ -15,7 +15,8 @@
 //! ```
 //! The file carries the hash key: whoever has it can choose names that collide.
 //!
-//! Cost: about 80 ns a name to build a Concise on one thread, digests included. Limits: 65,535 actions besides drop, 4 GiB of table.
+//! Cost: about 80 ns per name to build a Concise on one thread, digests included.
+//! Limits: 65,535 actions besides drop, 4 GiB of table.
 
 use crate::action::Action;
 use crate::codec::{DecodeError, Input, put_action, put_bytes, put_u32, put_u64};
@@ -107,7 +108,7 @@ impl Fib {
         self.spec.kind
     }
 
-    /// Names that it was built from; it does not hold them.
+    /// Number of names that it was built from; it does not store them.
     pub fn n_names(&self) -> u64 {
         self.n_names
     }
@@ -117,7 +118,7 @@ impl Fib {
         &self.actions
     }
 
-    /// Everything that the table was built with but the names.
+    /// Everything that the table was built with, except the names.
     pub fn spec(&self) -> &Spec {
         &self.spec
     }
@@ -169,7 +170,7 @@ impl Fib {
         out
     }
 
-    /// The FIB in the bytes of a file.
+    /// Decodes the FIB in the bytes of a file.
     /// # Errors
     /// [`FibError`] for anything but what [`Fib::encode`] wrote.
     pub fn decode(bytes: &[u8]) -> Result<Fib, FibError> {
@@ -188,7 +189,7 @@ impl Fib {
     }
 }
 
-/// Why there is no FIB.
+/// Why a FIB was not built or decoded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages say what the fields are")]
@@ -309,7 +310,7 @@ mod tests {
                 let mut damaged = bytes.clone();
                 damaged[at] ^= 0x41;
                 assert!(Fib::decode(&damaged).is_err() && Fib::decode(&bytes[..at]).is_err());
-                // The same with a right checksum, so that the fields behind it are reached.
+                // The same with a correct checksum, so that decoding reaches the fields.
                 let end = damaged.len() - 8;
                 let checksum = fingerprint(&damaged[..end]).to_le_bytes();
                 damaged[end..].copy_from_slice(&checksum);

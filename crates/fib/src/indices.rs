@@ -1,8 +1,8 @@
 //! Stable small numbers for actions and egress switches: what the cells of a FIB hold.
 //!
-//! An index keeps its meaning while any switch may hold cells that say so: a retired index is given to something else
-//! only when none is left that was never used, and only once the switches have acknowledged a later change than that
-//! of its retirement. The same thing coming back gets its old index at once.
+//! An index keeps its meaning while any switch may hold cells with it. A retired index is reassigned only when no
+//! unused index is left, and only after the switches have acknowledged a change later than its retirement. A value that
+//! comes back gets its old index at once.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -18,7 +18,7 @@ pub(crate) struct Slot<T> {
 #[derive(Clone, Debug)]
 pub(crate) struct Indices<T> {
     slots: Vec<Slot<T>>,
-    /// The slot of everything that has one, in use or not.
+    /// The slot of every value that has one, in use or not.
     known: HashMap<T, usize>,
     max: usize,
 }
@@ -29,10 +29,10 @@ impl<T: Copy + Eq + Hash> Indices<T> {
         Indices::from_slots(value_bits, Vec::new())
     }
 
-    /// As stored.
+    /// From stored slots.
     pub(crate) fn from_slots(value_bits: u8, slots: Vec<Slot<T>>) -> Indices<T> {
         let mut known = HashMap::with_capacity(slots.len());
-        // Of two slots that mean the same, which no store should have, the first counts.
+        // If two slots have the same value, which no store should contain, the first counts.
         slots.iter().enumerate().for_each(|(at, slot)| _ = known.entry(slot.value).or_insert(at));
         Indices { slots, known, max: (1 << value_bits) - 1 }
     }
@@ -47,14 +47,14 @@ impl<T: Copy + Eq + Hash> Indices<T> {
         &self.slots
     }
 
-    /// The index of something in use.
+    /// The index of a value in use.
     pub(crate) fn get(&self, value: T) -> Option<u16> {
         let at = *self.known.get(&value)?;
         self.slots[at].retired_at.is_none().then_some(at as u16 + 1)
     }
 
-    /// The index for something that comes into use; `acknowledged` is a change after which every switch that could
-    /// hold the index has spoken. `None` when all are taken.
+    /// Assigns an index to a value that comes into use. `acknowledged` is the latest change that every switch that
+    /// could hold the index has acknowledged. `None` when all indices are taken.
     pub(crate) fn assign(&mut self, value: T, acknowledged: u64) -> Option<u16> {
         let at = match self.known.get(&value) {
             Some(&at) => at,
@@ -74,7 +74,7 @@ impl<T: Copy + Eq + Hash> Indices<T> {
         Some(at as u16 + 1)
     }
 
-    /// Takes something out of use with this change.
+    /// Retires the index of a value with this change.
     pub(crate) fn retire(&mut self, value: T, change: u64) {
         if let Some(&at) = self.known.get(&value) {
             self.slots[at].retired_at = Some(change);

@@ -1,12 +1,11 @@
-//! Names, actions, RIB, topology, and the network that derives a FIB a switch from one shared graph. No I/O, no clock.
+//! Names, actions, RIB, topology, and the network that derives all switches' FIBs from one graph. No I/O, no clock.
 //!
 //! ```text
 //! rib (names)  ┐
 //!              ├─► network ─► messages ─► codec ─► … ─► replica (the switch's side)
 //! topology     ┘      └─► durable rows (what the store commits before the messages go out)
 //! ```
-//! `list` reads names from files, `file` is a FIB without a network; `designs` says what a FIB design is and lists those
-//! there are.
+//! `list` reads names from files; `file` is a FIB without a network; `designs` defines the FIB designs.
 
 pub mod action;
 pub mod codec;

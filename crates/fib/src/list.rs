@@ -1,11 +1,11 @@
-//! Lists of names from outside: `name,action` CSV, or one name a line. Every error carries its line number.
+//! Lists of names from outside: `name,action` CSV, or one name per line. Every error carries its line number.
 //!
-//! Cost: one pass; the names read so far are kept (40 bytes each and their own) so that a duplicate is reported with
+//! Cost: one pass; the names read so far are kept (40 bytes each plus their own) so that a duplicate is reported with
 //! both its lines.
 //!
 //! The CSV is that of RFC 4180 without line breaks inside fields: a name with a comma or a quote is written in double
-//! quotes, a quote inside doubled. A first line `name,action` is a header. Empty lines are skipped, and lines that
-//! start with `#` are comments, except in lists of [`NameKind::Text`], whose names may start so.
+//! quotes, with quotes inside doubled. A first line `name,action` is a header. Empty lines are skipped, and lines that
+//! start with `#` are comments, except in lists of [`NameKind::Text`], whose names may start with `#`.
 
 use crate::action::{Action, ActionError};
 use crate::name::{Name, NameError, NameKind, clip};
@@ -29,11 +29,11 @@ pub struct Entry {
 pub enum Layout {
     /// `name,action` on every line.
     Csv,
-    /// A name on every line, taken as it stands.
+    /// A name on every line, taken literally.
     Plain,
 }
 
-/// Reads a list line by line; stop at the first error or go on to collect them all.
+/// Reads a list line by line. The caller may stop at the first error, or go on and collect them all.
 ///
 /// ```
 /// use fibula_fib::{list::{Layout, List}, name::NameKind};
@@ -105,7 +105,7 @@ impl<I: Iterator<Item = io::Result<String>>> Iterator for List<I> {
     }
 }
 
-/// One field as a CSV line carries it: quoted where it must be. The inverse of what [`List`] reads.
+/// One field of a CSV line, quoted where needed. The inverse of what [`List`] reads.
 pub fn quote(field: &str) -> Cow<'_, str> {
     if field.contains([',', '"']) || field.trim() != field {
         Cow::Owned(format!("\"{}\"", field.replace('"', "\"\"")))
@@ -155,10 +155,10 @@ fn fields(line: &str) -> Result<Vec<Cow<'_, str>>, &'static str> {
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum ListError {
-    /// The name is none.
+    /// The name is invalid.
     #[error("line {line}: {source}")]
     Name { line: u64, source: NameError },
-    /// The action is none.
+    /// The action is invalid.
     #[error("line {line}: {source}")]
     Action { line: u64, source: ActionError },
     /// Not two fields.
@@ -169,7 +169,7 @@ pub enum ListError {
     /// Broken quoting.
     #[error("line {line}: {why} in `{got}`; a name with quotes is written \"like \"\"this\"\"\"")]
     Csv { line: u64, got: String, why: &'static str },
-    /// The name was there before.
+    /// The name is on an earlier line.
     #[error("line {line}: `{name}` is on line {first} already; remove one of the two")]
     Duplicate { line: u64, first: u64, name: String },
     /// The line could not be read, for example because it is not UTF-8.

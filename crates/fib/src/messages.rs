@@ -1,10 +1,10 @@
-//! The southbound messages: what a controller tells a switch, and what the switch answers.
+//! The southbound messages: what a controller sends to a switch, and what the switch answers.
 //!
 //! Everything is absolute and versioned: a duplicate is harmless, a gap or a wrong digest makes the switch send its
 //! [`Report`], and the controller answers with what differs. Bytes: [`codec`](crate::codec) and
 //! `docs/formats/southbound-messages.md`.
 //!
-//! | message | what it brings along |
+//! | message | what it carries |
 //! |---|---|
 //! | [`Body::Table`] | the table: design, hash key, widths, kind of name, whether this switch is a gateway |
 //! | [`Body::Image`] | the whole FIB, in parts |
@@ -55,7 +55,7 @@ impl FromStr for ValueMode {
     }
 }
 
-/// A text that is no value mode.
+/// Text that is not a value mode.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("`{got}` is no value mode: use port or egress")]
 pub struct UnknownMode {
@@ -68,17 +68,17 @@ pub struct UnknownMode {
 pub struct Message {
     /// The network; a switch listens to one only.
     pub cluster: u64,
-    /// Grows with every start of a controller: a switch ignores what an earlier one still sends.
+    /// Grows with every start of a controller: a switch ignores messages of an earlier term.
     pub term: u64,
     /// The switch it is for.
     pub node: NodeId,
     /// The change of the network that caused it; what the switch acknowledges.
     pub change: u64,
-    /// What it says.
+    /// The content.
     pub body: Body,
 }
 
-/// What a message says.
+/// The content of a message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Body {
@@ -124,10 +124,10 @@ pub enum Body {
     Local(ExactUpdate<PortId>),
 }
 
-/// What a switch must know before the cells of a table mean anything to it.
+/// What a switch must know to interpret the cells of a table.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TableHeader {
-    /// Id of the table, never used again: a rekey makes a new table.
+    /// Id of the table, never reused: a rekey makes a new table.
     pub table: u32,
     /// Its design and widths, and how its names are hashed.
     pub spec: Spec,
@@ -135,7 +135,7 @@ pub struct TableHeader {
     pub mode: ValueMode,
     /// Whether this switch has host ports, and so holds valid names.
     pub gateway: bool,
-    /// Whether the switch is to forget the versions that it has (not what it serves): everything follows anew.
+    /// Whether the switch is to forget the versions that it has (not what it serves): everything is sent again.
     pub reset: bool,
 }
 
@@ -190,7 +190,7 @@ pub trait ExactValue: Copy + PartialEq + fmt::Debug {
 
     /// The share of an entry in the digest of its table, which is the XOR of all shares.
     ///
-    /// The key is fixed: the digest finds lost messages, it does not fend off forged ones.
+    /// The key is fixed: the digest detects lost messages, not forged ones.
     fn share(&self, name: &Name) -> u64 {
         let mut bytes = Vec::with_capacity(name.as_bytes().len() + 20);
         self.encode(&mut bytes);
@@ -207,12 +207,12 @@ pub(crate) fn fingerprint(bytes: &[u8]) -> u64 {
     HASHER.digest(bytes).0
 }
 
-/// What a switch says it has: its hello, and its answer to a gap or a wrong digest.
+/// What a switch reports: its hello, and its answer to a gap or a wrong digest.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Report {
     /// The network it belongs to; 0 before the first message.
     pub cluster: u64,
-    /// The latest term it heard of.
+    /// The latest term it has seen.
     pub term: u64,
     /// Its table; 0 when it has none.
     pub table: u32,
@@ -228,7 +228,7 @@ pub struct Report {
     pub shards: Vec<HeldPart>,
 }
 
-/// What a switch tells its controller.
+/// What a switch sends to its controller.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Uplink {
     /// What the switch has; the controller answers with what differs.

@@ -1,6 +1,6 @@
-//! Flat names: what a frame is forwarded by, as bytes of one kind and as text that round-trips.
+//! Flat names, by which frames are forwarded: as bytes of one kind and as text that round-trips.
 //!
-//! Cost: 24 bytes a name up to 16 bytes long (MAC, IPv4, IPv6, IPv4 5-tuple, TEID), else 24 bytes and one allocation.
+//! Cost: 24 bytes per name of up to 16 bytes (MAC, IPv4, IPv6, IPv4 5-tuple, TEID), else 24 bytes and one allocation.
 //! A table holds names of one kind, so the kind is not hashed: the digest of a name is the digest of
 //! [`Name::as_bytes`], which a switch reads from the frame without conversion (network byte order throughout).
 //!
@@ -148,7 +148,7 @@ impl FromStr for NameKind {
 #[derive(Clone)]
 pub struct Name(Repr);
 
-// The kind sits inside the variants, not beside them: so the whole is 24 bytes, not 32.
+// The kind is inside the variants, so that a name takes 24 bytes and not 32.
 #[derive(Clone)]
 enum Repr {
     Inline { kind: NameKind, len: u8, bytes: [u8; INLINE] },
@@ -158,7 +158,7 @@ enum Repr {
 impl Name {
     /// A name from its bytes, as a switch reads them from a frame.
     /// # Errors
-    /// [`NameError`] where the bytes are no name of this kind.
+    /// [`NameError`] if the bytes are not a name of this kind.
     pub fn from_bytes(kind: NameKind, bytes: &[u8]) -> Result<Name, NameError> {
         kind.accepts(bytes)?;
         Ok(Name(if bytes.len() <= INLINE {
@@ -174,7 +174,7 @@ impl Name {
     ///
     /// White space around the text is ignored, except for [`NameKind::Text`], where it belongs to the name.
     /// # Errors
-    /// [`NameError`], which says what is wrong and what a right name looks like.
+    /// [`NameError`], which says what is wrong and what a valid name looks like.
     pub fn parse(kind: NameKind, text: &str) -> Result<Name, NameError> {
         if kind == NameKind::Text {
             return Name::from_bytes(kind, text.as_bytes());
@@ -284,7 +284,7 @@ impl fmt::Display for Name {
                 f.write_str("0x")?;
                 b.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
             }
-            // `accepts` let only UTF-8 in.
+            // `accepts` admits only UTF-8.
             NameKind::Text => f.write_str(std::str::from_utf8(b).unwrap_or_default()),
         }
     }
@@ -348,7 +348,7 @@ fn parse_hex(digits: &str) -> Result<Vec<u8>, &'static str> {
     Ok((0..digits.len()).step_by(2).filter_map(|i| u8::from_str_radix(&digits[i..i + 2], 16).ok()).collect())
 }
 
-/// The start of a piece of input, short enough for a message, and without what would steer a terminal.
+/// The start of a piece of input, short enough for a message, and safe to print on a terminal.
 pub fn clip(text: &str) -> String {
     const SHOWN: usize = 60;
     let mut clipped: String =
@@ -359,12 +359,12 @@ pub fn clip(text: &str) -> String {
     clipped
 }
 
-/// Why a text or some bytes are no name.
+/// Why text or bytes are not a name.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum NameError {
-    /// The text has not the form of its kind.
+    /// The text does not have the form of its kind.
     #[error("`{got}` is no {kind} name: {why}; write for example `{}`", kind.example())]
     Malformed { kind: NameKind, got: String, why: &'static str },
     /// No text at all.

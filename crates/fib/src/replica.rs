@@ -2,14 +2,13 @@
 //!
 //! The daemon of a switch wraps a [`Replica`]: it hands over bytes ([`Replica::receive`]), sends back the acknowledgement
 //! or, after an error that [`ReplicaError::needs_resync`], the [`Replica::report`]. The replica is the single writer of
-//! the FIB; what the fast path reads beside it lies behind [`Tables`].
+//! the FIB; the other tables that the fast path reads are behind [`Tables`].
 //!
-//! Every message takes effect whole or is refused with what is served unchanged (of several updates in one message
-//! those before the one refused count). A new FIB or a whole exact table is
-//! collected from its parts beside the old one, which serves until the last part has come. A duplicate is acknowledged
-//! and changes nothing.
+//! Every message takes effect whole, or is refused and leaves what is served unchanged (of several updates in one
+//! message, those before the refused one take effect). A new FIB or a whole exact table is collected from its parts
+//! while the old one serves, until the last part has come. A duplicate is acknowledged and changes nothing.
 //!
-//! A saved image is the messages that would bring an empty replica here, with a checksum: see [`Replica::save`].
+//! A saved image is the messages that bring an empty replica to this state, with a checksum: see [`Replica::save`].
 
 use crate::action::{Action, ActionId, PortId};
 use crate::codec::{DecodeError, PART_BYTES, actions_digest, entry_bytes, put_bytes, put_u64};
@@ -30,7 +29,7 @@ pub trait Exact<V> {
     fn put(&mut self, name: Name, value: V);
     /// Removes a name that is there.
     fn remove(&mut self, name: &Name);
-    /// Takes these entries in place of all there are.
+    /// Replaces all entries with these.
     fn replace(&mut self, entries: Vec<(Name, V)>);
     /// Calls `each` for every entry, in any order.
     fn for_each(&self, each: &mut dyn FnMut(&Name, V));
@@ -64,7 +63,7 @@ pub trait Tables {
     fn valid(&mut self) -> &mut Self::Valid;
     /// Names that hang off this switch, with their ports: the egress check.
     fn local(&mut self) -> &mut Self::Local;
-    /// The same tables to read.
+    /// The same tables, read-only.
     fn shared(&self) -> (&Self::Valid, &Self::Local);
     /// Whether the valid names are those of the network, so that a name that is not among them does not exist. Called
     /// when it changes; at first they are not.
@@ -73,9 +72,9 @@ pub trait Tables {
     }
     /// The action table changed; index 0 is drop.
     fn set_actions(&mut self, actions: &[Action]);
-    /// The FIB in service took something over: what it answered before may be wrong.
+    /// The FIB in service changed: earlier answers may be wrong.
     fn fib_changed(&mut self) {}
-    /// Another FIB took the place of the old one: every worker needs a new [`reader`](Table::reader), and
+    /// Another FIB replaced the old one: every worker needs a new [`reader`](Table::reader), and
     /// hashes names of this kind with this hasher.
     fn fib_replaced(&mut self, kind: NameKind, hasher: &Hasher, fib: &dyn Table);
 }
@@ -108,7 +107,7 @@ impl Tables for MemoryTables {
 /// What an accepted message did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Received {
-    /// False for a duplicate, which is as good as new to the sender.
+    /// False for a duplicate, which is acknowledged like a new message.
     pub applied: bool,
     /// What to acknowledge.
     pub change: u64,
@@ -130,7 +129,7 @@ impl Default for Limits {
     }
 }
 
-/// Parts of something whole, as they come.
+/// Parts of an image or exact table, as they arrive.
 #[derive(Debug, Default)]
 struct Parts {
     id: (u64, u64),
@@ -138,7 +137,7 @@ struct Parts {
 }
 
 impl Parts {
-    /// Accepts `part`, or tells which is missing. True for the last.
+    /// Accepts `part`, or returns which is missing. True for the last.
     fn accept(&mut self, id: (u64, u64), part: u32, parts: u32) -> Result<bool, ReplicaError> {
         if part == 0 {
             *self = Parts { id, next: 0 };
@@ -209,7 +208,7 @@ impl<V: ExactValue> ExactState<V> {
                 if from != self.held.version {
                     return Err(ReplicaError::ExactGap { current: self.held.version, from });
                 }
-                // The digest is proved before anything is stored. A name appears once in a delta.
+                // The digest is checked before anything is stored. A name appears once in a delta.
                 let names = put.iter().map(|(name, _)| name).chain(&remove);
                 let gone: Vec<u64> = names.filter_map(|name| Some(table.get(name)?.share(name))).collect();
                 let n_names = self.n_names + put.len() - gone.len().min(self.n_names);
@@ -277,7 +276,7 @@ impl<T: Tables> Replica<T> {
         }
     }
 
-    /// Takes over one message.
+    /// Applies one message.
     /// # Errors
     /// [`ReplicaError`]; what is served is unchanged.
     pub fn receive(&mut self, bytes: &[u8]) -> Result<Received, ReplicaError> {
@@ -309,7 +308,7 @@ impl<T: Tables> Replica<T> {
                     applied |= fib.apply(bytes)? == Applied::Applied;
                     Ok::<(), TableError>(())
                 });
-                // Those before one that is refused count.
+                // Updates before a refused one have taken effect.
                 if applied {
                     self.tables.fib_changed();
                 }
@@ -442,7 +441,7 @@ impl<T: Tables> Replica<T> {
         self.fib.as_deref()
     }
 
-    /// What digests names.
+    /// The hasher of the names.
     pub fn hasher(&self) -> Option<&Hasher> {
         self.hasher.as_ref()
     }
@@ -467,7 +466,7 @@ impl<T: Tables> Replica<T> {
         self.node
     }
 
-    /// The latest change that a message brought.
+    /// The latest change that a message carried.
     pub fn change(&self) -> u64 {
         self.change
     }
@@ -482,7 +481,7 @@ impl<T: Tables> Replica<T> {
         &mut self.tables
     }
 
-    /// Everything as bytes, to start from without a controller: the messages that bring an empty replica here.
+    /// Everything as bytes, to start from without a controller: the messages that bring an empty replica to this state.
     ///
     /// ```text
     /// | "FIBULAS1" | message length, 4 bytes | message | ... | fingerprint of all before it, 8 bytes |
@@ -548,7 +547,7 @@ pub(crate) fn image_parts(table: u32, image: Vec<u8>) -> impl Iterator<Item = Bo
     })
 }
 
-/// A whole exact table in messages; one even when it is empty.
+/// A whole exact table in messages; one message even when it is empty.
 pub(crate) fn load_parts<V>(
     kind: NameKind,
     held: Held,
@@ -578,13 +577,13 @@ pub(crate) fn load_parts<V>(
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum ReplicaError {
-    /// The bytes are no message.
+    /// The bytes are not a message.
     #[error("a message that cannot be read: {0}")]
     Decode(#[from] DecodeError),
     /// The FIB refused the update.
     #[error(transparent)]
     Table(#[from] TableError),
-    /// A message for a table that this switch has not, or not yet.
+    /// A message for a table that this switch does not have, or not yet.
     #[error("a message for table {got}, the table here is {held:?}: report, to get the right one")]
     UnknownTable { got: u32, held: Option<u32> },
     /// A change of an exact table is missing.
@@ -593,7 +592,7 @@ pub enum ReplicaError {
     /// An exact table would differ from the controller's.
     #[error("an exact table would have digest {got:#018x}, {expected:#018x} expected: report, to get the table")]
     ExactDigest { got: u64, expected: u64 },
-    /// A part of something whole is missing.
+    /// A part of an image or exact table is missing.
     #[error("part {got} came where part {expected} was due: report, to get all of it")]
     MissingPart { got: u32, expected: u32 },
     /// Over the limit of this switch.

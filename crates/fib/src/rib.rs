@@ -1,6 +1,6 @@
-//! The routing information base: every name, where it hangs, whose it is.
+//! The routing information base: every name, the port that it hangs off, and its tenant.
 //!
-//! Cost: about 150 bytes a name (ordered map, digest set, and 60 more for a name with an IP address); O(log n) an
+//! Cost: about 150 bytes per name (ordered map, digest set, and 60 more for a name with an IP address); O(log n) per
 //! operation. Ordered by name, so pages are stable while names come and go.
 //!
 //! Refuses what no structure behind the seam could serve: a name over the limit, of another kind, or with the digest
@@ -15,7 +15,7 @@ use std::hash::BuildHasherDefault;
 use std::net::IpAddr;
 use std::ops::Bound;
 
-/// Where a name hangs, and whose it is.
+/// The port that a name hangs off, and its tenant.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Attachment {
     /// The switch.
@@ -40,7 +40,7 @@ impl Attachment {
     }
 }
 
-/// A digest is a hash already: a set of digests need not hash it again.
+/// A digest is a hash already, so a set of digests need not hash it again.
 #[derive(Default)]
 struct PassThrough(u64);
 
@@ -74,7 +74,7 @@ pub struct Rib {
 }
 
 impl Rib {
-    /// An empty RIB for at most `max_names` names of one kind, told apart by `hasher`.
+    /// An empty RIB for at most `max_names` names of one kind, distinguished by their digests under `hasher`.
     pub fn new(kind: NameKind, max_names: usize, hasher: Hasher) -> Rib {
         Rib {
             kind,
@@ -118,7 +118,7 @@ impl Rib {
         Ok(digest)
     }
 
-    /// Inserts a name or moves it; returns its digest and where it hung before.
+    /// Inserts a name or moves it; returns its digest and its previous attachment.
     /// # Errors
     /// [`RibError`]; unchanged.
     pub fn upsert(&mut self, name: &Name, attachment: Attachment) -> Result<(Digest, Option<Attachment>), RibError> {
@@ -135,7 +135,7 @@ impl Rib {
         Ok((digest, before))
     }
 
-    /// Removes a name; returns its digest and where it hung.
+    /// Removes a name; returns its digest and its attachment.
     pub fn remove(&mut self, name: &Name) -> Option<(Digest, Attachment)> {
         let record = self.names.remove(name)?;
         self.digests.remove(&record.digest.0);
@@ -155,7 +155,7 @@ impl Rib {
         }
     }
 
-    /// Where a name hangs.
+    /// The attachment of a name.
     pub fn get(&self, name: &Name) -> Option<&Attachment> {
         self.names.get(name).map(|record| &record.attachment)
     }
@@ -194,7 +194,7 @@ impl Rib {
         self.names.range((from, Bound::Unbounded)).take(limit).map(|(name, record)| (name, &record.attachment))
     }
 
-    /// Takes another hash key: the way out of a digest collision.
+    /// Changes the hash key: the remedy for a digest collision.
     /// # Errors
     /// [`RibError::DigestCollision`] under the new key (then try a third); unchanged.
     pub fn rekey(&mut self, hasher: Hasher) -> Result<(), RibError> {
@@ -225,7 +225,7 @@ pub enum RibError {
     /// The configured maximum.
     #[error("{got} names would be more than the configured {max}: raise max_names or remove names")]
     TooManyNames { got: usize, max: usize },
-    /// Another live name has this digest: behind the seam nothing can tell the two apart.
+    /// Another live name has this digest: behind the seam nothing can distinguish the two.
     #[error("`{name}` has the digest {:#018x} of another name: add it again after a rekey of the network", digest.0)]
     DigestCollision { name: Name, digest: Digest },
     /// One address, two names.

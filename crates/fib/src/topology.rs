@@ -1,10 +1,10 @@
 //! The graph of switches and links, and the next hop of every switch to every other.
 //!
-//! Cost: routes of V switches and E links are V Dijkstra runs, O(V (V + E) log V); 8 bytes a pair of switches are
-//! kept. A next hop is an array read.
+//! Cost: routes of V switches and E links take V Dijkstra runs, O(V (V + E) log V), and 8 bytes per pair of switches.
+//! A next hop is an array read.
 //!
-//! Equal-cost paths: among the neighbours on a shortest path the one wins whose hash with (source, destination) is the
-//! largest. So the choice is a function of the ids alone: neither the order in which links arrived nor a restart
+//! Equal-cost paths: of the neighbours on a shortest path, the one with the largest hash with (source, destination) is
+//! taken. So the choice is a function of the ids alone: neither the order in which links arrived nor a restart
 //! changes it, and a link that comes or goes moves only the destinations that use it.
 //!
 //! A switch that holds only some tenants' names ([`Node::transit`] false) carries no frames of others: paths start and
@@ -17,7 +17,7 @@ use lookup::hash::mix64;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::fmt;
 
-/// A switch, for ever: ids are never used again.
+/// A switch; ids are never reused.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 pub struct NodeId(pub u32);
 
@@ -27,7 +27,7 @@ impl fmt::Display for NodeId {
     }
 }
 
-/// One end of a link, or the place where a host hangs.
+/// One end of a link, or the port that a host hangs off.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct End {
     /// The switch.
@@ -42,7 +42,7 @@ impl fmt::Display for End {
     }
 }
 
-/// A switch as the topology knows it.
+/// A switch in the topology.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Node {
     /// Unique among the switches.
@@ -69,12 +69,12 @@ pub struct Link {
 pub struct Topology {
     nodes: BTreeMap<NodeId, Node>,
     links: BTreeMap<End, Link>,
-    /// Both ends of every link, to the end that keys it in `links`.
+    /// Maps both ends of every link to the end that keys it in `links`.
     ends: BTreeMap<End, End>,
 }
 
 impl Topology {
-    /// Adds a switch under an id of the caller's.
+    /// Adds a switch under the caller's id.
     /// # Errors
     /// [`TopologyError::NodeExists`], [`TopologyError::NameTaken`]; unchanged.
     pub fn add_node(&mut self, id: NodeId, node: Node) -> Result<(), TopologyError> {

@@ -1,9 +1,9 @@
-//! The Internet checksum (RFC 1071), and completing those that a sender left to hardware which is not there.
+//! The Internet checksum (RFC 1071), and the completion of checksums that a sender left to absent hardware.
 //!
-//! A local stack that sends over a virtual link leaves TCP and UDP checksums half done (Linux: `CHECKSUM_PARTIAL`):
+//! A local stack that sends over a virtual link leaves TCP and UDP checksums incomplete (Linux: `CHECKSUM_PARTIAL`):
 //! the field holds the folded sum of the pseudo-header, and a NIC is to add the sum of the segment. A switch that
-//! copies such a frame to a real wire, or to another stack, must finish the sum, or the frame is thrown away by its
-//! receiver. Cost: one pass over the segment, only for frames that the kernel marks.
+//! copies such a frame to a real wire, or to another stack, must complete the sum, or the receiver drops the frame.
+//! Cost: one pass over the segment, only for frames that the kernel marks.
 
 const ETHER_IPV4: u16 = 0x0800;
 const ETHER_IPV6: u16 = 0x86dd;
@@ -11,12 +11,12 @@ const ETHER_VLAN: [u16; 2] = [0x8100, 0x88a8];
 const PROTO_TCP: u8 = 6;
 const PROTO_UDP: u8 = 17;
 const PROTO_ICMPV6: u8 = 58;
-/// Extension headers looked through before a packet is left alone.
+/// Extension headers examined before a packet is left alone.
 const MAX_EXTENSIONS: usize = 8;
 
 /// Completes the checksum of the TCP, UDP or ICMPv6 segment in `frame`, whose checksum field holds the pseudo-header's
-/// folded sum. Answers false, and changes nothing, if no such segment is found: in a tunnel it may be an inner segment
-/// that is not finished, and the outer one is not to be spoilt.
+/// folded sum. Returns false, and changes nothing, if no such segment is found: in a tunnel the incomplete segment may
+/// be an inner one, and the outer one must stay intact.
 pub(crate) fn complete(frame: &mut [u8]) -> bool {
     let Some(Segment { start, field, end, pseudo_header }) = locate(frame) else { return false };
     let Some(found) = frame[..end].get(field..field + 2) else { return false };
@@ -35,10 +35,10 @@ pub(crate) fn complete(frame: &mut [u8]) -> bool {
 /// A segment in a frame.
 struct Segment {
     start: usize,
-    /// Place of its checksum.
+    /// Offset of its checksum.
     field: usize,
     end: usize,
-    /// Folded sum of the addresses, the protocol and the length; not known behind a routing header, where the last
+    /// Folded sum of the addresses, the protocol and the length; unknown behind a routing header, where the last
     /// address counts.
     pseudo_header: Option<u16>,
 }
@@ -94,7 +94,7 @@ fn locate(frame: &[u8]) -> Option<Segment> {
     Some(Segment { start, field: start + field, end, pseudo_header })
 }
 
-/// The words of `bytes` added up, an odd last byte as the first of a word; to be [folded](fold).
+/// The sum of the words of `bytes`, to be [folded](fold). An odd last byte is the first of a word.
 #[inline]
 pub fn sum(bytes: &[u8]) -> u64 {
     let mut words = bytes.chunks_exact(2);
@@ -102,7 +102,7 @@ pub fn sum(bytes: &[u8]) -> u64 {
     total + words.remainder().first().map_or(0, |&last| u64::from(last) << 8)
 }
 
-/// A sum in one's complement, of 16 bits. Over what holds its own checksum it is all ones, if that is right.
+/// Folds a sum to 16 bits in one's complement. Over data with its own, correct checksum it is all ones.
 #[inline]
 pub fn fold(mut sum: u64) -> u16 {
     while sum > 0xffff {

@@ -22,8 +22,8 @@ impl Counter {
 
 macro_rules! device_counters {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
-        /// What a device counts. Written by the thread that owns the device, read by anybody; a line of its own, so
-        /// that reading one worker's counts does not slow another down.
+        /// What a device counts. Written by the thread that owns the device, read by any thread. It has its own cache
+        /// line, so that reading one worker's counts does not slow another down.
         #[derive(Debug, Default)]
         #[repr(align(128))]
         pub struct DeviceCounters { $($(#[$doc])* pub $name: Counter,)* }
@@ -33,7 +33,7 @@ macro_rules! device_counters {
         pub struct DeviceSnapshot { $($(#[$doc])* pub $name: u64,)* }
 
         impl DeviceCounters {
-            /// Reads all counters. Counts of one moment may differ by the frames of one burst.
+            /// Reads all counters. They may differ from each other by the frames of one burst.
             pub fn snapshot(&self) -> DeviceSnapshot {
                 DeviceSnapshot { $($name: self.$name.get(),)* }
             }
@@ -71,6 +71,6 @@ device_counters! {
     tx_bytes,
     /// Frames the interface refused for good (longer than its MTU, shorter than a header); dropped.
     tx_refused,
-    /// Times the interface was found gone or down.
+    /// Times that the interface was found missing or down.
     faults,
 }

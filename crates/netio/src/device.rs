@@ -4,12 +4,12 @@ use crate::{Burst, DeviceCounters, Pool};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-/// Why a device could not take or give frames.
+/// Why a device could not send or receive frames.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NetError {
-    /// The interface is down, or gone. The worker goes on with its other ports and calls [`Device::revive`] now and
-    /// then.
+    /// The interface is down or missing. The worker goes on with its other ports and calls [`Device::revive`] from time
+    /// to time.
     #[error("{device} is down or missing ({source}); it is used again as soon as it is up (ip link set {device} up)")]
     Down {
         /// Name of the device.
@@ -23,7 +23,7 @@ pub enum NetError {
         /// Name of the device.
         device: String,
     },
-    /// A file is no capture, or a damaged one.
+    /// A file is not a capture, or is damaged.
     #[error("{device}: record {record} cannot be read: {reason}")]
     Malformed {
         /// Name of the device.
@@ -47,12 +47,12 @@ pub enum NetError {
         /// What was tried.
         action: &'static str,
     },
-    /// A size or an option the device cannot have.
+    /// A size or an option that the device cannot have.
     #[error("{device}: {reason}")]
     BadOption {
         /// Name of the device.
         device: String,
-        /// Which one, and what would do.
+        /// Which one, and what would be valid.
         reason: String,
     },
     /// Any other failure of the system.
@@ -68,7 +68,7 @@ pub enum NetError {
 }
 
 impl NetError {
-    /// Whether the device may work again later: the port is kept, and revived.
+    /// Whether the device may work again later, so that the port is kept and revived.
     pub fn is_transient(&self) -> bool {
         matches!(self, NetError::Down { .. } | NetError::NoSuchInterface { .. })
     }
@@ -99,21 +99,21 @@ pub enum Readiness<'a> {
 ///    [`Packet::resize`] and then [`Packet::frame_mut`] when the frame comes in pieces), push them to `out`. Return
 ///    how many. Stop at the room left in `out`, at an empty pool, or when no frame waits. Never block, never allocate.
 ///    A frame is what is on the wire from the destination address to the end of the payload: no preamble, no FCS; a
-///    VLAN tag which the driver took off is put back.
-/// 2. **Transmit.** Send frames from the front of `frames`, give their packets back to `pool`, and return how many
-///    left. Frames that cannot be sent *now* (queue full) stay in `frames`: the worker counts and drops them. Frames
+///    VLAN tag that the driver removed is put back.
+/// 2. **Transmit.** Send frames from the front of `frames`, give their packets back to `pool`, and return how many were
+///    sent. Frames that cannot be sent *now* (queue full) stay in `frames`: the worker counts and drops them. Frames
 ///    that can *never* be sent (too long) are dropped and counted in `tx_refused` here, and are not in the number
 ///    returned. Order is kept. After a failure in the middle the number sent comes first, the error at the next call.
-/// 3. **Buffers are conserved.** `pool.available()` plus the packets in bursts and in your own queues is constant. A
-///    backend that keeps packets (an in-memory ring) gives an empty one back for each it keeps.
+/// 3. **Conserve buffers.** `pool.available()` plus the packets in bursts and in your own queues is constant. A
+///    backend that keeps packets (an in-memory ring) returns an empty one for each that it keeps.
 /// 4. **Sleep.** Before it sleeps the worker calls [`Device::readiness`] on every port, and [`Device::woken`] after.
 ///    A frame that arrives between the two must wake it: either the descriptor is level-triggered (a socket), or
 ///    `readiness` arms the wake-up first and looks at the queue after (a ring and an eventfd).
 /// 5. **Fail typed.** A vanished interface is [`NetError::Down`]; the worker survives it. Frames that are in `out`
-///    already are kept: return them first and the error at the next call.
+///    already are kept: return them first, and the error at the next call.
 /// 6. **Count** in [`DeviceCounters`]; the status thread reads them while you write.
 ///
-/// A backend in full, which sends every frame back where it came from:
+/// A complete backend, which returns every frame to where it came from:
 /// ```
 /// use fibula_netio::{Burst, Device, DeviceCounters, NetError, Packet, Pool, Readiness};
 /// use std::sync::Arc;
@@ -174,15 +174,15 @@ pub trait Device: Send {
 
     /// Receives frames into the room left in `out`; see the guide above.
     /// # Errors
-    /// [`NetError::Down`] and its kin; `out` is then as it was, and `pool` has everything else.
+    /// [`NetError::Down`] and similar; `out` is then unchanged, and `pool` has all other packets.
     fn rx_burst(&mut self, pool: &mut Pool, out: &mut Burst) -> Result<usize, NetError>;
 
     /// Sends frames from the front of `frames`; see the guide above.
     /// # Errors
-    /// [`NetError::Down`] and its kin; none was sent, and all but those refused for good are still in `frames`.
+    /// [`NetError::Down`] and similar; none was sent, and all but those refused for good are still in `frames`.
     fn tx_burst(&mut self, pool: &mut Pool, frames: &mut Burst) -> Result<usize, NetError>;
 
-    /// What to wait for before the next frame, asked just before the thread sleeps.
+    /// What to wait for before the next frame; called just before the thread sleeps.
     fn readiness(&mut self) -> Readiness<'_>;
 
     /// Tells the device that the sleep is over; `fault` says that poll(2) reported an error on its descriptor, which
@@ -191,9 +191,9 @@ pub trait Device: Send {
         let _ = fault;
     }
 
-    /// Tries to bring a failed device back: reopens an interface that was deleted and made again.
+    /// Tries to restore a failed device: reopens an interface that was deleted and created again.
     /// # Errors
-    /// The reason why it is still not usable.
+    /// The reason why it is still unusable.
     fn revive(&mut self) -> Result<(), NetError> {
         Ok(())
     }

@@ -1,10 +1,10 @@
-//! Packet input and output behind one trait, [`Device`]: bursts of up to [`BURST`] frames, no allocation a frame.
+//! Packet input and output behind one trait, [`Device`]: bursts of up to [`BURST`] frames, no allocation per frame.
 //!
-//! | backend | what it is | a frame costs |
+//! | backend | what it is | cost per frame |
 //! |---|---|---|
 //! | [`backend::loopback`] | in-memory ports in pairs: tests, in-process networks | two pointer swaps; the bytes never move |
 //! | [`backend::pcap`] | a capture file as input, another as output | one copy each way |
-//! | [`backend::af_packet`] | a Linux interface through a kernel ring | one copy each way, one system call a sent burst |
+//! | [`backend::af_packet`] | a Linux interface through a kernel ring | one copy each way, one system call per burst |
 //!
 //! A frame lives in a [`Packet`], an owned buffer of fixed size. The buffers circulate: [`Device::rx_burst`] takes
 //! empty ones from the worker's [`Pool`] and hands out full ones, [`Device::tx_burst`] puts them back. Moving a frame

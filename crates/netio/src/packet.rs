@@ -4,19 +4,19 @@
 //!  bytes   0        base              start             end                       len
 //!          | align  | headroom (64)   | the frame       | room to grow            |
 //! ```
-//! `base` aligns the frame to a cache line. A tag is put in front by moving the start down into the headroom, so that
+//! `base` aligns the frame to a cache line. A tag is prepended by moving the start down into the headroom, so that
 //! only the addresses move and never the payload. Buffers are an odd number of cache lines long: a power of two would
 //! put the headers of all buffers in the same few cache sets.
 
 use arrayvec::ArrayVec;
 
-/// Frames in one burst. 32 is where the lookup's prefetching has hidden the memory latency (more gains nothing).
+/// Frames in one burst. At 32 the lookup's prefetching hides the memory latency (more gains nothing).
 pub const BURST: usize = 32;
 
 /// Free bytes in front of a fresh frame: room for tags that a switch adds.
 pub const HEADROOM: usize = 64;
 
-/// Largest frame a buffer can be made for: positions in a buffer are 16 bits.
+/// Largest frame that a buffer can be made for: offsets in a buffer have 16 bits.
 pub const MAX_FRAME_LIMIT: usize = 65_000;
 
 const CACHE_LINE: usize = 64;
@@ -24,7 +24,7 @@ const CACHE_LINE: usize = 64;
 /// Up to [`BURST`] packets, in order of arrival.
 pub type Burst = ArrayVec<Packet, BURST>;
 
-/// A frame does not fit into the buffer it was to be copied to.
+/// A frame does not fit into the buffer that it was to be copied to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a frame of {got} bytes does not fit into a buffer of {max}; make the pool with a larger max_frame")]
 pub struct FrameTooLong {
@@ -71,7 +71,7 @@ impl Packet {
         &self.bytes[self.start as usize..self.end as usize]
     }
 
-    /// The frame, to be changed in place.
+    /// The frame, mutable in place.
     #[inline]
     pub fn frame_mut(&mut self) -> &mut [u8] {
         &mut self.bytes[self.start as usize..self.end as usize]
@@ -84,12 +84,12 @@ impl Packet {
         usize::from(self.end - self.start)
     }
 
-    /// Bytes that can be put in front of the frame.
+    /// Bytes that can be prepended to the frame.
     pub fn headroom(&self) -> usize {
         usize::from(self.start - self.base)
     }
 
-    /// The longest frame that fits when filled afresh.
+    /// The longest frame that [`Packet::fill`] accepts.
     pub fn capacity(&self) -> usize {
         (self.bytes.len() - usize::from(self.base) - HEADROOM).min(MAX_FRAME_LIMIT)
     }
@@ -111,8 +111,8 @@ impl Packet {
         Ok(())
     }
 
-    /// Empties the packet and gives it a frame of `len` bytes with whatever the buffer holds, to be written by the
-    /// caller: for backends that build a frame out of pieces.
+    /// Empties the packet and gives it a frame of `len` bytes with the buffer's old content, which the caller
+    /// overwrites: for backends that assemble a frame from pieces.
     /// # Errors
     /// [`FrameTooLong`]; the packet is then empty.
     #[inline]
@@ -126,8 +126,8 @@ impl Packet {
     }
 
     /// Puts `N` bytes between the first `at` bytes of the frame and the rest, by moving those first bytes down.
-    /// Costs a copy of `at` bytes. Answers false, and changes nothing, without the headroom or with a frame shorter
-    /// than `at`.
+    /// Costs a copy of `at` bytes. Returns false, and changes nothing, if the headroom is too small or the frame is
+    /// shorter than `at`.
     #[inline]
     pub fn insert<const N: usize>(&mut self, at: usize, what: [u8; N]) -> bool {
         if N > self.headroom() || at > self.len() {
@@ -141,8 +141,8 @@ impl Packet {
         true
     }
 
-    /// Takes `n` bytes after the first `at` out of the frame, by moving those first bytes up. Answers false, and
-    /// changes nothing, if the frame is shorter than `at + n`.
+    /// Removes `n` bytes after the first `at`, by moving those first bytes up. Returns false, and changes nothing, if
+    /// the frame is shorter than `at + n`.
     #[inline]
     pub fn remove(&mut self, at: usize, n: usize) -> bool {
         if at + n > self.len() {
@@ -154,7 +154,7 @@ impl Packet {
         true
     }
 
-    /// Shortens the frame to `len` bytes; longer than it is leaves it alone.
+    /// Shortens the frame to `len` bytes; a larger `len` changes nothing.
     pub fn truncate(&mut self, len: usize) {
         if len < self.len() {
             self.end = self.start + len as u16;
@@ -164,8 +164,8 @@ impl Packet {
 
 /// A worker's stock of empty packets: last in, first out, so that the buffers in use are those still in cache.
 ///
-/// A pool has one owner and never allocates after it was made. When it is empty nothing can be received; frames then
-/// wait in (and overflow) the devices' own queues, which is the back-pressure wanted.
+/// A pool has one owner and never allocates after its creation. When it is empty nothing can be received; frames then
+/// wait in (and overflow) the devices' own queues, which is the intended back-pressure.
 #[derive(Debug)]
 pub struct Pool {
     free: Vec<Packet>,
@@ -200,7 +200,7 @@ impl Pool {
         }
     }
 
-    /// Empty packets at hand.
+    /// Number of empty packets.
     #[inline]
     pub fn available(&self) -> usize {
         self.free.len()

@@ -1,4 +1,4 @@
-//! Sleeping until a frame comes: poll(2) over the descriptors of a worker's devices, and a waker for everybody else.
+//! Sleeping until a frame arrives: poll(2) over the descriptors of a worker's devices, and a waker for other threads.
 
 use crate::{Device, Readiness};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -7,18 +7,18 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Devices a worker can wait for. The interrupt's descriptor takes one place more.
+/// Most devices that a worker can wait for. The waker's descriptor takes one more place.
 const MAX_DEVICES: usize = 255;
 
 /// Puts one thread to sleep until a device has frames or a [`Waker`] is rung. A sleep costs one poll(2) and no
-/// allocation beyond the list of descriptors, which is kept.
+/// allocation beyond the list of descriptors, which is reused.
 #[derive(Debug)]
 pub struct Waiter {
     bell: Arc<OwnedFd>,
 }
 
-/// Wakes the thread that sleeps in the [`Waiter`] it came from. Cheap to clone, usable from any thread; a ring while
-/// nobody sleeps makes the next sleep return at once.
+/// Wakes the thread that sleeps in the [`Waiter`] it came from. Cheap to clone, usable from any thread; a wake-up while
+/// no thread sleeps makes the next sleep return at once.
 #[derive(Debug, Clone)]
 pub struct Waker {
     bell: Arc<OwnedFd>,
@@ -34,7 +34,7 @@ impl Waker {
 
 impl Waiter {
     /// # Errors
-    /// No descriptor could be had.
+    /// The system has no descriptor left.
     pub fn new() -> io::Result<Self> {
         Ok(Self { bell: Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?) })
     }
@@ -45,10 +45,10 @@ impl Waiter {
     }
 
     /// Sleeps until one of `devices` may have frames, the waker rings, or `timeout` has passed (none: no limit).
-    /// Devices for which `skip` answers true are not waited for. Returns false when it did not need to sleep because
+    /// Devices for which `skip` returns true are not waited for. Returns false when it did not need to sleep because
     /// frames were waiting already.
     /// # Errors
-    /// What poll(2) says, except an interruption by a signal, which counts as a wake-up.
+    /// Those of poll(2), except an interruption by a signal, which counts as a wake-up.
     /// # Panics
     /// With more than 255 devices.
     pub fn sleep<D: AsMut<dyn Device>>(
@@ -69,7 +69,7 @@ impl Waiter {
                     continue;
                 }
                 match device.as_mut().readiness() {
-                    // Every device is still asked, so that each is armed and told `woken` in turn.
+                    // Every device is still queried, so that each is armed and later gets `woken`.
                     Readiness::Ready => slept = false,
                     Readiness::Descriptor(fd) => {
                         owners[descriptors.len()] = i as u8;

@@ -1,8 +1,8 @@
 //! AF_PACKET over veth in a network namespace of its own.
 //!
-//! A namespace belongs to the thread that made it, and goes, with every interface in it, when the thread ends: nothing
-//! to clean up, also after a failure. Without the privilege to make one the tests say so and run their frames over
-//! loopback ports instead.
+//! A namespace belongs to the thread that created it, and ends with it, including every interface in it: there is
+//! nothing to clean up, even after a failure. Without the privilege to create one, the tests say so and run their
+//! frames over loopback ports instead.
 #![expect(unsafe_code, reason = "unshare(2) has no safe binding for one thread")]
 
 use fibula_netio::backend::af_packet::{AfPacket, Options, disable_offloads};
@@ -13,10 +13,10 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// What comes at all comes within this on any machine.
+/// Anything that arrives at all arrives within this time on any machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Runs `test` in a fresh network namespace; answers false if this process may not make one.
+/// Runs `test` in a new network namespace; returns false if this process may not create one.
 fn in_namespace(test: impl FnOnce() + Send) -> bool {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
@@ -49,8 +49,8 @@ fn veth(a: &str, b: &str) {
         }
         ip(&format!("link set {name} up"));
     }
-    // The first to come up had no carrier: the kernel takes it into use later, on a thread of its own, and drops what
-    // its stack sends until then.
+    // The first one up had no carrier: the kernel enables it later, on another thread, and drops what its stack sends
+    // until then.
     let end = Instant::now() + PATIENCE;
     while [a, b].iter().any(|name| !ip(&format!("link show {name}")).contains("state UP")) {
         assert!(Instant::now() < end, "{a} and {b} have no carrier");
@@ -79,7 +79,7 @@ fn send(device: &mut dyn Device, frames: &[Vec<u8>]) -> usize {
     sent
 }
 
-/// Receives until `n` frames came or [`PATIENCE`] is at its end, asleep in between.
+/// Receives until `n` frames came or [`PATIENCE`] is over, asleep in between.
 fn receive(device: Box<dyn Device>, n: usize) -> (Vec<Vec<u8>>, Box<dyn Device>) {
     let (waiter, mut pool, mut burst) = (Waiter::new().unwrap(), Pool::new(64, 2048), Burst::new());
     let (mut frames, mut devices) = (vec![], [device]);
@@ -396,7 +396,7 @@ fn a_revived_interface_does_not_fail_once_more_because_it_was_down() {
         let mut port = AfPacket::open("east", &quiet()).unwrap();
         ip("link set east down");
         ip("link set east up");
-        // Revived before anybody read the error off the socket, as when a send or another port's frame came first.
+        // Revived before the error was read from the socket, as when a send or another port's frame came first.
         port.revive().unwrap();
         let mut burst = Burst::from_iter([Packet::from_frame(&frame(1, 2, 60, 7))]);
         assert_eq!(port.tx_burst(&mut Pool::new(0, 2048), &mut burst).unwrap(), 1);
@@ -409,7 +409,7 @@ fn a_revived_interface_does_not_fail_once_more_because_it_was_down() {
     }
 }
 
-/// Ends the other thread also when this one panics.
+/// Ends the other thread even when this one panics.
 struct SetOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for SetOnDrop<'_> {
@@ -428,7 +428,7 @@ fn no_frame_is_received_twice_while_workers_join() {
             f[14..22].copy_from_slice(&i.to_be_bytes());
             f
         };
-        // Opened here, since a thread that is made inherits the namespace, and the sender must be ready before.
+        // Opened here, since a new thread inherits the namespace, and the sender must be ready before.
         let mut sender = AfPacket::open("west", &quiet()).unwrap();
         std::thread::scope(|scope| {
             let sending = scope.spawn(|| {
@@ -444,7 +444,7 @@ fn no_frame_is_received_twice_while_workers_join() {
                 let mut workers = AfPacket::open_group("east", &quiet(), 4).unwrap();
                 let mut got = vec![];
                 for worker in &mut workers {
-                    // What the ring holds, not what comes meanwhile.
+                    // What the ring holds, not what arrives meanwhile.
                     for _ in 0..256 / fibula_netio::BURST {
                         worker.rx_burst(&mut pool, &mut burst).unwrap();
                         got.extend(burst.iter().map(|p| u64::from_be_bytes(p.frame()[14..22].try_into().unwrap())));

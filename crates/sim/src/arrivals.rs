@@ -1,8 +1,8 @@
-//! When packets come, and for which names: synthesised, or as a capture has them.
+//! When packets arrive, and for which names: synthetic, or from a capture.
 //!
-//! [`Synthetic`] is for where no capture is at hand, and its results are to be called so. Packets of a flow come in trains:
-//! trains begin at random times (Poisson), each of a flow that is drawn by its popularity (Zipf); a train has a geometric
-//! number of packets, with exponential gaps, and trains of many flows overlap. With one packet a train that is Poisson.
+//! [`Synthetic`] is for use without a capture, and its results must be labelled synthetic. Packets of a flow come in
+//! trains, which overlap. Trains begin at random times (Poisson), each of a flow drawn by its popularity (Zipf), and
+//! have a geometric number of packets with exponential gaps. With one packet per train the arrivals are Poisson.
 //! Names are numbers: their bytes, padded with zeros, little-endian.
 
 use std::cmp::Reverse;
@@ -14,38 +14,38 @@ use pcap_file::pcap::PcapReader;
 
 use crate::random::{Random, Zipf, mix64};
 
-/// Packets a second in the papers' trace (CAIDA, December 2013), on average.
+/// Packets per second in the papers' trace (CAIDA, December 2013), on average.
 pub const PAPERS_RATE_PPS: f64 = 210_000.0;
 const PS_A_SECOND: f64 = 1e12;
 
 /// A packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// When it comes, in picoseconds.
+    /// Time of arrival, in picoseconds.
     pub at_ps: u64,
-    /// What it is looked up by.
+    /// The name that is looked up.
     pub name: u64,
 }
 
 /// Synthetic traffic.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Traffic {
-    /// Packets a second, before it is sped up.
+    /// Packets per second, before the speed-up.
     pub rate_pps: f64,
-    /// How many times as fast as that it is played.
+    /// Factor by which it is played faster.
     pub speed_up: f64,
-    /// Packets of a train on average, 1 at least.
+    /// Mean packets of a train, at least 1.
     pub train_packets: f64,
-    /// Time between two packets of a train on average, in nanoseconds, before it is sped up.
+    /// Mean time between two packets of a train, in nanoseconds, before the speed-up.
     pub train_gap_ns: f64,
     /// The popularity of the name of rank r is in proportion to 1/r^exponent.
     pub exponent: f64,
-    /// What all of it follows from.
+    /// Seed of all randomness.
     pub seed: u64,
 }
 
 impl Default for Traffic {
-    /// The papers' rate. The rest is not theirs: trains of 4 packets at 1 Gb/s of 1,500 bytes each, popularity 1/rank.
+    /// The papers' rate. The rest is ours: trains of 4 packets at 1 Gb/s of 1,500 bytes each, popularity 1/rank.
     fn default() -> Self {
         Self {
             rate_pps: PAPERS_RATE_PPS,
@@ -58,19 +58,19 @@ impl Default for Traffic {
     }
 }
 
-/// Packets of synthetic traffic, without end.
+/// An endless stream of packets of synthetic traffic.
 #[derive(Clone, Debug)]
 pub struct Synthetic<'a> {
     names: &'a [u64],
     zipf: Zipf,
     random: Random,
-    /// Of ranks to names, so that popular names are not neighbours.
+    /// Step from rank to name, so that popular names are not neighbours.
     stride: u64,
     mean_to_train_ps: f64,
     mean_gap_ps: f64,
     goes_on: f64,
     next_train_ps: f64,
-    /// The next packet of each train that goes on.
+    /// The next packet of each unfinished train.
     trains: BinaryHeap<Reverse<(u64, u64)>>,
 }
 
@@ -122,7 +122,7 @@ impl Iterator for Synthetic<'_> {
             let index = u128::from(rank) * u128::from(self.stride) % self.names.len() as u128;
             (begins_ps, self.names[index as usize])
         };
-        // Not drawn where it is never so: then a packet is a draw of a time and of a name.
+        // Not drawn if it can never hold: then a packet takes one draw for its time and one for its name.
         if self.goes_on > 0.0 && self.random.unit() <= self.goes_on {
             let next_ps = at_ps + self.random.exponential(self.mean_gap_ps) as u64;
             self.trains.push(Reverse((next_ps, name)));
@@ -144,7 +144,7 @@ pub enum Field {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CaptureError {
-    /// It is damaged, or no capture.
+    /// It is damaged, or not a capture.
     #[error(
         "record {record} cannot be read: {source}; the file must be classic pcap (`editcap -F pcap IN OUT` converts pcapng)"
     )]
@@ -162,7 +162,7 @@ pub enum CaptureError {
         /// What was asked for.
         field: Field,
     },
-    /// Not one has it.
+    /// No packet has it.
     #[error("none of the {n_packets} packets has a {field:?}; choose another field or capture")]
     NoName {
         /// Packets of the capture.
@@ -172,8 +172,8 @@ pub enum CaptureError {
     },
 }
 
-/// The packets of a capture that have a name, in the order of their times, the first at 0; `speed_up` times as fast as they
-/// came.
+/// The packets of a capture that have a name, in the order of their times, the first at 0, `speed_up` times as fast as
+/// captured.
 /// # Errors
 /// [`CaptureError`].
 pub fn capture(input: impl Read, field: Field, speed_up: f64) -> Result<Vec<Arrival>, CaptureError> {
@@ -239,7 +239,7 @@ mod tests {
         names
     };
 
-    /// Mean and variance of the packets in 1 ms, by their mean.
+    /// Mean of the packets in 1 ms, and their variance divided by that mean.
     fn counts(traffic: Traffic) -> (f64, f64) {
         let n = 2_000_000;
         let mut by_ms = HashMap::<u64, f64>::new();
@@ -249,7 +249,7 @@ mod tests {
             last = packet.at_ps;
             *by_ms.entry(last / 1_000_000_000).or_default() += 1.0;
         }
-        // The last one is not over.
+        // The last millisecond is incomplete.
         by_ms.remove(&(last / 1_000_000_000));
         let n_ms = by_ms.len() as f64;
         let mean = by_ms.values().sum::<f64>() / n_ms;
@@ -267,7 +267,7 @@ mod tests {
             assert!((dispersion - 1.0).abs() < 0.1, "variance of Poisson counts is their mean: {dispersion}");
             let (mean, dispersion) = counts(Traffic { train_packets: 4.0, ..poisson });
             assert!((mean / expected - 1.0).abs() < 0.02, "{mean} packets a ms in trains");
-            // Trains much shorter than 1 ms: that of a geometric number with mean m, 2 m - 1.
+            // Trains much shorter than 1 ms: the dispersion is that of a geometric number with mean m, 2 m - 1.
             assert!((dispersion / 7.0 - 1.0).abs() < 0.15, "{dispersion}");
         }
     }

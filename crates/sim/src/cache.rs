@@ -1,15 +1,15 @@
 //! Two levels of set-associative cache in front of memory, least recently used first out.
 //!
-//! The second level is **inclusive**, as the last level of the papers' processor is: what it gives up, the first gives up
-//! with it. A hit in the first level is not seen by the second, so that a line which is used all the time there may be the
-//! oldest here, and go. Reads only: what lookups do. O(ways) an access.
+//! The second level is **inclusive**, as the last level of the papers' processor is: a line that it evicts is evicted
+//! from the first as well. The second level does not see a hit in the first, so a line that is used all the time there
+//! may be the oldest in the second, and be evicted. Reads only, as in lookups. O(ways) per access.
 //! Differs from real ones: true LRU instead of an approximation, sets by the low bits of the line number instead of a hash,
 //! no prefetcher, no translation of addresses.
 
 /// A level.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Level {
-    /// Bytes that it holds.
+    /// Size in bytes.
     pub size_bytes: u64,
     /// Lines of a set.
     pub ways: u32,
@@ -26,14 +26,14 @@ pub struct Settings {
     pub first: Level,
     /// The second.
     pub second: Level,
-    /// Time of a read that neither has.
+    /// Time of a read that misses both.
     pub memory_ps: u64,
 }
 
 impl Settings {
     /// The first and the last level of the papers' processor, an Intel Core i7-4770 at 3.4 GHz: 32 KiB of 8 ways in 4
     /// cycles, 8 MiB of 16 ways in 36; memory 57 ns behind that. The papers name the processor and "a two-level cache", but
-    /// neither sizes nor times; these are what is published of the processor, its middle level (256 KiB) left out.
+    /// neither sizes nor times. These are the published values of the processor, without its middle level (256 KiB).
     pub const PAPERS: Self = Self {
         line_bytes: 64,
         first: Level { size_bytes: 32 << 10, ways: 8, latency_ps: 1_176 },
@@ -42,17 +42,17 @@ impl Settings {
     };
 }
 
-/// Why there is no such cache.
+/// Why the settings describe no cache.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CacheError {
-    /// Lines cannot be told apart by shifts and masks.
+    /// Lines cannot be numbered by shifts.
     #[error("a line has {line_bytes} bytes; use a power of two")]
     Line {
         /// Bytes of a line.
         line_bytes: u64,
     },
-    /// Sets cannot.
+    /// Sets cannot be selected by a mask.
     #[error(
         "{size_bytes} bytes in {ways} ways of {line_bytes}-byte lines make a number of sets that is not a power of two; \
          change the size or the ways"
@@ -78,7 +78,7 @@ pub enum Found {
     Memory,
 }
 
-/// What no line has as its number.
+/// A number that no line has.
 const EMPTY: u64 = u64::MAX;
 
 /// The sets of one level.
@@ -106,7 +106,7 @@ impl Sets {
         &mut self.lines[start..start + self.ways]
     }
 
-    /// Whether the line is there; if so it is the most recently used now.
+    /// Whether the line is present; if so it becomes the most recently used.
     fn find(&mut self, line: u64) -> bool {
         let set = self.set(line);
         let found = set.iter().position(|&held| held == line);
@@ -116,14 +116,14 @@ impl Sets {
         found.is_some()
     }
 
-    /// Takes in a line that is not there, and returns the one that has to go.
+    /// Inserts a line that is not present, and returns the evicted one.
     fn take(&mut self, line: u64) -> Option<u64> {
         let set = self.set(line);
         set.rotate_right(1);
         Some(std::mem::replace(&mut set[0], line)).filter(|&gone| gone != EMPTY)
     }
 
-    /// Gives up a line, if it is there.
+    /// Evicts a line, if it is present.
     fn give_up(&mut self, line: u64) {
         let set = self.set(line);
         if let Some(at) = set.iter().position(|&held| held == line) {
@@ -159,7 +159,7 @@ impl Cache {
         address >> self.log_line
     }
 
-    /// Reads a line, which is in both levels from then on.
+    /// Reads a line, which is then in both levels.
     pub fn read(&mut self, line: u64) -> Found {
         if self.first.find(line) {
             return Found::First;
@@ -170,7 +170,7 @@ impl Cache {
         {
             self.first.give_up(gone);
         }
-        // What the first level gives up stays in the second.
+        // A line that the first level evicts stays in the second.
         self.first.take(line);
         found
     }
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn lines_of_one_set_push_each_other_out_and_others_stay() {
-        // Even lines share a set of two ways; three of them in turn never hit, however much room the odd ones have.
+        // Even lines share a set of two ways; three of them in turn never hit, however much space the odd ones have.
         let mut cache = cache((2, 2), (1, 8));
         assert_eq!(read(&mut cache, &[0, 2, 4, 1]), [Memory; 4]);
         assert_eq!(read(&mut cache, &[0, 2, 4, 0, 2, 4]), [Second; 6]);

@@ -1,13 +1,13 @@
-//! Processing delay of a FIB: packets, through a queue, to a processor whose lookups read memory through two caches.
+//! Processing delay of a FIB: packets pass a queue to a processor whose lookups read memory through two caches.
 //!
-//! The delay of a packet is the time from its arrival at the FIB to the action found for it: its wait for those before it,
-//! a fixed time of computing (hash and the like), and the time of the lines that the lookup reads. Which lines those are,
-//! the structure says itself ([`lookup::base::touches`]); a line counts once a lookup. So lookups of popular names are fast where
-//! their lines are still in a cache, and packets wait where lookups are slow.
+//! The delay of a packet is the time from its arrival at the FIB to the action found for it: the wait for earlier
+//! packets, a fixed computing time (hash and the like), and the time of the lines that the lookup reads. The structure
+//! itself lists those lines ([`lookup::base::touches`]); a line counts once per lookup. So lookups of popular names are
+//! fast while their lines are in a cache, and packets wait where lookups are slow.
 //!
 //! Source: the event-based simulation of "Memory-efficient and Ultra-fast Network Lookup and Forwarding using Othello
 //! Hashing", section VI.D.1 (Figure 9), and of its ICNP version, section 6.3.1 (Figure 6). They give neither the sizes and
-//! times of the caches, nor how many names there are, nor what else is in the caches: here each is a setting.
+//! times of the caches, nor the number of names, nor what else is in the caches: here each is a setting.
 //! Limits: the caches hold nothing but the table and packets; one packet is looked up at a time, not a burst.
 
 use lookup::base::touches::{Region, Touch};
@@ -21,37 +21,37 @@ use crate::queue::Processor;
 pub struct Settings {
     /// Its caches.
     pub cache: cache::Settings,
-    /// Time of computing of a packet.
+    /// Computing time per packet.
     pub compute_ps: u64,
-    /// Whether reads that do not wait for one another are under way together; if not, one begins when the last has ended.
+    /// Whether independent reads overlap; if not, each begins when the previous one has ended.
     pub overlap: bool,
-    /// Lines of each packet that pass through the caches before its lookup, and take room there; their time is not part of
-    /// the delay, for the name is known when a packet comes to the FIB.
+    /// Lines of each packet that pass through the caches before its lookup, and take space there. Their time is not
+    /// part of the delay, since the name is known when a packet reaches the FIB.
     pub packet_lines: u32,
     /// Packets after which delays are counted: until then the caches fill.
     pub warm_up: usize,
 }
 
 impl Default for Settings {
-    /// The papers' processor ([`cache::Settings::PAPERS`]), one read after the other, and a header of one line a packet.
+    /// The papers' processor ([`cache::Settings::PAPERS`]), one read after the other, and one header line per packet.
     fn default() -> Self {
         Self { cache: cache::Settings::PAPERS, compute_ps: 5_000, overlap: false, packet_lines: 1, warm_up: 100_000 }
     }
 }
 
-/// Buffers of packets that are used in turn.
+/// Number of packet buffers, used in turn.
 const BUFFERS: u64 = 1 << 10;
-/// Bytes of each.
+/// Bytes of each buffer.
 const BUFFER_BYTES: u64 = 2 << 10;
 
-/// What came out: delays of all packets that were counted, and why.
+/// The result: delays of all counted packets, and their causes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Delays {
     /// Sorted.
     delays_ps: Vec<u64>,
     /// Mean time of a packet in the processor.
     pub mean_service_ps: f64,
-    /// Lines that lookups found in the first level, in the second and in memory; a packet, on average.
+    /// Lines that lookups found in the first level, in the second and in memory, on average per packet.
     pub lines: [f64; 3],
     /// See [`Processor::offered`].
     pub offered: f64,
@@ -60,12 +60,12 @@ pub struct Delays {
 }
 
 impl Delays {
-    /// Packets counted.
+    /// Number of packets counted.
     pub fn n_packets(&self) -> usize {
         self.delays_ps.len()
     }
 
-    /// Whether less work comes than the processor does; if not, the delays are those of a queue that grows and grows.
+    /// Whether less work arrives than the processor can do; if not, the delays are those of an ever-growing queue.
     pub fn is_stable(&self) -> bool {
         self.offered < 1.0
     }
@@ -96,11 +96,11 @@ impl Delays {
     }
 }
 
-/// Plays `packets`, each looked up by a lookup that reads what `reads` tells of its name.
+/// Plays `packets`; the lookup of each reads what `reads` lists for its name.
 /// # Errors
 /// [`CacheError`].
 /// # Panics
-/// When packets are not in order.
+/// If packets are not in order.
 pub fn run(
     settings: &Settings,
     packets: impl Iterator<Item = Arrival>,
@@ -109,12 +109,12 @@ pub fn run(
     let mut cache = Cache::new(settings.cache)?;
     let mut processor = Processor::default();
     let (mut delays_ps, mut found_at, mut busy_ps) = (Vec::new(), [0u64; 3], 0);
-    // Lines of the lookup at hand, with their stages.
+    // Lines of the current lookup, with their stages.
     let mut lines: Vec<(u64, u8)> = Vec::new();
     for (index, packet) in packets.enumerate() {
         let is_counted = index >= settings.warm_up;
         if index == settings.warm_up {
-            // What waits at this moment is part of the experiment; what came before is not.
+            // Packets that wait at this moment are part of the experiment; earlier ones are not.
             processor = processor.with_counts_reset();
         }
         for line in 0..u64::from(settings.packet_lines) {
@@ -169,7 +169,7 @@ fn read_all(cache: &mut Cache, lines: &[(u64, u8)], overlap: bool, mut found_at:
     before_ps + stage_ps
 }
 
-/// Where packets are, beside the regions of a table.
+/// The region of packets, apart from the regions of a table.
 const PACKETS: u64 = 0;
 
 fn region_of(region: Region) -> u64 {
@@ -180,7 +180,7 @@ fn region_of(region: Region) -> u64 {
     }
 }
 
-/// Regions are far apart. Each begins at another set of the caches, or their first lines would all be in one.
+/// Regions are far apart. Each begins at another set of the caches; otherwise their first lines would all share one.
 fn address(region: u64, offset: u64) -> u64 {
     (region << 44) + (region << 10) + offset
 }
@@ -221,7 +221,7 @@ mod tests {
         let own_line = |name: u64| vec![(name as usize * 64, 1, 0)];
         let seen = [(0, 0), (10, 0), (300, 2), (500, 4), (700, 0), (800, 0)];
         let delays = run(&settings(), packets(&seen), reads(own_line)).unwrap();
-        // 100 + 5; 1 + 5 behind 95 of waiting; twice 100 + 5; 10 + 5, for 4 pushed 0 out of the first level; 1 + 5.
+        // 100 + 5; 1 + 5 behind 95 of waiting; twice 100 + 5; 10 + 5, since 4 evicted 0 from the first level; 1 + 5.
         assert_eq!(delays.delays_ps, [6_000, 15_000, 101_000, 105_000, 105_000, 105_000]);
         assert_eq!(delays.lines, [2.0 / 6.0, 1.0 / 6.0, 3.0 / 6.0]);
         assert_eq!(delays.mean_service_ps, 342_000.0 / 6.0);
@@ -239,7 +239,7 @@ mod tests {
         assert!(!delays.is_stable());
         assert_eq!(delays.percentile_ns(1.0), (105 + 6 + 105 + 105 - 83) as f64);
 
-        // Only what comes after the warm-up counts, and finds full caches.
+        // Only packets after the warm-up count, and they find full caches.
         let delays = run(&Settings { warm_up: 4, ..settings() }, packets(&seen), reads(own_line)).unwrap();
         assert_eq!(delays.delays_ps, [6_000, 15_000]);
         assert_eq!((delays.lines, delays.offered), ([0.5, 0.5, 0.0], 21.0 / 100.0));
@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     fn packets_take_room_in_the_caches_but_no_time() {
-        // 16 lines a packet go through caches of 8.
+        // 16 lines per packet pass through caches of 8.
         let through = Settings { packet_lines: 16, ..settings() };
         let delays = run(&through, packets(&[(0, 0), (1_000, 0)]), reads(|_| vec![(0, 1, 0)])).unwrap();
         assert_eq!(delays.delays_ps, [105_000, 105_000]);

@@ -1,13 +1,13 @@
-//! Simulations of what no machine here can be measured at: seeded, over the same structures that switches run.
+//! Simulations of what cannot be measured on our machines: seeded, over the same structures that switches run.
 //!
 //! | module | what |
 //! |---|---|
-//! | [`arrivals`] | when packets come, and for which names |
-//! | [`cache`] | which of the lines that a lookup touches are where |
+//! | [`arrivals`] | when packets arrive, and for which names |
+//! | [`cache`] | which level holds each line that a lookup reads |
 //! | [`queue`] | how long packets wait for one processor |
 //! | [`delay`] | the three together: the distribution of processing delay |
-//! | [`random`] | what arrivals are drawn from |
-//! | [`network`] | every node of a topology a forwarder |
+//! | [`random`] | random numbers, from which arrivals are drawn |
+//! | [`network`] | networks whose nodes are all forwarders |
 
 pub mod arrivals;
 pub mod cache;

@@ -1,10 +1,10 @@
-//! One processor, first come, first served, before it a queue without bound.
+//! One processor behind an unbounded queue, first come, first served.
 //!
-//! In this order nothing can overtake, so that no heap of events is needed: a packet is begun when it is there and the one
-//! before it is done (Lindley's recurrence). Exact, in integers; O(1) a packet. Differs from a switch: nothing is dropped,
-//! packets are not taken in bursts.
+//! Nothing overtakes in this order, so no heap of events is needed: a packet begins when it has arrived and the one
+//! before it is done (Lindley's recurrence). Exact, in integers; O(1) per packet. Differs from a switch: nothing is
+//! dropped, and packets are not taken in bursts.
 
-/// The processor and the packets before it. Times are in picoseconds from a beginning of the caller's choice.
+/// The processor and the packets before it. Times are in picoseconds from an origin of the caller's choice.
 #[derive(Clone, Debug, Default)]
 pub struct Processor {
     first_ps: Option<u64>,
@@ -14,9 +14,9 @@ pub struct Processor {
 }
 
 impl Processor {
-    /// A packet arrives that takes `service_ps` once it is its turn. Returns its delay: the wait and the service.
+    /// Adds a packet whose service takes `service_ps`. Returns its delay: the wait plus the service.
     /// # Panics
-    /// When it arrives before the one before it.
+    /// If it arrives before the previous one.
     pub fn serve(&mut self, arrival_ps: u64, service_ps: u64) -> u64 {
         assert!(arrival_ps >= self.last_ps, "a packet at {arrival_ps} ps comes after one at {} ps", self.last_ps);
         self.first_ps.get_or_insert(arrival_ps);
@@ -32,13 +32,13 @@ impl Processor {
         Self { first_ps: None, busy_ps: 0, ..*self }
     }
 
-    /// Work offered, in processors: what came, by the time in which it came. From 1 on the queue is not stable: the longer
-    /// packets come, the longer they wait. 0 before there are two packets.
+    /// Work offered, in processors: the work that arrived, divided by the time in which it arrived. From 1 on the queue
+    /// is unstable: waits grow without bound. 0 before there are two packets.
     pub fn offered(&self) -> f64 {
         ratio(self.busy_ps, self.first_ps.map_or(0, |first| self.last_ps - first))
     }
 
-    /// The share of time in which the processor works, from the first arrival to the end of the last service.
+    /// The share of time in which the processor is busy, from the first arrival to the end of the last service.
     pub fn utilisation(&self) -> f64 {
         ratio(self.busy_ps, self.first_ps.map_or(0, |first| self.free_at_ps - first))
     }
@@ -76,19 +76,19 @@ mod tests {
 
     /// Mean service.
     const SERVICE_PS: f64 = 1e6;
-    /// At which waits are longest against what chance does to their mean: see [`relative_sigma`].
+    /// Loads with the longest waits relative to the random error of their mean: see [`relative_sigma`].
     const LOADS: [f64; 2] = [0.3, 0.5];
     const N: usize = 6_000_000;
 
-    /// Standard deviation of the mean wait of `N` packets in M/M/1 by its mean, correlations included: the asymptotic
-    /// variance is rho (2 + 5 rho - 4 rho^2 + rho^3) / (1 - rho)^4 in mean services squared (Daley, "The serial correlation
-    /// coefficients of waiting times in a stationary single server queue", 1968). Less in M/D/1.
+    /// Standard deviation of the mean wait of `N` packets in M/M/1, divided by its mean, correlations included: the
+    /// asymptotic variance is rho (2 + 5 rho - 4 rho^2 + rho^3) / (1 - rho)^4 in mean services squared (Daley, "The
+    /// serial correlation coefficients of waiting times in a stationary single server queue", 1968). Less in M/D/1.
     fn relative_sigma(rho: f64) -> f64 {
         let variance = rho * (2.0 + 5.0 * rho - 4.0 * rho.powi(2) + rho.powi(3)) / (1.0 - rho).powi(4);
         (variance / N as f64).sqrt() / (rho / (1.0 - rho))
     }
 
-    /// Delays of `N` packets with Poisson arrivals at a load.
+    /// Delays of `N` packets with Poisson arrivals at load `rho`.
     fn delays(rho: f64, random: &mut Random, service: impl Fn(&mut Random) -> f64) -> (Vec<u64>, Processor) {
         let (mut processor, mut at) = (Processor::default(), 0.0);
         let delays = (0..N).map(|_| {

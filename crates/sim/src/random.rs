@@ -39,9 +39,9 @@ impl Random {
         -mean * self.unit().ln()
     }
 
-    /// Puts a random choice of `count` items, in random order, to the front of `items`.
+    /// Moves a random choice of `count` items, in random order, to the front of `items`.
     /// # Panics
-    /// When `count` exceeds the number of items.
+    /// If `count` exceeds the number of items.
     pub fn shuffle_front<T>(&mut self, items: &mut [T], count: usize) {
         assert!(count <= items.len());
         for i in 0..count {
@@ -64,14 +64,14 @@ pub struct Zipf {
 }
 
 impl Zipf {
-    /// Of exponent 1.
+    /// A distribution of exponent 1.
     pub fn new(n: u64) -> Self {
         Self::with_exponent(n, 1.0)
     }
 
-    /// Of exponent s, 0 for a uniform draw.
+    /// A distribution of exponent s; 0 is uniform.
     /// # Panics
-    /// When there is no rank, or the exponent is negative or no number.
+    /// If there is no rank, or the exponent is negative or not a number.
     pub fn with_exponent(n: u64, exponent: f64) -> Self {
         assert!(n > 0 && exponent >= 0.0, "Zipf of {n} ranks and exponent {exponent}");
         let h = |x| integral(x, exponent);

@@ -1,4 +1,4 @@
-//! The whole experiment in small: real tables behind caches that do not hold them.
+//! The whole experiment at small scale: real tables behind caches that do not hold them.
 
 use fibula_sim::arrivals::Traffic;
 use fibula_sim::cache::{self, Level};
@@ -56,7 +56,7 @@ impl Tables {
         run(&settings, traffic.packets(&self.names).take(N_PACKETS), reads).unwrap()
     }
 
-    /// Of Concise, the line table, Cuckoo, and Cuckoo that looks until it finds.
+    /// Delays of Concise, the line table, Cuckoo, and Cuckoo that stops when it finds the name.
     fn all(&self, traffic: Traffic, settings: Settings) -> [Delays; 4] {
         let digest = |name| self.hasher.digest_word(name, NAME_BYTES);
         [
@@ -81,11 +81,11 @@ fn small_tables_have_small_delays() {
         assert!(delays.is_stable() && delays.utilisation > 0.0 && delays.utilisation < 1.0);
         let cdf = delays.cdf(200);
         assert!(cdf.is_sorted_by(|a, b| a.0 <= b.0 && a.1 < b.1) && cdf[199].1 == 1.0);
-        // No lookup is faster than its computing and a line, and memory was needed at times.
+        // No lookup is faster than its computing time and one line, and some needed memory.
         assert!(cdf[0].0 >= 6.0 && delays.percentile_ns(1.0) > 60.0);
     }
-    // Lines a lookup: directory, counter and two cells; directory, guard and one line or a little more; two buckets and
-    // their counters, some of them in one line; and less of them.
+    // Lines per lookup: directory, counter and two cells; directory, guard and one line or a little more; two buckets
+    // and their counters, some of them in one line; and fewer of them.
     let lines = |delays: &Delays| delays.lines.iter().sum::<f64>();
     assert!((3.9..=4.0).contains(&lines(&concise)), "{}", lines(&concise));
     assert!((3.0..3.1).contains(&lines(&line)), "{}", lines(&line));

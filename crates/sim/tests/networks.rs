@@ -1,4 +1,4 @@
-//! Networks of toy size: what must hold of every one of them, with and without faults on the wires.
+//! Very small networks: what must hold for all of them, with and without faults on the wires.
 
 use fib::designs::{BUFFALO, CFW, CONCISE, CUCKOO, DESIGNS, Design, LINE, OFW, OGW};
 use fib::messages::ValueMode;
@@ -24,7 +24,7 @@ fn adds_up(tally: &Tally) {
     }
 }
 
-/// What holds wherever every switch has everything.
+/// What holds if every switch has everything.
 fn is_right(tally: &Tally) {
     assert!(tally.sent > 0);
     assert_eq!((tally.wrong(), tally.unreachable), (0, 0), "{tally:?}");
@@ -105,9 +105,9 @@ fn switch_that_misses_one_update_is_wrong_until_it_reports() {
     let seed = testkit::seed();
     for mode in [ValueMode::Port, ValueMode::Egress] {
         let scenario = Scenario { gateways: 0, packets: 2_000, ..toy(&CONCISE, mode, seed) };
-        // A link fails: who is not told sends packets into it.
+        // A link fails: a switch that is not told sends packets into it.
         assert!(wrong_after_a_missed_message(&Scenario { link_changes: 1, ..scenario.clone() }) > 0);
-        // Of four names one comes, moves or goes.
+        // One of four names is added, moved or removed.
         let few = Scenario { names: 4, name_changes: 1, ..scenario };
         (0..4).for_each(|more| _ = wrong_after_a_missed_message(&Scenario { seed: seed + more, ..few.clone() }));
     }

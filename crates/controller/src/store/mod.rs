@@ -1,8 +1,7 @@
-//! Where the controller's state lasts: rows of (kind, key, value), changed many at a time in one transaction.
+//! The controller's durable state: rows of (kind, key, value), changed many at a time in one transaction.
 //!
-//! What the rows mean is [`fib::durable`]'s business; the controller adds rows of its own under kinds that the network
-//! does not use. SQLite is the store of one controller; a store shared by several is another implementation of
-//! [`Store`].
+//! [`fib::durable`] defines what the rows mean; the controller adds its own rows, under kinds that the network does not
+//! use. SQLite is the store of one controller; a store shared by several would be another implementation of [`Store`].
 
 mod sqlite;
 
@@ -16,13 +15,13 @@ pub trait Store: Send {
     /// Every row, in any order. Cost: reads the whole store; memory for a few thousand rows.
     fn rows(&self) -> Box<dyn Iterator<Item = Result<RowChange, StoreError>> + '_>;
 
-    /// Applies all changes in one transaction: when this returns they survive a crash, and none does if it fails.
+    /// Applies all changes in one transaction: after success they survive a crash; after a failure none is applied.
     /// A later change of a row wins over an earlier one.
     /// # Errors
     /// [`StoreError::Failed`]; the store is as before.
     fn commit(&mut self, changes: &[RowChange]) -> Result<(), StoreError>;
 
-    /// The term of this owner: greater than that of every owner before, also of one that had a copy of the store.
+    /// The term of this owner: greater than that of every owner before, including one that had a copy of the store.
     fn term(&self) -> u64;
 }
 
@@ -36,7 +35,7 @@ pub enum StoreError {
         /// The store.
         path: PathBuf,
     },
-    /// The file is no store of ours, or of a later version.
+    /// The file is not a fibula store, or is one of a later version.
     #[error("{path} has format {got:?}, but this version of fibula reads {expected:?}; run the version that wrote it")]
     WrongFormat {
         /// The store.
@@ -72,7 +71,7 @@ impl StoreError {
         }
     }
 
-    /// Whether what the file holds is no store, or is no longer one.
+    /// Whether the file does not hold a store, or no longer does.
     pub fn is_damaged(&self) -> bool {
         let damaged = matches!(self.code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase));
         damaged || matches!(self, StoreError::WrongFormat { .. })

@@ -1,7 +1,7 @@
 //! The store in one SQLite file: WAL, `synchronous=FULL`, exclusive.
 //!
-//! Cost: one fsync a transaction; about 2 µs a row beyond that, in a B-tree ordered by (kind, key).
-//! The exclusive lock is the kernel's, held while the process lives: a killed controller leaves none behind.
+//! Cost: one fsync per transaction, plus about 2 µs per row, in a B-tree ordered by (kind, key).
+//! The exclusive lock is the kernel's and ends with the process: a killed controller leaves none behind.
 
 use super::{RowChange, Store, StoreError};
 use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
@@ -13,7 +13,7 @@ const FORMAT: &str = "fibula rib 1";
 /// Rows fetched at a time by [`Store::rows`].
 const PAGE_ROWS: usize = 4096;
 
-/// How often a store that is in use is tried again.
+/// Interval between attempts to open a store that is in use.
 const RETRY: Duration = Duration::from_millis(50);
 
 /// Page cache: inserts of millions of names in random order stay in memory.
@@ -29,7 +29,7 @@ pub struct SqliteStore {
 
 impl SqliteStore {
     /// Opens the store at `path`, or creates it, readable by its owner only since it holds the secret hash key. Waits
-    /// for up to `patience` for another owner to go: one that was just killed holds it a moment longer.
+    /// for up to `patience` for another owner to end: one that was just killed holds it a moment longer.
     /// # Errors
     /// [`StoreError::InUse`], [`StoreError::WrongFormat`], [`StoreError::Open`].
     pub fn open(path: &Path, patience: Duration) -> Result<Self, StoreError> {
@@ -71,7 +71,7 @@ impl SqliteStore {
             Some(format) if format == FORMAT => {}
             Some(format) => return Err(OpenError::Format(format)),
         }
-        // By the clock, so that a store set back from a copy is not taken for a controller that was replaced long ago.
+        // From the clock, so that a store restored from a copy is not taken for a controller replaced long ago.
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(1, |now| now.as_secs());
         connection.execute(
             "INSERT INTO store VALUES ('term', ?1) ON CONFLICT DO UPDATE SET value = max(value + 1, excluded.value)",

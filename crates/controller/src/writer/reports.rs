@@ -1,4 +1,4 @@
-//! Reports of switches: answered in order while there is room, the others later.
+//! Reports of switches: answered in order while there is room, otherwise later.
 
 use super::{AttachError, Attached, Writer};
 use crate::session::Session;
@@ -38,7 +38,7 @@ impl Writer {
         }
     }
 
-    /// Puts a report last; nothing else is made for its switch until it is answered.
+    /// Queues a report last; no other message is made for its switch until it is answered.
     fn answer_later(&mut self, session: &Arc<Session>, report: Report) {
         let node = session.node();
         self.parked.remove(&node);
@@ -56,7 +56,7 @@ impl Writer {
                 self.answer(&session, &report);
             }
         }
-        // These are told the whole difference later.
+        // These are sent the whole difference later.
         for (session, _) in &self.unanswered {
             self.state.network.detach(session.node());
         }
@@ -85,7 +85,7 @@ impl Writer {
                 session.set_parked(false);
                 tracing::info!(switch, messages = missing.len(), "report answered");
                 if missing.is_empty() {
-                    // It has everything, also what is still queued for it.
+                    // It has everything, including what is still queued for it.
                     session.acknowledge(u64::MAX);
                 }
                 let missing: Vec<Bytes> = missing.iter().map(|message| self.bytes_of(message)).collect();
@@ -99,8 +99,8 @@ impl Writer {
         }
     }
 
-    /// Stores what designs keep of the tables of switches that came or went. Without it a restarted controller sends such a
-    /// switch its whole table again.
+    /// Stores the designs' rows of the tables of switches that attached or detached. Without them a restarted
+    /// controller sends such a switch its whole table again.
     pub(super) fn keep_view_rows(&mut self) {
         let rows = self.state.network.take_view_rows();
         if !rows.is_empty()

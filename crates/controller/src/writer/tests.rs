@@ -12,7 +12,7 @@ use std::pin::pin;
 use std::sync::Mutex;
 use std::task::{Context, Poll, Waker};
 
-/// What a future gives without waiting.
+/// The output of a future that is ready.
 trait NowOrNever: Future + Sized {
     fn now_or_never(self) -> Option<Self::Output> {
         let mut context = Context::from_waker(Waker::noop());
@@ -26,7 +26,7 @@ impl<F: Future> NowOrNever for F {}
 
 type Rows = BTreeMap<(u8, Vec<u8>), Vec<u8>>;
 
-/// A store in memory that counts its commits, and fails from the one that is told on.
+/// A store in memory that counts its commits, and fails from a given commit on.
 #[derive(Clone)]
 struct MemoryStore {
     rows: Arc<Mutex<Rows>>,
@@ -69,7 +69,7 @@ struct Bench {
     pushes: mpsc::Receiver<Vec<Outgoing>>,
 }
 
-/// A writer over a network with switch s1 and host h1, which the store has.
+/// A writer over a network with switch s1 and host h1, both in the store.
 fn bench(fails_from: usize) -> Bench {
     let network = Network::new(Settings::new(7, SecretKey::from_seed(1)), 1).unwrap();
     let mut state = State { network, hosts: Hosts::default() };
@@ -144,7 +144,7 @@ fn attach(writer: &mut Writer, replica: &Replica<MemoryTables>) -> Attached {
     writer.attach("s1", &Uplink::Report(replica.report()).encode()).unwrap()
 }
 
-/// Lets the replica take everything that waits in its stream; gives the number of messages.
+/// Applies everything in the replica's stream; returns the number of messages.
 fn drain(bench: &mut Bench, attached: &mut Attached, replica: &mut Replica<MemoryTables>) -> usize {
     while let Ok(outgoing) = bench.pushes.try_recv() {
         for Outgoing { session, message, change, .. } in outgoing {

@@ -1,8 +1,8 @@
-//! BFW, the Bloom Forwarder: a filter a port of l hash functions and l n / ln 2 bits, and its counters beside it.
+//! BFW, the Bloom Forwarder: one filter per port, of l hash functions and l n / ln 2 bits, stored with its counters.
 //!
-//! Cost: filters are asked one after another up to the first match; five bits for each bit of a filter, since the
-//! counters stand in the switch, as published; 16 bytes for each name that a filter before its own matches.
-//! Alien names get the first port that matches, with the rate that l is chosen for; gateways check names exactly.
+//! Cost: filters are queried in turn up to the first match. Each bit of a filter costs five bits, since the switch
+//! holds the counters, as published. Each name that a filter before its own matches costs 16 bytes.
+//! Alien names get the first port that matches, at the rate for which l is chosen; gateways check names exactly.
 //! Source: "Re-designing Compact-structure based Forwarding for Programmable Networks", IV.A, V. Differs: no valid name
 //! is ever answered wrongly, see `lookup::bloom_fib`.
 
@@ -29,7 +29,7 @@ impl Structure for Bfw {
     }
 }
 
-/// Half-full filters: each function makes false positives half as many.
+/// Half-full filters: each further function halves the false positives.
 pub(super) fn policy(spec: &Spec) -> Policy {
     Policy::Bfw { hashes: spec.fingerprint_bits }
 }

@@ -1,9 +1,9 @@
 //! BGW, the Bloom forwarder of a gateway: BFW behind an exact table of full names.
 //!
-//! Cost: that of BFW, and two buckets of whole names; 67 bits a MAC address more. Texts of up to 63 bytes fit.
-//! Alien names are dropped, every one.
+//! Cost: that of BFW, plus two buckets of whole names: 67 bits more per MAC address. Texts of up to 63 bytes fit.
+//! Alien names are all dropped.
 //! Source: "Re-designing Compact-structure based Forwarding for Programmable Networks", V.D, VII: a forwarder with full
-//! key information; the paper does not say how it holds it.
+//! key information; the paper does not say how this is stored.
 
 use super::keys::{NameLayout, with_width};
 use super::{Aliens, Design, Spec, Structure, bfw, bloom, halves_by_width};

@@ -1,7 +1,7 @@
-//! The Bloomier filter: three cells XORed, the least memory of all for names that do not change.
+//! The Bloomier filter: three cells XORed, the smallest design for names that do not change.
 //!
-//! Cost: three reads of cells a lookup, 1.23 l bits a name; any change sends the whole table.
-//! Alien names get an arbitrary action, and so do removed ones, which are aliens at once.
+//! Cost: three reads of cells per lookup, 1.23 l bits per name; any change sends the whole table.
+//! Alien names get an arbitrary action. So do removed names, which are aliens at once.
 //! Source: "Memory-efficient and Ultra-fast Network Lookup and Forwarding using Othello Hashing", section VI.
 
 use super::fixed::Fixed;

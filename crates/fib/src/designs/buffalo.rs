@@ -1,8 +1,8 @@
-//! BUFFALO: a filter a port, the memory shared among the ports so that false positives are fewest, k_max = 8.
+//! BUFFALO: one filter per port, with memory shared among the ports for the fewest false positives; k_max = 8.
 //!
-//! Cost: filters are asked one after another up to the first match; no counters in the switch; 16 bytes for each name
-//! that a filter before its own matches.
-//! Alien names get the first port that matches, with the rate that the memory is chosen for; gateways check names exactly.
+//! Cost: filters are queried in turn up to the first match; no counters in the switch; 16 bytes for each name that a
+//! filter before its own matches.
+//! Alien names get the first port that matches, at the rate the memory is chosen for; gateways check names exactly.
 //! Source: Yu, Fabrikant, Rexford, "BUFFALO: Bloom filter forwarding architecture for large organizations", as the papers
 //! compare it. Differs: no valid name is ever answered wrongly, see `lookup::bloom_fib`.
 
@@ -29,7 +29,7 @@ impl Structure for Buffalo {
     }
 }
 
-/// The bits a name with which each filter, evenly filled, has its rate, with k_max = 8.
+/// The bits per name at which each filter, evenly filled, has its rate, with k_max = 8.
 fn policy(spec: &Spec) -> Policy {
     Policy::buffalo((-f64::from(spec.fingerprint_bits)).exp2(), 1)
 }

@@ -1,7 +1,7 @@
-//! CFW, the Cuckoo Forwarder: fingerprints with their values in one word a slot, and an exact second level.
+//! CFW, the Cuckoo Forwarder: fingerprints with their values, one word per slot, and an exact second level.
 //!
-//! Cost: two words a lookup; a slot of l_f + l_p bits at load 0.95, and 16 bytes for each name of level 2.
-//! Alien names are dropped but for a few in 2^l_f; gateways check names exactly beside it, for a fingerprint is no proof.
+//! Cost: two words per lookup; a slot of l_f + l_p bits at load 0.95, and 16 bytes for each name of level 2.
+//! Alien names are dropped, except a few in 2^l_f. A fingerprint proves nothing, so gateways also check names exactly.
 //! Source: "Re-designing Compact-structure based Forwarding for Programmable Networks", sections IV.B, V.
 
 use super::{Aliens, Design, Halves, Spec, Structure};
@@ -37,7 +37,7 @@ fn aliens(fingerprint_bits: u8) -> f64 {
     1.0 - (1.0 - (-f64::from(fingerprint_bits)).exp2()).powf(SLOTS * LOAD)
 }
 
-/// The fingerprint that makes the smaller table of slots of 16 and of 32 bits: a short one sends more names to level 2.
+/// The fingerprint that gives the smaller table, with slots of 16 or 32 bits. A short one sends more names to level 2.
 fn fingerprint_bits(value_bits: u8) -> u8 {
     let bits_a_name = |fingerprint_bits: u8, slot_bits: f64| {
         let first = level1_share(fingerprint_bits, LOAD * SLOTS / 2.0);

@@ -1,6 +1,6 @@
 //! Concise: one sharded Othello from digest to action index; nothing else on a core node.
 //!
-//! Cost: two reads of cells a lookup, about 2.33 l bits a name for values of l bits.
+//! Cost: two reads of cells per lookup, about 2.33 l bits per name for values of l bits.
 //! Alien names get an arbitrary action, so gateways check names exactly at the ingress, and every switch checks the
 //! names of its own hosts at the egress.
 //! Source: "Memory-efficient and Ultra-fast Network Lookup and Forwarding using Othello Hashing", sections IV, V, VII.A.

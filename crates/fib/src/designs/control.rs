@@ -7,21 +7,21 @@ use super::keys::Key;
 use super::table::Table;
 use lookup::traits::{HeldPart, InsertError, Row};
 
-/// What a view is to be told.
+/// What to send to a view.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Emitted {
     /// An update.
     Update(Vec<u8>),
-    /// Everything anew.
+    /// The whole table.
     Whole(Vec<u8>),
 }
 
-/// What of a table a switch lacks.
+/// The parts of a table that a switch lacks.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Lacking {
     /// Nothing.
     Nothing,
-    /// These parts, each to be taken over whatever the switch has of it.
+    /// These parts, each replacing whatever the switch has of it.
     Parts(Vec<Vec<u8>>),
     /// Everything.
     Whole(Vec<u8>),
@@ -32,19 +32,19 @@ pub(crate) type ViewUpdates = Vec<(usize, Emitted)>;
 
 /// The names of several switches, and their views.
 pub(crate) trait FibControl: Send {
-    /// Puts names at places, then removes names, and appends what brings every view along.
+    /// Puts names at places, then removes names, and appends the updates of every view.
     ///
-    /// After an error it is to be told the way back ([`FibControl::undo`]); what was appended is void then.
+    /// After an error, call [`FibControl::undo`]; what was appended is then void.
     fn change(&mut self, put: &[(Key<'_>, u32)], remove: &[Key<'_>], out: &mut ViewUpdates) -> Result<(), InsertError>;
 
-    /// Takes back what a change that failed has done, of which the views were not told.
+    /// Reverts a failed change, without updates for the views.
     fn undo(&mut self, put: &[(Key<'_>, u32)], remove: &[Key<'_>]);
 
-    /// Tells the views what they were not told of changes that were undone.
+    /// Appends the updates that the views lack after changes were undone.
     fn catch_up(&mut self, out: &mut ViewUpdates);
 
-    /// Adds a view with these values, by place. `rows` are those of the last view of its switch; of what the switch says it
-    /// has, what is right is taken as sent.
+    /// Adds a view with these values, by place. `rows` are those of the last view of its switch. Parts that the switch
+    /// reports correctly count as sent.
     /// # Errors
     /// [`InsertError`]: the names have no arrangement with these values.
     fn add_view(&mut self, values: Vec<u16>, rows: &[Row], report: &[HeldPart]) -> Result<(), InsertError>;
@@ -55,7 +55,7 @@ pub(crate) trait FibControl: Send {
     /// All rows of a view.
     fn view_rows(&self, view: usize) -> Vec<Row>;
 
-    /// Removes a view; those behind it move up.
+    /// Removes a view; later views move up.
     fn remove_view(&mut self, view: usize);
 
     /// Values of a view, by place.
@@ -64,7 +64,7 @@ pub(crate) trait FibControl: Send {
     /// Gives a view the value of the next new place.
     fn learn_place(&mut self, view: usize, value: u16);
 
-    /// Gives views other values.
+    /// Replaces the values of views.
     fn revalue(&mut self, changed: Vec<(usize, Vec<u16>)>, out: &mut ViewUpdates);
 
     /// The whole table of a view.
@@ -72,15 +72,15 @@ pub(crate) trait FibControl: Send {
     /// As [`FibControl::add_view`].
     fn image(&mut self, view: usize) -> Result<Vec<u8>, InsertError>;
 
-    /// Versions and digests of what a view was sent, in order of the digests of names.
+    /// Versions and digests of what a view was sent, in the order of name digests.
     fn held(&self, view: usize) -> Vec<HeldPart>;
 
-    /// What a switch lacks that reports this of its table; an empty report lacks everything.
+    /// What a switch with this report lacks; with an empty report, everything.
     /// # Errors
     /// As [`FibControl::add_view`].
     fn lacking(&mut self, view: usize, report: &[HeldPart]) -> Result<Lacking, InsertError>;
 
-    /// Tables with these values, beside all views: what offline FIBs and benchmarks take.
+    /// Tables with these values, independent of the views: for offline FIBs and benchmarks.
     /// # Errors
     /// As [`FibControl::add_view`].
     fn export_many(&self, values: &[Vec<u16>]) -> Result<Vec<Box<dyn Table>>, InsertError>;
@@ -91,7 +91,7 @@ pub(crate) trait FibControl: Send {
     /// All rows.
     fn all_rows(&self) -> Box<dyn Iterator<Item = Row> + '_>;
 
-    /// Whether so many names at once are sent as nearly the whole table.
+    /// Whether a change of `n` names sends nearly the whole table.
     fn is_bulk(&self, n: usize) -> bool;
 
     /// Bytes of heap memory.

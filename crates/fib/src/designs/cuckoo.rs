@@ -1,8 +1,8 @@
 //! (2,4)-Cuckoo with whole names: the FIB of CuckooSwitch, and the gateway form of CFW.
 //!
 //! With whole names in the slots nothing collides, so a gateway's CFW needs no second level: the two are one structure.
-//! Cost: two buckets a lookup; 67 bits a MAC address at load 0.95, a line more for names over 8 bytes.
-//! Alien names are dropped, every one. Texts of up to 63 bytes fit.
+//! Cost: two buckets per lookup; 67 bits per MAC address at load 0.95; one more line for names over 8 bytes.
+//! Alien names are all dropped. Texts of up to 63 bytes fit.
 //! Source: "Re-designing Compact-structure based Forwarding for Programmable Networks", sections II, VII (CGW).
 
 use super::keys::{NameLayout, with_width};

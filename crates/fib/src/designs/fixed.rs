@@ -1,7 +1,7 @@
-//! What designs of static maps have in common: any change makes the map anew, and sends all of it.
+//! What designs of static maps share: any change rebuilds the map, and sends all of it.
 //!
-//! Cost: a build of all names and a message as long as the table for every batch of changes and every view. For names
-//! that hardly change, for small tables, and to compare.
+//! Cost: a build of all names and a message as long as the table for every batch of changes and every view. Meant for
+//! names that hardly change, for small tables, and for comparison.
 
 use super::{Spec, Structure};
 use lookup::static_map::{Entries, Settings, StaticMap};

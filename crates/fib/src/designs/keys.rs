@@ -1,10 +1,10 @@
-//! Names as structures take them: compact ones by digest, exact ones whole, as zero-padded words.
+//! Names as structures take them: digests for compact ones, whole names as zero-padded words for exact ones.
 
 use crate::name::{Name, NameKind};
 use lookup::hash::Digest;
 use lookup::traits::InsertError;
 
-/// Names that are looked up together, at most.
+/// Most names that are looked up together.
 pub const BURST: usize = 32;
 /// Words of the longest name that an exact structure holds.
 const MAX_WORDS: usize = 8;
@@ -23,18 +23,18 @@ pub struct Key<'a> {
 pub struct Burst<'a> {
     /// Their digests.
     pub digests: &'a [Digest],
-    /// Themselves, for structures that hold whole names.
+    /// The names, for structures that hold whole names.
     pub names: &'a dyn BurstNames,
 }
 
-/// Where the names of a burst stand.
+/// The names of a burst, wherever they are stored.
 pub trait BurstNames {
     /// Writes the first `out.len() / width` names into `out`, `width` words each: their bytes in order, and zeros.
     /// With `with_length` the last byte of each is its length, so that names of several lengths stay apart.
     fn fill(&self, width: usize, with_length: bool, out: &mut [u64]);
 }
 
-/// Names that are at hand as such.
+/// Names that are available as [`Name`]s.
 #[derive(Clone, Copy, Debug)]
 pub struct NameList<'a>(pub &'a [&'a Name]);
 
@@ -46,8 +46,8 @@ impl BurstNames for NameList<'_> {
     }
 }
 
-/// Writes a name as words: its bytes in order, zeros, and, where wanted, its length in the last byte. What does not fit
-/// is cut: no table holds such a name.
+/// Writes a name as words: its bytes in order, zeros, and, where wanted, its length in the last byte. A name that does
+/// not fit is cut: no table holds such a name.
 pub fn put_words(name: &[u8], with_length: bool, words: &mut [u64]) {
     let room = words.len() * 8 - usize::from(with_length);
     let mut bytes = [0; MAX_WORDS * 8];
@@ -62,7 +62,7 @@ pub fn put_words(name: &[u8], with_length: bool, words: &mut [u64]) {
     }
 }
 
-/// How names of a kind stand in an exact structure.
+/// How an exact structure stores names of a kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct NameLayout {
     /// Words of a name: 1, 2, 5 or 8.
@@ -74,7 +74,7 @@ pub(crate) struct NameLayout {
 }
 
 impl NameLayout {
-    /// Five-tuples of IPv4 and IPv6 have different lengths, and so have texts, of which those of up to 63 bytes fit.
+    /// Five-tuples of IPv4 and IPv6 differ in length, and so do texts. Texts of up to 63 bytes fit.
     pub(crate) fn of(kind: NameKind) -> NameLayout {
         let fixed = |bytes: u8| {
             let width = match bytes {
@@ -96,7 +96,7 @@ impl NameLayout {
     }
 }
 
-/// Does the same for the width that names of a kind have in an exact structure, as a constant.
+/// Evaluates `$body` with `$width` as a constant: the width of names of this kind in an exact structure.
 macro_rules! with_width {
     ($kind:expr, $width:ident => $body:expr) => {
         match $crate::designs::keys::NameLayout::of($kind).width {
@@ -121,7 +121,7 @@ macro_rules! with_width {
 }
 pub(super) use with_width;
 
-/// What a structure is keyed by, made from names.
+/// The key type of a structure, made from names.
 pub(crate) trait StructureKey: Copy + Send + 'static {
     /// The key of a name.
     fn of(kind: NameKind, key: Key<'_>) -> Result<Self, InsertError>;
@@ -172,7 +172,7 @@ mod tests {
         assert_ne!(key(&text("a")), key(&text("aa")));
         assert!(key(&text(&"x".repeat(63))).is_ok());
         assert_eq!(key(&text(&"x".repeat(64))), Err(InsertError::NameTooLong { name_bytes: 63 }));
-        // One that is looked up and too long for the table is none of those in it.
+        // A looked-up name that is too long for the table matches no name in it.
         let (long, cut) = (text(&"x".repeat(64)), text(&"x".repeat(63)));
         let mut words = [0; 16];
         NameList(&[&long, &cut]).fill(8, true, &mut words);

@@ -1,7 +1,8 @@
-//! The line design: one cache line a lookup, over one skeleton of names for all switches.
+//! The line design: one cache line per lookup, over one skeleton of names for all switches.
 //!
-//! Cost: one line a lookup, a second one for one name in fifty (`line-small`: eighteen); 9.4 to 10.9 bits a name for values of 8 bits, by the
-//! trade of memory against speed that the design's name says. A change of a name is a message of one line.
+//! Cost: one line per lookup, a second one for one name in fifty (`line-small`: in eighteen). 9.4 to 10.9 bits per name
+//! for values of 8 bits; the design's name says how it trades memory against speed. A change of a name is a message of
+//! one line.
 //! Alien names get an arbitrary action, so gateways check names exactly at the ingress, and every switch checks the
 //! names of its own hosts at the egress.
 //! Source: none of the papers; docs/derivations/line.md.

@@ -1,8 +1,8 @@
 //! FIB designs: what is looked up on the way from a name to an action, and what an alien name gets.
 //!
 //! A design is a structure of `lookup` from name to action, selected by its name, with two declared policies: what an
-//! alien name gets, and what a gateway holds as against a core node. The controller's half is a skeleton of names with a
-//! view a switch; the switch's half is a [`Table`], behind one virtual call a burst. One file a design;
+//! alien name gets, and what a gateway holds that a core node does not. The controller's half is a skeleton of names
+//! with one view per switch. The switch's half is a [`Table`], behind one virtual call per burst. One file per design;
 //! `docs/how-to/add-a-fib-design.md` says how to add one.
 //!
 //! | module | what it is |
@@ -10,11 +10,11 @@
 //! | `keys` | names as structures take them: digests, or whole |
 //! | `control`, `shared` | the controller's half: what it promises, and the one implementation, for any skeleton |
 //! | `table` | the switch's half: what it promises, and the one implementation, for any query structure |
-//! | `parts` | parts of a table against a report, and in messages |
+//! | `parts` | parts of a table, compared with a report and put into messages |
 //! | `bloom`, `fixed` | what Bloom forwarders share, and what static maps share |
-//! | the others | a design each |
+//! | the others | one design each |
 //!
-//! Gateways hold all valid names beside any design, exactly: they answer for hosts, and refuse aliens at the ingress.
+//! With any design, gateways also hold all valid names exactly: they answer for hosts and refuse aliens at ingress.
 
 mod bfw;
 mod bgw;
@@ -94,18 +94,18 @@ pub static DESIGNS: &[&Design] = &[
 
 /// A FIB design.
 pub struct Design {
-    /// What it is selected by.
+    /// The name by which it is selected.
     pub name: &'static str,
     /// One line about it.
     pub summary: &'static str,
     /// What a lookup of an alien name gives.
     pub aliens: fn(&Spec) -> Aliens,
-    /// Bits of a fingerprint that suit values of so many bits; 0 where names have none. For a Bloom filter they are the
-    /// b with which it takes one alien in 2^b for its own.
+    /// Bits of a fingerprint that suit values of this many bits; 0 where names have none. A Bloom filter of b bits
+    /// matches one alien in 2^b.
     pub fingerprint_bits: fn(u8) -> u8,
-    /// Bits that a fingerprint may have beside values of so many bits.
+    /// Bits that a fingerprint may have with values of this many bits.
     pub fingerprints: fn(u8) -> RangeInclusive<u8>,
-    /// Whether every change makes the whole structure anew: for names that hardly change, or few of them.
+    /// Whether every change rebuilds the whole structure: for few names, or names that hardly change.
     pub is_static: bool,
     pub(crate) halves: Halves,
 }
@@ -114,7 +114,7 @@ pub struct Design {
 trait Structure {
     /// Its names, with places.
     type Skeleton: Skeleton<Payload = u32>;
-    /// What both halves are built with.
+    /// The settings of both halves.
     fn settings(spec: &Spec) -> SettingsOf<Self::Skeleton>;
 }
 
@@ -126,11 +126,11 @@ type Names<'n> = &'n [(Key<'n>, u32)];
 
 /// Makes the two halves of a design.
 pub(crate) struct Halves {
-    /// The controller's half of names with their places, on some threads.
+    /// The controller's half, built from names with their places on this many threads.
     pub(crate) control: fn(&Spec, Names<'_>, usize) -> Made<InsertError>,
     /// The same from stored rows.
     pub(crate) restore: fn(&Spec, &[Row], Names<'_>) -> Made<RestoreError>,
-    /// The switch's half in an image.
+    /// The switch's half, from an image.
     pub(crate) table: FromImage,
 }
 
@@ -152,7 +152,7 @@ impl Halves {
     }
 }
 
-/// The halves of a structure of whole names, whose parameter is the width that names of the kind have.
+/// The halves of a structure of whole names; its parameter is the width of names of the kind.
 macro_rules! halves_by_width {
     ($structure:ident) => {
         $crate::designs::Halves {
@@ -217,7 +217,7 @@ impl Spec {
         Spec { design, kind, family, key, value_bits, fingerprint_bits, max_names }
     }
 
-    /// What digests the names.
+    /// The hasher of the names.
     pub fn hasher(&self) -> Hasher {
         Hasher::new(self.family, &self.key)
     }
@@ -245,7 +245,7 @@ impl Spec {
         (self.design.aliens)(self)
     }
 
-    /// As bytes: design, kind, family, key, widths, most names.
+    /// Encodes design, kind, family, key, widths, most names.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         codec::put_bytes(out, self.design.name.as_bytes());
         out.extend_from_slice(&self.kind.to_wire());
@@ -274,9 +274,9 @@ impl Spec {
         Spec::new(design, kind, family, key, value_bits, max_names).with_fingerprint(fingerprint_bits)
     }
 
-    /// The same with a fingerprint of so many bits.
+    /// The same with a fingerprint of this many bits.
     /// # Errors
-    /// [`DecodeError`](codec::DecodeError): the design has no such fingerprint beside these values.
+    /// [`DecodeError`](codec::DecodeError): the design has no such fingerprint with these values.
     pub fn with_fingerprint(self, fingerprint_bits: u8) -> Result<Spec, codec::DecodeError> {
         if (self.design.fingerprints)(self.value_bits).contains(&fingerprint_bits) {
             Ok(Spec { fingerprint_bits, ..self })
@@ -289,7 +289,7 @@ impl Spec {
 impl Design {
     /// The design of this name.
     /// # Errors
-    /// [`UnknownDesign`], which lists those there are.
+    /// [`UnknownDesign`], which lists the designs.
     pub fn by_name(name: &str) -> Result<&'static Design, UnknownDesign> {
         let known = DESIGNS.iter().copied().find(|design| design.name == name);
         known.ok_or_else(|| UnknownDesign { got: crate::name::clip(name) })

@@ -1,8 +1,8 @@
 //! OFW, the Othello Forwarder: Concise with fingerprints in its cells, so that it drops most alien names.
 //!
-//! Cost: two reads of cells a lookup, as Concise; every bit of the fingerprint costs as much as one of the value.
-//! Alien names are dropped but for one in 2^(l_f - 1), and fewer while cells are empty; gateways check names exactly
-//! beside it, for a fingerprint is no proof. With l_f = 0 it is Concise.
+//! Cost: two reads of cells per lookup, as in Concise; every bit of the fingerprint costs as much as one of the value.
+//! Alien names are dropped, except one in 2^(l_f - 1), and fewer while cells are empty. A fingerprint proves nothing,
+//! so gateways also check names exactly. With l_f = 0 it is Concise.
 //! Source: "Re-designing Compact-structure based Forwarding for Programmable Networks", sections IV.C, V.
 
 use super::concise::Othello;
@@ -19,13 +19,13 @@ pub static OFW: Design = Design {
     halves: Halves::of::<Othello>(),
 };
 
-/// Share of the pairs of cells that names touch both of: two sides of about 1.17 cells a name, each left empty with
-/// probability e^(-1/1.17).
+/// Share of the pairs of cells of which names touch both: two sides of about 1.17 cells per name, each cell left empty
+/// with probability e^(-1/1.17).
 const OCCUPIED: f64 = 0.33;
-/// What a fingerprint has at least.
+/// Fewest bits of a fingerprint.
 const BITS: u8 = 8;
 
-/// Cells do not straddle words: what is left over of a word goes to the fingerprints.
+/// Cells do not straddle words: the bits left over in a word go to the fingerprints.
 fn fingerprint_bits(value_bits: u8) -> u8 {
     let cells_a_word = 64 / (value_bits + BITS);
     64 / cells_a_word - value_bits

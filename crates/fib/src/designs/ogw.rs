@@ -1,8 +1,8 @@
 //! OGW, the Othello forwarder of a gateway: an Othello from a name to its place in an array of whole names.
 //!
-//! Cost: two reads of cells, and one of the name itself, compared to the end; 98 to 112 bits a MAC address, see
+//! Cost: two reads of cells, and one of the name itself, compared in full; 98 to 112 bits per MAC address, see
 //! `lookup::othello::gateway`.
-//! Alien names are dropped, every one. Texts of up to 63 bytes fit.
+//! Alien names are all dropped. Texts of up to 63 bytes fit.
 //! Source: "Re-designing Compact-structure based Forwarding for Programmable Networks", sections IV.C, VII (OGW).
 
 use super::keys::with_width;

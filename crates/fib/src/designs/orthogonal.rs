@@ -1,14 +1,14 @@
-//! Orthogonal Bloom filters (OBF): one a bit of the action, and an exact table of the names they get wrong.
+//! Orthogonal Bloom filters (OBF): one per bit of the action, and an exact table of the names they get wrong.
 //!
-//! Cost: 2 to 13 bits of each of l filters a lookup, 9.6 l bits a name; any change sends the whole table.
-//! Alien names, removed ones among them, are dropped unless a filter takes them for one of its names.
+//! Cost: 2 to 13 bits of each of l filters per lookup, 9.6 l bits per name; any change sends the whole table.
+//! Alien names, including removed ones, are dropped unless a filter matches them.
 //! Source: "Memory-efficient and Ultra-fast Network Lookup and Forwarding using Othello Hashing", section VI.
 
 use super::fixed::Fixed;
 use super::{Aliens, Design, Halves};
 use lookup::static_map::{Orthogonal, orthogonal::RATE};
 
-/// Orthogonal Bloom filters, one a bit of the action, and an exact table of their errors; static.
+/// Orthogonal Bloom filters, one per bit of the action, and an exact table of their errors; static.
 pub static OBF: Design = Design {
     name: "obf",
     summary: "orthogonal Bloom filters, one a bit of the action, and an exact table of their errors; static",

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 /// The parts of a table in which a switch differs: runs of our shards, each run covering whole shards of both sides.
 ///
-/// `None` when the report does not cover all digests once: then it says nothing.
+/// `None` when the report does not cover every digest exactly once.
 pub(super) fn differing(report: &[HeldPart], ours: &[HeldPart]) -> Option<Vec<Range<usize>>> {
     let mut runs = Vec::new();
     let (mut theirs_at, mut at) = (0, 0);
@@ -17,7 +17,7 @@ pub(super) fn differing(report: &[HeldPart], ours: &[HeldPart]) -> Option<Vec<Ra
             return None;
         }
         let alike = ours[at] == report[theirs_at];
-        // Take shards from whichever side is behind until both end at one digest.
+        // Take shards from whichever side is behind until both end at the same digest.
         loop {
             if end <= their_end {
                 let next = ours.get(at)?.id.span();
@@ -40,7 +40,7 @@ pub(super) fn differing(report: &[HeldPart], ours: &[HeldPart]) -> Option<Vec<Ra
     (theirs_at == report.len()).then_some(runs)
 }
 
-/// Parts as messages of about [`PART_BYTES`], cut only before parts where `may_cut`.
+/// Groups parts into messages of about [`PART_BYTES`], cut only before parts where `may_cut` holds.
 pub(super) fn in_messages<I: Image>(images: Vec<I>, may_cut: impl Fn(&I) -> bool) -> impl Iterator<Item = Vec<I>> {
     let mut images = images.into_iter().peekable();
     std::iter::from_fn(move || {

@@ -1,7 +1,7 @@
-//! SetSep, of ScaleBricks: a hash function a group of names and bit of the action, found by trying.
+//! SetSep, of ScaleBricks: one hash function per group of names and bit of the action, found by trial.
 //!
-//! Cost: two lines a lookup, 0.5 + 1.5 l bits a name; any change sends the whole table, after a slow build.
-//! Alien names get an arbitrary action, and so do removed ones, which are aliens at once.
+//! Cost: two lines per lookup, 0.5 + 1.5 l bits per name; any change sends the whole table, after a slow build.
+//! Alien names get an arbitrary action. So do removed names, which are aliens at once.
 //! Source: "Memory-efficient and Ultra-fast Network Lookup and Forwarding using Othello Hashing", sections VI, VII.B.
 
 use super::fixed::Fixed;

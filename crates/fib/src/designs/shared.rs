@@ -1,4 +1,4 @@
-//! The control half of every design: one skeleton of names for all switches, and a view of it for each.
+//! The control half of every design: one skeleton of names for all switches, and one view per switch.
 
 use super::Spec;
 use super::control::{Emitted, FibControl, Lacking, ViewUpdates};
@@ -20,22 +20,22 @@ pub(super) struct Shared<S: Skeleton<Payload = u32>> {
     kind: NameKind,
     skeleton: S,
     views: Vec<SwitchView<S>>,
-    /// Parts changed since rows were taken last, by slot, and those that they replaced.
+    /// Parts changed since rows were last taken, by slot, and those that they replaced.
     changed: BTreeMap<u32, PartId>,
     replaced: BTreeSet<PartId>,
-    /// Whether the views were not told of `changed`.
+    /// Whether the views lack the updates of `changed`.
     behind: bool,
 }
 
-/// A view, with what it was made of.
+/// A view with its values.
 struct SwitchView<S: Skeleton<Payload = u32>> {
     view: S::View,
     values: Vec<u16>,
-    /// The parts as they were when the view was made, until somebody asks for them.
+    /// The parts as of the view's creation, until they are read or change.
     fresh: Option<Vec<ImageOf<S>>>,
 }
 
-/// What a place stands for at a switch.
+/// Maps a place to its value at a switch.
 fn value_at(values: &[u16]) -> impl Fn(u32) -> u64 {
     |place| values[place as usize].into()
 }
@@ -60,8 +60,8 @@ where
         Ok(Box::new(Self::new(spec.kind, skeleton)))
     }
 
-    /// The control half that rows and names make. A store of a version that kept no rows of structures of one part has
-    /// none of them.
+    /// The control half restored from rows and names. A store from a version that kept no rows for structures of one
+    /// part has none.
     pub(super) fn restore(
         spec: &Spec,
         settings: &SettingsOf<S>,
@@ -104,7 +104,7 @@ where
         self.encode(&S::Query::update_of(images))
     }
 
-    /// An update as it is sent: all of a structure that is not divided may be too long for one message.
+    /// An update as it is sent. The whole of an undivided structure may be too long for one message.
     fn emitted(&self, update: &UpdateOf<S>) -> Emitted {
         let bytes = self.encode(update);
         let is_all = !S::Query::DIVIDED && S::Query::images_of(update).is_some();
@@ -177,7 +177,7 @@ where
 
     fn undo(&mut self, put: &[(Key<'_>, u32)], remove: &[Key<'_>]) {
         for (key, place) in put {
-            // The name was there a moment ago: what may fail here is a part that was built with it.
+            // The name was present before the change, so only a part that was built with it may fail here.
             let Ok(key) = S::Key::of(self.kind, *key) else { continue };
             if let Ok(change) = self.skeleton.insert(key, *place) {
                 self.note(&change);
@@ -193,7 +193,7 @@ where
 
     fn catch_up(&mut self, out: &mut ViewUpdates) {
         if self.behind {
-            // A failure stays to be caught up with.
+            // After a failure the views stay behind.
             _ = self.emit_changed(out);
         }
     }
@@ -201,15 +201,15 @@ where
     fn add_view(&mut self, values: Vec<u16>, rows: &[Row], report: &[HeldPart]) -> Result<(), InsertError> {
         let restored = match rows {
             [] => None,
-            // Rows of before the names or values changed: the switch is sent another table.
+            // Rows from before the names or values changed: the switch is sent another table.
             rows => S::View::restore(&self.skeleton, rows, value_at(&values)).ok(),
         };
         let (mut view, images) = match restored {
             Some(restored) => restored,
             None => S::View::export(&self.skeleton, value_at(&values))?,
         };
-        // The versions that its switch has of parts that are as they should be: later ones changed no word of it, so it
-        // was told of none.
+        // Parts with the right digest keep the version that the switch has: later versions changed no word of them, so
+        // it was sent none.
         let theirs: HashMap<PartId, &HeldPart> = report.iter().map(|part| (part.id, part)).collect();
         for (slot, ours) in view.held(&self.skeleton) {
             let same = |part: &&&HeldPart| part.digest == ours.digest && part.version < ours.version;
@@ -303,7 +303,7 @@ where
 
     fn take_rows(&mut self) -> Vec<Row> {
         if self.behind || self.changed.is_empty() {
-            // Those who are behind will be told, and the rows be taken, with the next change.
+            // The next change updates the views that are behind, and takes the rows.
             return Vec::new();
         }
         let changed = std::mem::take(&mut self.changed);
@@ -337,13 +337,13 @@ where
 }
 
 impl<S: Skeleton<Payload = u32>> SwitchView<S> {
-    /// One part, made anew and noted as sent under its version in the skeleton.
+    /// One part, rebuilt and recorded as sent under its version in the skeleton.
     fn renew(&mut self, skeleton: &S, slot: u32) -> Result<ImageOf<S>, InsertError> {
         self.fresh = None;
         self.view.renew(skeleton, slot, value_at(&self.values))
     }
 
-    /// All parts, each under the version that the attached switches have. A view that is `behind` is made anew.
+    /// All parts, each under the version that the attached switches have. A view that is `behind` is rebuilt.
     fn images(&mut self, skeleton: &S, behind: bool) -> Result<Vec<ImageOf<S>>, InsertError> {
         let held = self.view.held(skeleton);
         if let Some(images) = self.fresh.take() {

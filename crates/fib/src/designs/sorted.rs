@@ -1,8 +1,8 @@
 //! Binary search over sorted whole names, as in the papers' comparison in Click.
 //!
-//! Cost: log2(n) / 3 lines a lookup for names of one word; 64 W bits a name and l for its value, W words a name; any
-//! change sends the whole table.
-//! Alien names are dropped, every one. Texts of up to 63 bytes fit.
+//! Cost: log2(n) / 3 lines per lookup for names of one word; 64 W + l bits per name of W words with a value of l bits;
+//! any change sends the whole table.
+//! Alien names are all dropped. Texts of up to 63 bytes fit.
 //! Source: "Memory-efficient and Ultra-fast Network Lookup and Forwarding using Othello Hashing", section VI.
 
 use super::fixed::Fixed;

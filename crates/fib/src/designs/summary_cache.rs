@@ -1,16 +1,16 @@
 //! Summary Cache: a counting filter for each neighbour that says which contents it has.
 //!
-//! Cost: filters are asked one after another up to the first match; 80 bits a name with the counters; 16 bytes for each
-//! name that a filter before its own matches.
-//! Alien names: each neighbour matches with probability 0.24 %, so with many of them most aliens get one. Gateways check
-//! names exactly.
+//! Cost: filters are queried in turn up to the first match; 80 bits per name with the counters; 16 bytes for each name
+//! that a filter before its own matches.
+//! Alien names: each neighbour matches with probability 0.24 %, so with many neighbours most aliens match one. Gateways
+//! check names exactly.
 //! Source: Fan, Cao, Almeida, Broder, "Summary Cache", as the papers compare it. Differs: no valid name is ever answered
 //! wrongly, see `lookup::bloom_fib`.
 
 use super::{Aliens, Design, Halves, Spec, Structure, bloom};
 use lookup::bloom_fib::{Names, Policy, Settings};
 
-/// Summary Cache: a counting filter a neighbour, 16 bits a name, four hash functions.
+/// Summary Cache: one counting filter per neighbour, 16 bits per name, four hash functions.
 pub static SUMMARY_CACHE: Design = Design {
     name: "summary-cache",
     summary: "a counting Bloom filter a neighbour, 16 bits a name, and what they get wrong exactly",

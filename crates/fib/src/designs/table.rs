@@ -1,29 +1,29 @@
-//! The half of a design that a switch holds: a table that comes as bytes, follows updates, and is read by workers.
+//! The half of a design that a switch holds: a table that is decoded from bytes, updated, and read by workers.
 
 use super::keys::{Burst, StructureKey};
 use crate::name::NameKind;
 use lookup::traits::{Applied, ApplyError, BatchReader, DecodeError, HeldPart, Replicated};
 use std::marker::PhantomData;
 
-/// What a switch holds of a design, in the hands of its one writer. A virtual call serves a burst, never a name.
+/// A switch's half of a design, owned by its one writer. A virtual call serves a burst, never a single name.
 pub trait Table: Send {
     /// The values of a burst, in order. Alien names get what the design declares.
     fn lookup_batch(&self, burst: &Burst<'_>, values: &mut [u64]);
 
-    /// Takes over an update, whole or not at all.
+    /// Applies an update, whole or not at all.
     /// # Errors
     /// [`TableError`]; the table answers as before.
     fn apply(&mut self, update: &[u8]) -> Result<Applied, TableError>;
 
-    /// Takes over whole parts of the table whatever their versions: what the controller says after a report counts.
+    /// Replaces whole parts, whatever their versions: the controller's answer to a report is authoritative.
     /// # Errors
     /// [`TableError`]; the table answers as before.
     fn overwrite(&mut self, parts: &[u8]) -> Result<(), TableError>;
 
-    /// All of it as bytes, from which [`Spec::table`](super::Spec::table) makes the same table.
+    /// The whole table as bytes, from which [`Spec::table`](super::Spec::table) makes the same table.
     fn image(&self) -> Vec<u8>;
 
-    /// Versions and digests of its shards, in order of the digests of names. A design without shards has one.
+    /// Versions and digests of its shards, in the order of name digests. A design without shards has one.
     fn held(&self) -> Vec<HeldPart>;
 
     /// Memory that lookups need, in bits.
@@ -33,20 +33,20 @@ pub trait Table: Send {
     fn reader(&self) -> Box<Reader>;
 }
 
-/// A thread's access to a table beside its writer. A virtual call serves a burst.
+/// A thread's access to a table, concurrent with its writer. A virtual call serves a burst.
 pub type Reader = dyn for<'a> BatchReader<Burst<'a>>;
 
 /// Why bytes were refused; the table answers as before.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TableError {
-    /// The bytes are no update of this design.
+    /// The bytes are not an update of this design.
     #[error("an update that cannot be read: {0}")]
     Decode(#[from] DecodeError),
     /// The update does not fit what the table holds.
     #[error(transparent)]
     Apply(#[from] ApplyError),
-    /// Cells came where whole shards were due.
+    /// Cells were sent where whole shards are required.
     #[error("changed words came where whole parts were due: report what is held, to get them")]
     NotWhole,
 }
@@ -66,7 +66,7 @@ where
         Served { kind, settings: query.settings(), query }
     }
 
-    /// The table in an image.
+    /// Decodes the table in an image.
     pub(super) fn from_image(
         kind: NameKind,
         settings: &Q::Settings,

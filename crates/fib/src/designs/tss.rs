@@ -2,9 +2,9 @@
 //!
 //! For rules with prefixes and wildcards see `lookup::tuple_space`; names need none, so this is what a packet
 //! classifier costs as a FIB.
-//! Cost: two buckets a lookup, 202 bits a name at load 0.95. Names of up to 13 bytes stand in the fields whole; of a
-//! kind that has longer ones (five-tuples of IPv6 among them) the digests do.
-//! Alien names are dropped, every one, but for digests that are equal by chance: n in 2^64.
+//! Cost: two buckets per lookup, 202 bits per name at load 0.95. The fields hold names of up to 13 bytes whole. For a
+//! kind with longer names (five-tuples of IPv6 among them) they hold the digests.
+//! Alien names are dropped, except for digests that are equal by chance: n in 2^64.
 //! Source: Table I of "Memory-efficient and Ultra-fast Network Lookup and Forwarding using Othello Hashing".
 
 use super::keys::NameLayout;
@@ -32,7 +32,7 @@ pub static TSS: Design = Design {
 /// Bytes of the fields of a five-tuple.
 const FIELD_BYTES: u8 = 13;
 
-/// Those of names that fit the fields, or of their digests.
+/// The halves for names that fit the fields, or for their digests.
 fn halves(spec: &Spec) -> Halves {
     if NameLayout::of(spec.kind).bytes <= FIELD_BYTES { Halves::of::<Whole>() } else { Halves::of::<Digests>() }
 }
@@ -46,7 +46,7 @@ impl Structure for Whole {
     }
 }
 
-/// Names that do not fit the fields: their digests do.
+/// For names that do not fit the fields: their digests do.
 struct Digests;
 
 impl Structure for Digests {

@@ -1,25 +1,25 @@
 //! Which design to take at a gateway and at a core node, by the figures of the model.
 //!
-//! The rule: of the designs that a single name can be changed in, and that let few enough aliens pass (at a gateway;
-//! a core node gets valid names only), and that reads at most [`SLOW`] times the cache lines of the one that reads
-//! fewest, the one with the least memory as built. Designs within [`TIE`] of the least are even, and the one that reads
-//! fewer lines is taken: at a gateway by the mean over valid and alien names.
+//! The rule takes the design with the least memory as built, of those that can change a single name, let few enough
+//! aliens pass (at a gateway; a core node gets valid names only), and read at most [`SLOW`] times the cache lines of
+//! the design that reads fewest. Designs within [`TIE`] of the least are equal; of these it takes the one that reads
+//! fewer lines, at a gateway by the mean over valid and alien names.
 
 use super::designs::{Demand, Figures, Updates, all};
 
-/// Memory that counts as no difference.
+/// Relative difference in memory that counts as none.
 pub const TIE: f64 = 0.05;
 
-/// So many times the lines of the design that reads fewest are too many, whatever the memory: a filter for each of 32
-/// ports saves a fourth of the memory of a table, and takes ten times its time.
+/// A design that reads more than this many times the fewest lines of any is too slow, whatever its memory: filters for
+/// 32 ports save a fourth of the memory of a table, and take ten times its time.
 pub const SLOW: f64 = 4.0;
 
-/// Where a switch stands.
+/// The position of a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Node {
     /// At the border: names come from outside, aliens among them.
     Gateway,
-    /// Inside: gateways have sorted aliens out.
+    /// Inside: gateways have dropped aliens.
     Core,
 }
 
@@ -30,18 +30,18 @@ pub enum Against {
     Static,
     /// More aliens than wanted get an action.
     Aliens,
-    /// So many times the lines of the one that reads fewest.
+    /// It reads this many times the lines of the one that reads fewest.
     Slow(f64),
-    /// So many times the memory of the one taken.
+    /// It needs this many times the memory of the one taken.
     Memory(f64),
-    /// About the same memory, and so many times the lines.
+    /// It needs about the same memory, and reads this many times the lines.
     Lines(f64),
 }
 
-/// The design to take, and what speaks against the others.
+/// The design to take, and the reasons against the others.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Advice {
-    /// Where.
+    /// The position of the switch.
     pub node: Node,
     /// The design to take.
     pub taken: Figures,
@@ -54,7 +54,7 @@ pub fn advise(node: Node, demand: &Demand) -> Advice {
     choose(node, demand, all(demand))
 }
 
-/// Lines of a lookup where the switch stands.
+/// Lines of a lookup at this position.
 pub fn lines(node: Node, figures: &Figures) -> f64 {
     match node {
         Node::Gateway => f64::midpoint(figures.lines, figures.lines_alien),
@@ -98,7 +98,7 @@ fn choose(node: Node, demand: &Demand, rows: Vec<Figures>) -> Advice {
         (row, against)
     });
     let mut others: Vec<_> = beaten.collect();
-    // What is too slow first: it would do.
+    // Designs that are only too slow come first.
     refused.sort_by_key(|(_, against)| !matches!(against, Against::Slow(_)));
     others.extend(refused);
     Advice { node, taken, others }
@@ -124,7 +124,7 @@ mod tests {
         let papers = all(&demand(0.01)).into_iter().filter(|row| !row.design.starts_with("line")).collect();
         assert_eq!(choose(Node::Core, &demand(0.01), papers).taken.design, "concise");
         assert_eq!(taken(Node::Gateway, &demand(0.001)), "cfw");
-        // The papers' insight, at the sizes of the papers: long names make it plainer still.
+        // The papers' insight, at the sizes of the papers: long names make it clearer still.
         assert_eq!(taken(Node::Gateway, &Demand { kind: NameKind::Ipv6, ..demand(0.001) }), "cfw");
     }
 
@@ -162,7 +162,7 @@ mod tests {
         let cuckoo = rows.iter().position(|row| row.design == "cuckoo").unwrap();
         rows[cuckoo].built_bits = 1.0;
         assert_eq!(choose(Node::Gateway, &demand, rows.clone()).taken.design, "cuckoo");
-        // Even within five per cent: the lines decide.
+        // Equal within five per cent: the lines decide.
         let ofw = rows.iter().position(|row| row.design == "ofw").unwrap();
         rows[ofw].built_bits = 1.04;
         let advice = choose(Node::Gateway, &demand, rows.clone());

@@ -1,4 +1,4 @@
-//! BFW: a Bloom filter a port, asked one after the other until one says yes, with counters beside them.
+//! BFW: one Bloom filter per port, queried in turn until one says yes, with counters.
 //!
 //! Equations (1), (2), (7) and the memory of section V.A. `p` is the share of bits that are zero: `(1 - p)^l` is the
 //! false-positive rate of one filter, `p = 1/2` where filters have the fewest bits.
@@ -30,7 +30,7 @@ impl Bfw {
         f64::from(self.l) * self.s.n_k / -self.p.ln()
     }
 
-    /// `M^b` in bits, section V.A: filters, and counters of `l_s` bits beside them.
+    /// `M^b` in bits, section V.A: filters, plus counters of `l_s` bits.
     pub fn memory(&self) -> f64 {
         (1.0 + self.s.l_s) * self.m()
     }
@@ -51,11 +51,11 @@ impl Bfw {
         1.0 / self.p - f64::from(self.l) * f / (1.0 - f)
     }
 
-    /// `E(C_h^b)`, equation (1), of a name in one of the filters, each equally likely. The printed one leaves out that
+    /// `E(C_h^b)`, equation (1), of a name in one of the filters, each equally likely. The printed equation omits that
     /// a false positive of an earlier filter ends the lookup.
     pub fn c_h(&self) -> f64 {
         let (d, f) = (f64::from(self.s.d), self.f());
-        // Of the d names, one a port, so many reach their own filter; the others end before.
+        // Of d names, one per port, this many reach their own filter; the others end before.
         let reach = self.fp() / f;
         (self.a_filter() * (d - reach) / f + f64::from(self.l) * reach) / d
     }
@@ -98,11 +98,11 @@ impl Bfw {
     }
 }
 
-/// The equations as they are printed, where that is not what they should say. `p = 1/2` in (7).
+/// The equations as printed, where they differ from what they should say. `p = 1/2` in (7).
 pub mod printed {
     use super::Bfw;
 
-    /// Equation (1), right-hand side: no false positive on the way. The sum beside it ends at `d - 1`, and is less.
+    /// Equation (1), right-hand side: no false positive on the way. The sum to its left ends at `d - 1`, and is less.
     pub fn c_h(b: &Bfw) -> f64 {
         f64::from(b.s.d - 1) / 2.0 * b.c_t() + f64::from(b.l)
     }
@@ -172,7 +172,7 @@ mod tests {
         let sum: f64 = (1..=32).map(|i| (1.0 - (1.0 - b.f()).powi(i - 1)) / 32.0).sum();
         assert!((b.cr() - sum).abs() < 1e-12);
         assert!((printed::cr(&b) - b.fp() / 32.0).abs() < 1e-12);
-        // At 32 ports the printed one promises an eleventh of the misdeliveries that there are.
+        // At 32 ports the printed equation gives an eleventh of the true misdeliveries.
         assert!(b.cr() / printed::cr(&b) > 11.0, "{} and {}", b.cr(), printed::cr(&b));
     }
 

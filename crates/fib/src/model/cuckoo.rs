@@ -1,7 +1,7 @@
 //! (2,4)-Cuckoo with full names, and CFW: a Cuckoo Filtable of fingerprints before a table of the names that collide.
 //!
-//! Equations (3), (4), (8) and the memory of section V.A. Slots are read in order and bucket by bucket, until one
-//! matches; slots and buckets lie side by side without gaps. A name is equally likely in each slot of its buckets.
+//! Equations (3), (4), (8) and the memory of section V.A. Slots are read in order, bucket by bucket, until one
+//! matches; slots and buckets are adjacent, without gaps. A name is equally likely in each slot of its buckets.
 
 use super::Symbols;
 use super::lines::{expected_lines, expected_prefix_lines};
@@ -23,7 +23,7 @@ impl Cuckoo {
         self.s.e_l() * self.s.n_k * self.slot() as f64
     }
 
-    /// Hash calls of a name: half of them stand in the first of two buckets.
+    /// Hash calls of a name: half of the names are in the first of two buckets.
     pub fn c_h(&self) -> f64 {
         f64::from(self.s.n_b + 1) / 2.0
     }
@@ -44,7 +44,7 @@ impl Cuckoo {
     }
 }
 
-/// `E(C_b)`: lines of a bucket of `slot` bits a slot.
+/// `E(C_b)`: lines of a bucket of `slot` bits per slot.
 fn bucket_lines(s: &Symbols, slot: u64) -> f64 {
     expected_lines(u64::from(s.n_s) * slot, s.l_c)
 }
@@ -117,7 +117,7 @@ impl Cfw {
     }
 
     /// `E(C_h^c)`, equation (3): the fingerprint, and on average `(n_b + 1) / 2` buckets; a name of level 2 needs all
-    /// `n_b` of level 1 first. The printed one counts one call too many for those: `1 + n_b` where it is `n_b`.
+    /// `n_b` of level 1 first. The printed equation counts one call too many for those: `1 + n_b` for `n_b`.
     pub fn c_h(&self) -> f64 {
         1.0 + f64::from(self.s.n_b + 1) / 2.0 + (1.0 - self.e_eta()) * f64::from(self.s.n_b)
     }
@@ -129,7 +129,7 @@ impl Cfw {
         1.0 + (0..n_b).map(|bucket| g.powi(bucket)).sum::<f64>() + g.powi(n_b) * f64::from(n_b)
     }
 
-    /// `E(C_m^c)`, equation (4), with the lines of level 2, which are missing in the printed one.
+    /// `E(C_m^c)`, equation (4), with the lines of level 2, which the printed equation omits.
     pub fn c_m(&self) -> f64 {
         let all_of_first = f64::from(self.s.n_b) * bucket_lines(&self.s, self.slot());
         let second = all_of_first + lines_of_a_name(&self.s, self.second().slot());
@@ -137,8 +137,8 @@ impl Cfw {
         self.s.name_lines() + e * lines_of_a_name(&self.s, self.slot()) + (1.0 - e) * second
     }
 
-    /// `E(C_m,e^c)`, equation (4), with the lines of level 2, which are missing in the printed one though equation (3)
-    /// counts its hash calls.
+    /// `E(C_m,e^c)`, equation (4), with the lines of level 2, which the printed equation omits though equation (3)
+    /// counts their hash calls.
     pub fn c_m_alien(&self) -> f64 {
         let s = &self.s;
         let g = self.none_of(s.n_s);
@@ -149,14 +149,14 @@ impl Cfw {
         s.name_lines() + first + g.powi(s.n_b as i32) * second
     }
 
-    /// `FP^c`, equation (8): `1 - (1 - r_l n_s / 2^l_f)^n_b`. The printed exponent has `E_eta` as a factor, which the
-    /// memory of level 1 has taken out of its load already, and takes the fingerprints of a bucket for independent.
+    /// `FP^c`, equation (8): `1 - (1 - r_l n_s / 2^l_f)^n_b`. The printed exponent has `E_eta` as a factor, although
+    /// the memory of level 1 already accounts for it, and treats the fingerprints of a bucket as independent.
     pub fn fp(&self) -> f64 {
         1.0 - self.none_of(self.s.n_s).powi(self.s.n_b as i32)
     }
 }
 
-/// The equations as they are printed, where that is not what they should say.
+/// The equations as printed, where they differ from what they should say.
 pub mod printed {
     use super::{Cfw, bucket_lines, slot_lines};
 
@@ -232,7 +232,7 @@ mod tests {
     #[test]
     fn equation_8_takes_level_1_for_emptier_than_the_memory_says() {
         let c = paper(7);
-        // 7.6 names in two buckets, of which at most one a bucket matches.
+        // 7.6 names in two buckets, of which at most one per bucket matches.
         assert!((c.fp() - (1.0 - (1.0 - 3.8 / 128.0f64).powi(2))).abs() < 1e-12);
         assert!(printed::fp(&c) < 0.9 * c.fp());
         assert!((printed::fp(&paper(14)) / paper(14).fp() - 1.0).abs() < 2e-3);

@@ -1,12 +1,12 @@
-//! What is asked of a FIB: names, actions, aliens.
+//! The demand on a FIB: names, actions, aliens.
 
 use super::Symbols;
 use crate::name::NameKind;
 
-/// Bits of a file name, where the length of names is open: those of Table II fill slots of 52 bytes.
+/// Bits of a file name, where the length of names is not fixed: those of Table II fill slots of 52 bytes.
 const TEXT_BITS: u32 = 416;
 
-/// What is asked of a FIB.
+/// The demand on a FIB.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Demand {
     /// Kind of the names.

@@ -1,11 +1,11 @@
 //! Every design for one demand: its parameters chosen, and what it then costs.
 //!
-//! Memory is stated twice: as the papers' equations have it, before anything is rounded ([`Figures::bits`]), and as the
-//! structures of `lookup` have it, whose cells do not straddle words, whose slots are whole words (16 or 32 bits in a
-//! Filtable), and whose Othello has 2.42 cells a name ([`Figures::built_bits`]). `fibula fib compare --measure` holds the
-//! latter against tables that are built. Fingerprints take what rounding leaves of a word. Two things are ours: Bloom
-//! forwarders have an exact table of the names that their filters get wrong, counted in their memory and lines; and
-//! value 0 means drop, so `d` actions are `d + 1` values.
+//! Memory is stated twice. [`Figures::bits`] is as in the papers' equations, before rounding. [`Figures::built_bits`]
+//! is as in the structures of `lookup`: cells do not straddle words, slots are whole words (16 or 32 bits in a
+//! Filtable), and an Othello has 2.42 cells per name. `fibula fib compare --measure` checks the latter against built
+//! tables. Fingerprints take the bits that rounding leaves in a word. Two things are ours. Bloom forwarders have an
+//! exact table of the names that their filters get wrong, counted in their memory and lines. Value 0 means drop, so
+//! `d` actions are `d + 1` values.
 
 pub use super::demand::Demand;
 use super::lines::expected_lines;
@@ -17,24 +17,24 @@ use lookup::line::Trade;
 const EXCEPTION_BITS: f64 = 128.0;
 /// Lines of a lookup in it: two buckets of four slots.
 const EXCEPTION_LINES: f64 = 2.0;
-/// Bits of a fingerprint at most.
+/// Most bits of a fingerprint.
 const MAX_L_F: u32 = 24;
 /// Bits of a word.
 const WORD: u32 = 64;
-/// Bits of a fingerprint of a Filtable at least: with fewer, level 1 cannot be filled.
+/// Fewest bits of a fingerprint of a Filtable: with fewer, level 1 cannot be filled.
 const MIN_CFW_L_F: u32 = 6;
-/// Hash functions of a filter at most.
+/// Most hash functions of a filter.
 const MAX_L: u32 = 32;
-/// Bits a name and hash functions of Summary Cache, as its paper recommends.
+/// Bits per name and hash functions of Summary Cache, as its paper recommends.
 const SUMMARY: (f64, u32) = (16.0, 4);
-/// Cells a name of a sharded Othello: 2.40 and the rounding of shards to words and lines.
+/// Cells per name of a sharded Othello: 2.40, plus the rounding of shards to words and lines.
 const OTHELLO_CELLS: f64 = 2.42;
-/// Share of the names of a line table that have their second line read.
+/// Share of the names in a line table whose lookup reads a second line.
 const LINE_BUMPED: f64 = 0.02;
-/// Bits of a cell of OGW, and its slots a name: see `lookup::othello::gateway`.
+/// Bits of a cell of OGW, and its slots per name: see `lookup::othello::gateway`.
 const OGW: (u32, f64) = (16, 1.14);
-/// Counters of 64 bits that readers check, one a bucket of the next power of two and at most so many: they count where
-/// names are few.
+/// Most counters of 64 bits that readers check. There is one per bucket, rounded up to a power of two; they matter
+/// where names are few.
 const MAX_COUNTERS: f64 = 8192.0;
 /// Bits of the fields of a five-tuple, which Tuple Space Search compares, and of a slot that holds them.
 const TSS_BITS: (u32, f64) = (104, 192.0);
@@ -44,23 +44,23 @@ const TSS_BITS: (u32, f64) = (104, 192.0);
 pub enum Updates {
     /// A few cells, slots or bits.
     Cells,
-    /// Another build of everything.
+    /// A rebuild of everything.
     Rebuild,
 }
 
-/// A design for a [`Demand`]: computed.
+/// The computed figures of a design for a [`Demand`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figures {
     /// The design's name.
     pub design: &'static str,
     /// Its parameters.
     pub parameters: String,
-    /// Bits of its fingerprint, as [`Spec`](crate::designs::Spec) has them: of a Bloom filter minus the logarithm of its
-    /// false-positive rate; 0 where it has none.
+    /// Bits of its fingerprint, as [`Spec`](crate::designs::Spec) has them; 0 where it has none. For a Bloom filter,
+    /// minus the binary logarithm of its false-positive rate.
     pub l_f: u32,
     /// Memory of the data plane by the papers' equations, in bits: M.
     pub bits: f64,
-    /// Memory of the data plane with cells and slots as they are built, in bits.
+    /// Memory of the data plane with cells and slots as built, in bits.
     pub built_bits: f64,
     /// What lookups mostly read of M, in bits: M_f.
     pub fast_bits: f64,
@@ -68,14 +68,14 @@ pub struct Figures {
     pub lines: f64,
     /// The same of an alien: C_m,e.
     pub lines_alien: f64,
-    /// Hash calls of a valid name, as the papers count them: one a position: C_h.
+    /// Hash calls of a valid name, as the papers count them, one per position: C_h.
     pub hashes: f64,
     /// The same of an alien: C_h,e.
     pub hashes_alien: f64,
     /// Share of aliens that get an action: FP.
     pub fp: f64,
-    /// Share of valid names that filters get wrong: CR; none where there are no filters. An exact table has those names,
-    /// so no answer is wrong.
+    /// Share of valid names that filters get wrong: CR; none where there are no filters. An exact table holds those
+    /// names, so no answer is wrong.
     pub cr: Option<f64>,
     /// What a change costs.
     pub updates: Updates,
@@ -112,7 +112,7 @@ pub fn all(demand: &Demand) -> Vec<Figures> {
     ]
 }
 
-/// What a cell of so many bits takes of a word that cells do not straddle.
+/// Bits that a cell of `cell` bits takes, given that cells do not straddle words.
 fn in_words(cell: u32) -> f64 {
     f64::from(WORD) / f64::from((WORD / cell).max(1))
 }
@@ -140,7 +140,7 @@ fn concise(demand: &Demand) -> Figures {
     of_othello("concise", format!("l={}", demand.value_bits), &Ofw::unrounded(demand.symbols(), 0))
 }
 
-/// Buckets of which a lookup reads one, and now and then a second.
+/// Buckets of which a lookup reads one, and sometimes a second.
 fn line(demand: &Demand, design: &'static str, trade: Trade) -> Figures {
     let bits = demand.n_names.max(1) as f64 * trade.bits_a_name(demand.value_bits as u8);
     let lines = f64::from(Trade::lines(demand.value_bits as u8)) * (1.0 + LINE_BUMPED);
@@ -149,7 +149,7 @@ fn line(demand: &Demand, design: &'static str, trade: Trade) -> Figures {
     Figures { updates: Updates::Cells, ..of_map(design, parameters, bits, lines, hashes) }
 }
 
-/// The fewest bits of fingerprint with which few enough aliens pass, and what they leave of a word.
+/// The fewest bits of fingerprint with which few enough aliens pass, plus the bits left over in a word.
 fn ofw(demand: &Demand) -> Figures {
     let with = |l_f| Ofw::unrounded(demand.symbols(), l_f);
     let least = (1..MAX_L_F).find(|&l_f| with(l_f).fp() <= demand.fp).unwrap_or(MAX_L_F).min(32 - demand.value_bits);
@@ -178,7 +178,7 @@ fn ogw(demand: &Demand) -> Figures {
     }
 }
 
-/// Bits of a slot of an exact table: the words of a name, and one more where the value does not fit behind it.
+/// Bits of a slot of an exact table: the words of a name, plus one where the value does not fit behind it.
 fn slot_bits(demand: &Demand, value_bits: u32) -> f64 {
     let layout = NameLayout::of(demand.kind);
     let words = layout.width as u32;
@@ -186,7 +186,7 @@ fn slot_bits(demand: &Demand, value_bits: u32) -> f64 {
     f64::from(WORD * if last + value_bits <= WORD { words } else { words + 1 })
 }
 
-/// The slots of 16 or 32 bits that take less memory, of those with which few enough aliens pass.
+/// The slots, of 16 or 32 bits, that take less memory, of those with which few enough aliens pass.
 fn cfw(demand: &Demand) -> Figures {
     let of_slot = |slot: u32| {
         let l_f = slot.checked_sub(demand.value_bits).filter(|l_f| *l_f >= MIN_CFW_L_F)?.min(MAX_L_F);
@@ -227,7 +227,7 @@ fn cuckoo(demand: &Demand) -> Figures {
     Figures { design: "cuckoo", ..of_cuckoo("(2,4)".into(), demand.symbols(), slot) }
 }
 
-/// A cuckoo table whose slots have so many bits as they are built.
+/// A cuckoo table whose slots are built with `slot` bits.
 fn of_cuckoo(parameters: String, s: Symbols, slot: f64) -> Figures {
     let c = Cuckoo { s };
     let name = s.name_lines();
@@ -248,7 +248,7 @@ fn of_cuckoo(parameters: String, s: Symbols, slot: f64) -> Figures {
     }
 }
 
-/// Filters one after another, and the exact table, which every lookup asks.
+/// Filters queried in turn, and the exact table, which every lookup reads.
 fn of_filters(design: &'static str, parameters: String, b: &Bfw, has_counters: bool) -> Figures {
     let name = b.s.name_lines();
     let exceptions = b.cr() * b.s.n_k * b.s.e_l() * EXCEPTION_BITS;
@@ -276,7 +276,7 @@ fn half_full(demand: &Demand, l: u32) -> Figures {
     Figures { l_f: l, ..of_filters("bfw", format!("l={l}"), &b, true) }
 }
 
-/// Of a number of functions for each, the figures with the least memory.
+/// The figures with the least memory.
 fn least_memory(rows: impl Iterator<Item = Figures>) -> Option<Figures> {
     rows.min_by(|a, b| a.bits.total_cmp(&b.bits))
 }
@@ -306,7 +306,7 @@ fn bgw(demand: &Demand) -> Figures {
     }
 }
 
-/// Filters of rate 2^-b, with at most eight functions and no counters. `lookup` has them one after another, as BFW has.
+/// Filters of rate 2^-b, with at most eight functions and no counters. `lookup` queries them in turn, as in BFW.
 fn buffalo(demand: &Demand) -> Figures {
     let with = |b: u32| {
         let l = b.min(mcq::K_MAX);
@@ -322,7 +322,7 @@ fn summary_cache(demand: &Demand) -> Figures {
     of_filters("summary-cache", format!("k={l}"), &b, true)
 }
 
-/// What static maps have in common: no alien is known as one.
+/// What static maps share: no alien is recognised.
 fn of_map(design: &'static str, parameters: String, bits: f64, lines: f64, hashes: f64) -> Figures {
     Figures {
         design,
@@ -364,7 +364,7 @@ fn sorted(demand: &Demand) -> Figures {
     Figures { fp: 0.0, built_bits, ..of_map("sorted", "exact".into(), n as f64 * f64::from(entry), lines, 0.0) }
 }
 
-/// A filter a bit of the value, of the names that have it; those that come out wrong in an exact table.
+/// One filter per bit of the value, of the names that have it; an exact table holds the names that come out wrong.
 fn orthogonal(demand: &Demand) -> Figures {
     let s = demand.symbols();
     let (f, n, l_p) = (mcq::WRONG, s.n_k, f64::from(s.l_p));
@@ -375,7 +375,7 @@ fn orthogonal(demand: &Demand) -> Figures {
     let wrong = (n * cr).ceil();
     let exact = mcq::sorted_lines(wrong as u64, 64, s.l_c) as f64;
     let bits = ones * filter.fast_memory() + wrong * EXCEPTION_BITS;
-    // A one reads all positions.
+    // A bit that is one reads all positions.
     let valid = ones * f64::from(filter.l) + (l_p - ones) * filter.c_t();
     let alien = l_p * ((1.0 - f) * filter.c_t() + f * f64::from(filter.l));
     Figures {
@@ -387,8 +387,8 @@ fn orthogonal(demand: &Demand) -> Figures {
     }
 }
 
-/// Names as exact rules over the fields of a five-tuple: one tuple, and so one cuckoo table. Those that do not fit the
-/// fields stand there by their digests.
+/// Names as exact rules over the fields of a five-tuple: one tuple, and so one cuckoo table. For names that do not fit,
+/// the fields hold their digests.
 fn tss(demand: &Demand) -> Figures {
     let (fields, slot) = TSS_BITS;
     let s = Symbols { l_k: fields, ..demand.symbols() };

@@ -1,8 +1,8 @@
 //! Cache lines: how many a read of so many bits touches.
 //!
-//! Cells, slots and buckets lie side by side without gaps, the first at the start of a line, and each is read equally
-//! often. A cell of `len` bits then starts at a multiple of `gcd(len, l_c)` bits of its line, at each of them equally
-//! often. `docs/derivations/model.md` has the sums.
+//! Cells, slots and buckets are adjacent without gaps, the first at the start of a line, each read equally often. A
+//! cell of `len` bits then starts at a multiple of `gcd(len, l_c)` bits of its line, at each of them equally often.
+//! `docs/derivations/model.md` has the sums.
 
 /// Greatest common divisor; the papers' `l_g` is `gcd(l_f + l_p, l_c)`.
 pub fn gcd(a: u64, b: u64) -> u64 {

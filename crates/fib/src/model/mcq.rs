@@ -1,15 +1,15 @@
 //! Memory and MCQ of the FIBs that Othello's papers tabulate, in their configurations.
 //!
-//! MCQ, the most cache lines a query, is Table II of the later paper; MAQ, the most words of 64 bits, Table 1 of the
-//! earlier: the same functions with another `l_c`. Neither says how its figures come about; those here give the printed
-//! ones but where the tests say so.
+//! MCQ, the most cache lines per query, is Table II of the later paper; MAQ, the most words of 64 bits, Table 1 of the
+//! earlier: the same functions with another `l_c`. Neither paper says how its figures are computed; those here match
+//! the printed ones, except where the tests say otherwise.
 
 /// Share of wrong answers allowed to BUFFALO and OBF: 0.01 %.
 pub const WRONG: f64 = 1e-4;
 /// Hash functions of BUFFALO's filters, `k_max`.
 pub const K_MAX: u32 = 8;
 
-/// Memory of Concise with the sizes of Option 2, in bits. MCQ and MAQ are 2, whatever the names.
+/// Memory of Concise with the sizes of Option 2, in bits. MCQ and MAQ are 2 for any names.
 pub fn concise_bits(n: u64, l: u32) -> f64 {
     let power = |cells: f64| (cells.ceil() as u64).next_power_of_two() as f64;
     (power(1.33 * n as f64) + power(n as f64)) * f64::from(l)
@@ -32,7 +32,7 @@ pub fn buffalo_bits(n: u64, d: u32) -> f64 {
     n as f64 * k / -(-f.powf(1.0 / k)).ln_1p()
 }
 
-/// Lines of BUFFALO where the `d` filters lie across: the bits of all at one position side by side.
+/// Lines of BUFFALO where the `d` filters are interleaved: the bits of all filters at one position are adjacent.
 pub fn buffalo_lines(d: u32, l_c: u64) -> u64 {
     u64::from(K_MAX) * u64::from(d).div_ceil(l_c)
 }
@@ -47,12 +47,12 @@ pub fn obf_bits(n: u64, l: u32) -> f64 {
     n as f64 * f64::from(l) * (f64::from(l) / WRONG).log2() / std::f64::consts::LN_2
 }
 
-/// Lines of OBF where the `l` filters lie across.
+/// Lines of OBF where the `l` filters are interleaved.
 pub fn obf_lines(l: u32, l_c: u64) -> u64 {
     u64::from(obf_hashes(l)) * u64::from(l).div_ceil(l_c)
 }
 
-/// Memory of the Bloomier filter in bits: 1.23 cells a name. It reads 3.
+/// Memory of the Bloomier filter in bits: 1.23 cells per name. It reads 3.
 pub fn bloomier_bits(n: u64, l: u32) -> f64 {
     1.23 * n as f64 * f64::from(l)
 }
@@ -73,13 +73,13 @@ pub fn setsep_lines(l: u32, l_c: u64) -> u64 {
     1 + super::lines::max_lines(24 * u64::from(l), l_c)
 }
 
-/// Probes of a binary search over `n` names, at most.
+/// Most probes of a binary search over `n` names.
 pub fn sorted_probes(n: u64) -> u32 {
     u64::BITS - n.leading_zeros()
 }
 
-/// Lines of a binary search over `n` names of `l_k` bits, at most: a probe, of however many lines the name has, until
-/// the rest of the range lies in the line at hand.
+/// Most lines of a binary search over `n` names of `l_k` bits: one probe after another, each of all lines of the name,
+/// until the rest of the range is in the current line.
 pub fn sorted_lines(n: u64, l_k: u32, l_c: u64) -> u64 {
     let a_line = (l_c / u64::from(l_k).max(1)).max(1);
     let far = sorted_probes(n.div_ceil(a_line));
@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn binary_search_ends_in_one_line() {
         assert_eq!(sorted_probes(1 << 20), 21);
-        // Ten MAC names a line: 10M names are 10^6 lines.
+        // Ten MAC names per line: 10M names are 10^6 lines.
         assert_eq!((sorted_lines(10_000_000, 48, 512), sorted_lines(5, 48, 512)), (20, 1));
         assert_eq!(sorted_lines(1000, 1024, 512), 20);
         assert_eq!(tss_lines(5, 356 + 8, 512), 5);

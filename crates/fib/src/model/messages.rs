@@ -1,8 +1,8 @@
 //! Bits of an update message of an Othello: the papers' Table III, and what its figures stand for.
 //!
-//! A message lists the cells whose value changes. All cells of one side of the new or changed edge do, for they are
-//! XORed with one and the same mask. That side is a tree of `s` cells in a random forest: a random cell has on average
-//! `n_k / m` names, each leads to a cell with as many more, and so on, whence
+//! A message lists the cells whose value changes: all cells on one side of the new or changed edge, which are XORed
+//! with the same mask. That side is a tree of `s` cells in a random forest. A random cell has on average `n_k / m`
+//! names, and each leads to a cell with as many more, so
 //! `chi = E(s) = 1 / (1 - n_k / m)`, and `s` has the Borel distribution. Derivations: `docs/derivations/model.md`.
 
 /// Cells a name changes, as Table III was computed: 2.40 for a new name, 2.34 for a changed action, in *both* of its
@@ -21,7 +21,7 @@ pub struct Messages {
 }
 
 impl Messages {
-    /// Names a cell.
+    /// Names per cell.
     fn lambda(&self) -> f64 {
         self.n_k / self.m
     }
@@ -54,7 +54,7 @@ impl Messages {
         self.chi() * self.index_bits() + f64::from(self.l)
     }
 
-    /// Entropy of what a message says: how many cells, which, in no order, and the mask:
+    /// Entropy of the content of a message: the number of cells, the unordered set of cells, and the mask:
     /// `H(s) + E(log2 (2m choose s)) + l`.
     pub fn entropy(&self) -> f64 {
         let cells = 2.0 * self.m;

@@ -6,20 +6,20 @@
 //! | [`cuckoo`] | CFW and (2,4)-Cuckoo: the same, and `E_eta` | V.A, (3), (4), (8) |
 //! | [`othello`] | OFW and Concise: the same | V.A, (5), (6), (9) |
 //! | [`lines`] | cache lines of cells and buckets: `C(C_b)`, `C_m,i` | undefined there |
-//! | [`mcq`] | memory and most lines a query, as Othello's papers tabulate them | Table II, Table 1 |
+//! | [`mcq`] | memory and most lines per query, as Othello's papers tabulate them | Table II, Table 1 |
 //! | [`messages`] | bits of an update message | Table III |
 //! | [`demand`] | names, actions, aliens wanted | |
 //! | [`designs`] | every design for one demand, its parameters chosen | all of them |
 //! | [`advice`] | which to take at a gateway and at a core node | V.D, VIII |
 //!
-//! Every function is what the equation should say, and its doc tells where the printed one differs; `printed` modules
-//! hold those as they stand. What the papers leave undefined is derived in `docs/derivations/model.md`. Tests hold
-//! both against reference structures that count (`crates/fib/tests/model_counts.rs`).
+//! Every function computes what the equation should say, and its doc says where the printed one differs; `printed`
+//! modules hold the printed ones. What the papers leave undefined is derived in `docs/derivations/model.md`. Tests
+//! check both against reference structures that count (`crates/fib/tests/model_counts`).
 //!
 //! Sources: Shi, Qian, Wang, "Re-designing Compact-structure based Forwarding for Programmable Networks", section V;
 //! Yu, Belazzougui, Qian, Zhang, "Memory-efficient and Ultra-fast Network Lookup and Forwarding using Othello
-//! Hashing", section VI. Limits: names and aliens are random, names equally spread over ports; a line read twice
-//! counts twice, and caches do not exist.
+//! Hashing", section VI. Limits: names and aliens are random, and names equally spread over ports; a line that is read
+//! twice counts twice; caches are not modelled.
 
 pub mod advice;
 pub mod bloom;
@@ -35,7 +35,7 @@ pub use bloom::Bfw;
 pub use cuckoo::{Cfw, Cuckoo};
 pub use othello::Ofw;
 
-/// What all structures have in common: the papers' Table I. Lengths in bits.
+/// What all structures share: the papers' Table I. Lengths in bits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Symbols {
     /// Valid names.
@@ -66,7 +66,7 @@ impl Default for Symbols {
 }
 
 impl Symbols {
-    /// `e_l = 1 / r_l`: slots a name.
+    /// `e_l = 1 / r_l`: slots per name.
     pub fn e_l(&self) -> f64 {
         1.0 / self.r_l
     }

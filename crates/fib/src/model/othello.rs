@@ -2,7 +2,7 @@
 //! `l_f = 0` it is Concise.
 //!
 //! Equations (5), (6), (9) and the memory of section V.A. The last of the `l_f` bits is the emptiness indicator, so
-//! `l_f - 1` bits are left to tell names apart.
+//! `l_f - 1` bits are left to distinguish names.
 
 use super::Symbols;
 use super::lines::expected_lines;
@@ -21,19 +21,19 @@ pub struct Ofw {
 }
 
 impl Ofw {
-    /// The sizes before they are rounded to powers of two: `m_a = 1.33 n_k`, `m_b = n_k`, of which the paper's 2.33,
-    /// 0.471 and 0.368 come.
+    /// The sizes before rounding to powers of two: `m_a = 1.33 n_k`, `m_b = n_k`, from which the paper's 2.33, 0.471
+    /// and 0.368 follow.
     pub fn unrounded(s: Symbols, l_f: u32) -> Self {
         Self { s, l_f, m_a: 1.33 * s.n_k, m_b: s.n_k }
     }
 
-    /// The papers' Option 2: each side the next power of two; 2.67 to 4 cells a name.
+    /// The papers' Option 2: each side the next power of two; 2.67 to 4 cells per name.
     pub fn option_2(s: Symbols, l_f: u32) -> Self {
         let power = |cells: f64| (cells.ceil() as u64).next_power_of_two() as f64;
         Self { s, l_f, m_a: power(1.33 * s.n_k), m_b: power(s.n_k) }
     }
 
-    /// Two equal sides that together have `cells` cells a name.
+    /// Two equal sides that together have `cells` cells per name.
     pub fn even(s: Symbols, l_f: u32, cells: f64) -> Self {
         Self { s, l_f, m_a: cells / 2.0 * s.n_k, m_b: cells / 2.0 * s.n_k }
     }
@@ -87,7 +87,7 @@ impl Ofw {
     }
 
     /// `E(C_m,e^o)`, equation (6): the first cell is always read, the second if the first is not empty. The printed
-    /// one counts only cells that turn out not to be empty.
+    /// equation counts only cells that are not empty.
     pub fn c_m_alien(&self) -> f64 {
         let cells = if self.l_f == 0 { 2.0 } else { 1.0 + (1.0 - self.epsilon_a()) };
         self.s.name_lines() + cells * self.cell_lines()
@@ -108,7 +108,7 @@ fn epsilon(m: f64, n_k: f64) -> f64 {
     (n_k * (-1.0 / m).ln_1p()).exp()
 }
 
-/// The equations as they are printed, where that is not what they should say.
+/// The equations as printed, where they differ from what they should say.
 pub mod printed {
     use super::Ofw;
 

@@ -10,7 +10,7 @@ use lookup::traits::InsertError;
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum NetworkError {
-    /// Settings that make no network.
+    /// Invalid settings.
     #[error("{why}: correct the configuration")]
     Settings { why: &'static str },
     /// Switches and links.

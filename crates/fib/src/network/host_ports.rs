@@ -1,6 +1,6 @@
-//! Many host ports at once: one change, one action table a switch, however many ports.
+//! Many host ports at once: one change, one action table per switch, however many ports.
 //!
-//! A port stands for a server where names are content, and a switch may have tens of thousands of those. One by one each
+//! Where names are content, each port is a server, and a switch may have tens of thousands. Added one by one, each
 //! would send and store the whole table of ports again.
 
 use super::{Draft, Effects, Network, NetworkError};
@@ -10,9 +10,9 @@ use std::collections::BTreeSet;
 impl Network {
     /// As [`Network::add_host_port`] for many, all or none.
     ///
-    /// Cost: as for one, and O(1) a port.
+    /// Cost: as for one, plus O(1) per port.
     /// # Errors
-    /// Those of the first port that is refused; also [`NetworkError::PortOfHosts`] for one that is there twice.
+    /// Those of the first port that is refused; also [`NetworkError::PortOfHosts`] for a duplicate.
     pub fn add_host_ports(&mut self, ends: &[End]) -> Result<Effects, NetworkError> {
         let mut new = BTreeSet::new();
         for &end in ends {
@@ -48,7 +48,7 @@ impl Network {
         Ok(self.rerouted(draft, &nodes.into_iter().collect::<Vec<_>>()))
     }
 
-    /// Gives switches the table of gateways, all or none.
+    /// Moves switches to the table of gateways, all or none.
     fn become_gateways(&mut self, nodes: &[NodeId], draft: &mut Draft) -> Result<(), NetworkError> {
         for (i, node) in nodes.iter().enumerate() {
             if let Err(error) = self.retable(*node, self.settings.gateway, draft) {

@@ -1,7 +1,7 @@
-//! One RIB and one topology to a FIB a switch: every change of the network becomes the messages that switches need and
-//! the rows that a store must keep.
+//! Derives one FIB per switch from one RIB and one topology: every change of the network becomes the messages that
+//! switches need and the rows that a store must keep.
 //!
-//! Phase I (the graph of names) is done once for all switches that hold the same names; a switch's FIB is that graph
+//! Phase I (the graph of names) runs once for all switches that hold the same names; a switch's FIB is that graph
 //! coloured by its routes. A name's payload in the graph is the index of the place it hangs off; a switch's view is a
 //! small array from place to value.
 //!
@@ -9,27 +9,27 @@
 //! * **Egress mode**: the value is the index of the switch that the name hangs off. All switches of a table share one
 //!   image, and a route change touches action tables only.
 //!
-//! **Tenants.** Switches that hold only some tenants' names get tables of their own, one graph a distinct set of
-//! tenants: that keeps their FIBs as small as their names, where deriving drop for the others would not, and costs the
-//! controller another graph. Such a switch is never on a path between others (it could not know their names), and
-//! names of other tenants cannot hang off it. A name that it does not hold is alien to it: refused by the exact check at
-//! its ingress.
+//! **Tenants.** Switches that hold only some tenants' names get their own tables, with one graph per distinct set of
+//! tenants. This keeps their FIBs as small as their names, which deriving drop for the other names would not, and costs
+//! the controller another graph. Such a switch is never on a path between others (it could not know their names), and
+//! names of other tenants cannot hang off it. A name that it does not hold is alien to it, so the exact check at its
+//! ingress refuses it.
 //!
 //! **Views** exist for attached switches only ([`Network::attach`]); with none attached a mutation costs the graph alone.
 //!
-//! **Order.** [`Effects::phases`] are to be delivered one after the other: a name that comes is known at its
-//! destination first and valid at the gateways last; one that moves is learnt from its destination outwards, so that no
-//! two switches ever point at each other; one that goes becomes invalid at the gateways first. Batches keep the first
-//! and the last of these and send all FIBs in one phase (the hop limit of the frames bounds what loops meanwhile).
+//! **Order.** [`Effects::phases`] must be delivered in order. A new name is installed at its destination first, and
+//! becomes valid at the gateways last. A moved name is installed from its destination outwards, so that no two switches
+//! ever point at each other. A removed name becomes invalid at the gateways first. Batches keep the first and the last
+//! of these phases and send all FIBs in one phase (the hop limit of the frames bounds loops meanwhile).
 //!
-//! Cost: a name's change is O(1) in the graph and an update of some 6 cells a switch; a route change in port mode colours
-//! all names once for every switch whose routes change, and sends the shards that differ.
+//! Cost: a name's change is O(1) in the graph and an update of some 6 cells per switch; a route change in port mode
+//! colours all names once for every switch whose routes change, and sends the shards that differ.
 //!
 //! Source: "Memory-efficient and Ultra-fast Network Lookup and Forwarding using Othello Hashing", sections III, V;
-//! "compact structure forwarding", section IV.C-D (the shared skeleton). Differs: tombstones, versions and digests a
+//! "compact structure forwarding", section IV.C-D (the shared skeleton). Differs: tombstones, versions and digests per
 //! shard, egress mode, durable rows.
 //!
-//! Limits: 2^`value_bits` - 1 ports a switch (port mode) or switches (egress mode); `max_names` names.
+//! Limits: 2^`value_bits` - 1 ports per switch (port mode) or switches (egress mode); `max_names` names.
 
 mod error;
 mod host_ports;
@@ -59,10 +59,10 @@ use lookup::hash::{Family, Hasher, SecretKey};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use table::Table;
 
-/// What a network is made with.
+/// The settings of a network.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Tells networks apart; not 0, and random where several might meet.
+    /// Distinguishes networks; not 0, and random where several might meet.
     pub cluster: u64,
     /// What the values of FIBs mean.
     pub mode: ValueMode,
@@ -78,9 +78,9 @@ pub struct Settings {
     pub max_names: usize,
     /// Threads for building whole graphs.
     pub threads: usize,
-    /// What switches with host ports look names up in.
+    /// The design of switches with host ports.
     pub gateway: &'static Design,
-    /// What the others do.
+    /// The design of the other switches.
     pub core: &'static Design,
 }
 
@@ -112,12 +112,12 @@ impl Settings {
     }
 }
 
-/// What a mutation brought about.
+/// The effects of a mutation.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Effects {
     /// The change's number, which its messages carry.
     pub change: u64,
-    /// Messages by phase: a phase is to be delivered before the next starts; to one switch in this order.
+    /// Messages by phase: each must be delivered before the next starts, and to one switch in this order.
     pub phases: Vec<Vec<(NodeId, Message)>>,
     /// What the store must commit before the first message goes out.
     pub durable: Vec<RowChange>,
@@ -169,7 +169,7 @@ struct Places {
     ends: Vec<End>,
 }
 
-/// A mutation in the making: messages by phase, and rows.
+/// A mutation in progress: messages by phase, and rows.
 #[derive(Default)]
 struct Draft {
     outbox: Vec<(u32, NodeId, Body)>,
@@ -283,13 +283,13 @@ impl Network {
         Ok((id, self.rerouted(draft, &[id])))
     }
 
-    /// A switch more, without routes.
+    /// Adds a switch, without routes.
     fn enter(&mut self, name: &str, tenants: Tenants, draft: &mut Draft) -> Result<NodeId, NetworkError> {
         let id = NodeId(self.next_node);
         if let Some(taken) = self.topology.node_by_name(name) {
             return Err(TopologyError::NameTaken { name: name.to_owned(), id: taken }.into());
         }
-        // What may be refused comes first: a table that is there, but not in the store, would be missing after a restart.
+        // Checks that may refuse come first: a table in memory but not in the store would be missing after a restart.
         let mut egress = None;
         if self.settings.mode == ValueMode::Egress {
             let acknowledged = self.switches.values().map(|switch| switch.acknowledged).min().unwrap_or(u64::MAX);
@@ -368,7 +368,7 @@ impl Network {
         Ok(self.rerouted(draft, &[link.a.node, link.b.node]))
     }
 
-    /// A link more; the routes stay.
+    /// Adds a link; the routes stay.
     fn connect(&mut self, one: End, other: End, cost: u32, up: bool, draft: &mut Draft) -> Result<Link, NetworkError> {
         for end in [one, other] {
             if self.host_ports.contains(&end) {
@@ -389,7 +389,7 @@ impl Network {
         Ok(link)
     }
 
-    /// Takes a link away, by one of its ends.
+    /// Removes a link, given one of its ends.
     /// # Errors
     /// [`TopologyError::NoLink`].
     pub fn remove_link(&mut self, end: End) -> Result<Effects, NetworkError> {
@@ -401,7 +401,7 @@ impl Network {
         Ok(self.rerouted(draft, &[link.a.node, link.b.node]))
     }
 
-    /// Changes the cost of a link, by one of its ends.
+    /// Changes the cost of a link, given one of its ends.
     /// # Errors
     /// [`TopologyError::NoLink`], [`TopologyError::ZeroCost`].
     pub fn set_link_cost(&mut self, end: End, cost: u32) -> Result<Effects, NetworkError> {
@@ -409,7 +409,7 @@ impl Network {
         Ok(self.link_changed(link))
     }
 
-    /// Takes a link into or out of use, by one of its ends.
+    /// Takes a link into or out of use, given one of its ends.
     /// # Errors
     /// [`TopologyError::NoLink`].
     pub fn set_link_up(&mut self, end: End, up: bool) -> Result<Effects, NetworkError> {
@@ -456,7 +456,7 @@ impl Network {
         Ok(self.rerouted(draft, &[end.node]))
     }
 
-    /// Gives a switch the table of a design, if it has another; what it is sent follows with the announcement.
+    /// Moves a switch to the table of a design, if it has another. The announcement sends what it needs.
     fn retable(&mut self, node: NodeId, design: &'static Design, draft: &mut Draft) -> Result<(), NetworkError> {
         let (tenants, old) = (self.switches[&node].tenants.clone(), self.switches[&node].table);
         if self.tables[&old].spec.design == design {
@@ -482,8 +482,8 @@ impl Network {
         Ok(())
     }
 
-    /// Tells an attached switch that it became a gateway, with the valid names, or ceased to be one; and its FIB, where
-    /// that is of another design now.
+    /// Tells an attached switch that it became a gateway, with the valid names, or ceased to be one. Sends its FIB if
+    /// the design changed.
     fn announce_gateway(&mut self, node: NodeId, draft: &mut Draft) -> Result<(), NetworkError> {
         if !self.switches[&node].attached {
             return Ok(());
@@ -507,14 +507,14 @@ impl Network {
         Ok(())
     }
 
-    /// Notes that a switch confirmed a message of this change: it has everything of the changes before it.
+    /// Records that a switch confirmed a message of this change, and so has everything of the changes before it.
     pub fn acknowledge(&mut self, node: NodeId, change: u64) {
         if let Some(switch) = self.switches.get_mut(&node) {
             switch.acknowledged = switch.acknowledged.max(change.min(self.change));
         }
     }
 
-    /// What `node` is to do with a live name, from routes alone: what its FIB must say.
+    /// The action of `node` for a live name, from routes alone: what its FIB must answer.
     pub fn action(&self, node: NodeId, name: &Name) -> Action {
         let Some(attachment) = self.rib.get(name) else { return Action::Drop };
         if !self.switches.get(&node).is_some_and(|switch| switch.tenants.holds(attachment.tenant)) {
@@ -544,12 +544,13 @@ impl Network {
         Ok(fibs)
     }
 
-    /// Takes another key: the way out of a digest collision. Every graph is built anew, every attached switch gets a
-    /// new image and serves the old one until it has it whole.
+    /// Changes the hash key: the remedy for a digest collision. Every graph is rebuilt. Every attached switch gets a
+    /// new image, and serves the old one until the new one is complete.
     ///
-    /// About 0.2 s a million names and table.
+    /// About 0.2 s per million names and table.
     /// # Errors
-    /// [`DigestCollision`](crate::rib::RibError::DigestCollision) when two names collide under this key too (try another), [`NetworkError::Graph`].
+    /// [`DigestCollision`](crate::rib::RibError::DigestCollision) when two names collide under this key too (try
+    /// another), [`NetworkError::Graph`].
     pub fn rekey(&mut self, key: SecretKey) -> Result<Effects, NetworkError> {
         let settings = Settings { key, ..self.settings.clone() };
         self.rib.rekey(settings.hasher())?;
@@ -648,7 +649,7 @@ impl Network {
         Ok(id)
     }
 
-    /// These tenants' names, arranged.
+    /// Builds the control half of these tenants' names.
     fn build_control(&self, spec: &Spec, tenants: &Tenants) -> Result<Box<dyn FibControl>, NetworkError> {
         let mut places = HashMap::new();
         self.places.ends.iter().zip(0u32..).for_each(|(end, place)| _ = places.insert(*end, place));
@@ -659,7 +660,7 @@ impl Network {
         Ok((spec.design.halves.control)(spec, &entries, self.settings.threads)?)
     }
 
-    /// The view of a switch in a table, made if there is none, with the switch among those that it is for.
+    /// The view of a switch in a table, created if missing; the switch is added to those that it serves.
     fn join_view(&mut self, node: NodeId, table: u32, report: &[HeldPart]) -> Result<usize, NetworkError> {
         let of = (self.settings.mode == ValueMode::Port).then_some(node);
         let known = self.tables[&table].views.iter().position(|view| view.of == of);
@@ -676,7 +677,7 @@ impl Network {
     fn drop_unused_table(&mut self, id: u32, draft: &mut Draft) {
         let used = self.switches.values().any(|switch| switch.table == id);
         let table = &self.tables[&id];
-        // The one that new switches get stays.
+        // The table that new switches get stays.
         if used || table.tenants == Tenants::All && table.spec.design == self.settings.core {
             return;
         }
@@ -687,7 +688,7 @@ impl Network {
         }
     }
 
-    /// What of an end the graphs distinguish: in egress mode the switch alone.
+    /// The part of an end that the graphs distinguish: in egress mode the switch alone.
     fn place_of(&self, end: End) -> End {
         match self.settings.mode {
             ValueMode::Port => end,

@@ -1,4 +1,4 @@
-//! Names that come, move and go.
+//! Adding, moving and removing names.
 
 use super::table::Table;
 use super::{Draft, Effects, Network, NetworkError};
@@ -14,7 +14,7 @@ use lookup::hash::Digest;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 
-/// The phase in which places that a name has left forget it.
+/// The phase in which the places that a name left remove it.
 const LAST: u32 = u32::MAX;
 
 /// Where a name was and where it will be.
@@ -42,7 +42,7 @@ impl<V: ExactValue> ExactChange<V> {
         }
     }
 
-    /// Takes `held` to later versions, and says how, in messages of bounded size.
+    /// Advances `held` to later versions, and returns the updates, of bounded size each.
     fn advance(self, kind: NameKind, held: &mut Held) -> Vec<ExactUpdate<V>> {
         let mut updates = Vec::new();
         let mut entries = self.0.into_iter().peekable();
@@ -90,7 +90,7 @@ impl Network {
         self.run(vec![step])
     }
 
-    /// Removes a name: at once invalid at the gateways, then dropped everywhere.
+    /// Removes a name: first it is invalid at the gateways, then dropped everywhere.
     /// # Errors
     /// [`NetworkError::UnknownName`].
     pub fn remove_name(&mut self, name: &Name) -> Result<Effects, NetworkError> {
@@ -106,12 +106,12 @@ impl Network {
 
     /// As [`Network::set_name`] for many, all or none; of equal names the last counts.
     ///
-    /// Where they are many, each table is arranged and sent once: whole, or the shards that change.
+    /// A large batch arranges and sends each table once: whole, or the shards that change.
     /// # Errors
     /// [`NetworkError::Batch`] names the first item refused; unchanged.
     pub fn put_names(&mut self, names: &[(Name, Attachment)]) -> Result<Effects, NetworkError> {
         let last: HashMap<&Name, usize> = names.iter().enumerate().map(|(index, (name, _))| (name, index)).collect();
-        // Names and addresses of the batch itself count against each other.
+        // Names and addresses of the batch may also conflict with each other.
         let new = last.keys().filter(|name| self.rib.get(name).is_none()).count();
         let (got, max) = (self.rib.len() + new, self.settings.max_names);
         if got > max {
@@ -173,7 +173,7 @@ impl Network {
         Ok(Step { name: name.clone(), digest, before, after })
     }
 
-    /// Makes checked changes: graphs first, since only they may still fail.
+    /// Applies checked changes: graphs first, since only they may still fail.
     fn run(&mut self, mut steps: Vec<Step>) -> Result<Effects, NetworkError> {
         steps.retain(|step| step.before != step.after);
         if steps.is_empty() {
@@ -253,10 +253,10 @@ impl Network {
         Ok(())
     }
 
-    /// When a switch is to learn of a single name's change.
+    /// The phase in which a switch is sent a single name's change.
     fn phase(&self, step: &Step, node: NodeId) -> u32 {
         match (step.before, step.after) {
-            // A name that moves is learnt from its destination outwards.
+            // A moved name is installed from its destination outwards.
             (Some(_), Some(after)) => self.routes.hops(node, after.switch).unwrap_or(LAST - 1),
             (None, Some(after)) => u32::from(node != after.switch),
             (Some(before), None) => 1 + u32::from(node == before.switch),
@@ -264,7 +264,7 @@ impl Network {
         }
     }
 
-    /// Takes a table back to the state before `steps`. Its views learn of it with the next mutation.
+    /// Restores a table to the state before `steps`. The next mutation updates its views.
     fn undo(&self, table: &mut Table, steps: &[Step]) {
         let (mut put, mut remove) = (Vec::new(), Vec::new());
         for step in steps {
@@ -296,7 +296,7 @@ impl Network {
                 gone.entry(before.switch).or_insert_with(none).record(&step.name, Some(before.port), None);
             }
         }
-        // Known before frames are sent there, forgotten after everybody else has learnt where the name went.
+        // Added before frames are sent there, removed after all other switches have the name's new place.
         for (phase, changes) in [(0, come), (LAST, gone)] {
             for (node, change) in changes {
                 let Some(switch) = self.switches.get_mut(&node) else { continue };

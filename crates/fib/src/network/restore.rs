@@ -28,9 +28,9 @@ impl Network {
 
     /// A network from its rows, the one of kind 1 first (as a store that sorts by kind and key gives them).
     ///
-    /// The hash key and the cluster are those of the rows; what else of `settings` is stored must agree, but for the
-    /// designs: with others than before switches get other tables, and the rows that this changes are returned, to be
-    /// committed before anything else. No switch is attached. Costs about as much as building every table.
+    /// The hash key and the cluster are those of the rows. Whatever else of `settings` is stored must agree, except the
+    /// designs: if these differ, switches get other tables. The rows that this changes are returned, to be committed
+    /// before anything else. No switch is attached. Costs about as much as building every table.
     /// # Errors
     /// [`RestoreError`].
     pub fn restore(
@@ -41,7 +41,7 @@ impl Network {
         let names = settings.kind;
         let live = rows.into_iter().filter_map(|row| Some((row.kind, row.key, row.value?)));
         let mut decoded = live.map(|(kind, key, value)| {
-            // A name of another kind would be a riddle; the first row says which kind it is.
+            // Names cannot be decoded without their kind, which is in the first row.
             Row::decode(kind, &key, &value, names).map_err(|source| RestoreError::Row { kind, source })
         });
         let first = decoded.next().ok_or(RestoreError::NoNetwork)??;
@@ -132,7 +132,7 @@ impl Network {
             let spec = Design::by_name(&design).map(|design| self.settings.spec(design)).ok();
             let spec = spec.filter(|spec| [self.settings.gateway, self.settings.core].contains(&spec.design));
             let Some(spec) = spec else {
-                // Of a design that is no longer configured: its switches get other tables below.
+                // A table of a design that is no longer configured: its switches get other tables below.
                 let row = Row::Table { id, tenants, valid_version: 0, design: (design, fingerprint_bits) };
                 draft.rows.push(row.delete());
                 draft.rows.extend(stored.parts.into_iter().map(|row| Row::part(id, row.key, None)));
@@ -181,7 +181,7 @@ impl Network {
 
 #[derive(Default)]
 struct StoredTable {
-    /// Whose names, in which design with how long a fingerprint.
+    /// Its tenants, its design and the bits of a fingerprint.
     of: Option<(Tenants, (String, u8))>,
     valid_version: u64,
     parts: Vec<PartRow>,
@@ -204,23 +204,23 @@ fn from_network_row(row: Row, settings: Settings, term: u64) -> Result<Network, 
     Ok(network)
 }
 
-/// Why rows make no network.
+/// Why rows do not make a network.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum RestoreError {
-    /// The row that everything else hangs off is missing, not first, or there twice.
+    /// The row of the network is missing, not first, or duplicate.
     #[error("the store has no row of the network itself where it is due: restore it from a backup")]
     NoNetwork,
     /// A row that cannot be read.
     #[error("a row of kind {kind} in the store cannot be read ({source}): restore it from a backup")]
     Row { kind: u8, source: DecodeError },
-    /// Configured otherwise than stored.
+    /// The configuration differs from the store.
     #[error(
         "{what} is {stored} in the store and {configured} in the configuration: correct the configuration, or start with an empty store"
     )]
     Mismatch { what: &'static str, stored: String, configured: String },
-    /// Configured for fewer names than there are.
+    /// The configuration allows fewer names than there are.
     #[error("the store holds more names than the configured max_names = {max}: raise max_names")]
     TooManyNames { max: usize },
     /// Rows that others need are missing.

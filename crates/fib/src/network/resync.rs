@@ -1,4 +1,4 @@
-//! Switches that come and go: what an attached switch has against what it should have.
+//! Attaching and detaching switches: what an attached switch has, compared with what it should have.
 
 use super::{Network, NetworkError};
 use crate::designs::Lacking;
@@ -8,7 +8,7 @@ use crate::replica::{image_parts, load_parts};
 use crate::topology::{NodeId, TopologyError};
 
 impl Network {
-    /// Whether [`Network::attach`] takes this report.
+    /// Whether [`Network::attach`] accepts this report.
     /// # Errors
     /// [`NetworkError::WrongCluster`], [`TopologyError::UnknownNode`].
     pub fn check_report(&self, node: NodeId, report: &Report) -> Result<(), NetworkError> {
@@ -22,10 +22,10 @@ impl Network {
         Ok(())
     }
 
-    /// Takes a switch in that says what it has, and returns what it lacks, in order; nothing when nothing differs.
+    /// Attaches a switch that sent this report, and returns what it lacks, in order; nothing when nothing differs.
     ///
-    /// From now on mutations cause messages for it. Also the answer to a report of a switch that is attached already.
-    /// Costs a table with the switch's values, unless it shares a view with others.
+    /// From now on mutations cause messages for it. Also answers a report of a switch that is attached already.
+    /// Costs as much as a table with the switch's values, unless it shares a view with others.
     /// # Errors
     /// [`NetworkError::WrongCluster`], [`TopologyError::UnknownNode`], [`NetworkError::Graph`]; unchanged.
     pub fn attach(&mut self, node: NodeId, report: &Report) -> Result<Vec<Message>, NetworkError> {
@@ -91,7 +91,7 @@ impl Network {
         })
     }
 
-    /// Lets go of a switch: mutations cause no messages for it until it attaches again.
+    /// Detaches a switch: mutations cause no messages for it until it attaches again.
     pub fn detach(&mut self, node: NodeId) {
         if let Some(switch) = self.switches.get_mut(&node) {
             switch.attached = false;
@@ -106,7 +106,7 @@ impl Network {
         self.switches.get(&node).is_some_and(|switch| switch.attached)
     }
 
-    /// The view of a switch, made if there is none, and what of its table the switch lacks.
+    /// The view of a switch, created if missing, and the parts of its table that the switch lacks.
     fn attach_view(&mut self, node: NodeId, header: &TableHeader, report: &Report) -> Result<Vec<Body>, NetworkError> {
         let shards = if report.table == header.table { &report.shards[..] } else { &[] };
         let index = self.join_view(node, header.table, shards)?;

@@ -21,7 +21,7 @@ impl Network {
             table,
             spec: self.tables[&table].spec.clone(),
             mode: self.settings.mode,
-            // They hold the valid names beside any design.
+            // Gateways hold the valid names with any design.
             gateway: self.ports_of(node).next().is_some(),
             reset: false,
         }
@@ -48,7 +48,7 @@ impl Network {
     pub(super) fn action_table(&self, node: NodeId) -> Vec<Action> {
         let mut actions = vec![Action::Drop];
         match self.settings.mode {
-            // An index that is out of use keeps its meaning, for cells that have not heard of it yet.
+            // A retired index keeps its meaning, for cells that are not updated yet.
             ValueMode::Port => actions.extend(self.switches[&node].ports.slots().iter().map(|slot| slot.value)),
             ValueMode::Egress => actions.extend(self.egress.slots().iter().map(|slot| match slot.value {
                 _ if slot.retired_at.is_some() => Action::Drop,

@@ -22,15 +22,15 @@ pub(super) struct Table {
     pub(super) control: Box<dyn FibControl>,
     /// Version and digest of the valid names.
     pub(super) valid: Held,
-    /// Whom the views of the skeleton are for, in their order.
+    /// The switches of each view of the skeleton, in the order of the views.
     pub(super) views: Vec<View>,
-    /// The rows of views that are not there: of switches that are not attached.
+    /// The rows of views that do not exist, of switches that are not attached.
     pub(super) absent: BTreeMap<Option<NodeId>, Vec<PartRow>>,
-    /// Rows of views that changed apart from mutations.
+    /// Rows of views that changed outside mutations.
     pending: Vec<(Option<NodeId>, PartRow)>,
 }
 
-/// Whom a view is for.
+/// The switches that a view serves.
 pub(super) struct View {
     /// The switch; `None` when the view serves all switches of its table.
     pub(super) of: Option<NodeId>,
@@ -44,7 +44,7 @@ impl Table {
         Table { tenants, spec, control, valid, views: Vec::new(), absent, pending }
     }
 
-    /// Adds a view without switches; its index.
+    /// Adds a view without switches; returns its index.
     pub(super) fn add_view(
         &mut self,
         of: Option<NodeId>,
@@ -63,7 +63,7 @@ impl Table {
         Ok(index)
     }
 
-    /// Lets a switch go; views without switches go too, but for their rows.
+    /// Detaches a switch; removes views without switches, except their rows.
     pub(super) fn detach(&mut self, node: NodeId) {
         for index in (0..self.views.len()).rev() {
             self.views[index].switches.remove(&node);
@@ -99,7 +99,7 @@ impl Table {
                     }
                     _ => bodies.push(Body::Updates { table: id, updates: vec![bytes] }),
                 },
-                // What came before is in it.
+                // It includes everything before it.
                 Emitted::Whole(bytes) => *bodies = image_parts(id, bytes).collect(),
             }
         }

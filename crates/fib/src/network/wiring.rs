@@ -1,6 +1,6 @@
 //! Many switches and links at once: one computation of routes, however many.
 //!
-//! One by one each would compute the routes of all pairs again, and with a thousand switches that takes minutes.
+//! Added one by one, each would recompute the routes of all pairs, which takes minutes with a thousand switches.
 
 use super::{Draft, Effects, Network, NetworkError};
 use crate::durable::Tenants;
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 impl Network {
     /// As [`Network::add_switch`] for many that hold all names, all or none; their ids are in the order of `names`.
     ///
-    /// Cost: as for one, and O(V) a switch.
+    /// Cost: as for one, plus O(V) per switch.
     /// # Errors
     /// Those of the first switch that is refused; unchanged.
     pub fn add_switches(&mut self, names: &[&str]) -> Result<(Vec<NodeId>, Effects), NetworkError> {
@@ -36,7 +36,7 @@ impl Network {
 
     /// As [`Network::add_link`] for many, each with its cost, all or none.
     ///
-    /// Cost: as for one, and O(log E) a link.
+    /// Cost: as for one, plus O(log E) per link.
     /// # Errors
     /// Those of the first link that is refused; unchanged.
     pub fn add_links(&mut self, links: &[(End, End, u32)]) -> Result<Effects, NetworkError> {

@@ -1,4 +1,4 @@
-//! BFW: d filters with l hash functions each, asked in turn; the first that says yes has the port.
+//! BFW: d filters with l hash functions each, queried in turn; the first that says yes gives the port.
 
 use std::collections::HashMap;
 
@@ -47,7 +47,7 @@ fn check(d: u32, l: u32, p: f64) {
     let n_k = 500 * d as usize;
     let mut model = Bfw { s: Symbols { n_k: n_k as f64, d, ..Symbols::default() }, l, p };
     let bits = (model.m() / f64::from(d)).round() as usize;
-    // The share of zeros that whole bits and 500 names a filter come to.
+    // The share of zeros with whole bits and 500 names per filter.
     model.p = (f64::from(l * 500) * (-1.0f64 / bits as f64).ln_1p()).exp();
     let mut rng = Rng::new(seed());
     let (mut valid, mut aliens) = (Vec::<Measured>::new(), Vec::<Measured>::new());

@@ -13,7 +13,7 @@ use super::{Counts, Measured, costs_hold, hash, holds, measure, names, seed};
 
 const SLOTS: u64 = 4;
 
-/// What a slot is compared by.
+/// The mark by which a slot is compared.
 type Mark = fn(u64, u32) -> u64;
 
 /// A table whose slots hold a mark of a name and its value.
@@ -21,7 +21,7 @@ struct Table {
     slots: Vec<Option<u64>>,
     slot_bits: u64,
     l_c: u64,
-    /// Numbers of its two hash functions.
+    /// The numbers of its two hash functions.
     functions: [u64; 2],
     mark: Mark,
     l_f: u32,

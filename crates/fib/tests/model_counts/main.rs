@@ -1,10 +1,10 @@
-//! The equations of `fibula_fib::model` against structures in the papers' configuration that count what they do: a hash
-//! function a position, called when it is needed; lines read as they are reached. They live here because they are
-//! built to be counted, not to be used.
+//! The equations of `fibula_fib::model` against structures in the papers' configuration that count what they do: one
+//! hash function per position, called when it is needed; lines read as they are reached. They live here because they
+//! are built to be counted, not to be used.
 //!
 //! Each comparison is of means over independent instances, within three standard errors of those means, so that the
-//! spread between instances counts. Always the same names, unless FIBULA_SEED is set: three sigma are exceeded once in
-//! 370 comparisons.
+//! spread between instances counts. The names are always the same unless FIBULA_SEED is set: three sigma are exceeded
+//! once in 370 comparisons.
 
 mod bloom;
 mod cuckoo;
@@ -53,7 +53,7 @@ fn hash(name: u64, function: u64, range: u64) -> u64 {
 struct Measured {
     hashes: f64,
     lines: f64,
-    /// Share of lookups that gave what they should not.
+    /// Share of lookups that gave a wrong answer.
     wrong: f64,
 }
 
@@ -69,7 +69,7 @@ fn measure(names: &[u64], name_lines: f64, counts: &Counts, lookup: impl Fn(u64)
     }
 }
 
-/// Holds the mean of `measured` against `computed`.
+/// Checks the mean of `measured` against `computed`.
 fn holds(what: &str, measured: impl Iterator<Item = f64>, computed: f64) {
     let measured: Vec<f64> = measured.collect();
     let n = measured.len() as f64;
@@ -82,7 +82,7 @@ fn holds(what: &str, measured: impl Iterator<Item = f64>, computed: f64) {
     assert!(sigmas.abs() <= 3.0, "{what}: {mean} +- {error} measured, {computed} computed, {sigmas:.1} sigma");
 }
 
-/// Holds hash calls and lines.
+/// Checks hash calls and lines.
 fn costs_hold(what: &str, measured: &[Measured], c_h: f64, c_m: f64) {
     holds(&format!("{what}, hash calls"), measured.iter().map(|one| one.hashes), c_h);
     holds(&format!("{what}, lines"), measured.iter().map(|one| one.lines), c_m);

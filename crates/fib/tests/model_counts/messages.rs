@@ -1,4 +1,4 @@
-//! Trees that an edge of an Othello hangs between: what an update message lists.
+//! The trees on both sides of an edge of an Othello: what an update message lists.
 
 use fibula_fib::model::messages::Messages;
 use lookup::testkit::Rng;
@@ -15,7 +15,7 @@ fn side(edges: &[Vec<(u32, u32)>], start: u32, at: u32) -> usize {
     size
 }
 
-/// Few cycles have random graphs of these loads; those that have one are drawn again, as an Othello would.
+/// Random graphs of these loads have few cycles; a graph with one is drawn again, as an Othello would.
 fn forest(rng: &mut Rng, n: u32, m: u32) -> Vec<Vec<(u32, u32)>> {
     'tries: loop {
         let mut edges = vec![Vec::new(); 2 * m as usize];

@@ -1,4 +1,4 @@
-//! OFW: two arrays of cells, emptiness bits looked at before anything else is done, lines counted as cells lie in them.
+//! OFW: two arrays of cells, emptiness bits checked before anything else, lines counted as the cells lie in them.
 
 use fibula_fib::model::{Ofw, Symbols};
 use lookup::testkit::Rng;

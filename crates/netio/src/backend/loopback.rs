@@ -5,13 +5,13 @@
 //!   end a                                 end b        and the same in the other direction
 //!              empties ◄──  ring  ◄──
 //! ```
-//! Cost: one move of a 24-byte handle into the ring and one out of it; the bytes of a frame stay where they are. For
-//! each frame that a receiver takes it gives an empty buffer back, before it takes the frame: so a sender that finds
-//! room for a frame also finds an empty buffer in exchange, every pool keeps its size, and nothing is ever allocated.
+//! Cost: one move of a 24-byte handle into the ring and one out of it; the bytes of a frame do not move. Before a
+//! receiver takes a frame, it returns an empty buffer. So a sender that finds room for a frame also finds an empty
+//! buffer in exchange, every pool keeps its size, and nothing is ever allocated.
 //!
-//! Deterministic: with both ends in one thread there is no timing in it. Between threads the rings are wait-free
+//! With both ends in one thread it is deterministic. Between threads the rings are wait-free
 //! single-producer single-consumer queues (`rtrb`); a receiver that sleeps is woken through an eventfd, which costs a
-//! sender one fence a burst and a system call only if somebody sleeps.
+//! sender one fence per burst, and a system call only if the receiver sleeps.
 //! Limits: a full ring refuses frames, as a NIC's queue does.
 
 use crate::{Burst, Device, DeviceCounters, NetError, Packet, Pool, Readiness};
@@ -53,8 +53,8 @@ impl Bell {
         Ok(Arc::new(Self { fd, armed: AtomicBool::new(false) }))
     }
 
-    /// Called after frames were published. The fence orders that publication before the look at `armed`; the sleeper
-    /// does it the other way round (arms, fence, looks at the ring), so one of the two sees the other.
+    /// Called after frames were published. The fence orders that publication before the read of `armed`. The sleeper
+    /// does it in reverse (arms, fence, checks the ring), so one of the two sees the other.
     fn ring_if_armed(&self) {
         fence(Ordering::SeqCst);
         if self.armed.load(Ordering::Relaxed) && self.armed.swap(false, Ordering::Relaxed) {
@@ -83,12 +83,12 @@ pub struct Loopback {
     tx: Producer<Packet>,
     tx_empties: Consumer<Packet>,
     own_bell: Arc<Bell>,
-    /// Behind the rings, since fields are dropped in this order: the peer is rung when it can see that the end is gone.
+    /// After the rings, since fields drop in this order: the peer is rung when it can see that the end is closed.
     peer_bell: LastRing,
     counters: Arc<DeviceCounters>,
 }
 
-/// Rings once more at its end: a peer asleep would wait for ever for frames from a closed end.
+/// Rings once more when dropped: a sleeping peer would wait forever for frames from a closed end.
 #[derive(Debug)]
 struct LastRing(Arc<Bell>);
 
@@ -98,7 +98,7 @@ impl Drop for LastRing {
     }
 }
 
-/// Two ends joined.
+/// Creates two joined ends.
 /// # Errors
 /// [`NetError::BadOption`] for a ring of no frames or frames above the limit; [`NetError::Io`] if the process is out
 /// of descriptors (a pair needs two).
@@ -152,7 +152,7 @@ pub fn pair(name_a: &str, name_b: &str, settings: &Settings) -> Result<(Loopback
 }
 
 impl Loopback {
-    /// Drops the frames that are too long for the cable, as an interface does.
+    /// Drops the frames that are too long for the peer, as an interface does.
     #[cold]
     fn refuse_long(&self, pool: &mut Pool, frames: &mut Burst) {
         for packet in std::mem::take(frames) {
@@ -170,7 +170,7 @@ impl Loopback {
         NetError::Closed { device: self.name.clone() }
     }
 
-    /// Sends a copy of one frame, for tests and for hosts that have no worker. Answers false when the ring is full.
+    /// Sends a copy of one frame, for tests and for hosts that have no worker. Returns false when the ring is full.
     /// # Errors
     /// [`NetError::Closed`]; [`NetError::BadOption`] for a frame longer than the settings allow.
     pub fn send(&mut self, frame: &[u8]) -> Result<bool, NetError> {
@@ -186,7 +186,7 @@ impl Loopback {
         }
         let Ok(mut packet) = self.tx_empties.pop() else { return Ok(false) };
         if packet.fill(frame).is_err() {
-            // A buffer from a smaller pool came round: replaced, once.
+            // A buffer from a smaller pool came back: it is replaced, once.
             packet = Packet::new(self.max_frame);
             packet.fill(frame).expect("the buffer was made for the longest frame");
         }
@@ -208,8 +208,8 @@ impl Loopback {
         self.counters.rx_frames.add(1);
         self.counters.rx_bytes.add(packet.len() as u64);
         let result = use_frame(packet.frame());
-        // Here the frame is taken before its buffer goes back: a sender may find room for a frame and no empty one,
-        // and treats the ring as full for that moment.
+        // Here the frame is taken before its buffer is returned: a sender may find room for a frame but no empty
+        // buffer, and treats the ring as full for that moment.
         let _ = self.rx_empties.push(packet);
         Ok(Some(result))
     }
@@ -227,7 +227,7 @@ impl Device for Loopback {
     fn rx_burst(&mut self, pool: &mut Pool, out: &mut Burst) -> Result<usize, NetError> {
         let n = self.rx.slots().min(out.remaining_capacity()).min(pool.available());
         if n == 0 {
-            // Abandoned is looked at first: a frame sent just before the end went is still received.
+            // `is_abandoned` is checked first: a frame sent just before the end closed is still received.
             return if self.rx.is_abandoned() && self.rx.is_empty() { Err(self.closed()) } else { Ok(0) };
         }
         let Ok(empties) = self.rx_empties.write_chunk_uninit(n) else { return Ok(0) };
@@ -253,7 +253,7 @@ impl Device for Loopback {
         if n == 0 {
             return Ok(0);
         }
-        // Empties are taken before frames are shown, so that the receiver finds room for those it gives back.
+        // Empties are taken before frames are published, so that the receiver finds room for those it returns.
         for packet in self.tx_empties.read_chunk(n).expect("as many empties were counted") {
             pool.put(packet);
         }
@@ -282,7 +282,7 @@ impl Device for Loopback {
     }
 
     /// # Errors
-    /// [`NetError::Closed`] if the other end is gone: it cannot come back.
+    /// [`NetError::Closed`] if the other end is closed: it cannot reopen.
     fn revive(&mut self) -> Result<(), NetError> {
         if self.rx.is_abandoned() { Err(NetError::Closed { device: self.name.clone() }) } else { Ok(()) }
     }
@@ -402,7 +402,7 @@ mod tests {
             let mut devices = [Box::new(b) as Box<dyn Device>];
             let waiter = crate::Waiter::new().unwrap();
             let mut burst = Burst::new();
-            // Without a limit: a wake-up that is lost, or comes before the end is seen to be closed, hangs here.
+            // No limit: a wake-up that is lost, or comes before the closed end is visible, hangs here.
             while devices[0].rx_burst(&mut Pool::new(1, 1514), &mut burst).is_ok() {
                 waiter.sleep(&mut devices, |_| false, None).unwrap();
             }

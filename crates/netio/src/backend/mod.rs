@@ -1,4 +1,4 @@
-//! The backends: one module each, every one an implementation of [`Device`](crate::Device).
+//! The backends: one module each, each an implementation of [`Device`](crate::Device).
 
 pub mod af_packet;
 pub mod loopback;

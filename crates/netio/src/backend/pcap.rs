@@ -1,7 +1,7 @@
 //! Capture files as ports: frames are read from one file, and frames sent are written to another.
 //!
 //! Reads classic pcap in both byte orders with microsecond or nanosecond times (through `pcap-file`); writes
-//! nanoseconds in the machine's byte order. Timestamps of the input are ignored: frames come as fast as they are
+//! nanoseconds in the machine's byte order. Timestamps of the input are ignored: frames arrive as fast as they are
 //! taken. One copy each way; a record that was cut at capture time is counted as malformed and skipped.
 //! Limits: Ethernet captures only; pcapng is refused with the command that converts it.
 
@@ -22,15 +22,15 @@ pub struct Pcap {
     input: Option<PcapReader<Box<dyn Read + Send>>>,
     output: Option<PcapWriter<Box<dyn Write + Send>>>,
     record: u64,
-    /// A damaged record that was met behind good ones of the same burst.
+    /// A damaged record found after good ones of the same burst.
     pending: Option<NetError>,
     counters: Arc<DeviceCounters>,
 }
 
 impl Pcap {
-    /// Opens files: frames are received from `input` and sent to `output`, which is made afresh.
+    /// Opens files: frames are received from `input` and sent to `output`, which is created or overwritten.
     /// # Errors
-    /// [`NetError::Io`] with the path, [`NetError::Malformed`] if `input` is no Ethernet capture.
+    /// [`NetError::Io`] with the path, [`NetError::Malformed`] if `input` is not an Ethernet capture.
     pub fn open(input: Option<&Path>, output: Option<&Path>) -> Result<Self, NetError> {
         let path = |p: Option<&Path>| p.map_or_else(|| "none".to_owned(), |p| p.display().to_string());
         let name = format!("pcap {} -> {}", path(input), path(output));
@@ -49,7 +49,7 @@ impl Pcap {
         Self::from_streams(&name, input, output)
     }
 
-    /// The same over any streams.
+    /// As [`Pcap::open`], over any streams.
     /// # Errors
     /// As for [`Pcap::open`].
     pub fn from_streams(
@@ -89,7 +89,7 @@ impl Pcap {
         Ok(Self { name: name.to_owned(), input, output, record: 0, pending: None, counters: Arc::default() })
     }
 
-    /// Ends the output and hands back its stream, flushed, so that the end of the file is known to be written.
+    /// Ends the output and returns its stream, flushed, so that the whole file is known to be written.
     /// # Errors
     /// [`NetError::Io`].
     pub fn finish(mut self) -> Result<Option<Box<dyn Write + Send>>, NetError> {
@@ -185,7 +185,7 @@ impl Device for Pcap {
     fn tx_burst(&mut self, pool: &mut Pool, frames: &mut Burst) -> Result<usize, NetError> {
         let n = frames.len();
         let Some(output) = &mut self.output else {
-            // Nowhere to write: a port that only replays swallows what is sent to it, and says so.
+            // There is no output: a port that only replays drops what is sent to it, and counts it.
             self.counters.tx_refused.add(n as u64);
             pool.put_all(frames);
             return Ok(0);

@@ -1,8 +1,8 @@
-//! Exact tables of simulated switches: valid names, which many switches hold alike, are held once.
+//! Exact tables of simulated switches. Valid names that many switches share are stored once.
 //!
 //! Every gateway holds every valid name, so a thousand gateways with a million names would fill 50 GB. Here a table is a
-//! sorted list that equal tables share, and what differs from it. What a switch answers is what it was told; only the
-//! memory is shared.
+//! sorted list that equal tables share, plus the differences from it. Each switch answers from what it was sent; only
+//! the memory is shared.
 
 use fib::action::{Action, PortId};
 use fib::designs::Table;
@@ -22,7 +22,7 @@ type Entries = Vec<(Name, Ip)>;
 pub(super) struct Shelf(Rc<RefCell<Vec<Weak<Entries>>>>);
 
 impl Shelf {
-    /// These entries, sorted, as a list that may be shared and what differs from it.
+    /// These entries, sorted, as a list that may be shared plus the differences from it.
     fn put(&self, entries: Entries) -> (Rc<Entries>, HashMap<Name, Option<Ip>>) {
         let mut lists = self.0.borrow_mut();
         lists.retain(|list| list.strong_count() > 0);
@@ -37,7 +37,7 @@ impl Shelf {
     }
 }
 
-/// What to put (`Some`) and remove (`None`) to come from one sorted list to another, unless that is more than `most`.
+/// What to put (`Some`) and remove (`None`) to turn one sorted list into another, unless that is more than `most`.
 fn differences(from: &Entries, to: &Entries, most: usize) -> Option<HashMap<Name, Option<Ip>>> {
     let mut changed = HashMap::new();
     let (mut from, mut to) = (from.iter().peekable(), to.iter().peekable());
@@ -78,7 +78,7 @@ impl Shared {
         Some(self.list[at].1)
     }
 
-    /// Names that the table holds.
+    /// Number of names in the table.
     pub(super) fn len(&self) -> usize {
         let gone = self.changed.iter().filter(|(name, now)| now.is_none() && self.listed(name).is_some()).count();
         let come = self.changed.iter().filter(|(name, now)| now.is_some() && self.listed(name).is_none()).count();

@@ -1,23 +1,23 @@
-//! Topologies that are generated: for tests, and where no real one is at hand.
+//! Generated topologies: for tests, and where no real one is available.
 //!
 //! | spec | what |
 //! |---|---|
 //! | `ring:N` | a ring of N nodes |
 //! | `fat-tree:K` | a fat tree of switches with K ports, K even: K^2/4 cores, K pods of K/2 aggregation and K/2 edge switches |
-//! | `random:N` | N points in a square, linked where they are near each other: a random geometric graph |
+//! | `random:N` | N points in a square, linked if near each other: a random geometric graph |
 //!
 //! Source of the fat tree: Al-Fares, Loukissas, Vahdat, "A Scalable, Commodity Data Center Network Architecture". The
-//! radius of the random graph is that at which one point in a hundred of a thousand is left alone (Penrose, "Random
-//! Geometric Graphs"); parts that are still apart are joined by the shortest link.
+//! radius of the random graph is the one at which one in a hundred graphs of a thousand points has an isolated
+//! point (Penrose, "Random Geometric Graphs"); parts that are still apart are joined by the shortest link.
 
 use super::graph::{Edge, Graph, GraphError};
 use lookup::hash::Rng;
 
-/// Most nodes: a generated topology is no data set.
+/// Most nodes of a generated topology.
 const MOST: usize = 65_535;
 
 impl Graph {
-    /// The topology of such a spec; `seed` counts where there is chance.
+    /// The topology of such a spec; `seed` matters for random graphs.
     /// # Errors
     /// [`GraphError::Generated`].
     pub fn generate(spec: &str, seed: u64) -> Result<Graph, GraphError> {

@@ -10,8 +10,8 @@
 //! link b c 80
 //! link c a
 //! ```
-//! A node is declared before the links that name it. The number is the link's cost, at least 1, which is also what is
-//! there when there is none. Fields are parted by blanks, so names have none. `scripts/topologies` writes such files.
+//! A node is declared before the links that name it. The number is the link's cost, at least 1, which is also the
+//! default. Fields are separated by blanks, so names have none. `scripts/topologies` writes such files.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -29,7 +29,7 @@ pub struct Edge {
 /// Nodes and links; every node can be reached from every other.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Graph {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// Names of the nodes, all different.
     pub nodes: Vec<String>,
@@ -38,7 +38,7 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// The topology in a text.
+    /// Parses a topology.
     /// # Errors
     /// [`GraphError`], which names the line.
     pub fn parse(text: &str) -> Result<Graph, GraphError> {
@@ -95,7 +95,7 @@ impl Graph {
         }
     }
 
-    /// As [`Graph::parse`] reads it.
+    /// The text that [`Graph::parse`] reads.
     pub fn to_text(&self) -> String {
         let mut text = format!("topology {}\n", self.name);
         self.nodes.iter().for_each(|node| text.push_str(&format!("node {node}\n")));
@@ -128,18 +128,18 @@ impl Graph {
         neighbours
     }
 
-    /// Links of every node.
+    /// Number of links of every node.
     pub fn degrees(&self) -> Vec<usize> {
         self.neighbours().iter().map(Vec::len).collect()
     }
 }
 
-/// Why a text is no topology.
+/// Why text is not a topology.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum GraphError {
-    /// No such line is known.
+    /// An unknown keyword.
     #[error("line {line} begins with `{got}`: begin it with topology, node, link or #")]
     Keyword { line: usize, got: String },
     /// Too few fields, or too many.
@@ -156,7 +156,7 @@ pub enum GraphError {
     /// Nodes come before links.
     #[error("line {line}: there is no node `{name}`: declare it in a line before")]
     UnknownNode { line: usize, name: String },
-    /// A cost that is none.
+    /// An invalid cost.
     #[error("line {line}: `{got}` is no cost: write a number from 1 to 4294967295")]
     Cost { line: usize, got: String },
     /// Both ends at one node.
@@ -165,7 +165,7 @@ pub enum GraphError {
     /// At most one link joins two nodes.
     #[error("line {line}: `{a}` and `{b}` are linked already; remove one of the two links")]
     SecondLink { line: usize, a: String, b: String },
-    /// A topology in pieces.
+    /// A disconnected topology.
     #[error("line {line}: node `{name}` cannot be reached from `{from}`: link the parts, or make them two files")]
     Unreachable { line: usize, name: String, from: String },
     /// No nodes at all.

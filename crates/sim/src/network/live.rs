@@ -19,21 +19,21 @@ enum Event {
     Controller,
     /// Packets are sent.
     Probe,
-    /// A message comes to a switch.
+    /// A message arrives at a switch.
     Arrival { node: usize, bytes: Vec<u8> },
-    /// A switch's report comes to the controller.
+    /// A switch's report arrives at the controller.
     Report { node: usize, report: messages::Report },
-    /// What a report was answered with has come, or never will.
+    /// The answer to a report has arrived, or never will.
     Answered { node: usize },
 }
 
-/// The way to a switch.
+/// The wire to a switch.
 struct Wire {
     latency: u64,
     /// Messages sent so far.
     sent: u64,
     rng: Rng,
-    /// Whether a report is under way or its answer.
+    /// Whether a report or its answer is in transit.
     reporting: bool,
 }
 
@@ -42,17 +42,17 @@ struct Live<'a> {
     scenario: &'a Scenario,
     switches: Vec<Switch>,
     wires: Vec<Wire>,
-    /// By tick, and in the order in which they were scheduled.
+    /// Events by tick, in the order in which they were scheduled.
     events: BTreeMap<(u64, u64), Event>,
     scheduled: u64,
     tick: u64,
-    /// What of a change is still to be sent.
+    /// The phases of a change that are still to be sent.
     phases: VecDeque<Vec<(NodeId, Message)>>,
     changes_left: usize,
     report: Report,
 }
 
-/// The switches as they are, and packets.
+/// The switches in their present state, and packets.
 struct Now<'a> {
     switches: &'a [Switch],
     packets: &'a [Packet],
@@ -108,7 +108,7 @@ impl Live<'_> {
         self.scheduled += 1;
     }
 
-    /// All changes, until no message is under way.
+    /// Plays all changes, until no message is in transit.
     fn play(&mut self, stage: &mut dyn FnMut(Stage)) -> Result<(), SimError> {
         self.schedule(1, Event::Controller);
         self.schedule(1 + self.scenario.probe_ticks, Event::Probe);
@@ -132,7 +132,7 @@ impl Live<'_> {
         Ok(())
     }
 
-    /// The next phase of a change, or the next change.
+    /// Sends the next phase of a change, or makes the next change.
     fn control(&mut self, stage: &mut dyn FnMut(Stage)) -> Result<(), SimError> {
         if self.phases.is_empty() {
             if self.changes_left == 0 {
@@ -155,7 +155,7 @@ impl Live<'_> {
         Ok(())
     }
 
-    /// Changes of links come in equal distances among those of names.
+    /// Changes of links are evenly spaced among those of names.
     fn change(&mut self) -> Result<Vec<Vec<(NodeId, Message)>>, SimError> {
         let (links, all) = (self.scenario.link_changes, self.scenario.link_changes + self.scenario.name_changes);
         let done = all - self.changes_left;
@@ -166,11 +166,11 @@ impl Live<'_> {
         Ok(effects.phases)
     }
 
-    /// Puts a message on the wire: the tick at which it comes, if it does.
+    /// Puts a message on the wire; returns the tick at which it arrives, if it does.
     fn send(&mut self, node: usize, bytes: Vec<u8>) -> Option<u64> {
         let Wires { late, duplicated, lost, late_ticks, ref drops, .. } = self.scenario.wires;
         let wire = &mut self.wires[node];
-        // As many draws for every message, so that one fault does not shift the others.
+        // Every message takes the same number of draws, so that one fault does not shift the others.
         let [is_late, is_duplicated, is_lost] = [late, duplicated, lost].map(|share| chance(&mut wire.rng, share));
         let [delay, again] = [(); 2].map(|()| 1 + wire.rng.below(late_ticks));
         let nth = wire.sent;
@@ -219,7 +219,7 @@ impl Live<'_> {
         Ok(())
     }
 
-    /// Every switch reports, and is told what it lacks; nothing of that is lost.
+    /// Every switch reports, and is sent what it lacks, without losses.
     fn heal(&mut self) -> Result<(), SimError> {
         for (node, switch) in self.switches.iter_mut().enumerate() {
             let id = self.world.nodes[node];

@@ -1,8 +1,8 @@
-//! Networks of forwarders: every node of a topology a switch, fed by one controller over a channel that loses messages.
+//! Networks of forwarders: each node of a topology is a switch, fed by one controller over a lossy channel.
 //!
-//! The controller is [`fib::network`], a switch is [`fib::replica`] with the query structure of the design: messages
-//! travel as the bytes that they are between daemons, packets are walked hop by hop through the replicas' lookups.
-//! Simulated are the wires alone: how long a message takes, which are late, come twice or never.
+//! The controller is [`fib::network`]; a switch is [`fib::replica`] with the query structure of the design. Messages
+//! travel as the bytes that daemons exchange; packets are walked hop by hop through the replicas' lookups. Only the
+//! wires are simulated: how long a message takes, and which are late, duplicated or lost.
 //!
 //! ```text
 //!            ┌ late, twice, lost ┐
@@ -12,22 +12,22 @@
 //! ```
 //! 1. Names hang off the gateways, the nodes with the fewest links; their exact tables hold every valid name.
 //! 2. Every switch attaches, empty, and gets what it lacks. Packets are sent ([`Report::before`]).
-//! 3. Names come, move and go, links fail and recover; meanwhile packets are sent ([`Report::during`]), from here on
-//!    every other one for one of the last 64 names that changed.
-//! 4. Messages run out ([`Report::after`]). A loss that no later message tells of stays.
-//! 5. Every switch reports once, as after a lost connection, and is told what it lacks ([`Report::healed`]).
+//! 3. Names come, move and go, links fail and recover; meanwhile packets are sent ([`Report::during`]). From here on
+//!    every other packet is for one of the last 64 names that changed.
+//! 4. Messages run out ([`Report::after`]). A loss that no later message reveals stays.
+//! 5. Every switch reports once, as after a lost connection, and is sent what it lacks ([`Report::healed`]).
 //!
-//! **Without changes** a switch lives only while it is asked: each attaches, answers for every packet and goes, and the
-//! packets are walked afterwards through what was answered. So one replica at a time is in memory, however many nodes.
+//! **Without changes** the switches exist one at a time: each attaches, answers for every packet and is dropped. The
+//! packets are walked afterwards through these answers. So one replica at a time is in memory, however many nodes.
 //!
-//! Cost: with changes the replicas are in memory all at once: their FIBs, and one list of the valid names for all
-//! gateways; egress mode needs a view, port mode one a node. A change costs a message to every node.
-//! A packet takes no time: it meets the switches as they are at one tick.
+//! Cost: with changes all replicas are in memory at once: their FIBs, and one list of the valid names for all
+//! gateways; egress mode needs one view, port mode one per node. A change costs one message to every node.
+//! A packet takes no time: it sees all switches as they are at one tick.
 //!
 //! Differs from the daemons: the controller does not gather changes while it waits; its wait for the switches of a phase
-//! ends when the last of them has the message, without the way back of the acknowledgement.
+//! ends when the last of them has the message, not when the acknowledgement is back.
 //!
-//! Everything follows from the seed. Limits: 65,535 nodes, 32,767 links a node.
+//! Everything follows from the seed. Limits: 65,535 nodes, 32,767 links per node.
 
 mod exact;
 mod generate;
@@ -52,19 +52,19 @@ use fib::topology::NodeId;
 pub struct Scenario {
     /// What the values of FIBs mean.
     pub mode: ValueMode,
-    /// What gateways look names up in.
+    /// The design of gateways.
     pub gateway: &'static Design,
-    /// What the other switches do.
+    /// The design of the other switches.
     pub core: &'static Design,
-    /// Names at first.
+    /// Initial number of names.
     pub names: usize,
-    /// Exponent with which names concentrate on few gateways: the r-th has a share proportional to 1/r^zipf. 0: all alike.
+    /// Concentration of names on few gateways: the share of the r-th is proportional to 1/r^zipf. 0: uniform.
     pub zipf: f64,
-    /// Gateways; 0: every node is one.
+    /// Number of gateways; 0: every node is one.
     pub gateways: usize,
     /// Ports with hosts at every gateway.
     pub host_ports: u16,
-    /// Packets for valid names before and after the changes, and as many for aliens through gateways and as many past them.
+    /// Packets for valid names before and after the changes; as many for aliens through gateways and as many past them.
     pub packets: usize,
     /// Hops after which a packet counts as looped.
     pub hop_limit: u32,
@@ -72,13 +72,13 @@ pub struct Scenario {
     pub name_changes: usize,
     /// Changes of links among them: one fails, then recovers, and so on. An even number leaves all up.
     pub link_changes: usize,
-    /// During the changes packets are sent every so many ticks.
+    /// Ticks between bursts of packets during the changes.
     pub probe_ticks: u64,
-    /// So many valid names each time, and as many aliens each way.
+    /// Packets for valid names each time, and as many for aliens each way.
     pub probe_packets: usize,
-    /// What the wires do.
+    /// Behaviour of the wires.
     pub wires: Wires,
-    /// Where all chance comes from.
+    /// Seed of all randomness.
     pub seed: u64,
 }
 
@@ -105,30 +105,30 @@ impl Scenario {
     }
 }
 
-/// What happens to messages between the controller and a switch.
+/// The behaviour of the wires between the controller and a switch.
 ///
-/// Shares are of messages, drawn for each switch from a sequence of its own. Messages to a switch stay in order but for
-/// those that are late.
+/// Shares are of messages, drawn for each switch from its own sequence. Messages to a switch stay in order, except late
+/// ones.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Wires {
-    /// A switch is 1 to this many ticks away, the same way always.
+    /// A switch is 1 to this many ticks away, always the same.
     pub latency_ticks: u64,
-    /// Share of messages that are held back, and overtaken by those after them.
+    /// Share of messages that are delayed, and overtaken by later ones.
     pub late: f64,
-    /// Share that comes a second time.
+    /// Share that is delivered twice.
     pub duplicated: f64,
-    /// Share that never comes.
+    /// Share that is lost.
     pub lost: f64,
-    /// A late message, and a second one, comes 1 to this many ticks later.
+    /// A late message, or a second copy, arrives 1 to this many ticks later.
     pub late_ticks: u64,
     /// The controller waits this long for the switches of a phase.
     pub timeout_ticks: u64,
-    /// Further messages that never come: a node's index, and which of its messages after the first image, from 0.
+    /// Further lost messages: a node's index, and the index of one of its messages after the first image, from 0.
     pub drops: Vec<(usize, u64)>,
 }
 
 impl Default for Wires {
-    /// 4 ticks away at most, without faults.
+    /// At most 4 ticks away, without faults.
     fn default() -> Wires {
         Wires {
             latency_ticks: 4,
@@ -142,11 +142,11 @@ impl Default for Wires {
     }
 }
 
-/// How far a run is.
+/// The progress of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Stage {
-    /// Switches and links are there; names are to come.
+    /// Switches and links exist; names do not yet.
     Wired,
     /// The controller has all names.
     Named,
@@ -169,7 +169,7 @@ pub enum Stage {
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum SimError {
-    /// A scenario that makes no sense.
+    /// An invalid scenario.
     #[error("{why}: correct the scenario")]
     Scenario { why: &'static str },
     /// The controller refused something.
@@ -180,7 +180,7 @@ pub enum SimError {
     Replica { node: NodeId, source: ReplicaError },
 }
 
-/// Runs a scenario on a topology; `stage` is told how far it is.
+/// Runs a scenario on a topology; `stage` is called with its progress.
 /// # Errors
 /// [`SimError`].
 pub fn run(graph: &Graph, scenario: &Scenario, stage: &mut dyn FnMut(Stage)) -> Result<Report, SimError> {

@@ -1,6 +1,6 @@
 //! What a simulation counts.
 
-/// What became of packets.
+/// The fates of packets.
 ///
 /// Of valid names: `sent = delivered + former + misdelivered + lost + unreachable + looped`.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -9,19 +9,19 @@ pub struct Tally {
     pub sent: u64,
     /// Handed to the host that has the name.
     pub delivered: u64,
-    /// Handed to the port where the name hung before its latest move.
+    /// Handed to the port that the name hung off before its latest move.
     pub former: u64,
     /// Handed to another host.
     pub misdelivered: u64,
     /// Dropped although there is a path.
     pub lost: u64,
-    /// Dropped, and there is no path.
+    /// Dropped where there is no path.
     pub unreachable: u64,
     /// Ended by the hop limit.
     pub looped: u64,
-    /// Links that the delivered ones crossed.
+    /// Links that the delivered packets crossed.
     pub hops: u64,
-    /// Links on the shortest paths of the delivered ones.
+    /// Links on the shortest paths of the delivered packets.
     pub shortest_hops: u64,
     /// Aliens that came through a gateway, which checks names exactly.
     pub checked: Aliens,
@@ -29,20 +29,20 @@ pub struct Tally {
     pub unchecked: Aliens,
 }
 
-/// What became of packets for names that do not exist.
+/// The fates of packets for names that do not exist.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Aliens {
     /// Packets.
     pub sent: u64,
     /// Refused where they came in.
     pub refused: u64,
-    /// Dropped on the way: by a FIB, at a port they came from, or by the exact check at the egress.
+    /// Dropped in transit: by a FIB, at the port that they came from, or by the exact check at the egress.
     pub dropped: u64,
     /// Handed to a host: one that had the name until it was removed.
     pub delivered: u64,
     /// Ended by the hop limit.
     pub looped: u64,
-    /// Links that all of them crossed.
+    /// Links that all these packets crossed.
     pub hops: u64,
 }
 
@@ -52,7 +52,7 @@ impl Tally {
         self.former + self.misdelivered + self.lost + self.looped
     }
 
-    /// Links crossed by a link of the shortest path, over the delivered packets that crossed any; 1 where none did.
+    /// Links crossed per link of the shortest path, over the delivered packets that crossed any; 1 where none did.
     pub fn stretch(&self) -> f64 {
         if self.shortest_hops == 0 { 1.0 } else { self.hops as f64 / self.shortest_hops as f64 }
     }
@@ -86,7 +86,7 @@ impl Aliens {
     }
 }
 
-/// Messages from the controller to the switches, in bytes as they are on the wire without a transport around them.
+/// Messages from the controller to the switches, in bytes on the wire, without the transport.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Traffic {
     /// Messages.
@@ -136,39 +136,39 @@ pub struct Report {
     pub links: usize,
     /// Switches that hosts hang off.
     pub gateways: usize,
-    /// Names at first.
+    /// Initial number of names.
     pub names: usize,
     /// Packets before the changes.
     pub before: Tally,
     /// Packets during the changes.
     pub during: Tally,
-    /// Packets when no message is under way any more.
+    /// Packets after the last message has arrived.
     pub after: Tally,
-    /// Packets when every switch has reported once.
+    /// Packets after every switch has reported once.
     pub healed: Tally,
-    /// What switches that hold nothing are sent.
+    /// Messages to switches that hold nothing yet.
     pub first: Traffic,
     /// Changes of names and links.
     pub changes: u64,
-    /// What the changes cause, answers to reports apart.
+    /// Messages that the changes cause, except answers to reports.
     pub updates: Traffic,
     /// Answers to reports during the changes.
     pub resyncs: Traffic,
     /// Switches' reports during the changes.
     pub reports: u64,
-    /// Messages that never came.
+    /// Messages that were lost.
     pub lost: u64,
     /// Messages that were overtaken.
     pub late: u64,
-    /// Messages that came twice.
+    /// Messages that were delivered twice.
     pub duplicated: u64,
-    /// Messages that a switch had already, or a later one.
+    /// Messages that a switch had already, or had a later version of.
     pub repeated: u64,
-    /// Messages that a switch refused, since it lacked one before them.
+    /// Messages that a switch refused because it lacked an earlier one.
     pub refused: u64,
-    /// Switches that lacked something when no message was under way any more.
+    /// Switches that lacked something after the last message had arrived.
     pub behind: u64,
-    /// What they were sent.
+    /// Messages that these switches were sent.
     pub healing: Traffic,
     /// Ticks that the changes took.
     pub ticks: u64,

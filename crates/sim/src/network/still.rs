@@ -1,4 +1,4 @@
-//! A network without changes: one switch after another, and then the packets.
+//! A network without changes: one switch after another, then the packets.
 
 use super::exact::{Held, Shelf};
 use super::report::FibBytes;
@@ -16,10 +16,10 @@ pub(super) type Switch = Replica<Held>;
 
 /// What every switch answered.
 struct Answers {
-    /// Ports by node and packet; 0, which no link and no host has, drops.
+    /// Ports by node and packet; 0, which is no link's and no host's port, drops.
     ports: Vec<u16>,
     n_packets: usize,
-    /// Whether the gateway where a packet comes in has its name, by packet.
+    /// Whether the ingress gateway of a packet has its name, by packet.
     admitted: Vec<bool>,
 }
 
@@ -57,7 +57,7 @@ pub(super) fn run(world: &mut World, scenario: &Scenario, stage: &mut dyn FnMut(
     Ok(report)
 }
 
-/// A switch that held nothing, with everything that it was sent.
+/// Attaches an empty switch, and applies everything that it is sent.
 pub(super) fn attach(world: &mut World, node: usize, shelf: &Shelf, report: &mut Report) -> Result<Switch, SimError> {
     let id = world.nodes[node];
     let mut switch = Replica::new(Limits::default(), Held::new(shelf));
@@ -68,7 +68,7 @@ pub(super) fn attach(world: &mut World, node: usize, shelf: &Shelf, report: &mut
     Ok(switch)
 }
 
-/// What a switch holds.
+/// Adds what a switch holds to the report.
 pub(super) fn measure(switch: &Switch, gateway: bool, report: &mut Report) {
     let bytes = switch.fib().map_or(0, |fib| fib.size_bits().div_ceil(8));
     let fibs: &mut FibBytes = if gateway { &mut report.gateway_fibs } else { &mut report.core_fibs };
@@ -77,7 +77,7 @@ pub(super) fn measure(switch: &Switch, gateway: bool, report: &mut Report) {
     report.local_names += switch.tables().local.len() as u64;
 }
 
-/// Where a switch sends up to [`BURST`] packets.
+/// The ports to which a switch sends up to [`BURST`] packets.
 pub(super) fn ports(switch: &Switch, packets: &[Packet]) -> impl Iterator<Item = Option<PortId>> {
     let mut values = [0; BURST];
     let values = &mut values[..packets.len()];

@@ -1,4 +1,4 @@
-//! A packet's way through the switches.
+//! A packet's path through the switches.
 
 use super::report::{Aliens, Tally};
 use super::world::{HOSTS, Kind, Packet, World};
@@ -30,7 +30,7 @@ enum Fate {
     Delivered(End),
 }
 
-/// Sends packets and counts what becomes of them.
+/// Sends packets and counts their fates.
 pub(super) fn send(world: &World, packets: &[Packet], switches: &impl Switches, hop_limit: u32) -> Tally {
     let mut tally = Tally::default();
     for (at, packet) in packets.iter().enumerate() {
@@ -59,7 +59,7 @@ fn walk(world: &World, packet: &Packet, at: usize, switches: &impl Switches, hop
                 (node, came_in) = (world.index(far.node), Some(far.port));
             }
             Err(_) if port.0 >= HOSTS => return (Fate::Delivered(out), hops),
-            // Down, back where it came from, or a port that is none.
+            // Down, the port it came from, or a port that does not exist.
             _ => return (Fate::Dropped, hops),
         }
     }

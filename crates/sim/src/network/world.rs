@@ -1,4 +1,4 @@
-//! A network on a topology, its names, and what happens to them.
+//! A network on a topology, its names, and its changes.
 
 use super::{Graph, Report, Scenario, SimError, Stage, Traffic};
 use fib::action::PortId;
@@ -9,21 +9,21 @@ use fib::rib::Attachment;
 use fib::topology::{End, NodeId};
 use lookup::hash::{Rng, SecretKey};
 
-/// Host ports of a switch are those from here on; links have those below, from 1.
+/// First host port of a switch; links have the ports from 1 up to here.
 pub(super) const HOSTS: u16 = 0x8000;
-/// Numbers of names: those that are or will be valid are below, aliens above.
+/// First number of an alien; names that are or will be valid have lower numbers.
 const ALIENS: u64 = 1 << 39;
-/// Changed names that packets are sent for while the news spreads.
+/// Number of recently changed names that packets are sent for during changes.
 const RECENT: usize = 64;
 
-/// A locally administered MAC address a number below 2^40, no two alike, in no order.
+/// A locally administered MAC address per number below 2^40, all different, in no order.
 pub(super) fn name(number: u64) -> Name {
     let scattered = number.wrapping_mul(0x9E_3779_B97F) & ((1 << 40) - 1);
     let bytes = (0x02 << 40 | scattered).to_be_bytes();
     Name::from_bytes(NameKind::Mac, &bytes[2..]).expect("six bytes are a MAC address")
 }
 
-/// The controller, and what the simulation knows beside it.
+/// The controller, and what the simulation knows in addition.
 pub(super) struct World {
     pub(super) network: Network,
     /// Ids of the nodes, ascending, in the order of the topology.
@@ -37,7 +37,7 @@ pub(super) struct World {
     live: Vec<u64>,
     /// The number of the next new name.
     next: u64,
-    /// Names that changed lately, with where they hung before.
+    /// Recently changed names, with the ports that they hung off before.
     recent: std::collections::VecDeque<(Name, Option<End>)>,
     /// The link that is down.
     down: Option<End>,
@@ -49,7 +49,7 @@ pub(super) struct Packet {
     pub(super) name: Name,
     pub(super) from: usize,
     pub(super) kind: Kind,
-    /// Where the name hung before it changed lately.
+    /// The port that the name hung off before its recent change.
     pub(super) former: Option<End>,
 }
 
@@ -58,9 +58,9 @@ pub(super) struct Packet {
 pub(super) enum Kind {
     /// Its name is valid when it is sent.
     Valid,
-    /// Its name is not, and its gateway checks it.
+    /// Its name is not valid, and its gateway checks it.
     Checked,
-    /// Its name is not, and nobody checks it.
+    /// Its name is not valid, and no gateway checks it.
     Unchecked,
 }
 
@@ -161,7 +161,7 @@ impl World {
         Attachment::new(self.nodes[self.gateways[rank]], PortId(port))
     }
 
-    /// A name comes, moves or goes.
+    /// Adds, moves or removes a name.
     pub(super) fn change_name(&mut self) -> Result<Effects, NetworkError> {
         let at = self.rng.below(self.live.len() as u64) as usize;
         let (kind, place) = (self.rng.below(3), self.place());
@@ -244,7 +244,7 @@ fn shuffle(list: &mut [usize], rng: &mut Rng) {
 }
 
 impl Traffic {
-    /// Counts a message; its bytes.
+    /// Counts a message; returns its bytes.
     pub(super) fn send(&mut self, message: &Message) -> Vec<u8> {
         let bytes = message.encode();
         self.messages += 1;

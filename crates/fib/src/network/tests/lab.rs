@@ -1,4 +1,4 @@
-//! A network, its store, and a replica a switch, with the oracles that they are checked against.
+//! A network, its store, and one replica per switch, with the oracles that they are checked against.
 
 use crate::designs::Key;
 use crate::network::*;
@@ -34,7 +34,7 @@ pub(super) fn settings(mode: ValueMode) -> Settings {
     Settings { mode, max_names: 50_000, ..Settings::new(7, SecretKey::from_seed(1)) }
 }
 
-/// A network, its store, and a replica a switch; messages travel as bytes.
+/// A network, its store, and one replica per switch; messages travel as bytes.
 pub(super) struct Lab {
     pub(super) network: Network,
     pub(super) store: BTreeMap<(u8, Vec<u8>), Vec<u8>>,
@@ -155,7 +155,7 @@ impl Lab {
         self.write(rows);
     }
 
-    /// What becomes of a frame that switch `from` accepts.
+    /// The fate of a frame that switch `from` accepts.
     pub(super) fn forward(&self, from: NodeId, name: &Name) -> Fate {
         let (mut at, mut came_in) = (from, None);
         for _ in 0..32 {

@@ -260,7 +260,7 @@ fn restricted_switch_gets_its_own_smaller_table() {
         lab.put(&mac(10), Attachment { tenant: 1, ..Attachment::new(nodes[1], PortId(100)) });
         lab.check();
         assert_eq!(lab.replicas[&edge].action(&mac(10)), Action::Drop);
-        // The last switch of a table takes the table along.
+        // Removing the last switch of a table removes the table.
         lab.remove(&mac(1000));
         for port in [1, 2] {
             lab.change(|net| net.remove_link(end(edge, port)));
@@ -311,7 +311,7 @@ fn ports_and_switches_over_the_width_of_values_are_refused() {
         network.add_switch(&format!("s{i}"), Tenants::All).unwrap();
     }
     assert!(matches!(network.add_switch("s3", Tenants::All), Err(NetworkError::TooManySwitches { max: 3 })));
-    // A removed switch's index is free once the others have spoken of a later change.
+    // A removed switch's index is free once the others have acknowledged a later change.
     let gone = network.topology().node_by_name("s0").unwrap();
     let change = network.remove_switch(gone).unwrap().change;
     assert!(network.add_switch("s3", Tenants::All).is_err());
@@ -340,7 +340,7 @@ fn restore_refuses_stores_that_do_not_belong() {
     assert!(matches!(restore(settings(ValueMode::Port), rows), RestoreError::Row { .. }));
 }
 
-/// Gives a switch a table that takes fewer names than the RIB, as no configuration makes it.
+/// Gives a switch a table that takes fewer names than the RIB, which no configuration does.
 fn take_three_names_at_most(lab: &mut Lab, edge: NodeId) {
     let table = lab.network.switches[&edge].table;
     lab.network.detach(edge);
@@ -368,7 +368,7 @@ fn change_that_one_of_several_tables_refuses_is_undone_in_the_others() {
         assert!(lab.network.tables[&1].control.is_behind());
         lab.put(&mac(60), at(1));
         lab.check();
-        // A batch that moves, adds and fails; a topology change brings the switches along.
+        // A batch that moves, adds and fails; a topology change updates the switches.
         let batch: Vec<_> =
             (0..80).map(|i| (mac(i), Attachment { switch: nodes[2], ..at(if i < 4 { 5 } else { 1 }) })).collect();
         assert!(full(lab.network.put_names(&batch).unwrap_err()));

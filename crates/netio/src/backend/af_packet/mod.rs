@@ -2,30 +2,30 @@
 //!
 //! **Receiving** goes through a TPACKET_V2 ring: the kernel writes each frame into a slot of shared memory, we copy it
 //! once into a packet; a busy worker makes no system call. V3, the newer form, hands over *blocks* of frames when they
-//! are full or a timer fires, at best every millisecond: made for captures, not for a switch. Measured over veth, one
-//! frame at a time: V3 wakes poll(2) after 919 us (median), V2 after 14 us; and a path has a wait at every hop.
+//! are full or a timer fires, at best every millisecond: it suits captures, not a switch. Measured over veth, one frame
+//! at a time: V3 wakes poll(2) after 919 us (median), V2 after 14 us, and a path waits at every hop.
 //!
-//! **Sending** is one `sendmmsg` a burst, past the queueing discipline (`PACKET_QDISC_BYPASS`). A transmit ring would
-//! save the copy, but lends its pages to whoever holds the frame next: over veth that is the peer's socket buffer,
-//! while the slot is already reported free, so that reusing it would change data a peer has not read yet.
+//! **Sending** is one `sendmmsg` per burst, which bypasses the queueing discipline (`PACKET_QDISC_BYPASS`). A transmit
+//! ring would save the copy, but lends its pages to the next holder of the frame. Over veth that is the peer's socket
+//! buffer, while the slot is already reported free: reusing it would change data that a peer has not read yet.
 //!
 //! **Workers** share an interface through a fanout group: the kernel runs a small program over each frame that picks
-//! the member by the two MAC addresses, which come first in tagged, shimmed and plain frames alike. A pair of hosts
+//! the member by the two MAC addresses, which are first in tagged, shimmed and plain frames alike. A pair of hosts
 //! stays with one worker, so its frames keep their order; one pair cannot use two workers.
 //!
-//! What else the kernel does to frames, and what happens to it here:
-//! - it takes an 802.1Q/802.1ad tag off: put back;
-//! - a local sender (a veth peer) leaves TCP/UDP checksums to hardware that is not there: completed and counted in
+//! What else the kernel does to frames, and how this module handles it:
+//! - it removes an 802.1Q/802.1ad tag: put back;
+//! - a local sender (a veth peer) leaves TCP/UDP checksums to absent hardware: completed and counted in
 //!   `rx_checksums`. Cheaper at the source: [`disable_offloads`] on the peer;
 //! - a local sender, or GRO, makes super-frames longer than the MTU: dropped and counted in `rx_oversized`. They must
 //!   be turned off at the source ([`disable_offloads`]); on the port's own interface `open` does it;
 //! - frames that this machine sends out of the interface would be seen: ignored (`PACKET_IGNORE_OUTGOING`).
 //!
-//! The machine's own stack sees the frames of the interface, too: give a port no addresses (also none of IPv6:
+//! The machine's own stack also sees the frames of the interface: give a port no addresses (nor IPv6 ones:
 //! `ip link set IF addrgenmode none`), so that it neither answers nor sends anything.
 //!
-//! An interface that goes down or is deleted gives [`NetError::Down`]; [`Device::revive`] finds it again by name, also
-//! when it was deleted and made anew. One that is not there yet can be waited for: [`AfPacket::absent_group`].
+//! An interface that goes down or is deleted gives [`NetError::Down`]; [`Device::revive`] finds it again by name, even
+//! after it was deleted and created again. A missing one can be waited for: [`AfPacket::absent_group`].
 //!
 //! Needs CAP_NET_RAW, and CAP_NET_ADMIN to turn offloads off. Limits: no hardware timestamps; memory of a ring is
 //! `ring_frames` * 2 KiB for MTUs up to 1900 bytes.
@@ -47,11 +47,11 @@ const SEND_BUFFER_BYTES: usize = 4 << 20;
 /// How an interface is opened.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Frames the receive ring holds at least.
+    /// Fewest frames that the receive ring holds.
     pub ring_frames: usize,
     /// Receive frames for any address, as a switch must.
     pub promiscuous: bool,
-    /// Turn off what would make frames longer than the wire's or leave checksums unfinished.
+    /// Turn off what would make frames longer than the wire's or leave checksums incomplete.
     pub disable_offloads: bool,
 }
 
@@ -87,7 +87,7 @@ fn disable_offloads_with(socket: &OwnedFd, interface: &str) -> Result<(), NetErr
     Ok(())
 }
 
-/// Sorts the system's errors into those a caller can act on.
+/// Maps the system's errors to those that a caller can act on.
 fn net_error(interface: &str, action: &'static str, source: io::Error) -> NetError {
     let device = interface.to_owned();
     match source.raw_os_error() {
@@ -101,8 +101,8 @@ fn net_error(interface: &str, action: &'static str, source: io::Error) -> NetErr
 /// The fanout group that the workers of one interface share.
 type Group = Arc<Mutex<Membership>>;
 
-/// The number of a group and the interface it belongs to, both 0 until the first worker has joined. An interface made
-/// anew under the same name gets a group anew: the old one goes when its last socket is closed.
+/// The number of a group and its interface, both 0 until the first worker has joined. An interface that is created
+/// again under the same name gets a new group: the old one ends when its last socket is closed.
 #[derive(Debug, Default)]
 struct Membership {
     id: u16,
@@ -115,13 +115,13 @@ pub struct AfPacket {
     name: String,
     options: Options,
     group: Option<Group>,
-    /// None as long as there was no such interface.
+    /// None until there is such an interface.
     open: Option<Open>,
     fault: bool,
     counters: Arc<DeviceCounters>,
 }
 
-/// What goes when the interface goes.
+/// What is lost with the interface.
 #[derive(Debug)]
 struct Open {
     socket: OwnedFd,
@@ -138,7 +138,7 @@ impl AfPacket {
         Self::open_member(interface, options, None)
     }
 
-    /// Opens an interface for `n_workers`, each with a ring of its own and every frame in exactly one of them.
+    /// Opens an interface for `n_workers`, each with its own ring, and every frame in exactly one ring.
     /// # Errors
     /// As for [`AfPacket::open`].
     pub fn open_group(interface: &str, options: &Options, n_workers: usize) -> Result<Vec<Self>, NetError> {
@@ -146,8 +146,8 @@ impl AfPacket {
         (0..n_workers).map(|_| Self::open_member(interface, options, group.clone())).collect()
     }
 
-    /// An interface that is not there, or not up, for `n_workers`: the first use tries to open it and says what is
-    /// wrong, and [`Device::revive`] opens it once it can.
+    /// An interface that is missing or down, for `n_workers`: the first use tries to open it and returns what is wrong;
+    /// [`Device::revive`] opens it once it can.
     pub fn absent_group(interface: &str, options: &Options, n_workers: usize) -> Vec<Self> {
         let group = (n_workers > 1).then(Group::default);
         (0..n_workers).map(|_| Self::absent(interface, options, group.clone())).collect()
@@ -169,7 +169,7 @@ impl AfPacket {
         Ok(())
     }
 
-    /// Opens it now if it was not there before.
+    /// Opens the interface if it is not open yet.
     fn ensure_open(&mut self) -> Result<(), NetError> {
         if self.open.is_none() {
             self.reopen().inspect_err(|_| self.counters.faults.add(1))?;
@@ -183,7 +183,7 @@ impl AfPacket {
     }
 }
 
-/// Copies a slot into a packet, with its tag and a whole checksum. Answers false for a frame that was dropped.
+/// Copies a slot into a packet, with its tag and a complete checksum. Returns false for a frame that was dropped.
 fn copy(slot: &Slot<'_>, packet: &mut Packet, counters: &DeviceCounters) -> bool {
     if slot.bytes.len() < slot.len {
         counters.rx_oversized.add(1);
@@ -216,14 +216,14 @@ fn copy(slot: &Slot<'_>, packet: &mut Packet, counters: &DeviceCounters) -> bool
 }
 
 impl Open {
-    /// The frames the kernel had no slot for since this was asked last.
+    /// The number of frames that the kernel had no slot for since the last call.
     fn overruns(&self) -> u64 {
         let mut stats = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
         let read = sys::get_option(self.socket.as_fd(), libc::PACKET_STATISTICS, &mut stats);
         read.map_or(0, |()| stats.tp_drops.into())
     }
 
-    /// The error that is pending on the socket, which this takes off it.
+    /// Returns and clears the error that is pending on the socket.
     fn pending_error(&self) -> io::Result<()> {
         rustix::net::sockopt::socket_error(&self.socket)??;
         Ok(())
@@ -269,8 +269,8 @@ impl Open {
         match group {
             None => sys::bind(fd, ifindex).map_err(fail("bind"))?,
             Some(group) => {
-                // A socket must be bound to join, and would receive all frames until then, those of the other members
-                // as well: so it takes none before it has joined.
+                // A socket must be bound to join the group. Until then it would receive all frames, including those of
+                // the other members, so it takes none before it has joined.
                 sys::refuse_all(fd).map_err(fail("attach a filter"))?;
                 sys::bind(fd, ifindex).map_err(fail("bind"))?;
                 join(&socket, ifindex, group).map_err(fail("join the fanout group"))?;
@@ -281,7 +281,7 @@ impl Open {
     }
 }
 
-/// Joins the group of an interface's workers; the first to come asks the kernel for a free number.
+/// Joins the group of an interface's workers; the first one asks the kernel for a free number.
 fn join(socket: &OwnedFd, ifindex: u32, group: &Group) -> io::Result<()> {
     const UNIQUE: u32 = libc::PACKET_FANOUT_FLAG_UNIQUEID;
     let fd = socket.as_fd();
@@ -375,12 +375,12 @@ impl Device for AfPacket {
                 Err(e) => match e.raw_os_error() {
                     Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => break,
                     Some(libc::EINTR) => {}
-                    // Longer than the MTU, or shorter than a header: it will never go.
+                    // Longer than the MTU, or shorter than a header: it can never be sent.
                     Some(libc::EMSGSIZE | libc::EINVAL) => {
                         counters.tx_refused.add(1);
                         frames.drain(..1).for_each(|packet| pool.put(packet));
                     }
-                    // What was sent is told first; the next call meets the error again.
+                    // The number sent is returned first; the next call gets the error again.
                     _ if sent > 0 => break,
                     _ => return Err(self.failed("send", e)),
                 },
@@ -406,8 +406,8 @@ impl Device for AfPacket {
             let index = rustix::net::netdevice::name_to_index(fd, &self.name)
                 .map_err(|e| net_error(&self.name, "find the interface", e.into()))?;
             if sys::bound_ifindex(fd).is_ok_and(|bound| bound == index as i32) {
-                // The same interface: the kernel hooks the socket up again by itself once the interface is up. That it
-                // was down may still be pending on the socket, and would be taken for another failure.
+                // The same interface: the kernel re-attaches the socket itself once the interface is up. The error of
+                // its going down may still be pending on the socket, and would look like another failure.
                 let _ = open.pending_error();
                 return match sys::is_up(fd, &self.name) {
                     Ok(true) => Ok(()),

@@ -1,4 +1,4 @@
-//! The receive ring: memory shared with the kernel, one slot a frame (TPACKET_V2).
+//! The receive ring: memory shared with the kernel, one slot per frame (TPACKET_V2).
 //!
 //! ```text
 //!  slot i, at i * slot_bytes:   | status u32 | len | snaplen | mac u16 | .. | vlan |  address  | pad | the frame .. |
@@ -14,12 +14,12 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Blocks are what the kernel allocates at once; 64 KiB is an allocation it can nearly always make in one piece.
+/// The kernel allocates a block at a time; 64 KiB is nearly always available in one piece.
 const BLOCK_BYTES: usize = 1 << 16;
-/// What the kernel puts before a frame: slot header, address, and the alignment of the network header.
+/// Bytes that the kernel puts before a frame: slot header, address, and the alignment of the network header.
 const SLOT_OVERHEAD: usize = 96;
 
-/// A mapped receive ring. Dropped before or after its socket alike: the mapping holds the memory.
+/// A mapped receive ring. It may be dropped before or after its socket: the mapping holds the memory.
 #[derive(Debug)]
 pub(super) struct Ring {
     memory: NonNull<u8>,
@@ -45,7 +45,7 @@ pub(super) struct Slot<'a> {
 }
 
 impl Ring {
-    /// Bytes of a slot for frames of `max_frame` bytes: a power of two, so that slots fill blocks without a rest.
+    /// Bytes of a slot for frames of `max_frame` bytes: a power of two, so that slots fill blocks without remainder.
     pub(super) fn slot_bytes_for(max_frame: usize) -> usize {
         (max_frame + SLOT_OVERHEAD).next_power_of_two().max(2048)
     }
@@ -95,7 +95,7 @@ impl Ring {
         self.status().load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
     }
 
-    /// The frame that waits, if one does. It is the same one until [`Ring::release`].
+    /// The waiting frame, if any. It is the same one until [`Ring::release`].
     pub(super) fn peek(&self) -> Option<Slot<'_>> {
         let status = self.status().load(Ordering::Acquire);
         if status & libc::TP_STATUS_USER == 0 {
@@ -119,7 +119,7 @@ impl Ring {
         })
     }
 
-    /// Gives the slot of the frame that waits back to the kernel.
+    /// Returns the slot of the waiting frame to the kernel.
     pub(super) fn release(&mut self) {
         self.status().store(libc::TP_STATUS_KERNEL, Ordering::Release);
         self.next = if self.next + 1 == self.n_slots { 0 } else { self.next + 1 };

@@ -63,13 +63,13 @@ pub(super) fn set_fanout_program(fd: BorrowedFd<'_>, program: &mut [libc::sock_f
     set_program(fd, libc::SOL_PACKET, libc::PACKET_FANOUT_DATA, program)
 }
 
-/// Lets the socket take no frame, until [`refuse_none`].
+/// Makes the socket receive no frame, until [`refuse_none`].
 pub(super) fn refuse_all(fd: BorrowedFd<'_>) -> io::Result<()> {
     let keep_0_bytes = libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 };
     set_program(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &mut [keep_0_bytes])
 }
 
-/// Lets the socket take every frame again.
+/// Makes the socket receive every frame again.
 pub(super) fn refuse_none(fd: BorrowedFd<'_>) -> io::Result<()> {
     let unused: c_int = 0;
     // SAFETY: `unused` is valid for reads of its size for the duration of the call; the kernel ignores it.
