@@ -1,4 +1,4 @@
-//! Compiles and links the DPDK shim, with feature `dpdk` only.
+//! Compiles and links the DPDK shim, only with feature `dpdk`.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
@@ -11,7 +11,7 @@ fn dpdk() {
     let dir = "../../c/dpdk";
     println!("cargo:rerun-if-changed={dir}/peers.c");
     println!("cargo:rerun-if-changed={dir}/peers.h");
-    // The flags come as text: DPDK's force-include and its -march are no `-I` that a parsed answer would keep.
+    // The flags are taken as text: a parsed answer keeps `-I` options but loses DPDK's force-include and its -march.
     let flags = |what: &str| {
         let out = std::process::Command::new("pkg-config")
             .args([what, "libdpdk"])
@@ -31,7 +31,7 @@ fn dpdk() {
         build.flag(flag);
     }
     build.compile("fibula_peers");
-    // Only what the shim calls: `--libs` alone would also link every driver.
+    // Only the libraries that the shim calls: `--libs` alone would also link every driver.
     for lib in ["rte_hash", "rte_efd", "rte_lpm", "rte_fib", "rte_rib", "rte_eal"] {
         println!("cargo:rustc-link-lib={lib}");
     }

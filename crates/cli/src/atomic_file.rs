@@ -9,31 +9,31 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// A new file that replaces the old one only when it is complete. Until then it has no name where the file system
-/// supports that (`O_TMPFILE`), otherwise a temporary name in the same directory. Whatever stops the writing, the old file
-/// stays. Links are followed. If the path leads to a device or a pipe, it is written to in place.
+/// supports that (`O_TMPFILE`), otherwise a temporary name in the same directory. Whatever interrupts writing, the old
+/// file stays. Links are followed. If the path is a device or a pipe, it is written in place.
 #[derive(Debug)]
 pub(crate) struct AtomicFile {
     file: File,
     path: PathBuf,
-    /// The name it has meanwhile, if any, or gets just before it replaces what is there.
+    /// The temporary name: in use from the start, or given just before the old file is replaced.
     temporary: PathBuf,
     state: State,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    /// Without a name; the kernel removes it with its last descriptor.
+    /// Has no name; the kernel removes it when its last descriptor is closed.
     Nameless,
-    /// Under its temporary name.
+    /// Has its temporary name.
     Named,
-    /// In its place.
+    /// At its final path.
     InPlace,
 }
 
 impl AtomicFile {
     /// Starts a file that becomes `path`, with these permissions (less the umask).
     /// # Errors
-    /// [`Exit::NotFound`] for a directory that is not there, [`Exit::Refused`] for one that may not be written.
+    /// [`Exit::NotFound`] if the directory does not exist, [`Exit::Refused`] if it may not be written.
     pub(crate) fn create(path: &Path, mode: u32) -> anyhow::Result<AtomicFile> {
         let cannot = |error| cannot_write(path, &error);
         let (path, is_plain) = match std::fs::metadata(path) {
@@ -62,9 +62,9 @@ impl AtomicFile {
         Ok(AtomicFile { file, path, temporary, state })
     }
 
-    /// Puts the file in its place, once it is on the disk.
+    /// Moves the file into place once it is on disk.
     /// # Errors
-    /// Those of the disk; what was there before stays.
+    /// Those of the disk; the old file stays.
     pub(crate) fn finish(mut self) -> anyhow::Result<()> {
         self.put().map_err(|error| cannot_write(&self.path, &error))
     }
@@ -103,7 +103,7 @@ impl Drop for AtomicFile {
     }
 }
 
-/// Whether both paths lead to one plain file.
+/// Whether both paths lead to the same plain file.
 pub(crate) fn is_same_file(a: &Path, b: &Path) -> bool {
     match (std::fs::metadata(a), std::fs::metadata(b)) {
         (Ok(a), Ok(b)) => a.is_file() && (a.dev(), a.ino()) == (b.dev(), b.ino()),
@@ -111,7 +111,7 @@ pub(crate) fn is_same_file(a: &Path, b: &Path) -> bool {
     }
 }
 
-/// What to say of a file that cannot be written.
+/// The error for a file that cannot be written.
 pub(crate) fn cannot_write(path: &Path, error: &io::Error) -> anyhow::Error {
     let exit = match error.kind() {
         ErrorKind::NotFound | ErrorKind::NotADirectory => Exit::NotFound,

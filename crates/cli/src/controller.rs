@@ -29,7 +29,7 @@ struct StartedRow {
 impl Args {
     /// Runs until SIGINT or SIGTERM, or until the store fails.
     /// # Errors
-    /// A configuration or a store that is not usable, an address that is taken.
+    /// The configuration or the store is not usable, or the address is taken.
     pub(crate) fn run(self, out: &Output) -> anyhow::Result<()> {
         let config = crate::remote::config(Config::load(&self.config))?;
         if self.check {

@@ -1,5 +1,5 @@
-//! `fibula fib`: FIBs offline, from a list of names to a file and back, without controller and switch; and what each
-//! design would cost.
+//! `fibula fib`: FIBs offline, from a list of names to a file and back, without controller and switch; and the cost of
+//! each design.
 
 mod advise;
 mod compare;
@@ -78,7 +78,7 @@ pub(crate) struct LookupArgs {
     names: Vec<String>,
 }
 
-/// A FIB file in figures.
+/// Properties of a FIB file.
 #[derive(Serialize)]
 struct Shown {
     design: &'static str,
@@ -100,7 +100,7 @@ struct Answer<'a> {
 impl FibCommand {
     /// Runs the command.
     /// # Errors
-    /// Exit code 3 for a wrong line, name or file, 4 for a file that is not there, 5 for a FIB that cannot be built.
+    /// Exit code 3 for a wrong line, name or file, 4 for a file that does not exist, 5 for a FIB that cannot be built.
     pub(crate) fn run(self, out: &Output) -> anyhow::Result<()> {
         match self {
             Self::Build(args) => build(args, out),
@@ -138,7 +138,7 @@ fn build(args: BuildArgs, out: &Output) -> anyhow::Result<()> {
     })?;
     spinner.set_message("writing");
     let bytes = fib.encode();
-    // Only its owner may read it, for it holds the hash key.
+    // Only the owner may read it, because it holds the hash key.
     let mut file = AtomicFile::create(&args.out, 0o600)?;
     file.write_all(&bytes).map_err(|error| cannot_write(&args.out, &error))?;
     file.finish()?;
@@ -233,7 +233,7 @@ fn read(path: &Path) -> anyhow::Result<(Fib, u64)> {
     Ok((fib, bytes.len() as u64))
 }
 
-/// A bar on standard error, which shows itself only on a terminal.
+/// A progress bar on standard error, visible on a terminal only.
 fn progress(bar: ProgressBar, template: &str) -> ProgressBar {
     bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));
     bar

@@ -1,6 +1,6 @@
 //! `fibula filter`: Bloom filters offline, from a list of names to a file and back.
 
-/// Runs a block with `$L` the layout of a name.
+/// Runs a block with `$L` as the layout that is called so.
 macro_rules! with_layout {
     ($name:expr, $L:ident => $run:expr) => {
         match $name {
@@ -55,9 +55,9 @@ use serde::Serialize;
 
 use crate::atomic_file::{AtomicFile, cannot_write, is_same_file};
 
-/// Bytes of a filter and its counters, at most: the file and the memory beside it are as large again.
+/// Maximum bytes of a filter with its counters: its file needs as much memory again.
 const MOST_BYTES: u64 = 4 << 30;
-/// Names that are looked up together.
+/// Names looked up together.
 const BATCH: usize = 32;
 
 /// The verbs.
@@ -122,7 +122,7 @@ pub(crate) struct QueryArgs {
     names: Vec<String>,
 }
 
-/// All layouts, by name; the number in files is the first letter.
+/// All layouts by name; files store the first letter.
 const LAYOUTS: [&str; 6] = [
     OneHashing::<true>::NAME,
     DoubleHashing::NAME,
@@ -145,7 +145,7 @@ fn parse_counters(text: &str) -> Result<CounterBits, String> {
     }
 }
 
-/// A filter file in figures.
+/// Properties of a filter file.
 #[derive(Serialize)]
 struct Shown {
     layout: &'static str,
@@ -156,9 +156,9 @@ struct Shown {
     bits_per_name: f64,
     counters: u8,
     hash: String,
-    /// Share of bits that are one, in percent.
+    /// Percentage of bits that are one.
     fill_percent: f64,
-    /// What a random alien is positive with in a filter of this shape and number of names, and in this one.
+    /// Probability that a random alien is positive: for a filter of this shape and number of names, and for this one.
     expected_fp: f64,
     fp: f64,
     file_bytes: u64,
@@ -173,8 +173,8 @@ struct Answer<'a> {
 impl FilterCommand {
     /// Runs the command.
     /// # Errors
-    /// Exit code 2 for sizes out of range, 3 for a wrong line, name or file, 4 for a file that is not there, 5 for a filter
-    /// that would be too large.
+    /// Exit code 2 for sizes out of range, 3 for a wrong line, name or file, 4 for a file that does not exist, 5 for a
+    /// filter that would be too large.
     pub(crate) fn run(self, out: &Output) -> anyhow::Result<()> {
         match self {
             Self::Build(mut args) => {
@@ -198,7 +198,7 @@ impl FilterCommand {
 }
 
 impl BuildArgs {
-    /// Takes what it says from the filter that this one shall be like, and gives that one's header.
+    /// Takes over the parameters of the filter given as `like`, and returns that filter's header.
     fn take_after(&mut self) -> anyhow::Result<Option<Header>> {
         let Some(path) = &self.like else { return Ok(None) };
         let (bytes, layout) = read(path)?;
@@ -229,7 +229,7 @@ fn build<L: Layout>(args: &BuildArgs, like: Option<Header>, out: &Output) -> any
         }
         Ok(shape)
     };
-    // Sizes that cannot be are refused before anything is read.
+    // Refuse impossible sizes before reading anything.
     shape_for(1)?;
     let key = like.as_ref().map_or_else(SecretKey::random, |like| like.key.clone());
     let hasher = Hasher::new(args.hash, &key);
@@ -259,9 +259,9 @@ fn build<L: Layout>(args: &BuildArgs, like: Option<Header>, out: &Output) -> any
     write(&args.out, &bytes, &filter, out)
 }
 
-/// Writes a filter file, and says what is in it.
+/// Writes a filter file and prints its properties.
 fn write<L: Layout>(path: &Path, bytes: &[u8], filter: &Bloom<L>, out: &Output) -> anyhow::Result<()> {
-    // Only its owner may read it, for it holds the hash key.
+    // Only the owner may read it, because it holds the hash key.
     let mut file = AtomicFile::create(path, 0o600)?;
     file.write_all(bytes).map_err(|error| cannot_write(path, &error))?;
     file.finish()?;
@@ -282,7 +282,7 @@ fn header<L: Layout>(args: &BuildArgs, filter: &Bloom<L>, key: &SecretKey, n_nam
     Header::new(filter, args.hash, key, n_names, u16::from_le_bytes(args.names.to_wire()))
 }
 
-/// What the filter takes for a name: its digest, or for address-hashing the name itself as a number.
+/// The key that the filter takes for a name: its digest, or for address-hashing the name itself as a number.
 fn word<L: Layout>(hasher: &Hasher, name: &Name) -> anyhow::Result<Digest> {
     if L::NAME != AddressHashing::NAME {
         return Ok(hasher.digest(name.as_bytes()));
@@ -351,13 +351,13 @@ fn query<L: Layout>(args: &QueryArgs, bytes: &[u8], out: &Output) -> anyhow::Res
     for (line, name) in (1u64..).zip(TextReader::new(io::stdin().lock()).lines()) {
         let name = match name.or_exit(Exit::BadInput, format!("line {line}")) {
             Ok(name) => name,
-            // What came before is answered.
+            // Answer the names before the error.
             Err(error) => return put(&mut waiting).and(Err(error)),
         };
         if !name.trim().is_empty() {
             waiting.push((format!("line {line}: "), name));
         }
-        // On a terminal line by line.
+        // On a terminal, answer line by line.
         if waiting.len() == BATCH || is_terminal {
             put(&mut waiting)?;
         }

@@ -1,5 +1,5 @@
-//! `fibula flow`: the connections that a switch tracks, and the servers of its virtual addresses, asked of the switch
-//! itself.
+//! `fibula flow`: the connections that a switch tracks and the servers of its virtual addresses, queried from the
+//! switch itself.
 
 use crate::remote::answer;
 use api::client::ConnectError;
@@ -183,8 +183,8 @@ type Client = FlowsClient<Channel>;
 
 impl Args {
     /// # Errors
-    /// Exit code 2 for an address that is none, 3 for a filter or a server that is none, 4 if nobody answers or there is
-    /// no such server.
+    /// Exit code 2 for an invalid address, 3 for an invalid filter or server, 4 if the switch does not answer or the
+    /// server does not exist.
     pub(crate) fn run(self, out: &Output) -> anyhow::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let Args { at: At { at }, verb } = self;

@@ -1,7 +1,7 @@
-//! The laboratory: commands that `fibula` hands over to a second binary, `fibula-lab`.
+//! The laboratory: commands that `fibula` passes on to a second binary, `fibula-lab`.
 //!
-//! The product links no plots, no statistics and no peer data structures. `fibula-lab` is looked for beside this binary,
-//! then in PATH, and gets the arguments as they are; so options, output and exit codes are its own.
+//! The product links no plots, no statistics and no peer data structures. `fibula-lab` is looked for in the directory
+//! of this binary, then in PATH. It gets the arguments unchanged, so options, output and exit codes are its own.
 
 use std::env;
 use std::io::ErrorKind;
@@ -14,7 +14,7 @@ use command::tree::Tree;
 
 const PROGRAM: &str = "fibula-lab";
 
-/// The commands that are handed over.
+/// The commands that are passed on.
 fn commands() -> [Tree; 3] {
     let hash_test = "Test hash functions by chi-squared: those of the papers, and fibula's own";
     let filter = Tree { commands: vec![Tree::leaf("hash-test", hash_test)], ..Tree::leaf("filter", "") };
@@ -25,12 +25,12 @@ fn commands() -> [Tree; 3] {
     ]
 }
 
-/// Adds the commands that are handed over, without what is below them.
+/// Adds the commands that are passed on, without their subcommands.
 pub(crate) fn add_to(product: clap::Command) -> clap::Command {
     commands().into_iter().fold(product, |command, tree| tree.graft(command))
 }
 
-/// Adds the commands that are handed over, with all their options where the laboratory is there to tell them.
+/// Adds the commands that are passed on, with all their options if the laboratory is installed and can list them.
 pub(crate) fn add_in_full_to(product: clap::Command) -> clap::Command {
     let described = Command::new(path()).arg("describe").stderr(Stdio::null()).output();
     let trees = described.ok().and_then(|output| serde_json::from_slice::<Vec<Tree>>(&output.stdout).ok());
@@ -40,11 +40,11 @@ pub(crate) fn add_in_full_to(product: clap::Command) -> clap::Command {
     }
 }
 
-/// Whether the arguments of this process, or what they ask help for, are a command of the laboratory.
+/// Whether the arguments of this process run, or ask for help on, a command of the laboratory.
 pub(crate) fn is_asked_for() -> bool {
     let arguments = env::args_os().skip(1).take_while(|argument| argument != "--");
     let arguments = arguments.map(|argument| argument.to_string_lossy().into_owned());
-    // The options of all commands take no values.
+    // The options that all commands have take no values.
     let mut words: Vec<String> = arguments.filter(|argument| !argument.starts_with('-')).collect();
     if words.first().is_some_and(|word| word == "help") {
         words.remove(0);
@@ -52,7 +52,7 @@ pub(crate) fn is_asked_for() -> bool {
     commands().iter().any(|tree| tree.leads(&words))
 }
 
-/// Becomes the laboratory. Returns only when that fails.
+/// Replaces this process with the laboratory. Returns only if that fails.
 pub(crate) fn hand_over() -> anyhow::Error {
     let path = path();
     let error = Command::new(&path).args(env::args_os().skip(1)).exec();
@@ -66,7 +66,7 @@ pub(crate) fn hand_over() -> anyhow::Error {
     Failure::new(Exit::NotFound, text)
 }
 
-/// The laboratory beside this binary; otherwise its name, which is looked for in PATH.
+/// The laboratory in the directory of this binary; otherwise its bare name, which is looked for in PATH.
 fn path() -> PathBuf {
     let beside = env::current_exe().map(|binary| binary.with_file_name(PROGRAM));
     beside.ok().filter(|path| path.is_file()).unwrap_or_else(|| PROGRAM.into())

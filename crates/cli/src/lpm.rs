@@ -93,7 +93,8 @@ struct Shown {
 impl LpmCommand {
     /// Runs the command.
     /// # Errors
-    /// Exit code 3 for a wrong line, address or file, 4 for a file that is not there, 5 for a table that cannot be built.
+    /// Exit code 3 for a wrong line, address or file, 4 for a file that does not exist, 5 for a table that cannot be
+    /// built.
     pub(crate) fn run(self, out: &Output) -> anyhow::Result<()> {
         match self {
             Self::Build(args) => build(&args, out),

@@ -1,8 +1,8 @@
-//! The binary of an operator, `fibula`: noun, then verb.
+//! The operator's binary, `fibula`: noun, then verb.
 //!
 //! A subcommand is a module with a clap `Args` or `Subcommand` type (see the crate `command`), one variant of
-//! [`Command`], one arm of its `match`, and one word of [`GROUPS`]. What only the laboratory needs belongs to
-//! `fibula-lab` in the crate `repro`; [`laboratory`] hands its commands over.
+//! [`Command`], one arm of its `match`, and one word of [`GROUPS`]. Code that only the laboratory needs belongs to
+//! `fibula-lab` in the crate `repro`; [`laboratory`] passes its commands on.
 
 mod atomic_file;
 mod controller;
@@ -54,7 +54,7 @@ enum Command {
     },
 }
 
-/// The commands as `fibula --help` lists them, by who uses them.
+/// The commands as `fibula --help` lists them, grouped by user.
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Run", &["demo", "controller", "switch"]),
     ("Network", &["name", "host", "link", "flow"]),
@@ -71,7 +71,7 @@ fn product() -> clap::Command {
 /// The command line with all commands, and help that lists them in groups.
 fn syntax() -> clap::Command {
     let mut syntax = laboratory::add_to(product());
-    // Adds the command `help`.
+    // Adds the `help` command.
     syntax.build();
     let heading = *syntax.get_styles().get_header();
     let mut list = String::new();

@@ -1,4 +1,4 @@
-//! Talking to a controller: where it is, and what its refusals mean as exit codes.
+//! Talking to a controller: its address, and the exit codes of its refusals.
 
 use api::client::ConnectError;
 use api::v1;
@@ -23,7 +23,7 @@ pub(crate) type Client = NorthboundClient<Channel>;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Remote {
-    /// Connects, and runs `work` to its end on a runtime of its own.
+    /// Connects, and runs `work` to completion on a new runtime.
     /// # Errors
     /// Those of `work`; [`Exit::NotFound`] if nobody answers.
     pub(crate) fn run<T, F: Future<Output = anyhow::Result<T>>>(
@@ -41,7 +41,7 @@ impl Remote {
     }
 }
 
-/// The answer of the controller, or its refusal with the exit code of its kind.
+/// The controller's answer, or its refusal with the exit code for its kind.
 pub(crate) fn answer<T>(result: Result<Response<T>, Status>) -> anyhow::Result<T> {
     match result {
         Ok(response) => Ok(response.into_inner()),
@@ -49,7 +49,7 @@ pub(crate) fn answer<T>(result: Result<Response<T>, Status>) -> anyhow::Result<T
     }
 }
 
-/// A refusal with the exit code of its kind.
+/// A refusal with the exit code for its kind.
 pub(crate) fn refusal(status: &Status) -> anyhow::Error {
     let exit = match status.code() {
         Code::InvalidArgument | Code::OutOfRange => Exit::BadInput,
@@ -60,7 +60,7 @@ pub(crate) fn refusal(status: &Status) -> anyhow::Error {
     Failure::new(exit, status.message())
 }
 
-/// A port in words: `switch:port`.
+/// A port written as `switch:port`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PortOf {
     pub(crate) switch: String,

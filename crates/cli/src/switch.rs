@@ -32,9 +32,9 @@ struct StartedRow {
 }
 
 impl Args {
-    /// With a verb: what it says. With a configuration: runs until SIGINT or SIGTERM.
+    /// With a verb: runs it. With a configuration: runs until SIGINT or SIGTERM.
     /// # Errors
-    /// A configuration that is not usable, a port that cannot be opened; those of the controller.
+    /// The configuration is not usable, or a port cannot be opened; those of the controller.
     pub(crate) fn run(self, out: &Output) -> anyhow::Result<()> {
         let path = match (self.verb, self.config) {
             (Some(verb), _) => return verb.run(out),

@@ -1,4 +1,4 @@
-//! kill -9 of the controller at random points: what it acknowledged is there afterwards, and all switches agree.
+//! kill -9 of the controller at random points: all acknowledged changes survive, and all switches agree.
 
 mod support;
 
@@ -20,17 +20,17 @@ const N_SWITCHES: u32 = 3;
 const N_WRITERS: u32 = 4;
 const NAMES_A_WRITER: u32 = 100;
 
-/// A name's host; none: the name is not there.
+/// A name's host; `None`: the name does not exist.
 type State = BTreeMap<u32, Option<u32>>;
 
-/// The names of one writer: what was acknowledged, and the one change that was under way when the controller died.
+/// The names of one writer: the acknowledged state, and the one change in flight when the controller died.
 #[derive(Default)]
 struct Ledger {
     acknowledged: State,
     under_way: Option<Vec<(u32, Option<u32>)>>,
 }
 
-/// Makes random changes until the controller is gone.
+/// Makes random changes until the controller is killed.
 async fn write_until_killed(
     mut client: Client,
     writer: u32,
@@ -80,7 +80,7 @@ async fn state_of(client: &mut Client) -> State {
     state
 }
 
-/// The state must be what was acknowledged; a change under way is there whole or not at all.
+/// The state must be what was acknowledged; a change in flight is there completely or not at all.
 fn check(expected: &mut State, found: &State, ledgers: Vec<Ledger>, round: usize) {
     for ledger in ledgers {
         expected.extend(ledger.acknowledged);
@@ -151,7 +151,7 @@ async fn kill_again_and_again(mode: ValueMode, n_kills: usize) {
     eventually("all switches in step", async || in_step(&client).await == N_SWITCHES as usize).await;
     check_switches(mode, &expected, &switches);
 
-    // Everybody has everything: a restart, this time an orderly one, sends nothing.
+    // All switches are up to date: a restart, this time an orderly one, sends nothing.
     assert_eq!(controller.terminate(), Some(0));
     let _controller = site.start();
     let client = site.client().await;

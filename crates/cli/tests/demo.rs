@@ -1,5 +1,5 @@
-//! The demo itself, run as a user runs it: the real binary, real processes, namespaces and promiscuous sockets.
-//! Tests that need root end early, and say so, without it.
+//! The demo, run as a user runs it: the real binary, real processes, namespaces and promiscuous sockets.
+//! Without root, tests that need it say so and end early.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -10,16 +10,16 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use serde_json::Value;
 
-/// No demo of these tests takes longer on any machine, or it hangs.
+/// No demo of these tests takes longer on any machine; one that does hangs.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// One network at a time: two would share the cores of a small machine and lose frames to each other.
+/// One network at a time: two would compete for the cores of a small machine and lose each other's frames.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether namespaces can be made here; says so if not. Root of a container may lack the capability.
+/// Whether namespaces can be created here; says so if not. Root in a container may lack the capability.
 fn is_privileged() -> bool {
     if !geteuid().is_root() {
         eprintln!("not run: namespaces need root");
@@ -191,7 +191,7 @@ fn the_next_demo_removes_what_a_killed_one_left() {
     child.wait().unwrap();
     assert!(remains(pid).iter().any(|name| name.starts_with("fibula-")), "kill -9 leaves the namespaces");
     assert!(demo(&[&small[..], &["--seconds", "0.5"]].concat()).status.success());
-    // Its processes were killed with it, and end when they get a processor.
+    // Its processes were killed with it, and end when they get CPU time.
     let deadline = Instant::now() + PATIENCE;
     while !remains(pid).is_empty() {
         assert!(Instant::now() < deadline, "still there: {:?}", remains(pid));

@@ -35,7 +35,7 @@ fn every_design_has_a_line_with_its_figures() {
     assert!(rows.iter().all(|row| row.get("measured").is_none() && number(row, "bits_per_name") > 7.0));
 }
 
-/// The designs, by the error that lists them.
+/// The designs, taken from the error that lists them.
 fn fibula_designs() -> Vec<String> {
     let (_, _, error) = fib(&["build", "-", "--out", "x", "--design", "none"]);
     let list = error.split("use ").nth(1).and_then(|rest| rest.lines().next()).unwrap();
@@ -52,7 +52,7 @@ fn tables_that_are_built_have_the_size_and_the_rates_that_were_computed() {
         assert!((0.9..1.1).contains(&bits), "{bits} times the bits computed: {row}");
         let (computed, got) = (number(&row, "false_positive_rate"), number(measured, "false_positive_rate"));
         if computed < 1.0 {
-            // Six standard deviations of 2^20 aliens; filters have more room than they need.
+            // Six standard deviations over 2^20 aliens; filters have more margin than they need.
             let sigma = 6.0 * (computed / f64::from(1 << 20)).sqrt();
             assert!((0.5 * computed - sigma..=1.2 * computed + sigma).contains(&got), "{computed} and {got}: {row}");
         }

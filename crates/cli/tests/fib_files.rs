@@ -1,4 +1,4 @@
-//! `fibula fib` as a user runs it: from a list to a file and back, and what it says to wrong input.
+//! `fibula fib` as a user runs it: from a list to a file and back, and its answers to wrong input.
 
 use std::fs;
 use std::io::Write;
@@ -40,7 +40,7 @@ fn fibula(arguments: &[&str], stdin: &str) -> Output {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // A command that does not read leaves a closed pipe, which is none of the test's business.
+    // A command that does not read leaves a closed pipe, which does not concern the test.
     let _ = child.stdin.take().unwrap().write_all(stdin.as_bytes());
     child.wait_with_output().unwrap()
 }
@@ -145,7 +145,7 @@ fn list_is_not_overwritten_by_its_own_fib_and_a_device_stays_one() {
     std::os::unix::fs::symlink(&fib, &link).unwrap();
     ok(&["build", &list, "--out", &link], "");
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink() && ok(&["show", &fib], "").contains("concise"));
-    // In place of /dev/null, which root must not lose.
+    // Instead of /dev/null, which root must not lose.
     let null = dir.path("null");
     std::os::unix::fs::symlink("/dev/null", &null).unwrap();
     ok(&["build", &list, "--out", &null], "");

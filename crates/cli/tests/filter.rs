@@ -1,4 +1,4 @@
-//! `fibula filter` as a user runs it: from a list to a file and back, and what it says to wrong input.
+//! `fibula filter` as a user runs it: from a list to a file and back, and its answers to wrong input.
 
 use std::fs;
 use std::io::Write;
@@ -15,7 +15,7 @@ fn fibula(arguments: &[&str], stdin: &str) -> Output {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // A command that does not read leaves a closed pipe, which is none of the test's business.
+    // A command that does not read leaves a closed pipe, which does not concern the test.
     let _ = child.stdin.take().unwrap().write_all(stdin.as_bytes());
     child.wait_with_output().unwrap()
 }
@@ -64,7 +64,7 @@ fn names_of_a_list_are_in_and_few_others_whatever_the_layout() {
             let inside = ok(&["query", &filter], &names);
             assert_eq!(inside.lines().filter(|line| line.ends_with(",yes")).count(), 2000, "{layout}");
             let outside = ok(&["query", &filter], &others).lines().filter(|line| line.ends_with(",yes")).count();
-            // 1 % of 2000 are 20; addresses in a row as their own words are another matter.
+            // 1 % of 2000 is 20; sequential addresses that are their own words behave differently.
             assert!(outside < 60 || layout == "address-hashing", "{layout}: {outside}");
         }
     }
@@ -94,7 +94,7 @@ fn a_union_has_the_names_of_all_and_what_cannot_be_united_is_told_how_to() {
         assert_eq!(yes(&names(0, 2000)), 2000);
         assert!(yes(&names(2000, 4000)) < 60);
     }
-    // Other keys, layouts, kinds and counters: the file, what differs, and what to do.
+    // Different keys, layouts, kinds and counters: the error names the file, the difference, and what to do.
     let mac = file(&dir, "mac.txt", "02:00:00:00:00:01\n");
     for (list, more, reason) in [
         (&lists[1], &["--names", "ipv4", "--hash", "wy"][..], "another key"),

@@ -1,4 +1,4 @@
-//! Commands of the laboratory: `fibula` hands them over to `fibula-lab`, here a script, beside it or in PATH.
+//! Commands of the laboratory: `fibula` passes them on to `fibula-lab`, here a script, in its directory or in PATH.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -17,7 +17,7 @@ fn installed() -> TempDir {
     dir
 }
 
-/// Puts a laboratory into a folder: one that tells what it was called with and ends with exit code 6.
+/// Puts a laboratory into a folder: a script that prints its arguments and ends with exit code 6.
 fn put_laboratory(folder: &Path, describes: &str) {
     let path = folder.join("fibula-lab");
     let script = format!(

@@ -1,4 +1,5 @@
-//! Content names from a CSV to answers: a controller, a switch that only answers, and the commands between them.
+//! Content names from a CSV to answers: a controller, a switch that only answers lookups, and the commands between
+//! them.
 
 mod support;
 
@@ -13,7 +14,7 @@ fn url(i: u32) -> String {
     format!("https://cdn.example/{}/clip,{i}.mp4", i % 97)
 }
 
-/// A port above all that a switch could have, for most.
+/// For most servers, a port above all that a switch could have.
 fn port_of(server: u32) -> u32 {
     60_000 - server
 }

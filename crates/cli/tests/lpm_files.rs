@@ -1,4 +1,4 @@
-//! `fibula lpm` as a user runs it: from a list to a file and back, and what it says to wrong input.
+//! `fibula lpm` as a user runs it: from a list to a file and back, and its answers to wrong input.
 
 use std::fs;
 use std::io::Write;
@@ -14,7 +14,7 @@ fn fibula(dir: &tempfile::TempDir, arguments: &[&str], stdin: &str) -> Output {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // A command that does not read leaves a closed pipe, which is none of the test's business.
+    // A command that does not read leaves a closed pipe, which does not concern the test.
     let _ = child.stdin.take().unwrap().write_all(stdin.as_bytes());
     child.wait_with_output().unwrap()
 }

@@ -1,4 +1,4 @@
-//! The command line against a controller: what it does, what it refuses, and how it says so.
+//! The command line against a controller: its effects, its refusals, and its messages.
 
 mod support;
 
@@ -97,7 +97,7 @@ async fn import_refuses_a_file_with_a_duplicate_whole_and_takes_the_repaired_one
     let output = site.fibula(&["-j", "name", "import", file.to_str().unwrap()]);
     assert_eq!(stdout(&output), "{\"names\":100000,\"changed\":100000,\"unchanged\":0}\n", "{}", stderr(&output));
 
-    // What is exported is what was imported, and importing it again changes nothing.
+    // The export equals the import, and importing it again changes nothing.
     let exported = site.path("exported.csv");
     assert_eq!(exit_code(&site.fibula(&["name", "export", exported.to_str().unwrap()])), 0);
     let text = std::fs::read_to_string(&exported).unwrap();

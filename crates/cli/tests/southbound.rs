@@ -41,7 +41,7 @@ impl Manual {
         next.expect("a message comes").unwrap().unwrap()
     }
 
-    /// Takes over messages and acknowledges them until the replica does this with the name.
+    /// Applies and acknowledges messages until the replica maps the name to `action`.
     async fn apply_until(&mut self, replica: &mut Replica<MemoryTables>, name: &Name, action: Action) {
         while replica.action(name) != action {
             let ToSwitch { sequence, message, .. } = self.next().await;
@@ -83,7 +83,7 @@ async fn switch_that_missed_a_message_gets_what_it_lacks() {
     put(&client, 1, "h1").await;
     switch.apply_until(&mut replica, &name(1), Action::Port(PortId(HOST_PORT as u16))).await;
 
-    // Everything about one change is lost, and what comes of the next does not fit.
+    // All messages of one change are lost, and those of the next do not fit.
     put(&client, 2, "h2").await;
     let lost = switch.next().await;
     put(&client, 3, "h2").await;
@@ -97,7 +97,7 @@ async fn switch_that_missed_a_message_gets_what_it_lacks() {
     switch.send(Body::Resync(Resync { report: report(&replica), reason: error.to_string() })).await;
     let mut answered = lost.answered;
     while answered == lost.answered {
-        // What was on its way may fit or not.
+        // Messages in flight may fit or not.
         let next = switch.next().await;
         answered = next.answered;
         let received = replica.receive(&next.message);
@@ -198,7 +198,7 @@ async fn switch_process_starts_from_its_saved_image_without_a_controller() {
     assert_eq!(replica.action(&name(1)), Action::Port(PortId(2)));
     assert_eq!(start().terminate(), Some(0));
 
-    // A damaged image is put aside; the switch starts empty.
+    // A damaged image is set aside; the switch starts empty.
     std::fs::write(&image, &saved[..saved.len() / 2]).unwrap();
     assert_eq!(start().terminate(), Some(0));
     assert!(state.join("image.bad").exists() && !image.exists());

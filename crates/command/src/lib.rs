@@ -31,7 +31,7 @@ pub fn open(path: &Path) -> anyhow::Result<File> {
     Ok(file)
 }
 
-/// A number with an optional K, M or G, which stand for 2^10, 2^20 and 2^30.
+/// Parses a number with an optional suffix K, M or G, for 2^10, 2^20 or 2^30.
 /// # Errors
 /// A text for the user.
 pub fn parse_size(text: &str) -> Result<u64, String> {

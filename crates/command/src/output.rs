@@ -1,4 +1,5 @@
-//! What a command prints, and how it ends: rows as a table or as JSON from one `Serialize` type, exit codes by kind.
+//! What a command prints and how it ends: rows as a table or as JSON from one `Serialize` type, and exit codes by kind
+//! of failure.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -10,7 +11,7 @@ use std::process::ExitCode;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Exit {
-    /// Something that should not happen: a bug, a full disk.
+    /// An unexpected failure: a bug, a full disk.
     Internal = 1,
     /// The command line or a configuration file is wrong.
     Usage = 2,
@@ -20,13 +21,13 @@ pub enum Exit {
     NotFound = 4,
     /// Refused: a limit, a digest collision, something still in use.
     Refused = 5,
-    /// The command ran, and what it checked does not hold (a frame was misdelivered).
+    /// The command ran, and a check of it failed (a frame was misdelivered).
     CheckFailed = 6,
-    /// Ctrl-C or SIGTERM, and everything was cleaned up.
+    /// Ctrl-C or SIGTERM, after cleaning up.
     Interrupted = 130,
 }
 
-/// An error that knows its exit code. The message is complete in itself; the source adds the detail below it.
+/// An error with its exit code. The message is complete in itself; the source adds detail below it.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {
@@ -36,7 +37,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// An error with `exit` as the exit code and nothing beneath it.
+    /// An error with the exit code `exit` and no source.
     #[expect(clippy::new_ret_no_self, reason = "made to be returned with `?`")]
     pub fn new(exit: Exit, message: impl Display) -> anyhow::Error {
         Self { exit, message: message.to_string(), source: None }.into()
@@ -45,7 +46,7 @@ impl Failure {
 
 /// Gives an error its exit code: `parse(line).or_exit(Exit::BadInput, "line 7")?`.
 pub trait OrExit<T> {
-    /// Wraps the error with `message` in front and `exit` as the exit code.
+    /// Wraps the error with `message` in front and the exit code `exit`.
     fn or_exit(self, exit: Exit, message: impl Display) -> anyhow::Result<T>;
 }
 
@@ -70,7 +71,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// `json`: one JSON object a row; otherwise tables and sentences.
+    /// `json`: one JSON object per row; otherwise tables and sentences.
     pub fn new(json: bool) -> Self {
         Self { json }
     }
@@ -80,7 +81,7 @@ impl Output {
         self.json
     }
 
-    /// Prints rows: each as one JSON object a line, or all as one aligned table whose columns are the field names.
+    /// Prints rows: each as one JSON object per line, or all as one aligned table whose columns are the field names.
     /// # Errors
     /// When standard output is closed, or a row does not serialise to an object.
     pub fn rows<T: Serialize>(self, rows: &[T]) -> anyhow::Result<()> {
@@ -100,7 +101,7 @@ impl Output {
         }
     }
 
-    /// Prints an error, with what caused it, to standard error and gives the exit code.
+    /// Prints an error with its causes to standard error and returns the exit code.
     pub fn failure(self, error: &anyhow::Error) -> ExitCode {
         if error.chain().any(|cause| cause.is::<ReaderGone>()) {
             return ExitCode::SUCCESS;
@@ -111,18 +112,18 @@ impl Output {
         } else {
             format!("fibula: {error:#}")
         };
-        // Whoever closed standard error does not want to know.
+        // If standard error is closed, there is nobody to tell.
         let _ = writeln!(std::io::stderr(), "{text}");
         ExitCode::from(exit as u8)
     }
 }
 
-/// The reader of standard output went away (`fibula name export | head`), which is no failure of ours.
+/// The reader of standard output has gone (`fibula name export | head`), which is not a failure of ours.
 #[derive(Debug, thiserror::Error)]
 #[error("nobody reads standard output any more")]
 struct ReaderGone;
 
-/// What to make of a failure to write to standard output.
+/// Converts a failure to write to standard output.
 pub fn to_stdout(error: std::io::Error) -> anyhow::Error {
     match error.kind() {
         std::io::ErrorKind::BrokenPipe => ReaderGone.into(),
@@ -130,7 +131,7 @@ pub fn to_stdout(error: std::io::Error) -> anyhow::Error {
     }
 }
 
-/// Writes text to standard output, as it is.
+/// Writes text to standard output unchanged.
 /// # Errors
 /// When standard output is closed.
 pub fn write_out(text: &str) -> anyhow::Result<()> {
@@ -155,7 +156,7 @@ fn table(rows: &[Value]) -> String {
     aligned(&header, &cells, &is_number)
 }
 
-/// Columns two spaces apart, as wide as their widest cell; those in `to_the_right` end at their right edge.
+/// Columns two spaces apart, as wide as their widest cell; those in `to_the_right` are right-aligned.
 pub fn aligned(header: &[String], cells: &[Vec<String>], to_the_right: &[bool]) -> String {
     let width = |c: usize| {
         let rows = cells.iter().map(|row| row[c].chars().count());

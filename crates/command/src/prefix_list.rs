@@ -1,6 +1,6 @@
 //! Lists of IP prefixes.
 //!
-//! A line of a list is `prefix` or `prefix,next-hop`; empty lines and those that begin with `#` say nothing. A next hop
+//! A line of a list is `prefix` or `prefix,next-hop`; empty lines and lines that begin with `#` are ignored. A next hop
 //! is any text: an address, an interface, a port.
 
 use std::collections::HashMap;
@@ -21,7 +21,7 @@ pub struct List {
     pub ipv4: Vec<(Prefix<u32>, u64)>,
     /// IPv6 prefixes, in the order of the list.
     pub ipv6: Vec<(Prefix<u128>, u64)>,
-    /// The names of the next hops, from number 1 on.
+    /// The names of the next hops, numbered from 1.
     pub hops: Vec<String>,
 }
 
@@ -34,7 +34,7 @@ pub struct Seen {
 }
 
 impl List {
-    /// Reads a list, packed by gzip or not; `-` is standard input.
+    /// Reads a list, compressed with gzip or not; `-` is standard input.
     /// # Errors
     /// [`Exit::BadInput`] with the number of the line; [`Exit::NotFound`].
     pub fn read(path: &Path, next_hop: Option<&str>) -> anyhow::Result<Self> {
@@ -65,9 +65,9 @@ impl List {
         Ok(list)
     }
 
-    /// Adds a prefix, unless it was there: then where.
+    /// Adds a prefix. If it was there already, returns the place where it was read.
     /// # Errors
-    /// A text for the user, where the prefix is none or there are too many.
+    /// A text for the user, if the prefix is invalid or there are too many.
     pub fn add(&mut self, prefix: &str, hop: &str, place: u64, seen: &mut Seen) -> Result<Option<u64>, String> {
         let number = match seen.hops.get(hop) {
             Some(&number) => number,
@@ -108,7 +108,7 @@ fn put<A: Address>(
     Ok(None)
 }
 
-/// Opens a file to read, unpacked where gzip packed it; `-` is standard input.
+/// Opens a file to read, decompressing gzip; `-` is standard input.
 /// # Errors
 /// [`Exit::BadInput`] for what cannot be read; [`Exit::NotFound`].
 pub fn input(path: &Path) -> anyhow::Result<Box<dyn Read>> {

@@ -1,4 +1,5 @@
-//! What a binary does around its commands: it reads the flags that all commands have, logs, and ends with an exit code.
+//! What a binary does around its commands: it parses the flags that all commands have, logs, and ends with an exit
+//! code.
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
@@ -23,8 +24,8 @@ pub struct CommandLine<C: Subcommand> {
     command: C,
 }
 
-/// Runs the command that the arguments of this process name, and gives the exit code. `syntax` is what
-/// [`CommandLine::command`](clap::CommandFactory::command) gives, with changes.
+/// Runs the command that the arguments of this process name, and returns the exit code. `syntax` is
+/// [`CommandLine::command`](clap::CommandFactory::command), with changes.
 pub fn run<C: Subcommand>(syntax: clap::Command, run: impl FnOnce(C, &Output) -> anyhow::Result<()>) -> ExitCode {
     let parsed = syntax.try_get_matches().and_then(|matches| CommandLine::<C>::from_arg_matches(&matches));
     let line = match parsed {

@@ -1,16 +1,16 @@
-//! Reads text from outside in lines of bounded length. Input that is not text, or has a line without an end, is refused
-//! before it fills the memory.
+//! Reads text input in lines of bounded length. Input that is not text, or has an endless line, is refused before it
+//! fills the memory.
 
 use std::io::{self, BufRead, BufReader, Read};
 
-/// Bytes that one line may have: several times the longest name, quoted.
+/// Maximum bytes of one line: several times the longest name, quoted.
 const MAX_LINE: usize = 64 << 10;
 
 /// A reader that fails on compressed files, on UTF-16, and on lines that are too long.
 #[derive(Debug)]
 pub struct TextReader<R> {
     inner: R,
-    /// Bytes since the start of the line.
+    /// Bytes read since the start of the line.
     since: usize,
     at_start: bool,
 }
@@ -21,7 +21,7 @@ impl<R: Read> TextReader<R> {
         TextReader { inner, since: 0, at_start: true }
     }
 
-    /// The lines, without their ends and without the mark that some editors put before the first.
+    /// The lines, without line ends and without a leading byte order mark.
     pub fn lines(self) -> impl Iterator<Item = io::Result<String>> {
         let mut reader = BufReader::with_capacity(1 << 18, self);
         let mut is_first = true;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct Tree {
     /// The word that the user types.
     pub name: String,
-    /// What it does, in a line.
+    /// A one-line description.
     pub about: String,
     /// Its options and positional arguments.
     pub arguments: Vec<Argument>,
@@ -69,12 +69,13 @@ impl From<Argument> for Arg {
 }
 
 impl Tree {
-    /// A command of which nothing below is known.
+    /// A command whose subcommands are not known.
     pub fn leaf(name: &str, about: &str) -> Self {
         Self { name: name.to_owned(), about: about.to_owned(), ..Self::default() }
     }
 
-    /// Adds this command below `parent`, or what is below it to the command of that name which is there already.
+    /// Adds this command below `parent`, or, if `parent` has a command of that name, adds this command's subcommands to
+    /// it.
     pub fn graft(self, parent: Command) -> Command {
         if parent.find_subcommand(&self.name).is_some() {
             let commands = self.commands;
@@ -85,7 +86,7 @@ impl Tree {
         parent.subcommand(self.commands.into_iter().fold(command, |command, tree| tree.graft(command)))
     }
 
-    /// Whether these words begin with the path from this command to one that has none below it.
+    /// Whether these words begin with the path from this command to one without subcommands.
     pub fn leads(&self, words: &[String]) -> bool {
         let Some((first, rest)) = words.split_first() else { return false };
         *first == self.name && (self.commands.is_empty() || self.commands.iter().any(|tree| tree.leads(rest)))

@@ -1,4 +1,4 @@
-//! The bench of Bloom filters as a library: `cargo run --release --example filter -- 13 10 1000`.
+//! The Bloom filter bench as a library: `cargo run --release --example filter -- 13 10 1000`.
 
 use std::io::Write;
 

@@ -1,8 +1,8 @@
-//! Names of several kinds, from real data where it is at hand: vendor prefixes of MACs, a table of prefixes of addresses,
-//! a list of domains, the file names of this machine's packages. `scripts/real-names` fetches prefixes and domains.
+//! Names of several kinds, from real data where available: vendor prefixes of MACs, a table of address prefixes, a list
+//! of domains, the file names of this machine's packages. `scripts/real-names` fetches prefixes and domains.
 //!
-//! Nothing is copied into the project; where a source is not at hand names are made up, and the source says so. All
-//! names of a set are distinct, in random order, and follow from the seed and the source.
+//! No data is copied into the project; where a source is not available, names are made up, and [`Named::source`] says
+//! so. All names of a set are distinct, in random order, and determined by the seed and the source.
 //! Source of the choice: "Re-designing Compact-structure based Forwarding for Programmable Networks", Figure 17.
 
 use std::collections::HashSet;
@@ -19,11 +19,11 @@ use crate::names::Random;
 /// A kind of names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// IPv4 addresses, one or more in each prefix of a table.
+    /// IPv4 addresses, one or more per prefix of a table.
     Ipv4,
     /// MAC addresses of vendors.
     Mac,
-    /// IPv6 addresses, as those of IPv4.
+    /// IPv6 addresses, likewise.
     Ipv6,
     /// Flows over IPv4: both addresses, protocol and ports.
     FiveTuple,
@@ -81,19 +81,19 @@ impl FromStr for Kind {
 /// Where real names are.
 #[derive(Clone, Debug)]
 pub struct Sources {
-    /// Prefixes of both families, one a line.
+    /// Prefixes of both families, one per line.
     pub prefixes: Option<PathBuf>,
-    /// The list of vendor prefixes of IEEE.
+    /// The IEEE list of vendor prefixes.
     pub vendors: PathBuf,
-    /// Domains, one a line.
+    /// Domains, one per line.
     pub domains: Option<PathBuf>,
-    /// A folder of lists of files, `*.list`.
+    /// A folder of file lists, `*.list`.
     pub file_lists: PathBuf,
 }
 
 impl Default for Sources {
-    /// What `scripts/real-names` has written to the folder that `FIBULA_NAMES` names, `real-names` by default; and where
-    /// Debian's packages put the others.
+    /// The files that `scripts/real-names` has written to the folder given by `FIBULA_NAMES`, `real-names` by default;
+    /// and the files of Debian's packages.
     fn default() -> Self {
         let folder = std::env::var_os("FIBULA_NAMES").map_or_else(|| FOLDER.into(), PathBuf::from);
         let fetched = |file: &str| Some(folder.join(file)).filter(|path| path.exists());
@@ -106,7 +106,7 @@ impl Default for Sources {
     }
 }
 
-/// Names, and where they come from.
+/// Names and their source.
 #[derive(Clone, Debug)]
 pub struct Named {
     /// In random order.
@@ -115,10 +115,10 @@ pub struct Named {
     pub source: &'static str,
 }
 
-/// Where `scripts/real-names` writes if nothing else is said.
+/// The default output folder of `scripts/real-names`.
 const FOLDER: &str = "real-names";
 
-/// Names that are made up.
+/// The source of made-up names.
 const MADE_UP: &str = "made up";
 
 impl Sources {
@@ -149,12 +149,12 @@ impl Sources {
         Named { names: bytes.into_iter().filter_map(name).collect(), source }
     }
 
-    /// Draws addresses of `BYTES` bytes: each from a random prefix of the table, the rest of it random.
+    /// Draws addresses of `BYTES` bytes: a random prefix of the table, followed by random bits.
     fn addresses<const BYTES: usize>(&self) -> (impl FnMut(&mut Random) -> [u8; BYTES] + use<BYTES>, &'static str) {
         let prefixes: Vec<([u8; BYTES], u32)> =
             lines(self.prefixes.as_deref()).iter().filter_map(|l| prefix(l)).collect();
         let source = if prefixes.is_empty() { MADE_UP } else { "a table of prefixes" };
-        // Global unicast addresses otherwise.
+        // Otherwise global unicast addresses.
         let any = ([if BYTES == 4 { 0 } else { 0x20 }; BYTES], if BYTES == 4 { 0 } else { 3 });
         let draw = move |random: &mut Random| loop {
             let (mut address, len) = match prefixes.len() as u64 {
@@ -210,7 +210,7 @@ impl Sources {
         if domains.is_empty() {
             domains = (0..4096).map(|_| format!("www.{}{}.example", word(random), word(random))).collect();
         }
-        // A path may be that of several domains.
+        // A path may occur on several domains.
         let url = || {
             let domain = &domains[random.below(domains.len() as u64) as usize];
             let path = &paths[random.below(paths.len() as u64) as usize];
@@ -220,19 +220,19 @@ impl Sources {
     }
 }
 
-/// The lines of a text, packed by gzip or not; none where it cannot be read.
+/// The lines of a text, compressed with gzip or not; none if it cannot be read.
 fn lines(path: Option<&Path>) -> Vec<String> {
     let mut text = path.and_then(|path| std::fs::read(path).ok()).unwrap_or_default();
     if text.starts_with(&[0x1f, 0x8b]) {
         let mut unpacked = Vec::new();
-        // What there is before an error are lines, too.
+        // The lines before an error count, too.
         let _ = flate2::read::MultiGzDecoder::new(&text[..]).read_to_end(&mut unpacked);
         text = unpacked;
     }
     String::from_utf8_lossy(&text).lines().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty()).collect()
 }
 
-/// `10.0.0.0/8`, of addresses of `BYTES` bytes; what stands behind it does not count.
+/// Parses `10.0.0.0/8`, with addresses of `BYTES` bytes; what follows is ignored.
 fn prefix<const BYTES: usize>(line: &str) -> Option<([u8; BYTES], u32)> {
     let text = line.split([' ', '\t', ',']).next()?;
     let (address, len) = text.split_once('/')?;
@@ -244,7 +244,7 @@ fn prefix<const BYTES: usize>(line: &str) -> Option<([u8; BYTES], u32)> {
     Some((bytes.try_into().ok()?, len)).filter(|(_, len)| *len > 0 && *len <= 8 * BYTES as u32)
 }
 
-/// First three bytes of MACs: lines such as `00-22-72   (hex)  Vendor`.
+/// The first three bytes of MACs, from lines such as `00-22-72   (hex)  Vendor`.
 fn vendors(path: &Path) -> (Vec<[u8; 3]>, &'static str) {
     let vendor = |line: String| {
         let mut bytes = line.get(..8)?.split('-').map(|byte| u8::from_str_radix(byte, 16));
@@ -261,7 +261,7 @@ fn mac(vendors: &[[u8; 3]], random: &mut Random) -> Vec<u8> {
     [vendor, [host[0], host[1], host[2]]].concat()
 }
 
-/// Bytes as [`NameKind::FiveTuple`] has them: mostly TCP, from an ephemeral port to a usual one.
+/// Bytes in the layout of [`NameKind::FiveTuple`]: mostly TCP, from an ephemeral port to a common one.
 fn five_tuple(source: [u8; 4], destination: [u8; 4], random: &mut Random) -> Vec<u8> {
     const PORTS: [u16; 8] = [443, 80, 53, 22, 25, 123, 993, 8080];
     let protocol = if random.below(8) == 0 { 17 } else { 6 };
@@ -281,7 +281,7 @@ fn word(random: &mut Random) -> String {
     (0..2 + random.below(4)).map(|_| SYLLABLES[random.below(16) as usize]).collect()
 }
 
-/// `n` different ones of what is drawn, or as many as there seem to be.
+/// `n` distinct results of `draw`, or as many as there seem to be.
 fn distinct(n: usize, mut draw: impl FnMut() -> Vec<u8>) -> Vec<Vec<u8>> {
     let (mut seen, mut names) = (HashSet::with_capacity(n), Vec::with_capacity(n));
     let mut tries = 8 * n + 64;

@@ -1,9 +1,9 @@
 //! Benchmarks: structures side by side in one run, on the same names in the same order, every answer checked.
 //!
-//! Figures that are quoted anywhere come from here, through `fibula bench`. A run builds all contestants of one
-//! setting, checks that each gives every name its value, and then measures them in turn, round by round, so that
-//! whatever the machine does meets all of them; ratios are medians over the rounds. A contestant that answers
-//! differently in a timed run ends the bench with an error.
+//! Figures that are quoted anywhere come from here, through `fibula bench`. A run builds all contestants of one setting
+//! and checks that each gives every name its value. Then it measures them in turn, round by round, so that disturbances
+//! of the machine affect all of them; ratios are medians over the rounds. A contestant that answers differently in a
+//! timed run ends the bench with an error.
 
 pub mod bench;
 pub mod contestants;
@@ -21,52 +21,52 @@ pub mod stats;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BenchError {
-    /// No contestant of this name.
+    /// There is no contestant of this name.
     #[error("this bench has no contestant `{name}`; it has {known}")]
     UnknownContestant {
         /// The name that was given.
         name: String,
-        /// Those there are, separated by commas.
+        /// The known ones, separated by commas.
         known: String,
     },
     /// The contestant is not part of this build or cannot start here.
     #[error("{contestant}: {reason}")]
     Unavailable {
-        /// Which one.
+        /// Its name.
         contestant: &'static str,
-        /// Why, and what to do about it.
+        /// The reason, and what to do about it.
         reason: String,
     },
     /// The contestant cannot hold such a set.
     #[error("{contestant} cannot be built with {n} names: {reason}")]
     Build {
-        /// Which one.
+        /// Its name.
         contestant: String,
         /// Names in the set.
         n: u64,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// A wrong answer, found when every name was looked up before the measurement.
     #[error("{contestant} answers {got} for name {name:#x} instead of {expected}, so its figures would be worthless")]
     WrongAnswer {
-        /// Which one.
+        /// Its name.
         contestant: String,
-        /// The name asked for.
+        /// The name that was looked up.
         name: u64,
-        /// What came back.
+        /// The answer.
         got: u64,
-        /// What was put in.
+        /// The correct value.
         expected: u64,
     },
     /// The answers of a timed run do not add up.
     #[error("the answers of {contestant} in a timed run have checksum {got:016x} instead of {expected:016x}")]
     Checksum {
-        /// Which one.
+        /// Its name.
         contestant: String,
         /// Sum of its answers.
         got: u64,
-        /// Sum of the values.
+        /// Sum of the correct values.
         expected: u64,
     },
     /// A setting out of range.
@@ -75,7 +75,7 @@ pub enum BenchError {
 }
 
 impl BenchError {
-    /// Whether an answer was wrong, as against something that could not be run.
+    /// Whether an answer was wrong, as opposed to something that could not be run.
     pub fn is_wrong_answer(&self) -> bool {
         matches!(self, Self::WrongAnswer { .. } | Self::Checksum { .. })
     }

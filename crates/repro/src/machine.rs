@@ -12,7 +12,7 @@ pub struct Machine {
     pub cpu: String,
     /// Processors that this process may use.
     pub cores: usize,
-    /// Sizes of the data caches of the first processor, as the kernel writes them, L1 first.
+    /// Sizes of the data caches of the first processor, in the kernel's notation, L1 first.
     pub caches: Vec<String>,
     /// Memory in MiB.
     pub memory_mib: u64,
@@ -27,7 +27,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Reads it from the kernel; what is unknown is left empty.
+    /// Reads it from the kernel; unknown fields are left empty.
     pub fn read() -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let cpuinfo = read("/proc/cpuinfo");
@@ -88,8 +88,8 @@ pub struct PeakMemory {
 }
 
 impl PeakMemory {
-    /// Starts to watch: gives back what the allocator holds of freed memory and sets the kernel's high-water mark
-    /// back to the present.
+    /// Starts the measurement: returns freed memory that the allocator holds to the system, and resets the kernel's
+    /// high-water mark.
     pub fn start() -> Self {
         #[cfg(all(target_os = "linux", target_env = "gnu"))]
         #[expect(unsafe_code, reason = "a call into the C library")]
@@ -102,7 +102,7 @@ impl PeakMemory {
         Self { before_kib: status_kib("VmRSS:") }
     }
 
-    /// Bytes by which resident memory has at most exceeded that at the start.
+    /// The maximum growth of resident memory since the start, in bytes.
     pub fn grown_bytes(&self) -> u64 {
         status_kib("VmHWM:").saturating_sub(self.before_kib) * 1024
     }

@@ -1,8 +1,8 @@
-//! Sets of names to measure with, and the order in which they are asked for.
+//! Sets of names to measure with, and the order in which they are looked up.
 //!
-//! A name is at most 8 bytes, held as a little-endian integer padded with zeros, so that a set of 64M names is
+//! A name has at most 8 bytes, stored as a little-endian integer padded with zeros, so that a set of 64M names is
 //! one flat array and every contestant reads the same memory in the same order. All names of a set are distinct.
-//! Everything follows from a seed.
+//! Everything is determined by a seed.
 //!
 //! Sources: the linear feedback shift register is the name generator of Yu, Belazzougui, Qian, Zhang, "A Concise
 //! Forwarding Information Base for Scalable and Fast Name Lookups", section VI.B.3. Differs: the names are written
@@ -14,20 +14,20 @@ use std::str::FromStr;
 pub use sim::random::Random;
 pub(crate) use sim::random::{Zipf, mix64};
 
-/// How the names of a set are made, and how often each is asked for.
+/// How the names of a set are generated, and how often each is looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameSet {
-    /// MAC addresses as a large network has them: vendor prefixes with 16,384 addresses each, half of them in
-    /// sequence (one batch of hosts), half scattered. Each asked for equally often.
+    /// MAC addresses as in a large network: vendor prefixes with 16,384 addresses each, half of them in sequence (one
+    /// batch of hosts), half scattered. Each is looked up equally often.
     Mac,
-    /// MAC addresses in one sequence, as a virtualisation platform hands them out. Each asked for equally often.
+    /// MAC addresses in one sequence, as a virtualisation platform assigns them. Each is looked up equally often.
     Sequential,
     /// Successive states of a 64-bit linear feedback shift register, the papers' generator: 8 bytes, every name a
-    /// linear function of the one before. Each asked for equally often.
+    /// linear function of the previous one. Each is looked up equally often.
     Lfsr,
-    /// Random 8-byte names. Each asked for equally often.
+    /// Random 8-byte names. Each is looked up equally often.
     Uniform,
-    /// The names of [`NameSet::Mac`], asked for in proportion to 1/rank: a few of them make up most of the traffic.
+    /// The names of [`NameSet::Mac`], looked up in proportion to 1/rank: a few of them make up most of the traffic.
     Zipf,
 }
 
@@ -68,7 +68,7 @@ impl NameSet {
             Self::Lfsr => {
                 let mut state = mix64(seed) | 1;
                 let mut next = || {
-                    // Galois form of x^64 + x^63 + x^61 + x^60 + 1, of full period.
+                    // Galois form of x^64 + x^63 + x^61 + x^60 + 1, with full period.
                     state = (state >> 1) ^ ((state & 1).wrapping_neg() & 0xd800_0000_0000_0000);
                     state
                 };
@@ -78,7 +78,7 @@ impl NameSet {
         }
     }
 
-    /// The order in which `n_queries` lookups ask for `names`: shuffled passes over the set, or draws where the
+    /// The order in which `n_queries` lookups query `names`: shuffled passes over the set, or random draws if the
     /// popularity is not uniform.
     pub fn queries(self, names: &[u64], n_queries: usize, seed: u64) -> Vec<u64> {
         let mut random = Random::new(seed ^ 0x5175_6572_6965_7321);
@@ -86,7 +86,7 @@ impl NameSet {
             return Vec::new();
         }
         if self == Self::Zipf {
-            // Names of one rank lie anywhere in the set, so popular ones do not share a vendor prefix.
+            // Names of one rank are anywhere in the set, so popular ones do not share a vendor prefix.
             let zipf = Zipf::new(names.len() as u64);
             let n = names.len() as u64;
             let stride = (mix64(seed) % n..).find(|&s| gcd(s.max(1), n) == 1).unwrap_or(1).max(1);
@@ -125,7 +125,7 @@ impl FromStr for NameSet {
     }
 }
 
-/// The value of a name in every bench: any of the `value_bits`-bit values but 0, which means drop.
+/// The value of a name in every bench: any value of `value_bits` bits except 0, which means drop.
 pub fn value_of(name: u64, value_bits: u8) -> u64 {
     let hash = mix64(name ^ 0x7661_6c75_6573_2121);
     match value_bits {
@@ -134,13 +134,13 @@ pub fn value_of(name: u64, value_bits: u8) -> u64 {
     }
 }
 
-/// Addresses of one vendor prefix.
+/// Addresses per vendor prefix.
 const PER_VENDOR: u64 = 1 << 14;
 
 fn vendor_mac(i: u64, seed: u64) -> u64 {
     let (vendor, host) = (i / PER_VENDOR, i % PER_VENDOR);
-    // 22 bits that number the prefix, made random by a bijection; the two lowest bits of the first byte (group,
-    // locally administered) stay 0.
+    // 22 bits number the prefix, randomised by a bijection; the two lowest bits of the first byte (group, locally
+    // administered) stay 0.
     let number = mix_bits(vendor ^ (mix64(seed) & 0x3f_ffff), 22);
     let oui = ((number >> 16) << 18) | (number & 0xffff);
     let tail = if vendor % 2 == 0 {
@@ -151,12 +151,12 @@ fn vendor_mac(i: u64, seed: u64) -> u64 {
     mac_name((oui << 24) | tail)
 }
 
-/// A MAC address written as a number, first byte highest, to the little-endian integer of its six bytes.
+/// Converts a MAC address from a number, first byte highest, to the little-endian integer of its six bytes.
 fn mac_name(mac: u64) -> u64 {
     mac.swap_bytes() >> 16
 }
 
-/// A bijection of the integers of `bits` bits.
+/// A bijection on integers of `bits` bits.
 fn mix_bits(x: u64, bits: u32) -> u64 {
     let mask = (1 << bits) - 1;
     let mut x = x & mask;

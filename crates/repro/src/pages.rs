@@ -1,4 +1,4 @@
-//! Memory on huge pages where there are any, as tables have it, for arrays that stand in for a structure's cells.
+//! Memory on huge pages if available, like the tables', for arrays that stand in for a structure's cells.
 
 #![expect(unsafe_code, reason = "shows owned memory as bytes")]
 
@@ -6,7 +6,7 @@ use std::ops::{Deref, DerefMut};
 
 use lookup::base::arena::Zeroed;
 
-/// A fixed array of bytes, initially 0, that starts on a page.
+/// A fixed array of bytes, initially 0, that starts on a page boundary.
 pub(crate) struct Pages {
     memory: Zeroed,
     len: usize,
@@ -21,14 +21,14 @@ impl Pages {
     }
 }
 
-/// Size of a huge page; what is shorter starts on one, too.
+/// Size of a huge page; shorter arrays also start on one.
 const HUGE: usize = 2 << 20;
 
 impl Deref for Pages {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: `len` initialised bytes at least, owned.
+        // SAFETY: at least `len` initialised bytes, owned.
         unsafe { std::slice::from_raw_parts(self.memory.base(), self.len) }
     }
 }

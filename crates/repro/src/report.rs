@@ -1,4 +1,4 @@
-//! Results of a bench: one row a contestant and setting, as JSON lines or as a table.
+//! Results of a bench: one row per contestant and setting, as JSON lines or as a table.
 
 use std::fmt::Write as _;
 
@@ -21,11 +21,11 @@ pub struct Row {
     pub names: String,
     /// Threads that worked at once.
     pub threads: u32,
-    /// Names a call.
+    /// Names per call.
     pub batch: u32,
     /// Unit of `median`, `min` and `max`.
     pub unit: &'static str,
-    /// The middle of the runs.
+    /// The median of the runs.
     #[serde(serialize_with = "rounded")]
     pub median: f64,
     /// The smallest of the runs.
@@ -34,47 +34,47 @@ pub struct Row {
     /// The largest of the runs.
     #[serde(serialize_with = "rounded")]
     pub max: f64,
-    /// Memory that lookups need, in bits a name; null where it makes no sense.
+    /// Memory that lookups need, in bits per name; null if not applicable.
     #[serde(serialize_with = "rounded_option")]
     pub bits_per_name: Option<f64>,
-    /// Share of alien names that get an action; only in the bench that asks for it.
+    /// Share of alien names that get an action; only in the bench that measures it.
     #[serde(serialize_with = "rounded_option", skip_serializing_if = "Option::is_none")]
     pub aliens_answered: Option<f64>,
-    /// What messages cost; only in the bench that counts them.
+    /// The cost of messages; only in the bench that counts them.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub messages: Option<MessageFigures>,
-    /// Sum of the answers of one run, in hexadecimal; equal for all contestants that answer. Null where nothing is
-    /// answered.
+    /// Sum of the answers of one run, in hexadecimal; equal for all contestants that answer. Null if there are no
+    /// answers.
     #[serde(serialize_with = "hex_option")]
     pub checksum: Option<u64>,
-    /// The single measurements, round by round: what ratios are taken from.
+    /// The single measurements, round by round; ratios are computed from them.
     #[serde(serialize_with = "rounded_all")]
     pub samples: Vec<f64>,
-    /// A remark for the table, such as the pages a structure lies on.
+    /// A remark for the table, such as the pages a structure is on.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub note: String,
 }
 
-/// What changes of one name cost in messages to tables.
+/// The cost of changes of one name in messages to tables.
 #[derive(Clone, Debug, Serialize)]
 pub struct MessageFigures {
-    /// Bytes of a message on average.
+    /// Mean bytes of a message.
     #[serde(serialize_with = "rounded")]
     pub mean_bytes: f64,
     /// Bytes that 99 of 100 messages do not exceed.
     pub p99_bytes: u32,
-    /// Bytes of the longest.
+    /// Bytes of the longest message.
     pub max_bytes: u32,
-    /// Messages, to all switches.
+    /// Messages per change, to all switches.
     #[serde(serialize_with = "rounded")]
     pub messages_per_change: f64,
-    /// Bytes of all messages to all switches, those to other tables of theirs included.
+    /// Bytes of all messages to all switches, including those to other tables of theirs.
     #[serde(serialize_with = "rounded")]
     pub all_bytes_per_change: f64,
-    /// Changes that the controller makes, for all switches, on one thread, before anything is encoded or stored.
+    /// Changes that the controller makes per second, for all switches, on one thread, before encoding and storing.
     #[serde(serialize_with = "rounded")]
     pub changes_per_s: f64,
-    /// Messages that one switch decodes, checks and applies.
+    /// Messages that one switch decodes, checks and applies per second.
     #[serde(serialize_with = "rounded")]
     pub applied_per_s: f64,
 }
@@ -126,7 +126,7 @@ impl Row {
         serde_json::to_string(self).expect("a row is plain numbers and text")
     }
 
-    /// Rates are better when larger, times when smaller.
+    /// Whether larger is better, as for rates; times are better when smaller.
     fn is_rate(&self) -> bool {
         self.unit.ends_with("/s")
     }
@@ -166,7 +166,7 @@ fn hex_option<S: Serializer>(x: &Option<u64>, serializer: S) -> Result<S::Ok, S:
     x.map(|x| format!("{x:016x}")).serialize(serializer)
 }
 
-/// A size as people write it: 64K, 1M, 1000.
+/// A size in readable form: 64K, 1M, 1000.
 pub fn size_text(n: u64) -> String {
     match n {
         0 => "0".into(),
@@ -176,8 +176,8 @@ pub fn size_text(n: u64) -> String {
     }
 }
 
-/// The table of `rows` of one bench and one setting; the contestant called `floor` or `empty` is what the others are
-/// compared to, besides the best.
+/// The table of `rows` of one bench and one setting. The others are compared with the contestant called `floor` or
+/// `empty`, and with the best.
 pub fn table(rows: &[Row]) -> String {
     let Some(first) = rows.first() else { return String::new() };
     let mut title = format!("{}, n = {}", first.bench, size_text(first.n));

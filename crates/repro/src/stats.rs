@@ -25,8 +25,8 @@ impl Summary {
     }
 }
 
-/// Median of the ratios `a[i] / b[i]` of two contestants measured in the same rounds: what the machine did to a
-/// whole round cancels out.
+/// Median of the ratios `a[i] / b[i]` of two contestants measured in the same rounds: a disturbance of a whole round
+/// cancels out.
 /// # Panics
 /// When the two differ in length or are empty.
 pub fn median_ratio(a: &[f64], b: &[f64]) -> f64 {
@@ -35,7 +35,7 @@ pub fn median_ratio(a: &[f64], b: &[f64]) -> f64 {
     Summary::of(&ratios).median
 }
 
-/// Counts of latencies in buckets at most 1/16 wide relative to their value: 8 KB, whatever is recorded.
+/// Counts of latencies in buckets whose width is at most 1/16 of their value: 8 KB, whatever is recorded.
 #[derive(Clone, Debug)]
 pub struct Histogram {
     counts: Vec<u64>,
@@ -43,7 +43,7 @@ pub struct Histogram {
     max_ns: u64,
 }
 
-/// Sub-buckets of one power of two.
+/// Sub-buckets per power of two.
 const SUB: u64 = 16;
 
 impl Default for Histogram {
@@ -60,8 +60,8 @@ impl Histogram {
         self.max_ns = self.max_ns.max(ns);
     }
 
-    /// The latency, in ns, that a share `quantile` of the recorded ones does not exceed (to 1/16); 1.0 gives the
-    /// exact largest. 0 where nothing was recorded.
+    /// The latency, in ns, that a share `quantile` of the recorded ones does not exceed (to 1/16); 1.0 gives the exact
+    /// maximum. 0 if nothing was recorded.
     pub fn quantile_ns(&self, quantile: f64) -> u64 {
         let wanted = (quantile * self.total as f64).ceil() as u64;
         if wanted >= self.total {

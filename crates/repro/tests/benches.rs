@@ -1,4 +1,4 @@
-//! Every bench runs on small sets, answers rightly and reports what it says it reports. Nothing here is timed.
+//! Every bench runs on small sets, answers correctly and reports what it should. Nothing here is timed.
 
 use fibula_repro::BenchError;
 use fibula_repro::bench::{Listener, Options, build, forward, lookup, update};
@@ -66,7 +66,7 @@ fn all_contestants_answer_alike_for_every_set_of_names() {
     for names in NameSet::ALL {
         for (value_bits, batch) in [(8, 32), (5, 7), (64, 256)] {
             let mut tables = Tables::default();
-            // A fingerprint fits beside values of few bits only.
+            // A fingerprint fits only beside values of few bits.
             let ours = if value_bits < 64 { [&OURS[..], &["ofw", "cfw", "bgw"]].concat() } else { OURS.to_vec() };
             let options = Options { names, value_bits, batch, ..options(&ours) };
             lookup::run(&options, &mut tables).unwrap_or_else(|error| panic!("{names}, {value_bits} bits: {error}"));

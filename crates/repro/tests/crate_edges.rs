@@ -1,11 +1,12 @@
-//! Dependencies between our crates point one way, the documents draw them as they are, and tokio stays where it may be.
+//! Our crates depend on each other in one direction, the documents draw these edges as they are, and tokio is
+//! contained.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 use serde_json::Value;
 
-/// What each crate may depend on, of ours.
+/// Which of our crates each crate may depend on.
 const ALLOWED: [(&str, &[&str]); 10] = [
     ("fibula-lookup", &[]),
     ("fibula-fib", &["lookup"]),
@@ -20,10 +21,10 @@ const ALLOWED: [(&str, &[&str]); 10] = [
 ];
 /// Crates with an asynchronous runtime.
 const ASYNC: [&str; 4] = ["fibula-api", "fibula-controller", "fibula-switch", "fibula-cli"];
-/// What only the laboratory may depend on: plots, statistics, and the tables of others that it measures beside ours.
+/// What only the laboratory may depend on: plots, statistics, and the peers' tables that it measures.
 const LABORATORY: [&str; 5] = ["plotters", "epaint_default_fonts", "statrs", "hashbrown", "prefix-trie"];
 
-/// Package → names of its dependencies that end up in the product (no dev- or build-dependencies).
+/// Package → names of its dependencies that become part of the product (no dev- or build-dependencies).
 fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--no-deps", "--format-version", "1", "--offline"])
@@ -55,7 +56,7 @@ fn crates_depend_on_each_other_one_way() {
     }
 }
 
-/// Our crates, each with all of ours that it depends on, directly or not.
+/// Our crates, each with all of ours that it depends on, directly or indirectly.
 fn closure() -> BTreeMap<String, BTreeSet<String>> {
     let short = |name: &String| name.strip_prefix("fibula-").map(str::to_owned);
     let ours = |names: BTreeSet<String>| names.iter().filter_map(short).collect::<BTreeSet<_>>();
@@ -63,7 +64,7 @@ fn closure() -> BTreeMap<String, BTreeSet<String>> {
         .into_iter()
         .filter_map(|(package, depends_on)| Some((short(&package)?, ours(depends_on))))
         .collect();
-    // A path through all crates is the longest there is.
+    // No path is longer than one through all crates.
     for _ in 0..reached.len() {
         let before = reached.clone();
         for names in reached.values_mut() {
@@ -73,7 +74,7 @@ fn closure() -> BTreeMap<String, BTreeSet<String>> {
     reached
 }
 
-/// A line for each crate, after those that it depends on. What a dependency depends on itself is left out.
+/// One line per crate, after the crates that it depends on. Transitive dependencies are left out.
 fn diagram() -> String {
     let reached = closure();
     let mut crates: Vec<_> = reached.iter().collect();

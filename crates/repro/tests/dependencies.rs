@@ -1,4 +1,4 @@
-//! What deny.toml says about the crates we depend on holds. cargo-deny checks more, where it is installed (`make deny`).
+//! The rules of deny.toml about our dependencies hold. cargo-deny checks more where it is installed (`make deny`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
@@ -64,7 +64,7 @@ fn deny() -> Deny {
     toml::from_str(&text).expect("deny.toml is valid")
 }
 
-/// All packages that a build of the workspace and its tests has on this kind of machine, our own included.
+/// All packages that a build of the workspace and its tests uses on this platform, our own included.
 fn packages() -> Vec<Package> {
     let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let output = Command::new(env!("CARGO"))

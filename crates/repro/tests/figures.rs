@@ -1,4 +1,5 @@
-//! The figures of the papers: the catalogue is sound, every figure runs on toy sizes, runs go on where they stopped.
+//! The figures of the papers: the catalogue is sound, every figure runs on toy sizes, and runs resume where they
+//! stopped.
 
 use std::collections::HashSet;
 
@@ -35,7 +36,7 @@ impl Progress for Silent {
 
 const PLAN: Plan = Plan { mode: Mode::Quick, seed: 1, again: false };
 
-/// A paper with one figure that runs in a blink; `more` are further lines of the figure.
+/// A paper with one figure that runs very fast; `more` adds lines to the figure.
 fn tiny(n: &str, more: &str) -> Result<Paper, catalogue::CatalogueError> {
     let text = format!(
         r#"
@@ -123,7 +124,7 @@ fn run_goes_on_where_it_stopped() {
         let stored = runner::run(paper, &paper.figures[0], plan, &store, &mut watch).expect("it runs");
         (stored, watch.steps)
     };
-    // The second size is refused in its step, as by a machine that is too small for it: the first is kept.
+    // The second size is refused in its step, as on a machine that is too small for it; the first is kept.
     let paper = tiny("[1000, 2000]", "").expect("a sound catalogue");
     let mut broken = paper.clone();
     broken.figures[0].quick = "n = [1000, 0]".parse().expect("TOML");

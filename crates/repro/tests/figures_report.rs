@@ -1,5 +1,5 @@
-//! What is told of results: every transcribed value stands in its paper, every figure has a row, plots and report are
-//! whole.
+//! The report of results: every transcribed value is in its paper, every figure has a row, and plots and report are
+//! complete.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use fibula_repro::figures::verdict::{Outcome, Status};
 use fibula_repro::figures::{Paper, Point, X};
 use fibula_repro::machine::Machine;
 
-/// Words with one space between them.
+/// Words separated by single spaces.
 fn folded(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -1,5 +1,5 @@
-//! Figures of flow tables and filters on small sizes: what is arithmetic comes out as printed, what is counted obeys its
-//! invariants. No times.
+//! Figures of flow tables and filters at small sizes: arithmetic results equal the printed ones, counted results
+//! satisfy their invariants. No times.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ impl Progress for Silent {
     fn lacks(&mut self, _series: &str, _reason: &str) {}
 }
 
-/// What a figure gives, by series and x, with some parameters of the quick run replaced.
+/// The points of a figure, by series and x, with some parameters of the quick run replaced.
 fn run(paper: &Paper, figure: &str, instead: &str) -> HashMap<(String, String), f64> {
     let figure = paper.figures.iter().find(|known| known.id == figure).expect(figure);
     let method = methods::find(&figure.method).expect("checked by the catalogue");
@@ -97,7 +97,7 @@ fn more_entries_are_in_their_second_bucket_the_fuller_a_table_is() {
         let [filled, turned] = ["8 slots", "8 slots, after turnovers"].map(|series| at(&points, series, load));
         assert!(filled <= turned && filled <= at(&points, "4 slots (model)", load) && filled < 20.0, "{load}");
     }
-    // One slot a bucket ends at half load, two at 0.9.
+    // One slot per bucket ends at half load, two at 0.9.
     assert!(!points.contains_key(&("1 slot (model)".into(), "0.55".into())));
     assert!(!points.contains_key(&("2 slots (model)".into(), "0.95".into())));
 }

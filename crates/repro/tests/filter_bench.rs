@@ -1,4 +1,4 @@
-//! The bench of Bloom filters runs on small filters, and every contestant holds its members. Nothing here is timed.
+//! The Bloom filter bench runs on small filters, and every contestant holds its members. Nothing here is timed.
 
 use fibula_repro::BenchError;
 use fibula_repro::bench::Listener;
@@ -39,7 +39,7 @@ fn all_filters_hold_their_members_and_let_as_many_aliens_pass() {
     for rows in &tables.0 {
         assert_eq!(rows.len(), CONTESTANTS.len());
         for row in rows {
-            // 12 bits a name: 1.1 % with three positions, 0.33 % with ten; aliens are few here.
+            // 12 bits per name: 1.1 % with three positions, 0.33 % with ten; there are few aliens here.
             let (rate, most) = (row.aliens_answered.unwrap(), if row.bench.contains("k = 3,") { 0.025 } else { 0.012 });
             assert!(rate < most && (11.0..13.0).contains(&row.bits_per_name.unwrap()), "{row:?}");
         }

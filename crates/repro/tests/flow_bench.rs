@@ -1,4 +1,4 @@
-//! The bench of flow tables runs on small tables, and every answer of every contestant adds up. Nothing here is timed.
+//! The flow table bench runs on small tables, and the answers of every contestant add up. Nothing here is timed.
 
 use fibula_repro::BenchError;
 use fibula_repro::bench::Listener;
@@ -40,8 +40,8 @@ fn answer_alike(is_small: bool) {
         .collect();
     let mut tables = Tables::default();
     run(&Options { is_small, ..options(ours.clone()) }, &mut tables).unwrap();
-    // A load has a table of inserts, one a share and number of threads of lookups, two of hints, and one a share and table of
-    // ours of lookups after turnovers.
+    // Per load: one table of inserts, one of lookups per share and number of threads, two of hints, and one of lookups
+    // after turnovers per share and table of ours.
     let n_ours = ours.iter().filter(|name| *name != "floor" && *name != "hashbrown").count();
     assert_eq!(tables.0.len(), 2 * (1 + 3 * 2 + 2 + 3 * n_ours));
     for rows in &tables.0 {

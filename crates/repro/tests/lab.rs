@@ -1,4 +1,4 @@
-//! `fibula-lab` as `fibula` runs it: hash tests, benches and figures, and what it tells of its commands.
+//! `fibula-lab` as `fibula` runs it: hash tests, benches and figures, and the description of its commands.
 
 use std::fs;
 use std::process::{Command, Output};

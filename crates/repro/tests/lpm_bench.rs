@@ -1,4 +1,4 @@
-//! The bench of longest prefix match runs on a small table, and all contestants answer alike. Nothing here is timed.
+//! The longest prefix match bench runs on a small table, and all contestants agree. Nothing here is timed.
 
 use fibula_repro::BenchError;
 use fibula_repro::bench::Listener;

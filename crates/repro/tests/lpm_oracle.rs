@@ -1,7 +1,7 @@
 //! The trie of prefixes against an independent one, the crate prefix-trie, on a full table: under changes, and with a
-//! reader beside them.
+//! concurrent reader.
 //!
-//! The table is the list that `FIBULA_PREFIXES` names, packed by gzip or not; without one it is generated.
+//! The table is the list that `FIBULA_PREFIXES` names, compressed with gzip or not; without it, a generated one.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,7 +13,7 @@ use lookup::testkit::{Rng, seed};
 use lookup::traits::{BatchReader, Control, Query, Replicated};
 use prefix_trie::PrefixMap;
 
-/// The lines of a full table, where there is one.
+/// The lines of a full table, if there is one.
 fn full_table() -> Option<String> {
     listed().unwrap_or_else(|error| panic!("{error}"))
 }
@@ -27,7 +27,7 @@ fn wide<A: Address>(rng: &mut Rng) -> A {
     A::narrowed(u128::from(rng.next_u64()) << 64 | u128::from(rng.next_u64()))
 }
 
-/// Random addresses, addresses in prefixes, and the first and last of them with their neighbours.
+/// Random addresses, addresses in prefixes, and the first and last address of prefixes with their neighbours.
 fn addresses<A: Address>(prefixes: &[Prefix<A>], rng: &mut Rng, n: usize) -> Vec<A> {
     let address = |at: usize, rng: &mut Rng| {
         let prefix = prefixes[rng.below(prefixes.len() as u64) as usize];
@@ -45,7 +45,7 @@ fn addresses<A: Address>(prefixes: &[Prefix<A>], rng: &mut Rng, n: usize) -> Vec
     (0..n).map(|at| address(at, rng)).collect()
 }
 
-/// The oracle, by the representation that the crate wants.
+/// The oracle, with addresses in the form that the crate takes.
 trait Oracle<A> {
     fn longest(&self, address: A) -> Option<(u8, u64)>;
     fn put(&mut self, prefix: Prefix<A>, value: Option<u64>);
@@ -94,7 +94,8 @@ fn check<A: Address>(prefixes: &[Prefix<A>], mut oracle: impl Oracle<A>, n_addre
     let asked = addresses(prefixes, &mut rng, n_addresses);
     assert_answers(&query, &oracle, &asked, &context);
 
-    // Prefixes of which a tenth change their next hops: answers by the others stay, and a reader checks them meanwhile.
+    // A tenth of the prefixes change their next hops; answers by the others stay, and a reader checks them
+    // concurrently.
     let changes = |prefix: Prefix<A>| (prefix.address().widened() ^ u128::from(prefix.len())) % 10 == 3;
     let stay: Vec<(A, u64)> = asked
         .iter()
@@ -152,7 +153,7 @@ fn check<A: Address>(prefixes: &[Prefix<A>], mut oracle: impl Oracle<A>, n_addre
     assert_eq!(query.images(), [trie.whole()]);
 }
 
-/// Addresses asked for, and changes.
+/// Numbers of addresses looked up, and of changes.
 fn scope() -> (usize, usize) {
     if std::env::var_os("FIBULA_DEEP").is_some() { (10_000_000, 20_000) } else { (300_000, 1000) }
 }

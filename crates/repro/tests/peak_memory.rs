@@ -1,4 +1,4 @@
-//! Peak memory is that of the whole process: a test of its own process, beside no other.
+//! Peak memory is that of the whole process, so this test has a process of its own.
 
 use fibula_repro::machine::PeakMemory;
 

@@ -1,4 +1,4 @@
-//! What documents quote is what the records say, and nobody types a figure.
+//! Documents quote what the records say, and nobody types a figure.
 
 use std::path::{Path, PathBuf};
 
@@ -25,7 +25,7 @@ fn readme_has_at_most_900_words() {
     assert!(words <= 900, "{words} words");
 }
 
-/// `text` without what stands between markers, in code or in links.
+/// `text` without the text between markers, in code or in links.
 fn prose(text: &str) -> String {
     let without = |text: &str, open: &str, close: &str| {
         let mut out = String::new();
@@ -41,7 +41,7 @@ fn prose(text: &str) -> String {
     without(&text, "`", "`")
 }
 
-/// Numbers with a unit of measurement behind them.
+/// Numbers followed by a unit of measurement.
 fn measured(text: &str) -> Vec<String> {
     const UNITS: [&str; 12] =
         ["M/s", "M", "ns", "µs", "us", "ms", "times", "x", "million", "M lookups/s", "Mpkt/s", "MB"];
@@ -61,7 +61,7 @@ fn no_measured_figure_is_typed_by_hand() {
     assert_eq!(measured("some 94 M/s, at most 1.3 µs. And 4M names"), ["94 M/s", "1.3 µs."]);
 }
 
-/// A source tree with two commands to record, and a program that prints a row for the one and fails at the other.
+/// A source tree with two commands to record, and a program that prints a row for one and fails for the other.
 fn tree() -> (tempfile::TempDir, Plan) {
     let folder = tempfile::tempdir().expect("a folder");
     let write = |name: &str, text: &str| {
@@ -119,7 +119,7 @@ fn recording_goes_on_where_it_stopped_and_pages_show_it() {
     assert!(page("page.md").contains("old"), "a check changes nothing");
     report(folder.path(), false).unwrap();
     let text = page("page.md");
-    // Medians of 10/5, 20/4 and 30/6: a ratio is taken round by round.
+    // Medians of 10/5, 20/4 and 30/6: ratios are taken round by round.
     assert!(text.starts_with("at most <!--=t/one/a-->20<!--/--> and <!--=t/one/a-of-b-->5<!--/--> of b\n"), "{text}");
     assert!(
         text.contains(

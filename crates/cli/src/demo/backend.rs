@@ -1,6 +1,6 @@
-//! The network that a demo runs on: [`Backend`] sends frames and moves cables, [`Control`] speaks to the controller.
+//! The network that a demo runs on: [`Backend`] sends frames and moves cables, [`Control`] talks to the controller.
 //!
-//! There are two: processes and network namespaces ([`super::privileged`]), and one process with in-memory ports
+//! There are two: processes in network namespaces ([`super::privileged`]), and one process with in-memory ports
 //! ([`super::inprocess`]).
 
 use std::collections::BTreeMap;
@@ -16,7 +16,8 @@ use super::layout::{End, Mac};
 /// Set when the demo is to end early.
 pub(super) type Stop = AtomicBool;
 
-/// Sets a flag when it is dropped, also by a panic, so that a thread which runs until then ends and its scope can end.
+/// Sets a flag when it is dropped, also on a panic, so that a thread that runs until the flag is set ends, and its
+/// scope with it.
 pub(super) struct SetOnDrop<'a>(pub(super) &'a AtomicBool);
 
 impl Drop for SetOnDrop<'_> {
@@ -25,7 +26,7 @@ impl Drop for SetOnDrop<'_> {
     }
 }
 
-/// Waits, but not longer than until `stop` is set.
+/// Waits for `duration`, or until `stop` is set.
 pub(super) fn pause(duration: Duration, stop: &Stop) {
     let until = Instant::now() + duration;
     while !stop.load(Ordering::Relaxed) {
@@ -39,7 +40,7 @@ pub(super) fn pause(duration: Duration, stop: &Stop) {
 
 /// Frames, hosts and cables. Shared by the threads of a phase.
 pub(super) trait Backend: Sync {
-    /// Sends a datagram of a host to another, by the sender's own stack.
+    /// Sends a datagram from one host to another through the sender's own stack.
     fn send_datagram(&self, from: usize, to: usize, payload: &[u8]);
     /// Puts a whole frame on the cable that the host uses.
     fn send_frame(&self, from: usize, frame: &[u8]);
@@ -47,11 +48,11 @@ pub(super) trait Backend: Sync {
     fn ping_all(&self, stop: &Stop) -> Result<Pings>;
     /// Whether there is a TCP stack.
     fn has_tcp(&self) -> bool;
-    /// Bulk TCP until then, at most `bytes_a_second` a flow if given.
+    /// Bulk TCP until `until`, at most `bytes_a_second` per flow if given.
     fn tcp(&self, n_flows: usize, bytes_a_second: Option<u64>, until: Instant, stop: &Stop) -> Result<Bulk>;
-    /// Bulk UDP until then, every datagram a probe.
+    /// Bulk UDP until `until`; every datagram is a probe.
     fn udp(&self, n_flows: usize, judge: &Judge, until: Instant, stop: &Stop) -> Result<Bulk>;
-    /// Plugs in the cable that the host does not use, and uses it from now on: its index in `Host::ends`.
+    /// Plugs in the cable that the host does not use, and switches to it. Returns its index in `Host::ends`.
     fn plug_other(&self, host: usize) -> Result<usize>;
     /// Pulls the cable that the host does not use.
     fn unplug_other(&self, host: usize) -> Result<()>;
@@ -59,18 +60,18 @@ pub(super) trait Backend: Sync {
     fn set_trunk(&self, link: usize, up: bool) -> Result<()>;
 }
 
-/// Where a name is to be.
+/// Where a name is to be attached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Put {
     pub(super) mac: Mac,
     pub(super) at: End,
-    /// Index of the host whose address ARP is to answer with this name.
+    /// Index of the host for whose address ARP answers with this name.
     pub(super) host: Option<usize>,
 }
 
 /// The controller.
 pub(super) trait Control {
-    /// Starts the switches, which get what the controller knows by then as whole images.
+    /// Starts the switches. They get what the controller knows so far as whole images.
     fn start_switches(&mut self) -> Result<()>;
     /// Adds names, or moves them.
     fn put(&mut self, names: &[Put]) -> Result<()>;
@@ -80,14 +81,14 @@ pub(super) trait Control {
     fn set_link(&mut self, link: usize, up: bool) -> Result<()>;
     /// Waits until both ends of a restored trunk are in use again.
     fn wait_trunk(&mut self, link: usize, stop: &Stop) -> Result<()>;
-    /// Waits until every switch has confirmed everything so far; an error after a bounded time, or when a part of the
-    /// network ended.
+    /// Waits until every switch has confirmed all changes so far. Fails after a bounded time, or when a part of the
+    /// network has ended.
     fn wait_in_step(&mut self, stop: &Stop) -> Result<()>;
-    /// What the switches hold.
+    /// Sizes of the switches' tables.
     fn tables(&mut self) -> Result<Tables>;
 }
 
-/// Sizes of what the switches hold.
+/// Sizes of the switches' tables.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub(super) struct Tables {
     /// Names in the compact table of every switch.
@@ -99,7 +100,7 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    /// Bits a name, of the largest image.
+    /// Bits per name of the largest image.
     pub(super) fn bits_a_name(&self) -> f64 {
         let largest = self.image_bytes.iter().max().copied().unwrap_or_default();
         if self.names == 0 { 0.0 } else { largest as f64 * 8.0 / self.names as f64 }

@@ -1,4 +1,4 @@
-//! Writes the configuration files of the controller and the switches: the ones an operator would write.
+//! Writes the configuration files of the controller and the switches, as an operator would write them.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::layout::Layout;
 
-/// Address of the controller inside the switches' namespace.
+/// Address of the controller in the switches' namespace.
 pub(super) const CONTROLLER: &str = "127.0.0.1:4600";
 
 /// Where a switch serves its status.
@@ -50,7 +50,7 @@ struct Port<'a> {
 #[derive(Debug)]
 pub(super) struct Files {
     pub(super) controller: PathBuf,
-    /// In the order of the switches.
+    /// In switch order.
     pub(super) switches: Vec<PathBuf>,
 }
 

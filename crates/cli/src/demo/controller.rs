@@ -1,6 +1,7 @@
 //! The controller as a process: the northbound service over gRPC, and the switches' own status over HTTP.
 //!
-//! A link is cut with the cable; the controller is then told with the request that `fibula link set END --state down` makes.
+//! The demo pulls the cable of a link, and then sends the controller the request that
+//! `fibula link set END --state down` makes.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -30,7 +31,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(120);
 const STEP_TIMEOUT: Duration = Duration::from_secs(120);
 /// A switch answers a request for its status within this.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(30);
-/// How often to ask whether they have.
+/// How often to poll for confirmations.
 const POLL: Duration = Duration::from_millis(1);
 /// Names in one message of an import.
 const BATCH: usize = 10_000;
@@ -40,9 +41,9 @@ const MAX_PUT: usize = 2000;
 /// The network the controller controls.
 pub(super) struct Site<'a> {
     pub(super) layout: &'a Layout,
-    /// Of configuration files and logs.
+    /// Directory of configuration files and logs.
     pub(super) directory: &'a Path,
-    /// Configurations in the order of the switches.
+    /// Configurations, in switch order.
     pub(super) switches: &'a [PathBuf],
     pub(super) processes: &'a mut Processes,
 }
@@ -84,7 +85,7 @@ impl<'a> RemoteControl<'a> {
         Ok(Self { site, runtime, client: api::client::northbound(channel), hosts })
     }
 
-    /// Tells the controller the switches, the host ports and the links.
+    /// Registers the switches, the host ports and the links with the controller.
     pub(super) fn register(&mut self) -> Result<()> {
         let Self { site, runtime, client, hosts } = self;
         let topology = &site.layout.topology;

@@ -1,4 +1,4 @@
-//! The in-process network's engine: switches and stations over in-memory cables, turned by one thread.
+//! The in-process network's engine: switches and stations over in-memory cables, run by one thread.
 //!
 //! ```text
 //!   phases, prober ──► inbox: frames of hosts, messages for switches
@@ -27,10 +27,10 @@ use super::frames::{Received, SNAP_LEN, receive};
 use super::judge::Judge;
 use super::layout::{Layout, Mac, Station};
 
-/// The engine rests this long when there was nothing to do.
+/// The engine sleeps this long when there was nothing to do.
 const REST: Duration = Duration::from_micros(50);
 
-/// One end of a trunk. When the cable is cut, frames sent into it vanish.
+/// One end of a trunk. Frames sent into a cut cable are lost.
 pub(super) struct Cable {
     pub(super) end: Loopback,
     pub(super) whole: Arc<AtomicBool>,
@@ -64,23 +64,23 @@ impl Device for Cable {
 
 /// Work for the engine.
 pub(super) enum Input {
-    /// A host sends a frame by the cable it uses.
+    /// A host sends a frame over the cable it uses.
     Frame { host: usize, frame: Vec<u8> },
     /// The controller's side sends a message.
     Message { switch: usize, message: Box<Message> },
-    /// Someone wants to know what the switches hold.
+    /// A request for the sizes of the switches' tables.
     Tables(Sender<Tables>),
 }
 
-/// What a host's little stack has learnt.
+/// State of a host's small stack.
 #[derive(Debug, Default)]
 pub(super) struct Stack {
     pub(super) neighbours: HashMap<Ipv4Addr, Mac>,
-    /// Echo replies: when, by their number.
+    /// Arrival times of echo replies, by sequence number.
     pub(super) echoed: HashMap<u16, Instant>,
 }
 
-/// What the engine shares with those who give it work.
+/// State that the engine shares with the threads that give it work.
 pub(super) struct Shared {
     inbox: Mutex<Vec<Input>>,
     posted: AtomicU64,
@@ -90,7 +90,7 @@ pub(super) struct Shared {
     pub(super) cable: Vec<AtomicUsize>,
     /// Which of its two cables each host has plugged in.
     pub(super) plugged: Vec<[AtomicBool; 2]>,
-    /// One a trunk: false while it is cut.
+    /// One per trunk: false while it is cut.
     pub(super) whole: Vec<Arc<AtomicBool>>,
     stacks: Mutex<Vec<Stack>>,
 }
@@ -117,7 +117,7 @@ impl Shared {
         lock(&self.inbox).push(input);
     }
 
-    /// Whether every message posted has been taken over.
+    /// Whether every posted message has been applied.
     pub(super) fn in_step(&self) -> bool {
         self.applied.load(Ordering::Acquire) == self.posted.load(Ordering::Relaxed)
     }
@@ -136,22 +136,22 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A switch: both sides of it, on one thread.
+/// A switch: its replica and its worker, on one thread.
 pub(super) struct Unit {
     pub(super) replica: Replica<PlaneWriter>,
     pub(super) worker: Worker<FibTable>,
     pub(super) monitor: Monitor,
 }
 
-/// The far side of a port with hosts behind it.
+/// The far end of a port that has hosts behind it.
 pub(super) struct Outlet {
     pub(super) station: Station,
-    /// For a host: which of its cables this is.
+    /// For a host: the index of this cable.
     pub(super) cable: Option<usize>,
     pub(super) end: Loopback,
 }
 
-/// Says that the engine has ended, also when it panics.
+/// Reports that the engine has ended, also on a panic.
 struct FaultOnDrop<'a>(&'a Shared);
 
 impl Drop for FaultOnDrop<'_> {
@@ -171,7 +171,7 @@ pub(super) struct Engine<'a> {
 }
 
 impl Engine<'_> {
-    /// Turns until `done`. What goes wrong is left in [`Shared::fault`], so that nobody waits for it.
+    /// Runs until `done`. Stores an error in [`Shared::fault`], so that nobody waits for the engine.
     pub(super) fn run(mut self, done: &AtomicBool) {
         let _ended = FaultOnDrop(self.shared);
         while !done.load(Ordering::Relaxed) {
@@ -186,12 +186,12 @@ impl Engine<'_> {
         }
     }
 
-    /// One round over everything; whether there was anything to do.
+    /// One round over everything. Returns whether there was anything to do.
     fn turn(&mut self) -> Result<bool> {
         let inputs = std::mem::take(&mut *lock(&self.shared.inbox));
         let mut worked = !inputs.is_empty();
         if inputs.iter().any(|input| matches!(input, Input::Message { .. })) {
-            // Readers at rest do not hold up the versions that the messages replace.
+            // An idle reader must not hold back the versions that the messages replace.
             for unit in &mut self.units {
                 unit.worker.sleep(Some(Duration::ZERO))?;
             }
@@ -217,7 +217,7 @@ impl Engine<'_> {
                 self.shared.applied.fetch_add(1, Ordering::Release);
             }
             Input::Tables(answer) => {
-                // Whoever asked may have given up.
+                // The requester may have given up.
                 let _ = answer.send(self.tables());
             }
         }
@@ -244,7 +244,7 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// Judges and answers what came out at one outlet.
+    /// Judges and answers the frames that came out at one outlet.
     fn drain(&mut self, index: usize) -> Result<bool> {
         let mut replies = Vec::new();
         let outlet = &mut self.outlets[index];

@@ -1,7 +1,7 @@
-//! The frames the demo makes and knows again: probes, ARP and echo, as plain Ethernet and IPv4.
+//! The frames that the demo sends and recognises: probes, ARP and echo, as plain Ethernet and IPv4.
 //!
-//! A probe is a UDP datagram to [`PROBE_PORT`] whose payload begins with eight fixed bytes and its number, so that a
-//! promiscuous socket anywhere can say which probe it saw.
+//! A probe is a UDP datagram to [`PROBE_PORT`]. Its payload begins with eight fixed bytes and the probe's number, so
+//! that a promiscuous socket anywhere can identify the probe.
 //!
 //! ```text
 //!   0        14         34     42          50           58
@@ -14,14 +14,14 @@ use etherparse::{ArpHardwareId, ArpOperation, ArpPacket, EtherType, PacketBuilde
 
 use super::layout::Mac;
 
-/// UDP port of probes; every host has a socket on it, which nobody reads.
+/// UDP port of probes; every host has a socket on it, which is never read.
 pub(super) const PROBE_PORT: u16 = 7001;
-/// Where raw probes to synthetic names say they go: the range for benchmarks of RFC 2544.
+/// Destination address of raw probes to synthetic names: from the benchmark range of RFC 2544.
 pub(super) const SYNTHETIC_IP: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 
 const MAGIC: [u8; 8] = *b"fibprobe";
 const PAYLOAD_AT: usize = 42;
-/// Bytes of a frame that a sniffer needs to see: up to the number of a probe.
+/// Bytes of a frame that a sniffer needs: up to and including the number of a probe.
 pub(super) const SNAP_LEN: usize = 64;
 
 /// Payload of probe `number`, `len` bytes long (at least 16).
@@ -72,9 +72,9 @@ pub(super) fn arp_request(from: (Mac, Ipv4Addr), wanted: Ipv4Addr) -> Vec<u8> {
 /// What a host of the in-process network does with a frame.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Received {
-    /// Someone answered an ARP request of ours: this address is at that MAC.
+    /// A reply to an ARP request of ours: this address is at that MAC.
     ArpReply { ip: Ipv4Addr, mac: Mac },
-    /// An echo request; the frame answers it.
+    /// An echo request, with the frame that answers it.
     EchoRequest { reply: Vec<u8> },
     /// The answer to an echo request of ours.
     EchoReply { from: Ipv4Addr, seq: u16 },
@@ -91,7 +91,7 @@ pub(super) fn echo_request(src: (Mac, Ipv4Addr), dst: (Mac, Ipv4Addr), seq: u16)
     frame
 }
 
-/// Sorts a frame that the host `me` received.
+/// Classifies a frame that the host `me` received.
 pub(super) fn receive(me: (Mac, Ipv4Addr), frame: &[u8]) -> Received {
     use etherparse::{Icmpv4Type, NetSlice, SlicedPacket, TransportSlice};
     let Ok(sliced) = SlicedPacket::from_ethernet(frame) else { return Received::Other };
@@ -151,7 +151,7 @@ mod tests {
     fn an_arp_reply_tells_the_address() {
         let mut frame = arp_request(A, B.1);
         assert_eq!(receive(B, &frame), Received::Other, "hosts here do not answer; switches do");
-        frame[21] = 2; // the operation: reply
+        frame[21] = 2; // operation: reply
         assert_eq!(receive(B, &frame), Received::ArpReply { ip: A.1, mac: A.0 });
     }
 }

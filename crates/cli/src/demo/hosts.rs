@@ -1,6 +1,6 @@
-//! What the hosts run: ping, bulk TCP and bulk UDP, on sockets of the plain Linux stack in their namespaces.
+//! What the hosts run: ping, bulk TCP and bulk UDP, on sockets of the Linux network stack in their namespaces.
 //!
-//! The programs are threads of the demo; only their sockets live in the namespaces. So no host needs any software.
+//! The programs are threads of the demo; only their sockets are in the namespaces. So hosts need no software.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
@@ -18,32 +18,32 @@ use super::wire::Wires;
 
 const TCP_PORT: u16 = 7002;
 const UDP_PORT: u16 = 7003;
-/// Payload of a datagram of bulk UDP; with its headers it fills an Ethernet frame.
+/// Payload of a bulk UDP datagram; with its headers it fills an Ethernet frame.
 const DATAGRAM_LEN: usize = 1472;
-/// Datagrams of one flow under way at once. The sender waits for the receiver beyond that: a flow without any control
-/// would measure the overflowing buffers of this machine and nothing of the network.
+/// Datagrams of one flow in flight at once. Beyond that the sender waits for the receiver: without flow control the
+/// demo would measure this machine's overflowing buffers, not the network.
 const WINDOW: u64 = 64;
-/// A window without progress for this long is given up as lost: long enough for a machine with much else to do.
+/// A window without progress for this long counts as lost: long enough even on a busy machine.
 const STALL: Duration = Duration::from_secs(5);
-/// At the end of a flow: datagrams under way arrive within this, or are lost.
+/// At the end of a flow: datagrams in flight arrive within this, or are lost.
 const MAX_FLIGHT: Duration = Duration::from_millis(500);
 /// A ping without an answer is sent again after this.
 const PING_AGAIN: Duration = Duration::from_secs(1);
-/// A connection comes about within this, or not at all; each try waits for a part of it.
+/// A connection is established within this, or not at all; each try may take part of it.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(60);
 const CONNECT_TRY: Duration = Duration::from_secs(3);
-/// A receiver whose sender is done waits this long for what is still under way.
+/// After the sender is done, a receiver waits this long for data in flight.
 const SILENCE: Duration = Duration::from_secs(30);
-/// A sender held to a rate writes at least this much at once, in bytes.
+/// A rate-limited sender writes at least this many bytes at once.
 const MIN_WRITE: u64 = 8 << 10;
-/// Sockets wake up this often to look whether the demo was interrupted.
+/// How often sockets wake up to check whether the demo was interrupted.
 const TICK: Duration = Duration::from_millis(50);
 
 /// Every host has a socket for probes that nobody reads, so that its kernel does not answer them with ICMP errors.
 pub(super) struct Hosts<'a> {
     layout: &'a Layout,
     wires: &'a Wires,
-    /// One a host; they send the probes between hosts.
+    /// One per host; they send the probes between hosts.
     probes: Vec<UdpSocket>,
 }
 
@@ -60,7 +60,7 @@ pub(super) struct Pings {
 }
 
 impl Pings {
-    /// `rtts_us`: one a pair that was answered.
+    /// `rtts_us`: one per pair that was answered.
     pub(super) fn new(pairs: u64, at_first_try: u64, mut rtts_us: Vec<f64>) -> Self {
         rtts_us.sort_by(f64::total_cmp);
         Self {
@@ -80,9 +80,9 @@ pub(super) struct Bulk {
     /// Payload that arrived.
     pub(super) bytes: u64,
     pub(super) seconds: f64,
-    /// TCP segments sent again.
+    /// TCP segments that were retransmitted.
     pub(super) retransmits: u64,
-    /// UDP datagrams sent, and distinct ones received by the program they were for.
+    /// UDP datagrams sent, and distinct ones that the receiving program got.
     pub(super) datagrams_sent: u64,
     pub(super) datagrams_received: u64,
 }
@@ -109,12 +109,12 @@ impl<'a> Hosts<'a> {
         self.layout.hosts[host].ip
     }
 
-    /// Sends a probe from a host to another. What the sender's own kernel refuses is lost like any other.
+    /// Sends a probe from one host to another. A probe that the sender's kernel refuses counts as lost.
     pub(super) fn send_probe(&self, from: usize, to: usize, payload: &[u8]) {
         let _ = self.probes[from].send_to(payload, (self.ip(to), PROBE_PORT));
     }
 
-    /// Every host pings every other, again and again until it has an answer or nobody had one for `patience`.
+    /// Every host pings every other until it has an answer, or until no host has had one for `patience`.
     pub(super) fn ping_all(&self, patience: Duration, stop: &AtomicBool) -> Result<Pings, NetnsError> {
         let n = self.len();
         let sockets: Vec<Socket> = (0..n)
@@ -135,7 +135,7 @@ impl<'a> Hosts<'a> {
                 for to in (0..n).filter(|&to| to != from && !answered[from * n + to]) {
                     sent_at[from * n + to] = Some(Instant::now());
                     let target = SocketAddrV4::new(self.ip(to), 0);
-                    // A full queue or an address not resolved yet is a ping without answer.
+                    // A full queue or an unresolved address counts as a ping without an answer.
                     let _ = sockets[from].send_to(&echo_message(to as u16), &target.into());
                 }
             }
@@ -163,8 +163,8 @@ impl<'a> Hosts<'a> {
         Ok(Pings::new(wanted as u64, at_first_try.unwrap_or_default(), rtts_us))
     }
 
-    /// Bulk TCP over `flows` until `until` or `stop`, as fast as it goes or at a given rate a flow. However late it
-    /// begins, every flow carries something.
+    /// Bulk TCP over `flows` until `until` or `stop`, as fast as possible or at a given rate per flow. Every flow
+    /// carries some data, however late it begins.
     pub(super) fn tcp(
         &self,
         flows: &[(usize, usize)],
@@ -245,7 +245,7 @@ impl<'a> Hosts<'a> {
         Ok(bulk)
     }
 
-    /// TCP segments that the kernels of the senders have sent again so far.
+    /// TCP segments that the senders' kernels have retransmitted so far.
     fn retransmits(&self, flows: &[(usize, usize)]) -> Result<u64, NetnsError> {
         flows
             .iter()
@@ -259,28 +259,28 @@ impl<'a> Hosts<'a> {
     }
 }
 
-/// At most `n_flows` pairs of `n_hosts` hosts that lie half the list apart: bulk traffic crosses the network.
+/// At most `n_flows` pairs of `n_hosts` hosts, half the list apart, so that bulk traffic crosses the network.
 pub(super) fn across(n_hosts: usize, n_flows: usize) -> Vec<(usize, usize)> {
     let step = n_hosts.div_ceil(n_flows).max(1);
     let pair = |from| (from, (from + n_hosts.div_ceil(2)) % n_hosts);
     (0..n_hosts).step_by(step).map(pair).filter(|(from, to)| from != to).collect()
 }
 
-/// One counter of /proc/net/snmp: a line of names, then a line of numbers, both beginning with the protocol.
+/// One counter of /proc/net/snmp: a line of names, then a line of numbers, both starting with the protocol.
 fn snmp_counter(text: &str, protocol: &str, name: &str) -> Option<u64> {
     let mut lines = text.lines().filter(|line| line.starts_with(protocol));
     let at = lines.next()?.split_whitespace().position(|word| word == name)?;
     lines.next()?.split_whitespace().nth(at)?.parse().ok()
 }
 
-/// An ICMP echo request without its IP header, for the host `seq`.
+/// An ICMP echo request without its IP header; `seq` is the number of the host pinged.
 fn echo_message(seq: u16) -> Vec<u8> {
     let echo = etherparse::IcmpEchoHeader { id: std::process::id() as u16, seq };
     let header = etherparse::Icmpv4Header::with_checksum(etherparse::Icmpv4Type::EchoRequest(echo), b"fibula");
     [&header.to_bytes()[..], b"fibula"].concat()
 }
 
-/// The number of the next reply to an echo request of ours that waits in a raw socket.
+/// The sequence number of the next reply to an echo request of ours that a raw socket holds.
 fn next_echo_reply(socket: &Socket) -> Option<u16> {
     loop {
         let mut bytes = [0; 128];
@@ -299,7 +299,7 @@ fn next_echo_reply(socket: &Socket) -> Option<u16> {
     }
 }
 
-/// Connects, by several tries if need be; none if `stop` was set meanwhile.
+/// Connects, with several tries if need be. Returns `None` if `stop` was set meanwhile.
 fn connect(target: SocketAddrV4, stop: &AtomicBool) -> io::Result<Option<TcpStream>> {
     let begun = Instant::now();
     while !stop.load(Ordering::Relaxed) {
@@ -312,7 +312,7 @@ fn connect(target: SocketAddrV4, stop: &AtomicBool) -> io::Result<Option<TcpStre
     Ok(None)
 }
 
-/// Sends until `until` or `stop`, and something in any case.
+/// Sends until `until` or `stop`, but at least something.
 fn send_until(mut stream: TcpStream, bytes_a_second: Option<u64>, until: Instant, stop: &AtomicBool) -> io::Result<()> {
     stream.set_write_timeout(Some(TICK))?;
     let block = [0x5a_u8; 64 << 10];
@@ -320,7 +320,7 @@ fn send_until(mut stream: TcpStream, bytes_a_second: Option<u64>, until: Instant
     let mut sent = 0;
     while (sent == 0 || Instant::now() < until) && !stop.load(Ordering::Relaxed) {
         let allowed = bytes_a_second.map_or(u64::MAX, |rate| (begun.elapsed().as_secs_f64() * rate as f64) as u64);
-        // Whole frames at a time: the few bytes that a rate allows right after a write would each be a system call.
+        // In whole frames: sending the few bytes that a rate allows after each write would cost a system call each.
         if allowed - sent < MIN_WRITE {
             std::thread::sleep(Duration::from_millis(1));
             continue;
@@ -334,11 +334,12 @@ fn send_until(mut stream: TcpStream, bytes_a_second: Option<u64>, until: Instant
     stream.shutdown(std::net::Shutdown::Write)
 }
 
-/// Accepts one connection and counts what comes, to its end; once the sender is `gone`, until nothing comes any more.
+/// Accepts one connection and counts the bytes received until its end, or, once the sender is `gone`, until no more
+/// arrive.
 fn receive_all(listener: &TcpListener, bytes: &AtomicU64, gone: &AtomicBool, stop: &AtomicBool) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let mut stream = loop {
-        // Looked at first: a connection made before the sender went is taken.
+        // Read first: a connection made before the sender ended is still accepted.
         let last = gone.load(Ordering::Relaxed);
         match listener.accept() {
             Ok((stream, _)) => break stream,
@@ -370,7 +371,8 @@ fn would_block(e: &io::Error) -> bool {
     matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
 }
 
-/// Sends and receives one flow, [`WINDOW`] datagrams at most under way, and one window however late it begins.
+/// Sends and receives one flow with at most [`WINDOW`] datagrams in flight, and at least one window, however late it
+/// begins.
 /// Returns (sent, distinct received).
 fn udp_flow(
     sender: &UdpSocket,
@@ -385,11 +387,11 @@ fn udp_flow(
     let mut buffer = [0; 2048];
     let mut progress = Instant::now();
     while (sent == 0 || Instant::now() < until) && !stop.load(Ordering::Relaxed) {
-        // Of those given up some may come after all.
+        // Datagrams that were given up may still arrive.
         while (sent - received).saturating_sub(given_up) < WINDOW {
             let mut payload = probe_payload(judge.send(1), DATAGRAM_LEN);
             payload[16..24].copy_from_slice(&sent.to_le_bytes());
-            // What the sender's own kernel refuses was sent and is lost.
+            // A datagram that the sender's kernel refuses counts as sent and lost.
             let _ = sender.send_to(&payload, target);
             seen.push(false);
             sent += 1;
@@ -402,7 +404,7 @@ fn udp_flow(
             progress = Instant::now();
         }
     }
-    // What is still under way, until none comes for a while.
+    // Datagrams in flight, until none arrives for a while.
     while received < sent && !stop.load(Ordering::Relaxed) {
         if receive_datagram(receiver, &mut buffer, &mut seen) {
             received += 1;
@@ -414,7 +416,7 @@ fn udp_flow(
     (sent, received)
 }
 
-/// Takes one datagram; true if it came for the first time.
+/// Takes one datagram. Returns true if it arrived for the first time.
 fn receive_datagram(receiver: &UdpSocket, buffer: &mut [u8], seen: &mut [bool]) -> bool {
     let Ok(n) = receiver.recv(buffer) else { return false };
     let Some(number) = buffer[..n].get(16..24) else { return false };

@@ -31,17 +31,17 @@ use super::privileged::Sizes;
 
 /// Longest frame: 1500 bytes behind an Ethernet header, and the shim.
 const MAX_FRAME: usize = 1518;
-/// Bytes of [`MAX_FRAME`] that are the shim.
+/// Bytes of [`MAX_FRAME`] that the shim takes.
 const SHIM_LEN: usize = switch::shim::LEN;
-/// Frames of bulk UDP under way at once: fewer than a cable holds, so that none overflows.
+/// Bulk UDP frames in flight at once: fewer than a cable holds, so that none overflows.
 const WINDOW: u64 = 64;
 /// Payload of a datagram of bulk UDP.
 const DATAGRAM_LEN: usize = 1472;
-/// In memory nothing is lost: an answer comes within this on any machine.
+/// Nothing is lost in memory: an answer arrives within this on any machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The switches confirm a change within this, the first import of many names included.
 const STEP_TIMEOUT: Duration = Duration::from_secs(120);
-/// How often to look whether something happened.
+/// How often to poll.
 const POLL: Duration = Duration::from_micros(50);
 
 /// Builds the network and runs all phases.
@@ -121,7 +121,7 @@ impl Memory<'_> {
         self.shared.post(Input::Frame { host, frame });
     }
 
-    /// Waits until `satisfied`, at most [`PATIENCE`], and not when the engine has ended.
+    /// Waits until `satisfied`, at most [`PATIENCE`]. Stops early when the engine has ended.
     fn wait(&self, stop: &Stop, satisfied: impl Fn() -> bool) -> bool {
         let deadline = Instant::now() + PATIENCE;
         while !satisfied() {
@@ -152,7 +152,7 @@ impl Backend for Memory<'_> {
         let hosts = &self.layout.hosts;
         let n = hosts.len();
         let mut rtts_us = Vec::new();
-        // One ping a host at a time, so that no cable overflows however many hosts there are.
+        // One ping per host at a time, so that no cable overflows, however many hosts there are.
         for distance in 1..n {
             let pairs: Vec<(usize, usize)> = (0..n).map(|from| (from, (from + distance) % n)).collect();
             for &(from, to) in &pairs {
@@ -244,12 +244,12 @@ impl Backend for Memory<'_> {
     }
 }
 
-/// The network itself in place of a controller.
+/// The network itself instead of a controller.
 struct LocalControl<'a> {
     layout: &'a Layout,
     shared: &'a Shared,
     network: Network,
-    /// In the order of the switches.
+    /// In switch order.
     nodes: Vec<NodeId>,
 }
 
@@ -284,7 +284,7 @@ impl<'a> LocalControl<'a> {
         self.shared.post(Input::Message { switch, message: Box::new(message) });
     }
 
-    /// One thread takes the messages over one by one, so phases are kept by keeping the order.
+    /// One thread applies the messages one by one, so keeping their order keeps the phases.
     fn deliver(&self, effects: Effects) {
         for (node, message) in effects.phases.into_iter().flatten() {
             self.post(node, message);

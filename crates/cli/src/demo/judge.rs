@@ -1,12 +1,12 @@
-//! The judge: which frames were sent, which arrived, and which arrived where they have no business.
+//! The judge: which frames were sent, which arrived, and which arrived at the wrong station.
 //!
-//! **Misdelivered** is a unicast frame that comes out at a station which does not carry its destination: a host with
-//! another MAC, a far end without that name, anyone at all for a name that was removed or never existed. **Lost** is a
-//! probe to a live name that is not seen at its station. While a name moves, both its places carry it; once every
-//! switch has confirmed the move, a probe sent later may only come out at the new one. What decides is when a probe was
-//! sent, never when it was seen: a judge that gets its turn late judges the same.
+//! A unicast frame is **misdelivered** when it comes out at a station that does not carry its destination: a host with
+//! another MAC, a far end without that name, or any station for a name that was removed or never existed. A probe to a
+//! live name is **lost** when it is not seen at its station. While a name moves, both its stations carry it; once every
+//! switch has confirmed the move, a probe sent later may only come out at the new one. The time at which a probe was
+//! sent decides, not the time at which it was seen, so a judge that runs late judges the same.
 //!
-//! Cost: one hash lookup a frame, about 60 bytes a name, 16 a move and one byte a probe.
+//! Cost: one hash lookup per frame; about 60 bytes per name, 16 per move and one byte per probe.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,10 +14,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::frames::probe_number;
 use super::layout::{Mac, Station};
 
-/// Misdelivered frames described in words; the rest are only counted.
+/// Misdelivered frames that are described in words; the rest are only counted.
 const MAX_OFFENCES: usize = 8;
 
-/// A part of the demo whose frames are counted apart.
+/// A part of the demo whose frames are counted separately.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Phase {
@@ -44,12 +44,12 @@ impl Phase {
     }
 }
 
-/// What was counted in a phase.
+/// Counts of one phase.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Counts {
     /// Probes to live names.
     pub(super) sent: u64,
-    /// Of those, the ones seen at their station.
+    /// Those of them that were seen at their station.
     pub(super) delivered: u64,
     /// Probes to removed and to unknown names.
     pub(super) sent_to_nobody: u64,
@@ -67,22 +67,22 @@ impl Counts {
     }
 }
 
-/// Where a name is, by the numbers of the probes that may arrive there.
+/// Where a name is, and which probe numbers may arrive there.
 #[derive(Debug)]
 struct Place {
     at: Station,
-    /// The places it moves or moved away from, in order, each good for probes numbered below.
+    /// The stations that it left, in order, each valid for probes numbered below this.
     before: Vec<(Station, u64)>,
-    /// Removed: probes numbered from this on are for nobody.
+    /// Removed: no station may see probes numbered from this on.
     gone: Option<u64>,
 }
 
 #[derive(Debug)]
 struct State {
-    /// What to call each station in messages.
+    /// The stations' names, for messages.
     stations: Vec<String>,
     names: HashMap<Mac, Place>,
-    /// One byte a probe, by number: its phase, [`SEEN`], [`NOBODY`].
+    /// One byte per probe, by number: its phase, [`SEEN`], [`NOBODY`].
     probes: Vec<u8>,
     phase: Phase,
     counts: [Counts; Phase::ALL.len()],
@@ -93,12 +93,12 @@ const SEEN: u8 = 0x80;
 const NOBODY: u8 = 0x40;
 const PHASE_MASK: u8 = 0x0f;
 
-/// Shared by those who send and those who watch.
+/// Shared by the threads that send and those that watch.
 #[derive(Debug)]
 pub(super) struct Judge(Mutex<State>);
 
 impl Judge {
-    /// `stations`: what to call each station.
+    /// `stations`: their names, for messages.
     pub(super) fn new(stations: Vec<String>) -> Self {
         Self(Mutex::new(State {
             stations,
@@ -111,11 +111,11 @@ impl Judge {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // A panic elsewhere ends the demo anyway; the counts are still true.
+        // A panic elsewhere ends the demo anyway; the counts are still correct.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on frames belong to `phase`.
+    /// Counts frames under `phase` from now on.
     pub(super) fn enter(&self, phase: Phase) {
         self.state().phase = phase;
     }
@@ -126,7 +126,7 @@ impl Judge {
         self.state().names.extend(names.into_iter().map(place));
     }
 
-    /// These names are about to move: either place is right until [`Self::moved`].
+    /// These names are about to move: both stations are right until [`Self::moved`].
     pub(super) fn moving(&self, names: impl IntoIterator<Item = (Mac, Station)>) {
         let state = &mut *self.state();
         for (mac, to) in names {
@@ -156,12 +156,12 @@ impl Judge {
         }
     }
 
-    /// Numbers for `n` probes to live names, about to be sent. The first is returned, the others follow it.
+    /// Numbers `n` probes to live names that are about to be sent, consecutively. Returns the first number.
     pub(super) fn send(&self, n: usize) -> u64 {
         self.number(n, 0)
     }
 
-    /// Numbers for `n` probes to removed or unknown names.
+    /// Numbers `n` probes to removed or unknown names.
     pub(super) fn send_to_nobody(&self, n: usize) -> u64 {
         self.number(n, NOBODY)
     }
@@ -198,7 +198,7 @@ impl Judge {
         self.state().counts[phase as usize]
     }
 
-    /// The first few misdelivered frames, in words.
+    /// The first few misdelivered frames, described in words.
     pub(super) fn offences(&self) -> Vec<String> {
         self.state().offences.clone()
     }
@@ -218,7 +218,7 @@ impl State {
                 let carries = place.at == station || place.before.iter().any(carried);
                 carries && place.gone.is_none_or(|gone| n < gone)
             }
-            // TCP, ARP and the like carry no number to tell when they were sent.
+            // TCP, ARP and the like carry no number that says when they were sent.
             None => place.at == station || place.before.last().is_some_and(|&(at, _)| at == station),
         });
         let probe = number.map(|n| &mut self.probes[n as usize]);

@@ -1,13 +1,13 @@
 //! Who is where in a demo network: ports, interfaces, stations, addresses and names. Pure data.
 //!
-//! A **station** is a place where frames come out of the network: the hosts first, then one *far end* a gateway.
-//! A host is a network namespace with two interfaces of one MAC address: `eth0` to its home switch, `eth1`, down
-//! until the host moves, to the next. A far end stands for the many machines behind one port (a hypervisor, another
-//! site): the synthetic names of its switch live there.
+//! A **station** is a place where frames leave the network: the hosts first, then one *far end* per gateway. A host is
+//! a network namespace with two interfaces that share one MAC address: `eth0` to its home switch, and `eth1` to the
+//! next switch, down until the host moves. A far end stands for the many machines behind one port (a hypervisor,
+//! another site): it carries the synthetic names of its switch.
 //!
 //! ```text
 //!   port 1..99      trunks, in the order of the links
-//!   port 101..199   hosts at home
+//!   port 101..199   hosts at their home switch
 //!   port 201..299   hosts that moved here
 //!   port 900        the far end
 //! ```
@@ -22,13 +22,13 @@ pub(super) type Mac = [u8; 6];
 /// Index of a station: hosts, then far ends.
 pub(super) type Station = usize;
 
-/// The first port for hosts at home.
+/// The first port for hosts at their home switch.
 const HOME_PORT: u16 = 101;
 /// The first port for hosts that moved here.
 const AWAY_PORT: u16 = 201;
 /// The port of the far end of a switch.
 pub(super) const FAR_PORT: u16 = 900;
-/// Port ranges leave room for this many hosts a switch.
+/// Hosts per switch for which the port ranges leave room.
 pub(super) const MAX_HOSTS_PER_SWITCH: usize = 99;
 
 /// A port of a switch.
@@ -52,11 +52,11 @@ pub(super) struct End {
 pub(super) struct Host {
     pub(super) mac: Mac,
     pub(super) ip: Ipv4Addr,
-    /// Where `eth0` is plugged in, and where `eth1` is.
+    /// The ports of `eth0` and of `eth1`.
     pub(super) ends: [End; 2],
 }
 
-/// A demo network, laid out.
+/// A demo network with its layout.
 #[derive(Debug, Clone)]
 pub(super) struct Layout {
     pub(super) topology: Topology,
@@ -68,7 +68,7 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// Lays `topology` out with `hosts_per_switch` hosts (1 to [`MAX_HOSTS_PER_SWITCH`]) at every gateway.
+    /// Lays out `topology` with `hosts_per_switch` hosts (1 to [`MAX_HOSTS_PER_SWITCH`]) at every gateway.
     pub(super) fn new(topology: Topology, hosts_per_switch: usize) -> Self {
         assert!((1..=MAX_HOSTS_PER_SWITCH).contains(&hosts_per_switch), "checked with the arguments");
         let (n, n_gateways) = (topology.switches.len(), topology.n_gateways);
@@ -107,7 +107,7 @@ impl Layout {
         self.topology.switches.len()
     }
 
-    /// Switches with hosts: the first ones.
+    /// The number of switches with hosts; they come first.
     pub(super) fn n_gateways(&self) -> usize {
         self.topology.n_gateways
     }
@@ -121,7 +121,7 @@ impl Layout {
         self.hosts.len() + switch
     }
 
-    /// A station in words, for messages.
+    /// The name of a station, for messages.
     pub(super) fn station_name(&self, station: Station) -> String {
         match station.checked_sub(self.hosts.len()) {
             Some(switch) => format!("the far end of {}", self.topology.switches[switch]),
@@ -130,7 +130,7 @@ impl Layout {
     }
 }
 
-/// Name of the interface of a port.
+/// Name of a port's interface.
 pub(super) fn device(switch: usize, port: u16) -> String {
     format!("s{switch}p{port}")
 }
@@ -144,13 +144,13 @@ fn host_ip(index: usize) -> Ipv4Addr {
     Ipv4Addr::from(u32::from(Ipv4Addr::new(10, 77, 0, 0)) + index as u32 + 1)
 }
 
-/// The `index`-th synthetic name: distinct for every index below 2^40, scattered like addresses of many vendors.
+/// The `index`-th synthetic name: distinct for every index below 2^40, scattered like the addresses of many vendors.
 pub(super) fn synthetic_mac(index: u64) -> Mac {
-    // An odd multiplier permutes the integers mod 2^40, and XOR with the high half of the result permutes them too.
+    // An odd multiplier permutes the integers mod 2^40; so does XOR with the high half of the result.
     let x = index.wrapping_mul(0x9e_3779_b97f) & 0xff_ffff_ffff;
     let x = (x ^ (x >> 20)).wrapping_mul(0x6b_43a9_b5f1) & 0xff_ffff_ffff;
     let [_, _, _, a, b, c, d, e] = x.to_be_bytes();
-    // The locally administered bit, apart from the hosts' 02.
+    // The locally administered bit; the hosts' first byte is 02.
     [0x06, a, b, c, d, e]
 }
 

@@ -1,12 +1,12 @@
 //! `fibula demo`: the main job on one machine, with nothing configured.
 //!
-//! With root: the controller and every switch a process of its own, started from the configuration files an operator
-//! would write; hosts in network namespaces with the plain Linux stack; veth pairs as cables; promiscuous sockets at
-//! every host as judges. Without: the same network in one process over in-memory ports. Either way the same phases
-//! and the same table, and not one frame may come out at the wrong host.
+//! With root, the controller and every switch are processes, started from configuration files that an operator would
+//! write. Hosts are network namespaces with the Linux network stack, veth pairs are the cables, and promiscuous sockets
+//! at every host are the judges. Without root, the same network runs in one process over in-memory ports. Both run the
+//! same phases and print the same table, and not one frame may come out at the wrong host.
 //!
-//! [`topology`] and [`layout`] say what network; [`wire`], [`processes`] and [`config`] build it; [`hosts`] and
-//! [`prober`] make the traffic; [`judge`] counts; [`phases`] is the script; [`report`] the table.
+//! [`topology`] and [`layout`] define the network; [`wire`], [`processes`] and [`config`] build it; [`hosts`] and
+//! [`prober`] generate the traffic; [`judge`] counts; [`phases`] is the script; [`report`] prints the table.
 
 #![expect(clippy::disallowed_methods, reason = "it sends at set rates, and processes can only be polled")]
 
@@ -106,7 +106,7 @@ fn seconds(text: &str) -> Result<f64, String> {
 }
 
 impl Args {
-    /// Runs the demo and prints its table. Outside any tokio runtime: it makes its own, inside a namespace.
+    /// Runs the demo and prints its table. Call it outside any tokio runtime: it makes its own inside a namespace.
     pub(crate) fn run(self, out: &Output) -> Result<()> {
         let topology = Topology::choose(&self.topology, self.switches).map_err(|e| {
             let exit = if e.is_in_file() { Exit::BadInput } else { Exit::Usage };
@@ -121,7 +121,7 @@ impl Args {
         }
         allow_many_files()?;
         let stop = stop_on_signals()?;
-        // A thread of its own, so that the namespace it enters ends with it.
+        // On a separate thread, so that its namespace ends with it.
         let report = std::thread::scope(|scope| {
             let demo = scope.spawn(|| self.demonstrate(&layout, stop));
             demo.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -137,7 +137,7 @@ impl Args {
     fn demonstrate(&self, layout: &Layout, stop: &AtomicBool) -> Result<Report> {
         let begun = Instant::now();
         let progress = |text: String| {
-            // Nobody may be listening any more; that is no reason to end.
+            // Standard error may be closed; that is no reason to end.
             let _ = writeln!(std::io::stderr(), "{:7.2} s  {text}", begun.elapsed().as_secs_f64());
         };
         let judge = Judge::new((0..layout.n_stations()).map(|station| layout.station_name(station)).collect());
@@ -170,7 +170,7 @@ impl Args {
     }
 }
 
-/// Raises the limit of open files as far as it goes: a host has six sockets.
+/// Raises the limit of open files to its maximum: a host has six sockets.
 fn allow_many_files() -> Result<()> {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);

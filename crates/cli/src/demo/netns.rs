@@ -1,7 +1,7 @@
-//! Network namespaces on this machine: made in one batch, entered by a thread, gone when dropped.
+//! Network namespaces on this machine: created in one batch, entered by a thread, removed when dropped.
 //!
-//! Every namespace of a run is called `fibula-PID-ROLE` (PID of the demo), so that a later run can tell what a killed
-//! one left behind: namespaces whose PID is no longer alive are removed with all processes inside.
+//! Every namespace of a run is called `fibula-PID-ROLE` (PID of the demo), so that a later run can recognise the
+//! leftovers of a killed one: namespaces whose PID is no longer alive are removed with all processes inside.
 //! Needs CAP_SYS_ADMIN and CAP_NET_ADMIN, and `ip` of iproute2.
 
 use std::fs::File;
@@ -38,7 +38,7 @@ pub(super) struct Namespaces {
 }
 
 impl Namespaces {
-    /// Makes a namespace for every role, after removing what dead runs left. On an error nothing is left.
+    /// Creates a namespace for every role, after removing those of dead runs. On an error none is left.
     pub(super) fn create<'a>(roles: impl IntoIterator<Item = &'a str>) -> Result<Self, NetnsError> {
         remove_leftovers()?;
         let prefix = format!("{PREFIX}{}-", std::process::id());
@@ -67,17 +67,17 @@ impl Drop for Namespaces {
     }
 }
 
-/// Whether this process may make namespaces and `ip` is there; the reason if not.
+/// Whether this process may create namespaces and `ip` is installed; otherwise the reason.
 pub(super) fn privileged() -> Result<(), String> {
     if !rustix::process::geteuid().is_root() {
         return Err("network namespaces need root".to_owned());
     }
-    // Root of a container may lack CAP_SYS_ADMIN: try it rather than guess.
+    // Root in a container may lack CAP_SYS_ADMIN: try it rather than guess.
     Namespaces::create(["try"]).map(drop).map_err(|e| e.to_string())
 }
 
-/// Whether Linux can keep the neighbours that `n_hosts` hosts need who all talk to each other; what to do if not. The
-/// table is one for all namespaces, and its size is set outside of them.
+/// Whether the kernel's neighbour table can hold what `n_hosts` hosts need when all talk to each other; if not, what to
+/// do. All namespaces share that table, and its size is set outside them.
 pub(super) fn check_neighbours(n_hosts: usize) -> Result<(), String> {
     let setting = std::fs::read_to_string("/proc/sys/net/ipv4/neigh/default/gc_thresh3");
     let max = setting.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(usize::MAX);
@@ -91,7 +91,7 @@ pub(super) fn check_neighbours(n_hosts: usize) -> Result<(), String> {
     ))
 }
 
-/// Moves the calling thread, and what it starts from now on, into the namespace.
+/// Moves the calling thread, and every thread and process that it starts later, into the namespace.
 pub(super) fn enter(name: &str) -> Result<(), NetnsError> {
     let open = || {
         let file = File::open(Path::new(DIRECTORY).join(name))?;
@@ -101,7 +101,7 @@ pub(super) fn enter(name: &str) -> Result<(), NetnsError> {
     open().map_err(|source| NetnsError::Inside { name: name.to_owned(), source })
 }
 
-/// Runs `f` on a thread of its own inside the namespace. Sockets that it opens stay there when they are returned.
+/// Runs `f` on a new thread inside the namespace. Sockets that it opens and returns stay in the namespace.
 pub(super) fn within<T: Send>(name: &str, f: impl FnOnce() -> io::Result<T> + Send) -> Result<T, NetnsError> {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
@@ -112,7 +112,7 @@ pub(super) fn within<T: Send>(name: &str, f: impl FnOnce() -> io::Result<T> + Se
     })
 }
 
-/// Runs the lines of `script` as `ip` commands in one process, inside `namespace` or here.
+/// Runs the lines of `script` as `ip` commands in one process, inside `namespace` or in the current one.
 pub(super) fn ip_batch(namespace: Option<&str>, script: &str) -> Result<(), NetnsError> {
     let mut arguments = Vec::new();
     if let Some(name) = namespace {
@@ -133,11 +133,11 @@ fn run(arguments: &[&str], input: &str) -> Result<Output, NetnsError> {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        // Ctrl-C is for the demo: it must not kill an `ip` that is cleaning up.
+        // Ctrl-C is meant for the demo: it must not kill an `ip` that is cleaning up.
         .process_group(0)
         .spawn()
         .map_err(NetnsError::NoIp)?;
-    // `ip -batch` prints nothing while it reads well-formed commands, so writing all before reading cannot block both.
+    // `ip -batch` prints nothing while it reads well-formed commands, so writing all before reading cannot deadlock.
     let written = child.stdin.take().expect("piped").write_all(input.as_bytes());
     let output = child.wait_with_output().map_err(NetnsError::NoIp)?;
     if output.status.success() && written.is_ok() {
@@ -158,18 +158,18 @@ fn remove(name: &str) {
         .filter_map(|pid| Pid::from_raw(pid.parse().ok()?))
         .collect();
     for &pid in &pids {
-        // Gone already is as good as killed.
+        // If it is already gone, that is as good as killed.
         let _ = rustix::process::kill_process(pid, Signal::KILL);
     }
     let deadline = Instant::now() + Duration::from_secs(1);
     while Instant::now() < deadline && pids.iter().any(|&pid| rustix::process::test_kill_process(pid).is_ok()) {
         std::thread::sleep(Duration::from_millis(5));
     }
-    // Not made yet, or removed by hand: nothing is left either way.
+    // It may not exist yet, or was removed by hand: either way nothing is left.
     let _ = ip(&["netns", "del", name]);
 }
 
-/// Removes the namespaces of demos that are no longer running. To be called before this one makes any.
+/// Removes the namespaces of demos that are no longer running. Call it before this run creates any.
 fn remove_leftovers() -> Result<(), NetnsError> {
     let Ok(entries) = std::fs::read_dir(DIRECTORY) else { return Ok(()) };
     for name in entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()) {
@@ -180,13 +180,13 @@ fn remove_leftovers() -> Result<(), NetnsError> {
     Ok(())
 }
 
-/// The PID in the name of one of our namespaces.
+/// The PID in the name of a namespace of ours.
 fn owner(name: &str) -> Option<u32> {
     name.strip_prefix(PREFIX)?.split_once('-')?.0.parse().ok()
 }
 
-/// Whether what is named after this PID belongs to a run that is over. Our own number was another's before: a process
-/// makes what it names after itself once, and only after it asked.
+/// Whether this PID belongs to a run that is over. Our own PID counts as dead: a process asks before it creates
+/// anything under its PID, so what exists then is from an earlier process with the same PID.
 pub(super) fn is_dead(pid: u32) -> bool {
     pid == std::process::id() || !is_running(pid)
 }
@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn a_dead_pid_is_not_running() {
         assert!(is_running(std::process::id()));
-        // PIDs end at 2^22.
+        // PIDs are below 2^22.
         assert!(!is_running(u32::MAX));
     }
 }

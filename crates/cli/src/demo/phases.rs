@@ -1,4 +1,4 @@
-//! The phases of a demo, the same over either network: ping, bulk TCP, bulk UDP, churn under traffic, a link cut.
+//! The phases of a demo, the same on both networks: ping, bulk TCP, bulk UDP, churn under traffic, a link cut.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -12,20 +12,20 @@ use super::judge::{Judge, Phase};
 use super::layout::{End, FAR_PORT, Layout, Mac, synthetic_mac};
 use super::prober::{Prober, Random, Sent, Targets};
 
-/// Bulk flows at once: more would only share the same two cores.
+/// Concurrent bulk flows: more would only compete for the same two cores.
 const N_FLOWS: usize = 4;
-/// TCP beside the churn is held to this: an overloaded machine drops frames whatever the network does.
+/// Rate limit of TCP during churn: an overloaded machine drops frames whatever the network does.
 const CHURN_FLOW_BYTES_A_SECOND: u64 = 2_500_000;
-/// Probes a second in the phases that have them.
+/// Probes per second in the phases that send them.
 const PROBE_RATE_PPS: u64 = 2000;
-/// Removed names kept as targets of probes.
+/// Removed names that are kept as targets of probes.
 const MAX_REMOVED_TARGETS: usize = 4096;
-/// Frames under way arrive within this, or are lost.
+/// Frames in flight arrive within this, or are lost.
 const MAX_FLIGHT: Duration = Duration::from_millis(500);
-/// Every so many rounds of churn a host moves.
+/// Rounds of churn per host move.
 const ROUNDS_A_HOST_MOVE: u64 = 3;
 
-/// What the churn did.
+/// Results of the churn.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub(super) struct Churn {
     pub(super) added: u64,
@@ -44,29 +44,29 @@ impl Churn {
     }
 }
 
-/// What the cut did.
+/// Results of the cut.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Cut {
     /// The link, as its two switches.
     pub(super) link: String,
     /// From the cut until every switch had confirmed its new table.
     pub(super) converged_ms: f64,
-    /// From the cut until the last probe was sent that did not arrive; 0 if none was lost.
+    /// From the cut until the last probe that did not arrive was sent; 0 if none was lost.
     pub(super) outage_ms: f64,
 }
 
-/// What all phases found out. The frame counts are the judge's.
+/// Results of all phases. The frame counts are the judge's.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub(super) struct Findings {
     pub(super) pings: Pings,
     pub(super) tcp: Option<Bulk>,
     pub(super) udp: Bulk,
     pub(super) churn: Churn,
-    /// `None` if the topology has no link to spare.
+    /// `None` if the topology has no redundant link.
     pub(super) cut: Option<Cut>,
 }
 
-/// A demo at work.
+/// A running demo.
 pub(super) struct Run<'a> {
     pub(super) layout: &'a Layout,
     pub(super) backend: &'a dyn Backend,
@@ -75,9 +75,9 @@ pub(super) struct Run<'a> {
     pub(super) stop: &'a Stop,
     /// Synthetic names to start with.
     pub(super) n_names: u64,
-    /// Traffic in all, shared out among the phases.
+    /// Total seconds of traffic, divided among the phases.
     pub(super) seconds: f64,
-    /// Says what happens next.
+    /// Reports what happens next.
     pub(super) progress: &'a dyn Fn(String),
 }
 
@@ -88,7 +88,7 @@ struct Names {
 }
 
 impl Run<'_> {
-    /// Runs all phases in order. The controller knows the switches, links and ports, and no names.
+    /// Runs all phases in order. At the start the controller has the switches, links and ports, but no names.
     pub(super) fn all(mut self) -> Result<Findings> {
         let mut names = self.register()?;
         let mut findings = Findings::default();
@@ -133,7 +133,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Waits for frames under way: until all probes are accounted for, or none came for a while.
+    /// Waits for frames in flight: until all probes are accounted for, or none has arrived for a while.
     fn settle(&self) {
         let mut before = self.judge.outstanding();
         let mut since = Instant::now();
@@ -146,7 +146,7 @@ impl Run<'_> {
         }
     }
 
-    /// Gives the controller all names, starts the switches, and waits until every switch has all names.
+    /// Gives the controller all names, starts the switches, and waits until every switch holds all names.
     fn register(&mut self) -> Result<Names> {
         let n = self.layout.n_gateways();
         let live: Vec<(Mac, usize)> =
@@ -188,12 +188,12 @@ impl Run<'_> {
     fn churn_rounds(&mut self, names: &mut Names, targets: &Mutex<Targets>, until: Instant) -> Result<Churn> {
         let mut churn = Churn::default();
         let mut random = Random(0xc4c4);
-        // A hundredth of all names a round, within reason.
+        // A hundredth of all names per round, within limits.
         let batch = (names.live.len() / 100).clamp(1, 500).min(names.live.len());
         let mut next_moved = 0;
         let mut next_host = 0;
         for round in 0.. {
-            // However slow the machine, there is one change of each kind.
+            // However slow the machine, make at least one change of each kind.
             let enough = churn.host_moves > 0 && Instant::now() >= until;
             if enough || self.stop.load(Ordering::Relaxed) {
                 break;
@@ -211,7 +211,7 @@ impl Run<'_> {
             for _ in 0..batch {
                 removed.push(names.live.swap_remove(random.below(names.live.len())).0);
             }
-            // In turn, so that a name rests between two moves.
+            // In turn, so that some time passes between two moves of a name.
             let n_moves = batch.min(names.live.len());
             let mut moves = Vec::with_capacity(n_moves);
             for _ in 0..n_moves {
@@ -222,7 +222,7 @@ impl Run<'_> {
             }
             self.judge.add(added.iter().map(|&(mac, switch)| (mac, self.layout.far(switch))));
             self.judge.moving(moves.iter().map(|&(mac, switch)| (mac, self.layout.far(switch))));
-            // No further probe to a name about to go; those under way arrive while the adds are committed.
+            // No more probes to names about to be removed; those in flight arrive while the adds are committed.
             lock(targets).live = names.live.iter().map(|&(mac, _)| mac).collect();
 
             let begun = Instant::now();
@@ -248,7 +248,7 @@ impl Run<'_> {
         Ok(churn)
     }
 
-    /// Moves a host to the switch of its other cable: both cables are in while the network learns of it.
+    /// Moves a host to the switch of its other cable: both cables are plugged in while the network learns of the move.
     fn move_host(&mut self, index: usize) -> Result<Duration> {
         let host = &self.layout.hosts[index];
         let cable = self.backend.plug_other(index)?;
@@ -302,7 +302,7 @@ impl Run<'_> {
     }
 }
 
-/// From `begun` until the last probe sent before `end` that never arrived.
+/// From `begun` until the last lost probe that was sent before `end`.
 fn outage(log: &[Sent], judge: &Judge, begun: Instant, end: Instant) -> Duration {
     log.iter()
         .rev()

@@ -21,11 +21,11 @@ use super::wire::{RawSenders, Wires};
 /// Pings are given up when none was answered for this long.
 const PING_PATIENCE: Duration = Duration::from_secs(30);
 
-/// What a run with privileges found out.
+/// Results of a run with privileges.
 pub(super) struct Outcome {
     pub(super) findings: Findings,
     pub(super) tables: super::backend::Tables,
-    /// Frames that the sniffers' sockets had no room for.
+    /// Frames that did not fit the sniffers' socket buffers.
     pub(super) missed_by_sniffers: u64,
     /// Largest resident memory of a switch, and that of the controller, in bytes.
     pub(super) switch_memory_bytes: u64,
@@ -35,13 +35,13 @@ pub(super) struct Outcome {
 /// Sizes of a run.
 pub(super) struct Sizes<'a> {
     pub(super) value_mode: &'a str,
-    /// Of gateways and of the core.
+    /// Designs of gateways and of the core.
     pub(super) designs: [&'static Design; 2],
     pub(super) n_names: u64,
     pub(super) seconds: f64,
 }
 
-/// Builds everything, runs all phases and takes everything down again, also when it fails on the way.
+/// Builds everything, runs all phases, and removes everything again, also after a failure.
 ///
 /// The calling thread is left in the namespace of the switches.
 pub(super) fn run(
@@ -56,7 +56,7 @@ pub(super) fn run(
     let files = config::write(directory, layout, (sizes.value_mode, sizes.designs), max_names)
         .context("writing configuration files")?;
     let wires = Wires::build(layout)?;
-    // Processes started and sockets opened by this thread belong to the switches' side from here on.
+    // From here on, processes and sockets of this thread belong to the switches' namespace.
     netns::enter(&wires.fabric())?;
     progress(format!("{} interface pairs between {} namespaces", n_pairs(layout), layout.hosts.len() + 2));
 
@@ -137,7 +137,7 @@ impl Backend for Namespaced<'_> {
     }
 
     fn send_frame(&self, from: usize, frame: &[u8]) {
-        // A frame that the kernel refuses was sent and is lost; the judge counts it so.
+        // A frame that the kernel refuses counts as sent and lost.
         let _ = self.raw.send(from, self.cable[from].load(Ordering::Relaxed), frame);
     }
 

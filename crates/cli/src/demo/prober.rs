@@ -1,6 +1,6 @@
 //! The prober: a steady stream of numbered probes to live, removed and unknown names, from every host.
 //!
-//! Of twenty probes nine go to hosts, nine to synthetic names, one to a removed and one to an unknown name.
+//! Of twenty probes, nine go to hosts, nine to synthetic names, one to a removed name and one to an unknown name.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
@@ -13,19 +13,19 @@ use super::layout::{Layout, Mac, synthetic_mac};
 
 /// Payload of a probe; the frame is 106 bytes.
 const PAYLOAD_LEN: usize = 64;
-/// Unknown names come from here on: far above every name a demo adds.
+/// The first unknown name: far above every name that a demo adds.
 const UNKNOWN_FROM: u64 = 1 << 39;
 /// How often the prober wakes up.
 const TICK: Duration = Duration::from_millis(1);
-/// After a pause of the whole machine the prober does not make up for more than this.
+/// Most probes sent at once to catch up after a pause of the whole machine.
 const MAX_BURST: u64 = 64;
-/// Probes to live names under way at once: fewer than a port's ring holds. Where the switches do not get the time to
-/// forward them, there are fewer probes rather than lost ones.
+/// Probes to live names in flight at once: fewer than a port's ring holds. If the switches do not get the time to
+/// forward them, fewer probes are sent rather than lost.
 const WINDOW: usize = 512;
-/// A probe not seen for so long is under way no more.
+/// A probe that was not seen for this long is no longer in flight.
 const MAX_FLIGHT: Duration = Duration::from_secs(2);
 
-/// Names to probe. The prober holds the lock while it sends, so a name taken out of it gets no further probe.
+/// Names to probe. The prober holds the lock while it sends, so a name removed here gets no more probes.
 #[derive(Debug, Default)]
 pub(super) struct Targets {
     pub(super) live: Vec<Mac>,
@@ -39,7 +39,7 @@ pub(super) struct Sent {
     pub(super) at: Instant,
 }
 
-/// The prober's parts; [`Prober::run`] on a thread of its own.
+/// The prober's parts. [`Prober::run`] runs on its own thread.
 pub(super) struct Prober<'a> {
     pub(super) layout: &'a Layout,
     pub(super) backend: &'a dyn Backend,
@@ -49,7 +49,7 @@ pub(super) struct Prober<'a> {
 }
 
 impl Prober<'_> {
-    /// Sends until `done`, and a probe of each kind in any case, or until `stop`; returns when the probes to live names
+    /// Sends until `done` and at least one probe of each kind, or until `stop`. Returns when the probes to live names
     /// were sent.
     pub(super) fn run(&self, done: &Stop, stop: &Stop) -> Vec<Sent> {
         let begun = Instant::now();
@@ -77,7 +77,7 @@ impl Prober<'_> {
         log
     }
 
-    /// Returns whether it sent one to nobody.
+    /// Returns whether it sent a probe to a removed or unknown name.
     fn send_one(&self, targets: &Targets, random: &mut Random, log: &mut Vec<Sent>) -> bool {
         let hosts = &self.layout.hosts;
         let from = random.below(hosts.len());
@@ -115,7 +115,7 @@ impl Prober<'_> {
     }
 }
 
-/// xorshift64*: which probe comes next need not be unpredictable, only the same in every run.
+/// xorshift64*: the choice of probes need not be unpredictable, only the same in every run.
 #[derive(Debug)]
 pub(super) struct Random(pub(super) u64);
 

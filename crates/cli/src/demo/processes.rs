@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::sys::die_with_parent;
 
-/// A process has this long to end by itself after SIGTERM.
+/// A process has this long to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(2);
 /// How much of a log goes into an error message.
 const LOG_TAIL_BYTES: u64 = 2000;
@@ -38,8 +38,8 @@ struct Process {
 pub(super) struct Processes(Vec<Process>);
 
 impl Processes {
-    /// Starts this same binary with `arguments` in the network namespace of the calling thread, which must live as
-    /// long as the process is wanted. Its output goes to `DIRECTORY/NAME.log`.
+    /// Starts this binary with `arguments` in the network namespace of the calling thread, which must live as long as
+    /// the process is needed. Its output goes to `DIRECTORY/NAME.log`.
     pub(super) fn start(&mut self, directory: &Path, name: &str, arguments: &[&OsStr]) -> io::Result<()> {
         let log = directory.join(format!("{name}.log"));
         let output = File::create(&log)?;
@@ -49,7 +49,7 @@ impl Processes {
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
             .stderr(output)
-            // Ctrl-C is for the demo, which ends its processes in order.
+            // Ctrl-C is meant for the demo, which ends its processes in order.
             .process_group(0);
         die_with_parent(&mut command);
         let child = command.spawn()?;
@@ -57,7 +57,7 @@ impl Processes {
         Ok(())
     }
 
-    /// Errs if any process has ended.
+    /// Fails if any process has ended.
     pub(super) fn check(&mut self) -> Result<(), Ended> {
         for process in &mut self.0 {
             if let Ok(Some(status)) = process.child.try_wait() {
@@ -87,7 +87,7 @@ impl Drop for Processes {
         // Newest first: the switches before their controller.
         for process in self.0.iter().rev() {
             if let Some(pid) = Pid::from_raw(process.child.id() as i32) {
-                // Not reaped yet, so the PID is still its own; it may have ended already.
+                // It is not reaped yet, so the PID is still its own; it may have ended already.
                 let _ = kill_process(pid, Signal::TERM);
             }
         }
@@ -95,7 +95,7 @@ impl Drop for Processes {
         for process in &mut self.0 {
             while matches!(process.child.try_wait(), Ok(None)) {
                 if Instant::now() > deadline {
-                    // Ended in between is as good as killed.
+                    // If it has ended meanwhile, that is as good as killed.
                     let _ = process.child.kill();
                     let _ = process.child.wait();
                     break;

@@ -15,11 +15,11 @@ use super::phases::Findings;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Frames {
     pub(super) phase: &'static str,
-    /// Probes to live names (and pings), those that arrived, and those that did not.
+    /// Probes to live names (and pings): those sent, those that arrived, and those that did not.
     pub(super) sent: u64,
     pub(super) delivered: u64,
     pub(super) lost: u64,
-    /// Unicast frames of any kind that came out where they do not belong.
+    /// Unicast frames of any kind that came out at the wrong station.
     pub(super) misdelivered: u64,
     pub(super) duplicated: u64,
     /// Probes to removed and unknown names; one that arrives anywhere is misdelivered.
@@ -28,7 +28,7 @@ pub(super) struct Frames {
     pub(super) seen: u64,
 }
 
-/// Everything a demo found out. Field names are those of the JSON.
+/// All results of a demo. Field names are those of the JSON.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Report {
     pub(super) topology: String,
@@ -72,14 +72,14 @@ pub(super) struct Report {
     pub(super) outage_ms: Option<f64>,
     /// Frames that the switches dropped, by reason.
     pub(super) drops: BTreeMap<String, u64>,
-    /// Frames the promiscuous sockets had no room for: not judged.
+    /// Frames that did not fit the promiscuous sockets' buffers, and so were not judged.
     pub(super) missed_by_sniffers: u64,
     pub(super) seconds: f64,
     pub(super) phases: Vec<Frames>,
     pub(super) offences: Vec<String>,
 }
 
-/// What only a network of processes can say about itself.
+/// Figures that only a network of processes has.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Outside {
     pub(super) missed_by_sniffers: u64,
@@ -92,7 +92,7 @@ pub(super) struct How<'a> {
     /// "namespaces" or "in-process".
     pub(super) network: &'static str,
     pub(super) value_mode: &'a str,
-    /// Of gateways and of the core.
+    /// Designs of gateways and of the core.
     pub(super) designs: [&'static Design; 2],
 }
 
@@ -194,7 +194,7 @@ impl Report {
         }
         text.push('\n');
         for (name, value) in self.lines() {
-            // Writing to a String does not fail.
+            // Writing to a String cannot fail.
             let _ = writeln!(text, "  {name:<30}{value}");
         }
         text
@@ -278,7 +278,7 @@ fn frames(judge: &Judge, findings: &Findings) -> Vec<Frames> {
         .into_iter()
         .map(|phase| {
             let counts = judge.counts(phase);
-            // Pings carry no probe number: what was answered arrived, there and back.
+            // Pings carry no probe number: an answered ping arrived in both directions.
             let (sent, delivered) = match phase {
                 Phase::Ping => (findings.pings.pairs, findings.pings.answered),
                 _ => (counts.sent, counts.delivered),
@@ -298,7 +298,7 @@ fn frames(judge: &Judge, findings: &Findings) -> Vec<Frames> {
         .collect()
 }
 
-/// A number with its thousands apart.
+/// A number with separated thousands.
 fn grouped(n: u64) -> String {
     let digits = n.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);

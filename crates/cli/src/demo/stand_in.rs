@@ -1,5 +1,5 @@
-//! The demo against a network that is wrong on purpose: a plain Linux bridge, which floods what it does not know.
-//! It shows that the judge is not blind, and that namespaces, hosts, prober and phases work without our switches.
+//! The demo on a network that is wrong on purpose: a Linux bridge, which floods frames to unknown destinations.
+//! It shows that the judge can fail a run, and that namespaces, hosts, prober and phases work without our switches.
 
 use std::sync::atomic::AtomicBool;
 
@@ -14,7 +14,7 @@ use super::privileged::Namespaced;
 use super::topology::Topology;
 use super::wire::Wires;
 
-/// A bridge learns by itself: there is no one to tell.
+/// A bridge learns by itself and needs no controller.
 struct NoControl;
 
 impl Control for NoControl {
@@ -81,7 +81,7 @@ fn a_flooding_bridge_delivers_everything_and_is_caught_misdelivering() {
     assert!(findings.tcp.unwrap().bytes > 0);
     assert!(findings.udp.datagrams_received > 0);
     let counts = judge.counts(Phase::Churn);
-    // Nobody tells the bridge where a name is, so it takes most probes everywhere.
+    // The bridge is not told where a name is, so it floods most probes.
     assert!(counts.delivered > 0 && counts.misdelivered > 0, "{counts:?}");
     assert!(!judge.offences().is_empty());
 }

@@ -1,4 +1,4 @@
-//! The directory of a run: configuration, logs and databases, removed with the run unless they are to be kept.
+//! The directory of a run: configuration, logs and databases. It is removed with the run unless it is to be kept.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use super::netns::is_dead;
 
 const PREFIX: &str = "fibula-demo-";
 
-/// A directory that is there as long as this value.
+/// A directory that exists as long as this value.
 #[derive(Debug)]
 pub(super) struct StateDirectory {
     path: PathBuf,
@@ -15,8 +15,8 @@ pub(super) struct StateDirectory {
 }
 
 impl StateDirectory {
-    /// `keep`: made if need be, empty, and left. Otherwise a new directory among the temporary files, after those of dead
-    /// runs were removed.
+    /// `keep`: created if it does not exist, must be empty, and is not removed. Otherwise a new temporary directory;
+    /// those of dead runs are removed first.
     pub(super) fn create(keep: Option<&Path>) -> io::Result<Self> {
         if let Some(path) = keep {
             std::fs::create_dir_all(path)?;
@@ -32,7 +32,7 @@ impl StateDirectory {
     fn temporary(parent: &Path) -> io::Result<Self> {
         remove_leftovers(parent);
         let path = parent.join(format!("{PREFIX}{}", std::process::id()));
-        // Not `create_dir_all`: a directory that someone else put there is not ours to use.
+        // Not `create_dir_all`: a directory that someone else created there is not ours to use.
         std::fs::create_dir(&path)?;
         Ok(Self { path, keep: false })
     }
@@ -57,7 +57,7 @@ fn remove_leftovers(parent: &Path) {
         let name = entry.file_name();
         let owner = name.to_str().and_then(|name| name.strip_prefix(PREFIX)).and_then(|pid| pid.parse().ok());
         if owner.is_some_and(is_dead) {
-            // Another user's may not be ours to remove.
+            // One of another user may not be ours to remove.
             let _ = std::fs::remove_dir_all(entry.path());
         }
     }
@@ -70,7 +70,7 @@ mod tests {
     #[test]
     fn a_state_directory_goes_with_the_run_and_takes_dead_ones_along() {
         let parent = tempfile::tempdir().unwrap();
-        // PIDs end at 2^22, so the first is dead; whoever had our own before us is, too.
+        // PIDs are below 2^22, so the first is dead; so is the process that had our own PID before us.
         for pid in [u32::MAX, std::process::id()] {
             std::fs::create_dir_all(parent.path().join(format!("{PREFIX}{pid}/s1"))).unwrap();
         }

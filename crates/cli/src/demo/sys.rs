@@ -1,7 +1,7 @@
-//! System calls without a safe wrapper elsewhere: packet sockets and a child's death signal.
+//! System calls that have no safe wrapper elsewhere: packet sockets and a child's death signal.
 //!
-//! The sniffers are the demo's judge, so they share no code with the packet backends of the switches they judge: a
-//! plain AF_PACKET socket, one `recv` a frame. About 1 us a frame.
+//! The sniffers are the demo's judge, so they share no code with the packet backends of the switches that they judge: a
+//! plain AF_PACKET socket, one `recv` per frame, about 1 us each.
 #![expect(unsafe_code, reason = "packet socket options and pre_exec have no safe interface")]
 
 use std::io;
@@ -12,15 +12,16 @@ use std::process::Command;
 
 use socket2::{Domain, Socket, Type};
 
-/// Room for frames that wait to be judged. The kernel counts its own overhead in it, some 2 KiB a full frame.
+/// Buffer for frames that wait to be judged. The kernel also counts its own overhead in it, some 2 KiB per full frame.
 const SNIFFER_BUFFER_BYTES: libc::c_int = 64 << 20;
 
-/// A packet socket on one interface. It stays in the network namespace it was opened in, whoever uses it.
+/// A packet socket on one interface. It stays in the network namespace in which it was opened, whichever thread uses
+/// it.
 #[derive(Debug)]
 pub(super) struct PacketSocket(Socket);
 
 impl PacketSocket {
-    /// Sees every frame that comes in by `device`, whatever its destination; none that goes out.
+    /// Receives every frame that comes in on `device`, whatever its destination, and none that goes out.
     pub(super) fn sniffer(device: &str) -> io::Result<Self> {
         // Protocol 0: nothing is received before the socket is bound, so no frame of another interface gets in.
         let socket = Socket::new(Domain::PACKET, Type::RAW.nonblocking().cloexec(), None)?;
@@ -37,7 +38,7 @@ impl PacketSocket {
         Ok(Self(socket))
     }
 
-    /// Sends whole frames by `device`; receives nothing.
+    /// Sends whole frames on `device`; receives nothing.
     pub(super) fn sender(device: &str) -> io::Result<Self> {
         let socket = Socket::new(Domain::PACKET, Type::RAW.cloexec(), None)?;
         bind(&socket, device, 0)?;
@@ -53,13 +54,13 @@ impl PacketSocket {
         match io::Read::read(&mut &self.0, buffer) {
             Ok(n) => Ok(Some(&buffer[..n])),
             Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(None),
-            // The interface went down: the socket reports it once and goes on when it is up again.
+            // The interface went down: the socket reports it once and continues when it is up again.
             Err(e) if e.raw_os_error() == Some(libc::ENETDOWN) => Ok(None),
             Err(e) => Err(e),
         }
     }
 
-    /// Frames the kernel could not queue here since the last call: what the judge has missed.
+    /// Frames that the kernel could not queue here since the last call, which the judge missed.
     pub(super) fn take_missed(&self) -> io::Result<u64> {
         let mut stats = MaybeUninit::<libc::tpacket_stats>::zeroed();
         let mut len = size_of::<libc::tpacket_stats>() as libc::socklen_t;
@@ -116,7 +117,7 @@ fn set_option<T>(socket: &Socket, level: libc::c_int, option: libc::c_int, value
     })
 }
 
-/// Has the kernel kill the child when the thread that spawned it ends, so that nothing outlives even `kill -9`.
+/// Makes the kernel kill the child when the thread that spawned it ends, so that no child survives a `kill -9`.
 pub(super) fn die_with_parent(command: &mut Command) {
     // SAFETY: between fork and exec the closure makes one system call; it allocates nothing and takes no lock.
     unsafe {

@@ -1,14 +1,14 @@
 //! The networks a demo can run: switches by name, links with costs, from a built-in list, a shape, or a TOML file.
 //!
-//! The file format is that of `abilene.toml` beside this module: `name`, `switches = ["a", "b"]` and
-//! `links = [{ a = "a", b = "b", cost = 1 }]`, and `core = ["b"]` for switches without hosts; unknown keys are errors.
+//! The file format is that of `abilene.toml` in this folder: `name`, `switches = ["a", "b"]`,
+//! `links = [{ a = "a", b = "b", cost = 1 }]`, and `core = ["b"]` for switches without hosts. Unknown keys are errors.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-/// Upper bound on the switches of a demo: each is a process and a few interfaces of this machine.
+/// Upper bound on the switches of a demo: each needs a process and a few interfaces on this machine.
 pub(super) const MAX_SWITCHES: usize = 200;
 
 /// Why a topology cannot be used.
@@ -40,7 +40,7 @@ pub(super) enum TopologyError {
 }
 
 impl TopologyError {
-    /// Whether a topology file is wrong, not the command line.
+    /// Whether the error is in a topology file rather than in the command line.
     pub(super) fn is_in_file(&self) -> bool {
         !matches!(self, Self::Unreadable { .. } | Self::Size { .. } | Self::FixedSize { .. })
     }
@@ -58,10 +58,10 @@ pub(super) struct Link {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Topology {
     pub(super) name: String,
-    /// Those with hosts first.
+    /// Switches with hosts come first.
     pub(super) switches: Vec<String>,
     pub(super) links: Vec<Link>,
-    /// Switches with hosts; the others carry what passes through.
+    /// Switches with hosts; the others only carry transit traffic.
     pub(super) n_gateways: usize,
 }
 
@@ -100,7 +100,7 @@ impl Shape {
 struct File {
     name: String,
     switches: Vec<String>,
-    /// Those of the switches that have no hosts.
+    /// The switches without hosts.
     #[serde(default)]
     core: Vec<String>,
     links: Vec<FileLink>,
@@ -212,16 +212,16 @@ impl Topology {
         }
     }
 
-    /// A link whose loss leaves the network connected, so that a cut of it can be healed; none in a tree.
+    /// A link whose loss leaves the network connected, so that it can recover from a cut; `None` in a tree.
     ///
-    /// Of the candidates the cheapest is taken: shortest paths like it, so its loss is felt.
+    /// Takes the cheapest candidate: shortest paths tend to use it, so its loss has an effect.
     pub(super) fn redundant_link(&self) -> Option<usize> {
         (0..self.links.len())
             .filter(|&cut| self.reached_without(Some(cut)).iter().all(|&reached| reached))
             .min_by_key(|&i| self.links[i].cost)
     }
 
-    /// Which switches switch 0 reaches when link `cut` is down.
+    /// The switches that switch 0 reaches when link `cut` is down.
     fn reached_without(&self, cut: Option<usize>) -> Vec<bool> {
         let mut reached = vec![false; self.switches.len()];
         let mut frontier = vec![0];

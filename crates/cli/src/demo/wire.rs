@@ -1,12 +1,12 @@
-//! The demo network in wires: namespaces joined by veth pairs, with the sniffers and raw senders on them.
+//! The demo network as wires: namespaces joined by veth pairs, with sniffers and raw senders on them.
 //!
 //! ```text
 //!   fibula-PID-fabric   the controller, every switch process, both ends of every trunk, the switch end of the rest
 //!   fibula-PID-hN       host N: eth0, eth1, 10.77.x.y on lo with a route over the interface in use
-//!   fibula-PID-far      the far ends: farN hangs off switch N, no address
+//!   fibula-PID-far      the far ends: farN is connected to switch N, no address
 //! ```
-//! All switches share one namespace because a namespace costs a process to set up, and what keeps them apart is that
-//! each opens its own interfaces only. IPv6 is off everywhere: the kernel would send frames of its own.
+//! All switches share one namespace because creating one costs a process, and they stay separate anyway: each opens
+//! only its own interfaces. IPv6 is off everywhere: the kernel would send frames of its own.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,17 +22,17 @@ use super::sys::PacketSocket;
 
 /// Trunks carry 1500 bytes and the 4-byte shim, with room to spare.
 const TRUNK_MTU: u32 = 1600;
-/// Frames judged under one lock.
+/// Frames judged under one lock acquisition.
 const BATCH: usize = 64;
 
-/// The namespaces with everything in them. Dropping it takes all down.
+/// The namespaces with everything in them. Dropping it removes all of them.
 #[derive(Debug)]
 pub(super) struct Wires {
     namespaces: Namespaces,
 }
 
 impl Wires {
-    /// Builds the network of `layout`. About 10 ms an interface pair.
+    /// Builds the network of `layout`. Takes about 10 ms per interface pair.
     pub(super) fn build(layout: &Layout) -> Result<Self, NetnsError> {
         let roles: Vec<String> = (0..layout.hosts.len()).map(host_role).collect();
         let namespaces = Namespaces::create(roles.iter().map(String::as_str).chain(["fabric", "far"]))?;
@@ -43,7 +43,7 @@ impl Wires {
         }
         ip_batch(Some(&fabric), &fabric_script(layout, &wires))?;
         for (index, host) in layout.hosts.iter().enumerate() {
-            // While the host moves, frames come in by the cable it no longer sends by.
+            // While the host moves, frames arrive on the cable that it no longer sends on.
             netns::within(&wires.host(index), || disable_reverse_path_filter(&["all", "eth0", "eth1"]))?;
             let script = format!(
                 "link set eth0 address {mac}\nlink set eth1 address {mac}\nlink set lo up\naddr add {ip}/32 dev lo\n\
@@ -52,7 +52,7 @@ impl Wires {
                 ip = host.ip
             );
             ip_batch(Some(&wires.host(index)), &script)?;
-            // A veth leaves checksums blank and segments big; a switch of raw frames would pass them on so.
+            // A veth leaves checksums blank and segments large; a switch of raw frames would forward them that way.
             netns::within(&wires.host(index), || {
                 ["eth0", "eth1"].iter().try_for_each(|eth| disable_offloads(eth).map_err(io::Error::other))
             })?;
@@ -77,14 +77,14 @@ impl Wires {
         self.namespaces.name(&host_role(index))
     }
 
-    /// Plugs the host's other cable in and sends by it from now on; frames still come in by both.
+    /// Plugs in the host's other cable and sends on it from now on; frames still arrive on both.
     pub(super) fn plug(&self, layout: &Layout, host: usize, into: usize) -> Result<(), NetnsError> {
         let ip = layout.hosts[host].ip;
         let script = format!("link set eth{into} up\nroute replace 10.77.0.0/16 dev eth{into} src {ip}\n");
         ip_batch(Some(&self.host(host)), &script)
     }
 
-    /// Pulls a cable of the host.
+    /// Unplugs a cable of the host.
     pub(super) fn unplug(&self, host: usize, from: usize) -> Result<(), NetnsError> {
         ip_batch(Some(&self.host(host)), &format!("link set eth{from} down\n"))
     }
@@ -113,7 +113,7 @@ impl Wires {
         Ok(Sniffers { sockets })
     }
 
-    /// Sends whole frames from a host, by either cable.
+    /// Sends whole frames from a host, on either cable.
     pub(super) fn raw_sender(&self, host: usize) -> Result<[PacketSocket; 2], NetnsError> {
         netns::within(&self.host(host), || Ok([PacketSocket::sender("eth0")?, PacketSocket::sender("eth1")?]))
     }
@@ -160,22 +160,22 @@ fn fabric_script(layout: &Layout, wires: &Wires) -> String {
     script
 }
 
-/// The promiscuous sockets, each with the station it stands at.
+/// The promiscuous sockets, each with its station.
 #[derive(Debug)]
 pub(super) struct Sniffers {
     sockets: Vec<(Station, PacketSocket)>,
 }
 
 impl Sniffers {
-    /// Shows the judge every frame that comes until `stop` is set, those that still wait then included; returns how many
-    /// frames the kernel had to drop before they could be judged.
+    /// Passes every frame to the judge until `stop` is set, including those still queued then. Returns how many frames
+    /// the kernel had to drop before they could be judged.
     pub(super) fn watch(&self, judge: &Judge, stop: &AtomicBool) -> io::Result<u64> {
         let mut fds: Vec<PollFd<'_>> =
             self.sockets.iter().map(|(_, socket)| PollFd::new(socket, PollFlags::IN)).collect();
         let mut storage = vec![[0_u8; SNAP_LEN]; BATCH];
         let wait = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
         loop {
-            // Looked at first: what came before it was set is waiting by now.
+            // Read first: frames that came before `stop` was set are queued by now.
             let last = stop.load(Ordering::Relaxed);
             match poll(&mut fds, Some(&wait)) {
                 Ok(0) if last => break,
@@ -193,7 +193,7 @@ impl Sniffers {
     }
 }
 
-/// Judges what waits in one socket, at most one batch so that every socket gets its turn.
+/// Judges the frames queued in one socket, at most one batch, so that every socket gets its turn.
 fn drain(socket: &PacketSocket, station: Station, judge: &Judge, storage: &mut [[u8; SNAP_LEN]]) -> io::Result<()> {
     let mut frames: Vec<&[u8]> = Vec::with_capacity(storage.len());
     for slot in storage {
@@ -206,7 +206,7 @@ fn drain(socket: &PacketSocket, station: Station, judge: &Judge, storage: &mut [
     Ok(())
 }
 
-/// A frame's way into the network from a host.
+/// Sends raw frames from hosts into the network.
 #[derive(Debug)]
 pub(super) struct RawSenders(Vec<[PacketSocket; 2]>);
 
@@ -215,7 +215,7 @@ impl RawSenders {
         (0..layout.hosts.len()).map(|host| wires.raw_sender(host)).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Sends `frame` from `host` by its cable `k`.
+    /// Sends `frame` from `host` on its cable `k`.
     pub(super) fn send(&self, host: usize, k: usize, frame: &[u8]) -> io::Result<()> {
         self.0[host][k].send(frame)
     }

@@ -1,4 +1,4 @@
-//! `fibula fib advise`: which design to take, and why, from the model's figures.
+//! `fibula fib advise`: which design to choose, and why, from the model's figures.
 
 use clap::Args;
 use command::output::{Output, write_out};

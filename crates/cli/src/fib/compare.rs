@@ -1,4 +1,4 @@
-//! `fibula fib compare`: what every design costs for one demand.
+//! `fibula fib compare`: the cost of every design for one demand.
 
 use clap::Args;
 use command::output::{Exit, Failure, Output, aligned, write_out};
@@ -25,10 +25,10 @@ pub(crate) struct CompareArgs {
     seed: u64,
 }
 
-/// Names to measure with, where it is not said how many.
+/// Most names to measure with, unless given.
 const MEASURE_N: u64 = 1 << 20;
 
-/// A design's computed figures.
+/// The computed figures of a design.
 #[derive(Serialize)]
 pub(super) struct Row {
     design: &'static str,
@@ -114,7 +114,7 @@ impl CompareArgs {
         }
         let mut text = format!("{}\n\n{}\n{LEGEND}", sentence(&demand), table(&figures, &demand));
         if self.measure {
-            // As many names: what is the same for any number of them counts more where they are few.
+            // For the measured number of names: costs that do not depend on it weigh more when it is small.
             let measured_demand = Demand { n_names: n_measured, ..demand };
             let table = measured_table(&all(&measured_demand), &measured, &measured_demand);
             text += &format!("\nmeasured with {n_measured} names\n\n{table}\n{MEASURED_LEGEND}");
@@ -183,11 +183,11 @@ fn table(figures: &[Figures], demand: &Demand) -> String {
     aligned(&header, &cells, &to_the_right)
 }
 
-/// Bytes to three digits, in units of 1000.
+/// A size in bytes with three digits, in units of 1000.
 pub(super) fn size(bits: f64) -> String {
     let bytes = (bits / 8.0).ceil();
     let units = ["B", "KB", "MB", "GB", "TB", "PB"];
-    // 999.5 of a unit would be printed as 1000.
+    // From 999.5 of a unit on, the number would be printed as 1000.
     let step = (1..units.len()).take_while(|step| bytes >= 999.5 * 1000f64.powi(*step as i32 - 1)).count();
     let number = bytes / 1000f64.powi(step as i32);
     let digits = match number {
@@ -199,12 +199,12 @@ pub(super) fn size(bits: f64) -> String {
     format!("{number:.digits$} {}", units[step])
 }
 
-/// A count to a tenth, where that is not noise.
+/// A count to a tenth, unless that is noise.
 fn count(x: f64) -> String {
     if x < 99.95 { format!("{x:.1}") } else { format!("{x:.0}") }
 }
 
-/// A probability to two digits.
+/// A probability with two digits.
 fn rate(rate: f64) -> String {
     match rate {
         0.0 | 1.0 => format!("{rate:.0}"),

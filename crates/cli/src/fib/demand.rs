@@ -1,4 +1,4 @@
-//! What `fibula fib compare` and `fibula fib advise` are asked about.
+//! The demand that `fibula fib compare` and `fibula fib advise` compute with.
 
 use clap::Args;
 use command::output::{Exit, Failure};
@@ -6,7 +6,7 @@ use command::parse_size;
 use fib::model::designs::Demand;
 use fib::name::NameKind;
 
-/// Names that make sense: beyond, digests of 64 bits are no names any more.
+/// Most names that make sense: beyond that, 64-bit digests no longer identify names.
 const MAX_NAMES: u64 = 1 << 32;
 
 /// Names, actions, aliens.
@@ -32,7 +32,7 @@ pub(crate) struct DemandArgs {
 impl DemandArgs {
     /// The demand.
     /// # Errors
-    /// Exit code 2 when the rate is none, or the actions do not fit the values.
+    /// Exit code 2 when the rate is not a probability, or the actions do not fit the value bits.
     pub(crate) fn demand(&self) -> anyhow::Result<Demand> {
         if !(0.0..1.0).contains(&self.fp) {
             let text =
@@ -56,7 +56,7 @@ impl DemandArgs {
     }
 }
 
-/// The demand in a sentence.
+/// The demand as a sentence.
 pub(super) fn sentence(demand: &Demand) -> String {
     let aliens = match demand.fp {
         0.0 => "no alien".to_owned(),
@@ -72,7 +72,7 @@ pub(super) fn sentence(demand: &Demand) -> String {
     )
 }
 
-/// A share in per cent, to two digits.
+/// A share in per cent, with two digits.
 pub(super) fn share(share: f64) -> String {
     let percent = share * 100.0;
     match percent {

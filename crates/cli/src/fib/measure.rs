@@ -12,57 +12,58 @@ use rand::seq::SliceRandom;
 use rand::{Rng, RngExt, SeedableRng};
 use serde::Serialize;
 
-/// Aliens asked for: enough for two digits of a rate of 1 in 10,000.
+/// Aliens looked up: enough for two digits of a rate of 1 in 10,000.
 const ALIENS: u64 = 1 << 20;
-/// Lines that are read for one figure of a design, about: one with a filter for each of 60,000 ports gets fewer lookups.
+/// Approximate number of lines read for one figure of a design. So a design with a filter for each of 60,000 ports gets
+/// fewer lookups.
 const LINES: f64 = 5e8;
-/// Lookups of a round at least, and different names among them at most.
+/// Minimum lookups per round, and maximum distinct names among them.
 const MIN_LOOKUPS: usize = 1 << 17;
 const LOOKUPS: usize = 1 << 20;
-/// Rounds: each design has a turn in each, and its median counts.
+/// Rounds: each design is measured once in each, and its median counts.
 const ROUNDS: usize = 5;
-/// Bytes of a text name: those of the model.
+/// Bytes of a text name, as in the model.
 const TEXT_BYTES: usize = 52;
 
-/// What was measured of one design.
+/// Measured figures of one design.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Measured {
     pub(super) n_names: u64,
     pub(super) fingerprint_bits: u8,
     pub(super) bits_per_name: f64,
     pub(super) wrong_answers: u64,
-    /// Names that it was asked for.
+    /// Names that were looked up.
     pub(super) names_asked: u64,
-    /// What the design as it is built declares: null where aliens get any action.
+    /// The rate that the built design declares: null where aliens get any action.
     pub(super) declared_false_positive_rate: Option<f64>,
     pub(super) false_positive_rate: f64,
     pub(super) lookups_m_per_s: f64,
     pub(super) build_s: f64,
 }
 
-/// Names and their values, and aliens.
+/// Live names with their values, and aliens.
 struct Names {
     live: Vec<Name>,
     values: Vec<u16>,
     aliens: Vec<Name>,
 }
 
-/// A design that was built.
+/// A built design.
 struct Built {
     spec: Spec,
     table: Box<dyn Table>,
     hasher: Hasher,
     build_s: f64,
-    /// Names that it answers wrongly, and names asked.
+    /// Names answered wrongly, and names looked up.
     wrong: (u64, u64),
-    /// Lines of a lookup.
+    /// Lines read per lookup.
     lines: f64,
 }
 
-/// Builds the designs of all `rows` with `n_names`, asks each for every name, and times all in turns. Says what it does
-/// on standard error.
+/// Builds the designs of all `rows` with `n_names`, looks up the names in each, and times all in turns. Reports
+/// progress on standard error.
 /// # Errors
-/// Exit code 2 when there are not so many names of the kind, 5 when a design cannot be built.
+/// Exit code 2 when the kind has fewer names, 5 when a design cannot be built.
 pub(super) fn measure(demand: &Demand, rows: &[Figures], n_names: u64, seed: u64) -> anyhow::Result<Vec<Measured>> {
     let names = names(demand, n_names, seed)?;
     let built = rows.iter().map(|row| build(row, demand, &names, seed)).collect::<Result<Vec<_>, _>>()?;
@@ -112,12 +113,12 @@ fn build(row: &Figures, demand: &Demand, names: &Names, seed: u64) -> anyhow::Re
     Ok(built)
 }
 
-/// Million lookups a second of each design: the median of rounds in which each has a turn.
+/// Million lookups per second of each design: the median over rounds in which all take turns.
 fn rates(built: &[Built], names: &Names, seed: u64) -> Vec<f64> {
     let mut order: Vec<u32> = (0..names.live.len() as u32).collect();
     let n_queries = order.len().min(LOOKUPS);
     let (order, _) = order.partial_shuffle(&mut StdRng::seed_from_u64(seed), n_queries);
-    // Side by side, as names stand in frames, so that the table is what is measured.
+    // Contiguous, as names are in frames, so that the table is what is measured.
     let queries: Vec<Name> = order.iter().map(|&at| names.live[at as usize].clone()).collect();
     let mut samples = vec![Vec::new(); built.len()];
     for _ in 0..ROUNDS {
@@ -139,12 +140,12 @@ fn rates(built: &[Built], names: &Names, seed: u64) -> Vec<f64> {
 }
 
 impl Built {
-    /// Of `n` lookups, as many as there is time for in each of `times`.
+    /// Of `n` lookups, as many as the budget of [`LINES`] allows when it is divided by `times`.
     fn most(&self, n: usize, times: usize) -> usize {
         n.min((LINES / self.lines) as usize / times).max(1)
     }
 
-    /// Looks up names as a switch does: digests of a burst, then the burst.
+    /// Looks up names as a switch does: the digests of a burst, then the burst.
     fn lookups(&self, names: &[Name]) -> Vec<u64> {
         let mut reader = self.table.reader();
         let mut values = vec![0; names.len()];
@@ -180,7 +181,7 @@ fn names(demand: &Demand, n_names: u64, seed: u64) -> anyhow::Result<Names> {
     Ok(Names { live, values, aliens })
 }
 
-/// The name with this number: scattered, and another for every number of the bits that it has.
+/// The name with this number: scattered, and distinct for every number that fits its bits.
 fn name(kind: NameKind, n_bytes: usize, number: u64, seed: u64) -> anyhow::Result<Name> {
     let bits = (8 * n_bytes).min(64) as u32;
     let mask = u64::MAX >> (64 - bits);

@@ -38,7 +38,7 @@ impl UnionArgs {
         for (file, image) in self.files.iter().zip(images).skip(1) {
             let other = image::header(image).or_exit(Exit::BadInput, file.display())?;
             self.check(file, &header, &other)?;
-            // A name in several is counted in each.
+            // A name that is in several filters is counted in each.
             header.n_names = header.n_names.saturating_add(other.n_names);
         }
         let refused = |file: &Path, error: UnionError| self.differs(file, &format!("has no union: {error}"));
@@ -64,7 +64,7 @@ impl UnionArgs {
         write(&self.out, &bytes, &filter, out)
     }
 
-    /// Whether a name has the same bits in both.
+    /// Whether a name has the same bits in both filters.
     fn check(&self, file: &Path, first: &Header, other: &Header) -> anyhow::Result<()> {
         let counters = |bits: Option<CounterBits>| bits.map_or(0, |bits| bits as u8);
         let what = if other.kind != first.kind {

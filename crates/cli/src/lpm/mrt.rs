@@ -1,6 +1,6 @@
 //! Routing table dumps in MRT (RFC 6396).
 //!
-//! The first route to a prefix counts: a dump does not say which of several next hops a router would take.
+//! Only the first route to a prefix counts: a dump does not say which of several next hops a router would use.
 
 use std::io::{BufReader, Read};
 use std::path::Path;
@@ -9,7 +9,8 @@ use bgpkit_parser::BgpkitParser;
 use command::output::{Exit, Failure};
 use command::prefix_list::{List, Seen, input};
 
-/// The prefixes of a dump, packed by gzip or not; `-` is standard input. Prefixes without a next hop get `next_hop`.
+/// The prefixes of a dump, compressed with gzip or not; `-` is standard input. Prefixes without a next hop get
+/// `next_hop`.
 /// # Errors
 /// [`Exit::BadInput`] with the number of the record; [`Exit::NotFound`].
 pub(crate) fn read(path: &Path, next_hop: Option<&str>) -> anyhow::Result<List> {
@@ -47,9 +48,9 @@ mod tests {
             record.extend(body);
             record
         }
-        // Collector, no view name, one peer: IPv4, AS of 4 bytes.
+        // Collector, empty view name, one peer: IPv4, 4-byte AS.
         let peers = [&[1, 1, 1, 1, 0, 0, 0, 1, 2][..], &[2, 2, 2, 2], &[192, 0, 2, 9], &[0, 0, 0xfd, 0xe8]].concat();
-        // ORIGIN, AS_PATH of one, NEXT_HOP.
+        // ORIGIN, AS_PATH with one AS, NEXT_HOP.
         let attributes =
             [&[0x40, 1, 1, 0][..], &[0x40, 2, 6, 2, 1, 0, 0, 0xfd, 0xe8], &[0x40, 3, 4, 192, 0, 2, 9]].concat();
         let mut route = vec![0, 0, 0, 0, 16, 10, 1, 0, 1, 0, 0, 0, 0, 0, 0];

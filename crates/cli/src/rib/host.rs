@@ -1,4 +1,4 @@
-//! `fibula host`: host ports, each under a name of its own.
+//! `fibula host`: host ports, each with a name of its own.
 
 use crate::remote::{Client, PortOf, answer};
 use crate::rib::{Verbs, print_changed};

@@ -1,8 +1,8 @@
-//! `fibula name import`: millions of names from a CSV file, a transaction a batch.
+//! `fibula name import`: millions of names from a CSV file, one transaction per batch.
 //!
-//! Two passes: the first checks every line (fields, names, hosts, addresses, duplicates) and reports errors with their
-//! line numbers before anything is sent; the second sends. Cost: the file is read twice; the names are kept once, about
-//! 60 bytes each, to find duplicates.
+//! There are two passes. The first checks every line (fields, names, hosts, addresses, duplicates) and reports errors
+//! with their line numbers before anything is sent; the second sends. Cost: the file is read twice, and the names are
+//! kept once, about 60 bytes each, to find duplicates.
 
 use crate::remote::{Client, answer, refusal};
 use api::v1;
@@ -23,10 +23,10 @@ pub(crate) const HEADER: [&str; 4] = ["name", "host", "tenant", "ip"];
 /// Errors shown before giving up on a file.
 const MAX_ERRORS: usize = 10;
 
-/// Bytes of text after which a batch is full, far below what one message may carry.
+/// Bytes of text after which a batch is full: far below the limit of a message.
 const MAX_BATCH_BYTES: usize = 8 << 20;
 
-/// Batches on their way while the controller commits.
+/// Batches in flight while the controller commits.
 const BATCHES_AHEAD: usize = 2;
 
 trait Source: Read + Seek + Send {}
@@ -91,7 +91,7 @@ fn open(file: &Path) -> anyhow::Result<Box<dyn Source>> {
     Ok(Box::new(command::open(file)?))
 }
 
-/// A bar on standard error that shows rate and time left; hidden when that is no terminal.
+/// A progress bar on standard error with rate and remaining time; hidden unless that is a terminal.
 pub(crate) fn progress_bar(total: u64, verb: &'static str) -> ProgressBar {
     let template = "{bar:30} {human_pos} of {human_len} names {msg}, {per_sec}, {eta} left";
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
@@ -103,7 +103,7 @@ fn records(source: &mut dyn Source) -> csv::Reader<TextReader<&mut dyn Source>> 
     csv::ReaderBuilder::new().has_headers(false).flexible(true).comment(Some(b'#')).from_reader(text)
 }
 
-/// Writes what [`records`] reads: also a name that starts like a comment.
+/// A writer of what [`records`] reads, including names that start like a comment.
 pub(crate) fn writer<W: std::io::Write>(to: W) -> csv::Writer<W> {
     csv::WriterBuilder::new().comment(Some(b'#')).from_writer(to)
 }
@@ -112,7 +112,7 @@ fn is_header(record: &StringRecord) -> bool {
     record.iter().zip(HEADER).all(|(field, name)| field.trim().eq_ignore_ascii_case(name)) && record.len() >= 2
 }
 
-/// Checks every line; gives the number of names, or the first errors.
+/// Checks every line. Returns the number of names, or the first errors.
 fn check(source: &mut dyn Source, kind: NameKind, hosts: &HashSet<String>) -> Result<u64, Vec<String>> {
     let mut seen: HashMap<Name, u64> = HashMap::new();
     let mut errors = Vec::new();
@@ -133,7 +133,7 @@ fn check(source: &mut dyn Source, kind: NameKind, hosts: &HashSet<String>) -> Re
             Err(error) if matches!(error.kind(), csv::ErrorKind::Utf8 { .. }) => {
                 errors.push(format!("line {line}: this is not UTF-8 text"));
             }
-            // Nothing can be read any more: what is no text, or a disk that fails.
+            // Nothing more can be read: the file is not text, or the disk fails.
             Err(error) => {
                 errors.push(format!("line {line}: {error}"));
                 break;
@@ -177,12 +177,12 @@ fn parse(record: &StringRecord) -> Result<v1::NameRecord, String> {
     if !field(3).is_empty() && field(3).parse::<IpAddr>().is_err() {
         return Err(format!("`{}` is no IP address", field(3)));
     }
-    // The kind of name decides whether blanks at its ends belong to it.
+    // The kind of name decides whether leading and trailing blanks belong to it.
     let [name, host, ip] = [record.get(0).unwrap_or_default(), field(1), field(3)].map(str::to_owned);
     Ok(v1::NameRecord { name, host, tenant, ip })
 }
 
-/// Sends the lines in batches; ends early when nobody listens any more.
+/// Sends the lines in batches; ends early when the receiver is gone.
 fn send(
     mut source: Box<dyn Source>,
     batch: usize,
@@ -195,7 +195,7 @@ fn send(
         if index == 0 && is_header(&record) {
             continue;
         }
-        // Only a file that changed between the passes fails here.
+        // Fails only if the file changed between the passes.
         names.push(parse(&record).map_err(|e| Failure::new(Exit::BadInput, e))?);
         n_bytes += record.as_slice().len();
         if names.len() == batch || n_bytes >= MAX_BATCH_BYTES {

@@ -1,4 +1,4 @@
-//! `fibula switch lookup`: which port a name is at, asked of a switch itself.
+//! `fibula switch lookup`: which port a name is at, queried from a switch itself.
 
 use crate::remote::answer;
 use api::client::ConnectError;
@@ -35,7 +35,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Args {
     /// # Errors
-    /// Exit code 3 for a text that is no name, 4 if nobody answers.
+    /// Exit code 3 for a text that is not a name, 4 if the switch does not answer.
     pub(crate) fn run(self, out: &Output) -> anyhow::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let Args { at, names, batch } = self;

@@ -15,7 +15,7 @@ use serde::Serialize;
 /// What can be done with the objects of a noun: each verb is one conversation with the controller.
 pub(crate) trait Verbs: clap::Subcommand {
     /// # Errors
-    /// Those of the controller, with the exit code of their kind.
+    /// Those of the controller, with the exit code for their kind.
     async fn run(self, client: Client, out: &Output) -> anyhow::Result<()>;
 }
 
@@ -30,20 +30,20 @@ pub(crate) struct Noun<V: Verbs> {
 
 impl<V: Verbs> Noun<V> {
     /// # Errors
-    /// Those of the controller, with the exit code of their kind.
+    /// Those of the controller, with the exit code for their kind.
     pub(crate) fn run(self, out: &Output) -> anyhow::Result<()> {
         self.remote.run(|client| self.verb.run(client, out))
     }
 }
 
-/// What a change did, as a row.
+/// The effect of a change, as a row.
 #[derive(Serialize)]
 struct ChangedRow {
     changed: u64,
     unchanged: u64,
 }
 
-/// Prints what a change did: `2 names added` or `1 name added, 1 as asked for already`.
+/// Prints the effect of a change: `2 names added` or `1 name added, 1 as asked for already`.
 fn print_changed(out: &Output, changed: v1::Changed, what: &str, verb: &str) -> anyhow::Result<()> {
     let v1::Changed { changed, unchanged } = changed;
     let plural = if changed == 1 { "" } else { ["s", "es"][usize::from(what.ends_with("ch"))] };

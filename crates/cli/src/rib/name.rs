@@ -1,4 +1,4 @@
-//! `fibula name`: the names of the network and the hosts they hang off.
+//! `fibula name`: the names of the network and the hosts they are attached to.
 
 use crate::atomic_file::{AtomicFile, cannot_write};
 use crate::remote::{Client, answer};

@@ -73,7 +73,7 @@ impl From<v1::Switch> for SwitchRow {
 
 impl Verb {
     /// # Errors
-    /// Those of the controller, with the exit code of their kind.
+    /// Those of the controller, with the exit code for their kind.
     pub(crate) fn run(self, out: &Output) -> anyhow::Result<()> {
         match self {
             Verb::Add { name, tenants, remote } => remote.run(|mut client| async move {

@@ -1,4 +1,4 @@
-//! A controller as a process of its own, switches without ports as tasks of the test, and a client between them.
+//! A controller as a process, switches without ports as tasks of the test, and a client between them.
 
 #![allow(dead_code, reason = "every test file uses a part of it")]
 
@@ -18,22 +18,23 @@ use tonic::transport::Channel;
 
 pub(crate) const FIBULA: &str = env!("CARGO_BIN_EXE_fibula");
 
-/// How long anything may take that should happen soon: only what never happens takes this long on any machine.
+/// Timeout of everything that should happen soon: long enough that only what never happens takes this long, on any
+/// machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(crate) type Client = NorthboundClient<Channel>;
 
-/// A directory with a store and a configuration, and a port that stays the same over restarts.
+/// A directory with a store and a configuration, and a port that stays the same across restarts.
 pub(crate) struct Site {
     directory: TempDir,
     pub(crate) url: String,
-    /// Bound and never listening: the controller may bind the port beside it, while the kernel gives it to nobody who
-    /// asks for any free port, and to no connection as its own end.
+    /// Bound and never listening: the controller may bind the same port, but the kernel neither assigns it to a process
+    /// that asks for any free port nor uses it as the local end of a connection.
     _reserved: Socket,
 }
 
 impl Site {
-    /// `extra`: more lines of controller.toml.
+    /// `extra`: further lines of controller.toml.
     pub(crate) fn new(extra: &str) -> Site {
         let directory = tempfile::tempdir().unwrap();
         let reserved = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
@@ -54,7 +55,7 @@ impl Site {
         self.directory.path().join(file)
     }
 
-    /// Starts the controller and returns when it listens.
+    /// Starts the controller and returns once it listens.
     pub(crate) fn start(&self) -> Process {
         Process::spawn(&["controller", "--config", self.path("controller.toml").to_str().unwrap()])
     }
@@ -63,7 +64,7 @@ impl Site {
         api::client::northbound(api::client::connect(&self.url, PATIENCE).await.unwrap())
     }
 
-    /// Runs `fibula` with these arguments against this controller, to its end.
+    /// Runs `fibula` with these arguments against this controller, to completion.
     pub(crate) fn fibula(&self, arguments: &[&str]) -> Output {
         Command::new(FIBULA).args(arguments).env("FIBULA_CONTROLLER", &self.url).output().unwrap()
     }
@@ -82,7 +83,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts `fibula` and returns when it printed its first line, which says that it serves.
+    /// Starts `fibula` and returns when it has printed its first line, which says that it serves.
     pub(crate) fn spawn(arguments: &[&str]) -> Process {
         let mut child = Command::new(FIBULA)
             .args(arguments)
@@ -103,7 +104,7 @@ impl Process {
         self.child.wait().unwrap();
     }
 
-    /// SIGTERM; gives the exit code.
+    /// SIGTERM; returns the exit code.
     pub(crate) fn terminate(mut self) -> Option<i32> {
         let status = Command::new("kill").arg(self.child.id().to_string()).status().unwrap();
         assert!(status.success());
@@ -118,9 +119,9 @@ impl Drop for Process {
     }
 }
 
-/// Asks until the answer is yes.
+/// Asks until the answer is true.
 /// # Panics
-/// When it is still no after [`PATIENCE`].
+/// If it is still false after [`PATIENCE`].
 pub(crate) async fn eventually<F: Future<Output = bool>>(what: &str, mut ask: impl FnMut() -> F) {
     let start = Instant::now();
     while !ask().await {
@@ -130,13 +131,13 @@ pub(crate) async fn eventually<F: Future<Output = bool>>(what: &str, mut ask: im
     }
 }
 
-/// The switches of the controller that are connected and have everything.
+/// The number of connected switches that are up to date.
 pub(crate) async fn in_step(client: &Client) -> usize {
     let switches = client.clone().list_switches(v1::ListSwitchesRequest {}).await.unwrap().into_inner().switches;
     switches.iter().filter(|s| s.connected && s.in_step).count()
 }
 
-/// Switches s1 to sn, each linked to each: si has the link to sj on port j. Host hi hangs at port 100 of si.
+/// Switches s1 to sn, fully meshed: si has the link to sj on port j. Host hi is at port 100 of si.
 pub(crate) async fn add_full_mesh(client: &mut Client, n_switches: u32) {
     for i in 1..=n_switches {
         client.add_switch(v1::AddSwitchRequest { name: format!("s{i}"), tenants: vec![] }).await.unwrap();
@@ -151,7 +152,7 @@ pub(crate) async fn add_full_mesh(client: &mut Client, n_switches: u32) {
     }
 }
 
-/// The port of each switch of a full mesh that its host hangs at.
+/// The port of each switch of a full mesh at which its host is.
 pub(crate) const HOST_PORT: u32 = 100;
 
 pub(crate) fn mac(index: u32) -> String {

@@ -1,10 +1,10 @@
-//! What it costs to tell alien names from live ones: Concise bare, behind a Bloom filter, with checksums, with
+//! The cost of distinguishing alien names from live ones: bare Concise, behind a Bloom filter, with checksums, with
 //! fingerprints in its cells, and behind an exact filter of names.
 //!
-//! All are given the same names, and as many others of the same kind as aliens. Filters and checksums are set to let
-//! one alien in 2^[`RATE_BITS`] pass. Live and alien names are looked up in turn, round by round, on one thread, each
-//! set in an order shuffled before. What is counted is what a switch would see: the share of aliens that get an action
-//! other than drop, which is a little less than what passes, for some of those find a drop.
+//! All hold the same names; the aliens are as many other names of the same kind. Filters and checksums are configured
+//! to let one alien in 2^[`RATE_BITS`] pass. Live and alien names are looked up in alternating rounds on one thread,
+//! each set in a shuffled order. The bench counts what a switch would see: the share of aliens that get an action other
+//! than drop. It is a little less than the share that passes, because some of those get a drop.
 //!
 //! Source: Fig. 12 of "Memory-efficient and Ultra-fast Network Lookup and Forwarding using Othello Hashing", section
 //! VII.A. Differs: the exact filter is a (2,4)-Cuckoo of full names.
@@ -26,11 +26,11 @@ use crate::contestants::{Input, MAX_BATCH};
 use crate::names::value_of;
 use crate::report::{Row, Setting, size_text};
 
-/// One alien in so many powers of two passes.
+/// One alien in 2^this passes.
 pub const RATE_BITS: u8 = 8;
-/// Lookups a run where nothing else is said.
+/// Default lookups per run.
 const LOOKUPS: u64 = 1 << 23;
-/// Queries at least, so that no branch predictor learns them, and at most 16 times as many.
+/// Minimum number of queries, so that no branch predictor learns them; the maximum is 16 times this.
 const MIN_QUERIES: usize = 1 << 20;
 
 /// The contestants, all of which run when none are named.
@@ -43,9 +43,9 @@ pub const CONTESTANTS: [(&str, &str); 6] = [
     ("exact", "behind a (2,4)-Cuckoo of full names"),
 ];
 
-/// Runs the bench: for each n a table of live names and one of aliens.
+/// Runs the bench: for each n one table of live names and one of aliens.
 /// # Errors
-/// [`BenchError`]; tables complete until then have been handed to `listener`.
+/// [`BenchError`]; tables completed before the error have been handed to `listener`.
 pub fn run(options: &Options, listener: &mut dyn Listener) -> Result<(), BenchError> {
     options.check()?;
     if options.threads != [1] {
@@ -68,7 +68,7 @@ pub fn run(options: &Options, listener: &mut dyn Listener) -> Result<(), BenchEr
 }
 
 fn run_size(options: &Options, chosen: &[String], n: u64, listener: &mut dyn Listener) -> Result<(), BenchError> {
-    // A longer set begins with the shorter one: the second half are aliens.
+    // A longer set begins with the shorter one: the second half is the aliens.
     let all = options.names.generate(2 * n as usize, options.seed);
     let (names, aliens) = all.split_at(n as usize);
     let input = Input {
@@ -181,14 +181,14 @@ where
     Ok(Box::new(Contestant { query, keys }))
 }
 
-/// How names become keys.
+/// How names are converted to keys.
 trait Keys {
     type Key: Copy;
 
     fn look_up(&self, names: &[u64], values: &mut [u64], look_up: impl FnOnce(&[Self::Key], &mut [u64]));
 }
 
-/// By digest.
+/// To digests.
 struct Names {
     hasher: Hasher,
     name_len: usize,
@@ -206,7 +206,7 @@ impl Keys for Names {
     }
 }
 
-/// As they are.
+/// The names themselves.
 struct Whole;
 
 impl Keys for Whole {
@@ -223,7 +223,7 @@ struct Contestant<Q, K> {
     keys: K,
 }
 
-/// The loops, compiled once a contestant.
+/// The loops, compiled once per contestant.
 trait Side {
     fn size_bits(&self) -> u64;
     /// Sum of the answers of `passes` passes over `queries`.
@@ -316,7 +316,7 @@ mod tests {
         let answered = |name: &str| row(name).aliens_answered.unwrap();
         assert!(answered("concise") > 0.5 && answered("exact") == 0.0);
         for name in ["bloom", "blocked-bloom", "checksum", "fingerprint"] {
-            // 1 in 256 passes, 78 of 20,000: within six standard deviations, and some find a drop.
+            // 1 in 256 passes: 78 of 20,000, within six standard deviations, and some get a drop.
             assert!((0.001..0.0066).contains(&answered(name)), "{name}: {}", answered(name));
         }
         let bits = |name: &str| row(name).bits_per_name.unwrap();

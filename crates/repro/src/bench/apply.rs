@@ -1,8 +1,8 @@
-//! How many updates a second the data plane takes over: inserts of new names, changes and removals of old ones, a third
+//! How many updates per second the data plane applies: inserts of new names, changes and removals of old ones, a third
 //! each, in random order, as messages in batches of 64.
 //!
-//! The clock runs while the updates of a batch take effect: they were read from their bytes before, and every one is
-//! proved (version, bounds, digest) as on a switch. Afterwards some of the answers are checked.
+//! The clock runs while the updates of a batch are applied: they were decoded before, and each is verified (version,
+//! bounds, digest) as on a switch. Afterwards some of the answers are checked.
 
 use std::time::{Duration, Instant};
 
@@ -17,14 +17,14 @@ use crate::contestants::{Input, filtable_settings};
 use crate::names::{Random, mix64, value_of};
 use crate::report::{Row, Setting};
 
-/// Updates that are handed over at once.
+/// Updates handed over at once.
 pub(super) const BATCH: usize = 64;
-/// Changes a run.
+/// Changes per run.
 const CHANGES: u64 = 300_000;
-/// Bits of a fingerprint of OFW.
+/// Bits of an OFW fingerprint.
 const FINGERPRINT_BITS: u8 = 8;
 
-/// What is done to a name.
+/// The change made to a name.
 #[derive(Clone, Copy)]
 enum Done {
     Put(u64),
@@ -33,7 +33,7 @@ enum Done {
 
 /// The rows of one n.
 /// # Errors
-/// [`BenchError`]: a table could not be built, refuses an update, or answers wrongly.
+/// [`BenchError`]: a table could not be built, refused an update, or answered wrongly.
 pub(super) fn run(
     options: &Options,
     input: &Input<'_>,
@@ -85,7 +85,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Millions of changes a second, a run each.
+    /// Millions of changes per second, one value per run.
     fn rates<C>(
         &self,
         name: &str,
@@ -101,7 +101,7 @@ impl Run<'_> {
         let refused = |error: &dyn std::fmt::Display| self.input.build_error(name, error);
         let value_bits = self.input.value_bits;
         let mut random = Random::new(self.options.seed);
-        // So that all contestants get the same: old names are removed from the front, changed at the back.
+        // All contestants get the same changes: old names are removed from the front, changed at the back.
         let (to_remove, to_alter) = self.entries.split_at(self.entries.len() / 2);
         let mut removed = to_remove.iter();
         let mut samples = Vec::new();
@@ -126,7 +126,7 @@ impl Run<'_> {
             }
             let mut spent = Duration::ZERO;
             for batch in updates.chunks(BATCH) {
-                // As they come from the decoder: in cache, one after the other.
+                // As they come from the decoder: in cache, and contiguous.
                 let batch = batch.to_vec();
                 let start = Instant::now();
                 apply(&mut query, &batch).map_err(|error| refused(&error))?;

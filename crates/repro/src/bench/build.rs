@@ -1,6 +1,6 @@
-//! Time to build a structure from names and values, digests included, and the memory that its control half needs.
+//! Time to build a structure from names and values, digests included, and the memory that its control half uses.
 //!
-//! `network` is another question: the tables of a network's switches from one skeleton, see `export`.
+//! `network` answers another question: building the tables of a network's switches from one skeleton, see `export`.
 
 use std::time::Instant;
 
@@ -15,7 +15,7 @@ use crate::machine::PeakMemory;
 use crate::names::value_of;
 use crate::report::{Row, Setting};
 
-/// The contestants that run when none are named; all of the lookup bench but the floor can be.
+/// The default contestants; all contestants of the lookup bench but the floor can be named.
 pub const CONTESTANTS: [(&str, &str); 6] = [
     ("concise", "sharded Othello, both halves, on all threads asked for"),
     ("line", "one cache line a lookup, both halves, on all threads asked for"),
@@ -28,7 +28,7 @@ const NETWORK: &str = "network";
 
 /// Runs the bench: one table for each n and number of threads.
 /// # Errors
-/// [`BenchError`]; tables complete until then have been handed to `listener`.
+/// [`BenchError`]; tables completed before the error have been handed to `listener`.
 pub fn run(options: &Options, listener: &mut dyn Listener) -> Result<(), BenchError> {
     options.check()?;
     let by_default = options.contestants.is_empty();
@@ -77,7 +77,7 @@ pub(crate) fn input<'a>(options: &Options, names: &'a [u64], build_threads: usiz
     }
 }
 
-/// What a build gives: nanoseconds it took, bits that lookups need, sum of the answers for all names.
+/// Result of a build: nanoseconds taken, bits that lookups need, sum of the answers for all names.
 struct Built {
     ns: f64,
     size_bits: u64,
@@ -102,7 +102,7 @@ fn side_by_side(
                 "concise-option1" => build_othello::<Option1>(kind.name, input),
                 "concise-option2" => build_othello::<Option2>(kind.name, input),
                 "line" | "line-fast" | "line-small" => build_other(kind, input),
-                // The peers build on one thread.
+                // The peers build on one thread only.
                 _ if setting.threads > 1 || kind.name == "floor" => continue,
                 _ => build_other(kind, input),
             };
@@ -162,7 +162,7 @@ fn build_other(kind: &Kind, input: &Input<'_>) -> Result<Built, BenchError> {
     Ok(Built { ns, size_bits: built.size_bits(), sum })
 }
 
-/// Resident memory at its peak while both halves are built from names, a name; then what the control half keeps.
+/// Resident memory per name: the peak while both halves are built from names, then what the control half keeps.
 fn memory_rows(input: &Input<'_>, setting: &Setting) -> Result<[Row; 2], BenchError> {
     let peak = PeakMemory::start();
     let (control, query) = othello::<Sharded>("concise", input)?;

@@ -1,10 +1,10 @@
-//! The tables of a network's switches from one skeleton, against the same table built from names.
+//! The tables of a network's switches, built from one skeleton, compared with the same table built from names.
 //!
-//! A controller knows every name once: which cells (OFW, Concise) or slots (CFW) it has. What a switch's table holds
-//! follows from that and the switch's own values, so that a switch more costs no search for places. Of BFW it has the
-//! names alone, in a cuckoo table: the filters of one switch are of no use to another. Each figure is of one thread and
-//! a switch: what the controller arranges once; then a table for a switch alone, for each of many at once, and from
-//! scratch.
+//! A controller stores the place of every name once: its cells (OFW, Concise) or slots (CFW). The table of a switch
+//! follows from these and the switch's own values, so a further switch needs no search for places. For BFW the
+//! controller has only the names, in a cuckoo table: the filters of one switch are of no use to another. Each figure is
+//! for one thread and per switch: arranging the names once in the controller; then one switch's table alone, each of
+//! many switches' tables at once, and one from scratch.
 //! Source: "Re-designing Compact-structure based Forwarding for Programmable Networks", section VI (CP to DP
 //! construction); "Memory-efficient and Ultra-fast Network Lookup and Forwarding using Othello Hashing", section V.A.
 
@@ -29,19 +29,19 @@ const SWITCHES: usize = 100;
 const CELLS: u64 = 2 << 30;
 /// Places in the network, each with names.
 const PLACES: u64 = 1024;
-/// Bits of a fingerprint of OFW.
+/// Bits of an OFW fingerprint.
 const FINGERPRINT_BITS: u8 = 8;
 
-/// What the switches of the network are derived from.
+/// What the tables of the network's switches are derived from.
 struct Network<'a> {
     input: &'a Input<'a>,
     /// The place of every name.
     placed: Vec<(Digest, u32)>,
-    /// The values that places have at each switch.
+    /// For each switch, the value of every place.
     routes: Vec<Vec<u64>>,
 }
 
-/// Nanoseconds a name and switch; none of what was not asked for.
+/// Nanoseconds per name and switch; empty where not asked for.
 #[derive(Default)]
 struct Samples {
     control: Vec<f64>,
@@ -50,7 +50,7 @@ struct Samples {
     scratch: Vec<f64>,
 }
 
-/// What can be measured of a design.
+/// The parts that can be measured of a design.
 const CONTROL: &str = "control half";
 const ONE: &str = "one switch";
 const MANY: &str = "many switches";
@@ -59,14 +59,14 @@ pub(crate) const PARTS: [&str; 4] = [CONTROL, ONE, MANY, SCRATCH];
 /// The designs.
 pub(crate) const DESIGNS: [&str; 4] = ["concise", "ofw", "cfw", "bfw"];
 
-/// What is measured where nothing is said: not Bloom forwarders, which take minutes where names and ports are many.
+/// What is measured by default: not Bloom forwarders, which take minutes with many names and ports.
 pub(super) fn by_default(row: &str) -> bool {
     !row.starts_with("bfw")
 }
 
-/// The rows of one n, design by design: those that `wanted` says yes to, such as `ofw, one switch`.
+/// The rows of one n, design by design: those that `wanted` accepts, such as `ofw, one switch`.
 /// # Errors
-/// [`BenchError`]: a table could not be built, or answers wrongly.
+/// [`BenchError`]: a table could not be built, or answered wrongly.
 pub(crate) fn run(
     options: &Options,
     input: &Input<'_>,
@@ -129,12 +129,12 @@ impl Network<'_> {
         start.elapsed().as_nanos() as f64 / self.placed.len() as f64
     }
 
-    /// The names with their values at a switch.
+    /// The names with their values at one switch.
     fn valued(&self, switch: usize) -> Vec<(Digest, u64)> {
         self.placed.iter().map(|&(digest, place)| (digest, self.routes[switch][place as usize])).collect()
     }
 
-    /// Asks a table for some names.
+    /// Looks up some names in a table and checks the answers.
     fn check(&self, switch: usize, answer: &dyn Fn(Digest) -> u64) -> Result<(), BenchError> {
         let step = (self.placed.len() / 10_000).max(1);
         for (&(digest, place), &name) in self.placed.iter().zip(self.input.names).step_by(step) {
@@ -147,7 +147,7 @@ impl Network<'_> {
         Ok(())
     }
 
-    /// The tables of a structure: `S` has names with their places, `T` names with the values of one switch.
+    /// The tables of one structure: `S` maps names to places, `T` maps names to the values of one switch.
     fn tables<S, T>(
         &self,
         settings: &SettingsOf<S>,
@@ -194,7 +194,7 @@ impl Network<'_> {
         Ok(samples)
     }
 
-    /// The controller's table of names with their places, and the filters of one switch.
+    /// The controller's table of names and places, and the filters of one switch.
     fn filters(&self, runs: u32, wants: impl Fn(&str) -> bool) -> Result<Samples, BenchError> {
         let (input, n_names) = (self.input, self.placed.len());
         let error = |error| input.build_error("network", error);

@@ -1,12 +1,13 @@
-//! Frames a second through the real worker loop, between ports in memory, with FIBs and without any lookup.
+//! Frames per second through the real worker loop, between in-memory ports, with FIBs and without any lookup.
 //!
-//! Frames go round between rings whose far ends the same thread fills and empties; with bare ports, which make frames of
-//! nothing, less is done beside the lookup than any port can do. The empty forwarder parses, counts hops down and sends as the other does, but looks nothing up. In the core frames
-//! come from another switch and cost one FIB lookup; at a gateway they come from hosts, and the exact check of valid
-//! names comes before it. Where each frame went is compared to where its name says.
+//! Frames circulate between rings whose far ends the same thread fills and empties. Bare ports, which make up frames,
+//! do less work besides the lookup than any port can. The empty forwarder parses, decrements hop limits and sends like
+//! the other, but looks nothing up. In the core, frames come from another switch and cost one FIB lookup; at a gateway
+//! they come from hosts, and the exact check of valid names precedes it. The bench compares where each frame went with
+//! where its name says.
 //!
-//! [`run_connections`] measures what connection tracking costs the same switch: frames of open TCP connections with the
-//! flow stage and without, then with as many frames of unknown connections between them, which are refused, or begin.
+//! [`run_connections`] measures what connection tracking costs the same switch: frames of open TCP connections with and
+//! without the flow stage, then with as many frames of unknown connections in between, which are refused or accepted.
 
 use std::sync::Arc;
 
@@ -20,7 +21,7 @@ use crate::contestants::Input;
 use crate::names::{NameSet, value_of};
 use crate::report::{Row, Setting, size_text};
 
-/// The contestants: the empty forwarder is always measured, and beside it Concise, or the designs asked for.
+/// The contestants: the empty forwarder is always measured, and with it Concise, or the designs asked for.
 pub fn contestants() -> Vec<(&'static str, &'static str)> {
     let empty = ("empty", "the same loop without digest, lookup and check of names: always measured");
     let designs = designs::DESIGNS.iter().map(|design| (design.name, design.summary));
@@ -29,35 +30,35 @@ pub fn contestants() -> Vec<(&'static str, &'static str)> {
 
 /// Destinations that no host has.
 const UNKNOWN: &str = "unknown";
-/// Bits of the number of the port that a frame leaves by, and that many ports.
+/// Bits of the number of the port that a frame leaves by, and the number of those ports.
 const EXIT_BITS: u8 = 3;
 const EXITS: u16 = (1 << EXIT_BITS) - 1;
-/// Frames a run and worker.
+/// Frames per run and worker.
 const FRAMES: u64 = 8 << 20;
-/// Connections at most.
+/// Maximum number of connections.
 const MAX_CONNECTIONS: u64 = 1 << 23;
-/// Frames that come at once.
+/// Frames that arrive at once.
 const BURST: u64 = 32;
 
 /// Runs the bench: one table for each n, number of workers and kind of traffic.
 /// # Errors
-/// [`BenchError`]; tables complete until then have been handed to `listener`.
+/// [`BenchError`]; tables completed before the error have been handed to `listener`.
 pub fn run(options: &Options, listener: &mut dyn Listener) -> Result<(), BenchError> {
     run_with(options, What::Frames(None), listener)
 }
 
-/// Whom frames go to.
+/// The destinations of frames.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum To {
     /// Names of the bench's set.
     Valid,
-    /// The same in proportion to 1/rank.
+    /// The same names, in proportion to 1/rank.
     Zipf,
     /// Names that no host has.
     Unknown,
 }
 
-/// One kind of traffic.
+/// A kind of traffic.
 #[derive(Clone, Copy)]
 pub(crate) struct Traffic {
     pub(crate) place: Place,
@@ -67,7 +68,7 @@ pub(crate) struct Traffic {
 }
 
 impl Traffic {
-    /// What the bench measures unless one is asked for.
+    /// The kinds that the bench measures by default.
     const ALL: [Self; 6] = {
         const fn rings(place: Place, frame_bytes: usize, to: To) -> Traffic {
             Traffic { place, wiring: Wiring::Rings, frame_bytes, to }
@@ -83,25 +84,25 @@ impl Traffic {
     };
 }
 
-/// One kind of traffic alone.
+/// Runs one kind of traffic alone.
 /// # Errors
 /// [`BenchError`].
 pub(crate) fn run_one(options: &Options, traffic: Traffic, listener: &mut dyn Listener) -> Result<(), BenchError> {
     run_with(options, What::Frames(Some(traffic)), listener)
 }
 
-/// What goes through the switch.
+/// The load of the switch.
 #[derive(Clone, Copy)]
 enum What<'a> {
     /// Frames of every kind, or of this one.
     Frames(Option<Traffic>),
-    /// So many connections.
+    /// These numbers of connections.
     Connections(&'a [u64]),
 }
 
-/// Runs the bench of connection tracking with these numbers of connections: a table for each, n, and number of workers.
+/// Runs the bench of connection tracking: one table per number of connections, n, and number of workers.
 /// # Errors
-/// [`BenchError`]; tables complete until then have been handed to `listener`.
+/// [`BenchError`]; tables completed before the error have been handed to `listener`.
 pub fn run_connections(options: &Options, connections: &[u64], listener: &mut dyn Listener) -> Result<(), BenchError> {
     if let Some(n) = connections.iter().find(|&&n| n == 0 || n > MAX_CONNECTIONS) {
         return Err(BenchError::Setting(format!("there are {n} connections; use 1 to {MAX_CONNECTIONS}")));
@@ -253,7 +254,7 @@ fn run_size(
     Ok(())
 }
 
-/// One kind of traffic and switch: open connections, between which comes a flood or none.
+/// A kind of traffic and switch: open connections, with or without a flood in between.
 const CONTESTANTS: [(&str, Connections); 4] = {
     let plain = Connections { tracked: true, flood_after: None, flood_accepted: false };
     let flood = Connections { flood_after: Some(1), ..plain };
@@ -312,11 +313,11 @@ fn measure_connections(
     Ok(())
 }
 
-/// Every frame of an open connection is to leave, and of the others those that may begin.
+/// Every frame of an open connection must leave; of the others, those that may begin one.
 fn check_connections(contestant: &str, load: &Load, measured: &Measured) -> Result<(), BenchError> {
     let counts = &measured.counts;
     let refused = load.connections.is_some_and(|all| all.flood_after.is_some() && !all.flood_accepted);
-    // A worker may end between a frame of the one and one of the other.
+    // A worker may end between a frame of an open connection and one of the flood.
     let expected = if refused { counts.received / 2 } else { counts.received };
     if counts.sent.abs_diff(expected) > load.workers as u64 {
         return Err(BenchError::Checksum { contestant: contestant.into(), got: counts.sent, expected });
@@ -324,12 +325,12 @@ fn check_connections(contestant: &str, load: &Load, measured: &Measured) -> Resu
     Ok(())
 }
 
-/// Compares the frames that left by each port to those whose names say so; the sum that stands for them.
+/// Compares the frames that left by each port with those whose names say so. Returns the checksum of the counts.
 fn check(design: &str, load: &Load, measured: &Measured, unknown: bool) -> Result<u64, BenchError> {
     let sum = |exits: &[u64]| exits.iter().zip(1..).fold(0u64, |sum, (&n, port)| sum.wrapping_add(n * port));
     let mut expected = vec![0; usize::from(EXITS)];
     if !unknown {
-        // Workers receive equally many frames, each from its own place in the list on.
+        // All workers receive equally many frames, each starting at a different place in the list.
         let frames = measured.exits.iter().sum::<u64>() / load.workers as u64;
         if frames < load.frames {
             let contestant = design.into();

@@ -1,9 +1,9 @@
-//! Lookups a second: every contestant holds the same names and answers the same queries in the same order.
+//! Lookups per second: every contestant holds the same names and answers the same queries in the same order.
 //!
-//! The queries lie in an array, in an order shuffled before; a run reads through it in bursts and adds up the
-//! answers. Before the clock starts every answer is compared to the value of its name, and the sum of each timed
-//! run to the right one. With several threads each has a reader of its own and starts at another place of the array;
-//! the rate is that of all together, from the first start to the last end.
+//! The queries are in an array, in a shuffled order; a run reads through it in bursts and adds up the answers. Before
+//! the clock starts, every answer is compared with the value of its name; the sum of each timed run is compared with
+//! the correct one. With several threads, each has a reader and starts at a different place in the array; the rate is
+//! that of all together, from the first start to the last end.
 
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
@@ -14,26 +14,26 @@ use crate::contestants::{self, Contestant, Input, Reader};
 use crate::names::value_of;
 use crate::report::{Row, Setting, size_text};
 
-/// Lookups a run and thread where nothing else is said.
+/// Default lookups per run and thread.
 const LOOKUPS: u64 = 1 << 24;
 /// The array of queries is at least this long, so that no branch predictor learns it, and at most 16 times it.
 const MIN_QUERIES: usize = 1 << 20;
 
 /// Runs the bench: one table for each n and number of threads.
 /// # Errors
-/// [`BenchError`]; tables complete until then have been handed to `listener`.
+/// [`BenchError`]; tables completed before the error have been handed to `listener`.
 pub fn run(options: &Options, listener: &mut dyn Listener) -> Result<(), BenchError> {
     run_with(options, Asked::Live, listener)
 }
 
-/// Runs the bench with alien names alone, as many as there are live ones: every contestant must know each for one.
+/// Runs the bench with alien names only, as many as there are live ones: every contestant must recognise each as alien.
 /// # Errors
-/// As [`run`]; [`BenchError::Checksum`] where an alien gets a value.
+/// As [`run`]; [`BenchError::Checksum`] if an alien gets a value.
 pub fn run_aliens(options: &Options, listener: &mut dyn Listener) -> Result<(), BenchError> {
     run_with(options, Asked::Aliens, listener)
 }
 
-/// Which names are asked for.
+/// Which names are looked up.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Asked {
     Live,
@@ -44,7 +44,7 @@ fn run_with(options: &Options, asked: Asked, listener: &mut dyn Listener) -> Res
     options.check()?;
     let kinds = contestants::choose(&options.contestants)?;
     let largest = options.n.iter().copied().max().unwrap_or(0);
-    // A hash table takes 41 to 82 bytes a name, and two kinds of it and rte_efd may stand at once.
+    // A hash table takes 41 to 82 bytes per name, and two kinds of it and rte_efd may exist at once.
     contestants::start_dpdk((512 << 20) + 160 * largest).or_else(|error| {
         listener.say(&error.to_string());
         Ok(())
@@ -62,7 +62,7 @@ fn run_size(
     n: u64,
     listener: &mut dyn Listener,
 ) -> Result<(), BenchError> {
-    // A longer set begins with the shorter one: what comes behind the names are aliens.
+    // A longer set begins with the shorter one: the names after the first `n` are aliens.
     let n_aliens = if asked == Asked::Aliens { n } else { 0 };
     let all = options.names.generate((n + n_aliens) as usize, options.seed);
     let (names, aliens) = all.split_at(n as usize);
@@ -82,7 +82,7 @@ fn run_size(
 
     let mut built: Vec<Option<Box<dyn Contestant>>> = Vec::new();
     built.resize_with(kinds.len(), || None);
-    // Floors come last: each takes the size of the structure that it is the floor of.
+    // Floors come last: each takes the size of the structure whose floor it is.
     let floor_of = |name: &str| match name {
         "floor" => Some("concise"),
         "floor-line" => Some("line"),
@@ -111,7 +111,7 @@ fn run_size(
     side_by_side(&entered, (asked, &queries), n, options, listener)
 }
 
-/// Asks all contestants for `queries` once, which is checked, and then in turns: a table for each number of threads.
+/// Looks up `queries` in all contestants once, checked, and then in turns: one table per number of threads.
 pub(crate) fn side_by_side(
     entered: &[(&str, &dyn Contestant)],
     (asked, queries): (Asked, &[u64]),
@@ -163,7 +163,7 @@ pub(crate) fn side_by_side(
     Ok(())
 }
 
-/// Size of the floor's arrays where no `concise` runs beside it: 2.4 cells a name.
+/// Size of the floor's arrays when no `concise` is measured: 2.4 cells per name.
 fn floor_bytes(n: u64, value_bits: u8) -> usize {
     (2.4 * f64::from(value_bits) * n as f64 / 8.0).ceil() as usize
 }
@@ -173,7 +173,7 @@ fn expected_sum(queries: &[u64], value_bits: u8, passes: u64) -> u64 {
     pass.wrapping_mul(passes)
 }
 
-/// Looks up everything once, which warms caches, and compares each answer.
+/// Looks up everything once, which warms caches, and checks each answer.
 fn check(
     name: &str,
     contestant: &dyn Contestant,
@@ -190,7 +190,7 @@ fn check(
     }
 }
 
-/// Looks up all aliens once, which warms caches: all answers are 0, which means drop.
+/// Looks up all aliens once, which warms caches: all answers must be 0, which means drop.
 fn check_aliens(name: &str, contestant: &dyn Contestant, aliens: &[u64], batch: usize) -> Result<(), BenchError> {
     let got = contestant.reader().sum(aliens, batch, 1);
     if contestant.answers() && got != 0 {
@@ -215,7 +215,7 @@ fn timed_run(contestant: &dyn Contestant, queries: &[u64], batch: usize, passes:
             .enumerate()
             .map(|(i, mut reader)| {
                 let barrier = &barrier;
-                // A whole number of bursts, so that all threads form the same ones.
+                // A whole number of bursts, so that all threads form the same bursts.
                 let from = i * queries.len() / threads as usize / batch * batch;
                 scope.spawn(move || {
                     let (tail, head) = queries.split_at(from);

@@ -1,14 +1,14 @@
-//! What a change of one name costs a network in messages: bytes and number, for each design, as the controller makes
-//! them and switches take them in.
+//! The cost in messages of a change of one name in a network: bytes and number for each design, as the controller
+//! creates them and switches apply them.
 //!
-//! A network of [`SWITCHES`] switches, each linked to each, with [`HOST_PORTS`] host ports a switch, has n names, spread
-//! evenly; the port that a name leaves a switch by is its value there. Then names come, move to another switch, and go,
-//! one at a time. Counted are the messages that change the table of the design, encoded as they are sent, header
-//! included; beside them go the exact tables of gateways, the same for all designs, which only `all_bytes_per_change`
-//! has. Every switch takes everything in, and answers are compared with the RIB at the end.
+//! A full mesh of [`SWITCHES`] switches with [`HOST_PORTS`] host ports each has n names, spread evenly; the value of a
+//! name at a switch is the port that it leaves by. Then names are added, moved to another switch, and removed, one at a
+//! time. The bench counts the messages that change the table of the design, encoded as they are sent, header included.
+//! The exact tables of gateways, the same for all designs, also get messages; only `all_bytes_per_change` includes
+//! them. Every switch applies everything, and answers are compared with the RIB at the end.
 //!
 //! Source: Table III of "Re-designing Compact-structure based Forwarding for Programmable Networks" counts bits of such
-//! messages; see `fib::model::messages`. Differs: messages say which network, change, table, versions and digests.
+//! messages; see `fib::model::messages`. Differs: messages also carry network, change, table, versions and digests.
 
 use std::time::{Duration, Instant};
 
@@ -27,11 +27,11 @@ use super::{Listener, Options};
 use crate::BenchError;
 use crate::report::{MessageFigures, Row, Setting, size_text};
 
-/// Switches of the network, all linked to each other.
+/// Switches of the network, fully meshed.
 pub const SWITCHES: u16 = 8;
-/// Host ports of each; those below are links.
+/// Host ports per switch; the ports below are links.
 pub const HOST_PORTS: u16 = 4;
-/// Names that come, move and go in a run where nothing else is said.
+/// Default number of names that are added, moved and removed per run.
 const NAMES: u64 = 1000;
 /// The kinds of change, in the order in which each name has them.
 const CHANGES: [&str; 3] = ["add", "change", "remove"];
@@ -47,7 +47,7 @@ fn dynamic() -> impl Iterator<Item = &'static Design> {
 
 /// Runs the bench: three tables for each n.
 /// # Errors
-/// [`BenchError`]; tables complete until then have been handed to `listener`.
+/// [`BenchError`]; tables completed before the error have been handed to `listener`.
 pub fn run(options: &Options, listener: &mut dyn Listener) -> Result<(), BenchError> {
     options.check()?;
     let setting = |text: String| Err(BenchError::Setting(text));
@@ -103,7 +103,7 @@ fn run_size(options: &Options, chosen: &[&'static Design], n: u64, out: &mut dyn
     Ok(())
 }
 
-/// Why there are no figures.
+/// Why a run failed.
 enum Trouble {
     Bench(BenchError),
     Refused(String),
@@ -115,10 +115,10 @@ impl From<NetworkError> for Trouble {
     }
 }
 
-/// What one kind of change cost.
+/// The cost of one kind of change.
 #[derive(Default)]
 struct Counts {
-    /// Mean bytes of a message, run by run.
+    /// Mean bytes per message, run by run.
     means: Vec<f64>,
     /// Bytes of each message to a table.
     bytes: Vec<u32>,
@@ -156,14 +156,14 @@ impl Counts {
     }
 }
 
-/// The controller's network, and what its switches hold.
+/// The controller's network, and the replicas of its switches.
 struct Rig {
     network: Network,
     nodes: Vec<NodeId>,
     replicas: Vec<Replica<MemoryTables>>,
 }
 
-/// Where the name of this number hangs off, after it moved `moved` times: each time to another switch.
+/// Where the name with this number is attached after `moved` moves, each to another switch.
 fn home(nodes: &[NodeId], number: usize, moved: usize) -> Attachment {
     let port = SWITCHES + ((number / nodes.len()) % usize::from(HOST_PORTS)) as u16;
     Attachment::new(nodes[(number + moved * 3) % nodes.len()], PortId(port))
@@ -190,7 +190,7 @@ impl Rig {
             let ends: Vec<End> = ports.map(|port| End { node: one, port: PortId(port) }).collect();
             network.add_host_ports(&ends)?;
             for (other_at, &other) in nodes.iter().enumerate().skip(at + 1) {
-                // Ports 1 to 7: that to a switch before is the number of that switch.
+                // Ports 1 to 7: the port to a switch with a smaller number is that number.
                 let end = |node, port| End { node, port: PortId(port as u16) };
                 network.add_link(end(one, other_at), end(other, at + 1), 1)?;
             }
@@ -208,7 +208,7 @@ impl Rig {
         Ok(rig)
     }
 
-    /// Hands the messages of a change to their switches.
+    /// Delivers the messages of a change to their switches.
     fn tell(&mut self, effects: &Effects, counts: &mut Counts) -> Result<(), Trouble> {
         counts.n_changes += 1;
         for (node, message) in effects.messages() {
@@ -227,7 +227,7 @@ impl Rig {
         Ok(())
     }
 
-    /// The first name of which a switch and the RIB say different things.
+    /// The first name for which a switch and the RIB disagree.
     fn check(&self, design: &Design, names: &[Name]) -> Result<(), Trouble> {
         for name in names.iter().step_by(names.len().div_ceil(4096).max(1)) {
             for (replica, &node) in self.replicas.iter().zip(&self.nodes) {
@@ -243,7 +243,7 @@ impl Rig {
     }
 }
 
-/// The port of an action; 0 where it has none.
+/// The port of an action; 0 if it has none.
 fn port(action: Action) -> u64 {
     if let Action::Port(port) = action { port.0.into() } else { 0 }
 }
@@ -264,7 +264,7 @@ fn measure(
         for (what, counts) in counts.iter_mut().enumerate() {
             let before = counts.bytes.len();
             for (number, name) in new.iter().enumerate() {
-                // Other places in every run.
+                // Different places in every run.
                 let number = number + run;
                 let start = Instant::now();
                 let effects = match what {
@@ -334,7 +334,7 @@ mod tests {
             let row = tables.0.iter().find(|row| row.bench == "message/change" && row.contestant == name);
             row.unwrap().messages.clone().unwrap()
         };
-        // A new place in one slot, against the cells of a tree and a name whole.
+        // One slot in a new place, compared with the cells of a tree and with a whole name.
         assert!(change("cfw").p99_bytes < 200 && change("concise").mean_bytes < 300.0);
         assert!((change("cuckoo").messages_per_change - f64::from(SWITCHES)).abs() < 1e-9);
     }

@@ -19,12 +19,12 @@ use crate::contestants::MAX_BATCH;
 use crate::names::NameSet;
 use ::lookup::hash::Family;
 
-/// What all benches are told.
+/// The options that all benches take.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Numbers of names, one table each.
     pub n: Vec<u64>,
-    /// Contestants by name; empty: the default ones of the bench.
+    /// Contestants by name; the defaults of the bench if empty.
     pub contestants: Vec<String>,
     /// Numbers of threads, one table each.
     pub threads: Vec<u32>,
@@ -34,18 +34,18 @@ pub struct Options {
     pub names: NameSet,
     /// Rounds: how often each contestant is measured.
     pub runs: u32,
-    /// Names a call.
+    /// Names per call.
     pub batch: u32,
-    /// What names, orders, keys and tweaks follow from.
+    /// Seed of names, orders, keys and tweaks.
     pub seed: u64,
     /// Digest family.
     pub family: Family,
-    /// Operations a run and thread, at least; the default of the bench where `None`.
+    /// Operations per run and thread, at least; `None` for the default of the bench.
     pub operations: Option<u64>,
 }
 
 impl Options {
-    /// Checks what the types do not.
+    /// Checks what the types do not guarantee.
     /// # Errors
     /// [`BenchError::Setting`], which says what is allowed.
     pub fn check(&self) -> Result<(), BenchError> {
@@ -75,19 +75,19 @@ impl Options {
     }
 }
 
-/// What a bench tells while it runs.
+/// Receives what a bench reports while it runs.
 pub trait Listener {
     /// A table is complete.
     fn table(&mut self, rows: &[crate::report::Row]);
-    /// What is going on, or why a contestant does not take part.
+    /// Reports progress, or why a contestant does not take part.
     fn say(&mut self, text: &str);
-    /// Whether the bench goes on without a contestant that was asked for by name and cannot be had.
+    /// Whether the bench continues without a contestant that was asked for by name but is not available.
     fn goes_without(&mut self, _contestant: &str, _error: &BenchError) -> bool {
         false
     }
 }
 
-/// Millions a second.
+/// Millions per second.
 fn millions_per_second(count: u64, elapsed: Duration) -> f64 {
     count as f64 / elapsed.as_secs_f64() / 1e6
 }

@@ -1,5 +1,5 @@
-//! Bloom forwarders: a filter for each value, and the exact table of what the filters get wrong. A name of value v is
-//! one of port v + 1, so that with values of 5 bits there are the 32 ports of the paper.
+//! Bloom forwarders: a filter for each value, and an exact table of the names that the filters get wrong. A name of
+//! value v belongs to port v + 1, so that values of 5 bits give the 32 ports of the paper.
 
 use lookup::bloom_fib::{BloomFib, BloomFibQuery, Form, Policy, Reader, Settings};
 use lookup::hash::{Digest, Hasher};
@@ -8,12 +8,12 @@ use lookup::traits::{Control, Query, Replicated};
 use super::{Burst, Contestant, Input, Kind, MAX_BATCH};
 use crate::BenchError;
 
-/// The collision rate of the paper's figures, from which the number of hash functions follows.
+/// The collision rate of the paper's figures, which determines the number of hash functions.
 const COLLISION_RATE: f64 = 0.01;
 /// The false-positive rate of BUFFALO in the comparison of the Othello paper.
 const FALSE_POSITIVES: f64 = 0.0001;
 
-/// Bits of a value at most.
+/// Maximum bits of a value.
 const MOST_BITS: u8 = 15;
 
 pub(super) const BFW: Kind = Kind {
@@ -44,9 +44,9 @@ pub(super) const SLICED: Kind = Kind {
     default: false,
 };
 
-/// Settings of the Bloom forwarder for values that are ports as they are: none is 0, which means drop.
+/// Settings of the Bloom forwarder for values that are the port numbers: none is 0, which means drop.
 /// # Errors
-/// Values are too wide.
+/// The values are too wide.
 pub(crate) fn bloom_settings(input: &Input<'_>) -> Result<Settings, String> {
     if input.value_bits > MOST_BITS {
         return Err(format!("values may have at most {MOST_BITS} bits here; use --value-bits {MOST_BITS}"));
@@ -59,7 +59,7 @@ fn n_ports(input: &Input<'_>) -> usize {
     1 << input.value_bits.min(16)
 }
 
-/// A table, and whether bursts are looked up at once.
+/// A table; `BATCHED`: whether bursts are looked up at once.
 struct Table<const BATCHED: bool> {
     query: BloomFibQuery,
     hasher: Hasher,
@@ -105,7 +105,7 @@ impl<const BATCHED: bool> Contestant for Table<BATCHED> {
     }
 }
 
-/// A reader that is pinned once a burst, as a worker of a switch does it.
+/// A reader that is pinned once per burst, as in a worker of a switch.
 struct Pinning<const BATCHED: bool> {
     reader: Reader,
     hasher: Hasher,

@@ -1,7 +1,7 @@
-//! Our own: the Othello of crate `lookup`, through readers beside which a writer may work.
+//! Our own: the Othello of crate `lookup`, through readers that allow a concurrent writer.
 //!
-//! The contestant `concise` is what a switch runs. The others hold the same names under another publication, without
-//! any, or in the sizes of the papers, which are one single shard.
+//! The contestant `concise` is what a switch runs. The others hold the same names with a different publication, without
+//! any, or in the sizes of the papers, which have a single shard.
 
 use lookup::base::touches::{Touch, Touches};
 use lookup::hash::{Digest, Hasher};
@@ -105,7 +105,7 @@ impl<S: Sizing> Contestant for Concise<S> {
     }
 }
 
-/// On what pages the cells lie, where that is not what one expects.
+/// The pages that the cells are on, if they are not the expected ones.
 fn pages_note<S: Sizing>(query: &OthelloQuery<S>) -> String {
     let stats = query.stats();
     match stats.huge_page_bytes {

@@ -1,5 +1,5 @@
-//! (2,4)-Cuckoo with full names, the FIB of CuckooSwitch, and Cuckoo Filtable, that of CFW, through readers beside a
-//! writer.
+//! (2,4)-Cuckoo with full names, the FIB of CuckooSwitch, and Cuckoo Filtable, the FIB of CFW, through readers that
+//! allow a concurrent writer.
 
 use lookup::cuckoo::exact::{Cuckoo, CuckooQuery, Settings};
 use lookup::cuckoo::filtable::{self, Filtable, FiltableQuery};
@@ -27,7 +27,7 @@ fn build(input: &Input<'_>) -> Result<Box<dyn Contestant>, BenchError> {
     Ok(Box::new(Whole(query(input)?)))
 }
 
-/// The query half that holds an input.
+/// The query half for an input.
 pub(crate) fn query(input: &Input<'_>) -> Result<CuckooQuery<1>, BenchError> {
     let error = |error| input.build_error(EXACT.name, error);
     let n_names = input.names.len();
@@ -38,7 +38,7 @@ pub(crate) fn query(input: &Input<'_>) -> Result<CuckooQuery<1>, BenchError> {
     Ok(control.export())
 }
 
-/// Settings of a Filtable for the values of an input: the fingerprint fills the slot. `None` where none fits.
+/// Settings of a Filtable for the values of an input: the fingerprint fills the slot. `None` if none fits.
 pub(crate) fn filtable_settings(input: &Input<'_>, max_names: usize) -> Option<filtable::Settings> {
     let slot_bits = if input.value_bits <= 12 { 16 } else { 32 };
     let fingerprint_bits = u8::checked_sub(slot_bits, input.value_bits).filter(|&bits| bits >= 4)?;

@@ -1,8 +1,8 @@
-//! The tables of DPDK: rte_hash (cuckoo hashing, full names) and rte_efd (values by searched hash functions, no
-//! names), through the shim in `c/dpdk`. With feature `dpdk` only.
+//! The tables of DPDK: rte_hash (cuckoo hashing, full names) and rte_efd (values by searched hash functions, no names),
+//! through the shim in `c/dpdk`. Only with feature `dpdk`.
 //!
-//! rte_hash runs with 8-byte keys, 8-byte data, CRC32 hashing and its bulk lookup; once with the default flags (no
-//! writer beside the readers) and once with lock-free readers beside a writer. rte_efd holds values of 8 bits.
+//! rte_hash runs with 8-byte keys, 8-byte data, CRC32 hashing and its bulk lookup: once with the default flags (no
+//! concurrent writer) and once with lock-free readers concurrent with a writer. rte_efd holds values of 8 bits.
 
 #[cfg(feature = "dpdk")]
 pub(crate) use linked::*;
@@ -74,7 +74,7 @@ mod linked {
         default: true,
     };
 
-    /// `struct rte_hash` and `struct rte_efd_table`, seen through pointers only.
+    /// `struct rte_hash` and `struct rte_efd_table`, used through pointers only.
     #[repr(C)]
     pub(crate) struct RteHash([u8; 0]);
     #[repr(C)]
@@ -108,15 +108,15 @@ mod linked {
 
     static STARTED: OnceLock<Result<&'static str, String>> = OnceLock::new();
 
-    /// Starts DPDK's environment, once a process, with room for tables of `bytes` in all. Reserved huge pages are
-    /// used where enough are free.
+    /// Starts DPDK's environment, once per process, with space for tables of `bytes` in all. Reserved huge pages are
+    /// used if enough are free.
     /// # Errors
     /// [`BenchError::Unavailable`].
     pub(crate) fn start(bytes: u64) -> Result<(), BenchError> {
         started(bytes).map(|_| ())
     }
 
-    /// The pages that tables lie on.
+    /// The kind of pages that tables are on.
     pub(crate) fn started(bytes: u64) -> Result<&'static str, BenchError> {
         let result = STARTED.get_or_init(|| {
             let free = fs::read_to_string("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages");
@@ -133,13 +133,13 @@ mod linked {
         result.clone().map_err(|reason| BenchError::Unavailable { contestant: "DPDK", reason })
     }
 
-    /// DPDK finds tables by name: no two at once may have the same.
+    /// DPDK finds tables by name: no two may have the same at once.
     pub(crate) fn unique_name(prefix: &str) -> CString {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         CString::new(format!("{prefix}{}", NEXT.fetch_add(1, Ordering::Relaxed))).expect("no zero byte")
     }
 
-    /// Room asked for where nobody said how much: a table of the size of this input, twice over.
+    /// Default memory: a table of the size of this input, twice.
     fn memory_wanted(n_names: usize) -> u64 {
         (512 << 20) + 160 * n_names as u64
     }
@@ -153,7 +153,7 @@ mod linked {
     }
 
     impl Hash {
-        /// The table of `input`, with room for `max_names`.
+        /// The table of `input`, with capacity for `max_names`.
         pub(crate) fn build(
             contestant: &'static str,
             input: &Input<'_>,
@@ -224,7 +224,7 @@ mod linked {
 
     struct HashReader<'a>(&'a Hash);
 
-    // SAFETY: lookups of rte_hash may run on any thread and beside each other; nothing writes while readers exist.
+    // SAFETY: lookups of rte_hash may run on any thread and concurrently; nothing writes while readers exist.
     unsafe impl Send for HashReader<'_> {}
 
     impl Burst for HashReader<'_> {
@@ -252,7 +252,7 @@ mod linked {
             }
             let values = input.values();
             let n = input.names.len() as u64;
-            // A group of keys may be full long before the table is: then once more with twice the room.
+            // A group of keys may be full long before the table is: then try again with twice the size.
             for sized_for in [n, 2 * n] {
                 let n_max =
                     u32::try_from(sized_for).map_err(|_| input.build_error("rte_efd", "at most 2^32 - 1 entries"))?;
@@ -278,8 +278,8 @@ mod linked {
         }
     }
 
-    /// Size of the half that lookups read, by the formula in rte_efd.h: chunks, a power of two, of 64 bytes of
-    /// choices and 64 groups of 4 bytes a value bit; a chunk is meant for 64 * 22 keys.
+    /// Size of the half that lookups read, by the formula in rte_efd.h: a power of two of chunks, each with 64 bytes of
+    /// choices and 64 groups of 4 bytes per value bit; a chunk is meant for 64 * 22 keys.
     fn online_bytes(n_max: u64) -> u64 {
         n_max.div_ceil(64 * 22).next_power_of_two() * (64 + 64 * 4 * 8)
     }
@@ -307,7 +307,7 @@ mod linked {
 
     struct EfdReader<'a>(&'a Efd);
 
-    // SAFETY: lookups of rte_efd may run on any thread and beside each other; nothing writes while readers exist.
+    // SAFETY: lookups of rte_efd may run on any thread and concurrently; nothing writes while readers exist.
     unsafe impl Send for EfdReader<'_> {}
 
     impl Burst for EfdReader<'_> {

@@ -1,9 +1,9 @@
-//! The floor: what no Othello can beat. The same digests, then per name two range reductions and two independent
+//! The floor, which no Othello can beat: the same digests, then per name two range reductions and two independent
 //! random byte reads from two flat arrays, XOR, and nothing else: no shard, no tweak, no publication.
 //!
-//! The arrays have together the size of the structure it is compared to and lie on huge pages. Positions are
-//! computed by AVX2 where there is one. Whether it prefetches is decided by trying both before the measurement, so
-//! that small tables do not pay for instructions that large ones need.
+//! Together the arrays have the size of the structure that the floor is compared with, and they are on huge pages.
+//! Positions are computed with AVX2 if available. Whether it prefetches is decided by trying both before the
+//! measurement, so that small tables do not pay for instructions that only large ones need.
 //! Its answers mean nothing.
 
 #![expect(unsafe_code, reason = "unchecked reads and prefetches, as the structures it is the floor of have them")]
@@ -30,7 +30,7 @@ pub(super) const ONE_LINE: Kind = Kind {
     default: false,
 };
 
-/// Random reads a name.
+/// Random reads per name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reads {
     One,
@@ -76,7 +76,7 @@ fn build(input: &Input<'_>, reads: Reads) -> Result<Box<dyn Contestant>, BenchEr
 }
 
 impl Floor {
-    /// Tries both forms in turn on names that it makes up, other ones each time.
+    /// Tries both forms in turn on made-up names, different ones each time.
     fn prefetch_pays(&self) -> bool {
         let mut best = [Duration::MAX; 2];
         for trial in 0..6 {
@@ -134,13 +134,13 @@ impl Burst for FloorReader<'_> {
 fn read(a: &[u8], b: &[u8], digests: &[Digest], values: &mut [u64], prefetch: bool) {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx2") {
-        // SAFETY: AVX2 is there.
+        // SAFETY: AVX2 is available.
         return unsafe { read_avx2(a, b, digests, values, prefetch) };
     }
     read_any(a, b, digests, values, prefetch);
 }
 
-/// [`read_any`] compiled for AVX2: the compiler makes the loop of multiplications four wide.
+/// [`read_any`] compiled for AVX2: the compiler vectorises the multiplications four wide.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 fn read_avx2(a: &[u8], b: &[u8], digests: &[Digest], values: &mut [u64], prefetch: bool) {
@@ -152,7 +152,7 @@ fn read_any(a: &[u8], b: &[u8], digests: &[Digest], values: &mut [u64], prefetch
     assert!(!a.is_empty() && !b.is_empty() && values.len() == digests.len());
     let (len_a, len_b) = (a.len() as u64, b.len() as u64);
     for (digests, values) in digests.chunks(CHUNK).zip(values.chunks_mut(CHUNK)) {
-        // Position in `a` in the low half, in `b` in the high half: two vector multiplications for four names.
+        // Position in `a` in the low half, in `b` in the high half: two vector multiplications per four names.
         let mut positions = [0u64; CHUNK];
         for (position, digest) in positions.iter_mut().zip(digests) {
             let at_a = ((digest.0 >> 32) * len_a) >> 32;
@@ -175,7 +175,7 @@ fn read_any(a: &[u8], b: &[u8], digests: &[Digest], values: &mut [u64], prefetch
     }
 }
 
-/// One read a name, at a position that takes one range reduction.
+/// One read per name, at a position computed by one range reduction.
 #[inline(always)]
 fn read_one(a: &[u8], digests: &[Digest], values: &mut [u64], prefetch: bool) {
     assert!(!a.is_empty() && values.len() == digests.len());
@@ -205,7 +205,7 @@ const LOW: u64 = 0xffff_ffff;
 #[inline(always)]
 fn prefetch_read(array: &[u8], at: u64) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch may be given any address.
+    // SAFETY: any address may be prefetched.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         _mm_prefetch::<_MM_HINT_T0>(array.as_ptr().wrapping_add(at as usize).cast());

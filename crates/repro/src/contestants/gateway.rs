@@ -1,5 +1,5 @@
-//! Forwarders of a gateway, which hold full names and so drop every alien: an Othello that leads to a name's slot, and
-//! Bloom filters behind a table of names. That of CFW is `cuckoo`.
+//! Forwarders of a gateway, which hold full names and so drop every alien: an Othello that maps a name to its slot, and
+//! Bloom filters behind a table of names. The forwarder of CFW is in `cuckoo`.
 
 use lookup::alien::keyed::{self, NameHash};
 use lookup::alien::{Filtered, Named, filtered};

@@ -1,4 +1,4 @@
-//! Our own: one cache line a lookup, in the points of its trade of memory against speed.
+//! Our own: one cache line per lookup, at several points of its trade of memory against speed.
 
 use lookup::base::touches::{Touch, Touches};
 use lookup::hash::Hasher;

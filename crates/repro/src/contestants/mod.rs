@@ -1,4 +1,4 @@
-//! What is compared: each contestant holds a set of names with values and answers bursts of names.
+//! The contestants: each holds a set of names with values and answers bursts of names.
 //!
 //! To add one, implement [`Contestant`] and, for its readers, [`Burst`]; list it in [`ALL`].
 
@@ -31,7 +31,7 @@ pub const MAX_BATCH: usize = 256;
 /// What a contestant is built from.
 #[derive(Clone, Debug)]
 pub struct Input<'a> {
-    /// Distinct names; the value of each is [`value_of`] it.
+    /// Distinct names; the value of each is its [`value_of`].
     pub names: &'a [u64],
     /// Bytes of a name.
     pub name_len: usize,
@@ -39,9 +39,9 @@ pub struct Input<'a> {
     pub value_bits: u8,
     /// The digest family of structures that take digests.
     pub family: Family,
-    /// What the secret key and the structures' own randomness follow from.
+    /// Seed of the secret key and of the structures' own randomness.
     pub seed: u64,
-    /// Threads to build with where a structure can use them.
+    /// Threads to build with, if a structure can use them.
     pub build_threads: usize,
     /// Size of the floor's arrays in bytes.
     pub floor_bytes: usize,
@@ -53,7 +53,7 @@ impl Input<'_> {
         Hasher::new(self.family, &self.secret_key())
     }
 
-    /// The secret key that the seed stands for.
+    /// The secret key derived from the seed.
     pub fn secret_key(&self) -> SecretKey {
         SecretKey::from_seed(self.seed)
     }
@@ -99,12 +99,12 @@ pub trait Contestant {
     /// A reader for one thread.
     fn reader(&self) -> Box<dyn Reader + '_>;
 
-    /// Whether lookups give the values of the names; only the floor does not.
+    /// Whether lookups return the values of the names; only the floor does not.
     fn answers(&self) -> bool {
         true
     }
 
-    /// Tells `touch` of what a lookup of `name` reads, where the structure does: see [`::lookup::base::touches`].
+    /// Reports to `touch` what a lookup of `name` reads, if the structure supports it: see [`::lookup::base::touches`].
     fn touches(&self, _name: u64, _touch: &mut dyn FnMut(Touch)) {}
 
     /// A remark for the table.
@@ -113,14 +113,14 @@ pub trait Contestant {
     }
 }
 
-/// Answers one burst of names. What a reader of a contestant implements; the timed loop round it is compiled once a
-/// contestant, so that no indirect call falls into it.
+/// Answers one burst of names. Readers of contestants implement this; the timed loop around it is compiled once per
+/// contestant, so that it contains no indirect call.
 pub trait Burst {
-    /// The values of `names`, at most [`MAX_BATCH`], into `values`, of the same length.
+    /// Writes the values of `names`, at most [`MAX_BATCH`], to `values`, which has the same length.
     fn lookup(&mut self, names: &[u64], values: &mut [u64]);
 }
 
-/// A reader of digests, pinned once a burst, as a worker of a switch does it; it hashes the names of the burst first.
+/// A reader of digests, pinned once per burst, as in a worker of a switch; it first hashes the names of the burst.
 struct Hashed<'a, R> {
     reader: R,
     hasher: &'a Hasher,
@@ -143,7 +143,7 @@ impl<R: BatchReader<[Digest]>> Burst for Hashed<'_, R> {
     }
 }
 
-/// A structure that is asked for names whole.
+/// A structure that takes whole names.
 struct Whole<Q>(Q);
 
 impl<Q: Replicated<Key = [u64; 1]>> Contestant for Whole<Q> {
@@ -156,7 +156,7 @@ impl<Q: Replicated<Key = [u64; 1]>> Contestant for Whole<Q> {
     }
 }
 
-/// A reader of whole names, pinned once a burst, as a worker of a switch does it.
+/// A reader of whole names, pinned once per burst, as in a worker of a switch.
 struct WholeReader<R>(R);
 
 impl<R: BatchReader<[[u64; 1]]>> Burst for WholeReader<R> {
@@ -185,7 +185,7 @@ impl<B: Burst + Send> Reader for B {
     }
 }
 
-/// The timed loop: [`Reader::sum`] of whatever answers bursts.
+/// The timed loop: [`Reader::sum`] for any [`Burst`].
 fn sum(burst: &mut impl Burst, queries: &[u64], batch: usize, passes: u64) -> u64 {
     let mut values = [0u64; MAX_BATCH];
     let mut sum = 0u64;
@@ -199,7 +199,7 @@ fn sum(burst: &mut impl Burst, queries: &[u64], batch: usize, passes: u64) -> u6
     sum
 }
 
-/// [`Reader::first_wrong`] of whatever answers bursts.
+/// [`Reader::first_wrong`] for any [`Burst`].
 fn first_wrong(burst: &mut impl Burst, queries: &[u64], batch: usize, value_bits: u8) -> Option<(u64, u64, u64)> {
     let mut values = [0u64; MAX_BATCH];
     for names in queries.chunks(batch) {
@@ -215,16 +215,16 @@ fn first_wrong(burst: &mut impl Burst, queries: &[u64], batch: usize, value_bits
     None
 }
 
-/// A contestant by name.
+/// A contestant and its name.
 #[derive(Clone, Copy)]
 pub struct Kind {
     /// The name on the command line and in results.
     pub name: &'static str,
-    /// One line about it.
+    /// A one-line description.
     pub about: &'static str,
     /// Builds it. Errors say what to do.
     pub build: fn(&Input<'_>) -> Result<Box<dyn Contestant>, BenchError>,
-    /// Whether it runs when no contestants are named.
+    /// Whether it runs if no contestants are named.
     pub default: bool,
 }
 
@@ -260,7 +260,7 @@ pub const ALL: &[Kind] = &[
     dpdk::EFD,
 ];
 
-/// The contestants with these names, in the given order; the default ones where `names` is empty.
+/// The contestants with these names, in the given order; the defaults if `names` is empty.
 /// # Errors
 /// [`BenchError::UnknownContestant`].
 pub fn choose(names: &[String]) -> Result<Vec<Kind>, BenchError> {

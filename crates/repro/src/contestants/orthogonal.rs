@@ -1,9 +1,8 @@
-//! Orthogonal Bloom filters in the size of the Othello paper: a filter for every bit of the value, each laid out for all
-//! names, with the bits of all filters at one position side by side, so that a lookup reads as many cells as one filter
-//! has hash functions.
+//! Orthogonal Bloom filters in the size of the Othello paper: one filter per value bit, each sized for all names. The
+//! bits of all filters at one position are adjacent, so a lookup reads as many cells as one filter has hash functions.
 //!
-//! Names whose value the filters get wrong are left wrong, as in the paper; there are next to none, since a filter holds
-//! only the names whose bit is one. `obf` has an exact table of them instead, and smaller filters.
+//! Names whose value the filters get wrong stay wrong, as in the paper. They are very few, because a filter holds only
+//! the names whose bit is one. `obf` has an exact table of them instead, and smaller filters.
 
 use fib::model::mcq;
 use lookup::hash::{Digest, Hasher, mix64};
@@ -19,7 +18,7 @@ pub(super) const KIND: Kind = Kind {
 
 struct Sliced {
     words: Vec<u64>,
-    /// Cells of a word: a power of two.
+    /// Cells per word: a power of two.
     cells_per_word_log: u32,
     cell_bits: u8,
     n_cells: u64,
@@ -57,7 +56,7 @@ impl Sliced {
         filters
     }
 
-    /// Where the positions of a name start, and how far apart they are, as fractions of 2^64.
+    /// The first position of a name and the distance between positions, as fractions of 2^64.
     #[inline(always)]
     fn start(&self, digest: Digest) -> (u64, u64) {
         (digest.0, mix64(digest.0) | 1)

@@ -1,6 +1,6 @@
 //! A hash table with full names: hashbrown, the table behind Rust's `HashMap`, with its default hasher (foldhash).
 //!
-//! Cost: one group of control bytes, then one slot of 16 bytes; 19 to 39 bytes a name by how the power of two falls.
+//! Cost: one group of control bytes, then one 16-byte slot; 19 to 39 bytes per name, depending on the power of two.
 //! Alien names are recognised. Lookups of a burst run one after another: the table offers no prefetch.
 
 use hashbrown::HashMap;

@@ -8,7 +8,7 @@ use super::runner::steps;
 use super::{Claim, Figure, Form, Paper, PaperValue, methods};
 use crate::figures::store::Mode;
 
-/// Files of a paper: its figures, its values.
+/// Files of a paper: its figures and its values.
 type Files = (&'static str, &'static str);
 
 macro_rules! files {
@@ -20,7 +20,7 @@ macro_rules! files {
     };
 }
 
-/// The papers, in the order of the report.
+/// The papers, in report order.
 const FILES: [Files; 5] = [
     files!("othello"),
     files!("concise"),
@@ -29,7 +29,7 @@ const FILES: [Files; 5] = [
     files!("one-hashing"),
 ];
 
-/// What is wrong with a catalogue.
+/// An error in a catalogue.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CatalogueError {
@@ -49,19 +49,19 @@ pub enum CatalogueError {
         /// What is wrong.
         reason: String,
     },
-    /// No paper or figure of this id.
+    /// There is no paper or figure with this id.
     #[error("there is no paper or figure `{0}`; `fibula repro list` lists all")]
     Unknown(String),
 }
 
 /// All papers.
 /// # Errors
-/// [`CatalogueError`]; a test holds that there is none in what was built in.
+/// [`CatalogueError`]; a test ensures that the built-in catalogue has none.
 pub fn papers() -> Result<Vec<Paper>, CatalogueError> {
     FILES.iter().map(|(figures, values)| parse(figures, values)).collect()
 }
 
-/// The figures that `wanted` asks for: `concise/figure-3`, or `concise` for all of a paper; all where it is empty.
+/// The figures that `wanted` asks for: `concise/figure-3`, or `concise` for a whole paper; all if it is empty.
 /// # Errors
 /// [`CatalogueError::Unknown`].
 pub fn choose<'a>(papers: &'a [Paper], wanted: &[String]) -> Result<Vec<(&'a Paper, &'a Figure)>, CatalogueError> {
@@ -82,9 +82,9 @@ pub fn choose<'a>(papers: &'a [Paper], wanted: &[String]) -> Result<Vec<(&'a Pap
     Ok(chosen)
 }
 
-/// Reads one paper and checks that figures, series, claims, values and parameters fit together.
+/// Reads one paper and checks that figures, series, claims, values and parameters are consistent.
 /// # Errors
-/// [`CatalogueError`], which says what does not.
+/// [`CatalogueError`], which says what is not.
 pub fn parse(figures: &str, values: &str) -> Result<Paper, CatalogueError> {
     let mut paper: Paper = toml::from_str(figures)?;
     paper.values = csv::Reader::from_reader(values.as_bytes()).deserialize().collect::<Result<_, _>>()?;
@@ -160,7 +160,7 @@ fn check_claim(claim: &Claim, series: &HashSet<&str>) -> Result<(), String> {
     Ok(())
 }
 
-/// A parameter that is written as text and read by its `FromStr`.
+/// Deserialises a parameter that is written as text, with its `FromStr`.
 pub(crate) fn from_text<'de, T, D>(deserializer: D) -> Result<T, D::Error>
 where
     T: std::str::FromStr,

@@ -1,4 +1,4 @@
-//! The report: one HTML file with its plots and its style in it, light or dark as the reader's system is.
+//! The report: one HTML file that includes its plots and style, light or dark like the reader's system.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use super::store::Stored;
 use super::verdict::{Outcome, Status, number, places, same_x, value_at, x_text};
 use super::{Figure, Form, Paper, PaperValue, Point, X};
 
-/// The whole page; `plots` holds the SVG of each entry, where it has one.
+/// The whole page; `plots` holds the SVG of each entry that has one.
 pub fn page(papers: &[Paper], entries: &[Entry<'_>], plots: &[Option<String>]) -> String {
     let mut out = String::from("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n");
     out += "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n";
@@ -56,7 +56,7 @@ fn class(status: Status) -> &'static str {
     STATUSES.iter().find(|(known, _)| *known == status).map_or("plain", |(_, class)| class)
 }
 
-/// Claims and figures of each paper, counted.
+/// Numbers of claims and figures per paper.
 fn summary(papers: &[Paper], entries: &[Entry<'_>]) -> String {
     let outcomes = [Outcome::Met, Outcome::Missed, Outcome::Contradicted, Outcome::NotMeasured];
     let mut out = String::from("<div class=\"wide\"><table class=\"summary\"><thead><tr><th></th>");
@@ -94,7 +94,7 @@ fn link(entry: &Entry<'_>) -> String {
     format!("<a href=\"#{0}\">{0}</a>", entry.id())
 }
 
-/// Claims that do not hold here.
+/// Claims that do not hold on this machine.
 fn unmet(entries: &[Entry<'_>]) -> String {
     let mut rows = String::new();
     for entry in entries {
@@ -122,7 +122,7 @@ fn unmet(entries: &[Entry<'_>]) -> String {
         + "</tbody></table></div>\n"
 }
 
-/// Where something else is better than fibula.
+/// Figures in which something else is better than fibula.
 fn lost(entries: &[Entry<'_>]) -> String {
     let mut rows = String::new();
     for entry in entries {
@@ -215,14 +215,14 @@ fn claims(entry: &Entry<'_>) -> String {
     out + "</tbody></table></div>\n"
 }
 
-/// Rows of a table that stand open; longer ones are folded.
+/// Rows of a table that is shown unfolded; longer tables are folded.
 const OPEN_ROWS: usize = 16;
-/// Rows of a folded table.
+/// Maximum rows of a folded table.
 const MOST_ROWS: usize = 64;
-/// The shares of a distribution that its table shows.
+/// The shares of a distribution that its table lists.
 const SHARES: [f64; 6] = [0.1, 0.5, 0.6, 0.9, 0.99, 0.999];
 
-/// Values by x and series, the paper's beside ours with the ratio of the two.
+/// Values by x and series: the paper's, ours, and their ratio.
 fn table(figure: &Figure, points: &[&Point], values: &[&PaperValue]) -> String {
     if figure.form == Form::Cdf {
         return quantiles(figure, points);
@@ -257,7 +257,7 @@ fn table(figure: &Figure, points: &[&Point], values: &[&PaperValue]) -> String {
     let every = rows.len().div_ceil(MOST_ROWS).max(1);
     let rows: Vec<&Option<X>> = rows.iter().step_by(every).collect();
     let mut out = String::from("<div class=\"wide\"><table class=\"values\"><thead><tr>");
-    // Many columns and few rows read better the other way round.
+    // A table of many columns and few rows is easier to read transposed.
     if series.len() > 5 && rows.len() <= 8 {
         let _ = write!(out, "<th>{}</th>", escape(&format!("{} by {}", figure.y.label, figure.x.label)));
         for x in &rows {
@@ -285,7 +285,7 @@ fn table(figure: &Figure, points: &[&Point], values: &[&PaperValue]) -> String {
     format!("<details{open}><summary>Values, in {unit}</summary>\n{out}</details>\n")
 }
 
-/// Where each curve of a distribution reaches a few shares.
+/// Where each curve of a distribution reaches these shares.
 fn quantiles(figure: &Figure, points: &[&Point]) -> String {
     let mut out =
         format!("<div class=\"wide\"><table class=\"values\"><thead><tr><th>{}</th>", escape(&figure.x.label));

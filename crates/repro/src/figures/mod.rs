@@ -1,9 +1,10 @@
-//! Every table and figure of the papers, run again on this machine.
+//! Every table and figure of the papers, reproduced on this machine.
 //!
-//! What a paper shows stands in `repro/<paper>/figures.toml`, what it prints in `repro/<paper>/values.csv`; both are
-//! part of the binary ([`catalogue`]). A figure names a [`methods::Method`] and its parameters. The [`runner`] calls
-//! the method once for each value of the swept parameter and keeps every finished step in the [`store`]. [`verdict`]
-//! holds the points against the paper's claims, [`plot`] draws them, and [`report`] tells it all.
+//! `repro/<paper>/figures.toml` describes a paper's figures, `repro/<paper>/values.csv` holds the values that it
+//! prints; both are part of the binary ([`catalogue`]). A figure names a [`methods::Method`] and its parameters. The
+//! [`runner`] calls the method once for each value of the swept parameter and keeps every finished step in the
+//! [`store`]. [`verdict`] compares the points with the paper's claims, [`plot`] draws them, and [`report`] writes the
+//! results.
 
 pub mod catalogue;
 pub mod html;
@@ -26,16 +27,16 @@ use toml::Table;
 pub struct Paper {
     /// Name of its folder, and the first half of a figure's id.
     pub id: String,
-    /// Title, with where it appeared.
+    /// Title, and where it appeared.
     pub title: String,
-    /// File with its text, among the papers' texts; only a test reads it.
+    /// File with its text, in the folder of the papers' texts; only a test reads it.
     pub text: String,
     /// What the paper is, and what to know when comparing.
     pub about: String,
-    /// In the paper's order.
+    /// In paper order.
     #[serde(rename = "figure")]
     pub figures: Vec<Figure>,
-    /// What the paper prints.
+    /// The values that the paper prints.
     #[serde(skip)]
     pub values: Vec<PaperValue>,
 }
@@ -55,13 +56,13 @@ pub struct Figure {
     pub id: String,
     /// Its place in the paper: `Figure 3`.
     pub place: String,
-    /// Title, of ours.
+    /// A title of our own.
     pub title: String,
-    /// What is measured, with which setting.
+    /// What is measured, and with which setting.
     pub shows: String,
     /// Name of the method, or `none`.
     pub method: String,
-    /// Why there is nothing to run: with method `none` only.
+    /// Why there is nothing to run; only with method `none`.
     #[serde(default)]
     pub why: String,
     /// How it is drawn.
@@ -73,22 +74,22 @@ pub struct Figure {
     /// Axis of what is measured; its label is the unit of the points.
     #[serde(default)]
     pub y: Axis,
-    /// Which end of `y` is the better one, where one is.
+    /// Which end of `y` is better, if one is.
     #[serde(default)]
     pub better: Option<Better>,
-    /// The parameter that is a list: one step of the run for each value, and x unless the method says otherwise.
+    /// The parameter that is a list: the run has one step for each value, which is also x unless the method sets x.
     #[serde(default)]
     pub sweep: Option<String>,
     /// The curves, bars or columns.
     #[serde(default)]
     pub series: Vec<Series>,
-    /// What differs from the paper's setting; empty where nothing does.
+    /// Differences from the paper's setting; empty if there are none.
     #[serde(default)]
     pub difference: String,
-    /// Why claims that are not met here are not met.
+    /// Why claims do not hold here.
     #[serde(default)]
     pub explanation: String,
-    /// The hardware that is lacking, where the figure cannot be run at all.
+    /// The missing hardware, if the figure cannot be run at all.
     #[serde(default)]
     pub hardware: String,
     /// Parameters of both modes.
@@ -100,7 +101,7 @@ pub struct Figure {
     /// Parameters of the full run.
     #[serde(default)]
     pub full: Table,
-    /// What the paper claims of it.
+    /// The paper's claims about it.
     #[serde(default, rename = "claim")]
     pub claims: Vec<Claim>,
 }
@@ -122,7 +123,7 @@ pub enum Form {
     Bars,
     /// Cumulative distribution: curves without markers, y from 0 to 1.
     Cdf,
-    /// No plot: a row for each x, a column for each series.
+    /// No plot: one row per x, one column per series.
     #[default]
     Table,
 }
@@ -131,9 +132,9 @@ pub enum Form {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Axis {
-    /// What it shows, with the unit.
+    /// The quantity and its unit.
     pub label: String,
-    /// Linear where nothing is said.
+    /// Linear by default.
     #[serde(default)]
     pub scale: Scale,
 }
@@ -165,56 +166,56 @@ pub enum Better {
 pub struct Series {
     /// Name in the paper, or of a peer.
     pub name: String,
-    /// What the method calls it; the name itself where empty.
+    /// Its name in the method; equal to `name` if empty.
     #[serde(default)]
     pub contestant: String,
-    /// What one would take today instead.
+    /// Whether it is what one would use today instead.
     #[serde(default)]
     pub peer: bool,
-    /// The best form that fibula has for this job, which the paper did not have.
+    /// Whether it is fibula's best form for this job, which the paper did not have.
     #[serde(default)]
     pub ours: bool,
-    /// Parameters of this series alone. Series with equal ones are measured side by side.
+    /// Parameters of this series only. Series with equal ones are measured side by side.
     #[serde(default, rename = "with")]
     pub parameters: Table,
 }
 
 impl Series {
-    /// What the method calls it.
+    /// Its name in the method.
     pub fn contestant(&self) -> &str {
         if self.contestant.is_empty() { &self.name } else { &self.contestant }
     }
 }
 
-/// What a paper says of a figure, checked against the points: either a ratio of two series, or a value.
+/// A claim of the paper about a figure, checked against the points: either a ratio of two series, or a value.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
-    /// In own words.
+    /// The claim in our own words.
     pub says: String,
-    /// Where the paper says so.
+    /// Its place in the paper.
     pub place: String,
     /// Name of the series.
     pub of: String,
-    /// The series that it is compared to; without one the value itself is.
+    /// The series that it is compared with; without one, the claim is about the value itself.
     #[serde(default)]
     pub to: Option<String>,
-    /// The ratio or value is not smaller.
+    /// Lower bound of the ratio or value.
     #[serde(default)]
     pub at_least: Option<f64>,
-    /// The ratio or value is not larger.
+    /// Upper bound of the ratio or value.
     #[serde(default)]
     pub at_most: Option<f64>,
-    /// The ratio or value is this one, within the share `within` of it.
+    /// The ratio or value equals this, within the share `within` of it.
     #[serde(default)]
     pub near: Option<f64>,
-    /// See `near`; with `near` absent: each value is the paper's own, within this share of it.
+    /// See `near`; without `near`, each value equals the paper's within this share.
     #[serde(default)]
     pub within: Option<f64>,
-    /// Where; at every x that both have, without.
+    /// The x of the claim; by default every x that both have.
     #[serde(default)]
     pub x: Option<X>,
-    /// The x at which the other series is taken, where it is another one.
+    /// The x at which the other series is taken, if it differs.
     #[serde(default)]
     pub to_x: Option<X>,
 }
@@ -225,17 +226,17 @@ pub struct Claim {
 pub enum X {
     /// On a numeric axis.
     Number(f64),
-    /// In the order in which they come.
+    /// In order of occurrence.
     Text(String),
 }
 
 impl X {
-    /// Reads what [`X`]'s `Display` wrote.
+    /// Parses the output of [`X`]'s `Display`.
     pub fn parse(text: &str) -> Self {
         text.parse().map_or_else(|_| Self::Text(text.to_owned()), Self::Number)
     }
 
-    /// The number, where it is one.
+    /// The number, if it is one.
     pub fn number(&self) -> Option<f64> {
         if let Self::Number(x) = self { Some(*x) } else { None }
     }
@@ -255,7 +256,7 @@ impl fmt::Display for X {
 pub struct Point {
     /// Name of the series, as [`Series::name`].
     pub series: String,
-    /// Where; the runner fills in the swept value where the method says nothing.
+    /// Its x; where the method sets none, the runner fills in the swept value.
     pub x: Option<X>,
     /// The median, in the unit of the figure's y axis.
     pub y: f64,
@@ -266,7 +267,7 @@ pub struct Point {
 }
 
 impl Point {
-    /// A point that is computed, not measured: without spread.
+    /// A point that is computed, not measured, and so has no spread.
     pub fn exact(series: &str, x: Option<X>, y: f64) -> Self {
         Self { series: series.to_owned(), x, y, min: y, max: y }
     }
@@ -280,14 +281,14 @@ pub struct PaperValue {
     pub figure: String,
     /// Name of the series.
     pub series: String,
-    /// Where, if it has a place on the x axis.
+    /// Its x, if it has a place on the x axis.
     #[serde(deserialize_with = "x_of_text")]
     pub x: Option<X>,
     /// The value.
     pub y: f64,
-    /// Unit of the value; drawn where it is the label of the y axis.
+    /// Unit of the value; the value is drawn if this is the label of the y axis.
     pub unit: String,
-    /// A fragment of the paper's text that holds the number.
+    /// A fragment of the paper's text that contains the number.
     pub quote: String,
 }
 

@@ -1,6 +1,6 @@
-//! Plots of figures: our curves, and what the paper prints as hollow marks of the same colour.
+//! Plots of figures: our curves, and the paper's values as hollow marks of the same colour.
 //!
-//! Everything is laid out here in points of a page of 960 x 520; plotters draws lines, polygons and text, as SVG and
+//! The layout is computed here, in points of a page of 960 x 520. plotters draws lines, polygons and text, as SVG and
 //! as a bitmap, so that both look alike. The font of bitmaps is part of the binary; SVG names a family.
 
 mod canvas;
@@ -24,20 +24,20 @@ pub struct PlotError(String);
 
 /// Size of the page.
 const SIZE: (u32, u32) = (960, 520);
-/// Edges of the plot on it: left, top, right, bottom.
+/// Edges of the plot on the page: left, top, right, bottom.
 const LEFT: f64 = 84.0;
 const TOP: f64 = 18.0;
 const RIGHT: f64 = 668.0;
 const BOTTOM: f64 = 440.0;
-/// Pixels of a bitmap for each point of the page.
+/// Pixels of a bitmap per point of the page.
 const PIXELS: u32 = 2;
-/// Characters of a line of the legend.
+/// Characters per line of the legend.
 const LEGEND_CHARS: usize = 34;
 
 const INK: RGBColor = RGBColor(30, 30, 30);
 const GREY: RGBColor = RGBColor(120, 120, 120);
 const GRID: RGBColor = RGBColor(228, 228, 228);
-/// Told apart by people who see colours differently; after Okabe and Ito, and Tol.
+/// Distinguishable with colour-blind vision; after Okabe and Ito, and Tol.
 const COLOURS: [RGBColor; 10] = [
     RGBColor(0, 90, 170),
     RGBColor(213, 94, 0),
@@ -51,7 +51,7 @@ const COLOURS: [RGBColor; 10] = [
     RGBColor(110, 150, 30),
 ];
 
-/// The plot as SVG; `None` where the figure is a table or nothing was measured.
+/// The plot as SVG; `None` if the figure is a table or nothing was measured.
 /// # Errors
 /// [`PlotError`].
 pub fn svg(figure: &Figure, points: &[&Point], values: &[&PaperValue]) -> Result<Option<String>, PlotError> {
@@ -60,11 +60,11 @@ pub fn svg(figure: &Figure, points: &[&Point], values: &[&PaperValue]) -> Result
     let canvas = Canvas::new(SVGBackend::with_string(&mut text, SIZE).into_drawing_area(), 1.0);
     plot.draw(&canvas)?;
     drop(canvas);
-    // Scales with the page that it stands in.
+    // Scales with the page that contains it.
     Ok(Some(text.replacen("<svg width=\"960\" height=\"520\" ", "<svg ", 1)))
 }
 
-/// The plot as a PNG file; `false` where there is nothing to draw.
+/// Writes the plot as a PNG file; `false` if there is nothing to draw.
 /// # Errors
 /// [`PlotError`].
 pub fn png(path: &Path, figure: &Figure, points: &[&Point], values: &[&PaperValue]) -> Result<bool, PlotError> {
@@ -92,7 +92,7 @@ struct Curve<'a> {
 struct Plot<'a> {
     figure: &'a Figure,
     curves: Vec<Curve<'a>>,
-    /// Labels of groups, where x is not numeric or bars are drawn.
+    /// Labels of groups, if x is not numeric or bars are drawn.
     groups: Vec<String>,
     x: Scale,
     y: Scale,
@@ -125,7 +125,7 @@ impl<'a> Plot<'a> {
                 .collect();
             measured.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.y.total_cmp(&b.1.y)));
             if figure.form == Form::Cdf {
-                // The last thousandth would take most of the axis; it is in the table.
+                // The last thousandth would take most of the axis; the table includes it.
                 let end = measured.iter().position(|(_, point)| point.y >= 0.999);
                 measured.truncate(end.map_or(measured.len(), |end| end + 1));
             }

@@ -1,4 +1,4 @@
-//! The page of a paper: a row for each of its tables and figures.
+//! The page of a paper: one row for each of its tables and figures.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use super::Paper;
 use super::report::Entry;
 use super::verdict::{Outcome, Status, number, x_text};
 
-/// How many of a paper's values a row shows where nothing is claimed.
+/// How many of a paper's values a row shows if nothing is claimed.
 const SHOWN: usize = 3;
 
 /// The page of `paper` as Markdown; `entries` are its figures.
@@ -43,7 +43,7 @@ pub fn page(paper: &Paper, entries: &[&Entry<'_>]) -> String {
     text
 }
 
-/// The paper's values and ours: claim by claim, or a few values where nothing is claimed.
+/// The paper's values and ours: claim by claim, or a few values if nothing is claimed.
 fn columns(entry: &Entry<'_>) -> (String, String) {
     let (mut theirs, mut ours) = (Vec::new(), Vec::new());
     for verdict in &entry.finding.verdicts {

@@ -1,4 +1,4 @@
-//! Everything that is told of stored results: plots, the report, the papers' pages.
+//! The output made of stored results: plots, the report, the papers' pages.
 
 use std::path::PathBuf;
 
@@ -16,7 +16,7 @@ pub struct Entry<'a> {
     pub figure: &'a Figure,
     /// What was measured.
     pub stored: Option<Stored>,
-    /// What it says.
+    /// The verdict on it.
     pub finding: Finding<'a>,
 }
 
@@ -26,17 +26,17 @@ impl Entry<'_> {
         format!("{}/{}", self.paper.id, self.figure.id)
     }
 
-    /// What was measured.
+    /// The measured points.
     pub fn points(&self) -> Vec<&Point> {
         self.stored.iter().flat_map(Stored::points).collect()
     }
 
-    /// What the paper prints in the unit of the y axis.
+    /// The paper's values in the unit of the y axis.
     pub fn values(&self) -> Vec<&PaperValue> {
         self.paper.values_of(self.figure).filter(|value| value.unit == self.figure.y.label).collect()
     }
 
-    /// What it prints besides.
+    /// The paper's other values.
     pub fn other_values(&self) -> Vec<&PaperValue> {
         self.paper.values_of(self.figure).filter(|value| value.unit != self.figure.y.label).collect()
     }
@@ -66,7 +66,7 @@ pub fn entries<'a>(papers: &'a [Paper], store: &Store) -> Result<Vec<Entry<'a>>,
     .collect()
 }
 
-/// Writes the plots, as SVG and PNG, beside the results, and `report.html` above them; gives its path.
+/// Writes the plots, as SVG and PNG, next to the results, and `report.html` above them. Returns its path.
 /// # Errors
 /// [`ReportError`].
 pub fn write(papers: &[Paper], store: &Store) -> Result<PathBuf, ReportError> {

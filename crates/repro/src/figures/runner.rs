@@ -15,13 +15,13 @@ use crate::machine::Machine;
 /// One call of a method.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// The swept value, where something is swept.
+    /// The swept value, if something is swept.
     pub x: Option<X>,
-    /// What the method is called with.
+    /// The input of the method.
     pub setting: Setting,
     /// Digest of method and setting.
     pub digest: String,
-    /// The swept parameter, for a person.
+    /// The swept parameter, in readable form.
     pub label: String,
 }
 
@@ -30,7 +30,7 @@ pub struct Step {
 pub struct Plan {
     /// Quick or full.
     pub mode: Mode,
-    /// What names, orders and keys follow from.
+    /// Seed of names, orders and keys.
     pub seed: u64,
     /// Whether finished steps are run again.
     pub again: bool,
@@ -43,7 +43,7 @@ pub enum RunError {
     /// The figure cannot be run at all.
     #[error("{figure}: {reason}")]
     NotRunnable {
-        /// Which.
+        /// Its id.
         figure: String,
         /// Why.
         reason: String,
@@ -51,7 +51,7 @@ pub enum RunError {
     /// A step failed; those before it are kept.
     #[error("{figure}, {step}: {error}")]
     Step {
-        /// Which.
+        /// Its id.
         figure: String,
         /// The step.
         step: String,
@@ -67,13 +67,13 @@ pub enum RunError {
 pub trait Watch {
     /// Step `done` of `of` begins; with `done == of`, the figure is complete.
     fn step(&mut self, done: usize, of: usize, label: &str);
-    /// What is going on.
+    /// Reports progress.
     fn say(&mut self, text: &str);
 }
 
-/// The calls that a figure consists of: one for each swept value and each set of parameters of series.
+/// The calls that a figure consists of: one for each swept value and each set of series parameters.
 /// # Errors
-/// What is wrong with the parameters.
+/// A description of what is wrong with the parameters.
 pub fn steps(figure: &Figure, mode: Mode, seed: u64) -> Result<Vec<Step>, String> {
     let mut parameters = figure.common.clone();
     let of_mode = if mode == Mode::Quick { &figure.quick } else { &figure.full };
@@ -134,7 +134,7 @@ fn digest(method: &str, setting: &Setting) -> String {
 
 /// Runs the steps of a figure that are not in the store yet.
 /// # Errors
-/// [`RunError`]; steps finished until then are in the store.
+/// [`RunError`]; steps finished before the error are in the store.
 pub fn run(
     paper: &Paper,
     figure: &Figure,
@@ -153,8 +153,8 @@ pub fn run(
     run_steps(&id, (&paper.id, &figure.id), method, &steps, plan, store, watch)
 }
 
-/// Starts DPDK, where it is part of the build and some figure asks for its tables, with room for the largest of them:
-/// it starts once a process, and figures that run first may be small.
+/// Starts DPDK, if it is part of the build and some figure needs its tables, with space for the largest of them: it can
+/// start only once per process, and the first figures to run may be small.
 pub fn reserve<'a>(figures: impl Iterator<Item = &'a Figure>, plan: &Plan) {
     let asks = |step: &Step| step.setting.series.iter().any(|series| series.contestant().starts_with("rte_"));
     let size = |step: &Step| {
@@ -163,7 +163,7 @@ pub fn reserve<'a>(figures: impl Iterator<Item = &'a Figure>, plan: &Plan) {
     };
     let steps = figures.filter(|figure| figure.is_runnable()).filter_map(|f| steps(f, plan.mode, plan.seed).ok());
     if let Some(largest) = steps.flatten().filter(asks).map(|step| size(&step)).max() {
-        // What a figure says that cannot have its tables is said there.
+        // A figure that cannot have its tables reports that itself.
         let _ = contestants::start_dpdk((1 << 30) + 160 * largest);
     }
 }
@@ -223,7 +223,7 @@ pub(super) fn run_steps(
     }
     watch.step(steps.len(), steps.len(), "");
     if !stored.record.complete {
-        // Every step was there already; the record may still be that of a run with more of them.
+        // All steps were there already; the record may still be of a run with more of them.
         stored.record.complete = true;
         if let Some(before) = before {
             stored.record.machine = before.record.machine;
@@ -234,7 +234,7 @@ pub(super) fn run_steps(
     Ok(stored)
 }
 
-/// Passes on what a method says and keeps what it lacks.
+/// Forwards what a method reports and keeps the missing series.
 struct Recorder<'a> {
     watch: &'a mut dyn Watch,
     missing: Vec<Missing>,

@@ -1,6 +1,6 @@
 //! Results of figures on disk: `<out>/<paper>/<figure>.csv` with the points, `<figure>.json` with where and how they
-//! were measured. Both are replaced whole after each step, the points first, so that an interrupted run loses the step
-//! that it was in and nothing else.
+//! were measured. After each step both are replaced completely, the points first, so that an interrupted run loses only
+//! its current step.
 
 use std::fmt;
 use std::fs;
@@ -37,7 +37,7 @@ pub struct Record {
     pub method: String,
     /// Quick or full.
     pub mode: Mode,
-    /// What names, orders and keys followed from.
+    /// Seed of names, orders and keys.
     pub seed: u64,
     /// Version of fibula.
     pub version: String,
@@ -45,7 +45,7 @@ pub struct Record {
     pub machine: Machine,
     /// Steps that are finished.
     pub steps: Vec<StepRecord>,
-    /// Whether all are.
+    /// Whether these are all.
     pub complete: bool,
 }
 
@@ -54,7 +54,7 @@ pub struct Record {
 pub struct StepRecord {
     /// Digest of method, parameters, series and seed: a step is run again when one of them changes.
     pub digest: String,
-    /// The swept parameter, for a person.
+    /// The swept parameter, in readable form.
     pub label: String,
     /// How long it took.
     pub seconds: f64,
@@ -77,7 +77,7 @@ pub struct Missing {
 pub struct Stored {
     /// How they were measured.
     pub record: Record,
-    /// In the order of the steps.
+    /// In step order.
     pub points: Vec<(String, Point)>,
 }
 
@@ -105,7 +105,7 @@ impl Stored {
 pub struct StoreError {
     /// The file.
     pub path: PathBuf,
-    /// What is wrong with it.
+    /// The reason.
     pub reason: String,
 }
 
@@ -141,9 +141,9 @@ impl Store {
         self.root.join(paper).join(format!("{figure}.{extension}"))
     }
 
-    /// What is there of a figure; `None` where it was never run.
+    /// The stored results of a figure; `None` if it was never run.
     /// # Errors
-    /// [`StoreError`] for files that are not as [`Store::save`] writes them.
+    /// [`StoreError`] for files that are not in the form that [`Store::save`] writes.
     pub fn load(&self, paper: &str, figure: &str) -> Result<Option<Stored>, StoreError> {
         let path = self.path(paper, figure, "json");
         let text = match fs::read_to_string(&path) {
@@ -163,7 +163,7 @@ impl Store {
         Ok(Some(Stored { record, points }))
     }
 
-    /// Replaces what is there.
+    /// Replaces the stored results of a figure.
     /// # Errors
     /// [`StoreError`] when the files cannot be written.
     pub fn save(&self, paper: &str, figure: &str, stored: &Stored) -> Result<(), StoreError> {
@@ -183,7 +183,7 @@ impl Store {
     }
 }
 
-/// Writes a file so that it is either the old or the new one, and makes its folder.
+/// Writes a file such that either the old or the new one exists, and creates its folder.
 pub(super) fn replace(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     let failed = |error: io::Error| StoreError { path: path.to_owned(), reason: error.to_string() };
     if let Some(folder) = path.parent() {

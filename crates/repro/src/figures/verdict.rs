@@ -1,4 +1,4 @@
-//! What the points of a figure say of the paper's claims, and where fibula loses to what one would take today.
+//! Compares the points of a figure with the paper's claims, and finds where fibula loses to what one would use today.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ pub enum Outcome {
     Met,
     /// It does not hold here.
     Missed,
-    /// The opposite holds: what should be larger is smaller, or the other way round.
+    /// The opposite holds: what should be larger is smaller, or vice versa.
     Contradicted,
     /// A series is missing.
     NotMeasured,
@@ -31,32 +31,32 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// A claim and what was measured of it.
+/// A claim and its measurement.
 #[derive(Clone, Debug)]
 pub struct Verdict<'a> {
     /// The claim.
     pub claim: &'a Claim,
-    /// How it came out: the worst over all x.
+    /// The outcome: the worst over all x.
     pub outcome: Outcome,
-    /// Ratio or value where it came out worst.
+    /// Ratio or value at the worst x.
     pub measured: Option<f64>,
-    /// The value that the claim asked for there.
+    /// The value that the claim requires there.
     pub wanted: Wanted,
-    /// That place.
+    /// The worst x.
     pub at: Option<X>,
 }
 
-/// What a claim asks for.
+/// What a claim requires.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Wanted {
-    /// Between these, either of which may be infinite.
+    /// Between these bounds, either of which may be infinite.
     Between(f64, f64),
     /// This value, within a share of it.
     Near(f64, f64),
 }
 
 impl Wanted {
-    /// How far `value` is from holding: at most 0 where it holds.
+    /// How far `value` is from satisfying it: at most 0 if it does.
     fn distance(self, value: f64) -> f64 {
         match self {
             Self::Between(low, high) => {
@@ -87,7 +87,7 @@ pub fn value_at(points: &[&Point], series: &str, x: Option<&X>) -> Option<f64> {
     (!y.is_empty()).then(|| Summary::of(&y).median)
 }
 
-/// Whether two places are the same, numbers up to rounding.
+/// Whether two places are the same; numbers are compared up to rounding.
 pub fn same_x(a: Option<&X>, b: Option<&X>) -> bool {
     match (a, b) {
         (Some(X::Number(a)), Some(X::Number(b))) => (a - b).abs() <= 1e-9 * a.abs().max(b.abs()),
@@ -95,7 +95,7 @@ pub fn same_x(a: Option<&X>, b: Option<&X>) -> bool {
     }
 }
 
-/// The places of all points, each once: numbers in order, then texts as they come.
+/// The places of all points, each once: numbers in order, then texts in order of occurrence.
 pub fn places(points: &[&Point]) -> Vec<Option<X>> {
     let mut places: Vec<Option<X>> = Vec::new();
     for point in points {
@@ -112,7 +112,7 @@ pub fn places(points: &[&Point]) -> Vec<Option<X>> {
     places
 }
 
-/// What the points say of a claim.
+/// Judges a claim by the points.
 pub fn judge<'a>(claim: &'a Claim, points: &[&Point], values: &[&PaperValue]) -> Verdict<'a> {
     let mut worst: Option<(f64, Verdict<'a>)> = None;
     for x in places(points) {
@@ -131,7 +131,7 @@ pub fn judge<'a>(claim: &'a Claim, points: &[&Point], values: &[&PaperValue]) ->
             (Some(near), within) => Wanted::Near(near, within.unwrap_or(0.0)),
             (None, Some(within)) => {
                 let same = |v: &&&PaperValue| v.series == claim.of && same_x(v.x.as_ref(), x.as_ref());
-                // A paper may print several things of one place: the one that is closest is meant.
+                // A paper may print several values for one place: the closest one is meant.
                 let distance = |v: &PaperValue| (v.y - of).abs();
                 let Some(value) = values.iter().filter(same).min_by(|a, b| distance(a).total_cmp(&distance(b))) else {
                     continue;
@@ -181,16 +181,16 @@ pub struct Loss {
     pub best: String,
     /// How much better the peer is at its best place, as a factor above 1.
     pub factor: f64,
-    /// That place.
+    /// Its best place.
     pub at: Option<X>,
-    /// At how many places it is better, of how many.
+    /// The number of places at which it is better, and of all places.
     pub places: (usize, usize),
 }
 
-/// What is within this factor is a tie.
+/// A ratio within this factor is a tie.
 const TIE: f64 = 1.03;
 
-/// Where peers are better, each once. Fibula's best are its own forms where the figure has some, the paper's otherwise.
+/// Where peers are better, each once. Fibula's best are its own forms if the figure has some, otherwise the paper's.
 pub fn losses(figure: &Figure, points: &[&Point]) -> Vec<Loss> {
     let Some(better) = figure.better.filter(|_| figure.form != Form::Cdf) else { return Vec::new() };
     let has_ours = figure.series.iter().any(|series| series.ours);
@@ -222,7 +222,7 @@ pub fn losses(figure: &Figure, points: &[&Point]) -> Vec<Loss> {
     losses
 }
 
-/// What came of a figure.
+/// Overall outcome of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     /// All claims hold, in the paper's setting.
@@ -233,9 +233,9 @@ pub enum Status {
     InPart,
     /// The opposite of some claim holds.
     Contradicted,
-    /// Measured; nothing is claimed that could be checked.
+    /// Measured; no claim can be checked.
     Measured,
-    /// Nothing was measured yet, or not all steps.
+    /// Nothing, or not every step, was measured yet.
     NotRun,
     /// It cannot be run here.
     NoHardware,
@@ -258,14 +258,14 @@ impl fmt::Display for Status {
     }
 }
 
-/// Everything that is said of a figure.
+/// All findings about a figure.
 #[derive(Clone, Debug)]
 pub struct Finding<'a> {
-    /// One a claim.
+    /// One per claim.
     pub verdicts: Vec<Verdict<'a>>,
     /// Where peers are better.
     pub losses: Vec<Loss>,
-    /// What came of it.
+    /// The overall outcome.
     pub status: Status,
 }
 
@@ -296,12 +296,12 @@ pub fn finding<'a>(paper: &'a Paper, figure: &'a Figure, stored: Option<&Stored>
 }
 
 impl Finding<'_> {
-    /// How many claims came out so.
+    /// How many claims have this outcome.
     pub fn count(&self, outcome: Outcome) -> usize {
         self.verdicts.iter().filter(|verdict| verdict.outcome == outcome).count()
     }
 
-    /// One sentence.
+    /// The finding in one sentence.
     pub fn sentence(&self, figure: &Figure) -> String {
         match self.status {
             Status::NoHardware => return format!("Not run: {}.", figure.hardware.trim_end_matches('.')),
@@ -338,7 +338,7 @@ impl Verdict<'_> {
     }
 }
 
-/// A number with three significant digits, as people read it.
+/// A number with three significant digits, in readable form.
 pub fn number(x: f64) -> String {
     let size = x.abs();
     if x == 0.0 {
@@ -357,7 +357,7 @@ pub fn number(x: f64) -> String {
     }
 }
 
-/// A place, with sizes as people write them.
+/// A place, with sizes in readable form.
 pub fn x_text(x: &X) -> String {
     match x {
         X::Number(x) if x.fract() == 0.0 && (1024.0..1e15).contains(x) => size_text(*x as u64),

@@ -1,49 +1,49 @@
 //! Chi-squared tests of hash functions by the number of ones in their values, equations (11) to (16).
 //!
-//! The bits of a random L-bit value are ones with probability 1/2 each, so their sum is i with probability
-//! `C(L, i) / 2^L` (the paper's (11) and (14) print 2^i). The statistic compares how often each sum came with that;
-//! for two functions, the bits of the exclusive or of their values. Cells with an expectation below [`LEAST_EXPECTED`] are
-//! pooled with their neighbours towards the middle, and degrees of freedom counted after it: without that a single value
-//! with three ones would reject any function.
+//! The bits of a random L-bit value are ones with probability 1/2 each, so their sum is i with probability `C(L, i) /
+//! 2^L` (the paper's (11) and (14) print 2^i). The statistic compares the frequency of each sum with that; for two
+//! functions, it takes the bits of the exclusive or of their values. Cells with an expectation below [`LEAST_EXPECTED`]
+//! are pooled with their neighbours towards the middle, and degrees of freedom are counted after pooling: otherwise a
+//! single value with three ones would reject any function.
 //!
-//! What it sees: values whose bits are biased or correlated as a set, and pairs whose difference is. What it does not:
-//! everything that leaves the number of ones binomial, and keys that collide.
+//! The tests detect values whose bits are biased or correlated as a set, and pairs whose difference is. They do not
+//! detect anything that leaves the number of ones binomial, nor keys that collide.
 //! Source: Lu et al., "Low Computational Cost Bloom Filters", section IV. Differs: the pooling.
 
 use statrs::function::gamma::gamma_ur;
 
-/// The expectation that every cell has at least.
+/// Minimum expectation of every cell.
 pub const LEAST_EXPECTED: f64 = 5.0;
 
-/// What a test found.
+/// Result of a test.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Verdict {
     /// S_X of (12), or S_Z of (15).
     pub statistic: f64,
     /// Degrees of freedom: cells after pooling, less one.
     pub degrees: u32,
-    /// Probability of such a statistic or a greater one if the hypothesis holds.
+    /// Probability of such a statistic or a greater one under the hypothesis.
     pub p: f64,
 }
 
 impl Verdict {
-    /// Whether the hypothesis stands at this level of significance: (13), (16).
+    /// Whether the hypothesis is accepted at this level of significance: (13), (16).
     pub fn passes(&self, alpha: f64) -> bool {
         self.p > alpha
     }
 }
 
-/// Values that a test needs at least: fewer make fewer than three cells.
+/// Minimum number of values for a test: fewer make fewer than three cells.
 pub const LEAST_VALUES: u64 = 100;
 
-/// How often each sum of bits came: H_X of one function's values, or H_Z of the exclusive or of two functions' values.
+/// Frequency of each sum of bits: H_X of one function's values, or H_Z of the exclusive or of two functions' values.
 #[derive(Clone, Debug)]
 pub struct Sums {
     observed: Vec<u64>,
 }
 
 impl Sums {
-    /// No values yet, of `bits` = L bits each.
+    /// Empty counts for values of `bits` = L bits.
     /// # Panics
     /// When L is not from 8 to 64.
     pub fn new(bits: u32) -> Self {
@@ -51,13 +51,13 @@ impl Sums {
         Self { observed: vec![0; bits as usize + 1] }
     }
 
-    /// One value more.
+    /// Counts one value.
     #[inline]
     pub fn add(&mut self, value: u64) {
         self.observed[value.count_ones() as usize] += 1;
     }
 
-    /// The randomness test, of H_X; the independence test, of H_Z.
+    /// The randomness test, if these are H_X; the independence test, if they are H_Z.
     /// # Panics
     /// When there are fewer than [`LEAST_VALUES`].
     pub fn verdict(&self) -> Verdict {
@@ -81,12 +81,12 @@ fn goodness_of_fit(observed: &[u64]) -> Verdict {
     Verdict { statistic, degrees, p: survival(statistic, degrees) }
 }
 
-/// Cells from both ends are joined until each has the expectation it needs.
+/// Joins cells from both ends until each has the required expectation.
 fn pooled(cells: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let tail = |cells: &mut dyn Iterator<Item = &(f64, f64)>| {
         let (mut sum, mut n) = ((0.0, 0.0), 0);
         for (observed, expected) in cells {
-            // Cells grow towards the middle: from one that can stand alone on, all can.
+            // Expectations grow towards the middle: after the first cell that is large enough, all are.
             if sum.1 >= LEAST_EXPECTED && *expected >= LEAST_EXPECTED {
                 break;
             }
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn a_statistic_worked_out_by_hand_comes_out() {
-        // L = 8, 256 values: expectations are the binomial coefficients; 1, 8 at each end are joined to 9.
+        // L = 8, 256 values: expectations are the binomial coefficients; 1 and 8 at each end are joined to 9.
         let observed = [0, 10, 30, 50, 70, 60, 26, 9, 1];
         let verdict = goodness_of_fit(&observed);
         let by_hand = 1.0 / 9.0 + 4.0 / 28.0 + 36.0 / 56.0 + 0.0 + 16.0 / 56.0 + 4.0 / 28.0 + 1.0 / 9.0;
@@ -139,7 +139,7 @@ mod tests {
             });
             let n_rejected = n_rejected.count();
             println!("{bits} bits: {n_rejected} of 2000");
-            // 100 expected, 3 sigma are 29.
+            // 100 are expected; 3 sigma is 29.
             assert!((71..=129).contains(&n_rejected), "{bits} bits: {n_rejected} of 2000 rejected at 5 %");
         }
     }

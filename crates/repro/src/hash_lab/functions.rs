@@ -1,12 +1,12 @@
 //! The twenty 32-bit hash functions of Table IV, by their numbers there.
 //!
-//! The paper takes names and functions from Henke, Schmoll, Zseby, "Empirical evaluation of hash functions for multipoint
-//! measurements", and prints no code. These are the published forms: RS, JS, PJW, BKDR, SDBM, DJB, DEK and AP as in Arash
-//! Partow's collection of general purpose hash functions; BOB is Bob Jenkins' lookup2 as in RFC 5475, appendix A.2, OAAT
-//! his one-at-a-time; Hsieh is Paul Hsieh's SuperFastHash; OCaml, SML and STL are the string hashes of OCaml 3, of the
-//! SML/NJ library and of SGI's library; Simple is the multiplier 31 of Kernighan and Ritchie; SBOX is Bret Mulvey's.
-//! MD5 and SHA-1 are folded to 32 bits by exclusive or. Differs: SBOX needs 256 random words, which the paper does not
-//! print; ours are drawn from a fixed seed.
+//! The paper takes names and functions from Henke, Schmoll, Zseby, "Empirical evaluation of hash functions for
+//! multipoint measurements", and prints no code. These are the published forms. RS, JS, PJW, BKDR, SDBM, DJB, DEK and
+//! AP are as in Arash Partow's collection of general purpose hash functions. BOB is Bob Jenkins' lookup2 as in RFC
+//! 5475, appendix A.2, and OAAT is his one-at-a-time. Hsieh is Paul Hsieh's SuperFastHash. OCaml, SML and STL are the
+//! string hashes of OCaml 3, of the SML/NJ library and of SGI's library. Simple is the multiplier 31 of Kernighan and
+//! Ritchie; SBOX is Bret Mulvey's. MD5 and SHA-1 are folded to 32 bits by exclusive or. Differs: SBOX needs 256 random
+//! words, which the paper does not print; ours are drawn from a fixed seed.
 
 use md5::{Digest as _, Md5};
 use sha1::Sha1;
@@ -56,7 +56,7 @@ fn folded(digest: &[u8]) -> u32 {
     digest.chunks_exact(4).fold(0, |hash, word| hash ^ little_endian(word))
 }
 
-/// Up to four bytes as an integer, the first lowest.
+/// Up to four bytes as an integer, lowest byte first.
 fn little_endian(bytes: &[u8]) -> u32 {
     bytes.iter().rev().fold(0, |word, &byte| word << 8 | u32::from(byte))
 }
@@ -167,7 +167,7 @@ fn hsieh(key: &[u8]) -> u32 {
     hash.wrapping_add(hash >> 6)
 }
 
-/// Bob Jenkins' lookup2, 12 bytes a round; `seed` makes a family of it.
+/// Bob Jenkins' lookup2, 12 bytes per round; each `seed` gives another function.
 #[inline]
 pub fn bob(key: &[u8], seed: u32) -> u32 {
     let (mut a, mut b, mut c) = (0x9e37_79b9u32, 0x9e37_79b9u32, seed);
@@ -178,7 +178,7 @@ pub fn bob(key: &[u8], seed: u32) -> u32 {
         c = c.wrapping_add(u32::from_le_bytes([round[8], round[9], round[10], round[11]]));
         [a, b, c] = bob_mix([a, b, c]);
     }
-    // The lowest byte of the third word is the length's.
+    // The lowest byte of the third word is reserved for the length.
     c = c.wrapping_add(key.len() as u32);
     if rest.len() > 8 {
         c = c.wrapping_add(little_endian(&rest[8..]) << 8);
@@ -207,7 +207,7 @@ fn bob_mix([mut a, mut b, mut c]: [u32; 3]) -> [u32; 3] {
 mod tests {
     use super::*;
 
-    /// What the collection's own test prints.
+    /// The key of the collection's own test.
     const PARTOW: &[u8] = b"abcdefghijklmnopqrstuvwxyz1234567890";
 
     #[test]
@@ -251,12 +251,12 @@ mod tests {
         }
     }
 
-    /// lookup2 with its switch written out, byte by byte, as in the RFC.
+    /// lookup2 with its switch implemented byte by byte, as in the RFC.
     fn bob_by_bytes(key: &[u8], seed: u32) -> u32 {
         let mut words = [0x9e37_79b9u32, 0x9e37_79b9, seed];
         let (mut place, mut left) = (0, key.len());
         for &byte in key {
-            // Once fewer than 12 bytes are left, the third word starts at its second byte.
+            // When fewer than 12 bytes are left, the third word starts at its second byte.
             let shift = if left < 12 && place >= 8 { place - 7 } else { place % 4 };
             words[place / 4] = words[place / 4].wrapping_add(u32::from(byte) << (8 * shift));
             place += 1;

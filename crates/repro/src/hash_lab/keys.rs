@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use crate::names::Random;
 
-/// Different keys of one length, packed.
+/// Distinct keys of one length, packed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keys {
     bytes: Vec<u8>,
@@ -12,45 +12,45 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// Bytes of an address.
+    /// Bytes per address.
     pub const ADDRESS: usize = 4;
-    /// Bytes of a 5-tuple: source, destination, protocol, both ports, as in names of the kind `5-tuple`.
+    /// Bytes per 5-tuple: source, destination, protocol, both ports, as in names of the kind `5-tuple`.
     pub const TUPLE: usize = 13;
 
-    /// No keys yet, of `key_bytes` each.
+    /// An empty set of keys with `key_bytes` bytes each.
     /// # Panics
-    /// When a key has no byte.
+    /// When `key_bytes` is 0.
     pub fn new(key_bytes: usize) -> Self {
         assert!(key_bytes > 0, "keys have at least one byte");
         Self { bytes: Vec::new(), key_bytes }
     }
 
-    /// Those of `keys` that are different, in the order of their first coming.
+    /// The distinct keys among `keys`, in the order of first occurrence.
     pub fn distinct<const N: usize>(keys: impl IntoIterator<Item = [u8; N]>) -> Self {
         let (mut seen, mut distinct) = (HashSet::new(), Self::new(N));
         keys.into_iter().filter(|key| seen.insert(*key)).for_each(|key| distinct.push(&key));
         distinct
     }
 
-    /// One key more.
+    /// Appends a key.
     /// # Panics
-    /// When it has another length.
+    /// When its length differs.
     pub fn push(&mut self, key: &[u8]) {
         assert_eq!(key.len(), self.key_bytes, "all keys of a set have one length");
         self.bytes.extend_from_slice(key);
     }
 
-    /// Bytes of a key.
+    /// Bytes per key.
     pub fn key_bytes(&self) -> usize {
         self.key_bytes
     }
 
-    /// How many there are.
+    /// The number of keys.
     pub fn len(&self) -> usize {
         self.bytes.len() / self.key_bytes
     }
 
-    /// Whether there is none.
+    /// Whether there are no keys.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
@@ -60,12 +60,12 @@ impl Keys {
         self.bytes.chunks_exact(self.key_bytes)
     }
 
-    /// The keys, one after another.
+    /// The keys, concatenated.
     pub fn packed(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// `n` different addresses, synthetic: clusters of up to a few hundred in a /24, as networks have them.
+    /// `n` distinct synthetic addresses: clusters of up to a few hundred in a /24, as in real networks.
     /// # Panics
     /// When `n` is more than 2^28.
     pub fn addresses(n: usize, seed: u64) -> Self {
@@ -80,7 +80,7 @@ impl Keys {
         })
     }
 
-    /// `n` different 5-tuples, synthetic: clients in clusters, few servers, ephemeral ports in sequence, mostly TCP.
+    /// `n` distinct synthetic 5-tuples: clients in clusters, few servers, ephemeral ports in sequence, mostly TCP.
     /// # Panics
     /// When `n` is more than 2^28.
     pub fn tuples(n: usize, seed: u64) -> Self {

@@ -1,4 +1,4 @@
-//! The hash laboratory: which hash functions a Bloom filter may be built from.
+//! The hash laboratory: which hash functions are suitable for Bloom filters.
 //!
 //! | module | what |
 //! |---|---|
@@ -6,9 +6,10 @@
 //! | [`chi_squared`] | the randomness test of one function, the independence test of two |
 //! | [`keys`] | 4-byte addresses and 13-byte 5-tuples to run them on |
 //!
-//! [`Table::of_the_paper`] is Table V and half of Table VI; [`Table::of_families`] puts fibula's own digests to the same tests.
-//! Source: Lu et al., "Low Computational Cost Bloom Filters", section IV. Differs: the paper's keys are CAIDA traces,
-//! which cannot be had here; whoever has a capture gives it. Verdicts depend on the keys as much as on the functions.
+//! [`Table::of_the_paper`] is Table V and half of Table VI; [`Table::of_families`] applies the same tests to fibula's
+//! own digests. Source: Lu et al., "Low Computational Cost Bloom Filters", section IV. Differs: the paper's keys are
+//! CAIDA traces, which are not available here; a capture can be given instead. Verdicts depend on the keys as much as
+//! on the functions.
 
 pub mod chi_squared;
 pub mod functions;
@@ -20,7 +21,7 @@ use chi_squared::{Sums, Verdict};
 use functions::TABLE_IV;
 use keys::Keys;
 
-/// Keys that are hashed by all functions before the next are.
+/// Keys that each function hashes before the next function does.
 const BATCH: usize = 1024;
 
 /// A function under test: its name, and its value for a key.
@@ -33,12 +34,12 @@ pub struct Table {
     pub names: Vec<String>,
     /// The randomness test of each: (11) to (13).
     pub randomness: Vec<Verdict>,
-    /// The independence test of each pair `(i, j)`, i < j, in order of i, then j: (14) to (16).
+    /// The independence test of each pair `(i, j)`, i < j, ordered by i, then j: (14) to (16).
     pub pairs: Vec<(usize, usize, Verdict)>,
 }
 
 impl Table {
-    /// Tests any functions whose values have `bits` bits.
+    /// Tests functions whose values have `bits` bits.
     /// # Panics
     /// When there are fewer than [`chi_squared::LEAST_VALUES`] keys.
     pub fn new(keys: &Keys, bits: u32, functions: Vec<Named>) -> Self {
@@ -76,7 +77,7 @@ impl Table {
         Self::new(keys, 32, TABLE_IV.iter().map(named).collect())
     }
 
-    /// fibula's digest families, each under two keys that follow from `seed`: 64-bit values.
+    /// fibula's digest families, each under two keys derived from `seed`: 64-bit values.
     /// # Panics
     /// As [`Table::new`].
     pub fn of_families(keys: &Keys, seed: u64) -> Self {
@@ -88,8 +89,8 @@ impl Table {
         Self::new(keys, 64, [under(0), under(1)].into_iter().flatten().collect())
     }
 
-    /// CRC32c under two seeds as two functions, which they are not: their exclusive or is one constant for all keys of a
-    /// length.
+    /// CRC32c under two seeds as two functions, which are not independent: their exclusive or is the same constant for
+    /// all keys of a length.
     /// # Panics
     /// As [`Table::new`].
     pub fn of_plain_crc32c(keys: &Keys) -> Self {
@@ -144,7 +145,7 @@ mod tests {
             for name in ["BOB", "MD5", "SHA-1"] {
                 assert!(passes(name), "{name}, {} bytes", keys.key_bytes());
             }
-            // What is wrong with a multiplier shows on short keys only; PJW has four bits that are always zero.
+            // The defects of a multiplier show on short keys only; PJW has four bits that are always zero.
             let bad: &[&str] = match keys.key_bytes() {
                 Keys::ADDRESS => &["DJBHash", "OCaml", "Simple", "STL", "PJWHash", "DEKHash"],
                 _ => &["PJWHash"],

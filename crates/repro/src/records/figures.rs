@@ -13,7 +13,7 @@ use super::{FIGURES, RecordsError, Selector, read};
 pub(super) struct Figures {
     /// Files with markers, relative to the root of the source tree.
     pub(super) documents: Vec<String>,
-    /// Command lines by set, without the name of the program.
+    /// Command lines by set, without the program name.
     pub(super) sets: BTreeMap<String, Vec<String>>,
     pub(super) picture: Picture,
     pub(super) table: BTreeMap<String, Table>,
@@ -21,15 +21,15 @@ pub(super) struct Figures {
     pub(super) text: BTreeMap<String, Text>,
 }
 
-/// A table of a page: a row for each line and record, worst record first.
+/// A table of a page: one row per line and record, worst record first.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Table {
-    /// Head of the first column.
+    /// Heading of the first column.
     pub(super) head: String,
     #[serde(default, rename = "where")]
     pub(super) select: Selector,
-    /// What values are multiplied by, such as 0.001 for microseconds.
+    /// Factor applied to values, such as 0.001 for microseconds.
     #[serde(default = "one")]
     pub(super) scale: f64,
     pub(super) rows: Vec<Line>,
@@ -39,7 +39,7 @@ pub(super) struct Table {
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Line {
     pub(super) id: String,
-    /// What stands in the first column; the id where it is absent.
+    /// Text of the first column; the id if absent.
     head: Option<String>,
     #[serde(flatten)]
     pub(super) select: Selector,
@@ -55,7 +55,7 @@ impl Line {
 pub(super) struct Column {
     pub(super) id: String,
     head: Option<String>,
-    /// The value is the ratio to this contestant of the same command.
+    /// If given, the value is the ratio to this contestant in the same command.
     pub(super) over: Option<String>,
     #[serde(default)]
     pub(super) pick: Pick,
@@ -69,7 +69,7 @@ impl Column {
     }
 }
 
-/// Which of a row's figures is meant.
+/// Which of a row's figures is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Pick {
@@ -79,11 +79,11 @@ pub(super) enum Pick {
     Megabytes,
 }
 
-/// The bars beside the drawing.
+/// The bars in the drawing.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Picture {
-    /// The drawing with placeholders, and what is written.
+    /// The drawing with placeholders, and the output.
     pub(super) template: String,
     pub(super) output: String,
     pub(super) bars: Vec<Bars>,
@@ -94,26 +94,26 @@ pub(super) struct Picture {
 #[serde(deny_unknown_fields)]
 pub(super) struct Bars {
     pub(super) head: String,
-    /// Sizes, below the head.
+    /// The sizes, printed below the heading.
     pub(super) about: String,
     pub(super) table: String,
     pub(super) row: String,
-    /// Ids of columns. The record whose first column is worst against the last one is shown; if no record has all of
-    /// them, each bar is of the record that is worst in it.
+    /// Ids of columns. The record whose first column is worst relative to the last one is shown; if no record has all
+    /// of them, each bar is of the record that is worst in it.
     pub(super) columns: Vec<String>,
-    /// What stands beside each bar, as long as the columns.
+    /// The label of each bar, as many as columns.
     pub(super) labels: Vec<String>,
 }
 
-/// A bench whose output is quoted as it is.
+/// A bench whose output is quoted verbatim.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Text {
     pub(super) bench: String,
-    /// All records that have it, or only the one measured last.
+    /// Whether all records that have it are quoted, or only the one measured last.
     #[serde(default)]
     pub(super) all: bool,
-    /// So many of its last lines; all where it is absent.
+    /// The number of its last lines to quote; all if absent.
     pub(super) last: Option<usize>,
 }
 
@@ -122,15 +122,15 @@ fn one() -> f64 {
 }
 
 impl Figures {
-    /// Reads the definition below the root of a source tree.
+    /// Reads the definition in a source tree.
     /// # Errors
-    /// When it cannot be read or says something unknown.
+    /// When it cannot be read or has unknown contents.
     pub(super) fn read(root: &Path) -> Result<Self, RecordsError> {
         let path = root.join(FIGURES);
         toml::from_str(&read(&path)?).map_err(|error| RecordsError::malformed(&path, error))
     }
 
-    /// The command lines of a set, without the name of the program.
+    /// The command lines of a set, without the program name.
     pub(super) fn commands(&self, set: &str) -> Option<&[String]> {
         self.sets.get(set).map(Vec::as_slice)
     }

@@ -1,7 +1,7 @@
 //! The figures that documents quote, and the records that they come from.
 //!
 //! A *record* is a file of JSON lines for one machine: a header, then one line for each measured row with the command
-//! that printed it. `recorder` writes records. `docs/benchmarks/figures.toml` (`Figures`) says what is measured for
+//! that printed it. `recorder` writes records. `docs/benchmarks/figures.toml` (`Figures`) defines what is measured for
 //! them and how their rows form tables. `page` writes tables, single figures and the bars of the picture into the
 //! documents, between the markers `<!--=ID-->` and `<!--/-->`. So nobody types a figure.
 
@@ -22,9 +22,9 @@ use figures::Figures;
 pub use page::{Report, report};
 pub use recorder::{Plan, record};
 
-/// Where the definition of the figures lies, below the root of the source tree.
+/// The file that defines the figures, relative to the root of the source tree.
 const FIGURES: &str = "docs/benchmarks/figures.toml";
-/// Where records lie.
+/// The folder of records.
 const RECORDS: &str = "docs/benchmarks/records";
 
 /// Why figures could not be recorded or written into documents.
@@ -34,15 +34,15 @@ pub enum RecordsError {
     /// A file cannot be read or written.
     #[error("{path}: {error}")]
     File {
-        /// Which one.
+        /// Its path.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         error: std::io::Error,
     },
     /// A file is not what it should be.
     #[error("{path}: {reason}")]
     Malformed {
-        /// Which one.
+        /// Its path.
         path: PathBuf,
         /// What is wrong, and what to do about it.
         reason: String,
@@ -90,14 +90,14 @@ pub struct Header {
     pub version: String,
     /// Commit that was measured.
     pub commit: String,
-    /// Day of the measurement.
+    /// Date of the measurement.
     pub date: String,
-    /// Where the figures were copied from, where no program wrote this record.
+    /// Where the figures were copied from, if no program wrote this record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transcribed: Option<String>,
 }
 
-/// One row of a bench, as a record holds it: the JSON of [`crate::report::Row`] and the command that printed it.
+/// One row of a bench in a record: the JSON of [`crate::report::Row`] and the command that printed it.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Measurement {
     /// The command line.
@@ -120,25 +120,25 @@ pub struct Measurement {
     batch: u32,
     #[serde(default)]
     unit: String,
-    /// Absent where only the range is known.
+    /// Absent if only the range is known.
     median: Option<f64>,
     min: Option<f64>,
     max: Option<f64>,
-    /// Round by round; empty where they are not known.
+    /// Round by round; empty if unknown.
     #[serde(default)]
     samples: Vec<f64>,
-    /// Rounds, where there are no samples.
+    /// Number of rounds, if there are no samples.
     runs: Option<usize>,
     bits_per_name: Option<f64>,
-    /// Memory in MB, where it was printed so.
+    /// Memory in MB, if it was printed so.
     megabytes: Option<f64>,
-    /// The row is the ratio to this contestant.
+    /// If given, the row is the ratio to this contestant.
     over: Option<String>,
     #[serde(default)]
     note: String,
-    /// The commit, where it is not the one of the header.
+    /// The commit, if it is not the one in the header.
     commit: Option<String>,
-    /// What a program printed, for benches whose result is not a row.
+    /// The output of a program, for benches whose result is not a row.
     #[serde(default)]
     text: String,
 }
@@ -149,12 +149,12 @@ impl Measurement {
     }
 }
 
-/// All that was measured on one machine.
+/// All measurements on one machine.
 #[derive(Clone, Debug)]
 pub struct Record {
-    /// Name of the file, without its ending.
+    /// Name of the file, without its extension.
     pub id: String,
-    /// What and when.
+    /// What was measured, and when.
     pub header: Header,
     /// The rows, in the order of the commands.
     pub rows: Vec<Measurement>,
@@ -163,7 +163,7 @@ pub struct Record {
 impl Record {
     /// Reads one record.
     /// # Errors
-    /// When the file cannot be read, or a line of it is no header or row.
+    /// When the file cannot be read, or a line of it is not a header or row.
     pub fn read(path: &Path) -> Result<Self, RecordsError> {
         let text = read(path)?;
         let mut lines = text.lines();
@@ -175,7 +175,7 @@ impl Record {
         Ok(Self { id, header, rows })
     }
 
-    /// Reads all records below the root of a source tree, in the order of their names.
+    /// Reads all records of a source tree, in the order of their names.
     /// # Errors
     /// As [`Self::read`].
     pub fn read_all(root: &Path) -> Result<Vec<Self>, RecordsError> {
@@ -190,19 +190,19 @@ impl Record {
         paths.iter().map(|path| Self::read(path)).collect()
     }
 
-    /// The first row that fits. A ratio to `over` only fits where the row itself is that ratio.
+    /// The first row that matches. A ratio to `over` only matches if the row itself is that ratio.
     fn find(&self, wanted: &Selector, over: Option<&str>) -> Option<&Measurement> {
         self.rows.iter().find(|row| row.over.as_deref() == over && wanted.fits(row))
     }
 }
 
-/// Which rows of a record are meant: those that have all that is given.
+/// Selects rows of a record: those that match all given fields.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Selector {
     bench: Option<String>,
     contestant: Option<String>,
-    /// As it is written: 64K, 4M.
+    /// In its written form: 64K, 4M.
     n: Option<String>,
     value_bits: Option<u8>,
     names: Option<String>,
@@ -215,7 +215,7 @@ pub struct Selector {
 }
 
 impl Selector {
-    /// What both say; `inner` where they differ.
+    /// The fields of both; those of `inner` where they differ.
     fn and(&self, inner: &Self) -> Self {
         let text = |outer: &Option<String>, inner: &Option<String>| inner.clone().or_else(|| outer.clone());
         Self {

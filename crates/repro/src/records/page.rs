@@ -1,7 +1,7 @@
 //! Writes figures into documents, between markers.
 //!
-//! `<!--=lookup/4M/concise-->31 to 94<!--/-->` is the cell of a table: the worst and the best record. A fourth part asks
-//! for one: `/worst`, `/best`, or the name of a record. `<!--=lookup-->` is a whole table, `<!--=machines-->` the list
+//! `<!--=lookup/4M/concise-->31 to 94<!--/-->` is the cell of a table: the worst and the best record. A fourth part
+//! selects one record: `/worst`, `/best`, or its name. `<!--=lookup-->` is a whole table, `<!--=machines-->` the list
 //! of records, `<!--=demo-->` a text.
 
 use std::fmt::Write as _;
@@ -15,12 +15,12 @@ use super::{Record, RecordsError, picture, read};
 const OPEN: &str = "<!--=";
 const CLOSE: &str = "<!--/-->";
 
-/// What a run of [`report`] found.
+/// Result of a run of [`report`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Files whose figures are not those of the records; rewritten if that was asked for.
+    /// Files whose figures differ from the records; rewritten if that was asked for.
     pub stale: Vec<PathBuf>,
-    /// Figures in documents, counted.
+    /// Number of figures in documents.
     pub figures: usize,
 }
 
@@ -65,7 +65,7 @@ pub(super) struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// `text` with what its markers ask for between them.
+    /// `text` with the content of its markers filled in.
     fn fill(&self, text: &str) -> Result<String, String> {
         let (mut out, mut rest) = (String::new(), text);
         while let Some((before, after)) = rest.split_once(OPEN) {
@@ -77,7 +77,7 @@ impl Source<'_> {
         Ok(out + rest)
     }
 
-    /// What stands for an id.
+    /// The text for an id.
     pub(super) fn resolve(&self, id: &str) -> Result<String, String> {
         let parts: Vec<&str> = id.split('/').collect();
         match parts[..] {
@@ -101,7 +101,7 @@ impl Source<'_> {
         }
     }
 
-    /// One cell of every record that has it, the worst first.
+    /// One cell from every record that has it, the worst first.
     pub(super) fn cells(&self, table: &str, row: &str, column: &str) -> Result<Vec<Cell<'_>>, String> {
         let wanted = self.figures.table.get(table).ok_or_else(|| format!("no table {table:?} in figures.toml"))?;
         let line = wanted.rows.iter().find(|line| line.id == row);

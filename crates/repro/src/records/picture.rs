@@ -1,4 +1,4 @@
-//! The bars of the picture: the drawing is a template by hand, the bars come from the records.
+//! The bars of the picture: the drawing is a hand-made template, the bars come from the records.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use super::table::{Cell, digits};
 const LEFT: f64 = 694.0;
 const LONGEST: f64 = 138.0;
 const PITCH: f64 = 36.0;
-/// Where the first group starts, and how much a head and a gap between groups take.
+/// Where the first group starts, and the heights of a heading and of a gap between groups.
 const TOP: f64 = 42.0;
 const HEAD: f64 = 32.0;
 const GAP: f64 = 62.0;
@@ -55,7 +55,7 @@ fn all_bars(source: &Source<'_>) -> Result<String, String> {
     Ok(text)
 }
 
-/// The cells of the record in which the first one is worst against the last one, and the name of its machine.
+/// The cells of the record in which the first one is worst relative to the last one, and the name of its machine.
 fn cells<'a>(source: &'a Source<'_>, bars: &Bars) -> Result<(Vec<Cell<'a>>, &'a str), String> {
     if bars.columns.len() != bars.labels.len() {
         return Err(format!("bars {:?}: as many labels as columns", bars.head));

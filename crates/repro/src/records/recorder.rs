@@ -1,4 +1,4 @@
-//! Runs the commands of a set one after another, each in a process of its own, and keeps what they print.
+//! Runs the commands of a set one after another, each in a separate process, and stores what they print.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
@@ -17,7 +17,7 @@ pub struct Plan {
     pub root: PathBuf,
     /// The program that has the benches.
     pub program: PathBuf,
-    /// Short name of this machine, such as `Zen 4`: the processor alone does not say it.
+    /// Short name of this machine, such as `Zen 4`: the processor alone does not identify it.
     pub label: String,
     /// Name of a set in the definition of the figures.
     pub set: String,
@@ -25,9 +25,9 @@ pub struct Plan {
     pub remark: Option<String>,
 }
 
-/// Runs what the record of this machine does not have yet. `say` is told what is done.
+/// Runs what the record of this machine does not have yet. `say` receives progress messages.
 /// # Errors
-/// When the record is of another machine or commit, a file cannot be read or written, or some commands fail: then the
+/// When the record is of another machine or commit, a file cannot be read or written, or some commands fail; then the
 /// others have been recorded.
 pub fn record(plan: &Plan, say: &mut dyn FnMut(&str)) -> Result<PathBuf, RecordsError> {
     let figures = Figures::read(&plan.root)?;
@@ -60,7 +60,7 @@ pub fn record(plan: &Plan, say: &mut dyn FnMut(&str)) -> Result<PathBuf, Records
     if failed.is_empty() { Ok(path) } else { Err(RecordsError::Failed(failed)) }
 }
 
-/// Starts the record or reads which commands it has.
+/// Starts the record, or reads which commands it has.
 fn open(plan: &Plan, path: &Path) -> Result<Vec<String>, RecordsError> {
     let machine = Machine::read().to_string();
     let header = Header {
@@ -84,7 +84,7 @@ fn open(plan: &Plan, path: &Path) -> Result<Vec<String>, RecordsError> {
     Ok(Vec::new())
 }
 
-/// The commit of the tree; marked where the code has changes.
+/// The commit of the tree, marked if the code has changes.
 fn commit(root: &Path) -> String {
     let commit = output("git", &["rev-parse", "--short=7", "HEAD"], root).unwrap_or_else(|| "unknown".into());
     let changes = output("git", &["status", "--porcelain", "--", "crates", "Cargo.lock"], root).unwrap_or_default();
@@ -96,7 +96,7 @@ fn output(program: &str, arguments: &[&str], folder: &Path) -> Option<String> {
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// What one command prints, as lines of a record.
+/// The output of one command, as lines of a record.
 fn lines(plan: &Plan, command: &str, full: &str) -> Result<Vec<Value>, String> {
     let is_bench = command.starts_with("bench ");
     let mut child = Command::new(&plan.program);
@@ -128,7 +128,7 @@ fn lines(plan: &Plan, command: &str, full: &str) -> Result<Vec<Value>, String> {
     text.lines().map(row).collect()
 }
 
-/// Appends lines in one write, so that a record ends with a whole command.
+/// Appends lines in one write, so that a record ends with a complete command.
 fn append(path: &Path, lines: &[Value]) -> Result<(), RecordsError> {
     let error = |error| RecordsError::File { path: path.to_owned(), error };
     fs::create_dir_all(path.parent().unwrap_or(path)).map_err(error)?;

@@ -12,16 +12,16 @@ use crate::stats::Summary;
 pub(super) struct Cell<'a> {
     pub(super) record: &'a Record,
     row: &'a Measurement,
-    /// The median, where it is known.
+    /// The median, if known.
     median: Option<f64>,
-    /// Smallest and largest of the rounds, where they are known.
+    /// Smallest and largest of the rounds, if known.
     range: Option<(f64, f64)>,
-    /// Whether more is better.
+    /// Whether larger is better.
     pub(super) is_rate: bool,
 }
 
 impl<'a> Cell<'a> {
-    /// What stands in `record` for a line and a column.
+    /// The cell of `record` for a line and a column.
     pub(super) fn of(record: &'a Record, table: &Table, line: &Line, column: &Column) -> Option<Self> {
         let wanted = table.select.and(&line.select).and(&column.select);
         let is_rate = |row: &Measurement| row.unit.ends_with("/s");
@@ -36,7 +36,7 @@ impl<'a> Cell<'a> {
             wanted.command = Some(row.command.clone());
             let other = record.find(&wanted, None)?;
             let cell = |median, range| Self { record, row, median: Some(median), range, is_rate: is_rate(row) };
-            // What a machine does to a whole round cancels out of the ratio of that round.
+            // A disturbance of a whole round cancels out in the ratio of that round.
             if !row.samples.is_empty() && row.samples.len() == other.samples.len() {
                 let ratios: Vec<f64> = row.samples.iter().zip(&other.samples).map(|(a, b)| a / b).collect();
                 let Summary { median, min, max } = Summary::of(&ratios);
@@ -59,13 +59,13 @@ impl<'a> Cell<'a> {
         }
     }
 
-    /// The median; where only a range is known, its worse end.
+    /// The median; if only a range is known, its worse end.
     pub(super) fn value(&self) -> f64 {
         let worse_end = || self.range.map(|(low, high)| if self.is_rate { low } else { high });
         self.median.or_else(worse_end).unwrap_or(f64::NAN)
     }
 
-    /// Whose value is worse comes first.
+    /// Orders the cell with the worse value first.
     pub(super) fn worse_first(&self, other: &Self) -> Ordering {
         let order = self.value().total_cmp(&other.value());
         if self.is_rate { order } else { order.reverse() }
@@ -88,7 +88,7 @@ impl<'a> Cell<'a> {
     }
 }
 
-/// Three digits that count, more of integers; no zeros behind the point.
+/// Three significant digits, more for integers; no trailing zeros after the point.
 pub(super) fn digits(x: f64) -> String {
     let decimals = if x == 0.0 { 0 } else { (2 - x.abs().log10().floor() as i32).max(0) as usize };
     let text = format!("{x:.decimals$}");
@@ -106,7 +106,7 @@ pub(super) fn digits(x: f64) -> String {
 
 /// The table as Markdown, with the commands below it.
 pub(super) fn markdown(table: &Table, records: &[Record]) -> String {
-    // Lines of one record: first those that differ in the line, within it the worst record first.
+    // Lines in order; for each line, the worst record first.
     let mut lines: Vec<(&Line, &Record, Vec<Option<Cell<'_>>>)> = Vec::new();
     for line in &table.rows {
         let cells =
@@ -141,13 +141,13 @@ pub(super) fn markdown(table: &Table, records: &[Record]) -> String {
     text
 }
 
-/// By the first column that both have.
+/// Compares by the first column that both have.
 fn worse_first(a: &[Option<Cell<'_>>], b: &[Option<Cell<'_>>]) -> Ordering {
     let both = a.iter().zip(b).find_map(|(a, b)| Some((a.as_ref()?, b.as_ref()?)));
     both.map_or(Ordering::Equal, |(a, b)| a.worse_first(b))
 }
 
-/// Which commands printed some cells, on which machines, with how many runs.
+/// Which commands printed these cells, on which machines, with how many runs.
 fn commands<'a>(cells: impl Iterator<Item = &'a Cell<'a>>) -> String {
     let mut commands: Vec<(&str, Vec<String>)> = Vec::new();
     for cell in cells {

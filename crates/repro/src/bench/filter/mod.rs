@@ -1,7 +1,7 @@
-//! Bloom filters: queries a second at a number of names, of positions, a length of keys and a share of members.
+//! Bloom filters: queries per second, by number of names, number of positions, key length and share of members.
 //!
-//! All contestants hold the same keys and answer the same queries in the same order. Every member must be positive, and
-//! how many aliens are is counted before anything is timed; each timed run must count the same again.
+//! All contestants hold the same keys and answer the same queries in the same order. Before timing, every member must
+//! be positive, and the positive aliens are counted; each timed run must count the same again.
 
 mod sides;
 
@@ -19,9 +19,9 @@ use crate::hash_lab::keys::Keys;
 use crate::names::Random;
 use crate::report::{Row, Setting};
 
-/// Queries of a run where nothing else is said.
+/// Default queries per run.
 const QUERIES: u64 = 1 << 20;
-/// The array of queries is so long at most: longer than what a branch predictor learns by heart.
+/// Maximum length of the array of queries: longer than a branch predictor can learn.
 const MAX_QUERIES: usize = 1 << 18;
 
 /// What to measure.
@@ -29,23 +29,23 @@ const MAX_QUERIES: usize = 1 << 18;
 pub struct Options {
     /// Names in a filter.
     pub n: Vec<u64>,
-    /// Positions of a name.
+    /// Positions per name.
     pub k: Vec<u32>,
     /// Bytes of a key: 4 (addresses) or 13 (5-tuples).
     pub key_bytes: Vec<usize>,
     /// Shares of the queries that are members, 0 to 1.
     pub members: Vec<f64>,
-    /// Bits of a filter for each name.
+    /// Bits of a filter per name.
     pub bits_per_name: f64,
-    /// Contestants by name; empty: all.
+    /// Contestants by name; all if empty.
     pub contestants: Vec<String>,
     /// Rounds: how often each contestant is measured.
     pub runs: u32,
-    /// Keys a call.
+    /// Keys per call.
     pub batch: u32,
-    /// What keys, orders and secrets follow from.
+    /// Seed of keys, orders and secrets.
     pub seed: u64,
-    /// Queries a run, at least.
+    /// Queries per run, at least.
     pub operations: Option<u64>,
 }
 
@@ -86,14 +86,14 @@ impl Options {
     }
 }
 
-/// Runs the bench: a table for each setting.
+/// Runs the bench: one table per setting.
 /// # Errors
-/// [`BenchError`]; tables complete until then have been handed to `listener`.
+/// [`BenchError`]; tables completed before the error have been handed to `listener`.
 pub fn run(options: &Options, listener: &mut dyn Listener) -> Result<(), BenchError> {
     options.check()?;
     for &key_bytes in &options.key_bytes {
         for &n in &options.n {
-            // Members first, and as many aliens.
+            // Members first, then as many aliens.
             let keys = if key_bytes == Keys::ADDRESS {
                 Keys::addresses(2 * n as usize, options.seed)
             } else {
@@ -107,7 +107,7 @@ pub fn run(options: &Options, listener: &mut dyn Listener) -> Result<(), BenchEr
     Ok(())
 }
 
-/// A filter with its name and the share of aliens that are positive.
+/// A filter with its name, and the share of aliens that are positive.
 type Entered = (&'static str, Box<dyn Side>, f64);
 
 fn queries(options: &Options, keys: &Keys, n: u64, k: u32, listener: &mut dyn Listener) -> Result<(), BenchError> {
@@ -144,7 +144,7 @@ fn queries(options: &Options, keys: &Keys, n: u64, k: u32, listener: &mut dyn Li
     Ok(())
 }
 
-/// The contestants with all members in, each checked.
+/// The contestants, filled with all members, each checked.
 fn filled(
     options: &Options,
     key_bytes: usize,
@@ -173,7 +173,7 @@ fn filled(
     options.chosen().into_iter().map(make).collect()
 }
 
-/// Packed queries, a share of them members, each drawn at random.
+/// Packed queries, of which a share are members, each drawn at random.
 fn order(options: &Options, keys: &Keys, n: u64, share: f64) -> Vec<u8> {
     let mut random = Random::new(options.seed ^ 0x6f72_6465);
     let n_queries = MAX_QUERIES.min(options.operations.unwrap_or(QUERIES) as usize);

@@ -1,8 +1,8 @@
-//! What `bench filter` compares: Bloom filters in the paper's configuration, and fibula's.
+//! The contestants of `bench filter`: Bloom filters in the paper's configuration, and fibula's.
 //!
-//! The paper's are written as it describes them: BOB hash calls with different seeds, remainders by the processor's
-//! division, one name after another, and an end at the first bit that is zero. They are compiled for the length of the
-//! keys, so that nothing is lost on loops over bytes.
+//! The paper's filters are implemented as it describes them: BOB hash calls with different seeds, remainders by the
+//! processor's division, one name at a time, and a stop at the first zero bit. They are compiled for the length of
+//! the keys, so that no time is lost in loops over bytes.
 
 use lookup::bloom::{
     Blocked, Bloom, DoubleHashing, Layout, OneHashing, Partitioned, Shape, ShapeError, Standard, partition_sizes,
@@ -15,7 +15,7 @@ use crate::names::Random;
 /// The largest batch.
 pub(super) const MAX_BATCH: usize = 256;
 
-/// Contestants, with a line about each.
+/// Contestants, with a one-line description of each.
 pub const CONTESTANTS: [(&str, &str); 8] = [
     ("sbf-paper", "SBF as published: k BOB hashes under k seeds, each modulo m; ends at the first zero bit"),
     ("lhbf-paper", "LHBF as published: two BOB hashes, h_1 + i h_2 + i^3 modulo m; ends at the first zero bit"),
@@ -39,7 +39,7 @@ pub(super) trait Side: Send + Sync {
     fn bits(&self) -> u64;
 }
 
-/// Makes an empty filter of about `bits` for keys of `N` bytes.
+/// Creates an empty filter of about `bits` bits for keys of `N` bytes.
 pub(super) fn new<const N: usize>(name: &str, bits: u64, k: u32, seed: u64) -> Result<Box<dyn Side>, ShapeError> {
     let mut random = Random::new(seed);
     let seeds: Vec<u32> = (0..k).map(|_| random.next_u64() as u32).collect();
@@ -79,7 +79,7 @@ impl Bits {
     }
 }
 
-/// Where the bits of a key stand in one of the paper's filters.
+/// The bit positions of a key in one of the paper's filters.
 trait Rule: Send + Sync {
     fn positions<const N: usize>(&self, key: &[u8; N]) -> impl Iterator<Item = u64>;
 }
@@ -157,7 +157,7 @@ impl<const N: usize, R: Rule> Side for Paper<N, R> {
     }
 }
 
-/// One of fibula's filters, behind the hasher that every table uses.
+/// One of fibula's filters, with the hasher that every table uses.
 struct Ours<const N: usize, L: Layout> {
     filter: Bloom<L>,
     hasher: Hasher,

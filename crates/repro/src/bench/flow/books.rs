@@ -1,12 +1,12 @@
-//! What stands where in a flow table, counted, not timed: entries in their second buckets, entries that a bucket has
-//! elsewhere, bytes of a slot.
+//! Where entries of a flow table are, counted rather than timed: entries in their second buckets, entries that a bucket
+//! has elsewhere, bytes per slot.
 
 use super::{Options, fill, made, sides, turn_over};
 use crate::BenchError;
 use crate::bench::Listener;
 
-/// Shares of the entries that are in their second bucket at each of `options.load`: while a table fills, and in a table of
-/// its own after so many turnovers. The loads ascend.
+/// Shares of the entries that are in their second bucket at each of `options.load`: while one table fills, and in a
+/// separate table after `turnovers` turnovers. The loads ascend.
 /// # Errors
 /// [`BenchError`]
 pub(crate) fn second_shares(
@@ -35,8 +35,8 @@ pub(crate) fn second_shares(
     Ok(shares)
 }
 
-/// How many buckets have 0, 1, 2 ... entries that live in their second bucket, in a table at `options.load[0]` and after so
-/// many turnovers; none where the policy does not count them.
+/// How many buckets have 0, 1, 2 ... entries that are in their second bucket, in a table at `options.load[0]` after
+/// `turnovers` turnovers; `None` if the policy does not count them.
 /// # Errors
 /// [`BenchError`]
 pub(crate) fn moved_counts(
@@ -54,7 +54,7 @@ pub(crate) fn moved_counts(
     Ok(side.moved_counts())
 }
 
-/// Bytes of a slot, counted over the slots that may be filled; none where there is no such contestant here.
+/// Bytes per slot, over the slots that may be filled; `None` if the contestant is not available here.
 /// # Errors
 /// [`BenchError`]
 pub(crate) fn bytes_a_slot(

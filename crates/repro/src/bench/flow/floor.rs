@@ -1,8 +1,8 @@
-//! The floor of flow tables: what a lookup must touch and no more.
+//! The floor of flow tables: only the memory accesses that a lookup must make.
 //!
-//! Per key its digest, one random line of the array of buckets, and for a hit one random entry of 32 bytes whose number
-//! depends on that line, or of small keys a word of the line. Which keys are hits stands in the lowest bit of their second
-//! word. Answers mean nothing.
+//! Per key: its digest, one random line of the array of buckets, and for a hit one random 32-byte entry whose number
+//! depends on that line, or for small keys one word of the line. The lowest bit of a key's second word says whether it
+//! is a hit. Answers mean nothing.
 
 #![expect(unsafe_code, reason = "unchecked reads and prefetches, as the tables it is the floor of have them")]
 
@@ -20,7 +20,7 @@ pub(super) struct Floor {
 }
 
 impl Floor {
-    /// As for tables of `capacity` slots, eight a line; of small entries, which stand in the lines, five.
+    /// As for tables of `capacity` slots: eight per line, or five for small entries, which are stored in the lines.
     pub(super) fn new(capacity: usize, is_small: bool, seed: u64) -> Self {
         let n_buckets = if is_small { capacity.div_ceil(5) } else { capacity / 8 }.next_power_of_two();
         let hasher = Hasher::new(Family::default(), &SecretKey::from_seed(seed));

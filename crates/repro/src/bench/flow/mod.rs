@@ -1,9 +1,10 @@
-//! Flow tables: lookups a second at a capacity, a load and a share of absent keys; inserts up to a load; how often hints
-//! are wrong after turnovers; bytes an entry.
+//! Flow tables: lookups per second at a capacity, a load and a share of absent keys; inserts per second up to a load;
+//! how often hints are wrong after turnovers; bytes per entry.
 //!
-//! Keys and values have 16 bytes, or 4 bytes each: then the form with entries in the lines takes part. All contestants hold the same keys and answer the same queries in the same order, an
-//! average share of which is absent; the sum of all values found is compared with the right one in each timed run. With
-//! several threads each has a table of its own, as flows steered to cores have.
+//! Keys and values have 16 bytes each, or 4 bytes each: with 4, the form with entries in the lines takes part too. All
+//! contestants hold the same keys and answer the same queries in the same order, of which a given share is absent on
+//! average. Each timed run compares the sum of all values found with the correct one. With several threads each has its
+//! own table, as when flows are steered to cores.
 
 pub(crate) mod books;
 mod floor;
@@ -24,9 +25,9 @@ use crate::contestants;
 use crate::names::{Random, mix64};
 use crate::report::{Row, Setting};
 
-/// Queries of a run and thread where nothing else is said.
+/// Default queries per run and thread.
 const LOOKUPS: u64 = 1 << 23;
-/// The array of queries is so long at most.
+/// Maximum length of the array of queries.
 const MAX_QUERIES: usize = 1 << 22;
 
 /// What to measure.
@@ -38,35 +39,35 @@ pub struct Options {
     pub load: Vec<f64>,
     /// Shares of the queries whose keys are absent, 0 to 1.
     pub absent: Vec<f64>,
-    /// Contestants by name; empty: all.
+    /// Contestants by name; all if empty.
     pub contestants: Vec<String>,
     /// Numbers of threads.
     pub threads: Vec<u32>,
     /// Rounds: how often each contestant is measured.
     pub runs: u32,
-    /// Keys a call.
+    /// Keys per call.
     pub batch: u32,
-    /// What keys, orders and secrets follow from.
+    /// Seed of keys, orders and secrets.
     pub seed: u64,
-    /// Lookups a run and thread, at least.
+    /// Lookups per run and thread, at least.
     pub operations: Option<u64>,
     /// What is measured.
     pub parts: Vec<Part>,
-    /// Keys and values of 4 bytes instead of 16. Of each power of two of `capacity`, five eighths are slots: those of the
-    /// inline form, with as many lines as the others have.
+    /// Keys and values of 4 bytes instead of 16. Each power of two of `capacity` then counts as five eighths as many
+    /// slots: those of the inline form with as many lines as the other forms have.
     pub is_small: bool,
 }
 
 /// A part of the bench.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Part {
-    /// Lookups a second.
+    /// Lookups per second.
     Lookup,
-    /// Inserts a second into an empty table, up to the load.
+    /// Inserts per second into an empty table, up to the load.
     Insert,
     /// How often the hint is wrong, after the fill and after 30 turnovers.
     Hint,
-    /// Lookups a second after turnovers, before and after flows are brought back to their first buckets.
+    /// Lookups per second after turnovers, before and after flows are moved back to their first buckets.
     Churn,
 }
 
@@ -84,9 +85,10 @@ impl std::str::FromStr for Part {
     }
 }
 
-/// Turnovers after which hints are looked at again.
+/// Turnovers after which hints are measured again.
 const TURNOVERS: usize = 30;
-/// Turnovers after which lookups are measured: by then as many flows as ever are in their second bucket.
+/// Turnovers after which lookups are measured: by then the number of flows in their second bucket has reached its
+/// maximum.
 const FEW_TURNOVERS: usize = 3;
 
 impl Options {
@@ -135,12 +137,12 @@ impl Options {
         Row::new(&format!("{bench}, load {load}"), name, &setting, unit, samples)
     }
 
-    /// Key number `n` of those that are inserted, or of those that are not: the lowest bit of its second word tells which.
-    /// Of small keys the first four bytes differ from each other's.
+    /// Key number `n` of those that are inserted, or of those that are not; the lowest bit of its second word
+    /// distinguishes the two. The first four bytes of small keys are distinct.
     fn key(&self, n: u64, is_present: bool) -> Key {
         let number = 2 * n + u64::from(is_present);
         let first = if self.is_small {
-            // One to one on 32 bits: steps of MurmurHash3's finalizer.
+            // A bijection on 32 bits: steps of MurmurHash3's finaliser.
             let mixed = (number as u32 ^ self.seed as u32).wrapping_mul(0x85EB_CA6B);
             u64::from((mixed ^ (mixed >> 13)).wrapping_mul(0xC2B2_AE35))
         } else {
@@ -152,7 +154,7 @@ impl Options {
 
 /// Runs the bench.
 /// # Errors
-/// [`BenchError`]; tables complete until then have been handed to `listener`.
+/// [`BenchError`]; tables completed before the error have been handed to `listener`.
 pub fn run(options: &Options, listener: &mut dyn Listener) -> Result<(), BenchError> {
     options.check()?;
     let largest = options.capacity.iter().copied().max().unwrap_or(0);
@@ -184,7 +186,7 @@ pub fn run(options: &Options, listener: &mut dyn Listener) -> Result<(), BenchEr
     Ok(())
 }
 
-/// Makes a table, or says why there is none, which is an error if it was asked for by name.
+/// Creates a table, or reports why there is none, which is an error if it was asked for by name.
 fn made(
     options: &Options,
     name: &str,
@@ -202,7 +204,7 @@ fn made(
     }
 }
 
-/// Inserts the flows of these numbers.
+/// Inserts the flows with these numbers.
 fn fill(options: &Options, name: &str, side: &mut dyn Side, numbers: Range<u64>) -> Result<Duration, BenchError> {
     let n = numbers.end;
     let mut keys = Vec::with_capacity(1 << 16);
@@ -287,8 +289,8 @@ fn lookups(
     Ok(())
 }
 
-/// Queries, an average share of them absent and the others those of flows numbered `name(0)` to `name(n - 1)`, and the sum
-/// of the right answers.
+/// Queries, of which an average share is absent and the others are those of flows `name(0)` to `name(n - 1)`, and the
+/// sum of the correct answers.
 fn queries(options: &Options, absent: f64, n: u64, name: impl Fn(u64) -> u64) -> (Vec<Key>, u64) {
     let mut random = Random::new(options.seed);
     let n_queries = MAX_QUERIES.min(options.operations.unwrap_or(LOOKUPS) as usize);
@@ -306,7 +308,7 @@ fn queries(options: &Options, absent: f64, n: u64, name: impl Fn(u64) -> u64) ->
     (queries.collect(), expected)
 }
 
-/// Sum of the answers of one thread a table, and the time from the first start to the last end.
+/// Sum of the answers, one thread per table, and the time from the first start to the last end.
 fn timed_run(sides: &[Box<dyn Side>], queries: &[Key], batch: usize, passes: u64) -> (u64, Duration) {
     if let [side] = sides {
         let start = Instant::now();
@@ -332,8 +334,8 @@ fn timed_run(sides: &[Box<dyn Side>], queries: &[Key], batch: usize, passes: u64
     (times.iter().fold(0, |sum, time| sum.wrapping_add(time.0)), end - start)
 }
 
-/// Lookups after turnovers, before and after flows are brought back to their first buckets, in the same order; how many
-/// buckets a second that takes.
+/// Lookups per second after turnovers, before and after flows are moved back to their first buckets, in the same order;
+/// and how many buckets per second that move visits.
 fn churned(options: &Options, setting: (u64, f64), listener: &mut dyn Listener) -> Result<(), BenchError> {
     let n = (setting.0 as f64 * setting.1) as u64;
     for name in options.chosen() {
@@ -383,7 +385,7 @@ fn churned(options: &Options, setting: (u64, f64), listener: &mut dyn Listener) 
     Ok(())
 }
 
-/// Replaces flows at random, `turnovers` times as many as there are; returns those that are there then.
+/// Replaces flows at random, `turnovers` times as many as there are. Returns those that are in the table then.
 fn turn_over(
     options: &Options,
     name: &str,

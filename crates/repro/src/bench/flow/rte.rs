@@ -1,9 +1,9 @@
-//! rte_hash with 16-byte keys, or those of 4 bytes. Its data are 8 bytes: half a value within the entry, or a pointer to a
-//! whole one.
+//! rte_hash with keys of 16 or 4 bytes. Its data are 8 bytes: half a value stored in the entry, or a pointer to a whole
+//! one.
 //!
-//! An entry has 32 bytes, of which key and data fill 24: with whole values in it, as Le Scouarnec has changed `rte_hash`
-//! for his comparison, the same lines would be read. So `rte_hash` is his contestant, less a load from a line that is at
-//! hand; `rte_hash-pointer` is what values of 16 bytes cost whoever takes the library as it is.
+//! An entry has 32 bytes, of which key and data fill 24. With whole values in the entry, as Le Scouarnec modified
+//! `rte_hash` for his comparison, the same lines would be read. So `rte_hash` is his contestant, less one load from a
+//! line already in cache; `rte_hash-pointer` is the cost of 16-byte values with the library unmodified.
 
 #[cfg(not(feature = "dpdk"))]
 pub(super) fn new(
@@ -35,7 +35,7 @@ mod linked {
 
     struct Rte {
         table: NonNull<rte::RteHash>,
-        /// Room for whole values, where data are pointers.
+        /// The whole values, where data are pointers.
         values: Option<Pages>,
         n_values: usize,
         is_small: bool,
@@ -114,13 +114,13 @@ mod linked {
             for _ in 0..passes {
                 for keys in queries.chunks(batch) {
                     let table = self.table.as_ptr();
-                    // SAFETY: a live table, arrays of the given length; nothing writes meanwhile.
+                    // SAFETY: a live table, arrays of the given length; nothing writes concurrently.
                     let hits =
                         unsafe { rte::fibula_flow_lookup(table, keys.as_ptr().cast(), data.as_mut_ptr(), keys.len()) };
                     if self.values.is_some() {
                         for_each(hits, |i| prefetch(data[i].cast()));
                         for_each(hits, |i| {
-                            // SAFETY: what was inserted: pointers into `values`, which stands as long as the table.
+                            // SAFETY: what was inserted: pointers into `values`, which lives as long as the table.
                             let [first, second] = unsafe { data[i].cast::<Value>().read() };
                             sum = sum.wrapping_add(first).wrapping_add(second);
                         });

@@ -1,4 +1,4 @@
-//! What `bench flow` compares: tables of 16-byte keys and 16-byte values, or of 4 and 4 bytes, and the floor.
+//! The contestants of `bench flow`: tables of 16-byte keys and 16-byte values, or of 4 and 4 bytes, and the floor.
 
 use lookup::flow::{
     CuckooPlusPlus, Horton, Inline, Layout, Optimistic, Pessimistic, Policy, Settings, Split, Table, Timed,
@@ -8,14 +8,14 @@ use lookup::hash::{Digest, Family, Hasher, SecretKey};
 use super::floor::Floor;
 use super::rte;
 
-/// A key: what a 5-tuple of IPv4 is padded to. Of small ones the first four bytes count.
+/// A key: a padded IPv4 5-tuple. Of a small key only the first four bytes count.
 pub(super) type Key = [u64; 2];
 /// A value.
 pub(super) type Value = [u64; 2];
 /// The largest batch.
 pub(super) const MAX_BATCH: usize = 64;
 
-/// Contestants, with a line about each.
+/// Contestants, with a one-line description of each.
 pub const CONTESTANTS: [(&str, &str); 11] = [
     ("floor", "the same loop and digests that reads one random line for a miss and two for a hit, and nothing else"),
     (CuckooPlusPlus::NAME, "a Bloom filter in the first bucket's line tells whether to read the second"),
@@ -33,7 +33,7 @@ pub const CONTESTANTS: [(&str, &str); 11] = [
 const INLINE: &str = "inline";
 const INLINE_TIMED: &str = "inline timed";
 
-/// Whether a contestant takes part with keys and values of 4 bytes, or with those of 16.
+/// Whether a contestant takes part with keys and values of 4 bytes if `is_small`, otherwise of 16.
 pub(super) fn takes_part(name: &str, is_small: bool) -> bool {
     match name {
         INLINE | INLINE_TIMED => is_small,
@@ -42,11 +42,11 @@ pub(super) fn takes_part(name: &str, is_small: bool) -> bool {
     }
 }
 
-/// What a layout makes of keys and values.
+/// How a layout represents keys and values.
 pub(super) trait Flow: Layout {
-    /// The keys of a batch, in `scratch` if they have to be made.
+    /// The keys of a batch, built in `scratch` if the layout needs another form.
     fn keys<'a>(keys: &'a [Key], scratch: &'a mut [Self::Key; MAX_BATCH]) -> &'a [Self::Key];
-    /// Room for that.
+    /// Initial scratch space for one batch of keys.
     const SCRATCH: [Self::Key; MAX_BATCH];
     /// The value of a key.
     fn value(key: &Key) -> Self::Value;
@@ -81,7 +81,7 @@ pub(super) fn small(key: &Key) -> u32 {
     key[0] as u32
 }
 
-/// Its value.
+/// The value of a small key.
 #[inline(always)]
 pub(super) fn small_value(key: &Key) -> u32 {
     small(key).wrapping_mul(0x2C1B_3C6D).rotate_left(9)
@@ -163,7 +163,7 @@ pub(super) trait Side: Send + Sync {
         None
     }
 
-    /// Moves entries to their first bucket where that has a free slot; returns how many buckets were visited.
+    /// Moves entries to their first bucket if it has a free slot. Returns how many buckets were visited.
     fn rehome(&mut self) -> u64 {
         0
     }
@@ -179,7 +179,7 @@ pub(super) trait Side: Send + Sync {
     }
 }
 
-/// Makes an empty table for `capacity` entries.
+/// Creates an empty table for `capacity` entries.
 pub(super) fn new(name: &str, capacity: usize, is_small: bool, seed: u64) -> Result<Box<dyn Side>, crate::BenchError> {
     fn ours<L: Flow + 'static, P: Policy>(capacity: usize, seed: u64) -> Result<Box<dyn Side>, String> {
         let (family, key) = (Family::default(), SecretKey::from_seed(seed));
@@ -212,7 +212,7 @@ pub(super) fn usable_slots(name: &str, capacity: u64) -> u64 {
     if name == "hashbrown" { capacity / 8 * 7 } else { capacity }
 }
 
-/// A lifetime that no bench outlasts.
+/// A lifetime longer than any bench.
 const LIFETIME: u16 = 1000;
 
 impl<L: Flow, P: Policy> Side for Table<L, P> {
@@ -300,7 +300,7 @@ impl<L: Flow, P: Policy> Side for Table<L, P> {
     }
 }
 
-/// A pair for hashbrown.
+/// A key-value pair for hashbrown.
 trait Pair: Send + Sync {
     type Key: PartialEq + Copy + Send + Sync;
     type Value: Copy + Send + Sync;
@@ -361,7 +361,7 @@ struct Map<E: Pair> {
 impl<E: Pair> Map<E> {
     fn new(capacity: usize, seed: u64) -> Self {
         let hasher = Hasher::new(Family::default(), &SecretKey::from_seed(seed));
-        // The same number of slots as the others have.
+        // The same number of slots as the other contestants have.
         let usable = usable_slots("hashbrown", capacity as u64) as usize;
         Self { table: hashbrown::HashTable::with_capacity(usable), hasher }
     }

@@ -11,7 +11,7 @@ use super::paper::{Lhbf, Sbf};
 use super::sides::{MAX_BATCH, Probes, Side, heap_bytes};
 use crate::BenchError;
 
-/// Positions of an entry, as in the paper.
+/// Positions per entry, as in the paper.
 const K: u32 = 10;
 
 struct Filtered<F> {
@@ -20,7 +20,7 @@ struct Filtered<F> {
     control_bytes: u64,
 }
 
-/// Bits for which k = 10 positions are best: `k n / ln 2`.
+/// Bits for which k = 10 positions are optimal: `k n / ln 2`.
 fn bits(n_entries: usize) -> u64 {
     (n_entries as f64 * f64::from(K) / std::f64::consts::LN_2) as u64
 }
@@ -92,7 +92,7 @@ impl<F: Membership<u32>> Side for Filtered<F> {
         self.control_bytes
     }
 
-    /// Vain ones a filter look-up are its rate.
+    /// Vain probes per filter look-up are the filter's false positive rate.
     fn probes(&self, addresses: &[u32]) -> Option<Probes> {
         let mut values = vec![0; addresses.len()];
         self.query.lookup_batch(addresses, &mut values);

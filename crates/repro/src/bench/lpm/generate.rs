@@ -1,5 +1,5 @@
-//! Tables to look up in: the list that `FIBULA_PREFIXES` names, or one that is like a full one: its lengths in the same
-//! proportions, half of the prefixes inside of others.
+//! Tables to look up in: the list that `FIBULA_PREFIXES` names, or one that resembles a full table, with lengths in the
+//! same proportions and half of the prefixes inside others.
 
 use std::collections::HashSet;
 use std::io::Read as _;
@@ -9,10 +9,10 @@ use lookup::lpm::Prefix;
 use crate::BenchError;
 use crate::names::Random;
 
-/// The lines of the list of prefixes that the environment variable `FIBULA_PREFIXES` names, packed by gzip or not; none
-/// where it is not set. What follows a comma in a line is not looked at by those who parse it.
+/// The lines of the prefix list that the environment variable `FIBULA_PREFIXES` names, compressed with gzip or not;
+/// `None` if it is not set. Parsers of a line ignore what follows a comma.
 /// # Errors
-/// [`BenchError::Setting`] where the file cannot be read.
+/// [`BenchError::Setting`] if the file cannot be read.
 pub fn listed() -> Result<Option<String>, BenchError> {
     let Some(path) = std::env::var_os("FIBULA_PREFIXES") else { return Ok(None) };
     let read = || {
@@ -34,7 +34,7 @@ const OF_LENGTH: [u64; 25] = [
     3, 11, 18, 17, 3, 3, 886,
 ];
 
-/// `n` distinct prefixes, fewer where a length has no more; shorter ones first.
+/// `n` distinct prefixes, fewer if a length has no more; shorter ones first.
 pub fn generate(n: usize, seed: u64) -> Vec<Prefix<u32>> {
     let total: u64 = OF_LENGTH.iter().sum();
     let mut random = Random::new(seed ^ 0x7072_6566);
@@ -45,7 +45,7 @@ pub fn generate(n: usize, seed: u64) -> Vec<Prefix<u32>> {
         end += share;
         let until = (n as u64 * end / total) as usize;
         let n_shorter = prefixes.len() as u64;
-        // Bounded, for there are only 256 prefixes of 8 bits.
+        // Bounded, because there are only 256 prefixes of 8 bits.
         for _ in 0..4 * (until - prefixes.len()) {
             if prefixes.len() == until {
                 break;

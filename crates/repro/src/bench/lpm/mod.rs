@@ -1,8 +1,8 @@
-//! Longest prefix match: look-ups a second in a table of IPv4 prefixes, time to build it, and its memory.
+//! Longest prefix match: look-ups per second in a table of IPv4 prefixes, the time to build it, and its memory.
 //!
-//! All contestants hold the same prefixes with the same next hops, drawn at random from 255, so that no two neighbours
-//! have one on purpose. They answer the same addresses in the same order; the sum of all next hops is compared in each
-//! timed run, and every contestant is asked for all addresses of the first kind before.
+//! All contestants hold the same prefixes with the same next hops. Those are drawn at random from 255, so that
+//! neighbours do not share one systematically. They answer the same addresses in the same order; each timed run
+//! compares the sum of all next hops, and every contestant first looks up all addresses of the first kind.
 
 mod behind_filters;
 mod generate;
@@ -25,11 +25,11 @@ use crate::report::{Row, Setting};
 pub(crate) use sides::Probes;
 use sides::{MAX_BATCH, Side};
 
-/// Addresses of a run where nothing else is said.
+/// Default addresses per run.
 const LOOKUPS: u64 = 1 << 23;
-/// The array of addresses is so long at most.
+/// Maximum length of the array of addresses.
 const MAX_ADDRESSES: usize = 1 << 20;
-/// Next hops.
+/// Number of next hops.
 const N_HOPS: u64 = 255;
 
 /// What to measure.
@@ -37,34 +37,34 @@ const N_HOPS: u64 = 255;
 pub struct Options {
     /// The prefixes, each once.
     pub prefixes: Vec<Prefix<u32>>,
-    /// Where they come from, for the title.
+    /// The source of the prefixes, for the title.
     pub source: String,
-    /// Which addresses are asked for.
+    /// Which addresses are looked up.
     pub destinations: Vec<Destinations>,
     /// Addresses of a trace, for [`Destinations::Trace`].
     pub trace: Vec<u32>,
-    /// Contestants by name; empty: all but those behind filters that the paper has.
+    /// Contestants by name; if empty, all but the paper's variants behind filters.
     pub contestants: Vec<String>,
     /// Rounds: how often each contestant is measured.
     pub runs: u32,
-    /// Addresses a call.
+    /// Addresses per call.
     pub batch: u32,
-    /// What next hops and orders follow from.
+    /// Seed of next hops and orders.
     pub seed: u64,
-    /// Look-ups a run, at least.
+    /// Look-ups per run, at least.
     pub operations: Option<u64>,
 }
 
-/// Which addresses are asked for.
+/// Which addresses are looked up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Destinations {
     /// Any address.
     Random,
     /// An address of a random prefix.
     Prefix,
-    /// An address of a prefix, prefixes in proportion to 1/rank: a few make up most of the traffic.
+    /// An address of a prefix, with prefixes in proportion to 1/rank: a few make up most of the traffic.
     Zipf,
-    /// The addresses of a trace, over and over.
+    /// The addresses of a trace, repeated.
     Trace,
 }
 
@@ -97,7 +97,7 @@ impl Destinations {
             Self::Prefix => (0..n).map(|_| inside(random.below(n_prefixes), &mut random)).collect(),
             Self::Zipf => {
                 let zipf = Zipf::new(n_prefixes);
-                // Prefixes of one rank lie anywhere in the table.
+                // Prefixes of one rank are anywhere in the table.
                 let at = |rank: u64| mix64(options.seed ^ rank) % n_prefixes;
                 (0..n).map(|_| inside(at(zipf.draw(&mut random)), &mut random)).collect()
             }
@@ -105,7 +105,7 @@ impl Destinations {
         }
     }
 
-    /// As it is written.
+    /// Its name on the command line.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Random => "random",
@@ -157,7 +157,7 @@ fn routes(options: &Options) -> Vec<(Prefix<u32>, u64)> {
 
 /// Runs the bench.
 /// # Errors
-/// [`BenchError`]; tables complete until then have been handed to `listener`.
+/// [`BenchError`]; tables completed before the error have been handed to `listener`.
 pub fn run(options: &Options, listener: &mut dyn Listener) -> Result<(), BenchError> {
     options.check()?;
     contestants::start_dpdk(1 << 30).or_else(|error| {
@@ -198,8 +198,8 @@ pub fn run(options: &Options, listener: &mut dyn Listener) -> Result<(), BenchEr
     Ok(())
 }
 
-/// Hash probes of a lookup that finds something in the table of a contestant behind filters, counted, and expected by
-/// equation (17) of its paper; for each kind of addresses.
+/// Hash probes of a successful lookup in the table of a contestant behind filters, counted, and expected by equation
+/// (17) of its paper; for each kind of addresses.
 /// # Errors
 /// [`BenchError`]
 pub(crate) fn probes(options: &Options, name: &str) -> Result<Vec<(Destinations, Probes)>, BenchError> {
@@ -232,7 +232,7 @@ fn look_ups(
     let mut samples = vec![Vec::new(); entered.len()];
     for run in 0..=options.runs {
         for ((name, side), samples) in entered.iter().zip(&mut samples) {
-            // Before the first run a pass warms the table up and tells whether it answers like the others.
+            // Before the first run, one pass warms up the table and checks that it answers like the others.
             let passes = if run == 0 { 1 } else { passes };
             let start = Instant::now();
             let got = (0..passes).fold(0u64, |sum, _| sum.wrapping_add(side.sum(addresses, batch)));

@@ -1,8 +1,8 @@
-//! The filters of the paper's experiments: hash functions with seeds, of address and length.
+//! The filters of the paper's experiments: seeded hash functions of address and length.
 //!
-//! Source: Lu et al., "Low Computational Cost Bloom Filters", sections V.C and VI.B: "all the hash functions are BOB-based
-//! hash function with different seeds", and a query ends at the first bit that is zero. Differs: a hash is brought below m
-//! by a multiplication, which costs less than the paper's modulo.
+//! Source: Lu et al., "Low Computational Cost Bloom Filters", sections V.C and VI.B: "all the hash functions are
+//! BOB-based hash function with different seeds", and a query ends at the first zero bit. Differs: a hash is reduced
+//! below m by a multiplication, which costs less than the paper's modulo.
 
 use lookup::bloom::double_hashing::extended_double_hashing;
 use lookup::lpm::bloom::Membership;

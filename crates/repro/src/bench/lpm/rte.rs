@@ -1,4 +1,4 @@
-//! rte_lpm and rte_fib, through the shim in `c/dpdk`. With feature `dpdk` only.
+//! rte_lpm and rte_fib, through the shim in `c/dpdk`. Only with feature `dpdk`.
 
 #[cfg(not(feature = "dpdk"))]
 mod missing {
@@ -39,7 +39,7 @@ mod linked {
     use crate::BenchError;
     use crate::contestants::dpdk as rte;
 
-    /// `struct rte_lpm` and `struct rte_fib`, seen through pointers only.
+    /// `struct rte_lpm` and `struct rte_fib`, used through pointers only.
     #[repr(C)]
     struct RteLpm([u8; 0]);
     #[repr(C)]
@@ -60,7 +60,7 @@ mod linked {
         ips: Vec<u32>,
         lens: Vec<u8>,
         hops: Vec<u32>,
-        /// Groups of 256 that prefixes of more than 24 bits need.
+        /// Groups of 256 that prefixes longer than 24 bits need.
         n_tbl8: u32,
     }
 
@@ -124,7 +124,7 @@ mod linked {
             addresses.chunks(batch).fold(0, |sum, ips| {
                 // SAFETY: a live table that nobody writes to, arrays of the given length.
                 unsafe { fibula_lpm_lookup(self.table.as_ptr(), ips.as_ptr(), hops.as_mut_ptr(), ips.len()) };
-                // Bit 24 says that there is a route.
+                // Bit 24 is set if there is a route.
                 let hop = |&hop: &u32| u64::from(hop & 0xff_ffff & (hop >> 24 & 1).wrapping_neg());
                 sum + hops[..ips.len()].iter().map(hop).sum::<u64>()
             })

@@ -1,4 +1,4 @@
-//! What `bench lpm` compares.
+//! The contestants of `bench lpm`.
 
 use lookup::hash::SecretKey;
 use lookup::lpm::Prefix;
@@ -12,7 +12,7 @@ use crate::BenchError;
 /// The largest batch.
 pub(super) const MAX_BATCH: usize = 256;
 
-/// Contestants, with a line about each.
+/// Contestants, with a one-line description of each.
 pub const CONTESTANTS: [(&str, &str); 16] = [
     ("trie", "fibula's compressed trie: nodes of 64 ranges, two reads for prefixes of up to 24 bits"),
     ("rte_lpm", "DPDK, DIR-24-8, bulk look-up; inserts take minutes for a full table (needs DPDK)"),
@@ -32,28 +32,28 @@ pub const CONTESTANTS: [(&str, &str); 16] = [
     ("sbf-paper-basic", "ten hash functions, every length: the paper's SBF"),
 ];
 
-/// Whether a contestant takes part unasked: those behind filters take half a minute each to build a full table.
+/// Whether a contestant takes part by default: those behind filters take half a minute each to build a full table.
 pub(super) fn is_default(name: &str) -> bool {
     ["trie", "rte_lpm", "rte_fib", "prefix-trie"].contains(&name)
 }
 
-/// Hash probes a lookup that finds something.
+/// Hash probes per successful lookup.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Probes {
     pub(crate) counted: f64,
-    /// At most, by equation (17).
+    /// The maximum by equation (17).
     pub(crate) expected: f64,
 }
 
 /// One table under measurement.
 pub(super) trait Side {
-    /// Sum of the next hops of all addresses, 0 for none.
+    /// Sum of the next hops of all addresses, 0 for no route.
     fn sum(&self, addresses: &[u32], batch: usize) -> u64;
 
     /// Bytes that look-ups read.
     fn bytes(&self) -> u64;
 
-    /// Bytes that stand beside, for changes.
+    /// Further bytes that changes need.
     fn bytes_beside(&self) -> u64;
 
     /// Probes of hash tables behind filters.
@@ -78,12 +78,12 @@ pub(super) fn new(name: &str, routes: &[(Prefix<u32>, u64)], seed: u64) -> Resul
     }
 }
 
-/// Bytes allocated from the heap now.
+/// Bytes currently allocated from the heap.
 pub(super) fn heap_bytes() -> u64 {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     #[expect(unsafe_code, reason = "asks the allocator")]
     {
-        // SAFETY: fills a plain struct.
+        // SAFETY: it fills a plain struct.
         let info = unsafe { libc::mallinfo2() };
         (info.uordblks + info.hblkhd) as u64
     }

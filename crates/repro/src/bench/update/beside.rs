@@ -16,8 +16,8 @@ use crate::contestants::MAX_BATCH;
 use crate::names::{Random, value_of};
 use crate::report::Row;
 
-/// Lookups of `contestant`, `concise` or `line`, idle and beside so many changes a second, for each n: two rows, `idle`
-/// first.
+/// Lookups of `contestant`, `concise` or `line`, idle and concurrently with the given number of changes per second, for
+/// each n: two rows, `idle` first.
 /// # Errors
 /// [`BenchError`].
 pub(crate) fn at_rate(
@@ -35,9 +35,9 @@ pub(crate) fn at_rate(
     })
 }
 
-/// One thread looks up names of one half of the set, whose values stay: alone, and while another applies alters of the
-/// other half. At a rate of 0 that one waits for the time of its first update, as it waits between updates at any rate:
-/// what a second busy core costs by itself.
+/// One thread looks up names of one half of the set, whose values stay: alone, and while another thread alters the
+/// other half. At a rate of 0 the second thread waits for the time of its first update, as it waits between updates at
+/// any rate: that is what a second busy core costs by itself.
 pub(super) fn run<S: Measured>(
     options: &Options,
     n: u64,
@@ -65,13 +65,13 @@ pub(super) fn run<S: Measured>(
             for _ in 0..wanted {
                 let name = altered[random.below(altered.len() as u64) as usize];
                 let digest = table.digest(name);
-                // Mostly another value each time: what changes nothing makes no message.
+                // Mostly a different value each time: an insert that changes nothing makes no message.
                 let value = altered_value(name, options.value_bits, random.below(1 << 32) as u32);
                 if let Err(error) = table.control.insert(digest, value, &mut table.updates) {
                     return Err(table.refused(error));
                 }
             }
-            // The control half has just been through the caches: a pass that is not timed brings the table back.
+            // The control half has just displaced the caches: an untimed pass brings the table back.
             lookups(&table, &queries, expected, options.batch as usize)?;
             let (rate, applied_per_s) = beside(&mut table, &queries, expected, options.batch as usize, updates_per_s)?;
             busy[at].push(rate);
@@ -99,8 +99,8 @@ pub(super) fn run<S: Measured>(
     Ok(())
 }
 
-/// Millions of lookups a second of another thread while this one applies the table's updates at a rate, and how many of
-/// them it applied a second. All are applied in the end.
+/// Millions of lookups per second of another thread while this one applies the table's updates at a rate, and the
+/// updates applied per second. All are applied in the end.
 fn beside<S: Measured>(
     table: &mut Ours<S>,
     queries: &[u64],
@@ -115,7 +115,7 @@ fn beside<S: Measured>(
     let query = &mut table.query;
     let ((sum, elapsed), applied) = std::thread::scope(|scope| {
         let (hasher, done) = (&hasher, &done);
-        // The reader moves to its thread's stack: on this one it would share cache lines with what the writer waits on.
+        // The reader moves to its thread's stack: on this one it would share cache lines with the writer's state.
         let lookups = scope.spawn(move || {
             let start = Instant::now();
             let sum = pass(&mut reader, hasher, name_len, queries, batch);
@@ -128,7 +128,7 @@ fn beside<S: Measured>(
         (lookups.join().expect("a reader does not panic"), applied)
     });
     let applied = applied.and_then(|(applied, writer_time)| {
-        // What the run did not get to, so that the next one starts from where the control half is.
+        // Updates that the run did not reach, so that the next run starts from the state of the control half.
         updates[applied..].iter().try_for_each(|update| query.apply(update).map(|_| ()))?;
         Ok(applied as f64 / writer_time.as_secs_f64())
     });
@@ -139,7 +139,7 @@ fn beside<S: Measured>(
     Ok((millions_per_second(queries.len() as u64, elapsed), applied_per_s))
 }
 
-/// Applies updates, each at its time, until `done`; how many, and in what time.
+/// Applies updates, each at its time, until `done`. Returns their number and the time taken.
 fn apply_paced<Q: Query>(
     query: &mut Q,
     updates: &[Q::Update],

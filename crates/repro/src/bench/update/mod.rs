@@ -1,9 +1,9 @@
-//! Changes: what an insert, an alter and a remove cost with their messages, what the other side pays to apply them,
-//! the slowest of many inserts, and what lookups lose while updates arrive.
+//! Changes: the cost of an insert, an alter and a remove with their messages, the cost of applying them on the other
+//! side, the slowest of many inserts, and the lookup rate lost while updates arrive.
 //!
-//! Names come in random order, so that every one meets a shard that is cold in cache where the table is large. After
-//! each phase the messages, read back from their bytes, are applied to a query half, and its answers checked. The
-//! peers have no messages: their time is that of the table alone.
+//! Names come in random order, so that in a large table each finds its shard cold in cache. After each phase the
+//! messages are decoded from their bytes and applied to a query half, and its answers are checked. The peers have no
+//! messages: their time is that of the table alone.
 
 mod beside;
 mod tables;
@@ -36,18 +36,18 @@ pub const PARTS: [(&str, &str); 10] = [
     ("line-latency", "as latency, on the line table"),
     ("line-beside", "as beside, on the line table"),
 ];
-/// So many of them hold tables to be changed.
+/// The first parts, this many, change tables.
 const TABLES: usize = 5;
-/// Changes of each kind a run.
+/// Changes of each kind per run.
 const CHANGES: u64 = 200_000;
 /// Inserts of the latency part.
 const INSERTS: u64 = 10_000_000;
-/// Updates a second that the switch applies beside lookups; with none, its writer waits.
+/// Updates per second that the switch applies during lookups; at 0, its writer waits.
 const UPDATES_PER_S: [u64; 2] = [0, 200_000];
 
 /// Runs the bench: its tables for each n.
 /// # Errors
-/// [`BenchError`]; tables complete until then have been handed to `listener`.
+/// [`BenchError`]; tables completed before the error have been handed to `listener`.
 pub fn run(options: &Options, listener: &mut dyn Listener) -> Result<(), BenchError> {
     options.check()?;
     for name in &options.contestants {
@@ -98,23 +98,23 @@ fn input<'a>(options: &Options, names: &'a [u64]) -> Input<'a> {
     }
 }
 
-/// A value other than that of the name by itself, for rounds of alters.
+/// A value other than the name's own, for rounds of alters.
 fn altered_value(name: u64, value_bits: u8, round: u32) -> u64 {
     value_of(mix64(name ^ u64::from(round)), value_bits)
 }
 
-/// Nanoseconds a change of each phase.
+/// Nanoseconds per change in each phase.
 #[derive(Default)]
 struct Samples {
     insert: Vec<f64>,
     alter: Vec<f64>,
     remove: Vec<f64>,
     batch: Vec<f64>,
-    /// Bytes of messages a name of a batch.
+    /// Message bytes per name of a batch.
     batch_bytes: Vec<f64>,
 }
 
-/// Single changes of each kind, in all tables chosen: what [`run`] does for the first of [`PARTS`].
+/// Single changes of each kind, in all chosen tables: the first of [`PARTS`].
 fn changes(
     options: &Options,
     n: u64,
@@ -178,7 +178,7 @@ fn changes(
     Ok(())
 }
 
-/// Inserts, alters, removes, and a batch of inserts where the table takes one; it is as large as before at the end.
+/// Inserts, alters, removes, and a batch of inserts if the table has one; in the end the table is as large as before.
 fn phases(
     contestant: &str,
     table: &mut dyn Table,
@@ -208,7 +208,7 @@ fn phases(
     Ok(())
 }
 
-/// Compares the value of each name to the one it was given last.
+/// Compares the value of each name with the one it was last given.
 fn check(contestant: &str, table: &mut dyn Table, changes: &[(u64, u64)]) -> Result<(), BenchError> {
     for (&(name, expected), got) in changes.iter().zip(table.values(changes)?) {
         if got != expected {
@@ -267,7 +267,7 @@ fn latency<S: Measured>(options: &Options, n: u64, listener: &mut dyn Listener) 
     {
         rows.push(row(name, rebuilt.quantile_ns(quantile) as f64));
     }
-    // About a microsecond of work: the rest is what the machine gave to others meanwhile.
+    // About a microsecond of work: the rest is time that the machine gave to others.
     rows.push(row("some cells changed: slowest", cells.quantile_ns(1.0) as f64));
     listener.table(&rows);
     Ok(())

@@ -1,4 +1,4 @@
-//! What is changed: both halves of ours with the messages between them, and the peers' tables.
+//! The tables that are changed: both halves of ours with the messages between them, and the peers' tables.
 
 use hashbrown::HashMap;
 use lookup::hash::{Digest, Hasher};
@@ -10,7 +10,7 @@ use crate::BenchError;
 use crate::contestants::Input;
 use crate::names::value_of;
 
-/// The table of a contestant, with the names of `input` in it.
+/// The table of a contestant, filled with the names of `input`.
 pub(super) fn build(name: &str, input: &Input<'_>, max_names: usize) -> Result<Box<dyn Table>, BenchError> {
     Ok(match name {
         "concise" => Box::new(Ours::<Graph<Sharded, u64>>::build(input, max_names)?),
@@ -30,26 +30,26 @@ pub(super) fn build(name: &str, input: &Input<'_>, max_names: usize) -> Result<B
     })
 }
 
-/// A table that takes changes. What the clock sees is within each call.
+/// A table that takes changes. The clock measures each call.
 pub(super) trait Table {
     /// Inserts or changes.
     fn put(&mut self, changes: &[(u64, u64)]) -> Result<(), BenchError>;
     /// Removes.
     fn remove(&mut self, names: &[(u64, u64)]) -> Result<(), BenchError>;
-    /// Inserts or changes all at once; bytes of the messages. `None`, with nothing done, where there is no such call.
+    /// Inserts or changes all at once. Returns the message bytes; `None`, with nothing done, if there is no such call.
     fn put_batch(&mut self, _changes: &[(u64, u64)]) -> Result<Option<usize>, BenchError> {
         Ok(None)
     }
-    /// The value of each name after all that was done; of one that is not there, anything.
+    /// The current value of each name; arbitrary for a name that is not in the table.
     fn values(&mut self, names: &[(u64, u64)]) -> Result<Vec<u64>, BenchError>;
 }
 
-/// The skeleton of a structure of ours, with what the bench needs to know of it.
+/// The skeleton of a structure of ours, with what the bench needs to know about it.
 pub(super) trait Measured: Skeleton<Key = Digest, Payload = u64, Query: Query<Update: Sync>> {
     const NAME: &str;
 
     fn with_settings(input: &Input<'_>, max_names: usize) -> SettingsOf<Self>;
-    /// Whether a part was built anew.
+    /// Whether the update rebuilt a part.
     fn is_rebuild(update: &UpdateOf<Self>) -> bool;
 }
 
@@ -114,7 +114,7 @@ impl<S: Measured> Ours<S> {
         BenchError::Build { contestant: S::NAME.into(), n: self.control.len() as u64, reason: error.to_string() }
     }
 
-    /// Turns the updates into bytes, as they would leave the controller.
+    /// Encodes the updates, as they would leave the controller.
     fn encode(&mut self) {
         for update in self.updates.drain(..) {
             S::Query::encode_update(&self.settings, &update, &mut self.bytes);
@@ -122,7 +122,7 @@ impl<S: Measured> Ours<S> {
         }
     }
 
-    /// Applies all messages, from their bytes.
+    /// Decodes and applies all messages.
     fn deliver(&mut self) -> Result<(), BenchError> {
         let mut start = 0;
         for &end in &self.ends {

@@ -397,7 +397,7 @@ fn of_records(error: RecordsError) -> anyhow::Error {
     Failure::new(exit, error)
 }
 
-/// Brings the documents up to date with the records, or only says which are not.
+/// Updates the documents from the records, or only reports which are out of date.
 fn write_figures(out: &Output, root: &Path, is_check: bool) -> anyhow::Result<()> {
     let report = records::report(root, is_check).map_err(of_records)?;
     let stale: Vec<String> = report.stale.iter().map(|path| path.display().to_string()).collect();
@@ -410,7 +410,7 @@ fn write_figures(out: &Output, root: &Path, is_check: bool) -> anyhow::Result<()
     out.done(&stale, format!("{} figures and tables in the documents; {written}", report.figures))
 }
 
-/// Prints the machine, then what `run` tells.
+/// Prints the machine, then what `run` reports.
 fn measured(out: &Output, run: impl FnOnce(&mut dyn Listener) -> Result<(), BenchError>) -> anyhow::Result<()> {
     let machine = Machine::read();
     if out.is_json() {

@@ -10,7 +10,7 @@ use netio::{Burst, Device, Pool};
 
 /// Calls `each` with every IPv4 packet of the capture at `path`, and with its TCP or UDP header.
 /// # Errors
-/// [`Exit::NotFound`] for a missing file, [`Exit::BadInput`] for one that is no capture, and those of `each`.
+/// [`Exit::NotFound`] for a missing file, [`Exit::BadInput`] for one that is not a capture, and those of `each`.
 pub(crate) fn ipv4_packets(
     path: &Path,
     mut each: impl FnMut(&Ipv4Slice<'_>, Option<&TransportSlice<'_>>) -> anyhow::Result<()>,

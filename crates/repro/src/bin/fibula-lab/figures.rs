@@ -1,4 +1,4 @@
-//! `fibula repro`: the tables and figures of the papers, measured again on this machine.
+//! `fibula repro`: the tables and figures of the papers, reproduced on this machine.
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -90,7 +90,7 @@ impl ResultsArgs {
 impl ReproCommand {
     /// Runs the command.
     /// # Errors
-    /// Exit code 4 for figures that do not exist or cannot be run, 6 where a structure answered wrongly.
+    /// Exit code 4 for figures that do not exist or cannot be run, 6 if a structure answered wrongly.
     pub(crate) fn run(self, out: &Output) -> anyhow::Result<()> {
         let papers = catalogue::papers()?;
         match self {
@@ -138,7 +138,7 @@ fn list(out: &Output, figures: &[(&Paper, &Figure)]) -> anyhow::Result<()> {
     out.rows(&rows.collect::<Vec<_>>())
 }
 
-/// Writes plots and report, and says how the papers' claims came out.
+/// Writes plots and report, and prints the outcome of the papers' claims.
 fn tell(out: &Output, papers: &[Paper], store: &Store, readme: Option<&Path>) -> anyhow::Result<()> {
     #[derive(serde::Serialize)]
     struct Row {
@@ -178,7 +178,7 @@ fn tell(out: &Output, papers: &[Paper], store: &Store, readme: Option<&Path>) ->
     Ok(())
 }
 
-/// Runs all that can run. A figure that fails does not keep the others from running; the first failure is the outcome.
+/// Runs everything that can run. A figure that fails does not stop the others; the first failure is the outcome.
 fn all(figures: &[(&Paper, &Figure)], args: &RunArgs) -> anyhow::Result<()> {
     let runnable: Vec<_> = figures.iter().filter(|(_, figure)| figure.is_runnable()).collect();
     runner::reserve(runnable.iter().map(|pair| pair.1), &args.plan());

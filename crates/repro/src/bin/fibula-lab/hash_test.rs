@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use crate::capture::ipv4_packets;
 
-/// Keys at most: they and what tells duplicates take some 60 bytes each.
+/// Maximum number of keys: with the set that finds duplicates, some 60 bytes each.
 const MOST_KEYS: u64 = 16 << 20;
 /// Significance at which fibula's own digests must pass.
 const ALPHA_OWN: f64 = 1e-4;
@@ -46,7 +46,7 @@ pub(crate) struct HashTestArgs {
     seed: u64,
 }
 
-/// One test, as JSON.
+/// One test, for JSON.
 #[derive(Serialize)]
 struct Row<'a> {
     key_bytes: usize,
@@ -63,7 +63,8 @@ struct Row<'a> {
 impl HashTestArgs {
     /// Runs the tests.
     /// # Errors
-    /// Exit code 6 when a digest family of fibula's fails, 3 for keys that cannot be read, 2 for settings out of range.
+    /// Exit code 6 if one of fibula's digest families fails, 3 for keys that cannot be read, 2 for settings out of
+    /// range.
     pub(crate) fn run(self, out: &Output) -> anyhow::Result<()> {
         let usage = |text: String| Err(Failure::new(Exit::Usage, text));
         if let Some(bytes) = self.key_bytes.iter().find(|bytes| ![Keys::ADDRESS, Keys::TUPLE].contains(bytes)) {
@@ -212,7 +213,7 @@ fn sign(verdict: &Verdict, alpha: f64) -> String {
     if verdict.passes(alpha) { "+" } else { "-" }.to_owned()
 }
 
-/// A line a function, with its number where they are those of Table IV, and its verdict and statistic for each length.
+/// One line per function, with its number if they are those of Table IV, and its verdict and statistic for each length.
 fn randomness(sets: &[Keys], tables: &[Table], alpha: f64, numbered: bool) -> String {
     let lengths = sets.iter().map(|keys| format!("{} bytes ({} keys)", keys.key_bytes(), keys.len()));
     let header: Vec<String> = ["".to_owned(), "function".into()].into_iter().chain(lengths).collect();
@@ -229,7 +230,7 @@ fn randomness(sets: &[Keys], tables: &[Table], alpha: f64, numbered: bool) -> St
     aligned(&header, &lines, &vec![false; header.len()])
 }
 
-/// Functions against functions, as in Table VI.
+/// Pairs of functions, as in Table VI.
 fn matrix(table: &Table, alpha: f64) -> String {
     let n = table.names.len();
     let mut cells = vec![vec!["o".to_owned(); n]; n];

@@ -1,7 +1,7 @@
-//! The laboratory, `fibula-lab`: the commands that `fibula` hands over, with the same arguments.
+//! The laboratory, `fibula-lab`: the commands that `fibula` passes on, with the same arguments.
 //!
-//! It is a binary of its own so that what it links (plots, statistics, other people's tables) is not part of the
-//! product. `fibula` finds it beside itself or in PATH.
+//! It is a separate binary so that the libraries it links (plots, statistics, the peers' tables) are not part of the
+//! product. `fibula` looks for it in its own directory, then in PATH.
 
 mod bench;
 mod capture;

@@ -1,4 +1,4 @@
-//! What it costs to tell alien names from live ones, over [`crate::bench::aliens`].
+//! The cost of distinguishing alien names from live ones, over [`crate::bench::aliens`].
 
 use lookup::hash::Family;
 use serde::Deserialize;
@@ -32,7 +32,7 @@ struct Parameters {
     column: Column,
 }
 
-/// What is told of each contestant.
+/// The reported quantity of each contestant.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Column {

@@ -58,7 +58,7 @@ fn run_build(setting: &Setting, progress: &mut dyn Progress) -> Result<Vec<Point
     let options = options(setting)?;
     let mut rows = Rows::new(setting, progress);
     build::run(&options, &mut rows)?;
-    // A row with the peak of memory comes too; rows of times are in ns a name.
+    // There is also a row with the peak memory; rows of times are in ns per name.
     let times: Vec<_> = rows.rows.into_iter().filter(|row| row.bench == "build").collect();
     let points = setting.points(&times, |ns| ns * options.n[0] as f64 * 1e-9);
     if options.threads[0] > 1 {

@@ -26,7 +26,7 @@ pub(super) const METHODS: &[Method] = &[Method {
     toy: "n = 3000\npackets = 5000",
 }];
 
-/// Contestants that tell what they read.
+/// Contestants that report what they read.
 const KNOWN: [&str; 10] = [
     "concise",
     "concise-seqlock",
@@ -40,12 +40,12 @@ const KNOWN: [&str; 10] = [
     UNTIL_FOUND,
 ];
 const CUCKOO: &str = "cuckoo";
-/// The same table, where the second bucket of a name is looked into only if the first has it not.
+/// The same table, but a name's second bucket is read only if the name is not in the first.
 const UNTIL_FOUND: &str = "cuckoo-until-found";
 
-/// Bytes of a name: a MAC address, or an IPv4 address and zeros.
+/// Bytes of a name: a MAC address, or a zero-padded IPv4 address.
 const NAME_LEN: usize = 6;
-/// Places of the distribution: so many a decade, from 1 ns on.
+/// Points of the distribution per decade, from 1 ns on.
 const STEPS_A_DECADE: u32 = 20;
 const DECADES: u32 = 6;
 
@@ -56,20 +56,21 @@ struct Parameters {
     /// Names in the table.
     n: u64,
     value_bits: u8,
-    /// Packets whose delays count. As many before them fill the caches, where `warm_up` does not say how many.
+    /// Packets whose delays count. As many packets before them fill the caches, unless `warm_up` gives their number.
     packets: usize,
     warm_up: Option<usize>,
-    /// Packets a second of synthetic traffic, before it is sped up.
+    /// Packets per second of synthetic traffic, before the speed-up.
     trace_rate: f64,
     speedup: f64,
-    /// Packets of a train, on average, and nanoseconds between them.
+    /// Mean packets per train, and nanoseconds between them.
     train_packets: f64,
     train_gap_ns: f64,
-    /// The name of rank r comes in proportion to 1/r^exponent.
+    /// The name of rank r is drawn in proportion to 1/r^exponent.
     exponent: f64,
-    /// A capture to play instead of synthetic traffic: its destination addresses are names, others make up `n`.
+    /// A capture to replay instead of synthetic traffic: its destination addresses are names; other names fill the
+    /// table up to `n`.
     pcap: Option<PathBuf>,
-    /// What is a name in it.
+    /// The header field of the capture that is the name.
     field: NameField,
     line_bytes: u64,
     first_kib: u64,
@@ -80,9 +81,9 @@ struct Parameters {
     second_ns: f64,
     memory_ns: f64,
     compute_ns: f64,
-    /// Whether reads that do not wait for one another are under way together.
+    /// Whether independent reads overlap.
     overlap: bool,
-    /// Lines of a packet that pass through the caches.
+    /// Lines of each packet that pass through the caches.
     packet_lines: u32,
 }
 
@@ -132,7 +133,7 @@ fn ps(ns: f64) -> u64 {
     (ns * 1e3).round() as u64
 }
 
-/// What a setting says, once it is seen to make sense.
+/// The parsed and checked form of a setting.
 struct Plan {
     parameters: Parameters,
     settings: delay::Settings,
@@ -189,7 +190,7 @@ impl Plan {
         Ok(Self { settings, traffic, parameters })
     }
 
-    /// The packets of the capture, if one is to be played.
+    /// The packets of the capture, if one is to be replayed.
     fn capture(&self) -> Result<Option<Vec<Arrival>>, BenchError> {
         let Some(path) = &self.parameters.pcap else { return Ok(None) };
         let refused = |error: &dyn std::fmt::Display| BenchError::Setting(format!("{}: {error}", path.display()));
@@ -270,7 +271,7 @@ fn summary(series: &str, delays: &Delays) -> String {
     )
 }
 
-/// The share of packets at the same places for every series, from where there are any.
+/// The share of packets at the same points for every series, from the first delay on.
 fn distribution(series: &str, delays: &Delays) -> Vec<Point> {
     let places = (0..=DECADES * STEPS_A_DECADE).map(|step| 10f64.powf(f64::from(step) / f64::from(STEPS_A_DECADE)));
     let shares = places.map(|ns| (ns, delays.share_within_ns(ns))).filter(|&(_, share)| share > 0.0);

@@ -1,4 +1,4 @@
-//! Time to arrange names once for all switches, and to make the table of one, over [`crate::bench::export`].
+//! Time to arrange names once for all switches, and to build one switch's table, over [`crate::bench::export`].
 
 use lookup::hash::Family;
 use serde::Deserialize;

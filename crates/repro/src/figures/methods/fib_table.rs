@@ -1,4 +1,4 @@
-//! What FIBs need for names of many kinds: the papers' tables of memory and of the most lines a lookup reads.
+//! The cost of FIBs for many kinds of names: the papers' tables of memory and of the maximum lines that a lookup reads.
 
 use fib::model::mcq;
 use lookup::cuckoo::exact::{self, Cuckoo};
@@ -26,14 +26,14 @@ pub(super) const METHODS: &[Method] = &[Method {
 struct Parameters {
     row: Row,
     column: Column,
-    /// A table of `n / scale` names is built, and its size multiplied.
+    /// A table of `n / scale` names is built, and its size is multiplied by `scale`.
     scale: u64,
-    /// Bits of a line, or of a word where words are counted.
+    /// Bits of a line, or of a word if words are counted.
     #[serde(default = "line_bits")]
     line_bits: u64,
 }
 
-/// A kind of names, how many of them, and bits of a value.
+/// A kind of names, their number, and bits of a value.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Row {
@@ -43,15 +43,15 @@ struct Row {
     value_bits: u8,
 }
 
-/// What is told of each FIB.
+/// The reported quantity of each FIB.
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Column {
     /// Memory in MiB.
     Mib,
-    /// Memory in bits a name.
+    /// Memory in bits per name.
     Bits,
-    /// Lines of a lookup at most, by the model.
+    /// Maximum lines per lookup, by the model.
     Lines,
 }
 
@@ -103,7 +103,7 @@ fn run(setting: &Setting, progress: &mut dyn Progress) -> Result<Vec<Point>, Ben
     Ok(points)
 }
 
-/// Memory that lookups need in a table of `n` such names that was built.
+/// Memory that lookups need in a table that was built with `n` such names.
 fn size_bits(contestant: &str, row: &Row, n: u64, seed: u64) -> Result<u64, BenchError> {
     let name_bytes = row.name_bits.div_ceil(8) as usize;
     if contestant == "cuckoo" {
@@ -123,7 +123,7 @@ fn size_bits(contestant: &str, row: &Row, n: u64, seed: u64) -> Result<u64, Benc
     if contestant.starts_with("rte_") {
         contestants::start_dpdk((512 << 20) + 160 * n)?;
     }
-    // Whoever takes digests does not see how long names are.
+    // Structures that take digests do not depend on the length of names.
     let names = NameSet::Mac.generate(n as usize, seed);
     let input = Input {
         names: &names,
@@ -137,7 +137,7 @@ fn size_bits(contestant: &str, row: &Row, n: u64, seed: u64) -> Result<u64, Benc
     Ok((kind.build)(&input)?.size_bits())
 }
 
-/// Words of a slot of the exact cuckoo table: name and value.
+/// Words per slot of the exact cuckoo table: name and value.
 fn slot_words(row: &Row) -> u64 {
     (u64::from(row.name_bits.next_multiple_of(8)) + u64::from(row.value_bits)).div_ceil(64)
 }
@@ -149,7 +149,7 @@ fn cuckoo_bits<const W: usize>(row: &Row, n: u64, seed: u64) -> Result<u64, Benc
     let mut control = Cuckoo::<W>::with_capacity(settings, n as usize);
     let name = |number: u64| {
         let mut words = [0; W];
-        // The number itself, scattered over 32 bits: names are 4 bytes at least.
+        // The number itself, scattered over 32 bits: names have at least 4 bytes.
         words[0] = u64::from((number as u32).wrapping_mul(0x9e37_79b1));
         for (at, word) in words.iter_mut().enumerate().skip(1) {
             let bits = (8 * u32::from(name_bytes)).saturating_sub(64 * at as u32).min(64);
@@ -166,14 +166,14 @@ fn cuckoo_bits<const W: usize>(row: &Row, n: u64, seed: u64) -> Result<u64, Benc
     Ok(control.export().size_bits())
 }
 
-/// Lines of a lookup at most; `None` of what the model does not know.
+/// Maximum lines per lookup; `None` for contestants that the model does not cover.
 fn lines(contestant: &str, row: &Row, line_bits: u64) -> Option<u64> {
     let l = u32::from(row.value_bits);
     Some(match contestant {
         "concise-option1" | "concise-option2" => 2,
-        // The entry of the directory, and two cells.
+        // The directory entry, and two cells.
         "concise" => 3,
-        // That of the directory; a bucket, and that of the names that did not fit there.
+        // The directory entry; a bucket, and the bucket of the names that did not fit there.
         "line" if line_bits == 512 => 1 + 2 * u64::from(Trade::lines(row.value_bits)),
         "cuckoo" => mcq::cuckoo_lines(64 * slot_words(row) as u32, line_bits),
         "buffalo" => mcq::buffalo_lines(1 << l, line_bits),
@@ -195,7 +195,7 @@ mod tests {
         {
             let row = Row { name: String::new(), name_bits, n: 5000, value_bits };
             assert_eq!(slot_words(&row), words, "{name_bits} bits");
-            // At a load of 0.95, and a counter a bucket beside the slots, of which there are a power of two.
+            // At a load of 0.95; one counter per bucket beside the slots, whose number is a power of two.
             let bits = size_bits("cuckoo", &row, 5000, 1).unwrap() as f64 / 5000.0;
             let expected = 64.0 * words as f64 / 0.95 + 64.0 * 2048.0 / 5000.0;
             assert!((bits / expected - 1.0).abs() < 0.05, "{name_bits} bits: {bits:.0} a name, {expected:.0}");

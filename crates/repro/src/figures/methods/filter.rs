@@ -46,7 +46,7 @@ pub(super) const METHODS: &[Method] = &[
     },
 ];
 
-/// The points of series that are each computed by what their contestant is called.
+/// The points of series, each computed from the name of its contestant.
 fn computed(setting: &Setting, value: impl Fn(&str) -> Option<f64>) -> Result<Vec<Point>, BenchError> {
     let point = |series: &crate::figures::Series| match value(series.contestant()) {
         Some(y) => Ok(Point::exact(&series.name, None, y)),
@@ -125,15 +125,16 @@ fn spread(setting: &Setting) -> Result<Vec<Point>, BenchError> {
     })
 }
 
-/// How far the size of a filter is at most from a planned one that is at most `m_p` and not below the smallest there is.
+/// Maximum distance of a filter's size from a planned one that is at most `m_p` and not below the smallest possible
+/// one.
 fn largest_distance(m_p: u64, k: usize) -> u64 {
-    // Beyond m_p / k it takes a few hundred numbers to a window that is larger.
+    // Beyond m_p / k, a larger window begins within a few hundred numbers.
     let primes = primes_below(m_p as usize / k + 1000 * k);
     let sums = primes.windows(k).map(|window| window.iter().sum::<u64>());
     let (mut before, mut largest) = (None, 0);
     for sum in sums {
         if let Some(before) = before {
-            // The planned size in the middle of two possible ones is the farthest from both.
+            // The planned size halfway between two possible ones is the farthest from both.
             let middle = m_p.min((before + sum) / 2);
             largest = largest.max(middle.saturating_sub(before));
             if sum >= m_p {

@@ -1,4 +1,4 @@
-//! How often Bloom filters are wrong: counted over many small filters, and put beside theory.
+//! How often Bloom filters are wrong: counted over many small filters, and compared with theory.
 
 use lookup::bloom::double_hashing::extended_double_hashing;
 use lookup::bloom::{AddressHashing, Bloom, Layout, MAX_HASHES, OneHashing, Shape, Standard, partition_sizes, theory};
@@ -26,13 +26,13 @@ pub(super) const METHODS: &[Method] = &[Method {
 struct Parameters {
     /// Bits of a filter.
     m: u64,
-    /// Names in it.
+    /// Names in each.
     n: usize,
     k: u32,
     key_bytes: usize,
-    /// Filters, each with names of its own.
+    /// Filters, each with different names.
     filters: usize,
-    /// Names that every one of them is asked for.
+    /// Aliens that each filter is queried with.
     aliens: usize,
 }
 
@@ -60,14 +60,14 @@ impl Parameters {
     }
 }
 
-/// A rate, and the standard error of it.
+/// A rate and its standard error.
 #[derive(Clone, Copy, Debug)]
 struct Rate {
     mean: f64,
     error: f64,
 }
 
-/// The rate over filters of which each holds the next `n` of the members; `count` fills one and counts positive aliens.
+/// The rate over filters that each hold the next `n` members; `count` fills one and counts positive aliens.
 fn rate<T>(members: &[T], n: usize, aliens: &[T], mut count: impl FnMut(&[T], &[T]) -> usize) -> Rate {
     let rates: Vec<f64> =
         members.chunks_exact(n).map(|names| count(names, aliens) as f64 / aliens.len() as f64).collect();
@@ -77,7 +77,7 @@ fn rate<T>(members: &[T], n: usize, aliens: &[T], mut count: impl FnMut(&[T], &[
     Rate { mean, error: (variance / n).sqrt() }
 }
 
-/// The rate of a filter of ours over digests, or words.
+/// The rate of one of our filters over digests, or words.
 fn of_layout<L: Layout>(parameters: &Parameters, words: &[Digest], seed: u64) -> Result<Rate, BenchError> {
     let shape = Shape::<L>::new(parameters.m, parameters.k).map_err(|error| BenchError::Setting(error.to_string()))?;
     let mut filter = Bloom::new(shape, seed);
@@ -89,7 +89,7 @@ fn of_layout<L: Layout>(parameters: &Parameters, words: &[Digest], seed: u64) ->
     }))
 }
 
-/// The rate of the paper's LHBF: two hash functions, and an arithmetic progression with cubes from them.
+/// The rate of the paper's LHBF: two hash functions, and an arithmetic progression with cubes derived from them.
 fn of_double_hashing(parameters: &Parameters, words: &[[u64; 2]]) -> Rate {
     let (m, k) = (parameters.m, parameters.k);
     let words: Vec<[u64; 2]> = words.iter().map(|word| word.map(|hash| hash % m)).collect();

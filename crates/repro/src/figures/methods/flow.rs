@@ -61,7 +61,7 @@ pub(super) const METHODS: &[Method] = &[
     },
 ];
 
-/// The options of the bench that a method does not take from its parameters.
+/// The options of the bench that are not parameters of a method.
 fn options(setting: &Setting, capacity: u64, load: Vec<f64>, part: Part) -> Options {
     Options {
         capacity: vec![capacity],
@@ -78,7 +78,7 @@ fn options(setting: &Setting, capacity: u64, load: Vec<f64>, part: Part) -> Opti
     }
 }
 
-/// Names in the order of their first coming.
+/// Names in the order of first occurrence.
 fn once_each<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut once: Vec<String> = Vec::new();
     names.for_each(|name| {
@@ -152,7 +152,7 @@ fn lookup(setting: &Setting, progress: &mut dyn Progress) -> Result<Vec<Point>, 
     if let Shares::One(_) = parameters.absent {
         return Ok(setting.points(&rows, |rate| rate));
     }
-    // A table for each share, all with the same contestants.
+    // One table per share, all with the same contestants.
     let tables = rows.chunks((rows.len() / options.absent.len()).max(1));
     let points = tables.zip(&options.absent).flat_map(|(rows, &absent)| {
         let points = setting.points(rows, |rate| rate);
@@ -161,10 +161,10 @@ fn lookup(setting: &Setting, progress: &mut dyn Progress) -> Result<Vec<Point>, 
     Ok(points.collect())
 }
 
-/// Bytes that a slot takes of any contestant, at most.
+/// Maximum bytes per slot of any contestant.
 const BYTES_A_SLOT: u64 = 64;
 
-/// Halves the capacity until all tables have room in the memory that is free.
+/// Halves the capacity until all tables fit the free memory.
 fn fit(options: &mut Options, progress: &mut dyn Progress) {
     let Some(free) = free_bytes() else { return };
     let tables = options.contestants.len() as u64 * u64::from(options.threads[0]);
@@ -182,7 +182,7 @@ fn fit(options: &mut Options, progress: &mut dyn Progress) {
     }
 }
 
-/// Memory that can be had without swapping; none where the system does not say.
+/// Memory available without swapping; `None` if the system does not say.
 fn free_bytes() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
@@ -219,13 +219,13 @@ struct Secondary {
     turnovers: usize,
 }
 
-/// What follows the name of a policy whose table was turned over.
+/// Suffix of a policy whose table was turned over.
 const TURNED_OVER: &str = " turned over";
-/// What stands before the number of slots of a modelled bucket.
+/// Prefix of the number of slots of a modelled bucket.
 const MODEL: &str = "model-";
 
 impl Secondary {
-    /// The series that are policies, and whether they are turned over.
+    /// The series that are policies: the policy, whether it is turned over, and the name of the series.
     fn policies(setting: &Setting) -> impl Iterator<Item = (&str, bool, &str)> {
         let real = setting.series.iter().filter(|series| slots_of(series.contestant()).is_none());
         real.map(|series| match series.contestant().strip_suffix(TURNED_OVER) {
@@ -252,7 +252,7 @@ impl Secondary {
     }
 }
 
-/// Slots of the buckets that a contestant is a model of.
+/// Slots per bucket that a contestant models.
 fn slots_of(contestant: &str) -> Option<usize> {
     contestant.strip_prefix(MODEL)?.parse().ok()
 }
@@ -326,7 +326,7 @@ struct Hint {
     load: f64,
 }
 
-/// What follows the name of a policy whose table was filled only.
+/// Suffix of a policy whose table was only filled.
 const FILLED: &str = " filled";
 
 impl Hint {

@@ -1,6 +1,6 @@
-//! Lines of code of a lookup policy: of the one code that all have, what names only another one taken off.
+//! Lines of code of a lookup policy: the shared code, without the lines that only another policy needs.
 
-/// The sources of flow tables with entries in an array, as they are built in.
+/// The sources of flow tables with entries in an array, as compiled in.
 const SOURCES: &[&str] = &[
     include_str!("../../../../lookup/src/flow/batch.rs"),
     include_str!("../../../../lookup/src/flow/bucket.rs"),
@@ -16,7 +16,7 @@ const SOURCES: &[&str] = &[
     include_str!("../../../../lookup/src/flow/maintenance.rs"),
 ];
 
-/// What decides about the second bucket, as far as lines are concerned.
+/// What decides whether to read the second bucket, as far as lines of code are concerned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Form {
     /// Nothing: the optimistic and the pessimistic policy.
@@ -28,7 +28,7 @@ pub(super) enum Form {
 }
 
 impl Form {
-    /// By the name of a policy.
+    /// The form of the policy of this name.
     pub(super) fn of(policy: &str) -> Option<Self> {
         match policy {
             "pessimistic" | "optimistic" => Some(Self::Plain),
@@ -57,7 +57,7 @@ const OF_REMAP: &[&str] = &[
     "count",
     "set_count",
 ];
-/// Identifiers that both have and the plain policies have not.
+/// Identifiers that both of these have but not the plain policies.
 const OF_HINTS: &[&str] = &[
     "Books",
     "books",
@@ -125,8 +125,8 @@ fn code(source: &str) -> Vec<&str> {
     lines.filter(|line| !line.trim().is_empty() && !line.trim_start().starts_with("//")).collect()
 }
 
-/// How many lines are left without those that name one of `others`: an item, arm or block with that in its first line goes
-/// whole; of an item only its own name counts, not its parameters.
+/// The number of lines without those that name one of `others`. An item, arm or block whose first line does so is
+/// removed completely; in the first line of an item only its own name counts, not its parameters.
 fn without(lines: &[&str], others: &[&str]) -> usize {
     let mut n = 0;
     let mut at = 0;
@@ -140,7 +140,7 @@ fn without(lines: &[&str], others: &[&str]) -> usize {
         if !named.iter().any(|name| others.contains(name)) {
             n += 1;
         } else if line.ends_with('{') {
-            // Formatted code: the end of a block is the next line that is no further in.
+            // In formatted code a block ends at the next line that is not indented further.
             let inner = lines[at..].iter().take_while(|inner| indent(inner) > indent(line)).count();
             at = lines.len().min(at + inner + 1);
         }
@@ -156,7 +156,7 @@ fn identifiers(line: &str) -> impl Iterator<Item = &str> {
     line.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|word| !word.is_empty())
 }
 
-/// The name of the item that a line begins.
+/// The name of the item that starts on a line.
 fn defined(line: &str) -> Option<&str> {
     let mut words = identifiers(line);
     let keyword = |word: &str| ["fn", "struct", "enum", "trait", "mod"].contains(&word);

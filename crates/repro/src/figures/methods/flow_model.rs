@@ -1,28 +1,29 @@
-//! Cuckoo tables with buckets of any number of slots, as far as it matters where entries stand: numbers of buckets, no keys.
+//! A model of cuckoo tables with buckets of any number of slots: it has bucket numbers and the places of entries, no
+//! keys.
 
 use crate::names::Random;
 
-/// Buckets that a search for a free slot looks at, at most.
+/// Maximum number of buckets that a search for a free slot reads.
 const MAX_LOOKED_AT: usize = 2048;
-/// An entry that is none.
+/// The entry of a free slot.
 const FREE: u32 = u32::MAX;
 
 /// A table of entries with two buckets each.
 struct Model {
     slots: usize,
-    /// Which entry a slot holds.
+    /// The entry that each slot holds.
     held: Vec<u32>,
     /// The first and the second bucket of each entry.
     homes: Vec<[u32; 2]>,
 }
 
-/// A bucket on the way to a free slot: where one comes from, by its place on the list, and with the entry of which lane.
+/// A bucket on a path to a free slot. `from`: the index of the previous step, and the lane of the entry that moves.
 struct Step {
     bucket: u32,
     from: Option<(usize, usize)>,
 }
 
-/// Shares of the entries in their second bucket at each load, up to where an insert fails.
+/// Shares of the entries in their second bucket at each load, until an insert fails.
 pub(super) fn second_shares(capacity: usize, slots: usize, loads: &[f64], seed: u64) -> Vec<f64> {
     let n_buckets = (capacity / slots) as u64;
     let mut random = Random::new(seed ^ slots as u64);
@@ -43,7 +44,7 @@ pub(super) fn second_shares(capacity: usize, slots: usize, loads: &[f64], seed: 
 }
 
 impl Model {
-    /// Inserts an entry by a shortest chain of moves; false where none is found.
+    /// Inserts an entry by a shortest chain of moves; false if none is found.
     fn insert(&mut self, homes: [u32; 2]) -> bool {
         let name = self.homes.len() as u32;
         self.homes.push(homes);
@@ -67,7 +68,7 @@ impl Model {
         false
     }
 
-    /// Moves the entries on the way to the free lane one step each, and puts `name` into the slot at its beginning.
+    /// Moves the entries on the path to the free lane one step each, and puts `name` into the slot at its start.
     fn shift(&mut self, steps: &[Step], mut at: usize, free: usize, name: u32) {
         let mut slot = steps[at].bucket as usize * self.slots + free;
         while let Some((from, lane)) = steps[at].from {

@@ -1,4 +1,4 @@
-//! Frames a second through the real worker loop between ports in memory, over [`crate::bench::forward`].
+//! Frames per second through the real worker loop between in-memory ports, over [`crate::bench::forward`].
 
 use fib::designs::Design;
 use lookup::hash::Family;
@@ -35,7 +35,7 @@ struct Parameters {
     traffic: Destinations,
     workers: u32,
     runs: u32,
-    /// Frames a run and worker.
+    /// Frames per run and worker.
     frames: u64,
 }
 
@@ -43,20 +43,20 @@ fn smallest() -> usize {
     64
 }
 
-/// Whom frames go to.
+/// The destinations of frames.
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Destinations {
     /// Valid names, each equally often.
     #[default]
     Uniform,
-    /// The same in proportion to 1/rank.
+    /// The same names, in proportion to 1/rank.
     Zipf,
     /// Names that no host has.
     Alien,
 }
 
-/// Where the switch stands.
+/// Where in the network the switch is.
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum At {
@@ -65,7 +65,7 @@ enum At {
     Gateway,
 }
 
-/// What its ports are made of.
+/// The kind of its ports.
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Ports {

@@ -1,4 +1,4 @@
-//! Random bipartite graphs, as names give them: how often they are acyclic, how large their components are, and how
+//! Random bipartite graphs, as names form them: how often they are acyclic, how large their components are, and how
 //! often one more name closes a cycle.
 
 use lookup::hash::{Digest, Family, Hasher, SecretKey};
@@ -35,7 +35,7 @@ pub(super) const METHODS: &[Method] = &[
     },
 ];
 
-/// Refuses series that a method does not give.
+/// Refuses series that a method does not have.
 fn known(setting: &Setting, contestants: &[&str]) -> Result<(), BenchError> {
     match setting.contestants().into_iter().find(|name| !contestants.contains(&&**name)) {
         None => Ok(()),
@@ -78,7 +78,7 @@ impl Components {
         vertex
     }
 
-    /// Adds an edge; false, with nothing done, where it would close a cycle.
+    /// Adds an edge; returns false, with nothing done, if it would close a cycle.
     fn join(&mut self, (u, v): (u32, u32)) -> bool {
         let (mut large, mut small) = (self.root(u), self.root(v));
         if large == small {
@@ -102,7 +102,7 @@ impl Components {
     }
 }
 
-/// A random graph of `n` edges, where edges that would close a cycle are left out.
+/// A random graph of `n` edges; edges that would close a cycle are left out.
 fn acyclic_graph(n: usize, sides: Sides, random: &mut Random) -> Components {
     let mut components = Components::new(sides);
     let mut n_edges = 0;
@@ -119,7 +119,7 @@ mod acyclic {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     pub(super) struct Parameters {
-        /// Names a vertex of a side.
+        /// Names per vertex of a side.
         c: f64,
         /// Vertices of each side: a power of two.
         side: u32,
@@ -179,14 +179,14 @@ mod chi {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     pub(super) struct Parameters {
-        /// `n (m_a + m_b) / (2 m_a m_b)`; this or `c`.
+        /// `n (m_a + m_b) / (2 m_a m_b)`; give this or `c`.
         p: Option<f64>,
         /// `n / sqrt(m_a m_b)`.
         c: Option<f64>,
         graphs: usize,
-        /// Names at least.
+        /// Minimum number of names.
         n_min: u64,
-        /// Names at most.
+        /// Maximum number of names.
         n_max: u64,
     }
 
@@ -242,10 +242,10 @@ mod cycles {
         graphs: usize,
     }
 
-    /// Names that a shard was solved with, and those that it has: it holds up to 1.14 times as many before it is solved
-    /// anew, and 1,500 to 3,000 names.
+    /// Names that a shard was solved with, and names that it holds: up to 1.14 times as many before it is solved again,
+    /// and 1,500 to 3,000 names.
     const SHARD: (usize, usize) = (2100, 2240);
-    /// Cells of a word, with values of 8 bits.
+    /// Cells per word, with values of 8 bits.
     const CELLS_PER_WORD: u32 = 8;
 
     pub(super) fn check(setting: &Setting) -> Result<Parameters, BenchError> {
@@ -322,7 +322,7 @@ mod tests {
         let setting = setting(&["concise-option2", "concise"], "n = 100000\ngraphs = 3");
         let points = cycles::run(&setting, &mut Silent).unwrap();
         assert!((0.3..1.5).contains(&points[0].y), "{points:?}");
-        // Sides of 1.2 cells a name that hold up to 1.14 times as many names.
+        // Sides of 1.2 cells per name that hold up to 1.14 times as many names.
         assert!((1.5..4.0).contains(&points[1].y), "{points:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Hash functions: the tests of [`crate::hash_lab`], and what a hash costs beside a remainder.
+//! Hash functions: the tests of [`crate::hash_lab`], and the cost of a hash compared with a remainder.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -124,11 +124,11 @@ impl Independence {
     }
 }
 
-/// Verdicts on pairs, and what they come to.
+/// Verdicts on pairs, and their summary.
 struct Pairs {
     /// By row, then column, i < j.
     accepted: Vec<(usize, usize, bool)>,
-    /// Functions that pass alone.
+    /// Whether each function passes alone.
     random: Vec<bool>,
     digests: f64,
 }
@@ -147,7 +147,7 @@ impl Pairs {
         self.accepted.iter().filter(|pair| pair.2).count() as f64
     }
 
-    /// The share of accepted pairs among those of two functions that are rejected alone, or among the others.
+    /// The share of accepted pairs among the pairs of two functions that are both rejected alone, or among the others.
     fn share(&self, both_rejected: bool) -> f64 {
         let of_kind = |&&(i, j, _): &&(usize, usize, bool)| (!self.random[i] && !self.random[j]) == both_rejected;
         let verdicts: Vec<f64> = self.accepted.iter().filter(of_kind).map(|pair| is_true(pair.2)).collect();
@@ -196,7 +196,7 @@ struct Costs {
     operations: u64,
 }
 
-/// Keys that a run goes over, again and again: they stay in the first-level cache.
+/// Keys that a run hashes repeatedly: they stay in the first-level cache.
 const N_KEYS: usize = 64;
 
 impl Costs {
@@ -259,8 +259,9 @@ fn sum_of(keys: &[u8], key_bytes: usize, hash: impl Fn(&[u8]) -> u64) -> u64 {
     black_box(keys).chunks_exact(key_bytes).fold(0, |sum, key| sum.wrapping_add(hash(key)))
 }
 
-/// What a cycle takes: a quarter of an exclusive or (1 cycle) and a multiplication (3) that each wait for the one before, on
-/// the x86 processors of the last ten years. No compiler can take several steps at once, as with sums it could.
+/// Nanoseconds per cycle: a quarter of an exclusive or (1 cycle) and a multiplication (3) that each wait for the
+/// previous one, on the x86 processors of the last ten years. No compiler can merge several steps, as it could with
+/// sums.
 fn nanoseconds_a_cycle() -> f64 {
     const STEPS: u32 = 1 << 18;
     let start = Instant::now();

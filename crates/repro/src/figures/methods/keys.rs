@@ -1,7 +1,7 @@
-//! Lookups a second by the kind of names, with the tables of FIB designs.
+//! Lookups per second by kind of names, with the tables of FIB designs.
 //!
-//! Names stand side by side in the order in which they are asked for, as headers do in a ring of buffers: what is asked
-//! for is the number of a name. Timed and checked by [`crate::bench::lookup`].
+//! Names are contiguous in the order in which they are looked up, as headers are in a ring of buffers: a query is the
+//! number of a name. Timed and checked by [`crate::bench::lookup`].
 
 use fib::designs::{BURST, Design, NameList, Spec, Table, keys};
 use fib::name::Name;
@@ -93,7 +93,7 @@ fn run(setting: &Setting, progress: &mut dyn Progress) -> Result<Vec<Point>, Ben
     Ok(points.map(|point| Point { x: Some(x.clone()), ..point }).collect())
 }
 
-/// The table of a design; the value of a name follows from its number.
+/// The table of a design; the value of a name is derived from its number.
 struct FibTable<'a> {
     table: Box<dyn Table>,
     hasher: Hasher,

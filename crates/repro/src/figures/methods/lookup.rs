@@ -1,4 +1,4 @@
-//! Lookups a second, over [`crate::bench::lookup`].
+//! Lookups per second, over [`crate::bench::lookup`].
 
 use ::lookup::hash::Family;
 use serde::Deserialize;
@@ -37,7 +37,7 @@ struct Parameters {
     runs: u32,
     #[serde(default)]
     operations: Option<u64>,
-    /// Whether all names asked for are alien: for contestants that know them for such.
+    /// Whether all names looked up are alien: for contestants that recognise them.
     #[serde(default)]
     aliens: bool,
 }

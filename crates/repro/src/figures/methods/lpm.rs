@@ -45,7 +45,7 @@ impl Kinds {
     }
 }
 
-/// Prefixes, and where they come from: at most `n`, evenly from the list that `FIBULA_PREFIXES` names, or generated.
+/// Prefixes and their source: at most `n`, evenly from the list that `FIBULA_PREFIXES` names, or generated.
 fn table(n: usize, seed: u64) -> Result<(Vec<Prefix<u32>>, String), BenchError> {
     let Some(text) = lpm::listed()? else { return Ok((lpm::generate(n, seed), "generated".into())) };
     let lines = text.lines().filter(|line| !line.contains(':') && !line.is_empty() && !line.starts_with('#'));
@@ -74,7 +74,7 @@ fn options(setting: &Setting, destinations: Vec<Destinations>, operations: u64) 
     }
 }
 
-/// Parameters of `lpm`: `prefixes` says how many there are, or `table` is one of `sizes`, of which a share `scale` is taken.
+/// Parameters of `lpm`: `prefixes` is their number, or `table` is one of `sizes`, of which a share `scale` is taken.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Lookup {
@@ -117,7 +117,7 @@ impl Lookup {
         }
     }
 
-    /// The prefixes: of the table of number `i` under the i-th seed.
+    /// The prefixes; the i-th table is generated from the i-th seed.
     fn prefixes(&self, setting: &Setting) -> Result<(Vec<Prefix<u32>>, String), BenchError> {
         let of_table = self.table.as_ref().zip(self.table.as_ref().and_then(|table| self.sizes.get(table)));
         match (of_table, self.prefixes) {
@@ -167,7 +167,7 @@ struct Probes {
     operations: u64,
 }
 
-/// The series that is computed.
+/// The computed series.
 const EXPECTED: &str = "expected";
 
 impl Probes {

@@ -1,4 +1,4 @@
-//! Bits of the message that a changed name costs: as the papers count them, what it says at least, and fibula's.
+//! Bits of the message that a changed name costs: as the papers count them, the minimum, and fibula's.
 
 use std::collections::HashMap;
 
@@ -21,8 +21,8 @@ pub(super) const METHODS: &[Method] = &[Method {
     toy: "row = { n = 4000, value_bits = 8 }\noperations = 300\nmessage_names = 500",
 }];
 
-/// What series may name: the paper's list of cells in one graph of sides of powers of two, and its entropy; an update
-/// of fibula's table; the message in which a switch gets it.
+/// The names of series: the paper's list of cells in one graph whose sides are powers of two, and its entropy; an
+/// update of fibula's table; the message in which a switch gets it.
 const CONTESTANTS: [&str; 8] = [
     "add, list",
     "add, entropy",
@@ -33,16 +33,16 @@ const CONTESTANTS: [&str; 8] = [
     "change, update",
     "change, message",
 ];
-/// Names that come and move in the network of the messages.
+/// Names that are added and moved in the messages' network.
 const MOVES: u64 = 500;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Parameters {
     row: Row,
-    /// Additions, and changes.
+    /// Number of additions, and of changes.
     operations: usize,
-    /// Names in the network of the messages.
+    /// Names in the messages' network.
     message_names: u64,
 }
 
@@ -74,7 +74,7 @@ fn run(setting: &Setting, progress: &mut dyn Progress) -> Result<Vec<Point>, Ben
         progress.say("changing names of one graph");
         let (changes, cells) = changes::<Option2>(row, operations, setting.seed)?;
         for (kind, changes) in ["add", "change"].into_iter().zip(&changes) {
-            // A new name's value goes with the list once more, as the papers count.
+            // The list of a new name also includes its value once more, as the papers count.
             let extra = if kind == "add" { f64::from(row.value_bits) } else { 0.0 };
             let cell = f64::from(cells).log2().ceil() + f64::from(row.value_bits);
             bits.insert(format!("{kind}, list"), changes.mean_cells() * cell + extra);
@@ -114,10 +114,10 @@ fn run(setting: &Setting, progress: &mut dyn Progress) -> Result<Vec<Point>, Ben
     Ok(points.filter_map(|s| Some(Point::exact(&s.name, x.clone(), *bits.get(s.contestant())?))).collect())
 }
 
-/// What changes of one kind cost.
+/// The cost of one kind of change.
 #[derive(Default)]
 struct Changes {
-    /// How often so many cells changed, where no shard was solved anew.
+    /// How often each number of cells changed, when no shard was solved again.
     cells: HashMap<usize, u64>,
     /// Bits of an encoded update, solved shards included.
     mean_bits: f64,
@@ -132,7 +132,7 @@ impl Changes {
         self.cells.iter().map(|(&cells, &times)| cells as f64 * times as f64).sum::<f64>() / self.n()
     }
 
-    /// Bits to say how many of `n_cells` cells change and which: `H(s) + E(log2 (n_cells choose s))`.
+    /// Bits that encode how many of `n_cells` cells change and which: `H(s) + E(log2 (n_cells choose s))`.
     fn entropy(&self, n_cells: u32) -> f64 {
         let log2_choose =
             |s: usize| (0..s).map(|i| (f64::from(n_cells) - i as f64) / (i + 1) as f64).map(f64::log2).sum();
@@ -145,7 +145,7 @@ impl Changes {
     }
 }
 
-/// Adds and changes names of a table with about `n`; both kinds, and the cells of all shards together.
+/// Adds and changes names of a table with about `n`. Returns both kinds, and the total number of cells of all shards.
 fn changes<S: Sizing>(row: Row, operations: usize, seed: u64) -> Result<([Changes; 2], u32), BenchError> {
     let refused = |error: lookup::traits::InsertError| BenchError::Build {
         contestant: S::NAME.into(),
@@ -154,7 +154,7 @@ fn changes<S: Sizing>(row: Row, operations: usize, seed: u64) -> Result<([Change
     };
     let key = SecretKey::from_seed(seed);
     let hasher = Hasher::new(Family::MulAdd, &key);
-    // Half of the additions are before there are n names, half after.
+    // Half of the additions are made before there are n names, half after.
     let (before, max) = (row.n - operations / 2, row.n + operations);
     let names = NameSet::Mac.generate(before + operations, seed);
     let entry = |&name: &u64| (hasher.digest_word(name, 6), value_of(name, row.value_bits));
@@ -169,7 +169,7 @@ fn changes<S: Sizing>(row: Row, operations: usize, seed: u64) -> Result<([Change
     random.shuffle_front(&mut added, operations);
     let altered = |_| {
         let (digest, value) = entries[random.below(before as u64) as usize];
-        // Another value, and again not that of drop.
+        // A different value, and again not drop's.
         (digest, Some(value_of(mix64(value), row.value_bits)).filter(|&new| new != value).unwrap_or(value % 2 + 1))
     };
     let altered: Vec<_> = (0..operations).map(altered).collect();
@@ -206,7 +206,8 @@ mod tests {
         let model = Messages { n_k: 40_000.0, m: 65_536.0, l: 8 };
         for changes in &changes {
             let (mean, entropy) = (changes.mean_cells(), changes.entropy(cells) + 8.0);
-            // The tree with the larger root is recoloured, which is not always the smaller one, nor always the larger.
+            // The tree with the larger root is recoloured, which is neither always the smaller nor always the larger
+            // one.
             assert!((1.0..1.3 * model.chi()).contains(&mean), "{mean} cells, {} in the model", model.chi());
             assert!((entropy / model.entropy() - 1.0).abs() < 0.3, "{entropy} bits, {} in the model", model.entropy());
             assert!(changes.mean_bits > entropy);

@@ -1,7 +1,7 @@
-//! What a figure can be measured by.
+//! The methods by which figures are measured.
 //!
-//! A method takes one [`Setting`] and gives points; everything else, such as sweeps, files and plots, is done round it.
-//! To add one: a file with `pub(super) const METHODS: &[Method]`, a `mod` line, a line in `FAMILIES`.
+//! A method takes one [`Setting`] and returns points; everything else, such as sweeps, files and plots, is done around
+//! it. To add one: a file with `pub(super) const METHODS: &[Method]`, a `mod` line, a line in `FAMILIES`.
 
 mod aliens;
 mod build;
@@ -39,13 +39,13 @@ use crate::report::Row;
 pub struct Method {
     /// The name in `figures.toml`.
     pub name: &'static str,
-    /// One line about it.
+    /// A one-line description.
     pub about: &'static str,
-    /// Whether the parameters and series are such as `run` takes. Cheap.
+    /// Whether `run` accepts the parameters and series. Cheap.
     pub check: fn(&Setting) -> Result<(), BenchError>,
     /// Measures.
     pub run: fn(&Setting, &mut dyn Progress) -> Result<Vec<Point>, BenchError>,
-    /// Parameters, as TOML, that make any setting so small that it runs in a blink: tests run every figure with them.
+    /// Parameters, as TOML, that make any setting so small that it runs very fast: tests run every figure with them.
     pub toy: &'static str,
 }
 
@@ -82,14 +82,14 @@ pub fn find(name: &str) -> Option<&'static Method> {
     all().find(|method| method.name == name)
 }
 
-/// What a method is called with: the parameters of figure, mode and series, with one value of the swept one.
+/// The input of a method: the parameters of figure, mode and series, with one value of the swept one.
 #[derive(Clone, Debug)]
 pub struct Setting {
     /// By name; see [`Setting::parameters`].
     pub parameters: Table,
-    /// What is to be measured side by side.
+    /// The series to measure side by side.
     pub series: Vec<Series>,
-    /// What names, orders and keys follow from.
+    /// Seed of names, orders and keys.
     pub seed: u64,
 }
 
@@ -99,18 +99,18 @@ impl Setting {
     /// [`BenchError::Setting`], which names the parameter.
     pub fn parameters<P: DeserializeOwned>(&self) -> Result<P, BenchError> {
         P::deserialize(self.parameters.clone()).map_err(|error| {
-            // One line: the error draws the place, which is not in any file.
+            // One line: the full error shows a position, which is not in any file.
             let text = error.to_string();
             BenchError::Setting(text.split_whitespace().collect::<Vec<_>>().join(" "))
         })
     }
 
-    /// What the method calls its series, in order.
+    /// The method's names for its series, in order.
     pub fn contestants(&self) -> Vec<String> {
         self.series.iter().map(|series| series.contestant().to_owned()).collect()
     }
 
-    /// The points of a bench's rows: each under the name of the series, with `y` of the row's samples.
+    /// The points of a bench's rows: each under the name of its series, with `y` applied to the row's samples.
     pub(crate) fn points(&self, rows: &[Row], y: impl Fn(f64) -> f64) -> Vec<Point> {
         let of_row = |row: &Row| {
             let (a, b) = (y(row.min), y(row.max));
@@ -126,17 +126,17 @@ impl Setting {
     }
 }
 
-/// What a method tells while it runs.
+/// Receives what a method reports while it runs.
 pub trait Progress {
-    /// What is going on.
+    /// Reports progress.
     fn say(&mut self, text: &str);
-    /// A series cannot take part here; `reason` says why and what to do about it.
+    /// A series cannot take part here; `reason` says why, and what to do about it.
     fn lacks(&mut self, series: &str, reason: &str);
 }
 
-/// Collects the rows of a bench. Contestants that are not there or cannot be built are left out.
+/// Collects the rows of a bench. Contestants that are not available or cannot be built are left out.
 pub(crate) struct Rows<'a> {
-    /// What came so far.
+    /// The rows so far.
     pub(crate) rows: Vec<Row>,
     setting: &'a Setting,
     progress: &'a mut dyn Progress,
@@ -169,7 +169,7 @@ impl Listener for Rows<'_> {
 mod tests {
     use super::*;
 
-    /// A run that nobody follows.
+    /// Ignores the progress of a run.
     pub(super) struct Silent;
 
     impl Progress for Silent {
@@ -178,7 +178,7 @@ mod tests {
         fn lacks(&mut self, _: &str, _: &str) {}
     }
 
-    /// A setting with these parameters and series that are called as their contestants.
+    /// A setting with these parameters and with series named after their contestants.
     pub(super) fn setting(contestants: &[&str], parameters: &str, seed: u64) -> Setting {
         let series = |name: &&str| Series {
             name: (*name).to_owned(),

@@ -1,8 +1,9 @@
-//! Memory of forwarders, by the model's equations and as tables are built, with gateways and without.
+//! Memory of forwarders, by the model's equations and of tables that are built, with gateways and without.
 //!
-//! With gateways no alien comes: OFW needs no fingerprint, CFW takes the fingerprint with which it is smallest, and BFW
-//! as many hash functions as keep wrong answers to valid names rare. Without, each is as small as the rate of aliens that
-//! may get an action allows. Source: "Re-designing Compact-structure based Forwarding for Programmable Networks", V.D.
+//! With gateways no alien arrives: OFW needs no fingerprint, CFW takes the fingerprint that makes it smallest, and BFW
+//! as many hash functions as keep wrong answers to valid names rare. Without gateways, each is as small as the
+//! permitted rate of aliens that get an action allows. Source: "Re-designing Compact-structure based Forwarding for
+//! Programmable Networks", V.D.
 
 use fib::designs::{Design, Spec, keys};
 use fib::model::bloom::printed;
@@ -29,7 +30,7 @@ pub(super) const METHODS: &[Method] = &[Method {
     toy: "n = 2000",
 }];
 
-/// Hash functions of a filter, and bits of a fingerprint, at most.
+/// Maximum hash functions per filter, and maximum bits per fingerprint.
 const MOST: u32 = 32;
 
 #[derive(Clone, Copy, Deserialize)]
@@ -37,17 +38,17 @@ const MOST: u32 = 32;
 struct Parameters {
     n: u64,
     name_bits: u32,
-    /// Bits of a port index: so many powers of two of ports.
+    /// Bits of a port index: there are 2^this ports.
     port_bits: u32,
-    /// Whether gateways let none but valid names in.
+    /// Whether gateways admit only valid names.
     gateways: bool,
-    /// With gateways: share of valid names that BFW gets wrong, at most.
+    /// With gateways: maximum share of valid names that BFW answers wrongly.
     #[serde(default)]
     collisions: f64,
-    /// Without gateways: share of aliens that get an action, at most.
+    /// Without gateways: maximum share of aliens that get an action.
     #[serde(default)]
     fp: f64,
-    /// Whether tables are built, of MACs (48 bits) or names of 64 bits.
+    /// Whether tables are built, with MACs (48 bits) or 64-bit names.
     #[serde(default)]
     built: bool,
 }
@@ -92,7 +93,7 @@ impl Parameters {
         }
     }
 
-    /// The demand of tables as they are built, whose value 0 means drop.
+    /// The demand of tables that are built, in which value 0 means drop.
     fn demand(&self) -> Demand {
         let kind = match self.name_bits {
             48 => NameKind::Mac,
@@ -102,7 +103,7 @@ impl Parameters {
         Demand { value_bits: self.port_bits, ..Demand::new(kind, self.n, (1 << self.port_bits) - 1, fp) }
     }
 
-    /// Of filters with so many functions, the first that are right often enough.
+    /// The filters with the fewest hash functions that are right often enough.
     fn filters(&self, cr: impl Fn(&Bfw) -> f64) -> Option<Bfw> {
         let half_full = |l| Bfw { s: self.symbols(), l, p: 0.5 };
         let good = |b: &Bfw| if self.gateways { cr(b) <= self.collisions } else { b.fp() <= self.fp };
@@ -153,7 +154,7 @@ fn run(setting: &Setting, progress: &mut dyn Progress) -> Result<Vec<Point>, Ben
     Ok(points)
 }
 
-/// Millions of bytes of a table that is built, with the fingerprint that the demand asks for.
+/// Millions of bytes of a table that is built with the fingerprint that the demand asks for.
 fn build(parameters: &Parameters, design: &str, seed: u64) -> Result<f64, BenchError> {
     let refused = |reason: String| BenchError::Build { contestant: design.into(), n: parameters.n, reason };
     let demand = parameters.demand();
@@ -191,7 +192,7 @@ mod tests {
         let filters = 11.0 * 1e7 / std::f64::consts::LN_2 / 8e6;
         assert!((core.mb("bfw-filters").unwrap() - filters).abs() < 1e-6);
         assert!((core.mb("bfw").unwrap() - 5.0 * filters).abs() < 1e-6);
-        // The printed equation is content with 7.
+        // The printed equation accepts 7 functions.
         assert!((core.mb("bfw-printed").unwrap() - 5.0 * filters * 7.0 / 11.0).abs() < 1e-6);
         assert!(core.mb("line").is_some() && core.mb("sorted").is_none() && parameters(false).mb("line").is_none());
     }
@@ -206,7 +207,7 @@ mod tests {
 
     #[test]
     fn tables_take_about_what_the_equations_say() {
-        // 6 bits beside 10 fill the slots of 16; so many names that the least size of a table does not count.
+        // 6 bits and 10 bits fill the 16-bit slots; there are enough names that the minimum table size has no effect.
         let mac = Parameters { n: 1_000_000, name_bits: 48, port_bits: 6, built: true, ..parameters(false) };
         for (design, most) in [("cfw", 1.25), ("cuckoo", 1.4)] {
             let (built, computed) = (build(&mac, design, 1).unwrap(), mac.mb(design).unwrap());

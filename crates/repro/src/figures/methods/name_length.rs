@@ -1,8 +1,8 @@
-//! Lookups a second by the length of names.
+//! Lookups per second by the length of names.
 //!
-//! The benches' names have at most 8 bytes; these have up to 64. They lie side by side in the order in which they are
-//! asked for, as headers do in a ring of buffers: what is asked for is the number of a name. Structures of digests hash
-//! its bytes, exact ones compare its words. Timed and checked by [`crate::bench::lookup`].
+//! The benches' names have at most 8 bytes; these have up to 64. They are contiguous in the order in which they are
+//! looked up, as headers are in a ring of buffers: a query is the number of a name. Structures of digests hash its
+//! bytes; exact ones compare its words. Timed and checked by [`crate::bench::lookup`].
 
 use hashbrown::HashMap;
 use lookup::cuckoo::exact::{self, Cuckoo};
@@ -28,7 +28,7 @@ pub(super) const METHODS: &[Method] = &[Method {
     toy: "n = 2000\nruns = 1\noperations = 4096\nthreads = 1",
 }];
 
-/// Contestants, as series name them.
+/// The contestants that series may name.
 const CONTESTANTS: [&str; 5] = ["concise", "concise-option2", "line", "cuckoo", "hashbrown"];
 
 #[derive(Clone, Deserialize)]
@@ -129,7 +129,7 @@ impl<const W: usize> Names<W> {
         Self { bytes, words, len, hasher }
     }
 
-    /// Digests of names that follow each other, the first of which has the number `first`.
+    /// Digests of consecutive names, starting with the name of number `first`.
     #[inline]
     fn digest(&self, first: usize, digests: &mut [Digest]) {
         if W == 1 {
@@ -150,11 +150,11 @@ impl<const W: usize> Names<W> {
     }
 }
 
-/// The name with this number: all differ in their first 4 bytes, or 8, and look random.
+/// The name with this number: all differ in their first 8 bytes (4 if they have no more), and look random.
 fn name<const W: usize>(number: u64, len: usize) -> [u64; W] {
     let bits = (8 * len as u32).min(64);
     let mask = u64::MAX >> (64 - bits);
-    // Bijections of the integers of so many bits.
+    // Bijections on integers of `bits` bits.
     let mut first = number;
     for _ in 0..2 {
         first = first.wrapping_mul(0x9e37_79b9_7f4a_7c15) & mask;

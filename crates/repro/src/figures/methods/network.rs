@@ -25,16 +25,16 @@ pub(super) const METHODS: &[Method] = &[Method {
     toy: "topology = \"ring:5\"\nnames = 40\ngateways = 3\npackets = 60\nname_changes = 6\nlink_changes = 2",
 }];
 
-/// Where topologies are looked for if `FIBULA_TOPOLOGIES` does not say.
+/// Folder of topologies unless `FIBULA_TOPOLOGIES` is set.
 const FOLDER: &str = "topologies";
 
 /// Parameters of `network`; see [`Scenario`].
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Parameters {
-    /// A file of `scripts/topologies` without its ending, or a generated topology.
+    /// A file of `scripts/topologies` without its extension, or a generated topology.
     topology: String,
-    /// The generated one to take where the file is not there.
+    /// The generated topology to use if the file does not exist.
     #[serde(default)]
     stand_in: String,
     #[serde(default = "egress", deserialize_with = "from_text")]
@@ -61,14 +61,14 @@ fn egress() -> ValueMode {
     ValueMode::Egress
 }
 
-/// What gateways and core nodes of a series look names up in.
+/// The designs of the gateways and core nodes of a series.
 fn designs(series: &Series) -> Result<(&'static Design, &'static Design), BenchError> {
     let (gateway, core) = series.contestant().split_once('/').unwrap_or((series.contestant(), series.contestant()));
     let design = |name| Design::by_name(name).map_err(|error| BenchError::Setting(error.to_string()));
     Ok((design(gateway)?, design(core)?))
 }
 
-/// The topology that was asked for, or the one that stands in for it; and what to call it.
+/// The requested topology, or its stand-in, and its name.
 fn topology(parameters: &Parameters, seed: u64) -> Result<(Graph, String), BenchError> {
     let wrong = |error: &dyn std::fmt::Display| BenchError::Setting(error.to_string());
     let wanted = &parameters.topology;
@@ -142,7 +142,7 @@ fn networks(setting: &Setting, progress: &mut dyn Progress) -> Result<Vec<Point>
     Ok(points)
 }
 
-/// What a table shows of a report.
+/// The rows that a table shows of a report.
 fn rows(report: &Report, controller: u64) -> impl Iterator<Item = (&'static str, f64)> + use<> {
     let share = |part: u64, of: u64| if of == 0 { 0.0 } else { part as f64 / of as f64 };
     let million = |part: u64, of: u64| 1e6 * share(part, of);

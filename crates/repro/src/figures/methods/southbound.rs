@@ -1,5 +1,5 @@
-//! What a change of one name costs in messages, over [`crate::bench::message`]: bars for a new name, a changed value and a
-//! removed name.
+//! The cost in messages of a change of one name, over [`crate::bench::message`]: bars for a new name, a changed value
+//! and a removed name.
 
 use lookup::hash::Family;
 use serde::Deserialize;
@@ -32,7 +32,7 @@ struct Parameters {
     n: u64,
     value_bits: u8,
     measure: Measure,
-    /// Names that come, move and go.
+    /// Names that are added, moved and removed.
     operations: u64,
     runs: u32,
 }

@@ -1,4 +1,4 @@
-//! Changes a second, and lookups beside them, over [`crate::bench::update`].
+//! Changes per second, and concurrent lookups, over [`crate::bench::update`].
 
 use lookup::hash::Family;
 use serde::Deserialize;
@@ -30,7 +30,7 @@ pub(super) const METHODS: &[Method] = &[
 
 const TABLES: [&str; 5] = ["concise", "concise-option2", "line", "hashbrown", "rte_hash"];
 const KINDS: [&str; 3] = ["insert", "alter", "remove"];
-/// What follows the contestant in the name of a series that is measured without updates.
+/// Suffix of a series that is measured without updates.
 const IDLE: &str = ", idle";
 
 #[derive(Deserialize)]
@@ -84,7 +84,7 @@ fn tables(setting: &Setting) -> Result<(Options, Vec<String>), BenchError> {
     Ok((options, tables))
 }
 
-/// Collects rows; a contestant that is lacking is lacking in all series that begin with its name.
+/// Collects rows; an unavailable contestant is missing in all series whose names begin with it.
 struct Collect<'a> {
     rows: Vec<Row>,
     setting: &'a Setting,
@@ -109,7 +109,7 @@ impl Listener for Collect<'_> {
     }
 }
 
-/// The points of rows, whose samples become y; `contestant` says what series call a row.
+/// The points of rows, whose samples `y` converts; `contestant` gives the name that series use for a row.
 fn points(
     setting: &Setting,
     rows: &[Row],
@@ -126,7 +126,7 @@ fn changes(setting: &Setting, progress: &mut dyn Progress) -> Result<Vec<Point>,
     let mut collect = Collect { rows: Vec::new(), setting, progress };
     update::run(&options, &mut collect)?;
     let name = |row: &Row| Some(format!("{}, {}", row.contestant, row.bench.strip_prefix("update/")?));
-    // From ns a change.
+    // From ns per change.
     Ok(points(setting, &collect.rows, name, |ns| 1e3 / ns))
 }
 
@@ -136,7 +136,7 @@ struct Rate {
     batch: u32,
 }
 
-/// Tables to be read, and how.
+/// The tables to measure, and how.
 fn beside_settings(setting: &Setting) -> Result<(Options, Rate, Vec<String>), BenchError> {
     let rate: Rate = setting.parameters()?;
     let mut rest = setting.clone();

@@ -9,7 +9,7 @@ use plotters::style::{FontTransform, TextStyle, WHITE};
 
 use super::PlotError;
 
-/// Which point of a text lies at its place.
+/// Which point of a text is at its place.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Anchor {
     /// The middle of its left edge.
@@ -35,7 +35,7 @@ impl Shape {
     pub(super) const ALL: [Self; 6] =
         [Self::Circle, Self::Square, Self::Triangle, Self::Diamond, Self::Inverted, Self::Pentagon];
 
-    /// Its corners round the origin: how many, angle of the first in turns, radius.
+    /// Its corners around the origin: their number, the angle of the first in turns, the radius.
     fn corners(self) -> (u32, f64, f64) {
         match self {
             Self::Circle => (20, 0.0, 4.6),
@@ -50,7 +50,7 @@ impl Shape {
 
 type Place = (f64, f64);
 
-/// A page of which every length is multiplied by a scale.
+/// A page on which every length is multiplied by a scale.
 pub(super) struct Canvas<DB: DrawingBackend> {
     area: DrawingArea<DB, Shift>,
     scale: f64,
@@ -89,7 +89,7 @@ impl<DB: DrawingBackend> Canvas<DB> {
         self.area.draw(&PathElement::new(pixels, self.stroke(colour, width))).map_err(failed)
     }
 
-    /// A line of dashes; a dash goes round corners.
+    /// A dashed line; dashes continue around corners.
     pub(super) fn dashed(&self, places: &[Place], colour: RGBColor, width: f64) -> Result<(), PlotError> {
         const DASH: f64 = 7.0;
         const GAP: f64 = 4.0;
@@ -121,7 +121,7 @@ impl<DB: DrawingBackend> Canvas<DB> {
         self.line(&dash, colour, width)
     }
 
-    /// A bar; a light one has the colour at its edges only.
+    /// A bar; a light one has the colour only at its edges.
     pub(super) fn rectangle(&self, a: Place, b: Place, colour: RGBColor, light: bool) -> Result<(), PlotError> {
         let corners = [self.pixel(a), self.pixel(b)];
         let fill = if light { colour.mix(0.25).filled() } else { colour.filled() };
@@ -165,7 +165,7 @@ impl<DB: DrawingBackend> Canvas<DB> {
         self.area.draw(&Text::new(text.to_owned(), self.pixel(at), style)).map_err(failed)
     }
 
-    /// Text that reads upwards, its left edge at `at`, its middle there too.
+    /// Text that reads upwards, with the middle of its left edge at `at`.
     pub(super) fn vertical_text(&self, text: &str, at: Place, size: f64, colour: RGBColor) -> Result<(), PlotError> {
         let font = ("sans-serif", size * self.scale).into_font().transform(FontTransform::Rotate270);
         let style = TextStyle::from(font).color(&colour).pos(Pos::new(HPos::Center, VPos::Top));
@@ -173,7 +173,7 @@ impl<DB: DrawingBackend> Canvas<DB> {
     }
 }
 
-/// Lines of at most `chars` characters, broken at spaces where there are any.
+/// Lines of at most `chars` characters, broken at spaces where possible.
 pub(super) fn wrap(text: &str, chars: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {

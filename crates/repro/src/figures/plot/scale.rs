@@ -1,10 +1,10 @@
-//! From values to places on the page, and back to ticks.
+//! Maps values to places on the page, and computes ticks.
 
 use super::Kind;
 use crate::figures::X;
 use crate::figures::verdict::{number, x_text};
 
-/// An axis: values `low..=high` lie from `from` to `to`.
+/// An axis: values `low..=high` are drawn from `from` to `to`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scale {
     kind: Kind,
@@ -15,7 +15,7 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// Of values on a numeric x axis, with a margin on both sides.
+    /// The scale of a numeric x axis, with a margin on both sides.
     pub(super) fn of_x(kind: Kind, values: impl Iterator<Item = f64>, from: f64, to: f64) -> Self {
         let (low, high) = range(values);
         let (low, high) = match kind {
@@ -23,7 +23,7 @@ impl Scale {
             Kind::Log => (low / 2.0, high * 2.0),
             Kind::Linear if low < high => {
                 let margin = 0.04 * (high - low);
-                // A margin does not invent negative sizes.
+                // A margin must not add negative sizes.
                 (if low >= 0.0 { (low - margin).max(0.0) } else { low - margin }, high + margin)
             }
             Kind::Linear => (low - 0.5, high + 0.5),
@@ -31,7 +31,7 @@ impl Scale {
         Self { kind, low, high, from, to }
     }
 
-    /// Of values on a y axis: from 0 where it is linear, whole steps.
+    /// The scale of a y axis: from 0 if linear, and in whole steps.
     pub(super) fn of_y(kind: Kind, values: impl Iterator<Item = f64>, from: f64, to: f64) -> Self {
         let (low, high) = range(values);
         let (low, high) = match kind {
@@ -52,12 +52,12 @@ impl Scale {
         Self { kind: Kind::Linear, low: 0.0, high: 1.0, from, to }
     }
 
-    /// Of `n` groups, each at its number.
+    /// `n` groups, each at its number.
     pub(super) fn groups(n: usize, from: f64, to: f64) -> Self {
         Self { kind: Kind::Linear, low: -0.5, high: n as f64 - 0.5, from, to }
     }
 
-    /// The place of a value, on the axis even where the value is not.
+    /// The place of a value; a value outside the axis is clamped to it.
     pub(super) fn at(&self, value: f64) -> f64 {
         let share = match self.kind {
             Kind::Linear => (value - self.low) / (self.high - self.low),
@@ -71,7 +71,7 @@ impl Scale {
         self.round().into_iter().map(|value| (value, number(value))).collect()
     }
 
-    /// Ticks at `wanted`, where those are few and far enough from each other; round values otherwise.
+    /// Ticks at `wanted`, if these are few and far enough apart; otherwise round values.
     pub(super) fn ticks_at(&self, wanted: &[f64]) -> Vec<(f64, String)> {
         let mut values = wanted.to_vec();
         values.sort_by(f64::total_cmp);
@@ -108,7 +108,7 @@ fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
     values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)))
 }
 
-/// 1, 2 or 5 times a power of ten, so that about six fit.
+/// 1, 2 or 5 times a power of ten, such that about six steps fit.
 fn step(span: f64) -> f64 {
     let raw = span / 6.0;
     let power = 10f64.powf(raw.log10().floor());
