@@ -87,10 +87,10 @@ pub(crate) struct BuildArgs {
     /// Kind of the names: mac, ipv4, ipv6, 5-tuple, teid, fixed:BYTES, text
     #[arg(long, default_value = "mac")]
     names: NameKind,
-    /// Where bits stand: one-hashing, double-hashing, standard, partitioned, blocked, address-hashing
+    /// Layout of the bits: one-hashing, double-hashing, standard, partitioned, blocked, address-hashing
     #[arg(long, default_value = OneHashing::<true>::NAME, value_parser = parse_layout)]
     layout: &'static str,
-    /// Share of names that are not in and get a yes all the same, at the capacity
+    /// Share of names that are not in but are reported as present, when the filter is at capacity
     #[arg(long, default_value_t = 0.01, conflicts_with_all = ["bits", "positions"])]
     fp: f64,
     /// Names to make room for; by default those of the list

@@ -11,7 +11,7 @@ use serde::Serialize;
 use std::time::Duration;
 use tonic::transport::Channel;
 
-/// Whom to ask.
+/// Which switch to ask.
 #[derive(clap::Args)]
 pub(crate) struct At {
     /// Address of the switch: `control` in the section "flow" of its switch.toml
@@ -67,7 +67,7 @@ enum Verb {
         #[command(flatten)]
         filter: Filter,
     },
-    /// End flows: what belongs to them is dropped from then on, unless a rule lets it begin anew
+    /// End flows: what belongs to them is dropped from then on, unless a rule lets it start again
     Flush {
         #[command(flatten)]
         filter: Filter,

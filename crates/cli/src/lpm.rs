@@ -41,7 +41,7 @@ pub(crate) enum LpmCommand {
 #[derive(Args, Debug)]
 pub(crate) struct BuildArgs {
     /// The list: `prefix,next-hop` on every line, or with --next-hop a prefix on every line; `-` is standard input. Lists
-    /// and dumps may be packed by gzip
+    /// and dumps may be compressed with gzip
     list: PathBuf,
     /// The file to write
     #[arg(short, long)]

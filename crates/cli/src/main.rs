@@ -28,11 +28,11 @@ enum Command {
     Demo(demo::Args),
     /// Run the controller
     Controller(controller::Args),
-    /// Run a switch (--config), or tell the controller of switches
+    /// Run a switch (--config), or add and list switches at the controller
     Switch(switch::Args),
-    /// Names and the hosts they hang off
+    /// Names, and the hosts they are attached to
     Name(rib::Noun<rib::name::Verb>),
-    /// Hosts and the switch ports they hang at
+    /// Hosts, and the switch ports they are attached to
     Host(rib::Noun<rib::host::Verb>),
     /// Links between switches
     Link(rib::Noun<rib::link::Verb>),
@@ -65,7 +65,9 @@ const GROUPS: [(&str, &[&str]); 5] = [
 
 /// The command line of the product, without the laboratory's commands.
 fn product() -> clap::Command {
-    CommandLine::<Command>::command().name("fibula").about("Names, compact FIBs and the switches that forward by them")
+    CommandLine::<Command>::command()
+        .name("fibula")
+        .about("Compact tables of flat names, and the controller and switches that forward by them")
 }
 
 /// The command line with all commands, and help that lists them in groups.

@@ -57,7 +57,7 @@ async fn refusals_have_exit_codes_by_kind_and_say_what_is_wrong() {
         (&["host", "add", "h3", "s1:2"], 5, "link"),
         (&["host", "add", "h 3", "s1:3"], 3, "no name for a switch or host"),
         (&["switch", "add", "--", "-s"], 3, "no name for a switch or host"),
-        (&["host", "del", "h1"], 5, "names hang off"),
+        (&["host", "del", "h1"], 5, "names are attached"),
         (&["host", "add", "h3", "s1"], 2, "s1:3"),
         (&["link", "add", "s1:2", "s2:9"], 5, "already"),
         (&["link", "add", "s1:7", "s1:8"], 3, "joins two switches"),

@@ -1,7 +1,7 @@
 //! What the commands of `fibula` and `fibula-lab` share.
 //!
 //! A command is a clap `Args` or `Subcommand` type that has `run(self, &Output) -> anyhow::Result<()>`. Results go to
-//! standard output through [`output::Output`] (a table, or one JSON object a row with `-j`); logs, progress and errors go
+//! standard output through [`output::Output`] (a table, or one JSON object per row with `-j`); logs, progress and errors go
 //! to standard error. The exit code says what kind of failure it was: see [`output::Exit`].
 
 pub mod output;

@@ -14,7 +14,7 @@ use crate::output::{Exit, Failure, Output};
 #[derive(Parser)]
 #[command(version, propagate_version = true, arg_required_else_help = true)]
 pub struct CommandLine<C: Subcommand> {
-    /// Print one JSON object a row instead of a table
+    /// Print one JSON object per row instead of a table
     #[arg(short = 'j', long, global = true)]
     json: bool,
     /// Log more (-v: debug, -vv: trace); FIBULA_LOG takes a full filter, for example `fibula_controller=debug`

@@ -22,7 +22,7 @@ pub const MAX_BATCH: usize = 100_000;
 pub struct Record {
     /// The text of the name, of the network's kind.
     pub name: String,
-    /// The host it hangs off.
+    /// The host it is attached to.
     pub host: String,
     /// The tenant.
     pub tenant: u32,

@@ -12,7 +12,7 @@
 //! | [`Body::Resync`] | whole shards, whatever the version: the answer to a report |
 //! | [`Body::Actions`] | the action table |
 //! | [`Body::Valid`] | valid names for the ingress check of a gateway, with the IP addresses for ARP and ND |
-//! | [`Body::Local`] | names that hang off this switch, with their ports, for the egress check |
+//! | [`Body::Local`] | names attached to this switch, with their ports, for the egress check |
 
 use crate::action::{Action, PortId};
 use crate::designs::Spec;
@@ -31,7 +31,7 @@ pub enum ValueMode {
     /// The output port: every switch has its own cells over the shared graph (the papers' model).
     #[default]
     Port,
-    /// The switch that the name hangs off: all switches have the same cells, a link failure changes action tables only.
+    /// The switch that the name is attached to: all switches have the same cells, a link failure changes action tables only.
     Egress,
 }
 

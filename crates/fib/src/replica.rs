@@ -61,7 +61,7 @@ pub trait Tables {
     type Local: Exact<PortId>;
     /// Valid names with their IP addresses: the ingress check of a gateway, and what ARP and ND answers are made of.
     fn valid(&mut self) -> &mut Self::Valid;
-    /// Names that hang off this switch, with their ports: the egress check.
+    /// Names attached to this switch, with their ports: the egress check.
     fn local(&mut self) -> &mut Self::Local;
     /// The same tables, read-only.
     fn shared(&self) -> (&Self::Valid, &Self::Local);

@@ -1,4 +1,4 @@
-//! The routing information base: every name, the port that it hangs off, and its tenant.
+//! The routing information base: every name, the port that it is attached to, and its tenant.
 //!
 //! Cost: about 150 bytes per name (ordered map, digest set, and 60 more for a name with an IP address); O(log n) per
 //! operation. Ordered by name, so pages are stable while names come and go.
@@ -15,7 +15,7 @@ use std::hash::BuildHasherDefault;
 use std::net::IpAddr;
 use std::ops::Bound;
 
-/// The port that a name hangs off, and its tenant.
+/// The port that a name is attached to, and its tenant.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Attachment {
     /// The switch.

@@ -27,7 +27,7 @@ impl fmt::Display for NodeId {
     }
 }
 
-/// One end of a link, or the port that a host hangs off.
+/// One end of a link, or the port that a host is attached to.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct End {
     /// The switch.

@@ -17,7 +17,7 @@
 //! | structure | use | bits per name | lines | a change | an alien gets | source |
 //! |---|---|---|---|---|---|---|
 //! | [`othello`] | the default: any values to 64 bits, cheapest changes | 19.4 | 2 | 1 us, 60 bytes | any value | Othello hashing, Concise |
-//! | [`mod@line`] | the least memory of the mutable ones; large tables | 9.0 to 10.8 | 1.02 to 1.18 | 2 to 5 us, 90 bytes | any value | none of the papers |
+//! | [`mod@line`] | the least memory of the mutable ones; large tables | 9.0 to 10.8 | 1.02 to 1.18 | 4 to 6 us, 64 bytes | any value | none of the papers |
 //! | [`othello`] with fingerprints | drops most aliens without a second lookup | 38.7 | 2 | 1 us, 60 bytes | drop, except 1 in 390 | OFW |
 //! | [`cuckoo::filtable`] | drops nearly all aliens | 18 to 34 | 2 | 1 us, 60 bytes | drop, except 1 in 2^l_f | CFW |
 //! | [`cuckoo::exact`] | whole names: no alien passes | 68 | 2 | 1 us, 60 bytes | drop | CuckooSwitch |

@@ -140,7 +140,7 @@ fn versions_model(misuse: Misuse, reused: &'static AtomicUsize) -> impl Fn() + S
     }
 }
 
-/// (iv) A reader that sleeps between two bursts.
+/// (ii) A reader that sleeps between two bursts.
 fn offline_model(misuse: Misuse, reused: &'static AtomicUsize) -> impl Fn() + Sync + Send + 'static {
     move || {
         let memory = Arc::new(Memory::new());
@@ -202,7 +202,7 @@ fn two_readers_model(misuse: Misuse, reused: &'static AtomicUsize) -> impl Fn() 
     }
 }
 
-/// (ii) In place: cells a and b hold the answer 1 ^ 2 of a live name. Cell c is isolated. It gives a new name, which
+/// (iii) In place: cells a and b hold the answer 1 ^ 2 of a live name. Cell c is isolated. It gives a new name, which
 /// reads a and c, its answer.
 fn in_place_model(misuse: Misuse) -> impl Fn() + Sync + Send + 'static {
     move || {
@@ -224,7 +224,7 @@ fn in_place_model(misuse: Misuse) -> impl Fn() + Sync + Send + 'static {
     }
 }
 
-/// (iii) The sequence counter: `n_writes` writes, and a reader that tries `n_reads` times and must accept only whole
+/// (iv) The sequence counter: `n_writes` writes, and a reader that tries `n_reads` times and must accept only whole
 /// pairs.
 fn sequence_model(n_writes: u64, n_reads: u32, accepted: &'static AtomicUsize) -> impl Fn() + Sync + Send + 'static {
     move || {
@@ -256,7 +256,7 @@ fn sequence_model(n_writes: u64, n_reads: u32, accepted: &'static AtomicUsize) -
     }
 }
 
-/// (iv) The journal: a write at each of two places, and a reader of `place` that accepts what it read if it overlapped
+/// (v) The journal: a write at each of two places, and a reader of `place` that accepts what it read if it overlapped
 /// neither write, or only the other one.
 fn journal_model(place: u64, beside: &'static AtomicUsize) -> impl Fn() + Sync + Send + 'static {
     move || {
@@ -285,7 +285,7 @@ fn journal_model(place: u64, beside: &'static AtomicUsize) -> impl Fn() + Sync +
     }
 }
 
-/// (v) Lines: one write of both lines bumps a name from a first line to a second one, and a write of the second line
+/// (vi) Lines: one write of both lines bumps a name from a first line to a second one, and a write of the second line
 /// alone gives it another tweak. The first line has a header, which says whether it keeps the name, and a cell; the
 /// second has a tweak and a cell whose XOR is the value. The reader reads under the journal. If the writer wrote
 /// meanwhile, it reads again a name of a written line, and any bumped name. It answers 7 or, if the writer interfered

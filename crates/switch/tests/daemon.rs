@@ -21,7 +21,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::Instant;
 
-/// A switch `s1` with these ports, and the image it had when it was last told anything: `here` hangs off its port 1,
+/// A switch `s1` with these ports, and the image it had when it was last told anything: `here` is attached to its port 1,
 /// `there` is behind its port 8.
 struct Site {
     directory: tempfile::TempDir,

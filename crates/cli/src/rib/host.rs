@@ -25,7 +25,7 @@ pub(crate) enum Verb {
         /// The file, or - for standard input
         file: PathBuf,
     },
-    /// Remove a host; refused while names hang off it
+    /// Remove a host; refused while names are attached to it
     Del {
         /// The host's name
         name: String,

@@ -11,7 +11,7 @@ use std::io::{IsTerminal, Write};
 use std::time::Duration;
 use tonic::transport::Channel;
 
-/// Whom to ask, and what for.
+/// Which switch to ask, and for what.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Address of the switch's look-up service: `lookup` in its switch.toml

@@ -25,7 +25,7 @@ pub(crate) enum Verb {
         #[arg(long)]
         ignore_missing: bool,
     },
-    /// Show where a name hangs
+    /// Show where a name is attached
     Show {
         /// The name
         name: String,
@@ -62,7 +62,7 @@ pub(crate) enum Verb {
 pub(crate) struct Put {
     /// The name, of the kind the controller is configured for
     name: String,
-    /// The host it hangs off
+    /// The host it is attached to
     host: String,
     /// Its tenant
     #[arg(long, default_value_t = 0)]

@@ -9,7 +9,7 @@ use serde::Serialize;
 /// What to do with the controller's table of switches.
 #[derive(clap::Subcommand)]
 pub(crate) enum Verb {
-    /// Tell the controller of a switch
+    /// Add a switch to the controller
     Add {
         /// Its name, as in its switch.toml
         name: String,

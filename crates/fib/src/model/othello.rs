@@ -93,8 +93,8 @@ impl Ofw {
         self.s.name_lines() + cells * self.cell_lines()
     }
 
-    /// `FP^o`, equation (9). Without a fingerprint every alien gets some value, where the printed one gives more than
-    /// one half at most.
+    /// `FP^o`, equation (9). Without a fingerprint every alien gets some value: the rate is 1, where the printed
+    /// equation gives `2 (1 - epsilon_a) (1 - epsilon_b)`.
     pub fn fp(&self) -> f64 {
         if self.l_f == 0 {
             return 1.0;

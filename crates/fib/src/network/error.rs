@@ -29,7 +29,7 @@ pub enum NetworkError {
     #[error("{end} is a host port already: choose another port or remove that one")]
     PortOfHosts { end: End },
     /// A port with names stays.
-    #[error("{names} names hang off {end}: move or remove them first")]
+    #[error("{names} names are attached to {end}: move or remove them first")]
     HasNames { end: End, names: usize },
     /// A switch with host ports stays.
     #[error("switch {id} has {ports} host ports: remove them first")]

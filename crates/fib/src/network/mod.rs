@@ -2,17 +2,17 @@
 //! switches need and the rows that a store must keep.
 //!
 //! Phase I (the graph of names) runs once for all switches that hold the same names; a switch's FIB is that graph
-//! coloured by its routes. A name's payload in the graph is the index of the place it hangs off; a switch's view is a
+//! coloured by its routes. A name's payload in the graph is the index of the place it is attached to; a switch's view is a
 //! small array from place to value.
 //!
 //! * **Port mode**: the value is an index into the switch's table of ports (the papers' model).
-//! * **Egress mode**: the value is the index of the switch that the name hangs off. All switches of a table share one
+//! * **Egress mode**: the value is the index of the switch that the name is attached to. All switches of a table share one
 //!   image, and a route change touches action tables only.
 //!
 //! **Tenants.** Switches that hold only some tenants' names get their own tables, with one graph per distinct set of
 //! tenants. This keeps their FIBs as small as their names, which deriving drop for the other names would not, and costs
 //! the controller another graph. Such a switch is never on a path between others (it could not know their names), and
-//! names of other tenants cannot hang off it. A name that it does not hold is alien to it, so the exact check at its
+//! names of other tenants cannot be attached to it. A name that it does not hold is alien to it, so the exact check at its
 //! ingress refuses it.
 //!
 //! **Views** exist for attached switches only ([`Network::attach`]); with none attached a mutation costs the graph alone.
@@ -161,7 +161,7 @@ struct Switch {
     acknowledged: u64,
 }
 
-/// Places that names hang off, as small numbers: the payload of names in the graphs. They mean nothing outside this
+/// Places that names are attached to, as small numbers: the payload of names in the graphs. They mean nothing outside this
 /// process, so they need not outlive it.
 #[derive(Default)]
 struct Places {
@@ -259,7 +259,7 @@ impl Network {
         &self.routes
     }
 
-    /// Ports that hosts hang off.
+    /// Ports that hosts are attached to.
     pub fn host_ports(&self) -> impl Iterator<Item = End> {
         self.host_ports.iter().copied()
     }
@@ -423,7 +423,7 @@ impl Network {
         self.rerouted(draft, &[])
     }
 
-    /// Declares a port that hosts hang off; the first one makes the switch a gateway, which holds the valid names.
+    /// Declares a port that hosts are attached to; the first one makes the switch a gateway, which holds the valid names.
     /// # Errors
     /// [`NetworkError::PortOfHosts`] when it is one already, [`TopologyError::PortHasLink`],
     /// [`TopologyError::UnknownNode`], [`NetworkError::TooManyActions`] (port mode).
@@ -433,7 +433,7 @@ impl Network {
 
     /// Withdraws a port that hosts hung off.
     /// # Errors
-    /// [`NetworkError::HasNames`] while names hang there, [`NetworkError::NoHostPort`].
+    /// [`NetworkError::HasNames`] while names are attached to it, [`NetworkError::NoHostPort`].
     pub fn remove_host_port(&mut self, end: End) -> Result<Effects, NetworkError> {
         let names = self.rib.len_at(end);
         if names > 0 {

@@ -226,7 +226,7 @@ pub enum RestoreError {
     /// Rows that others need are missing.
     #[error("rows of {what} are missing in the store: restore it from a backup")]
     Gap { what: &'static str },
-    /// A name hangs off nothing.
+    /// A name is attached to nothing.
     #[error("the store has a name at {end}, which is no host port in it: restore it from a backup")]
     Dangling { end: End },
     /// Parts that contradict each other.

@@ -5,6 +5,12 @@ use super::error::ApplyError;
 use super::part::{HeldPart, PartId};
 use crate::traits::{BatchReader, Image, Query, Replicated};
 
+/// Whether `n_changes` to a structure of `n_names` in one part are better made and sent as a whole: at least 4 changes,
+/// and one for every 4 names.
+pub(crate) fn is_bulk(n_changes: usize, n_names: usize) -> bool {
+    n_changes >= 4 && n_changes * 4 >= n_names
+}
+
 /// A [`Replicated`] structure that is not divided into parts.
 pub trait Undivided: Query + Sized + Send + 'static {
     /// As [`Replicated::Settings`].

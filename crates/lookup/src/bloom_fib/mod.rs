@@ -63,8 +63,6 @@ use crate::hash::{Digest, Purpose, SecretKey, mix64};
 pub const COUNTER_BITS: u64 = 4;
 /// The maximum of a counter.
 pub const MAX_COUNT: u8 = (1 << COUNTER_BITS) - 1;
-/// The largest number of ports side by side.
-pub const MAX_SLICED_PORTS: usize = 64;
 
 /// How filters are sized, and whether the data plane has counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,16 +15,13 @@ use super::query::BloomFibQuery;
 use super::view::BloomView;
 use crate::base::part::{Change, PartId, Payload};
 use crate::base::prefetch::prefetch;
+use crate::base::undivided::is_bulk;
 use crate::cuckoo::rows::{find_header, header, read_count};
 use crate::hash::Digest;
 use crate::traits::{InsertError, RestoreError, Row, Skeleton};
 
 /// Minimum capacity of the index, in names.
 const LEAST_CAPACITY: usize = 1000;
-/// Fewer changes than this are made one by one, however few names there are.
-const LEAST_BULK: usize = 4;
-/// A batch of at least this share of the names that are in rebuilds all filters.
-const BULK_SHARE: usize = 4;
 
 /// A name.
 #[derive(Clone, Copy, Debug)]
@@ -273,7 +270,7 @@ impl<P: Payload> Skeleton for Names<P> {
     }
 
     fn is_bulk(&self, n_changes: usize) -> bool {
-        n_changes >= LEAST_BULK && n_changes * BULK_SHARE >= self.len()
+        is_bulk(n_changes, self.len())
     }
 
     fn part_id(&self, _slot: u32) -> PartId {

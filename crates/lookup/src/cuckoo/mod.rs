@@ -45,10 +45,6 @@ const MAX_TRIES: u32 = 32;
 const GROWTH: f64 = 1.25;
 /// Tables of at most this many slots do not shrink.
 const SHRINK_FROM: usize = 64;
-/// Fewer changes than this are made one by one, however few names there are.
-const LEAST_BULK: usize = 4;
-/// A batch of at least this share of the names that are in is placed and sent as a whole.
-const BULK_SHARE: usize = 4;
 
 /// Maximum number of counters of a table: 64 KiB, so that they stay in the second-level cache.
 const MAX_STRIPES: usize = 1 << 13;
@@ -73,11 +69,6 @@ fn more_buckets(n_buckets: u32) -> u32 {
 /// Buckets of the last of the tries that begin with `n_buckets`.
 fn most_buckets(n_buckets: u32) -> u32 {
     (1..MAX_TRIES).fold(n_buckets, |n_buckets, _| more_buckets(n_buckets))
-}
-
-/// Whether `n_changes` of a table of `n_names` are better made as one batch.
-fn is_bulk(n_changes: usize, n_names: usize) -> bool {
-    n_changes >= LEAST_BULK && n_changes * BULK_SHARE >= n_names
 }
 
 /// The tweak after `n_tweaks` rebuilds of a table with this seed.

@@ -3,10 +3,10 @@
 //! The skeleton determines which cells make up the value of a name. It does not store the values: each switch has a
 //! [`LineView`] for those. A mutation returns a [`Change`], from which each view derives its own update message.
 //!
-//! Cost: 23 bytes per name with 8-bit values (12 for digest and payload, 8 for its row of the solution). An insert, a
-//! change or a removal edits one bucket, sometimes two or three; `fibula bench update --contestants latency` measures
-//! the time. A group is rebuilt when its buckets are 5 % too full or 6 % too empty. A group of more than
-//! `Settings::max_group` names splits. Two neighbours whose names fit in half of that merge.
+//! Cost: 23 bytes per name with 8-bit values (12 for digest and payload, 8 for its row of the solution, the rest spare
+//! capacity). An insert, a change or a removal edits one bucket, sometimes two or three; `fibula bench update
+//! --contestants latency` measures the time. A group is rebuilt when its buckets are 5 % too full or 6 % too empty. A
+//! group of more than `Settings::max_group` names splits. Two neighbours whose names fit in half of that merge.
 
 use super::assign::{Bucket, Entry, Rules};
 use super::group::{Before, Group, MAX_TRIES, NoRoom, NoSolution};
@@ -21,7 +21,7 @@ use crate::hash::Digest;
 use crate::traits::{InsertError, Replicated, RestoreError, Row, Skeleton};
 
 /// A batch with at least this many changes per group (on average over all groups) rebuilds groups and sends them whole.
-/// A build costs 80 ns for every name of a group of thousands, and 8 KB. A single insert costs 4 us and 64 bytes.
+/// A build costs 80 ns for every name of a group of thousands, and 8 KB. A single insert costs about 4 us and 64 bytes.
 const BULK: usize = 120;
 /// The same threshold where only time counts, and not the length of messages.
 const BULK_ALONE: usize = 100;

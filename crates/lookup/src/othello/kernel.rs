@@ -8,7 +8,8 @@
 //!    b[i]      = base + offset + side + reduce(low half of x)
 //! 3. value[i]  = *a[i] ^ *b[i], or 0 if fingerprints show an alien
 //! ```
-//! No branch depends on a name. The flag of the stash, which is not seen in practice, is ORed over the burst and tested
+//! No branch depends on a name, with one exception: under sequence counters, names whose shard was edited in the
+//! meantime are read again. The flag of the stash, which is not seen in practice, is ORed over the burst and tested
 //! once. Loop 2 has a vector version (AVX2, four digests at a time) and a scalar version. They must agree. The
 //! directory has 8 bytes per shard of thousands of names: 128 KiB for 64M names. It stays in the first or second-level
 //! cache, so its loads need no prefetch.

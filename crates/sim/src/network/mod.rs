@@ -10,7 +10,7 @@
 //!     ▲      └ in order          ┘       │
 //!     └────────────── report ────────────┘ after a gap
 //! ```
-//! 1. Names hang off the gateways, the nodes with the fewest links; their exact tables hold every valid name.
+//! 1. Names are attached to the gateways, the nodes with the fewest links; their exact tables hold every valid name.
 //! 2. Every switch attaches, empty, and gets what it lacks. Packets are sent ([`Report::before`]).
 //! 3. Names come, move and go, links fail and recover; meanwhile packets are sent ([`Report::during`]). From here on
 //!    every other packet is for one of the last 64 names that changed.

@@ -134,7 +134,7 @@ pub struct Report {
     pub nodes: usize,
     /// Links.
     pub links: usize,
-    /// Switches that hosts hang off.
+    /// Switches that hosts are attached to.
     pub gateways: usize,
     /// Initial number of names.
     pub names: usize,

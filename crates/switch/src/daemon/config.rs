@@ -49,11 +49,11 @@ pub struct Port {
     pub id: PortId,
     /// The network interface.
     pub device: String,
-    /// What hangs there.
+    /// What is attached to it.
     pub role: Role,
 }
 
-/// What hangs at a port.
+/// What is attached to a port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {

@@ -6,9 +6,10 @@ use super::query::CuckooQuery;
 use super::view::CuckooView;
 use super::{NameHash, Settings};
 use crate::base::part::{Change, PartId, Payload};
+use crate::base::undivided::is_bulk;
+use crate::cuckoo::LOAD;
 use crate::cuckoo::places::{Entry, Places, Write};
 use crate::cuckoo::rows::{find_header, header, join, misplaced, read_count, read_pages};
-use crate::cuckoo::{LOAD, is_bulk};
 use crate::traits::{InsertError, RestoreError, Row, Skeleton};
 
 /// The table number of the pages among the rows.

@@ -19,9 +19,10 @@ use super::slots::{Place, SlotChange, TOMBSTONES, Tombstones};
 use super::view::FiltableView;
 use super::{Settings, first_buckets, rows};
 use crate::base::part::{Change, PartId, Payload};
+use crate::base::undivided::is_bulk;
 use crate::cuckoo::path::Search;
 use crate::cuckoo::places::{Entry, Itself, Places};
-use crate::cuckoo::{GROWTH, MAX_TRIES, SHRINK_FROM, SLOTS, is_bulk, more_buckets, tweak};
+use crate::cuckoo::{GROWTH, MAX_TRIES, SHRINK_FROM, SLOTS, more_buckets, tweak};
 use crate::hash::{Digest, mix64};
 use crate::traits::{InsertError, RestoreError, Row, Skeleton};
 

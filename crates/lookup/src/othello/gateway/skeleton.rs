@@ -10,6 +10,7 @@ use super::view::GatewayView;
 use super::{Settings, n_edges, othello_settings, rows};
 use crate::base::part::{Change, PartId, Payload};
 use crate::base::rows::ChangedParts;
+use crate::base::undivided::is_bulk;
 use crate::cuckoo::exact::{Layout, NameHash};
 use crate::cuckoo::places::Hash;
 use crate::hash::Digest;
@@ -17,9 +18,6 @@ use crate::othello::graph::Graph;
 use crate::othello::shard::{Edge, Place};
 use crate::othello::{Colouring, ShardImage, Sharded};
 use crate::traits::{InsertError, RestoreError, Row, Skeleton};
-
-/// A batch of at least one name per this many in the table is sent as the whole table.
-const BULK_SHARE: usize = 4;
 
 /// The contents of a slot: the payload of an edge of the graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -236,7 +234,7 @@ impl<const W: usize, P: Payload> Skeleton for GatewaySkeleton<W, P> {
     }
 
     fn is_bulk(&self, n_changes: usize) -> bool {
-        n_changes >= BULK_SHARE && n_changes * BULK_SHARE >= self.len()
+        is_bulk(n_changes, self.len())
     }
 
     fn part_id(&self, _slot: u32) -> PartId {

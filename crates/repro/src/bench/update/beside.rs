@@ -59,7 +59,7 @@ pub(super) fn run<S: Measured>(
         let rate = lookups(&table, &queries, expected, options.batch as usize)?;
         idle.push(rate);
         for (at, &updates_per_s) in rates.iter().enumerate() {
-            // Twice as many messages as a run at the idle rate would need, so that the writer does not run dry.
+            // Four times the inserts that a run at the idle rate would need, so that the writer does not run out of messages.
             let seconds = queries.len() as f64 / (rate * 1e6);
             let wanted = (4.0 * seconds * updates_per_s as f64) as usize + 1000;
             for _ in 0..wanted {
