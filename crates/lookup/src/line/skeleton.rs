@@ -14,6 +14,7 @@ use super::layout::LEVELS;
 use super::query::LineQuery;
 use super::view::{LineView, image};
 use super::{Settings, rows};
+use crate::base::cells::value_mask;
 use crate::base::directory::{Directory, Plan};
 use crate::base::part::{Change, MAX_DEPTH, PartId, Payload};
 use crate::base::partition;
@@ -187,7 +188,7 @@ impl<P: Payload> Skeleton for LineSkeleton<P> {
 
     fn check(settings: &Settings, _: Digest, value: u64) -> Result<(), InsertError> {
         let value_bits = settings.value_bits;
-        if value > settings.layout().value_mask() {
+        if value > value_mask(value_bits) {
             return Err(InsertError::ValueTooWide { value, value_bits });
         }
         Ok(())
