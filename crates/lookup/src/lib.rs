@@ -12,19 +12,20 @@
 //!
 //! # Which structure
 //!
-//! Values of 8 bits, MAC addresses. *Lines* are the cache lines that a lookup of a live name reads.
+//! Values of 8 bits, MAC addresses. *Lines* are the cache lines that a lookup of a live name reads. Bytes are
+//! those of the message to a switch when the value of a name changes (`fibula bench message`, 64K names).
 //!
 //! | structure | use | bits per name | lines | a change | an alien gets | source |
 //! |---|---|---|---|---|---|---|
-//! | [`othello`] | the default: any values to 64 bits, cheapest changes | 19.4 | 2 | 1 us, 60 bytes | any value | Othello hashing, Concise |
-//! | [`mod@line`] | the least memory of the mutable ones; large tables | 9.0 to 10.8 | 1.02 to 1.18 | 4 to 6 us, 64 bytes | any value | none of the papers |
-//! | [`othello`] with fingerprints | drops most aliens without a second lookup | 38.7 | 2 | 1 us, 60 bytes | drop, except 1 in 390 | OFW |
-//! | [`cuckoo::filtable`] | drops nearly all aliens | 18 to 34 | 2 | 1 us, 60 bytes | drop, except 1 in 2^l_f | CFW |
-//! | [`cuckoo::exact`] | whole names: no alien passes | 68 | 2 | 1 us, 60 bytes | drop | CuckooSwitch |
-//! | [`othello::gateway`] | whole names behind an Othello | 112 | 3 | 2 us, 70 bytes | drop | OGW |
-//! | [`bloom_fib`] | one Bloom filter per value; for comparison | 26 to 109 | 100 or more | 10 us or more, 80 bytes | mostly drop | BFW, BUFFALO |
+//! | [`othello`] | the default: any values to 64 bits, cheapest changes | 19.4 | 2 | 1 us, 91 bytes | any value | Othello hashing, Concise |
+//! | [`mod@line`] | the least memory of the mutable ones; large tables | 9.0 to 10.8 | 1.02 to 1.18 | 4 to 6 us, 144 bytes | any value | none of the papers |
+//! | [`othello`] with fingerprints | drops most aliens without a second lookup | 38.7 | 2 | 1 us, 93 bytes | drop, except 1 in 390 | OFW |
+//! | [`cuckoo::filtable`] | drops nearly all aliens | 18 to 34 | 2 | 1 us, 79 bytes | drop, except 1 in 2^l_f | CFW |
+//! | [`cuckoo::exact`] | whole names: no alien passes | 68 | 2 | 1 us, 82 bytes | drop | CuckooSwitch |
+//! | [`othello::gateway`] | whole names behind an Othello | 112 | 3 | 2 us, 87 bytes | drop | OGW |
+//! | [`bloom_fib`] | one Bloom filter per value; for comparison | 26 to 109 | 100 or more | 10 us or more, 135 to 223 bytes | mostly drop | BFW, BUFFALO |
 //! | [`static_map`] | names that never change | 9.8 (Bloomier) | 3 | a full rebuild | any value | Bloomier, SetSep |
-//! | [`tuple_space`] | rules over five-tuples, with prefixes and priorities | 203 | 2 per tuple | one slot | no rule: 0 | Tuple Space Search |
+//! | [`tuple_space`] | rules over five-tuples, with prefixes and priorities | 203 | 2 per tuple | 123 bytes | no rule: 0 | Tuple Space Search |
 //! | [`flow`] | connections with timers, on one core | 320 | 1 to 2 | 0.1 us, no message | absent | Cuckoo++ |
 //! | [`lpm`] | longest prefix match, IPv4 and IPv6 | 55 per prefix | 1 to 3 | one subtree | no route: 0 | Poptrie |
 //! | [`bloom`] | sets: is this name a member? | 1.44 log2(1/rate) | 1 to k | k bits | yes, at the rate | Bloom, one-hashing |
@@ -49,7 +50,7 @@
 //! assert_eq!(values[31], 31);
 //!
 //! let mut updates = Vec::new();
-//! control.insert(burst[31], 99, &mut updates)?; // some 60 bytes, for every switch that follows
+//! control.insert(burst[31], 99, &mut updates)?; // tens of bytes, for every switch that follows
 //! for update in &updates {
 //!     table.apply(update)?;
 //! }

@@ -13,7 +13,7 @@
 //! The idea, the reason why it works, and its cost: docs/derivations/line.md.
 //! Cost: one line per lookup, and a second one for 1 name in 30 to 60; 10.2 to 10.4 bits per name with 8-bit values.
 //! Alien names and removed names get an arbitrary value. An update edits one bucket, or occasionally solves it again,
-//! in 4 to 6 us with 4M names, and sends about 64 bytes.
+//! in 4 to 6 us with 4M names, and sends one line of 64 bytes and some more.
 //! Source: none of the papers. Bumping is as in Dillinger, Hübschle-Schneider, Sanders, Walzer, "Fast succinct
 //! retrieval and approximate membership using ribbon".
 //! Limits: values of up to 32 bits, 2^24 groups. Two names with the same digest cannot both be in.
