@@ -8,7 +8,7 @@ use fibula_lookup::cuckoo::{LOAD, SLOTS};
 use fibula_lookup::hash::{Digest, SecretKey, mix64};
 use fibula_lookup::testkit::conformance::{self, Scope};
 use fibula_lookup::testkit::{Rng, seed};
-use fibula_lookup::traits::{Applied, ApplyError, Control, InsertError, Query, Undivided};
+use fibula_lookup::traits::{Applied, ApplyError, BatchReader, Control, InsertError, Query, Undivided};
 
 use super::conformance::filtable;
 
@@ -319,7 +319,7 @@ fn stable_names_are_never_missed(grows: bool, n_answers: u64) {
             let numbers: [u64; 32] = std::array::from_fn(|_| rng.below(N));
             let names = numbers.map(nth);
             let mut values = [0; 32];
-            reader.pin().lookup_batch(&names, &mut values);
+            reader.lookup_batch(&names, &mut values);
             n_answered += 32;
             for (n, value) in numbers.into_iter().zip(values) {
                 if value != n + 1 {

@@ -40,7 +40,7 @@ mod tests;
 pub mod update;
 mod view;
 
-pub use query::{FiltableQuery, FiltableStats, Pinned, Reader};
+pub use query::{FiltableQuery, FiltableStats, Reader};
 pub use skeleton::FiltableSkeleton;
 pub use update::{Image, SlotsUpdate, Update, Write};
 pub use view::FiltableView;

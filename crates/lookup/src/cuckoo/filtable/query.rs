@@ -12,7 +12,6 @@ use crate::base::part::PartId;
 use crate::cuckoo::exact::{TableImage, digest_of};
 use crate::cuckoo::slot_prf;
 use crate::hash::Digest;
-use crate::publish::Pin;
 use crate::publish::rcu::{RcuCell, RcuReader};
 use crate::traits::{Applied, ApplyError, BatchReader, Query, Undivided};
 
@@ -268,47 +267,14 @@ pub struct Reader {
     reader: RcuReader<Tables>,
 }
 
-impl Reader {
-    /// Opens the table for a burst. The thread was quiescent until now: nothing from an earlier burst is in use.
-    #[inline]
-    pub fn pin(&mut self) -> Pinned<'_> {
-        let (tables, pin) = self.reader.pin();
-        Pinned { tables, _pin: pin }
-    }
-
-    /// Declares that this thread reads nothing until it pins again: call it before sleeping.
-    pub fn offline(&mut self) {
-        self.reader.offline();
-    }
-}
-
-/// The table during one burst.
-pub struct Pinned<'a> {
-    tables: &'a Tables,
-    _pin: Pin<'a>,
-}
-
-impl Pinned<'_> {
-    /// As [`Query::lookup`].
-    #[inline]
-    pub fn lookup(&self, digest: Digest) -> u64 {
-        self.tables.lookup(digest)
-    }
-
-    /// As [`Query::lookup_batch`].
-    #[inline]
-    pub fn lookup_batch(&self, digests: &[Digest], values: &mut [u64]) {
-        self.tables.lookup_batch(digests, values);
-    }
-}
-
 impl BatchReader<[Digest]> for Reader {
     #[inline]
     fn lookup_batch(&mut self, digests: &[Digest], values: &mut [u64]) {
-        self.pin().lookup_batch(digests, values);
+        let (tables, _pin) = self.reader.pin();
+        tables.lookup_batch(digests, values);
     }
 
     fn offline(&mut self) {
-        Reader::offline(self);
+        self.reader.offline();
     }
 }
