@@ -12,7 +12,7 @@ FIBULA := $(TARGET)/release/fibula
 # The laboratory is a binary of its own, which fibula hands `bench`, `repro` and `filter hash-test` over to.
 LAB := cargo build --release -p fibula-repro
 
-.PHONY: help demo test lint deny loom bench record benchmarks repro deep neon build build-lab clean
+.PHONY: help demo test lint deny loom memory-check bench record benchmarks repro deep neon build build-lab clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
@@ -57,6 +57,10 @@ test: lint loom ## What CI runs: lint, the models of publication, golden vectors
 loom: ## The models of publication to readers, and their mutants
 	@scripts/setup build
 	CARGO_TARGET_DIR=$(TARGET)/loom RUSTFLAGS="--cfg loom" cargo test -p fibula-lookup --test loom_publish --test loom_cuckoo --release
+
+memory-check: ## Tests of lookup's unsafe loops under Miri and AddressSanitizer, or valgrind (13 minutes); says which ran
+	@scripts/setup build
+	scripts/memory-check
 
 bench: ## The standard tables, DPDK's structures included (10 to 20 minutes)
 	@scripts/setup bench
