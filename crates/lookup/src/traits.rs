@@ -117,11 +117,40 @@ pub trait Image: Clone + Send + 'static {
 
 /// A thread's access to a table, concurrent with its writer. `Keys` is the type of a burst of keys: a slice, or any
 /// other form in which a caller of several structures has them.
+///
+/// A lookup has two halves. [`begin`](Self::begin) computes where the words of a burst are, and starts fetching them.
+/// [`finish`](Self::finish) reads them. A caller that begins the next burst before it finishes the last one never waits
+/// for all of its memory at once; docs/benchmarks.md says what that gains. Bursts are finished in the order in which they
+/// were begun. At most [`IN_FLIGHT`](crate::publish::ring::IN_FLIGHT) are in flight. The structure stays pinned
+/// meanwhile: old versions are not freed before the burst is finished.
 pub trait BatchReader<Keys: ?Sized>: Send {
-    /// As [`Query::lookup_batch`], on one version of the structure. The thread is quiescent before.
+    /// As [`Query::lookup_batch`], on one version of the structure. Unless bursts are in flight, the thread is quiescent
+    /// before.
     fn lookup_batch(&mut self, keys: &Keys, values: &mut [u64]);
 
-    /// Declares that this thread reads nothing until the next lookup. Call it before sleeping.
+    /// Whether [`begin`](Self::begin) does half of the work.
+    fn has_phases(&self) -> bool {
+        false
+    }
+
+    /// Begins to look up a burst of at most [`BURST`](crate::base::prefetch::BURST) keys. A structure without
+    /// phases does everything in [`finish`](Self::finish).
+    /// # Panics
+    /// When there are more keys, or too many bursts in flight.
+    fn begin(&mut self, keys: &Keys) {
+        let _ = keys;
+    }
+
+    /// Finishes the oldest burst in flight, which was begun with the same `keys`. Each value is that of a moment
+    /// between `begin` and now.
+    /// # Panics
+    /// When no burst is in flight, or the numbers of keys and values are not that of the burst.
+    fn finish(&mut self, keys: &Keys, values: &mut [u64]) {
+        self.lookup_batch(keys, values);
+    }
+
+    /// Declares that this thread reads nothing until the next lookup. Call it before sleeping. Bursts in flight are
+    /// given up.
     fn offline(&mut self);
 }
 

@@ -31,6 +31,8 @@ enum Misuse {
     EntryLoadedTwice,
     /// The reader continues to use a version after its next pin.
     KeptOverPin,
+    /// The reader continues to use what it loaded for a burst after it has finished that burst.
+    KeptOverFinish,
     /// The reader reads while it is offline.
     ReadOffline,
     /// The writer stores a cell in place on which a live name's answer depends.
@@ -111,10 +113,14 @@ impl Memory {
     /// One lookup, which must see one whole version.
     fn lookup(&self, misuse: Misuse) -> u64 {
         let version = self.entry.load();
-        let first = self.read(version, 0);
         let again = if misuse == Misuse::EntryLoadedTwice { self.entry.load() } else { version };
-        assert_eq!(first, self.read(again, 1), "a mixture of versions");
+        self.read_whole([version, again]);
         version
+    }
+
+    /// Reads a cell of each of two versions, which must be the same.
+    fn read_whole(&self, [version, again]: [u64; 2]) {
+        assert_eq!(self.read(version, 0), self.read(again, 1), "a mixture of versions");
     }
 }
 
@@ -164,6 +170,34 @@ fn offline_model(misuse: Misuse, reused: &'static AtomicUsize) -> impl Fn() + Sy
 fn burst(memory: &Memory, slot: &mut ReaderSlot, misuse: Misuse) {
     let _pin = slot.pin();
     memory.lookup(misuse);
+}
+
+/// A reader that begins a second burst before it finishes the first: what it loaded for each stays until that burst is
+/// finished.
+fn in_flight_model(misuse: Misuse, reused: &'static AtomicUsize) -> impl Fn() + Sync + Send + 'static {
+    move || {
+        let memory = Arc::new(Memory::new());
+        let mut slot = memory.domain.register();
+        let reader = {
+            let memory = Arc::clone(&memory);
+            thread::spawn(move || {
+                let mut begin = || {
+                    slot.begin();
+                    memory.entry.load()
+                };
+                let (first, second) = (begin(), begin());
+                memory.read_whole([first; 2]);
+                slot.finish();
+                if misuse == Misuse::KeptOverFinish {
+                    memory.read(first, 0);
+                }
+                memory.read_whole([second; 2]);
+                slot.finish();
+            })
+        };
+        reused.fetch_add(usize::from(memory.writer(misuse)), Relaxed);
+        reader.join().expect("the reader ends");
+    }
 }
 
 /// A reader that registers while the writer runs, and leaves before the writer ends.
@@ -359,6 +393,13 @@ fn a_sleeping_reader_neither_blocks_the_writer_nor_wakes_to_reused_memory() {
 }
 
 #[test]
+fn what_a_burst_in_flight_loaded_is_not_reused() {
+    static REUSED: AtomicUsize = AtomicUsize::new(0);
+    check(in_flight_model(Misuse::Nothing, &REUSED));
+    assert!(REUSED.load(Relaxed) > 0, "no interleaving reuses memory");
+}
+
+#[test]
 fn a_reader_may_come_and_go_while_the_writer_works() {
     static REUSED: AtomicUsize = AtomicUsize::new(0);
     check(late_reader_model(&REUSED));
@@ -423,6 +464,13 @@ fn every_defect_of_the_domain_is_found() {
 }
 
 #[test]
+fn every_defect_of_bursts_in_flight_is_found() {
+    for mutant in Mutant::IN_FLIGHT {
+        must_fail(&mutant, Some(mutant), in_flight_model(Misuse::Nothing, &UNCOUNTED));
+    }
+}
+
+#[test]
 fn every_defect_of_the_sequence_counter_is_found() {
     for mutant in Mutant::SEQUENCE {
         must_fail(&mutant, Some(mutant), sequence_model(2, 1, &UNCOUNTED));
@@ -444,6 +492,7 @@ fn every_misuse_is_found() {
     for misuse in [ReusedBeforePassed, AdvancedBeforeUnpublishing, EntryLoadedTwice, KeptOverPin] {
         must_fail(&misuse, None, versions_model(misuse, &UNCOUNTED));
     }
+    must_fail(&KeptOverFinish, None, in_flight_model(KeptOverFinish, &UNCOUNTED));
     must_fail(&ReadOffline, None, offline_model(ReadOffline, &UNCOUNTED));
     must_fail(&LiveCellInPlace, None, in_place_model(LiveCellInPlace));
     for misuse in [LinesUnvalidated, BumpedTakenAsRead, ReadAgainUnvalidated, LinesWrittenApart, OnePlaceNoted] {

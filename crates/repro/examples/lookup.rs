@@ -31,6 +31,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         names: NameSet::Mac,
         runs: 5,
         batch: 32,
+        in_flight: vec![1],
         seed: 1,
         family: Default::default(),
         operations: None,

@@ -23,6 +23,9 @@ pub struct Row {
     pub threads: u32,
     /// Names per call.
     pub batch: u32,
+    /// Bursts in flight; only where there are several.
+    #[serde(skip_serializing_if = "is_one")]
+    pub in_flight: u32,
     /// Unit of `median`, `min` and `max`.
     pub unit: &'static str,
     /// The median of the runs.
@@ -92,6 +95,8 @@ pub struct Setting {
     pub threads: u32,
     /// See [`Row::batch`].
     pub batch: u32,
+    /// See [`Row::in_flight`].
+    pub in_flight: u32,
 }
 
 impl Row {
@@ -108,6 +113,7 @@ impl Row {
             names: setting.names.clone(),
             threads: setting.threads,
             batch: setting.batch,
+            in_flight: setting.in_flight,
             unit,
             median,
             min,
@@ -150,6 +156,11 @@ fn four_digits(x: f64) -> f64 {
     (x * scale).round() / scale
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_one(x: &u32) -> bool {
+    *x == 1
+}
+
 fn rounded<S: Serializer>(x: &f64, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_f64(four_digits(*x))
 }
@@ -190,6 +201,9 @@ pub fn table(rows: &[Row]) -> String {
     let _ = write!(title, ", {} thread{}", first.threads, if first.threads == 1 { "" } else { "s" });
     if first.batch > 1 {
         let _ = write!(title, ", bursts of {}", first.batch);
+    }
+    if first.in_flight > 1 {
+        let _ = write!(title, ", {} in flight", first.in_flight);
     }
     let _ = write!(title, ", {} runs", first.samples.len());
 
@@ -264,7 +278,7 @@ mod tests {
     use super::*;
 
     fn row(contestant: &str, unit: &'static str, samples: &[f64]) -> Row {
-        let setting = Setting { n: 1 << 20, value_bits: 8, names: "mac".into(), threads: 1, batch: 32 };
+        let setting = Setting { n: 1 << 20, value_bits: 8, names: "mac".into(), threads: 1, batch: 32, in_flight: 1 };
         Row::new("lookup", contestant, &setting, unit, samples.to_vec())
     }
 

@@ -25,6 +25,7 @@ fn options(contestants: &[&str]) -> Options {
         names: NameSet::Mac,
         runs: 2,
         batch: 32,
+        in_flight: vec![1],
         seed: 7,
         family: Default::default(),
         operations: Some(4096),

@@ -1,6 +1,6 @@
 //! The lookups of a worker for a burst of names: digests, membership, values.
 
-use crate::exact::ExactTable;
+use crate::exact::{ExactTable, Homes};
 use crate::parse::Names;
 use fib::designs::{Burst, BurstNames, Reader, put_words};
 use lookup::hash::{Digest, Hasher, mix64};
@@ -13,9 +13,14 @@ pub trait Table: Send {
     /// The digests of all names.
     fn digests(&self, names: &Names, digests: &mut [Digest; BURST]);
 
+    /// Begins the search for which of the names are valid.
+    fn begin_members(&self, valid: &ExactTable, digests: &[Digest]) -> Homes {
+        valid.begin(digests)
+    }
+
     /// Which of the names are valid: bit `i` for name `i`.
-    fn members(&self, valid: &ExactTable, names: &Names, digests: &[Digest; BURST]) -> u32 {
-        valid.contains_batch(names, digests)
+    fn members(&self, valid: &ExactTable, names: &Names, digests: &[Digest; BURST], homes: &Homes) -> u32 {
+        valid.contains_batch(names, digests, homes)
     }
 
     /// Looks up the values of names.
@@ -109,7 +114,12 @@ impl Table for EmptyTable {
     fn digests(&self, _names: &Names, _digests: &mut [Digest; BURST]) {}
 
     #[inline]
-    fn members(&self, _valid: &ExactTable, _names: &Names, _digests: &[Digest; BURST]) -> u32 {
+    fn begin_members(&self, _valid: &ExactTable, _digests: &[Digest]) -> Homes {
+        Homes::NONE
+    }
+
+    #[inline]
+    fn members(&self, _valid: &ExactTable, _names: &Names, _digests: &[Digest; BURST], _homes: &Homes) -> u32 {
         u32::MAX
     }
 

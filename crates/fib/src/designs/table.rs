@@ -126,6 +126,22 @@ impl<R: BatchReader<[K]>, K: StructureKey> BatchReader<Burst<'_>> for ServedRead
         K::with_burst(self.kind, burst, |keys| self.reader.lookup_batch(keys, values));
     }
 
+    fn has_phases(&self) -> bool {
+        self.reader.has_phases()
+    }
+
+    #[inline]
+    fn begin(&mut self, burst: &Burst<'_>) {
+        if self.reader.has_phases() {
+            K::with_burst(self.kind, burst, |keys| self.reader.begin(keys));
+        }
+    }
+
+    #[inline]
+    fn finish(&mut self, burst: &Burst<'_>, values: &mut [u64]) {
+        K::with_burst(self.kind, burst, |keys| self.reader.finish(keys, values));
+    }
+
     fn offline(&mut self) {
         self.reader.offline();
     }

@@ -18,10 +18,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::filtered::Filter;
+use crate::base::atomic_words::AtomicWords;
 use crate::base::bytes::{Bytes, DecodeError, at_most};
 use crate::base::prefetch::{BURST, prefetch};
 use crate::bloom::{BitChange, CounterBits, Counting, Layout, MAX_HASHES, Places, Shape, Standard};
-use crate::cuckoo::words::Words;
 use crate::hash::{Digest, Purpose, SecretKey, mix64};
 use crate::traits::{
     Applied, ApplyError, BatchReader, Change, HeldPart, Image, InsertError, PartId, Payload, Query, RestoreError, Row,
@@ -315,7 +315,7 @@ pub struct BloomSetQuery<L: Layout = Standard> {
 struct Bits<L: Layout> {
     settings: Settings<L>,
     places: Places<L>,
-    words: Arc<Words>,
+    words: Arc<AtomicWords>,
 }
 
 /// Whether all of `bits` are one. Reads them all: a branch per bit would cost more in mispredictions than it saves.
@@ -516,7 +516,7 @@ impl<L: Layout> Undivided for BloomSetQuery<L> {
     fn from_image(settings: &Settings<L>, image: &Whole) -> Result<Self, ApplyError> {
         Self::check_whole(settings, &image.words, image.digest)?;
         let places = Places::new(settings.shape, settings.seed);
-        let bits = Bits { settings: settings.clone(), places, words: Arc::new(Words::filled(&image.words)?) };
+        let bits = Bits { settings: settings.clone(), places, words: Arc::new(AtomicWords::filled(&image.words)?) };
         Ok(Self { bits, version: image.version, digest: image.digest })
     }
 

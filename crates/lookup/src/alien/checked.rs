@@ -368,6 +368,21 @@ impl<R: BatchReader<[Digest]>> BatchReader<[Digest]> for Reader<R> {
         self.checksum.split_all(digests, values);
     }
 
+    fn has_phases(&self) -> bool {
+        self.table.has_phases()
+    }
+
+    #[inline]
+    fn begin(&mut self, digests: &[Digest]) {
+        self.table.begin(digests);
+    }
+
+    #[inline]
+    fn finish(&mut self, digests: &[Digest], values: &mut [u64]) {
+        self.table.finish(digests, values);
+        self.checksum.split_all(digests, values);
+    }
+
     fn offline(&mut self) {
         self.table.offline();
     }

@@ -10,21 +10,29 @@
 //! | `partition`, `served` | how a control half of parts is built from all names; how readers find the parts of a query half |
 //! | [`error`] | why an update or a name is refused |
 //! | [`bytes`] | reading the fields of messages, and why that fails |
-//! | [`arena`], [`words`], [`cells`] | memory on huge pages, and values of a few bits in it |
+//! | [`arena`], [`words`], [`atomic_words`], [`cells`] | memory on huge pages, and values of a few bits in it |
 //! | [`prefetch`] | bursts, and prefetching lines |
+//! | `vectors` | loads of scattered words into vector registers |
+//! | [`processor`] | the vector instructions that lookup loops use |
+//! | [`marked`] | lines of keys with marks, searched at once |
 //! | [`touches`] | which bytes a lookup reads, for models of caches |
 
 pub mod arena;
+pub mod atomic_words;
 pub mod bytes;
 pub mod cells;
 pub(crate) mod directory;
 pub mod error;
+pub mod marked;
 pub mod part;
 pub(crate) mod partition;
 pub mod prefetch;
+pub mod processor;
 pub(crate) mod rows;
 pub(crate) mod served;
 pub(crate) mod single;
 pub mod touches;
 pub(crate) mod undivided;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod vectors;
 pub mod words;

@@ -12,12 +12,13 @@
 
 use std::collections::VecDeque;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::base::arena::{Arena, LINE, Lines};
 use crate::base::directory::{Directory, Part};
 use crate::base::part::{HeldPart, PartId};
+use crate::base::processor::prefetch_pays;
 use crate::publish::rcu::RETIRED_LIMIT;
 use crate::publish::{Domain, Entry, Epoch, Pin, ReaderSlot};
 use crate::traits::ApplyError;
@@ -38,6 +39,8 @@ struct Shared<X> {
     domain: Domain,
     /// Directories that a dropped writer could not free, because readers may still follow them.
     left: Mutex<Vec<OldDirectory>>,
+    /// Whether so much of the arena is in use that prefetches pay.
+    prefetch: AtomicBool,
     extra: X,
 }
 
@@ -113,6 +116,8 @@ pub(crate) struct Served<'a, X> {
     pub(crate) entries: &'a [Entry],
     pub(crate) depth: u8,
     pub(crate) base: *const u8,
+    /// Whether prefetching what is at `base` pays.
+    pub(crate) prefetch: bool,
     pub(crate) extra: &'a X,
 }
 
@@ -149,7 +154,14 @@ impl<G: Copy, X> ServedParts<G, X> {
         let lines = Lines::new(arena.bytes());
         let directory = Followed { depth: 0, entries: Box::new([Entry::new(0)]) };
         let directory = AtomicPtr::new(Box::into_raw(Box::new(directory)));
-        let shared = Shared { arena, directory, domain: Domain::new(), left: Mutex::new(Vec::new()), extra };
+        let shared = Shared {
+            arena,
+            directory,
+            domain: Domain::new(),
+            left: Mutex::new(Vec::new()),
+            prefetch: AtomicBool::new(false),
+            extra,
+        };
         Ok(Self {
             shared: Arc::new(shared),
             lines,
@@ -201,10 +213,20 @@ impl<G: Copy, X> ServedParts<G, X> {
         self.reclaim();
         let taken = if self.retired_bytes + bytes > limit_bytes { None } else { self.lines.take(n) };
         let arena_bytes = self.shared.arena.bytes();
+        self.note_use();
         taken.map(|start| (start, n)).ok_or(match self.retired_bytes {
             0 => ApplyError::ArenaFull { needed_bytes: bytes, limit_bytes: arena_bytes },
             retired_bytes => ApplyError::ReadersStalled { retired_bytes, limit_bytes: limit_bytes.min(arena_bytes) },
         })
+    }
+
+    /// Tells readers whether prefetches pay.
+    fn note_use(&self) {
+        let pays = prefetch_pays((self.lines.used() * LINE as u64) as usize);
+        // Readers share the line of this flag: it is written only when it changes.
+        if self.shared.prefetch.load(Ordering::Relaxed) != pays {
+            self.shared.prefetch.store(pays, Ordering::Relaxed);
+        }
     }
 
     /// Frees lines that no reader has seen.
@@ -322,7 +344,8 @@ impl<G, X> Drop for ServedParts<G, X> {
 
 fn served<'a, X>(shared: &'a Shared<X>, directory: &'a Followed) -> Served<'a, X> {
     let (entries, depth) = (&directory.entries[..], directory.depth);
-    Served { entries, depth, base: shared.arena.base(), extra: &shared.extra }
+    let prefetch = shared.prefetch.load(Ordering::Relaxed);
+    Served { entries, depth, base: shared.arena.base(), prefetch, extra: &shared.extra }
 }
 
 /// A reading thread's access, concurrent with the writer.
@@ -342,7 +365,27 @@ impl<X> PartsReader<X> {
         (served(&self.shared, directory), pin)
     }
 
-    /// Declares that this thread reads nothing until it pins again.
+    /// What to follow at the beginning of a burst. It stays until the burst is [finished](PartsReader::finish).
+    #[inline]
+    pub(crate) fn begin(&mut self) -> Served<'_, X> {
+        self.slot.begin();
+        self.current()
+    }
+
+    /// What to follow while a burst is in flight.
+    #[inline]
+    pub(crate) fn current(&self) -> Served<'_, X> {
+        // SAFETY: as in `pin`. A burst in flight holds the directory as a pin does.
+        served(&self.shared, unsafe { &*self.shared.directory.load(Ordering::Acquire) })
+    }
+
+    /// The oldest burst in flight is finished.
+    #[inline]
+    pub(crate) fn finish(&mut self) {
+        self.slot.finish();
+    }
+
+    /// Declares that this thread reads nothing until it pins again. Bursts in flight are given up.
     pub(crate) fn offline(&mut self) {
         self.slot.offline();
     }

@@ -14,6 +14,8 @@
     expect(unsafe_code, reason = "calls the loops that are compiled for another processor")
 )]
 
+#[cfg(target_arch = "x86_64")]
+use crate::base::processor::{Kernel, Vectors};
 use std::hint::select_unpredictable;
 use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,11 +23,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::plan::{Numbers, Plan, numbers};
 use super::update::Image;
 use super::{Form, MAX_COUNT, Settings, cell_prf};
+use crate::base::atomic_words::AtomicWords;
 use crate::base::prefetch::{BURST, prefetch};
 use crate::bloom::MAX_HASHES;
 use crate::cuckoo::Stripes;
 use crate::cuckoo::exact::table::Table as Second;
-use crate::cuckoo::words::Words;
 use crate::hash::Digest;
 use crate::publish::WriteGuard;
 use crate::traits::ApplyError;
@@ -40,8 +42,8 @@ const COUNTS: u64 = 64 / super::COUNTER_BITS;
 /// The filters of all ports, and their counters, if any.
 pub(super) struct Filters {
     pub(super) plan: Plan,
-    bits: Words,
-    counters: Option<Words>,
+    bits: AtomicWords,
+    counters: Option<AtomicWords>,
     seed: u64,
 }
 
@@ -49,8 +51,8 @@ impl Filters {
     /// # Errors
     /// [`ApplyError::ArenaFull`] when there is no memory.
     pub(super) fn new(plan: Plan, counted: bool, seed: u64) -> Result<Self, ApplyError> {
-        let bits = Words::zeroed(plan.n_cells().div_ceil(64) as usize)?;
-        let counters = counted.then(|| Words::zeroed(plan.n_cells().div_ceil(COUNTS) as usize)).transpose()?;
+        let bits = AtomicWords::zeroed(plan.n_cells().div_ceil(64) as usize)?;
+        let counters = counted.then(|| AtomicWords::zeroed(plan.n_cells().div_ceil(COUNTS) as usize)).transpose()?;
         Ok(Self { plan, bits, counters, seed })
     }
 
@@ -71,20 +73,20 @@ impl Filters {
         if image.bits.iter().any(|&word| word & !image.plan.used_bits() != 0) {
             return malformed("a bit is set for a port that is not there");
         }
-        let counters = counted.then(|| Words::filled(&image.counters)).transpose()?;
+        let counters = counted.then(|| AtomicWords::filled(&image.counters)).transpose()?;
         let filters =
-            Self { plan: image.plan.clone(), bits: Words::filled(&image.bits)?, counters, seed: settings.seed };
+            Self { plan: image.plan.clone(), bits: AtomicWords::filled(&image.bits)?, counters, seed: settings.seed };
         if counted && (0..n_cells).any(|cell| filters.is_one(cell) != (filters.count(cell) != 0)) {
             return malformed("a bit is not what its counter says");
         }
         Ok(filters)
     }
 
-    pub(super) fn bits(&self) -> &Words {
+    pub(super) fn bits(&self) -> &AtomicWords {
         &self.bits
     }
 
-    pub(super) fn counters(&self) -> Option<&Words> {
+    pub(super) fn counters(&self) -> Option<&AtomicWords> {
         self.counters.as_ref()
     }
 
@@ -311,7 +313,7 @@ impl Tables {
     }
 
     pub(super) fn huge_page_bytes(&self) -> Option<usize> {
-        let counters = self.filters.counters.as_ref().map_or(Some(0), Words::huge_page_bytes)?;
+        let counters = self.filters.counters.as_ref().map_or(Some(0), AtomicWords::huge_page_bytes)?;
         Some(self.filters.bits.huge_page_bytes()? + counters + self.second.huge_page_bytes()?)
     }
 
@@ -341,7 +343,7 @@ impl Tables {
     pub(super) fn lookup_batch(&self, digests: &[Digest], values: &mut [u64]) {
         let values = &mut values[..digests.len()];
         #[cfg(target_arch = "x86_64")]
-        if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("bmi2") {
+        if Kernel::get().vectors() >= Vectors::Avx2 {
             // SAFETY: the processor has AVX2, BMI1 (which comes with BMI2) and BMI2.
             unsafe { self.bursts_avx2(digests, values) };
             return;

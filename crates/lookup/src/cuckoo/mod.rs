@@ -7,7 +7,6 @@
 //! | `places` | which slot of one exact table holds which name |
 //! | `rows` | what a store keeps of slots |
 //! | `path` | the shortest chain of moves that frees a slot, breadth first |
-//! | `words` | the memory of a table |
 //!
 //! **Positions.** There is one keyed digest per name; `mix64(digest ^ tweak)` is split into two halves, each reduced to
 //! a bucket by a multiplication and a shift. Any number of buckets works, so memory follows the number of names.
@@ -25,7 +24,6 @@ pub mod filtable;
 pub(crate) mod path;
 pub(crate) mod places;
 pub(crate) mod rows;
-pub(crate) mod words;
 
 use std::sync::MutexGuard;
 

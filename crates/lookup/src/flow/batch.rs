@@ -20,6 +20,8 @@ use super::policy::{Policy, Second};
 use super::store::{Place, Store};
 use super::table::{Slot, Table};
 use crate::base::prefetch::BURST;
+#[cfg(target_arch = "x86_64")]
+use crate::base::processor::{Kernel, Vectors};
 use crate::hash::Digest;
 
 /// Keys per group. Hits are slower with 8, misses with 32, by some percent; batches of 32 are two groups.
@@ -167,10 +169,7 @@ fn groups<M: Memory, P: Policy>(
     found: impl FnMut(usize, u32, &M::Value),
 ) {
     #[cfg(target_arch = "x86_64")]
-    if std::arch::is_x86_feature_detected!("avx2")
-        && std::arch::is_x86_feature_detected!("bmi1")
-        && std::arch::is_x86_feature_detected!("bmi2")
-    {
+    if Kernel::get().vectors() >= Vectors::Avx2 {
         // SAFETY: the processor has what the function is compiled for.
         return unsafe { pipeline_avx2(store, flows, now, found) };
     }

@@ -37,6 +37,7 @@ use siphasher::sip::SipHasher13;
 pub use key::{Purpose, SecretKey};
 pub use rng::Rng;
 
+use crate::base::processor::Kernel;
 use crc::Crc;
 use muladd::MulAdd;
 use wy::Wy;
@@ -222,29 +223,23 @@ impl Hasher {
     /// `out[i] == digest(&names[i].to_le_bytes()[..len])`. Bytes above `len` are ignored, so a six-byte address may
     /// be read with an eight-byte load.
     ///
-    /// For [`Family::MulAdd`] four names go through each AVX2 instruction where the processor has it.
+    /// For [`Family::MulAdd`] vector instructions compute 4 or 8 digests at once where the processor has them.
     /// # Panics
     /// If `len > 8`, or `names` and `out` differ in length.
+    #[inline]
     pub fn digest_words(&self, names: &[u64], len: usize, out: &mut [Digest]) {
+        self.digest_words_with(Kernel::get(), names, len, out);
+    }
+
+    /// As [`digest_words`](Hasher::digest_words), by the loop of a kernel.
+    /// # Panics
+    /// If `len > 8`, or `names` and `out` differ in length.
+    #[inline]
+    pub fn digest_words_with(&self, kernel: Kernel, names: &[u64], len: usize, out: &mut [Digest]) {
         assert!(len <= 8, "digest_words takes names of at most 8 bytes, not {len}");
         assert_eq!(names.len(), out.len(), "one digest a name");
         match &self.keyed {
-            Keyed::MulAdd(h) => h.digest_words(names, len, out),
-            _ => {
-                for (name, out) in names.iter().zip(out) {
-                    *out = self.digest(&name.to_le_bytes()[..len]);
-                }
-            }
-        }
-    }
-
-    /// As [`digest_words`](Hasher::digest_words) without vector instructions: the twin that it is tested against.
-    /// # Panics
-    /// If `len > 8`, or `names` and `out` differ in length.
-    pub fn digest_words_scalar(&self, names: &[u64], len: usize, out: &mut [Digest]) {
-        assert_eq!(names.len(), out.len(), "one digest a name");
-        match &self.keyed {
-            Keyed::MulAdd(h) => h.batch(len).digest_all(names, out),
+            Keyed::MulAdd(h) => h.digest_words(kernel, names, len, out),
             _ => {
                 for (name, out) in names.iter().zip(out) {
                     *out = self.digest(&name.to_le_bytes()[..len]);
@@ -267,11 +262,17 @@ impl Hasher {
     /// # Panics
     /// If `keys` and `out` differ in length.
     pub fn digest_keys<const K: usize>(&self, keys: &[[u64; K]], out: &mut [Digest]) {
+        self.digest_keys_with(Kernel::get(), keys, out);
+    }
+
+    /// As [`digest_keys`](Hasher::digest_keys), by the loop of a kernel. Keys of two words have vector loops.
+    /// # Panics
+    /// If `keys` and `out` differ in length.
+    pub fn digest_keys_with<const K: usize>(&self, kernel: Kernel, keys: &[[u64; K]], out: &mut [Digest]) {
         assert_eq!(keys.len(), out.len(), "one digest a key");
-        let pairs = keys.iter().zip(out);
         match &self.keyed {
-            Keyed::MulAdd(h) if K == 2 => pairs.for_each(|(key, out)| *out = Digest(h.digest_pair(key[0], key[1]))),
-            _ => pairs.for_each(|(key, out)| *out = self.digest_key(key)),
+            Keyed::MulAdd(h) if K == 2 => h.digest_pairs(kernel, keys.as_flattened().as_chunks().0, out),
+            _ => keys.iter().zip(out).for_each(|(key, out)| *out = self.digest_key(key)),
         }
     }
 

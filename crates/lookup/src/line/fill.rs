@@ -5,8 +5,6 @@
 #![cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "calls vector forms after detecting them"))]
 
 use super::layout::Layout;
-#[cfg(target_arch = "x86_64")]
-use super::processor::Processor;
 use super::processor::{by_processor, with_width};
 
 /// The number of value bits, or of combinations, that one step processes. The compiler makes vectors of loops of this

@@ -20,8 +20,6 @@
 
 mod assign;
 #[cfg(target_arch = "x86_64")]
-mod avx2;
-#[cfg(target_arch = "x86_64")]
 mod avx512;
 mod fill;
 mod group;

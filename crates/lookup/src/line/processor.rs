@@ -30,39 +30,16 @@ macro_rules! by_processor {
                 body($($argument),*)
             }
             #[cfg(target_arch = "x86_64")]
-            match Processor::get() {
+            match crate::base::processor::Kernel::get().vectors() {
                 // SAFETY: the processor has what the function is compiled for.
-                Processor::Avx512 => return unsafe { avx512($($argument),*) },
+                crate::base::processor::Vectors::Avx512Ifma => return unsafe { avx512($($argument),*) },
+                crate::base::processor::Vectors::Scalar => {}
                 // SAFETY: as above.
-                Processor::Avx2 => return unsafe { avx2($($argument),*) },
-                Processor::Any => {}
+                _ => return unsafe { avx2($($argument),*) },
             }
             body($($argument),*)
         }
     };
-}
-
-#[cfg(target_arch = "x86_64")]
-#[derive(Clone, Copy)]
-pub(super) enum Processor {
-    /// AVX-512 with population counts.
-    Avx512,
-    Avx2,
-    Any,
-}
-
-#[cfg(target_arch = "x86_64")]
-impl Processor {
-    pub(super) fn get() -> Self {
-        use std::arch::is_x86_feature_detected as has;
-        let avx2 = has!("avx2") && has!("bmi1") && has!("popcnt");
-        let avx512 = has!("avx512f") && has!("avx512bw") && has!("avx512dq") && has!("avx512vl");
-        match avx2 {
-            true if avx512 && has!("avx512vpopcntdq") && has!("bmi2") => Self::Avx512,
-            true => Self::Avx2,
-            false => Self::Any,
-        }
-    }
 }
 
 pub(super) use {by_processor, with_width};

@@ -15,15 +15,18 @@
 
 #![expect(unsafe_code, reason = "writes groups into the arena that readers hold")]
 
-use super::kernel::{self, Guard, Served};
+use super::kernel::{self, Guard, Served, Spots};
 use super::layout::{Geometry, Layout, STASH_BYTES};
 use super::update::{BucketsUpdate, GroupImage, LevelsUpdate, Update, bucket_prf};
 use super::{MAX_STASH, Settings};
 use crate::base::arena::LINE;
 use crate::base::part::{HeldPart, MAX_DEPTH, PartId};
+use crate::base::prefetch::BURST;
+use crate::base::processor::Kernel;
 use crate::base::served::{Held, PartsReader, ServedParts};
 use crate::base::touches::{Touch, Touches};
 use crate::hash::Digest;
+use crate::publish::ring::Ring;
 use crate::publish::{ANYWHERE, Pin};
 use crate::traits::{Applied, ApplyError, BatchReader, DecodeError, Query, Replicated};
 
@@ -270,7 +273,7 @@ impl Query for LineQuery {
     }
 
     fn lookup_batch(&self, keys: &[Digest], values: &mut [u64]) {
-        kernel::lookup_batch(self.served(), self.layout, keys, values);
+        kernel::lookup_batch(Kernel::get(), self.served(), self.layout, keys, values);
     }
 
     fn apply(&mut self, update: &Update) -> Result<Applied, ApplyError> {
@@ -335,13 +338,27 @@ impl Replicated for LineQuery {
     }
 
     fn reader(&self) -> Reader {
-        Reader { groups: self.groups.reader(), layout: self.layout }
+        Reader { groups: self.groups.reader(), layout: self.layout, in_flight: Ring::new(|_| Spots::unwritten()) }
     }
 }
 
 impl Touches for LineQuery {
     fn touches(&self, key: Digest, touch: &mut dyn FnMut(Touch)) {
         kernel::touches(self.served(), self.layout, key, touch);
+    }
+}
+
+#[cfg(test)]
+impl crate::testkit::kernels::ByKernel for LineQuery {
+    fn by_batch(&self, kernel: Kernel, digests: &[Digest], values: &mut [u64]) {
+        kernel::lookup_batch(kernel, self.served(), self.layout, digests, values);
+    }
+
+    fn by_phases(&self, kernel: Kernel, digests: &[Digest], values: &mut [u64]) {
+        let mut spots = Spots::unwritten();
+        kernel::begin(kernel, self.served(), self.layout, digests, &mut spots);
+        // SAFETY: begun just now, and nobody writes meanwhile.
+        unsafe { kernel::finish(kernel, self.served(), self.layout, digests, &spots, values) };
     }
 }
 
@@ -356,6 +373,7 @@ impl crate::base::touches::Memory for LineQuery {
 pub struct Reader {
     groups: PartsReader<Guard>,
     layout: Layout,
+    in_flight: Ring<Spots>,
 }
 
 impl Reader {
@@ -373,7 +391,28 @@ impl BatchReader<[Digest]> for Reader {
         self.pin().lookup_batch(digests, values);
     }
 
+    fn has_phases(&self) -> bool {
+        true
+    }
+
+    #[inline]
+    fn begin(&mut self, digests: &[Digest]) {
+        assert!(digests.len() <= BURST, "a burst has at most {BURST} names");
+        let spots = self.in_flight.push();
+        kernel::begin(Kernel::get(), self.groups.begin(), self.layout, digests, spots);
+    }
+
+    #[inline]
+    fn finish(&mut self, digests: &[Digest], values: &mut [u64]) {
+        let spots = self.in_flight.pop();
+        // SAFETY: the spots are those of the oldest burst. It was begun on this table, and is in flight until the
+        // reader's slot is told.
+        unsafe { kernel::finish(Kernel::get(), self.groups.current(), self.layout, digests, spots, values) };
+        self.groups.finish();
+    }
+
     fn offline(&mut self) {
+        self.in_flight.clear();
         self.groups.offline();
     }
 }
@@ -394,7 +433,7 @@ impl Pinned<'_> {
     /// As [`Query::lookup_batch`].
     #[inline]
     pub fn lookup_batch(&self, digests: &[Digest], values: &mut [u64]) {
-        kernel::lookup_batch(self.served, self.layout, digests, values);
+        kernel::lookup_batch(Kernel::get(), self.served, self.layout, digests, values);
     }
 }
 

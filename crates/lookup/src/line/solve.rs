@@ -16,8 +16,6 @@
 #![cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "calls vector forms after detecting them"))]
 
 use super::layout::{Layout, MAX_PARTS};
-#[cfg(target_arch = "x86_64")]
-use super::processor::Processor;
 use super::processor::{by_processor, with_width};
 use super::words;
 

@@ -4,7 +4,7 @@ use super::*;
 use crate::hash::{Digest, mix64};
 use crate::testkit::conformance::{self, Scope};
 use crate::testkit::oracle::Names;
-use crate::testkit::{Rng, seed};
+use crate::testkit::{Rng, kernels, seed};
 use crate::traits::{Control, InsertError, Query};
 
 fn run(settings: Settings, n_names: u64, n_operations: usize, seed: u64) {
@@ -21,6 +21,19 @@ fn every_width_and_trade_conforms() {
         for trade in Trade::ALL {
             let settings = Settings::new(value_bits, 600, &SecretKey::from_seed(seed)).with_trade(trade);
             run(settings, 300, if value_bits < 3 { 300 } else { 1_000 }, seed);
+        }
+    }
+}
+
+#[test]
+fn every_kernel_gives_the_same_answers() {
+    for value_bits in [1, 5, 8, 12, 16, 17, 32] {
+        for trade in Trade::ALL {
+            let settings = Settings::new(value_bits, 20_000, &SecretKey::from_seed(seed())).with_trade(trade);
+            let entries: Vec<_> = (0..20_000).map(|n| (Digest(mix64(n)), mix64(n + 1) >> (64 - value_bits))).collect();
+            let (_, query) = LineTable::build(settings, &entries, 1).expect("20,000 names fit");
+            let live: Vec<Digest> = entries.iter().map(|entry| entry.0).collect();
+            kernels::agree(&query, &live);
         }
     }
 }

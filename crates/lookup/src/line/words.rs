@@ -11,10 +11,10 @@
 #[cfg(target_arch = "x86_64")]
 use super::avx512;
 use super::layout::Layout;
-#[cfg(target_arch = "x86_64")]
-use super::processor::Processor;
 use super::processor::by_processor;
 use super::solve::Solution;
+#[cfg(target_arch = "x86_64")]
+use crate::base::processor::{Kernel, Vectors};
 
 /// The most rows of a system. Unused rows are zero.
 pub(super) const ROWS: usize = 64;
@@ -33,7 +33,7 @@ pub(super) fn fit(layout: Layout, n_names: usize) -> bool {
 /// As [`find_tweak`](super::solve::find_tweak), for names that [`fit`].
 pub(super) fn find_tweak(layout: Layout, digests: &[u64], tweak: u8, n: u8) -> Option<u8> {
     #[cfg(target_arch = "x86_64")]
-    if let Processor::Avx512 = Processor::get() {
+    if Kernel::get().vectors() == Vectors::Avx512Ifma {
         let mut rows = [0; ROWS];
         return (0..n).map(|step| tweak.wrapping_add(step)).find(|&tweak| {
             place(layout, digests, tweak, &mut rows);
@@ -56,7 +56,7 @@ pub(super) fn find_tweak_in_memory(layout: Layout, digests: &[u64], tweak: u8, n
 /// As [`solve`](super::solve::solve), for names that [`fit`].
 pub(super) fn solve(layout: Layout, digests: &[u64], tweak: u8) -> Option<Solution> {
     #[cfg(target_arch = "x86_64")]
-    if let Processor::Avx512 = Processor::get() {
+    if Kernel::get().vectors() == Vectors::Avx512Ifma {
         let (mut rows, mut pivots, mut combinations) = ([0; ROWS], [0; ROWS], [0; ROWS]);
         place(layout, digests, tweak, &mut rows);
         // SAFETY: the processor has AVX-512.

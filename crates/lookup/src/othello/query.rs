@@ -27,17 +27,20 @@ use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use super::fingerprint::CellFormat;
-use super::kernel::{self, SEQUENCE_BYTES, Words};
+use super::kernel::{self, SEQUENCE_BYTES, Spots, Words};
 use super::sizing::{Geometry, Sharded, Sides, Sizing};
 use super::update::{MAX_STASH, ShardImage, Update};
 use super::{Settings, colouring};
 use crate::base::arena::LINE;
 use crate::base::cells::{value_mask, with_cells};
 use crate::base::part::PartId;
+use crate::base::prefetch::BURST;
+use crate::base::processor::Kernel;
 use crate::base::served::{self, PartsReader, Served, ServedParts};
 use crate::base::touches::{Touch, Touches};
 use crate::hash::Digest;
 use crate::publish::Sequence;
+use crate::publish::ring::Ring;
 use crate::publish::seq_lock::Gate;
 use crate::traits::{Applied, ApplyError, BatchReader, Query, Replicated};
 
@@ -71,6 +74,7 @@ fn words(served: Served<'_, Shared>) -> Words<'_> {
         format: served.extra.format,
         sequenced: served.extra.publication == Publication::Sequenced,
         gate: &served.extra.gate,
+        prefetch: served.prefetch,
     }
 }
 
@@ -152,7 +156,7 @@ impl<S: Sizing> OthelloQuery<S> {
 
     /// A reader for another thread.
     pub fn reader(&self) -> Reader<S> {
-        Reader { shards: self.shards.reader(), sizing: PhantomData }
+        Reader { shards: self.shards.reader(), in_flight: Ring::new(|_| Spots::unwritten()), sizing: PhantomData }
     }
 
     /// Statistics. Reads the page accounts of the operating system.
@@ -357,7 +361,7 @@ impl<S: Sizing> Query for OthelloQuery<S> {
     }
 
     fn lookup_batch(&self, keys: &[Digest], values: &mut [u64]) {
-        kernel::lookup_batch::<S>(words(self.shards.served()), keys, values);
+        kernel::lookup_batch::<S>(Kernel::get(), words(self.shards.served()), keys, values);
     }
 
     fn apply(&mut self, update: &Update) -> Result<Applied, ApplyError> {
@@ -375,6 +379,21 @@ impl<S: Sizing> Query for OthelloQuery<S> {
 impl<S: Sizing> Touches for OthelloQuery<S> {
     fn touches(&self, key: Digest, touch: &mut dyn FnMut(Touch)) {
         kernel::touches::<S>(words(self.shards.served()), key, touch);
+    }
+}
+
+#[cfg(test)]
+impl<S: Sizing> crate::testkit::kernels::ByKernel for OthelloQuery<S> {
+    fn by_batch(&self, kernel: Kernel, digests: &[Digest], values: &mut [u64]) {
+        kernel::lookup_batch::<S>(kernel, words(self.shards.served()), digests, values);
+    }
+
+    fn by_phases(&self, kernel: Kernel, digests: &[Digest], values: &mut [u64]) {
+        let words = words(self.shards.served());
+        let mut spots = Spots::unwritten();
+        kernel::begin::<S>(kernel, words, digests, &mut spots);
+        // SAFETY: begun just now, and nobody writes meanwhile.
+        unsafe { kernel::finish::<S>(words, digests, &spots, values) };
     }
 }
 
@@ -405,6 +424,7 @@ impl<S: Sizing> crate::base::touches::Memory for OthelloQuery<S> {
 /// ```
 pub struct Reader<S: Sizing = Sharded> {
     shards: PartsReader<Shared>,
+    in_flight: Ring<Spots>,
     sizing: PhantomData<S>,
 }
 
@@ -418,6 +438,7 @@ impl<S: Sizing> Reader<S> {
 
     /// Declares that this thread reads nothing until it pins again. Call it before sleeping.
     pub fn offline(&mut self) {
+        self.in_flight.clear();
         self.shards.offline();
     }
 }
@@ -426,6 +447,26 @@ impl<S: Sizing> BatchReader<[Digest]> for Reader<S> {
     #[inline]
     fn lookup_batch(&mut self, digests: &[Digest], values: &mut [u64]) {
         self.pin().lookup_batch(digests, values);
+    }
+
+    fn has_phases(&self) -> bool {
+        true
+    }
+
+    #[inline]
+    fn begin(&mut self, digests: &[Digest]) {
+        assert!(digests.len() <= BURST, "a burst has at most {BURST} names");
+        let spots = self.in_flight.push();
+        kernel::begin::<S>(Kernel::get(), words(self.shards.begin()), digests, spots);
+    }
+
+    #[inline]
+    fn finish(&mut self, digests: &[Digest], values: &mut [u64]) {
+        let spots = self.in_flight.pop();
+        // SAFETY: the spots are those of the oldest burst. It was begun on this table, and is in flight until the
+        // reader's slot is told.
+        unsafe { kernel::finish::<S>(words(self.shards.current()), digests, spots, values) };
+        self.shards.finish();
     }
 
     fn offline(&mut self) {
@@ -449,6 +490,6 @@ impl<S: Sizing> Pinned<'_, S> {
     /// As [`Query::lookup_batch`].
     #[inline]
     pub fn lookup_batch(&self, digests: &[Digest], values: &mut [u64]) {
-        kernel::lookup_batch::<S>(self.words, digests, values);
+        kernel::lookup_batch::<S>(Kernel::get(), self.words, digests, values);
     }
 }

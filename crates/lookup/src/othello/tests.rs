@@ -9,7 +9,7 @@ use crate::hash::tweak::mix;
 use crate::hash::{Digest, SecretKey, mix64};
 use crate::testkit::conformance::{self, Scope};
 use crate::testkit::oracle::Names;
-use crate::testkit::seed;
+use crate::testkit::{kernels, seed};
 use crate::traits::{Applied, ApplyError, Control, InsertError, Query, Replicated, RestoreError, Row, Skeleton, View};
 
 fn settings(value_bits: u8, max_names: usize, seed: u64) -> Settings {
@@ -394,4 +394,36 @@ fn changes_that_change_nothing_say_so() {
     assert!(matches!(graph.insert(Digest(5), 2), Ok(Change::Part { .. })));
     let image = OthelloQuery::<Sharded>::from_images(graph.settings(), &[]);
     assert!(image.is_err(), "no shards cover nothing");
+}
+
+#[test]
+fn every_kernel_gives_the_same_answers() {
+    fn check<S: super::Sizing>(settings: &Settings, publication: Publication) {
+        let value = |n: u64| mix64(n + 1) >> (64 - settings.value_bits);
+        let entries: Vec<_> = (0..9_000).map(|n| (Digest(mix64(n)), value(n))).collect();
+        let (_, query) = Othello::<S>::build(settings.clone(), &entries, 1).expect("9,000 names fit");
+        let live: Vec<Digest> = entries.iter().map(|entry| entry.0).collect();
+        kernels::agree(&query.republish(publication).expect("there is memory"), &live);
+    }
+    for value_bits in [1, 5, 8, 16, 24, 32, 64] {
+        for fingerprint_bits in [0, 8].into_iter().filter(|bits| value_bits + bits <= 64) {
+            let settings = settings(value_bits, 9_000, seed()).with_fingerprints(fingerprint_bits);
+            check::<Sharded>(&settings, Publication::Versioned);
+            check::<Sharded>(&settings, Publication::Sequenced);
+            check::<super::Option1>(&settings, Publication::Sequenced);
+        }
+    }
+}
+
+#[test]
+fn every_kernel_finds_names_in_stashes() {
+    // Four cells are a word of 16-bit values.
+    let mut table: Othello<Tiny> = Othello::new(settings(16, 64, 1));
+    let names: Vec<Digest> = (0..8).map(|n| Digest(mix64(n))).collect();
+    for (value, &name) in names.iter().enumerate() {
+        table.insert(name, value as u64 + 1, &mut Vec::new()).expect("eight names fit into cells and stashes");
+    }
+    let query = table.export();
+    assert!(query.stats().n_stashed > 0, "no name is in a stash: the test shows nothing");
+    kernels::agree(&query, &names);
 }

@@ -12,10 +12,15 @@
 //! A reader that announced e has seen the entry unpublished before e, and its earlier reads are complete. This follows
 //! from the two Acquire-Release pairs, on `epoch` and on `seen`. A reader that was offline may announce an older epoch
 //! while the writer scans. The two fences ensure that either the writer sees it online, or it sees the new entry.
+//!
+//! **Several bursts in flight.** A reader may begin a burst before it has finished the one before. It loads the epoch
+//! at the beginning of each, and announces that of the oldest in flight. What a burst loaded was not unpublished before
+//! the burst's own epoch, and the epochs of later bursts are not smaller. So the announcement holds for all of them.
 
 use std::marker::PhantomData;
 use std::sync::{Arc, PoisonError};
 
+use super::ring::Ring;
 use super::sync::{AtomicU64, Mutex, MutexGuard, Ordering, fence, required, step};
 
 /// The announcement of an offline reader: newer than every epoch.
@@ -76,7 +81,7 @@ impl Domain {
         let seen = Arc::new(Padded(AtomicU64::new(OFFLINE)));
         // The lock orders this against a scan: a reader that a scan misses sees everything before the scan.
         self.0.seen().push(Arc::clone(&seen));
-        ReaderSlot { shared: Arc::clone(&self.0), seen, announced: OFFLINE }
+        ReaderSlot { shared: Arc::clone(&self.0), seen, announced: OFFLINE, in_flight: Ring::new(|_| 0) }
     }
 
     /// Starts the next epoch. Call it **after** unpublishing, and keep the epoch with the unpublished memory.
@@ -123,25 +128,71 @@ pub struct ReaderSlot {
     seen: Arc<Padded>,
     /// A copy of `seen`, which saves a load.
     announced: u64,
+    /// The epochs in which the bursts in flight began.
+    in_flight: Ring<u64>,
 }
 
 impl ReaderSlot {
-    /// Releases everything read under the last pin, and starts a new read. Call it once per burst.
+    /// Releases everything read under the last pin, and starts a new read. Call it once per burst. If bursts are
+    /// [in flight](ReaderSlot::begin), it releases nothing.
     ///
     /// Cost: a load; if the writer advanced since, also a store; if the slot was offline, also a full fence.
     #[inline]
     pub fn pin(&mut self) -> Pin<'_> {
-        let epoch = self.shared.epoch.0.load(required!(EpochLoadedRelaxed, Acquire));
-        if epoch != self.announced {
-            self.announce(epoch);
+        if self.in_flight.is_empty() {
+            self.enter();
         }
         Pin(PhantomData)
     }
 
-    /// Releases everything until the next pin. Call it before sleeping, so that the writer need not wait.
+    /// Begins a burst. What is loaded from the entries of the domain for it is not changed until the burst is
+    /// [finished](ReaderSlot::finish). Other bursts may be in flight.
+    /// # Panics
+    /// When [`IN_FLIGHT`](super::ring::IN_FLIGHT) bursts are in flight.
+    #[inline]
+    pub fn begin(&mut self) {
+        let epoch = if self.in_flight.is_empty() {
+            self.enter()
+        } else {
+            self.shared.epoch.0.load(required!(EpochOfBurstRelaxed, Acquire))
+        };
+        *self.in_flight.push() = epoch;
+    }
+
+    /// Finishes the oldest burst in flight: nothing that was read for it is read again.
+    /// # Panics
+    /// When no burst is in flight.
+    #[inline]
+    pub fn finish(&mut self) {
+        self.in_flight.pop();
+        let Some(&oldest) = self.in_flight.oldest() else { return };
+        #[cfg(loom)]
+        let oldest = if super::mutants::Mutant::NewestAnnounced.is_active() {
+            self.shared.epoch.0.load(Ordering::Acquire)
+        } else {
+            oldest
+        };
+        if oldest != self.announced {
+            self.announce(oldest);
+        }
+    }
+
+    /// Releases everything until the next pin. Call it before sleeping, so that the writer need not wait. Bursts in
+    /// flight are given up.
     pub fn offline(&mut self) {
+        self.in_flight.clear();
         self.seen.0.store(OFFLINE, required!(OfflineRelaxed, Release));
         self.announced = OFFLINE;
+    }
+
+    /// Announces the current epoch, and returns it.
+    #[inline]
+    fn enter(&mut self) -> u64 {
+        let epoch = self.shared.epoch.0.load(required!(EpochLoadedRelaxed, Acquire));
+        if epoch != self.announced {
+            self.announce(epoch);
+        }
+        epoch
     }
 
     fn announce(&mut self, epoch: u64) {

@@ -35,6 +35,7 @@ mod journal;
 #[cfg(loom)]
 pub mod mutants;
 pub(crate) mod rcu;
+pub mod ring;
 pub(crate) mod seq_lock;
 mod sequence;
 mod sync;

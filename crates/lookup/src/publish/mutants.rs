@@ -23,6 +23,10 @@ pub enum Mutant {
     OnlineUnannounced,
     /// A reader comes online without the fence between its announcement and its first read.
     OnlineUnfenced,
+    /// A reader with a burst in flight loads the epoch of the next one Relaxed.
+    EpochOfBurstRelaxed,
+    /// A reader that finishes a burst announces the newest epoch, not that of the oldest burst in flight.
+    NewestAnnounced,
     /// The writer scans without the fence between its last store and the scan.
     ScanUnfenced,
     /// A reader of the sequence counter begins Relaxed.
@@ -62,6 +66,14 @@ impl Mutant {
         Mutant::OnlineUnannounced,
         Mutant::OnlineUnfenced,
         Mutant::ScanUnfenced,
+    ];
+    /// The defects of bursts in flight, in addition to those of the domain.
+    pub const IN_FLIGHT: [Mutant; 5] = [
+        Mutant::EpochOfBurstRelaxed,
+        Mutant::NewestAnnounced,
+        Mutant::AnnouncedRelaxed,
+        Mutant::OnlineUnannounced,
+        Mutant::OnlineUnfenced,
     ];
     /// The defects of the sequence counter.
     pub const SEQUENCE: [Mutant; 5] = [

@@ -296,6 +296,7 @@ fn compare<C: Subject>(
             assert_eq!(followed, fresh, "{}: {probe:?} after all updates and after a fresh export", context());
             assert_eq!(follower.lookup(probe), followed, "{}: {probe:?} alone and in a batch", context());
         }
+        assert_eq!(oracle.in_flight(follower, probes), followed, "{}: bursts in flight", context());
         assert_eq!(oracle.state(follower), oracle.state(&exported), "{}: all updates and a fresh export", context());
     }
 }

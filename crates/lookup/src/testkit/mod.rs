@@ -1,6 +1,8 @@
 //! What tests share: reproducible random numbers, and the conformance test that every structure passes.
 
 pub mod conformance;
+#[cfg(test)]
+pub(crate) mod kernels;
 pub mod oracle;
 
 pub use crate::hash::Rng;

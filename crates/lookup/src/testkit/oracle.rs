@@ -4,12 +4,13 @@
 //! What is inserted and what is looked up may differ in kind: a prefix and an address, a rule and a flow, a name and a
 //! name at one of several switches. For names, [`Names`] is the oracle.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt::Debug;
 use std::hash::Hash;
 
 use super::Rng;
-use crate::traits::{Control, Query, Replicated};
+use crate::base::prefetch::BURST;
+use crate::traits::{BatchReader, Control, Query, Replicated};
 
 /// A control structure that the conformance test can drive.
 pub trait Subject: Control<Key: Eq + Hash + Debug, Query: Query<Key: Debug, Update: Debug>> {}
@@ -39,6 +40,13 @@ pub trait Oracle<C: Subject> {
         Vec::new()
     }
 
+    /// The answers of a reader that keeps bursts in flight.
+    fn in_flight(&self, query: &C::Query, probes: &[ProbeOf<C>]) -> Vec<u64> {
+        let mut values = vec![0; probes.len()];
+        query.lookup_batch(probes, &mut values);
+        values
+    }
+
     /// `update` encoded and decoded; none if it has no bytes.
     fn carried(&self, _query: &C::Query, _update: &UpdateOf<C>) -> Option<UpdateOf<C>> {
         None
@@ -50,6 +58,33 @@ pub fn bytes_of<Q: Replicated>(query: &Q) -> Vec<u8> {
     let mut bytes = Vec::new();
     Q::encode_update(&query.settings(), &Q::update_of(query.images()), &mut bytes);
     bytes
+}
+
+/// The answers of a reader with up to three bursts of several lengths in flight: an implementation of
+/// [`Oracle::in_flight`].
+pub fn by_phases<Q: Replicated>(query: &Q, probes: &[Q::Key]) -> Vec<u64> {
+    const LENGTHS: [usize; 4] = [BURST, 1, BURST - 1, 11];
+    let mut reader = query.reader();
+    let mut values = vec![u64::MAX; probes.len()];
+    let mut bursts: VecDeque<(&[Q::Key], &mut [u64])> = VecDeque::new();
+    let (mut probes, mut rest) = (probes, &mut values[..]);
+    for length in LENGTHS.into_iter().cycle() {
+        let (begun, more) = probes.split_at(length.min(probes.len()));
+        let (to_fill, more_values) = rest.split_at_mut(begun.len());
+        (probes, rest) = (more, more_values);
+        if begun.is_empty() {
+            break;
+        }
+        reader.begin(begun);
+        bursts.push_back((begun, to_fill));
+        if bursts.len() == 3 {
+            // A whole lookup in between must not disturb the bursts in flight.
+            reader.lookup_batch(&begun[..1], &mut [0]);
+            bursts.pop_front().into_iter().for_each(|(keys, values)| reader.finish(keys, values));
+        }
+    }
+    bursts.into_iter().for_each(|(keys, values)| reader.finish(keys, values));
+    values
 }
 
 /// An update after encoding and decoding: an implementation of [`Oracle::carried`].
@@ -70,6 +105,7 @@ pub struct Names<C: Subject> {
     must_drop: fn(&C, C::Key) -> bool,
     may_forget: fn(&UpdateOf<C>) -> bool,
     state: fn(&C::Query) -> Vec<u8>,
+    in_flight: fn(&C::Query, &[ProbeOf<C>]) -> Vec<u64>,
     carried: fn(&C::Query, &UpdateOf<C>) -> Option<UpdateOf<C>>,
     /// Removed names that must still drop.
     removed: HashSet<C::Key>,
@@ -78,7 +114,12 @@ pub struct Names<C: Subject> {
 impl<C: Subject> Names<C> {
     /// A removed name drops where `must_drop` says so, and from then on until an update that `may_forget` it.
     pub fn until(must_drop: fn(&C, C::Key) -> bool, may_forget: fn(&UpdateOf<C>) -> bool) -> Self {
-        Self { must_drop, may_forget, state: |_| Vec::new(), carried: |_, _| None, removed: HashSet::new() }
+        let in_flight = |query: &C::Query, probes: &[ProbeOf<C>]| {
+            let mut values = vec![0; probes.len()];
+            query.lookup_batch(probes, &mut values);
+            values
+        };
+        Self { must_drop, may_forget, state: |_| Vec::new(), in_flight, carried: |_, _| None, removed: HashSet::new() }
     }
 
     /// Every absent name drops: the structure is exact.
@@ -91,12 +132,12 @@ impl<C: Subject> Names<C> {
         Self::until(|_, _| false, |_| true)
     }
 
-    /// Updates go through bytes, and equal structures have equal bytes.
+    /// Updates go through bytes, equal structures have equal bytes, and readers keep bursts in flight.
     pub fn in_bytes(self) -> Self
     where
         C::Query: Replicated,
     {
-        Self { state: bytes_of, carried: over_bytes, ..self }
+        Self { state: bytes_of, in_flight: by_phases, carried: over_bytes, ..self }
     }
 }
 
@@ -128,6 +169,10 @@ where
 
     fn state(&self, query: &C::Query) -> Vec<u8> {
         (self.state)(query)
+    }
+
+    fn in_flight(&self, query: &C::Query, probes: &[C::Key]) -> Vec<u64> {
+        (self.in_flight)(query, probes)
     }
 
     fn carried(&self, query: &C::Query, update: &UpdateOf<C>) -> Option<UpdateOf<C>> {

@@ -115,7 +115,7 @@ fn run_size(options: &Options, chosen: &[String], n: u64, listener: &mut dyn Lis
         }
     }
     let names = options.names.to_string();
-    let setting = Setting { n, value_bits: options.value_bits, names, threads: 1, batch: options.batch };
+    let setting = Setting { n, value_bits: options.value_bits, names, threads: 1, batch: options.batch, in_flight: 1 };
     for (at, bench) in ["aliens/live", "aliens/alien"].into_iter().enumerate() {
         let rows = built.iter().zip(&samples).zip(&answered).map(|(((name, side), samples), &answered)| {
             let mut row = Row::new(bench, name, &setting, "M/s", samples[at].clone());
@@ -301,6 +301,7 @@ mod tests {
             names: NameSet::Mac,
             runs: 1,
             batch: 32,
+            in_flight: vec![1],
             seed: 1,
             family: lookup::hash::Family::MulAdd,
             operations: Some(20_000),

@@ -10,7 +10,7 @@ use lookup::traits::{Query, Skeleton};
 
 use super::{Listener, Options, export};
 use crate::BenchError;
-use crate::contestants::{self, Input, Kind, MAX_BATCH};
+use crate::contestants::{self, Calls, Input, Kind, MAX_BATCH};
 use crate::machine::PeakMemory;
 use crate::names::value_of;
 use crate::report::{Row, Setting};
@@ -62,7 +62,7 @@ pub fn run(options: &Options, listener: &mut dyn Listener) -> Result<(), BenchEr
 }
 
 pub(crate) fn setting(options: &Options, n: u64, threads: u32) -> Setting {
-    Setting { n, value_bits: options.value_bits, names: options.names.to_string(), threads, batch: 1 }
+    Setting { n, value_bits: options.value_bits, names: options.names.to_string(), threads, batch: 1, in_flight: 1 }
 }
 
 pub(crate) fn input<'a>(options: &Options, names: &'a [u64], build_threads: usize) -> Input<'a> {
@@ -158,7 +158,7 @@ fn build_other(kind: &Kind, input: &Input<'_>) -> Result<Built, BenchError> {
     let start = Instant::now();
     let built = (kind.build)(input)?;
     let ns = start.elapsed().as_nanos() as f64;
-    let sum = built.reader().sum(input.names, 32, 1);
+    let sum = built.reader().sum(input.names, Calls::new(32, 1), 1);
     Ok(Built { ns, size_bits: built.size_bits(), sum })
 }
 

@@ -241,6 +241,7 @@ fn run_size(
                 names: names_text.clone(),
                 threads: workers,
                 batch: BURST as u32,
+                in_flight: 1,
             };
             let mut rows = vec![Row::new(&bench, "empty", &setting, "Mpkt/s", empty)];
             for ((design, _), rates) in fibs.iter().zip(rates) {
@@ -304,6 +305,7 @@ fn measure_connections(
                 names: options.names.to_string(),
                 threads: workers,
                 batch: BURST as u32,
+                in_flight: 1,
             };
             let rows = CONTESTANTS.iter().zip(rates);
             let rows = rows.map(|((name, _), rates)| Row::new(&bench, name, &setting, "Mpkt/s", rates));

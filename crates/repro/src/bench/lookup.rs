@@ -1,6 +1,7 @@
 //! Lookups per second: every contestant holds the same names and answers the same queries in the same order.
 //!
-//! The queries are in an array, in a shuffled order; a run reads through it in bursts and adds up the answers. Before
+//! The queries are in an array, in a shuffled order; a run reads through it in bursts and adds up the answers. It fetches
+//! queries ahead of their use. With `in_flight`, a burst is finished after the next ones are begun, as in a switch. Before
 //! the clock starts, every answer is compared with the value of its name; the sum of each timed run is compared with
 //! the correct one. With several threads, each has a reader and starts at a different place in the array; the rate is
 //! that of all together, from the first start to the last end.
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::{Listener, Options, millions_per_second};
 use crate::BenchError;
-use crate::contestants::{self, Contestant, Input, Reader};
+use crate::contestants::{self, Calls, Contestant, Input, Reader};
 use crate::names::value_of;
 use crate::report::{Row, Setting, size_text};
 
@@ -119,46 +120,56 @@ pub(crate) fn side_by_side(
     options: &Options,
     listener: &mut dyn Listener,
 ) -> Result<(), BenchError> {
-    let batch = options.batch as usize;
-    for (name, contestant) in entered {
+    let patterns: Vec<Calls> = options.in_flight.iter().map(|&n| Calls::new(options.batch, n)).collect();
+    for ((name, contestant), &calls) in
+        entered.iter().flat_map(|entry| patterns.iter().map(move |calls| (entry, calls)))
+    {
         match asked {
-            Asked::Live => check(name, *contestant, queries, batch, options.value_bits)?,
-            Asked::Aliens => check_aliens(name, *contestant, queries, batch)?,
+            Asked::Live => check(name, *contestant, queries, calls, options.value_bits)?,
+            Asked::Aliens => check_aliens(name, *contestant, queries, calls)?,
         }
     }
     for &threads in &options.threads {
-        let setting = Setting {
-            n,
-            value_bits: options.value_bits,
-            names: options.names.to_string(),
-            threads,
-            batch: options.batch,
-        };
         let passes = options.operations.unwrap_or(LOOKUPS).div_ceil(queries.len() as u64);
         let expected = match asked {
             Asked::Live => expected_sum(queries, options.value_bits, passes * u64::from(threads)),
             Asked::Aliens => 0,
         };
-        let mut samples = vec![Vec::new(); entered.len()];
+        // Everything takes its turn in every round, so that a disturbance of the machine meets all alike.
+        let mut samples = vec![vec![Vec::new(); entered.len()]; patterns.len()];
         for _ in 0..options.runs {
-            for ((name, contestant), samples) in entered.iter().zip(&mut samples) {
-                let (sum, elapsed) = timed_run(*contestant, queries, batch, passes, threads);
-                if contestant.answers() && sum != expected {
-                    return Err(BenchError::Checksum { contestant: (*name).into(), got: sum, expected });
+            for (&calls, samples) in patterns.iter().zip(&mut samples) {
+                for ((name, contestant), samples) in entered.iter().zip(samples) {
+                    let (sum, elapsed) = timed_run(*contestant, queries, calls, passes, threads);
+                    if contestant.answers() && sum != expected {
+                        return Err(BenchError::Checksum { contestant: (*name).into(), got: sum, expected });
+                    }
+                    samples.push(millions_per_second(passes * u64::from(threads) * queries.len() as u64, elapsed));
                 }
-                samples.push(millions_per_second(passes * u64::from(threads) * queries.len() as u64, elapsed));
             }
         }
-        let row = |((name, contestant), samples): (&(&str, &dyn Contestant), Vec<f64>)| {
-            let bench = if asked == Asked::Aliens { "lookup/aliens" } else { "lookup" };
-            let mut row = Row::new(bench, name, &setting, "M/s", samples);
-            row.bits_per_name = Some(contestant.size_bits() as f64 / n as f64);
-            row.checksum = contestant.answers().then_some(expected);
-            row.note = contestant.note();
-            row
-        };
-        let rows: Vec<Row> = entered.iter().zip(samples).map(row).collect();
-        listener.table(&rows);
+        for (calls, samples) in patterns.iter().zip(samples) {
+            let setting = Setting {
+                n,
+                value_bits: options.value_bits,
+                names: options.names.to_string(),
+                threads,
+                batch: options.batch,
+                in_flight: calls.in_flight as u32,
+            };
+            let row = |((name, contestant), samples): (&(&str, &dyn Contestant), Vec<f64>)| {
+                let bench = if asked == Asked::Aliens { "lookup/aliens" } else { "lookup" };
+                let mut row = Row::new(bench, name, &setting, "M/s", samples);
+                row.bits_per_name = Some(contestant.size_bits() as f64 / n as f64);
+                row.checksum = contestant.answers().then_some(expected);
+                let phases = calls.in_flight == 1 || contestant.reader().has_phases();
+                let notes =
+                    [contestant.note(), if phases { String::new() } else { "one burst after the other".into() }];
+                row.note = notes.into_iter().filter(|note| !note.is_empty()).collect::<Vec<_>>().join(", ");
+                row
+            };
+            listener.table(&entered.iter().zip(samples).map(row).collect::<Vec<_>>());
+        }
     }
     Ok(())
 }
@@ -178,10 +189,10 @@ fn check(
     name: &str,
     contestant: &dyn Contestant,
     queries: &[u64],
-    batch: usize,
+    calls: Calls,
     value_bits: u8,
 ) -> Result<(), BenchError> {
-    let wrong = contestant.reader().first_wrong(queries, batch, value_bits);
+    let wrong = contestant.reader().first_wrong(queries, calls, value_bits);
     match wrong.filter(|_| contestant.answers()) {
         None => Ok(()),
         Some((query, got, expected)) => {
@@ -191,8 +202,8 @@ fn check(
 }
 
 /// Looks up all aliens once, which warms caches: all answers must be 0, which means drop.
-fn check_aliens(name: &str, contestant: &dyn Contestant, aliens: &[u64], batch: usize) -> Result<(), BenchError> {
-    let got = contestant.reader().sum(aliens, batch, 1);
+fn check_aliens(name: &str, contestant: &dyn Contestant, aliens: &[u64], calls: Calls) -> Result<(), BenchError> {
+    let got = contestant.reader().sum(aliens, calls, 1);
     if contestant.answers() && got != 0 {
         return Err(BenchError::Checksum { contestant: name.into(), got, expected: 0 });
     }
@@ -200,11 +211,11 @@ fn check_aliens(name: &str, contestant: &dyn Contestant, aliens: &[u64], batch: 
 }
 
 /// Sum of all answers of `threads` threads, and the time from the first start to the last end.
-fn timed_run(contestant: &dyn Contestant, queries: &[u64], batch: usize, passes: u64, threads: u32) -> (u64, Duration) {
+fn timed_run(contestant: &dyn Contestant, queries: &[u64], calls: Calls, passes: u64, threads: u32) -> (u64, Duration) {
     if threads == 1 {
         let mut reader = contestant.reader();
         let start = Instant::now();
-        let sum = reader.sum(queries, batch, passes);
+        let sum = reader.sum(queries, calls, passes);
         return (sum, start.elapsed());
     }
     let barrier = Barrier::new(threads as usize);
@@ -216,14 +227,14 @@ fn timed_run(contestant: &dyn Contestant, queries: &[u64], batch: usize, passes:
             .map(|(i, mut reader)| {
                 let barrier = &barrier;
                 // A whole number of bursts, so that all threads form the same bursts.
-                let from = i * queries.len() / threads as usize / batch * batch;
+                let from = i * queries.len() / threads as usize / calls.batch * calls.batch;
                 scope.spawn(move || {
                     let (tail, head) = queries.split_at(from);
                     barrier.wait();
                     let start = Instant::now();
                     let mut sum = 0u64;
                     for _ in 0..passes {
-                        sum = sum.wrapping_add(reader.sum(head, batch, 1)).wrapping_add(reader.sum(tail, batch, 1));
+                        sum = sum.wrapping_add(reader.sum(head, calls, 1)).wrapping_add(reader.sum(tail, calls, 1));
                     }
                     (sum, start, Instant::now())
                 })

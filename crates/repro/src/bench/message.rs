@@ -94,7 +94,7 @@ fn run_size(options: &Options, chosen: &[&'static Design], n: u64, out: &mut dyn
             Trouble::Refused(reason) => BenchError::Build { contestant: design.name.into(), n, reason },
         })?;
         let names = options.names.to_string();
-        let setting = Setting { n, value_bits: options.value_bits, names, threads: 1, batch: 1 };
+        let setting = Setting { n, value_bits: options.value_bits, names, threads: 1, batch: 1, in_flight: 1 };
         for ((counts, what), rows) in counts.into_iter().zip(CHANGES).zip(&mut rows) {
             rows.push(counts.row(&format!("message/{what}"), design.name, &setting));
         }
@@ -309,6 +309,7 @@ mod tests {
             names: NameSet::Mac,
             runs: 1,
             batch: 32,
+            in_flight: vec![1],
             seed: 1,
             family: lookup::hash::Family::MulAdd,
             operations: Some(200),

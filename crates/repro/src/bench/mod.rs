@@ -17,7 +17,9 @@ use std::time::Duration;
 use crate::BenchError;
 use crate::contestants::MAX_BATCH;
 use crate::names::NameSet;
+use ::lookup::base::prefetch::BURST;
 use ::lookup::hash::Family;
+use ::lookup::publish::ring::IN_FLIGHT;
 
 /// The options that all benches take.
 #[derive(Clone, Debug)]
@@ -36,6 +38,8 @@ pub struct Options {
     pub runs: u32,
     /// Names per call.
     pub batch: u32,
+    /// Numbers of bursts in flight, one table each: contestants may begin a burst before they finish the last one.
+    pub in_flight: Vec<u32>,
     /// Seed of names, orders, keys and tweaks.
     pub seed: u64,
     /// Digest family.
@@ -64,6 +68,12 @@ impl Options {
         }
         if self.batch == 0 || self.batch as usize > MAX_BATCH {
             return setting(format!("a burst has {} names; use 1 to {MAX_BATCH}", self.batch));
+        }
+        if let Some(n) = self.in_flight.iter().find(|&&n| n == 0 || n as usize > IN_FLIGHT) {
+            return setting(format!("there are {n} bursts in flight; use 1 to {IN_FLIGHT}"));
+        }
+        if self.in_flight.iter().any(|&n| n > 1) && self.batch as usize > BURST {
+            return setting(format!("bursts in flight have at most {BURST} names, not {}", self.batch));
         }
         if self.runs == 0 || self.runs > 10_000 {
             return setting(format!("there are {} runs; use 1 to 10000", self.runs));

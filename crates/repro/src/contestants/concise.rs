@@ -10,7 +10,7 @@ use lookup::othello::{
 };
 use lookup::traits::Query;
 
-use super::{Burst, Contestant, Hashed, Input, Kind, MAX_BATCH};
+use super::{Burst, Calls, Contestant, Hashed, Input, Kind, MAX_BATCH};
 use crate::BenchError;
 
 pub(super) const CONCISE: Kind = Kind {
@@ -145,12 +145,16 @@ impl Unpublished<'_> {
 }
 
 impl super::Reader for Unpublished<'_> {
-    fn sum(&mut self, queries: &[u64], batch: usize, passes: u64) -> u64 {
-        super::sum(&mut self.pin(), queries, batch, passes)
+    fn has_phases(&self) -> bool {
+        false
     }
 
-    fn first_wrong(&mut self, queries: &[u64], batch: usize, value_bits: u8) -> Option<(u64, u64, u64)> {
-        super::first_wrong(&mut self.pin(), queries, batch, value_bits)
+    fn sum(&mut self, queries: &[u64], calls: Calls, passes: u64) -> u64 {
+        super::sum(&mut self.pin(), queries, calls, passes)
+    }
+
+    fn first_wrong(&mut self, queries: &[u64], calls: Calls, value_bits: u8) -> Option<(u64, u64, u64)> {
+        super::first_wrong(&mut self.pin(), queries, calls, value_bits)
     }
 }
 

@@ -1,31 +1,35 @@
-//! The floor, which no Othello can beat: the same digests, then per name two range reductions and two independent
-//! random byte reads from two flat arrays, XOR, and nothing else: no shard, no tweak, no publication.
+//! Floors: the same digests by the same kernel, the same calls with as many bursts in flight, then per name one or two
+//! random byte reads from flat arrays, and nothing else: no directory, no tweak, no publication.
 //!
-//! Together the arrays have the size of the structure that the floor is compared with, and they are on huge pages.
-//! Positions are computed with AVX2 if available. Whether it prefetches is decided by trying both before the
-//! measurement, so that small tables do not pay for instructions that only large ones need.
+//! `floor` has two reads per name, as an Othello, `floor-line` one. The arrays have the size of the structure that the
+//! floor is compared with, and are on huge pages. Whether a floor prefetches is decided by trying both before the
+//! measurement, so that small tables do not pay for instructions that only large ones need. The note in the table says
+//! which won, and which kernel computes digests and positions.
 //! Its answers mean nothing.
 
 #![expect(unsafe_code, reason = "unchecked reads and prefetches, as the structures it is the floor of have them")]
 
 use std::time::{Duration, Instant};
 
+use lookup::base::prefetch::{BURST, prefetch};
+use lookup::base::processor::Kernel;
 use lookup::hash::{Digest, Hasher};
+use lookup::publish::ring::{AHEAD, Ring};
 
-use super::{Burst, Contestant, Input, Kind, MAX_BATCH, Reader};
+use super::{Burst, Calls, Contestant, Input, Kind, Reader};
 use crate::BenchError;
 use crate::names::{Random, mix64};
 use crate::pages::Pages;
 
 pub(super) const KIND: Kind = Kind {
     name: "floor",
-    about: "the same loop and digests with two random reads from flat arrays and nothing else",
+    about: "the same calls and digests with two random reads from flat arrays and nothing else",
     build: |input| build(input, Reads::Two),
     default: true,
 };
 pub(super) const ONE_LINE: Kind = Kind {
     name: "floor-line",
-    about: "the same with one random read: what no structure of one cache line a lookup can beat",
+    about: "the same with one random read",
     build: |input| build(input, Reads::One),
     default: false,
 };
@@ -82,9 +86,9 @@ impl Floor {
         for trial in 0..6 {
             let names: Vec<u64> = (0..1 << 20).map(|i| mix64(i + (trial << 32))).collect();
             let prefetch = trial % 2 == 1;
-            let mut reader = FloorReader { floor: self, prefetch, digests: [Digest(0); MAX_BATCH] };
+            let mut reader = FloorReader::new(self, prefetch);
             let start = Instant::now();
-            std::hint::black_box(reader.sum(&names, 32, 1));
+            std::hint::black_box(reader.sum(&names, Calls::new(32, 1), 1));
             let best = &mut best[usize::from(prefetch)];
             *best = start.elapsed().min(*best);
         }
@@ -101,7 +105,7 @@ impl Contestant for Floor {
     }
 
     fn reader(&self) -> Box<dyn Reader + '_> {
-        Box::new(FloorReader { floor: self, prefetch: self.prefetch, digests: [Digest(0); MAX_BATCH] })
+        Box::new(FloorReader::new(self, self.prefetch))
     }
 
     fn answers(&self) -> bool {
@@ -109,135 +113,180 @@ impl Contestant for Floor {
     }
 
     fn note(&self) -> String {
-        if self.prefetch { "prefetched".into() } else { "without prefetch, which is faster here".into() }
+        format!("{}, prefetch {}", Kernel::get(), if self.prefetch { "on" } else { "off: faster here" })
     }
+}
+
+/// The positions of a burst in the two arrays.
+#[derive(Clone, Copy)]
+struct Spots {
+    a: [u64; BURST],
+    b: [u64; BURST],
+}
+
+impl Spots {
+    const UNUSED: Spots = Spots { a: [0; BURST], b: [0; BURST] };
 }
 
 struct FloorReader<'a> {
     floor: &'a Floor,
     prefetch: bool,
-    digests: [Digest; MAX_BATCH],
+    digests: [Digest; BURST],
+    in_flight: Ring<Spots>,
+}
+
+impl<'a> FloorReader<'a> {
+    fn new(floor: &'a Floor, prefetch: bool) -> Self {
+        Self { floor, prefetch, digests: [Digest(0); BURST], in_flight: Ring::new(|_| Spots::UNUSED) }
+    }
 }
 
 impl Burst for FloorReader<'_> {
     #[inline]
     fn lookup(&mut self, names: &[u64], values: &mut [u64]) {
+        let mut begun = names.chunks(BURST);
+        let mut left = names.chunks(BURST).zip(values.chunks_mut(BURST));
+        begun.by_ref().take(AHEAD).for_each(|names| self.begin(names));
+        for names in begun {
+            self.begin(names);
+            left.next().into_iter().for_each(|(names, values)| self.finish(names, values));
+        }
+        left.for_each(|(names, values)| self.finish(names, values));
+    }
+
+    fn has_phases(&self) -> bool {
+        true
+    }
+
+    #[inline]
+    fn begin(&mut self, names: &[u64]) {
         let digests = &mut self.digests[..names.len()];
         self.floor.hasher.digest_words(names, self.floor.name_len, digests);
-        match self.floor.reads {
-            Reads::One => read_one(&self.floor.a, digests, values, self.prefetch),
-            Reads::Two => read(&self.floor.a, &self.floor.b, digests, values, self.prefetch),
-        }
-    }
-}
-
-fn read(a: &[u8], b: &[u8], digests: &[Digest], values: &mut [u64], prefetch: bool) {
-    #[cfg(target_arch = "x86_64")]
-    if std::arch::is_x86_feature_detected!("avx2") {
-        // SAFETY: AVX2 is available.
-        return unsafe { read_avx2(a, b, digests, values, prefetch) };
-    }
-    read_any(a, b, digests, values, prefetch);
-}
-
-/// [`read_any`] compiled for AVX2: the compiler vectorises the multiplications four wide.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-fn read_avx2(a: &[u8], b: &[u8], digests: &[Digest], values: &mut [u64], prefetch: bool) {
-    read_any(a, b, digests, values, prefetch);
-}
-
-#[inline(always)]
-fn read_any(a: &[u8], b: &[u8], digests: &[Digest], values: &mut [u64], prefetch: bool) {
-    assert!(!a.is_empty() && !b.is_empty() && values.len() == digests.len());
-    let (len_a, len_b) = (a.len() as u64, b.len() as u64);
-    for (digests, values) in digests.chunks(CHUNK).zip(values.chunks_mut(CHUNK)) {
-        // Position in `a` in the low half, in `b` in the high half: two vector multiplications per four names.
-        let mut positions = [0u64; CHUNK];
-        for (position, digest) in positions.iter_mut().zip(digests) {
-            let at_a = ((digest.0 >> 32) * len_a) >> 32;
-            let at_b = (digest.0 & LOW) * len_b;
-            *position = at_a | (at_b & !LOW);
-        }
-        let positions = &positions[..digests.len()];
-        if prefetch {
-            for position in positions {
-                prefetch_read(a, position & LOW);
-                prefetch_read(b, position >> 32);
+        let Floor { a, b, reads, .. } = self.floor;
+        let spots = self.in_flight.push();
+        let b = (*reads == Reads::Two).then_some(&b[..]);
+        locate(digests, a.len() as u64, b.map_or(0, |b| b.len() as u64), spots);
+        if self.prefetch {
+            for index in 0..names.len() {
+                prefetch(a.as_ptr().wrapping_add(spots.a[index] as usize));
+                if let Some(b) = b {
+                    prefetch(b.as_ptr().wrapping_add(spots.b[index] as usize));
+                }
             }
         }
-        for (value, position) in values.iter_mut().zip(positions) {
-            let (at_a, at_b) = ((position & LOW) as usize, (position >> 32) as usize);
-            debug_assert!(at_a < a.len() && at_b < b.len());
-            // SAFETY: 32 bits times a length, divided by 2^32, is below the length.
-            *value = unsafe { u64::from(a.get_unchecked(at_a) ^ b.get_unchecked(at_b)) };
+    }
+
+    #[inline]
+    fn finish(&mut self, _names: &[u64], values: &mut [u64]) {
+        let spots = self.in_flight.pop();
+        let Floor { a, b, reads, .. } = self.floor;
+        // SAFETY: each position is 32 bits times the length of its array, divided by 2^32.
+        let read = |array: &[u8], at: u64| unsafe { u64::from(*array.get_unchecked(at as usize)) };
+        match reads {
+            Reads::One => {
+                for (value, &at) in values.iter_mut().zip(&spots.a) {
+                    *value = read(a, at);
+                }
+            }
+            Reads::Two => {
+                for ((value, &at_a), &at_b) in values.iter_mut().zip(&spots.a).zip(&spots.b) {
+                    *value = read(a, at_a) ^ read(b, at_b);
+                }
+            }
         }
     }
 }
 
-/// One read per name, at a position computed by one range reduction.
+/// The positions of digests in arrays of these lengths.
+#[inline]
+fn locate(digests: &[Digest], len_a: u64, len_b: u64, spots: &mut Spots) {
+    #[cfg(target_arch = "x86_64")]
+    match Kernel::get().name() {
+        // SAFETY: the processor has the instructions.
+        "avx512" | "avx512-ifma" => return unsafe { locate_avx512(digests, len_a, len_b, spots) },
+        // SAFETY: as above.
+        "avx2" => return unsafe { locate_avx2(digests, len_a, len_b, spots) },
+        _ => {}
+    }
+    locate_any(digests, len_a, len_b, spots);
+}
+
+/// [`locate_any`], eight names per vector.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+fn locate_avx512(digests: &[Digest], len_a: u64, len_b: u64, spots: &mut Spots) {
+    locate_any(digests, len_a, len_b, spots);
+}
+
+/// [`locate_any`], four names per vector.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn locate_avx2(digests: &[Digest], len_a: u64, len_b: u64, spots: &mut Spots) {
+    locate_any(digests, len_a, len_b, spots);
+}
+
 #[inline(always)]
-fn read_one(a: &[u8], digests: &[Digest], values: &mut [u64], prefetch: bool) {
-    assert!(!a.is_empty() && values.len() == digests.len());
-    let len = a.len() as u64;
-    for (digests, values) in digests.chunks(CHUNK).zip(values.chunks_mut(CHUNK)) {
-        let mut positions = [0u64; CHUNK];
-        for (position, digest) in positions.iter_mut().zip(digests) {
-            *position = ((digest.0 >> 32) * len) >> 32;
+fn locate_any(digests: &[Digest], len_a: u64, len_b: u64, spots: &mut Spots) {
+    // A whole burst has a loop of its own, which the compiler unrolls.
+    let at = |digest: Digest| (((digest.0 >> 32) * len_a) >> 32, ((digest.0 & LOW) * len_b) >> 32);
+    match digests.as_array::<BURST>() {
+        Some(digests) => {
+            for (index, &digest) in digests.iter().enumerate() {
+                (spots.a[index], spots.b[index]) = at(digest);
+            }
         }
-        let positions = &positions[..digests.len()];
-        if prefetch {
-            positions.iter().for_each(|&position| prefetch_read(a, position));
-        }
-        for (value, &position) in values.iter_mut().zip(positions) {
-            debug_assert!((position as usize) < a.len());
-            // SAFETY: 32 bits times a length, divided by 2^32, is below the length.
-            *value = unsafe { (*a.get_unchecked(position as usize)).into() };
+        None => {
+            for (index, &digest) in digests.iter().enumerate() {
+                (spots.a[index], spots.b[index]) = at(digest);
+            }
         }
     }
 }
 
-/// Names whose positions are computed before the first is read.
-const CHUNK: usize = 32;
 /// The low half of a word.
 const LOW: u64 = 0xffff_ffff;
-
-#[inline(always)]
-fn prefetch_read(array: &[u8], at: u64) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: any address may be prefetched.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(array.as_ptr().wrapping_add(at as usize).cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (array, at);
-}
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lookup::hash::{Family, SecretKey};
 
     #[test]
-    fn floor_reads_one_byte_of_each_array_with_and_without_prefetch() {
-        let a: Vec<u8> = (0..1000u32).map(|i| mix64(u64::from(i)) as u8).collect();
-        let b: Vec<u8> = (0..777u32).map(|i| mix64(u64::from(i) + 5000) as u8).collect();
-        let digests: Vec<Digest> = (0..MAX_BATCH as u64).map(|i| Digest(mix64(i + 9))).collect();
-        for prefetch in [false, true] {
-            let mut values = [0; MAX_BATCH];
-            read(&a, &b, &digests, &mut values, prefetch);
-            for (digest, value) in digests.iter().zip(values) {
-                let at_a = ((digest.0 >> 32) * 1000) >> 32;
-                let at_b = ((digest.0 & 0xffff_ffff) * 777) >> 32;
-                assert_eq!(value, u64::from(a[at_a as usize] ^ b[at_b as usize]));
+    fn a_floor_reads_one_byte_of_each_array_in_every_calling_pattern() {
+        let bytes = |n: u64, from: u64| (0..n).map(|i| mix64(i + from) as u8).collect::<Vec<u8>>();
+        let (a, b) = (bytes(1000, 0), bytes(777, 5000));
+        let pages = |bytes: &[u8]| {
+            let mut pages = Pages::zeroed(bytes.len());
+            let mut left = bytes.iter();
+            pages.fill_with(|| *left.next().unwrap_or(&0));
+            pages
+        };
+        let hasher = Hasher::new(Family::MulAdd, &SecretKey::from_seed(1));
+        let names: Vec<u64> = (0..253).map(mix64).collect();
+        for reads in [Reads::One, Reads::Two] {
+            let floor =
+                Floor { a: pages(&a), b: pages(&b), hasher: hasher.clone(), name_len: 6, reads, prefetch: false };
+            let expected = |name: u64| {
+                let digest = hasher.digest_word(name, 6).0;
+                let at_a = ((digest >> 32) * floor.a.len() as u64) >> 32;
+                let at_b = ((digest & LOW) * floor.b.len() as u64) >> 32;
+                let second = if reads == Reads::Two { floor.b[at_b as usize] } else { 0 };
+                u64::from(floor.a[at_a as usize] ^ second)
+            };
+            let sum = names.iter().fold(0u64, |sum, &name| sum + expected(name));
+            for calls in [(1, 1), (7, 1), (32, 1), (256, 1), (32, 2), (32, 3), (5, 4)] {
+                let calls = Calls::new(calls.0, calls.1);
+                for prefetch in [false, true] {
+                    assert_eq!(FloorReader::new(&floor, prefetch).sum(&names, calls, 1), sum, "{calls:?}");
+                }
             }
         }
     }
 
     #[test]
     fn positions_of_the_extreme_digests_lie_inside() {
-        let mut values = [0; 2];
-        read(&[1, 2, 3], &[4], &[Digest(0), Digest(u64::MAX)], &mut values, true);
-        assert_eq!(values, [1 ^ 4, 3 ^ 4]);
+        let mut spots = Spots::UNUSED;
+        locate(&[Digest(0), Digest(u64::MAX)], 3, 1, &mut spots);
+        assert_eq!((spots.a[..2].to_vec(), spots.b[..2].to_vec()), (vec![0, 2], vec![0, 0]));
     }
 }

@@ -15,8 +15,11 @@ mod table;
 
 use crate::BenchError;
 use crate::names::value_of;
+use ::lookup::base::arena::LINE;
+use ::lookup::base::prefetch::{BURST, prefetch};
 use ::lookup::base::touches::Touch;
 use ::lookup::hash::{Digest, Family, Hasher, SecretKey};
+use ::lookup::publish::ring::Ring;
 use ::lookup::traits::{BatchReader, Replicated};
 
 pub(crate) use bloom::bloom_settings;
@@ -113,11 +116,26 @@ pub trait Contestant {
     }
 }
 
-/// Answers one burst of names. Readers of contestants implement this; the timed loop around it is compiled once per
+/// Answers bursts of names. Readers of contestants implement this; the timed loop around it is compiled once per
 /// contestant, so that it contains no indirect call.
 pub trait Burst {
     /// Writes the values of `names`, at most [`MAX_BATCH`], to `values`, which has the same length.
     fn lookup(&mut self, names: &[u64], values: &mut [u64]);
+
+    /// Whether a burst can be in flight while others begin and finish.
+    fn has_phases(&self) -> bool {
+        false
+    }
+
+    /// Begins a burst of at most [`BURST`] names, as [`BatchReader::begin`].
+    fn begin(&mut self, names: &[u64]) {
+        let _ = names;
+    }
+
+    /// Finishes the oldest burst in flight, as [`BatchReader::finish`].
+    fn finish(&mut self, names: &[u64], values: &mut [u64]) {
+        self.lookup(names, values);
+    }
 }
 
 /// A reader of digests, pinned once per burst, as in a worker of a switch; it first hashes the names of the burst.
@@ -126,11 +144,13 @@ struct Hashed<'a, R> {
     hasher: &'a Hasher,
     name_len: usize,
     digests: [Digest; MAX_BATCH],
+    in_flight: Ring<[Digest; BURST]>,
 }
 
 impl<'a, R> Hashed<'a, R> {
     fn new(reader: R, hasher: &'a Hasher, name_len: usize) -> Self {
-        Self { reader, hasher, name_len, digests: [Digest(0); MAX_BATCH] }
+        let in_flight = Ring::new(|_| [Digest(0); BURST]);
+        Self { reader, hasher, name_len, digests: [Digest(0); MAX_BATCH], in_flight }
     }
 }
 
@@ -140,6 +160,23 @@ impl<R: BatchReader<[Digest]>> Burst for Hashed<'_, R> {
         let digests = &mut self.digests[..names.len()];
         self.hasher.digest_words(names, self.name_len, digests);
         self.reader.lookup_batch(digests, values);
+    }
+
+    fn has_phases(&self) -> bool {
+        self.reader.has_phases()
+    }
+
+    #[inline]
+    fn begin(&mut self, names: &[u64]) {
+        let digests = &mut self.in_flight.push()[..names.len()];
+        self.hasher.digest_words(names, self.name_len, digests);
+        self.reader.begin(digests);
+    }
+
+    #[inline]
+    fn finish(&mut self, names: &[u64], values: &mut [u64]) {
+        let digests = &self.in_flight.pop()[..names.len()];
+        self.reader.finish(digests, values);
     }
 }
 
@@ -164,55 +201,127 @@ impl<R: BatchReader<[[u64; 1]]>> Burst for WholeReader<R> {
     fn lookup(&mut self, names: &[u64], values: &mut [u64]) {
         self.0.lookup_batch(names.as_chunks().0, values);
     }
+
+    fn has_phases(&self) -> bool {
+        self.0.has_phases()
+    }
+
+    #[inline]
+    fn begin(&mut self, names: &[u64]) {
+        self.0.begin(names.as_chunks().0);
+    }
+
+    #[inline]
+    fn finish(&mut self, names: &[u64], values: &mut [u64]) {
+        self.0.finish(names.as_chunks().0, values);
+    }
+}
+
+/// How queries are put to a contestant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Calls {
+    /// Names per call.
+    pub batch: usize,
+    /// Bursts in flight: with more than one, a burst is finished after the next ones are begun.
+    pub in_flight: usize,
+}
+
+impl Calls {
+    /// Bursts of `batch` names, `in_flight` of them at a time.
+    pub(crate) fn new(batch: u32, in_flight: u32) -> Self {
+        Self { batch: batch as usize, in_flight: in_flight as usize }
+    }
 }
 
 /// The loops over a whole array of queries.
 pub trait Reader: Send {
-    /// Sum of the answers of `passes` passes over `queries`, in bursts of `batch`.
-    fn sum(&mut self, queries: &[u64], batch: usize, passes: u64) -> u64;
+    /// Whether bursts can be in flight.
+    fn has_phases(&self) -> bool;
+
+    /// Sum of the answers of `passes` passes over `queries`.
+    fn sum(&mut self, queries: &[u64], calls: Calls, passes: u64) -> u64;
 
     /// The first query not answered by its value: name, answer, value.
-    fn first_wrong(&mut self, queries: &[u64], batch: usize, value_bits: u8) -> Option<(u64, u64, u64)>;
+    fn first_wrong(&mut self, queries: &[u64], calls: Calls, value_bits: u8) -> Option<(u64, u64, u64)>;
 }
 
 impl<B: Burst + Send> Reader for B {
-    fn sum(&mut self, queries: &[u64], batch: usize, passes: u64) -> u64 {
-        sum(self, queries, batch, passes)
+    fn has_phases(&self) -> bool {
+        Burst::has_phases(self)
     }
 
-    fn first_wrong(&mut self, queries: &[u64], batch: usize, value_bits: u8) -> Option<(u64, u64, u64)> {
-        first_wrong(self, queries, batch, value_bits)
+    fn sum(&mut self, queries: &[u64], calls: Calls, passes: u64) -> u64 {
+        sum(self, queries, calls, passes)
+    }
+
+    fn first_wrong(&mut self, queries: &[u64], calls: Calls, value_bits: u8) -> Option<(u64, u64, u64)> {
+        first_wrong(self, queries, calls, value_bits)
     }
 }
 
-/// The timed loop: [`Reader::sum`] for any [`Burst`].
-fn sum(burst: &mut impl Burst, queries: &[u64], batch: usize, passes: u64) -> u64 {
+/// Hands the answers to `queries` to `answers`, call by call.
+///
+/// The queries are fetched ahead, as a network card puts packets into the cache. Otherwise the bench would measure how
+/// well the hardware follows the array of queries beside random reads, which differs from run to run.
+#[inline(always)]
+fn each_call(burst: &mut impl Burst, queries: &[u64], calls: Calls, mut answers: impl FnMut(&[u64], &[u64])) {
     let mut values = [0u64; MAX_BATCH];
-    let mut sum = 0u64;
-    for _ in 0..passes {
-        for names in queries.chunks(batch) {
+    if calls.in_flight <= 1 {
+        for names in queries.chunks(calls.batch) {
+            fetch_ahead(names);
             let values = &mut values[..names.len()];
             burst.lookup(names, values);
-            sum = values.iter().fold(sum, |sum, &value| sum.wrapping_add(value));
+            answers(names, values);
         }
+        return;
+    }
+    let ahead = calls.in_flight - 1;
+    let mut finish = |burst: &mut _, names: &[u64]| {
+        let values = &mut values[..names.len()];
+        Burst::finish(burst, names, values);
+        answers(names, values);
+    };
+    let mut begun = queries.chunks(calls.batch);
+    for (at, names) in queries.chunks(calls.batch).enumerate() {
+        fetch_ahead(names);
+        burst.begin(names);
+        if at >= ahead {
+            finish(burst, begun.next().expect("so many were begun"));
+        }
+    }
+    begun.for_each(|names| finish(burst, names));
+}
+
+/// Starts fetching what lies [`FETCH_AHEAD`] bytes after the beginning of `items` in their array.
+#[inline(always)]
+pub(crate) fn fetch_ahead<T>(items: &[T]) {
+    for line in (0..size_of_val(items)).step_by(LINE) {
+        prefetch(items.as_ptr().cast::<u8>().wrapping_add(FETCH_AHEAD + line));
+    }
+}
+
+/// How far ahead queries are fetched: 8 bursts of 32 names of 8 bytes.
+const FETCH_AHEAD: usize = 2048;
+
+/// The timed loop: [`Reader::sum`] for any [`Burst`].
+fn sum(burst: &mut impl Burst, queries: &[u64], calls: Calls, passes: u64) -> u64 {
+    let mut sum = 0u64;
+    for _ in 0..passes {
+        each_call(burst, queries, calls, |_, values| {
+            sum = values.iter().fold(sum, |sum, &value| sum.wrapping_add(value));
+        });
     }
     sum
 }
 
 /// [`Reader::first_wrong`] for any [`Burst`].
-fn first_wrong(burst: &mut impl Burst, queries: &[u64], batch: usize, value_bits: u8) -> Option<(u64, u64, u64)> {
-    let mut values = [0u64; MAX_BATCH];
-    for names in queries.chunks(batch) {
-        let values = &mut values[..names.len()];
-        burst.lookup(names, values);
-        for (&name, &got) in names.iter().zip(values.iter()) {
-            let expected = value_of(name, value_bits);
-            if got != expected {
-                return Some((name, got, expected));
-            }
-        }
-    }
-    None
+fn first_wrong(burst: &mut impl Burst, queries: &[u64], calls: Calls, value_bits: u8) -> Option<(u64, u64, u64)> {
+    let mut wrong = None;
+    each_call(burst, queries, calls, |names, values| {
+        let answers = names.iter().zip(values).map(|(&name, &got)| (name, got, value_of(name, value_bits)));
+        wrong = wrong.or_else(|| answers.into_iter().find(|(_, got, expected)| got != expected));
+    });
+    wrong
 }
 
 /// A contestant and its name.

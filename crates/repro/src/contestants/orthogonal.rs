@@ -115,6 +115,7 @@ impl Burst for &Sliced {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::contestants::Calls;
     use crate::names::NameSet;
 
     #[test]
@@ -126,7 +127,7 @@ mod tests {
                 Input { names: &names, name_len: 6, value_bits, family, seed: 7, build_threads: 1, floor_bytes: 0 };
             let filters = Sliced::build(&input);
             assert_eq!(filters.n_wrong, 0, "{value_bits} bits");
-            assert_eq!(filters.reader().first_wrong(&names, 32, value_bits), None, "{value_bits} bits");
+            assert_eq!(filters.reader().first_wrong(&names, Calls::new(32, 1), value_bits), None, "{value_bits} bits");
             if value_bits.is_power_of_two() {
                 let papers = mcq::obf_bits(5000, value_bits.into());
                 assert!((filters.size_bits() as f64 / papers - 1.0).abs() < 0.01, "{value_bits} bits");

@@ -118,6 +118,8 @@ pub struct Measurement {
     threads: u32,
     #[serde(default)]
     batch: u32,
+    #[serde(default = "one")]
+    in_flight: u32,
     #[serde(default)]
     unit: String,
     /// Absent if only the range is known.
@@ -141,6 +143,10 @@ pub struct Measurement {
     /// The output of a program, for benches whose result is not a row.
     #[serde(default)]
     text: String,
+}
+
+fn one() -> u32 {
+    1
 }
 
 impl Measurement {
@@ -208,6 +214,8 @@ pub struct Selector {
     names: Option<String>,
     threads: Option<u32>,
     batch: Option<u32>,
+    /// One if not given.
+    in_flight: Option<u32>,
     /// Part of the command line.
     command: Option<String>,
     /// Part of the note.
@@ -226,6 +234,7 @@ impl Selector {
             names: text(&self.names, &inner.names),
             threads: inner.threads.or(self.threads),
             batch: inner.batch.or(self.batch),
+            in_flight: inner.in_flight.or(self.in_flight),
             command: text(&self.command, &inner.command),
             note: text(&self.note, &inner.note),
         }
@@ -241,6 +250,7 @@ impl Selector {
             && is(&self.names, &row.names)
             && self.threads.is_none_or(|threads| threads == row.threads)
             && self.batch.is_none_or(|batch| batch == row.batch)
+            && self.in_flight.unwrap_or(1) == row.in_flight
             && has(&self.command, &row.command)
             && has(&self.note, &row.note)
     }

@@ -36,8 +36,8 @@ pub fn record(plan: &Plan, say: &mut dyn FnMut(&str)) -> Result<PathBuf, Records
         let reason = format!("no set {:?}: there are {known}", plan.set);
         return Err(RecordsError::malformed(&plan.root.join(FIGURES), reason));
     };
-    let id: String =
-        plan.label.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect();
+    let words = plan.label.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    let id = words.map(str::to_ascii_lowercase).collect::<Vec<_>>().join("-");
     let path = plan.root.join(RECORDS).join(id + ".jsonl");
     let done = open(plan, &path)?;
     let mut failed = Vec::new();

@@ -15,6 +15,8 @@ use super::{Layout, NameHash, Settings};
 use crate::base::bytes::DecodeError;
 use crate::base::part::PartId;
 use crate::base::prefetch::BURST;
+#[cfg(target_arch = "x86_64")]
+use crate::base::processor::{Kernel, Vectors};
 use crate::base::touches::{Touch, Touches};
 use crate::cuckoo::places::Hash;
 use crate::cuckoo::slot_prf;
@@ -38,7 +40,7 @@ impl<const W: usize> Hashed<W> {
     fn lookup_batch(&self, names: &[[u64; W]], values: &mut [u64]) {
         let values = &mut values[..names.len()];
         #[cfg(target_arch = "x86_64")]
-        if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("bmi2") {
+        if Kernel::get().vectors() >= Vectors::Avx2 {
             // SAFETY: the processor has AVX2 and BMI2.
             unsafe { self.bursts_avx2(names, values) };
             return;

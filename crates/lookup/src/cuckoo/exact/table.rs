@@ -12,9 +12,9 @@ use std::sync::atomic::Ordering;
 
 use super::update::TableImage;
 use super::{Layout, MAX_SLOT_WORDS};
+use crate::base::atomic_words::AtomicWords;
 use crate::base::prefetch::{BURST, prefetch};
 use crate::base::touches::{Region, Touch};
-use crate::cuckoo::words::Words;
 use crate::cuckoo::{MAX_BUCKETS, SLOTS, Stripes, buckets_of, slot_prf};
 use crate::hash::{Digest, mix64};
 use crate::traits::ApplyError;
@@ -24,7 +24,7 @@ const LINE_WORDS: usize = crate::base::arena::LINE / 8;
 
 /// Slots, counters, and how to find them. Knows digests, not how names are hashed.
 pub(crate) struct Table<const W: usize> {
-    words: Words,
+    words: AtomicWords,
     n_buckets: u32,
     tweak: u64,
     layout: Layout,
@@ -46,7 +46,13 @@ impl<const W: usize> Table<W> {
             return malformed("a slot has bits between name and value");
         }
         let (n_buckets, tweak) = (image.n_buckets, image.tweak);
-        Ok(Self { words: Words::filled(&image.words)?, n_buckets, tweak, layout, stripes: Stripes::new(n_buckets) })
+        Ok(Self {
+            words: AtomicWords::filled(&image.words)?,
+            n_buckets,
+            tweak,
+            layout,
+            stripes: Stripes::new(n_buckets),
+        })
     }
 
     pub(crate) fn image(&self, version: u64, digest: u64) -> TableImage {

@@ -16,22 +16,24 @@
     expect(unsafe_code, reason = "calls the loops that are compiled for another processor")
 )]
 
+#[cfg(target_arch = "x86_64")]
+use crate::base::processor::{Kernel, Vectors};
 use std::hint::select_unpredictable;
 use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::update::Image;
 use super::{Format, Settings, Spots};
+use crate::base::atomic_words::AtomicWords;
 use crate::base::prefetch::{BURST, prefetch};
 use crate::cuckoo::exact::table::Table as Second;
-use crate::cuckoo::words::Words;
 use crate::cuckoo::{MAX_BUCKETS, SLOTS, Stripes, slot_prf};
 use crate::hash::Digest;
 use crate::traits::ApplyError;
 
 /// Both levels of one version.
 pub(super) struct Tables {
-    first: Words,
+    first: AtomicWords,
     n_buckets: u32,
     tweak: u64,
     format: Format,
@@ -105,7 +107,7 @@ impl Tables {
         let second = Second::new(&image.second, settings.second_layout())?;
         let stripes = Stripes::new(image.n_buckets);
         let (n_buckets, tweak) = (image.n_buckets, image.tweak);
-        Ok(Self { first: Words::filled(&image.first)?, n_buckets, tweak, format, stripes, second })
+        Ok(Self { first: AtomicWords::filled(&image.first)?, n_buckets, tweak, format, stripes, second })
     }
 
     pub(super) fn image(&self, version: u64, digest: u64, second_digest: u64) -> Image {
@@ -197,7 +199,7 @@ impl Tables {
     pub(super) fn lookup_batch(&self, digests: &[Digest], values: &mut [u64]) {
         let values = &mut values[..digests.len()];
         #[cfg(target_arch = "x86_64")]
-        if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("bmi2") {
+        if Kernel::get().vectors() >= Vectors::Avx2 {
             // SAFETY: the processor has AVX2 and BMI2.
             unsafe { self.bursts_avx2(digests, values) };
             return;

@@ -5,16 +5,18 @@
     expect(unsafe_code, reason = "calls the search that is compiled for another processor")
 )]
 
+#[cfg(target_arch = "x86_64")]
+use crate::base::processor::{Kernel, Vectors};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::update::{Update, bit_prf, rest_prf};
 use super::{Membership, Settings, name};
+use crate::base::atomic_words::AtomicWords;
 use crate::base::part::PartId;
 use crate::base::prefetch::BURST;
 use crate::bloom::burst::Scratch;
 use crate::cuckoo::exact::{self, CuckooQuery};
-use crate::cuckoo::words::Words;
 use crate::lpm::prefix::{Address, Prefix};
 use crate::publish::seq_lock::SeqLock;
 use crate::traits::Undivided;
@@ -31,7 +33,7 @@ pub(super) type Lengths = [u64; LENGTH_WORDS];
 /// What readers and the writer share besides the hash table.
 struct Shared<F> {
     filter: F,
-    words: Words,
+    words: AtomicWords,
     lengths: [AtomicU64; LENGTH_WORDS],
     seq_lock: SeqLock,
 }
@@ -72,7 +74,7 @@ impl<F> Shared<F> {
         F: Membership<A>,
     {
         #[cfg(target_arch = "x86_64")]
-        if std::arch::is_x86_feature_detected!("bmi1") && std::arch::is_x86_feature_detected!("bmi2") {
+        if Kernel::get().vectors() >= Vectors::Avx2 {
             // SAFETY: the processor has BMI1 and BMI2.
             return unsafe { self.search_bmi2(addresses, values, scratch, look_up) };
         }
@@ -204,7 +206,7 @@ impl<A: Address, F: Membership<A>, const W: usize> BloomLpmQuery<A, F, W> {
     ) -> Self {
         let shared = Shared {
             filter: settings.filter.clone(),
-            words: Words::filled(words).unwrap_or_else(|error| panic!("no memory for a filter: {error}")),
+            words: AtomicWords::filled(words).unwrap_or_else(|error| panic!("no memory for a filter: {error}")),
             lengths: Default::default(),
             seq_lock: SeqLock::default(),
         };

@@ -7,6 +7,8 @@
 use super::tables::{Tables, chunk};
 use super::{DEEP, TOP_BITS, bits_before, levels};
 use crate::base::prefetch::BURST;
+#[cfg(target_arch = "x86_64")]
+use crate::base::processor::{Kernel, Vectors};
 use crate::lpm::prefix::Address;
 
 /// The next hop of an address.
@@ -32,7 +34,7 @@ pub(super) fn lookup<A: Address>(tables: &Tables, address: A) -> u16 {
 /// The next hops of up to a burst of addresses.
 pub(super) fn lookup_burst<A: Address>(tables: &Tables, addresses: &[A], values: &mut [u64]) {
     #[cfg(target_arch = "x86_64")]
-    if std::arch::is_x86_feature_detected!("popcnt") && std::arch::is_x86_feature_detected!("bmi2") {
+    if Kernel::get().vectors() >= Vectors::Avx2 {
         // SAFETY: the processor has the instructions.
         return unsafe { burst_bmi2(tables, addresses, values) };
     }

@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::update::{NameUpdate, SlotShard, Update, WholeShards};
 use super::{Settings, n_edges, othello_settings, slot_digest};
+use crate::base::atomic_words::AtomicWords;
 use crate::base::bytes::DecodeError;
 use crate::base::part::{PartId, prefix_of};
 use crate::base::prefetch::{BURST, prefetch};
 use crate::cuckoo::exact::{Layout, NameHash};
 use crate::cuckoo::places::Hash;
-use crate::cuckoo::words::Words;
 use crate::hash::Digest;
 use crate::othello::apply::Earlier;
 use crate::othello::{ShardImage, Sharded, Sides, cell_prf, validate};
@@ -41,8 +41,8 @@ struct Shard {
     tweak: u16,
     sequence: Sequence,
     stash: Vec<(Digest, u64)>,
-    cells: Words,
-    slots: Words,
+    cells: AtomicWords,
+    slots: AtomicWords,
     /// Digest of cells and slots, for the writer.
     digest: AtomicU64,
 }
@@ -242,8 +242,8 @@ impl<const W: usize> GatewayQuery<W> {
             tweak: *tweak,
             sequence: Sequence::new(),
             stash: stash.clone(),
-            cells: Words::filled(words)?,
-            slots: Words::filled(&shard.slots)?,
+            cells: AtomicWords::filled(words)?,
+            slots: AtomicWords::filled(&shard.slots)?,
             digest: AtomicU64::new(shard.digest(self.seed, self.layout.slot_words)),
         })
     }

@@ -131,7 +131,7 @@ fn queries(options: &Options, keys: &Keys, n: u64, k: u32, listener: &mut dyn Li
             }
         }
         let names = format!("{}-byte", keys.key_bytes());
-        let setting = Setting { n, value_bits: 0, names, threads: 1, batch: options.batch };
+        let setting = Setting { n, value_bits: 0, names, threads: 1, batch: options.batch, in_flight: 1 };
         let rows = entered.iter().zip(samples).map(|((name, side, rate), samples)| {
             let mut row = Row::new(&format!("filter, k = {k}, members {share}"), name, &setting, "M/s", samples);
             row.bits_per_name = Some(side.bits() as f64 / n as f64);

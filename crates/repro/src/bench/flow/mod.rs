@@ -132,6 +132,7 @@ impl Options {
             names: String::new(),
             threads,
             batch: self.batch,
+            in_flight: 1,
         };
         let unit = if bench.starts_with("flow/hint") { "%" } else { "M/s" };
         Row::new(&format!("{bench}, load {load}"), name, &setting, unit, samples)

@@ -142,7 +142,8 @@ impl Options {
 
     fn row(&self, bench: &str, name: &str, unit: &'static str, samples: Vec<f64>) -> Row {
         let n = self.prefixes.len() as u64;
-        let setting = Setting { n, value_bits: 0, names: self.source.clone(), threads: 1, batch: self.batch };
+        let setting =
+            Setting { n, value_bits: 0, names: self.source.clone(), threads: 1, batch: self.batch, in_flight: 1 };
         Row::new(bench, name, &setting, unit, samples)
     }
 }

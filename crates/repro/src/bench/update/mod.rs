@@ -83,7 +83,7 @@ pub fn run(options: &Options, listener: &mut dyn Listener) -> Result<(), BenchEr
 }
 
 fn setting(options: &Options, n: u64, batch: u32) -> Setting {
-    Setting { n, value_bits: options.value_bits, names: options.names.to_string(), threads: 1, batch }
+    Setting { n, value_bits: options.value_bits, names: options.names.to_string(), threads: 1, batch, in_flight: 1 }
 }
 
 fn input<'a>(options: &Options, names: &'a [u64]) -> Input<'a> {

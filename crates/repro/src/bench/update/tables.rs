@@ -202,9 +202,9 @@ impl Table for crate::contestants::RteHash {
     }
 
     fn values(&mut self, names: &[(u64, u64)]) -> Result<Vec<u64>, BenchError> {
-        use crate::contestants::Contestant;
+        use crate::contestants::{Calls, Contestant};
         let names: Vec<u64> = names.iter().map(|&(name, _)| name).collect();
         let mut reader = self.reader();
-        Ok(names.iter().map(|&name| reader.sum(&[name], 1, 1)).collect())
+        Ok(names.iter().map(|&name| reader.sum(&[name], Calls::new(1, 1), 1)).collect())
     }
 }

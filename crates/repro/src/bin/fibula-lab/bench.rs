@@ -24,7 +24,13 @@ use crate::capture::ipv4_packets;
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
     /// Lookups a second against the floor, hash tables and DPDK's tables
-    Lookup(BenchArgs),
+    Lookup {
+        #[command(flatten)]
+        args: BenchArgs,
+        /// Bursts in flight: 2 begins a burst before it finishes the last one, as a switch does
+        #[arg(long, value_delimiter = ',', default_value = "1", value_name = "K")]
+        in_flight: Vec<u32>,
+    },
     /// Time to build a table, and memory while building
     Build(BenchArgs),
     /// Cost of inserts, alters and removes with their messages; lookups beside updates
@@ -52,7 +58,7 @@ pub(crate) enum BenchCommand {
         /// Short name of this machine, such as "Zen 5"; its record is named after it
         #[arg(long, value_name = "NAME")]
         machine: String,
-        /// What is measured: quick, full
+        /// What is measured: quick, long
         #[arg(long, default_value = "quick")]
         set: String,
         /// What else a reader should know of the machine, such as "a shared virtual machine"
@@ -322,6 +328,7 @@ impl BenchArgs {
             names: self.names,
             runs: self.runs,
             batch: self.batch,
+            in_flight: vec![1],
             seed: self.seed,
             family: self.hash,
             operations: self.operations,
@@ -338,9 +345,11 @@ impl BenchCommand {
         let (designs, dynamic) =
             (fibula_repro::bench::forward::contestants(), fibula_repro::bench::message::contestants());
         let (args, sizes, list, run): (_, &[u64], &[(&str, &str)], Run) = match self {
-            Self::Lookup(args) => {
-                let sizes = &[64 << 10, 1 << 20, 4 << 20, 16 << 20];
-                (args, sizes, &[], fibula_repro::bench::lookup::run)
+            Self::Lookup { args, .. } if args.list => return print_list(out, &[]),
+            Self::Lookup { args, in_flight } => {
+                let options = args.options(&[64 << 10, 1 << 20, 4 << 20, 16 << 20]);
+                let options = Options { in_flight, ..options };
+                return measured(out, |listener| fibula_repro::bench::lookup::run(&options, listener));
             }
             Self::Build(args) => {
                 (args, &[4 << 20], &fibula_repro::bench::build::CONTESTANTS, fibula_repro::bench::build::run)

@@ -60,6 +60,7 @@ fn check(setting: &Setting) -> Result<(Options, Column), BenchError> {
         names: parameters.names,
         runs: parameters.runs,
         batch: parameters.batch,
+        in_flight: vec![1],
         seed: setting.seed,
         family: Family::MulAdd,
         operations: Some(parameters.operations),

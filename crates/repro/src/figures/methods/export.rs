@@ -48,6 +48,7 @@ fn options(setting: &Setting) -> Result<Options, BenchError> {
         names: parameters.names,
         runs: parameters.runs,
         batch: 1,
+        in_flight: vec![1],
         seed: setting.seed,
         family: Family::default(),
         operations: None,

@@ -103,6 +103,7 @@ fn check(setting: &Setting) -> Result<(Options, Traffic), BenchError> {
         names: NameSet::Mac,
         runs: parameters.runs,
         batch: 32,
+        in_flight: vec![1],
         seed: setting.seed,
         family: Family::MulAdd,
         operations: Some(parameters.frames),

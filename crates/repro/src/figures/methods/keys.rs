@@ -59,6 +59,7 @@ impl Parameters {
             names: NameSet::Uniform,
             runs: self.runs,
             batch: BURST as u32,
+            in_flight: vec![1],
             seed: setting.seed,
             family: Family::MulAdd,
             operations: self.operations.or(Some(self.n)),

@@ -73,6 +73,7 @@ fn options(setting: &Setting) -> Result<Options, BenchError> {
         names: parameters.names,
         runs: parameters.runs,
         batch: parameters.batch,
+        in_flight: vec![1],
         seed: setting.seed,
         family: parameters.hash,
         operations: parameters.operations,

@@ -98,6 +98,7 @@ fn run(setting: &Setting, progress: &mut dyn Progress) -> Result<Vec<Point>, Ben
             names: NameSet::Mac,
             runs: 1,
             batch: 32,
+            in_flight: vec![1],
             seed: setting.seed,
             family: Family::MulAdd,
             operations: Some(MOVES.min(message_names)),

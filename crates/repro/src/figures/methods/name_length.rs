@@ -65,6 +65,7 @@ fn options(setting: &Setting, parameters: &Parameters) -> Options {
         names: NameSet::Uniform,
         runs: parameters.runs,
         batch: parameters.batch,
+        in_flight: vec![1],
         seed: setting.seed,
         family: Family::MulAdd,
         operations: parameters.operations,

@@ -59,6 +59,7 @@ impl Parameters {
             names: NameSet::Mac,
             runs,
             batch: 1,
+            in_flight: vec![1],
             seed: setting.seed,
             family: Family::default(),
             operations: Some(self.operations),

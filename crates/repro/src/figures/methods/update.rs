@@ -54,6 +54,7 @@ impl Parameters {
             names: self.names,
             runs: self.runs,
             batch,
+            in_flight: vec![1],
             seed,
             family: Family::MulAdd,
             operations: Some(self.operations),

@@ -1,20 +1,29 @@
 //! The lookup loops. They turn digests into values, in bursts, and read the words of a query structure.
 //!
-//! A burst of 32 names goes through three loops, so that all its memory accesses overlap:
+//! The lookup of a burst of up to 32 names has two halves, so that all its memory accesses overlap:
 //! ```text
-//! 1. entry[i]  = directory[digest[i] >> (64 - depth)]      one atomic load: offset, size and tweak of the shard
-//! 2. x         = mix(digest[i], tweak)
-//!    a[i]      = base + offset + reduce(high half of x)    prefetch a[i], b[i]
-//!    b[i]      = base + offset + side + reduce(low half of x)
-//! 3. value[i]  = *a[i] ^ *b[i], or 0 if fingerprints show an alien
+//! begin   1. entry[i]  = directory[digest[i] >> (64 - depth)]      one atomic load: offset, size and tweak of the shard
+//!         2. x         = mix(digest[i], tweak)
+//!            a[i]      = base + offset + reduce(high half of x)    prefetch a[i], b[i]
+//!            b[i]      = base + offset + side + reduce(low half of x)
+//! finish  3. value[i]  = *a[i] ^ *b[i], or 0 if fingerprints show an alien
 //! ```
+//! [`lookup_batch`] begins two bursts before it finishes the first. So the memory system always has requests, also
+//! while the processor reads. A caller that has one burst at a time begins and finishes each, or keeps bursts in flight
+//! itself: see [`Ring`](crate::publish::ring::Ring).
+//!
 //! No branch depends on a name, with one exception: under sequence counters, names whose shard was edited in the
 //! meantime are read again. The flag of the stash, which is not seen in practice, is ORed over the burst and tested
-//! once. Loop 2 has a vector version (AVX2, four digests at a time) and a scalar version. They must agree. The
-//! directory has 8 bytes per shard of thousands of names: 128 KiB for 64M names. It stays in the first or second-level
-//! cache, so its loads need no prefetch.
+//! once. Loops 1 and 2 have vector versions (`avx2`, four digests at a time; `avx512`, eight) and a scalar version.
+//! They must agree. The directory has 8 bytes per shard of thousands of names: 128 KiB for 64M names. It stays in the
+//! first or second-level cache, so its loads need no prefetch.
 
 #![expect(unsafe_code, reason = "reads cells at computed addresses of the arena, and prefetches them")]
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -26,9 +35,11 @@ use crate::base::arena::LINE;
 use crate::base::cells::{cells_per_word, value_mask};
 use crate::base::part::prefix_of;
 use crate::base::prefetch::{BURST, prefetch};
+use crate::base::processor::{Kernel, Vectors};
 use crate::base::touches::{Region, Touch};
 use crate::hash::Digest;
 use crate::hash::tweak::mix;
+use crate::publish::ring::AHEAD;
 use crate::publish::seq_lock::Gate;
 use crate::publish::{Entry, Sequence};
 
@@ -49,6 +60,8 @@ pub(super) struct Words<'a> {
     pub(super) sequenced: bool,
     /// Held by the writer while it edits a shard in place.
     pub(super) gate: &'a Gate,
+    /// Whether prefetching cells pays.
+    pub(super) prefetch: bool,
 }
 
 /// How cells of one width are found and read.
@@ -191,23 +204,43 @@ fn with_cell<V: Visitor>(format: CellFormat, visitor: V) -> V::Output {
     }
 }
 
-/// The places of the two cells of each name of a burst. Aligned, so that vector stores cross no line.
+/// A burst whose lookup has begun: the places of the two cells of each name. Aligned, so that vector stores cross no
+/// line.
 #[repr(align(64))]
-struct Spots {
+pub(super) struct Spots {
     entries: [MaybeUninit<u64>; BURST],
     /// Byte offsets from the base of the arena.
     first: [MaybeUninit<usize>; BURST],
     second: [MaybeUninit<usize>; BURST],
+    /// Written only for cells that are not integers of their own.
     shifts: [MaybeUninit<(u8, u8)>; BURST],
+    /// The OR of the entries.
+    flags: u64,
+    /// How many names have spots.
+    n: usize,
 }
 
 impl Spots {
-    fn unwritten() -> Self {
+    pub(super) fn unwritten() -> Self {
         Self {
             entries: [MaybeUninit::uninit(); BURST],
             first: [MaybeUninit::uninit(); BURST],
             second: [MaybeUninit::uninit(); BURST],
             shifts: [MaybeUninit::uninit(); BURST],
+            flags: 0,
+            n: 0,
+        }
+    }
+
+    /// Starts fetching all cells.
+    #[inline(always)]
+    fn prefetch(&self, base: *const u8) {
+        for (first, second) in self.first[..self.n].iter().zip(&self.second) {
+            // The two cells are the only misses of a lookup. They are read when those of the whole burst are in flight.
+            // SAFETY: so many spots are written.
+            let (first, second) = unsafe { (first.assume_init(), second.assume_init()) };
+            prefetch(base.wrapping_add(first));
+            prefetch(base.wrapping_add(second));
         }
     }
 }
@@ -241,17 +274,82 @@ pub(super) fn touches<S: Sizing>(words: Words<'_>, digest: Digest, touch: &mut d
 /// The values of many names.
 /// # Panics
 /// When `values` is shorter than `digests`.
-pub(super) fn lookup_batch<S: Sizing>(words: Words<'_>, digests: &[Digest], values: &mut [u64]) {
-    struct Many<'a, S>(Words<'a>, &'a [Digest], &'a mut [u64], PhantomData<S>);
+pub(super) fn lookup_batch<S: Sizing>(kernel: Kernel, words: Words<'_>, digests: &[Digest], values: &mut [u64]) {
+    struct Many<'a, S>(Kernel, Words<'a>, &'a [Digest], &'a mut [u64], PhantomData<S>);
     impl<S: Sizing> Visitor for Many<'_, S> {
         type Output = ();
         #[inline(always)]
         fn visit(self, cell: impl Cell) {
-            dispatch::<S, _>(self.0, cell, self.1, self.2);
+            let Self(kernel, words, digests, values, _) = self;
+            match vectors::<S, _>(kernel, cell) {
+                // SAFETY: the processor has the kernel.
+                #[cfg(target_arch = "x86_64")]
+                Vectors::Avx2 => unsafe { avx2::bursts::<S, _>(words, cell, digests, values) },
+                // SAFETY: as above.
+                #[cfg(target_arch = "x86_64")]
+                Vectors::Avx512 | Vectors::Avx512Ifma => unsafe {
+                    avx512::bursts::<S, _>(words, cell, digests, values);
+                },
+                _ => bursts::<Scalar, S, _>(words, cell, digests, values),
+            }
         }
     }
     let values = &mut values[..digests.len()];
-    with_cell(words.format, Many(words, digests, values, PhantomData::<S>));
+    with_cell(words.format, Many(kernel, words, digests, values, PhantomData::<S>));
+}
+
+/// Begins the lookup of a burst.
+/// # Panics
+/// When there are more than [`BURST`] digests.
+pub(super) fn begin<S: Sizing>(kernel: Kernel, words: Words<'_>, digests: &[Digest], spots: &mut Spots) {
+    struct Begin<'a, S>(Kernel, Words<'a>, &'a [Digest], &'a mut Spots, PhantomData<S>);
+    impl<S: Sizing> Visitor for Begin<'_, S> {
+        type Output = ();
+        #[inline(always)]
+        fn visit(self, cell: impl Cell) {
+            let Self(kernel, words, digests, spots, _) = self;
+            match vectors::<S, _>(kernel, cell) {
+                // SAFETY: the processor has the kernel.
+                #[cfg(target_arch = "x86_64")]
+                Vectors::Avx2 => unsafe { avx2::Avx2::locate::<S, _>(words, cell.layout(), digests, spots) },
+                // SAFETY: as above.
+                #[cfg(target_arch = "x86_64")]
+                Vectors::Avx512 | Vectors::Avx512Ifma => unsafe {
+                    avx512::Avx512::locate::<S, _>(words, cell.layout(), digests, spots);
+                },
+                // SAFETY: every processor has it.
+                _ => unsafe { Scalar::locate::<S, _>(words, cell.layout(), digests, spots) },
+            }
+        }
+    }
+    assert!(digests.len() <= BURST, "a burst has at most {BURST} names");
+    with_cell(words.format, Begin(kernel, words, digests, spots, PhantomData::<S>));
+}
+
+/// Finishes the lookup of a burst.
+/// # Safety
+/// The spots were begun with these digests and words, and the shards found then are still there.
+/// # Panics
+/// When `values` or `digests` are not as many as were begun.
+// SAFETY: the caller keeps the contract.
+pub(super) unsafe fn finish<S: Sizing>(words: Words<'_>, digests: &[Digest], spots: &Spots, values: &mut [u64]) {
+    struct Finish<'a, S>(Words<'a>, &'a [Digest], &'a Spots, &'a mut [u64], PhantomData<S>);
+    impl<S: Sizing> Visitor for Finish<'_, S> {
+        type Output = ();
+        #[inline(always)]
+        fn visit(self, cell: impl Cell) {
+            let Self(words, digests, spots, values, _) = self;
+            // SAFETY: by the contract of `finish`, which alone makes this visitor.
+            unsafe { read_burst::<S, _>(words, cell, digests, spots, values) };
+        }
+    }
+    assert!(digests.len() == spots.n && values.len() == spots.n, "a burst is finished with what it was begun with");
+    with_cell(words.format, Finish(words, digests, spots, values, PhantomData::<S>));
+}
+
+/// The vector loops for these cells. Only cells that are integers of their own, in shards of even sides, have any.
+fn vectors<S: Sizing, C: Cell>(kernel: Kernel, _cell: C) -> Vectors {
+    if S::SHARDED && C::Layout::NATIVE.is_some() { kernel.vectors() } else { Vectors::Scalar }
 }
 
 fn packed(cell_bits: u8) -> PackedLayout {
@@ -262,24 +360,77 @@ fn packed(cell_bits: u8) -> PackedLayout {
     }
 }
 
-fn dispatch<S: Sizing, C: Cell>(words: Words<'_>, cell: C, digests: &[Digest], values: &mut [u64]) {
-    #[cfg(target_arch = "x86_64")]
-    if S::SHARDED && C::Layout::NATIVE.is_some() && std::arch::is_x86_feature_detected!("avx2") {
-        // SAFETY: the processor has AVX2.
-        unsafe { bursts_avx2::<S, C>(words, cell, digests, values) };
-        return;
-    }
-    bursts::<S, C>(words, cell, digests, values);
+/// Loops 1 and 2.
+trait Locate {
+    /// Writes the spots of up to [`BURST`] digests. Each entry is loaded once, and used for the whole burst.
+    /// # Safety
+    /// The processor has the instructions.
+    unsafe fn locate<S: Sizing, L: Layout>(words: Words<'_>, layout: L, digests: &[Digest], spots: &mut Spots);
 }
 
-/// All bursts of a call.
-fn bursts<S: Sizing, C: Cell>(words: Words<'_>, cell: C, digests: &[Digest], values: &mut [u64]) {
-    let mut spots = Spots::unwritten();
-    for (digests, values) in digests.chunks(BURST).zip(values.chunks_mut(BURST)) {
-        let flags = locate_burst::<S, C::Layout>(words, cell.layout(), digests, &mut spots);
-        // SAFETY: the spots of these digests were written above.
-        unsafe { read_burst::<S, C>(words, cell, digests, &spots, flags, values) };
+struct Scalar;
+
+impl Locate for Scalar {
+    // SAFETY: nothing is demanded of the caller.
+    #[inline(always)]
+    unsafe fn locate<S: Sizing, L: Layout>(words: Words<'_>, layout: L, digests: &[Digest], spots: &mut Spots) {
+        spots.flags = 0;
+        spots.n = digests.len();
+        locate_from::<S, L>(0, words, layout, digests, spots);
+        if words.prefetch {
+            spots.prefetch(words.base);
+        }
     }
+}
+
+/// The spots of the digests from `start` on, one by one.
+#[inline(always)]
+fn locate_from<S: Sizing, L: Layout>(start: usize, words: Words<'_>, layout: L, digests: &[Digest], spots: &mut Spots) {
+    for (index, &digest) in digests.iter().enumerate().skip(start) {
+        let entry = entry_of(words, digest);
+        spots.flags |= entry;
+        let (first, second) = locate::<S, L>(layout, entry, digest.0);
+        spots.entries[index].write(entry);
+        spots.first[index].write(first.0);
+        spots.second[index].write(second.0);
+        spots.shifts[index].write((first.1 as u8, second.1 as u8));
+    }
+}
+
+/// All bursts of a call. [`AHEAD`] bursts are begun before the first of them is finished.
+#[inline(always)]
+fn bursts<V: Locate, S: Sizing, C: Cell>(words: Words<'_>, cell: C, digests: &[Digest], values: &mut [u64]) {
+    if digests.len() <= BURST {
+        let mut spots = Spots::unwritten();
+        // SAFETY: the caller of this function has checked the processor, and the spots are written before they are read.
+        unsafe {
+            V::locate::<S, _>(words, cell.layout(), digests, &mut spots);
+            read_burst::<S, C>(words, cell, digests, &spots, values);
+        }
+        return;
+    }
+    many_bursts::<V, S, C>(words, cell, digests, values);
+}
+
+/// As [`bursts`], for more than one.
+#[inline(always)]
+fn many_bursts<V: Locate, S: Sizing, C: Cell>(words: Words<'_>, cell: C, digests: &[Digest], values: &mut [u64]) {
+    // One element more than is in use, so that an index is a mask. Written one by one: an array of them would be copied.
+    let mut ring = [const { MaybeUninit::<Spots>::uninit() }; (AHEAD + 1).next_power_of_two()];
+    let mut left = values.chunks_mut(BURST).zip(digests.chunks(BURST)).enumerate();
+    let read = |ring: &[MaybeUninit<Spots>], (at, (values, digests)): (usize, (&mut [u64], &[Digest]))| {
+        // SAFETY: the spots of these digests were written below.
+        unsafe { read_burst::<S, C>(words, cell, digests, ring[at % ring.len()].assume_init_ref(), values) };
+    };
+    for (at, digests) in digests.chunks(BURST).enumerate() {
+        let spots = ring[at % ring.len()].write(Spots::unwritten());
+        // SAFETY: the caller of this function has checked the processor.
+        unsafe { V::locate::<S, _>(words, cell.layout(), digests, spots) };
+        if at >= AHEAD {
+            read(&ring, left.next().expect("so many bursts were begun"));
+        }
+    }
+    left.for_each(|burst| read(&ring, burst));
 }
 
 /// The places of the two cells of `digest` in the shard of `entry`: byte offset from the base, and shift.
@@ -302,26 +453,6 @@ fn entry_of(words: Words<'_>, digest: Digest) -> u64 {
     unsafe { words.entries.get_unchecked(index) }.load()
 }
 
-/// Loops 1 and 2. Each entry is loaded once, and used for the whole burst. Returns the OR of the entries.
-#[inline(always)]
-fn locate_burst<S: Sizing, L: Layout>(words: Words<'_>, layout: L, digests: &[Digest], spots: &mut Spots) -> u64 {
-    debug_assert!(digests.len() <= BURST);
-    let mut flags = 0;
-    for (index, &digest) in digests.iter().enumerate() {
-        let entry = entry_of(words, digest);
-        flags |= entry;
-        let (first, second) = locate::<S, L>(layout, entry, digest.0);
-        // The two cells are the only misses of a lookup. They are read when those of the whole burst are in flight.
-        prefetch(words.base.wrapping_add(first.0));
-        prefetch(words.base.wrapping_add(second.0));
-        spots.entries[index].write(entry);
-        spots.first[index].write(first.0);
-        spots.second[index].write(second.0);
-        spots.shifts[index].write((first.1 as u8, second.1 as u8));
-    }
-    flags
-}
-
 /// Loop 3, and the rare cases: shards that were edited meanwhile, and stashes.
 /// # Safety
 /// The spots and entries of `digests` are written, and their shards are still there.
@@ -331,17 +462,16 @@ unsafe fn read_burst<S: Sizing, C: Cell>(
     cell: C,
     digests: &[Digest],
     spots: &Spots,
-    flags: u64,
     values: &mut [u64],
 ) {
     if words.sequenced {
         // SAFETY: by the caller's contract.
-        unsafe { read_sequenced::<S, C>(words, cell, digests, spots, flags, values) };
+        unsafe { read_sequenced::<S, C>(words, cell, digests, spots, values) };
         return;
     }
     // SAFETY: by the caller's contract.
     unsafe { read_spots(words, cell, digests, spots, values) };
-    if S::unpack(flags, 1).stash {
+    if S::unpack(spots.flags, 1).stash {
         // SAFETY: by the caller's contract.
         unsafe { look_into_stashes::<S>(words, spots, digests, values) };
     }
@@ -355,7 +485,6 @@ unsafe fn read_sequenced<S: Sizing, C: Cell>(
     cell: C,
     digests: &[Digest],
     spots: &Spots,
-    flags: u64,
     values: &mut [u64],
 ) {
     // SAFETY: by the caller's contract.
@@ -366,7 +495,7 @@ unsafe fn read_sequenced<S: Sizing, C: Cell>(
     }
     // SAFETY: by the caller's contract.
     unsafe { read_spots(words, cell, digests, spots, values) };
-    let stash = S::unpack(flags, 1).stash;
+    let stash = S::unpack(spots.flags, 1).stash;
     for (index, &digest) in digests.iter().enumerate() {
         let sequence = sequence_of::<S>(words, entry(index));
         if stash || !stamps[index].is_some_and(|stamp| sequence.read_validate(stamp)) {
@@ -470,89 +599,4 @@ fn sequence_offset<S: Sizing>(entry: u64) -> usize {
 fn sequence_of<'a, S: Sizing>(words: Words<'a>, entry: u64) -> &'a Sequence {
     // SAFETY: a sequenced table leaves a line for the counter before the cells of every shard.
     unsafe { &*words.base.add(sequence_offset::<S>(entry)).cast::<Sequence>() }
-}
-
-/// As [`bursts`], with four digests at a time in loop 2.
-/// # Safety
-/// The processor has AVX2.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-// SAFETY: the caller has checked that the processor has AVX2.
-unsafe fn bursts_avx2<S: Sizing, C: Cell>(words: Words<'_>, cell: C, digests: &[Digest], values: &mut [u64]) {
-    let mut spots = Spots::unwritten();
-    let (whole, rest) = digests.as_chunks::<BURST>();
-    let (whole_values, rest_values) = values.split_at_mut(whole.len() * BURST);
-    for (digests, values) in whole.iter().zip(whole_values.chunks_exact_mut(BURST)) {
-        let flags = locate_burst_avx2::<S, C::Layout>(words, digests, &mut spots);
-        // SAFETY: the spots of these digests were written above.
-        unsafe { read_burst::<S, C>(words, cell, digests, &spots, flags, values) };
-    }
-    bursts::<S, C>(words, cell, rest, rest_values);
-}
-
-/// Loops 1 and 2 for a full burst.
-///
-/// ```text
-/// s = tweak * SPREAD;  x = (digest ^ s) * MIX (low 64 bits);  low half of x ^= high half
-/// first = (x >> 32) * side >> 32;  second = (x & mask32) * side >> 32
-/// ```
-/// AVX2 has no 64-bit multiplication, so the product is composed of three 32-bit products.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-fn locate_burst_avx2<S: Sizing, L: Layout>(words: Words<'_>, digests: &[Digest; BURST], spots: &mut Spots) -> u64 {
-    use crate::hash::tweak::{MIX, TWEAK_SPREAD};
-    use std::arch::x86_64::*;
-
-    let log_bytes = L::NATIVE.expect("the vector loop is for cells that are integers");
-    let mix_low = _mm256_set1_epi64x((MIX & 0xFFFF_FFFF) as i64);
-    let mix_high = _mm256_set1_epi64x((MIX >> 32) as i64);
-    let spread = _mm256_set1_epi64x(TWEAK_SPREAD as i64);
-    let mask15 = _mm256_set1_epi64x(0x7FFF);
-    let mask16 = _mm256_set1_epi64x(0xFFFF);
-    let cells_shift = _mm_cvtsi64_si128(3 - i64::from(log_bytes));
-    let bytes_shift = _mm_cvtsi64_si128(i64::from(log_bytes));
-    let mut flags = _mm256_setzero_si256();
-    for at in (0..BURST).step_by(4) {
-        // Assembled in a register: a vector load of words that were just stored one by one would wait for the stores.
-        let entry = |index: usize| entry_of(words, digests[at + index]).cast_signed();
-        let entry = _mm256_set_epi64x(entry(3), entry(2), entry(1), entry(0));
-        // SAFETY: four of BURST digests, entries and offsets, which lie in arrays of that length. Unaligned loads and
-        // stores.
-        unsafe {
-            let digest = _mm256_loadu_si256(digests.as_ptr().add(at).cast());
-            _mm256_storeu_si256(spots.entries.as_mut_ptr().add(at).cast(), entry);
-            flags = _mm256_or_si256(flags, entry);
-            let side_words = _mm256_and_si256(entry, mask16);
-            let tweak = _mm256_and_si256(_mm256_srli_epi64::<16>(entry), mask15);
-            let shard = _mm256_slli_epi64::<6>(_mm256_srli_epi64::<32>(entry));
-            let side = _mm256_sll_epi64(side_words, cells_shift);
-
-            let y = _mm256_xor_si256(digest, _mm256_mul_epu32(tweak, spread));
-            let low = _mm256_mul_epu32(y, mix_low);
-            let cross =
-                _mm256_add_epi64(_mm256_mul_epu32(_mm256_srli_epi64::<32>(y), mix_low), _mm256_mul_epu32(y, mix_high));
-            let x = _mm256_add_epi64(low, _mm256_slli_epi64::<32>(cross));
-            let high_half = _mm256_srli_epi64::<32>(x);
-            let low_half = _mm256_xor_si256(x, high_half);
-            let first = _mm256_srli_epi64::<32>(_mm256_mul_epu32(high_half, side));
-            let second = _mm256_srli_epi64::<32>(_mm256_mul_epu32(low_half, side));
-
-            let second_side = _mm256_add_epi64(shard, _mm256_slli_epi64::<3>(side_words));
-            let first = _mm256_add_epi64(shard, _mm256_sll_epi64(first, bytes_shift));
-            let second = _mm256_add_epi64(second_side, _mm256_sll_epi64(second, bytes_shift));
-            _mm256_storeu_si256(spots.first.as_mut_ptr().add(at).cast(), first);
-            _mm256_storeu_si256(spots.second.as_mut_ptr().add(at).cast(), second);
-        }
-    }
-    for (first, second) in spots.first.iter().zip(&spots.second) {
-        // The two cells are the only misses of a lookup. They are read when those of the whole burst are in flight.
-        // SAFETY: written above.
-        let (first, second) = unsafe { (first.assume_init(), second.assume_init()) };
-        prefetch(words.base.wrapping_add(first));
-        prefetch(words.base.wrapping_add(second));
-    }
-    let mut flag_words = [0u64; 4];
-    // SAFETY: 32 bytes, unaligned store.
-    unsafe { _mm256_storeu_si256(flag_words.as_mut_ptr().cast(), flags) };
-    flag_words[0] | flag_words[1] | flag_words[2] | flag_words[3]
 }

@@ -1,0 +1,161 @@
+//! Lines of marked words: eight keys of 48 bits, each with a mark of 16 bits, that are searched at once.
+//!
+//! ```text
+//! word:  | key, 48 bits | mark, 16 bits |      mark 0: empty, 1: removed, otherwise a value
+//! ```
+//! A batch is searched without a branch that depends on a name. Each word is written by one store, so a search sees
+//! each word whole. That a word was empty and is filled while its line is read is harmless: the name came meanwhile.
+
+#![cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "loads lines as vectors, by loops for the processor"))]
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::arena::LINE;
+use super::processor::{Kernel, Vectors};
+
+/// Words of a line.
+pub const WORDS: usize = LINE / 8;
+/// Bits of a mark.
+pub const MARK_BITS: u32 = 16;
+/// The least mark that is a value.
+pub const FIRST_VALUE: u64 = 2;
+
+/// A line of words.
+pub type Line = [AtomicU64; WORDS];
+
+/// The result of a search, a bit for each key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// The key is in its line, with a value.
+    pub live: u32,
+    /// The key is not in its line, and the line has no empty word: the search must go on in the next line.
+    pub undecided: u32,
+}
+
+/// Searches for up to 32 keys, each in the line with its number in `lines`.
+/// # Panics
+/// When there are more than 32 keys, or fewer numbers than keys, or no line with a number.
+pub fn search(kernel: Kernel, lines: &[Line], numbers: &[u32], keys: &[u64]) -> Found {
+    assert!(keys.len() <= 32, "at most 32 keys");
+    let numbers = &numbers[..keys.len()];
+    match kernel.vectors() {
+        // SAFETY: the processor has the instructions.
+        #[cfg(target_arch = "x86_64")]
+        Vectors::Avx512 | Vectors::Avx512Ifma => unsafe { avx512(lines, numbers, keys) },
+        // SAFETY: as above.
+        #[cfg(target_arch = "x86_64")]
+        Vectors::Avx2 => unsafe { avx2(lines, numbers, keys) },
+        _ => all(lines, numbers, keys, any),
+    }
+}
+
+#[inline(always)]
+fn all(lines: &[Line], numbers: &[u32], keys: &[u64], one: impl Fn(&Line, u64) -> (bool, bool)) -> Found {
+    let mut found = Found::default();
+    for (bit, (&number, &key)) in numbers.iter().zip(keys).enumerate() {
+        let (live, undecided) = one(&lines[number as usize], key);
+        found.live |= u32::from(live) << bit;
+        found.undecided |= u32::from(undecided) << bit;
+    }
+    found
+}
+
+/// Whether a line has the key with a value, and whether the search must go on.
+#[inline(always)]
+fn any(line: &Line, key: u64) -> (bool, bool) {
+    let (mut live, mut ended) = (false, false);
+    for word in line {
+        let word = word.load(Ordering::Acquire);
+        let (is_key, mark) = (word >> MARK_BITS == key, word & ((1 << MARK_BITS) - 1));
+        live |= is_key & (mark >= FIRST_VALUE);
+        ended |= (is_key & (mark != 0)) | (mark == 0);
+    }
+    (live, !ended)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+fn avx512(lines: &[Line], numbers: &[u32], keys: &[u64]) -> Found {
+    use std::arch::x86_64::*;
+    let marks = _mm512_set1_epi64((1 << MARK_BITS) - 1);
+    let first_value = _mm512_set1_epi64(FIRST_VALUE as i64);
+    all(lines, numbers, keys, |line, key| {
+        let words;
+        // SAFETY: 64 bytes of a line. A part of them may be written meanwhile, so this is no load of the compiler's. Each
+        // aligned word is loaded whole. Loads of x86 are acquiring ones.
+        unsafe {
+            std::arch::asm!("vmovdqu64 {}, zmmword ptr [{}]", out(zmm_reg) words, in(reg) line.as_ptr(),
+                options(readonly, nostack, preserves_flags));
+        }
+        let mark = _mm512_and_si512(words, marks);
+        let empty = _mm512_testn_epi64_mask(words, marks);
+        let key = _mm512_set1_epi64(key.cast_signed());
+        let is_key = _mm512_mask_cmpeq_epi64_mask(!empty, _mm512_srli_epi64::<MARK_BITS>(words), key);
+        (_mm512_mask_cmpge_epu64_mask(is_key, mark, first_value) != 0, is_key | empty == 0)
+    })
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn avx2(lines: &[Line], numbers: &[u32], keys: &[u64]) -> Found {
+    use std::arch::x86_64::*;
+    let marks = _mm256_set1_epi64x((1 << MARK_BITS) - 1);
+    let removed = _mm256_set1_epi64x(FIRST_VALUE as i64 - 1);
+    all(lines, numbers, keys, |line, key| {
+        let (low, high): (__m256i, __m256i);
+        // SAFETY: as above, in two halves.
+        unsafe {
+            std::arch::asm!("vmovdqu {0}, ymmword ptr [{2}]", "vmovdqu {1}, ymmword ptr [{2} + 32]",
+                out(ymm_reg) low, out(ymm_reg) high, in(reg) line.as_ptr(), options(readonly, nostack, preserves_flags));
+        }
+        let key = _mm256_set1_epi64x(key.cast_signed());
+        let half = |words: __m256i| {
+            let mark = _mm256_and_si256(words, marks);
+            let empty = _mm256_cmpeq_epi64(mark, _mm256_setzero_si256());
+            let is_key =
+                _mm256_andnot_si256(empty, _mm256_cmpeq_epi64(_mm256_srli_epi64::<{ MARK_BITS as i32 }>(words), key));
+            let live = _mm256_and_si256(is_key, _mm256_cmpgt_epi64(mark, removed));
+            (live, _mm256_or_si256(is_key, empty))
+        };
+        let ((live, ended), (live_high, ended_high)) = (half(low), half(high));
+        let (live, ended) = (_mm256_or_si256(live, live_high), _mm256_or_si256(ended, ended_high));
+        (_mm256_testz_si256(live, live) == 0, _mm256_testz_si256(ended, ended) == 1)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testkit::{Rng, seed};
+
+    #[test]
+    fn every_kernel_finds_what_the_words_say() {
+        let mut rng = Rng::new(seed());
+        // Few keys, and all kinds of marks, so that everything occurs: key 0 in an empty word too.
+        let word = |rng: &mut Rng| rng.below(20) << MARK_BITS | [0, 1, 2, 3, 0xFFFF][rng.below(5) as usize];
+        let full = |rng: &mut Rng| rng.below(20) << MARK_BITS | [1, 2][rng.below(2) as usize];
+        let line = |rng: &mut Rng| {
+            let is_full = rng.below(2) == 0;
+            std::array::from_fn(|_| AtomicU64::new(if is_full { full(rng) } else { word(rng) }))
+        };
+        let lines: Vec<Line> = (0..500).map(|_| line(&mut rng)).collect();
+        println!("not run, for want of a processor: {:?}", Kernel::unavailable().collect::<Vec<_>>());
+        for round in 0..2_000 {
+            let n = round % 33;
+            let numbers: Vec<u32> = (0..n).map(|_| rng.below(500) as u32).collect();
+            let keys: Vec<u64> = (0..n).map(|_| rng.below(25)).collect();
+            let mut expected = Found::default();
+            for (bit, (&number, &key)) in numbers.iter().zip(&keys).enumerate() {
+                let words = lines[number as usize].iter().map(|word| word.load(Ordering::Relaxed));
+                let mark = |word: u64| word & 0xFFFF;
+                let own: Vec<u64> = words.clone().filter(|&w| w >> MARK_BITS == key && mark(w) > 0).map(mark).collect();
+                let ended = !own.is_empty() || words.clone().any(|word| mark(word) == 0);
+                expected.live |= u32::from(own.iter().any(|&mark| mark >= FIRST_VALUE)) << bit;
+                expected.undecided |= u32::from(!ended) << bit;
+            }
+            for kernel in Kernel::available() {
+                assert_eq!(search(kernel, &lines, &numbers, &keys), expected, "{kernel}");
+            }
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Eight names per vector. There are 64-bit products of the lower halves (`vpmullq`), so only the upper half of
+//! `low64(a) * word` needs work:
+//! ```text
+//! high64(a * word) = high64(low64(a) * word) + high64(a) * word                        modulo 2^64
+//! ```
+//! * Names of up to 6 bytes, with IFMA, which multiplies 52-bit numbers: with `low64(a) = l1 * 2^52 + l0`,
+//!   `high64(low64(a) * word) = (l1 * word + (l0 * word >> 52)) >> 12`. One instruction adds the upper part of the
+//!   second product.
+//! * Other names: four products of 32-bit limbs, as in the AVX2 loop.
+
+#![expect(unsafe_code, reason = "loads names and stores digests as vectors")]
+
+use std::arch::x86_64::*;
+
+use super::{Batch, MulAdd};
+use crate::hash::{Digest, MIX_1, MIX_2, MIX_SHIFT};
+
+/// The longest names of the loop with IFMA. A word of 6 bytes is below 2^52.
+pub(super) const MAX_IFMA_LEN: usize = 6;
+/// Names per vector.
+const LANES: usize = 8;
+
+/// The digests of names of up to [`MAX_IFMA_LEN`] bytes.
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
+pub(super) fn digest_52(batch: &Batch, names: &[u64], out: &mut [Digest]) {
+    let [low, high] = halves(batch.a);
+    let (l0, l1) = (set(low & ((1 << 52) - 1)), set(low >> 52));
+    let (high, addend, mask) = (set(high), set(batch.addend), set(batch.mask));
+    let (names, names_rest) = names.as_chunks::<LANES>();
+    let (out, out_rest) = out.as_chunks_mut::<LANES>();
+    for (names, out) in names.iter().zip(out) {
+        let word = _mm512_and_si512(load(names), mask);
+        let carried = _mm512_madd52hi_epu64(_mm512_mullo_epi64(word, l1), word, l0);
+        let sum = _mm512_add_epi64(_mm512_mullo_epi64(word, high), addend);
+        store(out, mix(_mm512_add_epi64(sum, _mm512_srli_epi64::<12>(carried))));
+    }
+    batch.digest_all(names_rest, out_rest);
+}
+
+/// The digests of names of up to 8 bytes.
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw")]
+pub(super) fn digest_64(batch: &Batch, names: &[u64], out: &mut [Digest]) {
+    let factor = Factor::new(batch.a);
+    let (addend, mask) = (set(batch.addend), set(batch.mask));
+    let (names, names_rest) = names.as_chunks::<LANES>();
+    let (out, out_rest) = out.as_chunks_mut::<LANES>();
+    for (names, out) in names.iter().zip(out) {
+        let word = _mm512_and_si512(load(names), mask);
+        let (_, high) = factor.times(word);
+        store(out, mix(_mm512_add_epi64(high, addend)));
+    }
+    batch.digest_all(names_rest, out_rest);
+}
+
+/// The digests of names of 16 bytes.
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw")]
+pub(super) fn digest_pairs(hash: &MulAdd, names: &[[u64; 2]], out: &mut [Digest]) {
+    let (a, c, addend) = (Factor::new(hash.a), Factor::new(hash.c), set(hash.addend[16]));
+    let first = _mm512_set_epi64(14, 12, 10, 8, 6, 4, 2, 0);
+    let second = _mm512_set_epi64(15, 13, 11, 9, 7, 5, 3, 1);
+    let (names, names_rest) = names.as_chunks::<LANES>();
+    let (out, out_rest) = out.as_chunks_mut::<LANES>();
+    for (names, out) in names.iter().zip(out) {
+        let [four, others] = names.as_flattened().as_chunks::<LANES>().0 else { unreachable!("eight pairs of words") };
+        let (four, others) = (load(four), load(others));
+        let (low, high) = a.times(_mm512_permutex2var_epi64(four, first, others));
+        let (other_low, other_high) = c.times(_mm512_permutex2var_epi64(four, second, others));
+        let carries = _mm512_cmplt_epu64_mask(_mm512_add_epi64(low, other_low), low);
+        let sum = _mm512_add_epi64(_mm512_add_epi64(high, other_high), addend);
+        store(out, mix(_mm512_mask_add_epi64(sum, carries, sum, set(1))));
+    }
+    for (name, out) in names_rest.iter().zip(out_rest) {
+        *out = Digest(hash.digest_pair(name[0], name[1]));
+    }
+}
+
+/// A 128-bit factor, in all lanes.
+struct Factor {
+    /// The two 32-bit limbs of the lower half, and that half.
+    limbs: [__m512i; 2],
+    low: __m512i,
+    high: __m512i,
+}
+
+impl Factor {
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn new(factor: u128) -> Self {
+        let [low, high] = halves(factor);
+        Self { limbs: [set(low & 0xffff_ffff), set(low >> 32)], low: set(low), high: set(high) }
+    }
+
+    /// The two lower words of the products with `word`.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512dq")]
+    fn times(&self, word: __m512i) -> (__m512i, __m512i) {
+        let [a0, a1] = self.limbs;
+        let (x0, x1) = (word, _mm512_srli_epi64::<32>(word));
+        let t = _mm512_add_epi64(_mm512_mul_epu32(a1, x0), _mm512_srli_epi64::<32>(_mm512_mul_epu32(a0, x0)));
+        let u = _mm512_add_epi64(_mm512_mul_epu32(a0, x1), _mm512_and_si512(t, set(0xffff_ffff)));
+        let carries = _mm512_add_epi64(_mm512_srli_epi64::<32>(t), _mm512_srli_epi64::<32>(u));
+        let products = _mm512_add_epi64(_mm512_mullo_epi64(word, self.high), _mm512_mul_epu32(a1, x1));
+        (_mm512_mullo_epi64(word, self.low), _mm512_add_epi64(products, carries))
+    }
+}
+
+/// Lower and upper word.
+#[inline]
+fn halves(number: u128) -> [u64; 2] {
+    [number as u64, (number >> 64) as u64]
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn set(word: u64) -> __m512i {
+    _mm512_set1_epi64(word.cast_signed())
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn load(words: &[u64; LANES]) -> __m512i {
+    // SAFETY: eight words are 64 bytes. An unaligned load.
+    unsafe { _mm512_loadu_si512(words.as_ptr().cast()) }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn store(out: &mut [Digest; LANES], digests: __m512i) {
+    // SAFETY: a `Digest` is a transparent u64, so eight of them are 64 bytes. An unaligned store.
+    unsafe { _mm512_storeu_si512(out.as_mut_ptr().cast(), digests) };
+}
+
+/// `mix64` in eight lanes.
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq")]
+fn mix(x: __m512i) -> __m512i {
+    fold(_mm512_mullo_epi64(fold(_mm512_mullo_epi64(fold(x), set(MIX_1))), set(MIX_2)))
+}
+
+/// `x ^ (x >> 33)`.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn fold(x: __m512i) -> __m512i {
+    _mm512_xor_si512(x, _mm512_srli_epi64::<{ MIX_SHIFT }>(x))
+}

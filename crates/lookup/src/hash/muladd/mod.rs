@@ -1,0 +1,142 @@
+//! Multiply-add over 128 bits for names of up to 16 bytes, with vector loops for batches of one length.
+//!
+//! ```text
+//! digest = mix64(high64(a * w0 + c * w1) + addend[length])      a, c: 128 secret bits; addend: 64, one per length
+//! ```
+//! where `w0` and `w1` are the name as little-endian words, zero-padded, and the sum is modulo 2^128. For names of up
+//! to 8 bytes, `w1` is 0 and its product is not computed. Names above 16 bytes use the folded-multiply chain.
+//!
+//! Cost of a 6-byte name at 2.6 GHz: one full and one low multiplication and the mix, 1.8 ns in batches, 1.0 with
+//! AVX2, 3.3 one by one.
+//!
+//! Why the sum alone is not a digest: it maps sequential names to an arithmetic progression, whose high bits are far
+//! more even than random ones. Structures that assume random positions then fail (measured: 1,373 names close cycles in
+//! an Othello of 65,536 sequential MACs, against 0.6 with the mix).
+
+#![cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "calls vector loops after detecting the processor"))]
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+
+use super::wy::Wy;
+use super::{Digest, Purpose, SecretKey, mix64, word_of, words_of};
+use crate::base::processor::{Kernel, Vectors};
+
+/// Names up to this length are multiplied and added; longer ones use the chain.
+const MAX_LEN: usize = 16;
+
+/// The expanded key.
+#[derive(Clone)]
+pub(super) struct MulAdd {
+    a: u128,
+    c: u128,
+    addend: [u64; MAX_LEN + 1],
+    long: Wy,
+}
+
+/// The constants of a batch of names of one length of up to 8 bytes.
+#[derive(Clone, Copy)]
+pub(super) struct Batch {
+    a: u128,
+    addend: u64,
+    mask: u64,
+}
+
+impl MulAdd {
+    pub(super) fn new(key: &SecretKey) -> MulAdd {
+        let word = |index| key.derive(Purpose::MulAdd, index);
+        let double = |low| (u128::from(word(low + 1)) << 64) | u128::from(word(low));
+        MulAdd {
+            a: double(0),
+            c: double(2),
+            addend: std::array::from_fn(|len| word(16 + len as u64)),
+            long: Wy::new(key),
+        }
+    }
+
+    #[inline]
+    pub(super) fn digest(&self, name: &[u8]) -> u64 {
+        let len = name.len();
+        if len <= 8 {
+            multiply_add(self.a, word_of(name), self.addend[len])
+        } else if len <= MAX_LEN {
+            let (w0, w1) = words_of(name);
+            self.sum_of_two(w0, w1, len)
+        } else {
+            self.long.digest(name)
+        }
+    }
+
+    /// The digest of a name of 16 bytes.
+    #[inline(always)]
+    pub(super) fn digest_pair(&self, w0: u64, w1: u64) -> u64 {
+        self.sum_of_two(w0, w1, 16)
+    }
+
+    #[inline(always)]
+    fn sum_of_two(&self, w0: u64, w1: u64, len: usize) -> u64 {
+        let sum = self.a.wrapping_mul(u128::from(w0)).wrapping_add(self.c.wrapping_mul(u128::from(w1)));
+        mix64(((sum >> 64) as u64).wrapping_add(self.addend[len]))
+    }
+
+    /// The constants for names of `len` bytes.
+    #[inline]
+    pub(super) fn batch(&self, len: usize) -> Batch {
+        assert!(len <= 8, "a word holds names of at most 8 bytes, not {len}");
+        let mask = u64::MAX.checked_shr(64 - 8 * len as u32).unwrap_or(0);
+        Batch { a: self.a, addend: self.addend[len], mask }
+    }
+
+    #[inline]
+    pub(super) fn digest_words(&self, kernel: Kernel, names: &[u64], len: usize, out: &mut [Digest]) {
+        let batch = self.batch(len);
+        match kernel.vectors() {
+            // SAFETY: the processor has the kernel.
+            #[cfg(target_arch = "x86_64")]
+            Vectors::Avx512Ifma if len <= avx512::MAX_IFMA_LEN => unsafe { avx512::digest_52(&batch, names, out) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Vectors::Avx512 | Vectors::Avx512Ifma => unsafe { avx512::digest_64(&batch, names, out) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Vectors::Avx2 => unsafe { avx2::digest_all(&batch, names, out) },
+            _ => batch.digest_all(names, out),
+        }
+    }
+
+    /// The digests of names of 16 bytes.
+    #[inline]
+    pub(super) fn digest_pairs(&self, kernel: Kernel, names: &[[u64; 2]], out: &mut [Digest]) {
+        #[cfg(target_arch = "x86_64")]
+        if kernel.vectors() >= Vectors::Avx512 {
+            // SAFETY: the processor has the kernel.
+            unsafe { avx512::digest_pairs(self, names, out) };
+            return;
+        }
+        let _ = kernel;
+        names.iter().zip(out).for_each(|(&[w0, w1], out)| *out = Digest(self.digest_pair(w0, w1)));
+    }
+}
+
+impl Batch {
+    #[inline(always)]
+    pub(super) fn digest(&self, name: u64) -> u64 {
+        multiply_add(self.a, name & self.mask, self.addend)
+    }
+
+    #[inline]
+    pub(super) fn digest_all(&self, names: &[u64], out: &mut [Digest]) {
+        for (name, out) in names.iter().zip(out) {
+            *out = Digest(self.digest(*name));
+        }
+    }
+}
+
+/// `mix64(high64(a * word) + addend)`.
+#[inline(always)]
+fn multiply_add(a: u128, word: u64, addend: u64) -> u64 {
+    let high = (a.wrapping_mul(u128::from(word)) >> 64) as u64;
+    mix64(high.wrapping_add(addend))
+}
