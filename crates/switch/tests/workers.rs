@@ -17,7 +17,7 @@ use lookup::hash::{Digest, Family, Hasher, SecretKey};
 use lookup::othello::{Othello, OthelloQuery, Settings as TableSettings};
 use lookup::traits::{Control, Query};
 use netio::backend::loopback::{self, Loopback};
-use netio::{Burst, Device, DeviceCounters, NetError, Pool, Readiness};
+use netio::{BURST, Burst, Device, DeviceCounters, NetError, Pool, Readiness};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -142,6 +142,38 @@ fn two_workers_forward_every_frame_in_order_while_names_and_cells_change() {
     assert!(status.workers.iter().all(|worker| worker.received == 20_000), "each has its own queue");
     assert_eq!(status.ports.iter().map(|port| port.counters.rx_frames).sum::<u64>(), 40_000);
     plane.stop().unwrap();
+}
+
+#[test]
+fn a_full_burst_is_in_flight_until_the_next_poll_and_goes_by_the_fib_that_it_came_under() {
+    let (mut ends, mut specs) = (vec![], vec![]);
+    for (id, role) in [(HOST_1, Role::Host), (TRUNK_8, Role::Trunk)] {
+        let (near, far) = loopback::pair("near", "far", &loopback::Settings::default()).unwrap();
+        specs.push(PortSpec::new(id, role, near));
+        ends.push(far);
+    }
+    let (mut workers, monitor, mut writer) = build::<FibTable>(&Settings::default(), specs).unwrap();
+    writer.set_actions(&[Action::Drop, Action::Port(PortId(HOST_1)), Action::Port(PortId(TRUNK_8))]);
+    writer.valid().put(mac(5), None);
+    let (to_trunk, to_nowhere) = (Fib::new([(5, 2)].into_iter()), Fib::new([(5, 0)].into_iter()));
+    to_trunk.publish(&mut writer);
+    for _ in 0..2 * BURST + 5 {
+        ends[0].send(&to_mac(5)).unwrap();
+    }
+    let worker = &mut workers[0];
+    let sent = || monitor.status().total.sent;
+    assert_eq!((worker.poll_once(), sent()), (BURST, 0), "a full burst waits for the next one");
+    // What the old FIB began, it finishes. The next burst finds the new one.
+    to_nowhere.publish(&mut writer);
+    assert_eq!((worker.poll_once(), sent()), (BURST, BURST as u64), "the first has left");
+    assert_eq!(worker.poll_once(), 5, "a burst that is not full does not wait");
+    let total = monitor.status().total;
+    assert_eq!((total.received, total.sent, total.dropped(DropReason::NoRoute)), (69, 32, 37));
+    // Without a following burst, a full one is finished by a poll that receives nothing.
+    (0..BURST).for_each(|_| assert!(ends[0].send(&to_mac(5)).unwrap()));
+    assert_eq!((worker.poll_once(), monitor.status().total.dropped(DropReason::NoRoute)), (BURST, 37));
+    assert_eq!((worker.poll_once(), monitor.status().total.dropped(DropReason::NoRoute)), (0, 69));
+    assert_eq!(collect(&mut ends[1], BURST).len(), BURST);
 }
 
 #[test]

@@ -5,14 +5,15 @@
 //!  mark:                0 empty, 1 removed, else value + 2
 //! ```
 //! A slot of a MAC address, an IPv4 address or a TEID is one word. The table has open addressing with linear probing
-//! from a slot that the digest gives. Lookups compare full names, so two names with one digest are two entries. The
+//! from a cache line that the digest gives. All slots of a line are compared at once. Lookups compare full names, so two names with one digest are two entries. The
 //! name of a slot is written once in the life of a table, its first word last, with a Release store. Later only the
 //! mark changes (removed, put again, another value). So a reader that sees a mark sees the whole name that belongs to
 //! it. Removed slots keep their name until the table is rebuilt, which happens when seven slots in ten are used. The
 //! writer builds the new table beside the old one, and the caller publishes it with one store.
 //!
-//! Cost: 11 to 16 bytes of table a name of up to 6 bytes. A lookup reads 1.3 cache lines on average, and a batch
-//! prefetches the first line of every name. An update is O(1), amortised over rebuilds. Source: open addressing as in
+//! Cost: 11 to 16 bytes of table a name of up to 6 bytes. A lookup of one reads one cache line unless that line is full,
+//! and has no branch that depends on the name except where its line is full. A batch prefetches the first line of every name
+//! before it reads any. An update is O(1), amortised over rebuilds. Source: open addressing as in
 //! Knuth, vol. 3, 6.4, algorithm L, without deletion by shifting, which readers would notice. Limits: values up to
 //! [`MAX_VALUE`].
 
@@ -26,18 +27,20 @@ pub use writer::{ExactWriter, Replacement};
 
 use crate::parse::{MAX_NAME, Names};
 use fib::name::{Name, NameKind};
-use lookup::hash::{Digest, mix64};
+use lookup::base::atomic_words::AtomicWords;
+use lookup::base::marked::{self, FIRST_VALUE, MARK_BITS};
+use lookup::base::prefetch::prefetch;
+use lookup::base::processor::Kernel;
+use lookup::hash::Digest;
 use netio::BURST;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const EMPTY: u64 = 0;
 const REMOVED: u64 = 1;
-const FIRST_VALUE: u64 = 2;
 /// The largest value of an entry.
 pub const MAX_VALUE: u16 = u16::MAX - FIRST_VALUE as u16;
 
 const PREFIX_BYTES: usize = 6;
-const MARK_BITS: u32 = 16;
 const MARK: u64 = (1 << MARK_BITS) - 1;
 const MAX_REST: usize = (MAX_NAME - PREFIX_BYTES).div_ceil(8);
 
@@ -48,7 +51,7 @@ const SLOTS_PER_NAME: usize = 2;
 /// The readers' half: the slots, and how to find a name in them.
 #[derive(Debug)]
 pub struct ExactTable {
-    slots: Box<[AtomicU64]>,
+    slots: AtomicWords,
     n_slots: usize,
     /// Words of a slot beyond the first.
     stride: usize,
@@ -120,17 +123,18 @@ impl ExactTable {
     }
 
     fn with_capacity(kind: NameKind, n_names: usize) -> Self {
-        let n_slots = (n_names * SLOTS_PER_NAME).max(MIN_SLOTS);
+        let n_slots = (n_names * SLOTS_PER_NAME).max(MIN_SLOTS).next_multiple_of(marked::WORDS);
         let stride = 1 + rest_words_of(kind);
-        let slots = (0..n_slots * stride).map(|_| AtomicU64::new(0)).collect();
+        // As any allocation, it panics when there is no memory.
+        let slots = AtomicWords::zeroed(n_slots * stride).unwrap_or_else(|error| panic!("an exact table: {error}"));
         Self { slots, n_slots, stride }
     }
 
-    /// The slot where the search for a digest starts. The digest is mixed once more, because its high bits also choose
-    /// shards: the names of one shard would crowd together.
+    /// The slot where the search for a digest starts: the first of a line, if slots are words.
     #[inline]
     fn home(&self, digest: Digest) -> usize {
-        ((u128::from(mix64(digest.0)) * self.n_slots as u128) >> 64) as usize
+        let unit = if self.stride == 1 { marked::WORDS } else { 1 };
+        scaled(digest, self.n_slots / unit) as usize * unit
     }
 
     #[inline]
@@ -190,20 +194,34 @@ impl ExactTable {
         }
     }
 
-    /// Which of the names are in the table: bit `i` for name `i`.
+    /// Begins the search for the names of a burst: where it starts, and fetching what is there.
     #[inline]
-    pub fn contains_batch(&self, names: &Names, digests: &[Digest]) -> u32 {
-        // Prefetches the first lines of all names before it reads any.
-        let n = names.len().min(BURST);
-        let digests = &digests[..n];
-        let mut touched = 0;
-        for &digest in digests {
-            touched ^= self.slots[self.home(digest) * self.stride].load(Ordering::Relaxed);
+    pub fn begin(&self, digests: &[Digest]) -> Homes {
+        let mut homes = [0; BURST];
+        let unit = if self.stride == 1 { marked::WORDS } else { self.stride };
+        let n = self.slots.len() / unit;
+        for (home, &digest) in homes.iter_mut().zip(digests) {
+            *home = scaled(digest, n);
+            prefetch(self.slots.as_ptr().wrapping_add(*home as usize * unit).cast());
         }
-        std::hint::black_box(touched);
-        let mut members = 0;
-        for (i, &digest) in digests.iter().enumerate() {
-            members |= u32::from(self.get(names, i, digest).is_some()) << i;
+        Homes(homes)
+    }
+
+    /// Which of the names are in the table: bit `i` for name `i`. Their search was [begun](ExactTable::begin) in this
+    /// table.
+    #[inline]
+    pub fn contains_batch(&self, names: &Names, digests: &[Digest], homes: &Homes) -> u32 {
+        let digests = &digests[..names.len().min(BURST)];
+        let (mut members, mut left) = if self.stride == 1 {
+            let found = marked::search(Kernel::get(), self.slots.as_chunks().0, &homes.0, names.words());
+            (found.live, found.undecided)
+        } else {
+            (0, ((1u64 << digests.len()) - 1) as u32)
+        };
+        while left != 0 {
+            let i = left.trailing_zeros() as usize;
+            left &= left - 1;
+            members |= u32::from(self.get(names, i, digests[i]).is_some()) << i;
         }
         members
     }
@@ -219,6 +237,22 @@ impl ExactTable {
             Some((slot, value_of(slot[0].load(Ordering::Relaxed) & MARK)?))
         })
     }
+}
+
+/// Where the searches for the names of a burst start.
+#[derive(Debug, Clone, Copy)]
+pub struct Homes([u32; BURST]);
+
+impl Homes {
+    /// Of no search.
+    pub(crate) const NONE: Homes = Homes([0; BURST]);
+}
+
+/// The low half of a digest, scaled to `0..n`. The high bits choose shards; a table of the names of one shard would be
+/// crowded.
+#[inline]
+fn scaled(digest: Digest, n: usize) -> u32 {
+    (((digest.0 & 0xFFFF_FFFF) * n as u64) >> 32) as u32
 }
 
 #[inline]

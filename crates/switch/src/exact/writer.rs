@@ -199,7 +199,7 @@ mod tests {
             };
             (0..100).for_each(|i| drop(table.put(&name(i), u16::from(i) * 300)));
             let (names, digests) = batch(&hasher, &[name(7), name(100), name(99)]);
-            assert_eq!(table.table().contains_batch(&names, &digests), 0b101, "{kind}");
+            assert_eq!(table.table().contains_batch(&names, &digests, &table.table().begin(&digests)), 0b101, "{kind}");
             assert_eq!(table.table().get(&names, 2, digests[2]), Some(99 * 300));
             assert_eq!(table.len(), 100);
         }
@@ -267,7 +267,7 @@ mod tests {
                 while !last {
                     last = stop.load(Ordering::Acquire);
                     let table = live.load();
-                    assert_eq!(table.contains_batch(&names, &digests), u32::MAX);
+                    assert_eq!(table.contains_batch(&names, &digests, &table.begin(&digests)), u32::MAX);
                     assert!((0..32).all(|i| table.get(&names, i, digests[i]) == Some(i as u16)));
                     rounds += 1;
                 }

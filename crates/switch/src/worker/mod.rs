@@ -6,6 +6,11 @@
 //!                           └─► ARP, ND: answered on the same port   └─► never the port of entry; shim pushed,
 //!                                                                        counted down, or taken off
 //! ```
+//! **Two bursts in flight.** If a burst is full, more frames are waiting. Then the worker begins the lookups of the next
+//! burst before it finishes those of this one, so that the memory system always has requests. A burst that is not full
+//! is finished at once, and so is every burst when no frame follows it. Bursts are finished in the order of their
+//! reception. Each is forwarded by the plane that was published when it came.
+//!
 //! Workers share nothing that changes on the fast path: each has its own receive queues, packets, counters and reader
 //! of the FIB. A worker loads the published [`Plane`] once a burst. If no frame came, it sleeps in poll(2) until one
 //! does. Its reader is offline meanwhile, so that old versions of the FIB can be freed.
@@ -19,13 +24,14 @@
 //! Limits: 254 ports a worker.
 
 mod routed;
+mod work;
 
 use crate::answer::answer;
 use crate::counters::{DropReason, WorkerCounters};
+use crate::flow::Route;
 use crate::flow::control::{SharedStage, lock};
-use crate::flow::{Route, Tracking};
 use crate::gateway::Router;
-use crate::parse::{Names, envelope};
+use crate::parse::envelope;
 use crate::plane::{Plane, Shared};
 use crate::port::{Port, Role};
 use crate::shim;
@@ -33,12 +39,12 @@ use crate::table::Table;
 use arrayvec::ArrayVec;
 use fib::action::{Action, PortId};
 use fib::designs;
-use lookup::hash::Digest;
-use netio::{BURST, Burst, NetError, Packet, Pool, Waiter, Waker};
+use netio::{NetError, Packet, Pool, Waiter, Waker};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
+use work::Work;
 
 /// Packets of a worker: many times what is received and staged at one time. Memory of packets that are never used is
 /// never touched.
@@ -99,18 +105,14 @@ pub struct Worker<T> {
     stage: Option<SharedStage>,
     /// The gateway to networks outside, if there is one.
     router: Option<Router>,
-    tracking: Box<Tracking>,
     waiter: Waiter,
     n_down: usize,
     next_revival: Option<Instant>,
-    // The working memory of one burst.
-    burst: Burst,
-    names: Names,
-    digests: [Digest; BURST],
-    values: [u64; BURST],
-    fates: [Fate; BURST],
-    /// The packet of the burst that a name belongs to.
-    owners: [u8; BURST],
+    /// The burst that was received last.
+    work: Box<Work<T>>,
+    /// The burst before it, if it is still in flight. Otherwise unused memory.
+    earlier: Box<Work<T>>,
+    is_in_flight: bool,
     /// Ports with staged frames.
     dirty: ArrayVec<u8, 255>,
 }
@@ -137,16 +139,12 @@ impl<T: Table> Worker<T> {
             counters: Arc::default(),
             stage,
             router,
-            tracking: Box::default(),
             waiter: Waiter::new()?,
             n_down: 0,
             next_revival: None,
-            burst: Burst::new(),
-            names: Names::default(),
-            digests: [Digest(0); BURST],
-            values: [0; BURST],
-            fates: [Fate::Drop(DropReason::Runt); BURST],
-            owners: [0; BURST],
+            work: Work::new(),
+            earlier: Work::new(),
+            is_in_flight: false,
             dirty: ArrayVec::new(),
         })
     }
@@ -161,7 +159,8 @@ impl<T: Table> Worker<T> {
         self.waiter.waker()
     }
 
-    /// Handles at most one burst of every port; returns the frames received. Never sleeps.
+    /// Receives at most one burst of every port; returns the frames received. One of them may stay in flight until the
+    /// next call, if it is a full burst. A call that receives nothing finishes it. Never sleeps.
     pub fn poll_once(&mut self) -> usize {
         if self.n_down > 0 {
             self.revive_ports();
@@ -172,7 +171,7 @@ impl<T: Table> Worker<T> {
             if !port.health.is_up() {
                 continue;
             }
-            match port.device.rx_burst(&mut self.pool, &mut self.burst) {
+            match port.device.rx_burst(&mut self.pool, &mut self.work.burst) {
                 Ok(0) => {}
                 Ok(n) => {
                     received += n;
@@ -180,6 +179,9 @@ impl<T: Table> Worker<T> {
                 }
                 Err(error) => self.port_failed(entry, &error),
             }
+        }
+        if received == 0 {
+            self.finish();
         }
         received
     }
@@ -200,6 +202,7 @@ impl<T: Table> Worker<T> {
                 self.sleep(None)?;
             }
         }
+        self.finish();
         Ok(())
     }
 
@@ -207,6 +210,7 @@ impl<T: Table> Worker<T> {
     /// # Errors
     /// See [`Worker::run`].
     pub fn sleep(&mut self, at_most: Option<Duration>) -> io::Result<()> {
+        self.finish();
         if let Some(table) = &mut self.table {
             table.reader().offline();
         }
@@ -222,11 +226,13 @@ impl<T: Table> Worker<T> {
         let epoch = self.shared.epoch();
         let plane = self.shared.plane.load();
         self.refresh_table(&plane);
-        self.counters.received.add(self.burst.len() as u64);
+        self.counters.received.add(self.work.burst.len() as u64);
         let role = self.ports[entry].role;
         let from_trunk = role == Role::Trunk;
+        (self.work.entry, self.work.from_trunk) = (entry, from_trunk);
         // This must happen before the flow stage translates addresses, which changes the MAC address too.
-        let to_us = self.router.as_ref().filter(|_| role == Role::Outside).map(|router| router.addressed(&self.burst));
+        let outside = self.router.as_ref().filter(|_| role == Role::Outside);
+        let to_us = outside.map(|router| router.addressed(&self.work.burst));
         if self.stage.is_some() {
             self.track(entry, epoch);
         }
@@ -236,8 +242,35 @@ impl<T: Table> Worker<T> {
         } else {
             self.parse::<false>(&plane, entry, from_trunk, decided);
         }
+        self.begin_lookups(&plane, from_trunk);
+        self.work.plane = Some(plane);
+        self.finish();
+        // The gateway looks names up while it finishes a burst, so its bursts are finished one by one.
+        let has_phases = self.table.as_mut().is_some_and(|table| table.reader().has_phases());
+        if has_phases && self.work.burst.is_full() && self.router.is_none() {
+            std::mem::swap(&mut self.work, &mut self.earlier);
+            self.is_in_flight = true;
+        } else {
+            self.finish_burst();
+        }
+    }
+
+    /// Finishes the burst in flight, if there is one.
+    pub fn finish(&mut self) {
+        if self.is_in_flight {
+            self.is_in_flight = false;
+            std::mem::swap(&mut self.work, &mut self.earlier);
+            self.finish_burst();
+            std::mem::swap(&mut self.work, &mut self.earlier);
+        }
+    }
+
+    /// Finishes the lookups of the burst, and sends it.
+    fn finish_burst(&mut self) {
+        let Some(plane) = self.work.plane.take() else { return };
+        let (entry, from_trunk) = (self.work.entry, self.work.from_trunk);
         let mut to_gateway = 0;
-        if !self.names.is_empty() {
+        if !self.work.names.is_empty() {
             to_gateway = self.decide(&plane, Some(entry), from_trunk);
             self.record_routes(from_trunk);
         }
@@ -253,29 +286,31 @@ impl<T: Table> Worker<T> {
         let Port { id, role, .. } = self.ports[entry];
         let mut stage = lock(stage);
         let times = (stage.clock(), epoch);
-        stage.track(&mut self.tracking, &mut self.burst, (id, role), times, &self.shared.neighbours);
+        stage.track(&mut self.work.tracking, &mut self.work.burst, (id, role), times, &self.shared.neighbours);
     }
 
     /// Records in the flow stage by which port the packets of each flow leave, so that later ones need no lookup.
     fn record_routes(&mut self, from_trunk: bool) {
         let Some(stage) = &self.stage else { return };
-        let (names, owners, fates) = (&self.names, &self.owners, &self.fates);
+        let Work { names, owners, fates, tracking, .. } = &*self.work;
         let mut routes = (0..names.len()).filter_map(|i| {
             let owner = usize::from(owners[i]);
-            let learns = self.tracking.learns(owner) && names.name_len(i) <= Route::NAME_BYTES;
+            let learns = tracking.learns(owner) && names.name_len(i) <= Route::NAME_BYTES;
             match fates[owner] {
                 Fate::Forward(exit) if learns => Some((owner, Route::new(names.word(i), from_trunk, exit))),
                 _ => None,
             }
         });
         if let Some(first) = routes.next() {
-            lock(stage).learn(&self.tracking, std::iter::once(first).chain(routes));
+            lock(stage).learn(tracking, std::iter::once(first).chain(routes));
         }
     }
 
     /// Takes this worker's reader of the published FIB, if the FIB is another than before.
     fn refresh_table(&mut self, plane: &Plane<T>) {
         if plane.generation != self.generation {
+            // Its lookups were begun by the old reader.
+            self.finish();
             let mine = plane.tables.get(self.index);
             self.table = mine.and_then(|table| table.lock().unwrap_or_else(PoisonError::into_inner).take());
             self.generation = plane.generation;
@@ -285,17 +320,17 @@ impl<T: Table> Worker<T> {
     /// Fills `names` and `owners`, and the fates of all frames without a name and of those whose flow knows the port
     /// of exit. It skips the frames whose bits are set in `decided`: they have a fate already.
     fn parse<const TRACKED: bool>(&mut self, plane: &Plane<T>, entry: usize, from_trunk: bool, decided: u32) {
-        self.names.clear();
+        self.work.names.clear();
         let field = if self.table.is_some() { plane.field } else { Err(DropReason::NoFib) };
-        for (i, packet) in self.burst.iter_mut().enumerate() {
-            if TRACKED && self.tracking.refused >> i & 1 != 0 {
-                self.fates[i] = Fate::Drop(self.tracking.reasons[i]);
+        for (i, packet) in self.work.burst.iter_mut().enumerate() {
+            if TRACKED && self.work.tracking.refused >> i & 1 != 0 {
+                self.work.fates[i] = Fate::Drop(self.work.tracking.reasons[i]);
                 continue;
             }
             if decided >> i & 1 != 0 {
                 continue;
             }
-            let n = self.names.len();
+            let n = self.work.names.len();
             let parsed = envelope(packet.frame(), from_trunk).and_then(|type_at| {
                 let frame = packet.frame();
                 if frame[0] & 1 != 0 {
@@ -305,39 +340,53 @@ impl<T: Table> Worker<T> {
                         false => answer(packet, type_at, &self.shared.neighbours).map(|()| false),
                     };
                 }
-                field?.extract(frame, type_at, &mut self.names).map(|()| true)
+                field?.extract(frame, type_at, &mut self.work.names).map(|()| true)
             });
             match parsed {
                 Ok(true) => {
-                    if TRACKED && self.names.name_len(n) <= Route::NAME_BYTES {
-                        let exit = self.tracking.routes[i].exit_of(self.names.word(n), from_trunk);
+                    if TRACKED && self.work.names.name_len(n) <= Route::NAME_BYTES {
+                        let exit = self.work.tracking.routes[i].exit_of(self.work.names.word(n), from_trunk);
                         if let Some(exit) = exit.filter(|&exit| usize::from(exit) != entry) {
-                            self.names.pop();
-                            self.fates[i] = Fate::Forward(exit);
+                            self.work.names.pop();
+                            self.work.fates[i] = Fate::Forward(exit);
                             continue;
                         }
                     }
-                    self.owners[n] = i as u8;
+                    self.work.owners[n] = i as u8;
                 }
-                Ok(false) => self.fates[i] = Fate::Answer,
-                Err(reason) => self.fates[i] = Fate::Drop(reason),
+                Ok(false) => self.work.fates[i] = Fate::Answer,
+                Err(reason) => self.work.fates[i] = Fate::Drop(reason),
             }
         }
     }
 
-    /// Sets the fates of all frames with a name; `entry` is none for frames that the gateway sends. Returns the frames
-    /// that lead to the gateway, as a bit each. Their fate is to be dropped unless the gateway changes it.
+    /// Begins the lookups of all names: their memory is fetched meanwhile.
+    fn begin_lookups(&mut self, plane: &Plane<T>, from_trunk: bool) {
+        let Some(table) = self.table.as_mut().filter(|_| !self.work.names.is_empty()) else { return };
+        let work = &mut *self.work;
+        table.digests(&work.names, &mut work.digests);
+        if !from_trunk {
+            work.homes = table.begin_members(&plane.valid, &work.digests[..work.names.len()]);
+        }
+        table.reader().begin(&work.keys());
+    }
+
+    /// Finishes the lookups, and sets the fates of all frames with a name; `entry` is none for frames that the gateway
+    /// sends. Returns the frames that lead to the gateway, as a bit each. Their fate is to be dropped unless the gateway
+    /// changes it.
     fn decide(&mut self, plane: &Plane<T>, entry: Option<usize>, from_trunk: bool) -> u32 {
         let Some(table) = &mut self.table else { return 0 };
-        let n = self.names.len();
-        table.digests(&self.names, &mut self.digests);
-        let valid = if from_trunk { u32::MAX } else { table.members(&plane.valid, &self.names, &self.digests) };
-        let burst = designs::Burst { digests: &self.digests[..n], names: &self.names };
-        table.reader().lookup_batch(&burst, &mut self.values[..n]);
+        let work = &mut *self.work;
+        let n = work.names.len();
+        let keys = designs::Burst { digests: &work.digests[..n], names: &work.names };
+        table.reader().finish(&keys, &mut work.values[..n]);
+        // After the FIB: one without phases does all its work here, while the slots of the valid names come.
+        let valid =
+            if from_trunk { u32::MAX } else { table.members(&plane.valid, &work.names, &work.digests, &work.homes) };
         let mut to_gateway = 0;
         for i in 0..n {
-            let owner = usize::from(self.owners[i]);
-            self.fates[owner] = if valid >> i & 1 == 0 {
+            let owner = usize::from(self.work.owners[i]);
+            self.work.fates[owner] = if valid >> i & 1 == 0 {
                 Fate::Drop(DropReason::Alien)
             } else {
                 match self.exit_of(plane, entry, i) {
@@ -356,8 +405,8 @@ impl<T: Table> Worker<T> {
     /// Where the `i`th name leads.
     #[inline]
     fn exit_of(&self, plane: &Plane<T>, entry: Option<usize>, i: usize) -> Result<Exit, DropReason> {
-        let local = || plane.local.get(&self.names, i, self.digests[i]).map(PortId);
-        let id = match plane.actions.get(self.values[i] as usize) {
+        let local = || plane.local.get(&self.work.names, i, self.work.digests[i]).map(PortId);
+        let id = match plane.actions.get(self.work.values[i] as usize) {
             Some(Action::Port(id)) => *id,
             Some(Action::Local) => local().ok_or(DropReason::NotLocal)?,
             Some(Action::Drop) => return Err(DropReason::NoRoute),
@@ -381,8 +430,8 @@ impl<T: Table> Worker<T> {
     /// Stages the packets of the burst at their ports of exit, and pushes, changes or removes shims. The frames in
     /// `bare` have none any more.
     fn distribute(&mut self, entry: usize, from_trunk: bool, bare: u32) {
-        for (i, mut packet) in self.burst.drain(..).enumerate() {
-            let (exit, changed) = match self.fates[i] {
+        for (i, mut packet) in self.work.burst.drain(..).enumerate() {
+            let (exit, changed) = match self.work.fates[i] {
                 Fate::Forward(exit) => {
                     let to_trunk = self.ports[usize::from(exit)].role == Role::Trunk;
                     let has_shim = from_trunk && bare >> i & 1 == 0;

@@ -13,14 +13,14 @@ impl<T: Table> Worker<T> {
     /// frames have a fate now. The others go to names inside.
     pub(super) fn route_inbound(&mut self, entry: usize, to_us: u32) -> u32 {
         let Some(router) = &mut self.router else { return 0 };
-        let refused = if self.stage.is_some() { self.tracking.refused } else { 0 };
-        let which = (((1u64 << self.burst.len()) - 1) as u32) & !refused;
+        let refused = if self.stage.is_some() { self.work.tracking.refused } else { 0 };
+        let which = (((1u64 << self.work.burst.len()) - 1) as u32) & !refused;
         let from = Side::Outside(self.ports[entry].id);
-        router.route(&mut self.burst, (which, to_us), from, &self.shared.neighbours);
+        router.route(&mut self.work.burst, (which, to_us), from, &self.shared.neighbours);
         let mut decided = 0;
         for i in ones(which) {
             if let Some(fate) = fate_of(router.outcomes[i], &self.port_index) {
-                self.fates[i] = fate;
+                self.work.fates[i] = fate;
                 decided |= 1 << i;
             }
         }
@@ -32,26 +32,30 @@ impl<T: Table> Worker<T> {
     pub(super) fn route_outbound(&mut self, plane: &Plane<T>, to_gateway: u32, from_trunk: bool) -> u32 {
         let mut bare = 0;
         for i in ones(to_gateway) {
-            match change_shim(&mut self.burst[i], from_trunk, false) {
+            match change_shim(&mut self.work.burst[i], from_trunk, false) {
                 Ok(()) => bare |= 1 << i,
-                Err(reason) => self.fates[i] = Fate::Drop(reason),
+                Err(reason) => self.work.fates[i] = Fate::Drop(reason),
             }
         }
         let Some(router) = &mut self.router else { return bare };
-        router.route(&mut self.burst, (bare, bare), Side::Inside, &self.shared.neighbours);
-        self.names.clear();
+        router.route(&mut self.work.burst, (bare, bare), Side::Inside, &self.shared.neighbours);
+        self.work.names.clear();
         for i in ones(bare) {
             if let Some(fate) = fate_of(router.outcomes[i], &self.port_index) {
-                self.fates[i] = fate;
+                self.work.fates[i] = fate;
                 continue;
             }
-            let n = self.names.len();
-            match plane.field.and_then(|field| field.extract(self.burst[i].frame(), shim::AT, &mut self.names)) {
-                Ok(()) => self.owners[n] = i as u8,
-                Err(reason) => self.fates[i] = Fate::Drop(reason),
+            let n = self.work.names.len();
+            match plane
+                .field
+                .and_then(|field| field.extract(self.work.burst[i].frame(), shim::AT, &mut self.work.names))
+            {
+                Ok(()) => self.work.owners[n] = i as u8,
+                Err(reason) => self.work.fates[i] = Fate::Drop(reason),
             }
         }
-        if !self.names.is_empty() {
+        if !self.work.names.is_empty() {
+            self.begin_lookups(plane, false);
             // A packet that leads to the gateway again would go in a circle. `decide` has set it to be dropped.
             self.decide(plane, None, false);
         }

@@ -38,6 +38,18 @@ impl BatchReader<Burst<'_>> for ByDigest {
         self.0.lookup_batch(burst.digests, values);
     }
 
+    fn has_phases(&self) -> bool {
+        self.0.has_phases()
+    }
+
+    fn begin(&mut self, burst: &Burst<'_>) {
+        self.0.begin(burst.digests);
+    }
+
+    fn finish(&mut self, burst: &Burst<'_>, values: &mut [u64]) {
+        self.0.finish(burst.digests, values);
+    }
+
     fn offline(&mut self) {
         self.0.offline();
     }

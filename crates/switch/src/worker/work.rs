@@ -1,0 +1,54 @@
+//! The working memory of one burst, from its reception to its departure.
+
+use super::Fate;
+use crate::counters::DropReason;
+use crate::exact::Homes;
+use crate::flow::Tracking;
+use crate::parse::Names;
+use crate::plane::Plane;
+use arc_swap::Guard;
+use fib::designs;
+use lookup::hash::Digest;
+use netio::{BURST, Burst};
+use std::sync::Arc;
+
+pub(super) struct Work<T> {
+    pub(super) burst: Burst,
+    /// The port that it came from.
+    pub(super) entry: usize,
+    pub(super) from_trunk: bool,
+    /// The plane that it is forwarded by. None while there is no burst.
+    pub(super) plane: Option<Guard<Arc<Plane<T>>>>,
+    pub(super) tracking: Tracking,
+    pub(super) names: Names,
+    pub(super) digests: [Digest; BURST],
+    /// Where the names are searched for among the valid ones.
+    pub(super) homes: Homes,
+    pub(super) values: [u64; BURST],
+    pub(super) fates: [Fate; BURST],
+    /// The packet of the burst that a name belongs to.
+    pub(super) owners: [u8; BURST],
+}
+
+impl<T> Work<T> {
+    pub(super) fn new() -> Box<Self> {
+        Box::new(Self {
+            burst: Burst::new(),
+            entry: 0,
+            from_trunk: false,
+            plane: None,
+            tracking: Tracking::default(),
+            names: Names::default(),
+            digests: [Digest(0); BURST],
+            homes: Homes::NONE,
+            values: [0; BURST],
+            fates: [Fate::Drop(DropReason::Runt); BURST],
+            owners: [0; BURST],
+        })
+    }
+
+    /// The names, as designs look them up.
+    pub(super) fn keys(&self) -> designs::Burst<'_> {
+        designs::Burst { digests: &self.digests[..self.names.len()], names: &self.names }
+    }
+}
