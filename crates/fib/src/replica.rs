@@ -17,7 +17,6 @@ use crate::messages::{Body, ExactUpdate, ExactValue, Held, Message, Report, Tabl
 use crate::name::{Name, NameKind};
 use crate::topology::NodeId;
 use lookup::hash::Hasher;
-use lookup::traits::Applied;
 use std::collections::HashMap;
 use std::net::IpAddr;
 
@@ -302,18 +301,13 @@ impl<T: Tables> Replica<T> {
             Body::Table(header) => self.start_table(header),
             Body::Image { table, part, parts, bytes } => self.take_image(table, part, parts, &bytes)?,
             Body::Updates { table, updates } => {
-                let fib = self.fib_of(table)?;
-                let mut applied = false;
-                let taken = updates.iter().try_for_each(|bytes| {
-                    applied |= fib.apply(bytes)? == Applied::Applied;
-                    Ok::<(), TableError>(())
-                });
+                let (n_applied, taken) = self.fib_of(table)?.apply_batch(&updates);
                 // Updates before a refused one have taken effect.
-                if applied {
+                if n_applied > 0 {
                     self.tables.fib_changed();
                 }
                 taken?;
-                applied
+                n_applied > 0
             }
             Body::Resync { table, bytes } => {
                 self.fib_of(table)?.overwrite(&bytes)?;

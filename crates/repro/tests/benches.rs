@@ -32,10 +32,9 @@ fn options(contestants: &[&str]) -> Options {
     }
 }
 
-const OURS: [&str; 12] = [
+const OURS: [&str; 11] = [
     "floor",
     "concise",
-    "concise-seqlock",
     "concise-static",
     "concise-option1",
     "concise-option2",

@@ -5,6 +5,9 @@ use crate::name::NameKind;
 use lookup::traits::{Applied, ApplyError, BatchReader, DecodeError, HeldPart, Replicated};
 use std::marker::PhantomData;
 
+/// Updates that are decoded before the first of them is applied.
+const DECODED: usize = 64;
+
 /// A switch's half of a design, owned by its one writer. A virtual call serves a burst, never a single name.
 pub trait Table: Send {
     /// The values of a burst, in order. Alien names get what the design declares.
@@ -14,6 +17,11 @@ pub trait Table: Send {
     /// # Errors
     /// [`TableError`]; the table answers as before.
     fn apply(&mut self, update: &[u8]) -> Result<Applied, TableError>;
+
+    /// Applies updates in order. Returns how many took effect, also when one was refused.
+    /// # Errors
+    /// [`TableError`] of the first update that was refused; those after it are not applied.
+    fn apply_batch(&mut self, updates: &[Vec<u8>]) -> (usize, Result<(), TableError>);
 
     /// Replaces whole parts, whatever their versions: the controller's answer to a report is authoritative.
     /// # Errors
@@ -88,6 +96,34 @@ where
 
     fn apply(&mut self, update: &[u8]) -> Result<Applied, TableError> {
         Ok(self.query.apply(&Q::decode_update(&self.settings, update)?)?)
+    }
+
+    fn apply_batch(&mut self, updates: &[Vec<u8>]) -> (usize, Result<(), TableError>) {
+        let mut n_applied = 0;
+        // Decoded by pieces, whose words stay in the cache until they are applied.
+        let mut piece = Vec::with_capacity(DECODED.min(updates.len()));
+        for updates in updates.chunks(DECODED) {
+            let mut unread = Ok(());
+            for bytes in updates {
+                match Q::decode_update(&self.settings, bytes) {
+                    Ok(update) => piece.push(update),
+                    Err(error) => {
+                        unread = Err(error);
+                        break;
+                    }
+                }
+            }
+            let (n, applied) = self.query.apply_batch(&piece);
+            n_applied += n;
+            if let Err(error) = applied {
+                return (n_applied, Err(error.into()));
+            }
+            if let Err(error) = unread {
+                return (n_applied, Err(error.into()));
+            }
+            piece.clear();
+        }
+        (n_applied, Ok(()))
     }
 
     fn overwrite(&mut self, parts: &[u8]) -> Result<(), TableError> {

@@ -301,6 +301,10 @@ impl<Q: Query<Key = Digest>> Query for CheckedQuery<Q> {
         self.table.apply(update)
     }
 
+    fn prefetch_update(&self, update: &Q::Update) {
+        self.table.prefetch_update(update);
+    }
+
     fn size_bits(&self) -> u64 {
         self.table.size_bits()
     }

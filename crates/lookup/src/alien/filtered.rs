@@ -651,6 +651,14 @@ impl<F: Filter, T: Replicated<Key = F::Key>> Query for FilteredQuery<F, T> {
         Ok(Applied::Applied)
     }
 
+    fn prefetch_update(&self, update: &Self::Update) {
+        match &update.what {
+            What::Filter(update) => self.filter.prefetch_update(update),
+            What::Table(update) => self.table.prefetch_update(update),
+            What::Both(_) => {}
+        }
+    }
+
     fn size_bits(&self) -> u64 {
         self.filter.size_bits() + self.table.size_bits()
     }

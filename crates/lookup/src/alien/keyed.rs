@@ -315,6 +315,10 @@ impl<M: KeyMap, Q: Query<Key = M::To>> Query for KeyedQuery<Q, M> {
         self.table.apply(update)
     }
 
+    fn prefetch_update(&self, update: &Q::Update) {
+        self.table.prefetch_update(update);
+    }
+
     fn size_bits(&self) -> u64 {
         self.table.size_bits()
     }

@@ -259,14 +259,6 @@ impl<G: Copy, X> ServedParts<G, X> {
         self.reclaim();
     }
 
-    /// Replaces the part in `slot` by one of the same digests, whose words are written.
-    pub(crate) fn replace(&mut self, slot: u32, held: Held<G>) {
-        self.publish(&held);
-        let old = std::mem::replace(self.parts.part_mut(slot), held);
-        self.retire(old.block);
-        self.reclaim();
-    }
-
     /// Publishes a part. Each reader sees either it or the one before it, whole.
     fn publish(&self, held: &Held<G>) {
         for entry in &self.served().entries[held.id.entries(self.parts.depth())] {

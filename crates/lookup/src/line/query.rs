@@ -21,7 +21,7 @@ use super::update::{BucketsUpdate, GroupImage, LevelsUpdate, Update, bucket_prf}
 use super::{MAX_STASH, Settings};
 use crate::base::arena::LINE;
 use crate::base::part::{HeldPart, MAX_DEPTH, PartId};
-use crate::base::prefetch::BURST;
+use crate::base::prefetch::{BURST, prefetch};
 use crate::base::processor::Kernel;
 use crate::base::served::{Held, PartsReader, ServedParts};
 use crate::base::touches::{Touch, Touches};
@@ -29,6 +29,9 @@ use crate::hash::Digest;
 use crate::publish::ring::Ring;
 use crate::publish::{ANYWHERE, Pin};
 use crate::traits::{Applied, ApplyError, BatchReader, DecodeError, Query, Replicated};
+
+/// The most buckets that are prefetched for one update. Most updates have one.
+const MOST_BUCKETS: usize = 4;
 
 /// The query half of a table, and the handle of its one writer.
 pub struct LineQuery {
@@ -281,6 +284,19 @@ impl Query for LineQuery {
             Update::Buckets(update) => self.apply_buckets(update),
             Update::Levels(update) => self.apply_levels(update),
             Update::Groups(images) => self.apply_groups(images),
+        }
+    }
+
+    fn prefetch_update(&self, update: &Update) {
+        if let Update::Buckets(update) = update
+            && let Some((_, held)) = self.groups.parts().find(update.id)
+        {
+            let lines = 1 << self.layout.log_lines;
+            for &index in update.indices.iter().take(MOST_BUCKETS) {
+                // The update is not checked yet. A prefetch never faults.
+                let line = held.geometry.offset_lines.wrapping_add(index.wrapping_mul(lines));
+                (0..lines).for_each(|at| prefetch(self.groups.address(line.wrapping_add(at)).cast_const()));
+            }
         }
     }
 

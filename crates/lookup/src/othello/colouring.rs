@@ -25,7 +25,7 @@ use crate::base::directory::Sent;
 use crate::base::part::{Change, HeldPart, PartId, Payload};
 use crate::base::prefetch::prefetch;
 use crate::hash::{Digest, mix64};
-use crate::traits::{Image, InsertError, Skeleton, View};
+use crate::traits::{Image, InsertError, Replicated, Skeleton, View};
 
 /// The colouring of one switch: 16 bytes per shard. It may also keep a copy of the cells, so that an update need not
 /// follow the path to the root of its component.
@@ -176,7 +176,7 @@ impl<S: Sizing, P: Payload> View<Graph<S, P>> for Colouring {
                 images.push(fill(graph.settings(), shard, &order, |payload| value(switch, payload)));
             }
         }
-        Ok(images.iter().map(|images| OthelloQuery::unproved(graph.settings(), images)).collect())
+        Ok(images.iter().map(|images| OthelloQuery::from_own(graph.settings(), images)).collect())
     }
 
     fn updates(

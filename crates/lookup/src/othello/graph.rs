@@ -24,7 +24,7 @@ use crate::base::part::{Change, MAX_DEPTH, PartId, Payload};
 use crate::base::partition::with_slack;
 use crate::hash::tweak::TWEAKS;
 use crate::hash::{Digest, mix64};
-use crate::traits::{InsertError, RestoreError, Row, Skeleton};
+use crate::traits::{InsertError, Replicated, RestoreError, Row, Skeleton};
 
 /// A shard with more names splits in two when it is next solved.
 pub const MAX_SHARD: usize = 3000;
@@ -222,7 +222,7 @@ impl<S: Sizing, P: Payload> Skeleton for Graph<S, P> {
         // The cells of a shard are filled while its edges are in the cache.
         let fill = |shard: &Shard<S, P>, scratch: &Scratch<S::Index>| fill(settings, shard, &scratch.order, &value);
         let (graph, images) = Self::build_with(settings.clone(), entries, threads, fill)?;
-        let query = OthelloQuery::unproved(settings, &images);
+        let query = OthelloQuery::from_own(settings, &images);
         let colouring = Colouring::keeping(&graph, images);
         Ok((graph, colouring, query))
     }

@@ -41,7 +41,7 @@ mod validate;
 
 pub use colouring::Colouring;
 pub use graph::Graph;
-pub use query::{OthelloQuery, Pinned, Publication, QueryStats, Reader};
+pub use query::{OthelloQuery, Pinned, QueryStats, Reader};
 pub use sizing::{Option1, Option2, Sharded, Sides, Sizing};
 pub use update::{CellsUpdate, ShardImage, Update};
 

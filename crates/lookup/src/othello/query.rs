@@ -1,16 +1,19 @@
 //! Othello, query half: a directory and cells, no names. A lookup is `a[h_a(k)] ^ b[h_b(k)]`.
 //!
-//! [`OthelloQuery`] is the handle of the one writer. Each reading thread has a [`Reader`]. Readers see every shard
-//! whole, in one version. Under versions they are wait-free; under sequence counters they need a bounded number of
-//! tries. [`Publication`] says how readers and writer are kept apart:
+//! [`OthelloQuery`] is the handle of the one writer. Each reading thread has a [`Reader`]. There are three kinds of
+//! changes:
 //!
-//! * **Versioned** (the default): an update copies its shard (a few KB), edits the copy, and publishes it by one store
-//!   of its entry: arena offset, size and tweak in 64 bits. A reader loads the entry once per name and uses it for the
-//!   whole burst. The memory of the old version is reused once every reader has been quiescent. A cell that belongs to
-//!   no name but the new one is stored in place: an insert onto an isolated cell, and its emptiness indicator.
-//! * **Sequenced**: an update edits the cells in place, between two increments of the shard's counter. A reader that
-//!   saw the counter move reads again. It costs readers one more load per name, and updates no copy. It is for the
-//!   papers' sizes, where one shard is the whole table.
+//! * A shard that is rebuilt, split or merged is written elsewhere, and published by one store of its entry: arena
+//!   offset, size and tweak in 64 bits. A reader loads the entry once per name and uses it for the whole burst. The
+//!   memory of the old version is reused once every reader has been quiescent.
+//! * Cells of live names are edited in place: all cells of an update between two increments of the table's counter,
+//!   whose journal records their lines. If the counter moved while a burst was read, the reader asks the journal, and
+//!   reads again the names that read one of these lines.
+//! * Cells that belong to no name but the new one are stored in place: an insert onto an isolated cell, and its
+//!   emptiness indicator.
+//!
+//! The table has one counter, which is checked once per burst. That costs two loads per 32 names, of a line that stays
+//! in the reader's cache unless the writer wrote.
 //!
 //! Cost: 2 cell reads per lookup; (m_a + m_b) * (l_p + l_f) bits and 8 bytes per shard. Alien names: an arbitrary
 //! value, or drop except for [`Settings::false_positive_rate`].
@@ -26,41 +29,29 @@
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
+use super::Settings;
 use super::fingerprint::CellFormat;
-use super::kernel::{self, SEQUENCE_BYTES, Spots, Words};
+use super::kernel::{self, Spots, Words};
 use super::sizing::{Geometry, Sharded, Sides, Sizing};
 use super::update::{MAX_STASH, ShardImage, Update};
-use super::{Settings, colouring};
-use crate::base::arena::LINE;
-use crate::base::cells::{value_mask, with_cells};
+use crate::base::cells::value_mask;
 use crate::base::part::PartId;
 use crate::base::prefetch::BURST;
 use crate::base::processor::Kernel;
 use crate::base::served::{self, PartsReader, Served, ServedParts};
 use crate::base::touches::{Touch, Touches};
 use crate::hash::Digest;
-use crate::publish::Sequence;
 use crate::publish::ring::Ring;
-use crate::publish::seq_lock::Gate;
-use crate::traits::{Applied, ApplyError, BatchReader, Query, Replicated};
+use crate::publish::seq_lock::SeqLock;
+use crate::traits::{Applied, ApplyError, BatchReader, Query};
 
 /// Bytes of a stash in the arena: a count, then the digest and the value of each name.
 const STASH_BYTES: usize = 8 + 16 * MAX_STASH;
 
-/// How readers are kept apart from the writer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Publication {
-    /// A new version of the shard, published by one store.
-    Versioned,
-    /// Edits in place, guarded by a counter.
-    Sequenced,
-}
-
 /// What readers see besides the shards.
 pub(super) struct Shared {
     format: CellFormat,
-    publication: Publication,
-    gate: Gate,
+    edits: SeqLock,
 }
 
 /// The writer's record of a shard that it serves.
@@ -72,8 +63,7 @@ fn words(served: Served<'_, Shared>) -> Words<'_> {
         depth: served.depth,
         base: served.base,
         format: served.extra.format,
-        sequenced: served.extra.publication == Publication::Sequenced,
-        gate: &served.extra.gate,
+        edits: &served.extra.edits,
         prefetch: served.prefetch,
     }
 }
@@ -103,55 +93,18 @@ pub struct QueryStats {
 }
 
 impl<S: Sizing> OthelloQuery<S> {
-    /// The default publication of a sizing: new versions if shards are small.
-    pub const PUBLICATION: Publication = if S::SHARDED { Publication::Versioned } else { Publication::Sequenced };
-
-    /// As [`Replicated::from_images`], with a publication that the caller chooses.
-    /// # Errors
-    /// As [`Replicated::from_images`].
-    pub fn with_publication(
-        settings: &Settings,
-        shards: &[ShardImage],
-        publication: Publication,
-    ) -> Result<Self, ApplyError> {
-        let mut query = Self::empty(settings, publication)?;
-        for shard in shards {
-            query.check(shard, true)?;
-        }
-        query.install(shards)?;
-        Ok(query)
-    }
-
-    /// As [`Replicated::from_own`].
-    pub(super) fn unproved(settings: &Settings, shards: &[ShardImage]) -> Self {
-        let made = Self::empty(settings, Self::PUBLICATION).and_then(|mut query| {
-            shards.iter().try_for_each(|shard| query.check(shard, false))?;
-            query.install(shards)?;
-            Ok(query)
-        });
-        made.unwrap_or_else(|error| panic!("no memory for a query structure of {} shards: {error}", shards.len()))
-    }
-
-    /// The same contents under another publication, to measure what each costs.
-    /// # Errors
-    /// [`ApplyError::ArenaFull`] if memory ran out.
-    pub fn republish(&self, publication: Publication) -> Result<Self, ApplyError> {
-        Self::with_publication(&self.settings, &self.images(), publication)
-    }
-
-    /// A structure without shards.
-    fn empty(settings: &Settings, publication: Publication) -> Result<Self, ApplyError> {
+    /// The structure of these shards. Their digests are checked, unless they are `proved`.
+    pub(super) fn of(settings: &Settings, shards: &[ShardImage], proved: bool) -> Result<Self, ApplyError> {
         // Two versions of everything at the largest size that a sizing allows, and room for small tables.
         let max_names = settings.max_names.min(Settings::MAX_NAMES) as u64;
         let words = (max_names * 16 / 3 * 4).div_ceil(settings.cells_per_word().into());
         let bytes = usize::try_from(words * 8).unwrap_or(usize::MAX);
-        let shared = Shared { format: settings.format(), publication, gate: Gate::default() };
-        let shards = ServedParts::new(bytes, shared)?;
-        Ok(Self { shards, settings: settings.clone(), sizing: PhantomData })
-    }
-
-    pub(super) fn publication(&self) -> Publication {
-        self.shards.served().extra.publication
+        let shared = Shared { format: settings.format(), edits: SeqLock::default() };
+        let mut query =
+            Self { shards: ServedParts::new(bytes, shared)?, settings: settings.clone(), sizing: PhantomData };
+        shards.iter().try_for_each(|shard| query.check(shard, !proved))?;
+        query.install(shards)?;
+        Ok(query)
     }
 
     /// A reader for another thread.
@@ -234,9 +187,10 @@ impl<S: Sizing> OthelloQuery<S> {
 
     /// Writes a shard into free lines, which no reader can see yet.
     fn write_block(&mut self, image: &ShardImage) -> Result<Held, ApplyError> {
-        let (block, cells) = self.take_block(image.sides, !image.stash.is_empty())?;
+        let stash_bytes = if image.stash.is_empty() { 0 } else { STASH_BYTES };
+        let block = self.shards.take(self.n_words(image.sides) * 8 + stash_bytes)?;
         let geometry =
-            Geometry { offset_lines: cells, sides: image.sides, tweak: image.tweak, stash: !image.stash.is_empty() };
+            Geometry { offset_lines: block.0, sides: image.sides, tweak: image.tweak, stash: !image.stash.is_empty() };
         let mut stash = vec![image.stash.len() as u64];
         stash.extend(image.stash.iter().flat_map(|&(digest, value)| [digest.0, value]));
         let address = self.cells(geometry).cast::<u64>();
@@ -247,62 +201,20 @@ impl<S: Sizing> OthelloQuery<S> {
                 std::ptr::copy_nonoverlapping(stash.as_ptr(), address.add(image.words.len()), stash.len());
             }
         }
-        let (id, version, digest, entry) = (image.id, image.version, image.digest, self.entry(geometry));
+        let (id, version, digest) = (image.id, image.version, image.digest);
+        // As readers find it in the directory.
+        let entry = S::pack(geometry, self.settings.cells_per_word());
         Ok(Held { id, version, digest, geometry, entry, block })
     }
 
-    /// The entry that readers find in the directory.
-    fn entry(&self, geometry: Geometry) -> u64 {
-        S::pack(geometry, self.settings.cells_per_word())
-    }
-
-    /// Takes lines for a shard: the block, and the line where its cells begin.
-    fn take_block(&mut self, sides: Sides, stash: bool) -> Result<((u32, u32), u32), ApplyError> {
-        let sequenced = self.publication() == Publication::Sequenced;
-        let header = if sequenced { SEQUENCE_BYTES } else { 0 };
-        let (start, n) = self.shards.take(header + self.n_words(sides) * 8 + if stash { STASH_BYTES } else { 0 })?;
-        if sequenced {
-            // SAFETY: the first line of the new block, which no reader has. Counters start even.
-            unsafe { self.shards.address(start).cast::<u64>().write(0) };
-        }
-        Ok(((start, n), start + (header / LINE) as u32))
-    }
-
-    /// A copy of the shard that no reader can see yet.
-    pub(super) fn copy(&mut self, old: Held) -> Result<Held, ApplyError> {
-        let (block, offset_lines) = self.take_block(old.geometry.sides, old.geometry.stash)?;
-        let geometry = Geometry { offset_lines, ..old.geometry };
-        let new = Held { geometry, entry: self.entry(geometry), block, ..old };
-        let n_bytes = self.n_words(old.geometry.sides) * 8 + if old.geometry.stash { STASH_BYTES } else { 0 };
-        // SAFETY: both blocks hold so many bytes and do not overlap. Readers do not have the address of the new one.
-        unsafe { std::ptr::copy_nonoverlapping(self.cells(old.geometry), self.cells(new.geometry), n_bytes) };
-        Ok(new)
-    }
-
-    /// Edits a copy that no reader can see yet.
-    pub(super) fn edit(&self, new: &Held, cells: &[(u32, u64)]) {
-        // SAFETY: the block holds so many words, which only this writer has until they are published.
-        let words = unsafe {
-            std::slice::from_raw_parts_mut(self.cells(new.geometry).cast::<u64>(), self.n_words(new.geometry.sides))
-        };
-        with_cells(words, self.settings.cell_bits(), colouring::Edit(cells));
-    }
-
-    /// Edits a shard that readers see, between two increments of its counter.
+    /// Edits cells of a shard that readers see. They see all of the edit or nothing.
     pub(super) fn edit_in_place(&self, held: &Held, cells: &[(u32, u64)]) {
-        let _gate = self.shards.served().extra.gate.close();
-        // SAFETY: a sequenced table has a counter in the line before the cells of every shard.
-        let sequence = unsafe { &*self.header(held.geometry).cast::<Sequence>() };
-        let guard = sequence.write();
-        for &cell in cells {
-            self.store(held.geometry, cell);
-        }
-        guard.commit();
-    }
-
-    /// The address of a shard's counter in a sequenced table: the line before its cells.
-    pub(super) fn header(&self, geometry: Geometry) -> *mut u8 {
-        self.cells(geometry).wrapping_sub(SEQUENCE_BYTES)
+        let start = self.cells(held.geometry) as usize;
+        let offsets = cells.iter().map(|&(cell, _)| self.place(held.geometry, cell).0 as usize - start);
+        let place = kernel::place_of(held.geometry.offset_lines, offsets);
+        self.shards.served().extra.edits.write_at(place, || {
+            cells.iter().for_each(|&cell| self.store(held.geometry, cell));
+        });
     }
 
     /// The place of a cell: the address of its integer or word, and its shift in it.
@@ -368,6 +280,12 @@ impl<S: Sizing> Query for OthelloQuery<S> {
         match update {
             Update::Cells(update) => self.apply_cells(update),
             Update::Shards(images) => self.apply_shards(images),
+        }
+    }
+
+    fn prefetch_update(&self, update: &Update) {
+        if let Update::Cells(update) = update {
+            self.prefetch_cells(update);
         }
     }
 

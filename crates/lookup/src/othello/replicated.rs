@@ -32,11 +32,12 @@ impl<S: Sizing> Replicated for OthelloQuery<S> {
     }
 
     fn from_images(settings: &Settings, shards: &[ShardImage]) -> Result<Self, ApplyError> {
-        Self::with_publication(settings, shards, Self::PUBLICATION)
+        Self::of(settings, shards, false)
     }
 
     fn from_own(settings: &Settings, shards: &[ShardImage]) -> Self {
-        Self::unproved(settings, shards)
+        let made = Self::of(settings, shards, true);
+        made.unwrap_or_else(|error| panic!("no memory for a query structure of {} shards: {error}", shards.len()))
     }
 
     fn overwrite(&mut self, shards: &[ShardImage]) -> Result<(), ApplyError> {

@@ -3,7 +3,7 @@
 use super::graph::Graph;
 use super::sizing::{Sharded, Sides, Tiny};
 use super::update::{CellsUpdate, ShardImage, Update};
-use super::{Colouring, Othello, OthelloQuery, Publication, Settings, cell_prf};
+use super::{Colouring, Othello, OthelloQuery, Settings, cell_prf};
 use crate::base::part::{Change, PartId};
 use crate::hash::tweak::mix;
 use crate::hash::{Digest, SecretKey, mix64};
@@ -115,35 +115,30 @@ impl Scene {
     }
 }
 
-fn explore(settings: Settings, publication: Publication, depth: u32) {
+fn explore(settings: Settings, depth: u32) {
     let names = [1, 2, 3, 4].map(|name| Digest(mix64(name)));
     let graph = Graph::<Tiny, u64>::new(settings);
     let (colouring, mut images) = Colouring::export(&graph, |value| value).unwrap();
     let held = images.remove(0);
-    let mut query = OthelloQuery::with_publication(graph.settings(), std::slice::from_ref(&held), publication).unwrap();
+    let mut query = OthelloQuery::from_own(graph.settings(), std::slice::from_ref(&held));
     let scene = Scene { graph, colouring, held, oracle: [None; N_NAMES] };
     assert_eq!(scene.explore(&mut query, &names, depth as usize), 12usize.pow(depth));
 }
 
 #[test]
 fn every_sequence_of_six_operations_on_four_names_over_four_cells_a_side_conforms() {
-    explore(settings(64, 100, 3), Publication::Versioned, 6);
-}
-
-#[test]
-fn every_sequence_of_operations_conforms_where_cells_are_edited_in_place() {
-    explore(settings(64, 100, 3), Publication::Sequenced, 5);
+    explore(settings(64, 100, 3), 6);
 }
 
 #[test]
 fn every_sequence_of_operations_conforms_with_fingerprints_and_with_the_emptiness_indicator_alone() {
-    explore(settings(54, 100, 3).with_fingerprints(10), Publication::Versioned, 5);
-    explore(settings(63, 100, 5).with_fingerprints(1), Publication::Versioned, 5);
+    explore(settings(54, 100, 3).with_fingerprints(10), 5);
+    explore(settings(63, 100, 5).with_fingerprints(1), 5);
 }
 
 #[test]
 fn every_sequence_of_operations_conforms_where_aliens_are_spread() {
-    explore(settings(64, 100, 7).with_spread(), Publication::Versioned, 5);
+    explore(settings(64, 100, 7).with_spread(), 5);
 }
 
 #[test]
@@ -183,14 +178,11 @@ fn too_many_cycles_are_a_typed_error_and_change_nothing() {
     assert_eq!(query.stats().n_stashed, n_in - 7);
     let names: Vec<_> = (1..=64u64).map(|name| 1 + name % n_in as u64).collect();
     let digests: Vec<_> = names.iter().map(|&name| Digest(mix64(name))).collect();
-    for publication in [Publication::Versioned, Publication::Sequenced] {
-        let query = query.republish(publication).unwrap();
-        let mut values = [0; 64];
-        query.lookup_batch(&digests, &mut values);
-        assert_eq!(names, values, "{publication:?}, stashed names in whole bursts");
-        for (&name, &digest) in names.iter().zip(&digests) {
-            assert_eq!((query.lookup(digest), table.get(digest)), (name, Some(name)));
-        }
+    let mut values = [0; 64];
+    query.lookup_batch(&digests, &mut values);
+    assert_eq!(names, values, "stashed names in whole bursts");
+    for (&name, &digest) in names.iter().zip(&digests) {
+        assert_eq!((query.lookup(digest), table.get(digest)), (name, Some(name)));
     }
 }
 
@@ -398,19 +390,18 @@ fn changes_that_change_nothing_say_so() {
 
 #[test]
 fn every_kernel_gives_the_same_answers() {
-    fn check<S: super::Sizing>(settings: &Settings, publication: Publication) {
+    fn check<S: super::Sizing>(settings: &Settings) {
         let value = |n: u64| mix64(n + 1) >> (64 - settings.value_bits);
         let entries: Vec<_> = (0..9_000).map(|n| (Digest(mix64(n)), value(n))).collect();
         let (_, query) = Othello::<S>::build(settings.clone(), &entries, 1).expect("9,000 names fit");
         let live: Vec<Digest> = entries.iter().map(|entry| entry.0).collect();
-        kernels::agree(&query.republish(publication).expect("there is memory"), &live);
+        kernels::agree(&query, &live);
     }
     for value_bits in [1, 5, 8, 16, 24, 32, 64] {
         for fingerprint_bits in [0, 8].into_iter().filter(|bits| value_bits + bits <= 64) {
             let settings = settings(value_bits, 9_000, seed()).with_fingerprints(fingerprint_bits);
-            check::<Sharded>(&settings, Publication::Versioned);
-            check::<Sharded>(&settings, Publication::Sequenced);
-            check::<super::Option1>(&settings, Publication::Sequenced);
+            check::<Sharded>(&settings);
+            check::<super::Option1>(&settings);
         }
     }
 }

@@ -49,7 +49,14 @@ impl Written {
     /// Whether what was read at `place`, which is not [`ANYWHERE`], may be inconsistent.
     #[inline]
     pub fn is_at(&self, place: u64) -> bool {
-        self.places.iter().any(|&written| written == place || written == ANYWHERE)
+        self.is_where(|written| written == place)
+    }
+
+    /// As [`is_at`](Self::is_at), where a place is more than a number to compare: `met` says whether the reads met a
+    /// write at a place. It is not asked about [`ANYWHERE`].
+    #[inline]
+    pub fn is_where(&self, met: impl Fn(u64) -> bool) -> bool {
+        self.places.iter().any(|&written| written == ANYWHERE || met(written))
     }
 }
 

@@ -9,7 +9,7 @@
 //! | [`Sequence`] | two loads and a fence (free on x86), and a retry after a concurrent write | changing memory in place |
 //! | [`Journal`] | the same, and a retry of the places written concurrently | changing one of many places in place |
 //!
-//! **Versions (the default).** The writer copies the shard, edits the copy, [`Entry::publish`]es it, and then
+//! **Versions**, for a part that is rebuilt. The writer writes the new part elsewhere, [`Entry::publish`]es it, and then
 //! [`Domain::advance`]s. Memory that was published before is reused once that epoch has [`Domain::passed`]. A reader
 //! [`ReaderSlot::pin`]s once per burst, loads the entry **once** per lookup, and reads only what that value refers to.
 //! It never waits. A reader must go [`ReaderSlot::offline`] before it sleeps; otherwise the writer runs out of memory
@@ -17,9 +17,9 @@
 //!
 //! A table that is replaced as a whole (another size, another build) is one pointer and a domain: `rcu`.
 //!
-//! **In place.** A cell on which no live name's answer depends may be stored at any time, by one relaxed store. Any
-//! other change in place needs a [`Sequence`] or a [`Journal`]. `seq_lock` adds the lock for readers that had to retry
-//! too often.
+//! **In place**, for a change of a few words. A cell on which no live name's answer depends may be stored at any time, by
+//! one relaxed store. Any other change in place needs a [`Sequence`] or a [`Journal`]. `seq_lock` adds the lock for
+//! readers that had to retry too often.
 //!
 //! Not used: the bit vectors D1 and D2 of the Othello paper. They give wrong answers, as
 //! `tests/structures/publish_schedules.rs` shows.

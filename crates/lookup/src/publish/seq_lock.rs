@@ -52,6 +52,18 @@ impl SeqLock {
         self.gate.retry(attempt).unwrap_or_else(|_closed| read())
     }
 
+    /// As [`read`](Self::read), for data of which each write changes one place. `read` also returns a function, which
+    /// says whether it read at a place. Writes elsewhere do not matter.
+    #[inline(always)]
+    pub(crate) fn read_at<T, P: Fn(u64) -> bool>(&self, mut read: impl FnMut() -> (T, P)) -> T {
+        let attempt = || {
+            let since = self.journal.begin();
+            let (found, is_there) = read();
+            (self.journal.is_unchanged(since) || !self.journal.written(since).is_where(is_there)).then_some(found)
+        };
+        self.gate.retry(attempt).unwrap_or_else(|_closed| read().0)
+    }
+
     /// For readers of many places: it records which of these the writer wrote meanwhile.
     #[inline(always)]
     pub(crate) fn journal(&self) -> &Journal {

@@ -227,11 +227,11 @@ fn a_message_that_does_not_fit_is_refused_and_changes_nothing() {
         control.remove(nth(n), &mut updates);
     }
     let mut batched = query_of(&query);
-    assert_eq!(batched.apply_batch(&updates), Ok(()));
+    assert_eq!(batched.apply_batch(&updates), (updates.len(), Ok(())));
     let second_lost = [updates[0].clone(), updates[2].clone()];
     let mut lost = query_of(&query);
     let gap = ApplyError::Gap { part: PartId::WHOLE, current: 1, from: 2 };
-    assert_eq!(lost.apply_batch(&second_lost), Err((1, gap)));
+    assert_eq!(lost.apply_batch(&second_lost), (1, Err(gap)));
     let mut last = None;
     for update in &updates {
         let mut bytes = Vec::new();

@@ -1,9 +1,9 @@
 //! Updates of an Othello: encoded and decoded, and what is refused.
 
 use fibula_lookup::hash::{Digest, SecretKey, mix64};
-use fibula_lookup::othello::{Othello, OthelloQuery, Publication, Settings, Sharded, Sizing, Update};
+use fibula_lookup::othello::{Othello, OthelloQuery, Settings, Sharded, Sizing, Update};
 use fibula_lookup::testkit::{Rng, seed};
-use fibula_lookup::traits::{ApplyError, Control, HeldPart, Query, Replicated};
+use fibula_lookup::traits::{ApplyError, Control, Query, Replicated};
 
 fn table<S: Sizing>(value_bits: u8, n: u64) -> (Othello<S>, OthelloQuery<S>, SecretKey) {
     let key = SecretKey::from_seed(7);
@@ -71,13 +71,9 @@ fn updates_in_batches_leave_the_same_shards_as_one_by_one_and_stop_where_one_is_
     let mut rng = Rng::new(seed);
     let key = SecretKey::from_seed(seed);
     let settings = Settings::new(8, 100_000, &key);
-    for (settings, publication) in [
-        (settings.clone(), Publication::Versioned),
-        (settings.clone(), Publication::Sequenced),
-        (settings.with_fingerprints(8), Publication::Sequenced),
-    ] {
+    for settings in [settings.clone(), settings.with_fingerprints(8)] {
         let mut control = Othello::<Sharded>::new(settings);
-        let (mut one_by_one, mut in_batches) = (control.export(), control.export().republish(publication).unwrap());
+        let (mut one_by_one, mut in_batches) = (control.export(), control.export());
         let (mut updates, mut kinds) = (Vec::new(), [0; 3]);
         for batch in 0..300 {
             updates.clear();
@@ -94,31 +90,27 @@ fn updates_in_batches_leave_the_same_shards_as_one_by_one_and_stop_where_one_is_
                 kinds[if let Update::Shards(shards) = update { shards.len().min(2) } else { 0 }] += 1;
                 one_by_one.apply(update).unwrap();
             }
-            assert_eq!(in_batches.apply_all(&updates), Ok(updates.len()), "seed {seed}, batch {batch}");
-            assert_eq!(in_batches.apply_all(&updates), Ok(0), "seed {seed}, batch {batch}: duplicates");
+            assert_eq!(in_batches.apply_batch(&updates), (updates.len(), Ok(())), "seed {seed}, batch {batch}");
+            assert_eq!(in_batches.apply_batch(&updates), (0, Ok(())), "seed {seed}, batch {batch}: duplicates");
             assert_eq!(in_batches.held(), one_by_one.held(), "seed {seed}, batch {batch}");
         }
         assert_eq!(in_batches.images(), one_by_one.images(), "seed {seed}");
         assert!(kinds.iter().all(|&n| n > 2), "{kinds:?}");
 
-        // One message is lost: its shard stays behind from there on, the others are updated.
+        // One message is lost: those before the next one of its shard take effect.
         updates.clear();
         let live: Vec<_> = control.skeleton().iter().step_by(3).collect();
         for (name, value) in live {
             control.insert(name, value ^ 1, &mut updates).unwrap();
         }
-        let lost = updates.len() / 3;
-        let Update::Cells(gone) = updates.remove(lost) else { unreachable!() };
-        assert!(matches!(in_batches.apply_all(&updates), Err(ApplyError::Gap { part, .. }) if part == gone.id));
-        for HeldPart { id, version, .. } in in_batches.held() {
-            let of_shard = updates.iter().filter_map(|update| match update {
-                Update::Cells(update) if update.id == id => Some(update.to),
-                _ => None,
-            });
-            let expected = if id == gone.id { Some(gone.from) } else { of_shard.max() };
-            assert!(expected.is_none_or(|expected| version == expected), "seed {seed}: {id:?}");
-        }
+        let Update::Cells(gone) = updates.remove(updates.len() / 3) else { unreachable!() };
+        let misses =
+            |update: &Update| matches!(update, Update::Cells(update) if update.from == gone.to && update.id == gone.id);
+        let next = updates.iter().position(misses).expect("many updates for each shard");
+        let gap = ApplyError::Gap { part: gone.id, current: gone.from, from: gone.to };
+        assert_eq!(in_batches.apply_batch(&updates), (next, Err(gap)), "seed {seed}");
         assert_eq!(in_batches.apply(&Update::Cells(gone)), Ok(fibula_lookup::traits::Applied::Applied));
-        in_batches.apply_all(&updates).unwrap();
+        assert_eq!(in_batches.apply_batch(&updates), (updates.len() - next, Ok(())), "seed {seed}");
+        assert_eq!(in_batches.images(), control.export().images(), "seed {seed}");
     }
 }

@@ -5,9 +5,7 @@
 
 use lookup::base::touches::{Touch, Touches};
 use lookup::hash::{Digest, Hasher};
-use lookup::othello::{
-    Option1, Option2, Othello, OthelloQuery, Pinned, Publication, Reader, Settings, Sharded, Sizing,
-};
+use lookup::othello::{Option1, Option2, Othello, OthelloQuery, Pinned, Reader, Settings, Sharded, Sizing};
 use lookup::traits::Query;
 
 use super::{Burst, Calls, Contestant, Hashed, Input, Kind, MAX_BATCH};
@@ -31,12 +29,6 @@ pub(super) const OFW: Kind = Kind {
         let settings = Concise::<Sharded>::settings(input).with_fingerprints(BITS);
         Ok(Box::new(Concise::<Sharded>::with_settings("ofw", input, settings)?))
     },
-    default: false,
-};
-pub(super) const SEQUENCED: Kind = Kind {
-    name: "concise-seqlock",
-    about: "the same with edits in place guarded by a sequence counter a shard",
-    build: |input| Concise::<Sharded>::build("concise-seqlock", input)?.republished("concise-seqlock", input),
     default: false,
 };
 pub(super) const STATIC: Kind = Kind {
@@ -77,13 +69,6 @@ impl<S: Sizing> Concise<S> {
         let (_, query) = Othello::<S>::build(settings, &input.entries(), input.build_threads)
             .map_err(|error| input.build_error(contestant, error))?;
         Ok(Self { query, hasher: input.hasher(), name_len: input.name_len })
-    }
-}
-
-impl Concise<Sharded> {
-    fn republished(self, contestant: &str, input: &Input<'_>) -> Result<Box<dyn Contestant>, BenchError> {
-        let query = self.query.republish(Publication::Sequenced).map_err(|e| input.build_error(contestant, e))?;
-        Ok(Box::new(Self { query, ..self }))
     }
 }
 

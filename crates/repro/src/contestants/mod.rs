@@ -346,7 +346,6 @@ pub const ALL: &[Kind] = &[
     line::FAST,
     line::SMALL,
     concise::OFW,
-    concise::SEQUENCED,
     concise::STATIC,
     concise::OPTION_1,
     concise::OPTION_2,

@@ -40,25 +40,6 @@ pub struct FiltableStats {
 }
 
 impl FiltableQuery {
-    /// Applies many updates in order, and prefetches what they touch to hide memory latency.
-    /// # Errors
-    /// As [`Query::apply`], with the index of the update that was refused; those before it took effect.
-    pub fn apply_batch(&mut self, updates: &[Update]) -> Result<(), (usize, ApplyError)> {
-        /// Cache misses that the line fill buffers of a core can have outstanding.
-        const AHEAD: usize = 12;
-        for (at, update) in updates.iter().enumerate() {
-            if let Some(Update::Slots(later)) = updates.get(at + AHEAD) {
-                for write in &later.writes {
-                    if let Write::First { slot, .. } = *write {
-                        self.tables().prefetch_slot(slot);
-                    }
-                }
-            }
-            self.apply(update).map_err(|error| (at, error))?;
-        }
-        Ok(())
-    }
-
     /// Figures; reads the operating system's page accounts.
     pub fn stats(&self) -> FiltableStats {
         let tables = self.tables();
@@ -199,6 +180,15 @@ impl Query for FiltableQuery {
             Update::Slots(update) => self.apply_slots(update),
             Update::Table(image) if image.version <= self.version => Ok(Applied::AlreadyThere),
             Update::Table(image) => self.overwrite(image).map(|()| Applied::Applied),
+        }
+    }
+
+    fn prefetch_update(&self, update: &Update) {
+        let Update::Slots(update) = update else { return };
+        for write in update.writes.iter().take(MAX_WRITES) {
+            if let Write::First { slot, .. } = *write {
+                self.tables().prefetch_slot(slot);
+            }
         }
     }
 

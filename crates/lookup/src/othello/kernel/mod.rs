@@ -12,8 +12,8 @@
 //! while the processor reads. A caller that has one burst at a time begins and finishes each, or keeps bursts in flight
 //! itself: see [`Ring`](crate::publish::ring::Ring).
 //!
-//! No branch depends on a name, with one exception: under sequence counters, names whose shard was edited in the
-//! meantime are read again. The flag of the stash, which is not seen in practice, is ORed over the burst and tested
+//! No branch depends on a name, with one exception: if the writer edited cells while a burst was read, the names that
+//! read a line of those cells are read again. The flag of the stash, which is not seen in practice, is ORed over the burst and tested
 //! once. Loops 1 and 2 have vector versions (`avx2`, four digests at a time; `avx512`, eight) and a scalar version.
 //! They must agree. The directory has 8 bytes per shard of thousands of names: 128 KiB for 64M names. It stays in the
 //! first or second-level cache, so its loads need no prefetch.
@@ -40,26 +40,21 @@ use crate::base::touches::{Region, Touch};
 use crate::hash::Digest;
 use crate::hash::tweak::mix;
 use crate::publish::ring::AHEAD;
-use crate::publish::seq_lock::Gate;
-use crate::publish::{Entry, Sequence};
-
-/// Bytes from the sequence counter of a shard to its cells: a line, so that cells keep their alignment.
-pub(super) const SEQUENCE_BYTES: usize = LINE;
+use crate::publish::seq_lock::SeqLock;
+use crate::publish::{Entry, Since};
 
 /// What lookups read: a directory, and the arena behind it.
 ///
-/// Invariant on which every unsafe block here relies: the writer packed each entry for a shard whose words (and stash,
-/// and counter if `sequenced`) lie inside the arena and stay there while the reader is pinned.
+/// Invariant on which every unsafe block here relies: the writer packed each entry for a shard whose words (and stash)
+/// lie inside the arena and stay there while the reader is pinned.
 #[derive(Clone, Copy)]
 pub(super) struct Words<'a> {
     pub(super) entries: &'a [Entry],
     pub(super) depth: u8,
     pub(super) base: *const u8,
     pub(super) format: CellFormat,
-    /// Whether a counter guards each shard, instead of versions.
-    pub(super) sequenced: bool,
-    /// Held by the writer while it edits a shard in place.
-    pub(super) gate: &'a Gate,
+    /// Guards edits in place. Its journal has a place for each: see [`place_of`].
+    pub(super) edits: &'a SeqLock,
     /// Whether prefetching cells pays.
     pub(super) prefetch: bool,
 }
@@ -453,7 +448,29 @@ fn entry_of(words: Words<'_>, digest: Digest) -> u64 {
     unsafe { words.entries.get_unchecked(index) }.load()
 }
 
-/// Loop 3, and the rare cases: shards that were edited meanwhile, and stashes.
+/// The lines of the shard at `shard_line` that an edit in place writes: that line, and 32 bits for the lines from there
+/// on, modulo 32. `offsets` are bytes from the beginning of the shard.
+pub(super) fn place_of(shard_line: u32, offsets: impl Iterator<Item = usize>) -> u64 {
+    offsets.fold(u64::from(shard_line) << 32, |place, offset| place | line_bit(offset))
+}
+
+/// The bit in a place of the line at `offset` bytes from the beginning of a shard.
+fn line_bit(offset: usize) -> u64 {
+    1 << (offset / LINE % 32)
+}
+
+/// Whether an edit met the reads of a name at these offsets from the base, in the shard of `entry`.
+///
+/// One line of two is enough. With both cells of a name edited one after the other, a reader may have seen the second
+/// edit and not the first.
+#[inline]
+fn meets<S: Sizing>(entry: u64, offsets: [usize; 2]) -> impl Fn(u64) -> bool {
+    let shard_line = S::unpack(entry, 1).offset_lines;
+    let lines = place_of(shard_line, offsets.into_iter().map(|offset| offset - shard_line as usize * LINE));
+    move |edited| edited >> 32 == lines >> 32 && edited & lines & 0xFFFF_FFFF != 0
+}
+
+/// Loop 3, and the rare cases: cells that were edited meanwhile, and stashes.
 /// # Safety
 /// The spots and entries of `digests` are written, and their shards are still there.
 #[inline(always)]
@@ -464,42 +481,39 @@ unsafe fn read_burst<S: Sizing, C: Cell>(
     spots: &Spots,
     values: &mut [u64],
 ) {
-    if words.sequenced {
-        // SAFETY: by the caller's contract.
-        unsafe { read_sequenced::<S, C>(words, cell, digests, spots, values) };
-        return;
-    }
+    let since = words.edits.journal().begin();
     // SAFETY: by the caller's contract.
     unsafe { read_spots(words, cell, digests, spots, values) };
     if S::unpack(spots.flags, 1).stash {
         // SAFETY: by the caller's contract.
         unsafe { look_into_stashes::<S>(words, spots, digests, values) };
     }
+    if !words.edits.journal().is_unchanged(since) {
+        // SAFETY: by the caller's contract.
+        unsafe { read_edited::<S, C>(words, cell, digests, spots, values, since) };
+    }
 }
 
-/// Loop 3 under sequence counters. Names whose shard was being edited are read again, one by one.
+/// Reads names again whose cells may have been edited since `since`.
 /// # Safety
 /// As for [`read_burst`].
-unsafe fn read_sequenced<S: Sizing, C: Cell>(
+#[cold]
+unsafe fn read_edited<S: Sizing, C: Cell>(
     words: Words<'_>,
     cell: C,
     digests: &[Digest],
     spots: &Spots,
     values: &mut [u64],
+    since: Since,
 ) {
-    // SAFETY: by the caller's contract.
-    let entry = |index: usize| unsafe { spots.entries[index].assume_init() };
-    let mut stamps = [None; BURST];
-    for (index, stamp) in stamps[..digests.len()].iter_mut().enumerate() {
-        *stamp = sequence_of::<S>(words, entry(index)).read_begin();
-    }
-    // SAFETY: by the caller's contract.
-    unsafe { read_spots(words, cell, digests, spots, values) };
-    let stash = S::unpack(spots.flags, 1).stash;
-    for (index, &digest) in digests.iter().enumerate() {
-        let sequence = sequence_of::<S>(words, entry(index));
-        if stash || !stamps[index].is_some_and(|stamp| sequence.read_validate(stamp)) {
-            values[index] = one::<S, C, _>(words, cell, digest, &mut |_| {});
+    let written = words.edits.journal().written(since);
+    for (index, (value, &digest)) in values.iter_mut().zip(digests).enumerate() {
+        // SAFETY: by the caller's contract.
+        let (entry, first, second) = unsafe {
+            (spots.entries[index].assume_init(), spots.first[index].assume_init(), spots.second[index].assume_init())
+        };
+        if written.is_where(meets::<S>(entry, [first, second])) {
+            *value = one::<S, C, _>(words, cell, digest, &mut |_| {});
         }
     }
 }
@@ -554,49 +568,23 @@ fn stashed<S: Sizing>(words: Words<'_>, entry: u64, digest: Digest, seen: &mut i
 /// The value of one name, without prefetching. Calls `seen` for every read.
 fn one<S: Sizing, C: Cell, F: FnMut(Touch)>(words: Words<'_>, cell: C, digest: Digest, seen: &mut F) -> u64 {
     let layout = cell.layout();
-    seen(Touch { region: Region::Directory, offset: prefix_of(digest.0, words.depth) * 8, bytes: 8, stage: 0 });
-    let read = |entry: u64, seen: &mut F| {
-        if let Some(value) = stashed::<S>(words, entry, digest, seen) {
-            return value;
-        }
+    words.edits.read_at(|| {
+        seen(Touch { region: Region::Directory, offset: prefix_of(digest.0, words.depth) * 8, bytes: 8, stage: 0 });
+        let entry = entry_of(words, digest);
         let (first, second) = locate::<S, _>(layout, entry, digest.0);
+        let met = meets::<S>(entry, [first.0, second.0]);
+        if let Some(value) = stashed::<S>(words, entry, digest, seen) {
+            return (value, met);
+        }
         for (offset, _) in [first, second] {
             let bytes = C::Layout::NATIVE.map_or(8, |log_bytes| 1 << log_bytes);
             seen(Touch { region: Region::Words, offset, bytes, stage: 1 });
         }
         // SAFETY: located by an entry of the directory; see `Words`.
-        unsafe {
+        let value = unsafe {
             let first = layout.read(words.base.add(first.0), first.1);
             cell.answer(first, layout.read(words.base.add(second.0), second.1), digest)
-        }
-    };
-    if !words.sequenced {
-        return read(entry_of(words, digest), seen);
-    }
-    let attempt = || {
-        let entry = entry_of(words, digest);
-        seen(Touch { region: Region::Words, offset: sequence_offset::<S>(entry), bytes: 8, stage: 1 });
-        let sequence = sequence_of::<S>(words, entry);
-        let stamp = sequence.read_begin()?;
-        let value = read(entry, seen);
-        sequence.read_validate(stamp).then_some(value)
-    };
-    match words.gate.retry(attempt) {
-        Ok(value) => value,
-        // The writer holds the gate while it edits. So one read with the gate closed is enough.
-        Err(_closed) => read(entry_of(words, digest), seen),
-    }
-}
-
-/// The place of the counter of the shard of `entry`: the line before its cells.
-#[inline(always)]
-fn sequence_offset<S: Sizing>(entry: u64) -> usize {
-    S::unpack(entry, 1).offset_lines as usize * LINE - SEQUENCE_BYTES
-}
-
-/// The counter that guards the shard of `entry`.
-#[inline(always)]
-fn sequence_of<'a, S: Sizing>(words: Words<'a>, entry: u64) -> &'a Sequence {
-    // SAFETY: a sequenced table leaves a line for the counter before the cells of every shard.
-    unsafe { &*words.base.add(sequence_offset::<S>(entry)).cast::<Sequence>() }
+        };
+        (value, met)
+    })
 }

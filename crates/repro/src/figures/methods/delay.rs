@@ -27,18 +27,8 @@ pub(super) const METHODS: &[Method] = &[Method {
 }];
 
 /// Contestants that report what they read.
-const KNOWN: [&str; 10] = [
-    "concise",
-    "concise-seqlock",
-    "concise-option1",
-    "concise-option2",
-    "ofw",
-    "line",
-    "line-fast",
-    "line-small",
-    CUCKOO,
-    UNTIL_FOUND,
-];
+const KNOWN: [&str; 9] =
+    ["concise", "concise-option1", "concise-option2", "ofw", "line", "line-fast", "line-small", CUCKOO, UNTIL_FOUND];
 const CUCKOO: &str = "cuckoo";
 /// The same table, but a name's second bucket is read only if the name is not in the first.
 const UNTIL_FOUND: &str = "cuckoo-until-found";
