@@ -162,23 +162,26 @@ fn a_reader_that_never_moves_on_stalls_updates_but_breaks_nothing() {
     let pinned = reader.pin();
     let mut updates = Vec::new();
     let stalled = 'stall: loop {
-        for n in 0..5_000 {
-            updates.clear();
-            let value = control.get(name(n)).unwrap() + 5_000;
-            control.insert(name(n), value, &mut updates).unwrap();
-            for update in &updates {
-                match query.apply(update) {
-                    Ok(_) => {}
-                    Err(error @ ApplyError::ReadersStalled { .. }) => break 'stall (error, update.clone()),
-                    Err(error) => panic!("{error}"),
-                }
+        // All names at once: new versions of all shards.
+        updates.clear();
+        let altered: Vec<_> = (0..5_000).map(|n| (name(n), control.get(name(n)).unwrap() + 5_000)).collect();
+        control.insert_batch(&altered, &mut updates).unwrap();
+        for (at, update) in updates.iter().enumerate() {
+            match query.apply(update) {
+                Ok(_) => {}
+                Err(error @ ApplyError::ReadersStalled { .. }) => break 'stall (error, updates[at..].to_vec()),
+                Err(error) => panic!("{error}"),
             }
         }
     };
     assert!(stalled.0.to_string().contains("let readers unpin"), "{}", stalled.0);
     let _ = pinned.lookup(name(3));
     reader.offline();
-    query.apply(&stalled.1).expect("old versions are reclaimed once the reader is offline");
+    assert_eq!(
+        query.apply_batch(&stalled.1),
+        (stalled.1.len(), Ok(())),
+        "old versions are reclaimed once it is offline"
+    );
     let _ = reader.pin();
     for n in 0..5_000 {
         assert_eq!(Some(query.lookup(name(n))), control.get(name(n)));
