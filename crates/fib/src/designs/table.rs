@@ -182,3 +182,92 @@ impl<R: BatchReader<[K]>, K: StructureKey> BatchReader<Burst<'_>> for ServedRead
         self.reader.offline();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{BURST, DESIGNS, Key, NameList, Spec};
+    use super::*;
+    use crate::name::Name;
+    use lookup::hash::{Digest, Family, SecretKey};
+    use lookup::testkit::{Rng, seed};
+
+    const N_NAMES: u64 = 400;
+
+    fn name(kind: NameKind, number: u64) -> Name {
+        let bytes: Vec<u8> = number
+            .to_be_bytes()
+            .into_iter()
+            .cycle()
+            .skip(2)
+            .take(if kind == NameKind::Ipv6 { 16 } else { 6 })
+            .collect();
+        Name::from_bytes(kind, &bytes).expect("so many bytes are a name")
+    }
+
+    /// Keeps up to four bursts in flight while the table is replaced again and again.
+    fn check(spec: &Spec, rng: &mut Rng, context: &str) {
+        let hasher = spec.hasher();
+        let names: Vec<(Digest, Name)> = (0..N_NAMES)
+            .map(|number| name(spec.kind, number))
+            .map(|name| (hasher.digest(name.as_bytes()), name))
+            .collect();
+        let value = |at: usize, version: usize| (1 + at % 100 + 100 * version) as u16;
+        let table = |version| {
+            let key = |(at, (digest, name)): (usize, &'_ (Digest, Name))| (*digest, name.clone(), value(at, version));
+            let entries: Vec<_> = names.iter().enumerate().map(key).collect();
+            let entries: Vec<_> =
+                entries.iter().map(|(digest, name, value)| (Key { digest: *digest, name }, *value)).collect();
+            spec.build(&entries, 1).expect("the names fit")
+        };
+        let versions = [table(0), table(1)];
+        let images = [versions[0].image(), versions[1].image()];
+        let mut served = spec.table(&images[0]).expect("the image is its own");
+        let mut reader = served.reader();
+        let mut in_flight: std::collections::VecDeque<(Vec<usize>, [bool; 2])> = Default::default();
+        let mut now = 0;
+        for _ in 0..200 {
+            match rng.below(4) {
+                0 => {
+                    now = 1 - now;
+                    served.overwrite(&images[now]).unwrap_or_else(|error| panic!("{context}: {error}"));
+                    in_flight.iter_mut().for_each(|(_, seen)| seen[now] = true);
+                }
+                1 | 2 if in_flight.len() < lookup::publish::ring::IN_FLIGHT => {
+                    let burst: Vec<usize> =
+                        (0..=rng.below(BURST as u64 - 1)).map(|_| rng.below(N_NAMES) as usize).collect();
+                    with_burst(&names, &burst, |burst| reader.begin(burst));
+                    let mut seen = [false; 2];
+                    seen[now] = true;
+                    in_flight.push_back((burst, seen));
+                }
+                _ => {
+                    let Some((burst, seen)) = in_flight.pop_front() else { continue };
+                    let mut values = vec![0; burst.len()];
+                    with_burst(&names, &burst, |burst| reader.finish(burst, &mut values));
+                    for (&at, &got) in burst.iter().zip(&values) {
+                        let fits = (0..2).any(|version| seen[version] && u64::from(value(at, version)) == got);
+                        assert!(fits, "{context}: name {at} has value {got}; versions {seen:?} were served");
+                    }
+                }
+            }
+        }
+    }
+
+    fn with_burst(names: &[(Digest, Name)], burst: &[usize], look_up: impl FnOnce(&Burst<'_>)) {
+        let digests: Vec<Digest> = burst.iter().map(|&at| names[at].0).collect();
+        let names: Vec<&Name> = burst.iter().map(|&at| &names[at].1).collect();
+        look_up(&Burst { digests: &digests, names: &NameList(&names) });
+    }
+
+    #[test]
+    fn bursts_in_flight_have_values_of_versions_that_were_served_meanwhile() {
+        let seed = seed();
+        let mut rng = Rng::new(seed);
+        for &design in DESIGNS {
+            for kind in [NameKind::Mac, NameKind::Ipv6] {
+                let spec = Spec::new(design, kind, Family::MulAdd, SecretKey::from_seed(seed), 8, N_NAMES as usize);
+                check(&spec, &mut rng, &format!("seed {seed}, {} of {kind}", design.name));
+            }
+        }
+    }
+}

@@ -24,8 +24,17 @@ pub trait KeyMap: Clone + Send + 'static {
     /// The table's key for `key`.
     fn map(&self, key: Self::From) -> Self::To;
 
+    /// Calls `look_up` with the mapped keys of a burst.
+    fn burst<R>(&self, keys: &[Self::From], look_up: impl FnOnce(&[Self::To]) -> R) -> R;
+
     /// Calls `look_up` with the mapped keys, one burst at a time.
-    fn bursts(&self, keys: &[Self::From], values: &mut [u64], look_up: impl FnMut(&[Self::To], &mut [u64]));
+    #[inline]
+    fn bursts(&self, keys: &[Self::From], values: &mut [u64], mut look_up: impl FnMut(&[Self::To], &mut [u64])) {
+        let values = &mut values[..keys.len()];
+        for (keys, values) in keys.chunks(BURST).zip(values.chunks_mut(BURST)) {
+            self.burst(keys, |keys| look_up(keys, values));
+        }
+    }
 }
 
 /// Maps names of `W` words to digests.
@@ -59,18 +68,15 @@ impl<const W: usize> KeyMap for NameHash<W> {
     }
 
     #[inline]
-    fn bursts(&self, names: &[[u64; W]], values: &mut [u64], mut look_up: impl FnMut(&[Digest], &mut [u64])) {
-        let values = &mut values[..names.len()];
-        for (names, values) in names.chunks(BURST).zip(values.chunks_mut(BURST)) {
-            let mut digests = [Digest(0); BURST];
-            let digests = &mut digests[..names.len()];
-            if W == 1 {
-                self.hasher.digest_words(names.as_flattened(), self.name_bytes, digests);
-            } else {
-                digests.iter_mut().zip(names).for_each(|(digest, &name)| *digest = self.map(name));
-            }
-            look_up(digests, values);
+    fn burst<R>(&self, names: &[[u64; W]], look_up: impl FnOnce(&[Digest]) -> R) -> R {
+        let mut digests = [Digest(0); BURST];
+        let digests = &mut digests[..names.len()];
+        if W == 1 {
+            self.hasher.digest_words(names.as_flattened(), self.name_bytes, digests);
+        } else {
+            digests.iter_mut().zip(names).for_each(|(digest, &name)| *digest = self.map(name));
         }
+        look_up(digests)
     }
 }
 
@@ -88,13 +94,10 @@ impl<const W: usize> KeyMap for DigestWords<W> {
     }
 
     #[inline]
-    fn bursts(&self, digests: &[Digest], values: &mut [u64], mut look_up: impl FnMut(&[[u64; W]], &mut [u64])) {
-        let values = &mut values[..digests.len()];
-        for (digests, values) in digests.chunks(BURST).zip(values.chunks_mut(BURST)) {
-            let mut names = [[0; W]; BURST];
-            names.iter_mut().zip(digests).for_each(|(name, &digest)| *name = self.map(digest));
-            look_up(&names[..digests.len()], values);
-        }
+    fn burst<R>(&self, digests: &[Digest], look_up: impl FnOnce(&[[u64; W]]) -> R) -> R {
+        let mut names = [[0; W]; BURST];
+        names.iter_mut().zip(digests).for_each(|(name, &digest)| *name = self.map(digest));
+        look_up(&names[..digests.len()])
     }
 }
 
@@ -389,6 +392,24 @@ impl<M: KeyMap, R: BatchReader<[M::To]>> BatchReader<[M::From]> for Reader<R, M>
     fn lookup_batch(&mut self, keys: &[M::From], values: &mut [u64]) {
         let table = &mut self.table;
         self.map.bursts(keys, values, |keys, values| table.lookup_batch(keys, values));
+    }
+
+    fn has_phases(&self) -> bool {
+        self.table.has_phases()
+    }
+
+    #[inline]
+    fn begin(&mut self, keys: &[M::From]) {
+        let table = &mut self.table;
+        if table.has_phases() {
+            self.map.burst(keys, |keys| table.begin(keys));
+        }
+    }
+
+    #[inline]
+    fn finish(&mut self, keys: &[M::From], values: &mut [u64]) {
+        let table = &mut self.table;
+        self.map.burst(keys, |keys| table.finish(keys, values));
     }
 
     fn offline(&mut self) {

@@ -8,6 +8,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::ring::Ring;
 use super::{Domain, Epoch, Pin, ReaderSlot};
 use crate::traits::ApplyError;
 
@@ -105,8 +106,13 @@ impl<T: Send + Sync> RcuCell<T> {
         self.retired_bytes
     }
 
-    pub(crate) fn reader(&self) -> RcuReader<T> {
-        RcuReader { slot: self.shared.domain.register(), shared: Arc::clone(&self.shared) }
+    /// A reader whose bursts in flight remember a `B`.
+    pub(crate) fn reader<B: Default>(&self) -> RcuReader<T, B> {
+        RcuReader {
+            slot: self.shared.domain.register(),
+            shared: Arc::clone(&self.shared),
+            in_flight: Ring::new(|_| InFlight { version: NonNull::dangling(), burst: B::default() }),
+        }
     }
 }
 
@@ -117,14 +123,24 @@ impl<T: Send + Sync> Drop for RcuCell<T> {
     }
 }
 
-/// A reader's handle.
-pub(crate) struct RcuReader<T> {
-    slot: ReaderSlot,
-    shared: Arc<Shared<T>>,
+/// A burst that has begun: the version that it follows, and what it must remember.
+struct InFlight<T, B> {
+    version: NonNull<T>,
+    burst: B,
 }
 
-impl<T> RcuReader<T> {
-    /// The version for one burst. The reader must use nothing from an earlier burst.
+// SAFETY: the version is shared between threads, and the reader that has the burst holds it wherever it goes.
+unsafe impl<T: Send + Sync, B: Send> Send for InFlight<T, B> {}
+
+/// A reader's handle.
+pub(crate) struct RcuReader<T, B = ()> {
+    slot: ReaderSlot,
+    shared: Arc<Shared<T>>,
+    in_flight: Ring<InFlight<T, B>>,
+}
+
+impl<T, B> RcuReader<T, B> {
+    /// The version for one burst. The reader must use nothing from an earlier burst that is not in flight.
     #[inline]
     pub(crate) fn pin(&mut self) -> (&T, Pin<'_>) {
         let pin = self.slot.pin();
@@ -133,7 +149,32 @@ impl<T> RcuReader<T> {
         (unsafe { &*self.shared.pointer.load(Ordering::Acquire) }, pin)
     }
 
+    /// Begins a burst on the present version.
+    /// # Panics
+    /// When too many bursts are in flight.
+    #[inline]
+    pub(crate) fn begin(&mut self, locate: impl FnOnce(&T, &mut B)) {
+        self.slot.begin();
+        let in_flight = self.in_flight.push();
+        in_flight.version = NonNull::new(self.shared.pointer.load(Ordering::Acquire)).expect("a version is always set");
+        // SAFETY: as in `pin`. A burst in flight holds its version as a pin does, until the slot is told.
+        locate(unsafe { in_flight.version.as_ref() }, &mut in_flight.burst);
+    }
+
+    /// Finishes the oldest burst in flight, on the version on which it was begun.
+    /// # Panics
+    /// When no burst is in flight.
+    #[inline]
+    pub(crate) fn finish(&mut self, read: impl FnOnce(&T, &mut B)) {
+        let InFlight { version, burst } = self.in_flight.pop();
+        // SAFETY: as in `begin`.
+        read(unsafe { version.as_ref() }, burst);
+        self.slot.finish();
+    }
+
+    /// Declares that this thread reads nothing until the next burst. Bursts in flight are given up.
     pub(crate) fn offline(&mut self) {
+        self.in_flight.clear();
         self.slot.offline();
     }
 }

@@ -9,12 +9,12 @@
     expect(unsafe_code, reason = "calls the loops that are compiled for another processor")
 )]
 
-use super::table::Table;
+use super::table::{self, Table};
 use super::update::{MAX_WRITES, SlotsUpdate, TableImage, Update};
 use super::{Layout, NameHash, Settings};
 use crate::base::bytes::DecodeError;
 use crate::base::part::PartId;
-use crate::base::prefetch::BURST;
+use crate::base::prefetch::{BURST, in_bursts};
 #[cfg(target_arch = "x86_64")]
 use crate::base::processor::{Kernel, Vectors};
 use crate::base::touches::{Touch, Touches};
@@ -57,12 +57,54 @@ impl<const W: usize> Hashed<W> {
 
     #[inline(always)]
     fn bursts(&self, names: &[[u64; W]], values: &mut [u64]) {
-        for (names, values) in names.chunks(BURST).zip(values.chunks_mut(BURST)) {
-            let mut digests = [Digest(0); BURST];
-            let digests = &mut digests[..names.len()];
-            self.hash.digests(names, digests);
-            self.table.burst(names, digests, values);
+        in_bursts(
+            names,
+            values,
+            |names, burst| self.locate(names, burst),
+            |names, burst, values| self.table.finish(names, burst, values),
+        );
+    }
+
+    /// Begins a burst.
+    fn begin(&self, names: &[[u64; W]], burst: &mut table::Burst) {
+        #[cfg(target_arch = "x86_64")]
+        if Kernel::get().vectors() >= Vectors::Avx2 {
+            // SAFETY: the processor has AVX2 and BMI2.
+            unsafe { self.begin_avx2(names, burst) };
+            return;
         }
+        self.locate(names, burst);
+    }
+
+    /// Finishes a burst that was begun with the same names.
+    fn finish(&self, names: &[[u64; W]], burst: &table::Burst, values: &mut [u64]) {
+        #[cfg(target_arch = "x86_64")]
+        if Kernel::get().vectors() >= Vectors::Avx2 {
+            // SAFETY: the processor has AVX2 and BMI2.
+            unsafe { self.finish_avx2(names, burst, values) };
+            return;
+        }
+        self.table.finish(names, burst, values);
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2,bmi1,bmi2")]
+    fn begin_avx2(&self, names: &[[u64; W]], burst: &mut table::Burst) {
+        self.locate(names, burst);
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2,bmi1,bmi2")]
+    fn finish_avx2(&self, names: &[[u64; W]], burst: &table::Burst, values: &mut [u64]) {
+        self.table.finish(names, burst, values);
+    }
+
+    #[inline(always)]
+    fn locate(&self, names: &[[u64; W]], burst: &mut table::Burst) {
+        let mut digests = [Digest(0); BURST];
+        let digests = &mut digests[..names.len()];
+        self.hash.digests(names, digests);
+        self.table.begin(digests, burst);
     }
 }
 
@@ -275,7 +317,7 @@ impl<const W: usize> Undivided for CuckooQuery<W> {
 
 /// A reader thread's handle, used concurrently with the writer.
 pub struct Reader<const W: usize> {
-    reader: RcuReader<Hashed<W>>,
+    reader: RcuReader<Hashed<W>, table::Burst>,
 }
 
 impl<const W: usize> Reader<W> {
@@ -316,6 +358,22 @@ impl<const W: usize> BatchReader<[[u64; W]]> for Reader<W> {
     #[inline]
     fn lookup_batch(&mut self, names: &[[u64; W]], values: &mut [u64]) {
         self.pin().lookup_batch(names, values);
+    }
+
+    fn has_phases(&self) -> bool {
+        true
+    }
+
+    #[inline]
+    fn begin(&mut self, names: &[[u64; W]]) {
+        assert!(names.len() <= BURST, "a burst has at most {BURST} names");
+        self.reader.begin(|hashed, burst| hashed.begin(names, burst));
+    }
+
+    #[inline]
+    fn finish(&mut self, names: &[[u64; W]], values: &mut [u64]) {
+        let values = &mut values[..names.len()];
+        self.reader.finish(|hashed, burst| hashed.finish(names, burst, values));
     }
 
     fn offline(&mut self) {

@@ -22,6 +22,9 @@ use crate::traits::ApplyError;
 /// Words per cache line.
 const LINE_WORDS: usize = crate::base::arena::LINE / 8;
 
+/// The buckets of the names of a burst.
+pub(crate) type Burst = [[u32; 2]; BURST];
+
 /// Slots, counters, and how to find them. Knows digests, not how names are hashed.
 pub(crate) struct Table<const W: usize> {
     words: AtomicWords,
@@ -186,21 +189,25 @@ impl<const W: usize> Table<W> {
         value
     }
 
-    /// Values of up to [`BURST`] names.
+    /// Finds the buckets of a burst of names, and starts fetching them.
     #[inline(always)]
-    pub(crate) fn burst(&self, names: &[[u64; W]], digests: &[Digest], values: &mut [u64]) {
-        let mut buckets = [[0; 2]; BURST];
-        for (&digest, buckets) in digests.iter().zip(&mut buckets) {
-            let made = self.buckets(digest);
-            self.prefetch(made);
-            *buckets = made;
+    pub(crate) fn begin(&self, digests: &[Digest], burst: &mut Burst) {
+        for (&digest, buckets) in digests.iter().zip(burst) {
+            *buckets = self.buckets(digest);
+            // Both buckets are read, whichever holds the name. They come while those of the whole burst are on their way.
+            self.prefetch(*buckets);
         }
+    }
+
+    /// The values of a burst that was begun.
+    #[inline(always)]
+    pub(crate) fn finish(&self, names: &[[u64; W]], burst: &Burst, values: &mut [u64]) {
         if self.layout.together::<W>() {
-            for ((name, value), &buckets) in names.iter().zip(values).zip(&buckets) {
+            for ((name, value), &buckets) in names.iter().zip(values).zip(burst) {
                 *value = self.lookup_in::<true>(name, buckets);
             }
         } else {
-            for ((name, value), &buckets) in names.iter().zip(values).zip(&buckets) {
+            for ((name, value), &buckets) in names.iter().zip(values).zip(burst) {
                 *value = self.lookup_in::<false>(name, buckets);
             }
         }

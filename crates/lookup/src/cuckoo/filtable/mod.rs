@@ -171,7 +171,7 @@ impl Format {
 }
 
 /// The buckets and the fingerprint of a name in level 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 struct Spots {
     buckets: [u32; 2],
     fingerprint: u32,

@@ -5,10 +5,11 @@
 //! version of both, so that no reader combines one version of level 1 with another of level 2.
 
 use super::Settings;
-use super::table::Tables;
+use super::table::{self, Tables};
 use super::update::{Image, MAX_WRITES, SlotsUpdate, Update, Write};
 use crate::base::bytes::DecodeError;
 use crate::base::part::PartId;
+use crate::base::prefetch::BURST;
 use crate::cuckoo::exact::{TableImage, digest_of};
 use crate::cuckoo::slot_prf;
 use crate::hash::Digest;
@@ -254,7 +255,7 @@ impl Undivided for FiltableQuery {
 
 /// A reader thread's handle, used concurrently with the writer.
 pub struct Reader {
-    reader: RcuReader<Tables>,
+    reader: RcuReader<Tables, table::Burst>,
 }
 
 impl BatchReader<[Digest]> for Reader {
@@ -262,6 +263,22 @@ impl BatchReader<[Digest]> for Reader {
     fn lookup_batch(&mut self, digests: &[Digest], values: &mut [u64]) {
         let (tables, _pin) = self.reader.pin();
         tables.lookup_batch(digests, values);
+    }
+
+    fn has_phases(&self) -> bool {
+        true
+    }
+
+    #[inline]
+    fn begin(&mut self, digests: &[Digest]) {
+        assert!(digests.len() <= BURST, "a burst has at most {BURST} names");
+        self.reader.begin(|tables, burst| tables.begin(digests, burst));
+    }
+
+    #[inline]
+    fn finish(&mut self, digests: &[Digest], values: &mut [u64]) {
+        let values = &mut values[..digests.len()];
+        self.reader.finish(|tables, burst| tables.finish(digests, burst, values));
     }
 
     fn offline(&mut self) {

@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::update::Image;
 use super::{Format, Settings, Spots};
 use crate::base::atomic_words::AtomicWords;
-use crate::base::prefetch::{BURST, prefetch};
+use crate::base::prefetch::{BURST, in_bursts, prefetch};
 use crate::cuckoo::exact::table::Table as Second;
 use crate::cuckoo::{MAX_BUCKETS, SLOTS, Stripes, slot_prf};
 use crate::hash::Digest;
@@ -40,6 +40,9 @@ pub(super) struct Tables {
     stripes: Stripes,
     pub(super) second: Second<1>,
 }
+
+/// The places of the names of a burst in level 1.
+pub(super) type Burst = [Spots; BURST];
 
 /// Masks of the fields of all slots of a word, for comparing them at once.
 #[derive(Clone, Copy)]
@@ -216,28 +219,75 @@ impl Tables {
 
     #[inline(always)]
     fn bursts(&self, digests: &[Digest], values: &mut [u64]) {
-        for (digests, values) in digests.chunks(BURST).zip(values.chunks_mut(BURST)) {
-            match self.format.bucket_words() {
-                1 => self.burst::<1>(digests, values),
-                _ => self.burst::<2>(digests, values),
+        in_bursts(
+            digests,
+            values,
+            |digests, burst| self.locate_all(digests, burst),
+            |digests, burst, values| self.read_all(digests, burst, values),
+        );
+    }
+
+    /// Begins a burst.
+    pub(super) fn begin(&self, digests: &[Digest], burst: &mut Burst) {
+        #[cfg(target_arch = "x86_64")]
+        if Kernel::get().vectors() >= Vectors::Avx2 {
+            // SAFETY: the processor has AVX2 and BMI2.
+            unsafe { self.begin_avx2(digests, burst) };
+            return;
+        }
+        self.locate_all(digests, burst);
+    }
+
+    /// Finishes a burst that was begun with the same digests.
+    pub(super) fn finish(&self, digests: &[Digest], burst: &Burst, values: &mut [u64]) {
+        #[cfg(target_arch = "x86_64")]
+        if Kernel::get().vectors() >= Vectors::Avx2 {
+            // SAFETY: the processor has AVX2 and BMI2.
+            unsafe { self.finish_avx2(digests, burst, values) };
+            return;
+        }
+        self.read_all(digests, burst, values);
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2,bmi1,bmi2")]
+    fn begin_avx2(&self, digests: &[Digest], burst: &mut Burst) {
+        self.locate_all(digests, burst);
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2,bmi1,bmi2")]
+    fn finish_avx2(&self, digests: &[Digest], burst: &Burst, values: &mut [u64]) {
+        self.read_all(digests, burst, values);
+    }
+
+    /// Step 1.
+    #[inline(always)]
+    fn locate_all(&self, digests: &[Digest], burst: &mut Burst) {
+        let bucket_words = self.format.bucket_words();
+        for (&digest, spots) in digests.iter().zip(burst) {
+            *spots = self.spots(digest);
+            // These two words are the only misses of a hit. They are read when those of the whole burst are in flight.
+            for bucket in spots.buckets {
+                prefetch(self.first.as_ptr().wrapping_add(bucket as usize * bucket_words).cast());
             }
         }
     }
 
+    /// Steps 2 to 4.
     #[inline(always)]
-    fn burst<const BUCKET_WORDS: usize>(&self, digests: &[Digest], values: &mut [u64]) {
-        let lanes = Lanes::of(self.format);
-        let mut spots = [Spots { buckets: [0; 2], fingerprint: 0 }; BURST];
-        let first = self.first.as_ptr();
-        for (&digest, spots) in digests.iter().zip(&mut spots) {
-            let made = self.spots(digest);
-            let [a, b] = made.buckets;
-            prefetch(first.wrapping_add(a as usize * BUCKET_WORDS).cast());
-            prefetch(first.wrapping_add(b as usize * BUCKET_WORDS).cast());
-            *spots = made;
+    fn read_all(&self, digests: &[Digest], burst: &Burst, values: &mut [u64]) {
+        match self.format.bucket_words() {
+            1 => self.read::<1>(digests, burst, values),
+            _ => self.read::<2>(digests, burst, values),
         }
+    }
+
+    #[inline(always)]
+    fn read<const BUCKET_WORDS: usize>(&self, digests: &[Digest], burst: &Burst, values: &mut [u64]) {
+        let lanes = Lanes::of(self.format);
         let mut missing = 0u32;
-        for (at, (value, spots)) in values.iter_mut().zip(&spots).enumerate() {
+        for (at, (value, spots)) in values.iter_mut().zip(burst).enumerate() {
             *value = self.in_first::<BUCKET_WORDS>(spots, lanes);
             missing |= u32::from(*value == 0) << at;
         }
@@ -249,7 +299,7 @@ impl Tables {
             })
         };
         each(missing).for_each(|at| self.second.prefetch(self.second.buckets(digests[at])));
-        each(missing).for_each(|at| values[at] = self.in_both::<BUCKET_WORDS>(digests[at], &spots[at], lanes));
+        each(missing).for_each(|at| values[at] = self.in_both::<BUCKET_WORDS>(digests[at], &burst[at], lanes));
     }
 }
 

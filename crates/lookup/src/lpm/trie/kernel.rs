@@ -1,4 +1,5 @@
-//! Lookups, one burst at a time: all nodes of a level are fetched, then all leaves, then those that continue.
+//! Lookups, one burst at a time: all nodes of a level are fetched, then all leaves, then those that continue. The nodes
+//! of the top are fetched ahead, by [`prefetch_top`].
 //!
 //! The only data-dependent branches are those on how many of a burst continue on the next level.
 
@@ -31,7 +32,13 @@ pub(super) fn lookup<A: Address>(tables: &Tables, address: A) -> u16 {
     0
 }
 
-/// The next hops of up to a burst of addresses.
+/// Starts fetching what a burst reads first: nodes of the top.
+#[inline]
+pub(super) fn prefetch_top<A: Address>(tables: &Tables, addresses: &[A]) {
+    addresses.iter().for_each(|address| tables.prefetch_node(address.bits_at(0, TOP_BITS) as usize));
+}
+
+/// The next hops of up to a burst of addresses, after [`prefetch_top`].
 pub(super) fn lookup_burst<A: Address>(tables: &Tables, addresses: &[A], values: &mut [u64]) {
     #[cfg(target_arch = "x86_64")]
     if Kernel::get().vectors() >= Vectors::Avx2 {
@@ -50,9 +57,6 @@ fn burst_bmi2<A: Address>(tables: &Tables, addresses: &[A], values: &mut [u64]) 
 #[inline(always)]
 fn burst<A: Address>(tables: &Tables, addresses: &[A], values: &mut [u64]) {
     let (mut leaves, mut children) = ([0usize; BURST], [0u32; BURST]);
-    for address in addresses {
-        tables.prefetch_node(address.bits_at(0, TOP_BITS) as usize);
-    }
     for ((address, leaf), children) in addresses.iter().zip(&mut leaves).zip(&mut children) {
         let words = tables.load(address.bits_at(0, TOP_BITS) as usize);
         *leaf = words.leaf_of(address.bits_at(TOP_BITS, 6));

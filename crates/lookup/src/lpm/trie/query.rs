@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use super::kernel::{lookup, lookup_burst};
+use super::kernel::{lookup, lookup_burst, prefetch_top};
 use super::tables::Tables;
 use super::update::Update;
 use super::{Settings, TOP_NODES};
 use crate::base::arena::{LINE, Lines};
 use crate::base::bytes::DecodeError;
 use crate::base::part::PartId;
-use crate::base::prefetch::BURST;
+use crate::base::prefetch::{BURST, in_bursts};
 use crate::lpm::prefix::Address;
 use crate::publish::seq_lock::SeqLock;
 use crate::traits::{Applied, ApplyError, BatchReader, Query, Undivided};
@@ -18,6 +18,22 @@ use crate::traits::{Applied, ApplyError, BatchReader, Query, Undivided};
 pub(super) struct Shared {
     pub(super) tables: Tables,
     pub(super) seq_lock: SeqLock,
+}
+
+impl Shared {
+    fn lookup_batch<A: Address>(&self, addresses: &[A], values: &mut [u64]) {
+        in_bursts(
+            addresses,
+            values,
+            |addresses, ()| prefetch_top(&self.tables, addresses),
+            |addresses, (), values| self.finish(addresses, values),
+        );
+    }
+
+    /// The next hops of a burst, all of one moment.
+    fn finish<A: Address>(&self, addresses: &[A], values: &mut [u64]) {
+        self.seq_lock.read(|| lookup_burst(&self.tables, addresses, values));
+    }
 }
 
 /// Query half of a trie of prefixes, and the handle of its one writer.
@@ -68,10 +84,7 @@ impl<A: Address> Query for PrefixTrieQuery<A> {
     }
 
     fn lookup_batch(&self, addresses: &[A], values: &mut [u64]) {
-        let values = &mut values[..addresses.len()];
-        for (addresses, values) in addresses.chunks(BURST).zip(values.chunks_mut(BURST)) {
-            lookup_burst(&self.shared.tables, addresses, values);
-        }
+        self.shared.lookup_batch(addresses, values);
     }
 
     fn apply(&mut self, update: &Update<A>) -> Result<Applied, ApplyError> {
@@ -152,10 +165,21 @@ pub struct Reader<A> {
 
 impl<A: Address> BatchReader<[A]> for Reader<A> {
     fn lookup_batch(&mut self, addresses: &[A], values: &mut [u64]) {
-        let values = &mut values[..addresses.len()];
-        for (addresses, values) in addresses.chunks(BURST).zip(values.chunks_mut(BURST)) {
-            self.shared.seq_lock.read(|| lookup_burst(&self.shared.tables, addresses, values));
-        }
+        self.shared.lookup_batch(addresses, values);
+    }
+
+    fn has_phases(&self) -> bool {
+        true
+    }
+
+    /// Starts fetching the nodes of the top. [`finish`](BatchReader::finish) finds them by the addresses again.
+    fn begin(&mut self, addresses: &[A]) {
+        assert!(addresses.len() <= BURST, "a burst has at most {BURST} addresses");
+        prefetch_top(&self.shared.tables, addresses);
+    }
+
+    fn finish(&mut self, addresses: &[A], values: &mut [u64]) {
+        self.shared.finish(addresses, values);
     }
 
     fn offline(&mut self) {}

@@ -12,7 +12,7 @@ use super::{Settings, n_edges, othello_settings, slot_digest};
 use crate::base::atomic_words::AtomicWords;
 use crate::base::bytes::DecodeError;
 use crate::base::part::{PartId, prefix_of};
-use crate::base::prefetch::{BURST, prefetch};
+use crate::base::prefetch::{BURST, in_bursts, prefetch};
 use crate::cuckoo::exact::{Layout, NameHash};
 use crate::cuckoo::places::Hash;
 use crate::hash::Digest;
@@ -109,6 +109,14 @@ struct Table<const W: usize> {
     gate: Arc<Gate>,
 }
 
+/// A burst after its first wave.
+#[derive(Default)]
+struct Burst {
+    digests: [Digest; BURST],
+    /// The two cells of each name.
+    spots: [(u32, u32); BURST],
+}
+
 impl<const W: usize> Table<W> {
     #[inline(always)]
     fn shard(&self, digest: Digest) -> &Shard {
@@ -128,31 +136,36 @@ impl<const W: usize> Table<W> {
     }
 
     fn lookup_batch(&self, names: &[[u64; W]], values: &mut [u64]) {
-        let values = &mut values[..names.len()];
-        for (names, values) in names.chunks(BURST).zip(values.chunks_mut(BURST)) {
-            self.burst(names, values);
-        }
+        in_bursts(
+            names,
+            values,
+            |names, burst| self.begin(names, burst),
+            |names, burst, values| self.finish(names, burst, values),
+        );
     }
 
-    fn burst(&self, names: &[[u64; W]], values: &mut [u64]) {
-        let mut digests = [Digest(0); BURST];
-        let digests = &mut digests[..names.len()];
-        self.hash.digests(names, digests);
-        let mut spots = [(0, 0); BURST];
-        for (&digest, spot) in digests.iter().zip(&mut spots) {
+    /// The first wave of a burst: cells.
+    fn begin(&self, names: &[[u64; W]], burst: &mut Burst) {
+        self.hash.digests(names, &mut burst.digests[..names.len()]);
+        for (&digest, spot) in burst.digests[..names.len()].iter().zip(&mut burst.spots) {
             let shard = self.shard(digest);
             *spot = shard.sides.endpoints(digest.0, shard.tweak);
             for cell in [spot.0, spot.1] {
                 prefetch(shard.cells.as_ptr().wrapping_add((cell / CELLS) as usize).cast());
             }
         }
+    }
+
+    /// The second and the third wave: slots and comparison.
+    fn finish(&self, names: &[[u64; W]], burst: &Burst, values: &mut [u64]) {
+        let digests = &burst.digests[..names.len()];
         let mut slots = [(None, 0); BURST];
-        for ((&digest, &spot), slot) in digests.iter().zip(&spots).zip(&mut slots) {
+        for ((&digest, &spot), slot) in digests.iter().zip(&burst.spots).zip(&mut slots) {
             let shard = self.shard(digest);
             *slot = (shard.sequence.read_begin(), shard.slot(digest, spot));
             prefetch(shard.slots.as_ptr().wrapping_add(slot.1 as usize * self.layout.slot_words).cast());
         }
-        for (((name, &digest), &(stamp, slot)), value) in names.iter().zip(&*digests).zip(&slots).zip(values) {
+        for (((name, &digest), &(stamp, slot)), value) in names.iter().zip(digests).zip(&slots).zip(values) {
             let shard = self.shard(digest);
             *value = shard.value(self.layout, name, slot);
             if !stamp.is_some_and(|stamp| shard.sequence.read_validate(stamp)) {
@@ -338,7 +351,7 @@ impl<const W: usize> Query for GatewayQuery<W> {
 
 /// A thread's access to the table, concurrent with its writer.
 pub struct Reader<const W: usize> {
-    reader: RcuReader<Table<W>>,
+    reader: RcuReader<Table<W>, Burst>,
 }
 
 impl<const W: usize> BatchReader<[[u64; W]]> for Reader<W> {
@@ -346,6 +359,22 @@ impl<const W: usize> BatchReader<[[u64; W]]> for Reader<W> {
     fn lookup_batch(&mut self, names: &[[u64; W]], values: &mut [u64]) {
         let (table, _pin) = self.reader.pin();
         table.lookup_batch(names, values);
+    }
+
+    fn has_phases(&self) -> bool {
+        true
+    }
+
+    #[inline]
+    fn begin(&mut self, names: &[[u64; W]]) {
+        assert!(names.len() <= BURST, "a burst has at most {BURST} names");
+        self.reader.begin(|table, burst| table.begin(names, burst));
+    }
+
+    #[inline]
+    fn finish(&mut self, names: &[[u64; W]], values: &mut [u64]) {
+        let values = &mut values[..names.len()];
+        self.reader.finish(|table, burst| table.finish(names, burst, values));
     }
 
     fn offline(&mut self) {
