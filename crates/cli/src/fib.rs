@@ -3,6 +3,7 @@
 
 mod advise;
 mod compare;
+mod crossover;
 mod demand;
 mod measure;
 

@@ -81,6 +81,25 @@ fn advice_names_a_design_for_each_node_with_its_figures() {
 }
 
 #[test]
+fn advice_measures_from_how_many_names_on_a_line_table_is_faster() {
+    let advised = rows(&["advise", "-j", "--measure", "--measure-n", "256K"]);
+    assert!(advised[0]["node"] == "gateway" && advised[0].get("measured").is_none());
+    let measured = &advised[1]["measured"];
+    let rates = measured["rates"].as_array().unwrap();
+    let rate = |at: usize, design: &str| rates[at][design].as_f64().unwrap();
+    assert_eq!((rates[0]["n_names"].as_u64(), rates[1]["n_names"].as_u64()), (Some(64 << 10), Some(256 << 10)));
+    let is_faster = [0, 1].map(|at| rate(at, "line") > rate(at, "concise"));
+    let from = match is_faster {
+        [true, true] => Some(64 << 10),
+        [false, true] => Some(256 << 10),
+        [_, false] => None,
+    };
+    assert_eq!(measured["line_is_faster_from"].as_u64(), from, "{measured}");
+    let (code, text, _) = fib(&["advise", "--core", "--measure", "--measure-n", "1K"]);
+    assert!(code == 0 && text.contains("the faster of the two"), "{text}");
+}
+
+#[test]
 fn demands_that_make_no_sense_are_refused_with_what_to_do() {
     for (arguments, part) in [
         (&["compare", "--fp", "1"][..], "from 0 (none) to less than 1"),
@@ -94,6 +113,7 @@ fn demands_that_make_no_sense_are_refused_with_what_to_do() {
         (&["compare", "-n", "300", "--names", "fixed:1", "--measure"], "--measure-n"),
         (&["compare", "--seed", "2"], "--measure"),
         (&["advise", "--gateway", "--core"], "cannot be used with"),
+        (&["advise", "--gateway", "--measure"], "cannot be used with"),
     ] {
         let (code, stdout, stderr) = fib(arguments);
         assert_eq!((code, &*stdout), (2, ""), "{arguments:?}: {stderr}");

@@ -2,11 +2,13 @@
 
 use clap::Args;
 use command::output::{Output, write_out};
+use command::parse_size;
 use fib::model::advice::{Advice, Against, Node, SLOW, TIE, advise, lines};
 use fib::model::designs::{Demand, Figures};
 use serde::Serialize;
 
 use super::compare::{Row, size};
+use super::crossover::Crossover;
 use super::demand::{DemandArgs, sentence, share};
 
 /// What is asked for, and where.
@@ -20,6 +22,15 @@ pub(crate) struct AdviseArgs {
     /// Only for a switch inside, behind gateways
     #[arg(long)]
     core: bool,
+    /// Measure also from how many names on a line table is faster than concise on this processor, at a switch inside
+    #[arg(long, conflicts_with = "gateway")]
+    measure: bool,
+    /// Most names to measure with; unset, as many as asked for, but 4M at least and 16M at most
+    #[arg(long, value_parser = parse_size, requires = "measure")]
+    measure_n: Option<u64>,
+    /// What the names to measure with follow from
+    #[arg(long, default_value_t = 1, requires = "measure")]
+    seed: u64,
 }
 
 /// Advice for one node.
@@ -30,6 +41,8 @@ struct Advised {
     taken: Row,
     because: Vec<String>,
     others: Vec<Other>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    measured: Option<Crossover>,
 }
 
 #[derive(Serialize)]
@@ -47,7 +60,11 @@ impl AdviseArgs {
         let demand = self.demand.demand()?;
         let nodes = [Node::Gateway, Node::Core].into_iter();
         let nodes = nodes.filter(|node| if *node == Node::Gateway { !self.core } else { !self.gateway });
-        let advices: Vec<Advised> = nodes.map(|node| advised(&advise(node, &demand), &demand)).collect();
+        let mut advices: Vec<Advised> = nodes.map(|node| advised(&advise(node, &demand), &demand)).collect();
+        if self.measure {
+            let core = advices.iter_mut().find(|advice| advice.node == "core").expect("clap refuses --gateway");
+            core.measured = Some(Crossover::measure(&demand, self.measure_n, self.seed)?);
+        }
         if out.is_json() {
             return out.rows(&advices);
         }
@@ -60,6 +77,9 @@ impl AdviseArgs {
                 .others
                 .iter()
                 .for_each(|other| text += &format!("  not {:width$}  {}\n", other.design, other.against));
+            if let Some(measured) = &advice.measured {
+                text += &format!("\n{measured}");
+            }
         }
         write_out(&text)
     }
@@ -79,6 +99,7 @@ fn advised(advice: &Advice, demand: &Demand) -> Advised {
         taken: Row::new(&advice.taken, demand),
         because: because(advice, demand),
         others: others.collect(),
+        measured: None,
     }
 }
 

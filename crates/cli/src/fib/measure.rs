@@ -22,6 +22,8 @@ const MIN_LOOKUPS: usize = 1 << 17;
 const LOOKUPS: usize = 1 << 20;
 /// Rounds: each design is measured once in each, and its median counts.
 const ROUNDS: usize = 5;
+/// Minimum lookups of a round of [`inside`].
+const INSIDE: usize = 1 << 22;
 /// Bytes of a text name, as in the model.
 const TEXT_BYTES: usize = 52;
 
@@ -90,6 +92,40 @@ pub(super) fn measure(demand: &Demand, rows: &[Figures], n_names: u64, seed: u64
     Ok(measured.collect())
 }
 
+/// Million lookups per second of the designs of `rows` inside a network, with `n_names`: names are digests, which the
+/// edge has computed, and two bursts are in flight, as at a busy switch.
+/// # Errors
+/// As for [`measure`].
+pub(super) fn inside(demand: &Demand, rows: &[Figures], n_names: u64, seed: u64) -> anyhow::Result<Vec<f64>> {
+    let names = names(demand, n_names, seed)?;
+    let built = rows.iter().map(|row| build(row, demand, &names, seed)).collect::<Result<Vec<_>, _>>()?;
+    let order = random_order(names.live.len(), seed);
+    let mut samples = vec![Vec::new(); built.len()];
+    for _ in 0..ROUNDS {
+        for (built, samples) in built.iter().zip(&mut samples) {
+            let digests: Vec<Digest> =
+                order.iter().map(|&at| built.hasher.digest(names.live[at as usize].as_bytes())).collect();
+            let start = Instant::now();
+            let passes = (INSIDE / digests.len()).max(1);
+            (0..passes).for_each(|_| built.pipelined(&digests));
+            samples.push((passes * digests.len()) as f64 / 1e6 / start.elapsed().as_secs_f64());
+        }
+    }
+    Ok(samples.into_iter().map(median).collect())
+}
+
+/// The places of up to [`LOOKUPS`] of the names, in random order.
+fn random_order(n_names: usize, seed: u64) -> Vec<u32> {
+    let mut order: Vec<u32> = (0..n_names as u32).collect();
+    let n_queries = n_names.min(LOOKUPS);
+    order.partial_shuffle(&mut StdRng::seed_from_u64(seed), n_queries).0.to_vec()
+}
+
+fn median(mut samples: Vec<f64>) -> f64 {
+    samples.sort_by(f64::total_cmp);
+    samples[samples.len() / 2]
+}
+
 fn build(row: &Figures, demand: &Demand, names: &Names, seed: u64) -> anyhow::Result<Built> {
     let n_names = names.live.len();
     eprintln!("building {} with {n_names} names", row.design);
@@ -115,9 +151,8 @@ fn build(row: &Figures, demand: &Demand, names: &Names, seed: u64) -> anyhow::Re
 
 /// Million lookups per second of each design: the median over rounds in which all take turns.
 fn rates(built: &[Built], names: &Names, seed: u64) -> Vec<f64> {
-    let mut order: Vec<u32> = (0..names.live.len() as u32).collect();
-    let n_queries = order.len().min(LOOKUPS);
-    let (order, _) = order.partial_shuffle(&mut StdRng::seed_from_u64(seed), n_queries);
+    let order = random_order(names.live.len(), seed);
+    let n_queries = order.len();
     // Contiguous, as names are in frames, so that the table is what is measured.
     let queries: Vec<Name> = order.iter().map(|&at| names.live[at as usize].clone()).collect();
     let mut samples = vec![Vec::new(); built.len()];
@@ -132,10 +167,6 @@ fn rates(built: &[Built], names: &Names, seed: u64) -> Vec<f64> {
             samples.push((passes * queries.len()) as f64 / 1e6 / start.elapsed().as_secs_f64());
         }
     }
-    let median = |mut samples: Vec<f64>| {
-        samples.sort_by(f64::total_cmp);
-        samples[samples.len() / 2]
-    };
     samples.into_iter().map(median).collect()
 }
 
@@ -143,6 +174,22 @@ impl Built {
     /// Of `n` lookups, as many as the budget of [`LINES`] allows when it is divided by `times`.
     fn most(&self, n: usize, times: usize) -> usize {
         n.min((LINES / self.lines) as usize / times).max(1)
+    }
+
+    /// Looks up digests with two bursts in flight.
+    fn pipelined(&self, digests: &[Digest]) {
+        let mut reader = self.table.reader();
+        let burst = |digests| Burst { digests, names: &NameList(&[]) };
+        let mut begun = digests.chunks(BURST);
+        begun.by_ref().take(1).for_each(|digests| reader.begin(&burst(digests)));
+        for digests in digests.chunks(BURST) {
+            if let Some(next) = begun.next() {
+                reader.begin(&burst(next));
+            }
+            let mut values = [0; BURST];
+            reader.finish(&burst(digests), &mut values[..digests.len()]);
+            std::hint::black_box(values);
+        }
     }
 
     /// Looks up names as a switch does: the digests of a burst, then the burst.
