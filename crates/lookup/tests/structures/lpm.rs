@@ -198,7 +198,12 @@ fn readers_beside_a_writer<A: Address>(n_answers: u64) {
                 *number = rng.below(N);
                 *address = host(*number);
             }
-            reader.lookup_batch(&addresses, &mut values);
+            if rng.below(2) == 0 {
+                reader.lookup_batch(&addresses, &mut values);
+            } else {
+                reader.begin(&addresses);
+                reader.finish(&addresses, &mut values);
+            }
             for (&n, &value) in numbers.iter().zip(&values) {
                 let right = if n % 2 == 0 { value == kept(n) } else { value == one || value == other };
                 assert!(right, "seed {seed}, IPv{}: host {n} answers {value}", A::VERSION);
