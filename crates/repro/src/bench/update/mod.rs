@@ -6,22 +6,21 @@
 //! messages: their time is that of the table alone.
 
 mod beside;
+mod latency;
 mod tables;
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use lookup::line::LineSkeleton;
 use lookup::othello::{Graph, Sharded};
-use lookup::traits::{Control, Query as _};
 
 use super::{Listener, Options, apply};
 use crate::BenchError;
 use crate::contestants::Input;
 use crate::names::{Random, mix64, value_of};
 use crate::report::{Row, Setting, size_text};
-use crate::stats::Histogram;
 pub(crate) use beside::at_rate as beside_at_rate;
-use tables::{Measured, Ours, Table};
+use tables::Table;
 
 /// The parts of the bench, as contestants on the command line.
 pub const PARTS: [(&str, &str); 10] = [
@@ -30,7 +29,7 @@ pub const PARTS: [(&str, &str); 10] = [
     ("line", "the same on the line table"),
     ("hashbrown", "the same on a hash table with full names"),
     ("rte_hash", "the same on DPDK's hash table"),
-    ("apply", "updates a second that the data plane takes over: concise, ofw, cfw"),
+    ("apply", "updates a second that the library and a switch apply: concise, ofw, line, cfw"),
     ("latency", "10M inserts one by one: quantiles, and those that rebuild a shard"),
     ("beside", "lookups while 200,000 updates a second are applied, against an idle table"),
     ("line-latency", "as latency, on the line table"),
@@ -67,13 +66,13 @@ pub fn run(options: &Options, listener: &mut dyn Listener) -> Result<(), BenchEr
             apply::run(options, &input(options, &names), &setting(options, n, apply::BATCH as u32), listener)?;
         }
         if chosen("latency") {
-            latency::<Graph<Sharded, u64>>(options, n, listener)?;
+            latency::run::<Graph<Sharded, u64>>(options, n, listener)?;
         }
         if chosen("beside") {
             beside::run::<Graph<Sharded, u64>>(options, n, &UPDATES_PER_S, listener)?;
         }
         if chosen("line-latency") {
-            latency::<LineSkeleton<u64>>(options, n, listener)?;
+            latency::run::<LineSkeleton<u64>>(options, n, listener)?;
         }
         if chosen("line-beside") {
             beside::run::<LineSkeleton<u64>>(options, n, &UPDATES_PER_S, listener)?;
@@ -215,60 +214,5 @@ fn check(contestant: &str, table: &mut dyn Table, changes: &[(u64, u64)]) -> Res
             return Err(BenchError::WrongAnswer { contestant: contestant.into(), name, got, expected });
         }
     }
-    Ok(())
-}
-
-fn latency<S: Measured>(options: &Options, n: u64, listener: &mut dyn Listener) -> Result<(), BenchError> {
-    let n_inserts = options.operations.unwrap_or(INSERTS);
-    listener.say(&format!("inserting {n_inserts} names one by one into a table with {}", size_text(n)));
-    let mut all = options.names.generate((n + n_inserts) as usize, options.seed);
-    let spare = &mut all[n as usize..];
-    let n_spare = spare.len();
-    Random::new(options.seed).shuffle_front(spare, n_spare);
-    let (names, spare) = all.split_at(n as usize);
-    let mut table = Ours::<S>::build(&input(options, names), all.len())?;
-    let (mut any, mut cells, mut rebuilt) = (Histogram::default(), Histogram::default(), Histogram::default());
-    let mut total = Duration::ZERO;
-    for &name in spare {
-        let value = value_of(name, options.value_bits);
-        let start = Instant::now();
-        let digest = table.digest(name);
-        let result = table.control.insert(digest, value, &mut table.updates);
-        let elapsed = start.elapsed();
-        if let Err(error) = result {
-            return Err(table.refused(error));
-        }
-        total += elapsed;
-        let ns = elapsed.as_nanos() as u64;
-        any.record(ns);
-        for update in table.updates.drain(..) {
-            if S::is_rebuild(&update) {
-                rebuilt.record(ns)
-            } else {
-                cells.record(ns)
-            }
-            table.query.apply(&update).map_err(|error| BenchError::Build {
-                contestant: S::NAME.into(),
-                n,
-                reason: error.to_string(),
-            })?;
-        }
-    }
-    let pairs: Vec<(u64, u64)> = spare.iter().map(|&name| (name, value_of(name, options.value_bits))).collect();
-    check(S::NAME, &mut table, &pairs)?;
-    let setting = setting(options, n, 1);
-    let bench = format!("update/latency of {}", S::NAME);
-    let row = |name: &str, ns: f64| Row::new(&bench, name, &setting, "ns", vec![ns]);
-    let mut rows = vec![row("mean", total.as_nanos() as f64 / n_inserts as f64)];
-    for (name, quantile) in [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999), ("slowest", 1.0)] {
-        rows.push(row(name, any.quantile_ns(quantile) as f64));
-    }
-    for (name, quantile) in [("shard rebuilt: p50", 0.5), ("shard rebuilt: p99", 0.99), ("shard rebuilt: slowest", 1.0)]
-    {
-        rows.push(row(name, rebuilt.quantile_ns(quantile) as f64));
-    }
-    // About a microsecond of work: the rest is time that the machine gave to others.
-    rows.push(row("some cells changed: slowest", cells.quantile_ns(1.0) as f64));
-    listener.table(&rows);
     Ok(())
 }
