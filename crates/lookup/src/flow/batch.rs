@@ -1,31 +1,34 @@
-//! Lookups in batches of any length: a pipeline of groups, in which every line is prefetched one group before it is
-//! read.
+//! Operations on many flows: pipelines over the groups of a call, and lookups in [phases](super::phases) that the caller
+//! keeps in flight.
 //!
+//! In a call, what a phase asks for comes while the other groups have theirs:
 //! ```text
-//! group g+1:  bucket = first(digest)                         prefetch its line (pessimistic: the second one's too)
-//! group g:    matches = tags == tag (& timers run)           prefetch the entry of the first match, or
-//!             if none: the hint                              prefetch the line of the second bucket
-//! group g-1:  for the latter: matches in the second bucket   prefetch the entry
-//! group g-2:  compare keys; if a tag matched by chance (1 in 8,000): look up alone
+//! group g+1: begin    group g: advance    group g-1: second buckets    group g-2: compare keys
 //! ```
-//! Bits of a word record which keys matched and which continue, so no stage branches on what was found: for mixed
-//! traffic such branches are unpredictable.
-
-#![cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "calls the AVX2 and BMI form after detecting both"))]
+//! A call of many groups always has requests for memory under way, but at its end it waits for the last ones. A caller
+//! that has the next burst already begins that one first: see [`Table::begin_batch`].
 
 use super::bucket::Line;
 use super::error::InsertError;
 use super::layout::{Layout, Memory, lanes};
-use super::policy::{Policy, Second};
-use super::store::{Place, Store};
+use super::phases::{Flows, Group, begin, by_kernel};
+use super::policy::Policy;
+use super::store::Store;
 use super::table::{Slot, Table};
 use crate::base::prefetch::BURST;
-#[cfg(target_arch = "x86_64")]
-use crate::base::processor::{Kernel, Vectors};
+use crate::base::processor::Kernel;
 use crate::hash::Digest;
 
 /// Keys per group. Hits are slower with 8, misses with 32, by some percent; batches of 32 are two groups.
 const GROUP: usize = 16;
+
+/// A burst of lookups in flight, of at most [`BURST`] keys: see [`Table::begin_batch`].
+#[derive(Clone, Debug, Default)]
+pub struct InFlight {
+    group: Group<BURST>,
+    /// The version of the table when the tags were compared, and the number of keys. None before.
+    advanced: Option<(u64, usize)>,
+}
 
 impl<L: Layout, P: Policy> Table<L, P> {
     /// The digests of `keys`.
@@ -35,63 +38,116 @@ impl<L: Layout, P: Policy> Table<L, P> {
         L::digests(&self.hasher, keys, out);
     }
 
-    /// Prefetches the first lines that operations on these flows will read: some time before a batch of any kind.
-    pub fn prefetch(&self, digests: &[Digest]) {
-        ask(&self.store, digests);
+    /// The first phase of lookups: starts fetching the lines that they read first. It also helps any other operation on
+    /// these flows.
+    ///
+    /// [`advance_batch`](Self::advance_batch) compares the tags, and starts fetching the entries;
+    /// [`finish_batch`](Self::finish_batch) compares the keys. Between two phases of a burst the caller does something
+    /// else, such as a phase of another burst:
+    /// ```
+    /// # use fibula_lookup::flow::{FlowTable, InFlight, Settings};
+    /// # use fibula_lookup::hash::Digest;
+    /// # let table: FlowTable<2, 1> = FlowTable::new(&Settings::new(1 << 10))?;
+    /// # let keys = [[0u64; 2]; 96];
+    /// # let mut digests = [Digest(0); 96];
+    /// # table.digests(&keys, &mut digests);
+    /// let mut in_flight = InFlight::default();
+    /// table.begin_batch(&digests[..32]);
+    /// for (keys, (digests, next)) in keys.chunks(32).zip(digests.chunks(32).zip(digests[32..].chunks(32).chain([&[][..]]))) {
+    ///     table.advance_batch(keys, digests, &mut in_flight);
+    ///     table.begin_batch(next);
+    ///     table.finish_batch(keys, digests, &mut in_flight, |index, slot, value| {});
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn begin_batch(&self, digests: &[Digest]) {
+        begin(&self.store, digests);
     }
 
-    /// Inserts flows, and hides memory latency: `insert(&keys[i], digests[i], &values[i], lifetime, ended)` for each in
-    /// order; `done(i, ..)` receives the outcome. Twice as fast as one by one if the table is larger than the caches.
+    /// The second phase of lookups. The table may change before the third.
     /// # Panics
-    /// If the slices differ in length.
-    pub fn insert_batch(
-        &mut self,
-        (keys, digests): (&[L::Key], &[Digest]),
-        values: &[L::Value],
-        lifetime: u16,
-        mut ended: impl FnMut(&L::Key, &L::Value),
-        mut done: impl FnMut(usize, Result<(), InsertError>),
+    /// If there are more than [`BURST`] keys, or not as many digests.
+    #[inline]
+    pub fn advance_batch(&self, keys: &[L::Key], digests: &[Digest], in_flight: &mut InFlight) {
+        self.advance_by(Kernel::get(), (keys, digests), in_flight);
+    }
+
+    /// The third phase of lookups: calls `found(index, slot, value)` for each flow that is there now, not in order. If
+    /// the table has changed since the second phase, that phase is repeated.
+    /// # Panics
+    /// As [`advance_batch`](Self::advance_batch).
+    #[inline]
+    pub fn finish_batch(
+        &self,
+        keys: &[L::Key],
+        digests: &[Digest],
+        in_flight: &mut InFlight,
+        found: impl FnMut(usize, Slot, &L::Value),
     ) {
-        assert!(keys.len() == digests.len() && keys.len() == values.len(), "one digest and one value a key");
-        for (from, burst) in (0..).step_by(BURST).zip(digests.chunks(BURST)) {
-            self.prefetch_inserts(burst);
-            for (i, &digest) in (from..).zip(burst) {
-                done(i, self.insert(&keys[i], digest, &values[i], lifetime, &mut ended).map(|_slot| ()));
-            }
+        self.finish_by(Kernel::get(), (keys, digests), in_flight, found);
+    }
+
+    #[inline(always)]
+    pub(super) fn advance_by(&self, kernel: Kernel, flows: Flows<'_, L>, in_flight: &mut InFlight) {
+        let n = flows.0.len();
+        assert!(n == flows.1.len() && n <= BURST, "one digest a key, and at most {BURST} keys");
+        let (store, now) = (&self.store, self.clock.low());
+        by_kernel(kernel, || in_flight.group.advance(store, flows, now));
+        in_flight.advanced = Some((self.version, n));
+    }
+
+    #[inline(always)]
+    pub(super) fn finish_by(
+        &self,
+        kernel: Kernel,
+        flows: Flows<'_, L>,
+        in_flight: &mut InFlight,
+        mut found: impl FnMut(usize, Slot, &L::Value),
+    ) {
+        if in_flight.advanced != Some((self.version, flows.0.len())) {
+            self.advance_by(kernel, flows, in_flight);
+        }
+        in_flight.advanced = None;
+        let (store, now, group) = (&self.store, self.clock.low(), &mut in_flight.group);
+        let mut is_found = 0u32;
+        by_kernel(kernel, || {
+            group.look_in_second(store, flows, now);
+            group.compare(store, flows, now, |i, slot, value| {
+                is_found |= 1 << i;
+                found(i, Slot::new(slot, false), value);
+            });
+        });
+        if let Some(old) = &self.old
+            && !flows.0.is_empty()
+        {
+            look_back(kernel, old, flows, now, is_found, |i, slot, value| found(i, Slot::new(slot, true), value));
         }
     }
 
-    /// Removes flows, and hides memory latency; calls `removed(i, value)` for each that was there, not in order.
+    /// Looks up a batch, hides memory latency, and calls `found(index, slot, value)` for each flow that is there, not
+    /// in order. Faster than [`lookup_batch`](Self::lookup_batch) if some are absent: the caller needs no branch.
     /// # Panics
     /// If the slices differ in length.
-    pub fn remove_batch(&mut self, keys: &[L::Key], digests: &[Digest], mut removed: impl FnMut(usize, &L::Value)) {
+    #[inline]
+    pub fn for_each_found(&self, keys: &[L::Key], digests: &[Digest], mut found: impl FnMut(usize, Slot, &L::Value)) {
         assert_eq!(keys.len(), digests.len(), "one digest a key");
-        for (from, (keys, digests)) in (0..).step_by(BURST).zip(keys.chunks(BURST).zip(digests.chunks(BURST))) {
-            let mut slots = [None; BURST];
-            let slots = &mut slots[..keys.len()];
-            self.lookup_batch(keys, digests, slots);
-            for (i, slot) in (from..).zip(slots) {
-                // A key that occurs twice in a burst yields the same slot twice.
-                if let Some(slot) = *slot
-                    && self.remove_at(slot)
-                {
-                    removed(i, self.value(slot));
-                }
+        if self.is_growing() {
+            let mut in_flight = InFlight::default();
+            for (from, (keys, digests)) in (0..).step_by(BURST).zip(keys.chunks(BURST).zip(digests.chunks(BURST))) {
+                self.begin_batch(digests);
+                self.finish_batch(keys, digests, &mut in_flight, |i, slot, value| found(from + i, slot, value));
             }
+            return;
         }
+        self.found_by(Kernel::get(), (keys, digests), found);
     }
 
-    /// Prefetches the lines that inserts of absent flows will touch. Waits for the first line of each, and prefetches
-    /// the entry of a free slot, or the second line.
-    fn prefetch_inserts(&self, digests: &[Digest]) {
-        let store = &self.store;
-        ask(store, digests);
-        for place in digests.iter().map(|&digest| store.place(digest)) {
-            let free = L::Line::ALL & !store.masked(place.first).occupied();
-            let slot = place.first * lanes::<L>() + free.trailing_zeros();
-            store.memory.prefetch_entry_if(slot, free != 0, place.first);
-            store.memory.prefetch_line(if free == 0 { store.away(place) } else { place.first });
-        }
+    /// As [`for_each_found`](Self::for_each_found), in the new generation only.
+    #[inline(always)]
+    pub(super) fn found_by(&self, kernel: Kernel, flows: Flows<'_, L>, mut found: impl FnMut(usize, Slot, &L::Value)) {
+        let (store, now) = (&self.store, self.clock.low());
+        pipeline(kernel, store, flows, now, |i, slot, value| found(i, Slot::new(slot, false), value));
     }
 
     /// `out[i] = lookup(&keys[i], digests[i])`; hides memory latency.
@@ -103,96 +159,100 @@ impl<L: Layout, P: Policy> Table<L, P> {
         self.for_each_found(keys, digests, |index, slot, _| out[index] = Some(slot));
     }
 
-    /// Looks up a batch, hides memory latency, and calls `found(index, slot, value)` for each flow that is there, not
-    /// in order. Faster than [`lookup_batch`](Self::lookup_batch) if some are absent: the caller needs no branch.
+    /// Inserts flows, and hides memory latency: `insert(&keys[i], digests[i], &values[i], lifetime, ended)` for each in
+    /// order; `done(i, ..)` receives the outcome.
     /// # Panics
     /// If the slices differ in length.
-    #[inline]
-    pub fn for_each_found(&self, keys: &[L::Key], digests: &[Digest], mut found: impl FnMut(usize, Slot, &L::Value)) {
-        assert_eq!(keys.len(), digests.len(), "one digest a key");
-        let now = self.clock.low();
-        let Some(old) = &self.old else {
-            return groups(&self.store, (keys, digests), now, |i, slot, value| found(i, Slot::new(slot, false), value));
-        };
-        for (n, (keys, digests)) in keys.chunks(BURST).zip(digests.chunks(BURST)).enumerate() {
-            let mut is_missed = [true; BURST];
-            groups(&self.store, (keys, digests), now, |i, slot, value| {
-                is_missed[i] = false;
-                found(n * BURST + i, Slot::new(slot, false), value);
-            });
-            look_back(old, (keys, digests), now, &is_missed, |i, slot, value| {
-                found(n * BURST + i, Slot::new(slot, true), value);
-            });
+    pub fn insert_batch(
+        &mut self,
+        (keys, digests): (&[L::Key], &[Digest]),
+        values: &[L::Value],
+        lifetime: u16,
+        mut ended: impl FnMut(&L::Key, &L::Value),
+        mut done: impl FnMut(usize, Result<(), InsertError>),
+    ) {
+        assert!(keys.len() == digests.len() && keys.len() == values.len(), "one digest and one value a key");
+        self.begin_batch(burst_from(digests, 0));
+        for from in (0..digests.len()).step_by(BURST) {
+            let burst = burst_from(digests, from);
+            self.prefetch_inserts(burst);
+            self.begin_batch(burst_from(digests, from + BURST));
+            for (i, &digest) in (from..).zip(burst) {
+                done(i, self.insert(&keys[i], digest, &values[i], lifetime, &mut ended).map(|_slot| ()));
+            }
         }
     }
+
+    /// Removes flows, and hides memory latency; calls `removed(i, value)` for each that was there.
+    /// # Panics
+    /// If the slices differ in length.
+    pub fn remove_batch(&mut self, keys: &[L::Key], digests: &[Digest], mut removed: impl FnMut(usize, &L::Value)) {
+        assert_eq!(keys.len(), digests.len(), "one digest a key");
+        let mut in_flight = InFlight::default();
+        self.begin_batch(burst_from(digests, 0));
+        for from in (0..keys.len()).step_by(BURST) {
+            let (keys, burst) = (burst_from(keys, from), burst_from(digests, from));
+            self.advance_batch(keys, burst, &mut in_flight);
+            self.begin_batch(burst_from(digests, from + BURST));
+            let mut slots = [None; BURST];
+            self.finish_batch(keys, burst, &mut in_flight, |i, slot, _| slots[i] = Some(slot));
+            for (i, slot) in (from..).zip(slots) {
+                // A key that occurs twice in a burst yields the same slot twice.
+                if let Some(slot) = slot
+                    && self.remove_at(slot)
+                {
+                    removed(i, self.value(slot));
+                }
+            }
+        }
+    }
+
+    /// The second phase of inserts of absent flows: prefetches the entry of a free slot, or the second line.
+    fn prefetch_inserts(&self, digests: &[Digest]) {
+        let store = &self.store;
+        for place in digests.iter().map(|&digest| store.place(digest)) {
+            let free = L::Line::ALL & !store.masked(place.first).occupied();
+            let slot = place.first * lanes::<L>() + free.trailing_zeros();
+            store.memory.prefetch_entry_if(slot, free != 0, place.first);
+            store.memory.prefetch_line(if free == 0 { store.away(place) } else { place.first });
+        }
+    }
+}
+
+/// The burst that begins at an index; empty after the end.
+fn burst_from<T>(items: &[T], from: usize) -> &[T] {
+    let n = items.len();
+    &items[n.min(from)..n.min(from + BURST)]
 }
 
 /// Looks up in the old generation what a burst did not find in the new one.
 #[cold]
 #[inline(never)]
 fn look_back<M: Memory, P: Policy>(
+    kernel: Kernel,
     old: &Store<M, P>,
-    (keys, digests): (&[M::Key], &[Digest]),
+    (keys, digests): Flows<'_, M>,
     now: u16,
-    is_missed: &[bool; BURST],
+    is_found: u32,
     mut found: impl FnMut(usize, u32, &M::Value),
 ) {
     let (mut missed_keys, mut missed_digests) = ([keys[0]; BURST], [Digest(0); BURST]);
     let mut indices = [0; BURST];
     let mut n = 0;
-    for index in (0..keys.len()).filter(|&index| is_missed[index]) {
+    for index in (0..keys.len()).filter(|&index| is_found >> index & 1 == 0) {
         (missed_keys[n], missed_digests[n], indices[n]) = (keys[index], digests[index], index);
         n += 1;
     }
     let missed = (&missed_keys[..n], &missed_digests[..n]);
-    groups(old, missed, now, |index, slot, value| found(indices[index], slot, value));
+    pipeline(kernel, old, missed, now, |index, slot, value| found(indices[index], slot, value));
 }
 
-/// Prefetches the lines that lookups read first.
-#[inline(always)]
-fn ask<M: Memory, P: Policy>(store: &Store<M, P>, digests: &[Digest]) {
-    for &digest in digests {
-        let place = store.place(digest);
-        store.memory.prefetch_line(place.first);
-        if P::SECOND == Second::Fetched {
-            store.memory.prefetch_line(store.away(place));
-        }
-    }
-}
-
-/// Looks up flows, and calls `found(index, slot, value)`.
-#[inline(always)]
-fn groups<M: Memory, P: Policy>(
-    store: &Store<M, P>,
-    flows: (&[M::Key], &[Digest]),
-    now: u16,
-    found: impl FnMut(usize, u32, &M::Value),
-) {
-    #[cfg(target_arch = "x86_64")]
-    if Kernel::get().vectors() >= Vectors::Avx2 {
-        // SAFETY: the processor has what the function is compiled for.
-        return unsafe { pipeline_avx2(store, flows, now, found) };
-    }
-    pipeline(store, flows, now, found);
-}
-
-/// The same pipeline with three-operand vectors, the filter bits of four tags at a time, and single-operation shifts
-/// and bit scans.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,bmi1,bmi2")]
-fn pipeline_avx2<M: Memory, P: Policy>(
-    store: &Store<M, P>,
-    flows: (&[M::Key], &[Digest]),
-    now: u16,
-    found: impl FnMut(usize, u32, &M::Value),
-) {
-    pipeline(store, flows, now, found);
-}
-
+/// Looks up flows group by group, and calls `found(index, slot, value)`.
 #[inline(always)]
 fn pipeline<M: Memory, P: Policy>(
+    kernel: Kernel,
     store: &Store<M, P>,
-    (keys, digests): (&[M::Key], &[Digest]),
+    (keys, digests): Flows<'_, M>,
     now: u16,
     mut found: impl FnMut(usize, u32, &M::Value),
 ) {
@@ -201,117 +261,20 @@ fn pipeline<M: Memory, P: Policy>(
         let range = n.min(group * GROUP)..n.min((group + 1) * GROUP);
         (&keys[range.clone()], &digests[range])
     };
-    // Three groups are in progress at a time; a ring of four avoids a division.
-    let mut ring: [Group; 4] = Default::default();
-    ask(store, part(0).1);
-    for group in 0..n.div_ceil(GROUP) + 2 {
-        ask(store, part(group + 1).1);
-        ring[group % 4].look_in_first(store, part(group), now);
-        if let Some(group) = group.checked_sub(1) {
-            ring[group % 4].look_in_second(store, part(group), now);
-        }
-        if let Some(group) = group.checked_sub(2) {
-            let found = |i, slot, value: &M::Value| found(group * GROUP + i, slot, value);
-            ring[group % 4].compare(store, part(group), now, found);
-        }
-    }
-}
-
-/// A group in the pipeline. Methods take its keys and digests, up to [`GROUP`].
-#[derive(Default)]
-struct Group {
-    /// The slot of a flow whose tag matched; the second bucket of a flow that continues.
-    places: [u32; GROUP],
-    /// The flows whose tags matched, one bit each.
-    met: u32,
-    /// The other flows that may be in their second bucket.
-    goes_on: u32,
-}
-
-impl Group {
-    #[inline(always)]
-    fn look_in_first<M: Memory, P: Policy>(
-        &mut self,
-        store: &Store<M, P>,
-        (keys, digests): (&[M::Key], &[Digest]),
-        now: u16,
-    ) {
-        let mut asked = [0; GROUP];
-        for (asked, digest) in asked.iter_mut().zip(digests) {
-            *asked = M::Line::asked::<P>(digest.0 as u16);
-        }
-        let (mut met, mut told) = (0, 0);
-        for (i, (&digest, key)) in digests.iter().zip(keys).enumerate() {
-            let Place { first, tag } = store.place(digest);
-            let matches = store.matches(first, key, tag, now);
-            // Without a match the slot is one of another bucket; it is neither fetched nor read.
-            let slot = first * lanes::<M>() + u32::from(matches).trailing_zeros();
-            store.memory.prefetch_entry_if(slot, matches != 0, first);
-            self.places[i % GROUP] = slot;
-            met |= u32::from(matches != 0) << i;
-            told |= u32::from(store.masked(first).tells::<P>(asked[i % GROUP])) << i;
-        }
-        (self.met, self.goes_on) = (met, told & !met);
-        for i in each(self.goes_on) {
-            let second = store.told(store.place(digests[i]));
-            self.places[i] = second;
-            if P::SECOND != Second::Fetched {
-                store.memory.prefetch_line(second);
+    by_kernel(kernel, || {
+        // Three groups are in progress at a time; a ring of four avoids a division.
+        let mut ring: [Group<GROUP>; 4] = Default::default();
+        begin(store, part(0).1);
+        for group in 0..n.div_ceil(GROUP) + 2 {
+            begin(store, part(group + 1).1);
+            ring[group % 4].advance(store, part(group), now);
+            if let Some(group) = group.checked_sub(1) {
+                ring[group % 4].look_in_second(store, part(group), now);
+            }
+            if let Some(group) = group.checked_sub(2) {
+                let found = |i, slot, value: &M::Value| found(group * GROUP + i, slot, value);
+                ring[group % 4].compare(store, part(group), now, found);
             }
         }
-    }
-
-    #[inline(always)]
-    fn look_in_second<M: Memory, P: Policy>(
-        &mut self,
-        store: &Store<M, P>,
-        (keys, digests): (&[M::Key], &[Digest]),
-        now: u16,
-    ) {
-        for i in each(self.goes_on) {
-            let second = self.places[i];
-            let matches = store.matches(second, &keys[i], store.place(digests[i]).tag, now);
-            let slot = second * lanes::<M>() + u32::from(matches).trailing_zeros();
-            store.memory.prefetch_entry_if(slot, matches != 0, second);
-            self.places[i] = slot;
-            self.met |= u32::from(matches != 0) << i;
-        }
-    }
-
-    /// Compares the keys of those whose tags matched, and reports those that are equal.
-    #[inline(always)]
-    fn compare<M: Memory, P: Policy>(
-        &self,
-        store: &Store<M, P>,
-        (keys, digests): (&[M::Key], &[Digest]),
-        now: u16,
-        mut found: impl FnMut(usize, u32, &M::Value),
-    ) {
-        for i in each(self.met) {
-            let slot = self.places[i];
-            let (key, value) = store.memory.entry(slot);
-            if *key == keys[i] {
-                found(i, slot, value);
-            } else if let Some(slot) = alone(store, &keys[i], digests[i], now) {
-                found(i, slot, store.memory.value(slot));
-            }
-        }
-    }
-}
-
-/// The indices of the bits that are set in a group's word.
-#[inline(always)]
-fn each(mut bits: u32) -> impl Iterator<Item = usize> {
-    std::iter::from_fn(move || {
-        let i = bits.trailing_zeros() as usize % GROUP;
-        let is_set = bits != 0;
-        bits &= bits.wrapping_sub(1);
-        is_set.then_some(i)
-    })
-}
-
-#[cold]
-#[inline(never)]
-fn alone<M: Memory, P: Policy>(store: &Store<M, P>, key: &M::Key, digest: Digest, now: u16) -> Option<u32> {
-    store.find(key, store.place(digest), now)
+    });
 }

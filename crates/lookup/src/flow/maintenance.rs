@@ -14,7 +14,9 @@ impl<L: Layout, P: Policy> Table<L, P> {
     ///
     /// Timers have a granularity of one unit: a lifetime of `n` ends between `n - 1` and `n` units from now.
     pub fn advance(&mut self, now: u64) -> Step {
+        let before = self.clock.low();
         let step = self.clock.advance(now);
+        self.version += u64::from(self.clock.low() != before);
         match step {
             Step::Exact => {}
             Step::Back(units) => self.counters.back_units += units,
@@ -49,6 +51,7 @@ impl<L: Layout, P: Policy> Table<L, P> {
             let dead = line.occupied() & !line.live::<P>(now);
             n_ended += store.clear(bucket as u32, dead, &mut ended);
         }
+        self.version += n_ended as u64;
         self.scanned = end;
         if end >= all {
             self.scanned = 0;
@@ -74,6 +77,7 @@ impl<L: Layout, P: Policy> Table<L, P> {
         for bucket in self.homed..end {
             n_moved += self.store.rehome(bucket as u32, now);
         }
+        self.version += n_moved as u64;
         self.homed = if end == all { 0 } else { end };
         self.counters.moved += n_moved as u64;
         Progress { n_buckets_left: all - end, n_ended: 0, n_moved }
@@ -92,6 +96,7 @@ impl<L: Layout, P: Policy> Table<L, P> {
             return Err(CapacityError::Limit { wanted, max: self.max_capacity });
         }
         self.old = Some(std::mem::replace(&mut self.store, store(wanted, &self.hasher)?));
+        self.version += 1;
         (self.migrated, self.scanned, self.homed) = (0, 0, 0);
         Ok(())
     }
@@ -128,6 +133,7 @@ impl<L: Layout, P: Policy> Table<L, P> {
                 }
             }
         }
+        self.version += 1;
         self.counters.ended_scanned += n_ended as u64;
         self.migrated = end;
         let n_buckets_left = old.n_buckets() - end;

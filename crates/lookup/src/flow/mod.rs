@@ -4,7 +4,8 @@
 //! | module | what |
 //! |---|---|
 //! | `table` | [`FlowTable`], and [`InlineTable`] for 8 bytes: lookup, insert, upsert, refresh, remove |
-//! | `batch` | lookups in batches: prefetch, then compare, without a branch on what was found |
+//! | `batch` | lookups, inserts and removals in batches; bursts of lookups in flight |
+//! | `phases` | the phases of lookups: prefetch, then compare, without a branch on what was found |
 //! | `maintenance` | what the caller drives between bursts: the clock, the scan for ended entries, growth |
 //! | `policy` | the five lookup [policies](Policy): two constants each |
 //! | `bucket`, [`simd`] | the line of metadata, the books of entries that live elsewhere; vector compares, and their scalar twin |
@@ -43,13 +44,17 @@ mod error;
 mod inline;
 mod layout;
 mod maintenance;
+mod phases;
 mod policy;
 mod report;
 pub mod simd;
 mod split;
 mod store;
 mod table;
+#[cfg(test)]
+mod tests;
 
+pub use batch::InFlight;
 pub use clock::{MAX_LIFETIME, Step};
 pub use error::{CapacityError, InsertError};
 pub use inline::Inline;

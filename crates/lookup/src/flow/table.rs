@@ -83,6 +83,8 @@ pub struct Table<L: Layout, P: Policy = Timed> {
     pub(super) hasher: Hasher,
     pub(super) max_capacity: usize,
     pub(super) counters: Counters,
+    /// Rises when an entry is inserted, moves or is removed, and when time passes.
+    pub(super) version: u64,
 }
 
 impl<L: Layout, P: Policy> Table<L, P> {
@@ -103,6 +105,7 @@ impl<L: Layout, P: Policy> Table<L, P> {
             hasher,
             max_capacity,
             counters: Counters::default(),
+            version: 0,
         })
     }
 
@@ -168,30 +171,22 @@ impl<L: Layout, P: Policy> Table<L, P> {
         Ok(slot)
     }
 
-    /// Sets an entry's lifetime to `lifetime` units from now.
+    /// Sets an entry's lifetime to `lifetime` units from now. Writes nothing if nothing changes: many packets of a flow
+    /// within one unit leave its line of metadata unmodified.
     /// # Errors
     /// [`InsertError::Lifetime`]
     #[inline]
     pub fn refresh(&mut self, slot: Slot, lifetime: u16) -> Result<(), InsertError> {
         let end = self.end(lifetime)?;
-        let (slot, is_old) = slot.parts();
-        let (bucket, lane) = at::<L>(slot);
-        self.generation_mut(is_old).memory.line_mut(bucket).set_end(lane, end);
-        Ok(())
-    }
-
-    /// As [`refresh`](Self::refresh), but writes nothing if nothing changes: many packets of a flow within one unit
-    /// leave its line of metadata unmodified.
-    /// # Errors
-    /// [`InsertError::Lifetime`]
-    #[inline]
-    pub fn renew(&mut self, slot: Slot, lifetime: u16) -> Result<(), InsertError> {
-        let end = self.end(lifetime)?;
+        let now = self.clock.low();
         let (slot, is_old) = slot.parts();
         let (bucket, lane) = at::<L>(slot);
         let line = self.generation_mut(is_old).memory.line_mut(bucket);
         if line.end(lane) != end {
+            let has_ended = line.live::<P>(now) >> lane & 1 == 0;
             line.set_end(lane, end);
+            // From now on lookups find it again.
+            self.version += u64::from(has_ended);
         }
         Ok(())
     }
@@ -277,6 +272,7 @@ impl<L: Layout, P: Policy> Table<L, P> {
         let place = self.store.place(digest);
         match self.store.insert(&mut self.search, (key, value), place, (self.clock.low(), end), ended) {
             Ok(done) => {
+                self.version += 1;
                 self.counters.inserted += 1;
                 self.counters.moved += done.n_moved as u64;
                 self.counters.ended_reused += u64::from(done.reused);
@@ -309,6 +305,7 @@ impl<L: Layout, P: Policy> Table<L, P> {
         let is_there = store.bucket(bucket).occupied() >> lane & 1 != 0;
         if is_there {
             store.remove(slot);
+            self.version += 1;
             self.counters.removed += 1;
         }
         is_there
@@ -316,6 +313,7 @@ impl<L: Layout, P: Policy> Table<L, P> {
 
     /// Removes everything. O(slots).
     pub fn clear(&mut self) {
+        self.version += 1;
         self.old = None;
         for bucket in 0..self.store.n_buckets() as u32 {
             self.store.clear(bucket, u8::MAX, &mut |_, _| {});

@@ -256,7 +256,7 @@ impl Stage {
     fn ask(&self, tracking: &mut Tracking, range: Range<usize>) {
         let Tracking { keys, digests, .. } = tracking;
         self.table.digests(&keys[range.clone()], &mut digests[range.clone()]);
-        self.table.prefetch(&digests[range]);
+        self.table.begin_batch(&digests[range]);
     }
 
     /// Records in flows by which port their packets leave. `routes` are routes of packets of the burst that was tracked
@@ -305,7 +305,7 @@ impl Stage {
         let route = route(hot, direction, tracking.epoch);
         if advance_open(hot, direction, &tracking.briefs[j]) {
             // This cannot fail: timeouts are in range.
-            let _ = self.table.renew(slot, self.open_lifetime);
+            let _ = self.table.refresh(slot, self.open_lifetime);
             self.counts.tracked += 1;
         } else {
             let fate = self.go_on_otherwise(tracking, j, (slot, direction), frame);
@@ -345,7 +345,7 @@ impl Stage {
             Judgement::Reopen => return Fate::Later,
         }
         let lifetime = lifetime(&self.settings.timeouts, state_of(hot));
-        let _ = self.table.renew(slot, lifetime);
+        let _ = self.table.refresh(slot, lifetime);
         self.counts.tracked += 1;
         Fate::Pass
     }
@@ -389,7 +389,7 @@ impl Stage {
         }
         let state = state_of(&translation.shared);
         let lifetime = lifetime(&self.settings.timeouts, state);
-        let _ = self.table.renew(slot, lifetime);
+        let _ = self.table.refresh(slot, lifetime);
         if state != before || self.now != translation.renewed {
             translation.renewed = self.now;
             for tuple in [*original, translation.reply] {
