@@ -23,6 +23,7 @@ use fibula_switch::shim::INITIAL_HOPS;
 use fibula_switch::table::FibTable;
 use fibula_switch::worker::Worker;
 use lookup::hash::SecretKey;
+use netio::BURST;
 use netio::backend::loopback::{self, Loopback};
 
 fn tracking() -> Settings {
@@ -128,6 +129,34 @@ fn what_is_remembered_is_only_for_the_same_name_from_the_same_kind_of_port() {
         rig.writer.valid().put(name.clone(), None);
         settle(&mut rig, &frame, TRUNK_8);
     }
+}
+
+#[test]
+fn frames_of_flows_leave_in_order_while_two_bursts_are_in_flight() {
+    const N_FLOWS: usize = 40;
+    let settings = tracking();
+    let stage = settings.flows.as_ref().unwrap().stage(0);
+    let mut rig = Rig::with_settings(NameKind::Mac, &settings);
+    rig.add(&Name::from_bytes(NameKind::Mac, &GATEWAY).unwrap(), 3);
+    // The second frame of each flow is in the burst after that of the first, or in the same.
+    let frame = |i: usize| udp4(format!("number {i}, and this is long enough").as_bytes(), (53 + i % N_FLOWS) as u16);
+    let sent: Vec<Vec<u8>> = (0..6 * BURST + 5).map(frame).collect();
+    sent.iter().for_each(|frame| rig.send(HOST_1, frame));
+    let left = |rig: &Rig| rig.counts().sent as usize;
+    for bursts in 0..6 {
+        assert_eq!(rig.worker.poll_once(), BURST);
+        assert_eq!(left(&rig), BURST * [0, 0, 1, 2, 3, 4][bursts], "of one burst the flows come, of one the names");
+    }
+    assert_eq!((rig.worker.poll_once(), left(&rig)), (5, sent.len()), "a burst that is not full waits for nothing");
+    let expected: Vec<_> = sent.iter().map(|frame| (TRUNK_8, out_of(TRUNK_8, frame))).collect();
+    assert_eq!(rig.run(), expected);
+    let counts = stage.lock().unwrap().counts();
+    assert_eq!((counts.begun as usize, counts.tracked as usize), (N_FLOWS, sent.len() - N_FLOWS));
+    // Without a following burst, full ones are finished by a poll that receives nothing.
+    sent[..2 * BURST].iter().for_each(|frame| rig.send(HOST_1, frame));
+    assert_eq!((rig.worker.poll_once(), rig.worker.poll_once(), left(&rig)), (BURST, BURST, sent.len()));
+    assert_eq!((rig.worker.poll_once(), left(&rig)), (0, sent.len() + 2 * BURST));
+    assert_eq!(rig.run(), expected[..2 * BURST]);
 }
 
 /// A switch in a network: hosts at ports 1 and 2, other switches at 8 and 9.

@@ -6,10 +6,11 @@
 //!                           └─► ARP, ND: answered on the same port   └─► never the port of entry; shim pushed,
 //!                                                                        counted down, or taken off
 //! ```
-//! **Two bursts in flight.** If a burst is full, more frames are waiting. Then the worker begins the lookups of the next
-//! burst before it finishes those of this one, so that the memory system always has requests. A burst that is not full
-//! is finished at once, and so is every burst when no frame follows it. Bursts are finished in the order of their
-//! reception. Each is forwarded by the plane that was published when it came.
+//! **Bursts in flight.** If a burst is full, more frames are waiting. Then the worker begins the lookups of the next
+//! burst before it finishes those of this one, so that the memory system always has requests. Flows and names are looked
+//! up one after the other, so with connection tracking two bursts are in flight: of one the flows come, of the burst
+//! before it the names. A burst that is not full is finished at once, and so is every burst when no frame follows it.
+//! Bursts are finished in the order of their reception. Each is forwarded by the plane that was published when it came.
 //!
 //! Workers share nothing that changes on the fast path: each has its own receive queues, packets, counters and reader
 //! of the FIB. A worker loads the published [`Plane`] once a burst. If no frame came, it sleeps in poll(2) until one
@@ -110,7 +111,10 @@ pub struct Worker<T> {
     next_revival: Option<Instant>,
     /// The burst that was received last.
     work: Box<Work<T>>,
-    /// The burst before it, if it is still in flight. Otherwise unused memory.
+    /// The burst before it, if the lookups of its flows are in flight. Otherwise unused memory.
+    tracked: Box<Work<T>>,
+    is_tracking: bool,
+    /// The burst before these, if the lookups of its names are in flight. Otherwise unused memory.
     earlier: Box<Work<T>>,
     is_in_flight: bool,
     /// Ports with staged frames.
@@ -143,6 +147,8 @@ impl<T: Table> Worker<T> {
             n_down: 0,
             next_revival: None,
             work: Work::new(),
+            tracked: Work::new(),
+            is_tracking: false,
             earlier: Work::new(),
             is_in_flight: false,
             dirty: ArrayVec::new(),
@@ -159,8 +165,8 @@ impl<T: Table> Worker<T> {
         self.waiter.waker()
     }
 
-    /// Receives at most one burst of every port; returns the frames received. One of them may stay in flight until the
-    /// next call, if it is a full burst. A call that receives nothing finishes it. Never sleeps.
+    /// Receives at most one burst of every port; returns the frames received. Full bursts may stay in flight: one, or
+    /// two with connection tracking. A call that receives nothing finishes them. Never sleeps.
     pub fn poll_once(&mut self) -> usize {
         if self.n_down > 0 {
             self.revive_ports();
@@ -227,15 +233,52 @@ impl<T: Table> Worker<T> {
         let plane = self.shared.plane.load();
         self.refresh_table(&plane);
         self.counters.received.add(self.work.burst.len() as u64);
-        let role = self.ports[entry].role;
-        let from_trunk = role == Role::Trunk;
-        (self.work.entry, self.work.from_trunk) = (entry, from_trunk);
-        // This must happen before the flow stage translates addresses, which changes the MAC address too.
-        let outside = self.router.as_ref().filter(|_| role == Role::Outside);
-        let to_us = outside.map(|router| router.addressed(&self.work.burst));
-        if self.stage.is_some() {
-            self.track(entry, epoch);
+        (self.work.entry, self.work.from_trunk) = (entry, self.ports[entry].role == Role::Trunk);
+        self.work.plane = Some(plane);
+        // The gateway looks names up while it finishes a burst, so its bursts are finished one by one.
+        let may_wait = self.work.burst.is_full() && self.router.is_none();
+        self.begin_flows(epoch);
+        if self.stage.is_some() && may_wait {
+            std::mem::swap(&mut self.work, &mut self.tracked);
+            if std::mem::replace(&mut self.is_tracking, true) {
+                self.forward(true);
+            }
+        } else {
+            self.forward_tracked();
+            self.forward(may_wait);
         }
+    }
+
+    /// Begins the lookups of the flows of the burst. Those of the burst before it advance: their lines have come, and
+    /// their entries come while this burst is read.
+    fn begin_flows(&mut self, epoch: u32) {
+        let Some(stage) = &self.stage else { return };
+        let mut stage = lock(stage);
+        if self.is_tracking {
+            stage.advance(&mut self.tracked.tracking);
+        }
+        stage.begin(&mut self.work.tracking, &self.work.burst, self.work.from_trunk, epoch);
+    }
+
+    /// Forwards the burst whose flows are in flight, if there is one, up to the lookups of its names.
+    fn forward_tracked(&mut self) {
+        if self.is_tracking {
+            self.is_tracking = false;
+            std::mem::swap(&mut self.work, &mut self.tracked);
+            self.forward(true);
+            std::mem::swap(&mut self.work, &mut self.tracked);
+        }
+    }
+
+    /// Finishes the flows of the burst, and begins the lookups of its names. Finishes the burst before it. If this one
+    /// `may_wait`, its lookups stay in flight.
+    fn forward(&mut self, may_wait: bool) {
+        let Some(plane) = self.work.plane.take() else { return };
+        let (entry, from_trunk) = (self.work.entry, self.work.from_trunk);
+        // This must happen before the flow stage translates addresses, which changes the MAC address too.
+        let outside = self.router.as_ref().filter(|_| self.ports[entry].role == Role::Outside);
+        let to_us = outside.map(|router| router.addressed(&self.work.burst));
+        self.finish_flows();
         let decided = to_us.map_or(0, |to_us| self.route_inbound(entry, to_us));
         if self.stage.is_some() {
             self.parse::<true>(&plane, entry, from_trunk, decided);
@@ -244,10 +287,9 @@ impl<T: Table> Worker<T> {
         }
         self.begin_lookups(&plane, from_trunk);
         self.work.plane = Some(plane);
-        self.finish();
-        // The gateway looks names up while it finishes a burst, so its bursts are finished one by one.
+        self.finish_earlier();
         let has_phases = self.table.as_mut().is_some_and(|table| table.reader().has_phases());
-        if has_phases && self.work.burst.is_full() && self.router.is_none() {
+        if has_phases && may_wait {
             std::mem::swap(&mut self.work, &mut self.earlier);
             self.is_in_flight = true;
         } else {
@@ -255,8 +297,23 @@ impl<T: Table> Worker<T> {
         }
     }
 
-    /// Finishes the burst in flight, if there is one.
+    /// Runs the burst through the last phase of the flow stage.
+    fn finish_flows(&mut self) {
+        let Some(stage) = &self.stage else { return };
+        let Work { tracking, burst, entry, .. } = &mut *self.work;
+        let mut stage = lock(stage);
+        let now = stage.clock();
+        stage.finish(tracking, burst, self.ports[*entry].id, now, &self.shared.neighbours);
+    }
+
+    /// Finishes the bursts in flight.
     pub fn finish(&mut self) {
+        self.forward_tracked();
+        self.finish_earlier();
+    }
+
+    /// Finishes the burst whose names are in flight, if there is one.
+    fn finish_earlier(&mut self) {
         if self.is_in_flight {
             self.is_in_flight = false;
             std::mem::swap(&mut self.work, &mut self.earlier);
@@ -278,15 +335,6 @@ impl<T: Table> Worker<T> {
         self.distribute(entry, from_trunk, bare);
         self.ask_outside();
         self.flush();
-    }
-
-    /// Runs the burst through the flow stage.
-    fn track(&mut self, entry: usize, epoch: u32) {
-        let Some(stage) = &self.stage else { return };
-        let Port { id, role, .. } = self.ports[entry];
-        let mut stage = lock(stage);
-        let times = (stage.clock(), epoch);
-        stage.track(&mut self.work.tracking, &mut self.work.burst, (id, role), times, &self.shared.neighbours);
     }
 
     /// Records in the flow stage by which port the packets of each flow leave, so that later ones need no lookup.

@@ -1,9 +1,13 @@
 //! The stage itself: the flows of one worker, or of a switch, and the handling of a burst.
 //!
 //! ```text
-//!  burst ─► parse ─► keys ─► digests ─► one batched lookup ─┬─ there: state, counters, timer, translation
-//!                                                           └─ not there: state machine, rules, server or port, insert
+//!  begin                             advance       finish
+//!  burst ─► parse ─► keys ─► digests ─► tags ─► entries ─┬─ there: state, counters, timer, translation
+//!                                                        └─ not there: state machine, rules, server or port, insert
 //! ```
+//! The next burst may begin before this one is finished, so that the memory of flows comes meanwhile. Only the last
+//! phase changes flows, and its lookups see all that earlier bursts changed. So the result is that of bursts one by one.
+//!
 //! A flow is one entry of a [`FlowTable`]: 16 bytes of key and 48 bytes of state and counters, in one cache line. A
 //! translated flow is two entries, one for each direction, which point to a shared state. Data that is needed only when
 //! a flow begins, ends or is shown is beside the table (`Cold`).
@@ -36,7 +40,6 @@ use super::{Settings, VirtualId};
 use crate::counters::DropReason;
 use crate::parse::envelope;
 use crate::plane::{Mac, Neighbours};
-use crate::port::Role;
 use fib::action::PortId;
 use lookup::flow::{CapacityError, FlowTable, Slot};
 use netio::Burst;
@@ -167,25 +170,37 @@ impl Stage {
         self.virtuals.get_mut(usize::from(id.0))
     }
 
-    /// Handles a burst that came in by a port, at `now` seconds of the stage's clock. It translates packets, and writes
-    /// to `tracking` which packets are dropped, and by which port the others leave, if their flow knows it.
-    pub(crate) fn track(
+    /// The first phase of a burst: reads the packets that belong to flows, and begins the lookups of their flows.
+    pub(crate) fn begin(&mut self, tracking: &mut Tracking, burst: &Burst, from_trunk: bool, epoch: u32) {
+        tracking.clear();
+        tracking.epoch = epoch;
+        tracking.n = self.read(tracking, burst, from_trunk);
+    }
+
+    /// The second phase, which may be left out: starts fetching the entries of the flows.
+    pub(crate) fn advance(&self, tracking: &mut Tracking) {
+        let Tracking { n, keys, digests, in_flight, .. } = tracking;
+        self.table.advance_batch(&keys[..*n], &digests[..*n], in_flight);
+    }
+
+    /// The last phase of a burst that came in by a port, at `now` seconds of the stage's clock. It translates packets,
+    /// and writes to `tracking` which packets are dropped, and by which port the others leave, if their flow knows it.
+    pub(crate) fn finish(
         &mut self,
         tracking: &mut Tracking,
         burst: &mut Burst,
-        (port, role): (PortId, Role),
-        (now, epoch): (u64, u32),
+        port: PortId,
+        now: u64,
         neighbours: &Neighbours,
     ) {
         self.set_time(now);
-        tracking.clear();
-        tracking.epoch = epoch;
-        let n = self.read(tracking, burst, role == Role::Trunk);
+        let Tracking { n, keys, digests, in_flight, slots, .. } = tracking;
+        let n = *n;
         if n == 0 {
             return;
         }
-        let Tracking { keys, digests, slots, .. } = tracking;
-        self.table.lookup_batch(&keys[..n], &digests[..n], &mut slots[..n]);
+        slots[..n].fill(None);
+        self.table.finish_batch(&keys[..n], &digests[..n], in_flight, |j, slot, _| slots[j] = Some(slot));
         let mut later = 0u32;
         for j in 0..n {
             let owner = usize::from(tracking.owners[j]);

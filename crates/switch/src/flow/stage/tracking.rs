@@ -3,7 +3,7 @@
 use crate::counters::DropReason;
 use crate::flow::key::WORDS;
 use crate::flow::packet::{Body, Brief};
-use lookup::flow::Slot;
+use lookup::flow::{InFlight, Slot};
 use lookup::hash::Digest;
 use netio::BURST;
 
@@ -45,11 +45,15 @@ pub(crate) struct Tracking {
     pub(crate) routes: [Route; BURST],
     /// The index of packet `i` in the arrays below, if its flow is to learn its route.
     pub(super) flow_of: [u8; BURST],
+    /// Packets that belong to flows: the length of the arrays below.
+    pub(super) n: usize,
     pub(super) briefs: [Brief; BURST],
     /// The offset of the EtherType in the frames of the burst.
     pub(super) type_at: usize,
     pub(super) keys: [[u64; WORDS]; BURST],
     pub(super) digests: [Digest; BURST],
+    /// The lookups of the flows, while they are in flight.
+    pub(super) in_flight: InFlight,
     pub(super) slots: [Option<Slot>; BURST],
     pub(super) owners: [u8; BURST],
     pub(super) downwards: u32,
@@ -66,10 +70,12 @@ impl Default for Tracking {
             reasons: [DropReason::FlowRefused; BURST],
             routes: [Route::NONE; BURST],
             flow_of: [NO_FLOW; BURST],
+            n: 0,
             briefs: [Brief { body: Body::Other, ip_bytes: 0 }; BURST],
             type_at: 0,
             keys: [[0; WORDS]; BURST],
             digests: [Digest(0); BURST],
+            in_flight: InFlight::default(),
             slots: [None; BURST],
             owners: [0; BURST],
             downwards: 0,

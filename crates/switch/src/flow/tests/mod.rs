@@ -1,6 +1,7 @@
 //! Packets in, packets out of one stage, at times that the test says.
 
 mod filter;
+mod in_flight;
 mod translation;
 
 use super::packet::Endpoint;
@@ -9,7 +10,6 @@ use super::state::State;
 use super::{FlowView, Settings, Stage, Tracking};
 use crate::counters::DropReason;
 use crate::plane::{Mac, Neighbours};
-use crate::port::Role;
 use etherparse::{PacketBuilder, PacketBuilderStep};
 use fib::action::PortId;
 use netio::{BURST, Burst, Packet};
@@ -148,12 +148,9 @@ impl Rig {
     fn burst(&mut self, frames: &[Vec<u8>]) -> Vec<Result<Vec<u8>, DropReason>> {
         let mut burst: Burst = frames.iter().map(|frame| Packet::from_frame(frame)).collect();
         let mut tracking = Tracking::default();
-        self.stage.track(&mut tracking, &mut burst, (PortId(1), Role::Host), (self.now, 1), &self.neighbours);
-        let fate = |(i, packet): (usize, &Packet)| match tracking.refused >> i & 1 {
-            0 => Ok(packet.frame().to_vec()),
-            _ => Err(tracking.reasons[i]),
-        };
-        burst.iter().enumerate().map(fate).collect()
+        self.stage.begin(&mut tracking, &burst, false, 1);
+        self.stage.finish(&mut tracking, &mut burst, PortId(1), self.now, &self.neighbours);
+        fates(&burst, &tracking)
     }
 
     fn send(&mut self, frame: &[u8]) -> Result<Vec<u8>, DropReason> {
@@ -195,6 +192,15 @@ impl Rig {
     fn states(&self) -> Vec<State> {
         self.views().iter().map(|view| view.state).collect()
     }
+}
+
+/// What became of the frames of a burst.
+fn fates(burst: &Burst, tracking: &Tracking) -> Vec<Result<Vec<u8>, DropReason>> {
+    let fate = |(i, packet): (usize, &Packet)| match tracking.refused >> i & 1 {
+        0 => Ok(packet.frame().to_vec()),
+        _ => Err(tracking.reasons[i]),
+    };
+    burst.iter().enumerate().map(fate).collect()
 }
 
 fn to_port_80() -> Rules {
