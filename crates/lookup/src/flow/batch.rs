@@ -1,9 +1,9 @@
 //! Operations on many flows: pipelines over the groups of a call, and lookups in [phases](super::phases) that the caller
 //! keeps in flight.
 //!
-//! In a call, what a phase asks for comes while the other groups have theirs:
+//! In a call, what a phase asks for comes while another group has its own:
 //! ```text
-//! group g+1: begin    group g: advance    group g-1: second buckets    group g-2: compare keys
+//! group g: begin    group g-1: advance    group g-2: second buckets    group g-3: compare keys
 //! ```
 //! A call of many groups always has requests for memory under way, but at its end it waits for the last ones. A caller
 //! that has the next burst already begins that one first: see [`Table::begin_batch`].
@@ -21,6 +21,10 @@ use crate::hash::Digest;
 
 /// Keys per group. Hits are slower with 8, misses with 32, by some percent; batches of 32 are two groups.
 const GROUP: usize = 16;
+/// Groups in a call between two phases of one group. With two, batches of 256 were slower by some percent.
+const AHEAD: usize = 1;
+/// Groups between their second phase and their last, as a power of two.
+const RING: usize = (2 * AHEAD + 1).next_power_of_two();
 
 /// A burst of lookups in flight, of at most [`BURST`] keys: see [`Table::begin_batch`].
 #[derive(Clone, Debug, Default)]
@@ -112,8 +116,7 @@ impl<L: Layout, P: Policy> Table<L, P> {
         let (store, now, group) = (&self.store, self.clock.low(), &mut in_flight.group);
         let mut is_found = 0u32;
         by_kernel(kernel, || {
-            group.look_in_second(store, flows, now);
-            group.compare(store, flows, now, |i, slot, value| {
+            group.finish(store, flows, now, |i, slot, value| {
                 is_found |= 1 << i;
                 found(i, Slot::new(slot, false), value);
             });
@@ -262,18 +265,18 @@ fn pipeline<M: Memory, P: Policy>(
         (&keys[range.clone()], &digests[range])
     };
     by_kernel(kernel, || {
-        // Three groups are in progress at a time; a ring of four avoids a division.
-        let mut ring: [Group<GROUP>; 4] = Default::default();
-        begin(store, part(0).1);
-        for group in 0..n.div_ceil(GROUP) + 2 {
-            begin(store, part(group + 1).1);
-            ring[group % 4].advance(store, part(group), now);
-            if let Some(group) = group.checked_sub(1) {
-                ring[group % 4].look_in_second(store, part(group), now);
+        let mut ring: [Group<GROUP>; RING] = Default::default();
+        for step in 0..n.div_ceil(GROUP) + 3 * AHEAD {
+            begin(store, part(step).1);
+            if let Some(group) = step.checked_sub(AHEAD) {
+                ring[group % RING].advance(store, part(group), now);
             }
-            if let Some(group) = group.checked_sub(2) {
+            if let Some(group) = step.checked_sub(2 * AHEAD) {
+                ring[group % RING].look_in_second(store, part(group), now);
+            }
+            if let Some(group) = step.checked_sub(3 * AHEAD) {
                 let found = |i, slot, value: &M::Value| found(group * GROUP + i, slot, value);
-                ring[group % 4].compare(store, part(group), now, found);
+                ring[group % RING].finish(store, part(group), now, found);
             }
         }
     });

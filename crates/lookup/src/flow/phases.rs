@@ -5,7 +5,7 @@
 //! advance:  matches = tags == tag (& timers run)         prefetch the entry of the first match, or
 //!           if none: the hint                            prefetch the line of the second bucket
 //! finish:   for the latter: matches in the second bucket prefetch the entry
-//!           compare keys; if a tag matched by chance (1 in 8,000): look up alone
+//!           compare keys, those in second buckets last; if a tag matched by chance (1 in 8,000): look up alone
 //! ```
 //! Bits of a word record which keys matched and which continue, so no phase branches on what was found: for mixed
 //! traffic such branches are unpredictable.
@@ -129,16 +129,33 @@ impl<const N: usize> Group<N> {
         self.goes_on = 0;
     }
 
-    /// Compares the keys of those whose tags matched, and reports those that are equal.
+    /// Compares the tags of the second buckets, if that was not done, and the keys of all whose tags matched. Reports
+    /// those that are equal.
     #[inline(always)]
-    pub(super) fn compare<M: Memory, P: Policy>(
+    pub(super) fn finish<M: Memory, P: Policy>(
+        &mut self,
+        store: &Store<M, P>,
+        flows: Flows<'_, M>,
+        now: u16,
+        mut found: impl FnMut(usize, u32, &M::Value),
+    ) {
+        let met_in_first = self.met;
+        self.look_in_second(store, flows, now);
+        self.compare(store, flows, now, met_in_first, &mut found);
+        // Their entries came meanwhile.
+        self.compare(store, flows, now, self.met & !met_in_first, &mut found);
+    }
+
+    #[inline(always)]
+    fn compare<M: Memory, P: Policy>(
         &self,
         store: &Store<M, P>,
         (keys, digests): Flows<'_, M>,
         now: u16,
-        mut found: impl FnMut(usize, u32, &M::Value),
+        which: u32,
+        found: &mut impl FnMut(usize, u32, &M::Value),
     ) {
-        for i in each::<N>(self.met) {
+        for i in each::<N>(which) {
             let slot = self.places[i];
             let (key, value) = store.memory.entry(slot);
             if *key == keys[i] {
