@@ -25,6 +25,7 @@ fn options(contestants: Vec<String>) -> Options {
         threads: vec![1, 2],
         runs: 2,
         batch: 24,
+        in_flight: vec![1, 2, 3, 4],
         seed: 7,
         operations: Some(3000),
         parts: vec![Part::Lookup, Part::Insert, Part::Hint, Part::Churn],
@@ -40,10 +41,10 @@ fn answer_alike(is_small: bool) {
         .collect();
     let mut tables = Tables::default();
     run(&Options { is_small, ..options(ours.clone()) }, &mut tables).unwrap();
-    // Per load: one table of inserts, one of lookups per share and number of threads, two of hints, and one of lookups
+    // Per load: one table of inserts, one of lookups per share, number of threads and number of bursts in flight, two of hints, and one of lookups
     // after turnovers per share and table of ours.
     let n_ours = ours.iter().filter(|name| *name != "floor" && *name != "hashbrown").count();
-    assert_eq!(tables.0.len(), 2 * (1 + 3 * 2 + 2 + 3 * n_ours));
+    assert_eq!(tables.0.len(), 2 * (1 + 3 * 2 * 4 + 2 + 3 * n_ours));
     for rows in &tables.0 {
         let answered: Vec<_> = rows.iter().filter_map(|row| row.checksum).collect();
         assert!(answered.windows(2).all(|pair| pair[0] == pair[1]), "{rows:?}");
@@ -71,6 +72,9 @@ fn settings_out_of_range_are_refused() {
     assert!(refused(Options { load: vec![1.0], ..options(vec![]) }, &mut tables));
     assert!(refused(Options { absent: vec![1.5], ..options(vec![]) }, &mut tables));
     assert!(refused(Options { batch: 65, ..options(vec![]) }, &mut tables));
+    assert!(refused(Options { batch: 33, ..options(vec![]) }, &mut tables));
+    assert!(refused(Options { in_flight: vec![0], ..options(vec![]) }, &mut tables));
+    assert!(refused(Options { in_flight: vec![5], ..options(vec![]) }, &mut tables));
     assert!(refused(options(vec!["inline".into()]), &mut tables));
     let unknown = run(&options(vec!["nothing".into()]), &mut tables);
     assert!(matches!(unknown, Err(BenchError::UnknownContestant { .. })));

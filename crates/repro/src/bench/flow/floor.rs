@@ -8,7 +8,9 @@
 
 use lookup::hash::{Digest, Family, Hasher, SecretKey};
 
+use super::phases::{Phases, sum_in_flight};
 use super::sides::{Key, MAX_BATCH, Side, small};
+use crate::contestants::{Calls, fetch_ahead};
 use crate::pages::Pages;
 
 pub(super) struct Floor {
@@ -33,48 +35,69 @@ impl Floor {
         }
     }
 
-    fn burst(&self, keys: &[Key]) -> u64 {
-        let (mut digests, mut hits) = ([Digest(0); MAX_BATCH], [0usize; MAX_BATCH]);
-        let digests = &mut digests[..keys.len()];
-        self.hasher.digest_keys(keys, digests);
-        let bucket = |digest: Digest| self.buckets.as_ptr().wrapping_add(((digest.0 >> 32) as usize & self.mask) * 64);
-        for &digest in digests.iter() {
-            prefetch(bucket(digest));
-        }
-        let (mut n_hits, mut sum) = (0, 0u64);
-        for (key, &digest) in keys.iter().zip(digests.iter()) {
-            // SAFETY: the masked number is one of a line in the array. All bytes are zero, which the compiler cannot know.
-            let line = u64::from(unsafe { bucket(digest).read() });
-            let slot = ((digest.0 >> 32) as usize & self.mask) * 8 + (digest.0 & 7 | line & 7) as usize;
-            hits[n_hits] = slot * 32;
-            // SAFETY: as above, and eight entries a bucket.
-            prefetch(unsafe { self.entries.as_ptr().add(slot * 32 * (key[1] & 1) as usize) });
-            n_hits += (key[1] & 1) as usize;
-            sum = sum.wrapping_add(line);
-        }
-        for &at in &hits[..n_hits] {
-            // SAFETY: as above; an entry has 32 bytes, and the array starts on a page.
-            let [a, b, c, d] = unsafe { self.entries.as_ptr().add(at).cast::<[u64; 4]>().read() };
-            sum = sum.wrapping_add(a ^ b).wrapping_add(c).wrapping_add(d);
-        }
-        sum
+    fn bucket(&self, digest: Digest) -> *const u8 {
+        self.buckets.as_ptr().wrapping_add(((digest.0 >> 32) as usize & self.mask) * 64)
     }
 }
 
-impl Floor {
-    fn burst_of_small(&self, keys: &[Key]) -> u64 {
-        let (mut digests, mut words) = ([Digest(0); MAX_BATCH], [0; MAX_BATCH]);
-        let (digests, words) = (&mut digests[..keys.len()], &mut words[..keys.len()]);
-        words.iter_mut().zip(keys).for_each(|(word, key)| *word = small(key).into());
-        self.hasher.digest_words(words, 4, digests);
-        let line = |digest: Digest| self.buckets.as_ptr().wrapping_add(((digest.0 >> 32) as usize & self.mask) * 64);
-        for &digest in digests.iter() {
-            prefetch(line(digest));
+/// A burst of lookups in flight.
+pub(super) struct Begun {
+    digests: [Digest; MAX_BATCH],
+    words: [u64; MAX_BATCH],
+    /// Where the entries of the hits are.
+    hits: [usize; MAX_BATCH],
+    n_hits: usize,
+    /// The sum of what was read in the lines.
+    sum: u64,
+}
+
+impl Phases for Floor {
+    type Begun = Begun;
+
+    fn new_burst(&self) -> Begun {
+        Begun { digests: [Digest(0); MAX_BATCH], words: [0; MAX_BATCH], hits: [0; MAX_BATCH], n_hits: 0, sum: 0 }
+    }
+
+    #[inline(always)]
+    fn begin(&self, keys: &[Key], begun: &mut Begun) {
+        let digests = &mut begun.digests[..keys.len()];
+        if self.is_small {
+            let words = &mut begun.words[..keys.len()];
+            words.iter_mut().zip(keys).for_each(|(word, key)| *word = small(key).into());
+            self.hasher.digest_words(words, 4, digests);
+        } else {
+            self.hasher.digest_keys(keys, digests);
         }
-        digests.iter().fold(0, |sum, &digest| {
-            // SAFETY: the masked number is one of a line in the array, which has eight words.
-            let word = unsafe { line(digest).cast::<u64>().add((digest.0 & 7) as usize).read() };
-            sum.wrapping_add(word)
+        digests.iter().for_each(|&digest| prefetch(self.bucket(digest)));
+    }
+
+    #[inline(always)]
+    fn advance(&self, keys: &[Key], begun: &mut Begun) {
+        (begun.n_hits, begun.sum) = (0, 0);
+        for (key, &digest) in keys.iter().zip(&begun.digests) {
+            if self.is_small {
+                // SAFETY: the masked number is one of a line in the array, which has eight words.
+                let word = unsafe { self.bucket(digest).cast::<u64>().add((digest.0 & 7) as usize).read() };
+                begun.sum = begun.sum.wrapping_add(word);
+                continue;
+            }
+            // SAFETY: as above. All bytes are zero, which the compiler cannot know.
+            let line = u64::from(unsafe { self.bucket(digest).read() });
+            let slot = ((digest.0 >> 32) as usize & self.mask) * 8 + (digest.0 & 7 | line & 7) as usize;
+            begun.hits[begun.n_hits] = slot * 32;
+            // SAFETY: as above, and eight entries a bucket.
+            prefetch(unsafe { self.entries.as_ptr().add(slot * 32 * (key[1] & 1) as usize) });
+            begun.n_hits += (key[1] & 1) as usize;
+            begun.sum = begun.sum.wrapping_add(line);
+        }
+    }
+
+    #[inline(always)]
+    fn finish(&self, _keys: &[Key], begun: &mut Begun) -> u64 {
+        begun.hits[..begun.n_hits].iter().fold(begun.sum, |sum, &at| {
+            // SAFETY: as above; an entry has 32 bytes, and the array starts on a page.
+            let [a, b, c, d] = unsafe { self.entries.as_ptr().add(at).cast::<[u64; 4]>().read() };
+            sum.wrapping_add(a ^ b).wrapping_add(c).wrapping_add(d)
         })
     }
 }
@@ -95,10 +118,18 @@ impl Side for Floor {
         Ok(())
     }
 
-    fn sum(&self, queries: &[Key], batch: usize, passes: u64) -> u64 {
-        let bursts = (0..passes).flat_map(|_| queries.chunks(batch));
-        let burst = |keys| if self.is_small { self.burst_of_small(keys) } else { self.burst(keys) };
-        bursts.fold(0, |sum, keys| sum.wrapping_add(burst(keys)))
+    fn sum(&self, queries: &[Key], calls: Calls, passes: u64) -> u64 {
+        if calls.in_flight > 1 {
+            return sum_in_flight(self, queries, calls, passes);
+        }
+        let (mut burst, mut sum) = (self.new_burst(), 0u64);
+        for keys in (0..passes).flat_map(|_| queries.chunks(calls.batch)) {
+            fetch_ahead(keys);
+            self.begin(keys, &mut burst);
+            self.advance(keys, &mut burst);
+            sum = sum.wrapping_add(self.finish(keys, &mut burst));
+        }
+        sum
     }
 
     fn bytes(&self) -> u64 {

@@ -8,6 +8,7 @@
 
 pub(crate) mod books;
 mod floor;
+mod phases;
 mod rte;
 mod sides;
 
@@ -17,11 +18,13 @@ use std::time::{Duration, Instant};
 
 pub use sides::CONTESTANTS;
 
+use lookup::base::prefetch::BURST;
+use lookup::publish::ring::IN_FLIGHT;
 use sides::{Key, MAX_BATCH, Side};
 
 use super::{Listener, millions_per_second};
 use crate::BenchError;
-use crate::contestants;
+use crate::contestants::{self, Calls};
 use crate::names::{Random, mix64};
 use crate::report::{Row, Setting};
 
@@ -47,6 +50,8 @@ pub struct Options {
     pub runs: u32,
     /// Keys per call.
     pub batch: u32,
+    /// Numbers of bursts in flight: see [`Calls::in_flight`]. Only lookups have several.
+    pub in_flight: Vec<u32>,
     /// Seed of keys, orders and secrets.
     pub seed: u64,
     /// Lookups per run and thread, at least.
@@ -105,6 +110,12 @@ impl Options {
         }
         if self.batch == 0 || self.batch as usize > MAX_BATCH {
             return setting(format!("a batch has {} keys; use 1 to {MAX_BATCH}", self.batch));
+        }
+        if let Some(n) = self.in_flight.iter().find(|&&n| n == 0 || n as usize > IN_FLIGHT) {
+            return setting(format!("{n} bursts are in flight; use 1 to {IN_FLIGHT}"));
+        }
+        if self.batch as usize > BURST && self.in_flight.iter().any(|&n| n > 1) {
+            return setting(format!("a batch has {} keys; with several in flight use 1 to {BURST}", self.batch));
         }
         if self.runs == 0 || self.threads.iter().any(|&threads| threads == 0 || threads > 64) {
             return setting("the runs or threads are out of range; use at least 1 run, and 1 to 64 threads".into());
@@ -268,24 +279,29 @@ fn lookups(
         let (queries, expected) = queries(options, absent, n, |n| n);
         let passes = options.operations.unwrap_or(LOOKUPS).div_ceil(queries.len() as u64);
         let expected = expected.wrapping_mul(passes).wrapping_mul(u64::from(threads));
-        let mut samples = vec![Vec::new(); entered.len()];
+        let patterns: Vec<Calls> = options.in_flight.iter().map(|&n| Calls::new(options.batch, n)).collect();
+        let turns = || patterns.iter().flat_map(|&calls| entered.iter().map(move |entry| (calls, entry)));
+        // Everything takes its turn in every round, so that a disturbance of the machine meets all alike.
+        let mut samples = vec![Vec::new(); turns().count()];
         for _ in 0..options.runs {
-            for ((name, sides), samples) in entered.iter().zip(&mut samples) {
-                let (sum, elapsed) = timed_run(sides, &queries, options.batch as usize, passes);
+            for ((calls, (name, sides)), samples) in turns().zip(&mut samples) {
+                let (sum, elapsed) = timed_run(sides, &queries, calls, passes);
                 if sides[0].answers() && sum != expected {
                     return Err(BenchError::Checksum { contestant: (*name).into(), got: sum, expected });
                 }
                 samples.push(millions_per_second(passes * u64::from(threads) * queries.len() as u64, elapsed));
             }
         }
-        let rows = entered.iter().zip(samples).map(|((name, sides), samples)| {
+        let rows = turns().zip(samples).map(|((calls, (name, sides)), samples)| {
             let mut row = options.row(format!("flow/lookup, absent {absent}"), name, setting, threads, samples);
             row.bits_per_name = Some(8.0 * sides[0].bytes() as f64 / n as f64);
+            row.in_flight = calls.in_flight as u32;
             row.checksum = sides[0].answers().then_some(expected);
             row.note = sides[0].note();
             row
         });
-        listener.table(&rows.collect::<Vec<_>>());
+        let rows: Vec<Row> = rows.collect();
+        rows.chunks(entered.len().max(1)).for_each(|rows| listener.table(rows));
     }
     Ok(())
 }
@@ -310,10 +326,10 @@ fn queries(options: &Options, absent: f64, n: u64, name: impl Fn(u64) -> u64) ->
 }
 
 /// Sum of the answers, one thread per table, and the time from the first start to the last end.
-fn timed_run(sides: &[Box<dyn Side>], queries: &[Key], batch: usize, passes: u64) -> (u64, Duration) {
+fn timed_run(sides: &[Box<dyn Side>], queries: &[Key], calls: Calls, passes: u64) -> (u64, Duration) {
     if let [side] = sides {
         let start = Instant::now();
-        return (side.sum(queries, batch, passes), start.elapsed());
+        return (side.sum(queries, calls, passes), start.elapsed());
     }
     let barrier = Barrier::new(sides.len());
     let times: Vec<(u64, Instant, Instant)> = std::thread::scope(|scope| {
@@ -324,7 +340,7 @@ fn timed_run(sides: &[Box<dyn Side>], queries: &[Key], batch: usize, passes: u64
                 scope.spawn(move || {
                     barrier.wait();
                     let start = Instant::now();
-                    (side.sum(queries, batch, passes), start, Instant::now())
+                    (side.sum(queries, calls, passes), start, Instant::now())
                 })
             })
             .collect();
@@ -351,7 +367,7 @@ fn churned(options: &Options, setting: (u64, f64), listener: &mut dyn Listener) 
             let mut samples = Vec::new();
             for _ in 0..options.runs {
                 let start = Instant::now();
-                let sum = side.sum(&queries, options.batch as usize, 1);
+                let sum = side.sum(&queries, Calls::new(options.batch, 1), 1);
                 samples.push(millions_per_second(queries.len() as u64, start.elapsed()));
                 if sum != expected {
                     return Err(BenchError::Checksum { contestant: name.into(), got: sum, expected });

@@ -31,6 +31,7 @@ mod linked {
     use super::super::sides::{Flow, Key, MAX_BATCH, Side, Value, small_value};
     use crate::BenchError;
     use crate::contestants::dpdk as rte;
+    use crate::contestants::{Calls, fetch_ahead};
     use crate::pages::Pages;
 
     struct Rte {
@@ -108,11 +109,12 @@ mod linked {
             Ok(())
         }
 
-        fn sum(&self, queries: &[Key], batch: usize, passes: u64) -> u64 {
+        fn sum(&self, queries: &[Key], calls: Calls, passes: u64) -> u64 {
             let mut data = [std::ptr::null_mut::<c_void>(); MAX_BATCH];
             let mut sum = 0u64;
             for _ in 0..passes {
-                for keys in queries.chunks(batch) {
+                for keys in queries.chunks(calls.batch) {
+                    fetch_ahead(keys);
                     let table = self.table.as_ptr();
                     // SAFETY: a live table, arrays of the given length; nothing writes concurrently.
                     let hits =

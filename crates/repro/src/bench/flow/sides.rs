@@ -1,12 +1,15 @@
 //! The contestants of `bench flow`: tables of 16-byte keys and 16-byte values, or of 4 and 4 bytes, and the floor.
 
+use lookup::base::prefetch::BURST;
 use lookup::flow::{
-    CuckooPlusPlus, Horton, Inline, Layout, Optimistic, Pessimistic, Policy, Settings, Split, Table, Timed,
+    CuckooPlusPlus, Horton, InFlight, Inline, Layout, Optimistic, Pessimistic, Policy, Settings, Split, Table, Timed,
 };
 use lookup::hash::{Digest, Family, Hasher, SecretKey};
 
 use super::floor::Floor;
+use super::phases::{Phases, sum_in_flight};
 use super::rte;
+use crate::contestants::{Calls, fetch_ahead};
 
 /// A key: a padded IPv4 5-tuple. Of a small key only the first four bytes count.
 pub(super) type Key = [u64; 2];
@@ -142,8 +145,8 @@ pub(super) trait Side: Send + Sync {
         Ok(false)
     }
 
-    /// Sum of both words of all values found, over `passes` passes.
-    fn sum(&self, queries: &[Key], batch: usize, passes: u64) -> u64;
+    /// Sum of both words of all values found, over `passes` passes. A contestant without phases has one burst in flight.
+    fn sum(&self, queries: &[Key], calls: Calls, passes: u64) -> u64;
 
     /// Bytes of the table.
     fn bytes(&self) -> u64;
@@ -247,11 +250,15 @@ impl<L: Flow, P: Policy> Side for Table<L, P> {
         Ok(true)
     }
 
-    fn sum(&self, queries: &[Key], batch: usize, passes: u64) -> u64 {
+    fn sum(&self, queries: &[Key], calls: Calls, passes: u64) -> u64 {
+        if calls.in_flight > 1 {
+            return sum_in_flight(self, queries, calls, passes);
+        }
         let (mut digests, mut scratch) = ([Digest(0); MAX_BATCH], L::SCRATCH);
         let mut sum = 0u64;
         for _ in 0..passes {
-            for keys in queries.chunks(batch) {
+            for keys in queries.chunks(calls.batch) {
+                fetch_ahead(keys);
                 let (keys, digests) = (L::keys(keys, &mut scratch), &mut digests[..keys.len()]);
                 self.digests(keys, digests);
                 self.for_each_found(keys, digests, |_, _, value| sum = sum.wrapping_add(<L as Flow>::sum(value)));
@@ -297,6 +304,44 @@ impl<L: Flow, P: Policy> Side for Table<L, P> {
             Some(huge) if huge * 10 < all * 9 => format!("{} % on huge pages", huge * 100 / all),
             _ => String::new(),
         }
+    }
+}
+
+/// A burst of lookups in flight.
+pub(super) struct Begun<L: Flow> {
+    digests: [Digest; BURST],
+    scratch: [L::Key; MAX_BATCH],
+    in_flight: InFlight,
+}
+
+impl<L: Flow, P: Policy> Phases for Table<L, P> {
+    type Begun = Begun<L>;
+
+    fn new_burst(&self) -> Begun<L> {
+        Begun { digests: [Digest(0); BURST], scratch: L::SCRATCH, in_flight: InFlight::default() }
+    }
+
+    #[inline(always)]
+    fn begin(&self, keys: &[Key], begun: &mut Begun<L>) {
+        let digests = &mut begun.digests[..keys.len()];
+        self.digests(L::keys(keys, &mut begun.scratch), digests);
+        self.begin_batch(digests);
+    }
+
+    #[inline(always)]
+    fn advance(&self, keys: &[Key], begun: &mut Begun<L>) {
+        let (keys, digests) = (L::keys(keys, &mut begun.scratch), &begun.digests[..keys.len()]);
+        self.advance_batch(keys, digests, &mut begun.in_flight);
+    }
+
+    #[inline(always)]
+    fn finish(&self, keys: &[Key], begun: &mut Begun<L>) -> u64 {
+        let (keys, digests) = (L::keys(keys, &mut begun.scratch), &begun.digests[..keys.len()]);
+        let mut sum = 0u64;
+        self.finish_batch(keys, digests, &mut begun.in_flight, |_, _, value| {
+            sum = sum.wrapping_add(<L as Flow>::sum(value));
+        });
+        sum
     }
 }
 
@@ -379,13 +424,17 @@ impl<E: Pair> Side for Map<E> {
         Ok(())
     }
 
-    fn sum(&self, queries: &[Key], _batch: usize, passes: u64) -> u64 {
+    fn sum(&self, queries: &[Key], calls: Calls, passes: u64) -> u64 {
         let mut sum = 0u64;
         for _ in 0..passes {
-            for key in queries {
-                let (key, _) = E::pair(key);
-                if let Some((_, value)) = self.table.find(E::digest(&self.hasher, &key), |(other, _)| *other == key) {
-                    sum = sum.wrapping_add(E::sum(value));
+            for keys in queries.chunks(calls.batch) {
+                fetch_ahead(keys);
+                for key in keys {
+                    let (key, _) = E::pair(key);
+                    let digest = E::digest(&self.hasher, &key);
+                    if let Some((_, value)) = self.table.find(digest, |(other, _)| *other == key) {
+                        sum = sum.wrapping_add(E::sum(value));
+                    }
                 }
             }
         }

@@ -165,6 +165,9 @@ pub(crate) struct FlowArgs {
     /// Keys a call, up to 64
     #[arg(long, default_value_t = 32)]
     batch: u32,
+    /// Bursts in flight: 2 begins a burst before it finishes the last one, as a switch does
+    #[arg(long, value_delimiter = ',', default_value = "1", value_name = "K")]
+    in_flight: Vec<u32>,
     /// What keys, orders and secrets follow from
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -186,6 +189,7 @@ impl From<FlowArgs> for flow::Options {
             threads: args.threads,
             runs: args.runs,
             batch: args.batch,
+            in_flight: args.in_flight,
             seed: args.seed,
             operations: args.operations,
             parts: args.parts,

@@ -71,6 +71,7 @@ fn options(setting: &Setting, capacity: u64, load: Vec<f64>, part: Part) -> Opti
         threads: vec![1],
         runs: 1,
         batch: 32,
+        in_flight: vec![1],
         seed: setting.seed,
         operations: None,
         parts: vec![part],
