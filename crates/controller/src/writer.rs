@@ -256,12 +256,12 @@ impl Writer {
             if session.is_ended() {
                 continue;
             }
-            let attached = self.state.network.attach(node, &report);
+            let attached = self.state.network.attach_lacking(node, &report);
             self.keep_view_rows();
             match attached {
-                Ok(messages) => {
+                Ok(lacks) => {
                     let change = self.state.network.change();
-                    outgoing.extend(messages.into_iter().map(|message| {
+                    outgoing.extend(self.state.network.messages(lacks).map(|message| {
                         let phase = phase_of(&message.body);
                         Outgoing {
                             phase,

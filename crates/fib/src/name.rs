@@ -223,6 +223,14 @@ impl Name {
         }
     }
 
+    /// Bytes of heap memory: 0 for a name of up to 16 bytes.
+    pub fn heap_bytes(&self) -> usize {
+        match &self.0 {
+            Repr::Inline { .. } => 0,
+            Repr::Boxed { bytes, .. } => bytes.len(),
+        }
+    }
+
     /// The bytes that are hashed, in the order in which a frame carries them.
     pub fn as_bytes(&self) -> &[u8] {
         match &self.0 {

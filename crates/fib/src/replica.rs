@@ -22,19 +22,32 @@ use std::net::IpAddr;
 
 /// An exact table of the fast path, written by the replica alone.
 pub trait Exact<V> {
+    /// Entries that are on their way, and will replace all that are there.
+    type Loading;
     /// The value of a name.
     fn get(&self, name: &Name) -> Option<V>;
     /// Puts a name, or changes its value.
     fn put(&mut self, name: Name, value: V);
     /// Removes a name that is there.
     fn remove(&mut self, name: &Name);
+    /// No entries yet, and room for about `n_names`. What is served stays until [`Exact::replace`].
+    fn begin(&self, n_names: usize) -> Self::Loading;
+    /// Adds entries to those on their way. Of equal names the last counts.
+    fn load(&self, loading: &mut Self::Loading, entries: Vec<(Name, V)>);
+    /// Replaces all entries with those that were on their way.
+    fn replace(&mut self, loading: Self::Loading);
     /// Replaces all entries with these.
-    fn replace(&mut self, entries: Vec<(Name, V)>);
+    fn replace_with(&mut self, entries: Vec<(Name, V)>) {
+        let mut loading = self.begin(entries.len());
+        self.load(&mut loading, entries);
+        self.replace(loading);
+    }
     /// Calls `each` for every entry, in any order.
     fn for_each(&self, each: &mut dyn FnMut(&Name, V));
 }
 
 impl<V: Copy> Exact<V> for HashMap<Name, V> {
+    type Loading = Self;
     fn get(&self, name: &Name) -> Option<V> {
         HashMap::get(self, name).copied()
     }
@@ -44,8 +57,14 @@ impl<V: Copy> Exact<V> for HashMap<Name, V> {
     fn remove(&mut self, name: &Name) {
         HashMap::remove(self, name);
     }
-    fn replace(&mut self, entries: Vec<(Name, V)>) {
-        *self = entries.into_iter().collect();
+    fn begin(&self, _: usize) -> Self {
+        HashMap::new()
+    }
+    fn load(&self, loading: &mut Self, entries: Vec<(Name, V)>) {
+        loading.extend(entries);
+    }
+    fn replace(&mut self, loading: Self) {
+        *self = loading;
     }
     fn for_each(&self, each: &mut dyn FnMut(&Name, V)) {
         self.iter().for_each(|(name, value)| each(name, *value));
@@ -151,25 +170,33 @@ impl Parts {
     }
 }
 
-/// An exact table as the protocol sees it.
+/// An exact table as the protocol sees it. `L` are entries on their way.
 #[derive(Debug)]
-struct ExactState<V> {
+struct ExactState<L> {
     held: Held,
     n_names: usize,
     parts: Parts,
-    loading: Vec<(Name, V)>,
+    loading: Option<Loading<L>>,
 }
 
-impl<V> Default for ExactState<V> {
+/// A whole table on its way, with its digest and its size so far.
+#[derive(Debug)]
+struct Loading<L> {
+    entries: L,
+    n_names: usize,
+    digest: u64,
+}
+
+impl<L> Default for ExactState<L> {
     fn default() -> Self {
-        ExactState { held: Held::default(), n_names: 0, parts: Parts::default(), loading: Vec::new() }
+        ExactState { held: Held::default(), n_names: 0, parts: Parts::default(), loading: None }
     }
 }
 
-impl<V: ExactValue> ExactState<V> {
-    fn apply(
+impl<L> ExactState<L> {
+    fn apply<V: ExactValue>(
         &mut self,
-        table: &mut impl Exact<V>,
+        table: &mut impl Exact<V, Loading = L>,
         update: ExactUpdate<V>,
         max_names: usize,
     ) -> Result<bool, ReplicaError> {
@@ -179,24 +206,28 @@ impl<V: ExactValue> ExactState<V> {
                     return Ok(false);
                 }
                 if part == 0 {
-                    self.loading.clear();
+                    // The parts are of one size, except the last.
+                    let n_names = entries.len().saturating_mul(parts as usize).min(max_names);
+                    self.loading = Some(Loading { entries: table.begin(n_names), n_names: 0, digest: 0 });
                 }
-                let last = self.parts.accept((version, digest), part, parts)?;
-                if self.loading.len() + entries.len() > max_names {
-                    let got = self.loading.len() + entries.len();
-                    self.loading = Vec::new();
+                let last = self.parts.accept((version, digest), part, parts).inspect_err(|_| self.loading = None)?;
+                let Some(loading) = &mut self.loading else {
+                    return Err(ReplicaError::MissingPart { got: part, expected: 0 });
+                };
+                loading.n_names += entries.len();
+                if loading.n_names > max_names {
+                    let got = loading.n_names;
+                    (self.loading, self.parts) = (None, Parts::default());
                     return Err(ReplicaError::TooManyNames { got, max: max_names });
                 }
-                self.loading.extend(entries);
-                if last {
-                    let loaded = std::mem::take(&mut self.loading);
-                    let got = loaded.iter().fold(0, |sum, (name, value)| sum ^ value.share(name));
+                loading.digest = entries.iter().fold(loading.digest, |sum, (name, value)| sum ^ value.share(name));
+                table.load(&mut loading.entries, entries);
+                if last && let Some(Loading { entries, n_names, digest: got }) = self.loading.take() {
                     if got != digest {
                         return Err(ReplicaError::ExactDigest { got, expected: digest });
                     }
-                    self.n_names = loaded.len();
-                    table.replace(loaded);
-                    self.held = Held { version, digest };
+                    table.replace(entries);
+                    (self.held, self.n_names) = (Held { version, digest }, n_names);
                 }
                 Ok(true)
             }
@@ -245,8 +276,8 @@ pub struct Replica<T: Tables> {
     image_parts: Parts,
     actions: Vec<Action>,
     actions_held: Held,
-    valid: ExactState<Option<IpAddr>>,
-    local: ExactState<PortId>,
+    valid: ExactState<<T::Valid as Exact<Option<IpAddr>>>::Loading>,
+    local: ExactState<<T::Local as Exact<PortId>>::Loading>,
     valid_held: bool,
     tables: T,
 }
@@ -346,7 +377,7 @@ impl<T: Tables> Replica<T> {
         }
         let header = TableHeader { reset: false, ..header };
         if !header.gateway && self.valid.held != Held::default() {
-            self.tables.valid().replace(Vec::new());
+            self.tables.valid().replace_with(Vec::new());
             self.valid = ExactState::default();
         }
         let same_cells = |served: &TableHeader| {
@@ -491,9 +522,9 @@ impl<T: Tables> Replica<T> {
             put(Body::Actions { version: self.actions_held.version, actions: self.actions.clone() });
             image_parts(header.table, fib.image()).for_each(&mut put);
             let (valid, local) = self.tables.shared();
-            load_parts(header.spec.kind, self.local.held, entries(local)).map(Body::Local).for_each(&mut put);
+            save_exact(header.spec.kind, self.local.held, local, |update| put(Body::Local(update)));
             if header.gateway {
-                load_parts(header.spec.kind, self.valid.held, entries(valid)).map(Body::Valid).for_each(&mut put);
+                save_exact(header.spec.kind, self.valid.held, valid, |update| put(Body::Valid(update)));
             }
         }
         let checksum = fingerprint(&out);
@@ -525,10 +556,46 @@ impl<T: Tables> Replica<T> {
 
 const SAVED: &[u8] = b"FIBULAS1";
 
-fn entries<V: Copy>(table: &impl Exact<V>) -> Vec<(Name, V)> {
-    let mut entries = Vec::new();
-    table.for_each(&mut |name, value| entries.push((name.clone(), value)));
-    entries
+/// Calls `put` with a whole exact table, part by part.
+fn save_exact<V>(kind: NameKind, held: Held, table: &impl Exact<V>, mut put: impl FnMut(ExactUpdate<V>)) {
+    let mut cuts = Cuts::default();
+    table.for_each(&mut |name, _| _ = cuts.is_before(name));
+    let parts = cuts.n_parts();
+    let (mut cuts, mut part, mut entries) = (Cuts::default(), 0, Vec::new());
+    let mut flush = |entries| {
+        put(ExactUpdate::Load { kind, version: held.version, digest: held.digest, part, parts, entries });
+        part += 1;
+    };
+    table.for_each(&mut |name, value| {
+        if cuts.is_before(name) {
+            flush(std::mem::take(&mut entries));
+        }
+        entries.push((name.clone(), value));
+    });
+    flush(entries);
+}
+
+/// Where an exact table is cut into messages.
+#[derive(Default)]
+struct Cuts {
+    n_cuts: u32,
+    /// Bytes of the present part.
+    bytes: usize,
+}
+
+impl Cuts {
+    /// Whether there is a cut before the next entry.
+    fn is_before(&mut self, name: &Name) -> bool {
+        let bytes = entry_bytes(name);
+        let cut = self.bytes > 0 && self.bytes + bytes > PART_BYTES;
+        self.bytes = if cut { bytes } else { self.bytes + bytes };
+        self.n_cuts += u32::from(cut);
+        cut
+    }
+
+    fn n_parts(&self) -> u32 {
+        self.n_cuts + 1
+    }
 }
 
 /// A whole FIB in messages.
@@ -541,27 +608,24 @@ pub(crate) fn image_parts(table: u32, image: Vec<u8>) -> impl Iterator<Item = Bo
     })
 }
 
-/// A whole exact table in messages; one message even when it is empty.
-pub(crate) fn load_parts<V>(
+/// A whole exact table in messages; one message even when it is empty. `entries` is called twice, and each message is
+/// made when it is asked for: so no more than one part is in memory.
+pub(crate) fn load_parts<V, I: Iterator<Item = (Name, V)>>(
     kind: NameKind,
     held: Held,
-    entries: Vec<(Name, V)>,
+    entries: impl Fn() -> I,
 ) -> impl Iterator<Item = ExactUpdate<V>> {
-    let mut cuts = vec![0];
-    let mut bytes = 0;
-    for (index, (name, _)) in entries.iter().enumerate() {
-        bytes += entry_bytes(name);
-        if bytes > PART_BYTES && index > 0 {
-            cuts.push(index);
-            bytes = entry_bytes(name);
-        }
-    }
-    let parts = cuts.len() as u32;
-    cuts.push(entries.len());
-    let mut entries = entries.into_iter();
+    let mut cuts = Cuts::default();
+    entries().for_each(|(name, _)| _ = cuts.is_before(&name));
+    let parts = cuts.n_parts();
+    let (mut cuts, mut rest) = (Cuts::default(), entries().peekable());
     (0..parts).map(move |part| {
-        let n = cuts[part as usize + 1] - cuts[part as usize];
-        let entries = entries.by_ref().take(n).collect();
+        // The entry after the cut was counted when its cut was found.
+        let mut entries = Vec::from_iter(rest.next());
+        if part == 0 {
+            entries.iter().for_each(|(name, _)| _ = cuts.is_before(name));
+        }
+        entries.extend(std::iter::from_fn(|| rest.next_if(|(name, _)| !cuts.is_before(name))));
         ExactUpdate::Load { kind, version: held.version, digest: held.digest, part, parts, entries }
     })
 }

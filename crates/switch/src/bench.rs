@@ -143,7 +143,7 @@ pub fn forward_with_fib(
         writer.set_table(kind, hasher, || FibTable::new(kind, hasher.clone(), fib.reader()));
         if load.place == Place::Gateway {
             let names = valid.iter().filter_map(|word| Name::from_bytes(kind, &word.to_le_bytes()[..6]).ok());
-            writer.valid().replace(names.map(|name| (name, None)).collect());
+            writer.valid().replace_with(names.map(|name| (name, None)).collect());
         }
     })
 }

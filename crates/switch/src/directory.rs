@@ -15,6 +15,7 @@ use fib::action::{Action, PortId};
 use fib::designs::{BURST, Burst, NameList, Reader};
 use fib::name::{Name, NameError, NameKind, clip};
 use lookup::hash::{Digest, Hasher};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
@@ -104,13 +105,17 @@ impl Asked {
 /// Answers questions for names, from any thread. See the module.
 pub struct Directory {
     shared: Arc<Shared<FibTable>>,
-    valid: Arc<Others<()>>,
+    valid: Arc<Others<Option<IpAddr>>>,
     local: Arc<Others<PortId>>,
     counters: Counters,
 }
 
 impl Directory {
-    pub(crate) fn new(shared: Arc<Shared<FibTable>>, valid: Arc<Others<()>>, local: Arc<Others<PortId>>) -> Self {
+    pub(crate) fn new(
+        shared: Arc<Shared<FibTable>>,
+        valid: Arc<Others<Option<IpAddr>>>,
+        local: Arc<Others<PortId>>,
+    ) -> Self {
         Self { shared, valid, local, counters: Counters::default() }
     }
 

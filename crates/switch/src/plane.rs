@@ -5,32 +5,36 @@
 //! with the names, the hasher or the actions of another. The cells of the FIB and the entries of the exact tables
 //! change in place, each through a publication of its own. Only the replacement of a whole table makes a new plane.
 //!
-//! Neighbours (IP address to MAC address) are beside it, behind a lock. Only ARP and ND take the lock; forwarded frames
-//! never do. Workers do not see names of another kind than the FIB's, or texts, which frames do not carry. The replica
+//! Neighbours (IP address to MAC address) are beside it, behind a lock: an index into the table of valid names. Only ARP
+//! and ND take the lock; forwarded frames never do. Workers do not see names of another kind than the FIB's, or texts, which frames do not carry. The replica
 //! needs such names, and the [`Directory`] answers for them.
+
+mod names;
+
+pub use names::{LocalNames, ValidNames};
 
 use crate::counters::DropReason;
 use crate::directory::{Asked, Directory};
-use crate::exact::{Entries, ExactTable};
+use crate::exact::{Addresses, Entries, ExactTable, ExactWriter};
 use crate::parse::{FieldError, NameField};
 use crate::table::FibTable;
 use arc_swap::ArcSwap;
-use fib::action::{Action, PortId};
-use fib::name::{Name, NameKind};
-use fib::replica::{Exact, Tables};
+use fib::action::Action;
+use fib::name::NameKind;
+use fib::replica::Tables;
 use lookup::hash::{Family, Hasher, SecretKey};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// A MAC address.
 pub type Mac = [u8; 6];
 
 /// MAC addresses of IP addresses, for answers to ARP requests and neighbour solicitations.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Neighbours {
-    hosts: RwLock<HashMap<IpAddr, Mac>>,
+    hosts: RwLock<Addresses>,
     /// Addresses of the switch itself.
     own: HashMap<IpAddr, Mac>,
 }
@@ -38,18 +42,19 @@ pub struct Neighbours {
 impl Neighbours {
     /// Addresses of the switch itself, and no hosts yet.
     pub(crate) fn with_own(own: HashMap<IpAddr, Mac>) -> Self {
-        Self { own, ..Self::default() }
+        let none = Addresses::new(Arc::new(ExactTable::empty(NameKind::Mac)));
+        Self { own, hosts: RwLock::new(none) }
     }
 
     /// The MAC address for the IP address of a host, or of the switch itself.
     pub fn get(&self, ip: IpAddr) -> Option<Mac> {
         let own = self.own.get(&ip).copied();
-        own.or_else(|| self.hosts.read().unwrap_or_else(PoisonError::into_inner).get(&ip).copied())
+        own.or_else(|| self.hosts().name_of(ip)?.as_bytes().try_into().ok())
     }
 
     /// The number of hosts with a known address.
     pub fn len(&self) -> usize {
-        self.hosts.read().unwrap_or_else(PoisonError::into_inner).len()
+        self.hosts().len()
     }
 
     /// Whether none is known.
@@ -57,20 +62,12 @@ impl Neighbours {
         self.len() == 0
     }
 
-    fn insert(&self, ip: IpAddr, mac: Mac) {
-        self.hosts.write().unwrap_or_else(PoisonError::into_inner).insert(ip, mac);
+    fn hosts(&self) -> RwLockReadGuard<'_, Addresses> {
+        self.hosts.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Removes an address, unless it belongs to another host by now.
-    fn remove(&self, ip: IpAddr, mac: Mac) {
-        let mut map = self.hosts.write().unwrap_or_else(PoisonError::into_inner);
-        if map.get(&ip) == Some(&mac) {
-            map.remove(&ip);
-        }
-    }
-
-    fn replace(&self, entries: HashMap<IpAddr, Mac>) {
-        *self.hosts.write().unwrap_or_else(PoisonError::into_inner) = entries;
+    fn hosts_mut(&self) -> RwLockWriteGuard<'_, Addresses> {
+        self.hosts.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -161,7 +158,9 @@ impl<T> PlaneWriter<T> {
     ) -> (Arc<Shared<T>>, Self) {
         // Any key is right until there is a FIB.
         let (kind, hasher) = (NameKind::Mac, Hasher::new(Family::default(), &SecretKey::from_seed(0)));
-        let (valid, local) = (Entries::new(kind, hasher.clone()), Entries::new(kind, hasher));
+        let valid = ExactWriter::new(kind, hasher.clone());
+        let local = Entries::new(kind, hasher);
+        *neighbours.hosts_mut() = Addresses::new(valid.table().clone());
         let plane = Plane {
             generation: 0,
             field: Err(DropReason::NoFib),
@@ -180,8 +179,8 @@ impl<T> PlaneWriter<T> {
             has_ports,
             n_asking: 0,
             field_error: None,
-            valid: ValidNames { shared: shared.clone(), names: valid, ips: HashMap::new() },
-            local: LocalNames { shared: shared.clone(), names: local },
+            valid: ValidNames::new(shared.clone(), valid),
+            local: LocalNames::new(shared.clone(), local),
         };
         (shared, writer)
     }
@@ -205,7 +204,7 @@ impl<T> PlaneWriter<T> {
     ) {
         let tables = (0..self.n_workers).map(|_| Mutex::new(Some(table()))).collect();
         let valid = self.valid.rekey(kind, hasher);
-        let local = self.local.names.rekey(kind, hasher);
+        let local = self.local.rekey(kind, hasher);
         let field = NameField::new(kind, self.fixed_offset);
         let unused = self.fixed_offset.filter(|_| !matches!(kind, NameKind::Fixed(_)));
         let error = field.err().or(unused.map(|offset| FieldError::OffsetUnused { kind, offset }));
@@ -248,7 +247,7 @@ impl PlaneWriter<FibTable> {
     /// The directory that answers programs, with `n_readers` readers of every FIB that is published from now on.
     pub fn directory(&mut self, n_readers: usize) -> Directory {
         self.n_asking = n_readers.max(1);
-        let (valid, local) = (self.valid.names.others().clone(), self.local.names.others().clone());
+        let (valid, local) = (self.valid.others().clone(), self.local.others().clone());
         Directory::new(self.shared.clone(), valid, local)
     }
 }
@@ -285,137 +284,5 @@ impl Tables for PlaneWriter<FibTable> {
         let readers = (0..self.n_asking).map(|_| fib.reader());
         let asked = (self.n_asking > 0).then(|| Arc::new(Asked::new(kind, hasher.clone(), readers)));
         self.publish_table(kind, hasher, || FibTable::new(kind, hasher.clone(), fib.reader()), asked);
-    }
-}
-
-/// The names that hosts may send to, with the IP addresses of those that have one.
-pub struct ValidNames<T> {
-    shared: Arc<Shared<T>>,
-    names: Entries<()>,
-    ips: HashMap<Name, IpAddr>,
-}
-
-/// The MAC address that a name consists of, if it is one.
-fn mac_of(name: &Name) -> Option<Mac> {
-    (name.kind() == NameKind::Mac).then(|| name.as_bytes().try_into().ok())?
-}
-
-impl<T> ValidNames<T> {
-    /// The number of names.
-    pub fn len(&self) -> usize {
-        self.names.len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// The MAC address in answers for a name with an IP address; none if frames are not forwarded by MAC addresses.
-    fn neighbour_of(&self, name: &Name) -> Option<Mac> {
-        mac_of(name).filter(|_| self.names.accepts(name))
-    }
-
-    fn forget_neighbour(&self, name: &Name, ip: Option<IpAddr>) {
-        if let (Some(mac), Some(ip)) = (mac_of(name), ip) {
-            self.shared.neighbours.remove(ip, mac);
-        }
-    }
-
-    fn publish_neighbours(&self) {
-        let known = self.ips.iter().filter_map(|(name, &ip)| Some((ip, self.neighbour_of(name)?)));
-        self.shared.neighbours.replace(known.collect());
-    }
-
-    fn rekey(&mut self, kind: NameKind, hasher: &Hasher) -> Arc<ExactTable> {
-        let table = self.names.rekey(kind, hasher);
-        self.publish_neighbours();
-        table
-    }
-}
-
-impl<T> Exact<Option<IpAddr>> for ValidNames<T> {
-    fn get(&self, name: &Name) -> Option<Option<IpAddr>> {
-        self.names.get(name).map(|()| self.ips.get(name).copied())
-    }
-
-    fn put(&mut self, name: Name, ip: Option<IpAddr>) {
-        let old = match ip {
-            Some(ip) => self.ips.insert(name.clone(), ip),
-            None => self.ips.remove(&name),
-        };
-        if old != ip {
-            self.forget_neighbour(&name, old);
-        }
-        if let (Some(mac), Some(ip)) = (self.neighbour_of(&name), ip) {
-            self.shared.neighbours.insert(ip, mac);
-        }
-        if let Some(table) = self.names.put(name, ()) {
-            self.shared.publish(|plane| plane.valid = table);
-        }
-        // No route has to be forgotten: packets to a name that was not valid were dropped.
-    }
-
-    fn remove(&mut self, name: &Name) {
-        let ip = self.ips.remove(name);
-        self.forget_neighbour(name, ip);
-        self.names.remove(name);
-        self.shared.changed();
-    }
-
-    fn replace(&mut self, entries: Vec<(Name, Option<IpAddr>)>) {
-        self.ips = entries.iter().filter_map(|(name, ip)| Some((name.clone(), (*ip)?))).collect();
-        let table = self.names.replace(entries.into_iter().map(|(name, _)| (name, ())).collect());
-        self.publish_neighbours();
-        self.shared.publish(|plane| plane.valid = table);
-    }
-
-    fn for_each(&self, each: &mut dyn FnMut(&Name, Option<IpAddr>)) {
-        self.names.for_each(|name, ()| each(name, self.ips.get(name).copied()));
-    }
-}
-
-/// The names of hosts at this switch, with their ports.
-pub struct LocalNames<T> {
-    shared: Arc<Shared<T>>,
-    names: Entries<PortId>,
-}
-
-impl<T> LocalNames<T> {
-    /// The number of names.
-    pub fn len(&self) -> usize {
-        self.names.len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-}
-
-impl<T> Exact<PortId> for LocalNames<T> {
-    fn get(&self, name: &Name) -> Option<PortId> {
-        self.names.get(name)
-    }
-
-    fn put(&mut self, name: Name, port: PortId) {
-        if let Some(table) = self.names.put(name, port) {
-            self.shared.publish(|plane| plane.local = table);
-        }
-        self.shared.changed();
-    }
-
-    fn remove(&mut self, name: &Name) {
-        self.names.remove(name);
-        self.shared.changed();
-    }
-
-    fn replace(&mut self, entries: Vec<(Name, PortId)>) {
-        let table = self.names.replace(entries);
-        self.shared.publish(|plane| plane.local = table);
-    }
-
-    fn for_each(&self, each: &mut dyn FnMut(&Name, PortId)) {
-        self.names.for_each(each);
     }
 }

@@ -72,9 +72,9 @@ fn every_change_takes_effect_with_the_next_packet_of_a_flow() {
     rig.assert_dropped(HOST_1, frame, DropReason::Alien);
     rig.writer.valid().put(name.clone(), None);
     settle(&mut rig, frame, TRUNK_8);
-    rig.writer.valid().replace(vec![]);
+    rig.writer.valid().replace_with(vec![]);
     rig.assert_dropped(HOST_1, frame, DropReason::Alien);
-    rig.writer.valid().replace(vec![(name.clone(), None)]);
+    rig.writer.valid().replace_with(vec![(name.clone(), None)]);
     settle(&mut rig, frame, TRUNK_8);
 
     let to = |id| Action::Port(PortId(id));
@@ -92,9 +92,9 @@ fn every_change_takes_effect_with_the_next_packet_of_a_flow() {
     settle(&mut rig, frame, HOST_2);
     rig.writer.local().remove(&name);
     rig.assert_dropped(HOST_1, frame, DropReason::NotLocal);
-    rig.writer.local().replace(vec![(name.clone(), PortId(HOST_2))]);
+    rig.writer.local().replace_with(vec![(name.clone(), PortId(HOST_2))]);
     settle(&mut rig, frame, HOST_2);
-    rig.writer.local().replace(vec![]);
+    rig.writer.local().replace_with(vec![]);
     rig.assert_dropped(HOST_1, frame, DropReason::NotLocal);
 
     // Another FIB, which knows nothing.

@@ -88,7 +88,7 @@ fn collect(end: &mut Loopback, n: usize) -> Vec<Vec<u8>> {
 fn two_workers_forward_every_frame_in_order_while_names_and_cells_change() {
     let mut rig = two_workers();
     let mut fib = Fib::new((0..1000).map(|i| (i, 2)));
-    rig.writer.valid().replace((0..1000).map(|i| (mac(i), None)).collect());
+    rig.writer.valid().replace_with((0..1000).map(|i| (mac(i), None)).collect());
     fib.publish(&mut rig.writer);
     let TwoWorkers { plane, mut writer, mut hosts, mut trunks } = rig;
     const N: usize = 20_000;

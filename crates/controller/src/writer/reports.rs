@@ -78,17 +78,18 @@ impl Writer {
 
     fn answer(&mut self, session: &Session, report: &Report) {
         let switch = self.name_of(session);
-        let attached = self.state.network.attach(session.node(), report);
+        let attached = self.state.network.attach_lacking(session.node(), report);
         self.keep_view_rows();
         match attached {
             Ok(missing) => {
                 session.set_parked(false);
-                tracing::info!(switch, messages = missing.len(), "report answered");
                 if missing.is_empty() {
                     // It has everything, including what is still queued for it.
                     session.acknowledge(u64::MAX);
                 }
-                let missing: Vec<Bytes> = missing.iter().map(|message| self.bytes_of(message)).collect();
+                let messages = self.state.network.messages(missing);
+                let missing: Vec<Bytes> = messages.map(|message| self.bytes_of(&message)).collect();
+                tracing::info!(switch, messages = missing.len(), "report answered");
                 session.send_image(missing, self.state.network.change());
             }
             Err(error) => {

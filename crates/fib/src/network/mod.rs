@@ -44,6 +44,7 @@ mod wiring;
 
 pub use error::NetworkError;
 pub use restore::RestoreError;
+pub use resync::Lacks;
 
 use crate::action::{Action, PortId};
 use crate::designs::{self, CONCISE, Design, FibControl, Key, Spec, ViewUpdates};
@@ -500,8 +501,7 @@ impl Network {
         }
         if gateway {
             let table = &self.tables[&header.table];
-            let entries = self.valid_entries(&table.tenants);
-            let parts = load_parts(self.settings.kind, table.valid, entries);
+            let parts = load_parts(self.settings.kind, table.valid, || self.valid_entries(&table.tenants));
             parts.for_each(|part| draft.send(1, node, Body::Valid(part)));
         }
         Ok(())
@@ -639,7 +639,7 @@ impl Network {
         }
         let spec = self.settings.spec(design);
         let control = self.build_control(&spec, tenants)?;
-        let valid = Held { version: 1, digest: names::digest_of(&self.valid_entries(tenants)) };
+        let valid = Held { version: 1, digest: names::digest_of(self.valid_entries(tenants)) };
         let table = Table::new(tenants.clone(), spec, control, valid);
         let id = self.next_table;
         self.next_table += 1;

@@ -66,8 +66,8 @@ impl<V: ExactValue> ExactChange<V> {
 }
 
 /// The digest of an exact table with these entries.
-pub(super) fn digest_of<V: ExactValue>(entries: &[(Name, V)]) -> u64 {
-    entries.iter().fold(0, |digest, (name, value)| digest ^ value.share(name))
+pub(super) fn digest_of<V: ExactValue>(entries: impl Iterator<Item = (Name, V)>) -> u64 {
+    entries.fold(0, |digest, (name, value)| digest ^ value.share(&name))
 }
 
 impl Network {
@@ -366,7 +366,7 @@ mod tests {
             change.record(&name, before, after);
         }
         let entries: Vec<_> = table.iter().map(|(name, port)| (name.clone(), *port)).collect();
-        let mut held = Held { version: 7, digest: digest_of(&entries) };
+        let mut held = Held { version: 7, digest: digest_of(entries.iter().cloned()) };
         let mut at = 7;
         let updates = change.advance(NameKind::Mac, &mut held);
         assert!(updates.len() > 1);
@@ -379,7 +379,7 @@ mod tests {
             table.extend(put);
             remove.iter().for_each(|name| _ = table.remove(name));
             let entries: Vec<_> = table.iter().map(|(name, port)| (name.clone(), *port)).collect();
-            assert_eq!(digest, digest_of(&entries));
+            assert_eq!(digest, digest_of(entries.iter().cloned()));
         }
         assert_eq!((held.version, table.len()), (at, 66_666));
     }

@@ -7,6 +7,27 @@ use crate::messages::{Body, Held, Message, Report, TableHeader};
 use crate::replica::{image_parts, load_parts};
 use crate::topology::{NodeId, TopologyError};
 
+/// What an attached switch lacks.
+#[must_use]
+pub struct Lacks {
+    node: NodeId,
+    pieces: Vec<Piece>,
+}
+
+/// A message, or a whole exact table at this version.
+enum Piece {
+    Body(Body),
+    Local(Held),
+    Valid(Held),
+}
+
+impl Lacks {
+    /// Whether it lacks nothing.
+    pub fn is_empty(&self) -> bool {
+        self.pieces.is_empty()
+    }
+}
+
 impl Network {
     /// Whether [`Network::attach`] accepts this report.
     /// # Errors
@@ -29,6 +50,14 @@ impl Network {
     /// # Errors
     /// [`NetworkError::WrongCluster`], [`TopologyError::UnknownNode`], [`NetworkError::Graph`]; unchanged.
     pub fn attach(&mut self, node: NodeId, report: &Report) -> Result<Vec<Message>, NetworkError> {
+        let lacks = self.attach_lacking(node, report)?;
+        Ok(self.messages(lacks).collect())
+    }
+
+    /// As [`Network::attach`], without the messages: [`Network::messages`] makes them.
+    /// # Errors
+    /// As [`Network::attach`].
+    pub fn attach_lacking(&mut self, node: NodeId, report: &Report) -> Result<Lacks, NetworkError> {
         self.check_report(node, report)?;
         let switch = self.switches.get(&node).ok_or(TopologyError::UnknownNode { id: node })?;
         let header = self.header(node);
@@ -41,29 +70,49 @@ impl Network {
             || report.valid.version > valid.version;
         let has = |theirs: Held, ours: Held| !reset && theirs == ours;
 
-        let mut bodies = Vec::new();
+        let mut pieces = Vec::new();
         if reset || report.header != header.fingerprint() {
-            bodies.push(Body::Table(TableHeader { reset, ..header.clone() }));
+            pieces.push(Piece::Body(Body::Table(TableHeader { reset, ..header.clone() })));
         }
         if !has(report.actions, actions) {
-            bodies.push(Body::Actions { version: actions.version, actions: switch.actions.clone() });
+            let actions = Body::Actions { version: actions.version, actions: switch.actions.clone() };
+            pieces.push(Piece::Body(actions));
         }
         if !has(report.local, local) {
-            bodies.extend(load_parts(header.spec.kind, local, self.local_entries(node)).map(Body::Local));
+            pieces.push(Piece::Local(local));
         }
-        bodies.extend(self.attach_view(node, &header, report)?);
+        pieces.extend(self.attach_view(node, &header, report)?.into_iter().map(Piece::Body));
         if header.gateway && !has(report.valid, valid) {
-            let entries = self.valid_entries(&self.tables[&header.table].tenants);
-            bodies.extend(load_parts(header.spec.kind, valid, entries).map(Body::Valid));
+            pieces.push(Piece::Valid(valid));
         }
 
         if let Some(switch) = self.switches.get_mut(&node) {
             switch.attached = true;
-            if bodies.is_empty() {
+            if pieces.is_empty() {
                 switch.acknowledged = self.change;
             }
         }
-        Ok(bodies.into_iter().map(|body| self.message(node, body)).collect())
+        Ok(Lacks { node, pieces })
+    }
+
+    /// The messages with what a switch lacks, in order. A whole exact table is read part by part as its messages are
+    /// asked for. The network must not have changed since [`Network::attach_lacking`].
+    pub fn messages(&self, lacks: Lacks) -> impl Iterator<Item = Message> {
+        let Lacks { node, pieces } = lacks;
+        let kind = self.settings.kind;
+        let bodies = move |piece| -> Box<dyn Iterator<Item = Body>> {
+            match piece {
+                Piece::Body(body) => Box::new(std::iter::once(body)),
+                Piece::Local(held) => {
+                    Box::new(load_parts(kind, held, move || self.local_entries(node)).map(Body::Local))
+                }
+                Piece::Valid(held) => {
+                    let entries = move || self.valid_entries(&self.tables[&self.switches[&node].table].tenants);
+                    Box::new(load_parts(kind, held, entries).map(Body::Valid))
+                }
+            }
+        };
+        pieces.into_iter().flat_map(bodies).map(move |body| self.message(node, body))
     }
 
     /// The rows that the store must have after switches were attached or detached. A mutation returns them with its own.

@@ -64,14 +64,14 @@ impl Network {
         Held { version: switch.actions_version, digest: actions_digest(&switch.actions) }
     }
 
-    pub(super) fn valid_entries(&self, tenants: &Tenants) -> Vec<(Name, Option<IpAddr>)> {
+    pub(super) fn valid_entries(&self, tenants: &Tenants) -> impl Iterator<Item = (Name, Option<IpAddr>)> {
         let held = self.rib.iter().filter(|(_, _, attachment)| tenants.holds(attachment.tenant));
-        held.map(|(name, _, attachment)| (name.clone(), attachment.ip)).collect()
+        held.map(|(name, _, attachment)| (name.clone(), attachment.ip))
     }
 
-    pub(super) fn local_entries(&self, node: NodeId) -> Vec<(Name, PortId)> {
-        let here = self.rib.iter().filter(|(_, _, attachment)| attachment.switch == node);
-        here.map(|(name, _, attachment)| (name.clone(), attachment.port)).collect()
+    pub(super) fn local_entries(&self, node: NodeId) -> impl Iterator<Item = (Name, PortId)> {
+        let here = self.rib.iter().filter(move |(_, _, attachment)| attachment.switch == node);
+        here.map(|(name, _, attachment)| (name.clone(), attachment.port))
     }
 
     pub(super) fn switch_row(&self, id: NodeId) -> Row {

@@ -87,6 +87,8 @@ impl Shared {
 }
 
 impl Exact<Ip> for Shared {
+    type Loading = Entries;
+
     fn get(&self, name: &Name) -> Option<Ip> {
         self.changed.get(name).copied().unwrap_or_else(|| self.listed(name))
     }
@@ -105,6 +107,14 @@ impl Exact<Ip> for Shared {
         } else {
             self.changed.remove(name);
         }
+    }
+
+    fn begin(&self, n_names: usize) -> Entries {
+        Vec::with_capacity(n_names)
+    }
+
+    fn load(&self, loading: &mut Entries, entries: Entries) {
+        loading.extend(entries);
     }
 
     fn replace(&mut self, mut entries: Entries) {
@@ -186,7 +196,7 @@ mod tests {
                     tables[from].0.for_each(&mut |name, ip| entries.push((name.clone(), ip)));
                     assert_eq!(entries.len(), copy.len());
                     let (table, map) = &mut tables[rng.below(4) as usize];
-                    table.replace(entries);
+                    table.replace_with(entries);
                     *map = copy;
                 }
                 _ => {}
@@ -204,10 +214,10 @@ mod tests {
         let shelf = Shelf::default();
         let entries: Entries = (0..100).map(|i| (name(i), None)).collect();
         let mut tables: Vec<Shared> = (0..3).map(|_| Held::new(&shelf).valid).collect();
-        tables.iter_mut().for_each(|table| table.replace(entries.clone()));
+        tables.iter_mut().for_each(|table| table.replace_with(entries.clone()));
         let mut less = entries.clone();
         less.remove(7);
-        tables[2].replace(less);
+        tables[2].replace_with(less);
         assert!(tables.windows(2).all(|pair| Rc::ptr_eq(&pair[0].list, &pair[1].list)));
         assert_eq!(tables.iter().map(Shared::len).collect::<Vec<_>>(), [100, 100, 99]);
     }

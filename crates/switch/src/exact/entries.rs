@@ -25,13 +25,11 @@ impl Slot for PortId {
     }
 }
 
-/// A value of no bits: only the presence of the name counts.
-impl Slot for () {
-    fn to_slot(self) -> Option<u16> {
-        Some(0)
-    }
-
-    fn from_slot(_: u16) {}
+/// Entries that will replace all others.
+#[derive(Debug)]
+pub struct Loading<V> {
+    exact: ExactWriter,
+    others: Vec<(Name, V)>,
 }
 
 /// Entries by name. Those that frames can use are in an exact table. The others (names of another kind than the
@@ -91,12 +89,34 @@ impl<V: Slot> Entries<V> {
         self.others.remove(name);
     }
 
+    /// No entries yet, with room for `n_names` that frames can use.
+    pub(crate) fn begin(&self, n_names: usize) -> Loading<V> {
+        Loading { exact: self.exact.like(n_names), others: Vec::new() }
+    }
+
+    /// Adds entries to those on their way.
+    pub(crate) fn load(&self, loading: &mut Loading<V>, entries: impl IntoIterator<Item = (Name, V)>) {
+        for (name, value) in entries {
+            // A change of the kind meanwhile is made up for at the end.
+            match value.to_slot().filter(|_| loading.exact.accepts(&name)) {
+                // The table that is replaced here has no readers yet.
+                Some(slot) => _ = loading.exact.put(&name, slot),
+                None => loading.others.push((name, value)),
+            }
+        }
+    }
+
     /// Replaces all entries.
-    pub(crate) fn replace(&mut self, entries: Vec<(Name, V)>) -> Replacement {
-        let (served, others): (Vec<_>, Vec<_>) =
-            entries.into_iter().partition(|(name, value)| self.slot_for(name, *value).is_some());
-        self.others.replace(others);
-        self.exact.replace(served.iter().map(|(name, value)| (name, value.to_slot().unwrap_or_default())))
+    pub(crate) fn replace(&mut self, mut loading: Loading<V>) -> Replacement {
+        if !loading.exact.is_keyed_like(&self.exact) {
+            let mut all = loading.others;
+            loading.exact.for_each(|name, value| all.push((name.clone(), V::from_slot(value))));
+            loading = self.begin(all.len());
+            self.load(&mut loading, all);
+        }
+        self.exact = loading.exact;
+        self.others.replace(loading.others);
+        self.exact.table().clone()
     }
 
     /// Changes the hasher, and the kind of names that frames carry. The entries stay.
@@ -107,7 +127,14 @@ impl<V: Slot> Entries<V> {
         let mut all = Vec::with_capacity(self.len());
         self.for_each(|name, value| all.push((name.clone(), value)));
         self.exact.rekey(kind, hasher);
-        self.replace(all)
+        let mut loading = self.begin(all.len());
+        self.load(&mut loading, all);
+        self.replace(loading)
+    }
+
+    /// Bytes of heap memory.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.exact.table().size_bytes() + self.others.heap_bytes()
     }
 
     pub(crate) fn for_each(&self, mut each: impl FnMut(&Name, V)) {
@@ -130,7 +157,9 @@ mod tests {
         let mac = |i| Name::from_bytes(NameKind::Mac, &[2, 0, 0, 0, 0, i]).unwrap();
         let ip = |i| Name::from_bytes(NameKind::Ipv4, &[10, 0, 0, i]).unwrap();
         let mut entries = Entries::new(NameKind::Mac, hasher(1));
-        let _ = entries.replace(vec![(mac(1), PortId(1)), (mac(2), PortId(u16::MAX)), (ip(1), PortId(3))]);
+        let mut loading = entries.begin(3);
+        entries.load(&mut loading, [(mac(1), PortId(1)), (mac(2), PortId(u16::MAX)), (ip(1), PortId(3))]);
+        let _ = entries.replace(loading);
         // One port gets a number that fits into a slot, the other one that does not.
         assert!(entries.put(mac(2), PortId(2)).is_none() && entries.put(mac(1), PortId(65_534)).is_none());
         let expected = [(mac(1), 65_534), (mac(2), 2), (ip(1), 3)];
@@ -147,5 +176,21 @@ mod tests {
         }
         expected.iter().for_each(|(name, _)| entries.remove(name));
         assert_eq!(entries.len(), 0);
+    }
+
+    #[test]
+    fn entries_on_their_way_survive_a_change_of_hasher_and_kind() {
+        let mac = |i| Name::from_bytes(NameKind::Mac, &[2, 0, 0, 0, 0, i]).unwrap();
+        let ip = |i| Name::from_bytes(NameKind::Ipv4, &[10, 0, 0, i]).unwrap();
+        for kind in [NameKind::Mac, NameKind::Ipv4] {
+            let mut entries = Entries::new(NameKind::Mac, hasher(1));
+            let mut loading = entries.begin(0);
+            entries.load(&mut loading, (0..100).map(|i| (mac(i), PortId(i.into()))));
+            let _ = entries.rekey(kind, &hasher(2));
+            entries.load(&mut loading, [(ip(1), PortId(7))]);
+            let _ = entries.replace(loading);
+            assert_eq!(entries.len(), 101);
+            assert!((0..100).all(|i| entries.get(&mac(i)) == Some(PortId(i.into()))) && entries.get(&ip(1)).is_some());
+        }
     }
 }

@@ -8,20 +8,23 @@
 //! from a cache line that the digest gives. All slots of a line are compared at once. Lookups compare full names, so two names with one digest are two entries. The
 //! name of a slot is written once in the life of a table, its first word last, with a Release store. Later only the
 //! mark changes (removed, put again, another value). So a reader that sees a mark sees the whole name that belongs to
-//! it. Removed slots keep their name until the table is rebuilt, which happens when seven slots in ten are used. The
-//! writer builds the new table beside the old one, and the caller publishes it with one store.
+//! it. Removed slots keep their name until the table is rebuilt, which happens when it is full. The writer builds the
+//! new table beside the old one, and the caller publishes it with one store.
 //!
-//! Cost: 11 to 16 bytes of table a name of up to 6 bytes. A lookup of one reads one cache line unless that line is full,
+//! Cost: 10 to 12.6 bytes of table a name of up to 6 bytes. A lookup of one reads one cache line unless that line is full,
 //! and has no branch that depends on the name except where its line is full. A batch prefetches the first line of every name
 //! before it reads any. An update is O(1), amortised over rebuilds. Source: open addressing as in
 //! Knuth, vol. 3, 6.4, algorithm L, without deletion by shifting, which readers would notice. Limits: values up to
 //! [`MAX_VALUE`].
 
+mod addresses;
 mod entries;
 mod others;
 mod writer;
 
+pub(crate) use addresses::{Addresses, value_of as value_of_address};
 pub(crate) use entries::Entries;
+pub use entries::Loading as LoadingEntries;
 pub(crate) use others::Others;
 pub use writer::{ExactWriter, Replacement};
 
@@ -45,13 +48,26 @@ const MARK: u64 = (1 << MARK_BITS) - 1;
 const MAX_REST: usize = (MAX_NAME - PREFIX_BYTES).div_ceil(8);
 
 const MIN_SLOTS: usize = 64;
-/// A new table is half full. A search for an absent name then ends after 2.5 slots on average.
-const SLOTS_PER_NAME: usize = 2;
+
+/// How full a table is.
+struct Fill {
+    /// Names in a hundred slots of a new table.
+    new: usize,
+    /// Used slots in a hundred when a table is rebuilt.
+    full: usize,
+}
+
+/// Slots of one word. A search reads a line at a time, and up to this fill nearly all names are in their first line. Above
+/// it, absent names cost more: at 80 % twice as much as at 50 %.
+const NARROW: Fill = Fill { new: 70, full: 80 };
+/// Longer slots: a search reads slot by slot, so it must end after a few.
+const WIDE: Fill = Fill { new: 50, full: 70 };
 
 /// The readers' half: the slots, and how to find a name in them.
 #[derive(Debug)]
 pub struct ExactTable {
     slots: AtomicWords,
+    kind: NameKind,
     n_slots: usize,
     /// Words of a slot beyond the first.
     stride: usize,
@@ -97,25 +113,6 @@ impl Key {
 const FIVE_TUPLE_V4: usize = 13;
 const FIVE_TUPLE_V6: usize = 37;
 
-/// The name in a slot.
-fn name_of(kind: NameKind, slot: &[AtomicU64]) -> Option<Name> {
-    let mut padded = [0; PREFIX_BYTES + 8 * MAX_REST];
-    let first = slot[0].load(Ordering::Relaxed) >> MARK_BITS;
-    padded[..PREFIX_BYTES].copy_from_slice(&first.to_le_bytes()[..PREFIX_BYTES]);
-    for (bytes, word) in padded[PREFIX_BYTES..].chunks_exact_mut(8).zip(&slot[1..]) {
-        bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
-    }
-    let len = match kind {
-        NameKind::Mac => 6,
-        NameKind::Ipv4 | NameKind::Teid => 4,
-        NameKind::Ipv6 => 16,
-        NameKind::FiveTuple => usize::from(padded[FIVE_TUPLE_V6]),
-        NameKind::Fixed(width) => usize::from(width),
-        NameKind::Text => return None,
-    };
-    Name::from_bytes(kind, padded.get(..len)?).ok()
-}
-
 impl ExactTable {
     /// An empty table for names of a kind.
     pub fn empty(kind: NameKind) -> Self {
@@ -123,11 +120,59 @@ impl ExactTable {
     }
 
     fn with_capacity(kind: NameKind, n_names: usize) -> Self {
-        let n_slots = (n_names * SLOTS_PER_NAME).max(MIN_SLOTS).next_multiple_of(marked::WORDS);
         let stride = 1 + rest_words_of(kind);
+        let n_slots = n_names.saturating_mul(100).div_ceil(Self::fill(stride).new);
+        let n_slots = n_slots.max(MIN_SLOTS).next_multiple_of(marked::WORDS);
         // As any allocation, it panics when there is no memory.
         let slots = AtomicWords::zeroed(n_slots * stride).unwrap_or_else(|error| panic!("an exact table: {error}"));
-        Self { slots, n_slots, stride }
+        Self { slots, kind, n_slots, stride }
+    }
+
+    fn fill(stride: usize) -> Fill {
+        if stride == 1 { NARROW } else { WIDE }
+    }
+
+    /// Whether it is too full with `n_used` slots in use.
+    fn is_full_at(&self, n_used: usize) -> bool {
+        n_used * 100 > self.n_slots * Self::fill(self.stride).full
+    }
+
+    /// The kind of its names.
+    pub(crate) fn kind(&self) -> NameKind {
+        self.kind
+    }
+
+    /// Slots, of live, removed and no names.
+    pub(crate) fn n_slots(&self) -> usize {
+        self.n_slots
+    }
+
+    /// The name that is or was in a slot; none if the slot was never used.
+    pub(crate) fn name_at(&self, index: usize) -> Option<Name> {
+        let slot = self.slot(index);
+        let mut padded = [0; PREFIX_BYTES + 8 * MAX_REST];
+        let first = slot[0].load(Ordering::Acquire);
+        if first & MARK == EMPTY {
+            return None;
+        }
+        padded[..PREFIX_BYTES].copy_from_slice(&(first >> MARK_BITS).to_le_bytes()[..PREFIX_BYTES]);
+        for (bytes, word) in padded[PREFIX_BYTES..].chunks_exact_mut(8).zip(&slot[1..]) {
+            bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
+        }
+        let len = match self.kind {
+            NameKind::Mac => 6,
+            NameKind::Ipv4 | NameKind::Teid => 4,
+            NameKind::Ipv6 => 16,
+            NameKind::FiveTuple => usize::from(padded[FIVE_TUPLE_V6]),
+            NameKind::Fixed(width) => usize::from(width),
+            NameKind::Text => return None,
+        };
+        Name::from_bytes(self.kind, padded.get(..len)?).ok()
+    }
+
+    /// The value of the name in a slot; none if no live name is there.
+    pub(crate) fn value_at(&self, index: usize) -> Option<u16> {
+        value_of(self.slot(index)[0].load(Ordering::Acquire) & MARK)
     }
 
     /// The slot where the search for a digest starts: the first of a line, if slots are words.
@@ -150,7 +195,7 @@ impl ExactTable {
         loop {
             let slot = self.slot(index);
             let first = slot[0].load(Ordering::Acquire);
-            // The loop ends: the writer keeps three slots in ten empty.
+            // The loop ends: the writer keeps some slots empty.
             if first & MARK == EMPTY
                 || (first >> MARK_BITS == key.prefix
                     && slot[1..].iter().zip(&key.rest).all(|(word, &wanted)| word.load(Ordering::Relaxed) == wanted))
@@ -231,11 +276,9 @@ impl ExactTable {
         self.slots.len() * 8
     }
 
-    fn live(&self) -> impl Iterator<Item = (&[AtomicU64], u16)> {
-        (0..self.n_slots).filter_map(|index| {
-            let slot = self.slot(index);
-            Some((slot, value_of(slot[0].load(Ordering::Relaxed) & MARK)?))
-        })
+    /// The slots of live names, with their values.
+    pub(crate) fn live(&self) -> impl Iterator<Item = (usize, u16)> {
+        (0..self.n_slots).filter_map(|index| Some((index, self.value_at(index)?)))
     }
 }
 

@@ -23,12 +23,14 @@ pub(crate) struct Others<V> {
     hasher: RandomState,
     /// Lets the writer skip the maps while they are empty, as they are in most networks.
     n_names: AtomicUsize,
+    /// Bytes of the names that are too long to be in the maps themselves.
+    boxed_bytes: AtomicUsize,
 }
 
 impl<V: Copy> Others<V> {
     pub(crate) fn new() -> Self {
         let parts = (0..1 << PART_BITS).map(|_| RwLock::default()).collect();
-        Self { parts, hasher: RandomState::new(), n_names: AtomicUsize::new(0) }
+        Self { parts, hasher: RandomState::new(), n_names: AtomicUsize::new(0), boxed_bytes: AtomicUsize::new(0) }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -43,23 +45,32 @@ impl<V: Copy> Others<V> {
     }
 
     pub(crate) fn put(&self, name: Name, value: V) {
-        let part = self.part_of(&name);
+        let (part, bytes) = (self.part_of(&name), name.heap_bytes());
         if write(&self.parts[part]).insert(name, value).is_none() {
             self.n_names.fetch_add(1, Ordering::Relaxed);
+            self.boxed_bytes.fetch_add(bytes, Ordering::Relaxed);
         }
     }
 
     pub(crate) fn remove(&self, name: &Name) {
         if self.len() > 0 && write(&self.parts[self.part_of(name)]).remove(name).is_some() {
             self.n_names.fetch_sub(1, Ordering::Relaxed);
+            self.boxed_bytes.fetch_sub(name.heap_bytes(), Ordering::Relaxed);
         }
     }
 
     /// Replaces all entries, one map after another.
     pub(crate) fn replace(&self, entries: Vec<(Name, V)>) {
+        if self.len() == 0 && entries.is_empty() {
+            return;
+        }
         let mut parts: Vec<Part<V>> = self.parts.iter().map(|_| Part::new()).collect();
+        let mut boxed_bytes = 0;
         for (name, value) in entries {
-            parts[self.part_of(&name)].insert(name, value);
+            let bytes = name.heap_bytes();
+            if parts[self.part_of(&name)].insert(name, value).is_none() {
+                boxed_bytes += bytes;
+            }
         }
         // Readers must not take the entries for empty while they are replaced.
         self.n_names.fetch_add(parts.iter().map(HashMap::len).sum(), Ordering::Relaxed);
@@ -67,12 +78,26 @@ impl<V: Copy> Others<V> {
             let old = std::mem::replace(&mut *write(part), new);
             self.n_names.fetch_sub(old.len(), Ordering::Relaxed);
         }
+        self.boxed_bytes.store(boxed_bytes, Ordering::Relaxed);
     }
 
     pub(crate) fn for_each(&self, mut each: impl FnMut(&Name, V)) {
         for part in &self.parts {
             read(part).iter().for_each(|(name, &value)| each(name, value));
         }
+    }
+
+    /// Bytes of heap memory.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        let maps = self.parts.iter().map(|part| {
+            // The standard library's map has a power of two of places, at most 7/8 full, and a byte for each.
+            let places = match read(part).capacity() {
+                0 => 0,
+                capacity => (capacity * 8 / 7).next_power_of_two(),
+            };
+            places * (size_of::<(Name, V)>() + 1)
+        });
+        maps.sum::<usize>() + self.boxed_bytes.load(Ordering::Relaxed)
     }
 
     fn part_of(&self, name: &Name) -> usize {

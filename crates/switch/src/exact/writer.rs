@@ -1,7 +1,7 @@
 //! The writing half of exact tables. It changes entries in place while others read, and builds larger tables beside the
 //! old one.
 
-use super::{EMPTY, ExactTable, FIRST_VALUE, Key, MARK_BITS, MAX_VALUE, REMOVED, name_of};
+use super::{EMPTY, ExactTable, FIRST_VALUE, Key, MARK_BITS, MAX_VALUE, REMOVED, value_of};
 use fib::name::{Name, NameKind};
 use lookup::hash::{Digest, Hasher};
 use std::sync::Arc;
@@ -19,12 +19,14 @@ pub struct ExactWriter {
     n_live: usize,
     /// Slots of live and of removed names: what a search walks over.
     n_used: usize,
+    /// Counts changes of the kind or the hasher.
+    n_rekeys: u64,
 }
 
 impl ExactWriter {
     /// An empty table of names of `kind`, found by the digests of `hasher`.
     pub fn new(kind: NameKind, hasher: Hasher) -> Self {
-        Self { table: Arc::new(ExactTable::empty(kind)), kind, hasher, n_live: 0, n_used: 0 }
+        Self { table: Arc::new(ExactTable::empty(kind)), kind, hasher, n_live: 0, n_used: 0, n_rekeys: 0 }
     }
 
     /// The table that readers have.
@@ -54,10 +56,16 @@ impl ExactWriter {
 
     /// The value of a name; none for a name that the table does not accept.
     pub fn get(&self, name: &Name) -> Option<u16> {
+        self.slot_of(name).map(|(_, value)| value)
+    }
+
+    /// The slot of a name, and its value. The name keeps its slot as long as the table is not replaced.
+    pub(crate) fn slot_of(&self, name: &Name) -> Option<(usize, u16)> {
         if !self.accepts(name) {
             return None;
         }
-        self.table.get_key(self.hasher.digest(name.as_bytes()), &Key::new(name.as_bytes()))
+        let (slot, mark) = self.table.find(self.hasher.digest(name.as_bytes()), &Key::new(name.as_bytes()));
+        Some((slot, value_of(mark)?))
     }
 
     /// Puts a name or changes its value. Returns a new table if the present one was too full.
@@ -67,8 +75,9 @@ impl ExactWriter {
         assert!(self.accepts(name), "a {} name for a table of {} names", name.kind(), self.kind);
         assert!(value <= MAX_VALUE, "value {value}; at most {MAX_VALUE}");
         let mut replacement = None;
-        if (self.n_used + 1) * 10 > self.table.n_slots * 7 {
-            self.rebuild(self.n_live + 1);
+        if self.table.is_full_at(self.n_used + 1) {
+            // A tenth more than there are, so that the next rebuild is not soon.
+            self.rebuild(self.n_live + self.n_live / 10 + 1);
             replacement = Some(self.table.clone());
         }
         self.store(self.hasher.digest(name.as_bytes()), &Key::new(name.as_bytes()), value);
@@ -103,24 +112,21 @@ impl ExactWriter {
         true
     }
 
-    /// Replaces all entries. Of equal names the last counts. Names that the table does not accept are left out.
-    /// # Panics
-    /// For a value above [`MAX_VALUE`].
-    pub fn replace<'a>(&mut self, entries: impl ExactSizeIterator<Item = (&'a Name, u16)>) -> Replacement {
-        self.table = Arc::new(ExactTable::with_capacity(self.kind, entries.len()));
-        (self.n_live, self.n_used) = (0, 0);
-        for (name, value) in entries {
-            assert!(value <= MAX_VALUE, "value {value}; at most {MAX_VALUE}");
-            if self.accepts(name) {
-                self.store(self.hasher.digest(name.as_bytes()), &Key::new(name.as_bytes()), value);
-            }
-        }
-        self.table.clone()
+    /// An empty table with the kind and the hasher of this one, and room for `n_names`.
+    pub(crate) fn like(&self, n_names: usize) -> Self {
+        let table = Arc::new(ExactTable::with_capacity(self.kind, n_names));
+        Self { table, hasher: self.hasher.clone(), n_live: 0, n_used: 0, ..*self }
+    }
+
+    /// Whether `other` was made [`like`](ExactWriter::like) this one, and the hasher has not changed since.
+    pub(crate) fn is_keyed_like(&self, other: &Self) -> bool {
+        self.n_rekeys == other.n_rekeys
     }
 
     /// Changes the hasher. The entries stay if the kind is the same; otherwise the new table is empty.
     pub fn rekey(&mut self, kind: NameKind, hasher: &Hasher) -> Replacement {
         self.hasher = hasher.clone();
+        self.n_rekeys += 1;
         if kind == self.kind {
             self.rebuild(self.n_live);
         } else {
@@ -135,7 +141,7 @@ impl ExactWriter {
         let old = std::mem::replace(&mut self.table, Arc::new(ExactTable::with_capacity(self.kind, capacity)));
         (self.n_live, self.n_used) = (0, 0);
         for (slot, value) in old.live() {
-            if let Some(name) = name_of(self.kind, slot) {
+            if let Some(name) = old.name_at(slot) {
                 self.store(self.hasher.digest(name.as_bytes()), &Key::new(name.as_bytes()), value);
             }
         }
@@ -144,7 +150,7 @@ impl ExactWriter {
     /// Calls `each` for every name, in no order.
     pub fn for_each(&self, mut each: impl FnMut(&Name, u16)) {
         for (slot, value) in self.table.live() {
-            if let Some(name) = name_of(self.kind, slot) {
+            if let Some(name) = self.table.name_at(slot) {
                 each(&name, value);
             }
         }

@@ -176,7 +176,7 @@ fn exact_tables_are_pluggable() {
     let mut table: HashMap<Name, PortId> = HashMap::new();
     table.put(mac(1), PortId(1));
     Exact::remove(&mut table, &mac(1));
-    table.replace(vec![(mac(2), PortId(2))]);
+    table.replace_with(vec![(mac(2), PortId(2))]);
     assert_eq!(Exact::get(&table, &mac(2)), Some(PortId(2)));
 }
 
