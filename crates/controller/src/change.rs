@@ -304,7 +304,7 @@ impl State {
             }
             match self.network.rib().get(&name) {
                 Some(_) if only_new => return Err(Refusal::NameExists { name: record.name }),
-                Some(before) if *before == attachment => {}
+                Some(before) if before == attachment => {}
                 _ => put.push((name, attachment)),
             }
         }

@@ -62,7 +62,7 @@ impl North {
                 .network
                 .rib()
                 .page(after.as_ref(), limit + 1)
-                .map(|(name, attachment)| to_wire(state.record(name, attachment)))
+                .map(|(name, attachment)| to_wire(state.record(&name, &attachment)))
                 .collect();
             let more = names.len() > limit;
             names.truncate(limit);
@@ -114,7 +114,7 @@ impl Northbound for North {
         let record = self.read(move |state| {
             let name = state.parse(&text)?;
             let attachment = state.network.rib().get(&name).ok_or(Refusal::UnknownName { name: text })?;
-            Ok(to_wire(state.record(&name, attachment)))
+            Ok(to_wire(state.record(&name, &attachment)))
         });
         record.await?.map(Response::new).map_err(|e: Refusal| status_of(&e))
     }

@@ -12,6 +12,7 @@ pub mod codec;
 pub mod designs;
 pub mod durable;
 pub mod file;
+pub mod hash_index;
 mod indices;
 pub mod list;
 pub mod messages;

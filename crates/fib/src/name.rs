@@ -73,6 +73,17 @@ impl NameKind {
         })
     }
 
+    /// Bytes of a name, if all names of this kind have as many.
+    pub fn width(self) -> Option<usize> {
+        match self {
+            NameKind::Mac => Some(6),
+            NameKind::Ipv4 | NameKind::Teid => Some(4),
+            NameKind::Ipv6 => Some(16),
+            NameKind::Fixed(width) => Some(width.into()),
+            NameKind::FiveTuple | NameKind::Text => None,
+        }
+    }
+
     /// A name of this kind as an example for messages.
     pub fn example(self) -> &'static str {
         match self {

@@ -654,9 +654,10 @@ impl Network {
         let mut places = HashMap::new();
         self.places.ends.iter().zip(0u32..).for_each(|(end, place)| _ = places.insert(*end, place));
         let held = self.rib.iter().filter(|(_, _, attachment)| tenants.holds(attachment.tenant));
-        let entries: Vec<(Key<'_>, u32)> = held
-            .map(|(name, digest, attachment)| (Key { digest, name }, places[&self.place_of(attachment.end())]))
-            .collect();
+        let held: Vec<_> =
+            held.map(|(name, digest, attachment)| (name, digest, places[&self.place_of(attachment.end())])).collect();
+        let entries: Vec<(Key<'_>, u32)> =
+            held.iter().map(|(name, digest, place)| (Key { digest: *digest, name }, *place)).collect();
         Ok((spec.design.halves.control)(spec, &entries, self.settings.threads)?)
     }
 

@@ -153,7 +153,7 @@ impl Network {
 
     /// Checks one change of a name; nothing is changed.
     fn step(&self, name: &Name, after: Option<Attachment>) -> Result<Step, NetworkError> {
-        let before = self.rib.get(name).copied();
+        let before = self.rib.get(name);
         let digest = match &after {
             None if before.is_none() => return Err(NetworkError::UnknownName { name: name.clone() }),
             None => self.rib.digest(name),

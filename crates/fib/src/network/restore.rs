@@ -21,7 +21,7 @@ impl Network {
         rows.extend(self.host_ports.iter().map(|end| Row::HostPort(*end)));
         rows.extend(self.tables.iter().map(|(id, table)| table.row(*id)));
         rows.extend((1..).zip(self.egress.slots()).map(|(index, slot)| Row::Egress { index, slot: *slot }));
-        let names = self.rib.iter().map(|(name, _, attachment)| Row::Name(name.clone(), *attachment));
+        let names = self.rib.iter().map(|(name, _, attachment)| Row::Name(name, attachment));
         let parts = self.tables.iter().flat_map(|(id, table)| table.all_rows(*id));
         rows.into_iter().chain(names).map(|row| row.encode()).chain(parts)
     }
@@ -117,8 +117,7 @@ impl Network {
     }
 
     fn restore_tables(&mut self, stored: BTreeMap<u32, StoredTable>, draft: &mut Draft) -> Result<(), RestoreError> {
-        let attachments: Vec<_> =
-            self.rib.iter().map(|(name, digest, attachment)| (name.clone(), digest, *attachment)).collect();
+        let attachments: Vec<_> = self.rib.iter().collect();
         let mut entries = Vec::with_capacity(attachments.len());
         for (name, digest, attachment) in &attachments {
             let end = attachment.end();

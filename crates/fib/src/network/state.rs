@@ -66,12 +66,12 @@ impl Network {
 
     pub(super) fn valid_entries(&self, tenants: &Tenants) -> impl Iterator<Item = (Name, Option<IpAddr>)> {
         let held = self.rib.iter().filter(|(_, _, attachment)| tenants.holds(attachment.tenant));
-        held.map(|(name, _, attachment)| (name.clone(), attachment.ip))
+        held.map(|(name, _, attachment)| (name, attachment.ip))
     }
 
     pub(super) fn local_entries(&self, node: NodeId) -> impl Iterator<Item = (Name, PortId)> {
         let here = self.rib.iter().filter(move |(_, _, attachment)| attachment.switch == node);
-        here.map(|(name, _, attachment)| (name.clone(), attachment.port))
+        here.map(|(name, _, attachment)| (name, attachment.port))
     }
 
     pub(super) fn switch_row(&self, id: NodeId) -> Row {

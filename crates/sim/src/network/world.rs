@@ -175,12 +175,12 @@ impl World {
             }
             1 if self.live.len() > 1 => {
                 let gone = name(self.live.swap_remove(at));
-                let former = self.network.rib().get(&gone).map(Attachment::end);
+                let former = self.network.rib().get(&gone).map(|at| at.end());
                 ((gone.clone(), former), self.network.remove_name(&gone)?)
             }
             _ => {
                 let moved = name(self.live[at]);
-                let former = self.network.rib().get(&moved).map(Attachment::end);
+                let former = self.network.rib().get(&moved).map(|at| at.end());
                 ((moved.clone(), former), self.network.set_name(&moved, place)?)
             }
         };

@@ -30,7 +30,7 @@ fn random_operations(seed: u64, mode: ValueMode, designs: &[[&'static Design; 2]
                 let ip = (random.below(3) == 0).then(|| std::net::Ipv4Addr::from(random.below(60) as u32).into());
                 let attachment =
                     Attachment { tenant: random.pick(&tenants).unwrap(), ip, ..Attachment::new(at.node, at.port) };
-                let taken = ip.and_then(|ip| lab.network.rib().by_ip(ip)).is_some_and(|holder| *holder != name);
+                let taken = ip.and_then(|ip| lab.network.rib().by_ip(ip)).is_some_and(|holder| holder != name);
                 if taken {
                     assert!(matches!(
                         lab.network.set_name(&name, attachment),
