@@ -3,12 +3,13 @@
 //! [`v1`] is generated from `proto/fibula/v1`. Its types stay at the edge: the controller and the switch convert them as
 //! they come in. [`client`] opens channels with windows and limits for big streams. [`lookup`] serves answers about
 //! names, [`flow`] the connections that a switch tracks. [`config`] reads the configuration file of a daemon, [`status`]
-//! serves its pages `/metrics` and `/status`.
+//! serves its pages `/metrics` and `/status`, and [`memory`] counts what holds its memory.
 
 pub mod client;
 pub mod config;
 pub mod flow;
 pub mod lookup;
+pub mod memory;
 pub mod status;
 
 /// The generated messages, clients and servers of `fibula.v1`.
@@ -25,7 +26,7 @@ pub mod v1 {
 
 /// Bytes that a receiver may have in flight per stream; four times as much per connection. With the protocol's default
 /// of 64 KiB a big stream waits for a round trip every 64 KiB.
-pub const STREAM_WINDOW: u32 = 16 << 20;
+pub const STREAM_WINDOW: u32 = 4 << 20;
 
 /// The largest single gRPC message either side accepts: the largest southbound message and its envelope.
 pub const MAX_MESSAGE_BYTES: usize = fib::codec::MAX_MESSAGE + (1 << 10);

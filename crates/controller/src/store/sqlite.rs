@@ -16,8 +16,9 @@ const PAGE_ROWS: usize = 4096;
 /// Interval between attempts to open a store that is in use.
 const RETRY: Duration = Duration::from_millis(50);
 
-/// Page cache: inserts of millions of names in random order stay in memory.
-const CACHE_KIB: i64 = 256 << 10;
+/// Page cache. Pages that are not in it are in the file cache of the operating system, which gives them back when
+/// memory is short.
+const CACHE_KIB: i64 = 16 << 10;
 
 /// A store in a file.
 #[derive(Debug)]
