@@ -52,6 +52,16 @@ impl MetricsText {
         self.metric("gauge", name, help, samples);
     }
 
+    /// The memory of this process: what is resident, and the parts that count themselves.
+    pub fn memory(&mut self, parts: &[(&str, u64)]) {
+        if let Some(resident) = crate::memory::resident() {
+            self.gauge("fibula_resident_bytes", "Resident memory.", plain(resident.now));
+            self.gauge("fibula_resident_peak_bytes", "The most resident memory so far.", plain(resident.peak));
+        }
+        let parts = parts.iter().map(|(part, bytes)| (format!("part=\"{part}\""), *bytes));
+        self.gauge("fibula_memory_bytes", "Bytes of memory, by part.", parts);
+    }
+
     fn metric(&mut self, kind: &str, name: &str, help: &str, samples: impl IntoIterator<Item = (String, u64)>) {
         let text = &mut self.0;
         let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");

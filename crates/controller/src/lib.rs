@@ -34,6 +34,7 @@ use fib::network::{Network, NetworkError, RestoreError, Settings};
 use lookup::hash::SecretKey;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
@@ -136,6 +137,11 @@ impl Controller {
                 }
             }
         });
+
+        let handled = Arc::clone(&shared);
+        // A change is about a hundred bytes of text and rows.
+        let traffic = move || handled.message_bytes.load(Relaxed) + 100 * handled.changes.load(Relaxed);
+        tokio::spawn(api::memory::keep_small(traffic));
 
         let north = north::North { jobs: jobs.clone(), shared, max_names: config.max_names };
         let south = south::South { jobs: jobs.clone() };

@@ -32,6 +32,9 @@ pub(crate) struct Sizes {
     pub(crate) switches: AtomicU64,
     pub(crate) links: AtomicU64,
     pub(crate) hosts: AtomicU64,
+    /// Bytes of the names with their places, and of the skeletons with the views.
+    pub(crate) rib_bytes: AtomicU64,
+    pub(crate) skeleton_bytes: AtomicU64,
 }
 
 /// A connected switch.

@@ -1,6 +1,7 @@
 //! The controller's `/metrics` and `/status`.
 
 use crate::shared::{Connected, Shared};
+use api::memory;
 use api::status::{MetricsText, StatusSource, plain};
 use serde_json::json;
 use std::sync::Arc;
@@ -8,6 +9,19 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 pub(crate) struct Page {
     pub(crate) shared: Arc<Shared>,
+}
+
+impl Page {
+    /// Bytes by part; see [`memory::status`].
+    fn parts(&self) -> [(&'static str, u64); 3] {
+        let sizes = &self.shared.sizes;
+        let waiting: usize = self.shared.sessions().iter().map(|session| session.backlog_bytes()).sum();
+        [
+            ("rib", sizes.rib_bytes.load(Relaxed)),
+            ("skeletons", sizes.skeleton_bytes.load(Relaxed)),
+            ("waiting_messages", waiting as u64),
+        ]
+    }
 }
 
 impl StatusSource for Page {
@@ -28,6 +42,7 @@ impl StatusSource for Page {
             "links": read(&sizes.links), "changes": read(changes), "transactions": read(transactions),
             "messages": read(messages), "message_bytes": read(message_bytes), "resyncs": read(resyncs),
             "pending_pushes": read(pending_pushes),
+            "memory": memory::status(read(&sizes.names), &self.parts()),
             "connected": self.shared.connected().into_iter().map(switch).collect::<Vec<_>>(),
         })
         .to_string()
@@ -54,6 +69,7 @@ impl StatusSource for Page {
         text.gauge("fibula_switch_in_step", "1: has everything that is committed.", each(|c| c.in_step.into()));
         text.counter("fibula_switch_sent_messages_total", "Messages sent to a switch.", each(|c| c.sent_messages));
         text.counter("fibula_switch_acknowledged_total", "Messages it acknowledged.", each(|c| c.acked_messages));
+        text.memory(&self.parts());
         text.finish()
     }
 }

@@ -28,6 +28,7 @@ use fib::network::{Effects, NetworkError};
 use fib::rib::RibError;
 use fib::topology::NodeId;
 use lookup::hash::SecretKey;
+use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
@@ -51,7 +52,10 @@ pub(crate) const QUIET: Duration = Duration::from_millis(200);
 const BULK_PERIOD: Duration = Duration::from_secs(20);
 
 /// Most bytes that wait for all switches together while an image is made; so memory is this and one image.
-const WAITING_BYTES: usize = 256 << 20;
+const WAITING_BYTES: usize = 32 << 20;
+
+/// Memory is counted this often at most.
+const COUNT_EVERY: Duration = Duration::from_secs(1);
 
 /// Hash keys tried before the old one is kept. A second collision of millions of names has a chance of one in a million.
 const MAX_KEYS: usize = 4;
@@ -113,6 +117,8 @@ pub(crate) struct Writer {
     last_bulk: Option<Instant>,
     /// The earliest time to update the parked switches while bulk batches come.
     due: Instant,
+    /// When memory was last counted.
+    counted_at: Cell<Option<Instant>>,
 }
 
 /// What a group has collected before its commit.
@@ -150,6 +156,7 @@ impl Writer {
             no_room_since: None,
             last_bulk: None,
             due,
+            counted_at: Cell::new(None),
         }
     }
 
@@ -408,6 +415,12 @@ impl Writer {
         sizes.switches.store(network.topology().nodes().count() as u64, Relaxed);
         sizes.links.store(network.topology().links().count() as u64, Relaxed);
         sizes.hosts.store(hosts.iter().len() as u64, Relaxed);
+        // Counting takes time in proportion to the names. So the bytes may be a second old, if changes came since.
+        if self.counted_at.get().is_none_or(|at| at.elapsed() >= COUNT_EVERY) {
+            self.counted_at.set(Some(Instant::now()));
+            sizes.rib_bytes.store(network.rib().heap_bytes() as u64, Relaxed);
+            sizes.skeleton_bytes.store(network.skeleton_bytes() as u64, Relaxed);
+        }
     }
 }
 

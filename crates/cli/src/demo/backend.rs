@@ -97,6 +97,16 @@ pub(super) struct Tables {
     pub(super) image_bytes: Vec<u64>,
     /// Frames that the switches dropped, by reason.
     pub(super) drops: BTreeMap<String, u64>,
+    /// Bytes of memory for each name, by part, of the switch that takes the most and of the controller. Only a network
+    /// of processes has them.
+    pub(super) switch_memory: BTreeMap<String, f64>,
+    pub(super) controller_memory: BTreeMap<String, f64>,
+}
+
+/// The bytes for each name in a status page.
+pub(super) fn bytes_a_name(status: &serde_json::Value) -> BTreeMap<String, f64> {
+    let parts = status["memory"]["bytes_per_name"].as_object().into_iter().flatten();
+    parts.filter_map(|(part, bytes)| Some((part.clone(), bytes.as_f64()?))).collect()
 }
 
 impl Tables {

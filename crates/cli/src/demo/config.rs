@@ -12,6 +12,9 @@ use super::layout::Layout;
 /// Address of the controller in the switches' namespace.
 pub(super) const CONTROLLER: &str = "127.0.0.1:4600";
 
+/// Where the controller serves its status.
+pub(super) const CONTROLLER_STATUS: &str = "127.0.0.1:4601";
+
 /// Where a switch serves its status.
 pub(super) fn status_address(switch: usize) -> SocketAddr {
     (Ipv4Addr::LOCALHOST, 4700 + switch as u16).into()
@@ -20,6 +23,7 @@ pub(super) fn status_address(switch: usize) -> SocketAddr {
 #[derive(Serialize)]
 struct Controller<'a> {
     listen: &'a str,
+    status: &'a str,
     store: PathBuf,
     value_mode: &'a str,
     gateway_design: &'a str,
@@ -65,8 +69,17 @@ pub(super) fn write(
     let store = directory.join("rib.sqlite");
     let [gateway_design, core_design] = designs.map(|design| design.name);
     let (name_kind, hash) = ("mac", "muladd");
-    let config =
-        Controller { listen: CONTROLLER, store, value_mode, gateway_design, core_design, name_kind, max_names, hash };
+    let config = Controller {
+        listen: CONTROLLER,
+        status: CONTROLLER_STATUS,
+        store,
+        value_mode,
+        gateway_design,
+        core_design,
+        name_kind,
+        max_names,
+        hash,
+    };
     put(&controller, &config)?;
     let mut switches = Vec::with_capacity(layout.n_switches());
     for (switch, (name, ports)) in layout.topology.switches.iter().zip(&layout.ports).enumerate() {

@@ -19,8 +19,8 @@ use api::v1::{
 use tokio::runtime::Runtime;
 use tonic::transport::Channel;
 
-use super::backend::{Control, Put, Stop, Tables};
-use super::config::{CONTROLLER, status_address};
+use super::backend::{Control, Put, Stop, Tables, bytes_a_name};
+use super::config::{CONTROLLER, CONTROLLER_STATUS, status_address};
 use super::judge::mac_text;
 use super::layout::{End, FAR_PORT, Layout, Mac};
 use super::processes::Processes;
@@ -223,7 +223,13 @@ impl Control for RemoteControl<'_> {
             for (reason, n) in status["drops"].as_object().into_iter().flatten() {
                 *tables.drops.entry(reason.clone()).or_default() += n.as_u64().unwrap_or_default();
             }
+            let memory = bytes_a_name(&status);
+            if memory.get("total") > tables.switch_memory.get("total") {
+                tables.switch_memory = memory;
+            }
         }
+        let status = status(CONTROLLER_STATUS.parse()?).context("asking the controller for its status")?;
+        tables.controller_memory = bytes_a_name(&status);
         Ok(tables)
     }
 }

@@ -46,6 +46,9 @@ pub(super) struct Report {
     pub(super) image_bytes_max: u64,
     pub(super) switch_memory_bytes: Option<u64>,
     pub(super) controller_memory_bytes: Option<u64>,
+    /// By part, of the switch that takes the most and of the controller.
+    pub(super) switch_bytes_per_name: BTreeMap<String, f64>,
+    pub(super) controller_bytes_per_name: BTreeMap<String, f64>,
     pub(super) pings_sent: u64,
     pub(super) pings_answered: u64,
     pub(super) pings_answered_at_first_try: u64,
@@ -124,6 +127,8 @@ impl Report {
             image_bytes_max: tables.image_bytes.iter().max().copied().unwrap_or_default(),
             switch_memory_bytes: outside.switch_memory_bytes,
             controller_memory_bytes: outside.controller_memory_bytes,
+            switch_bytes_per_name: tables.switch_memory.clone(),
+            controller_bytes_per_name: tables.controller_memory.clone(),
             pings_sent: findings.pings.pairs,
             pings_answered: findings.pings.answered,
             pings_answered_at_first_try: findings.pings.at_first_try,
@@ -263,6 +268,14 @@ impl Report {
         lines.push(("dropped by switches", if drops.is_empty() { "none".to_owned() } else { drops.join(", ") }));
         if let (Some(switch), Some(controller)) = (self.switch_memory_bytes, self.controller_memory_bytes) {
             lines.push(("resident memory", format!("{} a switch, {} the controller", mib(switch), mib(controller))));
+        }
+        let memory = [
+            ("bytes a name at a switch", &self.switch_bytes_per_name),
+            ("bytes a name, controller", &self.controller_bytes_per_name),
+        ];
+        for (line, parts) in memory.into_iter().filter(|(_, parts)| !parts.is_empty()) {
+            let parts: Vec<String> = parts.iter().map(|(part, bytes)| format!("{part} {bytes:.1}")).collect();
+            lines.push((line, parts.join(", ")));
         }
         if self.missed_by_sniffers > 0 {
             let missed = grouped(self.missed_by_sniffers);

@@ -103,8 +103,8 @@ pub struct Switch {
     lookup_address: Option<SocketAddr>,
     flow_address: Option<SocketAddr>,
     keeper: Option<(flows::Keeper, tokio::task::JoinHandle<()>)>,
-    agent: tokio::task::JoinHandle<()>,
-    saver: tokio::task::JoinHandle<()>,
+    /// The agent, the saver, and what gives memory back.
+    background: [tokio::task::JoinHandle<()>; 3],
 }
 
 impl Switch {
@@ -155,8 +155,13 @@ impl Switch {
         };
         tokio::spawn(watch_ports(config.name.clone(), Arc::downgrade(&plane)));
         let saver = tokio::spawn(save_when_settled(Arc::clone(&shared), saved.clone(), shared.changes()));
+        let received = Arc::downgrade(&shared);
+        let keeper_of_memory = tokio::spawn(api::memory::keep_small(move || {
+            received.upgrade().map_or(0, |shared| shared.status().received_bytes)
+        }));
         let agent = tokio::spawn(agent::run(config.name, config.controller, Arc::clone(&shared)));
-        Ok(Self { plane, shared, saved, status_address, lookup_address, flow_address, keeper, agent, saver })
+        let background = [agent, saver, keeper_of_memory];
+        Ok(Self { plane, shared, saved, status_address, lookup_address, flow_address, keeper, background })
     }
 
     /// Where `/metrics` and `/status` listen.
@@ -176,9 +181,10 @@ impl Switch {
 
     /// Stops forwarding and saves what is not saved yet.
     pub async fn stop(self) {
-        self.agent.abort();
-        self.saver.abort();
-        let _ = (self.agent.await, self.saver.await);
+        for task in self.background {
+            task.abort();
+            let _ = task.await;
+        }
         if let Some((_, task)) = &self.keeper {
             task.abort();
         }

@@ -7,6 +7,7 @@ use crate::flow::Flows;
 use crate::flow::balance::{Member, endpoint_text};
 use crate::flow::state::protocol_name;
 use crate::plane::PlaneWriter;
+use api::memory;
 use api::status::{MetricsText, StatusSource, plain};
 use fib::replica::Tables;
 use serde_json::{Map, Value, json};
@@ -26,6 +27,8 @@ struct Served {
     valid_names: u64,
     local_names: u64,
     fib_bytes: u64,
+    /// Bytes by part; see [`memory::status`].
+    parts: [(&'static str, u64); 4],
     shards: u64,
     name_kind: Option<String>,
     field_error: Option<String>,
@@ -45,10 +48,18 @@ impl Page {
     fn served(&self) -> Served {
         let replica = self.shared.replica();
         let (valid, local) = replica.tables().shared();
+        let fib_bytes = replica.fib().map_or(0, |fib| fib.size_bits().div_ceil(8));
+        let (valid_bytes, address_bytes) = valid.heap_bytes();
         Served {
             valid_names: valid.len() as u64,
             local_names: local.len() as u64,
-            fib_bytes: replica.fib().map_or(0, |fib| fib.size_bits().div_ceil(8)),
+            fib_bytes,
+            parts: [
+                ("fib", fib_bytes),
+                ("valid_names", valid_bytes as u64),
+                ("addresses", address_bytes as u64),
+                ("local_names", local.heap_bytes() as u64),
+            ],
             shards: replica.fib().map_or(0, |fib| fib.held().len() as u64),
             name_kind: replica.header().map(|header| header.spec.kind.to_string()),
             field_error: replica.tables().field_error().map(|error| error.to_string()),
@@ -60,7 +71,7 @@ impl StatusSource for Page {
     fn status_json(&self) -> String {
         let LinkStatus { connected, since, last_error, serving_change, .. } = self.shared.status();
         let link = self.shared.status();
-        let Served { valid_names, local_names, fib_bytes, shards, name_kind, field_error } = self.served();
+        let Served { valid_names, local_names, fib_bytes, parts, shards, name_kind, field_error } = self.served();
         let mut status = json!({
             "name": self.name,
             "version": env!("CARGO_PKG_VERSION"),
@@ -71,6 +82,7 @@ impl StatusSource for Page {
             },
             "serving_version": serving_change, "name_kind": name_kind, "field_error": field_error,
             "valid_names": valid_names, "local_names": local_names, "fib_bytes": fib_bytes, "shards": shards,
+            "memory": memory::status(valid_names.max(local_names), &parts),
         });
         if let Some(DirectoryCounts { requests, refused, answers }) = self.directory.as_ref().map(|d| d.counts()) {
             let answers: Map<String, Value> =
@@ -99,7 +111,7 @@ impl StatusSource for Page {
 
     fn metrics_text(&self) -> String {
         let link = self.shared.status();
-        let Served { valid_names, local_names, fib_bytes, .. } = self.served();
+        let Served { valid_names, local_names, fib_bytes, parts, .. } = self.served();
         let mut text = MetricsText::default();
         text.gauge("fibula_switch_connected", "1: a controller is connected.", plain(link.connected.into()));
         text.gauge("fibula_switch_version", "The latest change that is served.", plain(link.serving_change));
@@ -110,6 +122,7 @@ impl StatusSource for Page {
         text.gauge("fibula_switch_valid_names", "Names of the ingress check.", plain(valid_names));
         text.gauge("fibula_switch_local_names", "Names of the egress check.", plain(local_names));
         text.gauge("fibula_switch_fib_bytes", "Bytes of the FIB.", plain(fib_bytes));
+        text.memory(&parts);
         if let Some(DirectoryCounts { requests, refused, answers }) = self.directory.as_ref().map(|d| d.counts()) {
             text.counter("fibula_lookup_requests_total", "Requests of the look-up service.", plain(requests));
             text.counter("fibula_lookup_refused_total", "Requests refused.", plain(refused));
