@@ -69,6 +69,16 @@ pub enum BenchError {
         /// Sum of the correct values.
         expected: u64,
     },
+    /// A process of the bench failed, or printed something else than the others.
+    #[error("process {number} of the bench: {reason}")]
+    Process {
+        /// Its number, from 1.
+        number: u32,
+        /// Its exit code, if it ended with one that is not 0.
+        code: Option<i32>,
+        /// What it wrote to standard error, or what was unexpected.
+        reason: String,
+    },
     /// A setting out of range.
     #[error("{0}")]
     Setting(String),

@@ -1,13 +1,14 @@
 //! Results of a bench: one row per contestant and setting, as JSON lines or as a table.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::stats::{Summary, median_ratio};
 
 /// One measured contestant at one setting. Its JSON has exactly the fields that are public and not skipped here.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Row {
     /// Which bench, such as `lookup` or `update/insert`.
     pub bench: String,
@@ -24,17 +25,23 @@ pub struct Row {
     /// Names per call.
     pub batch: u32,
     /// Bursts in flight; only where there are several.
-    #[serde(skip_serializing_if = "is_one")]
+    #[serde(default = "one", skip_serializing_if = "is_one")]
     pub in_flight: u32,
+    /// Processes that the samples are from, one median each; only where there are several.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub processes: u32,
+    /// Whether processes differ by more than [`STEADY`] times; only where they do.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub unsteady: bool,
     /// Unit of `median`, `min` and `max`.
-    pub unit: &'static str,
-    /// The median of the runs.
+    pub unit: Cow<'static, str>,
+    /// The median of the samples.
     #[serde(serialize_with = "rounded")]
     pub median: f64,
-    /// The smallest of the runs.
+    /// The smallest sample.
     #[serde(serialize_with = "rounded")]
     pub min: f64,
-    /// The largest of the runs.
+    /// The largest sample.
     #[serde(serialize_with = "rounded")]
     pub max: f64,
     /// Memory that lookups need, in bits per name; null if not applicable.
@@ -48,18 +55,21 @@ pub struct Row {
     pub messages: Option<MessageFigures>,
     /// Sum of the answers of one run, in hexadecimal; equal for all contestants that answer. Null if there are no
     /// answers.
-    #[serde(serialize_with = "hex_option")]
+    #[serde(serialize_with = "hex_option", deserialize_with = "option_of_hex")]
     pub checksum: Option<u64>,
-    /// The single measurements, round by round; ratios are computed from them.
+    /// The single measurements, round by round or process by process; ratios are computed from them.
     #[serde(serialize_with = "rounded_all")]
     pub samples: Vec<f64>,
     /// A remark for the table, such as the pages a structure is on.
-    #[serde(skip_serializing_if = "String::is_empty")]
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub note: String,
 }
 
+/// Processes whose figures differ by at most this factor agree.
+pub const STEADY: f64 = 1.3;
+
 /// The cost of changes of one name in messages to tables.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct MessageFigures {
     /// Mean bytes of a message.
     #[serde(serialize_with = "rounded")]
@@ -114,7 +124,9 @@ impl Row {
             threads: setting.threads,
             batch: setting.batch,
             in_flight: setting.in_flight,
-            unit,
+            processes: 1,
+            unsteady: false,
+            unit: unit.into(),
             median,
             min,
             max,
@@ -130,6 +142,33 @@ impl Row {
     /// The row as one line of JSON.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("a row is plain numbers and text")
+    }
+
+    /// Whether `other` is in the same table: the same bench at the same setting, in the same unit.
+    pub(crate) fn is_beside(&self, other: &Self) -> bool {
+        let key = |row: &Self| (row.n, row.value_bits, row.threads, row.batch, row.in_flight);
+        key(self) == key(other) && self.bench == other.bench && self.names == other.names && self.unit == other.unit
+    }
+
+    /// The row of the same measurement in several processes: its samples are their medians.
+    /// # Panics
+    /// When there are no rows.
+    pub(crate) fn merged(rows: &[&Self]) -> Self {
+        let samples: Vec<f64> = rows.iter().map(|row| row.median).collect();
+        let Summary { median, min, max } = Summary::of(&samples);
+        let mut notes: Vec<&str> = rows.iter().map(|row| row.note.as_str()).filter(|note| !note.is_empty()).collect();
+        notes.sort_unstable();
+        notes.dedup();
+        Self {
+            processes: rows.len() as u32,
+            unsteady: max > STEADY * min,
+            median,
+            min,
+            max,
+            samples,
+            note: notes.join("; or "),
+            ..rows[0].clone()
+        }
     }
 
     /// Whether larger is better, as for rates; times are better when smaller.
@@ -156,9 +195,18 @@ fn four_digits(x: f64) -> f64 {
     (x * scale).round() / scale
 }
 
+fn one() -> u32 {
+    1
+}
+
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
 fn is_one(x: &u32) -> bool {
     *x == 1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_false(x: &bool) -> bool {
+    !*x
 }
 
 fn rounded<S: Serializer>(x: &f64, serializer: S) -> Result<S::Ok, S::Error> {
@@ -175,6 +223,11 @@ fn rounded_all<S: Serializer>(samples: &[f64], serializer: S) -> Result<S::Ok, S
 
 fn hex_option<S: Serializer>(x: &Option<u64>, serializer: S) -> Result<S::Ok, S::Error> {
     x.map(|x| format!("{x:016x}")).serialize(serializer)
+}
+
+fn option_of_hex<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    let text = Option::<String>::deserialize(deserializer)?;
+    text.map(|text| u64::from_str_radix(&text, 16).map_err(de::Error::custom)).transpose()
 }
 
 /// A size in readable form: 64K, 1M, 1000.
@@ -205,7 +258,7 @@ pub fn table(rows: &[Row]) -> String {
     if first.in_flight > 1 {
         let _ = write!(title, ", {} in flight", first.in_flight);
     }
-    let _ = write!(title, ", {} runs", first.samples.len());
+    let _ = write!(title, ", {} {}", first.samples.len(), if first.processes > 1 { "processes" } else { "runs" });
 
     let is_floor = |row: &&Row| ["floor", "empty"].contains(&row.contestant.as_str());
     let floor = rows.iter().find(is_floor);
@@ -216,7 +269,7 @@ pub fn table(rows: &[Row]) -> String {
         .reduce(|a, b| if b.ratio_to_median(a) > 1.0 { b } else { a })
         .filter(|_| comparable && rows.len() > 1 + usize::from(floor.is_some()));
 
-    let mut head = vec!["contestant".to_owned(), first.unit.to_owned(), "min".into(), "max".into()];
+    let mut head = vec!["contestant".to_owned(), first.unit.to_string(), "min".into(), "max".into()];
     head.extend(floor.map(|floor| format!("of {}", floor.contestant)));
     head.extend(best.map(|_| "of best".to_owned()));
     let with_bits = rows.iter().any(|row| row.bits_per_name.is_some());
@@ -233,7 +286,7 @@ pub fn table(rows: &[Row]) -> String {
     let columns = lines[0].len();
     let widths: Vec<usize> =
         (0..columns).map(|c| lines.iter().map(|line| line[c].chars().count()).max().unwrap_or(0)).collect();
-    let notes = std::iter::once("").chain(rows.iter().map(|row| row.note.as_str()));
+    let notes = std::iter::once(String::new()).chain(rows.iter().map(Row::remark));
     for (line, note) in lines.iter().zip(notes) {
         let mut text = format!("  {:<width$}", line[0], width = widths[0]);
         for c in 1..columns {
@@ -247,6 +300,15 @@ pub fn table(rows: &[Row]) -> String {
 }
 
 impl Row {
+    /// The note, behind a mark if processes differ too much.
+    fn remark(&self) -> String {
+        if !self.unsteady {
+            return self.note.clone();
+        }
+        let mark = format!("! {:.2} times between processes", self.max / self.min);
+        if self.note.is_empty() { mark } else { format!("{mark}; {}", self.note) }
+    }
+
     fn ratio_to_median(&self, other: &Self) -> f64 {
         if self.is_rate() { self.median / other.median } else { other.median / self.median }
     }
@@ -290,6 +352,29 @@ mod tests {
         assert_eq!(
             row.to_json(),
             r#"{"bench":"lookup","contestant":"concise","n":1048576,"value_bits":8,"names":"mac","threads":1,"batch":32,"unit":"M/s","median":101.2,"min":99.0,"max":104.0,"bits_per_name":19.34,"checksum":"0000000000000abc","samples":[101.2,99.0,104.0]}"#
+        );
+    }
+
+    #[test]
+    fn rows_of_processes_become_one_and_disagreement_is_marked() {
+        let mut first = row("concise", "M/s", &[90.0, 100.0, 110.0]);
+        first.checksum = Some(0xabc);
+        first.note = "on small pages".into();
+        let read = |row: &Row| serde_json::from_str::<Row>(&row.to_json()).unwrap();
+        assert_eq!(read(&first).to_json(), first.to_json());
+        let mut second = row("concise", "M/s", &[125.0]);
+        let merged = Row::merged(&[&first, &second, &first]);
+        assert_eq!((merged.median, merged.min, merged.max, merged.processes), (100.0, 100.0, 125.0, 3));
+        assert_eq!((merged.unsteady, merged.samples.len(), merged.checksum), (false, 3, Some(0xabc)));
+        assert!(!merged.to_json().contains("unsteady") && merged.to_json().contains("\"processes\":3"));
+
+        second.median = 140.0;
+        let merged = Row::merged(&[&first, &second]);
+        assert!(merged.to_json().contains("\"unsteady\":true"), "{}", merged.to_json());
+        let table = table(&[merged]);
+        assert!(
+            table.contains(", 2 processes\n") && table.contains("! 1.40 times between processes; on small"),
+            "{table}"
         );
     }
 

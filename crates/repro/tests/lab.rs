@@ -59,6 +59,35 @@ fn benches_and_figures_are_listed_and_wrong_settings_have_their_exit_codes() {
 }
 
 #[test]
+fn a_bench_in_processes_reports_medians_over_them_and_why_one_failed() {
+    let bench = ["bench", "lookup", "--processes", "2", "--n", "1K", "--runs", "1", "--operations", "4K"];
+    let named = ["--contestants", "floor,concise"];
+    let rows: Vec<_> = ok(&[&["-j"], &bench[..], &named].concat()).lines().map(json).collect();
+    assert_eq!(rows.iter().map(|row| row["contestant"].as_str().unwrap()).collect::<Vec<_>>(), ["floor", "concise"]);
+    for row in &rows {
+        let samples: Vec<f64> = row["samples"].as_array().unwrap().iter().map(|x| x.as_f64().unwrap()).collect();
+        let (least, most) = (samples[0].min(samples[1]), samples[0].max(samples[1]));
+        assert_eq!((row["processes"].as_u64(), samples.len()), (Some(2), 2), "{row}");
+        assert_eq!((row["min"].as_f64(), row["max"].as_f64()), (Some(least), Some(most)), "{row}");
+        let marked = row["unsteady"].as_bool().unwrap_or(false);
+        // What is printed has four digits.
+        assert!(marked == (most > 1.3 * least) || (most / least - 1.3).abs() < 1e-3, "{row}");
+    }
+    assert!(ok(&[&bench[..], &named].concat()).contains(", 2 processes\n"));
+    let bloom = ["bench", "filter", "--n", "1000", "-k", "3", "--key-bytes", "4", "--members", "0", "--runs", "1"];
+    let rows = ok(&[&bloom[..], &["--operations", "1K", "--processes", "2", "-j"]].concat());
+    assert!(rows.lines().map(json).all(|row| row["processes"] == 2), "{rows}");
+
+    let (code, stderr) = fails(&[&bench[..], &["--contestants", "none"]].concat());
+    assert!(
+        code == 2 && stderr.contains("process 1 of the bench") && stderr.contains("no contestant `none`"),
+        "{stderr}"
+    );
+    let (code, stderr) = fails(&[&bench[..], &["--list"]].concat());
+    assert!(code == 1 && stderr.contains("is no row"), "{stderr}");
+}
+
+#[test]
 fn longest_prefix_match_is_measured_on_lists_and_captures() {
     let dir = tempfile::tempdir().unwrap();
     let table = file(&dir, "table.txt", "0.0.0.0/0\n10.0.0.0/8\n10.1.0.0/16\n2001:db8::/32\n");

@@ -10,6 +10,7 @@ pub mod forward;
 pub mod lookup;
 pub mod lpm;
 pub mod message;
+pub mod processes;
 pub mod update;
 
 use std::time::Duration;

@@ -11,7 +11,7 @@ use fibula_repro::BenchError;
 use fibula_repro::bench::filter;
 use fibula_repro::bench::flow::{self, Part};
 use fibula_repro::bench::lpm::{self, Destinations};
-use fibula_repro::bench::{Listener, Options};
+use fibula_repro::bench::{Listener, Options, processes};
 use fibula_repro::machine::Machine;
 use fibula_repro::names::NameSet;
 use fibula_repro::records::{self, RecordsError};
@@ -20,9 +20,39 @@ use lookup::hash::Family;
 
 use crate::capture::ipv4_packets;
 
+/// A bench, and in how many processes it runs.
+#[derive(Args, Debug)]
+pub(crate) struct Bench {
+    /// Run the bench so many times, each in a process of its own: a figure is the median over the processes
+    #[arg(long, global = true, overrides_with = "processes", default_value_t = 1, value_name = "P",
+        value_parser = clap::value_parser!(u32).range(1..=1000))]
+    processes: u32,
+    #[command(subcommand)]
+    command: BenchCommand,
+}
+
+impl Bench {
+    /// Runs the bench, or this program again, in processes that each run it once.
+    /// # Errors
+    /// As [`BenchCommand::run`]; the exit code of a process that failed.
+    pub(crate) fn run(self, out: &Output) -> anyhow::Result<()> {
+        if self.processes == 1 {
+            return self.command.run(out);
+        }
+        let program = std::env::current_exe()?;
+        let child = || {
+            let mut child = std::process::Command::new(&program);
+            child.args(std::env::args_os().skip(1)).args(["--processes", "1"]);
+            child.args((!out.is_json()).then_some("--json"));
+            child
+        };
+        measured(out, |listener| processes::run(self.processes, child, listener))
+    }
+}
+
 /// The benches.
 #[derive(Debug, Subcommand)]
-pub(crate) enum BenchCommand {
+enum BenchCommand {
     /// Lookups a second against the floor, hash tables and DPDK's tables
     Lookup {
         #[command(flatten)]
@@ -344,7 +374,7 @@ impl BenchCommand {
     /// Runs the bench.
     /// # Errors
     /// Exit code 2 for settings and unknown contestants, 6 for a wrong answer.
-    pub(crate) fn run(self, out: &Output) -> anyhow::Result<()> {
+    fn run(self, out: &Output) -> anyhow::Result<()> {
         type Run = fn(&Options, &mut dyn Listener) -> Result<(), BenchError>;
         let (designs, dynamic) =
             (fibula_repro::bench::forward::contestants(), fibula_repro::bench::message::contestants());
@@ -437,11 +467,18 @@ fn measured(out: &Output, run: impl FnOnce(&mut dyn Listener) -> Result<(), Benc
             error if error.is_wrong_answer() => Exit::CheckFailed,
             BenchError::Unavailable { .. } => Exit::NotFound,
             BenchError::Build { .. } => Exit::Refused,
+            BenchError::Process { code, .. } => exit_of_process(*code),
             _ => Exit::Usage,
         };
         Failure::new(exit, error)
     })?;
     printer.error.map_or(Ok(()), |error| Err(error.into()))
+}
+
+/// The exit code of a bench whose process ended with `code`.
+fn exit_of_process(code: Option<i32>) -> Exit {
+    let known = [Exit::Usage, Exit::BadInput, Exit::NotFound, Exit::Refused, Exit::CheckFailed, Exit::Interrupted];
+    known.into_iter().find(|&exit| Some(exit as i32) == code).unwrap_or(Exit::Internal)
 }
 
 fn print_list(out: &Output, list: &[(&str, &str)]) -> anyhow::Result<()> {

@@ -18,8 +18,7 @@ use command::tree::Tree;
 #[derive(Subcommand)]
 enum Command {
     /// Measure structures side by side
-    #[command(subcommand)]
-    Bench(bench::BenchCommand),
+    Bench(bench::Bench),
     /// The tables and figures of the papers, measured again on this machine
     #[command(subcommand)]
     Repro(figures::ReproCommand),
