@@ -22,7 +22,7 @@ use lookup::traits::{InsertError, Query, SettingsOf, Single, Skeleton};
 
 use super::{Listener, Options, millions_per_second};
 use crate::BenchError;
-use crate::contestants::{Input, MAX_BATCH};
+use crate::contestants::{Input, MAX_BATCH, bursts};
 use crate::names::value_of;
 use crate::report::{Row, Setting, size_text};
 
@@ -239,7 +239,7 @@ impl<Q: Query, K: Keys<Key = Q::Key>> Contestant<Q, K> {
     #[inline]
     fn bursts(&self, queries: &[u64], batch: usize, mut then: impl FnMut(&[u64], &[u64])) {
         let mut values = [0; MAX_BATCH];
-        for names in queries.chunks(batch) {
+        for names in bursts(queries, batch) {
             let values = &mut values[..names.len()];
             self.keys.look_up(names, values, |keys, values| self.query.lookup_batch(keys, values));
             then(names, values);

@@ -260,15 +260,11 @@ impl<B: Burst + Send> Reader for B {
 }
 
 /// Hands the answers to `queries` to `answers`, call by call.
-///
-/// The queries are fetched ahead, as a network card puts packets into the cache. Otherwise the bench would measure how
-/// well the hardware follows the array of queries beside random reads, which differs from run to run.
 #[inline(always)]
 fn each_call(burst: &mut impl Burst, queries: &[u64], calls: Calls, mut answers: impl FnMut(&[u64], &[u64])) {
     let mut values = [0u64; MAX_BATCH];
     if calls.in_flight <= 1 {
-        for names in queries.chunks(calls.batch) {
-            fetch_ahead(names);
+        for names in bursts(queries, calls.batch) {
             let values = &mut values[..names.len()];
             burst.lookup(names, values);
             answers(names, values);
@@ -282,14 +278,22 @@ fn each_call(burst: &mut impl Burst, queries: &[u64], calls: Calls, mut answers:
         answers(names, values);
     };
     let mut begun = queries.chunks(calls.batch);
-    for (at, names) in queries.chunks(calls.batch).enumerate() {
-        fetch_ahead(names);
+    for (at, names) in bursts(queries, calls.batch).enumerate() {
         burst.begin(names);
         if at >= ahead {
             finish(burst, begun.next().expect("so many were begun"));
         }
     }
     begun.for_each(|names| finish(burst, names));
+}
+
+/// The bursts of an array of queries, each fetched well before its turn.
+///
+/// The queries are fetched ahead, as a network card puts packets into the cache. Otherwise a bench would measure how
+/// well the hardware follows the array of queries beside random reads, which differs from run to run.
+#[inline(always)]
+pub(crate) fn bursts<T>(queries: &[T], batch: usize) -> impl Iterator<Item = &[T]> {
+    queries.chunks(batch).inspect(|burst| fetch_ahead(burst))
 }
 
 /// Starts fetching what lies [`FETCH_AHEAD`] bytes after the beginning of `items` in their array.

@@ -9,6 +9,7 @@ use lookup::bloom::{
 };
 use lookup::hash::{Digest, Family, Hasher, SecretKey};
 
+use crate::contestants::bursts;
 use crate::hash_lab::functions::bob;
 use crate::names::Random;
 
@@ -142,10 +143,10 @@ impl<const N: usize, R: Rule> Side for Paper<N, R> {
         }
     }
 
-    fn count(&self, queries: &[u8], _batch: usize, passes: u64) -> u64 {
+    fn count(&self, queries: &[u8], batch: usize, passes: u64) -> u64 {
         let mut n_positive = 0;
         for _ in 0..passes {
-            for key in queries.as_chunks::<N>().0 {
+            for key in bursts(queries.as_chunks::<N>().0, batch).flatten() {
                 n_positive += u64::from(self.rule.positions(key).all(|bit| self.bits.is_one(bit)));
             }
         }
@@ -196,7 +197,7 @@ impl<const N: usize, L: Layout> Side for Ours<N, L> {
         let (mut digests, mut present) = ([Digest(0); MAX_BATCH], [false; MAX_BATCH]);
         let mut n_positive = 0;
         for _ in 0..passes {
-            for keys in queries.as_chunks::<N>().0.chunks(batch) {
+            for keys in bursts(queries.as_chunks::<N>().0, batch) {
                 self.digests(keys, &mut digests[..keys.len()]);
                 self.filter.lookup_batch(&digests[..keys.len()], &mut present);
                 n_positive += present[..keys.len()].iter().map(|&present| u64::from(present)).sum::<u64>();

@@ -10,6 +10,7 @@ use lookup::traits::{Control, Query};
 use super::paper::{Lhbf, Sbf};
 use super::sides::{MAX_BATCH, Probes, Side, heap_bytes};
 use crate::BenchError;
+use crate::contestants::bursts;
 
 /// Positions per entry, as in the paper.
 const K: u32 = 10;
@@ -78,7 +79,7 @@ fn filled<F: Membership<u32>>(
 impl<F: Membership<u32>> Side for Filtered<F> {
     fn sum(&self, addresses: &[u32], batch: usize) -> u64 {
         let mut values = [0; MAX_BATCH];
-        addresses.chunks(batch).fold(0, |sum, addresses| {
+        bursts(addresses, batch).fold(0, |sum, addresses| {
             self.query.lookup_batch(addresses, &mut values);
             sum + values[..addresses.len()].iter().sum::<u64>()
         })

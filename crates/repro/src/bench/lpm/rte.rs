@@ -37,7 +37,7 @@ mod linked {
 
     use super::super::sides::{MAX_BATCH, Side};
     use crate::BenchError;
-    use crate::contestants::dpdk as rte;
+    use crate::contestants::{bursts, dpdk as rte};
 
     /// `struct rte_lpm` and `struct rte_fib`, used through pointers only.
     #[repr(C)]
@@ -121,7 +121,7 @@ mod linked {
     impl Side for Lpm {
         fn sum(&self, addresses: &[u32], batch: usize) -> u64 {
             let mut hops = [0; MAX_BATCH];
-            addresses.chunks(batch).fold(0, |sum, ips| {
+            bursts(addresses, batch).fold(0, |sum, ips| {
                 // SAFETY: a live table that nobody writes to, arrays of the given length.
                 unsafe { fibula_lpm_lookup(self.table.as_ptr(), ips.as_ptr(), hops.as_mut_ptr(), ips.len()) };
                 // Bit 24 is set if there is a route.
@@ -177,7 +177,7 @@ mod linked {
     impl Side for Fib {
         fn sum(&self, addresses: &[u32], batch: usize) -> u64 {
             let mut hops = [0; MAX_BATCH];
-            addresses.chunks(batch).fold(0, |sum, ips| {
+            bursts(addresses, batch).fold(0, |sum, ips| {
                 // SAFETY: a live table that nobody writes to, arrays of the given length.
                 unsafe { fibula_fib_lookup(self.table.as_ptr(), ips.as_ptr(), hops.as_mut_ptr(), ips.len()) };
                 sum + hops[..ips.len()].iter().sum::<u64>()

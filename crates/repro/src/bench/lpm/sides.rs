@@ -8,6 +8,7 @@ use prefix_trie::PrefixMap;
 
 use super::{behind_filters, rte};
 use crate::BenchError;
+use crate::contestants::bursts;
 
 /// The largest batch.
 pub(super) const MAX_BATCH: usize = 256;
@@ -112,7 +113,7 @@ impl Trie {
 impl Side for Trie {
     fn sum(&self, addresses: &[u32], batch: usize) -> u64 {
         let mut values = [0; MAX_BATCH];
-        addresses.chunks(batch).fold(0, |sum, addresses| {
+        bursts(addresses, batch).fold(0, |sum, addresses| {
             self.query.lookup_batch(addresses, &mut values);
             sum + values[..addresses.len()].iter().sum::<u64>()
         })
@@ -147,8 +148,9 @@ impl Crate {
 }
 
 impl Side for Crate {
-    fn sum(&self, addresses: &[u32], _batch: usize) -> u64 {
-        addresses.iter().map(|&address| self.map.get_lpm(&(address, 32)).map_or(0, |(_, &hop)| u64::from(hop))).sum()
+    fn sum(&self, addresses: &[u32], batch: usize) -> u64 {
+        let hop = |&address| self.map.get_lpm(&(address, 32)).map_or(0, |(_, &hop)| u64::from(hop));
+        bursts(addresses, batch).flatten().map(hop).sum()
     }
 
     fn bytes(&self) -> u64 {

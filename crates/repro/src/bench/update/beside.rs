@@ -12,7 +12,7 @@ use super::super::{Listener, Options, millions_per_second};
 use super::tables::{Measured, Ours};
 use super::{altered_value, input, setting};
 use crate::BenchError;
-use crate::contestants::MAX_BATCH;
+use crate::contestants::{MAX_BATCH, bursts};
 use crate::names::{Random, value_of};
 use crate::report::Row;
 
@@ -183,7 +183,7 @@ fn pass(
 ) -> u64 {
     let (mut digests, mut values) = ([Digest(0); MAX_BATCH], [0; MAX_BATCH]);
     let mut sum = 0u64;
-    for names in queries.chunks(batch) {
+    for names in bursts(queries, batch) {
         let (digests, values) = (&mut digests[..names.len()], &mut values[..names.len()]);
         hasher.digest_words(names, name_len, digests);
         reader.lookup_batch(digests, values);
