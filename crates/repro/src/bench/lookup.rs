@@ -85,7 +85,7 @@ fn run_size(
     built.resize_with(kinds.len(), || None);
     // Floors come last: each takes the size of the structure whose floor it is.
     let floor_of = |name: &str| match name {
-        "floor" => Some("concise"),
+        "floor" | "positions" => Some("concise"),
         "floor-line" => Some("line"),
         _ => None,
     };
@@ -163,8 +163,12 @@ pub(crate) fn side_by_side(
                 row.bits_per_name = Some(contestant.size_bits() as f64 / n as f64);
                 row.checksum = contestant.answers().then_some(expected);
                 let phases = calls.in_flight == 1 || contestant.reader().has_phases();
-                let notes =
-                    [contestant.note(), if phases { String::new() } else { "one burst after the other".into() }];
+                let pattern = match (phases, contestant.answers()) {
+                    (false, _) => "one burst after the other".into(),
+                    (true, true) => String::new(),
+                    (true, false) => calls.to_string(),
+                };
+                let notes = [contestant.note(), pattern];
                 row.note = notes.into_iter().filter(|note| !note.is_empty()).collect::<Vec<_>>().join(", ");
                 row
             };

@@ -1,14 +1,16 @@
 //! Floors: the same digests by the same kernel, the same calls with as many bursts in flight, then per name one or two
 //! random byte reads from flat arrays, and nothing else: no directory, no tweak, no publication.
 //!
-//! `floor` has two reads per name, as an Othello, `floor-line` one. The arrays have the size of the structure that the
-//! floor is compared with, and are on huge pages. Whether a floor prefetches is decided by trying both before the
-//! measurement, so that small tables do not pay for instructions that only large ones need. The note in the table says
-//! which won, and which kernel computes digests and positions.
-//! Its answers mean nothing.
+//! `floor` has two reads per name, as an Othello, `floor-line` one, and `positions` none. The arrays have the size of the
+//! structure that the floor is compared with, and are on huge pages. Whether a floor prefetches is decided by trying both
+//! before the measurement, for single bursts and for bursts in flight, so that small tables do not pay for instructions
+//! that only large ones need. The note in the table says which won, and which kernel computes digests and positions. A
+//! reader chooses the kernel once.
+//! The answers of a floor mean nothing, but [`Flat`] arrays with the right contents make an Othello: see `published`.
 
 #![expect(unsafe_code, reason = "unchecked reads and prefetches, as the structures it is the floor of have them")]
 
+use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use lookup::base::prefetch::{BURST, prefetch};
@@ -34,27 +36,40 @@ pub(super) const ONE_LINE: Kind = Kind {
     default: false,
 };
 
+pub(super) const POSITIONS: Kind = Kind {
+    name: "positions",
+    about: "part of a lookup: the digests, and two positions in flat arrays that are not read",
+    build: |input| build(input, Reads::None),
+    default: false,
+};
+
 /// Random reads per name.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Reads {
+pub(super) enum Reads {
+    None,
     One,
     Two,
 }
 
-struct Floor {
+/// Two arrays of bytes, and the hasher that finds places in them.
+pub(super) struct Flat {
     a: Pages,
     b: Pages,
     hasher: Hasher,
     name_len: usize,
     reads: Reads,
-    prefetch: bool,
+    prefetch: Prefetch,
+}
+
+/// Whether a reader prefetches.
+#[derive(Clone, Copy, Default)]
+struct Prefetch {
+    in_a_call: bool,
+    in_flight: bool,
 }
 
 fn build(input: &Input<'_>, reads: Reads) -> Result<Box<dyn Contestant>, BenchError> {
-    let half = match reads {
-        Reads::One => input.floor_bytes.max(1),
-        Reads::Two => input.floor_bytes.div_ceil(2).max(1),
-    };
+    let half = if reads == Reads::One { input.floor_bytes } else { input.floor_bytes.div_ceil(2) }.max(1);
     if u32::try_from(half).is_err() {
         return Err(input.build_error(
             KIND.name,
@@ -67,28 +82,31 @@ fn build(input: &Input<'_>, reads: Reads) -> Result<Box<dyn Contestant>, BenchEr
         pages.fill_with(|| random.next_u64() as u8);
         pages
     };
-    let mut floor = Floor {
-        a: filled(half),
-        b: filled(if reads == Reads::One { 1 } else { half }),
-        hasher: input.hasher(),
-        name_len: input.name_len,
-        reads,
-        prefetch: false,
-    };
-    floor.prefetch = floor.prefetch_pays();
-    Ok(Box::new(floor))
+    let arrays = [filled(half), filled(if reads == Reads::One { 1 } else { half })];
+    Ok(Box::new(Flat::new(arrays, input.hasher(), input.name_len, reads)))
 }
 
-impl Floor {
+impl Flat {
+    /// Arrays of fewer than 2^32 bytes, at least one each. The high half of a digest selects a byte of the first, the low
+    /// half one of the second.
+    pub(super) fn new([a, b]: [Pages; 2], hasher: Hasher, name_len: usize, reads: Reads) -> Self {
+        assert!([&a, &b].into_iter().all(|array| (1..1 << 32).contains(&array.len())), "a position has 32 bits");
+        let mut flat = Self { a, b, hasher, name_len, reads, prefetch: Prefetch::default() };
+        if reads != Reads::None {
+            flat.prefetch = Prefetch { in_a_call: flat.prefetch_pays(1), in_flight: flat.prefetch_pays(2) };
+        }
+        flat
+    }
+
     /// Tries both forms in turn on made-up names, different ones each time.
-    fn prefetch_pays(&self) -> bool {
+    fn prefetch_pays(&self, in_flight: u32) -> bool {
         let mut best = [Duration::MAX; 2];
         for trial in 0..6 {
             let names: Vec<u64> = (0..1 << 20).map(|i| mix64(i + (trial << 32))).collect();
             let prefetch = trial % 2 == 1;
-            let mut reader = FloorReader::new(self, prefetch);
+            let mut reader = FlatReader::new(self, Prefetch { in_a_call: prefetch, in_flight: prefetch });
             let start = Instant::now();
-            std::hint::black_box(reader.sum(&names, Calls::new(32, 1), 1));
+            black_box(reader.sum(&names, Calls::new(32, in_flight), 1));
             let best = &mut best[usize::from(prefetch)];
             *best = start.elapsed().min(*best);
         }
@@ -96,16 +114,16 @@ impl Floor {
     }
 }
 
-impl Contestant for Floor {
+impl Contestant for Flat {
     fn size_bits(&self) -> u64 {
         match self.reads {
             Reads::One => 8 * self.a.len() as u64,
-            Reads::Two => 8 * (self.a.len() + self.b.len()) as u64,
+            Reads::None | Reads::Two => 8 * (self.a.len() + self.b.len()) as u64,
         }
     }
 
     fn reader(&self) -> Box<dyn Reader + '_> {
-        Box::new(FloorReader::new(self, self.prefetch))
+        Box::new(FlatReader::new(self, self.prefetch))
     }
 
     fn answers(&self) -> bool {
@@ -113,7 +131,14 @@ impl Contestant for Floor {
     }
 
     fn note(&self) -> String {
-        format!("{}, prefetch {}", Kernel::get(), if self.prefetch { "on" } else { "off: faster here" })
+        let on = |prefetch| if prefetch { "on" } else { "off" };
+        let Prefetch { in_a_call, in_flight } = self.prefetch;
+        let prefetch = match self.reads {
+            Reads::None => String::new(),
+            _ if in_a_call == in_flight => format!(", prefetch {}: faster here", on(in_a_call)),
+            _ => format!(", prefetch {}, with bursts in flight {}: faster here", on(in_a_call), on(in_flight)),
+        };
+        format!("{} by {}{prefetch}", self.hasher.family(), Kernel::get())
     }
 }
 
@@ -128,61 +153,73 @@ impl Spots {
     const UNUSED: Spots = Spots { a: [0; BURST], b: [0; BURST] };
 }
 
-struct FloorReader<'a> {
-    floor: &'a Floor,
-    prefetch: bool,
+struct FlatReader<'a> {
+    flat: &'a Flat,
+    kernel: Kernel,
+    locate: Locate,
+    prefetch: Prefetch,
     digests: [Digest; BURST],
     in_flight: Ring<Spots>,
 }
 
-impl<'a> FloorReader<'a> {
-    fn new(floor: &'a Floor, prefetch: bool) -> Self {
-        Self { floor, prefetch, digests: [Digest(0); BURST], in_flight: Ring::new(|_| Spots::UNUSED) }
+impl<'a> FlatReader<'a> {
+    fn new(flat: &'a Flat, prefetch: Prefetch) -> Self {
+        let kernel = Kernel::get();
+        let (digests, in_flight) = ([Digest(0); BURST], Ring::new(|_| Spots::UNUSED));
+        Self { flat, kernel, locate: locate_by(kernel), prefetch, digests, in_flight }
+    }
+
+    #[inline(always)]
+    fn start(&mut self, names: &[u64], fetches: bool) {
+        let digests = &mut self.digests[..names.len()];
+        self.flat.hasher.digest_words_with(self.kernel, names, self.flat.name_len, digests);
+        let Flat { a, b, reads, .. } = self.flat;
+        let spots = self.in_flight.push();
+        let len_b = if *reads == Reads::One { 0 } else { b.len() };
+        // SAFETY: `locate_by` chose it for a kernel of this processor.
+        unsafe { (self.locate)(digests, a.len() as u64, len_b as u64, spots) };
+        if fetches {
+            for index in 0..names.len() {
+                prefetch(a.as_ptr().wrapping_add(spots.a[index] as usize));
+                if *reads == Reads::Two {
+                    prefetch(b.as_ptr().wrapping_add(spots.b[index] as usize));
+                }
+            }
+        }
     }
 }
 
-impl Burst for FloorReader<'_> {
+impl Burst for FlatReader<'_> {
     #[inline]
     fn lookup(&mut self, names: &[u64], values: &mut [u64]) {
+        let fetches = self.prefetch.in_a_call;
         let mut begun = names.chunks(BURST);
         let mut left = names.chunks(BURST).zip(values.chunks_mut(BURST));
-        begun.by_ref().take(AHEAD).for_each(|names| self.begin(names));
+        begun.by_ref().take(AHEAD).for_each(|names| self.start(names, fetches));
         for names in begun {
-            self.begin(names);
+            self.start(names, fetches);
             left.next().into_iter().for_each(|(names, values)| self.finish(names, values));
         }
         left.for_each(|(names, values)| self.finish(names, values));
     }
 
     fn has_phases(&self) -> bool {
-        true
+        self.flat.reads != Reads::None
     }
 
     #[inline]
     fn begin(&mut self, names: &[u64]) {
-        let digests = &mut self.digests[..names.len()];
-        self.floor.hasher.digest_words(names, self.floor.name_len, digests);
-        let Floor { a, b, reads, .. } = self.floor;
-        let spots = self.in_flight.push();
-        let b = (*reads == Reads::Two).then_some(&b[..]);
-        locate(digests, a.len() as u64, b.map_or(0, |b| b.len() as u64), spots);
-        if self.prefetch {
-            for index in 0..names.len() {
-                prefetch(a.as_ptr().wrapping_add(spots.a[index] as usize));
-                if let Some(b) = b {
-                    prefetch(b.as_ptr().wrapping_add(spots.b[index] as usize));
-                }
-            }
-        }
+        self.start(names, self.prefetch.in_flight);
     }
 
     #[inline]
     fn finish(&mut self, _names: &[u64], values: &mut [u64]) {
         let spots = self.in_flight.pop();
-        let Floor { a, b, reads, .. } = self.floor;
+        let Flat { a, b, reads, .. } = self.flat;
         // SAFETY: each position is 32 bits times the length of its array, divided by 2^32.
         let read = |array: &[u8], at: u64| unsafe { u64::from(*array.get_unchecked(at as usize)) };
         match reads {
+            Reads::None => _ = black_box(spots),
             Reads::One => {
                 for (value, &at) in values.iter_mut().zip(&spots.a) {
                     *value = read(a, at);
@@ -197,18 +234,18 @@ impl Burst for FloorReader<'_> {
     }
 }
 
-/// The positions of digests in arrays of these lengths.
-#[inline]
-fn locate(digests: &[Digest], len_a: u64, len_b: u64, spots: &mut Spots) {
-    #[cfg(target_arch = "x86_64")]
-    match Kernel::get().name() {
-        // SAFETY: the processor has the instructions.
-        "avx512" | "avx512-ifma" => return unsafe { locate_avx512(digests, len_a, len_b, spots) },
-        // SAFETY: as above.
-        "avx2" => return unsafe { locate_avx2(digests, len_a, len_b, spots) },
-        _ => {}
+/// Writes the positions of digests in arrays of these lengths. The processor must have the instructions.
+type Locate = unsafe fn(&[Digest], u64, u64, &mut Spots);
+
+/// The loop for a kernel, which the processor has: there is no other.
+fn locate_by(kernel: Kernel) -> Locate {
+    match kernel.name() {
+        #[cfg(target_arch = "x86_64")]
+        "avx512" | "avx512-ifma" => locate_avx512,
+        #[cfg(target_arch = "x86_64")]
+        "avx2" => locate_avx2,
+        _ => locate_any,
     }
-    locate_any(digests, len_a, len_b, spots);
 }
 
 /// [`locate_any`], eight names per vector.
@@ -264,8 +301,7 @@ mod tests {
         let hasher = Hasher::new(Family::MulAdd, &SecretKey::from_seed(1));
         let names: Vec<u64> = (0..253).map(mix64).collect();
         for reads in [Reads::One, Reads::Two] {
-            let floor =
-                Floor { a: pages(&a), b: pages(&b), hasher: hasher.clone(), name_len: 6, reads, prefetch: false };
+            let floor = Flat::new([pages(&a), pages(&b)], hasher.clone(), 6, reads);
             let expected = |name: u64| {
                 let digest = hasher.digest_word(name, 6).0;
                 let at_a = ((digest >> 32) * floor.a.len() as u64) >> 32;
@@ -277,16 +313,20 @@ mod tests {
             for calls in [(1, 1), (7, 1), (32, 1), (256, 1), (32, 2), (32, 3), (5, 4)] {
                 let calls = Calls::new(calls.0, calls.1);
                 for prefetch in [false, true] {
-                    assert_eq!(FloorReader::new(&floor, prefetch).sum(&names, calls, 1), sum, "{calls:?}");
+                    let prefetch = Prefetch { in_a_call: prefetch, in_flight: prefetch };
+                    assert_eq!(FlatReader::new(&floor, prefetch).sum(&names, calls, 1), sum, "{calls:?}");
                 }
             }
         }
     }
 
     #[test]
-    fn positions_of_the_extreme_digests_lie_inside() {
-        let mut spots = Spots::UNUSED;
-        locate(&[Digest(0), Digest(u64::MAX)], 3, 1, &mut spots);
-        assert_eq!((spots.a[..2].to_vec(), spots.b[..2].to_vec()), (vec![0, 2], vec![0, 0]));
+    fn positions_of_the_extreme_digests_lie_inside_by_every_kernel() {
+        for kernel in Kernel::available() {
+            let mut spots = Spots::UNUSED;
+            // SAFETY: the processor has the kernel.
+            unsafe { locate_by(kernel)(&[Digest(0), Digest(u64::MAX)], 3, 1, &mut spots) };
+            assert_eq!((spots.a[..2].to_vec(), spots.b[..2].to_vec()), (vec![0, 2], vec![0, 0]), "{kernel}");
+        }
     }
 }

@@ -13,6 +13,8 @@ mod orthogonal;
 mod statics;
 mod table;
 
+use std::fmt;
+
 use crate::BenchError;
 use crate::names::value_of;
 use ::lookup::base::arena::LINE;
@@ -226,6 +228,12 @@ pub struct Calls {
     pub in_flight: usize,
 }
 
+impl fmt::Display for Calls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} names a call, {} in flight", self.batch, self.in_flight)
+    }
+}
+
 impl Calls {
     /// Bursts of `batch` names, `in_flight` of them at a time.
     pub(crate) fn new(batch: u32, in_flight: u32) -> Self {
@@ -370,6 +378,7 @@ pub const ALL: &[Kind] = &[
     dpdk::HASH,
     dpdk::HASH_LF,
     dpdk::EFD,
+    floor::POSITIONS,
 ];
 
 /// The contestants with these names, in the given order; the defaults if `names` is empty.
