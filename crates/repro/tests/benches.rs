@@ -67,7 +67,7 @@ fn all_contestants_answer_alike_for_every_set_of_names() {
         for (value_bits, batch) in [(8, 32), (5, 7), (64, 256)] {
             let mut tables = Tables::default();
             // A fingerprint fits only beside values of few bits.
-            let ours = if value_bits < 64 { [&OURS[..], &["ofw", "cfw", "bgw"]].concat() } else { OURS.to_vec() };
+            let ours = if value_bits < 64 { [&OURS[..], &["ofw", "cfw", "bgw", "othello-published"]].concat() } else { OURS.to_vec() };
             let options = Options { names, value_bits, batch, ..options(&ours) };
             lookup::run(&options, &mut tables).unwrap_or_else(|error| panic!("{names}, {value_bits} bits: {error}"));
             assert_eq!(tables.0.len(), 2, "a table for each number of threads");

@@ -10,6 +10,7 @@ mod floor;
 mod gateway;
 mod line;
 mod orthogonal;
+mod published;
 mod statics;
 mod table;
 
@@ -361,6 +362,7 @@ pub const ALL: &[Kind] = &[
     concise::STATIC,
     concise::OPTION_1,
     concise::OPTION_2,
+    published::KIND,
     cuckoo::EXACT,
     cuckoo::FILTABLE,
     gateway::OGW,
