@@ -44,6 +44,9 @@ pub struct Row {
     /// The largest sample.
     #[serde(serialize_with = "rounded")]
     pub max: f64,
+    /// The median as the time of one name, in ns; only in the bench that compares the parts of a lookup.
+    #[serde(serialize_with = "rounded_option", skip_serializing_if = "Option::is_none")]
+    pub ns_per_name: Option<f64>,
     /// Memory that lookups need, in bits per name; null if not applicable.
     #[serde(serialize_with = "rounded_option")]
     pub bits_per_name: Option<f64>,
@@ -130,6 +133,7 @@ impl Row {
             median,
             min,
             max,
+            ns_per_name: None,
             bits_per_name: None,
             aliens_answered: None,
             messages: None,
@@ -167,6 +171,7 @@ impl Row {
             max,
             samples,
             note: notes.join("; or "),
+            ns_per_name: rows[0].ns_per_name.map(|ns| ns * rows[0].median / median),
             ..rows[0].clone()
         }
     }
@@ -270,6 +275,8 @@ pub fn table(rows: &[Row]) -> String {
         .filter(|_| comparable && rows.len() > 1 + usize::from(floor.is_some()));
 
     let mut head = vec!["contestant".to_owned(), first.unit.to_string(), "min".into(), "max".into()];
+    let with_ns = rows.iter().any(|row| row.ns_per_name.is_some());
+    head.extend(with_ns.then(|| "ns/name".to_owned()));
     head.extend(floor.map(|floor| format!("of {}", floor.contestant)));
     head.extend(best.map(|_| "of best".to_owned()));
     let with_bits = rows.iter().any(|row| row.bits_per_name.is_some());
@@ -277,6 +284,7 @@ pub fn table(rows: &[Row]) -> String {
     let mut lines = vec![head];
     for row in rows {
         let mut line = vec![row.contestant.clone(), number(row.median), number(row.min), number(row.max)];
+        line.extend(with_ns.then(|| row.ns_per_name.map_or(String::new(), number)));
         line.extend(floor.map(|floor| format!("{:.2}", row.ratio_to(floor))));
         line.extend(best.map(|best| format!("{:.2}", row.ratio_to(best))));
         line.extend(with_bits.then(|| row.bits_per_name.map_or(String::new(), |bits| format!("{bits:.2}"))));

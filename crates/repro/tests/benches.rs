@@ -5,6 +5,8 @@ use fibula_repro::bench::{Listener, Options, build, forward, lookup, update};
 use fibula_repro::names::NameSet;
 use fibula_repro::report::Row;
 
+use ::lookup::base::processor::Kernel;
+
 #[derive(Default)]
 struct Tables(Vec<Vec<Row>>);
 
@@ -67,7 +69,11 @@ fn all_contestants_answer_alike_for_every_set_of_names() {
         for (value_bits, batch) in [(8, 32), (5, 7), (64, 256)] {
             let mut tables = Tables::default();
             // A fingerprint fits only beside values of few bits.
-            let ours = if value_bits < 64 { [&OURS[..], &["ofw", "cfw", "bgw", "othello-published"]].concat() } else { OURS.to_vec() };
+            let ours = if value_bits < 64 {
+                [&OURS[..], &["ofw", "cfw", "bgw", "othello-published"]].concat()
+            } else {
+                OURS.to_vec()
+            };
             let options = Options { names, value_bits, batch, ..options(&ours) };
             lookup::run(&options, &mut tables).unwrap_or_else(|error| panic!("{names}, {value_bits} bits: {error}"));
             assert_eq!(tables.0.len(), 2, "a table for each number of threads");
@@ -80,6 +86,25 @@ fn all_contestants_answer_alike_for_every_set_of_names() {
                 assert_eq!(rows[0].bits_per_name.map(f64::round), rows[1].bits_per_name.map(f64::round));
             }
         }
+    }
+}
+
+#[test]
+fn parts_of_a_lookup_are_measured_where_they_have_something_in_flight() {
+    let mut tables = Tables::default();
+    lookup::run_parts(&Options { threads: vec![1], ..options(&[]) }, &mut tables).unwrap();
+    let names = |rows: &[Row]| rows.iter().map(|row| row.contestant.clone()).collect::<Vec<_>>();
+    let [one, two] = &tables.0[..] else { panic!("a table for each number of bursts in flight") };
+    let digests: Vec<String> = Kernel::available().map(|kernel| format!("digest-{kernel}")).collect();
+    println!("kernels that this processor lacks: {:?}", Kernel::unavailable().collect::<Vec<_>>());
+    assert!(names(one).starts_with(&digests), "{:?}", names(one));
+    assert_eq!(names(two), ["floor-line", "floor", "line", "concise"]);
+    assert!(names(one).ends_with(&names(two)) && names(one).contains(&"concise-begin-prefetch".to_owned()));
+    for row in one.iter().chain(two) {
+        let ns = row.ns_per_name.expect("the time of a name");
+        assert!((ns * row.median / 1e3 - 1.0).abs() < 1e-6, "{}", row.contestant);
+        assert_eq!(row.checksum.is_some(), ["line", "concise"].contains(&&row.contestant[..]), "{}", row.contestant);
+        assert_eq!(row.note.contains("32 names a call"), row.checksum.is_none(), "{}: {}", row.contestant, row.note);
     }
 }
 

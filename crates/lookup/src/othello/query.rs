@@ -410,4 +410,13 @@ impl<S: Sizing> Pinned<'_, S> {
     pub fn lookup_batch(&self, digests: &[Digest], values: &mut [u64]) {
         kernel::lookup_batch::<S>(Kernel::get(), self.words, digests, values);
     }
+
+    /// The first half of the lookup of a burst alone, to measure it: it finds the cells, prefetches them or not, and
+    /// reads none.
+    #[inline]
+    pub fn locate(&self, digests: &[Digest], prefetch: bool) {
+        let mut spots = Spots::unwritten();
+        kernel::begin::<S>(Kernel::get(), Words { prefetch, ..self.words }, digests, &mut spots);
+        std::hint::black_box(&spots);
+    }
 }

@@ -34,11 +34,32 @@ pub fn run_aliens(options: &Options, listener: &mut dyn Listener) -> Result<(), 
     run_with(options, Asked::Aliens, listener)
 }
 
-/// Which names are looked up.
+/// Runs the bench with parts of lookups, and the whole ones, one burst after the other and with two in flight: what a
+/// lookup spends its time with. `options` choose neither contestants nor bursts in flight.
+/// # Errors
+/// As [`run`].
+pub fn run_parts(options: &Options, listener: &mut dyn Listener) -> Result<(), BenchError> {
+    let options = Options { contestants: contestants::parts(), in_flight: vec![1, 2], ..options.clone() };
+    run_with(&options, Asked::Parts, listener)
+}
+
+/// Which names are looked up, and how far.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Asked {
     Live,
     Aliens,
+    /// Live ones, by contestants that take only the first steps.
+    Parts,
+}
+
+impl Asked {
+    fn bench(self) -> &'static str {
+        match self {
+            Self::Live => "lookup",
+            Self::Aliens => "lookup/aliens",
+            Self::Parts => "lookup/parts",
+        }
+    }
 }
 
 fn run_with(options: &Options, asked: Asked, listener: &mut dyn Listener) -> Result<(), BenchError> {
@@ -125,14 +146,14 @@ pub(crate) fn side_by_side(
         entered.iter().flat_map(|entry| patterns.iter().map(move |calls| (entry, calls)))
     {
         match asked {
-            Asked::Live => check(name, *contestant, queries, calls, options.value_bits)?,
+            Asked::Live | Asked::Parts => check(name, *contestant, queries, calls, options.value_bits)?,
             Asked::Aliens => check_aliens(name, *contestant, queries, calls)?,
         }
     }
     for &threads in &options.threads {
         let passes = options.operations.unwrap_or(LOOKUPS).div_ceil(queries.len() as u64);
         let expected = match asked {
-            Asked::Live => expected_sum(queries, options.value_bits, passes * u64::from(threads)),
+            Asked::Live | Asked::Parts => expected_sum(queries, options.value_bits, passes * u64::from(threads)),
             Asked::Aliens => 0,
         };
         // Everything takes its turn in every round, so that a disturbance of the machine meets all alike.
@@ -158,8 +179,8 @@ pub(crate) fn side_by_side(
                 in_flight: calls.in_flight as u32,
             };
             let row = |((name, contestant), samples): (&(&str, &dyn Contestant), Vec<f64>)| {
-                let bench = if asked == Asked::Aliens { "lookup/aliens" } else { "lookup" };
-                let mut row = Row::new(bench, name, &setting, "M/s", samples);
+                let mut row = Row::new(asked.bench(), name, &setting, "M/s", samples);
+                row.ns_per_name = (asked == Asked::Parts).then_some(1e3 * f64::from(threads) / row.median);
                 row.bits_per_name = Some(contestant.size_bits() as f64 / n as f64);
                 row.checksum = contestant.answers().then_some(expected);
                 let phases = calls.in_flight == 1 || contestant.reader().has_phases();
@@ -172,7 +193,12 @@ pub(crate) fn side_by_side(
                 row.note = notes.into_iter().filter(|note| !note.is_empty()).collect::<Vec<_>>().join(", ");
                 row
             };
-            listener.table(&entered.iter().zip(samples).map(row).collect::<Vec<_>>());
+            // A part that ends before the reads has nothing in flight.
+            let is_measured = |contestant: &dyn Contestant| {
+                calls.in_flight == 1 || contestant.answers() || contestant.reader().has_phases()
+            };
+            let measured = entered.iter().zip(samples).filter(|((_, contestant), _)| is_measured(*contestant));
+            listener.table(&measured.map(row).collect::<Vec<_>>());
         }
     }
     Ok(())

@@ -3,11 +3,13 @@
 //! The contestant `concise` is what a switch runs. The others hold the same names with a different publication, without
 //! any, or in the sizes of the papers, which have a single shard.
 
+use lookup::base::processor::Kernel;
 use lookup::base::touches::{Touch, Touches};
 use lookup::hash::{Digest, Hasher};
 use lookup::othello::{Option1, Option2, Othello, OthelloQuery, Pinned, Reader, Settings, Sharded, Sizing};
 use lookup::traits::Query;
 
+use super::parts::part;
 use super::{Burst, Calls, Contestant, Hashed, Input, Kind, MAX_BATCH};
 use crate::BenchError;
 
@@ -35,6 +37,18 @@ pub(super) const STATIC: Kind = Kind {
     name: "concise-static",
     about: "the same pinned once a run instead of once a burst: what publication costs is the difference",
     build: |input| Ok(Box::new(Static(Concise::build("concise-static", input)?))),
+    default: false,
+};
+pub(super) const BEGIN: Kind = Kind {
+    name: "concise-begin",
+    about: "part of a lookup: digests, directory and places of cells, which are neither prefetched nor read",
+    build: |input| Concise::build("concise-begin", input)?.begun(input, false),
+    default: false,
+};
+pub(super) const BEGIN_PREFETCH: Kind = Kind {
+    name: "concise-begin-prefetch",
+    about: "the same, and the cells are prefetched, whether that pays or not",
+    build: |input| Concise::build("concise-begin-prefetch", input)?.begun(input, true),
     default: false,
 };
 pub(super) const OPTION_1: Kind = Kind {
@@ -69,6 +83,17 @@ impl<S: Sizing> Concise<S> {
         let (_, query) = Othello::<S>::build(settings, &input.entries(), input.build_threads)
             .map_err(|error| input.build_error(contestant, error))?;
         Ok(Self { query, hasher: input.hasher(), name_len: input.name_len })
+    }
+}
+
+impl Concise<Sharded> {
+    fn begun(self, input: &Input<'_>, prefetch: bool) -> Result<Box<dyn Contestant>, BenchError> {
+        let size_bits = self.query.size_bits();
+        let locate = move || {
+            let mut reader = self.query.reader();
+            move |digests: &[Digest]| reader.pin().locate(digests, prefetch)
+        };
+        Ok(part(input, Kernel::get(), size_bits, locate))
     }
 }
 

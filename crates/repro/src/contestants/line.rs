@@ -1,29 +1,44 @@
 //! Our own: one cache line per lookup, at several points of its trade of memory against speed.
 
+use lookup::base::processor::Kernel;
 use lookup::base::touches::{Touch, Touches};
-use lookup::hash::Hasher;
+use lookup::hash::{Digest, Hasher};
 use lookup::line::{LineQuery, LineTable, Settings, Trade};
 use lookup::traits::{Query, Replicated};
 
+use super::parts::part;
 use super::{Contestant, Hashed, Input, Kind};
 use crate::BenchError;
 
 pub(super) const LINE: Kind = Kind {
     name: "line",
     about: "one cache line a lookup: three cells of a line that a small linear system was solved for",
-    build: |input| Line::build("line", input, Trade::Balanced),
+    build: |input| Ok(Box::new(Line::build("line", input, Trade::Balanced)?)),
     default: true,
 };
 pub(super) const FAST: Kind = Kind {
     name: "line-fast",
     about: "the same with lines less full: more memory, fewer names that need a second line",
-    build: |input| Line::build("line-fast", input, Trade::Fast),
+    build: |input| Ok(Box::new(Line::build("line-fast", input, Trade::Fast)?)),
     default: false,
 };
 pub(super) const SMALL: Kind = Kind {
     name: "line-small",
     about: "the same with four cells a name and lines fuller",
-    build: |input| Line::build("line-small", input, Trade::Small),
+    build: |input| Ok(Box::new(Line::build("line-small", input, Trade::Small)?)),
+    default: false,
+};
+
+pub(super) const BEGIN: Kind = Kind {
+    name: "line-begin",
+    about: "part of a lookup: digests, directory and places of lines, which are neither prefetched nor read",
+    build: |input| begun("line-begin", input, false),
+    default: false,
+};
+pub(super) const BEGIN_PREFETCH: Kind = Kind {
+    name: "line-begin-prefetch",
+    about: "the same, and the lines are prefetched, whether that pays or not",
+    build: |input| begun("line-begin-prefetch", input, true),
     default: false,
 };
 
@@ -34,7 +49,7 @@ struct Line {
 }
 
 impl Line {
-    fn build(contestant: &'static str, input: &Input<'_>, trade: Trade) -> Result<Box<dyn Contestant>, BenchError> {
+    fn build(contestant: &'static str, input: &Input<'_>, trade: Trade) -> Result<Self, BenchError> {
         if input.value_bits > 32 {
             let reason = format!("a value has at most 32 bits, not {}", input.value_bits);
             return Err(BenchError::Unavailable { contestant, reason });
@@ -42,8 +57,18 @@ impl Line {
         let settings = Settings::new(input.value_bits, input.names.len(), &input.secret_key()).with_trade(trade);
         let (_, query) = LineTable::build(settings, &input.entries(), input.build_threads)
             .map_err(|error| input.build_error(contestant, error))?;
-        Ok(Box::new(Self { query, hasher: input.hasher(), name_len: input.name_len }))
+        Ok(Self { query, hasher: input.hasher(), name_len: input.name_len })
     }
+}
+
+fn begun(contestant: &'static str, input: &Input<'_>, prefetch: bool) -> Result<Box<dyn Contestant>, BenchError> {
+    let Line { query, .. } = Line::build(contestant, input, Trade::Balanced)?;
+    let size_bits = query.size_bits();
+    let locate = move || {
+        let mut reader = query.reader();
+        move |digests: &[Digest]| reader.pin().locate(digests, prefetch)
+    };
+    Ok(part(input, Kernel::get(), size_bits, locate))
 }
 
 impl Contestant for Line {

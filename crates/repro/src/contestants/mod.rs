@@ -10,6 +10,7 @@ mod floor;
 mod gateway;
 mod line;
 mod orthogonal;
+mod parts;
 mod published;
 mod statics;
 mod table;
@@ -30,6 +31,7 @@ pub(crate) use cuckoo::{filtable_settings, query as cuckoo_query};
 #[cfg(feature = "dpdk")]
 pub(crate) use dpdk::Hash as RteHash;
 pub(crate) use dpdk::start as start_dpdk;
+pub(crate) use parts::names as parts;
 
 /// The largest burst.
 pub const MAX_BATCH: usize = 256;
@@ -380,7 +382,15 @@ pub const ALL: &[Kind] = &[
     dpdk::HASH,
     dpdk::HASH_LF,
     dpdk::EFD,
+    parts::SCALAR,
+    parts::AVX2,
+    parts::AVX512,
+    parts::IFMA,
     floor::POSITIONS,
+    concise::BEGIN,
+    concise::BEGIN_PREFETCH,
+    line::BEGIN,
+    line::BEGIN_PREFETCH,
 ];
 
 /// The contestants with these names, in the given order; the defaults if `names` is empty.

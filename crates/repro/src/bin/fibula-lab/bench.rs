@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use ::lookup::hash::Family;
 use clap::{Args, Subcommand};
 use command::output::{Exit, Failure, Output};
 use command::parse_size;
@@ -10,13 +11,13 @@ use command::prefix_list::List;
 use fibula_repro::BenchError;
 use fibula_repro::bench::filter;
 use fibula_repro::bench::flow::{self, Part};
+use fibula_repro::bench::lookup;
 use fibula_repro::bench::lpm::{self, Destinations};
 use fibula_repro::bench::{Listener, Options, processes};
 use fibula_repro::machine::Machine;
 use fibula_repro::names::NameSet;
 use fibula_repro::records::{self, RecordsError};
 use fibula_repro::report::{Row, table};
-use lookup::hash::Family;
 
 use crate::capture::ipv4_packets;
 
@@ -60,6 +61,9 @@ enum BenchCommand {
         /// Bursts in flight: 2 begins a burst before it finishes the last one, as a switch does
         #[arg(long, value_delimiter = ',', default_value = "1", value_name = "K")]
         in_flight: Vec<u32>,
+        /// Measure the parts of a lookup instead: digests by each kernel, places, prefetches, reads, and the whole
+        #[arg(long, conflicts_with_all = ["contestants", "in_flight"])]
+        parts: bool,
     },
     /// Time to build a table, and memory while building
     Build(BenchArgs),
@@ -380,10 +384,11 @@ impl BenchCommand {
             (fibula_repro::bench::forward::contestants(), fibula_repro::bench::message::contestants());
         let (args, sizes, list, run): (_, &[u64], &[(&str, &str)], Run) = match self {
             Self::Lookup { args, .. } if args.list => return print_list(out, &[]),
-            Self::Lookup { args, in_flight } => {
+            Self::Lookup { args, in_flight, parts } => {
                 let options = args.options(&[64 << 10, 1 << 20, 4 << 20, 16 << 20]);
                 let options = Options { in_flight, ..options };
-                return measured(out, |listener| fibula_repro::bench::lookup::run(&options, listener));
+                let run = if parts { lookup::run_parts } else { lookup::run };
+                return measured(out, |listener| run(&options, listener));
             }
             Self::Build(args) => {
                 (args, &[4 << 20], &fibula_repro::bench::build::CONTESTANTS, fibula_repro::bench::build::run)
