@@ -133,6 +133,20 @@ fn recording_goes_on_where_it_stopped_and_pages_show_it() {
 }
 
 #[test]
+fn processes_that_disagree_are_marked() {
+    let (folder, plan) = tree();
+    record(&plan, &mut |_| ()).unwrap_err();
+    let path = folder.path().join("docs/benchmarks/records/test-1.jsonl");
+    let of_runs = std::fs::read_to_string(&path).expect("the record");
+    let of_processes = of_runs.replace("\"unit\"", "\"processes\":3,\"unit\"").replace("4.0", "5.0");
+    std::fs::write(&path, of_processes).expect("the record");
+    report(folder.path(), false).unwrap();
+    let text = std::fs::read_to_string(folder.path().join("page.md")).expect("the page");
+    assert!(text.contains("20<br><sub>10–30&nbsp;‡</sub> | 5<br><sub>5–6</sub>"), "{text}");
+    assert!(text.contains("(Test 1, 3 processes)"), "{text}");
+}
+
+#[test]
 fn worse_record_comes_first_and_strange_markers_are_refused() {
     let (folder, plan) = tree();
     let records = folder.path().join("docs/benchmarks/records");

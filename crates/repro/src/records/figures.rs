@@ -76,6 +76,7 @@ pub(super) enum Pick {
     #[default]
     Median,
     BitsPerName,
+    NsPerName,
     Megabytes,
 }
 

@@ -120,6 +120,8 @@ pub struct Measurement {
     batch: u32,
     #[serde(default = "one")]
     in_flight: u32,
+    #[serde(default = "one")]
+    processes: u32,
     #[serde(default)]
     unit: String,
     /// Absent if only the range is known.
@@ -132,6 +134,7 @@ pub struct Measurement {
     /// Number of rounds, if there are no samples.
     runs: Option<usize>,
     bits_per_name: Option<f64>,
+    ns_per_name: Option<f64>,
     /// Memory in MB, if it was printed so.
     megabytes: Option<f64>,
     /// If given, the row is the ratio to this contestant.

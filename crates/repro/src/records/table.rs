@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use super::figures::{Column, Line, Pick, Table};
 use super::{Measurement, Record};
+use crate::report::STEADY;
 use crate::stats::Summary;
 
 /// One figure of one record.
@@ -50,6 +51,7 @@ impl<'a> Cell<'a> {
             |size: Option<f64>| size.map(|size| Self { record, row, median: Some(size), range: None, is_rate: false });
         match column.pick {
             Pick::BitsPerName => size(row.bits_per_name),
+            Pick::NsPerName => size(row.ns_per_name),
             Pick::Megabytes => size(row.megabytes.or_else(|| Some(row.bits_per_name? * row.n as f64 / 8e6))),
             Pick::Median if row.median.is_none() && row.min.is_none() => None,
             Pick::Median => {
@@ -71,9 +73,11 @@ impl<'a> Cell<'a> {
         if self.is_rate { order } else { order.reverse() }
     }
 
-    /// The median with its range below it.
+    /// The median with its range below it, which is marked if processes differ too much.
     fn text(&self) -> String {
-        let range = self.range.map(|(low, high)| format!("{}–{}", digits(low), digits(high)));
+        let is_unsteady = |low: f64, high: f64| self.row.processes > 1 && high > STEADY * low;
+        let mark = |low, high| if is_unsteady(low, high) { "&nbsp;‡" } else { "" };
+        let range = self.range.map(|(low, high)| format!("{}–{}{}", digits(low), digits(high), mark(low, high)));
         match (self.median, range) {
             (Some(median), Some(range)) if self.row.runs() != Some(1) => {
                 format!("{}<br><sub>{range}</sub>", digits(median))
@@ -151,8 +155,10 @@ fn worse_first(a: &[Option<Cell<'_>>], b: &[Option<Cell<'_>>]) -> Ordering {
 fn commands<'a>(cells: impl Iterator<Item = &'a Cell<'a>>) -> String {
     let mut commands: Vec<(&str, Vec<String>)> = Vec::new();
     for cell in cells {
-        let runs =
-            cell.row.runs().map_or(String::new(), |runs| format!(", {runs} run{}", if runs == 1 { "" } else { "s" }));
+        let noun = if cell.row.processes > 1 { "process" } else { "run" };
+        let plural = if cell.row.processes > 1 { "es" } else { "s" };
+        let runs = cell.row.runs();
+        let runs = runs.map_or(String::new(), |runs| format!(", {runs} {noun}{}", if runs == 1 { "" } else { plural }));
         let who = format!("{}{runs}", cell.record.header.label);
         let at = commands.iter().position(|(command, _)| *command == cell.row.command).unwrap_or_else(|| {
             commands.push((&cell.row.command, Vec::new()));
