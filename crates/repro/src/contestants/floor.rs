@@ -177,7 +177,7 @@ impl<'a> FlatReader<'a> {
         let spots = self.in_flight.push();
         let len_b = if *reads == Reads::One { 0 } else { b.len() };
         // SAFETY: `locate_by` chose it for a kernel of this processor.
-        unsafe { (self.locate)(digests, a.len() as u64, len_b as u64, spots) };
+        unsafe { (self.locate)(digests, a.len() as u32, len_b as u32, spots) };
         if fetches {
             for index in 0..names.len() {
                 prefetch(a.as_ptr().wrapping_add(spots.a[index] as usize));
@@ -235,7 +235,7 @@ impl Burst for FlatReader<'_> {
 }
 
 /// Writes the positions of digests in arrays of these lengths. The processor must have the instructions.
-type Locate = unsafe fn(&[Digest], u64, u64, &mut Spots);
+type Locate = unsafe fn(&[Digest], u32, u32, &mut Spots);
 
 /// The loop for a kernel, which the processor has: there is no other.
 fn locate_by(kernel: Kernel) -> Locate {
@@ -251,20 +251,22 @@ fn locate_by(kernel: Kernel) -> Locate {
 /// [`locate_any`], eight names per vector.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-fn locate_avx512(digests: &[Digest], len_a: u64, len_b: u64, spots: &mut Spots) {
+fn locate_avx512(digests: &[Digest], len_a: u32, len_b: u32, spots: &mut Spots) {
     locate_any(digests, len_a, len_b, spots);
 }
 
 /// [`locate_any`], four names per vector.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-fn locate_avx2(digests: &[Digest], len_a: u64, len_b: u64, spots: &mut Spots) {
+fn locate_avx2(digests: &[Digest], len_a: u32, len_b: u32, spots: &mut Spots) {
     locate_any(digests, len_a, len_b, spots);
 }
 
 #[inline(always)]
-fn locate_any(digests: &[Digest], len_a: u64, len_b: u64, spots: &mut Spots) {
-    // A whole burst has a loop of its own, which the compiler unrolls.
+fn locate_any(digests: &[Digest], len_a: u32, len_b: u32, spots: &mut Spots) {
+    // Lengths of 32 bits make every product one of 32 bits by 32, which AVX2 has too. A whole burst has a loop of its own,
+    // which the compiler unrolls.
+    let (len_a, len_b) = (u64::from(len_a), u64::from(len_b));
     let at = |digest: Digest| (((digest.0 >> 32) * len_a) >> 32, ((digest.0 & LOW) * len_b) >> 32);
     match digests.as_array::<BURST>() {
         Some(digests) => {
