@@ -98,11 +98,11 @@ impl Flat {
         flat
     }
 
-    /// Tries both forms in turn on made-up names, different ones each time.
+    /// Tries both forms in turn on made-up names, different ones each time. Of many short trials some are undisturbed.
     fn prefetch_pays(&self, in_flight: u32) -> bool {
         let mut best = [Duration::MAX; 2];
-        for trial in 0..6 {
-            let names: Vec<u64> = (0..1 << 20).map(|i| mix64(i + (trial << 32))).collect();
+        for trial in 0..40 {
+            let names: Vec<u64> = (0..1 << 16).map(|i| mix64(i + (trial << 32))).collect();
             let prefetch = trial % 2 == 1;
             let mut reader = FlatReader::new(self, Prefetch { in_a_call: prefetch, in_flight: prefetch });
             let start = Instant::now();
