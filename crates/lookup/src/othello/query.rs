@@ -411,9 +411,7 @@ impl<S: Sizing> Pinned<'_, S> {
         kernel::lookup_batch::<S>(Kernel::get(), self.words, digests, values);
     }
 
-    /// The first half of the lookup of a burst alone, to measure it: it finds the cells, prefetches them or not, and
-    /// reads none.
-    #[inline]
+    /// The first half of the lookup of a burst alone, to measure it: finds cells, prefetches them or not, reads none.
     pub fn locate(&self, digests: &[Digest], prefetch: bool) {
         let mut spots = Spots::unwritten();
         kernel::begin::<S>(Kernel::get(), Words { prefetch, ..self.words }, digests, &mut spots);
