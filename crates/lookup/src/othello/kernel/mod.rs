@@ -260,6 +260,7 @@ pub(super) fn touches<S: Sizing>(words: Words<'_>, digest: Digest, touch: &mut d
         type Output = ();
         fn visit(self, cell: impl Cell) {
             let Self(words, digest, touch, _) = self;
+            touch(Touch { region: Region::Counters, offset: 0, bytes: 8, stage: 0 });
             one::<S, _, _>(words, cell, digest, &mut |seen| touch(seen));
         }
     }
