@@ -1,10 +1,10 @@
-//! A burst of names in a filter that is too large for the nearest caches is looked up in these steps:
+//! A burst of names in a filter is looked up in these steps:
 //!
 //! ```text
-//! 1. the first two positions of every name          fetch their words
-//! 2. read them; names whose bits are both one go on, collected without a branch
-//! 3. the next two of those                          the same
-//! 4. all others of those that are left              the same; what is left now is positive
+//! 1. the first positions of every name      four by vector loops, or two; in a large filter, fetch the words of two
+//! 2. read them (large filter: two, then fetch and read the others of names that go on);
+//!    names whose bits are all one go on, collected without a branch
+//! 3. up to four positions, and then all others, of those that are left: the same; what is left now is positive
 //! ```
 //! Nothing predicts whether a bit is one, so no branch depends on a bit; and no fetch waits for another.
 
@@ -17,9 +17,10 @@ use super::sizing::MAX_HASHES;
 use crate::base::prefetch::prefetch;
 use crate::hash::Digest;
 
-/// Positions that are read before the others are computed: in a well-filled filter each rejects half the aliens.
+/// Positions that are read before others are fetched: in a well-filled filter each rejects half the aliens.
 const FIRST: usize = 2;
-/// Positions that are read before the last ones are computed: a sixteenth of the aliens remains then.
+/// Positions that are read before the last ones are computed: a sixteenth of the aliens remains then. As many are
+/// computed for all names at once where that is a vector loop.
 const SECOND: usize = 4;
 
 /// The words of a filter, with or without a concurrent writer.
@@ -85,26 +86,27 @@ pub(crate) fn positives<L: Layout>(
     scratch: &mut Scratch,
     positive: &mut [u8; BURST],
 ) -> usize {
-    let mut first = [[0; FIRST]; BURST];
-    for (first, &digest) in first.iter_mut().zip(digests) {
-        // A single position is read twice.
-        let mut bits = places.of(digest);
-        let one = bits.next().unwrap_or(0);
-        *first = [one, bits.next().unwrap_or(one)];
-        memory.fetch_bits(first.iter().copied());
+    let n_hashes = places.shape().n_hashes() as usize;
+    let at_once = n_hashes.min(if L::IN_VECTORS { SECOND } else { FIRST });
+    let mut positions = [[0; BURST]; SECOND];
+    places.of_burst(digests, at_once, &mut positions);
+    let (first, second) = positions[..at_once].split_at(at_once.min(FIRST));
+    for positions in first {
+        memory.fetch_bits(positions[..digests.len()].iter().copied());
     }
-    let mut n_waiting = 0;
-    for (index, first) in first[..digests.len()].iter().enumerate() {
-        positive[n_waiting] = index as u8;
-        n_waiting += usize::from(memory.are_ones(first.iter().copied()));
+    let mut n_waiting = all_ones(memory, first, digests.len(), positive);
+    if !second.is_empty() {
+        let bits = |index: u8| second.iter().map(move |positions| positions[usize::from(index)]);
+        positive[..n_waiting].iter().for_each(|&index| memory.fetch_bits(bits(index)));
+        n_waiting = keep(&mut positive[..n_waiting], |index| memory.are_ones(bits(index)));
     }
-    for positions in later(places.shape().n_hashes()) {
+    for positions in later(at_once, n_hashes) {
         n_waiting = narrow(places, memory, digests, positions, scratch, &mut positive[..n_waiting]);
     }
     n_waiting
 }
 
-/// As [`positives`], for a filter that is in cache: nothing is prefetched, and no position is kept.
+/// As [`positives`], for a filter that is in cache: nothing is prefetched.
 #[inline(always)]
 pub(super) fn positives_near<L: Layout>(
     places: &Places<L>,
@@ -112,28 +114,57 @@ pub(super) fn positives_near<L: Layout>(
     digests: &[Digest],
     positive: &mut [u8; BURST],
 ) -> usize {
-    let mut n_left = 0;
-    for (index, &digest) in digests.iter().enumerate() {
-        positive[n_left] = index as u8;
-        n_left += usize::from(memory.are_ones(places.of(digest).take(FIRST)));
+    let n_hashes = places.shape().n_hashes() as usize;
+    let at_once = n_hashes.min(if L::IN_VECTORS { SECOND } else { FIRST });
+    let mut positions = [[0; BURST]; SECOND];
+    places.of_burst(digests, at_once, &mut positions);
+    let mut n_waiting = all_ones(memory, &positions[..at_once], digests.len(), positive);
+    for positions in later(at_once, n_hashes) {
+        let bits = |index: u8| places.of(digests[usize::from(index)]).skip(positions.start).take(positions.len());
+        n_waiting = keep(&mut positive[..n_waiting], |index| memory.are_ones(bits(index)));
     }
-    for positions in later(places.shape().n_hashes()) {
-        let n_waiting = std::mem::take(&mut n_left);
-        for place in 0..n_waiting {
-            let index = positive[place];
-            let bits = places.of(digests[usize::from(index)]).skip(positions.start).take(positions.len());
-            positive[n_left] = index;
-            n_left += usize::from(memory.are_ones(bits));
-        }
-    }
-    n_left
+    n_waiting
 }
 
-/// The positions after the first ones, grouped by the step that reads them.
+/// The positions from `first` on, grouped by the step that reads them.
 #[inline(always)]
-fn later(n_hashes: u32) -> impl Iterator<Item = Range<usize>> {
-    let n_hashes = n_hashes as usize;
-    [FIRST..n_hashes.min(SECOND), SECOND..n_hashes].into_iter().filter(|positions| !positions.is_empty())
+fn later(first: usize, n_hashes: usize) -> impl Iterator<Item = Range<usize>> {
+    let second = n_hashes.min(SECOND);
+    [first..second, second..n_hashes].into_iter().filter(|positions| !positions.is_empty())
+}
+
+/// Writes to `positive` the indices of the first `n` names whose bits at `positions` are all one; returns their number.
+#[inline(always)]
+fn all_ones(
+    memory: &(impl Memory + ?Sized),
+    positions: &[[u64; BURST]],
+    n: usize,
+    positive: &mut [u8; BURST],
+) -> usize {
+    let mut ones = [1; BURST];
+    for positions in positions {
+        for (ones, &bit) in ones[..n].iter_mut().zip(positions) {
+            *ones &= memory.word((bit / 64) as usize) >> (bit % 64);
+        }
+    }
+    let mut n_positive = 0;
+    for (index, ones) in ones[..n].iter().enumerate() {
+        positive[n_positive] = index as u8;
+        n_positive += (ones & 1) as usize;
+    }
+    n_positive
+}
+
+/// Moves those of `waiting` that `is_kept` to the front; returns their number.
+#[inline(always)]
+fn keep(waiting: &mut [u8], is_kept: impl Fn(u8) -> bool) -> usize {
+    let mut n_left = 0;
+    for place in 0..waiting.len() {
+        let index = waiting[place];
+        waiting[n_left] = index;
+        n_left += usize::from(is_kept(index));
+    }
+    n_left
 }
 
 /// Moves those of `waiting` whose bits at `positions` are all one to the front; returns their number.

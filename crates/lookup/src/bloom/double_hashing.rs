@@ -36,6 +36,7 @@ impl Layout for DoubleHashing {
 
     const NAME: &'static str = "double-hashing";
     const ONE_LINE: bool = false;
+    const IN_VECTORS: bool = false;
 
     fn round_bits(bits: u64, _n_hashes: u32) -> u64 {
         bits

@@ -1,9 +1,16 @@
 //! The plain filter.
 
+#![cfg_attr(
+    target_arch = "x86_64",
+    expect(unsafe_code, reason = "calls the loops that are compiled for another processor")
+)]
+
 use super::burst::{Memory, Scratch, positives, positives_near};
 use super::layout::{Layout, Places};
 use super::sizing::{MAX_HASHES, Shape};
 use crate::base::prefetch::BURST;
+#[cfg(target_arch = "x86_64")]
+use crate::base::processor::{Kernel, Vectors};
 use crate::base::words::Words;
 use crate::hash::Digest;
 use crate::traits::ApplyError;
@@ -163,39 +170,49 @@ impl<L: Layout> Bloom<L> {
     /// When `present` is shorter than `digests`.
     pub fn lookup_batch(&self, digests: &[Digest], present: &mut [bool]) {
         let present = &mut present[..digests.len()];
+        #[cfg(target_arch = "x86_64")]
+        match Kernel::get().vectors() {
+            // SAFETY: the processor has the instructions.
+            Vectors::Avx512 | Vectors::Avx512Ifma => return unsafe { self.bursts_avx512(digests, present) },
+            // SAFETY: as above.
+            Vectors::Avx2 => return unsafe { self.bursts_avx2(digests, present) },
+            Vectors::Scalar => {}
+        }
+        self.bursts(digests, present);
+    }
+
+    /// The same loops, compiled for processors with AVX-512: eight positions are computed at once.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,bmi1,bmi2")]
+    fn bursts_avx512(&self, digests: &[Digest], present: &mut [bool]) {
+        self.bursts(digests, present);
+    }
+
+    /// The same loops, compiled for processors with AVX2 and BMI2.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2,bmi1,bmi2")]
+    fn bursts_avx2(&self, digests: &[Digest], present: &mut [bool]) {
+        self.bursts(digests, present);
+    }
+
+    #[inline(always)]
+    fn bursts(&self, digests: &[Digest], present: &mut [bool]) {
         let bursts = digests.chunks(BURST).zip(present.chunks_mut(BURST));
-        if L::ONE_LINE {
-            bursts.for_each(|(digests, present)| self.lookup_lines(digests, present));
-        } else if self.words.len() * 8 < PREFETCH_FROM {
-            bursts.for_each(|(digests, present)| self.lookup_scattered(digests, present, None));
-        } else {
-            let mut scratch = Scratch::default();
-            bursts.for_each(|(digests, present)| self.lookup_scattered(digests, present, Some(&mut scratch)));
-        }
-    }
-
-    /// A burst in a filter with one line per name: fetches all lines, then reads them.
-    #[inline]
-    fn lookup_lines(&self, digests: &[Digest], present: &mut [bool]) {
-        let words = &*self.words;
-        for &digest in digests {
-            words.fetch_bits(self.places.of(digest).take(1));
-        }
-        for (present, &digest) in present.iter_mut().zip(digests) {
-            *present = words.are_ones(self.places.of(digest));
-        }
-    }
-
-    /// A burst in a filter whose bits are anywhere; `scratch` is given where prefetching is worthwhile.
-    #[inline]
-    fn lookup_scattered(&self, digests: &[Digest], present: &mut [bool], scratch: Option<&mut Scratch>) {
+        let is_near = self.words.len() * 8 < PREFETCH_FROM;
+        let mut scratch = (!is_near && !L::ONE_LINE).then(Scratch::default);
         let mut positive = [0; BURST];
-        let n_positive = match scratch {
-            Some(scratch) => positives(&self.places, &*self.words, digests, scratch, &mut positive),
-            None => positives_near(&self.places, &*self.words, digests, &mut positive),
-        };
-        present.fill(false);
-        positive[..n_positive].iter().for_each(|&index| present[usize::from(index)] = true);
+        for (digests, present) in bursts {
+            if L::ONE_LINE && !is_near {
+                // All bits of a name are in one line, so nothing is gained by reading some of them first.
+                digests.iter().for_each(|&digest| self.words.fetch_bits(self.places.of(digest).take(1)));
+            }
+            let n_positive = match &mut scratch {
+                Some(scratch) => positives(&self.places, &*self.words, digests, scratch, &mut positive),
+                None => positives_near(&self.places, &*self.words, digests, &mut positive),
+            };
+            present.fill(false);
+            positive[..n_positive].iter().for_each(|&index| present[usize::from(index)] = true);
+        }
     }
 
     /// The probability that a random alien is positive in this filter as filled now. Reads all of it.

@@ -3,6 +3,7 @@
 #[cfg(doc)]
 use super::OneHashing;
 use super::sizing::{self, Shape};
+use crate::base::prefetch::BURST;
 use crate::hash::{Digest, mix64};
 
 /// Increment between the mixes of one name: the 64-bit golden ratio, odd.
@@ -17,6 +18,12 @@ const SPARE_BITS: u32 = 10;
 fn reduce(word: u64, bound: u64) -> (u64, u64) {
     let product = u128::from(word) * u128::from(bound);
     ((product >> 64) as u64, product as u64)
+}
+
+/// [`reduce`], without the rest, to a bound of at most 32 bits and one.
+#[inline(always)]
+fn reduced(word: u64, bound: u64) -> u64 {
+    ((word >> 32) * bound + (((word & 0xFFFF_FFFF) * bound) >> 32)) >> 32
 }
 
 /// How many positions below `range` one mix of 64 bits yields.
@@ -55,12 +62,43 @@ impl Draw {
     }
 }
 
+/// Positions of all names of a burst: those with one index side by side, so that loops over them are vector loops.
+pub(super) type BurstPositions<const N: usize> = [[u64; BURST]; N];
+
+/// The first `n` positions that [`Draw`] draws for each name of a burst, if the range has at most 32 bits. Then a product
+/// needs no more than 32-bit multiplications, which processors have for vectors.
+#[inline(always)]
+pub(super) fn draw_bursts<const N: usize>(
+    starts: &[u64; BURST],
+    (a_mix, range): (u32, u64),
+    n: usize,
+    positions: &mut BurstPositions<N>,
+) {
+    debug_assert!(range <= 1 << 32);
+    let (mut words, mut next) = ([0; BURST], *starts);
+    for (index, positions) in positions.iter_mut().enumerate().take(n) {
+        if (index as u32).is_multiple_of(a_mix) {
+            for (word, next) in words.iter_mut().zip(&mut next) {
+                *next = next.wrapping_add(STEP);
+                *word = mix64(*next);
+            }
+        }
+        for (position, word) in positions.iter_mut().zip(&mut words) {
+            let (high, low) = ((*word >> 32) * range, (*word & 0xFFFF_FFFF) * range);
+            *position = (high + (low >> 32)) >> 32;
+            *word = (high << 32).wrapping_add(low);
+        }
+    }
+}
+
 /// A rule for the positions of a name. Sealed: sizes and rates are computed per layout.
 pub trait Layout: Copy + Default + Eq + std::fmt::Debug + Send + Sync + 'static + sealed::Sealed {
     /// The name used in benchmarks and on the command line. Its first letter is the layout's number in images.
     const NAME: &'static str;
     /// Whether all positions of a name are in one line.
     const ONE_LINE: bool;
+    /// Whether [`positions_of_burst`](Layout::positions_of_burst) is a vector loop.
+    const IN_VECTORS: bool;
 
     /// The size to use for `bits`: the smallest possible one of at least `bits`; the nearest for [`OneHashing`].
     fn round_bits(bits: u64, n_hashes: u32) -> u64;
@@ -83,6 +121,18 @@ pub trait Layout: Copy + Default + Eq + std::fmt::Debug + Send + Sync + 'static 
     /// The positions of the name whose word is `start`.
     fn positions(shape: Shape<Self>, plan: &Self::Plan, start: u64) -> impl Iterator<Item = u64>;
 
+    /// The first `n` positions of each name of a burst, as [`positions`](Layout::positions) gives them.
+    #[inline(always)]
+    fn positions_of_burst<const N: usize>(
+        shape: Shape<Self>,
+        plan: &Self::Plan,
+        starts: &[u64; BURST],
+        n: usize,
+        positions: &mut [[u64; BURST]; N],
+    ) {
+        one_by_one(shape, plan, starts, n, positions);
+    }
+
     /// The expected false-positive rate of a filter with `n_names`.
     fn expected_fp(bits: u64, n_hashes: u32, n_names: u64) -> f64;
 
@@ -91,6 +141,21 @@ pub trait Layout: Copy + Default + Eq + std::fmt::Debug + Send + Sync + 'static 
 
     /// The probability that a random alien is positive in the filter `words`.
     fn rate_of(words: &[u64], bits: u64, n_hashes: u32) -> f64;
+}
+
+/// The first `n` positions of each name of a burst, one name after the other.
+#[inline(always)]
+fn one_by_one<L: Layout, const N: usize>(
+    shape: Shape<L>,
+    plan: &L::Plan,
+    starts: &[u64; BURST],
+    n: usize,
+    positions: &mut BurstPositions<N>,
+) {
+    for (name, &start) in starts.iter().enumerate() {
+        let all = L::positions(shape, plan, start).take(n);
+        positions.iter_mut().zip(all).for_each(|(positions, position)| positions[name] = position);
+    }
 }
 
 /// Maps names to positions, in all filters of one shape and seed.
@@ -127,6 +192,15 @@ impl<L: Layout> Places<L> {
     #[inline(always)]
     pub fn of(&self, digest: Digest) -> impl Iterator<Item = u64> {
         L::positions(self.shape, &self.plan, L::start(digest, self.seed))
+    }
+
+    /// The first `n` positions of each of up to [`BURST`] names. Those beyond the last name are of digest 0.
+    #[inline(always)]
+    pub(super) fn of_burst<const N: usize>(&self, digests: &[Digest], n: usize, positions: &mut BurstPositions<N>) {
+        let mut starts = [Digest(0); BURST];
+        starts[..digests.len()].copy_from_slice(digests);
+        let starts = starts.map(|digest| L::start(digest, self.seed));
+        L::positions_of_burst(self.shape, &self.plan, &starts, n, positions);
     }
 }
 
@@ -165,6 +239,7 @@ impl Layout for Standard {
     type Plan = ();
     const NAME: &'static str = "standard";
     const ONE_LINE: bool = false;
+    const IN_VECTORS: bool = true;
 
     fn round_bits(bits: u64, _n_hashes: u32) -> u64 {
         bits
@@ -180,6 +255,20 @@ impl Layout for Standard {
     fn positions(shape: Shape<Self>, _plan: &(), start: u64) -> impl Iterator<Item = u64> {
         let mut draw = Draw::new(start, shape.a_mix);
         (0..shape.n_hashes()).map(move |_| draw.below(shape.range))
+    }
+
+    #[inline(always)]
+    fn positions_of_burst<const N: usize>(
+        shape: Shape<Self>,
+        plan: &(),
+        starts: &[u64; BURST],
+        n: usize,
+        positions: &mut [[u64; BURST]; N],
+    ) {
+        if shape.range > 1 << 32 {
+            return one_by_one(shape, plan, starts, n, positions);
+        }
+        draw_bursts(starts, (shape.a_mix, shape.range), n, positions);
     }
 
     fn expected_fp(bits: u64, n_hashes: u32, n_names: u64) -> f64 {
@@ -199,6 +288,7 @@ impl Layout for Partitioned {
     type Plan = ();
     const NAME: &'static str = "partitioned";
     const ONE_LINE: bool = false;
+    const IN_VECTORS: bool = true;
 
     fn round_bits(bits: u64, n_hashes: u32) -> u64 {
         bits.next_multiple_of(n_hashes.into())
@@ -214,6 +304,23 @@ impl Layout for Partitioned {
     fn positions(shape: Shape<Self>, _plan: &(), start: u64) -> impl Iterator<Item = u64> {
         let mut draw = Draw::new(start, shape.a_mix);
         (0..shape.n_hashes()).map(move |part| shape.range * u64::from(part) + draw.below(shape.range))
+    }
+
+    #[inline(always)]
+    fn positions_of_burst<const N: usize>(
+        shape: Shape<Self>,
+        plan: &(),
+        starts: &[u64; BURST],
+        n: usize,
+        positions: &mut [[u64; BURST]; N],
+    ) {
+        if shape.range > 1 << 32 {
+            return one_by_one(shape, plan, starts, n, positions);
+        }
+        draw_bursts(starts, (shape.a_mix, shape.range), n, positions);
+        for (part, positions) in (0..).zip(positions).take(n) {
+            positions.iter_mut().for_each(|position| *position += shape.range * part);
+        }
     }
 
     fn expected_fp(bits: u64, n_hashes: u32, n_names: u64) -> f64 {
@@ -235,6 +342,7 @@ impl Layout for Blocked {
     type Plan = ();
     const NAME: &'static str = "blocked";
     const ONE_LINE: bool = true;
+    const IN_VECTORS: bool = true;
 
     fn round_bits(bits: u64, _n_hashes: u32) -> u64 {
         bits.next_multiple_of(BLOCK_BITS)
@@ -251,6 +359,26 @@ impl Layout for Blocked {
         let block = reduce(start, shape.bits() / BLOCK_BITS).0 * BLOCK_BITS;
         let mut draw = Draw::new(start, const { (64 - SPARE_BITS) / BLOCK_BITS.ilog2() });
         (0..shape.n_hashes()).map(move |_| block + draw.below(BLOCK_BITS))
+    }
+
+    #[inline(always)]
+    fn positions_of_burst<const N: usize>(
+        shape: Shape<Self>,
+        plan: &(),
+        starts: &[u64; BURST],
+        n: usize,
+        positions: &mut [[u64; BURST]; N],
+    ) {
+        let n_blocks = shape.bits() / BLOCK_BITS;
+        if n_blocks > 1 << 32 {
+            return one_by_one(shape, plan, starts, n, positions);
+        }
+        draw_bursts(starts, (const { (64 - SPARE_BITS) / BLOCK_BITS.ilog2() }, BLOCK_BITS), n, positions);
+        for positions in positions.iter_mut().take(n) {
+            for (position, start) in positions.iter_mut().zip(starts) {
+                *position += reduced(*start, n_blocks) * BLOCK_BITS;
+            }
+        }
     }
 
     fn expected_fp(bits: u64, n_hashes: u32, n_names: u64) -> f64 {
@@ -292,6 +420,33 @@ mod tests {
         {
             assert_eq!(positions_a_mix(range), positions, "{range}");
         }
+    }
+
+    #[test]
+    fn a_burst_has_the_positions_of_its_names() {
+        fn check<L: Layout>(bits: u64, n_hashes: u32) {
+            let shape = Shape::<L>::new(bits, n_hashes).unwrap();
+            let places = Places::new(shape, 7);
+            let digests: Vec<Digest> = (0..BURST as u64).map(|n| Digest(mix64(n ^ bits))).collect();
+            for n in 0..=(n_hashes as usize).min(4) {
+                let mut positions = [[u64::MAX; BURST]; 4];
+                places.of_burst(&digests, n, &mut positions);
+                for (name, &digest) in digests.iter().enumerate() {
+                    let expected: Vec<u64> = places.of(digest).take(n).collect();
+                    let got: Vec<u64> = positions[..n].iter().map(|positions| positions[name]).collect();
+                    assert_eq!(got, expected, "{}, {bits} bits, name {name}", L::NAME);
+                }
+            }
+        }
+        for bits in [512, 1000, 1 << 20, (1 << 32) - 1, 1 << 32, 1 << 33] {
+            for n_hashes in [1, 2, 3, 4, 9] {
+                check::<Standard>(bits, n_hashes);
+                check::<Partitioned>(bits, n_hashes);
+                check::<Blocked>(bits, n_hashes);
+                check::<crate::bloom::DoubleHashing>(bits, n_hashes);
+            }
+        }
+        check::<crate::bloom::OneHashing>(10_000, 3);
     }
 
     #[test]

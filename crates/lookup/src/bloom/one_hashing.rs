@@ -98,6 +98,7 @@ impl<const MIXED: bool> Layout for OneHashing<MIXED> {
 
     const NAME: &'static str = if MIXED { "one-hashing" } else { "address-hashing" };
     const ONE_LINE: bool = false;
+    const IN_VECTORS: bool = false;
 
     fn round_bits(bits: u64, n_hashes: u32) -> u64 {
         sum(&partition_sizes(bits, n_hashes))

@@ -4,6 +4,8 @@
 //! processor's division, one name at a time, and a stop at the first zero bit. They are compiled for the length of
 //! the keys, so that no time is lost in loops over bytes.
 
+use fastbloom::BloomFilter;
+use foldhash::fast::FixedState;
 use lookup::bloom::{
     Blocked, Bloom, DoubleHashing, Layout, OneHashing, Partitioned, Shape, ShapeError, Standard, partition_sizes,
 };
@@ -17,10 +19,11 @@ use crate::names::Random;
 pub(super) const MAX_BATCH: usize = 256;
 
 /// Contestants, with a one-line description of each.
-pub const CONTESTANTS: [(&str, &str); 8] = [
+pub const CONTESTANTS: [(&str, &str); 9] = [
     ("sbf-paper", "SBF as published: k BOB hashes under k seeds, each modulo m; ends at the first zero bit"),
     ("lhbf-paper", "LHBF as published: two BOB hashes, h_1 + i h_2 + i^3 modulo m; ends at the first zero bit"),
     ("ohbf-paper", "OHBF as published: one BOB hash, modulo k primes by division; ends at the first zero bit"),
+    ("fastbloom", "the crate fastbloom with the hasher foldhash; one key at a time, compiled as this binary is"),
     (OneHashing::<true>::NAME, "OHBF here: one keyed digest, modulo k primes by multiplication, in batches"),
     (DoubleHashing::NAME, "LHBF here: h_1 and h_2 from one keyed digest, in batches"),
     (Standard::NAME, "SBF under one digest: all positions from one keyed digest by mixes, in batches"),
@@ -55,6 +58,7 @@ pub(super) fn new<const N: usize>(name: &str, bits: u64, k: u32, seed: u64) -> R
             let bits = Bits::new(sizes.iter().map(|&size| u64::from(size)).sum());
             Box::new(Paper::<N, Ohbf> { bits, rule: Ohbf { seed: seeds[0], sizes } })
         }
+        "fastbloom" => Box::new(Fastbloom::<N>::new(bits, k, seed)),
         DoubleHashing::NAME => Box::new(Ours::<N, DoubleHashing>::new(bits, k, seed)?),
         Standard::NAME => Box::new(Ours::<N, Standard>::new(bits, k, seed)?),
         Partitioned::NAME => Box::new(Ours::<N, Partitioned>::new(bits, k, seed)?),
@@ -155,6 +159,37 @@ impl<const N: usize, R: Rule> Side for Paper<N, R> {
 
     fn bits(&self) -> u64 {
         self.bits.n
+    }
+}
+
+/// The filter of the crate `fastbloom`. It has no lookup of many keys at once.
+struct Fastbloom<const N: usize>(BloomFilter<FixedState>);
+
+impl<const N: usize> Fastbloom<N> {
+    fn new(bits: u64, k: u32, seed: u64) -> Self {
+        Self(BloomFilter::with_num_bits(bits as usize).hasher(FixedState::with_seed(seed)).hashes(k))
+    }
+}
+
+impl<const N: usize> Side for Fastbloom<N> {
+    fn insert(&mut self, keys: &[u8]) {
+        for key in keys.as_chunks::<N>().0 {
+            self.0.insert(key);
+        }
+    }
+
+    fn count(&self, queries: &[u8], batch: usize, passes: u64) -> u64 {
+        let mut n_positive = 0;
+        for _ in 0..passes {
+            for key in bursts(queries.as_chunks::<N>().0, batch).flatten() {
+                n_positive += u64::from(self.0.contains(key));
+            }
+        }
+        n_positive
+    }
+
+    fn bits(&self) -> u64 {
+        self.0.num_bits() as u64
     }
 }
 
