@@ -3,7 +3,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`filter`] | [`Bloom`], the plain filter; single and batched lookups |
-//! | [`burst`] | the batched lookup in a large filter |
+//! | [`burst`] | the batched lookup |
 //! | [`counting`] | [`Counting`], a plain filter plus counters, from which names can be removed |
 //! | [`layout`] | the positions of a name's bits: [`Standard`], [`Partitioned`], [`Blocked`] |
 //! | [`one_hashing`] | one more layout, [`OneHashing`]: remainders of one word by primes |

@@ -26,7 +26,9 @@ const AHEAD: usize = 1;
 /// Groups between their second phase and their last, as a power of two.
 const RING: usize = (2 * AHEAD + 1).next_power_of_two();
 
-/// A burst of lookups in flight, of at most [`BURST`] keys: see [`Table::begin_batch`].
+/// A burst of lookups in flight, of at most [`BURST`] keys: see [`Table::begin_batch`]. Once it is advanced, finish it,
+/// with the same keys in the same table, before you use it for another burst: otherwise flows that are there may not be
+/// found.
 #[derive(Clone, Debug, Default)]
 pub struct InFlight {
     group: Group<BURST>,
