@@ -151,6 +151,9 @@ fn names_in_a_fixed_field_are_forwarded_by_a_switch_that_knows_where_it_is() {
         assert_eq!(status["name_kind"], "fixed:6");
         assert!(status["field_error"].is_null(), "{status:#}");
         assert_eq!(status["workers"], serde_json::json!({"configured": 1, "running": 1}));
+        // So small a table is in the near caches.
+        let lookups = format!("{}, prefetch off, 2 in flight", lookup::base::processor::Kernel::get());
+        assert_eq!(status["lookups"], lookups);
         daemon.stop();
     });
 }

@@ -102,7 +102,7 @@ impl fmt::Display for Kernel {
 
 /// Whether lookups in `bytes` of memory are faster with prefetches. While half of the second-level cache holds all of
 /// it, a prefetch costs its instruction and gains nothing.
-pub(crate) fn prefetch_pays(bytes: usize) -> bool {
+pub fn prefetch_pays(bytes: usize) -> bool {
     static HALF: OnceLock<usize> = OnceLock::new();
     bytes > *HALF.get_or_init(|| second_level_cache() / 2)
 }

@@ -9,7 +9,9 @@ use crate::flow::state::protocol_name;
 use crate::plane::PlaneWriter;
 use api::memory;
 use api::status::{MetricsText, StatusSource, plain};
+use fib::designs::Table;
 use fib::replica::Tables;
+use lookup::base::processor::{Kernel, prefetch_pays};
 use serde_json::{Map, Value, json};
 use std::sync::{Arc, Weak};
 use std::time::SystemTime;
@@ -30,6 +32,8 @@ struct Served {
     /// Bytes by part; see [`memory::status`].
     parts: [(&'static str, u64); 4],
     shards: u64,
+    /// How names are looked up.
+    lookups: Option<String>,
     name_kind: Option<String>,
     field_error: Option<String>,
 }
@@ -61,17 +65,26 @@ impl Page {
                 ("local_names", local.heap_bytes() as u64),
             ],
             shards: replica.fib().map_or(0, |fib| fib.held().len() as u64),
+            lookups: replica.fib().map(lookups),
             name_kind: replica.header().map(|header| header.spec.kind.to_string()),
             field_error: replica.tables().field_error().map(|error| error.to_string()),
         }
     }
 }
 
+/// The loops for this processor, whether they prefetch, and the bursts that a busy worker has in flight.
+fn lookups(fib: &dyn Table) -> String {
+    let prefetch = if prefetch_pays(fib.size_bits().div_ceil(8) as usize) { "on" } else { "off" };
+    let in_flight = if fib.reader().has_phases() { 2 } else { 1 };
+    format!("{}, prefetch {prefetch}, {in_flight} in flight", Kernel::get())
+}
+
 impl StatusSource for Page {
     fn status_json(&self) -> String {
         let LinkStatus { connected, since, last_error, serving_change, .. } = self.shared.status();
         let link = self.shared.status();
-        let Served { valid_names, local_names, fib_bytes, parts, shards, name_kind, field_error } = self.served();
+        let Served { valid_names, local_names, fib_bytes, parts, shards, lookups, name_kind, field_error } =
+            self.served();
         let mut status = json!({
             "name": self.name,
             "version": env!("CARGO_PKG_VERSION"),
@@ -82,6 +95,7 @@ impl StatusSource for Page {
             },
             "serving_version": serving_change, "name_kind": name_kind, "field_error": field_error,
             "valid_names": valid_names, "local_names": local_names, "fib_bytes": fib_bytes, "shards": shards,
+            "lookups": lookups,
             "memory": memory::status(valid_names.max(local_names), &parts),
         });
         if let Some(DirectoryCounts { requests, refused, answers }) = self.directory.as_ref().map(|d| d.counts()) {
