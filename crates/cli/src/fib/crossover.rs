@@ -27,6 +27,8 @@ pub(super) struct Crossover {
     rates: Vec<Rates>,
     /// The fewest names measured from which on line was faster; null if concise was faster at the most names.
     line_is_faster_from: Option<u64>,
+    /// Memory of line, as a share of that of concise.
+    line_memory_of_concise: f64,
 }
 
 /// Million lookups per second.
@@ -57,7 +59,8 @@ impl Crossover {
         }
         let slower = rates.iter().rposition(|rates| rates.line <= rates.concise);
         let line_is_faster_from = rates.get(slower.map_or(0, |at| at + 1)).map(|rates| rates.n_names);
-        Ok(Crossover { rates, line_is_faster_from })
+        let line_memory_of_concise = rows[1].built_bits / rows[0].built_bits;
+        Ok(Crossover { rates, line_is_faster_from, line_memory_of_concise })
     }
 }
 
@@ -80,8 +83,9 @@ impl fmt::Display for Crossover {
         }
         let most = self.rates.last().map_or(0, |rates| rates.n_names);
         match self.line_is_faster_from {
-            Some(n) => writeln!(f, "\n  From {n} names on, line is the faster of the two, in half the memory."),
-            None => writeln!(f, "\n  Up to {most} names, concise is the faster of the two, in twice the memory."),
-        }
+            Some(n) => writeln!(f, "\n  From {n} names on, line is the faster of the two."),
+            None => writeln!(f, "\n  Up to {most} names, concise is the faster of the two."),
+        }?;
+        writeln!(f, "  line needs {:.2} of the memory of concise.", self.line_memory_of_concise)
     }
 }
