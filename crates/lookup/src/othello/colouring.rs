@@ -247,7 +247,7 @@ impl CellsVisitor for Read {
 }
 
 /// Sets some cells.
-pub(super) struct Edit<'a>(pub(super) &'a [(u32, u64)]);
+struct Edit<'a>(&'a [(u32, u64)]);
 impl CellsVisitor for Edit<'_> {
     type Output = ();
     fn visit(self, mut cells: impl Cells) {

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::ring::Ring;
 use super::{Domain, Epoch, Pin, ReaderSlot};
+use crate::base::prefetch::BURST;
 use crate::traits::ApplyError;
 
 /// Bytes of old versions that may wait for readers before the next version is refused.
@@ -111,7 +112,7 @@ impl<T: Send + Sync> RcuCell<T> {
         RcuReader {
             slot: self.shared.domain.register(),
             shared: Arc::clone(&self.shared),
-            in_flight: Ring::new(|_| InFlight { version: NonNull::dangling(), burst: B::default() }),
+            in_flight: Ring::new(|_| InFlight { version: NonNull::dangling(), n: 0, burst: B::default() }),
         }
     }
 }
@@ -126,6 +127,8 @@ impl<T: Send + Sync> Drop for RcuCell<T> {
 /// A burst that has begun: the version that it follows, and what it must remember.
 struct InFlight<T, B> {
     version: NonNull<T>,
+    /// How many keys it has.
+    n: usize,
     burst: B,
 }
 
@@ -149,24 +152,27 @@ impl<T, B> RcuReader<T, B> {
         (unsafe { &*self.shared.pointer.load(Ordering::Acquire) }, pin)
     }
 
-    /// Begins a burst on the present version.
+    /// Begins a burst of `n` keys on the present version.
     /// # Panics
-    /// When too many bursts are in flight.
+    /// When there are more than [`BURST`] keys, or too many bursts in flight.
     #[inline]
-    pub(crate) fn begin(&mut self, locate: impl FnOnce(&T, &mut B)) {
+    pub(crate) fn begin(&mut self, n: usize, locate: impl FnOnce(&T, &mut B)) {
+        assert!(n <= BURST, "a burst has at most {BURST} names");
         self.slot.begin();
         let in_flight = self.in_flight.push();
+        in_flight.n = n;
         in_flight.version = NonNull::new(self.shared.pointer.load(Ordering::Acquire)).expect("a version is always set");
         // SAFETY: as in `pin`. A burst in flight holds its version as a pin does, until the slot is told.
         locate(unsafe { in_flight.version.as_ref() }, &mut in_flight.burst);
     }
 
-    /// Finishes the oldest burst in flight, on the version on which it was begun.
+    /// Finishes the oldest burst in flight, on the version on which it was begun. `ns` are the numbers of keys and values.
     /// # Panics
-    /// When no burst is in flight.
+    /// When no burst is in flight, or it was begun with another number of keys.
     #[inline]
-    pub(crate) fn finish(&mut self, read: impl FnOnce(&T, &mut B)) {
-        let InFlight { version, burst } = self.in_flight.pop();
+    pub(crate) fn finish(&mut self, ns: [usize; 2], read: impl FnOnce(&T, &mut B)) {
+        let InFlight { version, n, burst } = self.in_flight.pop();
+        assert!(ns == [*n; 2], "a burst is finished with what it was begun with");
         // SAFETY: as in `begin`.
         read(unsafe { version.as_ref() }, burst);
         self.slot.finish();

@@ -366,14 +366,12 @@ impl<const W: usize> BatchReader<[[u64; W]]> for Reader<W> {
 
     #[inline]
     fn begin(&mut self, names: &[[u64; W]]) {
-        assert!(names.len() <= BURST, "a burst has at most {BURST} names");
-        self.reader.begin(|hashed, burst| hashed.begin(names, burst));
+        self.reader.begin(names.len(), |hashed, burst| hashed.begin(names, burst));
     }
 
     #[inline]
     fn finish(&mut self, names: &[[u64; W]], values: &mut [u64]) {
-        let values = &mut values[..names.len()];
-        self.reader.finish(|hashed, burst| hashed.finish(names, burst, values));
+        self.reader.finish([names.len(), values.len()], |hashed, burst| hashed.finish(names, burst, values));
     }
 
     fn offline(&mut self) {

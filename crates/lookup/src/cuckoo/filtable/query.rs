@@ -9,7 +9,6 @@ use super::table::{self, Tables};
 use super::update::{Image, MAX_WRITES, SlotsUpdate, Update, Write};
 use crate::base::bytes::DecodeError;
 use crate::base::part::PartId;
-use crate::base::prefetch::BURST;
 use crate::cuckoo::exact::{TableImage, digest_of};
 use crate::cuckoo::slot_prf;
 use crate::hash::Digest;
@@ -271,14 +270,12 @@ impl BatchReader<[Digest]> for Reader {
 
     #[inline]
     fn begin(&mut self, digests: &[Digest]) {
-        assert!(digests.len() <= BURST, "a burst has at most {BURST} names");
-        self.reader.begin(|tables, burst| tables.begin(digests, burst));
+        self.reader.begin(digests.len(), |tables, burst| tables.begin(digests, burst));
     }
 
     #[inline]
     fn finish(&mut self, digests: &[Digest], values: &mut [u64]) {
-        let values = &mut values[..digests.len()];
-        self.reader.finish(|tables, burst| tables.finish(digests, burst, values));
+        self.reader.finish([digests.len(), values.len()], |tables, burst| tables.finish(digests, burst, values));
     }
 
     fn offline(&mut self) {
