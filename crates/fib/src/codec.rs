@@ -7,7 +7,7 @@
 use crate::action::{Action, PortId};
 use crate::designs::Spec;
 use crate::messages::{
-    Body, ExactUpdate, ExactValue, Held, Message, Report, TableHeader, Uplink, ValueMode, fingerprint,
+    Body, ExactUpdate, ExactValue, Held, Message, Report, TableHeader, Updates, Uplink, ValueMode, fingerprint,
 };
 use crate::name::{Name, NameError, NameKind};
 use crate::topology::NodeId;
@@ -50,7 +50,7 @@ impl Message {
             Body::Updates { table, updates } => {
                 put_u32(&mut out, *table);
                 put_u32(&mut out, updates.len() as u32);
-                updates.iter().for_each(|bytes| put_bytes(&mut out, bytes));
+                out.extend_from_slice(updates.as_bytes());
                 3
             }
             Body::Resync { table, bytes } => {
@@ -89,9 +89,13 @@ impl Message {
                 Body::Image { table, part, parts, bytes: input.bytes()?.to_vec() }
             }
             3 => {
-                let (table, count) = (input.u32()?, input.count(4)?);
-                let updates = (0..count).map(|_| Ok(input.bytes()?.to_vec())).collect::<Result<_, DecodeError>>()?;
-                Body::Updates { table, updates }
+                let (table, count) = (input.u32()?, input.u32()?);
+                let start = input.0.0;
+                for _ in 0..count {
+                    input.bytes()?;
+                }
+                let bytes = &start[..start.len() - input.0.0.len()];
+                Body::Updates { table, updates: Updates::of_checked(count, bytes) }
             }
             4 => Body::Actions { version: input.u64()?, actions: input.actions()? },
             5 => Body::Valid(ExactUpdate::decode(&mut input, |input| input.ip())?),
@@ -567,7 +571,7 @@ mod tests {
                 bytes
             }),
             (any::<u32>(), proptest::collection::vec(bytes.clone(), 0..4))
-                .prop_map(|(table, updates)| Body::Updates { table, updates }),
+                .prop_map(|(table, updates)| Body::Updates { table, updates: updates.iter().collect() }),
             (any::<u32>(), bytes).prop_map(|(table, bytes)| Body::Resync { table, bytes }),
             (any::<u64>(), proptest::collection::vec(action, 0..6)).prop_map(|(version, mut actions)| {
                 actions.insert(0, Action::Drop);

@@ -101,8 +101,8 @@ pub enum Body {
     Updates {
         /// Id of the table.
         table: u32,
-        /// The bytes of each update.
-        updates: Vec<Vec<u8>>,
+        /// The updates.
+        updates: Updates,
     },
     /// Parts of the table that replace those of the switch.
     Resync {
@@ -122,6 +122,61 @@ pub enum Body {
     Valid(ExactUpdate<Option<IpAddr>>),
     /// Local names, each with its port.
     Local(ExactUpdate<PortId>),
+}
+
+/// Updates as bytes, in order, in one block of memory: a message of many updates costs one allocation, not one for each.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Updates {
+    count: u32,
+    /// As in a message: before each update its length, 4 bytes.
+    bytes: Vec<u8>,
+}
+
+impl Updates {
+    /// The updates of a message. The caller has checked that there are `count`, and nothing after them.
+    pub(crate) fn of_checked(count: u32, bytes: &[u8]) -> Updates {
+        Updates { count, bytes: bytes.to_vec() }
+    }
+
+    /// Appends an update.
+    pub fn push(&mut self, update: &[u8]) {
+        self.count += 1;
+        crate::codec::put_bytes(&mut self.bytes, update);
+    }
+
+    /// Number of updates.
+    pub fn len(&self) -> usize {
+        self.count as usize
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The updates as they are in a message, without their number.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The updates, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let mut rest = &self.bytes[..];
+        std::iter::from_fn(move || {
+            let (length, tail) = rest.split_first_chunk()?;
+            let (update, tail) = tail.split_at(u32::from_le_bytes(*length) as usize);
+            rest = tail;
+            Some(update)
+        })
+    }
+}
+
+impl<T: AsRef<[u8]>> FromIterator<T> for Updates {
+    fn from_iter<I: IntoIterator<Item = T>>(updates: I) -> Updates {
+        let mut all = Updates::default();
+        updates.into_iter().for_each(|update| all.push(update.as_ref()));
+        all
+    }
 }
 
 /// What a switch must know to interpret the cells of a table.

@@ -25,7 +25,7 @@ pub trait Query {
     /// What a lookup takes: a [`Digest`](crate::hash::Digest) for compact structures, the name for exact ones.
     type Key: Copy;
     /// The message that takes this structure from one version to the next.
-    type Update;
+    type Update: Send;
 
     /// The value of `key`. A key that was never inserted (an alien) gets what the structure's module says.
     fn lookup(&self, key: Self::Key) -> u64;
@@ -94,6 +94,19 @@ pub trait Replicated: Query + Sized + Send + 'static {
     /// # Errors
     /// [`DecodeError`].
     fn decode_update(settings: &Self::Settings, bytes: &[u8]) -> Result<Self::Update, DecodeError>;
+
+    /// As [`Replicated::decode_update`], in place of an update that is no longer needed. A structure that reuses the
+    /// memory of that one decodes a stream of small updates without an allocation for each.
+    /// # Errors
+    /// [`DecodeError`]; then `update` is any update.
+    fn decode_update_over(
+        settings: &Self::Settings,
+        bytes: &[u8],
+        update: &mut Self::Update,
+    ) -> Result<(), DecodeError> {
+        *update = Self::decode_update(settings, bytes)?;
+        Ok(())
+    }
 
     /// The update that installs whole parts in place of those that hold their names.
     fn update_of(images: Vec<Self::Image>) -> Self::Update;

@@ -1,12 +1,17 @@
 //! The half of a design that a switch holds: a table that is decoded from bytes, updated, and read by workers.
 
 use super::keys::{Burst, StructureKey};
+use crate::messages::Updates;
 use crate::name::NameKind;
 use lookup::traits::{Applied, ApplyError, BatchReader, DecodeError, HeldPart, Replicated};
 use std::marker::PhantomData;
 
-/// Updates that are decoded before the first of them is applied.
+/// Updates that are decoded before the first of them is applied: their words stay in the cache until then.
 const DECODED: usize = 64;
+
+/// The longest update whose memory is used again for later ones. Most have less than a hundred bytes, whole parts have
+/// more than this.
+const REUSED_BYTES: usize = 1024;
 
 /// A switch's half of a design, owned by its one writer. A virtual call serves a burst, never a single name.
 pub trait Table: Send {
@@ -21,7 +26,7 @@ pub trait Table: Send {
     /// Applies updates in order. Returns how many took effect, also when one was refused.
     /// # Errors
     /// [`TableError`] of the first update that was refused; those after it are not applied.
-    fn apply_batch(&mut self, updates: &[Vec<u8>]) -> (usize, Result<(), TableError>);
+    fn apply_batch(&mut self, updates: &Updates) -> (usize, Result<(), TableError>);
 
     /// Replaces whole parts, whatever their versions: the controller's answer to a report is authoritative.
     /// # Errors
@@ -64,6 +69,8 @@ pub(super) struct Served<Q: Replicated> {
     kind: NameKind,
     settings: Q::Settings,
     query: Q,
+    /// Decoded before, and written over by the next ones.
+    decoded: Vec<Q::Update>,
 }
 
 impl<Q: Replicated> Served<Q>
@@ -71,7 +78,23 @@ where
     Q::Key: StructureKey,
 {
     pub(super) fn new(kind: NameKind, query: Q) -> Self {
-        Served { kind, settings: query.settings(), query }
+        Served { kind, settings: query.settings(), query, decoded: Vec::new() }
+    }
+
+    /// Decodes updates over those that were decoded before, up to the first that cannot be read. Returns how many.
+    fn decode<'a>(&mut self, updates: impl Iterator<Item = &'a [u8]>) -> (usize, Result<(), DecodeError>) {
+        let mut n_decoded = 0;
+        for bytes in updates {
+            let decoded = match self.decoded.get_mut(n_decoded) {
+                Some(update) => Q::decode_update_over(&self.settings, bytes, update),
+                None => Q::decode_update(&self.settings, bytes).map(|update| self.decoded.push(update)),
+            };
+            if let Err(error) = decoded {
+                return (n_decoded, Err(error));
+            }
+            n_decoded += 1;
+        }
+        (n_decoded, Ok(()))
     }
 
     /// Decodes the table in an image.
@@ -98,30 +121,20 @@ where
         Ok(self.query.apply(&Q::decode_update(&self.settings, update)?)?)
     }
 
-    fn apply_batch(&mut self, updates: &[Vec<u8>]) -> (usize, Result<(), TableError>) {
-        let mut n_applied = 0;
-        // Decoded by pieces, whose words stay in the cache until they are applied.
-        let mut piece = Vec::with_capacity(DECODED.min(updates.len()));
-        for updates in updates.chunks(DECODED) {
-            let mut unread = Ok(());
-            for bytes in updates {
-                match Q::decode_update(&self.settings, bytes) {
-                    Ok(update) => piece.push(update),
-                    Err(error) => {
-                        unread = Err(error);
-                        break;
-                    }
-                }
-            }
-            let (n, applied) = self.query.apply_batch(&piece);
+    fn apply_batch(&mut self, updates: &Updates) -> (usize, Result<(), TableError>) {
+        let (mut n_applied, mut updates) = (0, updates.iter().peekable());
+        while updates.peek().is_some() {
+            let mut longest = 0;
+            let piece = updates.by_ref().take(DECODED).inspect(|bytes| longest = longest.max(bytes.len()));
+            let (n_decoded, decoded) = self.decode(piece);
+            let (n, applied) = self.query.apply_batch(&self.decoded[..n_decoded]);
             n_applied += n;
-            if let Err(error) = applied {
-                return (n_applied, Err(error.into()));
+            if longest > REUSED_BYTES {
+                self.decoded.clear();
             }
-            if let Err(error) = unread {
-                return (n_applied, Err(error.into()));
+            if let Err(error) = applied.map_err(TableError::from).and(decoded.map_err(TableError::from)) {
+                return (n_applied, Err(error));
             }
-            piece.clear();
         }
         (n_applied, Ok(()))
     }

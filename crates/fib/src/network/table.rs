@@ -7,7 +7,7 @@ use super::Draft;
 use crate::codec::PART_BYTES;
 use crate::designs::{Emitted, FibControl, Spec, ViewUpdates};
 use crate::durable::{Row, RowChange, Tenants};
-use crate::messages::{Body, Held};
+use crate::messages::{Body, Held, Updates};
 use crate::replica::image_parts;
 use crate::topology::NodeId;
 use lookup::base::part::HeldPart;
@@ -92,12 +92,10 @@ impl Table {
             let bodies = &mut bodies[view];
             match emitted {
                 Emitted::Update(bytes) => match bodies.last_mut() {
-                    Some(Body::Updates { updates, .. })
-                        if updates.iter().map(Vec::len).sum::<usize>() + bytes.len() <= PART_BYTES =>
-                    {
-                        updates.push(bytes);
+                    Some(Body::Updates { updates, .. }) if updates.as_bytes().len() + bytes.len() <= PART_BYTES => {
+                        updates.push(&bytes);
                     }
-                    _ => bodies.push(Body::Updates { table: id, updates: vec![bytes] }),
+                    _ => bodies.push(Body::Updates { table: id, updates: Updates::from_iter([bytes]) }),
                 },
                 // It includes everything before it.
                 Emitted::Whole(bytes) => *bodies = image_parts(id, bytes).collect(),

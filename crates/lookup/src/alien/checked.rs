@@ -329,6 +329,14 @@ impl<Q: Replicated<Key = Digest>> Replicated for CheckedQuery<Q> {
         Q::decode_update(&settings.table, bytes)
     }
 
+    fn decode_update_over(
+        settings: &Settings<Q::Settings>,
+        bytes: &[u8],
+        update: &mut Q::Update,
+    ) -> Result<(), DecodeError> {
+        Q::decode_update_over(&settings.table, bytes, update)
+    }
+
     fn update_of(images: Vec<Q::Image>) -> Q::Update {
         Q::update_of(images)
     }

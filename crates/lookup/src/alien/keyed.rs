@@ -346,6 +346,14 @@ impl<M: KeyMap, Q: Replicated<Key = M::To>> Replicated for KeyedQuery<Q, M> {
         Q::decode_update(&settings.table, bytes)
     }
 
+    fn decode_update_over(
+        settings: &Settings<Q::Settings, M>,
+        bytes: &[u8],
+        update: &mut Q::Update,
+    ) -> Result<(), DecodeError> {
+        Q::decode_update_over(&settings.table, bytes, update)
+    }
+
     fn update_of(images: Vec<Q::Image>) -> Q::Update {
         Q::update_of(images)
     }

@@ -31,6 +31,18 @@ pub trait Undivided: Query + Sized + Send + 'static {
     /// [`DecodeError`].
     fn decode_update(settings: &Self::Settings, bytes: &[u8]) -> Result<Self::Update, DecodeError>;
 
+    /// As [`Replicated::decode_update_over`].
+    /// # Errors
+    /// [`DecodeError`].
+    fn decode_update_over(
+        settings: &Self::Settings,
+        bytes: &[u8],
+        update: &mut Self::Update,
+    ) -> Result<(), DecodeError> {
+        *update = Self::decode_update(settings, bytes)?;
+        Ok(())
+    }
+
     /// The update that carries the whole structure.
     fn update_of(image: Self::Image) -> Self::Update;
 
@@ -74,6 +86,10 @@ impl<Q: Undivided> Replicated for Q {
 
     fn decode_update(settings: &Q::Settings, bytes: &[u8]) -> Result<Q::Update, DecodeError> {
         <Q as Undivided>::decode_update(settings, bytes)
+    }
+
+    fn decode_update_over(settings: &Q::Settings, bytes: &[u8], update: &mut Q::Update) -> Result<(), DecodeError> {
+        <Q as Undivided>::decode_update_over(settings, bytes, update)
     }
 
     fn update_of(mut images: Vec<Q::Image>) -> Q::Update {

@@ -23,6 +23,10 @@ impl<S: Sizing> Replicated for OthelloQuery<S> {
         Update::decode(bytes, settings.cell_bits())
     }
 
+    fn decode_update_over(settings: &Settings, bytes: &[u8], update: &mut Update) -> Result<(), DecodeError> {
+        update.decode_over(bytes, settings.cell_bits())
+    }
+
     fn update_of(shards: Vec<ShardImage>) -> Update {
         Update::Shards(shards)
     }

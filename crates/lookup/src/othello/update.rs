@@ -143,6 +143,23 @@ impl Update {
     /// # Errors
     /// [`DecodeError`]; lengths are checked against the bytes present before anything is allocated.
     pub fn decode(bytes: &[u8], cell_bits: u8) -> Result<Self, DecodeError> {
+        Self::decode_into(bytes, cell_bits, Vec::new())
+    }
+
+    /// As [`Update::decode`], in place of an update that is no longer needed, whose memory for cells is used again.
+    /// # Errors
+    /// [`DecodeError`]; then this is an update of no cells.
+    pub fn decode_over(&mut self, bytes: &[u8], cell_bits: u8) -> Result<(), DecodeError> {
+        let cells = match std::mem::replace(self, Self::Shards(Vec::new())) {
+            Self::Cells(update) => update.cells,
+            Self::Shards(_) => Vec::new(),
+        };
+        *self = Self::decode_into(bytes, cell_bits, cells)?;
+        Ok(())
+    }
+
+    /// Decodes an update. Its cells, if it has any, replace those in `cells`.
+    fn decode_into(bytes: &[u8], cell_bits: u8, mut cells: Vec<(u32, u64)>) -> Result<Self, DecodeError> {
         let mut bytes = Bytes(bytes);
         let kind = at_most("kind of update", bytes.u8()?.into(), 2)?;
         let update = if kind == 2 {
@@ -157,17 +174,33 @@ impl Update {
             let (from, to, digest) = (bytes.u64()?, bytes.u64()?, bytes.u64()?);
             let value_bytes = usize::from(cell_bits).div_ceil(8);
             let n_cells = bytes.u32()? as usize;
-            let mut entries = Bytes(bytes.take(n_cells.saturating_mul(4 + value_bytes))?);
-            let mut cells = Vec::with_capacity(n_cells);
-            for _ in 0..n_cells {
-                let cell = entries.u32()?;
-                let mut value = [0; 8];
-                value[..value_bytes].copy_from_slice(entries.take(value_bytes)?);
-                cells.push((cell, u64::from_le_bytes(value)));
+            let entries = bytes.take(n_cells.saturating_mul(4 + value_bytes))?;
+            cells.clear();
+            match value_bytes {
+                1 => get_cells::<5>(entries, &mut cells),
+                2 => get_cells::<6>(entries, &mut cells),
+                3 => get_cells::<7>(entries, &mut cells),
+                4 => get_cells::<8>(entries, &mut cells),
+                5 => get_cells::<9>(entries, &mut cells),
+                6 => get_cells::<10>(entries, &mut cells),
+                7 => get_cells::<11>(entries, &mut cells),
+                _ => get_cells::<12>(entries, &mut cells),
             }
             Self::Cells(CellsUpdate { id, from, to, digest, fresh: kind == 1, cells })
         };
         bytes.end()?;
         Ok(update)
     }
+}
+
+/// Appends the cells of an update, each of `ENTRY` bytes: 4 of its number, the others of its value. The length is a
+/// constant, so that no cell costs the call of a copy.
+fn get_cells<const ENTRY: usize>(entries: &[u8], cells: &mut Vec<(u32, u64)>) {
+    let (entries, _) = entries.as_chunks::<ENTRY>();
+    cells.extend(entries.iter().map(|entry| {
+        let mut word = [0; 16];
+        word[..ENTRY].copy_from_slice(entry);
+        let word = u128::from_le_bytes(word);
+        (word as u32, (word >> 32) as u64)
+    }));
 }

@@ -93,7 +93,13 @@ pub fn by_phases<Q: Replicated>(query: &Q, probes: &[Q::Key]) -> Vec<u64> {
 pub fn over_bytes<Q: Replicated>(query: &Q, update: &Q::Update) -> Option<Q::Update> {
     let (settings, [mut sent, mut again]) = (query.settings(), [Vec::new(), Vec::new()]);
     Q::encode_update(&settings, update, &mut sent);
-    let carried = Q::decode_update(&settings, &sent).unwrap_or_else(|error| panic!("its own bytes: {error}"));
+    let mut carried = Q::decode_update(&settings, &sent).unwrap_or_else(|error| panic!("its own bytes: {error}"));
+    // A switch decodes over an earlier update. What that left behind must not matter, nor what a refused one did.
+    let half = &sent[..sent.len() / 2];
+    let refused = Q::decode_update_over(&settings, half, &mut carried).err();
+    assert_eq!(refused, Q::decode_update(&settings, half).err(), "half of the bytes of an update");
+    let decoded = Q::decode_update_over(&settings, &sent, &mut carried);
+    decoded.unwrap_or_else(|error| panic!("its own bytes over another update: {error}"));
     Q::encode_update(&settings, &carried, &mut again);
     assert_eq!(sent, again, "an update changed on its way through bytes");
     Some(carried)

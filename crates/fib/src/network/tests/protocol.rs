@@ -1,7 +1,7 @@
 //! The southbound protocol: order, loss, duplicates, damage, parts, limits.
 
 use super::lab::{Fate, Lab, Random, end, mac, settings};
-use crate::messages::{ExactUpdate, Report};
+use crate::messages::{ExactUpdate, Report, Updates};
 use crate::network::*;
 use crate::replica::{Exact, Limits, MemoryTables, Replica, ReplicaError};
 use crate::rib::Attachment;
@@ -115,7 +115,7 @@ fn replica_refuses_strangers_and_keeps_serving() {
         refused(replica, Message { node: NodeId(77), ..message.clone() }),
         ReplicaError::WrongNode { .. }
     ));
-    let alien = Body::Updates { table: 99, updates: vec![] };
+    let alien = Body::Updates { table: 99, updates: Updates::default() };
     let error = refused(replica, Message { body: alien, ..message.clone() });
     assert!(matches!(error, ReplicaError::UnknownTable { got: 99, .. }) && error.needs_resync());
     let torn = Body::Image { table: before.table, part: 1, parts: 3, bytes: vec![] };

@@ -270,6 +270,10 @@ impl<const W: usize> Undivided for CuckooQuery<W> {
         Update::decode(bytes, settings)
     }
 
+    fn decode_update_over(settings: &Settings, bytes: &[u8], update: &mut Update<W>) -> Result<(), DecodeError> {
+        update.decode_over(bytes, settings)
+    }
+
     fn update_of(image: TableImage) -> Update<W> {
         Update::Table(image)
     }

@@ -125,6 +125,24 @@ impl<const W: usize> Update<W> {
     /// # Errors
     /// [`DecodeError`]; lengths are checked against the remaining bytes before anything is allocated.
     pub fn decode(bytes: &[u8], settings: &Settings) -> Result<Self, DecodeError> {
+        Self::decode_into(bytes, settings, Vec::new())
+    }
+
+    /// As [`Update::decode`], in place of an update that is no longer needed, whose memory for writes is used again.
+    /// # Errors
+    /// [`DecodeError`]; then this is an update of no slots.
+    pub fn decode_over(&mut self, bytes: &[u8], settings: &Settings) -> Result<(), DecodeError> {
+        let nothing = SlotsUpdate { from: 0, to: 0, digest: 0, writes: Vec::new() };
+        let writes = match std::mem::replace(self, Self::Slots(nothing)) {
+            Self::Slots(update) => update.writes,
+            Self::Table(_) => Vec::new(),
+        };
+        *self = Self::decode_into(bytes, settings, writes)?;
+        Ok(())
+    }
+
+    /// Reads an update. Its writes, if it has any, replace those in `writes`.
+    fn decode_into(bytes: &[u8], settings: &Settings, mut writes: Vec<SlotWrite<W>>) -> Result<Self, DecodeError> {
         let mut bytes = Bytes(bytes);
         let update = if at_most("kind of update", bytes.u8()?.into(), 1)? == 1 {
             Self::Table(TableImage::decode(&mut bytes, settings.layout::<W>())?)
@@ -132,7 +150,7 @@ impl<const W: usize> Update<W> {
             let (from, to, digest) = (bytes.u64()?, bytes.u64()?, bytes.u64()?);
             let n_writes = at_most("writes", bytes.u32()?.into(), MAX_WRITES as u64)?;
             let value_bytes = usize::from(settings.value_bits).div_ceil(8);
-            let mut writes = Vec::new();
+            writes.clear();
             for _ in 0..n_writes {
                 let slot = bytes.u32()?;
                 let name = super::name(bytes.take(settings.name_bytes.into())?);

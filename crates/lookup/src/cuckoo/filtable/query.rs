@@ -214,6 +214,10 @@ impl Undivided for FiltableQuery {
         Update::decode(bytes, settings)
     }
 
+    fn decode_update_over(settings: &Settings, bytes: &[u8], update: &mut Update) -> Result<(), DecodeError> {
+        update.decode_over(bytes, settings)
+    }
+
     fn update_of(image: Image) -> Update {
         Update::Table(image)
     }

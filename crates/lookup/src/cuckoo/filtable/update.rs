@@ -142,6 +142,24 @@ impl Update {
     /// # Errors
     /// [`DecodeError`]; lengths are checked against the remaining bytes before anything is allocated.
     pub fn decode(bytes: &[u8], settings: &Settings) -> Result<Self, DecodeError> {
+        Self::decode_into(bytes, settings, Vec::new())
+    }
+
+    /// As [`Update::decode`], in place of an update that is no longer needed, whose memory for writes is used again.
+    /// # Errors
+    /// [`DecodeError`]; then this is an update of no slots.
+    pub fn decode_over(&mut self, bytes: &[u8], settings: &Settings) -> Result<(), DecodeError> {
+        let nothing = SlotsUpdate { from: 0, to: 0, digest: 0, second: None, writes: Vec::new() };
+        let writes = match std::mem::replace(self, Self::Slots(nothing)) {
+            Self::Slots(update) => update.writes,
+            Self::Table(_) => Vec::new(),
+        };
+        *self = Self::decode_into(bytes, settings, writes)?;
+        Ok(())
+    }
+
+    /// Reads an update. Its writes, if it has any, replace those in `writes`.
+    fn decode_into(bytes: &[u8], settings: &Settings, mut writes: Vec<Write>) -> Result<Self, DecodeError> {
         let (mut bytes, format) = (Bytes(bytes), settings.format());
         let kind = at_most("kind of update", bytes.u8()?.into(), 2)?;
         if kind == 2 {
@@ -156,15 +174,14 @@ impl Update {
         }
         let (from, to, digest) = (bytes.u64()?, bytes.u64()?, bytes.u64()?);
         let n_writes = at_most("writes", bytes.u32()?.into(), MAX_WRITES as u64)?;
-        let slot_bytes = format.slot_bits as usize / 8;
-        let mut writes = Vec::new();
+        let is_short = format.slot_bits == 16;
+        writes.clear();
         for _ in 0..n_writes {
             let level = at_most("level", bytes.u8()?.into(), 1)?;
             let slot = bytes.u32()?;
             writes.push(if level == 0 {
-                let mut word = [0; 4];
-                word[..slot_bytes].copy_from_slice(bytes.take(slot_bytes)?);
-                Write::First { slot, word: u32::from_le_bytes(word) }
+                let word = if is_short { bytes.u16()?.into() } else { bytes.u32()? };
+                Write::First { slot, word }
             } else {
                 Write::Second { slot, name: Digest(bytes.u64()?), value: bytes.u32()?.into() }
             });

@@ -397,6 +397,10 @@ impl<const W: usize> Undivided for GatewayQuery<W> {
         Update::decode(bytes, settings)
     }
 
+    fn decode_update_over(settings: &Settings, bytes: &[u8], update: &mut Update<W>) -> Result<(), DecodeError> {
+        update.decode_over(bytes, settings)
+    }
+
     fn update_of(image: WholeShards) -> Update<W> {
         Update::Table(image)
     }

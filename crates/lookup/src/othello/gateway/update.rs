@@ -96,6 +96,24 @@ impl<const W: usize> Update<W> {
     /// # Errors
     /// [`DecodeError`]; lengths are checked against the bytes present before anything is allocated.
     pub fn decode(bytes: &[u8], settings: &Settings) -> Result<Self, DecodeError> {
+        Self::decode_into(bytes, settings, Vec::new())
+    }
+
+    /// As [`Update::decode`], in place of an update that is no longer needed, whose memory for cells is used again.
+    /// # Errors
+    /// [`DecodeError`]; then this is an update of no shards.
+    pub fn decode_over(&mut self, bytes: &[u8], settings: &Settings) -> Result<(), DecodeError> {
+        let nothing = WholeShards { from: 0, to: 0, digest: 0, shards: Vec::new() };
+        let cells = match std::mem::replace(self, Self::Shards(nothing)) {
+            Self::Name(update) => update.cells,
+            Self::Shards(_) | Self::Table(_) => Vec::new(),
+        };
+        *self = Self::decode_into(bytes, settings, cells)?;
+        Ok(())
+    }
+
+    /// Decodes an update. Its cells, if it has any, replace those in `cells`.
+    fn decode_into(bytes: &[u8], settings: &Settings, mut cells: Vec<(u32, u64)>) -> Result<Self, DecodeError> {
         let mut bytes = Bytes(bytes);
         let update = match at_most("kind of update", bytes.u8()?.into(), 2)? {
             0 => {
@@ -106,8 +124,8 @@ impl<const W: usize> Update<W> {
                 let mut value = [0; 8];
                 let value_bytes = usize::from(settings.value_bits).div_ceil(8);
                 value[..value_bytes].copy_from_slice(bytes.take(value_bytes)?);
-                let mut cells = Vec::with_capacity(bytes.clone().count(6)?);
-                for _ in 0..bytes.u32()? {
+                cells.clear();
+                for _ in 0..bytes.count(6)? {
                     cells.push((bytes.u32()?, bytes.u16()?.into()));
                 }
                 let value = u64::from_le_bytes(value);
