@@ -11,14 +11,17 @@
 //! A saved image is the messages that bring an empty replica to this state, with a checksum: see [`Replica::save`].
 
 use crate::action::{Action, ActionId, PortId};
-use crate::codec::{DecodeError, PART_BYTES, actions_digest, entry_bytes, put_bytes, put_u64};
+use crate::codec::{DecodeError, PART_BYTES, actions_digest, entry_bytes};
 use crate::designs::{Burst, NameList, Spec, Table, TableError};
-use crate::messages::{Body, ExactUpdate, ExactValue, Held, Message, Report, TableHeader, fingerprint};
+use crate::messages::{Body, ExactUpdate, ExactValue, Held, Message, Report, TableHeader};
 use crate::name::{Name, NameKind};
 use crate::topology::NodeId;
 use lookup::hash::Hasher;
 use std::collections::HashMap;
 use std::net::IpAddr;
+
+mod saved;
+pub use saved::Checksum;
 
 /// An exact table of the fast path, written by the replica alone.
 pub trait Exact<V> {
@@ -505,74 +508,6 @@ impl<T: Tables> Replica<T> {
     pub fn tables_mut(&mut self) -> &mut T {
         &mut self.tables
     }
-
-    /// Everything as bytes, to start from without a controller: the messages that bring an empty replica to this state.
-    ///
-    /// ```text
-    /// | "FIBULAS1" | message length, 4 bytes | message | ... | fingerprint of all before it, 8 bytes |
-    /// ```
-    pub fn save(&self) -> Vec<u8> {
-        let mut out = SAVED.to_vec();
-        if let (Some(header), Some(fib), Some(node)) = (&self.header, &self.fib, self.node) {
-            let mut put = |body| {
-                let message = Message { cluster: self.cluster, term: self.term, node, change: self.change, body };
-                put_bytes(&mut out, &message.encode());
-            };
-            put(Body::Table(TableHeader { reset: true, ..header.clone() }));
-            put(Body::Actions { version: self.actions_held.version, actions: self.actions.clone() });
-            image_parts(header.table, fib.image()).for_each(&mut put);
-            let (valid, local) = self.tables.shared();
-            save_exact(header.spec.kind, self.local.held, local, |update| put(Body::Local(update)));
-            if header.gateway {
-                save_exact(header.spec.kind, self.valid.held, valid, |update| put(Body::Valid(update)));
-            }
-        }
-        let checksum = fingerprint(&out);
-        put_u64(&mut out, checksum);
-        out
-    }
-
-    /// A replica from what [`Replica::save`] wrote.
-    /// # Errors
-    /// [`ReplicaError::Saved`] for bytes that are damaged or from another version: start empty, the controller sends
-    /// everything.
-    pub fn load(limits: Limits, tables: T, saved: &[u8]) -> Result<Replica<T>, ReplicaError> {
-        let damaged = |why| ReplicaError::Saved { why };
-        let (content, checksum) = saved.split_last_chunk::<8>().ok_or(damaged("too short"))?;
-        if fingerprint(content) != u64::from_le_bytes(*checksum) {
-            return Err(damaged("wrong checksum"));
-        }
-        let mut rest = content.strip_prefix(SAVED).ok_or(damaged("another format"))?;
-        let mut replica = Replica::new(limits, tables);
-        while let Some((length, tail)) = rest.split_first_chunk::<4>() {
-            let (message, tail) =
-                tail.split_at_checked(u32::from_le_bytes(*length) as usize).ok_or(damaged("a truncated message"))?;
-            replica.receive(message)?;
-            rest = tail;
-        }
-        if rest.is_empty() { Ok(replica) } else { Err(damaged("a truncated length")) }
-    }
-}
-
-const SAVED: &[u8] = b"FIBULAS1";
-
-/// Calls `put` with a whole exact table, part by part.
-fn save_exact<V>(kind: NameKind, held: Held, table: &impl Exact<V>, mut put: impl FnMut(ExactUpdate<V>)) {
-    let mut cuts = Cuts::default();
-    table.for_each(&mut |name, _| _ = cuts.is_before(name));
-    let parts = cuts.n_parts();
-    let (mut cuts, mut part, mut entries) = (Cuts::default(), 0, Vec::new());
-    let mut flush = |entries| {
-        put(ExactUpdate::Load { kind, version: held.version, digest: held.digest, part, parts, entries });
-        part += 1;
-    };
-    table.for_each(&mut |name, value| {
-        if cuts.is_before(name) {
-            flush(std::mem::take(&mut entries));
-        }
-        entries.push((name.clone(), value));
-    });
-    flush(entries);
 }
 
 /// Where an exact table is cut into messages.

@@ -309,7 +309,7 @@ async fn save_when_settled(shared: Arc<Shared<PlaneWriter>>, saved: SavedImage, 
 }
 
 fn save(shared: &Shared<PlaneWriter>, saved: &SavedImage) {
-    match saved.write_with(|| shared.take_unsaved(Replica::save)) {
+    match saved.write_pieces(|put| _ = shared.take_unsaved(|replica| replica.save_pieces(put))) {
         Ok(Some(bytes)) => tracing::debug!(bytes, "image saved"),
         Ok(None) => {}
         Err(error) => {

@@ -3,7 +3,7 @@
 use super::lab::{Fate, Lab, Random, end, mac, settings};
 use crate::messages::{ExactUpdate, Report, Updates};
 use crate::network::*;
-use crate::replica::{Exact, Limits, MemoryTables, Replica, ReplicaError};
+use crate::replica::{Checksum, Exact, Limits, MemoryTables, Replica, ReplicaError};
 use crate::rib::Attachment;
 
 #[test]
@@ -123,6 +123,11 @@ fn replica_refuses_strangers_and_keeps_serving() {
     assert_eq!(replica.report(), before);
     // Every truncation and every changed byte of a saved image is refused.
     let saved = replica.save();
+    let mut pieces = Vec::new();
+    replica.save_pieces(&mut |piece| pieces.push(piece));
+    let mut checksum = Checksum::new(pieces.iter().map(|piece| piece.len() as u64).sum());
+    pieces.iter().for_each(|piece| checksum.push(piece));
+    assert_eq!([pieces.concat(), checksum.finish().to_vec()].concat(), saved);
     for at in (0..saved.len()).step_by(17) {
         let mut damaged = saved.clone();
         damaged[at] ^= 1;

@@ -1,0 +1,104 @@
+//! A replica as bytes, to start from without a controller: the messages that bring an empty replica to this state.
+//!
+//! ```text
+//! | "FIBULAS1" | message length, 4 bytes | message | ... | fingerprint of all before it, 8 bytes |
+//! ```
+//! A replica of a million names has some 14 MB. It can be saved in pieces of about one message each, so that nobody
+//! needs all of it in memory: [`Replica::save_pieces`].
+
+use super::{Cuts, Exact, Limits, Replica, ReplicaError, Tables, image_parts};
+use crate::messages::{Body, ExactUpdate, FINGERPRINT_KEY, Held, Message, TableHeader, fingerprint};
+use crate::name::NameKind;
+use lookup::hash::{SecretKey, WyChain};
+
+const SAVED: &[u8] = b"FIBULAS1";
+
+/// The fingerprint at the end of a saved replica, of pieces that are read one after the other.
+pub struct Checksum(WyChain);
+
+impl Checksum {
+    /// For pieces of `n_bytes` together.
+    pub fn new(n_bytes: u64) -> Checksum {
+        Checksum(WyChain::new(&SecretKey::from_bytes(FINGERPRINT_KEY), n_bytes))
+    }
+
+    /// Adds the next piece, or a part of it.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.0.push(bytes);
+    }
+
+    /// The last bytes of the saved replica.
+    pub fn finish(self) -> [u8; 8] {
+        self.0.finish().0.to_le_bytes()
+    }
+}
+
+impl<T: Tables> Replica<T> {
+    /// Everything as bytes, from which [`Replica::load`] makes it again.
+    pub fn save(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.save_pieces(&mut |piece| out.extend(piece));
+        let checksum = fingerprint(&out);
+        out.extend(checksum.to_le_bytes());
+        out
+    }
+
+    /// As [`Replica::save`], piece by piece, without the [`Checksum`] that follows them.
+    pub fn save_pieces(&self, put: &mut dyn FnMut(Vec<u8>)) {
+        put(SAVED.to_vec());
+        let (Some(header), Some(fib), Some(node)) = (&self.header, &self.fib, self.node) else { return };
+        let mut put = |body| {
+            let message = Message { cluster: self.cluster, term: self.term, node, change: self.change, body }.encode();
+            put((message.len() as u32).to_le_bytes().to_vec());
+            put(message);
+        };
+        put(Body::Table(TableHeader { reset: true, ..header.clone() }));
+        put(Body::Actions { version: self.actions_held.version, actions: self.actions.clone() });
+        image_parts(header.table, fib.image()).for_each(&mut put);
+        let (valid, local) = self.tables.shared();
+        save_exact(header.spec.kind, self.local.held, local, |update| put(Body::Local(update)));
+        if header.gateway {
+            save_exact(header.spec.kind, self.valid.held, valid, |update| put(Body::Valid(update)));
+        }
+    }
+
+    /// A replica from what [`Replica::save`] wrote.
+    /// # Errors
+    /// [`ReplicaError::Saved`] for bytes that are damaged or from another version: start empty, the controller sends
+    /// everything.
+    pub fn load(limits: Limits, tables: T, saved: &[u8]) -> Result<Replica<T>, ReplicaError> {
+        let damaged = |why| ReplicaError::Saved { why };
+        let (content, checksum) = saved.split_last_chunk::<8>().ok_or(damaged("too short"))?;
+        if fingerprint(content) != u64::from_le_bytes(*checksum) {
+            return Err(damaged("wrong checksum"));
+        }
+        let mut rest = content.strip_prefix(SAVED).ok_or(damaged("another format"))?;
+        let mut replica = Replica::new(limits, tables);
+        while let Some((length, tail)) = rest.split_first_chunk::<4>() {
+            let (message, tail) =
+                tail.split_at_checked(u32::from_le_bytes(*length) as usize).ok_or(damaged("a truncated message"))?;
+            replica.receive(message)?;
+            rest = tail;
+        }
+        if rest.is_empty() { Ok(replica) } else { Err(damaged("a truncated length")) }
+    }
+}
+
+/// Calls `put` with a whole exact table, part by part.
+fn save_exact<V>(kind: NameKind, held: Held, table: &impl Exact<V>, mut put: impl FnMut(ExactUpdate<V>)) {
+    let mut cuts = Cuts::default();
+    table.for_each(&mut |name, _| _ = cuts.is_before(name));
+    let parts = cuts.n_parts();
+    let (mut cuts, mut part, mut entries) = (Cuts::default(), 0, Vec::new());
+    let mut flush = |entries| {
+        put(ExactUpdate::Load { kind, version: held.version, digest: held.digest, part, parts, entries });
+        part += 1;
+    };
+    table.for_each(&mut |name, value| {
+        if cuts.is_before(name) {
+            flush(std::mem::take(&mut entries));
+        }
+        entries.push((name.clone(), value));
+    });
+    flush(entries);
+}
