@@ -3,14 +3,15 @@
 //! ```text
 //!  table    slot:    | name and value: 0 no address, 1 IPv4, 2 IPv6 |
 //!  column   slot:    | the IPv4 address, or the place of the IPv6 address in `wide`, 4 bytes |
+//!           only those runs of 256 slots of which one had an address
 //!  index    hash of an address: | slot, 4 bytes |
 //! ```
 //! A slot is in the index only while its value and its column are
 //! those of its address: [`Addresses::clear`] comes before a change of either, and [`Addresses::set`] after it. So
 //! whoever finds a slot in the index may read the rest.
 //!
-//! Cost: nothing as long as no name has an address. Then 4 bytes a slot of the table, 16 bytes an IPv6 address, and 5
-//! to 6.3 bytes an address in the index.
+//! Cost: nothing as long as no name has an address. Then up to 4.1 bytes a slot of the table, 16 bytes an IPv6 address,
+//! and 5 to 6.3 bytes an address in the index.
 
 use super::{ExactTable, ExactWriter};
 use fib::hash_index::HashIndex;
@@ -28,11 +29,47 @@ pub(crate) fn value_of(ip: Option<IpAddr>) -> u16 {
     }
 }
 
+/// Slots of a run.
+const RUN: usize = 256;
+
+/// What is stored for each slot: zero until it is set.
+#[derive(Debug, Default)]
+struct Column {
+    runs: Vec<Option<Box<[u32; RUN]>>>,
+    n_runs: usize,
+}
+
+impl Column {
+    fn get(&self, slot: usize) -> u32 {
+        self.runs.get(slot / RUN).and_then(Option::as_ref).map_or(0, |run| run[slot % RUN])
+    }
+
+    /// Of a table of `n_slots`.
+    fn set(&mut self, n_slots: usize, slot: usize, stored: u32) {
+        if self.runs.is_empty() {
+            self.runs.resize_with(n_slots.div_ceil(RUN), || None);
+        }
+        let run = self.runs[slot / RUN].get_or_insert_with(|| {
+            self.n_runs += 1;
+            Box::new([0; RUN])
+        });
+        run[slot % RUN] = stored;
+    }
+
+    fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
+    fn heap_bytes(&self) -> usize {
+        self.runs.capacity() * 8 + self.n_runs * RUN * 4
+    }
+}
+
 /// The addresses of the names in `table`. See the module.
 #[derive(Debug)]
 pub(crate) struct Addresses {
     table: Arc<ExactTable>,
-    column: Vec<u32>,
+    column: Column,
     wide: Vec<[u8; 16]>,
     /// Places in `wide` that no name uses.
     free: Vec<u32>,
@@ -43,7 +80,7 @@ pub(crate) struct Addresses {
 impl Addresses {
     /// No addresses of the names in `table`.
     pub(crate) fn new(table: Arc<ExactTable>) -> Self {
-        let (column, wide, free, index) = (Vec::new(), Vec::new(), Vec::new(), HashIndex::default());
+        let (column, wide, free, index) = (Column::default(), Vec::new(), Vec::new(), HashIndex::default());
         Self { table, column, wide, free, index, hasher: RandomState::new() }
     }
 
@@ -54,10 +91,13 @@ impl Addresses {
 
     /// The address of the name in a slot, as it was last [`set`](Addresses::set).
     pub(crate) fn at(&self, slot: usize) -> Option<IpAddr> {
-        let stored = *self.column.get(slot)?;
+        if self.column.is_empty() {
+            return None;
+        }
+        let stored = self.column.get(slot);
         match self.table.value_at(slot)? {
             1 => Some(IpAddr::V4(Ipv4Addr::from_bits(stored))),
-            2 => Some(IpAddr::V6(Ipv6Addr::from(self.wide[stored as usize]))),
+            2 => Some(IpAddr::V6(Ipv6Addr::from(*self.wide.get(stored as usize)?))),
             _ => None,
         }
     }
@@ -70,10 +110,7 @@ impl Addresses {
     /// Stores the address of the name in `slot`. The value of the slot must be that of the address. Another name that
     /// had the address loses it.
     pub(crate) fn set(&mut self, slot: usize, ip: IpAddr) {
-        if self.column.is_empty() {
-            self.column = vec![0; self.table.n_slots()];
-        }
-        self.column[slot] = match ip {
+        let stored = match ip {
             IpAddr::V4(ip) => ip.to_bits(),
             IpAddr::V6(ip) => {
                 let place = self.free.pop().unwrap_or(self.wide.len() as u32);
@@ -84,6 +121,7 @@ impl Addresses {
                 place
             }
         };
+        self.column.set(self.table.n_slots(), slot, stored);
         self.link(slot, ip);
     }
 
@@ -92,7 +130,7 @@ impl Addresses {
         let Some(ip) = self.at(slot) else { return };
         self.unlink(slot, ip);
         if ip.is_ipv6() {
-            self.free.push(self.column[slot]);
+            self.free.push(self.column.get(slot));
         }
     }
 
@@ -103,12 +141,11 @@ impl Addresses {
             return new;
         }
         (new.wide, new.free) = (self.wide.clone(), self.free.clone());
-        new.column = vec![0; new.table.n_slots()];
         new.index = HashIndex::with_capacity(self.index.len());
         for (slot, value) in self.table.live().filter(|(_, value)| *value != value_of(None)) {
             let Some((to, now)) = self.table.name_at(slot).and_then(|name| writer.slot_of(&name)) else { continue };
             if now == value {
-                new.column[to] = self.column[slot];
+                new.column.set(new.table.n_slots(), to, self.column.get(slot));
                 if let Some(ip) = self.at(slot).filter(|ip| self.find(*ip) == Some(slot)) {
                     new.link(to, ip);
                 }
@@ -119,7 +156,7 @@ impl Addresses {
 
     /// Bytes of heap memory, without those of the table.
     pub(crate) fn heap_bytes(&self) -> usize {
-        (self.column.capacity() + self.free.capacity()) * 4 + self.wide.capacity() * 16 + self.index.heap_bytes()
+        self.column.heap_bytes() + self.free.capacity() * 4 + self.wide.capacity() * 16 + self.index.heap_bytes()
     }
 
     /// The slot of the name that has an address.
