@@ -9,8 +9,16 @@
     expect(unsafe_code, reason = "calls of the allocator of glibc")
 )]
 
+use crate::v1::{MemoryPart, MemoryUse};
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
+
+/// Most parts that are kept of another process, and the longest name of one.
+const MAX_PARTS: usize = 16;
+const MAX_PART_BYTES: usize = 32;
+/// The last row.
+const TOTAL: &str = "total";
 
 /// How often [`keep_small`] looks.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -36,32 +44,70 @@ pub fn resident() -> Option<Resident> {
     Some(Resident { now: bytes("VmRSS:")?, peak: bytes("VmHWM:")? })
 }
 
-/// The row of a status page: bytes by part, and bytes a name by part. `parts` are in bytes.
+/// What holds the memory of this process, which has so many names. `parts` are in bytes.
+pub fn usage(n_names: u64, parts: &[(&str, u64)]) -> MemoryUse {
+    let part = |(part, bytes): &(&str, u64)| MemoryPart { part: (*part).to_owned(), bytes: *bytes };
+    let (resident_bytes, peak_bytes) = resident().map_or((0, 0), |Resident { now, peak }| (now, peak));
+    MemoryUse { names: n_names, resident_bytes, peak_bytes, parts: parts.iter().map(part).collect() }
+}
+
+/// The same of another process, without what a daemon never says: what is kept of it is bounded.
+pub fn bounded(mut memory: MemoryUse) -> MemoryUse {
+    let is_part =
+        |part: &str| part.len() <= MAX_PART_BYTES && part.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
+    memory.parts.retain(|part| is_part(&part.part));
+    memory.parts.truncate(MAX_PARTS);
+    memory.parts.shrink_to_fit();
+    memory
+}
+
+/// The row of a status page: bytes by part, and bytes a name by part.
 ///
 /// ```text
 /// {"resident_bytes": n, "peak_bytes": n, "bytes": {part: n, …, "rest": n}, "bytes_per_name": {part: x, …, "total": x}}
 /// ```
-/// Without names there is no `bytes_per_name`; without `/proc` there are only the parts.
-pub fn status(n_names: u64, parts: &[(&str, u64)]) -> Value {
-    let mut bytes: Vec<(&str, i64)> = parts.iter().map(|(part, bytes)| (*part, bytes.cast_signed())).collect();
+/// Without names there is no `bytes_per_name`; where the operating system does not say what is resident, there are only
+/// the parts.
+pub fn json(memory: &MemoryUse) -> Value {
+    let rows = rows(memory);
     let mut row = Map::new();
-    if let Some(Resident { now, peak }) = resident() {
-        let counted: u64 = parts.iter().map(|(_, bytes)| bytes).sum();
-        bytes.push(("rest", now.cast_signed() - counted.cast_signed()));
-        row.insert("resident_bytes".to_owned(), now.into());
-        row.insert("peak_bytes".to_owned(), peak.into());
+    if memory.resident_bytes > 0 {
+        row.insert("resident_bytes".to_owned(), memory.resident_bytes.into());
+        row.insert("peak_bytes".to_owned(), memory.peak_bytes.into());
     }
-    let table = |value: &dyn Fn(i64) -> Value| -> Map<String, Value> {
-        bytes.iter().map(|(part, bytes)| ((*part).to_owned(), value(*bytes))).collect()
-    };
-    row.insert("bytes".to_owned(), table(&|bytes| bytes.into()).into());
-    if n_names > 0 {
-        let a_name = |bytes: i64| json!((bytes as f64 / n_names as f64 * 10.0).round() / 10.0);
-        let mut each = table(&a_name);
-        each.insert("total".to_owned(), a_name(bytes.iter().map(|(_, bytes)| bytes).sum()));
-        row.insert("bytes_per_name".to_owned(), each.into());
+    let parts = rows.iter().filter(|row| row.part != TOTAL);
+    row.insert("bytes".to_owned(), parts.map(|row| (row.part.clone(), row.bytes.into())).collect::<Map<_, _>>().into());
+    if memory.names > 0 {
+        let each = rows.into_iter().map(|row| (row.part, json!(row.bytes_per_name)));
+        row.insert("bytes_per_name".to_owned(), each.collect::<Map<_, _>>().into());
     }
     row.into()
+}
+
+/// One part of the memory of a daemon.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Row {
+    /// Which; `rest` is what is resident besides, `total` is all.
+    pub part: String,
+    /// Its bytes.
+    pub bytes: i64,
+    /// The same for each name, to a tenth; none without names.
+    pub bytes_per_name: Option<f64>,
+}
+
+/// The parts, the rest and the total.
+pub fn rows(memory: &MemoryUse) -> Vec<Row> {
+    let mut bytes: Vec<(String, i64)> =
+        memory.parts.iter().map(|part| (part.part.clone(), part.bytes.cast_signed())).collect();
+    let counted = bytes.iter().fold(0i64, |sum, (_, bytes)| sum.saturating_add(*bytes));
+    let mut total = counted;
+    if memory.resident_bytes > 0 {
+        total = memory.resident_bytes.cast_signed();
+        bytes.push(("rest".to_owned(), total.saturating_sub(counted)));
+    }
+    bytes.push((TOTAL.to_owned(), total));
+    let a_name = |bytes: i64| (memory.names > 0).then(|| (bytes as f64 / memory.names as f64 * 10.0).round() / 10.0);
+    bytes.into_iter().map(|(part, bytes)| Row { part, bytes, bytes_per_name: a_name(bytes) }).collect()
 }
 
 /// Makes the allocator give large blocks back at once, and from then on, after much traffic has come to rest, what else
@@ -112,7 +158,7 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn parts_and_rest_are_what_is_resident() {
-        let row = status(1000, &[("fib", 5000), ("valid_names", 11_000)]);
+        let row = json(&usage(1000, &[("fib", 5000), ("valid_names", 11_000)]));
         let bytes = |part: &str| row["bytes"][part].as_i64().unwrap();
         assert_eq!(bytes("fib") + bytes("valid_names") + bytes("rest"), row["resident_bytes"].as_i64().unwrap());
         assert_eq!(
@@ -120,7 +166,18 @@ mod tests {
             (Some(5.0), Some(11.0))
         );
         assert!(row["peak_bytes"].as_u64() >= row["resident_bytes"].as_u64());
-        assert!(status(0, &[]).get("bytes_per_name").is_none());
+        assert!(json(&usage(0, &[])).get("bytes_per_name").is_none());
+    }
+
+    #[test]
+    fn what_is_kept_of_another_process_is_bounded() {
+        let part = |part: &str, bytes| MemoryPart { part: part.to_owned(), bytes };
+        let mut said = vec![part("fib", 7), part(&"x".repeat(33), 1), part("\u{1b}[2J", 1), part("Rest", 1)];
+        said.extend((0..100).map(|_| part("valid_names", u64::MAX)));
+        let memory = MemoryUse { names: 3, resident_bytes: u64::MAX, peak_bytes: 0, parts: said };
+        let kept = bounded(memory);
+        assert_eq!((kept.parts.len(), &kept.parts[0], &kept.parts[1].part[..]), (16, &part("fib", 7), "valid_names"));
+        assert_eq!(rows(&kept).len(), 18, "whatever the numbers, the rows can be made");
     }
 
     /// Touching memory makes it resident: the row counts it.

@@ -9,7 +9,7 @@ use fib::messages::Uplink;
 use fib::name::{Name, NameKind};
 use fib::replica::{Limits, MemoryTables, Replica};
 use std::time::{Duration, Instant};
-use support::{Client, HOST_PORT, PATIENCE, Process, Site, add_full_mesh, eventually, in_step, mac, record};
+use support::{Client, HOST_PORT, PATIENCE, Process, Site, add_full_mesh, eventually, in_step, mac, record, stdout};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Streaming};
@@ -172,6 +172,37 @@ async fn second_stream_of_a_switch_replaces_the_first() {
     assert_eq!(switch.replica().action(&name(1)), Action::Port(PortId(HOST_PORT as u16)));
 }
 
+async fn memory_of_first(client: &Client) -> Option<v1::MemoryUse> {
+    let switches = client.clone().list_switches(v1::ListSwitchesRequest {}).await.unwrap().into_inner().switches;
+    switches.into_iter().next()?.memory
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_switch_says_of_its_memory_is_shown_and_bounded() {
+    let site = Site::new("");
+    let _controller = site.start();
+    let client = site.client().await;
+    add_full_mesh(&mut client.clone(), 1).await;
+    let switch = Manual::attach(&site, hello("s1", report(&replica()))).await.unwrap();
+    assert_eq!(memory_of_first(&client).await, None);
+    let part = |part: &str, bytes| v1::MemoryPart { part: part.to_owned(), bytes };
+    let mut parts = vec![part("fib", 2400), part(&"x".repeat(1 << 20), 1)];
+    parts.extend((0..100_000).map(|_| part("valid_names", 11_000)));
+    let (resident_bytes, peak_bytes) = (1 << 20, 3 << 20);
+    switch.send(Body::Memory(v1::MemoryUse { names: 1000, resident_bytes, peak_bytes, parts })).await;
+    eventually("the controller knows", async || memory_of_first(&client).await.is_some()).await;
+    let kept = memory_of_first(&client).await.unwrap();
+    assert_eq!((kept.parts.len(), &kept.parts[0]), (16, &part("fib", 2400)));
+
+    let shown = stdout(&site.fibula(&["-j", "switch", "show", "s1"]));
+    let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+    let memory = &shown["memory"];
+    assert_eq!((&memory["bytes_per_name"]["fib"], &memory["peak_bytes"]), (&2.4.into(), &peak_bytes.into()), "{shown}");
+    let shown = stdout(&site.fibula(&["switch", "show", "s1"]));
+    assert!(shown.contains("memory of the switch: 1.0 MiB resident, 3.0 MiB at most so far\n"), "{shown}");
+    assert!(shown.contains("fib") && shown.contains("2.400") && shown.contains("total"), "{shown}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn switch_process_starts_from_its_saved_image_without_a_controller() {
     let site = Site::new("");
@@ -189,6 +220,9 @@ async fn switch_process_starts_from_its_saved_image_without_a_controller() {
     let start = || Process::spawn(&["switch", "--config", config.to_str().unwrap()]);
     let process = start();
     eventually("the switch in step", async || in_step(&client).await == 1).await;
+    eventually("its memory is known", async || memory_of_first(&client).await.is_some()).await;
+    let memory = memory_of_first(&client).await.unwrap();
+    assert!(memory.resident_bytes > 0 && memory.parts.iter().any(|part| part.part == "fib"), "{memory:?}");
     assert_eq!(process.terminate(), Some(0));
     drop(controller);
 

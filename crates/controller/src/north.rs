@@ -207,6 +207,7 @@ impl Northbound for North {
                 switch.sent_messages = session.sent_messages;
                 switch.sent_bytes = session.sent_bytes;
                 switch.acknowledged_messages = session.acked_messages;
+                switch.memory = self.shared.session(session.node).and_then(|session| session.memory());
             }
         }
         Ok(Response::new(v1::SwitchList { switches }))

@@ -4,7 +4,7 @@
 //! waits for a switch, the writer parks it: nothing more is made for it until it has acknowledged everything. Then it
 //! gets what it lacks by that time, once. So a slow switch costs its limit and one group of changes in memory.
 
-use api::v1::ToSwitch;
+use api::v1::{MemoryUse, ToSwitch};
 use bytes::Bytes;
 use fib::topology::NodeId;
 use std::collections::VecDeque;
@@ -29,6 +29,8 @@ pub(crate) struct Session {
     acked_change: AtomicU64,
     lagging: AtomicBool,
     ended: watch::Sender<bool>,
+    /// What the switch said last of its memory, bounded.
+    memory: Mutex<Option<MemoryUse>>,
 }
 
 #[derive(Debug)]
@@ -72,6 +74,7 @@ impl Session {
             acked_change: AtomicU64::new(0),
             lagging: AtomicBool::new(false),
             ended: watch::Sender::new(false),
+            memory: Mutex::new(None),
         });
         (Arc::clone(&session), Outbox { session, receiver })
     }
@@ -184,6 +187,16 @@ impl Session {
     pub(crate) fn progress(&self) -> (u64, u64, u64) {
         let sent = self.lock().next_sequence - 1;
         (sent, *self.acked.borrow(), self.sent_bytes.load(Relaxed))
+    }
+
+    /// Keeps what the switch says of its memory, instead of what it said before.
+    pub(crate) fn set_memory(&self, memory: MemoryUse) {
+        *self.memory.lock().unwrap_or_else(PoisonError::into_inner) = Some(api::memory::bounded(memory));
+    }
+
+    /// What the switch said last of its memory.
+    pub(crate) fn memory(&self) -> Option<MemoryUse> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Whether the switch missed a deadline and has not caught up since: it is not waited for.

@@ -98,6 +98,7 @@ async fn listen(switch: String, mut incoming: Streaming<FromSwitch>, session: Ar
                     break "the controller stops".to_owned();
                 }
             }
+            Some(Ok(Some(Body::Memory(memory)))) => session.set_memory(memory),
             Some(Ok(Some(Body::Hello(_)) | None)) => break "a second hello, or an empty message".to_owned(),
         }
     };

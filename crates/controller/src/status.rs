@@ -12,7 +12,7 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    /// Bytes by part; see [`memory::status`].
+    /// Bytes by part; see [`memory::usage`].
     fn parts(&self) -> [(&'static str, u64); 3] {
         let sizes = &self.shared.sizes;
         let waiting: usize = self.shared.sessions().iter().map(|session| session.backlog_bytes()).sum();
@@ -42,7 +42,7 @@ impl StatusSource for Page {
             "links": read(&sizes.links), "changes": read(changes), "transactions": read(transactions),
             "messages": read(messages), "message_bytes": read(message_bytes), "resyncs": read(resyncs),
             "pending_pushes": read(pending_pushes),
-            "memory": memory::status(read(&sizes.names), &self.parts()),
+            "memory": memory::json(&memory::usage(read(&sizes.names), &self.parts())),
             "connected": self.shared.connected().into_iter().map(switch).collect::<Vec<_>>(),
         })
         .to_string()

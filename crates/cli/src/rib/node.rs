@@ -2,7 +2,7 @@
 
 use crate::remote::{Client, Remote, answer};
 use crate::rib::{lookup, print_changed};
-use api::v1;
+use api::{memory, v1};
 use command::output::{Exit, Failure, Output};
 use serde::Serialize;
 
@@ -85,23 +85,43 @@ impl Verb {
                 print_changed(out, answer(client.remove_switch(request).await)?, "switch", "removed")
             }),
             Verb::Lookup(args) => args.run(out),
-            Verb::List { remote } => remote.run(|client| async move { out.rows(&list(client).await?) }),
-            Verb::Show { name, remote } => remote.run(|client| async move {
-                let mut rows = list(client).await?;
-                rows.retain(|row| row.switch == name);
-                if rows.is_empty() {
-                    return Err(Failure::new(
-                        Exit::NotFound,
-                        format!("there is no switch `{name}`; `fibula switch list` lists all"),
-                    ));
-                }
+            Verb::List { remote } => remote.run(|client| async move {
+                let rows: Vec<SwitchRow> = switches(client).await?.into_iter().map(SwitchRow::from).collect();
                 out.rows(&rows)
+            }),
+            Verb::Show { name, remote } => remote.run(|client| async move {
+                let found = switches(client).await?.into_iter().find(|switch| switch.name == name);
+                let switch = found.ok_or_else(|| {
+                    let message = format!("there is no switch `{name}`; `fibula switch list` lists all");
+                    Failure::new(Exit::NotFound, message)
+                })?;
+                show(switch, out)
             }),
         }
     }
 }
 
-async fn list(mut client: Client) -> anyhow::Result<Vec<SwitchRow>> {
-    let switches = answer(client.list_switches(v1::ListSwitchesRequest {}).await)?.switches;
-    Ok(switches.into_iter().map(SwitchRow::from).collect())
+/// The row of the list, and what holds the memory of the switch: within its row as JSON, otherwise as a table below.
+fn show(mut switch: v1::Switch, out: &Output) -> anyhow::Result<()> {
+    #[derive(Serialize)]
+    struct Shown {
+        #[serde(flatten)]
+        row: SwitchRow,
+        memory: Option<serde_json::Value>,
+    }
+    let memory = switch.memory.take();
+    let row = SwitchRow::from(switch);
+    if out.is_json() {
+        return out.rows(&[Shown { row, memory: memory.as_ref().map(memory::json) }]);
+    }
+    out.rows(&[row])?;
+    let Some(memory) = memory else { return Ok(()) };
+    let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
+    let (now, peak) = (mib(memory.resident_bytes), mib(memory.peak_bytes));
+    out.done(&(), format!("\nmemory of the switch: {now} resident, {peak} at most so far\n"))?;
+    out.rows(&memory::rows(&memory))
+}
+
+async fn switches(mut client: Client) -> anyhow::Result<Vec<v1::Switch>> {
+    Ok(answer(client.list_switches(v1::ListSwitchesRequest {}).await)?.switches)
 }

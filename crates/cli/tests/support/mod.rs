@@ -72,7 +72,8 @@ impl Site {
     /// Starts a switch without ports.
     pub(crate) fn switch(&self, name: &str) -> Arc<agent::Shared<MemoryTables>> {
         let shared = agent::Shared::new(Replica::new(Limits::default(), MemoryTables::default()));
-        tokio::spawn(agent::run(name.to_owned(), self.url.clone(), Arc::clone(&shared)));
+        let memory: agent::Memory = Arc::new(|| api::memory::usage(10, &[("fib", 25)]));
+        tokio::spawn(agent::run(name.to_owned(), self.url.clone(), Arc::clone(&shared), memory));
         shared
     }
 }

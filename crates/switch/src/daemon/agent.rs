@@ -5,7 +5,7 @@
 //! serves what it has, says so, and tries again, after 0.2 s at first, then after twice the time each, at most 5 s.
 
 use api::v1::from_switch::Body;
-use api::v1::{Ack, FromSwitch, Hello, Resync, ToSwitch};
+use api::v1::{Ack, FromSwitch, Hello, MemoryUse, Resync, ToSwitch};
 use fib::messages::Uplink;
 use fib::replica::{Replica, ReplicaError, Tables};
 use serde::Serialize;
@@ -14,12 +14,17 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::{mpsc, watch};
-use tokio_stream::StreamExt;
-use tokio_stream::wrappers::{ReceiverStream, WatchStream};
+use tokio::time::MissedTickBehavior;
+use tokio_stream::wrappers::{IntervalStream, ReceiverStream, WatchStream};
+use tokio_stream::{Stream, StreamExt};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long after its hello a switch says what holds its memory, and how often it does so again.
+const FIRST_MEMORY: Duration = Duration::from_secs(1);
+const MEMORY_EVERY: Duration = Duration::from_secs(10);
 
 /// While there is no controller, the log says so this often.
 const REMIND: Duration = Duration::from_secs(60);
@@ -156,12 +161,15 @@ pub enum StreamError {
     },
 }
 
+/// Says what holds the memory of the switch.
+pub type Memory = Arc<dyn Fn() -> MemoryUse + Send + Sync>;
+
 /// Keeps the replica in step, for ever. `switch`: the name by which the controller knows it.
-pub async fn run<T: Tables + Send>(switch: String, controller: String, shared: Arc<Shared<T>>) {
+pub async fn run<T: Tables + Send>(switch: String, controller: String, shared: Arc<Shared<T>>, memory: Memory) {
     let mut pause = FIRST_PAUSE;
     let mut last_said: Option<Instant> = None;
     loop {
-        let Err(error) = session(&switch, &controller, &shared).await;
+        let Err(error) = session(&switch, &controller, &shared, &memory).await;
         let was_connected = {
             let mut status = shared.lock_status();
             status.last_error = error.to_string();
@@ -192,8 +200,20 @@ fn jitter(pause: Duration) -> Duration {
     pause - pause.mul_f64(f64::from(nanos % 1000) / 4000.0)
 }
 
+/// What holds the memory, from time to time.
+fn told(memory: Memory) -> impl Stream<Item = FromSwitch> + Send + Unpin {
+    let mut tick = tokio::time::interval_at(tokio::time::Instant::now() + FIRST_MEMORY, MEMORY_EVERY);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    IntervalStream::new(tick).map(move |_| FromSwitch { body: Some(Body::Memory(memory())) })
+}
+
 /// One stream from its hello to its end.
-async fn session<T: Tables>(switch: &str, controller: &str, shared: &Shared<T>) -> Result<Infallible, StreamError> {
+async fn session<T: Tables>(
+    switch: &str,
+    controller: &str,
+    shared: &Shared<T>,
+    memory: &Memory,
+) -> Result<Infallible, StreamError> {
     let channel = api::client::connect(controller, CONNECT_TIMEOUT).await?;
     let hello = Hello {
         switch: switch.to_owned(),
@@ -207,7 +227,8 @@ async fn session<T: Tables>(switch: &str, controller: &str, shared: &Shared<T>) 
     let _ = to_controller.try_send(wrap(Body::Hello(hello)));
     let acknowledgements = WatchStream::from_changes(acknowledgements);
     let acknowledgements = acknowledgements.map(|sequence| FromSwitch { body: Some(Body::Ack(Ack { sequence })) });
-    let outgoing = ReceiverStream::new(outgoing).merge(acknowledgements);
+    // The hello is there, and the first of merged streams is asked first.
+    let outgoing = ReceiverStream::new(outgoing).merge(acknowledgements).merge(told(Arc::clone(memory)));
 
     let mut client = api::client::southbound(channel);
     let mut incoming = client.attach(outgoing).await.map_err(Box::new)?.into_inner();

@@ -159,7 +159,9 @@ impl Switch {
         let keeper_of_memory = tokio::spawn(api::memory::keep_small(move || {
             received.upgrade().map_or(0, |shared| shared.status().received_bytes)
         }));
-        let agent = tokio::spawn(agent::run(config.name, config.controller, Arc::clone(&shared)));
+        let of_memory = Arc::clone(&shared);
+        let memory = Arc::new(move || status::memory_use(&of_memory));
+        let agent = tokio::spawn(agent::run(config.name, config.controller, Arc::clone(&shared), memory));
         let background = [agent, saver, keeper_of_memory];
         Ok(Self { plane, shared, saved, status_address, lookup_address, flow_address, keeper, background })
     }

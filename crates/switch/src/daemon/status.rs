@@ -9,8 +9,9 @@ use crate::flow::state::protocol_name;
 use crate::plane::PlaneWriter;
 use api::memory;
 use api::status::{MetricsText, StatusSource, plain};
+use api::v1::MemoryUse;
 use fib::designs::Table;
-use fib::replica::Tables;
+use fib::replica::{Replica, Tables};
 use lookup::base::processor::{Kernel, prefetch_pays};
 use serde_json::{Map, Value, json};
 use std::sync::{Arc, Weak};
@@ -24,13 +25,16 @@ pub(super) struct Page {
     flows: Option<Flows>,
 }
 
+/// Bytes by part.
+type Parts = [(&'static str, u64); 4];
+
 /// What is served, and how much of it.
 struct Served {
     valid_names: u64,
     local_names: u64,
     fib_bytes: u64,
-    /// Bytes by part; see [`memory::status`].
-    parts: [(&'static str, u64); 4],
+    /// Bytes by part; see [`memory::usage`].
+    parts: Parts,
     shards: u64,
     /// How names are looked up.
     lookups: Option<String>,
@@ -52,24 +56,39 @@ impl Page {
     fn served(&self) -> Served {
         let replica = self.shared.replica();
         let (valid, local) = replica.tables().shared();
-        let fib_bytes = replica.fib().map_or(0, |fib| fib.size_bits().div_ceil(8));
-        let (valid_bytes, address_bytes) = valid.heap_bytes();
         Served {
             valid_names: valid.len() as u64,
             local_names: local.len() as u64,
-            fib_bytes,
-            parts: [
-                ("fib", fib_bytes),
-                ("valid_names", valid_bytes as u64),
-                ("addresses", address_bytes as u64),
-                ("local_names", local.heap_bytes() as u64),
-            ],
+            fib_bytes: fib_bytes(&replica),
+            parts: parts(&replica),
             shards: replica.fib().map_or(0, |fib| fib.held().len() as u64),
             lookups: replica.fib().map(lookups),
             name_kind: replica.header().map(|header| header.spec.kind.to_string()),
             field_error: replica.tables().field_error().map(|error| error.to_string()),
         }
     }
+}
+
+/// What holds the memory of this switch, for the controller.
+pub(super) fn memory_use(shared: &Shared<PlaneWriter>) -> MemoryUse {
+    let replica = shared.replica();
+    let (valid, local) = replica.tables().shared();
+    memory::usage(valid.len().max(local.len()) as u64, &parts(&replica))
+}
+
+fn fib_bytes(replica: &Replica<PlaneWriter>) -> u64 {
+    replica.fib().map_or(0, |fib| fib.size_bits().div_ceil(8))
+}
+
+fn parts(replica: &Replica<PlaneWriter>) -> Parts {
+    let (valid, local) = replica.tables().shared();
+    let (valid_bytes, address_bytes) = valid.heap_bytes();
+    [
+        ("fib", fib_bytes(replica)),
+        ("valid_names", valid_bytes as u64),
+        ("addresses", address_bytes as u64),
+        ("local_names", local.heap_bytes() as u64),
+    ]
 }
 
 /// The loops for this processor, whether they prefetch, and the bursts that a busy worker has in flight.
@@ -96,7 +115,7 @@ impl StatusSource for Page {
             "serving_version": serving_change, "name_kind": name_kind, "field_error": field_error,
             "valid_names": valid_names, "local_names": local_names, "fib_bytes": fib_bytes, "shards": shards,
             "lookups": lookups,
-            "memory": memory::status(valid_names.max(local_names), &parts),
+            "memory": memory::json(&memory::usage(valid_names.max(local_names), &parts)),
         });
         if let Some(DirectoryCounts { requests, refused, answers }) = self.directory.as_ref().map(|d| d.counts()) {
             let answers: Map<String, Value> =
