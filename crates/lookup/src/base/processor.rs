@@ -3,6 +3,10 @@
 //! Each structure has one loop per [`Kernel`] that is worth one, and a scalar loop. All give the same answers. The best
 //! kernel of the processor is chosen once per process. The environment variable [`Kernel::VARIABLE`] chooses a lesser
 //! one, for tests and comparisons.
+//!
+//! On AArch64 the kernel is scalar: NEON has two lanes for digests and no 64-bit product, and was slower where it was
+//! tried (docs/decisions/0013-bursts-in-flight.md). Flow tables compare eight tags at once by NEON all the same: every
+//! AArch64 has it, so it is no kernel to choose.
 
 use std::fmt;
 use std::sync::OnceLock;
