@@ -7,10 +7,11 @@ use crate::designs::{Design, Key};
 use crate::durable::{Row, RowChange, Tenants};
 use crate::indices::{Indices, Slot};
 use crate::messages::{ExactValue, Held};
-use crate::rib::RibError;
+use crate::rib::{Attachment, RibError};
 use crate::topology::{End, Node, NodeId, TopologyError};
 use lookup::traits::Row as PartRow;
-use std::collections::BTreeMap;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 impl Network {
     /// Every row: what the store of a new network starts with, and what it holds after any number of changes.
@@ -117,15 +118,26 @@ impl Network {
     }
 
     fn restore_tables(&mut self, stored: BTreeMap<u32, StoredTable>, draft: &mut Draft) -> Result<(), RestoreError> {
-        let attachments: Vec<_> = self.rib.iter().collect();
-        let mut entries = Vec::with_capacity(attachments.len());
-        for (name, digest, attachment) in &attachments {
+        // Of millions of names, only what the tables are made from is kept at a time.
+        let mut names = Vec::with_capacity(self.rib.len());
+        let mut ends = Vec::new();
+        let mut known = HashSet::new();
+        // What the names of each tenant contribute to a digest of valid names.
+        let mut shares: BTreeMap<u32, u64> = BTreeMap::new();
+        for (name, _, attachment) in self.rib.iter() {
             let end = attachment.end();
             let switch = self.switches.get_mut(&end.node).filter(|_| self.host_ports.contains(&end));
             let switch = switch.ok_or(RestoreError::Dangling { end })?;
-            switch.local.digest ^= attachment.port.share(name);
-            entries.push((Key { digest: *digest, name }, self.intern(end)));
+            switch.local.digest ^= attachment.port.share(&name);
+            *shares.entry(attachment.tenant).or_default() ^= attachment.ip.share(&name);
+            if known.insert(end) {
+                ends.push(end);
+            }
+            names.push(name);
         }
+        let places: HashMap<End, u32> = ends.into_iter().map(|end| (end, self.intern(end))).collect();
+        let place = |(name, (_, digest, attachment))| (Key { digest, name }, places[&Attachment::end(&attachment)]);
+        let entries: Vec<(Key<'_>, u32)> = names.iter().zip(self.rib.iter()).map(place).collect();
         for (id, stored) in stored {
             let (tenants, (design, fingerprint_bits)) = stored.of.ok_or(RestoreError::Gap { what: "tables" })?;
             let spec = Design::by_name(&design).map(|design| self.settings.spec(design)).ok();
@@ -140,9 +152,14 @@ impl Network {
                 }
                 continue;
             };
-            let held = || attachments.iter().zip(&entries).filter(|((.., at), _)| tenants.holds(at.tenant));
-            let live: Vec<(Key<'_>, u32)> = held().map(|(_, entry)| *entry).collect();
-            let digest = held().fold(0, |sum, ((name, _, attachment), _)| sum ^ attachment.ip.share(name));
+            let live: Cow<'_, [(Key<'_>, u32)]> = if tenants == Tenants::All {
+                Cow::Borrowed(&entries)
+            } else {
+                let with_tenant = self.rib.iter().map(|(.., attachment)| attachment.tenant).zip(&entries);
+                with_tenant.filter(|(tenant, _)| tenants.holds(*tenant)).map(|(_, entry)| *entry).collect()
+            };
+            let held = shares.iter().filter(|(tenant, _)| tenants.holds(**tenant));
+            let digest = held.fold(0, |sum, (_, share)| sum ^ share);
             let spec =
                 spec.with_fingerprint(fingerprint_bits).map_err(|source| RestoreError::Row { kind: 6, source })?;
             let control = (spec.design.halves.restore)(&spec, &stored.parts, &live)
