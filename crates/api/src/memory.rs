@@ -22,8 +22,10 @@ const TOTAL: &str = "total";
 
 /// How often [`keep_small`] looks.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// After this many bytes of traffic what is free is given back.
+/// After this many bytes of traffic what is free is given back, when there is a pause,
 const TRIM_AFTER_BYTES: u64 = 8 << 20;
+/// and after this many without a pause: an import of millions of names has none.
+const TRIM_BUSY_AFTER_BYTES: u64 = 32 << 20;
 
 /// What the operating system says of this process, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -110,8 +112,7 @@ pub fn rows(memory: &MemoryUse) -> Vec<Row> {
     bytes.into_iter().map(|(part, bytes)| Row { part, bytes, bytes_per_name: a_name(bytes) }).collect()
 }
 
-/// Makes the allocator give large blocks back at once, and from then on, after much traffic has come to rest, what else
-/// is free. `traffic` counts the bytes that the daemon has handled. Never returns.
+/// Makes the allocator give large blocks back at once, and from then on, after much traffic, what else is free. `traffic` counts the bytes that the daemon has handled. Never returns.
 pub async fn keep_small(traffic: impl Fn() -> u64) {
     allocator::map_large_blocks();
     let (mut trimmed_at, mut before) = (0, 0);
@@ -121,7 +122,8 @@ pub async fn keep_small(traffic: impl Fn() -> u64) {
         let now = traffic();
         let at_rest = now.saturating_sub(before) < TRIM_AFTER_BYTES;
         before = now;
-        if at_rest && now.saturating_sub(trimmed_at) >= TRIM_AFTER_BYTES {
+        let after = if at_rest { TRIM_AFTER_BYTES } else { TRIM_BUSY_AFTER_BYTES };
+        if now.saturating_sub(trimmed_at) >= after {
             trimmed_at = now;
             let _ = tokio::task::spawn_blocking(allocator::trim).await;
         }
