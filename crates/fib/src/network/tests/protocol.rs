@@ -138,6 +138,29 @@ fn replica_refuses_strangers_and_keeps_serving() {
 }
 
 #[test]
+fn image_saved_between_a_reset_and_its_tables_serves_after_a_restart() {
+    let (lab, nodes) = Lab::ring(settings(ValueMode::Port), 3);
+    let mut network = lab.network;
+    (0..50).for_each(|i| _ = network.set_name(&mac(i), Attachment::new(nodes[0], PortId(100))).unwrap());
+    let mut replica = Replica::new(Limits::default(), MemoryTables::default());
+    for message in network.attach(nodes[0], &Report::default()).unwrap() {
+        replica.apply(message).unwrap();
+    }
+    // A store that was set back: the switch is told to forget its versions, and the rest is lost with the connection.
+    let ahead = Report { local: Held { version: 1000, digest: 1 }, ..replica.report() };
+    let reset = network.attach(nodes[0], &ahead).unwrap().remove(0);
+    assert!(matches!(&reset.body, Body::Table(header) if header.reset));
+    replica.apply(reset).unwrap();
+    let mut again = Replica::load(Limits::default(), MemoryTables::default(), &replica.save()).unwrap();
+    assert_eq!((again.tables().valid.len(), again.tables().local.len()), (50, 50));
+    assert_eq!(again.action(&mac(7)), Action::Port(PortId(100)));
+    for message in network.attach(nodes[0], &again.report()).unwrap() {
+        again.apply(message).unwrap();
+    }
+    assert!(network.attach(nodes[0], &again.report()).unwrap().is_empty());
+}
+
+#[test]
 fn switch_limits_bound_what_a_controller_can_send() {
     let (lab, nodes) = Lab::ring(settings(ValueMode::Port), 3);
     let mut network = lab.network;
