@@ -12,7 +12,11 @@ FIBULA := $(TARGET)/release/fibula
 # The laboratory is a binary of its own, which fibula hands `bench`, `repro` and `filter hash-test` over to.
 LAB := cargo build --release -p fibula-repro
 
-.PHONY: help demo test lint deny loom memory-check bench record benchmarks repro deep neon build build-lab clean
+# Of a fuzz target.
+SECONDS ?= 60
+TARGETS ?= all
+
+.PHONY: help demo test lint deny loom memory-check fuzz bench record benchmarks repro deep neon build build-lab clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
@@ -62,6 +66,10 @@ memory-check: ## Tests of lookup's unsafe loops under Miri and AddressSanitizer,
 	@scripts/setup build
 	scripts/memory-check
 
+# TARGETS names one of them; fuzz/README.md says what there is.
+fuzz: ## Fuzz targets guided by coverage, SECONDS each (60), as in `make fuzz TARGETS=southbound SECONDS=600`
+	scripts/fuzz $(TARGETS) $(SECONDS)
+
 bench: ## The standard tables, DPDK's structures included (10 to 20 minutes)
 	@scripts/setup bench
 	cargo build --release -p fibula-cli
@@ -91,9 +99,10 @@ repro: ## Every table and figure of the papers on this machine, repro-results/qu
 	status=0; scripts/with-huge-pages $(if $(findstring --full,$(ARGS)),9000,$(HUGE_MIB)) $(FIBULA) repro all $(ARGS) || status=$$?; \
 	  $(FIBULA) repro report $(ARGS); exit $$status
 
-deep: ## Long suites (about an hour and a half): 10^9 checked answers beside updates, the rest with FIBULA_DEEP=1, and make repro; FIBULA_PREFIXES names a table of prefixes
+deep: ## Long suites (about two hours): 10^9 checked answers beside updates, the rest with FIBULA_DEEP=1, fuzzing, and make repro; FIBULA_PREFIXES names a table of prefixes
 	@scripts/setup build
 	FIBULA_DEEP=1 cargo test --release --workspace
+	scripts/fuzz all 120
 	$(MAKE) repro
 
 # Vectors for AArch64 are tested where they run: on a machine that is emulated.

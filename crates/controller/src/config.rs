@@ -58,7 +58,10 @@ impl Config {
         api::config::load(path, Self::parse)
     }
 
-    fn parse(text: &str) -> Result<Self, String> {
+    /// Parses and validates the text of a file.
+    /// # Errors
+    /// Where and what is wrong.
+    pub fn parse(text: &str) -> Result<Self, String> {
         let config: Config = toml::from_str(text).map_err(|e| e.to_string())?;
         let limit = |name: &str, value: u64, min: u64, max: u64| {
             (min..=max)

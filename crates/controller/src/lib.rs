@@ -12,6 +12,8 @@
 pub mod change;
 pub mod config;
 pub mod hosts;
+#[cfg(feature = "kit")]
+pub mod kit;
 mod north;
 mod push;
 mod session;

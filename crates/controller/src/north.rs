@@ -49,12 +49,6 @@ impl North {
         answer.await.map_err(|_| status_of(&Refusal::Stopping))
     }
 
-    async fn add_hosts_of(&self, hosts: Vec<v1::Host>) -> Answer<v1::Changed> {
-        let host = |v1::Host { name, switch, port }| Ok((name, place(switch, port)?));
-        let hosts = hosts.into_iter().map(host).collect::<Result<_, Status>>()?;
-        self.change(Change::AddHosts { hosts }).await.map(Response::new)
-    }
-
     async fn page(&self, after: String, limit: usize) -> Result<v1::NamePage, Status> {
         let page = self.read(move |state| {
             let after = if after.is_empty() { None } else { Some(state.parse(&after)?) };
@@ -99,14 +93,11 @@ impl Northbound for North {
     }
 
     async fn put_names(&self, request: Request<v1::PutNamesRequest>) -> Answer<v1::Changed> {
-        let v1::PutNamesRequest { names, only_new } = request.into_inner();
-        let records = names.into_iter().map(from_wire).collect::<Result<_, _>>()?;
-        self.change(Change::PutNames { records, only_new }).await.map(Response::new)
+        self.change(request.into_inner().try_into()?).await.map(Response::new)
     }
 
     async fn remove_names(&self, request: Request<v1::RemoveNamesRequest>) -> Answer<v1::Changed> {
-        let v1::RemoveNamesRequest { names, ignore_missing } = request.into_inner();
-        self.change(Change::RemoveNames { names, ignore_missing }).await.map(Response::new)
+        self.change(request.into_inner().into()).await.map(Response::new)
     }
 
     async fn get_name(&self, request: Request<v1::GetNameRequest>) -> Answer<v1::NameRecord> {
@@ -135,10 +126,9 @@ impl Northbound for North {
             let mut committed = 0;
             while let Some(batch) = batches.next().await {
                 let imported = async {
-                    let names = batch?.names;
-                    committed += names.len() as u64;
-                    let records = names.into_iter().map(from_wire).collect::<Result<_, _>>()?;
-                    let changed = north.change(Change::PutNames { records, only_new: false }).await?;
+                    let batch = batch?;
+                    committed += batch.names.len() as u64;
+                    let changed = north.change(batch.try_into()?).await?;
                     Ok::<_, Status>(v1::ImportProgress { committed, changed: Some(changed) })
                 };
                 let imported = imported.await;
@@ -174,12 +164,11 @@ impl Northbound for North {
     }
 
     async fn add_switch(&self, request: Request<v1::AddSwitchRequest>) -> Answer<v1::Changed> {
-        let v1::AddSwitchRequest { name, tenants } = request.into_inner();
-        self.change(Change::AddSwitch { name, tenants }).await.map(Response::new)
+        self.change(request.into_inner().into()).await.map(Response::new)
     }
 
     async fn remove_switch(&self, request: Request<v1::RemoveSwitchRequest>) -> Answer<v1::Changed> {
-        self.change(Change::RemoveSwitch { name: request.into_inner().name }).await.map(Response::new)
+        self.change(request.into_inner().into()).await.map(Response::new)
     }
 
     async fn list_switches(&self, _: Request<v1::ListSwitchesRequest>) -> Answer<v1::SwitchList> {
@@ -214,15 +203,16 @@ impl Northbound for North {
     }
 
     async fn add_host(&self, request: Request<v1::Host>) -> Answer<v1::Changed> {
-        self.add_hosts_of(vec![request.into_inner()]).await
+        let hosts = v1::HostList { hosts: vec![request.into_inner()] };
+        self.change(hosts.try_into()?).await.map(Response::new)
     }
 
     async fn add_hosts(&self, request: Request<v1::HostList>) -> Answer<v1::Changed> {
-        self.add_hosts_of(request.into_inner().hosts).await
+        self.change(request.into_inner().try_into()?).await.map(Response::new)
     }
 
     async fn remove_host(&self, request: Request<v1::RemoveHostRequest>) -> Answer<v1::Changed> {
-        self.change(Change::RemoveHost { name: request.into_inner().name }).await.map(Response::new)
+        self.change(request.into_inner().into()).await.map(Response::new)
     }
 
     async fn list_hosts(&self, _: Request<v1::ListHostsRequest>) -> Answer<v1::HostList> {
@@ -237,17 +227,15 @@ impl Northbound for North {
     }
 
     async fn add_link(&self, request: Request<v1::Link>) -> Answer<v1::Changed> {
-        let v1::Link { a, b, cost, up } = request.into_inner();
-        self.change(Change::AddLink { a: end(a)?, b: end(b)?, cost, up }).await.map(Response::new)
+        self.change(request.into_inner().try_into()?).await.map(Response::new)
     }
 
     async fn set_link(&self, request: Request<v1::SetLinkRequest>) -> Answer<v1::Changed> {
-        let v1::SetLinkRequest { end: one, cost, up } = request.into_inner();
-        self.change(Change::SetLink { end: end(one)?, cost, up }).await.map(Response::new)
+        self.change(request.into_inner().try_into()?).await.map(Response::new)
     }
 
     async fn remove_link(&self, request: Request<v1::RemoveLinkRequest>) -> Answer<v1::Changed> {
-        self.change(Change::RemoveLink { end: end(request.into_inner().end)? }).await.map(Response::new)
+        self.change(request.into_inner().try_into()?).await.map(Response::new)
     }
 
     async fn list_links(&self, _: Request<v1::ListLinksRequest>) -> Answer<v1::LinkList> {
@@ -261,6 +249,76 @@ impl Northbound for North {
             state.network.topology().links().map(link).collect()
         });
         Ok(Response::new(v1::LinkList { links: links.await? }))
+    }
+}
+
+// A request's change. An error names the field that makes no sense.
+
+impl TryFrom<v1::PutNamesRequest> for Change {
+    type Error = Status;
+    fn try_from(v1::PutNamesRequest { names, only_new }: v1::PutNamesRequest) -> Result<Change, Status> {
+        let records = names.into_iter().map(from_wire).collect::<Result<_, _>>()?;
+        Ok(Change::PutNames { records, only_new })
+    }
+}
+
+impl TryFrom<v1::NameBatch> for Change {
+    type Error = Status;
+    fn try_from(v1::NameBatch { names }: v1::NameBatch) -> Result<Change, Status> {
+        v1::PutNamesRequest { names, only_new: false }.try_into()
+    }
+}
+
+impl From<v1::RemoveNamesRequest> for Change {
+    fn from(v1::RemoveNamesRequest { names, ignore_missing }: v1::RemoveNamesRequest) -> Change {
+        Change::RemoveNames { names, ignore_missing }
+    }
+}
+
+impl From<v1::AddSwitchRequest> for Change {
+    fn from(v1::AddSwitchRequest { name, tenants }: v1::AddSwitchRequest) -> Change {
+        Change::AddSwitch { name, tenants }
+    }
+}
+
+impl From<v1::RemoveSwitchRequest> for Change {
+    fn from(v1::RemoveSwitchRequest { name }: v1::RemoveSwitchRequest) -> Change {
+        Change::RemoveSwitch { name }
+    }
+}
+
+impl TryFrom<v1::HostList> for Change {
+    type Error = Status;
+    fn try_from(v1::HostList { hosts }: v1::HostList) -> Result<Change, Status> {
+        let host = |v1::Host { name, switch, port }| Ok((name, place(switch, port)?));
+        Ok(Change::AddHosts { hosts: hosts.into_iter().map(host).collect::<Result<_, Status>>()? })
+    }
+}
+
+impl From<v1::RemoveHostRequest> for Change {
+    fn from(v1::RemoveHostRequest { name }: v1::RemoveHostRequest) -> Change {
+        Change::RemoveHost { name }
+    }
+}
+
+impl TryFrom<v1::Link> for Change {
+    type Error = Status;
+    fn try_from(v1::Link { a, b, cost, up }: v1::Link) -> Result<Change, Status> {
+        Ok(Change::AddLink { a: end(a)?, b: end(b)?, cost, up })
+    }
+}
+
+impl TryFrom<v1::SetLinkRequest> for Change {
+    type Error = Status;
+    fn try_from(v1::SetLinkRequest { end: one, cost, up }: v1::SetLinkRequest) -> Result<Change, Status> {
+        Ok(Change::SetLink { end: end(one)?, cost, up })
+    }
+}
+
+impl TryFrom<v1::RemoveLinkRequest> for Change {
+    type Error = Status;
+    fn try_from(v1::RemoveLinkRequest { end: one }: v1::RemoveLinkRequest) -> Result<Change, Status> {
+        Ok(Change::RemoveLink { end: end(one)? })
     }
 }
 

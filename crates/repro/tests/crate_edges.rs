@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Which of our crates each crate may depend on.
-const ALLOWED: [(&str, &[&str]); 10] = [
+const ALLOWED: [(&str, &[&str]); 11] = [
     ("fibula-lookup", &[]),
     ("fibula-fib", &["lookup"]),
     ("fibula-netio", &[]),
@@ -18,6 +18,7 @@ const ALLOWED: [(&str, &[&str]); 10] = [
     ("fibula-command", &["lookup"]),
     ("fibula-repro", &["lookup", "fib", "netio", "switch", "sim", "command"]),
     ("fibula-cli", &["lookup", "fib", "netio", "switch", "api", "controller", "command"]),
+    ("fibula-fuzz", &["lookup", "fib", "netio", "switch", "api", "controller", "sim"]),
 ];
 /// Crates with an asynchronous runtime.
 const ASYNC: [&str; 4] = ["fibula-api", "fibula-controller", "fibula-switch", "fibula-cli"];

@@ -76,7 +76,10 @@ impl Config {
         api::config::load(path, Self::parse)
     }
 
-    fn parse(text: &str) -> Result<Self, String> {
+    /// Parses and validates the text of a file.
+    /// # Errors
+    /// Where and what is wrong.
+    pub fn parse(text: &str) -> Result<Self, String> {
         let config: Config = toml::from_str(text).map_err(|e| e.to_string())?;
         if config.name.is_empty() {
             return Err("name is empty; write the name that the controller has for this switch".to_owned());

@@ -1,0 +1,227 @@
+//! Frames on the ports of a switch, as its configuration file sets it up.
+
+use crate::pieces::{pieces, put};
+use crate::southbound::name;
+use etherparse::PacketBuilder;
+use fib::action::PortId;
+use fib::durable::Tenants;
+use fib::messages::Report;
+use fib::name::NameKind;
+use fib::network::{self, Network};
+use fib::replica::{Limits, Replica};
+use fib::rib::Attachment;
+use fib::topology::{End, NodeId};
+use lookup::hash::SecretKey;
+use netio::backend::loopback::{self, Loopback};
+use std::net::IpAddr;
+use switch::daemon::config::{self, Config};
+use switch::dataplane::{Monitor, PortSpec, Settings, build};
+use switch::flow::Flows;
+use switch::plane::PlaneWriter;
+use switch::port::Role;
+use switch::shim;
+use switch::table::FibTable;
+use switch::worker::Worker;
+
+const CONFIG: &str = include_str!("../seeds/switch.toml");
+/// Host ports, a trunk, and the port outside of the configuration.
+const PORTS: [u16; 4] = [1, 2, 8, 3];
+
+/// What frames pass through.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stages {
+    None,
+    Flows,
+    Gateway,
+}
+
+/// Frames through the switch alone; the kind of name depends on the first byte.
+pub(crate) fn plain(data: &[u8]) {
+    let kinds =
+        [NameKind::Mac, NameKind::Ipv4, NameKind::Ipv6, NameKind::FiveTuple, NameKind::Teid, NameKind::Fixed(6)];
+    let Some((kind, frames)) = data.split_first() else { return };
+    run(Rig::new(kinds[usize::from(*kind) % kinds.len()], Stages::None), frames);
+}
+
+/// Frames through connection tracking, load balancer and source NAT.
+pub(crate) fn flows(data: &[u8]) {
+    run(Rig::new(NameKind::Mac, Stages::Flows), data);
+}
+
+/// Frames through the gateway behind connection tracking.
+pub(crate) fn gateway(data: &[u8]) {
+    run(Rig::new(NameKind::Mac, Stages::Gateway), data);
+}
+
+fn run(mut rig: Rig, data: &[u8]) {
+    for (n, (what, frame)) in pieces(data).take(200).enumerate() {
+        let (_, end) = &mut rig.ends[usize::from(what) % PORTS.len()];
+        // Some are too long for the port, or the ring is full: nothing was received then.
+        let _ = end.send(frame);
+        // Bursts of all sizes.
+        if n % 7 == usize::from(what >> 4) % 7 {
+            rig.settle();
+        }
+    }
+    rig.settle();
+}
+
+struct Rig {
+    worker: Worker<FibTable>,
+    monitor: Monitor,
+    ends: Vec<(u16, Loopback)>,
+    _replica: Replica<PlaneWriter>,
+}
+
+impl Rig {
+    fn new(kind: NameKind, stages: Stages) -> Rig {
+        let config = Config::parse(CONFIG).expect("the seed is a configuration");
+        let flows = config.flow_settings().expect("the seed has good flows").filter(|_| stages != Stages::None);
+        let flows = flows.map(|flows| Flows::new(flows, 1).expect("the seed has good flows"));
+        let gateway =
+            config.gateway_settings().expect("the seed has a good gateway").filter(|_| stages == Stages::Gateway);
+        let settings = Settings {
+            flows,
+            gateway,
+            fixed_offset: Some(6).filter(|_| matches!(kind, NameKind::Fixed(_))),
+            ..Settings::default()
+        };
+        let (mut ends, mut specs) = (vec![], vec![]);
+        for port in &config.ports {
+            let role = match port.role {
+                config::Role::Host => Role::Host,
+                config::Role::Trunk => Role::Trunk,
+                config::Role::Outside if stages != Stages::Gateway => continue,
+                config::Role::Outside => Role::Outside,
+            };
+            let sizes = loopback::Settings { ring_frames: 64, ..loopback::Settings::default() };
+            let (near, far) = loopback::pair("near", "far", &sizes).expect("ports in memory");
+            specs.push(PortSpec::new(port.id.0, role, near));
+            ends.push((port.id.0, far));
+        }
+        while ends.len() < PORTS.len() {
+            let (_, far) = loopback::pair("nowhere", "far", &loopback::Settings::default()).expect("ports in memory");
+            ends.push((0, far));
+        }
+        let (mut workers, monitor, writer) = build(&settings, specs).expect("the seed is a configuration");
+        let mut replica = Replica::new(Limits::default(), writer);
+        let (mut network, node) = wired(kind);
+        for message in network.attach(node, &Report::default()).expect("the switch is known") {
+            replica.apply(message).expect("messages in order are applied");
+        }
+        Rig { worker: workers.remove(0), monitor, ends, _replica: replica }
+    }
+
+    /// Runs the worker until nothing comes any more. Every frame is sent or counted as dropped.
+    fn settle(&mut self) {
+        while self.worker.poll_once() > 0 {}
+        for (_, end) in &mut self.ends {
+            while let Ok(Some(frame)) = end.recv(<[u8]>::to_vec) {
+                assert!(frame.len() >= 12, "a frame of {} bytes was sent", frame.len());
+            }
+        }
+        let counts = self.monitor.status().total;
+        let all = counts.received + counts.originated;
+        assert_eq!(all, counts.sent + counts.dropped_total(), "a frame is not accounted for: {counts:?}");
+    }
+}
+
+/// A network in which the switch has hosts, its gateway, and another switch at port 8.
+fn wired(kind: NameKind) -> (Network, NodeId) {
+    let settings = network::Settings::new(7, SecretKey::from_seed(3));
+    let mut network = Network::new(network::Settings { kind, max_names: 100, ..settings }, 1).expect("good settings");
+    let nodes = ["s1", "s2"].map(|name| network.add_switch(name, Tenants::All).expect("a new switch").0);
+    let end = |node: usize, port| End { node: nodes[node], port: PortId(port) };
+    network.add_link(end(0, 8), end(1, 8), 1).expect("a new link");
+    let ends = [end(0, 1), end(0, 2), end(1, 1), end(0, 100)];
+    network.add_host_ports(&ends).expect("new ports");
+    for (i, end) in (1..).zip(&ends[..3]) {
+        let ip = Some(IpAddr::from([10, 0, 0, i]));
+        let name = name(kind, i).expect("a name of every kind");
+        network.set_name(&name, Attachment { ip, ..Attachment::new(end.node, end.port) }).expect("a new name");
+    }
+    if kind == NameKind::Mac {
+        let gateway = name(kind, 0xfe).expect("a MAC address");
+        let ip = Some(IpAddr::from([10, 0, 0, 254]));
+        network.set_name(&gateway, Attachment { ip, ..Attachment::new(nodes[0], PortId(100)) }).expect("a new name");
+    }
+    (network, nodes[0])
+}
+
+fn mac(i: u8) -> [u8; 6] {
+    [2, 0, 0, 0, 0, i]
+}
+
+/// Frames between hosts, to the gateway, and from outside.
+fn frames() -> Vec<(u8, Vec<u8>)> {
+    let mut frames = Vec::new();
+    let mut add = |port, write: &dyn Fn(&mut Vec<u8>)| {
+        let mut frame = Vec::new();
+        write(&mut frame);
+        frames.push((port, frame));
+    };
+    let v6 = |last| [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last];
+    for (port, from, to, source, destination) in [
+        (0, 1, 2, [10, 0, 0, 1], [10, 0, 0, 2]),
+        (1, 2, 3, [10, 0, 0, 2], [10, 0, 0, 3]),
+        (0, 1, 0xfe, [10, 0, 0, 1], [198, 51, 100, 9]),
+        (0, 1, 2, [10, 0, 0, 1], [10, 0, 0, 100]),
+        (3, 0x99, 0xfe, [198, 51, 100, 9], [192, 0, 2, 7]),
+        (3, 0x99, 0xfe, [198, 51, 100, 9], [10, 0, 0, 1]),
+    ] {
+        let ip = || PacketBuilder::ethernet2(mac(from), mac(to)).ipv4(source, destination, 9);
+        let reply = || PacketBuilder::ethernet2(mac(to), mac(from)).ipv4(destination, source, 9);
+        let good = "a slice takes every byte";
+        add(port, &|out| ip().udp(4000, 53).write(out, b"question").expect(good));
+        add(port, &|out| ip().tcp(4000, 80, 1, 100).syn().write(out, b"").expect(good));
+        add(port ^ 1, &|out| reply().tcp(80, 4000, 7, 100).syn().ack(2).write(out, b"").expect(good));
+        add(port, &|out| ip().tcp(4000, 80, 2, 100).ack(8).write(out, b"hello").expect(good));
+        add(port, &|out| ip().tcp(4000, 80, 7, 100).fin().ack(8).write(out, b"").expect(good));
+        add(port, &|out| ip().tcp(4000, 80, 7, 100).rst().write(out, b"").expect(good));
+        add(port, &|out| ip().icmpv4_echo_request(7, 1).write(out, b"ping").expect(good));
+        add(port ^ 1, &|out| reply().icmpv4_echo_reply(7, 1).write(out, b"ping").expect(good));
+        // Unreachable: the packet that caused it, inside.
+        let mut inner = Vec::new();
+        ip().udp(4000, 53).write(&mut inner, b"question").expect(good);
+        add(port ^ 1, &|out| reply().icmpv4_raw(3, 1, [0; 4]).write(out, &inner[14..]).expect(good));
+        let long = || PacketBuilder::ethernet2(mac(from), mac(to)).ipv6(v6(from), v6(to), 9);
+        add(port, &|out| long().udp(4000, 2152).write(out, &[0x30, 0xff, 0, 4, 0, 0, 0, 1, 1, 2, 3, 4]).expect(good));
+        add(port, &|out| {
+            long().icmpv6_raw(135, 0, [0; 4]).write(out, &[&v6(to)[..], &[1, 1], &mac(from)].concat()).expect(good)
+        });
+    }
+    for (operation, port) in [(1, 0), (2, 1), (1, 3), (2, 3)] {
+        let mut frame = [&[0xff; 6][..], &mac(1), &[8, 6, 0, 1, 8, 0, 6, 4, 0, operation], &mac(1)].concat();
+        frame.extend([10, 0, 0, 1, 0, 0, 0, 0, 0, 0, 10, 0, 0, 2]);
+        frames.push((port, frame));
+    }
+    frames
+}
+
+/// The same with a VLAN tag, and as they look between switches.
+fn varied() -> Vec<(u8, Vec<u8>)> {
+    let mut all = frames();
+    for (port, frame) in frames() {
+        all.push((port, [&frame[..12], &[0x81, 0, 0x20, 7], &frame[12..]].concat()));
+        all.push((2, [&frame[..12], &shim::ETHER_TYPE[..], &[5, 0], &frame[12..]].concat()));
+    }
+    all
+}
+
+fn seed(prefix: &[u8], frames: &[(u8, Vec<u8>)]) -> Vec<u8> {
+    let mut out = prefix.to_vec();
+    frames.iter().for_each(|(port, frame)| put(&mut out, *port, frame));
+    out
+}
+
+pub(crate) fn plain_seeds() -> Vec<Vec<u8>> {
+    (0..6).flat_map(|kind| varied().chunks(15).map(|frames| seed(&[kind], frames)).collect::<Vec<_>>()).collect()
+}
+
+pub(crate) fn flow_seeds() -> Vec<Vec<u8>> {
+    varied().chunks(11).map(|frames| seed(&[], frames)).collect()
+}
+
+pub(crate) fn gateway_seeds() -> Vec<Vec<u8>> {
+    flow_seeds()
+}
