@@ -1,7 +1,8 @@
 //! Every bench runs on small sets, answers correctly and reports what it should. Nothing here is timed.
 
 use fibula_repro::BenchError;
-use fibula_repro::bench::{Listener, Options, build, forward, lookup, update};
+use fibula_repro::bench::lookup::{self, Asked};
+use fibula_repro::bench::{Listener, Options, build, forward, update};
 use fibula_repro::names::NameSet;
 use fibula_repro::report::Row;
 
@@ -53,14 +54,28 @@ fn tables_of_full_names_drop_every_alien_and_others_do_not() {
     let exact = ["cuckoo", "ogw", "bgw", "hashbrown"];
     for names in [NameSet::Mac, NameSet::Zipf, NameSet::Uniform] {
         let mut tables = Tables::default();
-        lookup::run_aliens(&Options { names, ..options(&exact) }, &mut tables).unwrap();
+        lookup::run_asked(&Options { names, ..options(&exact) }, Asked::Aliens, &mut tables).unwrap();
         assert_eq!(tables.0.len(), 2, "a table for each number of threads");
         let rows = || tables.0.iter().flatten();
         assert_eq!(rows().count(), 2 * exact.len());
         assert!(rows().all(|row| row.bench == "lookup/aliens" && row.checksum == Some(0) && row.min > 0.0));
     }
-    let wrong = lookup::run_aliens(&options(&["concise"]), &mut Tables::default());
-    assert!(matches!(wrong, Err(BenchError::Checksum { expected: 0, .. })), "an Othello answers for any name");
+    for asked in [Asked::Aliens, Asked::Mixed] {
+        let wrong = lookup::run_asked(&options(&["concise"]), asked, &mut Tables::default());
+        assert!(matches!(wrong, Err(BenchError::Checksum { .. })), "an Othello answers for any name");
+    }
+}
+
+#[test]
+fn the_exact_check_of_a_gateway_knows_members_from_others() {
+    let options = Options { value_bits: 1, in_flight: vec![1, 2], ..options(&["valid-names", "hashbrown"]) };
+    for asked in [Asked::Live, Asked::Aliens, Asked::Mixed] {
+        let mut tables = Tables::default();
+        lookup::run_asked(&options, asked, &mut tables).unwrap();
+        assert_eq!(tables.0.iter().flatten().count(), 2 * 2 * options.threads.len());
+    }
+    let wide = lookup::run(&Options { value_bits: 8, ..options }, &mut Tables::default());
+    assert!(wide.is_err_and(|error| error.to_string().contains("--value-bits 1")));
 }
 
 #[test]

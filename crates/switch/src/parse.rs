@@ -382,6 +382,16 @@ impl Names {
         Ok(())
     }
 
+    /// Replaces all names by these, of `len` bytes each, which did not come from frames.
+    /// # Panics
+    /// If there are more than [`BURST`] names, or `len` is above 8.
+    pub fn set_words(&mut self, words: &[u64], len: u8) {
+        assert!(len <= 8, "a word holds no name of {len} bytes");
+        self.len = words.len();
+        self.words[..words.len()].copy_from_slice(words);
+        self.lens[..words.len()].fill(len);
+    }
+
     /// Appends a name that did not come from a frame.
     /// # Panics
     /// If there are [`BURST`] names already, or for a name longer than [`MAX_NAME`].

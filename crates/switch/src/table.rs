@@ -115,7 +115,7 @@ impl Table for EmptyTable {
 
     #[inline]
     fn begin_members(&self, _valid: &ExactTable, _digests: &[Digest]) -> Homes {
-        Homes::NONE
+        Homes::default()
     }
 
     #[inline]

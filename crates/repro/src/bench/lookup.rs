@@ -6,6 +6,8 @@
 //! the correct one. With several threads, each has a reader and starts at a different place in the array; the rate is
 //! that of all together, from the first start to the last end.
 
+use std::collections::HashSet;
+use std::str::FromStr;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
@@ -27,11 +29,11 @@ pub fn run(options: &Options, listener: &mut dyn Listener) -> Result<(), BenchEr
     run_with(options, Asked::Live, listener)
 }
 
-/// Runs the bench with alien names only, as many as there are live ones: every contestant must recognise each as alien.
+/// Runs the bench with other names than the live ones too. Every contestant must recognise each alien.
 /// # Errors
 /// As [`run`]; [`BenchError::Checksum`] if an alien gets a value.
-pub fn run_aliens(options: &Options, listener: &mut dyn Listener) -> Result<(), BenchError> {
-    run_with(options, Asked::Aliens, listener)
+pub fn run_asked(options: &Options, asked: Asked, listener: &mut dyn Listener) -> Result<(), BenchError> {
+    run_with(options, asked, listener)
 }
 
 /// Runs the bench with parts of lookups, and the whole ones, one burst after the other and with two in flight: what a
@@ -44,10 +46,14 @@ pub fn run_parts(options: &Options, listener: &mut dyn Listener) -> Result<(), B
 }
 
 /// Which names are looked up, and how far.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Asked {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// Live names.
     Live,
+    /// Names that are not in the table, as many as are.
     Aliens,
+    /// Both, equally often, in a shuffled order.
+    Mixed,
     /// Live ones, by contestants that take only the first steps.
     Parts,
 }
@@ -57,7 +63,21 @@ impl Asked {
         match self {
             Self::Live => "lookup",
             Self::Aliens => "lookup/aliens",
+            Self::Mixed => "lookup/mixed",
             Self::Parts => "lookup/parts",
+        }
+    }
+}
+
+impl FromStr for Asked {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "live" => Ok(Self::Live),
+            "aliens" => Ok(Self::Aliens),
+            "mixed" => Ok(Self::Mixed),
+            _ => Err(format!("no such names to ask for: `{text}`; there are live, aliens, mixed")),
         }
     }
 }
@@ -85,12 +105,16 @@ fn run_size(
     listener: &mut dyn Listener,
 ) -> Result<(), BenchError> {
     // A longer set begins with the shorter one: the names after the first `n` are aliens.
-    let n_aliens = if asked == Asked::Aliens { n } else { 0 };
+    let n_aliens = if matches!(asked, Asked::Aliens | Asked::Mixed) { n } else { 0 };
     let all = options.names.generate((n + n_aliens) as usize, options.seed);
     let (names, aliens) = all.split_at(n as usize);
     let n_queries = (n as usize).clamp(MIN_QUERIES, 16 * MIN_QUERIES);
     let n_queries = options.operations.map_or(n_queries, |lookups| n_queries.min(lookups as usize));
-    let asked_for = if asked == Asked::Aliens { aliens } else { names };
+    let asked_for = match asked {
+        Asked::Live | Asked::Parts => names,
+        Asked::Aliens => aliens,
+        Asked::Mixed => &all,
+    };
     let queries = options.names.queries(asked_for, n_queries, options.seed);
     let mut input = Input {
         names,
@@ -130,13 +154,34 @@ fn run_size(
     let entered: Vec<(&str, &dyn Contestant)> =
         kinds.iter().zip(&built).filter_map(|(kind, built)| Some((kind.name, built.as_deref()?))).collect();
 
-    side_by_side(&entered, (asked, &queries), n, options, listener)
+    let live = (asked == Asked::Mixed).then(|| {
+        let names: HashSet<u64> = names.iter().copied().collect();
+        queries.iter().copied().filter(|name| names.contains(name)).collect::<Vec<_>>()
+    });
+    let queries = Queries { asked, names: &queries, live: live.as_deref().unwrap_or(&queries) };
+    side_by_side(&entered, queries, n, options, listener)
+}
+
+/// What is looked up, in this order.
+#[derive(Clone, Copy)]
+pub(crate) struct Queries<'a> {
+    asked: Asked,
+    names: &'a [u64],
+    /// Those of `names` that have values, if there are any.
+    live: &'a [u64],
+}
+
+impl<'a> Queries<'a> {
+    /// Names that all have values.
+    pub(crate) fn live(names: &'a [u64]) -> Self {
+        Self { asked: Asked::Live, names, live: names }
+    }
 }
 
 /// Looks up `queries` in all contestants once, checked, and then in turns: one table per number of threads.
 pub(crate) fn side_by_side(
     entered: &[(&str, &dyn Contestant)],
-    (asked, queries): (Asked, &[u64]),
+    Queries { asked, names: queries, live }: Queries<'_>,
     n: u64,
     options: &Options,
     listener: &mut dyn Listener,
@@ -147,13 +192,19 @@ pub(crate) fn side_by_side(
     {
         match asked {
             Asked::Live | Asked::Parts => check(name, *contestant, queries, calls, options.value_bits)?,
-            Asked::Aliens => check_aliens(name, *contestant, queries, calls)?,
+            Asked::Aliens => check_sum(name, *contestant, queries, calls, 0)?,
+            Asked::Mixed => {
+                let expected = expected_sum(live, options.value_bits, 1);
+                check_sum(name, *contestant, queries, calls, expected)?;
+            }
         }
     }
     for &threads in &options.threads {
         let passes = options.operations.unwrap_or(LOOKUPS).div_ceil(queries.len() as u64);
         let expected = match asked {
-            Asked::Live | Asked::Parts => expected_sum(queries, options.value_bits, passes * u64::from(threads)),
+            Asked::Live | Asked::Parts | Asked::Mixed => {
+                expected_sum(live, options.value_bits, passes * u64::from(threads))
+            }
             Asked::Aliens => 0,
         };
         // Everything takes its turn in every round, so that a disturbance of the machine meets all alike.
@@ -231,11 +282,17 @@ fn check(
     }
 }
 
-/// Looks up all aliens once, which warms caches: all answers must be 0, which means drop.
-fn check_aliens(name: &str, contestant: &dyn Contestant, aliens: &[u64], calls: Calls) -> Result<(), BenchError> {
-    let got = contestant.reader().sum(aliens, calls, 1);
-    if contestant.answers() && got != 0 {
-        return Err(BenchError::Checksum { contestant: name.into(), got, expected: 0 });
+/// Looks up everything once, which warms caches, and checks the sum: the answer for an alien must be 0, which means drop.
+fn check_sum(
+    name: &str,
+    contestant: &dyn Contestant,
+    queries: &[u64],
+    calls: Calls,
+    expected: u64,
+) -> Result<(), BenchError> {
+    let got = contestant.reader().sum(queries, calls, 1);
+    if contestant.answers() && got != expected {
+        return Err(BenchError::Checksum { contestant: name.into(), got, expected });
     }
     Ok(())
 }

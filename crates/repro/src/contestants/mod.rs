@@ -14,6 +14,7 @@ mod parts;
 mod published;
 mod statics;
 mod table;
+mod valid;
 
 use std::fmt;
 
@@ -379,6 +380,7 @@ pub const ALL: &[Kind] = &[
     statics::SETSEP,
     statics::SORTED,
     table::KIND,
+    valid::KIND,
     dpdk::HASH,
     dpdk::HASH_LF,
     dpdk::EFD,

@@ -283,13 +283,8 @@ impl ExactTable {
 }
 
 /// Where the searches for the names of a burst start.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Default, Clone, Copy)]
 pub struct Homes([u32; BURST]);
-
-impl Homes {
-    /// Of no search.
-    pub(crate) const NONE: Homes = Homes([0; BURST]);
-}
 
 /// The low half of a digest, scaled to `0..n`. The high bits choose shards; a table of the names of one shard would be
 /// crowded.

@@ -26,7 +26,13 @@ pub struct ExactWriter {
 impl ExactWriter {
     /// An empty table of names of `kind`, found by the digests of `hasher`.
     pub fn new(kind: NameKind, hasher: Hasher) -> Self {
-        Self { table: Arc::new(ExactTable::empty(kind)), kind, hasher, n_live: 0, n_used: 0, n_rekeys: 0 }
+        Self::with_capacity(kind, hasher, 0)
+    }
+
+    /// [`ExactWriter::new`], with room for `n_names`.
+    pub fn with_capacity(kind: NameKind, hasher: Hasher, n_names: usize) -> Self {
+        let table = Arc::new(ExactTable::with_capacity(kind, n_names));
+        Self { table, kind, hasher, n_live: 0, n_used: 0, n_rekeys: 0 }
     }
 
     /// The table that readers have.

@@ -40,7 +40,7 @@ impl<T> Work<T> {
             tracking: Tracking::default(),
             names: Names::default(),
             digests: [Digest(0); BURST],
-            homes: Homes::NONE,
+            homes: Homes::default(),
             values: [0; BURST],
             fates: [Fate::Drop(DropReason::Runt); BURST],
             owners: [0; BURST],

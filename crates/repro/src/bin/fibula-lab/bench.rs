@@ -11,7 +11,7 @@ use command::prefix_list::List;
 use fibula_repro::BenchError;
 use fibula_repro::bench::filter;
 use fibula_repro::bench::flow::{self, Part};
-use fibula_repro::bench::lookup;
+use fibula_repro::bench::lookup::{self, Asked};
 use fibula_repro::bench::lpm::{self, Destinations};
 use fibula_repro::bench::{Listener, Options, processes};
 use fibula_repro::machine::Machine;
@@ -62,8 +62,12 @@ enum BenchCommand {
         #[arg(long, value_delimiter = ',', default_value = "1", value_name = "K")]
         in_flight: Vec<u32>,
         /// Measure the parts of a lookup instead: digests by each kernel, places, prefetches, reads, and the whole
-        #[arg(long, conflicts_with_all = ["contestants", "in_flight"])]
+        #[arg(long, conflicts_with_all = ["contestants", "in_flight", "ask"])]
         parts: bool,
+        /// Which names are looked up: live, aliens (none of them in the table), mixed; structures that answer aliens are
+        /// refused
+        #[arg(long, default_value = "live")]
+        ask: Asked,
     },
     /// Time to build a table, and memory while building
     Build(BenchArgs),
@@ -384,11 +388,13 @@ impl BenchCommand {
             (fibula_repro::bench::forward::contestants(), fibula_repro::bench::message::contestants());
         let (args, sizes, list, run): (_, &[u64], &[(&str, &str)], Run) = match self {
             Self::Lookup { args, .. } if args.list => return print_list(out, &[]),
-            Self::Lookup { args, in_flight, parts } => {
+            Self::Lookup { args, in_flight, parts, ask } => {
                 let options = args.options(&[64 << 10, 1 << 20, 4 << 20, 16 << 20]);
                 let options = Options { in_flight, ..options };
-                let run = if parts { lookup::run_parts } else { lookup::run };
-                return measured(out, |listener| run(&options, listener));
+                return measured(out, |listener| match parts {
+                    true => lookup::run_parts(&options, listener),
+                    false => lookup::run_asked(&options, ask, listener),
+                });
             }
             Self::Build(args) => {
                 (args, &[4 << 20], &fibula_repro::bench::build::CONTESTANTS, fibula_repro::bench::build::run)

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use super::{Method, Progress, Rows, Setting};
 use crate::BenchError;
 use crate::bench::Options;
-use crate::bench::lookup::{Asked, side_by_side};
+use crate::bench::lookup::{Queries, side_by_side};
 use crate::contestants::{Burst, Contestant, Reader};
 use crate::figures::catalogue::from_text;
 use crate::figures::{Point, X};
@@ -88,7 +88,7 @@ fn run(setting: &Setting, progress: &mut dyn Progress) -> Result<Vec<Point>, Ben
         built.iter().map(|(name, table)| (&**name, table as &dyn Contestant)).collect();
     let numbers: Vec<u64> = (0..n).collect();
     let mut rows = Rows::new(setting, progress);
-    side_by_side(&entered, (Asked::Live, &numbers), n, &parameters.options(setting), &mut rows)?;
+    side_by_side(&entered, Queries::live(&numbers), n, &parameters.options(setting), &mut rows)?;
     let x = X::Text(format!("{kind} ({})", named.source));
     let points = setting.points(&rows.rows, |rate| rate).into_iter();
     Ok(points.map(|point| Point { x: Some(x.clone()), ..point }).collect())

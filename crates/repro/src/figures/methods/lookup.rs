@@ -5,7 +5,8 @@ use serde::Deserialize;
 
 use super::{Method, Progress, Rows, Setting};
 use crate::BenchError;
-use crate::bench::{Options, lookup};
+use crate::bench::Options;
+use crate::bench::lookup::{self, Asked};
 use crate::contestants;
 use crate::figures::Point;
 use crate::figures::catalogue::from_text;
@@ -82,7 +83,7 @@ fn options(setting: &Setting) -> Result<Options, BenchError> {
 
 fn lookup(setting: &Setting, progress: &mut dyn Progress) -> Result<Vec<Point>, BenchError> {
     let mut rows = Rows::new(setting, progress);
-    let run = if setting.parameters::<Parameters>()?.aliens { lookup::run_aliens } else { lookup::run };
-    run(&options(setting)?, &mut rows)?;
+    let asked = if setting.parameters::<Parameters>()?.aliens { Asked::Aliens } else { Asked::Live };
+    lookup::run_asked(&options(setting)?, asked, &mut rows)?;
     Ok(setting.points(&rows.rows, |rate| rate))
 }

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use super::{Method, Progress, Rows, Setting};
 use crate::BenchError;
 use crate::bench::Options;
-use crate::bench::lookup::{Asked, side_by_side};
+use crate::bench::lookup::{Queries, side_by_side};
 use crate::contestants::{Burst, Contestant, MAX_BATCH, Reader};
 use crate::figures::Point;
 use crate::names::{NameSet, mix64, value_of};
@@ -106,7 +106,7 @@ fn measure<const W: usize>(
     let entered: Vec<(&str, &dyn Contestant)> = built.iter().map(|(name, built)| (&**name, &**built)).collect();
     let numbers: Vec<u64> = (0..parameters.n).collect();
     let mut rows = Rows::new(setting, progress);
-    side_by_side(&entered, (Asked::Live, &numbers), parameters.n, &options(setting, parameters), &mut rows)?;
+    side_by_side(&entered, Queries::live(&numbers), parameters.n, &options(setting, parameters), &mut rows)?;
     Ok(setting.points(&rows.rows, |rate| rate))
 }
 
