@@ -23,6 +23,7 @@
 //! | [`mod@bench`] | measures the worker loop, with a FIB and without |
 
 mod answer;
+mod bits;
 
 pub mod bench;
 pub mod counters;

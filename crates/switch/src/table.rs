@@ -1,6 +1,6 @@
 //! The lookups of a worker for a burst of names: digests, membership, values.
 
-use crate::exact::{ExactTable, Homes};
+use crate::exact::{ExactTable, Searches};
 use crate::parse::Names;
 use fib::designs::{Burst, BurstNames, Reader, put_words};
 use lookup::hash::{Digest, Hasher, mix64};
@@ -14,13 +14,18 @@ pub trait Table: Send {
     fn digests(&self, names: &Names, digests: &mut [Digest; BURST]);
 
     /// Begins the search for which of the names are valid.
-    fn begin_members(&self, valid: &ExactTable, digests: &[Digest]) -> Homes {
+    fn begin_members(&self, valid: &ExactTable, digests: &[Digest]) -> Searches {
         valid.begin(digests)
     }
 
+    /// Goes on with the search: see [`ExactTable::advance`].
+    fn advance_members(&self, valid: &ExactTable, names: &Names, digests: &[Digest; BURST], searches: &mut Searches) {
+        valid.advance(names, digests, searches);
+    }
+
     /// Which of the names are valid: bit `i` for name `i`.
-    fn members(&self, valid: &ExactTable, names: &Names, digests: &[Digest; BURST], homes: &Homes) -> u32 {
-        valid.contains_batch(names, digests, homes)
+    fn members(&self, valid: &ExactTable, names: &Names, digests: &[Digest; BURST], searches: &Searches) -> u32 {
+        valid.finish(names, digests, searches)
     }
 
     /// Looks up the values of names.
@@ -114,12 +119,15 @@ impl Table for EmptyTable {
     fn digests(&self, _names: &Names, _digests: &mut [Digest; BURST]) {}
 
     #[inline]
-    fn begin_members(&self, _valid: &ExactTable, _digests: &[Digest]) -> Homes {
-        Homes::default()
+    fn begin_members(&self, _valid: &ExactTable, _digests: &[Digest]) -> Searches {
+        Searches::default()
     }
 
     #[inline]
-    fn members(&self, _valid: &ExactTable, _names: &Names, _digests: &[Digest; BURST], _homes: &Homes) -> u32 {
+    fn advance_members(&self, _: &ExactTable, _names: &Names, _digests: &[Digest; BURST], _searches: &mut Searches) {}
+
+    #[inline]
+    fn members(&self, _: &ExactTable, _names: &Names, _digests: &[Digest; BURST], _searches: &Searches) -> u32 {
         u32::MAX
     }
 

@@ -32,11 +32,15 @@ pub struct Found {
     pub undecided: u32,
 }
 
+/// The most keys of one search.
+const MOST: usize = 32;
+
 /// Searches for up to 32 keys, each in the line with its number in `lines`.
 /// # Panics
 /// When there are more than 32 keys, or fewer numbers than keys, or no line with a number.
+#[inline]
 pub fn search(kernel: Kernel, lines: &[Line], numbers: &[u32], keys: &[u64]) -> Found {
-    assert!(keys.len() <= 32, "at most 32 keys");
+    assert!(keys.len() <= MOST, "at most {MOST} keys");
     let numbers = &numbers[..keys.len()];
     match kernel.vectors() {
         // SAFETY: the processor has the instructions.
@@ -73,26 +77,38 @@ fn any(line: &Line, key: u64) -> (bool, bool) {
     (live, !ended)
 }
 
+/// The difference of a word and the key, with mark 0, is the mark if the word has the key, and above every mark otherwise.
+/// So one comparison finds the key with a value: marks from [`FIRST_VALUE`] on, less [`FIRST_VALUE`].
+///
+/// What the comparisons give is stored as bytes, one per key, and made into bits for all keys at once: a bit at a time would
+/// take as many instructions as the search.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 fn avx512(lines: &[Line], numbers: &[u32], keys: &[u64]) -> Found {
     use std::arch::x86_64::*;
-    let marks = _mm512_set1_epi64((1 << MARK_BITS) - 1);
-    let first_value = _mm512_set1_epi64(FIRST_VALUE as i64);
-    all(lines, numbers, keys, |line, key| {
+    const N_MARKS: u64 = 1 << MARK_BITS;
+    let marks = _mm512_set1_epi64(N_MARKS.cast_signed() - 1);
+    let first_value = _mm512_set1_epi64(FIRST_VALUE.cast_signed());
+    let n_marks = _mm512_set1_epi64(N_MARKS.cast_signed());
+    let n_values = _mm512_set1_epi64((N_MARKS - FIRST_VALUE).cast_signed());
+    let (mut live, mut ended) = ([0u8; MOST], [0u8; MOST]);
+    for (at, (&number, &key)) in numbers.iter().zip(keys).enumerate() {
         let words;
         // SAFETY: 64 bytes of a line. A part of them may be written meanwhile, so this is no load of the compiler's. Each
         // aligned word is loaded whole. Loads of x86 are acquiring ones.
         unsafe {
-            std::arch::asm!("vmovdqu64 {}, zmmword ptr [{}]", out(zmm_reg) words, in(reg) line.as_ptr(),
+            std::arch::asm!("vmovdqu64 {}, zmmword ptr [{}]", out(zmm_reg) words, in(reg) lines[number as usize].as_ptr(),
                 options(readonly, nostack, preserves_flags));
         }
-        let mark = _mm512_and_si512(words, marks);
-        let empty = _mm512_testn_epi64_mask(words, marks);
-        let key = _mm512_set1_epi64(key.cast_signed());
-        let is_key = _mm512_mask_cmpeq_epi64_mask(!empty, _mm512_srli_epi64::<MARK_BITS>(words), key);
-        (_mm512_mask_cmpge_epu64_mask(is_key, mark, first_value) != 0, is_key | empty == 0)
-    })
+        let key = _mm512_set1_epi64((key << MARK_BITS).cast_signed());
+        let mark_or_more = _mm512_xor_si512(words, key);
+        live[at] = _mm512_cmplt_epu64_mask(_mm512_sub_epi64(mark_or_more, first_value), n_values);
+        ended[at] = _mm512_cmplt_epu64_mask(mark_or_more, n_marks) | _mm512_testn_epi64_mask(words, marks);
+    }
+    // SAFETY: arrays of 32 bytes.
+    let [live, ended] = [live, ended].map(|bytes| unsafe { _mm256_loadu_si256(bytes.as_ptr().cast()) });
+    let asked = ((1u64 << keys.len()) - 1) as u32;
+    Found { live: _mm256_test_epi8_mask(live, live), undecided: !_mm256_test_epi8_mask(ended, ended) & asked }
 }
 
 #[cfg(target_arch = "x86_64")]

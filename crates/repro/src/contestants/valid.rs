@@ -6,7 +6,7 @@ use ::lookup::base::prefetch::BURST;
 use ::lookup::hash::{Digest, Hasher};
 use ::lookup::publish::ring::Ring;
 use fib::name::{Name, NameKind};
-use switch::exact::{ExactTable, ExactWriter, Homes};
+use switch::exact::{ExactTable, ExactWriter, Searches};
 use switch::parse::Names;
 
 use super::{Burst, Contestant, Input, Kind, Reader};
@@ -50,22 +50,16 @@ impl Contestant for Valid {
             table: self.writer.table(),
             hasher: &self.hasher,
             names: Names::default(),
-            in_flight: Ring::new(|_| Searches { digests: [Digest(0); BURST], homes: Homes::default() }),
+            in_flight: Ring::new(|_| ([Digest(0); BURST], Searches::default())),
         })
     }
-}
-
-/// The searches of a burst in flight.
-struct Searches {
-    digests: [Digest; BURST],
-    homes: Homes,
 }
 
 struct ValidReader<'a> {
     table: &'a ExactTable,
     hasher: &'a Hasher,
     names: Names,
-    in_flight: Ring<Searches>,
+    in_flight: Ring<([Digest; BURST], Searches)>,
 }
 
 impl Burst for ValidReader<'_> {
@@ -83,17 +77,18 @@ impl Burst for ValidReader<'_> {
 
     #[inline]
     fn begin(&mut self, names: &[u64]) {
-        let Searches { digests, homes } = self.in_flight.push();
+        let (digests, searches) = self.in_flight.push();
         let digests = &mut digests[..names.len()];
         self.hasher.digest_words(names, 6, digests);
-        *homes = self.table.begin(digests);
+        *searches = self.table.begin(digests);
     }
 
     #[inline]
     fn finish(&mut self, names: &[u64], values: &mut [u64]) {
-        let Searches { digests, homes } = self.in_flight.pop();
+        let (digests, searches) = self.in_flight.pop();
         self.names.set_words(names, 6);
-        let members = self.table.contains_batch(&self.names, &digests[..names.len()], homes);
+        self.table.advance(&self.names, digests, searches);
+        let members = self.table.finish(&self.names, digests, searches);
         for (i, value) in values.iter_mut().enumerate() {
             *value = u64::from(members >> i & 1);
         }

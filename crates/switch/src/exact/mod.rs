@@ -4,16 +4,24 @@
 //!  slot, 1 + R words:   | the name's first 6 bytes, 48 bits | mark, 16 bits |  the name's other bytes, R words |
 //!  mark:                0 empty, 1 removed, else value + 2
 //! ```
-//! A slot of a MAC address, an IPv4 address or a TEID is one word. The table has open addressing with linear probing
-//! from a cache line that the digest gives. All slots of a line are compared at once. Lookups compare full names, so two names with one digest are two entries. The
+//! A slot of a MAC address, an IPv4 address or a TEID is one word. Such a table is an array of cache lines. The digest of a
+//! name gives its line, the home. All slots of a line are compared at once. A name goes to the first line with a free slot:
+//! the home, the other line of the same 128 bytes, which processors often fetch unasked, and then the lines behind. Longer
+//! slots are probed one by one from the slot that the digest gives.
+//!
+//! Lookups compare full names, so two names with one digest are two entries. The
 //! name of a slot is written once in the life of a table, its first word last, with a Release store. Later only the
 //! mark changes (removed, put again, another value). So a reader that sees a mark sees the whole name that belongs to
 //! it. Removed slots keep their name until the table is rebuilt, which happens when it is full. The writer builds the
 //! new table beside the old one, and the caller publishes it with one store.
 //!
-//! Cost: 10 to 12.6 bytes of table a name of up to 6 bytes. A lookup of one reads one cache line unless that line is full,
-//! and has no branch that depends on the name except where its line is full. A batch prefetches the first line of every name
-//! before it reads any. An update is O(1), amortised over rebuilds. Source: open addressing as in
+//! **Overflow bits.** A line has eight bits in an array beside the slots. A name that its home has no room for sets one of
+//! them, chosen by its digest, before it is stored elsewhere. A search ends at a full home if the bit is not set. So few
+//! searches for other names read a second line. The bits are cleared when the table is rebuilt.
+//!
+//! Cost: 10.2 to 12.8 bytes of table a name of up to 6 bytes. A lookup of one reads one cache line, unless that line is full
+//! and the bit is set, and has no branch that depends on the name before that. A batch fetches the first line of every name
+//! before it reads any, and the second lines that it needs before it reads them. An update is O(1), amortised over rebuilds. Source: open addressing as in
 //! Knuth, vol. 3, 6.4, algorithm L, without deletion by shifting, which readers would notice. Limits: values up to
 //! [`MAX_VALUE`].
 
@@ -28,6 +36,7 @@ pub use entries::Loading as LoadingEntries;
 pub(crate) use others::Others;
 pub use writer::{ExactWriter, Replacement};
 
+use crate::bits::{first, ones};
 use crate::parse::{MAX_NAME, Names};
 use fib::name::{Name, NameKind};
 use lookup::base::atomic_words::AtomicWords;
@@ -36,7 +45,7 @@ use lookup::base::prefetch::prefetch;
 use lookup::base::processor::Kernel;
 use lookup::hash::Digest;
 use netio::BURST;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 const EMPTY: u64 = 0;
 const REMOVED: u64 = 1;
@@ -57,8 +66,7 @@ struct Fill {
     full: usize,
 }
 
-/// Slots of one word. A search reads a line at a time, and up to this fill nearly all names are in their first line. Above
-/// it, absent names cost more: at 80 % twice as much as at 50 %.
+/// Slots of one word. A search reads a line at a time, and up to this fill nearly all names are in their first line.
 const NARROW: Fill = Fill { new: 70, full: 80 };
 /// Longer slots: a search reads slot by slot, so it must end after a few.
 const WIDE: Fill = Fill { new: 50, full: 70 };
@@ -69,8 +77,10 @@ pub struct ExactTable {
     slots: AtomicWords,
     kind: NameKind,
     n_slots: usize,
-    /// Words of a slot beyond the first.
+    /// Words of a slot.
     stride: usize,
+    /// The overflow bits of each line. None if slots are longer than words.
+    overflow: Box<[AtomicU8]>,
 }
 
 fn rest_words_of(kind: NameKind) -> usize {
@@ -122,10 +132,12 @@ impl ExactTable {
     fn with_capacity(kind: NameKind, n_names: usize) -> Self {
         let stride = 1 + rest_words_of(kind);
         let n_slots = n_names.saturating_mul(100).div_ceil(Self::fill(stride).new);
-        let n_slots = n_slots.max(MIN_SLOTS).next_multiple_of(marked::WORDS);
+        let n_slots = n_slots.max(MIN_SLOTS).next_multiple_of(2 * marked::WORDS);
         // As any allocation, it panics when there is no memory.
         let slots = AtomicWords::zeroed(n_slots * stride).unwrap_or_else(|error| panic!("an exact table: {error}"));
-        Self { slots, kind, n_slots, stride }
+        let n_lines = if stride == 1 { n_slots / marked::WORDS } else { 0 };
+        let overflow = (0..n_lines).map(|_| AtomicU8::new(0)).collect();
+        Self { slots, kind, n_slots, stride, overflow }
     }
 
     fn fill(stride: usize) -> Fill {
@@ -175,13 +187,6 @@ impl ExactTable {
         value_of(self.slot(index)[0].load(Ordering::Acquire) & MARK)
     }
 
-    /// The slot where the search for a digest starts: the first of a line, if slots are words.
-    #[inline]
-    fn home(&self, digest: Digest) -> usize {
-        let unit = if self.stride == 1 { marked::WORDS } else { 1 };
-        scaled(digest, self.n_slots / unit) as usize * unit
-    }
-
     #[inline]
     fn slot(&self, index: usize) -> &[AtomicU64] {
         &self.slots[index * self.stride..(index + 1) * self.stride]
@@ -189,9 +194,11 @@ impl ExactTable {
 
     /// Searches for a name. Returns the slot with the name, or the empty slot where the search ended, and the mark of
     /// that slot.
-    #[inline]
     fn find(&self, digest: Digest, key: &Key) -> (usize, u64) {
-        let mut index = self.home(digest);
+        if self.stride == 1 {
+            return self.find_word(self.home(digest), key.prefix);
+        }
+        let mut index = scaled(digest, self.n_slots) as usize;
         loop {
             let slot = self.slot(index);
             let first = slot[0].load(Ordering::Acquire);
@@ -203,6 +210,42 @@ impl ExactTable {
                 return (index, first & MARK);
             }
             index = if index + 1 == self.n_slots { 0 } else { index + 1 };
+        }
+    }
+
+    /// [`ExactTable::find`] for slots of one word, which most networks have.
+    #[inline]
+    fn find_word(&self, home: usize, prefix: u64) -> (usize, u64) {
+        let lines: &[marked::Line] = self.slots.as_chunks().0;
+        let mut step = 0;
+        loop {
+            let number = nth_line(home, step, lines.len());
+            for (at, word) in lines[number].iter().enumerate() {
+                let word = word.load(Ordering::Acquire);
+                if word & MARK == EMPTY || word >> MARK_BITS == prefix {
+                    return (number * marked::WORDS + at, word & MARK);
+                }
+            }
+            step += 1;
+        }
+    }
+
+    /// The line of a digest, if slots are words.
+    #[inline]
+    fn home(&self, digest: Digest) -> usize {
+        scaled(digest, self.overflow.len()) as usize
+    }
+
+    /// Whether a name with this digest may be outside its home, which is full.
+    #[inline]
+    fn may_be_elsewhere(&self, home: usize, digest: Digest) -> bool {
+        self.overflow[home].load(Ordering::Relaxed) & overflow_bit(digest) != 0
+    }
+
+    /// Records that a name will be in the slot, if that is outside its home.
+    fn note_overflow(&self, slot: usize, digest: Digest) {
+        if self.stride == 1 && slot / marked::WORDS != self.home(digest) {
+            self.overflow[self.home(digest)].fetch_or(overflow_bit(digest), Ordering::Relaxed);
         }
     }
 
@@ -226,46 +269,49 @@ impl ExactTable {
         }
     }
 
-    /// [`ExactTable::get_key`] for slots of one word, which most networks have.
     #[inline]
     fn get_word(&self, digest: Digest, prefix: u64) -> Option<u16> {
-        let mut index = self.home(digest);
-        loop {
-            let first = self.slots[index].load(Ordering::Acquire);
-            if first & MARK == EMPTY || first >> MARK_BITS == prefix {
-                return value_of(first & MARK);
-            }
-            index = if index + 1 == self.n_slots { 0 } else { index + 1 };
-        }
+        value_of(self.find_word(self.home(digest), prefix).1)
     }
 
     /// Begins the search for the names of a burst: where it starts, and fetching what is there.
     #[inline]
-    pub fn begin(&self, digests: &[Digest]) -> Homes {
-        let mut homes = [0; BURST];
+    pub fn begin(&self, digests: &[Digest]) -> Searches {
+        let mut searches = Searches::default();
         let unit = if self.stride == 1 { marked::WORDS } else { self.stride };
         let n = self.slots.len() / unit;
-        for (home, &digest) in homes.iter_mut().zip(digests) {
+        for (home, &digest) in searches.homes.iter_mut().zip(digests) {
             *home = scaled(digest, n);
             prefetch(self.slots.as_ptr().wrapping_add(*home as usize * unit).cast());
         }
-        Homes(homes)
+        searches
     }
 
-    /// Which of the names are in the table: bit `i` for name `i`. Their search was [begun](ExactTable::begin) in this
-    /// table.
+    /// Reads what was fetched for the search, which was [begun](ExactTable::begin) in this table, and begins to fetch the
+    /// second lines of the few names that need them.
     #[inline]
-    pub fn contains_batch(&self, names: &Names, digests: &[Digest], homes: &Homes) -> u32 {
-        let digests = &digests[..names.len().min(BURST)];
-        let (mut members, mut left) = if self.stride == 1 {
-            let found = marked::search(Kernel::get(), self.slots.as_chunks().0, &homes.0, names.words());
-            (found.live, found.undecided)
-        } else {
-            (0, ((1u64 << digests.len()) - 1) as u32)
-        };
-        while left != 0 {
-            let i = left.trailing_zeros() as usize;
-            left &= left - 1;
+    pub fn advance(&self, names: &Names, digests: &[Digest], searches: &mut Searches) {
+        if self.stride > 1 {
+            searches.left = first(names.len());
+            return;
+        }
+        let lines: &[marked::Line] = self.slots.as_chunks().0;
+        let found = marked::search(Kernel::get(), lines, &searches.homes, names.words());
+        (searches.members, searches.left) = (found.live, 0);
+        for i in ones(found.undecided) {
+            let home = searches.homes[i] as usize;
+            if self.may_be_elsewhere(home, digests[i]) {
+                searches.left |= 1 << i;
+                prefetch(lines[nth_line(home, 1, lines.len())].as_ptr().cast());
+            }
+        }
+    }
+
+    /// Which of the names are in the table: bit `i` for name `i`. Their search has [advanced](ExactTable::advance).
+    #[inline]
+    pub fn finish(&self, names: &Names, digests: &[Digest], searches: &Searches) -> u32 {
+        let mut members = searches.members;
+        for i in ones(searches.left) {
             members |= u32::from(self.get(names, i, digests[i]).is_some()) << i;
         }
         members
@@ -273,7 +319,7 @@ impl ExactTable {
 
     /// Bytes of the table.
     pub fn size_bytes(&self) -> usize {
-        self.slots.len() * 8
+        self.slots.len() * 8 + self.overflow.len()
     }
 
     /// The slots of live names, with their values.
@@ -282,9 +328,32 @@ impl ExactTable {
     }
 }
 
-/// Where the searches for the names of a burst start.
+/// The searches for the names of a burst.
 #[derive(Debug, Default, Clone, Copy)]
-pub struct Homes([u32; BURST]);
+pub struct Searches {
+    /// Where each starts: a line, or a slot if slots are longer than words.
+    homes: [u32; BURST],
+    /// Names that were found.
+    members: u32,
+    /// Names whose search must go on.
+    left: u32,
+}
+
+/// The line that a search reads after `step` others: first those of one pair, then the others in turn.
+#[inline]
+fn nth_line(home: usize, step: usize, n_lines: usize) -> usize {
+    match step {
+        0 => home,
+        1 => home ^ 1,
+        _ => ((home & !1) + step) % n_lines,
+    }
+}
+
+/// Bits that choose neither the home nor, in most structures, a part of the FIB.
+#[inline]
+fn overflow_bit(digest: Digest) -> u8 {
+    1 << (digest.0 >> 32 & 7)
+}
 
 /// The low half of a digest, scaled to `0..n`. The high bits choose shards; a table of the names of one shard would be
 /// crowded.

@@ -98,6 +98,8 @@ impl ExactWriter {
                 word.store(wanted, Ordering::Relaxed);
             }
             self.n_used += 1;
+            // Before the name is there, so that no reader that knows of the name misses it.
+            self.table.note_overflow(index, digest);
         }
         self.n_live += usize::from(old < FIRST_VALUE);
         slot[0].store(key.prefix << MARK_BITS | (u64::from(value) + FIRST_VALUE), Ordering::Release);
@@ -168,7 +170,9 @@ mod tests {
     use super::*;
     use crate::exact::MIN_SLOTS;
     use crate::parse::Names;
-    use lookup::hash::{Family, SecretKey};
+    use lookup::hash::{Family, Rng, SecretKey};
+    use lookup::testkit;
+    use netio::BURST;
     use proptest::prelude::*;
     use std::collections::HashMap;
     use std::sync::atomic::AtomicBool;
@@ -185,6 +189,12 @@ mod tests {
         let mut names = Names::default();
         of.iter().for_each(|name| names.push_name(name.as_bytes()));
         (names, of.iter().map(|name| hasher.digest(name.as_bytes())).collect())
+    }
+
+    fn members(table: &ExactTable, names: &Names, digests: &[Digest]) -> u32 {
+        let mut searches = table.begin(digests);
+        table.advance(names, digests, &mut searches);
+        table.finish(names, digests, &searches)
     }
 
     #[test]
@@ -211,7 +221,7 @@ mod tests {
             };
             (0..100).for_each(|i| drop(table.put(&name(i), u16::from(i) * 300)));
             let (names, digests) = batch(&hasher, &[name(7), name(100), name(99)]);
-            assert_eq!(table.table().contains_batch(&names, &digests, &table.table().begin(&digests)), 0b101, "{kind}");
+            assert_eq!(members(table.table(), &names, &digests), 0b101, "{kind}");
             assert_eq!(table.table().get(&names, 2, digests[2]), Some(99 * 300));
             assert_eq!(table.len(), 100);
         }
@@ -228,6 +238,32 @@ mod tests {
             (Some(1), Some(2))
         );
         assert_eq!(table.table.get_key(Digest(42), &Key::new(&[3; 6])), None);
+    }
+
+    /// At the highest fill some names are in the third line of their search and beyond, and the last lines overflow into
+    /// the first.
+    #[test]
+    fn names_that_overflow_their_lines_are_found_and_others_are_not() {
+        let mut rng = Rng::new(testkit::seed());
+        for n in [16, 90, 1_000, 20_000] {
+            let hasher = hasher(rng.below(u64::MAX));
+            let mut writer = ExactWriter::with_capacity(NameKind::Mac, hasher.clone(), n);
+            let mut live: Vec<Name> = Vec::new();
+            while !writer.table().is_full_at(writer.n_used + 1) {
+                let name = mac(2 * rng.below(1 << 40));
+                assert!(writer.put(&name, 1).is_none());
+                live.push(name);
+            }
+            let n_overflows = writer.table().overflow.iter().filter(|bits| bits.load(Ordering::Relaxed) > 0).count();
+            assert!(n_overflows > 0 || n < 90, "{n}");
+            for names in live.chunks(BURST) {
+                let (burst, digests) = batch(&hasher, names);
+                assert_eq!(members(writer.table(), &burst, &digests), ((1u64 << names.len()) - 1) as u32);
+                let aliens: Vec<Name> = names.iter().map(|_| mac(2 * rng.below(1 << 40) + 1)).collect();
+                let (burst, digests) = batch(&hasher, &aliens);
+                assert_eq!(members(writer.table(), &burst, &digests), 0);
+            }
+        }
     }
 
     #[test]
@@ -279,7 +315,7 @@ mod tests {
                 while !last {
                     last = stop.load(Ordering::Acquire);
                     let table = live.load();
-                    assert_eq!(table.contains_batch(&names, &digests, &table.begin(&digests)), u32::MAX);
+                    assert_eq!(members(&table, &names, &digests), u32::MAX);
                     assert!((0..32).all(|i| table.get(&names, i, digests[i]) == Some(i as u16)));
                     rounds += 1;
                 }

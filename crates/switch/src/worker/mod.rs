@@ -414,7 +414,7 @@ impl<T: Table> Worker<T> {
         let work = &mut *self.work;
         table.digests(&work.names, &mut work.digests);
         if !from_trunk {
-            work.homes = table.begin_members(&plane.valid, &work.digests[..work.names.len()]);
+            work.searches = table.begin_members(&plane.valid, &work.digests[..work.names.len()]);
         }
         table.reader().begin(&work.keys());
     }
@@ -427,10 +427,25 @@ impl<T: Table> Worker<T> {
         let work = &mut *self.work;
         let n = work.names.len();
         let keys = designs::Burst { digests: &work.digests[..n], names: &work.names };
+        let mut advance = |table: &T| {
+            if !from_trunk {
+                table.advance_members(&plane.valid, &work.names, &work.digests, &mut work.searches);
+            }
+        };
+        // The first lines of the valid names have come if the burst was in flight. Their second lines come while the FIB is
+        // read. A FIB without phases does all its work here, and then the first lines come meanwhile.
+        let has_phases = table.reader().has_phases();
+        if has_phases {
+            advance(table);
+        }
         table.reader().finish(&keys, &mut work.values[..n]);
-        // After the FIB: one without phases does all its work here, while the slots of the valid names come.
-        let valid =
-            if from_trunk { u32::MAX } else { table.members(&plane.valid, &work.names, &work.digests, &work.homes) };
+        if !has_phases {
+            advance(table);
+        }
+        let valid = match from_trunk {
+            true => u32::MAX,
+            false => table.members(&plane.valid, &work.names, &work.digests, &work.searches),
+        };
         let mut to_gateway = 0;
         for i in 0..n {
             let owner = usize::from(self.work.owners[i]);

@@ -2,6 +2,7 @@
 //! gateway's own name are routed after all names were looked up.
 
 use super::{Fate, PortIndex, Worker, change_shim};
+use crate::bits::{first, ones};
 use crate::counters::DropReason;
 use crate::gateway::{Outcome, Question, Side};
 use crate::plane::Plane;
@@ -14,7 +15,7 @@ impl<T: Table> Worker<T> {
     pub(super) fn route_inbound(&mut self, entry: usize, to_us: u32) -> u32 {
         let Some(router) = &mut self.router else { return 0 };
         let refused = if self.stage.is_some() { self.work.tracking.refused } else { 0 };
-        let which = (((1u64 << self.work.burst.len()) - 1) as u32) & !refused;
+        let which = first(self.work.burst.len()) & !refused;
         let from = Side::Outside(self.ports[entry].id);
         router.route(&mut self.work.burst, (which, to_us), from, &self.shared.neighbours);
         let mut decided = 0;
@@ -82,15 +83,6 @@ impl<T: Table> Worker<T> {
             self.counters.originated.add(1);
         }
     }
-}
-
-/// The indices of the bits that are set.
-fn ones(mut bits: u32) -> impl Iterator<Item = usize> {
-    std::iter::from_fn(move || {
-        let at = (bits != 0).then(|| bits.trailing_zeros() as usize)?;
-        bits &= bits - 1;
-        Some(at)
-    })
 }
 
 /// The fate of a routed packet; none yet if it goes to a name inside.

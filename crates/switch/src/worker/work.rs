@@ -2,7 +2,7 @@
 
 use super::Fate;
 use crate::counters::DropReason;
-use crate::exact::Homes;
+use crate::exact::Searches;
 use crate::flow::Tracking;
 use crate::parse::Names;
 use crate::plane::Plane;
@@ -22,8 +22,8 @@ pub(super) struct Work<T> {
     pub(super) tracking: Tracking,
     pub(super) names: Names,
     pub(super) digests: [Digest; BURST],
-    /// Where the names are searched for among the valid ones.
-    pub(super) homes: Homes,
+    /// The searches for the names among the valid ones.
+    pub(super) searches: Searches,
     pub(super) values: [u64; BURST],
     pub(super) fates: [Fate; BURST],
     /// The packet of the burst that a name belongs to.
@@ -40,7 +40,7 @@ impl<T> Work<T> {
             tracking: Tracking::default(),
             names: Names::default(),
             digests: [Digest(0); BURST],
-            homes: Homes::default(),
+            searches: Searches::default(),
             values: [0; BURST],
             fates: [Fate::Drop(DropReason::Runt); BURST],
             owners: [0; BURST],
