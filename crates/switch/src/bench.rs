@@ -18,23 +18,23 @@
 //! With [`Connections`] the frames are TCP segments over IPv4, one connection for each destination, with 58 bytes of
 //! headers. The same switch with and without its flow stage measures the cost of the stage.
 
+mod ports;
+
 use crate::counters::Counts;
 use crate::dataplane::{BuildError, PortSpec, Settings, build};
 use crate::flow::rules::{Rule, Rules};
 use crate::flow::{self, Flows};
 use crate::plane::PlaneWriter;
 use crate::port::Role;
-use crate::shim;
+use crate::source::CheckSource;
 use crate::table::{EmptyTable, FibTable, Table};
 use fib::action::{Action, PortId};
 use fib::name::{Name, NameKind};
 use fib::replica::Exact;
-use lookup::base::arena::LINE;
-use lookup::base::prefetch::prefetch;
-use lookup::hash::{Hasher, mix64};
-use netio::backend::loopback::{self, Loopback};
-use netio::{BURST, Burst, Device, DeviceCounters, NetError, Pool, Readiness};
+use lookup::hash::Hasher;
+use ports::{FarEnds, Source, ip_of};
 use std::io;
+use std::net::Ipv4Addr;
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
@@ -69,6 +69,11 @@ pub struct Load {
     pub wiring: Wiring,
     /// Bytes of a frame as the host sent it, 60 to 9000; 64 is the usual minimum.
     pub frame_bytes: usize,
+    /// Sources, each six bytes in a little-endian word: names at the port of entry, with IPv4 addresses. They take turns. If
+    /// there are none, all frames have one source, which is no name.
+    pub sources: Arc<[u64]>,
+    /// What the switch checks of the sources of frames from hosts.
+    pub check_source: CheckSource,
     /// Destinations, each six bytes in a little-endian word. They are sent in this order, again and again; every worker
     /// starts at another place. The list decides the distribution: uniform, Zipf, or unknown names.
     pub destinations: Arc<[u64]>,
@@ -142,8 +147,12 @@ pub fn forward_with_fib(
         let kind = NameKind::Mac;
         writer.set_table(kind, hasher, || FibTable::new(kind, hasher.clone(), fib.reader()));
         if load.place == Place::Gateway {
-            let names = valid.iter().filter_map(|word| Name::from_bytes(kind, &word.to_le_bytes()[..6]).ok());
-            writer.valid().replace_with(names.map(|name| (name, None)).collect());
+            let name = |word: &u64| Name::from_bytes(kind, &word.to_le_bytes()[..6]).ok();
+            let sources = || load.sources.iter().filter_map(name);
+            let others = valid.iter().filter_map(name).map(|name| (name, None));
+            let with_ip = (0..).zip(sources()).map(|(i, name)| (name, Some(Ipv4Addr::from_bits(ip_of(i)).into())));
+            writer.valid().replace_with(others.chain(with_ip).collect());
+            writer.local().replace_with(sources().map(|name| (name, PortId(0))).collect());
         }
     })
 }
@@ -160,7 +169,12 @@ pub fn forward_empty(load: &Load, hasher: &Hasher) -> Result<Measured, BuildErro
 fn forward<T: Table + 'static>(load: &Load, set_up: impl FnOnce(&mut PlaneWriter<T>)) -> Result<Measured, BuildError> {
     let entry_role = if load.place == Place::Core { Role::Trunk } else { Role::Host };
     let mut ports: Vec<PortSpec> = (0..=load.n_exits)
-        .map(|id| PortSpec { id: PortId(id), role: if id == 0 { entry_role } else { Role::Trunk }, devices: vec![] })
+        .map(|id| PortSpec {
+            id: PortId(id),
+            role: if id == 0 { entry_role } else { Role::Trunk },
+            check_source: load.check_source,
+            devices: vec![],
+        })
         .collect();
     let mut far_ends = vec![];
     for worker in 0..load.workers {
@@ -226,194 +240,6 @@ fn forward<T: Table + 'static>(load: &Load, set_up: impl FnOnce(&mut PlaneWriter
     Ok(Measured { elapsed, frames, counts: status.total, exits })
 }
 
-/// Makes the frames.
-struct Source {
-    destinations: Arc<[u64]>,
-    next: usize,
-    frame_len: usize,
-    /// Bytes 6 to 18: source address, and shim and EtherType, or EtherType and the start of the payload.
-    head: [u8; 12],
-    segments: Option<Segments>,
-}
-
-/// The headers of connections, if there are any.
-struct Segments {
-    /// The offset of the IP header.
-    ip: usize,
-    /// The IP and TCP headers.
-    headers: [u8; 40],
-    connections: Connections,
-    until_flood: u32,
-    /// The number of new connections so far.
-    flood: u64,
-}
-
-impl Segments {
-    fn new(connections: Connections, ip: usize, ip_bytes: usize, worker: usize) -> Self {
-        let mut headers = [0; 40];
-        headers[0] = 0x45;
-        headers[2..4].copy_from_slice(&(ip_bytes as u16).to_be_bytes());
-        (headers[8], headers[9], headers[32]) = (64, 6, 0x50);
-        headers[16..20].copy_from_slice(&[192, 0, 2, 1]);
-        headers[22..24].copy_from_slice(&80u16.to_be_bytes());
-        let until_flood = connections.flood_after.unwrap_or(u32::MAX);
-        Self { ip, headers, connections, until_flood, flood: (worker as u64) << 40 }
-    }
-
-    /// Writes the headers of connection `next`, or of a new connection: returns true then.
-    #[inline]
-    fn write(&mut self, frame: &mut [u8], next: usize) -> bool {
-        let flood = self.until_flood == 0;
-        let headers = &mut frame[self.ip..self.ip + 40];
-        headers.copy_from_slice(&self.headers);
-        let (address, port, flags) = if flood {
-            self.until_flood = self.connections.flood_after.unwrap_or(u32::MAX);
-            self.flood += 1;
-            headers[22..24].copy_from_slice(&FLOOD_PORT.to_be_bytes());
-            let random = mix64(self.flood);
-            (random as u32 | 1 << 31, (random >> 32) as u16, 2)
-        } else {
-            self.until_flood -= 1;
-            (0x0a00_0000 | next as u32, 40_000, 16)
-        };
-        headers[12..16].copy_from_slice(&address.to_be_bytes());
-        headers[20..22].copy_from_slice(&port.to_be_bytes());
-        headers[33] = flags;
-        flood
-    }
-}
-
-impl Source {
-    fn new(load: &Load, role: Role, worker: usize) -> Self {
-        let mut head = [2, 0, 0, 0, 0, 1, 0x08, 0x00, 0x45, 0, 0, 0];
-        if role == Role::Trunk {
-            head[6..12].copy_from_slice(&[shim::ETHER_TYPE[0], shim::ETHER_TYPE[1], shim::INITIAL_HOPS, 0, 0x08, 0x00]);
-        }
-        let frame_len = load.frame_bytes + if role == Role::Trunk { shim::LEN } else { 0 };
-        let next = load.destinations.len() * worker / load.workers.max(1);
-        let ip = frame_len - load.frame_bytes + 14;
-        let segments = load.connections.map(|connections| Segments::new(connections, ip, frame_len - ip, worker));
-        Self { destinations: load.destinations.clone(), next, frame_len, head, segments }
-    }
-
-    /// Fills the free space of `out` with frames.
-    #[inline]
-    fn fill(&mut self, pool: &mut Pool, out: &mut Burst) {
-        // A network card would have put the frames into the cache: the list must not cost a miss.
-        let list = self.destinations.as_ptr().cast::<u8>().wrapping_add(8 * self.next);
-        (0..8 * BURST).step_by(LINE).for_each(|at| prefetch(list.wrapping_add(FETCH_AHEAD + at)));
-        while !out.is_full() {
-            let Some(&destination) = self.destinations.get(self.next) else { break };
-            let Some(mut packet) = pool.take() else { break };
-            if packet.resize(self.frame_len).is_err() {
-                pool.put(packet);
-                break;
-            }
-            let frame = packet.frame_mut();
-            frame[..6].copy_from_slice(&destination.to_le_bytes()[..6]);
-            frame[6..18].copy_from_slice(&self.head);
-            let flood = self.segments.as_mut().is_some_and(|segments| segments.write(frame, self.next));
-            if !flood {
-                self.next = if self.next + 1 == self.destinations.len() { 0 } else { self.next + 1 };
-            }
-            out.push(packet);
-        }
-    }
-}
-
-/// How far ahead the list of destinations is fetched.
-const FETCH_AHEAD: usize = 2048;
-
-/// The far ends of a worker's rings. There are none with bare ports.
-struct FarEnds {
-    entry: Option<(Loopback, Source)>,
-    exits: Vec<Loopback>,
-    pool: Pool,
-    burst: Burst,
-}
-
-impl FarEnds {
-    fn new(load: &Load) -> Self {
-        let packets = if load.wiring == Wiring::Rings { 2 * netio::BURST } else { 0 };
-        let max_frame = load.frame_bytes.max(2048);
-        Self { entry: None, exits: vec![], pool: Pool::new(packets, max_frame), burst: Burst::new() }
-    }
-
-    /// Makes a port of the switch, and keeps its far end.
-    fn near_end(&mut self, load: &Load, source: Option<Source>) -> Result<Box<dyn Device>, BuildError> {
-        if load.wiring == Wiring::Bare {
-            return Ok(Box::new(Bare { source, counters: Arc::default() }));
-        }
-        let settings = loopback::Settings { ring_frames: 256, max_frame: load.frame_bytes.max(2048) };
-        let (near, far) = loopback::pair("near", "far", &settings).map_err(io::Error::other)?;
-        match source {
-            Some(source) => self.entry = Some((far, source)),
-            None => self.exits.push(far),
-        }
-        Ok(Box::new(near))
-    }
-
-    #[inline]
-    fn fill(&mut self) {
-        if let Some((end, source)) = &mut self.entry {
-            source.fill(&mut self.pool, &mut self.burst);
-            // A full ring would mean that the worker is behind, which it never is in one thread.
-            let _ = end.tx_burst(&mut self.pool, &mut self.burst);
-            self.pool.put_all(&mut self.burst);
-        }
-    }
-
-    #[inline]
-    fn empty(&mut self) {
-        for end in &mut self.exits {
-            let _ = end.rx_burst(&mut self.pool, &mut self.burst);
-            self.pool.put_all(&mut self.burst);
-        }
-    }
-}
-
-/// A port that makes frames without end, or discards them.
-struct Bare {
-    source: Option<Source>,
-    counters: Arc<DeviceCounters>,
-}
-
-impl Device for Bare {
-    fn name(&self) -> &str {
-        "bare"
-    }
-
-    fn max_frame(&self) -> usize {
-        netio::MAX_FRAME_LIMIT
-    }
-
-    #[inline]
-    fn rx_burst(&mut self, pool: &mut Pool, out: &mut Burst) -> Result<usize, NetError> {
-        let Some(source) = &mut self.source else { return Ok(0) };
-        let before = out.len();
-        source.fill(pool, out);
-        let n = out.len() - before;
-        self.counters.rx_frames.add(n as u64);
-        Ok(n)
-    }
-
-    #[inline]
-    fn tx_burst(&mut self, pool: &mut Pool, frames: &mut Burst) -> Result<usize, NetError> {
-        let n = frames.len();
-        self.counters.tx_frames.add(n as u64);
-        pool.put_all(frames);
-        Ok(n)
-    }
-
-    fn readiness(&mut self) -> Readiness<'_> {
-        if self.source.is_some() { Readiness::Ready } else { Readiness::Exhausted }
-    }
-
-    fn counters(&self) -> Arc<DeviceCounters> {
-        self.counters.clone()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -435,6 +261,8 @@ mod tests {
             place,
             wiring,
             frame_bytes: 64,
+            sources: (0..300u64).map(|i| i << 20 | 6).collect(),
+            check_source: CheckSource::Off,
             destinations: names.clone().into(),
             n_exits: 4,
             workers,
@@ -462,6 +290,20 @@ mod tests {
                 let (least, most) = (measured.exits.iter().min().unwrap(), measured.exits.iter().max().unwrap());
                 assert!(most - least <= 4 * workers as u64, "{:?}", measured.exits);
                 assert!(measured.frames >= 6400 * workers as u64);
+            }
+        }
+    }
+
+    #[test]
+    fn checks_of_sources_stop_no_true_frame_and_every_false_one() {
+        for wiring in [Wiring::Rings, Wiring::Bare] {
+            for check_source in [CheckSource::Mac, CheckSource::MacAndIp] {
+                let (load, hasher, fib, valid) = load(Place::Gateway, wiring, 1);
+                let load = Load { check_source, ..load };
+                assert_eq!(forward_with_fib(&load, &hasher, &*fib, &valid).unwrap().counts.dropped_total(), 0);
+                let load = Load { sources: Arc::from([]), ..load };
+                let counts = forward_with_fib(&load, &hasher, &*fib, &valid).unwrap().counts;
+                assert_eq!((counts.sent, counts.dropped(DropReason::SourceMac)), (0, counts.received));
             }
         }
     }

@@ -36,6 +36,14 @@ drop_reasons! {
     Fragment = "fragment",
     /// A frame from a host to a name that no host has.
     Alien = "alien",
+    /// From a host port: the source MAC address is no name at this port.
+    SourceMac = "source_mac",
+    /// From a host port: the sender of an ARP packet is not at this port, or its IP address belongs to a name elsewhere.
+    SourceArp = "source_arp",
+    /// From a host port: neighbour discovery speaks for a MAC or IP address elsewhere, or for a router.
+    SourceNd = "source_nd",
+    /// From a host port: the IP source belongs to a name elsewhere, or is not that of the name that sent the packet.
+    SourceIp = "source_ip",
     /// The FIB says drop: the name was removed, or has no route. At a gateway: no route has the address, or one that
     /// discards.
     NoRoute = "no_route",

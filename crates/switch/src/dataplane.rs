@@ -11,6 +11,7 @@ use crate::parse::MAX_FIXED_OFFSET;
 use crate::plane::{Neighbours, PlaneWriter};
 use crate::port::{Port, PortHealth, Role};
 use crate::shim;
+use crate::source::CheckSource;
 use crate::table::{FibTable, Table};
 use crate::worker::Worker;
 use fib::action::PortId;
@@ -57,14 +58,16 @@ pub struct PortSpec {
     pub id: PortId,
     /// What is at its other end.
     pub role: Role,
+    /// What is checked of the sources of frames, if it is a host port.
+    pub check_source: CheckSource,
     /// One device for each worker, in the order of workers.
     pub devices: Vec<Box<dyn Device>>,
 }
 
 impl PortSpec {
-    /// A port for one worker.
+    /// A port for one worker, without a check of sources.
     pub fn new(id: u16, role: Role, device: impl Device + 'static) -> Self {
-        Self { id: PortId(id), role, devices: vec![Box::new(device)] }
+        Self { id: PortId(id), role, check_source: CheckSource::Off, devices: vec![Box::new(device)] }
     }
 }
 
@@ -180,13 +183,14 @@ pub fn build<T: Table>(settings: &Settings, ports: Vec<PortSpec>) -> Result<Part
     let mut queues: Vec<Vec<Port>> = (0..settings.workers).map(|_| Vec::new()).collect();
     let mut watched = Vec::new();
     for port in ports {
+        let check_source = if port.role == Role::Host { port.check_source } else { CheckSource::Off };
         let mut devices = Vec::new();
         for (queue, device) in queues.iter_mut().zip(port.devices) {
             let health = Arc::new(PortHealth::new());
             devices.push((device.name().to_owned(), device.counters(), health.clone()));
-            queue.push(Port { id: port.id, role: port.role, device, health, staged: Burst::new() });
+            queue.push(Port { id: port.id, role: port.role, check_source, device, health, staged: Burst::new() });
         }
-        watched.push(WatchedPort { id: port.id, role: port.role, devices });
+        watched.push(WatchedPort { id: port.id, role: port.role, check_source, devices });
     }
     let workers = queues
         .into_iter()
@@ -236,6 +240,7 @@ pub fn check_mtus(ports: &[PortSpec]) -> Result<(), BuildError> {
 struct WatchedPort {
     id: PortId,
     role: Role,
+    check_source: CheckSource,
     devices: Vec<(String, Arc<DeviceCounters>, Arc<PortHealth>)>,
 }
 
@@ -263,6 +268,8 @@ pub struct PortStatus {
     pub id: PortId,
     /// What is at its other end.
     pub role: Role,
+    /// What is checked of the sources of frames, as far as the kind of names allows it.
+    pub check_source: CheckSource,
     /// Name of its device.
     pub device: String,
     /// Whether all workers can use it.
@@ -285,6 +292,7 @@ impl Monitor {
             PortStatus {
                 id: port.id,
                 role: port.role,
+                check_source: port.check_source,
                 device: port.devices.first().map(|(name, ..)| name.clone()).unwrap_or_default(),
                 up: port.devices.iter().all(|(.., health)| health.is_up()),
                 last_error: port.devices.iter().find_map(|(.., health)| health.last_error()),

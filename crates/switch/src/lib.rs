@@ -11,6 +11,7 @@
 //! | [`shim`] | the four bytes between switches |
 //! | [`table`] | the lookups of a worker: a FIB, or the empty forwarder |
 //! | [`exact`] | exact tables: valid names, local names |
+//! | [`source`] | whether a frame from a host says truly who sent it |
 //! | [`plane`] | what workers read and the control side changes |
 //! | [`directory`] | which port a name is at, for programs that ask |
 //! | [`flow`] | connection tracking, load balancer and source NAT: a stage of the loop |
@@ -37,5 +38,6 @@ pub mod parse;
 pub mod plane;
 pub mod port;
 pub mod shim;
+pub mod source;
 pub mod table;
 pub mod worker;

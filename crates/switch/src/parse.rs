@@ -165,17 +165,17 @@ impl NameField {
 }
 
 /// An IP packet with a complete fixed header.
-enum Network<'a> {
+pub(crate) enum Network<'a> {
     V4(&'a [u8]),
     V6(&'a [u8]),
 }
 
 /// The bytes after the IP headers.
-struct Transport<'a> {
+pub(crate) struct Transport<'a> {
     addresses: &'a [u8],
-    protocol: u8,
-    payload: &'a [u8],
-    later_fragment: bool,
+    pub(crate) protocol: u8,
+    pub(crate) payload: &'a [u8],
+    pub(crate) later_fragment: bool,
 }
 
 fn be16(bytes: &[u8], at: usize) -> Result<u16, DropReason> {
@@ -197,7 +197,7 @@ pub(crate) fn ether_type(frame: &[u8], type_at: usize) -> Result<(u16, usize), D
 }
 
 /// Finds the IP packet and cuts it to the length in its header, so that padding is not taken for payload.
-fn network(frame: &[u8], type_at: usize) -> Result<Network<'_>, DropReason> {
+pub(crate) fn network(frame: &[u8], type_at: usize) -> Result<Network<'_>, DropReason> {
     let (ether_type, at) = ether_type(frame, type_at)?;
     let packet = &frame[at..];
     match ether_type {
@@ -223,7 +223,7 @@ fn network(frame: &[u8], type_at: usize) -> Result<Network<'_>, DropReason> {
 }
 
 impl<'a> Network<'a> {
-    fn transport(&self) -> Result<Transport<'a>, DropReason> {
+    pub(crate) fn transport(&self) -> Result<Transport<'a>, DropReason> {
         match *self {
             Network::V4(ip) => Ok(Transport {
                 addresses: &ip[12..20],
@@ -259,18 +259,25 @@ impl<'a> Network<'a> {
     }
 }
 
+/// Extension headers of IPv6 that are followed by others or by the payload.
+const EXTENSIONS: [u8; 5] = [0, 43, 44, 51, 60];
+
 impl Transport<'_> {
+    /// Whether a packet has more extension headers than are skipped. A later fragment need not have them.
+    pub(crate) fn ends_in_extension(&self) -> bool {
+        !self.later_fragment && EXTENSIONS.contains(&self.protocol)
+    }
+
     fn ports(&self) -> Result<[u8; 4], DropReason> {
         const TCP: u8 = 6;
         const UDP: u8 = 17;
         const DCCP: u8 = 33;
         const SCTP: u8 = 132;
         const UDP_LITE: u8 = 136;
-        // In a fragmented IPv6 packet the protocol may be after further headers, which only the first fragment has.
-        const MORE_HEADERS: [u8; 5] = [0, 43, 44, 51, 60];
         match self.protocol {
             TCP | UDP | DCCP | SCTP | UDP_LITE if self.later_fragment => Err(DropReason::Fragment),
-            other if self.later_fragment && MORE_HEADERS.contains(&other) => Err(DropReason::Fragment),
+            // In a fragmented IPv6 packet the protocol may be after further headers, which only the first fragment has.
+            other if self.later_fragment && EXTENSIONS.contains(&other) => Err(DropReason::Fragment),
             TCP | UDP | DCCP | SCTP | UDP_LITE => self.payload.first_chunk().copied().ok_or(DropReason::Truncated),
             _ => Ok([0; 4]),
         }

@@ -5,8 +5,8 @@
 //! with the names, the hasher or the actions of another. The cells of the FIB and the entries of the exact tables
 //! change in place, each through a publication of its own. Only the replacement of a whole table makes a new plane.
 //!
-//! Neighbours (IP address to MAC address) are beside it, behind a lock: an index into the table of valid names. Only ARP
-//! and ND take the lock; forwarded frames never do. Workers do not see names of another kind than the FIB's, or texts, which frames do not carry. The replica
+//! Neighbours (IP address to MAC address) are beside it, behind a lock: an index into the table of valid names. Only ARP,
+//! ND and checks of IP sources take the lock; other frames never do. Workers do not see names of another kind than the FIB's, or texts, which frames do not carry. The replica
 //! needs such names, and the [`Directory`] answers for them.
 
 mod names;
@@ -22,7 +22,7 @@ use arc_swap::ArcSwap;
 use fib::action::Action;
 use fib::name::NameKind;
 use fib::replica::Tables;
-use lookup::hash::{Family, Hasher, SecretKey};
+use lookup::hash::{Digest, Family, Hasher, SecretKey};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -48,8 +48,12 @@ impl Neighbours {
 
     /// The MAC address for the IP address of a host, or of the switch itself.
     pub fn get(&self, ip: IpAddr) -> Option<Mac> {
-        let own = self.own.get(&ip).copied();
-        own.or_else(|| self.hosts().name_of(ip)?.as_bytes().try_into().ok())
+        self.view().get(ip)
+    }
+
+    /// All of it for several questions. Changes wait until it is dropped.
+    pub(crate) fn view(&self) -> NeighboursView<'_> {
+        NeighboursView { hosts: self.hosts(), own: &self.own }
     }
 
     /// The number of hosts with a known address.
@@ -66,8 +70,33 @@ impl Neighbours {
         self.hosts.read().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Replaces the hosts. Readers do not wait until the memory of the old ones is given back.
+    fn replace_hosts(&self, new: Addresses) {
+        let old = std::mem::replace(&mut *self.hosts_mut(), new);
+        drop(old);
+    }
+
     fn hosts_mut(&self) -> RwLockWriteGuard<'_, Addresses> {
         self.hosts.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// [`Neighbours`], locked for reading.
+pub(crate) struct NeighboursView<'a> {
+    hosts: RwLockReadGuard<'a, Addresses>,
+    own: &'a HashMap<IpAddr, Mac>,
+}
+
+impl NeighboursView<'_> {
+    /// As [`Neighbours::get`].
+    pub(crate) fn get(&self, ip: IpAddr) -> Option<Mac> {
+        let own = self.own.get(&ip).copied();
+        own.or_else(|| self.hosts.name_of(ip)?.as_bytes().try_into().ok())
+    }
+
+    /// The IP address of a host.
+    pub(crate) fn address_of(&self, digest: Digest, mac: Mac) -> Option<IpAddr> {
+        self.hosts.of(digest, &mac)
     }
 }
 
@@ -160,7 +189,7 @@ impl<T> PlaneWriter<T> {
         let (kind, hasher) = (NameKind::Mac, Hasher::new(Family::default(), &SecretKey::from_seed(0)));
         let valid = ExactWriter::new(kind, hasher.clone());
         let local = Entries::new(kind, hasher);
-        *neighbours.hosts_mut() = Addresses::new(valid.table().clone());
+        neighbours.replace_hosts(Addresses::new(valid.table().clone()));
         let plane = Plane {
             generation: 0,
             field: Err(DropReason::NoFib),

@@ -1,5 +1,6 @@
 //! Ports: the role of a port, its health, and the end that a worker has of it.
 
+use crate::source::CheckSource;
 use fib::action::PortId;
 use netio::{Burst, Device, NetError};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -52,6 +53,7 @@ impl PortHealth {
 pub(crate) struct Port {
     pub(crate) id: PortId,
     pub(crate) role: Role,
+    pub(crate) check_source: CheckSource,
     pub(crate) device: Box<dyn Device>,
     pub(crate) health: Arc<PortHealth>,
     pub(crate) staged: Burst,

@@ -28,6 +28,11 @@ pub trait Table: Send {
         valid.finish(names, digests, searches)
     }
 
+    /// What digests are made by; none if names are not looked up, and then sources are not checked.
+    fn hasher(&self) -> Option<&Hasher> {
+        None
+    }
+
     /// Looks up the values of names.
     fn reader(&mut self) -> &mut Reader;
 }
@@ -68,6 +73,11 @@ impl Table for FibTable {
                 }
             }
         }
+    }
+
+    #[inline]
+    fn hasher(&self) -> Option<&Hasher> {
+        Some(&self.hasher)
     }
 
     #[inline]

@@ -2,6 +2,7 @@
 
 mod common;
 
+use common::frames::arp;
 use common::netns::{in_namespace, ip, open, receive, send, veth};
 use common::*;
 use fib::action::PortId;
@@ -174,10 +175,43 @@ fn a_switch_that_does_not_know_where_the_field_is_says_what_to_configure() {
 
         let daemon = Site::new(&mac(5), &mac(6), "fixed_offset = 34", PORTS).start().unwrap();
         let mut trunk = open("trunk");
-        send(&mut host, &to_mac(6));
-        assert_eq!(receive(&mut trunk), with_shim(&to_mac(6), INITIAL_HOPS));
+        send(&mut host, &between(5, 6));
+        assert_eq!(receive(&mut trunk), with_shim(&between(5, 6), INITIAL_HOPS));
         let status = daemon.json();
         assert!(status["field_error"].as_str().unwrap().contains("fixed_offset = 34"), "{status:#}");
+        daemon.stop();
+    });
+}
+
+#[test]
+fn a_host_cannot_pose_as_another_and_the_drops_are_counted() {
+    with_interfaces(|| {
+        veth("sw-host", "host", 1500);
+        veth("sw-trunk", "trunk", 1504);
+        let daemon = Site::new(&mac(5), &mac(6), "", PORTS).start().unwrap();
+        let (mut host, mut trunk) = (open("host"), open("trunk"));
+        // As the victim's neighbour, and with an ARP reply that only the victim receives.
+        send(&mut host, &between(7, 6));
+        let mut reply = arp(2, (7, [10, 0, 0, 7]), [10, 0, 0, 6]);
+        reply[..6].copy_from_slice(&mac_bytes(6));
+        reply[6..12].copy_from_slice(&mac_bytes(5));
+        send(&mut host, &reply);
+        daemon.wait("both are counted", |status| {
+            status["drops"]["source_mac"] == 1 && status["drops"]["source_arp"] == 1
+        });
+        let metrics = daemon.page("/metrics");
+        assert!(metrics.contains("fibula_frames_dropped_total{reason=\"source_arp\"} 1"), "{metrics}");
+        // The first that gets out is the host's own.
+        send(&mut host, &between(5, 6));
+        assert_eq!(receive(&mut trunk), with_shim(&between(5, 6), INITIAL_HOPS));
+        let checks: Vec<_> =
+            daemon.json()["ports"].as_array().unwrap().iter().map(|port| port["check_source"].clone()).collect();
+        assert_eq!(checks, ["mac", "off"]);
+        daemon.stop();
+
+        let daemon = Site::new(&mac(5), &mac(6), "check_source = 'off'", PORTS).start().unwrap();
+        send(&mut host, &between(7, 6));
+        assert_eq!(receive(&mut trunk), with_shim(&between(7, 6), INITIAL_HOPS));
         daemon.stop();
     });
 }
@@ -202,14 +236,14 @@ fn a_switch_starts_without_its_ports_and_takes_them_when_they_come() {
             assert!(metrics.contains("fibula_port_up{port=\"8\",device=\"sw-trunk\"} 0"), "{metrics}");
             assert!(metrics.contains("fibula_port_up{port=\"1\",device=\"sw-host\"} 1"), "{metrics}");
             let mut host = open("host");
-            send(&mut host, &to_mac(6));
+            send(&mut host, &between(5, 6));
             daemon.wait("a frame to the missing port is counted", |status| status["drops"]["port_down"] == 1);
 
             veth("sw-trunk", "trunk", 1504);
             daemon.wait("the port comes up", |status| status["ports"][1]["up"] == true);
             let mut trunk = open("trunk");
-            send(&mut host, &to_mac(6));
-            assert_eq!(receive(&mut trunk), with_shim(&to_mac(6), INITIAL_HOPS));
+            send(&mut host, &between(5, 6));
+            assert_eq!(receive(&mut trunk), with_shim(&between(5, 6), INITIAL_HOPS));
             send(&mut trunk, &with_shim(&to_mac(5), 9));
             assert_eq!(receive(&mut host), to_mac(5));
             daemon.stop();
@@ -228,15 +262,15 @@ fn a_port_whose_device_is_deleted_and_made_again_is_used_again() {
         let mut host = open("host");
         for round in 1..=2 {
             let mut trunk = open("trunk");
-            send(&mut host, &to_mac(6));
-            assert_eq!(receive(&mut trunk), with_shim(&to_mac(6), INITIAL_HOPS));
+            send(&mut host, &between(5, 6));
+            assert_eq!(receive(&mut trunk), with_shim(&between(5, 6), INITIAL_HOPS));
             ip("link del sw-trunk");
             // By both workers: one that has not looked yet holds the old device.
             let faults = |status: &serde_json::Value| status["ports"][1]["counters"]["faults"].as_u64().unwrap();
             daemon.wait("the port is found gone", |status| {
                 status["ports"][1]["up"] == false && faults(status) >= 2 * round
             });
-            send(&mut host, &to_mac(6));
+            send(&mut host, &between(5, 6));
             daemon.wait("the frame is counted", |status| status["drops"]["port_down"] == round);
             veth("sw-trunk", "trunk", 1504);
             daemon.wait("the port comes back", |status| status["ports"][1]["up"] == true);
@@ -260,8 +294,8 @@ fn a_port_that_is_there_but_down_comes_up_with_its_device() {
         ip("link set sw-trunk up");
         daemon.wait("the port comes up", |status| status["ports"][1]["up"] == true);
         let (mut host, mut trunk) = (open("host"), open("trunk"));
-        send(&mut host, &to_mac(6));
-        assert_eq!(receive(&mut trunk), with_shim(&to_mac(6), INITIAL_HOPS));
+        send(&mut host, &between(5, 6));
+        assert_eq!(receive(&mut trunk), with_shim(&between(5, 6), INITIAL_HOPS));
         daemon.stop();
     });
 }

@@ -12,6 +12,7 @@ use fibula_switch::counters::DropReason;
 use fibula_switch::dataplane::{BuildError, Dataplane, PortSpec, Settings, build, check_mtus};
 use fibula_switch::plane::PlaneWriter;
 use fibula_switch::port::Role;
+use fibula_switch::source::CheckSource;
 use fibula_switch::table::FibTable;
 use lookup::hash::{Digest, Family, Hasher, SecretKey};
 use lookup::othello::{Othello, OthelloQuery, Settings as TableSettings};
@@ -63,7 +64,7 @@ fn two_workers() -> TwoWorkers {
             devices.push(Box::new(near));
             far_ends.push(far);
         }
-        specs.push(PortSpec { id: PortId(id), role, devices });
+        specs.push(PortSpec { id: PortId(id), role, check_source: CheckSource::Off, devices });
     }
     let settings = Settings { workers: 2, ..Settings::default() };
     let (plane, mut writer) = Dataplane::start(&settings, specs).unwrap();

@@ -19,6 +19,7 @@ use lookup::hash::SecretKey;
 use netio::backend::loopback;
 use switch::dataplane::{self, PortSpec};
 use switch::port::Role;
+use switch::source::CheckSource;
 
 use super::backend::{Backend, Control, Put, SetOnDrop, Stop, Tables};
 use super::engine::{Cable, Engine, Input, Outlet, Shared, Unit};
@@ -91,7 +92,7 @@ fn build<'a>(layout: &'a Layout, shared: &'a Shared, judge: &'a Judge) -> Result
     let far = (0..layout.n_gateways()).map(|switch| (layout.far(switch), None, End { switch, port: FAR_PORT }));
     for (station, cable, at) in hosts.chain(far) {
         let (inner, end) = loopback::pair(&label(at), &layout.station_name(station), &settings)?;
-        add(at, PortSpec::new(at.port, Role::Host, inner));
+        add(at, PortSpec { check_source: CheckSource::Mac, ..PortSpec::new(at.port, Role::Host, inner) });
         outlets.push(Outlet { station, cable, end });
     }
     let plane = dataplane::Settings { max_frame: MAX_FRAME - SHIM_LEN, ..dataplane::Settings::default() };

@@ -139,6 +139,64 @@ fn avx2(lines: &[Line], numbers: &[u32], keys: &[u64]) -> Found {
     })
 }
 
+/// Which of up to 32 words are in their lines, as they are: a bit for each word.
+/// # Panics
+/// As [`search`].
+#[inline]
+pub fn contained(kernel: Kernel, lines: &[Line], numbers: &[u32], words: &[u64]) -> u32 {
+    assert!(words.len() <= MOST, "at most {MOST} words");
+    let numbers = &numbers[..words.len()];
+    match kernel.vectors() {
+        // SAFETY: the processor has the instructions.
+        #[cfg(target_arch = "x86_64")]
+        Vectors::Avx512 | Vectors::Avx512Ifma => unsafe { contained_avx512(lines, numbers, words) },
+        // SAFETY: as above.
+        #[cfg(target_arch = "x86_64")]
+        Vectors::Avx2 => unsafe { contained_avx2(lines, numbers, words) },
+        _ => each_contained(lines, numbers, words, |line, wanted| {
+            line.iter().fold(false, |found, word| found | (word.load(Ordering::Acquire) == wanted))
+        }),
+    }
+}
+
+#[inline(always)]
+fn each_contained(lines: &[Line], numbers: &[u32], words: &[u64], one: impl Fn(&Line, u64) -> bool) -> u32 {
+    let each = numbers.iter().zip(words).enumerate();
+    each.fold(0, |found, (bit, (&number, &word))| found | u32::from(one(&lines[number as usize], word)) << bit)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+fn contained_avx512(lines: &[Line], numbers: &[u32], words: &[u64]) -> u32 {
+    use std::arch::x86_64::*;
+    each_contained(lines, numbers, words, |line, wanted| {
+        let words;
+        // SAFETY: as in `avx512`.
+        unsafe {
+            std::arch::asm!("vmovdqu64 {}, zmmword ptr [{}]", out(zmm_reg) words, in(reg) line.as_ptr(),
+                options(readonly, nostack, preserves_flags));
+        }
+        _mm512_cmpeq_epi64_mask(words, _mm512_set1_epi64(wanted.cast_signed())) != 0
+    })
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn contained_avx2(lines: &[Line], numbers: &[u32], words: &[u64]) -> u32 {
+    use std::arch::x86_64::*;
+    each_contained(lines, numbers, words, |line, wanted| {
+        let (low, high): (__m256i, __m256i);
+        // SAFETY: as in `avx2`.
+        unsafe {
+            std::arch::asm!("vmovdqu {0}, ymmword ptr [{2}]", "vmovdqu {1}, ymmword ptr [{2} + 32]",
+                out(ymm_reg) low, out(ymm_reg) high, in(reg) line.as_ptr(), options(readonly, nostack, preserves_flags));
+        }
+        let wanted = _mm256_set1_epi64x(wanted.cast_signed());
+        let found = _mm256_or_si256(_mm256_cmpeq_epi64(low, wanted), _mm256_cmpeq_epi64(high, wanted));
+        _mm256_testz_si256(found, found) == 0
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -169,8 +227,15 @@ mod tests {
                 expected.live |= u32::from(own.iter().any(|&mark| mark >= FIRST_VALUE)) << bit;
                 expected.undecided |= u32::from(!ended) << bit;
             }
+            let words: Vec<u64> = keys.iter().map(|key| key << MARK_BITS | 2).collect();
+            let holds = |(&number, word): (&u32, &u64)| {
+                lines[number as usize].iter().any(|held| held.load(Ordering::Relaxed) == *word)
+            };
+            let bits = numbers.iter().zip(&words).map(holds).enumerate();
+            let contains = bits.fold(0, |bits, (bit, holds)| bits | u32::from(holds) << bit);
             for kernel in Kernel::available() {
                 assert_eq!(search(kernel, &lines, &numbers, &keys), expected, "{kernel}");
+                assert_eq!(contained(kernel, &lines, &numbers, &words), contains, "{kernel}");
             }
         }
     }

@@ -6,6 +6,9 @@
 //! they come from hosts, and the exact check of valid names precedes it. The bench compares where each frame went with
 //! where its name says.
 //!
+//! At a gateway, the source addresses are those of 64K hosts at the port of entry. The same switch is also measured with
+//! checks of sources ([`switch::source`]).
+//!
 //! [`run_connections`] measures what connection tracking costs the same switch: frames of open TCP connections with and
 //! without the flow stage, then with as many frames of unknown connections in between, which are refused or accepted.
 
@@ -14,6 +17,7 @@ use std::sync::Arc;
 use fib::designs::{self, CONCISE, Design, Spec, Table};
 use fib::name::{Name, NameKind};
 use switch::bench::{Connections, Load, Measured, Place, Wiring, forward_empty, forward_with_fib};
+use switch::source::CheckSource;
 
 use super::{Listener, Options};
 use crate::BenchError;
@@ -33,6 +37,10 @@ const UNKNOWN: &str = "unknown";
 /// Bits of the number of the port that a frame leaves by, and the number of those ports.
 const EXIT_BITS: u8 = 3;
 const EXITS: u16 = (1 << EXIT_BITS) - 1;
+/// Names at the port of entry of a gateway. Their frames take turns.
+const SOURCES: usize = 64 << 10;
+/// The checks of sources that are measured beside a gateway without.
+const CHECKS: [(CheckSource, &str); 2] = [(CheckSource::Mac, "source mac"), (CheckSource::MacAndIp, "source mac+ip")];
 /// Frames per run and worker.
 const FRAMES: u64 = 8 << 20;
 /// Maximum number of connections.
@@ -146,8 +154,10 @@ fn run_size(
     listener: &mut dyn Listener,
 ) -> Result<(), BenchError> {
     let n_queries = (n as usize).clamp(1 << 20, 16 << 20);
-    let both = options.names.generate(2 * n as usize, options.seed);
-    let (names, unknown) = both.split_at(n as usize);
+    let all = options.names.generate(2 * n as usize + SOURCES, options.seed);
+    let (names, others) = all.split_at(n as usize);
+    let (unknown, at_entry) = others.split_at(n as usize);
+    let at_entry: Arc<[u64]> = at_entry.into();
     let input = Input {
         names,
         name_len: options.names.name_len(),
@@ -205,10 +215,13 @@ fn run_size(
                 To::Zipf => NameSet::Zipf.to_string(),
                 To::Unknown => UNKNOWN.to_owned(),
             };
+            let is_gateway = place == Place::Gateway;
             let load = Load {
                 place,
                 wiring,
                 frame_bytes,
+                sources: if is_gateway { Arc::clone(&at_entry) } else { Arc::default() },
+                check_source: CheckSource::Off,
                 destinations: Arc::clone(destinations),
                 n_exits: EXITS,
                 workers: workers as usize,
@@ -224,14 +237,20 @@ fn run_size(
             let bench = format!("forward/{place}, {frame_bytes} bytes");
             listener.say(&format!("{bench}, {names_text} names, {} of them", size_text(n)));
             let mut empty = Vec::new();
-            let mut rates = vec![Vec::new(); fibs.len()];
+            let checks: &[_] = if is_gateway && to == To::Valid { &CHECKS } else { &[] };
+            let mut loads = vec![(String::new(), load.clone())];
+            loads.extend(
+                checks.iter().map(|&(check_source, text)| (format!(", {text}"), Load { check_source, ..load.clone() })),
+            );
+            let mut rates = vec![Vec::new(); fibs.len() * loads.len()];
             let mut checksum = 0;
             for _ in 0..options.runs {
                 let refused = |error: switch::dataplane::BuildError| input.build_error("forward", error);
                 empty.push(forward_empty(&load, &hasher).map_err(refused)?.rate_pps() / 1e6);
-                for ((design, fib), rates) in fibs.iter().zip(&mut rates) {
-                    let measured = forward_with_fib(&load, &hasher, &**fib, names).map_err(refused)?;
-                    checksum = check(design.name, &load, &measured, to == To::Unknown)?;
+                let entered = fibs.iter().flat_map(|fib| loads.iter().map(move |(_, load)| (fib, load)));
+                for (((design, fib), load), rates) in entered.zip(&mut rates) {
+                    let measured = forward_with_fib(load, &hasher, &**fib, names).map_err(refused)?;
+                    checksum = check(design.name, load, &measured, to == To::Unknown)?;
                     rates.push(measured.rate_pps() / 1e6);
                 }
             }
@@ -244,8 +263,9 @@ fn run_size(
                 in_flight: 1,
             };
             let mut rows = vec![Row::new(&bench, "empty", &setting, "Mpkt/s", empty)];
-            for ((design, _), rates) in fibs.iter().zip(rates) {
-                let mut row = Row::new(&bench, design.name, &setting, "Mpkt/s", rates);
+            let entered = fibs.iter().flat_map(|(design, _)| loads.iter().map(move |(text, _)| (design, text)));
+            for ((design, text), rates) in entered.zip(rates) {
+                let mut row = Row::new(&bench, &format!("{}{text}", design.name), &setting, "Mpkt/s", rates);
                 row.checksum = Some(checksum);
                 rows.push(row);
             }
@@ -287,6 +307,8 @@ fn measure_connections(
                         place,
                         wiring: Wiring::Rings,
                         frame_bytes: 64,
+                        sources: Arc::default(),
+                        check_source: CheckSource::Off,
                         destinations: Arc::clone(&destinations),
                         n_exits: EXITS,
                         workers: workers as usize,

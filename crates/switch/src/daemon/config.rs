@@ -4,6 +4,7 @@ use crate::flow::Settings as FlowSettings;
 use crate::flow::config::Section;
 use crate::gateway;
 use crate::parse::MAX_FIXED_OFFSET;
+use crate::source::CheckSource;
 use api::config::ConfigError;
 use fib::action::PortId;
 use serde::Deserialize;
@@ -35,6 +36,9 @@ pub struct Config {
     pub flow: Option<Section>,
     /// IP routing to networks outside; none if absent.
     pub gateway: Option<gateway::config::Section>,
+    /// What host ports check of the sources of frames, unless they say otherwise.
+    #[serde(default)]
+    pub check_source: CheckSource,
     /// The ports; without any, a switch answers those programs only.
     #[serde(default, rename = "port")]
     pub ports: Vec<Port>,
@@ -51,6 +55,8 @@ pub struct Port {
     pub device: String,
     /// What is attached to it.
     pub role: Role,
+    /// What is checked of the sources of frames; that of the switch if absent. For host ports only.
+    pub check_source: Option<CheckSource>,
 }
 
 /// What is attached to a port.
@@ -117,6 +123,12 @@ impl Config {
                     port.device
                 ));
             }
+            if port.check_source.is_some() && port.role != Role::Host {
+                return Err(format!(
+                    "port {} has check_source, which is for ports with role = \"host\"; remove it",
+                    port.id
+                ));
+            }
             if !devices.insert(&port.device) {
                 return Err(format!("two ports have the device {}; give each its own", port.device));
             }
@@ -124,6 +136,14 @@ impl Config {
         config.flow_settings()?;
         config.gateway_settings()?;
         Ok(config)
+    }
+
+    /// What is checked of the sources of frames at a port.
+    pub fn check_source_at(&self, port: &Port) -> CheckSource {
+        match port.role {
+            Role::Host => port.check_source.unwrap_or(self.check_source),
+            Role::Trunk | Role::Outside => CheckSource::Off,
+        }
     }
 
     /// What connection tracking is to do, if there is any.
@@ -188,6 +208,22 @@ mod tests {
     }
 
     #[test]
+    fn sources_are_checked_as_the_switch_or_the_port_says() {
+        let port = |id, role, rest| format!("[[port]]\nid = {id}\ndevice = 'eth{id}'\nrole = '{role}'\n{rest}");
+        let ports = [port(1, "host", ""), port(2, "host", "check_source = 'off'\n"), port(3, "trunk", "")].concat();
+        for (setting, at_1) in [
+            ("", CheckSource::Mac),
+            ("check_source = 'mac'\n", CheckSource::Mac),
+            ("check_source = 'mac+ip'\n", CheckSource::MacAndIp),
+            ("check_source = 'off'\n", CheckSource::Off),
+        ] {
+            let config = Config::parse(&format!("{GOOD}{setting}{ports}")).unwrap();
+            let checks: Vec<_> = config.ports.iter().map(|port| config.check_source_at(port)).collect();
+            assert_eq!(checks, [at_1, CheckSource::Off, CheckSource::Off], "{setting}");
+        }
+    }
+
+    #[test]
     fn wrong_files_are_refused_with_the_reason() {
         let cases = [
             (format!("{GOOD}worker = 2\n"), "worker"),
@@ -201,6 +237,8 @@ mod tests {
             (format!("{GOOD}{}", PORT.replace("eth0", "a-name-of-16-byt")), "not the name of an interface"),
             (format!("{GOOD}{}", PORT.replace("host", "hosts")), "hosts"),
             (format!("{GOOD}{}", PORT.replace("= 1", "= 65536")), "65536"),
+            (format!("{GOOD}check_source = 'ip'\n"), "mac+ip"),
+            (format!("{GOOD}{}check_source = 'mac'\n", PORT.replace("host", "trunk")), "port 1 has check_source"),
             (format!("{GOOD}lookup = 4602\n"), "lookup"),
             (format!("{GOOD}lookup = '[::1]:4602'\nstatus = '[::1]:4602'\n"), "the address [::1]:4602"),
             (format!("{GOOD}status = '[::1]:4602'\n[flow]\ncontrol = '[::1]:4602'\n"), "the address [::1]:4602"),

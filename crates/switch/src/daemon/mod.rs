@@ -268,7 +268,7 @@ fn open_ports(config: &Config) -> Result<Vec<PortSpec>, NetError> {
             config::Role::Trunk => Role::Trunk,
             config::Role::Outside => Role::Outside,
         };
-        ports.push(PortSpec { id: port.id, role, devices });
+        ports.push(PortSpec { id: port.id, role, check_source: config.check_source_at(port), devices });
     }
     if let Err(error) = check_mtus(&ports) {
         tracing::warn!(switch = config.name, "long frames will be dropped: {error}");

@@ -11,6 +11,7 @@ use api::memory;
 use api::status::{MetricsText, StatusSource, plain};
 use api::v1::MemoryUse;
 use fib::designs::Table;
+use fib::name::NameKind;
 use fib::replica::{Replica, Tables};
 use lookup::base::processor::{Kernel, prefetch_pays};
 use serde_json::{Map, Value, json};
@@ -38,7 +39,7 @@ struct Served {
     shards: u64,
     /// How names are looked up.
     lookups: Option<String>,
-    name_kind: Option<String>,
+    name_kind: Option<NameKind>,
     field_error: Option<String>,
 }
 
@@ -63,7 +64,7 @@ impl Page {
             parts: parts(&replica),
             shards: replica.fib().map_or(0, |fib| fib.held().len() as u64),
             lookups: replica.fib().map(lookups),
-            name_kind: replica.header().map(|header| header.spec.kind.to_string()),
+            name_kind: replica.header().map(|header| header.spec.kind),
             field_error: replica.tables().field_error().map(|error| error.to_string()),
         }
     }
@@ -104,6 +105,8 @@ impl StatusSource for Page {
         let link = self.shared.status();
         let Served { valid_names, local_names, fib_bytes, parts, shards, lookups, name_kind, field_error } =
             self.served();
+        let kind = name_kind;
+        let name_kind = kind.map(|kind| kind.to_string());
         let mut status = json!({
             "name": self.name,
             "version": env!("CARGO_PKG_VERSION"),
@@ -137,7 +140,7 @@ impl StatusSource for Page {
                 "dropped": plane.total.dropped_total(),
             });
             status["drops"] = Value::Object(drops.collect());
-            status["ports"] = plane.ports.iter().map(port_json).collect();
+            status["ports"] = plane.ports.iter().map(|port| port_json(port, kind)).collect();
         }
         status.to_string()
     }
@@ -204,10 +207,13 @@ fn flow_metrics(flows: &Flows, text: &mut MetricsText) {
     text.gauge("fibula_flow_server_flows", "Flows of each server.", servers);
 }
 
-fn port_json(port: &PortStatus) -> Value {
+/// A port; names are of `kind`, if there are any yet.
+fn port_json(port: &PortStatus, kind: Option<NameKind>) -> Value {
+    let check_source = port.check_source.with_names(kind.unwrap_or(NameKind::Mac)).text();
     let counters: Map<String, Value> = port.counters.fields().map(|(name, n)| (name.to_owned(), n.into())).collect();
     json!({
-        "id": port.id.0, "device": port.device, "up": port.up, "last_error": port.last_error, "counters": counters,
+        "id": port.id.0, "device": port.device, "up": port.up, "last_error": port.last_error,
+        "check_source": check_source, "counters": counters,
     })
 }
 

@@ -16,6 +16,7 @@
 use super::{ExactTable, ExactWriter};
 use fib::hash_index::HashIndex;
 use fib::name::{Name, NameKind};
+use lookup::hash::Digest;
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -100,6 +101,14 @@ impl Addresses {
             2 => Some(IpAddr::V6(Ipv6Addr::from(*self.wide.get(stored as usize)?))),
             _ => None,
         }
+    }
+
+    /// The address of a MAC address, if it leads back to it. Any thread may ask, also while the name changes.
+    pub(crate) fn of(&self, digest: Digest, mac: &[u8]) -> Option<IpAddr> {
+        let slot = self.table.slot_of(digest, mac)?;
+        // The value may be that of another address than the column's, for a moment.
+        let ip = self.at(slot)?;
+        (self.find(ip) == Some(slot)).then_some(ip)
     }
 
     /// The name that has an address. Names of other kinds than MAC addresses are not found.

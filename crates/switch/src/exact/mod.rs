@@ -256,7 +256,39 @@ impl ExactTable {
 
     /// The value of a name of the table's kind. Texts are in no table.
     pub(crate) fn get_name(&self, name: &Name, digest: Digest) -> Option<u16> {
-        if name.kind() == NameKind::Text { None } else { self.get_key(digest, &Key::new(name.as_bytes())) }
+        if name.kind() == NameKind::Text { None } else { self.get_bytes(name.as_bytes(), digest) }
+    }
+
+    /// The slot of a live name.
+    fn slot_of(&self, digest: Digest, name: &[u8]) -> Option<usize> {
+        let (slot, mark) = self.find(digest, &Key::new(name));
+        value_of(mark).map(|_| slot)
+    }
+
+    /// The value of a name, given by its bytes, at most [`MAX_NAME`].
+    pub(crate) fn get_bytes(&self, name: &[u8], digest: Digest) -> Option<u16> {
+        self.get_key(digest, &Key::new(name))
+    }
+
+    /// Which of up to [`BURST`] names, given as words, have the value: bit `i` for name `i`. For tables with slots of one word
+    /// only; others have none of them.
+    #[inline]
+    pub(crate) fn hold(&self, words: &[u64], digests: &[Digest], value: u16) -> u32 {
+        if self.stride > 1 {
+            return 0;
+        }
+        let mut wanted = [0; BURST];
+        for (wanted, word) in wanted.iter_mut().zip(words) {
+            *wanted = word << MARK_BITS | (u64::from(value) + FIRST_VALUE);
+        }
+        let searches = self.begin(digests);
+        let lines = self.slots.as_chunks().0;
+        let mut held = marked::contained(Kernel::get(), lines, &searches.homes, &wanted[..words.len()]);
+        // Those that are outside their homes, and those that are not here at all.
+        for i in ones(first(words.len()) & !held) {
+            held |= u32::from(self.get_word(digests[i], words[i]) == Some(value)) << i;
+        }
+        held
     }
 
     /// The value of the `i`th name of a burst.

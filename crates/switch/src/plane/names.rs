@@ -93,14 +93,14 @@ impl<T> ValidNames<T> {
     /// After the names have got other slots.
     fn move_addresses(&self) {
         let moved = self.shared.neighbours.hosts().moved(&self.exact);
-        *self.shared.neighbours.hosts_mut() = moved;
+        self.shared.neighbours.replace_hosts(moved);
     }
 
     fn take(&mut self, loading: LoadingValid) -> Arc<ExactTable> {
         let LoadingValid { exact, addresses, others } = loading;
         self.exact = exact;
         self.others.replace(others);
-        *self.shared.neighbours.hosts_mut() = addresses;
+        self.shared.neighbours.replace_hosts(addresses);
         self.exact.table().clone()
     }
 }

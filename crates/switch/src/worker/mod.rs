@@ -1,10 +1,10 @@
 //! A worker receives bursts on its ports. It forwards every frame, answers it, or drops it and counts the reason.
 //!
 //! ```text
-//!  port ─► burst of 32 ─► (flow stage) ─► parse ─► digests ─► valid? ─► values ─► act ─► staging ─► ports of exit
-//!                           │        (host ports only)              │
-//!                           └─► ARP, ND: answered on the same port   └─► never the port of entry; shim pushed,
-//!                                                                        counted down, or taken off
+//!  port ─► burst of 32 ─► source? ─► (flow stage) ─► parse ─► digests ─► valid? ─► values ─► act ─► staging ─► ports of exit
+//!                         (hosts)        │                      (hosts)              │
+//!                                        └─► ARP, ND: answered on the same port      └─► never the port of entry; shim
+//!                                                                                        pushed, counted down, or taken off
 //! ```
 //! **Bursts in flight.** If a burst is full, more frames are waiting. Then the worker begins the lookups of the next
 //! burst before it finishes those of this one, so that the memory system always has requests. Flows and names are looked
@@ -17,7 +17,8 @@
 //! does. Its reader is offline meanwhile, so that old versions of the FIB can be freed.
 //!
 //! The checks of the frame path:
-//! - From a host, the name must be in the exact table of valid names.
+//! - From a host, the frame must say truly who sent it ([`crate::source`]), and the name must be in the exact table of
+//!   valid names.
 //! - To a host, the exact table of local names must have the name at this very port. So a wrong answer of the FIB may
 //!   lead a frame astray until it is dropped, but never to a host that it is not for.
 //! - A frame never leaves by the port of entry, and enters at most [`shim::INITIAL_HOPS`] switches after the first.
@@ -25,6 +26,7 @@
 //! Limits: 254 ports a worker.
 
 mod routed;
+mod sources;
 mod work;
 
 use crate::answer::answer;
@@ -234,9 +236,10 @@ impl<T: Table> Worker<T> {
         self.refresh_table(&plane);
         self.counters.received.add(self.work.burst.len() as u64);
         (self.work.entry, self.work.from_trunk) = (entry, self.ports[entry].role == Role::Trunk);
-        self.work.plane = Some(plane);
         // The gateway looks names up while it finishes a burst, so its bursts are finished one by one.
         let may_wait = self.work.burst.is_full() && self.router.is_none();
+        self.check_sources(&plane, entry);
+        self.work.plane = Some(plane);
         self.begin_flows(epoch);
         if self.stage.is_some() && may_wait {
             std::mem::swap(&mut self.work, &mut self.tracked);

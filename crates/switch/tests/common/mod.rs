@@ -12,6 +12,7 @@ use fibula_switch::counters::{Counts, DropReason};
 use fibula_switch::dataplane::{Monitor, PortSpec, Settings, build};
 use fibula_switch::plane::PlaneWriter;
 use fibula_switch::port::Role;
+use fibula_switch::source::CheckSource;
 use fibula_switch::table::FibTable;
 use fibula_switch::worker::Worker;
 use lookup::hash::{Family, Hasher, SecretKey};
@@ -87,13 +88,24 @@ impl Rig {
     }
 
     pub fn without_fib(kind: NameKind, settings: &Settings) -> Self {
+        Self::without_fib_or_trust(kind, settings, CheckSource::Off)
+    }
+
+    /// Host ports check the sources of frames.
+    pub fn with_check(kind: NameKind, settings: &Settings, check_source: CheckSource) -> Self {
+        let mut rig = Self::without_fib_or_trust(kind, settings, check_source);
+        rig.publish_fib();
+        rig
+    }
+
+    fn without_fib_or_trust(kind: NameKind, settings: &Settings, check_source: CheckSource) -> Self {
         let (mut ends, mut specs) = (vec![], vec![]);
         let mut roles =
             vec![(HOST_1, Role::Host), (HOST_2, Role::Host), (TRUNK_8, Role::Trunk), (TRUNK_9, Role::Trunk)];
         roles.extend(settings.gateway.as_ref().map(|_| (OUTSIDE_3, Role::Outside)));
         for (id, role) in roles {
             let (near, far) = loopback::pair(&format!("port{id}"), "far", &loopback::Settings::default()).unwrap();
-            specs.push(PortSpec::new(id, role, near));
+            specs.push(PortSpec { check_source, ..PortSpec::new(id, role, near) });
             ends.push((id, far));
         }
         let (mut workers, monitor, mut writer) = build(settings, specs).unwrap();
@@ -206,7 +218,11 @@ pub fn ethernet(destination: [u8; 6], source: [u8; 6], ether_type: u16, payload:
 }
 
 pub fn to_mac(i: u64) -> Vec<u8> {
-    ethernet(mac_bytes(i), mac_bytes(999), 0x0800, &[0x45; 46])
+    between(999, i)
+}
+
+pub fn between(from: u64, to: u64) -> Vec<u8> {
+    ethernet(mac_bytes(to), mac_bytes(from), 0x0800, &[0x45; 46])
 }
 
 /// The frame as it looks between switches.
