@@ -229,6 +229,15 @@ pub enum ExactUpdate<V> {
     },
 }
 
+impl<V> ExactUpdate<V> {
+    /// Kind of the names.
+    pub fn kind(&self) -> NameKind {
+        match self {
+            ExactUpdate::Load { kind, .. } | ExactUpdate::Delta { kind, .. } => *kind,
+        }
+    }
+}
+
 /// Version and digest of an exact table or an action table: equal exactly when both sides have the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Held {

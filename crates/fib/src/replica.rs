@@ -8,6 +8,8 @@
 //! message, those before the refused one take effect). A new FIB or a whole exact table is collected from its parts
 //! while the old one serves, until the last part has come. A duplicate is acknowledged and changes nothing.
 //!
+//! The names of a network are of one kind: the first table header or exact table says which, and all later ones must agree. Otherwise a saved image could hold names that it cannot be read back with.
+//!
 //! A saved image is the messages that bring an empty replica to this state, with a checksum: see [`Replica::save`].
 
 use crate::action::{Action, ActionId, PortId};
@@ -269,6 +271,8 @@ pub struct Replica<T: Tables> {
     term: u64,
     node: Option<NodeId>,
     change: u64,
+    /// Kind of all names, once a message said it.
+    kind: Option<NameKind>,
     /// Header of the FIB that is served.
     header: Option<TableHeader>,
     fib: Option<Box<dyn Table>>,
@@ -282,6 +286,8 @@ pub struct Replica<T: Tables> {
     valid: ExactState<<T::Valid as Exact<Option<IpAddr>>>::Loading>,
     local: ExactState<<T::Local as Exact<PortId>>::Loading>,
     valid_held: bool,
+    /// Whether the versions mean nothing until a table header resets them.
+    must_start_over: bool,
     tables: T,
 }
 
@@ -294,6 +300,7 @@ impl<T: Tables> Replica<T> {
             term: 0,
             node: None,
             change: 0,
+            kind: None,
             header: None,
             fib: None,
             hasher: None,
@@ -305,6 +312,7 @@ impl<T: Tables> Replica<T> {
             valid: ExactState::default(),
             local: ExactState::default(),
             valid_held: false,
+            must_start_over: false,
             tables,
         }
     }
@@ -330,6 +338,17 @@ impl<T: Tables> Replica<T> {
         match self.node {
             Some(expected) if expected != node => return Err(ReplicaError::WrongNode { got: node, expected }),
             _ => {}
+        }
+        let kind = match &body {
+            Body::Table(header) => Some(header.spec.kind),
+            Body::Valid(update) => Some(update.kind()),
+            Body::Local(update) => Some(update.kind()),
+            _ => None,
+        };
+        if let (Some(got), Some(expected)) = (kind, self.kind)
+            && got != expected
+        {
+            return Err(ReplicaError::WrongKind { got, expected });
         }
         let applied = match body {
             Body::Table(header) => self.start_table(header),
@@ -363,6 +382,7 @@ impl<T: Tables> Replica<T> {
             Body::Local(update) => self.local.apply(self.tables.local(), update, self.limits.max_names)?,
         };
         (self.cluster, self.term, self.node) = (cluster, term, Some(node));
+        self.kind = self.kind.or(kind);
         self.change = self.change.max(change);
         let valid_held =
             self.header.as_ref().is_some_and(|header| header.gateway) && self.valid.held != Held::default();
@@ -372,8 +392,16 @@ impl<T: Tables> Replica<T> {
         Ok(Received { applied, change })
     }
 
+    /// Forgets which switch this is and which versions it has, not what it serves: the next report asks for everything.
+    /// For a switch that was removed from the network and added again, and so got another id.
+    pub fn start_over(&mut self) {
+        self.node = None;
+        self.must_start_over = true;
+    }
+
     fn start_table(&mut self, header: TableHeader) -> bool {
         if header.reset {
+            self.must_start_over = false;
             self.actions_held = Held::default();
             self.valid.held = Held::default();
             self.local.held = Held::default();
@@ -442,6 +470,9 @@ impl<T: Tables> Replica<T> {
 
     /// What the switch has: its hello to a controller, and its answer to an error that needs a resync.
     pub fn report(&self) -> Report {
+        if self.must_start_over {
+            return Report { cluster: self.cluster, term: self.term, ..Report::default() };
+        }
         Report {
             cluster: self.cluster,
             term: self.term,
@@ -602,9 +633,14 @@ pub enum ReplicaError {
     /// A controller that was replaced meanwhile.
     #[error("a message of term {got}, the controller is in term {current}")]
     StaleTerm { got: u64, current: u64 },
-    /// For another switch.
-    #[error("a message for switch {got}, this is {expected}: check the switch's name, or remove the saved image")]
+    /// For another switch, or for this one under another id.
+    #[error("a message for switch {got}, this is {expected}: start over if the controller calls this switch {got} now")]
     WrongNode { got: NodeId, expected: NodeId },
+    /// Names of another kind than the network's.
+    #[error(
+        "names of kind {got}, the names here are of kind {expected}: check the controller's address, or remove the saved image"
+    )]
+    WrongKind { got: NameKind, expected: NameKind },
     /// A saved image that cannot be used.
     #[error("the saved image cannot be used ({why}): start without it, the controller sends everything")]
     Saved { why: &'static str },
@@ -618,6 +654,7 @@ impl ReplicaError {
             ReplicaError::WrongCluster { .. }
                 | ReplicaError::StaleTerm { .. }
                 | ReplicaError::WrongNode { .. }
+                | ReplicaError::WrongKind { .. }
                 | ReplicaError::ImageTooLarge { .. }
                 | ReplicaError::TooManyNames { .. }
                 | ReplicaError::Saved { .. }

@@ -240,6 +240,11 @@ impl Network {
         self.term
     }
 
+    /// Raises the term, for a controller that learns that its switches have seen a later one. A term never falls.
+    pub fn raise_term(&mut self, term: u64) {
+        self.term = self.term.max(term);
+    }
+
     /// Number of the latest change.
     pub fn change(&self) -> u64 {
         self.change

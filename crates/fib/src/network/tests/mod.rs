@@ -1,5 +1,6 @@
 //! The network against oracles: plain maps, hop-by-hop forwarding, and itself after a restart.
 
+mod identity;
 mod lab;
 mod protocol;
 mod wiring;

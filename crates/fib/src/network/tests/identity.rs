@@ -1,0 +1,102 @@
+//! Which switch a replica is, of which network: removed and added again, served by a store that was set back, sent names
+//! of another kind.
+
+use super::lab::{Lab, mac, settings};
+use crate::messages::{ExactUpdate, ExactValue};
+use crate::network::*;
+use crate::replica::{Limits, MemoryTables, Replica, ReplicaError};
+use crate::rib::Attachment;
+
+#[test]
+fn switch_removed_and_added_again_starts_over_and_serves_meanwhile() {
+    let mut lab = Lab::new(settings(ValueMode::Port));
+    let nodes = [lab.add_switch("s0", Tenants::All)];
+    for port in [100, 101] {
+        lab.change(|net| net.add_host_port(End { node: nodes[0], port: PortId(port) }));
+    }
+    lab.put(&mac(1), Attachment::new(nodes[0], PortId(100)));
+    let mut replica = lab.replicas.remove(&nodes[0]).unwrap();
+    lab.change(|net| net.remove_name(&mac(1)));
+    for port in [100, 101] {
+        lab.change(|net| net.remove_host_port(End { node: nodes[0], port: PortId(port) }));
+    }
+    lab.change(|net| net.remove_switch(nodes[0]));
+    let (again, effects) = lab.network.add_switch("s0", Tenants::All).unwrap();
+    lab.commit(effects);
+    assert_ne!(again, nodes[0]);
+    lab.change(|net| net.add_host_port(End { node: again, port: PortId(100) }));
+    lab.change(|net| net.set_name(&mac(2), Attachment::new(again, PortId(100))));
+
+    let mut saved = Replica::load(Limits::default(), MemoryTables::default(), &replica.save()).unwrap();
+    for replica in [&mut replica, &mut saved] {
+        let messages = lab.network.attach(again, &replica.report()).unwrap();
+        let error = replica.apply(messages[0].clone()).unwrap_err();
+        assert_eq!(error, ReplicaError::WrongNode { got: again, expected: nodes[0] });
+        replica.start_over();
+        assert_eq!(replica.action(&mac(1)), Action::Port(PortId(100)), "it serves what it has");
+        let messages = lab.network.attach(again, &replica.report()).unwrap();
+        assert!(matches!(&messages[0].body, Body::Table(header) if header.reset));
+        messages.into_iter().for_each(|message| _ = replica.apply(message).unwrap());
+        assert_eq!(replica.action(&mac(2)), Action::Port(PortId(100)));
+        assert_eq!(replica.report(), lab.network.held(again).unwrap());
+        assert_eq!(lab.network.attach(again, &replica.report()).unwrap(), []);
+    }
+}
+
+#[test]
+fn controller_whose_store_was_set_back_takes_a_term_after_all_that_its_switches_saw() {
+    let (mut lab, nodes) = Lab::ring(settings(ValueMode::Port), 2);
+    let backup = lab.store.clone();
+    lab.put(&mac(1), Attachment::new(nodes[0], PortId(100)));
+    lab.network.raise_term(1_000);
+    lab.put(&mac(2), Attachment::new(nodes[0], PortId(100)));
+    let replica = lab.replicas.get_mut(&nodes[0]).unwrap();
+    assert_eq!(replica.report().term, 1_000);
+
+    let rows = backup.into_iter().map(|((kind, key), value)| RowChange { kind, key, value: Some(value) });
+    let (mut network, _) = Network::restore(settings(ValueMode::Port), 2, rows).unwrap();
+    let late = network.attach(nodes[0], &replica.report()).unwrap();
+    assert_eq!(replica.apply(late[0].clone()), Err(ReplicaError::StaleTerm { got: 2, current: 1_000 }));
+    network.raise_term(replica.report().term + 1);
+    let messages = network.attach(nodes[0], &replica.report()).unwrap();
+    messages.into_iter().for_each(|message| _ = replica.apply(message).unwrap());
+    assert_eq!(replica.report(), network.held(nodes[0]).unwrap());
+    network.raise_term(3);
+    assert_eq!(network.term(), 1_001, "a term never falls");
+}
+
+#[test]
+fn names_of_another_kind_are_refused_and_the_saved_image_stays_usable() {
+    let (lab, nodes) = Lab::ring(settings(ValueMode::Port), 2);
+    let mut network = lab.network;
+    network.set_name(&mac(1), Attachment::new(nodes[0], PortId(100))).unwrap();
+    let mut replica = Replica::new(Limits::default(), MemoryTables::default());
+    let proper = network.attach(nodes[0], &replica.report()).unwrap();
+    let text = Name::from_bytes(NameKind::Text, b"a text").unwrap();
+    let version = 1_000;
+    let load = |digest, entries| {
+        Body::Local(ExactUpdate::Load { kind: NameKind::Text, version, digest, part: 0, parts: 1, entries })
+    };
+    let whole = load(PortId(1).share(&text), vec![(text.clone(), PortId(1))]);
+    proper.iter().for_each(|message| _ = replica.apply(message.clone()).unwrap());
+    let before = (replica.report(), replica.save());
+    let valid = before.0.valid;
+    let change = Body::Valid(ExactUpdate::Delta {
+        kind: NameKind::Text,
+        from: valid.version,
+        to: valid.version + 1,
+        digest: valid.digest ^ None.share(&text),
+        put: vec![(text, None)],
+        remove: vec![],
+    });
+    let mut header = network.header(nodes[0]);
+    header.spec.kind = NameKind::Text;
+    for body in [whole, change, load(0, vec![]), Body::Table(header)] {
+        let error = replica.apply(Message { body, ..proper[0].clone() }).unwrap_err();
+        assert_eq!(error, ReplicaError::WrongKind { got: NameKind::Text, expected: NameKind::Mac });
+        assert!(!error.needs_resync());
+        assert_eq!((replica.report(), replica.save()), before);
+    }
+    let again = Replica::load(Limits::default(), MemoryTables::default(), &before.1).unwrap();
+    assert_eq!(again.report(), before.0);
+}
