@@ -41,7 +41,10 @@ struct Queue {
     answered: u64,
     /// The latest report was answered with the state after this change, so older messages in transit are redundant.
     covered: u64,
+    /// Whether the making of messages is suspended; a new session is, until its report is answered.
     parked: bool,
+    /// Messages made and not queued.
+    n_unqueued: usize,
     /// (sequence, change) of each message that is not acknowledged.
     in_flight: VecDeque<(u64, u64)>,
 }
@@ -54,7 +57,7 @@ pub(crate) struct Outbox {
 }
 
 impl Session {
-    /// A session whose queue holds at most `limit_bytes`.
+    /// A session whose queue holds at most `limit_bytes`. It is parked.
     pub(crate) fn new(node: NodeId, limit_bytes: usize) -> (Arc<Session>, Outbox) {
         let (sender, receiver) = mpsc::unbounded_channel();
         let session = Arc::new(Session {
@@ -65,7 +68,8 @@ impl Session {
                 next_sequence: 1,
                 answered: 0,
                 covered: 0,
-                parked: false,
+                parked: true,
+                n_unqueued: 0,
                 in_flight: VecDeque::new(),
             }),
             backlog_bytes: AtomicUsize::new(0),
@@ -85,6 +89,8 @@ impl Session {
 
     /// Counts a message that [`Session::send`] will get.
     pub(crate) fn reserve(&self, len: usize) {
+        let mut queue = self.lock();
+        queue.n_unqueued += 1;
         self.backlog_bytes.fetch_add(len + MESSAGE_OVERHEAD, Relaxed);
     }
 
@@ -97,6 +103,7 @@ impl Session {
     pub(crate) fn send(&self, message: Bytes, change: u64) -> Option<u64> {
         let len = message.len();
         let mut queue = self.lock();
+        queue.n_unqueued = queue.n_unqueued.saturating_sub(1);
         let sequence = if change > queue.covered { self.enqueue(&mut queue, message, change) } else { None };
         if sequence.is_none() {
             self.release(len);
@@ -125,7 +132,14 @@ impl Session {
 
     /// Whether everything made for the switch is acknowledged.
     pub(crate) fn is_caught_up(&self) -> bool {
-        self.lock().in_flight.is_empty() && self.backlog_bytes.load(Relaxed) == 0
+        let queue = self.lock();
+        queue.n_unqueued == 0 && queue.in_flight.is_empty() && self.backlog_bytes.load(Relaxed) == 0
+    }
+
+    /// Whether everything made for the switch so far took effect there.
+    pub(crate) fn serves_all_made(&self) -> bool {
+        let queue = self.lock();
+        queue.n_unqueued == 0 && queue.in_flight.is_empty()
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
@@ -142,7 +156,7 @@ impl Session {
         queue.answered += 1;
         queue.covered = change;
         for message in messages {
-            self.reserve(message.len());
+            self.backlog_bytes.fetch_add(message.len() + MESSAGE_OVERHEAD, Relaxed);
             self.enqueue(&mut queue, message, change);
         }
     }
@@ -185,8 +199,8 @@ impl Session {
 
     /// Messages sent, messages acknowledged, bytes sent.
     pub(crate) fn progress(&self) -> (u64, u64, u64) {
-        let sent = self.lock().next_sequence - 1;
-        (sent, *self.acked.borrow(), self.sent_bytes.load(Relaxed))
+        let queue = self.lock();
+        (queue.next_sequence - 1, *self.acked.borrow(), self.sent_bytes.load(Relaxed))
     }
 
     /// Keeps what the switch says of its memory, instead of what it said before.

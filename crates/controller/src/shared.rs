@@ -17,6 +17,9 @@ pub(crate) struct Shared {
     pub(crate) messages: AtomicU64,
     pub(crate) message_bytes: AtomicU64,
     pub(crate) resyncs: AtomicU64,
+    /// Groups of changes committed, and those whose messages are made.
+    pub(crate) committed: AtomicU64,
+    pub(crate) made: AtomicU64,
     /// Lists that the pusher has but has not yet queued for their switches.
     pub(crate) pending_pushes: AtomicU64,
     /// Notified when switches are parked that may be released after some time.
@@ -45,7 +48,7 @@ pub(crate) struct Connected {
     pub(crate) sent_messages: u64,
     pub(crate) acked_messages: u64,
     pub(crate) sent_bytes: u64,
-    /// Whether everything committed so far is sent and acknowledged.
+    /// Whether the switch serves everything that was committed when the status was asked for.
     pub(crate) in_step: bool,
 }
 
@@ -58,6 +61,8 @@ impl Shared {
             messages: AtomicU64::new(0),
             message_bytes: AtomicU64::new(0),
             resyncs: AtomicU64::new(0),
+            committed: AtomicU64::new(0),
+            made: AtomicU64::new(0),
             pending_pushes: AtomicU64::new(0),
             parked: Notify::new(),
             sizes: Sizes::default(),
@@ -100,15 +105,23 @@ impl Shared {
         }
     }
 
+    /// The switches that are connected, and whether they are in step.
+    ///
+    /// The order of reading makes the claim true. A change that was committed before has made its messages, or its switch
+    /// was parked. A switch is released only after the messages with all that it lacks are made. So a switch that is not
+    /// parked, when after that no committed change is without its messages, and when after that it serves all made for
+    /// it, serves every change committed before the first of these.
     pub(crate) fn connected(&self) -> Vec<Connected> {
-        // Read before the sessions: a push that is queued in between makes a switch look late, never in step too soon.
-        let nothing_pending = self.pending_pushes.load(Acquire) == 0;
-        let state = |(node, (name, session)): (&NodeId, &(String, Arc<Session>))| {
+        let session =
+            |(name, session): &(String, Arc<Session>)| (name.clone(), Arc::clone(session), !session.is_parked());
+        let sessions: Vec<_> = self.lock().values().map(session).collect();
+        let committed = self.committed.load(Acquire);
+        let all_made = self.made.load(Acquire) >= committed;
+        let state = |(name, session, told): (String, Arc<Session>, bool)| {
+            let in_step = told && all_made && session.serves_all_made() && !session.is_ended();
             let (sent_messages, acked_messages, sent_bytes) = session.progress();
-            let told_all = nothing_pending && !session.is_parked() && !session.is_ended();
-            let in_step = told_all && sent_messages == acked_messages;
-            Connected { node: *node, name: name.clone(), sent_messages, acked_messages, sent_bytes, in_step }
+            Connected { node: session.node(), name, sent_messages, acked_messages, sent_bytes, in_step }
         };
-        self.lock().iter().map(state).collect()
+        sessions.into_iter().map(state).collect()
     }
 }

@@ -47,7 +47,9 @@ impl Southbound for South {
             tracing::warn!(switch, ?peer, %error, "the switch is refused");
             match &error {
                 AttachError::Refused(refusal) => crate::north::status_of(refusal),
-                AttachError::BadReport { .. } => Status::invalid_argument(error.to_string()),
+                AttachError::BadReport { .. } | AttachError::TermTooLate { .. } => {
+                    Status::invalid_argument(error.to_string())
+                }
             }
         })?;
         tracing::info!(switch, ?peer, version, "switch connected");

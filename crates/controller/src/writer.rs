@@ -97,6 +97,10 @@ pub(crate) enum AttachError {
     Refused(#[from] Refusal),
     #[error("the report of switch `{switch}` is malformed: {reason}")]
     BadReport { switch: String, reason: String },
+    #[error(
+        "switch `{switch}` has seen term {got}, and a controller reaches {max} at most: remove its saved image and start it again"
+    )]
+    TermTooLate { switch: String, got: u64, max: u64 },
 }
 
 pub(crate) struct Writer {
@@ -259,7 +263,6 @@ impl Writer {
                 break;
             }
             let Some((session, report)) = self.parked.remove(&node) else { continue };
-            session.set_parked(false);
             if session.is_ended() {
                 continue;
             }
@@ -277,6 +280,8 @@ impl Writer {
                             change,
                         }
                     }));
+                    // Not before its messages are made: until then it would look in step.
+                    session.set_parked(false);
                 }
                 // The switch was removed meanwhile.
                 Err(_) => session.end(),
@@ -307,8 +312,8 @@ impl Writer {
             }
             self.shared.transactions.fetch_add(1, Relaxed);
         }
+        self.shared.committed.fetch_add(1, AcqRel);
         self.publish_sizes();
-        // Before the answers: after an answer the switches must not appear in step with the state before.
         self.shared.pending_pushes.fetch_add(1, AcqRel);
         for (reply, changed) in group.replies {
             self.shared.changes.fetch_add(changed.changed, Relaxed);
@@ -365,6 +370,7 @@ impl Writer {
                 }
             }
         }
+        self.shared.made.fetch_add(1, AcqRel);
         if outgoing.is_empty() {
             self.shared.pending_pushes.fetch_sub(1, AcqRel);
         } else {

@@ -21,8 +21,14 @@ pub trait Store: Send {
     /// [`StoreError::Failed`]; the store is as before.
     fn commit(&mut self, changes: &[RowChange]) -> Result<(), StoreError>;
 
-    /// The term of this owner: greater than that of every owner before, including one that had a copy of the store.
+    /// The term of this owner: greater than that of every owner of this store before. The owner of a copy may have had a
+    /// greater one: see [`Store::raise_term`].
     fn term(&self) -> u64;
+
+    /// Raises the term, durably, to at least this.
+    /// # Errors
+    /// [`StoreError::Failed`]; the term is as before.
+    fn raise_term(&mut self, term: u64) -> Result<(), StoreError>;
 }
 
 /// What can go wrong with the store.

@@ -6,7 +6,7 @@
 use super::{RowChange, Store, StoreError};
 use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 const FORMAT: &str = "fibula rib 1";
 
@@ -72,12 +72,8 @@ impl SqliteStore {
             Some(format) if format == FORMAT => {}
             Some(format) => return Err(OpenError::Format(format)),
         }
-        // From the clock, so that a store restored from a copy is not taken for a controller replaced long ago.
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(1, |now| now.as_secs());
-        connection.execute(
-            "INSERT INTO store VALUES ('term', ?1) ON CONFLICT DO UPDATE SET value = max(value + 1, excluded.value)",
-            [now.cast_signed()],
-        )?;
+        // A count, not the clock: a clock that was ahead once would be ahead of every later start.
+        connection.execute("INSERT INTO store VALUES ('term', 1) ON CONFLICT DO UPDATE SET value = value + 1", [])?;
         let term: i64 = connection.query_row("SELECT value FROM store WHERE item = 'term'", [], |r| r.get(0))?;
         connection.execute_batch("COMMIT")?;
         Ok(Self { connection, path: path.to_owned(), term: term.cast_unsigned() })
@@ -146,6 +142,13 @@ impl Store for SqliteStore {
 
     fn term(&self) -> u64 {
         self.term
+    }
+
+    fn raise_term(&mut self, term: u64) -> Result<(), StoreError> {
+        let stored = "UPDATE store SET value = max(value, ?) WHERE item = 'term'";
+        self.connection.execute(stored, [term.cast_signed()]).map_err(|source| self.failed(source))?;
+        self.term = self.term.max(term);
+        Ok(())
     }
 }
 

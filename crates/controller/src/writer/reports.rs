@@ -1,6 +1,7 @@
 //! Reports of switches: answered in order while there is room, otherwise later.
 
 use super::{AttachError, Attached, Writer};
+use crate::change::Refusal;
 use crate::session::Session;
 use bytes::Bytes;
 use fib::messages::{Report, Uplink};
@@ -11,11 +12,16 @@ use std::time::{Duration, Instant};
 /// How long switches may wait for room until the one that holds the most is cut off.
 pub(super) const ROOM_PATIENCE: Duration = Duration::from_secs(60);
 
+/// The latest term of a switch that a controller outdoes. Terms count starts, so only a switch that invents terms says
+/// more; it must not use them up.
+const MAX_TERM: u64 = 1 << 48;
+
 impl Writer {
     pub(super) fn attach(&mut self, switch: &str, report: &[u8]) -> Result<Attached, AttachError> {
         let node = self.state.node(switch)?;
         let report = decode(switch, report)?;
         self.state.network.check_report(node, &report).map_err(|e| self.state.explain(e.into()))?;
+        self.outdo(switch, report.term)?;
         let (session, outbox) = Session::new(node, self.switch_backlog_bytes);
         self.shared.insert_session(switch, &session);
         self.answer_later(&session, report);
@@ -23,9 +29,33 @@ impl Writer {
         Ok(Attached { session, outbox })
     }
 
+    /// Takes a term after one that a switch has seen: this store was set back, or its copy has another controller. With
+    /// an earlier term its messages would be refused for ever.
+    fn outdo(&mut self, switch: &str, seen: u64) -> Result<(), AttachError> {
+        let term = self.state.network.term();
+        if seen <= term {
+            return Ok(());
+        }
+        if seen > MAX_TERM {
+            return Err(AttachError::TermTooLate { switch: switch.to_owned(), got: seen, max: MAX_TERM });
+        }
+        let raised = self.store.raise_term(seen + 1);
+        raised.map_err(|error| Refusal::StoreFailed { reason: error.to_string() })?;
+        self.state.network.raise_term(seen + 1);
+        tracing::warn!(
+            switch,
+            seen,
+            term,
+            now = seen + 1,
+            "the switch was served by a later controller: this store is from a backup, or another controller runs on a copy of it, which must be stopped"
+        );
+        Ok(())
+    }
+
     pub(super) fn resync(&mut self, session: &Arc<Session>, report: &[u8]) {
         let switch = self.name_of(session);
-        match decode(&switch, report) {
+        let report = decode(&switch, report);
+        match report.and_then(|report| self.outdo(&switch, report.term).map(|()| report)) {
             Ok(report) => {
                 self.shared.resyncs.fetch_add(1, Relaxed);
                 self.answer_later(session, report);
@@ -82,7 +112,6 @@ impl Writer {
         self.keep_view_rows();
         match attached {
             Ok(missing) => {
-                session.set_parked(false);
                 if missing.is_empty() {
                     // It has everything, including what is still queued for it.
                     session.acknowledge(u64::MAX);
@@ -91,6 +120,8 @@ impl Writer {
                 let missing: Vec<Bytes> = messages.map(|message| self.bytes_of(&message)).collect();
                 tracing::info!(switch, messages = missing.len(), "report answered");
                 session.send_image(missing, self.state.network.change());
+                // Not before its messages are queued: until then it would look in step.
+                session.set_parked(false);
             }
             Err(error) => {
                 let error = self.state.explain(error.into());

@@ -31,6 +31,7 @@ type Rows = BTreeMap<(u8, Vec<u8>), Vec<u8>>;
 struct MemoryStore {
     rows: Arc<Mutex<Rows>>,
     n_commits: Arc<Mutex<usize>>,
+    term: Arc<Mutex<u64>>,
     fails_from: usize,
 }
 
@@ -59,7 +60,12 @@ impl Store for MemoryStore {
     }
 
     fn term(&self) -> u64 {
-        1
+        *self.term.lock().unwrap()
+    }
+
+    fn raise_term(&mut self, term: u64) -> Result<(), StoreError> {
+        *self.term.lock().unwrap() = term;
+        Ok(())
     }
 }
 
@@ -77,7 +83,8 @@ fn bench(fails_from: usize) -> Bench {
     let place = Place { switch: "s1".to_owned(), port: PortId(1) };
     state.carry_out(Change::AddHosts { hosts: vec![("h1".to_owned(), place)] }).unwrap();
     let rows = state.network.rows().map(|row| ((row.kind, row.key), row.value.unwrap())).collect();
-    let store = MemoryStore { rows: Arc::new(Mutex::new(rows)), n_commits: Arc::default(), fails_from };
+    let store =
+        MemoryStore { rows: Arc::new(Mutex::new(rows)), n_commits: Arc::default(), term: Arc::default(), fails_from };
     let (pushes, receiver) = mpsc::channel(16);
     let shared = Shared::new();
     let writer = Writer::new(state, Box::new(store.clone()), shared, pushes, 1 << 20);
@@ -189,8 +196,93 @@ fn import_of_many_batches_is_sent_to_a_switch_once() {
     drain(&mut bench, &mut attached, &mut replica);
     assert_eq!(replica.report(), bench.writer.state.network.held(NodeId(1)).unwrap());
     assert_eq!(replica.tables().valid.len(), 100_000);
-    bench.writer.shared.pending_pushes.store(0, Relaxed);
     assert!(bench.writer.shared.connected()[0].in_step);
+}
+
+/// What the switch serves, as it would report it.
+fn serves_all(bench: &Bench, replica: &Replica<MemoryTables>) -> bool {
+    bench.writer.state.network.held(NodeId(1)).is_some_and(|held| held == replica.report())
+}
+
+#[test]
+fn in_step_is_not_said_while_a_parked_switch_is_released() {
+    let mut bench = bench(usize::MAX);
+    let mut replica = Replica::new(Limits::default(), MemoryTables::default());
+    let mut attached = attach(&mut bench.writer, &replica);
+    drain(&mut bench, &mut attached, &mut replica);
+    assert!(bench.writer.shared.connected()[0].in_step && serves_all(&bench, &replica));
+    for batch in 0..2 {
+        import(&mut bench.writer, batch * 20_000, 20_000);
+    }
+    // From here on, until its messages are delivered below, the switch serves the state before the import.
+    let shared = Arc::clone(&bench.writer.shared);
+    let released = std::sync::atomic::AtomicBool::new(false);
+    let n_claims = std::thread::scope(|scope| {
+        let watcher = scope.spawn(|| {
+            let mut n_claims = 0;
+            while !released.load(Relaxed) {
+                n_claims += usize::from(shared.connected()[0].in_step);
+            }
+            n_claims
+        });
+        bench.writer.release(true);
+        released.store(true, Relaxed);
+        watcher.join().unwrap()
+    });
+    assert_eq!(n_claims, 0);
+    assert!(!bench.writer.shared.connected()[0].in_step);
+    drain(&mut bench, &mut attached, &mut replica);
+    assert!(bench.writer.shared.connected()[0].in_step && serves_all(&bench, &replica));
+}
+
+#[test]
+fn in_step_is_said_when_all_is_served_whatever_other_switches_do() {
+    let mut bench = bench(usize::MAX);
+    bench.writer.state.carry_out(Change::AddSwitch { name: "s2".to_owned(), tenants: vec![] }).unwrap();
+    let mut replica = Replica::new(Limits::default(), MemoryTables::default());
+    let shared = Arc::clone(&bench.writer.shared);
+    let in_step = || shared.connected().iter().map(|c| c.in_step).collect::<Vec<_>>();
+
+    let mut first = attach(&mut bench.writer, &replica);
+    let second = bench.writer.attach("s2", &Uplink::Report(replica.report()).encode()).unwrap();
+    assert_eq!(in_step(), [false, false], "they are sent images");
+    drain(&mut bench, &mut first, &mut replica);
+    assert_eq!(in_step(), [true, false]);
+    let mut group = Group::default();
+    bench.writer.take(put(1).0, &mut group);
+    bench.writer.finish(group).unwrap();
+    assert_eq!(in_step(), [false, false], "the messages are made and not queued");
+    let mut lists = Vec::new();
+    while let Ok(list) = bench.pushes.try_recv() {
+        lists.extend(list);
+    }
+    let (own, others): (Vec<_>, Vec<_>) = lists.into_iter().partition(|o| o.session.node() == NodeId(1));
+    own.into_iter().for_each(|o| _ = o.session.send(o.message, o.change));
+    assert_eq!(in_step(), [false, false], "queued and not acknowledged");
+    drain(&mut bench, &mut first, &mut replica);
+    assert!(serves_all(&bench, &replica));
+    assert_eq!(in_step(), [true, false], "the pusher still waits with those of the other switch");
+    drop((second, others));
+}
+
+#[test]
+fn switch_that_saw_a_later_term_is_served_under_one_after_it() {
+    let mut bench = bench(usize::MAX);
+    let mut replica = Replica::new(Limits::default(), MemoryTables::default());
+    let mut attached = attach(&mut bench.writer, &replica);
+    drain(&mut bench, &mut attached, &mut replica);
+    let ahead = fib::messages::Report { term: 2_000_000_000, ..replica.report() };
+    attached = bench.writer.attach("s1", &Uplink::Report(ahead.clone()).encode()).unwrap();
+    assert_eq!(bench.store.term(), 2_000_000_001, "durable before anything is sent under it");
+    let mut group = Group::default();
+    bench.writer.take(put(1).0, &mut group);
+    bench.writer.finish(group).unwrap();
+    drain(&mut bench, &mut attached, &mut replica);
+    assert_eq!(replica.report().term, 2_000_000_001);
+    let invented = fib::messages::Report { term: u64::MAX, ..ahead };
+    let refused = bench.writer.attach("s1", &Uplink::Report(invented).encode()).err().unwrap();
+    assert!(matches!(refused, AttachError::TermTooLate { got: u64::MAX, .. }), "{refused}");
+    assert_eq!(bench.store.term(), 2_000_000_001);
 }
 
 #[test]
