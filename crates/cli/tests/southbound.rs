@@ -237,3 +237,59 @@ async fn switch_process_starts_from_its_saved_image_without_a_controller() {
     assert_eq!(start().terminate(), Some(0));
     assert!(state.join("image.bad").exists() && !image.exists());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn switch_removed_and_added_again_comes_back_by_itself() {
+    let site = Site::new("");
+    let _controller = site.start();
+    let mut client = site.client().await;
+    add_full_mesh(&mut client, 2).await;
+    let switch = site.switch("s2");
+    put(&client, 1, "h2").await;
+    eventually("in step", async || in_step(&client).await == 1).await;
+
+    client.remove_names(v1::RemoveNamesRequest { names: vec![mac(1)], ignore_missing: false }).await.unwrap();
+    client.remove_host(v1::RemoveHostRequest { name: "h2".to_owned() }).await.unwrap();
+    let end = Some(v1::LinkEnd { switch: "s2".to_owned(), port: 1 });
+    client.remove_link(v1::RemoveLinkRequest { end }).await.unwrap();
+    client.remove_switch(v1::RemoveSwitchRequest { name: "s2".to_owned() }).await.unwrap();
+    client.add_switch(v1::AddSwitchRequest { name: "s2".to_owned(), tenants: vec![] }).await.unwrap();
+    client.add_host(v1::Host { name: "h2".to_owned(), switch: "s2".to_owned(), port: HOST_PORT }).await.unwrap();
+    put(&client, 2, "h2").await;
+    eventually("in step again", async || in_step(&client).await == 1).await;
+    assert_eq!(switch.replica().action(&name(2)), Action::Port(PortId(HOST_PORT as u16)));
+    assert_eq!(switch.replica().tables().valid.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn switch_follows_a_controller_whose_store_was_set_back() {
+    let site = Site::new("");
+    let controller = site.start();
+    let client = site.client().await;
+    add_full_mesh(&mut client.clone(), 1).await;
+    put(&client, 1, "h1").await;
+    assert_eq!(controller.terminate(), Some(0));
+    let stores = || {
+        let files = std::fs::read_dir(site.path("")).unwrap().map(|file| file.unwrap().path());
+        files.filter(|path| path.file_name().unwrap().to_string_lossy().starts_with("rib.")).collect::<Vec<_>>()
+    };
+    let backup: Vec<_> = stores().into_iter().map(|path| (std::fs::read(&path).unwrap(), path)).collect();
+
+    let switch = site.switch("s1");
+    for i in 2..6 {
+        let controller = site.start();
+        let client = site.client().await;
+        put(&client, i, "h1").await;
+        eventually("in step", async || in_step(&client).await == 1).await;
+        controller.kill();
+    }
+    stores().iter().for_each(|path| std::fs::remove_file(path).unwrap());
+    backup.iter().for_each(|(bytes, path)| std::fs::write(path, bytes).unwrap());
+    let _controller = site.start();
+    let client = site.client().await;
+    put(&client, 9, "h1").await;
+    eventually("in step with the older state", async || in_step(&client).await == 1).await;
+    let replica = switch.replica();
+    assert_eq!(replica.action(&name(9)), Action::Port(PortId(HOST_PORT as u16)));
+    assert_eq!(replica.tables().valid.len(), 2, "the names of the backup, and the new one");
+}

@@ -286,7 +286,7 @@ pub struct Replica<T: Tables> {
     valid: ExactState<<T::Valid as Exact<Option<IpAddr>>>::Loading>,
     local: ExactState<<T::Local as Exact<PortId>>::Loading>,
     valid_held: bool,
-    /// Whether the versions mean nothing until a table header resets them.
+    /// Whether id and versions mean nothing until a table header resets them.
     must_start_over: bool,
     tables: T,
 }
@@ -336,7 +336,9 @@ impl<T: Tables> Replica<T> {
             return Err(ReplicaError::StaleTerm { got: term, current: self.term });
         }
         match self.node {
-            Some(expected) if expected != node => return Err(ReplicaError::WrongNode { got: node, expected }),
+            Some(expected) if expected != node && !self.must_start_over => {
+                return Err(ReplicaError::WrongNode { got: node, expected });
+            }
             _ => {}
         }
         let kind = match &body {
@@ -395,7 +397,6 @@ impl<T: Tables> Replica<T> {
     /// Forgets which switch this is and which versions it has, not what it serves: the next report asks for everything.
     /// For a switch that was removed from the network and added again, and so got another id.
     pub fn start_over(&mut self) {
-        self.node = None;
         self.must_start_over = true;
     }
 

@@ -1,8 +1,10 @@
 //! The switch's end of the southbound stream: keeps a [`Replica`] in step with the controller.
 //!
 //! It connects, reports what it holds, applies what comes and acknowledges it. A gap or a wrong digest makes it send its
-//! report; until that is answered, what does not fit is passed over. Without a controller nothing changes: the switch
-//! serves what it has, says so, and tries again, after 0.2 s at first, then after twice the time each, at most 5 s.
+//! report; until that is answered, what does not fit is passed over. A switch that was removed from the network and added
+//! again has another id: it starts over, and serves what it has until all of it is replaced. Without a controller nothing
+//! changes: the switch serves what it has, says so, and tries again, after 0.2 s at first, then after twice the time each,
+//! at most 5 s.
 
 use api::v1::from_switch::Body;
 use api::v1::{Ack, FromSwitch, Hello, MemoryUse, Resync, ToSwitch};
@@ -110,6 +112,12 @@ impl<T: Tables> Shared<T> {
     /// Counts the messages that changed the replica.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.n_changes.subscribe()
+    }
+
+    /// The replica changed: it is to be saved.
+    pub fn changed(&self) {
+        self.unsaved.store(true, Relaxed);
+        self.n_changes.send_modify(|n| *n += 1);
     }
 
     /// If the replica changed since this was called last, counts it as saved with what `save` makes of it;
@@ -258,17 +266,20 @@ async fn session<T: Tables>(
                     *if received.applied { &mut status.applied } else { &mut status.duplicates } += 1;
                 }
                 if received.applied {
-                    shared.unsaved.store(true, Relaxed);
-                    shared.n_changes.send_modify(|n| *n += 1);
+                    shared.changed();
                 }
                 if answered == n_reports {
                     applied.send_replace(sequence);
                 }
             }
-            Err(error) if error.needs_resync() => {
+            Err(error) if error.needs_resync() || matches!(error, ReplicaError::WrongNode { .. }) => {
                 shared.lock_status().refused += 1;
                 if answered < n_reports {
                     continue;
+                }
+                if let ReplicaError::WrongNode { .. } = error {
+                    tracing::warn!(switch, %error, "the controller knows this switch under another id; starting over");
+                    shared.replica().start_over();
                 }
                 if n_fruitless == MAX_FRUITLESS_REPORTS {
                     return Err(StreamError::Fruitless { reports: n_fruitless, last: error });

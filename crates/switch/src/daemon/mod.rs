@@ -29,18 +29,12 @@ use config::Config;
 use fib::replica::{Limits, Replica};
 use netio::backend::af_packet::{AfPacket, Options};
 use netio::{Device, NetError};
-use saved::SavedImage;
+use saved::{SavedImage, Saver};
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
-use tokio::sync::watch;
-
-/// The image is saved when nothing changed for this long,
-const SETTLED: Duration = Duration::from_secs(1);
-/// or when the first unsaved change is this old.
-const UNSAVED_AT_MOST: Duration = Duration::from_secs(10);
+use std::time::Duration;
 
 /// Buffers hold frames of this many bytes at least: a port that is missing at the start may come with jumbo frames.
 const BUFFER_BYTES: usize = 9216;
@@ -98,7 +92,7 @@ pub enum StartError {
 pub struct Switch {
     plane: Arc<Dataplane>,
     shared: Arc<Shared<PlaneWriter>>,
-    saved: SavedImage,
+    saver: Saver,
     status_address: Option<SocketAddr>,
     lookup_address: Option<SocketAddr>,
     flow_address: Option<SocketAddr>,
@@ -118,7 +112,7 @@ impl Switch {
         let flows = start_flows(&config)?;
         let (plane, replica, directory) =
             tokio::task::block_in_place(|| start_plane(&config, flows.as_ref(), &saved, image))?;
-        let (plane, shared) = (Arc::new(plane), Shared::new(replica));
+        let (plane, shared, saver) = (Arc::new(plane), Shared::new(replica), Saver::new(saved));
 
         let listens = |address| move |source| StartError::Listen { address, source };
         let lookup_address = match (config.lookup, &directory) {
@@ -131,7 +125,8 @@ impl Switch {
         let status_address = match config.status {
             Some(address) => {
                 let (name, weak) = (config.name.clone(), Arc::downgrade(&plane));
-                let page = status::Page::new(name, Arc::clone(&shared), weak, directory, flows.clone());
+                let saver = saver.clone();
+                let page = status::Page::new(name, Arc::clone(&shared), saver, weak, directory, flows.clone());
                 let bound = api::status::serve(address, Arc::new(page)).await;
                 Some(bound.map_err(listens(address))?)
             }
@@ -154,7 +149,7 @@ impl Switch {
             None => None,
         };
         tokio::spawn(watch_ports(config.name.clone(), Arc::downgrade(&plane)));
-        let saver = tokio::spawn(save_when_settled(Arc::clone(&shared), saved.clone(), shared.changes()));
+        let saving = tokio::spawn(saver.clone().run(Arc::clone(&shared), shared.changes()));
         let received = Arc::downgrade(&shared);
         let keeper_of_memory = tokio::spawn(api::memory::keep_small(move || {
             received.upgrade().map_or(0, |shared| shared.status().received_bytes)
@@ -162,8 +157,8 @@ impl Switch {
         let of_memory = Arc::clone(&shared);
         let memory = Arc::new(move || status::memory_use(&of_memory));
         let agent = tokio::spawn(agent::run(config.name, config.controller, Arc::clone(&shared), memory));
-        let background = [agent, saver, keeper_of_memory];
-        Ok(Self { plane, shared, saved, status_address, lookup_address, flow_address, keeper, background })
+        let background = [agent, saving, keeper_of_memory];
+        Ok(Self { plane, shared, saver, status_address, lookup_address, flow_address, keeper, background })
     }
 
     /// Where `/metrics` and `/status` listen.
@@ -199,7 +194,7 @@ impl Switch {
                 tracing::error!(%error, "the last flows cannot be written");
             }
             // Behind a save that is under way.
-            save(&self.shared, &self.saved);
+            self.saver.save(&self.shared);
         });
     }
 }
@@ -297,26 +292,6 @@ async fn watch_ports(switch: String, plane: Weak<Dataplane>) {
                 (false, true) => tracing::info!(switch, port = %id, device, "port is up"),
                 _ => {}
             }
-        }
-    }
-}
-
-async fn save_when_settled(shared: Arc<Shared<PlaneWriter>>, saved: SavedImage, mut changes: watch::Receiver<u64>) {
-    while changes.changed().await.is_ok() {
-        let first = Instant::now();
-        while first.elapsed() < UNSAVED_AT_MOST && tokio::time::timeout(SETTLED, changes.changed()).await.is_ok() {}
-        let (shared, saved) = (Arc::clone(&shared), saved.clone());
-        let _ = tokio::task::spawn_blocking(move || save(&shared, &saved)).await;
-    }
-}
-
-fn save(shared: &Shared<PlaneWriter>, saved: &SavedImage) {
-    match saved.write_pieces(|put| _ = shared.take_unsaved(|replica| replica.save_pieces(put))) {
-        Ok(Some(bytes)) => tracing::debug!(bytes, "image saved"),
-        Ok(None) => {}
-        Err(error) => {
-            shared.keep_unsaved();
-            tracing::error!(path = %saved.path().display(), %error, "the image cannot be saved; the old file is kept");
         }
     }
 }

@@ -2,17 +2,31 @@
 //!
 //! Written to another name, synced, then renamed: a crash leaves the old image or the new one. One writer at a time, and
 //! one switch a directory. Readable by its owner only, since it holds the hash key.
+//!
+//! A [`Saver`] writes it after changes settle. A save that fails is tried again, after 1 s at first, then after twice the
+//! time each, at most 60 s, until it succeeds, whether anything changes or not.
 
-use fib::replica::Checksum;
+use super::agent::Shared;
+use fib::replica::{Checksum, Tables};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Read, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::time::{Duration, Instant, SystemTime};
+use tokio::sync::watch;
 
 /// How long a switch that was just killed may take to let go of its directory.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The image is saved when nothing changed for this long,
+const SETTLED: Duration = Duration::from_secs(1);
+/// or when the first unsaved change is this old.
+const UNSAVED_AT_MOST: Duration = Duration::from_secs(10);
+
+/// How long after a save that failed the next is tried: at first, and at most.
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+const LAST_RETRY: Duration = Duration::from_secs(60);
 
 /// The image in a state directory. Its clones are the same image.
 #[derive(Clone, Debug)]
@@ -135,9 +149,137 @@ impl SavedImage {
     }
 }
 
+/// What became of the saves.
+#[derive(Clone, Debug, Default)]
+pub struct SaveStatus {
+    /// Saves that succeeded.
+    pub saves: u64,
+    /// Saves that failed.
+    pub failures: u64,
+    /// Saves that failed since the last one that succeeded: the file is that much behind what is served.
+    pub failures_in_a_row: u32,
+    /// Why the last one failed; empty after one that succeeded.
+    pub last_error: String,
+    /// When the image was last saved by this process.
+    pub saved_at: Option<SystemTime>,
+}
+
+/// Saves what a switch serves. Its clones are the same saver.
+#[derive(Clone, Debug)]
+pub struct Saver {
+    image: SavedImage,
+    status: Arc<Mutex<SaveStatus>>,
+}
+
+impl Saver {
+    /// A saver of this image.
+    pub fn new(image: SavedImage) -> Self {
+        Self { image, status: Arc::default() }
+    }
+
+    /// What became of the saves so far.
+    pub fn status(&self) -> SaveStatus {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, SaveStatus> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Saves if something changed since the last save that succeeded. Returns whether nothing is left to save.
+    pub fn save<T: Tables>(&self, shared: &Shared<T>) -> bool {
+        let written = self.image.write_pieces(|put| _ = shared.take_unsaved(|replica| replica.save_pieces(put)));
+        let mut status = self.lock();
+        match written {
+            Ok(None) => true,
+            Ok(Some(bytes)) => {
+                status.saves += 1;
+                status.saved_at = Some(SystemTime::now());
+                if std::mem::take(&mut status.failures_in_a_row) > 0 {
+                    tracing::info!(path = %self.image.path().display(), bytes, "the image is saved again");
+                }
+                status.last_error.clear();
+                true
+            }
+            Err(error) => {
+                shared.keep_unsaved();
+                status.failures += 1;
+                status.failures_in_a_row += 1;
+                status.last_error = error.to_string();
+                let retry_in = retry_after(status.failures_in_a_row);
+                tracing::error!(path = %self.image.path().display(), %error, ?retry_in, "the image cannot be saved; the old file is kept, and the save is tried again; make room, or see that the directory may be written");
+                false
+            }
+        }
+    }
+
+    /// Saves after changes, as long as `changes` has a sender.
+    pub async fn run<T: Tables + 'static>(self, shared: Arc<Shared<T>>, mut changes: watch::Receiver<u64>)
+    where
+        Shared<T>: Send + Sync,
+    {
+        while changes.changed().await.is_ok() {
+            let first = Instant::now();
+            while first.elapsed() < UNSAVED_AT_MOST && tokio::time::timeout(SETTLED, changes.changed()).await.is_ok() {}
+            while !self.save_aside(&shared).await {
+                let pause = retry_after(self.lock().failures_in_a_row);
+                #[expect(clippy::disallowed_methods, reason = "the pause before the next attempt to save")]
+                tokio::time::sleep(pause).await;
+            }
+        }
+    }
+
+    /// Saves where it does not hold up other tasks.
+    async fn save_aside<T: Tables + 'static>(&self, shared: &Arc<Shared<T>>) -> bool
+    where
+        Shared<T>: Send + Sync,
+    {
+        let (saver, shared) = (self.clone(), Arc::clone(shared));
+        tokio::task::spawn_blocking(move || saver.save(&shared)).await.unwrap_or(true)
+    }
+}
+
+fn retry_after(failures_in_a_row: u32) -> Duration {
+    (FIRST_RETRY * 2_u32.saturating_pow(failures_in_a_row.saturating_sub(1))).min(LAST_RETRY)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fib::replica::{Limits, MemoryTables, Replica};
+
+    #[test]
+    fn pauses_between_attempts_double_up_to_a_minute() {
+        let pauses = [1, 2, 3, 6, 7, 8, 64, u32::MAX].map(|n| retry_after(n).as_secs());
+        assert_eq!(pauses, [1, 2, 4, 32, 60, 60, 60, 60]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failed_save_is_tried_again_without_another_change() {
+        let directory = tempfile::tempdir().unwrap();
+        let image = SavedImage::new(directory.path()).unwrap();
+        // Not even root can write a file where a directory is.
+        let obstacle = directory.path().join("image.partial");
+        std::fs::create_dir(&obstacle).unwrap();
+        let shared = Shared::new(Replica::new(Limits::default(), MemoryTables::default()));
+        let saver = Saver::new(image.clone());
+        let running = tokio::spawn(saver.clone().run(Arc::clone(&shared), shared.changes()));
+        tokio::task::yield_now().await;
+        shared.changed();
+        let until = async |reached: &dyn Fn(&SaveStatus) -> bool| {
+            while !reached(&saver.status()) {
+                tokio::time::advance(Duration::from_millis(500)).await;
+            }
+        };
+        until(&|status| status.failures_in_a_row >= 3).await;
+        assert!(image.read().unwrap().is_none() && !saver.status().last_error.is_empty());
+        std::fs::remove_dir(&obstacle).unwrap();
+        until(&|status| status.saves == 1).await;
+        let SaveStatus { failures, failures_in_a_row, last_error, saved_at, .. } = saver.status();
+        assert!(failures >= 3 && failures_in_a_row == 0 && last_error.is_empty() && saved_at.is_some());
+        Replica::load(Limits::default(), MemoryTables::default(), &image.read().unwrap().unwrap()).unwrap();
+        running.abort();
+    }
 
     #[test]
     fn image_is_the_last_one_written_whole() {

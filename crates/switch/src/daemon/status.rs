@@ -1,6 +1,7 @@
 //! The switch's `/metrics` and `/status`.
 
 use crate::daemon::agent::{LinkStatus, Shared};
+use crate::daemon::saved::Saver;
 use crate::dataplane::{Dataplane, PortStatus};
 use crate::directory::{Directory, DirectoryCounts};
 use crate::flow::Flows;
@@ -21,6 +22,7 @@ use std::time::SystemTime;
 pub(super) struct Page {
     name: String,
     shared: Arc<Shared<PlaneWriter>>,
+    saver: Saver,
     plane: Weak<Dataplane>,
     directory: Option<Arc<Directory>>,
     flows: Option<Flows>,
@@ -47,11 +49,12 @@ impl Page {
     pub(super) fn new(
         name: String,
         shared: Arc<Shared<PlaneWriter>>,
+        saver: Saver,
         plane: Weak<Dataplane>,
         directory: Option<Arc<Directory>>,
         flows: Option<Flows>,
     ) -> Self {
-        Self { name, shared, plane, directory, flows }
+        Self { name, shared, saver, plane, directory, flows }
     }
 
     fn served(&self) -> Served {
@@ -102,7 +105,7 @@ fn lookups(fib: &dyn Table) -> String {
 impl StatusSource for Page {
     fn status_json(&self) -> String {
         let LinkStatus { connected, since, last_error, serving_change, .. } = self.shared.status();
-        let link = self.shared.status();
+        let (link, saved) = (self.shared.status(), self.saver.status());
         let Served { valid_names, local_names, fib_bytes, parts, shards, lookups, name_kind, field_error } =
             self.served();
         let kind = name_kind;
@@ -118,6 +121,10 @@ impl StatusSource for Page {
             "serving_version": serving_change, "name_kind": name_kind, "field_error": field_error,
             "valid_names": valid_names, "local_names": local_names, "fib_bytes": fib_bytes, "shards": shards,
             "lookups": lookups,
+            "saved_image": {
+                "saves": saved.saves, "failures": saved.failures, "failures_in_a_row": saved.failures_in_a_row,
+                "last_error": saved.last_error, "saved_unix_seconds": saved.saved_at.map(unix_seconds),
+            },
             "memory": memory::json(&memory::usage(valid_names.max(local_names), &parts)),
         });
         if let Some(DirectoryCounts { requests, refused, answers }) = self.directory.as_ref().map(|d| d.counts()) {
@@ -155,6 +162,11 @@ impl StatusSource for Page {
         text.counter("fibula_switch_updates_total", "Messages that changed something.", plain(link.applied));
         text.counter("fibula_switch_refused_total", "Messages that did not fit.", plain(link.refused));
         text.counter("fibula_switch_resyncs_total", "Reports sent because of them.", plain(link.resyncs));
+        let saved = self.saver.status();
+        text.counter("fibula_switch_saves_total", "Times the image was saved.", plain(saved.saves));
+        text.counter("fibula_switch_save_failures_total", "Times the image could not be saved.", plain(saved.failures));
+        let behind = plain(saved.failures_in_a_row.into());
+        text.gauge("fibula_switch_saves_failing", "Failed saves in a row; 0: the saved image is good.", behind);
         text.gauge("fibula_switch_valid_names", "Names of the ingress check.", plain(valid_names));
         text.gauge("fibula_switch_local_names", "Names of the egress check.", plain(local_names));
         text.gauge("fibula_switch_fib_bytes", "Bytes of the FIB.", plain(fib_bytes));
