@@ -14,7 +14,7 @@ use lookup::hash::{Family, Hasher, SecretKey};
 use std::net::{IpAddr, Ipv4Addr};
 
 /// So that no input asks for much memory.
-const LIMITS: Limits = Limits { max_image_bytes: 1 << 20, max_names: 2_000 };
+const LIMITS: Limits = Limits { max_table_bytes: 1 << 20, max_names: 2_000 };
 
 /// Marks a piece whose digests are to be corrected, so that changed entries get past them.
 const MEND: u8 = 1;

@@ -2,12 +2,13 @@
 //!
 //! [`v1`] is generated from `proto/fibula/v1`. Its types stay at the edge: the controller and the switch convert them as
 //! they come in. [`client`] opens channels with windows and limits for big streams. [`lookup`] serves answers about
-//! names, [`flow`] the connections that a switch tracks. [`config`] reads the configuration file of a daemon, [`status`]
+//! names, [`flow`] the connections that a switch tracks. [`limits`] bounds what peers may take. [`config`] reads the configuration file of a daemon, [`status`]
 //! serves its pages `/metrics` and `/status`, and [`memory`] counts what holds its memory.
 
 pub mod client;
 pub mod config;
 pub mod flow;
+pub mod limits;
 pub mod lookup;
 pub mod memory;
 pub mod status;
@@ -30,6 +31,9 @@ pub const STREAM_WINDOW: u32 = 4 << 20;
 
 /// The largest single gRPC message either side accepts: the largest southbound message and its envelope.
 pub const MAX_MESSAGE_BYTES: usize = fib::codec::MAX_MESSAGE + (1 << 10);
+
+/// The key of a refusal's metadata that says which item of a batch was refused, counted from 0.
+pub const REFUSED_ITEM: &str = "fibula-item";
 
 /// The port the controller listens on unless told otherwise.
 pub const DEFAULT_CONTROLLER: &str = "http://127.0.0.1:4600";

@@ -12,6 +12,7 @@
 //!
 //! Limits: [`MAX_LOOKUP_NAMES`] names and [`MAX_LOOKUP_BYTES`] bytes per request.
 
+use crate::limits::{Guard, Listener, Remote};
 use crate::v1::lookup_server::{Lookup, LookupServer};
 use crate::v1::{LookupAnswer, LookupOutcome, LookupReply, LookupRequest};
 use axum::Router;
@@ -21,11 +22,9 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use axum::serve::ListenerExt;
 use serde_json::{Map, Value, json};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use tokio::net::TcpListener;
 use tonic::{Code, Request, Status};
 
 /// Names a request may have.
@@ -44,15 +43,17 @@ pub trait LookupSource: Send + Sync + 'static {
     fn refused(&self) {}
 }
 
-/// Serves `source` on `address` until the runtime ends, and returns the address it listens on (port 0: the system's
+/// Serves `source` on `address`, under the limits of `guard`, until the runtime ends, and returns the address it listens on (port 0: the system's
 /// choice).
 /// # Errors
 /// When the address cannot be bound.
-pub async fn serve(address: SocketAddr, source: Arc<dyn LookupSource>) -> std::io::Result<SocketAddr> {
-    let listener = TcpListener::bind(address).await?;
+pub async fn serve(
+    address: SocketAddr,
+    source: Arc<dyn LookupSource>,
+    guard: &Arc<Guard>,
+) -> std::io::Result<SocketAddr> {
+    let listener = Listener::bind(address, guard).await?;
     let address = listener.local_addr()?;
-    // A request is answered before the next is read, so small writes must not wait for each other.
-    let listener = listener.tap_io(|stream| _ = stream.set_nodelay(true));
     let service = Service(source);
     let grpc = LookupServer::new(service.clone())
         .max_decoding_message_size(MAX_LOOKUP_BYTES)
@@ -61,9 +62,10 @@ pub async fn serve(address: SocketAddr, source: Arc<dyn LookupSource>) -> std::i
         .route("/lookup", get(by_query).post(by_lines))
         .layer(DefaultBodyLimit::max(MAX_LOOKUP_BYTES))
         .with_state(service)
-        .route_service("/fibula.v1.Lookup/{*method}", grpc);
+        .route_service("/fibula.v1.Lookup/{*method}", grpc)
+        .layer(listener.layer());
     tokio::spawn(async move {
-        if let Err(error) = axum::serve(listener, router).await {
+        if let Err(error) = axum::serve(listener, router.into_make_service_with_connect_info::<Remote>()).await {
             tracing::error!(%address, %error, "the look-up server ended");
         }
     });

@@ -1,12 +1,12 @@
 //! `/metrics` (Prometheus text) and `/status` (JSON) of a daemon, over HTTP.
 
+use crate::limits::{Guard, Listener, Remote};
 use axum::Router;
 use axum::http::header::CONTENT_TYPE;
 use axum::routing::get;
 use std::fmt::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use tokio::net::TcpListener;
 
 /// What a daemon reports about itself, computed on request.
 pub trait StatusSource: Send + Sync + 'static {
@@ -16,21 +16,25 @@ pub trait StatusSource: Send + Sync + 'static {
     fn metrics_text(&self) -> String;
 }
 
-/// Serves `source` on `address` until the runtime ends, and returns the address it listens on (port 0: the system's
+/// Serves `source` on `address`, under the limits of `guard`, until the runtime ends, and returns the address it listens on (port 0: the system's
 /// choice).
 /// # Errors
 /// When the address cannot be bound.
-pub async fn serve(address: SocketAddr, source: Arc<dyn StatusSource>) -> std::io::Result<SocketAddr> {
-    let listener = TcpListener::bind(address).await?;
+pub async fn serve(
+    address: SocketAddr,
+    source: Arc<dyn StatusSource>,
+    guard: &Arc<Guard>,
+) -> std::io::Result<SocketAddr> {
+    let listener = Listener::bind(address, guard).await?;
     let address = listener.local_addr()?;
     let metrics = {
         let source = Arc::clone(&source);
         move || async move { ([(CONTENT_TYPE, "text/plain; version=0.0.4")], source.metrics_text()) }
     };
     let status = move || async move { ([(CONTENT_TYPE, "application/json")], source.status_json()) };
-    let router = Router::new().route("/metrics", get(metrics)).route("/status", get(status));
+    let router = Router::new().route("/metrics", get(metrics)).route("/status", get(status)).layer(listener.layer());
     tokio::spawn(async move {
-        if let Err(error) = axum::serve(listener, router).await {
+        if let Err(error) = axum::serve(listener, router.into_make_service_with_connect_info::<Remote>()).await {
             tracing::error!(%address, %error, "the status server ended");
         }
     });
@@ -88,6 +92,7 @@ pub fn plain(value: u64) -> [(String, u64); 1] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::Limits;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     struct Fixed;
@@ -114,7 +119,8 @@ mod tests {
 
     #[tokio::test]
     async fn both_pages_are_served_and_others_are_not_found() {
-        let address = serve("127.0.0.1:0".parse().unwrap(), Arc::new(Fixed)).await.unwrap();
+        let address =
+            serve("127.0.0.1:0".parse().unwrap(), Arc::new(Fixed), &Guard::new(Limits::default())).await.unwrap();
         let metrics = get_path(address, "/metrics").await;
         assert!(metrics.starts_with("HTTP/1.1 200"), "{metrics}");
         assert!(metrics.contains("# TYPE fibula_names gauge\nfibula_names 3\n"), "{metrics}");

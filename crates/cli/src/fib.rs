@@ -11,7 +11,6 @@ use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
 use clap::{Args, Subcommand};
 use command::open;
 use command::output::{Exit, Failure, OrExit, Output, to_stdout};
@@ -228,8 +227,7 @@ fn shown(fib: &Fib, file_bytes: u64) -> Shown {
 }
 
 fn read(path: &Path) -> anyhow::Result<(Fib, u64)> {
-    let mut bytes = Vec::new();
-    io::Read::read_to_end(&mut open(path)?, &mut bytes).with_context(|| path.display().to_string())?;
+    let bytes = command::read_image(path, fib::file::MAGIC)?;
     let fib = Fib::decode(&bytes).or_exit(Exit::BadInput, path.display())?;
     Ok((fib, bytes.len() as u64))
 }

@@ -37,7 +37,6 @@ mod union;
 use std::io::{self, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
 use clap::{Args, Subcommand};
 use command::open;
 use command::output::{Exit, Failure, OrExit, Output, to_stdout};
@@ -391,8 +390,7 @@ fn kind_of(header: &Header) -> anyhow::Result<NameKind> {
 
 /// The bytes of a filter file, and its layout.
 fn read(path: &Path) -> anyhow::Result<(Vec<u8>, &'static str)> {
-    let mut bytes = Vec::new();
-    open(path)?.read_to_end(&mut bytes).with_context(|| path.display().to_string())?;
+    let bytes = command::read_image(path, &image::MAGIC)?;
     let header = image::header(&bytes).or_exit(Exit::BadInput, path.display())?;
     let layout = LAYOUTS.into_iter().find(|layout| layout.as_bytes()[0] == header.layout).ok_or_else(|| {
         let text = format!("{}: the filter has layout {}, which is not known here", path.display(), header.layout);

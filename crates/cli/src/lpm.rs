@@ -7,9 +7,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use anyhow::Context;
 use clap::{Args, Subcommand};
-use command::open;
 use command::output::{Exit, Failure, OrExit, Output, to_stdout};
 use command::prefix_list::List;
 use command::text::TextReader;
@@ -194,8 +192,7 @@ fn shown(tables: &PrefixFile, file_bytes: u64) -> [Shown; 2] {
 }
 
 fn read(path: &Path) -> anyhow::Result<(PrefixFile, u64)> {
-    let mut bytes = Vec::new();
-    io::Read::read_to_end(&mut open(path)?, &mut bytes).with_context(|| path.display().to_string())?;
+    let bytes = command::read_image(path, &file::MAGIC)?;
     let tables = file::decode(&bytes).or_exit(Exit::BadInput, path.display())?;
     Ok((tables, bytes.len() as u64))
 }

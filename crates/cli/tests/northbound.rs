@@ -70,6 +70,12 @@ async fn refusals_have_exit_codes_by_kind_and_say_what_is_wrong() {
         (&["name", "import", "/nonexistent.csv"], 4, "/nonexistent.csv"),
         (&["name", "import", "/"], 3, "is a directory"),
         (&["name", "import", "/dev/zero"], 3, "is this a text file?"),
+        (&["name", "add", "01:00:5e:00:00:01", "h1"], 3, "a group address"),
+        (&["name", "add", "00:00:00:00:00:00", "h1"], 3, "the zero address"),
+        (&["name", "add", &mac(2), "h1", "--ip", "0.0.0.0"], 3, "the unspecified address"),
+        (&["name", "add", &mac(2), "h1", "--ip", "ff02::1"], 3, "a multicast address"),
+        (&["name", "add", &mac(2), "h1", "--ip", "255.255.255.255"], 3, "the broadcast address"),
+        (&["fib", "lookup", "/dev/zero", "x"], 3, "no FIB file"),
     ];
     for (arguments, code, reason) in cases {
         let output = site.fibula(arguments);
@@ -78,6 +84,20 @@ async fn refusals_have_exit_codes_by_kind_and_say_what_is_wrong() {
         assert!(said.contains(reason), "{arguments:?} should mention {reason}: {said}");
     }
     assert_eq!(stdout(&site.fibula(&["-j", "name", "count"])), "{\"names\":1,\"max_names\":1000000}\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn import_that_the_controller_refuses_names_the_line() {
+    let (site, _controller) = site_with_hosts().await;
+    assert_eq!(exit_code(&site.fibula(&["name", "add", &mac(999), "h1", "--ip", "10.0.0.7"])), 0);
+    let file = site.path("names.csv");
+    let line = |i: u32| format!("{},h1,0,10.0.0.{i}", mac(i));
+    write(&file, std::iter::once("# a comment".to_owned()).chain((1..=9).map(line)));
+    let output = site.fibula(&["name", "import", "--batch", "4", file.to_str().unwrap()]);
+    assert_eq!(exit_code(&output), 5);
+    let said = stderr(&output);
+    assert!(said.contains("line 8 is refused") && said.contains("the first 4 names are imported"), "{said}");
+    assert!(said.contains(&format!("10.0.0.7 belongs to `{}`", mac(999))), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -141,6 +141,42 @@ async fn slow_switch_blocks_neither_changes_nor_other_switches() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn switch_that_cannot_hold_its_table_serves_the_old_one_and_says_why() {
+    let site = Site::new("");
+    let _controller = site.start();
+    let mut client = site.client().await;
+    add_full_mesh(&mut client, 2).await;
+    let small = site.switch_with("s1", Limits { max_table_bytes: 100_000, ..Limits::default() });
+    let large = site.switch("s2");
+    put(&client, 1, "h2").await;
+    eventually("both in step", async || in_step(&client).await == 2).await;
+
+    let names: Vec<v1::NameRecord> = (10..20_010).map(|i| record(i, "h2")).collect();
+    let gone = names.iter().map(|record| record.name.clone()).collect();
+    client.put_names(v1::PutNamesRequest { names, only_new: true }).await.unwrap();
+    let reason = async || {
+        let switches = client.clone().list_switches(v1::ListSwitchesRequest {}).await.unwrap().into_inner().switches;
+        let s1 = switches.into_iter().find(|switch| switch.name == "s1").unwrap();
+        assert!(s1.connected, "it stays connected");
+        s1.cannot_follow
+    };
+    eventually("a reason", async || reason().await.contains("max_table_bytes")).await;
+    eventually("the other in step", async || in_step(&client).await == 1).await;
+    assert_eq!(small.replica().action(&name(1)), Action::Port(PortId(2)), "the old table serves");
+    assert!(small.status().cannot_follow.contains("max_table_bytes"));
+    assert_eq!(large.replica().action(&name(20_009)), Action::Port(PortId(HOST_PORT as u16)));
+    let shown = site.fibula(&["-j", "switch", "show", "s1"]);
+    assert!(support::stdout(&shown).contains("max_table_bytes"), "{}", support::stdout(&shown));
+
+    client.remove_names(v1::RemoveNamesRequest { names: gone, ignore_missing: false }).await.unwrap();
+    eventually("both in step again", async || in_step(&client).await == 2).await;
+    assert_eq!((reason().await, small.status().cannot_follow), (String::new(), String::new()));
+    put(&client, 2, "h2").await;
+    eventually("both in step", async || in_step(&client).await == 2).await;
+    assert_eq!(small.replica().action(&name(2)), Action::Port(PortId(2)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn strangers_and_nonsense_are_turned_away() {
     let site = Site::new("");
     let _controller = site.start();
@@ -214,7 +250,11 @@ async fn switch_process_starts_from_its_saved_image_without_a_controller() {
     let config = site.path("s1.toml");
     std::fs::write(
         &config,
-        format!("name = \"s1\"\ncontroller = \"{}\"\nstate_dir = \"{}\"\n", site.url, state.display()),
+        format!(
+            "name = \"s1\"\ncontroller = \"{}\"\nstate_dir = \"{}\"\nlookup = \"127.0.0.1:0\"\n",
+            site.url,
+            state.display()
+        ),
     )
     .unwrap();
     let start = || Process::spawn(&["switch", "--config", config.to_str().unwrap()]);

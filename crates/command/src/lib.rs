@@ -11,7 +11,7 @@ pub mod text;
 pub mod tree;
 
 use std::fs::File;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
 use output::{Exit, Failure};
@@ -29,6 +29,24 @@ pub fn open(path: &Path) -> anyhow::Result<File> {
         return Err(Failure::new(Exit::BadInput, format!("{} is a directory; name a file", path.display())));
     }
     Ok(file)
+}
+
+/// The most bytes of an image that are read: no table is that large.
+const MAX_IMAGE_BYTES: u64 = 1 << 33;
+
+/// Reads a file that begins with `magic`. Of one that does not, the first bytes only: whatever decodes them says what is
+/// wrong, and a device or a huge file of another kind is not read to its end, which it may not have.
+/// # Errors
+/// Those of [`open`], and [`Exit::Internal`] when reading fails.
+pub fn read_image(path: &Path, magic: &[u8]) -> anyhow::Result<Vec<u8>> {
+    let mut file = open(path)?;
+    let cannot = |error: io::Error| Failure::new(Exit::Internal, format!("{} cannot be read: {error}", path.display()));
+    let mut bytes = Vec::new();
+    file.by_ref().take(magic.len() as u64).read_to_end(&mut bytes).map_err(cannot)?;
+    if bytes == magic {
+        file.take(MAX_IMAGE_BYTES).read_to_end(&mut bytes).map_err(cannot)?;
+    }
+    Ok(bytes)
 }
 
 /// Parses a number with an optional suffix K, M or G, for 2^10, 2^20 or 2^30.
@@ -49,6 +67,12 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn image_of_another_kind_is_not_read_to_its_end() {
+        let zero = Path::new("/dev/zero");
+        assert_eq!(read_image(zero, b"magic").unwrap(), [0; 5]);
+    }
 
     #[test]
     fn sizes_take_suffixes_for_powers_of_two() {

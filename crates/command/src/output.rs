@@ -107,15 +107,29 @@ impl Output {
             return ExitCode::SUCCESS;
         }
         let exit = exit_of(error);
+        let message = message_of(error);
         let text = if self.json {
-            serde_json::json!({"error": format!("{error:#}"), "exit": exit as u8}).to_string()
+            serde_json::json!({"error": message, "exit": exit as u8}).to_string()
         } else {
-            format!("fibula: {error:#}")
+            format!("fibula: {message}")
         };
         // If standard error is closed, there is nobody to tell.
         let _ = writeln!(std::io::stderr(), "{text}");
         ExitCode::from(exit as u8)
     }
+}
+
+/// An error and its causes, from the outside in. Many errors say their cause in their own text; it is not said again.
+fn message_of(error: &anyhow::Error) -> String {
+    let mut message = String::new();
+    for cause in error.chain().map(ToString::to_string).filter(|cause| !cause.is_empty()) {
+        if !message.contains(&cause) {
+            let separator = if message.is_empty() { "" } else { ": " };
+            message.push_str(separator);
+            message.push_str(&cause);
+        }
+    }
+    message
 }
 
 /// The reader of standard output has gone (`fibula name export | head`), which is not a failure of ours.
@@ -212,6 +226,20 @@ mod tests {
     fn json_has_one_object_a_line_in_the_order_of_the_fields() {
         let values = [serde_json::to_value(Row { name: "s1", n_names: 5, up: true }).unwrap()];
         assert_eq!(json_lines(&values).unwrap(), "{\"name\":\"s1\",\"n_names\":5,\"up\":true}\n");
+    }
+
+    #[test]
+    fn cause_that_an_error_has_in_its_own_text_is_said_once() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("cannot read x: {source}")]
+        struct Unreadable {
+            source: std::io::Error,
+        }
+        let gone = || std::io::Error::other("gone");
+        let error = Err::<(), _>(Unreadable { source: gone() }).or_exit(Exit::Usage, "no configuration").unwrap_err();
+        assert_eq!(message_of(&error), "no configuration: cannot read x: gone");
+        let error = Err::<(), _>(gone()).or_exit(Exit::Usage, "no configuration").unwrap_err();
+        assert_eq!(message_of(&error), "no configuration: gone");
     }
 
     #[test]

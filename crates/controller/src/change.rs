@@ -11,6 +11,7 @@ use fib::name::{Name, NameError, NameKind, clip};
 use fib::network::{Effects, Network, NetworkError};
 use fib::rib::Attachment;
 use fib::topology::{End, NodeId, TopologyError};
+use fib::unicast::{NotUnicast, check_unicast};
 use std::collections::HashSet;
 use std::net::IpAddr;
 
@@ -128,6 +129,14 @@ pub enum Refusal {
         name: String,
         /// Why.
         source: NameError,
+    },
+    /// A name or an IP address that no host can have.
+    #[error("name `{name}`: {source}")]
+    NotUnicast {
+        /// As asked.
+        name: String,
+        /// What it is.
+        source: NotUnicast,
     },
     /// The network refuses.
     #[error("{source}{legend}")]
@@ -294,9 +303,13 @@ impl State {
         check_batch(records.len())?;
         let mut seen = HashSet::with_capacity(records.len());
         let mut put = Vec::with_capacity(records.len());
+        // The item of the request for each of `put`.
+        let mut items = Vec::with_capacity(records.len());
         let n_records = records.len();
-        for record in records {
+        for (item, record) in records.into_iter().enumerate() {
             let name = self.parse(&record.name)?;
+            let checked = name.check_unicast().and_then(|()| record.ip.map_or(Ok(()), check_unicast));
+            checked.map_err(|source| Refusal::NotUnicast { name: record.name.clone(), source })?;
             let end = self.hosts.end(&record.host)?;
             let attachment = Attachment { switch: end.node, port: end.port, tenant: record.tenant, ip: record.ip };
             if !seen.insert(name.clone()) {
@@ -305,13 +318,19 @@ impl State {
             match self.network.rib().get(&name) {
                 Some(_) if only_new => return Err(Refusal::NameExists { name: record.name }),
                 Some(before) if before == attachment => {}
-                _ => put.push((name, attachment)),
+                _ => {
+                    put.push((name, attachment));
+                    items.push(item);
+                }
             }
         }
         let effects = match &put[..] {
             [] => return Ok(Outcome::unchanged(n_records)),
             [(name, attachment)] => self.network.set_name(name, *attachment)?,
-            put => self.network.put_names(put)?,
+            put => self.network.put_names(put).map_err(|error| match error {
+                NetworkError::Batch { index, source } => NetworkError::Batch { index: items[index], source },
+                other => other,
+            })?,
         };
         let changed = Changed { changed: put.len() as u64, unchanged: (n_records - put.len()) as u64 };
         Ok(Outcome { changed, rows: Vec::new(), effects: vec![effects] })

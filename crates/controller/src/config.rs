@@ -1,6 +1,7 @@
 //! `controller.toml`.
 
 use api::config::ConfigError;
+use api::limits::Limits;
 use fib::designs::{CONCISE, Design};
 use fib::messages::ValueMode;
 use fib::name::NameKind;
@@ -48,6 +49,9 @@ pub struct Config {
     /// How long the next phase of a change waits at most for the switches of the one before, in milliseconds.
     #[serde(default = "default_phase_timeout")]
     pub phase_timeout_ms: u64,
+    /// What peers may take.
+    #[serde(default)]
+    pub limits: Limits,
 }
 
 impl Config {
@@ -69,10 +73,18 @@ impl Config {
                 .then_some(())
                 .ok_or(format!("{name} = {value} is out of range; write {min} to {max}"))
         };
+        if config.store.as_os_str().is_empty() {
+            return Err("store is empty; write the path of a file, such as /var/lib/fibula/rib.sqlite".to_owned());
+        }
+        if let Some(status) = config.status.filter(|status| api::config::same_port(*status, config.listen)) {
+            let listen = config.listen;
+            return Err(format!("status = {status} is the address of listen = {listen}; give it another port"));
+        }
         limit("max_names", config.max_names as u64, 1, 1 << 32)?;
         limit("value_bits", config.value_bits.into(), 1, 16)?;
         limit("switch_backlog_bytes", config.switch_backlog_bytes as u64, 1 << 16, 1 << 40)?;
         limit("phase_timeout_ms", config.phase_timeout_ms, 1, 60_000)?;
+        config.limits.check()?;
         Ok(config)
     }
 }
@@ -127,11 +139,16 @@ mod tests {
             ("hash = 'md5'\n", "md5"),
             ("core_design = 'tcam'\n", "tcam"),
             ("phase_timeout_ms = 0\n", "phase_timeout_ms"),
+            ("[limits]\nconnection = 3\n", "connection"),
+            ("[limits]\nstreams = 0\n", "limits.streams = 0"),
+            ("status = '127.0.0.1:4600'\n", "another port"),
+            ("status = '0.0.0.0:4600'\n", "another port"),
         ];
         for (line, reason) in cases {
             let message = Config::parse(&format!("{GOOD}{line}")).unwrap_err();
             assert!(message.contains(reason), "{line}: {message}");
         }
         assert!(Config::parse("listen = '127.0.0.1:4600'").unwrap_err().contains("missing field"));
+        assert!(Config::parse(&GOOD.replace("/tmp/x", "")).unwrap_err().contains("store is empty"));
     }
 }

@@ -29,19 +29,18 @@ use crate::hosts::{HOST_ROW, HostError, Hosts};
 use crate::shared::Shared;
 use crate::store::{SqliteStore, Store, StoreError};
 use crate::writer::{Job, Writer};
+use api::MAX_MESSAGE_BYTES;
+use api::limits::{Guard, Limits, Listener, raise_descriptors};
 use api::v1::northbound_server::NorthboundServer;
 use api::v1::southbound_server::SouthboundServer;
-use api::{MAX_MESSAGE_BYTES, STREAM_WINDOW};
 use fib::network::{Network, NetworkError, RestoreError, Settings};
 use lookup::hash::SecretKey;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
-use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 use tonic::transport::Server;
-use tonic::transport::server::TcpIncoming;
 
 /// Jobs that may wait for the writer; requests beyond wait in their connections.
 const QUEUED_JOBS: usize = 4096;
@@ -100,7 +99,10 @@ impl Controller {
             let store = SqliteStore::open(&config.store, STORE_PATIENCE)?;
             restore(&config, Box::new(store))
         })?;
-        let listener = TcpListener::bind(config.listen)
+        let connections = raise_descriptors(config.limits.connections);
+        let limits = Limits { connections, ..config.limits.clone() };
+        let guard = Guard::new(limits.clone());
+        let listener = Listener::bind(config.listen, &guard)
             .await
             .and_then(|listener| Ok((listener.local_addr()?, listener)))
             .map_err(|error| StartError::Listen { address: config.listen, error });
@@ -109,8 +111,8 @@ impl Controller {
         let shared = Shared::new();
         let status_address = match config.status {
             Some(status) => {
-                let page = Arc::new(status::Page { shared: Arc::clone(&shared) });
-                let bound = api::status::serve(status, page).await;
+                let page = Arc::new(status::Page { shared: Arc::clone(&shared), guard: Arc::clone(&guard) });
+                let bound = api::status::serve(status, page, &guard).await;
                 Some(bound.map_err(|error| StartError::Listen { address: status, error })?)
             }
             None => None,
@@ -148,21 +150,23 @@ impl Controller {
         let north = north::North { jobs: jobs.clone(), shared, max_names: config.max_names };
         let south = south::South { jobs: jobs.clone() };
         let serving = Server::builder()
-            .initial_stream_window_size(STREAM_WINDOW)
-            .initial_connection_window_size(STREAM_WINDOW * 4)
+            .initial_stream_window_size(limits.window_bytes)
+            .initial_connection_window_size(limits.window_bytes)
+            .max_concurrent_streams(limits.streams)
             .http2_keepalive_interval(Some(KEEPALIVE))
             .http2_keepalive_timeout(Some(KEEPALIVE))
+            .layer(listener.layer())
             .add_service(
                 NorthboundServer::new(north)
-                    .max_decoding_message_size(MAX_MESSAGE_BYTES)
+                    .max_decoding_message_size(limits.message_bytes)
                     .max_encoding_message_size(MAX_MESSAGE_BYTES),
             )
             .add_service(
                 SouthboundServer::new(south)
-                    .max_decoding_message_size(MAX_MESSAGE_BYTES)
+                    .max_decoding_message_size(limits.message_bytes)
                     .max_encoding_message_size(MAX_MESSAGE_BYTES),
             )
-            .serve_with_incoming(TcpIncoming::from(listener).with_nodelay(Some(true)));
+            .serve_with_incoming(listener);
         let server = tokio::spawn(async move {
             if let Err(error) = serving.await {
                 tracing::error!(%error, "the gRPC server ended");

@@ -193,6 +193,7 @@ impl Northbound for North {
             if let Some(session) = connected.get(&switch.id) {
                 switch.connected = true;
                 switch.in_step = session.in_step;
+                switch.cannot_follow.clone_from(&session.cannot_follow.clone().unwrap_or_default());
                 switch.sent_messages = session.sent_messages;
                 switch.sent_bytes = session.sent_bytes;
                 switch.acknowledged_messages = session.acked_messages;
@@ -361,13 +362,19 @@ pub(crate) fn status_of(refusal: &Refusal) -> Status {
         Refusal::NameExists { .. } | Refusal::Host(HostError::NameTaken { .. } | HostError::PortTaken { .. }) => {
             Code::AlreadyExists
         }
-        Refusal::Duplicate { .. } | Refusal::BadLabel { .. } | Refusal::BadName { .. } => Code::InvalidArgument,
+        Refusal::Duplicate { .. } | Refusal::BadLabel { .. } | Refusal::BadName { .. } | Refusal::NotUnicast { .. } => {
+            Code::InvalidArgument
+        }
         Refusal::BatchTooBig { .. } => Code::ResourceExhausted,
         Refusal::Network { source, .. } => code_of(source),
         Refusal::Host(HostError::BadRow { .. }) | Refusal::StoreFailed { .. } => Code::Internal,
         Refusal::Stopping => Code::Unavailable,
     };
-    Status::new(code, refusal.to_string())
+    let mut status = Status::new(code, refusal.to_string());
+    if let Refusal::Network { source: NetworkError::Batch { index, .. }, .. } = refusal {
+        status.metadata_mut().insert(api::REFUSED_ITEM, (*index as u64).into());
+    }
+    status
 }
 
 fn code_of(error: &NetworkError) -> Code {

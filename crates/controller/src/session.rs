@@ -45,6 +45,8 @@ struct Queue {
     parked: bool,
     /// Messages made and not queued.
     n_unqueued: usize,
+    /// Why the switch refuses what it is sent, and the reports that were answered before it said so.
+    stuck: Option<(String, u64)>,
     /// (sequence, change) of each message that is not acknowledged.
     in_flight: VecDeque<(u64, u64)>,
 }
@@ -70,6 +72,7 @@ impl Session {
                 covered: 0,
                 parked: true,
                 n_unqueued: 0,
+                stuck: None,
                 in_flight: VecDeque::new(),
             }),
             backlog_bytes: AtomicUsize::new(0),
@@ -130,6 +133,23 @@ impl Session {
         self.lock().parked
     }
 
+    /// The switch cannot hold what it was sent: nothing more of this answer is sent, and nobody waits for it.
+    pub(crate) fn set_stuck(&self, reason: String) {
+        let mut queue = self.lock();
+        queue.stuck = Some((reason, queue.answered));
+        self.set_lagging();
+    }
+
+    /// Why the switch cannot follow, if it cannot. It can again once it has acknowledged the answer to a later report.
+    pub(crate) fn stuck(&self) -> Option<String> {
+        self.lock().stuck.as_ref().map(|(reason, _)| reason.clone())
+    }
+
+    /// Whether a message is part of what the switch refuses.
+    fn is_refused(&self, message: &ToSwitch) -> bool {
+        self.lock().stuck.as_ref().is_some_and(|(_, answered)| message.answered <= *answered)
+    }
+
     /// Whether everything made for the switch is acknowledged.
     pub(crate) fn is_caught_up(&self) -> bool {
         let queue = self.lock();
@@ -187,6 +207,7 @@ impl Session {
         }
         if queue.in_flight.is_empty() {
             self.lagging.store(false, Relaxed);
+            queue.stuck = None;
         }
         self.acked.send_if_modified(|acked| sequence > std::mem::replace(acked, sequence.max(*acked)));
         queue.parked && queue.in_flight.is_empty()
@@ -251,13 +272,15 @@ impl Session {
 impl Outbox {
     /// The next message; none when the session ended, even if messages are still queued.
     pub(crate) async fn next(&mut self) -> Option<ToSwitch> {
-        tokio::select! {
-            biased;
-            () = self.session.until_ended() => None,
-            next = self.receiver.recv() => {
-                let next = next?;
-                self.session.release(next.message.len());
-                Some(next)
+        loop {
+            let next = tokio::select! {
+                biased;
+                () = self.session.until_ended() => return None,
+                next = self.receiver.recv() => next?,
+            };
+            self.session.release(next.message.len());
+            if !self.session.is_refused(&next) {
+                return Some(next);
             }
         }
     }
@@ -332,6 +355,21 @@ mod tests {
         session.set_parked(true);
         assert!(!session.acknowledge(1));
         assert!(session.acknowledge(2));
+    }
+
+    #[tokio::test]
+    async fn switch_that_cannot_follow_is_sent_nothing_until_it_asks_again() {
+        let (session, mut outbox) = Session::new(NodeId(1), 1 << 20);
+        session.send_image([Bytes::from_static(b"too large"), Bytes::from_static(b"the rest")], 1);
+        assert_eq!(&outbox.next().await.unwrap().message[..], b"too large");
+        session.set_stuck("no room".to_owned());
+        send(&session, b"change", 2);
+        assert!(session.is_lagging());
+        session.send_image([Bytes::from_static(b"smaller")], 3);
+        let next = outbox.next().await.unwrap();
+        assert_eq!((&next.message[..], session.stuck().as_deref()), (&b"smaller"[..], Some("no room")));
+        session.acknowledge(next.sequence);
+        assert_eq!((session.stuck(), session.is_caught_up()), (None, true));
     }
 
     #[tokio::test]

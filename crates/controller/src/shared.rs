@@ -50,6 +50,8 @@ pub(crate) struct Connected {
     pub(crate) sent_bytes: u64,
     /// Whether the switch serves everything that was committed when the status was asked for.
     pub(crate) in_step: bool,
+    /// Why it cannot hold what it should; none if it can.
+    pub(crate) cannot_follow: Option<String>,
 }
 
 impl Shared {
@@ -120,7 +122,9 @@ impl Shared {
         let state = |(name, session, told): (String, Arc<Session>, bool)| {
             let in_step = told && all_made && session.serves_all_made() && !session.is_ended();
             let (sent_messages, acked_messages, sent_bytes) = session.progress();
-            Connected { node: session.node(), name, sent_messages, acked_messages, sent_bytes, in_step }
+            let cannot_follow = session.stuck();
+            let in_step = in_step && cannot_follow.is_none();
+            Connected { node: session.node(), name, sent_messages, acked_messages, sent_bytes, in_step, cannot_follow }
         };
         sessions.into_iter().map(state).collect()
     }

@@ -17,6 +17,9 @@ use tonic::{Request, Response, Status, Streaming};
 /// How long a switch may take to say hello.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Characters that are kept of a switch's reason.
+const MAX_REASON: usize = 300;
+
 /// Messages queued for the transport; the others wait in the session, where they are counted.
 const MESSAGES_AHEAD: usize = 8;
 
@@ -101,6 +104,14 @@ async fn listen(switch: String, mut incoming: Streaming<FromSwitch>, session: Ar
                 }
             }
             Some(Ok(Some(Body::Memory(memory)))) => session.set_memory(memory),
+            Some(Ok(Some(Body::Refused(refused)))) => {
+                let reason = clip(&refused.reason);
+                tracing::warn!(switch, reason, "the switch cannot hold its tables; it serves what it has");
+                session.set_stuck(refused.reason.chars().take(MAX_REASON).collect());
+                if jobs.send(Job::Stuck { session: Arc::clone(&session) }).await.is_err() {
+                    break "the controller stops".to_owned();
+                }
+            }
             Some(Ok(Some(Body::Hello(_)) | None)) => break "a second hello, or an empty message".to_owned(),
         }
     };

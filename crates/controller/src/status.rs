@@ -1,6 +1,7 @@
 //! The controller's `/metrics` and `/status`.
 
 use crate::shared::{Connected, Shared};
+use api::limits::Guard;
 use api::memory;
 use api::status::{MetricsText, StatusSource, plain};
 use serde_json::json;
@@ -9,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 pub(crate) struct Page {
     pub(crate) shared: Arc<Shared>,
+    pub(crate) guard: Arc<Guard>,
 }
 
 impl Page {
@@ -33,6 +35,7 @@ impl StatusSource for Page {
             json!({
                 "name": c.name, "id": c.node.0, "in_step": c.in_step, "sent_messages": c.sent_messages,
                 "acknowledged_messages": c.acked_messages, "sent_bytes": c.sent_bytes,
+                "cannot_follow": c.cannot_follow,
             })
         };
         json!({
@@ -41,7 +44,8 @@ impl StatusSource for Page {
             "names": read(&sizes.names), "switches": read(&sizes.switches), "hosts": read(&sizes.hosts),
             "links": read(&sizes.links), "changes": read(changes), "transactions": read(transactions),
             "messages": read(messages), "message_bytes": read(message_bytes), "resyncs": read(resyncs),
-            "pending_pushes": read(pending_pushes),
+            "pending_pushes": read(pending_pushes), "connections": self.guard.connections(),
+            "request_bytes": self.guard.request_bytes(),
             "memory": memory::json(&memory::usage(read(&sizes.names), &self.parts())),
             "connected": self.shared.connected().into_iter().map(switch).collect::<Vec<_>>(),
         })
@@ -67,8 +71,11 @@ impl StatusSource for Page {
         text.counter("fibula_message_bytes_total", "Their bytes.", read(&shared.message_bytes));
         text.counter("fibula_resyncs_total", "Resyncs switches asked for.", read(&shared.resyncs));
         text.gauge("fibula_switch_in_step", "1: has everything that is committed.", each(|c| c.in_step.into()));
+        let cannot = "1: cannot hold what it should, and serves what it has.";
+        text.gauge("fibula_switch_cannot_follow", cannot, each(|c| c.cannot_follow.is_some().into()));
         text.counter("fibula_switch_sent_messages_total", "Messages sent to a switch.", each(|c| c.sent_messages));
         text.counter("fibula_switch_acknowledged_total", "Messages it acknowledged.", each(|c| c.acked_messages));
+        self.guard.metrics(&mut text);
         text.memory(&self.parts());
         text.finish()
     }

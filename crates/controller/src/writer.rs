@@ -79,6 +79,10 @@ pub(crate) enum Job {
     Detach {
         session: Arc<Session>,
     },
+    /// The switch cannot hold what it is sent: nothing is made for it until it reports again.
+    Stuck {
+        session: Arc<Session>,
+    },
     /// Send parked switches what they lack, if it is time.
     Release,
     Stop,
@@ -394,6 +398,7 @@ impl Writer {
                 }
             }
             Job::Detach { session } => self.detach(&session),
+            Job::Stuck { session } => self.set_stuck(&session),
             // Done after every group.
             Job::Release => {}
             Job::Change { .. } | Job::Stop => unreachable!("taken before the commit"),

@@ -28,7 +28,8 @@ use lookup::hash::{Digest, Family, Hasher, SecretKey};
 use lookup::traits::InsertError;
 use std::collections::HashMap;
 
-const MAGIC: &[u8] = b"FIBULAF2";
+/// How a file begins.
+pub const MAGIC: &[u8] = b"FIBULAF2";
 /// Other keys tried when two names share a digest: each fails with a probability of n^2 / 2^65.
 const MAX_KEYS: usize = 4;
 

@@ -22,3 +22,4 @@ pub mod network;
 pub mod replica;
 pub mod rib;
 pub mod topology;
+pub mod unicast;

@@ -139,16 +139,17 @@ pub struct Received {
 /// Bounds on what a controller can make a switch hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Bytes of a whole FIB while it is collected.
-    pub max_image_bytes: usize,
+    /// Bytes of the tables together: the FIB, and the exact tables as they are in messages. While a new table replaces an
+    /// old one, both are in memory, and the new one's messages with them.
+    pub max_table_bytes: usize,
     /// Names of one exact table.
     pub max_names: usize,
 }
 
 impl Default for Limits {
-    /// 1 GiB and 64 million names.
+    /// 4 GiB and 64 million names.
     fn default() -> Limits {
-        Limits { max_image_bytes: 1 << 30, max_names: 64 << 20 }
+        Limits { max_table_bytes: 4 << 30, max_names: 64 << 20 }
     }
 }
 
@@ -180,6 +181,8 @@ impl Parts {
 struct ExactState<L> {
     held: Held,
     n_names: usize,
+    /// Bytes of the names in messages.
+    bytes: usize,
     parts: Parts,
     loading: Option<Loading<L>>,
 }
@@ -189,12 +192,13 @@ struct ExactState<L> {
 struct Loading<L> {
     entries: L,
     n_names: usize,
+    bytes: usize,
     digest: u64,
 }
 
 impl<L> Default for ExactState<L> {
     fn default() -> Self {
-        ExactState { held: Held::default(), n_names: 0, parts: Parts::default(), loading: None }
+        ExactState { held: Held::default(), n_names: 0, bytes: 0, parts: Parts::default(), loading: None }
     }
 }
 
@@ -204,22 +208,36 @@ impl<L> ExactState<L> {
         table: &mut impl Exact<V, Loading = L>,
         update: ExactUpdate<V>,
         max_names: usize,
+        max_bytes: usize,
     ) -> Result<bool, ReplicaError> {
+        let too_large = |got| ReplicaError::TooLarge { got, max: max_bytes };
         match update {
             ExactUpdate::Load { version, digest, part, parts, entries, .. } => {
                 if (Held { version, digest }) == self.held {
                     return Ok(false);
                 }
+                let bytes: usize = entries.iter().map(|(name, _)| entry_bytes(name)).sum();
                 if part == 0 {
                     // The parts are of one size, except the last.
+                    let at_least = bytes.saturating_mul(parts.saturating_sub(1) as usize).max(bytes);
+                    if at_least > max_bytes {
+                        (self.loading, self.parts) = (None, Parts::default());
+                        return Err(too_large(at_least));
+                    }
                     let n_names = entries.len().saturating_mul(parts as usize).min(max_names);
-                    self.loading = Some(Loading { entries: table.begin(n_names), n_names: 0, digest: 0 });
+                    self.loading = Some(Loading { entries: table.begin(n_names), n_names: 0, bytes: 0, digest: 0 });
                 }
                 let last = self.parts.accept((version, digest), part, parts).inspect_err(|_| self.loading = None)?;
                 let Some(loading) = &mut self.loading else {
                     return Err(ReplicaError::MissingPart { got: part, expected: 0 });
                 };
                 loading.n_names += entries.len();
+                loading.bytes += bytes;
+                if loading.bytes > max_bytes {
+                    let got = loading.bytes;
+                    (self.loading, self.parts) = (None, Parts::default());
+                    return Err(too_large(got));
+                }
                 if loading.n_names > max_names {
                     let got = loading.n_names;
                     (self.loading, self.parts) = (None, Parts::default());
@@ -227,12 +245,12 @@ impl<L> ExactState<L> {
                 }
                 loading.digest = entries.iter().fold(loading.digest, |sum, (name, value)| sum ^ value.share(name));
                 table.load(&mut loading.entries, entries);
-                if last && let Some(Loading { entries, n_names, digest: got }) = self.loading.take() {
+                if last && let Some(Loading { entries, n_names, bytes, digest: got }) = self.loading.take() {
                     if got != digest {
                         return Err(ReplicaError::ExactDigest { got, expected: digest });
                     }
                     table.replace(entries);
-                    (self.held, self.n_names) = (Held { version, digest }, n_names);
+                    (self.held, self.n_names, self.bytes) = (Held { version, digest }, n_names, bytes);
                 }
                 Ok(true)
             }
@@ -245,10 +263,20 @@ impl<L> ExactState<L> {
                 }
                 // The digest is checked before anything is stored. A name appears once in a delta.
                 let names = put.iter().map(|(name, _)| name).chain(&remove);
-                let gone: Vec<u64> = names.filter_map(|name| Some(table.get(name)?.share(name))).collect();
+                let mut bytes = self.bytes + put.iter().map(|(name, _)| entry_bytes(name)).sum::<usize>();
+                let gone: Vec<u64> = names
+                    .filter_map(|name| {
+                        let share = table.get(name)?.share(name);
+                        bytes = bytes.saturating_sub(entry_bytes(name));
+                        Some(share)
+                    })
+                    .collect();
                 let n_names = self.n_names + put.len() - gone.len().min(self.n_names);
                 if n_names > max_names {
                     return Err(ReplicaError::TooManyNames { got: n_names, max: max_names });
+                }
+                if bytes > max_bytes && bytes > self.bytes {
+                    return Err(too_large(bytes));
                 }
                 let come = put.iter().map(|(name, value)| value.share(name));
                 let got = gone.into_iter().chain(come).fold(self.held.digest, |sum, share| sum ^ share);
@@ -257,7 +285,7 @@ impl<L> ExactState<L> {
                 }
                 remove.iter().for_each(|name| table.remove(name));
                 put.into_iter().for_each(|(name, value)| table.put(name, value));
-                (self.held, self.n_names) = (Held { version: to, digest }, n_names);
+                (self.held, self.n_names, self.bytes) = (Held { version: to, digest }, n_names, bytes);
                 Ok(true)
             }
         }
@@ -356,6 +384,7 @@ impl<T: Tables> Replica<T> {
             Body::Table(header) => self.start_table(header),
             Body::Image { table, part, parts, bytes } => self.take_image(table, part, parts, &bytes)?,
             Body::Updates { table, updates } => {
+                self.check_growth(updates.iter().map(<[u8]>::len).sum())?;
                 let (n_applied, taken) = self.fib_of(table)?.apply_batch(&updates);
                 // Updates before a refused one have taken effect.
                 if n_applied > 0 {
@@ -365,6 +394,7 @@ impl<T: Tables> Replica<T> {
                 n_applied > 0
             }
             Body::Resync { table, bytes } => {
+                self.check_growth(bytes.len())?;
                 self.fib_of(table)?.overwrite(&bytes)?;
                 self.tables.fib_changed();
                 true
@@ -380,8 +410,14 @@ impl<T: Tables> Replica<T> {
                 }
                 new
             }
-            Body::Valid(update) => self.valid.apply(self.tables.valid(), update, self.limits.max_names)?,
-            Body::Local(update) => self.local.apply(self.tables.local(), update, self.limits.max_names)?,
+            Body::Valid(update) => {
+                let room = self.room(self.fib_bytes() + self.local.bytes);
+                self.valid.apply(self.tables.valid(), update, self.limits.max_names, room)?
+            }
+            Body::Local(update) => {
+                let room = self.room(self.fib_bytes() + self.valid.bytes);
+                self.local.apply(self.tables.local(), update, self.limits.max_names, room)?
+            }
         };
         (self.cluster, self.term, self.node) = (cluster, term, Some(node));
         self.kind = self.kind.or(kind);
@@ -398,6 +434,28 @@ impl<T: Tables> Replica<T> {
     /// For a switch that was removed from the network and added again, and so got another id.
     pub fn start_over(&mut self) {
         self.must_start_over = true;
+    }
+
+    /// Bytes of the FIB that is served.
+    fn fib_bytes(&self) -> usize {
+        self.fib.as_ref().map_or(0, |fib| fib.size_bits().div_ceil(8) as usize)
+    }
+
+    /// Bytes that a table may have beside others.
+    fn room(&self, others: usize) -> usize {
+        self.limits.max_table_bytes.saturating_sub(others)
+    }
+
+    /// Whether updates of so many bytes may be applied: the FIB grows by less than they have.
+    fn check_growth(&self, len: usize) -> Result<(), ReplicaError> {
+        let got = self.fib_bytes() + len;
+        let max = self.room(self.valid.bytes + self.local.bytes);
+        if got > max { Err(ReplicaError::TooLarge { got, max }) } else { Ok(()) }
+    }
+
+    /// Whether a table is on its way whose last message has not come.
+    pub fn is_loading(&self) -> bool {
+        self.next.is_some() || !self.image.is_empty() || self.valid.loading.is_some() || self.local.loading.is_some()
     }
 
     fn start_table(&mut self, header: TableHeader) -> bool {
@@ -437,12 +495,16 @@ impl<T: Tables> Replica<T> {
             self.image.clear();
         }
         let last = self.image_parts.accept((u64::from(table), u64::from(parts)), part, parts)?;
-        let got = self.image.len() + bytes.len();
-        if got > self.limits.max_image_bytes {
+        let max = self.room(self.valid.bytes + self.local.bytes);
+        // The parts are of one size, except the last: so the first part says nearly how many bytes will come.
+        let whole = if part == 0 { bytes.len().saturating_mul(parts.saturating_sub(1) as usize) } else { 0 };
+        let got = (self.image.len() + bytes.len()).max(whole);
+        if got > max {
             self.image = Vec::new();
             self.image_parts = Parts::default();
-            return Err(ReplicaError::ImageTooLarge { got, max: self.limits.max_image_bytes });
+            return Err(ReplicaError::TooLarge { got, max });
         }
+        self.image.reserve_exact(whole.max(bytes.len()));
         self.image.extend_from_slice(bytes);
         if last {
             let image = std::mem::take(&mut self.image);
@@ -621,8 +683,10 @@ pub enum ReplicaError {
     #[error("part {got} came where part {expected} was due: report, to get all of it")]
     MissingPart { got: u32, expected: u32 },
     /// Over the limit of this switch.
-    #[error("an image of {got} bytes or more, the limit here is {max}: raise the switch's limit")]
-    ImageTooLarge { got: usize, max: usize },
+    #[error(
+        "a table of {got} bytes or more; {max} of the switch's max_table_bytes are left for it: raise that, or remove names"
+    )]
+    TooLarge { got: usize, max: usize },
     /// Over the limit of this switch.
     #[error("an exact table of {got} names or more, the limit here is {max}: raise the switch's limit")]
     TooManyNames { got: usize, max: usize },
@@ -656,9 +720,14 @@ impl ReplicaError {
                 | ReplicaError::StaleTerm { .. }
                 | ReplicaError::WrongNode { .. }
                 | ReplicaError::WrongKind { .. }
-                | ReplicaError::ImageTooLarge { .. }
+                | ReplicaError::TooLarge { .. }
                 | ReplicaError::TooManyNames { .. }
                 | ReplicaError::Saved { .. }
         )
+    }
+
+    /// Whether the switch may not hold so much. What it has stays, and the same is refused again until there is less.
+    pub fn is_over_limit(&self) -> bool {
+        matches!(self, ReplicaError::TooLarge { .. } | ReplicaError::TooManyNames { .. })
     }
 }

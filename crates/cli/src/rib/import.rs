@@ -1,8 +1,9 @@
 //! `fibula name import`: millions of names from a CSV file, one transaction per batch.
 //!
 //! There are two passes. The first checks every line (fields, names, hosts, addresses, duplicates) and reports errors
-//! with their line numbers before anything is sent; the second sends. Cost: the file is read twice, and the names are
-//! kept once, about 60 bytes each, to find duplicates.
+//! with their line numbers before anything is sent; the second sends. What only the controller can know, such as an
+//! address that a name outside the file has, is refused by it, and reported with the line too. Cost: the file is read
+//! twice, and names and addresses are kept once, about 60 bytes each, to find duplicates.
 
 use crate::remote::{Client, answer, refusal};
 use api::v1;
@@ -10,12 +11,14 @@ use command::output::{Exit, Failure, OrExit, Output};
 use command::text::TextReader;
 use csv::StringRecord;
 use fib::name::{Name, NameKind};
+use fib::unicast::check_unicast;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::{Cursor, Read, Seek, SeekFrom};
 use std::net::IpAddr;
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The first line of an export; optional in an import.
 pub(crate) const HEADER: [&str; 4] = ["name", "host", "tenant", "ip"];
@@ -55,7 +58,9 @@ pub(crate) async fn run(mut client: Client, file: &Path, batch: Option<u32>, out
 
     let bar = progress_bar(total, "imported");
     let (batches, requests) = tokio::sync::mpsc::channel(BATCHES_AHEAD);
-    let reader = tokio::task::spawn_blocking(move || send(source, batch, &batches));
+    let lines = Lines::default();
+    let sent = lines.clone();
+    let reader = tokio::task::spawn_blocking(move || send(source, batch, &batches, &sent));
     let stream = tokio_stream::wrappers::ReceiverStream::new(requests);
     let mut progress = answer(client.import_names(stream).await)?;
     let mut row = ImportRow { names: 0, changed: 0, unchanged: 0 };
@@ -67,13 +72,17 @@ pub(crate) async fn run(mut client: Client, file: &Path, batch: Option<u32>, out
                 row.changed += changed.changed;
                 row.unchanged += changed.unchanged;
                 bar.set_position(committed);
+                lines.done();
             }
             Ok(None) => break,
             Err(status) => {
                 let committed = row.names;
-                return Err(refusal(&status).context(format!(
-                    "{shown}: stopped in the {batch} names after the first {committed}, which are imported"
-                )));
+                let item = status.metadata().get(api::REFUSED_ITEM).and_then(|item| item.to_str().ok()?.parse().ok());
+                let place = match item.and_then(|item| lines.of(item)) {
+                    Some(line) => format!("{shown}: line {line} is refused, and with it its batch"),
+                    None => format!("{shown}: stopped in the {batch} names after the first {committed}"),
+                };
+                return Err(refusal(&status).context(format!("{place}; the first {committed} names are imported")));
             }
         }
     }
@@ -88,6 +97,31 @@ pub(crate) async fn run(mut client: Client, file: &Path, batch: Option<u32>, out
 /// names by batches of 100,000 had it use 1.8 times the memory that it kept, by batches of 20,000 1.4 times.
 fn batch_of(n_names: u64) -> usize {
     (n_names / 40).clamp(20_000, 100_000) as usize
+}
+
+/// The lines of the names in each batch that is not committed yet, the oldest first.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<VecDeque<Vec<u64>>>>);
+
+impl Lines {
+    fn with<T>(&self, f: impl FnOnce(&mut VecDeque<Vec<u64>>) -> T) -> T {
+        f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// A batch with names from these lines is sent.
+    fn sent(&self, lines: Vec<u64>) {
+        self.with(|batches| batches.push_back(lines));
+    }
+
+    /// The oldest batch is committed.
+    fn done(&self) {
+        self.with(|batches| _ = batches.pop_front());
+    }
+
+    /// The line of an item of the oldest batch.
+    fn of(&self, item: usize) -> Option<u64> {
+        self.with(|batches| batches.front()?.get(item).copied())
+    }
 }
 
 fn open(file: &Path) -> anyhow::Result<Box<dyn Source>> {
@@ -123,7 +157,7 @@ fn is_header(record: &StringRecord) -> bool {
 
 /// Checks every line. Returns the number of names, or the first errors.
 fn check(source: &mut dyn Source, kind: NameKind, hosts: &HashSet<String>) -> Result<u64, Vec<String>> {
-    let mut seen: HashMap<Name, u64> = HashMap::new();
+    let mut seen = Seen::default();
     let mut errors = Vec::new();
     let mut reader = records(source);
     let mut record = StringRecord::new();
@@ -153,7 +187,14 @@ fn check(source: &mut dyn Source, kind: NameKind, hosts: &HashSet<String>) -> Re
             break;
         }
     }
-    if errors.is_empty() { Ok(seen.len() as u64) } else { Err(errors) }
+    if errors.is_empty() { Ok(seen.names.len() as u64) } else { Err(errors) }
+}
+
+/// The lines of names and addresses so far.
+#[derive(Default)]
+struct Seen {
+    names: HashMap<Name, u64>,
+    ips: HashMap<IpAddr, u64>,
 }
 
 fn check_line(
@@ -161,15 +202,21 @@ fn check_line(
     line: u64,
     kind: NameKind,
     hosts: &HashSet<String>,
-    seen: &mut HashMap<Name, u64>,
+    seen: &mut Seen,
 ) -> Result<(), String> {
     let parsed = parse(record)?;
     let name = Name::parse(kind, &parsed.name).map_err(|e| e.to_string())?;
+    name.check_unicast().map_err(|e| e.to_string())?;
+    let ip: Option<IpAddr> = parsed.ip.parse().ok();
+    ip.map_or(Ok(()), check_unicast).map_err(|e| e.to_string())?;
     if !hosts.contains(&parsed.host) {
         return Err(format!("there is no host `{}`; add it with `fibula host add`", parsed.host));
     }
-    match seen.insert(name, line) {
-        Some(before) => Err(format!("`{}` is on line {before} already", parsed.name)),
+    if let Some(before) = seen.names.insert(name, line) {
+        return Err(format!("`{}` is on line {before} already", parsed.name));
+    }
+    match ip.and_then(|ip| seen.ips.insert(ip, line)) {
+        Some(before) => Err(format!("the address {} is on line {before} already; give each name its own", parsed.ip)),
         None => Ok(()),
     }
 }
@@ -196,12 +243,16 @@ fn send(
     mut source: Box<dyn Source>,
     batch: usize,
     batches: &tokio::sync::mpsc::Sender<v1::NameBatch>,
+    sent: &Lines,
 ) -> anyhow::Result<()> {
     let mut names = Vec::with_capacity(batch);
+    let mut lines = Vec::with_capacity(batch);
     let mut n_bytes = 0;
     for (index, record) in records(&mut *source).records().enumerate() {
         let record = record?;
+        lines.extend(record.position().map(csv::Position::line));
         if index == 0 && is_header(&record) {
+            lines.clear();
             continue;
         }
         // Fails only if the file changed between the passes.
@@ -210,12 +261,14 @@ fn send(
         if names.len() == batch || n_bytes >= MAX_BATCH_BYTES {
             n_bytes = 0;
             let full = std::mem::replace(&mut names, Vec::with_capacity(batch));
+            sent.sent(std::mem::replace(&mut lines, Vec::with_capacity(batch)));
             if batches.blocking_send(v1::NameBatch { names: full }).is_err() {
                 return Ok(());
             }
         }
     }
     if !names.is_empty() {
+        sent.sent(lines);
         let _ = batches.blocking_send(v1::NameBatch { names });
     }
     Ok(())
@@ -247,7 +300,7 @@ mod tests {
         let hosts = HashSet::from(["h1".to_owned()]);
         assert_eq!(check(&mut Cursor::new(bytes.clone()), NameKind::Text, &hosts), Ok(names.len() as u64));
         let (batches, mut sent) = tokio::sync::mpsc::channel(1);
-        send(Box::new(Cursor::new(bytes)), 100, &batches).unwrap();
+        send(Box::new(Cursor::new(bytes)), 100, &batches, &Lines::default()).unwrap();
         let sent: Vec<String> = sent.try_recv().unwrap().names.into_iter().map(|record| record.name).collect();
         assert_eq!(sent, names);
     }
@@ -264,6 +317,24 @@ mod tests {
             "on line 1 already",
             "line 6: tenant",
             "line 7: ",
+        ];
+        assert_eq!(errors.len(), expected.len(), "{errors:#?}");
+        for (error, part) in errors.iter().zip(expected) {
+            assert!(error.contains(part), "{error} should contain {part}");
+        }
+    }
+
+    #[test]
+    fn names_and_addresses_that_no_host_has_or_two_have_are_reported_by_line() {
+        let text = "02:00:00:00:00:01,h1,0,10.0.0.1\n01:00:00:00:00:01,h1\n00:00:00:00:00:00,h1\n\
+                    02:00:00:00:00:02,h1,0,10.0.0.1\n02:00:00:00:00:03,h1,0,224.0.0.1\n02:00:00:00:00:04,h1,0,0.0.0.0\n";
+        let errors = errors(text);
+        let expected = [
+            "line 2: `01:00:00:00:00:01` is a group address",
+            "line 3: `00:00:00:00:00:00` is the zero address",
+            "line 4: the address 10.0.0.1 is on line 1 already",
+            "line 5: `224.0.0.1` is a multicast address",
+            "line 6: `0.0.0.0` is the unspecified address",
         ];
         assert_eq!(errors.len(), expected.len(), "{errors:#?}");
         for (error, part) in errors.iter().zip(expected) {

@@ -53,6 +53,7 @@ struct SwitchRow {
     sent_messages: u64,
     acknowledged: u64,
     sent_bytes: u64,
+    cannot_follow: String,
 }
 
 impl From<v1::Switch> for SwitchRow {
@@ -67,6 +68,7 @@ impl From<v1::Switch> for SwitchRow {
             sent_messages: s.sent_messages,
             acknowledged: s.acknowledged_messages,
             sent_bytes: s.sent_bytes,
+            cannot_follow: s.cannot_follow,
         }
     }
 }

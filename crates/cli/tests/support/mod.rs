@@ -71,7 +71,12 @@ impl Site {
 
     /// Starts a switch without ports.
     pub(crate) fn switch(&self, name: &str) -> Arc<agent::Shared<MemoryTables>> {
-        let shared = agent::Shared::new(Replica::new(Limits::default(), MemoryTables::default()));
+        self.switch_with(name, Limits::default())
+    }
+
+    /// Starts a switch without ports that may hold so much.
+    pub(crate) fn switch_with(&self, name: &str, limits: Limits) -> Arc<agent::Shared<MemoryTables>> {
+        let shared = agent::Shared::new(Replica::new(limits, MemoryTables::default()));
         let memory: agent::Memory = Arc::new(|| api::memory::usage(10, &[("fib", 25)]));
         tokio::spawn(agent::run(name.to_owned(), self.url.clone(), Arc::clone(&shared), memory));
         shared

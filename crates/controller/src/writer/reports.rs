@@ -151,6 +151,16 @@ impl Writer {
         self.shared.sessions().iter().map(|session| session.backlog_bytes()).sum::<usize>() < self.waiting_bytes
     }
 
+    /// Makes no messages for a switch that cannot hold them.
+    pub(super) fn set_stuck(&mut self, session: &Arc<Session>) {
+        let is_current = self.shared.session(session.node()).is_some_and(|current| Arc::ptr_eq(&current, session));
+        if is_current && session.stuck().is_some() {
+            self.parked.remove(&session.node());
+            session.set_parked(true);
+            self.state.network.detach(session.node());
+        }
+    }
+
     pub(super) fn detach(&mut self, session: &Arc<Session>) {
         session.end();
         if self.shared.remove_session(session) {

@@ -7,7 +7,7 @@
 //! at most 5 s.
 
 use api::v1::from_switch::Body;
-use api::v1::{Ack, FromSwitch, Hello, MemoryUse, Resync, ToSwitch};
+use api::v1::{Ack, FromSwitch, Hello, MemoryUse, Refused, Resync, ToSwitch};
 use fib::messages::Uplink;
 use fib::replica::{Replica, ReplicaError, Tables};
 use serde::Serialize;
@@ -34,6 +34,11 @@ const REMIND: Duration = Duration::from_secs(60);
 /// Reports answered without any progress before the stream is given up and begun anew.
 const MAX_FRUITLESS_REPORTS: u32 = 3;
 
+/// A switch that was sent more than it may hold reports again after this time, then after twice the time each,
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+/// up to this.
+const LONGEST_RETRY: Duration = Duration::from_secs(300);
+
 /// Messages above this size are applied where they do not hold up other tasks.
 const BIG_MESSAGE_BYTES: usize = 64 << 10;
 
@@ -54,6 +59,8 @@ pub struct LinkStatus {
     pub applied: u64,
     /// Messages that were here already.
     pub duplicates: u64,
+    /// Why the controller's tables are more than this switch may hold; empty if they are not.
+    pub cannot_follow: String,
     /// Messages that did not fit.
     pub refused: u64,
     /// Reports sent because of them.
@@ -72,6 +79,7 @@ impl Default for LinkStatus {
             connects: 0,
             applied: 0,
             duplicates: 0,
+            cannot_follow: String::new(),
             refused: 0,
             resyncs: 0,
             received_bytes: 0,
@@ -250,7 +258,26 @@ async fn session<T: Tables>(
 
     let mut n_reports = 1;
     let mut n_fruitless = 0;
-    while let Some(ToSwitch { sequence, message, answered }) = incoming.message().await.map_err(Box::new)? {
+    // While it may not hold what it is sent: when it reports again, and after how long the next time.
+    let mut retry: Option<tokio::time::Instant> = None;
+    let mut pause = FIRST_RETRY;
+    loop {
+        let next = tokio::select! {
+            next = incoming.message() => next.map_err(Box::new)?,
+            () = until(retry) => {
+                retry = None;
+                pause = (pause * 2).min(LONGEST_RETRY);
+                shared.lock_status().resyncs += 1;
+                n_reports += 1;
+                let resync = Resync { report: shared.report().into(), reason: "maybe there is room now".to_owned() };
+                to_controller.send(wrap(Body::Resync(resync))).await.map_err(|_| StreamError::Closed)?;
+                continue;
+            }
+        };
+        let Some(ToSwitch { sequence, message, answered }) = next else { return Err(StreamError::Closed) };
+        if retry.is_some() {
+            continue;
+        }
         let received = if message.len() > BIG_MESSAGE_BYTES {
             tokio::task::block_in_place(|| shared.replica().receive(&message))
         } else {
@@ -260,9 +287,13 @@ async fn session<T: Tables>(
         match received {
             Ok(received) => {
                 n_fruitless = 0;
+                let is_whole = !shared.replica().is_loading();
                 {
                     let mut status = shared.lock_status();
                     status.serving_change = status.serving_change.max(received.change);
+                    if is_whole && answered == n_reports {
+                        status.cannot_follow.clear();
+                    }
                     *if received.applied { &mut status.applied } else { &mut status.duplicates } += 1;
                 }
                 if received.applied {
@@ -291,8 +322,31 @@ async fn session<T: Tables>(
                 let resync = Resync { report: shared.report().into(), reason: error.to_string() };
                 to_controller.send(wrap(Body::Resync(resync))).await.map_err(|_| StreamError::Closed)?;
             }
+            Err(error) if error.is_over_limit() => {
+                // What is left of an earlier answer says nothing new.
+                if answered < n_reports {
+                    continue;
+                }
+                let reason = error.to_string();
+                tracing::warn!(switch, %error, "the controller's tables are more than this switch may hold; it serves what it has, and asks again in {pause:?}");
+                {
+                    let mut status = shared.lock_status();
+                    status.refused += 1;
+                    status.cannot_follow.clone_from(&reason);
+                }
+                retry = Some(tokio::time::Instant::now() + pause);
+                let refused = Refused { sequence, reason };
+                to_controller.send(wrap(Body::Refused(refused))).await.map_err(|_| StreamError::Closed)?;
+            }
             Err(error) => return Err(StreamError::Replica(error)),
         }
     }
-    Err(StreamError::Closed)
+}
+
+/// Returns at this time; never, without one.
+async fn until(time: Option<tokio::time::Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
+    }
 }

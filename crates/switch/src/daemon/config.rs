@@ -6,6 +6,7 @@ use crate::gateway;
 use crate::parse::MAX_FIXED_OFFSET;
 use crate::source::CheckSource;
 use api::config::ConfigError;
+use api::limits::Limits;
 use fib::action::PortId;
 use serde::Deserialize;
 use std::collections::HashSet;
@@ -32,6 +33,12 @@ pub struct Config {
     pub status: Option<SocketAddr>,
     /// Where programs ask which port a name is at, over gRPC and HTTP; nobody can if absent.
     pub lookup: Option<SocketAddr>,
+    /// Bytes that the tables may have: what comes from the controller and is larger is refused.
+    #[serde(default = "default_table_bytes")]
+    pub max_table_bytes: usize,
+    /// What peers of these listeners may take.
+    #[serde(default)]
+    pub limits: Limits,
     /// Connection tracking; none if absent.
     pub flow: Option<Section>,
     /// IP routing to networks outside; none if absent.
@@ -74,6 +81,9 @@ pub enum Role {
 /// More threads than this are a typing error.
 const MAX_WORKERS: usize = 64;
 
+/// No network fits into less.
+const MIN_TABLE_BYTES: usize = 1 << 16;
+
 impl Config {
     /// Reads and validates the file.
     /// # Errors
@@ -90,6 +100,9 @@ impl Config {
         if config.name.is_empty() {
             return Err("name is empty; write the name that the controller has for this switch".to_owned());
         }
+        if config.state_dir.as_os_str().is_empty() {
+            return Err("state_dir is empty; write a directory of its own, such as /var/lib/fibula/s1".to_owned());
+        }
         let url = config.controller.parse::<tonic::transport::Uri>();
         if !url.is_ok_and(|url| url.scheme_str() == Some("http") && url.host().is_some()) {
             let given = &config.controller;
@@ -98,8 +111,10 @@ impl Config {
             ));
         }
         let addresses = [config.lookup, config.status, config.flow.as_ref().and_then(|flow| flow.control)];
-        let taken = |&address: &SocketAddr| addresses.iter().flatten().filter(|&&other| other == address).count() > 1;
-        if let Some(twice) = addresses.iter().flatten().find(|address| address.port() != 0 && taken(address)) {
+        let taken = |&address: &SocketAddr| {
+            addresses.iter().flatten().filter(|other| api::config::same_port(**other, address)).count() > 1
+        };
+        if let Some(twice) = addresses.iter().flatten().find(|address| taken(address)) {
             return Err(format!(
                 "two of lookup, status and flow.control have the address {twice}; give each another port"
             ));
@@ -111,6 +126,12 @@ impl Config {
             return Err(format!(
                 "fixed_offset = {offset} is out of range; write 0 to {MAX_FIXED_OFFSET}, so that the longest field ends inside a frame"
             ));
+        }
+        let control = config.flow.as_ref().and_then(|flow| flow.control);
+        if config.ports.is_empty() && config.lookup.is_none() && control.is_none() {
+            let why =
+                "there is no [[port]], so the switch has nothing to do; add one, or set lookup to answer programs only";
+            return Err(why.to_owned());
         }
         let (mut ids, mut devices) = (HashSet::new(), HashSet::new());
         for port in &config.ports {
@@ -133,6 +154,11 @@ impl Config {
                 return Err(format!("two ports have the device {}; give each its own", port.device));
             }
         }
+        if config.max_table_bytes < MIN_TABLE_BYTES {
+            let given = config.max_table_bytes;
+            return Err(format!("max_table_bytes = {given} is out of range; write {MIN_TABLE_BYTES} or more"));
+        }
+        config.limits.check()?;
         config.flow_settings()?;
         config.gateway_settings()?;
         Ok(config)
@@ -183,6 +209,10 @@ fn is_device_name(name: &str) -> bool {
     (1..=MAX_DEVICE_NAME).contains(&name.len()) && name.bytes().all(allowed) && name != "." && name != ".."
 }
 
+fn default_table_bytes() -> usize {
+    fib::replica::Limits::default().max_table_bytes
+}
+
 fn default_workers() -> usize {
     1
 }
@@ -228,6 +258,7 @@ mod tests {
         let cases = [
             (format!("{GOOD}worker = 2\n"), "worker"),
             (format!("{GOOD}workers = 0\n"), "workers"),
+            (format!("{GOOD}{PORT}").replace("[[", "max_table_bytes = 9\n[["), "max_table_bytes = 9"),
             (format!("{GOOD}fixed_offset = 1451\n"), "fixed_offset = 1451 is out of range; write 0 to 1450"),
             (format!("{GOOD}fixed_offset = -1\n"), "fixed_offset"),
             (format!("{GOOD}{PORT}{PORT}"), "two ports have the id 1"),
@@ -243,6 +274,9 @@ mod tests {
             (format!("{GOOD}lookup = '[::1]:4602'\nstatus = '[::1]:4602'\n"), "the address [::1]:4602"),
             (format!("{GOOD}status = '[::1]:4602'\n[flow]\ncontrol = '[::1]:4602'\n"), "the address [::1]:4602"),
             (format!("{GOOD}{PORT}[[flow.rule]]\naction = 'drop'\nin_port = 7\n"), "in_port = 7"),
+            (GOOD.to_owned(), "there is no [[port]]"),
+            (format!("{GOOD}lookup = '0.0.0.0:4602'\nstatus = '127.0.0.1:4602'\n"), "another port"),
+            (GOOD.replace("/tmp/s1", ""), "state_dir is empty"),
             (GOOD.replace("s1'\nc", "'\nc"), "name"),
             (GOOD.replace("http://", ""), "not a controller's URL"),
             (GOOD.replace("http:", "https:"), "not a controller's URL"),

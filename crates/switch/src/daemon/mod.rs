@@ -25,6 +25,7 @@ use crate::flow::stage::StageError;
 use crate::plane::PlaneWriter;
 use crate::port::Role;
 use agent::Shared;
+use api::limits::{self, Guard, raise_descriptors};
 use config::Config;
 use fib::replica::{Limits, Replica};
 use netio::backend::af_packet::{AfPacket, Options};
@@ -114,10 +115,12 @@ impl Switch {
             tokio::task::block_in_place(|| start_plane(&config, flows.as_ref(), &saved, image))?;
         let (plane, shared, saver) = (Arc::new(plane), Shared::new(replica), Saver::new(saved));
 
+        let connections = raise_descriptors(config.limits.connections);
+        let guard = Guard::new(limits::Limits { connections, ..config.limits.clone() });
         let listens = |address| move |source| StartError::Listen { address, source };
         let lookup_address = match (config.lookup, &directory) {
             (Some(address), Some(directory)) => {
-                let bound = api::lookup::serve(address, Arc::new(lookup::Answers(Arc::clone(directory)))).await;
+                let bound = api::lookup::serve(address, Arc::new(lookup::Answers(Arc::clone(directory))), &guard).await;
                 Some(bound.map_err(listens(address))?)
             }
             _ => None,
@@ -125,16 +128,16 @@ impl Switch {
         let status_address = match config.status {
             Some(address) => {
                 let (name, weak) = (config.name.clone(), Arc::downgrade(&plane));
-                let saver = saver.clone();
-                let page = status::Page::new(name, Arc::clone(&shared), saver, weak, directory, flows.clone());
-                let bound = api::status::serve(address, Arc::new(page)).await;
+                let (shared, saver, flows) = (Arc::clone(&shared), saver.clone(), flows.clone());
+                let page = status::Page::new(name, shared, saver, weak, directory, flows, Arc::clone(&guard));
+                let bound = api::status::serve(address, Arc::new(page), &guard).await;
                 Some(bound.map_err(listens(address))?)
             }
             None => None,
         };
         let flow_address = match (config.flow.as_ref().and_then(|flow| flow.control), &flows) {
             (Some(address), Some(flows)) => {
-                let bound = api::flow::serve(address, flows::Control(flows.clone())).await;
+                let bound = api::flow::serve(address, flows::Control(flows.clone()), &guard).await;
                 Some(bound.map_err(listens(address))?)
             }
             _ => None,
@@ -228,11 +231,12 @@ fn start_plane(
     };
     let (plane, mut writer) = Dataplane::start(&settings, ports)?;
     let directory = config.lookup.map(|_| Arc::new(writer.directory(lookup::threads())));
+    let limits = Limits { max_table_bytes: config.max_table_bytes, ..Limits::default() };
     let Some(image) = image else {
         tracing::info!(switch, "no saved image; all frames are dropped until a controller answers");
-        return Ok((plane, Replica::new(Limits::default(), writer), directory));
+        return Ok((plane, Replica::new(limits, writer), directory));
     };
-    match Replica::load(Limits::default(), writer, &image) {
+    match Replica::load(limits, writer, &image) {
         Ok(replica) => {
             tracing::info!(switch, version = replica.change(), bytes = image.len(), "serving the saved image");
             Ok((plane, replica, directory))

@@ -8,6 +8,7 @@ use crate::flow::Flows;
 use crate::flow::balance::{Member, endpoint_text};
 use crate::flow::state::protocol_name;
 use crate::plane::PlaneWriter;
+use api::limits::Guard;
 use api::memory;
 use api::status::{MetricsText, StatusSource, plain};
 use api::v1::MemoryUse;
@@ -26,6 +27,7 @@ pub(super) struct Page {
     plane: Weak<Dataplane>,
     directory: Option<Arc<Directory>>,
     flows: Option<Flows>,
+    guard: Arc<Guard>,
 }
 
 /// Bytes by part.
@@ -53,8 +55,9 @@ impl Page {
         plane: Weak<Dataplane>,
         directory: Option<Arc<Directory>>,
         flows: Option<Flows>,
+        guard: Arc<Guard>,
     ) -> Self {
-        Self { name, shared, saver, plane, directory, flows }
+        Self { name, shared, saver, plane, directory, flows, guard }
     }
 
     fn served(&self) -> Served {
@@ -116,7 +119,7 @@ impl StatusSource for Page {
             "controller": {
                 "connected": connected, "since_unix_seconds": unix_seconds(since), "last_error": last_error,
                 "connects": link.connects, "applied": link.applied, "duplicates": link.duplicates,
-                "refused": link.refused, "resyncs": link.resyncs, "received_bytes": link.received_bytes,
+                "cannot_follow": link.cannot_follow, "refused": link.refused, "resyncs": link.resyncs, "received_bytes": link.received_bytes,
             },
             "serving_version": serving_change, "name_kind": name_kind, "field_error": field_error,
             "valid_names": valid_names, "local_names": local_names, "fib_bytes": fib_bytes, "shards": shards,
@@ -161,6 +164,8 @@ impl StatusSource for Page {
         text.counter("fibula_switch_connects_total", "Streams to a controller begun.", plain(link.connects));
         text.counter("fibula_switch_updates_total", "Messages that changed something.", plain(link.applied));
         text.counter("fibula_switch_refused_total", "Messages that did not fit.", plain(link.refused));
+        let cannot = plain((!link.cannot_follow.is_empty()).into());
+        text.gauge("fibula_switch_cannot_follow", "1: the controller sends more than may be held.", cannot);
         text.counter("fibula_switch_resyncs_total", "Reports sent because of them.", plain(link.resyncs));
         let saved = self.saver.status();
         text.counter("fibula_switch_saves_total", "Times the image was saved.", plain(saved.saves));
@@ -170,6 +175,7 @@ impl StatusSource for Page {
         text.gauge("fibula_switch_valid_names", "Names of the ingress check.", plain(valid_names));
         text.gauge("fibula_switch_local_names", "Names of the egress check.", plain(local_names));
         text.gauge("fibula_switch_fib_bytes", "Bytes of the FIB.", plain(fib_bytes));
+        self.guard.metrics(&mut text);
         text.memory(&parts);
         if let Some(DirectoryCounts { requests, refused, answers }) = self.directory.as_ref().map(|d| d.counts()) {
             text.counter("fibula_lookup_requests_total", "Requests of the look-up service.", plain(requests));

@@ -168,10 +168,10 @@ fn switch_limits_bound_what_a_controller_can_send() {
         network.set_name(&mac(i), Attachment::new(nodes[0], PortId(100))).unwrap();
     }
     let messages = network.attach(nodes[0], &Report::default()).unwrap();
-    let small = Limits { max_image_bytes: 100, max_names: 10 };
+    let small = Limits { max_table_bytes: 100, max_names: 10 };
     let mut replica = Replica::new(small, MemoryTables::default());
     let errors: Vec<_> = messages.into_iter().filter_map(|message| replica.apply(message).err()).collect();
-    assert!(errors.iter().any(|error| matches!(error, ReplicaError::ImageTooLarge { max: 100, .. })));
+    assert!(errors.iter().any(|error| matches!(error, ReplicaError::TooLarge { max: 100, .. })));
     assert!(errors.iter().any(|error| matches!(error, ReplicaError::TooManyNames { max: 10, .. })));
     assert!(replica.fib().is_none() && replica.tables().valid.is_empty());
 }

@@ -1,0 +1,209 @@
+//! Accepting connections within the limits, and closing those that do nothing.
+
+use super::connections::{Connection, Guard, Limit};
+use axum::extract::connect_info;
+use axum::serve::IncomingStream;
+use std::future::Future;
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::Sleep;
+use tokio_stream::Stream;
+use tonic::transport::server::{Connected, TcpConnectInfo};
+
+/// How long accepting pauses when the system gives no descriptor.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// A listener whose connections a [`Guard`] counts. It never fails, and never ends.
+#[derive(Debug)]
+pub struct Listener {
+    listener: TcpListener,
+    guard: Arc<Guard>,
+    number: u32,
+    pause: Option<Pin<Box<Sleep>>>,
+}
+
+impl Listener {
+    /// Listens on `address` under the limits of `guard`.
+    /// # Errors
+    /// When the address cannot be bound.
+    pub async fn bind(address: SocketAddr, guard: &Arc<Guard>) -> io::Result<Self> {
+        Ok(Self::new(TcpListener::bind(address).await?, guard))
+    }
+
+    /// Puts a listener under the limits of `guard`.
+    pub fn new(listener: TcpListener, guard: &Arc<Guard>) -> Self {
+        Self { listener, guard: Arc::clone(guard), number: guard.new_listener(), pause: None }
+    }
+
+    /// Where it listens.
+    /// # Errors
+    /// Those of the system.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// The layer for the requests of its connections.
+    pub fn layer(&self) -> super::RequestLayer {
+        super::RequestLayer::new(Arc::clone(&self.guard), self.number)
+    }
+
+    /// The next connection.
+    pub fn poll_accept(&mut self, cx: &mut Context<'_>) -> Poll<(Guarded<TcpStream>, SocketAddr)> {
+        loop {
+            if let Some(pause) = &mut self.pause {
+                ready!(pause.as_mut().poll(cx));
+                self.pause = None;
+            }
+            match ready!(self.listener.poll_accept(cx)) {
+                Ok((stream, address)) => {
+                    // A request is answered before the next is read, so small writes must not wait for each other.
+                    let _ = stream.set_nodelay(true);
+                    if let Some(connection) = self.guard.admit(self.number, address) {
+                        return Poll::Ready((Guarded::new(stream, Arc::clone(&self.guard), connection), address));
+                    }
+                }
+                // The peer has gone already.
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset | ErrorKind::ConnectionRefused
+                    ) => {}
+                Err(error) => {
+                    self.guard.refuse(Limit::Descriptors, None);
+                    tracing::debug!(%error, "a connection cannot be accepted");
+                    self.guard.replace_one();
+                    self.pause = Some(Box::pin(pause()));
+                }
+            }
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "what the system lacks comes back by itself, and nothing says when")]
+fn pause() -> Sleep {
+    tokio::time::sleep(PAUSE)
+}
+
+impl Stream for Listener {
+    type Item = io::Result<Guarded<TcpStream>>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.poll_accept(cx).map(|(stream, _)| Some(Ok(stream)))
+    }
+}
+
+impl axum::serve::Listener for Listener {
+    type Io = Guarded<TcpStream>;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (Self::Io, SocketAddr) {
+        std::future::poll_fn(|cx| self.poll_accept(cx)).await
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+}
+
+/// The other end of a connection that axum serves.
+#[derive(Clone, Copy, Debug)]
+pub struct Remote(pub SocketAddr);
+
+impl connect_info::Connected<IncomingStream<'_, Listener>> for Remote {
+    fn connect_info(stream: IncomingStream<'_, Listener>) -> Self {
+        Remote(*stream.remote_addr())
+    }
+}
+
+/// A connection that ends when it is closed for another one, or when no request comes in time.
+#[derive(Debug)]
+pub struct Guarded<Io> {
+    io: Io,
+    guard: Arc<Guard>,
+    connection: Arc<Connection>,
+    timer: Pin<Box<Sleep>>,
+}
+
+impl<Io> Guarded<Io> {
+    fn new(io: Io, guard: Arc<Guard>, connection: Arc<Connection>) -> Self {
+        let timer = Box::pin(tokio::time::sleep_until(connection.quiet_since().0 + guard.limits().first_request()));
+        Self { io, guard, connection, timer }
+    }
+
+    /// Fails when the connection has to end.
+    fn check(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        if self.connection.is_closed(cx.waker()) {
+            return Err(io::Error::new(ErrorKind::ConnectionAborted, "closed for another connection"));
+        }
+        while self.timer.as_mut().poll(cx).is_ready() {
+            let limits = self.guard.limits();
+            let (since, had_request) = self.connection.quiet_since();
+            let (limit, time) = match had_request {
+                true => (Limit::Idle, limits.idle()),
+                false => (Limit::FirstRequest, limits.first_request()),
+            };
+            let now = tokio::time::Instant::now();
+            let is_quiet = self.guard.is_quiet(self.connection.key);
+            if is_quiet && now >= since + time {
+                self.guard.refuse(limit, Some(self.connection.key.1));
+                return Err(io::Error::new(ErrorKind::TimedOut, "no request came in time"));
+            }
+            // With a request in progress the time counts from its end, which comes after now.
+            self.timer.as_mut().reset(if is_quiet { since + time } else { now + limits.idle() });
+        }
+        Ok(())
+    }
+}
+
+impl<Io> Drop for Guarded<Io> {
+    fn drop(&mut self) {
+        self.guard.ended(&self.connection);
+    }
+}
+
+impl<Io: AsyncRead + Unpin> AsyncRead for Guarded<Io> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        self.check(cx)?;
+        Pin::new(&mut self.io).poll_read(cx, buf)
+    }
+}
+
+impl<Io: AsyncWrite + Unpin> AsyncWrite for Guarded<Io> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+}
+
+impl Connected for Guarded<TcpStream> {
+    type ConnectInfo = TcpConnectInfo;
+
+    fn connect_info(&self) -> TcpConnectInfo {
+        self.io.connect_info()
+    }
+}

@@ -1,0 +1,132 @@
+//! What peers may take of a daemon: connections, streams, bytes of requests, time.
+//!
+//! ```text
+//!  listener ── accepts ──► Guarded ── HTTP ──► Layer ── counts bytes of requests ──► service
+//!      └──────────────── Guard: connections, peers, bytes in all, counters ─────────────┘
+//! ```
+//! A [`Guard`] is shared by the listeners of a daemon. [`Listener`] accepts connections within the limits, and closes
+//! those that do nothing. [`RequestLayer`] counts the bytes of requests that are not answered yet. A message is counted
+//! whole when it begins, so messages never wait for each other's bytes, and none that is refused is read.
+//!
+//! **Newcomers.** When all connections are taken, the one that has had no request in progress for the longest time is
+//! closed for the new one, so peers that only hold connections lock nobody out. Clients of gRPC connect again by
+//! themselves. If every connection has a request in progress, the newcomer is closed.
+//!
+//! **The sum.** [`Limits::most_bytes`]: bytes of requests in all, and a window of unread bytes for every connection. What a
+//! request becomes after it is decoded comes on top: some four times its bytes, for names.
+
+mod connections;
+mod descriptors;
+mod listener;
+mod requests;
+
+pub use connections::{Guard, Limit};
+pub use descriptors::raise_descriptors;
+pub use listener::{Guarded, Listener, Remote};
+pub use requests::{RequestLayer, WrapBody};
+
+use serde::Deserialize;
+use std::time::Duration;
+
+/// The section `[limits]` of a daemon's configuration.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Connections in all.
+    pub connections: usize,
+    /// Connections from one address; IPv6 addresses of one /64 count as one.
+    pub connections_per_peer: usize,
+    /// Requests in progress on one connection.
+    pub streams: u32,
+    /// Bytes that a peer may send ahead of what is read, on one connection.
+    pub window_bytes: u32,
+    /// Bytes of one message.
+    pub message_bytes: usize,
+    /// Bytes of requests of one connection that are not answered yet.
+    pub connection_bytes: usize,
+    /// The same for all connections from one address.
+    pub peer_bytes: usize,
+    /// The same in all.
+    pub total_bytes: usize,
+    /// Requests a second from one address, on average; twice as many at once. 0: any number.
+    pub requests_per_second: u32,
+    /// How long a connection may take to its first request, in milliseconds.
+    pub first_request_ms: u64,
+    /// How long a message may take from its first byte to its last, in milliseconds.
+    pub message_ms: u64,
+    /// How long a connection may be without a request, in milliseconds.
+    pub idle_ms: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 1024,
+            connections_per_peer: 256,
+            streams: 100,
+            window_bytes: 1 << 20,
+            message_bytes: 16 << 20,
+            connection_bytes: 48 << 20,
+            peer_bytes: 96 << 20,
+            total_bytes: 256 << 20,
+            requests_per_second: 0,
+            first_request_ms: 10_000,
+            message_ms: 60_000,
+            idle_ms: 300_000,
+        }
+    }
+}
+
+impl Limits {
+    /// Whether the values make sense.
+    /// # Errors
+    /// A text for the operator.
+    pub fn check(&self) -> Result<(), String> {
+        let range = |name: &str, value: u64, min: u64, max: u64| {
+            let good = (min..=max).contains(&value);
+            good.then_some(()).ok_or(format!("limits.{name} = {value} is out of range; write {min} to {max}"))
+        };
+        range("connections", self.connections as u64, 1, 1 << 20)?;
+        range("connections_per_peer", self.connections_per_peer as u64, 1, 1 << 20)?;
+        range("streams", self.streams.into(), 1, 1 << 20)?;
+        range("window_bytes", self.window_bytes.into(), 1 << 16, (1 << 31) - 1)?;
+        range("message_bytes", self.message_bytes as u64, 1 << 16, crate::MAX_MESSAGE_BYTES as u64)?;
+        range("first_request_ms", self.first_request_ms, 10, 3_600_000)?;
+        range("message_ms", self.message_ms, 10, 86_400_000)?;
+        range("idle_ms", self.idle_ms, 10, 86_400_000)?;
+        // Otherwise the smaller would refuse what the larger promises.
+        let sizes = [
+            ("message_bytes", self.message_bytes),
+            ("connection_bytes", self.connection_bytes),
+            ("peer_bytes", self.peer_bytes),
+            ("total_bytes", self.total_bytes),
+        ];
+        for pair in sizes.windows(2) {
+            let [(small, less), (large, more)] = [pair[0], pair[1]];
+            if less > more {
+                return Err(format!("limits.{small} = {less} is more than limits.{large} = {more}; raise the second"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The most bytes that requests can hold before they are decoded.
+    pub fn most_bytes(&self) -> u64 {
+        self.total_bytes as u64 + self.connections as u64 * u64::from(self.window_bytes)
+    }
+
+    fn first_request(&self) -> Duration {
+        Duration::from_millis(self.first_request_ms)
+    }
+
+    fn message(&self) -> Duration {
+        Duration::from_millis(self.message_ms)
+    }
+
+    fn idle(&self) -> Duration {
+        Duration::from_millis(self.idle_ms)
+    }
+}
+
+#[cfg(test)]
+mod tests;

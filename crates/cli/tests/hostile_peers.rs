@@ -1,0 +1,105 @@
+//! Peers that take what they can of a controller: connections that do nothing, messages that never end.
+
+mod support;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use support::{Site, add_full_mesh, eventually, exit_code, mac, stderr};
+
+/// One HTTP/2 connection, spoken by hand: a client library would wait for its windows.
+struct Peer(TcpStream);
+
+impl Peer {
+    fn connect(site: &Site) -> Peer {
+        let mut stream = TcpStream::connect(site.url.strip_prefix("http://").unwrap()).unwrap();
+        stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").unwrap();
+        let mut peer = Peer(stream);
+        peer.frame(4, 0, 0, &[]);
+        peer
+    }
+
+    fn frame(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
+        let mut frame = (payload.len() as u32).to_be_bytes()[1..].to_vec();
+        frame.extend([kind, flags]);
+        frame.extend(stream.to_be_bytes());
+        frame.extend(payload);
+        self.0.write_all(&frame).unwrap();
+    }
+
+    /// Begins a request on `stream` with a message that has `len` bytes, of which only a few come.
+    fn unfinished(&mut self, stream: u32, path: &str, len: u32) {
+        let mut headers = Vec::new();
+        for (name, value) in [
+            (":method", "POST"),
+            (":scheme", "http"),
+            (":authority", "x"),
+            (":path", path),
+            ("content-type", "application/grpc"),
+            ("te", "trailers"),
+        ] {
+            // A literal without indexing, its name and its value as they are.
+            headers.push(0);
+            for text in [name, value] {
+                headers.push(text.len() as u8);
+                headers.extend(text.as_bytes());
+            }
+        }
+        self.frame(1, 4, stream, &headers);
+        let mut data = vec![0];
+        data.extend(len.to_be_bytes());
+        data.extend([0; 1000]);
+        self.frame(0, 0, stream, &data);
+    }
+}
+
+/// The value of a metric of the controller.
+fn metric(status: &str, name: &str) -> Option<u64> {
+    let mut stream = TcpStream::connect(status).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    let mut page = String::new();
+    stream.read_to_string(&mut page).unwrap();
+    page.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
+}
+
+/// A site whose controller has a status page, and the page's address.
+fn site(limits: &str) -> (Site, String) {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    (Site::new(&format!("status = \"{free}\"\n[limits]\n{limits}")), free)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_that_never_end_are_refused_and_take_no_memory() {
+    let (site, status) = site("");
+    let _controller = site.start();
+    add_full_mesh(&mut site.client().await, 1).await;
+    let put = "/fibula.v1.Northbound/PutNames";
+    let mut huge = Peer::connect(&site);
+    let mut large = Peer::connect(&site);
+    for i in 0..60 {
+        huge.unfinished(2 * i + 1, put, 60 << 20);
+        large.unfinished(2 * i + 1, put, 15 << 20);
+    }
+    let refused = |limit: &str| metric(&status, &format!("fibula_refused_total{{limit=\"{limit}\"}}"));
+    eventually("all huge messages refused", async || refused("message_bytes") == Some(60)).await;
+    // Three large ones fit into the bytes of a connection.
+    eventually("most large messages refused", async || refused("connection_bytes") == Some(57)).await;
+    assert_eq!(metric(&status, "fibula_request_bytes"), Some(3 * (15 << 20)));
+    let added = site.fibula(&["name", "add", &mac(1), "h1"]);
+    assert_eq!(exit_code(&added), 0, "{}", stderr(&added));
+    drop(large);
+    eventually("bytes given back", async || metric(&status, "fibula_request_bytes") == Some(0)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn idle_connections_lock_nobody_out() {
+    let (site, status) = site("connections = 40\nconnections_per_peer = 20\nfirst_request_ms = 60000\n");
+    let _controller = site.start();
+    add_full_mesh(&mut site.client().await, 1).await;
+    let address = site.url.strip_prefix("http://").unwrap();
+    let idle: Vec<TcpStream> = (0..300).map(|_| TcpStream::connect(address).unwrap()).collect();
+    let added = site.fibula(&["name", "add", &mac(1), "h1"]);
+    assert_eq!(exit_code(&added), 0, "{}", stderr(&added));
+    assert!(metric(&status, "fibula_connections").is_some_and(|n| n <= 20));
+    assert!(metric(&status, "fibula_refused_total{limit=\"replaced\"}").is_some_and(|n| n >= 280));
+    drop(idle);
+}
