@@ -16,6 +16,7 @@ fn switch_removed_and_added_again_starts_over_and_serves_meanwhile() {
     }
     lab.put(&mac(1), Attachment::new(nodes[0], PortId(100)));
     let mut replica = lab.replicas.remove(&nodes[0]).unwrap();
+    lab.network.detach(nodes[0]);
     lab.change(|net| net.remove_name(&mac(1)));
     for port in [100, 101] {
         lab.change(|net| net.remove_host_port(End { node: nodes[0], port: PortId(port) }));
