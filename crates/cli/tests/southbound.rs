@@ -154,8 +154,9 @@ async fn switch_that_cannot_hold_its_table_serves_the_old_one_and_says_why() {
     let names: Vec<v1::NameRecord> = (10..20_010).map(|i| record(i, "h2")).collect();
     let gone = names.iter().map(|record| record.name.clone()).collect();
     client.put_names(v1::PutNamesRequest { names, only_new: true }).await.unwrap();
+    let asking = client.clone();
     let reason = async || {
-        let switches = client.clone().list_switches(v1::ListSwitchesRequest {}).await.unwrap().into_inner().switches;
+        let switches = asking.clone().list_switches(v1::ListSwitchesRequest {}).await.unwrap().into_inner().switches;
         let s1 = switches.into_iter().find(|switch| switch.name == "s1").unwrap();
         assert!(s1.connected, "it stays connected");
         s1.cannot_follow

@@ -12,7 +12,7 @@ use fib::network::{Effects, Network, NetworkError};
 use fib::rib::Attachment;
 use fib::topology::{End, NodeId, TopologyError};
 use fib::unicast::{NotUnicast, check_unicast};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
 /// Most names of one request; imports send several requests.
@@ -79,6 +79,18 @@ pub struct Changed {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
+    /// A switch says that it has seen a term that no controller reaches.
+    #[error(
+        "switch `{switch}` has seen term {got}, and a controller reaches {max} at most: remove its saved image and start it again"
+    )]
+    TermTooLate {
+        /// Its name.
+        switch: String,
+        /// As it says.
+        got: u64,
+        /// The latest that is believed.
+        max: u64,
+    },
     /// No switch of this name.
     #[error("there is no switch `{name}`; `fibula switch list` lists all")]
     UnknownSwitch {
@@ -137,6 +149,20 @@ pub enum Refusal {
         name: String,
         /// What it is.
         source: NotUnicast,
+    },
+    /// A tenant's names change faster than they may.
+    #[error(
+        "more than {per_second} {what} a second of tenant {tenant}: wait {wait_ms} ms, or raise rates.{what}_per_second"
+    )]
+    TooFast {
+        /// Whose.
+        tenant: u32,
+        /// `names` or `changes`.
+        what: &'static str,
+        /// The limit.
+        per_second: u32,
+        /// How long until it may go on.
+        wait_ms: u128,
     },
     /// The network refuses.
     #[error("{source}{legend}")]
@@ -205,6 +231,22 @@ impl Outcome {
 }
 
 impl State {
+    /// How many names of each tenant a change has: where they will be, or where they are if it removes them.
+    pub(crate) fn tenants_of(&self, change: &Change) -> HashMap<u32, usize> {
+        let mut n_names = HashMap::new();
+        match change {
+            Change::PutNames { records, .. } => {
+                records.iter().for_each(|record| *n_names.entry(record.tenant).or_default() += 1);
+            }
+            Change::RemoveNames { names, .. } => {
+                let known = names.iter().filter_map(|text| self.network.rib().get(&self.parse(text).ok()?));
+                known.for_each(|attachment| *n_names.entry(attachment.tenant).or_default() += 1);
+            }
+            _ => {}
+        }
+        n_names
+    }
+
     /// Applies `change`, whole or not at all.
     pub(crate) fn carry_out(&mut self, change: Change) -> Result<Outcome, Refusal> {
         self.try_carry_out(change).map_err(|refusal| self.explain(refusal))

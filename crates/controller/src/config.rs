@@ -12,6 +12,26 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+/// The section `[rates]`: how often peers may cause what costs everybody time.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Rates {
+    /// Reports of one switch that are answered a minute. Four more are answered at once.
+    pub reports_per_minute: u32,
+    /// Names of one tenant that are added, changed or removed a second, on average. 0: any number.
+    pub names_per_second: u32,
+    /// Requests for changes of one tenant's names a second, on average. 0: any number.
+    pub changes_per_second: u32,
+    /// The controller rekeys by itself at most once in so many seconds, when two names have one digest. 0: never.
+    pub rekey_every_s: u64,
+}
+
+impl Default for Rates {
+    fn default() -> Self {
+        Self { reports_per_minute: 60, names_per_second: 0, changes_per_second: 0, rekey_every_s: 86_400 }
+    }
+}
+
 /// The configuration of a controller. Unknown keys are errors.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -52,9 +72,21 @@ pub struct Config {
     /// What peers may take.
     #[serde(default)]
     pub limits: Limits,
+    /// How often peers may do what costs everybody time.
+    #[serde(default)]
+    pub rates: Rates,
 }
 
+/// Bytes of a report besides its parts.
+const REPORT_BYTES: usize = 64 << 10;
+
 impl Config {
+    /// The most bytes of a message from a switch: what a table of `max_names` can need to be reported. A part takes 21
+    /// bytes, and there are at most 8 parts for every thousand names.
+    pub fn report_bytes(&self) -> usize {
+        (REPORT_BYTES + self.max_names / 4).min(self.limits.message_bytes)
+    }
+
     /// Reads and validates the file.
     /// # Errors
     /// [`ConfigError`], with line and column where they are known.
@@ -85,6 +117,7 @@ impl Config {
         limit("switch_backlog_bytes", config.switch_backlog_bytes as u64, 1 << 16, 1 << 40)?;
         limit("phase_timeout_ms", config.phase_timeout_ms, 1, 60_000)?;
         config.limits.check()?;
+        limit("rates.reports_per_minute", config.rates.reports_per_minute.into(), 1, 60_000)?;
         Ok(config)
     }
 }
@@ -141,6 +174,7 @@ mod tests {
             ("phase_timeout_ms = 0\n", "phase_timeout_ms"),
             ("[limits]\nconnection = 3\n", "connection"),
             ("[limits]\nstreams = 0\n", "limits.streams = 0"),
+            ("[rates]\nreports_per_minute = 0\n", "rates.reports_per_minute = 0"),
             ("status = '127.0.0.1:4600'\n", "another port"),
             ("status = '0.0.0.0:4600'\n", "another port"),
         ];

@@ -125,7 +125,7 @@ impl Controller {
         tokio::spawn(async move { push::push(waiting_pushes, phase_timeout, &pending.pending_pushes).await });
 
         let backlog = config.switch_backlog_bytes;
-        let mut writer = Writer::new(state, store, Arc::clone(&shared), pushes, backlog);
+        let mut writer = Writer::new(state, store, Arc::clone(&shared), pushes, backlog, config.rates.clone());
         let (ended, written) = oneshot::channel();
         // Sent before the writer is dropped: dropping a table of millions is slow, and the process may end meanwhile.
         tokio::task::spawn_blocking(move || ended.send(writer.run(waiting_jobs)));
@@ -163,7 +163,7 @@ impl Controller {
             )
             .add_service(
                 SouthboundServer::new(south)
-                    .max_decoding_message_size(limits.message_bytes)
+                    .max_decoding_message_size(config.report_bytes())
                     .max_encoding_message_size(MAX_MESSAGE_BYTES),
             )
             .serve_with_incoming(listener);

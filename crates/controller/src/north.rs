@@ -362,10 +362,12 @@ pub(crate) fn status_of(refusal: &Refusal) -> Status {
         Refusal::NameExists { .. } | Refusal::Host(HostError::NameTaken { .. } | HostError::PortTaken { .. }) => {
             Code::AlreadyExists
         }
-        Refusal::Duplicate { .. } | Refusal::BadLabel { .. } | Refusal::BadName { .. } | Refusal::NotUnicast { .. } => {
-            Code::InvalidArgument
-        }
-        Refusal::BatchTooBig { .. } => Code::ResourceExhausted,
+        Refusal::Duplicate { .. }
+        | Refusal::BadLabel { .. }
+        | Refusal::BadName { .. }
+        | Refusal::NotUnicast { .. }
+        | Refusal::TermTooLate { .. } => Code::InvalidArgument,
+        Refusal::BatchTooBig { .. } | Refusal::TooFast { .. } => Code::ResourceExhausted,
         Refusal::Network { source, .. } => code_of(source),
         Refusal::Host(HostError::BadRow { .. }) | Refusal::StoreFailed { .. } => Code::Internal,
         Refusal::Stopping => Code::Unavailable,
@@ -395,6 +397,7 @@ fn code_of(error: &NetworkError) -> Code {
         NetworkError::PortOfHosts { .. } | NetworkError::NameExists { .. } => Code::AlreadyExists,
         NetworkError::UnknownName { .. } | NetworkError::NoHostPort { .. } => Code::NotFound,
         NetworkError::TooManyActions { .. } | NetworkError::TooManySwitches { .. } => Code::ResourceExhausted,
+        NetworkError::Crowded { .. } | NetworkError::Graph(_) => Code::ResourceExhausted,
         NetworkError::Batch { source, .. } => code_of(source),
         _ => Code::Internal,
     }

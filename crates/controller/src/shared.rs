@@ -20,6 +20,9 @@ pub(crate) struct Shared {
     /// Groups of changes committed, and those whose messages are made.
     pub(crate) committed: AtomicU64,
     pub(crate) made: AtomicU64,
+    /// Changes refused because a tenant was too fast, and reports that had to wait.
+    pub(crate) too_fast: AtomicU64,
+    pub(crate) reports_delayed: AtomicU64,
     /// Lists that the pusher has but has not yet queued for their switches.
     pub(crate) pending_pushes: AtomicU64,
     /// Notified when switches are parked that may be released after some time.
@@ -65,6 +68,8 @@ impl Shared {
             resyncs: AtomicU64::new(0),
             committed: AtomicU64::new(0),
             made: AtomicU64::new(0),
+            too_fast: AtomicU64::new(0),
+            reports_delayed: AtomicU64::new(0),
             pending_pushes: AtomicU64::new(0),
             parked: Notify::new(),
             sizes: Sizes::default(),

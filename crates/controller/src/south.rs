@@ -2,10 +2,11 @@
 
 use crate::change::Refusal;
 use crate::session::{Outbox, Session};
-use crate::writer::{AttachError, Attached, Job};
+use crate::writer::{Attached, Job};
 use api::v1::from_switch::Body;
 use api::v1::southbound_server::Southbound;
 use api::v1::{FromSwitch, Hello, ToSwitch};
+use fib::messages::{Report, Uplink};
 use fib::name::clip;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -43,17 +44,17 @@ impl Southbound for South {
         // The text from a switch may be as long as a message; the log needs only its start.
         let version = clip(&version);
         let (reply, attached) = oneshot::channel();
+        let report = decode(&report).map_err(|reason| {
+            let why = format!("the report of switch `{}` is malformed: {reason}", clip(&switch));
+            tracing::warn!(switch = clip(&switch), ?peer, reason, "the switch is refused");
+            Status::invalid_argument(why)
+        })?;
         let job = Job::Attach { switch: switch.clone(), report, reply };
         let switch = clip(&switch);
         self.jobs.send(job).await.map_err(|_| stopping())?;
         let Attached { session, outbox } = attached.await.map_err(|_| stopping())?.map_err(|error| {
             tracing::warn!(switch, ?peer, %error, "the switch is refused");
-            match &error {
-                AttachError::Refused(refusal) => crate::north::status_of(refusal),
-                AttachError::BadReport { .. } | AttachError::TermTooLate { .. } => {
-                    Status::invalid_argument(error.to_string())
-                }
-            }
+            crate::north::status_of(&error)
         })?;
         tracing::info!(switch, ?peer, version, "switch connected");
 
@@ -98,7 +99,11 @@ async fn listen(switch: String, mut incoming: Streaming<FromSwitch>, session: Ar
             }
             Some(Ok(Some(Body::Resync(resync)))) => {
                 tracing::info!(switch, reason = clip(&resync.reason), "switch asks for a resync");
-                let job = Job::Resync { session: Arc::clone(&session), report: resync.report };
+                let report = match decode(&resync.report) {
+                    Ok(report) => report,
+                    Err(reason) => break format!("its report is malformed: {reason}"),
+                };
+                let job = Job::Resync { session: Arc::clone(&session), report };
                 if jobs.send(job).await.is_err() {
                     break "the controller stops".to_owned();
                 }
@@ -118,6 +123,18 @@ async fn listen(switch: String, mut incoming: Streaming<FromSwitch>, session: Ar
     tracing::info!(switch, reason, "switch disconnected");
     session.end();
     let _ = jobs.send(Job::Detach { session }).await;
+}
+
+/// Reports above this size are decoded where they do not hold up other tasks.
+const BIG_REPORT_BYTES: usize = 64 << 10;
+
+/// Decoded here and not by the writer, for whom everybody waits.
+fn decode(report: &[u8]) -> Result<Report, String> {
+    let decode = || match Uplink::decode(report).map_err(|error| error.to_string())? {
+        Uplink::Report(report) => Ok(report),
+        Uplink::Ack { .. } => Err("it is an acknowledgement and not a report".to_owned()),
+    };
+    if report.len() > BIG_REPORT_BYTES { tokio::task::block_in_place(decode) } else { decode() }
 }
 
 fn stopping() -> Status {

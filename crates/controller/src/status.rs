@@ -70,6 +70,10 @@ impl StatusSource for Page {
         text.counter("fibula_messages_total", "Messages made for switches.", read(&shared.messages));
         text.counter("fibula_message_bytes_total", "Their bytes.", read(&shared.message_bytes));
         text.counter("fibula_resyncs_total", "Resyncs switches asked for.", read(&shared.resyncs));
+        let too_fast = read(&shared.too_fast);
+        text.counter("fibula_changes_too_fast_total", "Changes refused by the rates of a tenant.", too_fast);
+        let delayed = read(&shared.reports_delayed);
+        text.counter("fibula_reports_delayed_total", "Reports of switches that had to wait for their turn.", delayed);
         text.gauge("fibula_switch_in_step", "1: has everything that is committed.", each(|c| c.in_step.into()));
         let cannot = "1: cannot hold what it should, and serves what it has.";
         text.gauge("fibula_switch_cannot_follow", cannot, each(|c| c.cannot_follow.is_some().into()));

@@ -18,10 +18,12 @@
 //! end. A restart has the state of the last commit, which is all that anyone was sent.
 
 use crate::change::{Change, Changed, Outcome, Refusal, State};
+use crate::config::Rates;
 use crate::push::Outgoing;
 use crate::session::{Outbox, Session};
 use crate::shared::Shared;
 use crate::store::{Store, StoreError};
+use crate::writer::pace::{Pace, TooFast};
 use bytes::Bytes;
 use fib::messages::{Body, Message, Report};
 use fib::network::{Effects, NetworkError};
@@ -69,12 +71,12 @@ pub(crate) enum Job {
     Read(Box<dyn FnOnce(&State) + Send>),
     Attach {
         switch: String,
-        report: Bytes,
-        reply: oneshot::Sender<Result<Attached, AttachError>>,
+        report: Report,
+        reply: oneshot::Sender<Result<Attached, Refusal>>,
     },
     Resync {
         session: Arc<Session>,
-        report: Bytes,
+        report: Report,
     },
     Detach {
         session: Arc<Session>,
@@ -92,19 +94,6 @@ pub(crate) enum Job {
 pub(crate) struct Attached {
     pub(crate) session: Arc<Session>,
     pub(crate) outbox: Outbox,
-}
-
-/// Why a switch is refused.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum AttachError {
-    #[error(transparent)]
-    Refused(#[from] Refusal),
-    #[error("the report of switch `{switch}` is malformed: {reason}")]
-    BadReport { switch: String, reason: String },
-    #[error(
-        "switch `{switch}` has seen term {got}, and a controller reaches {max} at most: remove its saved image and start it again"
-    )]
-    TermTooLate { switch: String, got: u64, max: u64 },
 }
 
 pub(crate) struct Writer {
@@ -125,6 +114,8 @@ pub(crate) struct Writer {
     last_bulk: Option<Instant>,
     /// The earliest time to update the parked switches while bulk batches come.
     due: Instant,
+    /// How often peers may do what.
+    pace: Pace,
     /// When memory was last counted.
     counted_at: Cell<Option<Instant>>,
 }
@@ -150,6 +141,7 @@ impl Writer {
         shared: Arc<Shared>,
         pushes: mpsc::Sender<Vec<Outgoing>>,
         switch_backlog_bytes: usize,
+        rates: Rates,
     ) -> Writer {
         let due = Instant::now();
         Writer {
@@ -164,6 +156,7 @@ impl Writer {
             no_room_since: None,
             last_bulk: None,
             due,
+            pace: Pace::new(rates),
             counted_at: Cell::new(None),
         }
     }
@@ -198,6 +191,15 @@ impl Writer {
     fn take(&mut self, job: Job, group: &mut Group) {
         match job {
             Job::Change { change, reply } => {
+                if self.pace.limits_tenants()
+                    && let Err(refused) = self.pace.take(&self.state.tenants_of(&change), Instant::now())
+                {
+                    self.shared.too_fast.fetch_add(1, Relaxed);
+                    let TooFast { tenant, what, per_second, wait } = refused;
+                    let wait_ms = wait.as_millis() + 1;
+                    let _ = reply.send(Err(Refusal::TooFast { tenant, what, per_second, wait_ms }));
+                    return;
+                }
                 let n_names = change.n_names();
                 let bulk = n_names >= BULK_NAMES && self.state.network.is_bulk(n_names);
                 if bulk {
@@ -324,7 +326,7 @@ impl Writer {
             let _ = reply.send(Ok(changed));
         }
         self.push(group.effects);
-        if group.rekey {
+        if group.rekey && self.pace.may_rekey(Instant::now()) {
             self.rekey()?;
         }
         for job in group.after {
@@ -387,14 +389,14 @@ impl Writer {
         match job {
             Job::Read(read) => read(&self.state),
             Job::Attach { switch, report, reply } => {
-                let attached = self.attach(&switch, &report);
+                let attached = self.attach(&switch, report);
                 if let Err(Ok(unwanted)) = reply.send(attached) {
                     self.detach(&unwanted.session);
                 }
             }
             Job::Resync { session, report } => {
                 if !session.is_ended() {
-                    self.resync(&session, &report);
+                    self.resync(&session, report);
                 }
             }
             Job::Detach { session } => self.detach(&session),
@@ -456,6 +458,7 @@ fn is_collision(refusal: &Refusal) -> bool {
     matches!(refusal, Refusal::Network { source, .. } if is_collision(source))
 }
 
+mod pace;
 mod reports;
 #[cfg(test)]
 mod tests;

@@ -1,10 +1,10 @@
 //! Reports of switches: answered in order while there is room, otherwise later.
 
-use super::{AttachError, Attached, Writer};
+use super::{Attached, Writer};
 use crate::change::Refusal;
 use crate::session::Session;
 use bytes::Bytes;
-use fib::messages::{Report, Uplink};
+use fib::messages::Report;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -17,9 +17,8 @@ pub(super) const ROOM_PATIENCE: Duration = Duration::from_secs(60);
 const MAX_TERM: u64 = 1 << 48;
 
 impl Writer {
-    pub(super) fn attach(&mut self, switch: &str, report: &[u8]) -> Result<Attached, AttachError> {
+    pub(super) fn attach(&mut self, switch: &str, report: Report) -> Result<Attached, Refusal> {
         let node = self.state.node(switch)?;
-        let report = decode(switch, report)?;
         self.state.network.check_report(node, &report).map_err(|e| self.state.explain(e.into()))?;
         self.outdo(switch, report.term)?;
         let (session, outbox) = Session::new(node, self.switch_backlog_bytes);
@@ -31,13 +30,13 @@ impl Writer {
 
     /// Takes a term after one that a switch has seen: this store was set back, or its copy has another controller. With
     /// an earlier term its messages would be refused for ever.
-    fn outdo(&mut self, switch: &str, seen: u64) -> Result<(), AttachError> {
+    fn outdo(&mut self, switch: &str, seen: u64) -> Result<(), Refusal> {
         let term = self.state.network.term();
         if seen <= term {
             return Ok(());
         }
         if seen > MAX_TERM {
-            return Err(AttachError::TermTooLate { switch: switch.to_owned(), got: seen, max: MAX_TERM });
+            return Err(Refusal::TermTooLate { switch: switch.to_owned(), got: seen, max: MAX_TERM });
         }
         let raised = self.store.raise_term(seen + 1);
         raised.map_err(|error| Refusal::StoreFailed { reason: error.to_string() })?;
@@ -52,38 +51,45 @@ impl Writer {
         Ok(())
     }
 
-    pub(super) fn resync(&mut self, session: &Arc<Session>, report: &[u8]) {
+    pub(super) fn resync(&mut self, session: &Arc<Session>, report: Report) {
         let switch = self.name_of(session);
-        let report = decode(&switch, report);
-        match report.and_then(|report| self.outdo(&switch, report.term).map(|()| report)) {
-            Ok(report) => {
-                self.shared.resyncs.fetch_add(1, Relaxed);
-                self.answer_later(session, report);
-                self.answer_reports();
-            }
-            Err(error) => {
-                tracing::warn!(switch, %error, "the switch cannot be brought up to date; its stream ends");
-                session.end();
-            }
+        if let Err(error) = self.outdo(&switch, report.term) {
+            tracing::warn!(switch, %error, "the switch cannot be brought up to date; its stream ends");
+            return session.end();
         }
+        self.shared.resyncs.fetch_add(1, Relaxed);
+        self.answer_later(session, report);
+        self.answer_reports();
     }
 
     /// Queues a report last; no other message is made for its switch until it is answered.
     fn answer_later(&mut self, session: &Arc<Session>, report: Report) {
         let node = session.node();
         self.parked.remove(&node);
+        let n_waiting = self.unanswered.len();
         self.unanswered.retain(|(waiting, _)| waiting.node() != node);
+        if self.unanswered.len() < n_waiting {
+            self.shared.reports_delayed.fetch_add(1, Relaxed);
+        }
         session.set_parked(true);
         self.unanswered.push_back((Arc::clone(session), report));
     }
 
-    /// Answers reports while there is room.
+    /// Answers reports while there is room, except those of switches that report too often.
     pub(super) fn answer_reports(&mut self) {
         self.unanswered.retain(|(session, _)| !session.is_ended());
-        while !self.unanswered.is_empty() && self.has_room() {
+        let mut at = 0;
+        while at < self.unanswered.len() && self.has_room() {
             self.no_room_since = None;
-            if let Some((session, report)) = self.unanswered.pop_front() {
+            let began = Instant::now();
+            if !self.pace.may_answer(self.unanswered[at].0.node(), began) {
+                at += 1;
+                continue;
+            }
+            if let Some((session, report)) = self.unanswered.remove(at) {
                 self.answer(&session, &report);
+                let now = Instant::now();
+                self.pace.answered(session.node(), now - began, now);
             }
         }
         // These are sent the whole difference later.
@@ -95,6 +101,9 @@ impl Writer {
             return;
         }
         self.shared.parked.notify_one();
+        if self.has_room() {
+            return;
+        }
         let now = Instant::now();
         if now - *self.no_room_since.get_or_insert(now) >= ROOM_PATIENCE {
             self.no_room_since = None;
@@ -168,13 +177,5 @@ impl Writer {
             self.unanswered.retain(|(waiting, _)| !Arc::ptr_eq(waiting, session));
             self.state.network.detach(session.node());
         }
-    }
-}
-
-fn decode(switch: &str, report: &[u8]) -> Result<Report, AttachError> {
-    let malformed = |reason| AttachError::BadReport { switch: switch.to_owned(), reason };
-    match Uplink::decode(report).map_err(|e| malformed(e.to_string()))? {
-        Uplink::Report(report) => Ok(report),
-        Uplink::Ack { .. } => Err(malformed("it is an acknowledgement and not a report".to_owned())),
     }
 }

@@ -5,7 +5,6 @@ use crate::change::{Place, Record};
 use crate::hosts::Hosts;
 use crate::store::RowChange;
 use fib::action::PortId;
-use fib::messages::Uplink;
 use fib::network::{Network, Settings};
 use fib::replica::{Limits, MemoryTables, Replica};
 use std::pin::pin;
@@ -87,7 +86,7 @@ fn bench(fails_from: usize) -> Bench {
         MemoryStore { rows: Arc::new(Mutex::new(rows)), n_commits: Arc::default(), term: Arc::default(), fails_from };
     let (pushes, receiver) = mpsc::channel(16);
     let shared = Shared::new();
-    let writer = Writer::new(state, Box::new(store.clone()), shared, pushes, 1 << 20);
+    let writer = Writer::new(state, Box::new(store.clone()), shared, pushes, 1 << 20, Rates::default());
     Bench { writer, store, pushes: receiver }
 }
 
@@ -148,7 +147,7 @@ fn rekeyed_network_is_committed_whole() {
 }
 
 fn attach(writer: &mut Writer, replica: &Replica<MemoryTables>) -> Attached {
-    writer.attach("s1", &Uplink::Report(replica.report()).encode()).unwrap()
+    writer.attach("s1", replica.report()).unwrap()
 }
 
 /// Applies everything in the replica's stream; returns the number of messages.
@@ -281,7 +280,7 @@ fn switch_that_saw_a_later_term_is_served_under_one_after_it() {
     assert_eq!(replica.report().term, 2_000_000_001);
     let invented = fib::messages::Report { term: u64::MAX, ..ahead };
     let refused = bench.writer.attach("s1", &Uplink::Report(invented).encode()).err().unwrap();
-    assert!(matches!(refused, AttachError::TermTooLate { got: u64::MAX, .. }), "{refused}");
+    assert!(matches!(refused, Refusal::TermTooLate { got: u64::MAX, .. }), "{refused}");
     assert_eq!(bench.store.term(), 2_000_000_001);
 }
 
@@ -335,8 +334,8 @@ fn images_are_made_while_there_is_room_and_the_others_come_later() {
     import(&mut bench.writer, 0, 20_000);
     bench.writer.waiting_bytes = 1;
     let mut replicas = [1, 2, 3].map(|_| Replica::new(Limits::default(), MemoryTables::default()));
-    let mut streams = [("s1", 0), ("s2", 1), ("s3", 2)]
-        .map(|(name, i)| bench.writer.attach(name, &Uplink::Report(replicas[i].report()).encode()).unwrap());
+    let mut streams =
+        [("s1", 0), ("s2", 1), ("s3", 2)].map(|(name, i)| bench.writer.attach(name, replicas[i].report()).unwrap());
     let backlogs = |streams: &[Attached; 3]| streams.each_ref().map(|stream| stream.session.backlog_bytes() > 0);
     assert_eq!(backlogs(&streams), [true, false, false]);
     import(&mut bench.writer, 20_000, 20_000);
@@ -360,9 +359,9 @@ fn who_holds_the_most_for_too_long_while_others_wait_is_cut_off() {
     bench.writer.state.carry_out(Change::AddSwitch { name: "s2".to_owned(), tenants: vec![] }).unwrap();
     bench.writer.waiting_bytes = 1;
     let replica = Replica::new(Limits::default(), MemoryTables::default());
-    let report = Uplink::Report(replica.report()).encode();
-    let idle = bench.writer.attach("s1", &report).unwrap();
-    let next = bench.writer.attach("s2", &report).unwrap();
+    let report = replica.report();
+    let idle = bench.writer.attach("s1", report.clone()).unwrap();
+    let next = bench.writer.attach("s2", report).unwrap();
     bench.writer.answer_reports();
     assert!(!idle.session.is_ended() && next.session.backlog_bytes() == 0);
     bench.writer.no_room_since = Instant::now().checked_sub(reports::ROOM_PATIENCE);

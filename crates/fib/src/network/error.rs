@@ -22,6 +22,9 @@ pub enum NetworkError {
     /// The graph of names.
     #[error(transparent)]
     Graph(#[from] InsertError),
+    /// Names that hash badly, beyond what a table can take.
+    #[error("a name of tenant {tenant} is refused: {source}")]
+    Crowded { tenant: u32, source: InsertError },
     /// No host port there.
     #[error("{end} is no host port: add it with `fibula host add` first")]
     NoHostPort { end: End },

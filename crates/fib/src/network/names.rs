@@ -11,6 +11,7 @@ use crate::name::{Name, NameKind};
 use crate::rib::Attachment;
 use crate::topology::NodeId;
 use lookup::hash::Digest;
+use lookup::traits::InsertError;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 
@@ -245,7 +246,7 @@ impl Network {
             }
         }
         let mut out = ViewUpdates::new();
-        table.control.change(&put, &remove, &mut out)?;
+        table.control.change(&put, &remove, &mut out).map_err(|error| blamed(error, steps))?;
         table.send(id, out, draft, |node| match steps {
             [step] => self.phase(step, node),
             _ => 1,
@@ -344,6 +345,21 @@ impl Network {
                 draft.row(table.row(*id));
             }
         }
+    }
+}
+
+/// An error of a graph, with the tenant whose names caused it: the one with the most names in the crowded part.
+fn blamed(error: InsertError, steps: &[Step]) -> NetworkError {
+    let InsertError::Crowded { part, .. } = error else { return error.into() };
+    let mut n_names: BTreeMap<u32, usize> = BTreeMap::new();
+    for step in steps.iter().filter(|step| part.span().contains(&(step.digest.0 >> 32))) {
+        if let Some(after) = step.after {
+            *n_names.entry(after.tenant).or_default() += 1;
+        }
+    }
+    match n_names.into_iter().max_by_key(|&(_, n)| n) {
+        Some((tenant, _)) => NetworkError::Crowded { tenant, source: error },
+        None => error.into(),
     }
 }
 

@@ -4,6 +4,10 @@
 //! begins with that prefix. Parts split and merge by being replaced: [`Directory::replace`]. A part keeps its *slot*, a
 //! small number, until it is replaced.
 //!
+//! **Depth.** [`most_depth`] bounds it by what the number of names explains. Digests are random under a secret key, so
+//! parts never get there by chance; names that were chosen with the key would otherwise make the directory as large as
+//! it can be. Parts that may not split any more grow. When the deepest parts are gone, the directory is halved again.
+//!
 //! Cost: 4 bytes per entry. A lookup is a shift and two loads.
 //! Limits: [`MAX_DEPTH`] bits.
 
@@ -23,10 +27,25 @@ pub(crate) trait Part {
 /// An entry that leads nowhere.
 const NOWHERE: u32 = u32::MAX;
 
+/// Bits beyond those at which parts of random digests have as few names as they may.
+const SPARE_DEPTH: u8 = 2;
+
+/// The most bits that a directory of `n_names` looks at, where parts with fewer than `least` names merge.
+///
+/// So it has at most 8 entries for every `least` names. A part with a prefix of this length has `least / 4` names on
+/// average: that it has several times `least` by chance is as good as impossible (Chernoff: below 2^-1000 for 12 times
+/// 250).
+pub(crate) fn most_depth(n_names: usize, least: usize) -> u8 {
+    let explained = n_names.div_ceil(least.max(1)).next_power_of_two().trailing_zeros() as u8;
+    (explained + SPARE_DEPTH).min(MAX_DEPTH)
+}
+
 /// Parts by the first bits of digests.
 #[derive(Clone)]
 pub(crate) struct Directory<P> {
     depth: u8,
+    /// Parts by the length of their prefixes.
+    n_at_depth: [u32; MAX_DEPTH as usize + 1],
     /// The slot of the part for every prefix of `depth` bits.
     entries: Vec<u32>,
     /// By slot.
@@ -43,13 +62,18 @@ pub(crate) struct Plan<P> {
 impl<P: Part> Directory<P> {
     /// A directory without parts.
     pub(crate) fn empty() -> Self {
-        Self { depth: 0, entries: vec![NOWHERE], parts: Vec::new(), free: Vec::new() }
+        Self::looking_at(0)
+    }
+
+    fn looking_at(depth: u8) -> Self {
+        let (entries, n_at_depth) = (vec![NOWHERE; 1 << depth], [0; MAX_DEPTH as usize + 1]);
+        Self { depth, n_at_depth, entries, parts: Vec::new(), free: Vec::new() }
     }
 
     /// A directory of parts that cover all digests once.
     pub(crate) fn of(parts: Vec<P>) -> Self {
         let depth = parts.iter().map(|part| part.id().depth).max().unwrap_or(0);
-        let mut directory = Self { depth, entries: vec![NOWHERE; 1 << depth], parts: Vec::new(), free: Vec::new() };
+        let mut directory = Self::looking_at(depth);
         for part in parts {
             directory.put(part);
         }
@@ -144,7 +168,7 @@ impl<P: Part> Directory<P> {
         Some((neighbour, self.part(neighbour))).filter(|(_, part)| part.id() == other)
     }
 
-    /// The id of the part that has the names of `slots`: one part, or two neighbours that merge.
+    /// The id of the part that has the names of `slots`: one part, or a [chain](Directory::chain).
     pub(crate) fn joined(&self, slots: &[u32]) -> PartId {
         let (first, up) = (self.part(slots[0]).id(), slots.len() as u8 - 1);
         PartId { prefix: first.prefix >> up, depth: first.depth - up }
@@ -180,19 +204,23 @@ impl<P: Part> Directory<P> {
                 slots.push(self.put(part));
             }
         }
+        self.shrink();
         Change::Parts { slots, replaced }
     }
 
     /// Removes a part. Entries that still lead to its slot must be given to another part.
     pub(crate) fn take(&mut self, slot: u32) -> P {
         self.free.push(slot);
-        self.parts[slot as usize].take().expect("a slot in use")
+        let part = self.parts[slot as usize].take().expect("a slot in use");
+        self.n_at_depth[part.id().depth as usize] -= 1;
+        part
     }
 
     /// Adds a part, and points every entry of its names to it. Returns its slot.
     pub(crate) fn put(&mut self, part: P) -> u32 {
         let id = part.id();
         self.deepen(id.depth);
+        self.n_at_depth[id.depth as usize] += 1;
         let slot = self.free.pop().unwrap_or(self.parts.len() as u32);
         if slot as usize == self.parts.len() {
             self.parts.push(None);
@@ -209,6 +237,39 @@ impl<P: Part> Directory<P> {
             self.entries = self.entries.iter().flat_map(|&slot| std::iter::repeat_n(slot, times)).collect();
             self.depth = depth;
         }
+    }
+
+    /// The longest prefix of a part.
+    pub(crate) fn deepest(&self) -> u8 {
+        self.n_at_depth.iter().rposition(|&n| n > 0).unwrap_or(0) as u8
+    }
+
+    /// Halves the directory until it looks at no more bits than its parts need.
+    pub(crate) fn shrink(&mut self) {
+        let deepest = self.deepest();
+        if deepest < self.depth {
+            self.entries = self.entries.iter().copied().step_by(1 << (self.depth - deepest)).collect();
+            self.depth = deepest;
+        }
+    }
+
+    /// The slots of parts that can be merged into one with the part in `slot`, from the inside out and with it: each
+    /// differs from those before it together in the last bit of the prefix. `is_small` gets the names so far, and a part.
+    pub(crate) fn chain(&self, slot: u32, mut is_small: impl FnMut(&P) -> bool) -> Vec<u32> {
+        let mut slots = vec![slot];
+        let mut id = self.part(slot).id();
+        if !is_small(self.part(slot)) {
+            return slots;
+        }
+        while id.depth > 0 {
+            let sibling = PartId { prefix: id.prefix ^ 1, ..id };
+            let Some((other, _)) = self.find(sibling).filter(|(_, part)| part.id() == sibling && is_small(part)) else {
+                break;
+            };
+            slots.push(other);
+            id = PartId { prefix: id.prefix >> 1, depth: id.depth - 1 };
+        }
+        slots
     }
 
     /// Plans for entries that belong to several parts. `plan` gets a part and its entries in the order of digests, and
@@ -307,6 +368,25 @@ mod tests {
     /// The first three bits of the digests of a part.
     fn leaves(id: PartId) -> std::ops::Range<usize> {
         id.entries(3)
+    }
+
+    #[test]
+    fn depth_is_bounded_by_the_number_of_names() {
+        assert_eq!([0, 1, 1000, 1001, 100_000, usize::MAX].map(|n| most_depth(n, 1000)), [2, 2, 2, 3, 9, MAX_DEPTH]);
+    }
+
+    #[test]
+    fn directory_is_halved_when_its_deepest_parts_are_gone() {
+        let id = |prefix, depth| PartId { prefix, depth };
+        let mut directory = Directory::of(vec![Name(id(0, 1)), Name(id(2, 2)), Name(id(6, 3)), Name(id(7, 3))]);
+        let slot = directory.find(id(7, 3)).unwrap().0;
+        assert_eq!(directory.chain(slot, |_| true).len(), 4, "all of them in one");
+        let slots = directory.chain(slot, |part| part.0.depth == 3);
+        assert_eq!((directory.joined(&slots), directory.depth()), (id(3, 2), 3));
+        let _ = directory.replace(vec![Plan { slots, parts: vec![Name(id(3, 2))] }]);
+        assert_eq!(directory.depth(), 2);
+        let found: Vec<PartId> = (0..4).map(|prefix| directory.find(id(prefix, 2)).unwrap().1.0).collect();
+        assert_eq!(found, [id(0, 1), id(0, 1), id(2, 2), id(3, 2)]);
     }
 
     #[test]

@@ -107,6 +107,16 @@ pub enum InsertError {
         /// Tries made.
         tries: u32,
     },
+    /// One part would have more names than it can, and far more than chance explains.
+    #[error(
+        "{part} would have {n_names} names, far more than random digests would put there: somebody who has the hash key chose them; remove them, and choose another key (rekey)"
+    )]
+    Crowded {
+        /// The part.
+        part: PartId,
+        /// Its names.
+        n_names: usize,
+    },
     /// No arrangement of names in slots was found.
     #[error("no place for {n_names} names in {n_slots} slots after {tries} tries: rekey the table")]
     NoPlace {

@@ -26,7 +26,7 @@ use crate::traits::ApplyError;
 /// The smallest arena.
 const LEAST_BYTES: usize = 4 << 20;
 
-/// The directory that readers follow. It is replaced when it doubles. Otherwise only its entries change.
+/// The directory that readers follow. It is replaced when its size changes. Otherwise only its entries change.
 struct Followed {
     depth: u8,
     entries: Box<[Entry]>,
@@ -256,6 +256,7 @@ impl<G: Copy, X> ServedParts<G, X> {
             let old = self.parts.take(slot);
             self.retire(old.block);
         }
+        self.shrink();
         self.reclaim();
     }
 
@@ -281,8 +282,23 @@ impl<G: Copy, X> ServedParts<G, X> {
         let repeat = |entry: &Entry| std::iter::repeat_n(entry.load(), times);
         let entries = self.served().entries.iter().flat_map(repeat).map(Entry::new).collect();
         self.parts.deepen(depth);
-        let new = Box::into_raw(Box::new(Followed { depth, entries }));
-        let old = self.shared.directory.swap(new, Ordering::AcqRel);
+        self.follow(Followed { depth, entries });
+    }
+
+    /// Replaces the directory by a smaller one, if its parts need no more.
+    fn shrink(&mut self) {
+        let (depth, deepest) = (self.parts.depth(), self.parts.deepest());
+        if deepest < depth {
+            let step = 1 << (depth - deepest);
+            let entries = self.served().entries.iter().step_by(step).map(|entry| Entry::new(entry.load())).collect();
+            self.parts.shrink();
+            self.follow(Followed { depth: deepest, entries });
+        }
+    }
+
+    /// Publishes a directory, and retires the one before.
+    fn follow(&mut self, new: Followed) {
+        let old = self.shared.directory.swap(Box::into_raw(Box::new(new)), Ordering::AcqRel);
         let epoch = self.shared.domain.advance();
         let old = OldDirectory(NonNull::new(old).expect("a directory is always set"));
         self.retired.push_back((epoch, Retired::Directory(old)));

@@ -15,8 +15,8 @@ use super::query::LineQuery;
 use super::view::{LineView, image};
 use super::{Settings, rows};
 use crate::base::cells::value_mask;
-use crate::base::directory::{Directory, Plan};
-use crate::base::part::{Change, MAX_DEPTH, PartId, Payload};
+use crate::base::directory::{Directory, Plan, most_depth};
+use crate::base::part::{Change, PartId, Payload};
 use crate::base::partition;
 use crate::hash::Digest;
 use crate::traits::{InsertError, Replicated, RestoreError, Row, Skeleton};
@@ -53,9 +53,10 @@ impl<P: Payload> LineSkeleton<P> {
         let depth = partition::depth(entries.len(), settings.max_group() * 2 / 3);
         let rules = Rules::new(settings);
         let entry = |digest: Digest, payload| Entry { digest: digest.0, payload };
+        let most = most_depth(entries.len(), settings.max_group() / 4);
         let solved = partition::solve(entries, depth, threads, entry, |prefix, names, ()| {
             let mut made = Vec::with_capacity(1);
-            Self::build_or_split(settings, rules, (PartId { prefix, depth }, 0), names, &mut |group| {
+            Self::build_or_split(settings, rules, (PartId { prefix, depth }, 0, most), names, &mut |group| {
                 let value = each(&group);
                 made.push((group, value));
             })?;
@@ -65,18 +66,18 @@ impl<P: Payload> LineSkeleton<P> {
         Ok((Self::assemble(settings, groups), made))
     }
 
-    /// Builds the group `id`. Where it has too many names, builds groups of longer prefixes instead.
+    /// Builds the group `id`. Where it has too many names, builds groups of longer prefixes instead, up to `most` bits.
     fn build_or_split(
         settings: &Settings,
         rules: Rules,
-        (id, version): (PartId, u64),
+        (id, version, most): (PartId, u64, u8),
         names: Vec<Entry<P>>,
         done: &mut impl FnMut(Group<P>),
     ) -> Result<(), InsertError> {
-        if names.len() > settings.max_group() && id.depth < MAX_DEPTH {
+        if names.len() > settings.max_group() && id.depth < most {
             let (right, left) = names.into_iter().partition(|name: &Entry<P>| id.next_bit(name.digest));
-            Self::build_or_split(settings, rules, (id.half(0), version), left, done)?;
-            return Self::build_or_split(settings, rules, (id.half(1), version), right, done);
+            Self::build_or_split(settings, rules, (id.half(0), version, most), left, done)?;
+            return Self::build_or_split(settings, rules, (id.half(1), version, most), right, done);
         }
         let n_names = names.len();
         match Group::build(rules, id, version, names) {
@@ -85,6 +86,9 @@ impl<P: Payload> LineSkeleton<P> {
                 Ok(())
             }
             Err(NoSolution { duplicate: Some(digest) }) => Err(InsertError::DuplicateDigest { digest }),
+            Err(NoSolution { duplicate: None }) if n_names > settings.max_group() => {
+                Err(InsertError::Crowded { part: id, n_names })
+            }
             Err(NoSolution { duplicate: None }) => Err(InsertError::Unsolvable { n_names, tries: MAX_TRIES }),
         }
     }
@@ -111,14 +115,22 @@ impl<P: Payload> LineSkeleton<P> {
         slots.iter().for_each(|&slot| self.group(slot).append_names(&mut names));
         names.extend_from_slice(extra);
         let rules = if extra.is_empty() { self.rules } else { self.rules.growing() };
-        let plan = self.plan(rules, slots, names)?;
+        let plan = self.plan(rules, slots, names, self.n_names + extra.len())?;
         self.n_names += extra.len();
         Ok(self.groups.replace(vec![plan]))
     }
 
-    /// Builds the groups of `names` that can replace those in `slots`. The old groups stay as they are.
-    fn plan(&self, rules: Rules, slots: &[u32], names: Vec<Entry<P>>) -> Result<Plan<Group<P>>, InsertError> {
-        let joined = (self.groups.joined(slots), self.groups.next_version(slots));
+    /// Builds the groups of `names` that can replace those in `slots`, in a table of `n_names`. The old groups stay as
+    /// they are.
+    fn plan(
+        &self,
+        rules: Rules,
+        slots: &[u32],
+        names: Vec<Entry<P>>,
+        n_names: usize,
+    ) -> Result<Plan<Group<P>>, InsertError> {
+        let most = most_depth(n_names, self.settings.max_group() / 4);
+        let joined = (self.groups.joined(slots), self.groups.next_version(slots), most);
         let mut parts = Vec::with_capacity(1);
         Self::build_or_split(&self.settings, rules, joined, names, &mut |group| parts.push(group))?;
         Ok(Plan { slots: slots.to_vec(), parts })
@@ -221,6 +233,7 @@ impl<P: Payload> Skeleton for LineSkeleton<P> {
 
     /// Rebuilds every group that one of the names belongs to. After an error the skeleton is unchanged.
     fn insert_batch(&mut self, entries: &[(Digest, P)]) -> Result<Change, InsertError> {
+        let n_after = self.n_names + entries.len();
         let (plans, added) = self.groups.plan_batch(entries, |slot, group, entries| {
             let mut names = Vec::with_capacity(group.n_names + entries.len());
             group.append_names(&mut names);
@@ -233,7 +246,7 @@ impl<P: Payload> Skeleton for LineSkeleton<P> {
                 }
             }
             let added = names.len() - n_old;
-            Ok((self.plan(self.rules, &[slot], names)?, added))
+            Ok((self.plan(self.rules, &[slot], names, n_after)?, added))
         })?;
         let max = self.settings.max_names;
         if self.n_names + added > max {

@@ -3,9 +3,10 @@
 //! Cost: see `fibula bench build`. [`crate::base::partition`] distributes the names over shards.
 
 use super::Settings;
-use super::graph::{Graph, Solver};
+use super::graph::{Graph, MIN_SHARD, Solver};
 use super::shard::{Edge, Scratch, Shard};
 use super::sizing::Sizing;
+use crate::base::directory::most_depth;
 use crate::base::part::{PartId, Payload};
 use crate::base::partition;
 use crate::hash::Digest;
@@ -29,7 +30,7 @@ impl<S: Sizing, P: Payload> Graph<S, P> {
         }
         let depth = first_depth::<S>(entries.len());
         let edge = |digest: Digest, payload| Edge::new(digest.0, payload, false);
-        let solver = Solver { settings: &settings };
+        let solver = Solver { settings: &settings, most_depth: most_depth(entries.len(), MIN_SHARD) };
         let solved = partition::solve(entries, depth, threads, edge, |prefix, edges, scratch| {
             let mut solved = Vec::with_capacity(1);
             let tweak = solver.first_tweak(prefix as usize);

@@ -6,7 +6,8 @@
 //! Cost: 13 bytes per edge (32-bit payload) and 10 bytes per cell: about 37 bytes per name. An insert walks one of the
 //! two components that the edge joins: the one with the larger root, which is mostly the smaller component. Sometimes
 //! an insert rebuilds its shard; `fibula bench update --contestants latency` measures how long that takes. A shard of
-//! more than [`MAX_SHARD`] names splits. Neighbours with fewer than [`MIN_SHARD`] names merge.
+//! more than [`MAX_SHARD`] names splits, unless its prefix is longer than the number of names explains: then it grows, from
+//! [`CROWDED`] names on splits a few times more, and refuses more names than a shard can have, about 26,000. Neighbours with fewer than [`MIN_SHARD`] names merge.
 //! Source: "Memory-efficient and Ultra-fast Network Lookup and Forwarding using Othello Hashing", sections IV.B, V.A.
 //! Limits: names with equal digests cannot both be in a table. The module doc of `shard` says what bounds a rebuild.
 
@@ -19,7 +20,7 @@ use super::query::OthelloQuery;
 use super::shard::{Edge, MAX_TRIES, NoSolution, Place, Scratch, Shard, Visit};
 use super::sizing::{Sharded, Sizing};
 use super::{Settings, rows};
-use crate::base::directory::{Directory, Plan};
+use crate::base::directory::{Directory, Plan, most_depth};
 use crate::base::part::{Change, MAX_DEPTH, PartId, Payload};
 use crate::base::partition::with_slack;
 use crate::hash::tweak::TWEAKS;
@@ -28,6 +29,11 @@ use crate::traits::{InsertError, Replicated, RestoreError, Row, Skeleton};
 
 /// A shard with more names splits in two when it is next solved.
 pub const MAX_SHARD: usize = 3000;
+/// A shard with more names splits even if its prefix is long already: otherwise names that somebody chose would fill it,
+/// and names of others would be refused with them.
+const CROWDED: usize = 20_000;
+/// How many bits longer the prefix of such a shard may be. So the directory of a switch takes at most a byte a name.
+const CROWDED_DEPTH: u8 = 4;
 /// Two neighbours that both have fewer names merge.
 pub const MIN_SHARD: usize = 1000;
 /// A batch with at least this many changes per shard (on average over all shards) solves shards again and sends them
@@ -108,12 +114,15 @@ impl<S: Sizing, P: Payload> Graph<S, P> {
         })
     }
 
-    /// The neighbour that the shard in `slot` should merge with: both are small, and differ in the last bit of their
-    /// prefixes.
-    fn mergeable(&self, slot: u32) -> Option<u32> {
-        let is_small = |shard: &Shard<S, P>| shard.n_live() < MIN_SHARD;
-        let (neighbour, other) = self.shards.neighbour(slot)?;
-        (is_small(self.shard(slot)) && is_small(other)).then_some(neighbour)
+    /// The shard in `slot`, and those that it should merge with: each is small, and all before it together are.
+    fn mergeable(&self, slot: u32) -> Vec<u32> {
+        let mut n_before = 0;
+        self.shards.chain(slot, |shard| {
+            let n_live = shard.n_live();
+            let is_small = n_live < MIN_SHARD && n_before < MIN_SHARD;
+            n_before += n_live;
+            is_small
+        })
     }
 
     /// The change when the name at `place` got another value.
@@ -140,24 +149,27 @@ impl<S: Sizing, P: Payload> Graph<S, P> {
         let added = usize::from(extra.is_some());
         edges.extend(extra);
         let mut scratch = std::mem::take(&mut self.scratch);
-        let plan = self.plan(slots, edges, &mut scratch);
+        let n_names = self.n_live + added;
+        let plan = self.plan(slots, edges, n_names, &mut scratch);
         self.scratch = scratch;
         let plan = plan?;
         self.n_live += added;
         Ok(self.shards.replace(vec![plan]))
     }
 
-    /// Solves `edges` as shards that can replace those in `slots`. The old shards stay as they are.
+    /// Solves `edges` as shards that can replace those in `slots`, in a table of `n_names`. The old shards stay as they
+    /// are.
     fn plan(
         &self,
         slots: &[u32],
         edges: Vec<Edge<P>>,
+        n_names: usize,
         scratch: &mut Scratch<S::Index>,
     ) -> Result<Plan<Shard<S, P>>, InsertError> {
         let tweak = (self.shard(slots[0]).tweak + 1) % TWEAKS;
         let version = self.shards.next_version(slots);
         let mut parts = Vec::with_capacity(2);
-        let solver = Solver { settings: &self.settings };
+        let solver = Solver { settings: &self.settings, most_depth: most_depth(n_names, MIN_SHARD) };
         solver.solve_or_split(self.shards.joined(slots), tweak, edges, scratch, &mut |mut shard, _| {
             shard.version = version;
             parts.push(shard);
@@ -276,6 +288,7 @@ impl<S: Sizing, P: Payload> Skeleton for Graph<S, P> {
     /// shards, and one message per shard. After an error the graph is unchanged.
     fn insert_batch(&mut self, entries: &[(Digest, P)]) -> Result<Change, InsertError> {
         let mut scratch = std::mem::take(&mut self.scratch);
+        let n_names = self.n_live + entries.len();
         let planned = self.shards.plan_batch(entries, |slot, shard, entries| {
             let mut edges: Vec<_> = Vec::with_capacity(with_slack(shard.edges.len() + entries.len()));
             edges.extend(shard.all().map(|edge| Edge::new(edge.digest, edge.payload, edge.is_tombstone())));
@@ -289,7 +302,7 @@ impl<S: Sizing, P: Payload> Skeleton for Graph<S, P> {
             }
             edges.retain(|edge| !edge.is_tombstone());
             let added = edges.len() - shard.n_live();
-            Ok((self.plan(&[slot], edges, &mut scratch)?, added))
+            Ok((self.plan(&[slot], edges, n_names, &mut scratch)?, added))
         });
         self.scratch = scratch;
         let (plans, added) = planned?;
@@ -311,9 +324,8 @@ impl<S: Sizing, P: Payload> Skeleton for Graph<S, P> {
         shard.set_tombstone(&place, true);
         self.n_live -= 1;
         if shard.is_stale() {
-            let slots = [Some(slot), self.mergeable(slot)];
             // Solving may fail, but tombstones must not get lost. Then they stay, and the next removal tries again.
-            if let Ok(change) = self.resolve(&slots.into_iter().flatten().collect::<Vec<_>>(), None) {
+            if let Ok(change) = self.resolve(&self.mergeable(slot), None) {
                 return change;
             }
         }
@@ -365,6 +377,8 @@ impl<S: Sizing, P: Payload> Skeleton for Graph<S, P> {
 /// Solves sets of edges, and splits those that are too large.
 pub(super) struct Solver<'a> {
     pub(super) settings: &'a Settings,
+    /// The longest prefix of a shard.
+    pub(super) most_depth: u8,
 }
 
 impl Solver<'_> {
@@ -378,7 +392,12 @@ impl Solver<'_> {
         scratch: &mut Scratch<S::Index>,
         done: &mut impl FnMut(Shard<S, P>, &mut Scratch<S::Index>),
     ) -> Result<(), InsertError> {
-        if S::SHARDED && edges.len() > MAX_SHARD && id.depth < MAX_DEPTH {
+        let most_depth = match edges.len() {
+            n if n > CROWDED => (self.most_depth + CROWDED_DEPTH).min(MAX_DEPTH),
+            n if n > MAX_SHARD => self.most_depth,
+            _ => 0,
+        };
+        if S::SHARDED && id.depth < most_depth {
             let one = |edge: &Edge<P>| id.next_bit(edge.digest);
             let n_right = edges.iter().filter(|edge| one(edge)).count();
             let mut left = Vec::with_capacity(with_slack(edges.len() - n_right));
@@ -396,6 +415,9 @@ impl Solver<'_> {
                 Ok(())
             }
             Err(NoSolution { duplicate: Some(digest), .. }) => Err(InsertError::DuplicateDigest { digest }),
+            Err(NoSolution { n_names, .. }) if S::SHARDED && n_names > MAX_SHARD => {
+                Err(InsertError::Crowded { part: id, n_names })
+            }
             Err(NoSolution { n_names, .. }) => Err(InsertError::Unsolvable { n_names, tries: MAX_TRIES }),
         }
     }

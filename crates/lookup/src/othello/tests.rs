@@ -269,7 +269,7 @@ fn stored_sizes_and_tweaks_out_of_range_are_refused() {
 fn names_that_share_more_bits_than_the_directory_sees_are_a_typed_error() {
     let names: Vec<_> = (0..30_000).map(|name| (Digest(mix64(name) >> 24), 1)).collect();
     let built = Othello::<Sharded>::build(settings(8, 40_000, 1), &names, 1);
-    assert!(matches!(built.err(), Some(InsertError::Unsolvable { n_names: 30_000, .. })));
+    assert!(matches!(built.err(), Some(InsertError::Crowded { n_names: 30_000, .. })));
 }
 
 #[test]

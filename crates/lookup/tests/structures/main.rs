@@ -6,6 +6,7 @@ mod bloom;
 mod bloom_fib;
 mod bloom_image;
 mod bloom_readers;
+mod chosen_names;
 mod concurrent;
 mod conformance;
 mod cuckoo_exact;
