@@ -195,7 +195,7 @@ impl LineQuery {
         self.groups.served().extra.0.write_at(place, || {
             for (index, words) in buckets {
                 // SAFETY: the bucket is in range.
-                unsafe { kernel::store_bucket(self.layout, self.groups.address(line(index)), words) };
+                unsafe { kernel::store_bucket(&self.layout, self.groups.address(line(index)), words) };
             }
         });
         self.groups.note(slot, update.to, digest);
@@ -272,11 +272,11 @@ impl Query for LineQuery {
     type Update = Update;
 
     fn lookup(&self, key: Digest) -> u64 {
-        kernel::lookup(self.served(), self.layout, key)
+        kernel::lookup(&self.served(), &self.layout, key)
     }
 
     fn lookup_batch(&self, keys: &[Digest], values: &mut [u64]) {
-        kernel::lookup_batch(Kernel::get(), self.served(), self.layout, keys, values);
+        kernel::lookup_batch(Kernel::get(), &self.served(), &self.layout, keys, values);
     }
 
     fn apply(&mut self, update: &Update) -> Result<Applied, ApplyError> {
@@ -360,21 +360,21 @@ impl Replicated for LineQuery {
 
 impl Touches for LineQuery {
     fn touches(&self, key: Digest, touch: &mut dyn FnMut(Touch)) {
-        kernel::touches(self.served(), self.layout, key, touch);
+        kernel::touches(&self.served(), &self.layout, key, touch);
     }
 }
 
 #[cfg(test)]
 impl crate::testkit::kernels::ByKernel for LineQuery {
     fn by_batch(&self, kernel: Kernel, digests: &[Digest], values: &mut [u64]) {
-        kernel::lookup_batch(kernel, self.served(), self.layout, digests, values);
+        kernel::lookup_batch(kernel, &self.served(), &self.layout, digests, values);
     }
 
     fn by_phases(&self, kernel: Kernel, digests: &[Digest], values: &mut [u64]) {
         let mut spots = Spots::unwritten();
-        kernel::begin(kernel, self.served(), self.layout, digests, &mut spots);
+        kernel::begin(kernel, &self.served(), &self.layout, digests, &mut spots);
         // SAFETY: begun just now, and nobody writes meanwhile.
-        unsafe { kernel::finish(kernel, self.served(), self.layout, digests, &spots, values) };
+        unsafe { kernel::finish(kernel, &self.served(), &self.layout, digests, &spots, values) };
     }
 }
 
@@ -415,7 +415,7 @@ impl BatchReader<[Digest]> for Reader {
     fn begin(&mut self, digests: &[Digest]) {
         assert!(digests.len() <= BURST, "a burst has at most {BURST} names");
         let spots = self.in_flight.push();
-        kernel::begin(Kernel::get(), self.groups.begin(), self.layout, digests, spots);
+        kernel::begin(Kernel::get(), &self.groups.begin(), &self.layout, digests, spots);
     }
 
     #[inline]
@@ -423,7 +423,7 @@ impl BatchReader<[Digest]> for Reader {
         let spots = self.in_flight.pop();
         // SAFETY: the spots are those of the oldest burst. It was begun on this table, and is in flight until the
         // reader's slot is told.
-        unsafe { kernel::finish(Kernel::get(), self.groups.current(), self.layout, digests, spots, values) };
+        unsafe { kernel::finish(Kernel::get(), &self.groups.current(), &self.layout, digests, spots, values) };
         self.groups.finish();
     }
 
@@ -443,13 +443,13 @@ pub struct Pinned<'a> {
 impl Pinned<'_> {
     /// As [`Query::lookup`].
     pub fn lookup(&self, digest: Digest) -> u64 {
-        kernel::lookup(self.served, self.layout, digest)
+        kernel::lookup(&self.served, &self.layout, digest)
     }
 
     /// As [`Query::lookup_batch`].
     #[inline]
     pub fn lookup_batch(&self, digests: &[Digest], values: &mut [u64]) {
-        kernel::lookup_batch(Kernel::get(), self.served, self.layout, digests, values);
+        kernel::lookup_batch(Kernel::get(), &self.served, &self.layout, digests, values);
     }
 
     /// The first half of the lookup of a burst alone, to measure it: it finds the lines, prefetches them or not, and
@@ -457,7 +457,7 @@ impl Pinned<'_> {
     #[inline]
     pub fn locate(&self, digests: &[Digest], prefetch: bool) {
         let mut spots = Spots::unwritten();
-        kernel::begin(Kernel::get(), Served { prefetch, ..self.served }, self.layout, digests, &mut spots);
+        kernel::begin(Kernel::get(), &Served { prefetch, ..self.served }, &self.layout, digests, &mut spots);
         std::hint::black_box(&spots);
     }
 }

@@ -269,11 +269,11 @@ impl<S: Sizing> Query for OthelloQuery<S> {
     type Update = Update;
 
     fn lookup(&self, key: Digest) -> u64 {
-        kernel::lookup::<S>(words(self.shards.served()), key)
+        kernel::lookup::<S>(&words(self.shards.served()), key)
     }
 
     fn lookup_batch(&self, keys: &[Digest], values: &mut [u64]) {
-        kernel::lookup_batch::<S>(Kernel::get(), words(self.shards.served()), keys, values);
+        kernel::lookup_batch::<S>(Kernel::get(), &words(self.shards.served()), keys, values);
     }
 
     fn apply(&mut self, update: &Update) -> Result<Applied, ApplyError> {
@@ -296,22 +296,22 @@ impl<S: Sizing> Query for OthelloQuery<S> {
 
 impl<S: Sizing> Touches for OthelloQuery<S> {
     fn touches(&self, key: Digest, touch: &mut dyn FnMut(Touch)) {
-        kernel::touches::<S>(words(self.shards.served()), key, touch);
+        kernel::touches::<S>(&words(self.shards.served()), key, touch);
     }
 }
 
 #[cfg(test)]
 impl<S: Sizing> crate::testkit::kernels::ByKernel for OthelloQuery<S> {
     fn by_batch(&self, kernel: Kernel, digests: &[Digest], values: &mut [u64]) {
-        kernel::lookup_batch::<S>(kernel, words(self.shards.served()), digests, values);
+        kernel::lookup_batch::<S>(kernel, &words(self.shards.served()), digests, values);
     }
 
     fn by_phases(&self, kernel: Kernel, digests: &[Digest], values: &mut [u64]) {
         let words = words(self.shards.served());
         let mut spots = Spots::unwritten();
-        kernel::begin::<S>(kernel, words, digests, &mut spots);
+        kernel::begin::<S>(kernel, &words, digests, &mut spots);
         // SAFETY: begun just now, and nobody writes meanwhile.
-        unsafe { kernel::finish::<S>(words, digests, &spots, values) };
+        unsafe { kernel::finish::<S>(&words, digests, &spots, values) };
     }
 }
 
@@ -375,7 +375,7 @@ impl<S: Sizing> BatchReader<[Digest]> for Reader<S> {
     fn begin(&mut self, digests: &[Digest]) {
         assert!(digests.len() <= BURST, "a burst has at most {BURST} names");
         let spots = self.in_flight.push();
-        kernel::begin::<S>(Kernel::get(), words(self.shards.begin()), digests, spots);
+        kernel::begin::<S>(Kernel::get(), &words(self.shards.begin()), digests, spots);
     }
 
     #[inline]
@@ -383,7 +383,7 @@ impl<S: Sizing> BatchReader<[Digest]> for Reader<S> {
         let spots = self.in_flight.pop();
         // SAFETY: the spots are those of the oldest burst. It was begun on this table, and is in flight until the
         // reader's slot is told.
-        unsafe { kernel::finish::<S>(words(self.shards.current()), digests, spots, values) };
+        unsafe { kernel::finish::<S>(&words(self.shards.current()), digests, spots, values) };
         self.shards.finish();
     }
 
@@ -402,19 +402,19 @@ pub struct Pinned<'a, S: Sizing = Sharded> {
 impl<S: Sizing> Pinned<'_, S> {
     /// As [`Query::lookup`].
     pub fn lookup(&self, digest: Digest) -> u64 {
-        kernel::lookup::<S>(self.words, digest)
+        kernel::lookup::<S>(&self.words, digest)
     }
 
     /// As [`Query::lookup_batch`].
     #[inline]
     pub fn lookup_batch(&self, digests: &[Digest], values: &mut [u64]) {
-        kernel::lookup_batch::<S>(Kernel::get(), self.words, digests, values);
+        kernel::lookup_batch::<S>(Kernel::get(), &self.words, digests, values);
     }
 
     /// The first half of the lookup of a burst alone, to measure it: finds cells, prefetches them or not, reads none.
     pub fn locate(&self, digests: &[Digest], prefetch: bool) {
         let mut spots = Spots::unwritten();
-        kernel::begin::<S>(Kernel::get(), Words { prefetch, ..self.words }, digests, &mut spots);
+        kernel::begin::<S>(Kernel::get(), &Words { prefetch, ..self.words }, digests, &mut spots);
         std::hint::black_box(&spots);
     }
 }

@@ -26,7 +26,7 @@ impl Steps for Avx2 {
     #[inline]
     #[target_feature(enable = "avx2,bmi1,bmi2")]
     // SAFETY: the caller has checked the processor.
-    unsafe fn locate(served: Served<'_>, cells: impl Cells, digests: &[Digest], spots: &mut Spots) {
+    unsafe fn locate(served: &Served<'_>, cells: impl Cells, digests: &[Digest], spots: &mut Spots) {
         let whole = digests.len() - digests.len() % LANES;
         spots.n = digests.len();
         locate_whole(served, cells, &digests[..whole], spots);
@@ -42,7 +42,7 @@ impl Steps for Avx2 {
     #[target_feature(enable = "avx2,bmi1,bmi2")]
     // SAFETY: the caller keeps the contract.
     unsafe fn read<C: Cells, const PARTS: usize>(
-        layout: Layout,
+        layout: &Layout,
         cells: C,
         digests: &[Digest],
         spots: &Spots,
@@ -63,8 +63,8 @@ impl Steps for Avx2 {
 /// As [`super::bursts`].
 #[target_feature(enable = "avx2,bmi1,bmi2")]
 pub(super) fn bursts<C: Cells, const PARTS: usize>(
-    served: Served<'_>,
-    layout: Layout,
+    served: &Served<'_>,
+    layout: &Layout,
     cells: C,
     digests: &[Digest],
     values: &mut [u64],
@@ -78,8 +78,8 @@ pub(super) fn bursts<C: Cells, const PARTS: usize>(
 #[target_feature(enable = "avx2,bmi1,bmi2")]
 // SAFETY: the caller keeps the contract.
 pub(super) unsafe fn finish<C: Cells, const PARTS: usize>(
-    served: Served<'_>,
-    layout: Layout,
+    served: &Served<'_>,
+    layout: &Layout,
     cells: C,
     digests: &[Digest],
     spots: &Spots,
@@ -92,7 +92,7 @@ pub(super) unsafe fn finish<C: Cells, const PARTS: usize>(
 /// Step 1 for a multiple of four digests.
 #[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2")]
-fn locate_whole(served: Served<'_>, cells: impl Cells, digests: &[Digest], spots: &mut Spots) {
+fn locate_whole(served: &Served<'_>, cells: impl Cells, digests: &[Digest], spots: &mut Spots) {
     let base = _mm256_set1_epi64x(served.base as i64);
     let mask16 = _mm256_set1_epi64x(0xFFFF);
     let log_lines = _mm_cvtsi64_si128(cells.log_lines().into());
@@ -170,7 +170,12 @@ unsafe fn headers(bucket: [*const u8; 4]) -> __m256i {
 #[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2")]
 // SAFETY: the caller keeps the contract.
-unsafe fn slots_whole(layout: Layout, digests: &[Digest], spots: &Spots, slots: &mut [[u16; MAX_PARTS]; BURST]) -> u32 {
+unsafe fn slots_whole(
+    layout: &Layout,
+    digests: &[Digest],
+    spots: &Spots,
+    slots: &mut [[u16; MAX_PARTS]; BURST],
+) -> u32 {
     let mix_low = _mm256_set1_epi64x((MIX & 0xFFFF_FFFF) as i64);
     let mix_high = _mm256_set1_epi64x((MIX >> 32) as i64);
     let spread = _mm256_set1_epi64x(TWEAK_SPREAD as i64);

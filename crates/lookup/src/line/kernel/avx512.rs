@@ -14,11 +14,13 @@ use std::arch::x86_64::*;
 use super::super::layout::Layout;
 use super::{Bumped, Cells, Served, Spots, Steps, finish_burst};
 use crate::base::arena::LINE;
-use crate::base::vectors::load_entries;
+use crate::base::vectors::{load_entries, store_words};
 use crate::hash::Digest;
 use crate::hash::tweak::{MIX, TWEAK_SPREAD};
 
 const LANES: usize = 8;
+/// Every lane has a name.
+const ALL: __mmask8 = 0xFF;
 
 pub(super) struct Avx512;
 
@@ -26,7 +28,7 @@ impl Steps for Avx512 {
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx2,bmi1,bmi2,popcnt")]
     // SAFETY: the caller has checked the processor.
-    unsafe fn locate(served: Served<'_>, cells: impl Cells, digests: &[Digest], spots: &mut Spots) {
+    unsafe fn locate(served: &Served<'_>, cells: impl Cells, digests: &[Digest], spots: &mut Spots) {
         spots.n = digests.len();
         locate_all(served, digests, spots);
         if served.prefetch {
@@ -38,7 +40,7 @@ impl Steps for Avx512 {
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx2,bmi1,bmi2,popcnt")]
     // SAFETY: the caller keeps the contract.
     unsafe fn read<C: Cells, const PARTS: usize>(
-        layout: Layout,
+        layout: &Layout,
         _cells: C,
         digests: &[Digest],
         spots: &Spots,
@@ -66,8 +68,8 @@ impl Steps for Avx512 {
 /// As [`super::bursts`].
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx2,bmi1,bmi2,popcnt")]
 pub(super) fn bursts<C: Cells, const PARTS: usize>(
-    served: Served<'_>,
-    layout: Layout,
+    served: &Served<'_>,
+    layout: &Layout,
     cells: C,
     digests: &[Digest],
     values: &mut [u64],
@@ -81,8 +83,8 @@ pub(super) fn bursts<C: Cells, const PARTS: usize>(
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx2,bmi1,bmi2,popcnt")]
 // SAFETY: the caller keeps the contract.
 pub(super) unsafe fn finish<C: Cells, const PARTS: usize>(
-    served: Served<'_>,
-    layout: Layout,
+    served: &Served<'_>,
+    layout: &Layout,
     cells: C,
     digests: &[Digest],
     spots: &Spots,
@@ -92,24 +94,33 @@ pub(super) unsafe fn finish<C: Cells, const PARTS: usize>(
     unsafe { finish_burst::<Avx512, C, PARTS>(served, layout, cells, digests, spots, values) };
 }
 
-/// The digests from `at` on, at most eight.
+/// Hands eight digests at a time to `each`, with the index of the first and the lanes that have a name.
+///
+/// Whole vectors are loaded without a mask: digests are stored shortly before, and a load by a mask would wait until they
+/// are in the cache.
 #[inline]
-#[target_feature(enable = "avx512f")]
-fn load_digests(digests: &[Digest], at: usize) -> (__m512i, __mmask8) {
-    let lanes = (0xFF >> (LANES - (digests.len() - at).min(LANES))) as u8;
-    // SAFETY: as many digests are loaded as there are.
-    (unsafe { _mm512_maskz_loadu_epi64(lanes, digests.as_ptr().add(at).cast()) }, lanes)
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx2,bmi1,bmi2,popcnt")]
+fn by_eight(digests: &[Digest], mut each: impl FnMut(__m512i, usize, __mmask8)) {
+    let (eights, rest) = digests.as_chunks::<LANES>();
+    for (at, eight) in (0..).step_by(LANES).zip(eights) {
+        // SAFETY: eight digests are 64 bytes.
+        each(unsafe { _mm512_loadu_si512(eight.as_ptr().cast()) }, at, ALL);
+    }
+    if !rest.is_empty() {
+        let lanes = ALL >> (LANES - rest.len());
+        // SAFETY: as many digests are loaded as there are.
+        each(unsafe { _mm512_maskz_loadu_epi64(lanes, rest.as_ptr().cast()) }, digests.len() - rest.len(), lanes);
+    }
 }
 
 /// Step 1.
 #[inline]
-#[target_feature(enable = "avx512f,avx512dq")]
-fn locate_all(served: Served<'_>, digests: &[Digest], spots: &mut Spots) {
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx2,bmi1,bmi2,popcnt")]
+fn locate_all(served: &Served<'_>, digests: &[Digest], spots: &mut Spots) {
     let base = _mm512_set1_epi64(served.base as i64);
     let mask16 = _mm512_set1_epi64(0xFFFF);
     let depth_shift = _mm_cvtsi64_si128(64 - i64::from(served.depth));
-    for at in (0..digests.len()).step_by(LANES) {
-        let (digest, _) = load_digests(digests, at);
+    by_eight(digests, |digest, at, _| {
         // SAFETY: the index of an entry has `depth` bits, and the directory 2^depth entries. The spots are an array of a
         // multiple of eight words.
         unsafe {
@@ -117,18 +128,23 @@ fn locate_all(served: Served<'_>, digests: &[Digest], spots: &mut Spots) {
             let product = _mm512_mul_epu32(_mm512_srli_epi64::<8>(digest), _mm512_and_si512(entry, mask16));
             let line = _mm512_add_epi64(_mm512_srli_epi64::<32>(entry), _mm512_srli_epi64::<32>(product));
             let spot = _mm512_add_epi64(base, _mm512_slli_epi64::<{ LINE.ilog2() }>(line));
-            _mm512_storeu_si512(spots.buckets.as_mut_ptr().add(at).cast(), spot);
+            store_words(spots.buckets.as_mut_ptr().add(at).cast(), spot);
         }
-    }
+    });
 }
 
 /// Steps 2 to 4.
 /// # Safety
 /// The spots are written, and their buckets are still there.
 #[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx2,bmi1,bmi2,popcnt")]
 // SAFETY: the caller keeps the contract.
-unsafe fn read_lines<const PARTS: usize>(layout: Layout, digests: &[Digest], spots: &Spots, values: &mut [u64]) -> u32 {
+unsafe fn read_lines<const PARTS: usize>(
+    layout: &Layout,
+    digests: &[Digest],
+    spots: &Spots,
+    values: &mut [u64],
+) -> u32 {
     let mix = _mm512_set1_epi64(MIX.cast_signed());
     let spread = _mm512_set1_epi64(TWEAK_SPREAD.cast_signed());
     let byte = _mm512_set1_epi64(0xFF);
@@ -136,8 +152,7 @@ unsafe fn read_lines<const PARTS: usize>(layout: Layout, digests: &[Digest], spo
     let lengths = _mm512_set1_epi64(layout.lengths.cast_signed());
     let starts = _mm512_set1_epi64(layout.starts.cast_signed());
     let mut kept = 0;
-    for at in (0..digests.len()).step_by(LANES) {
-        let (digest, lanes) = load_digests(digests, at);
+    by_eight(digests, |digest, at, lanes| {
         // SAFETY: by the caller's contract; `locate_all` writes eight spots at a time.
         let load = |lane: usize| unsafe { load_line(spots.bucket(at + lane)) };
         // Not by `array::from_fn`, which is compiled without these instructions.
@@ -166,9 +181,17 @@ unsafe fn read_lines<const PARTS: usize>(layout: Layout, digests: &[Digest], spo
         // 0x96 is the XOR of three.
         let three = _mm512_ternarylogic_epi64::<0x96>(cells, two, _mm512_srli_epi64::<32>(cells));
         let sum = if PARTS == 4 { _mm512_xor_si512(three, _mm512_srli_epi64::<48>(cells)) } else { three };
-        // SAFETY: there are as many values as digests, and so many lanes are stored.
-        unsafe { _mm512_mask_storeu_epi64(values.as_mut_ptr().add(at).cast(), lanes, _mm512_and_si512(sum, byte)) };
-    }
+        let sum = _mm512_and_si512(sum, byte);
+        let to: *mut i64 = values[at..].as_mut_ptr().cast();
+        // SAFETY: there are as many values as digests, and so many lanes are stored. A store by a mask would delay whoever
+        // reads the values next.
+        unsafe {
+            match lanes {
+                ALL => _mm512_storeu_si512(to.cast(), sum),
+                _ => _mm512_mask_storeu_epi64(to, lanes, sum),
+            }
+        }
+    });
     kept
 }
 

@@ -58,20 +58,20 @@ pub(super) type Served<'a> = crate::base::served::Served<'a, Guard>;
 /// Writes a bucket that readers see, inside a [`Guard`].
 /// # Safety
 /// `bucket` is the address of a served bucket of this layout, and the caller is the one writer.
-pub(super) unsafe fn store_bucket(layout: Layout, bucket: *mut u8, words: &[u64]) {
+pub(super) unsafe fn store_bucket(layout: &Layout, bucket: *mut u8, words: &[u64]) {
     // SAFETY: by the caller's contract.
-    with_cells!(layout, cells => unsafe { cells.store(bucket, words) });
+    with_cells!(*layout, cells => unsafe { cells.store(bucket, words) });
 }
 
 /// The value of one name.
-pub(super) fn lookup(served: Served<'_>, layout: Layout, digest: Digest) -> u64 {
-    with_cells!(layout, cells => served.extra.0.read(|| one(served, layout, cells, digest.0, &mut |_| {})))
+pub(super) fn lookup(served: &Served<'_>, layout: &Layout, digest: Digest) -> u64 {
+    with_cells!(*layout, cells => served.extra.0.read(|| one(served, layout, cells, digest.0, &mut |_| {})))
 }
 
 /// Calls `touch` for everything that [`lookup`] reads.
-pub(super) fn touches(served: Served<'_>, layout: Layout, digest: Digest, touch: &mut dyn FnMut(Touch)) {
+pub(super) fn touches(served: &Served<'_>, layout: &Layout, digest: Digest, touch: &mut dyn FnMut(Touch)) {
     touch(Touch { region: Region::Counters, offset: 0, bytes: 8, stage: 0 });
-    with_cells!(layout, cells => {
+    with_cells!(*layout, cells => {
         one(served, layout, cells, digest.0, &mut |seen| touch(seen));
     });
 }
@@ -79,11 +79,17 @@ pub(super) fn touches(served: Served<'_>, layout: Layout, digest: Digest, touch:
 /// The values of many names.
 /// # Panics
 /// When `values` is shorter than `digests`.
-pub(super) fn lookup_batch(kernel: Kernel, served: Served<'_>, layout: Layout, digests: &[Digest], values: &mut [u64]) {
+pub(super) fn lookup_batch(
+    kernel: Kernel,
+    served: &Served<'_>,
+    layout: &Layout,
+    digests: &[Digest],
+    values: &mut [u64],
+) {
     fn with<C: Cells, const PARTS: usize>(
         kernel: Kernel,
-        served: Served<'_>,
-        layout: Layout,
+        served: &Served<'_>,
+        layout: &Layout,
         cells: C,
         digests: &[Digest],
         values: &mut [u64],
@@ -99,7 +105,7 @@ pub(super) fn lookup_batch(kernel: Kernel, served: Served<'_>, layout: Layout, d
         }
     }
     let values = &mut values[..digests.len()];
-    with_cells!(layout, cells => match layout.n_parts {
+    with_cells!(*layout, cells => match layout.n_parts {
         3 => with::<_, 3>(kernel, served, layout, cells, digests, values),
         _ => with::<_, 4>(kernel, served, layout, cells, digests, values),
     });
@@ -108,8 +114,8 @@ pub(super) fn lookup_batch(kernel: Kernel, served: Served<'_>, layout: Layout, d
 /// Begins the lookup of a burst.
 /// # Panics
 /// When there are more than [`BURST`] digests.
-pub(super) fn begin(kernel: Kernel, served: Served<'_>, layout: Layout, digests: &[Digest], spots: &mut Spots) {
-    fn with<C: Cells>(kernel: Kernel, served: Served<'_>, cells: C, digests: &[Digest], spots: &mut Spots) {
+pub(super) fn begin(kernel: Kernel, served: &Served<'_>, layout: &Layout, digests: &[Digest], spots: &mut Spots) {
+    fn with<C: Cells>(kernel: Kernel, served: &Served<'_>, cells: C, digests: &[Digest], spots: &mut Spots) {
         match vectors::<C>(kernel) {
             // SAFETY: the processor has the kernel.
             #[cfg(target_arch = "x86_64")]
@@ -122,7 +128,7 @@ pub(super) fn begin(kernel: Kernel, served: Served<'_>, layout: Layout, digests:
         }
     }
     assert!(digests.len() <= BURST, "a burst has at most {BURST} names");
-    with_cells!(layout, cells => with(kernel, served, cells, digests, spots));
+    with_cells!(*layout, cells => with(kernel, served, cells, digests, spots));
 }
 
 /// Finishes the lookup of a burst.
@@ -133,8 +139,8 @@ pub(super) fn begin(kernel: Kernel, served: Served<'_>, layout: Layout, digests:
 // SAFETY: the caller keeps the contract.
 pub(super) unsafe fn finish(
     kernel: Kernel,
-    served: Served<'_>,
-    layout: Layout,
+    served: &Served<'_>,
+    layout: &Layout,
     digests: &[Digest],
     spots: &Spots,
     values: &mut [u64],
@@ -142,8 +148,8 @@ pub(super) unsafe fn finish(
     // SAFETY: the caller keeps the contract of `finish`.
     unsafe fn with<C: Cells, const PARTS: usize>(
         kernel: Kernel,
-        served: Served<'_>,
-        layout: Layout,
+        served: &Served<'_>,
+        layout: &Layout,
         cells: C,
         digests: &[Digest],
         spots: &Spots,
@@ -163,7 +169,7 @@ pub(super) unsafe fn finish(
         }
     }
     assert!(digests.len() == spots.n && values.len() == spots.n, "a burst is finished with what it was begun with");
-    with_cells!(layout, cells => match layout.n_parts {
+    with_cells!(*layout, cells => match layout.n_parts {
         // SAFETY: by the caller's contract.
         3 => unsafe { with::<_, 3>(kernel, served, layout, cells, digests, spots, values) },
         // SAFETY: by the caller's contract.
@@ -182,7 +188,7 @@ fn vectors<C: Cells>(kernel: Kernel) -> Vectors {
 }
 
 #[inline(always)]
-fn entry_of(served: Served<'_>, digest: u64) -> u64 {
+fn entry_of(served: &Served<'_>, digest: u64) -> u64 {
     let index = prefix_of(digest, served.depth);
     debug_assert!(index < served.entries.len());
     // SAFETY: the directory has 2^depth entries, and the index has depth bits.
@@ -191,13 +197,13 @@ fn entry_of(served: Served<'_>, digest: u64) -> u64 {
 
 /// The address of a bucket, by its number in its group.
 #[inline(always)]
-fn bucket_at(served: Served<'_>, log_lines: u32, geometry: Geometry, index: u32) -> *const u8 {
+fn bucket_at(served: &Served<'_>, log_lines: u32, geometry: Geometry, index: u32) -> *const u8 {
     served.base.wrapping_add((geometry.offset_lines as usize + ((index as usize) << log_lines)) * LINE)
 }
 
 /// The value of one name. If a writer writes meanwhile, the value may be wrong, but nothing else can go wrong. Calls
 /// `seen` for every read.
-fn one<C: Cells>(served: Served<'_>, layout: Layout, cells: C, digest: u64, seen: &mut impl FnMut(Touch)) -> u64 {
+fn one<C: Cells>(served: &Served<'_>, layout: &Layout, cells: C, digest: u64, seen: &mut impl FnMut(Touch)) -> u64 {
     seen(Touch { region: Region::Directory, offset: prefix_of(digest, served.depth) * 8, bytes: 8, stage: 0 });
     let geometry = Geometry::unpack(entry_of(served, digest));
     let mut before = 0;
@@ -228,7 +234,7 @@ fn one<C: Cells>(served: Served<'_>, layout: Layout, cells: C, digest: u64, seen
 }
 
 #[cold]
-fn stashed(served: Served<'_>, layout: Layout, geometry: Geometry, digest: u64, seen: &mut impl FnMut(Touch)) -> u64 {
+fn stashed(served: &Served<'_>, layout: &Layout, geometry: Geometry, digest: u64, seen: &mut impl FnMut(Touch)) -> u64 {
     let start = bucket_at(served, layout.log_lines, geometry, geometry.n_all() as u32).cast::<u64>();
     let mut word = |index: usize| {
         let offset = start.addr() - served.base.addr() + index * 8;
@@ -284,7 +290,7 @@ fn prefetch_bucket(cells: impl Cells, bucket: *const u8) {
 
 /// Starts fetching the bucket of a name at the second level.
 #[inline(always)]
-fn prefetch_second(served: Served<'_>, cells: impl Cells, digest: Digest) {
+fn prefetch_second(served: &Served<'_>, cells: impl Cells, digest: Digest) {
     let geometry = Geometry::unpack(entry_of(served, digest.0));
     let [first, second, _] = geometry.n_buckets.map(u32::from);
     let index = first + layout::bucket(digest.0, 1, second);
@@ -296,14 +302,14 @@ trait Steps {
     /// Step 1, for up to [`BURST`] digests.
     /// # Safety
     /// The processor has the instructions.
-    unsafe fn locate(served: Served<'_>, cells: impl Cells, digests: &[Digest], spots: &mut Spots);
+    unsafe fn locate(served: &Served<'_>, cells: impl Cells, digests: &[Digest], spots: &mut Spots);
 
     /// Steps 2 to 4. Writes a value for each name, and returns a bit for each name that its first bucket keeps. The
     /// other values mean nothing.
     /// # Safety
     /// As for `locate`, and the spots of these digests are written, and their groups are still there.
     unsafe fn read<C: Cells, const PARTS: usize>(
-        layout: Layout,
+        layout: &Layout,
         cells: C,
         digests: &[Digest],
         spots: &Spots,
@@ -339,7 +345,7 @@ struct Scalar;
 impl Steps for Scalar {
     #[inline(always)]
     // SAFETY: nothing is demanded of the caller.
-    unsafe fn locate(served: Served<'_>, cells: impl Cells, digests: &[Digest], spots: &mut Spots) {
+    unsafe fn locate(served: &Served<'_>, cells: impl Cells, digests: &[Digest], spots: &mut Spots) {
         spots.n = digests.len();
         locate_from(0, served, cells, digests, spots);
         if served.prefetch {
@@ -350,7 +356,7 @@ impl Steps for Scalar {
     #[inline(always)]
     // SAFETY: the caller keeps the contract.
     unsafe fn read<C: Cells, const PARTS: usize>(
-        layout: Layout,
+        layout: &Layout,
         cells: C,
         digests: &[Digest],
         spots: &Spots,
@@ -368,7 +374,7 @@ impl Steps for Scalar {
 
 /// Step 1 for the digests from `start` on, one by one.
 #[inline(always)]
-fn locate_from(start: usize, served: Served<'_>, cells: impl Cells, digests: &[Digest], spots: &mut Spots) {
+fn locate_from(start: usize, served: &Served<'_>, cells: impl Cells, digests: &[Digest], spots: &mut Spots) {
     for (digest, spot) in digests.iter().zip(&mut spots.buckets).skip(start) {
         let geometry = Geometry::unpack(entry_of(served, digest.0));
         let index = layout::bucket(digest.0, 0, geometry.n_buckets[0].into());
@@ -383,7 +389,7 @@ fn locate_from(start: usize, served: Served<'_>, cells: impl Cells, digests: &[D
 // SAFETY: the caller keeps the contract.
 unsafe fn slots_from(
     start: usize,
-    layout: Layout,
+    layout: &Layout,
     cells: impl Cells,
     digests: &[Digest],
     spots: &Spots,
@@ -424,8 +430,8 @@ unsafe fn read_cells<C: Cells, const PARTS: usize>(
 #[inline(always)]
 // SAFETY: the caller keeps the contract.
 unsafe fn read_first<V: Steps, C: Cells, const PARTS: usize>(
-    served: Served<'_>,
-    layout: Layout,
+    served: &Served<'_>,
+    layout: &Layout,
     cells: C,
     digests: &[Digest],
     spots: &Spots,
@@ -453,8 +459,8 @@ unsafe fn read_first<V: Steps, C: Cells, const PARTS: usize>(
 #[inline(always)]
 // SAFETY: the caller keeps the contract.
 unsafe fn finish_burst<V: Steps, C: Cells, const PARTS: usize>(
-    served: Served<'_>,
-    layout: Layout,
+    served: &Served<'_>,
+    layout: &Layout,
     cells: C,
     digests: &[Digest],
     spots: &Spots,
@@ -474,8 +480,8 @@ unsafe fn finish_burst<V: Steps, C: Cells, const PARTS: usize>(
 /// Step 5: the values of bumped names, one by one. If the writer wrote meanwhile, they are read again under the counter.
 #[inline(always)]
 fn read_bumped<C: Cells>(
-    served: Served<'_>,
-    layout: Layout,
+    served: &Served<'_>,
+    layout: &Layout,
     cells: C,
     digests: &[Digest],
     names: impl Iterator<Item = usize>,
@@ -495,8 +501,8 @@ fn read_bumped<C: Cells>(
 #[cold]
 #[inline(never)]
 fn read_again<C: Cells>(
-    served: Served<'_>,
-    layout: Layout,
+    served: &Served<'_>,
+    layout: &Layout,
     cells: C,
     digests: &[Digest],
     mut which: u32,
@@ -518,8 +524,8 @@ pub(super) fn place_of(bucket: *const u8) -> u64 {
 /// All bursts of a call.
 #[inline(always)]
 fn bursts<V: Steps, C: Cells, const PARTS: usize>(
-    served: Served<'_>,
-    layout: Layout,
+    served: &Served<'_>,
+    layout: &Layout,
     cells: C,
     digests: &[Digest],
     values: &mut [u64],
@@ -542,8 +548,8 @@ fn bursts<V: Steps, C: Cells, const PARTS: usize>(
 /// only noted, without a branch for each, and read at the end, when their second lines have been prefetched together.
 #[inline(always)]
 fn many_bursts<V: Steps, C: Cells, const PARTS: usize>(
-    served: Served<'_>,
-    layout: Layout,
+    served: &Served<'_>,
+    layout: &Layout,
     cells: C,
     digests: &[Digest],
     values: &mut [u64],

@@ -23,7 +23,7 @@ impl Locate for Avx2 {
     // SAFETY: the caller has checked that the processor has AVX2.
     #[inline]
     #[target_feature(enable = "avx2,bmi1,bmi2")]
-    unsafe fn locate<S: Sizing, L: Layout>(words: Words<'_>, layout: L, digests: &[Digest], spots: &mut Spots) {
+    unsafe fn locate<S: Sizing, L: Layout>(words: &Words<'_>, layout: L, digests: &[Digest], spots: &mut Spots) {
         let whole = digests.len() - digests.len() % LANES;
         spots.n = digests.len();
         spots.flags = locate_whole::<L>(words, &digests[..whole], spots);
@@ -36,14 +36,14 @@ impl Locate for Avx2 {
 
 /// As [`super::bursts`].
 #[target_feature(enable = "avx2,bmi1,bmi2")]
-pub(super) fn bursts<S: Sizing, C: Cell>(words: Words<'_>, cell: C, digests: &[Digest], values: &mut [u64]) {
+pub(super) fn bursts<S: Sizing, C: Cell>(words: &Words<'_>, cell: C, digests: &[Digest], values: &mut [u64]) {
     super::bursts::<Avx2, S, C>(words, cell, digests, values);
 }
 
 /// The spots of a multiple of four digests. Returns the OR of the entries.
 #[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2")]
-fn locate_whole<L: Layout>(words: Words<'_>, digests: &[Digest], spots: &mut Spots) -> u64 {
+fn locate_whole<L: Layout>(words: &Words<'_>, digests: &[Digest], spots: &mut Spots) -> u64 {
     let log_bytes = L::NATIVE.expect("the vector loop is for cells that are integers");
     let mix_low = _mm256_set1_epi64x((MIX & 0xFFFF_FFFF) as i64);
     let mix_high = _mm256_set1_epi64x((MIX >> 32) as i64);

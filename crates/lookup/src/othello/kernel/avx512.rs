@@ -10,7 +10,7 @@ use std::arch::x86_64::*;
 use super::super::sizing::Sizing;
 use super::{Cell, Layout, Locate, Spots, Words};
 use crate::base::prefetch::BURST;
-use crate::base::vectors::load_entries;
+use crate::base::vectors::{load_entries, store_words};
 use crate::hash::Digest;
 use crate::hash::tweak::{MIX, TWEAK_SPREAD};
 
@@ -22,7 +22,7 @@ impl Locate for Avx512 {
     // SAFETY: the caller has checked that the processor has AVX-512.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2")]
-    unsafe fn locate<S: Sizing, L: Layout>(words: Words<'_>, _layout: L, digests: &[Digest], spots: &mut Spots) {
+    unsafe fn locate<S: Sizing, L: Layout>(words: &Words<'_>, _layout: L, digests: &[Digest], spots: &mut Spots) {
         spots.n = digests.len();
         spots.flags = locate_all::<L>(words, digests, spots);
         if words.prefetch {
@@ -33,14 +33,14 @@ impl Locate for Avx512 {
 
 /// As [`super::bursts`].
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2")]
-pub(super) fn bursts<S: Sizing, C: Cell>(words: Words<'_>, cell: C, digests: &[Digest], values: &mut [u64]) {
+pub(super) fn bursts<S: Sizing, C: Cell>(words: &Words<'_>, cell: C, digests: &[Digest], values: &mut [u64]) {
     super::bursts::<Avx512, S, C>(words, cell, digests, values);
 }
 
 /// The spots of up to [`BURST`] digests. Returns the OR of the entries.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2")]
-fn locate_all<L: Layout>(words: Words<'_>, digests: &[Digest], spots: &mut Spots) -> u64 {
+fn locate_all<L: Layout>(words: &Words<'_>, digests: &[Digest], spots: &mut Spots) -> u64 {
     debug_assert!(digests.len() <= BURST);
     let log_bytes = L::NATIVE.expect("the vector loop is for cells that are integers");
     let mix = _mm512_set1_epi64(MIX.cast_signed());
@@ -51,12 +51,10 @@ fn locate_all<L: Layout>(words: Words<'_>, digests: &[Digest], spots: &mut Spots
     let cells_shift = _mm_cvtsi64_si128(3 - i64::from(log_bytes));
     let bytes_shift = _mm_cvtsi64_si128(i64::from(log_bytes));
     let mut flags = _mm512_setzero_si512();
-    for at in (0..digests.len()).step_by(LANES) {
-        let lanes = (digests.len() - at).min(LANES);
-        // SAFETY: as many digests as lanes are loaded. The spots are arrays of BURST words, of which eight are stored
-        // at a multiple of eight. The index of an entry has `depth` bits, and the directory 2^depth entries.
+    let mut locate = |digest: __m512i, at: usize| {
+        // SAFETY: the index of an entry has `depth` bits, and the directory 2^depth entries. The spots are arrays of BURST
+        // words, of which eight are stored at a multiple of eight.
         unsafe {
-            let digest = _mm512_maskz_loadu_epi64((0xFF >> (LANES - lanes)) as u8, digests.as_ptr().add(at).cast());
             let entry = load_entries(words.entries, _mm512_srl_epi64(digest, depth_shift));
             _mm512_storeu_si512(spots.entries.as_mut_ptr().add(at).cast(), entry);
             flags = _mm512_or_si512(flags, entry);
@@ -74,9 +72,20 @@ fn locate_all<L: Layout>(words: Words<'_>, digests: &[Digest], spots: &mut Spots
             let second_side = _mm512_add_epi64(shard, _mm512_slli_epi64::<3>(side_words));
             let first = _mm512_add_epi64(shard, _mm512_sll_epi64(first, bytes_shift));
             let second = _mm512_add_epi64(second_side, _mm512_sll_epi64(second, bytes_shift));
-            _mm512_storeu_si512(spots.first.as_mut_ptr().add(at).cast(), first);
-            _mm512_storeu_si512(spots.second.as_mut_ptr().add(at).cast(), second);
+            store_words(spots.first.as_mut_ptr().add(at).cast(), first);
+            store_words(spots.second.as_mut_ptr().add(at).cast(), second);
         }
+    };
+    let (eights, rest) = digests.as_chunks::<LANES>();
+    for (at, eight) in (0..).step_by(LANES).zip(eights) {
+        // Not by a mask: the digests were stored just now, and a load by a mask would wait until they are in the cache.
+        // SAFETY: eight digests are 64 bytes.
+        locate(unsafe { _mm512_loadu_si512(eight.as_ptr().cast()) }, at);
+    }
+    if !rest.is_empty() {
+        let lanes = 0xFF >> (LANES - rest.len());
+        // SAFETY: as many digests are loaded as there are.
+        locate(unsafe { _mm512_maskz_loadu_epi64(lanes, rest.as_ptr().cast()) }, digests.len() - rest.len());
     }
     _mm512_reduce_or_epi64(flags).cast_unsigned()
 }

@@ -183,6 +183,7 @@ trait Visitor {
 /// Runs `visitor` for a format. There is one `match` per call, and none per name.
 #[inline(always)]
 fn with_cell<V: Visitor>(format: CellFormat, visitor: V) -> V::Output {
+    #[inline(always)]
     fn with_layout<V: Visitor>(format: CellFormat, layout: impl Layout, visitor: V) -> V::Output {
         if format.fingerprint_bits == 0 {
             visitor.visit(Plain(layout))
@@ -241,8 +242,8 @@ impl Spots {
 }
 
 /// The value of one name.
-pub(super) fn lookup<S: Sizing>(words: Words<'_>, digest: Digest) -> u64 {
-    struct One<'a, S>(Words<'a>, Digest, PhantomData<S>);
+pub(super) fn lookup<S: Sizing>(words: &Words<'_>, digest: Digest) -> u64 {
+    struct One<'a, S>(&'a Words<'a>, Digest, PhantomData<S>);
     impl<S: Sizing> Visitor for One<'_, S> {
         type Output = u64;
         #[inline(always)]
@@ -254,8 +255,8 @@ pub(super) fn lookup<S: Sizing>(words: Words<'_>, digest: Digest) -> u64 {
 }
 
 /// Calls `touch` for everything that [`lookup`] reads.
-pub(super) fn touches<S: Sizing>(words: Words<'_>, digest: Digest, touch: &mut dyn FnMut(Touch)) {
-    struct Touched<'a, S>(Words<'a>, Digest, &'a mut dyn FnMut(Touch), PhantomData<S>);
+pub(super) fn touches<S: Sizing>(words: &Words<'_>, digest: Digest, touch: &mut dyn FnMut(Touch)) {
+    struct Touched<'a, S>(&'a Words<'a>, Digest, &'a mut dyn FnMut(Touch), PhantomData<S>);
     impl<S: Sizing> Visitor for Touched<'_, S> {
         type Output = ();
         fn visit(self, cell: impl Cell) {
@@ -270,8 +271,8 @@ pub(super) fn touches<S: Sizing>(words: Words<'_>, digest: Digest, touch: &mut d
 /// The values of many names.
 /// # Panics
 /// When `values` is shorter than `digests`.
-pub(super) fn lookup_batch<S: Sizing>(kernel: Kernel, words: Words<'_>, digests: &[Digest], values: &mut [u64]) {
-    struct Many<'a, S>(Kernel, Words<'a>, &'a [Digest], &'a mut [u64], PhantomData<S>);
+pub(super) fn lookup_batch<S: Sizing>(kernel: Kernel, words: &Words<'_>, digests: &[Digest], values: &mut [u64]) {
+    struct Many<'a, S>(Kernel, &'a Words<'a>, &'a [Digest], &'a mut [u64], PhantomData<S>);
     impl<S: Sizing> Visitor for Many<'_, S> {
         type Output = ();
         #[inline(always)]
@@ -297,8 +298,8 @@ pub(super) fn lookup_batch<S: Sizing>(kernel: Kernel, words: Words<'_>, digests:
 /// Begins the lookup of a burst.
 /// # Panics
 /// When there are more than [`BURST`] digests.
-pub(super) fn begin<S: Sizing>(kernel: Kernel, words: Words<'_>, digests: &[Digest], spots: &mut Spots) {
-    struct Begin<'a, S>(Kernel, Words<'a>, &'a [Digest], &'a mut Spots, PhantomData<S>);
+pub(super) fn begin<S: Sizing>(kernel: Kernel, words: &Words<'_>, digests: &[Digest], spots: &mut Spots) {
+    struct Begin<'a, S>(Kernel, &'a Words<'a>, &'a [Digest], &'a mut Spots, PhantomData<S>);
     impl<S: Sizing> Visitor for Begin<'_, S> {
         type Output = ();
         #[inline(always)]
@@ -328,8 +329,8 @@ pub(super) fn begin<S: Sizing>(kernel: Kernel, words: Words<'_>, digests: &[Dige
 /// # Panics
 /// When `values` or `digests` are not as many as were begun.
 // SAFETY: the caller keeps the contract.
-pub(super) unsafe fn finish<S: Sizing>(words: Words<'_>, digests: &[Digest], spots: &Spots, values: &mut [u64]) {
-    struct Finish<'a, S>(Words<'a>, &'a [Digest], &'a Spots, &'a mut [u64], PhantomData<S>);
+pub(super) unsafe fn finish<S: Sizing>(words: &Words<'_>, digests: &[Digest], spots: &Spots, values: &mut [u64]) {
+    struct Finish<'a, S>(&'a Words<'a>, &'a [Digest], &'a Spots, &'a mut [u64], PhantomData<S>);
     impl<S: Sizing> Visitor for Finish<'_, S> {
         type Output = ();
         #[inline(always)]
@@ -361,7 +362,7 @@ trait Locate {
     /// Writes the spots of up to [`BURST`] digests. Each entry is loaded once, and used for the whole burst.
     /// # Safety
     /// The processor has the instructions.
-    unsafe fn locate<S: Sizing, L: Layout>(words: Words<'_>, layout: L, digests: &[Digest], spots: &mut Spots);
+    unsafe fn locate<S: Sizing, L: Layout>(words: &Words<'_>, layout: L, digests: &[Digest], spots: &mut Spots);
 }
 
 struct Scalar;
@@ -369,7 +370,7 @@ struct Scalar;
 impl Locate for Scalar {
     // SAFETY: nothing is demanded of the caller.
     #[inline(always)]
-    unsafe fn locate<S: Sizing, L: Layout>(words: Words<'_>, layout: L, digests: &[Digest], spots: &mut Spots) {
+    unsafe fn locate<S: Sizing, L: Layout>(words: &Words<'_>, layout: L, digests: &[Digest], spots: &mut Spots) {
         spots.flags = 0;
         spots.n = digests.len();
         locate_from::<S, L>(0, words, layout, digests, spots);
@@ -381,7 +382,13 @@ impl Locate for Scalar {
 
 /// The spots of the digests from `start` on, one by one.
 #[inline(always)]
-fn locate_from<S: Sizing, L: Layout>(start: usize, words: Words<'_>, layout: L, digests: &[Digest], spots: &mut Spots) {
+fn locate_from<S: Sizing, L: Layout>(
+    start: usize,
+    words: &Words<'_>,
+    layout: L,
+    digests: &[Digest],
+    spots: &mut Spots,
+) {
     for (index, &digest) in digests.iter().enumerate().skip(start) {
         let entry = entry_of(words, digest);
         spots.flags |= entry;
@@ -395,7 +402,7 @@ fn locate_from<S: Sizing, L: Layout>(start: usize, words: Words<'_>, layout: L, 
 
 /// All bursts of a call. [`AHEAD`] bursts are begun before the first of them is finished.
 #[inline(always)]
-fn bursts<V: Locate, S: Sizing, C: Cell>(words: Words<'_>, cell: C, digests: &[Digest], values: &mut [u64]) {
+fn bursts<V: Locate, S: Sizing, C: Cell>(words: &Words<'_>, cell: C, digests: &[Digest], values: &mut [u64]) {
     if digests.len() <= BURST {
         let mut spots = Spots::unwritten();
         // SAFETY: the caller of this function has checked the processor, and the spots are written before they are read.
@@ -410,7 +417,7 @@ fn bursts<V: Locate, S: Sizing, C: Cell>(words: Words<'_>, cell: C, digests: &[D
 
 /// As [`bursts`], for more than one.
 #[inline(always)]
-fn many_bursts<V: Locate, S: Sizing, C: Cell>(words: Words<'_>, cell: C, digests: &[Digest], values: &mut [u64]) {
+fn many_bursts<V: Locate, S: Sizing, C: Cell>(words: &Words<'_>, cell: C, digests: &[Digest], values: &mut [u64]) {
     // One element more than is in use, so that an index is a mask. Written one by one: an array of them would be copied.
     let mut ring = [const { MaybeUninit::<Spots>::uninit() }; (AHEAD + 1).next_power_of_two()];
     let mut left = values.chunks_mut(BURST).zip(digests.chunks(BURST)).enumerate();
@@ -442,7 +449,7 @@ fn locate<S: Sizing, L: Layout>(layout: L, entry: u64, digest: u64) -> ((usize, 
 }
 
 #[inline(always)]
-fn entry_of(words: Words<'_>, digest: Digest) -> u64 {
+fn entry_of(words: &Words<'_>, digest: Digest) -> u64 {
     let index = prefix_of(digest.0, words.depth);
     debug_assert!(index < words.entries.len());
     // SAFETY: the directory has 2^depth entries, and the index has depth bits.
@@ -476,7 +483,7 @@ fn meets<S: Sizing>(entry: u64, offsets: [usize; 2]) -> impl Fn(u64) -> bool {
 /// The spots and entries of `digests` are written, and their shards are still there.
 #[inline(always)]
 unsafe fn read_burst<S: Sizing, C: Cell>(
-    words: Words<'_>,
+    words: &Words<'_>,
     cell: C,
     digests: &[Digest],
     spots: &Spots,
@@ -500,7 +507,7 @@ unsafe fn read_burst<S: Sizing, C: Cell>(
 /// As for [`read_burst`].
 #[cold]
 unsafe fn read_edited<S: Sizing, C: Cell>(
-    words: Words<'_>,
+    words: &Words<'_>,
     cell: C,
     digests: &[Digest],
     spots: &Spots,
@@ -523,7 +530,7 @@ unsafe fn read_edited<S: Sizing, C: Cell>(
 /// # Safety
 /// The first `values.len()` spots are written, and located in shards that are still there.
 #[inline(always)]
-unsafe fn read_spots<C: Cell>(words: Words<'_>, cell: C, digests: &[Digest], spots: &Spots, values: &mut [u64]) {
+unsafe fn read_spots<C: Cell>(words: &Words<'_>, cell: C, digests: &[Digest], spots: &Spots, values: &mut [u64]) {
     let layout = cell.layout();
     for (index, (value, &digest)) in values.iter_mut().zip(digests).enumerate() {
         // SAFETY: by the caller's contract.
@@ -541,7 +548,7 @@ unsafe fn read_spots<C: Cell>(words: Words<'_>, cell: C, digests: &[Digest], spo
 /// # Safety
 /// The first `values.len()` entries are written, and their shards are still there.
 #[cold]
-unsafe fn look_into_stashes<S: Sizing>(words: Words<'_>, spots: &Spots, digests: &[Digest], values: &mut [u64]) {
+unsafe fn look_into_stashes<S: Sizing>(words: &Words<'_>, spots: &Spots, digests: &[Digest], values: &mut [u64]) {
     for (index, value) in values.iter_mut().enumerate() {
         // SAFETY: by the caller's contract.
         let entry = unsafe { spots.entries[index].assume_init() };
@@ -552,7 +559,7 @@ unsafe fn look_into_stashes<S: Sizing>(words: Words<'_>, spots: &Spots, digests:
 }
 
 /// The value of a name in the stash of its shard: `count, (digest, value)...` as 64-bit words after the cells.
-fn stashed<S: Sizing>(words: Words<'_>, entry: u64, digest: Digest, seen: &mut impl FnMut(Touch)) -> Option<u64> {
+fn stashed<S: Sizing>(words: &Words<'_>, entry: u64, digest: Digest, seen: &mut impl FnMut(Touch)) -> Option<u64> {
     let geometry = S::unpack(entry, 1);
     if !geometry.stash {
         return None;
@@ -567,7 +574,7 @@ fn stashed<S: Sizing>(words: Words<'_>, entry: u64, digest: Digest, seen: &mut i
 }
 
 /// The value of one name, without prefetching. Calls `seen` for every read.
-fn one<S: Sizing, C: Cell, F: FnMut(Touch)>(words: Words<'_>, cell: C, digest: Digest, seen: &mut F) -> u64 {
+fn one<S: Sizing, C: Cell, F: FnMut(Touch)>(words: &Words<'_>, cell: C, digest: Digest, seen: &mut F) -> u64 {
     let layout = cell.layout();
     words.edits.read_at(|| {
         seen(Touch { region: Region::Directory, offset: prefix_of(digest.0, words.depth) * 8, bytes: 8, stage: 0 });
