@@ -365,6 +365,14 @@ impl Touches for LineQuery {
 }
 
 #[cfg(test)]
+impl LineQuery {
+    /// As [`kernel::kept`].
+    pub(super) fn kept(&self, kernel: Kernel, digests: &[Digest]) -> u32 {
+        kernel::kept(kernel, &self.served(), &self.layout, digests)
+    }
+}
+
+#[cfg(test)]
 impl crate::testkit::kernels::ByKernel for LineQuery {
     fn by_batch(&self, kernel: Kernel, digests: &[Digest], values: &mut [u64]) {
         kernel::lookup_batch(kernel, &self.served(), &self.layout, digests, values);

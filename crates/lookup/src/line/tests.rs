@@ -1,6 +1,7 @@
 //! Unit tests over all parts of the module.
 
 use super::*;
+use crate::base::processor::Kernel;
 use crate::hash::{Digest, mix64};
 use crate::testkit::conformance::{self, Scope};
 use crate::testkit::oracle::Names;
@@ -35,6 +36,32 @@ fn every_kernel_gives_the_same_answers() {
             let live: Vec<Digest> = entries.iter().map(|entry| entry.0).collect();
             kernels::agree(&query, &live);
         }
+    }
+}
+
+/// A kernel with ranks of its own would answer right, by the slow way, and more slowly.
+#[test]
+fn every_kernel_takes_the_slow_way_for_the_same_names() {
+    const BURST: usize = 32;
+    for value_bits in [8, 12, 16] {
+        let settings = Settings::new(value_bits, 50_000, &SecretKey::from_seed(seed()));
+        let entries: Vec<_> = (0..50_000).map(|n| (Digest(mix64(n)), n & 255)).collect();
+        let (table, query) = LineTable::build(settings, &entries, 1).expect("50,000 names fit");
+        let n_bumped = |kernel: Kernel| -> usize {
+            let live: Vec<Digest> = entries.iter().map(|entry| entry.0).collect();
+            let kept = live.chunks(BURST).map(|digests| {
+                let kept = query.kept(kernel, digests);
+                assert_eq!(kept, query.kept(Kernel::SCALAR, digests), "{kernel}, {value_bits} bits");
+                kept.count_ones() as usize
+            });
+            live.len() - kept.sum::<usize>()
+        };
+        let stats = table.skeleton().stats();
+        let above: usize = stats.n_names[1..].iter().sum::<usize>() + stats.n_stashed;
+        for kernel in Kernel::available() {
+            assert_eq!(n_bumped(kernel), above, "{kernel}, {value_bits} bits");
+        }
+        assert!(above > 0);
     }
 }
 

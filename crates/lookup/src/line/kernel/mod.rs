@@ -177,6 +177,30 @@ pub(super) unsafe fn finish(
     });
 }
 
+/// The names of a burst that their first buckets keep, as bits: those that do not go the slow way.
+#[cfg(test)]
+pub(super) fn kept(kernel: Kernel, served: &Served<'_>, layout: &Layout, digests: &[Digest]) -> u32 {
+    fn with<V: Steps, C: Cells>(served: &Served<'_>, layout: &Layout, cells: C, digests: &[Digest]) -> u32 {
+        let (mut spots, mut values) = (Spots::unwritten(), vec![0; digests.len()]);
+        // SAFETY: the caller has checked the processor, and the spots are written before they are read.
+        unsafe {
+            V::locate(served, cells, digests, &mut spots);
+            V::read::<C, 3>(layout, cells, digests, &spots, &mut values)
+        }
+    }
+    fn by<C: Cells>(kernel: Kernel, served: &Served<'_>, layout: &Layout, cells: C, digests: &[Digest]) -> u32 {
+        match vectors::<C>(kernel) {
+            #[cfg(target_arch = "x86_64")]
+            Vectors::Avx512Ifma => with::<avx512::Avx512, C>(served, layout, cells, digests),
+            #[cfg(target_arch = "x86_64")]
+            Vectors::Avx2 => with::<avx2::Avx2, C>(served, layout, cells, digests),
+            _ => with::<Scalar, C>(served, layout, cells, digests),
+        }
+    }
+    assert!(digests.len() <= BURST && layout.n_parts == 3);
+    with_cells!(*layout, cells => by(kernel, served, layout, cells, digests))
+}
+
 /// The vector loops for these cells. The loop of AVX-512 is for buckets of one line of bytes, and needs byte
 /// permutations.
 fn vectors<C: Cells>(kernel: Kernel) -> Vectors {
