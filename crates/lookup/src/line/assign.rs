@@ -4,7 +4,7 @@
 //! tweaks fail, it bumps the names of the highest rank.
 
 use super::Settings;
-use super::layout::{self, KEEP_ALL, LEVELS, Layout, MAX_PARTS, MAX_SECOND};
+use super::layout::{self, KEEP_ALL, LEVELS, Layout, MAX_SECOND};
 use super::solve::{self, Solution};
 use crate::base::arena::LINE;
 use crate::base::part::Payload;
@@ -13,6 +13,9 @@ use crate::hash::mix64;
 
 /// Tweaks that a bucket tries before it lowers its threshold.
 const TRIES: u8 = 16;
+/// The same for one more name. Most buckets whose own tweak fails are at their limit, and bumping one name costs less than
+/// trying more tweaks.
+const INSERT_TRIES: u8 = 8;
 
 /// A name: 12 bytes with a 32-bit payload, 16 with a value.
 #[derive(Clone, Copy)]
@@ -42,6 +45,16 @@ impl<P: Payload> Bucket<P> {
         lines(self.names.as_ptr().cast(), size_of_val(&self.names[..]));
         lines(self.solution.as_ptr().cast(), size_of_val(&self.solution[..]));
     }
+
+    /// Removes a name. The rows of the others stay independent.
+    pub(super) fn remove(&mut self, layout: Layout, at: usize) {
+        solve::remove(layout, &mut self.solution, at, self.names.len());
+        self.names.swap_remove(at);
+    }
+}
+
+fn digests<P: Payload>(names: &[Entry<P>]) -> Vec<u64> {
+    names.iter().map(|name| name.digest).collect()
 }
 
 /// How full buckets may be. It follows from the layout and the trade.
@@ -122,11 +135,6 @@ impl Rules {
         Self { load: Load { mean: self.load.mean * GROW_TO, ..self.load }, ..self }
     }
 
-    /// The slots of names under a tweak.
-    fn slots<P: Payload>(self, names: &[Entry<P>], tweak: u8) -> Vec<[u16; MAX_PARTS]> {
-        names.iter().map(|name| self.layout.slots(name.digest, tweak)).collect()
-    }
-
     /// The bucket with `more` names under the same tweak. If there is no solution, all of its names.
     pub(super) fn join<P: Payload>(self, bucket: &Bucket<P>, more: &[Entry<P>]) -> Result<Bucket<P>, Vec<Entry<P>>> {
         let mut names = Vec::with_capacity(bucket.names.len() + more.len() + 1);
@@ -135,10 +143,11 @@ impl Rules {
         if names.len() > self.load.limit {
             return Err(names);
         }
-        let slots = self.slots(&names, bucket.tweak);
+        let digests = digests(&names);
         let mut solution = Vec::with_capacity(bucket.solution.len() + (more.len() + 1) * self.layout.row_words());
         solution.extend_from_slice(&bucket.solution);
-        let joined = (bucket.names.len()..names.len()).all(|n| solve::add(self.layout, &mut solution, &slots[..=n]));
+        let joined = (bucket.names.len()..names.len())
+            .all(|n| solve::append(self.layout, &mut solution, &digests[..=n], bucket.tweak));
         match joined {
             true => Ok(Bucket { tweak: bucket.tweak, threshold: bucket.threshold, names, solution }),
             false => Err(names),
@@ -147,23 +156,62 @@ impl Rules {
 
     /// The first of `n` tweaks, beginning with `tweak`, under which `names` have a solution.
     pub(super) fn search<P: Payload>(self, names: &[Entry<P>], tweak: u8, n: u8) -> Option<(u8, Solution)> {
-        let digests: Vec<u64> = names.iter().map(|name| name.digest).collect();
+        let digests = digests(names);
         let tweak = solve::find_tweak(self.layout, &digests, tweak, n)?;
         Some((tweak, solve::solve(self.layout, &digests, tweak)?))
     }
 
-    /// A bucket of as many of `names` as it can keep. It bumps the rest. All their ranks are below `threshold`.
+    /// The bucket with one more name, of whose rank it keeps names. It bumps the names of the highest rank where it has to.
+    pub(super) fn insert<P: Payload>(
+        self,
+        level: usize,
+        bucket: &Bucket<P>,
+        name: Entry<P>,
+        bumped: &mut Vec<Entry<P>>,
+    ) -> Bucket<P> {
+        let mut names = match self.join(bucket, &[name]) {
+            Ok(joined) => return joined,
+            Err(names) => names,
+        };
+        let rank = |name: &Entry<P>| layout::rank(name.digest, level);
+        let mut edited = bucket.clone();
+        loop {
+            if names.len() <= self.load.limit
+                && let Some((tweak, solution)) = self.search(&names, bucket.tweak.wrapping_add(1), INSERT_TRIES)
+            {
+                return Bucket { tweak, threshold: edited.threshold, names, solution };
+            }
+            // Without the bumped names, the solution that there was mostly takes the new one, and need not be replaced.
+            let threshold = names.iter().map(rank).max().expect("no names have a solution");
+            bumped.extend(names.iter().filter(|name| rank(name) >= threshold));
+            for at in
+                (0..edited.names.len()).rev().filter(|&at| rank(&edited.names[at]) >= threshold).collect::<Vec<_>>()
+            {
+                edited.remove(self.layout, at);
+            }
+            edited.threshold = threshold;
+            if rank(&name) >= threshold {
+                return edited;
+            }
+            names = match self.join(&edited, &[name]) {
+                Ok(joined) => return joined,
+                Err(names) => names,
+            };
+        }
+    }
+
+    /// A bucket of as many of `names` as it can keep. It bumps the rest.
     pub(super) fn assign<P: Payload>(
         self,
         level: usize,
         mut names: Vec<Entry<P>>,
-        (tweak, mut threshold): (u8, u8),
-        n_tries: u8,
+        tweak: u8,
         bumped: &mut Vec<Entry<P>>,
     ) -> Bucket<P> {
+        let mut threshold = KEEP_ALL;
         loop {
             if names.len() <= self.load.limit
-                && let Some((tweak, solution)) = self.search(&names, tweak, n_tries)
+                && let Some((tweak, solution)) = self.search(&names, tweak, TRIES)
             {
                 return Bucket { tweak, threshold, names, solution };
             }
@@ -184,7 +232,7 @@ impl Rules {
         self,
         level: usize,
         n_buckets: usize,
-        names: Vec<Entry<P>>,
+        names: &[Entry<P>],
         first_tweak: u64,
         bumped: &mut Vec<Entry<P>>,
     ) -> Vec<Bucket<P>> {
@@ -195,7 +243,7 @@ impl Rules {
         let mut lists: Vec<Vec<Entry<P>>> = counts.iter().map(|&n| Vec::with_capacity(n as usize + 2)).collect();
         names.iter().for_each(|name| lists[of(name)].push(*name));
         let tweak = |index: usize| (mix64(first_tweak ^ index as u64) >> 56) as u8;
-        let assign = |(index, list)| self.assign(level, list, (tweak(index), KEEP_ALL), TRIES, bumped);
+        let assign = |(index, list)| self.assign(level, list, tweak(index), bumped);
         lists.into_iter().enumerate().map(assign).collect()
     }
 
@@ -208,7 +256,7 @@ impl Rules {
                 _ => names.len().min(1),
             };
             let mut bumped = Vec::new();
-            buckets.extend(self.assign_all(level, n, names, first_tweak ^ (level as u64) << 20, &mut bumped));
+            buckets.extend(self.assign_all(level, n, &names, first_tweak ^ (level as u64) << 20, &mut bumped));
             n_buckets[level - 1] = n as u16;
             names = bumped;
         }

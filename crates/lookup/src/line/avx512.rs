@@ -1,15 +1,12 @@
-//! Systems whose rows are single words, with AVX-512: 64 rows of 64 bits stay in eight registers.
+//! Systems whose rows are single words, with AVX-512: 64 rows of 64 bits stay in eight registers. And the cells of such a
+//! system, if they are bytes.
 //!
 //! Each step of an elimination waits for the one before. In registers a row is ready after about 10 cycles, through
 //! memory after more than 20.
 
 #![expect(unsafe_code, reason = "vector intrinsics")]
 
-use std::arch::x86_64::{
-    __m512i, _mm512_and_si512, _mm512_loadu_si512, _mm512_mask_mov_epi64, _mm512_mask_xor_epi64, _mm512_or_si512,
-    _mm512_permutexvar_epi64, _mm512_reduce_or_epi64, _mm512_set_epi64, _mm512_set1_epi64, _mm512_setzero_si512,
-    _mm512_sllv_epi64, _mm512_storeu_si512, _mm512_sub_epi64,
-};
+use std::arch::x86_64::*;
 
 use super::words::ROWS;
 
@@ -111,4 +108,46 @@ pub(super) fn eliminate(rows: &[u64; ROWS], pivots: &mut [u64; ROWS], combinatio
     registers!(0 1 2 3 4 5 6 7);
     store(&found, pivots);
     store(&combined, combinations);
+}
+
+/// As [`fill_cells`](super::fill::fill_cells), for cells of 8 bits and names whose rows are single words.
+///
+/// The cells of eight pivots are computed at once, one bit after the other: a bit of a cell is the parity of the names of
+/// its combination whose values have it. Then the cells are spread over the slots of their pivots.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vbmi2,avx512vpopcntdq,popcnt")]
+pub(super) fn fill_bytes(solution: &[u64], values: &[u64], bucket: &mut [u64; LANES]) {
+    let (pivots, combinations) = (solution[0], &solution[1..]);
+    let mut bytes = [0u8; ROWS];
+    bytes.iter_mut().zip(values).for_each(|(byte, &value)| *byte = value as u8);
+    // SAFETY: 64 bytes, an unaligned load.
+    let values = unsafe { _mm512_loadu_si512(bytes.as_ptr().cast()) };
+    // For each bit, the names whose values have it.
+    macro_rules! names {
+        ($($bit:literal)*) => {
+            [$( _mm512_set1_epi64(_mm512_movepi8_mask(_mm512_slli_epi16::<{ 7 - $bit }>(values)).cast_signed()) ),*]
+        };
+    }
+    let names = names!(0 1 2 3 4 5 6 7);
+    let mut cells = [0u8; ROWS];
+    for (cells, combinations) in cells.chunks_exact_mut(LANES).zip(combinations.chunks(LANES)) {
+        let lanes = 0xFF >> (LANES - combinations.len());
+        // SAFETY: as many combinations are loaded as there are.
+        let combinations = unsafe { _mm512_maskz_loadu_epi64(lanes, combinations.as_ptr().cast()) };
+        let mut sum = _mm512_setzero_si512();
+        macro_rules! bits {
+            ($($bit:literal)*) => { $(
+                let ones = _mm512_popcnt_epi64(_mm512_and_si512(combinations, names[$bit]));
+                // sum | ones << bit & 1 << bit
+                sum = _mm512_ternarylogic_epi64::<0xF8>(sum, _mm512_slli_epi64::<$bit>(ones), _mm512_set1_epi64(1 << $bit));
+            )* };
+        }
+        bits!(0 1 2 3 4 5 6 7);
+        // SAFETY: eight bytes, an unaligned store.
+        unsafe { _mm_storel_epi64(cells.as_mut_ptr().cast(), _mm512_cvtepi64_epi8(sum)) };
+    }
+    // SAFETY: 64 bytes are loaded and stored, unaligned. The cells of a bucket of bytes are in the order of slots.
+    unsafe {
+        let cells = _mm512_loadu_si512(cells.as_ptr().cast());
+        _mm512_storeu_si512(bucket.as_mut_ptr().cast(), _mm512_maskz_expand_epi8(pivots, cells));
+    }
 }

@@ -1,11 +1,15 @@
 //! Computes the cells of a bucket from the solution of its names and their values at one switch.
 //!
-//! Cost: about 0.3 us for 50 names with 8-bit values.
+//! Cost: about 0.3 us for 50 names with 8-bit values, less than 0.1 us with AVX-512.
 
 #![cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "calls vector forms after detecting them"))]
 
+#[cfg(target_arch = "x86_64")]
+use super::avx512;
 use super::layout::Layout;
 use super::processor::{by_processor, with_width};
+#[cfg(target_arch = "x86_64")]
+use crate::base::processor::{Kernel, Vectors};
 
 /// The number of value bits, or of combinations, that one step processes. The compiler makes vectors of loops of this
 /// length.
@@ -68,9 +72,50 @@ fn fill_cells_with<const W: usize, const C: usize>(
     }
 }
 
+/// Writes the cells for these values into a bucket of zeros. The values are in the order of names.
+pub(super) fn fill_cells(layout: Layout, solution: &[u64], values: &[u64], words: &mut [u64]) {
+    #[cfg(target_arch = "x86_64")]
+    if layout.value_bits == 8
+        && Kernel::get().vectors() == Vectors::Avx512Ifma
+        && let Some(bucket) = words.as_mut_array()
+    {
+        // SAFETY: the processor has the kernel.
+        unsafe { avx512::fill_bytes(solution, values, bucket) };
+        return;
+    }
+    fill_cells_of_any_width(layout, solution, values, words);
+}
+
 by_processor! {
-    /// Writes the cells for these values into a bucket of zeros. The values are in the order of names.
-    fn fill_cells(layout: Layout, solution: &[u64], values: &[u64], words: &mut [u64]) {
+    fn fill_cells_of_any_width(layout: Layout, solution: &[u64], values: &[u64], words: &mut [u64]) {
         with_width!(layout, fill_cells_with(layout, solution, values, words))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Trade;
+    use super::super::solve::solve;
+    use super::*;
+    use crate::testkit::{Rng, seed};
+
+    #[test]
+    fn the_form_for_bytes_is_equal_to_that_of_any_width() {
+        let mut rng = Rng::new(seed());
+        for trade in Trade::ALL {
+            let layout = Layout::new(8, trade);
+            let mut filled = 0;
+            for round in 0..2_000 {
+                let digests: Vec<_> = (0..round % 60).map(|_| rng.next_u64()).collect();
+                let Some(solution) = solve(layout, &digests, rng.next_u64() as u8) else { continue };
+                let values: Vec<_> = digests.iter().map(|_| rng.below(256)).collect();
+                let (mut words, mut expected) = ([0; 8], [0; 8]);
+                fill_cells(layout, &solution, &values, &mut words);
+                fill_cells_of_any_width(layout, &solution, &values, &mut expected);
+                assert_eq!(words, expected);
+                filled += 1;
+            }
+            assert!(filled > 500, "{filled}");
+        }
     }
 }

@@ -21,9 +21,6 @@ use crate::base::directory::Part;
 use crate::base::part::{PartId, Payload};
 use crate::hash::mix64;
 
-/// Tweaks that a bucket tries for one more name. Most buckets whose own tweak fails are at their limit, and bumping one
-/// name costs less than trying more tweaks.
-const INSERT_TRIES: u8 = 8;
 /// Tweaks that a bucket tries to take a bumped name back.
 const RAISE_TRIES: u8 = 4;
 /// Sizes that a build tries before it gives up.
@@ -114,13 +111,13 @@ impl<P: Payload> Group<P> {
     /// The group of `names`, with as many first-level buckets as they need.
     /// # Errors
     /// [`NoSolution`]: two names are equal, or [`MAX_TRIES`] sizes failed because too many names are alike.
-    pub(super) fn build(rules: Rules, id: PartId, version: u64, names: Vec<Entry<P>>) -> Result<Self, NoSolution> {
+    pub(super) fn build(rules: Rules, id: PartId, version: u64, names: &[Entry<P>]) -> Result<Self, NoSolution> {
         let n_names = names.len();
         let mut n_first = rules.load.buckets_for(n_names);
         let first_tweak = first_tweak(rules, id, version);
         for _ in 0..MAX_TRIES {
             let mut bumped = Vec::new();
-            let mut buckets = rules.assign_all(0, n_first, names.clone(), first_tweak, &mut bumped);
+            let mut buckets = rules.assign_all(0, n_first, names, first_tweak, &mut bumped);
             let upper = rules.assign_bumped(bumped, first_tweak);
             // Equal names cannot both be kept by a bucket, so the last level bumps them.
             if let Some(two) = upper.left.windows(2).find(|two| two[0].digest == two[1].digest) {
@@ -237,11 +234,8 @@ impl<P: Payload> Group<P> {
                     }
                     continue;
                 }
-                let assigned = rules.join(bucket, &[name]).unwrap_or_else(|names| {
-                    let (tweak, threshold) = (bucket.tweak.wrapping_add(1), bucket.threshold);
-                    rules.assign(level, names, (tweak, threshold), INSERT_TRIES, &mut bumped)
-                });
-                self.replace(home, assigned, before);
+                let inserted = rules.insert(level, bucket, name, &mut bumped);
+                self.replace(home, inserted, before);
             }
             // In the order of digests, which is the same after a restart.
             bumped.sort_unstable_by_key(|name| name.digest);
@@ -306,8 +300,7 @@ impl<P: Payload> Group<P> {
     /// Removes a name from a bucket. The remaining rows stay independent.
     fn drop_from(&mut self, rules: Rules, index: usize, at: usize, before: &mut Before<P>) {
         let mut bucket = self.buckets[index].clone();
-        solve::remove(rules.layout, &mut bucket.solution, at, bucket.names.len());
-        bucket.names.swap_remove(at);
+        bucket.remove(rules.layout, at);
         self.replace(index, bucket, before);
     }
 

@@ -80,7 +80,7 @@ impl<P: Payload> LineSkeleton<P> {
             return Self::build_or_split(settings, rules, (id.half(1), version, most), right, done);
         }
         let n_names = names.len();
-        match Group::build(rules, id, version, names) {
+        match Group::build(rules, id, version, &names) {
             Ok(group) => {
                 done(group);
                 Ok(())

@@ -232,6 +232,17 @@ pub(super) fn solve(layout: Layout, digests: &[u64], tweak: u8) -> Option<Soluti
     solve_of_any_width(layout, &slots)
 }
 
+/// Adds one more name to the solution of names under a tweak: the last of `digests`. Returns false, and changes nothing, if
+/// its row depends on the others.
+pub(super) fn append(layout: Layout, solution: &mut Solution, digests: &[u64], tweak: u8) -> bool {
+    if words::fit(layout, digests.len()) {
+        return words::append(layout, solution, digests, tweak);
+    }
+    let mut slots = vec![[0; MAX_PARTS]; digests.len()];
+    place(layout, digests, tweak, &mut slots);
+    add(layout, solution, &slots)
+}
+
 by_processor! {
     /// Adds one more name to a solution: the last of `slots`. Returns false, and changes nothing, if its row depends on
     /// the others.

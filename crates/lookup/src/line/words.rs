@@ -140,6 +140,60 @@ by_processor! {
     }
 }
 
+/// As [`append`](super::solve::append), for names that [`fit`].
+pub(super) fn append(layout: Layout, solution: &mut Solution, digests: &[u64], tweak: u8) -> bool {
+    let mut rows = [0; ROWS];
+    place(layout, digests, tweak, &mut rows);
+    let Some((pivots, combinations)) = solution.split_first_mut() else { unreachable!("a solution has its pivots") };
+    let (combination, pivot) = reduce(&rows, digests.len() - 1, *pivots, combinations);
+    if pivot == 0 {
+        return false;
+    }
+    let at = 1 + n_below(*pivots, pivot);
+    *pivots |= pivot;
+    solution.insert(at, combination);
+    true
+}
+
+/// The number of pivots before the one in `column`, a word with one bit.
+#[inline(always)]
+fn n_below(pivots: u64, column: u64) -> usize {
+    (pivots & (column - 1)).count_ones() as usize
+}
+
+by_processor! {
+    /// Reduces the row of name `index`, the last one, by a solution of the names before it. Returns its combination and its
+    /// pivot, and clears that column in the combinations. The pivot is 0, and nothing changes, if the row depends on the
+    /// others. Rows after it are zero.
+    fn reduce(rows: &[u64; ROWS], index: usize, pivots: u64, combinations: &mut [u64]) -> (u64, u64) {
+        let mut combination = 1 << index;
+        let mut met = rows[index] & pivots;
+        while met != 0 {
+            let column = met & met.wrapping_neg();
+            combination ^= combinations[n_below(pivots, column)];
+            met ^= column;
+        }
+        let mut row = 0;
+        for (name, of_name) in rows.iter().enumerate() {
+            row ^= of_name & is_some(combination >> name & 1);
+        }
+        let pivot = row & row.wrapping_neg();
+        if pivot == 0 {
+            return (0, 0);
+        }
+        // The names that have a one in the pivot's column. A reduced row has a one there if its combination has an odd
+        // number of them.
+        let mut column = 0;
+        for (name, of_name) in rows.iter().enumerate() {
+            column |= u64::from(of_name & pivot != 0) << name;
+        }
+        for other in combinations {
+            *other ^= combination & is_some(u64::from((*other & column).count_ones() & 1));
+        }
+        (combination, pivot)
+    }
+}
+
 /// The solution, from the pivot and the combination of each row.
 fn solution_of(pivots: &[u64], combinations: &[u64; ROWS]) -> Option<Solution> {
     let columns = pivots.iter().fold(0, |columns, pivot| columns | pivot);
