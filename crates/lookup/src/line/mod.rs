@@ -70,8 +70,8 @@ pub type LineTable = Single<LineSkeleton<u64>>;
 
 /// The most names that a group holds outside its buckets. The message format has the same bound.
 pub const MAX_STASH: usize = 8;
-/// The most first-level buckets of a group. A larger group splits.
-const MAX_BUCKETS: f64 = 192.0;
+/// The most first-level buckets of a group. A larger group splits, and that is what the slowest inserts do.
+const MAX_BUCKETS: f64 = 128.0;
 
 /// The trade of memory against speed: how full buckets are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
