@@ -243,7 +243,7 @@ fn in_step_is_said_when_all_is_served_whatever_other_switches_do() {
     let in_step = || shared.connected().iter().map(|c| c.in_step).collect::<Vec<_>>();
 
     let mut first = attach(&mut bench.writer, &replica);
-    let second = bench.writer.attach("s2", &Uplink::Report(replica.report()).encode()).unwrap();
+    let second = bench.writer.attach("s2", replica.report()).unwrap();
     assert_eq!(in_step(), [false, false], "they are sent images");
     drain(&mut bench, &mut first, &mut replica);
     assert_eq!(in_step(), [true, false]);
@@ -271,7 +271,7 @@ fn switch_that_saw_a_later_term_is_served_under_one_after_it() {
     let mut attached = attach(&mut bench.writer, &replica);
     drain(&mut bench, &mut attached, &mut replica);
     let ahead = fib::messages::Report { term: 2_000_000_000, ..replica.report() };
-    attached = bench.writer.attach("s1", &Uplink::Report(ahead.clone()).encode()).unwrap();
+    attached = bench.writer.attach("s1", ahead.clone()).unwrap();
     assert_eq!(bench.store.term(), 2_000_000_001, "durable before anything is sent under it");
     let mut group = Group::default();
     bench.writer.take(put(1).0, &mut group);
@@ -279,7 +279,7 @@ fn switch_that_saw_a_later_term_is_served_under_one_after_it() {
     drain(&mut bench, &mut attached, &mut replica);
     assert_eq!(replica.report().term, 2_000_000_001);
     let invented = fib::messages::Report { term: u64::MAX, ..ahead };
-    let refused = bench.writer.attach("s1", &Uplink::Report(invented).encode()).err().unwrap();
+    let refused = bench.writer.attach("s1", invented).err().unwrap();
     assert!(matches!(refused, Refusal::TermTooLate { got: u64::MAX, .. }), "{refused}");
     assert_eq!(bench.store.term(), 2_000_000_001);
 }
