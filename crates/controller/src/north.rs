@@ -193,7 +193,7 @@ impl Northbound for North {
             if let Some(session) = connected.get(&switch.id) {
                 switch.connected = true;
                 switch.in_step = session.in_step;
-                switch.cannot_follow.clone_from(&session.cannot_follow.clone().unwrap_or_default());
+                switch.cannot_follow = session.cannot_follow.clone().unwrap_or_default();
                 switch.sent_messages = session.sent_messages;
                 switch.sent_bytes = session.sent_bytes;
                 switch.acknowledged_messages = session.acked_messages;

@@ -168,12 +168,19 @@ fn switch_limits_bound_what_a_controller_can_send() {
         network.set_name(&mac(i), Attachment::new(nodes[0], PortId(100))).unwrap();
     }
     let messages = network.attach(nodes[0], &Report::default()).unwrap();
-    let small = Limits { max_table_bytes: 100, max_names: 10 };
-    let mut replica = Replica::new(small, MemoryTables::default());
-    let errors: Vec<_> = messages.into_iter().filter_map(|message| replica.apply(message).err()).collect();
-    assert!(errors.iter().any(|error| matches!(error, ReplicaError::TooLarge { max: 100, .. })));
+    let refused = |limits| {
+        let mut replica = Replica::new(limits, MemoryTables::default());
+        let errors: Vec<_> = messages.iter().filter_map(|message| replica.apply(message.clone()).err()).collect();
+        (replica, errors)
+    };
+    let (replica, errors) = refused(Limits { max_table_bytes: 100, ..Limits::default() });
+    let too_large = errors.iter().filter(|error| matches!(error, ReplicaError::TooLarge { max: 100, .. }));
+    assert_eq!(too_large.count(), 3, "local names, FIB and valid names: {errors:?}");
+    assert!(errors.iter().all(|error| error.is_over_limit() && !error.needs_resync()));
+    assert!(replica.fib().is_none() && replica.tables().valid.is_empty() && replica.tables().local.is_empty());
+    let (replica, errors) = refused(Limits { max_names: 10, ..Limits::default() });
     assert!(errors.iter().any(|error| matches!(error, ReplicaError::TooManyNames { max: 10, .. })));
-    assert!(replica.fib().is_none() && replica.tables().valid.is_empty());
+    assert!(replica.tables().valid.is_empty());
 }
 
 #[test]
