@@ -1,20 +1,24 @@
-//! Channels to a controller, with windows and message limits raised.
+//! Channels to a controller or a switch, with windows and message limits raised.
 
+use crate::identity::Kind;
 use crate::lookup::MAX_LOOKUP_BYTES;
+use crate::tls::{Tls, connect_plain, explain};
 use crate::v1::flows_client::FlowsClient;
 use crate::v1::lookup_client::LookupClient;
 use crate::v1::northbound_client::NorthboundClient;
 use crate::v1::southbound_client::SouthboundClient;
 use crate::{MAX_MESSAGE_BYTES, STREAM_WINDOW};
+use std::sync::Arc;
 use std::time::Duration;
-use tonic::transport::{Channel, Endpoint};
+use tonic::Status;
+use tonic::transport::{Channel, Endpoint, Uri};
 
 /// Why no channel to a controller could be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
     /// The URL does not parse.
-    #[error("{url:?} is not the URL of a controller; write it like http://10.0.0.1:4600")]
+    #[error("{url:?} is not the URL of a controller; write it like https://10.0.0.1:4600")]
     BadUrl {
         /// As given.
         url: String,
@@ -27,28 +31,79 @@ pub enum ConnectError {
         /// The transport's innermost error.
         reason: String,
     },
+    /// The URL asks for TLS, and there is no certificate to show.
+    #[error(
+        "{url} takes a certificate, and there is none; name the directory of one that `fibula pki issue` made with --tls DIR or FIBULA_TLS"
+    )]
+    NoCertificate {
+        /// As given.
+        url: String,
+    },
 }
 
-/// Opens a channel; the connection is up when this returns.
+/// Opens a channel without TLS; the connection is up when this returns.
 /// # Errors
 /// [`ConnectError`], after `timeout` at the latest.
 pub async fn connect(url: &str, timeout: Duration) -> Result<Channel, ConnectError> {
+    connect_to(Kind::Controller, url, None, timeout).await
+}
+
+/// Opens a channel to a server of a kind; the connection is up when this returns. With `https://` both ends show their
+/// certificates; the server's must name the host of the URL.
+/// # Errors
+/// [`ConnectError`], after `timeout` at the latest. A server that does not accept our certificate says so only with the
+/// first request.
+pub async fn connect_to(
+    kind: Kind,
+    url: &str,
+    tls: Option<&Arc<Tls>>,
+    timeout: Duration,
+) -> Result<Channel, ConnectError> {
     let bad_url = || ConnectError::BadUrl { url: url.to_owned() };
     let endpoint = Endpoint::from_shared(url.to_owned()).map_err(|_| bad_url())?;
-    if endpoint.uri().scheme_str() != Some("http") || endpoint.uri().host().is_none() {
+    if endpoint.uri().host().is_none() {
         return Err(bad_url());
     }
-    endpoint
+    let tls = match (endpoint.uri().scheme_str(), tls) {
+        (Some("http"), _) => None,
+        (Some("https"), Some(tls)) => Some(Arc::clone(tls)),
+        (Some("https"), None) => return Err(ConnectError::NoCertificate { url: url.to_owned() }),
+        _ => return Err(bad_url()),
+    };
+    let endpoint = endpoint
         .connect_timeout(timeout)
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(STREAM_WINDOW * 4)
         .http2_keep_alive_interval(Duration::from_secs(10))
         .keep_alive_timeout(Duration::from_secs(10))
         .keep_alive_while_idle(true)
-        .tcp_nodelay(true)
-        .connect()
-        .await
-        .map_err(|e| ConnectError::Unreachable { url: url.to_owned(), reason: innermost(&e) })
+        .tcp_nodelay(true);
+    let connected = match tls {
+        None => endpoint.connect_with_connector(tower::service_fn(connect_plain)).await,
+        Some(tls) => {
+            let connector = tower::service_fn(move |uri: Uri| {
+                let tls = Arc::clone(&tls);
+                async move { tls.connect(uri, kind).await }
+            });
+            endpoint.connect_with_connector(connector).await
+        }
+    };
+    connected.map_err(|e| ConnectError::Unreachable { url: url.to_owned(), reason: explain(&e) })
+}
+
+/// What went wrong with a request: the server's words, or the cause of a broken connection with advice.
+pub fn reason(status: &Status) -> String {
+    match std::error::Error::source(status) {
+        None => status.message().to_owned(),
+        Some(source) => {
+            let reason = explain(source);
+            if source.is::<tonic::transport::Error>() || !status.message().contains(&reason) {
+                format!("the connection broke: {reason}")
+            } else {
+                status.message().to_owned()
+            }
+        }
+    }
 }
 
 /// A northbound client with the limits raised.
@@ -73,12 +128,4 @@ pub fn lookup(channel: Channel) -> LookupClient<Channel> {
 /// A client of a switch that tracks connections, with the limits raised.
 pub fn flows(channel: Channel) -> FlowsClient<Channel> {
     FlowsClient::new(channel).max_decoding_message_size(MAX_MESSAGE_BYTES)
-}
-
-fn innermost(error: &dyn std::error::Error) -> String {
-    let mut error = error;
-    while let Some(source) = error.source() {
-        error = source;
-    }
-    error.to_string()
 }

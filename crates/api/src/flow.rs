@@ -1,26 +1,31 @@
 //! The connections that a switch tracks, over gRPC (`fibula.v1.Flows`).
 
 use crate::MAX_MESSAGE_BYTES;
-use crate::limits::{Guard, Listener, Remote};
+use crate::gate::{Gate, Peer, admit_web};
 use crate::v1::flows_server::{Flows, FlowsServer};
 use axum::Router;
+use axum::middleware::from_fn_with_state;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// About how many flows are in one reply.
 pub const PAGE_FLOWS: usize = 1 << 14;
 
-/// Serves `flows` on `address`, under the limits of `guard`, until the runtime ends, and returns the address it listens on (port 0: the system's
-/// choice).
+/// Serves `flows` on `address` to whom `gate` lets in, until the runtime ends, and returns the address it listens on
+/// (port 0: the system's choice).
 /// # Errors
 /// When the address cannot be bound.
-pub async fn serve(address: SocketAddr, flows: impl Flows, guard: &Arc<Guard>) -> std::io::Result<SocketAddr> {
-    let listener = Listener::bind(address, guard).await?;
-    let address = listener.local_addr()?;
+pub async fn serve(address: SocketAddr, gate: &Arc<Gate>, flows: impl Flows) -> std::io::Result<SocketAddr> {
+    let listener = gate.listen(address, false).await?;
+    let address = listener.address();
     let grpc = FlowsServer::new(flows).max_encoding_message_size(MAX_MESSAGE_BYTES);
-    let router = Router::new().route_service("/fibula.v1.Flows/{*method}", grpc).layer(listener.layer());
+    let router = Router::new()
+        .route_service("/fibula.v1.Flows/{*method}", grpc)
+        .layer(listener.limits())
+        .layer(from_fn_with_state(Arc::clone(gate), admit_web))
+        .into_make_service_with_connect_info::<Peer>();
     tokio::spawn(async move {
-        if let Err(error) = axum::serve(listener, router.into_make_service_with_connect_info::<Remote>()).await {
+        if let Err(error) = axum::serve(listener, router).await {
             tracing::error!(%address, %error, "the flow server ended; restart the switch");
         }
     });

@@ -2,16 +2,24 @@
 //!
 //! [`v1`] is generated from `proto/fibula/v1`. Its types stay at the edge: the controller and the switch convert them as
 //! they come in. [`client`] opens channels with windows and limits for big streams. [`lookup`] serves answers about
-//! names, [`flow`] the connections that a switch tracks. [`limits`] bounds what peers may take. [`config`] reads the configuration file of a daemon, [`status`]
-//! serves its pages `/metrics` and `/status`, and [`memory`] counts what holds its memory.
+//! names, [`flow`] the connections that a switch tracks. [`config`] reads the configuration file of a daemon, [`status`]
+//! serves its pages `/metrics` and `/status`, and [`memory`] counts what holds its memory. [`tls`] makes connections
+//! between holders of certificates, [`identity`] reads who they are, [`gate`] says what each may ask, [`limits`] bounds
+//! what each may take, and [`pki`] issues certificates. [`audit`] records what was asked of a daemon.
 
+pub mod audit;
 pub mod client;
 pub mod config;
 pub mod flow;
+pub mod gate;
+pub mod identity;
 pub mod limits;
 pub mod lookup;
 pub mod memory;
+pub mod pki;
 pub mod status;
+mod throttle;
+pub mod tls;
 
 /// The generated messages, clients and servers of `fibula.v1`.
 pub mod v1 {
@@ -35,5 +43,5 @@ pub const MAX_MESSAGE_BYTES: usize = fib::codec::MAX_MESSAGE + (1 << 10);
 /// The key of a refusal's metadata that says which item of a batch was refused, counted from 0.
 pub const REFUSED_ITEM: &str = "fibula-item";
 
-/// The port the controller listens on unless told otherwise.
-pub const DEFAULT_CONTROLLER: &str = "http://127.0.0.1:4600";
+/// The address the controller listens on unless told otherwise.
+pub const DEFAULT_CONTROLLER: &str = "127.0.0.1:4600";

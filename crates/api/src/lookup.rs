@@ -12,7 +12,7 @@
 //!
 //! Limits: [`MAX_LOOKUP_NAMES`] names and [`MAX_LOOKUP_BYTES`] bytes per request.
 
-use crate::limits::{Guard, Listener, Remote};
+use crate::gate::{Gate, Peer, admit_web};
 use crate::v1::lookup_server::{Lookup, LookupServer};
 use crate::v1::{LookupAnswer, LookupOutcome, LookupReply, LookupRequest};
 use axum::Router;
@@ -20,6 +20,7 @@ use axum::extract::rejection::StringRejection;
 use axum::extract::{DefaultBodyLimit, RawQuery, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
+use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use serde_json::{Map, Value, json};
@@ -43,17 +44,17 @@ pub trait LookupSource: Send + Sync + 'static {
     fn refused(&self) {}
 }
 
-/// Serves `source` on `address`, under the limits of `guard`, until the runtime ends, and returns the address it listens on (port 0: the system's
-/// choice).
+/// Serves `source` on `address` to whom `gate` lets in, until the runtime ends, and returns the address it listens on
+/// (port 0: the system's choice).
 /// # Errors
 /// When the address cannot be bound.
 pub async fn serve(
     address: SocketAddr,
+    gate: &Arc<Gate>,
     source: Arc<dyn LookupSource>,
-    guard: &Arc<Guard>,
 ) -> std::io::Result<SocketAddr> {
-    let listener = Listener::bind(address, guard).await?;
-    let address = listener.local_addr()?;
+    let listener = gate.listen(address, true).await?;
+    let address = listener.address();
     let service = Service(source);
     let grpc = LookupServer::new(service.clone())
         .max_decoding_message_size(MAX_LOOKUP_BYTES)
@@ -63,9 +64,11 @@ pub async fn serve(
         .layer(DefaultBodyLimit::max(MAX_LOOKUP_BYTES))
         .with_state(service)
         .route_service("/fibula.v1.Lookup/{*method}", grpc)
-        .layer(listener.layer());
+        .layer(listener.limits())
+        .layer(from_fn_with_state(Arc::clone(gate), admit_web))
+        .into_make_service_with_connect_info::<Peer>();
     tokio::spawn(async move {
-        if let Err(error) = axum::serve(listener, router.into_make_service_with_connect_info::<Remote>()).await {
+        if let Err(error) = axum::serve(listener, router).await {
             tracing::error!(%address, %error, "the look-up server ended");
         }
     });

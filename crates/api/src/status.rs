@@ -1,8 +1,9 @@
 //! `/metrics` (Prometheus text) and `/status` (JSON) of a daemon, over HTTP.
 
-use crate::limits::{Guard, Listener, Remote};
+use crate::gate::{Gate, Peer, admit_web};
 use axum::Router;
 use axum::http::header::CONTENT_TYPE;
+use axum::middleware::from_fn_with_state;
 use axum::routing::get;
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -16,25 +17,31 @@ pub trait StatusSource: Send + Sync + 'static {
     fn metrics_text(&self) -> String;
 }
 
-/// Serves `source` on `address`, under the limits of `guard`, until the runtime ends, and returns the address it listens on (port 0: the system's
-/// choice).
+/// Serves `source` on `address` until the runtime ends, and returns the address it listens on (port 0: the system's
+/// choice). `gate` wants a certificate of readers, unless the address is a loopback address or `open`.
 /// # Errors
 /// When the address cannot be bound.
 pub async fn serve(
     address: SocketAddr,
+    gate: &Arc<Gate>,
+    open: bool,
     source: Arc<dyn StatusSource>,
-    guard: &Arc<Guard>,
 ) -> std::io::Result<SocketAddr> {
-    let listener = Listener::bind(address, guard).await?;
-    let address = listener.local_addr()?;
+    let listener = gate.listen_for_pages(address, open).await?;
+    let address = listener.address();
     let metrics = {
         let source = Arc::clone(&source);
         move || async move { ([(CONTENT_TYPE, "text/plain; version=0.0.4")], source.metrics_text()) }
     };
     let status = move || async move { ([(CONTENT_TYPE, "application/json")], source.status_json()) };
-    let router = Router::new().route("/metrics", get(metrics)).route("/status", get(status)).layer(listener.layer());
+    let router = Router::new()
+        .route("/metrics", get(metrics))
+        .route("/status", get(status))
+        .layer(listener.limits())
+        .layer(from_fn_with_state(Arc::clone(gate), admit_web))
+        .into_make_service_with_connect_info::<Peer>();
     tokio::spawn(async move {
-        if let Err(error) = axum::serve(listener, router.into_make_service_with_connect_info::<Remote>()).await {
+        if let Err(error) = axum::serve(listener, router).await {
             tracing::error!(%address, %error, "the status server ended");
         }
     });
@@ -92,7 +99,7 @@ pub fn plain(value: u64) -> [(String, u64); 1] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limits::Limits;
+    use crate::limits::{Guard, Limits};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     struct Fixed;
@@ -119,8 +126,8 @@ mod tests {
 
     #[tokio::test]
     async fn both_pages_are_served_and_others_are_not_found() {
-        let address =
-            serve("127.0.0.1:0".parse().unwrap(), Arc::new(Fixed), &Guard::new(Limits::default())).await.unwrap();
+        let gate = Gate::new(None, false, Guard::new(Limits::default()), None);
+        let address = serve("127.0.0.1:0".parse().unwrap(), &gate, false, Arc::new(Fixed)).await.unwrap();
         let metrics = get_path(address, "/metrics").await;
         assert!(metrics.starts_with("HTTP/1.1 200"), "{metrics}");
         assert!(metrics.contains("# TYPE fibula_names gauge\nfibula_names 3\n"), "{metrics}");

@@ -3,6 +3,7 @@
 use ::controller::config::Config;
 use ::controller::store::StoreError;
 use ::controller::{Controller, StartError};
+use api::tls::Tls;
 use command::output::{Exit, OrExit, Output};
 use serde::Serialize;
 use std::net::SocketAddr;
@@ -33,6 +34,8 @@ impl Args {
     pub(crate) fn run(self, out: &Output) -> anyhow::Result<()> {
         let config = crate::remote::config(Config::load(&self.config))?;
         if self.check {
+            let tls = config.tls.as_ref().map(|files| Tls::load_for(files, None)).transpose();
+            tls.or_exit(Exit::Usage, "the certificates of [tls] are not usable")?;
             return out.done(&serde_json::json!({"ok": true}), format!("{} is fine", self.config.display()));
         }
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
@@ -44,11 +47,13 @@ impl Args {
 
 async fn serve(config: Config, out: &Output) -> anyhow::Result<()> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let has_tls = config.tls.is_some();
     let started = Controller::start(config).await;
     let exit = started.as_ref().err().map_or(Exit::Internal, exit_of);
     let mut controller = started.or_exit(exit, "the controller does not start")?;
     let row = StartedRow { listen: controller.address(), status: controller.status_address() };
-    out.done(&row, format!("controller listens on {}", row.listen))?;
+    let how = if has_tls { ", with TLS" } else { "" };
+    out.done(&row, format!("controller listens on {}{how}", row.listen))?;
     tokio::select! {
         ended = controller.ended() => {
             let exit = ended.as_ref().err().map_or(Exit::Internal, exit_of_store);
@@ -65,6 +70,8 @@ fn exit_of(error: &StartError) -> Exit {
     match error {
         StartError::Store(StoreError::InUse { .. }) | StartError::Listen { .. } => Exit::Refused,
         StartError::Store(error) => exit_of_store(error),
+        StartError::Tls(_) => Exit::Usage,
+        StartError::Audit { .. } => Exit::Refused,
         StartError::Restore(_) | StartError::Host(_) => Exit::BadInput,
         _ => Exit::Internal,
     }

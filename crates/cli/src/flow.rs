@@ -1,14 +1,14 @@
 //! `fibula flow`: the connections that a switch tracks and the servers of its virtual addresses, queried from the
 //! switch itself.
 
-use crate::remote::answer;
+use crate::remote::{Credentials, answer, exit_of};
 use api::client::ConnectError;
+use api::identity::Kind;
 use api::v1;
 use api::v1::change_server_request::Change;
 use api::v1::flows_client::FlowsClient;
 use command::output::{Exit, Failure, Output};
 use serde::Serialize;
-use std::time::Duration;
 use tonic::transport::Channel;
 
 /// Which switch to ask.
@@ -17,6 +17,8 @@ pub(crate) struct At {
     /// Address of the switch: `control` in the section "flow" of its switch.toml
     #[arg(long, env = "FIBULA_FLOW", default_value = "127.0.0.1:4604", global = true, value_name = "ADDRESS")]
     at: String,
+    #[command(flatten)]
+    credentials: Credentials,
 }
 
 /// Which flows.
@@ -177,8 +179,6 @@ struct ServerRow {
     total: u64,
 }
 
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-
 type Client = FlowsClient<Channel>;
 
 impl Args {
@@ -187,7 +187,7 @@ impl Args {
     /// server does not exist.
     pub(crate) fn run(self, out: &Output) -> anyhow::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let Args { at: At { at }, verb } = self;
+        let Args { at, verb } = self;
         if let Verb::Flush { filter, all: false } = &verb
             && filter.protocol.is_none()
             && filter.address.is_none()
@@ -269,9 +269,8 @@ async fn servers(client: &mut Client, verb: ServerVerb, out: &Output) -> anyhow:
     out.done(&serde_json::json!({ "ok": true }), sentence)
 }
 
-async fn connect(at: &str) -> anyhow::Result<Client> {
-    let url = if at.contains("://") { at.to_owned() } else { format!("http://{at}") };
-    let channel = api::client::connect(&url, CONNECT_TIMEOUT).await.map_err(|error| match error {
+async fn connect(At { at, credentials }: &At) -> anyhow::Result<Client> {
+    let channel = credentials.connect(Kind::Switch, at).await?.map_err(|error| match error {
         ConnectError::Unreachable { reason, .. } => Failure::new(
             Exit::NotFound,
             format!(
@@ -279,7 +278,10 @@ async fn connect(at: &str) -> anyhow::Result<Client> {
                  in its switch.toml"
             ),
         ),
-        _ => Failure::new(Exit::Usage, format!("`{at}` is no address; write it like 10.0.0.2:4604")),
+        ConnectError::BadUrl { .. } => {
+            Failure::new(Exit::Usage, format!("`{at}` is no address; write it like 10.0.0.2:4604"))
+        }
+        error => Failure::new(exit_of(&error), error),
     })?;
     Ok(api::client::flows(channel))
 }

@@ -5,6 +5,7 @@
 //! `fibula-lab` in the crate `repro`; [`laboratory`] passes its commands on.
 
 mod atomic_file;
+mod audit;
 mod controller;
 mod demo;
 mod fib;
@@ -12,6 +13,7 @@ mod filter;
 mod flow;
 mod laboratory;
 mod lpm;
+mod pki;
 mod remote;
 mod rib;
 mod switch;
@@ -36,6 +38,10 @@ enum Command {
     Host(rib::Noun<rib::host::Verb>),
     /// Links between switches
     Link(rib::Noun<rib::link::Verb>),
+    /// Certificates: who may reach a controller and its switches, and do what
+    Pki(pki::Args),
+    /// Who changed what, and who was turned away
+    Audit(audit::Args),
     /// Connections that a switch tracks, and servers of its virtual addresses
     Flow(flow::Args),
     /// FIBs offline: from a list of names to a file and back
@@ -55,9 +61,10 @@ enum Command {
 }
 
 /// The commands as `fibula --help` lists them, grouped by user.
-const GROUPS: [(&str, &[&str]); 5] = [
+const GROUPS: [(&str, &[&str]); 6] = [
     ("Run", &["demo", "controller", "switch"]),
     ("Network", &["name", "host", "link", "flow"]),
+    ("Trust", &["pki", "audit"]),
     ("Offline tables", &["fib", "filter", "lpm"]),
     ("Laboratory", &["bench", "repro"]),
     ("Other", &["completions", "help"]),
@@ -99,6 +106,8 @@ fn run(command: Command, out: &Output) -> anyhow::Result<()> {
         Command::Host(args) => args.run(out),
         Command::Link(args) => args.run(out),
         Command::Flow(args) => args.run(out),
+        Command::Pki(args) => args.run(out),
+        Command::Audit(args) => args.run(out),
         Command::Fib(command) => command.run(out),
         Command::Filter(command) => command.run(out),
         Command::Lpm(command) => command.run(out),

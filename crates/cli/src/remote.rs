@@ -1,20 +1,76 @@
-//! Talking to a controller: its address, and the exit codes of its refusals.
+//! Talking to a controller or a switch: its address, our certificate, and the exit codes of refusals.
 
 use api::client::ConnectError;
+use api::identity::Kind;
+use api::tls::{Files, Tls};
 use api::v1;
 use api::v1::northbound_client::NorthboundClient;
 use command::output::{Exit, Failure, OrExit};
 use std::future::Future;
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 use tonic::transport::Channel;
 use tonic::{Code, Response, Status};
 
+/// Whose certificate is shown to servers with TLS.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct Credentials {
+    /// Directory with our certificate, as `fibula pki issue` makes it [default: ~/.config/fibula/tls, if it is there]
+    #[arg(long, env = "FIBULA_TLS", global = true, value_name = "DIR")]
+    tls: Option<PathBuf>,
+    /// Our certificate, instead of cert.pem there
+    #[arg(long, env = "FIBULA_CERT", global = true, value_name = "FILE")]
+    cert: Option<PathBuf>,
+    /// Its private key, instead of key.pem there
+    #[arg(long, env = "FIBULA_KEY", global = true, value_name = "FILE")]
+    key: Option<PathBuf>,
+    /// Certificates of the authorities that we trust, instead of ca.pem there
+    #[arg(long, env = "FIBULA_CA", global = true, value_name = "FILE")]
+    ca: Option<PathBuf>,
+}
+
+/// `~/.config/fibula`, or as XDG_CONFIG_HOME says.
+pub(crate) fn config_directory() -> PathBuf {
+    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let config = variable("XDG_CONFIG_HOME").or_else(|| variable("HOME").map(|home| home.join(".config")));
+    config.unwrap_or_else(|| "/etc".into()).join("fibula")
+}
+
+impl Credentials {
+    /// Reads the certificate; none if there is none, and none was asked for.
+    fn load(&self) -> anyhow::Result<Option<Arc<Tls>>> {
+        let Credentials { tls, cert, key, ca } = self;
+        let default = config_directory().join("tls");
+        let dir = tls.clone().or_else(|| default.join("cert.pem").exists().then_some(default));
+        if dir.is_none() && cert.is_none() && key.is_none() && ca.is_none() {
+            return Ok(None);
+        }
+        let files = Files { dir, cert: cert.clone(), key: key.clone(), ca: ca.clone(), crl: None };
+        let tls = Tls::load(&files);
+        tls.map(Some).or_exit(Exit::Usage, "the certificate of --tls, --cert, --key and --ca is not usable")
+    }
+
+    /// Connects to a server at an address or a URL. An address is one with TLS if there is a certificate.
+    /// # Errors
+    /// [`Exit::Usage`] for an unusable certificate, and those of the connection.
+    pub(crate) async fn connect(&self, kind: Kind, at: &str) -> anyhow::Result<Result<Channel, ConnectError>> {
+        let tls = self.load()?;
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let is_address = at.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+        let url = if is_address && !at.contains("://") { format!("{scheme}://{at}") } else { at.to_owned() };
+        Ok(api::client::connect_to(kind, &url, tls.as_ref(), CONNECT_TIMEOUT).await)
+    }
+}
+
 /// Where the controller is.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Remote {
-    /// URL of the controller
-    #[arg(long, env = "FIBULA_CONTROLLER", default_value = api::DEFAULT_CONTROLLER, global = true, value_name = "URL")]
-    controller: String,
+    /// URL of the controller [default: https://127.0.0.1:4600 with a certificate, http://127.0.0.1:4600 without]
+    #[arg(long, env = "FIBULA_CONTROLLER", global = true, value_name = "URL")]
+    controller: Option<String>,
+    #[command(flatten)]
+    credentials: Credentials,
 }
 
 /// A connected client.
@@ -32,12 +88,21 @@ impl Remote {
     ) -> anyhow::Result<T> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
-            let channel = api::client::connect(&self.controller, CONNECT_TIMEOUT).await.map_err(|error| {
-                let exit = if matches!(error, ConnectError::BadUrl { .. }) { Exit::Usage } else { Exit::NotFound };
+            let at = self.controller.as_deref().unwrap_or(api::DEFAULT_CONTROLLER);
+            let channel = self.credentials.connect(Kind::Controller, at).await?.map_err(|error| {
+                let exit = exit_of(&error);
                 Failure::new(exit, format!("{error}\nSet another one with --controller URL or FIBULA_CONTROLLER."))
             })?;
             work(api::client::northbound(channel)).await
         })
+    }
+}
+
+/// The exit code of a connection that cannot be made.
+pub(crate) fn exit_of(error: &ConnectError) -> Exit {
+    match error {
+        ConnectError::Unreachable { .. } => Exit::NotFound,
+        _ => Exit::Usage,
     }
 }
 
@@ -52,12 +117,15 @@ pub(crate) fn answer<T>(result: Result<Response<T>, Status>) -> anyhow::Result<T
 /// A refusal with the exit code for its kind.
 pub(crate) fn refusal(status: &Status) -> anyhow::Error {
     let exit = match status.code() {
+        // The connection broke: the server does not accept our certificate, or is no such server.
+        _ if std::error::Error::source(status).is_some() => Exit::NotFound,
+        Code::PermissionDenied | Code::Unauthenticated => Exit::Refused,
         Code::InvalidArgument | Code::OutOfRange => Exit::BadInput,
         Code::NotFound | Code::Unavailable | Code::DeadlineExceeded => Exit::NotFound,
         Code::AlreadyExists | Code::FailedPrecondition | Code::ResourceExhausted | Code::Aborted => Exit::Refused,
         _ => Exit::Internal,
     };
-    Failure::new(exit, status.message())
+    Failure::new(exit, api::client::reason(status))
 }
 
 /// A port written as `switch:port`.

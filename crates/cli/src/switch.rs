@@ -3,6 +3,7 @@
 use crate::rib::node;
 use ::switch::daemon::config::Config;
 use ::switch::daemon::{StartError, Switch, lookup_threads};
+use api::tls::Tls;
 use command::output::{Exit, Failure, OrExit, Output};
 use serde::Serialize;
 use std::net::SocketAddr;
@@ -45,6 +46,8 @@ impl Args {
         };
         let config = crate::remote::config(Config::load(&path))?;
         if self.check {
+            let tls = config.tls.as_ref().map(|files| Tls::load_for(files, Some(&config.name))).transpose();
+            tls.or_exit(Exit::Usage, "the certificates of [tls] are not usable")?;
             return out.done(&serde_json::json!({"ok": true}), format!("{} is fine", path.display()));
         }
         let threads = if config.lookup.is_some() { lookup_threads() } else { 1 };
@@ -58,6 +61,8 @@ impl Args {
 async fn serve(config: Config, out: &Output) -> anyhow::Result<()> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let name = config.name.clone();
+    let scheme = if config.tls.is_some() { "https" } else { "http" };
+    let is_open = config.metrics_open;
     let started = Switch::start(config).await;
     let exit = started.as_ref().err().map_or(Exit::Internal, exit_of);
     let switch = started.or_exit(exit, "the switch does not start")?;
@@ -67,8 +72,9 @@ async fn serve(config: Config, out: &Output) -> anyhow::Result<()> {
         lookup: switch.lookup_address(),
         flow: switch.flow_address(),
     };
-    let status = row.status.map(|address| format!(", status on http://{address}/status")).unwrap_or_default();
-    let lookup = row.lookup.map(|address| format!(", answers on http://{address}/lookup")).unwrap_or_default();
+    let of_status = |address: SocketAddr| if is_open || address.ip().is_loopback() { "http" } else { scheme };
+    let status = row.status.map(|at| format!(", status on {}://{at}/status", of_status(at))).unwrap_or_default();
+    let lookup = row.lookup.map(|address| format!(", answers on {scheme}://{address}/lookup")).unwrap_or_default();
     let flow = row.flow.map(|address| format!(", flows at {address}")).unwrap_or_default();
     out.done(&row, format!("switch {} runs{status}{lookup}{flow}", row.name))?;
     tokio::select! {
@@ -85,7 +91,8 @@ fn exit_of(error: &StartError) -> Exit {
         StartError::Listen { .. } => Exit::Refused,
         StartError::State { source, .. } if source.kind() == std::io::ErrorKind::ResourceBusy => Exit::Refused,
         StartError::Ports(_) | StartError::Plane(_) | StartError::Flows(_) | StartError::Export { .. } => Exit::Refused,
-        StartError::Config(_) => Exit::Usage,
+        StartError::Audit { .. } => Exit::Refused,
+        StartError::Config(_) | StartError::Tls(_) => Exit::Usage,
         _ => Exit::Internal,
     }
 }

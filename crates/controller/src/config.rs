@@ -1,7 +1,9 @@
 //! `controller.toml`.
 
 use api::config::ConfigError;
+use api::gate::check_address;
 use api::limits::Limits;
+use api::tls::Files;
 use fib::designs::{CONCISE, Design};
 use fib::messages::ValueMode;
 use fib::name::NameKind;
@@ -42,6 +44,17 @@ pub struct Config {
     pub store: PathBuf,
     /// Where `/metrics` and `/status` listen; none if absent.
     pub status: Option<SocketAddr>,
+    /// Our certificate, and whose we accept; required to listen where other machines reach us.
+    pub tls: Option<Files>,
+    /// Listen there without certificates.
+    #[serde(default)]
+    pub insecure: bool,
+    /// Serve `/metrics` and `/status` to everybody, without certificates.
+    #[serde(default)]
+    pub metrics_open: bool,
+    /// The record of changes.
+    #[serde(default)]
+    pub audit: api::audit::Settings,
     /// What a FIB's value means: `port` or `egress`. Fixed at the first start.
     #[serde(default = "default_value_mode", deserialize_with = "from_text")]
     pub value_mode: ValueMode,
@@ -118,7 +131,20 @@ impl Config {
         limit("phase_timeout_ms", config.phase_timeout_ms, 1, 60_000)?;
         config.limits.check()?;
         limit("rates.reports_per_minute", config.rates.reports_per_minute.into(), 1, 60_000)?;
+        config.audit.check()?;
+        if let Some(files) = &config.tls {
+            files.paths()?;
+        }
+        check_address("listen", config.listen, config.tls.is_some(), config.insecure)?;
+        if let Some(status) = config.status {
+            check_address("status", status, config.tls.is_some() || config.metrics_open, config.insecure)?;
+        }
         Ok(config)
+    }
+
+    /// The file that changes are recorded in: by default beside the store.
+    pub fn audit_path(&self) -> PathBuf {
+        self.audit.file.clone().unwrap_or_else(|| self.store.with_extension("audit.jsonl"))
     }
 }
 
@@ -177,6 +203,8 @@ mod tests {
             ("[rates]\nreports_per_minute = 0\n", "rates.reports_per_minute = 0"),
             ("status = '127.0.0.1:4600'\n", "another port"),
             ("status = '0.0.0.0:4600'\n", "another port"),
+            ("[tls]\ncert = 'c.pem'\n", "names no key"),
+            ("[audit]\nkeep = 0\n", "keep = 1"),
         ];
         for (line, reason) in cases {
             let message = Config::parse(&format!("{GOOD}{line}")).unwrap_err();
@@ -184,5 +212,19 @@ mod tests {
         }
         assert!(Config::parse("listen = '127.0.0.1:4600'").unwrap_err().contains("missing field"));
         assert!(Config::parse(&GOOD.replace("/tmp/x", "")).unwrap_err().contains("store is empty"));
+    }
+
+    #[test]
+    fn other_machines_are_listened_to_with_certificates_or_insecure_alone() {
+        let (open, inside) = (GOOD.replace("127.0.0.1", "0.0.0.0"), GOOD.replace("127.0.0.1", "[::1]"));
+        for text in [open.clone(), format!("{inside}status = '10.0.0.1:4601'\n")] {
+            let message = Config::parse(&text).unwrap_err();
+            for command in ["fibula pki init", "fibula pki issue controller", "insecure = true"] {
+                assert!(message.contains(command), "{message}");
+            }
+            Config::parse(&format!("{text}[tls]\ndir = '/etc/fibula/tls'\n")).unwrap();
+            Config::parse(&format!("{text}insecure = true\n")).unwrap();
+        }
+        Config::parse(&format!("{inside}status = '10.0.0.1:4601'\nmetrics_open = true\n")).unwrap();
     }
 }

@@ -9,6 +9,7 @@
 //! controller sends a switch only what it lacks. A slow or absent switch delays nothing by more than one phase timeout.
 //! Limits: one controller per store (the store's lock enforces it); the RIB is in memory.
 
+mod audit;
 pub mod change;
 pub mod config;
 pub mod hosts;
@@ -30,12 +31,16 @@ use crate::shared::Shared;
 use crate::store::{SqliteStore, Store, StoreError};
 use crate::writer::{Job, Writer};
 use api::MAX_MESSAGE_BYTES;
-use api::limits::{Guard, Limits, Listener, raise_descriptors};
+use api::audit::Audit;
+use api::gate::{Gate, GateLayer};
+use api::limits::{Guard, Limits, raise_descriptors};
+use api::tls::{Tls, TlsError};
 use api::v1::northbound_server::NorthboundServer;
 use api::v1::southbound_server::SouthboundServer;
 use fib::network::{Network, NetworkError, RestoreError, Settings};
 use lookup::hash::SecretKey;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -70,6 +75,17 @@ pub enum StartError {
     /// The settings are invalid.
     #[error("no network can be made from the configuration: {0}")]
     Network(#[from] NetworkError),
+    /// The certificates cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The record of changes cannot be written.
+    #[error("cannot write the audit trail {path}: {error}; see that its directory may be written, or set [audit] file")]
+    Audit {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
     /// An address is in use, or not of this machine.
     #[error("cannot listen on {address}: {error}; choose an address of this machine and a free port")]
     Listen {
@@ -95,6 +111,7 @@ impl Controller {
     /// # Errors
     /// [`StartError`]; nothing is left running.
     pub async fn start(config: Config) -> Result<Self, StartError> {
+        let tls = config.tls.as_ref().map(|files| Tls::load_for(files, None)).transpose()?;
         let (state, store) = tokio::task::block_in_place(|| {
             let store = SqliteStore::open(&config.store, STORE_PATIENCE)?;
             restore(&config, Box::new(store))
@@ -102,17 +119,21 @@ impl Controller {
         let connections = raise_descriptors(config.limits.connections);
         let limits = Limits { connections, ..config.limits.clone() };
         let guard = Guard::new(limits.clone());
-        let listener = Listener::bind(config.listen, &guard)
-            .await
-            .and_then(|listener| Ok((listener.local_addr()?, listener)))
-            .map_err(|error| StartError::Listen { address: config.listen, error });
-        let (address, listener) = listener?;
+        let path = config.audit_path();
+        let audit = Audit::open(&config.audit, &path).map_err(|error| StartError::Audit { path, error })?;
+        Audit::keep_synced(&audit);
+        let witness = Arc::clone(&audit);
+        let gate = Gate::new(tls, config.insecure, guard, Some(Box::new(move |attempt| witness.attempt(attempt))));
+        let listener = gate.listen(config.listen, false).await;
+        let listener = listener.map_err(|error| StartError::Listen { address: config.listen, error })?;
+        let address = listener.address();
 
         let shared = Shared::new();
         let status_address = match config.status {
             Some(status) => {
-                let page = Arc::new(status::Page { shared: Arc::clone(&shared), guard: Arc::clone(&guard) });
-                let bound = api::status::serve(status, page, &guard).await;
+                let (shared, gate, audit) = (Arc::clone(&shared), Arc::clone(&gate), Arc::clone(&audit));
+                let page = Arc::new(status::Page { shared, gate: Arc::clone(&gate), audit });
+                let bound = api::status::serve(status, &gate, config.metrics_open, page).await;
                 Some(bound.map_err(|error| StartError::Listen { address: status, error })?)
             }
             None => None,
@@ -147,15 +168,16 @@ impl Controller {
         let traffic = move || handled.message_bytes.load(Relaxed) + 100 * handled.changes.load(Relaxed);
         tokio::spawn(api::memory::keep_small(traffic));
 
-        let north = north::North { jobs: jobs.clone(), shared, max_names: config.max_names };
-        let south = south::South { jobs: jobs.clone() };
+        let north = north::North { jobs: jobs.clone(), shared, max_names: config.max_names, audit };
+        let south = south::South { jobs: jobs.clone(), gate: Arc::clone(&gate) };
         let serving = Server::builder()
             .initial_stream_window_size(limits.window_bytes)
             .initial_connection_window_size(limits.window_bytes)
             .max_concurrent_streams(limits.streams)
             .http2_keepalive_interval(Some(KEEPALIVE))
             .http2_keepalive_timeout(Some(KEEPALIVE))
-            .layer(listener.layer())
+            .layer(listener.limits())
+            .layer(GateLayer(gate))
             .add_service(
                 NorthboundServer::new(north)
                     .max_decoding_message_size(limits.message_bytes)

@@ -1,9 +1,12 @@
 //! The northbound service: converts requests in the operator's terms to [`Change`]s, and back.
 
+use crate::audit::summary;
 use crate::change::{Change, Place, Record, Refusal, State};
 use crate::hosts::HostError;
 use crate::shared::Shared;
 use crate::writer::Job;
+use api::audit::Audit;
+use api::gate::Peer;
 use api::v1;
 use api::v1::northbound_server::Northbound;
 use fib::action::PortId;
@@ -29,13 +32,23 @@ pub(crate) struct North {
     pub(crate) jobs: mpsc::Sender<Job>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) max_names: usize,
+    pub(crate) audit: Arc<Audit>,
 }
 
 type Answer<T> = Result<Response<T>, Status>;
 type StreamOf<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 impl North {
-    async fn change(&self, change: Change) -> Result<v1::Changed, Status> {
+    /// Makes a change. It is recorded before it is answered.
+    async fn change(&self, peer: &Peer, change: Change) -> Result<v1::Changed, Status> {
+        let (what, detail) = summary(&change);
+        let changed = self.make(change).await;
+        let end = changed.as_ref().map(|changed| (changed.changed, changed.unchanged)).map_err(Status::message);
+        self.audit.change(peer, what, &detail, end);
+        changed
+    }
+
+    async fn make(&self, change: Change) -> Result<v1::Changed, Status> {
         let (reply, answer) = oneshot::channel();
         self.jobs.send(Job::Change { change, reply }).await.map_err(|_| status_of(&Refusal::Stopping))?;
         let changed = answer.await.map_err(|_| status_of(&Refusal::Stopping))?.map_err(|e| status_of(&e))?;
@@ -93,11 +106,13 @@ impl Northbound for North {
     }
 
     async fn put_names(&self, request: Request<v1::PutNamesRequest>) -> Answer<v1::Changed> {
-        self.change(request.into_inner().try_into()?).await.map(Response::new)
+        let peer = Peer::of(&request)?;
+        self.change(&peer, request.into_inner().try_into()?).await.map(Response::new)
     }
 
     async fn remove_names(&self, request: Request<v1::RemoveNamesRequest>) -> Answer<v1::Changed> {
-        self.change(request.into_inner().into()).await.map(Response::new)
+        let peer = Peer::of(&request)?;
+        self.change(&peer, request.into_inner().into()).await.map(Response::new)
     }
 
     async fn get_name(&self, request: Request<v1::GetNameRequest>) -> Answer<v1::NameRecord> {
@@ -119,6 +134,7 @@ impl Northbound for North {
     type ImportNamesStream = StreamOf<v1::ImportProgress>;
 
     async fn import_names(&self, request: Request<Streaming<v1::NameBatch>>) -> Answer<Self::ImportNamesStream> {
+        let peer = Peer::of(&request)?;
         let mut batches = request.into_inner();
         let north = self.clone();
         let (progress, answers) = mpsc::channel(4);
@@ -128,7 +144,7 @@ impl Northbound for North {
                 let imported = async {
                     let batch = batch?;
                     committed += batch.names.len() as u64;
-                    let changed = north.change(batch.try_into()?).await?;
+                    let changed = north.change(&peer, batch.try_into()?).await?;
                     Ok::<_, Status>(v1::ImportProgress { committed, changed: Some(changed) })
                 };
                 let imported = imported.await;
@@ -164,11 +180,13 @@ impl Northbound for North {
     }
 
     async fn add_switch(&self, request: Request<v1::AddSwitchRequest>) -> Answer<v1::Changed> {
-        self.change(request.into_inner().into()).await.map(Response::new)
+        let peer = Peer::of(&request)?;
+        self.change(&peer, request.into_inner().into()).await.map(Response::new)
     }
 
     async fn remove_switch(&self, request: Request<v1::RemoveSwitchRequest>) -> Answer<v1::Changed> {
-        self.change(request.into_inner().into()).await.map(Response::new)
+        let peer = Peer::of(&request)?;
+        self.change(&peer, request.into_inner().into()).await.map(Response::new)
     }
 
     async fn list_switches(&self, _: Request<v1::ListSwitchesRequest>) -> Answer<v1::SwitchList> {
@@ -204,16 +222,19 @@ impl Northbound for North {
     }
 
     async fn add_host(&self, request: Request<v1::Host>) -> Answer<v1::Changed> {
+        let peer = Peer::of(&request)?;
         let hosts = v1::HostList { hosts: vec![request.into_inner()] };
-        self.change(hosts.try_into()?).await.map(Response::new)
+        self.change(&peer, hosts.try_into()?).await.map(Response::new)
     }
 
     async fn add_hosts(&self, request: Request<v1::HostList>) -> Answer<v1::Changed> {
-        self.change(request.into_inner().try_into()?).await.map(Response::new)
+        let peer = Peer::of(&request)?;
+        self.change(&peer, request.into_inner().try_into()?).await.map(Response::new)
     }
 
     async fn remove_host(&self, request: Request<v1::RemoveHostRequest>) -> Answer<v1::Changed> {
-        self.change(request.into_inner().into()).await.map(Response::new)
+        let peer = Peer::of(&request)?;
+        self.change(&peer, request.into_inner().into()).await.map(Response::new)
     }
 
     async fn list_hosts(&self, _: Request<v1::ListHostsRequest>) -> Answer<v1::HostList> {
@@ -228,15 +249,18 @@ impl Northbound for North {
     }
 
     async fn add_link(&self, request: Request<v1::Link>) -> Answer<v1::Changed> {
-        self.change(request.into_inner().try_into()?).await.map(Response::new)
+        let peer = Peer::of(&request)?;
+        self.change(&peer, request.into_inner().try_into()?).await.map(Response::new)
     }
 
     async fn set_link(&self, request: Request<v1::SetLinkRequest>) -> Answer<v1::Changed> {
-        self.change(request.into_inner().try_into()?).await.map(Response::new)
+        let peer = Peer::of(&request)?;
+        self.change(&peer, request.into_inner().try_into()?).await.map(Response::new)
     }
 
     async fn remove_link(&self, request: Request<v1::RemoveLinkRequest>) -> Answer<v1::Changed> {
-        self.change(request.into_inner().try_into()?).await.map(Response::new)
+        let peer = Peer::of(&request)?;
+        self.change(&peer, request.into_inner().try_into()?).await.map(Response::new)
     }
 
     async fn list_links(&self, _: Request<v1::ListLinksRequest>) -> Answer<v1::LinkList> {

@@ -3,6 +3,7 @@
 use crate::change::Refusal;
 use crate::session::{Outbox, Session};
 use crate::writer::{Attached, Job};
+use api::gate::{Attempt, Gate, Peer, Turned};
 use api::v1::from_switch::Body;
 use api::v1::southbound_server::Southbound;
 use api::v1::{FromSwitch, Hello, ToSwitch};
@@ -26,6 +27,7 @@ const MESSAGES_AHEAD: usize = 8;
 
 pub(crate) struct South {
     pub(crate) jobs: mpsc::Sender<Job>,
+    pub(crate) gate: Arc<Gate>,
 }
 
 #[tonic::async_trait]
@@ -33,7 +35,7 @@ impl Southbound for South {
     type AttachStream = Pin<Box<dyn Stream<Item = Result<ToSwitch, Status>> + Send>>;
 
     async fn attach(&self, request: Request<Streaming<FromSwitch>>) -> Result<Response<Self::AttachStream>, Status> {
-        let peer = request.remote_addr();
+        let peer = Peer::of(&request)?;
         let mut incoming = request.into_inner();
         let first = tokio::time::timeout(HELLO_TIMEOUT, incoming.message())
             .await
@@ -41,6 +43,18 @@ impl Southbound for South {
         let Some(FromSwitch { body: Some(Body::Hello(Hello { switch, report, version })) }) = first else {
             return Err(Status::invalid_argument("the first message of a stream must be a hello message"));
         };
+        // Before anything is looked up: only the switch itself may replace its stream, and receive names and the hash key.
+        if let Err(reason) = peer.may_attach_as(&clip(&switch)) {
+            let from = peer.address();
+            self.gate.turn_away(&Attempt {
+                turned: Turned::Name,
+                peer: Some(&peer),
+                from,
+                what: "attach",
+                reason: &reason,
+            });
+            return Err(Status::permission_denied(reason));
+        }
         // The text from a switch may be as long as a message; the log needs only its start.
         let version = clip(&version);
         let (reply, attached) = oneshot::channel();
@@ -53,10 +67,10 @@ impl Southbound for South {
         let switch = clip(&switch);
         self.jobs.send(job).await.map_err(|_| stopping())?;
         let Attached { session, outbox } = attached.await.map_err(|_| stopping())?.map_err(|error| {
-            tracing::warn!(switch, ?peer, %error, "the switch is refused");
+            tracing::warn!(switch, %peer, %error, "the switch is refused");
             crate::north::status_of(&error)
         })?;
-        tracing::info!(switch, ?peer, version, "switch connected");
+        tracing::info!(switch, %peer, version, "switch connected");
 
         let (messages, outgoing) = mpsc::channel(MESSAGES_AHEAD);
         tokio::spawn(feed(outbox, messages));

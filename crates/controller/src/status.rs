@@ -1,16 +1,19 @@
 //! The controller's `/metrics` and `/status`.
 
 use crate::shared::{Connected, Shared};
-use api::limits::Guard;
+use api::audit::Audit;
+use api::gate::Gate;
 use api::memory;
 use api::status::{MetricsText, StatusSource, plain};
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 pub(crate) struct Page {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) guard: Arc<Guard>,
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) audit: Arc<Audit>,
 }
 
 impl Page {
@@ -44,9 +47,10 @@ impl StatusSource for Page {
             "names": read(&sizes.names), "switches": read(&sizes.switches), "hosts": read(&sizes.hosts),
             "links": read(&sizes.links), "changes": read(changes), "transactions": read(transactions),
             "messages": read(messages), "message_bytes": read(message_bytes), "resyncs": read(resyncs),
-            "pending_pushes": read(pending_pushes), "connections": self.guard.connections(),
-            "request_bytes": self.guard.request_bytes(),
+            "pending_pushes": read(pending_pushes), "connections": self.gate.limits().connections(),
+            "request_bytes": self.gate.limits().request_bytes(),
             "memory": memory::json(&memory::usage(read(&sizes.names), &self.parts())),
+            "turned_away": self.gate.turned_away().into_iter().collect::<BTreeMap<_, _>>(),
             "connected": self.shared.connected().into_iter().map(switch).collect::<Vec<_>>(),
         })
         .to_string()
@@ -79,7 +83,8 @@ impl StatusSource for Page {
         text.gauge("fibula_switch_cannot_follow", cannot, each(|c| c.cannot_follow.is_some().into()));
         text.counter("fibula_switch_sent_messages_total", "Messages sent to a switch.", each(|c| c.sent_messages));
         text.counter("fibula_switch_acknowledged_total", "Messages it acknowledged.", each(|c| c.acked_messages));
-        self.guard.metrics(&mut text);
+        self.gate.metrics(&mut text);
+        self.audit.metrics(&mut text);
         text.memory(&self.parts());
         text.finish()
     }

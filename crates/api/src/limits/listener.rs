@@ -1,8 +1,6 @@
 //! Accepting connections within the limits, and closing those that do nothing.
 
 use super::connections::{Connection, Guard, Limit};
-use axum::extract::connect_info;
-use axum::serve::IncomingStream;
 use std::future::Future;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -13,8 +11,6 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Sleep;
-use tokio_stream::Stream;
-use tonic::transport::server::{Connected, TcpConnectInfo};
 
 /// How long accepting pauses when the system gives no descriptor.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -88,37 +84,6 @@ impl Listener {
 #[expect(clippy::disallowed_methods, reason = "what the system lacks comes back by itself, and nothing says when")]
 fn pause() -> Sleep {
     tokio::time::sleep(PAUSE)
-}
-
-impl Stream for Listener {
-    type Item = io::Result<Guarded<TcpStream>>;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.poll_accept(cx).map(|(stream, _)| Some(Ok(stream)))
-    }
-}
-
-impl axum::serve::Listener for Listener {
-    type Io = Guarded<TcpStream>;
-    type Addr = SocketAddr;
-
-    async fn accept(&mut self) -> (Self::Io, SocketAddr) {
-        std::future::poll_fn(|cx| self.poll_accept(cx)).await
-    }
-
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
-    }
-}
-
-/// The other end of a connection that axum serves.
-#[derive(Clone, Copy, Debug)]
-pub struct Remote(pub SocketAddr);
-
-impl connect_info::Connected<IncomingStream<'_, Listener>> for Remote {
-    fn connect_info(stream: IncomingStream<'_, Listener>) -> Self {
-        Remote(*stream.remote_addr())
-    }
 }
 
 /// A connection that ends when it is closed for another one, or when no request comes in time.
@@ -197,13 +162,5 @@ impl<Io: AsyncWrite + Unpin> AsyncWrite for Guarded<Io> {
 
     fn is_write_vectored(&self) -> bool {
         self.io.is_write_vectored()
-    }
-}
-
-impl Connected for Guarded<TcpStream> {
-    type ConnectInfo = TcpConnectInfo;
-
-    fn connect_info(&self) -> TcpConnectInfo {
-        self.io.connect_info()
     }
 }

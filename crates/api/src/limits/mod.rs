@@ -22,7 +22,7 @@ mod requests;
 
 pub use connections::{Guard, Limit};
 pub use descriptors::raise_descriptors;
-pub use listener::{Guarded, Listener, Remote};
+pub use listener::{Guarded, Listener};
 pub use requests::{RequestLayer, WrapBody};
 
 use serde::Deserialize;

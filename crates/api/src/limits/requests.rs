@@ -5,7 +5,7 @@
 //! byte is reserved as it comes, until the answer.
 
 use super::connections::{Guard, Held, Limit};
-use super::listener::Remote;
+use crate::gate::Peer;
 use axum::extract::ConnectInfo;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{Request, Response, StatusCode};
@@ -18,7 +18,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::time::Sleep;
 use tonic::Status;
-use tonic::transport::server::TcpConnectInfo;
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -119,9 +118,9 @@ const GRPC: &[u8] = b"application/grpc";
 
 fn remote<B>(request: &Request<B>) -> Option<SocketAddr> {
     let extensions = request.extensions();
-    match extensions.get::<TcpConnectInfo>() {
-        Some(info) => info.remote_addr(),
-        None => extensions.get::<ConnectInfo<Remote>>().map(|info| info.0.0),
+    match extensions.get::<Peer>() {
+        Some(peer) => Some(peer.address()),
+        None => extensions.get::<ConnectInfo<Peer>>().map(|info| info.0.address()),
     }
 }
 

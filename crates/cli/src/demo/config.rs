@@ -1,9 +1,11 @@
-//! Writes the configuration files of the controller and the switches, as an operator would write them.
+//! Writes the configuration files of the controller and the switches, and issues their certificates, as an operator would.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use api::identity::{Identity, Kind, Role};
+use api::pki::Authority;
 use fib::designs::Design;
 use serde::Serialize;
 
@@ -14,6 +16,9 @@ pub(super) const CONTROLLER: &str = "127.0.0.1:4600";
 
 /// Where the controller serves its status.
 pub(super) const CONTROLLER_STATUS: &str = "127.0.0.1:4601";
+
+/// How long the certificates of a run are valid.
+const CERTIFICATE_DAYS: u32 = 30;
 
 /// Where a switch serves its status.
 pub(super) fn status_address(switch: usize) -> SocketAddr {
@@ -31,6 +36,7 @@ struct Controller<'a> {
     name_kind: &'a str,
     max_names: usize,
     hash: &'a str,
+    tls: Tls,
 }
 
 #[derive(Serialize)]
@@ -40,7 +46,13 @@ struct Switch<'a> {
     state_dir: PathBuf,
     workers: usize,
     status: SocketAddr,
+    tls: Tls,
     port: Vec<Port<'a>>,
+}
+
+#[derive(Serialize)]
+struct Tls {
+    dir: PathBuf,
 }
 
 #[derive(Serialize)]
@@ -56,6 +68,8 @@ pub(super) struct Files {
     pub(super) controller: PathBuf,
     /// In switch order.
     pub(super) switches: Vec<PathBuf>,
+    /// The certificate that the demo shows to the controller.
+    pub(super) operator: PathBuf,
 }
 
 /// Writes all files for `layout` to `directory`.
@@ -64,7 +78,9 @@ pub(super) fn write(
     layout: &Layout,
     (value_mode, designs): (&str, [&'static Design; 2]),
     max_names: usize,
-) -> io::Result<Files> {
+) -> anyhow::Result<Files> {
+    let authority = Authority::create(&directory.join("pki"))?;
+    let certificate = |kind, name: &str| authority.make(&Identity::new(kind, name)?, &[], CERTIFICATE_DAYS);
     let controller = directory.join("controller.toml");
     let store = directory.join("rib.sqlite");
     let [gateway_design, core_design] = designs.map(|design| design.name);
@@ -79,6 +95,7 @@ pub(super) fn write(
         name_kind,
         max_names,
         hash,
+        tls: Tls { dir: certificate(Kind::Controller, "controller")? },
     };
     put(&controller, &config)?;
     let mut switches = Vec::with_capacity(layout.n_switches());
@@ -90,12 +107,14 @@ pub(super) fn write(
             .map(|port| Port { id: port.id, device: &port.device, role: if port.trunk { "trunk" } else { "host" } })
             .collect();
         let path = directory.join(format!("{name}.toml"));
-        let controller = format!("http://{CONTROLLER}");
+        let controller = format!("https://{CONTROLLER}");
         let status = status_address(switch);
-        put(&path, &Switch { name, controller, state_dir, workers: 1, status, port })?;
+        let tls = Tls { dir: certificate(Kind::Switch, name)? };
+        put(&path, &Switch { name, controller, state_dir, workers: 1, status, tls, port })?;
         switches.push(path);
     }
-    Ok(Files { controller, switches })
+    let operator = certificate(Kind::Operator(Role::Admin), "demo")?;
+    Ok(Files { controller, switches, operator })
 }
 
 fn put(path: &Path, config: &impl Serialize) -> io::Result<()> {

@@ -11,6 +11,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use api::identity::Kind;
+use api::tls::{Files, Tls};
 use api::v1::northbound_client::NorthboundClient;
 use api::v1::{
     AddSwitchRequest, Host, Link, LinkEnd, ListSwitchesRequest, NameBatch, NameRecord, PutNamesRequest,
@@ -58,13 +60,15 @@ pub(super) struct RemoteControl<'a> {
 }
 
 impl<'a> RemoteControl<'a> {
-    /// Waits for the controller to answer.
-    pub(super) fn connect(site: Site<'a>, stop: &Stop) -> Result<Self> {
+    /// Waits for the controller to answer. `operator`: the certificate to show to it.
+    pub(super) fn connect(site: Site<'a>, operator: &Path, stop: &Stop) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-        let url = format!("http://{CONTROLLER}");
+        let url = format!("https://{CONTROLLER}");
+        let tls = Tls::load(&Files::in_directory(operator))?;
         let deadline = Instant::now() + START_TIMEOUT;
         let channel = loop {
-            match runtime.block_on(api::client::connect(&url, Duration::from_secs(1))) {
+            let kind = Kind::Controller;
+            match runtime.block_on(api::client::connect_to(kind, &url, Some(&tls), Duration::from_secs(1))) {
                 Ok(channel) => break channel,
                 Err(e) if Instant::now() > deadline => return Err(e.into()),
                 Err(_) => std::thread::sleep(Duration::from_millis(10)),

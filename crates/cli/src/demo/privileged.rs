@@ -54,7 +54,7 @@ pub(super) fn run(
 ) -> Result<Outcome> {
     let max_names = (sizes.n_names as usize * 2).max(100_000);
     let files = config::write(directory, layout, (sizes.value_mode, sizes.designs), max_names)
-        .context("writing configuration files")?;
+        .context("writing configuration files and certificates")?;
     let wires = Wires::build(layout)?;
     // From here on, processes and sockets of this thread belong to the switches' namespace.
     netns::enter(&wires.fabric())?;
@@ -67,7 +67,7 @@ pub(super) fn run(
         &["controller".as_ref(), "--config".as_ref(), files.controller.as_os_str()],
     )?;
     let site = Site { layout, directory, switches: &files.switches, processes: &mut processes };
-    let mut control = RemoteControl::connect(site, stop)?;
+    let mut control = RemoteControl::connect(site, &files.operator, stop)?;
     control.register()?;
 
     let sniffers = wires.sniffers(layout)?;

@@ -1,14 +1,14 @@
 //! `fibula switch lookup`: which port a name is at, queried from a switch itself.
 
-use crate::remote::answer;
+use crate::remote::{Credentials, answer, exit_of};
 use api::client::ConnectError;
+use api::identity::Kind;
 use api::v1::lookup_client::LookupClient;
 use api::{lookup, v1};
 use command::output::{Exit, Failure, OrExit, Output, to_stdout};
 use command::text::TextReader;
 use serde::Serialize;
 use std::io::{IsTerminal, Write};
-use std::time::Duration;
 use tonic::transport::Channel;
 
 /// Which switch to ask, and for what.
@@ -17,6 +17,8 @@ pub(crate) struct Args {
     /// Address of the switch's look-up service: `lookup` in its switch.toml
     #[arg(long, env = "FIBULA_LOOKUP", default_value = "127.0.0.1:4603", value_name = "ADDRESS")]
     at: String,
+    #[command(flatten)]
+    credentials: Credentials,
     /// Names; without any, they are read from standard input, one a line
     names: Vec<String>,
     /// Names from standard input that are asked for together
@@ -31,15 +33,13 @@ struct AnswerRow {
     port: Option<u32>,
 }
 
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-
 impl Args {
     /// # Errors
     /// Exit code 3 for a text that is not a name, 4 if the switch does not answer.
     pub(crate) fn run(self, out: &Output) -> anyhow::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let Args { at, names, batch } = self;
-        let mut client = runtime.block_on(connect(&at))?;
+        let Args { at, credentials, names, batch } = self;
+        let mut client = runtime.block_on(connect(&at, &credentials))?;
         if !names.is_empty() {
             return out.rows(&runtime.block_on(ask(&mut client, names))?);
         }
@@ -71,9 +71,8 @@ impl Args {
     }
 }
 
-async fn connect(at: &str) -> anyhow::Result<LookupClient<Channel>> {
-    let url = if at.contains("://") { at.to_owned() } else { format!("http://{at}") };
-    let channel = api::client::connect(&url, CONNECT_TIMEOUT).await.map_err(|error| match error {
+async fn connect(at: &str, credentials: &Credentials) -> anyhow::Result<LookupClient<Channel>> {
+    let channel = credentials.connect(Kind::Switch, at).await?.map_err(|error| match error {
         ConnectError::Unreachable { reason, .. } => Failure::new(
             Exit::NotFound,
             format!(
@@ -81,7 +80,10 @@ async fn connect(at: &str) -> anyhow::Result<LookupClient<Channel>> {
                  switch.toml"
             ),
         ),
-        _ => Failure::new(Exit::Usage, format!("`{at}` is not an address with a port; write it like 10.0.0.2:4603")),
+        ConnectError::BadUrl { .. } => {
+            Failure::new(Exit::Usage, format!("`{at}` is not an address with a port; write it like 10.0.0.2:4603"))
+        }
+        error => Failure::new(exit_of(&error), error),
     })?;
     Ok(api::client::lookup(channel))
 }

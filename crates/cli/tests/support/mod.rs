@@ -78,7 +78,7 @@ impl Site {
     pub(crate) fn switch_with(&self, name: &str, limits: Limits) -> Arc<agent::Shared<MemoryTables>> {
         let shared = agent::Shared::new(Replica::new(limits, MemoryTables::default()));
         let memory: agent::Memory = Arc::new(|| api::memory::usage(10, &[("fib", 25)]));
-        tokio::spawn(agent::run(name.to_owned(), self.url.clone(), Arc::clone(&shared), memory));
+        tokio::spawn(agent::run(name.to_owned(), self.url.clone(), None, Arc::clone(&shared), memory));
         shared
     }
 }

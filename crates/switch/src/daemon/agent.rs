@@ -6,6 +6,8 @@
 //! changes: the switch serves what it has, says so, and tries again, after 0.2 s at first, then after twice the time each,
 //! at most 5 s.
 
+use api::identity::Kind;
+use api::tls::Tls;
 use api::v1::from_switch::Body;
 use api::v1::{Ack, FromSwitch, Hello, MemoryUse, Refused, Resync, ToSwitch};
 use fib::messages::Uplink;
@@ -157,7 +159,7 @@ pub enum StreamError {
     #[error(transparent)]
     Connect(#[from] api::client::ConnectError),
     /// The controller refused or ended it, or the connection broke.
-    #[error("{}", .0.message())]
+    #[error("{}", api::client::reason(.0))]
     Ended(#[from] Box<tonic::Status>),
     /// The controller closed it.
     #[error("the controller closed the stream")]
@@ -180,12 +182,19 @@ pub enum StreamError {
 /// Says what holds the memory of the switch.
 pub type Memory = Arc<dyn Fn() -> MemoryUse + Send + Sync>;
 
-/// Keeps the replica in step, for ever. `switch`: the name by which the controller knows it.
-pub async fn run<T: Tables + Send>(switch: String, controller: String, shared: Arc<Shared<T>>, memory: Memory) {
+/// Keeps the replica in step, for ever. `switch`: the name by which the controller knows it, and that `tls` has in its
+/// certificate.
+pub async fn run<T: Tables + Send>(
+    switch: String,
+    controller: String,
+    tls: Option<Arc<Tls>>,
+    shared: Arc<Shared<T>>,
+    memory: Memory,
+) {
     let mut pause = FIRST_PAUSE;
     let mut last_said: Option<Instant> = None;
     loop {
-        let Err(error) = session(&switch, &controller, &shared, &memory).await;
+        let Err(error) = session(&switch, &controller, tls.as_ref(), &shared, &memory).await;
         let was_connected = {
             let mut status = shared.lock_status();
             status.last_error = error.to_string();
@@ -227,10 +236,11 @@ fn told(memory: Memory) -> impl Stream<Item = FromSwitch> + Send + Unpin {
 async fn session<T: Tables>(
     switch: &str,
     controller: &str,
+    tls: Option<&Arc<Tls>>,
     shared: &Shared<T>,
     memory: &Memory,
 ) -> Result<Infallible, StreamError> {
-    let channel = api::client::connect(controller, CONNECT_TIMEOUT).await?;
+    let channel = api::client::connect_to(Kind::Controller, controller, tls, CONNECT_TIMEOUT).await?;
     let hello = Hello {
         switch: switch.to_owned(),
         report: shared.report().into(),

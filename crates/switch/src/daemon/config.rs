@@ -6,11 +6,13 @@ use crate::gateway;
 use crate::parse::MAX_FIXED_OFFSET;
 use crate::source::CheckSource;
 use api::config::ConfigError;
+use api::gate::check_address;
 use api::limits::Limits;
+use api::tls::Files;
 use fib::action::PortId;
 use serde::Deserialize;
 use std::collections::HashSet;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 /// What a switch needs to know. Unknown keys are errors.
@@ -29,6 +31,17 @@ pub struct Config {
     /// Where in a frame the names start, for names of kind `fixed:N`: bytes from the first byte of the destination
     /// address, in the frame as the host sent it.
     pub fixed_offset: Option<usize>,
+    /// Our certificate, and whose we accept.
+    pub tls: Option<Files>,
+    /// Go without certificates where other machines are reached, or reach us.
+    #[serde(default)]
+    pub insecure: bool,
+    /// Serve `/metrics` and `/status` to everybody, without certificates.
+    #[serde(default)]
+    pub metrics_open: bool,
+    /// The record of changes that operators ask of the switch itself.
+    #[serde(default)]
+    pub audit: api::audit::Settings,
     /// Where `/metrics` and `/status` listen; none if absent.
     pub status: Option<SocketAddr>,
     /// Where programs ask which port a name is at, over gRPC and HTTP; nobody can if absent.
@@ -103,13 +116,7 @@ impl Config {
         if config.state_dir.as_os_str().is_empty() {
             return Err("state_dir is empty; write a directory of its own, such as /var/lib/fibula/s1".to_owned());
         }
-        let url = config.controller.parse::<tonic::transport::Uri>();
-        if !url.is_ok_and(|url| url.scheme_str() == Some("http") && url.host().is_some()) {
-            let given = &config.controller;
-            return Err(format!(
-                "controller = {given:?} is not a controller's URL; write it like http://10.0.0.1:4600"
-            ));
-        }
+        config.check_trust()?;
         let addresses = [config.lookup, config.status, config.flow.as_ref().and_then(|flow| flow.control)];
         let taken = |&address: &SocketAddr| {
             addresses.iter().flatten().filter(|other| api::config::same_port(**other, address)).count() > 1
@@ -172,6 +179,56 @@ impl Config {
         }
     }
 
+    /// Whether others are reached and let in with certificates, where that matters.
+    fn check_trust(&self) -> Result<(), String> {
+        let given = &self.controller;
+        let not_a_url =
+            || Err(format!("controller = {given:?} is not a controller's URL; write it like https://10.0.0.1:4600"));
+        let Ok(url) = given.parse::<tonic::transport::Uri>() else { return not_a_url() };
+        let Some(host) = url.host().map(|host| host.trim_matches(['[', ']'])) else { return not_a_url() };
+        let is_local = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
+        let has_tls = self.tls.is_some();
+        match url.scheme_str() {
+            Some("https") if !has_tls => {
+                let name = &self.name;
+                return Err(format!(
+                    "controller = {given:?} takes a certificate, and there is no [tls]; make one with `fibula pki issue \
+                     switch {name}`, copy its directory here and write [tls] dir = \"DIRECTORY\""
+                ));
+            }
+            Some("http") if has_tls => {
+                return Err(format!(
+                    "controller = {given:?} is without TLS, but there is [tls]; write https://, or remove [tls]"
+                ));
+            }
+            Some("http") if !is_local && !self.insecure => {
+                let name = &self.name;
+                return Err(format!(
+                    "controller = {given:?} is without TLS: whoever is on the way could read the names and pose as the \
+                     controller. Make a certificate with `fibula pki issue switch {name}`, copy its directory here, and \
+                     write https:// and [tls] dir = \"DIRECTORY\". Or accept the danger with insecure = true"
+                ));
+            }
+            Some("http" | "https") => {}
+            _ => return not_a_url(),
+        }
+        if let Some(files) = &self.tls {
+            files.paths()?;
+        }
+        self.audit.check()?;
+        let control = self.flow.as_ref().and_then(|flow| flow.control);
+        for (key, address) in [("lookup", self.lookup), ("flow.control", control)] {
+            address.map_or(Ok(()), |address| check_address(key, address, has_tls, self.insecure))?;
+        }
+        let is_open = has_tls || self.metrics_open;
+        self.status.map_or(Ok(()), |address| check_address("status", address, is_open, self.insecure))
+    }
+
+    /// The file that changes are recorded in: by default beside the saved image.
+    pub fn audit_path(&self) -> PathBuf {
+        self.audit.file.clone().unwrap_or_else(|| self.state_dir.join("audit.jsonl"))
+    }
+
     /// What connection tracking is to do, if there is any.
     /// # Errors
     /// What is wrong with `[flow]`.
@@ -225,7 +282,7 @@ fn port_id<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<PortId, 
 mod tests {
     use super::*;
 
-    const GOOD: &str = "name = 's1'\ncontroller = 'http://10.0.0.1:4600'\nstate_dir = '/tmp/s1'\n";
+    const GOOD: &str = "name = 's1'\ncontroller = 'http://127.0.0.1:4600'\nstate_dir = '/tmp/s1'\n";
     const PORT: &str = "[[port]]\nid = 1\ndevice = 'eth0'\nrole = 'host'\n";
 
     #[test]
@@ -254,6 +311,15 @@ mod tests {
     }
 
     #[test]
+    fn other_machines_are_reached_with_certificates_or_insecure_alone() {
+        let open = GOOD.replace("127.0.0.1", "10.0.0.1") + "lookup = '0.0.0.0:4603'\nstatus = '10.0.0.2:4602'\n";
+        Config::parse(&format!("{open}insecure = true\n")).unwrap();
+        Config::parse(&format!("{}[tls]\ndir = '/etc/fibula/tls'\n", open.replace("http:", "https:"))).unwrap();
+        Config::parse(&format!("{GOOD}status = '10.0.0.2:4602'\nmetrics_open = true\n{PORT}")).unwrap();
+        Config::parse(&format!("{}{PORT}", GOOD.replace("127.0.0.1", "[::1]"))).unwrap();
+    }
+
+    #[test]
     fn wrong_files_are_refused_with_the_reason() {
         let cases = [
             (format!("{GOOD}worker = 2\n"), "worker"),
@@ -275,11 +341,18 @@ mod tests {
             (format!("{GOOD}status = '[::1]:4602'\n[flow]\ncontrol = '[::1]:4602'\n"), "the address [::1]:4602"),
             (format!("{GOOD}{PORT}[[flow.rule]]\naction = 'drop'\nin_port = 7\n"), "in_port = 7"),
             (GOOD.to_owned(), "there is no [[port]]"),
-            (format!("{GOOD}lookup = '0.0.0.0:4602'\nstatus = '127.0.0.1:4602'\n"), "another port"),
+            (format!("{GOOD}insecure = true\nlookup = '0.0.0.0:4602'\nstatus = '127.0.0.1:4602'\n"), "another port"),
             (GOOD.replace("/tmp/s1", ""), "state_dir is empty"),
             (GOOD.replace("s1'\nc", "'\nc"), "name"),
             (GOOD.replace("http://", ""), "not a controller's URL"),
-            (GOOD.replace("http:", "https:"), "not a controller's URL"),
+            (GOOD.replace("http:", "ftp:"), "not a controller's URL"),
+            (GOOD.replace("http:", "https:"), "fibula pki issue switch s1"),
+            (GOOD.replace("127.0.0.1", "10.0.0.1"), "insecure = true"),
+            (GOOD.replace("127.0.0.1", "controller.example"), "fibula pki issue switch s1"),
+            (format!("{GOOD}[tls]\ndir = '/etc/fibula/tls'\n"), "write https://"),
+            (format!("{GOOD}lookup = '0.0.0.0:4603'\n"), "fibula pki init"),
+            (format!("{GOOD}status = '10.0.0.2:4602'\n"), "fibula pki init"),
+            (format!("{GOOD}[flow]\ncontrol = '[::]:4604'\n"), "fibula pki init"),
         ];
         for (text, reason) in cases {
             let message = Config::parse(&text).unwrap_err();

@@ -9,7 +9,9 @@ use crate::flow::packet::{Endpoint, Tuple};
 use crate::flow::rules::Prefix;
 use crate::flow::state::{protocol_name, protocol_number};
 use crate::flow::{FlowView, balance::ServerError};
+use api::audit::Audit;
 use api::flow::PAGE_FLOWS;
+use api::gate::Peer;
 use api::v1::change_server_request::Change as WireChange;
 use api::v1::flows_server::Flows as Service;
 use api::v1::{self};
@@ -84,12 +86,15 @@ impl Keeper {
 }
 
 /// Answers operators.
-pub(super) struct Control(pub(super) Flows);
+pub(super) struct Control {
+    pub(super) flows: Flows,
+    pub(super) audit: Arc<Audit>,
+}
 
 impl Control {
     /// Runs what takes locks where it holds up no other task.
     async fn blocking<R: Send + 'static>(&self, work: impl FnOnce(Flows) -> R + Send + 'static) -> Result<R, Status> {
-        let flows = self.0.clone();
+        let flows = self.flows.clone();
         tokio::task::spawn_blocking(move || work(flows)).await.map_err(|error| Status::internal(error.to_string()))
     }
 }
@@ -135,13 +140,17 @@ impl Service for Control {
     }
 
     async fn flush(&self, request: Request<v1::FlushFlowsRequest>) -> Result<Response<v1::FlushFlowsReply>, Status> {
-        let filter = Filter::new(request.into_inner().filter.unwrap_or_default())?;
+        let peer = Peer::of(&request)?;
+        let filter = request.into_inner().filter.unwrap_or_default();
+        let detail = describe(&filter);
+        let filter = Filter::new(filter)?;
         let flushed = self.blocking(move |flows| flows.flush(|tuple| filter.matches(tuple))).await?;
+        self.audit.change(&peer, "flush_flows", &detail, Ok((flushed, 0)));
         Ok(Response::new(v1::FlushFlowsReply { flushed }))
     }
 
     async fn stats(&self, _request: Request<v1::FlowStatsRequest>) -> Result<Response<v1::FlowStatsReply>, Status> {
-        let stats = stats(&self.0).into_iter();
+        let stats = stats(&self.flows).into_iter();
         let stats = stats.map(|(name, value)| v1::FlowStat { name: name.to_owned(), value }).collect();
         Ok(Response::new(v1::FlowStatsReply { stats }))
     }
@@ -151,7 +160,7 @@ impl Service for Control {
         _request: Request<v1::ListServersRequest>,
     ) -> Result<Response<v1::ListServersReply>, Status> {
         let mut servers = vec![];
-        for (service, protocol, members) in self.0.servers() {
+        for (service, protocol, members) in self.flows.servers() {
             servers.extend(members.into_iter().map(|member| v1::FlowServer {
                 service: endpoint_text(service),
                 protocol: protocol_name(protocol),
@@ -169,7 +178,25 @@ impl Service for Control {
         &self,
         request: Request<v1::ChangeServerRequest>,
     ) -> Result<Response<v1::ChangeServerReply>, Status> {
-        let v1::ChangeServerRequest { service, protocol, server, change } = request.into_inner();
+        let peer = Peer::of(&request)?;
+        let request = request.into_inner();
+        let what = match &request.change {
+            Some(WireChange::Add(_)) => "add_server",
+            Some(WireChange::Drain(_)) => "drain_server",
+            Some(WireChange::Remove(_)) => "remove_server",
+            None => "change_server",
+        };
+        let detail = format!("{} of {}", request.server, request.service);
+        let changed = self.change_of(request).await;
+        let end = changed.as_ref().map(|()| (1, 0)).map_err(|status| status.message());
+        self.audit.change(&peer, what, &detail, end);
+        changed.map(|()| Response::new(v1::ChangeServerReply {}))
+    }
+}
+
+impl Control {
+    async fn change_of(&self, request: v1::ChangeServerRequest) -> Result<(), Status> {
+        let v1::ChangeServerRequest { service, protocol, server, change } = request;
         let (service, server) = (endpoint(&service)?, endpoint(&server)?);
         let protocol = if protocol.is_empty() { "tcp" } else { &protocol };
         let protocol = service_protocol(protocol).map_err(Status::invalid_argument)?;
@@ -192,9 +219,17 @@ impl Service for Control {
             }
             ChangeError::Server(ServerError::TooMany) => Status::failed_precondition(error.to_string()),
             _ => Status::invalid_argument(error.to_string()),
-        })?;
-        Ok(Response::new(v1::ChangeServerReply {}))
+        })
     }
+}
+
+/// Which flows, in words.
+fn describe(filter: &v1::FlowFilter) -> String {
+    let v1::FlowFilter { protocol, address, port } = filter;
+    let port = port.map(|port| format!("port {port}")).unwrap_or_default();
+    let words: Vec<&str> =
+        [protocol, address, &port].into_iter().map(|word| &word[..]).filter(|word| !word.is_empty()).collect();
+    if words.is_empty() { "all".to_owned() } else { words.join(", ") }
 }
 
 /// Everything that is counted, with how full the tables are.

@@ -25,7 +25,10 @@ use crate::flow::stage::StageError;
 use crate::plane::PlaneWriter;
 use crate::port::Role;
 use agent::Shared;
+use api::audit::Audit;
+use api::gate::Gate;
 use api::limits::{self, Guard, raise_descriptors};
+use api::tls::{Tls, TlsError};
 use config::Config;
 use fib::replica::{Limits, Replica};
 use netio::backend::af_packet::{AfPacket, Options};
@@ -61,6 +64,19 @@ pub enum StartError {
     )]
     State {
         /// The directory.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The certificates cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The record of changes cannot be written.
+    #[error(
+        "cannot write the audit trail {path}: {source}; see that its directory may be written, or set [audit] file"
+    )]
+    Audit {
+        /// The file.
         path: PathBuf,
         /// Why.
         source: std::io::Error,
@@ -110,17 +126,24 @@ impl Switch {
         let state_error = |source| StartError::State { path: config.state_dir.clone(), source };
         let saved = tokio::task::block_in_place(|| SavedImage::new(&config.state_dir)).map_err(state_error)?;
         let image = saved.read().map_err(state_error)?;
+        let tls = config.tls.as_ref().map(|files| Tls::load_for(files, Some(&config.name))).transpose()?;
+        let path = config.audit_path();
+        let audit = Audit::open(&config.audit, &path).map_err(|source| StartError::Audit { path, source })?;
+        Audit::keep_synced(&audit);
+        let witness = Arc::clone(&audit);
+        let connections = raise_descriptors(config.limits.connections);
+        let guard = Guard::new(limits::Limits { connections, ..config.limits.clone() });
+        let gate =
+            Gate::new(tls.clone(), config.insecure, guard, Some(Box::new(move |attempt| witness.attempt(attempt))));
         let flows = start_flows(&config)?;
         let (plane, replica, directory) =
             tokio::task::block_in_place(|| start_plane(&config, flows.as_ref(), &saved, image))?;
         let (plane, shared, saver) = (Arc::new(plane), Shared::new(replica), Saver::new(saved));
 
-        let connections = raise_descriptors(config.limits.connections);
-        let guard = Guard::new(limits::Limits { connections, ..config.limits.clone() });
         let listens = |address| move |source| StartError::Listen { address, source };
         let lookup_address = match (config.lookup, &directory) {
             (Some(address), Some(directory)) => {
-                let bound = api::lookup::serve(address, Arc::new(lookup::Answers(Arc::clone(directory))), &guard).await;
+                let bound = api::lookup::serve(address, &gate, Arc::new(lookup::Answers(Arc::clone(directory)))).await;
                 Some(bound.map_err(listens(address))?)
             }
             _ => None,
@@ -128,16 +151,25 @@ impl Switch {
         let status_address = match config.status {
             Some(address) => {
                 let (name, weak) = (config.name.clone(), Arc::downgrade(&plane));
-                let (shared, saver, flows) = (Arc::clone(&shared), saver.clone(), flows.clone());
-                let page = status::Page::new(name, shared, saver, weak, directory, flows, Arc::clone(&guard));
-                let bound = api::status::serve(address, Arc::new(page), &guard).await;
+                let page = status::Page {
+                    name,
+                    shared: Arc::clone(&shared),
+                    saver: saver.clone(),
+                    plane: weak,
+                    directory,
+                    flows: flows.clone(),
+                    gate: Arc::clone(&gate),
+                    audit: Arc::clone(&audit),
+                };
+                let bound = api::status::serve(address, &gate, config.metrics_open, Arc::new(page)).await;
                 Some(bound.map_err(listens(address))?)
             }
             None => None,
         };
         let flow_address = match (config.flow.as_ref().and_then(|flow| flow.control), &flows) {
             (Some(address), Some(flows)) => {
-                let bound = api::flow::serve(address, flows::Control(flows.clone()), &guard).await;
+                let control = flows::Control { flows: flows.clone(), audit };
+                let bound = api::flow::serve(address, &gate, control).await;
                 Some(bound.map_err(listens(address))?)
             }
             _ => None,
@@ -159,7 +191,7 @@ impl Switch {
         }));
         let of_memory = Arc::clone(&shared);
         let memory = Arc::new(move || status::memory_use(&of_memory));
-        let agent = tokio::spawn(agent::run(config.name, config.controller, Arc::clone(&shared), memory));
+        let agent = tokio::spawn(agent::run(config.name, config.controller, tls, Arc::clone(&shared), memory));
         let background = [agent, saving, keeper_of_memory];
         Ok(Self { plane, shared, saver, status_address, lookup_address, flow_address, keeper, background })
     }

@@ -8,7 +8,8 @@ use crate::flow::Flows;
 use crate::flow::balance::{Member, endpoint_text};
 use crate::flow::state::protocol_name;
 use crate::plane::PlaneWriter;
-use api::limits::Guard;
+use api::audit::Audit;
+use api::gate::Gate;
 use api::memory;
 use api::status::{MetricsText, StatusSource, plain};
 use api::v1::MemoryUse;
@@ -17,17 +18,19 @@ use fib::name::NameKind;
 use fib::replica::{Replica, Tables};
 use lookup::base::processor::{Kernel, prefetch_pays};
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::SystemTime;
 
 pub(super) struct Page {
-    name: String,
-    shared: Arc<Shared<PlaneWriter>>,
-    saver: Saver,
-    plane: Weak<Dataplane>,
-    directory: Option<Arc<Directory>>,
-    flows: Option<Flows>,
-    guard: Arc<Guard>,
+    pub(super) name: String,
+    pub(super) shared: Arc<Shared<PlaneWriter>>,
+    pub(super) saver: Saver,
+    pub(super) plane: Weak<Dataplane>,
+    pub(super) directory: Option<Arc<Directory>>,
+    pub(super) flows: Option<Flows>,
+    pub(super) gate: Arc<Gate>,
+    pub(super) audit: Arc<Audit>,
 }
 
 /// Bytes by part.
@@ -48,18 +51,6 @@ struct Served {
 }
 
 impl Page {
-    pub(super) fn new(
-        name: String,
-        shared: Arc<Shared<PlaneWriter>>,
-        saver: Saver,
-        plane: Weak<Dataplane>,
-        directory: Option<Arc<Directory>>,
-        flows: Option<Flows>,
-        guard: Arc<Guard>,
-    ) -> Self {
-        Self { name, shared, saver, plane, directory, flows, guard }
-    }
-
     fn served(&self) -> Served {
         let replica = self.shared.replica();
         let (valid, local) = replica.tables().shared();
@@ -129,6 +120,7 @@ impl StatusSource for Page {
                 "last_error": saved.last_error, "saved_unix_seconds": saved.saved_at.map(unix_seconds),
             },
             "memory": memory::json(&memory::usage(valid_names.max(local_names), &parts)),
+            "turned_away": self.gate.turned_away().into_iter().collect::<BTreeMap<_, _>>(),
         });
         if let Some(DirectoryCounts { requests, refused, answers }) = self.directory.as_ref().map(|d| d.counts()) {
             let answers: Map<String, Value> =
@@ -175,8 +167,9 @@ impl StatusSource for Page {
         text.gauge("fibula_switch_valid_names", "Names of the ingress check.", plain(valid_names));
         text.gauge("fibula_switch_local_names", "Names of the egress check.", plain(local_names));
         text.gauge("fibula_switch_fib_bytes", "Bytes of the FIB.", plain(fib_bytes));
-        self.guard.metrics(&mut text);
         text.memory(&parts);
+        self.gate.metrics(&mut text);
+        self.audit.metrics(&mut text);
         if let Some(DirectoryCounts { requests, refused, answers }) = self.directory.as_ref().map(|d| d.counts()) {
             text.counter("fibula_lookup_requests_total", "Requests of the look-up service.", plain(requests));
             text.counter("fibula_lookup_refused_total", "Requests refused.", plain(refused));

@@ -1,0 +1,180 @@
+//! What each request needs, and the layer in front of the services that asks for it.
+
+use super::{Attempt, Gate, Peer, Turned, refusal};
+use crate::identity::Role;
+use axum::extract::{ConnectInfo, Request, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{self, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tonic::Status;
+use tower::{Layer, Service};
+
+/// What a request takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Needs {
+    /// An operator with this role at least.
+    Role(Role),
+    /// A switch; that it is the right one is checked with its hello.
+    Switch,
+}
+
+/// The requests that take less than the role `admin`, by path.
+const ACCESS: [(&str, Needs); 26] = [
+    ("/fibula.v1.Northbound/GetStatus", Needs::Role(Role::Reader)),
+    ("/fibula.v1.Northbound/GetName", Needs::Role(Role::Reader)),
+    ("/fibula.v1.Northbound/ListNames", Needs::Role(Role::Reader)),
+    ("/fibula.v1.Northbound/ExportNames", Needs::Role(Role::Reader)),
+    ("/fibula.v1.Northbound/ListSwitches", Needs::Role(Role::Reader)),
+    ("/fibula.v1.Northbound/ListHosts", Needs::Role(Role::Reader)),
+    ("/fibula.v1.Northbound/ListLinks", Needs::Role(Role::Reader)),
+    ("/fibula.v1.Northbound/PutNames", Needs::Role(Role::Writer)),
+    ("/fibula.v1.Northbound/RemoveNames", Needs::Role(Role::Writer)),
+    ("/fibula.v1.Northbound/ImportNames", Needs::Role(Role::Writer)),
+    ("/fibula.v1.Northbound/AddHost", Needs::Role(Role::Writer)),
+    ("/fibula.v1.Northbound/AddHosts", Needs::Role(Role::Writer)),
+    ("/fibula.v1.Northbound/RemoveHost", Needs::Role(Role::Writer)),
+    ("/fibula.v1.Northbound/AddLink", Needs::Role(Role::Writer)),
+    ("/fibula.v1.Northbound/SetLink", Needs::Role(Role::Writer)),
+    ("/fibula.v1.Northbound/RemoveLink", Needs::Role(Role::Writer)),
+    ("/fibula.v1.Southbound/Attach", Needs::Switch),
+    ("/fibula.v1.Lookup/Lookup", Needs::Role(Role::Reader)),
+    ("/fibula.v1.Flows/Show", Needs::Role(Role::Reader)),
+    ("/fibula.v1.Flows/Count", Needs::Role(Role::Reader)),
+    ("/fibula.v1.Flows/Stats", Needs::Role(Role::Reader)),
+    ("/fibula.v1.Flows/ListServers", Needs::Role(Role::Reader)),
+    ("/lookup", Needs::Role(Role::Reader)),
+    ("/status", Needs::Role(Role::Reader)),
+    ("/metrics", Needs::Role(Role::Reader)),
+    ("/fibula.v1.Flows/ChangeServer", Needs::Role(Role::Admin)),
+];
+
+/// What the request with this path needs. Whatever is not listed needs the role `admin`.
+pub fn needs(path: &str) -> Needs {
+    ACCESS.iter().find(|(known, _)| *known == path).map_or(Needs::Role(Role::Admin), |(_, needs)| *needs)
+}
+
+impl Gate {
+    /// Lets a request in, or counts it and says why not.
+    fn admit(&self, peer: Option<&Peer>, path: &str) -> Result<(), Status> {
+        let Some(peer) = peer else { return Err(Status::internal("the connection has no peer")) };
+        let Some(status) = refusal(peer, needs(path)) else { return Ok(()) };
+        let (from, reason) = (peer.address(), status.message());
+        self.turn_away(&Attempt { turned: Turned::Role, peer: Some(peer), from, what: path, reason });
+        Err(status)
+    }
+}
+
+/// Puts [`Gated`] in front of gRPC services.
+#[derive(Clone, Debug)]
+pub struct GateLayer(pub Arc<Gate>);
+
+impl<S> Layer<S> for GateLayer {
+    type Service = Gated<S>;
+
+    fn layer(&self, inner: S) -> Gated<S> {
+        Gated { gate: Arc::clone(&self.0), inner }
+    }
+}
+
+/// Passes on the requests that the peer of their connection may make.
+#[derive(Clone, Debug)]
+pub struct Gated<S> {
+    gate: Arc<Gate>,
+    inner: S,
+}
+
+impl<S, B, R> Service<http::Request<B>> for Gated<S>
+where
+    S: Service<http::Request<B>, Response = http::Response<R>>,
+    S::Future: Send + 'static,
+    S::Error: Send + 'static,
+    R: Default + Send + 'static,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<S::Response, S::Error>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: http::Request<B>) -> Self::Future {
+        match self.gate.admit(request.extensions().get::<Peer>(), request.uri().path()) {
+            Ok(()) => Box::pin(self.inner.call(request)),
+            Err(status) => Box::pin(std::future::ready(Ok(status.into_http()))),
+        }
+    }
+}
+
+/// [`Gated`] as the middleware of a router that answers gRPC and HTTP. The services behind it find the [`Peer`] in the
+/// extensions of a request.
+pub async fn admit_web(
+    State(gate): State<Arc<Gate>>,
+    ConnectInfo(peer): ConnectInfo<Peer>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    match gate.admit(Some(&peer), request.uri().path()) {
+        Ok(()) => {
+            request.extensions_mut().insert(peer);
+            next.run(request).await
+        }
+        Err(status) => {
+            let content = request.headers().get(CONTENT_TYPE).map(|value| value.as_bytes());
+            if content.is_some_and(|content| content.starts_with(b"application/grpc")) {
+                return status.into_http();
+            }
+            let body = json!({ "error": status.message() }).to_string();
+            (StatusCode::FORBIDDEN, [(CONTENT_TYPE, "application/json")], body).into_response()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    /// The paths of all requests of the services.
+    fn paths() -> BTreeSet<String> {
+        let services = ["Northbound", "Southbound", "Lookup", "Flows"];
+        let files = ["north", "south", "lookup", "flow"];
+        let mut paths: BTreeSet<String> = ["/lookup", "/status", "/metrics"].map(String::from).into();
+        for (service, file) in services.iter().zip(files) {
+            let path = format!("{}/proto/fibula/v1/{file}.proto", env!("CARGO_MANIFEST_DIR"));
+            let text = std::fs::read_to_string(path).unwrap();
+            let rpcs = text.lines().filter_map(|line| line.trim().strip_prefix("rpc ")?.split_once('('));
+            paths.extend(rpcs.map(|(rpc, _)| format!("/fibula.v1.{service}/{rpc}")));
+        }
+        assert!(paths.len() > 25, "{paths:?}");
+        paths
+    }
+
+    #[test]
+    fn the_table_names_requests_that_exist_and_each_once() {
+        let paths = paths();
+        let listed: BTreeSet<String> = ACCESS.iter().map(|(path, _)| (*path).to_owned()).collect();
+        assert_eq!(listed.len(), ACCESS.len());
+        assert!(listed.is_subset(&paths), "{:?}", listed.difference(&paths));
+    }
+
+    #[test]
+    fn no_request_that_changes_something_is_open_to_readers() {
+        let changes = ["Put", "Remove", "Add", "Set", "Import", "Change", "Flush"];
+        for path in paths() {
+            let method = path.rsplit('/').next().unwrap();
+            if changes.iter().any(|verb| method.starts_with(verb)) {
+                assert_ne!(needs(&path), Needs::Role(Role::Reader), "{path}");
+            }
+        }
+        assert_eq!(needs("/fibula.v1.Northbound/AddSwitch"), Needs::Role(Role::Admin));
+        assert_eq!(needs("/fibula.v1.Flows/Flush"), Needs::Role(Role::Admin));
+        assert_eq!(needs("/fibula.v1.Northbound/Unheard"), Needs::Role(Role::Admin));
+    }
+}

@@ -1,0 +1,140 @@
+//! Connections that have passed the handshake, one after another.
+
+use super::{Attempt, Gate, Peer, Turned, Who};
+use crate::limits::{self, Guarded, RequestLayer};
+use crate::tls::{Connection, Tls, explain_client};
+use axum::extract::connect_info::Connected;
+use axum::serve::IncomingStream;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::sync::{Semaphore, mpsc};
+use tokio_stream::Stream;
+
+/// A handshake may take this long.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Handshakes under way at the same time; others wait to be accepted.
+const MAX_HANDSHAKES: usize = 512;
+/// Connections that wait for the server to take them.
+const READY: usize = 64;
+
+/// What is spoken at a listener.
+#[derive(Clone, Debug)]
+pub(super) enum Wire {
+    Plain(Who),
+    Tls { tls: Arc<Tls>, web: bool },
+}
+
+/// A listener. Handshakes are made aside, so that a slow one holds up no other; whoever fails is counted at the gate.
+#[derive(Debug)]
+pub struct Listener {
+    address: SocketAddr,
+    layer: RequestLayer,
+    connections: mpsc::Receiver<Connection>,
+}
+
+impl Listener {
+    pub(super) async fn bind(address: SocketAddr, wire: Wire, gate: &Arc<Gate>) -> io::Result<Self> {
+        let listener = limits::Listener::bind(address, gate.limits()).await?;
+        let (address, layer) = (listener.local_addr()?, listener.layer());
+        let (ready, connections) = mpsc::channel(READY);
+        tokio::spawn(accept(listener, wire, Arc::downgrade(gate), ready));
+        Ok(Self { address, layer, connections })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The layer that puts the requests of its connections under the limits.
+    pub fn limits(&self) -> RequestLayer {
+        self.layer.clone()
+    }
+}
+
+/// Accepts until the listener is dropped.
+async fn accept(mut listener: limits::Listener, wire: Wire, gate: Weak<Gate>, ready: mpsc::Sender<Connection>) {
+    let room = Arc::new(Semaphore::new(MAX_HANDSHAKES));
+    loop {
+        let (stream, from) = tokio::select! {
+            () = ready.closed() => return,
+            accepted = std::future::poll_fn(|cx| listener.poll_accept(cx)) => accepted,
+        };
+        match &wire {
+            Wire::Plain(who) => {
+                let connection = Connection::plain(stream, Peer::new(who.clone(), from));
+                if ready.send(connection).await.is_err() {
+                    return;
+                }
+            }
+            Wire::Tls { tls, web } => {
+                let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
+                let (tls, web, gate, ready) = (Arc::clone(tls), *web, gate.clone(), ready.clone());
+                tokio::spawn(async move {
+                    if let Some(connection) = shake_hands(&tls, stream, from, web, &gate).await {
+                        drop(permit);
+                        let _ = ready.send(connection).await;
+                    }
+                });
+            }
+        }
+    }
+}
+
+async fn shake_hands(
+    tls: &Tls,
+    stream: Guarded<TcpStream>,
+    from: SocketAddr,
+    web: bool,
+    gate: &Weak<Gate>,
+) -> Option<Connection> {
+    let reason = match tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream, from, web)).await {
+        Ok(Ok(connection)) => return Some(connection),
+        Ok(Err(error)) => explain_client(&error),
+        Err(_) => format!("no handshake within {} s", HANDSHAKE_TIMEOUT.as_secs()),
+    };
+    let gate = gate.upgrade()?;
+    gate.turn_away(&Attempt { turned: Turned::Handshake, peer: None, from, what: "connect", reason: &reason });
+    None
+}
+
+/// For the gRPC server.
+impl Stream for Listener {
+    type Item = io::Result<Connection>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.connections.poll_recv(cx).map(|connection| connection.map(Ok))
+    }
+}
+
+/// For routers.
+impl axum::serve::Listener for Listener {
+    type Io = Connection;
+    type Addr = Peer;
+
+    async fn accept(&mut self) -> (Connection, Peer) {
+        match self.connections.recv().await {
+            Some(connection) => {
+                let peer = connection.peer().clone();
+                (connection, peer)
+            }
+            // The runtime is ending.
+            None => std::future::pending().await,
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<Peer> {
+        Ok(Peer::new(Who::Loopback, self.address))
+    }
+}
+
+impl Connected<IncomingStream<'_, Listener>> for Peer {
+    fn connect_info(stream: IncomingStream<'_, Listener>) -> Self {
+        stream.remote_addr().clone()
+    }
+}

@@ -1,0 +1,320 @@
+//! Who may reach a daemon, and what each may ask.
+//!
+//! With certificates ([`Tls`]) a listener answers nobody without one, and [`access`] says what the identity in it may
+//! do. Without certificates a daemon listens on loopback addresses only, where every process of the machine may do
+//! everything; `insecure = true` opens other addresses to everybody, and the log says so again and again.
+
+mod access;
+mod listener;
+
+pub use access::{GateLayer, Gated};
+pub use access::{Needs, admit_web, needs};
+pub use listener::Listener;
+
+use crate::identity::{Identity, Kind};
+use crate::limits::Guard;
+use crate::status::{MetricsText, plain};
+use crate::throttle::Throttle;
+use crate::tls::Tls;
+use std::fmt::{self, Display, Formatter};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+use tonic::Status;
+
+/// How often the log repeats that a listener is open to everybody.
+const REMIND: Duration = Duration::from_secs(600);
+
+/// Who is at the other end of a connection.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Who {
+    /// Somebody with a valid certificate that names them.
+    Certificate {
+        /// Whom it names.
+        identity: Identity,
+        /// Its serial number.
+        serial: String,
+    },
+    /// Somebody with a valid certificate that names nobody.
+    Unnamed {
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A process of this machine, without a certificate, at a listener on a loopback address.
+    Loopback,
+    /// Anybody, at a listener that `insecure = true` opened.
+    Anyone,
+}
+
+/// The other end of a connection.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Peer(Arc<(Who, SocketAddr)>);
+
+impl Peer {
+    /// Who, and from where.
+    pub fn new(who: Who, address: SocketAddr) -> Self {
+        Self(Arc::new((who, address)))
+    }
+
+    /// Who made a request.
+    /// # Errors
+    /// When it came by no listener of ours.
+    pub fn of<T>(request: &tonic::Request<T>) -> Result<Self, Status> {
+        request.extensions().get().cloned().ok_or_else(|| Status::internal("the connection has no peer"))
+    }
+
+    /// Who it is.
+    pub fn who(&self) -> &Who {
+        &self.0.0
+    }
+
+    /// Where it connects from.
+    pub fn address(&self) -> SocketAddr {
+        self.0.1
+    }
+
+    /// The name in its certificate; `loopback` or `anyone` without one.
+    pub fn name(&self) -> &str {
+        match self.who() {
+            Who::Certificate { identity, .. } => identity.name(),
+            Who::Unnamed { .. } => "unnamed",
+            Who::Loopback => "loopback",
+            Who::Anyone => "anyone",
+        }
+    }
+
+    /// Its role: `reader`, `writer`, `admin`, `switch`, `controller`; `none` without a certificate.
+    pub fn role(&self) -> String {
+        match self.who() {
+            Who::Certificate { identity, .. } => {
+                identity.kind().role().map_or_else(|| identity.kind().word().to_owned(), |role| role.to_string())
+            }
+            _ => "none".to_owned(),
+        }
+    }
+
+    /// Whether it may say hello as this switch: with the certificate of that switch, or without certificates.
+    /// # Errors
+    /// Why not.
+    pub fn may_attach_as(&self, switch: &str) -> Result<(), String> {
+        match self.who() {
+            Who::Loopback | Who::Anyone => Ok(()),
+            Who::Certificate { identity, .. } if identity.kind() == Kind::Switch && identity.name() == switch => Ok(()),
+            _ => Err(format!(
+                "{} may not attach as switch `{switch}`: it takes a certificate of that name (`fibula pki issue switch {switch}`)",
+                self.title()
+            )),
+        }
+    }
+
+    /// Who it is, for a message.
+    pub fn title(&self) -> String {
+        match self.who() {
+            Who::Certificate { identity, .. } => identity.to_string(),
+            Who::Unnamed { .. } => "the holder of this certificate".to_owned(),
+            Who::Loopback => "a process of this machine".to_owned(),
+            Who::Anyone => "anyone".to_owned(),
+        }
+    }
+}
+
+impl Display for Peer {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at {}", self.title(), self.address())
+    }
+}
+
+/// Why somebody is turned away.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Turned {
+    /// No valid certificate, no TLS, or no handshake in time.
+    Handshake,
+    /// Not the role that the request needs.
+    Role,
+    /// A switch under another name than that of its certificate.
+    Name,
+}
+
+impl Turned {
+    const ALL: [(Turned, &str); 3] =
+        [(Turned::Handshake, "handshake"), (Turned::Role, "role"), (Turned::Name, "switch_name")];
+}
+
+/// An attempt that was refused.
+#[derive(Debug)]
+pub struct Attempt<'a> {
+    /// Why.
+    pub turned: Turned,
+    /// Who it was, if that is known.
+    pub peer: Option<&'a Peer>,
+    /// From where.
+    pub from: SocketAddr,
+    /// What was asked for.
+    pub what: &'a str,
+    /// What the peer was told.
+    pub reason: &'a str,
+}
+
+/// Gets the refused attempts that the log has a line for.
+pub type Witness = Box<dyn Fn(&Attempt<'_>) + Send + Sync>;
+
+/// What all listeners of a daemon have in common: its certificates, and what becomes of those who are turned away.
+pub struct Gate {
+    tls: Option<Arc<Tls>>,
+    insecure: bool,
+    turned: [AtomicU64; Turned::ALL.len()],
+    throttle: Throttle,
+    limits: Arc<Guard>,
+    witness: Option<Witness>,
+}
+
+impl fmt::Debug for Gate {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gate").field("tls", &self.tls).field("insecure", &self.insecure).finish_non_exhaustive()
+    }
+}
+
+impl Gate {
+    /// A gate with these certificates, or without, under these limits. `witness` gets the refused attempts that the log has a line for.
+    pub fn new(tls: Option<Arc<Tls>>, insecure: bool, limits: Arc<Guard>, witness: Option<Witness>) -> Arc<Self> {
+        if let Some(tls) = &tls {
+            Tls::watch(tls);
+        }
+        Arc::new(Self { tls, insecure, turned: Default::default(), throttle: Throttle::new(), limits, witness })
+    }
+
+    /// The limits that all listeners share.
+    pub fn limits(&self) -> &Arc<Guard> {
+        &self.limits
+    }
+
+    /// The certificates.
+    pub fn tls(&self) -> Option<&Arc<Tls>> {
+        self.tls.as_ref()
+    }
+
+    /// A listener for gRPC (`web`: and HTTP/1.1), with TLS if there are certificates.
+    /// # Errors
+    /// When the address cannot be bound.
+    pub async fn listen(self: &Arc<Self>, address: SocketAddr, web: bool) -> std::io::Result<Listener> {
+        let wire = match &self.tls {
+            Some(tls) => listener::Wire::Tls { tls: Arc::clone(tls), web },
+            None => self.plain_wire(address),
+        };
+        Listener::bind(address, wire, self).await
+    }
+
+    /// A listener for pages that are read only. With certificates it asks for one, unless the address is a loopback
+    /// address, or `open`.
+    /// # Errors
+    /// When the address cannot be bound.
+    pub async fn listen_for_pages(self: &Arc<Self>, address: SocketAddr, open: bool) -> std::io::Result<Listener> {
+        let wire = match &self.tls {
+            Some(tls) if !open && !address.ip().is_loopback() => {
+                listener::Wire::Tls { tls: Arc::clone(tls), web: true }
+            }
+            Some(_) if !address.ip().is_loopback() => listener::Wire::Plain(Who::Anyone),
+            _ => self.plain_wire(address),
+        };
+        Listener::bind(address, wire, self).await
+    }
+
+    fn plain_wire(&self, address: SocketAddr) -> listener::Wire {
+        if address.ip().is_loopback() {
+            return listener::Wire::Plain(Who::Loopback);
+        }
+        tokio::spawn(async move {
+            let mut tick = tokio::time::interval(REMIND);
+            loop {
+                tick.tick().await;
+                tracing::warn!(
+                    %address,
+                    "insecure = true: whoever reaches this address may do everything, and read what passes; make certificates with `fibula pki init` and name them in [tls]"
+                );
+            }
+        });
+        listener::Wire::Plain(Who::Anyone)
+    }
+
+    /// Counts a refused attempt, and logs it unless there are too many.
+    pub fn turn_away(&self, attempt: &Attempt<'_>) {
+        let Attempt { turned, peer, from, what, reason } = attempt;
+        if let Some(count) = self.turned.get(*turned as usize) {
+            count.fetch_add(1, Relaxed);
+        }
+        let Some(unsaid) = self.throttle.pass() else { return };
+        let who = peer.map_or_else(|| "somebody".to_owned(), Peer::title);
+        tracing::warn!(who, %from, what, reason, "turned away");
+        if unsaid > 0 {
+            tracing::warn!(unsaid, "others were turned away without a line each");
+        }
+        if let Some(witness) = &self.witness {
+            witness(attempt);
+        }
+    }
+
+    /// How many were turned away so far, by reason.
+    pub fn turned_away(&self) -> [(&'static str, u64); 3] {
+        let mut counts = Turned::ALL.map(|(_, name)| (name, 0));
+        for (count, turned) in counts.iter_mut().zip(&self.turned) {
+            count.1 = turned.load(Relaxed);
+        }
+        counts
+    }
+
+    /// Metrics of all this.
+    pub fn metrics(&self, text: &mut MetricsText) {
+        let turned = self.turned_away().map(|(name, n)| (format!("reason=\"{name}\""), n));
+        text.counter("fibula_turned_away_total", "Connections and requests refused, by reason.", turned);
+        self.limits.metrics(text);
+        if let Some(tls) = &self.tls {
+            let until = u64::try_from(tls.not_after()).unwrap_or_default();
+            text.gauge("fibula_certificate_expires_seconds", "When our certificate expires, since 1970.", plain(until));
+        }
+    }
+}
+
+/// Whether a daemon may listen at an address: one that other machines reach takes certificates, or `insecure = true`.
+/// # Errors
+/// What to do, with the commands.
+pub fn check_address(key: &str, address: SocketAddr, has_tls: bool, insecure: bool) -> Result<(), String> {
+    if address.ip().is_loopback() || has_tls || insecure {
+        return Ok(());
+    }
+    let port = address.port();
+    Err(format!(
+        "{key} = \"{address}\" can be reached from other machines, and there is no [tls], so that anyone there could read \
+         and change everything. Make certificates:\n  \
+         fibula pki init\n  \
+         fibula pki issue controller c1 --address ADDRESS\n  \
+         fibula pki issue switch NAME\n  \
+         fibula pki issue operator NAME --role admin\n\
+         and name their directory here: [tls] dir = \"DIRECTORY\". Or listen on this machine only ({key} = \
+         \"127.0.0.1:{port}\"), or accept the danger with insecure = true"
+    ))
+}
+
+/// What is refused to somebody, and what would help.
+fn refusal(peer: &Peer, needs: Needs) -> Option<Status> {
+    let (role, is_enough) = match (peer.who(), needs) {
+        (Who::Loopback | Who::Anyone, _) => return None,
+        (Who::Unnamed { reason }, _) => {
+            return Some(Status::permission_denied(format!("the certificate is valid, but {reason}")));
+        }
+        (Who::Certificate { identity, .. }, Needs::Switch) => {
+            ("the certificate of a switch".to_owned(), identity.kind() == Kind::Switch)
+        }
+        (Who::Certificate { identity, .. }, Needs::Role(role)) => {
+            (format!("the role {role}"), identity.kind().role().is_some_and(|got| got >= role))
+        }
+    };
+    if is_enough {
+        return None;
+    }
+    let help = match needs {
+        Needs::Role(role) => format!("`fibula pki issue operator NAME --role {role}` issues one"),
+        Needs::Switch => "`fibula pki issue switch NAME` issues one".to_owned(),
+    };
+    Some(Status::permission_denied(format!("{} may not do this; it takes {role}: {help}", peer.title())))
+}

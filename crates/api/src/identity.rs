@@ -1,0 +1,308 @@
+//! Who a certificate is for: the name and the rights that stand in it.
+//!
+//! A certificate of fibula has one URI among its subject alternative names (RFC 5280, section 4.2.1.6). Any public key
+//! infrastructure can make one:
+//!
+//! | URI | whose certificate it is |
+//! |---|---|
+//! | `fibula://controller/NAME` | a controller |
+//! | `fibula://switch/NAME` | the switch that the controller knows as NAME |
+//! | `fibula://operator/NAME?role=ROLE` | an operator or a program; ROLE is `reader`, `writer` or `admin` |
+
+use std::fmt::{self, Display, Formatter};
+use std::net::IpAddr;
+use std::str::FromStr;
+use x509_parser::certificate::X509Certificate;
+use x509_parser::extensions::GeneralName;
+use x509_parser::prelude::FromDer;
+
+const SCHEME: &str = "fibula://";
+
+/// Longest name of a switch, an operator or a controller.
+const MAX_NAME: usize = 63;
+
+/// What an operator may do; each role may also do what the ones before it may.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Role {
+    /// Read names, hosts, links, switches, flows, status and metrics.
+    Reader,
+    /// Change names, hosts and links.
+    Writer,
+    /// Everything else: add and remove switches, change flows and servers.
+    Admin,
+}
+
+impl Role {
+    /// All roles.
+    pub const ALL: [Role; 3] = [Role::Reader, Role::Writer, Role::Admin];
+}
+
+impl Display for Role {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Role::Reader => "reader",
+            Role::Writer => "writer",
+            Role::Admin => "admin",
+        })
+    }
+}
+
+impl FromStr for Role {
+    type Err = IdentityError;
+
+    fn from_str(text: &str) -> Result<Self, IdentityError> {
+        let role = Role::ALL.into_iter().find(|role| role.to_string() == text);
+        role.ok_or_else(|| IdentityError::Role { got: clip(text) })
+    }
+}
+
+/// What a certificate is for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Kind {
+    /// A controller.
+    Controller,
+    /// A switch.
+    Switch,
+    /// An operator, with a role.
+    Operator(Role),
+}
+
+impl Kind {
+    /// The word for it in a URI.
+    pub fn word(self) -> &'static str {
+        match self {
+            Kind::Controller => "controller",
+            Kind::Switch => "switch",
+            Kind::Operator(_) => "operator",
+        }
+    }
+
+    /// The role of an operator.
+    pub fn role(self) -> Option<Role> {
+        match self {
+            Kind::Operator(role) => Some(role),
+            _ => None,
+        }
+    }
+}
+
+/// Whom a certificate names.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Identity {
+    kind: Kind,
+    name: String,
+}
+
+/// Why a certificate names nobody.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum IdentityError {
+    /// Not a certificate.
+    #[error("it is not an X.509 certificate ({reason}); `fibula pki issue` makes one")]
+    NotACertificate {
+        /// What the parser says.
+        reason: String,
+    },
+    /// No URI of ours.
+    #[error(
+        "its alternative names have no URI that starts with fibula://; issue it with `fibula pki issue`, or with a URI such as fibula://switch/s1"
+    )]
+    NoUri,
+    /// More than one.
+    #[error("its alternative names have {n} URIs that start with fibula://; issue it with one")]
+    TwoUris {
+        /// How many.
+        n: usize,
+    },
+    /// A URI of another form.
+    #[error(
+        "`{uri}` names nobody; write fibula://controller/NAME, fibula://switch/NAME or fibula://operator/NAME?role=ROLE"
+    )]
+    BadUri {
+        /// As it is in the certificate.
+        uri: String,
+    },
+    /// No such role.
+    #[error("`{got}` is no role; the roles are reader, writer and admin")]
+    Role {
+        /// As given.
+        got: String,
+    },
+    /// A name that no switch could have.
+    #[error("`{got}` is no name: 1 to 63 of letters, digits, `-`, `_` and `.`, not `-` or `.` first")]
+    Name {
+        /// As given.
+        got: String,
+    },
+}
+
+impl Identity {
+    /// An identity with this name.
+    /// # Errors
+    /// [`IdentityError::Name`].
+    pub fn new(kind: Kind, name: &str) -> Result<Self, IdentityError> {
+        let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        let good = (1..=MAX_NAME).contains(&name.len()) && name.chars().all(allowed) && !name.starts_with(['-', '.']);
+        if !good {
+            return Err(IdentityError::Name { got: clip(name) });
+        }
+        Ok(Self { kind, name: name.to_owned() })
+    }
+
+    /// Its kind.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The URI that names it in a certificate.
+    pub fn uri(&self) -> String {
+        let role = self.kind.role().map(|role| format!("?role={role}")).unwrap_or_default();
+        format!("{SCHEME}{}/{}{role}", self.kind.word(), self.name)
+    }
+}
+
+impl Display for Identity {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind.word(), self.name)?;
+        self.kind.role().map_or(Ok(()), |role| write!(f, " ({role})"))
+    }
+}
+
+impl FromStr for Identity {
+    type Err = IdentityError;
+
+    /// Reads a URI.
+    fn from_str(uri: &str) -> Result<Self, IdentityError> {
+        let bad = || IdentityError::BadUri { uri: clip(uri) };
+        let (kind, name) = uri.strip_prefix(SCHEME).and_then(|rest| rest.split_once('/')).ok_or_else(bad)?;
+        let (kind, name) = match (kind, name.split_once('?')) {
+            ("controller", None) => (Kind::Controller, name),
+            ("switch", None) => (Kind::Switch, name),
+            ("operator", Some((name, query))) => {
+                (Kind::Operator(query.strip_prefix("role=").ok_or_else(bad)?.parse()?), name)
+            }
+            _ => return Err(bad()),
+        };
+        Identity::new(kind, name)
+    }
+}
+
+/// What a certificate says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Certificate {
+    /// Whom it names.
+    pub identity: Identity,
+    /// Its serial number, in hexadecimal.
+    pub serial: String,
+    /// From when it is valid, in seconds since 1970.
+    pub not_before: i64,
+    /// Until when.
+    pub not_after: i64,
+    /// The host names and IP addresses that it is for, as text.
+    pub addresses: Vec<String>,
+}
+
+impl Certificate {
+    /// Reads a certificate in DER. It does not check who signed it.
+    /// # Errors
+    /// [`IdentityError`].
+    pub fn parse(der: &[u8]) -> Result<Self, IdentityError> {
+        let not = |e: &dyn Display| IdentityError::NotACertificate { reason: e.to_string() };
+        let (_, parsed) = X509Certificate::from_der(der).map_err(|e| not(&e))?;
+        let names = parsed.subject_alternative_name().map_err(|e| not(&e))?;
+        let names = names.map(|names| &names.value.general_names[..]).unwrap_or_default();
+        let mut addresses = Vec::new();
+        let mut uris = Vec::new();
+        for name in names {
+            match name {
+                GeneralName::URI(uri) if uri.starts_with(SCHEME) => uris.push(*uri),
+                GeneralName::DNSName(name) => addresses.push((*name).to_owned()),
+                GeneralName::IPAddress(bytes) => addresses.extend(ip(bytes).map(|ip| ip.to_string())),
+                _ => {}
+            }
+        }
+        let uri = match uris[..] {
+            [] => return Err(IdentityError::NoUri),
+            [uri] => uri,
+            _ => return Err(IdentityError::TwoUris { n: uris.len() }),
+        };
+        let validity = parsed.validity();
+        Ok(Self {
+            identity: uri.parse()?,
+            serial: hex(parsed.raw_serial()),
+            not_before: validity.not_before.timestamp(),
+            not_after: validity.not_after.timestamp(),
+            addresses,
+        })
+    }
+}
+
+fn ip(bytes: &[u8]) -> Option<IpAddr> {
+    match bytes.len() {
+        4 => <[u8; 4]>::try_from(bytes).ok().map(IpAddr::from),
+        16 => <[u8; 16]>::try_from(bytes).ok().map(IpAddr::from),
+        _ => None,
+    }
+}
+
+/// Bytes as hexadecimal digits, without leading zero bytes.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    let first = bytes.iter().position(|&byte| byte != 0).unwrap_or(bytes.len());
+    bytes[first..].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The start of a text that a peer sent.
+fn clip(text: &str) -> String {
+    text.chars().take(100).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uris_are_read_as_they_are_written() {
+        for (uri, said) in [
+            ("fibula://controller/c1", "controller c1"),
+            ("fibula://switch/rack-7.s1", "switch rack-7.s1"),
+            ("fibula://operator/alice?role=reader", "operator alice (reader)"),
+            ("fibula://operator/etl?role=admin", "operator etl (admin)"),
+        ] {
+            let identity: Identity = uri.parse().unwrap();
+            assert_eq!((identity.uri().as_str(), identity.to_string().as_str()), (uri, said));
+        }
+    }
+
+    #[test]
+    fn other_uris_name_nobody() {
+        for uri in [
+            "fibula://switch/",
+            "fibula://switch/-s",
+            "fibula://switch/s1/s2",
+            "fibula://switch/s1?role=admin",
+            "fibula://operator/alice",
+            "fibula://operator/alice?role=root",
+            "fibula://operator/alice?role=",
+            "fibula://operator/alice?role=reader&role=admin",
+            "fibula://operator/?role=admin",
+            "fibula://operator/a b?role=admin",
+            "fibula://host/h1",
+            "fibula:///s1",
+            "https://switch/s1",
+        ] {
+            assert!(uri.parse::<Identity>().is_err(), "{uri}");
+        }
+        assert!(Identity::new(Kind::Switch, &"s".repeat(64)).is_err());
+    }
+
+    #[test]
+    fn roles_are_in_the_order_of_their_rights() {
+        assert!(Role::Reader < Role::Writer && Role::Writer < Role::Admin);
+        assert!(Role::ALL.iter().all(|role| role.to_string().parse() == Ok(*role)));
+    }
+}

@@ -1,0 +1,69 @@
+//! What the errors of TLS mean, and what to do about them.
+
+use std::error::Error;
+
+/// What each text in an error means for an operator.
+const ADVICE: [(&str, &str); 14] = [
+    (
+        "received fatal alert: CertificateRequired",
+        "it wants a client certificate: see `fibula pki issue`, and --tls DIR or [tls]",
+    ),
+    (
+        "received fatal alert: CertificateExpired",
+        "it finds our certificate expired: renew it with `fibula pki renew`, and see that both clocks are right",
+    ),
+    (
+        "received fatal alert: CertificateRevoked",
+        "our certificate is revoked: issue another one with `fibula pki issue`",
+    ),
+    (
+        "received fatal alert: UnknownCA",
+        "our certificate is from another authority than its `ca`: use one of the same `fibula pki init`",
+    ),
+    ("received fatal alert: BadCertificate", "it does not accept our certificate; its log says why"),
+    ("received fatal alert: UnsupportedCertificate", "our certificate is not for clients (extended key usage)"),
+    ("received fatal alert: ProtocolVersion", "it has no TLS 1.3"),
+    (
+        "UnknownIssuer",
+        "its certificate is from another authority than our `ca`: use the files of one `fibula pki init`",
+    ),
+    (
+        "UnknownRevocationStatus",
+        "our revocation list says nothing of it, as when it is from another authority than our `ca`: use the files of one `fibula pki init`",
+    ),
+    ("certificate not valid for name", "issue its certificate again with --address for the address that is used here"),
+    ("certificate expired", "renew its certificate with `fibula pki renew`, and see that both clocks are right"),
+    ("certificate not valid yet", "see that both clocks are right"),
+    ("Revoked", "its certificate is revoked: issue another one with `fibula pki issue`"),
+    ("received corrupt message", "it does not speak TLS there: use a URL with http://, or give it [tls]"),
+];
+
+/// The innermost cause of an error, and what to do about it if it comes from TLS.
+pub fn explain(error: &(dyn Error + 'static)) -> String {
+    let mut error = error;
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    advise(error.to_string())
+}
+
+/// An error's text with advice.
+pub(super) fn advise(text: String) -> String {
+    match ADVICE.iter().find(|(part, _)| text.contains(part)) {
+        Some((_, advice)) => format!("{text}; {advice}"),
+        None => text,
+    }
+}
+
+/// As [`explain`], for the error of a server at the handshake of a client.
+pub fn explain_client(error: &(dyn Error + 'static)) -> String {
+    let text = explain(error);
+    if text.contains("received corrupt message") {
+        "it does not speak TLS; its URL must start with https://, and it needs a certificate of `fibula pki issue`"
+            .to_owned()
+    } else if text.contains("peer sent no certificates") {
+        "it showed no certificate; `fibula pki issue` makes one".to_owned()
+    } else {
+        text
+    }
+}

@@ -1,0 +1,296 @@
+//! One connection, plain or with TLS, and the list of those that a reload may have to end.
+
+use super::{Loaded, Tls, advice::advise, unix_seconds};
+use crate::gate::{Peer, Who};
+use crate::identity::{Certificate, Kind};
+use crate::limits::Guarded;
+use hyper_util::rt::TokioIo;
+use std::fmt::{self, Debug, Formatter};
+use std::future::Future;
+use std::io::{self, ErrorKind, IoSlice};
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::sync::oneshot;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
+use tonic::transport::Uri;
+use tonic::transport::server::Connected;
+
+/// A peer that we refuse gets this long to read why.
+const LINGER: Duration = Duration::from_millis(500);
+/// Bytes of it that are read and thrown away meanwhile.
+const LINGER_BYTES: u64 = 64 << 10;
+
+/// The first byte of an alert of TLS, which is none of HTTP/2: its first frame is shorter than 2^20 bytes.
+const TLS_ALERT: u8 = 0x15;
+
+/// A connection with TLS that is open.
+pub(crate) struct Live {
+    chain: Vec<CertificateDer<'static>>,
+    /// The name that a server's certificate must be for; none of a client.
+    server: Option<ServerName<'static>>,
+    peer: Peer,
+    end: oneshot::Sender<()>,
+}
+
+impl Live {
+    fn is_valid(&self, loaded: &Loaded) -> Result<(), String> {
+        let Some((first, rest)) = self.chain.split_first() else { return Err("no certificate".to_owned()) };
+        let now = UnixTime::since_unix_epoch(Duration::from_secs(unix_seconds().unsigned_abs()));
+        let checked = match &self.server {
+            Some(name) => loaded.servers.verify_server_cert(first, rest, name, &[], now).map(drop),
+            None => loaded.clients.verify_client_cert(first, rest, now).map(drop),
+        };
+        checked.map_err(|error| error.to_string())
+    }
+}
+
+impl Tls {
+    /// Ends the open connections whose certificates are no longer valid.
+    pub(super) fn check_connections(&self) {
+        let loaded = self.current();
+        let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+        for connection in std::mem::take(&mut *live) {
+            if connection.end.is_closed() {
+                continue;
+            }
+            match connection.is_valid(&loaded) {
+                Ok(()) => live.push(connection),
+                Err(reason) => {
+                    tracing::warn!(peer = %connection.peer, reason, "the certificate is no longer valid; the connection ends");
+                    let _ = connection.end.send(());
+                }
+            }
+        }
+    }
+
+    /// Takes a connection into the list; what comes ends it.
+    fn enlist(&self, loaded: &Arc<Loaded>, live: impl FnOnce(oneshot::Sender<()>) -> Live) -> oneshot::Receiver<()> {
+        let (end, ended) = oneshot::channel();
+        {
+            let mut list = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+            if list.len() == list.capacity() {
+                list.retain(|connection| !connection.end.is_closed());
+            }
+            list.push(live(end));
+        }
+        // What was read during the handshake was not applied to this connection.
+        if !Arc::ptr_eq(loaded, &self.current()) {
+            self.check_connections();
+        }
+        ended
+    }
+
+    /// The server's side of a handshake. `web`: the peer may speak HTTP/1.1.
+    pub(crate) async fn accept(
+        &self,
+        stream: Guarded<TcpStream>,
+        address: SocketAddr,
+        web: bool,
+    ) -> io::Result<Connection> {
+        let loaded = self.current();
+        let config = if web { &loaded.web } else { &loaded.grpc };
+        let accepted = TlsAcceptor::from(Arc::clone(config)).accept(stream).into_fallible().await;
+        let stream = match accepted {
+            Ok(stream) => stream,
+            Err((error, stream)) => {
+                linger(stream).await;
+                return Err(error);
+            }
+        };
+        let chain: Vec<_> = stream.get_ref().1.peer_certificates().unwrap_or_default().to_vec();
+        let who = match chain.first().map(|first| Certificate::parse(first)) {
+            Some(Ok(Certificate { identity, serial, .. })) => Who::Certificate { identity, serial },
+            Some(Err(error)) => Who::Unnamed { reason: error.to_string() },
+            None => Who::Unnamed { reason: "it showed no certificate".to_owned() },
+        };
+        let peer = Peer::new(who, address);
+        let ended = self.enlist(&loaded, |end| Live { chain, server: None, peer: peer.clone(), end });
+        Ok(Connection { stream: Stream::Tls(Box::new(stream)), peer, ended: Some(ended) })
+    }
+
+    /// Connects to a server whose certificate must be valid, name the host of `uri`, and be one of `kind`.
+    pub(crate) async fn connect(&self, uri: Uri, kind: Kind) -> io::Result<TokioIo<Connection>> {
+        let refused = |reason: String| io::Error::new(ErrorKind::InvalidData, reason);
+        let stream = dial(&uri, 443).await?;
+        let address = stream.peer_addr()?;
+        let name = ServerName::try_from(host_of(&uri).to_owned()).map_err(|e| refused(e.to_string()))?;
+        let loaded = self.current();
+        let connector = TlsConnector::from(Arc::clone(&loaded.client));
+        let stream = connector.connect(name.clone(), stream).await.map_err(|e| refused(advise(e.to_string())))?;
+        let chain: Vec<_> = stream.get_ref().1.peer_certificates().unwrap_or_default().to_vec();
+        let first = chain.first().map(|first| Certificate::parse(first)).transpose();
+        let certificate = first.map_err(|e| refused(format!("its certificate: {e}")))?;
+        let Some(Certificate { identity, serial, .. }) = certificate.filter(|c| c.identity.kind() == kind) else {
+            return Err(refused(format!(
+                "its certificate is not that of a {}; somebody else answers there, or the address is wrong",
+                kind.word()
+            )));
+        };
+        let peer = Peer::new(Who::Certificate { identity, serial }, address);
+        let ended = self.enlist(&loaded, |end| Live { chain, server: Some(name), peer: peer.clone(), end });
+        Ok(TokioIo::new(Connection { stream: Stream::Ours(Box::new(stream)), peer, ended: Some(ended) }))
+    }
+}
+
+/// Connects to the host of `uri` without TLS.
+pub(crate) async fn connect_plain(uri: Uri) -> io::Result<TokioIo<Connection>> {
+    let stream = dial(&uri, 80).await?;
+    let peer = Peer::new(Who::Anyone, stream.peer_addr()?);
+    Ok(TokioIo::new(Connection { stream: Stream::Bare(stream, false), peer, ended: None }))
+}
+
+async fn dial(uri: &Uri, default_port: u16) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect((host_of(uri), uri.port_u16().unwrap_or(default_port))).await?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+fn host_of(uri: &Uri) -> &str {
+    uri.host().unwrap_or_default().trim_matches(['[', ']'])
+}
+
+/// Lets the peer read the alert that says why it is refused: closing at once, with bytes of it unread, would destroy it.
+async fn linger(mut stream: Guarded<TcpStream>) {
+    let _ = tokio::time::timeout(LINGER, async {
+        stream.shutdown().await?;
+        tokio::io::copy(&mut (&mut stream).take(LINGER_BYTES), &mut tokio::io::sink()).await
+    })
+    .await;
+}
+
+enum Stream {
+    Plain(Guarded<TcpStream>),
+    Tls(Box<server::TlsStream<Guarded<TcpStream>>>),
+    /// One that we began, and whether something came by it.
+    Bare(TcpStream, bool),
+    /// One that we began with TLS.
+    Ours(Box<client::TlsStream<TcpStream>>),
+}
+
+/// A connection, and who is at the other end.
+pub struct Connection {
+    stream: Stream,
+    peer: Peer,
+    ended: Option<oneshot::Receiver<()>>,
+}
+
+impl Debug for Connection {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection").field("peer", &self.peer).finish_non_exhaustive()
+    }
+}
+
+impl Connection {
+    pub(crate) fn plain(stream: Guarded<TcpStream>, peer: Peer) -> Self {
+        Self { stream: Stream::Plain(stream), peer, ended: None }
+    }
+
+    /// Who is at the other end.
+    pub fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    /// An error once the connection is ended by a reload.
+    fn check(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        let Some(ended) = &mut self.ended else { return Ok(()) };
+        match pin!(ended).poll(cx) {
+            Poll::Pending => Ok(()),
+            Poll::Ready(_) => {
+                self.ended = Some(oneshot::channel().1);
+                Err(io::Error::new(ErrorKind::ConnectionAborted, "the certificate is no longer valid"))
+            }
+        }
+    }
+}
+
+impl Connected for Connection {
+    type ConnectInfo = Peer;
+
+    fn connect_info(&self) -> Peer {
+        self.peer.clone()
+    }
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        self.check(cx)?;
+        match &mut self.stream {
+            Stream::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
+            Stream::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
+            Stream::Bare(stream, heard) => {
+                let before = buf.filled().len();
+                let read = Pin::new(stream).poll_read(cx, buf)?;
+                let first = buf.filled().get(before).filter(|_| !*heard);
+                if first == Some(&TLS_ALERT) {
+                    let text = "a server with TLS answers there; use a URL with https://";
+                    return Poll::Ready(Err(io::Error::new(ErrorKind::InvalidData, text)));
+                }
+                *heard |= first.is_some();
+                read.map(Ok)
+            }
+            Stream::Ours(stream) => Pin::new(stream).poll_read(cx, buf).map_err(advised),
+        }
+    }
+}
+
+/// The errors of TLS with advice: behind gRPC only their text is left.
+fn advised(error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), advise(error.to_string()))
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match &mut self.stream {
+            Stream::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Stream::Tls(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Stream::Bare(stream, _) => Pin::new(stream).poll_write(cx, bytes),
+            Stream::Ours(stream) => Pin::new(stream).poll_write(cx, bytes),
+        }
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match &mut self.stream {
+            Stream::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
+            Stream::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
+            Stream::Bare(stream, _) => Pin::new(stream).poll_write_vectored(cx, slices),
+            Stream::Ours(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match &self.stream {
+            Stream::Plain(stream) => stream.is_write_vectored(),
+            Stream::Tls(stream) => stream.is_write_vectored(),
+            Stream::Bare(stream, _) => stream.is_write_vectored(),
+            Stream::Ours(stream) => stream.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.stream {
+            Stream::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            Stream::Tls(stream) => Pin::new(stream).poll_flush(cx),
+            Stream::Bare(stream, _) => Pin::new(stream).poll_flush(cx),
+            Stream::Ours(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.stream {
+            Stream::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Stream::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+            Stream::Bare(stream, _) => Pin::new(stream).poll_shutdown(cx),
+            Stream::Ours(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+}

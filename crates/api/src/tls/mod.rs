@@ -1,0 +1,379 @@
+//! Mutual TLS: both ends of every connection show a certificate of the same certificate authority.
+//!
+//! Protocol: TLS 1.3 (RFC 8446) only, without tickets and early data, so that every connection checks the certificate
+//! anew. A certificate is checked for its signatures, its time, its purpose and, where there is a revocation list, its
+//! revocation (RFC 5280); then for the [`Identity`] that stands in it. A client also checks that the server's
+//! certificate names the address that it connected to.
+//!
+//! The files are read again when one of them changes. Then, and once a minute, every open connection is checked against
+//! what is valid by now, and ended if its certificate no longer is.
+
+mod advice;
+mod connection;
+
+pub use advice::{explain, explain_client};
+pub use connection::Connection;
+pub(crate) use connection::connect_plain;
+
+use crate::identity::{Certificate, Identity, IdentityError, Kind};
+use arc_swap::ArcSwap;
+use connection::Live;
+use serde::Deserialize;
+use std::fmt::{self, Debug, Formatter};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+use tokio_rustls::rustls::client::WebPkiServerVerifier;
+use tokio_rustls::rustls::client::danger::ServerCertVerifier;
+use tokio_rustls::rustls::crypto::ring::default_provider;
+use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
+use tokio_rustls::rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
+use tokio_rustls::rustls::server::danger::ClientCertVerifier;
+use tokio_rustls::rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use tokio_rustls::rustls::{self, ClientConfig, RootCertStore, ServerConfig, version::TLS13};
+
+/// How often the files are looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How often open connections are checked even if no file changes: a certificate may have expired.
+const CHECK_EVERY: Duration = Duration::from_secs(60);
+/// A certificate that expires within this is a reason for a warning, once a day.
+const SOON: Duration = Duration::from_secs(14 * 24 * 3600);
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// The section `[tls]` of a daemon's configuration: a directory with the files that `fibula pki issue` writes, or each
+/// file by itself.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Files {
+    /// A directory with `cert.pem`, `key.pem`, `ca.pem` and, if there is one, `crl.pem`.
+    pub dir: Option<PathBuf>,
+    /// The certificate, with those between it and the authority's, in PEM.
+    pub cert: Option<PathBuf>,
+    /// Its private key in PEM (PKCS#8, SEC1 or PKCS#1).
+    pub key: Option<PathBuf>,
+    /// The certificates of the authorities that sign those of others, in PEM.
+    pub ca: Option<PathBuf>,
+    /// What these authorities have revoked, in PEM; nothing is revoked without it.
+    pub crl: Option<PathBuf>,
+}
+
+/// The files of [`Files`], all named.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Paths {
+    cert: PathBuf,
+    key: PathBuf,
+    ca: PathBuf,
+    crl: Option<PathBuf>,
+    /// Whether it is no error if the revocation list is not there.
+    crl_is_optional: bool,
+}
+
+impl Files {
+    /// All files in the directory `dir`.
+    pub fn in_directory(dir: impl Into<PathBuf>) -> Self {
+        Files { dir: Some(dir.into()), ..Files::default() }
+    }
+
+    /// The paths of all files. A file that is named wins over that of the directory.
+    /// # Errors
+    /// Which one is not named.
+    pub fn paths(&self) -> Result<Paths, String> {
+        let path = |own: &Option<PathBuf>, name: &str| {
+            own.clone().or_else(|| self.dir.as_ref().map(|dir| dir.join(format!("{name}.pem"))))
+        };
+        let required = |own: &Option<PathBuf>, name: &str| {
+            path(own, name).ok_or_else(|| {
+                format!("[tls] names no {name}; write {name} = \"FILE\", or dir = \"DIRECTORY\" of `fibula pki issue`")
+            })
+        };
+        Ok(Paths {
+            cert: required(&self.cert, "cert")?,
+            key: required(&self.key, "key")?,
+            ca: required(&self.ca, "ca")?,
+            crl: path(&self.crl, "crl"),
+            crl_is_optional: self.crl.is_none(),
+        })
+    }
+}
+
+/// Why certificates cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TlsError {
+    /// A file is not named.
+    #[error("{0}")]
+    Unnamed(String),
+    /// A file cannot be read, or is not PEM.
+    #[error("cannot read the {what} {path}: {reason}; `fibula pki issue` writes it, or name another file in [tls]")]
+    File {
+        /// What it should hold.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        reason: String,
+    },
+    /// The certificate names nobody.
+    #[error("the certificate {path}: {source}")]
+    Identity {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        source: IdentityError,
+    },
+    /// Certificate, key or authorities do not fit.
+    #[error("the certificate {path} cannot be used: {reason}{}", advice(.reason))]
+    Unusable {
+        /// The file.
+        path: PathBuf,
+        /// What rustls says.
+        reason: String,
+    },
+    /// It is somebody else's.
+    #[error(
+        "the certificate {path} is that of {got}, and not of {expected}; issue one with `fibula pki issue {command}`"
+    )]
+    NotOurs {
+        /// The file.
+        path: PathBuf,
+        /// Whose it is.
+        got: Identity,
+        /// Whose it should be.
+        expected: String,
+        /// What issues it.
+        command: String,
+    },
+}
+
+fn advice(reason: &str) -> &'static str {
+    if reason.contains("keys may not be consistent") || reason.contains("InconsistentKeys") {
+        "; cert and key belong to different certificates: copy both of the same `fibula pki issue`"
+    } else {
+        ""
+    }
+}
+
+/// What the files held when they were read.
+pub(crate) struct Loaded {
+    pub(crate) certificate: Certificate,
+    /// For listeners of gRPC alone, and for those that answer HTTP/1.1 as well.
+    pub(crate) grpc: Arc<ServerConfig>,
+    pub(crate) web: Arc<ServerConfig>,
+    pub(crate) client: Arc<ClientConfig>,
+    pub(crate) clients: Arc<dyn ClientCertVerifier>,
+    pub(crate) servers: Arc<dyn ServerCertVerifier>,
+}
+
+/// Modification time, length and inode of each file; none of one that is not there.
+type Stamps = Vec<Option<(SystemTime, u64, u64)>>;
+
+/// The certificate of this process, whom it trusts, and the connections that it has.
+pub struct Tls {
+    paths: Paths,
+    current: ArcSwap<Loaded>,
+    seen: Mutex<Stamps>,
+    pub(crate) live: Mutex<Vec<Live>>,
+}
+
+impl Debug for Tls {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls").field("paths", &self.paths).finish_non_exhaustive()
+    }
+}
+
+impl Tls {
+    /// Reads the files.
+    /// # Errors
+    /// [`TlsError`].
+    pub fn load(files: &Files) -> Result<Arc<Self>, TlsError> {
+        let paths = files.paths().map_err(TlsError::Unnamed)?;
+        let seen = paths.stamps();
+        let loaded = Loaded::read(&paths)?;
+        Ok(Arc::new(Self {
+            paths,
+            current: ArcSwap::from_pointee(loaded),
+            seen: Mutex::new(seen),
+            live: Mutex::new(Vec::new()),
+        }))
+    }
+
+    /// As [`Tls::load`], for the daemon that the certificate must name: a controller, or the switch `switch`.
+    /// # Errors
+    /// [`TlsError`].
+    pub fn load_for(files: &Files, switch: Option<&str>) -> Result<Arc<Self>, TlsError> {
+        let tls = Self::load(files)?;
+        let got = tls.identity();
+        let (is_ours, expected, command) = match switch {
+            None => (got.kind() == Kind::Controller, "a controller".to_owned(), "controller NAME".to_owned()),
+            Some(name) => {
+                (got.kind() == Kind::Switch && got.name() == name, format!("switch {name}"), format!("switch {name}"))
+            }
+        };
+        if !is_ours {
+            return Err(TlsError::NotOurs { path: tls.paths.cert.clone(), got, expected, command });
+        }
+        Ok(tls)
+    }
+
+    /// Whom our certificate names.
+    pub fn identity(&self) -> Identity {
+        self.current.load().certificate.identity.clone()
+    }
+
+    /// Until when our certificate is valid, in seconds since 1970.
+    pub fn not_after(&self) -> i64 {
+        self.current.load().certificate.not_after
+    }
+
+    pub(crate) fn current(&self) -> Arc<Loaded> {
+        self.current.load_full()
+    }
+
+    /// Reads the files again if one has changed since they were last read, and ends the connections whose certificates
+    /// are no longer valid. Returns whether they were read.
+    /// # Errors
+    /// [`TlsError`]; what was read before stays in use.
+    pub fn reload(&self) -> Result<bool, TlsError> {
+        let now = self.paths.stamps();
+        if std::mem::replace(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner), now.clone()) == now {
+            return Ok(false);
+        }
+        self.current.store(Arc::new(Loaded::read(&self.paths)?));
+        self.check_connections();
+        Ok(true)
+    }
+
+    /// Keeps the files read and the connections checked as long as somebody holds `tls`.
+    pub fn watch(tls: &Arc<Self>) {
+        let tls = Arc::downgrade(tls);
+        tokio::spawn(async move {
+            let mut tick = tokio::time::interval(LOOK_EVERY);
+            tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+            let (mut unchecked, mut unwarned) = (Duration::ZERO, DAY);
+            loop {
+                tick.tick().await;
+                let Some(tls) = tls.upgrade() else { return };
+                match tls.reload() {
+                    Ok(true) => {
+                        tracing::info!(identity = %tls.identity(), "certificates read again");
+                        (unchecked, unwarned) = (Duration::ZERO, DAY);
+                    }
+                    Ok(false) => unchecked += LOOK_EVERY,
+                    Err(error) => tracing::error!(%error, "the changed certificates are not used; those before are"),
+                }
+                if unchecked >= CHECK_EVERY {
+                    unchecked = Duration::ZERO;
+                    tls.check_connections();
+                }
+                unwarned += LOOK_EVERY;
+                if unwarned >= DAY {
+                    unwarned = Duration::ZERO;
+                    tls.warn_of_expiry();
+                }
+            }
+        });
+    }
+
+    fn warn_of_expiry(&self) {
+        let Certificate { identity, not_after, .. } = &self.current.load().certificate;
+        let left = not_after - unix_seconds();
+        if left < SOON.as_secs() as i64 {
+            let (kind, name) = (identity.kind().word(), identity.name());
+            let until = date(*not_after);
+            tracing::warn!(
+                %identity, until,
+                "the certificate {}; renew it with `fibula pki renew {kind} {name}` and copy the files here",
+                if left < 0 { "has expired, so others refuse it" } else { "expires soon" }
+            );
+        }
+    }
+}
+
+impl Paths {
+    fn stamps(&self) -> Stamps {
+        use std::os::unix::fs::MetadataExt;
+        let files = [Some(&self.cert), Some(&self.key), Some(&self.ca), self.crl.as_ref()];
+        let stamp = |path: &PathBuf| {
+            let metadata = std::fs::metadata(path).ok()?;
+            Some((metadata.modified().ok()?, metadata.len(), metadata.ino()))
+        };
+        files.into_iter().flatten().map(stamp).collect()
+    }
+}
+
+impl Loaded {
+    fn read(paths: &Paths) -> Result<Self, TlsError> {
+        let unusable = |e: &dyn fmt::Display| TlsError::Unusable { path: paths.cert.clone(), reason: e.to_string() };
+        let chain: Vec<CertificateDer<'static>> = all("certificate", &paths.cert)?;
+        let certificate =
+            Certificate::parse(&chain[0]).map_err(|source| TlsError::Identity { path: paths.cert.clone(), source })?;
+        let key = PrivateKeyDer::from_pem_file(&paths.key).map_err(|e| file("private key", &paths.key, &e))?;
+        let mut roots = RootCertStore::empty();
+        for root in all::<CertificateDer<'static>>("authority's certificate", &paths.ca)? {
+            roots.add(root).map_err(|e| file("authority's certificate", &paths.ca, &e))?;
+        }
+        let crls = match &paths.crl {
+            Some(path) if !paths.crl_is_optional || path.exists() => {
+                all::<CertificateRevocationListDer<'static>>("revocation list", path)?
+            }
+            _ => Vec::new(),
+        };
+        let (roots, provider) = (Arc::new(roots), Arc::new(default_provider()));
+        let clients = WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider))
+            .with_crls(crls.iter().cloned())
+            .only_check_end_entity_revocation()
+            .build()
+            .map_err(|e| unusable(&e))?;
+        let servers = WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&provider))
+            .with_crls(crls)
+            .only_check_end_entity_revocation()
+            .build()
+            .map_err(|e| unusable(&e))?;
+
+        let mut web = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_protocol_versions(&[&TLS13])
+            .map_err(|e| unusable(&e))?
+            .with_client_cert_verifier(Arc::clone(&clients))
+            .with_single_cert(chain.clone(), key.clone_key())
+            .map_err(|e| unusable(&e))?;
+        // A resumed session would not check the certificate again.
+        web.session_storage = Arc::new(NoServerSessionStorage {});
+        web.send_tls13_tickets = 0;
+        web.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        let mut grpc = web.clone();
+        grpc.alpn_protocols.truncate(1);
+
+        let mut client = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&TLS13])
+            .map_err(|e| unusable(&e))?
+            .with_webpki_verifier(Arc::clone(&servers))
+            .with_client_auth_cert(chain, key)
+            .map_err(|e| unusable(&e))?;
+        client.resumption = rustls::client::Resumption::disabled();
+        client.alpn_protocols = vec![b"h2".to_vec()];
+        Ok(Self { certificate, grpc: Arc::new(grpc), web: Arc::new(web), client: Arc::new(client), clients, servers })
+    }
+}
+
+/// Everything of a kind in a PEM file; at least one.
+fn all<T: PemObject>(what: &'static str, path: &Path) -> Result<Vec<T>, TlsError> {
+    let items = T::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<T>, pem::Error>>);
+    let items = items.map_err(|e| file(what, path, &e))?;
+    if items.is_empty() { Err(file(what, path, &"the file has none in PEM")) } else { Ok(items) }
+}
+
+fn file(what: &'static str, path: &Path, reason: &dyn fmt::Display) -> TlsError {
+    TlsError::File { what, path: path.to_owned(), reason: reason.to_string() }
+}
+
+/// Seconds since 1970.
+pub(crate) fn unix_seconds() -> i64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |t| t.as_secs() as i64)
+}
+
+/// A time in seconds since 1970 as `2026-11-24 06:00:00 UTC`.
+pub fn date(seconds: i64) -> String {
+    let Ok(time) = time::OffsetDateTime::from_unix_timestamp(seconds) else { return format!("{seconds} s") };
+    let (hour, minute, second) = time.to_hms();
+    format!("{} {hour:02}:{minute:02}:{second:02} UTC", time.date())
+}

@@ -1,0 +1,334 @@
+//! `fibula pki`: a certificate authority in a directory, and the certificates of controllers, switches and operators.
+
+use crate::remote::config_directory;
+use api::identity::{Identity, Kind, Role};
+use api::pki::{Authority, Issued, PkiError};
+use api::tls::date;
+use command::output::{Exit, Failure, Output};
+use serde::Serialize;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Arguments of `fibula pki`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Directory of the certificate authority [default: ~/.config/fibula/pki]
+    #[arg(long, env = "FIBULA_PKI", global = true, value_name = "DIR")]
+    pki: Option<PathBuf>,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(clap::Subcommand)]
+enum Verb {
+    /// Make a certificate authority
+    Init,
+    /// Issue a certificate: a directory with all that its holder needs
+    #[command(subcommand)]
+    Issue(Issue),
+    /// Issue another certificate to a holder of one; the one before stays valid until it expires or is revoked
+    Renew {
+        /// Kind of holder
+        #[arg(value_parser = ["controller", "switch", "operator"], requires = "name")]
+        kind: Option<String>,
+        /// Name of the holder
+        name: Option<String>,
+        /// Renew all that expire within this many days instead
+        #[arg(long, value_name = "DAYS", conflicts_with_all = ["kind", "name"])]
+        within: Option<u32>,
+        #[command(flatten)]
+        life: Life,
+    },
+    /// Revoke the certificates of a holder; copy crl.pem to the machines then
+    Revoke {
+        #[command(flatten)]
+        holder: Holder,
+        /// Revoke the certificate with this serial number alone
+        #[arg(long, value_name = "HEX")]
+        serial: Option<String>,
+    },
+    /// List certificates: whose, until when, valid or not
+    Show,
+}
+
+#[derive(clap::Subcommand)]
+enum Issue {
+    /// Controllers: operators and switches reach them at these addresses
+    Controller {
+        #[command(flatten)]
+        named: Named,
+        #[command(flatten)]
+        addresses: Addresses,
+        #[command(flatten)]
+        life: Life,
+    },
+    /// Switches, by the names that the controller knows them by
+    Switch {
+        #[command(flatten)]
+        named: Named,
+        #[command(flatten)]
+        addresses: Addresses,
+        #[command(flatten)]
+        life: Life,
+    },
+    /// Operators, and programs that act for them
+    Operator {
+        #[command(flatten)]
+        named: Named,
+        /// reader: read only; writer: also names, hosts and links; admin: everything
+        #[arg(long, value_parser = |text: &str| text.parse::<Role>().map_err(|error| error.to_string()))]
+        role: Role,
+        /// Copy the files to ~/.config/fibula/tls too, where this user's commands look for them
+        #[arg(long)]
+        install: bool,
+        #[command(flatten)]
+        life: Life,
+    },
+}
+
+#[derive(clap::Args)]
+struct Named {
+    /// Their names
+    #[arg(required = true, value_name = "NAME")]
+    names: Vec<String>,
+}
+
+#[derive(clap::Args)]
+struct Addresses {
+    /// A host name or IP address that others reach it at, without a port; repeatable
+    #[arg(long = "address", value_name = "ADDRESS")]
+    addresses: Vec<String>,
+}
+
+#[derive(clap::Args, Clone, Copy)]
+struct Life {
+    /// Days that the certificate is valid
+    #[arg(long, value_name = "DAYS", default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=3650))]
+    days: u32,
+}
+
+#[derive(clap::Args, Clone)]
+struct Holder {
+    /// Kind of holder
+    #[arg(value_parser = ["controller", "switch", "operator"])]
+    kind: String,
+    /// Name of the holder
+    name: String,
+}
+
+impl Holder {
+    fn kind(&self) -> &'static str {
+        ["controller", "switch", "operator"].into_iter().find(|kind| *kind == self.kind).unwrap_or("operator")
+    }
+}
+
+#[derive(Serialize)]
+struct IssuedRow {
+    kind: &'static str,
+    name: String,
+    files: PathBuf,
+}
+
+#[derive(Serialize)]
+struct Row {
+    kind: &'static str,
+    name: String,
+    role: Option<String>,
+    until: String,
+    state: &'static str,
+    serial: String,
+    addresses: String,
+}
+
+impl Args {
+    /// # Errors
+    /// Exit code 2 for a name or address that cannot be, 4 if there is no authority or no such holder, 5 if there is one
+    /// already.
+    pub(crate) fn run(self, out: &Output) -> anyhow::Result<()> {
+        let directory = self.pki.unwrap_or_else(|| config_directory().join("pki"));
+        if let Verb::Init = self.verb {
+            let authority = Authority::create(&directory).map_err(failure)?;
+            let text = format!(
+                "certificate authority in {} until {}; its ca.key signs for everybody: keep it away from the network, and \
+                 back it up",
+                directory.display(),
+                date(authority.not_after())
+            );
+            return out.done(&serde_json::json!({ "pki": directory }), text);
+        }
+        let authority = Authority::load(&directory).map_err(failure)?;
+        match self.verb {
+            Verb::Init => Ok(()),
+            Verb::Issue(Issue::Controller { named, addresses, life }) => {
+                issue(&authority, Kind::Controller, &named, &addresses.addresses, life, out).map(drop)
+            }
+            Verb::Issue(Issue::Switch { named, addresses, life }) => {
+                issue(&authority, Kind::Switch, &named, &addresses.addresses, life, out).map(drop)
+            }
+            Verb::Issue(Issue::Operator { named, role, install: wanted, life }) => {
+                if wanted && named.names.len() > 1 {
+                    return Err(Failure::new(Exit::Usage, "--install takes one operator"));
+                }
+                let files = issue(&authority, Kind::Operator(role), &named, &[], life, out)?;
+                files.first().filter(|_| wanted).map_or(Ok(()), |files| install(files))
+            }
+            Verb::Renew { kind, name, within, life } => {
+                let holder = kind.zip(name).map(|(kind, name)| Holder { kind, name });
+                renew(&authority, holder, within, life, out)
+            }
+            Verb::Revoke { holder, serial } => {
+                let n = authority.revoke(holder.kind(), &holder.name, serial.as_deref()).map_err(failure)?;
+                let (kind, name) = (holder.kind(), &holder.name);
+                let plural = if n == 1 { "" } else { "s" };
+                let crl = directory.join("crl.pem");
+                let text = format!(
+                    "{n} certificate{plural} of {kind} {name} revoked; copy {} to the machines, whose daemons read it anew \
+                     and end its connections",
+                    crl.display()
+                );
+                out.done(&serde_json::json!({ "revoked": n, "crl": crl }), text)
+            }
+            Verb::Show => {
+                let now = now();
+                out.rows(
+                    &authority.issued().map_err(failure)?.iter().map(|issued| row(issued, now)).collect::<Vec<_>>(),
+                )
+            }
+        }
+    }
+}
+
+fn now() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_secs() as i64)
+}
+
+fn row(issued: &Issued, now: i64) -> Row {
+    let Issued { certificate, revoked } = issued;
+    let state = match revoked {
+        Some(_) => "revoked",
+        None if certificate.not_after < now => "expired",
+        None => "valid",
+    };
+    let kind = certificate.identity.kind();
+    Row {
+        kind: kind.word(),
+        name: certificate.identity.name().to_owned(),
+        role: kind.role().map(|role| role.to_string()),
+        until: date(certificate.not_after),
+        state,
+        serial: certificate.serial.clone(),
+        addresses: certificate.addresses.join(" "),
+    }
+}
+
+fn issue(
+    authority: &Authority,
+    kind: Kind,
+    named: &Named,
+    addresses: &[String],
+    life: Life,
+    out: &Output,
+) -> anyhow::Result<Vec<PathBuf>> {
+    // All names are checked before the first certificate is made.
+    let identities: Result<Vec<Identity>, _> = named.names.iter().map(|name| Identity::new(kind, name)).collect();
+    let mut directories = Vec::new();
+    for identity in identities.map_err(|error| failure(error.into()))? {
+        let files = authority.issue(&identity, addresses, life.days).map_err(failure)?;
+        say(&identity, &files, out)?;
+        directories.push(files);
+    }
+    Ok(directories)
+}
+
+fn say(identity: &Identity, files: &Path, out: &Output) -> anyhow::Result<()> {
+    let path = files.display();
+    let how = match identity.kind() {
+        Kind::Operator(_) => {
+            format!("give it to the operator, for --tls DIR, FIBULA_TLS or {}", default_tls().display())
+        }
+        _ => "copy it to the machine, as the dir of [tls]".to_owned(),
+    };
+    let row = IssuedRow { kind: identity.kind().word(), name: identity.name().to_owned(), files: files.to_owned() };
+    out.done(&row, format!("{identity}: {path}; {how}"))
+}
+
+fn renew(
+    authority: &Authority,
+    holder: Option<Holder>,
+    within: Option<u32>,
+    life: Life,
+    out: &Output,
+) -> anyhow::Result<()> {
+    let holders: Vec<(&'static str, String)> = match (holder, within) {
+        (Some(holder), _) => vec![(holder.kind(), holder.name)],
+        (None, Some(days)) => expiring(&authority.issued().map_err(failure)?, now() + i64::from(days) * 86_400),
+        (None, None) => {
+            return Err(Failure::new(
+                Exit::Usage,
+                "say whose: KIND NAME, or --within DAYS for all that expire by then",
+            ));
+        }
+    };
+    if holders.is_empty() {
+        return out.done(&serde_json::json!({ "renewed": 0 }), "none expires by then");
+    }
+    for (kind, name) in holders {
+        let files = authority.renew(kind, &name, life.days).map_err(failure)?;
+        let text =
+            format!("{kind} {name}: {}; copy it over the one before, which is valid until it expires", files.display());
+        out.done(&IssuedRow { kind, name, files }, text)?;
+    }
+    Ok(())
+}
+
+/// The holders whose latest certificate is not revoked and ends before a time.
+fn expiring(issued: &[Issued], before: i64) -> Vec<(&'static str, String)> {
+    let mut holders = Vec::new();
+    // They are in the order of holders, then of their ends.
+    for (at, Issued { certificate, revoked }) in issued.iter().enumerate() {
+        let holder = (certificate.identity.kind().word(), certificate.identity.name().to_owned());
+        let is_last = issued.get(at + 1).is_none_or(|next| {
+            let next = &next.certificate.identity;
+            (next.kind().word(), next.name()) != (holder.0, &holder.1[..])
+        });
+        if is_last && revoked.is_none() && certificate.not_after < before {
+            holders.push(holder);
+        }
+    }
+    holders
+}
+
+fn default_tls() -> PathBuf {
+    config_directory().join("tls")
+}
+
+/// Copies the files of an operator to where this user's commands look for them.
+fn install(files: &Path) -> anyhow::Result<()> {
+    let target = default_tls();
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&target)?;
+    for name in ["ca.pem", "crl.pem", "key.pem", "cert.pem"] {
+        let text = std::fs::read(files.join(name))?;
+        let to = target.join(name);
+        match std::fs::remove_file(&to) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
+            _ => {}
+        }
+        let mode = if name == "key.pem" { 0o600 } else { 0o644 };
+        let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&to)?;
+        std::io::Write::write_all(&mut file, &text)?;
+    }
+    Ok(())
+}
+
+fn failure(error: PkiError) -> anyhow::Error {
+    let exit = match &error {
+        PkiError::NoAuthority { .. } | PkiError::Unknown { .. } => Exit::NotFound,
+        PkiError::Exists { .. } | PkiError::Issued { .. } => Exit::Refused,
+        PkiError::Identity(_) | PkiError::BadAddress { .. } => Exit::Usage,
+        PkiError::Damaged { .. } => Exit::BadInput,
+        PkiError::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => Exit::Refused,
+        _ => Exit::Internal,
+    };
+    Failure::new(exit, error)
+}

@@ -1,0 +1,451 @@
+//! Certificates: whoever has none, or not the right one, gets nothing from a controller or a switch, and is told why.
+
+mod support;
+
+use api::client::connect_to;
+use api::identity::{Identity, Kind, Role};
+use api::limits::{Guard, Limits as PeerLimits};
+use api::pki::Authority;
+use api::tls::{Files, Tls};
+use api::v1::{self, from_switch::Body};
+use fib::messages::Uplink;
+use fib::replica::{Limits, MemoryTables, Replica};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+use support::{FIBULA, PATIENCE, Process, Site, eventually, exit_code, mac, stderr, stdout};
+use switch::daemon::agent;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::Channel;
+use tonic::{Code, Status, Streaming};
+
+/// A controller with TLS, an authority, and the certificates of c1, s1, s2 and of an operator for each role.
+struct Trust {
+    site: Site,
+    url: String,
+    authority: Authority,
+}
+
+impl Trust {
+    fn new() -> Trust {
+        let site = Site::new("");
+        let authority = Authority::create(&site.path("pki")).unwrap();
+        let trust = Trust { url: site.url.replace("http:", "https:"), site, authority };
+        let controller = trust.issue(Kind::Controller, "c1");
+        for (kind, name) in [(Kind::Switch, "s1"), (Kind::Switch, "s2")] {
+            trust.issue(kind, name);
+        }
+        for role in Role::ALL {
+            trust.issue(Kind::Operator(role), &role.to_string());
+        }
+        let file = trust.site.path("controller.toml");
+        let text = std::fs::read_to_string(&file).unwrap();
+        std::fs::write(&file, format!("{text}[tls]\ndir = '{}'\n", controller.display())).unwrap();
+        trust
+    }
+
+    fn issue(&self, kind: Kind, name: &str) -> PathBuf {
+        self.authority.make(&Identity::new(kind, name).unwrap(), &[], 30).unwrap()
+    }
+
+    fn dir(&self, holder: &str) -> PathBuf {
+        self.site.path("pki").join(holder)
+    }
+
+    fn tls(&self, holder: &str) -> Arc<Tls> {
+        Tls::load(&Files::in_directory(self.dir(holder))).unwrap()
+    }
+
+    async fn channel(&self, holder: &str) -> Channel {
+        connect_to(Kind::Controller, &self.url, Some(&self.tls(holder)), PATIENCE).await.unwrap()
+    }
+
+    async fn admin(&self) -> support::Client {
+        api::client::northbound(self.channel("operator/admin").await)
+    }
+
+    /// Runs `fibula` against the controller with the certificate of this holder.
+    fn fibula(&self, holder: &str, arguments: &[&str]) -> Output {
+        let mut command = Command::new(FIBULA);
+        command.args(arguments).env("FIBULA_CONTROLLER", &self.url).env("XDG_CONFIG_HOME", self.site.path("nowhere"));
+        if !holder.is_empty() {
+            command.env("FIBULA_TLS", self.dir(holder));
+        }
+        command.output().unwrap()
+    }
+
+    #[track_caller]
+    fn refused(&self, holder: &str, arguments: &[&str], exit: i32, parts: &[&str]) {
+        let output = self.fibula(holder, arguments);
+        let said = stderr(&output);
+        assert_eq!(exit_code(&output), exit, "{holder} {arguments:?}: {said} {}", stdout(&output));
+        assert!(parts.iter().all(|part| said.contains(part)), "{holder} {arguments:?}: {said}");
+    }
+
+    /// Writes switch.toml and starts the switch `s1` with it.
+    fn switch(&self, extra: &str) -> Process {
+        let (name, file) = ("s1", self.site.path("s1.toml"));
+        let text = format!(
+            "name = '{name}'\ncontroller = '{}'\nstate_dir = '{}'\n{extra}\n[tls]\ndir = '{}'\n",
+            self.url,
+            self.site.path("s1").display(),
+            self.dir("switch/s1").display()
+        );
+        std::fs::write(&file, text).unwrap();
+        Process::spawn(&["switch", "--config", file.to_str().unwrap()])
+    }
+
+    fn audit(&self, arguments: &[&str]) -> Vec<serde_json::Value> {
+        let config = self.site.path("controller.toml");
+        let arguments = [&["-j", "audit", "show", "--config", config.to_str().unwrap()], arguments].concat();
+        let output = self.fibula("", &arguments);
+        assert_eq!(exit_code(&output), 0, "{}", stderr(&output));
+        stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+}
+
+fn replica() -> Replica<MemoryTables> {
+    Replica::new(Limits::default(), MemoryTables::default())
+}
+
+type Sender = mpsc::Sender<v1::FromSwitch>;
+
+/// Says hello as a switch; the stream, which ends when the sender is dropped, or why not.
+async fn attach(channel: Channel, switch: &str) -> Result<(Streaming<v1::ToSwitch>, Sender), Status> {
+    let report = Uplink::Report(replica().report()).encode().into();
+    let hello = v1::Hello { switch: switch.to_owned(), report, version: "test".to_owned() };
+    let (to_controller, outgoing) = mpsc::channel(1);
+    to_controller.send(v1::FromSwitch { body: Some(Body::Hello(hello)) }).await.unwrap();
+    let mut client = api::client::southbound(channel);
+    let answer = client.attach(ReceiverStream::new(outgoing)).await?;
+    Ok((answer.into_inner(), to_controller))
+}
+
+/// Why the controller refuses this certificate: said with the connection, or with the first request.
+async fn refusal(url: &str, tls: &Arc<Tls>) -> String {
+    match connect_to(Kind::Controller, url, Some(tls), PATIENCE).await {
+        Err(error) => error.to_string(),
+        Ok(channel) => {
+            let status = api::client::northbound(channel).get_status(v1::GetStatusRequest {}).await.unwrap_err();
+            api::client::reason(&status)
+        }
+    }
+}
+
+fn free_address() -> SocketAddr {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+/// What a stranger gets who speaks TLS without a certificate.
+fn s_client(address: SocketAddr, arguments: &[&str]) -> String {
+    let mut child = Command::new("openssl")
+        .args(["s_client", "-connect", &address.to_string(), "-alpn", "h2", "-ign_eof"])
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // What a gRPC client sends first.
+    let _ = child.stdin.take().unwrap().write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0");
+    let output = child.wait_with_output().unwrap();
+    format!("{}{}", stdout(&output), stderr(&output))
+}
+
+/// What somebody gets who sends this in the clear.
+fn in_the_clear(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(bytes).unwrap();
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    answer
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stranger_gets_nothing_from_any_listener() {
+    let trust = Trust::new();
+    let _controller = trust.site.start();
+    let admin = trust.admin().await;
+    support::add_full_mesh(&mut admin.clone(), 1).await;
+    let (lookup, flow) = (free_address(), free_address());
+    let _switch = trust.switch(&format!("lookup = '{lookup}'\nflow.control = '{flow}'"));
+    eventually("the switch in step", async || support::in_step(&admin).await == 1).await;
+
+    let north: SocketAddr = trust.url.trim_start_matches("https://").parse().unwrap();
+    let has_openssl = Command::new("openssl").arg("version").output().is_ok_and(|output| output.status.success());
+    let get = b"GET /lookup?name=02:00:00:00:00:01 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    for address in [north, lookup, flow] {
+        for bytes in [&get[..], b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0"] {
+            let answer = in_the_clear(address, bytes);
+            let is_alert = answer.is_empty() || answer.len() == 7 && answer[0] == 21;
+            assert!(is_alert, "{address}: {}", String::from_utf8_lossy(&answer));
+        }
+        if has_openssl {
+            let said = s_client(address, &[]);
+            assert!(said.contains("certificate required"), "{said}");
+            let said = s_client(address, &["-tls1_2"]);
+            assert!(said.contains("protocol version"), "{said}");
+        }
+    }
+
+    // A plain gRPC client, and one whose certificate is of another authority.
+    let url = format!("http://{north}");
+    let mut plain = api::client::northbound(api::client::connect(&url, PATIENCE).await.unwrap());
+    let error = plain.get_status(v1::GetStatusRequest {}).await.unwrap_err();
+    assert!(api::client::reason(&error).contains("https://"), "{error:?} {}", api::client::reason(&error));
+    let other = Authority::create(&trust.site.path("other")).unwrap();
+    let files = other.make(&Identity::new(Kind::Operator(Role::Admin), "mallory").unwrap(), &[], 30).unwrap();
+    let said = stderr(&trust.fibula("", &["name", "count", "--tls", files.to_str().unwrap()]));
+    assert!(said.contains("another authority"), "{said}");
+    let files = Files { ca: Some(trust.dir("operator/admin").join("ca.pem")), ..Files::in_directory(&files) };
+    let tls = Tls::load(&files).unwrap();
+    let said = refusal(&trust.url, &tls).await;
+    assert!(said.contains("another authority"), "{said}");
+
+    trust.refused("", &["name", "count"], 2, &["takes a certificate", "--tls", "fibula pki issue"]);
+    let turned = trust.audit(&["--outcome", "turned-away"]);
+    assert!(!turned.is_empty() && turned.iter().all(|record| record["who"] == "-"), "{turned:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_role_may_do_its_own_and_no_more() {
+    let trust = Trust::new();
+    let _controller = trust.site.start();
+    let done = |holder: &str, arguments: &[&str]| {
+        let output = trust.fibula(holder, arguments);
+        assert_eq!(exit_code(&output), 0, "{holder} {arguments:?}: {}", stderr(&output));
+    };
+    done("operator/admin", &["switch", "add", "s1"]);
+    done("operator/writer", &["host", "add", "h1", "s1:1"]);
+    done("operator/writer", &["name", "add", &mac(1), "h1"]);
+    for read in [&["name", "list"][..], &["name", "export"], &["switch", "list"], &["host", "list"], &["link", "list"]]
+    {
+        for role in Role::ALL {
+            done(&format!("operator/{role}"), read);
+        }
+        trust.refused("switch/s1", read, 5, &["switch s1 may not", "the role reader"]);
+    }
+    let writes: [&[&str]; 5] = [
+        &["name", "set", &mac(1), "h1"],
+        &["name", "del", &mac(1)],
+        &["host", "add", "h2", "s1:2"],
+        &["host", "del", "h1"],
+        &["link", "add", "s1:8", "s2:8"],
+    ];
+    for write in writes {
+        trust.refused("operator/reader", write, 5, &["operator reader (reader) may not", "--role writer"]);
+        trust.refused("switch/s1", write, 5, &["the role writer"]);
+    }
+    for holder in ["operator/reader", "operator/writer", "switch/s1", "controller/c1"] {
+        trust.refused(holder, &["switch", "add", "s2"], 5, &["may not", "--role admin"]);
+        trust.refused(holder, &["switch", "del", "s1"], 5, &["may not", "--role admin"]);
+    }
+    assert_eq!(
+        stdout(&trust.fibula("operator/admin", &["-j", "name", "count"])),
+        "{\"names\":1,\"max_names\":1000000}\n"
+    );
+
+    // What happened, by whom.
+    let changes: Vec<String> = trust
+        .audit(&["--outcome", "done"])
+        .iter()
+        .map(|r| format!("{} {} {} {} {}", r["who"], r["role"], r["what"], r["detail"], r["changed"]).replace('"', ""))
+        .collect();
+    assert_eq!(
+        changes,
+        [
+            "admin admin add_switch s1 1".to_owned(),
+            "writer writer add_hosts h1 at s1:1 1".to_owned(),
+            format!("writer writer add_names {} at h1 1", mac(1)),
+        ]
+    );
+    let turned = trust.audit(&["--outcome", "turned-away", "--who", "reader", "--since", "1h"]);
+    assert!(turned.iter().any(|r| r["what"] == "/fibula.v1.Northbound/RemoveNames"), "{turned:?}");
+    assert!(trust.audit(&["--since", "2100-01-01"]).is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_and_the_hash_key_go_only_to_the_switch_of_that_name() {
+    let trust = Trust::new();
+    let _controller = trust.site.start();
+    let admin = trust.admin().await;
+    support::add_full_mesh(&mut admin.clone(), 2).await;
+    let names = vec![support::record(1, "h1")];
+    admin.clone().put_names(v1::PutNamesRequest { names, only_new: true }).await.unwrap();
+
+    for (holder, word) in [
+        ("switch/s2", "switch s2 may not attach as switch `s1`"),
+        ("operator/writer", "fibula pki issue switch"),
+        ("operator/admin", "fibula pki issue switch"),
+        ("controller/c1", "fibula pki issue switch"),
+    ] {
+        let status = attach(trust.channel(holder).await, "s1").await.unwrap_err();
+        assert_eq!(status.code(), Code::PermissionDenied, "{holder}");
+        assert!(status.message().contains(word), "{holder}: {}", status.message());
+    }
+    let (mut stream, _open) = attach(trust.channel("switch/s1").await, "s1").await.unwrap();
+    assert!(stream.message().await.unwrap().is_some());
+    // The stream of the real one goes on while others try.
+    attach(trust.channel("switch/s2").await, "s1").await.unwrap_err();
+    let connected = admin.clone().list_switches(v1::ListSwitchesRequest {}).await.unwrap().into_inner().switches;
+    assert!(connected.iter().find(|switch| switch.name == "s1").unwrap().connected);
+
+    // A switch does not take somebody else for the controller, whose certificate is of the same authority.
+    let imposter = trust.tls("switch/s2");
+    let gate = api::gate::Gate::new(Some(imposter), false, Guard::new(PeerLimits::default()), None);
+    let listener = gate.listen("127.0.0.1:0".parse().unwrap(), false).await.unwrap();
+    let url = format!("https://{}", listener.address());
+    let error = connect_to(Kind::Controller, &url, Some(&trust.tls("switch/s1")), PATIENCE).await.unwrap_err();
+    assert!(error.to_string().contains("not that of a controller"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn certificates_are_renewed_and_revoked_while_all_runs() {
+    let trust = Trust::new();
+    let controller_toml = trust.site.path("controller.toml");
+    let status = free_address();
+    let text = std::fs::read_to_string(&controller_toml).unwrap();
+    std::fs::write(&controller_toml, format!("status = '{status}'\n{text}")).unwrap();
+    let _controller = trust.site.start();
+    let admin = trust.admin().await;
+    support::add_full_mesh(&mut admin.clone(), 2).await;
+    let (s1, s2) = (trust.tls("switch/s1"), trust.tls("switch/s2"));
+    Tls::watch(&s1);
+    for (name, tls) in [("s1", &s1), ("s2", &s2)] {
+        let shared = agent::Shared::new(replica());
+        let memory: agent::Memory = Arc::new(|| api::memory::usage(10, &[("fib", 25)]));
+        tokio::spawn(agent::run(name.to_owned(), trust.url.clone(), Some(Arc::clone(tls)), shared, memory));
+    }
+    let connected = async |wanted: &[&str]| {
+        let switches = admin.clone().list_switches(v1::ListSwitchesRequest {}).await.unwrap().into_inner().switches;
+        let names: Vec<&str> = switches.iter().filter(|s| s.connected).map(|s| s.name.as_str()).collect();
+        names == wanted
+    };
+    eventually("both switches connected", async || connected(&["s1", "s2"]).await).await;
+
+    // A renewed certificate is read without a restart; the one before can be revoked then.
+    let before: Vec<String> =
+        trust.authority.issued().unwrap().into_iter().map(|issued| issued.certificate.serial).collect();
+    trust.authority.renew("controller", "c1", 30).unwrap();
+    trust.authority.renew("switch", "s1", 30).unwrap();
+    let c1 = trust.authority.issued().unwrap();
+    let old = |kind: &str| {
+        let mut of = c1
+            .iter()
+            .filter(|i| i.certificate.identity.kind().word() == kind && before.contains(&i.certificate.serial));
+        of.next().unwrap().certificate.serial.clone()
+    };
+    assert_eq!(trust.authority.revoke("controller", "c1", Some(&old("controller"))).unwrap(), 1);
+
+    // The connection of a revoked certificate ends, and there is no other.
+    assert_eq!(trust.authority.revoke("switch", "s2", None).unwrap(), 1);
+    eventually("only s1 connected", async || connected(&["s1"]).await).await;
+    // It may see the end of the connection before it sees why.
+    let s2 = trust.tls("switch/s2");
+    let says_why = async || refusal(&trust.url, &s2).await.contains("our certificate is revoked");
+    eventually("s2 refused with the reason", says_why).await;
+    trust.authority.revoke("operator", "writer", None).unwrap();
+    let revoked = async || {
+        let output = trust.fibula("operator/writer", &["name", "count"]);
+        exit_code(&output) == 4 && stderr(&output).contains("our certificate is revoked")
+    };
+    eventually("the writer refused", revoked).await;
+
+    let page = in_the_clear(status, b"GET /metrics HTTP/1.0\r\nHost: x\r\n\r\n");
+    let page = String::from_utf8_lossy(&page);
+    let metric = page.lines().find(|line| line.starts_with("fibula_turned_away_total{reason=\"handshake\"}")).unwrap();
+    assert!(metric.rsplit(' ').next().unwrap().parse::<u64>().unwrap() >= 2, "{metric}");
+    assert!(page.contains("fibula_certificate_expires_seconds "), "{page}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_expired_certificate_is_refused() {
+    let trust = Trust::new();
+    let _controller = trust.site.start();
+    let identity = Identity::new(Kind::Operator(Role::Admin), "late").unwrap();
+    trust.authority.make_until(&identity, &[], -60).unwrap();
+    trust.refused("operator/late", &["name", "count"], 4, &["our certificate expired", "fibula pki renew"]);
+}
+
+#[test]
+fn two_machines_are_set_up_in_five_commands() {
+    let directory = tempfile::tempdir().unwrap();
+    let pki = directory.path().join("pki");
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(FIBULA);
+        command.arg("pki").args(arguments).env("FIBULA_PKI", &pki).env("XDG_CONFIG_HOME", directory.path());
+        command.output().unwrap()
+    };
+    let done = |arguments: &[&str]| {
+        let output = run(arguments);
+        assert_eq!(exit_code(&output), 0, "{arguments:?}: {}", stderr(&output));
+        stdout(&output)
+    };
+    done(&["init"]);
+    done(&["issue", "controller", "c1", "--address", "10.0.0.1"]);
+    let said = done(&["issue", "switch", "s1", "s2"]);
+    assert!(said.contains("switch s2: ") && said.contains("[tls]"), "{said}");
+    done(&["issue", "operator", "alice", "--role", "admin", "--install"]);
+    let shown = done(&["show"]);
+    let rows: Vec<&str> = shown.lines().skip(1).collect();
+    assert_eq!(rows.len(), 4, "{shown}");
+    assert!(rows.iter().all(|row| row.contains(" valid ")) && rows[0].contains("10.0.0.1"), "{shown}");
+    assert!(directory.path().join("fibula/tls/key.pem").exists());
+
+    let refused = |arguments: &[&str], exit: i32, part: &str| {
+        let output = run(arguments);
+        assert!(exit_code(&output) == exit && stderr(&output).contains(part), "{arguments:?}: {}", stderr(&output));
+    };
+    refused(&["init"], 5, "is there already");
+    refused(&["issue", "switch", "s1"], 5, "fibula pki renew");
+    refused(&["issue", "switch", "s3", "a b"], 2, "is no name");
+    refused(&["issue", "operator", "bob"], 2, "--role");
+    refused(&["issue", "operator", "bob", "--role", "root"], 2, "reader, writer and admin");
+    refused(&["issue", "controller", "c2", "--address", "10.0.0.1:4600"], 2, "without a port");
+    refused(&["revoke", "switch", "s9"], 4, "fibula pki show");
+    refused(&["renew"], 2, "--within");
+    refused(&["show", "--pki", "/nonexistent"], 4, "fibula pki init");
+    assert!(done(&["renew", "--within", "400"]).lines().count() == 4);
+    assert_eq!(done(&["renew", "--within", "300"]), "none expires by then\n");
+    assert!(done(&["revoke", "switch", "s2"]).starts_with("2 certificates of switch s2 revoked"));
+    assert_eq!(done(&["show"]).matches(" revoked ").count(), 2);
+}
+
+#[test]
+fn daemons_say_how_to_make_certificates_and_check_them() {
+    let trust = Trust::new();
+    let config = trust.site.path("controller.toml");
+    let text = std::fs::read_to_string(&config).unwrap();
+    let check = |text: &str| {
+        std::fs::write(&config, text).unwrap();
+        trust.fibula("", &["controller", "--check", "--config", config.to_str().unwrap()])
+    };
+    assert_eq!(exit_code(&check(&text)), 0);
+    let without = text.split("[tls]").next().unwrap().replace("127.0.0.1", "0.0.0.0");
+    for (text, part) in [
+        (&without, "fibula pki init"),
+        (&text.replace("controller/c1", "switch/s1"), "that of switch s1"),
+        (&text.replace("controller/c1", "nobody"), "cert.pem"),
+    ] {
+        let output = check(text);
+        assert!(exit_code(&output) == 2 && stderr(&output).contains(part), "{}", stderr(&output));
+    }
+    assert_eq!(exit_code(&check(&format!("insecure = true\n{without}"))), 0);
+
+    let file = trust.site.path("s1.toml");
+    let text = |dir: &Path| {
+        format!(
+            "name = 's1'\ncontroller = 'https://10.0.0.1:4600'\nstate_dir = '/tmp'\nlookup = '127.0.0.1:4603'\n[tls]\ndir = '{}'\n",
+            dir.display()
+        )
+    };
+    for (holder, exit, part) in [("switch/s1", 0, ""), ("switch/s2", 2, "fibula pki issue switch s1")] {
+        std::fs::write(&file, text(&trust.dir(holder))).unwrap();
+        let output = trust.fibula("", &["switch", "--check", "--config", file.to_str().unwrap()]);
+        assert!(exit_code(&output) == exit && stderr(&output).contains(part), "{}", stderr(&output));
+    }
+}

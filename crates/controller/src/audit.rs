@@ -1,0 +1,56 @@
+//! Changes in words, for the audit trail.
+
+use crate::change::{Change, Place, Record};
+
+/// Objects of a change that are named; the others are counted.
+const NAMED: usize = 4;
+
+/// What is changed, and with what, in short.
+pub(crate) fn summary(change: &Change) -> (&'static str, String) {
+    match change {
+        Change::AddSwitch { name, tenants } if tenants.is_empty() => ("add_switch", name.clone()),
+        Change::AddSwitch { name, tenants } => ("add_switch", format!("{name} for {} tenants", tenants.len())),
+        Change::RemoveSwitch { name } => ("remove_switch", name.clone()),
+        Change::AddHosts { hosts } => ("add_hosts", some(hosts, |(name, at)| format!("{name} at {}", place(at)))),
+        Change::RemoveHost { name } => ("remove_host", name.clone()),
+        Change::AddLink { a, b, cost, up } => {
+            let down = if *up { "" } else { ", down" };
+            ("add_link", format!("{} to {}, cost {cost}{down}", place(a), place(b)))
+        }
+        Change::SetLink { end, cost, up } => {
+            let cost = cost.map(|cost| format!(", cost {cost}")).unwrap_or_default();
+            let state = up.map(|up| if up { ", up" } else { ", down" }).unwrap_or_default();
+            ("set_link", format!("{}{cost}{state}", place(end)))
+        }
+        Change::RemoveLink { end } => ("remove_link", place(end)),
+        Change::PutNames { records, only_new } => {
+            let what = if *only_new { "add_names" } else { "put_names" };
+            (what, some(records, |Record { name, host, .. }| format!("{name} at {host}")))
+        }
+        Change::RemoveNames { names, .. } => ("remove_names", some(names, String::clone)),
+    }
+}
+
+fn place(place: &Place) -> String {
+    format!("{}:{}", place.switch, place.port)
+}
+
+/// The first objects in words, and how many others there are.
+fn some<T>(all: &[T], word: impl Fn(&T) -> String) -> String {
+    let words: Vec<String> = all.iter().take(NAMED).map(word).collect();
+    let others = all.len().saturating_sub(NAMED);
+    let others = if others == 0 { String::new() } else { format!(" and {others} others") };
+    format!("{}{others}", words.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_of_many_names_is_short() {
+        let names = (0..100_000).map(|i| format!("n{i}")).collect();
+        let (what, detail) = summary(&Change::RemoveNames { names, ignore_missing: true });
+        assert_eq!((what, &detail[..]), ("remove_names", "n0, n1, n2, n3 and 99996 others"));
+    }
+}
