@@ -77,7 +77,7 @@ fn exit_of(error: &StartError) -> Exit {
     }
 }
 
-fn exit_of_store(error: &StoreError) -> Exit {
+pub(crate) fn exit_of_store(error: &StoreError) -> Exit {
     match error {
         error if error.is_damaged() => Exit::BadInput,
         error if error.is_denied() => Exit::Refused,

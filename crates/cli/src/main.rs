@@ -16,6 +16,7 @@ mod lpm;
 mod pki;
 mod remote;
 mod rib;
+mod store;
 mod switch;
 
 use clap::{CommandFactory, Subcommand};
@@ -32,6 +33,9 @@ enum Command {
     Controller(controller::Args),
     /// Run a switch (--config), or add and list switches at the controller
     Switch(switch::Args),
+    /// The controller's store: check, back up, restore; the controller is stopped
+    #[command(subcommand)]
+    Store(store::StoreCommand),
     /// Names, and the hosts they are attached to
     Name(rib::Noun<rib::name::Verb>),
     /// Hosts, and the switch ports they are attached to
@@ -62,7 +66,7 @@ enum Command {
 
 /// The commands as `fibula --help` lists them, grouped by user.
 const GROUPS: [(&str, &[&str]); 6] = [
-    ("Run", &["demo", "controller", "switch"]),
+    ("Run", &["demo", "controller", "switch", "store"]),
     ("Network", &["name", "host", "link", "flow"]),
     ("Trust", &["pki", "audit"]),
     ("Offline tables", &["fib", "filter", "lpm"]),
@@ -102,6 +106,7 @@ fn run(command: Command, out: &Output) -> anyhow::Result<()> {
         Command::Demo(args) => args.run(out),
         Command::Controller(args) => args.run(out),
         Command::Switch(args) => args.run(out),
+        Command::Store(command) => command.run(out),
         Command::Name(args) => args.run(out),
         Command::Host(args) => args.run(out),
         Command::Link(args) => args.run(out),

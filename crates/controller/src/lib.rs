@@ -282,8 +282,9 @@ fn restore(config: &Config, mut store: Box<dyn Store>) -> Result<(State, Box<dyn
             let (network, rows) = network?;
             if !rows.is_empty() {
                 tracing::info!("the configuration names other FIB designs than the store; switches get new tables");
-                store.commit(&rows)?;
             }
+            // Also without rows: the term of this start must be durable.
+            store.commit(&rows)?;
             network
         }
         None => {

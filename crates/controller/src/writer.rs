@@ -182,10 +182,10 @@ impl Writer {
             self.release(urgent);
             if stop || finished.is_err() {
                 self.shared.end_sessions();
-                return finished;
+                return finished.and_then(|()| self.store.close());
             }
         }
-        Ok(())
+        self.store.close()
     }
 
     fn take(&mut self, job: Job, group: &mut Group) {

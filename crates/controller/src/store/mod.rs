@@ -3,16 +3,20 @@
 //! [`fib::durable`] defines what the rows mean; the controller adds its own rows, under kinds that the network does not
 //! use. SQLite is the store of one controller; a store shared by several would be another implementation of [`Store`].
 
+#[cfg(test)]
+mod damage;
+mod log;
+mod seal;
 mod sqlite;
 
 pub use fib::durable::RowChange;
 use rusqlite::ErrorCode;
-pub use sqlite::SqliteStore;
-use std::path::PathBuf;
+pub use sqlite::{Checked, SqliteStore, put_back};
+use std::path::{Path, PathBuf};
 
 /// Durable rows. One owner at a time: opening a store that another process has open is refused.
 pub trait Store: Send {
-    /// Every row, in any order. Cost: reads the whole store; memory for a few thousand rows.
+    /// Every row, in any order; an error if they are not those that were committed. Cost: reads the whole store; memory for a few thousand rows.
     fn rows(&self) -> Box<dyn Iterator<Item = Result<RowChange, StoreError>> + '_>;
 
     /// Applies all changes in one transaction: after success they survive a crash; after a failure none is applied.
@@ -24,6 +28,13 @@ pub trait Store: Send {
     /// The term of this owner: greater than that of every owner of this store before. The owner of a copy may have had a
     /// greater one: see [`Store::raise_term`].
     fn term(&self) -> u64;
+
+    /// The owner stops in order: whatever is durable is brought together, so that the store can be copied.
+    /// # Errors
+    /// [`StoreError::Failed`]; nothing is lost.
+    fn close(&mut self) -> Result<(), StoreError> {
+        Ok(())
+    }
 
     /// Raises the term, durably, to at least this.
     /// # Errors
@@ -51,6 +62,50 @@ pub enum StoreError {
         /// What this version writes.
         expected: &'static str,
     },
+    /// A copy would replace something.
+    #[error("{path} exists; name a file that does not")]
+    Exists {
+        /// What exists.
+        path: PathBuf,
+    },
+    /// What the file holds is not what was written.
+    #[error("the store {path} is damaged: {what}. `fibula store check` lists what is; restore it from a backup")]
+    Damaged {
+        /// The store.
+        path: PathBuf,
+        /// What was found.
+        what: String,
+    },
+    /// Transactions that were acknowledged are neither in the file nor in its log.
+    #[error(
+        "the store {path} has {has} transactions and {expected} were acknowledged: {missing} are missing, and its log {path}-log cannot bring them back. Restore the newest backup; if this file is an older copy that you put here on purpose, remove that log"
+    )]
+    Behind {
+        /// The store.
+        path: PathBuf,
+        /// Transactions in the file.
+        has: u64,
+        /// Transactions acknowledged.
+        expected: u64,
+        /// How many are missing.
+        missing: u64,
+    },
+    /// The log is not there, and the file alone need not be all of the store.
+    #[error(
+        "the store {path} was not closed in order and its log {path}-log is missing, so acknowledged changes may be missing: put the log back, or restore a backup"
+    )]
+    LogMissing {
+        /// The store.
+        path: PathBuf,
+    },
+    /// The log is damaged, or that of another store or another state of it.
+    #[error(
+        "the log {path}-log does not belong to the store {path}, or is damaged, so acknowledged changes may be missing: put the right one back, or put a backup in place by `fibula store restore`"
+    )]
+    WrongLog {
+        /// The store.
+        path: PathBuf,
+    },
     /// The file cannot be opened or created.
     #[error("cannot open the store {path}: {error}; {}", advice(error))]
     Open {
@@ -77,10 +132,35 @@ impl StoreError {
         }
     }
 
-    /// Whether the file does not hold a store, or no longer does.
+    /// What an error of SQLite means while a store is read: the disk's, or another owner's; otherwise damage.
+    fn reading(path: &Path, error: rusqlite::Error) -> StoreError {
+        let path = path.to_owned();
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::InUse { path },
+            Some(
+                ErrorCode::DiskFull
+                | ErrorCode::SystemIoFailure
+                | ErrorCode::OutOfMemory
+                | ErrorCode::ReadOnly
+                | ErrorCode::CannotOpen
+                | ErrorCode::PermissionDenied,
+            ) => StoreError::Open { path, error },
+            _ => StoreError::Damaged { path, what: error.to_string() },
+        }
+    }
+
+    /// Whether the file does not hold a store, or no longer does, or not all of it.
     pub fn is_damaged(&self) -> bool {
         let damaged = matches!(self.code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase));
-        damaged || matches!(self, StoreError::WrongFormat { .. })
+        damaged
+            || matches!(
+                self,
+                StoreError::WrongFormat { .. }
+                    | StoreError::Damaged { .. }
+                    | StoreError::Behind { .. }
+                    | StoreError::LogMissing { .. }
+                    | StoreError::WrongLog { .. }
+            )
     }
 
     /// Whether the file or its directory may not be opened or written.
@@ -98,6 +178,6 @@ fn advice(error: &rusqlite::Error) -> &'static str {
         Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
             "see that file and directory are there and may be written by this user"
         }
-        _ => "check the disk and start again: nothing acknowledged is lost",
+        _ => "check the disk (the kernel's log); the next start finds out whether anything acknowledged is missing",
     }
 }

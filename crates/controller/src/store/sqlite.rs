@@ -1,14 +1,33 @@
-//! The store in one SQLite file: WAL, `synchronous=FULL`, exclusive.
+//! The store in a SQLite file, with a [log](super::log) beside it.
+//!
+//! SQLite has the rows, each with a checksum, and the [seal](super::seal) over them. The log has the transactions since
+//! SQLite's file was last complete, and is what makes a transaction durable: it is synced before SQLite commits. SQLite
+//! itself syncs at checkpoints only (WAL, `synchronous=NORMAL`).
+//!
+//! A start reads all rows, and compares them with their checksums and with the seal, and the seal with the log. What
+//! SQLite lost and the log has is carried out again. Otherwise the start is refused, and the files stay as they are.
 //!
 //! Cost: one fsync per transaction, plus about 2 µs per row, in a B-tree ordered by (kind, key).
-//! The exclusive lock is the kernel's and ends with the process: a killed controller leaves none behind.
+//! The lock on the log is the kernel's and ends with the process: a killed controller leaves none behind.
 
+mod tools;
+
+pub use tools::{Checked, put_back};
+
+use super::log::{self, Contents, Log, Record};
+use super::seal::{RowHash, SEAL_ROW, Seal, Sum};
 use super::{RowChange, Store, StoreError};
+use rusqlite::config::DbConfig;
+use rusqlite::functions::FunctionFlags;
 use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-const FORMAT: &str = "fibula rib 1";
+const FORMAT: &str = "fibula rib 2";
+
+/// Without checksums, seal and log.
+const FORMAT_1: &str = "fibula rib 1";
 
 /// Rows fetched at a time by [`Store::rows`].
 const PAGE_ROWS: usize = 4096;
@@ -25,111 +44,299 @@ const CACHE_KIB: i64 = 16 << 10;
 pub struct SqliteStore {
     connection: Connection,
     path: PathBuf,
+    log: Log,
+    /// As of the last commit.
+    seal: Seal,
+    /// The sum of the rows in a transaction, which SQL functions keep.
+    sum: Arc<Mutex<Sum>>,
+    /// The generation that the log begins before the next transaction: it has no header yet, or damaged or torn blocks.
+    next_log: Option<u32>,
+    /// The term of this owner.
     term: u64,
 }
 
 impl SqliteStore {
     /// Opens the store at `path`, or creates it, readable by its owner only since it holds the secret hash key. Waits
     /// for up to `patience` for another owner to end: one that was just killed holds it a moment longer.
+    ///
+    /// Rows are compared with their checksums by [`Store::rows`].
     /// # Errors
-    /// [`StoreError::InUse`], [`StoreError::WrongFormat`], [`StoreError::Open`].
+    /// [`StoreError`]; the files are as they were, unless the store was of an earlier format.
     pub fn open(path: &Path, patience: Duration) -> Result<Self, StoreError> {
-        let open_error = |error| StoreError::Open { path: path.to_owned(), error };
-        create_private(path).map_err(open_error)?;
         let start = Instant::now();
-        loop {
-            match Self::open_connection(path) {
-                Ok(store) => return Ok(store),
-                Err(OpenError::Sqlite(source)) if !is_busy(&source) => return Err(open_error(source)),
-                Err(OpenError::Format(got)) => {
-                    return Err(StoreError::WrongFormat { path: path.to_owned(), got, expected: FORMAT });
-                }
-                Err(_) if start.elapsed() >= patience => return Err(StoreError::InUse { path: path.to_owned() }),
-                #[expect(clippy::disallowed_methods, reason = "a lock of the file system has no wait with a timeout")]
-                Err(_) => std::thread::sleep(RETRY),
+        let wait = || {
+            if start.elapsed() >= patience {
+                return Err(StoreError::InUse { path: path.to_owned() });
             }
-        }
+            #[expect(clippy::disallowed_methods, reason = "a lock of the file system has no wait with a timeout")]
+            std::thread::sleep(RETRY);
+            Ok(())
+        };
+        let opened = |error| StoreError::Open { path: path.to_owned(), error };
+        create_private(path).map_err(opened)?;
+        let log_path = log::path_of(path);
+        let log = loop {
+            match Log::open(&log_path).map_err(|error| opened(cannot_open(&error)))? {
+                Some(log) => break log,
+                None => wait()?,
+            }
+        };
+        let connection = loop {
+            match open_connection(path) {
+                Ok(connection) => break connection,
+                Err(error) if is_busy(&error) => wait()?,
+                Err(error) => return Err(StoreError::reading(path, error)),
+            }
+        };
+        let sum = Arc::default();
+        add_functions(&connection, &sum).map_err(opened)?;
+        let seal = Seal { store: 0, term: 0, n_commits: 0, sum: Sum::default(), closed: true };
+        let mut store = Self { connection, path: path.to_owned(), log, seal, sum, next_log: None, term: 0 };
+        let found = store.log.read().map_err(|error| opened(cannot_open(&error)))?;
+        store.read_format(found.is_none())?;
+        store.compare_with_log(found)?;
+        store.term = store.seal.term + 1;
+        Ok(store)
     }
 
-    fn open_connection(path: &Path) -> Result<Self, OpenError> {
-        let connection = Connection::open(path)?;
-        connection.busy_timeout(Duration::ZERO)?;
-        connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
-        connection.pragma_update(None, "journal_mode", "WAL")?;
-        connection.pragma_update(None, "synchronous", "FULL")?;
-        connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
-        connection.execute_batch(
-            "BEGIN IMMEDIATE;
-             CREATE TABLE IF NOT EXISTS store (item TEXT PRIMARY KEY, value) WITHOUT ROWID;
-             CREATE TABLE IF NOT EXISTS rows (
-                 kind INTEGER NOT NULL, key BLOB NOT NULL, value BLOB NOT NULL, PRIMARY KEY (kind, key)
-             ) WITHOUT ROWID;",
-        )?;
-        let format: Option<String> =
-            connection.query_row("SELECT value FROM store WHERE item = 'format'", [], |r| r.get(0)).optional()?;
-        match format {
-            None => drop(connection.execute("INSERT INTO store VALUES ('format', ?)", [FORMAT])?),
-            Some(format) if format == FORMAT => {}
-            Some(format) => return Err(OpenError::Format(format)),
+    /// Reads the seal; creates the tables of a new store, and brings one of an earlier format up to date.
+    fn read_format(&mut self, no_log: bool) -> Result<(), StoreError> {
+        let reading = |error| StoreError::reading(&self.path, error);
+        let count = |what: &str| self.connection.query_row(what, [], |r| r.get::<_, i64>(0)).map_err(reading);
+        let n_tables = count("SELECT count(*) FROM sqlite_schema")?;
+        if n_tables == 0 {
+            // A file with one page at most was never committed to.
+            if !no_log || count("PRAGMA page_count")? > 1 {
+                return Err(self.damaged("it has no tables"));
+            }
+            return self.create();
         }
-        // A count, not the clock: a clock that was ahead once would be ahead of every later start.
-        connection.execute("INSERT INTO store VALUES ('term', 1) ON CONFLICT DO UPDATE SET value = value + 1", [])?;
-        let term: i64 = connection.query_row("SELECT value FROM store WHERE item = 'term'", [], |r| r.get(0))?;
-        connection.execute_batch("COMMIT")?;
-        Ok(Self { connection, path: path.to_owned(), term: term.cast_unsigned() })
+        let format: Option<String> = self
+            .connection
+            .query_row("SELECT value FROM store WHERE item = 'format'", [], |r| r.get(0))
+            .optional()
+            .map_err(reading)?;
+        match format.as_deref() {
+            Some(FORMAT) => {}
+            Some(FORMAT_1) if no_log => return self.upgrade(),
+            Some(FORMAT_1) => return Err(StoreError::WrongLog { path: self.path.clone() }),
+            got => {
+                let got = got.unwrap_or_default().to_owned();
+                return Err(StoreError::WrongFormat { path: self.path.clone(), got, expected: FORMAT });
+            }
+        }
+        let seal: Option<Vec<u8>> = self
+            .connection
+            .query_row("SELECT value FROM rows WHERE kind = 0 AND key = x''", [], |r| r.get(0))
+            .optional()
+            .map_err(reading)?;
+        self.seal = seal.and_then(|seal| Seal::decode(&seal)).ok_or_else(|| self.damaged("its seal cannot be read"))?;
+        Ok(())
+    }
+
+    fn create(&mut self) -> Result<(), StoreError> {
+        self.seal.store = rand::random();
+        let create = || -> rusqlite::Result<bool> {
+            self.connection.execute_batch(
+                "BEGIN IMMEDIATE;
+                 CREATE TABLE store (item TEXT PRIMARY KEY, value) WITHOUT ROWID;
+                 CREATE TABLE rows (
+                     kind INTEGER NOT NULL, key BLOB NOT NULL, value BLOB NOT NULL, sum INTEGER NOT NULL,
+                     PRIMARY KEY (kind, key)
+                 ) WITHOUT ROWID;",
+            )?;
+            self.connection.execute("INSERT INTO store VALUES ('format', ?)", [FORMAT])?;
+            put_seal(&self.connection, &self.seal)?;
+            self.connection.execute_batch("COMMIT")?;
+            checkpoint(&self.connection)
+        };
+        create().map(drop).map_err(|error| self.failed(error))
+    }
+
+    /// Adds checksums and a seal to a store of the version before.
+    fn upgrade(&mut self) -> Result<(), StoreError> {
+        tracing::info!(path = %self.path.display(), "the store is of an earlier version; its rows get checksums");
+        let sound: String = self
+            .connection
+            .query_row("PRAGMA quick_check(1)", [], |r| r.get(0))
+            .map_err(|error| StoreError::reading(&self.path, error))?;
+        if sound != "ok" {
+            return Err(self.damaged(&sound));
+        }
+        *lock(&self.sum) = Sum::default();
+        self.seal.store = rand::random();
+        let upgrade = || -> rusqlite::Result<Seal> {
+            let transaction = self.connection.unchecked_transaction()?;
+            let term: Option<i64> =
+                transaction.query_row("SELECT value FROM store WHERE item = 'term'", [], |r| r.get(0)).optional()?;
+            transaction.execute_batch(
+                "ALTER TABLE rows ADD COLUMN sum INTEGER NOT NULL DEFAULT 0;
+                 UPDATE rows SET sum = come(kind, key, value);
+                 DELETE FROM store WHERE item = 'term';",
+            )?;
+            transaction.execute("UPDATE store SET value = ? WHERE item = 'format'", [FORMAT])?;
+            let (term, sum) = (term.unwrap_or(0).cast_unsigned(), *lock(&self.sum));
+            let seal = Seal { term, sum, ..self.seal };
+            put_seal(&transaction, &seal)?;
+            transaction.commit()?;
+            checkpoint(&self.connection)?;
+            Ok(seal)
+        };
+        self.seal = upgrade().map_err(|error| self.failed(error))?;
+        tracing::info!(rows = self.seal.sum.n_rows, "the rows have checksums now");
+        Ok(())
+    }
+
+    /// Compares the seal with the log, and carries out what SQLite lost. Does not write the log: rows are yet to be read.
+    fn compare_with_log(&mut self, found: Option<Contents>) -> Result<(), StoreError> {
+        let has = self.seal.n_commits;
+        let Some(found) = found else {
+            // The log of a store that was closed in order may be left behind when the file is copied.
+            if !self.seal.closed {
+                return Err(StoreError::LogMissing { path: self.path.clone() });
+            }
+            self.next_log = Some(1);
+            return Ok(());
+        };
+        if found.generation == 0 || found.store != self.seal.store {
+            return Err(StoreError::WrongLog { path: self.path.clone() });
+        }
+        if has < found.base.max(found.last) {
+            self.carry_out_again(&found)?;
+        } else if has > found.last && !self.seal.closed {
+            return Err(StoreError::WrongLog { path: self.path.clone() });
+        }
+        if found.damaged {
+            tracing::warn!(path = %self.path.display(), "the log of the store is damaged; nothing is missing, and it begins anew");
+        }
+        self.log.go_on(&found);
+        // Blocks of a torn record must not be taken for some of the next one in its place.
+        if has > found.last || found.damaged || found.leftover {
+            self.next_log = Some(found.generation + 1);
+        }
+        Ok(())
+    }
+
+    /// Carries out the transactions of the log that SQLite does not have, on rows that are whole.
+    fn carry_out_again(&mut self, found: &Contents) -> Result<(), StoreError> {
+        let has = self.seal.n_commits;
+        let records: Vec<&Record> = found.records.iter().filter(|record| record.number > has).collect();
+        let is_all = records.iter().map(|record| record.number).eq(has + 1..=found.last);
+        if !is_all {
+            let expected = found.last.max(found.base);
+            return Err(StoreError::Behind { path: self.path.clone(), has, expected, missing: expected - has });
+        }
+        for row in self.rows() {
+            row?;
+        }
+        // In one transaction: a start that is refused changes nothing.
+        let transaction = self.connection.unchecked_transaction().map_err(|error| self.failed(error))?;
+        *lock(&self.sum) = self.seal.sum;
+        let mut last = self.seal;
+        for record in &records {
+            let (seal, rows) = record.rows.split_last().ok_or_else(|| self.damaged("an empty record of its log"))?;
+            let seal = seal.value.as_deref().and_then(Seal::decode);
+            last = seal.ok_or_else(|| self.damaged("a record of its log has no seal"))?;
+            apply(&transaction, rows, &self.sum).map_err(|error| self.failed(error))?;
+            if *lock(&self.sum) != last.sum {
+                return Err(self.damaged("its rows are not those that its log goes on from"));
+            }
+        }
+        put_seal(&transaction, &last).and_then(|()| transaction.commit()).map_err(|error| self.failed(error))?;
+        self.seal = last;
+        tracing::warn!(path = %self.path.display(), transactions = records.len(), "the log has transactions that SQLite has not; they are carried out again");
+        Ok(())
     }
 
     fn failed(&self, error: rusqlite::Error) -> StoreError {
         StoreError::Failed { path: self.path.clone(), error }
     }
 
-    /// The rows after `last`, at most [`PAGE_ROWS`], in order.
-    fn page(&self, last: Option<&RowChange>) -> rusqlite::Result<Vec<RowChange>> {
-        let (kind, key) = last.map_or((-1, &[][..]), |row| (i64::from(row.kind), &row.key));
-        let mut statement = self.connection.prepare_cached(
-            "SELECT kind, key, value FROM rows WHERE (kind, key) > (?, ?) ORDER BY kind, key LIMIT ?",
-        )?;
-        let rows = statement.query_map(params![kind, key, PAGE_ROWS as i64], |r| {
-            Ok(RowChange { kind: r.get(0)?, key: r.get(1)?, value: Some(r.get(2)?) })
-        })?;
-        rows.collect()
+    fn damaged(&self, what: &str) -> StoreError {
+        StoreError::Damaged { path: self.path.clone(), what: what.to_owned() }
     }
 
-    fn try_commit(&mut self, changes: &[RowChange]) -> rusqlite::Result<()> {
-        let transaction = self.connection.transaction()?;
-        {
-            let mut put = transaction.prepare_cached(
-                "INSERT INTO rows VALUES (?, ?, ?) ON CONFLICT (kind, key) DO UPDATE SET value = excluded.value",
-            )?;
-            let mut delete = transaction.prepare_cached("DELETE FROM rows WHERE kind = ? AND key = ?")?;
-            for change in changes {
-                match &change.value {
-                    Some(value) => put.execute(params![change.kind, change.key, value])?,
-                    None => delete.execute(params![change.kind, change.key])?,
-                };
+    /// The rows after `last`, at most [`PAGE_ROWS`], in order. Each is compared with its checksum and added to `sum`.
+    fn page(&self, last: Option<&RowChange>, sum: &mut Sum) -> Result<Vec<RowChange>, StoreError> {
+        let reading = |error| StoreError::reading(&self.path, error);
+        let (kind, key) = last.map_or((i64::from(SEAL_ROW), &[][..]), |row| (i64::from(row.kind), &row.key));
+        let mut statement = self
+            .connection
+            .prepare_cached(
+                "SELECT kind, key, value, sum FROM rows WHERE (kind, key) > (?, ?) ORDER BY kind, key LIMIT ?",
+            )
+            .map_err(reading)?;
+        let rows = statement.query_map(params![kind, key, PAGE_ROWS as i64], |r| {
+            Ok((RowChange { kind: r.get(0)?, key: r.get(1)?, value: Some(r.get(2)?) }, r.get::<_, i64>(3)?))
+        });
+        let (mut page, mut scratch) = (Vec::<RowChange>::with_capacity(PAGE_ROWS), Vec::new());
+        for row in rows.map_err(reading)? {
+            let (row, checksum) = row.map_err(reading)?;
+            let hash = RowHash::of(row.kind, &row.key, row.value.as_deref().unwrap_or_default(), &mut scratch);
+            let place = || format!("the row of kind {} with key {}", row.kind, hex(&row.key));
+            if hash.checksum() != checksum {
+                return Err(self.damaged(&format!("{} has another checksum", place())));
             }
+            // A damaged tree could lead in a circle.
+            if page.last().or(last).is_some_and(|before| (before.kind, &before.key) >= (row.kind, &row.key)) {
+                return Err(self.damaged(&format!("{} is out of order", place())));
+            }
+            sum.add(hash);
+            page.push(row);
         }
+        Ok(page)
+    }
+
+    /// The transaction in SQLite, with its record in the log before it is committed.
+    fn try_commit(&mut self, changes: &[RowChange], seal: &mut Seal) -> rusqlite::Result<()> {
+        *lock(&self.sum) = self.seal.sum;
+        let transaction = self.connection.transaction()?;
+        apply(&transaction, changes, &self.sum)?;
+        seal.sum = *lock(&self.sum);
+        put_seal(&transaction, seal)?;
+        let row = seal.row();
+        self.log.append(seal.n_commits, changes.iter().chain([&row])).map_err(|error| of_io(&error))?;
         transaction.commit()
+    }
+
+    /// Brings everything into SQLite's file and begins the log anew.
+    fn complete_file(&mut self) -> rusqlite::Result<()> {
+        if checkpoint(&self.connection)? {
+            let generation = self.next_log.unwrap_or(self.log.generation() + 1);
+            let begun = self.log.begin(self.seal.store, generation, self.seal.n_commits);
+            begun.map_err(|error| of_io(&error))?;
+            self.next_log = None;
+        }
+        Ok(())
     }
 }
 
 impl Store for SqliteStore {
+    /// An error, as the last item, also tells of rows that are missing.
     fn rows(&self) -> Box<dyn Iterator<Item = Result<RowChange, StoreError>> + '_> {
         let mut page = Vec::new().into_iter();
         let mut last: Option<RowChange> = None;
         let mut ended = false;
+        let mut sum = Sum::default();
         Box::new(std::iter::from_fn(move || {
             if page.len() == 0 && !ended {
-                match self.page(last.as_ref()) {
+                match self.page(last.as_ref(), &mut sum) {
                     Ok(rows) => {
                         ended = rows.len() < PAGE_ROWS;
                         last = rows.last().cloned();
                         page = rows.into_iter();
                     }
-                    Err(source) => {
+                    Err(error) => {
                         ended = true;
-                        return Some(Err(self.failed(source)));
+                        return Some(Err(error));
                     }
+                }
+                if ended && sum != self.seal.sum {
+                    page = Vec::new().into_iter();
+                    let (got, expected) = (sum.n_rows, self.seal.sum.n_rows);
+                    return Some(Err(
+                        self.damaged(&format!("its {got} rows are not the {expected} rows that were committed"))
+                    ));
                 }
             }
             page.next().map(Ok)
@@ -137,7 +344,28 @@ impl Store for SqliteStore {
     }
 
     fn commit(&mut self, changes: &[RowChange]) -> Result<(), StoreError> {
-        self.try_commit(changes).map_err(|source| self.failed(source))
+        if self.next_log.is_some() {
+            self.complete_file().map_err(|error| self.failed(error))?;
+            if self.next_log.is_some() {
+                return Err(StoreError::InUse { path: self.path.clone() });
+            }
+        }
+        let n_commits = self.seal.n_commits + 1;
+        let mut seal = Seal { n_commits, term: self.term, closed: false, ..self.seal };
+        if let Err(error) = self.try_commit(changes, &mut seal) {
+            if let Err(error) = self.log.void_last() {
+                tracing::error!(%error, "the log cannot be written: the change that failed may be there after a restart");
+            }
+            return Err(self.failed(error));
+        }
+        self.log.settle();
+        self.seal = seal;
+        if self.log.is_full()
+            && let Err(error) = self.complete_file()
+        {
+            tracing::warn!(%error, "the log of the store grows: its changes cannot be brought into the file yet");
+        }
+        Ok(())
     }
 
     fn term(&self) -> u64 {
@@ -145,22 +373,106 @@ impl Store for SqliteStore {
     }
 
     fn raise_term(&mut self, term: u64) -> Result<(), StoreError> {
-        let stored = "UPDATE store SET value = max(value, ?) WHERE item = 'term'";
-        self.connection.execute(stored, [term.cast_signed()]).map_err(|source| self.failed(source))?;
-        self.term = self.term.max(term);
-        Ok(())
+        let before = self.term;
+        self.term = before.max(term);
+        self.commit(&[]).inspect_err(|_| self.term = before)
+    }
+
+    fn close(&mut self) -> Result<(), StoreError> {
+        self.seal.closed = true;
+        let closed = put_seal(&self.connection, &self.seal).and_then(|()| self.complete_file());
+        closed.map_err(|error| self.failed(error))
     }
 }
 
-enum OpenError {
-    Sqlite(rusqlite::Error),
-    Format(String),
+/// Changes rows in a transaction, and keeps their sum.
+fn apply(connection: &Connection, changes: &[RowChange], sum: &Mutex<Sum>) -> rusqlite::Result<()> {
+    let mut put = connection.prepare_cached(
+        "INSERT INTO rows VALUES (?1, ?2, ?3, ?4) ON CONFLICT (kind, key)
+         DO UPDATE SET value = excluded.value, sum = gone(kind, key, value, excluded.sum)",
+    )?;
+    let mut delete = connection.prepare_cached("DELETE FROM rows WHERE kind = ? AND key = ? RETURNING value")?;
+    let mut scratch = Vec::new();
+    for RowChange { kind, key, value } in changes {
+        match value {
+            Some(value) => {
+                let hash = RowHash::of(*kind, key, value, &mut scratch);
+                put.execute(params![kind, key, value, hash.checksum()])?;
+                lock(sum).add(hash);
+            }
+            None => {
+                let gone: Option<Vec<u8>> = delete.query_row(params![kind, key], |r| r.get(0)).optional()?;
+                if let Some(value) = gone {
+                    lock(sum).remove(RowHash::of(*kind, key, &value, &mut scratch));
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
-impl From<rusqlite::Error> for OpenError {
-    fn from(error: rusqlite::Error) -> Self {
-        OpenError::Sqlite(error)
-    }
+/// Adds the SQL functions that keep the sum: `gone` takes a row out and returns its last argument, so that replacing a
+/// row costs no other search; `come` adds a row and returns its checksum.
+fn add_functions(connection: &Connection, sum: &Arc<Mutex<Sum>>) -> rusqlite::Result<()> {
+    let hash = |context: &rusqlite::functions::Context<'_>| -> rusqlite::Result<RowHash> {
+        let (kind, key, value): (u8, Vec<u8>, Vec<u8>) = (context.get(0)?, context.get(1)?, context.get(2)?);
+        Ok(RowHash::of(kind, &key, &value, &mut Vec::new()))
+    };
+    let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DIRECTONLY;
+    let of_gone = Arc::clone(sum);
+    connection.create_scalar_function("gone", 4, flags, move |context| {
+        lock(&of_gone).remove(hash(context)?);
+        context.get::<i64>(3)
+    })?;
+    let of_come = Arc::clone(sum);
+    connection.create_scalar_function("come", 3, flags, move |context| {
+        let hash = hash(context)?;
+        lock(&of_come).add(hash);
+        Ok(hash.checksum())
+    })
+}
+
+fn lock(sum: &Mutex<Sum>) -> std::sync::MutexGuard<'_, Sum> {
+    sum.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn put_seal(connection: &Connection, seal: &Seal) -> rusqlite::Result<()> {
+    let mut put = connection.prepare_cached("INSERT OR REPLACE INTO rows VALUES (0, x'', ?, 0)")?;
+    put.execute([seal.row().value]).map(drop)
+}
+
+/// Brings all of SQLite's log into its file, synced. False: something else reads it.
+fn checkpoint(connection: &Connection) -> rusqlite::Result<bool> {
+    connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |r| Ok(r.get::<_, i64>(0)? == 0))
+}
+
+fn open_connection(path: &Path) -> rusqlite::Result<Connection> {
+    let connection = Connection::open(path)?;
+    // A file that is refused stays as it is.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    connection.busy_timeout(Duration::ZERO)?;
+    connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    connection.pragma_update(None, "synchronous", "NORMAL")?;
+    connection.pragma_update(None, "cell_size_check", "ON")?;
+    connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
+    Ok(connection)
+}
+
+fn of_io(error: &std::io::Error) -> rusqlite::Error {
+    let code = match error.kind() {
+        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => rusqlite::ffi::SQLITE_FULL,
+        _ => rusqlite::ffi::SQLITE_IOERR,
+    };
+    rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), Some(error.to_string()))
+}
+
+fn cannot_open(error: &std::io::Error) -> rusqlite::Error {
+    rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CANTOPEN), Some(error.to_string()))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().take(64).map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn is_busy(error: &rusqlite::Error) -> bool {
@@ -169,6 +481,7 @@ fn is_busy(error: &rusqlite::Error) -> bool {
 
 /// Creates the file, and its directory, if need be; only the owner can read it. SQLite gives its log the same mode.
 fn create_private(path: &Path) -> Result<(), rusqlite::Error> {
+    use std::io::Read as _;
     use std::os::unix::fs::OpenOptionsExt;
     let create = || {
         if let Some(directory) = path.parent() {
@@ -176,9 +489,17 @@ fn create_private(path: &Path) -> Result<(), rusqlite::Error> {
         }
         std::fs::OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)
     };
-    create().map(drop).map_err(|e| {
-        rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CANTOPEN), Some(e.to_string()))
-    })
+    create().map(drop).map_err(|error| cannot_open(&error))?;
+    let mut head = Vec::new();
+    let is_read = std::fs::File::open(path).and_then(|file| file.take(20).read_to_end(&mut head));
+    is_read.map_err(|error| cannot_open(&error))?;
+    // A version of the format that SQLite does not know would make it read-only.
+    let is_known = |versions: &[u8]| versions.iter().all(|version| [1, 2].contains(version));
+    if head.is_empty() || head.starts_with(b"SQLite format 3\0") && head.get(18..).is_some_and(is_known) {
+        return Ok(());
+    }
+    let error = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_NOTADB);
+    Err(rusqlite::Error::SqliteFailure(error, Some("it is no database of SQLite".to_owned())))
 }
 
 #[cfg(test)]
@@ -273,6 +594,7 @@ mod tests {
         let mut store = SqliteStore::open(&path, Duration::ZERO).unwrap();
         let rows: Vec<RowChange> = (0..1000_u32).map(|i| put(1, &i.to_be_bytes(), &[7; 100])).collect();
         store.commit(&rows).unwrap();
+        store.close().unwrap();
         drop(store);
         let whole = std::fs::read(&path).unwrap();
         let read =

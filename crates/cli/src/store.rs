@@ -1,0 +1,86 @@
+//! `fibula store`: the controller's store while the controller is stopped.
+
+use ::controller::store::{SqliteStore, StoreError, put_back};
+use command::output::{Exit, Failure, OrExit, Output};
+use std::path::PathBuf;
+
+#[derive(clap::Subcommand)]
+pub(crate) enum StoreCommand {
+    /// Read everything and say what is damaged
+    Check {
+        /// The store, as in controller.toml
+        #[arg(long, value_name = "FILE")]
+        store: PathBuf,
+    },
+    /// Write a verified copy, in one file
+    Backup {
+        /// The store, as in controller.toml
+        #[arg(long, value_name = "FILE")]
+        store: PathBuf,
+        /// The copy; must not exist
+        #[arg(long, value_name = "FILE")]
+        to: PathBuf,
+    },
+    /// Put a copy in the place of the store, whose files are renamed to FILE.replaced
+    Restore {
+        /// The copy
+        #[arg(long, value_name = "FILE")]
+        from: PathBuf,
+        /// The store, as in controller.toml
+        #[arg(long, value_name = "FILE")]
+        store: PathBuf,
+    },
+}
+
+impl StoreCommand {
+    /// # Errors
+    /// A controller runs on the store; it is damaged ([`Exit::CheckFailed`] if it can be checked nevertheless).
+    pub(crate) fn run(self, out: &Output) -> anyhow::Result<()> {
+        match self {
+            StoreCommand::Check { store } => {
+                let checked = open(&store)?.check();
+                let checked = checked.map_err(|error| refused(error, "the store cannot be checked"))?;
+                let sentence = format!(
+                    "{} rows of {} committed in {} transactions",
+                    checked.rows, checked.committed_rows, checked.transactions
+                );
+                out.done(&checked, &sentence)?;
+                if checked.is_sound() {
+                    return Ok(());
+                }
+                let mut what: Vec<String> = checked.damaged_rows.iter().map(|row| format!("row of {row}")).collect();
+                what.extend(checked.file);
+                if what.is_empty() {
+                    what.push("rows are missing, or older than they were".to_owned());
+                }
+                let what = what.join("; ");
+                Err(Failure::new(
+                    Exit::CheckFailed,
+                    format!("{} is damaged: {what}; restore a backup", store.display()),
+                ))
+            }
+            StoreCommand::Backup { store, to } => {
+                let rows = open(&store)?.copy_to(&to).map_err(|error| refused(error, "there is no copy"))?;
+                let row = serde_json::json!({"rows": rows, "to": to});
+                out.done(&row, format!("{rows} rows are in {}", to.display()))
+            }
+            StoreCommand::Restore { from, store } => {
+                let rows = put_back(&from, &store).map_err(|error| refused(error, "the copy is not put back"))?;
+                let row = serde_json::json!({"rows": rows, "store": store});
+                out.done(&row, format!("{} has the {rows} rows of {}", store.display(), from.display()))
+            }
+        }
+    }
+}
+
+fn open(path: &std::path::Path) -> anyhow::Result<SqliteStore> {
+    SqliteStore::open_existing(path).map_err(|error| refused(error, "the store cannot be opened"))
+}
+
+fn refused(error: StoreError, message: &str) -> anyhow::Error {
+    let exit = match &error {
+        StoreError::InUse { .. } | StoreError::Exists { .. } => Exit::Refused,
+        error => crate::controller::exit_of_store(error),
+    };
+    Err::<(), _>(error).or_exit(exit, message).err().unwrap_or_else(|| Failure::new(exit, message))
+}
