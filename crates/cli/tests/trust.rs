@@ -111,17 +111,18 @@ fn replica() -> Replica<MemoryTables> {
     Replica::new(Limits::default(), MemoryTables::default())
 }
 
-type Sender = mpsc::Sender<v1::FromSwitch>;
+/// What keeps a switch's stream open: its end of it, and the connection.
+type Open = (mpsc::Sender<v1::FromSwitch>, Channel);
 
-/// Says hello as a switch; the stream, which ends when the sender is dropped, or why not.
-async fn attach(channel: Channel, switch: &str) -> Result<(Streaming<v1::ToSwitch>, Sender), Status> {
+/// Says hello as a switch; the stream, or why not.
+async fn attach(channel: Channel, switch: &str) -> Result<(Streaming<v1::ToSwitch>, Open), Status> {
     let report = Uplink::Report(replica().report()).encode().into();
     let hello = v1::Hello { switch: switch.to_owned(), report, version: "test".to_owned() };
     let (to_controller, outgoing) = mpsc::channel(1);
     to_controller.send(v1::FromSwitch { body: Some(Body::Hello(hello)) }).await.unwrap();
-    let mut client = api::client::southbound(channel);
+    let mut client = api::client::southbound(channel.clone());
     let answer = client.attach(ReceiverStream::new(outgoing)).await?;
-    Ok((answer.into_inner(), to_controller))
+    Ok((answer.into_inner(), (to_controller, channel)))
 }
 
 /// Why the controller refuses this certificate: said with the connection, or with the first request.
