@@ -8,7 +8,7 @@
 //!   switch/s1/            what machine s1 needs: cert.pem, key.pem (0600), ca.pem, crl.pem
 //!   controller/NAME/  operator/NAME/
 //! ```
-//! Keys: ECDSA over P-256 (FIPS 186-5). A certificate takes about 0.1 ms.
+//! Keys: ECDSA over P-256 (FIPS 186-5).
 
 use crate::identity::{Certificate, Identity, IdentityError, Kind, hex};
 use crate::tls::{date, unix_seconds};
