@@ -18,8 +18,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::time::Sleep;
 use tonic::Status;
-use tower_layer::Layer;
-use tower_service::Service;
+use tower::{Layer, Service};
 
 /// Flags and length.
 const HEADER: usize = 5;
