@@ -22,6 +22,7 @@ mod shared;
 mod south;
 mod status;
 pub mod store;
+mod verify;
 mod writer;
 
 use crate::change::State;

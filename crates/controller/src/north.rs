@@ -55,7 +55,10 @@ impl North {
         Ok(v1::Changed { changed: changed.changed, unchanged: changed.unchanged })
     }
 
-    async fn read<T: Send + 'static>(&self, read: impl FnOnce(&State) -> T + Send + 'static) -> Result<T, Status> {
+    pub(crate) async fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&State) -> T + Send + 'static,
+    ) -> Result<T, Status> {
         let (reply, answer) = oneshot::channel();
         let job = Job::Read(Box::new(move |state| _ = reply.send(read(state))));
         self.jobs.send(job).await.map_err(|_| status_of(&Refusal::Stopping))?;
@@ -219,6 +222,10 @@ impl Northbound for North {
             }
         }
         Ok(Response::new(v1::SwitchList { switches }))
+    }
+
+    async fn verify_switch(&self, request: Request<v1::VerifySwitchRequest>) -> Answer<v1::VerifySwitchReply> {
+        self.verify(&request.into_inner().name).await.map(Response::new)
     }
 
     async fn add_host(&self, request: Request<v1::Host>) -> Answer<v1::Changed> {

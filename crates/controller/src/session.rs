@@ -4,13 +4,13 @@
 //! waits for a switch, the writer parks it: nothing more is made for it until it has acknowledged everything. Then it
 //! gets what it lacks by that time, once. So a slow switch costs its limit and one group of changes in memory.
 
-use api::v1::{MemoryUse, ToSwitch};
+use api::v1::{MemoryUse, ToSwitch, Verified};
 use bytes::Bytes;
 use fib::topology::NodeId;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 /// Bytes counted for each queued message besides its own.
 const MESSAGE_OVERHEAD: usize = 64;
@@ -31,6 +31,8 @@ pub(crate) struct Session {
     ended: watch::Sender<bool>,
     /// What the switch said last of its memory, bounded.
     memory: Mutex<Option<MemoryUse>>,
+    /// How often the switch was asked for its digests, and who waits for them.
+    verifying: Mutex<(u64, Option<oneshot::Sender<Verified>>)>,
 }
 
 #[derive(Debug)]
@@ -82,6 +84,7 @@ impl Session {
             lagging: AtomicBool::new(false),
             ended: watch::Sender::new(false),
             memory: Mutex::new(None),
+            verifying: Mutex::new((0, None)),
         });
         (Arc::clone(&session), Outbox { session, receiver })
     }
@@ -184,7 +187,7 @@ impl Session {
     fn enqueue(&self, queue: &mut Queue, message: Bytes, change: u64) -> Option<u64> {
         let sequence = queue.next_sequence;
         let len = message.len();
-        queue.sender.as_ref()?.send(ToSwitch { sequence, message, answered: queue.answered }).ok()?;
+        queue.sender.as_ref()?.send(ToSwitch { sequence, message, answered: queue.answered, verify: 0 }).ok()?;
         self.sent_bytes.fetch_add(len as u64, Relaxed);
         queue.next_sequence += 1;
         queue.in_flight.push_back((sequence, change));
@@ -232,6 +235,40 @@ impl Session {
     /// What the switch said last of its memory.
     pub(crate) fn memory(&self) -> Option<MemoryUse> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Has the switch compute its digests again, and returns where its answer will come. None if the session ended, or
+    /// another answer is waited for.
+    pub(crate) fn verify(&self) -> Option<oneshot::Receiver<Verified>> {
+        let mut verifying = self.lock_verifying();
+        let (n_requests, waiting) = &mut *verifying;
+        if waiting.as_ref().is_some_and(|waiting| !waiting.is_closed()) {
+            return None;
+        }
+        // Also a switch that refuses its tables can say what it has.
+        let request = ToSwitch { answered: u64::MAX, verify: *n_requests + 1, ..ToSwitch::default() };
+        let queue = self.lock();
+        let sender = queue.sender.as_ref()?;
+        self.backlog_bytes.fetch_add(MESSAGE_OVERHEAD, Relaxed);
+        sender.send(request).ok()?;
+        let (reply, answer) = oneshot::channel();
+        (*n_requests, *waiting) = (*n_requests + 1, Some(reply));
+        Some(answer)
+    }
+
+    /// The answer of the switch to [`Session::verify`].
+    pub(crate) fn verified(&self, answer: Verified) {
+        let mut verifying = self.lock_verifying();
+        let (n_requests, waiting) = &mut *verifying;
+        if answer.verify == *n_requests
+            && let Some(waiting) = waiting.take()
+        {
+            let _ = waiting.send(answer);
+        }
+    }
+
+    fn lock_verifying(&self) -> MutexGuard<'_, (u64, Option<oneshot::Sender<Verified>>)> {
+        self.verifying.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether the switch missed a deadline and has not caught up since: it is not waited for.

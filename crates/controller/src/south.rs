@@ -122,6 +122,7 @@ async fn listen(switch: String, mut incoming: Streaming<FromSwitch>, session: Ar
                     break "the controller stops".to_owned();
                 }
             }
+            Some(Ok(Some(Body::Verified(verified)))) => session.verified(verified),
             Some(Ok(Some(Body::Memory(memory)))) => session.set_memory(memory),
             Some(Ok(Some(Body::Refused(refused)))) => {
                 let reason = clip(&refused.reason);
@@ -143,7 +144,7 @@ async fn listen(switch: String, mut incoming: Streaming<FromSwitch>, session: Ar
 const BIG_REPORT_BYTES: usize = 64 << 10;
 
 /// Decoded here and not by the writer, for whom everybody waits.
-fn decode(report: &[u8]) -> Result<Report, String> {
+pub(crate) fn decode(report: &[u8]) -> Result<Report, String> {
     let decode = || match Uplink::decode(report).map_err(|error| error.to_string())? {
         Uplink::Report(report) => Ok(report),
         Uplink::Ack { .. } => Err("it is an acknowledgement and not a report".to_owned()),

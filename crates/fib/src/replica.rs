@@ -23,7 +23,9 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 mod saved;
+mod verify;
 pub use saved::Checksum;
+pub use verify::Verified;
 
 /// An exact table of the fast path, written by the replica alone.
 pub trait Exact<V> {
@@ -314,6 +316,8 @@ pub struct Replica<T: Tables> {
     valid: ExactState<<T::Valid as Exact<Option<IpAddr>>>::Loading>,
     local: ExactState<<T::Local as Exact<PortId>>::Loading>,
     valid_held: bool,
+    /// Whether the FIB has other words than its digests say, and no other has come since.
+    is_damaged: bool,
     /// Whether id and versions mean nothing until a table header resets them.
     must_start_over: bool,
     tables: T,
@@ -340,6 +344,7 @@ impl<T: Tables> Replica<T> {
             valid: ExactState::default(),
             local: ExactState::default(),
             valid_held: false,
+            is_damaged: false,
             must_start_over: false,
             tables,
         }
@@ -519,6 +524,7 @@ impl<T: Tables> Replica<T> {
                 self.tables.fib_replaced(header.spec.kind, &hasher, &*fib);
                 (self.fib, self.hasher, self.header) = (Some(fib), Some(hasher), Some(header));
             }
+            self.is_damaged = false;
             self.next = None;
         }
         Ok(true)
@@ -544,7 +550,7 @@ impl<T: Tables> Replica<T> {
             actions: self.actions_held,
             valid: self.valid.held,
             local: self.local.held,
-            shards: self.fib.as_ref().map_or(Vec::new(), |fib| fib.held()),
+            shards: self.fib.as_ref().filter(|_| !self.is_damaged).map_or(Vec::new(), |fib| fib.held()),
         }
     }
 

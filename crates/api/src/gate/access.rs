@@ -25,12 +25,13 @@ pub enum Needs {
 }
 
 /// The requests that take less than the role `admin`, by path.
-const ACCESS: [(&str, Needs); 26] = [
+const ACCESS: [(&str, Needs); 27] = [
     ("/fibula.v1.Northbound/GetStatus", Needs::Role(Role::Reader)),
     ("/fibula.v1.Northbound/GetName", Needs::Role(Role::Reader)),
     ("/fibula.v1.Northbound/ListNames", Needs::Role(Role::Reader)),
     ("/fibula.v1.Northbound/ExportNames", Needs::Role(Role::Reader)),
     ("/fibula.v1.Northbound/ListSwitches", Needs::Role(Role::Reader)),
+    ("/fibula.v1.Northbound/VerifySwitch", Needs::Role(Role::Reader)),
     ("/fibula.v1.Northbound/ListHosts", Needs::Role(Role::Reader)),
     ("/fibula.v1.Northbound/ListLinks", Needs::Role(Role::Reader)),
     ("/fibula.v1.Northbound/PutNames", Needs::Role(Role::Writer)),

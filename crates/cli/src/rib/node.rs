@@ -33,6 +33,13 @@ pub(crate) enum Verb {
     },
     /// Ask a switch which port names are at
     Lookup(lookup::Args),
+    /// Have switches compute their digests again from memory, and compare them with the controller's
+    Verify {
+        /// Their names; without any, all that are connected
+        names: Vec<String>,
+        #[command(flatten)]
+        remote: Remote,
+    },
     /// Show one switch
     Show {
         /// Its name
@@ -91,6 +98,7 @@ impl Verb {
                 let rows: Vec<SwitchRow> = switches(client).await?.into_iter().map(SwitchRow::from).collect();
                 out.rows(&rows)
             }),
+            Verb::Verify { names, remote } => remote.run(|client| verify(client, names, out)),
             Verb::Show { name, remote } => remote.run(|client| async move {
                 let found = switches(client).await?.into_iter().find(|switch| switch.name == name);
                 let switch = found.ok_or_else(|| {
@@ -126,4 +134,40 @@ fn show(mut switch: v1::Switch, out: &Output) -> anyhow::Result<()> {
 
 async fn switches(mut client: Client) -> anyhow::Result<Vec<v1::Switch>> {
     Ok(answer(client.list_switches(v1::ListSwitchesRequest {}).await)?.switches)
+}
+
+/// A switch whose memory was compared with what the controller says.
+#[derive(Serialize)]
+struct VerifiedRow {
+    switch: String,
+    /// Versioned pieces of its tables: what was compared.
+    parts: usize,
+    differ: usize,
+    damaged_tables: usize,
+}
+
+async fn verify(mut client: Client, mut names: Vec<String>, out: &Output) -> anyhow::Result<()> {
+    if names.is_empty() {
+        let connected = switches(client.clone()).await?.into_iter().filter(|switch| switch.connected);
+        names = connected.map(|switch| switch.name).collect();
+    }
+    let (mut rows, mut found) = (Vec::new(), Vec::new());
+    for switch in names {
+        let request = v1::VerifySwitchRequest { name: switch.clone() };
+        let v1::VerifySwitchReply { parts, damage } = answer(client.verify_switch(request).await)?;
+        let n_found = found.len();
+        found.extend(parts.iter().filter(|part| part.digest != part.expected_digest).map(|part| {
+            let v1::VerifiedPart { part, version, expected_digest, digest } = part;
+            format!(
+                "{switch}: {part} has digest {digest:#018x} at version {version}, the controller expects {expected_digest:#018x}; restart the switch without its saved image"
+            )
+        }));
+        let differ = found.len() - n_found;
+        found.extend(damage.iter().map(|damage| {
+            format!("{switch}: {damage}. Its memory was damaged; the controller has sent the table again. Look for bad memory")
+        }));
+        rows.push(VerifiedRow { switch, parts: parts.len(), differ, damaged_tables: damage.len() });
+    }
+    out.rows(&rows)?;
+    if found.is_empty() { Ok(()) } else { Err(Failure::new(Exit::CheckFailed, found.join("\n"))) }
 }

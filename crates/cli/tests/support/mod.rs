@@ -104,6 +104,10 @@ impl Process {
         Process { child }
     }
 
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// kill -9.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();

@@ -36,6 +36,11 @@ pub trait Table: Send {
     /// The whole table as bytes, from which [`Spec::table`](super::Spec::table) makes the same table.
     fn image(&self) -> Vec<u8>;
 
+    /// Computes the digests of all parts again, from the words that lookups read. Takes memory for the table once more.
+    /// # Errors
+    /// [`ApplyError::WrongDigest`] of the first part whose words are not those of its digest.
+    fn verify(&self) -> Result<(), TableError>;
+
     /// Versions and digests of its shards, in the order of name digests. A design without shards has one.
     fn held(&self) -> Vec<HeldPart>;
 
@@ -148,6 +153,10 @@ where
         let mut bytes = Vec::new();
         Q::encode_update(&self.settings, &Q::update_of(self.query.images()), &mut bytes);
         bytes
+    }
+
+    fn verify(&self) -> Result<(), TableError> {
+        Ok(Q::from_images(&self.settings, &self.query.images()).map(drop)?)
     }
 
     fn held(&self) -> Vec<HeldPart> {

@@ -9,7 +9,7 @@
 use api::identity::Kind;
 use api::tls::Tls;
 use api::v1::from_switch::Body;
-use api::v1::{Ack, FromSwitch, Hello, MemoryUse, Refused, Resync, ToSwitch};
+use api::v1::{Ack, FromSwitch, Hello, MemoryUse, Refused, Resync, ToSwitch, Verified};
 use fib::messages::Uplink;
 use fib::replica::{Replica, ReplicaError, Tables};
 use serde::Serialize;
@@ -69,6 +69,10 @@ pub struct LinkStatus {
     pub resyncs: u64,
     /// Bytes of messages received.
     pub received_bytes: u64,
+    /// Times that all digests were computed again, and tables that were not as their digest said.
+    pub verifications: u64,
+    /// See `verifications`.
+    pub damaged_tables: u64,
 }
 
 impl Default for LinkStatus {
@@ -85,6 +89,8 @@ impl Default for LinkStatus {
             refused: 0,
             resyncs: 0,
             received_bytes: 0,
+            verifications: 0,
+            damaged_tables: 0,
         }
     }
 }
@@ -144,6 +150,20 @@ impl<T: Tables> Shared<T> {
 
     fn lock_status(&self) -> MutexGuard<'_, LinkStatus> {
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Computes all digests again. The second value says what is damaged; it is empty if nothing is.
+    fn verify(&self, verify: u64) -> (Verified, String) {
+        let found = self.replica().verify();
+        {
+            let mut status = self.lock_status();
+            status.verifications += 1;
+            status.damaged_tables += found.damage.len() as u64;
+            status.resyncs += u64::from(!found.damage.is_empty());
+        }
+        let text = found.damage.join("; ");
+        let report = Uplink::Report(found.report).encode().into();
+        (Verified { verify, report, damage: found.damage }, text)
     }
 
     fn report(&self) -> Vec<u8> {
@@ -284,7 +304,18 @@ async fn session<T: Tables>(
                 continue;
             }
         };
-        let Some(ToSwitch { sequence, message, answered }) = next else { return Err(StreamError::Closed) };
+        let Some(ToSwitch { sequence, message, answered, verify }) = next else { return Err(StreamError::Closed) };
+        if verify != 0 {
+            let (verified, damage) = tokio::task::block_in_place(|| shared.verify(verify));
+            to_controller.send(wrap(Body::Verified(verified))).await.map_err(|_| StreamError::Closed)?;
+            if !damage.is_empty() {
+                tracing::error!(switch, damage, "a table is damaged in memory; asking the controller for it");
+                n_reports += 1;
+                let resync = Resync { report: shared.report().into(), reason: damage };
+                to_controller.send(wrap(Body::Resync(resync))).await.map_err(|_| StreamError::Closed)?;
+            }
+            continue;
+        }
         if retry.is_some() {
             continue;
         }

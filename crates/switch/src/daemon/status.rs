@@ -111,6 +111,7 @@ impl StatusSource for Page {
                 "connected": connected, "since_unix_seconds": unix_seconds(since), "last_error": last_error,
                 "connects": link.connects, "applied": link.applied, "duplicates": link.duplicates,
                 "cannot_follow": link.cannot_follow, "refused": link.refused, "resyncs": link.resyncs, "received_bytes": link.received_bytes,
+                "verifications": link.verifications, "damaged_tables": link.damaged_tables,
             },
             "serving_version": serving_change, "name_kind": name_kind, "field_error": field_error,
             "valid_names": valid_names, "local_names": local_names, "fib_bytes": fib_bytes, "shards": shards,
@@ -159,6 +160,9 @@ impl StatusSource for Page {
         let cannot = plain((!link.cannot_follow.is_empty()).into());
         text.gauge("fibula_switch_cannot_follow", "1: the controller sends more than may be held.", cannot);
         text.counter("fibula_switch_resyncs_total", "Reports sent because of them.", plain(link.resyncs));
+        text.counter("fibula_switch_verifications_total", "Verifications of the tables.", plain(link.verifications));
+        let damaged = plain(link.damaged_tables);
+        text.counter("fibula_switch_damaged_tables_total", "Tables that were damaged in memory.", damaged);
         let saved = self.saver.status();
         text.counter("fibula_switch_saves_total", "Times the image was saved.", plain(saved.saves));
         text.counter("fibula_switch_save_failures_total", "Times the image could not be saved.", plain(saved.failures));
