@@ -2,6 +2,7 @@
 //!
 //! The clock on the wall also counts time in which another thread or another guest of the machine ran. The processor
 //! time of the thread does not count other threads. The two clocks are read around each insert, that of the wall inside.
+//! A control loop that only reads them, for as long as all inserts took, shows what the machine alone does to both.
 
 use std::time::{Duration, Instant};
 
@@ -81,8 +82,26 @@ pub(super) fn run<S: Measured>(options: &Options, n: u64, listener: &mut dyn Lis
     rows.push(row("slowest: its processor time", of_slowest.as_nanos() as f64));
     rows.push(row("processor time: p99.9", worked.quantile_ns(0.999) as f64));
     rows.push(row("processor time: most", worked.quantile_ns(1.0) as f64));
+    let (slowest, most) = nothing(total);
+    rows.push(row("control, a loop that does nothing: slowest", slowest.as_nanos() as f64));
+    rows.push(row("control: processor time: most", most.as_nanos() as f64));
     listener.table(&rows);
     Ok(())
+}
+
+/// The longest times between two readings of the clocks, on the wall and of the processor, in a loop that reads them for
+/// `duration` and does nothing else. An insert is not to blame for what this loop waits for, too: interrupts, other
+/// threads, and, where the processor time has it, other guests of the machine.
+fn nothing(duration: Duration) -> (Duration, Duration) {
+    let (begin, mut worked) = (Instant::now(), processor_time());
+    let (mut last, mut slowest, mut most) = (begin, Duration::ZERO, Duration::ZERO);
+    while last - begin < duration {
+        let (now, now_worked) = (Instant::now(), processor_time());
+        slowest = slowest.max(now - last);
+        most = most.max(now_worked.saturating_sub(worked));
+        (last, worked) = (now, now_worked);
+    }
+    (slowest, most)
 }
 
 /// The processor time of this thread so far, its time in the kernel included.
