@@ -20,16 +20,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::filtered::Filter;
 use crate::base::atomic_words::AtomicWords;
 use crate::base::bytes::{Bytes, DecodeError, at_most};
-use crate::base::prefetch::{BURST, prefetch};
-use crate::bloom::{BitChange, CounterBits, Counting, Layout, MAX_HASHES, Places, Shape, Standard};
+use crate::base::prefetch::BURST;
+use crate::bloom::burst::{Memory, bursts};
+use crate::bloom::{BitChange, CounterBits, Counting, Layout, Places, Shape, Standard};
 use crate::hash::{Digest, Purpose, SecretKey, mix64};
 use crate::traits::{
     Applied, ApplyError, BatchReader, Change, HeldPart, Image, InsertError, PartId, Payload, Query, RestoreError, Row,
     Skeleton, Undivided, View,
 };
 
-/// Positions that are read before the others are computed: each rejects half the aliens.
-const FIRST: usize = 2;
 /// Odd multiplier of a bit's number, before the mix that gives its share of the digest.
 const STEP: u64 = 0xD6E8_FEB8_6659_FD93;
 
@@ -318,71 +317,14 @@ struct Bits<L: Layout> {
     words: Arc<AtomicWords>,
 }
 
-/// Whether all of `bits` are one. Reads them all: a branch per bit would cost more in mispredictions than it saves.
-#[inline(always)]
-fn are_ones(words: &[AtomicU64], bits: impl Iterator<Item = u64>) -> bool {
-    bits.fold(1, |ones, bit| ones & words[(bit / 64) as usize].load(Ordering::Relaxed) >> (bit % 64)) & 1 != 0
-}
-
 impl<L: Layout> Bits<L> {
     fn lookup_batch(&self, digests: &[Digest], values: &mut [u64]) {
         let values = &mut values[..digests.len()];
-        let mut positions = [0; BURST * MAX_HASHES as usize];
-        for (digests, values) in digests.chunks(BURST).zip(values.chunks_mut(BURST)) {
-            if L::ONE_LINE {
-                self.burst_in_lines(digests, values);
-            } else {
-                self.burst(digests, values, &mut positions);
+        bursts(&self.places, &*self.words, digests, |from, positive| {
+            for (place, value) in values[from..].iter_mut().take(BURST).enumerate() {
+                *value = u64::from(positive >> place & 1);
             }
-        }
-    }
-
-    /// A burst where all bits of a name are in one line: fetches all lines, then reads them.
-    #[inline]
-    fn burst_in_lines(&self, digests: &[Digest], values: &mut [u64]) {
-        for &digest in digests {
-            self.prefetch(self.places.of(digest).take(1));
-        }
-        for (value, &digest) in values.iter_mut().zip(digests) {
-            *value = are_ones(&self.words, self.places.of(digest)).into();
-        }
-    }
-
-    /// A burst: fetches and reads the first two bits of all names, then the other bits of those not yet rejected.
-    #[inline]
-    fn burst(&self, digests: &[Digest], values: &mut [u64], positions: &mut [u64]) {
-        let mut first = [[0; FIRST]; BURST];
-        for (first, &digest) in first.iter_mut().zip(digests) {
-            // A single position is read twice.
-            let mut bits = self.places.of(digest);
-            let one = bits.next().unwrap_or(0);
-            *first = [one, bits.next().unwrap_or(one)];
-            self.prefetch(first.iter().copied());
-        }
-        let (mut waiting, mut n_waiting) = ([0u8; BURST], 0);
-        for (index, (value, first)) in values.iter_mut().zip(first).enumerate() {
-            let present = are_ones(&self.words, first.into_iter());
-            *value = present.into();
-            waiting[n_waiting] = index as u8;
-            n_waiting += usize::from(present);
-        }
-        let n_rest = (self.settings.shape.n_hashes() as usize).saturating_sub(FIRST);
-        if n_rest == 0 {
-            return;
-        }
-        for (&index, rest) in waiting[..n_waiting].iter().zip(positions.chunks_exact_mut(n_rest)) {
-            let bits = self.places.of(digests[usize::from(index)]).skip(FIRST);
-            rest.iter_mut().zip(bits).for_each(|(rest, bit)| *rest = bit);
-            self.prefetch(rest.iter().copied());
-        }
-        for (&index, rest) in waiting[..n_waiting].iter().zip(positions.chunks_exact(n_rest)) {
-            values[usize::from(index)] = are_ones(&self.words, rest.iter().copied()).into();
-        }
-    }
-
-    #[inline(always)]
-    fn prefetch(&self, bits: impl Iterator<Item = u64>) {
-        bits.for_each(|bit| prefetch(self.words.as_ptr().wrapping_add((bit / 64) as usize).cast()));
+        });
     }
 
     fn word(&self, bit: u64) -> &AtomicU64 {
@@ -430,7 +372,7 @@ impl<L: Layout> Query for BloomSetQuery<L> {
     type Update = Update;
 
     fn lookup(&self, digest: Digest) -> u64 {
-        are_ones(&self.bits.words, self.bits.places.of(digest)).into()
+        self.bits.words.are_ones(self.bits.places.of(digest)).into()
     }
 
     fn lookup_batch(&self, digests: &[Digest], values: &mut [u64]) {

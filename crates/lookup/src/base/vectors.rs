@@ -7,6 +7,7 @@
 #![expect(unsafe_code, reason = "loads by assembly")]
 
 use std::arch::x86_64::*;
+use std::mem::MaybeUninit;
 
 use crate::publish::Entry;
 
@@ -21,10 +22,10 @@ use crate::publish::Entry;
 // SAFETY: the caller keeps the contract.
 pub(crate) unsafe fn store_words(to: *mut u64, words: __m512i) {
     // SAFETY: 64 bytes, which are there by the caller's contract. Unaligned stores. It is assembly because the compiler makes
-    // one store of two halves.
+    // one store of two halves. The first half is extracted, too: names of half registers are wrong from the 16th on.
     unsafe {
         std::arch::asm!(
-            "vmovdqu64 ymmword ptr [{to}], {words:y}",
+            "vextracti64x4 ymmword ptr [{to}], {words}, 0",
             "vextracti64x4 ymmword ptr [{to} + 32], {words}, 1",
             words = in(zmm_reg) words, to = in(reg) to,
             options(nostack, preserves_flags)
@@ -39,36 +40,66 @@ pub(crate) unsafe fn store_words(to: *mut u64, words: __m512i) {
 #[target_feature(enable = "avx512f,avx512vl")]
 // SAFETY: the caller keeps the contract.
 pub(crate) unsafe fn load_entries(entries: &[Entry], indices: __m512i) -> __m512i {
+    // SAFETY: an entry is a word, and the indices are in range by the caller's contract.
+    unsafe { load_words(entries.as_ptr().cast(), indices) }
+}
+
+/// The words at eight indices from `base`, which a writer may change. Each is loaded at once, by an acquiring load.
+/// # Safety
+/// There are words at these indices.
+#[inline]
+#[target_feature(enable = "avx512f,avx512vl")]
+// SAFETY: the caller keeps the contract.
+pub(crate) unsafe fn load_words(base: *const u64, indices: __m512i) -> __m512i {
     #[repr(align(64))]
-    struct Indices([u64; 8]);
-    let mut index = Indices([0; 8]);
-    let words;
+    struct Indices(MaybeUninit<[u64; 8]>);
+    let mut index = Indices(MaybeUninit::uninit());
+    let index: *mut u64 = index.0.as_mut_ptr().cast();
+    let (a, b, c, d): (__m128i, __m128i, __m128i, __m128i);
     // SAFETY: the indices are stored to an array of eight words, and read from there. Eight bytes each are loaded at
     // indices that are in range by the caller's contract. Loads of x86 are acquiring ones.
     unsafe {
-        store_words(index.0.as_mut_ptr(), indices);
+        store_words(index, indices);
         std::arch::asm!(
             "mov {i}, qword ptr [{at}]",
             "mov {j}, qword ptr [{at} + 8]",
-            "vmovq {a:x}, qword ptr [{base} + 8*{i}]",
-            "vmovhps {a:x}, {a:x}, qword ptr [{base} + 8*{j}]",
+            "vmovq {a}, qword ptr [{base} + 8*{i}]",
+            "vmovhps {a}, {a}, qword ptr [{base} + 8*{j}]",
             "mov {i}, qword ptr [{at} + 16]",
             "mov {j}, qword ptr [{at} + 24]",
-            "vmovq {b:x}, qword ptr [{base} + 8*{i}]",
-            "vmovhps {b:x}, {b:x}, qword ptr [{base} + 8*{j}]",
+            "vmovq {b}, qword ptr [{base} + 8*{i}]",
+            "vmovhps {b}, {b}, qword ptr [{base} + 8*{j}]",
             "mov {i}, qword ptr [{at} + 32]",
             "mov {j}, qword ptr [{at} + 40]",
-            "vmovq {c:x}, qword ptr [{base} + 8*{i}]",
-            "vmovhps {c:x}, {c:x}, qword ptr [{base} + 8*{j}]",
+            "vmovq {c}, qword ptr [{base} + 8*{i}]",
+            "vmovhps {c}, {c}, qword ptr [{base} + 8*{j}]",
             "mov {i}, qword ptr [{at} + 48]",
             "mov {j}, qword ptr [{at} + 56]",
-            "vmovq {d:x}, qword ptr [{base} + 8*{i}]",
-            "vmovhps {d:x}, {d:x}, qword ptr [{base} + 8*{j}]",
-            "vinserti128 {a:y}, {a:y}, {b:x}, 1",
-            "vinserti128 {c:y}, {c:y}, {d:x}, 1",
-            "vinserti64x4 {a:z}, {a:z}, {c:y}, 1",
-            a = out(zmm_reg) words, b = out(zmm_reg) _, c = out(zmm_reg) _, d = out(zmm_reg) _,
-            i = out(reg) _, j = out(reg) _, at = in(reg) index.0.as_ptr(), base = in(reg) entries.as_ptr(),
+            "vmovq {d}, qword ptr [{base} + 8*{i}]",
+            "vmovhps {d}, {d}, qword ptr [{base} + 8*{j}]",
+            a = out(xmm_reg) a, b = out(xmm_reg) b, c = out(xmm_reg) c, d = out(xmm_reg) d,
+            i = out(reg) _, j = out(reg) _, at = in(reg) index, base = in(reg) base,
+            options(readonly, nostack, preserves_flags)
+        );
+    }
+    let half = |low, high| _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(low), high);
+    _mm512_inserti64x4::<1>(_mm512_castsi256_si512(half(a, b)), half(c, d))
+}
+
+/// A line, which a writer may change. Each of its words is loaded at once, by an acquiring load.
+/// # Safety
+/// There are 64 bytes, and they are aligned to their size.
+#[inline]
+#[target_feature(enable = "avx512f")]
+// SAFETY: the caller keeps the contract.
+pub(crate) unsafe fn load_line(line: *const u8) -> __m512i {
+    let words;
+    // SAFETY: 64 bytes that are there by the caller's contract, and aligned. It is assembly because the compiler may
+    // assume of its own loads that nobody writes at the same time.
+    unsafe {
+        std::arch::asm!(
+            "vmovdqa64 {words}, zmmword ptr [{line}]",
+            words = out(zmm_reg) words, line = in(reg) line,
             options(readonly, nostack, preserves_flags)
         );
     }

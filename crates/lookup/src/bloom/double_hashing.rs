@@ -10,7 +10,7 @@
 //! hashing with cubes: LHBF in Lu et al., "Low Computational Cost Bloom Filters". Differs: h_1 and h_2 come from one
 //! keyed digest.
 
-use super::layout::{Draw, Layout, Standard};
+use super::layout::{Draw, Layout, Rule, Standard};
 use super::modulus::below;
 use super::sizing::Shape;
 
@@ -36,7 +36,6 @@ impl Layout for DoubleHashing {
 
     const NAME: &'static str = "double-hashing";
     const ONE_LINE: bool = false;
-    const IN_VECTORS: bool = false;
 
     fn round_bits(bits: u64, _n_hashes: u32) -> u64 {
         bits
@@ -47,6 +46,11 @@ impl Layout for DoubleHashing {
     }
 
     fn plan(_bits: u64, _n_hashes: u32) {}
+
+    #[inline(always)]
+    fn rule(shape: Shape<Self>, _plan: &()) -> Rule<'_> {
+        Rule::Progression { range: shape.range, a_mix: shape.a_mix }
+    }
 
     #[inline(always)]
     fn positions(shape: Shape<Self>, _plan: &(), start: u64) -> impl Iterator<Item = u64> {

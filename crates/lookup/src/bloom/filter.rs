@@ -1,22 +1,12 @@
 //! The plain filter.
 
-#![cfg_attr(
-    target_arch = "x86_64",
-    expect(unsafe_code, reason = "calls the loops that are compiled for another processor")
-)]
-
-use super::burst::{Memory, Scratch, positives, positives_near};
+use super::burst::bursts;
 use super::layout::{Layout, Places};
 use super::sizing::{MAX_HASHES, Shape};
 use crate::base::prefetch::BURST;
-#[cfg(target_arch = "x86_64")]
-use crate::base::processor::{Kernel, Vectors};
 use crate::base::words::Words;
 use crate::hash::Digest;
 use crate::traits::ApplyError;
-
-/// Filters of at least this many bytes prefetch bits: smaller ones fit the second-level cache and gain nothing.
-const PREFETCH_FROM: usize = 512 << 10;
 
 /// A bit of a filter and its value: what an update of a plain filter consists of.
 ///
@@ -170,49 +160,11 @@ impl<L: Layout> Bloom<L> {
     /// When `present` is shorter than `digests`.
     pub fn lookup_batch(&self, digests: &[Digest], present: &mut [bool]) {
         let present = &mut present[..digests.len()];
-        #[cfg(target_arch = "x86_64")]
-        match Kernel::get().vectors() {
-            // SAFETY: the processor has the instructions.
-            Vectors::Avx512 | Vectors::Avx512Ifma => return unsafe { self.bursts_avx512(digests, present) },
-            // SAFETY: as above.
-            Vectors::Avx2 => return unsafe { self.bursts_avx2(digests, present) },
-            Vectors::Scalar => {}
-        }
-        self.bursts(digests, present);
-    }
-
-    /// The same loops, compiled for processors with AVX-512: eight positions are computed at once.
-    #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,bmi1,bmi2")]
-    fn bursts_avx512(&self, digests: &[Digest], present: &mut [bool]) {
-        self.bursts(digests, present);
-    }
-
-    /// The same loops, compiled for processors with AVX2 and BMI2.
-    #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx2,bmi1,bmi2")]
-    fn bursts_avx2(&self, digests: &[Digest], present: &mut [bool]) {
-        self.bursts(digests, present);
-    }
-
-    #[inline(always)]
-    fn bursts(&self, digests: &[Digest], present: &mut [bool]) {
-        let bursts = digests.chunks(BURST).zip(present.chunks_mut(BURST));
-        let is_near = self.words.len() * 8 < PREFETCH_FROM;
-        let mut scratch = (!is_near && !L::ONE_LINE).then(Scratch::default);
-        let mut positive = [0; BURST];
-        for (digests, present) in bursts {
-            if L::ONE_LINE && !is_near {
-                // All bits of a name are in one line, so nothing is gained by reading some of them first.
-                digests.iter().for_each(|&digest| self.words.fetch_bits(self.places.of(digest).take(1)));
+        bursts(&self.places, &self.words, digests, |from, positive| {
+            for (place, present) in present[from..].iter_mut().take(BURST).enumerate() {
+                *present = positive >> place & 1 != 0;
             }
-            let n_positive = match &mut scratch {
-                Some(scratch) => positives(&self.places, &*self.words, digests, scratch, &mut positive),
-                None => positives_near(&self.places, &*self.words, digests, &mut positive),
-            };
-            present.fill(false);
-            positive[..n_positive].iter().for_each(|&index| present[usize::from(index)] = true);
-        }
+        });
     }
 
     /// The probability that a random alien is positive in this filter as filled now. Reads all of it.

@@ -2,12 +2,13 @@
 
 #[cfg(doc)]
 use super::OneHashing;
+use super::one_hashing::Partition;
 use super::sizing::{self, Shape};
 use crate::base::prefetch::BURST;
 use crate::hash::{Digest, mix64};
 
 /// Increment between the mixes of one name: the 64-bit golden ratio, odd.
-const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
+pub(super) const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 /// Bits of a block: one cache line.
 pub(super) const BLOCK_BITS: u64 = 512;
 /// Bits of a mix that are not used up by positions, so that the last position is uniform to a thousandth, too.
@@ -91,14 +92,47 @@ pub(super) fn draw_bursts<const N: usize>(
     }
 }
 
+/// How the positions of a name follow from its word: what [`Layout::positions`] computes, for loops over several names.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Rule<'a> {
+    /// Draws below `range`, of which a mix yields `a_mix`. `apart` is added to each position once more than to the one
+    /// before.
+    Draws {
+        /// The range.
+        range: u64,
+        /// Positions that one mix yields.
+        a_mix: u32,
+        /// The distance of partitions.
+        apart: u64,
+    },
+    /// Draws below the bits of a block, counted from the first bit of a block.
+    Block {
+        /// Blocks of the filter.
+        n_blocks: u64,
+    },
+    /// The remainder by the size of each partition.
+    Remainders(&'a [Partition]),
+    /// [`extended_double_hashing`](super::double_hashing::extended_double_hashing) of the first two draws below `range`.
+    Progression {
+        /// The range.
+        range: u64,
+        /// Positions that one mix yields.
+        a_mix: u32,
+    },
+}
+
+/// Positions in a block that one mix yields.
+pub(super) const BLOCK_A_MIX: u32 = (64 - SPARE_BITS) / BLOCK_BITS.ilog2();
+
 /// A rule for the positions of a name. Sealed: sizes and rates are computed per layout.
 pub trait Layout: Copy + Default + Eq + std::fmt::Debug + Send + Sync + 'static + sealed::Sealed {
     /// The name used in benchmarks and on the command line. Its first letter is the layout's number in images.
     const NAME: &'static str;
     /// Whether all positions of a name are in one line.
     const ONE_LINE: bool;
-    /// Whether [`positions_of_burst`](Layout::positions_of_burst) is a vector loop.
-    const IN_VECTORS: bool;
+    /// Whether the word of a name is its digest mixed with the seed; if not, it is the digest itself.
+    const MIXED: bool = true;
 
     /// The size to use for `bits`: the smallest possible one of at least `bits`; the nearest for [`OneHashing`].
     fn round_bits(bits: u64, n_hashes: u32) -> u64;
@@ -115,23 +149,14 @@ pub trait Layout: Copy + Default + Eq + std::fmt::Debug + Send + Sync + 'static 
     /// The word that all positions of a name are drawn from.
     #[inline(always)]
     fn start(digest: Digest, seed: u64) -> u64 {
-        mix64(digest.0 ^ seed)
+        if Self::MIXED { mix64(digest.0 ^ seed) } else { digest.0 }
     }
+
+    /// The rule for loops over several names.
+    fn rule(shape: Shape<Self>, plan: &Self::Plan) -> Rule<'_>;
 
     /// The positions of the name whose word is `start`.
     fn positions(shape: Shape<Self>, plan: &Self::Plan, start: u64) -> impl Iterator<Item = u64>;
-
-    /// The first `n` positions of each name of a burst, as [`positions`](Layout::positions) gives them.
-    #[inline(always)]
-    fn positions_of_burst<const N: usize>(
-        shape: Shape<Self>,
-        plan: &Self::Plan,
-        starts: &[u64; BURST],
-        n: usize,
-        positions: &mut [[u64; BURST]; N],
-    ) {
-        one_by_one(shape, plan, starts, n, positions);
-    }
 
     /// The expected false-positive rate of a filter with `n_names`.
     fn expected_fp(bits: u64, n_hashes: u32, n_names: u64) -> f64;
@@ -141,21 +166,6 @@ pub trait Layout: Copy + Default + Eq + std::fmt::Debug + Send + Sync + 'static 
 
     /// The probability that a random alien is positive in the filter `words`.
     fn rate_of(words: &[u64], bits: u64, n_hashes: u32) -> f64;
-}
-
-/// The first `n` positions of each name of a burst, one name after the other.
-#[inline(always)]
-fn one_by_one<L: Layout, const N: usize>(
-    shape: Shape<L>,
-    plan: &L::Plan,
-    starts: &[u64; BURST],
-    n: usize,
-    positions: &mut BurstPositions<N>,
-) {
-    for (name, &start) in starts.iter().enumerate() {
-        let all = L::positions(shape, plan, start).take(n);
-        positions.iter_mut().zip(all).for_each(|(positions, position)| positions[name] = position);
-    }
 }
 
 /// Maps names to positions, in all filters of one shape and seed.
@@ -200,7 +210,28 @@ impl<L: Layout> Places<L> {
         let mut starts = [Digest(0); BURST];
         starts[..digests.len()].copy_from_slice(digests);
         let starts = starts.map(|digest| L::start(digest, self.seed));
-        L::positions_of_burst(self.shape, &self.plan, &starts, n, positions);
+        match L::rule(self.shape, &self.plan) {
+            Rule::Draws { range, a_mix, apart } if range <= 1 << 32 => {
+                draw_bursts(&starts, (a_mix, range), n, positions);
+                for (index, positions) in (0..).zip(positions).take(n) {
+                    positions.iter_mut().for_each(|position| *position += index * apart);
+                }
+                return;
+            }
+            Rule::Block { n_blocks } => {
+                draw_bursts(&starts, (BLOCK_A_MIX, BLOCK_BITS), n, positions);
+                for positions in positions.iter_mut().take(n) {
+                    let blocks = starts.iter().map(|&start| reduced(start, n_blocks));
+                    positions.iter_mut().zip(blocks).for_each(|(position, block)| *position += block * BLOCK_BITS);
+                }
+                return;
+            }
+            _ => {}
+        }
+        for (name, &start) in starts.iter().enumerate() {
+            let all = L::positions(self.shape, &self.plan, start).take(n);
+            positions.iter_mut().zip(all).for_each(|(positions, position)| positions[name] = position);
+        }
     }
 }
 
@@ -239,7 +270,6 @@ impl Layout for Standard {
     type Plan = ();
     const NAME: &'static str = "standard";
     const ONE_LINE: bool = false;
-    const IN_VECTORS: bool = true;
 
     fn round_bits(bits: u64, _n_hashes: u32) -> u64 {
         bits
@@ -252,23 +282,14 @@ impl Layout for Standard {
     fn plan(_bits: u64, _n_hashes: u32) {}
 
     #[inline(always)]
-    fn positions(shape: Shape<Self>, _plan: &(), start: u64) -> impl Iterator<Item = u64> {
-        let mut draw = Draw::new(start, shape.a_mix);
-        (0..shape.n_hashes()).map(move |_| draw.below(shape.range))
+    fn rule(shape: Shape<Self>, _plan: &()) -> Rule<'_> {
+        Rule::Draws { range: shape.range, a_mix: shape.a_mix, apart: 0 }
     }
 
     #[inline(always)]
-    fn positions_of_burst<const N: usize>(
-        shape: Shape<Self>,
-        plan: &(),
-        starts: &[u64; BURST],
-        n: usize,
-        positions: &mut [[u64; BURST]; N],
-    ) {
-        if shape.range > 1 << 32 {
-            return one_by_one(shape, plan, starts, n, positions);
-        }
-        draw_bursts(starts, (shape.a_mix, shape.range), n, positions);
+    fn positions(shape: Shape<Self>, _plan: &(), start: u64) -> impl Iterator<Item = u64> {
+        let mut draw = Draw::new(start, shape.a_mix);
+        (0..shape.n_hashes()).map(move |_| draw.below(shape.range))
     }
 
     fn expected_fp(bits: u64, n_hashes: u32, n_names: u64) -> f64 {
@@ -288,7 +309,6 @@ impl Layout for Partitioned {
     type Plan = ();
     const NAME: &'static str = "partitioned";
     const ONE_LINE: bool = false;
-    const IN_VECTORS: bool = true;
 
     fn round_bits(bits: u64, n_hashes: u32) -> u64 {
         bits.next_multiple_of(n_hashes.into())
@@ -301,26 +321,14 @@ impl Layout for Partitioned {
     fn plan(_bits: u64, _n_hashes: u32) {}
 
     #[inline(always)]
-    fn positions(shape: Shape<Self>, _plan: &(), start: u64) -> impl Iterator<Item = u64> {
-        let mut draw = Draw::new(start, shape.a_mix);
-        (0..shape.n_hashes()).map(move |part| shape.range * u64::from(part) + draw.below(shape.range))
+    fn rule(shape: Shape<Self>, _plan: &()) -> Rule<'_> {
+        Rule::Draws { range: shape.range, a_mix: shape.a_mix, apart: shape.range }
     }
 
     #[inline(always)]
-    fn positions_of_burst<const N: usize>(
-        shape: Shape<Self>,
-        plan: &(),
-        starts: &[u64; BURST],
-        n: usize,
-        positions: &mut [[u64; BURST]; N],
-    ) {
-        if shape.range > 1 << 32 {
-            return one_by_one(shape, plan, starts, n, positions);
-        }
-        draw_bursts(starts, (shape.a_mix, shape.range), n, positions);
-        for (part, positions) in (0..).zip(positions).take(n) {
-            positions.iter_mut().for_each(|position| *position += shape.range * part);
-        }
+    fn positions(shape: Shape<Self>, _plan: &(), start: u64) -> impl Iterator<Item = u64> {
+        let mut draw = Draw::new(start, shape.a_mix);
+        (0..shape.n_hashes()).map(move |part| shape.range * u64::from(part) + draw.below(shape.range))
     }
 
     fn expected_fp(bits: u64, n_hashes: u32, n_names: u64) -> f64 {
@@ -342,7 +350,6 @@ impl Layout for Blocked {
     type Plan = ();
     const NAME: &'static str = "blocked";
     const ONE_LINE: bool = true;
-    const IN_VECTORS: bool = true;
 
     fn round_bits(bits: u64, _n_hashes: u32) -> u64 {
         bits.next_multiple_of(BLOCK_BITS)
@@ -355,30 +362,15 @@ impl Layout for Blocked {
     fn plan(_bits: u64, _n_hashes: u32) {}
 
     #[inline(always)]
-    fn positions(shape: Shape<Self>, _plan: &(), start: u64) -> impl Iterator<Item = u64> {
-        let block = reduce(start, shape.bits() / BLOCK_BITS).0 * BLOCK_BITS;
-        let mut draw = Draw::new(start, const { (64 - SPARE_BITS) / BLOCK_BITS.ilog2() });
-        (0..shape.n_hashes()).map(move |_| block + draw.below(BLOCK_BITS))
+    fn rule(shape: Shape<Self>, _plan: &()) -> Rule<'_> {
+        Rule::Block { n_blocks: shape.bits() / BLOCK_BITS }
     }
 
     #[inline(always)]
-    fn positions_of_burst<const N: usize>(
-        shape: Shape<Self>,
-        plan: &(),
-        starts: &[u64; BURST],
-        n: usize,
-        positions: &mut [[u64; BURST]; N],
-    ) {
-        let n_blocks = shape.bits() / BLOCK_BITS;
-        if n_blocks > 1 << 32 {
-            return one_by_one(shape, plan, starts, n, positions);
-        }
-        draw_bursts(starts, (const { (64 - SPARE_BITS) / BLOCK_BITS.ilog2() }, BLOCK_BITS), n, positions);
-        for positions in positions.iter_mut().take(n) {
-            for (position, start) in positions.iter_mut().zip(starts) {
-                *position += reduced(*start, n_blocks) * BLOCK_BITS;
-            }
-        }
+    fn positions(shape: Shape<Self>, _plan: &(), start: u64) -> impl Iterator<Item = u64> {
+        let block = reduce(start, shape.bits() / BLOCK_BITS).0 * BLOCK_BITS;
+        let mut draw = Draw::new(start, BLOCK_A_MIX);
+        (0..shape.n_hashes()).map(move |_| block + draw.below(BLOCK_BITS))
     }
 
     fn expected_fp(bits: u64, n_hashes: u32, n_names: u64) -> f64 {

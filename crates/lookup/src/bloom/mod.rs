@@ -3,7 +3,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`filter`] | [`Bloom`], the plain filter; single and batched lookups |
-//! | [`burst`] | the batched lookup |
+//! | [`burst`], `avx512` | the batched lookup; its loops for eight names at a time |
 //! | [`counting`] | [`Counting`], a plain filter plus counters, from which names can be removed |
 //! | [`layout`] | the positions of a name's bits: [`Standard`], [`Partitioned`], [`Blocked`] |
 //! | [`one_hashing`] | one more layout, [`OneHashing`]: remainders of one word by primes |
@@ -31,6 +31,8 @@
 //! hashes of the name. Filters with k hashes, as published, are contestants of `fibula bench filter`.
 //! Limits: at most [`MAX_BITS`] bits and [`MAX_HASHES`] positions per name; one writer, no concurrent readers.
 
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 pub mod burst;
 pub mod counting;
 pub mod double_hashing;

@@ -9,8 +9,8 @@
 /// subtraction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Modulus {
-    divisor: u64,
-    magic: u64,
+    pub(super) divisor: u64,
+    pub(super) magic: u64,
 }
 
 impl Modulus {

@@ -16,11 +16,10 @@
 //! k aliens `y + m_i` that make another word y positive. So words are digests mixed with a secret seed;
 //! [`AddressHashing`] lacks this protection.
 
-use super::layout::{Layout, ones};
+use super::layout::{Layout, Rule, ones};
 use super::modulus::{Modulus, prime_above, prime_below};
 use super::sizing::{self, MAX_BITS, Shape};
 use super::theory;
-use crate::hash::{Digest, mix64};
 
 /// One partition per position; sizes are consecutive primes; the bit of a name is its word modulo the size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,8 +32,8 @@ pub type AddressHashing = OneHashing<false>;
 /// A partition: the modulus of its remainders, and its first bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Partition {
-    modulus: Modulus,
-    first: u64,
+    pub(super) modulus: Modulus,
+    pub(super) first: u64,
 }
 
 impl Partition {
@@ -98,7 +97,7 @@ impl<const MIXED: bool> Layout for OneHashing<MIXED> {
 
     const NAME: &'static str = if MIXED { "one-hashing" } else { "address-hashing" };
     const ONE_LINE: bool = false;
-    const IN_VECTORS: bool = false;
+    const MIXED: bool = MIXED;
 
     fn round_bits(bits: u64, n_hashes: u32) -> u64 {
         sum(&partition_sizes(bits, n_hashes))
@@ -119,8 +118,8 @@ impl<const MIXED: bool> Layout for OneHashing<MIXED> {
     }
 
     #[inline(always)]
-    fn start(digest: Digest, seed: u64) -> u64 {
-        if MIXED { mix64(digest.0 ^ seed) } else { digest.0 }
+    fn rule(_shape: Shape<Self>, plan: &Self::Plan) -> Rule<'_> {
+        Rule::Remainders(plan)
     }
 
     #[inline(always)]

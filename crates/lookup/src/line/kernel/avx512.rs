@@ -14,7 +14,7 @@ use std::arch::x86_64::*;
 use super::super::layout::Layout;
 use super::{Bumped, Cells, Served, Spots, Steps, finish_burst};
 use crate::base::arena::LINE;
-use crate::base::vectors::{load_entries, store_words};
+use crate::base::vectors::{load_entries, load_line, store_words};
 use crate::hash::Digest;
 use crate::hash::tweak::{MIX, TWEAK_SPREAD};
 
@@ -202,23 +202,6 @@ fn first_words(line: [__m512i; LANES]) -> __m512i {
     let pair = |first: usize| _mm512_castsi512_si128(_mm512_unpacklo_epi64(line[first], line[first + 1]));
     let four = |first: usize| _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(pair(first)), pair(first + 2));
     _mm512_inserti64x4::<1>(_mm512_castsi256_si512(four(0)), four(4))
-}
-
-/// Loads a line that a writer may be changing. The journal says so afterwards; until then the bytes mean nothing.
-/// # Safety
-/// The line is there.
-#[inline]
-#[target_feature(enable = "avx512f")]
-// SAFETY: the caller keeps the contract.
-unsafe fn load_line(line: *const u8) -> __m512i {
-    let bytes;
-    // SAFETY: 64 bytes that are there by the caller's contract, and aligned. It is assembly because the compiler may
-    // assume of its own loads that nobody writes at the same time.
-    unsafe {
-        std::arch::asm!("vmovdqa64 {}, zmmword ptr [{}]", out(zmm_reg) bytes, in(reg) line,
-            options(readonly, nostack, preserves_flags));
-    }
-    bytes
 }
 
 /// The upper halves of 32 16-bit products. LLVM replaces the intrinsic by several instructions, so this is assembly.

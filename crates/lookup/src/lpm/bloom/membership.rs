@@ -1,9 +1,8 @@
 //! The bits that a prefix has in the filter.
 
-use std::sync::atomic::AtomicU64;
-
+use crate::base::atomic_words::AtomicWords;
 use crate::base::prefetch::BURST;
-use crate::bloom::burst::{Memory, Scratch, positives};
+use crate::bloom::burst::{Memory, bursts};
 use crate::bloom::{AddressHashing, Layout, Places, Shape};
 use crate::hash::{Digest, Family, Hasher, Purpose, SecretKey};
 use crate::lpm::prefix::{Address, Prefix};
@@ -20,23 +19,21 @@ pub trait Membership<A: Address>: Clone + Send + Sync + 'static {
     /// The bits of a prefix, below [`Membership::n_bits`]; consumed one by one while they are one.
     fn bits_of(&self, prefix: Prefix<A>) -> impl Iterator<Item = u64>;
 
-    /// Writes the indices of those of up to [`BURST`] prefixes whose bits in `words` are all one to `positive`, in
-    /// order; returns their number. The default tests one prefix after another, each up to its first zero bit.
+    /// Which of up to [`BURST`] prefixes have ones at all their bits in `words`, one bit each. The default tests one
+    /// prefix after another, each up to its first zero bit.
     #[inline(always)]
-    fn positives(
-        &self,
-        words: &[AtomicU64],
-        prefixes: &[Prefix<A>],
-        _scratch: &mut Scratch,
-        positive: &mut [u8; BURST],
-    ) -> usize {
-        let mut n_positive = 0;
-        for (index, &prefix) in prefixes.iter().enumerate() {
-            positive[n_positive] = index as u8;
-            n_positive += usize::from(self.bits_of(prefix).all(|bit| words.are_ones(std::iter::once(bit))));
-        }
-        n_positive
+    fn positives(&self, words: &AtomicWords, prefixes: &[Prefix<A>]) -> u32 {
+        let is_in = |prefix| self.bits_of(prefix).all(|bit| words.are_ones(std::iter::once(bit)));
+        (0..).zip(prefixes).fold(0, |positive, (index, &prefix)| positive | u32::from(is_in(prefix)) << index)
     }
+}
+
+/// Which of up to [`BURST`] names are positive, one bit each.
+#[inline(always)]
+fn positives<L: Layout>(places: &Places<L>, words: &AtomicWords, digests: &[Digest]) -> u32 {
+    let mut positive = 0;
+    bursts(places, words, digests, |_, burst| positive = burst);
+    positive
 }
 
 /// Bits from a keyed digest of address and length.
@@ -89,13 +86,7 @@ impl<A: Address, L: Layout> Membership<A> for Keyed<L> {
     }
 
     #[inline(always)]
-    fn positives(
-        &self,
-        words: &[AtomicU64],
-        prefixes: &[Prefix<A>],
-        scratch: &mut Scratch,
-        positive: &mut [u8; BURST],
-    ) -> usize {
+    fn positives(&self, words: &AtomicWords, prefixes: &[Prefix<A>]) -> u32 {
         let mut digests = [Digest(0); BURST];
         if A::BITS == 32 {
             let mut names = [0; BURST];
@@ -106,7 +97,7 @@ impl<A: Address, L: Layout> Membership<A> for Keyed<L> {
         } else {
             digests.iter_mut().zip(prefixes).for_each(|(digest, &prefix)| *digest = self.digest(prefix));
         }
-        positives(&self.places, words, &digests[..prefixes.len()], scratch, positive)
+        positives(&self.places, words, &digests[..prefixes.len()])
     }
 }
 
@@ -147,16 +138,10 @@ impl<A: Address> Membership<A> for OwnHash {
     }
 
     #[inline(always)]
-    fn positives(
-        &self,
-        words: &[AtomicU64],
-        prefixes: &[Prefix<A>],
-        scratch: &mut Scratch,
-        positive: &mut [u8; BURST],
-    ) -> usize {
+    fn positives(&self, words: &AtomicWords, prefixes: &[Prefix<A>]) -> u32 {
         let mut digests = [Digest(0); BURST];
         digests.iter_mut().zip(prefixes).for_each(|(digest, &prefix)| *digest = own(prefix));
-        positives(&self.0, words, &digests[..prefixes.len()], scratch, positive)
+        positives(&self.0, words, &digests[..prefixes.len()])
     }
 }
 

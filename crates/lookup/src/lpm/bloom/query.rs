@@ -15,7 +15,6 @@ use super::{Membership, Settings, name};
 use crate::base::atomic_words::AtomicWords;
 use crate::base::part::PartId;
 use crate::base::prefetch::BURST;
-use crate::bloom::burst::Scratch;
 use crate::cuckoo::exact::{self, CuckooQuery};
 use crate::lpm::prefix::{Address, Prefix};
 use crate::publish::seq_lock::SeqLock;
@@ -67,7 +66,6 @@ impl<F> Shared<F> {
         &self,
         addresses: &[A],
         values: &mut [u64],
-        scratch: &mut Scratch,
         look_up: impl FnMut(&[[u64; W]], &mut [u64]),
     ) -> usize
     where
@@ -76,9 +74,9 @@ impl<F> Shared<F> {
         #[cfg(target_arch = "x86_64")]
         if Kernel::get().vectors() >= Vectors::Avx2 {
             // SAFETY: the processor has BMI1 and BMI2.
-            return unsafe { self.search_bmi2(addresses, values, scratch, look_up) };
+            return unsafe { self.search_bmi2(addresses, values, look_up) };
         }
-        self.search_anywhere(addresses, values, scratch, look_up)
+        self.search_anywhere(addresses, values, look_up)
     }
 
     /// The same search, compiled for processors whose shifts and multiplications leave the flags alone.
@@ -88,13 +86,12 @@ impl<F> Shared<F> {
         &self,
         addresses: &[A],
         values: &mut [u64],
-        scratch: &mut Scratch,
         look_up: impl FnMut(&[[u64; W]], &mut [u64]),
     ) -> usize
     where
         F: Membership<A>,
     {
-        self.search_anywhere(addresses, values, scratch, look_up)
+        self.search_anywhere(addresses, values, look_up)
     }
 
     #[inline(always)]
@@ -102,7 +99,6 @@ impl<F> Shared<F> {
         &self,
         addresses: &[A],
         values: &mut [u64],
-        scratch: &mut Scratch,
         mut look_up: impl FnMut(&[[u64; W]], &mut [u64]),
     ) -> usize
     where
@@ -116,7 +112,7 @@ impl<F> Shared<F> {
         let (mut n_open, mut n_asked) = (addresses.len(), 0);
         // The tests: prefixes, the addresses that they belong to, and the indices of their lengths.
         let mut prefixes = [Prefix::of(A::default(), 0); BURST];
-        let (mut owners, mut places, mut positive) = ([0u8; BURST], [0u8; BURST], [0u8; BURST]);
+        let (mut owners, mut places) = ([0u8; BURST], [0u8; BURST]);
         let (mut sent, mut names, mut found) = ([0u8; BURST], [[0; W]; BURST], [0; BURST]);
         while n_open > 0 {
             let mut n_sent = 0;
@@ -132,10 +128,12 @@ impl<F> Shared<F> {
                         n += 1;
                     }
                 }
-                let n_positive = self.filter.positives(&self.words, &prefixes[..n], scratch, &mut positive);
+                let mut positive = self.filter.positives(&self.words, &prefixes[..n]);
                 // The first positive of each address, which is written last.
                 let mut first = [u8::MAX; BURST];
-                for test in positive[..n_positive].iter().rev().map(|&test| usize::from(test)) {
+                while positive != 0 {
+                    let test = positive.ilog2() as usize;
+                    positive ^= 1 << test;
                     first[usize::from(owners[test])] = places[test];
                 }
                 let mut n_left = 0;
@@ -221,8 +219,7 @@ impl<A: Address, F: Membership<A>, const W: usize> BloomLpmQuery<A, F, W> {
         let values = &mut values[..addresses.len()];
         let bursts = addresses.chunks(BURST).zip(values.chunks_mut(BURST));
         let ask = |names: &[[u64; W]], found: &mut [u64]| self.table.lookup_batch(names, found);
-        let mut scratch = Scratch::default();
-        bursts.map(|(addresses, values)| self.shared.search(addresses, values, &mut scratch, ask)).sum()
+        bursts.map(|(addresses, values)| self.shared.search(addresses, values, ask)).sum()
     }
 
     /// The digest after an update, if the update fits filter and lengths.
@@ -338,11 +335,10 @@ impl<A: Address, F: Membership<A>, const W: usize> BatchReader<[A]> for Reader<A
     fn lookup_batch(&mut self, addresses: &[A], values: &mut [u64]) {
         let values = &mut values[..addresses.len()];
         let Self { shared, table, .. } = self;
-        let mut scratch = Scratch::default();
         for (addresses, values) in addresses.chunks(BURST).zip(values.chunks_mut(BURST)) {
             shared.seq_lock.read(|| {
                 let table = table.pin();
-                shared.search(addresses, values, &mut scratch, |names: &[[u64; W]], found: &mut [u64]| {
+                shared.search(addresses, values, |names: &[[u64; W]], found: &mut [u64]| {
                     table.lookup_batch(names, found);
                 });
             });
