@@ -119,7 +119,7 @@ impl Audit {
         let path = settings.file.clone().unwrap_or_else(|| default.to_owned());
         let file = Mutex::new(Open::new(&path)?);
         let (lines, failures) = (AtomicU64::new(0), AtomicU64::new(0));
-        let (settings, throttle) = (settings.clone(), Throttle::new());
+        let (settings, throttle) = (settings.clone(), Throttle::default());
         Ok(Arc::new(Self { path, settings, file, lines, failures, throttle }))
     }
 

@@ -5,7 +5,7 @@
 //! names, [`flow`] the connections that a switch tracks. [`config`] reads the configuration file of a daemon, [`status`]
 //! serves its pages `/metrics` and `/status`, and [`memory`] counts what holds its memory. [`tls`] makes connections
 //! between holders of certificates, [`identity`] reads who they are, [`gate`] says what each may ask, [`limits`] bounds
-//! what each may take, and [`pki`] issues certificates. [`audit`] records what was asked of a daemon.
+//! what each may take, [`throttle`] what is logged of it, and [`pki`] issues certificates. [`audit`] records what was asked of a daemon.
 
 pub mod audit;
 pub mod client;
@@ -18,7 +18,7 @@ pub mod lookup;
 pub mod memory;
 pub mod pki;
 pub mod status;
-mod throttle;
+pub mod throttle;
 pub mod tls;
 
 /// The generated messages, clients and servers of `fibula.v1`.

@@ -170,7 +170,7 @@ impl Controller {
         tokio::spawn(api::memory::keep_small(traffic));
 
         let north = north::North { jobs: jobs.clone(), shared, max_names: config.max_names, audit };
-        let south = south::South { jobs: jobs.clone(), gate: Arc::clone(&gate) };
+        let south = south::South { jobs: jobs.clone(), gate: Arc::clone(&gate), throttle: Arc::default() };
         let serving = Server::builder()
             .initial_stream_window_size(limits.window_bytes)
             .initial_connection_window_size(limits.window_bytes)

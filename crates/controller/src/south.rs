@@ -4,6 +4,7 @@ use crate::change::Refusal;
 use crate::session::{Outbox, Session};
 use crate::writer::{Attached, Job};
 use api::gate::{Attempt, Gate, Peer, Turned};
+use api::throttle::Throttle;
 use api::v1::from_switch::Body;
 use api::v1::southbound_server::Southbound;
 use api::v1::{FromSwitch, Hello, ToSwitch};
@@ -28,6 +29,8 @@ const MESSAGES_AHEAD: usize = 8;
 pub(crate) struct South {
     pub(crate) jobs: mpsc::Sender<Job>,
     pub(crate) gate: Arc<Gate>,
+    /// For lines that a switch can cause as fast as it sends.
+    pub(crate) throttle: Arc<Throttle>,
 }
 
 #[tonic::async_trait]
@@ -74,7 +77,7 @@ impl Southbound for South {
 
         let (messages, outgoing) = mpsc::channel(MESSAGES_AHEAD);
         tokio::spawn(feed(outbox, messages));
-        tokio::spawn(listen(switch, incoming, session, self.jobs.clone()));
+        tokio::spawn(listen(switch, incoming, session, self.jobs.clone(), Arc::clone(&self.throttle)));
         Ok(Response::new(Box::pin(tokio_stream::wrappers::ReceiverStream::new(outgoing))))
     }
 }
@@ -97,7 +100,13 @@ async fn feed(mut outbox: Outbox, messages: mpsc::Sender<Result<ToSwitch, Status
 }
 
 /// Handles acknowledgements and requests for a resync until the stream or the session ends.
-async fn listen(switch: String, mut incoming: Streaming<FromSwitch>, session: Arc<Session>, jobs: mpsc::Sender<Job>) {
+async fn listen(
+    switch: String,
+    mut incoming: Streaming<FromSwitch>,
+    session: Arc<Session>,
+    jobs: mpsc::Sender<Job>,
+    throttle: Arc<Throttle>,
+) {
     let reason = loop {
         let next = tokio::select! {
             () = session.until_ended() => break "ended by the controller".to_owned(),
@@ -112,7 +121,9 @@ async fn listen(switch: String, mut incoming: Streaming<FromSwitch>, session: Ar
                 }
             }
             Some(Ok(Some(Body::Resync(resync)))) => {
-                tracing::info!(switch, reason = clip(&resync.reason), "switch asks for a resync");
+                if let Some(unsaid) = throttle.pass() {
+                    tracing::info!(switch, reason = clip(&resync.reason), unsaid, "switch asks for a resync");
+                }
                 let report = match decode(&resync.report) {
                     Ok(report) => report,
                     Err(reason) => break format!("its report is malformed: {reason}"),
@@ -126,7 +137,9 @@ async fn listen(switch: String, mut incoming: Streaming<FromSwitch>, session: Ar
             Some(Ok(Some(Body::Memory(memory)))) => session.set_memory(memory),
             Some(Ok(Some(Body::Refused(refused)))) => {
                 let reason = clip(&refused.reason);
-                tracing::warn!(switch, reason, "the switch cannot hold its tables; it serves what it has");
+                if let Some(unsaid) = throttle.pass() {
+                    tracing::warn!(switch, reason, unsaid, "the switch cannot hold its tables; it serves what it has");
+                }
                 session.set_stuck(refused.reason.chars().take(MAX_REASON).collect());
                 if jobs.send(Job::Stuck { session: Arc::clone(&session) }).await.is_err() {
                     break "the controller stops".to_owned();

@@ -181,7 +181,7 @@ impl Gate {
         if let Some(tls) = &tls {
             Tls::watch(tls);
         }
-        Arc::new(Self { tls, insecure, turned: Default::default(), throttle: Throttle::new(), limits, witness })
+        Arc::new(Self { tls, insecure, turned: Default::default(), throttle: Throttle::default(), limits, witness })
     }
 
     /// The limits that all listeners share.
