@@ -1,10 +1,11 @@
 //! Counting the bytes of requests.
 //!
-//! A gRPC message begins with a byte of flags and its length in four bytes. Its bytes are reserved when this has come, and
-//! are given back when the next message of the stream begins, or when the request is answered. Of other requests every
+//! A gRPC message begins with a byte of flags and its length in four bytes. Its bytes are reserved when this has come, then
+//! what its [items](super::items) cost once decoded, as they come. Both are given back when the next message of the stream begins, or when the request is answered. Of other requests every
 //! byte is reserved as it comes, until the answer.
 
 use super::connections::{Guard, Held, Limit};
+use super::items::{ITEM_BYTES, Items};
 use crate::gate::Peer;
 use axum::extract::ConnectInfo;
 use axum::http::header::CONTENT_TYPE;
@@ -144,16 +145,27 @@ struct Limited<B> {
     header_len: usize,
     /// Bytes of the current message that are to come.
     missing: usize,
-    /// Bytes reserved for the message before.
-    complete: usize,
+    /// Its items so far.
+    items: Items,
+    /// Bytes reserved for it, or for the message before.
+    reserved: usize,
     /// When the current message must be complete.
     deadline: Option<Pin<Box<Sleep>>>,
 }
 
 impl<B> Limited<B> {
     fn new(body: B, is_grpc: bool, held: Arc<Held>) -> Self {
-        let mut limited =
-            Self { body, held, is_grpc, header: [0; HEADER], header_len: 0, missing: 0, complete: 0, deadline: None };
+        let mut limited = Self {
+            body,
+            held,
+            is_grpc,
+            header: [0; HEADER],
+            header_len: 0,
+            missing: 0,
+            items: Items::default(),
+            reserved: 0,
+            deadline: None,
+        };
         if !is_grpc {
             limited.start_timer();
         }
@@ -173,6 +185,9 @@ impl<B> Limited<B> {
         while !data.is_empty() {
             if self.missing > 0 {
                 let n = self.missing.min(data.len());
+                let decoded = self.items.count(&data[..n]) * ITEM_BYTES;
+                self.reserve(decoded)?;
+                self.reserved += decoded;
                 data = &data[n..];
                 self.missing -= n;
             } else {
@@ -187,7 +202,7 @@ impl<B> Limited<B> {
                 }
                 let [_, a, b, c, d] = self.header;
                 let len = u32::from_be_bytes([a, b, c, d]) as usize;
-                self.held.release(std::mem::replace(&mut self.complete, 0));
+                self.held.release(std::mem::replace(&mut self.reserved, 0));
                 let max = self.held.limits().message_bytes;
                 if len > max {
                     self.held.refuse(Limit::Message);
@@ -196,7 +211,7 @@ impl<B> Limited<B> {
                     )));
                 }
                 self.reserve(len)?;
-                (self.complete, self.missing, self.header_len) = (len, len, 0);
+                (self.items, self.reserved, self.missing, self.header_len) = (Items::default(), len, len, 0);
             }
             if self.missing == 0 && self.header_len == 0 {
                 self.deadline = None;

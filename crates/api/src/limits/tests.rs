@@ -164,6 +164,21 @@ async fn unfinished_messages_are_bounded_by_connection_and_in_all() {
 }
 
 #[tokio::test]
+async fn empty_items_take_what_they_cost_once_decoded() {
+    let limits = Limits { message_bytes: 1 << 20, connection_bytes: 1 << 20, ..Limits::default() };
+    let (address, guard) = serve(limits).await;
+    let empty = |n| LookupRequest { names: vec![String::new(); n] };
+    let mut client = LookupClient::new(channel(address).await);
+    // 100 KB of bytes, and 5 MB once decoded.
+    let refused = client.lookup(empty(50_000)).await.unwrap_err();
+    assert!(refused.message().contains("limits.connection_bytes"), "{refused}");
+    assert_eq!(refused.code(), Code::ResourceExhausted);
+    assert_eq!(client.lookup(empty(1000)).await.unwrap().into_inner().answers.len(), 1000);
+    drop(client);
+    until(|| guard.request_bytes() == 0).await;
+}
+
+#[tokio::test]
 async fn message_that_does_not_come_to_its_end_is_given_up() {
     let (address, guard) = serve(Limits { message_ms: 30, ..Limits::default() }).await;
     let status = begin(channel(address).await, 5000).await;
