@@ -92,7 +92,7 @@ mod tests {
     use crate::session::Outbox;
 
     fn outgoing(session: &Arc<Session>, phase: usize, message: &'static str) -> Outgoing {
-        session.reserve(message.len());
+        session.reserve(message.len(), 1);
         Outgoing { phase, session: Arc::clone(session), message: Bytes::from_static(message.as_bytes()), change: 1 }
     }
 

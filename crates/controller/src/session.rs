@@ -45,8 +45,12 @@ struct Queue {
     covered: u64,
     /// Whether the making of messages is suspended; a new session is, until its report is answered.
     parked: bool,
-    /// Messages made and not queued.
-    n_unqueued: usize,
+    /// The change of each message that is made and not queued, in order.
+    unqueued: VecDeque<u64>,
+    /// Messages that wait until an answer to a report is queued whole. Each is also in `unqueued`.
+    held_back: Vec<(Bytes, u64)>,
+    /// Whether an answer to a report is being queued.
+    answering: bool,
     /// Why the switch refuses what it is sent, and the reports that were answered before it said so.
     stuck: Option<(String, u64)>,
     /// (sequence, change) of each message that is not acknowledged.
@@ -58,6 +62,19 @@ struct Queue {
 pub(crate) struct Outbox {
     session: Arc<Session>,
     receiver: mpsc::UnboundedReceiver<ToSwitch>,
+}
+
+impl Queue {
+    fn serves_all_made(&self) -> bool {
+        self.unqueued.is_empty() && self.in_flight.is_empty() && !self.answering
+    }
+
+    /// The change of the first message that is not acknowledged.
+    fn next_change(&self) -> Option<u64> {
+        let uncovered = || self.unqueued.iter().copied().find(|&change| change > self.covered);
+        let queued = self.in_flight.front().map(|&(_, change)| change);
+        queued.or_else(|| if self.answering { Some(self.covered) } else { uncovered() })
+    }
 }
 
 impl Session {
@@ -73,7 +90,9 @@ impl Session {
                 answered: 0,
                 covered: 0,
                 parked: true,
-                n_unqueued: 0,
+                unqueued: VecDeque::new(),
+                held_back: Vec::new(),
+                answering: false,
                 stuck: None,
                 in_flight: VecDeque::new(),
             }),
@@ -93,10 +112,9 @@ impl Session {
         self.node
     }
 
-    /// Counts a message that [`Session::send`] will get.
-    pub(crate) fn reserve(&self, len: usize) {
-        let mut queue = self.lock();
-        queue.n_unqueued += 1;
+    /// Counts a message of `change` that [`Session::send`] will get.
+    pub(crate) fn reserve(&self, len: usize, change: u64) {
+        self.lock().unqueued.push_back(change);
         self.backlog_bytes.fetch_add(len + MESSAGE_OVERHEAD, Relaxed);
     }
 
@@ -105,12 +123,20 @@ impl Session {
     }
 
     /// Queues a message of `change`, for which there is a reservation; returns its sequence, or none if the session has
-    /// ended or a later answer to a report covers the message.
+    /// ended, a later answer to a report covers the message, or it waits until an answer is queued whole.
     pub(crate) fn send(&self, message: Bytes, change: u64) -> Option<u64> {
-        let len = message.len();
         let mut queue = self.lock();
-        queue.n_unqueued = queue.n_unqueued.saturating_sub(1);
-        let sequence = if change > queue.covered { self.enqueue(&mut queue, message, change) } else { None };
+        if queue.answering && change > queue.covered {
+            queue.held_back.push((message, change));
+            return None;
+        }
+        self.send_now(&mut queue, message, change)
+    }
+
+    fn send_now(&self, queue: &mut Queue, message: Bytes, change: u64) -> Option<u64> {
+        let len = message.len();
+        queue.unqueued.pop_front();
+        let sequence = if change > queue.covered { self.enqueue(queue, message, change) } else { None };
         if sequence.is_none() {
             self.release(len);
         }
@@ -156,31 +182,66 @@ impl Session {
     /// Whether everything made for the switch is acknowledged.
     pub(crate) fn is_caught_up(&self) -> bool {
         let queue = self.lock();
-        queue.n_unqueued == 0 && queue.in_flight.is_empty() && self.backlog_bytes.load(Relaxed) == 0
+        queue.serves_all_made() && self.backlog_bytes.load(Relaxed) == 0
     }
 
     /// Whether everything made for the switch so far took effect there.
     pub(crate) fn serves_all_made(&self) -> bool {
-        let queue = self.lock();
-        queue.n_unqueued == 0 && queue.in_flight.is_empty()
+        self.lock().serves_all_made()
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queues what a switch lacks after it connected or asked. The limit does not bound an image, so it counts what
-    /// waits before it: a switch that asks again and again without reading is cut off.
-    pub(crate) fn send_image(&self, messages: impl IntoIterator<Item = Bytes>, change: u64) {
+    /// Begins the answer to a report: what the switch lacks of the state after `change`. The limit does not bound an
+    /// image, so it counts what waits before it: a switch that asks again and again without reading is cut off.
+    ///
+    /// Messages of later changes wait until [`Session::end_answer`].
+    pub(crate) fn begin_answer(&self, change: u64) {
         if self.is_over_limit() {
             return self.end();
         }
         let mut queue = self.lock();
         queue.answered += 1;
         queue.covered = change;
-        for message in messages {
-            self.backlog_bytes.fetch_add(message.len() + MESSAGE_OVERHEAD, Relaxed);
-            self.enqueue(&mut queue, message, change);
+        queue.answering = true;
+    }
+
+    /// Queues a message of the answer that was begun.
+    pub(crate) fn answer(&self, message: Bytes) {
+        let mut queue = self.lock();
+        if !queue.answering {
+            return;
+        }
+        let change = queue.covered;
+        let len = message.len();
+        self.backlog_bytes.fetch_add(len + MESSAGE_OVERHEAD, Relaxed);
+        if self.enqueue(&mut queue, message, change).is_none() {
+            self.release(len);
+        }
+    }
+
+    /// The answer is queued whole: the messages that waited for it follow.
+    pub(crate) fn end_answer(&self) {
+        let mut queue = self.lock();
+        queue.answering = false;
+        for (message, change) in std::mem::take(&mut queue.held_back) {
+            self.send_now(&mut queue, message, change);
+        }
+    }
+
+    /// The answer is not continued: the switch asked again, or cannot hold it. A later answer covers what waited for it.
+    pub(crate) fn give_up_answer(&self) {
+        let mut queue = self.lock();
+        queue.answering = false;
+        // The switch does not have the state after that change, even if it acknowledges these.
+        let answer = queue.covered;
+        queue.in_flight.iter_mut().filter(|(_, change)| *change == answer).for_each(|(_, change)| *change = 0);
+        for (message, change) in std::mem::take(&mut queue.held_back) {
+            queue.unqueued.pop_front();
+            queue.covered = queue.covered.max(change);
+            self.release(message.len());
         }
     }
 
@@ -203,8 +264,9 @@ impl Session {
             && first <= sequence
         {
             queue.in_flight.pop_front();
-            // A change may have many messages: it is acknowledged with the last of them.
-            if queue.in_flight.front().is_none_or(|&(_, next)| next != change) {
+            // A change may have many messages, and those of a later phase may still be with the pusher: it is
+            // acknowledged with the last of them.
+            if queue.next_change() != Some(change) {
                 self.acked_change.fetch_max(change, Relaxed);
             }
         }
@@ -344,8 +406,15 @@ mod tests {
 
     /// Does what the writer and then the pusher do.
     fn send(session: &Session, message: &'static [u8], change: u64) -> Option<u64> {
-        session.reserve(message.len());
+        session.reserve(message.len(), change);
         session.send(Bytes::from_static(message), change)
+    }
+
+    /// Answers a report at once.
+    fn send_image(session: &Session, messages: impl IntoIterator<Item = Bytes>, change: u64) {
+        session.begin_answer(change);
+        messages.into_iter().for_each(|message| session.answer(message));
+        session.end_answer();
     }
 
     #[tokio::test]
@@ -362,7 +431,7 @@ mod tests {
     #[tokio::test]
     async fn what_waits_counts_until_it_is_taken() {
         let (session, mut outbox) = Session::new(NodeId(1), 150);
-        session.reserve(MESSAGE.len());
+        session.reserve(MESSAGE.len(), 1);
         assert!(session.is_over_limit() && !session.is_caught_up(), "also before it is queued");
         session.send(Bytes::from_static(MESSAGE), 1).unwrap();
         outbox.next().await.unwrap();
@@ -374,14 +443,48 @@ mod tests {
     #[tokio::test]
     async fn message_older_than_the_answer_to_a_report_is_not_sent() {
         let (session, mut outbox) = Session::new(NodeId(1), 1 << 20);
-        session.reserve(MESSAGE.len());
-        session.send_image([Bytes::from_static(b"state after 7")], 7);
+        session.reserve(MESSAGE.len(), 7);
+        send_image(&session, [Bytes::from_static(b"state after 7")], 7);
         assert_eq!(session.send(Bytes::from_static(MESSAGE), 7), None, "made before the answer, queued after it");
         assert_eq!(send(&session, b"8", 8), Some(2));
         outbox.next().await.unwrap();
         outbox.next().await.unwrap();
         session.acknowledge(2);
         assert!(session.is_caught_up(), "its reservation is given back");
+    }
+
+    #[tokio::test]
+    async fn changes_wait_while_an_answer_comes_in_pieces() {
+        let (session, mut outbox) = Session::new(NodeId(1), 1 << 20);
+        session.begin_answer(7);
+        session.answer(Bytes::from_static(b"one"));
+        assert_eq!(send(&session, b"change 8", 8), None);
+        session.acknowledge(1);
+        assert!(!session.serves_all_made(), "the rest of the answer is to come");
+        assert_eq!(session.acked_change(), 0);
+        session.answer(Bytes::from_static(b"two"));
+        session.end_answer();
+        for expected in [&b"one"[..], b"two", b"change 8"] {
+            assert_eq!(&outbox.next().await.unwrap().message[..], expected);
+        }
+        session.acknowledge(2);
+        assert_eq!(session.acked_change(), 7);
+        session.acknowledge(3);
+        assert!(session.is_caught_up() && session.acked_change() == 8);
+    }
+
+    #[tokio::test]
+    async fn answer_that_is_given_up_is_no_acknowledgement() {
+        let (session, _outbox) = Session::new(NodeId(1), 1 << 20);
+        session.begin_answer(7);
+        session.answer(Bytes::from_static(b"one"));
+        assert_eq!(send(&session, b"change 8", 8), None);
+        session.give_up_answer();
+        session.acknowledge(1);
+        assert_eq!(session.acked_change(), 0);
+        send_image(&session, [Bytes::from_static(b"all")], 9);
+        session.acknowledge(2);
+        assert_eq!((session.acked_change(), session.serves_all_made()), (9, true));
     }
 
     #[test]
@@ -397,12 +500,12 @@ mod tests {
     #[tokio::test]
     async fn switch_that_cannot_follow_is_sent_nothing_until_it_asks_again() {
         let (session, mut outbox) = Session::new(NodeId(1), 1 << 20);
-        session.send_image([Bytes::from_static(b"too large"), Bytes::from_static(b"the rest")], 1);
+        send_image(&session, [Bytes::from_static(b"too large"), Bytes::from_static(b"the rest")], 1);
         assert_eq!(&outbox.next().await.unwrap().message[..], b"too large");
         session.set_stuck("no room".to_owned());
         send(&session, b"change", 2);
         assert!(session.is_lagging());
-        session.send_image([Bytes::from_static(b"smaller")], 3);
+        send_image(&session, [Bytes::from_static(b"smaller")], 3);
         let next = outbox.next().await.unwrap();
         assert_eq!((&next.message[..], session.stuck().as_deref()), (&b"smaller"[..], Some("no room")));
         session.acknowledge(next.sequence);
@@ -413,9 +516,9 @@ mod tests {
     async fn switch_that_asks_without_reading_is_cut_off() {
         let (session, _outbox) = Session::new(NodeId(1), 1000);
         let image = || [Bytes::from_static(&[7; 5000])];
-        session.send_image(image(), 1);
+        send_image(&session, image(), 1);
         assert!(!session.is_ended(), "an image may be larger than the limit");
-        session.send_image(image(), 1);
+        send_image(&session, image(), 1);
         assert!(session.is_ended());
     }
 
@@ -431,6 +534,29 @@ mod tests {
         });
         assert_eq!(acked, [0, 5, 5, 5, 6]);
         assert_eq!(session.progress(), (5, 5, 500));
+    }
+
+    #[test]
+    fn change_is_not_acknowledged_while_messages_of_a_later_phase_are_not_queued() {
+        let (session, _outbox) = Session::new(NodeId(1), 1 << 20);
+        session.reserve(MESSAGE.len(), 5);
+        session.reserve(MESSAGE.len(), 5);
+        session.send(Bytes::from_static(MESSAGE), 5).unwrap();
+        session.acknowledge(1);
+        assert_eq!(session.acked_change(), 0, "its second phase is with the pusher");
+        session.send(Bytes::from_static(MESSAGE), 5).unwrap();
+        session.acknowledge(2);
+        assert_eq!(session.acked_change(), 5);
+    }
+
+    #[test]
+    fn change_is_acknowledged_when_all_that_is_not_queued_is_covered_by_an_answer() {
+        let (session, _outbox) = Session::new(NodeId(1), 1 << 20);
+        session.reserve(MESSAGE.len(), 5);
+        send_image(&session, [Bytes::from_static(MESSAGE)], 5);
+        session.acknowledge(1);
+        assert_eq!(session.send(Bytes::from_static(MESSAGE), 5), None);
+        assert_eq!(session.acked_change(), 5);
     }
 
     #[tokio::test]

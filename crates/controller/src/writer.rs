@@ -11,7 +11,8 @@
 //! switch for which too much waits is treated the same way: see [`session`](crate::session).
 //!
 //! **Many at once.** After an outage all switches may connect together, each for a whole image. Images are made while
-//! less than [`WAITING_BYTES`] waits for all switches; the other switches wait, unanswered, for room. The switch that
+//! less than [`WAITING_BYTES`] waits for all switches, one at a time and in turns of [`TURN_NAMES`]; the other switches
+//! wait, unanswered, for room. The switch that
 //! holds the most for too long while others wait is cut off, and is served last when it connects again.
 //!
 //! If the store fails, memory is ahead of it: the group is answered with the failure, and the thread and the controller
@@ -24,6 +25,7 @@ use crate::session::{Outbox, Session};
 use crate::shared::Shared;
 use crate::store::{Store, StoreError};
 use crate::writer::pace::{Pace, TooFast};
+use crate::writer::reports::Answer;
 use bytes::Bytes;
 use fib::messages::{Body, Message, Report};
 use fib::network::{Effects, NetworkError};
@@ -35,6 +37,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 use std::time::{Duration, Instant};
+use tokio::sync::mpsc::error::TryRecvError::{Disconnected, Empty};
 use tokio::sync::{mpsc, oneshot};
 
 /// Most jobs taken together.
@@ -55,6 +58,9 @@ const BULK_PERIOD: Duration = Duration::from_secs(20);
 
 /// Most bytes that wait for all switches together while an image is made; so memory is this and one image.
 const WAITING_BYTES: usize = 32 << 20;
+
+/// Names that are read for answers to reports between two groups of changes: some 2 ms.
+const TURN_NAMES: usize = 8192;
 
 /// Memory is counted this often at most.
 const COUNT_EVERY: Duration = Duration::from_secs(1);
@@ -106,6 +112,10 @@ pub(crate) struct Writer {
     parked: BTreeMap<NodeId, (Arc<Session>, Report)>,
     /// Reports that wait for room to be answered, the oldest first. Nothing else is made for these switches.
     unanswered: VecDeque<(Arc<Session>, Report)>,
+    /// The answer to a report that is being made.
+    answer: Option<Answer>,
+    /// Names that are read for answers in one turn.
+    turn_names: usize,
     /// Most bytes that may wait for all switches.
     pub(crate) waiting_bytes: usize,
     /// Since when there has been no room for any switch.
@@ -152,6 +162,8 @@ impl Writer {
             switch_backlog_bytes,
             parked: BTreeMap::new(),
             unanswered: VecDeque::new(),
+            answer: None,
+            turn_names: TURN_NAMES,
             waiting_bytes: WAITING_BYTES,
             no_room_since: None,
             last_bulk: None,
@@ -164,7 +176,16 @@ impl Writer {
     /// Runs until a [`Job::Stop`], or until all senders are gone.
     pub(crate) fn run(&mut self, mut jobs: mpsc::Receiver<Job>) -> Result<(), StoreError> {
         self.publish_sizes();
-        while let Some(first) = jobs.blocking_recv() {
+        loop {
+            let first = if self.may_go_on() { jobs.try_recv() } else { jobs.blocking_recv().ok_or(Disconnected) };
+            let first = match first {
+                Ok(first) => first,
+                Err(Empty) => {
+                    self.answer_reports(self.turn_names);
+                    continue;
+                }
+                Err(Disconnected) => break,
+            };
             let mut group = Group::default();
             self.park(Session::is_over_limit);
             self.take(first, &mut group);
@@ -177,8 +198,10 @@ impl Writer {
                 n_jobs += 1;
             }
             let (stop, urgent) = (group.stop, group.urgent);
+            // As many names as were changed: an import does not keep switches waiting.
+            let n_names = self.turn_names.max(group.rows.len());
             let finished = self.finish(group);
-            self.answer_reports();
+            self.answer_reports(n_names);
             self.release(urgent);
             if stop || finished.is_err() {
                 self.shared.end_sessions();
@@ -410,7 +433,7 @@ impl Writer {
     /// Encodes a message for the pusher, and reserves its bytes.
     fn encode(&self, session: &Session, message: &Message) -> Bytes {
         let bytes = self.bytes_of(message);
-        session.reserve(bytes.len());
+        session.reserve(bytes.len(), message.change);
         bytes
     }
 

@@ -612,7 +612,7 @@ impl<T: Tables> Replica<T> {
 
 /// Where an exact table is cut into messages.
 #[derive(Default)]
-struct Cuts {
+pub(crate) struct Cuts {
     n_cuts: u32,
     /// Bytes of the present part.
     bytes: usize,
@@ -620,7 +620,7 @@ struct Cuts {
 
 impl Cuts {
     /// Whether there is a cut before the next entry.
-    fn is_before(&mut self, name: &Name) -> bool {
+    pub(crate) fn is_before(&mut self, name: &Name) -> bool {
         let bytes = entry_bytes(name);
         let cut = self.bytes > 0 && self.bytes + bytes > PART_BYTES;
         self.bytes = if cut { bytes } else { self.bytes + bytes };
@@ -628,7 +628,7 @@ impl Cuts {
         cut
     }
 
-    fn n_parts(&self) -> u32 {
+    pub(crate) fn n_parts(&self) -> u32 {
         self.n_cuts + 1
     }
 }

@@ -1,10 +1,14 @@
 //! Reports of switches: answered in order while there is room, otherwise later.
+//!
+//! An answer may be a whole table. It is made in turns, one answer at a time, and between the turns the writer serves
+//! everybody else. The names are read as they were when the answer began. Later changes make messages for the switch as
+//! for others, and these wait in the session until the answer is queued whole.
 
 use super::{Attached, Writer};
 use crate::change::Refusal;
 use crate::session::Session;
-use bytes::Bytes;
 use fib::messages::Report;
+use fib::network::{Lacks, Next};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -16,6 +20,21 @@ pub(super) const ROOM_PATIENCE: Duration = Duration::from_secs(60);
 /// more; it must not use them up.
 const MAX_TERM: u64 = 1 << 48;
 
+/// Names that are read for an answer before room is looked for again.
+const NAMES_AT_ONCE: usize = 1024;
+
+/// Names that may change while an answer is in progress; then the rest of it is made at once.
+const MOST_CHANGED: usize = 100_000;
+
+/// An answer to a report that is being made.
+pub(super) struct Answer {
+    session: Arc<Session>,
+    lacks: Lacks,
+    n_messages: u64,
+    /// The time that it took so far.
+    took: Duration,
+}
+
 impl Writer {
     pub(super) fn attach(&mut self, switch: &str, report: Report) -> Result<Attached, Refusal> {
         let node = self.state.node(switch)?;
@@ -24,7 +43,7 @@ impl Writer {
         let (session, outbox) = Session::new(node, self.switch_backlog_bytes);
         self.shared.insert_session(switch, &session);
         self.answer_later(&session, report);
-        self.answer_reports();
+        self.answer_reports(self.turn_names);
         Ok(Attached { session, outbox })
     }
 
@@ -59,12 +78,13 @@ impl Writer {
         }
         self.shared.resyncs.fetch_add(1, Relaxed);
         self.answer_later(session, report);
-        self.answer_reports();
+        self.answer_reports(self.turn_names);
     }
 
     /// Queues a report last; no other message is made for its switch until it is answered.
     fn answer_later(&mut self, session: &Arc<Session>, report: Report) {
         let node = session.node();
+        self.give_up(session);
         self.parked.remove(&node);
         let n_waiting = self.unanswered.len();
         self.unanswered.retain(|(waiting, _)| waiting.node() != node);
@@ -75,33 +95,26 @@ impl Writer {
         self.unanswered.push_back((Arc::clone(session), report));
     }
 
-    /// Answers reports while there is room, except those of switches that report too often.
-    pub(super) fn answer_reports(&mut self) {
+    /// Answers reports while there is room, except those of switches that report too often, and reads about `n_names`
+    /// names for it. The rest is done in later turns.
+    pub(super) fn answer_reports(&mut self, mut n_names: usize) {
         self.unanswered.retain(|(session, _)| !session.is_ended());
-        let mut at = 0;
-        while at < self.unanswered.len() && self.has_room() {
-            self.no_room_since = None;
-            let began = Instant::now();
-            if !self.pace.may_answer(self.unanswered[at].0.node(), began) {
-                at += 1;
-                continue;
-            }
-            if let Some((session, report)) = self.unanswered.remove(at) {
-                self.answer(&session, &report);
-                let now = Instant::now();
-                self.pace.answered(session.node(), now - began, now);
-            }
+        if self.state.network.n_changed_since_reading() > MOST_CHANGED {
+            // Whatever the room: what is remembered for the answer grows with every change.
+            self.go_on(&mut usize::MAX.clone(), true);
         }
+        while n_names > 0 && (self.go_on(&mut n_names, false) || self.begin_next(&mut n_names)) {}
         // These are sent the whole difference later.
         for (session, _) in &self.unanswered {
             self.state.network.detach(session.node());
         }
-        if self.unanswered.is_empty() {
+        if self.unanswered.is_empty() && self.answer.is_none() {
             self.no_room_since = None;
             return;
         }
         self.shared.parked.notify_one();
         if self.has_room() {
+            self.no_room_since = None;
             return;
         }
         let now = Instant::now();
@@ -115,28 +128,103 @@ impl Writer {
         }
     }
 
-    fn answer(&mut self, session: &Session, report: &Report) {
-        let switch = self.name_of(session);
+    /// Whether there is something to do for a switch that nothing else has to happen for.
+    pub(super) fn may_go_on(&mut self) -> bool {
+        if let Some(Answer { session, .. }) = &self.answer {
+            return session.is_ended() || self.has_room();
+        }
+        let now = Instant::now();
+        let (pace, mut waiting) = (&mut self.pace, self.unanswered.iter());
+        waiting.any(|(session, _)| pace.may_answer(session.node(), now)) && self.has_room()
+    }
+
+    /// Begins the answer to the first report that may be answered. Whether there was one.
+    fn begin_next(&mut self, n_names: &mut usize) -> bool {
+        if self.answer.is_some() || !self.has_room() {
+            return false;
+        }
+        let began = Instant::now();
+        let pace = &mut self.pace;
+        let at = self.unanswered.iter().position(|(session, _)| pace.may_answer(session.node(), began));
+        let Some((session, report)) = at.and_then(|at| self.unanswered.remove(at)) else { return false };
+        self.begin(&session, &report);
+        let took = began.elapsed();
+        match &mut self.answer {
+            Some(answer) => answer.took = took,
+            None => self.pace.answered(session.node(), took, Instant::now()),
+        }
+        // A view of the table may have been made, which takes about as long as this.
+        *n_names = n_names.saturating_sub(self.state.network.rib().len() / 4);
+        true
+    }
+
+    fn begin(&mut self, session: &Arc<Session>, report: &Report) {
         let attached = self.state.network.attach_lacking(session.node(), report);
         self.keep_view_rows();
         match attached {
-            Ok(missing) => {
-                if missing.is_empty() {
+            Ok(mut lacks) => {
+                if lacks.is_empty() {
                     // It has everything, including what is still queued for it.
                     session.acknowledge(u64::MAX);
                 }
-                let messages = self.state.network.messages(missing);
-                let missing: Vec<Bytes> = messages.map(|message| self.bytes_of(&message)).collect();
-                tracing::info!(switch, messages = missing.len(), "report answered");
-                session.send_image(missing, self.state.network.change());
-                // Not before its messages are queued: until then it would look in step.
+                session.begin_answer(self.state.network.change());
+                // Not before: until then it would look in step.
                 session.set_parked(false);
+                self.state.network.begin_reading(&mut lacks);
+                let session = Arc::clone(session);
+                self.answer = Some(Answer { session, lacks, n_messages: 0, took: Duration::ZERO });
             }
             Err(error) => {
                 let error = self.state.explain(error.into());
-                tracing::warn!(switch, %error, "the report of the switch is refused; its stream ends");
+                tracing::warn!(switch = self.name_of(session), %error, "the report of the switch is refused; its stream ends");
                 session.end();
             }
+        }
+    }
+
+    /// Goes on with the answer that is in progress, if there is room. Whether it is done.
+    fn go_on(&mut self, n_names: &mut usize, without_room: bool) -> bool {
+        let Some(mut answer) = self.answer.take() else { return false };
+        let began = Instant::now();
+        let is_done = loop {
+            if answer.session.is_ended() {
+                break true;
+            }
+            if *n_names == 0 || !(without_room || self.has_room()) {
+                break false;
+            }
+            let mut piece = NAMES_AT_ONCE.min(*n_names);
+            let before = piece;
+            match self.state.network.next_message(&mut answer.lacks, &mut piece) {
+                Next::Message(message) => {
+                    answer.session.answer(self.bytes_of(&message));
+                    answer.n_messages += 1;
+                    piece = 0;
+                }
+                Next::Later => {}
+                Next::End => break true,
+            }
+            *n_names = n_names.saturating_sub(before - piece);
+        };
+        answer.took += began.elapsed();
+        if is_done {
+            let Answer { session, n_messages, took, .. } = answer;
+            session.end_answer();
+            self.state.network.end_reading();
+            self.pace.answered(session.node(), took, Instant::now());
+            tracing::info!(switch = self.name_of(&session), messages = n_messages, "report answered");
+        } else {
+            self.answer = Some(answer);
+        }
+        is_done
+    }
+
+    /// Gives up the answer that is in progress, if it is for this session.
+    fn give_up(&mut self, session: &Arc<Session>) {
+        if let Some(answer) = self.answer.take_if(|answer| Arc::ptr_eq(&answer.session, session)) {
+            session.give_up_answer();
+            self.state.network.end_reading();
+            self.pace.answered(session.node(), answer.took, Instant::now());
         }
     }
 
@@ -164,6 +252,7 @@ impl Writer {
     pub(super) fn set_stuck(&mut self, session: &Arc<Session>) {
         let is_current = self.shared.session(session.node()).is_some_and(|current| Arc::ptr_eq(&current, session));
         if is_current && session.stuck().is_some() {
+            self.give_up(session);
             self.parked.remove(&session.node());
             session.set_parked(true);
             self.state.network.detach(session.node());
@@ -172,6 +261,7 @@ impl Writer {
 
     pub(super) fn detach(&mut self, session: &Arc<Session>) {
         session.end();
+        self.give_up(session);
         if self.shared.remove_session(session) {
             self.parked.remove(&session.node());
             self.unanswered.retain(|(waiting, _)| !Arc::ptr_eq(waiting, session));

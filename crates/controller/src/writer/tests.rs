@@ -86,7 +86,8 @@ fn bench(fails_from: usize) -> Bench {
         MemoryStore { rows: Arc::new(Mutex::new(rows)), n_commits: Arc::default(), term: Arc::default(), fails_from };
     let (pushes, receiver) = mpsc::channel(16);
     let shared = Shared::new();
-    let writer = Writer::new(state, Box::new(store.clone()), shared, pushes, 1 << 20, Rates::default());
+    let mut writer = Writer::new(state, Box::new(store.clone()), shared, pushes, 1 << 20, Rates::default());
+    writer.turn_names = usize::MAX;
     Bench { writer, store, pushes: receiver }
 }
 
@@ -340,17 +341,79 @@ fn images_are_made_while_there_is_room_and_the_others_come_later() {
     assert_eq!(backlogs(&streams), [true, false, false]);
     import(&mut bench.writer, 20_000, 20_000);
     assert_eq!(backlogs(&streams), [true, false, false], "nothing is made for those that wait");
-    for i in 0..3 {
-        drain(&mut bench, &mut streams[i], &mut replicas[i]);
-        bench.writer.answer_reports();
-    }
-    bench.writer.release(true);
-    for (i, replica) in replicas.iter_mut().enumerate() {
-        drain(&mut bench, &mut streams[i], replica);
+    // One message at a time: each fills the room.
+    while !bench.writer.shared.connected().iter().all(|switch| switch.in_step) {
+        let n_messages: usize = (0..3).map(|i| drain(&mut bench, &mut streams[i], &mut replicas[i])).sum();
+        bench.writer.answer_reports(usize::MAX);
         bench.writer.release(true);
-        drain(&mut bench, &mut streams[i], replica);
+        assert!(n_messages > 0, "somebody is sent something in each round");
+    }
+    for (i, replica) in replicas.iter().enumerate() {
         assert_eq!(replica.report(), bench.writer.state.network.held(NodeId(i as u32 + 1)).unwrap());
     }
+}
+
+/// Names come, move and go while the answer is made, 100 names a turn.
+#[test]
+fn answer_in_turns_is_the_state_when_it_began_and_changes_follow_it() {
+    let mut rng = lookup::hash::Rng::new(lookup::testkit::seed());
+    let mut bench = bench(usize::MAX);
+    let place = Place { switch: "s1".to_owned(), port: PortId(2) };
+    bench.writer.state.carry_out(Change::AddHosts { hosts: vec![("h2".to_owned(), place)] }).unwrap();
+    import(&mut bench.writer, 0, 3_000);
+    bench.writer.turn_names = 100;
+    let mut replica = Replica::new(Limits::default(), MemoryTables::default());
+    let mut attached = attach(&mut bench.writer, &replica);
+    let mut n_turns = 0;
+    while bench.writer.answer.is_some() {
+        assert!(!bench.writer.shared.connected()[0].in_step);
+        for _ in 0..20 {
+            let i = rng.below(6_000);
+            let name = format!("02:01:00:00:{:02x}:{:02x}", i >> 8, i & 255);
+            let change = if rng.below(3) == 0 {
+                Change::RemoveNames { names: vec![name], ignore_missing: true }
+            } else {
+                let host = format!("h{}", 1 + rng.below(2));
+                let records = vec![Record { name, host, tenant: 0, ip: None }];
+                Change::PutNames { records, only_new: false }
+            };
+            let mut group = Group::default();
+            bench.writer.take(Job::Change { change, reply: oneshot::channel().0 }, &mut group);
+            bench.writer.finish(group).unwrap();
+            while let Ok(outgoing) = bench.pushes.try_recv() {
+                outgoing.into_iter().for_each(|o| _ = o.session.send(o.message, o.change));
+            }
+        }
+        // The switch takes what there is, at some turns.
+        if rng.below(4) == 0 {
+            drain(&mut bench, &mut attached, &mut replica);
+        }
+        bench.writer.answer_reports(100);
+        n_turns += 1;
+    }
+    assert!(n_turns > 50, "{n_turns}");
+    drain(&mut bench, &mut attached, &mut replica);
+    assert_eq!(replica.report(), bench.writer.state.network.held(NodeId(1)).unwrap());
+    assert!(bench.writer.shared.connected()[0].in_step && serves_all(&bench, &replica));
+    assert_eq!(bench.writer.state.network.n_changed_since_reading(), 0);
+}
+
+#[test]
+fn switch_that_asks_again_during_an_answer_is_answered_anew() {
+    let mut bench = bench(usize::MAX);
+    import(&mut bench.writer, 0, 3_000);
+    bench.writer.turn_names = 100;
+    let mut replica = Replica::new(Limits::default(), MemoryTables::default());
+    let mut attached = attach(&mut bench.writer, &replica);
+    bench.writer.answer_reports(100);
+    assert!(bench.writer.answer.is_some());
+    let (session, report) = (Arc::clone(&attached.session), replica.report());
+    bench.writer.resync(&session, report);
+    import(&mut bench.writer, 3_000, 10);
+    bench.writer.answer_reports(usize::MAX);
+    drain(&mut bench, &mut attached, &mut replica);
+    assert_eq!(replica.report(), bench.writer.state.network.held(NodeId(1)).unwrap());
+    assert!(bench.writer.shared.connected()[0].in_step && serves_all(&bench, &replica));
 }
 
 #[test]
@@ -362,12 +425,12 @@ fn who_holds_the_most_for_too_long_while_others_wait_is_cut_off() {
     let report = replica.report();
     let idle = bench.writer.attach("s1", report.clone()).unwrap();
     let next = bench.writer.attach("s2", report).unwrap();
-    bench.writer.answer_reports();
+    bench.writer.answer_reports(usize::MAX);
     assert!(!idle.session.is_ended() && next.session.backlog_bytes() == 0);
     bench.writer.no_room_since = Instant::now().checked_sub(reports::ROOM_PATIENCE);
-    bench.writer.answer_reports();
+    bench.writer.answer_reports(usize::MAX);
     assert!(idle.session.is_ended());
-    bench.writer.answer_reports();
+    bench.writer.answer_reports(usize::MAX);
     assert!(!next.session.is_ended() && next.session.backlog_bytes() > 0);
 }
 

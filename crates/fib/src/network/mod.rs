@@ -44,7 +44,7 @@ mod wiring;
 
 pub use error::NetworkError;
 pub use restore::RestoreError;
-pub use resync::Lacks;
+pub use resync::{Lacks, Next};
 
 use crate::action::{Action, PortId};
 use crate::designs::{self, CONCISE, Design, FibControl, Key, Spec, ViewUpdates};
@@ -53,7 +53,7 @@ use crate::indices::{Indices, Slot};
 use crate::messages::{Body, Held, Message, TableHeader, ValueMode};
 use crate::name::{Name, NameKind};
 use crate::replica::{image_parts, load_parts};
-use crate::rib::Rib;
+use crate::rib::{Attachment, Rib};
 use crate::topology::{End, Link, Node, NodeId, Routes, Topology, TopologyError};
 use lookup::base::part::HeldPart;
 use lookup::hash::{Family, Hasher, SecretKey};
@@ -147,6 +147,8 @@ pub struct Network {
     /// Egress mode: indices of switches.
     egress: Indices<NodeId>,
     places: Places,
+    /// While exact tables are read: names that changed since, as they were before.
+    before_reading: Option<BTreeMap<Name, Option<Attachment>>>,
 }
 
 /// What the network keeps of one switch.
@@ -226,6 +228,7 @@ impl Network {
             tables: BTreeMap::new(),
             egress: Indices::new(settings.value_bits),
             places: Places::default(),
+            before_reading: None,
             settings,
         })
     }

@@ -184,6 +184,9 @@ impl Network {
         self.change_graphs(&steps, &mut fibs)?;
         let mut draft = Draft::default();
         for step in &steps {
+            if let Some(before) = &mut self.before_reading {
+                before.entry(step.name.clone()).or_insert(step.before);
+            }
             match step.after {
                 Some(attachment) => {
                     self.rib.upsert(&step.name, attachment).expect("the step was checked");

@@ -1,24 +1,115 @@
 //! Attaching and detaching switches: what an attached switch has, compared with what it should have.
+//!
+//! The exact tables of a switch are read name by name, and changes may come between: [`Network::begin_reading`].
 
 use super::{Network, NetworkError};
+use crate::action::PortId;
 use crate::designs::Lacking;
-use crate::durable::RowChange;
-use crate::messages::{Body, Held, Message, Report, TableHeader};
-use crate::replica::{image_parts, load_parts};
+use crate::durable::{RowChange, Tenants};
+use crate::messages::{Body, ExactUpdate, Held, Message, Report, TableHeader};
+use crate::name::Name;
+use crate::replica::{Cuts, image_parts};
+use crate::rib::Attachment;
 use crate::topology::{NodeId, TopologyError};
+use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
+use std::ops::Bound::{Excluded, Unbounded};
 
-/// What an attached switch lacks.
+/// What an attached switch lacks, as messages that are to be made.
 #[must_use]
 pub struct Lacks {
     node: NodeId,
-    pieces: Vec<Piece>,
+    /// The state that it is brought to is that after this change.
+    change: u64,
+    pieces: VecDeque<Piece>,
+    /// Whether names are read as they were when the reading began.
+    is_reading: bool,
 }
 
-/// A message, or a whole exact table at this version.
+/// A message, or a whole exact table.
 enum Piece {
     Body(Body),
-    Local(Held),
-    Valid(Held),
+    Local(Reading<PortId>),
+    Valid(Tenants, Reading<Option<IpAddr>>),
+}
+
+/// What comes of making the next message for a switch.
+#[derive(Debug)]
+pub enum Next {
+    /// The next message.
+    Message(Message),
+    /// So many names were read, and the message is not complete.
+    Later,
+    /// The switch lacks nothing more.
+    End,
+}
+
+/// A whole exact table that is read in the order of names, twice: first its parts are counted, then they are made.
+struct Reading<V> {
+    held: Held,
+    cuts: Cuts,
+    /// The number of parts, once they are counted.
+    parts: Option<u32>,
+    /// Parts made.
+    part: u32,
+    /// Entries of the next part.
+    entries: Vec<(Name, V)>,
+    /// The last name read.
+    after: Option<Name>,
+}
+
+impl<V> Reading<V> {
+    fn new(held: Held) -> Self {
+        Reading { held, cuts: Cuts::default(), parts: None, part: 0, entries: Vec::new(), after: None }
+    }
+
+    /// Reads at most `n_names` names more, and says how many are left of them. The next part; `None`: it is not complete.
+    fn next_part(
+        &mut self,
+        network: &Network,
+        before: Option<&BTreeMap<Name, Option<Attachment>>>,
+        n_names: &mut usize,
+        value: impl Fn(&Attachment) -> Option<V>,
+    ) -> Option<ExactUpdate<V>> {
+        let after = self.after.take();
+        for (name, attachment) in network.names_as_read(after.as_ref(), before) {
+            if let Some(value) = value(&attachment) {
+                let is_cut = self.cuts.is_before(&name);
+                let part = (self.parts.is_some() && is_cut).then(|| self.load(network));
+                if self.parts.is_some() {
+                    self.entries.push((name.clone(), value));
+                }
+                if part.is_some() {
+                    self.after = Some(name);
+                    return part;
+                }
+            }
+            *n_names = n_names.saturating_sub(1);
+            if *n_names == 0 {
+                self.after = Some(name);
+                return None;
+            }
+        }
+        if self.parts.is_some() {
+            return Some(self.load(network));
+        }
+        self.parts = Some(self.cuts.n_parts());
+        self.cuts = Cuts::default();
+        None
+    }
+
+    /// The entries so far as a part.
+    fn load(&mut self, network: &Network) -> ExactUpdate<V> {
+        let Held { version, digest } = self.held;
+        let (part, parts) = (self.part, self.parts.unwrap_or_default());
+        self.part += 1;
+        let entries = std::mem::take(&mut self.entries);
+        ExactUpdate::Load { kind: network.settings.kind, version, digest, part, parts, entries }
+    }
+
+    fn is_complete(&self) -> bool {
+        self.parts == Some(self.part)
+    }
 }
 
 impl Lacks {
@@ -70,20 +161,21 @@ impl Network {
             || report.valid.version > valid.version;
         let has = |theirs: Held, ours: Held| !reset && theirs == ours;
 
-        let mut pieces = Vec::new();
+        let mut pieces = VecDeque::new();
         if reset || report.header != header.fingerprint() {
-            pieces.push(Piece::Body(Body::Table(TableHeader { reset, ..header.clone() })));
+            pieces.push_back(Piece::Body(Body::Table(TableHeader { reset, ..header.clone() })));
         }
         if !has(report.actions, actions) {
             let actions = Body::Actions { version: actions.version, actions: switch.actions.clone() };
-            pieces.push(Piece::Body(actions));
+            pieces.push_back(Piece::Body(actions));
         }
         if !has(report.local, local) {
-            pieces.push(Piece::Local(local));
+            pieces.push_back(Piece::Local(Reading::new(local)));
         }
         pieces.extend(self.attach_view(node, &header, report)?.into_iter().map(Piece::Body));
         if header.gateway && !has(report.valid, valid) {
-            pieces.push(Piece::Valid(valid));
+            let tenants = self.tables[&header.table].tenants.clone();
+            pieces.push_back(Piece::Valid(tenants, Reading::new(valid)));
         }
 
         if let Some(switch) = self.switches.get_mut(&node) {
@@ -92,27 +184,92 @@ impl Network {
                 switch.acknowledged = self.change;
             }
         }
-        Ok(Lacks { node, pieces })
+        Ok(Lacks { node, change: self.change, pieces, is_reading: false })
     }
 
     /// The messages with what a switch lacks, in order. A whole exact table is read part by part as its messages are
-    /// asked for. The network must not have changed since [`Network::attach_lacking`].
-    pub fn messages(&self, lacks: Lacks) -> impl Iterator<Item = Message> {
-        let Lacks { node, pieces } = lacks;
-        let kind = self.settings.kind;
-        let bodies = move |piece| -> Box<dyn Iterator<Item = Body>> {
-            match piece {
-                Piece::Body(body) => Box::new(std::iter::once(body)),
-                Piece::Local(held) => {
-                    Box::new(load_parts(kind, held, move || self.local_entries(node)).map(Body::Local))
-                }
-                Piece::Valid(held) => {
-                    let entries = move || self.valid_entries(&self.tables[&self.switches[&node].table].tenants);
-                    Box::new(load_parts(kind, held, entries).map(Body::Valid))
+    /// asked for. The network must not change meanwhile; see [`Network::next_message`].
+    pub fn messages(&self, mut lacks: Lacks) -> impl Iterator<Item = Message> {
+        std::iter::from_fn(move || {
+            loop {
+                match self.next_message(&mut lacks, &mut usize::MAX.clone()) {
+                    Next::Message(message) => return Some(message),
+                    Next::Later => {}
+                    Next::End => return None,
                 }
             }
+        })
+    }
+
+    /// Goes on making the messages with what a switch lacks. Reads at most `n_names` names, and says how many are left of
+    /// them. The network may change between calls after [`Network::begin_reading`].
+    pub fn next_message(&self, lacks: &mut Lacks, n_names: &mut usize) -> Next {
+        let Some(mut piece) = lacks.pieces.pop_front() else { return Next::End };
+        let node = lacks.node;
+        let before = self.before_reading.as_ref().filter(|_| lacks.is_reading);
+        let (body, is_complete) = match &mut piece {
+            Piece::Body(_) => (None, true),
+            Piece::Local(reading) => {
+                let here = |attachment: &Attachment| (attachment.switch == node).then_some(attachment.port);
+                (reading.next_part(self, before, n_names, here).map(Body::Local), reading.is_complete())
+            }
+            Piece::Valid(tenants, reading) => {
+                let held = |attachment: &Attachment| tenants.holds(attachment.tenant).then_some(attachment.ip);
+                (reading.next_part(self, before, n_names, held).map(Body::Valid), reading.is_complete())
+            }
         };
-        pieces.into_iter().flat_map(bodies).map(move |body| self.message(node, body))
+        let body = match piece {
+            Piece::Body(whole) => Some(whole),
+            reading if !is_complete => {
+                lacks.pieces.push_front(reading);
+                body
+            }
+            _ => body,
+        };
+        let (cluster, term, change) = (self.settings.cluster, self.term, lacks.change);
+        body.map_or(Next::Later, |body| Next::Message(Message { cluster, term, node, change, body }))
+    }
+
+    /// From now on until [`Network::end_reading`], [`Network::next_message`] reads the names for these messages as they are
+    /// now, whatever changes. Call it right after [`Network::attach_lacking`]. One reading at a time. Costs memory for each name that
+    /// changes meanwhile: [`Network::n_changed_since_reading`].
+    pub fn begin_reading(&mut self, lacks: &mut Lacks) {
+        lacks.is_reading = true;
+        self.before_reading = Some(BTreeMap::new());
+    }
+
+    /// What was to be read is read.
+    pub fn end_reading(&mut self) {
+        self.before_reading = None;
+    }
+
+    /// Names that changed since [`Network::begin_reading`].
+    pub fn n_changed_since_reading(&self) -> usize {
+        self.before_reading.as_ref().map_or(0, BTreeMap::len)
+    }
+
+    /// The names after `after`, in order. Those in `before` are as it says.
+    fn names_as_read(
+        &self,
+        after: Option<&Name>,
+        before: Option<&BTreeMap<Name, Option<Attachment>>>,
+    ) -> impl Iterator<Item = (Name, Attachment)> {
+        let mut now = self.rib.page(after, usize::MAX).peekable();
+        let rest = (after.map_or(Unbounded, Excluded), Unbounded);
+        let mut before = before.into_iter().flat_map(move |before| before.range::<Name, _>(rest)).peekable();
+        std::iter::from_fn(move || {
+            loop {
+                let Some((changed, _)) = before.peek() else { return now.next() };
+                if let Some(unchanged) = now.next_if(|(name, _)| name < *changed) {
+                    return Some(unchanged);
+                }
+                let (changed, attachment) = before.next()?;
+                now.next_if(|(name, _)| name == changed);
+                if let Some(attachment) = attachment {
+                    return Some((changed.clone(), *attachment));
+                }
+            }
+        })
     }
 
     /// The rows that the store must have after switches were attached or detached. A mutation returns them with its own.

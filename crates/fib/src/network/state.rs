@@ -69,11 +69,6 @@ impl Network {
         held.map(|(name, _, attachment)| (name, attachment.ip))
     }
 
-    pub(super) fn local_entries(&self, node: NodeId) -> impl Iterator<Item = (Name, PortId)> {
-        let here = self.rib.iter().filter(move |(_, _, attachment)| attachment.switch == node);
-        here.map(|(name, _, attachment)| (name, attachment.port))
-    }
-
     pub(super) fn switch_row(&self, id: NodeId) -> Row {
         let switch = &self.switches[&id];
         let name = self.topology.node(id).map(|node| node.name.clone()).unwrap_or_default();
