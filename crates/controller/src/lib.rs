@@ -169,8 +169,10 @@ impl Controller {
         let traffic = move || handled.message_bytes.load(Relaxed) + 100 * handled.changes.load(Relaxed);
         tokio::spawn(api::memory::keep_small(traffic));
 
+        let known = Arc::clone(&shared);
         let north = north::North { jobs: jobs.clone(), shared, max_names: config.max_names, audit };
-        let south = south::South { jobs: jobs.clone(), gate: Arc::clone(&gate), throttle: Arc::default() };
+        let south =
+            south::South { jobs: jobs.clone(), gate: Arc::clone(&gate), throttle: Arc::default(), shared: known };
         let serving = Server::builder()
             .initial_stream_window_size(limits.window_bytes)
             .initial_connection_window_size(limits.window_bytes)

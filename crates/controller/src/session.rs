@@ -6,6 +6,7 @@
 
 use api::v1::{MemoryUse, ToSwitch, Verified};
 use bytes::Bytes;
+use fib::messages::Report;
 use fib::topology::NodeId;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -33,6 +34,8 @@ pub(crate) struct Session {
     memory: Mutex<Option<MemoryUse>>,
     /// How often the switch was asked for its digests, and who waits for them.
     verifying: Mutex<(u64, Option<oneshot::Sender<Verified>>)>,
+    /// The last report that the switch sent, until the writer takes it.
+    report: Mutex<Option<Report>>,
 }
 
 #[derive(Debug)]
@@ -104,6 +107,7 @@ impl Session {
             ended: watch::Sender::new(false),
             memory: Mutex::new(None),
             verifying: Mutex::new((0, None)),
+            report: Mutex::new(None),
         });
         (Arc::clone(&session), Outbox { session, receiver })
     }
@@ -287,6 +291,17 @@ impl Session {
     pub(crate) fn progress(&self) -> (u64, u64, u64) {
         let queue = self.lock();
         (queue.next_sequence - 1, *self.acked.borrow(), self.sent_bytes.load(Relaxed))
+    }
+
+    /// Keeps a report for the writer, instead of one that it has not taken. Whether there was none: then the writer is to
+    /// be told. So a switch that reports as fast as it can gives the writer no more to do than one that waits.
+    pub(crate) fn ask(&self, report: Report) -> bool {
+        self.report.lock().unwrap_or_else(PoisonError::into_inner).replace(report).is_none()
+    }
+
+    /// The last report, once.
+    pub(crate) fn take_report(&self) -> Option<Report> {
+        self.report.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Keeps what the switch says of its memory, instead of what it said before.
@@ -520,6 +535,15 @@ mod tests {
         assert!(!session.is_ended(), "an image may be larger than the limit");
         send_image(&session, image(), 1);
         assert!(session.is_ended());
+    }
+
+    #[test]
+    fn writer_is_told_once_of_reports_that_it_has_not_taken() {
+        let (session, _outbox) = Session::new(NodeId(1), 1 << 20);
+        let report = |term| Report { term, ..Report::default() };
+        assert_eq!([1, 2, 3].map(|term| session.ask(report(term))), [true, false, false]);
+        assert_eq!(session.take_report(), Some(report(3)));
+        assert_eq!((session.take_report(), session.ask(report(4))), (None, true));
     }
 
     #[test]

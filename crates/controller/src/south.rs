@@ -2,6 +2,7 @@
 
 use crate::change::Refusal;
 use crate::session::{Outbox, Session};
+use crate::shared::Shared;
 use crate::writer::{Attached, Job};
 use api::gate::{Attempt, Gate, Peer, Turned};
 use api::throttle::Throttle;
@@ -12,6 +13,7 @@ use fib::messages::{Report, Uplink};
 use fib::name::clip;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio_stream::{Stream, StreamExt};
@@ -31,6 +33,7 @@ pub(crate) struct South {
     pub(crate) gate: Arc<Gate>,
     /// For lines that a switch can cause as fast as it sends.
     pub(crate) throttle: Arc<Throttle>,
+    pub(crate) shared: Arc<Shared>,
 }
 
 #[tonic::async_trait]
@@ -77,7 +80,14 @@ impl Southbound for South {
 
         let (messages, outgoing) = mpsc::channel(MESSAGES_AHEAD);
         tokio::spawn(feed(outbox, messages));
-        tokio::spawn(listen(switch, incoming, session, self.jobs.clone(), Arc::clone(&self.throttle)));
+        tokio::spawn(listen(
+            switch,
+            incoming,
+            session,
+            self.jobs.clone(),
+            Arc::clone(&self.throttle),
+            Arc::clone(&self.shared),
+        ));
         Ok(Response::new(Box::pin(tokio_stream::wrappers::ReceiverStream::new(outgoing))))
     }
 }
@@ -106,6 +116,7 @@ async fn listen(
     session: Arc<Session>,
     jobs: mpsc::Sender<Job>,
     throttle: Arc<Throttle>,
+    shared: Arc<Shared>,
 ) {
     let reason = loop {
         let next = tokio::select! {
@@ -128,7 +139,12 @@ async fn listen(
                     Ok(report) => report,
                     Err(reason) => break format!("its report is malformed: {reason}"),
                 };
-                let job = Job::Resync { session: Arc::clone(&session), report };
+                shared.resyncs.fetch_add(1, Relaxed);
+                if !session.ask(report) {
+                    shared.reports_delayed.fetch_add(1, Relaxed);
+                    continue;
+                }
+                let job = Job::Resync { session: Arc::clone(&session) };
                 if jobs.send(job).await.is_err() {
                     break "the controller stops".to_owned();
                 }

@@ -80,9 +80,9 @@ pub(crate) enum Job {
         report: Report,
         reply: oneshot::Sender<Result<Attached, Refusal>>,
     },
+    /// The switch sent a report, which its session has.
     Resync {
         session: Arc<Session>,
-        report: Report,
     },
     Detach {
         session: Arc<Session>,
@@ -417,8 +417,8 @@ impl Writer {
                     self.detach(&unwanted.session);
                 }
             }
-            Job::Resync { session, report } => {
-                if !session.is_ended() {
+            Job::Resync { session } => {
+                if let Some(report) = session.take_report().filter(|_| !session.is_ended()) {
                     self.resync(&session, report);
                 }
             }

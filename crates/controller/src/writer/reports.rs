@@ -76,7 +76,6 @@ impl Writer {
             tracing::warn!(switch, %error, "the switch cannot be brought up to date; its stream ends");
             return session.end();
         }
-        self.shared.resyncs.fetch_add(1, Relaxed);
         self.answer_later(session, report);
         self.answer_reports(self.turn_names);
     }
