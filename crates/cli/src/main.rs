@@ -44,6 +44,8 @@ enum Command {
     Link(rib::Noun<rib::link::Verb>),
     /// Certificates: who may reach a controller and its switches, and do what
     Pki(pki::Args),
+    /// Choose another hash key, and send every switch a new table
+    Rekey(rib::rekey::Args),
     /// Who changed what, and who was turned away
     Audit(audit::Args),
     /// Connections that a switch tracks, and servers of its virtual addresses
@@ -68,7 +70,7 @@ enum Command {
 const GROUPS: [(&str, &[&str]); 6] = [
     ("Run", &["demo", "controller", "switch", "store"]),
     ("Network", &["name", "host", "link", "flow"]),
-    ("Trust", &["pki", "audit"]),
+    ("Trust", &["pki", "rekey", "audit"]),
     ("Offline tables", &["fib", "filter", "lpm"]),
     ("Laboratory", &["bench", "repro"]),
     ("Other", &["completions", "help"]),
@@ -112,6 +114,7 @@ fn run(command: Command, out: &Output) -> anyhow::Result<()> {
         Command::Link(args) => args.run(out),
         Command::Flow(args) => args.run(out),
         Command::Pki(args) => args.run(out),
+        Command::Rekey(args) => args.run(out),
         Command::Audit(args) => args.run(out),
         Command::Fib(command) => command.run(out),
         Command::Filter(command) => command.run(out),

@@ -270,6 +270,41 @@ async fn each_role_may_do_its_own_and_no_more() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn rekey_takes_an_admin_who_says_yes_and_gives_every_switch_another_table() {
+    let trust = Trust::new();
+    let _controller = trust.site.start();
+    let admin = trust.admin().await;
+    support::add_full_mesh(&mut admin.clone(), 1).await;
+    let names = (0..500).map(|i| support::record(i, "h1")).collect();
+    admin.clone().put_names(v1::PutNamesRequest { names, only_new: true }).await.unwrap();
+    let (mut stream, (to_controller, _channel)) = attach(trust.channel("switch/s1").await, "s1").await.unwrap();
+
+    trust.refused("operator/admin", &["rekey"], 2, &["every switch", "--yes"]);
+    trust.refused("operator/writer", &["rekey", "--yes"], 5, &["may not", "--role admin"]);
+    let mut replica = replica();
+    let mut receive = async |until: &dyn Fn(u32, usize) -> bool| {
+        loop {
+            let message = stream.message().await.unwrap().expect("the stream goes on");
+            replica.receive(&message.message).unwrap();
+            let ack = v1::Ack { sequence: message.sequence };
+            to_controller.send(v1::FromSwitch { body: Some(Body::Ack(ack)) }).await.unwrap();
+            let table = replica.report().table;
+            if until(table, replica.tables().valid.len()) && !replica.report().shards.is_empty() {
+                return table;
+            }
+        }
+    };
+    let before = receive(&|_, n_names| n_names == 500).await;
+    let rekeyed = trust.fibula("operator/admin", &["-j", "rekey", "--yes"]);
+    assert_eq!((exit_code(&rekeyed), &stdout(&rekeyed)[..]), (0, "{\"names\":500}\n"), "{}", stderr(&rekeyed));
+    let after = receive(&|table, _| table != before).await;
+    assert_ne!(before, after);
+    trust.refused("operator/admin", &["rekey", "--yes"], 5, &["rates.rekey_pause_s"]);
+    let recorded = trust.audit(&["--who", "admin", "--outcome", "done"]);
+    assert!(recorded.iter().any(|r| r["what"] == "rekey" && r["changed"] == 500), "{recorded:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn names_and_the_hash_key_go_only_to_the_switch_of_that_name() {
     let trust = Trust::new();
     let _controller = trust.site.start();

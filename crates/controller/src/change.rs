@@ -164,6 +164,17 @@ pub enum Refusal {
         /// How long until it may go on.
         wait_ms: u128,
     },
+    /// Another rekey is not done yet.
+    #[error("a rekey is in progress; the log says when it is done")]
+    RekeyInProgress,
+    /// A rekey soon after another.
+    #[error("the last rekey was less than {every_s} s ago: wait {wait_s} s, or lower rates.rekey_pause_s")]
+    RekeyTooSoon {
+        /// How long to wait.
+        wait_s: u64,
+        /// The setting.
+        every_s: u64,
+    },
     /// The network refuses.
     #[error("{source}{legend}")]
     Network {

@@ -26,11 +26,15 @@ pub struct Rates {
     pub changes_per_second: u32,
     /// The controller rekeys by itself at most once in so many seconds, when two names have one digest. 0: never.
     pub rekey_every_s: u64,
+    /// Operators may ask for a rekey once in so many seconds. 0: at any time.
+    pub rekey_pause_s: u64,
 }
 
 impl Default for Rates {
     fn default() -> Self {
-        Self { reports_per_minute: 60, names_per_second: 0, changes_per_second: 0, rekey_every_s: 86_400 }
+        // Two digests are equal by accident once in millions of years. Without the key nobody can make them equal. So a
+        // rekey that starts by itself would most likely be the doing of one tenant who has the key.
+        Self { reports_per_minute: 60, names_per_second: 0, changes_per_second: 0, rekey_every_s: 0, rekey_pause_s: 60 }
     }
 }
 

@@ -134,6 +134,20 @@ impl Northbound for North {
         self.page(after, limit).await.map(Response::new)
     }
 
+    async fn rekey(&self, request: Request<v1::RekeyRequest>) -> Answer<v1::Changed> {
+        let peer = Peer::of(&request)?;
+        let (reply, answer) = oneshot::channel();
+        let asked = self.jobs.send(Job::Rekey { reply }).await;
+        let rekeyed = match asked {
+            Ok(()) => answer.await.unwrap_or(Err(Refusal::Stopping)),
+            Err(_) => Err(Refusal::Stopping),
+        };
+        let rekeyed = rekeyed.map_err(|refusal| status_of(&refusal));
+        let end = rekeyed.as_ref().map(|changed| (changed.changed, changed.unchanged)).map_err(Status::message);
+        self.audit.change(&peer, "rekey", "another hash key", end);
+        rekeyed.map(|changed| Response::new(v1::Changed { changed: changed.changed, unchanged: 0 }))
+    }
+
     type ImportNamesStream = StreamOf<v1::ImportProgress>;
 
     async fn import_names(&self, request: Request<Streaming<v1::NameBatch>>) -> Answer<Self::ImportNamesStream> {
@@ -398,7 +412,8 @@ pub(crate) fn status_of(refusal: &Refusal) -> Status {
         | Refusal::BadName { .. }
         | Refusal::NotUnicast { .. }
         | Refusal::TermTooLate { .. } => Code::InvalidArgument,
-        Refusal::BatchTooBig { .. } | Refusal::TooFast { .. } => Code::ResourceExhausted,
+        Refusal::BatchTooBig { .. } | Refusal::TooFast { .. } | Refusal::RekeyTooSoon { .. } => Code::ResourceExhausted,
+        Refusal::RekeyInProgress => Code::FailedPrecondition,
         Refusal::Network { source, .. } => code_of(source),
         Refusal::Host(HostError::BadRow { .. }) | Refusal::StoreFailed { .. } => Code::Internal,
         Refusal::Stopping => Code::Unavailable,
@@ -422,6 +437,7 @@ fn code_of(error: &NetworkError) -> Code {
         },
         NetworkError::Rib(RibError::TooManyNames { .. }) => Code::ResourceExhausted,
         NetworkError::Rib(RibError::WrongKind { .. }) => Code::InvalidArgument,
+        NetworkError::Overtaken => Code::Aborted,
         NetworkError::Rib(_) | NetworkError::TenantNotHeld { .. } => Code::FailedPrecondition,
         NetworkError::HasNames { .. } | NetworkError::HasHostPorts { .. } => Code::FailedPrecondition,
         NetworkError::WrongCluster { .. } => Code::FailedPrecondition,

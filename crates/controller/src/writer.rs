@@ -31,7 +31,6 @@ use fib::messages::{Body, Message, Report};
 use fib::network::{Effects, NetworkError};
 use fib::rib::RibError;
 use fib::topology::NodeId;
-use lookup::hash::SecretKey;
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -65,9 +64,6 @@ const TURN_NAMES: usize = 8192;
 /// Memory is counted this often at most.
 const COUNT_EVERY: Duration = Duration::from_secs(1);
 
-/// Hash keys tried before the old one is kept. A second collision of millions of names has a chance of one in a million.
-const MAX_KEYS: usize = 4;
-
 /// A request to the writer.
 pub(crate) enum Job {
     Change {
@@ -91,6 +87,10 @@ pub(crate) enum Job {
     Stuck {
         session: Arc<Session>,
     },
+    /// Choose another hash key.
+    Rekey {
+        reply: oneshot::Sender<Result<Changed, Refusal>>,
+    },
     /// Send parked switches what they lack, if it is time.
     Release,
     Stop,
@@ -109,11 +109,13 @@ pub(crate) struct Writer {
     pub(crate) pushes: mpsc::Sender<Vec<Outgoing>>,
     pub(crate) switch_backlog_bytes: usize,
     /// Switches that the network makes no messages for, and what they hold after acknowledging all messages made.
-    parked: BTreeMap<NodeId, (Arc<Session>, Report)>,
+    parked: BTreeMap<NodeId, Parked>,
     /// Reports that wait for room to be answered, the oldest first. Nothing else is made for these switches.
     unanswered: VecDeque<(Arc<Session>, Report)>,
     /// The answer to a report that is being made.
     answer: Option<Answer>,
+    /// The rekey in progress.
+    rekey: Option<rekey::InProgress>,
     /// Names that are read for answers in one turn.
     turn_names: usize,
     /// Most bytes that may wait for all switches.
@@ -128,6 +130,15 @@ pub(crate) struct Writer {
     pace: Pace,
     /// When memory was last counted.
     counted_at: Cell<Option<Instant>>,
+}
+
+/// A switch that the network makes no messages for.
+struct Parked {
+    session: Arc<Session>,
+    /// What it holds once it has acknowledged all messages made.
+    report: Report,
+    /// It is sent what it lacks when it has acknowledged these, whatever becomes of the others, as if it had asked.
+    alone: bool,
 }
 
 /// What a group has collected before its commit.
@@ -163,6 +174,7 @@ impl Writer {
             parked: BTreeMap::new(),
             unanswered: VecDeque::new(),
             answer: None,
+            rekey: None,
             turn_names: TURN_NAMES,
             waiting_bytes: WAITING_BYTES,
             no_room_since: None,
@@ -177,11 +189,19 @@ impl Writer {
     pub(crate) fn run(&mut self, mut jobs: mpsc::Receiver<Job>) -> Result<(), StoreError> {
         self.publish_sizes();
         loop {
-            let first = if self.may_go_on() { jobs.try_recv() } else { jobs.blocking_recv().ok_or(Disconnected) };
+            let first = if self.may_go_on() || self.may_rekey() {
+                jobs.try_recv()
+            } else {
+                jobs.blocking_recv().ok_or(Disconnected)
+            };
             let first = match first {
                 Ok(first) => first,
                 Err(Empty) => {
                     self.answer_reports(self.turn_names);
+                    if let Err(error) = self.go_on_with_rekey(self.turn_names) {
+                        self.shared.end_sessions();
+                        return Err(error);
+                    }
                     continue;
                 }
                 Err(Disconnected) => break,
@@ -200,7 +220,7 @@ impl Writer {
             let (stop, urgent) = (group.stop, group.urgent);
             // As many names as were changed: an import does not keep switches waiting.
             let n_names = self.turn_names.max(group.rows.len());
-            let finished = self.finish(group);
+            let finished = self.finish(group).and_then(|()| self.go_on_with_rekey(n_names));
             self.answer_reports(n_names);
             self.release(urgent);
             if stop || finished.is_err() {
@@ -272,17 +292,24 @@ impl Writer {
             }
             session.set_parked(true);
             self.state.network.detach(node);
-            self.parked.insert(node, (session, report));
+            self.parked.insert(node, Parked { session, report, alone: false });
         }
     }
 
     /// Sends the parked switches what they lack, if it is time, except those that have not caught up yet.
     fn release(&mut self, urgent: bool) {
+        let is_alone = |(_, parked): &(&NodeId, &Parked)| parked.alone && parked.session.is_caught_up();
+        let alone: Vec<NodeId> = self.parked.iter().filter(is_alone).map(|(node, _)| *node).collect();
+        for node in alone {
+            if let Some(Parked { session, report, .. }) = self.parked.remove(&node) {
+                self.unanswered.push_back((session, report));
+            }
+        }
         let start = Instant::now();
         let is_quiet = self.last_bulk.is_none_or(|last| start - last >= QUIET);
         let is_time = urgent || is_quiet || start >= self.due;
         let is_ready = |session: &Session| is_time && session.is_caught_up();
-        let ready = self.parked.iter().filter(|(_, (session, _))| is_ready(session));
+        let ready = self.parked.iter().filter(|(_, parked)| !parked.alone && is_ready(&parked.session));
         let ready: Vec<NodeId> = ready.map(|(node, _)| *node).collect();
         let mut outgoing = Vec::new();
         let mut is_full = false;
@@ -291,7 +318,7 @@ impl Writer {
             if is_full {
                 break;
             }
-            let Some((session, report)) = self.parked.remove(&node) else { continue };
+            let Some(Parked { session, report, .. }) = self.parked.remove(&node) else { continue };
             if session.is_ended() {
                 continue;
             }
@@ -324,7 +351,7 @@ impl Writer {
         if is_full {
             self.due = start;
         }
-        if is_full || !is_time && !self.parked.is_empty() {
+        if is_full || !is_time && self.parked.values().any(|parked| !parked.alone) {
             self.shared.parked.notify_one();
         }
     }
@@ -349,34 +376,12 @@ impl Writer {
             let _ = reply.send(Ok(changed));
         }
         self.push(group.effects);
-        if group.rekey && self.pace.may_rekey(Instant::now()) {
-            self.rekey()?;
+        if group.rekey {
+            self.begin_rekey(None);
         }
         for job in group.after {
             self.after_commit(job);
         }
-        Ok(())
-    }
-
-    /// Changes the hash key, so that the refused name can be added: its requester was told to try again.
-    fn rekey(&mut self) -> Result<(), StoreError> {
-        tracing::warn!(
-            names = self.state.network.rib().len(),
-            "two names have the same digest; choosing another hash key"
-        );
-        for _ in 0..MAX_KEYS {
-            match self.state.network.rekey(SecretKey::random()) {
-                Ok(mut effects) => {
-                    let rows = std::mem::take(&mut effects.durable);
-                    return self.finish(Group { rows, effects: vec![effects], ..Group::default() });
-                }
-                Err(error) => tracing::warn!(%error, "this hash key failed; trying another"),
-            }
-        }
-        tracing::error!(
-            keys = MAX_KEYS,
-            "no hash key worked; the old one is kept, and the second name of a pair is still refused"
-        );
         Ok(())
     }
 
@@ -423,6 +428,7 @@ impl Writer {
                 }
             }
             Job::Detach { session } => self.detach(&session),
+            Job::Rekey { reply } => self.begin_rekey(Some(reply)),
             Job::Stuck { session } => self.set_stuck(&session),
             // Done after every group.
             Job::Release => {}
@@ -482,6 +488,7 @@ fn is_collision(refusal: &Refusal) -> bool {
 }
 
 mod pace;
+mod rekey;
 mod reports;
 #[cfg(test)]
 mod tests;

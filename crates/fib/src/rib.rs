@@ -141,7 +141,7 @@ impl Rib {
             return Err(RibError::TooManyNames { got: self.len() + 1, max: self.max_names });
         }
         if known != number {
-            return Err(RibError::DigestCollision { name: name.clone(), digest });
+            return Err(RibError::DigestCollision { name: name.clone(), tenant: attachment.tenant, digest });
         }
         Ok((digest, number))
     }
@@ -244,25 +244,28 @@ impl Rib {
         numbers.map(|number| (self.entries.name(number), self.entries.attachment(number)))
     }
 
-    /// Changes the hash key: the remedy for a digest collision.
+    /// As [`Rib::iter`] after a name, with the numbers of the names and without their digests.
+    pub(crate) fn numbered(&self, after: Option<&Name>) -> impl Iterator<Item = (u32, Name, Attachment)> {
+        let numbers = self.order.after(&self.entries, after);
+        numbers.map(|number| (number, self.entries.name(number), self.entries.attachment(number)))
+    }
+
+    /// Adds a name to an index under another key, if the name is there now. It must not be in the index.
     /// # Errors
-    /// [`RibError::DigestCollision`] under the new key (then try a third); unchanged.
-    pub fn rekey(&mut self, hasher: Hasher) -> Result<(), RibError> {
-        let digest_of = |number| hasher.digest(self.entries.bytes(number));
-        let mut digests = HashIndex::with_capacity(self.len());
-        for number in self.order.after(&self.entries, None) {
-            let digest = digest_of(number);
-            if digests.find(digest.0, |other| digest_of(other) == digest).is_some() {
-                return Err(RibError::DigestCollision { name: self.entries.name(number), digest });
-            }
-            digests.insert(digest.0, number, |number| digest_of(number).0);
-        }
-        (self.digests, self.hasher) = (digests, hasher);
+    /// [`RibError::DigestCollision`].
+    pub(crate) fn rehash(&self, rehashed: &mut Rehashed, name: &Name) -> Result<(), RibError> {
+        let Some(number) = self.number_of(name) else { return Ok(()) };
+        rehashed.insert(number, name, self.entries.attachment(number).tenant)
+    }
+
+    /// Changes the hash key: the remedy for a digest collision. The index must have all names.
+    pub(crate) fn rekey(&mut self, rehashed: Rehashed) {
+        debug_assert_eq!(rehashed.index.len(), self.len(), "the index has all names");
+        (self.digests, self.hasher) = (rehashed.index, rehashed.hasher);
         #[cfg(test)]
         {
             self.twins = None;
         }
-        Ok(())
     }
 
     /// Bytes of heap memory.
@@ -270,6 +273,56 @@ impl Rib {
         let indices = self.digests.heap_bytes() + self.ips.heap_bytes() + self.order.heap_bytes();
         // A map of the standard library has a byte for each place besides the entry.
         self.entries.heap_bytes() + indices + self.at.capacity() * 8 / 7 * (size_of::<(End, usize)>() + 1)
+    }
+}
+
+/// The index of digests under another key, made beside the RIB.
+pub(crate) struct Rehashed {
+    hasher: Hasher,
+    index: HashIndex,
+    /// By number.
+    digests: Vec<u64>,
+}
+
+impl Rehashed {
+    /// An index of names with their numbers and tenants.
+    /// # Errors
+    /// [`RibError::DigestCollision`].
+    pub(crate) fn new<'n>(
+        hasher: Hasher,
+        names: impl ExactSizeIterator<Item = (u32, &'n Name, u32)>,
+    ) -> Result<Rehashed, RibError> {
+        let index = HashIndex::with_capacity(names.len());
+        let mut rehashed = Rehashed { hasher, index, digests: Vec::with_capacity(names.len()) };
+        for (number, name, tenant) in names {
+            rehashed.insert(number, name, tenant)?;
+        }
+        Ok(rehashed)
+    }
+
+    fn insert(&mut self, number: u32, name: &Name, tenant: u32) -> Result<(), RibError> {
+        let digest = self.hasher.digest(name.as_bytes());
+        let digests = &mut self.digests;
+        if self.index.find(digest.0, |other| digests[other as usize] == digest.0).is_some() {
+            return Err(RibError::DigestCollision { name: name.clone(), tenant, digest });
+        }
+        if digests.len() <= number as usize {
+            digests.resize(number as usize + 1, 0);
+        }
+        digests[number as usize] = digest.0;
+        self.index.insert(digest.0, number, |other| digests[other as usize]);
+        Ok(())
+    }
+
+    /// Removes a name that is in the index under this number.
+    pub(crate) fn remove(&mut self, name: &Name, number: u32) {
+        let digest = self.hasher.digest(name.as_bytes());
+        self.index.remove(digest.0, number, |other| self.digests[other as usize]);
+    }
+
+    /// The digest of the name with this number.
+    pub(crate) fn digest(&self, number: u32) -> u64 {
+        self.digests[number as usize]
     }
 }
 
@@ -290,8 +343,11 @@ pub enum RibError {
     #[error("{got} names would be more than the configured {max}: raise max_names or remove names")]
     TooManyNames { got: usize, max: usize },
     /// Another live name has this digest: behind the seam nothing can distinguish the two.
-    #[error("`{name}` has the digest {:#018x} of another name: add it again after a rekey of the network", digest.0)]
-    DigestCollision { name: Name, digest: Digest },
+    #[error(
+        "`{name}` of tenant {tenant} has the digest {:#018x} of another name, which happens by accident once in 2^64 \
+         pairs: `fibula rekey` chooses another hash key, then add it again", digest.0
+    )]
+    DigestCollision { name: Name, tenant: u32, digest: Digest },
     /// One address, two names.
     #[error("{ip} belongs to `{holder}`: give this name another address or remove that one's")]
     IpInUse { ip: IpAddr, holder: Name },
@@ -339,7 +395,10 @@ mod tests {
         rib.twins = Some([name(1), name(2)]);
         assert!(matches!(rib.upsert(&name(2), at(0, 1)), Err(RibError::DigestCollision { .. })));
         assert_eq!(rib.len(), 1);
-        rib.rekey(Hasher::new(Family::MulAdd, &SecretKey::from_seed(2))).unwrap();
+        let hasher = Hasher::new(Family::MulAdd, &SecretKey::from_seed(2));
+        let names: Vec<_> = rib.numbered(None).collect();
+        let rehashed = Rehashed::new(hasher, names.iter().map(|(number, name, at)| (*number, name, at.tenant)));
+        rib.rekey(rehashed.unwrap());
         rib.upsert(&name(2), at(0, 1)).unwrap();
     }
 

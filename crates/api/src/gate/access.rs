@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn no_request_that_changes_something_is_open_to_readers() {
-        let changes = ["Put", "Remove", "Add", "Set", "Import", "Change", "Flush"];
+        let changes = ["Put", "Remove", "Add", "Set", "Import", "Change", "Flush", "Rekey"];
         for path in paths() {
             let method = path.rsplit('/').next().unwrap();
             if changes.iter().any(|verb| method.starts_with(verb)) {
@@ -176,6 +176,7 @@ mod tests {
         }
         assert_eq!(needs("/fibula.v1.Northbound/AddSwitch"), Needs::Role(Role::Admin));
         assert_eq!(needs("/fibula.v1.Flows/Flush"), Needs::Role(Role::Admin));
+        assert_eq!(needs("/fibula.v1.Northbound/Rekey"), Needs::Role(Role::Admin));
         assert_eq!(needs("/fibula.v1.Northbound/Unheard"), Needs::Role(Role::Admin));
     }
 }

@@ -6,6 +6,7 @@ pub(crate) mod link;
 mod lookup;
 pub(crate) mod name;
 pub(crate) mod node;
+pub(crate) mod rekey;
 
 use crate::remote::{Client, Remote};
 use api::v1;

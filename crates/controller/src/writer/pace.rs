@@ -6,7 +6,8 @@
 //!
 //! **Tenants.** Names and changes of a tenant a second, as buckets of [`BURST`] that fill at the configured rates.
 //!
-//! **Rekeys.** The controller starts one by itself at most once in the configured time.
+//! **Rekeys.** Operators may ask for one in the configured time. By itself the controller starts none unless it is told to,
+//! and then at most once in another configured time.
 
 use crate::config::Rates;
 use fib::topology::NodeId;
@@ -138,14 +139,27 @@ impl Pace {
         Ok(())
     }
 
-    /// Whether the controller may start a rekey by itself; notes that it does.
-    pub(crate) fn may_rekey(&mut self, now: Instant) -> bool {
-        let every = Duration::from_secs(self.rates.rekey_every_s);
-        let may = !every.is_zero() && self.rekeyed.is_none_or(|at| now.saturating_duration_since(at) >= every);
-        if may {
-            self.rekeyed = Some(now);
+    /// The shortest time between two rekeys that operators ask for.
+    pub(crate) fn rekey_pause(&self) -> Duration {
+        Duration::from_secs(self.rates.rekey_pause_s)
+    }
+
+    /// Whether a rekey may start now, for an operator or by itself; notes that it does.
+    /// # Errors
+    /// How long it has to wait; for ever if the controller does nothing of this by itself.
+    pub(crate) fn rekey(&mut self, is_asked_for: bool, now: Instant) -> Result<(), Duration> {
+        let every = if is_asked_for { self.rekey_pause() } else { Duration::from_secs(self.rates.rekey_every_s) };
+        if every.is_zero() && !is_asked_for {
+            return Err(Duration::MAX);
         }
-        may
+        let since = self.rekeyed.map(|at| now.saturating_duration_since(at));
+        match since.and_then(|since| every.checked_sub(since)).filter(|wait| !wait.is_zero()) {
+            Some(wait) => Err(wait),
+            None => {
+                self.rekeyed = Some(now);
+                Ok(())
+            }
+        }
     }
 }
 
@@ -192,11 +206,16 @@ mod tests {
     }
 
     #[test]
-    fn controller_rekeys_by_itself_once_in_a_while() {
+    fn rekeys_are_paced_and_none_comes_by_itself_unless_it_may() {
         let mut pace = Pace::new(Rates { rekey_every_s: 60, ..Rates::default() });
         let now = Instant::now();
         let at = |seconds| now + Duration::from_secs(seconds);
-        assert_eq!([0, 1, 59, 60, 61].map(|seconds| pace.may_rekey(at(seconds))), [true, false, false, true, false]);
-        assert!(!Pace::new(Rates { rekey_every_s: 0, ..Rates::default() }).may_rekey(now));
+        let may = [0, 1, 59, 60, 61].map(|seconds| pace.rekey(false, at(seconds)).is_ok());
+        assert_eq!(may, [true, false, false, true, false]);
+        let mut pace = Pace::new(Rates { rekey_pause_s: 10, ..Rates::default() });
+        assert!(pace.rekey(false, now).is_err(), "not by itself");
+        assert_eq!(pace.rekey(true, now), Ok(()));
+        assert_eq!(pace.rekey(true, at(4)), Err(Duration::from_secs(6)));
+        assert_eq!(pace.rekey(true, at(10)), Ok(()));
     }
 }

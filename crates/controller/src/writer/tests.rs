@@ -2,11 +2,12 @@
 
 use super::*;
 use crate::change::{Place, Record};
-use crate::hosts::Hosts;
+use crate::hosts::{HOST_ROW, Hosts};
 use crate::store::RowChange;
 use fib::action::PortId;
 use fib::network::{Network, Settings};
 use fib::replica::{Limits, MemoryTables, Replica};
+use lookup::hash::SecretKey;
 use std::pin::pin;
 use std::sync::Mutex;
 use std::task::{Context, Poll, Waker};
@@ -102,6 +103,13 @@ fn rows_of(network: &Network) -> Rows {
     network.rows().map(|row| ((row.kind, row.key), row.value.unwrap())).collect()
 }
 
+/// The rows of a store that are the network's.
+fn network_rows(store: &MemoryStore) -> Rows {
+    let mut rows = store.rows.lock().unwrap().clone();
+    rows.retain(|(kind, _), _| *kind != HOST_ROW);
+    rows
+}
+
 #[test]
 fn requests_that_wait_together_share_one_transaction() {
     let Bench { mut writer, store, .. } = bench(usize::MAX);
@@ -133,18 +141,31 @@ fn failed_commit_is_answered_and_ends_the_writer() {
     assert_eq!(restored.unwrap().0.rib().len(), 1, "what was acknowledged, and nothing else");
 }
 
-#[test]
-fn rekeyed_network_is_committed_whole() {
-    let Bench { mut writer, store, .. } = bench(usize::MAX);
-    for index in 0..100 {
-        let mut group = Group::default();
-        writer.take(put(index).0, &mut group);
-        writer.finish(group).unwrap();
+/// Makes a change, and gives its messages to the sessions.
+fn change(bench: &mut Bench, change: Change) {
+    let mut group = Group::default();
+    bench.writer.take(Job::Change { change, reply: oneshot::channel().0 }, &mut group);
+    bench.writer.finish(group).unwrap();
+    while let Ok(outgoing) = bench.pushes.try_recv() {
+        outgoing.into_iter().for_each(|o| _ = o.session.send(o.message, o.change));
     }
-    let key = writer.state.network.settings().key.clone();
-    writer.rekey().unwrap();
-    assert_ne!(writer.state.network.settings().key.as_bytes(), key.as_bytes());
-    assert!(*store.rows.lock().unwrap() == rows_of(&writer.state.network));
+}
+
+/// Puts or removes one of 6,000 names, at one of two hosts.
+fn random_change(rng: &mut lookup::hash::Rng) -> Change {
+    let i = rng.below(6_000);
+    let name = format!("02:01:00:00:{:02x}:{:02x}", i >> 8, i & 255);
+    if rng.below(3) == 0 {
+        return Change::RemoveNames { names: vec![name], ignore_missing: true };
+    }
+    let records = vec![Record { name, host: format!("h{}", 1 + rng.below(2)), tenant: 0, ip: None }];
+    Change::PutNames { records, only_new: false }
+}
+
+/// Host h2 beside h1.
+fn add_second_host(bench: &mut Bench) {
+    let place = Place { switch: "s1".to_owned(), port: PortId(2) };
+    change(bench, Change::AddHosts { hosts: vec![("h2".to_owned(), place)] });
 }
 
 fn attach(writer: &mut Writer, replica: &Replica<MemoryTables>) -> Attached {
@@ -358,8 +379,7 @@ fn images_are_made_while_there_is_room_and_the_others_come_later() {
 fn answer_in_turns_is_the_state_when_it_began_and_changes_follow_it() {
     let mut rng = lookup::hash::Rng::new(lookup::testkit::seed());
     let mut bench = bench(usize::MAX);
-    let place = Place { switch: "s1".to_owned(), port: PortId(2) };
-    bench.writer.state.carry_out(Change::AddHosts { hosts: vec![("h2".to_owned(), place)] }).unwrap();
+    add_second_host(&mut bench);
     import(&mut bench.writer, 0, 3_000);
     bench.writer.turn_names = 100;
     let mut replica = Replica::new(Limits::default(), MemoryTables::default());
@@ -368,21 +388,7 @@ fn answer_in_turns_is_the_state_when_it_began_and_changes_follow_it() {
     while bench.writer.answer.is_some() {
         assert!(!bench.writer.shared.connected()[0].in_step);
         for _ in 0..20 {
-            let i = rng.below(6_000);
-            let name = format!("02:01:00:00:{:02x}:{:02x}", i >> 8, i & 255);
-            let change = if rng.below(3) == 0 {
-                Change::RemoveNames { names: vec![name], ignore_missing: true }
-            } else {
-                let host = format!("h{}", 1 + rng.below(2));
-                let records = vec![Record { name, host, tenant: 0, ip: None }];
-                Change::PutNames { records, only_new: false }
-            };
-            let mut group = Group::default();
-            bench.writer.take(Job::Change { change, reply: oneshot::channel().0 }, &mut group);
-            bench.writer.finish(group).unwrap();
-            while let Ok(outgoing) = bench.pushes.try_recv() {
-                outgoing.into_iter().for_each(|o| _ = o.session.send(o.message, o.change));
-            }
+            change(&mut bench, random_change(&mut rng));
         }
         // The switch takes what there is, at some turns.
         if rng.below(4) == 0 {
@@ -460,3 +466,5 @@ fn link_whose_cost_and_state_change_together_is_never_routed_over_meanwhile() {
         assert_eq!(n_messages, 0, "the way over s3 is the shortest before and after: up {up}, cost {cost}");
     }
 }
+
+mod rekey;

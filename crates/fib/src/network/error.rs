@@ -25,6 +25,9 @@ pub enum NetworkError {
     /// Names that hash badly, beyond what a table can take.
     #[error("a name of tenant {tenant} is refused: {source}")]
     Crowded { tenant: u32, source: InsertError },
+    /// Tables came or went while others were prepared under another hash key.
+    #[error("switches of other tenants came or went, or first hosts, while another hash key was prepared: try again")]
+    Overtaken,
     /// No host port there.
     #[error("{end} is no host port: add it with `fibula host add` first")]
     NoHostPort { end: End },

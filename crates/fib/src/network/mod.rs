@@ -34,6 +34,7 @@
 mod error;
 mod host_ports;
 mod names;
+mod rekey;
 mod restore;
 mod resync;
 mod state;
@@ -43,6 +44,7 @@ mod tests;
 mod wiring;
 
 pub use error::NetworkError;
+pub use rekey::{Rekey, Rekeyed, Replaced};
 pub use restore::RestoreError;
 pub use resync::{Lacks, Next};
 
@@ -50,7 +52,7 @@ use crate::action::{Action, PortId};
 use crate::designs::{self, CONCISE, Design, FibControl, Key, Spec, ViewUpdates};
 use crate::durable::{Row, RowChange, Tenants};
 use crate::indices::{Indices, Slot};
-use crate::messages::{Body, Held, Message, TableHeader, ValueMode};
+use crate::messages::{Body, Held, Message, ValueMode};
 use crate::name::{Name, NameKind};
 use crate::replica::{image_parts, load_parts};
 use crate::rib::{Attachment, Rib};
@@ -149,6 +151,8 @@ pub struct Network {
     places: Places,
     /// While exact tables are read: names that changed since, as they were before.
     before_reading: Option<BTreeMap<Name, Option<Attachment>>>,
+    /// While another hash key is prepared: names that changed since.
+    changed_since_rekey: Option<BTreeSet<Name>>,
 }
 
 /// What the network keeps of one switch.
@@ -229,6 +233,7 @@ impl Network {
             egress: Indices::new(settings.value_bits),
             places: Places::default(),
             before_reading: None,
+            changed_since_rekey: None,
             settings,
         })
     }
@@ -550,72 +555,6 @@ impl Network {
             fibs.extend(of.into_iter().zip(table.control.export_many(&values)?));
         }
         Ok(fibs)
-    }
-
-    /// Changes the hash key: the remedy for a digest collision. Every graph is rebuilt. Every attached switch gets a
-    /// new image, and serves the old one until the new one is complete.
-    ///
-    /// About 0.2 s per million names and table.
-    /// # Errors
-    /// [`DigestCollision`](crate::rib::RibError::DigestCollision) when two names collide under this key too (try
-    /// another), [`NetworkError::Graph`].
-    pub fn rekey(&mut self, key: SecretKey) -> Result<Effects, NetworkError> {
-        let settings = Settings { key, ..self.settings.clone() };
-        self.rib.rekey(settings.hasher())?;
-        let mut anew = Vec::new();
-        for (id, table) in &self.tables {
-            match self.rekeyed(&settings, table) {
-                Ok(table) => anew.push((*id, table)),
-                Err(error) => {
-                    self.rib.rekey(self.settings.hasher())?;
-                    return Err(error);
-                }
-            }
-        }
-        self.settings = settings;
-        let mut draft = Draft::default();
-        for (old_id, table) in anew {
-            let Some(old) = self.tables.remove(&old_id) else { continue };
-            draft.rows.push(old.row(old_id).delete());
-            draft.rows.extend(old.all_rows(old_id).map(RowChange::delete));
-            let id = self.next_table;
-            self.next_table += 1;
-            draft.row(table.row(id));
-            draft.rows.extend(table.all_rows(id));
-            self.tables.insert(id, table);
-            let members: Vec<NodeId> =
-                self.switches.iter().filter(|(_, switch)| switch.table == old_id).map(|(node, _)| *node).collect();
-            for node in members {
-                if let Some(switch) = self.switches.get_mut(&node) {
-                    switch.table = id;
-                }
-                draft.row(self.switch_row(node));
-            }
-            let headers: BTreeMap<NodeId, TableHeader> =
-                old.views.iter().flat_map(|view| &view.switches).map(|node| (*node, self.header(*node))).collect();
-            let Some(table) = self.tables.get_mut(&id) else { continue };
-            for (index, view) in table.views.iter().enumerate() {
-                let image = table.control.image(index)?;
-                for node in &view.switches {
-                    draft.send(0, *node, Body::Table(headers[node].clone()));
-                    image_parts(id, image.clone()).for_each(|part| draft.send(0, *node, part));
-                }
-            }
-        }
-        Ok(self.finish(draft))
-    }
-
-    /// The same names under other settings, for the same switches.
-    fn rekeyed(&self, settings: &Settings, table: &Table) -> Result<Table, NetworkError> {
-        let spec = Spec { key: settings.key.clone(), ..table.spec.clone() };
-        let control = self.build_control(&spec, &table.tenants)?;
-        let mut new = Table::new(table.tenants.clone(), spec, control, table.valid);
-        for (index, view) in table.views.iter().enumerate() {
-            let values = table.control.values(index).to_vec();
-            let index = new.add_view(view.of, values, &[])?;
-            new.views[index].switches = view.switches.clone();
-        }
-        Ok(new)
     }
 
     fn assign_port(&mut self, end: End) -> Result<(), NetworkError> {

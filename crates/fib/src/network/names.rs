@@ -126,7 +126,11 @@ impl Network {
                 continue;
             }
             if !digests.insert(step.digest) {
-                let source = crate::rib::RibError::DigestCollision { name: name.clone(), digest: step.digest };
+                let source = crate::rib::RibError::DigestCollision {
+                    name: name.clone(),
+                    tenant: attachment.tenant,
+                    digest: step.digest,
+                };
                 return Err(batch(index, source.into()));
             }
             if let Some(ip) = attachment.ip
@@ -186,6 +190,9 @@ impl Network {
         for step in &steps {
             if let Some(before) = &mut self.before_reading {
                 before.entry(step.name.clone()).or_insert(step.before);
+            }
+            if let Some(changed) = &mut self.changed_since_rekey {
+                changed.insert(step.name.clone());
             }
             match step.after {
                 Some(attachment) => {
