@@ -27,7 +27,7 @@ impl Args {
         if !self.yes {
             let message = "a rekey sends every switch a new table, which takes as long as an import of all names; \
                            nothing is lost, and switches forward on meanwhile. Add --yes to do it";
-            return Err(Failure::new(Exit::Usage, message.to_owned()).into());
+            return Err(Failure::new(Exit::Usage, message.to_owned()));
         }
         self.remote.run(|mut client| async move {
             let names = answer(client.rekey(v1::RekeyRequest {}).await)?.changed;

@@ -55,7 +55,8 @@ fn damage_in_memory_is_found_by_a_verification_and_mended_by_its_report() {
     let found = verify(&mut lab);
     assert_eq!((found.damage, &found.report), (vec![], &expected));
 
-    let damages: [(&str, fn(&mut Replica<MemoryTables>)); 4] = [
+    type Damage = fn(&mut Replica<MemoryTables>);
+    let damages: [(&str, Damage); 4] = [
         ("the FIB", |replica| replica.replace_fib(|fib| Box::new(Damaged(fib)))),
         ("the valid names", |replica| _ = replica.tables_mut().valid.remove(&mac(3))),
         ("the local names", |replica| _ = replica.tables_mut().local.insert(mac(1), PortId(101))),
