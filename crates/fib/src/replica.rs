@@ -205,6 +205,15 @@ impl<L> Default for ExactState<L> {
 }
 
 impl<L> ExactState<L> {
+    /// Forgets the version and not what is served, which from now on has a version that no controller reaches. So only a
+    /// whole table replaces it, even an empty one, and until then the report says that it is not the controller's.
+    fn forget(&mut self) {
+        match self.n_names {
+            0 => self.held = Held::default(),
+            _ => self.held.version = u64::MAX,
+        }
+    }
+
     fn apply<V: ExactValue>(
         &mut self,
         table: &mut impl Exact<V, Loading = L>,
@@ -257,6 +266,9 @@ impl<L> ExactState<L> {
                 Ok(true)
             }
             ExactUpdate::Delta { from, to, digest, put, remove, .. } => {
+                if self.held.version == u64::MAX {
+                    return Err(ReplicaError::ExactGap { current: self.held.version, from });
+                }
                 if to <= self.held.version {
                     return Ok(false);
                 }
@@ -467,8 +479,8 @@ impl<T: Tables> Replica<T> {
         if header.reset {
             self.must_start_over = false;
             self.actions_held = Held::default();
-            self.valid.held = Held::default();
-            self.local.held = Held::default();
+            self.valid.forget();
+            self.local.forget();
         }
         let header = TableHeader { reset: false, ..header };
         if !header.gateway && self.valid.held != Held::default() {

@@ -45,6 +45,40 @@ fn switch_removed_and_added_again_starts_over_and_serves_meanwhile() {
 }
 
 #[test]
+fn switch_added_again_without_hosts_forgets_its_local_names() {
+    let mut lab = Lab::new(settings(ValueMode::Port));
+    let s0 = lab.add_switch("s0", Tenants::All);
+    let port = End { node: s0, port: PortId(100) };
+    lab.change(|net| net.add_host_port(port));
+    lab.put(&mac(1), Attachment::new(s0, PortId(100)));
+    let replica = lab.replicas.remove(&s0).unwrap();
+    lab.network.detach(s0);
+    lab.change(|net| net.remove_name(&mac(1)));
+    lab.change(|net| net.remove_host_port(port));
+    lab.change(|net| net.remove_switch(s0));
+    let (again, effects) = lab.network.add_switch("s0", Tenants::All).unwrap();
+    lab.commit(effects);
+
+    // Once in one piece, once with the stream broken behind the header, once with a restart there.
+    for (broken, restarted) in [(false, false), (true, false), (true, true)] {
+        let mut replica = Replica::load(Limits::default(), MemoryTables::default(), &replica.save()).unwrap();
+        replica.start_over();
+        let mut messages = lab.network.attach(again, &replica.report()).unwrap();
+        if broken {
+            replica.apply(messages.remove(0)).unwrap();
+            assert_eq!(replica.tables().local.len(), 1, "it serves what it has");
+            if restarted {
+                replica = Replica::load(Limits::default(), MemoryTables::default(), &replica.save()).unwrap();
+            }
+            messages = lab.network.attach(again, &replica.report()).unwrap();
+        }
+        messages.into_iter().for_each(|message| _ = replica.apply(message).unwrap());
+        assert!(replica.tables().local.is_empty() && replica.tables().valid.is_empty(), "{broken}, {restarted}");
+        assert_eq!(replica.report(), lab.network.held(again).unwrap());
+    }
+}
+
+#[test]
 fn controller_whose_store_was_set_back_takes_a_term_after_all_that_its_switches_saw() {
     let (mut lab, nodes) = Lab::ring(settings(ValueMode::Port), 2);
     let backup = lab.store.clone();
