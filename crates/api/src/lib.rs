@@ -10,6 +10,7 @@
 pub mod audit;
 pub mod client;
 pub mod config;
+pub mod crash;
 pub mod flow;
 pub mod gate;
 pub mod identity;
