@@ -4,11 +4,15 @@
 //! disk a second later at most: a power cut may lose the lines of the last second, of changes that are in the store.
 //! The log says changes too, at most ten a second; `unsaid` counts the others.
 //! When the file has reached its size it is renamed to `FILE.1`, that one to `FILE.2`, and so on; the oldest is removed.
+//! A line ends with a checksum of what is before it, so that nobody is shown what was not written. It does not keep who may
+//! write the file from changing it.
 //! If a line cannot be written, the daemon goes on; the log says so, and the metric `fibula_audit_failures_total` counts.
 
+use crate::crash::step;
 use crate::gate::{Attempt, Peer};
 use crate::status::{MetricsText, plain};
 use crate::throttle::Throttle;
+use fib::replica::Checksum;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
@@ -154,7 +158,7 @@ impl Audit {
             }
             open.file.try_clone()
         };
-        if let Err(error) = file.and_then(|file| file.sync_data()) {
+        if let Err(error) = file.and_then(|file| step("audit.sync", || file.sync_data())) {
             self.fail(&error);
         }
     }
@@ -207,13 +211,12 @@ impl Audit {
     }
 
     fn append(&self, record: &Record) {
-        let written = serde_json::to_vec(record).map_err(io::Error::from).and_then(|mut line| {
-            line.push(b'\n');
+        let written = sealed(record).and_then(|line| {
             let mut open = self.lock();
             if open.bytes > 0 && open.bytes + line.len() as u64 > self.settings.max_bytes {
                 self.rotate(&mut open)?;
             }
-            open.file.write_all(&line)?;
+            step("audit.append", || open.file.write_all(&line))?;
             open.bytes += line.len() as u64;
             (open.unsynced, open.failing) = (true, false);
             Ok(())
@@ -225,14 +228,14 @@ impl Audit {
     }
 
     fn rotate(&self, open: &mut Open) -> io::Result<()> {
-        open.file.sync_data()?;
+        step("audit.rotate.sync", || open.file.sync_data())?;
         for n in (1..self.settings.keep).rev() {
-            match fs::rename(numbered(&self.path, n), numbered(&self.path, n + 1)) {
+            match step("audit.rotate.rename", || fs::rename(numbered(&self.path, n), numbered(&self.path, n + 1))) {
                 Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
                 _ => {}
             }
         }
-        fs::rename(&self.path, numbered(&self.path, 1))?;
+        step("audit.rotate.rename", || fs::rename(&self.path, numbered(&self.path, 1)))?;
         *open = Open::new(&self.path)?;
         Ok(())
     }
@@ -269,20 +272,79 @@ impl Open {
     }
 }
 
-/// The records at `path` and in the full files beside it, the oldest first. Lines that a crash cut short are passed over.
+/// Why a line is not shown.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LineError {
+    /// It is not what was written, or not all of it.
+    #[error("line {line} of {path} is damaged, or a crash cut it short")]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Its number, from 1.
+        line: usize,
+    },
+    /// The file cannot be read.
+    #[error("{path} cannot be read: {error}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+}
+
+/// The records at `path` and in the full files beside it, the oldest first.
 /// # Errors
-/// When a file is there and cannot be read, or none is there.
-pub fn records(path: &Path) -> io::Result<impl Iterator<Item = io::Result<Record>>> {
-    let mut files = vec![BufReader::new(File::open(path)?)];
+/// When a file is there and cannot be opened, or none is there.
+pub fn records(path: &Path) -> io::Result<impl Iterator<Item = Result<Record, LineError>>> {
+    let mut files = vec![(path.to_owned(), BufReader::new(File::open(path)?))];
     for n in 1.. {
-        match File::open(numbered(path, n)) {
-            Ok(file) => files.push(BufReader::new(file)),
+        let path = numbered(path, n);
+        match File::open(&path) {
+            Ok(file) => files.push((path, BufReader::new(file))),
             Err(error) if error.kind() == ErrorKind::NotFound => break,
             Err(error) => return Err(error),
         }
     }
-    let lines = files.into_iter().rev().flat_map(BufRead::lines);
-    Ok(lines.filter_map(|line| line.map(|line| serde_json::from_str(&line).ok()).transpose()))
+    Ok(files.into_iter().rev().flat_map(|(path, file)| {
+        let read = move |(at, line): (usize, io::Result<Vec<u8>>)| match line {
+            Ok(line) => unsealed(&line).ok_or_else(|| LineError::Damaged { path: path.clone(), line: at + 1 }),
+            Err(error) => Err(LineError::Io { path: path.clone(), error }),
+        };
+        file.split(b'\n').enumerate().map(read)
+    }))
+}
+
+/// What stands between a record and its checksum.
+const SUM: &[u8] = b",\"sum\":\"";
+
+/// The line of a record.
+fn sealed(record: &Record) -> io::Result<Vec<u8>> {
+    let mut line = serde_json::to_vec(record)?;
+    let sum = sum_of(&line);
+    line.pop();
+    line.extend_from_slice(SUM);
+    line.extend_from_slice(sum.as_bytes());
+    line.extend_from_slice(b"\"}\n");
+    Ok(line)
+}
+
+/// The record of a line without its end; none if that is not what was written.
+fn unsealed(line: &[u8]) -> Option<Record> {
+    let rest = line.strip_suffix(b"\"}")?;
+    let (rest, sum) = rest.split_at_checked(rest.len().checked_sub(16)?)?;
+    let record = [rest.strip_suffix(SUM)?, b"}"].concat();
+    if sum_of(&record).as_bytes() != sum {
+        return None;
+    }
+    serde_json::from_slice(&record).ok()
+}
+
+fn sum_of(record: &[u8]) -> String {
+    let mut checksum = Checksum::new(record.len() as u64);
+    checksum.push(record);
+    checksum.finish().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn numbered(path: &Path, n: u32) -> PathBuf {
@@ -315,7 +377,7 @@ mod tests {
     }
 
     fn details(path: &Path) -> Vec<String> {
-        records(path).unwrap().map(|record| record.unwrap().detail).collect()
+        records(path).unwrap().filter_map(Result::ok).map(|record| record.detail).collect()
     }
 
     #[test]
@@ -345,8 +407,30 @@ mod tests {
         OpenOptions::new().write(true).open(&path).unwrap().set_len(whole + 20).unwrap();
         open().change(&peer(), "remove_names", "after", Err("there is no such name"));
         assert_eq!(details(&path), ["before", "after"]);
+        let damaged: Vec<LineError> = records(&path).unwrap().filter_map(Result::err).collect();
+        assert!(matches!(damaged[..], [LineError::Damaged { line: 2, .. }]), "{damaged:?}");
         let last = records(&path).unwrap().last().unwrap().unwrap();
         assert_eq!((last.outcome, &last.reason[..]), (Outcome::Refused, "there is no such name"));
+    }
+
+    #[test]
+    fn flipped_bit_is_reported_and_changes_no_record() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("audit.jsonl");
+        let audit = Audit::open(&Settings::default(), &path).unwrap();
+        for i in 0..3 {
+            audit.change(&peer(), "put_names", &format!("name {i}"), Ok((i, 0)));
+        }
+        let written: Vec<Record> = records(&path).unwrap().map(Result::unwrap).collect();
+        let whole = fs::read(&path).unwrap();
+        for bit in 0..whole.len() * 8 {
+            let mut damaged = whole.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            fs::write(&path, damaged).unwrap();
+            let (shown, refused): (Vec<_>, Vec<_>) = records(&path).unwrap().partition(Result::is_ok);
+            assert!(shown.iter().all(|record| written.contains(record.as_ref().unwrap())), "bit {bit}");
+            assert!(!refused.is_empty() || shown.len() == written.len(), "bit {bit} hides a record");
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `fibula audit show`: the audit trail of a controller or a switch, read from its files.
 
-use api::audit::{Outcome, Record, records};
-use command::output::{Exit, Failure, OrExit, Output};
+use api::audit::{LineError, Outcome, Record, records};
+use command::output::{Exit, Failure, Output};
 use controller::config::Config;
 use serde::Serialize;
 use std::io::ErrorKind;
@@ -77,7 +77,8 @@ fn since(text: &str) -> Result<OffsetDateTime, String> {
 
 impl Args {
     /// # Errors
-    /// Exit code 2 for a configuration that is not usable, 4 if there is no such file, 5 if it may not be read.
+    /// Exit code 2 for a configuration that is not usable, 4 if there is no such file, 5 if it may not be read, 6 if a line is
+    /// damaged: the others are shown.
     pub(crate) fn run(self, out: &Output) -> anyhow::Result<()> {
         let Verb::Show { config, file, since, who, outcome } = self.verb;
         let path = match file {
@@ -89,9 +90,16 @@ impl Args {
             let text = format!("{} cannot be read: {error}; name the file with --file, or --config", path.display());
             Failure::new(exit, text)
         };
-        let mut rows = Vec::new();
+        let (mut rows, mut unreadable) = (Vec::new(), Vec::new());
         for record in records(&path).map_err(cannot)? {
-            let record = record.or_exit(Exit::BadInput, path.display())?;
+            let record = match record {
+                Ok(record) => record,
+                Err(damaged @ LineError::Damaged { .. }) => {
+                    unreadable.push(damaged);
+                    continue;
+                }
+                Err(error) => return Err(Failure::new(Exit::BadInput, error.to_string())),
+            };
             let is_late_enough =
                 |since: OffsetDateTime| OffsetDateTime::parse(&record.time, &Rfc3339).is_ok_and(|time| time >= since);
             if since.is_none_or(is_late_enough)
@@ -101,7 +109,13 @@ impl Args {
                 rows.push(Row::from(record));
             }
         }
-        out.rows(&rows)
+        out.rows(&rows)?;
+        let Some(first) = unreadable.first() else { return Ok(()) };
+        let others = match unreadable.len() - 1 {
+            0 => String::new(),
+            n => format!(", and {n} others are"),
+        };
+        Err(Failure::new(Exit::CheckFailed, format!("{first}{others}; the lines above are whole")))
     }
 }
 
