@@ -8,8 +8,9 @@
 //!   switch/s1/            what machine s1 needs: cert.pem, key.pem (0600), ca.pem, crl.pem
 //!   controller/NAME/  operator/NAME/
 //! ```
-//! Keys: ECDSA over P-256 (FIPS 186-5).
+//! Keys: ECDSA over P-256 (FIPS 186-5). What is read is checked by its signature, so damage in a file is refused.
 
+use crate::crash::step;
 use crate::identity::{Certificate, Identity, IdentityError, Kind, hex};
 use crate::tls::{date, unix_seconds};
 use rcgen::{
@@ -24,7 +25,7 @@ use std::path::{Path, PathBuf};
 use time::{Duration, OffsetDateTime};
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, CertificateRevocationListDer};
-use x509_parser::prelude::{CertificateRevocationList, FromDer};
+use x509_parser::prelude::{CertificateRevocationList, FromDer, X509Certificate};
 
 /// How long the authority's certificate and its revocation lists are valid.
 const AUTHORITY_DAYS: i64 = 3650;
@@ -119,6 +120,8 @@ pub struct Authority {
     directory: PathBuf,
     issuer: Issuer<'static, KeyPair>,
     pem: String,
+    /// Its certificate.
+    der: CertificateDer<'static>,
     /// Until when its own certificate is valid, in seconds since 1970.
     not_after: i64,
 }
@@ -134,11 +137,16 @@ impl Authority {
     /// # Errors
     /// [`PkiError::Exists`], [`PkiError::Io`].
     pub fn create(directory: &Path) -> Result<Self, PkiError> {
-        let path = directory.join("ca.pem");
-        if path.exists() || directory.join("ca.key").exists() {
+        let (path, key_path) = (directory.join("ca.pem"), directory.join("ca.key"));
+        if path.exists() {
             return Err(PkiError::Exists { path });
         }
         make_directory(directory)?;
+        // Of an `init` that was killed, or somebody else's: nothing is thrown away.
+        if key_path.exists() {
+            let aside = (1..).map(|n| directory.join(format!("ca.key.replaced.{n}"))).find(|aside| !aside.exists());
+            aside.map_or(Ok(()), |aside| fs::rename(&key_path, aside)).map_err(|e| io_error(&key_path, e))?;
+        }
         make_directory(&directory.join("issued"))?;
         let key = KeyPair::generate()?;
         let mut params = CertificateParams::default();
@@ -152,10 +160,11 @@ impl Authority {
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         let pem = params.self_signed(&key)?.pem();
-        write(&directory.join("ca.key"), &key.serialize_pem(), 0o600)?;
-        write(&path, &pem, 0o644)?;
+        write(&key_path, &key.serialize_pem(), 0o600)?;
         let authority = Self::open(directory, pem, key)?;
         authority.write_crl(&[])?;
+        // The last file: with it, there is an authority.
+        write(&path, &authority.pem, 0o644)?;
         Ok(authority)
     }
 
@@ -176,9 +185,14 @@ impl Authority {
         let path = directory.join("ca.pem");
         let der = CertificateDer::from_pem_slice(pem.as_bytes()).map_err(|e| damaged(&path, &e))?;
         let (_, parsed) = x509_parser::parse_x509_certificate(&der).map_err(|e| damaged(&path, &e))?;
+        parsed.verify_signature(None).map_err(|e| damaged(&path, &e))?;
+        if *parsed.public_key().subject_public_key.data != *key.public_key_raw() {
+            return Err(damaged(&directory.join("ca.key"), &"it is not the key of ca.pem"));
+        }
         let not_after = parsed.validity().not_after.timestamp();
         let issuer = Issuer::from_ca_cert_pem(&pem, key).map_err(|e| damaged(&path, &e))?;
-        Ok(Self { directory: directory.to_owned(), issuer, pem, not_after })
+        let der = der.into_owned();
+        Ok(Self { directory: directory.to_owned(), issuer, pem, der, not_after })
     }
 
     /// Until when the authority's own certificate is valid, in seconds since 1970.
@@ -305,6 +319,7 @@ impl Authority {
     /// [`PkiError::Io`], [`PkiError::Damaged`].
     pub fn issued(&self) -> Result<Vec<Issued>, PkiError> {
         let revoked = self.revoked()?;
+        let authority = self.certificate()?;
         let directory = self.directory.join("issued");
         let mut all = Vec::new();
         for entry in fs::read_dir(&directory).map_err(|e| io_error(&directory, e))? {
@@ -314,6 +329,8 @@ impl Authority {
             }
             let der = CertificateDer::from_pem_file(&path).map_err(|e| damaged(&path, &e))?;
             let certificate = Certificate::parse(&der).map_err(|e| damaged(&path, &e))?;
+            let (_, parsed) = x509_parser::parse_x509_certificate(&der).map_err(|e| damaged(&path, &e))?;
+            parsed.verify_signature(Some(authority.public_key())).map_err(|e| damaged(&path, &e))?;
             let revoked = revoked.iter().find(|(serial, _)| *serial == certificate.serial).map(|(_, at)| *at);
             all.push(Issued { certificate, revoked });
         }
@@ -324,11 +341,18 @@ impl Authority {
         Ok(all)
     }
 
+    /// Our own certificate.
+    fn certificate(&self) -> Result<X509Certificate<'_>, PkiError> {
+        let parsed = x509_parser::parse_x509_certificate(&self.der);
+        parsed.map(|(_, parsed)| parsed).map_err(|e| damaged(&self.directory.join("ca.pem"), &e))
+    }
+
     /// Serial numbers and times of what is revoked.
     fn revoked(&self) -> Result<Vec<(String, i64)>, PkiError> {
         let path = self.directory.join("crl.pem");
         let der = CertificateRevocationListDer::from_pem_file(&path).map_err(|e| damaged(&path, &e))?;
         let (_, crl) = CertificateRevocationList::from_der(&der).map_err(|e| damaged(&path, &e))?;
+        crl.verify_signature(self.certificate()?.public_key()).map_err(|e| damaged(&path, &e))?;
         let entries = crl.iter_revoked_certificates();
         Ok(entries.map(|entry| (hex(entry.raw_serial()), entry.revocation_date.timestamp())).collect())
     }
@@ -396,15 +420,22 @@ fn read(path: &Path) -> Result<String, PkiError> {
     fs::read_to_string(path).map_err(|e| io_error(path, e))
 }
 
-/// Replaces a file whole.
+/// Replaces a file whole, synced: what was answered is there after a power cut.
 fn write(path: &Path, text: &str, mode: u32) -> Result<(), PkiError> {
     let partial = path.with_extension("partial");
     let written = match fs::remove_file(&partial) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-        _ => OpenOptions::new().write(true).create_new(true).mode(mode).open(&partial).and_then(|mut file| {
-            file.write_all(text.as_bytes())?;
-            fs::rename(&partial, path)
-        }),
+        _ => {
+            let mut options = OpenOptions::new();
+            options.write(true).create_new(true).mode(mode);
+            step("pki.create", || options.open(&partial)).and_then(|mut file| {
+                step("pki.write", || file.write_all(text.as_bytes()))?;
+                step("pki.sync", || file.sync_all())?;
+                step("pki.rename", || fs::rename(&partial, path))?;
+                let directory = path.parent().unwrap_or(Path::new("."));
+                step("pki.directory.sync", || fs::File::open(directory)?.sync_all())
+            })
+        }
     };
     written.map_err(|e| io_error(path, e))
 }
@@ -477,6 +508,54 @@ mod tests {
         authority.issue(&s1, &[], 10).unwrap();
         assert!(matches!(authority.revoke("switch", "s9", None), Err(PkiError::Unknown { .. })));
         assert!(matches!(authority.renew("operator", "s1", 1), Err(PkiError::Unknown { .. })));
+    }
+
+    /// All files under a directory.
+    fn files_under(directory: &Path) -> Vec<PathBuf> {
+        let paths = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+        paths.flat_map(|path| if path.is_dir() { files_under(&path) } else { vec![path] }).collect()
+    }
+
+    #[test]
+    fn flipped_bit_in_any_file_changes_no_answer() {
+        let seed = lookup::testkit::seed();
+        let mut rng = lookup::testkit::Rng::new(seed);
+        let n_flips = if std::env::var_os("FIBULA_DEEP").is_some() { 4000 } else { 40 };
+        let directory = tempfile::tempdir().unwrap();
+        let authority = Authority::create(directory.path()).unwrap();
+        authority.issue(&identity(Kind::Controller, "c1"), &[], 10).unwrap();
+        authority.issue(&identity(Kind::Switch, "s1"), &[], 10).unwrap();
+        authority.issue(&identity(Kind::Operator(Role::Admin), "eve"), &[], 10).unwrap();
+        authority.revoke("operator", "eve", None).unwrap();
+        let holders = ["controller/c1", "switch/s1"].map(|holder| directory.path().join(holder));
+        let read = || Authority::load(directory.path()).and_then(|authority| authority.issued());
+        let load = |holder: &PathBuf| {
+            let tls = Tls::load(&Files::in_directory(holder)).ok()?;
+            Some((tls.identity(), tls.not_after()))
+        };
+        let (issued, loaded) = (read().unwrap(), holders.each_ref().map(load));
+        assert!(issued.len() == 3 && loaded.iter().all(Option::is_some));
+        for path in files_under(directory.path()) {
+            let whole = fs::read(&path).unwrap();
+            for _ in 0..n_flips {
+                let bit = rng.below(whole.len() as u64 * 8);
+                let mut damaged = whole.clone();
+                damaged[(bit / 8) as usize] ^= 1 << (bit % 8);
+                fs::write(&path, damaged).unwrap();
+                let what = format!("bit {bit} of {}", path.display());
+                match read() {
+                    Ok(got) => assert_eq!(got, issued, "{what}"),
+                    Err(error) => {
+                        assert!(matches!(error, PkiError::Damaged { .. } | PkiError::Io { .. }), "{what}: {error}")
+                    }
+                }
+                for (holder, before) in holders.iter().zip(&loaded) {
+                    assert!(load(holder).is_none_or(|got| Some(got) == *before), "{what}");
+                }
+            }
+            fs::write(&path, whole).unwrap();
+        }
+        assert_eq!(read().unwrap(), issued);
     }
 
     #[test]

@@ -27,10 +27,13 @@ use tokio_rustls::rustls::client::WebPkiServerVerifier;
 use tokio_rustls::rustls::client::danger::ServerCertVerifier;
 use tokio_rustls::rustls::crypto::ring::default_provider;
 use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
-use tokio_rustls::rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
+use tokio_rustls::rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, UnixTime};
 use tokio_rustls::rustls::server::danger::ClientCertVerifier;
 use tokio_rustls::rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
-use tokio_rustls::rustls::{self, ClientConfig, RootCertStore, ServerConfig, version::TLS13};
+use tokio_rustls::rustls::version::TLS13;
+use tokio_rustls::rustls::{
+    self, CertRevocationListError, CertificateError, ClientConfig, RootCertStore, ServerConfig,
+};
 
 /// How often the files are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -329,6 +332,19 @@ impl Loaded {
             .only_check_end_entity_revocation()
             .build()
             .map_err(|e| unusable(&e))?;
+
+        // Nobody would accept one with a wrong signature, and it may name somebody else. One that has expired can be renewed
+        // while we run: so this is asked of the time when it began.
+        let began = UnixTime::since_unix_epoch(Duration::from_secs(certificate.not_before.try_into().unwrap_or(0)));
+        match clients.verify_client_cert(&chain[0], &chain[1..], began) {
+            Err(rustls::Error::InvalidCertificate(CertificateError::BadSignature)) => {
+                return Err(unusable(&"its signature is wrong: this file or that of the authority is damaged"));
+            }
+            Err(rustls::Error::InvalidCertRevocationList(CertRevocationListError::BadSignature)) => {
+                return Err(unusable(&"the signature of the revocation list is wrong: its file is damaged"));
+            }
+            _ => {}
+        }
 
         let mut web = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(&[&TLS13])
