@@ -6,6 +6,7 @@ use crate::hosts::HostError;
 use crate::shared::Shared;
 use crate::writer::Job;
 use api::audit::Audit;
+use api::crash::step;
 use api::gate::Peer;
 use api::v1;
 use api::v1::northbound_server::Northbound;
@@ -45,7 +46,7 @@ impl North {
         let changed = self.make(change).await;
         let end = changed.as_ref().map(|changed| (changed.changed, changed.unchanged)).map_err(Status::message);
         self.audit.change(peer, what, &detail, end);
-        changed
+        step("request.answer", || changed)
     }
 
     async fn make(&self, change: Change) -> Result<v1::Changed, Status> {

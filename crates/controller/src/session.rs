@@ -4,6 +4,7 @@
 //! waits for a switch, the writer parks it: nothing more is made for it until it has acknowledged everything. Then it
 //! gets what it lacks by that time, once. So a slow switch costs its limit and one group of changes in memory.
 
+use api::crash::step;
 use api::v1::{MemoryUse, ToSwitch, Verified};
 use bytes::Bytes;
 use fib::messages::Report;
@@ -252,7 +253,8 @@ impl Session {
     fn enqueue(&self, queue: &mut Queue, message: Bytes, change: u64) -> Option<u64> {
         let sequence = queue.next_sequence;
         let len = message.len();
-        queue.sender.as_ref()?.send(ToSwitch { sequence, message, answered: queue.answered, verify: 0 }).ok()?;
+        let next = ToSwitch { sequence, message, answered: queue.answered, verify: 0 };
+        step("session.send", || queue.sender.as_ref()?.send(next).ok())?;
         self.sent_bytes.fetch_add(len as u64, Relaxed);
         queue.next_sequence += 1;
         queue.in_flight.push_back((sequence, change));

@@ -4,6 +4,7 @@ use crate::change::Refusal;
 use crate::session::{Outbox, Session};
 use crate::shared::Shared;
 use crate::writer::{Attached, Job};
+use api::crash::step;
 use api::gate::{Attempt, Gate, Peer, Turned};
 use api::throttle::Throttle;
 use api::v1::from_switch::Body;
@@ -96,10 +97,9 @@ impl Southbound for South {
 async fn feed(mut outbox: Outbox, messages: mpsc::Sender<Result<ToSwitch, Status>>) {
     while let Some(next) = outbox.next().await {
         tokio::select! {
-            sent = messages.send(Ok(next)) => {
-                if sent.is_err() {
-                    return;
-                }
+            room = messages.reserve() => {
+                let Ok(room) = room else { return };
+                step("stream.send", || room.send(Ok(next)));
             }
             () = outbox.until_ended() => break,
         }
@@ -127,7 +127,9 @@ async fn listen(
             None => break "closed by the switch".to_owned(),
             Some(Err(status)) => break clip(status.message()),
             Some(Ok(Some(Body::Ack(ack)))) => {
-                if session.acknowledge(ack.sequence) && jobs.send(Job::Release).await.is_err() {
+                if step("session.acknowledge", || session.acknowledge(ack.sequence))
+                    && jobs.send(Job::Release).await.is_err()
+                {
                     break "the controller stops".to_owned();
                 }
             }

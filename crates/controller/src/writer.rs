@@ -26,6 +26,7 @@ use crate::shared::Shared;
 use crate::store::{Store, StoreError};
 use crate::writer::pace::{Pace, TooFast};
 use crate::writer::reports::Answer;
+use api::crash::step;
 use bytes::Bytes;
 use fib::messages::{Body, Message, Report};
 use fib::network::{Effects, NetworkError};
@@ -373,7 +374,7 @@ impl Writer {
         self.shared.pending_pushes.fetch_add(1, AcqRel);
         for (reply, changed) in group.replies {
             self.shared.changes.fetch_add(changed.changed, Relaxed);
-            let _ = reply.send(Ok(changed));
+            let _ = step("writer.answer", || reply.send(Ok(changed)));
         }
         self.push(group.effects);
         if group.rekey {
@@ -409,7 +410,7 @@ impl Writer {
             self.shared.pending_pushes.fetch_sub(1, AcqRel);
         } else {
             // Waits while the pusher is busy: this is the back-pressure on changes.
-            let _ = self.pushes.blocking_send(outgoing);
+            let _ = step("writer.push", || self.pushes.blocking_send(outgoing));
         }
     }
 

@@ -20,6 +20,7 @@
 
 use super::RowChange;
 use super::seal::fingerprint;
+use api::crash::step;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -91,7 +92,9 @@ pub(super) fn path_of(store: &Path) -> PathBuf {
 impl Log {
     /// Opens the file and locks it, or creates it, empty. `None`: another process has it.
     pub(super) fn open(path: &Path) -> io::Result<Option<Log>> {
-        let file = OpenOptions::new().create(true).truncate(false).read(true).write(true).mode(0o600).open(path)?;
+        let mut options = OpenOptions::new();
+        options.create(true).truncate(false).read(true).write(true).mode(0o600);
+        let file = step("log.create", || options.open(path))?;
         match file.try_lock() {
             Ok(()) => {}
             Err(std::fs::TryLockError::WouldBlock) => return Ok(None),
@@ -116,14 +119,14 @@ impl Log {
     pub(super) fn begin(&mut self, store: u128, generation: u32, base: u64) -> io::Result<()> {
         let len = self.file.metadata()?.len();
         if len > LOG_BYTES {
-            self.file.set_len(LOG_BYTES)?;
+            step("log.shrink", || self.file.set_len(LOG_BYTES))?;
         } else if len < LOG_BYTES {
             // Written, not just reserved: then later writes change nothing but the bytes.
-            self.file.write_all_at(&vec![0; (LOG_BYTES - len) as usize], len)?;
+            step("log.grow", || self.file.write_all_at(&vec![0; (LOG_BYTES - len) as usize], len))?;
         }
-        self.file.sync_all()?;
+        step("log.grow.sync", || self.file.sync_all())?;
         if let Some(directory) = &self.directory {
-            File::open(directory)?.sync_all()?;
+            step("log.directory.sync", || File::open(directory)?.sync_all())?;
             self.directory = None;
         }
         // With the header written and not known to be, records of neither generation would count.
@@ -132,8 +135,9 @@ impl Log {
         header.extend_from_slice(&store.to_le_bytes());
         header.extend_from_slice(&base.to_le_bytes());
         let at = HEADER_AT[generation as usize % 2];
-        self.file.write_all_at(&block(store, at, generation, START, &header), at * BLOCK as u64)?;
-        self.file.sync_data()?;
+        let header = block(store, at, generation, START, &header);
+        step("log.header.write", || self.file.write_all_at(&header, at * BLOCK as u64))?;
+        step("log.header.sync", || self.file.sync_data())?;
         (self.store, self.generation, self.end, self.last) = (store, generation, FIRST_RECORD, None);
         self.broken = false;
         Ok(())
@@ -172,8 +176,8 @@ impl Log {
             index += 1;
         }
         self.last = Some((self.end, index - self.end));
-        self.file.write_all_at(&self.buffer, self.end * BLOCK as u64)?;
-        self.file.sync_data()?;
+        step("log.record.write", || self.file.write_all_at(&self.buffer, self.end * BLOCK as u64))?;
+        step("log.record.sync", || self.file.sync_data())?;
         self.end = index;
         Ok(())
     }
@@ -188,8 +192,9 @@ impl Log {
         let Some((at, n_blocks)) = self.last.take() else { return Ok(()) };
         let content = (n_blocks as u32).to_le_bytes();
         self.broken = true;
-        self.file.write_all_at(&block(self.store, at, self.generation, VOID, &content), at * BLOCK as u64)?;
-        self.file.sync_data()?;
+        let void = block(self.store, at, self.generation, VOID, &content);
+        step("log.void.write", || self.file.write_all_at(&void, at * BLOCK as u64))?;
+        step("log.void.sync", || self.file.sync_data())?;
         self.broken = false;
         self.end = at + n_blocks;
         Ok(())

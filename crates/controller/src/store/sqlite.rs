@@ -10,6 +10,8 @@
 //! Cost: one fsync per transaction, plus about 2 µs per row, in a B-tree ordered by (kind, key).
 //! The lock on the log is the kernel's and ends with the process: a killed controller leaves none behind.
 
+#[cfg(feature = "crash-points")]
+mod system_calls;
 mod tools;
 
 pub use tools::{Checked, put_back};
@@ -17,6 +19,7 @@ pub use tools::{Checked, put_back};
 use super::log::{self, Contents, Log, Record};
 use super::seal::{RowHash, SEAL_ROW, Seal, Sum};
 use super::{RowChange, Store, StoreError};
+use api::crash::step;
 use rusqlite::config::DbConfig;
 use rusqlite::functions::FunctionFlags;
 use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
@@ -150,7 +153,7 @@ impl SqliteStore {
             self.connection.execute_batch("COMMIT")?;
             checkpoint(&self.connection)
         };
-        create().map(drop).map_err(|error| self.failed(error))
+        step("sqlite.commit", create).map(drop).map_err(|error| self.failed(error))
     }
 
     /// Adds checksums and a seal to a store of the version before.
@@ -242,7 +245,9 @@ impl SqliteStore {
                 return Err(self.damaged("its rows are not those that its log goes on from"));
             }
         }
-        put_seal(&transaction, &last).and_then(|()| transaction.commit()).map_err(|error| self.failed(error))?;
+        put_seal(&transaction, &last)
+            .and_then(|()| step("sqlite.commit", || transaction.commit()))
+            .map_err(|error| self.failed(error))?;
         self.seal = last;
         tracing::warn!(path = %self.path.display(), transactions = records.len(), "the log has transactions that SQLite has not; they are carried out again");
         Ok(())
@@ -296,7 +301,7 @@ impl SqliteStore {
         put_seal(&transaction, seal)?;
         let row = seal.row();
         self.log.append(seal.n_commits, changes.iter().chain([&row])).map_err(|error| of_io(&error))?;
-        transaction.commit()
+        step("sqlite.commit", || transaction.commit())
     }
 
     /// Brings everything into SQLite's file and begins the log anew.
@@ -438,15 +443,19 @@ fn lock(sum: &Mutex<Sum>) -> std::sync::MutexGuard<'_, Sum> {
 
 fn put_seal(connection: &Connection, seal: &Seal) -> rusqlite::Result<()> {
     let mut put = connection.prepare_cached("INSERT OR REPLACE INTO rows VALUES (0, x'', ?, 0)")?;
-    put.execute([seal.row().value]).map(drop)
+    step("sqlite.seal", || put.execute([seal.row().value])).map(drop)
 }
 
 /// Brings all of SQLite's log into its file, synced. False: something else reads it.
 fn checkpoint(connection: &Connection) -> rusqlite::Result<bool> {
-    connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |r| Ok(r.get::<_, i64>(0)? == 0))
+    step("sqlite.checkpoint", || {
+        connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |r| Ok(r.get::<_, i64>(0)? == 0))
+    })
 }
 
 fn open_connection(path: &Path) -> rusqlite::Result<Connection> {
+    #[cfg(feature = "crash-points")]
+    system_calls::watch();
     let connection = Connection::open(path)?;
     // A file that is refused stays as it is.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
@@ -487,7 +496,9 @@ fn create_private(path: &Path) -> Result<(), rusqlite::Error> {
         if let Some(directory) = path.parent() {
             std::fs::create_dir_all(directory)?;
         }
-        std::fs::OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)
+        let mut options = std::fs::OpenOptions::new();
+        options.create(true).truncate(false).write(true).mode(0o600);
+        step("store.create", || options.open(path))
     };
     create().map(drop).map_err(|error| cannot_open(&error))?;
     let mut head = Vec::new();

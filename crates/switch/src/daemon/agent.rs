@@ -6,6 +6,7 @@
 //! changes: the switch serves what it has, says so, and tries again, after 0.2 s at first, then after twice the time each,
 //! at most 5 s.
 
+use api::crash::step;
 use api::identity::Kind;
 use api::tls::Tls;
 use api::v1::from_switch::Body;
@@ -270,7 +271,7 @@ async fn session<T: Tables>(
     // The last acknowledgement stands for those before it: however slow the link, one is enough.
     let (applied, acknowledgements) = watch::channel(0);
     let wrap = |body| FromSwitch { body: Some(body) };
-    let _ = to_controller.try_send(wrap(Body::Hello(hello)));
+    let _ = step("agent.hello", || to_controller.try_send(wrap(Body::Hello(hello))));
     let acknowledgements = WatchStream::from_changes(acknowledgements);
     let acknowledgements = acknowledgements.map(|sequence| FromSwitch { body: Some(Body::Ack(Ack { sequence })) });
     // The hello is there, and the first of merged streams is asked first.
@@ -319,11 +320,8 @@ async fn session<T: Tables>(
         if retry.is_some() {
             continue;
         }
-        let received = if message.len() > BIG_MESSAGE_BYTES {
-            tokio::task::block_in_place(|| shared.replica().receive(&message))
-        } else {
-            shared.replica().receive(&message)
-        };
+        let receive = || step("agent.apply", || shared.replica().receive(&message));
+        let received = if message.len() > BIG_MESSAGE_BYTES { tokio::task::block_in_place(receive) } else { receive() };
         shared.lock_status().received_bytes += message.len() as u64;
         match received {
             Ok(received) => {
@@ -341,7 +339,7 @@ async fn session<T: Tables>(
                     shared.changed();
                 }
                 if answered == n_reports {
-                    applied.send_replace(sequence);
+                    step("agent.acknowledge", || applied.send_replace(sequence));
                 }
             }
             Err(error) if error.needs_resync() || matches!(error, ReplicaError::WrongNode { .. }) => {

@@ -7,6 +7,7 @@
 //! time each, at most 60 s, until it succeeds, whether anything changes or not.
 
 use super::agent::Shared;
+use api::crash::step;
 use fib::replica::{Checksum, Tables};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Read, Seek, Write};
@@ -111,7 +112,7 @@ impl SavedImage {
         let mut file = self.open_partial()?;
         let mut n_bytes = 0;
         for piece in std::iter::once(first).chain(pieces) {
-            file.write_all(&piece)?;
+            step("image.write", || file.write_all(&piece))?;
             n_bytes += piece.len() as u64;
         }
         file.rewind()?;
@@ -122,7 +123,7 @@ impl SavedImage {
                 n => checksum.push(&buffer[..n]),
             }
         }
-        file.write_all(&checksum.finish())?;
+        step("image.checksum.write", || file.write_all(&checksum.finish()))?;
         self.put_in_place(&file)?;
         Ok(Some(n_bytes + 8))
     }
@@ -132,20 +133,22 @@ impl SavedImage {
     }
 
     fn open_partial(&self) -> io::Result<File> {
-        OpenOptions::new().create(true).read(true).write(true).truncate(true).mode(0o600).open(self.partial())
+        let mut options = OpenOptions::new();
+        options.create(true).read(true).write(true).truncate(true).mode(0o600);
+        step("image.create", || options.open(self.partial()))
     }
 
     fn put_in_place(&self, written: &File) -> io::Result<()> {
-        written.sync_all()?;
-        std::fs::rename(self.partial(), self.path())?;
-        File::open(&self.directory)?.sync_all()
+        step("image.sync", || written.sync_all())?;
+        step("image.rename", || std::fs::rename(self.partial(), self.path()))?;
+        step("image.directory.sync", || File::open(&self.directory)?.sync_all())
     }
 
     /// Puts a damaged image aside as `image.bad`, for whoever wants to know why.
     /// # Errors
     /// When it cannot be renamed.
     pub fn set_aside(&self) -> io::Result<()> {
-        std::fs::rename(self.path(), self.directory.join("image.bad"))
+        step("image.set-aside", || std::fs::rename(self.path(), self.directory.join("image.bad")))
     }
 }
 

@@ -3,6 +3,7 @@
 use super::super::{RowChange, Store, StoreError};
 use super::{Connection, RowHash, SqliteStore, Sum, cannot_open, hex, of_io};
 use crate::store::log;
+use api::crash::step;
 use serde::Serialize;
 use std::ffi::OsString;
 use std::fs::File;
@@ -110,7 +111,7 @@ impl SqliteStore {
             return Err(StoreError::Exists { path: to.to_owned() });
         }
         let partial = with_suffix(to, ".partial");
-        let remove = |path: &Path| match std::fs::remove_file(path) {
+        let remove = |path: &Path| match step("copy.remove", || std::fs::remove_file(path)) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(failed(&error)),
             _ => Ok(()),
         };
@@ -125,8 +126,8 @@ impl SqliteStore {
                 return Err(error);
             }
         };
-        std::fs::rename(&partial, to)
-            .and_then(|()| File::open(directory_of(to))?.sync_all())
+        step("copy.rename", || std::fs::rename(&partial, to))
+            .and_then(|()| step("copy.directory.sync", || File::open(directory_of(to))?.sync_all()))
             .map_err(|error| failed(&error))?;
         Ok(n_rows)
     }
@@ -169,7 +170,7 @@ pub fn put_back(from: &Path, path: &Path) -> Result<u64, StoreError> {
         Ok(n_rows) => n_rows,
         Err(error) => {
             if !had_log {
-                std::fs::remove_file(&log_path).map_err(|error| failed(&error))?;
+                step("copy.remove", || std::fs::remove_file(&log_path)).map_err(|error| failed(&error))?;
             }
             return Err(error);
         }
@@ -180,15 +181,18 @@ pub fn put_back(from: &Path, path: &Path) -> Result<u64, StoreError> {
     let replaced = free.find(is_free).unwrap_or_else(|| with_suffix(path, ".replaced"));
     let rename = |suffix: &str| {
         let old = with_suffix(path, suffix);
-        if old.exists() { std::fs::rename(&old, with_suffix(&replaced, suffix)) } else { Ok(()) }
+        if !old.exists() {
+            return Ok(());
+        }
+        step("restore.rename", || std::fs::rename(&old, with_suffix(&replaced, suffix)))
     };
     // The log last: a start in between is refused, since the log is not that of the file.
     ["", "-wal", "-shm"]
         .iter()
         .try_for_each(|suffix| rename(suffix))
-        .and_then(|()| std::fs::rename(&restored, path))
+        .and_then(|()| step("restore.rename", || std::fs::rename(&restored, path)))
         .and_then(|()| rename("-log"))
-        .and_then(|()| File::open(directory)?.sync_all())
+        .and_then(|()| step("restore.directory.sync", || File::open(directory)?.sync_all()))
         .map_err(|error| failed(&error))?;
     Ok(n_rows)
 }
@@ -200,12 +204,12 @@ fn verified_copy(from: &Path, to: &Path) -> Result<u64, StoreError> {
     let logs = [with_suffix(from, "-wal"), log::path_of(from)].map(|path| (path.exists(), path));
     let copied = SqliteStore::open_existing(from).and_then(|copy| {
         if to.exists() {
-            std::fs::remove_file(to).map_err(|error| failed(to, &error))?;
+            step("copy.remove", || std::fs::remove_file(to)).map_err(|error| failed(to, &error))?;
         }
         copy.copy_to(to)
     });
     for (_, log) in logs.iter().filter(|(was_there, log)| !was_there && log.exists()) {
-        std::fs::remove_file(log).map_err(|error| failed(log, &error))?;
+        step("copy.remove", || std::fs::remove_file(log)).map_err(|error| failed(log, &error))?;
     }
     copied
 }
