@@ -19,7 +19,7 @@ use crate::messages::{Body, ExactUpdate, ExactValue, Held, Message, Report, Tabl
 use crate::name::{Name, NameKind};
 use crate::topology::NodeId;
 use lookup::hash::Hasher;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
 mod saved;
@@ -227,6 +227,10 @@ impl<L> ExactState<L> {
                 if (Held { version, digest }) == self.held {
                     return Ok(false);
                 }
+                if has_twice(entries.iter().map(|(name, _)| name)) {
+                    (self.loading, self.parts) = (None, Parts::default());
+                    return Err(ReplicaError::NameTwice);
+                }
                 let bytes: usize = entries.iter().map(|(name, _)| entry_bytes(name)).sum();
                 if part == 0 {
                     // The parts are of one size, except the last.
@@ -275,8 +279,11 @@ impl<L> ExactState<L> {
                 if from != self.held.version {
                     return Err(ReplicaError::ExactGap { current: self.held.version, from });
                 }
-                // The digest is checked before anything is stored. A name appears once in a delta.
+                // The digest is checked before anything is stored.
                 let names = put.iter().map(|(name, _)| name).chain(&remove);
+                if has_twice(names.clone()) {
+                    return Err(ReplicaError::NameTwice);
+                }
                 let mut bytes = self.bytes + put.iter().map(|(name, _)| entry_bytes(name)).sum::<usize>();
                 let gone: Vec<u64> = names
                     .filter_map(|name| {
@@ -304,6 +311,12 @@ impl<L> ExactState<L> {
             }
         }
     }
+}
+
+fn has_twice<'a>(mut names: impl Iterator<Item = &'a Name>) -> bool {
+    let (Some(first), Some(second)) = (names.next(), names.next()) else { return false };
+    let mut seen = HashSet::from([first]);
+    !std::iter::once(second).chain(names).all(|name| seen.insert(name))
 }
 
 /// What a switch holds, and how messages change it.
@@ -697,6 +710,9 @@ pub enum ReplicaError {
     /// An exact table would differ from the controller's.
     #[error("an exact table would have digest {got:#018x}, {expected:#018x} expected: report, to get the table")]
     ExactDigest { got: u64, expected: u64 },
+    /// A message about an exact table has a name twice, so its digest is not that of a table.
+    #[error("a change of an exact table has a name twice: report, to get the table")]
+    NameTwice,
     /// A part of an image or exact table is missing.
     #[error("part {got} came where part {expected} was due: report, to get all of it")]
     MissingPart { got: u32, expected: u32 },

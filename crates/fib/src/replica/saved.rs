@@ -86,10 +86,15 @@ impl<T: Tables> Replica<T> {
 
 /// Calls `put` with a whole exact table, part by part.
 ///
-/// A table whose version was forgotten still serves, and serves again after a restart: see `ExactState::forget`.
+/// A table whose version was forgotten still serves, and serves again after a restart: see `ExactState::forget`. So does
+/// one that is not what its digest says.
 fn save_exact<V: ExactValue>(kind: NameKind, held: Held, table: &impl Exact<V>, mut put: impl FnMut(ExactUpdate<V>)) {
-    let mut cuts = Cuts::default();
-    table.for_each(&mut |name, _| _ = cuts.is_before(name));
+    let (mut cuts, mut digest) = (Cuts::default(), 0);
+    table.for_each(&mut |name, value| {
+        cuts.is_before(name);
+        digest ^= value.share(name);
+    });
+    let held = if digest == held.digest { held } else { Held { version: u64::MAX, digest } };
     let parts = cuts.n_parts();
     let (mut cuts, mut part, mut entries) = (Cuts::default(), 0, Vec::new());
     let mut flush = |entries| {

@@ -2,7 +2,7 @@
 //! of another kind.
 
 use super::lab::{Lab, mac, settings};
-use crate::messages::{ExactUpdate, ExactValue};
+use crate::messages::{ExactUpdate, ExactValue, Report};
 use crate::network::*;
 use crate::replica::{Limits, MemoryTables, Replica, ReplicaError};
 use crate::rib::Attachment;
@@ -42,6 +42,27 @@ fn switch_removed_and_added_again_starts_over_and_serves_meanwhile() {
         assert_eq!(replica.report(), lab.network.held(again).unwrap());
         assert_eq!(lab.network.attach(again, &replica.report()).unwrap(), []);
     }
+}
+
+#[test]
+fn name_that_is_twice_in_a_message_is_refused() {
+    let (mut lab, nodes) = Lab::ring(settings(ValueMode::Port), 2);
+    lab.put(&mac(1), Attachment::new(nodes[0], PortId(100)));
+    let replica = lab.replicas.get_mut(&nodes[0]).unwrap();
+    let (kind, before) = (mac(1).kind(), replica.report());
+    let twice = vec![(mac(2), PortId(1)), (mac(2), PortId(2))];
+    // What a sender that adds both shares would say.
+    let digest = twice.iter().fold(0, |sum, (name, value)| sum ^ value.share(name));
+    let (version, parts) = (before.local.version + 1, 1);
+    let load = ExactUpdate::Load { kind, version, digest, part: 0, parts, entries: twice.clone() };
+    let (from, to, digest) = (before.local.version, version, before.local.digest ^ digest);
+    let delta = ExactUpdate::Delta { kind, from, to, digest, put: twice, remove: vec![] };
+    let message = lab.network.attach(nodes[0], &Report::default()).unwrap().remove(0);
+    for update in [load, delta] {
+        let refused = replica.apply(Message { body: Body::Local(update), ..message.clone() });
+        assert_eq!(refused, Err(ReplicaError::NameTwice));
+    }
+    assert_eq!(replica.report(), before);
 }
 
 #[test]
