@@ -10,6 +10,7 @@
 //! | `gateway` | the same, with IP routing and connection tracking | as above |
 //! | `text` | lists of names, configuration files, topologies | what is read means the same when written |
 //! | `northbound` | requests of operators, one after another | a network restored from its rows is the network; a switch that follows answers as it should |
+//! | `hello` | the first bytes of a connection with TLS; certificates | nobody is let in |
 //! | `uplink` | what a switch sends to its controller | what was read is written as the same bytes |
 //!
 //! The binary `fuzz` runs one of them under libFuzzer: see `fuzz/README.md`. The tests run each over its seeds, over inputs
@@ -21,6 +22,7 @@ mod northbound;
 mod pieces;
 mod southbound;
 mod text;
+mod tls;
 
 /// One kind of bytes.
 pub struct Target {
@@ -42,6 +44,7 @@ pub static TARGETS: &[Target] = &[
     Target { name: "flows", run: frames::flows, seeds: frames::flow_seeds },
     Target { name: "gateway", run: frames::gateway, seeds: frames::gateway_seeds },
     Target { name: "text", run: text::text, seeds: text::seeds },
+    Target { name: "hello", run: tls::hello, seeds: tls::seeds },
     Target { name: "northbound", run: northbound::requests, seeds: northbound::seeds },
 ];
 

@@ -10,10 +10,14 @@
 
 mod advice;
 mod connection;
+#[cfg(feature = "kit")]
+mod kit;
 
 pub use advice::{explain, explain_client};
 pub use connection::Connection;
 pub(crate) use connection::connect_plain;
+#[cfg(feature = "kit")]
+pub use kit::certificate_of;
 
 use crate::identity::{Certificate, Identity, IdentityError, Kind};
 use arc_swap::ArcSwap;

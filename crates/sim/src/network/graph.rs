@@ -97,7 +97,10 @@ impl Graph {
 
     /// The text that [`Graph::parse`] reads.
     pub fn to_text(&self) -> String {
-        let mut text = format!("topology {}\n", self.name);
+        let mut text = String::new();
+        if !self.name.is_empty() {
+            text.push_str(&format!("topology {}\n", self.name));
+        }
         self.nodes.iter().for_each(|node| text.push_str(&format!("node {node}\n")));
         for edge in &self.edges {
             text.push_str(&format!("link {} {} {}\n", self.nodes[edge.a], self.nodes[edge.b], edge.cost));
@@ -191,6 +194,8 @@ mod tests {
         let graph = Graph::parse("topology pair\nnode a\nnode b\nlink b a 7\n").unwrap();
         assert_eq!(graph.edges, [Edge { a: 1, b: 0, cost: 7 }]);
         assert_eq!(Graph::parse(&graph.to_text()), Ok(graph));
+        let nameless = Graph::parse("node a\n").unwrap();
+        assert_eq!(Graph::parse(&nameless.to_text()), Ok(nameless));
     }
 
     #[test]
