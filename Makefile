@@ -16,7 +16,7 @@ LAB := cargo build --release -p fibula-repro
 SECONDS ?= 60
 TARGETS ?= all
 
-.PHONY: help demo test lint deny loom memory-check fuzz bench record benchmarks repro deep neon build build-lab clean
+.PHONY: help demo test lint deny loom memory-check fuzz campaign bench record benchmarks repro deep neon build build-lab clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
@@ -65,6 +65,11 @@ loom: ## The models of publication to readers, and their mutants
 memory-check: ## Tests of lookup's unsafe loops under Miri and AddressSanitizer, or valgrind (13 minutes); says which ran
 	@scripts/setup build
 	scripts/memory-check
+
+# Goes on where the last one stopped: run it again.
+campaign: ## Simulations, kills at named steps, flipped bits and fuzz targets in turn for HOURS, recorded for docs/reliability.md
+	@test -n "$(HOURS)" || { echo "campaign: for how long? make campaign HOURS=4"; exit 1; }
+	scripts/campaign $(HOURS)
 
 # TARGETS names one of them; fuzz/README.md says what there is.
 fuzz: ## Fuzz targets guided by coverage, SECONDS each (60), as in `make fuzz TARGETS=southbound SECONDS=600`

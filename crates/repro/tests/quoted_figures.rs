@@ -54,7 +54,7 @@ fn measured(text: &str) -> Vec<String> {
 
 #[test]
 fn no_measured_figure_is_typed_by_hand() {
-    for document in ["README.md", "docs/benchmarks.md", "docs/how-a-lookup-spends-its-time.md"] {
+    for document in ["README.md", "docs/benchmarks.md", "docs/how-a-lookup-spends-its-time.md", "docs/reliability.md"] {
         let text = std::fs::read_to_string(root().join(document)).expect(document);
         assert_eq!(measured(&prose(&text)), [""; 0], "{document}: quote it as <!--=table/row/column--><!--/-->");
     }

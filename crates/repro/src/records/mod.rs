@@ -3,8 +3,10 @@
 //! A *record* is a file of JSON lines for one machine: a header, then one line for each measured row with the command
 //! that printed it. `recorder` writes records. `docs/benchmarks/figures.toml` (`Figures`) defines what is measured for
 //! them and how their rows form tables. `page` writes tables, single figures and the bars of the picture into the
-//! documents, between the markers `<!--=ID-->` and `<!--/-->`. So nobody types a figure.
+//! documents, between the markers `<!--=ID-->` and `<!--/-->`. So nobody types a figure. `campaigns` does the same with the
+//! records of campaigns of crashes and fuzzing.
 
+mod campaigns;
 mod figures;
 mod page;
 mod picture;

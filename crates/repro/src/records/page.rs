@@ -2,12 +2,13 @@
 //!
 //! `<!--=lookup/4M/concise-->31 to 94<!--/-->` is the cell of a table: the worst and the best record. A fourth part
 //! selects one record: `/worst`, `/best`, or its name. `<!--=lookup-->` is a whole table, `<!--=machines-->` the list
-//! of records, `<!--=demo-->` a text.
+//! of records, `<!--=demo-->` a text, `<!--=campaign/done-->` a table of what campaigns did.
 
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::campaigns::Campaigns;
 use super::figures::Figures;
 use super::table::{Cell, digits, markdown};
 use super::{Record, RecordsError, picture, read};
@@ -29,7 +30,8 @@ pub struct Report {
 /// When a file cannot be read or written, or a marker names a figure that no record has.
 pub fn report(root: &Path, is_check: bool) -> Result<Report, RecordsError> {
     let figures = Figures::read(root)?;
-    let source = Source { figures: &figures, records: Record::read_all(root)? };
+    let campaigns = Campaigns::read(root)?;
+    let source = Source { figures: &figures, records: Record::read_all(root)?, campaigns };
     let mut report = Report::default();
     for document in &figures.documents {
         let path = root.join(document);
@@ -62,6 +64,7 @@ impl Report {
 pub(super) struct Source<'a> {
     pub(super) figures: &'a Figures,
     pub(super) records: Vec<Record>,
+    campaigns: Campaigns,
 }
 
 impl Source<'_> {
@@ -82,6 +85,7 @@ impl Source<'_> {
         let parts: Vec<&str> = id.split('/').collect();
         match parts[..] {
             ["machines"] => Ok(self.machines()),
+            ["campaign", what] => self.campaigns.resolve(what),
             [id] if self.figures.text.contains_key(id) => Ok(self.text(id)),
             [id] => match self.figures.table.get(id) {
                 Some(table) => Ok(format!("\n{}", markdown(table, &self.records))),
