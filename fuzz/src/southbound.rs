@@ -4,7 +4,7 @@ use crate::pieces::{pieces, put};
 use fib::action::PortId;
 use fib::designs::{CONCISE, DESIGNS, Design};
 use fib::durable::Tenants;
-use fib::messages::{Body, ExactUpdate, ExactValue, Held, Message, Report, Uplink, ValueMode};
+use fib::messages::{Body, ExactUpdate, ExactValue, Message, Report, Uplink, ValueMode};
 use fib::name::{Name, NameKind};
 use fib::network::{Effects, Network, Settings};
 use fib::replica::{Exact, Limits, MemoryTables, Replica, ReplicaError};
