@@ -6,6 +6,7 @@
 //! serves its pages `/metrics` and `/status`, and [`memory`] counts what holds its memory. [`tls`] makes connections
 //! between holders of certificates, [`identity`] reads who they are, [`gate`] says what each may ask, [`limits`] bounds
 //! what each may take, [`throttle`] what is logged of it, and [`pki`] issues certificates. [`audit`] records what was asked of a daemon.
+//! [`seam`] lets a simulation set the time of a daemon, and its mistakes.
 
 pub mod audit;
 pub mod client;
@@ -18,6 +19,7 @@ pub mod limits;
 pub mod lookup;
 pub mod memory;
 pub mod pki;
+pub mod seam;
 pub mod status;
 pub mod throttle;
 pub mod tls;

@@ -1,8 +1,30 @@
 //! The controller's decisions without its services, for simulations and fuzzing. The product is built without.
+//!
+//! A [`Shell`] is a controller whose threads, channels and connections are the caller's: the writer takes a turn, the pusher
+//! goes on, and messages come and go when the caller says so. The time is that of [`api::seam`].
 
+use crate::StartError;
 use crate::change::{Change, Changed, Refusal, State};
-use crate::store::RowChange;
-use fib::network::Effects;
+use crate::config::Rates;
+use crate::push::{Outgoing, Phases, Sent, is_awaited};
+use crate::session::{Outbox, Session};
+use crate::shared::Shared;
+use crate::store::{RowChange, Store, StoreError};
+use crate::writer::{Attached, Job, Writer};
+use api::seam::{Moment, now};
+use api::v1::ToSwitch;
+use api::v1::from_switch::Body;
+use fib::network::{Effects, Network, Settings};
+use fib::topology::NodeId;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::AcqRel;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc::error::TryRecvError;
+use tokio::sync::{mpsc, oneshot};
 
 /// What a change did.
 #[derive(Debug)]
@@ -22,4 +44,297 @@ pub fn carry_out(state: &mut State, change: Change) -> Result<Done, Refusal> {
     let crate::change::Outcome { changed, mut rows, mut effects } = state.carry_out(change)?;
     effects.iter_mut().for_each(|effects| rows.append(&mut effects.durable));
     Ok(Done { changed, rows, effects })
+}
+
+/// The error of a disk without room.
+pub fn disk_full(path: &str) -> StoreError {
+    let error = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_FULL);
+    StoreError::Failed { path: path.into(), error: rusqlite::Error::SqliteFailure(error, None) }
+}
+
+/// What can be seen of a controller at a moment.
+#[expect(missing_debug_implementations, reason = "a view of everything")]
+pub struct Sight<'a> {
+    /// The network and its hosts, in memory.
+    pub state: &'a State,
+    shared: &'a Shared,
+}
+
+impl Sight<'_> {
+    /// The streams whose switches the status calls in step.
+    pub fn in_step(&self) -> Vec<StreamId> {
+        let in_step = self.shared.connected().into_iter().filter(|switch| switch.in_step);
+        in_step.filter_map(|switch| self.shared.session(switch.node)).map(|session| StreamId::of(&session)).collect()
+    }
+}
+
+type Watch = Box<dyn FnMut(Moment, Sight<'_>)>;
+
+thread_local! {
+    static WATCH: RefCell<Option<Watch>> = const { RefCell::new(None) };
+}
+
+/// Has all writers of this thread tell where they are. What is told may unwind, as if the process ended there; then it is
+/// told nothing more.
+pub fn watch(watch: Option<Watch>) {
+    WATCH.set(watch);
+}
+
+pub(crate) fn pass(moment: Moment, writer: &Writer) {
+    if let Some(mut watch) = WATCH.take() {
+        watch(moment, Sight { state: &writer.state, shared: &writer.shared });
+        WATCH.set(Some(watch));
+    }
+}
+
+/// How a shell differs from a controller with a configuration file.
+#[derive(Clone, Debug)]
+pub struct Bounds {
+    /// Most bytes that wait for a switch.
+    pub switch_backlog_bytes: usize,
+    /// Most bytes that wait for all.
+    pub waiting_bytes: usize,
+    /// Fewest names of a bulk batch.
+    pub bulk_names: usize,
+    /// How long a phase waits for late switches.
+    pub phase_timeout: Duration,
+}
+
+/// An answer that is to come.
+#[derive(Debug)]
+pub struct Answer<T>(oneshot::Receiver<Result<T, Refusal>>);
+
+impl<T> Answer<T> {
+    /// The answer, once it is there. The controller that stops, or is dropped, answers so.
+    pub fn poll(&mut self) -> Option<Result<T, Refusal>> {
+        match self.0.try_recv() {
+            Ok(answer) => Some(answer),
+            Err(oneshot::error::TryRecvError::Empty) => None,
+            Err(oneshot::error::TryRecvError::Closed) => Some(Err(Refusal::Stopping)),
+        }
+    }
+}
+
+/// The answer to a hello.
+pub struct Welcome(Answer<Attached>);
+
+impl Welcome {
+    /// The controller's end of the stream, once it is there.
+    pub fn poll(&mut self) -> Option<Result<Stream, Refusal>> {
+        self.0.poll().map(|attached| attached.map(|Attached { session, outbox }| Stream { session, outbox }))
+    }
+}
+
+impl std::fmt::Debug for Welcome {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Welcome").finish_non_exhaustive()
+    }
+}
+
+/// Distinguishes streams that live.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StreamId(usize);
+
+impl StreamId {
+    fn of(session: &Arc<Session>) -> StreamId {
+        StreamId(Arc::as_ptr(session).addr())
+    }
+}
+
+/// The controller's end of the stream of a switch.
+#[derive(Debug)]
+pub struct Stream {
+    session: Arc<Session>,
+    outbox: Outbox,
+}
+
+/// What a stream has.
+#[derive(Debug)]
+pub enum Next {
+    /// A message for the switch.
+    Message(ToSwitch),
+    /// Nothing yet.
+    Nothing,
+    /// The controller ended it.
+    Ended,
+}
+
+impl Stream {
+    /// Its id.
+    pub fn id(&self) -> StreamId {
+        StreamId::of(&self.session)
+    }
+
+    /// The switch.
+    pub fn node(&self) -> NodeId {
+        self.session.node()
+    }
+
+    /// The last change all of whose messages the switch has acknowledged.
+    pub fn acked_change(&self) -> u64 {
+        self.session.acked_change()
+    }
+
+    /// Takes what the transport takes next.
+    pub fn take(&mut self) -> Next {
+        let mut context = Context::from_waker(Waker::noop());
+        match pin!(self.outbox.next()).poll(&mut context) {
+            Poll::Ready(Some(message)) => Next::Message(message),
+            Poll::Ready(None) => Next::Ended,
+            Poll::Pending => Next::Nothing,
+        }
+    }
+}
+
+/// A controller without threads.
+pub struct Shell {
+    writer: Writer,
+    jobs: VecDeque<Job>,
+    pushes: mpsc::Receiver<Vec<Outgoing>>,
+    phases: Phases,
+    /// Lists that `phases` are of.
+    n_lists: u64,
+    awaited: Sent,
+    deadline: Instant,
+    phase_timeout: Duration,
+}
+
+impl std::fmt::Debug for Shell {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shell").field("jobs", &self.jobs.len()).finish_non_exhaustive()
+    }
+}
+
+/// Lists of messages that may wait for the pusher. Nobody takes them while the writer has its turn, so it must not wait.
+const ROOM: usize = 1 << 20;
+
+impl Shell {
+    /// Restores the network in the store, as a start of the controller does. `settings` are those of a new network.
+    /// # Errors
+    /// [`StartError`].
+    pub fn start(settings: Settings, store: Box<dyn Store>, bounds: &Bounds) -> Result<Shell, StartError> {
+        let (state, store) = crate::restore(settings, store)?;
+        let (sender, pushes) = mpsc::channel(ROOM);
+        let backlog = bounds.switch_backlog_bytes;
+        let mut writer = Writer::new(state, store, Shared::new(), sender, backlog, Rates::default());
+        (writer.waiting_bytes, writer.bulk_names) = (bounds.waiting_bytes, bounds.bulk_names);
+        Ok(Shell {
+            writer,
+            jobs: VecDeque::new(),
+            pushes,
+            phases: Phases::default(),
+            n_lists: 0,
+            awaited: Sent::new(),
+            deadline: now(),
+            phase_timeout: bounds.phase_timeout,
+        })
+    }
+
+    /// The network, as the writer has it.
+    pub fn network(&self) -> &Network {
+        &self.writer.state.network
+    }
+
+    /// The network, to ask it what a switch lacks.
+    pub fn network_mut(&mut self) -> &mut Network {
+        &mut self.writer.state.network
+    }
+
+    /// As the writer and the status have it.
+    pub fn sight(&self) -> Sight<'_> {
+        Sight { state: &self.writer.state, shared: &self.writer.shared }
+    }
+
+    /// Jobs that wait for the writer.
+    pub fn n_jobs(&self) -> usize {
+        self.jobs.len()
+    }
+
+    /// A change for the writer.
+    pub fn change(&mut self, change: Change) -> Answer<Changed> {
+        let (reply, answer) = oneshot::channel();
+        self.jobs.push_back(Job::Change { change, reply });
+        Answer(answer)
+    }
+
+    /// A switch says hello, with its report.
+    /// # Errors
+    /// Why it is no report.
+    pub fn hello(&mut self, switch: &str, report: &[u8]) -> Result<Welcome, String> {
+        let report = crate::south::decode(report)?;
+        let (reply, answer) = oneshot::channel();
+        self.jobs.push_back(Job::Attach { switch: switch.to_owned(), report, reply });
+        Ok(Welcome(Answer(answer)))
+    }
+
+    /// A switch says something later.
+    /// # Errors
+    /// Why its stream ends.
+    pub fn hear(&mut self, switch: &str, stream: &Stream, body: Body) -> Result<(), String> {
+        self.jobs.extend(crate::south::hear(switch, &stream.session, Some(body))?);
+        Ok(())
+    }
+
+    /// The connection of a stream ended.
+    pub fn hang_up(&mut self, stream: Stream) {
+        stream.session.end();
+        self.jobs.push_back(Job::Detach { session: Arc::clone(&stream.session) });
+    }
+
+    /// The writer takes a turn, with at most so many jobs. False: none waited.
+    /// # Errors
+    /// [`StoreError`]: the controller ends.
+    pub fn turn(&mut self, most: usize) -> Result<bool, StoreError> {
+        let Some(first) = self.jobs.pop_front() else { return Ok(false) };
+        let mut left = most.saturating_sub(1);
+        self.writer.turn(first, || {
+            left = left.checked_sub(1)?;
+            self.jobs.pop_front()
+        })?;
+        Ok(true)
+    }
+
+    /// Whether switches wait that may be released when nothing happens for [`Shell::quiet`]. Asks once.
+    pub fn has_parked(&self) -> bool {
+        let parked = pin!(self.writer.shared.parked.notified());
+        parked.poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    }
+
+    /// How long that is.
+    pub fn quiet() -> Duration {
+        crate::writer::QUIET
+    }
+
+    /// Nothing happened for so long.
+    pub fn release(&mut self) {
+        self.jobs.push_back(Job::Release);
+    }
+
+    /// The pusher goes on as far as it can. Returns after how long it goes on without the switches that it waits for;
+    /// `None`: it waits for the writer.
+    pub fn push(&mut self) -> Option<Duration> {
+        loop {
+            self.awaited.retain(|(session, sequence)| is_awaited(session, *sequence));
+            if !self.awaited.is_empty() {
+                if now() < self.deadline {
+                    return Some(self.deadline - now());
+                }
+                self.awaited.drain(..).for_each(|(session, _)| self.phases.give_up(&session));
+            }
+            if let Some(sent) = self.phases.send_next() {
+                (self.awaited, self.deadline) = (sent, now() + self.phase_timeout);
+                continue;
+            }
+            self.writer.shared.pending_pushes.fetch_sub(std::mem::take(&mut self.n_lists), AcqRel);
+            let mut lists = Vec::new();
+            while let Ok(list) = self.pushes.try_recv().map_err(|error| assert_eq!(error, TryRecvError::Empty)) {
+                lists.push(list);
+            }
+            if lists.is_empty() {
+                return None;
+            }
+            self.n_lists = lists.len() as u64;
+            self.phases = Phases::of(lists.into_iter().flatten());
+        }
+    }
 }

@@ -115,7 +115,7 @@ impl Controller {
         let tls = config.tls.as_ref().map(|files| Tls::load_for(files, None)).transpose()?;
         let (state, store) = tokio::task::block_in_place(|| {
             let store = SqliteStore::open(&config.store, STORE_PATIENCE)?;
-            restore(&config, Box::new(store))
+            restore(settings(&config), Box::new(store))
         })?;
         let connections = raise_descriptors(config.limits.connections);
         let limits = Limits { connections, ..config.limits.clone() };
@@ -228,10 +228,8 @@ impl Controller {
     }
 }
 
-/// The network in the store; a new one, committed, if the store is empty.
-fn restore(config: &Config, mut store: Box<dyn Store>) -> Result<(State, Box<dyn Store>), StartError> {
-    let started = std::time::Instant::now();
-    let settings = Settings {
+fn settings(config: &Config) -> Settings {
+    Settings {
         // 0 would mean none.
         cluster: rand::random::<u64>().max(1),
         mode: config.value_mode,
@@ -243,7 +241,12 @@ fn restore(config: &Config, mut store: Box<dyn Store>) -> Result<(State, Box<dyn
         threads: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
         gateway: config.gateway_design,
         core: config.core_design,
-    };
+    }
+}
+
+/// The network in the store; a new one, committed, if the store is empty.
+fn restore(settings: Settings, mut store: Box<dyn Store>) -> Result<(State, Box<dyn Store>), StartError> {
+    let started = std::time::Instant::now();
     let term = store.term();
     let mut hosts = Hosts::default();
     let mut failure: Option<StartError> = None;

@@ -8,9 +8,10 @@
 //! Messages to one switch stay in order, so in a group a message may go out earlier than its own phase, never later.
 
 use crate::session::Session;
+use api::seam::{Mistake, mistaken};
 use bytes::Bytes;
 use fib::topology::NodeId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::AcqRel};
 use std::time::Duration;
@@ -37,15 +38,49 @@ pub(crate) async fn push(mut changes: mpsc::Receiver<Vec<Outgoing>>, phase_timeo
         if n_lists == 0 {
             return;
         }
-        let mut phases = by_phase(groups.drain(..).flatten());
-        let last = phases.pop();
-        for phase in phases {
-            let sent = send(phase);
-            wait(&sent, phase_timeout).await;
+        let mut phases = Phases::of(groups.drain(..).flatten());
+        while let Some(sent) = phases.send_next() {
+            wait(&sent, &mut phases, phase_timeout).await;
         }
-        last.map(send);
         pending.fetch_sub(n_lists as u64, AcqRel);
     }
+}
+
+/// Who was sent messages, each with the last sequence.
+pub(crate) type Sent = Vec<(Arc<Session>, u64)>;
+
+/// The messages of a group, by phase.
+#[derive(Debug, Default)]
+pub(crate) struct Phases(VecDeque<Vec<Outgoing>>);
+
+impl Phases {
+    pub(crate) fn of(messages: impl Iterator<Item = Outgoing>) -> Phases {
+        Phases(by_phase(messages).into())
+    }
+
+    /// Queues the messages of the next phase for their switches. Returns those to [wait for](is_awaited); nobody is after
+    /// the last phase. `None`: all are sent.
+    pub(crate) fn send_next(&mut self) -> Option<Sent> {
+        let sent = send(self.0.pop_front()?);
+        Some(if self.0.is_empty() { Vec::new() } else { sent })
+    }
+
+    /// Goes on without a switch that is late.
+    pub(crate) fn give_up(&mut self, session: &Session) {
+        session.set_lagging();
+        if mistaken(Mistake::LatePhasesDropped) {
+            for phase in &mut self.0 {
+                let of_it = phase.extract_if(.., |outgoing| outgoing.session.node() == session.node());
+                // Of no change: it is not sent.
+                of_it.for_each(|Outgoing { message, .. }| _ = session.send(message, 0));
+            }
+        }
+    }
+}
+
+/// Whether the next phase waits for this switch: one that is late is not waited for again until it has caught up.
+pub(crate) fn is_awaited(session: &Session, sequence: u64) -> bool {
+    !session.is_lagging() && !session.is_ended() && session.progress().1 < sequence
 }
 
 /// Sorts messages by phase: each is as late as its own phase and the later messages to the same switch allow.
@@ -66,7 +101,7 @@ fn by_phase(messages: impl Iterator<Item = Outgoing>) -> Vec<Vec<Outgoing>> {
 }
 
 /// Queues the messages; returns the sessions to wait for, each with its last sequence.
-fn send(phase: Vec<Outgoing>) -> Vec<(Arc<Session>, u64)> {
+fn send(phase: Vec<Outgoing>) -> Sent {
     let mut sent = BTreeMap::new();
     for Outgoing { session, message, change, .. } in phase {
         if let Some(sequence) = session.send(message, change) {
@@ -76,11 +111,11 @@ fn send(phase: Vec<Outgoing>) -> Vec<(Arc<Session>, u64)> {
     sent.into_values().collect()
 }
 
-async fn wait(sent: &[(Arc<Session>, u64)], timeout: Duration) {
+async fn wait(sent: &Sent, phases: &mut Phases, timeout: Duration) {
     let deadline = tokio::time::Instant::now() + timeout;
-    for (session, sequence) in sent.iter().filter(|(session, _)| !session.is_lagging()) {
+    for (session, sequence) in sent.iter().filter(|(session, sequence)| is_awaited(session, *sequence)) {
         if tokio::time::timeout_at(deadline, session.acknowledged(*sequence)).await.is_err() {
-            session.set_lagging();
+            phases.give_up(session);
             tracing::warn!(switch = %session.node(), timeout_ms = timeout.as_millis(), "the switch has not acknowledged in time; going on without it");
         }
     }

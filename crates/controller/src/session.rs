@@ -5,6 +5,7 @@
 //! gets what it lacks by that time, once. So a slow switch costs its limit and one group of changes in memory.
 
 use api::crash::step;
+use api::seam::{Mistake, mistaken};
 use api::v1::{MemoryUse, ToSwitch, Verified};
 use bytes::Bytes;
 use fib::messages::Report;
@@ -192,7 +193,9 @@ impl Session {
 
     /// Whether everything made for the switch so far took effect there.
     pub(crate) fn serves_all_made(&self) -> bool {
-        self.lock().serves_all_made()
+        let queue = self.lock();
+        (queue.unqueued.is_empty() && !queue.answering || mistaken(Mistake::StatusIgnoresQueue))
+            && (queue.in_flight.is_empty() || mistaken(Mistake::StatusIgnoresFlight))
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {

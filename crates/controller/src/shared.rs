@@ -1,6 +1,7 @@
 //! State shared by the writer, the pusher, the services and the status page: counters and the connected switches.
 
 use crate::session::Session;
+use api::seam::{Mistake, mistaken};
 use fib::topology::NodeId;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Acquire};
@@ -91,7 +92,8 @@ impl Shared {
     /// Removes a session, unless another has replaced it.
     pub(crate) fn remove_session(&self, session: &Arc<Session>) -> bool {
         let mut sessions = self.lock();
-        let is_current = sessions.get(&session.node()).is_some_and(|(_, current)| Arc::ptr_eq(current, session));
+        let is_current = sessions.get(&session.node()).is_some_and(|(_, current)| Arc::ptr_eq(current, session))
+            || mistaken(Mistake::DetachRemovesNewer);
         if is_current {
             sessions.remove(&session.node());
         }
@@ -123,7 +125,7 @@ impl Shared {
             |(name, session): &(String, Arc<Session>)| (name.clone(), Arc::clone(session), !session.is_parked());
         let sessions: Vec<_> = self.lock().values().map(session).collect();
         let committed = self.committed.load(Acquire);
-        let all_made = self.made.load(Acquire) >= committed;
+        let all_made = self.made.load(Acquire) >= committed || mistaken(Mistake::StatusIgnoresMaking);
         let state = |(name, session, told): (String, Arc<Session>, bool)| {
             let in_step = told && all_made && session.serves_all_made() && !session.is_ended();
             let (sent_messages, acked_messages, sent_bytes) = session.progress();

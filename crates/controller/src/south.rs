@@ -123,52 +123,70 @@ async fn listen(
             () = session.until_ended() => break "ended by the controller".to_owned(),
             next = incoming.next() => next,
         };
-        match next.map(|message| message.map(|m| m.body)) {
+        let heard = match next {
             None => break "closed by the switch".to_owned(),
             Some(Err(status)) => break clip(status.message()),
-            Some(Ok(Some(Body::Ack(ack)))) => {
-                if step("session.acknowledge", || session.acknowledge(ack.sequence))
-                    && jobs.send(Job::Release).await.is_err()
-                {
-                    break "the controller stops".to_owned();
-                }
-            }
-            Some(Ok(Some(Body::Resync(resync)))) => {
-                if let Some(unsaid) = throttle.pass() {
-                    tracing::info!(switch, reason = clip(&resync.reason), unsaid, "switch asks for a resync");
-                }
-                let report = match decode(&resync.report) {
-                    Ok(report) => report,
-                    Err(reason) => break format!("its report is malformed: {reason}"),
-                };
-                shared.resyncs.fetch_add(1, Relaxed);
-                if !session.ask(report) {
-                    shared.reports_delayed.fetch_add(1, Relaxed);
-                    continue;
-                }
-                let job = Job::Resync { session: Arc::clone(&session) };
+            Some(Ok(message)) => hear(&switch, &session, &shared, &throttle, message.body),
+        };
+        match heard {
+            Ok(None) => {}
+            Ok(Some(job)) => {
                 if jobs.send(job).await.is_err() {
                     break "the controller stops".to_owned();
                 }
             }
-            Some(Ok(Some(Body::Verified(verified)))) => session.verified(verified),
-            Some(Ok(Some(Body::Memory(memory)))) => session.set_memory(memory),
-            Some(Ok(Some(Body::Refused(refused)))) => {
-                let reason = clip(&refused.reason);
-                if let Some(unsaid) = throttle.pass() {
-                    tracing::warn!(switch, reason, unsaid, "the switch cannot hold its tables; it serves what it has");
-                }
-                session.set_stuck(refused.reason.chars().take(MAX_REASON).collect());
-                if jobs.send(Job::Stuck { session: Arc::clone(&session) }).await.is_err() {
-                    break "the controller stops".to_owned();
-                }
-            }
-            Some(Ok(Some(Body::Hello(_)) | None)) => break "a second hello, or an empty message".to_owned(),
+            Err(reason) => break reason,
         }
     };
     tracing::info!(switch, reason, "switch disconnected");
     session.end();
     let _ = jobs.send(Job::Detach { session }).await;
+}
+
+/// What the writer is to do about a message of a switch, or why its stream ends.
+pub(crate) fn hear(
+    switch: &str,
+    session: &Arc<Session>,
+    shared: &Shared,
+    throttle: &Throttle,
+    body: Option<Body>,
+) -> Result<Option<Job>, String> {
+    let session = Arc::clone(session);
+    match body {
+        Some(Body::Ack(ack)) => {
+            let is_caught_up = step("session.acknowledge", || session.acknowledge(ack.sequence));
+            Ok(is_caught_up.then_some(Job::Release))
+        }
+        Some(Body::Resync(resync)) => {
+            if let Some(unsaid) = throttle.pass() {
+                tracing::info!(switch, reason = clip(&resync.reason), unsaid, "switch asks for a resync");
+            }
+            let report = decode(&resync.report).map_err(|reason| format!("its report is malformed: {reason}"))?;
+            shared.resyncs.fetch_add(1, Relaxed);
+            if !session.ask(report) {
+                shared.reports_delayed.fetch_add(1, Relaxed);
+                return Ok(None);
+            }
+            Ok(Some(Job::Resync { session }))
+        }
+        Some(Body::Verified(verified)) => {
+            session.verified(verified);
+            Ok(None)
+        }
+        Some(Body::Memory(memory)) => {
+            session.set_memory(memory);
+            Ok(None)
+        }
+        Some(Body::Refused(refused)) => {
+            let reason = clip(&refused.reason);
+            if let Some(unsaid) = throttle.pass() {
+                tracing::warn!(switch, reason, unsaid, "the switch cannot hold its tables; it serves what it has");
+            }
+            session.set_stuck(refused.reason.chars().take(MAX_REASON).collect());
+            Ok(Some(Job::Stuck { session }))
+        }
+        Some(Body::Hello(_)) | None => Err("a second hello, or an empty message".to_owned()),
+    }
 }
 
 /// Reports above this size are decoded where they do not hold up other tasks.

@@ -27,6 +27,7 @@ use crate::store::{Store, StoreError};
 use crate::writer::pace::{Pace, TooFast};
 use crate::writer::reports::Answer;
 use api::crash::step;
+use api::seam::{Mistake, Moment, mistaken, now};
 use bytes::Bytes;
 use fib::messages::{Body, Message, Report};
 use fib::network::{Effects, NetworkError};
@@ -121,6 +122,8 @@ pub(crate) struct Writer {
     turn_names: usize,
     /// Most bytes that may wait for all switches.
     pub(crate) waiting_bytes: usize,
+    /// Fewest names of a bulk batch.
+    pub(crate) bulk_names: usize,
     /// Since when there has been no room for any switch.
     no_room_since: Option<Instant>,
     /// When the last bulk batch was done.
@@ -165,7 +168,7 @@ impl Writer {
         switch_backlog_bytes: usize,
         rates: Rates,
     ) -> Writer {
-        let due = Instant::now();
+        let due = now();
         Writer {
             state,
             store,
@@ -178,6 +181,7 @@ impl Writer {
             rekey: None,
             turn_names: TURN_NAMES,
             waiting_bytes: WAITING_BYTES,
+            bulk_names: BULK_NAMES,
             no_room_since: None,
             last_bulk: None,
             due,
@@ -195,48 +199,62 @@ impl Writer {
             } else {
                 jobs.blocking_recv().ok_or(Disconnected)
             };
-            let first = match first {
-                Ok(first) => first,
-                Err(Empty) => {
-                    self.answer_reports(self.turn_names);
-                    if let Err(error) = self.go_on_with_rekey(self.turn_names) {
-                        self.shared.end_sessions();
-                        return Err(error);
-                    }
-                    continue;
-                }
-                Err(Disconnected) => break,
+            let stop = match first {
+                Ok(first) => self.turn(first, || jobs.try_recv().ok())?,
+                Err(Empty) => self.go_on_alone().map(|()| false)?,
+                Err(Disconnected) => true,
             };
-            let mut group = Group::default();
-            self.park(Session::is_over_limit);
-            self.take(first, &mut group);
-            let mut n_jobs = 1;
-            while n_jobs < MAX_GROUP_JOBS
-                && group.rows.len() < MAX_GROUP_ROWS
-                && let Ok(job) = jobs.try_recv()
-            {
-                self.take(job, &mut group);
-                n_jobs += 1;
-            }
-            let (stop, urgent) = (group.stop, group.urgent);
-            // As many names as were changed: an import does not keep switches waiting.
-            let n_names = self.turn_names.max(group.rows.len());
-            let finished = self.finish(group).and_then(|()| self.go_on_with_rekey(n_names));
-            self.answer_reports(n_names);
-            self.release(urgent);
-            if stop || finished.is_err() {
-                self.shared.end_sessions();
-                return finished.and_then(|()| self.store.close());
+            if stop {
+                break;
             }
         }
         self.store.close()
+    }
+
+    /// Takes what waits as one group, the first job and those that `next` has. Returns whether to stop.
+    pub(crate) fn turn(&mut self, first: Job, mut next: impl FnMut() -> Option<Job>) -> Result<bool, StoreError> {
+        let mut group = Group::default();
+        self.park(Session::is_over_limit);
+        self.take(first, &mut group);
+        let mut n_jobs = 1;
+        while n_jobs < MAX_GROUP_JOBS
+            && group.rows.len() < MAX_GROUP_ROWS
+            && let Some(job) = next()
+        {
+            self.take(job, &mut group);
+            n_jobs += 1;
+        }
+        let (stop, urgent) = (group.stop, group.urgent);
+        // As many names as were changed: an import does not keep switches waiting.
+        let n_names = self.turn_names.max(group.rows.len());
+        let finished = self.finish(group).and_then(|()| self.go_on_with_rekey(n_names));
+        self.answer_reports(n_names);
+        self.release(urgent);
+        if stop || finished.is_err() {
+            self.shared.end_sessions();
+        }
+        finished.map(|()| stop)
+    }
+
+    /// A turn without a job: goes on with the answer to a report and with a rekey.
+    pub(crate) fn go_on_alone(&mut self) -> Result<(), StoreError> {
+        self.answer_reports(self.turn_names);
+        self.go_on_with_rekey(self.turn_names).inspect_err(|_| self.shared.end_sessions())
+    }
+
+    /// A moment at which a simulation looks, or lets the process end.
+    fn at(&self, moment: Moment) {
+        #[cfg(feature = "kit")]
+        crate::kit::pass(moment, self);
+        #[cfg(not(feature = "kit"))]
+        let _ = moment;
     }
 
     fn take(&mut self, job: Job, group: &mut Group) {
         match job {
             Job::Change { change, reply } => {
                 if self.pace.limits_tenants()
-                    && let Err(refused) = self.pace.take(&self.state.tenants_of(&change), Instant::now())
+                    && let Err(refused) = self.pace.take(&self.state.tenants_of(&change), now())
                 {
                     self.shared.too_fast.fetch_add(1, Relaxed);
                     let TooFast { tenant, what, per_second, wait } = refused;
@@ -245,13 +263,14 @@ impl Writer {
                     return;
                 }
                 let n_names = change.n_names();
-                let bulk = n_names >= BULK_NAMES && self.state.network.is_bulk(n_names);
+                let bulk = n_names >= self.bulk_names && self.state.network.is_bulk(n_names);
                 if bulk {
                     self.park(|_| true);
                 }
                 let outcome = self.state.carry_out(change);
+                self.at(Moment::Changed);
                 if bulk {
-                    self.last_bulk = Some(Instant::now());
+                    self.last_bulk = Some(now());
                 }
                 self.gather(outcome, n_names == 0, reply, group);
             }
@@ -289,7 +308,7 @@ impl Writer {
             let node = session.node();
             let Some(report) = self.state.network.held(node) else { continue };
             if self.parked.is_empty() {
-                self.due = Instant::now() + BULK_PERIOD;
+                self.due = now() + BULK_PERIOD;
             }
             session.set_parked(true);
             self.state.network.detach(node);
@@ -306,10 +325,10 @@ impl Writer {
                 self.unanswered.push_back((session, report));
             }
         }
-        let start = Instant::now();
+        let start = now();
         let is_quiet = self.last_bulk.is_none_or(|last| start - last >= QUIET);
         let is_time = urgent || is_quiet || start >= self.due;
-        let is_ready = |session: &Session| is_time && session.is_caught_up();
+        let is_ready = |session: &Session| is_time && session.is_caught_up() && !mistaken(Mistake::NeverReleased);
         let ready = self.parked.iter().filter(|(_, parked)| !parked.alone && is_ready(&parked.session));
         let ready: Vec<NodeId> = ready.map(|(node, _)| *node).collect();
         let mut outgoing = Vec::new();
@@ -323,12 +342,17 @@ impl Writer {
             if session.is_ended() {
                 continue;
             }
+            if mistaken(Mistake::InStepBeforeMessages) {
+                session.set_parked(false);
+            }
             let attached = self.state.network.attach_lacking(node, &report);
             self.keep_view_rows();
+            self.at(Moment::Attached);
             match attached {
                 Ok(lacks) => {
                     let change = self.state.network.change();
-                    outgoing.extend(self.state.network.messages(lacks).map(|message| {
+                    let lacks = self.state.network.messages(lacks).filter(|_| !mistaken(Mistake::ReleaseSendsNothing));
+                    outgoing.extend(lacks.map(|message| {
                         let phase = phase_of(&message.body);
                         Outgoing {
                             phase,
@@ -347,7 +371,8 @@ impl Writer {
         if !outgoing.is_empty() {
             self.shared.pending_pushes.fetch_add(1, AcqRel);
             let _ = self.pushes.blocking_send(outgoing);
-            self.due = Instant::now() + BULK_PERIOD.max(start.elapsed() * 4);
+            self.at(Moment::Sent);
+            self.due = now() + BULK_PERIOD.max((now() - start) * 4);
         }
         if is_full {
             self.due = start;
@@ -358,8 +383,13 @@ impl Writer {
     }
 
     /// Commits the group, then answers, pushes, and does the jobs that waited for the commit.
-    fn finish(&mut self, group: Group) -> Result<(), StoreError> {
+    fn finish(&mut self, mut group: Group) -> Result<(), StoreError> {
+        if mistaken(Mistake::SentBeforeCommit) {
+            self.push(std::mem::take(&mut group.effects));
+            self.at(Moment::Made);
+        }
         if !group.rows.is_empty() {
+            self.at(Moment::Committing);
             if let Err(error) = self.store.commit(&group.rows) {
                 let reason = error.to_string();
                 for (reply, _) in group.replies {
@@ -368,6 +398,7 @@ impl Writer {
                 return Err(error);
             }
             self.shared.transactions.fetch_add(1, Relaxed);
+            self.at(Moment::Committed);
         }
         self.shared.committed.fetch_add(1, AcqRel);
         self.publish_sizes();
@@ -375,8 +406,10 @@ impl Writer {
         for (reply, changed) in group.replies {
             self.shared.changes.fetch_add(changed.changed, Relaxed);
             let _ = step("writer.answer", || reply.send(Ok(changed)));
+            self.at(Moment::Answered);
         }
         self.push(group.effects);
+        self.at(Moment::Made);
         if group.rekey {
             self.begin_rekey(None);
         }
@@ -459,8 +492,8 @@ impl Writer {
         sizes.links.store(network.topology().links().count() as u64, Relaxed);
         sizes.hosts.store(hosts.iter().len() as u64, Relaxed);
         // Counting takes time in proportion to the names. So the bytes may be a second old, if changes came since.
-        if self.counted_at.get().is_none_or(|at| at.elapsed() >= COUNT_EVERY) {
-            self.counted_at.set(Some(Instant::now()));
+        if self.counted_at.get().is_none_or(|at| now() - at >= COUNT_EVERY) {
+            self.counted_at.set(Some(now()));
             sizes.rib_bytes.store(network.rib().heap_bytes() as u64, Relaxed);
             sizes.skeleton_bytes.store(network.skeleton_bytes() as u64, Relaxed);
         }

@@ -39,7 +39,7 @@ impl Writer {
     pub(super) fn begin_rekey(&mut self, reply: Option<Reply>) {
         let refusal = match &self.rekey {
             Some(_) => Some(Refusal::RekeyInProgress),
-            None => self.pace.rekey(reply.is_some(), Instant::now()).err().map(|wait| Refusal::RekeyTooSoon {
+            None => self.pace.rekey(reply.is_some(), now()).err().map(|wait| Refusal::RekeyTooSoon {
                 wait_s: wait.as_secs().saturating_add(1),
                 every_s: self.pace.rekey_pause().as_secs(),
             }),
@@ -54,7 +54,7 @@ impl Writer {
             "choosing another hash key; every switch will be sent a new table"
         );
         let stage = Stage::Copy(self.state.network.begin_rekey(SecretKey::random()));
-        self.rekey = Some(InProgress { stage, n_keys: 1, began: Instant::now(), reply });
+        self.rekey = Some(InProgress { stage, n_keys: 1, began: now(), reply });
     }
 
     /// Whether there is something to do for the rekey.

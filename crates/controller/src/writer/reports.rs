@@ -7,11 +7,12 @@
 use super::{Attached, Writer};
 use crate::change::Refusal;
 use crate::session::Session;
+use api::seam::{Mistake, Moment, mistaken, now};
 use fib::messages::Report;
 use fib::network::{Lacks, Next};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long switches may wait for room until the one that holds the most is cut off.
 pub(super) const ROOM_PATIENCE: Duration = Duration::from_secs(60);
@@ -51,7 +52,7 @@ impl Writer {
     /// an earlier term its messages would be refused for ever.
     fn outdo(&mut self, switch: &str, seen: u64) -> Result<(), Refusal> {
         let term = self.state.network.term();
-        if seen <= term {
+        if seen <= term || mistaken(Mistake::TermNotOutdone) {
             return Ok(());
         }
         if seen > MAX_TERM {
@@ -116,7 +117,7 @@ impl Writer {
             self.no_room_since = None;
             return;
         }
-        let now = Instant::now();
+        let now = now();
         if now - *self.no_room_since.get_or_insert(now) >= ROOM_PATIENCE {
             self.no_room_since = None;
             if let Some(largest) = self.shared.sessions().iter().max_by_key(|session| session.backlog_bytes()) {
@@ -132,9 +133,9 @@ impl Writer {
         if let Some(Answer { session, .. }) = &self.answer {
             return session.is_ended() || self.has_room();
         }
-        let now = Instant::now();
+        let at = now();
         let (pace, mut waiting) = (&mut self.pace, self.unanswered.iter());
-        waiting.any(|(session, _)| pace.may_answer(session.node(), now)) && self.has_room()
+        waiting.any(|(session, _)| pace.may_answer(session.node(), at)) && self.has_room()
     }
 
     /// Begins the answer to the first report that may be answered. Whether there was one.
@@ -142,15 +143,15 @@ impl Writer {
         if self.answer.is_some() || !self.has_room() {
             return false;
         }
-        let began = Instant::now();
+        let began = now();
         let pace = &mut self.pace;
         let at = self.unanswered.iter().position(|(session, _)| pace.may_answer(session.node(), began));
         let Some((session, report)) = at.and_then(|at| self.unanswered.remove(at)) else { return false };
         self.begin(&session, &report);
-        let took = began.elapsed();
+        let took = now() - began;
         match &mut self.answer {
             Some(answer) => answer.took = took,
-            None => self.pace.answered(session.node(), took, Instant::now()),
+            None => self.pace.answered(session.node(), took, now()),
         }
         // A view of the table may have been made, which takes about as long as this.
         *n_names = n_names.saturating_sub(self.state.network.rib().len() / 4);
@@ -160,6 +161,7 @@ impl Writer {
     fn begin(&mut self, session: &Arc<Session>, report: &Report) {
         let attached = self.state.network.attach_lacking(session.node(), report);
         self.keep_view_rows();
+        self.at(Moment::Attached);
         match attached {
             Ok(mut lacks) => {
                 if lacks.is_empty() {
@@ -184,7 +186,7 @@ impl Writer {
     /// Goes on with the answer that is in progress, if there is room. Whether it is done.
     fn go_on(&mut self, n_names: &mut usize, without_room: bool) -> bool {
         let Some(mut answer) = self.answer.take() else { return false };
-        let began = Instant::now();
+        let began = now();
         let is_done = loop {
             if answer.session.is_ended() {
                 break true;
@@ -205,12 +207,13 @@ impl Writer {
             }
             *n_names = n_names.saturating_sub(before - piece);
         };
-        answer.took += began.elapsed();
+        answer.took += now() - began;
         if is_done {
             let Answer { session, n_messages, took, .. } = answer;
             session.end_answer();
+            self.at(Moment::Sent);
             self.state.network.end_reading();
-            self.pace.answered(session.node(), took, Instant::now());
+            self.pace.answered(session.node(), took, now());
             tracing::info!(switch = self.name_of(&session), messages = n_messages, "report answered");
         } else {
             self.answer = Some(answer);
@@ -223,7 +226,7 @@ impl Writer {
         if let Some(answer) = self.answer.take_if(|answer| Arc::ptr_eq(&answer.session, session)) {
             session.give_up_answer();
             self.state.network.end_reading();
-            self.pace.answered(session.node(), answer.took, Instant::now());
+            self.pace.answered(session.node(), answer.took, now());
         }
     }
 

@@ -8,6 +8,7 @@
 
 use api::crash::step;
 use api::identity::Kind;
+use api::seam::{Mistake, mistaken};
 use api::tls::Tls;
 use api::v1::from_switch::Body;
 use api::v1::{Ack, FromSwitch, Hello, MemoryUse, Refused, Resync, ToSwitch, Verified};
@@ -160,14 +161,14 @@ impl<T: Tables> Shared<T> {
             let mut status = self.lock_status();
             status.verifications += 1;
             status.damaged_tables += found.damage.len() as u64;
-            status.resyncs += u64::from(!found.damage.is_empty());
         }
         let text = found.damage.join("; ");
         let report = Uplink::Report(found.report).encode().into();
         (Verified { verify, report, damage: found.damage }, text)
     }
 
-    fn report(&self) -> Vec<u8> {
+    /// What is held, as it is sent.
+    pub fn report(&self) -> Vec<u8> {
         Uplink::Report(self.replica().report()).encode()
     }
 }
@@ -287,50 +288,118 @@ async fn session<T: Tables>(
     }
     tracing::info!(switch, controller, "connected to the controller");
 
-    let mut n_reports = 1;
-    let mut n_fruitless = 0;
-    // While it may not hold what it is sent: when it reports again, and after how long the next time.
+    let mut following = Following::default();
+    // While it may not hold what it is sent: when it reports again.
     let mut retry: Option<tokio::time::Instant> = None;
-    let mut pause = FIRST_RETRY;
     loop {
         let next = tokio::select! {
             next = incoming.message() => next.map_err(Box::new)?,
             () = until(retry) => {
                 retry = None;
-                pause = (pause * 2).min(LONGEST_RETRY);
-                shared.lock_status().resyncs += 1;
-                n_reports += 1;
-                let resync = Resync { report: shared.report().into(), reason: "maybe there is room now".to_owned() };
+                let resync = following.retry(shared);
                 to_controller.send(wrap(Body::Resync(resync))).await.map_err(|_| StreamError::Closed)?;
                 continue;
             }
         };
-        let Some(ToSwitch { sequence, message, answered, verify }) = next else { return Err(StreamError::Closed) };
-        if verify != 0 {
-            let (verified, damage) = tokio::task::block_in_place(|| shared.verify(verify));
+        let Some(message) = next else { return Err(StreamError::Closed) };
+        if message.verify != 0 {
+            let (verified, damage) = tokio::task::block_in_place(|| shared.verify(message.verify));
             to_controller.send(wrap(Body::Verified(verified))).await.map_err(|_| StreamError::Closed)?;
             if !damage.is_empty() {
                 tracing::error!(switch, damage, "a table is damaged in memory; asking the controller for it");
-                n_reports += 1;
-                let resync = Resync { report: shared.report().into(), reason: damage };
+                let resync = following.report(shared, damage);
                 to_controller.send(wrap(Body::Resync(resync))).await.map_err(|_| StreamError::Closed)?;
             }
             continue;
         }
-        if retry.is_some() {
-            continue;
+        let done = if message.message.len() > BIG_MESSAGE_BYTES {
+            tokio::task::block_in_place(|| following.receive(switch, message, shared))
+        } else {
+            following.receive(switch, message, shared)
+        };
+        let answer = match done? {
+            Step::Nothing => continue,
+            Step::Acknowledge(sequence) => {
+                step("agent.acknowledge", || applied.send_replace(sequence));
+                continue;
+            }
+            Step::Report(resync) => Body::Resync(resync),
+            Step::Refuse(refused, pause) => {
+                retry = Some(tokio::time::Instant::now() + pause);
+                Body::Refused(refused)
+            }
+        };
+        to_controller.send(wrap(answer)).await.map_err(|_| StreamError::Closed)?;
+    }
+}
+
+/// What to do about a message.
+#[derive(Debug)]
+pub enum Step {
+    /// It is passed over.
+    Nothing,
+    /// Acknowledge this sequence.
+    Acknowledge(u64),
+    /// Say what is held.
+    Report(Resync),
+    /// Say that there is no room, and [retry](Following::retry) after this time.
+    Refuse(Refused, Duration),
+}
+
+/// The state of a stream that follows a controller, after its hello.
+#[derive(Debug)]
+pub struct Following {
+    n_reports: u64,
+    n_fruitless: u32,
+    /// Whether it may not hold what it is sent, until it reports again.
+    is_stuck: bool,
+    /// After how long it reports again then.
+    pause: Duration,
+}
+
+impl Default for Following {
+    fn default() -> Self {
+        Self { n_reports: 1, n_fruitless: 0, is_stuck: false, pause: FIRST_RETRY }
+    }
+}
+
+impl Following {
+    /// The report of a switch that could not hold what it was sent.
+    pub fn retry<T: Tables>(&mut self, shared: &Shared<T>) -> Resync {
+        self.is_stuck = false;
+        self.pause = (self.pause * 2).min(LONGEST_RETRY);
+        self.report(shared, "maybe there is room now".to_owned())
+    }
+
+    fn report<T: Tables>(&mut self, shared: &Shared<T>, reason: String) -> Resync {
+        shared.lock_status().resyncs += 1;
+        self.n_reports += 1;
+        Resync { report: shared.report().into(), reason }
+    }
+
+    /// Applies a message.
+    /// # Errors
+    /// [`StreamError`]: the stream ends.
+    pub fn receive<T: Tables>(
+        &mut self,
+        switch: &str,
+        message: ToSwitch,
+        shared: &Shared<T>,
+    ) -> Result<Step, StreamError> {
+        if self.is_stuck {
+            return Ok(Step::Nothing);
         }
-        let receive = || step("agent.apply", || shared.replica().receive(&message));
-        let received = if message.len() > BIG_MESSAGE_BYTES { tokio::task::block_in_place(receive) } else { receive() };
+        let ToSwitch { sequence, message, answered, .. } = message;
+        let received = step("agent.apply", || shared.replica().receive(&message));
         shared.lock_status().received_bytes += message.len() as u64;
         match received {
             Ok(received) => {
-                n_fruitless = 0;
+                self.n_fruitless = 0;
                 let is_whole = !shared.replica().is_loading();
                 {
                     let mut status = shared.lock_status();
                     status.serving_change = status.serving_change.max(received.change);
-                    if is_whole && answered == n_reports {
+                    if is_whole && answered == self.n_reports {
                         status.cannot_follow.clear();
                     }
                     *if received.applied { &mut status.applied } else { &mut status.duplicates } += 1;
@@ -338,46 +407,46 @@ async fn session<T: Tables>(
                 if received.applied {
                     shared.changed();
                 }
-                if answered == n_reports {
-                    step("agent.acknowledge", || applied.send_replace(sequence));
-                }
+                let acknowledges = answered == self.n_reports || mistaken(Mistake::AcknowledgesWhileItWaits);
+                Ok(if acknowledges { Step::Acknowledge(sequence) } else { Step::Nothing })
             }
             Err(error) if error.needs_resync() || matches!(error, ReplicaError::WrongNode { .. }) => {
                 shared.lock_status().refused += 1;
-                if answered < n_reports {
-                    continue;
+                if answered < self.n_reports {
+                    return Ok(Step::Nothing);
                 }
-                if let ReplicaError::WrongNode { .. } = error {
+                if let ReplicaError::WrongNode { .. } = error
+                    && !mistaken(Mistake::OldIdKept)
+                {
                     tracing::warn!(switch, %error, "the controller knows this switch under another id; starting over");
                     shared.replica().start_over();
                 }
-                if n_fruitless == MAX_FRUITLESS_REPORTS {
-                    return Err(StreamError::Fruitless { reports: n_fruitless, last: error });
+                if self.n_fruitless == MAX_FRUITLESS_REPORTS {
+                    return Err(StreamError::Fruitless { reports: self.n_fruitless, last: error });
                 }
                 tracing::info!(switch, %error, "asking the controller for what is missing");
-                shared.lock_status().resyncs += 1;
-                n_fruitless += 1;
-                n_reports += 1;
-                let resync = Resync { report: shared.report().into(), reason: error.to_string() };
-                to_controller.send(wrap(Body::Resync(resync))).await.map_err(|_| StreamError::Closed)?;
+                self.n_fruitless += 1;
+                Ok(Step::Report(self.report(shared, error.to_string())))
             }
             Err(error) if error.is_over_limit() => {
                 // What is left of an earlier answer says nothing new.
-                if answered < n_reports {
-                    continue;
+                if answered < self.n_reports {
+                    return Ok(Step::Nothing);
                 }
-                let reason = error.to_string();
+                let (reason, pause) = (error.to_string(), self.pause);
                 tracing::warn!(switch, %error, "the controller's tables are more than this switch may hold; it serves what it has, and asks again in {pause:?}");
                 {
                     let mut status = shared.lock_status();
                     status.refused += 1;
                     status.cannot_follow.clone_from(&reason);
                 }
-                retry = Some(tokio::time::Instant::now() + pause);
-                let refused = Refused { sequence, reason };
-                to_controller.send(wrap(Body::Refused(refused))).await.map_err(|_| StreamError::Closed)?;
+                if mistaken(Mistake::AcknowledgesWhatItRefuses) {
+                    return Ok(Step::Acknowledge(sequence));
+                }
+                self.is_stuck = true;
+                Ok(Step::Refuse(Refused { sequence, reason }, pause))
             }
-            Err(error) => return Err(StreamError::Replica(error)),
+            Err(error) => Err(StreamError::Replica(error)),
         }
     }
 }
