@@ -14,7 +14,7 @@ const ALLOWED: [(&str, &[&str]); 11] = [
     ("fibula-switch", &["lookup", "fib", "netio", "api"]),
     ("fibula-api", &["lookup", "fib"]),
     ("fibula-controller", &["lookup", "fib", "api"]),
-    ("fibula-sim", &["lookup", "fib"]),
+    ("fibula-sim", &["lookup", "fib", "api", "controller", "switch"]),
     ("fibula-command", &["lookup"]),
     ("fibula-repro", &["lookup", "fib", "netio", "switch", "sim", "command"]),
     ("fibula-cli", &["lookup", "fib", "netio", "switch", "api", "controller", "command"]),

@@ -8,6 +8,7 @@
 //! | [`delay`] | the three together: the distribution of processing delay |
 //! | [`random`] | random numbers, from which arrivals are drawn |
 //! | [`network`] | networks whose nodes are all forwarders |
+//! | `system` | controller, switches and operators under faults |
 
 pub mod arrivals;
 pub mod cache;
@@ -15,3 +16,5 @@ pub mod delay;
 pub mod network;
 pub mod queue;
 pub mod random;
+#[cfg(feature = "system")]
+pub mod system;

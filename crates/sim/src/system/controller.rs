@@ -1,0 +1,236 @@
+//! The controller on the scheduler: when it starts, takes turns and ends, and what its streams carry.
+
+use super::store::Disk;
+use super::world::{Event, Link, System};
+use super::{Mutant, Violation};
+use api::v1::from_switch::Body;
+use controller::change::Refusal;
+use controller::kit::{Bounds, Next, Shell};
+use std::time::Duration;
+
+/// The crash of a controller that does not run yet.
+const STARTING: &str = "controller while it starts";
+
+/// Most messages of a stream that are on their way; more wait in the controller.
+const ON_THE_WAY: usize = 8;
+
+impl System {
+    pub(super) fn start_controller(&mut self) -> Result<(), Violation> {
+        if self.controller.is_some() {
+            return Ok(());
+        }
+        let bounds = Bounds {
+            switch_backlog_bytes: self.backlog_bytes,
+            waiting_bytes: 4 * self.backlog_bytes,
+            bulk_names: 8,
+            phase_timeout: Duration::from_millis(80),
+        };
+        let (settings, store, watched) = (self.settings.clone(), self.disk.open(&self.watched), self.watched.clone());
+        let Some(started) = watched.until_crash(|| Shell::start(settings, store, &bounds)) else {
+            self.crash_controller(STARTING);
+            return Ok(());
+        };
+        let controller = match started {
+            Ok(controller) => controller,
+            Err(_) if self.disk.lock().full => {
+                let pause = 50 + self.random.below(300);
+                self.schedule(pause, Event::StartController);
+                return Ok(());
+            }
+            Err(error) => return Err(Violation::Restore { why: error.to_string() }),
+        };
+        let sight = controller.sight();
+        if std::mem::take(&mut self.is_set_back) {
+            self.facts.set_back(&sight);
+            self.switches.iter_mut().for_each(|switch| switch.forget());
+        } else {
+            self.facts.after_restart(&sight)?;
+        }
+        self.watched.lock().begin(controller.network());
+        self.controller = Some(Box::new(controller));
+        Ok(())
+    }
+
+    pub(super) fn crash_controller(&mut self, kind: &'static str) {
+        if self.controller.is_none() && kind != STARTING {
+            return;
+        }
+        *self.outcome.crashes.entry(kind).or_default() += 1;
+        self.end_controller();
+    }
+
+    /// The process is gone. What it answered is heard.
+    fn end_controller(&mut self) {
+        self.controller = None;
+        self.links.iter_mut().for_each(Link::lose_controller);
+        self.hear_answers();
+        // Messages to the old one go nowhere.
+        self.generation += 1;
+        (self.turn_at, self.release_at) = (None, None);
+        let n_there = self.random.below(3);
+        self.disk.lock().crash(n_there);
+        for link in 0..self.links.len() {
+            if !self.links[link].broken {
+                self.links[link].broken = true;
+                let notice = 1 + self.random.below(50);
+                self.schedule(notice, Event::BrokenBelow { link });
+            }
+        }
+        let pause = 10 + self.random.below(200);
+        self.schedule(pause, Event::StartController);
+    }
+
+    /// The store is a copy that was made some time ago.
+    pub(super) fn set_back(&mut self, backup: Disk) {
+        self.crash_controller("controller for a backup");
+        *self.disk.lock() = backup;
+        self.is_set_back = true;
+    }
+
+    /// Something waits for the writer.
+    pub(super) fn wake_writer(&mut self) {
+        if self.turn_at.is_none() {
+            let pause = self.random.below(8);
+            self.turn_at = Some(self.now + pause);
+            let generation = self.generation;
+            self.schedule(pause, Event::Turn { generation });
+        }
+    }
+
+    /// A step of the controller, which may crash in it.
+    fn step<R>(&mut self, step: impl FnOnce(&mut Shell) -> R) -> Option<R> {
+        let mut controller = self.controller.take()?;
+        match self.watched.clone().until_crash(|| step(&mut controller)) {
+            Some(result) => {
+                self.controller = Some(controller);
+                Some(result)
+            }
+            None => {
+                // The pusher and the streams are threads of their own: they may have gone on until the process ended.
+                if self.random.below(2) == 0 {
+                    controller.push();
+                    self.controller = Some(controller);
+                    self.pump();
+                }
+                self.crash_controller("controller at a point");
+                None
+            }
+        }
+    }
+
+    pub(super) fn turn(&mut self) {
+        self.turn_at = None;
+        let most = 1 + self.random.below(8) as usize;
+        let Some(turned) = self.step(|controller| controller.turn(most)) else { return };
+        self.hear_answers();
+        if turned.is_err() && !self.is(Mutant::GoesOnAfterFailure) {
+            return self.crash_controller("controller with a full disk");
+        }
+        self.welcome();
+        let Some(controller) = &mut self.controller else { return };
+        if controller.n_jobs() > 0 {
+            self.wake_writer();
+        }
+        self.push();
+    }
+
+    /// The pusher goes on, and what is queued for switches is sent.
+    pub(super) fn push(&mut self) {
+        let Some(waits) = self.step(Shell::push) else { return };
+        let generation = self.generation;
+        if let Some(waits) = waits {
+            self.schedule(1 + waits.as_millis() as u64, Event::Push { generation });
+        }
+        let Some(controller) = &mut self.controller else { return };
+        if controller.has_parked() && self.release_at.is_none() {
+            self.release_at = Some(self.now);
+            self.schedule(Shell::quiet().as_millis() as u64, Event::Release { generation });
+        }
+        self.pump();
+    }
+
+    pub(super) fn release(&mut self) {
+        self.release_at = None;
+        if let Some(controller) = &mut self.controller {
+            controller.release();
+            self.wake_writer();
+        }
+    }
+
+    /// Streams that were asked for begin.
+    fn welcome(&mut self) {
+        for link in 0..self.links.len() {
+            let Some(welcome) = &mut self.links[link].welcome else { continue };
+            let Some(answer) = welcome.poll() else { continue };
+            self.links[link].welcome = None;
+            match answer {
+                Ok(stream) => self.links[link].above = Some(stream),
+                Err(Refusal::Stopping) => {}
+                // For example, there is no such switch now.
+                Err(_) => self.break_link(link),
+            }
+        }
+    }
+
+    /// Messages leave, as far as there is room on the way.
+    pub(super) fn pump(&mut self) {
+        for link in 0..self.links.len() {
+            while self.links[link].on_the_way < ON_THE_WAY
+                && let Some(stream) = &mut self.links[link].above
+            {
+                match stream.take() {
+                    Next::Nothing => break,
+                    Next::Ended => {
+                        self.hang_up(link);
+                        self.break_link(link);
+                    }
+                    Next::Message(message) => {
+                        self.send_down(link, message);
+                        if self.watched.point("message leaves") {
+                            return self.crash_controller("controller at a point");
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    pub(super) fn hello(&mut self, link: usize, report: &[u8]) {
+        let switch = super::operators::switch_name(self.links[link].switch);
+        let Some(controller) = &mut self.controller else { return };
+        match controller.hello(&switch, report) {
+            Ok(welcome) => {
+                self.links[link].welcome = Some(welcome);
+                self.wake_writer();
+            }
+            Err(_) => self.break_link(link),
+        }
+    }
+
+    /// The controller notices that a connection ended.
+    pub(super) fn hang_up(&mut self, link: usize) {
+        // Nobody waits for the answer to a hello any more.
+        self.links[link].welcome = None;
+        let (Some(controller), Some(stream)) = (&mut self.controller, self.links[link].above.take()) else { return };
+        controller.hang_up(stream);
+        self.wake_writer();
+    }
+
+    /// A message of a switch arrives.
+    pub(super) fn up(&mut self, link: usize, body: Body) {
+        let switch = super::operators::switch_name(self.links[link].switch);
+        if matches!(body, Body::Resync(_)) && self.is(Mutant::ResyncIgnored) {
+            return;
+        }
+        let (Some(controller), Some(stream)) = (&mut self.controller, &self.links[link].above) else { return };
+        let heard = controller.hear(&switch, stream, body);
+        if controller.n_jobs() > 0 {
+            self.wake_writer();
+        }
+        if heard.is_err() {
+            self.hang_up(link);
+            self.break_link(link);
+        }
+        self.push();
+    }
+}

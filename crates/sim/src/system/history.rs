@@ -1,0 +1,113 @@
+//! What each switch should do with each name, at every change since the beginning.
+
+use super::operators::{NAMES, name, switch_name};
+use fib::action::{Action, PortId};
+use fib::messages::ValueMode;
+use fib::network::Network;
+use fib::topology::NodeId;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What a switch should do with a name at some change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Right {
+    /// `None`: the name or the switch does not exist, and the answer does not matter.
+    pub(super) action: Option<Action>,
+    /// Its port, if it is attached here.
+    pub(super) local: Option<PortId>,
+    /// Whether the switch has hosts, and so must know whether the name is valid.
+    pub(super) gateway: bool,
+    /// The switch that it is attached to, in egress mode: values name switches then.
+    egress: Option<NodeId>,
+}
+
+/// The right answers of every switch for every name, each from a change on.
+#[derive(Debug)]
+pub(super) struct History(Vec<OfSwitch>);
+
+#[derive(Clone, Debug)]
+struct OfSwitch {
+    names: Vec<Vec<(u64, Right)>>,
+    /// What leads to each other switch.
+    paths: BTreeMap<NodeId, Vec<(u64, Action)>>,
+}
+
+impl History {
+    pub(super) fn new(n_switches: usize) -> History {
+        let names = vec![vec![(0, Right { action: None, local: None, gateway: false, egress: None })]; NAMES];
+        History(vec![OfSwitch { names, paths: BTreeMap::new() }; n_switches])
+    }
+
+    /// Records the state after a change.
+    pub(super) fn note(&mut self, network: &Network, change: u64) {
+        for (i, of) in self.0.iter_mut().enumerate() {
+            let node = network.topology().node_by_name(&switch_name(i));
+            if let Some(node) = node {
+                of.note_paths(network, node, change);
+            }
+            let gateway = network.host_ports().any(|end| Some(end.node) == node);
+            for (i, of) in of.names.iter_mut().enumerate() {
+                let name = name(i);
+                let place = node.and_then(|node| Some((node, network.rib().get(&name)?)));
+                let action = place.map(|(node, _)| network.action(node, &name));
+                let local = place.filter(|(node, place)| place.switch == *node).map(|(_, place)| place.port);
+                let is_egress = network.settings().mode == ValueMode::Egress;
+                let egress = place.map(|(_, place)| place.switch).filter(|_| is_egress);
+                let right = Right { action, local, gateway, egress };
+                if of.last().is_none_or(|(_, last)| *last != right) {
+                    of.push((change, right));
+                }
+            }
+        }
+    }
+
+    /// Changes after this one are lost, or were never committed.
+    pub(super) fn forget_after(&mut self, change: u64) {
+        for of in &mut self.0 {
+            of.names.iter_mut().for_each(|of| of.retain(|(at, _)| *at <= change));
+            of.paths.values_mut().for_each(|of| of.retain(|(at, _)| *at <= change));
+        }
+    }
+
+    /// What was right from one change to another.
+    pub(super) fn between(&self, switch: usize, name: usize, since: u64, until: u64) -> &[(u64, Right)] {
+        between(&self.0[switch].names[name], since, until)
+    }
+
+    /// Whether a switch may do this with a name. In egress mode, a switch that gets what it lacks, piece by piece, may know
+    /// the place of a name as of one of these changes and the path there as of another.
+    pub(super) fn allows(&self, switch: usize, name: usize, got: Action, since: u64, until: u64) -> bool {
+        self.between(switch, name, since, until).iter().any(|(_, right)| {
+            let path = right.egress.and_then(|place| self.0[switch].paths.get(&place));
+            right.action == Some(got)
+                || path.is_some_and(|path| between(path, since, until).iter().any(|(_, action)| *action == got))
+        })
+    }
+}
+
+impl OfSwitch {
+    fn note_paths(&mut self, network: &Network, node: NodeId, change: u64) {
+        if network.settings().mode != ValueMode::Egress {
+            return;
+        }
+        let known = self.paths.keys().copied();
+        let all: BTreeSet<NodeId> = network.topology().nodes().map(|(node, _)| node).chain(known).collect();
+        for place in all {
+            let path = match network.topology().node(place) {
+                Ok(_) if place == node => Action::Local,
+                Ok(_) => network.routes().next_hop(node, place).map_or(Action::Drop, Action::Port),
+                Err(_) => Action::Drop,
+            };
+            let of = self.paths.entry(place).or_default();
+            if of.last().is_none_or(|(_, last)| *last != path) {
+                of.push((change, path));
+            }
+        }
+    }
+}
+
+/// What held from one change to another.
+fn between<T>(of: &[(u64, T)], since: u64, until: u64) -> &[(u64, T)] {
+    let from = of.partition_point(|(at, _)| *at <= since).saturating_sub(1);
+    let to = of.partition_point(|(at, _)| *at <= until);
+    &of[from..to.max(from)]
+}

@@ -1,0 +1,184 @@
+//! A whole system under faults, on one scheduler: a controller, switches, operators, their disks and their connections.
+//!
+//! ```text
+//! operators ─► writer ─► store (write, sync) ─► answer ─► pusher ─► streams ─► switches ─► saved images
+//!                ▲            full, torn                   phases     cut, broken  crash       torn
+//!                └────────────────────────── reports, acknowledgements ◄┘
+//! ```
+//! **Real** are the decisions of the daemons: the controller's writer, sessions, pusher and status
+//! ([`controller::kit::Shell`]), the switch's following of a stream ([`switch::daemon::agent::Following`]), and below them
+//! the network, the replica, the codecs, the rows of the store and the saved images. **Modelled** are what they stand on:
+//! threads (each runs for a step at a time), connections (in order as TCP's, with few messages on the way), the store's file,
+//! and the file of a saved image. Time is virtual. Everything follows from the seed; [`Outcome::trace`] is a hash over all
+//! events.
+//!
+//! **Faults.** Streams break, switches are cut off, and both ends notice at different times; what was on the way is lost, is
+//! sent again, or overtakes what comes by the next stream. The controller and switches crash, at named points too; what was
+//! written and not synced is lost or torn. The disk fills up. The store is set back to a backup.
+//!
+//! **What must hold** after every event, and at every named point of a turn of the writer:
+//! - What was answered is there after every restart, and of what was not, each request is there whole or not at all.
+//! - For a name that exists, a switch answers as the network said at some change between the last that the switch is known
+//!   to have whole and the last that is committed. The same is true of its exact tables.
+//! - A switch that the status calls in step answers as of the last answered change or later.
+//! - A frame for a name that nothing has changed lately arrives where the name is attached, and does not loop.
+//! - A switch that once saved its image has a usable one.
+//! - After the faults, all switches are in step and lack nothing.
+//!
+//! [`Mutant`]s are mistakes that the daemons, or what they stand on, can be told to make. Tests require that each is found.
+//!
+//! Limits: one controller; certificates, rates and audit are not part of it.
+
+mod check;
+mod controller;
+mod history;
+mod operators;
+mod store;
+mod switch;
+mod totals;
+mod watch;
+mod world;
+
+pub use totals::{Outcome, Totals};
+
+use api::seam::Mistake;
+
+/// What is run.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// Seed of everything.
+    pub seed: u64,
+    /// Number of switches, 3 to 50.
+    pub switches: usize,
+    /// Number of requests of operators.
+    pub steps: usize,
+    /// A mistake to make.
+    pub mutant: Option<Mutant>,
+    /// Crashes at this point, counted from 0 over the run; see [`Outcome::points`].
+    pub kill: Option<u64>,
+    /// Whether to print the events on standard error.
+    pub log: bool,
+}
+
+impl Scenario {
+    /// 3 to 8 switches, 40 requests.
+    pub fn new(seed: u64) -> Scenario {
+        Scenario { seed, switches: 3 + (seed % 6) as usize, steps: 40, mutant: None, kill: None, log: false }
+    }
+}
+
+macro_rules! mutants {
+    ($($(#[$doc:meta])* $name:ident $(= $mistake:ident)?,)*) => {
+        /// A mistake.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum Mutant { $($(#[$doc])* $name,)* }
+
+        impl Mutant {
+            /// All of them.
+            pub const ALL: &[Mutant] = &[$(Mutant::$name,)*];
+
+            /// The mistake in the code of the daemons; of the others, what they stand on makes them.
+            fn mistake(self) -> Option<Mistake> {
+                match self {
+                    $($(Mutant::$name => Some(Mistake::$mistake),)?)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+mutants! {
+    /// A released switch is called in step before the messages with what it lacks are made.
+    InStepBeforeMessages = InStepBeforeMessages,
+    /// Messages are sent before their rows are committed.
+    SentBeforeCommit = SentBeforeCommit,
+    /// In step between the commit and the making of messages.
+    StatusIgnoresMaking = StatusIgnoresMaking,
+    /// In step although messages wait for the pusher.
+    StatusIgnoresQueue = StatusIgnoresQueue,
+    /// In step although messages are not acknowledged.
+    StatusIgnoresFlight = StatusIgnoresFlight,
+    /// A switch that is released is sent nothing of what it lacks.
+    ReleaseSendsNothing = ReleaseSendsNothing,
+    /// Parked switches are never released.
+    NeverReleased = NeverReleased,
+    /// A switch that holds something is taken to hold everything.
+    ReportAnsweredWithNothing = ReportAnsweredWithNothing,
+    /// The end of an old stream removes the session of the new one.
+    DetachRemovesNewer = DetachRemovesNewer,
+    /// What waits for a late switch is dropped.
+    LatePhasesDropped = LatePhasesDropped,
+    /// A controller whose store was set back keeps its term, which switches refuse.
+    TermNotOutdone = TermNotOutdone,
+    /// A switch that was removed and added again insists on its old id.
+    OldIdKept = OldIdKept,
+    /// A switch acknowledges messages while it waits for the answer to its report.
+    AcknowledgesWhileItWaits = AcknowledgesWhileItWaits,
+    /// A switch acknowledges messages that it has no room for.
+    AcknowledgesWhatItRefuses = AcknowledgesWhatItRefuses,
+    /// A switch acknowledges messages before they take effect.
+    AcknowledgedBeforeApplied,
+    /// The controller does not hear that a switch asks for what it lacks.
+    ResyncIgnored,
+    /// A commit returns before its rows are synced.
+    CommitNotSynced,
+    /// A commit succeeds although the disk is full.
+    FullDiskIgnored,
+    /// The controller goes on after a commit has failed, ahead of its store.
+    GoesOnAfterFailure,
+    /// Deletions of rows are not stored.
+    DeletionsNotStored,
+    /// A transaction that was written in part is read back in part.
+    HalfTransactions,
+    /// The saved image is renamed before it is synced.
+    ImageRenamedUnsynced,
+    /// The saved image is written over the old one.
+    ImageInPlace,
+}
+
+/// What did not hold.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
+pub enum Violation {
+    #[error("after a restart {what}; {n_open} requests had no answer")]
+    Lost { what: String, n_open: usize },
+    #[error("switch {switch} answers {got} for name {name}; changes {since} to {until} allow {allowed}")]
+    WrongAnswer { switch: usize, name: usize, got: String, since: u64, until: u64, allowed: String },
+    #[error("switch {switch} is said to be in step with change {change}, but: {why}")]
+    NotInStep { switch: usize, change: u64, why: Box<Violation> },
+    #[error("a frame for name {name} from switch {from} {fate}")]
+    Frame { name: usize, from: usize, fate: &'static str },
+    #[error("the image that switch {switch} saved cannot be used: {why}")]
+    Image { switch: usize, why: String },
+    #[error("the store cannot be restored: {why}")]
+    Restore { why: String },
+    #[error("after the faults, {why}")]
+    NotConverged { why: String },
+}
+
+impl Violation {
+    /// Its kind, in a word.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Violation::Lost { .. } => "lost",
+            Violation::WrongAnswer { .. } => "wrong-answer",
+            Violation::NotInStep { .. } => "not-in-step",
+            Violation::Frame { .. } => "frame",
+            Violation::Image { .. } => "image",
+            Violation::Restore { .. } => "restore",
+            Violation::NotConverged { .. } => "not-converged",
+        }
+    }
+}
+
+/// Runs a scenario.
+/// # Errors
+/// [`Violation`]: a mistake in what is simulated, or a [`Mutant`].
+/// # Panics
+/// With fewer than 3 switches, or more than 50. When a daemon would.
+pub fn run(scenario: &Scenario) -> Result<Outcome, Violation> {
+    assert!((3..=50).contains(&scenario.switches), "{} switches, 3 to 50 are possible", scenario.switches);
+    world::System::new(scenario).run()
+}
