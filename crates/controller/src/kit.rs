@@ -12,6 +12,7 @@ use crate::shared::Shared;
 use crate::store::{RowChange, Store, StoreError};
 use crate::writer::{Attached, Job, Writer};
 use api::seam::{Moment, now};
+use api::throttle::Throttle;
 use api::v1::ToSwitch;
 use api::v1::from_switch::Body;
 use fib::network::{Effects, Network, Settings};
@@ -197,6 +198,7 @@ pub struct Shell {
     awaited: Sent,
     deadline: Instant,
     phase_timeout: Duration,
+    throttle: Throttle,
 }
 
 impl std::fmt::Debug for Shell {
@@ -227,6 +229,7 @@ impl Shell {
             awaited: Sent::new(),
             deadline: now(),
             phase_timeout: bounds.phase_timeout,
+            throttle: Throttle::default(),
         })
     }
 
@@ -245,9 +248,9 @@ impl Shell {
         Sight { state: &self.writer.state, shared: &self.writer.shared }
     }
 
-    /// Jobs that wait for the writer.
-    pub fn n_jobs(&self) -> usize {
-        self.jobs.len()
+    /// Whether there is something to do for the writer.
+    pub fn has_work(&mut self) -> bool {
+        !self.jobs.is_empty() || self.writer.may_go_on()
     }
 
     /// A change for the writer.
@@ -271,7 +274,7 @@ impl Shell {
     /// # Errors
     /// Why its stream ends.
     pub fn hear(&mut self, switch: &str, stream: &Stream, body: Body) -> Result<(), String> {
-        self.jobs.extend(crate::south::hear(switch, &stream.session, Some(body))?);
+        self.jobs.extend(crate::south::hear(switch, &stream.session, &self.writer.shared, &self.throttle, Some(body))?);
         Ok(())
     }
 
@@ -281,11 +284,17 @@ impl Shell {
         self.jobs.push_back(Job::Detach { session: Arc::clone(&stream.session) });
     }
 
-    /// The writer takes a turn, with at most so many jobs. False: none waited.
+    /// The writer takes a turn, with at most so many jobs. False: there was nothing to do.
     /// # Errors
     /// [`StoreError`]: the controller ends.
     pub fn turn(&mut self, most: usize) -> Result<bool, StoreError> {
-        let Some(first) = self.jobs.pop_front() else { return Ok(false) };
+        let Some(first) = self.jobs.pop_front() else {
+            let may_go_on = self.writer.may_go_on();
+            if may_go_on {
+                self.writer.go_on_alone()?;
+            }
+            return Ok(may_go_on);
+        };
         let mut left = most.saturating_sub(1);
         self.writer.turn(first, || {
             left = left.checked_sub(1)?;

@@ -263,7 +263,9 @@ impl Writer {
                     return;
                 }
                 let n_names = change.n_names();
-                let bulk = n_names >= self.bulk_names && self.state.network.is_bulk(n_names);
+                // A simulation has few names: what is bulk is up to it.
+                let is_bulk = self.bulk_names < BULK_NAMES || self.state.network.is_bulk(n_names);
+                let bulk = n_names >= self.bulk_names && is_bulk;
                 if bulk {
                     self.park(|_| true);
                 }

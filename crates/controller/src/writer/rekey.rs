@@ -7,6 +7,7 @@
 use super::{Group, Parked, Writer};
 use crate::change::{Changed, Refusal};
 use crate::store::StoreError;
+use api::seam::now;
 use fib::network::{NetworkError, Rekey, Rekeyed, Replaced};
 use fib::rib::RibError;
 use lookup::hash::SecretKey;
@@ -123,7 +124,7 @@ impl Writer {
         self.finish(Group { rows, effects: vec![effects], replies, ..Group::default() })?;
         // To drop millions of names takes long.
         std::thread::spawn(move || drop(discarded));
-        tracing::warn!(seconds = began.elapsed().as_secs_f32(), "the hash key is another one");
+        tracing::warn!(seconds = (now() - began).as_secs_f32(), "the hash key is another one");
         self.release(false);
         Ok(())
     }

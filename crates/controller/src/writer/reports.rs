@@ -129,7 +129,7 @@ impl Writer {
     }
 
     /// Whether there is something to do for a switch that nothing else has to happen for.
-    pub(super) fn may_go_on(&mut self) -> bool {
+    pub(crate) fn may_go_on(&mut self) -> bool {
         if let Some(Answer { session, .. }) = &self.answer {
             return session.is_ended() || self.has_room();
         }
@@ -171,6 +171,9 @@ impl Writer {
                 session.begin_answer(self.state.network.change());
                 // Not before: until then it would look in step.
                 session.set_parked(false);
+                if mistaken(Mistake::ReportAnsweredWithNothing) && report.table != 0 {
+                    return session.end_answer();
+                }
                 self.state.network.begin_reading(&mut lacks);
                 let session = Arc::clone(session);
                 self.answer = Some(Answer { session, lacks, n_messages: 0, took: Duration::ZERO });

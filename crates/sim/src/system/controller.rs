@@ -8,9 +8,6 @@ use controller::change::Refusal;
 use controller::kit::{Bounds, Next, Shell};
 use std::time::Duration;
 
-/// The crash of a controller that does not run yet.
-const STARTING: &str = "controller while it starts";
-
 /// Most messages of a stream that are on their way; more wait in the controller.
 const ON_THE_WAY: usize = 8;
 
@@ -27,7 +24,7 @@ impl System {
         };
         let (settings, store, watched) = (self.settings.clone(), self.disk.open(&self.watched), self.watched.clone());
         let Some(started) = watched.until_crash(|| Shell::start(settings, store, &bounds)) else {
-            self.crash_controller(STARTING);
+            self.crash_controller("controller while it starts");
             return Ok(());
         };
         let controller = match started {
@@ -52,9 +49,6 @@ impl System {
     }
 
     pub(super) fn crash_controller(&mut self, kind: &'static str) {
-        if self.controller.is_none() && kind != STARTING {
-            return;
-        }
         *self.outcome.crashes.entry(kind).or_default() += 1;
         self.end_controller();
     }
@@ -72,6 +66,7 @@ impl System {
         for link in 0..self.links.len() {
             if !self.links[link].broken {
                 self.links[link].broken = true;
+                self.links[link].lossy = self.random.below(2) == 0;
                 let notice = 1 + self.random.below(50);
                 self.schedule(notice, Event::BrokenBelow { link });
             }
@@ -107,12 +102,15 @@ impl System {
             }
             None => {
                 // The pusher and the streams are threads of their own: they may have gone on until the process ended.
+                let generation = self.generation;
                 if self.random.below(2) == 0 {
                     controller.push();
                     self.controller = Some(controller);
                     self.pump();
                 }
-                self.crash_controller("controller at a point");
+                if self.generation == generation {
+                    self.crash_controller("controller at a point");
+                }
                 None
             }
         }
@@ -128,7 +126,7 @@ impl System {
         }
         self.welcome();
         let Some(controller) = &mut self.controller else { return };
-        if controller.n_jobs() > 0 {
+        if controller.has_work() {
             self.wake_writer();
         }
         self.push();
@@ -224,7 +222,7 @@ impl System {
         }
         let (Some(controller), Some(stream)) = (&mut self.controller, &self.links[link].above) else { return };
         let heard = controller.hear(&switch, stream, body);
-        if controller.n_jobs() > 0 {
+        if controller.has_work() {
             self.wake_writer();
         }
         if heard.is_err() {

@@ -189,8 +189,12 @@ impl System {
             return;
         }
         self.requests_left -= 1;
-        // Some come together.
-        let pause = if self.chance(40) { 0 } else { 5 + self.random.below(150) };
+        // Some come together, and some long after the others: what is missing then is not noticed by what follows.
+        let pause = match self.random.below(10) {
+            0..4 => 0,
+            4 => 300 + self.random.below(1_500),
+            _ => 5 + self.random.below(150),
+        };
         self.schedule(pause, super::world::Event::Operate);
         let n = self.scenario.switches;
         match self.random.below(20) {

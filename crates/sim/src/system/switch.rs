@@ -123,7 +123,7 @@ impl System {
         let i = self.links[link].switch;
         self.links[link].on_the_way = self.links[link].on_the_way.saturating_sub(1);
         // What a broken connection still held is lost with it.
-        if !self.links[link].broken && self.is_followed(link) {
+        if !self.links[link].lossy && self.is_followed(link) {
             if self.is(Mutant::AcknowledgedBeforeApplied) {
                 self.send_up(link, Body::Ack(Ack { sequence: message.sequence }));
                 return self.schedule(15, Event::Late { link, message });

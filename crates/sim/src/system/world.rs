@@ -99,6 +99,8 @@ pub(super) struct Link {
     /// Messages for the switch that left and have not arrived.
     pub(super) on_the_way: usize,
     pub(super) broken: bool,
+    /// Whether what is on the way to the switch is lost. What a process sent before it ended may arrive.
+    pub(super) lossy: bool,
 }
 
 impl Link {
@@ -226,7 +228,7 @@ impl System {
     fn begin(&mut self) -> Result<(), Violation> {
         self.start_controller()?;
         self.set_up();
-        while self.controller.as_ref().is_some_and(|controller| controller.n_jobs() > 0) {
+        while self.controller.as_mut().is_some_and(|controller| controller.has_work()) {
             self.turn();
         }
         self.watched.lock().begin_faults();
@@ -329,8 +331,17 @@ impl System {
 
     pub(super) fn open_link(&mut self, switch: usize) -> usize {
         let (generation, now) = (self.generation, self.now);
-        let link =
-            Link { switch, generation, welcome: None, above: None, down: now, up: now, on_the_way: 0, broken: false };
+        let link = Link {
+            switch,
+            generation,
+            welcome: None,
+            above: None,
+            down: now,
+            up: now,
+            on_the_way: 0,
+            broken: false,
+            lossy: false,
+        };
         self.links.push(link);
         self.links.len() - 1
     }
@@ -338,6 +349,7 @@ impl System {
     /// Ends a connection; its ends notice later, each at its own time.
     pub(super) fn break_link(&mut self, link: usize) {
         if !std::mem::replace(&mut self.links[link].broken, true) {
+            self.links[link].lossy = true;
             let (below, above) = (1 + self.random.below(300), 1 + self.random.below(600));
             let generation = self.links[link].generation;
             self.schedule(below, Event::BrokenBelow { link });
