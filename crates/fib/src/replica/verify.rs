@@ -53,7 +53,8 @@ impl<T: Tables> Replica<T> {
 }
 
 impl<L> ExactState<L> {
-    /// Forgets the version of a table that is not as its digest says, and says so.
+    /// Forgets the version of a table that is not as its digest says, and says so. Whatever version the controller's has,
+    /// the switch's is ahead of it, so it is sent everything.
     fn verify<V: ExactValue>(&mut self, what: &str, table: &impl Exact<V>) -> Option<String> {
         let (mut got, mut n_names) = (0, 0);
         table.for_each(&mut |name, value| {
@@ -65,7 +66,8 @@ impl<L> ExactState<L> {
             return None;
         }
         let n_expected = self.n_names;
-        self.held = Held::default();
+        // A version that no controller reaches: even an empty table replaces it.
+        (self.held.version, self.n_names) = (u64::MAX, n_names);
         Some(format!("{}, {n_names} of {n_expected} names", other_digest(what, got, expected)))
     }
 }

@@ -2,7 +2,7 @@
 
 use super::lab::{Lab, mac, settings};
 use crate::designs::{Burst, Reader, Table, TableError};
-use crate::messages::Updates;
+use crate::messages::{Held, Updates};
 use crate::network::*;
 use crate::replica::{MemoryTables, Replica};
 use crate::rib::Attachment;
@@ -72,4 +72,17 @@ fn damage_in_memory_is_found_by_a_verification_and_mended_by_its_report() {
         assert_eq!((found.damage, &found.report), (vec![], &expected), "{table}");
         lab.check();
     }
+}
+
+#[test]
+fn names_that_came_into_a_table_without_any_are_found_and_go() {
+    let (mut lab, nodes) = Lab::ring(settings(ValueMode::Port), 4);
+    let node = nodes[1];
+    assert_eq!(lab.network.held(node).unwrap().local, Held::default());
+    let replica = lab.replicas.get_mut(&node).unwrap();
+    replica.tables_mut().local.insert(mac(1), PortId(100));
+    assert_eq!(replica.verify().damage.len(), 1);
+    lab.attach(node);
+    let replica = lab.replicas.get_mut(&node).unwrap();
+    assert!(replica.tables().local.is_empty() && replica.verify().damage.is_empty());
 }
