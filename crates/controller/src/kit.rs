@@ -171,11 +171,6 @@ impl Stream {
         self.session.node()
     }
 
-    /// The last change all of whose messages the switch has acknowledged.
-    pub fn acked_change(&self) -> u64 {
-        self.session.acked_change()
-    }
-
     /// Takes what the transport takes next.
     pub fn take(&mut self) -> Next {
         let mut context = Context::from_waker(Waker::noop());

@@ -224,7 +224,7 @@ impl Writer {
         is_done
     }
 
-    /// Gives up the answer that is in progress, if it is for this session.
+    /// Gives up the answer that is in progress, if it is for the switch of `session`.
     fn give_up(&mut self, session: &Arc<Session>) {
         if let Some(answer) = self.answer.take_if(|answer| Arc::ptr_eq(&answer.session, session)) {
             session.give_up_answer();
