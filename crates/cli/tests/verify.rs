@@ -7,13 +7,26 @@ use fib::action::{Action, PortId};
 use fib::name::{Name, NameKind};
 use fib::replica::{Limits, MemoryTables, Replica};
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 use support::{Client, Process, Site, add_full_mesh, eventually, exit_code, in_step, mac, record, stderr, stdout};
+use switch::daemon::agent::Shared;
 
 const N_NAMES: u32 = 3000;
 
 async fn put_names(client: &Client, host: &str) {
     let names = (0..N_NAMES).map(|index| record(index, host)).collect();
     client.clone().put_names(v1::PutNamesRequest { names, only_new: false }).await.unwrap();
+}
+
+/// A controller, and switches s1 and s2 with the names of h2.
+async fn two_switches(site: &Site) -> (Process, Client, [Arc<Shared<MemoryTables>>; 2]) {
+    let controller = site.start();
+    let client = site.client().await;
+    add_full_mesh(&mut client.clone(), 2).await;
+    let switches = ["s1", "s2"].map(|name| site.switch(name));
+    put_names(&client, "h2").await;
+    eventually("in step", async || in_step(&client).await == 2).await;
+    (controller, client, switches)
 }
 
 /// Flips the lowest bit behind `before` wherever the private memory of a process holds `before`; returns how often.
@@ -40,12 +53,7 @@ fn flip_behind(process: u32, before: &[u8]) -> usize {
 #[tokio::test(flavor = "multi_thread")]
 async fn switches_in_step_have_the_digests_that_the_controller_expects() {
     let site = Site::new("");
-    let _controller = site.start();
-    let client = site.client().await;
-    add_full_mesh(&mut client.clone(), 2).await;
-    let _switches = ["s1", "s2"].map(|name| site.switch(name));
-    put_names(&client, "h2").await;
-    eventually("in step", async || in_step(&client).await == 2).await;
+    let _daemons = two_switches(&site).await;
     let verified = site.fibula(&["-j", "switch", "verify"]);
     let printed = stdout(&verified);
     let rows: Vec<serde_json::Value> = printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -62,14 +70,10 @@ async fn switches_in_step_have_the_digests_that_the_controller_expects() {
 #[tokio::test(flavor = "multi_thread")]
 async fn switch_that_changes_meanwhile_is_compared_at_one_version() {
     let site = Site::new("");
-    let _controller = site.start();
-    let client = site.client().await;
-    add_full_mesh(&mut client.clone(), 2).await;
-    let _switches = ["s1", "s2"].map(|name| site.switch(name));
-    put_names(&client, "h2").await;
-    let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let (_controller, client, _switches) = two_switches(&site).await;
+    let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let changes = {
-        let (client, stop) = (client.clone(), std::sync::Arc::clone(&stop));
+        let (client, stop) = (client.clone(), Arc::clone(&stop));
         tokio::spawn(async move {
             for index in 0.. {
                 if stop.load(std::sync::atomic::Ordering::Relaxed) {

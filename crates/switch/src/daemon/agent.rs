@@ -154,17 +154,15 @@ impl<T: Tables> Shared<T> {
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Computes all digests again. The second value says what is damaged; it is empty if nothing is.
-    fn verify(&self, verify: u64) -> (Verified, String) {
+    /// Computes all digests again.
+    fn verify(&self, verify: u64) -> Verified {
         let found = self.replica().verify();
         {
             let mut status = self.lock_status();
             status.verifications += 1;
             status.damaged_tables += found.damage.len() as u64;
         }
-        let text = found.damage.join("; ");
-        let report = Uplink::Report(found.report).encode().into();
-        (Verified { verify, report, damage: found.damage }, text)
+        Verified { verify, report: Uplink::Report(found.report).encode().into(), damage: found.damage }
     }
 
     /// What is held, as it is sent.
@@ -303,7 +301,8 @@ async fn session<T: Tables>(
         };
         let Some(message) = next else { return Err(StreamError::Closed) };
         if message.verify != 0 {
-            let (verified, damage) = tokio::task::block_in_place(|| shared.verify(message.verify));
+            let verified = tokio::task::block_in_place(|| shared.verify(message.verify));
+            let damage = verified.damage.join("; ");
             to_controller.send(wrap(Body::Verified(verified))).await.map_err(|_| StreamError::Closed)?;
             if !damage.is_empty() {
                 tracing::error!(switch, damage, "a table is damaged in memory; asking the controller for it");
