@@ -17,6 +17,7 @@ pub enum Mistake {
     DetachRemovesNewer,
     LatePhasesDropped,
     TermNotOutdone,
+    AcknowledgedBetweenPhases,
     OldIdKept,
     AcknowledgesWhileItWaits,
     AcknowledgesWhatItRefuses,

@@ -171,6 +171,11 @@ impl Stream {
         self.session.node()
     }
 
+    /// The last change all of whose messages are acknowledged; 0: none.
+    pub fn acked_change(&self) -> u64 {
+        self.session.acked_change()
+    }
+
     /// Takes what the transport takes next.
     pub fn take(&mut self) -> Next {
         let mut context = Context::from_waker(Waker::noop());

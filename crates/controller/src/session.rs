@@ -214,6 +214,9 @@ impl Session {
         queue.answered += 1;
         queue.covered = change;
         queue.answering = true;
+        // The switch takes in nothing that was sent before it asked. Acknowledging a part of the answer, it says nothing of
+        // these changes: the rest of the answer may bring them.
+        queue.in_flight.iter_mut().for_each(|(_, change)| *change = 0);
     }
 
     /// Queues a message of the answer that was begun.
@@ -275,7 +278,12 @@ impl Session {
             queue.in_flight.pop_front();
             // A change may have many messages, and those of a later phase may still be with the pusher: it is
             // acknowledged with the last of them.
-            if queue.next_change() != Some(change) {
+            let next = if mistaken(Mistake::AcknowledgedBetweenPhases) {
+                queue.in_flight.front().map(|&(_, change)| change)
+            } else {
+                queue.next_change()
+            };
+            if next != Some(change) {
                 self.acked_change.fetch_max(change, Relaxed);
             }
         }

@@ -87,6 +87,20 @@ async fn answer_that_is_given_up_is_no_acknowledgement() {
     assert_eq!((session.acked_change(), session.serves_all_made()), (9, true));
 }
 
+/// The switch lost change 5, says so, and acknowledges the first of two messages of the answer.
+#[tokio::test]
+async fn part_of_an_answer_acknowledges_nothing_that_the_switch_had_asked_for() {
+    let (session, _outbox) = Session::new(NodeId(1), 1 << 20);
+    send(&session, b"change 5", 5);
+    send(&session, b"change 6", 6);
+    send_image(&session, [Bytes::from_static(b"one"), Bytes::from_static(b"two")], 7);
+    let acked = [3, 4].map(|sequence| {
+        session.acknowledge(sequence);
+        session.acked_change()
+    });
+    assert_eq!(acked, [0, 7]);
+}
+
 #[test]
 fn parked_switch_is_noticed_when_it_has_acknowledged_everything() {
     let (session, _outbox) = Session::new(NodeId(1), 1 << 20);

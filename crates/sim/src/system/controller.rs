@@ -222,8 +222,15 @@ impl System {
         }
         let (Some(controller), Some(stream)) = (&mut self.controller, &self.links[link].above) else { return };
         let heard = controller.hear(&switch, stream, body);
+        let acked = stream.acked_change();
         if controller.has_work() {
             self.wake_writer();
+        }
+        // From now on the switch answers as of the last change that counts as acknowledged, or a later one.
+        if self.is_followed(link) {
+            let i = self.links[link].switch;
+            self.switches[i].since = self.switches[i].since.max(acked);
+            self.touched = Some(i);
         }
         if heard.is_err() {
             self.hang_up(link);

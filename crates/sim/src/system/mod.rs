@@ -19,7 +19,8 @@
 //! **What must hold** after every event, and at every named point of a turn of the writer:
 //! - What was answered is there after every restart, and of what was not, each request is there whole or not at all.
 //! - For a name that exists, a switch answers as the network said at some change between the last that the switch is known
-//!   to have whole and the last that is committed. The same is true of its exact tables.
+//!   to have whole, by its acknowledgements and by the status, and the last that is committed. The same is true of its exact
+//!   tables.
 //! - A switch that the status calls in step answers as of the last answered change or later.
 //! - A frame for a name that nothing has changed lately arrives where the name is attached, and does not loop.
 //! - A switch that once saved its image has a usable one.
@@ -111,6 +112,8 @@ mutants! {
     LatePhasesDropped = LatePhasesDropped,
     /// A controller whose store was set back keeps its term, which switches refuse.
     TermNotOutdone = TermNotOutdone,
+    /// A change counts as acknowledged although messages of a later phase are not sent yet.
+    AcknowledgedBetweenPhases = AcknowledgedBetweenPhases,
     /// A switch that was removed and added again insists on its old id.
     OldIdKept = OldIdKept,
     /// A switch acknowledges messages while it waits for the answer to its report.
