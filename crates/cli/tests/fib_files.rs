@@ -1,66 +1,22 @@
 //! `fibula fib` as a user runs it: from a list to a file and back, and its answers to wrong input.
 
+mod offline;
+
+use offline::{Dir, fibula};
 use std::fs;
-use std::io::Write;
-use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
-
-struct Dir(PathBuf);
-
-impl Dir {
-    fn new(test: &str) -> Self {
-        let dir = std::env::temp_dir().join(format!("fibula-fib-{test}-{}", std::process::id()));
-        fs::create_dir_all(&dir).unwrap();
-        Self(dir)
-    }
-
-    fn file(&self, name: &str, content: impl AsRef<[u8]>) -> String {
-        let path = self.path(name);
-        fs::write(&path, content).unwrap();
-        path
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.0.join(name).to_str().unwrap().to_owned()
-    }
-}
-
-impl Drop for Dir {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-fn fibula(arguments: &[&str], stdin: &str) -> Output {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_fibula"))
-        .arg("fib")
-        .args(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    // A command that does not read leaves a closed pipe, which does not concern the test.
-    let _ = child.stdin.take().unwrap().write_all(stdin.as_bytes());
-    child.wait_with_output().unwrap()
-}
+use std::process::Command;
 
 fn ok(arguments: &[&str], stdin: &str) -> String {
-    let output = fibula(arguments, stdin);
-    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
+    offline::ok(fibula("fib", arguments), stdin)
 }
 
-/// Exit code and standard error of a command that fails.
 fn fails(arguments: &[&str]) -> (i32, String) {
-    let output = fibula(arguments, "");
-    assert!(!output.status.success(), "{arguments:?}");
-    (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+    offline::fails(fibula("fib", arguments), "")
 }
 
 #[test]
 fn names_of_every_kind_go_to_a_file_and_back() {
-    let dir = Dir::new("kinds");
+    let dir = Dir::new();
     let fib = dir.path("kind.fib");
     for (kind, names) in [
         ("mac", ["02:00:00:00:00:01", "02:00:00:00:00:02"]),
@@ -83,7 +39,7 @@ fn names_of_every_kind_go_to_a_file_and_back() {
 
 #[test]
 fn plain_list_from_standard_input_gets_one_action() {
-    let dir = Dir::new("plain");
+    let dir = Dir::new();
     let fib = dir.path("plain.fib");
     ok(&["build", "-", "--out", &fib, "--action", "3"], "02:00:00:00:00:01\n\n02:00:00:00:00:02\n");
     assert_eq!(ok(&["lookup", &fib], "02:00:00:00:00:02\n"), "02:00:00:00:00:02,port:3\n");
@@ -91,7 +47,7 @@ fn plain_list_from_standard_input_gets_one_action() {
 
 #[test]
 fn wrong_lines_are_named_and_the_old_file_stays() {
-    let dir = Dir::new("lines");
+    let dir = Dir::new();
     let good = dir.file("good.csv", "02:00:00:00:00:01,1\n");
     let fib = dir.path("kept.fib");
     ok(&["build", &good, "--out", &fib], "");
@@ -107,12 +63,12 @@ fn wrong_lines_are_named_and_the_old_file_stays() {
         assert!(code == 3 && stderr.contains(line), "{code}: {stderr}");
     }
     assert_eq!(fs::read(&fib).unwrap(), before);
-    assert_eq!(fs::read_dir(&dir.0).unwrap().count(), 3, "nothing is left beside good.csv, bad.csv and the FIB");
+    assert_eq!(dir.count(), 3, "nothing is left beside good.csv, bad.csv and the FIB");
 }
 
 #[test]
 fn damaged_missing_and_foreign_files_have_their_exit_codes() {
-    let dir = Dir::new("damaged");
+    let dir = Dir::new();
     let list = dir.file("list.csv", "02:00:00:00:00:01,1\n02:00:00:00:00:02,2\n");
     let fib = dir.path("whole.fib");
     ok(&["build", &list, "--out", &fib], "");
@@ -132,7 +88,7 @@ fn damaged_missing_and_foreign_files_have_their_exit_codes() {
 
 #[test]
 fn list_is_not_overwritten_by_its_own_fib_and_a_device_stays_one() {
-    let dir = Dir::new("targets");
+    let dir = Dir::new();
     let list = dir.file("list.csv", "02:00:00:00:00:01,1\n");
     let link = dir.path("link");
     std::os::unix::fs::symlink(&list, &link).unwrap();
@@ -150,12 +106,12 @@ fn list_is_not_overwritten_by_its_own_fib_and_a_device_stays_one() {
     std::os::unix::fs::symlink("/dev/null", &null).unwrap();
     ok(&["build", &list, "--out", &null], "");
     assert!(fs::symlink_metadata(&null).unwrap().is_symlink());
-    assert_eq!(fs::read_dir(&dir.0).unwrap().count(), 4, "nothing is left beside them");
+    assert_eq!(dir.count(), 4, "nothing is left beside them");
 }
 
 #[test]
 fn input_that_is_no_text_is_refused_with_the_reason() {
-    let dir = Dir::new("text");
+    let dir = Dir::new();
     let fib = dir.path("none.fib");
     for (list, reason) in [
         (&b"\x1f\x8b\x08\x00rest"[..], "compressed"),

@@ -1,46 +1,16 @@
 //! `fibula filter` as a user runs it: from a list to a file and back, and its answers to wrong input.
 
+mod offline;
+
+use offline::{Dir, fibula};
 use std::fs;
-use std::io::Write;
-use std::process::{Command, Output, Stdio};
-
-use tempfile::TempDir;
-
-fn fibula(arguments: &[&str], stdin: &str) -> Output {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_fibula"))
-        .arg("filter")
-        .args(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    // A command that does not read leaves a closed pipe, which does not concern the test.
-    let _ = child.stdin.take().unwrap().write_all(stdin.as_bytes());
-    child.wait_with_output().unwrap()
-}
 
 fn ok(arguments: &[&str], stdin: &str) -> String {
-    let output = fibula(arguments, stdin);
-    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
+    offline::ok(fibula("filter", arguments), stdin)
 }
 
-/// Exit code and standard error of a command that fails.
 fn fails(arguments: &[&str]) -> (i32, String) {
-    let output = fibula(arguments, "");
-    assert!(!output.status.success(), "{arguments:?}");
-    (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
-}
-
-fn file(dir: &TempDir, name: &str, content: impl AsRef<[u8]>) -> String {
-    let path = path(dir, name);
-    fs::write(&path, content).unwrap();
-    path
-}
-
-fn path(dir: &TempDir, name: &str) -> String {
-    dir.path().join(name).to_str().unwrap().to_owned()
+    offline::fails(fibula("filter", arguments), "")
 }
 
 fn json(line: &str) -> serde_json::Value {
@@ -49,12 +19,12 @@ fn json(line: &str) -> serde_json::Value {
 
 #[test]
 fn names_of_a_list_are_in_and_few_others_whatever_the_layout() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = Dir::new();
     let address = |number: u32| format!("10.{}.{}.{}\n", number >> 16, number >> 8 & 255, number & 255);
     let names: String = (0..2000).map(address).collect();
     let others: String = (2000..4000).map(address).collect();
-    let list = file(&dir, "names.txt", format!("# addresses\n{names}"));
-    let filter = path(&dir, "names.filter");
+    let list = dir.file("names.txt", format!("# addresses\n{names}"));
+    let filter = dir.path("names.filter");
     for layout in ["one-hashing", "double-hashing", "standard", "partitioned", "blocked", "address-hashing"] {
         for more in [&[][..], &["--counters", "4"], &["--hash", "siphash13", "--capacity", "3000"]] {
             let build = ["build", &list, "--names", "ipv4", "--layout", layout, "--out", &filter, "-j"];
@@ -77,10 +47,10 @@ fn names_of_a_list_are_in_and_few_others_whatever_the_layout() {
 
 #[test]
 fn a_union_has_the_names_of_all_and_what_cannot_be_united_is_told_how_to() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = Dir::new();
     let names = |from: u32, to: u32| (from..to).map(|n| format!("10.0.{}.{}\n", n >> 8, n & 255)).collect::<String>();
-    let [one, two, both] = ["one", "two", "both"].map(|name| path(&dir, name));
-    let lists = [file(&dir, "1.txt", names(0, 1000)), file(&dir, "2.txt", names(1000, 2000))];
+    let [one, two, both] = ["one", "two", "both"].map(|name| dir.path(name));
+    let lists = [dir.file("1.txt", names(0, 1000)), dir.file("2.txt", names(1000, 2000))];
     for more in [&["--layout", "standard"][..], &["--counters", "8", "--hash", "wy"]] {
         let build = ["build", &lists[0], "--names", "ipv4", "--capacity", "2000", "--out", &one];
         ok(&[&build, more].concat(), "");
@@ -95,7 +65,7 @@ fn a_union_has_the_names_of_all_and_what_cannot_be_united_is_told_how_to() {
         assert!(yes(&names(2000, 4000)) < 60);
     }
     // Different keys, layouts, kinds and counters: the error names the file, the difference, and what to do.
-    let mac = file(&dir, "mac.txt", "02:00:00:00:00:01\n");
+    let mac = dir.file("mac.txt", "02:00:00:00:00:01\n");
     for (list, more, reason) in [
         (&lists[1], &["--names", "ipv4", "--hash", "wy"][..], "another key"),
         (&lists[1], &["--names", "ipv4"], "muladd, not wy"),
@@ -116,9 +86,9 @@ fn a_union_has_the_names_of_all_and_what_cannot_be_united_is_told_how_to() {
 
 #[test]
 fn wrong_lists_sizes_and_files_are_refused_with_the_reason_and_the_line() {
-    let dir = tempfile::tempdir().unwrap();
-    let list = file(&dir, "list.txt", "02:00:00:00:00:01\n02:00:00:00:00:02\n");
-    let filter = path(&dir, "list.filter");
+    let dir = Dir::new();
+    let list = dir.file("list.txt", "02:00:00:00:00:01\n02:00:00:00:00:02\n");
+    let filter = dir.path("list.filter");
     ok(&["build", &list, "--out", &filter], "");
     let whole = fs::read(&filter).unwrap();
     for (content, reason) in [
@@ -126,7 +96,7 @@ fn wrong_lists_sizes_and_files_are_refused_with_the_reason_and_the_line() {
         (b"02:00:00:00:00:01\n\n02:00:00:00:00:01\n", "line 3"),
         (b"\x1f\x8b\x08\x00rest", "compressed"),
     ] {
-        let bad = file(&dir, "bad.txt", content);
+        let bad = dir.file("bad.txt", content);
         let (code, stderr) = fails(&["build", &bad, "--out", &filter]);
         assert!(code == 3 && stderr.contains(reason) && stderr.contains("bad.txt"), "{code}: {stderr}");
     }
@@ -153,15 +123,15 @@ fn wrong_lists_sizes_and_files_are_refused_with_the_reason_and_the_line() {
     let mut flipped = whole.clone();
     flipped[whole.len() / 2] ^= 1;
     for content in [&whole[..whole.len() - 1], &whole[..20], &flipped, b"", b"something else"] {
-        let damaged = file(&dir, "damaged.filter", content);
+        let damaged = dir.file("damaged.filter", content);
         for verb in ["show", "query"] {
             let (code, stderr) = fails(&[verb, &damaged]);
             assert!(code == 3 && stderr.contains("damaged.filter"), "{code}: {stderr}");
         }
     }
-    assert_eq!(fails(&["show", &path(&dir, "missing.filter")]).0, 4);
+    assert_eq!(fails(&["show", &dir.path("missing.filter")]).0, 4);
     assert_eq!(fails(&["query", &filter, "no mac"]).0, 3);
-    let text = file(&dir, "text.txt", "a name that is longer than a word\n");
+    let text = dir.file("text.txt", "a name that is longer than a word\n");
     let (code, stderr) = fails(&["build", &text, "--names", "text", "--layout", "address-hashing", "--out", &filter]);
     assert!(code == 2 && stderr.contains("line 1"), "{code}: {stderr}");
 }
