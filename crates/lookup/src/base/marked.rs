@@ -11,7 +11,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::arena::LINE;
-use super::processor::{Kernel, Vectors};
+use super::processor::Kernel;
+#[cfg(target_arch = "x86_64")]
+use super::processor::Vectors;
 
 /// Words of a line.
 pub const WORDS: usize = LINE / 8;

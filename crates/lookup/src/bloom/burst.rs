@@ -16,7 +16,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::layout::{Layout, Places, Rule};
 use crate::base::atomic_words::AtomicWords;
 use crate::base::prefetch::{BURST, prefetch};
-use crate::base::processor::{Kernel, Vectors, prefetch_pays};
+#[cfg(target_arch = "x86_64")]
+use crate::base::processor::Vectors;
+use crate::base::processor::{Kernel, prefetch_pays};
 use crate::base::words::Words;
 use crate::hash::Digest;
 
@@ -91,9 +93,9 @@ pub(crate) fn bursts<L: Layout>(
     places: &Places<L>,
     memory: &impl Memory,
     digests: &[Digest],
-    each: impl FnMut(usize, u32),
+    mut each: impl FnMut(usize, u32),
 ) {
-    bursts_by(Kernel::get(), places, memory, digests, each);
+    bursts_by(Kernel::get(), places, memory, digests, &mut each);
 }
 
 /// As [`bursts`], by the loops of a kernel.
@@ -103,7 +105,7 @@ pub(super) fn bursts_by<L: Layout>(
     places: &Places<L>,
     memory: &impl Memory,
     digests: &[Digest],
-    mut each: impl FnMut(usize, u32),
+    each: &mut impl FnMut(usize, u32),
 ) {
     let (_, n_words) = memory.words();
     assert!(n_words as u64 >= places.shape().bits().div_ceil(64), "the words are those of a smaller filter");
@@ -112,7 +114,7 @@ pub(super) fn bursts_by<L: Layout>(
     {
         if kernel.vectors() >= Vectors::Avx512
             // SAFETY: the processor has the instructions, and the filter so many words.
-            && unsafe { super::avx512::bursts(places, memory.words(), is_near, digests, &mut each) }
+            && unsafe { super::avx512::bursts(places, memory.words(), is_near, digests, &mut *each) }
         {
             return;
         }
@@ -121,7 +123,7 @@ pub(super) fn bursts_by<L: Layout>(
             return unsafe { bursts_avx2(places, memory, is_near, digests, each) };
         }
     }
-    let _ = (kernel, Vectors::Scalar);
+    let _ = kernel;
     one_after_another(places, memory, is_near, digests, each);
 }
 
@@ -312,7 +314,7 @@ mod tests {
         let shape = places.shape();
         for n in (0..=100).chain([digests.len()]) {
             let (mut got, mut next) = (Vec::new(), 0);
-            bursts_by(kernel, places, memory, &digests[digests.len() - n..], |from, positive| {
+            bursts_by(kernel, places, memory, &digests[digests.len() - n..], &mut |from, positive| {
                 assert_eq!(from, next, "bursts in order");
                 next += BURST;
                 assert_eq!(positive.checked_shr((n - from) as u32).unwrap_or(0), 0, "a name that was not asked for");

@@ -22,7 +22,9 @@ mod avx512;
 
 use super::wy::Wy;
 use super::{Digest, Purpose, SecretKey, mix64, word_of, words_of};
-use crate::base::processor::{Kernel, Vectors};
+use crate::base::processor::Kernel;
+#[cfg(target_arch = "x86_64")]
+use crate::base::processor::Vectors;
 
 /// Names up to this length are multiplied and added; longer ones use the chain.
 const MAX_LEN: usize = 16;
