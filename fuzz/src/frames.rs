@@ -14,9 +14,11 @@ use fib::topology::{End, NodeId};
 use lookup::hash::SecretKey;
 use netio::backend::loopback::{self, Loopback};
 use std::net::IpAddr;
+use std::sync::LazyLock;
 use switch::daemon::config::{self, Config};
 use switch::dataplane::{Monitor, PortSpec, Settings, build};
-use switch::flow::Flows;
+use switch::flow::{self, Flows};
+use switch::gateway;
 use switch::plane::PlaneWriter;
 use switch::port::Role;
 use switch::shim;
@@ -66,6 +68,20 @@ fn run(mut rig: Rig, data: &[u8]) {
     rig.settle();
 }
 
+/// What is the same for all inputs: to make it takes longer than most inputs.
+struct Configured {
+    config: Config,
+    flows: Option<flow::Settings>,
+    gateway: Option<gateway::Settings>,
+}
+
+static CONFIGURED: LazyLock<Configured> = LazyLock::new(|| {
+    let config = Config::parse(CONFIG).expect("the seed is a configuration");
+    let flows = config.flow_settings().expect("the seed has good flows");
+    let gateway = config.gateway_settings().expect("the seed has a good gateway");
+    Configured { config, flows, gateway }
+});
+
 struct Rig {
     worker: Worker<FibTable>,
     monitor: Monitor,
@@ -75,11 +91,10 @@ struct Rig {
 
 impl Rig {
     fn new(kind: NameKind, stages: Stages) -> Rig {
-        let config = Config::parse(CONFIG).expect("the seed is a configuration");
-        let flows = config.flow_settings().expect("the seed has good flows").filter(|_| stages != Stages::None);
-        let flows = flows.map(|flows| Flows::new(flows, 1).expect("the seed has good flows"));
-        let gateway =
-            config.gateway_settings().expect("the seed has a good gateway").filter(|_| stages == Stages::Gateway);
+        let Configured { config, flows, gateway } = &*CONFIGURED;
+        let flows = flows.as_ref().filter(|_| stages != Stages::None);
+        let flows = flows.map(|flows| Flows::new(flows.clone(), 1).expect("the seed has good flows"));
+        let gateway = gateway.clone().filter(|_| stages == Stages::Gateway);
         let settings = Settings {
             flows,
             gateway,
@@ -100,7 +115,8 @@ impl Rig {
             ends.push((port.id.0, far));
         }
         while ends.len() < PORTS.len() {
-            let (_, far) = loopback::pair("nowhere", "far", &loopback::Settings::default()).expect("ports in memory");
+            let sizes = loopback::Settings { ring_frames: 64, ..loopback::Settings::default() };
+            let (_, far) = loopback::pair("nowhere", "far", &sizes).expect("ports in memory");
             ends.push((0, far));
         }
         let (mut workers, monitor, writer) = build(&settings, specs).expect("the seed is a configuration");

@@ -98,7 +98,7 @@ pub enum ServerError {
 }
 
 /// The servers of one virtual address.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Balancer {
     /// By index, which flows keep. The indices of removed servers are used again.
     members: Vec<Option<Member>>,

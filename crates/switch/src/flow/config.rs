@@ -1,6 +1,6 @@
 //! The section `[flow]` of `switch.toml`.
 
-use super::balance::{MAX_SERVERS, MAX_VIRTUALS, Server};
+use super::balance::{Balancer, MAX_SERVERS, MAX_VIRTUALS, Server};
 use super::nat::{MAX_ADDRESSES, NatSettings};
 use super::packet::{Address, Endpoint, ICMP, ICMPV6, TCP, UDP};
 use super::rules::{MAX_RULES, Prefix, Rule, Rules};
@@ -319,9 +319,8 @@ impl VirtualSection {
         }
         let endpoint = Endpoint { address: self.address.into(), port: self.port };
         let mac = optional_mac(self.mac.as_ref())?.unwrap_or_else(|| own_mac(self.address));
-        let service = Virtual { endpoint, protocol, mac, servers };
-        service.balancer().map_err(|error| error.to_string())?;
-        Ok(service)
+        let balancer = Balancer::new(endpoint.address, &servers).map_err(|error| error.to_string())?;
+        Ok(Virtual { endpoint, protocol, mac, balancer })
     }
 }
 
@@ -410,7 +409,8 @@ mod tests {
         assert_eq!(settings.rules.rules[0].ports, Some(80..=80));
         assert_eq!(settings.rules.rules[1].protocols, [1, 58]);
         let service = &settings.virtuals[0];
-        let servers: Vec<_> = service.servers.iter().map(|s| (s.endpoint.port, s.weight, s.mac.is_some())).collect();
+        let servers = service.balancer.members().map(|member| member.server);
+        let servers: Vec<_> = servers.map(|s| (s.endpoint.port, s.weight, s.mac.is_some())).collect();
         assert_eq!(servers, [(80, 3, false), (8080, 1, true)]);
         let nat = settings.nat.as_ref().unwrap();
         assert_eq!(nat.ports, 2000..=2999);

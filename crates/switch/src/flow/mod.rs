@@ -45,7 +45,7 @@ pub use stage::{FlowView, Stage};
 pub(crate) use stage::{Route, Tracking};
 
 use crate::plane::Mac;
-use balance::{Balancer, Server, ServerError};
+use balance::Balancer;
 use packet::Endpoint;
 
 /// A virtual address, by its index in the configuration.
@@ -61,17 +61,8 @@ pub struct Virtual {
     pub protocol: u8,
     /// The MAC address with which the switch answers for it.
     pub mac: Mac,
-    /// In the order of the configuration.
-    pub servers: Vec<Server>,
-}
-
-impl Virtual {
-    /// Its servers, none with flows.
-    /// # Errors
-    /// [`ServerError`]
-    pub fn balancer(&self) -> Result<Balancer, ServerError> {
-        Balancer::new(self.endpoint.address, &self.servers)
-    }
+    /// Its servers, in the order of the configuration; none has flows.
+    pub balancer: Balancer,
 }
 
 /// The settings of the stage.

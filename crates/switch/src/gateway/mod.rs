@@ -189,9 +189,14 @@ struct Shared {
 /// A gateway. It makes the router of each worker.
 pub(crate) struct Gateway {
     shared: Arc<Shared>,
+    tables: Arc<Tables>,
+    port: PortId,
+}
+
+/// The routes of both versions of IP.
+struct Tables {
     v4: Table<u32>,
     v6: Table<u128>,
-    port: PortId,
 }
 
 /// The routes of one version of IP; a next hop is an index of [`Shared::hops`], plus 1.
@@ -204,6 +209,36 @@ impl<A: Address> Table<A> {
         trie.insert_batch(routes, &mut Vec::new())?;
         Ok(Self(trie.export()))
     }
+}
+
+/// The tables of a gateway. For fuzzing, which makes the same gateway again and again: those that this thread made last, if
+/// the settings are the same. A gateway never changes them.
+#[cfg(feature = "kit")]
+fn made_once(
+    settings: &Settings,
+    make: impl FnOnce() -> Result<Arc<Tables>, InsertError>,
+) -> Result<Arc<Tables>, InsertError> {
+    use std::cell::RefCell;
+    thread_local! {
+        static LAST: RefCell<Option<(Settings, Arc<Tables>)>> = const { RefCell::new(None) };
+    }
+    let same =
+        LAST.with_borrow(|last| last.as_ref().filter(|(of, _)| of == settings).map(|(_, made)| Arc::clone(made)));
+    if let Some(same) = same {
+        return Ok(same);
+    }
+    let made = make()?;
+    LAST.set(Some((settings.clone(), Arc::clone(&made))));
+    Ok(made)
+}
+
+/// The tables of a gateway.
+#[cfg(not(feature = "kit"))]
+fn made_once(
+    _: &Settings,
+    make: impl FnOnce() -> Result<Arc<Tables>, InsertError>,
+) -> Result<Arc<Tables>, InsertError> {
+    make()
 }
 
 impl Gateway {
@@ -247,16 +282,19 @@ impl Gateway {
             hops,
             neighbours: Neighbourhood::default(),
         };
-        let (v4, v6): (Vec<_>, Vec<_>) = (v4.into_iter().collect(), v6.into_iter().collect());
-        Ok(Self { shared: Arc::new(shared), v4: Table::new(&v4)?, v6: Table::new(&v6)?, port: settings.port })
+        let tables = made_once(settings, || {
+            let (v4, v6): (Vec<_>, Vec<_>) = (v4.into_iter().collect(), v6.into_iter().collect());
+            Ok(Arc::new(Tables { v4: Table::new(&v4)?, v6: Table::new(&v6)? }))
+        })?;
+        Ok(Self { shared: Arc::new(shared), tables, port: settings.port })
     }
 
     /// Makes the router of one worker.
     pub(crate) fn router(&self) -> Router {
         Router {
             shared: Arc::clone(&self.shared),
-            v4: Queue::new(self.v4.0.reader()),
-            v6: Queue::new(self.v6.0.reader()),
+            v4: Queue::new(self.tables.v4.0.reader()),
+            v6: Queue::new(self.tables.v6.0.reader()),
             port: self.port,
             outcomes: [Outcome::Drop(DropReason::Runt); BURST],
             questions: ArrayVec::new(),

@@ -27,7 +27,7 @@ mod tracking;
 pub use record::FlowView;
 pub(crate) use tracking::{Route, Tracking};
 
-use super::balance::{Balancer, ServerError};
+use super::balance::Balancer;
 use super::counters::FlowCounts;
 use super::export::Ended;
 use super::key::{Key, Keys, WORDS};
@@ -63,9 +63,6 @@ pub enum StageError {
     /// The table cannot have that size.
     #[error("connection tracking has no table: {0}; lower flow.max_flows")]
     Table(#[from] CapacityError),
-    /// A virtual address cannot have these servers.
-    #[error("connection tracking: {0}")]
-    Servers(#[from] ServerError),
 }
 
 /// The fate of a packet.
@@ -111,7 +108,7 @@ impl Stage {
         let virtual_at = settings.virtuals.iter().zip(0..);
         let virtual_at =
             virtual_at.map(|(service, id)| ((service.endpoint, service.protocol), VirtualId(id))).collect();
-        let virtuals = settings.virtuals.iter().map(|service| service.balancer()).collect::<Result<_, _>>()?;
+        let virtuals = settings.virtuals.iter().map(|service| service.balancer.clone()).collect();
         Ok(Self {
             table: FlowTable::new(&table)?,
             keys: Keys::new(),

@@ -1,7 +1,7 @@
 //! Load balancer, source NAT, checksums.
 
 use super::*;
-use crate::flow::balance::{Server, ServerState, endpoint_text};
+use crate::flow::balance::{Balancer, Server, ServerState, endpoint_text};
 use crate::flow::key::Keys;
 use crate::flow::nat::NatSettings;
 use crate::flow::packet::TCP;
@@ -20,7 +20,8 @@ fn server(text: &str, weight: u16, mac: Option<Mac>) -> Server {
 
 fn balanced() -> Rig {
     let servers = vec![server("10.0.0.11:80", 1, Some([2, 0, 0, 0, 0, 11])), server("10.0.0.12:8080", 3, None)];
-    let service = Virtual { endpoint: end(VIRTUAL), protocol: TCP, mac: [2; 6], servers };
+    let balancer = Balancer::new(end(VIRTUAL).address, &servers).unwrap();
+    let service = Virtual { endpoint: end(VIRTUAL), protocol: TCP, mac: [2; 6], balancer };
     Rig::new(Settings { rules: to_port_80(), virtuals: vec![service], max_flows: 1 << 16, ..Settings::default() })
 }
 
@@ -357,12 +358,17 @@ proptest! {
     }
 }
 
+fn balancer(address: &str, servers: &[&str]) -> Balancer {
+    let servers: Vec<Server> = servers.iter().map(|text| server(text, 1, Some([2, 0, 0, 0, 0, 11]))).collect();
+    Balancer::new(end(address).address, &servers).unwrap()
+}
+
 fn services(of: &[(&str, &[&str])]) -> Rig {
     let service = |(address, servers): &(&str, &[&str])| Virtual {
         endpoint: end(address),
         protocol: packet::UDP,
         mac: [2; 6],
-        servers: servers.iter().map(|text| server(text, 1, Some([2, 0, 0, 0, 0, 11]))).collect(),
+        balancer: balancer(address, servers),
     };
     let virtuals = of.iter().map(service).collect();
     let rules = Rules { rules: vec![], accept_others: true };
