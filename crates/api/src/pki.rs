@@ -12,6 +12,7 @@
 
 use crate::crash::step;
 use crate::identity::{Certificate, Identity, IdentityError, Kind, hex};
+use crate::seam::{Mistake, mistaken};
 use crate::tls::{date, unix_seconds};
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, ExtendedKeyUsagePurpose, IsCa,
@@ -160,6 +161,9 @@ impl Authority {
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         let pem = params.self_signed(&key)?.pem();
+        if mistaken(Mistake::AuthorityBeforeKey) {
+            write(&path, &pem, 0o644)?;
+        }
         write(&key_path, &key.serialize_pem(), 0o600)?;
         let authority = Self::open(directory, pem, key)?;
         authority.write_crl(&[])?;
@@ -261,6 +265,9 @@ impl Authority {
 
         let files = self.files(identity);
         make_directory(&files)?;
+        if mistaken(Mistake::HeldBeforeRecord) {
+            write(&files.join("cert.pem"), &pem, 0o644)?;
+        }
         // First what is needed to revoke it.
         write(&self.directory.join("issued").join(format!("{}.pem", hex(&serial.to_bytes()))), &pem, 0o644)?;
         write(&files.join("key.pem"), &key.serialize_pem(), 0o600)?;

@@ -1,8 +1,9 @@
 //! Seams at which a simulation takes hold of the daemons: what time it is, and mistakes on purpose.
 //!
-//! Only with the feature `kit`. The product is built without: then the time is the system's, and no mistake is made.
+//! Only with the feature `kit`, and mistakes also with `crash-points`: the environment variable `FIBULA_MISTAKE` names the
+//! one that a process makes. The product is built without: then the time is the system's, and no mistake is made.
 
-/// A wrong decision of a daemon, which a simulation must notice.
+/// A wrong decision of a daemon or a command, which a simulation or a campaign of kills must notice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs, reason = "each is described where a simulation lists it")]
 pub enum Mistake {
@@ -21,6 +22,16 @@ pub enum Mistake {
     OldIdKept,
     AcknowledgesWhileItWaits,
     AcknowledgesWhatItRefuses,
+    CommitsPutOff,
+    CommittedInHalves,
+    SealedAfterCommit,
+    LogNotWritten,
+    CopyInPlace,
+    AuditedAfterAnswer,
+    ImageInPlace,
+    ImageNotReplaced,
+    AuthorityBeforeKey,
+    HeldBeforeRecord,
 }
 
 /// Where the writer of a controller is in its turn.
@@ -71,14 +82,36 @@ mod kit {
         TIME.get().unwrap_or_else(Instant::now)
     }
 
-    /// Whether to make this mistake.
-    pub fn mistaken(mistake: Mistake) -> bool {
+    /// Whether this thread is to make this mistake.
+    pub(super) fn mistaken(mistake: Mistake) -> bool {
         MISTAKE.get() == Some(mistake)
     }
 }
 
 #[cfg(feature = "kit")]
-pub use kit::{mistaken, now, set_mistake, set_time};
+pub use kit::{now, set_mistake, set_time};
+
+/// Whether this process is to make this mistake.
+#[cfg(feature = "crash-points")]
+fn is_of_process(mistake: Mistake) -> bool {
+    static NAME: std::sync::OnceLock<Option<String>> = std::sync::OnceLock::new();
+    let name = NAME.get_or_init(|| std::env::var("FIBULA_MISTAKE").ok());
+    name.as_ref().is_some_and(|name| *name == format!("{mistake:?}"))
+}
+
+/// Whether to make this mistake.
+#[cfg(any(feature = "kit", feature = "crash-points"))]
+pub fn mistaken(mistake: Mistake) -> bool {
+    #[cfg(feature = "kit")]
+    if kit::mistaken(mistake) {
+        return true;
+    }
+    #[cfg(feature = "crash-points")]
+    if is_of_process(mistake) {
+        return true;
+    }
+    false
+}
 
 /// The time.
 #[cfg(not(feature = "kit"))]
@@ -87,7 +120,7 @@ pub fn now() -> std::time::Instant {
 }
 
 /// Whether to make this mistake: no.
-#[cfg(not(feature = "kit"))]
+#[cfg(not(any(feature = "kit", feature = "crash-points")))]
 #[inline(always)]
 pub const fn mistaken(_: Mistake) -> bool {
     false

@@ -8,6 +8,7 @@ use crate::writer::Job;
 use api::audit::Audit;
 use api::crash::step;
 use api::gate::Peer;
+use api::seam::{Mistake, mistaken};
 use api::v1;
 use api::v1::northbound_server::Northbound;
 use fib::action::PortId;
@@ -45,7 +46,14 @@ impl North {
         let (what, detail) = summary(&change);
         let changed = self.make(change).await;
         let end = changed.as_ref().map(|changed| (changed.changed, changed.unchanged)).map_err(Status::message);
-        self.audit.change(peer, what, &detail, end);
+        if mistaken(Mistake::AuditedAfterAnswer)
+            && let Ok(counts) = end
+        {
+            let (audit, peer) = (Arc::clone(&self.audit), peer.clone());
+            tokio::spawn(async move { audit.change(&peer, what, &detail, Ok(counts)) });
+        } else {
+            self.audit.change(peer, what, &detail, end);
+        }
         step("request.answer", || changed)
     }
 

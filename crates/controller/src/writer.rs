@@ -23,6 +23,8 @@ use crate::config::Rates;
 use crate::push::Outgoing;
 use crate::session::{Outbox, Session};
 use crate::shared::Shared;
+#[cfg(feature = "crash-points")]
+use crate::store::RowChange;
 use crate::store::{Store, StoreError};
 use crate::writer::pace::{Pace, TooFast};
 use crate::writer::reports::Answer;
@@ -389,6 +391,13 @@ impl Writer {
         if mistaken(Mistake::SentBeforeCommit) {
             self.push(std::mem::take(&mut group.effects));
             self.at(Moment::Made);
+        }
+        #[cfg(feature = "crash-points")]
+        if mistaken(Mistake::CommitsPutOff) {
+            thread_local! {
+                static PUT_OFF: Cell<Vec<RowChange>> = const { Cell::new(Vec::new()) };
+            }
+            group.rows = PUT_OFF.replace(group.rows);
         }
         if !group.rows.is_empty() {
             self.at(Moment::Committing);

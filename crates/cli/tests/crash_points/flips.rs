@@ -16,7 +16,8 @@ pub(crate) struct Flips {
     pub(crate) unharmed: u64,
 }
 
-fn rows(store: &Path) -> Result<Vec<RowChange>, StoreError> {
+/// The rows of a store.
+pub(crate) fn rows(store: &Path) -> Result<Vec<RowChange>, StoreError> {
     SqliteStore::open(store, Duration::ZERO)?.rows().collect()
 }
 

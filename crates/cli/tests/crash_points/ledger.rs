@@ -85,6 +85,9 @@ pub(crate) struct Ledger {
     /// Where each name ever was, by the number of its switch.
     places: BTreeMap<u32, BTreeSet<u32>>,
     pub(crate) n_acknowledged: u64,
+    /// Requests that were answered as done by the controllers of this store, and requests without an answer.
+    answered_here: u64,
+    open_here: u64,
 }
 
 impl Ledger {
@@ -143,13 +146,20 @@ impl Ledger {
 
     pub(crate) fn acknowledge(&mut self, request: &Request) {
         self.n_acknowledged += 1;
+        self.answered_here += 1;
         self.note_places(request);
         put(&mut self.acknowledged, request);
     }
 
     pub(crate) fn leave_open(&mut self, request: Request) {
         self.note_places(&request);
+        self.open_here += 1;
         self.unanswered.push(request);
+    }
+
+    /// How many requests were done, at least and at most.
+    pub(crate) fn n_done(&self) -> (u64, u64) {
+        (self.answered_here, self.answered_here + self.open_here)
     }
 
     fn note_places(&mut self, request: &Request) {

@@ -1,7 +1,9 @@
 //! Kills of real processes before and after every named step (`api::crash`), and flipped bits in every file that they leave.
 //!
-//! What must hold: everything acknowledged is there, a request without an answer was carried out whole or not at all, a
+//! What must hold: everything acknowledged is there and on record, a request without an answer was carried out whole or not at all, a
 //! switch's image is whole, switches come into step and answer as the network says, and commands work when given again.
+//!
+//! Whatever is waited for has a time limit; with what never came, the threads of all processes and their log are printed.
 //!
 //! `FIBULA_CRASH_ROUNDS=N` makes N rounds instead of a few; `FIBULA_CRASH_FIRST=I` begins with the Ith, so that a campaign
 //! goes on where it stopped: round I kills at moment I modulo the number of moments. `FIBULA_FLIPS=N` flips N bits of each
@@ -12,7 +14,9 @@ mod support;
 
 mod flips;
 mod ledger;
+mod mutants;
 mod pki;
+mod process;
 mod site;
 mod world;
 
@@ -45,7 +49,7 @@ async fn process_killed_at_any_step_loses_nothing_and_leaves_nothing_half_done()
     let n_rounds = number("FIBULA_CRASH_ROUNDS").unwrap_or(if deep { sites.len() as u64 } else { 60 });
     let mut rng = StdRng::seed_from_u64(seed);
     let first = number("FIBULA_CRASH_FIRST").unwrap_or_else(|| rng.random_range(0..sites.len() as u64));
-    let mut world = World::new(rng.random(), None);
+    let mut world = World::new(rng.random(), None, None);
     let mut killed = BTreeSet::new();
     for round in first..first + n_rounds {
         let crash = &sites[(round % sites.len() as u64) as usize];
@@ -65,13 +69,28 @@ async fn process_killed_at_any_step_loses_nothing_and_leaves_nothing_half_done()
     }));
 }
 
+/// Without this it would not be known whether the rounds can find anything. What they say of each is on standard error.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_mistake_is_found() {
+    let seed = testkit::seed();
+    let deep = std::env::var_os("FIBULA_DEEP").is_some();
+    let mut missed = Vec::new();
+    for (mistake, of) in &mutants::ALL[..if deep { mutants::ALL.len() } else { 2 }] {
+        match mutants::found(mistake, *of, seed).await {
+            Some(round) => println!("{mistake}: found in round {round}"),
+            None => missed.push(mistake),
+        }
+    }
+    assert!(missed.is_empty(), "not found within {} rounds: {missed:?}", mutants::MOST_ROUNDS);
+}
+
 /// A name that no process reaches would be a moment that is never tried.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_named_step_is_taken() {
     let seed = testkit::seed();
     let directory = tempfile::tempdir().unwrap();
     let seen = directory.path().join("seen");
-    let mut world = World::new(seed, Some(seen.clone()));
+    let mut world = World::new(seed, Some(seen.clone()), None);
     let never = |of, step| site::Crash { step, before: true, nth: u32::MAX, of };
     use site::Of::{Backup, Controller, Pki, Restore, Switch};
     for of in [Controller, Switch, Backup, Restore, Pki, Pki] {
@@ -97,7 +116,7 @@ async fn flipped_bit_in_any_file_is_mended_or_refused() {
     let mut rng = StdRng::seed_from_u64(seed);
     let mut total = flips::Flips::default();
     for stopped in [false, true] {
-        let mut world = World::new(rng.random(), None);
+        let mut world = World::new(rng.random(), None, None);
         let orderly = site::Crash { step: "none", before: true, nth: 1, of: site::Of::Switch };
         world.round(&orderly).await;
         world.at_rest(stopped).await;

@@ -1,18 +1,18 @@
 //! Rounds that kill a command of `fibula pki`.
 
+use crate::process::{Binary, is_kill};
 use crate::site::Crash;
-use crate::world::{command, is_kill};
 use api::identity::{Identity, Kind};
 use api::pki::Authority;
 use api::tls::{Files, Tls};
-use std::path::{Path, PathBuf};
-use std::process::{ExitStatus, Stdio};
+use std::path::Path;
+use std::process::ExitStatus;
 
 /// Kills one of the commands; afterwards the authority is as it was or as it was to be, and the command works.
-pub(crate) fn round(pki: &Path, crash: &Crash, seen: Option<&PathBuf>) -> bool {
+pub(crate) fn round(pki: &Path, crash: &Crash, binary: &Binary) -> bool {
     let run = |arguments: &[&str], crash: Option<&Crash>| -> ExitStatus {
         let arguments = [&["pki", "--pki", pki.to_str().unwrap()], arguments].concat();
-        command(&arguments, crash, seen).stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap()
+        binary.run(&arguments, crash)
     };
     let authority = || Authority::load(pki);
     // Every fourth round begins with an authority to make.
@@ -32,9 +32,15 @@ pub(crate) fn round(pki: &Path, crash: &Crash, seen: Option<&PathBuf>) -> bool {
     let killed = is_kill(run(&issue, Some(crash)), &what);
     let issued = authority().and_then(|authority| authority.issued());
     issued.unwrap_or_else(|error| panic!("{what}: {error}"));
+    // What is not on record could not be revoked.
+    let files = authority().unwrap().files(&Identity::new(Kind::Switch, &name).unwrap());
+    if let Ok(pem) = std::fs::read(files.join("cert.pem")) {
+        let mut record =
+            std::fs::read_dir(pki.join("issued")).unwrap().map(|entry| std::fs::read(entry.unwrap().path()));
+        assert!(record.any(|recorded| recorded.unwrap() == pem), "{what}: not on record");
+    }
     // It may be on record already, and not all of its files written.
     assert!(run(&issue, None).success() || run(&["renew", "switch", &name], None).success(), "{what}: again");
-    let files = authority().unwrap().files(&Identity::new(Kind::Switch, &name).unwrap());
     let tls = Tls::load_for(&Files::in_directory(&files), Some(&name));
     tls.unwrap_or_else(|error| panic!("{what}: {error}"));
     if killed {

@@ -1,19 +1,18 @@
 //! A controller, two switches that follow it from within this process, and a switch that is a process; each round kills one
 //! process at one moment, and goes on with what it left.
 
-use crate::ledger::{Ledger, N_SWITCHES, State, state_of};
+use crate::ledger::{Ledger, N_SWITCHES, Request, State, state_of};
+use crate::process::{Binary, Daemon, Started, is_kill, never};
 use crate::site::{Crash, Of};
-use crate::support::{Client, FIBULA, HOST_PORT, PATIENCE, Site, eventually, mac};
-use api::v1;
+use crate::support::{Client, HOST_PORT, PATIENCE, Site, mac};
+use api::{audit, v1};
 use fib::action::{Action, PortId};
 use fib::name::{Name, NameKind};
 use fib::replica::{Limits, MemoryTables, Replica};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use std::io::{BufRead, BufReader};
-use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use switch::daemon::agent;
@@ -38,76 +37,6 @@ pub(crate) struct Totals {
     pub(crate) checks: u64,
 }
 
-/// How a process ended, or that it serves.
-enum Started {
-    Serves(Daemon),
-    Ended(ExitStatus),
-}
-
-struct Daemon(Child);
-
-impl Daemon {
-    /// Starts `fibula`, to be killed at that moment; returns when it serves, or has ended before.
-    fn start(arguments: &[&str], crash: Option<&Crash>, seen: Option<&PathBuf>) -> Started {
-        let mut child = command(arguments, crash, seen).stdout(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        match line.is_empty() {
-            true => Started::Ended(child.wait().unwrap()),
-            false => Started::Serves(Daemon(child)),
-        }
-    }
-
-    fn has_ended(&mut self) -> bool {
-        self.0.try_wait().unwrap().is_some()
-    }
-
-    /// Waits until it has ended by itself.
-    fn ended(&mut self, why: &str) -> ExitStatus {
-        let began = Instant::now();
-        loop {
-            if let Some(status) = self.0.try_wait().unwrap() {
-                return status;
-            }
-            assert!(began.elapsed() < PATIENCE, "still runs: {why}");
-            #[expect(clippy::disallowed_methods, reason = "a process can only be polled")]
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    }
-
-    /// SIGTERM.
-    fn stop(mut self) -> ExitStatus {
-        let pid = rustix::process::Pid::from_child(&self.0);
-        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
-        self.ended("after SIGTERM")
-    }
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-pub(crate) fn command(arguments: &[&str], crash: Option<&Crash>, seen: Option<&PathBuf>) -> Command {
-    let mut command = Command::new(FIBULA);
-    command.args(arguments).env("FIBULA_LOG", "error").stdin(Stdio::null());
-    if let Some(crash) = crash {
-        command.env("FIBULA_CRASH", crash.to_string());
-    }
-    if let Some(seen) = seen {
-        command.env("FIBULA_CRASH_SEEN", seen);
-    }
-    command
-}
-
-pub(crate) fn is_kill(status: ExitStatus, what: &str) -> bool {
-    let killed = status.signal() == Some(9);
-    assert!(killed || status.success(), "{what}: {status}");
-    killed
-}
-
 type Follower = Arc<agent::Shared<MemoryTables>>;
 
 /// All of it.
@@ -115,8 +44,7 @@ pub(crate) struct World {
     pub(crate) site: Site,
     pub(crate) rng: StdRng,
     pub(crate) totals: Totals,
-    /// Steps that processes took go here, if they are asked for.
-    seen: Option<PathBuf>,
+    binary: Binary,
     ledger: Ledger,
     /// Runs in order, for rounds that kill something else.
     controller: Option<Daemon>,
@@ -129,13 +57,15 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn new(seed: u64, seen: Option<PathBuf>) -> World {
+    /// With a file that the steps go to that processes take, and a mistake that they make.
+    pub(crate) fn new(seed: u64, seen: Option<PathBuf>, mistake: Option<&'static str>) -> World {
         let follower = |_| agent::Shared::new(Replica::new(Limits::default(), MemoryTables::default()));
+        let site = Site::new("phase_timeout_ms = 50\n");
         World {
-            site: Site::new("phase_timeout_ms = 50\n"),
+            binary: Binary { log: site.path("log"), seen, mistake },
+            site,
             rng: StdRng::seed_from_u64(seed),
             totals: Totals::default(),
-            seen,
             ledger: Ledger::default(),
             controller: None,
             followers: (1..N_SWITCHES).map(follower).collect(),
@@ -153,7 +83,7 @@ impl World {
             Of::Switch => self.switch_round(crash).await,
             Of::Backup => self.backup_round(crash).await,
             Of::Restore => self.restore_round(crash).await,
-            Of::Pki => block_in_place(|| crate::pki::round(&self.site.path("pki"), crash, self.seen.as_ref())),
+            Of::Pki => block_in_place(|| crate::pki::round(&self.site.path("pki"), crash, &self.binary)),
         };
         self.totals.rounds += 1;
         self.totals.kills += u64::from(killed);
@@ -175,6 +105,12 @@ impl World {
         }
     }
 
+    /// Waits for what should happen soon.
+    async fn soon<T>(&self, what: &str, wait: impl Future<Output = T>) -> T {
+        let got = tokio::time::timeout(PATIENCE, wait).await;
+        got.unwrap_or_else(|_| never(&format!("{what}, after {}", self.after), &self.binary.log))
+    }
+
     async fn connect(&self) -> Option<Client> {
         Some(api::client::northbound(api::client::connect(&self.site.url, CONNECT_TIMEOUT).await.ok()?))
     }
@@ -183,19 +119,37 @@ impl World {
     async fn serve(&mut self) -> Client {
         if self.controller.is_none() {
             let config = self.config();
-            let started =
-                block_in_place(|| Daemon::start(&["controller", "--config", &config], None, self.seen.as_ref()));
+            let started = block_in_place(|| self.binary.start(&["controller", "--config", &config], None));
             let Started::Serves(controller) = started else { panic!("after {}: no controller starts", self.after) };
             self.controller = Some(controller);
             let mut client = self.connect().await.expect("it serves");
-            self.ledger.check(&state_of(&mut client).await.expect("it answers"), &self.after);
+            let state = self.soon("what there is", state_of(&mut client)).await.expect("it answers");
+            self.check(&state);
             for request in self.ledger.missing_network() {
-                request.send(&mut client).await.expect("nothing speaks against it");
-                self.ledger.acknowledge(&request);
+                self.make(&client, &request).await;
             }
             self.follow();
         }
         self.connect().await.expect("it serves")
+    }
+
+    /// All that was acknowledged is there, and is on record.
+    fn check(&mut self, found: &State) {
+        let trail = self.site.path("rib.audit.jsonl");
+        let records = audit::records(&trail).unwrap();
+        let records = records.map(|record| record.unwrap_or_else(|error| panic!("after {}: {error}", self.after)));
+        let n_done = records.filter(|record| record.outcome == audit::Outcome::Done).count() as u64;
+        let (least, most) = self.ledger.n_done();
+        assert!((least..=most).contains(&n_done), "after {}: {n_done} records of {least} to {most}", self.after);
+        self.ledger.check(found, &self.after);
+    }
+
+    /// A request that nothing speaks against.
+    async fn make(&mut self, client: &Client, request: &Request) {
+        let mut client = client.clone();
+        let answer = self.soon(&format!("the answer to {request:?}"), request.send(&mut client)).await;
+        answer.unwrap_or_else(|status| panic!("after {}: {status} to {request:?}", self.after));
+        self.ledger.acknowledge(request);
     }
 
     /// The followers connect, with what they had before.
@@ -225,7 +179,7 @@ impl World {
             let asked: Vec<_> = asked.collect();
             let mut failed = None;
             for answer in asked {
-                let (answer, request) = answer.await.unwrap();
+                let (answer, request) = self.soon("the answer to a request", answer).await.unwrap();
                 match answer {
                     Ok(()) => self.ledger.acknowledge(&request),
                     Err(status) => {
@@ -250,18 +204,20 @@ impl World {
         }
         let what = format!("{} with {crash}", self.after);
         let config = self.config();
-        let started =
-            block_in_place(|| Daemon::start(&["controller", "--config", &config], Some(crash), self.seen.as_ref()));
+        let started = block_in_place(|| self.binary.start(&["controller", "--config", &config], Some(crash)));
         let mut daemon = match started {
             Started::Ended(status) => return is_kill(status, &what),
             Started::Serves(daemon) => daemon,
         };
         let state = match self.connect().await {
-            Some(mut client) => state_of(&mut client).await.map(|state| (client, state)).ok(),
+            Some(mut client) => {
+                let state = self.soon("what there is", state_of(&mut client)).await;
+                state.map(|state| (client, state)).ok()
+            }
             None => None,
         };
         let Some((client, state)) = state else { return is_kill(block_in_place(|| daemon.ended(&what)), &what) };
-        self.ledger.check(&state, &self.after);
+        self.check(&state);
         if self.ledger.missing_network().is_empty() {
             self.follow();
         }
@@ -283,19 +239,22 @@ impl World {
         let totals = self.totals;
         let n_acknowledged = self.ledger.n_acknowledged;
         let seed = self.rng.random();
-        *self = World { totals, ..World::new(seed, self.seen.take()) };
+        *self = World { totals, ..World::new(seed, self.binary.seen.take(), self.binary.mistake) };
         self.ledger.n_acknowledged = n_acknowledged;
     }
 
     async fn until_in_step(&self, client: &Client, n: usize, daemon: &mut Daemon) {
         let began = Instant::now();
         while !daemon.has_ended() {
-            let listed = client.clone().list_switches(v1::ListSwitchesRequest {}).await;
+            let mut client = client.clone();
+            let listed = self.soon("a list of switches", client.list_switches(v1::ListSwitchesRequest {})).await;
             let in_step = |list: v1::SwitchList| list.switches.iter().filter(|s| s.connected && s.in_step).count();
             if listed.is_ok_and(|list| in_step(list.into_inner()) >= n) {
                 return;
             }
-            assert!(began.elapsed() < PATIENCE, "after {}: {n} switches never in step", self.after);
+            if began.elapsed() >= PATIENCE {
+                never(&format!("{n} switches in step, after {}", self.after), &self.binary.log);
+            }
             #[expect(clippy::disallowed_methods, reason = "a running daemon can only be polled")]
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
@@ -305,7 +264,10 @@ impl World {
     pub(crate) async fn settle(&mut self) {
         let client = self.serve().await;
         let n = self.followers.len();
-        eventually("the followers in step", async || crate::support::in_step(&client).await >= n).await;
+        let mut controller = self.controller.take().unwrap();
+        self.until_in_step(&client, n, &mut controller).await;
+        assert!(!controller.has_ended(), "after {}: the controller ended", self.after);
+        self.controller = Some(controller);
         for (i, follower) in (1..).zip(self.followers.clone()) {
             self.check_exactly(i, &follower.replica());
         }
@@ -338,7 +300,7 @@ impl World {
         std::fs::write(&config, text).unwrap();
         let arguments = ["switch", "--config", config.to_str().unwrap()];
         let what = format!("{} with {crash}", self.after);
-        let status = match block_in_place(|| Daemon::start(&arguments, Some(crash), self.seen.as_ref())) {
+        let status = match block_in_place(|| self.binary.start(&arguments, Some(crash))) {
             Started::Ended(status) => status,
             Started::Serves(mut daemon) => {
                 let mut controller = self.controller.take().unwrap();
@@ -377,8 +339,7 @@ impl World {
     }
 
     fn fibula(&self, arguments: &[&str], crash: Option<&Crash>) -> ExitStatus {
-        let mut command = command(arguments, crash, self.seen.as_ref());
-        block_in_place(|| command.stdout(Stdio::null()).status().unwrap())
+        block_in_place(|| self.binary.run(arguments, crash))
     }
 
     fn paths(&mut self) -> [String; 2] {
@@ -396,6 +357,9 @@ impl World {
         let killed = is_kill(self.fibula(&arguments, Some(crash)), &what);
         if std::path::Path::new(&copy).exists() {
             assert!(self.fibula(&["store", "check", "--store", &copy], None).success(), "after {what}: half a copy");
+            let [has, should] =
+                [&copy, &store].map(|path| block_in_place(|| crate::flips::rows(path.as_ref()).unwrap()));
+            assert!(has == should, "after {what}: a copy of {} rows of {}", has.len(), should.len());
         } else {
             assert!(killed && self.fibula(&arguments, None).success(), "after {what}: no copy can be made");
         }
@@ -410,8 +374,7 @@ impl World {
         assert!(self.fibula(&["store", "backup", "--store", &store, "--to", &copy], None).success());
         let client = self.serve().await;
         for request in self.ledger.next(&mut self.rng) {
-            request.send(&mut client.clone()).await.expect("nothing speaks against it");
-            self.ledger.acknowledge(&request);
+            self.make(&client, &request).await;
         }
         self.stop();
         let what = format!("{} with {crash}", self.after);
@@ -423,7 +386,7 @@ impl World {
         }
         // In between the store is the old one, or the new one, or is refused; then the command is given again.
         let config = self.config();
-        let started = block_in_place(|| Daemon::start(&["controller", "--config", &config], None, None));
+        let started = block_in_place(|| self.binary.start(&["controller", "--config", &config], None));
         let is_old_or_new = match started {
             Started::Ended(status) => {
                 assert_eq!(status.code(), Some(3), "after {what}");
@@ -431,7 +394,7 @@ impl World {
             }
             Started::Serves(controller) => {
                 let mut client = self.connect().await.expect("it serves");
-                let state = state_of(&mut client).await.expect("it answers");
+                let state = self.soon("what there is", state_of(&mut client)).await.expect("it answers");
                 let is_old = state == before;
                 assert!(is_old || state == self.ledger.state(), "after {what}: another network");
                 if is_old {
@@ -453,9 +416,7 @@ impl World {
         let client = self.serve().await;
         for _ in 0..20 {
             for request in self.ledger.next(&mut self.rng) {
-                if request.send(&mut client.clone()).await.is_ok() {
-                    self.ledger.acknowledge(&request);
-                }
+                self.make(&client, &request).await;
             }
         }
         match stopped {

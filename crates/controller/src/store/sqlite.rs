@@ -20,6 +20,7 @@ use super::log::{self, Contents, Log, Record};
 use super::seal::{RowHash, SEAL_ROW, Seal, Sum};
 use super::{RowChange, Store, StoreError};
 use api::crash::step;
+use api::seam::{Mistake, mistaken};
 use rusqlite::config::DbConfig;
 use rusqlite::functions::FunctionFlags;
 use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
@@ -295,13 +296,26 @@ impl SqliteStore {
     /// The transaction in SQLite, with its record in the log before it is committed.
     fn try_commit(&mut self, changes: &[RowChange], seal: &mut Seal) -> rusqlite::Result<()> {
         *lock(&self.sum) = self.seal.sum;
+        if mistaken(Mistake::CommittedInHalves) {
+            let transaction = self.connection.transaction()?;
+            apply(&transaction, &changes[..changes.len() / 2], &self.sum)?;
+            step("sqlite.commit", || transaction.commit())?;
+        }
         let transaction = self.connection.transaction()?;
         apply(&transaction, changes, &self.sum)?;
         seal.sum = *lock(&self.sum);
-        put_seal(&transaction, seal)?;
-        let row = seal.row();
-        self.log.append(seal.n_commits, changes.iter().chain([&row])).map_err(|error| of_io(&error))?;
-        step("sqlite.commit", || transaction.commit())
+        if !mistaken(Mistake::SealedAfterCommit) {
+            put_seal(&transaction, seal)?;
+        }
+        if !mistaken(Mistake::LogNotWritten) {
+            let row = seal.row();
+            self.log.append(seal.n_commits, changes.iter().chain([&row])).map_err(|error| of_io(&error))?;
+        }
+        step("sqlite.commit", || transaction.commit())?;
+        if mistaken(Mistake::SealedAfterCommit) {
+            put_seal(&self.connection, seal)?;
+        }
+        Ok(())
     }
 
     /// Brings everything into SQLite's file and begins the log anew.

@@ -4,6 +4,7 @@ use super::super::{RowChange, Store, StoreError};
 use super::{Connection, RowHash, SqliteStore, Sum, cannot_open, hex, of_io};
 use crate::store::log;
 use api::crash::step;
+use api::seam::{Mistake, mistaken};
 use serde::Serialize;
 use std::ffi::OsString;
 use std::fs::File;
@@ -110,7 +111,7 @@ impl SqliteStore {
         if to.exists() {
             return Err(StoreError::Exists { path: to.to_owned() });
         }
-        let partial = with_suffix(to, ".partial");
+        let partial = with_suffix(to, if mistaken(Mistake::CopyInPlace) { "" } else { ".partial" });
         let remove = |path: &Path| match step("copy.remove", || std::fs::remove_file(path)) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(failed(&error)),
             _ => Ok(()),
