@@ -26,6 +26,8 @@ pub enum Mistake {
     CommittedInHalves,
     SealedAfterCommit,
     LogNotWritten,
+    LogNotSynced,
+    LogBegunEarly,
     CopyInPlace,
     AuditedAfterAnswer,
     ImageInPlace,

@@ -320,6 +320,10 @@ impl SqliteStore {
 
     /// Brings everything into SQLite's file and begins the log anew.
     fn complete_file(&mut self) -> rusqlite::Result<()> {
+        if mistaken(Mistake::LogBegunEarly) {
+            let generation = self.next_log.unwrap_or(self.log.generation() + 1);
+            self.log.begin(self.seal.store, generation, self.seal.n_commits).map_err(|error| of_io(&error))?;
+        }
         if checkpoint(&self.connection)? {
             let generation = self.next_log.unwrap_or(self.log.generation() + 1);
             let begun = self.log.begin(self.seal.store, generation, self.seal.n_commits);
