@@ -118,6 +118,8 @@ pub(crate) struct Writer {
     unanswered: VecDeque<(Arc<Session>, Report)>,
     /// The answer to a report that is being made.
     answer: Option<Answer>,
+    /// The switch whose view is being made for an answer, and the time that it took so far.
+    preparing: Option<(NodeId, Duration)>,
     /// The rekey in progress.
     rekey: Option<rekey::InProgress>,
     /// Names that are read for answers in one turn.
@@ -180,6 +182,7 @@ impl Writer {
             parked: BTreeMap::new(),
             unanswered: VecDeque::new(),
             answer: None,
+            preparing: None,
             rekey: None,
             turn_names: TURN_NAMES,
             waiting_bytes: WAITING_BYTES,

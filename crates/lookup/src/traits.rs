@@ -324,6 +324,12 @@ pub trait View<S: Skeleton>: Sized + Send + 'static {
     /// [`InsertError`]: the names have no arrangement with these values.
     fn export(skeleton: &S, value: impl Fn(S::Payload) -> u64) -> Result<(Self, Vec<ImageOf<S>>), InsertError>;
 
+    /// A view without parts. [`View::image`] and [`View::note`] of every part then make the same view as
+    /// [`View::export`], a few parts at a time. `None`: it is only made at once.
+    fn without_parts() -> Option<Self> {
+        None
+    }
+
     /// The view of all names, and the query structure that it describes.
     /// # Errors
     /// As [`View::export`].

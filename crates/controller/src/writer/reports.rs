@@ -1,7 +1,7 @@
 //! Reports of switches: answered in order while there is room, otherwise later.
 //!
 //! An answer may be a whole table. It is made in turns, one answer at a time, and between the turns the writer serves
-//! everybody else. The names are read as they were when the answer began. Later changes make messages for the switch as
+//! everybody else. First the view of the switch is made, then the answer begins. The names are read as they were then. Later changes make messages for the switch as
 //! for others, and these wait in the session until the answer is queued whole.
 
 use super::{Attached, Writer};
@@ -44,7 +44,6 @@ impl Writer {
         let (session, outbox) = Session::new(node, self.switch_backlog_bytes);
         self.shared.insert_session(switch, &session);
         self.answer_later(&session, report);
-        self.answer_reports(self.turn_names);
         Ok(Attached { session, outbox })
     }
 
@@ -78,7 +77,6 @@ impl Writer {
             return session.end();
         }
         self.answer_later(session, report);
-        self.answer_reports(self.turn_names);
     }
 
     /// Queues a report last; no other message is made for its switch until it is answered.
@@ -133,6 +131,9 @@ impl Writer {
         if let Some(Answer { session, .. }) = &self.answer {
             return session.is_ended() || self.has_room();
         }
+        if self.preparing.is_some() {
+            return self.has_room();
+        }
         let at = now();
         let (pace, mut waiting) = (&mut self.pace, self.unanswered.iter());
         waiting.any(|(session, _)| pace.may_answer(session.node(), at)) && self.has_room()
@@ -144,16 +145,33 @@ impl Writer {
             return false;
         }
         let began = now();
+        let of_prepared =
+            |(session, _): &(Arc<Session>, _)| Some(session.node()) == self.preparing.map(|(node, _)| node);
+        let prepared = self.unanswered.iter().position(of_prepared);
+        if prepared.is_none() && self.preparing.take().is_some() {
+            self.state.network.forget_prepared();
+        }
         let pace = &mut self.pace;
-        let at = self.unanswered.iter().position(|(session, _)| pace.may_answer(session.node(), began));
-        let Some((session, report)) = at.and_then(|at| self.unanswered.remove(at)) else { return false };
+        let may_answer = |(session, _): &(Arc<Session>, _)| pace.may_answer(session.node(), began);
+        let Some(at) = prepared.or_else(|| self.unanswered.iter().position(may_answer)) else { return false };
+        let node = self.unanswered[at].0.node();
+        let (_, before) = self.preparing.take().unwrap_or((node, Duration::ZERO));
+        // It is sent the whole difference, so its view is not to be kept up to date meanwhile.
+        self.state.network.detach(node);
+        // What cannot be made is found out again below, and said.
+        if !self.state.network.prepare_view(node, n_names).unwrap_or(true) {
+            self.preparing = Some((node, before + (now() - began)));
+            return false;
+        }
+        let Some((session, report)) = self.unanswered.remove(at) else { return false };
         self.begin(&session, &report);
-        let took = now() - began;
+        let took = before + (now() - began);
         match &mut self.answer {
             Some(answer) => answer.took = took,
-            None => self.pace.answered(session.node(), took, now()),
+            None => self.pace.answered(node, took, now()),
         }
-        // A view of the table may have been made, which takes about as long as this.
+        // A view may have been made at once, which takes about as long as this; otherwise the parts were compared, and
+        // those that the switch lacks put into messages.
         *n_names = n_names.saturating_sub(self.state.network.rib().len() / 4);
         true
     }

@@ -169,7 +169,14 @@ fn add_second_host(bench: &mut Bench) {
 }
 
 fn attach(writer: &mut Writer, replica: &Replica<MemoryTables>) -> Attached {
-    writer.attach("s1", replica.report()).unwrap()
+    attach_as(writer, "s1", replica.report())
+}
+
+/// Attaches a switch, and goes on with answers for a turn.
+fn attach_as(writer: &mut Writer, switch: &str, report: Report) -> Attached {
+    let attached = writer.attach(switch, report).unwrap();
+    writer.answer_reports(writer.turn_names);
+    attached
 }
 
 /// Applies everything in the replica's stream; returns the number of messages.
@@ -265,7 +272,7 @@ fn in_step_is_said_when_all_is_served_whatever_other_switches_do() {
     let in_step = || shared.connected().iter().map(|c| c.in_step).collect::<Vec<_>>();
 
     let mut first = attach(&mut bench.writer, &replica);
-    let second = bench.writer.attach("s2", replica.report()).unwrap();
+    let second = attach_as(&mut bench.writer, "s2", replica.report());
     assert_eq!(in_step(), [false, false], "they are sent images");
     drain(&mut bench, &mut first, &mut replica);
     assert_eq!(in_step(), [true, false]);
@@ -293,7 +300,7 @@ fn switch_that_saw_a_later_term_is_served_under_one_after_it() {
     let mut attached = attach(&mut bench.writer, &replica);
     drain(&mut bench, &mut attached, &mut replica);
     let ahead = fib::messages::Report { term: 2_000_000_000, ..replica.report() };
-    attached = bench.writer.attach("s1", ahead.clone()).unwrap();
+    attached = attach_as(&mut bench.writer, "s1", ahead.clone());
     assert_eq!(bench.store.term(), 2_000_000_001, "durable before anything is sent under it");
     let mut group = Group::default();
     bench.writer.take(put(1).0, &mut group);
@@ -357,7 +364,7 @@ fn images_are_made_while_there_is_room_and_the_others_come_later() {
     bench.writer.waiting_bytes = 1;
     let mut replicas = [1, 2, 3].map(|_| Replica::new(Limits::default(), MemoryTables::default()));
     let mut streams =
-        [("s1", 0), ("s2", 1), ("s3", 2)].map(|(name, i)| bench.writer.attach(name, replicas[i].report()).unwrap());
+        [("s1", 0), ("s2", 1), ("s3", 2)].map(|(name, i)| attach_as(&mut bench.writer, name, replicas[i].report()));
     let backlogs = |streams: &[Attached; 3]| streams.each_ref().map(|stream| stream.session.backlog_bytes() > 0);
     assert_eq!(backlogs(&streams), [true, false, false]);
     import(&mut bench.writer, 20_000, 20_000);
@@ -385,7 +392,7 @@ fn answer_in_turns_is_the_state_when_it_began_and_changes_follow_it() {
     let mut replica = Replica::new(Limits::default(), MemoryTables::default());
     let mut attached = attach(&mut bench.writer, &replica);
     let mut n_turns = 0;
-    while bench.writer.answer.is_some() {
+    while bench.writer.answer.is_some() || bench.writer.preparing.is_some() {
         assert!(!bench.writer.shared.connected()[0].in_step);
         for _ in 0..20 {
             change(&mut bench, random_change(&mut rng));
@@ -411,8 +418,9 @@ fn switch_that_asks_again_during_an_answer_is_answered_anew() {
     bench.writer.turn_names = 100;
     let mut replica = Replica::new(Limits::default(), MemoryTables::default());
     let mut attached = attach(&mut bench.writer, &replica);
-    bench.writer.answer_reports(100);
-    assert!(bench.writer.answer.is_some());
+    while bench.writer.answer.is_none() {
+        bench.writer.answer_reports(100);
+    }
     let (session, report) = (Arc::clone(&attached.session), replica.report());
     bench.writer.resync(&session, report);
     import(&mut bench.writer, 3_000, 10);
@@ -429,8 +437,8 @@ fn who_holds_the_most_for_too_long_while_others_wait_is_cut_off() {
     bench.writer.waiting_bytes = 1;
     let replica = Replica::new(Limits::default(), MemoryTables::default());
     let report = replica.report();
-    let idle = bench.writer.attach("s1", report.clone()).unwrap();
-    let next = bench.writer.attach("s2", report).unwrap();
+    let idle = attach_as(&mut bench.writer, "s1", report.clone());
+    let next = attach_as(&mut bench.writer, "s2", report);
     bench.writer.answer_reports(usize::MAX);
     assert!(!idle.session.is_ended() && next.session.backlog_bytes() == 0);
     bench.writer.no_room_since = Instant::now().checked_sub(reports::ROOM_PATIENCE);

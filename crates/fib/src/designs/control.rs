@@ -43,6 +43,15 @@ pub(crate) trait FibControl: Send {
     /// Appends the updates that the views lack after changes were undone.
     fn catch_up(&mut self, out: &mut ViewUpdates);
 
+    /// Goes on making a view that [`FibControl::add_view`] with these values then adds at once. Takes as long as it takes to
+    /// read `n_names` names, and says how many are left of them. Whether nothing is left to be made before.
+    /// # Errors
+    /// As [`FibControl::add_view`].
+    fn prepare_view(&mut self, values: &[u16], n_names: &mut usize) -> Result<bool, InsertError>;
+
+    /// Forgets what [`FibControl::prepare_view`] made.
+    fn forget_prepared(&mut self);
+
     /// Adds a view with these values, by place. `rows` are those of the last view of its switch. Parts that the switch
     /// reports correctly count as sent.
     /// # Errors

@@ -28,6 +28,7 @@ mod cuckoo;
 mod fixed;
 mod keys;
 mod line;
+mod making;
 mod ofw;
 mod ogw;
 mod orthogonal;

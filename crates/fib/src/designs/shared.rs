@@ -3,6 +3,7 @@
 use super::Spec;
 use super::control::{Emitted, FibControl, Lacking, ViewUpdates};
 use super::keys::{Key, StructureKey};
+use super::making::Making;
 use super::parts::{differing, in_messages};
 use super::table::{Served, Table};
 use crate::name::NameKind;
@@ -25,6 +26,8 @@ pub(super) struct Shared<S: Skeleton<Payload = u32>> {
     replaced: BTreeSet<PartId>,
     /// Whether the views lack the updates of `changed`.
     behind: bool,
+    /// The view that is made a few parts at a time.
+    making: Option<Making<S>>,
 }
 
 /// A view with its values.
@@ -36,7 +39,7 @@ struct SwitchView<S: Skeleton<Payload = u32>> {
 }
 
 /// Maps a place to its value at a switch.
-fn value_at(values: &[u16]) -> impl Fn(u32) -> u64 {
+pub(super) fn value_at(values: &[u16]) -> impl Fn(u32) -> u64 {
     |place| values[place as usize].into()
 }
 
@@ -77,10 +80,13 @@ where
 
     fn new(kind: NameKind, skeleton: S) -> Self {
         let (changed, replaced) = (BTreeMap::new(), BTreeSet::new());
-        Shared { kind, skeleton, views: Vec::new(), changed, replaced, behind: false }
+        Shared { kind, skeleton, views: Vec::new(), changed, replaced, behind: false, making: None }
     }
 
     fn note(&mut self, change: &Change) {
+        if let Some(making) = &mut self.making {
+            making.note(change);
+        }
         match change {
             Change::None => {}
             Change::Part { slot } => _ = self.changed.insert(*slot, self.skeleton.part_id(*slot)),
@@ -198,9 +204,20 @@ where
         }
     }
 
+    fn prepare_view(&mut self, values: &[u16], n_names: &mut usize) -> Result<bool, InsertError> {
+        if self.making.is_none() {
+            self.making = Making::begin();
+        }
+        self.making.as_mut().map_or(Ok(true), |making| making.go_on(&self.skeleton, values, n_names))
+    }
+
+    fn forget_prepared(&mut self) {
+        self.making = None;
+    }
+
     fn add_view(&mut self, values: Vec<u16>, rows: &[Row], report: &[HeldPart]) -> Result<(), InsertError> {
         let restored = match rows {
-            [] => None,
+            [] => self.making.take().and_then(|making| making.finish(&self.skeleton, &values)),
             // Rows from before the names or values changed: the switch is sent another table.
             rows => S::View::restore(&self.skeleton, rows, value_at(&values)).ok(),
         };

@@ -608,9 +608,14 @@ impl Network {
         Ok((spec.design.halves.control)(spec, &entries, self.settings.threads)?)
     }
 
+    /// The switch whose view a switch has: its own, or that of all.
+    fn view_of(&self, node: NodeId) -> Option<NodeId> {
+        (self.settings.mode == ValueMode::Port).then_some(node)
+    }
+
     /// The view of a switch in a table, created if missing; the switch is added to those that it serves.
     fn join_view(&mut self, node: NodeId, table: u32, report: &[HeldPart]) -> Result<usize, NetworkError> {
-        let of = (self.settings.mode == ValueMode::Port).then_some(node);
+        let of = self.view_of(node);
         let known = self.tables[&table].views.iter().position(|view| view.of == of);
         let values = if known.is_some() { Vec::new() } else { self.values(of) };
         let table = self.tables.get_mut(&table).expect("switches have tables that are there");

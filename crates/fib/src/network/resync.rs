@@ -137,7 +137,8 @@ impl Network {
     /// Attaches a switch that sent this report, and returns what it lacks, in order; nothing when nothing differs.
     ///
     /// From now on mutations cause messages for it. Also answers a report of a switch that is attached already.
-    /// Costs as much as a table with the switch's values, unless it shares a view with others.
+    /// Costs as much as a table with the switch's values, unless it shares a view with others or
+    /// [`Network::prepare_view`] has made it.
     /// # Errors
     /// [`NetworkError::WrongCluster`], [`TopologyError::UnknownNode`], [`NetworkError::Graph`]; unchanged.
     pub fn attach(&mut self, node: NodeId, report: &Report) -> Result<Vec<Message>, NetworkError> {
@@ -185,6 +186,28 @@ impl Network {
             }
         }
         Ok(Lacks { node, change: self.change, pieces, is_reading: false })
+    }
+
+    /// Goes on making the view that [`Network::attach_lacking`] needs for a switch, for as long as it takes to read
+    /// `n_names` names, and says how many are left of them. Whether it is made, or is only made at once. The network may
+    /// change between calls. One switch at a time: another one begins anew.
+    /// # Errors
+    /// [`NetworkError::Graph`].
+    pub fn prepare_view(&mut self, node: NodeId, n_names: &mut usize) -> Result<bool, NetworkError> {
+        let Some(switch) = self.switches.get(&node) else { return Ok(true) };
+        let (id, of) = (switch.table, self.view_of(node));
+        let table = &self.tables[&id];
+        if table.views.iter().any(|view| view.of == of) || table.absent.contains_key(&of) {
+            return Ok(true);
+        }
+        let values = self.values(of);
+        let table = self.tables.get_mut(&id).expect("switches have tables that are there");
+        Ok(table.control.prepare_view(&values, n_names)?)
+    }
+
+    /// Forgets what [`Network::prepare_view`] made and nobody attached to.
+    pub fn forget_prepared(&mut self) {
+        self.tables.values_mut().for_each(|table| table.control.forget_prepared());
     }
 
     /// The messages with what a switch lacks, in order. A whole exact table is read part by part as its messages are

@@ -95,6 +95,10 @@ impl<P: Payload> View<LineSkeleton<P>> for LineView {
         Ok((Self::of_images(skeleton, &images), images))
     }
 
+    fn without_parts() -> Option<Self> {
+        Some(Self::default())
+    }
+
     /// Nothing is appended if buckets changed but none of their cells at this switch. New upper levels are always sent.
     fn updates(
         &mut self,

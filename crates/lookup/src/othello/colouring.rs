@@ -162,6 +162,10 @@ impl<S: Sizing, P: Payload> View<Graph<S, P>> for Colouring {
         Ok((colouring, images))
     }
 
+    fn without_parts() -> Option<Self> {
+        Some(Self::none())
+    }
+
     /// All switches share the search for a colouring order.
     fn export_many(
         graph: &Graph<S, P>,

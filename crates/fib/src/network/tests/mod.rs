@@ -3,6 +3,7 @@
 mod damage;
 mod identity;
 mod lab;
+mod prepared;
 mod protocol;
 mod wiring;
 
