@@ -453,7 +453,9 @@ fn code_of(error: &NetworkError) -> Code {
         NetworkError::PortOfHosts { .. } | NetworkError::NameExists { .. } => Code::AlreadyExists,
         NetworkError::UnknownName { .. } | NetworkError::NoHostPort { .. } => Code::NotFound,
         NetworkError::TooManyActions { .. } | NetworkError::TooManySwitches { .. } => Code::ResourceExhausted,
-        NetworkError::Crowded { .. } | NetworkError::Graph(_) => Code::ResourceExhausted,
+        NetworkError::Crowded { .. } | NetworkError::TenantCrowds { .. } | NetworkError::Graph(_) => {
+            Code::ResourceExhausted
+        }
         NetworkError::Batch { source, .. } => code_of(source),
         _ => Code::Internal,
     }

@@ -54,6 +54,15 @@ impl HashIndex {
         None
     }
 
+    /// The numbers with hashes from `first` to `last`, and a few others, each once.
+    pub fn near(&self, first: u64, last: u64) -> impl Iterator<Item = u32> + '_ {
+        // Numbers are in the order of their hashes, but for those that moved over occupied places.
+        let n = self.places.len();
+        let (from, to) = if n == 0 { (0, 0) } else { (self.home(first), self.home(last) + 1) };
+        let moved = self.places[to..].iter().chain(&self.places[..from]).take_while(|&&number| number != EMPTY);
+        self.places[from..to].iter().filter(|&&number| number != EMPTY).chain(moved).copied()
+    }
+
     /// Adds a number that is not in it. `hash_of` hashes the numbers that are.
     pub fn insert(&mut self, hash: u64, number: u32, hash_of: impl Fn(u32) -> u64) {
         debug_assert_ne!(number, EMPTY, "the number that stands for none");
@@ -138,9 +147,14 @@ mod tests {
         let mut rng = Rng::new(testkit::seed());
         for hash_of in [|number: u32| mix64(u64::from(number) + 1), |number| u64::from(number % 7) << 61 | 1 << 60] {
             let (mut index, mut oracle) = (HashIndex::default(), BTreeSet::new());
-            for _ in 0..20_000 {
+            for _ in 0..10_000 {
                 let number = rng.below(300) as u32;
                 let found = index.find(hash_of(number), |found| found == number);
+                let (first, last) = (hash_of(number).saturating_sub(1 << 62), hash_of(number));
+                let is_near = |number: &u32| (first..=last).contains(&hash_of(*number));
+                let mut near: Vec<u32> = index.near(first, last).filter(is_near).collect();
+                near.sort_unstable();
+                assert!(near.iter().eq(oracle.iter().filter(|number| is_near(number))));
                 assert_eq!(found, oracle.get(&number).copied());
                 if rng.below(2) == 0 {
                     assert_eq!(index.remove(hash_of(number), number, hash_of), oracle.remove(&number));

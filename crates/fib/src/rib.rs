@@ -23,9 +23,10 @@ use crate::hash_index::HashIndex;
 use entries::Entries;
 use lookup::hash::{Digest, Hasher};
 use order::Order;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
+use std::ops::Range;
 
 /// The port that a name is attached to, and its tenant.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -233,6 +234,17 @@ impl Rib {
             (self.entries.name(number), digest, self.entries.attachment(number))
         };
         self.order.after(&self.entries, None).map(entry)
+    }
+
+    /// How many names of each tenant have digests whose first 32 bits are in `span`. O(names there).
+    pub(crate) fn tenants_in(&self, span: Range<u64>) -> BTreeMap<u32, usize> {
+        let mut n_names = BTreeMap::new();
+        for number in self.digests.near(span.start << 32, ((span.end - 1) << 32) | u64::from(u32::MAX)) {
+            if span.contains(&(self.digest_of(self.entries.bytes(number)).0 >> 32)) {
+                *n_names.entry(self.entries.attachment(number).tenant).or_default() += 1;
+            }
+        }
+        n_names
     }
 
     /// Up to `limit` names after the name `after` (from the start when `None`), in order.

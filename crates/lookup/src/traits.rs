@@ -15,6 +15,7 @@
 //! A *part* is what has a version of its own: a shard, a group, or the whole structure.
 
 pub use crate::base::bytes::DecodeError;
+pub use crate::base::crowd::Crowd;
 pub use crate::base::error::{ApplyError, InsertError, RestoreError};
 pub use crate::base::part::{Change, HeldPart, PartId, Payload};
 pub use crate::base::single::Single;
@@ -268,6 +269,13 @@ pub trait Skeleton: Sized + Send + 'static {
     /// [`InsertError`]. A structure with parts is unchanged. In one without, some of the names may be inserted without
     /// an update of any view; then [`Skeleton::touch`] makes views send everything.
     fn insert_batch(&mut self, entries: &[(Self::Key, Self::Payload)]) -> Result<Change, InsertError>;
+
+    /// The parts that would be crowded if `keys`, which are not in the skeleton, were inserted: somebody who has the hash key
+    /// chose names for them. O(1) a key; where parts are crowded or split, their names are sorted.
+    fn crowds(&self, keys: &[Self::Key]) -> Vec<Crowd> {
+        let _ = keys;
+        Vec::new()
+    }
 
     /// Removes `key`. It answers drop as long as it has a tombstone, and is an alien afterwards.
     fn remove(&mut self, key: Self::Key) -> Change;

@@ -5,7 +5,7 @@
 
 use super::keys::Key;
 use super::table::Table;
-use lookup::traits::{HeldPart, InsertError, Row};
+use lookup::traits::{Crowd, HeldPart, InsertError, Row};
 
 /// What to send to a view.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -36,6 +36,9 @@ pub(crate) trait FibControl: Send {
     ///
     /// After an error, call [`FibControl::undo`]; what was appended is then void.
     fn change(&mut self, put: &[(Key<'_>, u32)], remove: &[Key<'_>], out: &mut ViewUpdates) -> Result<(), InsertError>;
+
+    /// The parts that would be crowded if these names, which are not there, were put.
+    fn crowds(&self, keys: &[Key<'_>]) -> Vec<Crowd>;
 
     /// Reverts a failed change, without updates for the views.
     fn undo(&mut self, put: &[(Key<'_>, u32)], remove: &[Key<'_>]);

@@ -8,7 +8,7 @@ use super::parts::{differing, in_messages};
 use super::table::{Served, Table};
 use crate::name::NameKind;
 use lookup::traits::{
-    Change, HeldPart, Image, ImageOf, InsertError, PartId, Replicated, RestoreError, Row, SettingsOf, Skeleton,
+    Change, Crowd, HeldPart, Image, ImageOf, InsertError, PartId, Replicated, RestoreError, Row, SettingsOf, Skeleton,
     UpdateOf, View,
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -179,6 +179,12 @@ where
             self.emit(&change, out)?;
         }
         Ok(())
+    }
+
+    fn crowds(&self, keys: &[Key<'_>]) -> Vec<Crowd> {
+        // What is no key of this structure is refused by the change.
+        let keys: Vec<S::Key> = keys.iter().filter_map(|key| S::Key::of(self.kind, *key).ok()).collect();
+        self.skeleton.crowds(&keys)
     }
 
     fn undo(&mut self, put: &[(Key<'_>, u32)], remove: &[Key<'_>]) {

@@ -3,7 +3,7 @@
 use crate::name::Name;
 use crate::rib::RibError;
 use crate::topology::{End, NodeId, TopologyError};
-use lookup::traits::InsertError;
+use lookup::traits::{InsertError, PartId};
 
 /// Why the network was not changed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -25,6 +25,13 @@ pub enum NetworkError {
     /// Names that hash badly, beyond what a table can take.
     #[error("a name of tenant {tenant} is refused: {source}")]
     Crowded { tenant: u32, source: InsertError },
+    /// A tenant whose names crowd a part of a table.
+    #[error(
+        "tenant {tenant} would have {n_names} names in {part}, where random digests put a few at most, and {most} at \
+         most are left to it, so that others have room: somebody who has the hash key chose them; remove them, and \
+         choose another key (`fibula rekey`)"
+    )]
+    TenantCrowds { tenant: u32, part: PartId, n_names: usize, most: usize },
     /// Tables came or went while others were prepared under another hash key.
     #[error("switches of other tenants came or went, or first hosts, while another hash key was prepared: try again")]
     Overtaken,

@@ -11,9 +11,15 @@ use crate::name::{Name, NameKind};
 use crate::rib::Attachment;
 use crate::topology::NodeId;
 use lookup::hash::Digest;
-use lookup::traits::InsertError;
+use lookup::traits::{Crowd, InsertError};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
+
+/// A tenant may have this many times as many names in a crowded part as there is room left for everybody. So one tenant
+/// takes two thirds of the part at most, ten tenants together leave a twentieth of it, and whoever comes later has room.
+/// Source: the dynamic thresholds of Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet
+/// switches".
+const TIMES_ROOM: usize = 2;
 
 /// The phase in which the places that a name left remove it.
 const LAST: u32 = u32::MAX;
@@ -255,12 +261,36 @@ impl Network {
                 remove.push(step.key());
             }
         }
+        self.check_crowds(table, steps)?;
         let mut out = ViewUpdates::new();
         table.control.change(&put, &remove, &mut out).map_err(|error| blamed(error, steps))?;
         table.send(id, out, draft, |node| match steps {
             [step] => self.phase(step, node),
             _ => 1,
         });
+        Ok(())
+    }
+
+    /// Refuses new names of a tenant that has most of a crowded part, so that there is room for those of others.
+    fn check_crowds(&self, table: &Table, steps: &[Step]) -> Result<(), NetworkError> {
+        let holds = |attachment: Option<Attachment>| attachment.filter(|a| table.tenants.holds(a.tenant));
+        let new: Vec<(&Step, u32)> = steps
+            .iter()
+            .filter(|step| holds(step.before).is_none())
+            .filter_map(|step| Some((step, holds(step.after)?.tenant)))
+            .collect();
+        let keys: Vec<Key<'_>> = new.iter().map(|(step, _)| step.key()).collect();
+        for Crowd { part, n_names, max } in table.control.crowds(&keys) {
+            let mut of_tenants = self.rib.tenants_in(part.span());
+            let here = new.iter().filter(|(step, _)| part.span().contains(&(step.digest.0 >> 32)));
+            let tenants: Vec<u32> = here.map(|(_, tenant)| *tenant).collect();
+            tenants.iter().for_each(|tenant| *of_tenants.entry(*tenant).or_default() += 1);
+            let most = max.saturating_sub(n_names) * TIMES_ROOM;
+            let over = tenants.into_iter().map(|tenant| (tenant, of_tenants[&tenant])).find(|&(_, n)| n > most);
+            if let Some((tenant, n_names)) = over {
+                return Err(NetworkError::TenantCrowds { tenant, part, n_names, most });
+            }
+        }
         Ok(())
     }
 

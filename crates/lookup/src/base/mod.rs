@@ -3,6 +3,7 @@
 //! | module | content |
 //! |---|---|
 //! | [`part`] | parts and their ids, changes, prefixes of digests |
+//! | [`crowd`] | parts with far more names than random digests put into one |
 //! | `directory` | parts behind a directory of prefixes: split, merge, replace; what a view has sent for each |
 //! | `rows` | which parts changed since rows were last taken; the row of a version |
 //! | `single` | the control half of one table, for any skeleton |
@@ -21,6 +22,7 @@ pub mod arena;
 pub mod atomic_words;
 pub mod bytes;
 pub mod cells;
+pub mod crowd;
 pub(crate) mod directory;
 pub mod error;
 pub mod marked;

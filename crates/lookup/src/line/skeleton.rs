@@ -15,6 +15,7 @@ use super::query::LineQuery;
 use super::view::{LineView, image};
 use super::{Settings, rows};
 use crate::base::cells::value_mask;
+use crate::base::crowd::{Crowd, Rule};
 use crate::base::directory::{Directory, Plan, most_depth};
 use crate::base::part::{Change, PartId, Payload};
 use crate::base::partition;
@@ -26,6 +27,9 @@ use crate::traits::{InsertError, Replicated, RestoreError, Row, Skeleton};
 const BULK: usize = 120;
 /// The same threshold where only time counts, and not the length of messages.
 const BULK_ALONE: usize = 100;
+
+/// A group that may not split any more should have the names of at most so many groups, or it takes long to build.
+const MOST_GROUPS: usize = 4;
 
 /// The names of a table in groups of buckets.
 #[derive(Clone)]
@@ -254,6 +258,18 @@ impl<P: Payload> Skeleton for LineSkeleton<P> {
         }
         self.n_names += added;
         Ok(self.groups.replace(plans))
+    }
+
+    fn crowds(&self, digests: &[Digest]) -> Vec<Crowd> {
+        let few = self.settings.max_group();
+        let most_depth = most_depth(self.n_names + digests.len(), few / 4);
+        let rule = Rule { few, most_depth, deeper: None, max: MOST_GROUPS * few };
+        let names = |group: &Group<P>, digests: &mut Vec<u64>| {
+            let mut names = Vec::with_capacity(group.n_names);
+            group.append_names(&mut names);
+            digests.extend(names.iter().map(|name| name.digest));
+        };
+        self.groups.crowds(digests, rule, |group| group.n_names, names)
     }
 
     /// A removed name is an alien at once: its answer is arbitrary.

@@ -20,6 +20,7 @@ use super::query::OthelloQuery;
 use super::shard::{Edge, MAX_TRIES, NoSolution, Place, Scratch, Shard, Visit};
 use super::sizing::{Sharded, Sizing};
 use super::{Settings, rows};
+use crate::base::crowd::{Crowd, Rule};
 use crate::base::directory::{Directory, Plan, most_depth};
 use crate::base::part::{Change, MAX_DEPTH, PartId, Payload};
 use crate::base::partition::with_slack;
@@ -32,6 +33,8 @@ pub const MAX_SHARD: usize = 3000;
 /// A shard with more names splits even if its prefix is long already: otherwise names that somebody chose would fill it,
 /// and names of others would be refused with them.
 const CROWDED: usize = 20_000;
+/// The most names that a shard can surely have: its cells are numbered by 16 bits.
+const MOST_NAMES: usize = 24_000;
 /// How many bits longer the prefix of such a shard may be. So the directory of a switch takes at most a byte a name.
 const CROWDED_DEPTH: u8 = 4;
 /// Two neighbours that both have fewer names merge.
@@ -312,6 +315,22 @@ impl<S: Sizing, P: Payload> Skeleton for Graph<S, P> {
         }
         self.n_live += added;
         Ok(self.shards.replace(plans))
+    }
+
+    fn crowds(&self, digests: &[Digest]) -> Vec<Crowd> {
+        if !S::SHARDED {
+            return Vec::new();
+        }
+        let rule = Rule {
+            few: MAX_SHARD,
+            most_depth: most_depth(self.n_live + digests.len(), MIN_SHARD),
+            deeper: Some((CROWDED, CROWDED_DEPTH)),
+            max: MOST_NAMES,
+        };
+        let live = |shard: &Shard<S, P>, digests: &mut Vec<u64>| {
+            digests.extend(shard.all().filter(|edge| !edge.is_tombstone()).map(|edge| edge.digest));
+        };
+        self.shards.crowds(digests, rule, Shard::n_live, live)
     }
 
     /// The name answers drop as long as it has a tombstone. A tombstone counts as an edge until its shard is next

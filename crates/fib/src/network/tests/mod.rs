@@ -1,5 +1,6 @@
 //! The network against oracles: plain maps, hop-by-hop forwarding, and itself after a restart.
 
+mod chosen_names;
 mod damage;
 mod identity;
 mod lab;
