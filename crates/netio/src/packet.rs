@@ -85,11 +85,13 @@ impl Packet {
     }
 
     /// Bytes that can be prepended to the frame.
+    #[inline]
     pub fn headroom(&self) -> usize {
         usize::from(self.start - self.base)
     }
 
     /// The longest frame that [`Packet::fill`] accepts.
+    #[inline]
     pub fn capacity(&self) -> usize {
         (self.bytes.len() - usize::from(self.base) - HEADROOM).min(MAX_FRAME_LIMIT)
     }
@@ -194,6 +196,7 @@ impl Pool {
     }
 
     /// Gives back all packets of a burst.
+    #[inline]
     pub fn put_all(&mut self, burst: &mut Burst) {
         for packet in burst.drain(..) {
             self.put(packet);
