@@ -1,4 +1,4 @@
-//! Sets of up to 32 frames or names of a burst, a bit for each.
+//! Sets of up to 32 frames or names of a burst, and of up to 256 ports of a worker, a bit for each.
 
 /// The set of the first `n`, at most 32.
 #[inline]
@@ -14,4 +14,47 @@ pub(crate) fn ones(mut bits: u32) -> impl Iterator<Item = usize> {
         bits &= bits - 1;
         Some(at)
     })
+}
+
+/// A set of ports, by their indices in a worker.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PortSet([u64; 4]);
+
+impl PortSet {
+    /// Adds a port.
+    #[inline]
+    pub(crate) fn insert(&mut self, index: u8) {
+        self.0[usize::from(index >> 6)] |= 1 << (index & 63);
+    }
+
+    /// Whether a port is in the set.
+    #[inline]
+    pub(crate) fn contains(&self, index: u8) -> bool {
+        self.0[usize::from(index >> 6)] >> (index & 63) & 1 != 0
+    }
+
+    /// Takes the first port out.
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<u8> {
+        let (at, word) = self.0.iter_mut().enumerate().find(|(_, word)| **word != 0)?;
+        let index = 64 * at + word.trailing_zeros() as usize;
+        *word &= *word - 1;
+        Some(index as u8)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_leave_a_set_in_order_and_once() {
+        let mut set = PortSet::default();
+        for index in [255, 64, 3, 64, 0, 63] {
+            set.insert(index);
+        }
+        assert!(set.contains(64) && !set.contains(65));
+        assert_eq!(std::iter::from_fn(|| set.pop()).collect::<Vec<_>>(), [0, 3, 63, 64, 255]);
+        assert!(!set.contains(64));
+    }
 }

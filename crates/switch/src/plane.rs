@@ -94,6 +94,25 @@ impl NeighboursView<'_> {
         own.or_else(|| self.hosts.name_of(ip)?.as_bytes().try_into().ok())
     }
 
+    /// Begins questions for the IP addresses of hosts: see [`NeighboursView::finish`].
+    #[inline]
+    pub(crate) fn begin(&self, digests: &[Digest]) {
+        self.hosts.begin(digests);
+    }
+
+    /// The place of the IP address of a host, which is fetched from now on.
+    #[inline]
+    pub(crate) fn advance(&self, digest: Digest, mac: u64) -> Option<u32> {
+        self.hosts.advance(digest, mac)
+    }
+
+    /// The IP address at a place, if [`NeighboursView::get`] leads from it to the host that the place is of.
+    #[inline]
+    pub(crate) fn finish(&self, place: u32) -> Option<IpAddr> {
+        let ip = self.hosts.leading_to(place as usize)?;
+        (self.own.is_empty() || !self.own.contains_key(&ip)).then_some(ip)
+    }
+
     /// The IP address of a host.
     pub(crate) fn address_of(&self, digest: Digest, mac: Mac) -> Option<IpAddr> {
         self.hosts.of(digest, &mac)

@@ -23,8 +23,9 @@
 //! sources, and nothing is checked.
 //!
 //! Cost: of a frame with IPv4, the digest of its source and one line of the table of local names, for a burst at once; of a
-//! frame with IPv6, also its next header. ARP, neighbour discovery and IP sources are looked up one by one, under a read
-//! lock.
+//! frame with IPv6, also its next header. If IP sources are checked, also one line of the table of valid names and the
+//! address of the name, fetched for a burst at once. An address that is not that of the name is looked up alone, and so
+//! are names in ARP and neighbour discovery, under a read lock. The lines are fetched while other bursts are handled.
 //!
 //! Sources: RFC 826, RFC 5227, RFC 4861 (sections 4.3 to 4.6), RFC 4862 (5.4), RFC 6980, RFC 7113. Limits: two hosts at one
 //! port may pose as each other; the frame need not pass this switch for that. Up to two VLAN tags are skipped; a frame with more is dropped as
@@ -108,6 +109,16 @@ pub(crate) fn source(frame: &[u8], checked: Checked) -> Option<(u64, bool)> {
     Some((word & 0xffff_ffff_ffff, says_more))
 }
 
+/// The IPv4 source of a packet, as a name, if names are IPv4 addresses. Other names are looked up one by one.
+#[inline]
+pub(crate) fn ip_source(frame: &[u8], kind: NameKind) -> Option<u64> {
+    let from = match network(frame, shim::AT) {
+        Ok(Network::V4(ip)) if kind == NameKind::Ipv4 => array_at(ip, 12)?,
+        _ => return None,
+    };
+    Some(u32::from_le_bytes(from).into())
+}
+
 /// A host port, and what is known of names.
 pub(crate) struct Place<'a> {
     pub(crate) port: PortId,
@@ -116,6 +127,8 @@ pub(crate) struct Place<'a> {
     pub(crate) valid: &'a ExactTable,
     pub(crate) hasher: &'a Hasher,
     pub(crate) neighbours: NeighboursView<'a>,
+    /// The IP address of the name that the frame is from, if it is known to lead to that name.
+    pub(crate) led: Option<IpAddr>,
 }
 
 impl Place<'_> {
@@ -221,7 +234,7 @@ impl Place<'_> {
 
     /// Whether the name `mac` at this port may have an IP address.
     fn may_claim(&self, ip: IpAddr, mac: Mac, source: Mac) -> bool {
-        if ip.is_unspecified() {
+        if ip.is_unspecified() || (mac == source && self.led == Some(ip)) {
             return true;
         }
         let (is_link_local, made_from) = match ip {

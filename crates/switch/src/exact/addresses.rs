@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  table    slot:    | name and value: 0 no address, 1 IPv4, 2 IPv6 |
-//!  column   slot:    | the IPv4 address, or the place of the IPv6 address in `wide`, 4 bytes |
+//!  column   slot:    | the IPv4 address, or one more than the place of the IPv6 address in `wide`, 4 bytes; 0: none |
 //!           only those runs of 256 slots of which one had an address
 //!  index    hash of an address: | slot, 4 bytes |
 //! ```
@@ -10,13 +10,19 @@
 //! those of its address: [`Addresses::clear`] comes before a change of either, and [`Addresses::set`] after it. So
 //! whoever finds a slot in the index may read the rest.
 //!
+//! The address of a name leads back to it, unless another name was given the same address later. Such slots, of which
+//! there are few or none, are listed. So the check of a source reads the line of its name and its place in the column,
+//! and no index.
+//!
 //! Cost: nothing as long as no name has an address. Then up to 4.1 bytes a slot of the table, 16 bytes an IPv6 address,
 //! and 5 to 6.3 bytes an address in the index.
 
 use super::{ExactTable, ExactWriter};
 use fib::hash_index::HashIndex;
 use fib::name::{Name, NameKind};
+use lookup::base::prefetch::prefetch;
 use lookup::hash::Digest;
+use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -57,6 +63,14 @@ impl Column {
         run[slot % RUN] = stored;
     }
 
+    /// Begins to fetch what is stored for a slot.
+    #[inline]
+    fn fetch(&self, slot: usize) {
+        if let Some(Some(run)) = self.runs.get(slot / RUN) {
+            prefetch((&raw const run[slot % RUN]).cast());
+        }
+    }
+
     fn is_empty(&self) -> bool {
         self.runs.is_empty()
     }
@@ -76,13 +90,15 @@ pub(crate) struct Addresses {
     free: Vec<u32>,
     index: HashIndex,
     hasher: RandomState,
+    /// Slots whose address leads to another name.
+    losers: HashSet<u32>,
 }
 
 impl Addresses {
     /// No addresses of the names in `table`.
     pub(crate) fn new(table: Arc<ExactTable>) -> Self {
         let (column, wide, free, index) = (Column::default(), Vec::new(), Vec::new(), HashIndex::default());
-        Self { table, column, wide, free, index, hasher: RandomState::new() }
+        Self { table, column, wide, free, index, hasher: RandomState::new(), losers: HashSet::new() }
     }
 
     /// The number of addresses that lead to a name.
@@ -98,17 +114,40 @@ impl Addresses {
         let stored = self.column.get(slot);
         match self.table.value_at(slot)? {
             1 => Some(IpAddr::V4(Ipv4Addr::from_bits(stored))),
-            2 => Some(IpAddr::V6(Ipv6Addr::from(*self.wide.get(stored as usize)?))),
+            2 => Some(IpAddr::V6(Ipv6Addr::from(*self.wide.get((stored as usize).checked_sub(1)?)?))),
             _ => None,
         }
     }
 
     /// The address of a MAC address, if it leads back to it. Any thread may ask, also while the name changes.
     pub(crate) fn of(&self, digest: Digest, mac: &[u8]) -> Option<IpAddr> {
-        let slot = self.table.slot_of(digest, mac)?;
-        // The value may be that of another address than the column's, for a moment.
-        let ip = self.at(slot)?;
-        (self.find(ip) == Some(slot)).then_some(ip)
+        self.leading_to(self.table.slot_of(digest, mac)?)
+    }
+
+    /// Begins questions for the addresses of MAC addresses: starts fetching where those are.
+    #[inline]
+    pub(crate) fn begin(&self, digests: &[Digest]) {
+        // Fetching is all that is asked for.
+        let _ = self.table.begin(digests);
+    }
+
+    /// The slot of a MAC address, given as a word. Starts fetching its address.
+    #[inline]
+    pub(crate) fn advance(&self, digest: Digest, mac: u64) -> Option<u32> {
+        if self.table.kind() != NameKind::Mac {
+            return None;
+        }
+        let slot = self.table.slot_of_word(digest, mac)?;
+        self.column.fetch(slot);
+        Some(slot as u32)
+    }
+
+    /// The address of the name in a slot, if it leads back to the name.
+    #[inline]
+    pub(crate) fn leading_to(&self, slot: usize) -> Option<IpAddr> {
+        let is_loser = !self.losers.is_empty() && self.losers.contains(&(slot as u32));
+        // While the name changes, its value may be there, and its address not yet.
+        self.at(slot).filter(|ip| !is_loser && !ip.is_unspecified())
     }
 
     /// The name that has an address. Names of other kinds than MAC addresses are not found.
@@ -127,7 +166,7 @@ impl Addresses {
                     Some(free) => *free = ip.octets(),
                     None => self.wide.push(ip.octets()),
                 }
-                place
+                place + 1
             }
         };
         self.column.set(self.table.n_slots(), slot, stored);
@@ -138,9 +177,11 @@ impl Addresses {
     pub(crate) fn clear(&mut self, slot: usize) {
         let Some(ip) = self.at(slot) else { return };
         self.unlink(slot, ip);
+        self.losers.remove(&(slot as u32));
         if ip.is_ipv6() {
-            self.free.push(self.column.get(slot));
+            self.free.push(self.column.get(slot) - 1);
         }
+        self.column.set(self.table.n_slots(), slot, 0);
     }
 
     /// The same addresses for the table that `writer` has now, which holds the same names in other slots.
@@ -155,8 +196,9 @@ impl Addresses {
             let Some((to, now)) = self.table.name_at(slot).and_then(|name| writer.slot_of(&name)) else { continue };
             if now == value {
                 new.column.set(new.table.n_slots(), to, self.column.get(slot));
-                if let Some(ip) = self.at(slot).filter(|ip| self.find(*ip) == Some(slot)) {
-                    new.link(to, ip);
+                match self.at(slot) {
+                    Some(ip) if self.find(ip) == Some(slot) => new.link(to, ip),
+                    _ => _ = new.losers.insert(to as u32),
                 }
             }
         }
@@ -165,7 +207,11 @@ impl Addresses {
 
     /// Bytes of heap memory, without those of the table.
     pub(crate) fn heap_bytes(&self) -> usize {
-        self.column.heap_bytes() + self.free.capacity() * 4 + self.wide.capacity() * 16 + self.index.heap_bytes()
+        self.column.heap_bytes()
+            + self.free.capacity() * 4
+            + self.wide.capacity() * 16
+            + self.losers.capacity() * 5
+            + self.index.heap_bytes()
     }
 
     /// The slot of the name that has an address.
@@ -179,8 +225,12 @@ impl Addresses {
             return;
         }
         let hash = self.hasher.hash_one(ip);
+        self.losers.remove(&(slot as u32));
         if let Some(other) = self.find(ip) {
             self.index.replace(hash, other as u32, slot as u32);
+            if other != slot {
+                self.losers.insert(other as u32);
+            }
             return;
         }
         let mut index = std::mem::take(&mut self.index);

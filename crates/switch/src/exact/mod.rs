@@ -265,15 +265,33 @@ impl ExactTable {
         value_of(mark).map(|_| slot)
     }
 
+    /// [`ExactTable::slot_of`] for a name as a word, if slots are words. The home is read without a branch that depends on
+    /// the name.
+    #[inline]
+    fn slot_of_word(&self, digest: Digest, word: u64) -> Option<usize> {
+        let home = self.home(digest);
+        let lines: &[marked::Line] = self.slots.as_chunks().0;
+        let mut found = 0u32;
+        for (at, held) in lines[home].iter().enumerate() {
+            let held = held.load(Ordering::Acquire);
+            found |= u32::from(held >> MARK_BITS == word && held & MARK >= FIRST_VALUE) << at;
+        }
+        if found != 0 {
+            return Some(home * marked::WORDS + found.trailing_zeros() as usize);
+        }
+        let (slot, mark) = self.find_word(home, word);
+        value_of(mark).map(|_| slot)
+    }
+
     /// The value of a name, given by its bytes, at most [`MAX_NAME`].
     pub(crate) fn get_bytes(&self, name: &[u8], digest: Digest) -> Option<u16> {
         self.get_key(digest, &Key::new(name))
     }
 
-    /// Which of up to [`BURST`] names, given as words, have the value: bit `i` for name `i`. For tables with slots of one word
-    /// only; others have none of them.
+    /// Which of the names of a search that was [begun](ExactTable::begin) in this table, given as words, have the value:
+    /// bit `i` for name `i`. For tables with slots of one word only; others have none of them.
     #[inline]
-    pub(crate) fn hold(&self, words: &[u64], digests: &[Digest], value: u16) -> u32 {
+    pub(crate) fn hold(&self, searches: &Searches, words: &[u64], digests: &[Digest], value: u16) -> u32 {
         if self.stride > 1 {
             return 0;
         }
@@ -281,7 +299,6 @@ impl ExactTable {
         for (wanted, word) in wanted.iter_mut().zip(words) {
             *wanted = word << MARK_BITS | (u64::from(value) + FIRST_VALUE);
         }
-        let searches = self.begin(digests);
         let lines = self.slots.as_chunks().0;
         let mut held = marked::contained(Kernel::get(), lines, &searches.homes, &wanted[..words.len()]);
         // Those that are outside their homes, and those that are not here at all.

@@ -347,6 +347,12 @@ mod tests {
             assert_eq!(Exact::get(writer.valid(), &name), oracle.names.get(&name).copied(), "step {step}, {name}");
             assert_eq!(shared.neighbours.get(ip), oracle.owners.get(&ip).copied(), "step {step}, {ip}");
             assert_eq!(shared.neighbours.len(), oracle.owners.len());
+            if let Some((slot, _)) = writer.valid().exact.slot_of(&name) {
+                let own = oracle.names.get(&name).copied().flatten();
+                let leads_back = |ip: &IpAddr| oracle.owners.get(ip).is_some_and(|mac| mac[..] == *name.as_bytes());
+                let got = shared.neighbours.hosts().leading_to(slot);
+                assert_eq!(got, own.filter(leads_back), "step {step}, {name}");
+            }
             assert_eq!(writer.valid().len(), oracle.names.len());
         }
         let mut all = HashMap::new();

@@ -9,7 +9,7 @@
 //! **Bursts in flight.** If a burst is full, more frames are waiting. Then the worker begins the lookups of the next
 //! burst before it finishes those of this one, so that the memory system always has requests. Flows and names are looked
 //! up one after the other, so with connection tracking two bursts are in flight: of one the flows come, of the burst
-//! before it the names. A burst that is not full is finished at once, and so is every burst when no frame follows it.
+//! before it the names. A check of sources, which comes before both, has one more in flight. A burst that is not full is finished at once, and so is every burst when no frame follows it.
 //! Bursts are finished in the order of their reception. Each is forwarded by the plane that was published when it came.
 //!
 //! Workers share nothing that changes on the fast path: each has its own receive queues, packets, counters and reader
@@ -25,11 +25,13 @@
 //!
 //! Limits: 254 ports a worker.
 
+mod leads;
 mod routed;
 mod sources;
 mod work;
 
 use crate::answer::answer;
+use crate::bits::PortSet;
 use crate::counters::{DropReason, WorkerCounters};
 use crate::flow::Route;
 use crate::flow::control::{SharedStage, lock};
@@ -40,8 +42,9 @@ use crate::port::{Port, Role};
 use crate::shim;
 use crate::table::Table;
 use arrayvec::ArrayVec;
-use fib::action::{Action, PortId};
+use fib::action::PortId;
 use fib::designs;
+use leads::{Lead, Leads};
 use netio::{NetError, Packet, Pool, Waiter, Waker};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -113,14 +116,19 @@ pub struct Worker<T> {
     next_revival: Option<Instant>,
     /// The burst that was received last.
     work: Box<Work<T>>,
-    /// The burst before it, if the lookups of its flows are in flight. Otherwise unused memory.
+    /// The burst before it, if the check of its sources is in flight. Otherwise unused memory.
+    checked: Box<Work<T>>,
+    is_checking: bool,
+    /// The burst before these, if the lookups of its flows are in flight. Otherwise unused memory.
     tracked: Box<Work<T>>,
     is_tracking: bool,
     /// The burst before these, if the lookups of its names are in flight. Otherwise unused memory.
     earlier: Box<Work<T>>,
     is_in_flight: bool,
+    leads: Leads,
+    trunks: PortSet,
     /// Ports with staged frames.
-    dirty: ArrayVec<u8, 255>,
+    dirty: PortSet,
 }
 
 impl<T: Table> Worker<T> {
@@ -134,6 +142,8 @@ impl<T: Table> Worker<T> {
         stage: Option<SharedStage>,
         router: Option<Router>,
     ) -> io::Result<Self> {
+        let mut trunks = PortSet::default();
+        (0..).zip(&ports).filter(|(_, port)| port.role == Role::Trunk).for_each(|(i, _)| trunks.insert(i));
         Ok(Self {
             index,
             port_index: PortIndex::new(&ports),
@@ -149,11 +159,15 @@ impl<T: Table> Worker<T> {
             n_down: 0,
             next_revival: None,
             work: Work::new(),
+            checked: Work::new(),
+            is_checking: false,
             tracked: Work::new(),
             is_tracking: false,
             earlier: Work::new(),
             is_in_flight: false,
-            dirty: ArrayVec::new(),
+            leads: Leads::default(),
+            trunks,
+            dirty: PortSet::default(),
         })
     }
 
@@ -167,8 +181,8 @@ impl<T: Table> Worker<T> {
         self.waiter.waker()
     }
 
-    /// Receives at most one burst of every port; returns the frames received. Full bursts may stay in flight: one, or
-    /// two with connection tracking. A call that receives nothing finishes them. Never sleeps.
+    /// Receives at most one burst of every port; returns the frames received. Full bursts may stay in flight: one for
+    /// names, one for flows if connections are tracked, and one for sources if these are checked. A call that receives nothing finishes them. Never sleeps.
     pub fn poll_once(&mut self) -> usize {
         if self.n_down > 0 {
             self.revive_ports();
@@ -235,12 +249,28 @@ impl<T: Table> Worker<T> {
         let plane = self.shared.plane.load();
         self.refresh_table(&plane);
         self.counters.received.add(self.work.burst.len() as u64);
-        (self.work.entry, self.work.from_trunk) = (entry, self.ports[entry].role == Role::Trunk);
+        let from_trunk = self.ports[entry].role == Role::Trunk;
+        (self.work.entry, self.work.from_trunk, self.work.epoch) = (entry, from_trunk, epoch);
         // The gateway looks names up while it finishes a burst, so its bursts are finished one by one.
         let may_wait = self.work.burst.is_full() && self.router.is_none();
-        self.check_sources(&plane, entry);
+        let is_checked = self.begin_sources(&plane);
         self.work.plane = Some(plane);
-        self.begin_flows(epoch);
+        if is_checked && may_wait {
+            std::mem::swap(&mut self.work, &mut self.checked);
+            if std::mem::replace(&mut self.is_checking, true) {
+                self.track(true);
+            }
+        } else {
+            self.forward_checked();
+            self.track(may_wait);
+        }
+    }
+
+    /// Finishes the check of the sources of the burst, and begins the lookups of its flows, or of its names. If it
+    /// `may_wait`, these stay in flight.
+    fn track(&mut self, may_wait: bool) {
+        self.finish_sources();
+        self.begin_flows();
         if self.stage.is_some() && may_wait {
             std::mem::swap(&mut self.work, &mut self.tracked);
             if std::mem::replace(&mut self.is_tracking, true) {
@@ -254,13 +284,24 @@ impl<T: Table> Worker<T> {
 
     /// Begins the lookups of the flows of the burst. Those of the burst before it advance: their lines have come, and
     /// their entries come while this burst is read.
-    fn begin_flows(&mut self, epoch: u32) {
+    fn begin_flows(&mut self) {
         let Some(stage) = &self.stage else { return };
         let mut stage = lock(stage);
         if self.is_tracking {
             stage.advance(&mut self.tracked.tracking);
         }
-        stage.begin(&mut self.work.tracking, &self.work.burst, self.work.from_trunk, epoch);
+        let Work { tracking, burst, from_trunk, epoch, .. } = &mut *self.work;
+        stage.begin(tracking, burst, *from_trunk, *epoch);
+    }
+
+    /// Forwards the burst whose sources are being checked, if there is one, up to the lookups of its flows or names.
+    fn forward_checked(&mut self) {
+        if self.is_checking {
+            self.is_checking = false;
+            std::mem::swap(&mut self.work, &mut self.checked);
+            self.track(true);
+            std::mem::swap(&mut self.work, &mut self.checked);
+        }
     }
 
     /// Forwards the burst whose flows are in flight, if there is one, up to the lookups of its names.
@@ -311,6 +352,7 @@ impl<T: Table> Worker<T> {
 
     /// Finishes the bursts in flight.
     pub fn finish(&mut self) {
+        self.forward_checked();
         self.forward_tracked();
         self.finish_earlier();
     }
@@ -449,6 +491,7 @@ impl<T: Table> Worker<T> {
             true => u32::MAX,
             false => table.members(&plane.valid, &work.names, &work.digests, &work.searches),
         };
+        self.leads.follow(&plane.actions, &self.ports, &self.port_index);
         let mut to_gateway = 0;
         for i in 0..n {
             let owner = usize::from(self.work.owners[i]);
@@ -472,12 +515,12 @@ impl<T: Table> Worker<T> {
     #[inline]
     fn exit_of(&self, plane: &Plane<T>, entry: Option<usize>, i: usize) -> Result<Exit, DropReason> {
         let local = || plane.local.get(&self.work.names, i, self.work.digests[i]).map(PortId);
-        let id = match plane.actions.get(self.work.values[i] as usize) {
-            Some(Action::Port(id)) => *id,
-            Some(Action::Local) => local().ok_or(DropReason::NotLocal)?,
-            Some(Action::Drop) => return Err(DropReason::NoRoute),
-            Some(Action::Tunnel { .. } | Action::Punt) => return Err(DropReason::Unsupported),
-            None => return Err(DropReason::NoAction),
+        let id = match self.leads.get(self.work.values[i]) {
+            Lead::Trunk(exit) if entry == Some(usize::from(exit)) => return Err(DropReason::InputPort),
+            Lead::Trunk(exit) => return Ok(Exit::Port(exit)),
+            Lead::Port(id) => id,
+            Lead::Local => local().ok_or(DropReason::NotLocal)?,
+            Lead::Drop(reason) => return Err(reason),
         };
         let Some(exit) = self.port_index.get(id) else {
             let gateway = self.router.as_ref().filter(|router| router.port == id).ok_or(DropReason::NoPort)?;
@@ -499,7 +542,7 @@ impl<T: Table> Worker<T> {
         for (i, mut packet) in self.work.burst.drain(..).enumerate() {
             let (exit, changed) = match self.work.fates[i] {
                 Fate::Forward(exit) => {
-                    let to_trunk = self.ports[usize::from(exit)].role == Role::Trunk;
+                    let to_trunk = self.trunks.contains(exit);
                     let has_shim = from_trunk && bare >> i & 1 == 0;
                     (usize::from(exit), change_shim(&mut packet, has_shim, to_trunk))
                 }
@@ -514,12 +557,9 @@ impl<T: Table> Worker<T> {
                 self.pool.put(packet);
                 continue;
             }
-            let staged = &mut self.ports[exit].staged;
-            if staged.is_empty() {
-                self.dirty.push(exit as u8);
-            }
+            self.dirty.insert(exit as u8);
             // There is room: only one burst is staged at a time, and a staging holds a burst.
-            staged.push(packet);
+            self.ports[exit].staged.push(packet);
         }
     }
 

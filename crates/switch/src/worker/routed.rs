@@ -76,9 +76,7 @@ impl<T: Table> Worker<T> {
                 self.pool.put(packet);
                 continue;
             };
-            if port.staged.is_empty() {
-                self.dirty.push(exit);
-            }
+            self.dirty.insert(exit);
             port.staged.push(packet);
             self.counters.originated.add(1);
         }

@@ -1,75 +1,167 @@
 //! What a worker does with the sources of frames from host ports: see [`crate::source`].
+//!
+//! ```text
+//!  begin                                        finish
+//!  source addresses ─► digests ─► lines ─ ─ ─ ► local at this port? ─┬─ IPv4, and no IP sources are checked: true
+//!                              └► lines ─ ─ ─ ► address of the name ─┴─ other frames: what they say, one by one
+//! ```
+//! The check comes before all else that is done with a burst. So a full burst whose check has begun waits for the next
+//! burst, and its lines come meanwhile.
 
 use super::Worker;
-use crate::bits::ones;
+use super::work::Work;
+use crate::bits::{first, ones};
 use crate::counters::DropReason;
+use crate::exact::Searches;
 use crate::plane::Plane;
-use crate::source::{CheckSource, Checked, Place, source};
+use crate::source::{CheckSource, Checked, Place, ip_source, source};
 use crate::table::Table;
-use lookup::hash::Digest;
+use lookup::hash::{Digest, Hasher};
 use netio::BURST;
 
+/// The check of a burst, from its begin to its end.
+pub(super) struct Sources {
+    checked: Checked,
+    /// Frames that have a source.
+    whole: u32,
+    /// Frames of which more must be looked at.
+    more: u32,
+    /// The source of each frame, as a name that is to be local.
+    names: [u64; BURST],
+    digests: [Digest; BURST],
+    searches: Searches,
+}
+
+impl Default for Sources {
+    fn default() -> Self {
+        Self {
+            checked: Checked::Nothing,
+            whole: 0,
+            more: 0,
+            names: [0; BURST],
+            digests: [Digest(0); BURST],
+            searches: Searches::default(),
+        }
+    }
+}
+
+impl Sources {
+    fn digest(&mut self, hasher: &Hasher, n: usize, name_len: usize) {
+        hasher.digest_words(&self.names[..n], name_len, &mut self.digests[..n]);
+    }
+}
+
 impl<T: Table> Worker<T> {
+    /// Begins to check the sources of the burst, which came under `plane`. False if there is nothing to check.
+    #[inline]
+    pub(super) fn begin_sources(&mut self, plane: &Plane<T>) -> bool {
+        let port = &self.ports[self.work.entry];
+        if port.check_source == CheckSource::Off {
+            return false;
+        }
+        // Without a FIB all frames are dropped anyway.
+        let (Ok(field), Some(hasher)) = (plane.field, self.table.as_ref().and_then(Table::hasher)) else {
+            return false;
+        };
+        let checked = port.check_source.with_names(field.kind());
+        if checked == Checked::Nothing {
+            return false;
+        }
+        let Work { sources, burst, .. } = &mut *self.work;
+        let n = burst.len();
+        (sources.checked, sources.whole, sources.more) = (checked, 0, 0);
+        let name_len = if checked == Checked::Ip {
+            for (i, packet) in burst.iter().enumerate() {
+                let read = ip_source(packet.frame(), field.kind());
+                sources.names[i] = read.unwrap_or(0);
+                sources.whole |= u32::from(read.is_some()) << i;
+            }
+            sources.more = first(n);
+            4
+        } else {
+            // Frames that are too short for addresses are dropped as such.
+            for (i, packet) in burst.iter().enumerate() {
+                let read = source(packet.frame(), checked);
+                let (address, says_more) = read.unwrap_or((0, false));
+                sources.names[i] = address;
+                sources.whole |= u32::from(read.is_some()) << i;
+                sources.more |= u32::from(says_more) << i;
+            }
+            6
+        };
+        sources.digest(hasher, n, name_len);
+        sources.searches = plane.local.begin(&sources.digests[..n]);
+        if checked == Checked::MacAndIp {
+            self.shared.neighbours.view().begin(&sources.digests[..n]);
+        }
+        true
+    }
+
     /// Drops the frames of the burst that do not say truly who sent them. This comes before everything else, so that they
     /// begin no flow, end none, and get no answer.
     #[inline]
-    pub(super) fn check_sources(&mut self, plane: &Plane<T>, entry: usize) {
-        let port = &self.ports[entry];
-        if port.check_source == CheckSource::Off {
-            return;
-        }
-        // Without a FIB all frames are dropped anyway.
-        let (Ok(field), Some(hasher)) = (plane.field, self.table.as_ref().and_then(Table::hasher)) else { return };
-        let checked = port.check_source.with_names(field.kind());
+    pub(super) fn finish_sources(&mut self) {
+        let checked = std::mem::replace(&mut self.work.sources.checked, Checked::Nothing);
         if checked == Checked::Nothing {
             return;
         }
-        let n = self.work.burst.len();
-        let (mut sources, mut digests) = ([0; BURST], [Digest(0); BURST]);
-        // Frames that are too short for addresses are dropped as such.
-        let (mut whole, mut more) = (0, 0);
-        for (i, packet) in self.work.burst.iter().enumerate() {
-            if let Some((address, says_more)) = source(packet.frame(), checked) {
-                sources[i] = address;
-                whole |= 1 << i;
-                more |= u32::from(says_more) << i;
+        let Some(plane) = self.work.plane.take() else { return };
+        let Work { sources, burst, entry, .. } = &*self.work;
+        let (n, port) = (burst.len(), self.ports[*entry].id);
+        let held = || plane.local.hold(&sources.searches, &sources.names[..n], &sources.digests[..n], port.0);
+        if checked == Checked::Mac {
+            let here = held();
+            let (forged, more) = (sources.whole & !here, sources.more & here);
+            if forged | more != 0 {
+                self.refuse(&plane, checked, forged, more, &[None; BURST]);
             }
-        }
-        let here = match checked {
-            Checked::Ip => whole,
-            _ => {
-                hasher.digest_words(&sources[..n], 6, &mut digests[..n]);
-                plane.local.hold(&sources[..n], &digests[..n], port.id.0)
+        } else {
+            let mut slots = [None; BURST];
+            if checked == Checked::MacAndIp {
+                let neighbours = self.shared.neighbours.view();
+                for i in ones(sources.more) {
+                    slots[i] = neighbours.advance(sources.digests[i], sources.names[i]);
+                }
             }
-        };
-        let (forged, more) = (whole & !here, more & here);
-        if forged | more != 0 {
-            self.refuse(plane, entry, checked, forged, more);
+            let here = held();
+            let (forged, more) = match checked {
+                // A packet from a name that is here says nothing else.
+                Checked::Ip => (0, sources.more & !(sources.whole & here)),
+                _ => (sources.whole & !here, sources.more & here),
+            };
+            self.refuse(&plane, checked, forged, more, &slots);
         }
+        self.work.plane = Some(plane);
     }
 
-    /// Drops the frames `forged`, and those of `more` whose other claims are wrong.
+    /// Drops the frames `forged`, and those of `more` whose other claims are wrong. `slots` has the place of the address
+    /// of the name that a frame is from, where it is known.
     #[inline(never)]
-    fn refuse(&mut self, plane: &Plane<T>, entry: usize, checked: Checked, forged: u32, more: u32) {
+    fn refuse(&mut self, plane: &Plane<T>, checked: Checked, forged: u32, more: u32, slots: &[Option<u32>; BURST]) {
         let Some(hasher) = self.table.as_ref().and_then(Table::hasher) else { return };
-        let mut reasons = [None; BURST];
-        ones(forged).for_each(|i| reasons[i] = Some(DropReason::SourceMac));
+        let mut wrong = forged;
+        let mut reasons = [DropReason::SourceMac; BURST];
         if more != 0 {
-            let port = self.ports[entry].id;
+            let port = self.ports[self.work.entry].id;
             let (local, valid, neighbours) = (&*plane.local, &*plane.valid, self.shared.neighbours.view());
-            let place = Place { port, checked, local, valid, hasher, neighbours };
-            ones(more).for_each(|i| reasons[i] = place.check(self.work.burst[i].frame()).err());
+            let mut place = Place { port, checked, local, valid, hasher, neighbours, led: None };
+            for i in ones(more) {
+                place.led = slots[i].and_then(|slot| place.neighbours.finish(slot));
+                if let Err(reason) = place.check(self.work.burst[i].frame()) {
+                    wrong |= 1 << i;
+                    reasons[i] = reason;
+                }
+            }
         }
-        if reasons.iter().all(Option::is_none) {
+        if wrong == 0 {
             return;
         }
-        for (packet, reason) in std::mem::take(&mut self.work.burst).into_iter().zip(reasons) {
-            match reason {
-                None => self.work.burst.push(packet),
-                Some(reason) => {
-                    self.counters.drop_frame(reason);
-                    self.pool.put(packet);
-                }
+        for (i, packet) in std::mem::take(&mut self.work.burst).into_iter().enumerate() {
+            if wrong >> i & 1 == 0 {
+                self.work.burst.push(packet);
+            } else {
+                self.counters.drop_frame(reasons[i]);
+                self.pool.put(packet);
             }
         }
     }

@@ -1,6 +1,7 @@
 //! The working memory of one burst, from its reception to its departure.
 
 use super::Fate;
+use super::sources::Sources;
 use crate::counters::DropReason;
 use crate::exact::Searches;
 use crate::flow::Tracking;
@@ -17,8 +18,11 @@ pub(super) struct Work<T> {
     /// The port that it came from.
     pub(super) entry: usize,
     pub(super) from_trunk: bool,
+    /// See [`Shared::epoch`](crate::plane::Shared::epoch), before the plane was loaded.
+    pub(super) epoch: u32,
     /// The plane that it is forwarded by. None while there is no burst.
     pub(super) plane: Option<Guard<Arc<Plane<T>>>>,
+    pub(super) sources: Sources,
     pub(super) tracking: Tracking,
     pub(super) names: Names,
     pub(super) digests: [Digest; BURST],
@@ -36,7 +40,9 @@ impl<T> Work<T> {
             burst: Burst::new(),
             entry: 0,
             from_trunk: false,
+            epoch: 0,
             plane: None,
+            sources: Sources::default(),
             tracking: Tracking::default(),
             names: Names::default(),
             digests: [Digest(0); BURST],
