@@ -23,18 +23,74 @@ const LANES: usize = 8;
 /// The digests of names of up to [`MAX_IFMA_LEN`] bytes.
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
 pub(super) fn digest_52(batch: &Batch, names: &[u64], out: &mut [Digest]) {
-    let [low, high] = halves(batch.a);
-    let (l0, l1) = (set(low & ((1 << 52) - 1)), set(low >> 52));
-    let (high, addend, mask) = (set(high), set(batch.addend), set(batch.mask));
+    let by = By52::new(batch);
+    let (bursts, names) = names.as_chunks::<{ ABREAST * LANES }>();
+    let (out_bursts, out) = out.as_chunks_mut::<{ ABREAST * LANES }>();
+    for (names, out) in bursts.iter().zip(out_bursts) {
+        let mut words = [set(0); ABREAST];
+        for (word, names) in words.iter_mut().zip(names.as_chunks().0) {
+            *word = load(names);
+        }
+        for (digests, out) in by.digests(words).into_iter().zip(out.as_chunks_mut().0) {
+            store(out, digests);
+        }
+    }
     let (names, names_rest) = names.as_chunks::<LANES>();
     let (out, out_rest) = out.as_chunks_mut::<LANES>();
     for (names, out) in names.iter().zip(out) {
-        let word = _mm512_and_si512(load(names), mask);
-        let carried = _mm512_madd52hi_epu64(_mm512_mullo_epi64(word, l1), word, l0);
-        let sum = _mm512_add_epi64(_mm512_mullo_epi64(word, high), addend);
-        store(out, mix(_mm512_add_epi64(sum, _mm512_srli_epi64::<12>(carried))));
+        store(out, by.digests([load(names)])[0]);
     }
     batch.digest_all(names_rest, out_rest);
+}
+
+/// Vectors whose steps are taken in turn, so that the products of one hide the latency of those of the others.
+const ABREAST: usize = 4;
+
+/// The constants of [`digest_52`], in all lanes.
+#[derive(Clone, Copy)]
+struct By52 {
+    l0: __m512i,
+    l1: __m512i,
+    high: __m512i,
+    addend: __m512i,
+    mask: __m512i,
+}
+
+impl By52 {
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn new(batch: &Batch) -> Self {
+        let [low, high] = halves(batch.a);
+        Self {
+            l0: set(low & ((1 << 52) - 1)),
+            l1: set(low >> 52),
+            high: set(high),
+            addend: set(batch.addend),
+            mask: set(batch.mask),
+        }
+    }
+
+    /// The digests of `N` vectors of words.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512ifma")]
+    fn digests<const N: usize>(&self, mut words: [__m512i; N]) -> [__m512i; N] {
+        words.iter_mut().for_each(|word| *word = _mm512_and_si512(*word, self.mask));
+        let mut carried = words;
+        carried.iter_mut().for_each(|word| *word = _mm512_mullo_epi64(*word, self.l1));
+        let mut sums = words;
+        sums.iter_mut().for_each(|word| *word = _mm512_mullo_epi64(*word, self.high));
+        for (carried, word) in carried.iter_mut().zip(words) {
+            *carried = _mm512_madd52hi_epu64(*carried, word, self.l0);
+        }
+        for (sum, carried) in sums.iter_mut().zip(carried) {
+            *sum = _mm512_add_epi64(_mm512_add_epi64(*sum, self.addend), _mm512_srli_epi64::<12>(carried));
+        }
+        for factor in [MIX_1, MIX_2] {
+            sums.iter_mut().for_each(|sum| *sum = _mm512_mullo_epi64(fold(*sum), set(factor)));
+        }
+        sums.iter_mut().for_each(|sum| *sum = fold(*sum));
+        sums
+    }
 }
 
 /// The digests of names of up to 8 bytes.

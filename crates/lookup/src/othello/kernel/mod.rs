@@ -531,16 +531,35 @@ unsafe fn read_edited<S: Sizing, C: Cell>(
 /// The first `values.len()` spots are written, and located in shards that are still there.
 #[inline(always)]
 unsafe fn read_spots<C: Cell>(words: &Words<'_>, cell: C, digests: &[Digest], spots: &Spots, values: &mut [u64]) {
-    let layout = cell.layout();
+    // A full burst has a loop of its own, which the compiler unrolls.
+    if let (Ok(values), Ok(digests)) =
+        (<&mut [u64; BURST]>::try_from(&mut *values), <&[Digest; BURST]>::try_from(digests))
+    {
+        for index in 0..BURST {
+            // SAFETY: by the caller's contract.
+            unsafe { read_spot(words, cell, digests[index], spots, index, &mut values[index]) };
+        }
+        return;
+    }
     for (index, (value, &digest)) in values.iter_mut().zip(digests).enumerate() {
         // SAFETY: by the caller's contract.
-        unsafe {
-            let (first_shift, second_shift) =
-                if C::Layout::NATIVE.is_some() { (0, 0) } else { spots.shifts[index].assume_init() };
-            let first = layout.read(words.base.add(spots.first[index].assume_init()), first_shift.into());
-            let second = layout.read(words.base.add(spots.second[index].assume_init()), second_shift.into());
-            *value = cell.answer(first, second, digest);
-        }
+        unsafe { read_spot(words, cell, digest, spots, index, value) };
+    }
+}
+
+/// Reads both cells of a spot.
+/// # Safety
+/// The spot is written, and located in a shard that is still there.
+#[inline(always)]
+unsafe fn read_spot<C: Cell>(words: &Words<'_>, cell: C, digest: Digest, spots: &Spots, index: usize, value: &mut u64) {
+    let layout = cell.layout();
+    // SAFETY: by the caller's contract.
+    unsafe {
+        let (first_shift, second_shift) =
+            if C::Layout::NATIVE.is_some() { (0, 0) } else { spots.shifts[index].assume_init() };
+        let first = layout.read(words.base.add(spots.first[index].assume_init()), first_shift.into());
+        let second = layout.read(words.base.add(spots.second[index].assume_init()), second_shift.into());
+        *value = cell.answer(first, second, digest);
     }
 }
 
