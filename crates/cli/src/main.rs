@@ -33,7 +33,7 @@ enum Command {
     Controller(controller::Args),
     /// Run a switch (--config), or add and list switches at the controller
     Switch(switch::Args),
-    /// The controller's store: check, back up, restore; the controller is stopped
+    /// The controller's store: check, back up, restore, repair; the controller is stopped
     #[command(subcommand)]
     Store(store::StoreCommand),
     /// Names, and the hosts they are attached to

@@ -1,6 +1,6 @@
-//! `fibula store`: the controller's store while the controller is stopped.
+//! `fibula store`: the controller's store.
 
-use ::controller::store::{SqliteStore, StoreError, put_back};
+use ::controller::store::{Repaired, SqliteStore, StoreError, put_back, repair};
 use command::output::{Exit, Failure, OrExit, Output};
 use std::path::PathBuf;
 
@@ -18,6 +18,15 @@ pub(crate) enum StoreCommand {
         #[arg(long, value_name = "FILE")]
         store: PathBuf,
         /// The copy; must not exist
+        #[arg(long, value_name = "FILE")]
+        to: PathBuf,
+    },
+    /// Write a new store from what is left of a damaged one, which is only read
+    Repair {
+        /// The damaged store, as in controller.toml
+        #[arg(long, value_name = "FILE")]
+        store: PathBuf,
+        /// The new store; must not exist
         #[arg(long, value_name = "FILE")]
         to: PathBuf,
     },
@@ -64,6 +73,15 @@ impl StoreCommand {
                 let row = serde_json::json!({"rows": rows, "to": to});
                 out.done(&row, format!("{rows} rows are in {}", to.display()))
             }
+            StoreCommand::Repair { store, to } => {
+                let repaired = repair(&store, &to).map_err(|error| refused(error, "there is no new store"))?;
+                out.done(&repaired, told(&repaired, &to))?;
+                if repaired.whole {
+                    return Ok(());
+                }
+                let what = format!("{} has less than was acknowledged: see what is lost", to.display());
+                Err(Failure::new(Exit::CheckFailed, what))
+            }
             StoreCommand::Restore { from, store } => {
                 let rows = put_back(&from, &store).map_err(|error| refused(error, "the copy is not put back"))?;
                 let row = serde_json::json!({"rows": rows, "store": store});
@@ -71,6 +89,36 @@ impl StoreCommand {
             }
         }
     }
+}
+
+/// What a repair did, in lines.
+fn told(repaired: &Repaired, to: &std::path::Path) -> String {
+    let counts = |counts: &std::collections::BTreeMap<&'static str, u64>| -> String {
+        let counts: Vec<String> = counts.iter().map(|(kind, n)| format!("{n} {kind}")).collect();
+        if counts.is_empty() { "nothing".to_owned() } else { counts.join(", ") }
+    };
+    let mut lines = vec![format!("{} has {}", to.display(), counts(&repaired.saved))];
+    lines.extend(repaired.notes.iter().cloned());
+    if repaired.whole {
+        lines.push("nothing is lost: it has every acknowledged change".to_owned());
+        return lines.join("\n");
+    }
+    match repaired.missing_rows {
+        Some(0) => {}
+        Some(n) => lines.push(format!("{n} rows are missing; what follows from others is made again")),
+        None => lines.push("how many rows are missing is not known".to_owned()),
+    }
+    match repaired.missing_transactions {
+        0 if repaired.may_be_older => lines.push("acknowledged changes may be missing: rows may be older".to_owned()),
+        0 => {}
+        n => lines.push(format!("{n} acknowledged transactions are missing: what they changed is older, or missing")),
+    }
+    lines.extend(repaired.gaps.iter().map(|gap| format!("missing rows were {gap}")));
+    if !repaired.lost.is_empty() {
+        lines.push(format!("known to be lost: {}", counts(&repaired.lost_by_kind)));
+    }
+    lines.extend(repaired.lost.iter().map(|lost| format!("lost: {lost}")));
+    lines.join("\n")
 }
 
 fn open(path: &std::path::Path) -> anyhow::Result<SqliteStore> {

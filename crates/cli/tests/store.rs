@@ -1,4 +1,4 @@
-//! `fibula store`: check, back up, restore.
+//! `fibula store`: check, back up, repair, restore.
 
 mod support;
 
@@ -40,6 +40,21 @@ async fn store_is_checked_backed_up_and_restored() {
     let refused = site.fibula(&["controller", "--config", config.to_str().unwrap()]);
     assert_eq!(exit_code(&refused), 3);
     assert!(stderr(&refused).contains("is damaged"), "{}", stderr(&refused));
+
+    let new = site.path("new").to_str().unwrap().to_owned();
+    let repaired = site.fibula(&["store", "repair", "--store", &store_text, "--to", &new]);
+    assert_eq!(exit_code(&repaired), 6, "{}", stderr(&repaired));
+    let told = String::from_utf8(repaired.stdout).unwrap();
+    let lines =
+        ["1 host ports, 1 hosts, 1 names, 1 switches", "1 rows are missing", "lost: the name 02:00:a1:b2:c3:d4, "];
+    assert!(lines.iter().all(|line| told.contains(line)), "{told}");
+    let in_place = site.fibula(&["store", "restore", "--from", &new, "--store", &store_text]);
+    assert_eq!(exit_code(&in_place), 0, "{}", stderr(&in_place));
+    let controller = site.start();
+    let mut client = site.client().await;
+    let names = client.list_names(v1::ListNamesRequest::default()).await.unwrap().into_inner().names;
+    assert_eq!(names, [record(1, "h1")], "all but the damaged one");
+    assert_eq!(controller.terminate(), Some(0));
 
     let restored = site.fibula(&["store", "restore", "--from", &copy_text, "--store", &store_text]);
     assert_eq!(exit_code(&restored), 0, "{}", stderr(&restored));

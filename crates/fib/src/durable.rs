@@ -27,6 +27,9 @@ use crate::topology::{End, Link, NodeId};
 use lookup::hash::{Family, SecretKey};
 use std::collections::BTreeSet;
 
+mod salvage;
+pub use salvage::{Lost, Salvaged, salvage, settings_of};
+
 /// One change of the store.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct RowChange {

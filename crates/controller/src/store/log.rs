@@ -60,6 +60,8 @@ pub(super) struct Contents {
     pub(super) last: u64,
     /// Whether blocks are damaged.
     pub(super) damaged: bool,
+    /// Whether the file is shorter than any log that was begun, so that records behind the last one may be missing.
+    pub(super) cut: bool,
     /// Whether blocks of a torn record are behind the last one.
     pub(super) leftover: bool,
     /// Block at which the next record goes.
@@ -109,10 +111,7 @@ impl Log {
 
     /// What it holds; `None` when it is empty.
     pub(super) fn read(&self) -> io::Result<Option<Contents>> {
-        let mut bytes = vec![0; self.file.metadata()?.len() as usize];
-        self.file.read_exact_at(&mut bytes, 0)?;
-        // Zeros: its owner ended before it had written a header, and so before it had acknowledged anything.
-        Ok(Some(Contents::of(&bytes)).filter(|contents| contents.generation > 0 || contents.damaged))
+        Contents::read(&self.file)
     }
 
     /// Begins a generation in which transactions after `base` will be, of this store. Those up to `base` are in SQLite's
@@ -263,6 +262,16 @@ enum Block<'a> {
 }
 
 impl Contents {
+    /// What a log holds; `None` when it is empty.
+    pub(super) fn read(file: &File) -> io::Result<Option<Contents>> {
+        let mut bytes = vec![0; file.metadata()?.len() as usize];
+        file.read_exact_at(&mut bytes, 0)?;
+        // Zeros: its owner ended before it had written a header, and so before it had acknowledged anything.
+        let cut = (bytes.len() as u64) < LOG_BYTES;
+        let contents = Contents { cut, ..Contents::of(&bytes) };
+        Ok(Some(contents).filter(|contents| contents.generation > 0 || contents.damaged))
+    }
+
     /// Reads a log. A store of 0 is in none of its blocks.
     fn of(bytes: &[u8]) -> Contents {
         let blocks: Vec<&[u8]> = bytes.chunks_exact(BLOCK).collect();

@@ -6,11 +6,13 @@
 #[cfg(test)]
 mod damage;
 mod log;
+mod salvage;
 mod seal;
 mod sqlite;
 
 pub use fib::durable::RowChange;
 use rusqlite::ErrorCode;
+pub use salvage::{Repaired, repair};
 pub use sqlite::{Checked, SqliteStore, put_back};
 use std::path::{Path, PathBuf};
 
@@ -69,11 +71,21 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// What the file holds is not what was written.
-    #[error("the store {path} is damaged: {what}. `fibula store check` lists what is; restore it from a backup")]
+    #[error(
+        "the store {path} is damaged: {what}. `fibula store check` lists what is; restore it from a backup, or see what `fibula store repair` saves"
+    )]
     Damaged {
         /// The store.
         path: PathBuf,
         /// What was found.
+        what: String,
+    },
+    /// What is left makes no network.
+    #[error("nothing can be made of what is left of {path}: {what}; restore a backup")]
+    BeyondRepair {
+        /// The store.
+        path: PathBuf,
+        /// What is lost.
         what: String,
     },
     /// Transactions that were acknowledged are neither in the file nor in its log.
@@ -157,6 +169,7 @@ impl StoreError {
                 self,
                 StoreError::WrongFormat { .. }
                     | StoreError::Damaged { .. }
+                    | StoreError::BeyondRepair { .. }
                     | StoreError::Behind { .. }
                     | StoreError::LogMissing { .. }
                     | StoreError::WrongLog { .. }

@@ -10,10 +10,12 @@
 //! Cost: one fsync per transaction, plus about 2 µs per row, in a B-tree ordered by (kind, key).
 //! The lock on the log is the kernel's and ends with the process: a killed controller leaves none behind.
 
+mod copy;
 #[cfg(feature = "crash-points")]
 mod system_calls;
 mod tools;
 
+pub(crate) use copy::Copy;
 pub use tools::{Checked, put_back};
 
 use super::log::{self, Contents, Log, Record};
@@ -486,7 +488,7 @@ fn open_connection(path: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-fn of_io(error: &std::io::Error) -> rusqlite::Error {
+pub(super) fn of_io(error: &std::io::Error) -> rusqlite::Error {
     let code = match error.kind() {
         std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => rusqlite::ffi::SQLITE_FULL,
         _ => rusqlite::ffi::SQLITE_IOERR,
@@ -494,11 +496,11 @@ fn of_io(error: &std::io::Error) -> rusqlite::Error {
     rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), Some(error.to_string()))
 }
 
-fn cannot_open(error: &std::io::Error) -> rusqlite::Error {
+pub(super) fn cannot_open(error: &std::io::Error) -> rusqlite::Error {
     rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CANTOPEN), Some(error.to_string()))
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().take(64).map(|byte| format!("{byte:02x}")).collect()
 }
 

@@ -1,21 +1,17 @@
 //! Checking, copying and putting back a store whose controller is stopped.
 
-use super::super::{RowChange, Store, StoreError};
+use super::super::{Store, StoreError};
+use super::copy::{Copy, directory_of, with_suffix};
 use super::{Connection, RowHash, SqliteStore, Sum, cannot_open, hex, of_io};
 use crate::store::log;
 use api::crash::step;
-use api::seam::{Mistake, mistaken};
 use serde::Serialize;
-use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Damaged rows that are listed.
 const LISTED: usize = 1000;
-
-/// Rows of a copy in one transaction.
-const COPIED_ROWS: usize = 20_000;
 
 /// What a store holds, and what is wrong with it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -107,46 +103,11 @@ impl SqliteStore {
     /// # Errors
     /// [`StoreError::Exists`]; the store is damaged; the copy cannot be written. There is no copy then.
     pub fn copy_to(&self, to: &Path) -> Result<u64, StoreError> {
-        let failed = |error: &std::io::Error| StoreError::Failed { path: to.to_owned(), error: of_io(error) };
-        if to.exists() {
-            return Err(StoreError::Exists { path: to.to_owned() });
-        }
-        let partial = with_suffix(to, if mistaken(Mistake::CopyInPlace) { "" } else { ".partial" });
-        let remove = |path: &Path| match step("copy.remove", || std::fs::remove_file(path)) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(failed(&error)),
-            _ => Ok(()),
-        };
-        let beside = [with_suffix(&partial, "-wal"), log::path_of(&partial)];
-        beside.iter().chain([&partial]).try_for_each(|path| remove(path))?;
-        let copied = self.copy_rows(&partial);
-        beside.iter().try_for_each(|path| remove(path))?;
-        let n_rows = match copied {
-            Ok(n_rows) => n_rows,
-            Err(error) => {
-                remove(&partial)?;
-                return Err(error);
-            }
-        };
-        step("copy.rename", || std::fs::rename(&partial, to))
-            .and_then(|()| step("copy.directory.sync", || File::open(directory_of(to))?.sync_all()))
-            .map_err(|error| failed(&error))?;
-        Ok(n_rows)
-    }
-
-    fn copy_rows(&self, to: &Path) -> Result<u64, StoreError> {
-        let mut copy = SqliteStore::open(to, Duration::ZERO)?;
-        copy.term = self.seal.term;
-        let mut rows: Vec<RowChange> = Vec::new();
+        let mut copy = Copy::begin(to)?;
         for row in self.rows() {
-            rows.push(row?);
-            if rows.len() == COPIED_ROWS {
-                copy.commit(&rows)?;
-                rows.clear();
-            }
+            copy.put(row?)?;
         }
-        copy.commit(&rows)?;
-        copy.close()?;
-        Ok(copy.seal.sum.n_rows)
+        copy.finish(self.seal.term, self.seal.sum)
     }
 }
 
@@ -215,25 +176,16 @@ fn verified_copy(from: &Path, to: &Path) -> Result<u64, StoreError> {
     copied
 }
 
-fn directory_of(path: &Path) -> &Path {
-    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
 fn integrity(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     let mut statement = connection.prepare("PRAGMA integrity_check(100)")?;
     let found = statement.query_map([], |r| r.get::<_, String>(0))?;
     found.filter(|line| !matches!(line.as_deref(), Ok("ok"))).collect()
 }
 
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let mut path = OsString::from(path.as_os_str());
-    path.push(suffix);
-    path.into()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::RowChange;
 
     #[test]
     fn copy_is_the_store_in_one_file_and_goes_back() {

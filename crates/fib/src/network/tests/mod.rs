@@ -6,6 +6,7 @@ mod identity;
 mod lab;
 mod prepared;
 mod protocol;
+mod salvage;
 mod wiring;
 
 use super::*;

@@ -1,0 +1,120 @@
+//! A store that is written whole, in one file, and gets its name when it is complete and synced.
+
+use super::super::{RowChange, Store, StoreError};
+use super::{SqliteStore, of_io};
+use crate::store::log;
+use crate::store::seal::Sum;
+use api::crash::step;
+use api::seam::{Mistake, mistaken};
+use std::ffi::OsString;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Rows in one transaction.
+const COPIED_ROWS: usize = 20_000;
+
+/// A copy in the making, beside the place where it goes. Dropped before it is finished, it leaves nothing.
+#[derive(Debug)]
+pub(crate) struct Copy {
+    to: PathBuf,
+    partial: PathBuf,
+    /// Until it is finished.
+    store: Option<SqliteStore>,
+    rows: Vec<RowChange>,
+    is_finished: bool,
+}
+
+impl Copy {
+    /// # Errors
+    /// [`StoreError::Exists`]; the file cannot be created.
+    pub(crate) fn begin(to: &Path) -> Result<Copy, StoreError> {
+        if to.exists() {
+            return Err(StoreError::Exists { path: to.to_owned() });
+        }
+        let partial = with_suffix(to, if mistaken(Mistake::CopyInPlace) { "" } else { ".partial" });
+        let to = to.to_owned();
+        let mut copy = Copy { to, partial, store: None, rows: Vec::new(), is_finished: false };
+        copy.remove()?;
+        copy.store = Some(SqliteStore::open(&copy.partial, Duration::ZERO)?);
+        Ok(copy)
+    }
+
+    /// Puts or deletes a row. A later change of a row wins over an earlier one.
+    /// # Errors
+    /// [`StoreError::Failed`].
+    pub(crate) fn put(&mut self, row: RowChange) -> Result<(), StoreError> {
+        self.rows.push(row);
+        if self.rows.len() >= COPIED_ROWS { self.write() } else { Ok(()) }
+    }
+
+    fn write(&mut self) -> Result<(), StoreError> {
+        self.store.as_mut().map_or(Ok(()), |store| store.commit(&self.rows))?;
+        self.rows.clear();
+        Ok(())
+    }
+
+    /// Returns the number of rows.
+    /// # Errors
+    /// [`StoreError::Damaged`] unless its rows are those of `sum`; it cannot be written.
+    pub(crate) fn finish(mut self, term: u64, sum: Sum) -> Result<u64, StoreError> {
+        if let Some(store) = &mut self.store {
+            store.term = term;
+        }
+        self.write()?;
+        if let Some(mut store) = self.store.take() {
+            store.close()?;
+            let got = store.seal.sum;
+            if got != sum {
+                let what = format!("{} rows came and {} were sent, or they are others", got.n_rows, sum.n_rows);
+                return Err(StoreError::Damaged { path: self.partial.clone(), what });
+            }
+        }
+        self.remove_beside()?;
+        step("copy.rename", || std::fs::rename(&self.partial, &self.to))
+            .and_then(|()| step("copy.directory.sync", || File::open(directory_of(&self.to))?.sync_all()))
+            .map_err(|error| self.failed(&error))?;
+        self.is_finished = true;
+        Ok(sum.n_rows)
+    }
+
+    fn remove(&self) -> Result<(), StoreError> {
+        self.remove_beside()?;
+        self.remove_one(&self.partial)
+    }
+
+    fn remove_beside(&self) -> Result<(), StoreError> {
+        let beside = [with_suffix(&self.partial, "-wal"), log::path_of(&self.partial)];
+        beside.iter().try_for_each(|path| self.remove_one(path))
+    }
+
+    fn remove_one(&self, path: &Path) -> Result<(), StoreError> {
+        match step("copy.remove", || std::fs::remove_file(path)) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(self.failed(&error)),
+            _ => Ok(()),
+        }
+    }
+
+    fn failed(&self, error: &std::io::Error) -> StoreError {
+        StoreError::Failed { path: self.to.clone(), error: of_io(error) }
+    }
+}
+
+impl Drop for Copy {
+    fn drop(&mut self) {
+        self.store = None;
+        if !self.is_finished {
+            let _ = self.remove();
+        }
+    }
+}
+
+pub(super) fn directory_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+pub(super) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut path = OsString::from(path.as_os_str());
+    path.push(suffix);
+    path.into()
+}

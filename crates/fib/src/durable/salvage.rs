@@ -1,0 +1,166 @@
+//! A network from what is left of its rows.
+//!
+//! What operators said is kept: switches, links, host ports, names. What follows from it is left out, and made again by
+//! the next start: tables, the arrangement of their names, views. A row that needs a lost one is lost, too. Ids and
+//! versions skip ahead, so that none is used for a second thing. Indices of actions that are left keep their meaning:
+//! switches use them until their new tables have come.
+
+use super::{Row, RowChange, SwitchRow};
+use crate::action::Action;
+use crate::indices::Slot;
+use crate::messages::ValueMode;
+use crate::name::NameKind;
+use crate::network::{RestoreError, Settings};
+use crate::topology::{End, NodeId};
+use std::collections::{BTreeMap, HashSet};
+
+/// By how much ids and versions skip ahead: more than a store can be behind.
+const SKIP: u32 = 1 << 20;
+
+/// What is left of a network.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Salvaged {
+    /// Rows from which [`Network::restore`](crate::network::Network::restore) makes a network, in order.
+    pub rows: Vec<RowChange>,
+    /// The host ports in them.
+    pub host_ports: Vec<End>,
+    /// The rows that were left out although an operator's word was in them.
+    pub lost: Vec<Lost>,
+}
+
+/// A row that was left out.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Lost {
+    /// Its kind.
+    pub kind: u8,
+    /// What it was, and why it is lost.
+    pub what: String,
+}
+
+/// Keeps of `rows`, in any order, what makes a network. `host_ports` are known from elsewhere: their own rows may be lost.
+/// # Errors
+/// [`RestoreError::NoNetwork`]: the row of the network itself is lost, and with it the hash key and the kind of names.
+pub fn salvage(
+    rows: impl IntoIterator<Item = RowChange>,
+    host_ports: impl IntoIterator<Item = End>,
+) -> Result<Salvaged, RestoreError> {
+    let mut by_kind: BTreeMap<u8, Vec<(Vec<u8>, Vec<u8>)>> = BTreeMap::new();
+    for RowChange { kind, key, value } in rows {
+        if let Some(value) = value {
+            by_kind.entry(kind).or_default().push((key, value));
+        }
+    }
+    let mut lost = Vec::new();
+    let mut decoded = |kind: u8, names: NameKind| -> Vec<Row> {
+        let rows = by_kind.remove(&kind).unwrap_or_default().into_iter();
+        let row = |(key, value): (Vec<u8>, Vec<u8>)| match Row::decode(kind, &key, &value, names) {
+            Ok(row) => Some(row),
+            Err(error) => {
+                lost.push(Lost { kind, what: format!("a row of kind {kind} that cannot be read: {error}") });
+                None
+            }
+        };
+        rows.filter_map(row).collect()
+    };
+    // The row of the network does not depend on the kind of names; it says which it is.
+    let Some(Row::Network { cluster, family, key, mode, kind, value_bits, change, next_node, next_table }) =
+        decoded(1, NameKind::Mac).pop()
+    else {
+        return Err(RestoreError::NoNetwork);
+    };
+    let [switches, links, ports, names, indices] = [2, 3, 4, 5, 8].map(|row| decoded(row, kind));
+
+    let (next_node, next_table) = (next_node.saturating_add(SKIP), next_table.saturating_add(SKIP));
+    let change = change.saturating_add(SKIP.into());
+    let network = Row::Network { cluster, family, key, mode, kind, value_bits, change, next_node, next_table };
+    let mut kept = vec![network.encode()];
+    let switch = |row| if let Row::Switch(id, switch) = row { Some((id, switch)) } else { None };
+    let mut switches: BTreeMap<NodeId, SwitchRow> = switches.into_iter().filter_map(switch).collect();
+    let mut used = HashSet::new();
+    for row in links {
+        if let Row::Link(link) = row {
+            if switches.contains_key(&link.a.node) && switches.contains_key(&link.b.node) {
+                used.extend([link.a, link.b]);
+                kept.push(Row::Link(link).encode());
+            } else {
+                let what = format!("the link between {} and {}: a switch of it is lost", link.a, link.b);
+                lost.push(Lost { kind: 3, what });
+            }
+        }
+    }
+    let ports = ports.into_iter().filter_map(|row| if let Row::HostPort(end) = row { Some(end) } else { None });
+    let mut host_ports: Vec<End> = ports.chain(host_ports).filter(|end| !used.contains(end)).collect();
+    host_ports.sort_unstable();
+    host_ports.dedup();
+    host_ports.retain(|end| {
+        let is_known = switches.contains_key(&end.node);
+        if !is_known {
+            lost.push(Lost { kind: 4, what: format!("the host port {end}: its switch is lost") });
+        }
+        is_known
+    });
+    kept.extend(host_ports.iter().map(|end| Row::HostPort(*end).encode()));
+    used.extend(&host_ports);
+    if mode == ValueMode::Egress {
+        kept.extend(egress_rows(indices, switches.keys().copied(), change));
+    }
+    for (&id, switch) in &mut switches {
+        switch.table = 0;
+        switch.local_version = switch.local_version.saturating_add(SKIP.into());
+        switch.actions_version = switch.actions_version.saturating_add(SKIP.into());
+        let ports = used.iter().filter(|end| end.node == id).map(|end| Action::Port(end.port));
+        put_in_use(&mut switch.ports, ports.collect());
+    }
+    kept.extend(switches.into_iter().map(|(id, switch)| Row::Switch(id, switch).encode()));
+    for row in names {
+        if let Row::Name(name, attachment) = row {
+            if host_ports.binary_search(&attachment.end()).is_ok() {
+                kept.push(Row::Name(name, attachment).encode());
+            } else {
+                let what = format!("the name {name} at {}: that host port is lost", attachment.end());
+                lost.push(Lost { kind: 5, what });
+            }
+        }
+    }
+    Ok(Salvaged { rows: kept, host_ports, lost })
+}
+
+/// The settings of a network in the value of its row of kind 1, with Concise everywhere and at most 2^24 names.
+pub fn settings_of(network: &[u8]) -> Option<Settings> {
+    let row = Row::decode(1, &[], network, NameKind::Mac).ok()?;
+    let Row::Network { cluster, family, key, mode, kind, value_bits, .. } = row else { return None };
+    Some(Settings { mode, kind, family, value_bits, ..Settings::new(cluster, key) })
+}
+
+/// Gives every one of `values` an index that is in use.
+fn put_in_use(slots: &mut Vec<Slot<Action>>, mut values: Vec<Action>) {
+    values.retain(|value| {
+        let found = slots.iter_mut().find(|slot| slot.value == *value);
+        found.map(|slot| slot.retired_at = None).is_none()
+    });
+    slots.extend(values.into_iter().map(|value| Slot { value, retired_at: None }));
+}
+
+/// The egress indices without gaps, in which every switch has one. In a gap for which there is no switch is one that
+/// never was.
+fn egress_rows(rows: Vec<Row>, switches: impl Iterator<Item = NodeId>, change: u64) -> impl Iterator<Item = RowChange> {
+    let mut slots: BTreeMap<u16, Slot<NodeId>> = BTreeMap::new();
+    for row in rows {
+        if let Row::Egress { index, slot } = row {
+            slots.insert(index, slot);
+        }
+    }
+    for switch in switches {
+        match slots.values_mut().find(|slot| slot.value == switch) {
+            Some(slot) => slot.retired_at = None,
+            None => {
+                let free = (1..).find(|index| !slots.contains_key(index)).unwrap_or(u16::MAX);
+                slots.insert(free, Slot { value: switch, retired_at: None });
+            }
+        }
+    }
+    for index in 1..slots.keys().last().copied().unwrap_or(0) {
+        slots.entry(index).or_insert(Slot { value: NodeId(0), retired_at: Some(change) });
+    }
+    slots.into_iter().map(|(index, slot)| Row::Egress { index, slot }.encode())
+}
