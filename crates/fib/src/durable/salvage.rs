@@ -95,7 +95,7 @@ pub fn salvage(
     host_ports.retain(|end| {
         let is_known = switches.contains_key(&end.node);
         if !is_known {
-            lost.push(Lost { kind: 4, what: format!("the host port {end}: its switch is lost") });
+            lost.push(Lost { kind: 4, what: format!("the host {end}: its switch is lost") });
         }
         is_known
     });
