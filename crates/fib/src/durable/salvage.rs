@@ -44,7 +44,8 @@ pub fn salvage(
     rows: impl IntoIterator<Item = RowChange>,
     host_ports: impl IntoIterator<Item = End>,
 ) -> Result<Salvaged, RestoreError> {
-    let mut by_kind: BTreeMap<u8, Vec<(Vec<u8>, Vec<u8>)>> = BTreeMap::new();
+    type Rows = Vec<(Vec<u8>, Vec<u8>)>;
+    let mut by_kind: BTreeMap<u8, Rows> = BTreeMap::new();
     for RowChange { kind, key, value } in rows {
         if let Some(value) = value {
             by_kind.entry(kind).or_default().push((key, value));
