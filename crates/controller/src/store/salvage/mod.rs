@@ -5,7 +5,7 @@
 //! every acknowledged change is there, and the new store has these rows. Otherwise what operators said is kept, as far as it
 //! makes a network, and the rest is made again: see [`fib::durable::salvage`].
 //!
-//! Cost: reads each file once; memory of about 250 bytes a row.
+//! Cost: reads each file once, and holds all rows in memory.
 
 mod pages;
 #[cfg(test)]
