@@ -65,7 +65,10 @@ impl StoreCommand {
                 let what = what.join("; ");
                 Err(Failure::new(
                     Exit::CheckFailed,
-                    format!("{} is damaged: {what}; restore a backup", store.display()),
+                    format!(
+                        "{} is damaged: {what}; restore a backup, or see what `fibula store repair` saves",
+                        store.display()
+                    ),
                 ))
             }
             StoreCommand::Backup { store, to } => {

@@ -90,7 +90,7 @@ pub enum StoreError {
     },
     /// Transactions that were acknowledged are neither in the file nor in its log.
     #[error(
-        "the store {path} has {has} transactions and {expected} were acknowledged: {missing} are missing, and its log {path}-log cannot bring them back. Restore the newest backup; if this file is an older copy that you put here on purpose, remove that log"
+        "the store {path} has {has} transactions and {expected} were acknowledged: {missing} are missing, and its log {path}-log cannot bring them back. Restore the newest backup, or see what `fibula store repair` saves; if this file is an older copy that you put here on purpose, remove that log"
     )]
     Behind {
         /// The store.
@@ -187,7 +187,9 @@ fn advice(error: &rusqlite::Error) -> &'static str {
     match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => "make room on the disk and start again: nothing acknowledged is lost",
         Some(ErrorCode::DatabaseCorrupt) => "the file is damaged: restore it from a backup",
-        Some(ErrorCode::NotADatabase) => "this is no store, or it is damaged: name another file, or restore a backup",
+        Some(ErrorCode::NotADatabase) => {
+            "this is no store, or it is damaged: name another file, restore a backup, or see what `fibula store repair` saves"
+        }
         Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
             "see that file and directory are there and may be written by this user"
         }

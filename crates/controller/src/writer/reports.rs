@@ -1,8 +1,9 @@
 //! Reports of switches: answered in order while there is room, otherwise later.
 //!
 //! An answer may be a whole table. It is made in turns, one answer at a time, and between the turns the writer serves
-//! everybody else. First the view of the switch is made, then the answer begins. The names are read as they were then. Later changes make messages for the switch as
-//! for others, and these wait in the session until the answer is queued whole.
+//! everybody else. First the view of the switch is made, then the answer begins. The names are read as they were then.
+//! Later changes make messages for the switch as for others, and these wait in the session until the answer is queued
+//! whole.
 
 use super::{Attached, Writer};
 use crate::change::Refusal;
