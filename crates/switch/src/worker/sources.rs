@@ -105,57 +105,51 @@ impl<T: Table> Worker<T> {
         if checked == Checked::Nothing {
             return;
         }
-        let Some(plane) = self.work.plane.take() else { return };
-        let Work { sources, burst, entry, .. } = &*self.work;
-        let (n, port) = (burst.len(), self.ports[*entry].id);
-        let held = || plane.local.hold(&sources.searches, &sources.names[..n], &sources.digests[..n], port.0);
-        if checked == Checked::Mac {
-            let here = held();
-            let (forged, more) = (sources.whole & !here, sources.more & here);
-            if forged | more != 0 {
-                self.refuse(&plane, checked, forged, more, &[None; BURST]);
-            }
-        } else {
-            let mut slots = [None; BURST];
-            if checked == Checked::MacAndIp {
-                let neighbours = self.shared.neighbours.view();
-                for i in ones(sources.more) {
-                    slots[i] = neighbours.advance(sources.digests[i], sources.names[i]);
-                }
-            }
-            let here = held();
-            let (forged, more) = match checked {
-                // A packet from a name that is here says nothing else.
-                Checked::Ip => (0, sources.more & !(sources.whole & here)),
-                _ => (sources.whole & !here, sources.more & here),
-            };
-            self.refuse(&plane, checked, forged, more, &slots);
+        let Some(plane) = &self.work.plane else { return };
+        let (wrong, reasons) = self.judge(plane, checked);
+        if wrong != 0 {
+            self.refuse(wrong, &reasons);
         }
-        self.work.plane = Some(plane);
     }
 
-    /// Drops the frames `forged`, and those of `more` whose other claims are wrong. `slots` has the place of the address
-    /// of the name that a frame is from, where it is known.
-    #[inline(never)]
-    fn refuse(&mut self, plane: &Plane<T>, checked: Checked, forged: u32, more: u32, slots: &[Option<u32>; BURST]) {
-        let Some(hasher) = self.table.as_ref().and_then(Table::hasher) else { return };
-        let mut wrong = forged;
+    /// The frames that do not say truly who sent them, and why.
+    #[inline]
+    fn judge(&self, plane: &Plane<T>, checked: Checked) -> (u32, [DropReason; BURST]) {
         let mut reasons = [DropReason::SourceMac; BURST];
-        if more != 0 {
-            let port = self.ports[self.work.entry].id;
-            let (local, valid, neighbours) = (&*plane.local, &*plane.valid, self.shared.neighbours.view());
+        let Work { sources, burst, entry, .. } = &*self.work;
+        let (n, port) = (burst.len(), self.ports[*entry].id);
+        let view = || self.shared.neighbours.view();
+        // Changes of addresses wait from the first question to the last answer: a slot keeps its name.
+        let early = (checked == Checked::MacAndIp).then(view);
+        let mut slots = [None; BURST];
+        if let Some(neighbours) = &early {
+            for i in ones(sources.more) {
+                slots[i] = neighbours.advance(sources.digests[i], sources.names[i]);
+            }
+        }
+        let here = plane.local.hold(&sources.searches, &sources.names[..n], &sources.digests[..n], port.0);
+        let (mut wrong, more) = match checked {
+            // A packet from a name that is here says nothing else.
+            Checked::Ip => (0, sources.more & !(sources.whole & here)),
+            _ => (sources.whole & !here, sources.more & here),
+        };
+        if let (true, Some(hasher)) = (more != 0, self.table.as_ref().and_then(Table::hasher)) {
+            let (local, valid, neighbours) = (&*plane.local, &*plane.valid, early.unwrap_or_else(view));
             let mut place = Place { port, checked, local, valid, hasher, neighbours, led: None };
             for i in ones(more) {
                 place.led = slots[i].and_then(|slot| place.neighbours.finish(slot));
-                if let Err(reason) = place.check(self.work.burst[i].frame()) {
+                if let Err(reason) = place.check(burst[i].frame()) {
                     wrong |= 1 << i;
                     reasons[i] = reason;
                 }
             }
         }
-        if wrong == 0 {
-            return;
-        }
+        (wrong, reasons)
+    }
+
+    /// Drops the frames `wrong` of the burst, and counts them by their reasons.
+    #[inline(never)]
+    fn refuse(&mut self, wrong: u32, reasons: &[DropReason; BURST]) {
         for (i, packet) in std::mem::take(&mut self.work.burst).into_iter().enumerate() {
             if wrong >> i & 1 == 0 {
                 self.work.burst.push(packet);
