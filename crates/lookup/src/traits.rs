@@ -21,6 +21,8 @@ pub use crate::base::part::{Change, HeldPart, PartId, Payload};
 pub use crate::base::single::Single;
 pub use crate::base::undivided::Undivided;
 
+use crate::base::processor::{Reads, prefetch_pays};
+
 /// The half that a data plane holds: words, no names.
 pub trait Query {
     /// What a lookup takes: a [`Digest`](crate::hash::Digest) for compact structures, the name for exact ones.
@@ -70,6 +72,11 @@ pub trait Query {
 
     /// Memory that lookups need, in bits: cells, directory and headers, not the writer's bookkeeping.
     fn size_bits(&self) -> u64;
+
+    /// Whether lookups prefetch what they read, at the size that it has now.
+    fn prefetches(&self) -> bool {
+        prefetch_pays(Reads::Line, self.size_bits().div_ceil(8) as usize)
+    }
 }
 
 /// A query structure as a switch holds it. It arrives as bytes, applies updates that arrive as bytes, reports its

@@ -47,6 +47,9 @@ pub trait Table: Send {
     /// Memory that lookups need, in bits.
     fn size_bits(&self) -> u64;
 
+    /// Whether lookups prefetch what they read, at the size that it has now.
+    fn prefetches(&self) -> bool;
+
     /// Access for another thread.
     fn reader(&self) -> Box<Reader>;
 }
@@ -165,6 +168,10 @@ where
 
     fn size_bits(&self) -> u64 {
         self.query.size_bits()
+    }
+
+    fn prefetches(&self) -> bool {
+        self.query.prefetches()
     }
 
     fn reader(&self) -> Box<Reader> {

@@ -104,15 +104,48 @@ impl fmt::Display for Kernel {
     }
 }
 
-/// Whether lookups in `bytes` of memory are faster with prefetches. While half of the second-level cache holds all of
-/// it, a prefetch costs its instruction and gains nothing.
-pub fn prefetch_pays(bytes: usize) -> bool {
-    static HALF: OnceLock<usize> = OnceLock::new();
-    bytes > *HALF.get_or_init(|| second_level_cache() / 2)
+/// The environment variable that says whether lookups prefetch, for tests and comparisons: `on` or `off`.
+pub const PREFETCH_VARIABLE: &str = "FIBULA_PREFETCH";
+
+/// What lookups do with the memory that they read. It decides from which size on prefetches pay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reads {
+    /// They read small cells at places that are known, and little follows. The processor begins the reads of many names
+    /// at once by itself, as long as the third-level cache is near.
+    Cells,
+    /// They read a line and work on it before the next name.
+    Line,
+}
+
+impl Reads {
+    /// The most bytes that are read faster without prefetches.
+    fn near(self) -> usize {
+        match self {
+            Reads::Cells => 4 * second_level_cache(),
+            Reads::Line => second_level_cache() / 2,
+        }
+    }
+}
+
+/// Whether lookups in `bytes` of memory are faster with prefetches. Below, a prefetch costs its instruction and gains
+/// nothing (docs/decisions/0013-bursts-in-flight.md).
+pub fn prefetch_pays(reads: Reads, bytes: usize) -> bool {
+    static CHOSEN: OnceLock<Option<bool>> = OnceLock::new();
+    let chosen = *CHOSEN.get_or_init(|| match std::env::var(PREFETCH_VARIABLE).as_deref() {
+        Ok("on") => Some(true),
+        Ok("off") => Some(false),
+        _ => None,
+    });
+    chosen.unwrap_or_else(|| bytes > reads.near())
 }
 
 /// Bytes of the second-level cache of a processor core; 1 MiB where the operating system does not tell.
 fn second_level_cache() -> usize {
+    static BYTES: OnceLock<usize> = OnceLock::new();
+    *BYTES.get_or_init(ask_for_second_level_cache)
+}
+
+fn ask_for_second_level_cache() -> usize {
     #[cfg(all(target_os = "linux", target_env = "gnu", not(miri)))]
     {
         #[expect(unsafe_code, reason = "asks the operating system")]

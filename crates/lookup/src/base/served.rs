@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::base::arena::{Arena, LINE, Lines};
 use crate::base::directory::{Directory, Part};
 use crate::base::part::{HeldPart, PartId};
-use crate::base::processor::prefetch_pays;
+use crate::base::processor::{Reads, prefetch_pays};
 use crate::publish::rcu::RETIRED_LIMIT;
 use crate::publish::{Domain, Entry, Epoch, Pin, ReaderSlot};
 use crate::traits::ApplyError;
@@ -134,6 +134,7 @@ pub(crate) struct ServedParts<G, X> {
     shared: Arc<Shared<X>>,
     lines: Lines,
     parts: Directory<Held<G>>,
+    reads: Reads,
     retired: VecDeque<(Epoch, Retired)>,
     retired_bytes: usize,
 }
@@ -145,7 +146,7 @@ impl<G: Copy, X> ServedParts<G, X> {
     /// error.
     /// # Errors
     /// [`ApplyError::ArenaFull`].
-    pub(crate) fn new(bytes: usize, extra: X) -> Result<Self, ApplyError> {
+    pub(crate) fn new(bytes: usize, reads: Reads, extra: X) -> Result<Self, ApplyError> {
         let bytes = bytes.saturating_add(LEAST_BYTES).min(u32::MAX as usize * LINE);
         let ranges =
             std::iter::successors(Some(bytes), |&bytes| Some(bytes / 2)).take_while(|&bytes| bytes >= LEAST_BYTES);
@@ -166,6 +167,7 @@ impl<G: Copy, X> ServedParts<G, X> {
             shared: Arc::new(shared),
             lines,
             parts: Directory::empty(),
+            reads,
             retired: VecDeque::new(),
             retired_bytes: 0,
         })
@@ -222,7 +224,7 @@ impl<G: Copy, X> ServedParts<G, X> {
 
     /// Tells readers whether prefetches pay.
     fn note_use(&self) {
-        let pays = prefetch_pays((self.lines.used() * LINE as u64) as usize);
+        let pays = prefetch_pays(self.reads, (self.lines.used() * LINE as u64) as usize);
         // Readers share the line of this flag: it is written only when it changes.
         if self.shared.prefetch.load(Ordering::Relaxed) != pays {
             self.shared.prefetch.store(pays, Ordering::Relaxed);

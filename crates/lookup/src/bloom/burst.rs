@@ -18,7 +18,7 @@ use crate::base::atomic_words::AtomicWords;
 use crate::base::prefetch::{BURST, prefetch};
 #[cfg(target_arch = "x86_64")]
 use crate::base::processor::Vectors;
-use crate::base::processor::{Kernel, prefetch_pays};
+use crate::base::processor::{Kernel, Reads, prefetch_pays};
 use crate::base::words::Words;
 use crate::hash::Digest;
 
@@ -109,7 +109,7 @@ pub(super) fn bursts_by<L: Layout>(
 ) {
     let (_, n_words) = memory.words();
     assert!(n_words as u64 >= places.shape().bits().div_ceil(64), "the words are those of a smaller filter");
-    let is_near = !prefetch_pays(n_words * 8);
+    let is_near = !prefetch_pays(Reads::Line, n_words * 8);
     #[cfg(target_arch = "x86_64")]
     {
         if kernel.vectors() >= Vectors::Avx512

@@ -22,7 +22,7 @@ use super::{MAX_STASH, Settings};
 use crate::base::arena::LINE;
 use crate::base::part::{HeldPart, MAX_DEPTH, PartId};
 use crate::base::prefetch::{BURST, prefetch};
-use crate::base::processor::Kernel;
+use crate::base::processor::{Kernel, Reads};
 use crate::base::served::{Held, PartsReader, ServedParts};
 use crate::base::touches::{Touch, Touches};
 use crate::hash::Digest;
@@ -62,7 +62,7 @@ impl LineQuery {
         let layout = settings.layout();
         // Twice what the fastest trade needs, so that there is room for groups that are replaced.
         let lines = (settings.max_names.min(Settings::MAX_NAMES) * 3).div_ceil(layout.n_cells());
-        let groups = ServedParts::new(lines.saturating_mul(layout.bytes()), Guard::default())?;
+        let groups = ServedParts::new(lines.saturating_mul(layout.bytes()), Reads::Line, Guard::default())?;
         let mut query = Self { groups, settings: settings.clone(), layout };
         query.install(images)?;
         Ok(query)
@@ -302,6 +302,10 @@ impl Query for LineQuery {
 
     fn size_bits(&self) -> u64 {
         self.groups.size_bits()
+    }
+
+    fn prefetches(&self) -> bool {
+        self.groups.served().prefetch
     }
 }
 

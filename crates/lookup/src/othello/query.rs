@@ -37,7 +37,7 @@ use super::update::{MAX_STASH, ShardImage, Update};
 use crate::base::cells::value_mask;
 use crate::base::part::PartId;
 use crate::base::prefetch::BURST;
-use crate::base::processor::Kernel;
+use crate::base::processor::{Kernel, Reads};
 use crate::base::served::{self, PartsReader, Served, ServedParts};
 use crate::base::touches::{Touch, Touches};
 use crate::hash::Digest;
@@ -100,8 +100,11 @@ impl<S: Sizing> OthelloQuery<S> {
         let words = (max_names * 16 / 3 * 4).div_ceil(settings.cells_per_word().into());
         let bytes = usize::try_from(words * 8).unwrap_or(usize::MAX);
         let shared = Shared { format: settings.format(), edits: SeqLock::default() };
-        let mut query =
-            Self { shards: ServedParts::new(bytes, shared)?, settings: settings.clone(), sizing: PhantomData };
+        let mut query = Self {
+            shards: ServedParts::new(bytes, Reads::Cells, shared)?,
+            settings: settings.clone(),
+            sizing: PhantomData,
+        };
         shards.iter().try_for_each(|shard| query.check(shard, !proved))?;
         query.install(shards)?;
         Ok(query)
@@ -291,6 +294,10 @@ impl<S: Sizing> Query for OthelloQuery<S> {
 
     fn size_bits(&self) -> u64 {
         self.shards.size_bits()
+    }
+
+    fn prefetches(&self) -> bool {
+        self.shards.served().prefetch
     }
 }
 

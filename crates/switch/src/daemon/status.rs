@@ -16,7 +16,7 @@ use api::v1::MemoryUse;
 use fib::designs::Table;
 use fib::name::NameKind;
 use fib::replica::{Replica, Tables};
-use lookup::base::processor::{Kernel, prefetch_pays};
+use lookup::base::processor::Kernel;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -91,7 +91,7 @@ fn parts(replica: &Replica<PlaneWriter>) -> Parts {
 
 /// The loops for this processor, whether they prefetch, and the bursts that a busy worker has in flight.
 fn lookups(fib: &dyn Table) -> String {
-    let prefetch = if prefetch_pays(fib.size_bits().div_ceil(8) as usize) { "on" } else { "off" };
+    let prefetch = if fib.prefetches() { "on" } else { "off" };
     let in_flight = if fib.reader().has_phases() { 2 } else { 1 };
     format!("{}, prefetch {prefetch}, {in_flight} in flight", Kernel::get())
 }

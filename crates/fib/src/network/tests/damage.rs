@@ -36,6 +36,9 @@ impl Table for Damaged {
     fn size_bits(&self) -> u64 {
         self.0.size_bits()
     }
+    fn prefetches(&self) -> bool {
+        self.0.prefetches()
+    }
     fn reader(&self) -> Box<Reader> {
         self.0.reader()
     }
