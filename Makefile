@@ -113,7 +113,7 @@ deep: ## Long suites (about two hours): 10^9 checked answers beside updates, the
 # Vectors for AArch64 are tested where they run: on a machine that is emulated.
 neon: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER := aarch64-linux-gnu-gcc
 neon: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER := qemu-aarch64 -L /usr/aarch64-linux-gnu
-neon: ## Clippy of the lookup structures and tests of their loops for AArch64, under QEMU (5 minutes)
+neon: ## Clippy of the lookup structures and tests of their loops for AArch64, under QEMU (5 to 10 minutes)
 	@scripts/setup neon
 	cargo clippy -p fibula-lookup --target aarch64-unknown-linux-gnu --lib --tests -- -D warnings
 	cargo test -p fibula-lookup --target aarch64-unknown-linux-gnu --lib -- flow line hash othello::tests::every_kernel processor

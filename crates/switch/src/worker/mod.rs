@@ -9,7 +9,8 @@
 //! **Bursts in flight.** If a burst is full, more frames are waiting. Then the worker begins the lookups of the next
 //! burst before it finishes those of this one, so that the memory system always has requests. Flows and names are looked
 //! up one after the other, so with connection tracking two bursts are in flight: of one the flows come, of the burst
-//! before it the names. A check of sources, which comes before both, has one more in flight. A burst that is not full is finished at once, and so is every burst when no frame follows it.
+//! before it the names. A check of sources, which comes before both, has one more in flight. A burst that is not full is
+//! finished at once, and so is every burst when no frame follows it.
 //! Bursts are finished in the order of their reception. Each is forwarded by the plane that was published when it came.
 //!
 //! Workers share nothing that changes on the fast path: each has its own receive queues, packets, counters and reader
@@ -182,7 +183,8 @@ impl<T: Table> Worker<T> {
     }
 
     /// Receives at most one burst of every port; returns the frames received. Full bursts may stay in flight: one for
-    /// names, one for flows if connections are tracked, and one for sources if these are checked. A call that receives nothing finishes them. Never sleeps.
+    /// names, one for flows if connections are tracked, and one for sources if these are checked. A call that receives
+    /// nothing finishes them. Never sleeps.
     pub fn poll_once(&mut self) -> usize {
         if self.n_down > 0 {
             self.revive_ports();
