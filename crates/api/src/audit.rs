@@ -76,11 +76,11 @@ pub enum Outcome {
 pub struct Record {
     /// When, by RFC 3339, in UTC.
     pub time: String,
-    /// The name in the certificate; `loopback`, `anyone` or `-`.
+    /// The name in the certificate; `uid:NUMBER`, `loopback`, `anyone` or `-`.
     pub who: String,
     /// The role in it.
     pub role: String,
-    /// Address and port.
+    /// Address and port; `unix:pid=NUMBER`, the process at the other end of a Unix socket.
     pub from: String,
     /// What was asked for.
     pub what: String,
@@ -370,10 +370,11 @@ fn clip(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::address::Origin;
     use crate::gate::Who;
 
     fn peer() -> Peer {
-        Peer::new(Who::Loopback, "127.0.0.1:7".parse().unwrap())
+        Peer::new(Who::Loopback, Origin::Tcp("127.0.0.1:7".parse().unwrap()))
     }
 
     fn details(path: &Path) -> Vec<String> {

@@ -1,8 +1,9 @@
 //! Channels to a controller or a switch, with windows and message limits raised.
 
+use crate::address::socket_path;
 use crate::identity::Kind;
 use crate::lookup::MAX_LOOKUP_BYTES;
-use crate::tls::{Tls, connect_plain, explain};
+use crate::tls::{Tls, connect_plain, connect_unix, explain};
 use crate::v1::flows_client::FlowsClient;
 use crate::v1::lookup_client::LookupClient;
 use crate::v1::northbound_client::NorthboundClient;
@@ -18,7 +19,9 @@ use tonic::transport::{Channel, Endpoint, Uri};
 #[non_exhaustive]
 pub enum ConnectError {
     /// The URL does not parse.
-    #[error("{url:?} is not the URL of a controller; write it like https://10.0.0.1:4600")]
+    #[error(
+        "{url:?} is not the URL of a controller; write it like https://10.0.0.1:4600 or unix:/run/fibula/controller.sock"
+    )]
     BadUrl {
         /// As given.
         url: String,
@@ -49,7 +52,8 @@ pub async fn connect(url: &str, timeout: Duration) -> Result<Channel, ConnectErr
 }
 
 /// Opens a channel to a server of a kind; the connection is up when this returns. With `https://` both ends show their
-/// certificates; the server's must name the host of the URL.
+/// certificates; the server's must name the host of the URL. With `unix:` and a path the connection is by a Unix socket,
+/// without certificates.
 /// # Errors
 /// [`ConnectError`], after `timeout` at the latest. A server that does not accept our certificate says so only with the
 /// first request.
@@ -60,6 +64,18 @@ pub async fn connect_to(
     timeout: Duration,
 ) -> Result<Channel, ConnectError> {
     let bad_url = || ConnectError::BadUrl { url: url.to_owned() };
+    let unreachable =
+        |e: tonic::transport::Error| ConnectError::Unreachable { url: url.to_owned(), reason: explain(&e) };
+    if let Some(path) = socket_path(url) {
+        let path = path.map_err(|_| bad_url())?;
+        let connector = tower::service_fn(move |_: Uri| {
+            let path = path.clone();
+            async move { connect_unix(&path).await }
+        });
+        // Requests must name some host.
+        let endpoint = kept_alive(Endpoint::from_static("http://localhost").connect_timeout(timeout));
+        return endpoint.connect_with_connector(connector).await.map_err(unreachable);
+    }
     let endpoint = Endpoint::from_shared(url.to_owned()).map_err(|_| bad_url())?;
     if endpoint.uri().host().is_none() {
         return Err(bad_url());
@@ -70,14 +86,7 @@ pub async fn connect_to(
         (Some("https"), None) => return Err(ConnectError::NoCertificate { url: url.to_owned() }),
         _ => return Err(bad_url()),
     };
-    let endpoint = endpoint
-        .connect_timeout(timeout)
-        .initial_stream_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(STREAM_WINDOW * 4)
-        .http2_keep_alive_interval(Duration::from_secs(10))
-        .keep_alive_timeout(Duration::from_secs(10))
-        .keep_alive_while_idle(true)
-        .tcp_nodelay(true);
+    let endpoint = kept_alive(endpoint.connect_timeout(timeout));
     let connected = match tls {
         None => endpoint.connect_with_connector(tower::service_fn(connect_plain)).await,
         Some(tls) => {
@@ -88,7 +97,17 @@ pub async fn connect_to(
             endpoint.connect_with_connector(connector).await
         }
     };
-    connected.map_err(|e| ConnectError::Unreachable { url: url.to_owned(), reason: explain(&e) })
+    connected.map_err(unreachable)
+}
+
+/// With our windows and keep-alives.
+fn kept_alive(endpoint: Endpoint) -> Endpoint {
+    endpoint
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(STREAM_WINDOW * 4)
+        .http2_keep_alive_interval(Duration::from_secs(10))
+        .keep_alive_timeout(Duration::from_secs(10))
+        .keep_alive_while_idle(true)
 }
 
 /// What went wrong with a request: the server's words, or the cause of a broken connection with advice.

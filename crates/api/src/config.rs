@@ -1,6 +1,5 @@
 //! The configuration file of a daemon: read whole, checked whole; errors start with its name.
 
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 /// A configuration that cannot be used.
@@ -31,10 +30,4 @@ pub enum ConfigError {
 pub fn load<T>(path: &Path, parse: impl FnOnce(&str) -> Result<T, String>) -> Result<T, ConfigError> {
     let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
     parse(&text).map_err(|message| ConfigError::Invalid { path: path.to_owned(), message })
-}
-
-/// Whether two listeners cannot have both addresses. Port 0 is the system's choice, and never the same.
-pub fn same_port(one: SocketAddr, other: SocketAddr) -> bool {
-    let overlap = one.ip() == other.ip() || one.ip().is_unspecified() || other.ip().is_unspecified();
-    one.port() != 0 && one.port() == other.port() && overlap
 }

@@ -1,11 +1,11 @@
 //! The connections that a switch tracks, over gRPC (`fibula.v1.Flows`).
 
 use crate::MAX_MESSAGE_BYTES;
+use crate::address::Address;
 use crate::gate::{Gate, Peer, admit_web};
 use crate::v1::flows_server::{Flows, FlowsServer};
 use axum::Router;
 use axum::middleware::from_fn_with_state;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// About how many flows are in one reply.
@@ -15,9 +15,10 @@ pub const PAGE_FLOWS: usize = 1 << 14;
 /// (port 0: the system's choice).
 /// # Errors
 /// When the address cannot be bound.
-pub async fn serve(address: SocketAddr, gate: &Arc<Gate>, flows: impl Flows) -> std::io::Result<SocketAddr> {
+pub async fn serve(address: &Address, gate: &Arc<Gate>, flows: impl Flows) -> std::io::Result<Address> {
     let listener = gate.listen(address, false).await?;
-    let address = listener.address();
+    let bound = listener.address().clone();
+    let address = bound.clone();
     let grpc = FlowsServer::new(flows).max_encoding_message_size(MAX_MESSAGE_BYTES);
     let router = Router::new()
         .route_service("/fibula.v1.Flows/{*method}", grpc)
@@ -29,5 +30,5 @@ pub async fn serve(address: SocketAddr, gate: &Arc<Gate>, flows: impl Flows) -> 
             tracing::error!(%address, %error, "the flow server ended; restart the switch");
         }
     });
-    Ok(address)
+    Ok(bound)
 }

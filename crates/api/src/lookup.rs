@@ -12,6 +12,7 @@
 //!
 //! Limits: [`MAX_LOOKUP_NAMES`] names and [`MAX_LOOKUP_BYTES`] bytes per request.
 
+use crate::address::Address;
 use crate::gate::{Gate, Peer, admit_web};
 use crate::v1::lookup_server::{Lookup, LookupServer};
 use crate::v1::{LookupAnswer, LookupOutcome, LookupReply, LookupRequest};
@@ -24,7 +25,6 @@ use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use serde_json::{Map, Value, json};
-use std::net::SocketAddr;
 use std::sync::Arc;
 use tonic::{Code, Request, Status};
 
@@ -48,13 +48,10 @@ pub trait LookupSource: Send + Sync + 'static {
 /// (port 0: the system's choice).
 /// # Errors
 /// When the address cannot be bound.
-pub async fn serve(
-    address: SocketAddr,
-    gate: &Arc<Gate>,
-    source: Arc<dyn LookupSource>,
-) -> std::io::Result<SocketAddr> {
+pub async fn serve(address: &Address, gate: &Arc<Gate>, source: Arc<dyn LookupSource>) -> std::io::Result<Address> {
     let listener = gate.listen(address, true).await?;
-    let address = listener.address();
+    let bound = listener.address().clone();
+    let address = bound.clone();
     let service = Service(source);
     let grpc = LookupServer::new(service.clone())
         .max_decoding_message_size(MAX_LOOKUP_BYTES)
@@ -72,7 +69,7 @@ pub async fn serve(
             tracing::error!(%address, %error, "the look-up server ended");
         }
     });
-    Ok(address)
+    Ok(bound)
 }
 
 #[derive(Clone)]

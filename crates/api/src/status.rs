@@ -1,12 +1,12 @@
 //! `/metrics` (Prometheus text) and `/status` (JSON) of a daemon, over HTTP.
 
+use crate::address::Address;
 use crate::gate::{Gate, Peer, admit_web};
 use axum::Router;
 use axum::http::header::CONTENT_TYPE;
 use axum::middleware::from_fn_with_state;
 use axum::routing::get;
 use std::fmt::Write;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// What a daemon reports about itself, computed on request.
@@ -18,17 +18,18 @@ pub trait StatusSource: Send + Sync + 'static {
 }
 
 /// Serves `source` on `address` until the runtime ends, and returns the address it listens on (port 0: the system's
-/// choice). `gate` wants a certificate of readers, unless the address is a loopback address or `open`.
+/// choice). `gate` wants a certificate of readers, unless other machines cannot reach the address, or `open`.
 /// # Errors
 /// When the address cannot be bound.
 pub async fn serve(
-    address: SocketAddr,
+    address: &Address,
     gate: &Arc<Gate>,
     open: bool,
     source: Arc<dyn StatusSource>,
-) -> std::io::Result<SocketAddr> {
+) -> std::io::Result<Address> {
     let listener = gate.listen_for_pages(address, open).await?;
-    let address = listener.address();
+    let bound = listener.address().clone();
+    let address = bound.clone();
     let metrics = {
         let source = Arc::clone(&source);
         move || async move { ([(CONTENT_TYPE, "text/plain; version=0.0.4")], source.metrics_text()) }
@@ -45,7 +46,7 @@ pub async fn serve(
             tracing::error!(%address, %error, "the status server ended");
         }
     });
-    Ok(address)
+    Ok(bound)
 }
 
 /// Builds Prometheus text, one metric after another.
@@ -100,7 +101,7 @@ pub fn plain(value: u64) -> [(String, u64); 1] {
 mod tests {
     use super::*;
     use crate::limits::{Guard, Limits};
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
     struct Fixed;
     impl StatusSource for Fixed {
@@ -115,8 +116,14 @@ mod tests {
         }
     }
 
-    async fn get_path(address: SocketAddr, path: &str) -> String {
-        let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    async fn get_path(address: &Address, path: &str) -> String {
+        match address {
+            Address::Tcp(address) => get(tokio::net::TcpStream::connect(address).await.unwrap(), path).await,
+            Address::Unix { path: file, .. } => get(tokio::net::UnixStream::connect(file).await.unwrap(), path).await,
+        }
+    }
+
+    async fn get(mut stream: impl AsyncRead + AsyncWrite + Unpin, path: &str) -> String {
         let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut answer = String::new();
@@ -127,12 +134,16 @@ mod tests {
     #[tokio::test]
     async fn both_pages_are_served_and_others_are_not_found() {
         let gate = Gate::new(None, false, Guard::new(Limits::default()), None);
-        let address = serve("127.0.0.1:0".parse().unwrap(), &gate, false, Arc::new(Fixed)).await.unwrap();
-        let metrics = get_path(address, "/metrics").await;
-        assert!(metrics.starts_with("HTTP/1.1 200"), "{metrics}");
-        assert!(metrics.contains("# TYPE fibula_names gauge\nfibula_names 3\n"), "{metrics}");
-        assert!(metrics.contains("fibula_frames_total{port=\"1\"} 9\n"), "{metrics}");
-        assert!(get_path(address, "/status").await.ends_with("{\"ok\":true}"));
-        assert!(get_path(address, "/other").await.starts_with("HTTP/1.1 404"));
+        let directory = tempfile::tempdir().unwrap();
+        let socket = format!("unix:{}/status.sock", directory.path().display());
+        for address in ["127.0.0.1:0", &socket] {
+            let address = serve(&address.parse().unwrap(), &gate, false, Arc::new(Fixed)).await.unwrap();
+            let metrics = get_path(&address, "/metrics").await;
+            assert!(metrics.starts_with("HTTP/1.1 200"), "{metrics}");
+            assert!(metrics.contains("# TYPE fibula_names gauge\nfibula_names 3\n"), "{metrics}");
+            assert!(metrics.contains("fibula_frames_total{port=\"1\"} 9\n"), "{metrics}");
+            assert!(get_path(&address, "/status").await.ends_with("{\"ok\":true}"));
+            assert!(get_path(&address, "/other").await.starts_with("HTTP/1.1 404"));
+        }
     }
 }

@@ -3,10 +3,10 @@
 use ::controller::config::Config;
 use ::controller::store::StoreError;
 use ::controller::{Controller, StartError};
+use api::address::Address;
 use api::tls::Tls;
 use command::output::{Exit, OrExit, Output};
 use serde::Serialize;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -23,8 +23,8 @@ pub(crate) struct Args {
 
 #[derive(Serialize)]
 struct StartedRow {
-    listen: SocketAddr,
-    status: Option<SocketAddr>,
+    listen: Address,
+    status: Option<Address>,
 }
 
 impl Args {
@@ -47,11 +47,11 @@ impl Args {
 
 async fn serve(config: Config, out: &Output) -> anyhow::Result<()> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    let has_tls = config.tls.is_some();
+    let has_tls = config.tls.is_some() && config.listen.tcp().is_some();
     let started = Controller::start(config).await;
     let exit = started.as_ref().err().map_or(Exit::Internal, exit_of);
     let mut controller = started.or_exit(exit, "the controller does not start")?;
-    let row = StartedRow { listen: controller.address(), status: controller.status_address() };
+    let row = StartedRow { listen: controller.address().clone(), status: controller.status_address().cloned() };
     let how = if has_tls { ", with TLS" } else { "" };
     out.done(&row, format!("controller listens on {}{how}", row.listen))?;
     tokio::select! {

@@ -58,7 +58,7 @@ impl Credentials {
         let tls = self.load()?;
         let scheme = if tls.is_some() { "https" } else { "http" };
         let is_address = at.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-        let url = if is_address && !at.contains("://") { format!("{scheme}://{at}") } else { at.to_owned() };
+        let url = if is_address && !at.contains('/') { format!("{scheme}://{at}") } else { at.to_owned() };
         Ok(api::client::connect_to(kind, &url, tls.as_ref(), CONNECT_TIMEOUT).await)
     }
 }
@@ -66,7 +66,7 @@ impl Credentials {
 /// Where the controller is.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Remote {
-    /// URL of the controller [default: https://127.0.0.1:4600 with a certificate, http://127.0.0.1:4600 without]
+    /// URL of the controller, or unix:PATH of its socket [default: https://127.0.0.1:4600 with a certificate, http://127.0.0.1:4600 without]
     #[arg(long, env = "FIBULA_CONTROLLER", global = true, value_name = "URL")]
     controller: Option<String>,
     #[command(flatten)]

@@ -3,10 +3,10 @@
 use crate::rib::node;
 use ::switch::daemon::config::Config;
 use ::switch::daemon::{StartError, Switch, lookup_threads};
+use api::address::Address;
 use api::tls::Tls;
 use command::output::{Exit, Failure, OrExit, Output};
 use serde::Serialize;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -27,9 +27,9 @@ pub(crate) struct Args {
 #[derive(Serialize)]
 struct StartedRow {
     name: String,
-    status: Option<SocketAddr>,
-    lookup: Option<SocketAddr>,
-    flow: Option<SocketAddr>,
+    status: Option<Address>,
+    lookup: Option<Address>,
+    flow: Option<Address>,
 }
 
 impl Args {
@@ -68,14 +68,19 @@ async fn serve(config: Config, out: &Output) -> anyhow::Result<()> {
     let switch = started.or_exit(exit, "the switch does not start")?;
     let row = StartedRow {
         name,
-        status: switch.status_address(),
-        lookup: switch.lookup_address(),
-        flow: switch.flow_address(),
+        status: switch.status_address().cloned(),
+        lookup: switch.lookup_address().cloned(),
+        flow: switch.flow_address().cloned(),
     };
-    let of_status = |address: SocketAddr| if is_open || address.ip().is_loopback() { "http" } else { scheme };
-    let status = row.status.map(|at| format!(", status on {}://{at}/status", of_status(at))).unwrap_or_default();
-    let lookup = row.lookup.map(|address| format!(", answers on {scheme}://{address}/lookup")).unwrap_or_default();
-    let flow = row.flow.map(|address| format!(", flows at {address}")).unwrap_or_default();
+    let page = |at: &Address, scheme: &str, page: &str| match at {
+        Address::Tcp(at) => format!("{scheme}://{at}/{page}"),
+        Address::Unix { .. } => format!("/{page} at {at}"),
+    };
+    let of_status = |at: &Address| if is_open || !at.is_remote() { "http" } else { scheme };
+    let status = row.status.as_ref().map(|at| format!(", status on {}", page(at, of_status(at), "status")));
+    let lookup = row.lookup.as_ref().map(|at| format!(", answers on {}", page(at, scheme, "lookup")));
+    let flow = row.flow.as_ref().map(|at| format!(", flows at {at}"));
+    let [status, lookup, flow] = [status, lookup, flow].map(Option::unwrap_or_default);
     out.done(&row, format!("switch {} runs{status}{lookup}{flow}", row.name))?;
     tokio::select! {
         _ = interrupt.recv() => {}

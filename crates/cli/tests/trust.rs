@@ -333,7 +333,7 @@ async fn names_and_the_hash_key_go_only_to_the_switch_of_that_name() {
     // A switch does not take somebody else for the controller, whose certificate is of the same authority.
     let imposter = trust.tls("switch/s2");
     let gate = api::gate::Gate::new(Some(imposter), false, Guard::new(PeerLimits::default()), None);
-    let listener = gate.listen("127.0.0.1:0".parse().unwrap(), false).await.unwrap();
+    let listener = gate.listen(&"127.0.0.1:0".parse().unwrap(), false).await.unwrap();
     let url = format!("https://{}", listener.address());
     let error = connect_to(Kind::Controller, &url, Some(&trust.tls("switch/s1")), PATIENCE).await.unwrap_err();
     assert!(error.to_string().contains("not that of a controller"), "{error}");

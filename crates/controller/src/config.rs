@@ -1,5 +1,6 @@
 //! `controller.toml`.
 
+use api::address::Address;
 use api::config::ConfigError;
 use api::gate::check_address;
 use api::limits::Limits;
@@ -10,7 +11,6 @@ use fib::name::NameKind;
 use lookup::hash::Family;
 use serde::{Deserialize, Deserializer};
 use std::fmt::Display;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -43,11 +43,11 @@ impl Default for Rates {
 #[serde(deny_unknown_fields)]
 pub struct Config {
     /// Where gRPC listens, for operators and switches alike.
-    pub listen: SocketAddr,
+    pub listen: Address,
     /// The store's file; created if missing.
     pub store: PathBuf,
     /// Where `/metrics` and `/status` listen; none if absent.
-    pub status: Option<SocketAddr>,
+    pub status: Option<Address>,
     /// Our certificate, and whose we accept; required to listen where other machines reach us.
     pub tls: Option<Files>,
     /// Listen there without certificates.
@@ -125,9 +125,9 @@ impl Config {
         if config.store.as_os_str().is_empty() {
             return Err("store is empty; write the path of a file, such as /var/lib/fibula/rib.sqlite".to_owned());
         }
-        if let Some(status) = config.status.filter(|status| api::config::same_port(*status, config.listen)) {
-            let listen = config.listen;
-            return Err(format!("status = {status} is the address of listen = {listen}; give it another port"));
+        if let Some(status) = config.status.as_ref().filter(|status| status.overlaps(&config.listen)) {
+            let listen = &config.listen;
+            return Err(format!("status = {status} is the address of listen = {listen}; give it another port or path"));
         }
         limit("max_names", config.max_names as u64, 1, 1 << 32)?;
         limit("value_bits", config.value_bits.into(), 1, 16)?;
@@ -139,8 +139,8 @@ impl Config {
         if let Some(files) = &config.tls {
             files.paths()?;
         }
-        check_address("listen", config.listen, config.tls.is_some(), config.insecure)?;
-        if let Some(status) = config.status {
+        check_address("listen", &config.listen, config.tls.is_some(), config.insecure)?;
+        if let Some(status) = &config.status {
             check_address("status", status, config.tls.is_some() || config.metrics_open, config.insecure)?;
         }
         Ok(config)
@@ -207,6 +207,7 @@ mod tests {
             ("[rates]\nreports_per_minute = 0\n", "rates.reports_per_minute = 0"),
             ("status = '127.0.0.1:4600'\n", "another port"),
             ("status = '0.0.0.0:4600'\n", "another port"),
+            ("status = 'unix:status.sock'\n", "no absolute path"),
             ("[tls]\ncert = 'c.pem'\n", "names no key"),
             ("[audit]\nkeep = 0\n", "keep = 1"),
         ];
@@ -230,5 +231,7 @@ mod tests {
             Config::parse(&format!("{text}insecure = true\n")).unwrap();
         }
         Config::parse(&format!("{inside}status = '10.0.0.1:4601'\nmetrics_open = true\n")).unwrap();
+        let local = GOOD.replace("127.0.0.1:4600", "unix:/run/fibula/controller.sock");
+        Config::parse(&format!("{local}status = 'unix:/run/fibula/status.sock?mode=0666'\n")).unwrap();
     }
 }

@@ -32,6 +32,7 @@ use crate::shared::Shared;
 use crate::store::{SqliteStore, Store, StoreError};
 use crate::writer::{Job, Writer};
 use api::MAX_MESSAGE_BYTES;
+use api::address::Address;
 use api::audit::Audit;
 use api::gate::{Gate, GateLayer};
 use api::limits::{Guard, Limits, raise_descriptors};
@@ -40,7 +41,6 @@ use api::v1::northbound_server::NorthboundServer;
 use api::v1::southbound_server::SouthboundServer;
 use fib::network::{Network, NetworkError, RestoreError, Settings};
 use lookup::hash::SecretKey;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -88,10 +88,12 @@ pub enum StartError {
         error: std::io::Error,
     },
     /// An address is in use, or not of this machine.
-    #[error("cannot listen on {address}: {error}; choose an address of this machine and a free port")]
+    #[error(
+        "cannot listen on {address}: {error}; choose an address of this machine and a free port, or the path of a socket in a directory that this user may write"
+    )]
     Listen {
         /// The address.
-        address: SocketAddr,
+        address: Address,
         /// Why.
         error: std::io::Error,
     },
@@ -100,8 +102,8 @@ pub enum StartError {
 /// A running controller. Dropping it leaves it running; [`Controller::stop`] ends it.
 #[derive(Debug)]
 pub struct Controller {
-    address: SocketAddr,
-    status_address: Option<SocketAddr>,
+    address: Address,
+    status_address: Option<Address>,
     jobs: mpsc::Sender<Job>,
     written: oneshot::Receiver<Result<(), StoreError>>,
     server: tokio::task::JoinHandle<()>,
@@ -125,17 +127,17 @@ impl Controller {
         Audit::keep_synced(&audit);
         let witness = Arc::clone(&audit);
         let gate = Gate::new(tls, config.insecure, guard, Some(Box::new(move |attempt| witness.attempt(attempt))));
-        let listener = gate.listen(config.listen, false).await;
-        let listener = listener.map_err(|error| StartError::Listen { address: config.listen, error })?;
-        let address = listener.address();
+        let listener = gate.listen(&config.listen, false).await;
+        let listener = listener.map_err(|error| StartError::Listen { address: config.listen.clone(), error })?;
+        let address = listener.address().clone();
 
         let shared = Shared::new();
-        let status_address = match config.status {
+        let status_address = match &config.status {
             Some(status) => {
                 let (shared, gate, audit) = (Arc::clone(&shared), Arc::clone(&gate), Arc::clone(&audit));
                 let page = Arc::new(status::Page { shared, gate: Arc::clone(&gate), audit });
                 let bound = api::status::serve(status, &gate, config.metrics_open, page).await;
-                Some(bound.map_err(|error| StartError::Listen { address: status, error })?)
+                Some(bound.map_err(|error| StartError::Listen { address: status.clone(), error })?)
             }
             None => None,
         };
@@ -201,13 +203,13 @@ impl Controller {
     }
 
     /// Where gRPC listens.
-    pub fn address(&self) -> SocketAddr {
-        self.address
+    pub fn address(&self) -> &Address {
+        &self.address
     }
 
     /// Where `/metrics` and `/status` listen.
-    pub fn status_address(&self) -> Option<SocketAddr> {
-        self.status_address
+    pub fn status_address(&self) -> Option<&Address> {
+        self.status_address.as_ref()
     }
 
     /// Returns when the writer ended by itself, which happens only when the store fails.

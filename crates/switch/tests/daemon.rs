@@ -49,7 +49,7 @@ impl Site {
         let config = Config::load(Path::new(&path)).unwrap();
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let switch = runtime.block_on(Switch::start(config))?;
-        let status = switch.status_address().unwrap();
+        let status = switch.status_address().unwrap().tcp().unwrap();
         Ok(Daemon { runtime, switch, status })
     }
 }

@@ -270,7 +270,7 @@ fn grpc_and_http_answer_from_the_saved_image() {
     let n = 2000;
     let site = Site::new(Some(&image(n)));
     let switch = site.start();
-    let address = switch.lookup_address().unwrap();
+    let address = switch.lookup_address().unwrap().tcp().unwrap();
     let texts: Vec<String> = (0..n).map(|i| url(i).to_string()).collect();
     let mut names: Vec<&str> = texts.iter().map(String::as_str).collect();
     names.push("http://cdn.example/gone?x=1&y=ü");
@@ -310,7 +310,7 @@ fn grpc_and_http_answer_from_the_saved_image() {
     assert!(status.message().contains("name 1") && status.message().contains("4096"), "{}", status.message());
     assert_eq!(site.grpc(&switch, &vec!["x"; 65_537]).unwrap_err().code(), tonic::Code::ResourceExhausted);
 
-    let (_, status) = get(switch.status_address().unwrap(), "/status");
+    let (_, status) = get(switch.status_address().unwrap().tcp().unwrap(), "/status");
     assert_eq!(status["lookup"]["answers"]["found"], 2 * n + 4, "{status:#}");
     assert_eq!(status["lookup"]["refused"], 6, "{status:#}");
     assert!(status["field_error"].is_null(), "{status:#}");
@@ -324,6 +324,6 @@ fn a_switch_without_a_table_says_so() {
     let status = site.grpc(&switch, &["a"]).unwrap_err();
     assert_eq!(status.code(), tonic::Code::Unavailable);
     assert!(status.message().contains("no table yet"), "{}", status.message());
-    assert_eq!(get(switch.lookup_address().unwrap(), "/lookup?name=a").0, 503);
+    assert_eq!(get(switch.lookup_address().unwrap().tcp().unwrap(), "/lookup?name=a").0, 503);
     site.runtime.block_on(switch.stop());
 }

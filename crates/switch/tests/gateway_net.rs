@@ -178,7 +178,7 @@ fn an_enterprise_network_talks_by_name_inside_and_by_prefix_outside() {
             runtime.block_on(Switch::start(Config::load(Path::new(&path)).unwrap())).unwrap()
         });
         let dropped = |switch: &Switch, reason: DropReason| {
-            let mut stream = TcpStream::connect(switch.status_address().unwrap()).unwrap();
+            let mut stream = TcpStream::connect(switch.status_address().unwrap().tcp().unwrap()).unwrap();
             stream.write_all(b"GET /status HTTP/1.0\r\n\r\n").unwrap();
             let mut text = String::new();
             stream.read_to_string(&mut text).unwrap();

@@ -1,17 +1,17 @@
 //! Connections that have passed the handshake, one after another.
 
 use super::{Attempt, Gate, Peer, Turned, Who};
+use crate::address::{Address, Origin};
 use crate::limits::{self, Guarded, RequestLayer};
+use crate::socket::Socket;
 use crate::tls::{Connection, Tls, explain_client};
 use axum::extract::connect_info::Connected;
 use axum::serve::IncomingStream;
 use std::io;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_stream::Stream;
 
@@ -26,19 +26,24 @@ const READY: usize = 64;
 #[derive(Clone, Debug)]
 pub(super) enum Wire {
     Plain(Who),
-    Tls { tls: Arc<Tls>, web: bool },
+    /// A Unix socket: the kernel says who is at the other end.
+    Local,
+    Tls {
+        tls: Arc<Tls>,
+        web: bool,
+    },
 }
 
 /// A listener. Handshakes are made aside, so that a slow one holds up no other; whoever fails is counted at the gate.
 #[derive(Debug)]
 pub struct Listener {
-    address: SocketAddr,
+    address: Address,
     layer: RequestLayer,
     connections: mpsc::Receiver<Connection>,
 }
 
 impl Listener {
-    pub(super) async fn bind(address: SocketAddr, wire: Wire, gate: &Arc<Gate>) -> io::Result<Self> {
+    pub(super) async fn bind(address: &Address, wire: Wire, gate: &Arc<Gate>) -> io::Result<Self> {
         let listener = limits::Listener::bind(address, gate.limits()).await?;
         let (address, layer) = (listener.local_addr()?, listener.layer());
         let (ready, connections) = mpsc::channel(READY);
@@ -47,8 +52,8 @@ impl Listener {
     }
 
     /// Where it listens.
-    pub fn address(&self) -> SocketAddr {
-        self.address
+    pub fn address(&self) -> &Address {
+        &self.address
     }
 
     /// The layer that puts the requests of its connections under the limits.
@@ -66,8 +71,13 @@ async fn accept(mut listener: limits::Listener, wire: Wire, gate: Weak<Gate>, re
             accepted = std::future::poll_fn(|cx| listener.poll_accept(cx)) => accepted,
         };
         match &wire {
-            Wire::Plain(who) => {
-                let connection = Connection::plain(stream, Peer::new(who.clone(), from));
+            Wire::Plain(_) | Wire::Local => {
+                let who = match (&wire, from) {
+                    (Wire::Plain(who), _) => who.clone(),
+                    (_, Origin::Unix { uid, .. }) => Who::user(uid),
+                    (_, Origin::Tcp(_)) => Who::Anyone,
+                };
+                let connection = Connection::plain(stream, Peer::new(who, from));
                 if ready.send(connection).await.is_err() {
                     return;
                 }
@@ -88,8 +98,8 @@ async fn accept(mut listener: limits::Listener, wire: Wire, gate: Weak<Gate>, re
 
 async fn shake_hands(
     tls: &Tls,
-    stream: Guarded<TcpStream>,
-    from: SocketAddr,
+    stream: Guarded<Socket>,
+    from: Origin,
     web: bool,
     gate: &Weak<Gate>,
 ) -> Option<Connection> {
@@ -129,7 +139,7 @@ impl axum::serve::Listener for Listener {
     }
 
     fn local_addr(&self) -> io::Result<Peer> {
-        Ok(Peer::new(Who::Loopback, self.address))
+        Err(io::ErrorKind::Unsupported.into())
     }
 }
 

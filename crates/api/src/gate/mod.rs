@@ -2,7 +2,8 @@
 //!
 //! With certificates ([`Tls`]) a listener answers nobody without one, and [`access`] says what the identity in it may
 //! do. Without certificates a daemon listens on loopback addresses only, where every process of the machine may do
-//! everything; `insecure = true` opens other addresses to everybody, and the log says so again and again.
+//! everything, and on Unix sockets, where those may whom the permissions of the file let in; `insecure = true` opens other
+//! addresses to everybody, and the log says so again and again.
 
 mod access;
 mod listener;
@@ -11,13 +12,13 @@ pub use access::{GateLayer, Gated};
 pub use access::{Needs, admit_web, needs};
 pub use listener::Listener;
 
+use crate::address::{Address, Origin};
 use crate::identity::{Identity, Kind};
 use crate::limits::Guard;
 use crate::status::{MetricsText, plain};
 use crate::throttle::Throttle;
 use crate::tls::Tls;
 use std::fmt::{self, Display, Formatter};
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -41,20 +42,31 @@ pub enum Who {
         /// What is wrong with it.
         reason: String,
     },
+    /// A user of this machine whom the file of a Unix socket lets in.
+    User {
+        /// `uid:` and the number, which no certificate can have as a name.
+        name: String,
+    },
     /// A process of this machine, without a certificate, at a listener on a loopback address.
     Loopback,
     /// Anybody, at a listener that `insecure = true` opened.
     Anyone,
 }
 
+impl Who {
+    pub(crate) fn user(uid: u32) -> Self {
+        Who::User { name: format!("uid:{uid}") }
+    }
+}
+
 /// The other end of a connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Peer(Arc<(Who, SocketAddr)>);
+pub struct Peer(Arc<(Who, Origin)>);
 
 impl Peer {
     /// Who, and from where.
-    pub fn new(who: Who, address: SocketAddr) -> Self {
-        Self(Arc::new((who, address)))
+    pub fn new(who: Who, from: Origin) -> Self {
+        Self(Arc::new((who, from)))
     }
 
     /// Who made a request.
@@ -70,15 +82,16 @@ impl Peer {
     }
 
     /// Where it connects from.
-    pub fn address(&self) -> SocketAddr {
+    pub fn address(&self) -> Origin {
         self.0.1
     }
 
-    /// The name in its certificate; `loopback` or `anyone` without one.
+    /// The name in its certificate; `uid:NUMBER`, `loopback` or `anyone` without one.
     pub fn name(&self) -> &str {
         match self.who() {
             Who::Certificate { identity, .. } => identity.name(),
             Who::Unnamed { .. } => "unnamed",
+            Who::User { name } => name,
             Who::Loopback => "loopback",
             Who::Anyone => "anyone",
         }
@@ -99,7 +112,7 @@ impl Peer {
     /// Why not.
     pub fn may_attach_as(&self, switch: &str) -> Result<(), String> {
         match self.who() {
-            Who::Loopback | Who::Anyone => Ok(()),
+            Who::User { .. } | Who::Loopback | Who::Anyone => Ok(()),
             Who::Certificate { identity, .. } if identity.kind() == Kind::Switch && identity.name() == switch => Ok(()),
             _ => Err(format!(
                 "{} may not attach as switch `{switch}`: it takes a certificate of that name (`fibula pki issue switch {switch}`)",
@@ -113,6 +126,7 @@ impl Peer {
         match self.who() {
             Who::Certificate { identity, .. } => identity.to_string(),
             Who::Unnamed { .. } => "the holder of this certificate".to_owned(),
+            Who::User { name } => format!("the user {name}"),
             Who::Loopback => "a process of this machine".to_owned(),
             Who::Anyone => "anyone".to_owned(),
         }
@@ -149,7 +163,7 @@ pub struct Attempt<'a> {
     /// Who it was, if that is known.
     pub peer: Option<&'a Peer>,
     /// From where.
-    pub from: SocketAddr,
+    pub from: Origin,
     /// What was asked for.
     pub what: &'a str,
     /// What the peer was told.
@@ -194,36 +208,37 @@ impl Gate {
         self.tls.as_ref()
     }
 
-    /// A listener for gRPC (`web`: and HTTP/1.1), with TLS if there are certificates.
+    /// A listener for gRPC (`web`: and HTTP/1.1), with TLS if there are certificates and it is no Unix socket.
     /// # Errors
     /// When the address cannot be bound.
-    pub async fn listen(self: &Arc<Self>, address: SocketAddr, web: bool) -> std::io::Result<Listener> {
-        let wire = match &self.tls {
-            Some(tls) => listener::Wire::Tls { tls: Arc::clone(tls), web },
-            None => self.plain_wire(address),
-        };
-        Listener::bind(address, wire, self).await
-    }
-
-    /// A listener for pages that are read only. With certificates it asks for one, unless the address is a loopback
-    /// address, or `open`.
-    /// # Errors
-    /// When the address cannot be bound.
-    pub async fn listen_for_pages(self: &Arc<Self>, address: SocketAddr, open: bool) -> std::io::Result<Listener> {
-        let wire = match &self.tls {
-            Some(tls) if !open && !address.ip().is_loopback() => {
-                listener::Wire::Tls { tls: Arc::clone(tls), web: true }
-            }
-            Some(_) if !address.ip().is_loopback() => listener::Wire::Plain(Who::Anyone),
+    pub async fn listen(self: &Arc<Self>, address: &Address, web: bool) -> std::io::Result<Listener> {
+        let wire = match (&self.tls, address) {
+            (Some(tls), Address::Tcp(_)) => listener::Wire::Tls { tls: Arc::clone(tls), web },
             _ => self.plain_wire(address),
         };
         Listener::bind(address, wire, self).await
     }
 
-    fn plain_wire(&self, address: SocketAddr) -> listener::Wire {
-        if address.ip().is_loopback() {
-            return listener::Wire::Plain(Who::Loopback);
+    /// A listener for pages that are read only. With certificates it asks for one, unless other machines cannot reach
+    /// the address, or `open`.
+    /// # Errors
+    /// When the address cannot be bound.
+    pub async fn listen_for_pages(self: &Arc<Self>, address: &Address, open: bool) -> std::io::Result<Listener> {
+        let wire = match &self.tls {
+            Some(tls) if !open && address.is_remote() => listener::Wire::Tls { tls: Arc::clone(tls), web: true },
+            Some(_) if address.is_remote() => listener::Wire::Plain(Who::Anyone),
+            _ => self.plain_wire(address),
+        };
+        Listener::bind(address, wire, self).await
+    }
+
+    fn plain_wire(&self, address: &Address) -> listener::Wire {
+        match address {
+            Address::Unix { .. } => return listener::Wire::Local,
+            Address::Tcp(address) if address.ip().is_loopback() => return listener::Wire::Plain(Who::Loopback),
+            Address::Tcp(_) => {}
         }
+        let address = address.clone();
         tokio::spawn(async move {
             let mut tick = tokio::time::interval(REMIND);
             loop {
@@ -278,11 +293,10 @@ impl Gate {
 /// Whether a daemon may listen at an address: one that other machines reach takes certificates, or `insecure = true`.
 /// # Errors
 /// What to do, with the commands.
-pub fn check_address(key: &str, address: SocketAddr, has_tls: bool, insecure: bool) -> Result<(), String> {
-    if address.ip().is_loopback() || has_tls || insecure {
+pub fn check_address(key: &str, address: &Address, has_tls: bool, insecure: bool) -> Result<(), String> {
+    let Some(port) = address.tcp().filter(|_| address.is_remote() && !has_tls && !insecure).map(|at| at.port()) else {
         return Ok(());
-    }
-    let port = address.port();
+    };
     Err(format!(
         "{key} = \"{address}\" can be reached from other machines, and there is no [tls], so that anyone there could read \
          and change everything. Make certificates:\n  \
@@ -298,7 +312,7 @@ pub fn check_address(key: &str, address: SocketAddr, has_tls: bool, insecure: bo
 /// What is refused to somebody, and what would help.
 fn refusal(peer: &Peer, needs: Needs) -> Option<Status> {
     let (role, is_enough) = match (peer.who(), needs) {
-        (Who::Loopback | Who::Anyone, _) => return None,
+        (Who::User { .. } | Who::Loopback | Who::Anyone, _) => return None,
         (Who::Unnamed { reason }, _) => {
             return Some(Status::permission_denied(format!("the certificate is valid, but {reason}")));
         }

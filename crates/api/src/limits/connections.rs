@@ -1,9 +1,10 @@
 //! The connections of a daemon, and what each holds.
 
 use super::Limits;
+use crate::address::Origin;
 use crate::status::MetricsText;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
@@ -75,7 +76,7 @@ pub struct Guard {
 }
 
 /// A connection of a listener.
-pub(super) type Key = (u32, SocketAddr);
+pub(super) type Key = (u32, Origin);
 
 #[derive(Debug, Default)]
 struct Table {
@@ -84,7 +85,7 @@ struct Table {
     connections: HashMap<Key, Entry>,
     /// Connections without a request in progress, the oldest first.
     idle: BTreeMap<u64, Key>,
-    peers: HashMap<IpAddr, Peer>,
+    peers: HashMap<Who, Peer>,
 }
 
 #[derive(Debug)]
@@ -121,11 +122,21 @@ pub(super) struct Connection {
     reader: Mutex<Option<Waker>>,
 }
 
+/// What counts as one peer.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Who {
+    Host(IpAddr),
+    User(u32),
+}
+
 /// IPv6 hosts choose from a whole /64.
-fn peer_of(address: SocketAddr) -> IpAddr {
-    match address.ip().to_canonical() {
-        IpAddr::V6(ip) => IpAddr::V6(Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64)),
-        ip => ip,
+fn peer_of(origin: Origin) -> Who {
+    match origin {
+        Origin::Unix { uid, .. } => Who::User(uid),
+        Origin::Tcp(address) => Who::Host(match address.ip().to_canonical() {
+            IpAddr::V6(ip) => IpAddr::V6(Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64)),
+            ip => ip,
+        }),
     }
 }
 
@@ -213,7 +224,7 @@ impl Guard {
     }
 
     /// Counts a refusal, and says so in the log now and then.
-    pub(super) fn refuse(&self, limit: Limit, peer: Option<SocketAddr>) {
+    pub(super) fn refuse(&self, limit: Limit, peer: Option<Origin>) {
         let n = self.refused[limit as usize].fetch_add(1, Relaxed) + 1;
         let now = Instant::now();
         let last = &mut lock(&self.said)[limit as usize];
@@ -225,12 +236,12 @@ impl Guard {
     }
 
     /// Admits a connection, and closes another for it where that is needed and possible.
-    pub(super) fn admit(&self, listener: u32, address: SocketAddr) -> Option<Arc<Connection>> {
-        let ip = peer_of(address);
+    pub(super) fn admit(&self, listener: u32, origin: Origin) -> Option<Arc<Connection>> {
+        let who = peer_of(origin);
         let mut table = lock(&self.table);
-        let of_peer = table.peers.get(&ip).map_or(0, |peer| peer.n_connections);
+        let of_peer = table.peers.get(&who).map_or(0, |peer| peer.n_connections);
         let over = if of_peer >= self.limits.connections_per_peer {
-            Some((Limit::PeerConnections, table.peers[&ip].idle.first().copied()))
+            Some((Limit::PeerConnections, table.peers[&who].idle.first().copied()))
         } else if table.connections.len() >= self.limits.connections {
             Some((Limit::Connections, table.idle.first_key_value().map(|(idle, _)| *idle)))
         } else {
@@ -239,17 +250,17 @@ impl Guard {
         if let Some((limit, oldest)) = over {
             let Some(key) = oldest.and_then(|oldest| table.idle.get(&oldest).copied()) else {
                 drop(table);
-                self.refuse(limit, Some(address));
+                self.refuse(limit, Some(origin));
                 return None;
             };
             table.close(key);
             self.refuse(Limit::Replaced, Some(key.1));
         }
         table.forget_peers(self.limits.connections);
-        let key = (listener, address);
-        // A connection of this address can only be one that has ended, and whose end is not noticed yet.
+        let key = (listener, origin);
+        // A connection from there can only be one that has ended, and whose end is not noticed yet.
         table.remove(key);
-        let peer = table.peers.entry(ip).or_default();
+        let peer = table.peers.entry(who).or_default();
         peer.n_connections += 1;
         let connection = Arc::new(Connection {
             key,

@@ -1,15 +1,15 @@
 //! Accepting connections within the limits, and closing those that do nothing.
 
 use super::connections::{Connection, Guard, Limit};
+use crate::address::{Address, Origin};
+use crate::socket::{Bound, Socket};
 use std::future::Future;
 use std::io::{self, ErrorKind};
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Sleep;
 
 /// How long accepting pauses when the system gives no descriptor.
@@ -18,7 +18,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// A listener whose connections a [`Guard`] counts. It never fails, and never ends.
 #[derive(Debug)]
 pub struct Listener {
-    listener: TcpListener,
+    listener: Bound,
     guard: Arc<Guard>,
     number: u32,
     pause: Option<Pin<Box<Sleep>>>,
@@ -28,19 +28,18 @@ impl Listener {
     /// Listens on `address` under the limits of `guard`.
     /// # Errors
     /// When the address cannot be bound.
-    pub async fn bind(address: SocketAddr, guard: &Arc<Guard>) -> io::Result<Self> {
-        Ok(Self::new(TcpListener::bind(address).await?, guard))
+    pub async fn bind(address: &Address, guard: &Arc<Guard>) -> io::Result<Self> {
+        Ok(Self::new(Bound::bind(address).await?, guard))
     }
 
-    /// Puts a listener under the limits of `guard`.
-    pub fn new(listener: TcpListener, guard: &Arc<Guard>) -> Self {
+    fn new(listener: Bound, guard: &Arc<Guard>) -> Self {
         Self { listener, guard: Arc::clone(guard), number: guard.new_listener(), pause: None }
     }
 
     /// Where it listens.
     /// # Errors
     /// Those of the system.
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+    pub fn local_addr(&self) -> io::Result<Address> {
         self.listener.local_addr()
     }
 
@@ -50,18 +49,16 @@ impl Listener {
     }
 
     /// The next connection.
-    pub fn poll_accept(&mut self, cx: &mut Context<'_>) -> Poll<(Guarded<TcpStream>, SocketAddr)> {
+    pub fn poll_accept(&mut self, cx: &mut Context<'_>) -> Poll<(Guarded<Socket>, Origin)> {
         loop {
             if let Some(pause) = &mut self.pause {
                 ready!(pause.as_mut().poll(cx));
                 self.pause = None;
             }
             match ready!(self.listener.poll_accept(cx)) {
-                Ok((stream, address)) => {
-                    // A request is answered before the next is read, so small writes must not wait for each other.
-                    let _ = stream.set_nodelay(true);
-                    if let Some(connection) = self.guard.admit(self.number, address) {
-                        return Poll::Ready((Guarded::new(stream, Arc::clone(&self.guard), connection), address));
+                Ok((stream, origin)) => {
+                    if let Some(connection) = self.guard.admit(self.number, origin) {
+                        return Poll::Ready((Guarded::new(stream, Arc::clone(&self.guard), connection), origin));
                     }
                 }
                 // The peer has gone already.

@@ -6,6 +6,7 @@
 
 use super::connections::{Guard, Held, Limit};
 use super::items::{ITEM_BYTES, Items};
+use crate::address::Origin;
 use crate::gate::Peer;
 use axum::extract::ConnectInfo;
 use axum::http::header::CONTENT_TYPE;
@@ -13,7 +14,6 @@ use axum::http::{Request, Response, StatusCode};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use std::future::Future;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -116,7 +116,7 @@ where
 
 const GRPC: &[u8] = b"application/grpc";
 
-fn remote<B>(request: &Request<B>) -> Option<SocketAddr> {
+fn remote<B>(request: &Request<B>) -> Option<Origin> {
     let extensions = request.extensions();
     match extensions.get::<Peer>() {
         Some(peer) => Some(peer.address()),

@@ -24,8 +24,8 @@ impl crate::lookup::LookupSource for Nothing {
 async fn serve(limits: Limits) -> (SocketAddr, Arc<Guard>) {
     let guard = Guard::new(limits);
     let gate = crate::gate::Gate::new(None, false, Arc::clone(&guard), None);
-    let address = crate::lookup::serve("127.0.0.1:0".parse().unwrap(), &gate, Arc::new(Nothing)).await.unwrap();
-    (address, guard)
+    let address = crate::lookup::serve(&"127.0.0.1:0".parse().unwrap(), &gate, Arc::new(Nothing)).await.unwrap();
+    (address.tcp().unwrap(), guard)
 }
 
 async fn channel(address: SocketAddr) -> Channel {

@@ -1,14 +1,16 @@
 //! One connection, plain or with TLS, and the list of those that a reload may have to end.
 
 use super::{Loaded, Tls, advice::advise, unix_seconds};
+use crate::address::Origin;
 use crate::gate::{Peer, Who};
 use crate::identity::{Certificate, Kind};
 use crate::limits::Guarded;
+use crate::socket::{self, Socket};
 use hyper_util::rt::TokioIo;
 use std::fmt::{self, Debug, Formatter};
 use std::future::Future;
 use std::io::{self, ErrorKind, IoSlice};
-use std::net::SocketAddr;
+use std::path::Path;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll};
@@ -87,12 +89,7 @@ impl Tls {
     }
 
     /// The server's side of a handshake. `web`: the peer may speak HTTP/1.1.
-    pub(crate) async fn accept(
-        &self,
-        stream: Guarded<TcpStream>,
-        address: SocketAddr,
-        web: bool,
-    ) -> io::Result<Connection> {
+    pub(crate) async fn accept(&self, stream: Guarded<Socket>, from: Origin, web: bool) -> io::Result<Connection> {
         let loaded = self.current();
         let config = if web { &loaded.web } else { &loaded.grpc };
         let accepted = TlsAcceptor::from(Arc::clone(config)).accept(stream).into_fallible().await;
@@ -109,7 +106,7 @@ impl Tls {
             Some(Err(error)) => Who::Unnamed { reason: error.to_string() },
             None => Who::Unnamed { reason: "it showed no certificate".to_owned() },
         };
-        let peer = Peer::new(who, address);
+        let peer = Peer::new(who, from);
         let ended = self.enlist(&loaded, |end| Live { chain, server: None, peer: peer.clone(), end });
         Ok(Connection { stream: Stream::Tls(Box::new(stream)), peer, ended: Some(ended) })
     }
@@ -132,7 +129,7 @@ impl Tls {
                 kind.word()
             )));
         };
-        let peer = Peer::new(Who::Certificate { identity, serial }, address);
+        let peer = Peer::new(Who::Certificate { identity, serial }, address.into());
         let ended = self.enlist(&loaded, |end| Live { chain, server: Some(name), peer: peer.clone(), end });
         Ok(TokioIo::new(Connection { stream: Stream::Ours(Box::new(stream)), peer, ended: Some(ended) }))
     }
@@ -141,8 +138,19 @@ impl Tls {
 /// Connects to the host of `uri` without TLS.
 pub(crate) async fn connect_plain(uri: Uri) -> io::Result<TokioIo<Connection>> {
     let stream = dial(&uri, 80).await?;
-    let peer = Peer::new(Who::Anyone, stream.peer_addr()?);
-    Ok(TokioIo::new(Connection { stream: Stream::Bare(stream, false), peer, ended: None }))
+    let peer = Peer::new(Who::Anyone, stream.peer_addr()?.into());
+    Ok(TokioIo::new(Connection { stream: Stream::Bare(Socket::Tcp(stream), false), peer, ended: None }))
+}
+
+/// Connects to a Unix socket.
+pub(crate) async fn connect_unix(path: &Path) -> io::Result<TokioIo<Connection>> {
+    let (socket, origin) = socket::connect_unix(path).await?;
+    let who = match origin {
+        Origin::Unix { uid, .. } => Who::user(uid),
+        Origin::Tcp(_) => Who::Anyone,
+    };
+    let peer = Peer::new(who, origin);
+    Ok(TokioIo::new(Connection { stream: Stream::Bare(socket, false), peer, ended: None }))
 }
 
 async fn dial(uri: &Uri, default_port: u16) -> io::Result<TcpStream> {
@@ -156,7 +164,7 @@ fn host_of(uri: &Uri) -> &str {
 }
 
 /// Lets the peer read the alert that says why it is refused: closing at once, with bytes of it unread, would destroy it.
-async fn linger(mut stream: Guarded<TcpStream>) {
+async fn linger(mut stream: Guarded<Socket>) {
     let _ = tokio::time::timeout(LINGER, async {
         stream.shutdown().await?;
         tokio::io::copy(&mut (&mut stream).take(LINGER_BYTES), &mut tokio::io::sink()).await
@@ -165,10 +173,10 @@ async fn linger(mut stream: Guarded<TcpStream>) {
 }
 
 enum Stream {
-    Plain(Guarded<TcpStream>),
-    Tls(Box<server::TlsStream<Guarded<TcpStream>>>),
+    Plain(Guarded<Socket>),
+    Tls(Box<server::TlsStream<Guarded<Socket>>>),
     /// One that we began, and whether something came by it.
-    Bare(TcpStream, bool),
+    Bare(Socket, bool),
     /// One that we began with TLS.
     Ours(Box<client::TlsStream<TcpStream>>),
 }
@@ -187,7 +195,7 @@ impl Debug for Connection {
 }
 
 impl Connection {
-    pub(crate) fn plain(stream: Guarded<TcpStream>, peer: Peer) -> Self {
+    pub(crate) fn plain(stream: Guarded<Socket>, peer: Peer) -> Self {
         Self { stream: Stream::Plain(stream), peer, ended: None }
     }
 

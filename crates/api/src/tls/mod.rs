@@ -15,7 +15,7 @@ mod kit;
 
 pub use advice::{explain, explain_client};
 pub use connection::Connection;
-pub(crate) use connection::connect_plain;
+pub(crate) use connection::{connect_plain, connect_unix};
 #[cfg(feature = "kit")]
 pub use kit::certificate_of;
 

@@ -5,6 +5,7 @@ use crate::flow::config::Section;
 use crate::gateway;
 use crate::parse::MAX_FIXED_OFFSET;
 use crate::source::CheckSource;
+use api::address::{Address, socket_path};
 use api::config::ConfigError;
 use api::gate::check_address;
 use api::limits::Limits;
@@ -12,7 +13,7 @@ use api::tls::Files;
 use fib::action::PortId;
 use serde::Deserialize;
 use std::collections::HashSet;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 /// What a switch needs to know. Unknown keys are errors.
@@ -21,7 +22,7 @@ use std::path::{Path, PathBuf};
 pub struct Config {
     /// The name the controller knows it by.
     pub name: String,
-    /// The controller's URL.
+    /// The controller's URL, or `unix:` and the path of its socket.
     pub controller: String,
     /// Where the saved image lies; created if missing.
     pub state_dir: PathBuf,
@@ -43,9 +44,9 @@ pub struct Config {
     #[serde(default)]
     pub audit: api::audit::Settings,
     /// Where `/metrics` and `/status` listen; none if absent.
-    pub status: Option<SocketAddr>,
+    pub status: Option<Address>,
     /// Where programs ask which port a name is at, over gRPC and HTTP; nobody can if absent.
-    pub lookup: Option<SocketAddr>,
+    pub lookup: Option<Address>,
     /// Bytes that the tables may have: what comes from the controller and is larger is refused.
     #[serde(default = "default_table_bytes")]
     pub max_table_bytes: usize,
@@ -117,13 +118,13 @@ impl Config {
             return Err("state_dir is empty; write a directory of its own, such as /var/lib/fibula/s1".to_owned());
         }
         config.check_trust()?;
-        let addresses = [config.lookup, config.status, config.flow.as_ref().and_then(|flow| flow.control)];
-        let taken = |&address: &SocketAddr| {
-            addresses.iter().flatten().filter(|other| api::config::same_port(**other, address)).count() > 1
-        };
+        let control = config.flow.as_ref().and_then(|flow| flow.control.as_ref());
+        let addresses = [config.lookup.as_ref(), config.status.as_ref(), control];
+        let taken =
+            |&address: &&Address| addresses.iter().flatten().filter(|other| other.overlaps(address)).count() > 1;
         if let Some(twice) = addresses.iter().flatten().find(|address| taken(address)) {
             return Err(format!(
-                "two of lookup, status and flow.control have the address {twice}; give each another port"
+                "two of lookup, status and flow.control have the address {twice}; give each another port or path"
             ));
         }
         if !(1..=MAX_WORKERS).contains(&config.workers) {
@@ -134,7 +135,6 @@ impl Config {
                 "fixed_offset = {offset} is out of range; write 0 to {MAX_FIXED_OFFSET}, so that the longest field ends inside a frame"
             ));
         }
-        let control = config.flow.as_ref().and_then(|flow| flow.control);
         if config.ports.is_empty() && config.lookup.is_none() && control.is_none() {
             let why =
                 "there is no [[port]], so the switch has nothing to do; add one, or set lookup to answer programs only";
@@ -179,11 +179,17 @@ impl Config {
         }
     }
 
-    /// Whether others are reached and let in with certificates, where that matters.
-    fn check_trust(&self) -> Result<(), String> {
+    /// Whether the controller is reached with certificates, where that matters.
+    fn check_controller(&self) -> Result<(), String> {
         let given = &self.controller;
-        let not_a_url =
-            || Err(format!("controller = {given:?} is not a controller's URL; write it like https://10.0.0.1:4600"));
+        if let Some(path) = socket_path(given) {
+            return path.map(drop).map_err(|error| format!("controller = {error}"));
+        }
+        let not_a_url = || {
+            Err(format!(
+                "controller = {given:?} is not a controller's URL; write it like https://10.0.0.1:4600 or unix:/run/fibula/controller.sock"
+            ))
+        };
         let Ok(url) = given.parse::<tonic::transport::Uri>() else { return not_a_url() };
         let Some(host) = url.host().map(|host| host.trim_matches(['[', ']'])) else { return not_a_url() };
         let is_local = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
@@ -191,37 +197,41 @@ impl Config {
         match url.scheme_str() {
             Some("https") if !has_tls => {
                 let name = &self.name;
-                return Err(format!(
+                Err(format!(
                     "controller = {given:?} takes a certificate, and there is no [tls]; make one with `fibula pki issue \
                      switch {name}`, copy its directory here and write [tls] dir = \"DIRECTORY\""
-                ));
+                ))
             }
-            Some("http") if has_tls => {
-                return Err(format!(
-                    "controller = {given:?} is without TLS, but there is [tls]; write https://, or remove [tls]"
-                ));
-            }
+            Some("http") if has_tls => Err(format!(
+                "controller = {given:?} is without TLS, but there is [tls]; write https://, or remove [tls]"
+            )),
             Some("http") if !is_local && !self.insecure => {
                 let name = &self.name;
-                return Err(format!(
+                Err(format!(
                     "controller = {given:?} is without TLS: whoever is on the way could read the names and pose as the \
                      controller. Make a certificate with `fibula pki issue switch {name}`, copy its directory here, and \
                      write https:// and [tls] dir = \"DIRECTORY\". Or accept the danger with insecure = true"
-                ));
+                ))
             }
-            Some("http" | "https") => {}
-            _ => return not_a_url(),
+            Some("http" | "https") => Ok(()),
+            _ => not_a_url(),
         }
+    }
+
+    /// Whether others are reached and let in with certificates, where that matters.
+    fn check_trust(&self) -> Result<(), String> {
+        self.check_controller()?;
+        let has_tls = self.tls.is_some();
         if let Some(files) = &self.tls {
             files.paths()?;
         }
         self.audit.check()?;
-        let control = self.flow.as_ref().and_then(|flow| flow.control);
-        for (key, address) in [("lookup", self.lookup), ("flow.control", control)] {
+        let control = self.flow.as_ref().and_then(|flow| flow.control.as_ref());
+        for (key, address) in [("lookup", self.lookup.as_ref()), ("flow.control", control)] {
             address.map_or(Ok(()), |address| check_address(key, address, has_tls, self.insecure))?;
         }
         let is_open = has_tls || self.metrics_open;
-        self.status.map_or(Ok(()), |address| check_address("status", address, is_open, self.insecure))
+        self.status.as_ref().map_or(Ok(()), |address| check_address("status", address, is_open, self.insecure))
     }
 
     /// The file that changes are recorded in: by default beside the saved image.
@@ -317,6 +327,11 @@ mod tests {
         Config::parse(&format!("{}[tls]\ndir = '/etc/fibula/tls'\n", open.replace("http:", "https:"))).unwrap();
         Config::parse(&format!("{GOOD}status = '10.0.0.2:4602'\nmetrics_open = true\n{PORT}")).unwrap();
         Config::parse(&format!("{}{PORT}", GOOD.replace("127.0.0.1", "[::1]"))).unwrap();
+        let local = GOOD.replace("http://127.0.0.1:4600", "unix:/run/fibula/controller.sock");
+        let listens = "lookup = 'unix:/run/fibula/s1.sock?mode=0666'\n";
+        for tls in ["", "[tls]\ndir = '/etc/fibula/tls'\n"] {
+            Config::parse(&format!("{local}{listens}{tls}")).unwrap();
+        }
     }
 
     #[test]
@@ -344,6 +359,7 @@ mod tests {
             (format!("{GOOD}insecure = true\nlookup = '0.0.0.0:4602'\nstatus = '127.0.0.1:4602'\n"), "another port"),
             (GOOD.replace("/tmp/s1", ""), "state_dir is empty"),
             (GOOD.replace("s1'\nc", "'\nc"), "name"),
+            (GOOD.replace("http://127.0.0.1:4600", "unix:north.sock"), "no absolute path"),
             (GOOD.replace("http://", ""), "not a controller's URL"),
             (GOOD.replace("http:", "ftp:"), "not a controller's URL"),
             (GOOD.replace("http:", "https:"), "fibula pki issue switch s1"),

@@ -25,6 +25,7 @@ use crate::flow::stage::StageError;
 use crate::plane::PlaneWriter;
 use crate::port::Role;
 use agent::Shared;
+use api::address::Address;
 use api::audit::Audit;
 use api::gate::Gate;
 use api::limits::{self, Guard, raise_descriptors};
@@ -35,7 +36,6 @@ use netio::backend::af_packet::{AfPacket, Options};
 use netio::{Device, NetError};
 use saved::{SavedImage, Saver};
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -96,10 +96,12 @@ pub enum StartError {
         source: std::io::Error,
     },
     /// An address to listen on is taken or not ours.
-    #[error("cannot listen on {address}: {source}; choose an address of this machine and a free port")]
+    #[error(
+        "cannot listen on {address}: {source}; choose an address of this machine and a free port, or the path of a socket in a directory that this user may write"
+    )]
     Listen {
         /// The address.
-        address: SocketAddr,
+        address: Address,
         /// Why.
         source: std::io::Error,
     },
@@ -110,9 +112,9 @@ pub struct Switch {
     plane: Arc<Dataplane>,
     shared: Arc<Shared<PlaneWriter>>,
     saver: Saver,
-    status_address: Option<SocketAddr>,
-    lookup_address: Option<SocketAddr>,
-    flow_address: Option<SocketAddr>,
+    status_address: Option<Address>,
+    lookup_address: Option<Address>,
+    flow_address: Option<Address>,
     keeper: Option<(flows::Keeper, tokio::task::JoinHandle<()>)>,
     /// The agent, the saver, and what gives memory back.
     background: [tokio::task::JoinHandle<()>; 3],
@@ -140,15 +142,18 @@ impl Switch {
             tokio::task::block_in_place(|| start_plane(&config, flows.as_ref(), &saved, image))?;
         let (plane, shared, saver) = (Arc::new(plane), Shared::new(replica), Saver::new(saved));
 
-        let listens = |address| move |source| StartError::Listen { address, source };
-        let lookup_address = match (config.lookup, &directory) {
+        let listens = |address: &Address| {
+            let address = address.clone();
+            move |source| StartError::Listen { address, source }
+        };
+        let lookup_address = match (&config.lookup, &directory) {
             (Some(address), Some(directory)) => {
                 let bound = api::lookup::serve(address, &gate, Arc::new(lookup::Answers(Arc::clone(directory)))).await;
                 Some(bound.map_err(listens(address))?)
             }
             _ => None,
         };
-        let status_address = match config.status {
+        let status_address = match &config.status {
             Some(address) => {
                 let (name, weak) = (config.name.clone(), Arc::downgrade(&plane));
                 let page = status::Page {
@@ -166,7 +171,7 @@ impl Switch {
             }
             None => None,
         };
-        let flow_address = match (config.flow.as_ref().and_then(|flow| flow.control), &flows) {
+        let flow_address = match (config.flow.as_ref().and_then(|flow| flow.control.as_ref()), &flows) {
             (Some(address), Some(flows)) => {
                 let control = flows::Control { flows: flows.clone(), audit };
                 let bound = api::flow::serve(address, &gate, control).await;
@@ -197,18 +202,18 @@ impl Switch {
     }
 
     /// Where `/metrics` and `/status` listen.
-    pub fn status_address(&self) -> Option<SocketAddr> {
-        self.status_address
+    pub fn status_address(&self) -> Option<&Address> {
+        self.status_address.as_ref()
     }
 
     /// Where questions about names are answered.
-    pub fn lookup_address(&self) -> Option<SocketAddr> {
-        self.lookup_address
+    pub fn lookup_address(&self) -> Option<&Address> {
+        self.lookup_address.as_ref()
     }
 
     /// Where `fibula flow` reaches it.
-    pub fn flow_address(&self) -> Option<SocketAddr> {
-        self.flow_address
+    pub fn flow_address(&self) -> Option<&Address> {
+        self.flow_address.as_ref()
     }
 
     /// Stops forwarding and saves what is not saved yet.
@@ -262,7 +267,7 @@ fn start_plane(
         ..dataplane::Settings::default()
     };
     let (plane, mut writer) = Dataplane::start(&settings, ports)?;
-    let directory = config.lookup.map(|_| Arc::new(writer.directory(lookup::threads())));
+    let directory = config.lookup.as_ref().map(|_| Arc::new(writer.directory(lookup::threads())));
     let limits = Limits { max_table_bytes: config.max_table_bytes, ..Limits::default() };
     let Some(image) = image else {
         tracing::info!(switch, "no saved image; all frames are dropped until a controller answers");

@@ -10,7 +10,7 @@ use crate::plane::Mac;
 use fib::action::PortId;
 use serde::Deserialize;
 use std::collections::{BTreeMap, HashSet};
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
@@ -36,7 +36,7 @@ pub struct Section {
     /// The file for ended flows; `-` is standard output.
     pub export: Option<PathBuf>,
     /// The address on which `fibula flow` reaches the switch; without it, it cannot.
-    pub control: Option<SocketAddr>,
+    pub control: Option<api::address::Address>,
     /// Timeouts in seconds, by state.
     #[serde(default)]
     timeouts: BTreeMap<String, u16>,
