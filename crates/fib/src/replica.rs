@@ -138,6 +138,9 @@ pub struct Received {
     pub change: u64,
 }
 
+/// The id of a table that the controller does not know of.
+const NO_TABLE: u32 = 0;
+
 /// Bounds on what a controller can make a switch hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
@@ -411,7 +414,7 @@ impl<T: Tables> Replica<T> {
             return Err(ReplicaError::WrongKind { got, expected });
         }
         let applied = match body {
-            Body::Table(header) => self.start_table(header),
+            Body::Table(header) => self.start_table(header)?,
             Body::Image { table, part, parts, bytes } => self.take_image(table, part, parts, &bytes)?,
             Body::Updates { table, updates } => {
                 self.check_growth(updates.iter().map(<[u8]>::len).sum())?;
@@ -488,7 +491,20 @@ impl<T: Tables> Replica<T> {
         self.next.is_some() || !self.image.is_empty() || self.valid.loading.is_some() || self.local.loading.is_some()
     }
 
-    fn start_table(&mut self, header: TableHeader) -> bool {
+    fn start_table(&mut self, header: TableHeader) -> Result<bool, ReplicaError> {
+        let same_cells = |served: &TableHeader| {
+            let (spec, reset) = (Spec { max_names: header.spec.max_names, ..served.spec.clone() }, header.reset);
+            TableHeader { gateway: header.gateway, spec, reset, ..served.clone() } == header
+        };
+        let is_served = self.header.as_ref().is_some_and(same_cells);
+        if let Some(served) = self.header.as_mut().filter(|served| served.table == header.table && !is_served) {
+            // It is served until it is replaced, but messages for this id are not for it.
+            served.table = NO_TABLE;
+            if !header.reset {
+                // The controller takes it for its own.
+                return Err(ReplicaError::OtherTable { table: header.table });
+            }
+        }
         if header.reset {
             self.must_start_over = false;
             self.actions_held = Held::default();
@@ -500,19 +516,15 @@ impl<T: Tables> Replica<T> {
             self.tables.valid().replace_with(Vec::new());
             self.valid = ExactState::default();
         }
-        let same_cells = |served: &TableHeader| {
-            let spec = Spec { max_names: header.spec.max_names, ..served.spec.clone() };
-            TableHeader { gateway: header.gateway, spec, ..served.clone() } == header
-        };
-        match &mut self.header {
-            Some(served) if same_cells(served) => {
+        Ok(match &mut self.header {
+            Some(served) if is_served => {
                 self.next = None;
                 let changed = *served != header;
                 *served = header;
                 changed
             }
             _ => self.next.replace(header.clone()) != Some(header),
-        }
+        })
     }
 
     fn take_image(&mut self, table: u32, part: u32, parts: u32, bytes: &[u8]) -> Result<bool, ReplicaError> {
@@ -564,7 +576,7 @@ impl<T: Tables> Replica<T> {
 
     /// What the switch has: its hello to a controller, and its answer to an error that needs a resync.
     pub fn report(&self) -> Report {
-        if self.must_start_over {
+        if self.must_start_over || self.header.as_ref().is_some_and(|header| header.table == NO_TABLE) {
             return Report { cluster: self.cluster, term: self.term, ..Report::default() };
         }
         Report {
@@ -704,6 +716,10 @@ pub enum ReplicaError {
     /// A message for a table that this switch does not have, or not yet.
     #[error("a message for table {got}, the table here is {held:?}: report, to get the right one")]
     UnknownTable { got: u32, held: Option<u32> },
+    /// Another table under the id of the one here: the controller's store was set back, and its switches had tables since that
+    /// it does not know of.
+    #[error("table {table} of the controller is another one than table {table} here: report, to get everything")]
+    OtherTable { table: u32 },
     /// A change of an exact table is missing.
     #[error("an exact table is at version {current}, the change starts from {from}: report, to get the table")]
     ExactGap { current: u64, from: u64 },

@@ -121,6 +121,42 @@ fn controller_whose_store_was_set_back_takes_a_term_after_all_that_its_switches_
     assert_eq!(network.term(), 1_001, "a term never falls");
 }
 
+/// The store is set back to before a rekey, and rekeyed again: the new table has the id of the lost one.
+#[test]
+fn switch_with_a_table_that_a_set_back_store_does_not_know_of_gets_the_one_of_that_id() {
+    for (mode, n_names) in [(ValueMode::Port, 50), (ValueMode::Egress, 50), (ValueMode::Port, 0)] {
+        let (mut lab, nodes) = Lab::ring(settings(mode), 2);
+        (0..n_names).for_each(|i| lab.put(&mac(i), Attachment::new(nodes[0], PortId(100))));
+        let (backup, table) = (lab.stored(), lab.replicas[&nodes[1]].report().table);
+        lab.change(|net| net.rekey(SecretKey::from_seed(2)));
+        let replica = lab.replicas.get_mut(&nodes[1]).unwrap();
+        let lost = replica.report().table;
+        assert_ne!(lost, table);
+
+        let (mut network, _) = Network::restore(settings(mode), 2, backup).unwrap();
+        network.rekey(SecretKey::from_seed(3)).unwrap();
+        let messages = network.attach(nodes[1], &replica.report()).unwrap();
+        let refused = replica.apply(messages[0].clone());
+        assert_eq!(refused, Err(ReplicaError::OtherTable { table: lost }));
+        assert!((0..n_names).all(|i| replica.action(&mac(i)) == lab.network.action(nodes[1], &mac(i))), "it serves on");
+        assert!(refused.is_err_and(|error| error.needs_resync()));
+        let messages = network.attach(nodes[1], &replica.report()).unwrap();
+        // It may be interrupted and restarted anywhere.
+        let saved = replica.save();
+        for n in 0..=messages.len() {
+            let mut replica = Replica::load(Limits::default(), MemoryTables::default(), &saved).unwrap();
+            messages[..n].iter().for_each(|message| _ = replica.apply(message.clone()).unwrap());
+            let mut replica = Replica::load(Limits::default(), MemoryTables::default(), &replica.save()).unwrap();
+            for _ in 0..2 {
+                let messages = network.attach(nodes[1], &replica.report()).unwrap();
+                let _ = messages.into_iter().try_for_each(|message| replica.apply(message).map(|_| ()));
+            }
+            assert_eq!(replica.report(), network.held(nodes[1]).unwrap(), "{n} messages before the restart");
+            assert!((0..n_names).all(|i| replica.action(&mac(i)) == network.action(nodes[1], &mac(i))));
+        }
+    }
+}
+
 #[test]
 fn names_of_another_kind_are_refused_and_the_saved_image_stays_usable() {
     let (lab, nodes) = Lab::ring(settings(ValueMode::Port), 2);
