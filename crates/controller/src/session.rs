@@ -36,15 +36,25 @@ pub(crate) struct Session {
     memory: Mutex<Option<MemoryUse>>,
     /// How often the switch was asked for its digests, and who waits for them.
     verifying: Mutex<(u64, Option<oneshot::Sender<Verified>>)>,
-    /// The last report that the switch sent, until the writer takes it.
-    report: Mutex<Option<Report>>,
+    reports: Mutex<Reports>,
+}
+
+/// What the switch reported.
+#[derive(Debug)]
+struct Reports {
+    /// Reports received, that of the hello included. The switch counts those that it sends, and acknowledges a message only if
+    /// all of them are answered.
+    n_received: u64,
+    /// The last one, until the writer takes it.
+    last: Option<Report>,
 }
 
 #[derive(Debug)]
 struct Queue {
     sender: Option<mpsc::UnboundedSender<ToSwitch>>,
     next_sequence: u64,
-    /// Number of reports answered.
+    /// Number of reports that the writer has taken, and of those that are answered.
+    taken: u64,
     answered: u64,
     /// The latest report was answered with the state after this change, so older messages in transit are redundant.
     covered: u64,
@@ -92,6 +102,8 @@ impl Session {
             queue: Mutex::new(Queue {
                 sender: Some(sender),
                 next_sequence: 1,
+                // The hello's.
+                taken: 1,
                 answered: 0,
                 covered: 0,
                 parked: true,
@@ -109,7 +121,7 @@ impl Session {
             ended: watch::Sender::new(false),
             memory: Mutex::new(None),
             verifying: Mutex::new((0, None)),
-            report: Mutex::new(None),
+            reports: Mutex::new(Reports { n_received: 1, last: None }),
         });
         (Arc::clone(&session), Outbox { session, receiver })
     }
@@ -191,6 +203,11 @@ impl Session {
         queue.serves_all_made() && self.backlog_bytes.load(Relaxed) == 0
     }
 
+    /// Whether an acknowledgement is to come.
+    pub(crate) fn awaits_acknowledgement(&self) -> bool {
+        !self.lock().in_flight.is_empty()
+    }
+
     /// Whether everything made for the switch so far took effect there.
     pub(crate) fn serves_all_made(&self) -> bool {
         let queue = self.lock();
@@ -202,8 +219,10 @@ impl Session {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins the answer to a report: what the switch lacks of the state after `change`. The limit does not bound an
-    /// image, so it counts what waits before it: a switch that asks again and again without reading is cut off.
+    /// Begins the answer to the last report that was taken: what the switch lacks of the state after `change`. The limit does
+    /// not bound an image, so it counts what waits before it: a switch that asks again and again without reading is cut off.
+    ///
+    /// After a rekey a switch is sent its tables although it did not ask. This answers no other report.
     ///
     /// Messages of later changes wait until [`Session::end_answer`].
     pub(crate) fn begin_answer(&self, change: u64) {
@@ -211,7 +230,7 @@ impl Session {
             return self.end();
         }
         let mut queue = self.lock();
-        queue.answered += 1;
+        queue.answered = queue.taken;
         queue.covered = change;
         queue.answering = true;
         // The switch takes in nothing that was sent before it asked. Acknowledging a part of the answer, it says nothing of
@@ -309,12 +328,27 @@ impl Session {
     /// Keeps a report for the writer, instead of one that it has not taken. Whether there was none: then the writer is to
     /// be told. So a switch that reports as fast as it can gives the writer no more to do than one that waits.
     pub(crate) fn ask(&self, report: Report) -> bool {
-        self.report.lock().unwrap_or_else(PoisonError::into_inner).replace(report).is_none()
+        let mut reports = self.lock_reports();
+        reports.n_received += 1;
+        reports.last.replace(report).is_none()
     }
 
-    /// The last report, once.
+    /// The last report, once. Its answer answers those before it, too.
     pub(crate) fn take_report(&self) -> Option<Report> {
-        self.report.lock().unwrap_or_else(PoisonError::into_inner).take()
+        let mut reports = self.lock_reports();
+        let last = reports.last.take()?;
+        self.lock().taken = reports.n_received;
+        Some(last)
+    }
+
+    /// Reports received.
+    #[cfg(test)]
+    pub(crate) fn n_reports(&self) -> u64 {
+        self.lock_reports().n_received
+    }
+
+    fn lock_reports(&self) -> MutexGuard<'_, Reports> {
+        self.reports.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Keeps what the switch says of its memory, instead of what it said before.

@@ -384,7 +384,9 @@ impl Writer {
         if is_full {
             self.due = start;
         }
-        if is_full || !is_time && self.parked.values().any(|parked| !parked.alone) {
+        // What waits may be dropped, for example because an answer covers it: then no acknowledgement brings a turn.
+        let is_to_be_seen = |parked: &Parked| !is_time && !parked.alone || !parked.session.awaits_acknowledgement();
+        if is_full || self.parked.values().any(is_to_be_seen) {
             self.shared.parked.notify_one();
         }
     }

@@ -10,6 +10,11 @@ fn send(session: &Session, message: &'static [u8], change: u64) -> Option<u64> {
     session.send(Bytes::from_static(message), change)
 }
 
+/// A report of the switch arrives, and the writer takes it.
+fn report(session: &Session) {
+    assert!(session.ask(Report::default()) && session.take_report().is_some());
+}
+
 /// Answers a report at once.
 fn send_image(session: &Session, messages: impl IntoIterator<Item = Bytes>, change: u64) {
     session.begin_answer(change);
@@ -119,6 +124,7 @@ async fn switch_that_cannot_follow_is_sent_nothing_until_it_asks_again() {
     session.set_stuck("no room".to_owned());
     send(&session, b"change", 2);
     assert!(session.is_lagging());
+    report(&session);
     send_image(&session, [Bytes::from_static(b"smaller")], 3);
     let next = outbox.next().await.unwrap();
     assert_eq!((&next.message[..], session.stuck().as_deref()), (&b"smaller"[..], Some("no room")));
@@ -192,4 +198,21 @@ async fn waiting_ends_with_the_acknowledgement_or_the_session() {
     drop(outbox);
     session.acknowledged(2).await;
     assert_eq!(send(&session, MESSAGE, 3), None);
+}
+
+#[tokio::test]
+async fn messages_say_how_many_reports_the_switch_sent_before_they_were_made() {
+    let (session, mut outbox) = Session::new(NodeId(1), 1 << 20);
+    let image = || [Bytes::from_static(MESSAGE)];
+    send_image(&session, image(), 1);
+    assert_eq!(outbox.next().await.unwrap().answered, 1, "the hello");
+    send_image(&session, image(), 2);
+    assert_eq!(outbox.next().await.unwrap().answered, 1, "nobody asked");
+    session.ask(Report::default());
+    session.ask(Report::default());
+    send(&session, MESSAGE, 3);
+    assert_eq!(outbox.next().await.unwrap().answered, 1, "not answered yet");
+    session.take_report().unwrap();
+    send_image(&session, image(), 3);
+    assert_eq!(outbox.next().await.unwrap().answered, 3, "both are answered");
 }

@@ -179,7 +179,7 @@ fn attach_as(writer: &mut Writer, switch: &str, report: Report) -> Attached {
     attached
 }
 
-/// Applies everything in the replica's stream; returns the number of messages.
+/// Applies everything in the replica's stream, and acknowledges what a switch acknowledges. Returns the number of messages.
 fn drain(bench: &mut Bench, attached: &mut Attached, replica: &mut Replica<MemoryTables>) -> usize {
     while let Ok(outgoing) = bench.pushes.try_recv() {
         for Outgoing { session, message, change, .. } in outgoing {
@@ -189,7 +189,9 @@ fn drain(bench: &mut Bench, attached: &mut Attached, replica: &mut Replica<Memor
     let mut n_messages = 0;
     while let Some(Some(next)) = attached.outbox.next().now_or_never() {
         replica.receive(&next.message).unwrap();
-        attached.session.acknowledge(next.sequence);
+        if next.answered == attached.session.n_reports() {
+            attached.session.acknowledge(next.sequence);
+        }
         n_messages += 1;
     }
     n_messages
@@ -428,6 +430,27 @@ fn switch_that_asks_again_during_an_answer_is_answered_anew() {
     drain(&mut bench, &mut attached, &mut replica);
     assert_eq!(replica.report(), bench.writer.state.network.held(NodeId(1)).unwrap());
     assert!(bench.writer.shared.connected()[0].in_step && serves_all(&bench, &replica));
+}
+
+#[test]
+fn parked_switch_is_seen_again_when_what_waits_for_it_is_dropped() {
+    let mut bench = bench(usize::MAX);
+    let mut replica = Replica::new(Limits::default(), MemoryTables::default());
+    let mut attached = attach(&mut bench.writer, &replica);
+    drain(&mut bench, &mut attached, &mut replica);
+    import(&mut bench.writer, 0, BULK_NAMES as u32);
+    assert!(attached.session.is_parked());
+    // It is taken from the stream after the writer looked, and nothing acknowledges it.
+    let verifying = attached.session.verify().unwrap();
+    bench.writer.last_bulk = None;
+    bench.writer.release(false);
+    assert!(attached.session.is_parked() && !attached.session.is_caught_up());
+    assert!(bench.writer.shared.parked.notified().now_or_never().is_some(), "the writer looks again");
+    assert_ne!(attached.outbox.next().now_or_never().unwrap().unwrap().verify, 0);
+    bench.writer.release(false);
+    drain(&mut bench, &mut attached, &mut replica);
+    assert!(bench.writer.shared.connected()[0].in_step && serves_all(&bench, &replica));
+    drop(verifying);
 }
 
 #[test]
