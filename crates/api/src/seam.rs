@@ -22,6 +22,10 @@ pub enum Mistake {
     OldIdKept,
     AcknowledgesWhileItWaits,
     AcknowledgesWhatItRefuses,
+    RekeyNotStored,
+    RekeyLeavesSwitches,
+    VerifiedAtAnyVersion,
+    ReportsMiscounted,
     CommitsPutOff,
     CommittedInHalves,
     SealedAfterCommit,
@@ -79,6 +83,11 @@ mod kit {
         MISTAKE.set(mistake);
     }
 
+    /// The time of a simulation, since the beginning; none if the time is the system's.
+    pub fn simulated() -> Option<Duration> {
+        TIME.get().map(|time| time - *BEGIN)
+    }
+
     /// The time.
     pub fn now() -> Instant {
         TIME.get().unwrap_or_else(Instant::now)
@@ -91,7 +100,14 @@ mod kit {
 }
 
 #[cfg(feature = "kit")]
-pub use kit::{now, set_mistake, set_time};
+pub use kit::{now, set_mistake, set_time, simulated};
+
+/// The time of a simulation: there is none.
+#[cfg(not(feature = "kit"))]
+#[inline(always)]
+pub const fn simulated() -> Option<std::time::Duration> {
+    None
+}
 
 /// Whether this process is to make this mistake.
 #[cfg(feature = "crash-points")]

@@ -99,6 +99,8 @@ pub struct Bounds {
     pub bulk_names: usize,
     /// How long a phase waits for late switches.
     pub phase_timeout: Duration,
+    /// Names that are read for answers to reports between two turns.
+    pub turn_names: usize,
 }
 
 /// An answer that is to come.
@@ -187,6 +189,24 @@ impl Stream {
     }
 }
 
+/// A verification that has begun.
+#[derive(Debug)]
+pub struct Verifying {
+    before: crate::verify::Parts,
+    answer: oneshot::Receiver<api::v1::Verified>,
+}
+
+/// What came of a verification.
+#[derive(Debug)]
+pub enum Verdict {
+    /// The switch has what it should.
+    Same,
+    /// This part is another one.
+    Differs(String),
+    /// Too much changed meanwhile: it would be asked again.
+    Open,
+}
+
 /// A controller without threads.
 pub struct Shell {
     writer: Writer,
@@ -220,6 +240,7 @@ impl Shell {
         let backlog = bounds.switch_backlog_bytes;
         let mut writer = Writer::new(state, store, Shared::new(), sender, backlog, Rates::default());
         (writer.waiting_bytes, writer.bulk_names) = (bounds.waiting_bytes, bounds.bulk_names);
+        writer.turn_names = bounds.turn_names;
         Ok(Shell {
             writer,
             jobs: VecDeque::new(),
@@ -250,7 +271,7 @@ impl Shell {
 
     /// Whether there is something to do for the writer.
     pub fn has_work(&mut self) -> bool {
-        !self.jobs.is_empty() || self.writer.may_go_on()
+        !self.jobs.is_empty() || self.writer.may_go_on() || self.writer.may_rekey()
     }
 
     /// A change for the writer.
@@ -258,6 +279,39 @@ impl Shell {
         let (reply, answer) = oneshot::channel();
         self.jobs.push_back(Job::Change { change, reply });
         Answer(answer)
+    }
+
+    /// An operator asks for another hash key.
+    pub fn rekey(&mut self) -> Answer<Changed> {
+        let (reply, answer) = oneshot::channel();
+        self.jobs.push_back(Job::Rekey { reply });
+        Answer(answer)
+    }
+
+    /// Begins to verify a switch. None while nothing is made for it, or another verification is waited for.
+    pub fn verify(&self, stream: &Stream) -> Option<Verifying> {
+        let before = crate::verify::parts(&self.network().held(stream.node())?);
+        Some(Verifying { before, answer: stream.session.verify()? })
+    }
+
+    /// What came of a verification, once the answer of the switch is there.
+    pub fn verdict(&self, stream: &Stream, verifying: &mut Verifying) -> Option<Verdict> {
+        let verified = verifying.answer.try_recv().ok()?;
+        if !verified.damage.is_empty() {
+            return Some(Verdict::Differs(verified.damage.join("; ")));
+        }
+        let Ok(report) = crate::south::decode(&verified.report) else {
+            return Some(Verdict::Differs("a report that cannot be read".to_owned()));
+        };
+        let theirs = crate::verify::parts(&report);
+        let after = self.network().held(stream.node()).map(|report| crate::verify::parts(&report));
+        let compared = after.and_then(|after| crate::verify::compare(&verifying.before, &theirs, &after));
+        Some(compared.map_or(Verdict::Open, |parts| {
+            match parts.into_iter().find(|part| part.digest != part.expected_digest) {
+                Some(part) => Verdict::Differs(part.part),
+                None => Verdict::Same,
+            }
+        }))
     }
 
     /// A switch says hello, with its report.
@@ -289,7 +343,7 @@ impl Shell {
     /// [`StoreError`]: the controller ends.
     pub fn turn(&mut self, most: usize) -> Result<bool, StoreError> {
         let Some(first) = self.jobs.pop_front() else {
-            let may_go_on = self.writer.may_go_on();
+            let may_go_on = self.writer.may_go_on() || self.writer.may_rekey();
             if may_go_on {
                 self.writer.go_on_alone()?;
             }

@@ -230,7 +230,7 @@ impl Session {
             return self.end();
         }
         let mut queue = self.lock();
-        queue.answered = queue.taken;
+        queue.answered = if mistaken(Mistake::ReportsMiscounted) { queue.answered + 1 } else { queue.taken };
         queue.covered = change;
         queue.answering = true;
         // The switch takes in nothing that was sent before it asked. Acknowledging a part of the answer, it says nothing of

@@ -123,7 +123,7 @@ pub(crate) struct Writer {
     /// The rekey in progress.
     rekey: Option<rekey::InProgress>,
     /// Names that are read for answers in one turn.
-    turn_names: usize,
+    pub(crate) turn_names: usize,
     /// Most bytes that may wait for all switches.
     pub(crate) waiting_bytes: usize,
     /// Fewest names of a bulk batch.

@@ -17,7 +17,7 @@
 //!
 //! The line of JSON: `kind` ("simulation"), `version`, `first_seed`, `seeds`, `runs`, `events`, `virtual_seconds`,
 //! `requests_answered`, `messages` (to switches), `checks` (answers of switches), `claims` (that a switch is in step),
-//! `frames` (followed to their hosts), `crashes`, `faults`, `points` (objects: kind to number), `findings` (a number),
+//! `frames` (followed to their hosts), `rekeys` (asked for), `verified` (switches, while they ran), `crashes`, `faults`, `points` (objects: kind to number), `findings` (a number),
 //! `findings_by_kind` (an object), `trace` (a hash over all runs).
 
 use fibula_sim::system::{Mutant, Scenario, Totals, run};

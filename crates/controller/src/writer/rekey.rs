@@ -7,7 +7,7 @@
 use super::{Group, Parked, Writer};
 use crate::change::{Changed, Refusal};
 use crate::store::StoreError;
-use api::seam::now;
+use api::seam::{Mistake, mistaken, now, simulated};
 use fib::network::{NetworkError, Rekey, Rekeyed, Replaced};
 use fib::rib::RibError;
 use lookup::hash::SecretKey;
@@ -54,15 +54,15 @@ impl Writer {
             by_itself = reply.is_none(),
             "choosing another hash key; every switch will be sent a new table"
         );
-        let stage = Stage::Copy(self.state.network.begin_rekey(SecretKey::random()));
+        let stage = Stage::Copy(self.state.network.begin_rekey(new_key()));
         self.rekey = Some(InProgress { stage, n_keys: 1, began: now(), reply });
     }
 
     /// Whether there is something to do for the rekey.
-    pub(super) fn may_rekey(&self) -> bool {
+    pub(crate) fn may_rekey(&self) -> bool {
         match &self.rekey {
             Some(InProgress { stage: Stage::Copy(_), .. }) => true,
-            Some(InProgress { stage: Stage::Build(building), .. }) => building.is_finished(),
+            Some(InProgress { stage: Stage::Build(building), .. }) => is_to_be_joined(building),
             None => false,
         }
     }
@@ -87,7 +87,7 @@ impl Writer {
                 go_on(Stage::Build(building), n_keys, reply);
                 return Ok(());
             }
-            Stage::Build(building) if !building.is_finished() => {
+            Stage::Build(building) if !is_to_be_joined(&building) => {
                 go_on(Stage::Build(building), n_keys, reply);
                 return Ok(());
             }
@@ -101,7 +101,7 @@ impl Writer {
             Ok(replaced) => replaced,
             Err(error) if n_keys < MAX_KEYS && is_worth_another(&error) => {
                 tracing::warn!(%error, "this hash key failed; trying another");
-                let stage = Stage::Copy(self.state.network.begin_rekey(SecretKey::random()));
+                let stage = Stage::Copy(self.state.network.begin_rekey(new_key()));
                 self.rekey = Some(InProgress { stage, n_keys: n_keys + 1, began, reply });
                 return Ok(());
             }
@@ -112,10 +112,16 @@ impl Writer {
                 return Ok(());
             }
         };
-        let rows = std::mem::take(&mut effects.durable);
+        let mut rows = std::mem::take(&mut effects.durable);
+        if mistaken(Mistake::RekeyNotStored) {
+            rows.clear();
+        }
         let changed = Changed { changed: self.state.network.rib().len() as u64, unchanged: 0 };
         let replies = reply.map(|reply| (reply, changed)).into_iter().collect();
         for (node, report) in attached {
+            if mistaken(Mistake::RekeyLeavesSwitches) {
+                continue;
+            }
             if let Some(session) = self.shared.session(node) {
                 session.set_parked(true);
                 self.parked.insert(node, Parked { session, report, alone: true });
@@ -128,6 +134,16 @@ impl Writer {
         self.release(false);
         Ok(())
     }
+}
+
+/// A random key; in a simulation one that follows from the time.
+fn new_key() -> SecretKey {
+    simulated().map_or_else(SecretKey::random, |time| SecretKey::from_seed(time.as_nanos() as u64))
+}
+
+/// Whether the tables are built. A simulation waits for them: when they are must follow from its seed.
+fn is_to_be_joined<T>(building: &JoinHandle<T>) -> bool {
+    building.is_finished() || simulated().is_some()
 }
 
 /// Whether another key may succeed where this one failed.

@@ -11,6 +11,9 @@ use fib::topology::End;
 impl System {
     /// Checks what the status said, the switch that an event touched, one of the others in turn, and frames.
     pub(super) fn check_all(&mut self) -> Result<(), Violation> {
+        if let Some(found) = self.found.take() {
+            return Err(found);
+        }
         if let Some(controller) = &self.controller {
             self.watched.lock().claim(&controller.sight());
         }

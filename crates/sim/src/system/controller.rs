@@ -5,7 +5,7 @@ use super::world::{Event, Link, System};
 use super::{Mutant, Violation};
 use api::v1::from_switch::Body;
 use controller::change::Refusal;
-use controller::kit::{Bounds, Next, Shell};
+use controller::kit::{Bounds, Next, Shell, Verdict};
 use std::time::Duration;
 
 /// Most messages of a stream that are on their way; more wait in the controller.
@@ -21,6 +21,7 @@ impl System {
             waiting_bytes: 4 * self.backlog_bytes,
             bulk_names: 8,
             phase_timeout: Duration::from_millis(80),
+            turn_names: self.turn_names,
         };
         let (settings, store, watched) = (self.settings.clone(), self.disk.open(&self.watched), self.watched.clone());
         let Some(started) = watched.until_crash(|| Shell::start(settings, store, &bounds)) else {
@@ -155,6 +156,25 @@ impl System {
         }
     }
 
+    /// The controller does nothing for a while, and time passes.
+    pub(super) fn stand_still(&mut self) {
+        self.fault("controller stands still");
+        let pause = 50 + self.random.below(3_000);
+        self.still_until = self.now + pause;
+        let generation = self.generation;
+        self.schedule(pause, Event::Push { generation });
+    }
+
+    /// An operator has a switch verified.
+    pub(super) fn verify(&mut self, i: usize) {
+        let Some(link) = self.switches[i].agent.as_ref().and_then(|agent| agent.link) else { return };
+        let (Some(controller), Some(stream)) = (&self.controller, &self.links[link].above) else { return };
+        if let Some(verifying) = controller.verify(stream) {
+            self.links[link].verifying = Some(verifying);
+            self.pump();
+        }
+    }
+
     /// Streams that were asked for begin.
     fn welcome(&mut self) {
         for link in 0..self.links.len() {
@@ -172,6 +192,9 @@ impl System {
 
     /// Messages leave, as far as there is room on the way.
     pub(super) fn pump(&mut self) {
+        if self.now < self.still_until {
+            return;
+        }
         for link in 0..self.links.len() {
             while self.links[link].on_the_way < ON_THE_WAY
                 && let Some(stream) = &mut self.links[link].above
@@ -208,7 +231,7 @@ impl System {
     /// The controller notices that a connection ended.
     pub(super) fn hang_up(&mut self, link: usize) {
         // Nobody waits for the answer to a hello any more.
-        self.links[link].welcome = None;
+        (self.links[link].welcome, self.links[link].verifying) = (None, None);
         let (Some(controller), Some(stream)) = (&mut self.controller, self.links[link].above.take()) else { return };
         controller.hang_up(stream);
         self.wake_writer();
@@ -220,11 +243,21 @@ impl System {
         if matches!(body, Body::Resync(_)) && self.is(Mutant::ResyncIgnored) {
             return;
         }
-        let (Some(controller), Some(stream)) = (&mut self.controller, &self.links[link].above) else { return };
+        let Link { above, verifying, .. } = &mut self.links[link];
+        let (Some(controller), Some(stream)) = (&mut self.controller, above) else { return };
         let heard = controller.hear(&switch, stream, body);
         let acked = stream.acked_change();
+        let verdict = verifying.as_mut().and_then(|verifying| controller.verdict(stream, verifying));
         if controller.has_work() {
             self.wake_writer();
+        }
+        if let Some(verdict) = verdict {
+            self.links[link].verifying = None;
+            self.outcome.verified += 1;
+            if let Verdict::Differs(what) = verdict {
+                let switch = self.links[link].switch;
+                self.found.get_or_insert(Violation::Verified { switch, what });
+            }
         }
         // From now on the switch answers as of the last change that counts as acknowledged, or a later one.
         if self.is_followed(link) {

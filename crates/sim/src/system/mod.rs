@@ -14,7 +14,8 @@
 //!
 //! **Faults.** Streams break, switches are cut off, and both ends notice at different times; what was on the way is lost, is
 //! sent again, or overtakes what comes by the next stream. The controller and switches crash, at named points too; what was
-//! written and not synced is lost or torn. The disk fills up. The store is set back to a backup.
+//! written and not synced is lost or torn. The disk fills up. The store is set back to a backup. The controller stands still
+//! while time passes.
 //!
 //! **What must hold** after every event, and at every named point of a turn of the writer:
 //! - What was answered is there after every restart, and of what was not, each request is there whole or not at all.
@@ -22,6 +23,7 @@
 //!   to have whole, by its acknowledgements and by the status, and the last that is committed. The same is true of its exact
 //!   tables.
 //! - A switch that the status calls in step answers as of the last answered change or later.
+//! - A verification of a switch finds no difference.
 //! - A frame for a name that nothing has changed lately arrives where the name is attached, and does not loop.
 //! - A switch that once saved its image has a usable one.
 //! - After the faults, all switches are in step and lack nothing.
@@ -114,6 +116,14 @@ mutants! {
     TermNotOutdone = TermNotOutdone,
     /// A change counts as acknowledged although messages of a later phase are not sent yet.
     AcknowledgedBetweenPhases = AcknowledgedBetweenPhases,
+    /// Another hash key is not stored.
+    RekeyNotStored = RekeyNotStored,
+    /// Switches are not sent the tables of another hash key.
+    RekeyLeavesSwitches = RekeyLeavesSwitches,
+    /// A verification compares digests of different versions.
+    VerifiedAtAnyVersion = VerifiedAtAnyVersion,
+    /// Tables that a switch did not ask for, after a rekey, count as the answer to a report.
+    ReportsMiscounted = ReportsMiscounted,
     /// A switch that was removed and added again insists on its old id.
     OldIdKept = OldIdKept,
     /// A switch acknowledges messages while it waits for the answer to its report.
@@ -151,6 +161,8 @@ pub enum Violation {
     WrongAnswer { switch: usize, name: usize, got: String, since: u64, until: u64, allowed: String },
     #[error("switch {switch} is said to be in step with change {change}, but: {why}")]
     NotInStep { switch: usize, change: u64, why: Box<Violation> },
+    #[error("a verification finds a difference at switch {switch} where there is none: {what}")]
+    Verified { switch: usize, what: String },
     #[error("a frame for name {name} from switch {from} {fate}")]
     Frame { name: usize, from: usize, fate: &'static str },
     #[error("the image that switch {switch} saved cannot be used: {why}")]
@@ -168,6 +180,7 @@ impl Violation {
             Violation::Lost { .. } => "lost",
             Violation::WrongAnswer { .. } => "wrong-answer",
             Violation::NotInStep { .. } => "not-in-step",
+            Violation::Verified { .. } => "verified",
             Violation::Frame { .. } => "frame",
             Violation::Image { .. } => "image",
             Violation::Restore { .. } => "restore",

@@ -2,8 +2,8 @@
 
 use super::Violation;
 use super::world::System;
-use controller::change::{Change, Place, Record, Refusal};
-use controller::kit::Sight;
+use controller::change::{Change, Changed, Place, Record, Refusal};
+use controller::kit::{Answer, Sight};
 use fib::action::PortId;
 use fib::name::{Name, NameKind};
 use fib::topology::End;
@@ -159,11 +159,22 @@ impl System {
             eprintln!("{} {change:?}", self.now);
         }
         let answer = controller.change(change);
+        self.wait_for(answer, facts);
+    }
+
+    fn wait_for(&mut self, answer: Answer<Changed>, facts: Vec<Fact>) {
         let ticket = self.facts.next_ticket;
         self.facts.next_ticket += 1;
         self.facts.open.insert(ticket, facts);
         self.asked.push_back((ticket, answer));
         self.wake_writer();
+    }
+
+    fn rekey(&mut self) {
+        let Some(controller) = &mut self.controller else { return };
+        self.outcome.rekeys += 1;
+        let answer = controller.rekey();
+        self.wait_for(answer, Vec::new());
     }
 
     fn add_switch(&mut self, i: usize) {
@@ -183,7 +194,8 @@ impl System {
         self.ask(Change::AddHosts { hosts }, facts);
     }
 
-    /// One request: names put, moved or removed; many names at once; a link; a switch removed and added again.
+    /// One request: names put, moved or removed; many names at once; a link; a switch removed and added again; another hash
+    /// key; a switch verified.
     pub(super) fn operate(&mut self) {
         if self.requests_left == 0 {
             return;
@@ -197,7 +209,12 @@ impl System {
         };
         self.schedule(pause, super::world::Event::Operate);
         let n = self.scenario.switches;
-        match self.random.below(20) {
+        match self.random.below(23) {
+            20 => self.rekey(),
+            21.. => {
+                let switch = self.random.below(n as u64) as usize;
+                self.verify(switch);
+            }
             0..3 => self.put(NAMES as u64 / 2),
             3..6 => {
                 let (link, up) = (self.random.below(n as u64) as usize, !self.chance(40));

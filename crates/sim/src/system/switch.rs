@@ -148,6 +148,10 @@ impl System {
             eprintln!("{} s{i} {:?}", self.now, fib::messages::Message::decode(&message.message));
         }
         let Some(agent) = &mut self.switches[i].agent else { return };
+        if message.verify != 0 {
+            let verified = agent.shared.verify(message.verify);
+            return self.send_up(link, Body::Verified(verified));
+        }
         let step = agent.following.receive(&switch_name(i), message, &agent.shared);
         if !std::mem::replace(&mut agent.saving, true) {
             let pause = 10 + self.random.below(100);

@@ -24,6 +24,10 @@ pub struct Outcome {
     pub claims: u64,
     /// Frames that were followed.
     pub frames: u64,
+    /// Times that operators asked for another hash key.
+    pub rekeys: u64,
+    /// Switches that were verified while they ran.
+    pub verified: u64,
     /// Crashes by kind.
     pub crashes: BTreeMap<&'static str, u64>,
     /// Other faults by kind.
@@ -51,6 +55,8 @@ impl Outcome {
         self.checks += more.checks;
         self.claims += more.claims;
         self.frames += more.frames;
+        self.rekeys += more.rekeys;
+        self.verified += more.verified;
         let by_kind =
             [(&mut self.crashes, more.crashes), (&mut self.faults, more.faults), (&mut self.points, more.points)];
         for (sum, more) in by_kind {
@@ -98,7 +104,8 @@ impl Totals {
         };
         let mut found: BTreeMap<&'static str, u64> = BTreeMap::new();
         self.findings.iter().for_each(|(_, violation)| *found.entry(violation.kind()).or_default() += 1);
-        let Outcome { trace, events, millis, answered, messages, checks, claims, frames, .. } = self.sum;
+        let Outcome { trace, events, millis, answered, messages, checks, claims, frames, rekeys, verified, .. } =
+            self.sum;
         let mut line = format!(
             r#"{{"kind":"simulation","version":{:?},"first_seed":{first_seed},"seeds":{},"runs":{},"#,
             env!("CARGO_PKG_VERSION"),
@@ -107,7 +114,7 @@ impl Totals {
         );
         let _ = write!(
             line,
-            r#""events":{events},"virtual_seconds":{},"requests_answered":{answered},"messages":{messages},"checks":{checks},"claims":{claims},"frames":{frames},"#,
+            r#""events":{events},"virtual_seconds":{},"requests_answered":{answered},"messages":{messages},"checks":{checks},"claims":{claims},"frames":{frames},"rekeys":{rekeys},"verified":{verified},"#,
             millis / 1000
         );
         let (crashes, faults, points) = (&self.sum.crashes, &self.sum.faults, &self.sum.points);
@@ -126,8 +133,8 @@ impl Totals {
 
 impl std::fmt::Display for Totals {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Outcome { trace, events, millis, answered, messages, checks, claims, frames, crashes, faults, points } =
-            &self.sum;
+        let Outcome { trace, events, millis, answered, messages, checks, claims, frames, .. } = &self.sum;
+        let Outcome { rekeys, verified, crashes, faults, points, .. } = &self.sum;
         let list = |counts: &BTreeMap<&'static str, u64>| {
             counts.iter().map(|(kind, n)| format!("{n} {kind}")).collect::<Vec<_>>().join(", ")
         };
@@ -138,6 +145,7 @@ impl std::fmt::Display for Totals {
             millis / 1000
         )?;
         writeln!(f, "checked: {checks} answers of switches, {claims} times in step, {frames} frames")?;
+        writeln!(f, "asked for: {rekeys} other hash keys, {verified} verifications that were answered")?;
         writeln!(f, "crashes: {}", list(crashes))?;
         writeln!(f, "faults: {}", list(faults))?;
         writeln!(f, "points passed: {}", list(points))?;

@@ -10,7 +10,7 @@ use api::seam;
 use api::v1::ToSwitch;
 use api::v1::from_switch::Body;
 use controller::change::Changed;
-use controller::kit::{Answer, Shell, Stream, Welcome};
+use controller::kit::{Answer, Shell, Stream, Verifying, Welcome};
 use fib::designs::{CONCISE, LINE};
 use fib::messages::ValueMode;
 use fib::network::Settings;
@@ -86,6 +86,14 @@ pub(super) enum Event {
     Room,
 }
 
+impl Event {
+    /// Whether it happens to the controller while it runs.
+    fn is_of_controller(&self) -> bool {
+        use Event::{BrokenAbove, Hello, Push, Release, Turn, Up};
+        matches!(self, Turn { .. } | Push { .. } | Release { .. } | Hello { .. } | Up { .. } | BrokenAbove { .. })
+    }
+}
+
 /// A connection between a switch and a controller.
 pub(super) struct Link {
     pub(super) switch: usize,
@@ -93,6 +101,8 @@ pub(super) struct Link {
     /// Its hello is to be answered; then it has a stream.
     pub(super) welcome: Option<Welcome>,
     pub(super) above: Option<Stream>,
+    /// An operator waits for what the switch says of its tables.
+    pub(super) verifying: Option<Verifying>,
     /// When the last message in each direction arrives: the next comes later.
     down: u64,
     up: u64,
@@ -105,7 +115,7 @@ pub(super) struct Link {
 
 impl Link {
     pub(super) fn lose_controller(&mut self) {
-        (self.welcome, self.above) = (None, None);
+        (self.welcome, self.above, self.verifying) = (None, None, None);
     }
 }
 
@@ -123,7 +133,10 @@ pub(super) struct System {
     pub(super) generation: u64,
     pub(super) turn_at: Option<u64>,
     pub(super) release_at: Option<u64>,
+    /// Until when the controller does nothing.
+    pub(super) still_until: u64,
     pub(super) backlog_bytes: usize,
+    pub(super) turn_names: usize,
     pub(super) disk: SharedDisk,
     backup: Option<Disk>,
     pub(super) is_set_back: bool,
@@ -134,6 +147,8 @@ pub(super) struct System {
     pub(super) watched: Watched,
     /// The switch that the last event touched.
     pub(super) touched: Option<usize>,
+    /// What did not hold, before the checks after the event.
+    pub(super) found: Option<Violation>,
 }
 
 /// The daemons of this thread are simulated as long as this lives.
@@ -170,6 +185,9 @@ impl System {
             release_at: None,
             // Of some, switches are parked as soon as little waits.
             backlog_bytes: 2_000 << random.below(6),
+            // Most answers to reports are made in several turns, and changes come between them.
+            turn_names: [3, 12, 8192][random.below(3) as usize],
+            still_until: 0,
             disk: SharedDisk::new(scenario.mutant),
             backup: None,
             is_set_back: false,
@@ -177,6 +195,7 @@ impl System {
             links: Vec::new(),
             asked: VecDeque::new(),
             touched: None,
+            found: None,
             random,
         }
     }
@@ -240,6 +259,10 @@ impl System {
 
     fn happen(&mut self, event: Event) -> Result<(), Violation> {
         let current = self.generation;
+        if self.now < self.still_until && event.is_of_controller() {
+            self.schedule(self.still_until - self.now, event);
+            return Ok(());
+        }
         match event {
             Event::Operate => self.operate(),
             Event::Fault => self.fail(),
@@ -274,7 +297,7 @@ impl System {
         Ok(())
     }
 
-    fn fault(&mut self, kind: &'static str) {
+    pub(super) fn fault(&mut self, kind: &'static str) {
         *self.outcome.faults.entry(kind).or_default() += 1;
     }
 
@@ -286,7 +309,8 @@ impl System {
         self.schedule(pause, Event::Fault);
         let switch = self.random.below(self.scenario.switches as u64) as usize;
         let link = self.switches[switch].agent.as_ref().and_then(|agent| agent.link);
-        match self.random.below(14) {
+        match self.random.below(15) {
+            14 if self.controller.is_some() => self.stand_still(),
             0..2 if self.controller.is_some() => self.crash_controller("controller between turns"),
             2..5 => self.crash_switch(switch, "switch"),
             5..8 => {
@@ -336,6 +360,7 @@ impl System {
             generation,
             welcome: None,
             above: None,
+            verifying: None,
             down: now,
             up: now,
             on_the_way: 0,

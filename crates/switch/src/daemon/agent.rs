@@ -155,7 +155,7 @@ impl<T: Tables> Shared<T> {
     }
 
     /// Computes all digests again.
-    fn verify(&self, verify: u64) -> Verified {
+    pub fn verify(&self, verify: u64) -> Verified {
         let found = self.replica().verify();
         {
             let mut status = self.lock_status();
