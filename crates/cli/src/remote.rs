@@ -120,7 +120,7 @@ pub(crate) fn refusal(status: &Status) -> anyhow::Error {
         // The connection broke: the server does not accept our certificate, or is no such server.
         _ if std::error::Error::source(status).is_some() => Exit::NotFound,
         Code::PermissionDenied | Code::Unauthenticated => Exit::Refused,
-        Code::InvalidArgument | Code::OutOfRange => Exit::BadInput,
+        Code::InvalidArgument | Code::OutOfRange | Code::DataLoss => Exit::BadInput,
         Code::NotFound | Code::Unavailable | Code::DeadlineExceeded => Exit::NotFound,
         Code::AlreadyExists | Code::FailedPrecondition | Code::ResourceExhausted | Code::Aborted => Exit::Refused,
         _ => Exit::Internal,

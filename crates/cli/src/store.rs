@@ -1,6 +1,8 @@
 //! `fibula store`: the controller's store.
 
-use ::controller::store::{Repaired, SqliteStore, StoreError, put_back, repair};
+use crate::remote::{Client, Remote, answer, refusal};
+use ::controller::store::{Copy, Repaired, RowChange, SqliteStore, StoreError, Sum, put_back, repair};
+use api::v1;
 use command::output::{Exit, Failure, OrExit, Output};
 use std::path::PathBuf;
 
@@ -12,14 +14,16 @@ pub(crate) enum StoreCommand {
         #[arg(long, value_name = "FILE")]
         store: PathBuf,
     },
-    /// Write a verified copy, in one file
+    /// Write a verified copy, in one file: of the store of a running controller, while changes go on, or of a stopped one's
     Backup {
-        /// The store, as in controller.toml
+        /// The store of a stopped controller, as in controller.toml; without it, the running controller sends its own
         #[arg(long, value_name = "FILE")]
-        store: PathBuf,
+        store: Option<PathBuf>,
         /// The copy; must not exist
         #[arg(long, value_name = "FILE")]
         to: PathBuf,
+        #[command(flatten)]
+        remote: Remote,
     },
     /// Write a new store from what is left of a damaged one, which is only read
     Repair {
@@ -71,8 +75,24 @@ impl StoreCommand {
                     ),
                 ))
             }
-            StoreCommand::Backup { store, to } => {
-                let rows = open(&store)?.copy_to(&to).map_err(|error| refused(error, "there is no copy"))?;
+            StoreCommand::Backup { store, to, remote } => {
+                let no_copy = |error| refused(error, "there is no copy");
+                let rows = match store {
+                    Some(store) => {
+                        let opened = SqliteStore::open_existing(&store);
+                        let message = match &opened {
+                            Err(StoreError::InUse { .. }) => {
+                                "leave out --store, and the running controller makes the backup (--controller)"
+                            }
+                            _ => "the store cannot be opened",
+                        };
+                        opened.map_err(|error| refused(error, message))?.copy_to(&to).map_err(no_copy)?
+                    }
+                    None => {
+                        let copy = Copy::begin(&to).map_err(no_copy)?;
+                        remote.run(|client| receive(client, copy))?
+                    }
+                };
                 let row = serde_json::json!({"rows": rows, "to": to});
                 out.done(&row, format!("{rows} rows are in {}", to.display()))
             }
@@ -92,6 +112,26 @@ impl StoreCommand {
             }
         }
     }
+}
+
+/// Writes what the controller sends. Dropped before its end, nothing is left.
+async fn receive(mut client: Client, mut copy: Copy) -> anyhow::Result<u64> {
+    let no_copy = |error| refused(error, "there is no copy");
+    let mut parts = answer(client.backup(v1::BackupRequest {}).await)?;
+    while let Some(part) = parts.message().await.map_err(|status| refusal(&status))? {
+        for v1::BackupRow { kind, key, value } in part.rows {
+            let kind = u8::try_from(kind).or_exit(Exit::BadInput, "the controller sent a row of an unknown kind")?;
+            let row = RowChange { kind, key: key.into(), value: value.map(Into::into) };
+            copy.put(row).map_err(no_copy)?;
+        }
+        if let Some(v1::BackupEnd { term, rows, digest }) = part.end {
+            let digest = digest.as_ref().try_into().map(u128::from_le_bytes).map_err(|_| {
+                Failure::new(Exit::BadInput, "the controller sent another kind of sum; use the same version of fibula")
+            })?;
+            return copy.finish(term, Sum { n_rows: rows, digest }).map_err(no_copy);
+        }
+    }
+    Err(Failure::new(Exit::NotFound, "the controller ended before the copy was whole, so there is none; try again"))
 }
 
 /// What a repair did, in lines.

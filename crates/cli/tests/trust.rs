@@ -241,9 +241,13 @@ async fn each_role_may_do_its_own_and_no_more() {
         trust.refused("operator/reader", write, 5, &["operator reader (reader) may not", "--role writer"]);
         trust.refused("switch/s1", write, 5, &["the role writer"]);
     }
+    let copy = trust.site.path("copy");
     for holder in ["operator/reader", "operator/writer", "switch/s1", "controller/c1"] {
         trust.refused(holder, &["switch", "add", "s2"], 5, &["may not", "--role admin"]);
         trust.refused(holder, &["switch", "del", "s1"], 5, &["may not", "--role admin"]);
+        // The store has the hash key.
+        trust.refused(holder, &["store", "backup", "--to", copy.to_str().unwrap()], 5, &["may not", "--role admin"]);
+        assert!(!copy.exists());
     }
     assert_eq!(
         stdout(&trust.fibula("operator/admin", &["-j", "name", "count"])),

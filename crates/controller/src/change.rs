@@ -164,6 +164,26 @@ pub enum Refusal {
         /// How long until it may go on.
         wait_ms: u128,
     },
+    /// Too many backups at the same time.
+    #[error("{max} backups are being made; wait until one is done")]
+    TooManyBackups {
+        /// The most.
+        max: usize,
+    },
+    /// Rows change faster than a backup is received.
+    #[error(
+        "more than {bytes} bytes of changes wait for the backup: try again where it is written faster, or when less changes"
+    )]
+    BackupTooSlow {
+        /// The most.
+        bytes: usize,
+    },
+    /// The store cannot be read.
+    #[error("there is no backup: {reason}")]
+    BackupFailed {
+        /// Why.
+        reason: String,
+    },
     /// Another rekey is not done yet.
     #[error("a rekey is in progress; the log says when it is done")]
     RekeyInProgress,

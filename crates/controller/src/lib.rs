@@ -10,6 +10,7 @@
 //! Limits: one controller per store (the store's lock enforces it); the RIB is in memory.
 
 mod audit;
+mod backup;
 pub mod change;
 pub mod config;
 pub mod hosts;

@@ -1,9 +1,11 @@
 //! The northbound service: converts requests in the operator's terms to [`Change`]s, and back.
 
 use crate::audit::summary;
+use crate::backup::Part;
 use crate::change::{Change, Place, Record, Refusal, State};
 use crate::hosts::HostError;
 use crate::shared::Shared;
+use crate::store::{RowChange, Sum};
 use crate::writer::Job;
 use api::audit::Audit;
 use api::crash::step;
@@ -155,6 +157,36 @@ impl Northbound for North {
         let end = rekeyed.as_ref().map(|changed| (changed.changed, changed.unchanged)).map_err(Status::message);
         self.audit.change(&peer, "rekey", "another hash key", end);
         rekeyed.map(|changed| Response::new(v1::Changed { changed: changed.changed, unchanged: 0 }))
+    }
+
+    type BackupStream = StreamOf<v1::BackupPart>;
+
+    /// Recorded when it begins: the hash key leaves the controller with the first parts.
+    async fn backup(&self, request: Request<v1::BackupRequest>) -> Answer<Self::BackupStream> {
+        let peer = Peer::of(&request)?;
+        let (reply, answer) = oneshot::channel();
+        let asked = self.jobs.send(Job::Backup { reply }).await;
+        let begun = match asked {
+            Ok(()) => answer.await.unwrap_or(Err(Refusal::Stopping)),
+            Err(_) => Err(Refusal::Stopping),
+        };
+        let begun = begun.map_err(|refusal| status_of(&refusal));
+        let end = begun.as_ref().map(|_| (0, 0)).map_err(Status::message);
+        self.audit.change(&peer, "backup", "the whole store, with the hash key", end);
+        let mut made = begun?;
+        let (parts, answers) = mpsc::channel(1);
+        let jobs = self.jobs.clone();
+        tokio::spawn(async move {
+            while let Some(part) = made.recv().await {
+                let part = part.map(to_wire_part).map_err(|refusal| status_of(&refusal));
+                if parts.send(part).await.is_err() {
+                    made.close();
+                }
+                // The writer may wait for a job; if there are too many, it does not.
+                let _ = jobs.try_send(Job::Release);
+            }
+        });
+        Ok(Response::new(Box::pin(ReceiverStream::new(answers))))
     }
 
     type ImportNamesStream = StreamOf<v1::ImportProgress>;
@@ -401,6 +433,20 @@ fn place(switch: String, port: u32) -> Result<Place, Status> {
     Ok(Place { switch, port: PortId(port) })
 }
 
+fn to_wire_part(Part { rows, end }: Part) -> v1::BackupPart {
+    let row = |RowChange { kind, key, value }: RowChange| v1::BackupRow {
+        kind: kind.into(),
+        key: key.into(),
+        value: value.map(Into::into),
+    };
+    let end = end.map(|(term, Sum { n_rows, digest })| v1::BackupEnd {
+        term,
+        rows: n_rows,
+        digest: digest.to_le_bytes().to_vec().into(),
+    });
+    v1::BackupPart { rows: rows.into_iter().map(row).collect(), end }
+}
+
 fn end(end: Option<v1::LinkEnd>) -> Result<Place, Status> {
     let v1::LinkEnd { switch, port } =
         end.ok_or_else(|| Status::invalid_argument("the link has no end; give switch and port of both"))?;
@@ -422,6 +468,8 @@ pub(crate) fn status_of(refusal: &Refusal) -> Status {
         | Refusal::NotUnicast { .. }
         | Refusal::TermTooLate { .. } => Code::InvalidArgument,
         Refusal::BatchTooBig { .. } | Refusal::TooFast { .. } | Refusal::RekeyTooSoon { .. } => Code::ResourceExhausted,
+        Refusal::TooManyBackups { .. } | Refusal::BackupTooSlow { .. } => Code::ResourceExhausted,
+        Refusal::BackupFailed { .. } => Code::DataLoss,
         Refusal::RekeyInProgress => Code::FailedPrecondition,
         Refusal::Network { source, .. } => code_of(source),
         Refusal::Host(HostError::BadRow { .. }) | Refusal::StoreFailed { .. } => Code::Internal,

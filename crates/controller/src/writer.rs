@@ -18,6 +18,7 @@
 //! If the store fails, memory is ahead of it: the group is answered with the failure, and the thread and the controller
 //! end. A restart has the state of the last commit, which is all that anyone was sent.
 
+use crate::backup::{Copied, Parts, TURN_ROWS};
 use crate::change::{Change, Changed, Outcome, Refusal, State};
 use crate::config::Rates;
 use crate::push::Outgoing;
@@ -95,7 +96,11 @@ pub(crate) enum Job {
     Rekey {
         reply: oneshot::Sender<Result<Changed, Refusal>>,
     },
-    /// Send parked switches what they lack, if it is time.
+    /// Begin a copy of the store.
+    Backup {
+        reply: oneshot::Sender<Result<Parts, Refusal>>,
+    },
+    /// Send parked switches what they lack, if it is time, and go on with what there is room for by now.
     Release,
     Stop,
 }
@@ -108,7 +113,7 @@ pub(crate) struct Attached {
 
 pub(crate) struct Writer {
     pub(crate) state: State,
-    pub(crate) store: Box<dyn Store>,
+    pub(crate) store: Copied,
     pub(crate) shared: Arc<Shared>,
     pub(crate) pushes: mpsc::Sender<Vec<Outgoing>>,
     pub(crate) switch_backlog_bytes: usize,
@@ -175,7 +180,7 @@ impl Writer {
         let due = now();
         Writer {
             state,
-            store,
+            store: Copied::new(store),
             shared,
             pushes,
             switch_backlog_bytes,
@@ -199,7 +204,7 @@ impl Writer {
     pub(crate) fn run(&mut self, mut jobs: mpsc::Receiver<Job>) -> Result<(), StoreError> {
         self.publish_sizes();
         loop {
-            let first = if self.may_go_on() || self.may_rekey() {
+            let first = if self.may_go_on() || self.may_rekey() || self.store.may_go_on() {
                 jobs.try_recv()
             } else {
                 jobs.blocking_recv().ok_or(Disconnected)
@@ -232,8 +237,10 @@ impl Writer {
         let (stop, urgent) = (group.stop, group.urgent);
         // As many names as were changed: an import does not keep switches waiting.
         let n_names = self.turn_names.max(group.rows.len());
+        let n_rows = TURN_ROWS.max(group.rows.len());
         let finished = self.finish(group).and_then(|()| self.go_on_with_rekey(n_names));
         self.answer_reports(n_names);
+        self.store.go_on(n_rows);
         self.release(urgent);
         if stop || finished.is_err() {
             self.shared.end_sessions();
@@ -241,9 +248,10 @@ impl Writer {
         finished.map(|()| stop)
     }
 
-    /// A turn without a job: goes on with the answer to a report and with a rekey.
+    /// A turn without a job: goes on with the answer to a report, with copies of the store and with a rekey.
     pub(crate) fn go_on_alone(&mut self) -> Result<(), StoreError> {
         self.answer_reports(self.turn_names);
+        self.store.go_on(TURN_ROWS);
         self.go_on_with_rekey(self.turn_names).inspect_err(|_| self.shared.end_sessions())
     }
 
@@ -479,6 +487,7 @@ impl Writer {
             }
             Job::Detach { session } => self.detach(&session),
             Job::Rekey { reply } => self.begin_rekey(Some(reply)),
+            Job::Backup { reply } => _ = reply.send(self.store.begin()),
             Job::Stuck { session } => self.set_stuck(&session),
             // Done after every group.
             Job::Release => {}

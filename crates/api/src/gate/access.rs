@@ -177,6 +177,7 @@ mod tests {
         assert_eq!(needs("/fibula.v1.Northbound/AddSwitch"), Needs::Role(Role::Admin));
         assert_eq!(needs("/fibula.v1.Flows/Flush"), Needs::Role(Role::Admin));
         assert_eq!(needs("/fibula.v1.Northbound/Rekey"), Needs::Role(Role::Admin));
+        assert_eq!(needs("/fibula.v1.Northbound/Backup"), Needs::Role(Role::Admin));
         assert_eq!(needs("/fibula.v1.Northbound/Unheard"), Needs::Role(Role::Admin));
     }
 }

@@ -13,13 +13,35 @@ mod sqlite;
 pub use fib::durable::RowChange;
 use rusqlite::ErrorCode;
 pub use salvage::{Repaired, repair};
-pub use sqlite::{Checked, SqliteStore, put_back};
+pub use seal::Sum;
+pub use sqlite::{Checked, Copy, SqliteStore, put_back};
 use std::path::{Path, PathBuf};
 
 /// Durable rows. One owner at a time: opening a store that another process has open is refused.
 pub trait Store: Send {
-    /// Every row, in any order; an error if they are not those that were committed. Cost: reads the whole store; memory for a few thousand rows.
+    /// Every row, in the order of kind and key; an error if they are not those that were committed. Cost: reads the whole
+    /// store; memory for a few thousand rows.
     fn rows(&self) -> Box<dyn Iterator<Item = Result<RowChange, StoreError>> + '_>;
+
+    /// At most `n_rows` rows after the one of this kind and key, or from the first on, as they were committed last.
+    /// # Errors
+    /// As of [`Store::rows`].
+    fn rows_after(&self, after: Option<(u8, &[u8])>, n_rows: usize) -> Result<Vec<RowChange>, StoreError> {
+        let is_after =
+            |row: &Result<RowChange, _>| row.as_ref().is_ok_and(|row| Some((row.kind, &row.key[..])) <= after);
+        self.rows().skip_while(is_after).take(n_rows).collect()
+    }
+
+    /// The term and the sum of all rows as of the last commit.
+    /// # Errors
+    /// As of [`Store::rows`].
+    fn sealed(&self) -> Result<(u64, Sum), StoreError> {
+        let (mut sum, mut scratch) = (Sum::default(), Vec::new());
+        for row in self.rows() {
+            sum.add_row(&row?, &mut scratch);
+        }
+        Ok((self.term(), sum))
+    }
 
     /// Applies all changes in one transaction: after success they survive a crash; after a failure none is applied.
     /// A later change of a row wins over an earlier one.

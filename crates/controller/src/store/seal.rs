@@ -47,15 +47,22 @@ pub(super) fn fingerprint(bytes: &[u8]) -> u64 {
 
 /// Number of rows, and the sum of their hashes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Sum {
-    pub(super) n_rows: u64,
-    pub(super) digest: u128,
+pub struct Sum {
+    /// The number, modulo 2^64.
+    pub n_rows: u64,
+    /// The sum, modulo 2^128.
+    pub digest: u128,
 }
 
 impl Sum {
     pub(super) fn add(&mut self, row: RowHash) {
         self.n_rows = self.n_rows.wrapping_add(1);
         self.digest = self.digest.wrapping_add(row.0);
+    }
+
+    /// Adds a row that is there.
+    pub(super) fn add_row(&mut self, row: &RowChange, scratch: &mut Vec<u8>) {
+        self.add(RowHash::of(row.kind, &row.key, row.value.as_deref().unwrap_or_default(), scratch));
     }
 
     pub(super) fn remove(&mut self, row: RowHash) {

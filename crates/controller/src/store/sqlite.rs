@@ -15,7 +15,7 @@ mod copy;
 mod system_calls;
 mod tools;
 
-pub(crate) use copy::Copy;
+pub use copy::Copy;
 pub use tools::{Checked, put_back};
 
 use super::log::{self, Contents, Log, Record};
@@ -264,20 +264,21 @@ impl SqliteStore {
         StoreError::Damaged { path: self.path.clone(), what: what.to_owned() }
     }
 
-    /// The rows after `last`, at most [`PAGE_ROWS`], in order. Each is compared with its checksum and added to `sum`.
-    fn page(&self, last: Option<&RowChange>, sum: &mut Sum) -> Result<Vec<RowChange>, StoreError> {
+    /// The rows after the one of this kind and key, at most `n_rows`, in order. Each is compared with its checksum and
+    /// added to `sum`.
+    fn page(&self, after: Option<(u8, &[u8])>, n_rows: usize, sum: &mut Sum) -> Result<Vec<RowChange>, StoreError> {
         let reading = |error| StoreError::reading(&self.path, error);
-        let (kind, key) = last.map_or((i64::from(SEAL_ROW), &[][..]), |row| (i64::from(row.kind), &row.key));
+        let (kind, key) = after.unwrap_or((SEAL_ROW, &[]));
         let mut statement = self
             .connection
             .prepare_cached(
                 "SELECT kind, key, value, sum FROM rows WHERE (kind, key) > (?, ?) ORDER BY kind, key LIMIT ?",
             )
             .map_err(reading)?;
-        let rows = statement.query_map(params![kind, key, PAGE_ROWS as i64], |r| {
+        let rows = statement.query_map(params![kind, key, n_rows as i64], |r| {
             Ok((RowChange { kind: r.get(0)?, key: r.get(1)?, value: Some(r.get(2)?) }, r.get::<_, i64>(3)?))
         });
-        let (mut page, mut scratch) = (Vec::<RowChange>::with_capacity(PAGE_ROWS), Vec::new());
+        let (mut page, mut scratch) = (Vec::<RowChange>::with_capacity(n_rows), Vec::new());
         for row in rows.map_err(reading)? {
             let (row, checksum) = row.map_err(reading)?;
             let hash = RowHash::of(row.kind, &row.key, row.value.as_deref().unwrap_or_default(), &mut scratch);
@@ -286,7 +287,8 @@ impl SqliteStore {
                 return Err(self.damaged(&format!("{} has another checksum", place())));
             }
             // A damaged tree could lead in a circle.
-            if page.last().or(last).is_some_and(|before| (before.kind, &before.key) >= (row.kind, &row.key)) {
+            let before = page.last().map(|row| (row.kind, &row.key[..])).or(after);
+            if before.is_some_and(|before| before >= (row.kind, &row.key)) {
                 return Err(self.damaged(&format!("{} is out of order", place())));
             }
             sum.add(hash);
@@ -345,7 +347,8 @@ impl Store for SqliteStore {
         let mut sum = Sum::default();
         Box::new(std::iter::from_fn(move || {
             if page.len() == 0 && !ended {
-                match self.page(last.as_ref(), &mut sum) {
+                let after = last.as_ref().map(|row| (row.kind, &row.key[..]));
+                match self.page(after, PAGE_ROWS, &mut sum) {
                     Ok(rows) => {
                         ended = rows.len() < PAGE_ROWS;
                         last = rows.last().cloned();
@@ -366,6 +369,14 @@ impl Store for SqliteStore {
             }
             page.next().map(Ok)
         }))
+    }
+
+    fn rows_after(&self, after: Option<(u8, &[u8])>, n_rows: usize) -> Result<Vec<RowChange>, StoreError> {
+        self.page(after, n_rows, &mut Sum::default())
+    }
+
+    fn sealed(&self) -> Result<(u64, Sum), StoreError> {
+        Ok((self.seal.term, self.seal.sum))
     }
 
     fn commit(&mut self, changes: &[RowChange]) -> Result<(), StoreError> {

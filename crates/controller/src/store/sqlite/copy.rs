@@ -16,7 +16,7 @@ const COPIED_ROWS: usize = 20_000;
 
 /// A copy in the making, beside the place where it goes. Dropped before it is finished, it leaves nothing.
 #[derive(Debug)]
-pub(crate) struct Copy {
+pub struct Copy {
     to: PathBuf,
     partial: PathBuf,
     /// Until it is finished.
@@ -26,9 +26,10 @@ pub(crate) struct Copy {
 }
 
 impl Copy {
+    /// Begins a copy at `to`.
     /// # Errors
     /// [`StoreError::Exists`]; the file cannot be created.
-    pub(crate) fn begin(to: &Path) -> Result<Copy, StoreError> {
+    pub fn begin(to: &Path) -> Result<Copy, StoreError> {
         if to.exists() {
             return Err(StoreError::Exists { path: to.to_owned() });
         }
@@ -43,7 +44,7 @@ impl Copy {
     /// Puts or deletes a row. A later change of a row wins over an earlier one.
     /// # Errors
     /// [`StoreError::Failed`].
-    pub(crate) fn put(&mut self, row: RowChange) -> Result<(), StoreError> {
+    pub fn put(&mut self, row: RowChange) -> Result<(), StoreError> {
         self.rows.push(row);
         if self.rows.len() >= COPIED_ROWS { self.write() } else { Ok(()) }
     }
@@ -54,10 +55,10 @@ impl Copy {
         Ok(())
     }
 
-    /// Returns the number of rows.
+    /// Gives the copy its name if it has the rows of `sum`. Returns their number.
     /// # Errors
     /// [`StoreError::Damaged`] unless its rows are those of `sum`; it cannot be written.
-    pub(crate) fn finish(mut self, term: u64, sum: Sum) -> Result<u64, StoreError> {
+    pub fn finish(mut self, term: u64, sum: Sum) -> Result<u64, StoreError> {
         if let Some(store) = &mut self.store {
             store.term = term;
         }
