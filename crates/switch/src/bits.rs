@@ -1,20 +1,6 @@
 //! Sets of up to 32 frames or names of a burst, and of up to 256 ports of a worker, a bit for each.
 
-/// The set of the first `n`, at most 32.
-#[inline]
-pub(crate) fn first(n: usize) -> u32 {
-    ((1u64 << n) - 1) as u32
-}
-
-/// The indices of the bits that are set.
-#[inline]
-pub(crate) fn ones(mut bits: u32) -> impl Iterator<Item = usize> {
-    std::iter::from_fn(move || {
-        let at = (bits != 0).then(|| bits.trailing_zeros() as usize)?;
-        bits &= bits - 1;
-        Some(at)
-    })
-}
+pub(crate) use lookup::base::bits::{first, ones};
 
 /// A set of ports, by their indices in a worker.
 #[derive(Clone, Copy, Debug, Default)]

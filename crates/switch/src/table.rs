@@ -1,8 +1,9 @@
 //! The lookups of a worker for a burst of names: digests, membership, values.
 
-use crate::exact::{ExactTable, Searches};
+use crate::exact::ExactTable;
 use crate::parse::Names;
 use fib::designs::{Burst, BurstNames, Reader, put_words};
+use lookup::base::marked::Searches;
 use lookup::hash::{Digest, Hasher, mix64};
 use lookup::traits::BatchReader;
 use netio::BURST;
@@ -14,8 +15,8 @@ pub trait Table: Send {
     fn digests(&self, names: &Names, digests: &mut [Digest; BURST]);
 
     /// Begins the search for which of the names are valid.
-    fn begin_members(&self, valid: &ExactTable, digests: &[Digest]) -> Searches {
-        valid.begin(digests)
+    fn begin_members(&self, valid: &ExactTable, digests: &[Digest], searches: &mut Searches) {
+        valid.begin(digests, searches);
     }
 
     /// Goes on with the search: see [`ExactTable::advance`].
@@ -129,9 +130,7 @@ impl Table for EmptyTable {
     fn digests(&self, _names: &Names, _digests: &mut [Digest; BURST]) {}
 
     #[inline]
-    fn begin_members(&self, _valid: &ExactTable, _digests: &[Digest]) -> Searches {
-        Searches::default()
-    }
+    fn begin_members(&self, _valid: &ExactTable, _digests: &[Digest], _searches: &mut Searches) {}
 
     #[inline]
     fn advance_members(&self, _: &ExactTable, _names: &Names, _digests: &[Digest; BURST], _searches: &mut Searches) {}

@@ -15,11 +15,13 @@
 //! | [`prefetch`] | bursts, and prefetching lines |
 //! | `vectors` | loads of scattered words into vector registers |
 //! | [`processor`] | the vector instructions that lookup loops use |
-//! | [`marked`] | lines of keys with marks, searched at once |
+//! | [`bits`] | sets of the names of a burst |
+//! | [`marked`] | tables of keys with marks, in lines that are compared at once; the exact check of a gateway |
 //! | [`touches`] | which bytes a lookup reads, for models of caches |
 
 pub mod arena;
 pub mod atomic_words;
+pub mod bits;
 pub mod bytes;
 pub mod cells;
 pub mod crowd;

@@ -2,11 +2,12 @@
 //!
 //! It tells members from others, and stores no values. So it takes part with values of one bit, of which there is one.
 
+use ::lookup::base::marked::Searches;
 use ::lookup::base::prefetch::BURST;
 use ::lookup::hash::{Digest, Hasher};
 use ::lookup::publish::ring::Ring;
 use fib::name::{Name, NameKind};
-use switch::exact::{ExactTable, ExactWriter, Searches};
+use switch::exact::{ExactTable, ExactWriter};
 use switch::parse::Names;
 
 use super::{Burst, Contestant, Input, Kind, Reader};
@@ -80,7 +81,7 @@ impl Burst for ValidReader<'_> {
         let (digests, searches) = self.in_flight.push();
         let digests = &mut digests[..names.len()];
         self.hasher.digest_words(names, 6, digests);
-        *searches = self.table.begin(digests);
+        self.table.begin(digests, searches);
     }
 
     #[inline]

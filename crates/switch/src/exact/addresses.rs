@@ -20,6 +20,7 @@
 use super::{ExactTable, ExactWriter};
 use fib::hash_index::HashIndex;
 use fib::name::{Name, NameKind};
+use lookup::base::marked::Searches;
 use lookup::base::prefetch::prefetch;
 use lookup::hash::Digest;
 use std::collections::HashSet;
@@ -128,7 +129,7 @@ impl Addresses {
     #[inline]
     pub(crate) fn begin(&self, digests: &[Digest]) {
         // Fetching is all that is asked for.
-        let _ = self.table.begin(digests);
+        self.table.begin(digests, &mut Searches::default());
     }
 
     /// The slot of a MAC address, given as a word. Starts fetching its address.

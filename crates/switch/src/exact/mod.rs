@@ -4,20 +4,14 @@
 //!  slot, 1 + R words:   | the name's first 6 bytes, 48 bits | mark, 16 bits |  the name's other bytes, R words |
 //!  mark:                0 empty, 1 removed, else value + 2
 //! ```
-//! A slot of a MAC address, an IPv4 address or a TEID is one word. Such a table is an array of cache lines. The digest of a
-//! name gives its line, the home. All slots of a line are compared at once. A name goes to the first line with a free slot:
-//! the home, the other line of the same 128 bytes, which processors often fetch unasked, and then the lines behind. Longer
-//! slots are probed one by one from the slot that the digest gives.
+//! A slot of a MAC address, an IPv4 address or a TEID is one word. Such a table is one of [marked words](marked), whose lines
+//! are compared with names eight words at a time. Longer slots are probed one by one from the slot that the digest gives.
 //!
 //! Lookups compare full names, so two names with one digest are two entries. The
 //! name of a slot is written once in the life of a table, its first word last, with a Release store. Later only the
 //! mark changes (removed, put again, another value). So a reader that sees a mark sees the whole name that belongs to
 //! it. Removed slots keep their name until the table is rebuilt, which happens when it is full. The writer builds the
 //! new table beside the old one, and the caller publishes it with one store.
-//!
-//! **Overflow bits.** A line has eight bits in an array beside the slots. A name that its home has no room for sets one of
-//! them, chosen by its digest, before it is stored elsewhere. A search ends at a full home if the bit is not set. So few
-//! searches for other names read a second line. The bits are cleared when the table is rebuilt.
 //!
 //! Cost: 10.2 to 12.8 bytes of table a name of up to 6 bytes. A lookup of one reads one cache line, unless that line is full
 //! and the bit is set, and has no branch that depends on the name before that. A batch fetches the first line of every name
@@ -36,18 +30,15 @@ pub use entries::Loading as LoadingEntries;
 pub(crate) use others::Others;
 pub use writer::{ExactWriter, Replacement};
 
-use crate::bits::{first, ones};
 use crate::parse::{MAX_NAME, Names};
 use fib::name::{Name, NameKind};
 use lookup::base::atomic_words::AtomicWords;
-use lookup::base::marked::{self, FIRST_VALUE, MARK_BITS};
+use lookup::base::marked::{self, EMPTY, FIRST_VALUE, MARK_BITS, Searches, VALUES};
 use lookup::base::prefetch::prefetch;
 use lookup::base::processor::Kernel;
 use lookup::hash::Digest;
-use netio::BURST;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-const EMPTY: u64 = 0;
 const REMOVED: u64 = 1;
 /// The largest value of an entry.
 pub const MAX_VALUE: u16 = u16::MAX - FIRST_VALUE as u16;
@@ -187,6 +178,12 @@ impl ExactTable {
         value_of(self.slot(index)[0].load(Ordering::Acquire) & MARK)
     }
 
+    /// The table of words, if slots are words.
+    #[inline]
+    fn words(&self) -> marked::Table<'_> {
+        marked::Table::new(&self.slots, &self.overflow)
+    }
+
     #[inline]
     fn slot(&self, index: usize) -> &[AtomicU64] {
         &self.slots[index * self.stride..(index + 1) * self.stride]
@@ -196,7 +193,7 @@ impl ExactTable {
     /// that slot.
     fn find(&self, digest: Digest, key: &Key) -> (usize, u64) {
         if self.stride == 1 {
-            return self.find_word(self.home(digest), key.prefix);
+            return self.words().find(digest, key.prefix);
         }
         let mut index = scaled(digest, self.n_slots) as usize;
         loop {
@@ -213,39 +210,10 @@ impl ExactTable {
         }
     }
 
-    /// [`ExactTable::find`] for slots of one word, which most networks have.
-    #[inline]
-    fn find_word(&self, home: usize, prefix: u64) -> (usize, u64) {
-        let lines: &[marked::Line] = self.slots.as_chunks().0;
-        let mut step = 0;
-        loop {
-            let number = nth_line(home, step, lines.len());
-            for (at, word) in lines[number].iter().enumerate() {
-                let word = word.load(Ordering::Acquire);
-                if word & MARK == EMPTY || word >> MARK_BITS == prefix {
-                    return (number * marked::WORDS + at, word & MARK);
-                }
-            }
-            step += 1;
-        }
-    }
-
-    /// The line of a digest, if slots are words.
-    #[inline]
-    fn home(&self, digest: Digest) -> usize {
-        scaled(digest, self.overflow.len()) as usize
-    }
-
-    /// Whether a name with this digest may be outside its home, which is full.
-    #[inline]
-    fn may_be_elsewhere(&self, home: usize, digest: Digest) -> bool {
-        self.overflow[home].load(Ordering::Relaxed) & overflow_bit(digest) != 0
-    }
-
     /// Records that a name will be in the slot, if that is outside its home.
     fn note_overflow(&self, slot: usize, digest: Digest) {
-        if self.stride == 1 && slot / marked::WORDS != self.home(digest) {
-            self.overflow[self.home(digest)].fetch_or(overflow_bit(digest), Ordering::Relaxed);
+        if self.stride == 1 {
+            self.words().note(slot, digest);
         }
     }
 
@@ -265,22 +233,10 @@ impl ExactTable {
         value_of(mark).map(|_| slot)
     }
 
-    /// [`ExactTable::slot_of`] for a name as a word, if slots are words. The home is read without a branch that depends on
-    /// the name.
+    /// [`ExactTable::slot_of`] for a name as a word, if slots are words.
     #[inline]
     fn slot_of_word(&self, digest: Digest, word: u64) -> Option<usize> {
-        let home = self.home(digest);
-        let lines: &[marked::Line] = self.slots.as_chunks().0;
-        let mut found = 0u32;
-        for (at, held) in lines[home].iter().enumerate() {
-            let held = held.load(Ordering::Acquire);
-            found |= u32::from(held >> MARK_BITS == word && held & MARK >= FIRST_VALUE) << at;
-        }
-        if found != 0 {
-            return Some(home * marked::WORDS + found.trailing_zeros() as usize);
-        }
-        let (slot, mark) = self.find_word(home, word);
-        value_of(mark).map(|_| slot)
+        self.words().find_value(digest, word)
     }
 
     /// The value of a name, given by its bytes, at most [`MAX_NAME`].
@@ -291,21 +247,14 @@ impl ExactTable {
     /// Which of the names of a search that was [begun](ExactTable::begin) in this table, given as words, have the value:
     /// bit `i` for name `i`. For tables with slots of one word only; others have none of them.
     #[inline]
-    pub(crate) fn hold(&self, searches: &Searches, words: &[u64], digests: &[Digest], value: u16) -> u32 {
+    pub(crate) fn hold(&self, searches: &mut Searches, words: &[u64], digests: &[Digest], value: u16) -> u32 {
         if self.stride > 1 {
             return 0;
         }
-        let mut wanted = [0; BURST];
-        for (wanted, word) in wanted.iter_mut().zip(words) {
-            *wanted = word << MARK_BITS | (u64::from(value) + FIRST_VALUE);
-        }
-        let lines = self.slots.as_chunks().0;
-        let mut held = marked::contained(Kernel::get(), lines, &searches.homes, &wanted[..words.len()]);
-        // Those that are outside their homes, and those that are not here at all.
-        for i in ones(first(words.len()) & !held) {
-            held |= u32::from(self.get_word(digests[i], words[i]) == Some(value)) << i;
-        }
-        held
+        let (mark, burst) = (u64::from(value) + FIRST_VALUE, marked::Burst::new(digests, words));
+        let marks = mark..mark + 1;
+        self.words().advance(Kernel::get(), burst, &marks, searches);
+        self.words().finish(Kernel::get(), burst, &marks, searches)
     }
 
     /// The value of the `i`th name of a burst.
@@ -320,50 +269,42 @@ impl ExactTable {
 
     #[inline]
     fn get_word(&self, digest: Digest, prefix: u64) -> Option<u16> {
-        value_of(self.find_word(self.home(digest), prefix).1)
+        value_of(self.words().find(digest, prefix).1)
     }
 
     /// Begins the search for the names of a burst: where it starts, and fetching what is there.
     #[inline]
-    pub fn begin(&self, digests: &[Digest]) -> Searches {
-        let mut searches = Searches::default();
-        let unit = if self.stride == 1 { marked::WORDS } else { self.stride };
-        let n = self.slots.len() / unit;
-        for (home, &digest) in searches.homes.iter_mut().zip(digests) {
-            *home = scaled(digest, n);
-            prefetch(self.slots.as_ptr().wrapping_add(*home as usize * unit).cast());
+    pub fn begin(&self, digests: &[Digest], searches: &mut Searches) {
+        if self.stride == 1 {
+            self.words().begin(Kernel::get(), digests, searches);
+            return;
         }
-        searches
+        for &digest in digests {
+            let slot = scaled(digest, self.n_slots) as usize;
+            prefetch(self.slots.as_ptr().wrapping_add(slot * self.stride).cast());
+        }
     }
 
     /// Reads what was fetched for the search, which was [begun](ExactTable::begin) in this table, and begins to fetch the
     /// second lines of the few names that need them.
     #[inline]
     pub fn advance(&self, names: &Names, digests: &[Digest], searches: &mut Searches) {
-        if self.stride > 1 {
-            searches.left = first(names.len());
-            return;
-        }
-        let lines: &[marked::Line] = self.slots.as_chunks().0;
-        let found = marked::search(Kernel::get(), lines, &searches.homes, names.words());
-        (searches.members, searches.left) = (found.live, 0);
-        for i in ones(found.undecided) {
-            let home = searches.homes[i] as usize;
-            if self.may_be_elsewhere(home, digests[i]) {
-                searches.left |= 1 << i;
-                prefetch(lines[nth_line(home, 1, lines.len())].as_ptr().cast());
-            }
+        if self.stride == 1 {
+            let burst = marked::Burst::new(&digests[..names.len()], names.words());
+            self.words().advance(Kernel::get(), burst, &VALUES, searches);
         }
     }
 
     /// Which of the names are in the table: bit `i` for name `i`. Their search has [advanced](ExactTable::advance).
     #[inline]
     pub fn finish(&self, names: &Names, digests: &[Digest], searches: &Searches) -> u32 {
-        let mut members = searches.members;
-        for i in ones(searches.left) {
-            members |= u32::from(self.get(names, i, digests[i]).is_some()) << i;
+        let digests = &digests[..names.len()];
+        if self.stride == 1 {
+            let burst = marked::Burst::new(digests, names.words());
+            return self.words().finish(Kernel::get(), burst, &VALUES, searches);
         }
-        members
+        let each = digests.iter().enumerate();
+        each.fold(0, |found, (i, &digest)| found | u32::from(self.get(names, i, digest).is_some()) << i)
     }
 
     /// Bytes of the table.
@@ -375,33 +316,6 @@ impl ExactTable {
     pub(crate) fn live(&self) -> impl Iterator<Item = (usize, u16)> {
         (0..self.n_slots).filter_map(|index| Some((index, self.value_at(index)?)))
     }
-}
-
-/// The searches for the names of a burst.
-#[derive(Debug, Default, Clone, Copy)]
-pub struct Searches {
-    /// Where each starts: a line, or a slot if slots are longer than words.
-    homes: [u32; BURST],
-    /// Names that were found.
-    members: u32,
-    /// Names whose search must go on.
-    left: u32,
-}
-
-/// The line that a search reads after `step` others: first those of one pair, then the others in turn.
-#[inline]
-fn nth_line(home: usize, step: usize, n_lines: usize) -> usize {
-    match step {
-        0 => home,
-        1 => home ^ 1,
-        _ => ((home & !1) + step) % n_lines,
-    }
-}
-
-/// Bits that choose neither the home nor, in most structures, a part of the FIB.
-#[inline]
-fn overflow_bit(digest: Digest) -> u8 {
-    1 << (digest.0 >> 32 & 7)
 }
 
 /// The low half of a digest, scaled to `0..n`. The high bits choose shards; a table of the names of one shard would be

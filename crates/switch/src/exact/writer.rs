@@ -170,6 +170,7 @@ mod tests {
     use super::*;
     use crate::exact::MIN_SLOTS;
     use crate::parse::Names;
+    use lookup::base::marked::Searches;
     use lookup::hash::{Family, Rng, SecretKey};
     use lookup::testkit;
     use netio::BURST;
@@ -192,7 +193,8 @@ mod tests {
     }
 
     fn members(table: &ExactTable, names: &Names, digests: &[Digest]) -> u32 {
-        let mut searches = table.begin(digests);
+        let mut searches = Searches::default();
+        table.begin(digests, &mut searches);
         table.advance(names, digests, &mut searches);
         table.finish(names, digests, &searches)
     }

@@ -461,7 +461,7 @@ impl<T: Table> Worker<T> {
         let work = &mut *self.work;
         table.digests(&work.names, &mut work.digests);
         if !from_trunk {
-            work.searches = table.begin_members(&plane.valid, &work.digests[..work.names.len()]);
+            table.begin_members(&plane.valid, &work.digests[..work.names.len()], &mut work.searches);
         }
         table.reader().begin(&work.keys());
     }

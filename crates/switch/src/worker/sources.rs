@@ -12,10 +12,10 @@ use super::Worker;
 use super::work::Work;
 use crate::bits::{first, ones};
 use crate::counters::DropReason;
-use crate::exact::Searches;
 use crate::plane::Plane;
 use crate::source::{CheckSource, Checked, Place, ip_source, source};
 use crate::table::Table;
+use lookup::base::marked::Searches;
 use lookup::hash::{Digest, Hasher};
 use netio::BURST;
 
@@ -90,7 +90,7 @@ impl<T: Table> Worker<T> {
             6
         };
         sources.digest(hasher, n, name_len);
-        sources.searches = plane.local.begin(&sources.digests[..n]);
+        plane.local.begin(&sources.digests[..n], &mut sources.searches);
         if checked == Checked::MacAndIp {
             self.shared.neighbours.view().begin(&sources.digests[..n]);
         }
@@ -127,7 +127,8 @@ impl<T: Table> Worker<T> {
                 slots[i] = neighbours.advance(sources.digests[i], sources.names[i]);
             }
         }
-        let here = plane.local.hold(&sources.searches, &sources.names[..n], &sources.digests[..n], port.0);
+        let mut searches = sources.searches;
+        let here = plane.local.hold(&mut searches, &sources.names[..n], &sources.digests[..n], port.0);
         let (mut wrong, more) = match checked {
             // A packet from a name that is here says nothing else.
             Checked::Ip => (0, sources.more & !(sources.whole & here)),

@@ -3,12 +3,12 @@
 use super::Fate;
 use super::sources::Sources;
 use crate::counters::DropReason;
-use crate::exact::Searches;
 use crate::flow::Tracking;
 use crate::parse::Names;
 use crate::plane::Plane;
 use arc_swap::Guard;
 use fib::designs;
+use lookup::base::marked::Searches;
 use lookup::hash::Digest;
 use netio::{BURST, Burst};
 use std::sync::Arc;
