@@ -24,7 +24,7 @@ use std::net::IpAddr;
 
 mod saved;
 mod verify;
-pub use saved::Checksum;
+pub use saved::{Checksum, ReadError};
 pub use verify::Verified;
 
 /// An exact table of the fast path, written by the replica alone.

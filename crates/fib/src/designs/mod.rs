@@ -122,8 +122,9 @@ trait Structure {
 /// The controller's half of a design, or why there is none.
 type Made<E> = Result<Box<dyn FibControl>, E>;
 
-/// Names as a structure takes them, each with its place.
-type Names<'n> = &'n [(Key<'n>, u32)];
+/// Calls its argument for each name with its place. So nobody lists millions of names for a structure, which makes a list of
+/// its own keys.
+type Names<'n> = &'n dyn Fn(&mut dyn FnMut(Key<'_>, u32));
 
 /// Makes the two halves of a design.
 pub(crate) struct Halves {
@@ -235,8 +236,10 @@ impl Spec {
     /// [`InsertError`].
     pub fn build(&self, entries: &[(Key<'_>, u16)], threads: usize) -> Result<Box<dyn Table>, InsertError> {
         let largest = entries.iter().map(|(_, value)| *value).max().unwrap_or(0);
-        let places: Vec<(Key<'_>, u32)> = entries.iter().map(|(key, value)| (*key, (*value).into())).collect();
-        let control = (self.design.halves.control)(self, &places, threads)?;
+        let names = |each: &mut dyn FnMut(Key<'_>, u32)| {
+            entries.iter().for_each(|(key, value)| each(*key, (*value).into()));
+        };
+        let control = (self.design.halves.control)(self, &names, threads)?;
         let tables = control.export_many(&[(0..=largest).collect()])?;
         Ok(tables.into_iter().next().expect("one table was asked for"))
     }

@@ -1,11 +1,11 @@
 //! The control half of every design: one skeleton of names for all switches, and one view per switch.
 
-use super::Spec;
 use super::control::{Emitted, FibControl, Lacking, ViewUpdates};
 use super::keys::{Key, StructureKey};
 use super::making::Making;
 use super::parts::{differing, in_messages};
 use super::table::{Served, Table};
+use super::{Names, Spec};
 use crate::name::NameKind;
 use lookup::traits::{
     Change, Crowd, HeldPart, Image, ImageOf, InsertError, PartId, Replicated, RestoreError, Row, SettingsOf, Skeleton,
@@ -43,8 +43,13 @@ pub(super) fn value_at(values: &[u16]) -> impl Fn(u32) -> u64 {
     |place| values[place as usize].into()
 }
 
-fn entries<K: StructureKey>(kind: NameKind, names: &[(Key<'_>, u32)]) -> Result<Vec<(K, u32)>, InsertError> {
-    names.iter().map(|(key, place)| Ok((K::of(kind, *key)?, *place))).collect()
+fn entries<K: StructureKey>(kind: NameKind, names: Names<'_>) -> Result<Vec<(K, u32)>, InsertError> {
+    let (mut entries, mut refused) = (Vec::new(), Ok(()));
+    names(&mut |key, place| match K::of(kind, key) {
+        Ok(key) => entries.push((key, place)),
+        Err(error) => refused = Err(error),
+    });
+    refused.map(|()| entries)
 }
 
 impl<S> Shared<S>
@@ -56,7 +61,7 @@ where
     pub(super) fn build(
         spec: &Spec,
         settings: &SettingsOf<S>,
-        names: &[(Key<'_>, u32)],
+        names: Names<'_>,
         threads: usize,
     ) -> Result<Box<dyn FibControl>, InsertError> {
         let skeleton = S::build(settings, &entries(spec.kind, names)?, threads)?;
@@ -69,7 +74,7 @@ where
         spec: &Spec,
         settings: &SettingsOf<S>,
         rows: &[Row],
-        names: &[(Key<'_>, u32)],
+        names: Names<'_>,
     ) -> Result<Box<dyn FibControl>, RestoreError> {
         if rows.is_empty() && !S::Query::DIVIDED {
             return Ok(Self::build(spec, settings, names, 1)?);
@@ -153,7 +158,8 @@ where
     S::Key: StructureKey,
 {
     fn change(&mut self, put: &[(Key<'_>, u32)], remove: &[Key<'_>], out: &mut ViewUpdates) -> Result<(), InsertError> {
-        let put: Vec<Entry<S>> = entries(self.kind, put)?;
+        let entry = |(key, place): &(Key<'_>, u32)| Ok((S::Key::of(self.kind, *key)?, *place));
+        let put = put.iter().map(entry).collect::<Result<Vec<Entry<S>>, InsertError>>()?;
         let remove = remove.iter().map(|key| S::Key::of(self.kind, *key)).collect::<Result<Vec<_>, _>>()?;
         if self.is_bulk(put.len() + remove.len()) || self.behind {
             if !put.is_empty() {

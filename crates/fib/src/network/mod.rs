@@ -205,7 +205,7 @@ impl Network {
     pub fn new(settings: Settings, term: u64) -> Result<Network, NetworkError> {
         let mut network = Network::bare(settings, term)?;
         let spec = network.settings.spec(network.settings.core);
-        let control = (spec.design.halves.control)(&spec, &[], 1)?;
+        let control = (spec.design.halves.control)(&spec, &|_| (), 1)?;
         network.tables.insert(1, Table::new(Tenants::All, spec, control, Held::default()));
         network.next_table = 2;
         Ok(network)
@@ -600,12 +600,12 @@ impl Network {
     fn build_control(&self, spec: &Spec, tenants: &Tenants) -> Result<Box<dyn FibControl>, NetworkError> {
         let mut places = HashMap::new();
         self.places.ends.iter().zip(0u32..).for_each(|(end, place)| _ = places.insert(*end, place));
-        let held = self.rib.iter().filter(|(_, _, attachment)| tenants.holds(attachment.tenant));
-        let held: Vec<_> =
-            held.map(|(name, digest, attachment)| (name, digest, places[&self.place_of(attachment.end())])).collect();
-        let entries: Vec<(Key<'_>, u32)> =
-            held.iter().map(|(name, digest, place)| (Key { digest: *digest, name }, *place)).collect();
-        Ok((spec.design.halves.control)(spec, &entries, self.settings.threads)?)
+        let names = |each: &mut dyn FnMut(Key<'_>, u32)| {
+            for (name, digest, attachment) in self.rib.iter().filter(|(.., held)| tenants.holds(held.tenant)) {
+                each(Key { digest, name: &name }, places[&self.place_of(attachment.end())]);
+            }
+        };
+        Ok((spec.design.halves.control)(spec, &names, self.settings.threads)?)
     }
 
     /// The switch whose view a switch has: its own, or that of all.

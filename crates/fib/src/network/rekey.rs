@@ -78,11 +78,12 @@ impl Rekey {
         let rehashed = Rehashed::new(settings.hasher(), copied)?;
         let mut built = Vec::with_capacity(tables.len());
         for (id, tenants, spec) in tables {
-            let held = names.iter().filter(|copied| tenants.holds(copied.tenant));
-            let key = |copied: &Copied| Digest(rehashed.digest(copied.number));
-            let entries: Vec<(Key<'_>, u32)> =
-                held.map(|copied| (Key { digest: key(copied), name: &copied.name }, copied.place)).collect();
-            let control = (spec.design.halves.control)(&spec, &entries, threads)?;
+            let held = |each: &mut dyn FnMut(Key<'_>, u32)| {
+                for Copied { name, number, place, .. } in names.iter().filter(|copied| tenants.holds(copied.tenant)) {
+                    each(Key { digest: Digest(rehashed.digest(*number)), name }, *place);
+                }
+            };
+            let control = (spec.design.halves.control)(&spec, &held, threads)?;
             built.push((id, spec, control));
         }
         Ok(Rekeyed { settings, rehashed, tables: built, names })

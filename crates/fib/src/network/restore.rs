@@ -7,10 +7,9 @@ use crate::designs::{Design, Key};
 use crate::durable::{Row, RowChange, Tenants};
 use crate::indices::{Indices, Slot};
 use crate::messages::{ExactValue, Held};
-use crate::rib::{Attachment, RibError};
+use crate::rib::RibError;
 use crate::topology::{End, Node, NodeId, TopologyError};
 use lookup::traits::Row as PartRow;
-use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 impl Network {
@@ -118,8 +117,6 @@ impl Network {
     }
 
     fn restore_tables(&mut self, stored: BTreeMap<u32, StoredTable>, draft: &mut Draft) -> Result<(), RestoreError> {
-        // Of millions of names, only what the tables are made from is kept at a time.
-        let mut names = Vec::with_capacity(self.rib.len());
         let mut ends = Vec::new();
         let mut known = HashSet::new();
         // What the names of each tenant contribute to a digest of valid names.
@@ -133,11 +130,8 @@ impl Network {
             if known.insert(end) {
                 ends.push(end);
             }
-            names.push(name);
         }
         let places: HashMap<End, u32> = ends.into_iter().map(|end| (end, self.intern(end))).collect();
-        let place = |(name, (_, digest, attachment))| (Key { digest, name }, places[&Attachment::end(&attachment)]);
-        let entries: Vec<(Key<'_>, u32)> = names.iter().zip(self.rib.iter()).map(place).collect();
         for (id, stored) in stored {
             let (tenants, (design, fingerprint_bits)) = stored.of.ok_or(RestoreError::Gap { what: "tables" })?;
             let spec = Design::by_name(&design).map(|design| self.settings.spec(design)).ok();
@@ -152,11 +146,10 @@ impl Network {
                 }
                 continue;
             };
-            let live: Cow<'_, [(Key<'_>, u32)]> = if tenants == Tenants::All {
-                Cow::Borrowed(&entries)
-            } else {
-                let with_tenant = self.rib.iter().map(|(.., attachment)| attachment.tenant).zip(&entries);
-                with_tenant.filter(|(tenant, _)| tenants.holds(*tenant)).map(|(_, entry)| *entry).collect()
+            let live = |each: &mut dyn FnMut(Key<'_>, u32)| {
+                for (name, digest, attachment) in self.rib.iter().filter(|(.., held)| tenants.holds(held.tenant)) {
+                    each(Key { digest, name: &name }, places[&attachment.end()]);
+                }
             };
             let held = shares.iter().filter(|(tenant, _)| tenants.holds(**tenant));
             let digest = held.fold(0, |sum, (_, share)| sum ^ share);

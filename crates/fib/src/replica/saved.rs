@@ -3,15 +3,19 @@
 //! ```text
 //! | "FIBULAS1" | message length, 4 bytes | message | ... | fingerprint of all before it, 8 bytes |
 //! ```
-//! A replica of a million names has some 14 MB. It can be saved in pieces of about one message each, so that nobody
-//! needs all of it in memory: [`Replica::save_pieces`].
+//! A replica of a million names has some 14 MB. It is saved and read in pieces of about one message each, so that nobody
+//! needs all of it in memory: [`Replica::save_pieces`], [`Replica::read`].
 
 use super::{Cuts, Exact, Limits, Replica, ReplicaError, Tables, image_parts};
 use crate::messages::{Body, ExactUpdate, ExactValue, FINGERPRINT_KEY, Held, Message, TableHeader, fingerprint};
 use crate::name::NameKind;
 use lookup::hash::{SecretKey, WyChain};
+use std::io::{self, Cursor, Read, Seek, SeekFrom};
 
 const SAVED: &[u8] = b"FIBULAS1";
+
+/// Bytes that are read at a time for the checksum.
+const BUFFER_BYTES: u64 = 64 << 10;
 
 /// The fingerprint at the end of a saved replica, of pieces that are read one after the other.
 pub struct Checksum(WyChain);
@@ -67,21 +71,65 @@ impl<T: Tables> Replica<T> {
     /// [`ReplicaError::Saved`] for bytes that are damaged or from another version: start empty, the controller sends
     /// everything.
     pub fn load(limits: Limits, tables: T, saved: &[u8]) -> Result<Replica<T>, ReplicaError> {
-        let damaged = |why| ReplicaError::Saved { why };
-        let (content, checksum) = saved.split_last_chunk::<8>().ok_or(damaged("too short"))?;
-        if fingerprint(content) != u64::from_le_bytes(*checksum) {
+        Replica::read(limits, tables, &mut Cursor::new(saved)).map_err(|error| match error {
+            ReadError::Refused(error) => error,
+            ReadError::Read(_) => ReplicaError::Saved { why: "too short" },
+        })
+    }
+
+    /// As [`Replica::load`], with one message in memory at a time. `saved` is read twice: nothing takes effect before all
+    /// of it is compared with its checksum.
+    /// # Errors
+    /// [`ReadError`].
+    pub fn read(limits: Limits, tables: T, saved: &mut (impl Read + Seek)) -> Result<Replica<T>, ReadError> {
+        let damaged = |why| ReadError::Refused(ReplicaError::Saved { why });
+        let n_bytes = saved.seek(SeekFrom::End(0))?.checked_sub(8).ok_or(damaged("too short"))?;
+        saved.rewind()?;
+        let mut checksum = Checksum::new(n_bytes);
+        let mut buffer = Vec::new();
+        let mut rest = saved.take(n_bytes);
+        while rest.limit() > 0 {
+            let piece = rest.limit().min(BUFFER_BYTES);
+            checksum.push(next(&mut rest, piece, &mut buffer)?);
+        }
+        if checksum.finish() != next(saved, 8, &mut buffer)? {
             return Err(damaged("wrong checksum"));
         }
-        let mut rest = content.strip_prefix(SAVED).ok_or(damaged("another format"))?;
-        let mut replica = Replica::new(limits, tables);
-        while let Some((length, tail)) = rest.split_first_chunk::<4>() {
-            let (message, tail) =
-                tail.split_at_checked(u32::from_le_bytes(*length) as usize).ok_or(damaged("a truncated message"))?;
-            replica.receive(message)?;
-            rest = tail;
+        saved.rewind()?;
+        let mut rest = saved.take(n_bytes);
+        if n_bytes < SAVED.len() as u64 || next(&mut rest, SAVED.len() as u64, &mut buffer)? != SAVED {
+            return Err(damaged("another format"));
         }
-        if rest.is_empty() { Ok(replica) } else { Err(damaged("a truncated length")) }
+        let mut replica = Replica::new(limits, tables);
+        while rest.limit() > 0 {
+            let length = if rest.limit() < 4 { None } else { next(&mut rest, 4, &mut buffer)?.first_chunk() };
+            let length = u32::from_le_bytes(*length.ok_or(damaged("a truncated length"))?);
+            if u64::from(length) > rest.limit() {
+                return Err(damaged("a truncated message"));
+            }
+            replica.receive(next(&mut rest, length.into(), &mut buffer)?)?;
+        }
+        Ok(replica)
     }
+}
+
+/// The next bytes, in `buffer`.
+fn next<'b>(from: &mut impl Read, n_bytes: u64, buffer: &'b mut Vec<u8>) -> io::Result<&'b [u8]> {
+    buffer.resize(n_bytes as usize, 0);
+    from.read_exact(buffer)?;
+    Ok(buffer)
+}
+
+/// Why no replica was read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// The bytes cannot be read.
+    #[error(transparent)]
+    Read(#[from] io::Error),
+    /// They are no replica that can be used.
+    #[error(transparent)]
+    Refused(#[from] ReplicaError),
 }
 
 /// Calls `put` with a whole exact table, part by part.

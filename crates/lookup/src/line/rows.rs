@@ -56,18 +56,20 @@ pub(super) fn restore<P: Payload>(
     states.sort_by_key(|state| state.id.span().start);
     let ids: Vec<PartId> = states.iter().map(|state| state.id).collect();
     let (depth, owners) = owners(&ids).ok_or(RestoreError::Parts)?;
-    let mut lists = vec![Vec::new(); states.len()];
+    let mut n_names = vec![0; states.len()];
+    names.iter().for_each(|(digest, _)| n_names[owners[prefix_of(digest.0, depth)]] += 1);
+    let mut lists: Vec<Vec<_>> = n_names.into_iter().map(Vec::with_capacity).collect();
     for &(digest, payload) in names {
         lists[owners[prefix_of(digest.0, depth)]].push(Entry { digest: digest.0, payload });
     }
     let rules = Rules::new(settings);
     let mut groups = Vec::with_capacity(states.len());
-    for (State { id, version, n_buckets, headers }, names) in states.into_iter().zip(&lists) {
+    for (State { id, version, n_buckets, headers }, names) in states.into_iter().zip(lists) {
         let [first, second, third] = n_buckets;
         if first == 0 || second > MAX_SECOND || third > 1 {
             return Err(RestoreError::OutOfRange { part: id });
         }
-        let group = Group::resume(rules, (id, version, n_buckets), headers, names);
+        let group = Group::resume(rules, (id, version, n_buckets), headers, &names);
         groups.push(group.map_err(|_| RestoreError::Places { part: id, n_names: names.len() })?);
     }
     Ok(LineSkeleton::assemble(settings, groups))

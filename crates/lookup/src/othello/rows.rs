@@ -16,6 +16,7 @@ use super::sizing::{Sides, Sizing};
 use crate::base::bytes::{Bytes, DecodeError};
 use crate::base::directory::owners;
 use crate::base::part::{PartId, Payload, prefix_of};
+use crate::base::partition::with_slack;
 use crate::hash::Digest;
 use crate::hash::tweak::TWEAKS;
 use crate::traits::{RestoreError, Row};
@@ -78,8 +79,10 @@ pub(super) fn restore<S: Sizing, P: Payload>(
     states.sort_by_key(|state| state.id.span().start);
     let ids: Vec<PartId> = states.iter().map(|state| state.id).collect();
     let (depth, owners) = owners(&ids).ok_or(RestoreError::Parts)?;
-    let mut edges: Vec<Vec<Edge<P>>> = vec![Vec::new(); states.len()];
-    let mut stashes = edges.clone();
+    let mut n_edges: Vec<usize> = states.iter().map(|state| state.tombstones.len()).collect();
+    live.iter().for_each(|(digest, _)| n_edges[owners[prefix_of(digest.0, depth)]] += 1);
+    let mut edges: Vec<Vec<Edge<P>>> = n_edges.iter().map(|&n| Vec::with_capacity(with_slack(n))).collect();
+    let mut stashes: Vec<Vec<Edge<P>>> = vec![Vec::new(); states.len()];
     let gone = states.iter().flat_map(|state| &state.tombstones).map(|&digest| Edge::new(digest, P::default(), true));
     for edge in live.iter().map(|&(digest, payload)| Edge::new(digest.0, payload, false)).chain(gone) {
         let index = owners[prefix_of(edge.digest, depth)];

@@ -31,11 +31,12 @@ use api::gate::Gate;
 use api::limits::{self, Guard, raise_descriptors};
 use api::tls::{Tls, TlsError};
 use config::Config;
-use fib::replica::{Limits, Replica};
+use fib::replica::{Limits, ReadError, Replica};
 use netio::backend::af_packet::{AfPacket, Options};
 use netio::{Device, NetError};
 use saved::{SavedImage, Saver};
 use std::collections::HashMap;
+use std::fs::File;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -127,7 +128,7 @@ impl Switch {
     pub async fn start(config: Config) -> Result<Self, StartError> {
         let state_error = |source| StartError::State { path: config.state_dir.clone(), source };
         let saved = tokio::task::block_in_place(|| SavedImage::new(&config.state_dir)).map_err(state_error)?;
-        let image = saved.read().map_err(state_error)?;
+        let image = saved.open().map_err(state_error)?;
         let tls = config.tls.as_ref().map(|files| Tls::load_for(files, Some(&config.name))).transpose()?;
         let path = config.audit_path();
         let audit = Audit::open(&config.audit, &path).map_err(|source| StartError::Audit { path, source })?;
@@ -253,7 +254,7 @@ fn start_plane(
     config: &Config,
     flows: Option<&Flows>,
     saved: &SavedImage,
-    image: Option<Vec<u8>>,
+    image: Option<File>,
 ) -> Result<Started, StartError> {
     let switch = &config.name;
     let ports = open_ports(config)?;
@@ -269,15 +270,16 @@ fn start_plane(
     let (plane, mut writer) = Dataplane::start(&settings, ports)?;
     let directory = config.lookup.as_ref().map(|_| Arc::new(writer.directory(lookup::threads())));
     let limits = Limits { max_table_bytes: config.max_table_bytes, ..Limits::default() };
-    let Some(image) = image else {
+    let Some(mut image) = image else {
         tracing::info!(switch, "no saved image; all frames are dropped until a controller answers");
         return Ok((plane, Replica::new(limits, writer), directory));
     };
-    match Replica::load(limits, writer, &image) {
+    match Replica::read(limits, writer, &mut image) {
         Ok(replica) => {
-            tracing::info!(switch, version = replica.change(), bytes = image.len(), "serving the saved image");
+            tracing::info!(switch, version = replica.change(), "serving the saved image");
             Ok((plane, replica, directory))
         }
+        Err(ReadError::Read(source)) => Err(StartError::State { path: saved.path(), source }),
         Err(error) => {
             tracing::error!(switch, %error, "the saved image cannot be used; it is renamed to image.bad, and the controller sends a new one");
             if let Err(error) = saved.set_aside() {

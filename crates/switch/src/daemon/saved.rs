@@ -67,12 +67,12 @@ impl SavedImage {
         self.directory.join("image")
     }
 
-    /// The bytes last written; none if there are none.
+    /// The image last written, to be read; none if there is none.
     /// # Errors
-    /// When the file is there and cannot be read.
-    pub fn read(&self) -> io::Result<Option<Vec<u8>>> {
-        match std::fs::read(self.path()) {
-            Ok(bytes) => Ok(Some(bytes)),
+    /// When the file is there and cannot be opened.
+    pub fn open(&self) -> io::Result<Option<File>> {
+        match File::open(self.path()) {
+            Ok(file) => Ok(Some(file)),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
@@ -255,6 +255,12 @@ mod tests {
     use super::*;
     use fib::replica::{Limits, MemoryTables, Replica};
 
+    fn bytes_of(saved: &SavedImage) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        saved.open().unwrap().unwrap().read_to_end(&mut bytes).unwrap();
+        bytes
+    }
+
     #[test]
     fn pauses_between_attempts_double_up_to_a_minute() {
         let pauses = [1, 2, 3, 6, 7, 8, 64, u32::MAX].map(|n| retry_after(n).as_secs());
@@ -279,12 +285,13 @@ mod tests {
             }
         };
         until(&|status| status.failures_in_a_row >= 3).await;
-        assert!(image.read().unwrap().is_none() && !saver.status().last_error.is_empty());
+        assert!(image.open().unwrap().is_none() && !saver.status().last_error.is_empty());
         std::fs::remove_dir(&obstacle).unwrap();
         until(&|status| status.saves == 1).await;
         let SaveStatus { failures, failures_in_a_row, last_error, saved_at, .. } = saver.status();
         assert!(failures >= 3 && failures_in_a_row == 0 && last_error.is_empty() && saved_at.is_some());
-        Replica::load(Limits::default(), MemoryTables::default(), &image.read().unwrap().unwrap()).unwrap();
+        let mut file = image.open().unwrap().unwrap();
+        Replica::read(Limits::default(), MemoryTables::default(), &mut file).unwrap();
         running.abort();
     }
 
@@ -292,15 +299,15 @@ mod tests {
     fn image_is_the_last_one_written_whole() {
         let directory = tempfile::tempdir().unwrap();
         let saved = SavedImage::new(&directory.path().join("a/b")).unwrap();
-        assert_eq!(saved.read().unwrap(), None);
+        assert!(saved.open().unwrap().is_none());
         saved.write(&[1; 1000]).unwrap();
         saved.write(b"second").unwrap();
-        assert_eq!(saved.read().unwrap().unwrap(), b"second");
+        assert_eq!(bytes_of(&saved), b"second");
         // What a crash in the middle of a write leaves behind is not read.
         std::fs::write(saved.path().with_extension("partial"), b"thi").unwrap();
-        assert_eq!(saved.read().unwrap().unwrap(), b"second");
+        assert_eq!(bytes_of(&saved), b"second");
         saved.write(b"third").unwrap();
-        assert_eq!(saved.read().unwrap().unwrap(), b"third");
+        assert_eq!(bytes_of(&saved), b"third");
     }
 
     #[test]
@@ -309,13 +316,13 @@ mod tests {
         let saved = SavedImage::new(directory.path()).unwrap();
         let pieces: Vec<Vec<u8>> = (0..300usize).map(|i| vec![i as u8; i * i % 5000]).collect();
         let n_bytes = saved.write_pieces(|put| pieces.iter().cloned().for_each(put)).unwrap().unwrap();
-        let image = saved.read().unwrap().unwrap();
+        let image = bytes_of(&saved);
         let (content, end) = image.split_at(image.len() - 8);
         let mut checksum = Checksum::new(content.len() as u64);
         checksum.push(content);
         assert_eq!((content, end, image.len() as u64), (&pieces.concat()[..], &checksum.finish()[..], n_bytes));
         assert_eq!(saved.write_pieces(|_| ()).unwrap(), None);
-        assert_eq!(saved.read().unwrap().unwrap(), image, "without a piece nothing is written");
+        assert_eq!(bytes_of(&saved), image, "without a piece nothing is written");
     }
 
     #[test]
@@ -326,7 +333,7 @@ mod tests {
         std::fs::create_dir(saved.partial()).unwrap();
         let error = saved.write_pieces(|put| (0..1000).for_each(|_| put(vec![1; 10_000]))).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::IsADirectory, "{error}");
-        assert_eq!(saved.read().unwrap().unwrap(), b"old");
+        assert_eq!(bytes_of(&saved), b"old");
     }
 
     #[test]
@@ -340,7 +347,7 @@ mod tests {
                 scope.spawn(move || (0..20).for_each(|_| saved.write(image).unwrap()));
             }
         });
-        assert!(images.contains(&saved.read().unwrap().unwrap()));
+        assert!(images.contains(&bytes_of(&saved)));
     }
 
     #[test]

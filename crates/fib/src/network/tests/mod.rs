@@ -351,7 +351,7 @@ fn take_three_names_at_most(lab: &mut Lab, edge: NodeId) {
     lab.network.detach(edge);
     let table = lab.network.tables.get_mut(&table).unwrap();
     let small = Spec { max_names: 3, ..table.spec.clone() };
-    table.control = (small.design.halves.control)(&small, &[], 1).unwrap();
+    table.control = (small.design.halves.control)(&small, &|_| (), 1).unwrap();
     lab.replicas.insert(edge, Replica::new(Limits::default(), MemoryTables::default()));
     lab.attach(edge);
     lab.store = lab.network.rows().map(|row| ((row.kind, row.key), row.value.unwrap())).collect();
