@@ -123,6 +123,9 @@ pub(super) use with_width;
 
 /// The key type of a structure, made from names.
 pub(crate) trait StructureKey: Copy + Send + 'static {
+    /// Whether the keys of a part lie together in the order of keys.
+    const ORDERS_PARTS: bool = false;
+
     /// The key of a name.
     fn of(kind: NameKind, key: Key<'_>) -> Result<Self, InsertError>;
 
@@ -131,6 +134,8 @@ pub(crate) trait StructureKey: Copy + Send + 'static {
 }
 
 impl StructureKey for Digest {
+    const ORDERS_PARTS: bool = true;
+
     fn of(_: NameKind, key: Key<'_>) -> Result<Digest, InsertError> {
         Ok(key.digest)
     }

@@ -16,6 +16,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 /// The key of a name in a skeleton, and its place.
 type Entry<S> = (<S as Skeleton>::Key, u32);
 
+/// Slices of a bulk change. Parts at their borders are made twice, of some 500 with a million names.
+const BULK_SLICES: usize = 8;
+
 /// One skeleton, and its views.
 pub(super) struct Shared<S: Skeleton<Payload = u32>> {
     kind: NameKind,
@@ -135,6 +138,26 @@ where
         Ok(())
     }
 
+    /// Inserts many names, a few parts at a time: the new parts are in memory beside those that they replace. After an
+    /// error, some names are there.
+    fn put_bulk(&mut self, mut put: Vec<Entry<S>>) -> Result<(), InsertError> {
+        // Of few names, those of one slice would be crowded.
+        let in_slices = S::Query::DIVIDED && S::Key::ORDERS_PARTS && self.skeleton.len() / 2 >= put.len();
+        let n_slices = if in_slices { BULK_SLICES } else { 1 };
+        if in_slices {
+            put.sort_by_key(|(key, _)| *key);
+        }
+        for slice in put.chunks(put.len().div_ceil(n_slices).max(1)) {
+            let inserted = self.skeleton.insert_batch(slice);
+            if inserted.is_err() && !S::Query::DIVIDED {
+                let change = self.skeleton.touch();
+                self.note(&change);
+            }
+            self.note(&inserted?);
+        }
+        Ok(())
+    }
+
     /// The updates of every view after any number of mutations: all changed parts, whole.
     fn emit_changed(&mut self, out: &mut ViewUpdates) -> Result<(), InsertError> {
         let mut slots: Vec<(u32, PartId)> = self.changed.iter().map(|(slot, id)| (*slot, *id)).collect();
@@ -162,14 +185,7 @@ where
         let put = put.iter().map(entry).collect::<Result<Vec<Entry<S>>, InsertError>>()?;
         let remove = remove.iter().map(|key| S::Key::of(self.kind, *key)).collect::<Result<Vec<_>, _>>()?;
         if self.is_bulk(put.len() + remove.len()) || self.behind {
-            if !put.is_empty() {
-                let inserted = self.skeleton.insert_batch(&put);
-                if inserted.is_err() && !S::Query::DIVIDED {
-                    let change = self.skeleton.touch();
-                    self.note(&change);
-                }
-                self.note(&inserted?);
-            }
+            self.put_bulk(put)?;
             for key in remove {
                 let change = self.skeleton.remove(key);
                 self.note(&change);
@@ -389,5 +405,56 @@ impl<S: Skeleton<Payload = u32>> SwitchView<S> {
             Ok(image.under(held.version))
         };
         held.into_iter().map(image).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::designs::{Burst, CONCISE, NameList};
+    use crate::name::Name;
+    use lookup::hash::{Digest, Family, Rng, SecretKey};
+
+    fn value(table: &dyn Table, key: &Key<'_>) -> u64 {
+        let mut value = [0];
+        table.lookup_batch(&Burst { digests: &[key.digest], names: &NameList(&[key.name]) }, &mut value);
+        value[0]
+    }
+
+    /// A bulk change that is refused in its last slice, when the others are done.
+    #[test]
+    fn bulk_change_that_is_refused_half_way_is_undone() {
+        let seed = lookup::testkit::seed();
+        let mut rng = Rng::new(seed);
+        let spec = Spec::new(&CONCISE, NameKind::Mac, Family::default(), SecretKey::from_seed(seed), 8, 1 << 20);
+        let name = Name::from_bytes(NameKind::Mac, &[2, 0, 0, 0, 0, 1]).unwrap();
+        let mut keys = |n: u32, digest: fn(u64) -> u64| -> Vec<(Key<'_>, u32)> {
+            (0..n).map(|i| (Key { digest: Digest(digest(rng.next_u64())), name: &name }, i % 200)).collect()
+        };
+        let (held, mut put) = (keys(150_000, |digest| digest), keys(40_000, |digest| digest));
+        // These share their first 24 bits: more than a part can have.
+        put.extend(keys(30_000, |digest| 0xFF_FFFF << 40 | digest >> 24));
+        let each = |each: &mut dyn FnMut(Key<'_>, u32)| held.iter().for_each(|(key, place)| each(*key, *place));
+        let mut control = (spec.design.halves.control)(&spec, &each, 1).unwrap();
+        let values: Vec<u16> = (1..=200).collect();
+        control.add_view(values.clone(), &[], &[]).unwrap();
+        let right = |table: &dyn Table, (key, place): &(Key<'_>, u32)| value(table, key) == u64::from(*place) + 1;
+
+        let mut out = ViewUpdates::new();
+        let refused = control.change(&put, &[], &mut out);
+        assert!(matches!(refused, Err(InsertError::Crowded { .. })) && out.is_empty(), "{refused:?} seed {seed}");
+        let new: Vec<Key<'_>> = put.iter().map(|(key, _)| *key).collect();
+        control.undo(&[], &new);
+        control.catch_up(&mut out);
+        assert!(!out.is_empty() && !control.is_behind());
+        let table = control.export_many(std::slice::from_ref(&values)).unwrap().remove(0);
+        assert!(held.iter().all(|entry| right(&*table, entry)), "seed {seed}");
+        let gone: Vec<&Key<'_>> = new.iter().filter(|key| control.must_drop(**key)).collect();
+        assert!(!gone.is_empty() && gone.iter().all(|key| value(&*table, key) == 0), "seed {seed}");
+
+        put.truncate(40_000);
+        control.change(&put, &[], &mut out).unwrap();
+        let table = control.export_many(std::slice::from_ref(&values)).unwrap().remove(0);
+        assert!(held.iter().chain(&put).all(|entry| right(&*table, entry)), "seed {seed}");
     }
 }

@@ -147,6 +147,7 @@ impl Network {
             }
             steps.push(step);
         }
+        drop((last, digests, ips));
         self.run(steps)
     }
 
