@@ -130,6 +130,11 @@ pub async fn keep_small(traffic: impl Fn() -> u64) {
     }
 }
 
+/// Gives back what is free: for who has just freed much that [`keep_small`] does not know of. Some milliseconds per 100 MB.
+pub fn give_back() {
+    allocator::trim();
+}
+
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod allocator {
     /// From this size on a block is a mapping of its own. glibc would raise this, up to 32 MiB, with the blocks that are

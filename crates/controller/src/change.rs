@@ -397,6 +397,7 @@ impl State {
                 }
             }
         }
+        drop(seen);
         let effects = match &put[..] {
             [] => return Ok(Outcome::unchanged(n_records)),
             [(name, attachment)] => self.network.set_name(name, *attachment)?,

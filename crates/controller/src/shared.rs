@@ -4,7 +4,7 @@ use crate::session::Session;
 use api::seam::{Mistake, mistaken};
 use fib::topology::NodeId;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering::Acquire};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Acquire};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use tokio::sync::Notify;
@@ -28,6 +28,8 @@ pub(crate) struct Shared {
     pub(crate) pending_pushes: AtomicU64,
     /// Notified when switches are parked that may be released after some time.
     pub(crate) parked: Notify,
+    /// Whether the writer waits until less waits for the switches.
+    pub(crate) wants_room: AtomicBool,
     pub(crate) sizes: Sizes,
     sessions: Mutex<BTreeMap<NodeId, (String, Arc<Session>)>>,
 }
@@ -73,6 +75,7 @@ impl Shared {
             reports_delayed: AtomicU64::new(0),
             pending_pushes: AtomicU64::new(0),
             parked: Notify::new(),
+            wants_room: AtomicBool::new(false),
             sizes: Sizes::default(),
             sessions: Mutex::new(BTreeMap::new()),
         })

@@ -14,7 +14,7 @@ use fib::messages::{Report, Uplink};
 use fib::name::clip;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio_stream::{Stream, StreamExt};
@@ -28,6 +28,9 @@ const MAX_REASON: usize = 300;
 
 /// Messages queued for the transport; the others wait in the session, where they are counted.
 const MESSAGES_AHEAD: usize = 8;
+
+/// From this size on a message is queued for the transport alone.
+const LARGE_BYTES: usize = 64 << 10;
 
 pub(crate) struct South {
     pub(crate) jobs: mpsc::Sender<Job>,
@@ -96,10 +99,14 @@ impl Southbound for South {
 /// Hands the session's messages to the transport, which takes them as fast as the switch reads.
 async fn feed(mut outbox: Outbox, messages: mpsc::Sender<Result<ToSwitch, Status>>) {
     while let Some(next) = outbox.next().await {
+        // What is in the channel counts for nobody: a large message goes there alone.
+        let n_slots = if next.message.len() >= LARGE_BYTES { MESSAGES_AHEAD } else { 1 };
         tokio::select! {
-            room = messages.reserve() => {
-                let Ok(room) = room else { return };
-                step("stream.send", || room.send(Ok(next)));
+            room = messages.reserve_many(n_slots) => {
+                let Ok(mut room) = room else { return };
+                if let Some(slot) = room.next() {
+                    step("stream.send", || slot.send(Ok(next)));
+                }
             }
             () = outbox.until_ended() => break,
         }
@@ -155,7 +162,8 @@ pub(crate) fn hear(
     match body {
         Some(Body::Ack(ack)) => {
             let is_caught_up = step("session.acknowledge", || session.acknowledge(ack.sequence));
-            Ok(is_caught_up.then_some(Job::Release))
+            let may_have_room = shared.wants_room.swap(false, AcqRel);
+            Ok((is_caught_up || may_have_room).then_some(Job::Release))
         }
         Some(Body::Resync(resync)) => {
             if let Some(unsaid) = throttle.pass() {

@@ -39,7 +39,7 @@ use fib::topology::NodeId;
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{AcqRel, Relaxed};
+use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::error::TryRecvError::{Disconnected, Empty};
 use tokio::sync::{mpsc, oneshot};
@@ -60,8 +60,9 @@ pub(crate) const QUIET: Duration = Duration::from_millis(200);
 /// the writer's time.
 const BULK_PERIOD: Duration = Duration::from_secs(20);
 
-/// Most bytes that wait for all switches together while an image is made; so memory is this and one image.
-const WAITING_BYTES: usize = 32 << 20;
+/// Most bytes that wait for all switches together while an image is made; so memory is this and one image. An
+/// acknowledgement tells the writer that there may be room again, so it is enough for any rate.
+const WAITING_BYTES: usize = 8 << 20;
 
 /// Names that are read for answers to reports between two groups of changes: some 2 ms.
 const TURN_NAMES: usize = 8192;
@@ -238,7 +239,12 @@ impl Writer {
         // As many names as were changed: an import does not keep switches waiting.
         let n_names = self.turn_names.max(group.rows.len());
         let n_rows = TURN_ROWS.max(group.rows.len());
+        let is_bulk = group.rows.len() >= BULK_NAMES;
         let finished = self.finish(group).and_then(|()| self.go_on_with_rekey(n_names));
+        if is_bulk {
+            // Between what stays, a batch leaves holes of a hundred bytes a name and more, in several arenas.
+            api::memory::give_back();
+        }
         self.answer_reports(n_names);
         self.store.go_on(n_rows);
         self.release(urgent);
@@ -391,6 +397,7 @@ impl Writer {
         }
         if is_full {
             self.due = start;
+            self.shared.wants_room.store(true, Release);
         }
         // What waits may be dropped, for example because an answer covers it: then no acknowledgement brings a turn.
         let is_to_be_seen = |parked: &Parked| !is_time && !parked.alone || !parked.session.awaits_acknowledgement();
@@ -423,6 +430,8 @@ impl Writer {
             }
             self.shared.transactions.fetch_add(1, Relaxed);
             self.at(Moment::Committed);
+            // The messages are made next, and need the room.
+            group.rows = Vec::new();
         }
         self.shared.committed.fetch_add(1, AcqRel);
         self.publish_sizes();

@@ -12,7 +12,7 @@ use api::seam::{Mistake, Moment, mistaken, now};
 use fib::messages::Report;
 use fib::network::{Lacks, Next};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::time::Duration;
 
 /// How long switches may wait for room until the one that holds the most is cut off.
@@ -116,6 +116,7 @@ impl Writer {
             self.no_room_since = None;
             return;
         }
+        self.shared.wants_room.store(true, Release);
         let now = now();
         if now - *self.no_room_since.get_or_insert(now) >= ROOM_PATIENCE {
             self.no_room_since = None;
