@@ -107,7 +107,8 @@ impl<I: Iterator<Item = io::Result<String>>> Iterator for List<I> {
 
 /// One field of a CSV line, quoted where needed. The inverse of what [`List`] reads.
 pub fn quote(field: &str) -> Cow<'_, str> {
-    if field.contains([',', '"']) || field.trim() != field {
+    // A byte order mark in the beginning of a file is none of a name.
+    if field.contains([',', '"']) || field.trim() != field || field.starts_with('\u{feff}') {
         Cow::Owned(format!("\"{}\"", field.replace('"', "\"\"")))
     } else {
         Cow::Borrowed(field)

@@ -61,7 +61,8 @@ impl<T: Tables> Replica<T> {
         image_parts(header.table, fib.image()).for_each(&mut put);
         let (valid, local) = self.tables.shared();
         save_exact(header.spec.kind, self.local.held, local, |update| put(Body::Local(update)));
-        if header.gateway {
+        // Also of a core node, should a controller have sent it any.
+        if header.gateway || self.valid.held != Held::default() {
             save_exact(header.spec.kind, self.valid.held, valid, |update| put(Body::Valid(update)));
         }
     }
