@@ -11,7 +11,11 @@
 
 /// Every step of a controller.
 pub const CONTROLLER: &[&str] = &[
+    "store.remove",
     "store.create",
+    "store.sync",
+    "store.rename",
+    "store.directory.sync",
     "log.create",
     "log.grow",
     "log.grow.sync",
@@ -47,9 +51,9 @@ pub const SWITCH: &[&str] = &[
     "image.directory.sync",
 ];
 
-/// Every step of `fibula store backup` and `fibula store restore` besides those of a store.
+/// Every step of `fibula store backup`, `repair` and `restore` besides those of a store.
 pub const COPY: &[&str] =
-    &["copy.remove", "copy.rename", "copy.directory.sync", "restore.rename", "restore.directory.sync"];
+    &["copy.remove", "copy.complete", "copy.rename", "copy.directory.sync", "restore.rename", "restore.directory.sync"];
 
 /// Every step of `fibula pki`.
 pub const PKI: &[&str] = &["pki.create", "pki.write", "pki.sync", "pki.rename", "pki.directory.sync"];

@@ -33,6 +33,7 @@ pub enum Mistake {
     LogNotSynced,
     LogBegunEarly,
     CopyInPlace,
+    PartsLookWhole,
     AuditedAfterAnswer,
     ImageInPlace,
     ImageNotReplaced,

@@ -13,7 +13,7 @@ use controller::store::{RowChange, SqliteStore, Store, StoreError};
 use fibula_sim::random::Random;
 use lookup::testkit;
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -35,6 +35,10 @@ enum Event {
     },
     Unlink {
         file: String,
+    },
+    Rename {
+        from: String,
+        to: String,
     },
     /// So many transactions are acknowledged.
     Acknowledged(usize),
@@ -139,6 +143,27 @@ unsafe extern "C" fn unlink(path: *const c_char) -> c_int {
     result
 }
 
+/// As `rename(2)`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn rename(from: *const c_char, to: *const c_char) -> c_int {
+    // SAFETY: the caller's paths are two.
+    let (result, paths) = unsafe {
+        let result = libc::syscall(libc::SYS_renameat2, libc::AT_FDCWD, from, libc::AT_FDCWD, to, 0) as c_int;
+        (result, [from, to].map(|path| CStr::from_ptr(path).to_string_lossy()))
+    };
+    let _ = TRACE.try_with(|trace| {
+        let Ok(mut trace) = trace.try_borrow_mut() else { return };
+        let Some((directory, events)) = trace.as_mut() else { return };
+        let [from, to] = paths.map(|path| {
+            Path::new(&*path).strip_prefix(&*directory).ok().map(|path| path.to_string_lossy().into_owned())
+        });
+        if let (0, Some(from), Some(to)) = (result, from, to) {
+            events.push(Event::Rename { from, to });
+        }
+    });
+    result
+}
+
 type Rows = BTreeMap<(u8, Vec<u8>), Vec<u8>>;
 
 fn rows(store: &SqliteStore) -> Result<Rows, StoreError> {
@@ -229,32 +254,47 @@ fn apply(content: &mut Vec<u8>, event: &Event, mut keeps: impl FnMut() -> bool) 
     }
 }
 
-fn file_of(event: &Event) -> Option<&str> {
-    match event {
-        Event::Write { file, .. } | Event::Truncate { file, .. } | Event::Sync { file } | Event::Unlink { file } => {
-            Some(file)
+/// What happened to each file, by the name that it has after a power cut. Which of the names that changed since the
+/// directory was synced are the new ones is `random`: the first so many.
+fn files<'e>(events: &'e [Event], random: &mut Random) -> BTreeMap<String, Vec<&'e Event>> {
+    let mut files: Vec<Vec<&Event>> = Vec::new();
+    let mut names: BTreeMap<String, usize> = BTreeMap::new();
+    // The names after each change that is not synced; the last that are, first.
+    let mut possible: Vec<BTreeMap<String, usize>> = vec![BTreeMap::new()];
+    for event in events {
+        match event {
+            Event::Acknowledged(_) => {}
+            Event::Sync { file } if file.is_empty() => possible = vec![names.clone()],
+            Event::Write { file, .. } | Event::Truncate { file, .. } | Event::Sync { file } => {
+                let next = files.len();
+                let at = *names.entry(file.clone()).or_insert(next);
+                if at == next {
+                    files.push(Vec::new());
+                    // A name that is new is there with its file.
+                    possible.iter_mut().for_each(|names| _ = names.entry(file.clone()).or_insert(at));
+                }
+                files[at].push(event);
+            }
+            Event::Unlink { file } => {
+                names.remove(file);
+                possible.push(names.clone());
+            }
+            Event::Rename { from, to } => {
+                if let Some(at) = names.remove(from) {
+                    names.insert(to.clone(), at);
+                }
+                possible.push(names.clone());
+            }
         }
-        Event::Acknowledged(_) => None,
     }
-}
-
-fn is_synced(events: &[Event], name: &str) -> bool {
-    events.iter().any(|event| matches!(event, Event::Sync { file } if file == name))
+    let names = possible.swap_remove(random.below(possible.len() as u64) as usize);
+    names.into_iter().map(|(name, at)| (name, files[at].clone())).collect()
 }
 
 /// The files as a power cut after these events may leave them.
-fn cut<'e>(events: &'e [Event], into: &Path, random: &mut Random) -> String {
-    let files: BTreeSet<&str> = events.iter().filter_map(file_of).filter(|file| !file.is_empty()).collect();
+fn cut(events: &[Event], into: &Path, random: &mut Random) -> String {
     let mut what = String::new();
-    for file in files {
-        let of = |events: &'e [Event]| events.iter().filter(move |event| file_of(event) == Some(file));
-        let unlinked = events.iter().rposition(|event| matches!(event, Event::Unlink { file: of } if of == file));
-        let of: Vec<&Event> = match unlinked {
-            // It stays until the directory is synced.
-            Some(at) if !is_synced(&events[at..], "") && random.below(2) == 0 => of(&events[..at]).collect(),
-            Some(at) => of(&events[at + 1..]).collect(),
-            None => of(events).collect(),
-        };
+    for (file, of) in files(events, random) {
         let n_synced = of.iter().rposition(|event| matches!(event, Event::Sync { .. })).map_or(0, |at| at + 1);
         let (synced, after) = of.split_at(n_synced);
         let mut content = Vec::new();
@@ -279,7 +319,7 @@ fn cut<'e>(events: &'e [Event], into: &Path, random: &mut Random) -> String {
         what += &format!("{file}: {} of {} after the last sync, {keeps:?}; ", after.len(), of.len());
         // Without a sync of it, a file need not be there.
         if !of.is_empty() && (n_synced > 0 || !content.is_empty() || random.below(2) == 0) {
-            std::fs::write(into.join(file), content).unwrap();
+            std::fs::write(into.join(&file), content).unwrap();
         }
     }
     what
@@ -292,10 +332,11 @@ fn trials(seed: u64, n_cuts: u64) -> Option<String> {
         Ok(done) => done,
         Err(error) => return Some(format!("seed {seed}, without a power cut: {error}")),
     };
-    // Before that, a store is made that nobody relies on. It may be refused then, and is to be removed.
+    // Before that, a store is made that nobody relies on: it may be there or not, but is not refused.
     let first = events.iter().position(|event| matches!(event, Event::Acknowledged(_))).unwrap_or(events.len());
-    for _ in 0..n_cuts {
-        let at = first + random.below((events.len() - first) as u64 + 1) as usize;
+    for n in 0..n_cuts {
+        let most = if n % 4 == 0 { first } else { events.len() };
+        let at = random.below(most as u64 + 1) as usize;
         let done = events[..at].iter().rev().find_map(|event| match event {
             Event::Acknowledged(n) => Some(*n),
             _ => None,

@@ -92,8 +92,8 @@ async fn every_named_step_is_taken() {
     let seen = directory.path().join("seen");
     let mut world = World::new(seed, Some(seen.clone()), None);
     let never = |of, step| site::Crash { step, before: true, nth: u32::MAX, of };
-    use site::Of::{Backup, Controller, Pki, Restore, Switch};
-    for of in [Controller, Switch, Backup, Restore, Pki, Pki] {
+    use site::Of::{Backup, Controller, Pki, Repair, Restore, Switch};
+    for of in [Controller, Switch, Backup, Restore, Repair, Pki, Pki] {
         world.round(&never(of, "none")).await;
     }
     world.settle().await;

@@ -21,6 +21,8 @@ pub(crate) const ALL: &[(&str, Of)] = &[
     ("AuditedAfterAnswer", Of::Controller),
     // A backup is written under its own name.
     ("CopyInPlace", Of::Backup),
+    // The parts of a new store look like all of it.
+    ("PartsLookWhole", Of::Repair),
     // The image of a switch is written over the old one.
     ("ImageInPlace", Of::Switch),
     // The image of a switch stays as it was, and counts as saved.

@@ -19,6 +19,7 @@ pub(crate) enum Of {
     Switch,
     Backup,
     Restore,
+    Repair,
     Pki,
 }
 
@@ -42,9 +43,13 @@ fn times(of: Of, step: &str) -> u32 {
         (Of::Controller, "log.header.write" | "log.header.sync" | "log.grow.sync" | "sqlite.checkpoint") => 2,
         (Of::Switch, "agent.apply") => 12,
         (Of::Switch, "agent.acknowledge" | "image.write") => 8,
-        (Of::Backup | Of::Restore, "sqlite.write") => 16,
-        (Of::Backup | Of::Restore, "copy.remove" | "restore.rename") => 3,
-        (Of::Backup | Of::Restore, "sqlite.seal" | "sqlite.commit" | "sqlite.checkpoint" | "log.header.write") => 2,
+        (_, "store.remove") => 4,
+        (Of::Backup | Of::Restore | Of::Repair, "sqlite.write") => 16,
+        (Of::Backup | Of::Restore | Of::Repair, "copy.remove" | "restore.rename") => 3,
+        (
+            Of::Backup | Of::Restore | Of::Repair,
+            "sqlite.seal" | "sqlite.commit" | "sqlite.checkpoint" | "log.header.write",
+        ) => 2,
         (Of::Pki, _) => 5,
         _ => 1,
     }
@@ -53,11 +58,12 @@ fn times(of: Of, step: &str) -> u32 {
 /// All moments, those of one process apart from each other.
 pub(crate) fn all() -> Vec<Crash> {
     let copies = |step: &&&'static str| !step.starts_with("restore.");
-    let of_store = crash::CONTROLLER.iter().filter(|step| step.starts_with("log.") || step.starts_with("sqlite."));
-    let of_store: Vec<_> = of_store.collect();
+    let is_of_store = |step: &&&str| ["store.", "log.", "sqlite."].iter().any(|start| step.starts_with(start));
+    let of_store: Vec<_> = crash::CONTROLLER.iter().filter(is_of_store).collect();
     let steps = crash::CONTROLLER.iter().map(|step| (Of::Controller, step));
     let steps = steps.chain(crash::SWITCH.iter().map(|step| (Of::Switch, step)));
     let steps = steps.chain(crash::COPY.iter().filter(copies).chain(of_store.clone()).map(|step| (Of::Backup, step)));
+    let steps = steps.chain(crash::COPY.iter().filter(copies).chain(of_store.clone()).map(|step| (Of::Repair, step)));
     let steps = steps.chain(crash::COPY.iter().chain(of_store).map(|step| (Of::Restore, step)));
     let steps = steps.chain(crash::PKI.iter().map(|step| (Of::Pki, step)));
     let mut all: Vec<Crash> = Vec::new();

@@ -83,6 +83,7 @@ impl World {
             Of::Switch => self.switch_round(crash).await,
             Of::Backup => self.backup_round(crash).await,
             Of::Restore => self.restore_round(crash).await,
+            Of::Repair => self.repair_round(crash).await,
             Of::Pki => block_in_place(|| crate::pki::round(&self.site.path("pki"), crash, &self.binary)),
         };
         self.totals.rounds += 1;
@@ -199,7 +200,8 @@ impl World {
     async fn controller_round(&mut self, crash: &Crash) -> bool {
         self.stop();
         // What only a new store does, and sometimes anything, is done with a new store.
-        if crash.step == "log.grow" || crash.nth == 1 && self.rng.random_bool(0.1) {
+        let is_of_new = crash.step == "log.grow" || crash.step.starts_with("store.");
+        if is_of_new || crash.nth == 1 && self.rng.random_bool(0.1) {
             self.begin_anew().await;
         }
         let what = format!("{} with {crash}", self.after);
@@ -363,6 +365,34 @@ impl World {
         } else {
             assert!(killed && self.fibula(&arguments, None).success(), "after {what}: no copy can be made");
         }
+        killed
+    }
+
+    /// The damaged store stays as it is; the new one is whole or not there, and what is left of it is none.
+    async fn repair_round(&mut self, crash: &Crash) -> bool {
+        self.serve().await;
+        match self.rng.random_bool(0.5) {
+            true => self.stop(),
+            false => drop(self.controller.take()),
+        }
+        self.agents.drain(..).for_each(|agent| agent.abort());
+        let [store, new] = self.paths();
+        let files = || ["", "-wal", "-log"].map(|suffix| std::fs::read(format!("{store}{suffix}")).ok());
+        let before = files();
+        let what = format!("{} with {crash}", self.after);
+        let arguments = ["store", "repair", "--store", &store, "--to", &new];
+        let killed = is_kill(self.fibula(&arguments, Some(crash)), &what);
+        assert!(files() == before, "after {what}: the store that was repaired is another one");
+        let partial = format!("{new}.partial");
+        let is_there = std::path::Path::new(&partial).exists();
+        // Complete, and not renamed yet; or no store.
+        let left = is_there.then(|| block_in_place(|| crate::flips::rows(partial.as_ref()).ok())).flatten();
+        if !std::path::Path::new(&new).exists() {
+            assert!(killed && self.fibula(&arguments, None).success(), "after {what}: there is no repair any more");
+        }
+        let [has, should] = [&new, &store].map(|path| block_in_place(|| crate::flips::rows(path.as_ref()).unwrap()));
+        assert!(has == should, "after {what}: a new store of {} rows of {}", has.len(), should.len());
+        assert!(left.is_none_or(|left| left == should), "after {what}: parts of a store count as one");
         killed
     }
 

@@ -11,6 +11,7 @@
 //! The lock on the log is the kernel's and ends with the process: a killed controller leaves none behind.
 
 mod copy;
+mod create;
 #[cfg(feature = "crash-points")]
 mod system_calls;
 mod tools;
@@ -69,6 +70,11 @@ impl SqliteStore {
     /// # Errors
     /// [`StoreError`]; the files are as they were, unless the store was of an earlier format.
     pub fn open(path: &Path, patience: Duration) -> Result<Self, StoreError> {
+        Self::open_as(path, patience, FORMAT)
+    }
+
+    /// As [`SqliteStore::open`], in this format.
+    fn open_as(path: &Path, patience: Duration, format: &str) -> Result<Self, StoreError> {
         let start = Instant::now();
         let wait = || {
             if start.elapsed() >= patience {
@@ -79,7 +85,7 @@ impl SqliteStore {
             Ok(())
         };
         let opened = |error| StoreError::Open { path: path.to_owned(), error };
-        create_private(path).map_err(opened)?;
+        check_head(path).map_err(opened)?;
         let log_path = log::path_of(path);
         let log = loop {
             match Log::open(&log_path).map_err(|error| opened(cannot_open(&error)))? {
@@ -87,6 +93,16 @@ impl SqliteStore {
                 None => wait()?,
             }
         };
+        let found = log.read().map_err(|error| opened(cannot_open(&error)))?;
+        // Whoever holds the log is the only one to create the store.
+        if is_empty(path) {
+            // SQLite's log, too, would be taken for the new store's.
+            if found.is_some() || !is_empty(&copy::with_suffix(path, "-wal")) {
+                let what = "it is empty, and its log is not".to_owned();
+                return Err(StoreError::Damaged { path: path.to_owned(), what });
+            }
+            create::create(path, format)?;
+        }
         let connection = loop {
             match open_connection(path) {
                 Ok(connection) => break connection,
@@ -98,24 +114,18 @@ impl SqliteStore {
         add_functions(&connection, &sum).map_err(opened)?;
         let seal = Seal { store: 0, term: 0, n_commits: 0, sum: Sum::default(), closed: true };
         let mut store = Self { connection, path: path.to_owned(), log, seal, sum, next_log: None, term: 0 };
-        let found = store.log.read().map_err(|error| opened(cannot_open(&error)))?;
-        store.read_format(found.is_none())?;
+        store.read_format(found.is_none(), format)?;
         store.compare_with_log(found)?;
         store.term = store.seal.term + 1;
         Ok(store)
     }
 
-    /// Reads the seal; creates the tables of a new store, and brings one of an earlier format up to date.
-    fn read_format(&mut self, no_log: bool) -> Result<(), StoreError> {
+    /// Reads the seal; brings a store of an earlier format up to date.
+    fn read_format(&mut self, no_log: bool, expected: &str) -> Result<(), StoreError> {
         let reading = |error| StoreError::reading(&self.path, error);
-        let count = |what: &str| self.connection.query_row(what, [], |r| r.get::<_, i64>(0)).map_err(reading);
-        let n_tables = count("SELECT count(*) FROM sqlite_schema")?;
-        if n_tables == 0 {
-            // A file with one page at most was never committed to.
-            if !no_log || count("PRAGMA page_count")? > 1 {
-                return Err(self.damaged("it has no tables"));
-            }
-            return self.create();
+        let tables = "SELECT count(*) FROM sqlite_schema";
+        if self.connection.query_row(tables, [], |r| r.get::<_, i64>(0)).map_err(reading)? == 0 {
+            return Err(self.damaged("it has no tables"));
         }
         let format: Option<String> = self
             .connection
@@ -123,7 +133,7 @@ impl SqliteStore {
             .optional()
             .map_err(reading)?;
         match format.as_deref() {
-            Some(FORMAT) => {}
+            Some(got) if got == expected => {}
             Some(FORMAT_1) if no_log => return self.upgrade(),
             Some(FORMAT_1) => return Err(StoreError::WrongLog { path: self.path.clone() }),
             got => {
@@ -138,25 +148,6 @@ impl SqliteStore {
             .map_err(reading)?;
         self.seal = seal.and_then(|seal| Seal::decode(&seal)).ok_or_else(|| self.damaged("its seal cannot be read"))?;
         Ok(())
-    }
-
-    fn create(&mut self) -> Result<(), StoreError> {
-        self.seal.store = rand::random();
-        let create = || -> rusqlite::Result<bool> {
-            self.connection.execute_batch(
-                "BEGIN IMMEDIATE;
-                 CREATE TABLE store (item TEXT PRIMARY KEY, value) WITHOUT ROWID;
-                 CREATE TABLE rows (
-                     kind INTEGER NOT NULL, key BLOB NOT NULL, value BLOB NOT NULL, sum INTEGER NOT NULL,
-                     PRIMARY KEY (kind, key)
-                 ) WITHOUT ROWID;",
-            )?;
-            self.connection.execute("INSERT INTO store VALUES ('format', ?)", [FORMAT])?;
-            put_seal(&self.connection, &self.seal)?;
-            self.connection.execute_batch("COMMIT")?;
-            checkpoint(&self.connection)
-        };
-        step("sqlite.commit", create).map(drop).map_err(|error| self.failed(error))
     }
 
     /// Adds checksums and a seal to a store of the version before.
@@ -254,6 +245,11 @@ impl SqliteStore {
         self.seal = last;
         tracing::warn!(path = %self.path.display(), transactions = records.len(), "the log has transactions that SQLite has not; they are carried out again");
         Ok(())
+    }
+
+    /// Writes its format, in a transaction of its own.
+    fn put_format(&self, format: &str) -> rusqlite::Result<()> {
+        self.connection.execute("UPDATE store SET value = ? WHERE item = 'format'", [format]).map(drop)
     }
 
     fn failed(&self, error: rusqlite::Error) -> StoreError {
@@ -519,22 +515,26 @@ fn is_busy(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
-/// Creates the file, and its directory, if need be; only the owner can read it. SQLite gives its log the same mode.
-fn create_private(path: &Path) -> Result<(), rusqlite::Error> {
+/// Whether there is no file, or nothing in it.
+fn is_empty(path: &Path) -> bool {
+    std::fs::metadata(path).map_or_else(|error| error.kind() == std::io::ErrorKind::NotFound, |file| file.len() == 0)
+}
+
+/// Whether this may be a store, or become one. Creates its directory, if need be.
+fn check_head(path: &Path) -> Result<(), rusqlite::Error> {
     use std::io::Read as _;
-    use std::os::unix::fs::OpenOptionsExt;
-    let create = || {
+    let mut head = Vec::new();
+    let mut read = || {
         if let Some(directory) = path.parent() {
             std::fs::create_dir_all(directory)?;
         }
-        let mut options = std::fs::OpenOptions::new();
-        options.create(true).truncate(false).write(true).mode(0o600);
-        step("store.create", || options.open(path))
+        match std::fs::File::open(path) {
+            Ok(file) => file.take(20).read_to_end(&mut head).map(drop),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
+        }
     };
-    create().map(drop).map_err(|error| cannot_open(&error))?;
-    let mut head = Vec::new();
-    let is_read = std::fs::File::open(path).and_then(|file| file.take(20).read_to_end(&mut head));
-    is_read.map_err(|error| cannot_open(&error))?;
+    read().map_err(|error| cannot_open(&error))?;
     // A version of the format that SQLite does not know would make it read-only.
     let is_known = |versions: &[u8]| versions.iter().all(|version| [1, 2].contains(version));
     if head.is_empty() || head.starts_with(b"SQLite format 3\0") && head.get(18..).is_some_and(is_known) {

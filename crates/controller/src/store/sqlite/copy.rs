@@ -1,7 +1,7 @@
 //! A store that is written whole, in one file, and gets its name when it is complete and synced.
 
 use super::super::{RowChange, Store, StoreError};
-use super::{SqliteStore, of_io};
+use super::{FORMAT, SqliteStore, of_io};
 use crate::store::log;
 use crate::store::seal::Sum;
 use api::crash::step;
@@ -10,6 +10,9 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+/// The format of a copy that is not complete.
+const PARTIAL: &str = "fibula rib, incomplete";
 
 /// Rows in one transaction.
 const COPIED_ROWS: usize = 20_000;
@@ -37,7 +40,9 @@ impl Copy {
         let to = to.to_owned();
         let mut copy = Copy { to, partial, store: None, rows: Vec::new(), is_finished: false };
         copy.remove()?;
-        copy.store = Some(SqliteStore::open(&copy.partial, Duration::ZERO)?);
+        // A part of the rows is no store, should somebody start a controller with it.
+        let format = if mistaken(Mistake::PartsLookWhole) { FORMAT } else { PARTIAL };
+        copy.store = Some(SqliteStore::open_as(&copy.partial, Duration::ZERO, format)?);
         Ok(copy)
     }
 
@@ -64,6 +69,7 @@ impl Copy {
         }
         self.write()?;
         if let Some(mut store) = self.store.take() {
+            step("copy.complete", || store.put_format(FORMAT)).map_err(|error| self.of_sqlite(error))?;
             store.close()?;
             let got = store.seal.sum;
             if got != sum {
@@ -97,7 +103,11 @@ impl Copy {
     }
 
     fn failed(&self, error: &std::io::Error) -> StoreError {
-        StoreError::Failed { path: self.to.clone(), error: of_io(error) }
+        self.of_sqlite(of_io(error))
+    }
+
+    fn of_sqlite(&self, error: rusqlite::Error) -> StoreError {
+        StoreError::Failed { path: self.to.clone(), error }
     }
 }
 
