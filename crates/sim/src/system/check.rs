@@ -162,8 +162,9 @@ impl System {
                 return Err(not(format!("switch {i} is not in the network")));
             };
             let lacks = controller.network_mut().attach(node, &report);
-            if !lacks.is_ok_and(|lacks| lacks.is_empty()) {
-                return Err(not(format!("switch {i} lacks something")));
+            let lacks = lacks.map(|lacks| lacks.into_iter().map(|message| message.body).collect::<Vec<_>>());
+            if !lacks.as_ref().is_ok_and(|lacks| lacks.is_empty()) {
+                return Err(not(format!("switch {i} lacks something: {lacks:?}")));
             }
             self.check_switch(i, change, change)?;
             let replica = agent_of(self, i);

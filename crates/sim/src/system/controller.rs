@@ -1,15 +1,29 @@
 //! The controller on the scheduler: when it starts, takes turns and ends, and what its streams carry.
 
 use super::store::Disk;
+use super::store::SharedDisk;
+use super::watch::Watched;
 use super::world::{Event, Link, System};
 use super::{Mutant, Violation};
 use api::v1::from_switch::Body;
-use controller::change::Refusal;
-use controller::kit::{Bounds, Next, Shell, Verdict};
+use controller::change::{Changed, Refusal};
+use controller::kit::{Answer, Bounds, Next, Shell, Verdict};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 /// Most messages of a stream that are on their way; more wait in the controller.
 const ON_THE_WAY: usize = 8;
+
+/// A controller that another one has replaced, and that runs on. No operator asks it for anything.
+pub(super) struct Old {
+    controller: Option<Box<Shell>>,
+    pub(super) generation: u64,
+    turn_at: Option<u64>,
+    release_at: Option<u64>,
+    disk: SharedDisk,
+    watched: Watched,
+    asked: VecDeque<(u64, Answer<Changed>)>,
+}
 
 impl System {
     pub(super) fn start_controller(&mut self) -> Result<(), Violation> {
@@ -57,14 +71,23 @@ impl System {
     /// The process is gone. What it answered is heard.
     fn end_controller(&mut self) {
         self.controller = None;
-        self.links.iter_mut().for_each(Link::lose_controller);
         self.hear_answers();
-        // Messages to the old one go nowhere.
-        self.generation += 1;
+        // Messages to it go nowhere.
+        let ended = self.generation;
+        self.n_starts += 1;
+        self.generation = self.n_starts;
         (self.turn_at, self.release_at) = (None, None);
         let n_there = self.random.below(3);
         self.disk.lock().crash(n_there);
-        for link in 0..self.links.len() {
+        self.end_links(ended);
+        let pause = 10 + self.random.below(200);
+        self.schedule(pause, Event::StartController);
+    }
+
+    /// The connections to a controller that ended break.
+    fn end_links(&mut self, generation: u64) {
+        for link in self.links_of(generation) {
+            self.links[link].lose_controller();
             if !self.links[link].broken {
                 self.links[link].broken = true;
                 self.links[link].lossy = self.random.below(2) == 0;
@@ -72,8 +95,60 @@ impl System {
                 self.schedule(notice, Event::BrokenBelow { link });
             }
         }
-        let pause = 10 + self.random.below(200);
-        self.schedule(pause, Event::StartController);
+    }
+
+    /// Operators take the controller for dead, and start another one on a copy of its store. But it runs on, and serves the
+    /// switches that reach it.
+    pub(super) fn twin(&mut self, copy: Option<Disk>) {
+        self.hear_answers();
+        self.end_old();
+        let Some(controller) = self.controller.take() else { return };
+        self.fault("second controller");
+        self.is_set_back = copy.is_some();
+        self.replaced.insert(self.generation);
+        let copy = copy.unwrap_or_else(|| self.disk.lock().backup());
+        // What nobody hears the answer of.
+        self.asked.clear();
+        let watched = self.watched.part();
+        self.old = Some(Old {
+            controller: Some(controller),
+            generation: self.generation,
+            turn_at: self.turn_at.take(),
+            release_at: self.release_at.take(),
+            disk: std::mem::replace(&mut self.disk, SharedDisk::with(copy)),
+            watched: std::mem::replace(&mut self.watched, watched),
+            asked: VecDeque::new(),
+        });
+        self.n_starts += 1;
+        self.generation = self.n_starts;
+        let (start, end) = (10 + self.random.below(200), 200 + self.random.below(4_000));
+        self.schedule(start, Event::StartController);
+        self.schedule(end, Event::EndOld);
+    }
+
+    /// Somebody stops it.
+    pub(super) fn end_old(&mut self) {
+        if let Some(old) = self.old.take() {
+            self.end_links(old.generation);
+        }
+    }
+
+    /// What follows happens to the other controller of the two, until this is called again.
+    pub(super) fn change_sides(&mut self) {
+        let Some(old) = &mut self.old else { return };
+        self.on_old_side = !self.on_old_side;
+        std::mem::swap(&mut self.controller, &mut old.controller);
+        std::mem::swap(&mut self.generation, &mut old.generation);
+        std::mem::swap(&mut self.turn_at, &mut old.turn_at);
+        std::mem::swap(&mut self.release_at, &mut old.release_at);
+        std::mem::swap(&mut self.disk, &mut old.disk);
+        std::mem::swap(&mut self.watched, &mut old.watched);
+        std::mem::swap(&mut self.asked, &mut old.asked);
+    }
+
+    /// The connections to a controller.
+    fn links_of(&self, generation: u64) -> Vec<usize> {
+        (0..self.links.len()).filter(|link| self.links[*link].generation == generation).collect()
     }
 
     /// The store is a copy that was made some time ago.
@@ -122,6 +197,10 @@ impl System {
         let most = 1 + self.random.below(8) as usize;
         let Some(turned) = self.step(|controller| controller.turn(most)) else { return };
         self.hear_answers();
+        if turned.is_err() && self.on_old_side {
+            self.controller = None;
+            return self.schedule(0, Event::EndOld);
+        }
         if turned.is_err() && !self.is(Mutant::GoesOnAfterFailure) {
             return self.crash_controller("controller with a full disk");
         }
@@ -167,7 +246,8 @@ impl System {
 
     /// An operator has a switch verified.
     pub(super) fn verify(&mut self, i: usize) {
-        let Some(link) = self.switches[i].agent.as_ref().and_then(|agent| agent.link) else { return };
+        let link = self.switches[i].agent.as_ref().and_then(|agent| agent.link);
+        let Some(link) = link.filter(|link| self.links[*link].generation == self.generation) else { return };
         let (Some(controller), Some(stream)) = (&self.controller, &self.links[link].above) else { return };
         if let Some(verifying) = controller.verify(stream) {
             self.links[link].verifying = Some(verifying);
@@ -177,7 +257,7 @@ impl System {
 
     /// Streams that were asked for begin.
     fn welcome(&mut self) {
-        for link in 0..self.links.len() {
+        for link in self.links_of(self.generation) {
             let Some(welcome) = &mut self.links[link].welcome else { continue };
             let Some(answer) = welcome.poll() else { continue };
             self.links[link].welcome = None;
@@ -195,7 +275,7 @@ impl System {
         if self.now < self.still_until {
             return;
         }
-        for link in 0..self.links.len() {
+        for link in self.links_of(self.generation) {
             while self.links[link].on_the_way < ON_THE_WAY
                 && let Some(stream) = &mut self.links[link].above
             {
@@ -260,7 +340,7 @@ impl System {
             }
         }
         // From now on the switch answers as of the last change that counts as acknowledged, or a later one.
-        if self.is_followed(link) {
+        if self.is_followed(link) && !self.on_old_side {
             let i = self.links[link].switch;
             self.switches[i].since = self.switches[i].since.max(acked);
             self.touched = Some(i);

@@ -15,7 +15,9 @@
 //! **Faults.** Streams break, switches are cut off, and both ends notice at different times; what was on the way is lost, is
 //! sent again, or overtakes what comes by the next stream. The controller and switches crash, at named points too; what was
 //! written and not synced is lost or torn. The disk fills up. The store is set back to a backup. The controller stands still
-//! while time passes.
+//! while time passes, and its clock jumps ahead. (No decision reads the date: time is what has passed since some moment.) Another
+//! controller is started on a copy of the store, now or as it was, while the first runs on, without operators, and serves the
+//! switches that reach it until it is stopped. Of a switch that it has served nothing is known until the other one has.
 //!
 //! **What must hold** after every event, and at every named point of a turn of the writer:
 //! - What was answered is there after every restart, and of what was not, each request is there whole or not at all.

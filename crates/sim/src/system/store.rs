@@ -70,6 +70,11 @@ impl SharedDisk {
         SharedDisk(Arc::new(Mutex::new(Disk { mutant, ..Disk::default() })))
     }
 
+    /// Another disk, with a copy.
+    pub(super) fn with(copy: Disk) -> SharedDisk {
+        SharedDisk(Arc::new(Mutex::new(copy)))
+    }
+
     pub(super) fn lock(&self) -> MutexGuard<'_, Disk> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

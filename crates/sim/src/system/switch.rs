@@ -93,17 +93,21 @@ impl System {
     }
 
     pub(super) fn connect(&mut self, i: usize) {
-        let (is_up, now) = (self.controller.is_some(), self.now);
+        let new = self.controller.as_ref().map(|_| self.generation);
+        let old = self.old.as_ref().map(|old| old.generation);
+        // A switch may reach either of two.
+        let reached = if self.random.below(3) == 0 { old.or(new) } else { new.or(old) };
+        let now = self.now;
         let switch = &mut self.switches[i];
         let Some(agent) = switch.agent.as_mut().filter(|agent| agent.link.is_none()) else { return };
-        if !is_up || now < switch.cut_until {
+        let Some(generation) = reached.filter(|_| now >= switch.cut_until) else {
             let pause = agent.pause - agent.pause * self.random.below(1000) / 4000;
             agent.pause = (agent.pause * 2).min(PAUSES.1);
             return self.schedule(pause, Event::Connect { switch: i });
-        }
+        };
         (agent.pause, agent.following) = (PAUSES.0, Following::default());
         let report = agent.shared.report();
-        let link = self.open_link(i);
+        let link = self.open_link(i, generation);
         if let Some(agent) = &mut self.switches[i].agent {
             agent.link = Some(link);
         }
@@ -153,6 +157,12 @@ impl System {
             return self.send_up(link, Body::Verified(verified));
         }
         let step = agent.following.receive(&switch_name(i), message, &agent.shared);
+        // Also when it has been stopped since: what it sent may arrive.
+        if self.replaced.contains(&self.links[link].generation) {
+            // What it has now may be of changes that the other controller never made.
+            self.switches[i].forget();
+        }
+        let Some(agent) = &mut self.switches[i].agent else { return };
         if !std::mem::replace(&mut agent.saving, true) {
             let pause = 10 + self.random.below(100);
             self.schedule(pause, Event::Save { switch: i });

@@ -1,5 +1,6 @@
 //! The scheduler: events in the order of their time, connections, and faults.
 
+use super::controller::Old;
 use super::operators::Facts;
 use super::store::{Disk, SharedDisk};
 use super::switch::Switch;
@@ -15,7 +16,7 @@ use fib::designs::{CONCISE, LINE};
 use fib::messages::ValueMode;
 use fib::network::Settings;
 use lookup::hash::SecretKey;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 /// After the last request, the faults end and so much time passes, in milliseconds.
@@ -80,6 +81,8 @@ pub(super) enum Event {
         switch: usize,
     },
     StartController,
+    /// A controller that another one has replaced is stopped.
+    EndOld,
     /// Operators add what is missing.
     Repair,
     /// There is room on the disk.
@@ -87,6 +90,19 @@ pub(super) enum Event {
 }
 
 impl Event {
+    /// The connection that it is of, or the start of a controller.
+    fn side(&self) -> (Option<usize>, Option<u64>) {
+        use Event::{BrokenAbove, Down, Hello, Late, Push, Release, Retry, Turn, Up};
+        match self {
+            Turn { generation } | Push { generation } | Release { generation } => (None, Some(*generation)),
+            Hello { generation, .. } | Up { generation, .. } | BrokenAbove { generation, .. } => {
+                (None, Some(*generation))
+            }
+            Down { link, .. } | Late { link, .. } | Retry { link } => (Some(*link), None),
+            _ => (None, None),
+        }
+    }
+
     /// Whether it happens to the controller while it runs.
     fn is_of_controller(&self) -> bool {
         use Event::{BrokenAbove, Hello, Push, Release, Turn, Up};
@@ -97,7 +113,7 @@ impl Event {
 /// A connection between a switch and a controller.
 pub(super) struct Link {
     pub(super) switch: usize,
-    generation: u64,
+    pub(super) generation: u64,
     /// Its hello is to be answered; then it has a stream.
     pub(super) welcome: Option<Welcome>,
     pub(super) above: Option<Stream>,
@@ -129,10 +145,18 @@ pub(super) struct System {
     pub(super) outcome: Outcome,
     pub(super) requests_left: usize,
     pub(super) controller: Option<Box<Shell>>,
-    /// Counts starts of the controller.
+    /// Starts of controllers and attempts, and that of this one.
+    pub(super) n_starts: u64,
     pub(super) generation: u64,
+    /// A controller that this one has replaced, and whether what happens now happens to that one.
+    pub(super) old: Option<Old>,
+    pub(super) on_old_side: bool,
+    /// All that were replaced so.
+    pub(super) replaced: BTreeSet<u64>,
     pub(super) turn_at: Option<u64>,
     pub(super) release_at: Option<u64>,
+    /// How far the clock of the controllers is ahead.
+    ahead: u64,
     /// Until when the controller does nothing.
     pub(super) still_until: u64,
     pub(super) backlog_bytes: usize,
@@ -180,7 +204,12 @@ impl System {
             outcome: Outcome::default(),
             requests_left: scenario.steps,
             controller: None,
+            n_starts: 0,
             generation: 0,
+            old: None,
+            on_old_side: false,
+            replaced: BTreeSet::new(),
+            ahead: 0,
             turn_at: None,
             release_at: None,
             // Of some, switches are parked as soon as little waits.
@@ -224,13 +253,23 @@ impl System {
                 break;
             }
             self.now = now;
-            seam::set_time(Some(Duration::from_millis(now)));
+            seam::set_time(Some(Duration::from_millis(now + self.ahead)));
             self.outcome.events += 1;
             self.outcome.trace(now << 20 ^ n);
             if self.scenario.log {
                 eprintln!("{now} {event:?}");
             }
-            self.happen(event)?;
+            let (link, generation) = event.side();
+            let generation = link.map(|link| self.links[link].generation).or(generation);
+            let is_old = self.old.as_ref().is_some_and(|old| Some(old.generation) == generation);
+            if is_old {
+                self.change_sides();
+            }
+            let happened = self.happen(event);
+            if is_old {
+                self.change_sides();
+            }
+            happened?;
             self.check_all()?;
             if end == u64::MAX && self.requests_left == 0 {
                 self.heal();
@@ -291,6 +330,7 @@ impl System {
             Event::Save { switch } => self.save(switch),
             Event::StartSwitch { switch } => return self.start_switch(switch),
             Event::StartController => return self.start_controller(),
+            Event::EndOld => self.end_old(),
             Event::Repair => self.repair(),
             Event::Room => self.disk.lock().full = false,
         }
@@ -309,7 +349,15 @@ impl System {
         self.schedule(pause, Event::Fault);
         let switch = self.random.below(self.scenario.switches as u64) as usize;
         let link = self.switches[switch].agent.as_ref().and_then(|agent| agent.link);
-        match self.random.below(15) {
+        match self.random.below(17) {
+            15 if self.controller.is_some() => {
+                let copy = self.backup.take().filter(|_| self.random.below(2) == 0);
+                self.twin(copy);
+            }
+            16 => {
+                self.fault("clock jumps ahead");
+                self.ahead += self.random.below(3_600_000);
+            }
             14 if self.controller.is_some() => self.stand_still(),
             0..2 if self.controller.is_some() => self.crash_controller("controller between turns"),
             2..5 => self.crash_switch(switch, "switch"),
@@ -346,6 +394,7 @@ impl System {
 
     fn heal(&mut self) {
         self.watched.lock().wild = false;
+        self.end_old();
         self.disk.lock().full = false;
         self.switches.iter_mut().for_each(|switch| switch.cut_until = 0);
         self.make_room();
@@ -353,8 +402,8 @@ impl System {
         (1..5).for_each(|i| self.schedule(i * 15_000, Event::Repair));
     }
 
-    pub(super) fn open_link(&mut self, switch: usize) -> usize {
-        let (generation, now) = (self.generation, self.now);
+    pub(super) fn open_link(&mut self, switch: usize, generation: u64) -> usize {
+        let now = self.now;
         let link = Link {
             switch,
             generation,
