@@ -51,13 +51,24 @@ impl Vectors {
 
 /// A set of lookup loops that this processor can run. There is no value for one that it cannot run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Kernel(Vectors);
+pub struct Kernel {
+    vectors: Vectors,
+    /// Whether scattered words are loaded by gathers.
+    gathers: bool,
+}
 
 impl Kernel {
     /// The environment variable that names the kernel to use.
     pub const VARIABLE: &str = "FIBULA_KERNEL";
     /// The loops without vector instructions.
-    pub const SCALAR: Kernel = Kernel(Vectors::Scalar);
+    pub const SCALAR: Kernel = Kernel::of(Vectors::Scalar);
+
+    /// AVX-512 with IFMA, and gathers.
+    const GATHER: Kernel = Kernel { vectors: Vectors::Avx512Ifma, gathers: true };
+
+    const fn of(vectors: Vectors) -> Self {
+        Self { vectors, gathers: false }
+    }
 
     /// The kernel of this process: the best one of the processor, or the one that [`Kernel::VARIABLE`] names. If the
     /// processor lacks that one, or no kernel has that name, the best one of the processor.
@@ -73,17 +84,20 @@ impl Kernel {
 
     /// The kernels of this processor, the best one last.
     pub fn available() -> impl Iterator<Item = Kernel> {
-        Vectors::ALL.into_iter().filter(|vectors| vectors.is_available()).map(Kernel)
+        let available = Vectors::ALL.into_iter().filter(|vectors| vectors.is_available()).map(Kernel::of);
+        available.chain(gathers_are_fast().then_some(Kernel::GATHER))
     }
 
     /// The names of the kernels that this processor lacks: what a test of all kernels could not run.
     pub fn unavailable() -> impl Iterator<Item = &'static str> {
-        Vectors::ALL.into_iter().filter(|vectors| !vectors.is_available()).map(|vectors| Kernel(vectors).name())
+        let lacking = Vectors::ALL.into_iter().filter(|vectors| !vectors.is_available()).map(Kernel::of);
+        lacking.chain((!gathers_are_fast()).then_some(Kernel::GATHER)).map(Kernel::name)
     }
 
     /// The name in statistics and in [`Kernel::VARIABLE`].
     pub const fn name(self) -> &'static str {
-        match self.0 {
+        match self.vectors {
+            _ if self.gathers => "avx512-gather",
             Vectors::Scalar => "scalar",
             Vectors::Avx2 => "avx2",
             Vectors::Avx512 => "avx512",
@@ -94,7 +108,27 @@ impl Kernel {
     /// The vector instructions, which the processor has.
     #[inline(always)]
     pub(crate) fn vectors(self) -> Vectors {
-        self.0
+        self.vectors
+    }
+
+    /// Whether scattered words are loaded by gathers.
+    #[inline(always)]
+    pub(crate) fn gathers(self) -> bool {
+        self.gathers
+    }
+}
+
+/// Whether a gather of eight words is faster than eight loads: Intel processors from Sapphire Rapids on, which also have
+/// 16-bit floating-point vectors. On AMD's processors a gather takes several times as long, and on older ones of Intel it
+/// waits, so that nothing leaks from it. They have no such vectors.
+fn gathers_are_fast() -> bool {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        Vectors::Avx512Ifma.is_available() && std::arch::is_x86_feature_detected!("avx512fp16")
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    {
+        false
     }
 }
 
@@ -166,7 +200,7 @@ mod tests {
     fn the_kernel_of_the_process_is_the_named_or_the_best() {
         let kernels: Vec<Kernel> = Kernel::available().collect();
         println!("kernels: {kernels:?}; not run: {:?}", Kernel::unavailable().collect::<Vec<_>>());
-        assert_eq!(kernels.len() + Kernel::unavailable().count(), Vectors::ALL.len());
+        assert_eq!(kernels.len() + Kernel::unavailable().count(), Vectors::ALL.len() + 1);
         let named = std::env::var(Kernel::VARIABLE).ok();
         let named = kernels.iter().find(|kernel| Some(kernel.name()) == named.as_deref());
         assert_eq!(Some(&Kernel::get()), named.or(kernels.last()));

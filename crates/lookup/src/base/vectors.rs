@@ -2,7 +2,8 @@
 //!
 //! The limit of a lookup loop is often the one execution port that moves values from general registers to vector
 //! registers. So words must be loaded from memory into vector registers. The compiler does not do that for atomic loads;
-//! hence the assembly. A gather would do it too, but takes several times as long on some processors.
+//! hence the assembly. A gather does it too; whether it is faster or takes several times as long depends on the processor: see
+//! [`Kernel::gathers`](super::processor::Kernel::gathers).
 
 #![expect(unsafe_code, reason = "loads by assembly")]
 
@@ -39,9 +40,9 @@ pub(crate) unsafe fn store_words(to: *mut u64, words: __m512i) {
 #[inline]
 #[target_feature(enable = "avx512f,avx512vl")]
 // SAFETY: the caller keeps the contract.
-pub(crate) unsafe fn load_entries(entries: &[Entry], indices: __m512i) -> __m512i {
+pub(crate) unsafe fn load_entries<const GATHERS: bool>(entries: &[Entry], indices: __m512i) -> __m512i {
     // SAFETY: an entry is a word, and the indices are in range by the caller's contract.
-    unsafe { load_words(entries.as_ptr().cast(), indices) }
+    unsafe { load_words::<GATHERS>(entries.as_ptr().cast(), indices) }
 }
 
 /// The words at eight indices from `base`, which a writer may change. Each is loaded at once, by an acquiring load.
@@ -50,7 +51,40 @@ pub(crate) unsafe fn load_entries(entries: &[Entry], indices: __m512i) -> __m512
 #[inline]
 #[target_feature(enable = "avx512f,avx512vl")]
 // SAFETY: the caller keeps the contract.
-pub(crate) unsafe fn load_words(base: *const u64, indices: __m512i) -> __m512i {
+pub(crate) unsafe fn load_words<const GATHERS: bool>(base: *const u64, indices: __m512i) -> __m512i {
+    if GATHERS {
+        // SAFETY: by the caller's contract.
+        unsafe { gather_words(base, indices) }
+    } else {
+        // SAFETY: as above.
+        unsafe { load_each(base, indices) }
+    }
+}
+
+/// [`load_words`] by one instruction. It loads each aligned word at once: elements of a gather are loads of their own.
+#[inline]
+#[target_feature(enable = "avx512f,avx512vl")]
+// SAFETY: the caller keeps the contract.
+unsafe fn gather_words(base: *const u64, indices: __m512i) -> __m512i {
+    let words;
+    // SAFETY: eight bytes each are loaded at indices that are in range by the caller's contract.
+    unsafe {
+        std::arch::asm!(
+            "kxnorw {all}, {all}, {all}",
+            "vpxorq {words}, {words}, {words}",
+            "vpgatherqq {words}{{{all}}}, [{base} + 8*{indices}]",
+            words = out(zmm_reg) words, all = out(kreg) _, indices = in(zmm_reg) indices, base = in(reg) base,
+            options(readonly, nostack, preserves_flags)
+        );
+    }
+    words
+}
+
+/// [`load_words`] one by one.
+#[inline]
+#[target_feature(enable = "avx512f,avx512vl")]
+// SAFETY: the caller keeps the contract.
+unsafe fn load_each(base: *const u64, indices: __m512i) -> __m512i {
     #[repr(align(64))]
     struct Indices(MaybeUninit<[u64; 8]>);
     let mut index = Indices(MaybeUninit::uninit());

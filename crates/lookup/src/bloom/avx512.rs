@@ -46,6 +46,8 @@ struct Filter {
     is_near: bool,
     n_hashes: u32,
     seed: Option<u64>,
+    /// Whether words are loaded by gathers.
+    gathers: bool,
 }
 
 /// Calls `each` for each burst of `digests` with the index of its first name and the names whose bits are all one, one
@@ -57,12 +59,13 @@ struct Filter {
 pub(super) unsafe fn bursts<L: Layout>(
     places: &Places<L>,
     (base, n_words): (*const u64, usize),
-    is_near: bool,
+    (is_near, gathers): (bool, bool),
     digests: &[Digest],
     each: impl FnMut(usize, u32),
 ) -> bool {
     let shape = places.shape();
-    let filter = Filter { base, n_words, is_near, n_hashes: shape.n_hashes(), seed: L::MIXED.then_some(places.seed()) };
+    let seed = L::MIXED.then_some(places.seed());
+    let filter = Filter { base, n_words, is_near, n_hashes: shape.n_hashes(), seed, gathers };
     debug_assert!(n_words as u64 >= shape.bits().div_ceil(64));
     // SAFETY: positions are below the bits of the filter, whatever the word of a name, as in the layout.
     unsafe {
@@ -249,7 +252,9 @@ impl Filter {
         let indices = _mm512_srli_epi64::<6>(positions);
         debug_assert_eq!(_mm512_cmpge_epu64_mask(indices, set(self.n_words as u64)), 0);
         // SAFETY: by the caller's contract.
-        let words = unsafe { load_words(self.base, indices) };
+        let words = unsafe {
+            if self.gathers { load_words::<true>(self.base, indices) } else { load_words::<false>(self.base, indices) }
+        };
         _mm512_and_si512(ones, _mm512_rorv_epi64(words, positions))
     }
 

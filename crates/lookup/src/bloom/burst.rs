@@ -114,7 +114,7 @@ pub(super) fn bursts_by<L: Layout>(
     {
         if kernel.vectors() >= Vectors::Avx512
             // SAFETY: the processor has the instructions, and the filter so many words.
-            && unsafe { super::avx512::bursts(places, memory.words(), is_near, digests, &mut *each) }
+            && unsafe { super::avx512::bursts(places, memory.words(), (is_near, kernel.gathers()), digests, &mut *each) }
         {
             return;
         }

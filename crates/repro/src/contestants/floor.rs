@@ -242,7 +242,7 @@ type Locate = unsafe fn(&[Digest], u32, u32, &mut Spots);
 fn locate_by(kernel: Kernel) -> Locate {
     match kernel.name() {
         #[cfg(target_arch = "x86_64")]
-        "avx512" | "avx512-ifma" => locate_avx512,
+        "avx512" | "avx512-ifma" | "avx512-gather" => locate_avx512,
         #[cfg(target_arch = "x86_64")]
         "avx2" => locate_avx2,
         _ => locate_any,

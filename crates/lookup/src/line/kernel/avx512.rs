@@ -22,15 +22,16 @@ const LANES: usize = 8;
 /// Every lane has a name.
 const ALL: __mmask8 = 0xFF;
 
-pub(super) struct Avx512;
+/// With entries that are loaded by gathers, or one by one.
+pub(super) struct Avx512<const GATHERS: bool>;
 
-impl Steps for Avx512 {
+impl<const GATHERS: bool> Steps for Avx512<GATHERS> {
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx2,bmi1,bmi2,popcnt")]
     // SAFETY: the caller has checked the processor.
     unsafe fn locate(served: &Served<'_>, cells: impl Cells, digests: &[Digest], spots: &mut Spots) {
         spots.n = digests.len();
-        locate_all(served, digests, spots);
+        locate_all::<GATHERS>(served, digests, spots);
         if served.prefetch {
             spots.prefetch(cells);
         }
@@ -67,14 +68,14 @@ impl Steps for Avx512 {
 
 /// As [`super::bursts`].
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx2,bmi1,bmi2,popcnt")]
-pub(super) fn bursts<C: Cells, const PARTS: usize>(
+pub(super) fn bursts<const GATHERS: bool, C: Cells, const PARTS: usize>(
     served: &Served<'_>,
     layout: &Layout,
     cells: C,
     digests: &[Digest],
     values: &mut [u64],
 ) {
-    super::bursts::<Avx512, C, PARTS>(served, layout, cells, digests, values);
+    super::bursts::<Avx512<GATHERS>, C, PARTS>(served, layout, cells, digests, values);
 }
 
 /// As [`finish_burst`].
@@ -91,7 +92,7 @@ pub(super) unsafe fn finish<C: Cells, const PARTS: usize>(
     values: &mut [u64],
 ) {
     // SAFETY: by the caller's contract.
-    unsafe { finish_burst::<Avx512, C, PARTS>(served, layout, cells, digests, spots, values) };
+    unsafe { finish_burst::<Avx512<false>, C, PARTS>(served, layout, cells, digests, spots, values) };
 }
 
 /// Hands eight digests at a time to `each`, with the index of the first and the lanes that have a name.
@@ -116,7 +117,7 @@ fn by_eight(digests: &[Digest], mut each: impl FnMut(__m512i, usize, __mmask8)) 
 /// Step 1.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx2,bmi1,bmi2,popcnt")]
-fn locate_all(served: &Served<'_>, digests: &[Digest], spots: &mut Spots) {
+fn locate_all<const GATHERS: bool>(served: &Served<'_>, digests: &[Digest], spots: &mut Spots) {
     let base = _mm512_set1_epi64(served.base as i64);
     let mask16 = _mm512_set1_epi64(0xFFFF);
     let depth_shift = _mm_cvtsi64_si128(64 - i64::from(served.depth));
@@ -124,7 +125,7 @@ fn locate_all(served: &Served<'_>, digests: &[Digest], spots: &mut Spots) {
         // SAFETY: the index of an entry has `depth` bits, and the directory 2^depth entries. The spots are an array of a
         // multiple of eight words.
         unsafe {
-            let entry = load_entries(served.entries, _mm512_srl_epi64(digest, depth_shift));
+            let entry = load_entries::<GATHERS>(served.entries, _mm512_srl_epi64(digest, depth_shift));
             let product = _mm512_mul_epu32(_mm512_srli_epi64::<8>(digest), _mm512_and_si512(entry, mask16));
             let line = _mm512_add_epi64(_mm512_srli_epi64::<32>(entry), _mm512_srli_epi64::<32>(product));
             let spot = _mm512_add_epi64(base, _mm512_slli_epi64::<{ LINE.ilog2() }>(line));

@@ -97,7 +97,13 @@ pub(super) fn lookup_batch(
         match vectors::<C>(kernel) {
             // SAFETY: the processor has the kernel.
             #[cfg(target_arch = "x86_64")]
-            Vectors::Avx512Ifma => unsafe { avx512::bursts::<C, PARTS>(served, layout, cells, digests, values) },
+            Vectors::Avx512Ifma => unsafe {
+                if kernel.gathers() {
+                    avx512::bursts::<true, C, PARTS>(served, layout, cells, digests, values);
+                } else {
+                    avx512::bursts::<false, C, PARTS>(served, layout, cells, digests, values);
+                }
+            },
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
             Vectors::Avx2 => unsafe { avx2::bursts::<C, PARTS>(served, layout, cells, digests, values) },
@@ -119,7 +125,13 @@ pub(super) fn begin(kernel: Kernel, served: &Served<'_>, layout: &Layout, digest
         match vectors::<C>(kernel) {
             // SAFETY: the processor has the kernel.
             #[cfg(target_arch = "x86_64")]
-            Vectors::Avx512Ifma => unsafe { avx512::Avx512::locate(served, cells, digests, spots) },
+            Vectors::Avx512Ifma => unsafe {
+                if kernel.gathers() {
+                    avx512::Avx512::<true>::locate(served, cells, digests, spots);
+                } else {
+                    avx512::Avx512::<false>::locate(served, cells, digests, spots);
+                }
+            },
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
             Vectors::Avx2 => unsafe { avx2::Avx2::locate(served, cells, digests, spots) },
@@ -191,7 +203,7 @@ pub(super) fn kept(kernel: Kernel, served: &Served<'_>, layout: &Layout, digests
     fn by<C: Cells>(kernel: Kernel, served: &Served<'_>, layout: &Layout, cells: C, digests: &[Digest]) -> u32 {
         match vectors::<C>(kernel) {
             #[cfg(target_arch = "x86_64")]
-            Vectors::Avx512Ifma => with::<avx512::Avx512, C>(served, layout, cells, digests),
+            Vectors::Avx512Ifma => with::<avx512::Avx512<false>, C>(served, layout, cells, digests),
             #[cfg(target_arch = "x86_64")]
             Vectors::Avx2 => with::<avx2::Avx2, C>(served, layout, cells, digests),
             _ => with::<Scalar, C>(served, layout, cells, digests),

@@ -16,15 +16,16 @@ use crate::hash::tweak::{MIX, TWEAK_SPREAD};
 
 const LANES: usize = 8;
 
-pub(super) struct Avx512;
+/// With entries that are loaded by gathers, or one by one.
+pub(super) struct Avx512<const GATHERS: bool>;
 
-impl Locate for Avx512 {
+impl<const GATHERS: bool> Locate for Avx512<GATHERS> {
     // SAFETY: the caller has checked that the processor has AVX-512.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2")]
     unsafe fn locate<S: Sizing, L: Layout>(words: &Words<'_>, _layout: L, digests: &[Digest], spots: &mut Spots) {
         spots.n = digests.len();
-        spots.flags = locate_all::<L>(words, digests, spots);
+        spots.flags = locate_all::<GATHERS, L>(words, digests, spots);
         if words.prefetch {
             spots.prefetch(words.base);
         }
@@ -33,14 +34,19 @@ impl Locate for Avx512 {
 
 /// As [`super::bursts`].
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2")]
-pub(super) fn bursts<S: Sizing, C: Cell>(words: &Words<'_>, cell: C, digests: &[Digest], values: &mut [u64]) {
-    super::bursts::<Avx512, S, C>(words, cell, digests, values);
+pub(super) fn bursts<const GATHERS: bool, S: Sizing, C: Cell>(
+    words: &Words<'_>,
+    cell: C,
+    digests: &[Digest],
+    values: &mut [u64],
+) {
+    super::bursts::<Avx512<GATHERS>, S, C>(words, cell, digests, values);
 }
 
 /// The spots of up to [`BURST`] digests. Returns the OR of the entries.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2")]
-fn locate_all<L: Layout>(words: &Words<'_>, digests: &[Digest], spots: &mut Spots) -> u64 {
+fn locate_all<const GATHERS: bool, L: Layout>(words: &Words<'_>, digests: &[Digest], spots: &mut Spots) -> u64 {
     debug_assert!(digests.len() <= BURST);
     let log_bytes = L::NATIVE.expect("the vector loop is for cells that are integers");
     let mix = _mm512_set1_epi64(MIX.cast_signed());
@@ -55,7 +61,7 @@ fn locate_all<L: Layout>(words: &Words<'_>, digests: &[Digest], spots: &mut Spot
         // SAFETY: the index of an entry has `depth` bits, and the directory 2^depth entries. The spots are arrays of BURST
         // words, of which eight are stored at a multiple of eight.
         unsafe {
-            let entry = load_entries(words.entries, _mm512_srl_epi64(digest, depth_shift));
+            let entry = load_entries::<GATHERS>(words.entries, _mm512_srl_epi64(digest, depth_shift));
             _mm512_storeu_si512(spots.entries.as_mut_ptr().add(at).cast(), entry);
             flags = _mm512_or_si512(flags, entry);
             let side_words = _mm512_and_si512(entry, mask16);

@@ -285,7 +285,11 @@ pub(super) fn lookup_batch<S: Sizing>(kernel: Kernel, words: &Words<'_>, digests
                 // SAFETY: as above.
                 #[cfg(target_arch = "x86_64")]
                 Vectors::Avx512 | Vectors::Avx512Ifma => unsafe {
-                    avx512::bursts::<S, _>(words, cell, digests, values);
+                    if kernel.gathers() {
+                        avx512::bursts::<true, S, _>(words, cell, digests, values);
+                    } else {
+                        avx512::bursts::<false, S, _>(words, cell, digests, values);
+                    }
                 },
                 _ => bursts::<Scalar, S, _>(words, cell, digests, values),
             }
@@ -312,7 +316,11 @@ pub(super) fn begin<S: Sizing>(kernel: Kernel, words: &Words<'_>, digests: &[Dig
                 // SAFETY: as above.
                 #[cfg(target_arch = "x86_64")]
                 Vectors::Avx512 | Vectors::Avx512Ifma => unsafe {
-                    avx512::Avx512::locate::<S, _>(words, cell.layout(), digests, spots);
+                    if kernel.gathers() {
+                        avx512::Avx512::<true>::locate::<S, _>(words, cell.layout(), digests, spots);
+                    } else {
+                        avx512::Avx512::<false>::locate::<S, _>(words, cell.layout(), digests, spots);
+                    }
                 },
                 // SAFETY: every processor has it.
                 _ => unsafe { Scalar::locate::<S, _>(words, cell.layout(), digests, spots) },
