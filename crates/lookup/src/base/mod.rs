@@ -13,7 +13,7 @@
 //! | [`bytes`] | reading the fields of messages, and why that fails |
 //! | [`arena`], [`words`], [`atomic_words`], [`cells`] | memory on huge pages, and values of a few bits in it |
 //! | [`prefetch`] | bursts, and prefetching lines |
-//! | `vectors` | loads of scattered words into vector registers |
+//! | `vectors` | eight words in a vector: mixes, and loads of scattered words |
 //! | [`processor`] | the vector instructions that lookup loops use |
 //! | [`bits`] | sets of the names of a burst |
 //! | [`marked`] | tables of keys with marks, in lines that are compared at once; the exact check of a gateway |

@@ -1,4 +1,5 @@
-//! Loads of words that are scattered over memory and that a writer may change, straight into vector registers.
+//! Eight words in a vector: the mix of digests, and loads of words that are scattered over memory and that a writer may
+//! change, straight into vector registers.
 //!
 //! The limit of a lookup loop is often the one execution port that moves values from general registers to vector
 //! registers. So words must be loaded from memory into vector registers. The compiler does not do that for atomic loads;
@@ -10,6 +11,7 @@
 use std::arch::x86_64::*;
 use std::mem::MaybeUninit;
 
+use crate::hash::{MIX_1, MIX_2, MIX_SHIFT};
 use crate::publish::Entry;
 
 /// Stores eight words that are read one by one soon afterwards.
@@ -138,4 +140,38 @@ pub(crate) unsafe fn load_line(line: *const u8) -> __m512i {
         );
     }
     words
+}
+
+/// [`mix64`](crate::hash::mix64) in each lane. The steps of one vector follow those of the others, so that all are under
+/// way: the product of a vector takes 15 cycles, and the next may begin every second cycle.
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq")]
+pub(crate) fn mix<const N: usize>(mut vectors: [__m512i; N]) -> [__m512i; N] {
+    for factor in [MIX_1, MIX_2] {
+        vectors.iter_mut().for_each(|vector| *vector = _mm512_mullo_epi64(fold(*vector), set(factor)));
+    }
+    vectors.iter_mut().for_each(|vector| *vector = fold(*vector));
+    vectors
+}
+
+/// `x ^ (x >> 33)`.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn fold(x: __m512i) -> __m512i {
+    _mm512_xor_si512(x, _mm512_srli_epi64::<{ MIX_SHIFT }>(x))
+}
+
+/// A word in all lanes.
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(crate) fn set(word: u64) -> __m512i {
+    _mm512_set1_epi64(word.cast_signed())
+}
+
+/// Eight words, one a lane.
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(crate) fn load(words: &[u64; 8]) -> __m512i {
+    // SAFETY: eight words are 64 bytes. An unaligned load.
+    unsafe { _mm512_loadu_si512(words.as_ptr().cast()) }
 }

@@ -20,8 +20,8 @@ use super::burst::{FIRST, MAX_STEP, SECOND};
 use super::layout::{BLOCK_A_MIX, BLOCK_BITS, Layout, Places, Rule, STEP};
 use super::one_hashing::Partition;
 use crate::base::prefetch::{BURST, prefetch};
-use crate::base::vectors::{load_line, load_words, store_words};
-use crate::hash::{Digest, MIX_1, MIX_2, MIX_SHIFT};
+use crate::base::vectors::{load, load_line, load_words, mix, set, store_words};
+use crate::hash::Digest;
 
 /// Names per vector.
 const LANES: usize = 8;
@@ -507,38 +507,6 @@ fn reduce(words: __m512i, bound: __m512i) -> (__m512i, __m512i) {
 #[target_feature(enable = "avx512f")]
 fn below(words: __m512i, bound: __m512i) -> __m512i {
     _mm512_min_epu64(words, _mm512_sub_epi64(words, bound))
-}
-
-/// [`mix64`](crate::hash::mix64) in each lane. The steps of one vector follow those of the others, so that all are under
-/// way: the product of a vector takes 15 cycles, and the next may begin every second cycle.
-#[inline]
-#[target_feature(enable = "avx512f,avx512dq")]
-fn mix<const N: usize>(mut vectors: [__m512i; N]) -> [__m512i; N] {
-    for factor in [MIX_1, MIX_2] {
-        vectors.iter_mut().for_each(|vector| *vector = _mm512_mullo_epi64(fold(*vector), set(factor)));
-    }
-    vectors.iter_mut().for_each(|vector| *vector = fold(*vector));
-    vectors
-}
-
-/// `x ^ (x >> 33)`.
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn fold(x: __m512i) -> __m512i {
-    _mm512_xor_si512(x, _mm512_srli_epi64::<{ MIX_SHIFT }>(x))
-}
-
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn set(word: u64) -> __m512i {
-    _mm512_set1_epi64(word.cast_signed())
-}
-
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn load(words: &[u64; LANES]) -> __m512i {
-    // SAFETY: eight words are 64 bytes. An unaligned load.
-    unsafe { _mm512_loadu_si512(words.as_ptr().cast()) }
 }
 
 /// The vectors of a burst.

@@ -13,7 +13,8 @@
 use std::arch::x86_64::*;
 
 use super::{Batch, MulAdd};
-use crate::hash::{Digest, MIX_1, MIX_2, MIX_SHIFT};
+use crate::base::vectors::{load, mix, set};
+use crate::hash::Digest;
 
 /// The longest names of the loop with IFMA. A word of 6 bytes is below 2^52.
 pub(super) const MAX_IFMA_LEN: usize = 6;
@@ -85,11 +86,7 @@ impl By52 {
         for (sum, carried) in sums.iter_mut().zip(carried) {
             *sum = _mm512_add_epi64(_mm512_add_epi64(*sum, self.addend), _mm512_srli_epi64::<12>(carried));
         }
-        for factor in [MIX_1, MIX_2] {
-            sums.iter_mut().for_each(|sum| *sum = _mm512_mullo_epi64(fold(*sum), set(factor)));
-        }
-        sums.iter_mut().for_each(|sum| *sum = fold(*sum));
-        sums
+        mix(sums)
     }
 }
 
@@ -103,7 +100,7 @@ pub(super) fn digest_64(batch: &Batch, names: &[u64], out: &mut [Digest]) {
     for (names, out) in names.iter().zip(out) {
         let word = _mm512_and_si512(load(names), mask);
         let (_, high) = factor.times(word);
-        store(out, mix(_mm512_add_epi64(high, addend)));
+        store(out, mix([_mm512_add_epi64(high, addend)])[0]);
     }
     batch.digest_all(names_rest, out_rest);
 }
@@ -123,7 +120,7 @@ pub(super) fn digest_pairs(hash: &MulAdd, names: &[[u64; 2]], out: &mut [Digest]
         let (other_low, other_high) = c.times(_mm512_permutex2var_epi64(four, second, others));
         let carries = _mm512_cmplt_epu64_mask(_mm512_add_epi64(low, other_low), low);
         let sum = _mm512_add_epi64(_mm512_add_epi64(high, other_high), addend);
-        store(out, mix(_mm512_mask_add_epi64(sum, carries, sum, set(1))));
+        store(out, mix([_mm512_mask_add_epi64(sum, carries, sum, set(1))])[0]);
     }
     for (name, out) in names_rest.iter().zip(out_rest) {
         *out = Digest(hash.digest_pair(name[0], name[1]));
@@ -168,34 +165,7 @@ fn halves(number: u128) -> [u64; 2] {
 
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn set(word: u64) -> __m512i {
-    _mm512_set1_epi64(word.cast_signed())
-}
-
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn load(words: &[u64; LANES]) -> __m512i {
-    // SAFETY: eight words are 64 bytes. An unaligned load.
-    unsafe { _mm512_loadu_si512(words.as_ptr().cast()) }
-}
-
-#[inline]
-#[target_feature(enable = "avx512f")]
 fn store(out: &mut [Digest; LANES], digests: __m512i) {
     // SAFETY: a `Digest` is a transparent u64, so eight of them are 64 bytes. An unaligned store.
     unsafe { _mm512_storeu_si512(out.as_mut_ptr().cast(), digests) };
-}
-
-/// `mix64` in eight lanes.
-#[inline]
-#[target_feature(enable = "avx512f,avx512dq")]
-fn mix(x: __m512i) -> __m512i {
-    fold(_mm512_mullo_epi64(fold(_mm512_mullo_epi64(fold(x), set(MIX_1))), set(MIX_2)))
-}
-
-/// `x ^ (x >> 33)`.
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn fold(x: __m512i) -> __m512i {
-    _mm512_xor_si512(x, _mm512_srli_epi64::<{ MIX_SHIFT }>(x))
 }
