@@ -110,7 +110,8 @@ fn parts_of_a_lookup_are_measured_where_they_have_something_in_flight() {
     lookup::run_parts(&Options { threads: vec![1], ..options(&[]) }, &mut tables).unwrap();
     let names = |rows: &[Row]| rows.iter().map(|row| row.contestant.clone()).collect::<Vec<_>>();
     let [one, two] = &tables.0[..] else { panic!("a table for each number of bursts in flight") };
-    let digests: Vec<String> = Kernel::available().map(|kernel| format!("digest-{kernel}")).collect();
+    let kernels = Kernel::available().filter(|kernel| kernel.name() != "avx512-gather");
+    let digests: Vec<String> = kernels.map(|kernel| format!("digest-{kernel}")).collect();
     println!("kernels that this processor lacks: {:?}", Kernel::unavailable().collect::<Vec<_>>());
     assert!(names(one).starts_with(&digests), "{:?}", names(one));
     assert_eq!(names(two), ["floor-line", "floor", "line", "concise"]);
