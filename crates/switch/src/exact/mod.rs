@@ -37,6 +37,7 @@ use lookup::base::marked::{self, EMPTY, FIRST_VALUE, MARK_BITS, Searches, VALUES
 use lookup::base::prefetch::prefetch;
 use lookup::base::processor::Kernel;
 use lookup::hash::Digest;
+use std::alloc::{Layout, handle_alloc_error};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 const REMOVED: u64 = 1;
@@ -124,8 +125,10 @@ impl ExactTable {
         let stride = 1 + rest_words_of(kind);
         let n_slots = n_names.saturating_mul(100).div_ceil(Self::fill(stride).new);
         let n_slots = n_slots.max(MIN_SLOTS).next_multiple_of(2 * marked::WORDS);
-        // As any allocation, it panics when there is no memory.
-        let slots = AtomicWords::zeroed(n_slots * stride).unwrap_or_else(|error| panic!("an exact table: {error}"));
+        let n_words = n_slots * stride;
+        // As any allocation, it ends the process when there is no memory: a panic would end one thread, and the switch would
+        // go on without it. Started again, it serves its saved image.
+        let slots = AtomicWords::zeroed(n_words).unwrap_or_else(|_| handle_alloc_error(words_layout(n_words)));
         let n_lines = if stride == 1 { n_slots / marked::WORDS } else { 0 };
         let overflow = (0..n_lines).map(|_| AtomicU8::new(0)).collect();
         Self { slots, kind, n_slots, stride, overflow }
@@ -316,6 +319,10 @@ impl ExactTable {
     pub(crate) fn live(&self) -> impl Iterator<Item = (usize, u16)> {
         (0..self.n_slots).filter_map(|index| Some((index, self.value_at(index)?)))
     }
+}
+
+fn words_layout(n: usize) -> Layout {
+    Layout::array::<u64>(n).unwrap_or(Layout::new::<u64>())
 }
 
 /// The low half of a digest, scaled to `0..n`. The high bits choose shards; a table of the names of one shard would be
