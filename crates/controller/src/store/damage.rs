@@ -144,7 +144,13 @@ fn lost_or_older_files_are_noticed() {
     assert!(with(&[(wal, Some(&older))]).unwrap() == acknowledged, "the log has the last change");
     assert!(matches!(with(&[(log, None)]), Err(StoreError::LogMissing { .. })));
     assert!(matches!(with(&[(log, Some(&older))]), Err(StoreError::WrongLog { .. })));
-    assert!(with(&[(db, None), (wal, None)]).unwrap_err().is_damaged(), "an empty store is not begun beside a log");
+    // An empty store is not begun beside the log of one that was.
+    for (gone, beside) in [(&[db, wal][..], log), (&[db], log), (&[db, log], wal)] {
+        let error = with(&gone.iter().map(|name| (*name, None)).collect::<Vec<_>>()).unwrap_err();
+        assert!(matches!(error, StoreError::FileMissing { .. }) && error.is_damaged(), "{error:?}");
+        let (text, beside) = (error.to_string(), trial.join(beside));
+        assert!(text.contains("rib.sqlite is missing") && text.contains(beside.to_str().unwrap()), "{text}");
+    }
 
     // Closed, changed and closed again: the older file lacks what its log does not have any more.
     let path = put(&trial, &whole);

@@ -124,6 +124,17 @@ pub enum StoreError {
         /// How many are missing.
         missing: u64,
     },
+    /// SQLite's file is not there or empty, and what lies beside it is of a store that was.
+    #[error(
+        "the store {path} is {}, and {beside} of it is still there: put the file back, or a backup in place by `fibula store restore`. To begin with an empty store, move that file away: what was in the store is gone then",
+        if path.exists() { "empty" } else { "missing" }
+    )]
+    FileMissing {
+        /// The store.
+        path: PathBuf,
+        /// One of its other files.
+        beside: PathBuf,
+    },
     /// The log is not there, and the file alone need not be all of the store.
     #[error(
         "the store {path} was not closed in order and its log {path}-log is missing, so acknowledged changes may be missing: put the log back, or restore a backup"
@@ -193,6 +204,7 @@ impl StoreError {
                     | StoreError::Damaged { .. }
                     | StoreError::BeyondRepair { .. }
                     | StoreError::Behind { .. }
+                    | StoreError::FileMissing { .. }
                     | StoreError::LogMissing { .. }
                     | StoreError::WrongLog { .. }
             )

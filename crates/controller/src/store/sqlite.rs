@@ -97,9 +97,10 @@ impl SqliteStore {
         // Whoever holds the log is the only one to create the store.
         if is_empty(path) {
             // SQLite's log, too, would be taken for the new store's.
-            if found.is_some() || !is_empty(&copy::with_suffix(path, "-wal")) {
-                let what = "it is empty, and its log is not".to_owned();
-                return Err(StoreError::Damaged { path: path.to_owned(), what });
+            let wal = copy::with_suffix(path, "-wal");
+            let beside = if found.is_some() { Some(log_path) } else { Some(wal).filter(|wal| !is_empty(wal)) };
+            if let Some(beside) = beside {
+                return Err(StoreError::FileMissing { path: path.to_owned(), beside });
             }
             create::create(path, format)?;
         }
