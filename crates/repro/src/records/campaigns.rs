@@ -81,7 +81,7 @@ impl Campaigns {
         let hours: Vec<String> =
             kinds.iter().filter(|(_, hours)| *hours > 0.0).map(|(kind, hours)| format!("{kind} {hours:.2}")).collect();
         let all: f64 = kinds.iter().map(|(_, hours)| hours).sum();
-        let _ = writeln!(text, "| hours on one core: {} | {all:.2} |", hours.join(", "));
+        let _ = writeln!(text, "| hours of processor time: {} | {all:.2} |", hours.join(", "));
         let found: f64 = self.0.iter().map(|run| number(run, "findings")).sum();
         let _ = writeln!(text, "| runs that found something | {} |", grouped(found));
         text
@@ -159,7 +159,7 @@ mod tests {
             "| processes killed before or after a named step | 1,500 |",
             "| inputs to fuzz targets | 1,000,000 |",
             "| crashes in them | 5 |",
-            "| hours on one core: crash 1.00, fuzz 0.02 | 1.02 |",
+            "| hours of processor time: crash 1.00, fuzz 0.02 | 1.02 |",
             "| runs that found something | 1 |",
         ] {
             assert!(done.contains(line), "{line} in {done}");
