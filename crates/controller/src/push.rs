@@ -23,7 +23,6 @@ pub(crate) struct Outgoing {
     pub(crate) phase: usize,
     pub(crate) session: Arc<Session>,
     pub(crate) message: Bytes,
-    pub(crate) change: u64,
 }
 
 /// Most changes taken together, so that a flood does not become one endless group.
@@ -71,8 +70,7 @@ impl Phases {
         if mistaken(Mistake::LatePhasesDropped) {
             for phase in &mut self.0 {
                 let of_it = phase.extract_if(.., |outgoing| outgoing.session.node() == session.node());
-                // Of no change: it is not sent.
-                of_it.for_each(|Outgoing { message, .. }| _ = session.send(message, 0));
+                of_it.for_each(|Outgoing { message, .. }| session.skip(&message));
             }
         }
     }
@@ -103,8 +101,8 @@ fn by_phase(messages: impl Iterator<Item = Outgoing>) -> Vec<Vec<Outgoing>> {
 /// Queues the messages; returns the sessions to wait for, each with its last sequence.
 fn send(phase: Vec<Outgoing>) -> Sent {
     let mut sent = BTreeMap::new();
-    for Outgoing { session, message, change, .. } in phase {
-        if let Some(sequence) = session.send(message, change) {
+    for Outgoing { session, message, .. } in phase {
+        if let Some(sequence) = session.send(message) {
             sent.insert(session.node(), (session, sequence));
         }
     }
@@ -128,7 +126,7 @@ mod tests {
 
     fn outgoing(session: &Arc<Session>, phase: usize, message: &'static str) -> Outgoing {
         session.reserve(message.len(), 1);
-        Outgoing { phase, session: Arc::clone(session), message: Bytes::from_static(message.as_bytes()), change: 1 }
+        Outgoing { phase, session: Arc::clone(session), message: Bytes::from_static(message.as_bytes()) }
     }
 
     async fn text(outbox: &mut Outbox) -> String {

@@ -56,14 +56,14 @@ struct Queue {
     /// Number of reports that the writer has taken, and of those that are answered.
     taken: u64,
     answered: u64,
-    /// The latest report was answered with the state after this change, so older messages in transit are redundant.
+    /// The latest report was answered with the state after this change.
     covered: u64,
     /// Whether the making of messages is suspended; a new session is, until its report is answered.
     parked: bool,
-    /// The change of each message that is made and not queued, in order.
+    /// The change of each message that is made and not queued, in order. 0: an answer to a report covers it.
     unqueued: VecDeque<u64>,
-    /// Messages that wait until an answer to a report is queued whole. Each is also in `unqueued`.
-    held_back: Vec<(Bytes, u64)>,
+    /// Messages that wait until an answer to a report is queued whole. They are the first of `unqueued`.
+    held_back: Vec<Bytes>,
     /// Whether an answer to a report is being queued.
     answering: bool,
     /// Why the switch refuses what it is sent, and the reports that were answered before it said so.
@@ -86,7 +86,7 @@ impl Queue {
 
     /// The change of the first message that is not acknowledged.
     fn next_change(&self) -> Option<u64> {
-        let uncovered = || self.unqueued.iter().copied().find(|&change| change > self.covered);
+        let uncovered = || self.unqueued.iter().copied().find(|&change| change > 0);
         let queued = self.in_flight.front().map(|&(_, change)| change);
         queued.or_else(|| if self.answering { Some(self.covered) } else { uncovered() })
     }
@@ -140,25 +140,32 @@ impl Session {
         self.backlog_bytes.fetch_sub(len + MESSAGE_OVERHEAD, Relaxed);
     }
 
-    /// Queues a message of `change`, for which there is a reservation; returns its sequence, or none if the session has
-    /// ended, a later answer to a report covers the message, or it waits until an answer is queued whole.
-    pub(crate) fn send(&self, message: Bytes, change: u64) -> Option<u64> {
+    /// Queues the next message for which there is a reservation; returns its sequence, or none if the session has ended, a
+    /// later answer to a report covers the message, or it waits until an answer is queued whole.
+    pub(crate) fn send(&self, message: Bytes) -> Option<u64> {
         let mut queue = self.lock();
-        if queue.answering && change > queue.covered {
-            queue.held_back.push((message, change));
+        let is_covered = queue.unqueued.get(queue.held_back.len()) == Some(&0);
+        if queue.answering && !is_covered {
+            queue.held_back.push(message);
             return None;
         }
-        self.send_now(&mut queue, message, change)
+        self.send_now(&mut queue, message)
     }
 
-    fn send_now(&self, queue: &mut Queue, message: Bytes, change: u64) -> Option<u64> {
+    fn send_now(&self, queue: &mut Queue, message: Bytes) -> Option<u64> {
         let len = message.len();
-        queue.unqueued.pop_front();
-        let sequence = if change > queue.covered { self.enqueue(queue, message, change) } else { None };
+        let change = queue.unqueued.pop_front().filter(|&change| change > 0);
+        let sequence = change.and_then(|change| self.enqueue(queue, message, change));
         if sequence.is_none() {
             self.release(len);
         }
         sequence
+    }
+
+    /// Does not send the next message.
+    pub(crate) fn skip(&self, message: &Bytes) {
+        self.lock().unqueued.pop_front();
+        self.release(message.len());
     }
 
     /// Bytes that wait for the switch.
@@ -236,6 +243,9 @@ impl Session {
         // The switch takes in nothing that was sent before it asked. Acknowledging a part of the answer, it says nothing of
         // these changes: the rest of the answer may bring them.
         queue.in_flight.iter_mut().for_each(|(_, change)| *change = 0);
+        // The answer covers what was made before. What is made after it brings something, even if it is of the same change: the
+        // table of a switch may be made anew after a change that was refused.
+        queue.unqueued.iter_mut().for_each(|change| *change = 0);
     }
 
     /// Queues a message of the answer that was begun.
@@ -256,8 +266,8 @@ impl Session {
     pub(crate) fn end_answer(&self) {
         let mut queue = self.lock();
         queue.answering = false;
-        for (message, change) in std::mem::take(&mut queue.held_back) {
-            self.send_now(&mut queue, message, change);
+        for message in std::mem::take(&mut queue.held_back) {
+            self.send_now(&mut queue, message);
         }
     }
 
@@ -268,11 +278,11 @@ impl Session {
         // The switch does not have the state after that change, even if it acknowledges these.
         let answer = queue.covered;
         queue.in_flight.iter_mut().filter(|(_, change)| *change == answer).for_each(|(_, change)| *change = 0);
-        for (message, change) in std::mem::take(&mut queue.held_back) {
+        for message in std::mem::take(&mut queue.held_back) {
             queue.unqueued.pop_front();
-            queue.covered = queue.covered.max(change);
             self.release(message.len());
         }
+        queue.unqueued.iter_mut().for_each(|change| *change = 0);
     }
 
     fn enqueue(&self, queue: &mut Queue, message: Bytes, change: u64) -> Option<u64> {

@@ -371,16 +371,10 @@ impl Writer {
             self.at(Moment::Attached);
             match attached {
                 Ok(lacks) => {
-                    let change = self.state.network.change();
                     let lacks = self.state.network.messages(lacks).filter(|_| !mistaken(Mistake::ReleaseSendsNothing));
                     outgoing.extend(lacks.map(|message| {
                         let phase = phase_of(&message.body);
-                        Outgoing {
-                            phase,
-                            session: Arc::clone(&session),
-                            message: self.encode(&session, &message),
-                            change,
-                        }
+                        Outgoing { phase, session: Arc::clone(&session), message: self.encode(&session, &message) }
                     }));
                     // Not before its messages are made: until then it would look in step.
                     session.set_parked(false);
@@ -461,12 +455,12 @@ impl Writer {
             }
         }
         let mut outgoing = Vec::new();
-        for Effects { phases, change, .. } in effects {
+        for Effects { phases, .. } in effects {
             for (phase, messages) in phases.into_iter().enumerate() {
                 for (node, message) in messages {
                     if let Some(session) = self.shared.session(node) {
                         let message = self.encode(&session, &message);
-                        outgoing.push(Outgoing { phase, session, message, change });
+                        outgoing.push(Outgoing { phase, session, message });
                     }
                 }
             }

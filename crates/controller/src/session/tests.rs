@@ -7,7 +7,7 @@ const MESSAGE: &[u8] = &[7; 100];
 /// Does what the writer and then the pusher do.
 fn send(session: &Session, message: &'static [u8], change: u64) -> Option<u64> {
     session.reserve(message.len(), change);
-    session.send(Bytes::from_static(message), change)
+    session.send(Bytes::from_static(message))
 }
 
 /// A report of the switch arrives, and the writer takes it.
@@ -38,7 +38,7 @@ async fn what_waits_counts_until_it_is_taken() {
     let (session, mut outbox) = Session::new(NodeId(1), 150);
     session.reserve(MESSAGE.len(), 1);
     assert!(session.is_over_limit() && !session.is_caught_up(), "also before it is queued");
-    session.send(Bytes::from_static(MESSAGE), 1).unwrap();
+    session.send(Bytes::from_static(MESSAGE)).unwrap();
     outbox.next().await.unwrap();
     assert!(!session.is_over_limit() && !session.is_caught_up());
     session.acknowledge(1);
@@ -50,12 +50,29 @@ async fn message_older_than_the_answer_to_a_report_is_not_sent() {
     let (session, mut outbox) = Session::new(NodeId(1), 1 << 20);
     session.reserve(MESSAGE.len(), 7);
     send_image(&session, [Bytes::from_static(b"state after 7")], 7);
-    assert_eq!(session.send(Bytes::from_static(MESSAGE), 7), None, "made before the answer, queued after it");
+    assert_eq!(session.send(Bytes::from_static(MESSAGE)), None, "made before the answer, queued after it");
     assert_eq!(send(&session, b"8", 8), Some(2));
     outbox.next().await.unwrap();
     outbox.next().await.unwrap();
     session.acknowledge(2);
     assert!(session.is_caught_up(), "its reservation is given back");
+}
+
+#[tokio::test]
+async fn message_made_after_an_answer_is_sent_even_if_it_is_of_the_same_change() {
+    let (session, mut outbox) = Session::new(NodeId(1), 1 << 20);
+    session.reserve(MESSAGE.len(), 7);
+    send_image(&session, [Bytes::from_static(b"state after 7")], 7);
+    session.reserve(b"again".len(), 7);
+    assert_eq!(session.send(Bytes::from_static(MESSAGE)), None, "made before the answer");
+    assert_eq!(session.send(Bytes::from_static(b"again")), Some(2));
+    for expected in [&b"state after 7"[..], b"again"] {
+        assert_eq!(&outbox.next().await.unwrap().message[..], expected);
+    }
+    session.acknowledge(1);
+    assert!(!session.serves_all_made());
+    session.acknowledge(2);
+    assert!(session.is_caught_up());
 }
 
 #[tokio::test]
@@ -170,10 +187,10 @@ fn change_is_not_acknowledged_while_messages_of_a_later_phase_are_not_queued() {
     let (session, _outbox) = Session::new(NodeId(1), 1 << 20);
     session.reserve(MESSAGE.len(), 5);
     session.reserve(MESSAGE.len(), 5);
-    session.send(Bytes::from_static(MESSAGE), 5).unwrap();
+    session.send(Bytes::from_static(MESSAGE)).unwrap();
     session.acknowledge(1);
     assert_eq!(session.acked_change(), 0, "its second phase is with the pusher");
-    session.send(Bytes::from_static(MESSAGE), 5).unwrap();
+    session.send(Bytes::from_static(MESSAGE)).unwrap();
     session.acknowledge(2);
     assert_eq!(session.acked_change(), 5);
 }
@@ -184,7 +201,7 @@ fn change_is_acknowledged_when_all_that_is_not_queued_is_covered_by_an_answer() 
     session.reserve(MESSAGE.len(), 5);
     send_image(&session, [Bytes::from_static(MESSAGE)], 5);
     session.acknowledge(1);
-    assert_eq!(session.send(Bytes::from_static(MESSAGE), 5), None);
+    assert_eq!(session.send(Bytes::from_static(MESSAGE)), None);
     assert_eq!(session.acked_change(), 5);
 }
 

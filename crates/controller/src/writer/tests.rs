@@ -147,7 +147,7 @@ fn change(bench: &mut Bench, change: Change) {
     bench.writer.take(Job::Change { change, reply: oneshot::channel().0 }, &mut group);
     bench.writer.finish(group).unwrap();
     while let Ok(outgoing) = bench.pushes.try_recv() {
-        outgoing.into_iter().for_each(|o| _ = o.session.send(o.message, o.change));
+        outgoing.into_iter().for_each(|o| _ = o.session.send(o.message));
     }
 }
 
@@ -182,8 +182,8 @@ fn attach_as(writer: &mut Writer, switch: &str, report: Report) -> Attached {
 /// Applies everything in the replica's stream, and acknowledges what a switch acknowledges. Returns the number of messages.
 fn drain(bench: &mut Bench, attached: &mut Attached, replica: &mut Replica<MemoryTables>) -> usize {
     while let Ok(outgoing) = bench.pushes.try_recv() {
-        for Outgoing { session, message, change, .. } in outgoing {
-            session.send(message, change);
+        for Outgoing { session, message, .. } in outgoing {
+            session.send(message);
         }
     }
     let mut n_messages = 0;
@@ -287,7 +287,7 @@ fn in_step_is_said_when_all_is_served_whatever_other_switches_do() {
         lists.extend(list);
     }
     let (own, others): (Vec<_>, Vec<_>) = lists.into_iter().partition(|o| o.session.node() == NodeId(1));
-    own.into_iter().for_each(|o| _ = o.session.send(o.message, o.change));
+    own.into_iter().for_each(|o| _ = o.session.send(o.message));
     assert_eq!(in_step(), [false, false], "queued and not acknowledged");
     drain(&mut bench, &mut first, &mut replica);
     assert!(serves_all(&bench, &replica));
@@ -328,7 +328,7 @@ fn switch_that_lags_gets_the_newest_state_once_and_costs_its_limit() {
         bench.writer.take(put(index).0, &mut group);
         bench.writer.finish(group).unwrap();
         while let Ok(outgoing) = bench.pushes.try_recv() {
-            outgoing.into_iter().for_each(|o| _ = o.session.send(o.message, o.change));
+            outgoing.into_iter().for_each(|o| _ = o.session.send(o.message));
         }
         bench.writer.release(false);
     }
