@@ -44,16 +44,17 @@ struct ImportRow {
 
 /// `batch`: names a transaction, if not [`batch_of`] the number of names.
 pub(crate) async fn run(mut client: Client, file: &Path, batch: Option<u32>, out: &Output) -> anyhow::Result<()> {
-    let mut source = open(file)?;
+    let from = file.to_owned();
+    let source = reading(move || open(&from)).await??;
     let kind = answer(client.get_status(v1::GetStatusRequest {}).await)?.name_kind;
     let kind: NameKind = kind.parse().or_exit(Exit::Internal, "the controller has a kind of name unknown here")?;
     let hosts = answer(client.list_hosts(v1::ListHostsRequest {}).await)?.hosts;
     let hosts: HashSet<String> = hosts.into_iter().map(|host| host.name).collect();
 
     let shown = file.display().to_string();
-    let total = check(&mut source, kind, &hosts)
+    let (source, total) = checked(source, kind, hosts)
+        .await?
         .map_err(|errors| Failure::new(Exit::BadInput, format!("{shown}: nothing imported\n{}", errors.join("\n"))))?;
-    source.seek(SeekFrom::Start(0))?;
     let batch = batch.map_or_else(|| batch_of(total), |batch| batch as usize);
 
     let bar = progress_bar(total, "imported");
@@ -90,6 +91,26 @@ pub(crate) async fn run(mut client: Client, file: &Path, batch: Option<u32>, out
     bar.finish_and_clear();
     let sentence = format!("{} names imported: {} changed, {} as they were", row.names, row.changed, row.unchanged);
     out.done(&row, sentence)
+}
+
+/// Reads on a thread of its own. A file can take longer to read than the controller waits for an answer to its probes, so
+/// the connection must go on meanwhile.
+async fn reading<T: Send + 'static>(read: impl FnOnce() -> T + Send + 'static) -> anyhow::Result<T> {
+    Ok(tokio::task::spawn_blocking(read).await?)
+}
+
+/// Checks every line. Returns the source, from its beginning, and the number of names; or the first errors.
+async fn checked(
+    mut source: Box<dyn Source>,
+    kind: NameKind,
+    hosts: HashSet<String>,
+) -> anyhow::Result<Result<(Box<dyn Source>, u64), Vec<String>>> {
+    reading(move || {
+        let total = check(&mut *source, kind, &hosts)?;
+        source.seek(SeekFrom::Start(0)).map_err(|error| vec![error.to_string()])?;
+        Ok((source, total))
+    })
+    .await
 }
 
 /// Names a transaction for a file of `n_names`. Each changes most shards of the table and so costs time in proportion to
@@ -303,6 +324,36 @@ mod tests {
         send(Box::new(Cursor::new(bytes)), 100, &batches, &Lines::default()).unwrap();
         let sent: Vec<String> = sent.try_recv().unwrap().names.into_iter().map(|record| record.name).collect();
         assert_eq!(sent, names);
+    }
+
+    /// A source that comes once something else has run.
+    struct Late(std::sync::mpsc::Receiver<()>, Cursor<&'static [u8]>);
+
+    impl Read for Late {
+        fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+            if self.1.position() == 0 {
+                self.0.recv_timeout(std::time::Duration::from_secs(20)).map_err(std::io::Error::other)?;
+            }
+            self.1.read(into)
+        }
+    }
+
+    impl Seek for Late {
+        fn seek(&mut self, to: SeekFrom) -> std::io::Result<u64> {
+            self.1.seek(to)
+        }
+    }
+
+    // The connection answers the controller's probes only while its runtime runs.
+    #[tokio::test(flavor = "current_thread")]
+    async fn connection_goes_on_while_the_file_is_read() {
+        let (others_ran, late) = std::sync::mpsc::channel();
+        let connection = tokio::spawn(async move { others_ran.send(()) });
+        let source = Late(late, Cursor::new(b"02:00:00:00:00:01,h1\n"));
+        let hosts = HashSet::from(["h1".to_owned()]);
+        let total = checked(Box::new(source), NameKind::Mac, hosts).await.unwrap().map(|(_, total)| total);
+        assert_eq!(total, Ok(1));
+        connection.await.unwrap().unwrap();
     }
 
     #[test]
