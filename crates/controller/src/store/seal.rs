@@ -8,7 +8,7 @@
 //! The keys of the hashes are fixed: they find damage, not forgery. Who can write the file can make another seal.
 
 use super::RowChange;
-use lookup::hash::{Family, Hasher, SecretKey};
+use lookup::hash::{SecretKey, WyPair};
 use std::sync::LazyLock;
 
 /// Kind of the row that holds the seal.
@@ -21,16 +21,16 @@ pub(super) struct RowHash(pub(super) u128);
 impl RowHash {
     /// Of `kind`, the length of `key`, `key` and `value`. `scratch` is overwritten.
     pub(super) fn of(kind: u8, key: &[u8], value: &[u8], scratch: &mut Vec<u8>) -> RowHash {
-        static HASHERS: LazyLock<[Hasher; 2]> = LazyLock::new(|| {
-            [*b"fibula store checksum of a row 1", *b"fibula store checksum of a row 2"]
-                .map(|key| Hasher::new(Family::Wy, &SecretKey::from_bytes(key)))
+        static HASHER: LazyLock<WyPair> = LazyLock::new(|| {
+            let keys = [*b"fibula store checksum of a row 1", *b"fibula store checksum of a row 2"];
+            WyPair::new(keys.map(SecretKey::from_bytes).each_ref())
         });
         scratch.clear();
         scratch.push(kind);
         scratch.extend_from_slice(&(key.len() as u32).to_le_bytes());
         scratch.extend_from_slice(key);
         scratch.extend_from_slice(value);
-        let [first, second] = HASHERS.each_ref().map(|hasher| u128::from(hasher.digest(scratch).0));
+        let [first, second] = HASHER.digest(scratch).map(|digest| u128::from(digest.0));
         RowHash(second << 64 | first)
     }
 

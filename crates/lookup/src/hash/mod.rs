@@ -36,7 +36,7 @@ use siphasher::sip::SipHasher13;
 
 pub use key::{Purpose, SecretKey};
 pub use rng::Rng;
-pub use wy::WyChain;
+pub use wy::{WyChain, WyPair};
 
 use crate::base::processor::Kernel;
 use crc::Crc;
