@@ -19,6 +19,7 @@ use std::io::{Cursor, Read, Seek, SeekFrom};
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::mpsc;
 
 /// The first line of an export; optional in an import.
 pub(crate) const HEADER: [&str; 4] = ["name", "host", "tenant", "ip"];
@@ -29,8 +30,9 @@ const MAX_ERRORS: usize = 10;
 /// Bytes of text after which a batch is full: far below the limit of a message.
 const MAX_BATCH_BYTES: usize = 8 << 20;
 
-/// Batches in flight while the controller commits.
-const BATCHES_AHEAD: usize = 2;
+/// Batches that are sent before the first of them is committed. One is being committed and the next one waits there. HTTP/2
+/// libraries close connections on which many small messages wait to be read.
+const BATCHES_AHEAD: usize = 4;
 
 trait Source: Read + Seek + Send {}
 impl<T: Read + Seek + Send> Source for T {}
@@ -58,10 +60,12 @@ pub(crate) async fn run(mut client: Client, file: &Path, batch: Option<u32>, out
     let batch = batch.map_or_else(|| batch_of(total), |batch| batch as usize);
 
     let bar = progress_bar(total, "imported");
-    let (batches, requests) = tokio::sync::mpsc::channel(BATCHES_AHEAD);
+    let (batches, requests) = mpsc::channel(1);
+    let (room, mut rooms) = mpsc::channel(BATCHES_AHEAD);
+    (0..BATCHES_AHEAD).for_each(|_| _ = room.try_send(()));
     let lines = Lines::default();
     let sent = lines.clone();
-    let reader = tokio::task::spawn_blocking(move || send(source, batch, &batches, &sent));
+    let reader = tokio::task::spawn_blocking(move || send(source, batch, &batches, &mut rooms, &sent));
     let stream = tokio_stream::wrappers::ReceiverStream::new(requests);
     let mut progress = answer(client.import_names(stream).await)?;
     let mut row = ImportRow { names: 0, changed: 0, unchanged: 0 };
@@ -74,6 +78,7 @@ pub(crate) async fn run(mut client: Client, file: &Path, batch: Option<u32>, out
                 row.unchanged += changed.unchanged;
                 bar.set_position(committed);
                 lines.done();
+                let _ = room.try_send(());
             }
             Ok(None) => break,
             Err(status) => {
@@ -87,6 +92,7 @@ pub(crate) async fn run(mut client: Client, file: &Path, batch: Option<u32>, out
             }
         }
     }
+    drop(room);
     reader.await??;
     bar.finish_and_clear();
     let sentence = format!("{} names imported: {} changed, {} as they were", row.names, row.changed, row.unchanged);
@@ -259,13 +265,18 @@ fn parse(record: &StringRecord) -> Result<v1::NameRecord, String> {
     Ok(v1::NameRecord { name, host, tenant, ip })
 }
 
-/// Sends the lines in batches; ends early when the receiver is gone.
+/// Sends the lines in batches, each for a `()` of `rooms`; ends early when the other end of either is gone.
 fn send(
     mut source: Box<dyn Source>,
     batch: usize,
-    batches: &tokio::sync::mpsc::Sender<v1::NameBatch>,
+    batches: &mpsc::Sender<v1::NameBatch>,
+    rooms: &mut mpsc::Receiver<()>,
     sent: &Lines,
 ) -> anyhow::Result<()> {
+    let mut hand_over = |names, lines| {
+        sent.sent(lines);
+        rooms.blocking_recv().is_some() && batches.blocking_send(v1::NameBatch { names }).is_ok()
+    };
     let mut names = Vec::with_capacity(batch);
     let mut lines = Vec::with_capacity(batch);
     let mut n_bytes = 0;
@@ -282,15 +293,13 @@ fn send(
         if names.len() == batch || n_bytes >= MAX_BATCH_BYTES {
             n_bytes = 0;
             let full = std::mem::replace(&mut names, Vec::with_capacity(batch));
-            sent.sent(std::mem::replace(&mut lines, Vec::with_capacity(batch)));
-            if batches.blocking_send(v1::NameBatch { names: full }).is_err() {
+            if !hand_over(full, std::mem::replace(&mut lines, Vec::with_capacity(batch))) {
                 return Ok(());
             }
         }
     }
     if !names.is_empty() {
-        sent.sent(lines);
-        let _ = batches.blocking_send(v1::NameBatch { names });
+        hand_over(names, lines);
     }
     Ok(())
 }
@@ -320,10 +329,30 @@ mod tests {
         let bytes = csv.into_inner().unwrap();
         let hosts = HashSet::from(["h1".to_owned()]);
         assert_eq!(check(&mut Cursor::new(bytes.clone()), NameKind::Text, &hosts), Ok(names.len() as u64));
-        let (batches, mut sent) = tokio::sync::mpsc::channel(1);
-        send(Box::new(Cursor::new(bytes)), 100, &batches, &Lines::default()).unwrap();
+        let (batches, mut sent) = mpsc::channel(1);
+        let (room, mut rooms) = mpsc::channel(1);
+        room.try_send(()).unwrap();
+        send(Box::new(Cursor::new(bytes)), 100, &batches, &mut rooms, &Lines::default()).unwrap();
         let sent: Vec<String> = sent.try_recv().unwrap().names.into_iter().map(|record| record.name).collect();
         assert_eq!(sent, names);
+    }
+
+    #[test]
+    fn batches_wait_until_there_is_room_for_them() {
+        let text: String = (0..20).map(|i| format!("02:00:00:00:00:{i:02},h1\n")).collect();
+        let (batches, mut sent) = mpsc::channel(100);
+        let (room, mut rooms) = mpsc::channel(100);
+        (0..3).for_each(|_| room.try_send(()).unwrap());
+        let reader = std::thread::spawn(move || {
+            send(Box::new(Cursor::new(text.into_bytes())), 2, &batches, &mut rooms, &Lines::default()).unwrap();
+        });
+        (0..3).for_each(|_| assert_eq!(sent.blocking_recv().unwrap().names.len(), 2));
+        assert!(sent.try_recv().is_err(), "there is room for three");
+        room.try_send(()).unwrap();
+        assert!(sent.blocking_recv().is_some());
+        drop(room);
+        reader.join().unwrap();
+        assert!(sent.blocking_recv().is_none(), "nobody waits for more");
     }
 
     /// A source that comes once something else has run.
