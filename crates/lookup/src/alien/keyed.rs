@@ -71,10 +71,12 @@ impl<const W: usize> KeyMap for NameHash<W> {
     fn burst<R>(&self, names: &[[u64; W]], look_up: impl FnOnce(&[Digest]) -> R) -> R {
         let mut digests = [Digest(0); BURST];
         let digests = &mut digests[..names.len()];
-        if W == 1 {
-            self.hasher.digest_words(names.as_flattened(), self.name_bytes, digests);
-        } else {
-            digests.iter_mut().zip(names).for_each(|(digest, &name)| *digest = self.map(name));
+        match W {
+            1 => self.hasher.digest_words(names.as_flattened(), self.name_bytes, digests),
+            2 if self.name_bytes > 8 => {
+                self.hasher.digest_pairs(names.as_flattened().as_chunks().0, self.name_bytes, digests);
+            }
+            _ => digests.iter_mut().zip(names).for_each(|(digest, &name)| *digest = self.map(name)),
         }
         look_up(digests)
     }

@@ -253,7 +253,7 @@ impl Hasher {
     #[inline]
     pub fn digest_key<const K: usize>(&self, key: &[u64; K]) -> Digest {
         match &self.keyed {
-            Keyed::MulAdd(h) if K == 2 => Digest(h.digest_pair(key[0], key[1])),
+            Keyed::MulAdd(h) if K == 2 => h.digest_pair([key[0], key[1]], 16),
             _ if cfg!(target_endian = "little") => self.digest(bytemuck::cast_slice(key)),
             _ => self.digest(bytemuck::cast_slice(&key.map(u64::to_le))),
         }
@@ -272,8 +272,55 @@ impl Hasher {
     pub fn digest_keys_with<const K: usize>(&self, kernel: Kernel, keys: &[[u64; K]], out: &mut [Digest]) {
         assert_eq!(keys.len(), out.len(), "one digest a key");
         match &self.keyed {
-            Keyed::MulAdd(h) if K == 2 => h.digest_pairs(kernel, keys.as_flattened().as_chunks().0, out),
+            Keyed::MulAdd(h) if K == 2 => h.digest_pairs(kernel, keys.as_flattened().as_chunks().0, 16, out),
             _ => keys.iter().zip(out).for_each(|(key, out)| *out = self.digest_key(key)),
+        }
+    }
+
+    /// The digests of names of one length of 9 to 16 bytes, each given as two little-endian integers:
+    /// `out[i] == digest(&bytes_of(names[i])[..len])`. Bytes above `len` are ignored.
+    ///
+    /// For [`Family::MulAdd`] vector instructions compute 8 digests at once where the processor has them.
+    /// # Panics
+    /// If `len` is not 9 to 16, or `names` and `out` differ in length.
+    pub fn digest_pairs(&self, names: &[[u64; 2]], len: usize, out: &mut [Digest]) {
+        self.digest_pairs_with(Kernel::get(), names, len, out);
+    }
+
+    /// As [`digest_pairs`](Hasher::digest_pairs), by the loop of a kernel.
+    /// # Panics
+    /// If `len` is not 9 to 16, or `names` and `out` differ in length.
+    pub fn digest_pairs_with(&self, kernel: Kernel, names: &[[u64; 2]], len: usize, out: &mut [Digest]) {
+        assert!((9..=16).contains(&len), "digest_pairs takes names of 9 to 16 bytes, not {len}");
+        assert_eq!(names.len(), out.len(), "one digest a name");
+        match &self.keyed {
+            Keyed::MulAdd(h) => h.digest_pairs(kernel, names, len, out),
+            _ => {
+                for (name, out) in names.iter().zip(out) {
+                    let name: [u8; 16] = bytemuck::cast(name.map(u64::to_le));
+                    *out = self.digest(&name[..len]);
+                }
+            }
+        }
+    }
+
+    /// `out[i] = digest(&names[i])`, for names that follow one another.
+    ///
+    /// For [`Family::MulAdd`] and up to 16 bytes vector instructions compute several digests at once.
+    /// # Panics
+    /// If `names` and `out` differ in length.
+    pub fn digest_arrays<const N: usize>(&self, names: &[[u8; N]], out: &mut [Digest]) {
+        self.digest_arrays_with(Kernel::get(), names, out);
+    }
+
+    /// As [`digest_arrays`](Hasher::digest_arrays), by the loop of a kernel.
+    /// # Panics
+    /// If `names` and `out` differ in length.
+    pub fn digest_arrays_with<const N: usize>(&self, kernel: Kernel, names: &[[u8; N]], out: &mut [Digest]) {
+        assert_eq!(names.len(), out.len(), "one digest a name");
+        match &self.keyed {
+            Keyed::MulAdd(h) => h.digest_arrays(kernel, names, out),
+            _ => names.iter().zip(out).for_each(|(name, out)| *out = self.digest(name)),
         }
     }
 

@@ -63,6 +63,57 @@ fn keys_of_words_have_the_digests_of_their_bytes() {
 }
 
 #[test]
+fn names_of_two_words_have_the_digests_of_their_bytes() {
+    let mut rng = Rng::new(seed());
+    for hasher in &hashers(&SecretKey::from_seed(rng.next_u64())) {
+        // Words of few bits, and of nearly all, have the carries that random words seldom have. Bytes above the length
+        // are not zero.
+        let word = |rng: &mut Rng| [rng.next_u64(), 0, u64::MAX, rng.next_u64() >> 33][rng.next_u64() as usize % 4];
+        let names: Vec<[u64; 2]> = (0..5_003).map(|_| std::array::from_fn(|_| word(&mut rng))).collect();
+        for len in 9..=16 {
+            for kernel in Kernel::available() {
+                let mut digests = vec![Digest(0); names.len()];
+                hasher.digest_pairs_with(kernel, &names, len, &mut digests);
+                for (name, digest) in names.iter().zip(digests) {
+                    let bytes: Vec<u8> = name.iter().flat_map(|word| word.to_le_bytes()).collect();
+                    assert_eq!(digest, hasher.digest(&bytes[..len]), "{hasher:?} {name:x?}, {len} bytes, {kernel}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn arrays_of_every_length_have_the_digests_of_names() {
+    fn check<const N: usize>(hasher: &Hasher, rng: &mut Rng) {
+        let byte = |rng: &mut Rng| [rng.next_u64() as u8, 0, 0xff][rng.next_u64() as usize % 3];
+        // Every number of names in the last vector, and of vectors in the last step of a loop.
+        for n in (0..150).chain([1_000]) {
+            let names: Vec<[u8; N]> = (0..n).map(|_| std::array::from_fn(|_| byte(rng))).collect();
+            let expected: Vec<Digest> = names.iter().map(|name| hasher.digest(name)).collect();
+            for kernel in Kernel::available() {
+                let mut digests = vec![Digest(0); n];
+                hasher.digest_arrays_with(kernel, &names, &mut digests);
+                assert_eq!(digests, expected, "{hasher:?}, {n} names of {N} bytes, {kernel}");
+            }
+        }
+    }
+    macro_rules! lengths {
+        ($hasher:ident, $rng:ident, $($n:literal)*) => { $( check::<$n>($hasher, $rng); )* };
+    }
+    let rng = &mut Rng::new(seed());
+    for hasher in &hashers(&SecretKey::from_seed(rng.next_u64())) {
+        lengths!(hasher, rng, 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 33);
+    }
+}
+
+#[test]
+#[should_panic(expected = "9 to 16 bytes")]
+fn pairs_of_eight_bytes_are_refused() {
+    Hasher::new(Family::MulAdd, &SecretKey::from_seed(1)).digest_pairs(&[[1, 2]], 8, &mut [Digest(0)]);
+}
+
+#[test]
 fn short_batches_are_whole() {
     let hasher = Hasher::new(Family::MulAdd, &SecretKey::from_seed(3));
     for n in 0..40 {

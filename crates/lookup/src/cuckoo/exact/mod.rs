@@ -206,12 +206,12 @@ impl NameHash {
     /// Digests of up to one burst of names.
     #[inline]
     pub(crate) fn digests<const W: usize>(&self, names: &[[u64; W]], digests: &mut [Digest]) {
-        if W == 1 {
-            self.hasher.digest_words(names.as_flattened(), self.name_bytes, digests);
-        } else {
-            for (name, digest) in names.iter().zip(digests) {
-                *digest = self.digest(name);
+        match W {
+            1 => self.hasher.digest_words(names.as_flattened(), self.name_bytes, digests),
+            2 if self.name_bytes > 8 => {
+                self.hasher.digest_pairs(names.as_flattened().as_chunks().0, self.name_bytes, digests);
             }
+            _ => names.iter().zip(digests).for_each(|(name, digest)| *digest = self.digest(name)),
         }
     }
 }

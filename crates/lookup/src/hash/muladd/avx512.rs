@@ -12,7 +12,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{Batch, MulAdd};
+use super::{Batch, MulAdd, second_mask};
 use crate::base::vectors::{load, mix, set};
 use crate::hash::Digest;
 
@@ -105,10 +105,11 @@ pub(super) fn digest_64(batch: &Batch, names: &[u64], out: &mut [Digest]) {
     batch.digest_all(names_rest, out_rest);
 }
 
-/// The digests of names of 16 bytes.
+/// The digests of names of 9 to 16 bytes, each as two words.
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw")]
-pub(super) fn digest_pairs(hash: &MulAdd, names: &[[u64; 2]], out: &mut [Digest]) {
-    let (a, c, addend) = (Factor::new(hash.a), Factor::new(hash.c), set(hash.addend[16]));
+pub(super) fn digest_pairs(hash: &MulAdd, names: &[[u64; 2]], len: usize, out: &mut [Digest]) {
+    let by = ByTwo::new(hash, len);
+    let mask = set(second_mask(len));
     let first = _mm512_set_epi64(14, 12, 10, 8, 6, 4, 2, 0);
     let second = _mm512_set_epi64(15, 13, 11, 9, 7, 5, 3, 1);
     let (names, names_rest) = names.as_chunks::<LANES>();
@@ -116,14 +117,74 @@ pub(super) fn digest_pairs(hash: &MulAdd, names: &[[u64; 2]], out: &mut [Digest]
     for (names, out) in names.iter().zip(out) {
         let [four, others] = names.as_flattened().as_chunks::<LANES>().0 else { unreachable!("eight pairs of words") };
         let (four, others) = (load(four), load(others));
-        let (low, high) = a.times(_mm512_permutex2var_epi64(four, first, others));
-        let (other_low, other_high) = c.times(_mm512_permutex2var_epi64(four, second, others));
-        let carries = _mm512_cmplt_epu64_mask(_mm512_add_epi64(low, other_low), low);
-        let sum = _mm512_add_epi64(_mm512_add_epi64(high, other_high), addend);
-        store(out, mix([_mm512_mask_add_epi64(sum, carries, sum, set(1))])[0]);
+        let w1 = _mm512_and_si512(_mm512_permutex2var_epi64(four, second, others), mask);
+        store(out, by.digests(_mm512_permutex2var_epi64(four, first, others), w1));
     }
-    for (name, out) in names_rest.iter().zip(out_rest) {
-        *out = Digest(hash.digest_pair(name[0], name[1]));
+    hash.digest_pairs_one_by_one(names_rest, len, out_rest);
+}
+
+/// The digests of names of 9 to 16 bytes that follow one another. Eight names are in two vectors, the first and the last
+/// 64 of their bytes; two permutations of bytes make words of them.
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx512vbmi")]
+pub(super) fn digest_long_arrays<const N: usize>(hash: &MulAdd, names: &[[u8; N]], out: &mut [Digest]) {
+    assert!(8 < N && N <= 16, "names of two words");
+    let by = ByTwo::new(hash, N);
+    let [first, second] = const { [places::<N>(0), places::<N>(8)] };
+    // SAFETY: 64 bytes each.
+    let (first, second) =
+        unsafe { (_mm512_loadu_si512((&raw const first).cast()), _mm512_loadu_si512((&raw const second).cast())) };
+    // The bytes of second words that belong to their names.
+    let lanes = u64::MAX / 0xFF * (0xFF >> (16 - N));
+    let (names, names_rest) = names.as_chunks::<LANES>();
+    let (out, out_rest) = out.as_chunks_mut::<LANES>();
+    for (names, out) in names.iter().zip(out) {
+        let bytes = names.as_flattened();
+        // SAFETY: there are 8 N bytes, which is more than 64.
+        let (begin, end) = unsafe {
+            (_mm512_loadu_si512(bytes.as_ptr().cast()), _mm512_loadu_si512(bytes.as_ptr().add(bytes.len() - 64).cast()))
+        };
+        let w0 = _mm512_permutex2var_epi8(begin, first, end);
+        let w1 = _mm512_maskz_permutex2var_epi8(lanes, begin, second, end);
+        store(out, by.digests(w0, w1));
+    }
+    hash.digest_arrays_one_by_one(names_rest, out_rest);
+}
+
+/// Where the bytes of eight words are, that at `offset` in each of eight names of `N` bytes: in the first 64 bytes, or, from
+/// 64 on, in the last 64. Bytes behind a name are anywhere.
+const fn places<const N: usize>(offset: usize) -> [u8; 64] {
+    let mut places = [0; 64];
+    let mut byte = 0;
+    while byte < 64 {
+        let place = byte / 8 * N + offset + byte % 8;
+        places[byte] = if place < 64 { place as u8 } else { 64 + (place + 64).wrapping_sub(8 * N) as u8 % 64 };
+        byte += 1;
+    }
+    places
+}
+
+/// The constants of names of two words, in all lanes.
+struct ByTwo {
+    a: Factor,
+    c: Factor,
+    addend: __m512i,
+}
+
+impl ByTwo {
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn new(hash: &MulAdd, len: usize) -> Self {
+        Self { a: Factor::new(hash.a), c: Factor::new(hash.c), addend: set(hash.addend[len]) }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw")]
+    fn digests(&self, w0: __m512i, w1: __m512i) -> __m512i {
+        let (low, high) = self.a.times(w0);
+        let (other_low, other_high) = self.c.times(w1);
+        let carries = _mm512_cmplt_epu64_mask(_mm512_add_epi64(low, other_low), low);
+        let sum = _mm512_add_epi64(_mm512_add_epi64(high, other_high), self.addend);
+        mix([_mm512_mask_add_epi64(sum, carries, sum, set(1))])[0]
     }
 }
 

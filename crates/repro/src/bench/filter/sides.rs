@@ -219,20 +219,6 @@ impl<const N: usize, L: Layout> Ours<N, L> {
         let hasher = Hasher::new(Family::default(), &SecretKey::from_seed(seed));
         Ok(Self { filter: Bloom::new(Shape::new(bits, k)?, seed), hasher })
     }
-
-    #[inline(always)]
-    fn digests(&self, keys: &[[u8; N]], words: &mut [u64; MAX_BATCH], digests: &mut [Digest]) {
-        if N > 8 {
-            digests.iter_mut().zip(keys).for_each(|(digest, key)| *digest = self.hasher.digest(key));
-            return;
-        }
-        for (word, key) in words.iter_mut().zip(keys) {
-            let mut bytes = [0; 8];
-            bytes[..N].copy_from_slice(key);
-            *word = u64::from_le_bytes(bytes);
-        }
-        self.hasher.digest_words(&words[..keys.len()], N, digests);
-    }
 }
 
 impl<const N: usize, L: Layout> Side for Ours<N, L> {
@@ -243,11 +229,11 @@ impl<const N: usize, L: Layout> Side for Ours<N, L> {
     }
 
     fn count(&self, queries: &[u8], batch: usize, passes: u64) -> u64 {
-        let (mut words, mut digests, mut present) = ([0; MAX_BATCH], [Digest(0); MAX_BATCH], [false; MAX_BATCH]);
+        let (mut digests, mut present) = ([Digest(0); MAX_BATCH], [false; MAX_BATCH]);
         let mut n_positive = 0;
         for _ in 0..passes {
             for keys in bursts(queries.as_chunks::<N>().0, batch) {
-                self.digests(keys, &mut words, &mut digests[..keys.len()]);
+                self.hasher.digest_arrays(keys, &mut digests[..keys.len()]);
                 self.filter.lookup_batch(&digests[..keys.len()], &mut present);
                 n_positive += present[..keys.len()].iter().map(|&present| u64::from(present)).sum::<u64>();
             }
