@@ -38,7 +38,7 @@ pub(super) fn find_tweak(layout: Layout, digests: &[u64], tweak: u8, n: u8) -> O
         return (0..n).map(|step| tweak.wrapping_add(step)).find(|&tweak| {
             place(layout, digests, tweak, &mut rows);
             // SAFETY: the processor has AVX-512.
-            unsafe { avx512::rank(&rows, digests.len()) as usize == digests.len() }
+            unsafe { avx512::are_independent(&rows) }
         });
     }
     find_tweak_in_memory(layout, digests, tweak, n)
@@ -60,7 +60,7 @@ pub(super) fn solve(layout: Layout, digests: &[u64], tweak: u8) -> Option<Soluti
         let (mut rows, mut pivots, mut combinations) = ([0; ROWS], [0; ROWS], [0; ROWS]);
         place(layout, digests, tweak, &mut rows);
         // SAFETY: the processor has AVX-512.
-        unsafe { avx512::eliminate(&rows, &mut pivots, &mut combinations) };
+        unsafe { avx512::eliminate(&rows, digests.len(), &mut pivots, &mut combinations) };
         return solution_of(&pivots[..digests.len()], &combinations);
     }
     solve_in_memory(layout, digests, tweak)
