@@ -26,7 +26,6 @@ pub(super) struct Entry<P> {
 }
 
 /// The names that a bucket keeps, and their solution.
-#[derive(Clone)]
 pub(super) struct Bucket<P: Payload> {
     pub(super) tweak: u8,
     pub(super) threshold: u8,
@@ -34,7 +33,29 @@ pub(super) struct Bucket<P: Payload> {
     pub(super) solution: Solution,
 }
 
+impl<P: Payload> Clone for Bucket<P> {
+    fn clone(&self) -> Self {
+        let mut copy = Self::empty();
+        copy.clone_from(self);
+        copy
+    }
+
+    /// Reuses the memory of `self`.
+    fn clone_from(&mut self, other: &Self) {
+        (self.tweak, self.threshold) = (other.tweak, other.threshold);
+        self.names.clear();
+        self.names.extend_from_slice(&other.names);
+        self.solution.clear();
+        self.solution.extend_from_slice(&other.solution);
+    }
+}
+
 impl<P: Payload> Bucket<P> {
+    /// A bucket without memory of its own.
+    pub(super) const fn empty() -> Self {
+        Self { tweak: 0, threshold: KEEP_ALL, names: Vec::new(), solution: Vec::new() }
+    }
+
     /// Prefetches everything that a change of the bucket reads: about twenty lines of two vectors, mostly not in a
     /// cache.
     #[inline]
@@ -46,6 +67,19 @@ impl<P: Payload> Bucket<P> {
         lines(self.solution.as_ptr().cast(), size_of_val(&self.solution[..]));
     }
 
+    /// Gives it memory for as many names as a bucket may have, unless it has that. All buckets have the same, so that memory
+    /// of old ones suits new ones.
+    pub(super) fn make_room(&mut self, rules: Rules) {
+        let limit = rules.load.limit;
+        self.names.reserve_exact(limit.saturating_sub(self.names.len()));
+        let n_words = (1 + limit) * rules.layout.row_words();
+        self.solution.reserve_exact(n_words.saturating_sub(self.solution.len()));
+    }
+
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.names.capacity() * size_of::<Entry<P>>() + self.solution.capacity() * 8
+    }
+
     /// Removes a name. The rows of the others stay independent.
     pub(super) fn remove(&mut self, layout: Layout, at: usize) {
         solve::remove(layout, &mut self.solution, at, self.names.len());
@@ -53,8 +87,70 @@ impl<P: Payload> Bucket<P> {
     }
 }
 
-fn digests<P: Payload>(names: &[Entry<P>]) -> Vec<u64> {
-    names.iter().map(|name| name.digest).collect()
+/// Buckets without names, whose memory new ones use.
+#[derive(Clone)]
+pub(super) struct Spare<P: Payload>(Vec<Bucket<P>>);
+
+/// The most spare buckets: some more than a group has.
+const MAX_SPARE: usize = 160;
+
+impl<P: Payload> Spare<P> {
+    /// None.
+    pub(super) fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    /// A bucket without names, with memory if there is any.
+    pub(super) fn take(&mut self) -> Bucket<P> {
+        self.0.pop().unwrap_or_else(Bucket::empty)
+    }
+
+    /// Adds buckets that are not needed any more.
+    pub(super) fn add(&mut self, buckets: impl IntoIterator<Item = Bucket<P>>) {
+        for mut bucket in buckets {
+            if self.0.len() < MAX_SPARE {
+                bucket.names.clear();
+                self.0.push(bucket);
+            }
+        }
+    }
+
+    /// Bytes of their memory.
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.0.iter().map(Bucket::heap_bytes).sum::<usize>() + self.0.capacity() * size_of::<Bucket<P>>()
+    }
+}
+
+/// Digests of names. Those of a bucket of one line are not allocated.
+struct Digests {
+    n_few: usize,
+    few: [u64; FEW],
+    many: Vec<u64>,
+}
+
+/// Names of a bucket of one line, at most.
+const FEW: usize = 64;
+
+impl Digests {
+    fn of<P: Payload>(names: &[Entry<P>]) -> Self {
+        let mut digests = Self { n_few: 0, few: [0; FEW], many: Vec::new() };
+        let all = names.iter().map(|name| name.digest);
+        if names.len() <= FEW {
+            digests.n_few = names.len();
+            digests.few.iter_mut().zip(all).for_each(|(to, digest)| *to = digest);
+        } else {
+            digests.many.extend(all);
+        }
+        digests
+    }
+}
+
+impl std::ops::Deref for Digests {
+    type Target = [u64];
+
+    fn deref(&self) -> &[u64] {
+        if self.many.is_empty() { &self.few[..self.n_few] } else { &self.many }
+    }
 }
 
 /// How full buckets may be. It follows from the layout and the trade.
@@ -135,87 +231,96 @@ impl Rules {
         Self { load: Load { mean: self.load.mean * GROW_TO, ..self.load }, ..self }
     }
 
-    /// The bucket with `more` names under the same tweak. If there is no solution, all of its names.
-    pub(super) fn join<P: Payload>(self, bucket: &Bucket<P>, more: &[Entry<P>]) -> Result<Bucket<P>, Vec<Entry<P>>> {
-        let mut names = Vec::with_capacity(bucket.names.len() + more.len() + 1);
-        names.extend_from_slice(&bucket.names);
-        names.extend_from_slice(more);
-        if names.len() > self.load.limit {
-            return Err(names);
+    /// Adds names to a bucket under its tweak. Returns false, and changes nothing, if there is no solution.
+    pub(super) fn join<P: Payload>(self, bucket: &mut Bucket<P>, more: &[Entry<P>]) -> bool {
+        let n_before = bucket.names.len();
+        if n_before + more.len() > self.load.limit {
+            return false;
         }
-        let digests = digests(&names);
-        let mut solution = Vec::with_capacity(bucket.solution.len() + (more.len() + 1) * self.layout.row_words());
-        solution.extend_from_slice(&bucket.solution);
-        let joined = (bucket.names.len()..names.len())
-            .all(|n| solve::append(self.layout, &mut solution, &digests[..=n], bucket.tweak));
-        match joined {
-            true => Ok(Bucket { tweak: bucket.tweak, threshold: bucket.threshold, names, solution }),
-            false => Err(names),
+        bucket.make_room(self);
+        bucket.names.extend_from_slice(more);
+        let digests = Digests::of(&bucket.names);
+        for n in n_before..digests.len() {
+            if !solve::append(self.layout, &mut bucket.solution, &digests[..=n], bucket.tweak) {
+                for n in (n_before..n).rev() {
+                    solve::remove(self.layout, &mut bucket.solution, n, n + 1);
+                }
+                bucket.names.truncate(n_before);
+                return false;
+            }
         }
+        true
     }
 
-    /// The first of `n` tweaks, beginning with `tweak`, under which `names` have a solution.
-    pub(super) fn search<P: Payload>(self, names: &[Entry<P>], tweak: u8, n: u8) -> Option<(u8, Solution)> {
-        let digests = digests(names);
+    /// Adds names to a bucket under one of the `n` tweaks after its own. Returns false, and changes nothing, if there is
+    /// no solution.
+    pub(super) fn resolve<P: Payload>(self, bucket: &mut Bucket<P>, more: &[Entry<P>], n: u8) -> bool {
+        let n_before = bucket.names.len();
+        if n_before + more.len() > self.load.limit {
+            return false;
+        }
+        bucket.make_room(self);
+        bucket.names.extend_from_slice(more);
+        match self.search(&bucket.names, bucket.tweak.wrapping_add(1), n, &mut bucket.solution) {
+            Some(tweak) => bucket.tweak = tweak,
+            None => bucket.names.truncate(n_before),
+        }
+        bucket.names.len() > n_before
+    }
+
+    /// The first of `n` tweaks, beginning with `tweak`, under which `names` have a solution, which it writes.
+    fn search<P: Payload>(self, names: &[Entry<P>], tweak: u8, n: u8, solution: &mut Solution) -> Option<u8> {
+        let digests = Digests::of(names);
         let tweak = solve::find_tweak(self.layout, &digests, tweak, n)?;
-        Some((tweak, solve::solve(self.layout, &digests, tweak)?))
+        solve::solve(self.layout, &digests, tweak, solution).then_some(tweak)
     }
 
-    /// The bucket with one more name, of whose rank it keeps names. It bumps the names of the highest rank where it has to.
+    /// Adds a name to a bucket that keeps names of its rank. Bumps the names of the highest rank where it has to.
     pub(super) fn insert<P: Payload>(
         self,
         level: usize,
-        bucket: &Bucket<P>,
+        bucket: &mut Bucket<P>,
         name: Entry<P>,
         bumped: &mut Vec<Entry<P>>,
-    ) -> Bucket<P> {
-        let mut names = match self.join(bucket, &[name]) {
-            Ok(joined) => return joined,
-            Err(names) => names,
-        };
+    ) {
         let rank = |name: &Entry<P>| layout::rank(name.digest, level);
-        let mut edited = bucket.clone();
-        loop {
-            if names.len() <= self.load.limit
-                && let Some((tweak, solution)) = self.search(&names, bucket.tweak.wrapping_add(1), INSERT_TRIES)
-            {
-                return Bucket { tweak, threshold: edited.threshold, names, solution };
-            }
+        while !self.join(bucket, &[name]) && !self.resolve(bucket, &[name], INSERT_TRIES) {
             // Without the bumped names, the solution that there was mostly takes the new one, and need not be replaced.
-            let threshold = names.iter().map(rank).max().expect("no names have a solution");
-            bumped.extend(names.iter().filter(|name| rank(name) >= threshold));
-            for at in
-                (0..edited.names.len()).rev().filter(|&at| rank(&edited.names[at]) >= threshold).collect::<Vec<_>>()
-            {
-                edited.remove(self.layout, at);
+            let threshold = bucket.names.iter().chain([&name]).map(rank).max().expect("there is a name");
+            for at in (0..bucket.names.len()).rev() {
+                if rank(&bucket.names[at]) >= threshold {
+                    bumped.push(bucket.names[at]);
+                    bucket.remove(self.layout, at);
+                }
             }
-            edited.threshold = threshold;
+            bucket.threshold = threshold;
             if rank(&name) >= threshold {
-                return edited;
+                bumped.push(name);
+                return;
             }
-            names = match self.join(&edited, &[name]) {
-                Ok(joined) => return joined,
-                Err(names) => names,
-            };
         }
     }
 
-    /// A bucket of as many of `names` as it can keep. It bumps the rest.
-    pub(super) fn assign<P: Payload>(
+    /// Fills a bucket with as many of `names` as it can keep. Bumps the rest.
+    fn assign<P: Payload>(
         self,
         level: usize,
-        mut names: Vec<Entry<P>>,
+        names: &mut Vec<Entry<P>>,
         tweak: u8,
+        bucket: &mut Bucket<P>,
         bumped: &mut Vec<Entry<P>>,
-    ) -> Bucket<P> {
-        let mut threshold = KEEP_ALL;
+    ) {
+        bucket.make_room(self);
+        bucket.threshold = KEEP_ALL;
         loop {
             if names.len() <= self.load.limit
-                && let Some((tweak, solution)) = self.search(&names, tweak, TRIES)
+                && let Some(tweak) = self.search(names, tweak, TRIES, &mut bucket.solution)
             {
-                return Bucket { tweak, threshold, names, solution };
+                bucket.tweak = tweak;
+                bucket.names.extend_from_slice(names);
+                return;
             }
-            threshold =
+            let threshold =
                 names.iter().map(|name| layout::rank(name.digest, level)).max().expect("no names have a solution");
             names.retain(|name| {
                 let keeps = layout::rank(name.digest, level) < threshold;
@@ -224,6 +329,7 @@ impl Rules {
                 }
                 keeps
             });
+            bucket.threshold = threshold;
         }
     }
 
@@ -235,20 +341,39 @@ impl Rules {
         names: &[Entry<P>],
         first_tweak: u64,
         bumped: &mut Vec<Entry<P>>,
+        spare: &mut Spare<P>,
     ) -> Vec<Bucket<P>> {
-        let mut counts = vec![0u32; n_buckets];
+        // Sorted by bucket, each with its names in their order.
         let of = |name: &Entry<P>| layout::bucket(name.digest, level, n_buckets as u32) as usize;
-        names.iter().for_each(|name| counts[of(name)] += 1);
-        // Capacity for a few more names, so that the first inserts need not allocate.
-        let mut lists: Vec<Vec<Entry<P>>> = counts.iter().map(|&n| Vec::with_capacity(n as usize + 2)).collect();
-        names.iter().for_each(|name| lists[of(name)].push(*name));
-        let tweak = |index: usize| (mix64(first_tweak ^ index as u64) >> 56) as u8;
-        let assign = |(index, list)| self.assign(level, list, tweak(index), bumped);
-        lists.into_iter().enumerate().map(assign).collect()
+        let mut ends = vec![0u32; n_buckets + 1];
+        names.iter().for_each(|name| ends[of(name) + 1] += 1);
+        (1..=n_buckets).for_each(|index| ends[index] += ends[index - 1]);
+        let mut sorted = names.to_vec();
+        for name in names {
+            let end = &mut ends[of(name)];
+            sorted[*end as usize] = *name;
+            *end += 1;
+        }
+        let (mut start, mut list) = (0, Vec::new());
+        let assign = |(index, &end): (usize, &u32)| {
+            list.clear();
+            list.extend_from_slice(&sorted[start..end as usize]);
+            start = end as usize;
+            let mut bucket = spare.take();
+            let tweak = (mix64(first_tweak ^ index as u64) >> 56) as u8;
+            self.assign(level, &mut list, tweak, &mut bucket, bumped);
+            bucket
+        };
+        ends[..n_buckets].iter().enumerate().map(assign).collect()
     }
 
     /// The buckets above the first level, for the names that it bumps.
-    pub(super) fn assign_bumped<P: Payload>(self, mut names: Vec<Entry<P>>, first_tweak: u64) -> Upper<P> {
+    pub(super) fn assign_bumped<P: Payload>(
+        self,
+        mut names: Vec<Entry<P>>,
+        first_tweak: u64,
+        spare: &mut Spare<P>,
+    ) -> Upper<P> {
         let (mut n_buckets, mut buckets) = ([0; LEVELS - 1], Vec::new());
         for level in 1..LEVELS {
             let n = match level {
@@ -256,7 +381,8 @@ impl Rules {
                 _ => names.len().min(1),
             };
             let mut bumped = Vec::new();
-            buckets.extend(self.assign_all(level, n, &names, first_tweak ^ (level as u64) << 20, &mut bumped));
+            let first_tweak = first_tweak ^ (level as u64) << 20;
+            buckets.extend(self.assign_all(level, n, &names, first_tweak, &mut bumped, spare));
             n_buckets[level - 1] = n as u16;
             names = bumped;
         }

@@ -9,12 +9,13 @@
 //! churn does not bump more and more names. If the upper levels have too few buckets for the bumped names, these levels
 //! are rebuilt. If the group has too many or too few names for its buckets, the whole group is rebuilt.
 //!
-//! Cost (8-bit values): 23 bytes per name. An insert or a removal takes less than 1 us if the solution is edited.
+//! Cost (8-bit values): 24 bytes per name. An insert or a removal takes less than 1 us if the solution is edited.
 //! Solving a bucket again takes about 3 us.
 //! Limits: names with equal digests cannot both be in a group; [`MAX_TRIES`] bounds a build.
 
 use super::MAX_STASH;
-use super::assign::{Bucket, Entry, Rules};
+use super::assign::{Bucket, Entry, Rules, Spare};
+use super::before::{Before, Levels};
 use super::layout::{self, KEEP_ALL, LEVELS};
 use super::solve;
 use crate::base::directory::Part;
@@ -27,35 +28,6 @@ const RAISE_TRIES: u8 = 4;
 pub(super) const MAX_TRIES: u32 = 16;
 /// The most buckets of a first level.
 const MAX_FIRST: usize = u16::MAX as usize;
-
-/// What the latest mutation of a group changed, as it was before.
-#[derive(Clone)]
-pub(super) struct Before<P: Payload> {
-    /// Buckets with their numbers. Where the upper levels are new, only buckets of the first level.
-    pub(super) buckets: Vec<(usize, Bucket<P>)>,
-    /// The upper levels as they were, if they were rebuilt or the stash changed.
-    pub(super) levels: Option<Levels<P>>,
-}
-
-/// The levels above the first, and the stash.
-#[derive(Clone)]
-pub(super) struct Levels<P: Payload> {
-    pub(super) n_buckets: [u16; LEVELS],
-    pub(super) buckets: Vec<Bucket<P>>,
-    pub(super) stash: Vec<Entry<P>>,
-}
-
-impl<P: Payload> Before<P> {
-    /// Nothing changed.
-    pub(super) fn new() -> Self {
-        Self { buckets: Vec::new(), levels: None }
-    }
-
-    pub(super) fn clear(&mut self) {
-        self.buckets.clear();
-        self.levels = None;
-    }
-}
 
 /// Where a name is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,14 +83,20 @@ impl<P: Payload> Group<P> {
     /// The group of `names`, with as many first-level buckets as they need.
     /// # Errors
     /// [`NoSolution`]: two names are equal, or [`MAX_TRIES`] sizes failed because too many names are alike.
-    pub(super) fn build(rules: Rules, id: PartId, version: u64, names: &[Entry<P>]) -> Result<Self, NoSolution> {
+    pub(super) fn build(
+        rules: Rules,
+        id: PartId,
+        version: u64,
+        names: &[Entry<P>],
+        spare: &mut Spare<P>,
+    ) -> Result<Self, NoSolution> {
         let n_names = names.len();
         let mut n_first = rules.load.buckets_for(n_names);
         let first_tweak = first_tweak(rules, id, version);
         for _ in 0..MAX_TRIES {
             let mut bumped = Vec::new();
-            let mut buckets = rules.assign_all(0, n_first, names, first_tweak, &mut bumped);
-            let upper = rules.assign_bumped(bumped, first_tweak);
+            let mut buckets = rules.assign_all(0, n_first, names, first_tweak, &mut bumped, spare);
+            let upper = rules.assign_bumped(bumped, first_tweak, spare);
             // Equal names cannot both be kept by a bucket, so the last level bumps them.
             if let Some(two) = upper.left.windows(2).find(|two| two[0].digest == two[1].digest) {
                 return Err(NoSolution { duplicate: Some(two[0].digest) });
@@ -185,22 +163,17 @@ impl<P: Payload> Group<P> {
         names.extend_from_slice(&self.stash);
     }
 
-    /// Replaces a bucket, and notes the old one unless it is noted already.
-    fn replace(&mut self, index: usize, bucket: Bucket<P>, before: &mut Before<P>) {
-        let old = std::mem::replace(&mut self.buckets[index], bucket);
-        if before.buckets.iter().all(|before| before.0 != index) {
-            before.buckets.push((index, old));
-        }
+    /// A bucket to be changed. It is noted as it is.
+    fn edit(&mut self, index: usize, before: &mut Before<P>) -> &mut Bucket<P> {
+        let bucket = &mut self.buckets[index];
+        before.note(index, bucket);
+        bucket
     }
 
     /// Changes the payload of a name.
     pub(super) fn alter(&mut self, spot: Spot, payload: P, before: &mut Before<P>) {
         match spot {
-            Spot::Bucket { index, at } => {
-                let mut bucket = self.buckets[index].clone();
-                bucket.names[at].payload = payload;
-                self.replace(index, bucket, before);
-            }
+            Spot::Bucket { index, at } => self.edit(index, before).names[at].payload = payload,
             Spot::Stash(at) => {
                 before.levels = Some(self.levels());
                 self.stash[at].payload = payload;
@@ -218,29 +191,16 @@ impl<P: Payload> Group<P> {
     /// # Errors
     /// [`NoRoom`]; the group is unchanged.
     pub(super) fn insert(&mut self, rules: Rules, name: Entry<P>, before: &mut Before<P>) -> Result<(), NoRoom> {
-        let mut pending = vec![name];
-        for level in 0..LEVELS {
-            let mut bumped = Vec::new();
-            for name in std::mem::take(&mut pending) {
-                let Some(home) = self.home(level, name.digest) else {
-                    bumped.push(name);
-                    continue;
-                };
-                let bucket = &self.buckets[home];
-                if layout::rank(name.digest, level) >= bucket.threshold {
-                    // The bucket may have lost names since it bumped others. Then it takes this one.
-                    if level > 0 || !self.take_back(rules, home, Some(name), before) {
-                        bumped.push(name);
-                    }
-                    continue;
-                }
-                let inserted = rules.insert(level, bucket, name, &mut bumped);
-                self.replace(home, inserted, before);
-            }
+        let mut pending = Vec::new();
+        self.insert_at(rules, 0, name, &mut pending, before);
+        for level in 1..LEVELS {
             // In the order of digests, which is the same after a restart.
-            bumped.sort_unstable_by_key(|name| name.digest);
-            pending = bumped;
+            pending.sort_unstable_by_key(|name| name.digest);
+            for name in std::mem::take(&mut pending) {
+                self.insert_at(rules, level, name, &mut pending, before);
+            }
         }
+        pending.sort_unstable_by_key(|name| name.digest);
         // The upper levels may be too small for all bumped names.
         if !pending.is_empty() && !self.make_upper_levels(rules, pending, before) {
             for (index, bucket) in before.buckets.drain(..) {
@@ -252,13 +212,32 @@ impl<P: Payload> Group<P> {
         Ok(())
     }
 
+    /// Adds a name to its bucket at a level, or to `bumped`, with the names that the bucket bumps for it.
+    fn insert_at(
+        &mut self,
+        rules: Rules,
+        level: usize,
+        name: Entry<P>,
+        bumped: &mut Vec<Entry<P>>,
+        before: &mut Before<P>,
+    ) {
+        let Some(home) = self.home(level, name.digest) else { return bumped.push(name) };
+        if layout::rank(name.digest, level) < self.buckets[home].threshold {
+            return rules.insert(level, self.edit(home, before), name, bumped);
+        }
+        // The bucket may have lost names since it bumped others. Then it takes this one.
+        if level > 0 || !self.take_back(rules, home, Some(name), before) {
+            bumped.push(name);
+        }
+    }
+
     /// Rebuilds the levels above the first for their names and `more`. Returns false, and changes nothing, if they do
     /// not fit.
     fn make_upper_levels(&mut self, rules: Rules, more: Vec<Entry<P>>, before: &mut Before<P>) -> bool {
         let n_first = usize::from(self.n_buckets[0]);
         let mut names = more;
         names.extend(self.buckets[n_first..].iter().flat_map(|bucket| &bucket.names).chain(&self.stash));
-        let upper = rules.assign_bumped(names, first_tweak(rules, self.id, self.version + 1));
+        let upper = rules.assign_bumped(names, first_tweak(rules, self.id, self.version + 1), &mut before.spare);
         if upper.left.len() > MAX_STASH {
             return false;
         }
@@ -299,9 +278,7 @@ impl<P: Payload> Group<P> {
 
     /// Removes a name from a bucket. The remaining rows stay independent.
     fn drop_from(&mut self, rules: Rules, index: usize, at: usize, before: &mut Before<P>) {
-        let mut bucket = self.buckets[index].clone();
-        bucket.remove(rules.layout, at);
-        self.replace(index, bucket, before);
+        self.edit(index, before).remove(rules.layout, at);
     }
 
     /// Raises the threshold of a first-level bucket that has room. The bumped names of the lowest rank come back, and
@@ -331,11 +308,15 @@ impl<P: Payload> Group<P> {
         if n_back > room || back.iter().any(|name| self.stash.iter().any(|stashed| stashed.digest == name.digest)) {
             return false;
         }
-        let raised = rules.join(bucket, &back).or_else(|names| {
-            let found = rules.search(&names, bucket.tweak.wrapping_add(1), RAISE_TRIES);
-            found.map(|(tweak, solution)| Bucket { tweak, threshold, names, solution }).ok_or(())
-        });
-        let Ok(raised) = raised else { return false };
+        let is_new = before.note(index, bucket);
+        let bucket = &mut self.buckets[index];
+        if !rules.join(bucket, &back) && !rules.resolve(bucket, &back, RAISE_TRIES) {
+            if is_new {
+                before.forget();
+            }
+            return false;
+        }
+        // The names are found by the old threshold.
         let is_extra = |name: &Entry<P>| extra.is_some_and(|extra| extra.digest == name.digest);
         for name in back.iter().filter(|name| !is_extra(name)) {
             let Some(Spot::Bucket { index, at }) = self.find(name.digest) else {
@@ -343,7 +324,7 @@ impl<P: Payload> Group<P> {
             };
             self.drop_from(rules, index, at, before);
         }
-        self.replace(index, Bucket { threshold, ..raised }, before);
+        self.buckets[index].threshold = threshold;
         back.iter().any(is_extra)
     }
 
@@ -356,8 +337,7 @@ impl<P: Payload> Group<P> {
         headers: &[[u8; 2]],
         names: &[Entry<P>],
     ) -> Result<Self, NoSolution> {
-        let empty =
-            |&[tweak, threshold]: &[u8; 2]| Bucket { tweak, threshold, names: Vec::new(), solution: Vec::new() };
+        let empty = |&[tweak, threshold]: &[u8; 2]| Bucket { tweak, threshold, ..Bucket::empty() };
         let buckets = headers.iter().map(empty).collect();
         let mut group = Self { id, version, n_buckets, buckets, stash: Vec::new(), n_names: names.len() };
         for name in names {
@@ -373,15 +353,15 @@ impl<P: Payload> Group<P> {
         }
         for bucket in &mut group.buckets {
             let digests: Vec<u64> = bucket.names.iter().map(|name| name.digest).collect();
-            let solution = solve::solve(rules.layout, &digests, bucket.tweak);
-            bucket.solution = solution.ok_or(NoSolution { duplicate: None })?;
+            if !solve::solve(rules.layout, &digests, bucket.tweak, &mut bucket.solution) {
+                return Err(NoSolution { duplicate: None });
+            }
         }
         Ok(group)
     }
 
     pub(super) fn heap_bytes(&self) -> usize {
-        let of = |bucket: &Bucket<P>| bucket.names.capacity() * size_of::<Entry<P>>() + bucket.solution.capacity() * 8;
-        let buckets: usize = self.buckets.iter().map(of).sum();
+        let buckets: usize = self.buckets.iter().map(Bucket::heap_bytes).sum();
         buckets + self.buckets.capacity() * size_of::<Bucket<P>>()
     }
 }

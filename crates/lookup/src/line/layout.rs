@@ -18,6 +18,8 @@ use crate::hash::tweak::mix;
 
 /// The most cells of a name.
 pub(super) const MAX_PARTS: usize = 4;
+/// The most 64-bit words of a bucket.
+pub(super) const MAX_WORDS: usize = 32;
 /// Levels of buckets. The names that the last one bumps are in the stash.
 pub(super) const LEVELS: usize = 3;
 /// Bits of a bucket's header.

@@ -2,7 +2,7 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | [`skeleton`], `group` | the names in groups of buckets, shared by all switches of a network |
+//! | [`skeleton`], `group`, `before` | the names in groups of buckets, shared by all switches of a network |
 //! | `rows` | what a store keeps for the skeleton |
 //! | `assign`, `solve`, `words`, `avx512` | which bucket keeps which names, and the linear system of a bucket |
 //! | [`view`], `fill` | what the cells of one switch hold, as images and updates, from the skeleton and the switch's values |
@@ -13,7 +13,7 @@
 //! The idea, the reason why it works, and its cost: docs/derivations/line.md.
 //! Cost: one line per lookup, and a second one for 1 name in 30 to 60; 10.2 to 10.4 bits per name with 8-bit values.
 //! Alien names and removed names get an arbitrary value. An update edits one bucket, or occasionally solves it again,
-//! in 4 to 6 us with 4M names, and sends one line of 64 bytes and some more.
+//! in about 3 us with 4M names, and sends one line of 64 bytes and some more.
 //! Source: none of the papers. Bumping is as in Dillinger, Hübschle-Schneider, Sanders, Walzer, "Fast succinct
 //! retrieval and approximate membership using ribbon".
 //! Limits: values of up to 32 bits, 2^24 groups. Two names with the same digest cannot both be in.
@@ -21,6 +21,7 @@
 mod assign;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod before;
 mod fill;
 mod group;
 mod kernel;
@@ -45,7 +46,7 @@ use crate::hash::{Purpose, SecretKey};
 use crate::traits::Single;
 use layout::Layout;
 
-/// Control half of one table whose payloads are the values. It takes about 27 bytes per name.
+/// Control half of one table whose payloads are the values. It takes about 29 bytes per name.
 ///
 /// ```
 /// use fibula_lookup::hash::{Family, Hasher, SecretKey};

@@ -3,13 +3,15 @@
 //! The skeleton determines which cells make up the value of a name. It does not store the values: each switch has a
 //! [`LineView`] for those. A mutation returns a [`Change`], from which each view derives its own update message.
 //!
-//! Cost: 23 bytes per name with 8-bit values (12 for digest and payload, 8 for its row of the solution, the rest spare
-//! capacity). An insert, a change or a removal edits one bucket, sometimes two or three; `fibula bench update
-//! --contestants latency` measures the time. A group is rebuilt when its buckets are 5 % too full or 6 % too empty. A
-//! group of more than `Settings::max_group` names splits. Two neighbours whose names fit in half of that merge.
+//! Cost: 24 bytes per name with 8-bit values: 12 for digest and payload, 8 for its row of the solution, and the rest
+//! because every bucket has memory for as many names as it may ever keep. An insert, a change or a removal edits one
+//! bucket, sometimes two or three; `fibula bench update --contestants latency` measures the time. A group is rebuilt when
+//! its buckets are 5 % too full or 6 % too empty. A group of more than `Settings::max_group` names splits. Two neighbours
+//! whose names fit in half of that merge.
 
-use super::assign::{Bucket, Entry, Rules};
-use super::group::{Before, Group, MAX_TRIES, NoRoom, NoSolution};
+use super::assign::{Bucket, Entry, Rules, Spare};
+use super::before::Before;
+use super::group::{Group, MAX_TRIES, NoRoom, NoSolution};
 use super::layout::LEVELS;
 use super::query::LineQuery;
 use super::view::{LineView, image};
@@ -23,7 +25,7 @@ use crate::hash::Digest;
 use crate::traits::{InsertError, Replicated, RestoreError, Row, Skeleton};
 
 /// A batch with at least this many changes per group (on average over all groups) rebuilds groups and sends them whole.
-/// A build costs 80 ns for every name of a group of thousands, and 8 KB. A single insert costs about 4 us and 64 bytes.
+/// A build costs 80 ns for every name of a group of thousands, and 8 KB. A single insert costs about 3 us and 64 bytes.
 const BULK: usize = 120;
 /// The same threshold where only time counts, and not the length of messages.
 const BULK_ALONE: usize = 100;
@@ -60,7 +62,8 @@ impl<P: Payload> LineSkeleton<P> {
         let most = most_depth(entries.len(), settings.max_group() / 4);
         let solved = partition::solve(entries, depth, threads, entry, |prefix, names, ()| {
             let mut made = Vec::with_capacity(1);
-            Self::build_or_split(settings, rules, (PartId { prefix, depth }, 0, most), names, &mut |group| {
+            let part = (PartId { prefix, depth }, 0, most);
+            Self::build_or_split(settings, rules, part, names, &mut Spare::new(), &mut |group| {
                 let value = each(&group);
                 made.push((group, value));
             })?;
@@ -76,15 +79,16 @@ impl<P: Payload> LineSkeleton<P> {
         rules: Rules,
         (id, version, most): (PartId, u64, u8),
         names: Vec<Entry<P>>,
+        spare: &mut Spare<P>,
         done: &mut impl FnMut(Group<P>),
     ) -> Result<(), InsertError> {
         if names.len() > settings.max_group() && id.depth < most {
             let (right, left) = names.into_iter().partition(|name: &Entry<P>| id.next_bit(name.digest));
-            Self::build_or_split(settings, rules, (id.half(0), version, most), left, done)?;
-            return Self::build_or_split(settings, rules, (id.half(1), version, most), right, done);
+            Self::build_or_split(settings, rules, (id.half(0), version, most), left, spare, done)?;
+            return Self::build_or_split(settings, rules, (id.half(1), version, most), right, spare, done);
         }
         let n_names = names.len();
-        match Group::build(rules, id, version, &names) {
+        match Group::build(rules, id, version, &names, spare) {
             Ok(group) => {
                 done(group);
                 Ok(())
@@ -119,8 +123,14 @@ impl<P: Payload> LineSkeleton<P> {
         slots.iter().for_each(|&slot| self.group(slot).append_names(&mut names));
         names.extend_from_slice(extra);
         let rules = if extra.is_empty() { self.rules } else { self.rules.growing() };
-        let plan = self.plan(rules, slots, names, self.n_names + extra.len())?;
+        let mut spare = std::mem::replace(&mut self.before.spare, Spare::new());
+        let plan = self.plan(rules, slots, names, self.n_names + extra.len(), &mut spare);
+        self.before.spare = spare;
+        let plan = plan?;
         self.n_names += extra.len();
+        for &slot in slots {
+            self.before.spare.add(std::mem::take(&mut self.groups.part_mut(slot).buckets));
+        }
         Ok(self.groups.replace(vec![plan]))
     }
 
@@ -132,11 +142,12 @@ impl<P: Payload> LineSkeleton<P> {
         slots: &[u32],
         names: Vec<Entry<P>>,
         n_names: usize,
+        spare: &mut Spare<P>,
     ) -> Result<Plan<Group<P>>, InsertError> {
         let most = most_depth(n_names, self.settings.max_group() / 4);
         let joined = (self.groups.joined(slots), self.groups.next_version(slots), most);
         let mut parts = Vec::with_capacity(1);
-        Self::build_or_split(&self.settings, rules, joined, names, &mut |group| parts.push(group))?;
+        Self::build_or_split(&self.settings, rules, joined, names, spare, &mut |group| parts.push(group))?;
         Ok(Plan { slots: slots.to_vec(), parts })
     }
 
@@ -250,7 +261,7 @@ impl<P: Payload> Skeleton for LineSkeleton<P> {
                 }
             }
             let added = names.len() - n_old;
-            Ok((self.plan(self.rules, &[slot], names, n_after)?, added))
+            Ok((self.plan(self.rules, &[slot], names, n_after, &mut Spare::new())?, added))
         })?;
         let max = self.settings.max_names;
         if self.n_names + added > max {
@@ -331,7 +342,8 @@ impl<P: Payload> Skeleton for LineSkeleton<P> {
     }
 
     fn heap_bytes(&self) -> usize {
-        self.groups.iter().map(|(_, group)| group.heap_bytes()).sum::<usize>() + self.groups.heap_bytes()
+        let groups: usize = self.groups.iter().map(|(_, group)| group.heap_bytes()).sum();
+        groups + self.groups.heap_bytes() + self.before.spare.heap_bytes()
     }
 }
 

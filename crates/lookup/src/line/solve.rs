@@ -80,13 +80,16 @@ fn has_full_rank_with<const W: usize, const C: usize>(slots: &[[u16; MAX_PARTS]]
 }
 
 #[inline(always)]
-fn solve_with<const W: usize, const C: usize>(slots: &[[u16; MAX_PARTS]], n_parts: usize) -> Option<Solution> {
+fn solve_with<const W: usize, const C: usize>(
+    slots: &[[u16; MAX_PARTS]],
+    n_parts: usize,
+    solution: &mut Solution,
+) -> bool {
     let mut echelon = Echelon::<W, C>::new();
     if !slots.iter().enumerate().all(|(index, slots)| echelon.add::<true>(&slots[..n_parts], index)) {
-        return None;
+        return false;
     }
-    // Capacity for one more name, so that an insert need not allocate.
-    let mut solution = Vec::with_capacity((slots.len() + 2) * W);
+    solution.clear();
     solution.resize(W, 0);
     for (column, row) in echelon.rows.iter().enumerate() {
         if *row != [0; W] {
@@ -94,7 +97,7 @@ fn solve_with<const W: usize, const C: usize>(slots: &[[u16; MAX_PARTS]], n_part
             solution.extend(echelon.combinations[column]);
         }
     }
-    Some(solution)
+    true
 }
 
 /// Adds one more name to the solution: the last of `slots`. Returns false, and changes nothing, if its row depends on
@@ -198,8 +201,8 @@ by_processor! {
 }
 
 by_processor! {
-    fn solve_of_any_width(layout: Layout, slots: &[[u16; MAX_PARTS]]) -> Option<Solution> {
-        with_width!(layout, solve_with(slots, layout.n_parts))
+    fn solve_of_any_width(layout: Layout, slots: &[[u16; MAX_PARTS]], solution: &mut Solution) -> bool {
+        with_width!(layout, solve_with(slots, layout.n_parts, solution))
     }
 }
 
@@ -222,14 +225,14 @@ pub(super) fn find_tweak(layout: Layout, digests: &[u64], tweak: u8, n: u8) -> O
     })
 }
 
-/// The solution of names under a tweak, if their rows are independent.
-pub(super) fn solve(layout: Layout, digests: &[u64], tweak: u8) -> Option<Solution> {
+/// Writes the solution of names under a tweak. Returns false, and changes nothing, if their rows are not independent.
+pub(super) fn solve(layout: Layout, digests: &[u64], tweak: u8, solution: &mut Solution) -> bool {
     if words::fit(layout, digests.len()) {
-        return words::solve(layout, digests, tweak);
+        return words::solve(layout, digests, tweak, solution);
     }
     let mut slots = vec![[0; MAX_PARTS]; digests.len()];
     place(layout, digests, tweak, &mut slots);
-    solve_of_any_width(layout, &slots)
+    solve_of_any_width(layout, &slots, solution)
 }
 
 /// Adds one more name to the solution of names under a tweak: the last of `digests`. Returns false, and changes nothing, if
@@ -268,20 +271,26 @@ mod tests {
     use super::*;
     use crate::testkit::{Rng, seed};
 
+    /// What a function solves, if it does.
+    fn solved(solve: impl FnOnce(&mut Solution) -> bool) -> Option<Solution> {
+        let mut solution = vec![7; 3];
+        solve(&mut solution).then_some(solution)
+    }
+
     #[test]
     fn a_solution_gives_every_name_its_value_whatever_the_order() {
         let mut rng = Rng::new(seed());
         for value_bits in [1, 2, 3, 4, 5, 7, 8, 11, 16, 24, 32] {
             let layout = Layout::new(value_bits, Trade::Balanced);
-            let mut solved = 0;
-            while solved < 8 {
+            let mut n_solved = 0;
+            while n_solved < 8 {
                 let n_names = rng.below(layout.n_cells() as u64 * 8 / 10) as usize;
                 let names: Vec<(u64, u64)> =
                     (0..n_names).map(|_| (rng.next_u64(), rng.next_u64() & layout.value_mask())).collect();
                 let tweak = rng.next_u64() as u8;
                 let digests = |names: &[(u64, u64)]| -> Vec<_> { names.iter().map(|name| name.0).collect() };
                 let found = find_tweak(layout, &digests(&names), tweak, 1);
-                let Some(solution) = solve(layout, &digests(&names), tweak) else {
+                let Some(solution) = solved(|to| solve(layout, &digests(&names), tweak, to)) else {
                     assert_eq!(found, None);
                     continue;
                 };
@@ -299,11 +308,11 @@ mod tests {
                 let mut backwards = names.clone();
                 backwards.reverse();
                 let mut again = vec![0; layout.n_words()];
-                let solution = solve(layout, &digests(&backwards), tweak).expect("the same rows");
+                let solution = solved(|to| solve(layout, &digests(&backwards), tweak, to)).expect("the same rows");
                 let values: Vec<u64> = backwards.iter().map(|name| name.1).collect();
                 fill_cells(layout, &solution, &values, &mut again);
                 assert_eq!(words, again);
-                solved += 1;
+                n_solved += 1;
             }
         }
     }
@@ -316,7 +325,7 @@ mod tests {
             for trade in [Trade::Balanced, Trade::Small] {
                 let layout = Layout::new(value_bits, trade);
                 let most = layout.n_cells() * 9 / 10;
-                let (mut names, mut edited) = (Vec::new(), solve(layout, &[], 7).expect("no rows"));
+                let (mut names, mut edited) = (Vec::new(), solved(|to| solve(layout, &[], 7, to)).expect("no rows"));
                 for step in 0..4 * layout.n_cells() {
                     if names.len() < most && (step < most || rng.below(2) == 0) {
                         names.push(layout.slots(rng.next_u64(), 7));
@@ -334,7 +343,7 @@ mod tests {
                         removed += 1;
                     }
                     if value_bits > 2 || step % 16 == 0 {
-                        assert_eq!(Some(&edited), solve_of_any_width(layout, &names).as_ref());
+                        assert_eq!(Some(&edited), solved(|to| solve_of_any_width(layout, &names, to)).as_ref());
                     }
                 }
             }
@@ -348,28 +357,28 @@ mod tests {
         for (value_bits, trade) in [(8, Trade::Balanced), (8, Trade::Small), (11, Trade::Balanced), (16, Trade::Small)]
         {
             let layout = Layout::new(value_bits, trade);
-            let (mut solved, mut found) = (0, 0);
+            let (mut n_solved, mut found) = (0, 0);
             for round in 0..20 * layout.n_cells() {
                 let digests: Vec<_> = (0..round % (layout.n_cells() + 1)).map(|_| rng.next_u64()).collect();
                 // The range of tweaks wraps around sometimes.
                 let (first, n) = (rng.next_u64() as u8, rng.below(10) as u8);
                 let solution = |tweak| {
                     let slots: Vec<_> = digests.iter().map(|&digest| layout.slots(digest, tweak)).collect();
-                    let solution = solve_of_any_width(layout, &slots);
+                    let solution = solved(|to| solve_of_any_width(layout, &slots, to));
                     assert_eq!(has_full_rank_of_any_width(layout, &slots), solution.is_some());
                     solution
                 };
                 let expected = (0..n).map(|step| first.wrapping_add(step)).find(|&tweak| solution(tweak).is_some());
                 assert_eq!(find_tweak(layout, &digests, first, n), expected);
-                assert_eq!(solve(layout, &digests, first), solution(first));
+                assert_eq!(solved(|to| solve(layout, &digests, first, to)), solution(first));
                 if words::fit(layout, digests.len()) {
                     assert_eq!(words::find_tweak_in_memory(layout, &digests, first, n), expected);
-                    assert_eq!(words::solve_in_memory(layout, &digests, first), solution(first));
+                    assert_eq!(solved(|to| words::solve_in_memory(layout, &digests, first, to)), solution(first));
                 }
-                solved += usize::from(solution(first).is_some());
+                n_solved += usize::from(solution(first).is_some());
                 found += usize::from(expected.is_some_and(|tweak| tweak != first));
             }
-            assert!(layout.row_words() > 1 || solved > 0 && found > 0);
+            assert!(layout.row_words() > 1 || n_solved > 0 && found > 0);
         }
     }
 
@@ -378,11 +387,11 @@ mod tests {
         let layout = Layout::new(8, Trade::Balanced);
         let slots = [[2, 30, 50, 0], [3, 30, 50, 0], [2, 31, 50, 0], [3, 31, 50, 0]];
         assert!(!has_full_rank_of_any_width(layout, &slots));
-        assert!(solve_of_any_width(layout, &slots).is_none());
-        assert!(solve_of_any_width(layout, &slots[..3]).is_some());
-        assert!(solve(layout, &[], 7).is_some());
+        assert_eq!(solved(|to| solve_of_any_width(layout, &slots, to)), None);
+        assert!(solved(|to| solve_of_any_width(layout, &slots[..3], to)).is_some());
+        assert!(solved(|to| solve(layout, &[], 7, to)).is_some());
         // No tweak separates equal names.
-        assert!(solve(layout, &[5, 9, 5], 7).is_none());
+        assert_eq!(solved(|to| solve(layout, &[5, 9, 5], 7, to)), None);
         assert_eq!(find_tweak(layout, &[5, 9, 5], 7, u8::MAX), None);
     }
 

@@ -10,7 +10,7 @@
 
 use super::assign::{Bucket, Entry};
 use super::group::Group;
-use super::layout::Layout;
+use super::layout::{Layout, MAX_WORDS};
 use super::skeleton::LineSkeleton;
 use super::update::{BucketsUpdate, GroupImage, LevelsUpdate, Update, bucket_prf, geometry_prf, stash_prf};
 use super::{Settings, fill};
@@ -42,18 +42,19 @@ impl LineView {
         let n_words = layout.n_words();
         let (from, mut digest) = self.sent.get(slot);
         let (mut indices, mut words) = (Vec::new(), Vec::new());
-        let (mut old, mut values) = (vec![0; n_words], Vec::new());
+        let (mut old, mut values) = ([0; MAX_WORDS], Vec::new());
+        let old = &mut old[..n_words];
         for (index, bucket) in &before.buckets {
             old.fill(0);
-            fill_bucket(layout, bucket, &value, &mut values, &mut old);
+            fill_bucket(layout, bucket, &value, &mut values, old);
             let start = words.len();
             words.resize(start + n_words, 0);
             fill_bucket(layout, &group.buckets[*index], &value, &mut values, &mut words[start..]);
-            if words[start..] == old {
+            if words[start..] == *old {
                 words.truncate(start);
                 continue;
             }
-            digest ^= bucket_prf(seed, *index, &old) ^ bucket_prf(seed, *index, &words[start..]);
+            digest ^= bucket_prf(seed, *index, old) ^ bucket_prf(seed, *index, &words[start..]);
             indices.push(*index as u32);
         }
         let levels = before.levels.as_ref().map(|before| {

@@ -54,24 +54,24 @@ pub(super) fn find_tweak_in_memory(layout: Layout, digests: &[u64], tweak: u8, n
 }
 
 /// As [`solve`](super::solve::solve), for names that [`fit`].
-pub(super) fn solve(layout: Layout, digests: &[u64], tweak: u8) -> Option<Solution> {
+pub(super) fn solve(layout: Layout, digests: &[u64], tweak: u8, solution: &mut Solution) -> bool {
     #[cfg(target_arch = "x86_64")]
     if Kernel::get().vectors() == Vectors::Avx512Ifma {
         let (mut rows, mut pivots, mut combinations) = ([0; ROWS], [0; ROWS], [0; ROWS]);
         place(layout, digests, tweak, &mut rows);
         // SAFETY: the processor has AVX-512.
         unsafe { avx512::eliminate(&rows, digests.len(), &mut pivots, &mut combinations) };
-        return solution_of(&pivots[..digests.len()], &combinations);
+        return put_solution(&pivots[..digests.len()], &combinations, solution);
     }
-    solve_in_memory(layout, digests, tweak)
+    solve_in_memory(layout, digests, tweak, solution)
 }
 
 /// As [`solve`], without AVX-512.
-pub(super) fn solve_in_memory(layout: Layout, digests: &[u64], tweak: u8) -> Option<Solution> {
+pub(super) fn solve_in_memory(layout: Layout, digests: &[u64], tweak: u8, solution: &mut Solution) -> bool {
     let (mut rows, mut pivots, mut combinations) = ([0; ROWS], [0; ROWS], [0; ROWS]);
     place(layout, digests, tweak, &mut rows);
     eliminate_in_memory(&mut rows, digests.len(), &mut pivots, &mut combinations);
-    solution_of(&pivots[..digests.len()], &combinations)
+    put_solution(&pivots[..digests.len()], &combinations, solution)
 }
 
 by_processor! {
@@ -194,23 +194,22 @@ by_processor! {
     }
 }
 
-/// The solution, from the pivot and the combination of each row.
-fn solution_of(pivots: &[u64], combinations: &[u64; ROWS]) -> Option<Solution> {
+/// Writes the solution, from the pivot and the combination of each row. Returns false if rows depend on others.
+fn put_solution(pivots: &[u64], combinations: &[u64; ROWS], solution: &mut Solution) -> bool {
     let columns = pivots.iter().fold(0, |columns, pivot| columns | pivot);
     if columns.count_ones() as usize != pivots.len() {
-        return None;
+        return false;
     }
     let mut by_column = [0; 64];
     for (pivot, &combination) in pivots.iter().zip(combinations) {
         by_column[pivot.trailing_zeros() as usize % 64] = combination;
     }
-    // Capacity for one more name, so that an insert need not allocate.
-    let mut solution = Vec::with_capacity(pivots.len() + 2);
+    solution.clear();
     solution.push(columns);
     let mut left = columns;
     while left != 0 {
         solution.push(by_column[left.trailing_zeros() as usize]);
         left &= left - 1;
     }
-    Some(solution)
+    true
 }
