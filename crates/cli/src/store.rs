@@ -3,7 +3,7 @@
 use crate::remote::{Client, Remote, answer, refusal};
 use ::controller::store::{Copy, Repaired, RowChange, SqliteStore, StoreError, Sum, put_back, repair};
 use api::v1;
-use command::output::{Exit, Failure, OrExit, Output};
+use command::output::{Exit, Failure, OrExit, Output, exit_of};
 use std::path::PathBuf;
 
 #[derive(clap::Subcommand)]
@@ -118,7 +118,12 @@ impl StoreCommand {
 async fn receive(mut client: Client, mut copy: Copy) -> anyhow::Result<u64> {
     let no_copy = |error| refused(error, "there is no copy");
     let mut parts = answer(client.backup(v1::BackupRequest {}).await)?;
-    while let Some(part) = parts.message().await.map_err(|status| refusal(&status))? {
+    let ended = "the controller ended before the copy was whole, so there is none; try again";
+    let broken = |status| {
+        let error = refusal(&status);
+        if exit_of(&error) == Exit::NotFound { Err(error).or_exit(Exit::NotFound, ended) } else { Err(error) }
+    };
+    while let Some(part) = parts.message().await.or_else(broken)? {
         for v1::BackupRow { kind, key, value } in part.rows {
             let kind = u8::try_from(kind).or_exit(Exit::BadInput, "the controller sent a row of an unknown kind")?;
             let row = RowChange { kind, key: key.into(), value: value.map(Into::into) };
@@ -131,7 +136,7 @@ async fn receive(mut client: Client, mut copy: Copy) -> anyhow::Result<u64> {
             return copy.finish(term, Sum { n_rows: rows, digest }).map_err(no_copy);
         }
     }
-    Err(Failure::new(Exit::NotFound, "the controller ended before the copy was whole, so there is none; try again"))
+    Err(Failure::new(Exit::NotFound, ended))
 }
 
 /// What a repair did, in lines.

@@ -1,12 +1,14 @@
-//! `fibula store backup` of a running controller whose names change meanwhile.
+//! `fibula store backup` of a running controller: names change meanwhile, or one of the two processes is killed.
 
 mod support;
 
 use api::v1;
 use std::collections::HashMap;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
-use support::{Site, add_full_mesh, exit_code, record, stderr, stdout, write};
+use support::{Client, FIBULA, Process, Site, add_full_mesh, eventually, exit_code, record, stderr, stdout, write};
 
 const N_NAMES: u32 = 30_000;
 
@@ -14,18 +16,23 @@ fn put(index: u32, host: &str) -> v1::PutNamesRequest {
     v1::PutNamesRequest { names: vec![record(index, host)], only_new: false }
 }
 
+/// Starts the controller of a new site, with two hosts and so many names of the first.
+async fn with_names(site: &Site, n_names: u32) -> (Process, Client) {
+    let controller = site.start();
+    let mut client = site.client().await;
+    add_full_mesh(&mut client, 2).await;
+    let names = site.path("names.csv");
+    write(&names, (0..n_names).map(|i| format!("{},h1", support::mac(i))));
+    assert_eq!(exit_code(&site.fibula(&["name", "import", names.to_str().unwrap()])), 0);
+    (controller, client)
+}
+
 /// Each name moves once, in a known order, so a state is a number: how many have moved. In a backup these must be the
 /// first ones, and as many as had moved at some moment between its begin and its end.
 #[tokio::test(flavor = "multi_thread")]
 async fn backups_beside_a_writer_are_states_between_their_begin_and_end() {
     let site = Site::new("");
-    let _controller = site.start();
-    let mut client = site.client().await;
-    add_full_mesh(&mut client, 2).await;
-    let names = site.path("names.csv");
-    write(&names, (0..N_NAMES).map(|i| format!("{},h1", support::mac(i))));
-    assert_eq!(exit_code(&site.fibula(&["name", "import", names.to_str().unwrap()])), 0);
-
+    let (_controller, mut client) = with_names(&site, N_NAMES).await;
     let progress = Arc::new((AtomicU32::new(0), AtomicU32::new(0), AtomicBool::new(false)));
     let moved = Arc::clone(&progress);
     let moving = tokio::spawn(async move {
@@ -108,8 +115,106 @@ async fn what_is_there_is_not_overwritten_and_a_backup_without_its_end_leaves_no
     controller.kill();
     std::fs::remove_file(&copy).unwrap();
     assert_eq!(exit_code(&backup()), 4);
-    let left = std::fs::read_dir(site.path(""))
-        .unwrap()
-        .filter(|file| file.as_ref().unwrap().file_name().to_string_lossy().starts_with("copy"));
-    assert_eq!(left.count(), 0);
+    assert!(copies(&site).is_empty());
+}
+
+/// The files of a site whose names begin with `copy`.
+fn copies(site: &Site) -> Vec<String> {
+    let files = std::fs::read_dir(site.path("")).unwrap();
+    let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| name.starts_with("copy")).collect()
+}
+
+/// Names of which more than half are far more than what can be on its way from the controller to the command: the window
+/// of its stream has 4 MiB.
+const MANY_NAMES: u32 = 250_000;
+
+fn signal(process: &Child, signal: &str) {
+    let id = process.id().to_string();
+    assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
+}
+
+/// The files of a copy in the making.
+fn parts(copy: &Path) -> [String; 2] {
+    ["", "-wal"].map(|suffix| format!("{}.partial{suffix}", copy.display()))
+}
+
+/// Begins a backup to `copy`, and stops the command when it has some of the rows, and less than half of them.
+async fn stopped_half_way(site: &Site, copy: &Path, whole_bytes: u64) -> Child {
+    let bytes_so_far = || parts(copy).iter().flat_map(std::fs::metadata).map(|file| file.len()).sum::<u64>();
+    loop {
+        let mut command = Command::new(FIBULA);
+        command.args(["store", "backup", "--to", copy.to_str().unwrap()]).env("FIBULA_CONTROLLER", &site.url);
+        let mut backup = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let status = format!("/proc/{}/stat", backup.id());
+        let is_in = |states: &str| {
+            let stat = std::fs::read_to_string(&status).unwrap();
+            let state = stat.rsplit_once(") ").unwrap().1.chars().next().unwrap();
+            states.contains(state)
+        };
+        eventually("some rows are written", async || bytes_so_far() > whole_bytes / 20 || is_in("Z")).await;
+        signal(&backup, "-STOP");
+        eventually("the command stands still", async || is_in("TZ")).await;
+        if !is_in("Z") && bytes_so_far() < whole_bytes / 2 {
+            return backup;
+        }
+        // It was faster than this test.
+        signal(&backup, "-KILL");
+        backup.wait().unwrap();
+        parts(copy).iter().chain([&copy.display().to_string()]).for_each(|file| _ = std::fs::remove_file(file));
+    }
+}
+
+/// How many bytes a backup of the site has.
+fn whole_bytes(site: &Site) -> u64 {
+    let whole = site.path("whole");
+    assert_eq!(exit_code(&site.fibula(&["store", "backup", "--to", whole.to_str().unwrap()])), 0);
+    std::fs::metadata(whole).unwrap().len()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_controller_that_is_killed_in_a_backup_leaves_no_copy_and_an_error() {
+    let site = Site::new("");
+    let (controller, _) = with_names(&site, MANY_NAMES).await;
+    let copy = site.path("copy");
+    let stopped = stopped_half_way(&site, &copy, whole_bytes(&site)).await;
+    controller.kill();
+    signal(&stopped, "-CONT");
+    let ended = stopped.wait_with_output().unwrap();
+    let said = stderr(&ended);
+    assert!(exit_code(&ended) == 4 && said.contains("so there is none; try again"), "{said}");
+    assert!(copies(&site).is_empty(), "{:?}", copies(&site));
+
+    let _controller = site.start();
+    let again = site.fibula(&["store", "backup", "--to", copy.to_str().unwrap()]);
+    assert_eq!(exit_code(&again), 0, "{}", stderr(&again));
+}
+
+/// More of them than there may be at the same time: those of killed commands do not count.
+#[tokio::test(flavor = "multi_thread")]
+async fn backups_that_are_killed_leave_no_store_and_the_next_one_removes_what_is_left() {
+    let site = Site::new("");
+    let (_controller, mut client) = with_names(&site, MANY_NAMES).await;
+    let whole_bytes = whole_bytes(&site);
+    let names = [0, 1, 2, 3, 4, 5].map(|i| format!("copy-{i}"));
+    for name in &names {
+        let mut stopped = stopped_half_way(&site, &site.path(name), whole_bytes).await;
+        signal(&stopped, "-KILL");
+        stopped.wait().unwrap();
+        assert!(copies(&site).contains(&format!("{name}.partial")) && !copies(&site).contains(name));
+    }
+    assert!(copies(&site).iter().all(|file| file.contains(".partial")), "{:?}", copies(&site));
+    client.put_names(put(1, "h2")).await.unwrap();
+    let check = |store: &Path| site.fibula(&["store", "check", "--store", store.to_str().unwrap()]);
+    for name in &names {
+        let (copy, partial) = (site.path(name), site.path(&format!("{name}.partial")));
+        let half = check(&partial);
+        assert!(exit_code(&half) == 3 && stderr(&half).contains("fibula rib, incomplete"), "{}", stderr(&half));
+        let again = site.fibula(&["store", "backup", "--to", copy.to_str().unwrap()]);
+        assert_eq!(exit_code(&again), 0, "{}", stderr(&again));
+    }
+    let mut left = copies(&site);
+    left.sort_unstable();
+    assert_eq!(left, names);
+    assert!(names.iter().all(|name| exit_code(&check(&site.path(name))) == 0));
 }
