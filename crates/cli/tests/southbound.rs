@@ -5,9 +5,12 @@ mod support;
 use api::v1::from_switch::Body;
 use api::v1::{self, Ack, FromSwitch, Hello, Resync, ToSwitch};
 use fib::action::{Action, PortId};
-use fib::messages::Uplink;
+use fib::messages::{Report, Uplink};
 use fib::name::{Name, NameKind};
 use fib::replica::{Limits, MemoryTables, Replica};
+use lookup::traits::{HeldPart, PartId};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 use support::{Client, HOST_PORT, PATIENCE, Process, Site, add_full_mesh, eventually, in_step, mac, record, stdout};
 use tokio::sync::mpsc;
@@ -137,6 +140,67 @@ async fn slow_switch_blocks_neither_changes_nor_other_switches() {
     for (switch, port) in others.iter().zip([HOST_PORT as u16, 2]) {
         let replica = switch.replica();
         assert!((0..N_NAMES).all(|i| replica.action(&name(i)) == Action::Port(PortId(port))));
+    }
+}
+
+/// A report of 60 MiB: of more parts than the table has, which cover all digests.
+fn huge_report(replica: &Replica<MemoryTables>) -> bytes::Bytes {
+    const SPLIT: u32 = 900_000;
+    let part = |prefix, depth| HeldPart { id: PartId { prefix, depth }, version: 1, digest: 0 };
+    let halves = (0..2 * SPLIT).map(|prefix| part(prefix, 22));
+    let shards = halves.chain((SPLIT..1 << 21).map(|prefix| part(prefix, 21))).collect();
+    let report = Uplink::Report(Report { shards, ..replica.report() }).encode();
+    assert!((60 << 20..64 << 20).contains(&report.len()), "{}", report.len());
+    report.into()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_report_of_60_mib_is_answered_while_others_make_changes() {
+    let site = Site::new("[limits]\nmessage_bytes = 67108864\nconnection_bytes = 67108864\n");
+    // Only tables of hundreds of millions of names may be reported at such length.
+    let config = site.path("controller.toml");
+    let text = std::fs::read_to_string(&config).unwrap().replace("max_names = 1000000", "max_names = 300000000");
+    std::fs::write(&config, text).unwrap();
+    let _controller = site.start();
+    let client = site.client().await;
+    add_full_mesh(&mut client.clone(), 1).await;
+    let mut replica = replica();
+    let mut switch = Manual::attach(&site, hello("s1", report(&replica))).await.unwrap();
+    put(&client, 0, "h1").await;
+    switch.apply_until(&mut replica, &name(0), Action::Port(PortId(HOST_PORT as u16))).await;
+
+    let n_changes = Arc::new(AtomicU32::new(0));
+    let (changing, counted) = (client.clone(), Arc::clone(&n_changes));
+    let operator = tokio::spawn(async move {
+        for i in 1.. {
+            put(&changing, i, "h1").await;
+            counted.store(i, SeqCst);
+        }
+    });
+    eventually("changes are made", async || n_changes.load(SeqCst) > 0).await;
+    let resync = Resync { report: huge_report(&replica), reason: "test".to_owned() };
+    let before = n_changes.load(SeqCst);
+    switch.send(Body::Resync(resync)).await;
+    loop {
+        let ToSwitch { sequence, message, answered, .. } = switch.next().await;
+        replica.receive(&message).unwrap();
+        switch.send(Body::Ack(Ack { sequence })).await;
+        if answered == 2 {
+            break;
+        }
+    }
+    let meanwhile = n_changes.load(SeqCst) - before;
+    println!("{meanwhile} changes meanwhile");
+    assert!(meanwhile >= 5, "{meanwhile} changes were answered between the report and its answer");
+    operator.abort();
+    let start = Instant::now();
+    while in_step(&client).await == 0 {
+        assert!(start.elapsed() < PATIENCE, "the switch is brought into step");
+        if let Ok(next) = tokio::time::timeout(A_MOMENT, switch.incoming.message()).await {
+            let ToSwitch { sequence, message, .. } = next.unwrap().unwrap();
+            replica.receive(&message).unwrap();
+            switch.send(Body::Ack(Ack { sequence })).await;
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use lookup::traits::{
     Change, Crowd, HeldPart, Image, ImageOf, InsertError, PartId, Replicated, RestoreError, Row, SettingsOf, Skeleton,
     UpdateOf, View,
 };
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The key of a name in a skeleton, and its place.
 type Entry<S> = (<S as Skeleton>::Key, u32);
@@ -254,11 +254,13 @@ where
             None => S::View::export(&self.skeleton, value_at(&values))?,
         };
         // Parts with the right digest keep the version that the switch has: later versions changed no word of them, so
-        // it was sent none.
-        let theirs: HashMap<PartId, &HeldPart> = report.iter().map(|part| (part.id, part)).collect();
+        // it was sent none. A report is in the order of digests, and may be much longer than our list.
+        let start = |part: &HeldPart| part.id.span().start;
         for (slot, ours) in view.held(&self.skeleton) {
-            let same = |part: &&&HeldPart| part.digest == ours.digest && part.version < ours.version;
-            if let Some(part) = theirs.get(&ours.id).filter(same) {
+            let theirs = report.binary_search_by_key(&start(&ours), start).ok().map(|at| report[at]);
+            let same =
+                |part: &HeldPart| part.id == ours.id && part.digest == ours.digest && part.version < ours.version;
+            if let Some(part) = theirs.filter(same) {
                 view.set_version(slot, part.version);
             }
         }
