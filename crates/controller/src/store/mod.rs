@@ -60,10 +60,17 @@ pub trait Store: Send {
         Ok(())
     }
 
+    /// Sets the term that the next commit makes durable.
+    fn set_term(&mut self, term: u64);
+
     /// Raises the term, durably, to at least this.
     /// # Errors
     /// [`StoreError::Failed`]; the term is as before.
-    fn raise_term(&mut self, term: u64) -> Result<(), StoreError>;
+    fn raise_term(&mut self, term: u64) -> Result<(), StoreError> {
+        let before = self.term();
+        self.set_term(before.max(term));
+        self.commit(&[]).inspect_err(|_| self.set_term(before))
+    }
 }
 
 /// What can go wrong with the store.

@@ -63,9 +63,8 @@ impl Store for MemoryStore {
         *self.term.lock().unwrap()
     }
 
-    fn raise_term(&mut self, term: u64) -> Result<(), StoreError> {
+    fn set_term(&mut self, term: u64) {
         *self.term.lock().unwrap() = term;
-        Ok(())
     }
 }
 

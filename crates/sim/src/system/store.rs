@@ -120,9 +120,7 @@ impl Store for DiskStore {
         self.term
     }
 
-    fn raise_term(&mut self, term: u64) -> Result<(), StoreError> {
-        let before = self.term;
-        self.term = before.max(term);
-        self.commit(&[]).inspect_err(|_| self.term = before)
+    fn set_term(&mut self, term: u64) {
+        self.term = term;
     }
 }
