@@ -38,6 +38,7 @@ use lookup::base::prefetch::prefetch;
 use lookup::base::processor::Kernel;
 use lookup::hash::Digest;
 use std::alloc::{Layout, handle_alloc_error};
+use std::io::Write;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 const REMOVED: u64 = 1;
@@ -128,7 +129,7 @@ impl ExactTable {
         let n_words = n_slots * stride;
         // As any allocation, it ends the process when there is no memory: a panic would end one thread, and the switch would
         // go on without it. Started again, it serves its saved image.
-        let slots = AtomicWords::zeroed(n_words).unwrap_or_else(|_| handle_alloc_error(words_layout(n_words)));
+        let slots = AtomicWords::zeroed(n_words).unwrap_or_else(|_| end_without_memory(n_words));
         let n_lines = if stride == 1 { n_slots / marked::WORDS } else { 0 };
         let overflow = (0..n_lines).map(|_| AtomicU8::new(0)).collect();
         Self { slots, kind, n_slots, stride, overflow }
@@ -321,8 +322,17 @@ impl ExactTable {
     }
 }
 
-fn words_layout(n: usize) -> Layout {
-    Layout::array::<u64>(n).unwrap_or(Layout::new::<u64>())
+fn end_without_memory(n_words: usize) -> ! {
+    let layout = Layout::array::<u64>(n_words).unwrap_or(Layout::new::<u64>());
+    // Not by way of the log, which needs memory itself.
+    let _ = writeln!(
+        std::io::stderr(),
+        "there is no memory for {} MiB of an exact table, so the switch ends; started again, it serves its saved image. Allow \
+         it more (ulimit -v, MemoryMax), or set max_table_bytes to a third of what it may have: then it refuses a table that \
+         is too large, and goes on serving the one before",
+        layout.size() >> 20
+    );
+    handle_alloc_error(layout)
 }
 
 /// The low half of a digest, scaled to `0..n`. The high bits choose shards; a table of the names of one shard would be
