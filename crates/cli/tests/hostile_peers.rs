@@ -4,51 +4,21 @@ mod support;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use support::{Site, add_full_mesh, eventually, exit_code, mac, stderr};
+use support::{Site, add_full_mesh, eventually, exit_code, mac, peer, stderr};
 
-/// One HTTP/2 connection, spoken by hand: a client library would wait for its windows.
+/// One HTTP/2 connection, spoken by hand.
 struct Peer(TcpStream);
 
 impl Peer {
     fn connect(site: &Site) -> Peer {
         let mut stream = TcpStream::connect(site.url.strip_prefix("http://").unwrap()).unwrap();
-        stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").unwrap();
-        let mut peer = Peer(stream);
-        peer.frame(4, 0, 0, &[]);
-        peer
-    }
-
-    fn frame(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
-        let mut frame = (payload.len() as u32).to_be_bytes()[1..].to_vec();
-        frame.extend([kind, flags]);
-        frame.extend(stream.to_be_bytes());
-        frame.extend(payload);
-        self.0.write_all(&frame).unwrap();
+        stream.write_all(peer::FIRST).unwrap();
+        Peer(stream)
     }
 
     /// Begins a request on `stream` with a message that has `len` bytes, of which only a few come.
     fn unfinished(&mut self, stream: u32, path: &str, len: u32) {
-        let mut headers = Vec::new();
-        for (name, value) in [
-            (":method", "POST"),
-            (":scheme", "http"),
-            (":authority", "x"),
-            (":path", path),
-            ("content-type", "application/grpc"),
-            ("te", "trailers"),
-        ] {
-            // A literal without indexing, its name and its value as they are.
-            headers.push(0);
-            for text in [name, value] {
-                headers.push(text.len() as u8);
-                headers.extend(text.as_bytes());
-            }
-        }
-        self.frame(1, 4, stream, &headers);
-        let mut data = vec![0];
-        data.extend(len.to_be_bytes());
-        data.extend([0; 1000]);
-        self.frame(0, 0, stream, &data);
+        self.0.write_all(&peer::unfinished(stream, path, len)).unwrap();
     }
 }
 

@@ -1,18 +1,32 @@
-//! Measures how long a change takes while switches ask for everything again and again.
+//! Measures how long a change takes, and what the controller's memory is, while switches ask for everything again and
+//! again and strangers take what connections there are.
 //!
-//! `cargo run --release -p fibula-controller --example flood -- [names] [switches] [seconds] [changes a second]`: a
-//! controller with a store in a temporary directory, one operator who moves a name at each tick, and switches in the same
-//! process that take what they are sent. First the switches are quiet. Then each sends reports of an empty switch, first as
-//! fast as the stream takes them, then one whenever the last was answered whole. A change counts from the time when it was due to its answer. Prints both distributions.
+//! `cargo run --release -p fibula-controller --example flood -- [names] [switches] [seconds] [changes a second] [strangers]`: a
+//! controller in a process of its own, with a store in a temporary directory and the default limits; one operator who
+//! moves a name at each tick; switches that take what they are sent; and strangers, each with one connection.
+//!
+//! First the switches are quiet. Then each sends reports of an empty switch as fast as the stream takes them. Then it
+//! sends one whenever the last was answered whole. At last the first flood and the strangers come together: half of
+//! these are idle, and half begin messages of 15 MiB that never end; one whose connection is closed opens another a
+//! second later. A change counts from the time when it was due to its answer. Prints the distributions, the
+//! controller's peak of resident memory in each phase, and what its limits allow requests to take.
+
+#[path = "../../cli/tests/support/peer.rs"]
+mod peer;
 
 use api::identity::Kind;
 use api::v1::{self, from_switch::Body};
 use fib::messages::{Report, Uplink};
 use fibula_controller::Controller;
 use fibula_controller::config::Config;
+use std::io::{BufRead, BufReader, Read};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpSocket;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
@@ -20,10 +34,20 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 const PATIENCE: Duration = Duration::from_secs(5);
 const BATCH: u64 = 50_000;
 
-/// When switches send reports: never, always, or when the last one was answered whole.
+/// When switches send reports: never, always, or when the last one was answered whole. Strangers come with the last.
 const QUIET: u8 = 0;
 const FLOOD: u8 = 1;
 const ANSWERED: u8 = 2;
+const ALL: u8 = 3;
+
+/// The argument of the process that is the controller; its configuration follows.
+const CONTROLLER: &str = "--controller";
+
+/// Strangers with one address.
+const STRANGERS_AN_ADDRESS: u64 = 250;
+
+/// The message that a stranger begins.
+const STRANGERS_BYTES: u32 = 15 << 20;
 
 /// What the switches did.
 #[derive(Default)]
@@ -31,13 +55,21 @@ struct Counts {
     asked: AtomicU64,
     messages: AtomicU64,
     bytes: AtomicU64,
+    /// Connections of strangers that were made.
+    connections: AtomicU64,
 }
 
 #[tokio::main]
 async fn main() -> Result<(), Failure> {
+    if let [_, flag, file] = &std::env::args().collect::<Vec<_>>()[..]
+        && flag == CONTROLLER
+    {
+        return serve(file.as_ref()).await;
+    }
     let mut numbers = std::env::args().skip(1).map(|text| text.parse::<u64>());
     let mut number = |default| numbers.next().unwrap_or(Ok(default));
     let (names, switches, seconds, rate) = (number(100_000)?, number(1)?, number(20)?, number(100)?.max(1));
+    let strangers = number(10_000)?;
     let directory = tempfile::tempdir()?;
     let file = directory.path().join("controller.toml");
     let store = directory.path().join("rib.sqlite");
@@ -47,8 +79,8 @@ async fn main() -> Result<(), Failure> {
         names * 2
     );
     std::fs::write(&file, text)?;
-    let running = Controller::start(Config::load(&file)?).await?;
-    let url = format!("http://{}", running.address());
+    let controller = Process::start(&file)?;
+    let url = format!("http://{}", controller.address);
     let mut admin = api::client::northbound(api::client::connect_to(Kind::Controller, &url, None, PATIENCE).await?);
     for switch in 0..switches.max(1) {
         let name = format!("s{switch}");
@@ -80,18 +112,27 @@ async fn main() -> Result<(), Failure> {
     while !in_step().await? {
         tick.tick().await;
     }
-    println!("{names} names, {switches} switches, {rate} changes a second, {seconds} s each");
-    for (mode, what) in [(QUIET, "quiet"), (FLOOD, "flood"), (ANSWERED, "answered")] {
+    api::limits::raise_descriptors(strangers as usize);
+    for number in 0..strangers {
+        let (counts, mode) = (Arc::clone(&counts), Arc::clone(&flood));
+        tokio::spawn(stranger(number, controller.address, counts, mode));
+    }
+    let limits = api::limits::Limits::default();
+    println!("{names} names, {switches} switches, {rate} changes a second, {strangers} strangers, {seconds} s each");
+    println!("the limits let requests take {} MiB", limits.most_bytes() >> 20);
+    for (mode, what) in [(QUIET, "quiet"), (FLOOD, "flood"), (ANSWERED, "answered"), (ALL, "all at once")] {
         flood.store(mode, Relaxed);
-        let before = [&counts.asked, &counts.messages, &counts.bytes].map(|count| count.load(Relaxed));
+        controller.forget_peak()?;
+        let now =
+            || [&counts.asked, &counts.messages, &counts.bytes, &counts.connections].map(|count| count.load(Relaxed));
+        let before = now();
         let mut took =
             changes(&admin, rate, Duration::from_secs(seconds), |i| record(i % names, 1 + i / names % 2)).await?;
         took.sort_unstable();
         let at = |share: f64| took[((took.len() - 1) as f64 * share) as usize].as_secs_f64() * 1e3;
-        let [asked, messages, bytes] =
-            [&counts.asked, &counts.messages, &counts.bytes].map(|count| count.load(Relaxed));
+        let [asked, messages, bytes, connections] = now();
         println!(
-            "{what}: {} changes, median {:.2} ms, 99th percentile {:.2} ms, slowest {:.2} ms; {} reports sent, {} messages of {} MB taken",
+            "{what}: {} changes, median {:.2} ms, 99th percentile {:.2} ms, slowest {:.2} ms; {} reports sent, {} messages of {} MB taken, {} connections of strangers; peak {} MiB resident",
             took.len(),
             at(0.5),
             at(0.99),
@@ -99,10 +140,82 @@ async fn main() -> Result<(), Failure> {
             asked - before[0],
             messages - before[1],
             (bytes - before[2]) / 1_000_000,
+            connections - before[3],
+            controller.peak_kib()? >> 10,
         );
     }
-    running.stop().await?;
-    Ok(())
+    controller.stop()
+}
+
+/// The controller, in a process of its own. It ends with this one: its input does.
+struct Process {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Process {
+    fn start(config: &std::path::Path) -> Result<Self, Failure> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg(CONTROLLER).arg(config).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn()?;
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().ok_or("no output")?).read_line(&mut line)?;
+        Ok(Self { child, address: line.trim().parse()? })
+    }
+
+    fn file(&self, name: &str) -> String {
+        format!("/proc/{}/{name}", self.child.id())
+    }
+
+    /// From here on a peak is a later one.
+    fn forget_peak(&self) -> Result<(), Failure> {
+        Ok(std::fs::write(self.file("clear_refs"), "5")?)
+    }
+
+    fn peak_kib(&self) -> Result<u64, Failure> {
+        let status = std::fs::read_to_string(self.file("status"))?;
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).ok_or("no VmHWM")?;
+        Ok(peak.trim().trim_end_matches(" kB").parse()?)
+    }
+
+    fn stop(mut self) -> Result<(), Failure> {
+        drop(self.child.stdin.take());
+        self.child.wait()?;
+        Ok(())
+    }
+}
+
+/// Is the controller until its input ends.
+async fn serve(config: &std::path::Path) -> Result<(), Failure> {
+    let running = Controller::start(Config::load(config)?).await?;
+    println!("{}", running.address());
+    tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new())).await??;
+    Ok(running.stop().await?)
+}
+
+/// Holds a connection when all come at once, and opens another one a second after it was closed.
+async fn stranger(number: u64, address: SocketAddr, counts: Arc<Counts>, mode: Arc<AtomicU8>) {
+    let [.., high, low] = (number / STRANGERS_AN_ADDRESS).to_be_bytes();
+    let own = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 1, high, low + 1)), 0);
+    let mut tick = tokio::time::interval(Duration::from_secs(1));
+    loop {
+        tick.tick().await;
+        if mode.load(Relaxed) != ALL {
+            continue;
+        }
+        let Ok(socket) = TcpSocket::new_v4() else { continue };
+        if socket.bind(own).is_err() {
+            continue;
+        }
+        let Ok(mut stream) = socket.connect(address).await else { continue };
+        counts.connections.fetch_add(1, Relaxed);
+        if number.is_multiple_of(2) {
+            let message = peer::unfinished(1, "/fibula.v1.Northbound/PutNames", STRANGERS_BYTES);
+            let _ = stream.write_all(&[peer::FIRST, &message].concat()).await;
+        }
+        // Until the controller closes it.
+        while stream.read(&mut [0; 256]).await.is_ok_and(|n_read| n_read > 0) {}
+    }
 }
 
 /// Makes a change at each tick; how long each took since it was due.
@@ -160,7 +273,7 @@ async fn follow(url: String, switch: String, counts: &Counts, flood: &Arc<Atomic
                 let ack = v1::Ack { sequence: message.sequence };
                 to_controller.send(v1::FromSwitch { body: Some(Body::Ack(ack)) }).await?;
             }
-            _ = tick.tick(), if mode != FLOOD => {
+            _ = tick.tick(), if mode == QUIET || mode == ANSWERED => {
                 // An answer is whole when nothing of it came for a tick.
                 if mode == ANSWERED && answered > asked_at && std::mem::take(&mut n_messages) == 0 {
                     counts.asked.fetch_add(1, Relaxed);
@@ -168,7 +281,7 @@ async fn follow(url: String, switch: String, counts: &Counts, flood: &Arc<Atomic
                     to_controller.send(asking()).await?;
                 }
             }
-            permit = to_controller.reserve(), if mode == FLOOD => {
+            permit = to_controller.reserve(), if mode == FLOOD || mode == ALL => {
                 counts.asked.fetch_add(1, Relaxed);
                 asked_at = answered;
                 permit?.send(asking());

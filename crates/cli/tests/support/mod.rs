@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "every test file uses a part of it")]
 
+pub(crate) mod peer;
+
 use api::v1::northbound_client::NorthboundClient;
 use api::v1::{self};
 use fib::replica::{Limits, MemoryTables, Replica};
