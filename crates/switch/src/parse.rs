@@ -358,6 +358,21 @@ impl Names {
         usize::from(self.lens[i])
     }
 
+    /// The length of all names, if they have the same.
+    #[inline]
+    pub fn common_len(&self) -> Option<usize> {
+        let lens = &self.lens[..self.len];
+        let first = *lens.first()?;
+        lens.iter().all(|&len| len == first).then_some(first.into())
+    }
+
+    /// The first 16 bytes of a name longer than 8 bytes, as two little-endian words.
+    #[inline]
+    pub fn pair(&self, i: usize) -> [u64; 2] {
+        let (words, _) = self.bytes[i].as_chunks::<8>();
+        [u64::from_le_bytes(words[0]), u64::from_le_bytes(words[1])]
+    }
+
     /// A name longer than 8 bytes, padded with zeros.
     #[inline]
     pub fn padded(&self, i: usize) -> &[u8; MAX_NAME] {
@@ -374,7 +389,7 @@ impl Names {
     /// Appends a name of 1 to 64 bytes.
     /// # Errors
     /// None. The result ends the calling function's chain.
-    fn push(&mut self, name: &[u8]) -> Result<(), DropReason> {
+    pub(crate) fn push(&mut self, name: &[u8]) -> Result<(), DropReason> {
         if name.len() <= 8 {
             let mut word = [0; 8];
             word[..name.len()].copy_from_slice(name);

@@ -63,17 +63,11 @@ impl FibTable {
 impl Table for FibTable {
     #[inline]
     fn digests(&self, names: &Names, digests: &mut [Digest; BURST]) {
-        match self.word_len {
-            Some(len) => self.hasher.digest_words(names.words(), len, &mut digests[..names.len()]),
-            None => {
-                for (i, digest) in digests[..names.len()].iter_mut().enumerate() {
-                    *digest = match names.name_len(i) {
-                        len if len <= 8 => self.hasher.digest(&names.word(i).to_le_bytes()[..len]),
-                        len => self.hasher.digest(&names.padded(i)[..len]),
-                    };
-                }
-            }
+        let digests = &mut digests[..names.len()];
+        if let Some(len) = self.word_len {
+            return self.hasher.digest_words(names.words(), len, digests);
         }
+        digests_of_any_length(&self.hasher, names, digests);
     }
 
     #[inline]
@@ -84,6 +78,23 @@ impl Table for FibTable {
     #[inline]
     fn reader(&mut self) -> &mut Reader {
         &mut *self.reader
+    }
+}
+
+/// The digests of names that are not all words.
+#[inline]
+fn digests_of_any_length(hasher: &Hasher, names: &Names, digests: &mut [Digest]) {
+    if let Some(len @ 9..=16) = names.common_len() {
+        let mut pairs = [[0; 2]; BURST];
+        let pairs = &mut pairs[..names.len()];
+        pairs.iter_mut().enumerate().for_each(|(i, pair)| *pair = names.pair(i));
+        return hasher.digest_pairs(pairs, len, digests);
+    }
+    for (i, digest) in digests.iter_mut().enumerate() {
+        *digest = match names.name_len(i) {
+            len if len <= 8 => hasher.digest(&names.word(i).to_le_bytes()[..len]),
+            len => hasher.digest(&names.padded(i)[..len]),
+        };
     }
 }
 
@@ -159,4 +170,30 @@ impl BatchReader<Burst<'_>> for EmptyTable {
     }
 
     fn offline(&mut self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lookup::hash::{Family, SecretKey};
+
+    #[test]
+    fn names_of_one_length_and_of_several_have_the_digests_of_their_bytes() {
+        let hasher = Hasher::new(Family::default(), &SecretKey::from_seed(1));
+        let bytes: Vec<u8> = (0..=255).collect();
+        for lengths in [&[13][..], &[16], &[9], &[15], &[8], &[17], &[37], &[13, 37], &[13, 12], &[4, 16]] {
+            for n in [1, 7, 8, 20, BURST] {
+                let name = |i: usize| &bytes[i..][..lengths[i % lengths.len()]];
+                let mut names = Names::default();
+                // What an earlier burst left behind a name does not count.
+                (0..n).for_each(|_| names.push(&bytes[100..164]).expect("a short name"));
+                names.clear();
+                (0..n).for_each(|i| names.push(name(i)).expect("a short name"));
+                let mut digests = vec![Digest(0); n];
+                digests_of_any_length(&hasher, &names, &mut digests);
+                let expected: Vec<Digest> = (0..n).map(|i| hasher.digest(name(i))).collect();
+                assert_eq!(digests, expected, "{n} names of {lengths:?} bytes");
+            }
+        }
+    }
 }
