@@ -3,7 +3,7 @@
 use std::error::Error;
 
 /// What each text in an error means for an operator.
-const ADVICE: [(&str, &str); 14] = [
+const ADVICE: [(&str, &str); 15] = [
     (
         "received fatal alert: CertificateRequired",
         "it wants a client certificate: see `fibula pki issue`, and --tls DIR or [tls]",
@@ -35,6 +35,8 @@ const ADVICE: [(&str, &str); 14] = [
     ("certificate expired", "renew its certificate with `fibula pki renew`, and see that both clocks are right"),
     ("certificate not valid yet", "see that both clocks are right"),
     ("Revoked", "its certificate is revoked: issue another one with `fibula pki issue`"),
+    // The alert of a server with TLS is lost if it comes before there is a request to fail.
+    ("connection closed", "the server ended it; if it has TLS, use a URL with https://"),
     ("received corrupt message", "it does not speak TLS there: use a URL with http://, or give it [tls]"),
 ];
 
