@@ -38,6 +38,13 @@ pub(crate) fn messages(data: &[u8]) {
             Ok(received) => assert_eq!(received.change, message.change),
             // Of several updates in one message those before the refused one take effect.
             Err(_) if matches!(message.body, Body::Updates { .. }) => {}
+            // Asks for everything: what is served is no part of what the controller has.
+            Err(ReplicaError::OtherTable { .. }) => {
+                let after = replica.report();
+                assert_eq!((after.table, after.shards.len()), (0, 0), "{after:?}");
+                assert!([after.actions, after.valid, after.local].iter().all(|held| held.version == 0), "{after:?}");
+                assert!(replica.fib().is_some(), "what is served stays");
+            }
             Err(error) => {
                 assert!(!error.to_string().is_empty());
                 let after = replica.report();
