@@ -116,6 +116,8 @@ pub(super) struct Text {
     pub(super) all: bool,
     /// The number of its last lines to quote; all if absent.
     pub(super) last: Option<usize>,
+    /// Lines with this text are left out.
+    pub(super) without: Option<String>,
 }
 
 fn one() -> f64 {

@@ -155,7 +155,8 @@ impl Source<'_> {
                     let commit = row.commit.as_deref().unwrap_or(&record.header.commit);
                     let _ = write!(text, "\n{}, version {commit}, `{}`:\n", record.header.label, row.command);
                 }
-                let lines: Vec<&str> = row.text.lines().collect();
+                let is_quoted = |line: &&str| wanted.without.as_ref().is_none_or(|text| !line.contains(text));
+                let lines: Vec<&str> = row.text.lines().filter(is_quoted).collect();
                 let from = lines.len().saturating_sub(wanted.last.unwrap_or(usize::MAX));
                 let _ = write!(text, "\n```text\n{}\n```\n", lines[from..].join("\n"));
             }
