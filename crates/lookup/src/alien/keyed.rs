@@ -60,24 +60,14 @@ impl<const W: usize> KeyMap for NameHash<W> {
 
     #[inline]
     fn map(&self, name: [u64; W]) -> Digest {
-        if W == 1 {
-            self.hasher.digest_word(name[0], self.name_bytes)
-        } else {
-            self.hasher.digest(&bytemuck::cast_slice::<u64, u8>(&name)[..self.name_bytes])
-        }
+        self.hasher.digest_padded(&name, self.name_bytes)
     }
 
     #[inline]
     fn burst<R>(&self, names: &[[u64; W]], look_up: impl FnOnce(&[Digest]) -> R) -> R {
         let mut digests = [Digest(0); BURST];
         let digests = &mut digests[..names.len()];
-        match W {
-            1 => self.hasher.digest_words(names.as_flattened(), self.name_bytes, digests),
-            2 if self.name_bytes > 8 => {
-                self.hasher.digest_pairs(names.as_flattened().as_chunks().0, self.name_bytes, digests);
-            }
-            _ => digests.iter_mut().zip(names).for_each(|(digest, &name)| *digest = self.map(name)),
-        }
+        self.hasher.digest_all_padded(names, self.name_bytes, digests);
         look_up(digests)
     }
 }

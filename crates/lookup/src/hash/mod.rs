@@ -324,6 +324,30 @@ impl Hasher {
         }
     }
 
+    /// The digest of the first `len` bytes of `W` words: of a name that is padded to them.
+    /// # Panics
+    /// If `len > 8 * W`.
+    #[inline]
+    pub fn digest_padded<const W: usize>(&self, name: &[u64; W], len: usize) -> Digest {
+        match W {
+            1 => self.digest_word(name[0], len),
+            _ => self.digest(&bytemuck::cast_slice(&name.map(u64::to_le))[..len]),
+        }
+    }
+
+    /// `out[i] = digest_padded(&names[i], len)`.
+    /// # Panics
+    /// If `len > 8 * W`, or `names` and `out` differ in length.
+    #[inline]
+    pub fn digest_all_padded<const W: usize>(&self, names: &[[u64; W]], len: usize, out: &mut [Digest]) {
+        assert_eq!(names.len(), out.len(), "one digest a name");
+        match W {
+            1 => self.digest_words(names.as_flattened(), len, out),
+            2 if len > 8 => self.digest_pairs(names.as_flattened().as_chunks().0, len, out),
+            _ => names.iter().zip(out).for_each(|(name, out)| *out = self.digest_padded(name, len)),
+        }
+    }
+
     /// The digests of names of any lengths: `out[i] == digest(names[i])`.
     /// # Panics
     /// If `names` and `out` differ in length.

@@ -206,24 +206,14 @@ impl NameHash {
     /// Digests of up to one burst of names.
     #[inline]
     pub(crate) fn digests<const W: usize>(&self, names: &[[u64; W]], digests: &mut [Digest]) {
-        match W {
-            1 => self.hasher.digest_words(names.as_flattened(), self.name_bytes, digests),
-            2 if self.name_bytes > 8 => {
-                self.hasher.digest_pairs(names.as_flattened().as_chunks().0, self.name_bytes, digests);
-            }
-            _ => names.iter().zip(digests).for_each(|(name, digest)| *digest = self.digest(name)),
-        }
+        self.hasher.digest_all_padded(names, self.name_bytes, digests);
     }
 }
 
 impl<const W: usize> Hash<W> for NameHash {
     #[inline]
     fn digest(&self, name: &[u64; W]) -> Digest {
-        if W == 1 {
-            self.hasher.digest_word(name[0], self.name_bytes)
-        } else {
-            self.hasher.digest(&bytemuck::cast_slice::<u64, u8>(name)[..self.name_bytes])
-        }
+        self.hasher.digest_padded(name, self.name_bytes)
     }
 }
 

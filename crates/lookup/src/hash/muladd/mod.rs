@@ -7,7 +7,7 @@
 //! to 8 bytes, `w1` is 0 and its product is not computed. Names above 16 bytes use the folded-multiply chain.
 //!
 //! Cost of a 6-byte name at 2.6 GHz: one full and one low multiplication and the mix, 1.8 ns in batches, 1.0 with
-//! AVX2, 3.3 one by one. Of a name of 9 to 16 bytes on a Zen 4: 1.1 ns in batches with AVX-512, 3.6 one by one.
+//! AVX2, 3.3 one by one.
 //!
 //! Why the sum alone is not a digest: it maps sequential names to an arithmetic progression, whose high bits are far
 //! more even than random ones. Structures that assume random positions then fail (measured: 1,373 names close cycles in
