@@ -17,11 +17,11 @@ const SAY_EVERY: Duration = Duration::from_secs(10);
 /// What was refused or closed. The names are labels of a metric.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Limit {
-    /// All connections were taken, and all of them had requests in progress.
+    /// All connections were taken, and each of them had asked something whole and waited for the answer.
     Connections,
     /// The same for the connections of one peer.
     PeerConnections,
-    /// A connection without a request in progress was closed for a new one.
+    /// A connection that had asked nothing whole yet, or that was idle, was closed for a new one.
     Replaced,
     /// No request came in time.
     FirstRequest,
@@ -81,24 +81,29 @@ pub(super) type Key = (u32, Origin);
 #[derive(Debug, Default)]
 struct Table {
     next_listener: u32,
-    next_idle: u64,
+    next_turn: u64,
     connections: HashMap<Key, Entry>,
-    /// Connections without a request in progress, the oldest first.
-    idle: BTreeMap<u64, Key>,
+    /// Connections that may be closed for a new one, in this order.
+    closable: BTreeMap<Turn, Key>,
     peers: HashMap<Who, Peer>,
 }
+
+/// When a connection is closed for a new one. Those that have asked nothing whole yet come before all others, in the
+/// order of their arrival, also with a request begun: strangers close each other, and nobody who works. The others can
+/// be closed while they have no request in progress, in the order in which their last ones ended.
+type Turn = (bool, u64);
 
 #[derive(Debug)]
 struct Entry {
     connection: Arc<Connection>,
     n_requests: usize,
-    idle: Option<u64>,
+    turn: Option<Turn>,
 }
 
 #[derive(Debug, Default)]
 struct Peer {
     n_connections: usize,
-    idle: BTreeSet<u64>,
+    closable: BTreeSet<Turn>,
     shared: Arc<PeerState>,
 }
 
@@ -116,6 +121,8 @@ pub(super) struct Connection {
     peer: Arc<PeerState>,
     bytes: AtomicUsize,
     closed: AtomicBool,
+    /// Whether a request came whole, or a message of one.
+    has_asked: AtomicBool,
     /// When it was accepted or its last request ended, and whether there was one.
     quiet: Mutex<(Instant, bool)>,
     /// Whoever reads from it.
@@ -241,14 +248,14 @@ impl Guard {
         let mut table = lock(&self.table);
         let of_peer = table.peers.get(&who).map_or(0, |peer| peer.n_connections);
         let over = if of_peer >= self.limits.connections_per_peer {
-            Some((Limit::PeerConnections, table.peers[&who].idle.first().copied()))
+            Some((Limit::PeerConnections, table.peers[&who].closable.first().copied()))
         } else if table.connections.len() >= self.limits.connections {
-            Some((Limit::Connections, table.idle.first_key_value().map(|(idle, _)| *idle)))
+            Some((Limit::Connections, table.closable.first_key_value().map(|(turn, _)| *turn)))
         } else {
             None
         };
-        if let Some((limit, oldest)) = over {
-            let Some(key) = oldest.and_then(|oldest| table.idle.get(&oldest).copied()) else {
+        if let Some((limit, first)) = over {
+            let Some(key) = first.and_then(|turn| table.closable.get(&turn).copied()) else {
                 drop(table);
                 self.refuse(limit, Some(origin));
                 return None;
@@ -267,19 +274,20 @@ impl Guard {
             peer: Arc::clone(&peer.shared),
             bytes: AtomicUsize::new(0),
             closed: AtomicBool::new(false),
+            has_asked: AtomicBool::new(false),
             quiet: Mutex::new((Instant::now(), false)),
             reader: Mutex::new(None),
         });
-        let entry = Entry { connection: Arc::clone(&connection), n_requests: 0, idle: None };
+        let entry = Entry { connection: Arc::clone(&connection), n_requests: 0, turn: None };
         table.connections.insert(key, entry);
-        table.set_idle(key, true);
+        table.set_closable(key, true);
         Some(connection)
     }
 
-    /// Closes the connection that has been idle for the longest time, if there is one.
+    /// Closes the connection whose turn it is, if there is one.
     pub(super) fn replace_one(&self) {
         let mut table = lock(&self.table);
-        if let Some((_, &key)) = table.idle.first_key_value() {
+        if let Some((_, &key)) = table.closable.first_key_value() {
             table.close(key);
         }
     }
@@ -299,7 +307,9 @@ impl Guard {
         let entry = table.connections.get_mut(&key)?;
         entry.n_requests += 1;
         let connection = Arc::clone(&entry.connection);
-        table.set_idle(key, false);
+        if connection.has_asked.load(Relaxed) {
+            table.set_closable(key, false);
+        }
         *lock(&connection.quiet) = (Instant::now(), true);
         Some(Held { guard: Arc::clone(self), connection, bytes: AtomicUsize::new(0) })
     }
@@ -319,7 +329,7 @@ impl Table {
     }
 
     fn remove(&mut self, key: Key) -> Option<Entry> {
-        self.set_idle(key, false);
+        self.set_closable(key, false);
         let entry = self.connections.remove(&key)?;
         if let Some(peer) = self.peers.get_mut(&peer_of(key.1)) {
             peer.n_connections -= 1;
@@ -327,19 +337,19 @@ impl Table {
         Some(entry)
     }
 
-    fn set_idle(&mut self, key: Key, idle: bool) {
+    fn set_closable(&mut self, key: Key, closable: bool) {
         let Some(entry) = self.connections.get_mut(&key) else { return };
         let peer = self.peers.entry(peer_of(key.1)).or_default();
-        if let Some(number) = entry.idle.take() {
-            self.idle.remove(&number);
-            peer.idle.remove(&number);
+        if let Some(turn) = entry.turn.take() {
+            self.closable.remove(&turn);
+            peer.closable.remove(&turn);
         }
-        if idle {
-            let number = self.next_idle;
-            self.next_idle += 1;
-            entry.idle = Some(number);
-            self.idle.insert(number, key);
-            peer.idle.insert(number);
+        if closable {
+            let turn = (entry.connection.has_asked.load(Relaxed), self.next_turn);
+            self.next_turn += 1;
+            entry.turn = Some(turn);
+            self.closable.insert(turn, key);
+            peer.closable.insert(turn);
         }
     }
 
@@ -367,6 +377,19 @@ impl Held {
     /// Counts a refusal of this request.
     pub(super) fn refuse(&self, limit: Limit) {
         self.guard.refuse(limit, Some(self.connection.key.1));
+    }
+
+    /// The request, or a message of it, has come whole: its connection has asked something.
+    pub(super) fn came_whole(&self) {
+        let connection = &self.connection;
+        if connection.has_asked.load(Relaxed) {
+            return;
+        }
+        let mut table = lock(&self.guard.table);
+        connection.has_asked.store(true, Relaxed);
+        if table.connections.get(&connection.key).is_some_and(|entry| Arc::ptr_eq(&entry.connection, connection)) {
+            table.set_closable(connection.key, false);
+        }
     }
 
     /// Reserves bytes until they are released or the request ends.
@@ -425,7 +448,9 @@ impl Drop for Held {
             entry.n_requests -= 1;
             if entry.n_requests == 0 {
                 *lock(&self.connection.quiet) = (Instant::now(), true);
-                table.set_idle(key, true);
+                if self.connection.has_asked.load(Relaxed) {
+                    table.set_closable(key, true);
+                }
                 // Whoever waits for its end has to count from now.
                 if let Some(waker) = lock(&self.connection.reader).take() {
                     waker.wake();

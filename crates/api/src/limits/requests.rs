@@ -105,6 +105,9 @@ where
             let refusal = too_many_requests(held.limits().requests_per_second, is_grpc);
             return Box::pin(async move { Ok(refusal) });
         }
+        if request.body().is_end_stream() {
+            held.came_whole();
+        }
         let request = request.map(|body| B::wrap(Limited::new(body, is_grpc, Arc::clone(&held))));
         let answer = self.inner.call(request);
         Box::pin(async move {
@@ -215,6 +218,7 @@ impl<B> Limited<B> {
             }
             if self.missing == 0 && self.header_len == 0 {
                 self.deadline = None;
+                self.held.came_whole();
             }
         }
         Ok(())
@@ -253,7 +257,10 @@ where
                 Poll::Ready(Some(counted.map(|()| frame).map_err(Into::into)))
             }
             Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(error.into()))),
-            Poll::Ready(None) => Poll::Ready(None),
+            Poll::Ready(None) => {
+                self.held.came_whole();
+                Poll::Ready(None)
+            }
             Poll::Pending => match &mut self.deadline {
                 Some(deadline) => deadline.as_mut().poll(cx).map(|()| {
                     self.deadline = None;

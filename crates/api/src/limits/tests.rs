@@ -99,9 +99,43 @@ async fn connections_that_do_nothing_lock_nobody_out() {
 }
 
 #[tokio::test]
+async fn strangers_close_each_other_and_not_who_has_asked_something() {
+    let (address, guard) = serve(Limits { connections: 4, ..Limits::default() }).await;
+    let mut operator = TcpStream::connect(address).await.unwrap();
+    let get = b"GET /lookup?name=x HTTP/1.1\r\nHost: x\r\n\r\n";
+    let mut begun = b"POST /fibula.v1.Lookup/Lookup HTTP/1.1\r\nHost: x\r\nContent-Type: application/grpc\r\n\
+        Content-Length: 5005\r\n\r\n"
+        .to_vec();
+    begun.extend([0, 0, 0, 0x13, 0x88]);
+    let (mut answer, mut strangers) = ([0; 4096], Vec::new());
+    for n_strangers in 1..=9 {
+        // Between its requests there are more strangers than connections.
+        if n_strangers == 1 || n_strangers == 9 {
+            operator.write_all(get).await.unwrap();
+            let n = operator.read(&mut answer).await.unwrap_or(0);
+            assert!(answer[..n].starts_with(b"HTTP/1.1 200"), "strangers: {n_strangers}, {:?}", &answer[..n]);
+        }
+        let mut stranger = TcpStream::connect(address).await.unwrap();
+        // The requests of two thirds never end.
+        if n_strangers % 3 > 0 {
+            stranger.write_all(&begun).await.unwrap();
+        }
+        strangers.push(stranger);
+        until(|| guard.connections() + guard.refused(Limit::Replaced) as usize == 1 + n_strangers).await;
+    }
+    until(|| guard.request_bytes() == 2 * 5000).await;
+    assert_eq!((guard.connections(), guard.refused(Limit::Connections)), (4, 0), "others can be closed");
+    // It may see an answer first, or a reset. The newest stays open.
+    let _ = strangers[0].read_to_end(&mut Vec::new()).await;
+    let newest = strangers.last_mut().unwrap();
+    assert_eq!(newest.try_read(&mut answer).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+}
+
+#[tokio::test]
 async fn newcomer_is_closed_when_all_connections_have_requests() {
     let (address, guard) = serve(Limits { connections: 1, ..Limits::default() }).await;
     let busy = channel(address).await;
+    LookupClient::new(busy.clone()).lookup(LookupRequest::default()).await.unwrap();
     let request = tokio::spawn(begin(busy, 5000));
     until(|| guard.request_bytes() > 0).await;
     assert!(is_closed(TcpStream::connect(address).await.unwrap()).await);
