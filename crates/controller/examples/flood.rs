@@ -8,7 +8,8 @@
 //! First the switches are quiet. Then each sends reports of an empty switch as fast as the stream takes them. Then it
 //! sends one whenever the last was answered whole. At last the first flood and the strangers come together: half of
 //! these are idle, and half begin messages of 15 MiB that never end; one whose connection is closed opens another a
-//! second later. A change counts from the time when it was due to its answer. Prints the distributions, the
+//! second later. Strangers have a process of their own, as the controller has. A change counts from the time when it was
+//! due to its answer. Prints the distributions, the
 //! controller's peak of resident memory in each phase, and what its limits allow requests to take.
 
 #[path = "../../cli/tests/support/peer.rs"]
@@ -21,7 +22,7 @@ use fibula_controller::Controller;
 use fibula_controller::config::Config;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -43,6 +44,9 @@ const ALL: u8 = 3;
 /// The argument of the process that is the controller; its configuration follows.
 const CONTROLLER: &str = "--controller";
 
+/// The argument of the process that is the strangers; the controller's address and their number follow.
+const STRANGERS: &str = "--strangers";
+
 /// Strangers with one address.
 const STRANGERS_AN_ADDRESS: u64 = 250;
 
@@ -55,16 +59,14 @@ struct Counts {
     asked: AtomicU64,
     messages: AtomicU64,
     bytes: AtomicU64,
-    /// Connections of strangers that were made.
-    connections: AtomicU64,
 }
 
 #[tokio::main]
 async fn main() -> Result<(), Failure> {
-    if let [_, flag, file] = &std::env::args().collect::<Vec<_>>()[..]
-        && flag == CONTROLLER
-    {
-        return serve(file.as_ref()).await;
+    match &std::env::args().collect::<Vec<_>>()[..] {
+        [_, flag, file] if flag == CONTROLLER => return serve(file.as_ref()).await,
+        [_, flag, address, number] if flag == STRANGERS => return come(address.parse()?, number.parse()?).await,
+        _ => {}
     }
     let mut numbers = std::env::args().skip(1).map(|text| text.parse::<u64>());
     let mut number = |default| numbers.next().unwrap_or(Ok(default));
@@ -79,8 +81,9 @@ async fn main() -> Result<(), Failure> {
         names * 2
     );
     std::fs::write(&file, text)?;
-    let controller = Process::start(&file)?;
-    let url = format!("http://{}", controller.address);
+    let controller = Process::start(&[CONTROLLER.as_ref(), file.as_ref()])?;
+    let address: SocketAddr = controller.line.parse()?;
+    let url = format!("http://{address}");
     let mut admin = api::client::northbound(api::client::connect_to(Kind::Controller, &url, None, PATIENCE).await?);
     for switch in 0..switches.max(1) {
         let name = format!("s{switch}");
@@ -112,25 +115,23 @@ async fn main() -> Result<(), Failure> {
     while !in_step().await? {
         tick.tick().await;
     }
-    api::limits::raise_descriptors(strangers as usize);
-    for number in 0..strangers {
-        let (counts, mode) = (Arc::clone(&counts), Arc::clone(&flood));
-        tokio::spawn(stranger(number, controller.address, counts, mode));
-    }
     let limits = api::limits::Limits::default();
     println!("{names} names, {switches} switches, {rate} changes a second, {strangers} strangers, {seconds} s each");
     println!("the limits let requests take {} MiB", limits.most_bytes() >> 20);
     for (mode, what) in [(QUIET, "quiet"), (FLOOD, "flood"), (ANSWERED, "answered"), (ALL, "all at once")] {
         flood.store(mode, Relaxed);
         controller.forget_peak()?;
-        let now =
-            || [&counts.asked, &counts.messages, &counts.bytes, &counts.connections].map(|count| count.load(Relaxed));
+        let now = || [&counts.asked, &counts.messages, &counts.bytes].map(|count| count.load(Relaxed));
         let before = now();
+        let (own, number) = (address.to_string(), strangers.to_string());
+        let come = || Process::start(&[STRANGERS.as_ref(), own.as_ref(), number.as_ref()]);
+        let strangers = if mode == ALL { Some(come()?) } else { None };
         let mut took =
             changes(&admin, rate, Duration::from_secs(seconds), |i| record(i % names, 1 + i / names % 2)).await?;
         took.sort_unstable();
         let at = |share: f64| took[((took.len() - 1) as f64 * share) as usize].as_secs_f64() * 1e3;
-        let [asked, messages, bytes, connections] = now();
+        let [asked, messages, bytes] = now();
+        let connections = strangers.map_or(Ok("0".to_owned()), Process::stop)?;
         println!(
             "{what}: {} changes, median {:.2} ms, 99th percentile {:.2} ms, slowest {:.2} ms; {} reports sent, {} messages of {} MB taken, {} connections of strangers; peak {} MiB resident",
             took.len(),
@@ -140,27 +141,28 @@ async fn main() -> Result<(), Failure> {
             asked - before[0],
             messages - before[1],
             (bytes - before[2]) / 1_000_000,
-            connections - before[3],
+            connections,
             controller.peak_kib()? >> 10,
         );
     }
-    controller.stop()
+    controller.stop().map(drop)
 }
 
-/// The controller, in a process of its own. It ends with this one: its input does.
+/// A process of its own. It ends with this one: its input does.
 struct Process {
     child: Child,
-    address: SocketAddr,
+    output: BufReader<ChildStdout>,
+    /// The first line that it printed.
+    line: String,
 }
 
 impl Process {
-    fn start(config: &std::path::Path) -> Result<Self, Failure> {
+    fn start(arguments: &[&std::ffi::OsStr]) -> Result<Self, Failure> {
         let mut command = Command::new(std::env::current_exe()?);
-        command.arg(CONTROLLER).arg(config).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn()?;
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().ok_or("no output")?).read_line(&mut line)?;
-        Ok(Self { child, address: line.trim().parse()? })
+        let mut child = command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let mut output = BufReader::new(child.stdout.take().ok_or("no output")?);
+        let line = read_line(&mut output)?;
+        Ok(Self { child, output, line })
     }
 
     fn file(&self, name: &str) -> String {
@@ -178,37 +180,62 @@ impl Process {
         Ok(peak.trim().trim_end_matches(" kB").parse()?)
     }
 
-    fn stop(mut self) -> Result<(), Failure> {
+    /// Ends it; the last line that it printed.
+    fn stop(mut self) -> Result<String, Failure> {
         drop(self.child.stdin.take());
+        let line = read_line(&mut self.output)?;
         self.child.wait()?;
-        Ok(())
+        Ok(line)
     }
+}
+
+fn read_line(output: &mut impl BufRead) -> Result<String, Failure> {
+    let mut line = String::new();
+    output.read_line(&mut line)?;
+    Ok(line.trim().to_owned())
+}
+
+/// Waits until the input ends.
+async fn input_ends() -> Result<(), Failure> {
+    tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new())).await??;
+    Ok(())
 }
 
 /// Is the controller until its input ends.
 async fn serve(config: &std::path::Path) -> Result<(), Failure> {
     let running = Controller::start(Config::load(config)?).await?;
     println!("{}", running.address());
-    tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new())).await??;
+    input_ends().await?;
     Ok(running.stop().await?)
 }
 
-/// Holds a connection when all come at once, and opens another one a second after it was closed.
-async fn stranger(number: u64, address: SocketAddr, counts: Arc<Counts>, mode: Arc<AtomicU8>) {
+/// Is so many strangers until the input ends; prints how many connections they made.
+async fn come(address: SocketAddr, number: u64) -> Result<(), Failure> {
+    api::limits::raise_descriptors(number as usize);
+    let connections = Arc::new(AtomicU64::new(0));
+    for number in 0..number {
+        tokio::spawn(stranger(number, address, Arc::clone(&connections)));
+    }
+    println!("here");
+    input_ends().await?;
+    println!("{}", connections.load(Relaxed));
+    // Nobody waits for them.
+    std::process::exit(0);
+}
+
+/// Holds a connection, and opens another one a second after it was closed.
+async fn stranger(number: u64, address: SocketAddr, connections: Arc<AtomicU64>) {
     let [.., high, low] = (number / STRANGERS_AN_ADDRESS).to_be_bytes();
     let own = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 1, high, low + 1)), 0);
     let mut tick = tokio::time::interval(Duration::from_secs(1));
     loop {
         tick.tick().await;
-        if mode.load(Relaxed) != ALL {
-            continue;
-        }
         let Ok(socket) = TcpSocket::new_v4() else { continue };
         if socket.bind(own).is_err() {
             continue;
         }
         let Ok(mut stream) = socket.connect(address).await else { continue };
-        counts.connections.fetch_add(1, Relaxed);
+        connections.fetch_add(1, Relaxed);
         if number.is_multiple_of(2) {
             let message = peer::unfinished(1, "/fibula.v1.Northbound/PutNames", STRANGERS_BYTES);
             let _ = stream.write_all(&[peer::FIRST, &message].concat()).await;
