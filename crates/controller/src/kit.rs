@@ -9,6 +9,7 @@ use crate::config::Rates;
 use crate::push::{Outgoing, Phases, Sent, is_awaited};
 use crate::session::{Outbox, Session};
 use crate::shared::Shared;
+use crate::south::Heard;
 use crate::store::{RowChange, Store, StoreError};
 use crate::writer::{Attached, Job, Writer};
 use api::seam::{Moment, now};
@@ -328,7 +329,10 @@ impl Shell {
     /// # Errors
     /// Why its stream ends.
     pub fn hear(&mut self, switch: &str, stream: &Stream, body: Body) -> Result<(), String> {
-        self.jobs.extend(crate::south::hear(switch, &stream.session, &self.writer.shared, &self.throttle, Some(body))?);
+        let heard = crate::south::hear(switch, &stream.session, &self.writer.shared, &self.throttle, Some(body))?;
+        if let Heard::Job(job) = heard {
+            self.jobs.push_back(job);
+        }
         Ok(())
     }
 

@@ -136,8 +136,9 @@ async fn listen(
             Some(Ok(message)) => hear(&switch, &session, &shared, &throttle, message.body),
         };
         match heard {
-            Ok(None) => {}
-            Ok(Some(job)) => {
+            Ok(Heard::All) => {}
+            Ok(Heard::TooSoon) => pause().await,
+            Ok(Heard::Job(job)) => {
                 if jobs.send(job).await.is_err() {
                     break "the controller stops".to_owned();
                 }
@@ -150,20 +151,39 @@ async fn listen(
     let _ = jobs.send(Job::Detach { session }).await;
 }
 
-/// What the writer is to do about a message of a switch, or why its stream ends.
+/// How long the stream of a switch is not read after a report that came before the last one was taken. A switch that
+/// reports as fast as it can costs others no processor time so; one that reports in time never waits.
+const TOO_SOON: Duration = Duration::from_millis(1);
+
+#[expect(clippy::disallowed_methods, reason = "the time itself is what a switch has to wait for")]
+fn pause() -> tokio::time::Sleep {
+    tokio::time::sleep(TOO_SOON)
+}
+
+/// What follows from a message of a switch.
+pub(crate) enum Heard {
+    /// Nothing more.
+    All,
+    /// Something that the writer has to do.
+    Job(Job),
+    /// Nothing: it is a report, and the last one was not taken yet.
+    TooSoon,
+}
+
+/// What follows from a message of a switch, or why its stream ends.
 pub(crate) fn hear(
     switch: &str,
     session: &Arc<Session>,
     shared: &Shared,
     throttle: &Throttle,
     body: Option<Body>,
-) -> Result<Option<Job>, String> {
+) -> Result<Heard, String> {
     let session = Arc::clone(session);
     match body {
         Some(Body::Ack(ack)) => {
             let is_caught_up = step("session.acknowledge", || session.acknowledge(ack.sequence));
             let may_have_room = shared.wants_room.swap(false, AcqRel);
-            Ok((is_caught_up || may_have_room).then_some(Job::Release))
+            Ok(if is_caught_up || may_have_room { Heard::Job(Job::Release) } else { Heard::All })
         }
         Some(Body::Resync(resync)) => {
             if let Some(unsaid) = throttle.pass() {
@@ -173,17 +193,17 @@ pub(crate) fn hear(
             shared.resyncs.fetch_add(1, Relaxed);
             if !session.ask(report) {
                 shared.reports_delayed.fetch_add(1, Relaxed);
-                return Ok(None);
+                return Ok(Heard::TooSoon);
             }
-            Ok(Some(Job::Resync { session }))
+            Ok(Heard::Job(Job::Resync { session }))
         }
         Some(Body::Verified(verified)) => {
             session.verified(verified);
-            Ok(None)
+            Ok(Heard::All)
         }
         Some(Body::Memory(memory)) => {
             session.set_memory(memory);
-            Ok(None)
+            Ok(Heard::All)
         }
         Some(Body::Refused(refused)) => {
             let reason = clip(&refused.reason);
@@ -191,7 +211,7 @@ pub(crate) fn hear(
                 tracing::warn!(switch, reason, unsaid, "the switch cannot hold its tables; it serves what it has");
             }
             session.set_stuck(refused.reason.chars().take(MAX_REASON).collect());
-            Ok(Some(Job::Stuck { session }))
+            Ok(Heard::Job(Job::Stuck { session }))
         }
         Some(Body::Hello(_)) | None => Err("a second hello, or an empty message".to_owned()),
     }
