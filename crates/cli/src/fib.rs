@@ -16,8 +16,8 @@ use command::open;
 use command::output::{Exit, Failure, OrExit, Output, to_stdout};
 use command::text::TextReader;
 use fib::action::Action;
-use fib::designs::Design;
-use fib::file::{Fib, FibError};
+use fib::designs::{Aliens, Design};
+use fib::file::{Fib, FibError, Widths};
 use fib::list::{Layout, List};
 use fib::name::{Name, NameKind};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -61,6 +61,12 @@ pub(crate) struct BuildArgs {
     /// FIB design
     #[arg(long, default_value = "concise", value_parser = Design::by_name)]
     design: &'static Design,
+    /// Share of alien names that may get an action, as 0.001; 0 for none. A design that cannot hold it is refused
+    #[arg(long)]
+    fp: Option<f64>,
+    /// Bits of a value; unset, as many as drop and the actions need
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=16))]
+    value_bits: Option<u8>,
     /// Digest family: muladd, wy, siphash13, crc32c
     #[arg(long, default_value = "muladd")]
     hash: Family,
@@ -88,6 +94,9 @@ struct Shown {
     hash: String,
     table_bytes: u64,
     bits_per_name: f64,
+    fingerprint_bits: u8,
+    /// Share of alien names that get an action, at most: 1 where nothing distinguishes them.
+    false_positive_rate: f64,
     file_bytes: u64,
 }
 
@@ -129,9 +138,11 @@ fn build(args: BuildArgs, out: &Output) -> anyhow::Result<()> {
     let spinner = progress(ProgressBar::no_length(), "{spinner} {msg} {elapsed}");
     spinner.set_message(format!("building a FIB of {} names", entries.len()));
     spinner.enable_steady_tick(Duration::from_millis(200));
-    let fib = Fib::build(args.design, args.names, args.hash, threads, &entries).map_err(|error| {
+    let widths = Widths { rate: args.fp, value_bits: args.value_bits };
+    let fib = Fib::build_as(args.design, args.names, args.hash, threads, widths, &entries).map_err(|error| {
         let exit = match &error {
             FibError::WrongKind { .. } | FibError::DuplicateName { .. } => Exit::BadInput,
+            FibError::Rate(_) | FibError::ValueBits { .. } => Exit::Usage,
             _ => Exit::Refused,
         };
         Failure::new(exit, error)
@@ -222,6 +233,12 @@ fn shown(fib: &Fib, file_bytes: u64) -> Shown {
         hash: fib.family().to_string(),
         table_bytes: bits / 8,
         bits_per_name: bits as f64 / fib.n_names().max(1) as f64,
+        fingerprint_bits: fib.spec().fingerprint_bits,
+        false_positive_rate: match fib.aliens() {
+            Aliens::Arbitrary => 1.0,
+            Aliens::DroppedBut { rate } => rate,
+            Aliens::Dropped => 0.0,
+        },
         file_bytes,
     }
 }

@@ -8,7 +8,8 @@ use api::tls::Files;
 use fib::designs::{CONCISE, Design};
 use fib::messages::ValueMode;
 use fib::name::NameKind;
-use lookup::hash::Family;
+use fib::network;
+use lookup::hash::{Family, SecretKey};
 use serde::{Deserialize, Deserializer};
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -36,6 +37,16 @@ impl Default for Rates {
         // rekey that starts by itself would most likely be the doing of one tenant who has the key.
         Self { reports_per_minute: 60, names_per_second: 0, changes_per_second: 0, rekey_every_s: 0, rekey_pause_s: 60 }
     }
+}
+
+/// The section `[design]`: what tables are made with.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Tables {
+    /// The share of alien names that may get an action from a table, 0 for none. The gateway design must be able to hold
+    /// it, and so must the core design, unless it recognises no aliens at all. If absent, fingerprints are as long as
+    /// suits the values, and those of a table that is there stay.
+    pub fp: Option<f64>,
 }
 
 /// The configuration of a controller. Unknown keys are errors.
@@ -77,6 +88,9 @@ pub struct Config {
     /// The FIB design of the other switches.
     #[serde(default = "default_design", deserialize_with = "from_text")]
     pub core_design: &'static Design,
+    /// What tables are made with.
+    #[serde(default)]
+    pub design: Tables,
     /// The most names that the controller accepts.
     pub max_names: usize,
     /// Bytes that may wait for one switch. A switch that falls further behind is sent nothing more until it has caught
@@ -131,6 +145,7 @@ impl Config {
         }
         limit("max_names", config.max_names as u64, 1, 1 << 32)?;
         limit("value_bits", config.value_bits.into(), 1, 16)?;
+        config.network(0, SecretKey::from_seed(0)).check_rate().map_err(|error| format!("design.fp: {error}"))?;
         limit("switch_backlog_bytes", config.switch_backlog_bytes as u64, 1 << 16, 1 << 40)?;
         limit("phase_timeout_ms", config.phase_timeout_ms, 1, 60_000)?;
         config.limits.check()?;
@@ -144,6 +159,23 @@ impl Config {
             check_address("status", status, config.tls.is_some() || config.metrics_open, config.insecure)?;
         }
         Ok(config)
+    }
+
+    /// The settings of the network, if it is new: of this cluster and with this hash key.
+    pub fn network(&self, cluster: u64, key: SecretKey) -> network::Settings {
+        network::Settings {
+            cluster,
+            mode: self.value_mode,
+            kind: self.name_kind,
+            family: self.hash,
+            key,
+            value_bits: self.value_bits,
+            max_names: self.max_names,
+            threads: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            gateway: self.gateway_design,
+            core: self.core_design,
+            false_positives: self.design.fp,
+        }
     }
 
     /// The file that changes are recorded in: by default beside the store.

@@ -118,7 +118,9 @@ impl Controller {
         let tls = config.tls.as_ref().map(|files| Tls::load_for(files, None)).transpose()?;
         let (state, store) = tokio::task::block_in_place(|| {
             let store = SqliteStore::open(&config.store, STORE_PATIENCE)?;
-            restore(settings(&config), Box::new(store))
+            // Cluster 0 would mean none.
+            let cluster = rand::random::<u64>().max(1);
+            restore(config.network(cluster, SecretKey::random()), Box::new(store))
         })?;
         let connections = raise_descriptors(config.limits.connections);
         let limits = Limits { connections, ..config.limits.clone() };
@@ -231,22 +233,6 @@ impl Controller {
     }
 }
 
-fn settings(config: &Config) -> Settings {
-    Settings {
-        // 0 would mean none.
-        cluster: rand::random::<u64>().max(1),
-        mode: config.value_mode,
-        kind: config.name_kind,
-        family: config.hash,
-        key: SecretKey::random(),
-        value_bits: config.value_bits,
-        max_names: config.max_names,
-        threads: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
-        gateway: config.gateway_design,
-        core: config.core_design,
-    }
-}
-
 /// The network in the store; a new one, committed, if the store is empty.
 fn restore(settings: Settings, mut store: Box<dyn Store>) -> Result<(State, Box<dyn Store>), StartError> {
     let started = std::time::Instant::now();
@@ -290,7 +276,9 @@ fn restore(settings: Settings, mut store: Box<dyn Store>) -> Result<(State, Box<
         Some(network) => {
             let (network, rows) = network?;
             if !rows.is_empty() {
-                tracing::info!("the configuration names other FIB designs than the store; switches get new tables");
+                tracing::info!(
+                    "the configuration names other FIB designs, or another rate, than the store; switches get new tables"
+                );
             }
             // Also without rows: the term of this start must be durable.
             store.commit(&rows)?;

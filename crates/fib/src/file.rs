@@ -20,7 +20,7 @@
 
 use crate::action::Action;
 use crate::codec::{DecodeError, Input, put_action, put_bytes, put_u32, put_u64};
-use crate::designs::{self, BURST, Burst, Design, NameList, Spec, Table, TableError};
+use crate::designs::{self, Aliens, BURST, Burst, Design, NameList, RateError, Spec, Table, TableError};
 use crate::messages::fingerprint;
 use crate::name::{Name, NameKind};
 use lookup::base::bytes::BytesError;
@@ -32,6 +32,15 @@ use std::collections::HashMap;
 pub const MAGIC: &[u8] = b"FIBULAF2";
 /// Other keys tried when two names share a digest: each fails with a probability of n^2 / 2^65.
 const MAX_KEYS: usize = 4;
+
+/// The widths of a table's values and fingerprints. Those that are not given suit the design and the actions.
+#[derive(Clone, Copy, Default, PartialEq, Debug)]
+pub struct Widths {
+    /// The share of alien names that may get an action, from which the bits of a fingerprint follow.
+    pub rate: Option<f64>,
+    /// Bits of a value.
+    pub value_bits: Option<u8>,
+}
 
 /// A FIB from names of one kind to actions.
 pub struct Fib {
@@ -45,12 +54,26 @@ pub struct Fib {
 impl Fib {
     /// Builds the FIB of `entries`, under a random key.
     /// # Errors
-    /// [`FibError`]: a name of another kind or given twice, or too many actions.
+    /// As [`Fib::build_as`].
     pub fn build(
         design: &'static Design,
         kind: NameKind,
         family: Family,
         threads: usize,
+        entries: &[(Name, Action)],
+    ) -> Result<Fib, FibError> {
+        Fib::build_as(design, kind, family, threads, Widths::default(), entries)
+    }
+
+    /// The same with these widths.
+    /// # Errors
+    /// [`FibError`]: a name of another kind or given twice, too many actions, or a rate that the design cannot hold.
+    pub fn build_as(
+        design: &'static Design,
+        kind: NameKind,
+        family: Family,
+        threads: usize,
+        widths: Widths,
         entries: &[(Name, Action)],
     ) -> Result<Fib, FibError> {
         let mut actions = vec![Action::Drop];
@@ -70,10 +93,19 @@ impl Fib {
             return Err(FibError::TooManyActions { got: actions.len() - 1, max: (1 << 16) - 1 });
         }
         let values: Vec<u16> = values.into_iter().map(|value| value as u16).collect();
-        let value_bits = (actions.len().next_power_of_two().trailing_zeros() as u8).max(1);
+        let n_actions = actions.len() - 1;
+        let needed = (actions.len().next_power_of_two().trailing_zeros() as u8).max(1);
+        let value_bits = widths.value_bits.unwrap_or(needed);
+        if value_bits < needed || value_bits > 16 {
+            return Err(FibError::ValueBits { got: value_bits, needed, n_actions });
+        }
         let mut tries = 0;
         loop {
             let spec = Spec::new(design, kind, family, SecretKey::random(), value_bits, entries.len().max(1));
+            let spec = match widths.rate {
+                Some(rate) => spec.with_rate(rate, n_actions as u32)?,
+                None => spec,
+            };
             let hasher = spec.hasher();
             let keys = designs::keys(&hasher, entries.iter().map(|(name, _)| name));
             let keys: Vec<_> = keys.into_iter().zip(values.iter().copied()).collect();
@@ -122,6 +154,11 @@ impl Fib {
     /// Everything that the table was built with, except the names.
     pub fn spec(&self) -> &Spec {
         &self.spec
+    }
+
+    /// What a lookup of an alien name gives at most.
+    pub fn aliens(&self) -> Aliens {
+        self.spec.aliens_of(self.actions.len() as u32 - 1)
     }
 
     /// Family of the digests.
@@ -204,6 +241,14 @@ pub enum FibError {
     /// Over the limit.
     #[error("{got} distinct actions, {max} are possible")]
     TooManyActions { got: usize, max: usize },
+    /// Values of another width are needed.
+    #[error(
+        "values of {got} bits do not suit drop and {n_actions} actions: give {needed} to 16, or leave the width out"
+    )]
+    ValueBits { got: u8, needed: u8, n_actions: usize },
+    /// The design cannot hold the wanted rate.
+    #[error(transparent)]
+    Rate(#[from] RateError),
     /// Two names shared a digest under every key tried.
     #[error("two names had one digest under each of {tries} random keys: choose another hash family")]
     Unlucky { tries: usize },

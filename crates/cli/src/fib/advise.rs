@@ -40,6 +40,10 @@ struct Advised {
     #[serde(flatten)]
     taken: Row,
     because: Vec<String>,
+    /// The command that builds a FIB of this design.
+    build: String,
+    /// What says so in `controller.toml`.
+    configure: String,
     others: Vec<Other>,
     #[serde(skip_serializing_if = "Option::is_none")]
     measured: Option<Crossover>,
@@ -72,6 +76,8 @@ impl AdviseArgs {
         for advice in &advices {
             text += &format!("\n{}: take {} ({})\n", advice.node, advice.taken.design(), advice.taken.parameters());
             advice.because.iter().for_each(|reason| text += &format!("  {reason}\n"));
+            text += &format!("  Build: {}\n", advice.build);
+            text += &format!("  In controller.toml: {}\n", advice.configure.replace('\n', "; "));
             let width = advice.others.iter().map(|other| other.design.len()).max().unwrap_or(0);
             advice
                 .others
@@ -98,8 +104,36 @@ fn advised(advice: &Advice, demand: &Demand) -> Advised {
         },
         taken: Row::new(&advice.taken, demand),
         because: because(advice, demand),
+        build: build(advice, demand),
+        configure: configure(advice, demand),
         others: others.collect(),
         measured: None,
+    }
+}
+
+/// The rate that the design is built for: none where it recognises no alien, as inside.
+fn rate(advice: &Advice, demand: &Demand) -> Option<f64> {
+    advice.taken.holds.then_some(demand.fp)
+}
+
+fn build(advice: &Advice, demand: &Demand) -> String {
+    let mut command =
+        format!("fibula fib build LIST --out FIB --names {} --design {}", demand.kind, advice.taken.design);
+    if let Some(fp) = rate(advice, demand) {
+        command += &format!(" --fp {fp}");
+    }
+    if demand.value_bits > Demand::new(demand.kind, demand.n_names, demand.n_actions, demand.fp).value_bits {
+        command += &format!(" --value-bits {}", demand.value_bits);
+    }
+    command
+}
+
+fn configure(advice: &Advice, demand: &Demand) -> String {
+    let design = advice.taken.design;
+    match (advice.node, rate(advice, demand)) {
+        (Node::Core, _) => format!("core_design = \"{design}\""),
+        (Node::Gateway, None) => format!("gateway_design = \"{design}\""),
+        (Node::Gateway, Some(fp)) => format!("gateway_design = \"{design}\"\n[design]\nfp = {fp:?}"),
     }
 }
 
@@ -108,13 +142,16 @@ fn because(advice: &Advice, demand: &Demand) -> Vec<String> {
     let (size, bits) = (size(taken.built_bits), taken.built_bits / demand.n_names as f64);
     let beaten_by_lines = advice.others.iter().any(|other| matches!(other.1, Against::Lines(_)));
     let among = match advice.node {
-        Node::Gateway => "the designs that let no more aliens pass and take changes name by name",
+        Node::Gateway => "the designs that let few enough aliens pass and take changes name by name",
         Node::Core => "the designs that take changes name by name",
     };
+    let is_slow =
+        |other: &(Figures, Against)| matches!(other.1, Against::Slow(_)) && other.0.built_bits < taken.built_bits;
+    let fast = if advice.others.iter().any(is_slow) { ", and are not too slow" } else { "" };
     let least = if beaten_by_lines {
-        format!("within {:.0} % of the least of {among}, and of those it reads the fewest lines", TIE * 100.0)
+        format!("within {:.0} % of the least of {among}{fast}, and of those it reads the fewest lines", TIE * 100.0)
     } else {
-        format!("the least of {among}")
+        format!("the least of {among}{fast}")
     };
     let aliens = match (advice.node, taken.fp) {
         (Node::Gateway, 0.0) => "No alien gets an action: names are stored whole.".to_owned(),
@@ -122,10 +159,10 @@ fn because(advice: &Advice, demand: &Demand) -> Vec<String> {
             format!("{} of the aliens get an action, {} may; the others are dropped here.", share(fp), share(demand.fp))
         }
         (Node::Core, 1.0) => {
-            "An alien would get some action: it must not come this far, so gateways have to refuse it.".to_owned()
+            "An alien may get any action: it must not come this far, so gateways have to refuse it.".to_owned()
         }
         (Node::Core, fp) => {
-            format!("Aliens, which gateways refuse, would get an action in {} of the cases.", share(fp))
+            format!("Aliens, which gateways refuse, get an action in {} of the cases.", share(fp))
         }
     };
     let mut reasons = vec![
@@ -147,6 +184,9 @@ fn why_not(node: Node, demand: &Demand, figures: &Figures, against: Against) -> 
     let size = size(figures.built_bits);
     match against {
         Against::Static => format!("{size}, but a change of one name builds everything anew"),
+        Against::Aliens if figures.fp == 1.0 => {
+            format!("{size}, but nothing tells aliens from valid names: any of them may get an action")
+        }
         Against::Aliens => {
             format!("{size}, but {} of the aliens get an action, {} may", share(figures.fp), share(demand.fp))
         }

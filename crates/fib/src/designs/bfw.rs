@@ -7,7 +7,7 @@
 //! is ever answered wrongly, see `lookup::bloom_fib`.
 
 use super::{Design, Halves, Spec, Structure, bloom};
-use lookup::bloom_fib::{Names, Policy, Settings};
+use lookup::bloom_fib::{COUNTER_BITS, Names, Policy, Settings};
 
 /// The Bloom forwarder, with its counters in the data plane.
 pub static BFW: Design = Design {
@@ -15,6 +15,7 @@ pub static BFW: Design = Design {
     summary: "a half-full counting Bloom filter a port, counters in the switch, and what they get wrong exactly",
     aliens: bloom::aliens,
     fingerprint_bits: bloom::fingerprint_bits,
+    widened: |_, n_actions, least| bloom::least_memory(n_actions, least, half_full_bits),
     fingerprints: |_| bloom::FINGERPRINTS,
     is_static: false,
     halves: Halves::of::<Bfw>(),
@@ -32,4 +33,9 @@ impl Structure for Bfw {
 /// Half-full filters: each further function halves the false positives.
 pub(super) fn policy(spec: &Spec) -> Policy {
     Policy::Bfw { hashes: spec.fingerprint_bits }
+}
+
+/// Bits per name of a filter and its counters.
+pub(super) fn half_full_bits(hashes: u8) -> f64 {
+    f64::from(hashes) / std::f64::consts::LN_2 * (1 + COUNTER_BITS) as f64
 }

@@ -17,8 +17,9 @@ use lookup::traits::SettingsOf;
 pub static BGW: Design = Design {
     name: "bgw",
     summary: "BFW behind an exact table of whole names: BFW at a gateway",
-    aliens: |_| Aliens::Dropped,
+    aliens: |_, _| Aliens::Dropped,
     fingerprint_bits: bloom::fingerprint_bits,
+    widened: |_, n_actions, least| bloom::least_memory(n_actions, least, bfw::half_full_bits),
     fingerprints: |_| bloom::FINGERPRINTS,
     is_static: false,
     halves: halves_by_width!(Gateway),

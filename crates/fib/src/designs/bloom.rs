@@ -20,11 +20,29 @@ fn n_ports(value_bits: u8) -> usize {
     (1 << value_bits) - 1
 }
 
-/// What alien names get if all ports have names. With fewer ports, fewer pass.
-pub(super) fn aliens(spec: &Spec) -> Aliens {
-    let rate_of_one = (-f64::from(spec.fingerprint_bits)).exp2();
-    let rate = sizing::rate_of_all(std::iter::repeat_n(rate_of_one, n_ports(spec.value_bits)));
-    Aliens::DroppedBut { rate }
+/// What alien names get when `n_actions` ports have names.
+pub(super) fn aliens(spec: &Spec, n_actions: u32) -> Aliens {
+    any_matches((-f64::from(spec.fingerprint_bits)).exp2(), n_actions)
+}
+
+/// What alien names get from this many filters of this rate each.
+pub(super) fn any_matches(rate: f64, n_filters: u32) -> Aliens {
+    Aliens::DroppedBut { rate: sizing::rate_of_all(std::iter::repeat_n(rate, n_filters as usize)) }
+}
+
+/// Bits of a slot of the exact table, at its load.
+const EXCEPTION_BITS: f64 = 128.0 / 0.95;
+
+/// The bits, at least `least`, with which filters of `bits_a_name` bits and the names that they get wrong take the least
+/// memory: longer filters get fewer names wrong.
+pub(super) fn least_memory(n_actions: u32, least: u8, bits_a_name: fn(u8) -> f64) -> u8 {
+    let memory = |bits: u8| {
+        let (rate, n_ports) = ((-f64::from(bits)).exp2(), f64::from(n_actions));
+        let any = sizing::rate_of_all(std::iter::repeat_n(rate, n_actions as usize));
+        bits_a_name(bits) + (1.0 - any / (n_ports * rate)) * EXCEPTION_BITS
+    };
+    let widths = least..=*FINGERPRINTS.end();
+    widths.min_by(|a, b| memory(*a).total_cmp(&memory(*b))).unwrap_or(least)
 }
 
 /// The settings of a forwarder with this policy.

@@ -12,8 +12,9 @@ use lookup::static_map::Bloomier;
 pub static BLOOMIER: Design = Design {
     name: "bloomier",
     summary: "Bloomier filter: three cells from name to action; static",
-    aliens: |_| Aliens::Arbitrary,
+    aliens: |_, _| Aliens::Arbitrary,
     fingerprint_bits: |_| 0,
+    widened: |_, _, least| least,
     fingerprints: |_| 0..=0,
     is_static: true,
     halves: Halves::of::<Fixed<Bloomier>>(),

@@ -7,7 +7,7 @@
 //! compare it. Differs: no valid name is ever answered wrongly, see `lookup::bloom_fib`.
 
 use super::{Design, Halves, Spec, Structure, bloom};
-use lookup::bloom_fib::{Names, Policy, Settings};
+use lookup::bloom_fib::{Names, Policy, Settings, sizing};
 
 /// BUFFALO: plain filters in the switch, the memory shared among them for the fewest false positives.
 pub static BUFFALO: Design = Design {
@@ -15,6 +15,7 @@ pub static BUFFALO: Design = Design {
     summary: "a Bloom filter a port, sized together for the fewest false positives, and what they get wrong exactly",
     aliens: bloom::aliens,
     fingerprint_bits: bloom::fingerprint_bits,
+    widened: |_, n_actions, least| bloom::least_memory(n_actions, least, bits_a_name),
     fingerprints: |_| bloom::FINGERPRINTS,
     is_static: false,
     halves: Halves::of::<Buffalo>(),
@@ -27,6 +28,10 @@ impl Structure for Buffalo {
     fn settings(spec: &Spec) -> Settings {
         bloom::settings(spec, policy(spec))
     }
+}
+
+fn bits_a_name(rate_bits: u8) -> f64 {
+    sizing::bits_a_name((-f64::from(rate_bits)).exp2(), sizing::K_MAX).ceil()
 }
 
 /// The bits per name at which each filter, evenly filled, has its rate, with k_max = 8.

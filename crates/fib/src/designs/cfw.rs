@@ -11,9 +11,10 @@ use lookup::cuckoo::filtable::{FiltableSkeleton, Settings, level1_share};
 pub static CFW: Design = Design {
     name: "cfw",
     summary: "Cuckoo Filtable: fingerprint and action in one slot, colliding names in an exact second level",
-    aliens: |spec| Aliens::DroppedBut { rate: aliens(spec.fingerprint_bits) },
-    fingerprint_bits,
-    fingerprints: |value_bits| 4..=32 - value_bits.max(2),
+    aliens: |spec, _| Aliens::DroppedBut { rate: aliens(spec.fingerprint_bits) },
+    fingerprint_bits: |value_bits| widened(value_bits, BITS),
+    widened: |value_bits, _, least| widened(value_bits, least),
+    fingerprints: |value_bits| BITS..=32 - value_bits.max(2),
     is_static: false,
     halves: Halves::of::<Cfw>(),
 };
@@ -27,6 +28,10 @@ impl Structure for Cfw {
     }
 }
 
+/// Fewest bits of a fingerprint.
+const BITS: u8 = 4;
+/// Bits of a fingerprint that fill a wide slot, unless a rate needs more: more send hardly fewer names to level 2.
+const AMPLE: u8 = 24;
 /// Load of level 1.
 const LOAD: f64 = 0.95;
 /// Slots that a lookup compares.
@@ -37,14 +42,15 @@ fn aliens(fingerprint_bits: u8) -> f64 {
     1.0 - (1.0 - (-f64::from(fingerprint_bits)).exp2()).powf(SLOTS * LOAD)
 }
 
-/// The fingerprint that gives the smaller table, with slots of 16 or 32 bits. A short one sends more names to level 2.
-fn fingerprint_bits(value_bits: u8) -> u8 {
+/// Of at least `least` bits, the fingerprint that gives the smaller table, with slots of 16 or 32 bits. A short one sends
+/// more names to level 2.
+fn widened(value_bits: u8, least: u8) -> u8 {
     let bits_a_name = |fingerprint_bits: u8, slot_bits: f64| {
         let first = level1_share(fingerprint_bits, LOAD * SLOTS / 2.0);
         first * slot_bits / LOAD + (1.0 - first) * 128.0 / LOAD
     };
-    let (short, long) = (16u8.saturating_sub(value_bits), (32 - value_bits).min(24));
-    if short >= 4 && bits_a_name(short, 16.0) <= bits_a_name(long, 32.0) { short } else { long }
+    let (short, long) = (16u8.saturating_sub(value_bits), (32 - value_bits).min(AMPLE).max(least));
+    if short >= least && bits_a_name(short, 16.0) <= bits_a_name(long, 32.0) { short } else { long }
 }
 
 #[cfg(test)]
@@ -53,9 +59,9 @@ mod tests {
 
     #[test]
     fn fingerprints_fill_the_slot_that_pays() {
-        assert_eq!(fingerprint_bits(6), 10);
-        assert_eq!(fingerprint_bits(8), 8);
-        assert_eq!(fingerprint_bits(16), 16);
+        assert_eq!(widened(6, BITS), 10);
+        assert_eq!(widened(8, BITS), 8);
+        assert_eq!(widened(16, BITS), 16);
         assert!(aliens(10) < 0.01);
     }
 }

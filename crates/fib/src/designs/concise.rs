@@ -12,8 +12,9 @@ use lookup::othello::{Graph, Settings};
 pub static CONCISE: Design = Design {
     name: "concise",
     summary: "one sharded Othello from name to action; exact checks at the edge",
-    aliens: |_| Aliens::Arbitrary,
+    aliens: |_, _| Aliens::Arbitrary,
     fingerprint_bits: |_| 0,
+    widened: |_, _, least| least,
     fingerprints: |_| 0..=0,
     is_static: false,
     halves: Halves::of::<Othello>(),

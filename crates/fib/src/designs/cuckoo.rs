@@ -13,8 +13,9 @@ use lookup::cuckoo::exact::{CuckooSkeleton, Settings};
 pub static CUCKOO: Design = Design {
     name: "cuckoo",
     summary: "(2,4)-Cuckoo with whole names: exact, and several times the memory; CFW at a gateway",
-    aliens: |_| Aliens::Dropped,
+    aliens: |_, _| Aliens::Dropped,
     fingerprint_bits: |_| 0,
+    widened: |_, _, least| least,
     fingerprints: |_| 0..=0,
     is_static: false,
     halves: halves_by_width!(Cuckoo),

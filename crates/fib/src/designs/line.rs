@@ -16,8 +16,9 @@ macro_rules! design {
         pub static $static: Design = Design {
             name: $name,
             summary: $summary,
-            aliens: |_| Aliens::Arbitrary,
+            aliens: |_, _| Aliens::Arbitrary,
             fingerprint_bits: |_| 0,
+            widened: |_, _, least| least,
             fingerprints: |_| 0..=0,
             is_static: false,
             halves: Halves::of::<$structure>(),

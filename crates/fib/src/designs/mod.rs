@@ -10,6 +10,7 @@
 //! | `keys` | names as structures take them: digests, or whole |
 //! | `control`, `shared` | the controller's half: what it promises, and the one implementation, for any skeleton |
 //! | `table` | the switch's half: what it promises, and the one implementation, for any query structure |
+//! | `rates` | the fingerprints that hold a wanted false-positive rate |
 //! | `parts` | parts of a table, compared with a report and put into messages |
 //! | `bloom`, `fixed` | what Bloom forwarders share, and what static maps share |
 //! | the others | one design each |
@@ -33,6 +34,7 @@ mod ofw;
 mod ogw;
 mod orthogonal;
 mod parts;
+mod rates;
 mod setsep;
 mod shared;
 mod sorted;
@@ -52,6 +54,7 @@ pub use line::{LINE, LINE_FAST, LINE_SMALL};
 pub use ofw::OFW;
 pub use ogw::OGW;
 pub use orthogonal::OBF;
+pub use rates::RateError;
 pub use setsep::SETSEP;
 pub use sorted::SORTED;
 pub use summary_cache::SUMMARY_CACHE;
@@ -99,11 +102,13 @@ pub struct Design {
     pub name: &'static str,
     /// One line about it.
     pub summary: &'static str,
-    /// What a lookup of an alien name gives.
-    pub aliens: fn(&Spec) -> Aliens,
+    /// What a lookup of an alien name gives at most, when names have this many actions besides drop.
+    pub aliens: fn(&Spec, u32) -> Aliens,
     /// Bits of a fingerprint that suit values of this many bits; 0 where names have none. A Bloom filter of b bits
     /// matches one alien in 2^b.
     pub fingerprint_bits: fn(u8) -> u8,
+    /// Of fingerprints with at least this many bits, those that take the least memory, given bits of a value and actions.
+    pub(crate) widened: fn(u8, u32, u8) -> u8,
     /// Bits that a fingerprint may have with values of this many bits.
     pub fingerprints: fn(u8) -> RangeInclusive<u8>,
     /// Whether every change rebuilds the whole structure: for few names, or names that hardly change.
@@ -244,9 +249,14 @@ impl Spec {
         Ok(tables.into_iter().next().expect("one table was asked for"))
     }
 
-    /// What a lookup of an alien name gives.
+    /// What a lookup of an alien name gives, whatever the actions of names are.
     pub fn aliens(&self) -> Aliens {
-        (self.design.aliens)(self)
+        self.aliens_of((1 << self.value_bits) - 1)
+    }
+
+    /// What it gives when names have this many actions besides drop.
+    pub fn aliens_of(&self, n_actions: u32) -> Aliens {
+        (self.design.aliens)(self, n_actions)
     }
 
     /// Encodes design, kind, family, key, widths, most names.

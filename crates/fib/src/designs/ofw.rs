@@ -7,28 +7,34 @@
 
 use super::concise::Othello;
 use super::{Aliens, Design, Halves};
+use std::ops::RangeInclusive;
 
 /// The Othello Forwarder over one graph of names for all switches.
 pub static OFW: Design = Design {
     name: "ofw",
     summary: "Othello with fingerprints in its cells: drops most alien names without a second lookup",
-    aliens: |spec| Aliens::DroppedBut { rate: (1.0 - f64::from(spec.fingerprint_bits)).exp2() * OCCUPIED },
-    fingerprint_bits,
-    fingerprints: |value_bits| 1..=32 - value_bits.max(2),
+    aliens: |spec, _| Aliens::DroppedBut { rate: (1.0 - f64::from(spec.fingerprint_bits)).exp2() * OCCUPIED },
+    fingerprint_bits: |value_bits| widened(value_bits, BITS),
+    widened: |value_bits, _, least| widened(value_bits, least),
+    fingerprints,
     is_static: false,
     halves: Halves::of::<Othello>(),
 };
 
-/// Share of the pairs of cells of which names touch both: two sides of about 1.17 cells per name, each cell left empty
-/// with probability e^(-1/1.17).
-const OCCUPIED: f64 = 0.33;
-/// Fewest bits of a fingerprint.
+/// Share of the pairs of cells of which names touch both, at most: before a shard is resized, two sides of 1.05 cells
+/// per name, each cell left empty with probability e^(-1/1.05).
+const OCCUPIED: f64 = 0.38;
+/// Fewest bits of a fingerprint, unless a rate is wanted.
 const BITS: u8 = 8;
 
+fn fingerprints(value_bits: u8) -> RangeInclusive<u8> {
+    1..=32 - value_bits.max(2)
+}
+
 /// Cells do not straddle words: the bits left over in a word go to the fingerprints.
-fn fingerprint_bits(value_bits: u8) -> u8 {
-    let cells_a_word = 64 / (value_bits + BITS);
-    64 / cells_a_word - value_bits
+fn widened(value_bits: u8, least: u8) -> u8 {
+    let cells_a_word = 64 / (value_bits + least);
+    (64 / cells_a_word - value_bits).min(*fingerprints(value_bits).end())
 }
 
 #[cfg(test)]
@@ -37,8 +43,8 @@ mod tests {
 
     #[test]
     fn fingerprints_take_what_cells_leave_of_a_word() {
-        assert_eq!(fingerprint_bits(8), 8);
-        assert_eq!(fingerprint_bits(6), 10);
-        assert_eq!(fingerprint_bits(16), 16);
+        assert_eq!(widened(8, BITS), 8);
+        assert_eq!(widened(6, BITS), 10);
+        assert_eq!(widened(16, BITS), 16);
     }
 }

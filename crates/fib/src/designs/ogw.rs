@@ -13,8 +13,9 @@ use lookup::othello::gateway::{GatewaySkeleton, Settings};
 pub static OGW: Design = Design {
     name: "ogw",
     summary: "an Othello from a name to its place in an array of whole names: OFW at a gateway",
-    aliens: |_| Aliens::Dropped,
+    aliens: |_, _| Aliens::Dropped,
     fingerprint_bits: |_| 0,
+    widened: |_, _, least| least,
     fingerprints: |_| 0..=0,
     is_static: false,
     halves: halves_by_width!(Gateway),

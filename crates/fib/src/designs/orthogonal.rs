@@ -12,8 +12,9 @@ use lookup::static_map::{Orthogonal, orthogonal::RATE};
 pub static OBF: Design = Design {
     name: "obf",
     summary: "orthogonal Bloom filters, one a bit of the action, and an exact table of their errors; static",
-    aliens: |spec| Aliens::DroppedBut { rate: RATE * f64::from(spec.value_bits) },
+    aliens: |spec, _| Aliens::DroppedBut { rate: RATE * f64::from(spec.value_bits) },
     fingerprint_bits: |_| 0,
+    widened: |_, _, least| least,
     fingerprints: |_| 0..=0,
     is_static: true,
     halves: Halves::of::<Fixed<Orthogonal>>(),

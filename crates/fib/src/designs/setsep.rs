@@ -12,8 +12,9 @@ use lookup::static_map::SetSep;
 pub static SETSEP: Design = Design {
     name: "setsep",
     summary: "SetSep: hash functions that happen to be right for a group of names; static",
-    aliens: |_| Aliens::Arbitrary,
+    aliens: |_, _| Aliens::Arbitrary,
     fingerprint_bits: |_| 0,
+    widened: |_, _, least| least,
     fingerprints: |_| 0..=0,
     is_static: true,
     halves: Halves::of::<Fixed<SetSep>>(),

@@ -14,8 +14,9 @@ use lookup::static_map::Sorted;
 pub static SORTED: Design = Design {
     name: "sorted",
     summary: "binary search over whole names; static",
-    aliens: |_| Aliens::Dropped,
+    aliens: |_, _| Aliens::Dropped,
     fingerprint_bits: |_| 0,
+    widened: |_, _, least| least,
     fingerprints: |_| 0..=0,
     is_static: true,
     halves: halves_by_width!(FixedNames),

@@ -7,19 +7,23 @@
 //! Source: Fan, Cao, Almeida, Broder, "Summary Cache", as the papers compare it. Differs: no valid name is ever answered
 //! wrongly, see `lookup::bloom_fib`.
 
-use super::{Aliens, Design, Halves, Spec, Structure, bloom};
+use super::{Design, Halves, Spec, Structure, bloom};
 use lookup::bloom_fib::{Names, Policy, Settings};
 
 /// Summary Cache: one counting filter per neighbour, 16 bits per name, four hash functions.
 pub static SUMMARY_CACHE: Design = Design {
     name: "summary-cache",
     summary: "a counting Bloom filter a neighbour, 16 bits a name, and what they get wrong exactly",
-    aliens: |_| Aliens::Arbitrary,
+    aliens: |_, n_actions| bloom::any_matches(RATE, n_actions),
     fingerprint_bits: |_| 0,
+    widened: |_, _, least| least,
     fingerprints: |_| 0..=0,
     is_static: false,
     halves: Halves::of::<SummaryCache>(),
 };
+
+/// Rate of a filter of 16 bits per name and four functions, `(1 - e^(-4 / 16))^4`.
+const RATE: f64 = 0.0024;
 
 struct SummaryCache;
 

@@ -9,6 +9,7 @@
 
 use super::keys::NameLayout;
 use super::{Aliens, Design, Halves, Spec, Structure};
+use crate::name::NameKind;
 use lookup::alien::Digested;
 use lookup::alien::keyed::{self, DigestWords};
 use lookup::traits::SettingsOf;
@@ -18,8 +19,9 @@ use lookup::tuple_space::{Settings, TupleSpaceSkeleton};
 pub static TSS: Design = Design {
     name: "tss",
     summary: "Tuple Space Search: names as exact rules over the fields of a five-tuple",
-    aliens: |_| Aliens::Dropped,
+    aliens,
     fingerprint_bits: |_| 0,
+    widened: |_, _, least| least,
     fingerprints: |_| 0..=0,
     is_static: false,
     halves: Halves {
@@ -29,12 +31,25 @@ pub static TSS: Design = Design {
     },
 };
 
+/// Names that the fields hold whole leave no room for an alien; of digests, one may be equal by chance.
+fn aliens(spec: &Spec, _: u32) -> Aliens {
+    match holds_whole(spec.kind) {
+        true => Aliens::Dropped,
+        false => Aliens::DroppedBut { rate: spec.max_names as f64 * (-64f64).exp2() },
+    }
+}
+
 /// Bytes of the fields of a five-tuple.
 const FIELD_BYTES: u8 = 13;
 
+/// Whether the fields hold names of this kind whole.
+pub(crate) fn holds_whole(kind: NameKind) -> bool {
+    NameLayout::of(kind).bytes <= FIELD_BYTES
+}
+
 /// The halves for names that fit the fields, or for their digests.
 fn halves(spec: &Spec) -> Halves {
-    if NameLayout::of(spec.kind).bytes <= FIELD_BYTES { Halves::of::<Whole>() } else { Halves::of::<Digests>() }
+    if holds_whole(spec.kind) { Halves::of::<Whole>() } else { Halves::of::<Digests>() }
 }
 
 struct Whole;

@@ -3,28 +3,23 @@
 //! Memory is stated twice. [`Figures::bits`] is as in the papers' equations, before rounding. [`Figures::built_bits`]
 //! is as in the structures of `lookup`: cells do not straddle words, slots are whole words (16 or 32 bits in a
 //! Filtable), and an Othello has 2.42 cells per name. `fibula fib compare --measure` checks the latter against built
-//! tables. Fingerprints take the bits that rounding leaves in a word. Two things are ours. Bloom forwarders have an
+//! tables. Fingerprints are those with which the designs are built for the demand's rate. Two things are ours. Bloom forwarders have an
 //! exact table of the names that their filters get wrong, counted in their memory and lines. Value 0 means drop, so
 //! `d` actions are `d + 1` values.
 
 pub use super::demand::Demand;
 use super::lines::expected_lines;
 use super::{Bfw, Cfw, Cuckoo, Ofw, Symbols, mcq};
-use crate::designs::NameLayout;
+use crate::designs::{self, Aliens, Design, NameLayout, Spec};
+use lookup::hash::{Family, SecretKey};
 use lookup::line::Trade;
 
 /// Bits of a slot of the exact table of a Bloom forwarder: a digest and a word for the value.
 const EXCEPTION_BITS: f64 = 128.0;
 /// Lines of a lookup in it: two buckets of four slots.
 const EXCEPTION_LINES: f64 = 2.0;
-/// Most bits of a fingerprint.
-const MAX_L_F: u32 = 24;
 /// Bits of a word.
 const WORD: u32 = 64;
-/// Fewest bits of a fingerprint of a Filtable: with fewer, level 1 cannot be filled.
-const MIN_CFW_L_F: u32 = 6;
-/// Most hash functions of a filter.
-const MAX_L: u32 = 32;
 /// Bits per name and hash functions of Summary Cache, as its paper recommends.
 const SUMMARY: (f64, u32) = (16.0, 4);
 /// Cells per name of a sharded Othello: 2.40, plus the rounding of shards to words and lines.
@@ -38,6 +33,8 @@ const OGW: (u32, f64) = (16, 1.14);
 const MAX_COUNTERS: f64 = 8192.0;
 /// Bits of the fields of a five-tuple, which Tuple Space Search compares, and of a slot that holds them.
 const TSS_BITS: (u32, f64) = (104, 192.0);
+/// Bits of a digest.
+const DIGEST_BITS: u32 = 64;
 
 /// What a change of one name costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +71,8 @@ pub struct Figures {
     pub hashes_alien: f64,
     /// Share of aliens that get an action: FP.
     pub fp: f64,
+    /// Whether the design can be built so that the demand's rate holds, also while names come and go.
+    pub holds: bool,
     /// Share of valid names that filters get wrong: CR; none where there are no filters. An exact table holds those
     /// names, so no answer is wrong.
     pub cr: Option<f64>,
@@ -85,13 +84,13 @@ impl Figures {
     /// Whether few enough aliens pass.
     pub fn meets(&self, demand: &Demand) -> bool {
         // Filters are sized to the rate itself, up to rounding.
-        self.fp <= demand.fp * (1.0 + 1e-9)
+        self.holds && self.fp <= demand.fp * (1.0 + 1e-9)
     }
 }
 
 /// All designs for a demand, in the order of [`DESIGNS`](crate::designs::DESIGNS).
 pub fn all(demand: &Demand) -> Vec<Figures> {
-    vec![
+    let mut rows = vec![
         concise(demand),
         line(demand, "line", Trade::Balanced),
         line(demand, "line-fast", Trade::Fast),
@@ -109,7 +108,37 @@ pub fn all(demand: &Demand) -> Vec<Figures> {
         sorted(demand),
         orthogonal(demand),
         tss(demand),
-    ]
+    ];
+    for row in &mut rows {
+        row.holds = Design::by_name(row.design).is_ok_and(|design| spec(demand, design).holds);
+    }
+    rows
+}
+
+/// A design as it is built for a demand.
+struct Built {
+    spec: Spec,
+    /// Whether the demand's rate holds.
+    holds: bool,
+}
+
+/// How a design is built for the demand's rate; where it cannot hold it, with the longest fingerprint.
+fn spec(demand: &Demand, design: &'static Design) -> Built {
+    let max_names = usize::try_from(demand.n_names).unwrap_or(usize::MAX);
+    let (value_bits, key) = (demand.value_bits as u8, SecretKey::from_seed(0));
+    let spec = Spec::new(design, demand.kind, Family::MulAdd, key, value_bits, max_names);
+    match spec.clone().with_rate(demand.fp, demand.n_actions.max(1)) {
+        Ok(spec) => Built { spec, holds: true },
+        Err(_) => {
+            let fingerprint_bits = *(design.fingerprints)(value_bits).end();
+            Built { spec: Spec { fingerprint_bits, ..spec }, holds: false }
+        }
+    }
+}
+
+/// Bits of the fingerprint with which a design is built for a demand.
+fn fingerprint_bits(demand: &Demand, design: &'static Design) -> u32 {
+    spec(demand, design).spec.fingerprint_bits.into()
 }
 
 /// Bits that a cell of `cell` bits takes, given that cells do not straddle words.
@@ -131,6 +160,7 @@ fn of_othello(design: &'static str, parameters: String, o: &Ofw) -> Figures {
         hashes: o.c_h(),
         hashes_alien: o.c_h_alien(),
         fp: o.fp(),
+        holds: false,
         cr: None,
         updates: Updates::Cells,
     }
@@ -149,13 +179,9 @@ fn line(demand: &Demand, design: &'static str, trade: Trade) -> Figures {
     Figures { updates: Updates::Cells, ..of_map(design, parameters, bits, lines, hashes) }
 }
 
-/// The fewest bits of fingerprint with which few enough aliens pass, plus the bits left over in a word.
 fn ofw(demand: &Demand) -> Figures {
-    let with = |l_f| Ofw::unrounded(demand.symbols(), l_f);
-    let least = (1..MAX_L_F).find(|&l_f| with(l_f).fp() <= demand.fp).unwrap_or(MAX_L_F).min(32 - demand.value_bits);
-    let cells_a_word = WORD / (demand.value_bits + least);
-    let l_f = (WORD / cells_a_word - demand.value_bits).clamp(least, MAX_L_F.max(least));
-    of_othello("ofw", format!("l_f={l_f}"), &with(l_f))
+    let l_f = fingerprint_bits(demand, &designs::OFW);
+    of_othello("ofw", format!("l_f={l_f}"), &Ofw::unrounded(demand.symbols(), l_f))
 }
 
 /// An Othello from a name to its slot, and the slots.
@@ -186,34 +212,30 @@ fn slot_bits(demand: &Demand, value_bits: u32) -> f64 {
     f64::from(WORD * if last + value_bits <= WORD { words } else { words + 1 })
 }
 
-/// The slots, of 16 or 32 bits, that take less memory, of those with which few enough aliens pass.
+/// Slots of 16 or 32 bits.
 fn cfw(demand: &Demand) -> Figures {
-    let of_slot = |slot: u32| {
-        let l_f = slot.checked_sub(demand.value_bits).filter(|l_f| *l_f >= MIN_CFW_L_F)?.min(MAX_L_F);
-        let c = Cfw { s: demand.symbols(), l_f };
-        let (first, second) = (c.e_eta() * c.s.n_k, (1.0 - c.e_eta()) * c.s.n_k);
-        let slots = (first * f64::from(slot) + second * EXCEPTION_BITS) * c.s.e_l();
-        let built_bits = slots + counters(&c.s, first) + counters(&c.s, second);
-        let name = c.s.name_lines();
-        Some(Figures {
-            design: "cfw",
-            parameters: format!("l_f={l_f}"),
-            l_f,
-            bits: c.memory(),
-            built_bits,
-            fast_bits: c.fast_memory(),
-            lines: c.c_m() - name,
-            lines_alien: c.c_m_alien() - name,
-            hashes: c.c_h(),
-            hashes_alien: c.c_h_alien(),
-            fp: c.fp(),
-            cr: None,
-            updates: Updates::Cells,
-        })
-    };
-    let (narrow, wide) = (of_slot(16), of_slot(32).expect("values have 16 bits at most"));
-    let few_pass = |row: &Figures| row.meets(demand) && (row.built_bits <= wide.built_bits || !wide.meets(demand));
-    narrow.filter(few_pass).unwrap_or(wide)
+    let l_f = fingerprint_bits(demand, &designs::CFW);
+    let slot = if demand.value_bits + l_f <= 16 { 16.0 } else { 32.0 };
+    let c = Cfw { s: demand.symbols(), l_f };
+    let (first, second) = (c.e_eta() * c.s.n_k, (1.0 - c.e_eta()) * c.s.n_k);
+    let slots = (first * slot + second * EXCEPTION_BITS) * c.s.e_l();
+    let name = c.s.name_lines();
+    Figures {
+        design: "cfw",
+        parameters: format!("l_f={l_f}"),
+        l_f,
+        bits: c.memory(),
+        built_bits: slots + counters(&c.s, first) + counters(&c.s, second),
+        fast_bits: c.fast_memory(),
+        lines: c.c_m() - name,
+        lines_alien: c.c_m_alien() - name,
+        hashes: c.c_h(),
+        hashes_alien: c.c_h_alien(),
+        fp: c.fp(),
+        holds: false,
+        cr: None,
+        updates: Updates::Cells,
+    }
 }
 
 /// Bits of the counters that readers of a cuckoo table of `n_names` check.
@@ -243,6 +265,7 @@ fn of_cuckoo(parameters: String, s: Symbols, slot: f64) -> Figures {
         hashes: c.c_h(),
         hashes_alien: c.c_h_alien(),
         fp: 0.0,
+        holds: false,
         cr: None,
         updates: Updates::Cells,
     }
@@ -265,6 +288,7 @@ fn of_filters(design: &'static str, parameters: String, b: &Bfw, has_counters: b
         hashes: b.c_h() + EXCEPTION_LINES,
         hashes_alien: b.c_h_alien() + EXCEPTION_LINES,
         fp: b.fp(),
+        holds: false,
         cr: Some(b.cr()),
         updates: Updates::Cells,
     }
@@ -276,21 +300,14 @@ fn half_full(demand: &Demand, l: u32) -> Figures {
     Figures { l_f: l, ..of_filters("bfw", format!("l={l}"), &b, true) }
 }
 
-/// The figures with the least memory.
-fn least_memory(rows: impl Iterator<Item = Figures>) -> Option<Figures> {
-    rows.min_by(|a, b| a.bits.total_cmp(&b.bits))
-}
-
-/// The number of functions with the least memory with which few enough aliens pass.
+/// As many functions as the design is built with.
 fn bfw(demand: &Demand) -> Figures {
-    let fits = (1..MAX_L).map(|l| half_full(demand, l)).filter(|row| row.meets(demand));
-    least_memory(fits).unwrap_or_else(|| half_full(demand, MAX_L))
+    half_full(demand, fingerprint_bits(demand, &designs::BFW))
 }
 
-/// Whole names in a cuckoo table, which says whether a name is valid, and behind it BFW, with the number of functions
-/// that takes the least memory.
+/// Whole names in a cuckoo table, which says whether a name is valid, and behind it BFW.
 fn bgw(demand: &Demand) -> Figures {
-    let filters = least_memory((1..=MAX_L).map(|l| half_full(demand, l))).unwrap_or_else(|| half_full(demand, MAX_L));
+    let filters = half_full(demand, fingerprint_bits(demand, &designs::BGW));
     let names = of_cuckoo(String::new(), Symbols { l_p: 1, ..demand.symbols() }, slot_bits(demand, 1));
     Figures {
         design: "bgw",
@@ -308,12 +325,10 @@ fn bgw(demand: &Demand) -> Figures {
 
 /// Filters of rate 2^-b, with at most eight functions and no counters. `lookup` queries them in turn, as in BFW.
 fn buffalo(demand: &Demand) -> Figures {
-    let with = |b: u32| {
-        let l = b.min(mcq::K_MAX);
-        let filters = Bfw::with_rate(demand.symbols(), l, 0.5f64.powi(b as i32));
-        Figures { l_f: b, ..of_filters("buffalo", format!("k={l}, f=2^-{b}"), &filters, false) }
-    };
-    least_memory((1..MAX_L).map(with).filter(|row| row.meets(demand))).unwrap_or_else(|| with(MAX_L))
+    let b = fingerprint_bits(demand, &designs::BUFFALO);
+    let l = b.min(mcq::K_MAX);
+    let filters = Bfw::with_rate(demand.symbols(), l, 0.5f64.powi(b as i32));
+    Figures { l_f: b, ..of_filters("buffalo", format!("k={l}, f=2^-{b}"), &filters, false) }
 }
 
 fn summary_cache(demand: &Demand) -> Figures {
@@ -336,6 +351,7 @@ fn of_map(design: &'static str, parameters: String, bits: f64, lines: f64, hashe
         hashes,
         hashes_alien: hashes,
         fp: 1.0,
+        holds: false,
         cr: None,
         updates: Updates::Rebuild,
     }
@@ -388,11 +404,20 @@ fn orthogonal(demand: &Demand) -> Figures {
 }
 
 /// Names as exact rules over the fields of a five-tuple: one tuple, and so one cuckoo table. For names that do not fit,
-/// the fields hold their digests.
+/// the fields hold their digests, of which one in 2^64 is that of an alien.
 fn tss(demand: &Demand) -> Figures {
     let (fields, slot) = TSS_BITS;
-    let s = Symbols { l_k: fields, ..demand.symbols() };
-    Figures { design: "tss", ..of_cuckoo("1 tuple".into(), s, slot) }
+    match spec(demand, &designs::TSS).spec.aliens() {
+        Aliens::Dropped => {
+            let s = Symbols { l_k: fields, ..demand.symbols() };
+            Figures { design: "tss", ..of_cuckoo("1 tuple".into(), s, slot) }
+        }
+        _ => {
+            let s = Symbols { l_k: DIGEST_BITS, ..demand.symbols() };
+            let fp = (s.n_k * (-f64::from(DIGEST_BITS)).exp2()).min(1.0);
+            Figures { design: "tss", fp, ..of_cuckoo("1 tuple of digests".into(), s, slot) }
+        }
+    }
 }
 
 #[cfg(test)]

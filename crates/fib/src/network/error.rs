@@ -1,5 +1,6 @@
 //! Why a network refuses a change.
 
+use crate::designs::RateError;
 use crate::name::Name;
 use crate::rib::RibError;
 use crate::topology::{End, NodeId, TopologyError};
@@ -13,6 +14,9 @@ pub enum NetworkError {
     /// Invalid settings.
     #[error("{why}: correct the configuration")]
     Settings { why: &'static str },
+    /// A design cannot hold the configured false-positive rate.
+    #[error("{why}")]
+    Rate { why: String },
     /// Switches and links.
     #[error(transparent)]
     Topology(#[from] TopologyError),
@@ -70,4 +74,10 @@ pub enum NetworkError {
         "switch {id} belongs to network {got:#x}, this is {expected:#x}: remove the switch's saved image to let it join"
     )]
     WrongCluster { id: NodeId, got: u64, expected: u64 },
+}
+
+impl From<RateError> for NetworkError {
+    fn from(error: RateError) -> NetworkError {
+        NetworkError::Rate { why: error.to_string() }
+    }
 }

@@ -49,7 +49,7 @@ pub use restore::RestoreError;
 pub use resync::{Lacks, Next};
 
 use crate::action::{Action, PortId};
-use crate::designs::{self, CONCISE, Design, FibControl, Key, Spec, ViewUpdates};
+use crate::designs::{self, Aliens, CONCISE, Design, FibControl, Key, RateError, Spec, ViewUpdates};
 use crate::durable::{Row, RowChange, Tenants};
 use crate::indices::{Indices, Slot};
 use crate::messages::{Body, Held, Message, ValueMode};
@@ -85,6 +85,9 @@ pub struct Settings {
     pub gateway: &'static Design,
     /// The design of the other switches.
     pub core: &'static Design,
+    /// The share of alien names that may get an action, in tables of designs that recognise aliens. `None`: what the
+    /// fingerprints that suit the values give.
+    pub false_positives: Option<f64>,
 }
 
 impl Settings {
@@ -102,12 +105,29 @@ impl Settings {
             threads: 1,
             gateway: &CONCISE,
             core: &CONCISE,
+            false_positives: None,
         }
     }
 
     /// A table of this design in this network.
-    fn spec(&self, design: &'static Design) -> Spec {
-        Spec::new(design, self.kind, self.family, self.key.clone(), self.value_bits, self.max_names)
+    fn spec(&self, design: &'static Design) -> Result<Spec, RateError> {
+        let spec = Spec::new(design, self.kind, self.family, self.key.clone(), self.value_bits, self.max_names);
+        match self.false_positives {
+            // Tables that recognise no alien serve inside a network, where none come.
+            Some(rate) if spec.aliens() != Aliens::Arbitrary => spec.with_rate(rate, (1 << self.value_bits) - 1),
+            _ => Ok(spec),
+        }
+    }
+
+    /// Whether the designs can hold the wanted rate: that of gateways must recognise aliens.
+    /// # Errors
+    /// [`RateError`] says what to do.
+    pub fn check_rate(&self) -> Result<(), RateError> {
+        let Some(rate) = self.false_positives else { return Ok(()) };
+        let n_actions = (1 << self.value_bits) - 1;
+        let of = |design| Spec::new(design, self.kind, self.family, self.key.clone(), self.value_bits, self.max_names);
+        of(self.gateway).with_rate(rate, n_actions)?;
+        self.spec(self.core).map(|_| ())
     }
 
     fn hasher(&self) -> Hasher {
@@ -204,7 +224,7 @@ impl Network {
     /// [`NetworkError::Settings`].
     pub fn new(settings: Settings, term: u64) -> Result<Network, NetworkError> {
         let mut network = Network::bare(settings, term)?;
-        let spec = network.settings.spec(network.settings.core);
+        let spec = network.settings.spec(network.settings.core)?;
         let control = (spec.design.halves.control)(&spec, &|_| (), 1)?;
         network.tables.insert(1, Table::new(Tenants::All, spec, control, Held::default()));
         network.next_table = 2;
@@ -219,6 +239,7 @@ impl Network {
         if !(1..=16).contains(&settings.value_bits) {
             return Err(NetworkError::Settings { why: "value_bits is not in 1 to 16" });
         }
+        settings.check_rate()?;
         Ok(Network {
             term,
             change: 0,
@@ -584,7 +605,7 @@ impl Network {
         if let Some((id, _)) = self.tables.iter().find(|(_, table)| is_it(table)) {
             return Ok(*id);
         }
-        let spec = self.settings.spec(design);
+        let spec = self.settings.spec(design)?;
         let control = self.build_control(&spec, tenants)?;
         let valid = Held { version: 1, digest: names::digest_of(self.valid_entries(tenants)) };
         let table = Table::new(tenants.clone(), spec, control, valid);

@@ -134,10 +134,13 @@ impl Network {
         let places: HashMap<End, u32> = ends.into_iter().map(|end| (end, self.intern(end))).collect();
         for (id, stored) in stored {
             let (tenants, (design, fingerprint_bits)) = stored.of.ok_or(RestoreError::Gap { what: "tables" })?;
-            let spec = Design::by_name(&design).map(|design| self.settings.spec(design)).ok();
+            let spec = Design::by_name(&design).ok().and_then(|design| self.settings.spec(design).ok());
             let spec = spec.filter(|spec| [self.settings.gateway, self.settings.core].contains(&spec.design));
+            // Where a rate is configured, only its fingerprints will do.
+            let spec = spec
+                .filter(|spec| self.settings.false_positives.is_none() || spec.fingerprint_bits == fingerprint_bits);
             let Some(spec) = spec else {
-                // A table of a design that is no longer configured: its switches get other tables below.
+                // A table of a design or a rate that is no longer configured: its switches get other tables below.
                 let row = Row::Table { id, tenants, valid_version: 0, design: (design, fingerprint_bits) };
                 draft.rows.push(row.delete());
                 draft.rows.extend(stored.parts.into_iter().map(|row| Row::part(id, row.key, None)));

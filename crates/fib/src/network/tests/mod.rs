@@ -6,6 +6,7 @@ mod identity;
 mod lab;
 mod prepared;
 mod protocol;
+mod rates;
 mod salvage;
 mod wiring;
 
