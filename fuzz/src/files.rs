@@ -12,7 +12,7 @@ use lookup::lpm::PrefixTrie;
 use lookup::lpm::file;
 use lookup::lpm::prefix::Prefix;
 use lookup::lpm::trie::Settings;
-use lookup::traits::{Control, Query};
+use lookup::traits::Control;
 use xxhash_rust::xxh3::xxh3_64;
 
 const FIB: u8 = 0;
@@ -52,8 +52,8 @@ fn fib(bytes: &[u8]) {
 fn prefixes(bytes: &[u8]) {
     let Ok(file) = file::decode(bytes) else { return };
     let (mut short, mut long) = ([0; 4], [0; 4]);
-    file.ipv4.0.lookup_batch(&[0, 1 << 24, 10 << 24, u32::MAX], &mut short);
-    file.ipv6.0.lookup_batch(&[0, 1 << 100, 0xfd << 120, u128::MAX], &mut long);
+    file.ipv4.lookup_batch(&[0, 1 << 24, 10 << 24, u32::MAX], &mut short);
+    file.ipv6.lookup_batch(&[0, 1 << 100, 0xfd << 120, u128::MAX], &mut long);
     short.iter().chain(&long).for_each(|hop| _ = file.hop(*hop));
 }
 
@@ -105,6 +105,11 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
     }
     let hops: Vec<String> = (0..4).map(|i| format!("10.0.0.{i}")).collect();
     add(PREFIXES, file::encode(&settings, &hops, (&ipv4.whole(), 4), (&ipv6.whole(), 4)));
+    let wide = PrefixTrie::<u32, u32>::wide(settings.clone()).whole();
+    add(
+        PREFIXES,
+        file::encode(&settings, &hops, (&wide, 0), (&PrefixTrie::<u128, u32>::wide(settings.clone()).whole(), 0)),
+    );
     add(FILTER, filter_seed::<DoubleHashing>(None));
     add(FILTER + 1, filter_seed::<Standard>(None));
     add(FILTER + 2, filter_seed::<Partitioned>(None));

@@ -9,14 +9,14 @@ use std::time::Instant;
 
 use clap::{Args, Subcommand};
 use command::output::{Exit, Failure, OrExit, Output, to_stdout};
-use command::prefix_list::List;
+use command::prefix_list::{List, input, is_text};
 use command::text::TextReader;
 use lookup::hash::SecretKey;
 use lookup::lpm::PrefixTrie;
 use lookup::lpm::file::{self, PrefixFile};
 use lookup::lpm::prefix::{Address, Prefix};
-use lookup::lpm::trie::Settings;
-use lookup::traits::{Control, Query};
+use lookup::lpm::trie::{Leaf, Settings, Update};
+use lookup::traits::Control;
 use serde::Serialize;
 
 use crate::atomic_file::{AtomicFile, cannot_write, is_same_file};
@@ -38,8 +38,8 @@ pub(crate) enum LpmCommand {
 /// Where the prefixes are.
 #[derive(Args, Debug)]
 pub(crate) struct BuildArgs {
-    /// The list: `prefix,next-hop` on every line, or with --next-hop a prefix on every line; `-` is standard input. Lists
-    /// and dumps may be compressed with gzip
+    /// A list with a prefix and a next hop on every line, or with --next-hop a prefix on every line; or a routing table
+    /// dump (MRT). `-` is standard input. Both may be compressed with gzip
     list: PathBuf,
     /// The file to write
     #[arg(short, long)]
@@ -47,14 +47,19 @@ pub(crate) struct BuildArgs {
     /// The next hop of prefixes without one
     #[arg(long)]
     next_hop: Option<String>,
-    /// What the list is: text, or an MRT table dump
-    #[arg(long, default_value = "text")]
+    /// What the list is, if its first bytes do not say so
+    #[arg(long, default_value = "auto")]
     format: Format,
+    /// What of a route in a dump counts as its next hop
+    #[arg(long, default_value = "next-hop")]
+    hops: mrt::Hops,
 }
 
 /// What a list is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 enum Format {
+    /// Text, unless the first bytes are those of a dump.
+    Auto,
     /// A prefix a line.
     Text,
     /// A routing table dump, TABLE_DUMP or TABLE_DUMP_V2.
@@ -111,15 +116,12 @@ fn build(args: &BuildArgs, out: &Output) -> anyhow::Result<()> {
         let what = args.out.display();
         return Err(Failure::new(Exit::Usage, format!("{what} is the list itself; write the table to another file")));
     }
-    let list = match args.format {
-        Format::Text => List::read(&args.list, args.next_hop.as_deref()),
-        Format::Mrt => mrt::read(&args.list, args.next_hop.as_deref()),
+    let list = read_list(args)?;
+    // Tables of few next hops have leaves of half the size.
+    let bytes = match list.hops.len() <= u16::MAX_HOP as usize {
+        true => encode::<u16>(&list),
+        false => encode::<u32>(&list),
     }?;
-    let settings = Settings::new(list.ipv4.len().max(list.ipv6.len()), &SecretKey::random());
-    let ipv4 = table(&settings, &list.ipv4)?;
-    let ipv6 = table(&settings, &list.ipv6)?;
-    let counts = (ipv4.len() as u64, ipv6.len() as u64);
-    let bytes = file::encode(&settings, &list.hops, (&ipv4.whole(), counts.0), (&ipv6.whole(), counts.1));
     let mut file = AtomicFile::create(&args.out, 0o644)?;
     file.write_all(&bytes).map_err(|error| cannot_write(&args.out, &error))?;
     file.finish()?;
@@ -128,8 +130,8 @@ fn build(args: &BuildArgs, out: &Output) -> anyhow::Result<()> {
     let sentence = format!(
         "{}: {} IPv4 and {} IPv6 prefixes, {} next hops, {} bytes, in {:.1} s",
         args.out.display(),
-        counts.0,
-        counts.1,
+        list.ipv4.len(),
+        list.ipv6.len(),
         list.hops.len(),
         bytes.len(),
         start.elapsed().as_secs_f64()
@@ -137,10 +139,27 @@ fn build(args: &BuildArgs, out: &Output) -> anyhow::Result<()> {
     out.done(&shown, sentence)
 }
 
-fn table<A: Address>(settings: &Settings, routes: &[(Prefix<A>, u64)]) -> anyhow::Result<PrefixTrie<A>> {
-    let mut trie = PrefixTrie::new(settings.clone());
+fn read_list(args: &BuildArgs) -> anyhow::Result<List> {
+    let (is_text, input) = is_text(input(&args.list)?)?;
+    let next_hop = args.next_hop.as_deref();
+    let list = match (args.format, is_text) {
+        (Format::Text, _) | (Format::Auto, true) => List::of_input(input, next_hop),
+        (Format::Mrt, _) | (Format::Auto, false) => mrt::routes(input, args.hops, next_hop),
+    };
+    list.map_err(|text| Failure::new(Exit::BadInput, format!("{}: {text}", args.list.display())))
+}
+
+fn encode<L: Leaf>(list: &List) -> anyhow::Result<Vec<u8>> {
+    let settings = Settings::new(list.ipv4.len().max(list.ipv6.len()), &SecretKey::random());
+    let (ipv4, ipv6) = (whole::<u32, L>(&settings, &list.ipv4)?, whole::<u128, L>(&settings, &list.ipv6)?);
+    let counts = (list.ipv4.len() as u64, list.ipv6.len() as u64);
+    Ok(file::encode(&settings, &list.hops, (&ipv4, counts.0), (&ipv6, counts.1)))
+}
+
+fn whole<A: Address, L: Leaf>(settings: &Settings, routes: &[(Prefix<A>, u64)]) -> anyhow::Result<Update<A, L>> {
+    let mut trie = PrefixTrie::<A, L>::empty(settings.clone());
     trie.insert_batch(routes, &mut Vec::new()).or_exit(Exit::Refused, "the table cannot be built")?;
-    Ok(trie)
+    Ok(trie.whole())
 }
 
 fn lookup(args: &LookupArgs, out: &Output) -> anyhow::Result<()> {
@@ -172,8 +191,8 @@ fn lookup(args: &LookupArgs, out: &Output) -> anyhow::Result<()> {
 fn answer<'a>(tables: &'a PrefixFile, text: &'a str, place: &str) -> anyhow::Result<Answer<'a>> {
     let unreadable = |_| Failure::new(Exit::BadInput, format!("{place}`{text}` is no IPv4 or IPv6 address"));
     let number = match text.parse().map_err(unreadable)? {
-        IpAddr::V4(address) => tables.ipv4.0.lookup(address.into()),
-        IpAddr::V6(address) => tables.ipv6.0.lookup(address.into()),
+        IpAddr::V4(address) => tables.ipv4.lookup(address.into()),
+        IpAddr::V6(address) => tables.ipv6.lookup(address.into()),
     };
     Ok(Answer { address: text, next_hop: tables.hop(number) })
 }
@@ -188,7 +207,10 @@ fn shown(tables: &PrefixFile, file_bytes: u64) -> [Shown; 2] {
         leaf_bytes,
         file_bytes,
     };
-    [row("IPv4", tables.ipv4.1, tables.ipv4.0.size_bytes()), row("IPv6", tables.ipv6.1, tables.ipv6.0.size_bytes())]
+    [
+        row("IPv4", tables.ipv4.n_prefixes, tables.ipv4.size_bytes()),
+        row("IPv6", tables.ipv6.n_prefixes, tables.ipv6.size_bytes()),
+    ]
 }
 
 fn read(path: &Path) -> anyhow::Result<(PrefixFile, u64)> {

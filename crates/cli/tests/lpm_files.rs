@@ -59,3 +59,16 @@ fn wrong_input_is_refused_with_the_place_and_what_to_do() {
     assert!(code == 3 && text.contains("checksum"), "{text}");
     assert_eq!(fails(&dir, &["show", "nowhere"], "").0, 4);
 }
+
+#[test]
+fn a_table_has_a_next_hop_for_every_origin_as() {
+    let dir = Dir::new();
+    let list: String = (0..40_000u32)
+        .map(|n| format!("10.{}.{}.0/24 AS{n} ; an origin\n", n / 256, n % 256))
+        .chain(["; IPv6\n2001:db8::/32\tAS7\n".to_owned()])
+        .collect();
+    let built = ok(&dir, &["build", "-", "-o", "routes"], &list);
+    assert!(built.starts_with("routes: 40000 IPv4 and 1 IPv6 prefixes, 40000 next hops"), "{built}");
+    let answers = ok(&dir, &["lookup", "routes"], "10.0.0.1\n10.155.255.7\n10.156.64.0\n2001:db8::1\n");
+    assert_eq!(answers, "10.0.0.1,AS0\n10.155.255.7,AS39935\n10.156.64.0,-\n2001:db8::1,AS7\n");
+}

@@ -3,26 +3,32 @@
 //! Only the first route to a prefix counts: a dump does not say which of several next hops a router would use.
 
 use std::io::{BufReader, Read};
-use std::path::Path;
 
 use bgpkit_parser::BgpkitParser;
-use command::output::{Exit, Failure};
-use command::prefix_list::{List, Seen, input};
+use command::prefix_list::{List, Seen};
 
-/// The prefixes of a dump, compressed with gzip or not; `-` is standard input. Prefixes without a next hop get
-/// `next_hop`.
-/// # Errors
-/// [`Exit::BadInput`] with the number of the record; [`Exit::NotFound`].
-pub(crate) fn read(path: &Path, next_hop: Option<&str>) -> anyhow::Result<List> {
-    let bad = |text| Failure::new(Exit::BadInput, format!("{}: {text}", path.display()));
-    routes(input(path)?, next_hop).map_err(bad)
+/// What of a route counts as its next hop.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub(crate) enum Hops {
+    /// The address of the next hop.
+    NextHop,
+    /// The AS that the prefix comes from, as `AS64500`.
+    Origin,
 }
 
-fn routes(input: impl Read, next_hop: Option<&str>) -> Result<List, String> {
+/// The prefixes of a dump. Prefixes without what counts as a next hop get `next_hop`.
+/// # Errors
+/// A text for the user, with the number of the route.
+pub(crate) fn routes(input: impl Read, hops: Hops, next_hop: Option<&str>) -> Result<List, String> {
     let (mut list, mut seen) = (List::default(), Seen::default());
     for (number, route) in (1u64..).zip(BgpkitParser::from_reader(BufReader::new(input)).into_fallible_elem_iter()) {
         let route = route.map_err(|error| format!("route {number}: {error}"))?;
-        let hop = route.next_hop.map(|hop| hop.to_string());
+        let hop = match hops {
+            Hops::NextHop => route.next_hop.map(|hop| hop.to_string()),
+            Hops::Origin => {
+                route.origin_asns.as_ref().and_then(|origins| origins.first()).map(|asn| format!("AS{}", asn.to_u32()))
+            }
+        };
         let hop = hop.as_deref().or(next_hop).unwrap_or("unknown");
         let prefix = route.prefix.prefix.to_string();
         list.add(&prefix, hop, number, &mut seen).map_err(|text| format!("route {number}: {text}"))?;
@@ -57,9 +63,10 @@ mod tests {
         route.extend((attributes.len() as u16).to_be_bytes());
         route.extend(&attributes);
         let dump = [record(1, &peers), record(2, &route)].concat();
-        let list = routes(&dump[..], None).unwrap();
+        let list = routes(&dump[..], Hops::NextHop, None).unwrap();
         assert_eq!(list.ipv4, [("10.1.0.0/16".parse().unwrap(), 1)]);
         assert_eq!(list.hops, ["192.0.2.9"]);
-        assert!(routes(&b"this is no dump, but long enough for a header"[..], None).is_err());
+        assert_eq!(routes(&dump[..], Hops::Origin, None).unwrap().hops, ["AS65000"]);
+        assert!(routes(&b"this is no dump, but long enough for a header"[..], Hops::Origin, None).is_err());
     }
 }

@@ -2,8 +2,9 @@
 //!
 //! ```text
 //!  0  "fibulaLP"          8   magic
-//!  8  format version      2   1
-//! 10  zero                2
+//!  8  format version      2   2
+//! 10  bytes of a leaf     1   2, or 4 for more than 32,767 next hops
+//! 11  zero                1
 //! 12  next hops           4   number 0, no route, has no name here
 //! 16  seed of digests     8
 //! 24  prefixes            8   IPv4
@@ -19,24 +20,63 @@
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::prefix::Address;
-use super::trie::{PrefixTrieQuery, Settings, Update};
+use super::trie::{Leaf, PrefixTrieQuery, Settings, Update};
 use crate::base::bytes::{Bytes, BytesError, DecodeError, at_most};
 use crate::traits::ApplyError;
-use crate::traits::Undivided;
+use crate::traits::{Query, Undivided};
 
 /// The first bytes of a file.
 pub const MAGIC: [u8; 8] = *b"fibulaLP";
 /// The version of the format.
-pub const FORMAT: u16 = 1;
+pub const FORMAT: u16 = 2;
 
 /// What a file holds.
 pub struct PrefixFile {
     /// Names of the next hops, from number 1 on.
     pub hops: Vec<String>,
-    /// The table of IPv4, and how many prefixes it was built from.
-    pub ipv4: (PrefixTrieQuery<u32>, u64),
-    /// The table of IPv6, likewise.
-    pub ipv6: (PrefixTrieQuery<u128>, u64),
+    /// The table of IPv4.
+    pub ipv4: Table<u32>,
+    /// The table of IPv6.
+    pub ipv6: Table<u128>,
+}
+
+/// The table of one version of IP.
+pub struct Table<A> {
+    /// How many prefixes it was built from.
+    pub n_prefixes: u64,
+    half: Half<A>,
+}
+
+enum Half<A> {
+    Narrow(PrefixTrieQuery<A>),
+    Wide(PrefixTrieQuery<A, u32>),
+}
+
+impl<A: Address> Table<A> {
+    /// The numbers of the next hops of `addresses`, 0 for no route.
+    /// # Panics
+    /// When `numbers` is shorter than `addresses`.
+    pub fn lookup_batch(&self, addresses: &[A], numbers: &mut [u64]) {
+        match &self.half {
+            Half::Narrow(query) => query.lookup_batch(addresses, numbers),
+            Half::Wide(query) => query.lookup_batch(addresses, numbers),
+        }
+    }
+
+    /// The number of the next hop of an address, 0 for no route.
+    pub fn lookup(&self, address: A) -> u64 {
+        let mut number = [0];
+        self.lookup_batch(&[address], &mut number);
+        number[0]
+    }
+
+    /// As [`PrefixTrieQuery::size_bytes`].
+    pub fn size_bytes(&self) -> [u64; 3] {
+        match &self.half {
+            Half::Narrow(query) => query.size_bytes(),
+            Half::Wide(query) => query.size_bytes(),
+        }
+    }
 }
 
 /// Why bytes are not such a file.
@@ -86,21 +126,21 @@ impl PrefixFile {
 
 /// Writes the tables of these whole updates, which have the same settings.
 /// # Panics
-/// When there are 2^15 next hops or more, or one has a name of 64 KiB.
-pub fn encode(
+/// When there are more next hops than leaves of this width have numbers, or one has a name of 64 KiB.
+pub fn encode<L: Leaf>(
     settings: &Settings,
     hops: &[String],
-    (ipv4, n_ipv4): (&Update<u32>, u64),
-    (ipv6, n_ipv6): (&Update<u128>, u64),
+    (ipv4, n_ipv4): (&Update<u32, L>, u64),
+    (ipv6, n_ipv6): (&Update<u128, L>, u64),
 ) -> Vec<u8> {
-    assert!(hops.len() < 1 << 15, "{} next hops", hops.len());
+    assert!(hops.len() <= L::MAX_HOP as usize, "{} next hops", hops.len());
     let (mut table_4, mut table_6) = (Vec::new(), Vec::new());
     ipv4.encode(&mut table_4);
     ipv6.encode(&mut table_6);
     let mut out = Vec::with_capacity(64 + table_4.len() + table_6.len());
     out.extend(MAGIC);
     out.extend(FORMAT.to_le_bytes());
-    out.extend([0; 2]);
+    out.extend([L::BYTES as u8, 0]);
     out.extend((hops.len() as u32).to_le_bytes());
     for field in [settings.seed, n_ipv4, n_ipv6, table_4.len() as u64, table_6.len() as u64] {
         out.extend(field.to_le_bytes());
@@ -135,7 +175,8 @@ pub fn decode(file: &[u8]) -> Result<PrefixFile, FileError> {
         return Err(FileError::WrongChecksum { computed, stored });
     }
     let mut bytes = Bytes(&body[10..]);
-    at_most("reserved bytes", bytes.u16()?.into(), 0)?;
+    let leaf_bytes = usize::from(bytes.u8()?);
+    at_most("reserved bytes", bytes.u8()?.into(), 0)?;
     let n_hops = bytes.count(2)?;
     let seed = bytes.u64()?;
     let most = Settings::MAX_PREFIXES as u64;
@@ -148,15 +189,21 @@ pub fn decode(file: &[u8]) -> Result<PrefixFile, FileError> {
         let not_text = |_| DecodeError::OutOfRange { field: "names that are no UTF-8", value: 1, max: 0 };
         hops.push(String::from_utf8(bytes.take(len)?.to_vec()).map_err(not_text)?);
     }
-    let ipv4 = (table(bytes.take(len_4)?, seed, n_ipv4)?, n_ipv4);
-    let ipv6 = (table(bytes.take(len_6)?, seed, n_ipv6)?, n_ipv6);
+    let (table_4, table_6) = (bytes.take(len_4)?, bytes.take(len_6)?);
     bytes.end()?;
+    let ipv4 = table(table_4, leaf_bytes, seed, n_ipv4)?;
+    let ipv6 = table(table_6, leaf_bytes, seed, n_ipv6)?;
     Ok(PrefixFile { hops, ipv4, ipv6 })
 }
 
-fn table<A: Address>(bytes: &[u8], seed: u64, n_prefixes: u64) -> Result<PrefixTrieQuery<A>, FileError> {
+fn table<A: Address>(bytes: &[u8], leaf_bytes: usize, seed: u64, n_prefixes: u64) -> Result<Table<A>, FileError> {
     let settings = Settings { max_prefixes: n_prefixes as usize, seed };
-    Ok(PrefixTrieQuery::from_image(&settings, &Update::decode(bytes)?)?)
+    let half = match leaf_bytes {
+        2 => Half::Narrow(PrefixTrieQuery::from_image(&settings, &Update::decode(bytes)?)?),
+        4 => Half::Wide(PrefixTrieQuery::from_image(&settings, &Update::decode(bytes)?)?),
+        value => return Err(DecodeError::OutOfRange { field: "bytes of a leaf", value: value as u64, max: 4 }.into()),
+    };
+    Ok(Table { n_prefixes, half })
 }
 
 #[cfg(test)]
@@ -164,11 +211,12 @@ mod tests {
     use super::*;
     use crate::hash::SecretKey;
     use crate::lpm::PrefixTrie;
-    use crate::traits::{Control, Query};
+    use crate::traits::Control;
 
-    fn file() -> Vec<u8> {
+    fn file<L: Leaf>() -> Vec<u8> {
         let settings = Settings::new(3, &SecretKey::from_seed(1));
-        let (mut ipv4, mut ipv6) = (PrefixTrie::new(settings.clone()), PrefixTrie::new(settings.clone()));
+        let mut ipv4 = PrefixTrie::<u32, L>::empty(settings.clone());
+        let mut ipv6 = PrefixTrie::<u128, L>::empty(settings.clone());
         let mut updates = Vec::new();
         ipv4.insert("10.0.0.0/8".parse().unwrap(), 1, &mut updates).unwrap();
         ipv4.insert("10.1.2.3/32".parse().unwrap(), 2, &mut updates).unwrap();
@@ -178,16 +226,18 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let file = decode(&file()).ok().unwrap();
-        assert_eq!((file.ipv4.1, file.ipv6.1), (2, 1));
-        let answers = [0x0a01_0203, 0x0a01_0204, 0x0b00_0000].map(|address| file.hop(file.ipv4.0.lookup(address)));
-        assert_eq!(answers, [Some("b"), Some("a"), None]);
-        assert_eq!(file.hop(file.ipv6.0.lookup(0x2001_0db8 << 96)), Some("b"));
+        for file in [file::<u16>(), file::<u32>()] {
+            let file = decode(&file).ok().unwrap();
+            assert_eq!((file.ipv4.n_prefixes, file.ipv6.n_prefixes), (2, 1));
+            let answers = [0x0a01_0203, 0x0a01_0204, 0x0b00_0000].map(|address| file.hop(file.ipv4.lookup(address)));
+            assert_eq!(answers, [Some("b"), Some("a"), None]);
+            assert_eq!(file.hop(file.ipv6.lookup(0x2001_0db8 << 96)), Some("b"));
+        }
     }
 
     #[test]
     fn damage_is_noticed_wherever_it_is() {
-        let good = file();
+        let good = file::<u32>();
         for at in 0..good.len() {
             let mut bad = good.clone();
             bad[at] ^= 0x10;
@@ -198,7 +248,7 @@ mod tests {
 
     #[test]
     fn a_checksum_that_fits_does_not_make_nonsense_a_table() {
-        let good = file();
+        let good = file::<u16>();
         for at in 8..good.len() - 8 {
             let mut bad = good[..good.len() - 8].to_vec();
             bad[at] = bad[at].wrapping_add(0x81);

@@ -6,27 +6,29 @@ use super::prefixes;
 
 use fibula_lookup::hash::SecretKey;
 use fibula_lookup::lpm::prefix::{Address, Prefix};
-use fibula_lookup::lpm::trie::{PrefixTrie, PrefixTrieQuery, Settings, Update};
+use fibula_lookup::lpm::trie::{Leaf, PrefixTrie, PrefixTrieQuery, Settings, Update};
 use fibula_lookup::testkit::conformance::{self, Scope};
 use fibula_lookup::testkit::oracle::{Oracle, bytes_of, over_bytes};
 use fibula_lookup::testkit::{Rng, seed};
 use fibula_lookup::traits::{Applied, ApplyError, BatchReader, Control, InsertError, Query, Undivided};
 use prefixes::{LongestPrefix, StopAtEnd, deep, numbered};
 
-/// The oracle of a trie. Two tries of the same prefixes have the same bytes, and use the same memory.
-pub(crate) fn oracle<A: Address>() -> LongestPrefix<PrefixTrie<A>> {
-    let state = |query: &PrefixTrieQuery<A>| {
-        let sizes = query.size_bytes().into_iter().flat_map(u64::to_le_bytes);
-        bytes_of(query).into_iter().chain(sizes).collect()
+/// The oracle of a trie. Two tries of the same prefixes have the same bytes, and use the same memory, except for the
+/// shared leaves of next hops that a wide one no longer has.
+pub(crate) fn oracle<A: Address, L: Leaf>() -> LongestPrefix<PrefixTrie<A, L>> {
+    let state = |query: &PrefixTrieQuery<A, L>| {
+        let [top, chunks, leaves] = query.size_bytes();
+        let sizes = if L::BYTES == 2 { [top, chunks, leaves] } else { [top, chunks, 0] };
+        bytes_of(query).into_iter().chain(sizes.into_iter().flat_map(u64::to_le_bytes)).collect()
     };
     LongestPrefix { state, carried: Box::new(over_bytes) }
 }
 
-fn conforms<A: Address>(n_operations: usize) {
+fn conforms<A: Address, L: Leaf>(n_operations: usize) {
     let seed = seed();
     // Few prefixes, which are often re-inserted; and so many that a batch is written as a whole.
-    for (n_names, n_values) in [(200, 3), (2_000, 1 << 15)] {
-        let mut trie = PrefixTrie::<A>::new(Settings::new(1 << 18, &SecretKey::from_seed(seed)));
+    for (n_names, n_values) in [(200, 3), (2_000, u64::from(L::MAX_HOP) + 1)] {
+        let mut trie = PrefixTrie::<A, L>::empty(Settings::new(1 << 18, &SecretKey::from_seed(seed)));
         let scope = Scope { n_operations, n_names, n_values, check_every: n_operations.div_ceil(6), seed };
         let live = conformance::random(&mut trie, oracle(), |number| numbered(number, seed), &scope);
         let (oracle, mut rng) = (oracle(), Rng::new(seed));
@@ -41,12 +43,18 @@ fn conforms<A: Address>(n_operations: usize) {
 
 #[test]
 fn ipv4_tries_conform() {
-    conforms::<u32>(if deep() { 40_000 } else { 1_200 });
+    conforms::<u32, u16>(if deep() { 40_000 } else { 1_200 });
 }
 
 #[test]
 fn ipv6_tries_conform() {
-    conforms::<u128>(if deep() { 40_000 } else { 1_200 });
+    conforms::<u128, u16>(if deep() { 40_000 } else { 1_200 });
+}
+
+#[test]
+fn tries_of_many_next_hops_conform() {
+    conforms::<u32, u32>(if deep() { 40_000 } else { 600 });
+    conforms::<u128, u32>(if deep() { 40_000 } else { 600 });
 }
 
 fn trie<A: Address>() -> PrefixTrie<A> {
@@ -106,6 +114,15 @@ fn limits_are_errors_that_change_nothing() {
     let mut updates = insert(&mut table, "10.0.0.0/8", 1);
     let wide = table.insert("11.0.0.0/8".parse().unwrap(), 1 << 15, &mut updates);
     assert_eq!(wide, Err(InsertError::ValueTooWide { value: 1 << 15, value_bits: 15 }));
+    let mut many = PrefixTrie::<u32, u32>::wide(Settings::new(2, &SecretKey::from_seed(1)));
+    assert_eq!(many.insert("11.0.0.0/8".parse().unwrap(), 1 << 24, &mut Vec::new()), Ok(()));
+    let wide = many.insert("11.0.0.0/8".parse().unwrap(), (1 << 24) + 1, &mut Vec::new());
+    assert_eq!(wide, Err(InsertError::ValueTooWide { value: (1 << 24) + 1, value_bits: 25 }));
+    assert_eq!(many.export().lookup(11 << 24), 1 << 24);
+    // A query half takes messages of its own width only.
+    let mut bytes = Vec::new();
+    many.whole().encode(&mut bytes);
+    assert!(Update::<u32, u32>::decode(&bytes).is_ok() && Update::<u32>::decode(&bytes).is_err());
     insert(&mut table, "11.0.0.0/8", 2);
     updates.clear();
     let full = table.insert("12.0.0.0/8".parse().unwrap(), 1, &mut updates);

@@ -7,23 +7,24 @@
 //!     node: starts 64 | leaves 32 | children 32   |        |
 //!             | popcount of the starts up to here |        |
 //!             v                                   |        |
-//!     leaf 16: a next hop, or "go to child k" ----> chunk: 4 nodes, one line; and so on
+//!     leaf:    a next hop, or "go to child k" ----> chunk: 4 nodes, one line; and so on
 //! ```
 //! A **node** covers 64 ranges of equal length. Neighbours with the same next hop form one run; bit `i` of `starts`
 //! says that a run starts at range `i` (implied for the first range, so a node of zeros has one run). The next hops of
 //! the runs are stored consecutively, from `leaves` on. A range with longer prefixes is a separate run, whose leaf is
-//! 2^15 plus the number of its child among those of the node; child `k` is the chunk `children + k`. Nodes with one run
+//! 2^15 (of leaves of 4 bytes 2^31) plus the number of its child among those of the node; child `k` is the chunk `children + k`. Nodes with one run
 //! share the leaf of their next hop.
 //!
 //! | module | what |
 //! |---|---|
 //! | [`control`] | [`PrefixTrie`]: the prefixes in order, and what a change of one changes |
-//! | `expand` | from prefixes to the ranges of nodes |
-//! | [`update`] | the message: nodes by their ranges |
+//! | [`Leaf`] | leaves of 2 bytes for up to 32,767 next hops, and of 4 bytes for up to 2^24 |
+//! | `expand` | from prefixes to nodes |
+//! | [`update`] | the message: nodes by their runs |
 //! | [`query`], `write` | [`PrefixTrieQuery`], words only, and its concurrent [`Reader`]s; how it applies an update |
 //! | `tables`, `kernel` | nodes, leaves and chunks in memory; lookups in them |
 //!
-//! Cost: 4 MiB for the top, 64 bytes per chunk, 2 bytes per run: a full table of 900 thousand IPv4 prefixes takes about
+//! Cost: 4 MiB for the top, 64 bytes per chunk, 2 or 4 bytes per run: a full table of 900 thousand IPv4 prefixes takes about
 //! 6 MB. A table of a few prefixes takes the 4 MiB too.
 //! An address without a route gets 0, like one whose prefix was inserted with 0.
 //! Updates: the nodes that a prefix covers are expanded again from the prefixes in them. A short prefix costs more (the
@@ -34,18 +35,20 @@
 //! Table Lookup", SIGCOMM 2015: direct pointing, leaf vectors, nodes of 64. Differs: the first node is read without a
 //! pointer to it, so a route of up to 24 bits costs two dependent reads and no branch; a run's leaf, not a second bit
 //! vector, says that it has a child; equal next hops merge over neighbours, not only along a path.
-//! Limits: next hops below 2^15; at most [`Settings::MAX_PREFIXES`] prefixes.
+//! Limits: next hops below 2^15, or up to 2^24 with leaves of 4 bytes ([`PrefixTrie::wide`]); at most [`Settings::MAX_PREFIXES`] prefixes.
 
 mod content;
 pub mod control;
 mod expand;
 mod kernel;
+mod leaf;
 pub mod query;
 mod tables;
 pub mod update;
 mod write;
 
 pub use control::PrefixTrie;
+pub use leaf::Leaf;
 pub use query::{PrefixTrieQuery, Reader};
 pub use update::Update;
 
@@ -60,11 +63,6 @@ const TOP_NODES: u32 = 1 << TOP_BITS;
 const RANGES: usize = 64;
 /// Nodes per chunk: one cache line.
 const CHUNK_NODES: usize = 4;
-/// Leaves from here on are not next hops.
-const DEEP: u16 = 1 << 15;
-/// In a message: the run has a child that the message contains.
-const NEW: u16 = DEEP | DEEP >> 1;
-
 /// Bits of an address before those that level `level` reads.
 const fn bits_before(level: u8) -> u32 {
     if level == 0 { TOP_BITS } else { 16 + 8 * level as u32 }

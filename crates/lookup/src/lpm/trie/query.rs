@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::kernel::{lookup, lookup_burst, prefetch_top};
+use super::leaf::Leaf;
 use super::tables::Tables;
 use super::update::Update;
 use super::{Settings, TOP_NODES};
@@ -15,12 +16,12 @@ use crate::publish::seq_lock::SeqLock;
 use crate::traits::{Applied, ApplyError, BatchReader, Query, Undivided};
 
 /// What readers and the writer share.
-pub(super) struct Shared {
-    pub(super) tables: Tables,
+pub(super) struct Shared<L> {
+    pub(super) tables: Tables<L>,
     pub(super) seq_lock: SeqLock,
 }
 
-impl Shared {
+impl<L: Leaf> Shared<L> {
     fn lookup_batch<A: Address>(&self, addresses: &[A], values: &mut [u64]) {
         in_bursts(
             addresses,
@@ -37,35 +38,49 @@ impl Shared {
 }
 
 /// Query half of a trie of prefixes, and the handle of its one writer.
-pub struct PrefixTrieQuery<A> {
-    pub(super) shared: Arc<Shared>,
+pub struct PrefixTrieQuery<A, L = u16> {
+    pub(super) shared: Arc<Shared<L>>,
     pub(super) free_leaves: Lines,
     pub(super) free_chunks: Lines,
     pub(super) settings: Settings,
+    /// Shared leaves, up to that of the largest next hop so far.
+    pub(super) n_shared: u32,
     version: u64,
     pub(super) digest: u64,
     address: std::marker::PhantomData<A>,
 }
 
-impl<A: Address> PrefixTrieQuery<A> {
+impl<A: Address, L: Leaf> PrefixTrieQuery<A, L> {
     /// A table without a route.
     fn empty(settings: &Settings) -> Result<Self, ApplyError> {
-        let (tables, free_leaves, free_chunks) = Tables::reserve::<A>(settings)
+        let (tables, free_leaves, free_chunks) = Tables::<L>::reserve::<A>(settings)
             .map_err(|_| ApplyError::ArenaFull { needed_bytes: settings.max_prefixes * LINE, limit_bytes: 0 })?;
         Ok(Self {
             shared: Arc::new(Shared { tables, seq_lock: SeqLock::default() }),
             free_leaves,
             free_chunks,
             settings: settings.clone(),
+            n_shared: L::N_FILLED,
             version: 0,
             digest: 0,
             address: std::marker::PhantomData,
         })
     }
 
+    /// A table from the whole update of its own control half, which is not checked.
+    /// # Errors
+    /// [`ApplyError::ArenaFull`].
+    pub(super) fn from_own(settings: &Settings, whole: &Update<A, L>) -> Result<Self, ApplyError> {
+        let mut query = Self::empty(settings)?;
+        query.fill(whole)?;
+        (query.version, query.digest) = (whole.to, whole.digest);
+        Ok(query)
+    }
+
     /// Memory of the nodes of the top, of the chunks and of the leaves, in bytes. The first is constant.
     pub fn size_bytes(&self) -> [u64; 3] {
-        let leaves = self.free_leaves.used() * 2;
+        let unused = u64::from(L::MAX_HOP + 1 - self.n_shared);
+        let leaves = (self.free_leaves.used() - unused) * L::BYTES as u64;
         [u64::from(TOP_NODES) * 16, self.free_chunks.used() * LINE as u64, leaves]
     }
 
@@ -75,19 +90,19 @@ impl<A: Address> PrefixTrieQuery<A> {
     }
 }
 
-impl<A: Address> Query for PrefixTrieQuery<A> {
+impl<A: Address, L: Leaf> Query for PrefixTrieQuery<A, L> {
     type Key = A;
-    type Update = Update<A>;
+    type Update = Update<A, L>;
 
     fn lookup(&self, address: A) -> u64 {
-        lookup(&self.shared.tables, address).into()
+        lookup(&self.shared.tables, address).bits().into()
     }
 
     fn lookup_batch(&self, addresses: &[A], values: &mut [u64]) {
         self.shared.lookup_batch(addresses, values);
     }
 
-    fn apply(&mut self, update: &Update<A>) -> Result<Applied, ApplyError> {
+    fn apply(&mut self, update: &Update<A, L>) -> Result<Applied, ApplyError> {
         if update.to <= self.version {
             return Ok(Applied::AlreadyThere);
         }
@@ -104,38 +119,38 @@ impl<A: Address> Query for PrefixTrieQuery<A> {
     }
 }
 
-impl<A: Address> Undivided for PrefixTrieQuery<A> {
+impl<A: Address, L: Leaf> Undivided for PrefixTrieQuery<A, L> {
     type Settings = Settings;
-    type Image = Update<A>;
-    type Reader = Reader<A>;
+    type Image = Update<A, L>;
+    type Reader = Reader<A, L>;
 
     fn settings(&self) -> Settings {
         self.settings.clone()
     }
 
-    fn encode_update(_settings: &Settings, update: &Update<A>, out: &mut Vec<u8>) {
+    fn encode_update(_settings: &Settings, update: &Update<A, L>, out: &mut Vec<u8>) {
         update.encode(out);
     }
 
-    fn decode_update(_settings: &Settings, bytes: &[u8]) -> Result<Update<A>, DecodeError> {
+    fn decode_update(_settings: &Settings, bytes: &[u8]) -> Result<Update<A, L>, DecodeError> {
         Update::decode(bytes)
     }
 
-    fn update_of(image: Update<A>) -> Update<A> {
+    fn update_of(image: Update<A, L>) -> Update<A, L> {
         image
     }
 
-    fn image_of(update: &Update<A>) -> Option<&Update<A>> {
+    fn image_of(update: &Update<A, L>) -> Option<&Update<A, L>> {
         update.whole.then_some(update)
     }
 
-    fn from_image(settings: &Settings, image: &Update<A>) -> Result<Self, ApplyError> {
+    fn from_image(settings: &Settings, image: &Update<A, L>) -> Result<Self, ApplyError> {
         let mut query = Self::empty(settings)?;
         query.overwrite(image)?;
         Ok(query)
     }
 
-    fn overwrite(&mut self, image: &Update<A>) -> Result<(), ApplyError> {
+    fn overwrite(&mut self, image: &Update<A, L>) -> Result<(), ApplyError> {
         if !image.whole {
             return Err(ApplyError::Malformed { reason: "a change came where the whole was due" });
         }
@@ -144,7 +159,7 @@ impl<A: Address> Undivided for PrefixTrieQuery<A> {
         Ok(())
     }
 
-    fn image(&self) -> Update<A> {
+    fn image(&self) -> Update<A, L> {
         self.read_whole(self.version)
     }
 
@@ -152,18 +167,18 @@ impl<A: Address> Undivided for PrefixTrieQuery<A> {
         (self.version, self.digest)
     }
 
-    fn reader(&self) -> Reader<A> {
+    fn reader(&self) -> Reader<A, L> {
         Reader { shared: Arc::clone(&self.shared), address: std::marker::PhantomData }
     }
 }
 
 /// A reader thread's handle, used concurrently with the writer.
-pub struct Reader<A> {
-    shared: Arc<Shared>,
+pub struct Reader<A, L = u16> {
+    shared: Arc<Shared<L>>,
     address: std::marker::PhantomData<A>,
 }
 
-impl<A: Address> BatchReader<[A]> for Reader<A> {
+impl<A: Address, L: Leaf> BatchReader<[A]> for Reader<A, L> {
     fn lookup_batch(&mut self, addresses: &[A], values: &mut [u64]) {
         self.shared.lookup_batch(addresses, values);
     }

@@ -3,9 +3,11 @@
 #![expect(unsafe_code, reason = "hands out atomic words of arenas by index")]
 
 use std::io;
-use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::{CHUNK_NODES, DEEP, RANGES, Settings, TOP_NODES, levels};
+use super::leaf::Leaf;
+use super::{CHUNK_NODES, RANGES, Settings, TOP_NODES, levels};
 use crate::base::arena::{Arena, LINE, Lines};
 use crate::base::prefetch::prefetch;
 use crate::lpm::prefix::Address;
@@ -44,12 +46,13 @@ pub(super) fn chunk(index: u32) -> At {
 
 /// The memory of a table. Nodes of the top and of chunks are one array. After the end there is space for a node's
 /// leaves or children, so that a reader that combines the words of two moments stays in bounds.
-pub(super) struct Tables {
+pub(super) struct Tables<L> {
     nodes: Arena,
     leaves: Arena,
+    leaf: PhantomData<L>,
 }
 
-impl Tables {
+impl<L: Leaf> Tables<L> {
     /// Memory for the settings' maximum number of prefixes, without routes, with the leaves that plain nodes share; and
     /// the free leaves and chunks.
     /// # Errors
@@ -59,17 +62,16 @@ impl Tables {
         // since new contents are written before old ones are freed, and for gaps.
         let per_prefix = 2 * usize::from(levels::<A>() - 1);
         let n_chunks = (1024 + settings.max_prefixes * per_prefix).min(u32::MAX as usize / CHUNK_NODES);
-        let n_leaves = usize::from(DEEP) + (1 << 16) + settings.max_prefixes * 4 * (per_prefix + 2);
+        let n_leaves = (L::MAX_HOP + 1) as usize + (1 << 16) + settings.max_prefixes * 4 * (per_prefix + 2);
         let n_leaves = n_leaves.min(u32::MAX as usize - RANGES);
         let tables = Self {
             nodes: Arena::reserve(TOP_NODES as usize * NODE + (n_chunks + RANGES) * LINE)?,
-            leaves: Arena::reserve((n_leaves + RANGES) * 2)?,
+            leaves: Arena::reserve((n_leaves + RANGES) * L::BYTES)?,
+            leaf: PhantomData,
         };
-        for value in 0..DEEP {
-            tables.leaf(value.into()).store(value, Relaxed);
-        }
+        (0..L::N_FILLED).for_each(|hop| tables.store_leaf(hop as usize, L::of(hop)));
         let mut leaves = Lines::new(n_leaves * LINE);
-        leaves.take(DEEP.into());
+        leaves.take(L::MAX_HOP + 1);
         Ok((tables, leaves, Lines::new(n_chunks * LINE)))
     }
 
@@ -83,10 +85,10 @@ impl Tables {
     }
 
     #[inline(always)]
-    fn leaf(&self, index: usize) -> &AtomicU16 {
-        debug_assert!((index + 1) * 2 <= self.leaves.bytes());
+    fn leaf(&self, index: usize) -> &L::Atomic {
+        debug_assert!((index + 1) * L::BYTES <= self.leaves.bytes());
         // SAFETY: as above; the leaves of a node end at most `RANGES` behind the last that can be its first.
-        unsafe { &*self.leaves.base().cast::<AtomicU16>().add(index) }
+        unsafe { &*self.leaves.base().cast::<L::Atomic>().add(index) }
     }
 
     #[inline(always)]
@@ -97,8 +99,8 @@ impl Tables {
     }
 
     #[inline(always)]
-    pub(super) fn load_leaf(&self, index: usize) -> u16 {
-        self.leaf(index).load(Relaxed)
+    pub(super) fn load_leaf(&self, index: usize) -> L {
+        L::load(self.leaf(index))
     }
 
     /// Stores a node: concurrently with readers only inside of a write.
@@ -109,8 +111,17 @@ impl Tables {
     }
 
     /// As [`Tables::store`].
-    pub(super) fn store_leaf(&self, index: usize, leaf: u16) {
-        self.leaf(index).store(leaf, Relaxed);
+    pub(super) fn store_leaf(&self, index: usize, leaf: L) {
+        leaf.store(self.leaf(index));
+    }
+
+    /// Stores the leaves of a node from index `first` on. Those of children get their numbers. As [`Tables::store`].
+    pub(super) fn store_leaves(&self, first: u32, leaves: &[L]) {
+        let mut numbers = L::DEEP.bits()..;
+        for (index, &leaf) in (first as usize..).zip(leaves) {
+            let leaf = if leaf < L::DEEP { leaf } else { L::of(numbers.next().expect("at most 64 go on")) };
+            self.store_leaf(index, leaf);
+        }
     }
 
     #[inline(always)]
@@ -120,7 +131,7 @@ impl Tables {
 
     #[inline(always)]
     pub(super) fn prefetch_leaf(&self, index: usize) {
-        prefetch(self.leaves.base().wrapping_add(index * 2));
+        prefetch(self.leaves.base().wrapping_add(index * L::BYTES));
     }
 
     /// Bytes on huge pages, if the operating system reports it.

@@ -8,12 +8,13 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::content::{Content, Node, content_digest, prf};
+use super::content::{Content, Node, content_digest, nodes_prf, take_node};
 use super::expand::{Expanded, Split};
+use super::leaf::Leaf;
 use super::query::PrefixTrieQuery;
 use super::tables::{At, Words, chunk};
 use super::update::{Changes, Record, Update, child_path};
-use super::{CHUNK_NODES, DEEP, NEW, RANGES, TOP_BITS, TOP_NODES, bits_before, bits_of};
+use super::{CHUNK_NODES, RANGES, TOP_BITS, TOP_NODES, bits_before, bits_of};
 use crate::base::arena::{LINE, Lines};
 use crate::base::part::PartId;
 use crate::lpm::prefix::{Address, Prefix};
@@ -30,9 +31,9 @@ fn malformed(reason: &'static str) -> ApplyError {
     ApplyError::Malformed { reason }
 }
 
-impl<A: Address> PrefixTrieQuery<A> {
+impl<A: Address, L: Leaf> PrefixTrieQuery<A, L> {
     /// Applies an update to the current version, or a whole one; all or nothing.
-    pub(super) fn take_over(&mut self, update: &Update<A>) -> Result<(), ApplyError> {
+    pub(super) fn take_over(&mut self, update: &Update<A, L>) -> Result<(), ApplyError> {
         let contents = self.check(update)?;
         let mut taken = self.take(update, &contents)?;
         let mut next = 0;
@@ -55,7 +56,7 @@ impl<A: Address> PrefixTrieQuery<A> {
     }
 
     /// The contents of all records, after checking everything about them: places, order, digest.
-    fn check(&self, update: &Update<A>) -> Result<Vec<Content>, ApplyError> {
+    fn check(&self, update: &Update<A, L>) -> Result<Vec<Content<L>>, ApplyError> {
         let mut words = &update.words[..];
         let mut contents = Vec::with_capacity(update.records.len());
         // Chunks that an earlier record removes.
@@ -78,7 +79,7 @@ impl<A: Address> PrefixTrieQuery<A> {
             if level > 0 && update.whole || count > 1 && content.deep().next().is_some() {
                 return Err(malformed("a record is of no use in such an update"));
             }
-            let is_kept = |(_, child): (u8, Option<&Content>)| child.is_none();
+            let is_kept = |(_, child): (u8, Option<&Content<L>>)| child.is_none();
             if update.whole && content.deep().any(is_kept) {
                 return Err(malformed("a whole update goes on in what was there"));
             }
@@ -105,11 +106,12 @@ impl<A: Address> PrefixTrieQuery<A> {
         at: At,
         level: u8,
         path: A,
-        content: &Content,
+        content: &Content<L>,
         gone: &mut Vec<Prefix<A>>,
     ) -> Result<u64, ApplyError> {
         let seed = self.settings.seed;
-        let mut digest = prf(seed, level, path, &self.nodes_at(at, level)) ^ content_digest(seed, level, path, content);
+        let mut digest =
+            nodes_prf(seed, level, path, &self.nodes_at(at, level)) ^ content_digest(seed, level, path, content);
         let children = self.children_at(at, level);
         let kept: Vec<u8> = content.deep().filter(|(_, child)| child.is_none()).map(|(range, _)| range).collect();
         if !kept.iter().all(|range| children.iter().any(|(there, _)| there == range)) {
@@ -124,7 +126,7 @@ impl<A: Address> PrefixTrieQuery<A> {
     }
 
     /// Allocates the leaves and chunks that all writes need, or none.
-    fn take(&mut self, update: &Update<A>, contents: &[Content]) -> Result<Taken, ApplyError> {
+    fn take(&mut self, update: &Update<A, L>, contents: &[Content<L>]) -> Result<Taken, ApplyError> {
         let (mut leaves, mut chunks) = (Vec::new(), Vec::new());
         for (record, content) in update.records.iter().zip(contents) {
             let at = self.find(record.path, record.level).expect("it was there when the update was checked");
@@ -152,13 +154,14 @@ impl<A: Address> PrefixTrieQuery<A> {
     }
 
     /// What writing a content at a place needs, in the order of [`PrefixTrieQuery::write`]; without a place it is new.
-    fn count(&self, at: Option<At>, content: &Content, leaves: &mut Vec<u32>, chunks: &mut Vec<u32>) {
+    fn count(&self, at: Option<At>, content: &Content<L>, leaves: &mut Vec<u32>, chunks: &mut Vec<u32>) {
         let mut children = content.children.iter();
         for (index, node) in content.nodes.iter().enumerate() {
             let deep: Vec<_> = node.deep().collect();
             if !deep.is_empty() && !self.keeps_group(at.map(|at| at + index), &deep) {
                 chunks.push(deep.len() as u32);
-                for child in deep.iter().filter(|(_, leaf)| *leaf == NEW).zip(&mut children).map(|(_, child)| child) {
+                for child in deep.iter().filter(|(_, leaf)| *leaf == L::NEW).zip(&mut children).map(|(_, child)| child)
+                {
                     self.count(None, child, leaves, chunks);
                 }
             }
@@ -169,14 +172,14 @@ impl<A: Address> PrefixTrieQuery<A> {
     }
 
     /// Whether the children of a node stay in place: none is added or removed.
-    fn keeps_group(&self, at: Option<At>, deep: &[(u8, u16)]) -> bool {
+    fn keeps_group(&self, at: Option<At>, deep: &[(u8, L)]) -> bool {
         let Some(at) = at else { return false };
         let old = self.node_at(at);
-        deep.iter().all(|&(_, leaf)| leaf == DEEP) && old.deep().eq(deep.iter().copied())
+        deep.iter().all(|&(_, leaf)| leaf == L::DEEP) && old.deep().eq(deep.iter().copied())
     }
 
     /// Writes a content at a place, and frees what was there; if `fresh`, the old words are garbage.
-    fn write(&mut self, at: At, content: &Content, fresh: bool, taken: &mut Taken) {
+    fn write(&mut self, at: At, content: &Content<L>, fresh: bool, taken: &mut Taken) {
         let shared = Arc::clone(&self.shared);
         let (tables, seq_lock) = (&shared.tables, &shared.seq_lock);
         let mut children = content.children.iter();
@@ -191,7 +194,7 @@ impl<A: Address> PrefixTrieQuery<A> {
                 _ => taken.chunks.pop_front().expect("it was counted"),
             };
             for (&(range, leaf), number) in deep.iter().zip(group..).filter(|_| !keeps_group) {
-                if leaf == NEW {
+                if leaf == L::NEW {
                     let child = children.next().expect("a content has all its new children");
                     self.write(chunk(number), child, true, taken);
                 } else {
@@ -202,23 +205,20 @@ impl<A: Address> PrefixTrieQuery<A> {
                 }
             }
             let leaves = match node.leaves[..] {
-                [value] => value.into(),
+                [value] => value.bits(),
                 _ => taken.leaves.pop_front().expect("it was counted"),
             };
             seq_lock.write(|| {
-                if node.leaves.len() > 1 {
-                    let mut numbers = DEEP..;
-                    for (index, &leaf) in (leaves as usize..).zip(&node.leaves) {
-                        let leaf = if leaf < DEEP { leaf } else { numbers.next().expect("at most 64 go on") };
-                        tables.store_leaf(index, leaf);
-                    }
+                match node.leaves[..] {
+                    [value] => self.share(value),
+                    _ => tables.store_leaves(leaves, &node.leaves),
                 }
                 tables.store(here, Words { starts: node.starts, leaves, children: group });
             });
             if old.n_leaves() > 1 {
                 self.free_leaves.give(old.leaves, old.n_leaves() as u32);
             }
-            for &(_, child) in old_children.iter().filter(|(range, _)| !deep.contains(&(*range, DEEP))) {
+            for &(_, child) in old_children.iter().filter(|(range, _)| !deep.contains(&(*range, L::DEEP))) {
                 self.give_below(child);
             }
             if !old_children.is_empty() && !keeps_group {
@@ -243,7 +243,7 @@ impl<A: Address> PrefixTrieQuery<A> {
 
     /// Removes the routes of nodes of the top.
     fn clear(&mut self, nodes: Range<u32>, taken: &mut Taken) {
-        let none = Content { nodes: vec![Node::plain(0)], children: Vec::new() };
+        let none = Content { nodes: vec![Node::plain(L::default())], children: Vec::new() };
         for at in nodes.start as usize..nodes.end as usize {
             if self.shared.tables.load(at) != Words::default() {
                 self.write(at, &none, false, taken);
@@ -252,15 +252,15 @@ impl<A: Address> PrefixTrieQuery<A> {
     }
 
     /// A node in the form of a message.
-    fn node_at(&self, at: At) -> Node {
+    fn node_at(&self, at: At) -> Node<L> {
         let tables = &self.shared.tables;
         let words = tables.load(at);
-        let leaf = |index| tables.load_leaf(words.leaves as usize + index).min(DEEP);
+        let leaf = |index| tables.load_leaf(words.leaves as usize + index).min(L::DEEP);
         Node { starts: words.starts, leaves: (0..words.n_leaves()).map(leaf).collect() }
     }
 
     /// The next hop of a node with one run.
-    fn plain_at(&self, at: At) -> Option<u16> {
+    fn plain_at(&self, at: At) -> Option<L> {
         let words = self.shared.tables.load(at);
         (words.starts == 0).then(|| self.shared.tables.load_leaf(words.leaves as usize))
     }
@@ -275,7 +275,7 @@ impl<A: Address> PrefixTrieQuery<A> {
     }
 
     /// The nodes at a place.
-    fn nodes_at(&self, at: At, level: u8) -> Vec<Node> {
+    fn nodes_at(&self, at: At, level: u8) -> Vec<Node<L>> {
         let n_nodes = if level == 0 { 1 } else { CHUNK_NODES };
         (at..at + n_nodes).map(|at| self.node_at(at)).collect()
     }
@@ -292,7 +292,7 @@ impl<A: Address> PrefixTrieQuery<A> {
 
     /// The contribution to the digest of a place and everything below it.
     fn digest_below(&self, at: At, level: u8, path: A) -> u64 {
-        let own = prf(self.settings.seed, level, path, &self.nodes_at(at, level));
+        let own = nodes_prf(self.settings.seed, level, path, &self.nodes_at(at, level));
         self.children_at(at, level).iter().fold(own, |digest, &(range, child)| {
             digest ^ self.digest_below(child, level + 1, child_path(level, path, range))
         })
@@ -305,29 +305,82 @@ impl<A: Address> PrefixTrieQuery<A> {
             let range = path.bits_at(bits_before(above), bits_of(above));
             let words = self.shared.tables.load(at + range as usize / RANGES);
             let leaf = self.shared.tables.load_leaf(words.leaf_of(range % RANGES as u32));
-            at = chunk(words.children + u32::from(leaf.checked_sub(DEEP)?));
+            at = chunk(words.children + leaf.bits().checked_sub(L::DEEP.bits())?);
         }
         Some(at)
     }
 
     /// The whole table as an update.
-    pub(super) fn read_whole(&self, version: u64) -> Update<A> {
+    pub(super) fn read_whole(&self, version: u64) -> Update<A, L> {
         let mut changes = Changes::new(self.settings.seed);
+        let nothing = Expanded::Plain(L::default());
         for index in 0..TOP_NODES {
             let at = index as usize;
             let expanded = match self.plain_at(at) {
                 Some(value) => Expanded::Plain(value),
-                None => Expanded::Split(Box::new(self.split_at(at, 0))),
+                None => {
+                    let mut split = Split::default();
+                    self.put_at(at, 0, &mut split.words);
+                    Expanded::Split(split)
+                }
             };
-            changes.top(index, &Expanded::Plain(0), &expanded);
+            changes.top(index, &nothing, &expanded);
         }
         changes.into_update(true, 0, version, self.digest)
     }
 
-    fn split_at(&self, at: At, level: u8) -> Split {
-        let children = self.children_at(at, level);
-        let children = children.into_iter().map(|(range, child)| (range, self.split_at(child, level + 1))).collect();
-        Split { ranges: self.nodes_at(at, level).iter().flat_map(Node::ranges).collect(), children }
+    /// Appends the content at a place, with all children as new ones.
+    fn put_at(&self, at: At, level: u8, words: &mut Vec<L>) {
+        for mut node in self.nodes_at(at, level) {
+            node.leaves.iter_mut().filter(|leaf| **leaf == L::DEEP).for_each(|leaf| *leaf = L::NEW);
+            node.encode(words);
+        }
+        self.children_at(at, level).iter().for_each(|&(_, child)| self.put_at(child, level + 1, words));
+    }
+
+    /// Writes the shared leaf of a next hop, if it was not written with the table.
+    fn share(&mut self, value: L) {
+        if value.bits() >= L::N_FILLED {
+            self.shared.tables.store_leaf(value.bits() as usize, value);
+            self.n_shared = self.n_shared.max(value.bits() + 1);
+        }
+    }
+
+    /// Writes a whole update to an empty table that nobody reads, and trusts it.
+    pub(super) fn fill(&mut self, update: &Update<A, L>) -> Result<(), ApplyError> {
+        let mut words = &update.words[..];
+        for record in &update.records {
+            let at = record.path.bits_at(0, TOP_BITS) as usize;
+            self.fill_at(at, 1, &mut words)?;
+            let first = self.shared.tables.load(at);
+            (at + 1..at + record.count as usize).for_each(|at| self.shared.tables.store(at, first));
+        }
+        Ok(())
+    }
+
+    fn fill_at(&mut self, at: At, n_nodes: usize, words: &mut &[L]) -> Result<(), ApplyError> {
+        let mut groups = [(0, 0); CHUNK_NODES];
+        for (here, group) in (at..at + n_nodes).zip(&mut groups) {
+            let (starts, runs) = take_node(words)?;
+            let n_deep = runs.iter().filter(|&&leaf| leaf >= L::DEEP).count() as u32;
+            if n_deep > 0 {
+                *group = (self.free_chunks.take(n_deep).ok_or_else(|| self.full())?, n_deep);
+            }
+            let leaves = match *runs {
+                [value] => {
+                    self.share(value);
+                    value.bits()
+                }
+                _ => {
+                    let leaves = self.free_leaves.take(runs.len() as u32).ok_or_else(|| self.full())?;
+                    self.shared.tables.store_leaves(leaves, runs);
+                    leaves
+                }
+            };
+            self.shared.tables.store(here, Words { starts, leaves, children: group.0 });
+        }
+        let children = groups.iter().flat_map(|&(first, n)| first..first + n);
+        children.into_iter().try_for_each(|child| self.fill_at(chunk(child), CHUNK_NODES, words))
     }
 }
 
