@@ -1,11 +1,11 @@
 //! BGW, the Bloom forwarder of a gateway: BFW behind an exact table of full names.
 //!
-//! Cost: that of BFW, plus two buckets of whole names: 67 bits more per MAC address. Texts of up to 63 bytes fit.
+//! Cost: that of BFW, plus two buckets of whole names: 67 bits more per MAC address. A text of more than 63 bytes is an entry for every 53 bytes.
 //! Alien names are all dropped.
 //! Source: "Re-designing Compact-structure based Forwarding for Programmable Networks", V.D, VII: a forwarder with full
 //! key information; the paper does not say how this is stored.
 
-use super::keys::{NameLayout, with_width};
+use super::keys::{NameLayout, max_keys, with_width};
 use super::{Aliens, Design, Spec, Structure, bfw, bloom, halves_by_width};
 use lookup::alien::keyed::{self, NameHash};
 use lookup::alien::{Filtered, Named, filtered};
@@ -31,6 +31,7 @@ impl<const W: usize> Structure for Gateway<W> {
     type Skeleton = Filtered<CuckooSkeleton<W, ()>, Named<Names, W>>;
     fn settings(spec: &Spec) -> SettingsOf<Self::Skeleton> {
         let name_bytes = NameLayout::of(spec.kind).bytes;
+        let spec = &Spec { max_names: max_keys(spec.kind, spec.max_names), ..spec.clone() };
         let filter = exact::Settings::new(name_bytes, 1, spec.max_names, spec.family, &spec.key);
         let map = NameHash::new(name_bytes, spec.family, &spec.key);
         filtered::Settings { filter, table: keyed::Settings { table: bloom::settings(spec, bfw::policy(spec)), map } }

@@ -2,10 +2,10 @@
 //!
 //! With whole names in the slots nothing collides, so a gateway's CFW needs no second level: the two are one structure.
 //! Cost: two buckets per lookup; 67 bits per MAC address at load 0.95; one more line for names over 8 bytes.
-//! Alien names are all dropped. Texts of up to 63 bytes fit.
+//! Alien names are all dropped. A text of more than 63 bytes is an entry for every 53 bytes.
 //! Source: "Re-designing Compact-structure based Forwarding for Programmable Networks", sections II, VII (CGW).
 
-use super::keys::{NameLayout, with_width};
+use super::keys::{NameLayout, max_keys, with_width};
 use super::{Aliens, Design, Spec, Structure, halves_by_width};
 use lookup::cuckoo::exact::{CuckooSkeleton, Settings};
 
@@ -31,5 +31,6 @@ impl<const W: usize> Structure for Cuckoo<W> {
 }
 
 pub(super) fn settings(spec: &Spec) -> Settings {
-    Settings::new(NameLayout::of(spec.kind).bytes, spec.value_bits, spec.max_names, spec.family, &spec.key)
+    let max_names = max_keys(spec.kind, spec.max_names);
+    Settings::new(NameLayout::of(spec.kind).bytes, spec.value_bits, max_names, spec.family, &spec.key)
 }

@@ -2,7 +2,7 @@
 //!
 //! Cost: two reads of cells, and one of the name itself, compared in full; 98 to 112 bits per MAC address, see
 //! `lookup::othello::gateway`.
-//! Alien names are all dropped. Texts of up to 63 bytes fit.
+//! Alien names are all dropped. A text of more than 63 bytes is an entry for every 53 bytes.
 //! Source: "Re-designing Compact-structure based Forwarding for Programmable Networks", sections IV.C, VII (OGW).
 
 use super::keys::with_width;

@@ -49,10 +49,25 @@ pub(super) fn value_at(values: &[u16]) -> impl Fn(u32) -> u64 {
 fn entries<K: StructureKey>(kind: NameKind, names: Names<'_>) -> Result<Vec<(K, u32)>, InsertError> {
     let (mut entries, mut refused) = (Vec::new(), Ok(()));
     names(&mut |key, place| match K::of(kind, key) {
-        Ok(key) => entries.push((key, place)),
+        Ok(first) => entries.extend(K::further(kind, key).chain([first]).map(|key| (key, place))),
         Err(error) => refused = Err(error),
     });
     refused.map(|()| entries)
+}
+
+/// The keys of names to put, with their places.
+fn to_put<K: StructureKey>(kind: NameKind, names: &[(Key<'_>, u32)]) -> Result<Vec<(K, u32)>, InsertError> {
+    entries(kind, &|each| names.iter().for_each(|&(key, place)| each(key, place)))
+}
+
+/// The keys of names to remove.
+fn to_remove<K: StructureKey>(kind: NameKind, names: &[Key<'_>]) -> Result<Vec<K>, InsertError> {
+    let mut keys = Vec::with_capacity(names.len());
+    for &key in names {
+        keys.push(K::of(kind, key)?);
+        keys.extend(K::further(kind, key));
+    }
+    Ok(keys)
 }
 
 impl<S> Shared<S>
@@ -181,9 +196,7 @@ where
     S::Key: StructureKey,
 {
     fn change(&mut self, put: &[(Key<'_>, u32)], remove: &[Key<'_>], out: &mut ViewUpdates) -> Result<(), InsertError> {
-        let entry = |(key, place): &(Key<'_>, u32)| Ok((S::Key::of(self.kind, *key)?, *place));
-        let put = put.iter().map(entry).collect::<Result<Vec<Entry<S>>, InsertError>>()?;
-        let remove = remove.iter().map(|key| S::Key::of(self.kind, *key)).collect::<Result<Vec<_>, _>>()?;
+        let (put, remove) = (to_put::<S::Key>(self.kind, put)?, to_remove::<S::Key>(self.kind, remove)?);
         if self.is_bulk(put.len() + remove.len()) || self.behind {
             self.put_bulk(put)?;
             for key in remove {
@@ -210,15 +223,15 @@ where
     }
 
     fn undo(&mut self, put: &[(Key<'_>, u32)], remove: &[Key<'_>]) {
-        for (key, place) in put {
+        let kind = self.kind;
+        // A name that is no key of this structure was refused before anything changed.
+        for (key, place) in put.iter().filter_map(|name| to_put::<S::Key>(kind, &[*name]).ok()).flatten() {
             // The name was present before the change, so only a part that was built with it may fail here.
-            let Ok(key) = S::Key::of(self.kind, *key) else { continue };
-            if let Ok(change) = self.skeleton.insert(key, *place) {
+            if let Ok(change) = self.skeleton.insert(key, place) {
                 self.note(&change);
             }
         }
-        for key in remove {
-            let Ok(key) = S::Key::of(self.kind, *key) else { continue };
+        for key in remove.iter().filter_map(|name| to_remove::<S::Key>(kind, &[*name]).ok()).flatten() {
             let change = self.skeleton.remove(key);
             self.note(&change);
         }

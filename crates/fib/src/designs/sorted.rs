@@ -2,7 +2,7 @@
 //!
 //! Cost: log2(n) / 3 lines per lookup for names of one word; 64 W + l bits per name of W words with a value of l bits;
 //! any change sends the whole table.
-//! Alien names are all dropped. Texts of up to 63 bytes fit.
+//! Alien names are all dropped. A text of more than 63 bytes is an entry for every 53 bytes.
 //! Source: "Memory-efficient and Ultra-fast Network Lookup and Forwarding using Othello Hashing", section VI.
 
 use super::fixed::Fixed;

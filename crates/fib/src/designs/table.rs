@@ -123,6 +123,7 @@ where
 {
     fn lookup_batch(&self, burst: &Burst<'_>, values: &mut [u64]) {
         Q::Key::with_burst(self.kind, burst, |keys| self.query.lookup_batch(keys, values));
+        Q::Key::confirm(self.kind, burst, values, |keys, values| self.query.lookup_batch(keys, values));
     }
 
     fn apply(&mut self, update: &[u8]) -> Result<Applied, TableError> {
@@ -189,6 +190,7 @@ impl<R: BatchReader<[K]>, K: StructureKey> BatchReader<Burst<'_>> for ServedRead
     #[inline]
     fn lookup_batch(&mut self, burst: &Burst<'_>, values: &mut [u64]) {
         K::with_burst(self.kind, burst, |keys| self.reader.lookup_batch(keys, values));
+        K::confirm(self.kind, burst, values, |keys, values| self.reader.lookup_batch(keys, values));
     }
 
     fn has_phases(&self) -> bool {
@@ -205,6 +207,7 @@ impl<R: BatchReader<[K]>, K: StructureKey> BatchReader<Burst<'_>> for ServedRead
     #[inline]
     fn finish(&mut self, burst: &Burst<'_>, values: &mut [u64]) {
         K::with_burst(self.kind, burst, |keys| self.reader.finish(keys, values));
+        K::confirm(self.kind, burst, values, |keys, values| self.reader.lookup_batch(keys, values));
     }
 
     fn offline(&mut self) {
@@ -214,7 +217,7 @@ impl<R: BatchReader<[K]>, K: StructureKey> BatchReader<Burst<'_>> for ServedRead
 
 #[cfg(test)]
 mod tests {
-    use super::super::{BURST, DESIGNS, Key, NameList, Spec};
+    use super::super::{BURST, DESIGNS, Emitted, Key, NameList, Spec};
     use super::*;
     use crate::name::Name;
     use lookup::hash::{Digest, Family, SecretKey};
@@ -296,6 +299,72 @@ mod tests {
             for kind in [NameKind::Mac, NameKind::Ipv6] {
                 let spec = Spec::new(design, kind, Family::MulAdd, SecretKey::from_seed(seed), 8, N_NAMES as usize);
                 check(&spec, &mut rng, &format!("seed {seed}, {} of {kind}", design.name));
+            }
+        }
+    }
+
+    /// Texts of 1 byte to 4 KiB, which have their first bytes in common.
+    fn long_texts() -> Vec<Name> {
+        let text = |len: usize| -> String { (0..len).map(|at| char::from(b'a' + (at % 23) as u8)).collect() };
+        let lengths = (1..=12).map(|n| n * 17).chain([63, 64, 105, 106, 107, 1000, 4095, 4096]);
+        lengths.map(|len| Name::from_bytes(NameKind::Text, text(len).as_bytes()).expect("a text")).collect()
+    }
+
+    #[test]
+    fn exact_designs_tell_long_texts_apart_by_every_byte() {
+        for design in [&super::super::CUCKOO, &super::super::OGW, &super::super::BGW, &super::super::SORTED] {
+            let names = long_texts();
+            let key = SecretKey::from_seed(7);
+            let spec = Spec::new(design, NameKind::Text, Family::MulAdd, key, 8, names.len() + 1);
+            let keys = super::super::keys(&spec.hasher(), names.iter());
+            let each =
+                |each: &mut dyn FnMut(Key<'_>, u32)| keys.iter().zip(1..).for_each(|(key, place)| each(*key, place));
+            let mut control = (spec.design.halves.control)(&spec, &each, 1).expect("the names fit");
+            control.add_view((0..=100).collect(), &[], &[]).expect("values for all places");
+            let mut table = spec.table(&control.image(0).expect("a view")).expect("the image is its own");
+            let ask = |table: &dyn Table, digest: Digest, name: &Name| {
+                let burst = Burst { digests: &[digest], names: &NameList(&[name]) };
+                let (mut once, mut in_phases) = ([0], [0]);
+                table.lookup_batch(&burst, &mut once);
+                let mut reader = table.reader();
+                reader.begin(&burst);
+                reader.finish(&burst, &mut in_phases);
+                assert_eq!(once, in_phases, "{design}");
+                once[0]
+            };
+            for (key, value) in keys.iter().zip(1..) {
+                assert_eq!(ask(&*table, key.digest, key.name), value, "{design}: {} bytes", key.name.as_bytes().len());
+                // Another text, of which an enemy has made the digest the same.
+                for at in [0, key.name.as_bytes().len() / 2, key.name.as_bytes().len() - 1] {
+                    let mut other = key.name.as_bytes().to_vec();
+                    other[at] = b'!';
+                    let other = Name::from_bytes(NameKind::Text, &other).expect("a text");
+                    assert_eq!(
+                        ask(&*table, key.digest, &other),
+                        0,
+                        "{design}: byte {at} of {}",
+                        other.as_bytes().len()
+                    );
+                }
+            }
+            // All names at once, then half of them leave and the others move.
+            let digests: Vec<Digest> = keys.iter().map(|key| key.digest).collect();
+            let list: Vec<&Name> = names.iter().collect();
+            let mut values = vec![0; names.len()];
+            table.lookup_batch(&Burst { digests: &digests, names: &NameList(&list) }, &mut values);
+            assert_eq!(values, (1..=names.len() as u64).collect::<Vec<_>>(), "{design}");
+            for (at, key) in keys.iter().enumerate() {
+                let mut emitted = Vec::new();
+                let (put, gone) = ([(*key, 50)], [*key]);
+                let (put, gone) = if at % 2 == 0 { (&put[..], &gone[..0]) } else { (&put[..0], &gone[..]) };
+                control.change(put, gone, &mut emitted).expect("there is room");
+                for (_, emitted) in emitted {
+                    match emitted {
+                        Emitted::Update(bytes) => drop(table.apply(&bytes).expect("the next update")),
+                        Emitted::Whole(bytes) => table.overwrite(&bytes).expect("the whole table"),
+                    }
+                }
+                assert_eq!(ask(&*table, key.digest, key.name), if at % 2 == 0 { 50 } else { 0 }, "{design}: name {at}");
             }
         }
     }
