@@ -232,3 +232,62 @@ fn a_controller_refuses_a_rate_that_its_gateway_design_cannot_hold() {
     let (ok, stderr) = check("concise", "0.001");
     assert!(!ok && stderr.contains("design.fp") && stderr.contains("take ofw"), "{stderr}");
 }
+
+/// The number before these words.
+fn before(sentence: &str, words: &str) -> f64 {
+    let at = sentence.find(words).unwrap_or_else(|| panic!("`{words}` is not in `{sentence}`"));
+    sentence[..at].trim_end().rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn what_the_advice_says_is_true_of_tables_that_were_built() {
+    // Names that are short and long, and aliens that matter more and less.
+    for demand in [["mac", "0.001"], ["text", "0"]] {
+        let demand = ["-n", "32K", "--names", demand[0], "--fp", demand[1]];
+        let wanted: f64 = demand[5].parse().unwrap();
+        let measured = rows(&[&["compare", "-j", "--measure"][..], &demand].concat());
+        let of = |design: &Value| measured.iter().find(|row| row["design"] == *design).unwrap();
+        let built = |row: &Value| number(&row["measured"], "bits_per_name");
+        for advised in rows(&[&["advise", "-j"][..], &demand].concat()) {
+            let taken = of(&advised["design"]);
+            let passed = number(&taken["measured"], "false_positive_rate");
+            let reasons = advised["because"].as_array().unwrap().iter().map(|reason| reason.as_str().unwrap());
+            for reason in reasons {
+                if reason.starts_with("Memory") {
+                    let bits = before(reason, "bits a name") / built(taken);
+                    assert!((0.88..1.12).contains(&bits), "{reason}: {}", built(taken));
+                } else if reason.contains("stored whole") {
+                    let name_bits = if demand[3] == "text" { 416.0 } else { 48.0 };
+                    assert!(passed == 0.0 && built(taken) > name_bits, "{reason}: {taken}");
+                } else if reason.contains("may get any action") {
+                    assert!(passed > 0.5 && taken["measured"]["declared_false_positive_rate"].is_null(), "{taken}");
+                } else if reason.starts_with("Aliens") {
+                    let said = before(reason, "% of the aliens") / 100.0;
+                    assert!(said <= wanted && passed <= said + 6.0 * (said / 1e6).sqrt(), "{reason}: {passed}");
+                } else {
+                    assert!(reason.starts_with("Lookup"), "a sentence that nothing holds: {reason}");
+                }
+            }
+            for other in advised["others"].as_array().unwrap() {
+                let (row, against) = (of(&other["design"]), other["against"].as_str().unwrap());
+                let (passed, times) = (number(&row["measured"], "false_positive_rate"), built(row) / built(taken));
+                if against.contains("builds everything anew") {
+                    assert_eq!(row["changes"], "rebuild", "{other}");
+                } else if against.contains("nothing tells aliens") {
+                    assert!(passed > 0.5, "{other}: {passed}");
+                } else if against.contains("of the aliens get an action") {
+                    // Of a million aliens, none shows a rate of less than one in 100,000.
+                    let computed = number(row, "false_positive_rate");
+                    assert!(passed > wanted || computed < 1e-5, "{other}: {passed}");
+                } else if against.contains("times the memory") {
+                    let said = before(against, "times the memory");
+                    assert!((0.85..1.15).contains(&(said / times)), "{other}: {times}");
+                } else if against.contains("about the same memory") {
+                    assert!((0.85..1.15).contains(&times), "{other}: {times}");
+                } else {
+                    assert!(against.contains("times the fewest"), "a sentence that nothing holds: {against}");
+                }
+            }
+        }
+    }
+}

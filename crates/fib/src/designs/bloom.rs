@@ -1,6 +1,6 @@
 //! What Bloom forwarders have in common, whatever their policy.
 
-use super::{Aliens, Spec};
+use super::{Aliens, BUFFALO, SUMMARY_CACHE, Spec, bfw, buffalo, summary_cache};
 use lookup::bloom::MAX_HASHES;
 use lookup::bloom_fib::{Form, Policy, Settings, sizing};
 use std::ops::RangeInclusive;
@@ -27,7 +27,12 @@ pub(super) fn aliens(spec: &Spec, n_actions: u32) -> Aliens {
 
 /// What alien names get from this many filters of this rate each.
 pub(super) fn any_matches(rate: f64, n_filters: u32) -> Aliens {
-    Aliens::DroppedBut { rate: sizing::rate_of_all(std::iter::repeat_n(rate, n_filters as usize)) }
+    Aliens::DroppedBut { rate: rate_of_any(rate, n_filters) }
+}
+
+/// The probability that an alien matches any of this many filters.
+fn rate_of_any(rate: f64, n_filters: u32) -> f64 {
+    -(f64::from(n_filters) * (-rate).ln_1p()).exp_m1()
 }
 
 /// Bits of a slot of the exact table, at its load.
@@ -38,11 +43,20 @@ const EXCEPTION_BITS: f64 = 128.0 / 0.95;
 pub(super) fn least_memory(n_actions: u32, least: u8, bits_a_name: fn(u8) -> f64) -> u8 {
     let memory = |bits: u8| {
         let (rate, n_ports) = ((-f64::from(bits)).exp2(), f64::from(n_actions));
-        let any = sizing::rate_of_all(std::iter::repeat_n(rate, n_actions as usize));
-        bits_a_name(bits) + (1.0 - any / (n_ports * rate)) * EXCEPTION_BITS
+        bits_a_name(bits) + (1.0 - rate_of_any(rate, n_actions) / (n_ports * rate)) * EXCEPTION_BITS
     };
     let widths = least..=*FINGERPRINTS.end();
     widths.min_by(|a, b| memory(*a).total_cmp(&memory(*b))).unwrap_or(least)
+}
+
+/// The filters of a design that has one per port.
+pub(crate) fn filters(spec: &Spec) -> Settings {
+    let policy = match spec.design {
+        design if *design == BUFFALO => buffalo::policy(spec),
+        design if *design == SUMMARY_CACHE => summary_cache::policy(spec),
+        _ => bfw::policy(spec),
+    };
+    settings(spec, policy)
 }
 
 /// The settings of a forwarder with this policy.

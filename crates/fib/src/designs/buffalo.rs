@@ -35,6 +35,6 @@ fn bits_a_name(rate_bits: u8) -> f64 {
 }
 
 /// The bits per name at which each filter, evenly filled, has its rate, with k_max = 8.
-fn policy(spec: &Spec) -> Policy {
+pub(super) fn policy(spec: &Spec) -> Policy {
     Policy::buffalo((-f64::from(spec.fingerprint_bits)).exp2(), 1)
 }

@@ -61,6 +61,7 @@ pub use summary_cache::SUMMARY_CACHE;
 pub use table::{Reader, Table, TableError};
 pub use tss::TSS;
 
+pub(crate) use bloom::filters;
 pub(crate) use control::{Emitted, FibControl, Lacking, ViewUpdates};
 pub(crate) use keys::NameLayout;
 

@@ -34,6 +34,6 @@ impl Structure for SummaryCache {
     }
 }
 
-fn policy(_: &Spec) -> Policy {
+pub(super) fn policy(_: &Spec) -> Policy {
     Policy::summary_cache()
 }

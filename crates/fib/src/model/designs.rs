@@ -11,11 +11,17 @@ pub use super::demand::Demand;
 use super::lines::expected_lines;
 use super::{Bfw, Cfw, Cuckoo, Ofw, Symbols, mcq};
 use crate::designs::{self, Aliens, Design, NameLayout, Spec};
+use lookup::bloom_fib;
 use lookup::hash::{Family, SecretKey};
 use lookup::line::Trade;
 
 /// Bits of a slot of the exact table of a Bloom forwarder: a digest and a word for the value.
 const EXCEPTION_BITS: f64 = 128.0;
+/// Slots of the smallest, and room in it as a multiple of the names.
+const LEAST_SLOTS: f64 = 16.0;
+const EXCEPTION_ROOM: f64 = 1.25;
+/// Filters that stand for all where there are more.
+const SAMPLED_FILTERS: u32 = 256;
 /// Lines of a lookup in it: two buckets of four slots.
 const EXCEPTION_LINES: f64 = 2.0;
 /// Bits of a word.
@@ -272,42 +278,104 @@ fn of_cuckoo(parameters: String, s: Symbols, slot: f64) -> Figures {
 }
 
 /// Filters queried in turn, and the exact table, which every lookup reads.
-fn of_filters(design: &'static str, parameters: String, b: &Bfw, has_counters: bool) -> Figures {
+fn of_filters(demand: &Demand, design: &'static Design, parameters: String, b: &Bfw) -> Figures {
     let name = b.s.name_lines();
     let exceptions = b.cr() * b.s.n_k * b.s.e_l() * EXCEPTION_BITS;
-    let filters = if has_counters { b.memory() } else { b.fast_memory() };
+    let settings = designs::filters(&spec(demand, design).spec);
+    let built = built_filters(demand, &settings);
+    let filters = if settings.policy.has_counters() { b.memory() } else { b.fast_memory() };
     Figures {
-        design,
+        design: design.name,
         parameters,
         l_f: 0,
         bits: filters + exceptions,
-        built_bits: filters + exceptions,
+        built_bits: built.bits,
         fast_bits: b.fast_memory() + exceptions,
         lines: b.c_m() - name + EXCEPTION_LINES,
         lines_alien: b.c_m_alien() - name + EXCEPTION_LINES,
         hashes: b.c_h() + EXCEPTION_LINES,
         hashes_alien: b.c_h_alien() + EXCEPTION_LINES,
-        fp: b.fp(),
+        fp: built.fp,
         holds: false,
-        cr: Some(b.cr()),
+        cr: Some(built.cr),
         updates: Updates::Cells,
     }
 }
 
+/// Filters and exact table as they are built.
+struct BuiltFilters {
+    bits: f64,
+    /// Share of aliens that get an action from a new table.
+    fp: f64,
+    /// Share of names in the exact table.
+    cr: f64,
+}
+
+/// What is built for names that choose their ports at random. A filter begins at a line and has room for the names that
+/// fit one, so with few names a port it has more bits than they need, and fewer false positives.
+fn built_filters(demand: &Demand, settings: &bloom_fib::Settings) -> BuiltFilters {
+    let (n, d) = (demand.n_names.max(1) as f64, demand.n_actions.max(1));
+    // There are filters up to the next power of two of ports, as far as values go. Ports are alike: where there are
+    // many, some stand for all.
+    let n_filters = d.next_power_of_two().min((1 << demand.value_bits) - 1).max(d);
+    let (used, times) = match n_filters {
+        ..=SAMPLED_FILTERS => (d, 1.0),
+        _ => {
+            let times = f64::from(n_filters) / f64::from(SAMPLED_FILTERS);
+            ((f64::from(d) / times).round() as u32, times)
+        }
+    };
+    let n_of: Vec<u64> = std::iter::once(0).chain(at_random(n / f64::from(d), used)).collect();
+    let sample = bloom_fib::expected(settings, &n_of);
+    let ln_none = sample.ln_none * times;
+    // The filters before a name's own are any share of all.
+    let cr = match times > 1.0 {
+        false => sample.n_exceptions / n_of.iter().sum::<u64>().max(1) as f64,
+        true if ln_none > -1e-9 => 0.0,
+        true => 1.0 - ln_none.exp_m1() / ln_none,
+    };
+    let filters = sample.bits as f64 * times;
+    let s = demand.symbols();
+    let spare = cr * n * EXCEPTION_ROOM;
+    let slots = (spare * s.e_l()).max(LEAST_SLOTS);
+    BuiltFilters { bits: filters + slots * EXCEPTION_BITS + counters(&s, spare), fp: -ln_none.exp_m1(), cr }
+}
+
+/// Names of `n_ports` ports that each have `mean` on average, if chance distributes them: quantiles of a Poisson
+/// distribution, and just the mean where that is nearly the same.
+fn at_random(mean: f64, n_ports: u32) -> Vec<u64> {
+    if mean > 1000.0 {
+        return vec![mean.ceil() as u64; n_ports as usize];
+    }
+    let (mut names, mut share) = (0u64, (-mean).exp());
+    let mut sum = share;
+    let quantile = |port: u32| {
+        let wanted = (f64::from(port) + 0.5) / f64::from(n_ports);
+        while sum < wanted && (names as f64) < 3.0 * mean + 50.0 {
+            names += 1;
+            share *= mean / names as f64;
+            sum += share;
+        }
+        names
+    };
+    (0..n_ports).map(quantile).collect()
+}
+
 /// Half-full filters with `l` functions and counters.
-fn half_full(demand: &Demand, l: u32) -> Figures {
+fn half_full(demand: &Demand, design: &'static Design) -> Figures {
+    let l = fingerprint_bits(demand, design);
     let b = Bfw { s: demand.symbols(), l, p: 0.5 };
-    Figures { l_f: l, ..of_filters("bfw", format!("l={l}"), &b, true) }
+    Figures { l_f: l, ..of_filters(demand, design, format!("l={l}"), &b) }
 }
 
 /// As many functions as the design is built with.
 fn bfw(demand: &Demand) -> Figures {
-    half_full(demand, fingerprint_bits(demand, &designs::BFW))
+    half_full(demand, &designs::BFW)
 }
 
 /// Whole names in a cuckoo table, which says whether a name is valid, and behind it BFW.
 fn bgw(demand: &Demand) -> Figures {
-    let filters = half_full(demand, fingerprint_bits(demand, &designs::BGW));
+    let filters = half_full(demand, &designs::BGW);
     let names = of_cuckoo(String::new(), Symbols { l_p: 1, ..demand.symbols() }, slot_bits(demand, 1));
     Figures {
         design: "bgw",
@@ -328,13 +396,13 @@ fn buffalo(demand: &Demand) -> Figures {
     let b = fingerprint_bits(demand, &designs::BUFFALO);
     let l = b.min(mcq::K_MAX);
     let filters = Bfw::with_rate(demand.symbols(), l, 0.5f64.powi(b as i32));
-    Figures { l_f: b, ..of_filters("buffalo", format!("k={l}, f=2^-{b}"), &filters, false) }
+    Figures { l_f: b, ..of_filters(demand, &designs::BUFFALO, format!("k={l}, f=2^-{b}"), &filters) }
 }
 
 fn summary_cache(demand: &Demand) -> Figures {
     let (bits_a_name, l) = SUMMARY;
     let b = Bfw { s: demand.symbols(), l, p: (-f64::from(l) / bits_a_name).exp() };
-    of_filters("summary-cache", format!("k={l}"), &b, true)
+    of_filters(demand, &designs::SUMMARY_CACHE, format!("k={l}"), &b)
 }
 
 /// What static maps share: no alien is recognised.
@@ -424,7 +492,7 @@ fn tss(demand: &Demand) -> Figures {
 mod tests {
     use super::*;
     use crate::designs::{DESIGNS, Design, Spec};
-    use crate::name::NameKind;
+    use crate::name::{Name, NameKind};
     use lookup::hash::{Family, SecretKey};
 
     fn demand() -> Demand {
@@ -476,6 +544,32 @@ mod tests {
         for (short, long) in all(&demand()).into_iter().zip(all(&long)) {
             let keeps_names = ["ogw", "cuckoo", "bgw", "sorted"].contains(&short.design);
             assert_eq!(short.built_bits < long.built_bits, keeps_names, "{}", short.design);
+        }
+    }
+
+    /// With thousands of ports a filter has a few names, and more bits than they need.
+    #[test]
+    fn filters_have_the_size_that_is_computed_however_many_ports_there_are() {
+        for (n, n_actions) in [(1000, 32), (50_000, 8), (20_000, 300), (8000, 3000)] {
+            let demand = Demand { kind: NameKind::Ipv4, ..Demand::new(NameKind::Ipv4, n, n_actions, 0.01) };
+            for design in [&designs::BFW, &designs::BUFFALO, &designs::SUMMARY_CACHE] {
+                let row = of(&demand, design.name);
+                let spec = spec(&demand, design).spec;
+                let names: Vec<_> =
+                    (0..n as u32).map(|i| Name::from_bytes(NameKind::Ipv4, &i.to_be_bytes()).unwrap()).collect();
+                let keys = designs::keys(&spec.hasher(), names.iter());
+                let value = |digest: u64| 1 + ((u128::from(digest) * u128::from(n_actions)) >> 64) as u16;
+                let entries: Vec<_> =
+                    keys.into_iter().map(|key| (key, value(lookup::hash::mix64(key.digest.0)))).collect();
+                let built = spec.build(&entries, 1).unwrap().size_bits() as f64;
+                let (computed, built) = (row.built_bits / n as f64, built / n as f64);
+                println!("{}, {n} names, {n_actions} ports: {computed:.1} computed, {built:.1} built", design.name);
+                assert!(
+                    (0.9..1.1).contains(&(built / computed)),
+                    "{}: {computed} computed, {built} built",
+                    design.name
+                );
+            }
         }
     }
 

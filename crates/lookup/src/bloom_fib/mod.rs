@@ -48,6 +48,7 @@ mod table;
 pub mod update;
 pub mod view;
 
+pub use capacity::{Expected, expected};
 pub use control::{BloomFib, Figures};
 pub use names::Names;
 pub use plan::{Plan, PortShape};
@@ -109,6 +110,14 @@ impl Policy {
     /// Whether the data plane has counters.
     pub fn has_counters(self) -> bool {
         !matches!(self, Self::Buffalo { .. })
+    }
+
+    /// Bits per name of a filter.
+    fn bits_a_name(self) -> f64 {
+        match self {
+            Self::Bfw { hashes } => f64::from(hashes) / std::f64::consts::LN_2,
+            Self::Buffalo { bits_a_name, .. } | Self::SummaryCache { bits_a_name, .. } => bits_a_name.into(),
+        }
     }
 
     fn max_hashes(self) -> u8 {

@@ -12,7 +12,7 @@ use crate::traits::ApplyError;
 /// Increment between the mixes of one name: the 64-bit golden ratio, odd.
 const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 /// Filters begin at cache line boundaries.
-const LINE_BITS: u64 = 512;
+pub(super) const LINE_BITS: u64 = 512;
 /// Maximum number of cells of a table.
 pub(super) const MAX_CELLS: u64 = 1 << 36;
 
