@@ -79,6 +79,7 @@ pub mod flow;
 pub mod line;
 pub mod lpm;
 pub mod othello;
+pub mod rules;
 pub mod static_map;
 pub mod tuple_space;
 

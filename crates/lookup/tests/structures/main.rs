@@ -33,6 +33,7 @@ mod publish;
 mod publish_schedules;
 mod rates;
 mod restart;
+mod rules;
 mod spread;
 mod static_replicas;
 mod statics;

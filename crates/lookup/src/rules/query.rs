@@ -1,0 +1,424 @@
+//! Rules, query half: slots and rules as words, the order in which tables are tried, and readers of all of it.
+//!
+//! A burst is looked up in one table after the other. In each, all flows that a rule of it could still answer are masked and
+//! hashed, their lines are fetched, and the runs that were found are compared.
+//!
+//! The writer changes a run by writing it elsewhere and then its slot, and may reuse the old place at once. A reader that
+//! overlaps a write repeats its burst (`SeqLock`), and eventually waits for the writer.
+
+#![expect(unsafe_code, reason = "calls loops that are compiled for a processor")]
+
+use std::hint::select_unpredictable;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::kernel::{Compare, Scalar};
+use super::layout::{BLOCK, LINE_SLOTS, Slot, digests, home, next_line, rule_words, tag};
+use super::mask::Mask;
+use super::rule::{Flow, PRIORITY_AT, value_of};
+use super::update::{Change, Image, Update};
+use super::{Settings, table_prf};
+use crate::base::atomic_words::AtomicWords;
+use crate::base::part::PartId;
+use crate::base::prefetch::{BURST, prefetch};
+#[cfg(target_arch = "x86_64")]
+use crate::base::processor::Vectors;
+use crate::base::processor::{Kernel, Reads, prefetch_pays};
+use crate::hash::{Digest, Hasher};
+use crate::publish::rcu::{RcuCell, RcuReader};
+use crate::publish::seq_lock::SeqLock;
+use crate::traits::{Applied, ApplyError, BatchReader, Query};
+
+/// Slots and rules.
+struct Memory {
+    slots: AtomicWords,
+    words: AtomicWords,
+}
+
+/// A table in the form that lookups need.
+#[derive(Clone, Copy)]
+struct Probe<const W: usize> {
+    bits: Flow<W>,
+    /// The highest priority of its rules.
+    highest: u32,
+    id: u16,
+    mask: Mask,
+}
+
+impl<const W: usize> Probe<W> {
+    fn new(id: u16, mask: Mask, highest: u32) -> Self {
+        Self { bits: mask.flow(), highest, id, mask }
+    }
+}
+
+/// What readers see at one moment.
+struct Version<const W: usize> {
+    memory: Arc<Memory>,
+    /// In the order in which they are tried.
+    probes: Vec<Probe<W>>,
+    hasher: Hasher,
+    /// Whether slots and runs are fetched before they are read.
+    prefetches: bool,
+}
+
+impl<const W: usize> Version<W> {
+    fn new(memory: Arc<Memory>, probes: impl Iterator<Item = Probe<W>>, hasher: &Hasher) -> Self {
+        let mut probes: Vec<_> = probes.collect();
+        probes.sort_unstable_by_key(|probe| std::cmp::Reverse((probe.highest, probe.mask)));
+        let bytes = (memory.slots.len() + memory.words.len()) * 8;
+        Self { memory, probes, hasher: hasher.clone(), prefetches: prefetch_pays(Reads::Line, bytes) }
+    }
+
+    fn size_bytes(&self) -> usize {
+        size_of_val(&self.probes[..])
+    }
+
+    /// Finds the values of up to a burst of flows. Returns the numbers of slots searched and of rules compared.
+    #[inline]
+    fn search(&self, kernel: Kernel, flows: &[Flow<W>], values: &mut [u64]) -> [usize; 2] {
+        match kernel.vectors() {
+            // SAFETY: the processor has the instructions.
+            #[cfg(target_arch = "x86_64")]
+            Vectors::Avx512 | Vectors::Avx512Ifma => unsafe { search_avx512(self, flows, values) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Vectors::Avx2 => unsafe { search_avx2(self, flows, values) },
+            _ => self.search_by::<Scalar>(flows, values),
+        }
+    }
+
+    #[inline(always)]
+    fn search_by<C: Compare>(&self, flows: &[Flow<W>], values: &mut [u64]) -> [usize; 2] {
+        let (slots, words): (&[AtomicU64], &[AtomicU64]) = (&self.memory.slots, &self.memory.words);
+        let n_lines = slots.len() / LINE_SLOTS;
+        let mut best = [0u64; BURST];
+        let mut open: [u8; BURST] = std::array::from_fn(|at| at as u8);
+        let (mut masked, mut found) = ([Flow::<W>::default(); BURST], [Digest(0); BURST]);
+        let (mut lines, mut runs) = ([0usize; BURST], [(0u8, Slot(0)); BURST]);
+        let (mut n_open, mut counts) = (flows.len(), [0; 2]);
+        for probe in &self.probes {
+            // The flows for which a rule of this or a later table could still win.
+            let mut n_left = 0;
+            for at in 0..n_open {
+                let index = open[at];
+                open[n_left] = index;
+                n_left += usize::from(best[usize::from(index) % BURST] >> PRIORITY_AT <= u64::from(probe.highest));
+            }
+            n_open = n_left;
+            if n_open == 0 {
+                break;
+            }
+            let open = &open[..n_open];
+            for (masked, &index) in masked.iter_mut().zip(open) {
+                *masked = flows[usize::from(index)].masked(&probe.bits);
+            }
+            digests(&self.hasher, probe.id, &masked[..n_open], &mut found[..n_open]);
+            for (line, &digest) in lines.iter_mut().zip(&found[..n_open]) {
+                *line = home(digest, n_lines);
+            }
+            if self.prefetches {
+                // The first miss of a probe. Those of a burst are in flight together.
+                lines[..n_open].iter().for_each(|&line| prefetch(slots.as_ptr().wrapping_add(line).cast()));
+            }
+            let mut n_runs = 0;
+            for ((&index, &digest), &line) in open.iter().zip(&found).zip(&lines) {
+                let slot = self.slot::<C>(slots, line, tag(digest));
+                runs[n_runs % BURST] = (index, slot);
+                n_runs += usize::from(slot.n_rules() > 0);
+            }
+            let runs = &runs[..n_runs];
+            if self.prefetches {
+                // The second miss: the first line of a run, of which the processor fetches the later ones by itself.
+                let block = |slot: Slot| words.as_ptr().wrapping_add(slot.first() * rule_words::<W>());
+                runs.iter().for_each(|&(_, slot)| prefetch(block(slot).cast()));
+            }
+            for &(index, slot) in runs {
+                let at = usize::from(index) % BURST;
+                best[at] = best[at].max(Self::first_match::<C>(words, slot, &flows[at]));
+                counts[1] += slot.n_rules();
+            }
+            counts[0] += n_open;
+        }
+        for (value, best) in values.iter_mut().zip(best) {
+            *value = value_of(best).into();
+        }
+        counts
+    }
+
+    /// The slot with a tag, from a line on; 0 if there is none.
+    #[inline(always)]
+    fn slot<C: Compare>(&self, slots: &[AtomicU64], mut line: usize, tag: u64) -> Slot {
+        // Mostly once: lines are half full.
+        for _ in 0..slots.len() / LINE_SLOTS {
+            assert!(line + LINE_SLOTS <= slots.len(), "digests are scaled to the lines");
+            // SAFETY: there is a line.
+            let (found, empty) = unsafe { C::find(slots[line..].as_ptr(), tag) };
+            if found | empty != 0 {
+                // A line without the tag: its first empty slot, or any that is, is 0.
+                let which = select_unpredictable(found != 0, found, empty);
+                return Slot(slots[line + which.trailing_zeros() as usize % LINE_SLOTS].load(Relaxed));
+            }
+            line = next_line(line, slots.len());
+        }
+        Slot(0)
+    }
+
+    /// The last word of the rule of a run that answers a flow, 0 if none does.
+    #[inline(always)]
+    fn first_match<C: Compare>(words: &[AtomicU64], slot: Slot, flow: &Flow<W>) -> u64 {
+        let (mut first, mut left) = (slot.words::<W>().start, slot.n_rules());
+        // Mostly once: a table with room is found for nearly all rules.
+        loop {
+            let n_rules = left.min(BLOCK);
+            // A slot that is written meanwhile may point anywhere; then the burst is repeated.
+            let end = first + n_rules * rule_words::<W>() + BLOCK;
+            let Some(block) = words.get(first..end) else { return 0 };
+            // SAFETY: there are so many rules, and eight words behind them.
+            let matches = unsafe { C::matches(block.as_ptr(), n_rules, flow) };
+            let lane = matches.trailing_zeros() as usize % BLOCK;
+            let last = block[(2 * W + 1) * n_rules + lane].load(Relaxed);
+            let last = select_unpredictable(matches == 0, 0, last);
+            left -= n_rules;
+            first = end - BLOCK;
+            if left == 0 || last != 0 {
+                return last;
+            }
+        }
+    }
+}
+
+/// Query half of rules, and the handle of its one writer.
+pub struct RulesQuery<const W: usize> {
+    cell: RcuCell<Version<W>>,
+    seq_lock: Arc<SeqLock>,
+    hasher: Hasher,
+    settings: Settings,
+    version: u64,
+    digest: u64,
+}
+
+impl<const W: usize> RulesQuery<W> {
+    /// The rules of an image.
+    /// # Errors
+    /// [`ApplyError`].
+    pub fn from_image(settings: &Settings, image: &Image) -> Result<Self, ApplyError> {
+        let hasher = Hasher::new(settings.family, &settings.key);
+        let version = Self::version_of(settings, &hasher, image)?;
+        Ok(Self {
+            cell: RcuCell::new(version),
+            seq_lock: Arc::default(),
+            hasher,
+            settings: settings.clone(),
+            version: image.version,
+            digest: image.digest,
+        })
+    }
+
+    fn version_of(settings: &Settings, hasher: &Hasher, image: &Image) -> Result<Version<W>, ApplyError> {
+        image.check::<W>().map_err(|reason| ApplyError::Malformed { reason })?;
+        let seed = settings.seed();
+        let slots = image.slots.iter().enumerate().fold(0, |digest, (index, &slot)| {
+            digest
+                ^ Slot(slot).prf(
+                    seed,
+                    index,
+                    image.words.get(Slot(slot).words::<W>()).unwrap_or_default().iter().copied(),
+                )
+        });
+        let tables = image.tables.iter();
+        let got = tables.fold(slots, |digest, &(id, mask, highest)| digest ^ table_prf(seed, id, mask, highest));
+        ApplyError::check_digest(PartId::WHOLE, got, image.digest)?;
+        let words = AtomicWords::zeroed(image.capacity as usize * rule_words::<W>() + BLOCK)?;
+        for (to, &from) in words.iter().zip(&image.words) {
+            to.store(from, Relaxed);
+        }
+        let memory = Memory { slots: AtomicWords::filled(&image.slots)?, words };
+        let probes = image.tables.iter().map(|&(id, mask, highest)| Probe::new(id, mask, highest));
+        Ok(Version::new(Arc::new(memory), probes, hasher))
+    }
+
+    /// The number of rules.
+    pub fn n_rules(&self) -> usize {
+        self.cell.get().memory.slots.iter().map(|slot| Slot(slot.load(Relaxed)).n_rules()).sum()
+    }
+
+    /// Tables that have rules.
+    pub fn n_tables(&self) -> usize {
+        self.cell.get().probes.len()
+    }
+
+    /// The version and the digest.
+    pub fn held(&self) -> (u64, u64) {
+        (self.version, self.digest)
+    }
+
+    /// As [`Query::lookup_batch`]; returns the numbers of slots searched and of rules compared.
+    /// # Panics
+    /// When `values` is shorter than `flows`.
+    pub fn lookup_counted(&self, flows: &[Flow<W>], values: &mut [u64]) -> [usize; 2] {
+        self.lookup_with(Kernel::get(), flows, values)
+    }
+
+    /// As [`lookup_counted`](Self::lookup_counted), by the loops of a kernel.
+    /// # Panics
+    /// When `values` is shorter than `flows`.
+    pub fn lookup_with(&self, kernel: Kernel, flows: &[Flow<W>], values: &mut [u64]) -> [usize; 2] {
+        let values = &mut values[..flows.len()];
+        let bursts = flows.chunks(BURST).zip(values.chunks_mut(BURST));
+        bursts.fold([0; 2], |[slots, rules], (flows, values)| {
+            let [more_slots, more_rules] = self.cell.get().search(kernel, flows, values);
+            [slots + more_slots, rules + more_rules]
+        })
+    }
+
+    /// A reader for another thread.
+    pub fn reader(&self) -> Reader<W> {
+        Reader { version: self.cell.reader(), seq_lock: Arc::clone(&self.seq_lock) }
+    }
+
+    fn change(&mut self, change: &Change) -> Result<(), ApplyError> {
+        let malformed = |reason| ApplyError::Malformed { reason };
+        let (version, seed) = (self.cell.get(), self.settings.seed());
+        let Memory { slots, words } = &*version.memory;
+        let mut got = self.digest;
+        if !change.slots.is_sorted_by(|a, b| a.index < b.index) {
+            return Err(malformed("slots are out of order"));
+        }
+        for write in &change.slots {
+            let index = write.index as usize;
+            let old = Slot(slots.get(index).ok_or(malformed("there are fewer slots"))?.load(Relaxed));
+            let (new, room) = (Slot(write.slot), words.get(Slot(write.slot).words::<W>()));
+            if room.is_none_or(|room| room.len() != write.run.len()) {
+                return Err(malformed("there is no room for a run"));
+            }
+            let before = words.get(old.words::<W>()).unwrap_or_default().iter().map(|word| word.load(Relaxed));
+            got ^= old.prf(seed, index, before) ^ new.prf(seed, index, write.run.iter().copied());
+        }
+        let mut probes = None;
+        for &(id, mask, highest) in &change.tables {
+            let probes: &mut Vec<Probe<W>> = probes.get_or_insert_with(|| version.probes.clone());
+            if let Some(at) = probes.iter().position(|probe| probe.id == id) {
+                let old = probes.swap_remove(at);
+                got ^= table_prf(seed, id, old.mask, old.highest);
+            }
+            if let Some(highest) = highest {
+                probes.push(Probe::new(id, mask, highest));
+                got ^= table_prf(seed, id, mask, highest);
+            }
+        }
+        ApplyError::check_digest(PartId::WHOLE, got, change.digest)?;
+        let next = probes.map(|probes| Version::new(Arc::clone(&version.memory), probes.into_iter(), &self.hasher));
+        if next.is_some() {
+            self.cell.may_replace()?;
+        }
+        let memory = Arc::clone(&self.cell.get().memory);
+        let seq_lock = Arc::clone(&self.seq_lock);
+        seq_lock.write(|| {
+            for write in &change.slots {
+                let places = &memory.words[Slot(write.slot).words::<W>()];
+                places.iter().zip(&write.run).for_each(|(to, &from)| to.store(from, Relaxed));
+                memory.slots[write.index as usize].store(write.slot, Relaxed);
+            }
+            if let Some(next) = next {
+                let bytes = self.cell.get().size_bytes();
+                self.cell.replace_now(next, bytes);
+            }
+        });
+        (self.version, self.digest) = (change.to, change.digest);
+        Ok(())
+    }
+}
+
+impl<const W: usize> Query for RulesQuery<W> {
+    type Key = Flow<W>;
+    type Update = Update;
+
+    fn lookup(&self, flow: Flow<W>) -> u64 {
+        let mut value = [0];
+        self.lookup_counted(&[flow], &mut value);
+        value[0]
+    }
+
+    fn lookup_batch(&self, flows: &[Flow<W>], values: &mut [u64]) {
+        self.lookup_counted(flows, values);
+    }
+
+    fn apply(&mut self, update: &Update) -> Result<Applied, ApplyError> {
+        let current = self.version;
+        match update {
+            Update::Change(change) if change.to <= current => return Ok(Applied::AlreadyThere),
+            Update::Whole(image) if image.version <= current => return Ok(Applied::AlreadyThere),
+            Update::Change(change) => {
+                ApplyError::check_version(PartId::WHOLE, current, change.from)?;
+                self.change(change)?;
+            }
+            Update::Whole(image) => {
+                self.cell.may_replace()?;
+                let next = Self::version_of(&self.settings, &self.hasher, image)?;
+                let memory = &self.cell.get().memory;
+                let bytes = (memory.slots.len() + memory.words.len()) * 8;
+                let seq_lock = Arc::clone(&self.seq_lock);
+                seq_lock.write(|| self.cell.replace_now(next, bytes));
+                (self.version, self.digest) = (image.version, image.digest);
+            }
+        }
+        Ok(Applied::Applied)
+    }
+
+    fn size_bits(&self) -> u64 {
+        let version = self.cell.get();
+        let memory = &version.memory;
+        ((memory.slots.len() + memory.words.len()) * 64 + version.size_bytes() * 8) as u64
+    }
+}
+
+/// A reader thread's handle, used concurrently with the writer.
+pub struct Reader<const W: usize> {
+    version: RcuReader<Version<W>>,
+    seq_lock: Arc<SeqLock>,
+}
+
+impl<const W: usize> BatchReader<[Flow<W>]> for Reader<W> {
+    fn lookup_batch(&mut self, flows: &[Flow<W>], values: &mut [u64]) {
+        let values = &mut values[..flows.len()];
+        let Self { version, seq_lock } = self;
+        for (flows, values) in flows.chunks(BURST).zip(values.chunks_mut(BURST)) {
+            seq_lock.read(|| {
+                let (version, _pin) = version.pin();
+                version.search(Kernel::get(), flows, values);
+            });
+        }
+    }
+
+    fn offline(&mut self) {
+        self.version.offline();
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+use x86::*;
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::super::kernel::{Avx2, Avx512};
+    use super::{Flow, Version};
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,popcnt")]
+    pub(super) fn search_avx512<const W: usize>(
+        version: &Version<W>,
+        flows: &[Flow<W>],
+        values: &mut [u64],
+    ) -> [usize; 2] {
+        version.search_by::<Avx512>(flows, values)
+    }
+
+    #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
+    pub(super) fn search_avx2<const W: usize>(
+        version: &Version<W>,
+        flows: &[Flow<W>],
+        values: &mut [u64],
+    ) -> [usize; 2] {
+        version.search_by::<Avx2>(flows, values)
+    }
+}
