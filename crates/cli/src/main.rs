@@ -16,6 +16,7 @@ mod lpm;
 mod pki;
 mod remote;
 mod rib;
+mod rules;
 mod store;
 mod switch;
 
@@ -59,6 +60,9 @@ enum Command {
     /// Tables of IP prefixes offline: from a list to a file, and the longest prefix of an address
     #[command(subcommand)]
     Lpm(lpm::LpmCommand),
+    /// Rules over five-tuples offline: from a list to a file, and the rule that answers for a flow
+    #[command(subcommand)]
+    Rules(rules::RulesCommand),
     /// Print the completion script of a shell
     Completions {
         /// The shell to complete for
@@ -71,7 +75,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ("Run", &["demo", "controller", "switch", "store"]),
     ("Network", &["name", "host", "link", "flow"]),
     ("Trust", &["pki", "rekey", "audit"]),
-    ("Offline tables", &["fib", "filter", "lpm"]),
+    ("Offline tables", &["fib", "filter", "lpm", "rules"]),
     ("Laboratory", &["bench", "repro"]),
     ("Other", &["completions", "help"]),
 ];
@@ -119,6 +123,7 @@ fn run(command: Command, out: &Output) -> anyhow::Result<()> {
         Command::Fib(command) => command.run(out),
         Command::Filter(command) => command.run(out),
         Command::Lpm(command) => command.run(out),
+        Command::Rules(command) => command.run(out),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut laboratory::add_in_full_to(product()), "fibula", &mut script);

@@ -5,7 +5,8 @@
 //!              ├─► network ─► messages ─► codec ─► … ─► replica (the switch's side)
 //! topology     ┘      └─► durable rows (what the store commits before the messages go out)
 //! ```
-//! `list` reads names from files; `file` is a FIB without a network; `designs` defines the FIB designs.
+//! `list` reads names from files; `file` is a FIB without a network; `designs` defines the FIB designs;
+//! `rules` are lists and tables of rules over five-tuples.
 
 pub mod action;
 pub mod codec;
@@ -21,5 +22,6 @@ pub mod name;
 pub mod network;
 pub mod replica;
 pub mod rib;
+pub mod rules;
 pub mod topology;
 pub mod unicast;

@@ -338,10 +338,7 @@ fn parse_five_tuple(text: &str) -> Result<Vec<u8>, &'static str> {
     let (source, destination) = ends.split_once("->").ok_or("no '->' between source and destination")?;
     let source: SocketAddr = source.trim().parse().map_err(|_| "the source is no address:port")?;
     let destination: SocketAddr = destination.trim().parse().map_err(|_| "the destination is no address:port")?;
-    let protocol = match PROTOCOLS.iter().find(|(name, _)| name.eq_ignore_ascii_case(protocol)) {
-        Some((_, number)) => *number,
-        None => protocol.parse().map_err(|_| "the protocol is neither a known name nor a number below 256")?,
-    };
+    let protocol = protocol_number(protocol).ok_or("the protocol is neither a known name nor a number below 256")?;
     let mut bytes = Vec::with_capacity(37);
     match (source.ip(), destination.ip()) {
         (IpAddr::V4(a), IpAddr::V4(b)) => bytes.extend([a.octets(), b.octets()].concat()),
@@ -352,6 +349,12 @@ fn parse_five_tuple(text: &str) -> Result<Vec<u8>, &'static str> {
     bytes.extend(source.port().to_be_bytes());
     bytes.extend(destination.port().to_be_bytes());
     Ok(bytes)
+}
+
+/// The number of an IP protocol, by name or number.
+pub(crate) fn protocol_number(text: &str) -> Option<u8> {
+    let known = PROTOCOLS.iter().find(|(name, _)| name.eq_ignore_ascii_case(text));
+    known.map_or_else(|| text.parse().ok(), |(_, number)| Some(*number))
 }
 
 fn parse_hex(digits: &str) -> Result<Vec<u8>, &'static str> {

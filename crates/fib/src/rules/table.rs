@@ -1,0 +1,273 @@
+//! The tables of a list of rules, and the file that has them.
+//!
+//! ```text
+//!  0  "fibulaRL"          8   magic
+//!  8  format version      2   1
+//! 10  family of digests   1
+//! 11  key of digests     32
+//! 43  rules               4   number 0, no rule, has no entry here
+//! 47  rules                   each: line 4, length of the action 1, UTF-8
+//!  …  table of IPv4           its bytes 4, a whole update: docs/formats/rules.md
+//!  …  table of IPv6           likewise
+//!  …  checksum            8   XXH3-64 of everything before
+//! ```
+//! All integers are little-endian. Bounds are checked before anything is allocated for them.
+
+use super::ListedRule;
+use crate::codec::{DecodeError, Input, put_bytes, put_u32, put_u64};
+use crate::messages::fingerprint;
+use crate::name::{Name, NameKind};
+use lookup::base::bytes::{self, BytesError};
+use lookup::hash::{Family, SecretKey};
+use lookup::rules::{Flow, Image, RuleError, Rules, RulesQuery, Settings, Update};
+use lookup::traits::{ApplyError, Query};
+
+/// How a file begins.
+pub const MAGIC: &[u8; 8] = b"fibulaRL";
+/// The version of the format.
+pub const FORMAT: u16 = 1;
+
+/// The tables of a list of rules, for lookups.
+pub struct RuleTable {
+    settings: Settings,
+    /// Line and action of each rule.
+    rules: Vec<(u32, String)>,
+    v4: RulesQuery<1>,
+    v6: RulesQuery<4>,
+    images: [Image; 2],
+}
+
+/// The rule that answers for a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Match<'a> {
+    /// Its line in the list.
+    pub line: u32,
+    /// Its action.
+    pub action: &'a str,
+}
+
+impl RuleTable {
+    /// The tables of these rules, under a random key.
+    /// # Errors
+    /// [`RuleTableError::Rule`].
+    pub fn build(list: &[ListedRule]) -> Result<Self, RuleTableError> {
+        let settings = Settings::new(Family::MulAdd, &SecretKey::random());
+        let of = |is_v4: bool| {
+            let rules = list.iter().filter(|rule| rule.is_v4.is_none_or(|version| version == is_v4));
+            rules.map(|rule| rule.rule.clone()).collect::<Vec<_>>()
+        };
+        let images = [
+            Rules::<1>::build(settings.clone(), &of(true))?.image(),
+            Rules::<4>::build(settings.clone(), &of(false))?.image(),
+        ];
+        let rules = list.iter().map(|rule| (rule.line as u32, rule.action.clone())).collect();
+        Self::of(settings, rules, images)
+    }
+
+    fn of(settings: Settings, rules: Vec<(u32, String)>, images: [Image; 2]) -> Result<Self, RuleTableError> {
+        let v4 = RulesQuery::from_image(&settings, &images[0])?;
+        let v6 = RulesQuery::from_image(&settings, &images[1])?;
+        Ok(Self { settings, rules, v4, v6, images })
+    }
+
+    /// The number of rules.
+    pub fn len(&self) -> usize {
+        self.rules.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    /// Line and action of each rule.
+    pub fn rules(&self) -> impl Iterator<Item = Match<'_>> {
+        self.rules.iter().map(|(line, action)| Match { line: *line, action })
+    }
+
+    /// The table of IPv4.
+    pub fn v4(&self) -> &RulesQuery<1> {
+        &self.v4
+    }
+
+    /// The table of IPv6.
+    pub fn v6(&self) -> &RulesQuery<4> {
+        &self.v6
+    }
+
+    /// The rule with a number; none for 0.
+    pub fn rule(&self, number: u64) -> Option<Match<'_>> {
+        let (line, action) = self.rules.get((number as usize).checked_sub(1)?)?;
+        Some(Match { line: *line, action })
+    }
+
+    /// The rule that answers for a flow, if there is one; a name of another kind has none.
+    pub fn lookup(&self, flow: &Name) -> Option<Match<'_>> {
+        if flow.kind() != NameKind::FiveTuple {
+            return None;
+        }
+        let bytes = flow.as_bytes();
+        let (addresses, rest) = bytes.split_at(bytes.len() - 5);
+        let [protocol, a, b, c, d] = *rest.first_chunk::<5>()?;
+        let ports = [u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])];
+        let number = match addresses.len() {
+            8 => {
+                let [source, destination] =
+                    [0, 4].map(|at| <[u8; 4]>::try_from(&addresses[at..at + 4]).unwrap_or_default());
+                self.v4.lookup(Flow::v4([source.into(), destination.into()], ports, protocol))
+            }
+            _ => {
+                let (source, rest) = addresses.split_first_chunk::<16>()?;
+                self.v6.lookup(Flow::v6([(*source).into(), (*rest.first_chunk::<16>()?).into()], ports, protocol))
+            }
+        };
+        self.rule(number)
+    }
+
+    /// The tables as the bytes of a file.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = MAGIC.to_vec();
+        out.extend(FORMAT.to_le_bytes());
+        out.push(self.settings.family.id());
+        out.extend(self.settings.key.as_bytes());
+        put_u32(&mut out, self.rules.len() as u32);
+        for (line, action) in &self.rules {
+            put_u32(&mut out, *line);
+            out.push(action.len() as u8);
+            out.extend(action.as_bytes());
+        }
+        for image in &self.images {
+            let mut table = Vec::new();
+            Update::Whole(image.clone()).encode(&mut table);
+            put_bytes(&mut out, &table);
+        }
+        let checksum = fingerprint(&out);
+        put_u64(&mut out, checksum);
+        out
+    }
+
+    /// The tables in the bytes of a file.
+    /// # Errors
+    /// [`RuleTableError`] for anything but what [`RuleTable::encode`] wrote.
+    pub fn decode(bytes: &[u8]) -> Result<Self, RuleTableError> {
+        let content = bytes.strip_prefix(MAGIC).ok_or(RuleTableError::NotRules)?;
+        let (_, checksum) = content.split_last_chunk::<8>().ok_or(RuleTableError::Damaged)?;
+        if fingerprint(&bytes[..bytes.len() - 8]) != u64::from_le_bytes(*checksum) {
+            return Err(RuleTableError::Damaged);
+        }
+        let mut input = Input::raw(&content[..content.len() - 8]);
+        let found = input.u16()?;
+        if found != FORMAT {
+            return Err(RuleTableError::Format { found });
+        }
+        let family = Family::from_id(input.u8()?).map_err(|_| RuleTableError::Malformed("an unknown hash family"))?;
+        let settings = Settings::new(family, &SecretKey::from_bytes(input.array()?));
+        let n_rules = input.count(5)?;
+        let mut rules = Vec::with_capacity(n_rules);
+        for _ in 0..n_rules {
+            let (line, len) = (input.u32()?, input.u8()?);
+            let action = String::from_utf8(input.take(len.into())?.to_vec());
+            rules.push((line, action.map_err(|_| RuleTableError::Malformed("an action is no text"))?));
+        }
+        let mut image = |decode: fn(&[u8]) -> Result<Update, bytes::DecodeError>| match decode(input.bytes()?)? {
+            Update::Whole(image) => Ok(image),
+            Update::Change(_) => Err(RuleTableError::Malformed("a table is missing")),
+        };
+        let images = [image(Update::decode::<1>)?, image(Update::decode::<4>)?];
+        input.end()?;
+        Self::of(settings, rules, images)
+    }
+}
+
+/// Why tables of rules were not built or decoded.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RuleTableError {
+    /// A rule cannot be held.
+    #[error(transparent)]
+    Rule(#[from] RuleError),
+    /// Another kind of file.
+    #[error("this is no file of rules: build one with `fibula rules build`")]
+    NotRules,
+    /// Changed or cut bytes.
+    #[error("the file of rules is damaged: build it again")]
+    Damaged,
+    /// Written in another version of the format.
+    #[error("the file has format {found}, this program reads format {FORMAT}: build it again with this version")]
+    Format {
+        /// The format found.
+        found: u16,
+    },
+    /// A field makes no sense.
+    #[error("the file of rules is damaged ({0}): build it again")]
+    Malformed(&'static str),
+    /// A field cannot be read.
+    #[error("the file of rules is damaged ({0}): build it again")]
+    Decode(#[from] DecodeError),
+    /// A table cannot be read.
+    #[error("the file of rules is damaged ({0}): build it again")]
+    Table(#[from] bytes::DecodeError),
+    /// A table makes no sense, or there is no memory for it.
+    #[error("the file of rules cannot be used ({0}): build it again")]
+    Apply(#[from] ApplyError),
+}
+
+impl From<BytesError> for RuleTableError {
+    fn from(error: BytesError) -> Self {
+        Self::Decode(error.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::parse;
+
+    const LIST: &str = "deny tcp from 10.6.0.0/16 to any port 22-23\npermit tcp to 192.0.2.0/24\n\
+        permit udp from 2001:db8::/32\ndeny icmp\n";
+
+    fn name(text: &str) -> Name {
+        Name::parse(NameKind::FiveTuple, text).unwrap()
+    }
+
+    #[test]
+    fn first_rule_that_matches_answers_through_a_file() {
+        let built = RuleTable::build(&parse(LIST).unwrap()).unwrap();
+        let read = RuleTable::decode(&built.encode()).unwrap();
+        for table in [&built, &read] {
+            for (flow, line) in [
+                ("10.6.1.1:999->192.0.2.1:22/tcp", Some(1)),
+                ("10.6.1.1:999->192.0.2.1:24/tcp", Some(2)),
+                ("10.7.1.1:999->192.0.2.1:22/tcp", Some(2)),
+                ("10.7.1.1:999->192.0.3.1:22/tcp", None),
+                ("[2001:db8::1]:1->[::2]:2/udp", Some(3)),
+                ("[2001:db9::1]:1->[::2]:2/udp", None),
+                ("1.2.3.4:0->5.6.7.8:0/icmp", Some(4)),
+                ("[::1]:0->[::2]:0/icmp", Some(4)),
+            ] {
+                assert_eq!(table.lookup(&name(flow)).map(|rule| rule.line), line, "{flow}");
+            }
+            assert_eq!(table.lookup(&name("10.6.1.1:9->192.0.2.1:22/tcp")).unwrap().action, "deny");
+            assert_eq!(table.lookup(&Name::parse(NameKind::Ipv4, "10.6.1.1").unwrap()), None);
+        }
+    }
+
+    #[test]
+    fn damaged_files_are_refused() {
+        let bytes = RuleTable::build(&parse(LIST).unwrap()).unwrap().encode();
+        assert!(matches!(RuleTable::decode(b"hello"), Err(RuleTableError::NotRules)));
+        for at in 8..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 1;
+            assert!(matches!(RuleTable::decode(&damaged), Err(RuleTableError::Damaged)), "byte {at}");
+            // With a checksum that fits, the fields are checked.
+            let end = bytes.len() - 8;
+            if at < end {
+                let checksum = fingerprint(&damaged[..end]);
+                damaged[end..].copy_from_slice(&checksum.to_le_bytes());
+                let _ = RuleTable::decode(&damaged);
+            }
+            assert!(RuleTable::decode(&bytes[..at]).is_err());
+        }
+    }
+}
