@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <rte_acl.h>
 #include <rte_eal.h>
 #include <rte_efd.h>
 #include <rte_errno.h>
@@ -270,4 +271,103 @@ int fibula_fib_add(struct rte_fib *table, const uint32_t *ips, const uint8_t *le
 void fibula_fib_lookup(struct rte_fib *table, const uint32_t *ips, uint64_t *hops, size_t n)
 {
 	(void)rte_fib_lookup_bulk(table, (uint32_t *)(uintptr_t)ips, hops, (int)n);
+}
+
+/* The fields of struct fibula_acl_flow: the first has one byte, all others come in groups of four. */
+static const struct rte_acl_field_def acl_fields[] = {
+	{ RTE_ACL_FIELD_TYPE_BITMASK, sizeof(uint8_t), 0, 0, offsetof(struct fibula_acl_flow, protocol) },
+	{ RTE_ACL_FIELD_TYPE_MASK, sizeof(uint32_t), 1, 1, offsetof(struct fibula_acl_flow, addresses) },
+	{ RTE_ACL_FIELD_TYPE_MASK, sizeof(uint32_t), 2, 2, offsetof(struct fibula_acl_flow, addresses[1]) },
+	{ RTE_ACL_FIELD_TYPE_RANGE, sizeof(uint16_t), 3, 3, offsetof(struct fibula_acl_flow, ports) },
+	{ RTE_ACL_FIELD_TYPE_RANGE, sizeof(uint16_t), 4, 3, offsetof(struct fibula_acl_flow, ports[1]) },
+};
+
+RTE_ACL_RULE_DEF(acl_rule, RTE_DIM(acl_fields));
+
+/* The widest code first. */
+static const struct {
+	enum rte_acl_classify_alg alg;
+	const char *name;
+} acl_codes[] = {
+	{ RTE_ACL_CLASSIFY_AVX512X32, "avx512x32" }, { RTE_ACL_CLASSIFY_AVX512X16, "avx512x16" },
+	{ RTE_ACL_CLASSIFY_AVX2, "avx2" },           { RTE_ACL_CLASSIFY_NEON, "neon" },
+	{ RTE_ACL_CLASSIFY_SSE, "sse" },             { RTE_ACL_CLASSIFY_SCALAR, "scalar" },
+};
+
+static const char *acl_code;
+
+int fibula_acl_new(const char *name, const struct fibula_acl_rule *rules, uint32_t n, struct rte_acl_ctx **table)
+{
+	struct rte_acl_param param = {
+		.name = name,
+		.socket_id = SOCKET_ID_ANY,
+		.rule_size = RTE_ACL_RULE_SZ(RTE_DIM(acl_fields)),
+		.max_rule_num = n,
+	};
+	struct rte_acl_config config = { .num_categories = 1, .num_fields = RTE_DIM(acl_fields) };
+	uint32_t i;
+	int rc = 0;
+
+	memcpy(config.defs, acl_fields, sizeof(acl_fields));
+	*table = rte_acl_create(&param);
+	if (*table == NULL)
+		return -(rte_errno != 0 ? rte_errno : ENOMEM);
+	for (i = 0; i < n && rc == 0; i++) {
+		const struct fibula_acl_rule *from = &rules[i];
+		struct acl_rule rule;
+
+		memset(&rule, 0, sizeof(rule));
+		rule.data.category_mask = 1;
+		rule.data.priority = (int32_t)from->priority + RTE_ACL_MIN_PRIORITY;
+		rule.data.userdata = from->value;
+		rule.field[0].value.u8 = from->protocol[0];
+		rule.field[0].mask_range.u8 = from->protocol[1];
+		rule.field[1].value.u32 = from->addresses[0];
+		rule.field[1].mask_range.u32 = from->lens[0];
+		rule.field[2].value.u32 = from->addresses[1];
+		rule.field[2].mask_range.u32 = from->lens[1];
+		rule.field[3].value.u16 = from->ports[0];
+		rule.field[3].mask_range.u16 = from->ports[1];
+		rule.field[4].value.u16 = from->ports[2];
+		rule.field[4].mask_range.u16 = from->ports[3];
+		rc = rte_acl_add_rules(*table, (const struct rte_acl_rule *)&rule, 1);
+	}
+	if (rc == 0)
+		rc = rte_acl_build(*table, &config);
+	if (rc != 0) {
+		rte_acl_free(*table);
+		*table = NULL;
+		return rc;
+	}
+	for (i = 0; i < RTE_DIM(acl_codes); i++) {
+		acl_code = acl_codes[i].name;
+		if (rte_acl_set_ctx_classify(*table, acl_codes[i].alg) == 0)
+			break;
+	}
+	return 0;
+}
+
+void fibula_acl_free(struct rte_acl_ctx *table)
+{
+	rte_acl_free(table);
+}
+
+const char *fibula_acl_code(struct rte_acl_ctx *table)
+{
+	(void)table;
+	return acl_code;
+}
+
+void fibula_acl_lookup(const struct rte_acl_ctx *table, const struct fibula_acl_flow *flows, uint32_t *values, size_t n)
+{
+	const uint8_t *data[256];
+	size_t i, done, burst;
+
+	for (done = 0; done < n; done += burst) {
+		burst = RTE_MIN(n - done, RTE_DIM(data));
+		for (i = 0; i < burst; i++)
+			data[i] = (const uint8_t *)&flows[done + i];
+		if (rte_acl_classify(table, data, values + done, (uint32_t)burst, 1) != 0)
+			memset(values + done, 0xff, burst * sizeof(*values));
+	}
 }

@@ -1,5 +1,5 @@
 /* The peers of DPDK behind plain calls, one a burst: rte_hash with keys of 8 or 16 bytes and 8-byte data, rte_efd,
- * rte_lpm, rte_fib.
+ * rte_lpm, rte_fib, rte_acl.
  *
  * Why a shim: rte_* inline functions and macros cannot be called from another language, and a call a burst keeps the
  * border out of the measurement. Keys are words in host order. Not thread-safe but for the lookups.
@@ -54,5 +54,33 @@ struct rte_fib *fibula_fib_new(const char *name, uint32_t max_routes, uint32_t n
 void fibula_fib_free(struct rte_fib *table);
 int fibula_fib_add(struct rte_fib *table, const uint32_t *ips, const uint8_t *lens, const uint32_t *hops, size_t n);
 void fibula_fib_lookup(struct rte_fib *table, const uint32_t *ips, uint64_t *hops, size_t n);
+
+/* A rule over IPv4 flows, in host order: addresses and lengths of their prefixes, first and last port, protocol and its
+ * mask; each of the source first. `value` is not 0. */
+struct fibula_acl_rule {
+	uint32_t addresses[2];
+	uint16_t ports[4];
+	uint8_t lens[2];
+	uint8_t protocol[2];
+	uint32_t priority;
+	uint32_t value;
+};
+
+/* A flow in network order. */
+struct fibula_acl_flow {
+	uint8_t protocol[4];
+	uint32_t addresses[2];
+	uint16_t ports[2];
+};
+
+struct rte_acl_ctx;
+
+/* A table of these rules, built, with the best code for lookups that this processor has. 0, or a negative errno. */
+int fibula_acl_new(const char *name, const struct fibula_acl_rule *rules, uint32_t n, struct rte_acl_ctx **table);
+void fibula_acl_free(struct rte_acl_ctx *table);
+/* The name of that code. */
+const char *fibula_acl_code(struct rte_acl_ctx *table);
+/* The value of the matching rule with the highest priority of each of n flows, 0 if there is none. */
+void fibula_acl_lookup(const struct rte_acl_ctx *table, const struct fibula_acl_flow *flows, uint32_t *values, size_t n);
 
 #endif

@@ -32,7 +32,7 @@ fn dpdk() {
     }
     build.compile("fibula_peers");
     // Only the libraries that the shim calls: `--libs` alone would also link every driver.
-    for lib in ["rte_hash", "rte_efd", "rte_lpm", "rte_fib", "rte_rib", "rte_eal"] {
+    for lib in ["rte_hash", "rte_efd", "rte_lpm", "rte_fib", "rte_rib", "rte_acl", "rte_eal"] {
         println!("cargo:rustc-link-lib={lib}");
     }
 }

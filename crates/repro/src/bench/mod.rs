@@ -11,6 +11,7 @@ pub mod lookup;
 pub mod lpm;
 pub mod message;
 pub mod processes;
+pub mod rules;
 pub mod update;
 
 use std::time::Duration;

@@ -13,6 +13,7 @@ use fibula_repro::bench::filter;
 use fibula_repro::bench::flow::{self, Part};
 use fibula_repro::bench::lookup::{self, Asked};
 use fibula_repro::bench::lpm::{self, Destinations};
+use fibula_repro::bench::rules::{self, Kind};
 use fibula_repro::bench::{Listener, Options, processes};
 use fibula_repro::machine::Machine;
 use fibula_repro::names::NameSet;
@@ -83,6 +84,8 @@ enum BenchCommand {
     Filter(FilterArgs),
     /// Longest prefix match: the trie against DPDK's rte_lpm and rte_fib, and tables behind Bloom filters
     Lpm(LpmArgs),
+    /// Rules over five fields: merged tuples against Tuple Space Search and DPDK's rte_acl, on sets like ClassBench's
+    Rules(RulesArgs),
     /// Frames a second through the switch, against the same loop without lookups
     Forward {
         #[command(flatten)]
@@ -322,6 +325,49 @@ fn ipv4_destinations(path: &Path) -> anyhow::Result<Vec<u32>> {
     Ok(addresses)
 }
 
+/// What the bench of rules takes.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct RulesArgs {
+    /// Rules of a set, with K, M for powers of two, or 10000
+    #[arg(long, value_delimiter = ',', value_parser = parse_size, default_value = "1000,10000,100000")]
+    n: Vec<u64>,
+    /// What the sets are like: acl, fw, ipc
+    #[arg(long, value_delimiter = ',', default_value = "acl,fw,ipc")]
+    kinds: Vec<Kind>,
+    /// Contestants; --list tells which there are
+    #[arg(long, value_delimiter = ',')]
+    contestants: Vec<String>,
+    /// How often each contestant is measured
+    #[arg(long, default_value_t = 5)]
+    runs: u32,
+    /// Flows a call, up to 256
+    #[arg(long, default_value_t = 32)]
+    batch: u32,
+    /// What rules, flows and keys follow from
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Lookups a run, at least
+    #[arg(long, value_parser = parse_size)]
+    operations: Option<u64>,
+    /// List the contestants and end
+    #[arg(long)]
+    list: bool,
+}
+
+impl From<RulesArgs> for rules::Options {
+    fn from(args: RulesArgs) -> Self {
+        Self {
+            n: args.n,
+            kinds: args.kinds,
+            contestants: args.contestants,
+            runs: args.runs,
+            batch: args.batch,
+            seed: args.seed,
+            operations: args.operations,
+        }
+    }
+}
+
 /// What all benches take; unset, each bench has its own.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct BenchArgs {
@@ -420,6 +466,8 @@ impl BenchCommand {
                 let options = args.options()?;
                 return measured(out, |listener| lpm::run(&options, listener));
             }
+            Self::Rules(args) if args.list => return print_list(out, &rules::CONTESTANTS),
+            Self::Rules(args) => return measured(out, |listener| rules::run(&args.into(), listener)),
             Self::Record { machine: label, set, remark, root } => {
                 // `fibula` has all commands; it may be another program than this one.
                 let program = std::env::current_exe()?.with_file_name("fibula");
