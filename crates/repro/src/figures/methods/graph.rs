@@ -319,7 +319,7 @@ mod tests {
 
     #[test]
     fn a_cycle_is_as_likely_as_the_papers_say() {
-        let setting = setting(&["concise-option2", "concise"], "n = 100000\ngraphs = 3");
+        let setting = setting(&["concise-option2", "concise"], "n = 100000\ngraphs = 100");
         let points = cycles::run(&setting, &mut Silent).unwrap();
         assert!((0.3..1.5).contains(&points[0].y), "{points:?}");
         // Sides of 1.2 cells per name that hold up to 1.14 times as many names.
