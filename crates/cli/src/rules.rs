@@ -1,18 +1,18 @@
 //! `fibula rules`: tables of rules over five-tuples offline, from a list to a file and back.
 
-use std::io::{self, IsTerminal, Read, Write};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::{Args, Subcommand};
-use command::output::{Exit, Failure, OrExit, Output, to_stdout};
-use command::text::TextReader;
+use command::output::{Exit, Failure, OrExit, Output};
 use fib::name::{Name, NameKind};
 use fib::rules::{self, Match, RuleTable};
 use lookup::traits::Query;
 use serde::Serialize;
 
-use crate::atomic_file::{AtomicFile, cannot_write, is_same_file};
+use crate::answers::answer_all;
+use crate::atomic_file::{AtomicFile, check_is_not_list};
 
 /// The verbs.
 #[derive(Debug, Subcommand)]
@@ -49,9 +49,9 @@ pub(crate) struct LookupArgs {
 }
 
 #[derive(Serialize)]
-struct Answer<'a> {
-    flow: &'a str,
-    action: Option<&'a str>,
+struct Answer {
+    flow: String,
+    action: Option<String>,
     line: Option<u32>,
 }
 
@@ -83,10 +83,7 @@ impl RulesCommand {
 
 fn build(args: &BuildArgs, out: &Output) -> anyhow::Result<()> {
     let start = Instant::now();
-    if is_same_file(&args.list, &args.out) {
-        let what = args.out.display();
-        return Err(Failure::new(Exit::Usage, format!("{what} is the list itself; write the table to another file")));
-    }
+    check_is_not_list(&args.list, &args.out)?;
     let mut text = String::new();
     let list = args.list.display();
     command::prefix_list::input(&args.list)?.read_to_string(&mut text).or_exit(Exit::BadInput, &list)?;
@@ -97,11 +94,10 @@ fn build(args: &BuildArgs, out: &Output) -> anyhow::Result<()> {
             "{list}: {with_flags} rules have flags of TCP, which are not compared: they match whatever the flags"
         );
     }
-    let table = RuleTable::build(&rules).or_exit(Exit::Refused, &list)?;
-    let bytes = table.encode();
-    let mut file = AtomicFile::create(&args.out, 0o644)?;
-    file.write_all(&bytes).map_err(|error| cannot_write(&args.out, &error))?;
-    file.finish()?;
+    let bytes = rules::encode(&rules).or_exit(Exit::Refused, &list)?;
+    let table = RuleTable::decode(&bytes).or_exit(Exit::Refused, &list)?;
+    // Only the owner may read it, because it holds the hash key.
+    AtomicFile::write(&args.out, 0o600, &bytes)?;
     let sentence = format!(
         "{}: {} rules in {} hash tables of IPv4 and {} of IPv6, {} bytes, in {:.2} s",
         args.out.display(),
@@ -116,37 +112,20 @@ fn build(args: &BuildArgs, out: &Output) -> anyhow::Result<()> {
 
 fn lookup(args: &LookupArgs, out: &Output) -> anyhow::Result<()> {
     let (table, _) = read(&args.file)?;
-    if !args.flows.is_empty() {
-        let answers = args.flows.iter().map(|flow| answer(&table, flow, ""));
-        return out.rows(&answers.collect::<Result<Vec<_>, _>>()?);
-    }
-    if io::stdin().is_terminal() {
-        eprintln!("flows such as 10.0.0.1:80->10.0.0.2:443/tcp, one a line; end with Ctrl-D");
-    }
-    let mut stdout = io::stdout().lock();
-    for (line, flow) in (1u64..).zip(TextReader::new(io::stdin().lock()).lines()) {
-        let flow = flow.or_exit(Exit::BadInput, format!("line {line}"))?;
-        if flow.trim().is_empty() {
-            continue;
-        }
-        let answer = answer(&table, flow.trim(), &format!("line {line}: "))?;
-        // Line by line, so that flows may come from a pipe that stays open.
-        if out.is_json() {
-            writeln!(stdout, "{}", serde_json::to_string(&answer)?).map_err(to_stdout)?;
-        } else {
-            let rule = answer.line.map_or("-".to_owned(), |line| line.to_string());
-            writeln!(stdout, "{},{},{rule}", answer.flow, answer.action.unwrap_or("-")).map_err(to_stdout)?;
-        }
-    }
-    stdout.flush().map_err(to_stdout)
+    let csv = |answer: &Answer| {
+        let rule = answer.line.map_or("-".to_owned(), |line| line.to_string());
+        format!("{},{},{rule}", answer.flow, answer.action.as_deref().unwrap_or("-"))
+    };
+    let flows = "flows such as 10.0.0.1:80->10.0.0.2:443/tcp";
+    answer_all(&args.flows, flows, out, |flow, place| answer(&table, flow.trim(), place), csv)
 }
 
-fn answer<'a>(table: &'a RuleTable, text: &'a str, place: &str) -> anyhow::Result<Answer<'a>> {
+fn answer(table: &RuleTable, text: &str, place: &str) -> anyhow::Result<Answer> {
     let flow = Name::parse(NameKind::FiveTuple, text)
         .map_err(|error| Failure::new(Exit::BadInput, format!("{place}{error}")))?;
     let rule = table.lookup(&flow);
-    let (action, line) = (rule.map(|Match { action, .. }| action), rule.map(|Match { line, .. }| line));
-    Ok(Answer { flow: text, action, line })
+    let (action, line) = (rule.map(|Match { action, .. }| action.to_owned()), rule.map(|Match { line, .. }| line));
+    Ok(Answer { flow: text.to_owned(), action, line })
 }
 
 fn shown(table: &RuleTable, file_bytes: u64) -> [Shown; 2] {

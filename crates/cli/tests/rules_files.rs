@@ -4,6 +4,7 @@ mod offline;
 
 use offline::{Dir, fibula};
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 fn rules(dir: &Dir, arguments: &[&str]) -> Command {
@@ -58,6 +59,8 @@ fn wrong_input_is_refused_with_the_place_and_what_to_do() {
     let (code, text) = fails(&dir, &["lookup", "rules"], "1.1.1.1:1->2.2.2.2:2/udp\n1.1.1.1\n");
     assert!(code == 3 && text.contains("line 2: "), "{text}");
     let path = dir.0.path().join("rules");
+    let mode = fs::metadata(&path).unwrap().permissions().mode();
+    assert_eq!(mode & 0o077, 0, "it holds the hash key");
     let mut bytes = fs::read(&path).unwrap();
     bytes[100] ^= 1;
     fs::write(&path, bytes).unwrap();

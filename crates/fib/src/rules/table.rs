@@ -19,7 +19,7 @@ use crate::messages::fingerprint;
 use crate::name::{Name, NameKind};
 use lookup::base::bytes::{self, BytesError};
 use lookup::hash::{Family, SecretKey};
-use lookup::rules::{Flow, Image, RuleError, Rules, RulesQuery, Settings, Update};
+use lookup::rules::{Flow, RuleError, Rules, RulesQuery, Settings, Update};
 use lookup::traits::{ApplyError, Query};
 
 /// How a file begins.
@@ -27,14 +27,45 @@ pub const MAGIC: &[u8; 8] = b"fibulaRL";
 /// The version of the format.
 pub const FORMAT: u16 = 1;
 
+/// Builds the tables of these rules, under a random key, as the bytes of a file.
+/// # Errors
+/// [`RuleTableError::Rule`].
+pub fn encode(list: &[ListedRule]) -> Result<Vec<u8>, RuleTableError> {
+    let settings = Settings::new(Family::MulAdd, &SecretKey::random());
+    let of = |is_v4: bool| {
+        let rules = list.iter().filter(|rule| rule.is_v4.is_none_or(|version| version == is_v4));
+        rules.map(|rule| rule.rule.clone()).collect::<Vec<_>>()
+    };
+    let images = [
+        Rules::<1>::build(settings.clone(), &of(true))?.image(),
+        Rules::<4>::build(settings.clone(), &of(false))?.image(),
+    ];
+    let mut out = MAGIC.to_vec();
+    out.extend(FORMAT.to_le_bytes());
+    out.push(settings.family.id());
+    out.extend(settings.key.as_bytes());
+    put_u32(&mut out, list.len() as u32);
+    for rule in list {
+        put_u32(&mut out, rule.line as u32);
+        out.push(rule.action.len() as u8);
+        out.extend(rule.action.as_bytes());
+    }
+    for image in images {
+        let mut table = Vec::new();
+        Update::Whole(image).encode(&mut table);
+        put_bytes(&mut out, &table);
+    }
+    let checksum = fingerprint(&out);
+    put_u64(&mut out, checksum);
+    Ok(out)
+}
+
 /// The tables of a list of rules, for lookups.
 pub struct RuleTable {
-    settings: Settings,
     /// Line and action of each rule.
     rules: Vec<(u32, String)>,
     v4: RulesQuery<1>,
     v6: RulesQuery<4>,
-    images: [Image; 2],
 }
 
 /// The rule that answers for a flow.
@@ -47,29 +78,6 @@ pub struct Match<'a> {
 }
 
 impl RuleTable {
-    /// The tables of these rules, under a random key.
-    /// # Errors
-    /// [`RuleTableError::Rule`].
-    pub fn build(list: &[ListedRule]) -> Result<Self, RuleTableError> {
-        let settings = Settings::new(Family::MulAdd, &SecretKey::random());
-        let of = |is_v4: bool| {
-            let rules = list.iter().filter(|rule| rule.is_v4.is_none_or(|version| version == is_v4));
-            rules.map(|rule| rule.rule.clone()).collect::<Vec<_>>()
-        };
-        let images = [
-            Rules::<1>::build(settings.clone(), &of(true))?.image(),
-            Rules::<4>::build(settings.clone(), &of(false))?.image(),
-        ];
-        let rules = list.iter().map(|rule| (rule.line as u32, rule.action.clone())).collect();
-        Self::of(settings, rules, images)
-    }
-
-    fn of(settings: Settings, rules: Vec<(u32, String)>, images: [Image; 2]) -> Result<Self, RuleTableError> {
-        let v4 = RulesQuery::from_image(&settings, &images[0])?;
-        let v6 = RulesQuery::from_image(&settings, &images[1])?;
-        Ok(Self { settings, rules, v4, v6, images })
-    }
-
     /// The number of rules.
     pub fn len(&self) -> usize {
         self.rules.len()
@@ -80,11 +88,6 @@ impl RuleTable {
         self.rules.is_empty()
     }
 
-    /// Line and action of each rule.
-    pub fn rules(&self) -> impl Iterator<Item = Match<'_>> {
-        self.rules.iter().map(|(line, action)| Match { line: *line, action })
-    }
-
     /// The table of IPv4.
     pub fn v4(&self) -> &RulesQuery<1> {
         &self.v4
@@ -93,12 +96,6 @@ impl RuleTable {
     /// The table of IPv6.
     pub fn v6(&self) -> &RulesQuery<4> {
         &self.v6
-    }
-
-    /// The rule with a number; none for 0.
-    pub fn rule(&self, number: u64) -> Option<Match<'_>> {
-        let (line, action) = self.rules.get((number as usize).checked_sub(1)?)?;
-        Some(Match { line: *line, action })
     }
 
     /// The rule that answers for a flow, if there is one; a name of another kind has none.
@@ -121,34 +118,13 @@ impl RuleTable {
                 self.v6.lookup(Flow::v6([(*source).into(), (*rest.first_chunk::<16>()?).into()], ports, protocol))
             }
         };
-        self.rule(number)
-    }
-
-    /// The tables as the bytes of a file.
-    pub fn encode(&self) -> Vec<u8> {
-        let mut out = MAGIC.to_vec();
-        out.extend(FORMAT.to_le_bytes());
-        out.push(self.settings.family.id());
-        out.extend(self.settings.key.as_bytes());
-        put_u32(&mut out, self.rules.len() as u32);
-        for (line, action) in &self.rules {
-            put_u32(&mut out, *line);
-            out.push(action.len() as u8);
-            out.extend(action.as_bytes());
-        }
-        for image in &self.images {
-            let mut table = Vec::new();
-            Update::Whole(image.clone()).encode(&mut table);
-            put_bytes(&mut out, &table);
-        }
-        let checksum = fingerprint(&out);
-        put_u64(&mut out, checksum);
-        out
+        let (line, action) = self.rules.get((number as usize).checked_sub(1)?)?;
+        Some(Match { line: *line, action })
     }
 
     /// The tables in the bytes of a file.
     /// # Errors
-    /// [`RuleTableError`] for anything but what [`RuleTable::encode`] wrote.
+    /// [`RuleTableError`] for anything but what [`encode`] wrote.
     pub fn decode(bytes: &[u8]) -> Result<Self, RuleTableError> {
         let content = bytes.strip_prefix(MAGIC).ok_or(RuleTableError::NotRules)?;
         let (_, checksum) = content.split_last_chunk::<8>().ok_or(RuleTableError::Damaged)?;
@@ -175,7 +151,8 @@ impl RuleTable {
         };
         let images = [image(Update::decode::<1>)?, image(Update::decode::<4>)?];
         input.end()?;
-        Self::of(settings, rules, images)
+        let (v4, v6) = (RulesQuery::from_image(&settings, &images[0])?, RulesQuery::from_image(&settings, &images[1])?);
+        Ok(Self { rules, v4, v6 })
     }
 }
 
@@ -232,29 +209,26 @@ mod tests {
 
     #[test]
     fn first_rule_that_matches_answers_through_a_file() {
-        let built = RuleTable::build(&parse(LIST).unwrap()).unwrap();
-        let read = RuleTable::decode(&built.encode()).unwrap();
-        for table in [&built, &read] {
-            for (flow, line) in [
-                ("10.6.1.1:999->192.0.2.1:22/tcp", Some(1)),
-                ("10.6.1.1:999->192.0.2.1:24/tcp", Some(2)),
-                ("10.7.1.1:999->192.0.2.1:22/tcp", Some(2)),
-                ("10.7.1.1:999->192.0.3.1:22/tcp", None),
-                ("[2001:db8::1]:1->[::2]:2/udp", Some(3)),
-                ("[2001:db9::1]:1->[::2]:2/udp", None),
-                ("1.2.3.4:0->5.6.7.8:0/icmp", Some(4)),
-                ("[::1]:0->[::2]:0/icmp", Some(4)),
-            ] {
-                assert_eq!(table.lookup(&name(flow)).map(|rule| rule.line), line, "{flow}");
-            }
-            assert_eq!(table.lookup(&name("10.6.1.1:9->192.0.2.1:22/tcp")).unwrap().action, "deny");
-            assert_eq!(table.lookup(&Name::parse(NameKind::Ipv4, "10.6.1.1").unwrap()), None);
+        let table = RuleTable::decode(&encode(&parse(LIST).unwrap()).unwrap()).unwrap();
+        for (flow, line) in [
+            ("10.6.1.1:999->192.0.2.1:22/tcp", Some(1)),
+            ("10.6.1.1:999->192.0.2.1:24/tcp", Some(2)),
+            ("10.7.1.1:999->192.0.2.1:22/tcp", Some(2)),
+            ("10.7.1.1:999->192.0.3.1:22/tcp", None),
+            ("[2001:db8::1]:1->[::2]:2/udp", Some(3)),
+            ("[2001:db9::1]:1->[::2]:2/udp", None),
+            ("1.2.3.4:0->5.6.7.8:0/icmp", Some(4)),
+            ("[::1]:0->[::2]:0/icmp", Some(4)),
+        ] {
+            assert_eq!(table.lookup(&name(flow)).map(|rule| rule.line), line, "{flow}");
         }
+        assert_eq!(table.lookup(&name("10.6.1.1:9->192.0.2.1:22/tcp")).unwrap().action, "deny");
+        assert_eq!(table.lookup(&Name::parse(NameKind::Ipv4, "10.6.1.1").unwrap()), None);
     }
 
     #[test]
     fn damaged_files_are_refused() {
-        let bytes = RuleTable::build(&parse(LIST).unwrap()).unwrap().encode();
+        let bytes = encode(&parse(LIST).unwrap()).unwrap();
         assert!(matches!(RuleTable::decode(b"hello"), Err(RuleTableError::NotRules)));
         for at in 8..bytes.len() {
             let mut damaged = bytes.clone();

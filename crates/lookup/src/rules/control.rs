@@ -10,14 +10,15 @@ use super::update::{Change, Image, SlotWrite, Update};
 use super::{RuleError, Settings, table_prf};
 use crate::hash::{Digest, Hasher};
 
-/// The rules that a run should have at most. A probe of another table costs about as much as comparing so many rules.
+/// The rules that a run should have at most. With more there are fewer tables and longer runs; from 4 to 32 no number was
+/// best on all sets of `fibula bench rules`.
 const RUN: usize = 8;
 /// A run with so many times as many rules makes the next rule open a table with more bits, if it has more.
 const CROWDED: usize = 4;
 /// The most tables, which have numbers of 16 bits.
 const MAX_TABLES: usize = 1 << 12;
-/// The most rules.
-pub const MAX_RULES: usize = 4 << 20;
+/// The most rules: each may need a value of its own.
+pub const MAX_RULES: usize = (1 << VALUE_BITS) - 1;
 /// The most rules of a run.
 const MAX_RUN: usize = 0xFFFF;
 /// Rules and slots that there is room for in any case.
@@ -128,21 +129,6 @@ impl<const W: usize> Rules<W> {
     /// All rules, in no useful order.
     pub fn rules(&self) -> impl Iterator<Item = Rule> + '_ {
         self.slots.iter().flat_map(|&slot| decode_run::<W>(&self.words[Slot(slot).words::<W>()]))
-    }
-
-    /// The tables, each with its number of rules and the highest priority.
-    pub fn tables(&self) -> impl Iterator<Item = (Mask, usize, u32)> + '_ {
-        let n_rules = |table: &Table<W>| table.priorities.values().map(|&n| n as usize).sum();
-        self.tables.iter().filter_map(move |table| Some((table.mask, n_rules(table), table.highest()?)))
-    }
-
-    /// The number of runs with each number of rules.
-    pub fn runs(&self) -> BTreeMap<usize, usize> {
-        let mut runs = BTreeMap::new();
-        for n_rules in self.slots.iter().map(|&slot| Slot(slot).n_rules()).filter(|&n| n > 0) {
-            *runs.entry(n_rules).or_default() += 1;
-        }
-        runs
     }
 
     /// Inserts a rule, or changes the value of the rule with its pattern and priority, and appends the update.
@@ -322,7 +308,7 @@ impl<const W: usize> Rules<W> {
 
     /// Lays these rules out anew in tables that are chosen for them.
     fn arrange_well(&mut self, rules: &[Rule]) -> Result<(), RuleError> {
-        let masks = choose::<W>(&rules.iter().collect::<Vec<_>>(), RUN);
+        let masks = choose::<W>(rules, RUN);
         self.arrange(&masks, rules)?;
         self.n_chosen = self.tables.len();
         Ok(())
@@ -375,7 +361,7 @@ impl<const W: usize> Rules<W> {
             words.extend(encode_run::<W>(&run));
         }
         (self.tables, self.slots, self.words, self.free) = (tables, slots, words, BTreeMap::new());
-        (self.n_rules, self.capacity) = (rules.len(), rules.len() + rules.len() / 4 + SPARE_RULES);
+        (self.n_rules, self.capacity) = (rules.len(), room_for(rules.len()));
         for rule in &rules {
             let (table, ..) = self.place_of(rule).expect("it was placed");
             self.tables[table].count(rule.priority);
@@ -388,6 +374,11 @@ impl<const W: usize> Rules<W> {
         self.version += 1;
         Ok(())
     }
+}
+
+/// How many rules there is room for when this many are laid out.
+pub(super) fn room_for(n_rules: usize) -> usize {
+    n_rules + n_rules / 4 + SPARE_RULES
 }
 
 /// The rules in descending order of their priorities; of those with the same pattern and priority the last one.

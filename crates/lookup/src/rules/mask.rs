@@ -83,11 +83,11 @@ pub(super) const fn step<const W: usize>() -> u8 {
 /// same bits. Greedy: the mask that holds the most of the rules which no earlier one holds.
 ///
 /// A rule that more than `limit` others share its bits with under every mask is left to whoever inserts it.
-pub(super) fn choose<const W: usize>(rules: &[&Rule], limit: usize) -> Vec<Mask> {
-    let masks: Vec<Mask> = rules.iter().map(|rule| rule.mask()).collect();
-    let flows: Vec<Flow<W>> = rules.iter().map(|rule| rule.first_flow()).collect();
+pub(super) fn choose<const W: usize>(rules: &[Rule], limit: usize) -> Vec<Mask> {
+    let masks: Vec<Mask> = rules.iter().map(Rule::mask).collect();
+    let flows: Vec<Flow<W>> = rules.iter().map(Rule::first_flow).collect();
     let mut left: Vec<u32> = (0..rules.len() as u32).collect();
-    // The most rules that a mask may hold: fewer are left with time.
+    // The most rules that a mask may hold: they become fewer as others are chosen.
     let mut candidates: Vec<(usize, Mask)> =
         candidates::<W>(&masks).into_iter().map(|mask| (usize::MAX, mask)).collect();
     let (mut chosen, mut counts) = (Vec::new(), Counts::of(rules.len()));

@@ -3,9 +3,9 @@
 //! | module | what |
 //! |---|---|
 //! | `rule` | [`Rule`], [`Prefix`]; [`Flow`], what is looked up |
-//! | `mask` | [`Mask`], the bits of a flow that a table hashes; the choice of tables |
+//! | `mask` | the bits of a flow that a table hashes; the choice of tables |
 //! | `control` | [`Rules`]: every rule and its place |
-//! | [`update`] | the message |
+//! | `update` | [`Update`], the message |
 //! | [`query`] | [`RulesQuery`], the half of words; its concurrent [`Reader`]s |
 //! | `layout` | slots, runs, and the search for a slot |
 //! | `kernel` | comparing a line of slots and eight rules, by vector instructions |
@@ -34,7 +34,7 @@
 //! Source: merged tuples are those of Daly, Bruschi, Linguaglossa, Pontarelli, Rossi, Tollet, Torng, Yourtchenko, "TupleMerge:
 //! Fast Software Packet Processing for Online Packet Classification", 2019. Differs: one array of slots for all tables, masks
 //! over ports too, a greedy choice for a whole set.
-//! Limits: 2^22 rules and values, 2^24 priorities.
+//! Limits: 2^22 - 1 rules and values, 2^24 priorities.
 
 mod control;
 mod kernel;
@@ -42,15 +42,15 @@ mod layout;
 mod mask;
 pub mod query;
 mod rule;
-pub mod update;
+mod update;
 
 pub use control::{MAX_RULES, Rules};
-pub use mask::Mask;
 pub use query::{Reader, RulesQuery};
 pub use rule::{ALL_PORTS, Flow, PRIORITY_BITS, Prefix, Rule, VALUE_BITS};
 pub use update::{Image, Update};
 
 use crate::hash::{Family, Purpose, SecretKey, mix64};
+use mask::Mask;
 
 /// What both halves were made with.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,6 +10,7 @@
 //! All integers are little-endian. A mask is the bits of the source, the destination, the source port and the destination
 //! port, and whether the protocol counts.
 
+use super::control::room_for;
 use super::layout::{LINE_SLOTS, Slot, rule_words};
 use super::mask::Mask;
 use super::rule::PRIORITY_BITS;
@@ -171,6 +172,10 @@ impl Image {
         let n_words = self.capacity as usize * rule_words::<W>();
         if self.slots.is_empty() || !self.slots.len().is_multiple_of(LINE_SLOTS) || self.words.len() > n_words {
             return Err("slots do not fill lines, or there are more rules than room");
+        }
+        // Nobody is to reserve memory for rules that never come.
+        if self.capacity as usize > room_for(self.words.len() / rule_words::<W>()) {
+            return Err("there is more room than its rules need");
         }
         if self.slots.iter().any(|&slot| slot != 0 && Slot(slot).words::<W>().end > self.words.len()) {
             return Err("a run ends behind the rules");

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use fibula_lookup::base::processor::Kernel;
 use fibula_lookup::hash::{Family, SecretKey};
-use fibula_lookup::rules::{ALL_PORTS, Flow, Prefix, Rule, RuleError, Rules, RulesQuery, Settings, Update};
+use fibula_lookup::rules::{ALL_PORTS, Flow, Image, Prefix, Rule, RuleError, Rules, RulesQuery, Settings, Update};
 use fibula_lookup::testkit::{Rng, seed};
 use fibula_lookup::traits::{Applied, ApplyError, BatchReader, Query};
 
@@ -267,6 +267,9 @@ fn damaged_messages_change_nothing() {
         }
     }
     assert!(n_refused > 100, "{n_refused}");
+    // No memory for rules that never come.
+    let greedy = Image { capacity: u32::MAX, ..rules.image() };
+    assert!(matches!(RulesQuery::<1>::from_image(rules.settings(), &greedy), Err(ApplyError::Malformed { .. })));
     rules.insert(&rule::<1, V4>(&mut rng), &mut updates).unwrap();
     updates.clear();
     rules.insert(&rule::<1, V4>(&mut rng), &mut updates).unwrap();

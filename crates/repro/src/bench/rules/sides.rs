@@ -63,9 +63,8 @@ impl Merged {
         let (query, flows) = (control.export(), flows.iter().map(key).collect::<Vec<_>>());
         let mut values = vec![0; flows.len()];
         let [slots, compared] = query.lookup_counted(&flows, &mut values).map(|n| n as f64 / flows.len() as f64);
-        let longest = control.runs().last_key_value().map_or(0, |(&n, _)| n);
         let n_tables = query.n_tables();
-        let note = format!("{n_tables} tables; a flow: {slots:.1} slots, {compared:.1} rules; longest run {longest}");
+        let note = format!("{n_tables} tables; a flow: {slots:.1} slots, {compared:.1} rules");
         Ok(Self { query, flows, note })
     }
 }
