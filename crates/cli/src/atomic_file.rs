@@ -3,7 +3,7 @@
 use command::output::{Exit, Failure};
 use rustix::fs::{AtFlags, CWD, linkat};
 use std::fs::File;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -31,6 +31,15 @@ enum State {
 }
 
 impl AtomicFile {
+    /// Writes a whole file, with these permissions (less the umask).
+    /// # Errors
+    /// As [`AtomicFile::create`], and those of the disk; the old file stays.
+    pub(crate) fn write(path: &Path, mode: u32, bytes: &[u8]) -> anyhow::Result<()> {
+        let mut file = Self::create(path, mode)?;
+        file.write_all(bytes).map_err(|error| cannot_write(path, &error))?;
+        file.finish()
+    }
+
     /// Starts a file that becomes `path`, with these permissions (less the umask).
     /// # Errors
     /// [`Exit::NotFound`] if the directory does not exist, [`Exit::Refused`] if it may not be written.
@@ -103,8 +112,16 @@ impl Drop for AtomicFile {
     }
 }
 
+/// Refuses to write what is built over the list that it is built from.
+/// # Errors
+/// [`Exit::Usage`].
+pub(crate) fn check_is_not_list(list: &Path, out: &Path) -> anyhow::Result<()> {
+    let why = || format!("{} is the list itself; write to another file", out.display());
+    if is_same_file(list, out) { Err(Failure::new(Exit::Usage, why())) } else { Ok(()) }
+}
+
 /// Whether both paths lead to the same plain file.
-pub(crate) fn is_same_file(a: &Path, b: &Path) -> bool {
+fn is_same_file(a: &Path, b: &Path) -> bool {
     match (std::fs::metadata(a), std::fs::metadata(b)) {
         (Ok(a), Ok(b)) => a.is_file() && (a.dev(), a.ino()) == (b.dev(), b.ino()),
         _ => false,

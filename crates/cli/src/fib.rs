@@ -7,13 +7,13 @@ mod crossover;
 mod demand;
 mod measure;
 
-use std::io::{self, IsTerminal, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
 use command::open;
-use command::output::{Exit, Failure, OrExit, Output, to_stdout};
+use command::output::{Exit, Failure, OrExit, Output};
 use command::text::TextReader;
 use fib::action::Action;
 use fib::designs::{Aliens, Design};
@@ -24,7 +24,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use lookup::hash::Family;
 use serde::Serialize;
 
-use crate::atomic_file::{AtomicFile, cannot_write, is_same_file};
+use crate::answers::answer_all;
+use crate::atomic_file::{AtomicFile, check_is_not_list};
 
 /// The verbs.
 #[derive(Debug, Subcommand)]
@@ -101,8 +102,8 @@ struct Shown {
 }
 
 #[derive(Serialize)]
-struct Answer<'a> {
-    name: &'a str,
+struct Answer {
+    name: String,
     action: String,
 }
 
@@ -126,10 +127,7 @@ impl FibCommand {
 
 fn build(args: BuildArgs, out: &Output) -> anyhow::Result<()> {
     let start = Instant::now();
-    if is_same_file(&args.list, &args.out) {
-        let what = args.out.display();
-        return Err(Failure::new(Exit::Usage, format!("{what} is the list itself; write the FIB to another file")));
-    }
+    check_is_not_list(&args.list, &args.out)?;
     let entries = read_list(&args)?;
     let threads = match args.threads {
         0 => std::thread::available_parallelism().map_or(1, |cores| cores.get()),
@@ -150,9 +148,7 @@ fn build(args: BuildArgs, out: &Output) -> anyhow::Result<()> {
     spinner.set_message("writing");
     let bytes = fib.encode();
     // Only the owner may read it, because it holds the hash key.
-    let mut file = AtomicFile::create(&args.out, 0o600)?;
-    file.write_all(&bytes).map_err(|error| cannot_write(&args.out, &error))?;
-    file.finish()?;
+    AtomicFile::write(&args.out, 0o600, &bytes)?;
     spinner.finish_and_clear();
 
     let shown = shown(&fib, bytes.len() as u64);
@@ -192,35 +188,14 @@ fn read_list(args: &BuildArgs) -> anyhow::Result<Vec<(Name, Action)>> {
 
 fn lookup(args: &LookupArgs, out: &Output) -> anyhow::Result<()> {
     let (fib, _) = read(&args.file)?;
-    if !args.names.is_empty() {
-        let answers = args.names.iter().map(|name| answer(&fib, name, "")).collect::<Result<Vec<_>, _>>()?;
-        return out.rows(&answers);
-    }
-    if io::stdin().is_terminal() {
-        eprintln!("names, one a line; end with Ctrl-D");
-    }
-    let mut stdout = io::stdout().lock();
-    for (line, name) in (1u64..).zip(TextReader::new(io::stdin().lock()).lines()) {
-        let place = format!("line {line}: ");
-        let name = name.or_exit(Exit::BadInput, format!("line {line}"))?;
-        if name.trim().is_empty() {
-            continue;
-        }
-        let answer = answer(&fib, &name, &place)?;
-        // Line by line, so that names may come from a pipe that stays open.
-        if out.is_json() {
-            writeln!(stdout, "{}", serde_json::to_string(&answer)?).map_err(to_stdout)?;
-        } else {
-            writeln!(stdout, "{},{}", fib::list::quote(answer.name), answer.action).map_err(to_stdout)?;
-        }
-    }
-    stdout.flush().map_err(to_stdout)
+    let csv = |answer: &Answer| format!("{},{}", fib::list::quote(&answer.name), answer.action);
+    answer_all(&args.names, "names", out, |name, place| answer(&fib, name, place), csv)
 }
 
-fn answer<'a>(fib: &Fib, text: &'a str, place: &str) -> anyhow::Result<Answer<'a>> {
+fn answer(fib: &Fib, text: &str, place: &str) -> anyhow::Result<Answer> {
     let name =
         Name::parse(fib.kind(), text).map_err(|error| Failure::new(Exit::BadInput, format!("{place}{error}")))?;
-    Ok(Answer { name: text, action: fib.lookup(&name).to_string() })
+    Ok(Answer { name: text.to_owned(), action: fib.lookup(&name).to_string() })
 }
 
 fn shown(fib: &Fib, file_bytes: u64) -> Shown {

@@ -52,7 +52,7 @@ use lookup::bloom::{
 use lookup::hash::{Digest, Family, Hasher, Purpose, SecretKey};
 use serde::Serialize;
 
-use crate::atomic_file::{AtomicFile, cannot_write, is_same_file};
+use crate::atomic_file::{AtomicFile, check_is_not_list};
 
 /// Maximum bytes of a filter with its counters: its file needs as much memory again.
 const MOST_BYTES: u64 = 4 << 30;
@@ -210,10 +210,7 @@ impl BuildArgs {
 }
 
 fn build<L: Layout>(args: &BuildArgs, like: Option<Header>, out: &Output) -> anyhow::Result<()> {
-    if is_same_file(&args.list, &args.out) {
-        let what = args.out.display();
-        return Err(Failure::new(Exit::Usage, format!("{what} is the list itself; write the filter to another file")));
-    }
+    check_is_not_list(&args.list, &args.out)?;
     let shape_for = |n_names: u64| {
         let made = match (args.bits, args.positions) {
             (Some(bits), Some(positions)) => Shape::<L>::new(bits, positions),
@@ -261,9 +258,7 @@ fn build<L: Layout>(args: &BuildArgs, like: Option<Header>, out: &Output) -> any
 /// Writes a filter file and prints its properties.
 fn write<L: Layout>(path: &Path, bytes: &[u8], filter: &Bloom<L>, out: &Output) -> anyhow::Result<()> {
     // Only the owner may read it, because it holds the hash key.
-    let mut file = AtomicFile::create(path, 0o600)?;
-    file.write_all(bytes).map_err(|error| cannot_write(path, &error))?;
-    file.finish()?;
+    AtomicFile::write(path, 0o600, bytes)?;
     let shown = shown(&image::header(bytes)?, filter, bytes.len() as u64);
     let sentence = format!(
         "{}: {} names in {} bits, {} positions a name, {:.2} bits a name; {:.4} % of other names get a yes",

@@ -2,15 +2,13 @@
 
 mod mrt;
 
-use std::io::{self, IsTerminal, Write};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::{Args, Subcommand};
-use command::output::{Exit, Failure, OrExit, Output, to_stdout};
+use command::output::{Exit, Failure, OrExit, Output};
 use command::prefix_list::{List, input, is_text};
-use command::text::TextReader;
 use lookup::hash::SecretKey;
 use lookup::lpm::PrefixTrie;
 use lookup::lpm::file::{self, PrefixFile};
@@ -19,7 +17,8 @@ use lookup::lpm::trie::{Leaf, Settings, Update};
 use lookup::traits::Control;
 use serde::Serialize;
 
-use crate::atomic_file::{AtomicFile, cannot_write, is_same_file};
+use crate::answers::answer_all;
+use crate::atomic_file::{AtomicFile, check_is_not_list};
 
 /// The verbs.
 #[derive(Debug, Subcommand)]
@@ -76,9 +75,9 @@ pub(crate) struct LookupArgs {
 }
 
 #[derive(Serialize)]
-struct Answer<'a> {
-    address: &'a str,
-    next_hop: Option<&'a str>,
+struct Answer {
+    address: String,
+    next_hop: Option<String>,
 }
 
 /// A table in figures.
@@ -112,19 +111,14 @@ impl LpmCommand {
 
 fn build(args: &BuildArgs, out: &Output) -> anyhow::Result<()> {
     let start = Instant::now();
-    if is_same_file(&args.list, &args.out) {
-        let what = args.out.display();
-        return Err(Failure::new(Exit::Usage, format!("{what} is the list itself; write the table to another file")));
-    }
+    check_is_not_list(&args.list, &args.out)?;
     let list = read_list(args)?;
     // Tables of few next hops have leaves of half the size.
     let bytes = match list.hops.len() <= u16::MAX_HOP as usize {
         true => encode::<u16>(&list),
         false => encode::<u32>(&list),
     }?;
-    let mut file = AtomicFile::create(&args.out, 0o644)?;
-    file.write_all(&bytes).map_err(|error| cannot_write(&args.out, &error))?;
-    file.finish()?;
+    AtomicFile::write(&args.out, 0o644, &bytes)?;
     let tables = file::decode(&bytes)?;
     let shown = shown(&tables, bytes.len() as u64);
     let sentence = format!(
@@ -164,37 +158,17 @@ fn whole<A: Address, L: Leaf>(settings: &Settings, routes: &[(Prefix<A>, u64)]) 
 
 fn lookup(args: &LookupArgs, out: &Output) -> anyhow::Result<()> {
     let (tables, _) = read(&args.file)?;
-    if !args.addresses.is_empty() {
-        let answers = args.addresses.iter().map(|address| answer(&tables, address, ""));
-        return out.rows(&answers.collect::<Result<Vec<_>, _>>()?);
-    }
-    if io::stdin().is_terminal() {
-        eprintln!("addresses, one a line; end with Ctrl-D");
-    }
-    let mut stdout = io::stdout().lock();
-    for (line, address) in (1u64..).zip(TextReader::new(io::stdin().lock()).lines()) {
-        let address = address.or_exit(Exit::BadInput, format!("line {line}"))?;
-        if address.trim().is_empty() {
-            continue;
-        }
-        let answer = answer(&tables, address.trim(), &format!("line {line}: "))?;
-        // Line by line, so that addresses may come from a pipe that stays open.
-        if out.is_json() {
-            writeln!(stdout, "{}", serde_json::to_string(&answer)?).map_err(to_stdout)?;
-        } else {
-            writeln!(stdout, "{},{}", answer.address, answer.next_hop.unwrap_or("-")).map_err(to_stdout)?;
-        }
-    }
-    stdout.flush().map_err(to_stdout)
+    let csv = |answer: &Answer| format!("{},{}", answer.address, answer.next_hop.as_deref().unwrap_or("-"));
+    answer_all(&args.addresses, "addresses", out, |address, place| answer(&tables, address.trim(), place), csv)
 }
 
-fn answer<'a>(tables: &'a PrefixFile, text: &'a str, place: &str) -> anyhow::Result<Answer<'a>> {
+fn answer(tables: &PrefixFile, text: &str, place: &str) -> anyhow::Result<Answer> {
     let unreadable = |_| Failure::new(Exit::BadInput, format!("{place}`{text}` is no IPv4 or IPv6 address"));
     let number = match text.parse().map_err(unreadable)? {
         IpAddr::V4(address) => tables.ipv4.lookup(address.into()),
         IpAddr::V6(address) => tables.ipv6.lookup(address.into()),
     };
-    Ok(Answer { address: text, next_hop: tables.hop(number) })
+    Ok(Answer { address: text.to_owned(), next_hop: tables.hop(number).map(str::to_owned) })
 }
 
 fn shown(tables: &PrefixFile, file_bytes: u64) -> [Shown; 2] {

@@ -4,6 +4,7 @@
 //! [`Command`], one arm of its `match`, and one word of [`GROUPS`]. Code that only the laboratory needs belongs to
 //! `fibula-lab` in the crate `repro`; [`laboratory`] passes its commands on.
 
+mod answers;
 mod atomic_file;
 mod audit;
 mod controller;
