@@ -120,6 +120,29 @@ enum BenchCommand {
     },
 }
 
+/// What the benches of filters, prefixes and rules have in common.
+#[derive(Args, Clone, Debug)]
+struct RoundsArgs {
+    /// Contestants; --list tells which there are
+    #[arg(long, value_delimiter = ',')]
+    contestants: Vec<String>,
+    /// How often each contestant is measured
+    #[arg(long, default_value_t = 5)]
+    runs: u32,
+    /// Keys, addresses or flows a call, up to 256
+    #[arg(long, default_value_t = 32)]
+    batch: u32,
+    /// What tables, orders and secrets follow from
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Lookups a run, at least
+    #[arg(long, value_parser = parse_size)]
+    operations: Option<u64>,
+    /// List the contestants and end
+    #[arg(long)]
+    list: bool,
+}
+
 /// What the bench of Bloom filters takes.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct FilterArgs {
@@ -138,24 +161,8 @@ pub(crate) struct FilterArgs {
     /// Bits of a filter for each name
     #[arg(long, default_value_t = 16.0)]
     bits_per_name: f64,
-    /// Contestants; --list tells which there are
-    #[arg(long, value_delimiter = ',')]
-    contestants: Vec<String>,
-    /// How often each contestant is measured
-    #[arg(long, default_value_t = 5)]
-    runs: u32,
-    /// Keys a call, up to 256
-    #[arg(long, default_value_t = 32)]
-    batch: u32,
-    /// What keys, orders and secrets follow from
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Queries a run, at least
-    #[arg(long, value_parser = parse_size)]
-    operations: Option<u64>,
-    /// List the contestants and end
-    #[arg(long)]
-    list: bool,
+    #[command(flatten)]
+    rounds: RoundsArgs,
 }
 
 impl From<FilterArgs> for filter::Options {
@@ -166,11 +173,11 @@ impl From<FilterArgs> for filter::Options {
             key_bytes: args.key_bytes,
             members: args.members,
             bits_per_name: args.bits_per_name,
-            contestants: args.contestants,
-            runs: args.runs,
-            batch: args.batch,
-            seed: args.seed,
-            operations: args.operations,
+            contestants: args.rounds.contestants,
+            runs: args.rounds.runs,
+            batch: args.rounds.batch,
+            seed: args.rounds.seed,
+            operations: args.rounds.operations,
         }
     }
 }
@@ -254,24 +261,8 @@ pub(crate) struct LpmArgs {
     /// A capture whose IPv4 destinations are asked for too, as `trace`
     #[arg(long)]
     pcap: Option<PathBuf>,
-    /// Contestants; --list tells which there are
-    #[arg(long, value_delimiter = ',')]
-    contestants: Vec<String>,
-    /// How often each contestant is measured
-    #[arg(long, default_value_t = 5)]
-    runs: u32,
-    /// Addresses a call, up to 256
-    #[arg(long, default_value_t = 32)]
-    batch: u32,
-    /// What next hops and orders follow from
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Lookups a run, at least
-    #[arg(long, value_parser = parse_size)]
-    operations: Option<u64>,
-    /// List the contestants and end
-    #[arg(long)]
-    list: bool,
+    #[command(flatten)]
+    rounds: RoundsArgs,
 }
 
 impl LpmArgs {
@@ -284,7 +275,7 @@ impl LpmArgs {
             }
             None => {
                 eprintln!("no --table: the prefixes are generated, in the proportions of a full table");
-                (lpm::generate(900_000, self.seed), "generated".into())
+                (lpm::generate(900_000, self.rounds.seed), "generated".into())
             }
         };
         let step = all.len().div_ceil(self.prefixes.unwrap_or(u64::MAX).max(1) as usize).max(1);
@@ -303,11 +294,11 @@ impl LpmArgs {
             source,
             destinations,
             trace,
-            contestants: self.contestants,
-            runs: self.runs,
-            batch: self.batch,
-            seed: self.seed,
-            operations: self.operations,
+            contestants: self.rounds.contestants,
+            runs: self.rounds.runs,
+            batch: self.rounds.batch,
+            seed: self.rounds.seed,
+            operations: self.rounds.operations,
         })
     }
 }
@@ -334,24 +325,8 @@ pub(crate) struct RulesArgs {
     /// What the sets are like: acl, fw, ipc
     #[arg(long, value_delimiter = ',', default_value = "acl,fw,ipc")]
     kinds: Vec<Kind>,
-    /// Contestants; --list tells which there are
-    #[arg(long, value_delimiter = ',')]
-    contestants: Vec<String>,
-    /// How often each contestant is measured
-    #[arg(long, default_value_t = 5)]
-    runs: u32,
-    /// Flows a call, up to 256
-    #[arg(long, default_value_t = 32)]
-    batch: u32,
-    /// What rules, flows and keys follow from
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Lookups a run, at least
-    #[arg(long, value_parser = parse_size)]
-    operations: Option<u64>,
-    /// List the contestants and end
-    #[arg(long)]
-    list: bool,
+    #[command(flatten)]
+    rounds: RoundsArgs,
 }
 
 impl From<RulesArgs> for rules::Options {
@@ -359,11 +334,11 @@ impl From<RulesArgs> for rules::Options {
         Self {
             n: args.n,
             kinds: args.kinds,
-            contestants: args.contestants,
-            runs: args.runs,
-            batch: args.batch,
-            seed: args.seed,
-            operations: args.operations,
+            contestants: args.rounds.contestants,
+            runs: args.rounds.runs,
+            batch: args.rounds.batch,
+            seed: args.rounds.seed,
+            operations: args.rounds.operations,
         }
     }
 }
@@ -459,14 +434,14 @@ impl BenchCommand {
             Self::Update(args) => {
                 (args, &[4 << 20], &fibula_repro::bench::update::PARTS, fibula_repro::bench::update::run)
             }
-            Self::Filter(args) if args.list => return print_list(out, &filter::CONTESTANTS),
+            Self::Filter(args) if args.rounds.list => return print_list(out, &filter::CONTESTANTS),
             Self::Filter(args) => return measured(out, |listener| filter::run(&args.into(), listener)),
-            Self::Lpm(args) if args.list => return print_list(out, &lpm::CONTESTANTS),
+            Self::Lpm(args) if args.rounds.list => return print_list(out, &lpm::CONTESTANTS),
             Self::Lpm(args) => {
                 let options = args.options()?;
                 return measured(out, |listener| lpm::run(&options, listener));
             }
-            Self::Rules(args) if args.list => return print_list(out, &rules::CONTESTANTS),
+            Self::Rules(args) if args.rounds.list => return print_list(out, &rules::CONTESTANTS),
             Self::Rules(args) => return measured(out, |listener| rules::run(&args.into(), listener)),
             Self::Record { machine: label, set, remark, root } => {
                 // `fibula` has all commands; it may be another program than this one.
