@@ -157,9 +157,11 @@ fn huge_report(replica: &Replica<MemoryTables>) -> bytes::Bytes {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_report_of_60_mib_is_answered_while_others_make_changes() {
     let site = Site::new("[limits]\nmessage_bytes = 67108864\nconnection_bytes = 67108864\n");
-    // Only tables of hundreds of millions of names may be reported at such length.
+    // Only tables of hundreds of millions of names may be reported at such length. While the switch sends its report it
+    // acknowledges nothing; changes do not wait for it.
     let config = site.path("controller.toml");
-    let text = std::fs::read_to_string(&config).unwrap().replace("max_names = 1000000", "max_names = 300000000");
+    let wanted = "max_names = 300000000\nphase_timeout_ms = 1";
+    let text = std::fs::read_to_string(&config).unwrap().replace("max_names = 1000000", wanted);
     std::fs::write(&config, text).unwrap();
     let _controller = site.start();
     let client = site.client().await;
