@@ -240,7 +240,11 @@ impl Writer {
         let n_names = self.turn_names.max(group.rows.len());
         let n_rows = TURN_ROWS.max(group.rows.len());
         let is_bulk = group.rows.len() >= BULK_NAMES;
-        let finished = self.finish(group).and_then(|()| self.go_on_with_rekey(n_names));
+        if let Err(error) = self.finish(group).and_then(|()| self.go_on_with_rekey(n_names)) {
+            // Memory is ahead of the store: no switch may be sent what it lacks of that.
+            self.shared.end_sessions();
+            return Err(error);
+        }
         if is_bulk {
             // Between what stays, a batch leaves holes of a hundred bytes a name and more, in several arenas.
             api::memory::give_back();
@@ -248,10 +252,10 @@ impl Writer {
         self.answer_reports(n_names);
         self.store.go_on(n_rows);
         self.release(urgent);
-        if stop || finished.is_err() {
+        if stop {
             self.shared.end_sessions();
         }
-        finished.map(|()| stop)
+        Ok(stop)
     }
 
     /// A turn without a job: goes on with the answer to a report, with copies of the store and with a rekey.

@@ -91,6 +91,9 @@ impl Writer {
             self.shared.reports_delayed.fetch_add(1, Relaxed);
         }
         session.set_parked(true);
+        // It is sent the whole difference. Until then it is no attached switch, for a rekey either: what it holds is what it
+        // reported, not what was sent to it.
+        self.state.network.detach(node);
         self.unanswered.push_back((Arc::clone(session), report));
     }
 
@@ -103,10 +106,6 @@ impl Writer {
             self.go_on(&mut usize::MAX.clone(), true);
         }
         while n_names > 0 && (self.go_on(&mut n_names, false) || self.begin_next(&mut n_names)) {}
-        // These are sent the whole difference later.
-        for (session, _) in &self.unanswered {
-            self.state.network.detach(session.node());
-        }
         if self.unanswered.is_empty() && self.answer.is_none() {
             self.no_room_since = None;
             return;
@@ -158,8 +157,6 @@ impl Writer {
         let Some(at) = prepared.or_else(|| self.unanswered.iter().position(may_answer)) else { return false };
         let node = self.unanswered[at].0.node();
         let (_, before) = self.preparing.take().unwrap_or((node, Duration::ZERO));
-        // It is sent the whole difference, so its view is not to be kept up to date meanwhile.
-        self.state.network.detach(node);
         // What cannot be made is found out again below, and said.
         if !self.state.network.prepare_view(node, n_names).unwrap_or(true) {
             self.preparing = Some((node, before + (now() - began)));

@@ -10,6 +10,7 @@ use fib::replica::{Limits, MemoryTables, Replica};
 use lookup::hash::SecretKey;
 use std::pin::pin;
 use std::sync::Mutex;
+use std::sync::atomic::AtomicUsize;
 use std::task::{Context, Poll, Waker};
 
 /// The output of a future that is ready.
@@ -32,7 +33,7 @@ struct MemoryStore {
     rows: Arc<Mutex<Rows>>,
     n_commits: Arc<Mutex<usize>>,
     term: Arc<Mutex<u64>>,
-    fails_from: usize,
+    fails_from: Arc<AtomicUsize>,
 }
 
 impl Store for MemoryStore {
@@ -44,7 +45,7 @@ impl Store for MemoryStore {
 
     fn commit(&mut self, changes: &[RowChange]) -> Result<(), StoreError> {
         let mut n_commits = self.n_commits.lock().unwrap();
-        if *n_commits >= self.fails_from {
+        if *n_commits >= self.fails_from.load(Relaxed) {
             let error = rusqlite::Error::InvalidQuery;
             return Err(StoreError::Failed { path: "memory".into(), error });
         }
@@ -82,8 +83,12 @@ fn bench(fails_from: usize) -> Bench {
     let place = Place { switch: "s1".to_owned(), port: PortId(1) };
     state.carry_out(Change::AddHosts { hosts: vec![("h1".to_owned(), place)] }).unwrap();
     let rows = state.network.rows().map(|row| ((row.kind, row.key), row.value.unwrap())).collect();
-    let store =
-        MemoryStore { rows: Arc::new(Mutex::new(rows)), n_commits: Arc::default(), term: Arc::default(), fails_from };
+    let store = MemoryStore {
+        rows: Arc::new(Mutex::new(rows)),
+        n_commits: Arc::default(),
+        term: Arc::default(),
+        fails_from: Arc::new(AtomicUsize::new(fails_from)),
+    };
     let (pushes, receiver) = mpsc::channel(16);
     let shared = Shared::new();
     let mut writer = Writer::new(state, Box::new(store.clone()), shared, pushes, 1 << 20, Rates::default());
@@ -138,6 +143,31 @@ fn failed_commit_is_answered_and_ends_the_writer() {
     assert!(pushes.blocking_recv().is_none(), "nobody is connected, and the writer is gone");
     let restored = Network::restore(Settings::new(7, SecretKey::from_seed(2)), 2, store.rows().map(Result::unwrap));
     assert_eq!(restored.unwrap().0.rib().len(), 1, "what was acknowledged, and nothing else");
+}
+
+#[test]
+fn switches_are_sent_nothing_that_could_not_be_committed() {
+    let mut bench = bench(usize::MAX);
+    bench.writer.state.carry_out(Change::AddSwitch { name: "s2".to_owned(), tenants: vec![] }).unwrap();
+    let mut replica = Replica::new(Limits::default(), MemoryTables::default());
+    let mut parked = attach(&mut bench.writer, &replica);
+    drain(&mut bench, &mut parked, &mut replica);
+    bench.writer.park(|_| true);
+    let (hello, mut welcome) = oneshot::channel();
+    let report = Replica::new(Limits::default(), MemoryTables::default()).report();
+    let hello = Job::Attach { switch: "s2".to_owned(), report, reply: hello };
+    bench.writer.turn(hello, || None).unwrap();
+    let waits = welcome.try_recv().ok().unwrap().ok().unwrap();
+    bench.writer.resync(&waits.session, replica.report());
+    let sent = bench.writer.shared.messages.load(Relaxed);
+    bench.store.fails_from.store(0, Relaxed);
+    let place = Place { switch: "s1".to_owned(), port: PortId(2) };
+    let change = Change::AddHosts { hosts: vec![("h2".to_owned(), place)] };
+    let urgent = Job::Change { change, reply: oneshot::channel().0 };
+    bench.writer.turn(urgent, || None).unwrap_err();
+    assert_eq!(bench.writer.shared.messages.load(Relaxed), sent, "messages made");
+    assert!(bench.pushes.try_recv().is_err());
+    assert!(parked.session.is_ended() && waits.session.is_ended());
 }
 
 /// Makes a change, and gives its messages to the sessions.

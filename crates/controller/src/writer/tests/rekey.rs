@@ -54,6 +54,31 @@ fn rekey_beside_changes_loses_none_and_is_committed_whole() {
     assert!(restored.rib().iter().eq(bench.writer.state.network.rib().iter()));
 }
 
+/// The network still knows what was sent by the first stream, which the switch may not have.
+#[test]
+fn switch_that_connects_again_as_a_rekey_ends_is_answered_once_and_followed() {
+    let mut bench = bench(usize::MAX);
+    import(&mut bench.writer, 0, 100);
+    let mut replica = Replica::new(Limits::default(), MemoryTables::default());
+    let mut first = attach(&mut bench.writer, &replica);
+    drain(&mut bench, &mut first, &mut replica);
+    bench.writer.begin_rekey(Some(oneshot::channel().0));
+    assert!(bench.writer.rekey.is_some());
+    let mut second = bench.writer.attach("s1", replica.report()).unwrap();
+    while bench.writer.rekey.is_some() {
+        bench.writer.go_on_with_rekey(usize::MAX).unwrap();
+    }
+    assert_eq!(bench.writer.unanswered.len(), 1, "a second answer would leave the switch detached after the first");
+    bench.writer.answer_reports(usize::MAX);
+    drain(&mut bench, &mut second, &mut replica);
+    assert!(bench.writer.shared.connected()[0].in_step && serves_all(&bench, &replica));
+    let (job, _answer) = put(1);
+    bench.writer.turn(job, || None).unwrap();
+    assert!(!bench.writer.shared.connected()[0].in_step, "it has not got the change yet");
+    drain(&mut bench, &mut second, &mut replica);
+    assert!(bench.writer.shared.connected()[0].in_step && serves_all(&bench, &replica));
+}
+
 #[test]
 fn rekey_that_a_new_table_overtakes_begins_again() {
     let mut bench = bench(usize::MAX);
