@@ -60,6 +60,27 @@ async fn messages_that_never_end_are_refused_and_take_no_memory() {
     eventually("bytes given back", async || metric(&status, "fibula_request_bytes") == Some(0)).await;
 }
 
+/// A daemon may often open 1,024 files until it asks for more, and a hundred here.
+#[tokio::test(flavor = "multi_thread")]
+async fn more_connections_are_served_than_files_are_allowed_at_first() {
+    let limits = "connections = 300\nconnections_per_peer = 300\nfirst_request_ms = 60000\n";
+    // With so many files all fit, and with so many what is left of them after the daemon's own.
+    for (most_files, served) in [(1000, 250), (200, 200 - 64)] {
+        let (site, status) = site(limits);
+        let controller = site.start_with_files(100, most_files);
+        add_full_mesh(&mut site.client().await, 1).await;
+        let address = site.url.strip_prefix("http://").unwrap();
+        let idle: Vec<TcpStream> = (0..250).map(|_| TcpStream::connect(address).unwrap()).collect();
+        // The status page is asked over a connection of its own.
+        let connections = || metric(&status, "fibula_connections").unwrap_or(0);
+        eventually("the connections are open", async || connections() >= served - 1).await;
+        assert!(connections() <= served + 1, "{} of {most_files} files", connections());
+        let added = site.fibula(&["name", "add", &mac(1), "h1"]);
+        assert_eq!(exit_code(&added), 0, "{}", stderr(&added));
+        drop((idle, controller));
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn idle_connections_lock_nobody_out() {
     let (site, status) = site("connections = 40\nconnections_per_peer = 20\nfirst_request_ms = 60000\n");

@@ -62,6 +62,15 @@ impl Site {
         Process::spawn(&["controller", "--config", self.path("controller.toml").to_str().unwrap()])
     }
 
+    /// As [`Site::start`], and the controller may open this many files, or this many if it asks for more.
+    pub(crate) fn start_with_files(&self, n_files: u64, most_files: u64) -> Process {
+        let limited = format!("ulimit -Sn {n_files} && ulimit -Hn {most_files} && exec \"$@\"");
+        let configuration = self.path("controller.toml");
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &limited, "sh", FIBULA, "controller", "--config"]).arg(configuration);
+        Process::serving(&mut shell)
+    }
+
     pub(crate) async fn client(&self) -> Client {
         api::client::northbound(api::client::connect(&self.url, PATIENCE).await.unwrap())
     }
@@ -93,13 +102,12 @@ pub(crate) struct Process {
 impl Process {
     /// Starts `fibula` and returns when it has printed its first line, which says that it serves.
     pub(crate) fn spawn(arguments: &[&str]) -> Process {
-        let mut child = Command::new(FIBULA)
-            .args(arguments)
-            .env("FIBULA_LOG", "warn")
-            .stdout(Stdio::piped())
-            .stderr(Stdio::inherit())
-            .spawn()
-            .unwrap();
+        Process::serving(Command::new(FIBULA).args(arguments))
+    }
+
+    fn serving(command: &mut Command) -> Process {
+        let mut child =
+            command.env("FIBULA_LOG", "warn").stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         assert!(!line.is_empty(), "the daemon ended before it served: {:?}", child.wait());
