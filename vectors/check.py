@@ -138,6 +138,186 @@ def line_lookup(group, digest):
     return stash.get(digest, 0)
 
 
+class Reader:
+    """Little-endian fields of a message, in order."""
+
+    def __init__(self, data):
+        self.data, self.at = data, 0
+
+    def take(self, n):
+        self.at += n
+        assert self.at <= len(self.data), "the message ends too early"
+        return self.data[self.at - n : self.at]
+
+    def int(self, n):
+        return int.from_bytes(self.take(n), "little")
+
+    def words(self, n):
+        return [self.int(8) for _ in range(n)]
+
+
+def slot_prf(seed, slot, contents):
+    """docs/formats/cuckoo.md: what a slot contributes to the digest."""
+    if not any(contents):
+        return 0
+    x = seed + (slot + 1) * 0xD6E8FEB86659FD93 & MASK
+    for word in contents:
+        x = mix64(x ^ word) * STEP & MASK
+    return x
+
+
+def cuckoo_slots(table):
+    n = table["slot_words"]
+    return [table["words"][i : i + n] for i in range(0, len(table["words"]), n)]
+
+
+def cuckoo_table(reader, name_bytes, value_bits, seed):
+    """A (2,4)-Cuckoo table as an image."""
+    name_words = -(-name_bytes // 8)
+    last_bits = 8 * name_bytes - 64 * (name_words - 1)
+    table = {"version": reader.int(8), "digest": reader.int(8), "tweak": reader.int(8), "buckets": reader.int(4)}
+    table["name_words"], table["value_bits"] = name_words, value_bits
+    table["last_mask"] = (1 << last_bits) - 1
+    table["slot_words"] = name_words + (last_bits + value_bits > 64)
+    table["words"] = reader.words(table["buckets"] * 4 * table["slot_words"])
+    digest = 0
+    for slot, contents in enumerate(cuckoo_slots(table)):
+        digest ^= slot_prf(seed, slot, contents)
+    assert digest == table["digest"], "the digest of a cuckoo table"
+    return table
+
+
+def cuckoo_buckets(mixed, n_buckets):
+    return [(mixed >> 32) * n_buckets >> 32, (mixed & 0xFFFFFFFF) * n_buckets >> 32]
+
+
+def cuckoo_lookup(table, digest, name):
+    """The value of a name, given as words; 0 if it is not there."""
+    slots, wide = cuckoo_slots(table), table["name_words"]
+    for bucket in cuckoo_buckets(mix64(digest ^ table["tweak"]), table["buckets"]):
+        for contents in slots[4 * bucket : 4 * bucket + 4]:
+            held = contents[: wide - 1] + [contents[wide - 1] & table["last_mask"]]
+            value = contents[-1] >> 64 - table["value_bits"]
+            if held == name and value:
+                return value
+    return 0
+
+
+def padded(name, n_words):
+    return (words(name) + [0] * n_words)[:n_words]
+
+
+def check_cuckoo(message, key, name_bytes):
+    reader = Reader(message)
+    assert reader.int(1) == 1
+    table = cuckoo_table(reader, name_bytes, 8, derive(key, 16, 1))
+    return lambda name: cuckoo_lookup(table, muladd(key, name), padded(name, table["name_words"]))
+
+
+def check_cfw(message, key, value_bits, fingerprint_bits):
+    reader, seed = Reader(message), derive(key, 16, 2)
+    assert reader.int(1) == 2
+    _version, digest, tweak, n_buckets = reader.int(8), reader.int(8), reader.int(8), reader.int(4)
+    slot_bits = 16 if value_bits + fingerprint_bits <= 16 else 32
+    first = reader.words(n_buckets * slot_bits // 16)
+    packed = b"".join(word.to_bytes(8, "little") for word in first)
+    slots = [int.from_bytes(packed[i : i + slot_bits // 8], "little") for i in range(0, len(packed), slot_bits // 8)]
+    second = cuckoo_table(reader, 8, value_bits, mix64(seed ^ 0x9FB21C651E98DF25))
+    for slot, contents in enumerate(slots):
+        digest ^= slot_prf(seed, slot, [contents])
+    assert digest ^ second["digest"] == 0, "the digest of both levels"
+
+    def lookup(name):
+        name = int.from_bytes(name, "little")
+        mixed = mix64(name ^ tweak)
+        fingerprint = ((mixed ^ mixed >> 32) * 0xD6E8FEB86659FD93 & MASK) >> 64 - fingerprint_bits
+        for bucket in cuckoo_buckets(mixed, n_buckets):
+            for contents in slots[4 * bucket : 4 * bucket + 4]:
+                value = contents & (1 << value_bits) - 1
+                if contents >> value_bits == fingerprint and value:
+                    return value
+        return cuckoo_lookup(second, name, [name])
+
+    return lookup
+
+
+def check_bloom_forwarder(message, key, value_bits, counters):
+    reader, seed = Reader(message), derive(key, 16, 5)
+    assert reader.int(1) == 2
+    _version, digest = reader.int(8), reader.int(8)
+    ports = [(reader.int(4), reader.int(1)) for _ in range(reader.int(4))]
+    n_cells = sum(-(-bits // 512) * 512 for bits, _ in ports)
+    bits = reader.words(-(-n_cells // 64))
+    counts = reader.words(-(-n_cells // 16)) if counters else None
+    second = cuckoo_table(reader, 8, value_bits + 1, mix64(seed ^ 0x9FB21C651E98DF25))
+    for cell in range(n_cells):
+        one = bits[cell // 64] >> cell % 64 & 1
+        count = counts[cell // 16] >> 4 * (cell % 16) & 15 if counters else one
+        assert (count > 0) == one
+        if count:
+            digest ^= mix64(mix64(seed + (cell + 1) * 0xD6E8FEB86659FD93 & MASK) + count & MASK)
+    assert digest ^ second["digest"] == 0, "the digest of filters and exact table"
+
+    def lookup(name):
+        name = int.from_bytes(name, "little")
+        exact = cuckoo_lookup(second, name, [name])
+        if exact:
+            return exact - 1
+        mixes = [mix64((name ^ seed) + STEP * step & MASK) for step in range(1, 17)]
+        numbers = [half for mixed in mixes for half in (mixed >> 32, mixed & 0xFFFFFFFF)]
+        base = 0
+        for port, (m, k) in enumerate(ports, 1):
+            cells = [base + (number * m >> 32) for number in numbers[:k]]
+            if all(bits[cell // 64] >> cell % 64 & 1 for cell in cells):
+                return port
+            base += -(-m // 512) * 512
+        return 0
+
+    return lookup
+
+
+def check_tss(message, key, value_bits, priority_bits):
+    reader, seed = Reader(message), derive(key, 16, 2)
+    assert reader.int(1) == 1
+    _version, digest = reader.int(8), reader.int(8)
+    tuples = [(reader.int(2), reader.int(4)) for _ in range(reader.int(4))]
+    assert reader.int(1) == 1
+    table = cuckoo_table(reader, 16, 1 + priority_bits + value_bits, derive(key, 16, 1))
+    for code, highest in tuples:
+        digest ^= mix64(mix64(seed ^ code) + highest & MASK)
+    assert digest ^ table["digest"] == 0, "the digest of tuples and rules"
+
+    def prefix(n):
+        return ((1 << 32) - (1 << 32 - n)).to_bytes(4, "big")
+
+    def lookup(name):
+        best = (0, 0)
+        for code, _highest in tuples:
+            source, destination = code >> 9, code >> 3 & 63
+            mask = prefix(source) + prefix(destination) + bytes([255 * (code >> 2 & 1)])
+            mask += bytes([255 * (code >> 1 & 1)]) * 2 + bytes([255 * (code & 1)]) * 2
+            masked = bytes(a & b for a, b in zip(name, mask)) + code.to_bytes(2, "little") + bytes(1)
+            stored = cuckoo_lookup(table, muladd(key, masked), words(masked))
+            n_bits = source + destination + 8 * (code >> 2 & 1) + 16 * ((code >> 1 & 1) + (code & 1))
+            if stored:
+                best = max(best, (stored >> value_bits, n_bits << 16 | code, stored & (1 << value_bits) - 1))
+        return best[2] if len(best) == 3 else 0
+
+    return lookup
+
+
+TABLES = {
+    "cuckoo-6": lambda message, key: check_cuckoo(message, key, 6),
+    "cuckoo-16": lambda message, key: check_cuckoo(message, key, 16),
+    "cfw-16": lambda message, key: check_cfw(message, key, 6, 10),
+    "cfw-32": lambda message, key: check_cfw(message, key, 12, 8),
+    "bfw": lambda message, key: check_bloom_forwarder(message, key, 3, True),
+    "buffalo": lambda message, key: check_bloom_forwarder(message, key, 3, False),
+    "summary-cache": lambda message, key: check_bloom_forwarder(message, key, 3, True),
+    "tss": lambda message, key: check_tss(message, key, 8, 8),
+}
+
+
 def main():
     here = pathlib.Path(__file__).parent
     wrong = checked = 0
@@ -152,6 +332,12 @@ def main():
     for row in csv.DictReader((here / "line.csv").open()):
         checked += 1
         wrong += line_lookup(group, int(row["digest"], 16)) != int(row["value"], 16)
+    for what, table_of in TABLES.items():
+        rows = list(csv.DictReader((here / f"{what}.csv").open()))
+        lookup = table_of(bytes.fromhex((here / f"{what}.hex").read_text()), bytes.fromhex(rows[0]["key"]))
+        for row in rows:
+            checked += 1
+            wrong += lookup(bytes.fromhex(row["name"])) != int(row["value"], 16)
     print(f"{checked} vectors checked, {wrong} wrong")
     return 1 if wrong or not checked else 0
 

@@ -2,13 +2,8 @@
 //!
 //! Contents are absolute, so a duplicate is harmless; versions reveal a gap; the digest of the table after the update
 //! shows that both sides agree. Readers see an update whole or not at all, so the order of its writes is free.
-//! ```text
-//! kind 0: | 0 | from 8 | to 8 | digest 8 | cells 2 | (cell and count 5) … | slots 4 | (slot 4, digest 8, payload 3) … |
-//! kind 1: the same, and | exact table |, which replaces the current one; no slots
-//! kind 2: | 2 | version 8 | digest 8 | ports 4 | (bits 4, functions 1) … | bits | counters | exact table |
-//! ```
-//! All integers are little-endian. A cell and its new count are `cell << 4 | count`; without counters in the data plane
-//! the count is the bit. The payload of a slot is value + 1; 0 in an empty slot.
+//!
+//! Bytes: `docs/formats/bloom-forwarders.md`.
 
 use super::plan::{MAX_CELLS, Plan, PortShape};
 use super::{COUNTER_BITS, Settings};

@@ -1,11 +1,8 @@
 //! The message that crosses the seam: the changes of the hash table and of the order of tuples.
 //!
 //! Contents are absolute, versions reveal a gap, and the digest is that of hash table and tuples after the update.
-//! ```text
-//! kind 0: | 0 | from 8 | to 8 | digest 8 | n 4 | n x (code 2, present 1, priority 4) | table 1 | update of the table |
-//! kind 1: | 1 | version 8 | digest 8 | n 4 | n x (code 2, priority 4) | the whole table, as an update of it |
-//! ```
-//! All integers are little-endian; the table's bytes are those of `cuckoo::exact::update`, names of 16 bytes.
+//!
+//! Bytes: `docs/formats/cuckoo.md`.
 
 use super::tuple::Tuple;
 use super::{Settings, tuple_prf};

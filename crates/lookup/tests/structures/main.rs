@@ -19,6 +19,7 @@ mod flow_hostile;
 mod flow_names;
 mod flow_timers;
 mod gateway;
+mod golden;
 mod hash;
 mod hash_vectors;
 mod line;

@@ -2,11 +2,8 @@
 //!
 //! Contents are absolute, so a duplicate is harmless; versions reveal a gap; the digest of the table after the update
 //! shows that both sides agree. Writes are in the order in which readers may see them.
-//! ```text
-//! kind 0: | 0 | from 8 | to 8 | digest 8 | n 4 | n x (slot 4, name name_bytes, value value_bytes) |
-//! kind 1: | 1 | version 8 | digest 8 | tweak 8 | buckets 4 | words |
-//! ```
-//! All integers are little-endian.
+//!
+//! Bytes: `docs/formats/cuckoo.md`.
 
 use super::{Layout, Settings};
 use crate::base::bytes::{Bytes, DecodeError, at_most};

@@ -2,12 +2,8 @@
 //!
 //! Contents are absolute, so a duplicate is harmless; versions reveal a gap; the digest of the table after the update
 //! shows that both sides agree. Writes are in the order in which readers may see them, after the new level 2, if any.
-//! ```text
-//! kind 0: | 0 | from 8 | to 8 | digest 8 | n 4 | n x (0, slot 4, word 2 or 4) or (1, slot 4, digest 8, value 4) |
-//! kind 1: the same with 1 in front, and level 2 at the end
-//! kind 2: | 2 | version 8 | digest 8 | tweak 8 | buckets 4 | words of level 1 | level 2 |
-//! ```
-//! Level 2 is an image as in [`exact::update`](crate::cuckoo::exact::update). All integers are little-endian.
+//!
+//! Bytes: `docs/formats/cuckoo.md`.
 
 use super::Settings;
 use crate::base::bytes::{Bytes, DecodeError, at_most};
