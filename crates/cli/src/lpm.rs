@@ -11,7 +11,8 @@ use command::output::{Exit, Failure, OrExit, Output};
 use command::prefix_list::{List, input, is_text};
 use lookup::hash::SecretKey;
 use lookup::lpm::PrefixTrie;
-use lookup::lpm::file::{self, PrefixFile};
+use lookup::lpm::bloom::Pushed;
+use lookup::lpm::file::{self, Parts, PrefixFile};
 use lookup::lpm::prefix::{Address, Prefix};
 use lookup::lpm::trie::{Leaf, Settings, Update};
 use lookup::traits::Control;
@@ -49,6 +50,10 @@ pub(crate) struct BuildArgs {
     /// What the list is, if its first bytes do not say so
     #[arg(long, default_value = "auto")]
     format: Format,
+    /// How prefixes are found: a trie, or a hash table behind a one-hashing Bloom filter, as it is (bloom) or leaf-pushed
+    /// to few lengths (bloom-pushed). Those are for comparison, and take up to 32,767 next hops
+    #[arg(long, default_value = "trie")]
+    design: Design,
     /// What of a route in a dump counts as its next hop
     #[arg(long, default_value = "next-hop")]
     hops: mrt::Hops,
@@ -63,6 +68,17 @@ enum Format {
     Text,
     /// A routing table dump, TABLE_DUMP or TABLE_DUMP_V2.
     Mrt,
+}
+
+/// How prefixes are found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+enum Design {
+    /// A compressed trie.
+    Trie,
+    /// A hash table of all prefixes behind a filter.
+    Bloom,
+    /// The same with few lengths.
+    BloomPushed,
 }
 
 /// What to look up.
@@ -86,10 +102,18 @@ struct Shown {
     table: &'static str,
     prefixes: u64,
     next_hops: usize,
-    top_bytes: u64,
-    chunk_bytes: u64,
-    leaf_bytes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    chunk_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    leaf_bytes: Option<u64>,
     file_bytes: u64,
+    design: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    filter_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hash_table_bytes: Option<u64>,
 }
 
 impl LpmCommand {
@@ -114,9 +138,16 @@ fn build(args: &BuildArgs, out: &Output) -> anyhow::Result<()> {
     check_is_not_list(&args.list, &args.out)?;
     let list = read_list(args)?;
     // Tables of few next hops have leaves of half the size.
-    let bytes = match list.hops.len() <= u16::MAX_HOP as usize {
-        true => encode::<u16>(&list),
-        false => encode::<u32>(&list),
+    let are_few = list.hops.len() <= u16::MAX_HOP as usize;
+    let bytes = match args.design {
+        Design::Trie if are_few => encode::<u16>(&list),
+        Design::Trie => encode::<u32>(&list),
+        _ if !are_few => {
+            let why = format!("{} next hops: behind a filter at most 32,767; take --design trie", list.hops.len());
+            return Err(Failure::new(Exit::Refused, why));
+        }
+        Design::Bloom => encode_bloom(Pushed::Basic, &list),
+        Design::BloomPushed => encode_bloom(Pushed::Few, &list),
     }?;
     AtomicFile::write(&args.out, 0o644, &bytes)?;
     let tables = file::decode(&bytes)?;
@@ -150,6 +181,11 @@ fn encode<L: Leaf>(list: &List) -> anyhow::Result<Vec<u8>> {
     Ok(file::encode(&settings, &list.hops, (&ipv4, counts.0), (&ipv6, counts.1)))
 }
 
+fn encode_bloom(pushed: Pushed, list: &List) -> anyhow::Result<Vec<u8>> {
+    let bytes = file::encode_bloom(pushed, &SecretKey::random(), &list.hops, &list.ipv4, &list.ipv6);
+    bytes.or_exit(Exit::Refused, "the table cannot be built")
+}
+
 fn whole<A: Address, L: Leaf>(settings: &Settings, routes: &[(Prefix<A>, u64)]) -> anyhow::Result<Update<A, L>> {
     let mut trie = PrefixTrie::<A, L>::empty(settings.clone());
     trie.insert_batch(routes, &mut Vec::new()).or_exit(Exit::Refused, "the table cannot be built")?;
@@ -172,19 +208,25 @@ fn answer(tables: &PrefixFile, text: &str, place: &str) -> anyhow::Result<Answer
 }
 
 fn shown(tables: &PrefixFile, file_bytes: u64) -> [Shown; 2] {
-    let row = |table, prefixes, [top_bytes, chunk_bytes, leaf_bytes]: [u64; 3]| Shown {
-        table,
-        prefixes,
-        next_hops: tables.hops.len(),
-        top_bytes,
-        chunk_bytes,
-        leaf_bytes,
-        file_bytes,
+    let row = |table, prefixes, parts| {
+        let (design, [top, chunks, leaves, filter, hash_table]) = match parts {
+            Parts::Trie { top, chunks, leaves } => ("trie", [Some(top), Some(chunks), Some(leaves), None, None]),
+            Parts::Bloom { filter, table } => ("bloom", [None, None, None, Some(filter), Some(table)]),
+        };
+        Shown {
+            table,
+            prefixes,
+            next_hops: tables.hops.len(),
+            top_bytes: top,
+            chunk_bytes: chunks,
+            leaf_bytes: leaves,
+            file_bytes,
+            design,
+            filter_bytes: filter,
+            hash_table_bytes: hash_table,
+        }
     };
-    [
-        row("IPv4", tables.ipv4.n_prefixes, tables.ipv4.size_bytes()),
-        row("IPv6", tables.ipv6.n_prefixes, tables.ipv6.size_bytes()),
-    ]
+    [row("IPv4", tables.ipv4.n_prefixes, tables.ipv4.parts()), row("IPv6", tables.ipv6.n_prefixes, tables.ipv6.parts())]
 }
 
 fn read(path: &Path) -> anyhow::Result<(PrefixFile, u64)> {

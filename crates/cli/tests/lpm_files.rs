@@ -72,3 +72,15 @@ fn a_table_has_a_next_hop_for_every_origin_as() {
     let answers = ok(&dir, &["lookup", "routes"], "10.0.0.1\n10.155.255.7\n10.156.64.0\n2001:db8::1\n");
     assert_eq!(answers, "10.0.0.1,AS0\n10.155.255.7,AS39935\n10.156.64.0,-\n2001:db8::1,AS7\n");
 }
+
+#[test]
+fn the_tables_of_the_paper_answer_as_the_trie_does() {
+    let dir = Dir::new();
+    for design in ["bloom", "bloom-pushed"] {
+        ok(&dir, &["build", "-", "-o", design, "--design", design], ROUTES);
+        let answers = ok(&dir, &["lookup", design], "10.1.2.3\n10.1.2.4\n10.2.0.0\n1.1.1.1\n2001:db8::1\n::1\n");
+        assert_eq!(answers, "10.1.2.3,eth3\n10.1.2.4,eth2\n10.2.0.0,eth1\n1.1.1.1,up\n2001:db8::1,eth1\n::1,-\n");
+        let shown = ok(&dir, &["show", design, "-j"], "");
+        assert!(shown.contains("\"design\":\"bloom\",\"filter_bytes\":"), "{shown}");
+    }
+}

@@ -4,7 +4,7 @@
 //!  0  "fibulaLP"          8   magic
 //!  8  format version      2   2
 //! 10  bytes of a leaf     1   2, or 4 for more than 32,767 next hops
-//! 11  zero                1
+//! 11  design              1   0 trie, 1 behind a Bloom filter, 2 the same, leaf-pushed; these have leaves of 2 bytes
 //! 12  next hops           4   number 0, no route, has no name here
 //! 16  seed of digests     8
 //! 24  prefixes            8   IPv4
@@ -12,18 +12,21 @@
 //! 40  bytes of the table  8   IPv4
 //! 48  bytes of the table  8   IPv6
 //! 56  next hops               each: length 2, UTF-8
-//!  …  tables                  whole updates: docs/formats/prefixes.md
+//!  …  tables                  whole updates, or images: docs/formats/prefixes.md
 //!  …  checksum            8   XXH3-64 of everything before
 //! ```
 //! All integers are little-endian. Bounds are checked before anything is allocated for them.
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::prefix::Address;
+use super::bloom::BloomLpmQuery;
+use super::bloom::image::{self, Filter, ImageError, Pushed};
+use super::prefix::{Address, Prefix};
 use super::trie::{Leaf, PrefixTrieQuery, Settings, Update};
 use crate::base::bytes::{Bytes, BytesError, DecodeError, at_most};
+use crate::hash::SecretKey;
 use crate::traits::ApplyError;
-use crate::traits::{Query, Undivided};
+use crate::traits::{InsertError, Query, Undivided};
 
 /// The first bytes of a file.
 pub const MAGIC: [u8; 8] = *b"fibulaLP";
@@ -44,12 +47,56 @@ pub struct PrefixFile {
 pub struct Table<A> {
     /// How many prefixes it was built from.
     pub n_prefixes: u64,
-    half: Half<A>,
+    half: Box<dyn Half<A>>,
 }
 
-enum Half<A> {
-    Narrow(PrefixTrieQuery<A>),
-    Wide(PrefixTrieQuery<A, u32>),
+/// What a table is made of, with the bytes of each part.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Parts {
+    /// Of a trie, as in [`PrefixTrieQuery::size_bytes`].
+    Trie {
+        /// Nodes of the top.
+        top: u64,
+        /// Chunks.
+        chunks: u64,
+        /// Leaves.
+        leaves: u64,
+    },
+    /// Behind a Bloom filter.
+    Bloom {
+        /// The filter.
+        filter: u64,
+        /// The hash table.
+        table: u64,
+    },
+}
+
+/// The data-plane half of a table.
+trait Half<A> {
+    fn lookup_batch(&self, addresses: &[A], numbers: &mut [u64]);
+    fn parts(&self) -> Parts;
+}
+
+impl<A: Address, L: Leaf> Half<A> for PrefixTrieQuery<A, L> {
+    fn lookup_batch(&self, addresses: &[A], numbers: &mut [u64]) {
+        Query::lookup_batch(self, addresses, numbers);
+    }
+
+    fn parts(&self) -> Parts {
+        let [top, chunks, leaves] = self.size_bytes();
+        Parts::Trie { top, chunks, leaves }
+    }
+}
+
+impl<A: Address, const W: usize> Half<A> for BloomLpmQuery<A, Filter, W> {
+    fn lookup_batch(&self, addresses: &[A], numbers: &mut [u64]) {
+        Query::lookup_batch(self, addresses, numbers);
+    }
+
+    fn parts(&self) -> Parts {
+        let [filter, table] = self.size_bytes();
+        Parts::Bloom { filter, table }
+    }
 }
 
 impl<A: Address> Table<A> {
@@ -57,10 +104,7 @@ impl<A: Address> Table<A> {
     /// # Panics
     /// When `numbers` is shorter than `addresses`.
     pub fn lookup_batch(&self, addresses: &[A], numbers: &mut [u64]) {
-        match &self.half {
-            Half::Narrow(query) => query.lookup_batch(addresses, numbers),
-            Half::Wide(query) => query.lookup_batch(addresses, numbers),
-        }
+        self.half.lookup_batch(addresses, numbers);
     }
 
     /// The number of the next hop of an address, 0 for no route.
@@ -70,12 +114,9 @@ impl<A: Address> Table<A> {
         number[0]
     }
 
-    /// As [`PrefixTrieQuery::size_bytes`].
-    pub fn size_bytes(&self) -> [u64; 3] {
-        match &self.half {
-            Half::Narrow(query) => query.size_bytes(),
-            Half::Wide(query) => query.size_bytes(),
-        }
+    /// Its parts, with their sizes.
+    pub fn parts(&self) -> Parts {
+        self.half.parts()
     }
 }
 
@@ -111,6 +152,15 @@ pub enum FileError {
     Table(#[from] ApplyError),
 }
 
+impl From<ImageError> for FileError {
+    fn from(error: ImageError) -> Self {
+        match error {
+            ImageError::Decode(error) => error.into(),
+            ImageError::Table(error) => error.into(),
+        }
+    }
+}
+
 impl From<BytesError> for FileError {
     fn from(error: BytesError) -> Self {
         DecodeError::from(error).into()
@@ -137,12 +187,41 @@ pub fn encode<L: Leaf>(
     let (mut table_4, mut table_6) = (Vec::new(), Vec::new());
     ipv4.encode(&mut table_4);
     ipv6.encode(&mut table_6);
+    assemble([L::BYTES as u8, 0], settings.seed, hops, (table_4, n_ipv4), (table_6, n_ipv6))
+}
+
+/// Builds and writes tables behind Bloom filters.
+/// # Errors
+/// [`InsertError`], for the number of a next hop of more than 15 bits.
+/// # Panics
+/// When a next hop has a name of 64 KiB.
+pub fn encode_bloom(
+    pushed: Pushed,
+    key: &SecretKey,
+    hops: &[String],
+    ipv4: &[(Prefix<u32>, u64)],
+    ipv6: &[(Prefix<u128>, u64)],
+) -> Result<Vec<u8>, InsertError> {
+    let (mut table_4, mut table_6) = (Vec::new(), Vec::new());
+    image::build::<u32, 1>(pushed, ipv4, key, &mut table_4)?;
+    image::build::<u128, 3>(pushed, ipv6, key, &mut table_6)?;
+    let design = if pushed == Pushed::Basic { 1 } else { 2 };
+    Ok(assemble([2, design], 0, hops, (table_4, ipv4.len() as u64), (table_6, ipv6.len() as u64)))
+}
+
+fn assemble(
+    form: [u8; 2],
+    seed: u64,
+    hops: &[String],
+    (table_4, n_ipv4): (Vec<u8>, u64),
+    (table_6, n_ipv6): (Vec<u8>, u64),
+) -> Vec<u8> {
     let mut out = Vec::with_capacity(64 + table_4.len() + table_6.len());
     out.extend(MAGIC);
     out.extend(FORMAT.to_le_bytes());
-    out.extend([L::BYTES as u8, 0]);
+    out.extend(form);
     out.extend((hops.len() as u32).to_le_bytes());
-    for field in [settings.seed, n_ipv4, n_ipv6, table_4.len() as u64, table_6.len() as u64] {
+    for field in [seed, n_ipv4, n_ipv6, table_4.len() as u64, table_6.len() as u64] {
         out.extend(field.to_le_bytes());
     }
     for hop in hops {
@@ -175,8 +254,7 @@ pub fn decode(file: &[u8]) -> Result<PrefixFile, FileError> {
         return Err(FileError::WrongChecksum { computed, stored });
     }
     let mut bytes = Bytes(&body[10..]);
-    let leaf_bytes = usize::from(bytes.u8()?);
-    at_most("reserved bytes", bytes.u8()?.into(), 0)?;
+    let form = [bytes.u8()?, bytes.u8()?];
     let n_hops = bytes.count(2)?;
     let seed = bytes.u64()?;
     let most = Settings::MAX_PREFIXES as u64;
@@ -191,17 +269,29 @@ pub fn decode(file: &[u8]) -> Result<PrefixFile, FileError> {
     }
     let (table_4, table_6) = (bytes.take(len_4)?, bytes.take(len_6)?);
     bytes.end()?;
-    let ipv4 = table(table_4, leaf_bytes, seed, n_ipv4)?;
-    let ipv6 = table(table_6, leaf_bytes, seed, n_ipv6)?;
+    let ipv4 = table::<u32, 1>(table_4, form, seed, n_ipv4)?;
+    let ipv6 = table::<u128, 3>(table_6, form, seed, n_ipv6)?;
     Ok(PrefixFile { hops, ipv4, ipv6 })
 }
 
-fn table<A: Address>(bytes: &[u8], leaf_bytes: usize, seed: u64, n_prefixes: u64) -> Result<Table<A>, FileError> {
+fn table<A: Address, const W: usize>(
+    bytes: &[u8],
+    form: [u8; 2],
+    seed: u64,
+    n_prefixes: u64,
+) -> Result<Table<A>, FileError> {
     let settings = Settings { max_prefixes: n_prefixes as usize, seed };
-    let half = match leaf_bytes {
-        2 => Half::Narrow(PrefixTrieQuery::from_image(&settings, &Update::decode(bytes)?)?),
-        4 => Half::Wide(PrefixTrieQuery::from_image(&settings, &Update::decode(bytes)?)?),
-        value => return Err(DecodeError::OutOfRange { field: "bytes of a leaf", value: value as u64, max: 4 }.into()),
+    let half: Box<dyn Half<A>> = match form {
+        [2, 0] => Box::new(PrefixTrieQuery::<A>::from_image(&settings, &Update::decode(bytes)?)?),
+        [4, 0] => Box::new(PrefixTrieQuery::<A, u32>::from_image(&settings, &Update::decode(bytes)?)?),
+        [2, 1] => Box::new(image::decode::<A, W>(Pushed::Basic, bytes)?),
+        [2, 2] => Box::new(image::decode::<A, W>(Pushed::Few, bytes)?),
+        [2 | 4, value] => {
+            return Err(DecodeError::OutOfRange { field: "number of a design", value: value.into(), max: 2 }.into());
+        }
+        [value, _] => {
+            return Err(DecodeError::OutOfRange { field: "bytes of a leaf", value: value.into(), max: 4 }.into());
+        }
     };
     Ok(Table { n_prefixes, half })
 }
@@ -209,7 +299,6 @@ fn table<A: Address>(bytes: &[u8], leaf_bytes: usize, seed: u64, n_prefixes: u64
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hash::SecretKey;
     use crate::lpm::PrefixTrie;
     use crate::traits::Control;
 
@@ -224,9 +313,15 @@ mod tests {
         encode(&settings, &["a".into(), "b".into()], (&ipv4.whole(), 2), (&ipv6.whole(), 1))
     }
 
+    fn bloom(pushed: Pushed) -> Vec<u8> {
+        let ipv4 = [("10.0.0.0/8".parse().unwrap(), 1), ("10.1.2.3/32".parse().unwrap(), 2)];
+        let ipv6 = [("2001:db8::/32".parse().unwrap(), 2)];
+        encode_bloom(pushed, &SecretKey::from_seed(1), &["a".into(), "b".into()], &ipv4, &ipv6).unwrap()
+    }
+
     #[test]
     fn what_is_written_is_read() {
-        for file in [file::<u16>(), file::<u32>()] {
+        for file in [file::<u16>(), file::<u32>(), bloom(Pushed::Basic), bloom(Pushed::Few)] {
             let file = decode(&file).ok().unwrap();
             assert_eq!((file.ipv4.n_prefixes, file.ipv6.n_prefixes), (2, 1));
             let answers = [0x0a01_0203, 0x0a01_0204, 0x0b00_0000].map(|address| file.hop(file.ipv4.lookup(address)));
@@ -248,8 +343,9 @@ mod tests {
 
     #[test]
     fn a_checksum_that_fits_does_not_make_nonsense_a_table() {
-        let good = file::<u16>();
-        for at in 8..good.len() - 8 {
+        for (good, at) in
+            [file::<u16>(), bloom(Pushed::Few)].iter().flat_map(|file| (8..file.len() - 8).map(move |at| (file, at)))
+        {
             let mut bad = good[..good.len() - 8].to_vec();
             bad[at] = bad[at].wrapping_add(0x81);
             bad.extend(xxh3_64(&bad).to_le_bytes());

@@ -39,11 +39,13 @@
 //! comparison: [`trie`](super::trie) is faster and smaller.
 
 pub mod control;
+pub mod image;
 pub mod membership;
 pub mod query;
 pub mod update;
 
 pub use control::{BloomLpm, Settings};
+pub use image::Pushed;
 pub use membership::{Keyed, Membership, OwnHash};
 pub use query::{BloomLpmQuery, Reader};
 pub use update::Update;

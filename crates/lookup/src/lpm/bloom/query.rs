@@ -244,6 +244,19 @@ impl<A: Address, F: Membership<A>, const W: usize> BloomLpmQuery<A, F, W> {
         ApplyError::check_digest(PartId::WHOLE, got, expected)
     }
 
+    /// Appends version, digest, lengths, filter and table; `table` is [`Settings::table`].
+    pub(super) fn put(&self, table: &exact::Settings, out: &mut Vec<u8>) {
+        out.extend([self.version, self.digest].map(u64::to_le_bytes).as_flattened());
+        out.extend(self.shared.lengths().map(u64::to_le_bytes).as_flattened());
+        self.shared.words.iter().for_each(|word| out.extend(word.load(Relaxed).to_le_bytes()));
+        exact::Update::<W>::Table(self.table.image()).encode(table, out);
+    }
+
+    /// Memory of filter and hash table, in bytes.
+    pub fn size_bytes(&self) -> [u64; 2] {
+        [self.filter_bytes(), self.table.size_bits() / 8]
+    }
+
     /// Version, and digests of the filter and of the table.
     pub fn held(&self) -> (u64, u64, u64) {
         (self.version, self.digest, self.table.held().1)
