@@ -38,6 +38,11 @@ pub(crate) struct Site {
 impl Site {
     /// `extra`: further lines of controller.toml.
     pub(crate) fn new(extra: &str) -> Site {
+        Site::of_kind("mac", extra)
+    }
+
+    /// As [`Site::new`], with names of a kind.
+    pub(crate) fn of_kind(kind: &str, extra: &str) -> Site {
         let directory = tempfile::tempdir().unwrap();
         let reserved = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
         reserved.set_reuse_address(true).unwrap();
@@ -46,7 +51,7 @@ impl Site {
         let site = Site { directory, url: format!("http://{address}"), _reserved: reserved };
         let store = site.path("rib.sqlite");
         let text = format!(
-            "listen = \"{address}\"\nstore = \"{}\"\nname_kind = \"mac\"\nmax_names = 1000000\n{extra}",
+            "listen = \"{address}\"\nstore = \"{}\"\nname_kind = \"{kind}\"\nmax_names = 1000000\n{extra}",
             store.display()
         );
         std::fs::write(site.path("controller.toml"), text).unwrap();

@@ -1,9 +1,10 @@
 //! Othello in every sizing and value width: 10^7 operations in all against an oracle.
 
 use fibula_lookup::hash::{Digest, SecretKey, mix64};
-use fibula_lookup::othello::{Option1, Option2, Othello, Settings, Sharded, Sizing};
+use fibula_lookup::othello::{Option1, Option2, Othello, OthelloQuery, Settings, Sharded, Sizing};
 use fibula_lookup::testkit::conformance::{self, Scope};
-use fibula_lookup::testkit::seed;
+use fibula_lookup::testkit::{Rng, seed};
+use fibula_lookup::traits::{Applied, BatchReader, Control, Query};
 
 use super::conformance::tombstones;
 
@@ -41,6 +42,52 @@ fn the_papers_sizes_conform_under_churn() {
     let seed = seed();
     run::<Option1>(8, 1_000, 100_000, seed);
     run::<Option2>(16, 1_000, 100_000, seed);
+}
+
+/// The memory of a table whose names all went and came anew, with a reader that lets go of old versions now and then: what
+/// lookups read, and what old versions still take.
+#[test]
+fn a_table_takes_two_and_a_half_cells_a_name_after_churn_too() {
+    let seed = seed();
+    let mut rng = Rng::new(seed);
+    // A large table has shards in every state; the few shards of a small one may all be about to shrink.
+    for (n_names, value_bits, most_cells) in [(60_000, 4, 2.7), (1_000_000, 8, 2.45)] {
+        let mut table = Othello::<Sharded>::new(Settings::new(value_bits, 2 * n_names, &SecretKey::from_seed(seed)));
+        let value = |name: u64| 1 + mix64(name) % ((1 << value_bits) - 1);
+        let (mut names, mut updates) = ((0..n_names as u64).collect::<Vec<_>>(), Vec::new());
+        let entries: Vec<_> = names.iter().map(|&name| (Digest(mix64(name ^ seed)), value(name))).collect();
+        table.insert_batch(&entries, &mut updates).unwrap();
+        let mut query = table.export();
+        updates.clear();
+        let mut reader = query.reader();
+        let cells = |query: &OthelloQuery<Sharded>| {
+            let retired = 8 * query.stats().retired_bytes as u64;
+            (query.size_bits() + retired) as f64 / f64::from(value_bits) / n_names as f64
+        };
+        let (new, mut most) = (cells(&query), 0f64);
+        for (step, name) in (n_names as u64..2 * n_names as u64).enumerate() {
+            let old = std::mem::replace(&mut names[rng.below(n_names as u64) as usize], name);
+            assert!(table.remove(Digest(mix64(old ^ seed)), &mut updates));
+            table.insert(Digest(mix64(name ^ seed)), value(name), &mut updates).unwrap();
+            for update in updates.drain(..) {
+                assert_eq!(query.apply(&update), Ok(Applied::Applied));
+            }
+            if step % 32 == 0 {
+                let mut got = [0];
+                reader.lookup_batch(&[Digest(mix64(name ^ seed))], &mut got);
+                assert_eq!(got, [value(name)]);
+            }
+            if step % 1000 == 0 {
+                most = most.max(cells(&query));
+            }
+        }
+        println!(
+            "{n_names} names, {value_bits} bits: {new:.3} cells a name when new, {:.3} after churn, {most:.3} at most",
+            cells(&query)
+        );
+        assert!(new <= 2.45, "{n_names} names, {value_bits} bits, seed {seed}: {new} cells a name when new");
+        assert!(most <= most_cells, "{n_names} names, {value_bits} bits, seed {seed}: {most} cells a name at most");
+    }
 }
 
 #[test]
