@@ -1,5 +1,5 @@
 //! The demo, run as a user runs it: the real binary, real processes, namespaces and promiscuous sockets.
-//! Without root, tests that need it say so and end early.
+//! Tests that need root count as ignored without it.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, geteuid, kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 /// No demo of these tests takes longer on any machine; one that does hangs.
@@ -17,22 +17,6 @@ const PATIENCE: Duration = Duration::from_secs(600);
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Whether namespaces can be created here; says so if not. Root in a container may lack the capability.
-fn is_privileged() -> bool {
-    if !geteuid().is_root() {
-        eprintln!("not run: namespaces need root");
-        return false;
-    }
-    let name = format!("fibula-{}-allowed", std::process::id());
-    let made = Command::new("ip").args(["netns", "add", &name]).output().expect("iproute2 is installed");
-    if made.status.success() {
-        assert!(Command::new("ip").args(["netns", "del", &name]).status().unwrap().success());
-    } else {
-        eprintln!("not run: no namespaces here: {}", String::from_utf8_lossy(&made.stderr).trim());
-    }
-    made.status.success()
 }
 
 fn start(arguments: &[&str]) -> Child {
@@ -92,8 +76,8 @@ fn assert_sound(report: &Value, network: &str, n_names: u64) {
     assert!(report["converged_ms"].as_f64().unwrap() > 0.0, "{report}");
     let to_nobody: u64 = report["phases"].as_array().unwrap().iter().map(|p| number(p, "sent_to_nobody")).sum();
     assert!(to_nobody > 0, "no probe went to a removed or unknown name: {report}");
-    // A loaded machine loses frames; a network that loses one in ten is broken.
-    assert!(number(report, "frames_lost") * 10 < number(report, "frames_sent"), "{report}");
+    // A loaded machine loses frames, and so does a name that moves; a network that loses one in a hundred is broken.
+    assert!(number(report, "frames_lost") * 100 < number(report, "frames_sent"), "{report}");
 }
 
 /// Namespaces, processes and files of the demo with this PID.
@@ -130,30 +114,30 @@ fn wait_for_progress(child: &mut Child, text: &str) {
     panic!("the demo ended before {text:?}: {log}");
 }
 
-#[test]
 fn four_switches_of_their_own_processes_misdeliver_nothing() {
     let _alone = alone();
-    if !is_privileged() {
-        return;
-    }
     let report = report(&["--topology", "ring", "--switches", "4", "--names", "2000", "--seconds", "5", "-j"]);
     assert_sound(&report, "namespaces", 2004);
     assert!(number(&report, "tcp_bytes") > 0 && number(&report, "udp_datagrams_received") > 0, "{report}");
     assert_eq!(number(&report, "missed_by_sniffers"), 0, "{report}");
 }
 
-#[test]
 fn egress_values_reach_the_same_hosts() {
     let _alone = alone();
-    if !is_privileged() {
-        return;
-    }
     let arguments = ["--topology", "ring", "--switches", "3", "--hosts-per-switch", "2", "--names", "500"];
     let report = report(&[&arguments[..], &["--seconds", "3", "--value-mode", "egress", "-j"]].concat());
     assert_sound(&report, "namespaces", 506);
 }
 
-#[test]
+fn networks_of_other_designs_are_as_sound() {
+    let _alone = alone();
+    for (gateways, core) in [("cfw", "line"), ("ogw", "ofw"), ("cuckoo", "bfw")] {
+        let network = ["--topology", "ring", "--switches", "4", "--names", "500", "--seconds", "3", "-j"];
+        let report = report(&[&network[..], &["--gateway-design", gateways, "--design", core]].concat());
+        assert_sound(&report, "namespaces", 504);
+    }
+}
+
 fn the_same_network_runs_in_one_process() {
     let _alone = alone();
     let report = report(&["--in-process", "--topology", "abilene", "--names", "5000", "--seconds", "3", "-j"]);
@@ -162,12 +146,8 @@ fn the_same_network_runs_in_one_process() {
     assert_eq!(number(udp, "lost"), 0, "memory loses nothing while nothing changes: {report}");
 }
 
-#[test]
 fn ctrl_c_leaves_no_namespace_process_or_file() {
     let _alone = alone();
-    if !is_privileged() {
-        return;
-    }
     let mut child = start(&["--topology", "ring", "--switches", "3", "--names", "100", "--seconds", "100"]);
     wait_for_progress(&mut child, "bulk TCP");
     let pid = child.id();
@@ -177,12 +157,8 @@ fn ctrl_c_leaves_no_namespace_process_or_file() {
     assert_eq!(remains(pid), Vec::<String>::new());
 }
 
-#[test]
 fn the_next_demo_removes_what_a_killed_one_left() {
     let _alone = alone();
-    if !is_privileged() {
-        return;
-    }
     let small = ["--topology", "line", "--switches", "2", "--names", "10"];
     let mut child = start(&[&small[..], &["--seconds", "100"]].concat());
     wait_for_progress(&mut child, "bulk TCP");
@@ -200,7 +176,6 @@ fn the_next_demo_removes_what_a_killed_one_left() {
     }
 }
 
-#[test]
 fn a_malformed_topology_file_is_bad_input() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("topology.toml");
@@ -211,7 +186,6 @@ fn a_malformed_topology_file_is_bad_input() {
     assert!(error.contains("\"b\" cannot be reached"), "{error}");
 }
 
-#[test]
 fn a_bad_topology_is_a_usage_error_that_says_what_to_do() {
     for (arguments, hint) in [
         (&["--topology", "/no/such/file"][..], "abilene, line, ring, star, mesh"),
@@ -223,4 +197,19 @@ fn a_bad_topology_is_a_usage_error_that_says_what_to_do() {
         assert_eq!(output.status.code(), Some(2), "{error}");
         assert!(error.contains(hint), "{error}");
     }
+}
+
+netio::tests! {
+    namespaces: [
+        four_switches_of_their_own_processes_misdeliver_nothing,
+        egress_values_reach_the_same_hosts,
+        networks_of_other_designs_are_as_sound,
+        ctrl_c_leaves_no_namespace_process_or_file,
+        the_next_demo_removes_what_a_killed_one_left,
+    ],
+    anywhere: [
+        the_same_network_runs_in_one_process,
+        a_malformed_topology_file_is_bad_input,
+        a_bad_topology_is_a_usage_error_that_says_what_to_do,
+    ]
 }

@@ -17,6 +17,8 @@ pub mod checksum;
 mod counters;
 mod device;
 mod packet;
+#[cfg(feature = "testkit")]
+pub mod testkit;
 mod wait;
 
 pub mod backend;

@@ -1,12 +1,8 @@
 //! AF_PACKET over veth in a network namespace of its own.
-//!
-//! A namespace belongs to the thread that created it, and ends with it, including every interface in it: there is
-//! nothing to clean up, even after a failure. Without the privilege to create one, the tests say so and run their
-//! frames over loopback ports instead.
-#![expect(unsafe_code, reason = "unshare(2) has no safe binding for one thread")]
 
 use fibula_netio::backend::af_packet::{AfPacket, Options, disable_offloads};
 use fibula_netio::backend::loopback;
+use fibula_netio::testkit::in_namespace;
 use fibula_netio::{Burst, Device, NetError, Packet, Pool, Waiter};
 use std::path::Path;
 use std::process::Command;
@@ -15,24 +11,6 @@ use std::time::{Duration, Instant};
 
 /// Anything that arrives at all arrives within this time on any machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Runs `test` in a new network namespace; returns false if this process may not create one.
-fn in_namespace(test: impl FnOnce() + Send) -> bool {
-    std::thread::scope(|scope| {
-        let thread = scope.spawn(|| {
-            // SAFETY: no pointers; only this thread, made just now, changes its namespace.
-            let privileged = unsafe { libc::geteuid() == 0 && libc::unshare(libc::CLONE_NEWNET) == 0 };
-            if privileged {
-                test();
-            }
-            privileged
-        });
-        match thread.join() {
-            Ok(privileged) => privileged,
-            Err(panic) => std::panic::resume_unwind(panic),
-        }
-    })
-}
 
 fn ip(arguments: &str) -> String {
     let output = Command::new("ip").args(arguments.split_whitespace()).output().expect("iproute2 is installed");
@@ -113,24 +91,19 @@ fn all_sizes_arrive(mut a: Box<dyn Device>, b: Box<dyn Device>) {
     assert_eq!(sent.rx_frames, 0, "a port does not see what it sends");
 }
 
-#[test]
 fn frames_of_all_sizes_arrive_whole_and_in_order() {
-    let privileged = in_namespace(|| {
+    in_namespace(|| {
         veth("west", "east");
         let open = |name| Box::new(AfPacket::open(name, &quiet()).unwrap());
         all_sizes_arrive(open("west"), open("east"));
     });
-    if !privileged {
-        eprintln!("no privilege for a network namespace: loopback ports only");
-    }
     let settings = loopback::Settings { ring_frames: 256, ..Default::default() };
     let (a, b) = loopback::pair("west", "east", &settings).unwrap();
     all_sizes_arrive(Box::new(a), Box::new(b));
 }
 
-#[test]
 fn frames_are_dealt_to_exactly_one_worker_and_a_pair_of_hosts_to_always_the_same() {
-    let privileged = in_namespace(|| {
+    in_namespace(|| {
         veth("west", "east");
         let mut a = AfPacket::open("west", &quiet()).unwrap();
         let mut workers = AfPacket::open_group("east", &quiet(), 2).unwrap();
@@ -159,14 +132,10 @@ fn frames_are_dealt_to_exactly_one_worker_and_a_pair_of_hosts_to_always_the_same
             }
         }
     });
-    if !privileged {
-        eprintln!("no privilege for a network namespace: not run");
-    }
 }
 
-#[test]
 fn a_vlan_tag_that_the_kernel_took_off_is_put_back() {
-    let privileged = in_namespace(|| {
+    in_namespace(|| {
         veth("west", "east");
         let mut a = AfPacket::open("west", &quiet()).unwrap();
         let b = Box::new(AfPacket::open("east", &quiet()).unwrap());
@@ -179,14 +148,10 @@ fn a_vlan_tag_that_the_kernel_took_off_is_put_back() {
         assert_eq!(send(&mut a, &frames), 4);
         assert_eq!(receive(b, 4).0, frames);
     });
-    if !privileged {
-        eprintln!("no privilege for a network namespace: not run");
-    }
 }
 
-#[test]
 fn frames_above_the_mtu_are_refused_and_the_others_of_the_burst_go() {
-    let privileged = in_namespace(|| {
+    in_namespace(|| {
         veth("west", "east");
         let mut a = AfPacket::open("west", &quiet()).unwrap();
         assert_eq!(a.max_frame(), 1514);
@@ -197,9 +162,6 @@ fn frames_above_the_mtu_are_refused_and_the_others_of_the_burst_go() {
         let fills: Vec<_> = receive(b, 3).0.iter().map(|f| f[20]).collect();
         assert_eq!(fills, [1, 3, 4]);
     });
-    if !privileged {
-        eprintln!("no privilege for a network namespace: not run");
-    }
 }
 
 /// The datagrams that the namespace's own stack sends out of `west`, as seen by a port on `east`: a local sender leaves
@@ -222,9 +184,8 @@ fn udp_checksum_is_right(frame: &[u8]) -> bool {
     udp.to_header().calc_checksum_ipv4(&ip.header().to_header(), udp.payload()).unwrap() == udp.checksum()
 }
 
-#[test]
 fn a_local_sender_s_unfinished_checksum_is_completed() {
-    let privileged = in_namespace(|| {
+    in_namespace(|| {
         veth("west", "east");
         let port = AfPacket::open("east", &quiet()).unwrap();
         let (frames, counts) = local_udp(port, &[1, 100, 1400], 3);
@@ -232,14 +193,10 @@ fn a_local_sender_s_unfinished_checksum_is_completed() {
         assert!(frames.iter().all(|f| udp_checksum_is_right(f)));
         assert_eq!(counts.rx_checksums, 3, "veth leaves checksums to hardware by default");
     });
-    if !privileged {
-        eprintln!("no privilege for a network namespace: not run");
-    }
 }
 
-#[test]
 fn a_sender_with_its_offloads_turned_off_leaves_nothing_to_complete() {
-    let privileged = in_namespace(|| {
+    in_namespace(|| {
         veth("west", "east");
         disable_offloads("west").unwrap();
         let port = AfPacket::open("east", &quiet()).unwrap();
@@ -247,14 +204,10 @@ fn a_sender_with_its_offloads_turned_off_leaves_nothing_to_complete() {
         assert!(frames.len() == 3 && frames.iter().all(|f| udp_checksum_is_right(f)));
         assert_eq!(counts.rx_checksums, 0);
     });
-    if !privileged {
-        eprintln!("no privilege for a network namespace: not run");
-    }
 }
 
-#[test]
 fn a_frame_longer_than_a_slot_is_counted_and_dropped() {
-    let privileged = in_namespace(|| {
+    in_namespace(|| {
         veth("west", "east");
         let port = AfPacket::open("east", &quiet()).unwrap();
         // The peer's MTU is larger than what this port was opened for: its frames do not fit the slots.
@@ -264,9 +217,6 @@ fn a_frame_longer_than_a_slot_is_counted_and_dropped() {
         assert!(frames.iter().all(|f| f.len() < 1514));
         assert_eq!((frames.len(), counts.rx_oversized), (1, 1));
     });
-    if !privileged {
-        eprintln!("no privilege for a network namespace: not run");
-    }
 }
 
 /// Calls `rx_burst`, asleep in between, until it fails.
@@ -293,9 +243,8 @@ impl AsMut<dyn Device> for Holder {
     }
 }
 
-#[test]
 fn an_interface_that_goes_down_wakes_the_sleeper_and_works_again_when_it_is_up() {
-    let privileged = in_namespace(|| {
+    in_namespace(|| {
         veth("west", "east");
         let port = AfPacket::open("east", &quiet()).unwrap();
         let mut peer = AfPacket::open("west", &quiet()).unwrap();
@@ -313,14 +262,10 @@ fn an_interface_that_goes_down_wakes_the_sleeper_and_works_again_when_it_is_up()
         assert_eq!(got, frames);
         assert_eq!(send(&mut *port, &frames), 1);
     });
-    if !privileged {
-        eprintln!("no privilege for a network namespace: not run");
-    }
 }
 
-#[test]
 fn an_interface_deleted_and_made_anew_is_found_again_by_every_worker() {
-    let privileged = in_namespace(|| {
+    in_namespace(|| {
         veth("west", "east");
         let mut workers = AfPacket::open_group("east", &quiet(), 2).unwrap();
         ip("link del east");
@@ -346,12 +291,8 @@ fn an_interface_deleted_and_made_anew_is_found_again_by_every_worker() {
         }
         assert_eq!(got, 60);
     });
-    if !privileged {
-        eprintln!("no privilege for a network namespace: not run");
-    }
 }
 
-#[test]
 fn opening_what_is_not_there_or_not_up_is_a_typed_error() {
     let missing = AfPacket::open("no-such-if", &quiet()).unwrap_err();
     assert!(matches!(missing, NetError::NoSuchInterface { .. } | NetError::NotPermitted { .. }), "{missing}");
@@ -362,9 +303,8 @@ fn opening_what_is_not_there_or_not_up_is_a_typed_error() {
     });
 }
 
-#[test]
 fn an_interface_that_is_not_there_yet_is_opened_when_it_comes() {
-    let privileged = in_namespace(|| {
+    in_namespace(|| {
         let mut port = AfPacket::absent_group("east", &quiet(), 1).remove(0);
         let (mut pool, mut burst) = (Pool::new(4, 2048), Burst::new());
         let error = port.rx_burst(&mut pool, &mut burst).unwrap_err();
@@ -384,14 +324,10 @@ fn an_interface_that_is_not_there_yet_is_opened_when_it_comes() {
         assert_eq!(send(&mut peer, &[frame(1, 2, 60, 8)]), 1);
         assert_eq!(receive(Box::new(port), 1).0, [frame(1, 2, 60, 8)]);
     });
-    if !privileged {
-        eprintln!("no privilege for a network namespace: not run");
-    }
 }
 
-#[test]
 fn a_revived_interface_does_not_fail_once_more_because_it_was_down() {
-    let privileged = in_namespace(|| {
+    in_namespace(|| {
         veth("west", "east");
         let mut port = AfPacket::open("east", &quiet()).unwrap();
         ip("link set east down");
@@ -404,9 +340,6 @@ fn a_revived_interface_does_not_fail_once_more_because_it_was_down() {
         assert_eq!(port.rx_burst(&mut Pool::new(4, 2048), &mut burst).unwrap(), 0);
         assert_eq!(port.counters().snapshot().faults, 0);
     });
-    if !privileged {
-        eprintln!("no privilege for a network namespace: not run");
-    }
 }
 
 /// Ends the other thread even when this one panics.
@@ -418,9 +351,8 @@ impl Drop for SetOnDrop<'_> {
     }
 }
 
-#[test]
 fn no_frame_is_received_twice_while_workers_join() {
-    let privileged = in_namespace(|| {
+    in_namespace(|| {
         veth("west", "east");
         let done = AtomicBool::new(false);
         let numbered = |i: u64| {
@@ -460,7 +392,23 @@ fn no_frame_is_received_twice_while_workers_join() {
             sending.join().unwrap();
         });
     });
-    if !privileged {
-        eprintln!("no privilege for a network namespace: not run");
-    }
+}
+
+fibula_netio::tests! {
+    namespaces: [
+        frames_of_all_sizes_arrive_whole_and_in_order,
+        frames_are_dealt_to_exactly_one_worker_and_a_pair_of_hosts_to_always_the_same,
+        a_vlan_tag_that_the_kernel_took_off_is_put_back,
+        frames_above_the_mtu_are_refused_and_the_others_of_the_burst_go,
+        a_local_sender_s_unfinished_checksum_is_completed,
+        a_sender_with_its_offloads_turned_off_leaves_nothing_to_complete,
+        a_frame_longer_than_a_slot_is_counted_and_dropped,
+        an_interface_that_goes_down_wakes_the_sleeper_and_works_again_when_it_is_up,
+        an_interface_deleted_and_made_anew_is_found_again_by_every_worker,
+        opening_what_is_not_there_or_not_up_is_a_typed_error,
+        an_interface_that_is_not_there_yet_is_opened_when_it_comes,
+        a_revived_interface_does_not_fail_once_more_because_it_was_down,
+        no_frame_is_received_twice_while_workers_join,
+    ],
+    anywhere: []
 }

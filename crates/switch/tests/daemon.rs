@@ -3,7 +3,7 @@
 mod common;
 
 use common::frames::arp;
-use common::netns::{in_namespace, ip, open, receive, send, veth};
+use common::netns::{ip, open, receive, send, veth};
 use common::*;
 use fib::action::PortId;
 use fib::durable::Tenants;
@@ -17,6 +17,7 @@ use fibula_switch::daemon::saved::SavedImage;
 use fibula_switch::daemon::{StartError, Switch};
 use fibula_switch::shim::INITIAL_HOPS;
 use lookup::hash::SecretKey;
+use netio::testkit::in_namespace;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
@@ -110,15 +111,12 @@ impl Daemon {
     }
 }
 
-/// Runs `test` where it may make interfaces, or says loudly that it did not run.
+/// Runs `test` in a network namespace whose loopback interface is up.
 fn with_interfaces(test: impl FnOnce() + Send) {
-    let ran = in_namespace(|| {
+    in_namespace(|| {
         ip("link set lo up");
         test();
     });
-    if !ran {
-        eprintln!("NOT RUN: this test needs root, for a network namespace");
-    }
 }
 
 const PORTS: &[(u16, &str, &str)] = &[(HOST_1, "sw-host", "host"), (TRUNK_8, "sw-trunk", "trunk")];
@@ -134,7 +132,6 @@ fn with_field(name: &Name) -> Vec<u8> {
     frame
 }
 
-#[test]
 fn names_in_a_fixed_field_are_forwarded_by_a_switch_that_knows_where_it_is() {
     with_interfaces(|| {
         veth("sw-host", "host", 1500);
@@ -159,7 +156,6 @@ fn names_in_a_fixed_field_are_forwarded_by_a_switch_that_knows_where_it_is() {
     });
 }
 
-#[test]
 fn a_switch_that_does_not_know_where_the_field_is_says_what_to_configure() {
     with_interfaces(|| {
         veth("sw-host", "host", 1500);
@@ -183,7 +179,6 @@ fn a_switch_that_does_not_know_where_the_field_is_says_what_to_configure() {
     });
 }
 
-#[test]
 fn a_host_cannot_pose_as_another_and_the_drops_are_counted() {
     with_interfaces(|| {
         veth("sw-host", "host", 1500);
@@ -216,7 +211,6 @@ fn a_host_cannot_pose_as_another_and_the_drops_are_counted() {
     });
 }
 
-#[test]
 fn a_switch_starts_without_its_ports_and_takes_them_when_they_come() {
     with_interfaces(|| {
         for workers in [1, 2] {
@@ -253,7 +247,6 @@ fn a_switch_starts_without_its_ports_and_takes_them_when_they_come() {
     });
 }
 
-#[test]
 fn a_port_whose_device_is_deleted_and_made_again_is_used_again() {
     with_interfaces(|| {
         veth("sw-host", "host", 1500);
@@ -282,7 +275,6 @@ fn a_port_whose_device_is_deleted_and_made_again_is_used_again() {
     });
 }
 
-#[test]
 fn a_port_that_is_there_but_down_comes_up_with_its_device() {
     with_interfaces(|| {
         veth("sw-host", "host", 1500);
@@ -298,4 +290,16 @@ fn a_port_that_is_there_but_down_comes_up_with_its_device() {
         assert_eq!(receive(&mut trunk), with_shim(&between(5, 6), INITIAL_HOPS));
         daemon.stop();
     });
+}
+
+netio::tests! {
+    namespaces: [
+        names_in_a_fixed_field_are_forwarded_by_a_switch_that_knows_where_it_is,
+        a_switch_that_does_not_know_where_the_field_is_says_what_to_configure,
+        a_host_cannot_pose_as_another_and_the_drops_are_counted,
+        a_switch_starts_without_its_ports_and_takes_them_when_they_come,
+        a_port_whose_device_is_deleted_and_made_again_is_used_again,
+        a_port_that_is_there_but_down_comes_up_with_its_device,
+    ],
+    anywhere: []
 }

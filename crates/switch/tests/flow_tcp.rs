@@ -8,7 +8,7 @@ mod common;
 use api::v1;
 use api::v1::change_server_request::Change;
 use common::PATIENCE;
-use common::netns::{Namespace, in_namespace, ip};
+use common::netns::{Namespace, ip};
 use fib::action::PortId;
 use fib::durable::Tenants;
 use fib::name::{Name, NameKind};
@@ -20,6 +20,7 @@ use fibula_switch::daemon::Switch;
 use fibula_switch::daemon::config::Config;
 use fibula_switch::daemon::saved::SavedImage;
 use lookup::hash::SecretKey;
+use netio::testkit::in_namespace;
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
@@ -223,15 +224,8 @@ fn image(addresses: &[&str]) -> Vec<u8> {
     replica.save()
 }
 
-fn with_interfaces(test: impl FnOnce() + Send) {
-    if !in_namespace(test) {
-        eprintln!("NOT RUN: this test needs root, for network namespaces");
-    }
-}
-
-#[test]
 fn connections_begin_by_rule_only_and_go_both_ways_then() {
-    with_interfaces(|| {
+    in_namespace(|| {
         let mut network = Network4::new(
             &["10.0.0.1", "10.0.0.2"],
             "[[flow.rule]]\naction = 'accept'\nprotocol = 'tcp'\ndestination = '10.0.0.2'\nports = 80\n",
@@ -268,9 +262,8 @@ fn connections_begin_by_rule_only_and_go_both_ways_then() {
     });
 }
 
-#[test]
 fn a_server_that_is_removed_keeps_its_connections_and_gets_no_new_ones() {
-    with_interfaces(|| {
+    in_namespace(|| {
         let mut network = Network4::new(
             &["10.0.0.1", "10.0.0.11", "10.0.0.12"],
             "timeouts = { time_wait = 1, last_ack = 1, closed = 1, close_wait = 1, fin_wait = 1 }\n\
@@ -324,9 +317,8 @@ fn a_server_that_is_removed_keeps_its_connections_and_gets_no_new_ones() {
     });
 }
 
-#[test]
 fn inside_hosts_reach_others_from_an_outside_address_and_what_ends_is_exported() {
-    with_interfaces(|| {
+    in_namespace(|| {
         let mut network = Network4::new(
             &["10.0.0.1", "198.51.100.1"],
             "default = 'drop'\nexport = 'FILE'\ntimeouts = { udp_new = 1, udp_replied = 1 }\n\
@@ -378,4 +370,13 @@ fn inside_hosts_reach_others_from_an_outside_address_and_what_ends_is_exported()
         let tcp = network.file().lines().filter(|line| line.contains("\"tcp\"")).count();
         assert_eq!(tcp, 1, "{}", network.file());
     });
+}
+
+netio::tests! {
+    namespaces: [
+        connections_begin_by_rule_only_and_go_both_ways_then,
+        a_server_that_is_removed_keeps_its_connections_and_gets_no_new_ones,
+        inside_hosts_reach_others_from_an_outside_address_and_what_ends_is_exported,
+    ],
+    anywhere: []
 }

@@ -11,7 +11,7 @@
 mod common;
 
 use common::PATIENCE;
-use common::netns::{Namespace, in_namespace, ip, veth};
+use common::netns::{Namespace, ip, veth};
 use fib::action::PortId;
 use fib::durable::Tenants;
 use fib::name::{Name, NameKind};
@@ -24,6 +24,7 @@ use fibula_switch::daemon::Switch;
 use fibula_switch::daemon::config::Config;
 use fibula_switch::daemon::saved::SavedImage;
 use lookup::hash::SecretKey;
+use netio::testkit::in_namespace;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
@@ -122,9 +123,8 @@ fn gateway(last: u8, inside: &str, outside: &str, router: &str) -> String {
     )
 }
 
-#[test]
 fn an_enterprise_network_talks_by_name_inside_and_by_prefix_outside() {
-    let ran = in_namespace(|| {
+    in_namespace(|| {
         ip("link set lo up");
         let hosts = [Host::new(&["h1"]), Host::new(&["h2"])];
         for (host, last, by) in [(&hosts[0], 1, "10.0.0.251"), (&hosts[1], 2, "10.0.0.252")] {
@@ -219,7 +219,11 @@ fn an_enterprise_network_talks_by_name_inside_and_by_prefix_outside() {
             runtime.block_on(switch.stop());
         }
     });
-    if !ran {
-        eprintln!("NOT RUN: this test needs root, for network namespaces");
-    }
+}
+
+netio::tests! {
+    namespaces: [
+        an_enterprise_network_talks_by_name_inside_and_by_prefix_outside,
+    ],
+    anywhere: []
 }

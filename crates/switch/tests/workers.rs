@@ -3,7 +3,7 @@
 mod common;
 
 use common::frames::tagged;
-use common::netns::{in_namespace, ip, open, receive, send, veth};
+use common::netns::{ip, open, receive, send, veth};
 use common::*;
 use fib::action::{Action, PortId};
 use fib::name::NameKind;
@@ -18,6 +18,7 @@ use lookup::hash::{Digest, Family, Hasher, SecretKey};
 use lookup::othello::{Othello, OthelloQuery, Settings as TableSettings};
 use lookup::traits::{Control, Query};
 use netio::backend::loopback::{self, Loopback};
+use netio::testkit::in_namespace;
 use netio::{BURST, Burst, Device, DeviceCounters, NetError, Pool, Readiness};
 use std::sync::Arc;
 use std::time::Instant;
@@ -85,7 +86,6 @@ fn collect(end: &mut Loopback, n: usize) -> Vec<Vec<u8>> {
     frames
 }
 
-#[test]
 fn two_workers_forward_every_frame_in_order_while_names_and_cells_change() {
     let mut rig = two_workers();
     let mut fib = Fib::new((0..1000).map(|i| (i, 2)));
@@ -145,7 +145,6 @@ fn two_workers_forward_every_frame_in_order_while_names_and_cells_change() {
     plane.stop().unwrap();
 }
 
-#[test]
 fn a_full_burst_is_in_flight_until_the_next_poll_and_goes_by_the_fib_that_it_came_under() {
     let (mut ends, mut specs) = (vec![], vec![]);
     for (id, role) in [(HOST_1, Role::Host), (TRUNK_8, Role::Trunk)] {
@@ -177,7 +176,6 @@ fn a_full_burst_is_in_flight_until_the_next_poll_and_goes_by_the_fib_that_it_cam
     assert_eq!(collect(&mut ends[1], BURST).len(), BURST);
 }
 
-#[test]
 fn an_idle_worker_sleeps_and_a_frame_wakes_it() {
     let mut rig = two_workers();
     let fib = Fib::new([(5, 2)].into_iter());
@@ -196,7 +194,6 @@ fn an_idle_worker_sleeps_and_a_frame_wakes_it() {
     rig.plane.stop().unwrap();
 }
 
-#[test]
 fn a_switch_without_ports_starts_sleeps_and_stops() {
     let (plane, _writer) = Dataplane::start(&Settings::default(), vec![]).unwrap();
     plane.stop().unwrap();
@@ -242,7 +239,6 @@ fn fickle(id: u16, to_receive: Vec<Vec<u8>>, receive: fn()) -> PortSpec {
     PortSpec::new(id, Role::Host, Fickle { to_receive, receive, counters: Arc::default() })
 }
 
-#[test]
 fn frames_of_a_burst_that_a_port_fails_in_are_all_counted() {
     let specs = vec![fickle(HOST_1, vec![to_mac(5); 10], || ()), fickle(HOST_2, vec![], || ())];
     let (mut workers, monitor, mut writer) = build::<FibTable>(&Settings::default(), specs).unwrap();
@@ -257,7 +253,6 @@ fn frames_of_a_burst_that_a_port_fails_in_are_all_counted() {
     assert!(!monitor.status().ports[1].up);
 }
 
-#[test]
 fn a_worker_that_panicked_is_seen_to_have_ended() {
     let specs = vec![fickle(HOST_1, vec![], || panic!("a driver's mistake, made on purpose"))];
     let (plane, _writer) = Dataplane::start(&Settings::default(), specs).unwrap();
@@ -269,7 +264,6 @@ fn a_worker_that_panicked_is_seen_to_have_ended() {
     assert!(plane.stop().unwrap_err().to_string().contains("panicked"));
 }
 
-#[test]
 fn ports_that_do_not_fit_are_refused_with_the_numbers() {
     let pair = |max_frame| loopback::pair("a", "b", &loopback::Settings { max_frame, ..Default::default() }).unwrap().0;
     let start = |settings: &Settings, specs| Dataplane::start(settings, specs).err().unwrap();
@@ -288,9 +282,8 @@ fn ports_that_do_not_fit_are_refused_with_the_numbers() {
     check_mtus(&enough).unwrap();
 }
 
-#[test]
 fn frames_cross_a_switch_over_real_interfaces_also_after_one_was_down() {
-    let privileged = in_namespace(|| {
+    in_namespace(|| {
         veth("sw-host", "host", 1500);
         veth("sw-trunk", "trunk", 1504);
         let specs = vec![
@@ -360,7 +353,19 @@ fn frames_cross_a_switch_over_real_interfaces_also_after_one_was_down() {
         assert_eq!(status.total.dropped(DropReason::Alien), 1);
         plane.stop().unwrap();
     });
-    if !privileged {
-        eprintln!("no privilege for a network namespace: not run; the loopback tests cover the same path");
-    }
+}
+
+netio::tests! {
+    namespaces: [
+        frames_cross_a_switch_over_real_interfaces_also_after_one_was_down,
+    ],
+    anywhere: [
+        two_workers_forward_every_frame_in_order_while_names_and_cells_change,
+        a_full_burst_is_in_flight_until_the_next_poll_and_goes_by_the_fib_that_it_came_under,
+        an_idle_worker_sleeps_and_a_frame_wakes_it,
+        a_switch_without_ports_starts_sleeps_and_stops,
+        frames_of_a_burst_that_a_port_fails_in_are_all_counted,
+        a_worker_that_panicked_is_seen_to_have_ended,
+        ports_that_do_not_fit_are_refused_with_the_numbers,
+    ]
 }

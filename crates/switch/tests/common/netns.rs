@@ -1,28 +1,13 @@
 //! Real interfaces, in a network namespace that ends with the test.
-#![expect(unsafe_code, reason = "unshare(2) has no safe binding for one thread")]
 
 use super::PATIENCE;
 use netio::backend::af_packet::{AfPacket, Options, disable_offloads};
+use netio::testkit::enter_namespace;
 use netio::{Burst, Device, Packet, Pool};
 use std::path::Path;
 use std::process::Command;
 use std::sync::mpsc;
 use std::time::Instant;
-
-/// Runs `test` in a network namespace of its own, which ends with its thread; false without the privilege.
-pub fn in_namespace(test: impl FnOnce() + Send) -> bool {
-    std::thread::scope(|scope| {
-        let thread = scope.spawn(|| {
-            // SAFETY: no pointers; only this thread, made just now, changes its namespace.
-            let privileged = unsafe { libc::geteuid() == 0 && libc::unshare(libc::CLONE_NEWNET) == 0 };
-            if privileged {
-                test();
-            }
-            privileged
-        });
-        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
-}
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -38,10 +23,7 @@ impl Namespace {
         let (jobs, queue) = mpsc::channel::<Job>();
         let (ready, is_ready) = mpsc::channel();
         std::thread::spawn(move || {
-            // SAFETY: no pointers; only this thread, made just now, changes its namespace.
-            assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNET) }, 0, "needs root");
-            // SAFETY: no arguments.
-            ready.send(unsafe { libc::gettid() }).unwrap();
+            ready.send(enter_namespace().expect("root can make a network namespace")).unwrap();
             queue.into_iter().for_each(|job| job());
         });
         let namespace = Self { jobs, thread: is_ready.recv().unwrap() };
