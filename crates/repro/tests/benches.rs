@@ -3,8 +3,11 @@
 use fibula_repro::BenchError;
 use fibula_repro::bench::lookup::{self, Asked};
 use fibula_repro::bench::{Listener, Options, build, forward, update};
+use fibula_repro::contestants::ALL;
 use fibula_repro::names::NameSet;
 use fibula_repro::report::Row;
+
+use std::collections::BTreeSet;
 
 use ::lookup::base::processor::Kernel;
 
@@ -102,6 +105,42 @@ fn all_contestants_answer_alike_for_every_set_of_names() {
             }
         }
     }
+}
+
+/// Each holds values of 5 or 8 bits, or one for whether there is a name, whatever the names are. What it cannot hold it says.
+#[test]
+fn every_contestant_answers_as_a_hash_table_does() {
+    let mut agreed = BTreeSet::new();
+    let mut others = BTreeSet::new();
+    for (names, (value_bits, batch)) in
+        NameSet::ALL.iter().flat_map(|&names| [(1, 32), (5, 7), (8, 256)].map(|of| (names, of)))
+    {
+        for kind in ALL {
+            let mut tables = Tables::default();
+            let options = Options { names, value_bits, batch, threads: vec![1], ..options(&["hashbrown", kind.name]) };
+            match lookup::run(&options, &mut tables) {
+                Ok(()) => {
+                    let [expected, row] = &tables.0[0][..] else { panic!("two rows: {:?}", tables.0[0]) };
+                    match row.checksum {
+                        Some(_) => {
+                            assert_eq!(row.checksum, expected.checksum, "{}, {names}, {value_bits} bits", kind.name);
+                            agreed.insert(kind.name);
+                        }
+                        None => _ = others.insert(kind.name),
+                    }
+                }
+                Err(BenchError::Unavailable { .. }) => _ = others.insert(kind.name),
+                Err(refused) => assert!(refused.to_string().contains("bits"), "{}, {names}: {refused}", kind.name),
+            }
+        }
+    }
+    let is_part = |name: &str| {
+        name.starts_with("floor") || name.starts_with("digest-") || name.contains("-begin") || name == "positions"
+    };
+    assert!(others.iter().all(|name| is_part(name) || name.starts_with("rte_")), "{others:?}");
+    let missing: Vec<_> =
+        ALL.iter().map(|kind| kind.name).filter(|name| !agreed.contains(name) && !others.contains(name)).collect();
+    assert!(missing.is_empty(), "refused everything: {missing:?}");
 }
 
 #[test]
