@@ -16,7 +16,7 @@ use command::open;
 use command::output::{Exit, Failure, OrExit, Output};
 use command::text::TextReader;
 use fib::action::Action;
-use fib::designs::{Aliens, Design};
+use fib::designs::{Aliens, Design, Guard};
 use fib::file::{Fib, FibError, Widths};
 use fib::list::{Layout, List};
 use fib::name::{Name, NameKind};
@@ -65,6 +65,9 @@ pub(crate) struct BuildArgs {
     /// Share of alien names that may get an action, as 0.001; 0 for none. A design that cannot hold it is refused
     #[arg(long)]
     fp: Option<f64>,
+    /// What tells alien names, round a design that gives them any action: checksum. Unset, a checksum where --fp needs one
+    #[arg(long)]
+    aliens: Option<Guard>,
     /// Bits of a value; unset, as many as drop and the actions need
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=16))]
     value_bits: Option<u8>,
@@ -137,7 +140,12 @@ fn build(args: BuildArgs, out: &Output) -> anyhow::Result<()> {
     spinner.set_message(format!("building a FIB of {} names", entries.len()));
     spinner.enable_steady_tick(Duration::from_millis(200));
     let widths = Widths { rate: args.fp, value_bits: args.value_bits };
-    let fib = Fib::build_as(args.design, args.names, args.hash, threads, widths, &entries).map_err(|error| {
+    let design = match (args.aliens, args.fp) {
+        (Some(guard), _) => args.design.guarded(guard).map_err(|error| Failure::new(Exit::Usage, error))?,
+        (None, Some(_)) => args.design.recognising(),
+        (None, None) => args.design,
+    };
+    let fib = Fib::build_as(design, args.names, args.hash, threads, widths, &entries).map_err(|error| {
         let exit = match &error {
             FibError::WrongKind { .. } | FibError::DuplicateName { .. } => Exit::BadInput,
             FibError::Rate(_) | FibError::ValueBits { .. } => Exit::Usage,

@@ -71,10 +71,10 @@ fn advice_names_a_design_for_each_node_with_its_figures() {
     let (code, text, _) = fib(&["advise", "-n", "10M"]);
     assert_eq!(code, 0);
     for part in [
-        "gateway: take cfw (l_f=10)",
+        "gateway: take line-small+checksum (r=10)",
         "core: take line-small (l=6, 4 cells a name)",
         "bits a name",
-        "0.74 % of the aliens",
+        "0.098 % of the aliens",
     ] {
         assert!(text.contains(part), "{part}:\n{text}");
     }
@@ -179,7 +179,7 @@ fn the_printed_command_builds_what_is_recommended_and_the_rate_holds() {
             assert_eq!(shown["design"], advised["design"]);
             if shown["fingerprint_bits"] != 0 {
                 let parameters = advised["parameters"].as_str().unwrap();
-                assert_eq!(parameters, format!("l_f={}", shown["fingerprint_bits"]), "{advised}");
+                assert!(parameters.ends_with(&format!("={}", shown["fingerprint_bits"])), "{advised}");
             }
             let wanted: f64 = fp.parse().unwrap();
             let declared = number(shown, "false_positive_rate");
@@ -198,7 +198,7 @@ fn a_rate_that_a_design_cannot_hold_is_refused_with_what_to_do() {
     let list = dir.path().join("list.csv");
     std::fs::write(&list, "02:00:00:00:00:01,port:1\n").unwrap();
     for (design, fp, parts) in [
-        ("concise", "0.01", &["`concise` gives alien names any action", "take ofw, ogw, cfw, cuckoo"][..]),
+        ("concise", "1e-12", &["`concise+checksum`", "at best", "take ogw, cuckoo"][..]),
         ("cfw", "1e-12", &["`cfw`", "at best", "take ogw, cuckoo"]),
         ("cfw", "1", &["no share", "0 (none) to less than 1"]),
     ] {
@@ -211,13 +211,36 @@ fn a_rate_that_a_design_cannot_hold_is_refused_with_what_to_do() {
 }
 
 #[test]
+fn designs_that_give_aliens_any_action_hold_a_rate_with_checksums() {
+    let dir = tempfile::tempdir().unwrap();
+    let (n, n_aliens, wanted) = (20_000, 200_000, 0.001);
+    for design in ["concise", "line", "setsep"] {
+        let command = format!("fibula fib build LIST --out FIB --design {design} --fp {wanted}");
+        let file = built(dir.path(), &command, n);
+        let shown = &rows(&["show", "-j", file.to_str().unwrap()])[0];
+        assert_eq!(shown["design"], format!("{design}+checksum"));
+        assert!(number(shown, "false_positive_rate") <= wanted, "{shown}");
+        let most = wanted * n_aliens as f64 + 6.0 * (wanted * n_aliens as f64).sqrt();
+        let passed = aliens_that_pass(&file, n_aliens);
+        assert!(passed > 0 && passed as f64 <= most, "{design}: {passed} of {n_aliens} aliens passed");
+    }
+    let file = built(dir.path(), "fibula fib build LIST --out FIB --aliens checksum", n);
+    let shown = &rows(&["show", "-j", file.to_str().unwrap()])[0];
+    assert_eq!((&shown["design"], &shown["fingerprint_bits"]), (&"concise+checksum".into(), &10.into()));
+    let (code, _, stderr) = fib(&["build", "-", "--out", "x", "--design", "cfw", "--aliens", "checksum"]);
+    assert!(code == 2 && stderr.contains("`cfw` cannot have a checksum"), "{stderr}");
+    let (code, _, stderr) = fib(&["build", "-", "--out", "x", "--aliens", "sum"]);
+    assert!(code == 2 && stderr.contains("use checksum"), "{stderr}");
+}
+
+#[test]
 fn a_controller_refuses_a_rate_that_its_gateway_design_cannot_hold() {
     let dir = tempfile::tempdir().unwrap();
     let config = dir.path().join("controller.toml");
-    let check = |gateway: &str, fp: &str| {
+    let check = |gateway: &str, section: &str| {
         let store = dir.path().join("rib.sqlite");
         let text = format!(
-            "listen = '127.0.0.1:4600'\nstore = '{}'\nname_kind = 'mac'\nmax_names = 1000\ngateway_design = '{gateway}'\n[design]\nfp = {fp}\n",
+            "listen = '127.0.0.1:4600'\nstore = '{}'\nname_kind = 'mac'\nmax_names = 1000\ngateway_design = '{gateway}'\n[design]\n{section}\n",
             store.display()
         );
         std::fs::write(&config, text).unwrap();
@@ -227,10 +250,18 @@ fn a_controller_refuses_a_rate_that_its_gateway_design_cannot_hold() {
             .unwrap();
         (output.status.success(), String::from_utf8(output.stderr).unwrap())
     };
-    let (ok, stderr) = check("cfw", "0.001");
-    assert!(ok, "{stderr}");
-    let (ok, stderr) = check("concise", "0.001");
+    for (gateway, section) in
+        [("cfw", "fp = 0.001"), ("concise", "fp = 0.001"), ("line", "aliens = 'checksum'"), ("ofw+checksum", "")]
+    {
+        let (ok, stderr) = check(gateway, section);
+        assert_eq!(ok, gateway != "ofw+checksum", "{stderr}");
+    }
+    let (ok, stderr) = check("summary-cache", "fp = 0.001");
     assert!(!ok && stderr.contains("design.fp") && stderr.contains("take ofw"), "{stderr}");
+    let (ok, stderr) = check("cfw", "aliens = 'checksum'");
+    assert!(!ok && stderr.contains("design.aliens") && stderr.contains("take one of concise"), "{stderr}");
+    let (ok, stderr) = check("line", "aliens = 'sum'");
+    assert!(!ok && stderr.contains("use checksum"), "{stderr}");
 }
 
 /// The number before these words.

@@ -5,7 +5,7 @@ use api::config::ConfigError;
 use api::gate::check_address;
 use api::limits::Limits;
 use api::tls::Files;
-use fib::designs::{CONCISE, Design};
+use fib::designs::{CONCISE, Design, Guard};
 use fib::messages::ValueMode;
 use fib::name::NameKind;
 use fib::network;
@@ -47,6 +47,10 @@ pub struct Tables {
     /// it, and so must the core design, unless it recognises no aliens at all. If absent, fingerprints are as long as
     /// suits the values, and those of a table that is there stay.
     pub fp: Option<f64>,
+    /// What tells alien names, round a gateway design that gives them any action. If absent, a checksum where `fp` is
+    /// given.
+    #[serde(deserialize_with = "some_from_text")]
+    pub aliens: Option<Guard>,
 }
 
 /// The configuration of a controller. Unknown keys are errors.
@@ -145,6 +149,9 @@ impl Config {
         }
         limit("max_names", config.max_names as u64, 1, 1 << 32)?;
         limit("value_bits", config.value_bits.into(), 1, 16)?;
+        if let Some(guard) = config.design.aliens {
+            config.gateway_design.guarded(guard).map_err(|error| format!("design.aliens: {error}"))?;
+        }
         config.network(0, SecretKey::from_seed(0)).check_rate().map_err(|error| format!("design.fp: {error}"))?;
         limit("switch_backlog_bytes", config.switch_backlog_bytes as u64, 1 << 16, 1 << 40)?;
         limit("phase_timeout_ms", config.phase_timeout_ms, 1, 60_000)?;
@@ -161,6 +168,17 @@ impl Config {
         Ok(config)
     }
 
+    /// The gateways' design, with what tells aliens round it.
+    fn gateway(&self) -> &'static Design {
+        let design = self.gateway_design;
+        match (self.design.aliens, self.design.fp) {
+            // Whether it can have this guard was checked when the file was read.
+            (Some(guard), _) => design.guarded(guard).unwrap_or(design),
+            (None, Some(_)) => design.recognising(),
+            (None, None) => design,
+        }
+    }
+
     /// The settings of the network, if it is new: of this cluster and with this hash key.
     pub fn network(&self, cluster: u64, key: SecretKey) -> network::Settings {
         network::Settings {
@@ -172,7 +190,7 @@ impl Config {
             value_bits: self.value_bits,
             max_names: self.max_names,
             threads: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
-            gateway: self.gateway_design,
+            gateway: self.gateway(),
             core: self.core_design,
             false_positives: self.design.fp,
         }
@@ -210,6 +228,10 @@ fn default_phase_timeout() -> u64 {
 
 fn from_text<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(deserializer: D) -> Result<T, D::Error> {
     String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+}
+
+fn some_from_text<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    from_text(deserializer).map(Some)
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ macro_rules! design {
             halves: Halves::of::<$structure>(),
         };
 
-        struct $structure;
+        pub(super) struct $structure;
 
         impl Structure for $structure {
             type Skeleton = LineSkeleton;

@@ -11,7 +11,9 @@
 //! | `control`, `shared` | the controller's half: what it promises, and the one implementation, for any skeleton |
 //! | `table` | the switch's half: what it promises, and the one implementation, for any query structure |
 //! | `rates` | the fingerprints that hold a wanted false-positive rate |
+//! | `guard` | what can be put round a design that gives aliens any action |
 //! | `parts` | parts of a table, compared with a report and put into messages |
+//! | `checksum` | designs that recognise no alien, with a checksum of the name beside the action |
 //! | `bloom`, `fixed` | what Bloom forwarders share, and what static maps share |
 //! | the others | one design each |
 //!
@@ -23,10 +25,12 @@ mod bloom;
 mod bloomier;
 mod buffalo;
 mod cfw;
+mod checksum;
 mod concise;
 mod control;
 mod cuckoo;
 mod fixed;
+mod guard;
 mod keys;
 mod line;
 mod making;
@@ -47,8 +51,12 @@ pub use bgw::BGW;
 pub use bloomier::BLOOMIER;
 pub use buffalo::BUFFALO;
 pub use cfw::CFW;
+pub use checksum::{
+    BLOOMIER_CHECKSUM, CONCISE_CHECKSUM, LINE_CHECKSUM, LINE_FAST_CHECKSUM, LINE_SMALL_CHECKSUM, SETSEP_CHECKSUM,
+};
 pub use concise::CONCISE;
 pub use cuckoo::CUCKOO;
+pub use guard::{Guard, GuardError};
 pub use keys::{BURST, Burst, BurstNames, Key, NameList, put_words};
 pub use line::{LINE, LINE_FAST, LINE_SMALL};
 pub use ofw::OFW;
@@ -95,6 +103,12 @@ pub static DESIGNS: &[&Design] = &[
     &SORTED,
     &OBF,
     &TSS,
+    &CONCISE_CHECKSUM,
+    &LINE_CHECKSUM,
+    &LINE_FAST_CHECKSUM,
+    &LINE_SMALL_CHECKSUM,
+    &BLOOMIER_CHECKSUM,
+    &SETSEP_CHECKSUM,
 ];
 
 /// A FIB design.
@@ -306,9 +320,12 @@ impl Design {
     /// # Errors
     /// [`UnknownDesign`], which lists the designs.
     pub fn by_name(name: &str) -> Result<&'static Design, UnknownDesign> {
-        let known = DESIGNS.iter().copied().find(|design| design.name == name);
-        known.ok_or_else(|| UnknownDesign { got: crate::name::clip(name) })
+        named(name).ok_or_else(|| UnknownDesign { got: crate::name::clip(name) })
     }
+}
+
+fn named(name: &str) -> Option<&'static Design> {
+    DESIGNS.iter().copied().find(|design| design.name == name)
 }
 
 impl PartialEq for Design {

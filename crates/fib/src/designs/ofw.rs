@@ -6,7 +6,7 @@
 //! Source: "Re-designing Compact-structure based Forwarding for Programmable Networks", sections IV.C, V.
 
 use super::concise::Othello;
-use super::{Aliens, Design, Halves};
+use super::{Aliens, Design, Halves, checksum};
 use std::ops::RangeInclusive;
 
 /// The Othello Forwarder over one graph of names for all switches.
@@ -31,10 +31,8 @@ fn fingerprints(value_bits: u8) -> RangeInclusive<u8> {
     1..=32 - value_bits.max(2)
 }
 
-/// Cells do not straddle words: the bits left over in a word go to the fingerprints.
 fn widened(value_bits: u8, least: u8) -> u8 {
-    let cells_a_word = 64 / (value_bits + least);
-    (64 / cells_a_word - value_bits).min(*fingerprints(value_bits).end())
+    checksum::fill_word(value_bits, least).min(*fingerprints(value_bits).end())
 }
 
 #[cfg(test)]

@@ -111,8 +111,9 @@ mod tests {
         values
     }
 
-    /// The share of aliens that get an action from a table with this rate, new and after three turnovers.
-    fn measured(design: &'static Design, rate: f64, n_actions: usize, seed: u64) -> [f64; 2] {
+    /// The share of aliens that get an action from a table with this rate, new and after three turnovers; and then of the
+    /// names that were removed.
+    fn measured(design: &'static Design, rate: f64, n_actions: usize, seed: u64) -> [f64; 3] {
         let spec = spec(design, NameKind::Mac, seed).with_rate(rate, n_actions as u32).unwrap();
         let (hasher, live, aliens) = (spec.hasher(), names(0..N), names(1 << 30..(1 << 30) + ALIENS));
         let places = keys(&hasher, live.iter());
@@ -121,16 +122,19 @@ mod tests {
         };
         let mut control = (design.halves.control)(&spec, &fill, 2).unwrap();
         let values: Vec<u16> = (0..=n_actions as u16).collect();
-        let share = |control: &dyn crate::designs::FibControl, live: &[Name], first: usize| {
+        let passed = |table: &dyn Table, names: &[Name]| {
+            answers(table, &hasher, names).iter().filter(|&&value| value != 0).count() as f64 / names.len() as f64
+        };
+        let share = |control: &dyn crate::designs::FibControl, live: &[Name], first: usize, gone: &[Name]| {
             let table = control.export_many(std::slice::from_ref(&values)).unwrap().remove(0);
             let own = answers(&*table, &hasher, live);
             let right = |(i, got): (usize, &u64)| *got == u64::from(value(first + i, n_actions));
             assert!(own.iter().enumerate().all(right), "{design}, seed {seed}: a live name is answered wrongly");
-            answers(&*table, &hasher, &aliens).iter().filter(|&&value| value != 0).count() as f64 / ALIENS as f64
+            [passed(&*table, &aliens), passed(&*table, gone)]
         };
-        let fresh = share(&*control, &live, 0);
+        let [fresh, _] = share(&*control, &live, 0, &aliens);
         if design.is_static {
-            return [fresh, fresh];
+            return [fresh; 3];
         }
         // Three turnovers, a slice at a time, as names come and go.
         let all = names(0..4 * N);
@@ -142,7 +146,8 @@ mod tests {
             control.change(&[], &all_keys[start..start + 100], &mut out).unwrap();
             control.change(&put, &[], &mut out).unwrap();
         }
-        [fresh, share(&*control, &all[3 * N..], 3 * N)]
+        let [churned, removed] = share(&*control, &all[3 * N..], 3 * N, &all[..3 * N]);
+        [fresh, churned, removed]
     }
 
     /// Mean and standard error over tables.
@@ -169,7 +174,7 @@ mod tests {
                 }
                 let samples: Vec<_> =
                     (0..TABLES).map(|i| measured(design, rate, n_actions as usize, seed * 100 + i)).collect();
-                for (at, when) in ["new", "after churn"].into_iter().enumerate() {
+                for (at, when) in ["new", "after churn", "removed names"].into_iter().enumerate() {
                     let (mean, error) = mean(&samples.iter().map(|sample| sample[at]).collect::<Vec<_>>());
                     println!("{design}, {rate} wanted, {when}: {mean:.6} +- {error:.6}");
                     assert!(mean <= rate + 3.0 * error, "{design}, seed {seed}, {when}: {mean}, {rate} wanted");

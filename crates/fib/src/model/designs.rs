@@ -114,6 +114,12 @@ pub fn all(demand: &Demand) -> Vec<Figures> {
         sorted(demand),
         orthogonal(demand),
         tss(demand),
+        with_checksums(demand, &designs::CONCISE_CHECKSUM, concise),
+        with_checksums(demand, &designs::LINE_CHECKSUM, |wide| line(wide, "line", Trade::Balanced)),
+        with_checksums(demand, &designs::LINE_FAST_CHECKSUM, |wide| line(wide, "line-fast", Trade::Fast)),
+        with_checksums(demand, &designs::LINE_SMALL_CHECKSUM, |wide| line(wide, "line-small", Trade::Small)),
+        with_checksums(demand, &designs::BLOOMIER_CHECKSUM, bloomier),
+        with_checksums(demand, &designs::SETSEP_CHECKSUM, setsep),
     ];
     for row in &mut rows {
         row.holds = Design::by_name(row.design).is_ok_and(|design| spec(demand, design).holds);
@@ -486,6 +492,14 @@ fn tss(demand: &Demand) -> Figures {
             Figures { design: "tss", fp, ..of_cuckoo("1 tuple of digests".into(), s, slot) }
         }
     }
+}
+
+/// A design with checksums beside its actions: the same with wider values.
+fn with_checksums(demand: &Demand, design: &'static Design, row: impl Fn(&Demand) -> Figures) -> Figures {
+    let r = fingerprint_bits(demand, design);
+    let row = row(&Demand { value_bits: demand.value_bits + r, ..*demand });
+    let parameters = format!("r={r}");
+    Figures { design: design.name, parameters, l_f: r, fp: (-f64::from(r)).exp2(), ..row }
 }
 
 #[cfg(test)]

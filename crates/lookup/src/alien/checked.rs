@@ -16,8 +16,8 @@
 use crate::base::cells::value_mask;
 use crate::hash::{Digest, Purpose, SecretKey, mix64};
 use crate::traits::{
-    Applied, ApplyError, BatchReader, Change, DecodeError, HeldPart, ImageOf, InsertError, PartId, Payload, Query,
-    Replicated, RestoreError, Row, SettingsOf, Skeleton, UpdateOf, View,
+    Applied, ApplyError, BatchReader, Change, Crowd, DecodeError, HeldPart, ImageOf, InsertError, PartId, Payload,
+    Query, Replicated, RestoreError, Row, SettingsOf, Skeleton, UpdateOf, View,
 };
 
 /// Width and key of the checksums.
@@ -28,11 +28,14 @@ pub struct Checksum {
 }
 
 impl Checksum {
-    /// Checksums of `bits` bits, 1 to 63.
+    /// The most bits of a checksum: controllers keep one per name.
+    pub const MAX_BITS: u8 = 32;
+
+    /// Checksums of `bits` bits, 1 to [`Checksum::MAX_BITS`].
     /// # Panics
     /// When `bits` is out of range.
     pub fn new(bits: u8, key: &SecretKey) -> Self {
-        assert!((1..=63).contains(&bits), "a checksum has 1 to 63 bits, not {bits}");
+        assert!((1..=Self::MAX_BITS).contains(&bits), "a checksum has 1 to {} bits, not {bits}", Self::MAX_BITS);
         Self { bits, seed: key.derive(Purpose::Structure, 3) }
     }
 
@@ -47,7 +50,7 @@ impl Checksum {
     }
 
     fn mark<P>(self, digest: Digest, payload: P) -> Marked<P> {
-        Marked { payload, checksum: self.of(digest) }
+        Marked { payload, checksum: self.of(digest) as u32 }
     }
 
     fn mark_all<P: Copy>(self, entries: &[(Digest, P)]) -> Vec<(Digest, Marked<P>)> {
@@ -56,7 +59,7 @@ impl Checksum {
 
     /// What the table stores for a name.
     fn join<P>(self, marked: Marked<P>, value: impl Fn(P) -> u64) -> u64 {
-        value(marked.payload) << self.bits | marked.checksum
+        value(marked.payload) << self.bits | u64::from(marked.checksum)
     }
 
     /// Restates an error of the table in terms of the values that the caller passed.
@@ -88,7 +91,7 @@ impl Checksum {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Marked<P> {
     payload: P,
-    checksum: u64,
+    checksum: u32,
 }
 
 /// A skeleton whose values carry checksums.
@@ -127,7 +130,7 @@ where
         if value > value_mask(value_bits) {
             return Err(InsertError::ValueTooWide { value, value_bits });
         }
-        let joined = checksum.join(Marked { payload: value, checksum: checksum.of(digest) }, |value| value);
+        let joined = checksum.join(checksum.mark(digest, value), |value| value);
         S::check(&settings.table, digest, joined).map_err(|error| checksum.explain(error))
     }
 
@@ -138,6 +141,10 @@ where
 
     fn insert_batch(&mut self, entries: &[(Digest, P)]) -> Result<Change, InsertError> {
         self.table.insert_batch(&self.settings.checksum.mark_all(entries))
+    }
+
+    fn crowds(&self, digests: &[Digest]) -> Vec<Crowd> {
+        self.table.crowds(digests)
     }
 
     fn remove(&mut self, digest: Digest) -> Change {
@@ -199,6 +206,21 @@ where
         let checksum = skeleton.settings.checksum;
         let (view, images) = S::View::export(&skeleton.table, |marked| checksum.join(marked, &value))?;
         Ok((Self(view), images))
+    }
+
+    fn without_parts() -> Option<Self> {
+        S::View::without_parts().map(Self)
+    }
+
+    fn export_many(
+        skeleton: &Checked<S>,
+        n: usize,
+        value: impl Fn(usize, P) -> u64,
+    ) -> Result<Vec<CheckedQuery<S::Query>>, InsertError> {
+        let checksum = skeleton.settings.checksum;
+        let joined = |switch, marked| checksum.join(marked, |payload| value(switch, payload));
+        let tables = S::View::export_many(&skeleton.table, n, joined)?;
+        Ok(tables.into_iter().map(|table| CheckedQuery { table, checksum }).collect())
     }
 
     fn updates(
@@ -305,6 +327,10 @@ impl<Q: Query<Key = Digest>> Query for CheckedQuery<Q> {
         self.table.prefetch_update(update);
     }
 
+    fn prefetches(&self) -> bool {
+        self.table.prefetches()
+    }
+
     fn size_bits(&self) -> u64 {
         self.table.size_bits()
     }
@@ -347,6 +373,10 @@ impl<Q: Replicated<Key = Digest>> Replicated for CheckedQuery<Q> {
 
     fn from_images(settings: &Settings<Q::Settings>, images: &[Q::Image]) -> Result<Self, ApplyError> {
         Ok(Self { table: Q::from_images(&settings.table, images)?, checksum: settings.checksum })
+    }
+
+    fn from_own(settings: &Settings<Q::Settings>, images: &[Q::Image]) -> Self {
+        Self { table: Q::from_own(&settings.table, images), checksum: settings.checksum }
     }
 
     fn overwrite(&mut self, images: &[Q::Image]) -> Result<(), ApplyError> {

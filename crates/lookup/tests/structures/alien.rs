@@ -371,8 +371,9 @@ fn values_that_leave_no_room_for_the_checksum_are_refused_in_their_own_terms() {
     let wide = Err(InsertError::ValueTooWide { value: 17, value_bits: 4 });
     assert_eq!(control.insert(digest(1), 17, &mut Vec::new()), wide);
     assert_eq!(control.insert_batch(&[(digest(1), 17)], &mut Vec::new()), wide);
-    let mut control = checked::<MarkedValues>(othello(64, 10, 1), Checksum::new(60, &key(1)));
-    assert_eq!(control.insert(digest(1), 17, &mut Vec::new()), wide);
+    let mut control = checked::<MarkedValues>(othello(64, 10, 1), Checksum::new(Checksum::MAX_BITS, &key(1)));
+    let wide = Err(InsertError::ValueTooWide { value: 1 << 32, value_bits: 32 });
+    assert_eq!(control.insert(digest(1), 1 << 32, &mut Vec::new()), wide);
 }
 
 type Travelling = Single<Filtered<BloomSet<Standard>, Checked<Entries<Bloomier, Marked<u64>>>>>;

@@ -1,0 +1,101 @@
+//! How a design that gives alien names any action is made to drop them: another design, round it.
+
+use super::{Design, named};
+use std::fmt;
+use std::str::FromStr;
+
+/// What tells aliens from names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Guard {
+    /// A checksum of the name beside its action.
+    Checksum,
+}
+
+impl Guard {
+    /// All of them.
+    pub const ALL: [Guard; 1] = [Guard::Checksum];
+
+    /// What follows the name of a design.
+    fn suffix(self) -> String {
+        format!("+{self}")
+    }
+
+    /// The designs that it can be round.
+    fn designs(self) -> String {
+        let guarded = super::DESIGNS.iter().filter_map(|design| design.name.strip_suffix(&self.suffix()));
+        guarded.collect::<Vec<_>>().join(", ")
+    }
+}
+
+impl fmt::Display for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Guard::Checksum => "checksum",
+        })
+    }
+}
+
+impl FromStr for Guard {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Guard, String> {
+        let all = Guard::ALL.map(|guard| guard.to_string());
+        let known = Guard::ALL.into_iter().find(|guard| guard.to_string() == text);
+        known.ok_or_else(|| format!("nothing called `{text}` tells aliens: use {}", all.join(" or ")))
+    }
+}
+
+impl Design {
+    /// This design with `guard` round it, if it has one already: itself.
+    /// # Errors
+    /// [`GuardError`]: it is of no use round this design.
+    pub fn guarded(&'static self, guard: Guard) -> Result<&'static Design, GuardError> {
+        if self.name.ends_with(&guard.suffix()) {
+            return Ok(self);
+        }
+        let with = named(&format!("{}{}", self.name, guard.suffix()));
+        with.ok_or_else(|| GuardError { design: self.name, guard, designs: guard.designs() })
+    }
+
+    /// The design to take for a wanted false-positive rate: this one, or, if it gives alien names any action, this one
+    /// with checksums.
+    pub fn recognising(&'static self) -> &'static Design {
+        self.guarded(Guard::Checksum).unwrap_or(self)
+    }
+}
+
+/// A design with which a guard is of no use.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("`{design}` cannot have a {guard}: leave it out if the design drops aliens itself, or take one of {designs}")]
+pub struct GuardError {
+    /// The design.
+    pub design: &'static str,
+    /// The guard.
+    pub guard: Guard,
+    /// The designs that can have it.
+    pub designs: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Aliens, CFW, CONCISE, CONCISE_CHECKSUM, DESIGNS, LINE, Spec};
+    use super::*;
+    use crate::name::NameKind;
+    use lookup::hash::{Family, SecretKey};
+
+    #[test]
+    fn every_design_that_gives_aliens_any_action_can_have_checksums_and_no_other() {
+        for &design in DESIGNS {
+            let spec = Spec::new(design, NameKind::Mac, Family::Wy, SecretKey::from_seed(1), 8, 1000);
+            let is_arbitrary = spec.aliens() == Aliens::Arbitrary;
+            let has = design.name.ends_with("+checksum");
+            assert_eq!(design.guarded(Guard::Checksum).is_ok(), is_arbitrary || has, "{design}");
+            assert_eq!(design.recognising() == design, !is_arbitrary, "{design}");
+        }
+        assert_eq!(CONCISE.guarded(Guard::Checksum), Ok(&CONCISE_CHECKSUM));
+        assert_eq!(CONCISE_CHECKSUM.guarded(Guard::Checksum), Ok(&CONCISE_CHECKSUM));
+        assert_eq!(LINE.recognising().name, "line+checksum");
+        let error = CFW.guarded(Guard::Checksum).unwrap_err().to_string();
+        assert!(error.contains("`cfw`") && error.contains("take one of concise, line, "), "{error}");
+        assert!("sum".parse::<Guard>().unwrap_err().contains("use checksum"));
+    }
+}
