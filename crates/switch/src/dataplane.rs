@@ -14,6 +14,7 @@ use crate::shim;
 use crate::source::CheckSource;
 use crate::table::{FibTable, Table};
 use crate::worker::Worker;
+use crate::worker::known::Known;
 use fib::action::PortId;
 use netio::{Burst, Device, DeviceCounters, DeviceSnapshot, Waker};
 use std::collections::HashSet;
@@ -188,7 +189,8 @@ pub fn build<T: Table>(settings: &Settings, ports: Vec<PortSpec>) -> Result<Part
         for (queue, device) in queues.iter_mut().zip(port.devices) {
             let health = Arc::new(PortHealth::new());
             devices.push((device.name().to_owned(), device.counters(), health.clone()));
-            queue.push(Port { id: port.id, role: port.role, check_source, device, health, staged: Burst::new() });
+            let (staged, known) = (Burst::new(), Known::new());
+            queue.push(Port { id: port.id, role: port.role, check_source, device, health, staged, known });
         }
         watched.push(WatchedPort { id: port.id, role: port.role, check_source, devices });
     }

@@ -1,6 +1,7 @@
 //! Ports: the role of a port, its health, and the end that a worker has of it.
 
 use crate::source::CheckSource;
+use crate::worker::known::Known;
 use fib::action::PortId;
 use netio::{Burst, Device, NetError};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -57,6 +58,8 @@ pub(crate) struct Port {
     pub(crate) device: Box<dyn Device>,
     pub(crate) health: Arc<PortHealth>,
     pub(crate) staged: Burst,
+    /// Sources of its frames that are true.
+    pub(crate) known: Known,
 }
 
 impl AsMut<dyn Device> for Port {

@@ -85,11 +85,29 @@ fn a_frame_leaves_only_if_its_source_is_a_name_at_its_port() {
 #[test]
 fn a_name_that_moves_is_believed_at_its_new_port_alone() {
     let mut rig = rig(CheckSource::Mac);
+    // So often that the port knows it.
+    (0..5).for_each(|_| assert_passes(&mut rig, &between(HOST, VICTIM)));
     rig.writer.local().put(mac(HOST), PortId(HOST_2));
     rig.assert_dropped(HOST_1, &between(HOST, VICTIM), DropReason::SourceMac);
-    assert_eq!(rig.exchange(HOST_2, &between(HOST, FAR)).len(), 1);
+    (0..5).for_each(|_| assert_eq!(rig.exchange(HOST_2, &between(HOST, FAR)).len(), 1));
     rig.writer.local().remove(&mac(HOST));
     rig.assert_dropped(HOST_2, &between(HOST, FAR), DropReason::SourceMac);
+}
+
+/// A port knows its host, and what the host sends with it is checked nevertheless.
+#[test]
+fn a_known_source_speaks_for_nothing_but_itself() {
+    let mut rig = rig(CheckSource::Mac);
+    (0..5).for_each(|_| assert_passes(&mut rig, &between(HOST, VICTIM)));
+    rig.assert_dropped(HOST_1, &arp(1, (HOST, [10, 0, 0, 2]), [10, 0, 0, 3]), DropReason::SourceArp);
+    rig.assert_dropped(HOST_1, &between(VICTIM, MODERN_VICTIM), DropReason::SourceMac);
+    rig.assert_dropped(HOST_2, &between(HOST, FAR), DropReason::SourceMac);
+    rig.assert_dropped(HOST_1, &between(HOST, VICTIM)[..13], DropReason::Runt);
+    // True frames and others in one burst, whichever comes first.
+    for order in [[HOST, VICTIM], [VICTIM, HOST]] {
+        order.iter().for_each(|name| rig.send(HOST_1, &between(*name, MODERN_VICTIM)));
+        assert_eq!(rig.run(), [(HOST_2, between(HOST, MODERN_VICTIM))]);
+    }
 }
 
 #[test]

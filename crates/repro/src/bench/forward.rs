@@ -7,7 +7,7 @@
 //! where its name says.
 //!
 //! At a gateway, the source addresses are those of 64K hosts at the port of entry. The same switch is also measured with
-//! checks of sources ([`switch::source`]).
+//! checks of sources ([`switch::source`]), also with few hosts, which a port remembers.
 //!
 //! [`run_connections`] measures what connection tracking costs the same switch: frames of open TCP connections with and
 //! without the flow stage, then with as many frames of unknown connections in between, which are refused or accepted.
@@ -39,8 +39,12 @@ const EXIT_BITS: u8 = 3;
 const EXITS: u16 = (1 << EXIT_BITS) - 1;
 /// Names at the port of entry of a gateway. Their frames take turns.
 const SOURCES: usize = 64 << 10;
-/// The checks of sources that are measured beside a gateway without.
-const CHECKS: [(CheckSource, &str); 2] = [(CheckSource::Mac, "source mac"), (CheckSource::MacAndIp, "source mac+ip")];
+/// The checks of sources that are measured beside a gateway without, and the number of hosts at the port.
+const CHECKS: [(CheckSource, usize, &str); 3] = [
+    (CheckSource::Mac, SOURCES, "source mac"),
+    (CheckSource::MacAndIp, SOURCES, "source mac+ip"),
+    (CheckSource::Mac, 16, "source mac, 16 hosts"),
+];
 /// Frames per run and worker.
 const FRAMES: u64 = 8 << 20;
 /// Maximum number of connections.
@@ -239,9 +243,10 @@ fn run_size(
             let mut empty = Vec::new();
             let checks: &[_] = if is_gateway && to == To::Valid { &CHECKS } else { &[] };
             let mut loads = vec![(String::new(), load.clone())];
-            loads.extend(
-                checks.iter().map(|&(check_source, text)| (format!(", {text}"), Load { check_source, ..load.clone() })),
-            );
+            loads.extend(checks.iter().map(|&(check_source, n_hosts, text)| {
+                let sources = load.sources[..n_hosts.min(load.sources.len())].into();
+                (format!(", {text}"), Load { check_source, sources, ..load.clone() })
+            }));
             let mut rates = vec![Vec::new(); fibs.len() * loads.len()];
             let mut checksum = 0;
             for _ in 0..options.runs {

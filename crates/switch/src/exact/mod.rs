@@ -74,6 +74,15 @@ pub struct ExactTable {
     stride: usize,
     /// The overflow bits of each line. None if slots are longer than words.
     overflow: Box<[AtomicU8]>,
+    /// See [`ExactTable::version`].
+    version: AtomicU64,
+}
+
+/// The next version of any table.
+static NEXT_VERSION: AtomicU64 = AtomicU64::new(0);
+
+fn next_version() -> u64 {
+    NEXT_VERSION.fetch_add(1, Ordering::Relaxed)
 }
 
 fn rest_words_of(kind: NameKind) -> usize {
@@ -132,7 +141,7 @@ impl ExactTable {
         let slots = AtomicWords::zeroed(n_words).unwrap_or_else(|_| end_without_memory(n_words));
         let n_lines = if stride == 1 { n_slots / marked::WORDS } else { 0 };
         let overflow = (0..n_lines).map(|_| AtomicU8::new(0)).collect();
-        Self { slots, kind, n_slots, stride, overflow }
+        Self { slots, kind, n_slots, stride, overflow, version: AtomicU64::new(next_version()) }
     }
 
     fn fill(stride: usize) -> Fill {
@@ -147,6 +156,18 @@ impl ExactTable {
     /// The kind of its names.
     pub(crate) fn kind(&self) -> NameKind {
         self.kind
+    }
+
+    /// Another number whenever a name goes or gets another value, and in every table. So what was read under a version is
+    /// true as long as the version is the same.
+    #[inline]
+    pub(crate) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// A name has gone, or has another value: what readers know of it is true no more.
+    fn changed(&self) {
+        self.version.store(next_version(), Ordering::Release);
     }
 
     /// Slots, of live, removed and no names.

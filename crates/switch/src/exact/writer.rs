@@ -103,6 +103,9 @@ impl ExactWriter {
         }
         self.n_live += usize::from(old < FIRST_VALUE);
         slot[0].store(key.prefix << MARK_BITS | (u64::from(value) + FIRST_VALUE), Ordering::Release);
+        if old >= FIRST_VALUE {
+            self.table.changed();
+        }
     }
 
     /// Removes a name; false if it was not there.
@@ -116,6 +119,7 @@ impl ExactWriter {
             return false;
         }
         self.table.slot(index)[0].store(key.prefix << MARK_BITS | REMOVED, Ordering::Release);
+        self.table.changed();
         self.n_live -= 1;
         true
     }
@@ -277,6 +281,23 @@ mod tests {
         assert_eq!((table.get(&short), table.get(&long)), (Some(4), None));
         table.put(&long, 6);
         assert_eq!((table.get(&short), table.get(&long)), (Some(4), Some(6)));
+    }
+
+    #[test]
+    fn a_version_ends_when_a_name_goes_or_moves_and_not_when_one_comes() {
+        let mut table = ExactWriter::new(NameKind::Mac, hasher(1));
+        table.put(&mac(1), 1);
+        let first = table.table().version();
+        table.put(&mac(2), 1);
+        assert_eq!(table.table().version(), first);
+        table.put(&mac(1), 2);
+        let moved = table.table().version();
+        table.remove(&mac(1));
+        let removed = table.table().version();
+        let another = table.like(10).table().version();
+        let rekeyed = table.rekey(NameKind::Mac, &hasher(2)).version();
+        let versions = std::collections::BTreeSet::from([first, moved, removed, another, rekeyed]);
+        assert_eq!(versions.len(), 5, "{versions:?}");
     }
 
     #[test]

@@ -26,6 +26,7 @@
 //!
 //! Limits: 254 ports a worker.
 
+pub(crate) mod known;
 mod leads;
 mod routed;
 mod sources;

@@ -5,6 +5,7 @@
 //!  source addresses ─► digests ─► lines ─ ─ ─ ► local at this port? ─┬─ IPv4, and no IP sources are checked: true
 //!                              └► lines ─ ─ ─ ► address of the name ─┴─ other frames: what they say, one by one
 //! ```
+//! If all sources of a burst were [known](super::known) to be true before, it needs no check.
 //! The check comes before all else that is done with a burst. So a full burst whose check has begun waits for the next
 //! burst, and its lines come meanwhile.
 
@@ -26,6 +27,9 @@ pub(super) struct Sources {
     whole: u32,
     /// Frames of which more must be looked at.
     more: u32,
+    /// The version of the local names before any was looked up, and the first frame whose source was not known under it.
+    version: u64,
+    unknown: usize,
     /// The source of each frame, as a name that is to be local.
     names: [u64; BURST],
     digests: [Digest; BURST],
@@ -38,6 +42,8 @@ impl Default for Sources {
             checked: Checked::Nothing,
             whole: 0,
             more: 0,
+            version: 0,
+            unknown: 0,
             names: [0; BURST],
             digests: [Digest(0); BURST],
             searches: Searches::default(),
@@ -89,6 +95,15 @@ impl<T: Table> Worker<T> {
             }
             6
         };
+        if checked == Checked::Mac {
+            sources.version = plane.local.version();
+            let unknown = port.known.first_unknown(sources.version, &sources.names[..n]);
+            if unknown.is_none() && sources.more == 0 && sources.whole == first(n) {
+                sources.checked = Checked::Nothing;
+                return false;
+            }
+            sources.unknown = unknown.unwrap_or(n);
+        }
         sources.digest(hasher, n, name_len);
         plane.local.begin(&sources.digests[..n], &mut sources.searches);
         if checked == Checked::MacAndIp {
@@ -106,15 +121,19 @@ impl<T: Table> Worker<T> {
             return;
         }
         let Some(plane) = &self.work.plane else { return };
-        let (wrong, reasons) = self.judge(plane, checked);
+        let (here, wrong, reasons) = self.judge(plane, checked);
+        let Sources { version, unknown, names, .. } = &self.work.sources;
+        if checked == Checked::Mac && u64::from(here) >> unknown & 1 != 0 {
+            self.ports[self.work.entry].known.add(*version, names[*unknown]);
+        }
         if wrong != 0 {
             self.refuse(wrong, &reasons);
         }
     }
 
-    /// The frames that do not say truly who sent them, and why.
+    /// The frames from names that are local at this port; those that do not say truly who sent them, and why.
     #[inline]
-    fn judge(&self, plane: &Plane<T>, checked: Checked) -> (u32, [DropReason; BURST]) {
+    fn judge(&self, plane: &Plane<T>, checked: Checked) -> (u32, u32, [DropReason; BURST]) {
         let mut reasons = [DropReason::SourceMac; BURST];
         let Work { sources, burst, entry, .. } = &*self.work;
         let (n, port) = (burst.len(), self.ports[*entry].id);
@@ -145,7 +164,7 @@ impl<T: Table> Worker<T> {
                 }
             }
         }
-        (wrong, reasons)
+        (here, wrong, reasons)
     }
 
     /// Drops the frames `wrong` of the burst, and counts them by their reasons.
