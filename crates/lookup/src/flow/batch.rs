@@ -212,14 +212,15 @@ impl<L: Layout, P: Policy> Table<L, P> {
         }
     }
 
-    /// The second phase of inserts of absent flows: prefetches the entry of a free slot, or the second line.
+    /// The second phase of inserts of absent flows: prefetches the entry of a free slot, and the other lines that they
+    /// read.
     fn prefetch_inserts(&self, digests: &[Digest]) {
         let store = &self.store;
         for place in digests.iter().map(|&digest| store.place(digest)) {
             let free = L::Line::ALL & !store.masked(place.first).occupied();
             let slot = place.first * lanes::<L>() + free.trailing_zeros();
             store.memory.prefetch_entry_if(slot, free != 0, place.first);
-            store.memory.prefetch_line(if free == 0 { store.away(place) } else { place.first });
+            store.read_by_insert(place).for_each(|bucket| store.memory.prefetch_line(bucket));
         }
     }
 }

@@ -22,6 +22,8 @@ use super::simd;
 
 /// Bits of the Bloom filter that a tag sets.
 const PROBES: u32 = 4;
+/// The same of the published filter.
+const PROBES_UNCOUNTED: u32 = 2;
 /// Functions of the remap array, and nibbles of its counts.
 const FUNCTIONS: u32 = 21;
 /// Values of a function except 0, which is none.
@@ -36,11 +38,11 @@ pub(super) fn offset(tag: u16, choice: u32) -> u32 {
     (((u32::from(tag) | (choice << 16)).wrapping_add(1).wrapping_mul(SPREAD)).rotate_left(16) << 1) | 1
 }
 
-/// The bits of a tag in a Bloom filter of `filter_bits`, a power of two up to 64.
+/// The bits of a tag, `probes` of them at most, in a Bloom filter of `filter_bits`, a power of two up to 64.
 #[inline(always)]
-fn bits(tag: u16, filter_bits: u32) -> u64 {
+fn bits(tag: u16, probes: u32, filter_bits: u32) -> u64 {
     let spread = (u32::from(tag) + 1).wrapping_mul(SPREAD_FILTER);
-    (0..PROBES).fold(0, |bits, probe| bits | (1 << ((spread >> (26 - 6 * probe)) & (filter_bits - 1))))
+    (0..probes).fold(0, |bits, probe| bits | (1 << ((spread >> (26 - 6 * probe)) & (filter_bits - 1))))
 }
 
 /// The function of the remap array that applies to a tag.
@@ -154,7 +156,8 @@ pub trait Line: Copy + Default + std::fmt::Debug {
     fn asked<P: Policy>(tag: u16) -> u64 {
         match P::SECOND {
             Second::Always | Second::Fetched => 0,
-            Second::Filter => bits(tag, Self::FILTER_BITS),
+            Second::Filter => bits(tag, PROBES, Self::FILTER_BITS),
+            Second::Uncounted => bits(tag, PROBES_UNCOUNTED, Self::FILTER_BITS),
             Second::Remap => 7 << (3 * function(tag)),
         }
     }
@@ -165,6 +168,7 @@ pub trait Line: Copy + Default + std::fmt::Debug {
         match P::SECOND {
             Second::Always | Second::Fetched => true,
             Second::Filter => self.books().hint & asked == asked,
+            Second::Uncounted => self.books().hint & asked == asked,
             Second::Remap => self.books().hint & asked != 0,
         }
     }
@@ -190,7 +194,11 @@ pub trait Line: Copy + Default + std::fmt::Debug {
     /// filter may have saturated since.
     fn has_books_of<P: Policy>(&self, recounted: &Self) -> bool {
         let (mine, other) = (self.books(), recounted.books());
-        let stuck = if P::SECOND == Second::Filter { mine.counts[0] & mine.counts[1] } else { 0 };
+        let stuck = match P::SECOND {
+            Second::Filter => mine.counts[0] & mine.counts[1],
+            Second::Uncounted => mine.hint & !other.hint,
+            _ => 0,
+        };
         let same = |mine: u64, other: u64| (mine ^ other) & !stuck == 0;
         self.moved() == recounted.moved()
             && same(mine.hint, other.hint)
@@ -203,6 +211,7 @@ pub trait Line: Copy + Default + std::fmt::Debug {
         match P::SECOND {
             Second::Always | Second::Fetched => true,
             Second::Filter => self.moved() < Self::MAX_MOVED,
+            Second::Uncounted => self.moved() < Self::MAX_MOVED,
             Second::Remap => self.moved() < Self::MAX_MOVED && self.books().count(function(tag)) < 15,
         }
     }
@@ -229,7 +238,8 @@ pub trait Line: Copy + Default + std::fmt::Debug {
         let mut books = self.books();
         match P::SECOND {
             Second::Always | Second::Fetched => return,
-            Second::Filter => books.add(bits(tag, Self::FILTER_BITS)),
+            Second::Filter => books.add(bits(tag, PROBES, Self::FILTER_BITS)),
+            Second::Uncounted => books.hint |= bits(tag, PROBES_UNCOUNTED, Self::FILTER_BITS),
             Second::Remap => {
                 let function = function(tag);
                 debug_assert!(books.choice(tag) == choice || books.choice(tag) == 0 && books.count(function) == 0);
@@ -246,7 +256,8 @@ pub trait Line: Copy + Default + std::fmt::Debug {
         let mut books = self.books();
         match P::SECOND {
             Second::Always | Second::Fetched => return,
-            Second::Filter => books.subtract(bits(tag, Self::FILTER_BITS)),
+            Second::Filter => books.subtract(bits(tag, PROBES, Self::FILTER_BITS)),
+            Second::Uncounted => {}
             Second::Remap => {
                 let function = function(tag);
                 let count = books.count(function) - 1;

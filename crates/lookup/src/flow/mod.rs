@@ -59,7 +59,7 @@ pub use clock::{MAX_LIFETIME, Step};
 pub use error::{CapacityError, InsertError};
 pub use inline::Inline;
 pub use layout::Layout;
-pub use policy::{CuckooPlusPlus, Horton, Optimistic, Pessimistic, Policy, Second, Timed};
+pub use policy::{CuckooPlusPlus, Horton, Optimistic, Pessimistic, Policy, Published, Second, Timed};
 pub use report::{Audit, AuditError, Counters, MemoryReport, Progress};
 pub use split::Split;
 pub use table::{FlowTable, InlineTable, Settings, Slot, Table};

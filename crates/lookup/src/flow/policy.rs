@@ -1,4 +1,4 @@
-//! The five lookup policies: when a lookup continues in the second bucket, and what decides that.
+//! The six lookup policies: when a lookup continues in the second bucket, and what decides that.
 //!
 //! All other code is shared; the compiler instantiates it for each policy.
 
@@ -12,6 +12,9 @@ pub enum Second {
     Fetched,
     /// If the first bucket's Bloom filter holds the tag.
     Filter,
+    /// As [`Filter`](Self::Filter), but the filter is the published one: two bits a tag, and it forgets none until no
+    /// entry of its bucket is elsewhere.
+    Uncounted,
     /// If the first bucket's remap array has a function for the tag, which also says which bucket is the second.
     Remap,
 }
@@ -54,6 +57,10 @@ policy! {
 policy! {
     /// Cuckoo++ with timers: the flow table of the switch.
     Timed, Filter, true, "cuckoo++ timed"
+}
+policy! {
+    /// Cuckoo++ as published, to compare with: after turnovers its filter holds most tags. Without timers.
+    Published, Uncounted, false, "cuckoo++ published"
 }
 policy! {
     /// Always the second bucket, fetched only if the first has no match: good for hits (CuckooSwitch, MemC3).

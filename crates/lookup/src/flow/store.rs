@@ -115,6 +115,18 @@ impl<M: Memory, P: Policy> Store<M, P> {
         self.apart(place.first, offset(place.tag, 0))
     }
 
+    /// The buckets besides the first that an insert of an absent flow reads: the second if the check whether the flow is
+    /// there looks in it, which the policy decides; those that it may choose from if the first is full.
+    #[inline(always)]
+    pub(super) fn read_by_insert(&self, place: Place) -> impl Iterator<Item = u32> + use<M, P> {
+        let second = self.second(place);
+        let is_full = self.masked(place.first).occupied() == M::Line::ALL;
+        let all = if P::SECOND == Second::Remap { 1..CHOICES + 1 } else { 0..1 };
+        let choices = if is_full && second.is_none() { all } else { 0..0 };
+        let mask = self.mask;
+        second.into_iter().chain(choices.map(move |choice| (place.first ^ offset(place.tag, choice)) & mask))
+    }
+
     #[inline(always)]
     fn find_in(&self, bucket: u32, tag: u16, key: &M::Key, now: u16) -> Option<u32> {
         let mut matches = self.matches(bucket, key, tag, now);
@@ -255,7 +267,7 @@ impl<M: Memory, P: Policy> Store<M, P> {
     /// Clears the metadata of an entry, and updates its owner's books if it was in its second bucket.
     fn leave(&mut self, slot: u32) {
         let (bucket, lane) = at::<M>(slot);
-        if self.bucket(bucket).is_secondary(lane) && matches!(P::SECOND, Second::Filter | Second::Remap) {
+        if self.bucket(bucket).is_secondary(lane) && !matches!(P::SECOND, Second::Always | Second::Fetched) {
             let (owner, tag) = (self.owner(slot), self.memory.tag(slot));
             self.memory.line_mut(owner).moved_back::<P>(tag);
         }

@@ -1,5 +1,6 @@
 //! Batches and phases by every kernel, and bursts in flight while the table changes, against lookups one by one.
 
+use super::layout::lanes;
 use super::*;
 use crate::base::prefetch::BURST;
 use crate::base::processor::Kernel;
@@ -123,6 +124,7 @@ fn every_kernel_finds_what_lookups_one_by_one_find() {
     every_kernel::<Split<1, 1>, Optimistic>(seed);
     every_kernel::<Split<2, 1>, Pessimistic>(seed);
     every_kernel::<Split<2, 1>, Horton>(seed);
+    every_kernel::<Split<2, 1>, Published>(seed);
     every_kernel::<Inline<4, 4>, Timed>(seed);
 }
 
@@ -235,4 +237,34 @@ fn a_burst_of_too_many_keys_is_refused() {
     let (table, _) = filled::<Split<2, 1>, Timed>(0.5, 1);
     let (keys, digests) = flows(&table, &[0; BURST + 1]);
     table.advance_batch(&keys, &digests, &mut InFlight::default());
+}
+
+/// The lines that a batch of inserts fetches are those that its inserts read, whatever the policy.
+fn inserts_read_what_was_fetched<P: Policy>() {
+    let seed = seed();
+    for load in [0.3, 0.8] {
+        let (mut table, n) = filled::<Split<2, 1>, P>(load, seed);
+        for flow in n..n + 100 {
+            let key = <Split<2, 1> as Numbered>::key_of(flow);
+            let digest = table.digest(&key);
+            let place = table.store.place(digest);
+            let fetched: Vec<u32> = table.store.read_by_insert(place).collect();
+            // The check whether the flow is there.
+            let second = table.store.second(place);
+            assert!(second.is_none_or(|second| fetched.contains(&second)), "{} {flow}: {fetched:?}", P::NAME);
+            let slot = table.insert(&key, digest, &[flow], 1000, |_, _| {}).unwrap();
+            let bucket = (slot.0.get() >> 1) / lanes::<Split<2, 1>>();
+            assert!(bucket == place.first || fetched.contains(&bucket), "{} {flow}: {bucket}", P::NAME);
+        }
+    }
+}
+
+#[test]
+fn inserts_read_only_lines_that_their_batch_fetches() {
+    inserts_read_what_was_fetched::<CuckooPlusPlus>();
+    inserts_read_what_was_fetched::<Timed>();
+    inserts_read_what_was_fetched::<Optimistic>();
+    inserts_read_what_was_fetched::<Pessimistic>();
+    inserts_read_what_was_fetched::<Horton>();
+    inserts_read_what_was_fetched::<Published>();
 }

@@ -1,7 +1,7 @@
 //! Flow tables after many turnovers: nothing is lost, nothing fails, and the hint stays accurate.
 
 use fibula_lookup::flow::{
-    CuckooPlusPlus, Horton, Inline, Optimistic, Pessimistic, Policy, Settings, Split, Table, Timed,
+    CuckooPlusPlus, Horton, Inline, Optimistic, Pessimistic, Policy, Published, Settings, Split, Table, Timed,
 };
 use fibula_lookup::hash::{Digest, Family, SecretKey};
 use fibula_lookup::testkit::{Rng, seed};
@@ -98,6 +98,7 @@ fn no_insert_fails_and_nothing_is_lost_at_load_095() {
     churn::<Split<2, 2>, Optimistic>(1 << 16, 0.95, 3);
     churn::<Split<2, 2>, Pessimistic>(1 << 16, 0.95, 3);
     churn::<Split<2, 2>, Horton>(1 << 16, 0.95, 3);
+    churn::<Split<2, 2>, Published>(1 << 16, 0.95, 3);
     churn::<Inline<4, 4>, Timed>(1 << 16, 0.95, 3);
     churn::<Inline<6, 2>, CuckooPlusPlus>(1 << 16, 0.95, 3);
 }

@@ -216,8 +216,21 @@ fn made(
     }
 }
 
+/// Suffix of a contestant with an insert of batches, where it inserts one by one.
+pub(crate) const ONE_BY_ONE: &str = ", one by one";
+
 /// Inserts the flows with these numbers.
 fn fill(options: &Options, name: &str, side: &mut dyn Side, numbers: Range<u64>) -> Result<Duration, BenchError> {
+    fill_by(options, name, numbers, |keys| side.insert(keys))
+}
+
+/// Inserts the flows with these numbers by a call of `insert` for every 64K.
+fn fill_by(
+    options: &Options,
+    name: &str,
+    numbers: Range<u64>,
+    mut insert: impl FnMut(&[Key]) -> Result<(), String>,
+) -> Result<Duration, BenchError> {
     let n = numbers.end;
     let mut keys = Vec::with_capacity(1 << 16);
     let mut elapsed = Duration::ZERO;
@@ -225,7 +238,7 @@ fn fill(options: &Options, name: &str, side: &mut dyn Side, numbers: Range<u64>)
         keys.clear();
         keys.extend((from..n.min(from + (1 << 16))).map(|n| options.key(n, true)));
         let start = Instant::now();
-        let done = side.insert(&keys);
+        let done = insert(&keys);
         elapsed += start.elapsed();
         done.map_err(|reason| BenchError::Build { contestant: name.into(), n, reason })?;
     }
@@ -233,22 +246,31 @@ fn fill(options: &Options, name: &str, side: &mut dyn Side, numbers: Range<u64>)
 }
 
 fn inserts(options: &Options, setting: (u64, f64), listener: &mut dyn Listener) -> Result<(), BenchError> {
-    let names: Vec<_> = options.chosen().into_iter().filter(|&name| name != "floor").collect();
+    let names = options.chosen().into_iter().filter(|&name| name != "floor");
+    // In both ways, where a table has both.
+    let ways: Vec<(&str, bool)> = names
+        .flat_map(|name| sides::inserts_batches(name).then_some((name, true)).into_iter().chain([(name, false)]))
+        .collect();
     let n = (setting.0 as f64 * setting.1) as u64;
-    let mut rows: Vec<(&str, Vec<f64>, f64)> = Vec::new();
+    let mut rows: Vec<((&str, bool), Vec<f64>, f64)> = Vec::new();
     for run in 0..options.runs as usize {
-        for name in &names {
+        for &way in &ways {
+            let (name, in_batches) = way;
             let Some(mut side) = made(options, name, setting.0, listener)? else { continue };
-            let elapsed = fill(options, name, side.as_mut(), 0..n)?;
+            let elapsed = fill_by(options, name, 0..n, |keys| {
+                if in_batches { side.insert(keys) } else { side.insert_one_by_one(keys) }
+            })?;
             if run == 0 {
-                rows.push((name, Vec::new(), 8.0 * side.bytes() as f64 / n as f64));
+                rows.push((way, Vec::new(), 8.0 * side.bytes() as f64 / n as f64));
             }
-            let row = rows.iter_mut().find(|row| row.0 == *name).expect("it was entered in the first round");
+            let row = rows.iter_mut().find(|row| row.0 == way).expect("it was entered in the first round");
             row.1.push(millions_per_second(n, elapsed));
         }
     }
-    let rows = rows.into_iter().map(|(name, samples, bits)| {
-        let mut row = options.row("flow/insert".into(), name, setting, 1, samples);
+    let rows = rows.into_iter().map(|((name, in_batches), samples, bits)| {
+        let suffix = if in_batches || !sides::inserts_batches(name) { "" } else { ONE_BY_ONE };
+        let mut row = options.row("flow/insert".into(), &format!("{name}{suffix}"), setting, 1, samples);
+        row.batch = if in_batches { MAX_BATCH as u32 } else { 1 };
         row.bits_per_name = Some(bits);
         row
     });

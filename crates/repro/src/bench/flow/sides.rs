@@ -2,7 +2,8 @@
 
 use lookup::base::prefetch::BURST;
 use lookup::flow::{
-    CuckooPlusPlus, Horton, InFlight, Inline, Layout, Optimistic, Pessimistic, Policy, Settings, Split, Table, Timed,
+    CuckooPlusPlus, Horton, InFlight, Inline, Layout, Optimistic, Pessimistic, Policy, Published, Settings, Split,
+    Table, Timed,
 };
 use lookup::hash::{Digest, Family, Hasher, SecretKey};
 
@@ -19,10 +20,11 @@ pub(super) type Value = [u64; 2];
 pub(super) const MAX_BATCH: usize = 64;
 
 /// Contestants, with a one-line description of each.
-pub const CONTESTANTS: [(&str, &str); 11] = [
+pub const CONTESTANTS: [(&str, &str); 12] = [
     ("floor", "the same loop and digests that reads one random line for a miss and two for a hit, and nothing else"),
     (CuckooPlusPlus::NAME, "a Bloom filter in the first bucket's line tells whether to read the second"),
     (Timed::NAME, "the same with timers"),
+    (Published::NAME, "cuckoo++ with the published filter: two bits a tag, not counted, so that it forgets too late"),
     (Optimistic::NAME, "the second bucket is fetched when the first had nothing"),
     (Pessimistic::NAME, "both buckets are fetched at once"),
     (Horton::NAME, "a remap array in the first bucket's line tells which of seven buckets is the second"),
@@ -137,8 +139,13 @@ pub(super) fn answer(key: &Key, is_small: bool) -> u64 {
 
 /// One table under measurement.
 pub(super) trait Side: Send + Sync {
-    /// Inserts keys with their values.
+    /// Inserts keys with their values, in batches if the table has such a call.
     fn insert(&mut self, keys: &[Key]) -> Result<(), String>;
+
+    /// Inserts keys with their values, one by one.
+    fn insert_one_by_one(&mut self, keys: &[Key]) -> Result<(), String> {
+        self.insert(keys)
+    }
 
     /// Removes a key and inserts another; false where that cannot be done.
     fn replace(&mut self, _old: &Key, _new: &Key) -> Result<bool, String> {
@@ -203,11 +210,17 @@ pub(super) fn new(name: &str, capacity: usize, is_small: bool, seed: u64) -> Res
         INLINE_TIMED => ours::<Inline<4, 4>, Timed>(capacity, seed),
         CuckooPlusPlus::NAME => of_entry::<CuckooPlusPlus>(capacity, is_small, seed),
         Timed::NAME => of_entry::<Timed>(capacity, is_small, seed),
+        Published::NAME => of_entry::<Published>(capacity, is_small, seed),
         Optimistic::NAME => of_entry::<Optimistic>(capacity, is_small, seed),
         Pessimistic::NAME => of_entry::<Pessimistic>(capacity, is_small, seed),
         _ => of_entry::<Horton>(capacity, is_small, seed),
     };
     made.map_err(|reason| crate::BenchError::Build { contestant: name.into(), n: capacity as u64, reason })
+}
+
+/// Whether a contestant has a call that inserts a batch; the others insert one by one only.
+pub(super) fn inserts_batches(name: &str) -> bool {
+    !matches!(name, "floor" | "hashbrown" | "rte_hash" | "rte_hash-pointer")
 }
 
 /// How many of `capacity` slots a contestant may fill.
@@ -238,6 +251,17 @@ impl<L: Flow, P: Policy> Side for Table<L, P> {
                 |_, done| failed = done.err().or(failed),
             );
             failed.map_or(Ok(()), |error| Err(error.to_string()))?;
+        }
+        Ok(())
+    }
+
+    fn insert_one_by_one(&mut self, keys: &[Key]) -> Result<(), String> {
+        let mut scratch = L::SCRATCH;
+        for burst in keys.chunks(MAX_BATCH) {
+            for (key, own) in burst.iter().zip(L::keys(burst, &mut scratch)) {
+                let done = Table::insert(self, own, self.digest(own), &<L as Flow>::value(key), LIFETIME, |_, _| {});
+                done.map_err(|error| error.to_string())?;
+            }
         }
         Ok(())
     }

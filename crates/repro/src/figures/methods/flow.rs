@@ -19,7 +19,7 @@ pub(super) const METHODS: &[Method] = &[
     },
     Method {
         name: "flow-insert",
-        about: "inserts a second into an empty table up to a load, in M/s",
+        about: "inserts a second into an empty table up to a load, in M/s; in batches, or `one by one`",
         check: |setting| setting.parameters::<Insert>()?.options(setting).check(),
         run: insert,
         toy: "capacity = 1024\nruns = 1",
@@ -201,7 +201,9 @@ struct Insert {
 
 impl Insert {
     fn options(&self, setting: &Setting) -> Options {
-        Options { runs: self.runs, ..options(setting, self.capacity, vec![self.load], Part::Insert) }
+        let names = setting.series.iter().map(|series| series.contestant().trim_end_matches(flow::ONE_BY_ONE));
+        let contestants = once_each(names);
+        Options { runs: self.runs, contestants, ..options(setting, self.capacity, vec![self.load], Part::Insert) }
     }
 }
 

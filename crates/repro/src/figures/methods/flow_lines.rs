@@ -41,6 +41,8 @@ impl Form {
 
 /// Identifiers that only the filter has.
 const OF_FILTER: &[&str] = &["Filter", "PROBES", "FILTER_BITS", "bits", "add", "subtract"];
+/// Identifiers that only the published filter has, of which no lines are counted.
+const OF_UNCOUNTED: &[&str] = &["Uncounted", "Published", "PROBES_UNCOUNTED"];
 /// Identifiers that only the remap array has.
 const OF_REMAP: &[&str] = &[
     "Remap",
@@ -103,7 +105,7 @@ const OF_TIMERS: &[&str] = &[
 
 /// Lines of a policy, without comments, empty lines and tests.
 pub(super) fn count(form: Form, timed: bool) -> usize {
-    let mut others: Vec<&str> = Vec::new();
+    let mut others: Vec<&str> = OF_UNCOUNTED.to_vec();
     if form != Form::Filter {
         others.extend(OF_FILTER);
     }
