@@ -67,7 +67,7 @@ const TEXT: &str = r#"
     id = "figure-1"
     place = "Figure 1"
     title = "Curves"
-    shows = "two curves"
+    shows = "`two` curves"
     method = "lookup"
     form = "lines"
     x = { label = "names", scale = "log" }
@@ -152,6 +152,42 @@ fn status_follows_from_claims_and_setting() {
 }
 
 #[test]
+fn a_claim_that_was_not_measured_is_never_green() {
+    let mut paper = tiny();
+    let mut other = paper.figures[0].claims[0].clone();
+    other.x = Some(X::Number(4000.0));
+    paper.figures[0].claims.push(other);
+    let papers = [paper];
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = Store::new(folder.path());
+    store.save("tiny", "figure-1", &stored([[40.0, 10.0], [20.0, 10.0]])).expect("written");
+    let finding = &report::entries(&papers, &store).expect("readable")[0].finding;
+    assert_eq!((finding.count(Outcome::Met), finding.count(Outcome::NotMeasured)), (1, 1));
+    assert_eq!(finding.status, Status::InPart);
+    assert_eq!(finding.sentence(&papers[0].figures[0]), "1 of 2 claims met, 1 not measured.");
+}
+
+#[test]
+fn rows_without_results_are_kept_until_their_claims_change() {
+    let mut papers = [tiny()];
+    let pages = tempfile::tempdir().expect("a folder");
+    let [first, none] = [(); 2].map(|()| tempfile::tempdir().expect("a folder"));
+    let store = Store::new(first.path());
+    store.save("tiny", "figure-1", &stored([[40.0, 10.0], [15.0, 10.0]])).expect("written");
+    let page = |papers: &[Paper], store: &Store| {
+        let paths = report::write_readmes(papers, store, pages.path()).expect("pages");
+        std::fs::read_to_string(&paths[0]).expect("a page")
+    };
+    let measured = page(&papers, &store);
+    assert!(measured.contains("Measured [1]: quick run") && measured.contains("missed: 1.5×"), "{measured}");
+    let empty = Store::new(none.path());
+    assert_eq!(page(&papers, &empty), measured);
+    papers[0].figures[0].claims[0].says = "Cuckoo is three times as fast".into();
+    let changed = page(&papers, &empty);
+    assert!(changed.contains("not run since its claims changed") && !changed.contains("1.5×"), "{changed}");
+}
+
+#[test]
 fn report_is_one_whole_file_with_plots_beside_it() {
     let papers = [tiny()];
     let folder = tempfile::tempdir().expect("a folder");
@@ -159,9 +195,17 @@ fn report_is_one_whole_file_with_plots_beside_it() {
     store.save("tiny", "figure-1", &stored([[40.0, 10.0], [9.0, 10.0]])).expect("written");
     let path = report::write(&papers, &store).expect("a report");
     let page = std::fs::read_to_string(path).expect("readable");
-    for part in
-        ["A &lt;tiny&gt; paper", "a &amp; b", "<svg", "contradicted", "paper 40, 1×", "Where fibula loses", "7 MB"]
-    {
+    for part in [
+        "A &lt;tiny&gt; paper",
+        "a &amp; b",
+        "<svg",
+        "contradicted",
+        "paper 40, 1×",
+        "Where fibula loses",
+        "7 MB",
+        "All 3 tables",
+        "<code>two</code> curves.",
+    ] {
         assert!(page.contains(part), "no `{part}`");
     }
     for outside in ["http:", "https:", "<script", "src="] {

@@ -117,7 +117,17 @@ fn check(figure: &Figure) -> Result<(), String> {
         return Err(format!("there are two series `{}`; rename one", twice.name));
     }
     for claim in &figure.claims {
-        check_claim(claim, &names).map_err(|reason| format!("claim `{}`: {reason}", claim.says))?;
+        let wrong = |reason: String| format!("claim `{}`: {reason}", claim.says);
+        check_claim(claim, figure, &names).map_err(wrong)?;
+        if claim.place.is_empty() {
+            return Err(wrong("it needs its `place` in the paper".into()));
+        }
+        for why in &claim.why {
+            if why.given.is_empty() || why.given.iter().any(|given| !given.why.is_empty()) {
+                return Err(wrong("a `why` needs numbers of the run, `given`, which have no `why`".into()));
+            }
+            why.given.iter().try_for_each(|given| check_claim(given, figure, &names)).map_err(wrong)?;
+        }
     }
     if !figure.is_runnable() {
         return Ok(());
@@ -141,15 +151,26 @@ fn check(figure: &Figure) -> Result<(), String> {
     Ok(())
 }
 
-fn check_claim(claim: &Claim, series: &HashSet<&str>) -> Result<(), String> {
+fn check_claim(claim: &Claim, figure: &Figure, series: &HashSet<&str>) -> Result<(), String> {
     if let Some(unknown) = std::iter::once(&claim.of).chain(&claim.to).find(|name| !series.contains(name.as_str())) {
         return Err(format!("there is no series `{unknown}`"));
     }
     if claim.near.is_some() && claim.within.is_none() {
         return Err("`near` needs `within`".into());
     }
-    if claim.at_least.is_none() && claim.at_most.is_none() && claim.within.is_none() {
-        return Err("a claim needs one of at_least, at_most and within".into());
+    let bounds = [claim.at_least, claim.at_most].iter().flatten().count();
+    let strict = [claim.more_than, claim.less_than].iter().flatten().count();
+    if [bounds > 0, strict > 0, claim.within.is_some()].iter().filter(|&&is_set| is_set).count() != 1 {
+        return Err("a claim needs one of: at_least, at_most or both; more_than, less_than or both; within".into());
+    }
+    if claim.counted && strict == 0 {
+        return Err("`counted` needs more_than or less_than".into());
+    }
+    let shares = 0.0..=1.0;
+    if !claim.quantiles.is_empty()
+        && (figure.form != Form::Cdf || claim.x.is_some() || !claim.quantiles.iter().all(|q| shares.contains(q)))
+    {
+        return Err("`quantiles` are shares, 0 to 1, of the curves of form `cdf`, and take the place of `x`".into());
     }
     if claim.near.is_none() && claim.within.is_some() && claim.to.is_some() {
         return Err("a ratio has no value in the paper to be near to; set `near`".into());

@@ -86,9 +86,6 @@ pub struct Figure {
     /// Differences from the paper's setting; empty if there are none.
     #[serde(default)]
     pub difference: String,
-    /// Why claims do not hold here.
-    #[serde(default)]
-    pub explanation: String,
     /// The missing hardware, if the figure cannot be run at all.
     #[serde(default)]
     pub hardware: String,
@@ -191,9 +188,10 @@ impl Series {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
-    /// The claim in our own words.
+    /// The claim in our own words, with the tolerance that we read into it. It can be read alone.
     pub says: String,
-    /// Its place in the paper.
+    /// Its place in the paper; empty in the conditions of a [`Why`].
+    #[serde(default)]
     pub place: String,
     /// Name of the series.
     pub of: String,
@@ -206,6 +204,15 @@ pub struct Claim {
     /// Upper bound of the ratio or value.
     #[serde(default)]
     pub at_most: Option<f64>,
+    /// The ratio or value is above this: equality is not enough, nor is a tie, unless it is `counted`.
+    #[serde(default)]
+    pub more_than: Option<f64>,
+    /// The ratio or value is below this, likewise.
+    #[serde(default)]
+    pub less_than: Option<f64>,
+    /// Whether the values are counted or computed, not timed, so that the least difference is one.
+    #[serde(default)]
+    pub counted: bool,
     /// The ratio or value equals this, within the share `within` of it.
     #[serde(default)]
     pub near: Option<f64>,
@@ -218,6 +225,22 @@ pub struct Claim {
     /// The x at which the other series is taken, if it differs.
     #[serde(default)]
     pub to_x: Option<X>,
+    /// Shares of a distribution: the claim is about the x at which its curves reach them.
+    #[serde(default)]
+    pub quantiles: Vec<f64>,
+    /// Why it may not hold here. Each shows only where it does not, and the run bears it out.
+    #[serde(default)]
+    pub why: Vec<Why>,
+}
+
+/// An explanation of a claim that does not hold, and the numbers of the same run that it stands on.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Why {
+    /// The explanation.
+    pub text: String,
+    /// What the run must show for it to be given.
+    pub given: Vec<Claim>,
 }
 
 /// A place on the x axis: a number, or the name of a group of bars or of a row.

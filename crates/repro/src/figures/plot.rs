@@ -80,6 +80,21 @@ pub fn png(path: &Path, figure: &Figure, points: &[&Point], values: &[&PaperValu
     Ok(true)
 }
 
+/// Values that span so much are drawn by their logarithms.
+const DECADES: f64 = 100.0;
+
+/// The scales of both axes: those of the figure; logarithmic also for curves over decades of positive values.
+fn kinds(figure: &Figure, points: &[&Point], grouped: bool) -> (Kind, Kind) {
+    let spans = |values: &mut dyn Iterator<Item = f64>| {
+        let (low, high) = values.fold((f64::INFINITY, 0.0), |(low, high), v| (v.min(low), v.max(high)));
+        figure.form == Form::Lines && low > 0.0 && high / low >= DECADES
+    };
+    let kind = |own: Kind, spans: bool| if spans { Kind::Log } else { own };
+    let xs = &mut points.iter().filter_map(|point| point.x.as_ref()?.number());
+    let ys = &mut points.iter().map(|point| point.y);
+    (kind(figure.x.scale, !grouped && spans(xs)), kind(figure.y.scale, spans(ys)))
+}
+
 /// A curve or the bars of one colour, in the order of x.
 struct Curve<'a> {
     series: &'a Series,
@@ -114,7 +129,8 @@ impl<'a> Plot<'a> {
             }
         };
         let drawable = |y: f64, kind: Kind| y.is_finite() && (kind == Kind::Linear || y > 0.0);
-        let visible = |x: f64, y: f64| (grouped || drawable(x, figure.x.scale)) && drawable(y, figure.y.scale);
+        let (x_kind, y_kind) = kinds(figure, points, grouped);
+        let visible = |x: f64, y: f64| (grouped || drawable(x, x_kind)) && drawable(y, y_kind);
         let mut curves = Vec::new();
         for (i, series) in figure.series.iter().enumerate() {
             let mut measured: Vec<(f64, &Point)> = points
@@ -146,14 +162,10 @@ impl<'a> Plot<'a> {
             curves.iter().flat_map(move |c| measured(c).into_iter().chain(c.paper.iter().map(|p| p.1)))
         };
         xs().next()?;
-        let x = if grouped {
-            Scale::groups(places.len(), LEFT, RIGHT)
-        } else {
-            Scale::of_x(figure.x.scale, xs(), LEFT, RIGHT)
-        };
+        let x = if grouped { Scale::groups(places.len(), LEFT, RIGHT) } else { Scale::of_x(x_kind, xs(), LEFT, RIGHT) };
         let y = match figure.form {
             Form::Cdf => Scale::unit(BOTTOM, TOP),
-            _ => Scale::of_y(figure.y.scale, ys(), BOTTOM, TOP),
+            _ => Scale::of_y(y_kind, ys(), BOTTOM, TOP),
         };
         let groups = if grouped {
             places.iter().map(|x| x.as_ref().map_or(String::new(), x_text)).collect()
@@ -191,11 +203,11 @@ impl<'a> Plot<'a> {
             }
         } else {
             let width = (RIGHT - LEFT) / self.groups.len() as f64;
-            let chars = ((width - 4.0) / 6.0).max(4.0) as usize;
+            let chars = ((width - 4.0) / 6.5).max(4.0) as usize;
             for (at, label) in self.groups.iter().enumerate() {
                 for (i, line) in canvas::wrap(label, chars).iter().take(3).enumerate() {
                     let place = (self.x.at(at as f64), BOTTOM + 8.0 + 14.0 * i as f64);
-                    canvas.text(line, place, 12.0, Anchor::Top, INK)?;
+                    canvas.text(line, place, 13.0, Anchor::Top, INK)?;
                 }
             }
         }
@@ -208,7 +220,11 @@ impl<'a> Plot<'a> {
         let is_cdf = self.figure.form == Form::Cdf;
         for curve in &self.curves {
             let place = |&(x, point): &(f64, &Point)| (self.x.at(x), self.y.at(point.y));
-            let places: Vec<(f64, f64)> = curve.measured.iter().map(place).collect();
+            let mut places: Vec<(f64, f64)> = curve.measured.iter().map(place).collect();
+            if let (true, Some(&(first, _))) = (is_cdf, places.first()) {
+                // A distribution rises from 0.
+                places.insert(0, (first, BOTTOM));
+            }
             let width = if curve.series.ours { 2.6 } else { 1.8 };
             // Several points at one x are single runs, not a curve.
             let is_curve = curve.measured.windows(2).all(|pair| is_cdf || pair[0].0 < pair[1].0);

@@ -86,7 +86,7 @@ pub fn write(papers: &[Paper], store: &Store) -> Result<PathBuf, ReportError> {
     Ok(path)
 }
 
-/// Writes `<folder>/<paper>/README.md` for each paper.
+/// Writes `<folder>/<paper>/README.md` for each paper, and keeps results of figures that the store has none of.
 /// # Errors
 /// [`ReportError`].
 pub fn write_readmes(papers: &[Paper], store: &Store, folder: &std::path::Path) -> Result<Vec<PathBuf>, ReportError> {
@@ -95,7 +95,8 @@ pub fn write_readmes(papers: &[Paper], store: &Store, folder: &std::path::Path) 
     for paper in papers {
         let of_paper: Vec<&Entry<'_>> = entries.iter().filter(|entry| entry.paper.id == paper.id).collect();
         let path = folder.join(&paper.id).join("README.md");
-        replace(&path, readme::page(paper, &of_paper).as_bytes())?;
+        let before = std::fs::read_to_string(&path).unwrap_or_default();
+        replace(&path, readme::page(paper, &of_paper, &before).as_bytes())?;
         paths.push(path);
     }
     Ok(paths)

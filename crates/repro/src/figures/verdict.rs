@@ -2,10 +2,13 @@
 
 use std::fmt;
 
+mod judge;
+
+pub use judge::{Wanted, judge, places, same_x, value_at};
+
 use super::store::Stored;
 use super::{Better, Claim, Figure, Form, Paper, PaperValue, Point, X};
 use crate::report::size_text;
-use crate::stats::Summary;
 
 /// Outcome of one claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,134 +45,21 @@ pub struct Verdict<'a> {
     pub measured: Option<f64>,
     /// The value that the claim requires there.
     pub wanted: Wanted,
-    /// The worst x.
+    /// The worst x, or the worst share of a distribution.
     pub at: Option<X>,
+    /// The number of places at which it does not hold, and of all places that were judged.
+    pub places: (usize, usize),
+    /// Why it does not hold, as far as the numbers of this run show it, each with these numbers.
+    pub reasons: Vec<Reason<'a>>,
 }
 
-/// What a claim requires.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Wanted {
-    /// Between these bounds, either of which may be infinite.
-    Between(f64, f64),
-    /// This value, within a share of it.
-    Near(f64, f64),
-}
-
-impl Wanted {
-    /// How far `value` is from satisfying it: at most 0 if it does.
-    fn distance(self, value: f64) -> f64 {
-        match self {
-            Self::Between(low, high) => {
-                let below = if low.is_finite() { (low - value) / low.abs().max(f64::MIN_POSITIVE) } else { -1.0 };
-                let above = if high.is_finite() { (value - high) / high.abs().max(f64::MIN_POSITIVE) } else { -1.0 };
-                below.max(above)
-            }
-            Self::Near(near, within) => (value - near).abs() / near.abs().max(f64::MIN_POSITIVE) - within,
-        }
-    }
-}
-
-impl fmt::Display for Wanted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Self::Between(low, high) if high.is_infinite() => write!(f, "at least {}", number(low)),
-            Self::Between(low, high) if low.is_infinite() => write!(f, "at most {}", number(high)),
-            Self::Between(low, high) => write!(f, "{} to {}", number(low), number(high)),
-            Self::Near(near, within) => write!(f, "{} ± {} %", number(near), number(100.0 * within)),
-        }
-    }
-}
-
-/// The median of the points of a series at a place.
-pub fn value_at(points: &[&Point], series: &str, x: Option<&X>) -> Option<f64> {
-    let y: Vec<f64> =
-        points.iter().filter(|p| p.series == series && same_x(p.x.as_ref(), x)).map(|point| point.y).collect();
-    (!y.is_empty()).then(|| Summary::of(&y).median)
-}
-
-/// Whether two places are the same; numbers are compared up to rounding.
-pub fn same_x(a: Option<&X>, b: Option<&X>) -> bool {
-    match (a, b) {
-        (Some(X::Number(a)), Some(X::Number(b))) => (a - b).abs() <= 1e-9 * a.abs().max(b.abs()),
-        (a, b) => a == b,
-    }
-}
-
-/// The places of all points, each once: numbers in order, then texts in order of occurrence.
-pub fn places(points: &[&Point]) -> Vec<Option<X>> {
-    let mut places: Vec<Option<X>> = Vec::new();
-    for point in points {
-        if !places.iter().any(|known| same_x(known.as_ref(), point.x.as_ref())) {
-            places.push(point.x.clone());
-        }
-    }
-    places.sort_by(|a, b| match (a.as_ref().and_then(X::number), b.as_ref().and_then(X::number)) {
-        (Some(a), Some(b)) => a.total_cmp(&b),
-        (Some(_), None) => std::cmp::Ordering::Less,
-        (None, Some(_)) => std::cmp::Ordering::Greater,
-        (None, None) => std::cmp::Ordering::Equal,
-    });
-    places
-}
-
-/// Judges a claim by the points.
-pub fn judge<'a>(claim: &'a Claim, points: &[&Point], values: &[&PaperValue]) -> Verdict<'a> {
-    let mut worst: Option<(f64, Verdict<'a>)> = None;
-    for x in places(points) {
-        if claim.x.is_some() && !same_x(claim.x.as_ref(), x.as_ref()) {
-            continue;
-        }
-        let Some(of) = value_at(points, &claim.of, x.as_ref()) else { continue };
-        let measured = match &claim.to {
-            None => of,
-            Some(to) => match value_at(points, to, claim.to_x.as_ref().or(x.as_ref())) {
-                Some(to) if to != 0.0 => of / to,
-                _ => continue,
-            },
-        };
-        let wanted = match (claim.near, claim.within) {
-            (Some(near), within) => Wanted::Near(near, within.unwrap_or(0.0)),
-            (None, Some(within)) => {
-                let same = |v: &&&PaperValue| v.series == claim.of && same_x(v.x.as_ref(), x.as_ref());
-                // A paper may print several values for one place: the closest one is meant.
-                let distance = |v: &PaperValue| (v.y - of).abs();
-                let Some(value) = values.iter().filter(same).min_by(|a, b| distance(a).total_cmp(&distance(b))) else {
-                    continue;
-                };
-                Wanted::Near(value.y, within)
-            }
-            (None, None) => {
-                Wanted::Between(claim.at_least.unwrap_or(f64::NEG_INFINITY), claim.at_most.unwrap_or(f64::INFINITY))
-            }
-        };
-        let distance = wanted.distance(measured);
-        if worst.as_ref().is_none_or(|(most, _)| distance > *most) {
-            let outcome = match wanted {
-                _ if distance <= 0.0 => Outcome::Met,
-                Wanted::Between(low, _) if claim.to.is_some() && low >= 1.0 && measured < 1.0 => Outcome::Contradicted,
-                Wanted::Between(_, high) if claim.to.is_some() && high <= 1.0 && measured > 1.0 => {
-                    Outcome::Contradicted
-                }
-                _ => Outcome::Missed,
-            };
-            worst = Some((distance, Verdict { claim, outcome, measured: Some(measured), wanted, at: x }));
-        }
-    }
-    worst.map_or(
-        Verdict {
-            claim,
-            outcome: Outcome::NotMeasured,
-            measured: None,
-            wanted: match (claim.near, claim.within) {
-                (Some(near), within) => Wanted::Near(near, within.unwrap_or(0.0)),
-                _ => {
-                    Wanted::Between(claim.at_least.unwrap_or(f64::NEG_INFINITY), claim.at_most.unwrap_or(f64::INFINITY))
-                }
-            },
-            at: None,
-        },
-        |(_, verdict)| verdict,
-    )
+/// An explanation, and the numbers of the run that bear it out.
+#[derive(Clone, Debug)]
+pub struct Reason<'a> {
+    /// The explanation.
+    pub text: &'a str,
+    /// What was measured of its conditions.
+    pub given: Vec<Verdict<'a>>,
 }
 
 /// A peer that was better than the best of fibula's.
@@ -187,7 +77,7 @@ pub struct Loss {
     pub places: (usize, usize),
 }
 
-/// A ratio within this factor is a tie.
+/// A ratio of measured rates or times within this factor is a tie.
 const TIE: f64 = 1.03;
 
 /// Where peers are better, each once. Fibula's best are its own forms if the figure has some, otherwise the paper's.
@@ -229,7 +119,7 @@ pub enum Status {
     Reproduced,
     /// All claims hold, in a setting that differs as stated.
     WithDifference,
-    /// Some claims do not hold.
+    /// Some claims do not hold, or were not measured.
     InPart,
     /// The opposite of some claim holds.
     Contradicted,
@@ -283,10 +173,10 @@ pub fn finding<'a>(paper: &'a Paper, figure: &'a Figure, stored: Option<&Stored>
         Status::NotRun
     } else if any(Outcome::Contradicted) {
         Status::Contradicted
-    } else if any(Outcome::Missed) {
-        Status::InPart
-    } else if !any(Outcome::Met) {
+    } else if !any(Outcome::Met) && !any(Outcome::Missed) {
         Status::Measured
+    } else if any(Outcome::Missed) || any(Outcome::NotMeasured) {
+        Status::InPart
     } else if figure.difference.is_empty() {
         Status::Reproduced
     } else {
@@ -301,6 +191,18 @@ impl Finding<'_> {
         self.verdicts.iter().filter(|verdict| verdict.outcome == outcome).count()
     }
 
+    /// Why claims are not met, as far as the run shows it: each explanation once.
+    pub fn reasons(&self, figure: &Figure) -> Vec<String> {
+        let mut reasons: Vec<String> = Vec::new();
+        for reason in self.verdicts.iter().flat_map(|verdict| &verdict.reasons) {
+            let text = reason.text(figure);
+            if !reasons.contains(&text) {
+                reasons.push(text);
+            }
+        }
+        reasons
+    }
+
     /// The finding in one sentence.
     pub fn sentence(&self, figure: &Figure) -> String {
         match self.status {
@@ -313,8 +215,13 @@ impl Finding<'_> {
         let mut text = match (self.verdicts.len(), judged) {
             (0, _) => "Measured; the paper's text claims nothing of it that could be checked".to_owned(),
             (_, 0) => "Measured, but without the structures that the paper's claims are about".to_owned(),
-            _ => format!("{} of {judged} claims met", self.count(Outcome::Met)),
+            (all, _) => format!("{} of {all} claims met", self.count(Outcome::Met)),
         };
+        match self.count(Outcome::NotMeasured) {
+            0 => {}
+            n if judged == 0 => text += &format!(": {n} claims not measured"),
+            n => text += &format!(", {n} not measured"),
+        }
         let failed = self.verdicts.iter().filter(|v| matches!(v.outcome, Outcome::Missed | Outcome::Contradicted));
         for (i, verdict) in failed.enumerate() {
             text += if i == 0 { "; not " } else { ", nor " };
@@ -325,16 +232,39 @@ impl Finding<'_> {
 }
 
 impl Verdict<'_> {
-    /// `1.9× at 64K names, at least 2 claimed`.
+    /// Whether the claim was judged and does not hold.
+    pub fn is_unmet(&self) -> bool {
+        matches!(self.outcome, Outcome::Missed | Outcome::Contradicted)
+    }
+
+    /// `1.9× at names = 64K`, and at how many places it fails if there are several.
     pub fn measured_text(&self, figure: &Figure) -> String {
         let Some(measured) = self.measured else { return "not measured".into() };
-        let unit = if self.claim.to.is_some() { "×".to_owned() } else { format!(" {}", figure.y.label) };
+        let is_quantile = !self.claim.quantiles.is_empty();
+        let unit = match (&self.claim.to, is_quantile) {
+            (Some(_), _) => "×".to_owned(),
+            (None, false) => format!(" {}", figure.y.label),
+            (None, true) => format!(" {}", figure.x.label),
+        };
         let place = match &self.at {
+            Some(x) if is_quantile => format!(" at a share of {}", x_text(x)),
             Some(x) if !figure.x.label.is_empty() => format!(" at {} = {}", figure.x.label, x_text(x)),
             Some(x) => format!(" at {}", x_text(x)),
             None => String::new(),
         };
-        format!("{}{unit}{place}", number(measured))
+        let places = match self.places {
+            (failed, of) if self.is_unmet() && of > 1 => format!(", unmet at {failed} of {of} places"),
+            _ => String::new(),
+        };
+        format!("{}{unit}{place}{places}", number(measured))
+    }
+}
+
+impl Reason<'_> {
+    /// The explanation with its numbers.
+    pub fn text(&self, figure: &Figure) -> String {
+        let numbers = self.given.iter().map(|given| format!("{}: {}", given.claim.says, given.measured_text(figure)));
+        format!("{} ({})", self.text.trim_end_matches('.'), numbers.collect::<Vec<_>>().join("; "))
     }
 }
 
@@ -367,102 +297,4 @@ pub fn x_text(x: &X) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn claim(to: Option<&str>, rest: &str) -> Claim {
-        let to = to.map_or(String::new(), |to| format!("to = \"{to}\"\n"));
-        toml::from_str(&format!("says = \"c\"\nplace = \"p\"\nof = \"A\"\n{to}{rest}")).expect("a claim")
-    }
-
-    fn points() -> Vec<Point> {
-        let at = |x: f64| Some(X::Number(x));
-        vec![
-            Point::exact("A", at(1.0), 30.0),
-            Point::exact("B", at(1.0), 10.0),
-            Point::exact("A", at(2.0), 18.0),
-            Point::exact("B", at(2.0), 10.0),
-            Point::exact("A", at(4.0), 9.0),
-        ]
-    }
-
-    fn outcome(claim: &Claim) -> (Outcome, Option<f64>, Option<X>) {
-        let points = points();
-        let value = |x: f64, y: f64| PaperValue {
-            figure: "f".into(),
-            series: "A".into(),
-            x: Some(X::Number(x)),
-            y,
-            unit: "u".into(),
-            quote: String::new(),
-        };
-        let values = [value(1.0, 31.0), value(2.0, 18.0)];
-        let verdict = judge(claim, &points.iter().collect::<Vec<_>>(), &values.iter().collect::<Vec<_>>());
-        (verdict.outcome, verdict.measured, verdict.at)
-    }
-
-    #[test]
-    fn claim_of_a_ratio_is_judged_where_it_holds_least() {
-        let at = |x: f64| Some(X::Number(x));
-        assert_eq!(outcome(&claim(Some("B"), "at_least = 1.5")), (Outcome::Met, Some(1.8), at(2.0)));
-        assert_eq!(outcome(&claim(Some("B"), "at_least = 2.0")), (Outcome::Missed, Some(1.8), at(2.0)));
-        assert_eq!(outcome(&claim(Some("B"), "at_least = 2.0\nx = 1")), (Outcome::Met, Some(3.0), at(1.0)));
-        assert_eq!(outcome(&claim(Some("B"), "at_most = 0.4")), (Outcome::Contradicted, Some(3.0), at(1.0)));
-        assert_eq!(outcome(&claim(Some("B"), "at_least = 1.0\nat_most = 2.0")).0, Outcome::Missed);
-        assert_eq!(outcome(&claim(Some("A"), "near = 0.3\nwithin = 0.01\nx = 4\nto_x = 1")).0, Outcome::Met);
-    }
-
-    #[test]
-    fn claim_of_a_value_is_judged_by_itself_or_by_what_the_paper_prints() {
-        assert_eq!(outcome(&claim(None, "at_least = 10.0")).0, Outcome::Missed);
-        assert_eq!(outcome(&claim(None, "at_least = 9.0")).0, Outcome::Met);
-        assert_eq!(outcome(&claim(None, "near = 20.0\nwithin = 0.2\nx = 2")).0, Outcome::Met);
-        assert_eq!(outcome(&claim(None, "within = 0.05")), (Outcome::Met, Some(30.0), Some(X::Number(1.0))));
-        assert_eq!(outcome(&claim(None, "within = 0.01")).0, Outcome::Missed);
-    }
-
-    #[test]
-    fn claim_without_a_series_is_not_measured() {
-        assert_eq!(outcome(&claim(Some("C"), "at_least = 1.0")).0, Outcome::NotMeasured);
-        assert_eq!(outcome(&claim(Some("B"), "at_least = 1.0\nx = 4")).0, Outcome::NotMeasured);
-    }
-
-    #[test]
-    fn peer_that_is_better_is_named_with_its_factor() {
-        let text = r#"
-            id = "f"
-            place = "F"
-            title = "t"
-            shows = "s"
-            method = "none"
-            better = "higher"
-            series = [{ name = "A" }, { name = "B", ours = true }, { name = "C", peer = true }, { name = "D", peer = true }]
-        "#;
-        let figure: Figure = toml::from_str(text).expect("a figure");
-        let mut all = points();
-        all.push(Point::exact("C", Some(X::Number(1.0)), 12.0));
-        all.push(Point::exact("C", Some(X::Number(2.0)), 10.1));
-        all.push(Point::exact("D", Some(X::Number(2.0)), 2.0));
-        let losses = losses(&figure, &all.iter().collect::<Vec<_>>());
-        assert_eq!(losses.len(), 1, "a tie and a slower peer are none");
-        assert_eq!((losses[0].peer.as_str(), losses[0].best.as_str(), losses[0].places), ("C", "B", (1, 2)));
-        assert!((losses[0].factor - 1.2).abs() < 1e-9);
-    }
-
-    #[test]
-    fn numbers_have_three_significant_digits() {
-        for (x, text) in [
-            (0.0, "0"),
-            (1.0, "1"),
-            (2.345, "2.35"),
-            (0.0123456, "0.0123"),
-            (412.4, "412"),
-            (18974.0, "18974"),
-            (1.7399e-5, "1.74e-5"),
-            (2e9, "2e9"),
-        ] {
-            assert_eq!(number(x), text);
-        }
-        assert_eq!(x_text(&X::Number(65536.0)), "64K");
-    }
-}
+mod tests;

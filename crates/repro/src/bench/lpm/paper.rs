@@ -1,8 +1,7 @@
 //! The filters of the paper's experiments: seeded hash functions of address and length.
 //!
 //! Source: Lu et al., "Low Computational Cost Bloom Filters", sections V.C and VI.B: "all the hash functions are
-//! BOB-based hash function with different seeds", and a query ends at the first zero bit. Differs: a hash is reduced
-//! below m by a multiplication, which costs less than the paper's modulo.
+//! BOB-based hash function with different seeds", each modulo m, and a query ends at the first zero bit.
 
 use lookup::bloom::double_hashing::extended_double_hashing;
 use lookup::lpm::bloom::Membership;
@@ -76,5 +75,5 @@ impl Membership<u32> for Lhbf {
 
 #[inline(always)]
 fn below(hash: u32, n_bits: u64) -> u64 {
-    (u64::from(hash) * n_bits) >> 32
+    u64::from(hash) % n_bits
 }
