@@ -65,7 +65,7 @@ pub(crate) struct BuildArgs {
     /// Share of alien names that may get an action, as 0.001; 0 for none. A design that cannot hold it is refused
     #[arg(long)]
     fp: Option<f64>,
-    /// What tells alien names, round a design that gives them any action: checksum. Unset, a checksum where --fp needs one
+    /// What tells alien names, round the design: checksum or bloom. Unset, a checksum where --fp needs one
     #[arg(long)]
     aliens: Option<Guard>,
     /// Bits of a value; unset, as many as drop and the actions need

@@ -228,7 +228,13 @@ fn designs_that_give_aliens_any_action_hold_a_rate_with_checksums() {
     let shown = &rows(&["show", "-j", file.to_str().unwrap()])[0];
     assert_eq!((&shown["design"], &shown["fingerprint_bits"]), (&"concise+checksum".into(), &10.into()));
     let (code, _, stderr) = fib(&["build", "-", "--out", "x", "--design", "cfw", "--aliens", "checksum"]);
-    assert!(code == 2 && stderr.contains("`cfw` cannot have a checksum"), "{stderr}");
+    assert!(code == 2 && stderr.contains("`cfw` with `checksum` against aliens is no design"), "{stderr}");
+    let file = built(dir.path(), "fibula fib build LIST --out FIB --design line --aliens bloom --fp 0.001", n);
+    let shown = &rows(&["show", "-j", file.to_str().unwrap()])[0];
+    assert_eq!((&shown["design"], &shown["fingerprint_bits"]), (&"line+bloom".into(), &10.into()));
+    let most = wanted * n_aliens as f64 + 6.0 * (wanted * n_aliens as f64).sqrt();
+    let passed = aliens_that_pass(&file, n_aliens);
+    assert!(passed > 0 && passed as f64 <= most, "{passed} of {n_aliens} aliens passed");
     let (code, _, stderr) = fib(&["build", "-", "--out", "x", "--aliens", "sum"]);
     assert!(code == 2 && stderr.contains("use checksum"), "{stderr}");
 }
@@ -251,7 +257,7 @@ fn a_controller_refuses_a_rate_that_its_gateway_design_cannot_hold() {
         (output.status.success(), String::from_utf8(output.stderr).unwrap())
     };
     for (gateway, section) in
-        [("cfw", "fp = 0.001"), ("concise", "fp = 0.001"), ("line", "aliens = 'checksum'"), ("ofw+checksum", "")]
+        [("cfw", "fp = 0.001"), ("concise", "fp = 0.001"), ("line", "aliens = 'bloom'"), ("ofw+checksum", "")]
     {
         let (ok, stderr) = check(gateway, section);
         assert_eq!(ok, gateway != "ofw+checksum", "{stderr}");

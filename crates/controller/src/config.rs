@@ -47,8 +47,8 @@ pub struct Tables {
     /// it, and so must the core design, unless it recognises no aliens at all. If absent, fingerprints are as long as
     /// suits the values, and those of a table that is there stay.
     pub fp: Option<f64>,
-    /// What tells alien names, round a gateway design that gives them any action. If absent, a checksum where `fp` is
-    /// given.
+    /// What tells alien names, round the gateway design. If absent, a checksum where `fp` is given and the design gives
+    /// aliens any action.
     #[serde(deserialize_with = "some_from_text")]
     pub aliens: Option<Guard>,
 }

@@ -19,7 +19,7 @@ pub static CFW: Design = Design {
     halves: Halves::of::<Cfw>(),
 };
 
-struct Cfw;
+pub(super) struct Cfw;
 
 impl Structure for Cfw {
     type Skeleton = FiltableSkeleton<u32>;

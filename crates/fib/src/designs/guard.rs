@@ -9,20 +9,27 @@ use std::str::FromStr;
 pub enum Guard {
     /// A checksum of the name beside its action.
     Checksum,
+    /// A Bloom filter of the names in front of the table.
+    Bloom,
 }
 
 impl Guard {
     /// All of them.
-    pub const ALL: [Guard; 1] = [Guard::Checksum];
+    pub const ALL: [Guard; 2] = [Guard::Checksum, Guard::Bloom];
 
     /// What follows the name of a design.
     fn suffix(self) -> String {
         format!("+{self}")
     }
 
+    /// The design that it is round in `design`.
+    pub(super) fn inside(self, design: &Design) -> Option<&'static Design> {
+        named(design.name.strip_suffix(&self.suffix())?)
+    }
+
     /// The designs that it can be round.
     fn designs(self) -> String {
-        let guarded = super::DESIGNS.iter().filter_map(|design| design.name.strip_suffix(&self.suffix()));
+        let guarded = super::DESIGNS.iter().filter_map(|design| Some(self.inside(design)?.name));
         guarded.collect::<Vec<_>>().join(", ")
     }
 }
@@ -31,6 +38,7 @@ impl fmt::Display for Guard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Guard::Checksum => "checksum",
+            Guard::Bloom => "bloom",
         })
     }
 }
@@ -65,7 +73,9 @@ impl Design {
 
 /// A design with which a guard is of no use.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("`{design}` cannot have a {guard}: leave it out if the design drops aliens itself, or take one of {designs}")]
+#[error(
+    "`{design}` with `{guard}` against aliens is no design: leave that out if `{design}` drops aliens itself, or take one of {designs}"
+)]
 pub struct GuardError {
     /// The design.
     pub design: &'static str,
@@ -77,7 +87,7 @@ pub struct GuardError {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Aliens, CFW, CONCISE, CONCISE_CHECKSUM, DESIGNS, LINE, Spec};
+    use super::super::{Aliens, CFW, CFW_BLOOM, CONCISE, CONCISE_CHECKSUM, CUCKOO, DESIGNS, LINE, Spec};
     use super::*;
     use crate::name::NameKind;
     use lookup::hash::{Family, SecretKey};
@@ -96,6 +106,8 @@ mod tests {
         assert_eq!(LINE.recognising().name, "line+checksum");
         let error = CFW.guarded(Guard::Checksum).unwrap_err().to_string();
         assert!(error.contains("`cfw`") && error.contains("take one of concise, line, "), "{error}");
-        assert!("sum".parse::<Guard>().unwrap_err().contains("use checksum"));
+        assert!("sum".parse::<Guard>().unwrap_err().contains("use checksum or bloom"));
+        assert_eq!(CFW.guarded(Guard::Bloom), Ok(&CFW_BLOOM));
+        assert!(CUCKOO.guarded(Guard::Bloom).unwrap_err().to_string().contains("`cuckoo`"));
     }
 }

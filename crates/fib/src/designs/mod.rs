@@ -14,6 +14,7 @@
 //! | `guard` | what can be put round a design that gives aliens any action |
 //! | `parts` | parts of a table, compared with a report and put into messages |
 //! | `checksum` | designs that recognise no alien, with a checksum of the name beside the action |
+//! | `front` | designs behind a Bloom filter of the names |
 //! | `bloom`, `fixed` | what Bloom forwarders share, and what static maps share |
 //! | the others | one design each |
 //!
@@ -30,6 +31,7 @@ mod concise;
 mod control;
 mod cuckoo;
 mod fixed;
+mod front;
 mod guard;
 mod keys;
 mod line;
@@ -56,6 +58,10 @@ pub use checksum::{
 };
 pub use concise::CONCISE;
 pub use cuckoo::CUCKOO;
+pub use front::{
+    BLOOMIER_BLOOM, CFW_BLOOM, CONCISE_BLOOM, LINE_BLOOM, LINE_FAST_BLOOM, LINE_SMALL_BLOOM, OFW_BLOOM, SETSEP_BLOOM,
+    SUMMARY_BLOOM,
+};
 pub use guard::{Guard, GuardError};
 pub use keys::{BURST, Burst, BurstNames, Key, NameList, put_words};
 pub use line::{LINE, LINE_FAST, LINE_SMALL};
@@ -71,6 +77,7 @@ pub use tss::TSS;
 
 pub(crate) use bloom::filters;
 pub(crate) use control::{Emitted, FibControl, Lacking, ViewUpdates};
+pub(crate) use front::filter as front;
 pub(crate) use keys::NameLayout;
 
 use crate::codec::{self, Input};
@@ -109,6 +116,15 @@ pub static DESIGNS: &[&Design] = &[
     &LINE_SMALL_CHECKSUM,
     &BLOOMIER_CHECKSUM,
     &SETSEP_CHECKSUM,
+    &CONCISE_BLOOM,
+    &LINE_BLOOM,
+    &LINE_FAST_BLOOM,
+    &LINE_SMALL_BLOOM,
+    &OFW_BLOOM,
+    &CFW_BLOOM,
+    &SUMMARY_BLOOM,
+    &BLOOMIER_BLOOM,
+    &SETSEP_BLOOM,
 ];
 
 /// A FIB design.

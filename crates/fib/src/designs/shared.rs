@@ -7,11 +7,12 @@ use super::parts::{differing, in_messages};
 use super::table::{Served, Table};
 use super::{Names, Spec};
 use crate::name::NameKind;
+use lookup::base::touched::Touched;
 use lookup::traits::{
     Change, Crowd, HeldPart, Image, ImageOf, InsertError, PartId, Replicated, RestoreError, Row, SettingsOf, Skeleton,
     UpdateOf, View,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// The key of a name in a skeleton, and its place.
 type Entry<S> = (<S as Skeleton>::Key, u32);
@@ -24,10 +25,9 @@ pub(super) struct Shared<S: Skeleton<Payload = u32>> {
     kind: NameKind,
     skeleton: S,
     views: Vec<SwitchView<S>>,
-    /// Parts changed since rows were last taken, by slot, and those that they replaced.
-    changed: BTreeMap<u32, PartId>,
-    replaced: BTreeSet<PartId>,
-    /// Whether the views lack the updates of `changed`.
+    /// Parts since rows were last taken.
+    touched: Touched,
+    /// Whether the views lack the updates of `touched`.
     behind: bool,
     /// The view that is made a few parts at a time.
     making: Option<Making<S>>,
@@ -102,25 +102,14 @@ where
     }
 
     fn new(kind: NameKind, skeleton: S) -> Self {
-        let (changed, replaced) = (BTreeMap::new(), BTreeSet::new());
-        Shared { kind, skeleton, views: Vec::new(), changed, replaced, behind: false, making: None }
+        Shared { kind, skeleton, views: Vec::new(), touched: Touched::default(), behind: false, making: None }
     }
 
     fn note(&mut self, change: &Change) {
         if let Some(making) = &mut self.making {
             making.note(change);
         }
-        match change {
-            Change::None => {}
-            Change::Part { slot } => _ = self.changed.insert(*slot, self.skeleton.part_id(*slot)),
-            Change::Parts { slots, replaced } => {
-                self.changed.retain(|_, id| !replaced.contains(id));
-                self.replaced.extend(replaced);
-                for slot in slots {
-                    self.changed.insert(*slot, self.skeleton.part_id(*slot));
-                }
-            }
-        }
+        self.touched.note(&self.skeleton, change);
     }
 
     fn encode(&self, update: &UpdateOf<S>) -> Vec<u8> {
@@ -175,10 +164,9 @@ where
 
     /// The updates of every view after any number of mutations: all changed parts, whole.
     fn emit_changed(&mut self, out: &mut ViewUpdates) -> Result<(), InsertError> {
-        let mut slots: Vec<(u32, PartId)> = self.changed.iter().map(|(slot, id)| (*slot, *id)).collect();
+        let mut slots: Vec<(u32, PartId)> = self.touched.parts().collect();
         slots.sort_unstable_by_key(|(_, id)| id.span().start);
-        let inside = |at: u64| self.replaced.iter().any(|old| old.span().start < at && at < old.span().end);
-        let may_cut = |image: &ImageOf<S>| !inside(image.held().id.span().start);
+        let may_cut = |image: &ImageOf<S>| !self.touched.was_inside(image.held().id.span().start);
         let mut sent = Vec::new();
         for (index, view) in self.views.iter_mut().enumerate() {
             let images = slots.iter().map(|(slot, _)| view.renew(&self.skeleton, *slot)).collect::<Result<_, _>>()?;
@@ -235,7 +223,7 @@ where
             let change = self.skeleton.remove(key);
             self.note(&change);
         }
-        self.behind |= !self.changed.is_empty();
+        self.behind |= !self.touched.is_empty();
     }
 
     fn catch_up(&mut self, out: &mut ViewUpdates) {
@@ -362,14 +350,11 @@ where
     }
 
     fn take_rows(&mut self) -> Vec<Row> {
-        if self.behind || self.changed.is_empty() {
+        if self.behind || self.touched.is_empty() {
             // The next change updates the views that are behind, and takes the rows.
             return Vec::new();
         }
-        let changed = std::mem::take(&mut self.changed);
-        let gone = std::mem::take(&mut self.replaced);
-        let slots: Vec<u32> = changed.keys().copied().collect();
-        let gone: Vec<PartId> = gone.into_iter().filter(|old| !changed.values().any(|id| id == old)).collect();
+        let (slots, gone) = self.touched.take();
         self.skeleton.take_rows(&slots, &gone)
     }
 

@@ -25,7 +25,7 @@ pub static SUMMARY_CACHE: Design = Design {
 /// Rate of a filter of 16 bits per name and four functions, `(1 - e^(-4 / 16))^4`.
 const RATE: f64 = 0.0024;
 
-struct SummaryCache;
+pub(super) struct SummaryCache;
 
 impl Structure for SummaryCache {
     type Skeleton = Names;

@@ -101,9 +101,9 @@ pub fn all(demand: &Demand) -> Vec<Figures> {
         line(demand, "line", Trade::Balanced),
         line(demand, "line-fast", Trade::Fast),
         line(demand, "line-small", Trade::Small),
-        ofw(demand),
+        ofw(demand, fingerprint_bits(demand, &designs::OFW)),
         ogw(demand),
-        cfw(demand),
+        cfw(demand, fingerprint_bits(demand, &designs::CFW)),
         cuckoo(demand),
         bfw(demand),
         buffalo(demand),
@@ -120,6 +120,15 @@ pub fn all(demand: &Demand) -> Vec<Figures> {
         with_checksums(demand, &designs::LINE_SMALL_CHECKSUM, |wide| line(wide, "line-small", Trade::Small)),
         with_checksums(demand, &designs::BLOOMIER_CHECKSUM, bloomier),
         with_checksums(demand, &designs::SETSEP_CHECKSUM, setsep),
+        behind_bloom(demand, &designs::CONCISE_BLOOM, concise(demand)),
+        behind_bloom(demand, &designs::LINE_BLOOM, line(demand, "line", Trade::Balanced)),
+        behind_bloom(demand, &designs::LINE_FAST_BLOOM, line(demand, "line-fast", Trade::Fast)),
+        behind_bloom(demand, &designs::LINE_SMALL_BLOOM, line(demand, "line-small", Trade::Small)),
+        behind_bloom(demand, &designs::OFW_BLOOM, ofw(demand, suited(demand, &designs::OFW))),
+        behind_bloom(demand, &designs::CFW_BLOOM, cfw(demand, suited(demand, &designs::CFW))),
+        behind_bloom(demand, &designs::SUMMARY_BLOOM, summary_cache(demand)),
+        behind_bloom(demand, &designs::BLOOMIER_BLOOM, bloomier(demand)),
+        behind_bloom(demand, &designs::SETSEP_BLOOM, setsep(demand)),
     ];
     for row in &mut rows {
         row.holds = Design::by_name(row.design).is_ok_and(|design| spec(demand, design).holds);
@@ -151,6 +160,11 @@ fn spec(demand: &Demand, design: &'static Design) -> Built {
 /// Bits of the fingerprint with which a design is built for a demand.
 fn fingerprint_bits(demand: &Demand, design: &'static Design) -> u32 {
     spec(demand, design).spec.fingerprint_bits.into()
+}
+
+/// Bits of the fingerprint that suits the values, whatever the rate.
+fn suited(demand: &Demand, design: &'static Design) -> u32 {
+    (design.fingerprint_bits)(demand.value_bits as u8).into()
 }
 
 /// Bits that a cell of `cell` bits takes, given that cells do not straddle words.
@@ -191,8 +205,7 @@ fn line(demand: &Demand, design: &'static str, trade: Trade) -> Figures {
     Figures { updates: Updates::Cells, ..of_map(design, parameters, bits, lines, hashes) }
 }
 
-fn ofw(demand: &Demand) -> Figures {
-    let l_f = fingerprint_bits(demand, &designs::OFW);
+fn ofw(demand: &Demand, l_f: u32) -> Figures {
     of_othello("ofw", format!("l_f={l_f}"), &Ofw::unrounded(demand.symbols(), l_f))
 }
 
@@ -225,8 +238,7 @@ fn slot_bits(demand: &Demand, value_bits: u32) -> f64 {
 }
 
 /// Slots of 16 or 32 bits.
-fn cfw(demand: &Demand) -> Figures {
-    let l_f = fingerprint_bits(demand, &designs::CFW);
+fn cfw(demand: &Demand, l_f: u32) -> Figures {
     let slot = if demand.value_bits + l_f <= 16 { 16.0 } else { 32.0 };
     let c = Cfw { s: demand.symbols(), l_f };
     let (first, second) = (c.e_eta() * c.s.n_k, (1.0 - c.e_eta()) * c.s.n_k);
@@ -285,10 +297,21 @@ fn of_cuckoo(parameters: String, s: Symbols, slot: f64) -> Figures {
 
 /// Filters queried in turn, and the exact table, which every lookup reads.
 fn of_filters(demand: &Demand, design: &'static Design, parameters: String, b: &Bfw) -> Figures {
+    let settings = designs::filters(&spec(demand, design).spec);
+    of_built_filters(demand, design, &settings, parameters, b)
+}
+
+/// The same, given how they are built.
+fn of_built_filters(
+    demand: &Demand,
+    design: &'static Design,
+    settings: &bloom_fib::Settings,
+    parameters: String,
+    b: &Bfw,
+) -> Figures {
     let name = b.s.name_lines();
     let exceptions = b.cr() * b.s.n_k * b.s.e_l() * EXCEPTION_BITS;
-    let settings = designs::filters(&spec(demand, design).spec);
-    let built = built_filters(demand, &settings);
+    let built = built_filters(demand, settings);
     let filters = if settings.policy.has_counters() { b.memory() } else { b.fast_memory() };
     Figures {
         design: design.name,
@@ -500,6 +523,30 @@ fn with_checksums(demand: &Demand, design: &'static Design, row: impl Fn(&Demand
     let row = row(&Demand { value_bits: demand.value_bits + r, ..*demand });
     let parameters = format!("r={r}");
     Figures { design: design.name, parameters, l_f: r, fp: (-f64::from(r)).exp2(), ..row }
+}
+
+/// A design behind a filter of all names, as of one port. A valid name costs both; an alien that is rejected, two
+/// positions or so.
+fn behind_bloom(demand: &Demand, design: &'static Design, row: Figures) -> Figures {
+    let built = spec(demand, design).spec;
+    let one = Demand { n_actions: 1, value_bits: 1, ..*demand };
+    let b = u32::from(built.fingerprint_bits);
+    let rates = Bfw::with_rate(one.symbols(), b.min(mcq::K_MAX), (-f64::from(b)).exp2());
+    let filter = of_built_filters(&one, design, &designs::front(&built), format!("b={b}"), &rates);
+    Figures {
+        l_f: b,
+        bits: filter.bits + row.bits,
+        built_bits: filter.built_bits + row.built_bits,
+        fast_bits: filter.fast_bits + row.fast_bits,
+        lines: filter.lines + row.lines,
+        lines_alien: filter.lines_alien + filter.fp * row.lines_alien,
+        hashes: filter.hashes + row.hashes,
+        hashes_alien: filter.hashes_alien + filter.fp * row.hashes_alien,
+        fp: filter.fp * row.fp,
+        cr: row.cr,
+        updates: row.updates,
+        ..filter
+    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //!
 //! | mechanism | what | probability that an alien passes | bits per name | cost for a live name |
 //! |---|---|---|---|---|
-//! | Bloom filter in front | [`Filtered`] by a [`BloomSet`] | the filter's rate p | 1.44 log2(1/p) | k bits of the filter, in 1 to k lines |
+//! | Bloom filter in front | [`Filtered`] by a [`BloomSet`], or by [`Names`](crate::bloom_fib::Names), which grow | the filter's rate p | 1.44 log2(1/p) | k bits of the filter, in 1 to k lines |
 //! | checksum in the value | [`Checked`] | 2^-r | r cells' worth: 2.33 r in an Othello | wider cells only |
 //! | exact filter in front | [`Filtered`] by a [`Cuckoo`](crate::cuckoo::exact::Cuckoo) of full names, the table [`Named`] | 0 | 67 for MAC addresses | two lines of the filter |
 //!

@@ -17,6 +17,7 @@
 //! | [`processor`] | the vector instructions that lookup loops use |
 //! | [`bits`] | sets of the names of a burst |
 //! | [`marked`] | tables of keys with marks, in lines that are compared at once; the exact check of a gateway |
+//! | [`touched`] | the parts of a skeleton that a store must be told of |
 //! | [`touches`] | which bytes a lookup reads, for models of caches |
 
 pub mod arena;
@@ -35,6 +36,7 @@ pub mod processor;
 pub(crate) mod rows;
 pub(crate) mod served;
 pub(crate) mod single;
+pub mod touched;
 pub mod touches;
 pub(crate) mod undivided;
 #[cfg(target_arch = "x86_64")]

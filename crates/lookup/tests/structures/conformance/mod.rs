@@ -16,7 +16,7 @@ use fibula_lookup::bloom_fib::{self, BloomFib, Form, Policy};
 use fibula_lookup::cuckoo::exact::{self, Cuckoo, CuckooSkeleton};
 use fibula_lookup::cuckoo::filtable::{self, Filtable};
 use fibula_lookup::hash::{Digest, Family, SecretKey, mix64};
-use fibula_lookup::line::{self, LineTable};
+use fibula_lookup::line::{self, LineSkeleton, LineTable};
 use fibula_lookup::lpm::bloom::{BloomLpm, Keyed, Settings, Steps};
 use fibula_lookup::lpm::trie::{self, PrefixTrie};
 use fibula_lookup::othello::gateway::Gateway;
@@ -152,6 +152,11 @@ structures! {
             othello(2),
         ),
         behind_bloom(), digest, 10_000, (3, 4);
+    behind_a_bloom_filter_that_grows: filtered::<bloom_fib::Names<()>, LineSkeleton<u64>>(
+            bloom_fib::Settings::new(1, MAX, Policy::buffalo(0.2, 1), Form::Separate, &secret()),
+            line::Settings::new(2, MAX, &secret()),
+        ),
+        Names::aliens().in_bytes(), digest, 4_000, (3, 4);
     behind_an_exact_filter: filtered::<CuckooSkeleton<1, ()>, Named<Graph<Sharded, u64>, 1>>(
             names_of_6_bytes(1),
             named(othello(2)),

@@ -195,6 +195,11 @@ fn bloom_fib(max_names: usize, policy: Policy, form: Form) -> bloom_fib::Setting
     bloom_fib::Settings::new(VALUE_BITS, max_names, policy, form, &secret())
 }
 
+/// A filter of all names, as of one port.
+fn front(max_names: usize) -> bloom_fib::Settings {
+    bloom_fib::Settings::new(1, max_names, Policy::buffalo(0.1, 1), Form::Separate, &secret())
+}
+
 fn fixed(_max_names: usize) -> static_map::Settings {
     static_map::Settings::new(VALUE_BITS, &secret())
 }
@@ -255,6 +260,8 @@ skeletons! {
         |max| behind_exact_names(max, othello(max)), name, SOME;
     every_switch_of_an_othello_behind_a_bloom_filter_conforms: Filtered<BloomSet<Standard>, Graph<Sharded, u64>>,
         |max| filtered::Settings { filter: bloom_set::Settings::new(max, 0.1, &secret()), table: othello(max) }, digest, SOME;
+    every_switch_of_an_othello_behind_a_filter_that_grows_conforms: Filtered<bloom_fib::Names<()>, Graph<Sharded, u64>>,
+        |max| filtered::Settings { filter: front(max), table: othello(max) }, digest, SOME;
     every_switch_of_a_table_with_checksums_conforms: Checked<LineSkeleton<Marked<u64>>>,
         |max| checked::Settings {
             table: line::Settings::new(VALUE_BITS + 5, max, &secret()),
