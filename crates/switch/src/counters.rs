@@ -127,6 +127,8 @@ pub struct WorkerCounters {
     pub answered: Counter,
     /// Questions of a gateway for its neighbours outside: frames that the switch makes itself.
     pub originated: Counter,
+    /// Frames to unknown names that were sent on all the same.
+    pub aliens: Counter,
     /// Times the worker slept.
     pub sleeps: Counter,
     drops: [Counter; DropReason::ALL.len()],
@@ -139,6 +141,7 @@ impl Default for WorkerCounters {
             sent: Counter::default(),
             answered: Counter::default(),
             originated: Counter::default(),
+            aliens: Counter::default(),
             sleeps: Counter::default(),
             drops: std::array::from_fn(|_| Counter::default()),
         }
@@ -170,6 +173,7 @@ impl WorkerCounters {
             sent: self.sent.get(),
             answered: self.answered.get(),
             originated: self.originated.get(),
+            aliens: self.aliens.get(),
             sleeps: self.sleeps.get(),
             drops: std::array::from_fn(|i| self.drops[i].get()),
         }
@@ -187,6 +191,8 @@ pub struct Counts {
     pub answered: u64,
     /// Questions of a gateway for its neighbours outside: frames that the switch makes itself.
     pub originated: u64,
+    /// Frames to unknown names, sent to a port or a server for them.
+    pub aliens: u64,
     /// Times a worker slept.
     pub sleeps: u64,
     drops: [u64; DropReason::ALL.len()],
@@ -221,6 +227,7 @@ impl std::ops::AddAssign for Counts {
         self.sent += other.sent;
         self.answered += other.answered;
         self.originated += other.originated;
+        self.aliens += other.aliens;
         self.sleeps += other.sleeps;
         self.drops.iter_mut().zip(other.drops).for_each(|(mine, theirs)| *mine += theirs);
     }

@@ -3,6 +3,7 @@
 //! [`build`] returns the workers to callers that run them themselves (tests, an in-process network, one thread for many
 //! switches). [`Dataplane::start`] runs each worker on its own thread.
 
+use crate::alien;
 use crate::counters::{Counts, WorkerCounters};
 use crate::exact::MAX_VALUE;
 use crate::flow::Flows;
@@ -45,11 +46,14 @@ pub struct Settings {
     pub flows: Option<Flows>,
     /// The gateway to other networks, if it is one.
     pub gateway: Option<gateway::Settings>,
+    /// What becomes of frames to unknown names.
+    pub aliens: alien::Policy,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { workers: 1, idle_polls: 2, max_frame: 2048, fixed_offset: None, flows: None, gateway: None }
+        let (flows, gateway, aliens) = (None, None, alien::Policy::Drop);
+        Self { workers: 1, idle_polls: 2, max_frame: 2048, fixed_offset: None, flows, gateway, aliens }
     }
 }
 
@@ -109,6 +113,14 @@ pub enum BuildError {
     /// The gateway's name is at a port with a device.
     #[error("gateway.port is {0}, which is a port with a device; choose a number that no port has")]
     GatewayPort(PortId),
+    /// A server of unknown names, or the port for them, that cannot be one.
+    #[error("port {port}, for frames to unknown names, {why}; choose another")]
+    Alien {
+        /// The port.
+        port: PortId,
+        /// What is wrong with it.
+        why: &'static str,
+    },
     /// The gateway's routes do not fit its tables.
     #[error("the gateway's routes do not fit its table: {0}; aggregate prefixes or next hops")]
     Routes(#[from] lookup::traits::InsertError),
@@ -178,6 +190,7 @@ pub fn build<T: Table>(settings: &Settings, ports: Vec<PortSpec>) -> Result<Part
     if let Some(port) = outside.filter(|_| gateway.is_none()) {
         return Err(BuildError::Outside(port.id));
     }
+    let aliens = settings.aliens.over(&ports)?;
     let own = settings.flows.as_ref().map(|flows| flows.own_addresses().collect()).unwrap_or_default();
     let (shared, writer) =
         PlaneWriter::new(settings.workers, settings.fixed_offset, !ports.is_empty(), Neighbours::with_own(own));
@@ -200,7 +213,7 @@ pub fn build<T: Table>(settings: &Settings, ports: Vec<PortSpec>) -> Result<Part
         .map(|(i, ports)| {
             let stage = settings.flows.as_ref().map(|flows| flows.stage(i));
             let router = gateway.as_ref().map(Gateway::router);
-            Worker::new(i, ports, settings.max_frame + shim::LEN, shared.clone(), stage, router)
+            Worker::new(i, ports, settings.max_frame + shim::LEN, shared.clone(), stage, router, aliens.clone())
         })
         .collect::<io::Result<Vec<_>>>()?;
     let counters = workers.iter().map(Worker::counters).collect();

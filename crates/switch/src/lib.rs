@@ -17,6 +17,8 @@
 //! | [`flow`] | connection tracking, load balancer and source NAT: a stage of the loop |
 //! | [`gateway`] | IP routing between names inside and prefixes outside |
 //! | [`port`] | the role of a port, and whether it works |
+//! | [`alien`] | what becomes of frames to names that the network does not know |
+//! | [`maglev`] | servers by digest, in proportion to weights |
 //! | [`worker`] | the loop |
 //! | [`dataplane`] | builds ports and workers, starts, watches and stops them |
 //! | [`counters`] | the counters of a worker, with every reason to drop a frame |
@@ -26,6 +28,7 @@
 mod answer;
 mod bits;
 
+pub mod alien;
 pub mod bench;
 pub mod counters;
 pub mod daemon;
@@ -34,6 +37,7 @@ pub mod directory;
 pub mod exact;
 pub mod flow;
 pub mod gateway;
+pub mod maglev;
 pub mod parse;
 pub mod plane;
 pub mod port;

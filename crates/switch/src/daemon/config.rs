@@ -1,8 +1,10 @@
 //! `switch.toml`.
 
+use crate::alien::{Policy, Server};
 use crate::flow::Settings as FlowSettings;
 use crate::flow::config::Section;
 use crate::gateway;
+use crate::maglev::MAX_WEIGHT;
 use crate::parse::MAX_FIXED_OFFSET;
 use crate::source::CheckSource;
 use api::address::{Address, socket_path};
@@ -60,6 +62,15 @@ pub struct Config {
     /// What host ports check of the sources of frames, unless they say otherwise.
     #[serde(default)]
     pub check_source: CheckSource,
+    /// What becomes of frames to names that the network does not know.
+    #[serde(default)]
+    pub alien: Alien,
+    /// The port for them, with `alien = "punt"`.
+    #[serde(default, deserialize_with = "some_port_id")]
+    pub alien_port: Option<PortId>,
+    /// The servers that they are spread over, with `alien = "spread"`.
+    #[serde(default, rename = "alien_server")]
+    pub alien_servers: Vec<AlienServer>,
     /// The ports; without any, a switch answers those programs only.
     #[serde(default, rename = "port")]
     pub ports: Vec<Port>,
@@ -90,6 +101,31 @@ pub enum Role {
     Trunk,
     /// Other IP networks, which the gateway routes to.
     Outside,
+}
+
+/// What becomes of frames to names that the network does not know.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Alien {
+    /// They are dropped.
+    #[default]
+    Drop,
+    /// They leave by `alien_port`.
+    Punt,
+    /// They leave to the servers, by weight and by the digest of the name.
+    Spread,
+}
+
+/// A server for names that the network does not know.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AlienServer {
+    /// The port that it is at.
+    #[serde(deserialize_with = "port_id")]
+    pub port: PortId,
+    /// Its share, relative to the sum of all weights.
+    #[serde(default = "default_weight")]
+    pub weight: u16,
 }
 
 /// More threads than this are a typing error.
@@ -168,7 +204,57 @@ impl Config {
         config.limits.check()?;
         config.flow_settings()?;
         config.gateway_settings()?;
+        config.aliens()?;
         Ok(config)
+    }
+
+    /// What becomes of frames to names that the network does not know.
+    /// # Errors
+    /// What is wrong with `alien`, `alien_port` and `[[alien_server]]`.
+    pub fn aliens(&self) -> Result<Policy, String> {
+        let is_at_host = |port: PortId| self.ports.iter().any(|other| other.id == port && other.role == Role::Host);
+        if self.alien != Alien::Punt && self.alien_port.is_some() {
+            return Err("alien_port is for alien = \"punt\"; write that, or remove alien_port".to_owned());
+        }
+        if self.alien != Alien::Spread && !self.alien_servers.is_empty() {
+            return Err("[[alien_server]] is for alien = \"spread\"; write that, or remove the servers".to_owned());
+        }
+        match self.alien {
+            Alien::Drop => Ok(Policy::Drop),
+            Alien::Punt => match self.alien_port {
+                None => {
+                    Err("alien = \"punt\" needs alien_port; write the id of a [[port]] with role = \"host\"".to_owned())
+                }
+                Some(port) if !is_at_host(port) => {
+                    Err(format!("alien_port = {port} is no [[port]] with role = \"host\"; write the id of one"))
+                }
+                Some(port) => Ok(Policy::Punt(port)),
+            },
+            Alien::Spread => {
+                let mut ids = HashSet::new();
+                for AlienServer { port, weight } in &self.alien_servers {
+                    if !is_at_host(*port) {
+                        return Err(format!(
+                            "an [[alien_server]] has port = {port}, which is no [[port]] with role = \"host\"; write the id of one"
+                        ));
+                    }
+                    if !ids.insert(port) {
+                        return Err(format!(
+                            "two [[alien_server]] have port = {port}; give one of them the sum of the weights"
+                        ));
+                    }
+                    if *weight > MAX_WEIGHT {
+                        return Err(format!("[[alien_server]] {port} has weight = {weight}; write 0 to {MAX_WEIGHT}"));
+                    }
+                }
+                if self.alien_servers.iter().all(|server| server.weight == 0) {
+                    let why = "alien = \"spread\" needs servers; write [[alien_server]] with port = ID and weight = 1";
+                    return Err(why.to_owned());
+                }
+                let server = |&AlienServer { port, weight }: &AlienServer| Server { port, weight };
+                Ok(Policy::Spread(self.alien_servers.iter().map(server).collect()))
+            }
+        }
     }
 
     /// What is checked of the sources of frames at a port.
@@ -288,6 +374,14 @@ fn port_id<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<PortId, 
     u16::deserialize(deserializer).map(PortId)
 }
 
+fn some_port_id<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<PortId>, D::Error> {
+    port_id(deserializer).map(Some)
+}
+
+fn default_weight() -> u16 {
+    1
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -317,6 +411,31 @@ mod tests {
             let config = Config::parse(&format!("{GOOD}{setting}{ports}")).unwrap();
             let checks: Vec<_> = config.ports.iter().map(|port| config.check_source_at(port)).collect();
             assert_eq!(checks, [at_1, CheckSource::Off, CheckSource::Off], "{setting}");
+        }
+    }
+
+    #[test]
+    fn frames_to_unknown_names_go_where_the_file_says() {
+        let ports = format!("{PORT}[[port]]\nid = 2\ndevice = 'eth1'\nrole = 'trunk'\n");
+        let read = |text: &str| Config::parse(&format!("{GOOD}{text}{ports}")).and_then(|config| config.aliens());
+        assert_eq!(read(""), Ok(Policy::Drop));
+        assert_eq!(read("alien = 'punt'\nalien_port = 1\n"), Ok(Policy::Punt(PortId(1))));
+        let servers = read("alien = 'spread'\n[[alien_server]]\nport = 1\n");
+        assert_eq!(servers, Ok(Policy::Spread(vec![Server { port: PortId(1), weight: 1 }])));
+        for (text, reason) in [
+            ("alien = 'flood'\n", "`drop`, `punt`, `spread`"),
+            ("alien = 'punt'\n", "needs alien_port"),
+            ("alien = 'punt'\nalien_port = 2\n", "alien_port = 2 is no [[port]] with role"),
+            ("alien_port = 1\n", "alien_port is for alien"),
+            ("alien = 'spread'\n", "needs servers; write [[alien_server]]"),
+            ("alien = 'spread'\n[[alien_server]]\nport = 1\nweight = 0\n", "needs servers"),
+            ("alien = 'spread'\n[[alien_server]]\nport = 2\n", "port = 2, which is no [[port]]"),
+            ("alien = 'spread'\n[[alien_server]]\nport = 1\nweight = 1001\n", "write 0 to 1000"),
+            ("alien = 'spread'\n[[alien_server]]\nport = 1\n[[alien_server]]\nport = 1\n", "two [[alien_server]]"),
+            ("[[alien_server]]\nport = 1\n", "is for alien = \"spread\""),
+        ] {
+            let message = read(text).unwrap_err();
+            assert!(message.contains(reason), "{text}: {message}");
         }
     }
 

@@ -1,7 +1,7 @@
 //! Connection tracking in the daemon: time that passes without frames, flows that are written out as they end, and what
 //! operators ask for and change.
 
-use crate::flow::balance::{MAX_WEIGHT, Server, endpoint_text};
+use crate::flow::balance::{Server, endpoint_text};
 use crate::flow::config::{mac, service_protocol};
 use crate::flow::control::{Change, ChangeError, Cursor, Flows};
 use crate::flow::export::{Export, FlowText, Writer};
@@ -9,6 +9,7 @@ use crate::flow::packet::{Endpoint, Tuple};
 use crate::flow::rules::Prefix;
 use crate::flow::state::{protocol_name, protocol_number};
 use crate::flow::{FlowView, balance::ServerError};
+use crate::maglev::MAX_WEIGHT;
 use api::audit::Audit;
 use api::flow::PAGE_FLOWS;
 use api::gate::Peer;

@@ -262,6 +262,7 @@ fn start_plane(
     let settings = dataplane::Settings {
         workers: config.workers,
         fixed_offset: config.fixed_offset,
+        aliens: config.aliens().map_err(StartError::Config)?,
         flows: flows.cloned(),
         gateway: config.gateway_settings().map_err(StartError::Config)?,
         max_frame: longest.unwrap_or(0).clamp(BUFFER_BYTES, LONGEST_FRAME),

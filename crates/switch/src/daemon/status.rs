@@ -139,7 +139,7 @@ impl StatusSource for Page {
             let drops = plane.total.drops().filter(|(_, n)| *n > 0).map(|(why, n)| (why.name().to_owned(), n.into()));
             status["frames"] = json!({
                 "received": plane.total.received, "sent": plane.total.sent,
-                "answered": plane.total.answered, "originated": plane.total.originated,
+                "answered": plane.total.answered, "originated": plane.total.originated, "aliens": plane.total.aliens,
                 "dropped": plane.total.dropped_total(),
             });
             status["drops"] = Value::Object(drops.collect());
@@ -192,6 +192,8 @@ impl StatusSource for Page {
         text.counter("fibula_frames_answered_total", "ARP and ND requests answered.", plain(plane.total.answered));
         let originated = plain(plane.total.originated);
         text.counter("fibula_frames_originated_total", "A gateway's questions for its neighbours.", originated);
+        let aliens = plain(plane.total.aliens);
+        text.counter("fibula_frames_aliens_total", "Frames to unknown names that were sent all the same.", aliens);
         let drops = plane.total.drops().map(|(why, n)| (format!("reason=\"{}\"", why.name()), n));
         text.counter("fibula_frames_dropped_total", "Frames dropped, by reason.", drops);
         let label = |port: &PortStatus| format!("port=\"{}\",device=\"{}\"", port.id, port.device);

@@ -1,32 +1,18 @@
 //! The load balancer: chooses the server of a virtual address for a new flow.
 //!
-//! Every virtual address has a table of [`SLOTS`] slots, each with a server. A flow goes to the server in the slot that
-//! its digest gives. A server has slots in proportion to its weight, exact to one slot. Each server has its own order
-//! of slots, and the servers take turns to claim the next free slot in their order. So few slots of the other servers
-//! change when one comes or goes, and switches with similar lists of servers choose alike. A flow keeps its server
-//! whatever happens to the table, because its entry names the server.
-//!
-//! Source: Eisenbud et al., "Maglev: A Fast and Reliable Software Network Load Balancer", NSDI 2016, section 3.4.
-//! Differs: servers have weights, as shares of the turns. Cost: a new flow reads one slot. When the servers change, the
-//! table is filled on a copy, in milliseconds.
+//! Every virtual address has a Maglev table ([`maglev`]): a flow goes to the server in the slot that its digest gives. A
+//! flow keeps its server whatever happens to the table, because its entry names the server. Cost: a new flow reads one
+//! slot. When the servers change, the table is filled on a copy, in milliseconds.
 
 use super::packet::{Address, Endpoint};
+use crate::maglev::{self, MAX_WEIGHT, NOBODY, SLOTS};
 use crate::plane::Mac;
 use lookup::hash::mix64;
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 
-/// Slots of a table: a prime, so that every step visits all of them. Shares are exact to 0.002 %.
-pub const SLOTS: usize = 65_537;
 /// The most servers of a virtual address.
 pub const MAX_SERVERS: usize = 1000;
 /// The most virtual addresses of a switch. Each has a table of 128 KiB.
 pub const MAX_VIRTUALS: usize = 256;
-/// The largest weight.
-pub const MAX_WEIGHT: u16 = 1000;
-
-const NOBODY: u16 = u16::MAX;
-
 /// A server as configured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Server {
@@ -126,8 +112,7 @@ impl Balancer {
     /// The index of the server for a new flow with this digest; none if no server takes new flows.
     #[inline]
     pub fn choose(&self, digest: u64) -> Option<(u16, Server)> {
-        let place = ((u128::from(mix64(digest)) * SLOTS as u128) >> 64) as usize;
-        let index = self.places[place];
+        let index = self.places[maglev::slot(digest)];
         let member = self.members.get(usize::from(index))?.as_ref()?;
         Some((index, member.server))
     }
@@ -237,53 +222,13 @@ impl Balancer {
 
     /// Fills the slots with the servers that take new flows.
     fn fill(&mut self) {
-        struct Claim {
-            index: u16,
-            weight: u64,
-            /// The number of slots that it gets.
-            quota: u64,
-            taken: u64,
-            at: usize,
-            step: usize,
-        }
-        let active = |member: &Member| member.state == ServerState::Active && member.server.weight > 0;
-        let weights = self.members().filter(|member| active(member)).map(|member| u64::from(member.server.weight));
-        let (total, heaviest) = weights.fold((0, 0), |(sum, max), weight| (sum + weight, weight.max(max)));
-        self.places.fill(NOBODY);
-        let (mut claims, mut weight_before) = (Vec::new(), 0);
-        for (index, member) in self.members.iter().enumerate() {
-            let Some(Member { server, .. }) = member.filter(active) else { continue };
+        let active = |(index, member): (u16, &Option<Member>)| {
+            let Member { server, .. } = member.filter(|member| member.state == ServerState::Active)?;
             let Endpoint { address, port } = server.endpoint;
             let name = mix64(mix64(address.0 as u64 ^ (address.0 >> 64) as u64) ^ u64::from(port));
-            let weight = u64::from(server.weight);
-            let share = |weight: u64| SLOTS as u64 * weight / total;
-            claims.push(Claim {
-                index: index as u16,
-                weight,
-                quota: share(weight_before + weight) - share(weight_before),
-                taken: 0,
-                at: (name % SLOTS as u64) as usize,
-                step: 1 + (mix64(name ^ 1) % (SLOTS as u64 - 1)) as usize,
-            });
-            weight_before += weight;
-        }
-        // In each round the server with the largest weight takes one slot. A server with a smaller weight takes a slot
-        // in those rounds in which its share has grown by one. Rounds in which no server is due are skipped.
-        let due = |claim: &Claim| claim.taken * heaviest / claim.weight + 1;
-        let is_open = |claim: &Claim| claim.taken < claim.quota;
-        let mut turns: BinaryHeap<_> =
-            (0..claims.len()).filter(|&i| is_open(&claims[i])).map(|i| Reverse((1, i))).collect();
-        while let Some(Reverse((_, i))) = turns.pop() {
-            let claim = &mut claims[i];
-            while self.places[claim.at] != NOBODY {
-                claim.at = (claim.at + claim.step) % SLOTS;
-            }
-            self.places[claim.at] = claim.index;
-            claim.taken += 1;
-            if is_open(claim) {
-                turns.push(Reverse((due(claim), i)));
-            }
-        }
+            Some(maglev::Server { index, name, weight: server.weight })
+        };
+        maglev::fill(&mut self.places, (0..).zip(&self.members).filter_map(active));
     }
 }
 

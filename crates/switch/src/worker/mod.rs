@@ -32,6 +32,7 @@ mod routed;
 mod sources;
 mod work;
 
+use crate::alien::Aliens;
 use crate::answer::answer;
 use crate::bits::PortSet;
 use crate::counters::{DropReason, WorkerCounters};
@@ -65,6 +66,8 @@ const REVIVE_EVERY: Duration = Duration::from_secs(1);
 enum Fate {
     /// Sends it out of the port with this index.
     Forward(u8),
+    /// Sends it, to an unknown name, out of the port with this index.
+    Alien(u8),
     /// Sends it back out of the port it came from, as an answer.
     Answer,
     Drop(DropReason),
@@ -128,6 +131,7 @@ pub struct Worker<T> {
     earlier: Box<Work<T>>,
     is_in_flight: bool,
     leads: Leads,
+    aliens: Aliens,
     trunks: PortSet,
     /// Ports with staged frames.
     dirty: PortSet,
@@ -143,6 +147,7 @@ impl<T: Table> Worker<T> {
         shared: Arc<Shared<T>>,
         stage: Option<SharedStage>,
         router: Option<Router>,
+        aliens: Aliens,
     ) -> io::Result<Self> {
         let mut trunks = PortSet::default();
         (0..).zip(&ports).filter(|(_, port)| port.role == Role::Trunk).for_each(|(i, _)| trunks.insert(i));
@@ -168,6 +173,7 @@ impl<T: Table> Worker<T> {
             earlier: Work::new(),
             is_in_flight: false,
             leads: Leads::default(),
+            aliens,
             trunks,
             dirty: PortSet::default(),
         })
@@ -499,7 +505,8 @@ impl<T: Table> Worker<T> {
         for i in 0..n {
             let owner = usize::from(self.work.owners[i]);
             self.work.fates[owner] = if valid >> i & 1 == 0 {
-                Fate::Drop(DropReason::Alien)
+                // A switch that does not have the exact table cannot tell.
+                self.fate_of_alien(entry.filter(|_| plane.valid_held), i, DropReason::Alien)
             } else {
                 match self.exit_of(plane, entry, i) {
                     Ok(Exit::Port(exit)) => Fate::Forward(exit),
@@ -507,11 +514,33 @@ impl<T: Table> Worker<T> {
                         to_gateway |= 1 << owner;
                         Fate::Drop(DropReason::InputPort)
                     }
+                    // A frame from a trunk was checked elsewhere. What the FIB drops may still be unknown.
+                    Err(reason) if from_trunk && self.work.values[i] == 0 && !self.is_valid(plane, i) => {
+                        self.fate_of_alien(entry, i, reason)
+                    }
                     Err(reason) => Fate::Drop(reason),
                 }
             };
         }
         to_gateway
+    }
+
+    /// Whether the exact table, if there is one, has the `i`th name.
+    fn is_valid(&self, plane: &Plane<T>, i: usize) -> bool {
+        plane.valid_held && plane.valid.get(&self.work.names, i, self.work.digests[i]).is_some()
+    }
+
+    /// What becomes of a frame to the `i`th name, which is unknown; `reason` is why it is dropped, if it is.
+    #[cold]
+    fn fate_of_alien(&self, entry: Option<usize>, i: usize, reason: DropReason) -> Fate {
+        // Frames from networks outside and the gateway's own are for names that hosts have.
+        let entry = entry.filter(|&entry| self.ports[entry].role != Role::Outside);
+        let is_up = |exit: u8| self.ports[usize::from(exit)].health.is_up();
+        match entry.zip(self.aliens.exit(self.work.digests[i], is_up)) {
+            None => Fate::Drop(reason),
+            Some((entry, exit)) if entry == usize::from(exit) => Fate::Drop(DropReason::InputPort),
+            Some((_, exit)) => Fate::Alien(exit),
+        }
     }
 
     /// Where the `i`th name leads.
@@ -543,8 +572,12 @@ impl<T: Table> Worker<T> {
     /// `bare` have none any more.
     fn distribute(&mut self, entry: usize, from_trunk: bool, bare: u32) {
         for (i, mut packet) in self.work.burst.drain(..).enumerate() {
-            let (exit, changed) = match self.work.fates[i] {
-                Fate::Forward(exit) => {
+            let fate = self.work.fates[i];
+            let (exit, changed) = match fate {
+                Fate::Forward(exit) | Fate::Alien(exit) => {
+                    if fate != Fate::Forward(exit) {
+                        self.counters.aliens.add(1);
+                    }
                     let to_trunk = self.trunks.contains(exit);
                     let has_shim = from_trunk && bare >> i & 1 == 0;
                     (usize::from(exit), change_shim(&mut packet, has_shim, to_trunk))
