@@ -12,6 +12,7 @@ pub mod lpm;
 pub mod message;
 pub mod processes;
 pub mod rules;
+pub mod spread;
 pub mod update;
 
 use std::time::Duration;

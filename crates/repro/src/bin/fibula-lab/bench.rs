@@ -76,6 +76,8 @@ enum BenchCommand {
     Update(BenchArgs),
     /// Cost of telling alien names from live ones: Bloom filter, checksum, fingerprint, exact filter
     Aliens(BenchArgs),
+    /// Alien names spread over servers by weight: how evenly, and which of them move when servers or names change
+    Spread(BenchArgs),
     /// Bytes and number of the messages of one name more, elsewhere, or less, for each design
     Message(BenchArgs),
     /// Flow tables: Cuckoo++ and four more lookup policies, hashbrown and rte_hash
@@ -429,6 +431,9 @@ impl BenchCommand {
             Self::Forward { args, .. } => (args, &[1 << 20], &designs, fibula_repro::bench::forward::run),
             Self::Aliens(args) => {
                 (args, &[1 << 20], &fibula_repro::bench::aliens::CONTESTANTS, fibula_repro::bench::aliens::run)
+            }
+            Self::Spread(args) => {
+                (args, &[64 << 10], &fibula_repro::bench::spread::CONTESTANTS, fibula_repro::bench::spread::run)
             }
             Self::Message(args) => (args, &[64 << 10], &dynamic, fibula_repro::bench::message::run),
             Self::Update(args) => {
