@@ -72,7 +72,7 @@ fn advice_names_a_design_for_each_node_with_its_figures() {
     assert_eq!(code, 0);
     for part in [
         "gateway: take line-small+checksum (r=10)",
-        "core: take line-small (l=6, 4 cells a name)",
+        "core: take line-small (l=6, 4 cells)",
         "bits a name",
         "0.098 % of the aliens",
     ] {

@@ -201,7 +201,7 @@ fn line(demand: &Demand, design: &'static str, trade: Trade) -> Figures {
     let bits = demand.n_names.max(1) as f64 * trade.bits_a_name(demand.value_bits as u8);
     let lines = f64::from(Trade::lines(demand.value_bits as u8)) * (1.0 + LINE_BUMPED);
     let hashes = 1.0 + f64::from(trade.cells_a_name());
-    let parameters = format!("l={}, {} cells a name", demand.value_bits, trade.cells_a_name());
+    let parameters = format!("l={}, {} cells", demand.value_bits, trade.cells_a_name());
     Figures { updates: Updates::Cells, ..of_map(design, parameters, bits, lines, hashes) }
 }
 
