@@ -512,7 +512,7 @@ fn tss(demand: &Demand) -> Figures {
         _ => {
             let s = Symbols { l_k: DIGEST_BITS, ..demand.symbols() };
             let fp = (s.n_k * (-f64::from(DIGEST_BITS)).exp2()).min(1.0);
-            Figures { design: "tss", fp, ..of_cuckoo("1 tuple of digests".into(), s, slot) }
+            Figures { design: "tss", fp, ..of_cuckoo("1 tuple, digests".into(), s, slot) }
         }
     }
 }
