@@ -285,8 +285,8 @@ pub fn table(rows: &[Row]) -> String {
     for row in rows {
         let mut line = vec![row.contestant.clone(), number(row.median), number(row.min), number(row.max)];
         line.extend(with_ns.then(|| row.ns_per_name.map_or(String::new(), number)));
-        line.extend(floor.map(|floor| format!("{:.2}", row.ratio_to(floor))));
-        line.extend(best.map(|best| format!("{:.2}", row.ratio_to(best))));
+        line.extend(floor.map(|floor| times(row.ratio_to(floor))));
+        line.extend(best.map(|best| times(row.ratio_to(best))));
         line.extend(with_bits.then(|| row.bits_per_name.map_or(String::new(), |bits| format!("{bits:.2}"))));
         lines.push(line);
     }
@@ -320,6 +320,11 @@ impl Row {
     fn ratio_to_median(&self, other: &Self) -> f64 {
         if self.is_rate() { self.median / other.median } else { other.median / self.median }
     }
+}
+
+/// A ratio; none if both are 0.
+fn times(ratio: f64) -> String {
+    if ratio.is_nan() { "-".to_owned() } else { format!("{ratio:.2}") }
 }
 
 /// A number with as many digits as a reader compares.

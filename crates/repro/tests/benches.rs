@@ -2,7 +2,7 @@
 
 use fibula_repro::BenchError;
 use fibula_repro::bench::lookup::{self, Asked};
-use fibula_repro::bench::{Listener, Options, build, forward, update};
+use fibula_repro::bench::{Listener, Options, build, forward, spread, update};
 use fibula_repro::contestants::ALL;
 use fibula_repro::names::NameSet;
 use fibula_repro::report::Row;
@@ -141,6 +141,26 @@ fn every_contestant_answers_as_a_hash_table_does() {
     let missing: Vec<_> =
         ALL.iter().map(|kind| kind.name).filter(|name| !agreed.contains(name) && !others.contains(name)).collect();
     assert!(missing.is_empty(), "refused everything: {missing:?}");
+}
+
+/// What theory gives for the spread of four million aliens: a server of a tenth gives away its tenth at least.
+#[test]
+fn aliens_are_spread_evenly_and_move_as_little_as_they_must() {
+    let mut tables = Tables::default();
+    spread::run(&Options { n: vec![2000], threads: vec![1], runs: 1, ..options(&[]) }, &mut tables).unwrap();
+    let figure = |bench: &str, contestant: &str| {
+        let row = tables.0.iter().flatten().find(|row| row.bench == bench && row.contestant == contestant);
+        row.unwrap_or_else(|| panic!("{bench}, {contestant}")).median
+    };
+    for contestant in ["colours", "maglev"] {
+        let (uneven, gone) = (figure("spread/uneven", contestant), figure("spread/gone", contestant));
+        assert!(uneven > 0.0 && uneven < 5.0, "{contestant}: {uneven} %");
+        assert!((9.5..11.5).contains(&gone), "{contestant}: {gone} % move with a server of a tenth");
+    }
+    assert!((80.0..95.0).contains(&figure("spread/gone", "chance")), "nothing keeps them at chance");
+    assert!(figure("spread/names", "colours") > 0.5, "colours depend on the names");
+    let unknown = spread::run(&options(&["dice"]), &mut Tables::default());
+    assert!(matches!(unknown, Err(BenchError::UnknownContestant { .. })));
 }
 
 #[test]

@@ -57,13 +57,7 @@ pub fn run(options: &Options, listener: &mut dyn Listener) -> Result<(), BenchEr
             "values have {got} bits; use at most {max}, which leaves room for a checksum"
         )));
     }
-    let all = || CONTESTANTS.iter().map(|(name, _)| (*name).to_owned());
-    let chosen: Vec<String> =
-        if options.contestants.is_empty() { all().collect() } else { options.contestants.clone() };
-    if let Some(name) = chosen.iter().find(|name| !all().any(|known| known == **name)) {
-        let known = all().collect::<Vec<_>>().join(", ");
-        return Err(BenchError::UnknownContestant { name: name.clone(), known });
-    }
+    let chosen = options.chosen(&CONTESTANTS)?;
     options.n.iter().try_for_each(|&n| run_size(options, &chosen, n, listener))
 }
 

@@ -86,6 +86,20 @@ impl Options {
         }
         Ok(())
     }
+
+    /// The contestants asked for, of those that a bench has; all if none are named.
+    /// # Errors
+    /// [`BenchError::UnknownContestant`].
+    pub(crate) fn chosen(&self, known: &[(&'static str, &str)]) -> Result<Vec<String>, BenchError> {
+        let all = || known.iter().map(|(name, _)| (*name).to_owned());
+        match self.contestants.iter().find(|name| all().all(|known| known != **name)) {
+            Some(name) => {
+                Err(BenchError::UnknownContestant { name: name.clone(), known: all().collect::<Vec<_>>().join(", ") })
+            }
+            None if self.contestants.is_empty() => Ok(all().collect()),
+            None => Ok(self.contestants.clone()),
+        }
+    }
 }
 
 /// Receives what a bench reports while it runs.

@@ -5,7 +5,8 @@
 //! * `spread/uneven`: by how much the server that is furthest from its due share is off, of that share,
 //! * `spread/gone`: aliens that move when a server goes that has a tenth of them; so 10 is the least,
 //! * `spread/names`: aliens that move when one in a hundred of the `n` names that the table holds leaves, and as many
-//!   come.
+//!   come. Of Maglev and ranges none can: names take no part in them, so their figure is 0 by what they are, and not by
+//!   a measurement.
 //!
 //! Source: section VII.A of "Memory-efficient and Ultra-fast Network Lookup and Forwarding using Othello Hashing", which
 //! proposes random colours to balance load.
@@ -45,13 +46,7 @@ struct Spread([Vec<u16>; 3]);
 /// [`BenchError`]; tables completed before the error have been handed to `listener`.
 pub fn run(options: &Options, listener: &mut dyn Listener) -> Result<(), BenchError> {
     options.check()?;
-    let all = || CONTESTANTS.iter().map(|(name, _)| (*name).to_owned());
-    let chosen: Vec<String> =
-        if options.contestants.is_empty() { all().collect() } else { options.contestants.clone() };
-    if let Some(name) = chosen.iter().find(|name| !all().any(|known| known == **name)) {
-        let known = all().collect::<Vec<_>>().join(", ");
-        return Err(BenchError::UnknownContestant { name: name.clone(), known });
-    }
+    let chosen = options.chosen(&CONTESTANTS)?;
     for &n in &options.n {
         let mut samples = vec![[const { Vec::new() }; 3]; chosen.len()];
         for run in 0..options.runs {
