@@ -20,7 +20,7 @@
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::bloom::BloomLpmQuery;
-use super::bloom::image::{self, Filter, ImageError, Pushed};
+use super::bloom::image::{self, Filter, Pushed};
 use super::prefix::{Address, Prefix};
 use super::trie::{Leaf, PrefixTrieQuery, Settings, Update};
 use crate::base::bytes::{Bytes, BytesError, DecodeError, at_most};
@@ -150,15 +150,6 @@ pub enum FileError {
     /// The nodes are not those of a valid table.
     #[error("the file is damaged: {0}")]
     Table(#[from] ApplyError),
-}
-
-impl From<ImageError> for FileError {
-    fn from(error: ImageError) -> Self {
-        match error {
-            ImageError::Decode(error) => error.into(),
-            ImageError::Table(error) => error.into(),
-        }
-    }
 }
 
 impl From<BytesError> for FileError {

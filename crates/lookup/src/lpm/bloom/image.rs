@@ -13,6 +13,7 @@ use crate::base::part::PartId;
 use crate::bloom::{OneHashing, Shape};
 use crate::cuckoo::exact::{self, CuckooQuery};
 use crate::hash::{Family, SecretKey};
+use crate::lpm::file::FileError;
 use crate::lpm::prefix::{Address, Prefix};
 use crate::traits::{ApplyError, Control, InsertError, Undivided};
 
@@ -85,11 +86,11 @@ pub fn build<A: Address, const W: usize>(
 
 /// Reads a table.
 /// # Errors
-/// [`DecodeError`] or [`ApplyError`], as one text; everything that lookups rely on is checked.
+/// [`FileError::Decode`] or [`FileError::Table`]; everything that lookups rely on is checked.
 pub fn decode<A: Address, const W: usize>(
     pushed: Pushed,
     bytes: &[u8],
-) -> Result<BloomLpmQuery<A, Filter, W>, ImageError> {
+) -> Result<BloomLpmQuery<A, Filter, W>, FileError> {
     let mut bytes = Bytes(bytes);
     let key = SecretKey::from_bytes(bytes.take(32)?.try_into().expect("32 bytes"));
     let n_entries = at_most("entries", bytes.u64()?, 1 << 27)? as usize;
@@ -117,22 +118,4 @@ pub fn decode<A: Address, const W: usize>(
     )?;
     let table = CuckooQuery::from_image(&table, &image)?;
     Ok(BloomLpmQuery::new(&settings, &words, lengths, table, (version, digest)))
-}
-
-/// Why bytes are not such a table.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ImageError {
-    /// A field makes no sense, or bytes are missing.
-    #[error(transparent)]
-    Decode(#[from] DecodeError),
-    /// Contents contradict each other.
-    #[error(transparent)]
-    Table(#[from] ApplyError),
-}
-
-impl From<crate::base::bytes::BytesError> for ImageError {
-    fn from(error: crate::base::bytes::BytesError) -> Self {
-        DecodeError::from(error).into()
-    }
 }
