@@ -23,10 +23,11 @@
 //! sources, and nothing is checked.
 //!
 //! Cost: a port remembers the true sources of its frames, some sixty, as long as no local name goes or moves. Of a burst of
-//! IPv4 frames whose sources it all remembers, one comparison of a few words a frame. Otherwise, of a frame with IPv4, the digest of its source and one line of the table of local names, for a burst at once; of a
-//! frame with IPv6, also its next header. If IP sources are checked, also one line of the table of valid names and the
-//! address of the name, fetched for a burst at once. An address that is not that of the name is looked up alone, and so
-//! are names in ARP and neighbour discovery, under a read lock. The lines are fetched while other bursts are handled.
+//! IPv4 frames whose sources it all remembers, one comparison of a few words a frame. Otherwise, of a frame with IPv4, the
+//! digest of its source and one line of the table of local names, for a burst at once; of a frame with IPv6, also its next
+//! header. If IP sources are checked, also one line of the table of valid names and the address of the name, fetched for a
+//! burst at once. An address that is not that of the name is looked up alone, and so are names in ARP and neighbour
+//! discovery, under a read lock. The lines are fetched while other bursts are handled.
 //!
 //! Sources: RFC 826, RFC 5227, RFC 4861 (sections 4.3 to 4.6), RFC 4862 (5.4), RFC 6980, RFC 7113. Limits: two hosts at one
 //! port may pose as each other; the frame need not pass this switch for that. Up to two VLAN tags are skipped; a frame with more is dropped as

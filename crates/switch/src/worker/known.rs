@@ -1,9 +1,9 @@
 //! The sources of a port that were found to be true lately.
 //!
-//! Most frames of a host port come from few hosts. If all sources of a burst are known here, none is looked up: that takes a
-//! twentieth of the time of a check. What is known holds for one version of the table of local names, so it is forgotten
-//! whenever any of them goes or moves. A burst is given up at its first source that is not known; so a port with many hosts
-//! pays for one comparison a burst.
+//! Most frames of a host port come from few hosts. If all sources of a burst are known here, none is looked up (`fibula bench
+//! forward` measures it with 16 hosts at the port). What is known holds for one version of the table of local names, so it is
+//! forgotten whenever any of them goes or moves. A burst is given up at its first source that is not known; so a port with
+//! many hosts pays for few comparisons a burst.
 
 /// Sets of sources, and sources in a set. Sixty hosts find room in most sets.
 const SETS: usize = 64;
