@@ -16,7 +16,7 @@
 
 mod table;
 
-pub use table::{FORMAT, MAGIC, Match, RuleTable, RuleTableError, encode};
+pub use table::{AnyFlow, FORMAT, MAGIC, Match, RuleTable, RuleTableError, encode};
 
 use crate::name::{clip, protocol_number};
 use lookup::rules::{ALL_PORTS, MAX_RULES, PRIORITY_BITS, Prefix, Rule};

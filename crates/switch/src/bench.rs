@@ -20,6 +20,7 @@
 
 mod ports;
 
+use crate::acl::AccessList;
 use crate::counters::Counts;
 use crate::dataplane::{BuildError, PortSpec, Settings, build};
 use crate::flow::rules::{Rule, Rules};
@@ -74,6 +75,8 @@ pub struct Load {
     pub sources: Arc<[u64]>,
     /// What the switch checks of the sources of frames from hosts.
     pub check_source: CheckSource,
+    /// Which frames may enter from hosts; all, if none.
+    pub acl: Option<Arc<AccessList>>,
     /// Destinations, each six bytes in a little-endian word. They are sent in this order, again and again; every worker
     /// starts at another place. The list decides the distribution: uniform, Zipf, or unknown names.
     pub destinations: Arc<[u64]>,
@@ -172,6 +175,7 @@ fn forward<T: Table + 'static>(load: &Load, set_up: impl FnOnce(&mut PlaneWriter
         .map(|id| PortSpec {
             id: PortId(id),
             role: if id == 0 { entry_role } else { Role::Trunk },
+            acl: if id == 0 { load.acl.clone() } else { None },
             check_source: load.check_source,
             devices: vec![],
         })
@@ -263,6 +267,7 @@ mod tests {
             frame_bytes: 64,
             sources: (0..300u64).map(|i| i << 20 | 6).collect(),
             check_source: CheckSource::Off,
+            acl: None,
             destinations: names.clone().into(),
             n_exits: 4,
             workers,

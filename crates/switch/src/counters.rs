@@ -32,10 +32,12 @@ drop_reasons! {
     NoShim = "no_shim",
     /// The frame has no name of the configured kind, for example because it is of another protocol.
     NoName = "no_name",
-    /// A later fragment: only the first fragment has the ports that belong to the name.
+    /// A later fragment: only the first fragment has the ports that belong to the name, or that an access list compares.
     Fragment = "fragment",
     /// A frame from a host to a name that no host has.
     Alien = "alien",
+    /// From a host port or from outside: no rule of the port's access list lets it in.
+    Acl = "acl",
     /// From a host port: the source MAC address is no name at this port.
     SourceMac = "source_mac",
     /// From a host port: the sender of an ARP packet is not at this port, or its IP address belongs to a name elsewhere.

@@ -3,6 +3,7 @@
 //! [`build`] returns the workers to callers that run them themselves (tests, an in-process network, one thread for many
 //! switches). [`Dataplane::start`] runs each worker on its own thread.
 
+use crate::acl::{AccessList, AclCounters, AclStatus, PortAcl};
 use crate::alien;
 use crate::counters::{Counts, WorkerCounters};
 use crate::exact::MAX_VALUE;
@@ -63,6 +64,8 @@ pub struct PortSpec {
     pub id: PortId,
     /// What is at its other end.
     pub role: Role,
+    /// Which frames may enter, unless it is a trunk; all, if none.
+    pub acl: Option<Arc<AccessList>>,
     /// What is checked of the sources of frames, if it is a host port.
     pub check_source: CheckSource,
     /// One device for each worker, in the order of workers.
@@ -70,9 +73,10 @@ pub struct PortSpec {
 }
 
 impl PortSpec {
-    /// A port for one worker, without a check of sources.
+    /// A port for one worker, without an access list and a check of sources.
     pub fn new(id: u16, role: Role, device: impl Device + 'static) -> Self {
-        Self { id: PortId(id), role, check_source: CheckSource::Off, devices: vec![Box::new(device)] }
+        let devices: Vec<Box<dyn Device>> = vec![Box::new(device)];
+        Self { id: PortId(id), role, acl: None, check_source: CheckSource::Off, devices }
     }
 }
 
@@ -198,14 +202,18 @@ pub fn build<T: Table>(settings: &Settings, ports: Vec<PortSpec>) -> Result<Part
     let mut watched = Vec::new();
     for port in ports {
         let check_source = if port.role == Role::Host { port.check_source } else { CheckSource::Off };
-        let mut devices = Vec::new();
+        let list = port.acl.filter(|_| port.role != Role::Trunk);
+        let (mut devices, mut judges) = (Vec::new(), Vec::new());
         for (queue, device) in queues.iter_mut().zip(port.devices) {
             let health = Arc::new(PortHealth::new());
             devices.push((device.name().to_owned(), device.counters(), health.clone()));
             let (staged, known) = (Burst::new(), Known::new());
-            queue.push(Port { id: port.id, role: port.role, check_source, device, health, staged, known });
+            let acl = list.clone().map(|list| PortAcl { list, counters: Arc::default() });
+            judges.extend(acl.as_ref().map(|acl| acl.counters.clone()));
+            queue.push(Port { id: port.id, role: port.role, acl, check_source, device, health, staged, known });
         }
-        watched.push(WatchedPort { id: port.id, role: port.role, check_source, devices });
+        let acl = list.map(|list| (list, judges));
+        watched.push(WatchedPort { id: port.id, role: port.role, acl, check_source, devices });
     }
     let workers = queues
         .into_iter()
@@ -255,6 +263,7 @@ pub fn check_mtus(ports: &[PortSpec]) -> Result<(), BuildError> {
 struct WatchedPort {
     id: PortId,
     role: Role,
+    acl: Option<(Arc<AccessList>, Vec<Arc<AclCounters>>)>,
     check_source: CheckSource,
     devices: Vec<(String, Arc<DeviceCounters>, Arc<PortHealth>)>,
 }
@@ -283,6 +292,8 @@ pub struct PortStatus {
     pub id: PortId,
     /// What is at its other end.
     pub role: Role,
+    /// Its access list, if it has one, and the packets that this let in and kept out.
+    pub acl: Option<(AclStatus, [u64; 2])>,
     /// What is checked of the sources of frames, as far as the kind of names allows it.
     pub check_source: CheckSource,
     /// Name of its device.
@@ -307,6 +318,10 @@ impl Monitor {
             PortStatus {
                 id: port.id,
                 role: port.role,
+                acl: port.acl.as_ref().map(|(list, judges)| {
+                    let sum = |count: fn(&AclCounters) -> u64| judges.iter().map(|counters| count(counters)).sum();
+                    (list.status(), [sum(|c| c.permitted.get()), sum(|c| c.denied.get())])
+                }),
                 check_source: port.check_source,
                 device: port.devices.first().map(|(name, ..)| name.clone()).unwrap_or_default(),
                 up: port.devices.iter().all(|(.., health)| health.is_up()),

@@ -11,6 +11,7 @@
 //! | [`shim`] | the four bytes between switches |
 //! | [`table`] | the lookups of a worker: a FIB, or the empty forwarder |
 //! | [`exact`] | exact tables: valid names, local names |
+//! | [`acl`] | which frames may enter by a port, by rules over five fields |
 //! | [`source`] | whether a frame from a host says truly who sent it |
 //! | [`plane`] | what workers read and the control side changes |
 //! | [`directory`] | which port a name is at, for programs that ask |
@@ -28,6 +29,7 @@
 mod answer;
 mod bits;
 
+pub mod acl;
 pub mod alien;
 pub mod bench;
 pub mod counters;

@@ -172,7 +172,7 @@ pub(crate) enum Network<'a> {
 
 /// The bytes after the IP headers.
 pub(crate) struct Transport<'a> {
-    addresses: &'a [u8],
+    pub(crate) addresses: &'a [u8],
     pub(crate) protocol: u8,
     pub(crate) payload: &'a [u8],
     pub(crate) later_fragment: bool,
@@ -268,7 +268,8 @@ impl Transport<'_> {
         !self.later_fragment && EXTENSIONS.contains(&self.protocol)
     }
 
-    fn ports(&self) -> Result<[u8; 4], DropReason> {
+    /// Source and destination, 0 if the protocol has no ports.
+    pub(crate) fn ports(&self) -> Result<[u8; 4], DropReason> {
         const TCP: u8 = 6;
         const UDP: u8 = 17;
         const DCCP: u8 = 33;

@@ -1,5 +1,6 @@
 //! Ports: the role of a port, its health, and the end that a worker has of it.
 
+use crate::acl::PortAcl;
 use crate::source::CheckSource;
 use crate::worker::known::Known;
 use fib::action::PortId;
@@ -54,6 +55,7 @@ impl PortHealth {
 pub(crate) struct Port {
     pub(crate) id: PortId,
     pub(crate) role: Role,
+    pub(crate) acl: Option<PortAcl>,
     pub(crate) check_source: CheckSource,
     pub(crate) device: Box<dyn Device>,
     pub(crate) health: Arc<PortHealth>,

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::frames::arp;
+use common::frames::{arp, udp4};
 use common::netns::{ip, open, receive, send, veth};
 use common::*;
 use fib::action::PortId;
@@ -211,6 +211,59 @@ fn a_host_cannot_pose_as_another_and_the_drops_are_counted() {
     });
 }
 
+fn an_access_list_is_read_again_when_it_changes() {
+    with_interfaces(|| {
+        veth("sw-host", "host", 1500);
+        veth("sw-trunk", "trunk", 1504);
+        let mut site = Site::new(&mac(5), &mac(6), "", &PORTS[1..]);
+        let list = site.directory.path().join("web.acl");
+        let path = list.display();
+        site.toml += &format!("[[port]]\nid = 1\ndevice = 'sw-host'\nrole = 'host'\nacl = '{path}'\n");
+        // Nothing is let in by a list that is not there.
+        let refused = Config::parse(&site.toml).unwrap_err();
+        assert!(refused.contains(&format!("acl of port 1: cannot read {path}")), "{refused}");
+        std::fs::write(&list, "deny udp to any port 53\npermit\n").unwrap();
+        let daemon = site.start().unwrap();
+        let (mut host, mut trunk) = (open("host"), open("trunk"));
+        let to = |port| {
+            let mut frame = udp4(&[7; 40], port);
+            frame[..6].copy_from_slice(&mac_bytes(6));
+            frame[6..12].copy_from_slice(&mac_bytes(5));
+            frame
+        };
+        send(&mut host, &to(53));
+        send(&mut host, &to(54));
+        assert_eq!(receive(&mut trunk), with_shim(&to(54), INITIAL_HOPS));
+        let at_host = |status: &serde_json::Value| status["ports"][1]["acl"].clone();
+        daemon.wait("both are counted", |status| status["drops"]["acl"] == 1);
+        let acl = at_host(&daemon.json());
+        assert_eq!((&acl["rules"], &acl["permitted"], &acl["denied"]), (&2.into(), &1.into(), &1.into()), "{acl}");
+
+        std::fs::write(&list, "permit udp to any port 53\n").unwrap();
+        daemon.wait("the changed list is used", |status| at_host(status)["rules"] == 1);
+        send(&mut host, &to(54));
+        send(&mut host, &to(53));
+        assert_eq!(receive(&mut trunk), with_shim(&to(53), INITIAL_HOPS));
+
+        std::fs::write(&list, "permit\npermitt tcp\n").unwrap();
+        daemon.wait("the wrong list is told", |status| {
+            at_host(status)["error"].as_str().is_some_and(|error| error.contains("web.acl:2: `permitt`"))
+        });
+        send(&mut host, &to(54));
+        send(&mut host, &to(53));
+        assert_eq!(receive(&mut trunk), with_shim(&to(53), INITIAL_HOPS));
+        let metrics = daemon.page("/metrics");
+        for line in [
+            "fibula_port_acl_rules{port=\"1\",device=\"sw-host\"} 1",
+            "fibula_port_acl_failing{port=\"1\",device=\"sw-host\"} 1",
+            "fibula_port_acl_denied_total{port=\"1\",device=\"sw-host\"} 3",
+        ] {
+            assert!(metrics.contains(line), "{metrics}");
+        }
+        daemon.stop();
+    });
+}
+
 fn a_switch_starts_without_its_ports_and_takes_them_when_they_come() {
     with_interfaces(|| {
         for workers in [1, 2] {
@@ -297,6 +350,7 @@ netio::tests! {
         names_in_a_fixed_field_are_forwarded_by_a_switch_that_knows_where_it_is,
         a_switch_that_does_not_know_where_the_field_is_says_what_to_configure,
         a_host_cannot_pose_as_another_and_the_drops_are_counted,
+        an_access_list_is_read_again_when_it_changes,
         a_switch_starts_without_its_ports_and_takes_them_when_they_come,
         a_port_whose_device_is_deleted_and_made_again_is_used_again,
         a_port_that_is_there_but_down_comes_up_with_its_device,

@@ -65,7 +65,7 @@ fn two_workers() -> TwoWorkers {
             devices.push(Box::new(near));
             far_ends.push(far);
         }
-        specs.push(PortSpec { id: PortId(id), role, check_source: CheckSource::Off, devices });
+        specs.push(PortSpec { id: PortId(id), role, acl: None, check_source: CheckSource::Off, devices });
     }
     let settings = Settings { workers: 2, ..Settings::default() };
     let (plane, mut writer) = Dataplane::start(&settings, specs).unwrap();

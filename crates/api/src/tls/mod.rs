@@ -19,6 +19,7 @@ pub(crate) use connection::{connect_plain, connect_unix};
 #[cfg(feature = "kit")]
 pub use kit::certificate_of;
 
+use crate::config::Stamp;
 use crate::identity::{Certificate, Identity, IdentityError, Kind};
 use arc_swap::ArcSwap;
 use connection::Live;
@@ -171,8 +172,8 @@ pub(crate) struct Loaded {
     pub(crate) servers: Arc<dyn ServerCertVerifier>,
 }
 
-/// Modification time, length and inode of each file; none of one that is not there.
-type Stamps = Vec<Option<(SystemTime, u64, u64)>>;
+/// The stamps of all files.
+type Stamps = Vec<Option<Stamp>>;
 
 /// The certificate of this process, whom it trusts, and the connections that it has.
 pub struct Tls {
@@ -298,13 +299,8 @@ impl Tls {
 
 impl Paths {
     fn stamps(&self) -> Stamps {
-        use std::os::unix::fs::MetadataExt;
         let files = [Some(&self.cert), Some(&self.key), Some(&self.ca), self.crl.as_ref()];
-        let stamp = |path: &PathBuf| {
-            let metadata = std::fs::metadata(path).ok()?;
-            Some((metadata.modified().ok()?, metadata.len(), metadata.ino()))
-        };
-        files.into_iter().flatten().map(stamp).collect()
+        files.into_iter().flatten().map(|path| Stamp::of(path)).collect()
     }
 }
 

@@ -19,7 +19,7 @@ use crate::messages::fingerprint;
 use crate::name::{Name, NameKind};
 use lookup::base::bytes::{self, BytesError};
 use lookup::hash::{Family, SecretKey};
-use lookup::rules::{Flow, RuleError, Rules, RulesQuery, Settings, Update};
+use lookup::rules::{Flow, Image, RuleError, Rules, RulesQuery, Settings, Update};
 use lookup::traits::{ApplyError, Query};
 
 /// How a file begins.
@@ -32,14 +32,7 @@ pub const FORMAT: u16 = 1;
 /// [`RuleTableError::Rule`].
 pub fn encode(list: &[ListedRule]) -> Result<Vec<u8>, RuleTableError> {
     let settings = Settings::new(Family::MulAdd, &SecretKey::random());
-    let of = |is_v4: bool| {
-        let rules = list.iter().filter(|rule| rule.is_v4.is_none_or(|version| version == is_v4));
-        rules.map(|rule| rule.rule.clone()).collect::<Vec<_>>()
-    };
-    let images = [
-        Rules::<1>::build(settings.clone(), &of(true))?.image(),
-        Rules::<4>::build(settings.clone(), &of(false))?.image(),
-    ];
+    let images = images(&settings, list)?;
     let mut out = MAGIC.to_vec();
     out.extend(FORMAT.to_le_bytes());
     out.push(settings.family.id());
@@ -60,6 +53,38 @@ pub fn encode(list: &[ListedRule]) -> Result<Vec<u8>, RuleTableError> {
     Ok(out)
 }
 
+/// The table of IPv4 and that of IPv6.
+fn images(settings: &Settings, list: &[ListedRule]) -> Result<[Image; 2], RuleTableError> {
+    let of = |is_v4: bool| {
+        let rules = list.iter().filter(|rule| rule.is_v4.is_none_or(|version| version == is_v4));
+        rules.map(|rule| rule.rule.clone()).collect::<Vec<_>>()
+    };
+    let v4 = Rules::<1>::build(settings.clone(), &of(true))?.image();
+    Ok([v4, Rules::<4>::build(settings.clone(), &of(false))?.image()])
+}
+
+/// A five-tuple of either version of IP, as a table is asked for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnyFlow {
+    /// Of IPv4.
+    V4(Flow<1>),
+    /// Of IPv6.
+    V6(Flow<4>),
+}
+
+impl AnyFlow {
+    /// The flow of two addresses, 8 or 32 bytes, and two ports, the source first, as they stand in packets.
+    pub fn new(addresses: &[u8], protocol: u8, [a, b, c, d]: [u8; 4]) -> Option<Self> {
+        let ports = [u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])];
+        if let Some(v4) = addresses.as_array::<8>() {
+            let [a, b, c, d, e, f, g, h] = *v4;
+            return Some(Self::V4(Flow::v4([[a, b, c, d].into(), [e, f, g, h].into()], ports, protocol)));
+        }
+        let (source, destination) = addresses.split_first_chunk::<16>()?;
+        Some(Self::V6(Flow::v6([(*source).into(), (*destination.as_array::<16>()?).into()], ports, protocol)))
+    }
+}
+
 /// The tables of a list of rules, for lookups.
 pub struct RuleTable {
     /// Line and action of each rule.
@@ -78,6 +103,19 @@ pub struct Match<'a> {
 }
 
 impl RuleTable {
+    /// The tables of these rules, under a random key.
+    /// # Errors
+    /// [`RuleTableError::Rule`]; [`RuleTableError::Apply`] if there is no memory.
+    pub fn build(list: &[ListedRule]) -> Result<Self, RuleTableError> {
+        let settings = Settings::new(Family::MulAdd, &SecretKey::random());
+        let [v4, v6] = images(&settings, list)?;
+        Ok(Self {
+            rules: list.iter().map(|rule| (rule.line as u32, rule.action.clone())).collect(),
+            v4: RulesQuery::from_image(&settings, &v4)?,
+            v6: RulesQuery::from_image(&settings, &v6)?,
+        })
+    }
+
     /// The number of rules.
     pub fn len(&self) -> usize {
         self.rules.len()
@@ -103,20 +141,11 @@ impl RuleTable {
         if flow.kind() != NameKind::FiveTuple {
             return None;
         }
-        let bytes = flow.as_bytes();
-        let (addresses, rest) = bytes.split_at(bytes.len() - 5);
-        let [protocol, a, b, c, d] = *rest.first_chunk::<5>()?;
-        let ports = [u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])];
-        let number = match addresses.len() {
-            8 => {
-                let [source, destination] =
-                    [0, 4].map(|at| <[u8; 4]>::try_from(&addresses[at..at + 4]).unwrap_or_default());
-                self.v4.lookup(Flow::v4([source.into(), destination.into()], ports, protocol))
-            }
-            _ => {
-                let (source, rest) = addresses.split_first_chunk::<16>()?;
-                self.v6.lookup(Flow::v6([(*source).into(), (*rest.first_chunk::<16>()?).into()], ports, protocol))
-            }
+        let (addresses, rest) = flow.as_bytes().split_last_chunk::<5>()?;
+        let [protocol, ports @ ..] = *rest;
+        let number = match AnyFlow::new(addresses, protocol, ports)? {
+            AnyFlow::V4(flow) => self.v4.lookup(flow),
+            AnyFlow::V6(flow) => self.v6.lookup(flow),
         };
         let (line, action) = self.rules.get((number as usize).checked_sub(1)?)?;
         Some(Match { line: *line, action })

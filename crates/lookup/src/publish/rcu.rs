@@ -22,6 +22,9 @@ struct Old<T>(NonNull<T>);
 // SAFETY: it is the only owner of a boxed value, and of nothing else.
 unsafe impl<T: Send> Send for Old<T> {}
 
+// SAFETY: nothing can be done with a reference to it.
+unsafe impl<T: Send> Sync for Old<T> {}
+
 impl<T> Old<T> {
     /// # Safety
     /// No reader follows the version any more.

@@ -10,15 +10,18 @@
 //! checks of sources ([`switch::source`]), also with few hosts, which a port remembers.
 //!
 //! [`run_connections`] measures what connection tracking costs the same switch: frames of open TCP connections with and
-//! without the flow stage, then with as many frames of unknown connections in between, which are refused or accepted.
+//! without the flow stage, then with as many frames of unknown connections in between, which are refused or accepted. At
+//! a gateway the switch is also measured with an access list ([`switch::acl`]) that lets all in by its last rule.
 
 use std::sync::Arc;
 
 use fib::designs::{self, CONCISE, Design, Spec, Table};
 use fib::name::{Name, NameKind};
+use switch::acl::AccessList;
 use switch::bench::{Connections, Load, Measured, Place, Wiring, forward_empty, forward_with_fib};
 use switch::source::CheckSource;
 
+use super::rules::generate;
 use super::{Listener, Options};
 use crate::BenchError;
 use crate::contestants::Input;
@@ -226,6 +229,7 @@ fn run_size(
                 frame_bytes,
                 sources: if is_gateway { Arc::clone(&at_entry) } else { Arc::default() },
                 check_source: CheckSource::Off,
+                acl: None,
                 destinations: Arc::clone(destinations),
                 n_exits: EXITS,
                 workers: workers as usize,
@@ -292,6 +296,18 @@ const CONTESTANTS: [(&str, Connections); 4] = {
     ]
 };
 
+/// Frames at a switch with an access list.
+const LISTED: Connections = CONTESTANTS[0].1;
+/// Their rules.
+const ACCESS_LISTS: [usize; 2] = [1_000, 10_000];
+
+/// A list like those of ClassBench, and a last rule that lets all in.
+fn access_list(n: usize, seed: u64) -> Result<Arc<AccessList>, BenchError> {
+    let rules = generate::generate(generate::Kind::Acl, n - 1, seed);
+    let lines: String = rules.iter().map(|rule| generate::classbench(rule) + "\n").collect();
+    AccessList::of_text(&(lines + "permit\n")).map_err(|error| BenchError::Setting(error.to_string()))
+}
+
 fn measure_connections(
     options: &Options,
     input: &Input<'_>,
@@ -301,19 +317,28 @@ fn measure_connections(
     listener: &mut dyn Listener,
 ) -> Result<(), BenchError> {
     let n_connections = destinations.len();
+    let with_list = |n: usize| -> Result<_, BenchError> {
+        Ok((format!("stateless, acl of {}", size_text(n as u64)), LISTED, Some(access_list(n, options.seed)?)))
+    };
+    let lists = ACCESS_LISTS.iter().map(|&n| with_list(n)).collect::<Result<Vec<_>, _>>()?;
     for &workers in &options.threads {
         for (place, text) in [(Place::Gateway, "gateway"), (Place::Core, "core")] {
+            // What comes through trunks is judged by no list.
+            let lists = if place == Place::Gateway { &lists[..] } else { &[] };
+            let plain = CONTESTANTS.iter().map(|&(name, connections)| (name.to_owned(), connections, None));
+            let contestants: Vec<_> = plain.chain(lists.iter().cloned()).collect();
             let bench = format!("connections/{text}, {} of them", size_text(n_connections as u64));
             listener.say(&format!("{bench}, {} names, {design}", size_text(input.names.len() as u64)));
-            let mut rates = vec![Vec::new(); CONTESTANTS.len()];
+            let mut rates = vec![Vec::new(); contestants.len()];
             for _ in 0..options.runs {
-                for ((name, connections), rates) in CONTESTANTS.iter().zip(&mut rates) {
+                for ((name, connections, acl), rates) in contestants.iter().zip(&mut rates) {
                     let load = Load {
                         place,
                         wiring: Wiring::Rings,
                         frame_bytes: 64,
                         sources: Arc::default(),
                         check_source: CheckSource::Off,
+                        acl: acl.clone(),
                         destinations: Arc::clone(&destinations),
                         n_exits: EXITS,
                         workers: workers as usize,
@@ -334,8 +359,8 @@ fn measure_connections(
                 batch: BURST as u32,
                 in_flight: 1,
             };
-            let rows = CONTESTANTS.iter().zip(rates);
-            let rows = rows.map(|((name, _), rates)| Row::new(&bench, name, &setting, "Mpkt/s", rates));
+            let rows = contestants.iter().zip(rates);
+            let rows = rows.map(|((name, ..), rates)| Row::new(&bench, name, &setting, "Mpkt/s", rates));
             listener.table(&rows.collect::<Vec<_>>());
         }
     }

@@ -1,5 +1,6 @@
 //! `switch.toml`.
 
+use crate::acl::AccessList;
 use crate::alien::{Policy, Server};
 use crate::flow::Settings as FlowSettings;
 use crate::flow::config::Section;
@@ -14,9 +15,10 @@ use api::limits::Limits;
 use api::tls::Files;
 use fib::action::PortId;
 use serde::Deserialize;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// What a switch needs to know. Unknown keys are errors.
 #[derive(Clone, Debug, Deserialize)]
@@ -87,6 +89,8 @@ pub struct Port {
     pub device: String,
     /// What is attached to it.
     pub role: Role,
+    /// The file of rules that say which frames may enter; all may if absent. Not for trunks.
+    pub acl: Option<PathBuf>,
     /// What is checked of the sources of frames; that of the switch if absent. For host ports only.
     pub check_source: Option<CheckSource>,
 }
@@ -127,6 +131,9 @@ pub struct AlienServer {
     #[serde(default = "default_weight")]
     pub weight: u16,
 }
+
+/// Access lists by their files.
+pub type AccessLists = HashMap<PathBuf, Arc<AccessList>>;
 
 /// More threads than this are a typing error.
 const MAX_WORKERS: usize = 64;
@@ -193,6 +200,13 @@ impl Config {
                     port.id
                 ));
             }
+            if port.acl.is_some() && port.role == Role::Trunk {
+                return Err(format!(
+                    "port {} has acl, which is for ports with role = \"host\" or \"outside\": what comes through a trunk \
+                     was judged where it entered; remove it",
+                    port.id
+                ));
+            }
             if !devices.insert(&port.device) {
                 return Err(format!("two ports have the device {}; give each its own", port.device));
             }
@@ -205,6 +219,7 @@ impl Config {
         config.flow_settings()?;
         config.gateway_settings()?;
         config.aliens()?;
+        config.access_lists()?;
         Ok(config)
     }
 
@@ -255,6 +270,22 @@ impl Config {
                 Ok(Policy::Spread(self.alien_servers.iter().map(server).collect()))
             }
         }
+    }
+
+    /// The access lists of all ports, by their files. Reads these.
+    /// # Errors
+    /// What is wrong with a file, and at which line.
+    pub fn access_lists(&self) -> Result<AccessLists, String> {
+        let mut lists = AccessLists::new();
+        for port in &self.ports {
+            if let Some(path) = port.acl.as_deref()
+                && !lists.contains_key(path)
+            {
+                let list = AccessList::open(path).map_err(|error| format!("acl of port {}: {error}", port.id))?;
+                lists.insert(path.to_owned(), list);
+            }
+        }
+        Ok(lists)
     }
 
     /// What is checked of the sources of frames at a port.
@@ -470,6 +501,8 @@ mod tests {
             (format!("{GOOD}{}", PORT.replace("= 1", "= 65536")), "65536"),
             (format!("{GOOD}check_source = 'ip'\n"), "mac+ip"),
             (format!("{GOOD}{}check_source = 'mac'\n", PORT.replace("host", "trunk")), "port 1 has check_source"),
+            (format!("{GOOD}{}acl = '/etc/web.acl'\n", PORT.replace("host", "trunk")), "port 1 has acl"),
+            (format!("{GOOD}{PORT}acl = '/nowhere/web.acl'\n"), "acl of port 1: cannot read /nowhere/web.acl"),
             (format!("{GOOD}lookup = 4602\n"), "lookup"),
             (format!("{GOOD}lookup = '[::1]:4602'\nstatus = '[::1]:4602'\n"), "the address [::1]:4602"),
             (format!("{GOOD}status = '[::1]:4602'\n[flow]\ncontrol = '[::1]:4602'\n"), "the address [::1]:4602"),

@@ -17,6 +17,7 @@ mod status;
 
 pub use lookup::threads as lookup_threads;
 
+use crate::acl::{AccessList, AclStatus};
 use crate::dataplane::{self, BuildError, Dataplane, LONGEST_FRAME, PortSpec, PortStatus, check_mtus};
 use crate::directory::Directory;
 use crate::flow::Flows;
@@ -30,7 +31,7 @@ use api::audit::Audit;
 use api::gate::Gate;
 use api::limits::{self, Guard, raise_descriptors};
 use api::tls::{Tls, TlsError};
-use config::Config;
+use config::{AccessLists, Config};
 use fib::replica::{Limits, ReadError, Replica};
 use netio::backend::af_packet::{AfPacket, Options};
 use netio::{Device, NetError};
@@ -46,7 +47,7 @@ const BUFFER_BYTES: usize = 9216;
 /// What a frame may have above the MTU and the header.
 const VLAN_TAG_BYTES: usize = 4;
 
-/// How often the ports are looked at for the log.
+/// How often the ports are looked at for the log, and the files of access lists for changes.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
 
 /// Why a switch does not start.
@@ -139,8 +140,9 @@ impl Switch {
         let gate =
             Gate::new(tls.clone(), config.insecure, guard, Some(Box::new(move |attempt| witness.attempt(attempt))));
         let flows = start_flows(&config)?;
+        let lists = tokio::task::block_in_place(|| config.access_lists()).map_err(StartError::Config)?;
         let (plane, replica, directory) =
-            tokio::task::block_in_place(|| start_plane(&config, flows.as_ref(), &saved, image))?;
+            tokio::task::block_in_place(|| start_plane(&config, &lists, flows.as_ref(), &saved, image))?;
         let (plane, shared, saver) = (Arc::new(plane), Shared::new(replica), Saver::new(saved));
 
         let listens = |address: &Address| {
@@ -190,6 +192,7 @@ impl Switch {
             None => None,
         };
         tokio::spawn(watch_ports(config.name.clone(), Arc::downgrade(&plane)));
+        tokio::spawn(watch_lists(config.name.clone(), lists.values().map(Arc::downgrade).collect()));
         let saving = tokio::spawn(saver.clone().run(Arc::clone(&shared), shared.changes()));
         let received = Arc::downgrade(&shared);
         let keeper_of_memory = tokio::spawn(api::memory::keep_small(move || {
@@ -252,12 +255,13 @@ fn start_flows(config: &Config) -> Result<Option<Flows>, StartError> {
 /// Starts the workers and gives them what the saved image holds; nothing, if there is none that can be used.
 fn start_plane(
     config: &Config,
+    lists: &AccessLists,
     flows: Option<&Flows>,
     saved: &SavedImage,
     image: Option<File>,
 ) -> Result<Started, StartError> {
     let switch = &config.name;
-    let ports = open_ports(config)?;
+    let ports = open_ports(config, lists)?;
     let longest = ports.iter().flat_map(|port| &port.devices).map(|device| device.max_frame() + VLAN_TAG_BYTES).max();
     let settings = dataplane::Settings {
         workers: config.workers,
@@ -287,12 +291,12 @@ fn start_plane(
                 tracing::error!(switch, %error, "the saved image cannot be renamed to image.bad");
             }
             drop(plane);
-            start_plane(config, flows, saved, None)
+            start_plane(config, lists, flows, saved, None)
         }
     }
 }
 
-fn open_ports(config: &Config) -> Result<Vec<PortSpec>, NetError> {
+fn open_ports(config: &Config, lists: &AccessLists) -> Result<Vec<PortSpec>, NetError> {
     let mut ports = Vec::with_capacity(config.ports.len());
     for port in &config.ports {
         let options = Options::default();
@@ -307,12 +311,36 @@ fn open_ports(config: &Config) -> Result<Vec<PortSpec>, NetError> {
             config::Role::Trunk => Role::Trunk,
             config::Role::Outside => Role::Outside,
         };
-        ports.push(PortSpec { id: port.id, role, check_source: config.check_source_at(port), devices });
+        let acl = port.acl.as_deref().and_then(|path| lists.get(path).cloned());
+        ports.push(PortSpec { id: port.id, role, acl, check_source: config.check_source_at(port), devices });
     }
     if let Err(error) = check_mtus(&ports) {
         tracing::warn!(switch = config.name, "long frames will be dropped: {error}");
     }
     Ok(ports)
+}
+
+/// Reads access lists again that change, as long as there are any.
+async fn watch_lists(switch: String, lists: Vec<Weak<AccessList>>) {
+    let mut tick = tokio::time::interval(WATCH_EVERY);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tick.tick().await;
+        let there: Vec<_> = lists.iter().filter_map(Weak::upgrade).collect();
+        if there.is_empty() {
+            return;
+        }
+        for list in there {
+            match tokio::task::block_in_place(|| list.reload()) {
+                Ok(true) => {
+                    let AclStatus { path, rules, .. } = list.status();
+                    tracing::info!(switch, acl = %path.display(), rules, "access list read again");
+                }
+                Ok(false) => {}
+                Err(error) => tracing::error!(switch, %error, "the changed access list is not used; the one before is"),
+            }
+        }
+    }
 }
 
 /// Logs ports that are missing, go down and come back, as long as the plane is there (the workers count and revive them

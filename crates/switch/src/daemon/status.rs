@@ -1,5 +1,6 @@
 //! The switch's `/metrics` and `/status`.
 
+use crate::acl::AclStatus;
 use crate::daemon::agent::{LinkStatus, Shared};
 use crate::daemon::saved::Saver;
 use crate::dataplane::{Dataplane, PortStatus};
@@ -199,6 +200,21 @@ impl StatusSource for Page {
         let label = |port: &PortStatus| format!("port=\"{}\",device=\"{}\"", port.id, port.device);
         let up = plane.ports.iter().map(|port| (label(port), port.up.into()));
         text.gauge("fibula_port_up", "1: the port works.", up);
+        let with_acl = || plane.ports.iter().filter_map(|port| Some((label(port), port.acl.as_ref()?)));
+        if with_acl().next().is_some() {
+            let rules = with_acl().map(|(label, (list, _))| (label, list.rules as u64));
+            text.gauge("fibula_port_acl_rules", "Rules of the port's access list.", rules);
+            let failing = with_acl().map(|(label, (list, _))| (label, list.error.is_some().into()));
+            text.gauge("fibula_port_acl_failing", "1: its file was changed and cannot be used.", failing);
+            for (at, verdict) in ["permitted", "denied"].into_iter().enumerate() {
+                let packets = with_acl().map(|(label, (_, counts))| (label, counts[at]));
+                text.counter(
+                    &format!("fibula_port_acl_{verdict}_total"),
+                    "Packets judged by the port's access list.",
+                    packets,
+                );
+            }
+        }
         for (index, (name, _)) in netio::DeviceSnapshot::default().fields().enumerate() {
             let samples =
                 plane.ports.iter().filter_map(|port| Some((label(port), port.counters.fields().nth(index)?.1)));
@@ -228,10 +244,17 @@ fn flow_metrics(flows: &Flows, text: &mut MetricsText) {
 fn port_json(port: &PortStatus, kind: Option<NameKind>) -> Value {
     let check_source = port.check_source.with_names(kind.unwrap_or(NameKind::Mac)).text();
     let counters: Map<String, Value> = port.counters.fields().map(|(name, n)| (name.to_owned(), n.into())).collect();
-    json!({
+    let mut page = json!({
         "id": port.id.0, "device": port.device, "up": port.up, "last_error": port.last_error,
         "check_source": check_source, "counters": counters,
-    })
+    });
+    if let Some((AclStatus { path, rules, read_at, error }, [permitted, denied])) = &port.acl {
+        page["acl"] = json!({
+            "file": path, "rules": rules, "read_unix_seconds": unix_seconds(*read_at), "error": error,
+            "permitted": permitted, "denied": denied,
+        });
+    }
+    page
 }
 
 fn unix_seconds(time: SystemTime) -> f64 {

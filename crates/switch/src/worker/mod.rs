@@ -1,10 +1,10 @@
 //! A worker receives bursts on its ports. It forwards every frame, answers it, or drops it and counts the reason.
 //!
 //! ```text
-//!  port ─► burst of 32 ─► source? ─► (flow stage) ─► parse ─► digests ─► valid? ─► values ─► act ─► staging ─► ports of exit
-//!                         (hosts)        │                      (hosts)              │
-//!                                        └─► ARP, ND: answered on the same port      └─► never the port of entry; shim
-//!                                                                                        pushed, counted down, or taken off
+//!  port ─► burst of 32 ─► acl? source? ─► (flow stage) ─► parse ─► digests ─► valid? ─► values ─► act ─► staging ─► exit
+//!                         (not trunks)       │                     (hosts)              │
+//!                                            └─► ARP, ND: answered on the same port     └─► never the port of entry; shim
+//!                                                                                           pushed, counted down, or taken off
 //! ```
 //! **Bursts in flight.** If a burst is full, more frames are waiting. Then the worker begins the lookups of the next
 //! burst before it finishes those of this one, so that the memory system always has requests. Flows and names are looked
@@ -262,6 +262,15 @@ impl<T: Table> Worker<T> {
         (self.work.entry, self.work.from_trunk, self.work.epoch) = (entry, from_trunk, epoch);
         // The gateway looks names up while it finishes a burst, so its bursts are finished one by one.
         let may_wait = self.work.burst.is_full() && self.router.is_none();
+        if let Some(acl) = &self.ports[entry].acl {
+            let (refused, reasons) = acl.judge(&self.work.burst);
+            if refused != 0 {
+                self.refuse(refused, &reasons);
+                if self.work.burst.is_empty() {
+                    return;
+                }
+            }
+        }
         let is_checked = self.begin_sources(&plane);
         self.work.plane = Some(plane);
         if is_checked && may_wait {

@@ -169,7 +169,7 @@ impl<T: Table> Worker<T> {
 
     /// Drops the frames `wrong` of the burst, and counts them by their reasons.
     #[inline(never)]
-    fn refuse(&mut self, wrong: u32, reasons: &[DropReason; BURST]) {
+    pub(super) fn refuse(&mut self, wrong: u32, reasons: &[DropReason; BURST]) {
         for (i, packet) in std::mem::take(&mut self.work.burst).into_iter().enumerate() {
             if wrong >> i & 1 == 0 {
                 self.work.burst.push(packet);

@@ -8,6 +8,7 @@ use fib::action::{Action, PortId};
 use fib::designs::Burst;
 use fib::name::{Name, NameKind};
 use fib::replica::Exact;
+use fibula_switch::acl::AccessList;
 use fibula_switch::counters::{Counts, DropReason};
 use fibula_switch::dataplane::{Monitor, PortSpec, Settings, build};
 use fibula_switch::plane::PlaneWriter;
@@ -19,6 +20,7 @@ use lookup::hash::{Family, Hasher, SecretKey};
 use lookup::othello::{Othello, OthelloQuery, Settings as TableSettings};
 use lookup::traits::{BatchReader, Control, Query};
 use netio::backend::loopback::{self, Loopback};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a test waits for what must come.
@@ -88,24 +90,36 @@ impl Rig {
     }
 
     pub fn without_fib(kind: NameKind, settings: &Settings) -> Self {
-        Self::without_fib_or_trust(kind, settings, CheckSource::Off)
+        Self::without_fib_or_trust(kind, settings, CheckSource::Off, None)
     }
 
     /// Host ports check the sources of frames.
     pub fn with_check(kind: NameKind, settings: &Settings, check_source: CheckSource) -> Self {
-        let mut rig = Self::without_fib_or_trust(kind, settings, check_source);
+        let mut rig = Self::without_fib_or_trust(kind, settings, check_source, None);
         rig.publish_fib();
         rig
     }
 
-    fn without_fib_or_trust(kind: NameKind, settings: &Settings, check_source: CheckSource) -> Self {
+    /// All ports have an access list; at trunks it is not used.
+    pub fn with_acl(kind: NameKind, settings: &Settings, check_source: CheckSource, acl: Arc<AccessList>) -> Self {
+        let mut rig = Self::without_fib_or_trust(kind, settings, check_source, Some(acl));
+        rig.publish_fib();
+        rig
+    }
+
+    fn without_fib_or_trust(
+        kind: NameKind,
+        settings: &Settings,
+        check_source: CheckSource,
+        acl: Option<Arc<AccessList>>,
+    ) -> Self {
         let (mut ends, mut specs) = (vec![], vec![]);
         let mut roles =
             vec![(HOST_1, Role::Host), (HOST_2, Role::Host), (TRUNK_8, Role::Trunk), (TRUNK_9, Role::Trunk)];
         roles.extend(settings.gateway.as_ref().map(|_| (OUTSIDE_3, Role::Outside)));
         for (id, role) in roles {
             let (near, far) = loopback::pair(&format!("port{id}"), "far", &loopback::Settings::default()).unwrap();
-            specs.push(PortSpec { check_source, ..PortSpec::new(id, role, near) });
+            specs.push(PortSpec { check_source, acl: acl.clone(), ..PortSpec::new(id, role, near) });
             ends.push((id, far));
         }
         let (mut workers, monitor, mut writer) = build(settings, specs).unwrap();

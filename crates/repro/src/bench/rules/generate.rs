@@ -148,6 +148,16 @@ pub fn generate(kind: Kind, n: usize, seed: u64) -> Vec<Rule> {
     rules
 }
 
+/// A rule as a line of ClassBench.
+pub(crate) fn classbench(rule: &Rule) -> String {
+    let prefix = |prefix: Prefix| format!("{}/{}", prefix.v4(), prefix.len());
+    let ports = |ports: &RangeInclusive<u16>| format!("{} : {}", ports.start(), ports.end());
+    let (protocol, mask) = rule.protocol.map_or((0, 0), |protocol| (protocol, 0xFF));
+    let [source, destination] = [rule.source, rule.destination].map(prefix);
+    let [from, to] = [&rule.source_ports, &rule.destination_ports].map(ports);
+    format!("@{source} {destination} {from} {to} {protocol:#04x}/{mask:#04X}")
+}
+
 /// `n` flows, each of a random rule: any address, port and protocol of it.
 pub fn flows(rules: &[Rule], n: usize, seed: u64) -> Vec<Fields> {
     let mut random = Random::new(seed ^ 0x666c_6f77);

@@ -4,7 +4,7 @@
 //! one of a random rule, which an earlier rule may hide. Before the timed runs every contestant answers all flows, and its
 //! answers are compared one by one with those of the first contestant.
 
-mod generate;
+pub(crate) mod generate;
 mod rte;
 mod sides;
 

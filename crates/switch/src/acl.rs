@@ -1,0 +1,310 @@
+//! Access lists at ports: which frames from a host, or from outside, may enter.
+//!
+//! The first rule of the list that matches a packet decides, and what no rule matches is dropped.
+//!
+//! | frame | |
+//! |---|---|
+//! | IPv4, IPv6 | by addresses, protocol, and the ports of TCP, UDP, UDP-Lite, DCCP and SCTP (0 for others), of the packet itself: an ICMP error is not what it quotes |
+//! | a later fragment | it has no ports: dropped, unless all rules are over addresses alone |
+//! | ARP, neighbour discovery (hop limit 255) | enters: [`source`](crate::source) checks it |
+//! | to a group | enters: it is answered or dropped, never forwarded |
+//! | anything else, more than two VLAN tags, too many extension headers | dropped |
+//!
+//! A list is a file, as `fibula rules` reads it ([`fib::rules`]). It is read again when it changes, and replaced whole: a
+//! burst is judged by one list, before or after. A list that is wrong leaves the one before it in use.
+//! Cost: of a burst, one lookup in [`lookup::rules`] for each version of IP; nothing at ports without a list.
+//! Limits: what leaves by a port is not judged; connections are the matter of [`flow`](crate::flow).
+
+use crate::counters::DropReason;
+use crate::parse::{Network, ether_type, network};
+use crate::shim;
+use api::config::Stamp;
+use arc_swap::ArcSwap;
+use fib::rules::{self, AnyFlow, RuleTable, RuleTableError};
+use lookup::rules::{ALL_PORTS, Flow};
+use lookup::traits::Query;
+use netio::{BURST, Counter, Packet};
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+/// The most bytes of a list.
+const MAX_BYTES: u64 = 256 << 20;
+
+const ARP: u16 = 0x0806;
+const IPV4: u16 = 0x0800;
+const IPV6: u16 = 0x86dd;
+const ICMPV6: u8 = 58;
+
+/// Why a list cannot be used. The text of an error begins with the file.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AclError {
+    /// It cannot be read.
+    #[error(
+        "cannot read {path}: {source}; an access list is a file of rules, such as `permit tcp to 10.0.0.9 port 443`"
+    )]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// It has more bytes than are read.
+    #[error("{0} has more than {MAX_BYTES} bytes; is it an access list?")]
+    TooLong(PathBuf),
+    /// A line is wrong.
+    #[error("{}:{}: {}", path.display(), error.line, error.reason)]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// The line, and what is wrong.
+        error: rules::RuleListError,
+    },
+    /// The rules cannot be held.
+    #[error("{path}: {source}")]
+    Table {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: RuleTableError,
+    },
+}
+
+/// Rules that are in use.
+struct Rules {
+    table: RuleTable,
+    /// Whether the rule of each number lets in. Number 0, no rule, does not.
+    permits: Vec<bool>,
+    /// Whether all rules are over addresses alone.
+    only_addresses: bool,
+}
+
+/// A list, as all workers share it.
+pub struct AccessList {
+    path: PathBuf,
+    rules: ArcSwap<Rules>,
+    read: Mutex<LastRead>,
+}
+
+struct LastRead {
+    /// Of the file whose rules are in use, or that was refused.
+    stamp: Option<Stamp>,
+    /// As it was when it was looked at.
+    seen: Option<Stamp>,
+    at: SystemTime,
+    error: Option<String>,
+}
+
+/// A list at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AclStatus {
+    /// Its file.
+    pub path: PathBuf,
+    /// The rules in use.
+    pub rules: usize,
+    /// When they were read.
+    pub read_at: SystemTime,
+    /// Why the file as it is now is not in use.
+    pub error: Option<String>,
+}
+
+impl std::fmt::Debug for AccessList {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AccessList").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl Rules {
+    fn read(path: &Path) -> Result<Self, AclError> {
+        let mut text = String::new();
+        let read = File::open(path).and_then(|file| file.take(MAX_BYTES + 1).read_to_string(&mut text));
+        let bytes = read.map_err(|source| AclError::Read { path: path.to_owned(), source })?;
+        if bytes as u64 > MAX_BYTES {
+            return Err(AclError::TooLong(path.to_owned()));
+        }
+        Self::parse(path, &text)
+    }
+
+    fn parse(path: &Path, text: &str) -> Result<Self, AclError> {
+        let path = || path.to_owned();
+        let list = rules::parse(text).map_err(|error| AclError::Line { path: path(), error })?;
+        let mut permits = vec![false];
+        for rule in &list {
+            permits.push(match &rule.action[..] {
+                "permit" | "allow" => true,
+                "deny" | "drop" => false,
+                other => {
+                    let reason = format!("`{other}` says not whether packets enter: write permit or deny");
+                    return Err(AclError::Line {
+                        path: path(),
+                        error: rules::RuleListError { line: rule.line, reason },
+                    });
+                }
+            });
+        }
+        let is_over_addresses = |rule: &lookup::rules::Rule| {
+            rule.protocol.is_none()
+                && [&rule.source_ports, &rule.destination_ports].iter().all(|&ports| *ports == ALL_PORTS)
+        };
+        let only_addresses = list.iter().all(|listed| is_over_addresses(&listed.rule));
+        let table = RuleTable::build(&list).map_err(|source| AclError::Table { path: path(), source })?;
+        Ok(Self { table, permits, only_addresses })
+    }
+}
+
+impl AccessList {
+    /// Reads a list.
+    /// # Errors
+    /// [`AclError`].
+    pub fn open(path: &Path) -> Result<Arc<Self>, AclError> {
+        let stamp = Stamp::of(path);
+        Ok(Self::of(path, Rules::read(path)?, stamp))
+    }
+
+    /// A list that is in no file.
+    /// # Errors
+    /// [`AclError`].
+    pub fn of_text(text: &str) -> Result<Arc<Self>, AclError> {
+        let path = Path::new("");
+        Ok(Self::of(path, Rules::parse(path, text)?, None))
+    }
+
+    fn of(path: &Path, rules: Rules, stamp: Option<Stamp>) -> Arc<Self> {
+        let read = Mutex::new(LastRead { stamp, seen: stamp, at: SystemTime::now(), error: None });
+        Arc::new(Self { path: path.to_owned(), rules: ArcSwap::from_pointee(rules), read })
+    }
+
+    /// Reads the file again if it is another than the one that was read last. Call it again and again: a file is read only
+    /// when it was the same twice, so not while it is being written. Returns whether its rules are new in use.
+    /// # Errors
+    /// [`AclError`], once for each file; the rules before stay in use.
+    pub fn reload(&self) -> Result<bool, AclError> {
+        let now = Stamp::of(&self.path);
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        if now != std::mem::replace(&mut read.seen, now) || now == read.stamp {
+            return Ok(false);
+        }
+        read.stamp = now;
+        let rules = Rules::read(&self.path).inspect_err(|error| read.error = Some(error.to_string()))?;
+        self.rules.store(Arc::new(rules));
+        (read.at, read.error) = (SystemTime::now(), None);
+        Ok(true)
+    }
+
+    /// What is in use.
+    pub fn status(&self) -> AclStatus {
+        let read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let rules = self.rules.load().table.len();
+        AclStatus { path: self.path.clone(), rules, read_at: read.at, error: read.error.clone() }
+    }
+}
+
+/// What a port's list let in, and what not. One worker writes it.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct AclCounters {
+    pub(crate) permitted: Counter,
+    pub(crate) denied: Counter,
+}
+
+/// A list at one worker's end of a port.
+pub(crate) struct PortAcl {
+    pub(crate) list: Arc<AccessList>,
+    pub(crate) counters: Arc<AclCounters>,
+}
+
+impl PortAcl {
+    /// The frames of a burst that may not enter, as a bit each, and why.
+    pub(crate) fn judge(&self, burst: &[Packet]) -> (u32, [DropReason; BURST]) {
+        let rules = self.list.rules.load();
+        let (mut refused, mut reasons) = (0, [DropReason::Acl; BURST]);
+        let mut v4 = Asked::<1>::new();
+        let mut v6 = Asked::<4>::new();
+        let mut judged = 0;
+        for (i, packet) in burst.iter().enumerate() {
+            match read(packet.frame(), rules.only_addresses) {
+                Ok(None) => continue,
+                Ok(Some(AnyFlow::V4(flow))) => v4.push(i, flow),
+                Ok(Some(AnyFlow::V6(flow))) => v6.push(i, flow),
+                Err(reason) => {
+                    refused |= 1 << i;
+                    reasons[i] = reason;
+                }
+            }
+            judged += 1;
+        }
+        let is_denied = |value: u64| !rules.permits[value as usize];
+        refused |= v4.refused(rules.table.v4(), is_denied) | v6.refused(rules.table.v6(), is_denied);
+        let denied = u64::from(refused.count_ones());
+        self.counters.denied.add(denied);
+        self.counters.permitted.add(judged - denied);
+        (refused, reasons)
+    }
+}
+
+/// Flows of a burst to look up.
+struct Asked<const W: usize> {
+    n: usize,
+    flows: [Flow<W>; BURST],
+    owners: [u8; BURST],
+}
+
+impl<const W: usize> Asked<W> {
+    fn new() -> Self {
+        Self { n: 0, flows: [Flow::default(); BURST], owners: [0; BURST] }
+    }
+
+    fn push(&mut self, owner: usize, flow: Flow<W>) {
+        (self.flows[self.n], self.owners[self.n]) = (flow, owner as u8);
+        self.n += 1;
+    }
+
+    fn refused(&self, table: &lookup::rules::RulesQuery<W>, is_denied: impl Fn(u64) -> bool) -> u32 {
+        if self.n == 0 {
+            return 0;
+        }
+        let mut values = [0; BURST];
+        table.lookup_batch(&self.flows[..self.n], &mut values[..self.n]);
+        let one = |(&owner, &value)| u32::from(is_denied(value)) << owner;
+        self.owners.iter().zip(&values[..self.n]).map(one).fold(0, |all, one| all | one)
+    }
+}
+
+/// What a list is asked about a frame; none if it enters anyway.
+fn read(frame: &[u8], only_addresses: bool) -> Result<Option<AnyFlow>, DropReason> {
+    // A frame without a whole header is dropped as such later.
+    if frame.len() < shim::AT + 2 || frame[0] & 1 != 0 {
+        return Ok(None);
+    }
+    let kind = ether_type(frame, shim::AT)?.0;
+    match kind {
+        ARP => return Ok(None),
+        IPV4 | IPV6 => {}
+        _ => return Err(DropReason::Acl),
+    }
+    let ip = network(frame, shim::AT)?;
+    let transport = ip.transport()?;
+    if transport.ends_in_extension() {
+        return Err(DropReason::Acl);
+    }
+    if let Network::V6(header) = ip
+        && transport.protocol == ICMPV6
+        && !transport.later_fragment
+        && header[7] == 255
+        && matches!(transport.payload.first(), Some(133..=136))
+    {
+        return Ok(None);
+    }
+    let ports = if transport.later_fragment {
+        if !only_addresses {
+            return Err(DropReason::Fragment);
+        }
+        [0; 4]
+    } else {
+        transport.ports()?
+    };
+    Ok(AnyFlow::new(transport.addresses, transport.protocol, ports))
+}
