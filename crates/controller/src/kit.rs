@@ -289,9 +289,13 @@ impl Shell {
         Answer(answer)
     }
 
-    /// Begins to verify a switch. None while nothing is made for it, or another verification is waited for.
+    /// Begins to verify a switch. None while nothing is made for it, it does not have the answer to its report, or another
+    /// verification is waited for.
     pub fn verify(&self, stream: &Stream) -> Option<Verifying> {
         let before = crate::verify::parts(&self.network().held(stream.node())?);
+        if !stream.session.is_reconciled() {
+            return None;
+        }
         Some(Verifying { before, answer: stream.session.verify()? })
     }
 

@@ -66,6 +66,8 @@ struct Queue {
     held_back: Vec<Bytes>,
     /// Whether an answer to a report is being queued.
     answering: bool,
+    /// The sequence of the last message of the latest answer; none if it was given up.
+    answer_end: Option<u64>,
     /// Why the switch refuses what it is sent, and the reports that were answered before it said so.
     stuck: Option<(String, u64)>,
     /// (sequence, change) of each message that is not acknowledged.
@@ -110,6 +112,7 @@ impl Session {
                 unqueued: VecDeque::new(),
                 held_back: Vec::new(),
                 answering: false,
+                answer_end: None,
                 stuck: None,
                 in_flight: VecDeque::new(),
             }),
@@ -210,6 +213,14 @@ impl Session {
         queue.serves_all_made() && self.backlog_bytes.load(Relaxed) == 0
     }
 
+    /// Whether the switch has acknowledged the whole answer to its last report. Until then its versions may count changes
+    /// that this controller does not know, such as those after the backup that its store was set back to.
+    pub(crate) fn is_reconciled(&self) -> bool {
+        let queue = self.lock();
+        let is_acked = queue.answer_end.is_some_and(|end| end <= *self.acked.borrow());
+        is_acked && !queue.answering && queue.answered == queue.taken
+    }
+
     /// Whether an acknowledgement is to come.
     pub(crate) fn awaits_acknowledgement(&self) -> bool {
         !self.lock().in_flight.is_empty()
@@ -240,6 +251,7 @@ impl Session {
         queue.answered = if mistaken(Mistake::ReportsMiscounted) { queue.answered + 1 } else { queue.taken };
         queue.covered = change;
         queue.answering = true;
+        queue.answer_end = Some(0);
         // The switch takes in nothing that was sent before it asked. Acknowledging a part of the answer, it says nothing of
         // these changes: the rest of the answer may bring them.
         queue.in_flight.iter_mut().for_each(|(_, change)| *change = 0);
@@ -257,8 +269,9 @@ impl Session {
         let change = queue.covered;
         let len = message.len();
         self.backlog_bytes.fetch_add(len + MESSAGE_OVERHEAD, Relaxed);
-        if self.enqueue(&mut queue, message, change).is_none() {
-            self.release(len);
+        match self.enqueue(&mut queue, message, change) {
+            None => self.release(len),
+            end => queue.answer_end = end,
         }
     }
 
@@ -275,6 +288,7 @@ impl Session {
     pub(crate) fn give_up_answer(&self) {
         let mut queue = self.lock();
         queue.answering = false;
+        queue.answer_end = None;
         // The switch does not have the state after that change, even if it acknowledges these.
         let answer = queue.covered;
         queue.in_flight.iter_mut().filter(|(_, change)| *change == answer).for_each(|(_, change)| *change = 0);

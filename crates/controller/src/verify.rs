@@ -1,9 +1,12 @@
 //! Compares what a switch serves with what the controller says: digests that the switch computes again from its memory.
 //!
 //! The network changes meanwhile. So the controller's digests are read before and after the switch computes its own, and
-//! a part is compared at a version that both sides have had. Parts that have no such version are asked for again.
+//! a part is compared at a version that both sides have had. Parts that have no such version are asked for again. A
+//! version says something only once the switch has all that the controller answered to its report: before, it may be one
+//! of changes that the controller's store was set back from.
 
 use crate::north::North;
+use crate::session::Session;
 use api::seam::{Mistake, mistaken};
 use api::v1::{VerifiedPart, VerifySwitchReply};
 use fib::messages::{Held, Report};
@@ -32,13 +35,16 @@ impl North {
         })?;
         let mut damage = Vec::new();
         for _ in 0..ROUNDS {
-            let before = self.held(node).await?;
-            let theirs = self.held_by_switch(name, node, &mut damage).await?;
-            let after = self.held(node).await?;
-            if let (Some(before), Some(after)) = (before, after)
-                && let Some(parts) = compare(&before, &theirs, &after)
-            {
-                return Ok(VerifySwitchReply { parts, damage });
+            let session = self.shared.session(node).ok_or_else(|| gone(name))?;
+            if session.is_reconciled() {
+                let before = self.held(node).await?;
+                let theirs = held_by_switch(name, &session, &mut damage).await?;
+                let after = self.held(node).await?;
+                if let (Some(before), Some(after)) = (before, after)
+                    && let Some(parts) = compare(&before, &theirs, &after)
+                {
+                    return Ok(VerifySwitchReply { parts, damage });
+                }
             }
             #[expect(clippy::disallowed_methods, reason = "the switch gets time to catch up")]
             tokio::time::sleep(PAUSE).await;
@@ -53,25 +59,27 @@ impl North {
     async fn held(&self, node: NodeId) -> Result<Option<Parts>, Status> {
         self.read(move |state| state.network.held(node).as_ref().map(parts)).await
     }
+}
 
-    /// What the switch has by its own account.
-    async fn held_by_switch(&self, name: &str, node: NodeId, damage: &mut Vec<String>) -> Result<Parts, Status> {
+/// What the switch has by its own account.
+async fn held_by_switch(name: &str, session: &Session, damage: &mut Vec<String>) -> Result<Parts, Status> {
+    let answer = session.verify().ok_or_else(|| {
         let name = clip(name);
-        let gone = || Status::failed_precondition(format!("switch `{name}` is not connected; start it and try again"));
-        let session = self.shared.session(node).ok_or_else(gone)?;
-        let answer = session.verify().ok_or_else(|| {
-            Status::unavailable(format!("switch `{name}` is being verified, or its stream has ended; try again"))
-        })?;
-        let answer = tokio::time::timeout(PATIENCE, answer).await.map_err(|_| {
-            let seconds = PATIENCE.as_secs();
-            Status::deadline_exceeded(format!("switch `{name}` has not answered within {seconds} s; try again"))
-        })?;
-        let verified = answer.map_err(|_| gone())?;
-        damage.extend(verified.damage);
-        let report = crate::south::decode(&verified.report)
-            .map_err(|reason| Status::internal(format!("the report of switch `{name}` is malformed: {reason}")))?;
-        Ok(parts(&report))
-    }
+        Status::unavailable(format!("switch `{name}` is being verified, or its stream has ended; try again"))
+    })?;
+    let answer = tokio::time::timeout(PATIENCE, answer).await.map_err(|_| {
+        let (name, seconds) = (clip(name), PATIENCE.as_secs());
+        Status::deadline_exceeded(format!("switch `{name}` has not answered within {seconds} s; try again"))
+    })?;
+    let verified = answer.map_err(|_| gone(name))?;
+    damage.extend(verified.damage);
+    let report = crate::south::decode(&verified.report)
+        .map_err(|reason| Status::internal(format!("the report of switch `{}` is malformed: {reason}", clip(name))))?;
+    Ok(parts(&report))
+}
+
+fn gone(name: &str) -> Status {
+    Status::failed_precondition(format!("switch `{}` is not connected; start it and try again", clip(name)))
 }
 
 pub(crate) fn parts(report: &Report) -> Parts {

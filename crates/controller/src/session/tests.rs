@@ -233,3 +233,30 @@ async fn messages_say_how_many_reports_the_switch_sent_before_they_were_made() {
     send_image(&session, image(), 3);
     assert_eq!(outbox.next().await.unwrap().answered, 3, "both are answered");
 }
+
+/// A switch that comes to a controller whose store was set back has versions of changes that this controller never made.
+#[test]
+fn versions_of_a_switch_say_nothing_until_it_has_the_answer_to_its_report() {
+    let (session, _outbox) = Session::new(NodeId(1), 1 << 20);
+    assert!(!session.is_reconciled(), "its hello is not answered");
+    session.begin_answer(7);
+    [&b"a"[..], b"b"].into_iter().for_each(|message| session.answer(Bytes::from_static(message)));
+    assert!(!session.is_reconciled(), "more may come");
+    session.end_answer();
+    send(&session, MESSAGE, 8).unwrap();
+    session.acknowledge(1);
+    assert!(!session.is_reconciled(), "the answer has two messages");
+    session.acknowledge(2);
+    assert!(session.is_reconciled(), "what is not acknowledged is of this controller");
+    report(&session);
+    assert!(!session.is_reconciled(), "it asks again");
+    session.begin_answer(8);
+    session.end_answer();
+    assert!(session.is_reconciled(), "it lacked nothing");
+    report(&session);
+    session.begin_answer(8);
+    session.answer(Bytes::from_static(b"c"));
+    session.give_up_answer();
+    session.acknowledge(4);
+    assert!(!session.is_reconciled(), "a part of an answer is none");
+}
