@@ -79,7 +79,7 @@ fn text(len: usize, index: u32) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn exact_designs_serve_texts_of_any_length() {
-    for design in ["cuckoo", "ogw", "bgw", "sorted"] {
+    for design in ["cuckoo", "ogw", "bgw", "sorted", "tss"] {
         let site = Site::of_kind("text", &format!("gateway_design = \"{design}\"\n"));
         let _controller = site.start();
         let mut client = site.client().await;

@@ -74,6 +74,7 @@ pub use sorted::SORTED;
 pub use summary_cache::SUMMARY_CACHE;
 pub use table::{Reader, Table, TableError};
 pub use tss::TSS;
+pub(crate) use tss::fits_fields;
 
 pub(crate) use bloom::filters;
 pub(crate) use control::{Emitted, FibControl, Lacking, ViewUpdates};

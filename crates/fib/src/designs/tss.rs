@@ -1,25 +1,23 @@
-//! Tuple Space Search with one tuple: flat names are exact rules.
+//! Tuple Space Search over flat names: each is an exact rule, so there is one tuple.
 //!
-//! For rules with prefixes and wildcards see `lookup::tuple_space`; names need none, so this is what a packet
-//! classifier costs as a FIB.
-//! Cost: two buckets per lookup, 202 bits per name at load 0.95. The fields hold names of up to 13 bytes whole. For a
-//! kind with longer names (five-tuples of IPv6 among them) they hold the digests.
-//! Alien names are dropped, except for digests that are equal by chance: n in 2^64.
+//! For rules with prefixes, ranges and wildcards see `lookup::rules`, or `lookup::tuple_space` for the structure of the
+//! papers; names need none, so this is what a packet classifier costs as a FIB.
+//! Cost: two buckets per lookup, 202 bits per name at load 0.95 for names that fit the fields of a five-tuple of IPv4, 13
+//! bytes. One tuple is one hash table. So longer names, five-tuples of IPv4 and IPv6 together among them, are whole in the
+//! table of [`cuckoo`](super::cuckoo), which has nothing more for them.
+//! Alien names are all dropped.
 //! Source: Table I of "Memory-efficient and Ultra-fast Network Lookup and Forwarding using Othello Hashing".
 
 use super::keys::NameLayout;
-use super::{Aliens, Design, Halves, Spec, Structure};
+use super::{Aliens, CUCKOO, Design, Halves, Spec, Structure};
 use crate::name::NameKind;
-use lookup::alien::Digested;
-use lookup::alien::keyed::{self, DigestWords};
-use lookup::traits::SettingsOf;
 use lookup::tuple_space::{Settings, TupleSpaceSkeleton};
 
 /// Exact rules in one tuple.
 pub static TSS: Design = Design {
     name: "tss",
     summary: "Tuple Space Search: names as exact rules over the fields of a five-tuple",
-    aliens,
+    aliens: |_, _| Aliens::Dropped,
     fingerprint_bits: |_| 0,
     widened: |_, _, least| least,
     fingerprints: |_| 0..=0,
@@ -31,42 +29,26 @@ pub static TSS: Design = Design {
     },
 };
 
-/// Names that the fields hold whole leave no room for an alien; of digests, one may be equal by chance.
-fn aliens(spec: &Spec, _: u32) -> Aliens {
-    match holds_whole(spec.kind) {
-        true => Aliens::Dropped,
-        false => Aliens::DroppedBut { rate: spec.max_names as f64 * (-64f64).exp2() },
-    }
-}
-
-/// Bytes of the fields of a five-tuple.
+/// Bytes of the fields of a five-tuple of IPv4.
 const FIELD_BYTES: u8 = 13;
 
-/// Whether the fields hold names of this kind whole.
-pub(crate) fn holds_whole(kind: NameKind) -> bool {
+/// Whether names of this kind fit the fields.
+pub(crate) fn fits_fields(kind: NameKind) -> bool {
     NameLayout::of(kind).bytes <= FIELD_BYTES
 }
 
-/// The halves for names that fit the fields, or for their digests.
-fn halves(spec: &Spec) -> Halves {
-    if holds_whole(spec.kind) { Halves::of::<Whole>() } else { Halves::of::<Digests>() }
+static OF_FIELDS: Halves = Halves::of::<Fields>();
+
+fn halves(spec: &Spec) -> &'static Halves {
+    if fits_fields(spec.kind) { &OF_FIELDS } else { &CUCKOO.halves }
 }
 
-struct Whole;
+/// Names in the fields.
+struct Fields;
 
-impl Structure for Whole {
+impl Structure for Fields {
     type Skeleton = TupleSpaceSkeleton<u32>;
     fn settings(spec: &Spec) -> Settings {
         Settings::new(spec.value_bits, 0, spec.max_names, spec.family, &spec.key)
-    }
-}
-
-/// For names that do not fit the fields: their digests do.
-struct Digests;
-
-impl Structure for Digests {
-    type Skeleton = Digested<TupleSpaceSkeleton<u32>, 2>;
-    fn settings(spec: &Spec) -> SettingsOf<Self::Skeleton> {
-        keyed::Settings { table: Whole::settings(spec), map: DigestWords }
     }
 }

@@ -10,7 +10,7 @@
 pub use super::demand::Demand;
 use super::lines::expected_lines;
 use super::{Bfw, Cfw, Cuckoo, Ofw, Symbols, mcq};
-use crate::designs::{self, Aliens, Design, NameLayout, Spec};
+use crate::designs::{self, Design, NameLayout, Spec};
 use lookup::bloom_fib;
 use lookup::hash::{Family, SecretKey};
 use lookup::line::Trade;
@@ -39,8 +39,6 @@ const OGW: (u32, f64) = (16, 1.14);
 const MAX_COUNTERS: f64 = 8192.0;
 /// Bits of the fields of a five-tuple, which Tuple Space Search compares, and of a slot that holds them.
 const TSS_BITS: (u32, f64) = (104, 192.0);
-/// Bits of a digest.
-const DIGEST_BITS: u32 = 64;
 
 /// What a change of one name costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -500,21 +498,14 @@ fn orthogonal(demand: &Demand) -> Figures {
     }
 }
 
-/// Names as exact rules over the fields of a five-tuple: one tuple, and so one cuckoo table. For names that do not fit,
-/// the fields hold their digests, of which one in 2^64 is that of an alien.
+/// Names as exact rules: one tuple, and so one cuckoo table, over the fields of a five-tuple if the names fit them.
 fn tss(demand: &Demand) -> Figures {
-    let (fields, slot) = TSS_BITS;
-    match spec(demand, &designs::TSS).spec.aliens() {
-        Aliens::Dropped => {
-            let s = Symbols { l_k: fields, ..demand.symbols() };
-            Figures { design: "tss", ..of_cuckoo("1 tuple".into(), s, slot) }
-        }
-        _ => {
-            let s = Symbols { l_k: DIGEST_BITS, ..demand.symbols() };
-            let fp = (s.n_k * (-f64::from(DIGEST_BITS)).exp2()).min(1.0);
-            Figures { design: "tss", fp, ..of_cuckoo("1 tuple, digests".into(), s, slot) }
-        }
+    if !designs::fits_fields(demand.kind) {
+        return Figures { design: "tss", parameters: "1 tuple".into(), ..cuckoo(demand) };
     }
+    let (fields, slot) = TSS_BITS;
+    let s = Symbols { l_k: fields, ..demand.symbols() };
+    Figures { design: "tss", ..of_cuckoo("1 tuple".into(), s, slot) }
 }
 
 /// A design with checksums beside its actions: the same with wider values.
@@ -603,7 +594,7 @@ mod tests {
     fn memory_does_not_depend_on_the_length_of_names_where_none_are_kept() {
         let long = Demand { kind: NameKind::Fixed(64), ..demand() };
         for (short, long) in all(&demand()).into_iter().zip(all(&long)) {
-            let keeps_names = ["ogw", "cuckoo", "bgw", "sorted"].contains(&short.design);
+            let keeps_names = ["ogw", "cuckoo", "bgw", "sorted", "tss"].contains(&short.design);
             assert_eq!(short.built_bits < long.built_bits, keeps_names, "{}", short.design);
         }
     }

@@ -1,8 +1,8 @@
-//! Adapts a table to another key type: a table of digests to full names, or a table of words to digests.
+//! Adapts a table to another key type: a table of digests to full names.
 //!
-//! [`Named`] puts an exact filter of names in front of a compact table; [`Digested`] does the reverse.
+//! [`Named`] puts an exact filter of names in front of a compact table.
 //!
-//! Cost: the key conversion only; [`Named`] hashes each name once more than the filter does. Equal digests: the table
+//! Cost: the key conversion only, which hashes each name once more than the filter does. Equal digests: the table
 //! cannot distinguish two names with one digest. The owner of the names must prevent that (a RIB refuses the second
 //! name and rekeys).
 
@@ -72,31 +72,8 @@ impl<const W: usize> KeyMap for NameHash<W> {
     }
 }
 
-/// Maps digests to names of `W` words: the digest, then zeros.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DigestWords<const W: usize>;
-
-impl<const W: usize> KeyMap for DigestWords<W> {
-    type From = Digest;
-    type To = [u64; W];
-
-    #[inline]
-    fn map(&self, digest: Digest) -> [u64; W] {
-        std::array::from_fn(|word| if word == 0 { digest.0 } else { 0 })
-    }
-
-    #[inline]
-    fn burst<R>(&self, digests: &[Digest], look_up: impl FnOnce(&[[u64; W]]) -> R) -> R {
-        let mut names = [[0; W]; BURST];
-        names.iter_mut().zip(digests).for_each(|(name, &digest)| *name = self.map(digest));
-        look_up(&names[..digests.len()])
-    }
-}
-
 /// A table of digests, looked up by names of `W` words.
 pub type Named<C, const W: usize> = Keyed<C, NameHash<W>>;
-/// A table of names of `W` words, looked up by digests.
-pub type Digested<C, const W: usize> = Keyed<C, DigestWords<W>>;
 
 /// A skeleton with another key type.
 pub struct Keyed<S: Skeleton, M> {

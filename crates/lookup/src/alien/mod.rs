@@ -26,4 +26,4 @@ pub mod keyed;
 pub use bloom_set::{BloomSet, BloomSetQuery};
 pub use checked::{Checked, CheckedQuery};
 pub use filtered::{Filter, Filtered, FilteredQuery};
-pub use keyed::{Digested, Keyed, KeyedQuery, Named};
+pub use keyed::{Keyed, KeyedQuery, Named};

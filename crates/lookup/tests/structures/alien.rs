@@ -2,8 +2,8 @@
 //! removed names.
 
 use fibula_lookup::alien::checked::{self, Checksum, Marked};
-use fibula_lookup::alien::keyed::{self, DigestWords, NameHash};
-use fibula_lookup::alien::{BloomSet, Checked, Digested, Filter, Filtered, Named, bloom_set, filtered};
+use fibula_lookup::alien::keyed::{self, NameHash};
+use fibula_lookup::alien::{BloomSet, Checked, Filter, Filtered, Named, bloom_set, filtered};
 use fibula_lookup::bloom::{Blocked, Layout, Partitioned, Standard};
 use fibula_lookup::cuckoo::exact::{self, CuckooSkeleton};
 use fibula_lookup::hash::{Digest, Family, SecretKey, mix64};
@@ -124,11 +124,6 @@ fn tables_conform_behind_an_exact_filter_of_names() {
     let seed = seed();
     let table = filtered::<Exact, Named<Values, 1>>(exact(2_000, seed), named(othello(4, 2_000, seed), seed));
     conforms(table, Names::exact().in_bytes(), name, 900, 60_000, seed);
-    // Of digests, as names of 8 bytes.
-    let table = exact::Settings::new(8, 1, 200, Family::MulAdd, &key(seed));
-    let filter = keyed::Settings { table, map: DigestWords };
-    let digests = filtered::<Digested<Exact, 1>, Values>(filter, othello(4, 200, seed));
-    conforms(digests, Names::exact().in_bytes(), digest, 90, 20_000, seed);
 }
 
 #[test]
