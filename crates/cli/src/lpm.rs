@@ -208,10 +208,11 @@ fn answer(tables: &PrefixFile, text: &str, place: &str) -> anyhow::Result<Answer
 }
 
 fn shown(tables: &PrefixFile, file_bytes: u64) -> [Shown; 2] {
+    let behind_filter = if tables.pushed == Some(Pushed::Few) { "bloom-pushed" } else { "bloom" };
     let row = |table, prefixes, parts| {
         let (design, [top, chunks, leaves, filter, hash_table]) = match parts {
             Parts::Trie { top, chunks, leaves } => ("trie", [Some(top), Some(chunks), Some(leaves), None, None]),
-            Parts::Bloom { filter, table } => ("bloom", [None, None, None, Some(filter), Some(table)]),
+            Parts::Bloom { filter, table } => (behind_filter, [None, None, None, Some(filter), Some(table)]),
         };
         Shown {
             table,

@@ -198,7 +198,12 @@ fn cell(value: &Value) -> String {
         Value::Bool(false) => "no".to_owned(),
         Value::Number(n) if n.is_f64() => {
             let x = n.as_f64().unwrap_or_default();
-            if x.abs() >= 100.0 { format!("{x:.0}") } else { format!("{x:.3}") }
+            match x.abs() {
+                100.0.. => format!("{x:.0}"),
+                // A rate of 1e-9 is not 0.
+                y if y < 0.001 && y > 0.0 => format!("{x:.1e}"),
+                _ => format!("{x:.3}"),
+            }
         }
         other => other.to_string(),
     }
@@ -220,6 +225,12 @@ mod tests {
         let rows = [Row { name: "s1", n_names: 5, up: true }, Row { name: "seattle", n_names: 12_000, up: false }];
         let values: Vec<Value> = rows.iter().map(|r| serde_json::to_value(r).unwrap()).collect();
         assert_eq!(table(&values), "name     n names  up\ns1             5  yes\nseattle    12000  no\n");
+    }
+
+    #[test]
+    fn small_shares_are_not_nothing() {
+        let shown = [0.0, 5e-4, 0.001, -2e-9, 0.25, 99.9994, 1234.5].map(|x: f64| cell(&x.into()));
+        assert_eq!(shown, ["0.000", "5.0e-4", "0.001", "-2.0e-9", "0.250", "99.999", "1234"]);
     }
 
     #[test]

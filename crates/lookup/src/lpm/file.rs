@@ -37,6 +37,8 @@ pub const FORMAT: u16 = 2;
 pub struct PrefixFile {
     /// Names of the next hops, from number 1 on.
     pub hops: Vec<String>,
+    /// How entries were pushed, if the tables are behind Bloom filters; none: tries.
+    pub pushed: Option<Pushed>,
     /// The table of IPv4.
     pub ipv4: Table<u32>,
     /// The table of IPv6.
@@ -262,7 +264,8 @@ pub fn decode(file: &[u8]) -> Result<PrefixFile, FileError> {
     bytes.end()?;
     let ipv4 = table::<u32, 1>(table_4, form, seed, n_ipv4)?;
     let ipv6 = table::<u128, 3>(table_6, form, seed, n_ipv6)?;
-    Ok(PrefixFile { hops, ipv4, ipv6 })
+    let pushed = [None, Some(Pushed::Basic), Some(Pushed::Few)].into_iter().nth(form[1].into()).flatten();
+    Ok(PrefixFile { hops, pushed, ipv4, ipv6 })
 }
 
 fn table<A: Address, const W: usize>(
