@@ -13,6 +13,7 @@ use fib::network::{self, Effects, Network};
 use fib::replica::{Exact, Limits, Replica, Tables};
 use fib::rib::Attachment;
 use fib::topology::{End, NodeId};
+use fibula_switch::alien::Policy;
 use fibula_switch::counters::DropReason;
 use fibula_switch::dataplane::{Monitor, PortSpec, Settings, build};
 use fibula_switch::flow::rules::Rules;
@@ -58,6 +59,25 @@ fn a_flow_remembers_its_port_of_exit_until_it_hears_of_a_change() {
         rig.writer.fib_changed();
         settle(&mut rig, &frame, TRUNK_9);
     }
+}
+
+/// A flow to an unknown name goes to the port for these, and with its next packet to the name once that is known.
+#[test]
+fn a_flow_to_an_unknown_name_remembers_no_port() {
+    let frame = udp4(b"hello there, this is long enough", 53);
+    let name = Name::from_bytes(NameKind::Mac, &GATEWAY).unwrap();
+    let aliens = Policy::Punt(PortId(HOST_2));
+    let mut rig = Rig::with_settings(NameKind::Mac, &Settings { aliens, ..tracking() });
+    rig.writer.valid_held(true);
+    settle(&mut rig, &frame, HOST_2);
+    assert_eq!(rig.counts().aliens, 3);
+    // The route alone, behind the writer's back: had the flow learnt the port, it would go on to use it.
+    rig.route(&name, 3);
+    rig.writer.valid().put(name.clone(), None);
+    settle(&mut rig, &frame, TRUNK_8);
+    rig.writer.valid().remove(&name);
+    settle(&mut rig, &frame, HOST_2);
+    assert_eq!(rig.counts().aliens, 6);
 }
 
 #[test]
