@@ -2,6 +2,7 @@
 //!
 //! To add one, implement [`Contestant`] and, for its readers, [`Burst`]; list it in [`ALL`].
 
+mod as_published;
 mod bloom;
 mod concise;
 mod cuckoo;
@@ -366,6 +367,7 @@ pub const ALL: &[Kind] = &[
     concise::OPTION_1,
     concise::OPTION_2,
     published::KIND,
+    as_published::KIND,
     cuckoo::EXACT,
     cuckoo::FILTABLE,
     gateway::OGW,

@@ -25,47 +25,54 @@ pub(super) const KIND: Kind = Kind {
 };
 
 /// Keys that are tried. One in three or so closes no cycle.
-const MAX_KEYS: u32 = 64;
+pub(super) const MAX_KEYS: u32 = 64;
 
 struct Published(Flat);
 
-fn build(input: &Input<'_>) -> Result<Flat, BenchError> {
-    if input.value_bits > 8 {
-        let reason = format!("its cells have 8 bits here, and values {}", input.value_bits);
-        return Err(BenchError::Unavailable { contestant: KIND.name, reason });
+/// Whether values fit the cells.
+pub(super) fn check(contestant: &'static str, input: &Input<'_>) -> Result<(), BenchError> {
+    if input.value_bits <= 8 {
+        return Ok(());
     }
+    let reason = format!("its cells have 8 bits here, and values {}", input.value_bits);
+    Err(BenchError::Unavailable { contestant, reason })
+}
+
+fn build(input: &Input<'_>) -> Result<Flat, BenchError> {
+    check(KIND.name, input)?;
     for tries in 0..MAX_KEYS {
         let keyed = Input { seed: input.seed.wrapping_add(tries.into()), ..input.clone() };
         let sides = Option2::sides(input.names.len(), 1, tries);
-        if let Some(arrays) = solve(&keyed.entries(), sides) {
+        let at = |half: u64, side: u32| ((half * u64::from(side)) >> 32) as u32;
+        let edge = |(digest, value): (Digest, u64)| {
+            (at(digest.0 >> 32, sides.a), sides.a + at(digest.0 & 0xffff_ffff, sides.b), value as u8)
+        };
+        let edges: Vec<_> = keyed.entries().into_iter().map(edge).collect();
+        if let Some(arrays) = solve(&edges, sides) {
             return Ok(Flat::new(arrays, keyed.hasher(), input.name_len, Reads::Two));
         }
     }
     Err(input.build_error(KIND.name, format!("a cycle under each of {MAX_KEYS} keys")))
 }
 
-/// Arrays in which every digest finds its value; `None` if the graph has a cycle.
-fn solve(entries: &[(Digest, u64)], Sides { a, b }: Sides) -> Option<[Pages; 2]> {
-    let ends = |digest: Digest| {
-        let at = |half: u64, side: u32| ((half * u64::from(side)) >> 32) as u32;
-        (at(digest.0 >> 32, a), a + at(digest.0 & 0xffff_ffff, b))
-    };
+/// Arrays in which every name finds its value; `None` if the graph has a cycle. A name has a cell of each side; those of
+/// the second side are numbered after those of the first.
+pub(super) fn solve(names: &[(u32, u32, u8)], Sides { a, b }: Sides) -> Option<[Pages; 2]> {
     // Of each vertex, how many edges it has, and the XOR of their numbers: the number itself if there is one.
     let mut vertices = vec![(0u32, 0u32); (a + b) as usize];
-    for (edge, &(digest, _)) in entries.iter().enumerate() {
-        let (u, v) = ends(digest);
+    for (edge, &(u, v, _)) in names.iter().enumerate() {
         for end in [u, v] {
             let (degree, edges) = &mut vertices[end as usize];
             (*degree, *edges) = (*degree + 1, *edges ^ edge as u32);
         }
     }
     // Leaves are taken off with their edges until nothing is left but cycles.
-    let mut taken: Vec<(u32, u32)> = Vec::with_capacity(entries.len());
+    let mut taken: Vec<(u32, u32)> = Vec::with_capacity(names.len());
     for vertex in 0..a + b {
         let mut leaf = vertex;
         while let (1, edge) = vertices[leaf as usize] {
             taken.push((leaf, edge));
-            let (u, v) = ends(entries[edge as usize].0);
+            let (u, v, _) = names[edge as usize];
             for end in [u, v] {
                 let (degree, edges) = &mut vertices[end as usize];
                 (*degree, *edges) = (*degree - 1, *edges ^ edge);
@@ -73,17 +80,16 @@ fn solve(entries: &[(Digest, u64)], Sides { a, b }: Sides) -> Option<[Pages; 2]>
             leaf ^= u ^ v;
         }
     }
-    if taken.len() < entries.len() {
+    if taken.len() < names.len() {
         return None;
     }
     // In the opposite order, the cell of the leaf is still free when its edge is reached.
     let mut arrays = [Pages::zeroed(a as usize), Pages::zeroed(b as usize)];
     for &(leaf, edge) in taken.iter().rev() {
-        let (digest, value) = entries[edge as usize];
-        let (u, v) = ends(digest);
+        let (u, v, value) = names[edge as usize];
         let [first, second] = &mut arrays;
         let (first, second) = (&mut first[u as usize], &mut second[(v - a) as usize]);
-        if leaf == u { *first = *second ^ value as u8 } else { *second = *first ^ value as u8 }
+        if leaf == u { *first = *second ^ value } else { *second = *first ^ value }
     }
     Some(arrays)
 }
