@@ -9,12 +9,12 @@ use super::{Burst, Contestant, Input, Kind, MAX_BATCH};
 use crate::BenchError;
 
 /// The collision rate of the paper's figures, which determines the number of hash functions.
-const COLLISION_RATE: f64 = 0.01;
+pub(super) const COLLISION_RATE: f64 = 0.01;
 /// The false-positive rate of BUFFALO in the comparison of the Othello paper.
 const FALSE_POSITIVES: f64 = 0.0001;
 
 /// Maximum bits of a value.
-const MOST_BITS: u8 = 15;
+pub(super) const MOST_BITS: u8 = 15;
 
 pub(super) const BFW: Kind = Kind {
     name: "bfw",

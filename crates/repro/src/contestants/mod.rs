@@ -3,6 +3,7 @@
 //! To add one, implement [`Contestant`] and, for its readers, [`Burst`]; list it in [`ALL`].
 
 mod as_published;
+mod bfw_calls;
 mod bloom;
 mod concise;
 mod cuckoo;
@@ -374,6 +375,7 @@ pub const ALL: &[Kind] = &[
     gateway::BGW,
     bloom::BFW,
     bloom::BFW_BATCHED,
+    bfw_calls::KIND,
     bloom::BUFFALO,
     bloom::SLICED,
     statics::OBF,
