@@ -306,5 +306,5 @@ fn read(frame: &[u8], only_addresses: bool) -> Result<Option<AnyFlow>, DropReaso
     } else {
         transport.ports()?
     };
-    Ok(AnyFlow::new(transport.addresses, transport.protocol, ports))
+    AnyFlow::new(transport.addresses, transport.protocol, ports).map(Some).ok_or(DropReason::Acl)
 }
