@@ -75,7 +75,9 @@ struct fibula_fib {
 	uint8_t family, kind, name_bytes;
 	uint8_t value_bits, fingerprint_bits, cell_bits;
 	uint8_t parts_of_name;   /* line: cells a name */
+	uint16_t starts[5];      /* line: the first slot of each part of a bucket, and the end of the last */
 	uint8_t depth;           /* bits of a digest that the directory looks at */
+	uint8_t has_stash;       /* whether some part has one */
 	uint32_t cells_a_word;
 	uint64_t per_word;       /* 2^37 / cells_a_word, rounded up: divides numbers below 2^31 */
 	uint64_t n_names;
@@ -114,9 +116,21 @@ static inline uint64_t fibula_fold_(uint64_t a, uint64_t b) { return a ^ b ^ a *
 /* Up to 8 bytes as a word, zero-padded. */
 static inline uint64_t fibula_word_(const uint8_t *bytes, size_t n)
 {
-	uint64_t word = 0;
-	memcpy(&word, bytes, n < 8 ? n : 8);
-	return word;
+	uint64_t word;
+	uint32_t low, high;
+	if (n >= 8) {
+		memcpy(&word, bytes, 8);
+		return word;
+	}
+	if (n >= 4) {
+		/* They overlap, and agree there. */
+		memcpy(&low, bytes, 4);
+		memcpy(&high, bytes + n - 4, 4);
+		return low | (uint64_t)high << 8 * (n - 4);
+	}
+	if (n == 0)
+		return 0;
+	return bytes[0] | (uint64_t)bytes[n / 2] << 8 * (n / 2) | (uint64_t)bytes[n - 1] << 8 * (n - 1);
 }
 
 static inline void fibula_sip_round_(uint64_t v[4])
@@ -231,37 +245,56 @@ static inline uint64_t fibula_stashed_(const struct fibula_fib *fib, const struc
 	return 0;
 }
 
+/* The digests of up to FIBULA_BURST names: see fibula_lookup_burst. */
+static inline void fibula_digests_(const struct fibula_fib *fib, const uint8_t *names, size_t len, size_t stride,
+	size_t n, uint64_t *digests)
+{
+	const struct fibula_hash *h = &fib->hash;
+	if (fib->family == 1 && len <= 8) {
+		uint64_t addend = h->addend[len];
+		for (size_t i = 0; i < n; i++) {
+			uint64_t word = fibula_word_(names + i * stride, len);
+			digests[i] = fibula_mix_(fibula_high_(h->a[0], word) + h->a[1] * word + addend);
+		}
+		return;
+	}
+	for (size_t i = 0; i < n; i++)
+		digests[i] = fibula_digest(fib, names + i * stride, len);
+}
+
+/* Where a cell is: its word, and its first bit there. */
+struct fibula_spot_ {
+	const uint64_t *word;
+	uint64_t bit;
+};
+
+static inline struct fibula_spot_ fibula_spot_(const struct fibula_fib *fib, const struct fibula_part *part, uint64_t cell)
+{
+	uint64_t word = cell * fib->per_word >> 37;
+	struct fibula_spot_ spot = {fib->words + part->words + word, (cell - word * fib->cells_a_word) * fib->cell_bits};
+	return spot;
+}
+
 /* The two cells of a digest. */
-static inline void fibula_cells_(const struct fibula_part *part, uint64_t digest, uint64_t cells[2])
+struct fibula_spots_ {
+	struct fibula_spot_ a, b;
+};
+
+static inline struct fibula_spots_ fibula_spots_(const struct fibula_fib *fib, const struct fibula_part *part,
+	uint64_t digest)
 {
 	uint64_t x = (digest ^ part->tweak) * FIBULA_STEP;
 	x ^= x >> 32;
-	cells[0] = (x >> 32) * part->n[0] >> 32;
-	cells[1] = part->n[0] + ((x & 0xFFFFFFFF) * part->n[1] >> 32);
+	struct fibula_spots_ spots = {fibula_spot_(fib, part, (x >> 32) * part->n[0] >> 32),
+		fibula_spot_(fib, part, part->n[0] + ((x & 0xFFFFFFFF) * part->n[1] >> 32))};
+	return spots;
 }
 
-static inline uint64_t fibula_cell_word_(const struct fibula_fib *fib, uint64_t cell)
+/* The value of a digest whose cells are known, unless the stash of its part has it. */
+static inline uint64_t fibula_othello_(const struct fibula_fib *fib, uint64_t digest, struct fibula_spots_ spots)
 {
-	return cell * fib->per_word >> 37;
-}
-
-static inline uint64_t fibula_cell_(const struct fibula_fib *fib, const struct fibula_part *part, uint64_t cell)
-{
-	uint64_t word = fibula_cell_word_(fib, cell), at = cell - word * fib->cells_a_word;
-	return fib->words[part->words + word] >> at * fib->cell_bits & (~0ull >> (64 - fib->cell_bits));
-}
-
-static inline uint64_t fibula_othello_(const struct fibula_fib *fib, const struct fibula_part *part, uint64_t digest)
-{
-	uint64_t cells[2];
-	int is_stashed = 0;
-	if (part->n_stash) {
-		uint64_t value = fibula_stashed_(fib, part, digest, &is_stashed);
-		if (is_stashed)
-			return value;
-	}
-	fibula_cells_(part, digest, cells);
-	uint64_t a = fibula_cell_(fib, part, cells[0]), b = fibula_cell_(fib, part, cells[1]);
+	uint64_t cell = ~0ull >> (64 - fib->cell_bits);
+	uint64_t a = *spots.a.word >> spots.a.bit & cell, b = *spots.b.word >> spots.b.bit & cell;
 	uint64_t value = (a ^ b) & (~0ull >> (64 - fib->value_bits));
 	if (fib->fingerprint_bits) {
 		/* The fingerprint is above the value, and above that the indicator. */
@@ -281,8 +314,7 @@ static inline uint64_t fibula_line_(const struct fibula_fib *fib, const struct f
 	const uint64_t buckets[3] = {(digest >> 8 & 0xFFFFFFFF) * part->n[0] >> 32,
 		part->n[0] + ((digest >> 8 & 0xFFFF) * part->n[1] >> 16), (uint64_t)part->n[0] + part->n[1]};
 	const uint8_t ranks[3] = {(uint8_t)digest, (uint8_t)(digest >> 24), (uint8_t)(digest >> 16)};
-	uint32_t n_words = fibula_bucket_words_(fib), first = (16 + fib->value_bits - 1u) / fib->value_bits;
-	uint32_t n_cells = n_words * fib->cells_a_word - first;
+	uint32_t n_words = fibula_bucket_words_(fib);
 	int is_there = 0;
 	for (int level = 0; level < 3; level++) {
 		if (!part->n[level])
@@ -293,8 +325,7 @@ static inline uint64_t fibula_line_(const struct fibula_fib *fib, const struct f
 		uint64_t x = (digest ^ (head & 0xFF) * 0x9E3779B1ull) * FIBULA_STEP, value = 0;
 		x ^= x >> 32;
 		for (uint32_t j = 0; j < fib->parts_of_name; j++) {
-			uint32_t start = n_cells * j / fib->parts_of_name, end = n_cells * (j + 1) / fib->parts_of_name;
-			uint64_t slot = first + start + ((x >> 16 * j & 0xFFFF) * (end - start) >> 16);
+			uint64_t start = fib->starts[j], slot = start + ((x >> 16 * j & 0xFFFF) * (fib->starts[j + 1] - start) >> 16);
 			uint64_t word = slot * fib->per_word >> 37, in_word = slot - word * fib->cells_a_word;
 			value ^= fib->words[at + word] >> in_word * fib->value_bits;
 		}
@@ -307,7 +338,11 @@ static inline uint64_t fibula_line_(const struct fibula_fib *fib, const struct f
 static inline uint16_t fibula_lookup_digest(const struct fibula_fib *fib, uint64_t digest)
 {
 	const struct fibula_part *part = fibula_part_(fib, digest);
-	return (uint16_t)(fib->design == FIBULA_LINE ? fibula_line_(fib, part, digest) : fibula_othello_(fib, part, digest));
+	int is_stashed = 0;
+	if (fib->design == FIBULA_LINE)
+		return (uint16_t)fibula_line_(fib, part, digest);
+	uint64_t stashed = part->n_stash ? fibula_stashed_(fib, part, digest, &is_stashed) : 0;
+	return (uint16_t)(is_stashed ? stashed : fibula_othello_(fib, digest, fibula_spots_(fib, part, digest)));
 }
 
 /* The value of a name of 1 to 64 bytes. */
@@ -316,30 +351,45 @@ static inline uint16_t fibula_lookup(const struct fibula_fib *fib, const void *n
 	return fibula_lookup_digest(fib, fibula_digest(fib, name, len));
 }
 
+static inline void fibula_fetch_(const void *line)
+{
+#ifdef __GNUC__
+	__builtin_prefetch(line);
+#else
+	(void)line;
+#endif
+}
+
 /* The values of up to FIBULA_BURST names of `len` bytes each, which lie `stride` bytes apart. */
 static inline void fibula_lookup_burst(const struct fibula_fib *fib, const void *names, size_t len, size_t stride,
 	size_t n, uint16_t *values)
 {
 	uint64_t digests[FIBULA_BURST];
-	for (size_t i = 0; i < n && i < FIBULA_BURST; i++) {
-		digests[i] = fibula_digest(fib, (const uint8_t *)names + i * stride, len);
-#ifdef __GNUC__
-		/* The lines of one name come while those of the others are found. */
-		const struct fibula_part *part = fibula_part_(fib, digests[i]);
-		const uint64_t *words = fib->words + part->words;
-		if (fib->design == FIBULA_LINE) {
+	struct fibula_spots_ spots[FIBULA_BURST];
+	n = n < FIBULA_BURST ? n : FIBULA_BURST;
+	fibula_digests_(fib, (const uint8_t *)names, len, stride, n, digests);
+	if (fib->design == FIBULA_LINE) {
+		for (size_t i = 0; i < n; i++) {
+			const struct fibula_part *part = fibula_part_(fib, digests[i]);
 			uint64_t bucket = (digests[i] >> 8 & 0xFFFFFFFF) * part->n[0] >> 32;
-			__builtin_prefetch(words + bucket * fibula_bucket_words_(fib));
-		} else {
-			uint64_t cells[2];
-			fibula_cells_(part, digests[i], cells);
-			__builtin_prefetch(words + fibula_cell_word_(fib, cells[0]));
-			__builtin_prefetch(words + fibula_cell_word_(fib, cells[1]));
+			fibula_fetch_(fib->words + part->words + bucket * fibula_bucket_words_(fib));
 		}
-#endif
+		for (size_t i = 0; i < n; i++)
+			values[i] = (uint16_t)fibula_line_(fib, fibula_part_(fib, digests[i]), digests[i]);
+		return;
 	}
-	for (size_t i = 0; i < n && i < FIBULA_BURST; i++)
-		values[i] = fibula_lookup_digest(fib, digests[i]);
+	/* The lines of one name come while those of the others are found. */
+	for (size_t i = 0; i < n; i++) {
+		spots[i] = fibula_spots_(fib, fibula_part_(fib, digests[i]), digests[i]);
+		fibula_fetch_(spots[i].a.word);
+		fibula_fetch_(spots[i].b.word);
+	}
+	for (size_t i = 0; i < n; i++)
+		values[i] = (uint16_t)fibula_othello_(fib, digests[i], spots[i]);
+	/* A stash is an exception: few parts have one. */
+	for (size_t i = 0; fib->has_stash && i < n; i++)
+		if (fibula_part_(fib, digests[i])->n_stash)
+			values[i] = fibula_lookup_digest(fib, digests[i]);
 }
 
 /* What a value means; drop for one that has no action. */
@@ -498,6 +548,7 @@ static inline const char *fibula_table_(struct fibula_fib *fib, struct fibula_re
 	if (wrong)
 		return wrong;
 	fib->depth = need.depth;
+	fib->has_stash = need.stashed > 0;
 	size_t n_entries = (size_t)1 << need.depth, bytes = (8 * need.words + 63) / 64 * 64;
 	fib->directory = (uint32_t *)malloc(n_entries * sizeof *fib->directory);
 	fib->parts = (struct fibula_part *)calloc(n_parts, sizeof *fib->parts);
@@ -579,6 +630,13 @@ static inline struct fibula_fib *fibula_load(const void *bytes, size_t len, char
 	}
 	fib->cells_a_word = 64u / fib->cell_bits;
 	fib->per_word = (1ull << 37) / fib->cells_a_word + 1;
+	if (fib->design == FIBULA_LINE) {
+		/* The header takes the first slots of a bucket. */
+		uint32_t first = (16 + fib->value_bits - 1u) / fib->value_bits;
+		uint32_t n_cells = fibula_bucket_words_(fib) * fib->cells_a_word - first;
+		for (uint32_t j = 0; j <= fib->parts_of_name; j++)
+			fib->starts[j] = (uint16_t)(first + n_cells * j / fib->parts_of_name);
+	}
 	wrong = fibula_actions_(fib, &r);
 	if (wrong)
 		goto refused;

@@ -117,6 +117,7 @@ fn c_and_cpp_answer_as_rust_does_for_names_and_aliens() {
             dir.path(),
         ),
     ];
+    let burst = compile("gcc", "examples/c/burst.c", &["-std=c11", "-O2"], dir.path());
     let path = dir.path().join("names.fib");
     let kinds = [
         NameKind::Mac,
@@ -155,6 +156,12 @@ fn c_and_cpp_answer_as_rust_does_for_names_and_aliens() {
     std::fs::write(&path, fib.encode()).unwrap();
     let (input, expected) = questions(&fib, &all);
     assert!(run(&programs[0], &[path.to_str().unwrap()], &input) == expected);
+    // By bursts, the last of which is short.
+    let few = all[..999_990].iter().map(|name| (name, fib.lookup(name)));
+    let sum: u64 = few.map(|(_, action)| fib.actions().iter().position(|&one| one == action).unwrap() as u64).sum();
+    let input: String = input.split_inclusive('\n').take(999_990).collect();
+    let said = run(&burst, &[path.to_str().unwrap()], &input);
+    assert!(said.starts_with("999990 names, ") && said.ends_with(&format!(" sum of values {sum}\n")), "{sum}: {said}");
 }
 
 #[test]
