@@ -16,7 +16,7 @@
 //! Limits: what leaves by a port is not judged; connections are the matter of [`flow`](crate::flow).
 
 use crate::counters::DropReason;
-use crate::parse::{Network, ether_type, network};
+use crate::parse::{ARP, ICMPV6, IPV4, IPV6, Network, ether_type, network};
 use crate::shim;
 use api::config::Stamp;
 use arc_swap::ArcSwap;
@@ -33,11 +33,6 @@ use std::time::SystemTime;
 /// The most bytes of a list.
 const MAX_BYTES: u64 = 256 << 20;
 
-const ARP: u16 = 0x0806;
-const IPV4: u16 = 0x0800;
-const IPV6: u16 = 0x86dd;
-const ICMPV6: u8 = 58;
-
 /// Why a list cannot be used. The text of an error begins with the file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -53,7 +48,7 @@ pub enum AclError {
         source: std::io::Error,
     },
     /// It has more bytes than are read.
-    #[error("{0} has more than {MAX_BYTES} bytes; is it an access list?")]
+    #[error("{0} has more than {MAX_BYTES} bytes, and is no access list; name a file of rules")]
     TooLong(PathBuf),
     /// A line is wrong.
     #[error("{}:{}: {}", path.display(), error.line, error.reason)]

@@ -12,7 +12,7 @@
 //! takes a read lock.
 
 use crate::counters::DropReason;
-use crate::parse::ether_type;
+use crate::parse::{ARP, ICMPV6, IPV6, ether_type};
 use crate::plane::{Mac, Neighbours};
 use netio::Packet;
 use netio::checksum::{fold, sum};
@@ -20,7 +20,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 const ETHER_IPV4: [u8; 2] = [0x08, 0x00];
 const ARP_LEN: usize = 28;
-const ICMPV6: u8 = 58;
 const IPV6_HEADER: usize = 40;
 const SOLICITATION_LEN: usize = 24;
 const ADVERTISEMENT_LEN: usize = 32;
@@ -35,10 +34,10 @@ pub(crate) fn answer(packet: &mut Packet, type_at: usize, neighbours: &Neighbour
     let from_group = frame[6] & 1 != 0;
     let (ether_type, at) = ether_type(frame, type_at)?;
     match ether_type {
-        0x0806 if broadcast && from_group => Err(DropReason::ArpUnknown),
-        0x86dd if from_group => Err(DropReason::Multicast),
-        0x0806 if broadcast => answer_arp(packet.frame_mut(), at, neighbours),
-        0x86dd => answer_ipv6(packet, at, neighbours),
+        ARP if broadcast && from_group => Err(DropReason::ArpUnknown),
+        IPV6 if from_group => Err(DropReason::Multicast),
+        ARP if broadcast => answer_arp(packet.frame_mut(), at, neighbours),
+        IPV6 => answer_ipv6(packet, at, neighbours),
         _ if broadcast => Err(DropReason::Broadcast),
         _ => Err(DropReason::Multicast),
     }

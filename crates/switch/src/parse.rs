@@ -25,6 +25,11 @@ pub const MAX_EXTENSIONS: usize = 8;
 /// The largest offset of a fixed field: the longest field then still ends inside a frame of 1514 bytes.
 pub const MAX_FIXED_OFFSET: usize = 1514 - MAX_NAME;
 
+pub(crate) const IPV4: u16 = 0x0800;
+pub(crate) const ARP: u16 = 0x0806;
+pub(crate) const IPV6: u16 = 0x86dd;
+pub(crate) const ICMPV6: u8 = 58;
+
 const ETHERNET_HEADER: usize = 14;
 const GTP_U_PORT: u16 = 2152;
 
@@ -201,7 +206,7 @@ pub(crate) fn network(frame: &[u8], type_at: usize) -> Result<Network<'_>, DropR
     let (ether_type, at) = ether_type(frame, type_at)?;
     let packet = &frame[at..];
     match ether_type {
-        0x0800 => {
+        IPV4 => {
             let header = packet.get(..20).ok_or(DropReason::Truncated)?;
             let header_len = usize::from(header[0] & 15) * 4;
             let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
@@ -210,7 +215,7 @@ pub(crate) fn network(frame: &[u8], type_at: usize) -> Result<Network<'_>, DropR
             }
             packet.get(..total).map(Network::V4).ok_or(DropReason::Truncated)
         }
-        0x86dd => {
+        IPV6 => {
             let header = packet.get(..40).ok_or(DropReason::Truncated)?;
             if header[0] >> 4 != 6 {
                 return Err(DropReason::NoName);

@@ -36,7 +36,7 @@
 
 use crate::counters::DropReason;
 use crate::exact::ExactTable;
-use crate::parse::{Network, ether_type, network};
+use crate::parse::{ARP, ICMPV6, IPV4, IPV6, Network, ether_type, network};
 use crate::plane::{Mac, NeighboursView};
 use crate::shim;
 use fib::action::PortId;
@@ -92,14 +92,10 @@ impl Checked {
     }
 }
 
-const IPV4: u16 = 0x0800;
-const ARP: u16 = 0x0806;
 const VLAN: u16 = 0x8100;
 const SERVICE_VLAN: u16 = 0x88a8;
-const IPV6: u16 = 0x86dd;
 
 const ARP_LEN: usize = 28;
-const ICMPV6: u8 = 58;
 const IPV6_HEADER: usize = 40;
 
 /// The source address of a frame as a name, and whether more of it than the address must be looked at.

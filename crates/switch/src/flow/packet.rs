@@ -13,13 +13,13 @@
 //! The first VLAN tag is part of a flow, so two VLANs may use the same addresses. Every length is checked against the
 //! bytes of the frame: no input causes a panic. Cost: the first one or two cache lines of the frame.
 
+pub(crate) use crate::parse::ICMPV6;
 use crate::parse::{MAX_EXTENSIONS, ether_type};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 pub(crate) const TCP: u8 = 6;
 pub(crate) const UDP: u8 = 17;
 pub(crate) const ICMP: u8 = 1;
-pub(crate) const ICMPV6: u8 = 58;
 
 /// An IPv4 or IPv6 address as a number; IPv4 as `::ffff:a.b.c.d`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]

@@ -4,6 +4,7 @@
 //! for echoes. Cost: the first cache line of the frame; for an echo the whole packet.
 
 use crate::counters::DropReason;
+use crate::parse::ICMPV6;
 use crate::plane::Mac;
 use netio::checksum::{fold, sum};
 use std::net::IpAddr;
@@ -14,7 +15,6 @@ pub(super) const AT: usize = 14;
 const OWN_TTL: u8 = 64;
 
 const ICMP: u8 = 1;
-const ICMPV6: u8 = 58;
 
 /// The payload of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
