@@ -18,6 +18,7 @@
 #ifndef FIBULA_H
 #define FIBULA_H
 
+#include <errno.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -652,7 +653,8 @@ static inline struct fibula_fib *fibula_load(const void *bytes, size_t len, char
 refused:
 	fibula_free(fib);
 	if (why)
-		snprintf(why, FIBULA_WHY, "this FIB file cannot be used: %s%s%s", wrong, unknown[0] ? " " : "", unknown);
+		snprintf(why, FIBULA_WHY, "this FIB file cannot be used: %s%s%s; build it again", wrong, unknown[0] ? " " : "",
+			unknown);
 	return NULL;
 }
 
@@ -670,7 +672,7 @@ static inline struct fibula_fib *fibula_open(const char *path, char why[FIBULA_W
 	if (bytes && fread(bytes, 1, (size_t)len, file) == (size_t)len)
 		fib = fibula_load(bytes, (size_t)len, why);
 	else if (why)
-		snprintf(why, FIBULA_WHY, "cannot read %.120s", path);
+		snprintf(why, FIBULA_WHY, "cannot read %.100s: %.40s", path, strerror(errno));
 	free(bytes);
 	if (file)
 		fclose(file);
