@@ -1,11 +1,13 @@
 //! The output made of stored results: plots, the report, the papers' pages.
 
-use std::path::PathBuf;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use super::plot::{self, PlotError};
-use super::store::{Store, StoreError, Stored, replace};
+use super::store::{Record, Store, StoreError, Stored, replace};
 use super::verdict::{Finding, finding};
-use super::{Figure, Paper, PaperValue, Point, html, readme};
+use super::{Figure, Paper, PaperValue, Point, html, readme, runner};
 
 /// A figure with its results.
 #[derive(Clone, Debug)]
@@ -86,18 +88,73 @@ pub fn write(papers: &[Paper], store: &Store) -> Result<PathBuf, ReportError> {
     Ok(path)
 }
 
-/// Writes `<folder>/<paper>/README.md` for each paper, and keeps results of figures that the store has none of.
+/// The folder of records in the folder of the papers' pages.
+const RECORDS: &str = "records";
+
+/// Why results cannot be kept as a record.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum KeepError {
+    /// The name cannot be that of a folder.
+    #[error("`{0}` cannot name a record: use lower-case letters, digits and dashes, such as `zen-5`")]
+    Name(String),
+    /// Results cannot be read, or files cannot be written.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Keeps the results of `store` that are complete in `<folder>/records/<name>-<mode>`, from which the pages are made.
+/// Returns how many figures they are.
+/// # Errors
+/// [`KeepError`].
+pub fn keep(papers: &[Paper], store: &Store, folder: &Path, name: &str) -> Result<usize, KeepError> {
+    if name.is_empty() || !name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-') {
+        return Err(KeepError::Name(name.to_owned()));
+    }
+    let mut kept = 0;
+    for entry in entries(papers, store)? {
+        if let Some(stored) = entry.stored.as_ref().filter(|stored| stored.record.complete) {
+            let record = Store::new(folder.join(RECORDS).join(format!("{name}-{}", stored.record.mode)));
+            record.save(&entry.paper.id, &entry.figure.id, stored)?;
+            kept += 1;
+        }
+    }
+    Ok(kept)
+}
+
+/// Writes `<folder>/<paper>/README.md` for each paper, from the records in `<folder>/records`. A record of a figure whose
+/// parameters have changed since is left out.
 /// # Errors
 /// [`ReportError`].
-pub fn write_readmes(papers: &[Paper], store: &Store, folder: &std::path::Path) -> Result<Vec<PathBuf>, ReportError> {
-    let entries = entries(papers, store)?;
+pub fn write_readmes(papers: &[Paper], folder: &Path) -> Result<Vec<PathBuf>, ReportError> {
+    let root = folder.join(RECORDS);
+    let mut stores: Vec<PathBuf> = match fs::read_dir(&root) {
+        Ok(listing) => listing.filter_map(|found| Some(found.ok()?.path())).filter(|path| path.is_dir()).collect(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        Err(error) => return Err(StoreError { path: root, reason: error.to_string() }.into()),
+    };
+    stores.sort();
     let mut paths = Vec::new();
     for paper in papers {
-        let of_paper: Vec<&Entry<'_>> = entries.iter().filter(|entry| entry.paper.id == paper.id).collect();
+        let own = std::slice::from_ref(paper);
+        let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let records = stores.iter().map(|path| Ok((name(path), entries(own, &Store::new(path))?)));
+        let mut records = records.collect::<Result<Vec<_>, StoreError>>()?;
+        for entry in records.iter_mut().flat_map(|(_, entries)| entries) {
+            if entry.stored.as_ref().is_some_and(|stored| !is_current(entry.figure, &stored.record)) {
+                entry.stored = None;
+            }
+        }
         let path = folder.join(&paper.id).join("README.md");
-        let before = std::fs::read_to_string(&path).unwrap_or_default();
-        replace(&path, readme::page(paper, &of_paper, &before).as_bytes())?;
+        replace(&path, readme::page(paper, &records).as_bytes())?;
         paths.push(path);
     }
     Ok(paths)
+}
+
+/// Whether a record is of a figure's steps as they are now.
+fn is_current(figure: &Figure, record: &Record) -> bool {
+    let Ok(steps) = runner::steps(figure, record.mode, record.seed) else { return false };
+    let digests = record.steps.iter().map(|step| &step.digest);
+    steps.iter().map(|step| &step.digest).eq(digests)
 }

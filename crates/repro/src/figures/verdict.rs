@@ -23,6 +23,18 @@ pub enum Outcome {
     NotMeasured,
 }
 
+impl Outcome {
+    /// Its place among outcomes, the worst first.
+    pub fn rank(self) -> u8 {
+        match self {
+            Self::Contradicted => 0,
+            Self::Missed => 1,
+            Self::Met => 2,
+            Self::NotMeasured => 3,
+        }
+    }
+}
+
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -131,6 +143,20 @@ pub enum Status {
     NoHardware,
     /// There is nothing to run.
     Nothing,
+}
+
+impl Status {
+    /// Its place among the statuses of what was measured, the worst last.
+    pub fn rank(self) -> u8 {
+        match self {
+            Self::NotRun | Self::NoHardware | Self::Nothing => 0,
+            Self::Measured => 1,
+            Self::Reproduced => 2,
+            Self::WithDifference => 3,
+            Self::InPart => 4,
+            Self::Contradicted => 5,
+        }
+    }
 }
 
 impl fmt::Display for Status {

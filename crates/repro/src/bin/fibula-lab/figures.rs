@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use command::output::{Exit, Failure, Output};
 use fibula_repro::BenchError;
 use fibula_repro::figures::catalogue::{self, CatalogueError};
-use fibula_repro::figures::report;
+use fibula_repro::figures::report::{self, KeepError};
 use fibula_repro::figures::runner::{self, Plan, RunError, Watch};
 use fibula_repro::figures::store::{Mode, Store};
 use fibula_repro::figures::verdict::Outcome;
@@ -37,9 +37,12 @@ pub(crate) enum ReproCommand {
     Report {
         #[command(flatten)]
         results: ResultsArgs,
-        /// Write README.md of each paper, too, into folders of this one
+        /// Write README.md of each paper, too, into folders of this one, from the records in DIR/records
         #[arg(long, value_name = "DIR")]
         readme: Option<PathBuf>,
+        /// First keep the complete results in DIR/records, under the name of this kind of machine, such as zen-5
+        #[arg(long, value_name = "MACHINE", requires = "readme")]
+        keep: Option<String>,
     },
 }
 
@@ -110,7 +113,17 @@ impl ReproCommand {
                 Ok(())
             }
             Self::All(args) => all(&choose(&papers, &[])?, &args),
-            Self::Report { results, readme } => tell(out, &papers, &results.store(), readme.as_deref()),
+            Self::Report { results, readme, keep } => {
+                let store = results.store();
+                if let (Some(folder), Some(machine)) = (&readme, &keep) {
+                    let kept = report::keep(&papers, &store, folder, machine).map_err(|error| match error {
+                        KeepError::Name(_) => Failure::new(Exit::Usage, error),
+                        error => error.into(),
+                    })?;
+                    eprintln!("kept the results of {kept} figures");
+                }
+                tell(out, &papers, &store, readme.as_deref())
+            }
         }
     }
 }
@@ -154,7 +167,7 @@ fn tell(out: &Output, papers: &[Paper], store: &Store, readme: Option<&Path>) ->
     let path = report::write(papers, store)?;
     let mut paths = vec![path];
     if let Some(folder) = readme {
-        paths.extend(report::write_readmes(papers, store, folder)?);
+        paths.extend(report::write_readmes(papers, folder)?);
     }
     let entries = report::entries(papers, store)?;
     let row = |paper: &Paper| {
