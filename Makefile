@@ -60,7 +60,7 @@ test: lint loom ## What CI runs: lint, the models of publication, golden vectors
 
 loom: ## The models of publication to readers, and their mutants
 	@scripts/setup build
-	CARGO_TARGET_DIR=$(TARGET)/loom RUSTFLAGS="--cfg loom" cargo test -p fibula-lookup --test loom_publish --test loom_cuckoo --release
+	CARGO_TARGET_DIR=$(TARGET)/loom RUSTFLAGS="--cfg loom" cargo test -p fibula-lookup --test loom_publish --test loom_outside --test loom_cuckoo --release
 
 memory-check: ## Tests of lookup's unsafe loops under Miri and AddressSanitizer, or valgrind (13 minutes); says which ran
 	@scripts/setup build

@@ -306,7 +306,64 @@ def check_tss(message, key, value_bits, priority_bits):
     return lookup
 
 
+def check_memory(image):
+    """A table in memory: docs/formats/table-in-memory.md."""
+    def u(at, n):
+        return int.from_bytes(image[at:at + n], "little")
+
+    assert image[:8] == b"FIBULAM1" and u(128, 8) % 2 == 0
+    structure, value_bits, fingerprint_bits, cells = image[16:20]
+    directory, depth = 64 * u(64, 4), u(68, 4)
+    annex, annex_bytes = 64 * u(72, 4), u(76, 4)
+    assert [image[annex + 24 * v + 2] for v in range(annex_bytes // 24)] == [0, 7, 8, 9]
+    cell_bits = value_bits + fingerprint_bits
+    per_word, mask = 64 // cell_bits, (1 << cell_bits) - 1
+
+    def lookup(name):
+        digest = int.from_bytes(name, "little")
+        entry = u(directory + 8 * (digest >> 64 - depth), 8)
+        part = 64 * (entry >> 32)
+        assert not entry >> 31 & 1, "a stash, which these tables do not have"
+        if structure == 2:
+            side = (entry & 0xFFFF) * per_word
+            x = (digest ^ (entry >> 16 & 0x7FFF) * 0x9E3779B1) * STEP & MASK
+            x ^= x >> 32
+
+            def cell(at):
+                return u(part + 8 * (at // per_word), 8) >> at % per_word * cell_bits & mask
+
+            a, b = cell((x >> 32) * side >> 32), cell(side + ((x & 0xFFFFFFFF) * side >> 32))
+            value = (a ^ b) & (1 << value_bits) - 1
+            if fingerprint_bits:
+                wanted = ((digest ^ digest >> 32) * 0x243F6A8885A308D3 & MASK) >> 65 - cell_bits
+                differ = (a ^ b ^ wanted) & mask >> 1
+                return value if (a & b) >> cell_bits - 1 and differ >> value_bits == 0 else 0
+            return value
+        n = [entry & 0xFFFF, entry >> 16 & 0x3FFF, entry >> 30 & 1]
+        n_words = 8 if value_bits <= 8 else 16
+        first = -(-16 // value_bits)
+        n_cells = n_words * per_word - first
+        middle = digest >> 8
+        buckets = [(middle & 0xFFFFFFFF) * n[0] >> 32, n[0] + ((middle & 0xFFFF) * n[1] >> 16), n[0] + n[1]]
+        for bucket, rank, is_there in zip(buckets, [digest & 0xFF, digest >> 24 & 0xFF, digest >> 16 & 0xFF], n):
+            at = part + 8 * n_words * bucket
+            if is_there and rank - (rank >> 7) < image[at + 1]:
+                x = (digest ^ image[at] * 0x9E3779B1) * STEP & MASK
+                x ^= x >> 32
+                value = 0
+                for j in range(cells):
+                    start, end = (first + n_cells * k // cells for k in (j, j + 1))
+                    slot = start + ((x >> 16 * j & 0xFFFF) * (end - start) >> 16)
+                    value ^= u(at + 8 * (slot // per_word), 8) >> slot % per_word * value_bits
+                return value & (1 << value_bits) - 1
+        return 0
+
+    return lookup
+
+
 TABLES = {
+    **{f"memory-{what}": lambda image, key: check_memory(image)
+       for what in ("concise-8", "concise-16", "ofw", "line", "line-small")},
     "cuckoo-6": lambda message, key: check_cuckoo(message, key, 6),
     "cuckoo-16": lambda message, key: check_cuckoo(message, key, 16),
     "cfw-16": lambda message, key: check_cfw(message, key, 6, 10),

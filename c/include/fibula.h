@@ -1,19 +1,26 @@
-/* fibula.h: looks names up in FIB files, from C11 and C++17, with nothing but libc.
+/* fibula.h: looks names up in FIB files and in the tables of running switches, from C11 and C++17, with nothing but libc.
  *
  *     char why[FIBULA_WHY];
  *     struct fibula_fib *fib = fibula_open("names.fib", why);
  *     if (!fib) { fprintf(stderr, "%s\n", why); exit(1); }
  *     struct fibula_action action = fibula_action(fib, fibula_lookup(fib, mac, 6));
  *
- * `fibula fib build` writes such files. Designs: concise, ofw, line, line-fast, line-small. Names are their bytes as frames
- * carry them, up to 64. A lookup neither allocates nor fails; any number of threads may look up in one table. A name that
- * was not in the list gets what its design gives aliens: concise and line any action, ofw mostly drop.
+ * `fibula fib build` writes files; a switch with `share = "/run/fibula/s1.table"` shows its table there, and fibula_open
+ * opens that, too. Designs: concise, ofw,
+ * line, line-fast, line-small. Names are their bytes as frames carry them, up to 64. A lookup neither allocates nor fails;
+ * any number of threads may look up in one table. A name that was not in the list gets what its design gives aliens:
+ * concise and line any action, ofw mostly drop.
+ *
+ * A table of a switch changes while it is read. Each lookup and each burst sees one state of it; if the switch changes what
+ * is read meanwhile, it is read again. No reader keeps the switch waiting, however long it sleeps, and a switch that dies
+ * leaves its last table. A switch that makes another table puts it in the place of the one before: see fibula_refresh.
  *
  * Cost: a digest, and two cells (concise, ofw) or one bucket (line). fibula_lookup_burst fetches those of up to 32 names
  * at once: take it for tables that do not fit the cache.
- * Formats: docs/formats/fib-file.md, othello.md, line.md; digests: vectors/README.md. Everything that lookups rely on is
- * checked when a file is read; one that is cut, changed or made up is refused with a reason.
- * Limits: 64-bit integers, little-endian machines.
+ * Formats: docs/formats/fib-file.md, table-in-memory.md, othello.md, line.md; digests: vectors/README.md. Everything that
+ * lookups rely on is checked when a file is read or a table attached; one that is cut, changed or made up is refused with a
+ * reason.
+ * Limits: 64-bit integers, little-endian machines, gcc or clang; tables of switches: Linux.
  */
 #ifndef FIBULA_H
 #define FIBULA_H
@@ -24,6 +31,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef __linux__
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#endif
 
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "fibula.h reads words as little-endian machines do"
@@ -54,15 +67,7 @@ struct fibula_action {
 
 #define FIBULA_STEP 0x9E3779B97F4A7C15ull
 
-enum fibula_design { FIBULA_OTHELLO, FIBULA_LINE };
-
-/* A shard of an Othello, or a group of a line table. */
-struct fibula_part {
-	uint64_t tweak;          /* of a shard, spread over 64 bits */
-	uint64_t words;          /* where its words begin */
-	uint32_t n[3];           /* cells of both sides; or buckets of the three levels */
-	uint32_t stash, n_stash;
-};
+enum fibula_design { FIBULA_LINE = 1, FIBULA_OTHELLO = 2 };
 
 struct fibula_hash {
 	uint64_t a[2], c[2], addend[17]; /* muladd */
@@ -71,23 +76,27 @@ struct fibula_hash {
 	uint64_t crc[8], last;           /* crc32c */
 };
 
+/* Words of the root of a table in memory, and their places: docs/formats/table-in-memory.md. */
+enum fibula_root_ {
+	FIBULA_MAGIC_ = 0, FIBULA_BYTES_ = 1, FIBULA_FORM_ = 2, FIBULA_NAMES_ = 3, FIBULA_DIRECTORY_ = 8, FIBULA_ANNEX_ = 9,
+	FIBULA_WRITER_ = 10, FIBULA_COUNT_ = 16, FIBULA_REUSE_ = 21, FIBULA_UNDO_ = 32, FIBULA_ROOT_WORDS_ = 512
+};
+/* Words of a stash: a count, then digest and value of up to 8 names. */
+#define FIBULA_STASH_ 17
+
 struct fibula_fib {
 	enum fibula_design design;
 	uint8_t family, kind, name_bytes;
 	uint8_t value_bits, fingerprint_bits, cell_bits;
 	uint8_t parts_of_name;   /* line: cells a name */
 	uint16_t starts[5];      /* line: the first slot of each part of a bucket, and the end of the last */
-	uint8_t depth;           /* bits of a digest that the directory looks at */
-	uint8_t has_stash;       /* whether some part has one */
 	uint32_t cells_a_word;
 	uint64_t per_word;       /* 2^37 / cells_a_word, rounded up: divides numbers below 2^31 */
-	uint64_t n_names;
+	uint64_t n_names;        /* of a file; 0 of the table of a switch, where it changes */
 	struct fibula_hash hash;
-	uint32_t *directory;
-	struct fibula_part *parts;
-	uint64_t *words, *stashes; /* stashes: digest, value */
-	struct fibula_action *actions;
-	uint32_t n_actions;
+	const uint64_t *words;   /* of the table in memory, root first */
+	uint64_t n_words;
+	uint64_t device, inode;  /* of the file that a table is mapped from, 0 if it is in memory of this program */
 };
 
 static inline uint64_t fibula_rotate_(uint64_t x, int by) { return x << by | x >> (64 - by); }
@@ -229,19 +238,109 @@ static inline uint64_t fibula_digest(const struct fibula_fib *fib, const void *n
 	return fibula_crc_(h, bytes, len);
 }
 
-static inline const struct fibula_part *fibula_part_(const struct fibula_fib *fib, uint64_t digest)
+/* Words that a writer may change meanwhile. */
+static inline uint64_t fibula_load_(const uint64_t *word) { return __atomic_load_n(word, __ATOMIC_RELAXED); }
+static inline uint64_t fibula_acquire_(const uint64_t *word) { return __atomic_load_n(word, __ATOMIC_ACQUIRE); }
+
+/* What a lookup follows: the state of the writer's counters when it began, and the directory then. */
+struct fibula_view_ {
+	uint64_t reuse, count;
+	const uint64_t *directory;
+	uint8_t depth;
+};
+
+static inline struct fibula_view_ fibula_begin_(const struct fibula_fib *fib)
 {
-	return &fib->parts[fib->directory[fib->depth ? digest >> (64 - fib->depth) : 0]];
+	struct fibula_view_ view;
+	view.reuse = fibula_acquire_(fib->words + FIBULA_REUSE_);
+	view.count = fibula_acquire_(fib->words + FIBULA_COUNT_);
+	uint64_t word = fibula_acquire_(fib->words + FIBULA_DIRECTORY_);
+	uint64_t first = 8 * (word & 0xFFFFFFFF), depth = word >> 32;
+	/* Whoever reads behind the table reads a directory of one entry instead, which leads nowhere. */
+	int is_inside = depth <= 24 && first + (1ull << (depth & 31)) <= fib->n_words;
+	view.directory = fib->words + (is_inside ? first : 0);
+	view.depth = is_inside ? (uint8_t)depth : 0;
+	return view;
 }
 
-/* The value of a digest in the stash of a part: 0 if it is not there. */
-static inline uint64_t fibula_stashed_(const struct fibula_fib *fib, const struct fibula_part *part, uint64_t digest,
+/* Whether everything read since the beginning is of one state. */
+static inline int fibula_is_whole_(const struct fibula_fib *fib, const struct fibula_view_ *view)
+{
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	return fibula_load_(fib->words + FIBULA_COUNT_) == view->count && fibula_load_(fib->words + FIBULA_REUSE_) == view->reuse;
+}
+
+/* A shard of an Othello, or a group of a line table. */
+struct fibula_part_ {
+	uint64_t words;          /* where its words begin */
+	uint64_t tweak;          /* of a shard, spread over 64 bits */
+	uint32_t n[3];           /* cells of a side; or buckets of the three levels */
+	uint32_t n_words;        /* in all; a stash may follow */
+	int has_stash;
+};
+
+/* Words of a bucket of a line table. */
+static inline uint32_t fibula_bucket_words_(const struct fibula_fib *fib) { return fib->value_bits <= 8 ? 8 : 16; }
+
+/* The part of an entry of the directory. One that would be behind the table is nowhere: its words are the root's. */
+static inline struct fibula_part_ fibula_part_(const struct fibula_fib *fib, uint64_t entry)
+{
+	struct fibula_part_ part;
+	part.words = 8 * (entry >> 32);
+	part.has_stash = entry >> 31 & 1;
+	if (fib->design == FIBULA_LINE) {
+		part.n[0] = entry & 0xFFFF;
+		part.n[1] = entry >> 16 & 0x3FFF;
+		part.n[2] = entry >> 30 & 1;
+		part.tweak = 0;
+		part.n_words = (part.n[0] + part.n[1] + part.n[2]) * fibula_bucket_words_(fib);
+	} else {
+		part.n_words = 2 * (entry & 0xFFFF);
+		part.n[0] = (uint32_t)(entry & 0xFFFF) * fib->cells_a_word;
+		part.n[1] = part.n[2] = 0;
+		part.tweak = (entry >> 16 & 0x7FFF) * 0x9E3779B1ull;
+	}
+	if (part.words + part.n_words + FIBULA_STASH_ > fib->n_words) {
+		part.words = part.n_words = part.n[0] = part.n[1] = part.n[2] = 0;
+		part.has_stash = 0;
+	}
+	return part;
+}
+
+static inline uint64_t fibula_entry_(const struct fibula_view_ *view, uint64_t digest)
+{
+	/* Two shifts, because a shift by 64 is not defined. */
+	return fibula_acquire_(view->directory + (digest >> 1 >> (63 - view->depth)));
+}
+
+/* A word of a part; `undo`: before the write that is under way. -1 in `failed` if that changes too many words. */
+static inline uint64_t fibula_read_(const struct fibula_fib *fib, uint64_t at, int undo, int *failed)
+{
+	uint64_t word = fibula_load_(fib->words + at);
+	if (undo) {
+		const uint64_t *note = fib->words + FIBULA_UNDO_;
+		uint64_t n = fibula_load_(note);
+		if (n > (FIBULA_ROOT_WORDS_ - FIBULA_UNDO_ - 1) / 2) {
+			*failed = 1;
+			return 0;
+		}
+		for (uint64_t i = 0; i < n; i++)
+			if (fibula_load_(note + 1 + 2 * i) == at)
+				return fibula_load_(note + 2 + 2 * i);
+	}
+	return word;
+}
+
+/* The value of a digest in the stash of a part: 0 if it is not there. A stash is not written in place. */
+static inline uint64_t fibula_stashed_(const struct fibula_fib *fib, const struct fibula_part_ *part, uint64_t digest,
 	int *is_there)
 {
-	for (uint32_t i = part->stash; i < part->stash + part->n_stash; i++)
-		if (fib->stashes[2 * i] == digest) {
+	const uint64_t *stash = fib->words + part->words + part->n_words;
+	uint64_t n = part->has_stash ? fibula_load_(stash) : 0;
+	for (uint64_t i = 0; i < n && i < (FIBULA_STASH_ - 1) / 2; i++)
+		if (fibula_load_(stash + 1 + 2 * i) == digest) {
 			*is_there = 1;
-			return fib->stashes[2 * i + 1];
+			return fibula_load_(stash + 2 + 2 * i);
 		}
 	return 0;
 }
@@ -265,14 +364,13 @@ static inline void fibula_digests_(const struct fibula_fib *fib, const uint8_t *
 
 /* Where a cell is: its word, and its first bit there. */
 struct fibula_spot_ {
-	const uint64_t *word;
-	uint64_t bit;
+	uint64_t word, bit;
 };
 
-static inline struct fibula_spot_ fibula_spot_(const struct fibula_fib *fib, const struct fibula_part *part, uint64_t cell)
+static inline struct fibula_spot_ fibula_spot_(const struct fibula_fib *fib, const struct fibula_part_ *part, uint64_t cell)
 {
 	uint64_t word = cell * fib->per_word >> 37;
-	struct fibula_spot_ spot = {fib->words + part->words + word, (cell - word * fib->cells_a_word) * fib->cell_bits};
+	struct fibula_spot_ spot = {part->words + word, (cell - word * fib->cells_a_word) * fib->cell_bits};
 	return spot;
 }
 
@@ -281,36 +379,32 @@ struct fibula_spots_ {
 	struct fibula_spot_ a, b;
 };
 
-static inline struct fibula_spots_ fibula_spots_(const struct fibula_fib *fib, const struct fibula_part *part,
+static inline struct fibula_spots_ fibula_spots_(const struct fibula_fib *fib, const struct fibula_part_ *part,
 	uint64_t digest)
 {
 	uint64_t x = (digest ^ part->tweak) * FIBULA_STEP;
 	x ^= x >> 32;
 	struct fibula_spots_ spots = {fibula_spot_(fib, part, (x >> 32) * part->n[0] >> 32),
-		fibula_spot_(fib, part, part->n[0] + ((x & 0xFFFFFFFF) * part->n[1] >> 32))};
+		fibula_spot_(fib, part, part->n[0] + ((x & 0xFFFFFFFF) * part->n[0] >> 32))};
 	return spots;
 }
 
-/* The value of a digest whose cells are known, unless the stash of its part has it. */
-static inline uint64_t fibula_othello_(const struct fibula_fib *fib, uint64_t digest, struct fibula_spots_ spots)
+/* The value of a digest by its two words, unless the stash of its part has it. */
+static inline uint64_t fibula_othello_(const struct fibula_fib *fib, uint64_t digest, uint64_t a, uint64_t b)
 {
-	uint64_t cell = ~0ull >> (64 - fib->cell_bits);
-	uint64_t a = *spots.a.word >> spots.a.bit & cell, b = *spots.b.word >> spots.b.bit & cell;
 	uint64_t value = (a ^ b) & (~0ull >> (64 - fib->value_bits));
 	if (fib->fingerprint_bits) {
 		/* The fingerprint is above the value, and above that the indicator. */
 		uint64_t mask = ~0ull >> (65 - fib->cell_bits) & ~(~0ull >> (64 - fib->value_bits));
 		uint64_t f = (digest ^ digest >> 32) * 0x243F6A8885A308D3ull >> (65 - fib->cell_bits) & mask;
-		int is_used = (int)((a & b) >> (fib->cell_bits - 1));
+		int is_used = (int)((a & b) >> (fib->cell_bits - 1) & 1);
 		return is_used && ((a ^ b) & mask) == f ? value : 0;
 	}
 	return value;
 }
 
-/* Words of a bucket of a line table. */
-static inline uint32_t fibula_bucket_words_(const struct fibula_fib *fib) { return fib->value_bits <= 8 ? 8 : 16; }
-
-static inline uint64_t fibula_line_(const struct fibula_fib *fib, const struct fibula_part *part, uint64_t digest)
+static inline uint64_t fibula_line_(const struct fibula_fib *fib, const struct fibula_part_ *part, uint64_t digest, int undo,
+	int *failed)
 {
 	const uint64_t buckets[3] = {(digest >> 8 & 0xFFFFFFFF) * part->n[0] >> 32,
 		part->n[0] + ((digest >> 8 & 0xFFFF) * part->n[1] >> 16), (uint64_t)part->n[0] + part->n[1]};
@@ -320,7 +414,7 @@ static inline uint64_t fibula_line_(const struct fibula_fib *fib, const struct f
 	for (int level = 0; level < 3; level++) {
 		if (!part->n[level])
 			continue;
-		uint64_t at = part->words + buckets[level] * n_words, head = fib->words[at];
+		uint64_t at = part->words + buckets[level] * n_words, head = fibula_read_(fib, at, undo, failed);
 		if ((uint64_t)(ranks[level] - (ranks[level] >> 7)) >= (head >> 8 & 0xFF))
 			continue;
 		uint64_t x = (digest ^ (head & 0xFF) * 0x9E3779B1ull) * FIBULA_STEP, value = 0;
@@ -328,22 +422,57 @@ static inline uint64_t fibula_line_(const struct fibula_fib *fib, const struct f
 		for (uint32_t j = 0; j < fib->parts_of_name; j++) {
 			uint64_t start = fib->starts[j], slot = start + ((x >> 16 * j & 0xFFFF) * (fib->starts[j + 1] - start) >> 16);
 			uint64_t word = slot * fib->per_word >> 37, in_word = slot - word * fib->cells_a_word;
-			value ^= fib->words[at + word] >> in_word * fib->value_bits;
+			value ^= fibula_read_(fib, at + word, undo, failed) >> in_word * fib->value_bits;
 		}
 		return value & (~0ull >> (64 - fib->value_bits));
 	}
 	return fibula_stashed_(fib, part, digest, &is_there);
 }
 
+/* The value of a digest in the state of a view; `undo`: before the write that is under way. */
+static inline uint64_t fibula_value_(const struct fibula_fib *fib, const struct fibula_view_ *view, uint64_t digest, int undo,
+	int *failed)
+{
+	struct fibula_part_ part = fibula_part_(fib, fibula_entry_(view, digest));
+	if (fib->design == FIBULA_LINE)
+		return fibula_line_(fib, &part, digest, undo, failed);
+	int is_stashed = 0;
+	uint64_t stashed = fibula_stashed_(fib, &part, digest, &is_stashed);
+	if (is_stashed)
+		return stashed;
+	struct fibula_spots_ spots = fibula_spots_(fib, &part, digest);
+	uint64_t a = fibula_read_(fib, spots.a.word, undo, failed), b = fibula_read_(fib, spots.b.word, undo, failed);
+	return fibula_othello_(fib, digest, a >> spots.a.bit, b >> spots.b.bit);
+}
+
+/* Times that a name is read again, each some 100 ns, before it is dropped. A writer changes a table 10^6 times a second at
+ * most, so only a table whose writer died in the middle of a change that is too large to be undone comes to that. */
+#define FIBULA_TRIES_ 100000
+
+/* One name, however often the writer interferes. */
+#ifdef __GNUC__
+__attribute__((noinline, cold, unused))
+#endif
+static uint16_t fibula_lookup_slowly_(const struct fibula_fib *fib, uint64_t digest)
+{
+	for (int i = 0; i < FIBULA_TRIES_; i++) {
+		struct fibula_view_ view = fibula_begin_(fib);
+		int failed = 0;
+		uint64_t value = view.count & 1 ? fibula_value_(fib, &view, digest, 1, &failed)
+						: fibula_value_(fib, &view, digest, 0, &failed);
+		if (!failed && fibula_is_whole_(fib, &view))
+			return (uint16_t)value;
+	}
+	return 0;
+}
+
 /* The value of a digest: a number for fibula_action. */
 static inline uint16_t fibula_lookup_digest(const struct fibula_fib *fib, uint64_t digest)
 {
-	const struct fibula_part *part = fibula_part_(fib, digest);
-	int is_stashed = 0;
-	if (fib->design == FIBULA_LINE)
-		return (uint16_t)fibula_line_(fib, part, digest);
-	uint64_t stashed = part->n_stash ? fibula_stashed_(fib, part, digest, &is_stashed) : 0;
-	return (uint16_t)(is_stashed ? stashed : fibula_othello_(fib, digest, fibula_spots_(fib, part, digest)));
+	struct fibula_view_ view = fibula_begin_(fib);
+	int failed = 0;
+	uint64_t value = fibula_value_(fib, &view, digest, 0, &failed);
+	return view.count & 1 || !fibula_is_whole_(fib, &view) ? fibula_lookup_slowly_(fib, digest) : (uint16_t)value;
 }
 
 /* The value of a name of 1 to 64 bytes. */
@@ -361,42 +490,86 @@ static inline void fibula_fetch_(const void *line)
 #endif
 }
 
+/* The values of digests in the state of a view. */
+static inline void fibula_burst_(const struct fibula_fib *fib, const struct fibula_view_ *view, const uint64_t *digests,
+	size_t n, uint16_t *values)
+{
+	struct fibula_spots_ spots[FIBULA_BURST];
+	uint64_t entries[FIBULA_BURST], any = 0;
+	int failed = 0;
+	for (size_t i = 0; i < n; i++)
+		any |= entries[i] = fibula_entry_(view, digests[i]);
+	/* The lines of one name come while those of the others are found. */
+	if (fib->design == FIBULA_LINE) {
+		for (size_t i = 0; i < n; i++) {
+			uint64_t bucket = (digests[i] >> 8 & 0xFFFFFFFF) * (entries[i] & 0xFFFF) >> 32;
+			fibula_fetch_(fib->words + 8 * (entries[i] >> 32) + bucket * fibula_bucket_words_(fib));
+		}
+		for (size_t i = 0; i < n; i++) {
+			struct fibula_part_ part = fibula_part_(fib, entries[i]);
+			values[i] = (uint16_t)fibula_line_(fib, &part, digests[i], 0, &failed);
+		}
+		return;
+	}
+	for (size_t i = 0; i < n; i++) {
+		struct fibula_part_ part = fibula_part_(fib, entries[i]);
+		spots[i] = fibula_spots_(fib, &part, digests[i]);
+		fibula_fetch_(fib->words + spots[i].a.word);
+		fibula_fetch_(fib->words + spots[i].b.word);
+	}
+	for (size_t i = 0; i < n; i++)
+		values[i] = (uint16_t)fibula_othello_(fib, digests[i], fibula_load_(fib->words + spots[i].a.word) >> spots[i].a.bit,
+			fibula_load_(fib->words + spots[i].b.word) >> spots[i].b.bit);
+	/* A stash is an exception: few parts have one. */
+	for (size_t i = 0; any >> 31 & 1 && i < n; i++) {
+		struct fibula_part_ part = fibula_part_(fib, entries[i]);
+		int is_stashed = 0;
+		uint64_t stashed = fibula_stashed_(fib, &part, digests[i], &is_stashed);
+		if (is_stashed)
+			values[i] = (uint16_t)stashed;
+	}
+}
+
 /* The values of up to FIBULA_BURST names of `len` bytes each, which lie `stride` bytes apart. */
 static inline void fibula_lookup_burst(const struct fibula_fib *fib, const void *names, size_t len, size_t stride,
 	size_t n, uint16_t *values)
 {
 	uint64_t digests[FIBULA_BURST];
-	struct fibula_spots_ spots[FIBULA_BURST];
 	n = n < FIBULA_BURST ? n : FIBULA_BURST;
 	fibula_digests_(fib, (const uint8_t *)names, len, stride, n, digests);
-	if (fib->design == FIBULA_LINE) {
-		for (size_t i = 0; i < n; i++) {
-			const struct fibula_part *part = fibula_part_(fib, digests[i]);
-			uint64_t bucket = (digests[i] >> 8 & 0xFFFFFFFF) * part->n[0] >> 32;
-			fibula_fetch_(fib->words + part->words + bucket * fibula_bucket_words_(fib));
-		}
-		for (size_t i = 0; i < n; i++)
-			values[i] = (uint16_t)fibula_line_(fib, fibula_part_(fib, digests[i]), digests[i]);
-		return;
-	}
-	/* The lines of one name come while those of the others are found. */
-	for (size_t i = 0; i < n; i++) {
-		spots[i] = fibula_spots_(fib, fibula_part_(fib, digests[i]), digests[i]);
-		fibula_fetch_(spots[i].a.word);
-		fibula_fetch_(spots[i].b.word);
+	struct fibula_view_ view = fibula_begin_(fib);
+	if (!(view.count & 1)) {
+		fibula_burst_(fib, &view, digests, n, values);
+		if (fibula_is_whole_(fib, &view))
+			return;
 	}
 	for (size_t i = 0; i < n; i++)
-		values[i] = (uint16_t)fibula_othello_(fib, digests[i], spots[i]);
-	/* A stash is an exception: few parts have one. */
-	for (size_t i = 0; fib->has_stash && i < n; i++)
-		if (fibula_part_(fib, digests[i])->n_stash)
-			values[i] = fibula_lookup_digest(fib, digests[i]);
+		values[i] = fibula_lookup_digest(fib, digests[i]);
 }
 
 /* What a value means; drop for one that has no action. */
 static inline struct fibula_action fibula_action(const struct fibula_fib *fib, uint16_t value)
 {
-	return fib->actions[value < fib->n_actions ? value : 0];
+	struct fibula_action action;
+	for (int i = 0; i < FIBULA_TRIES_; i++) {
+		struct fibula_view_ view = fibula_begin_(fib);
+		uint64_t annex = fibula_acquire_(fib->words + FIBULA_ANNEX_), record[3] = {0, 0, 0};
+		uint64_t at = 8 * (annex & 0xFFFFFFFF) + 3 * (uint64_t)value;
+		if (24 * ((uint64_t)value + 1) <= annex >> 32 && at + 3 <= fib->n_words)
+			for (int word = 0; word < 3; word++)
+				record[word] = fibula_load_(fib->words + at + word);
+		memset(&action, 0, sizeof action);
+		action.verb = (record[0] & 0xFF) <= FIBULA_PUNT ? (enum fibula_verb)(record[0] & 0xFF) : FIBULA_DROP;
+		action.address_bytes = (uint8_t)(record[0] >> 8);
+		action.port = (uint16_t)(record[0] >> 16);
+		action.node = (uint32_t)(record[0] >> 32);
+		memcpy(action.address, record + 1, 16);
+		__atomic_thread_fence(__ATOMIC_ACQUIRE);
+		if (fibula_load_(fib->words + FIBULA_REUSE_) == view.reuse)
+			return action;
+	}
+	memset(&action, 0, sizeof action);
+	return action;
 }
 
 /* ---- files ---- */
@@ -446,128 +619,157 @@ static inline uint8_t fibula_name_bytes_(uint8_t kind, uint8_t width)
 	return kind == 6 ? width : kind < 8 ? bytes[kind] : 0;
 }
 
-/* The actions of a file. NULL, or a reason. */
-static inline const char *fibula_actions_(struct fibula_fib *fib, struct fibula_reader_ *r)
+/* The actions of a file, as records of a table in memory, if `records` is given. NULL, or a reason. */
+static inline const char *fibula_actions_(struct fibula_reader_ *r, uint64_t *n, uint8_t *records)
 {
-	uint64_t n = fibula_uint_(r, 4);
-	if (n == 0 || n > r->left || n > 1 << 16)
+	*n = fibula_uint_(r, 4);
+	if (*n == 0 || *n > r->left || *n > 1 << 16)
 		return "the number of actions";
-	fib->n_actions = (uint32_t)n;
-	fib->actions = (struct fibula_action *)calloc(n, sizeof *fib->actions);
-	if (!fib->actions)
-		return "no memory for its actions";
-	for (uint64_t i = 0; i < n; i++) {
-		struct fibula_action *action = &fib->actions[i];
+	for (uint64_t i = 0; i < *n; i++) {
+		uint8_t record[24] = {0};
 		uint64_t verb = fibula_uint_(r, 1);
 		if (verb > FIBULA_PUNT)
 			return "an action";
-		action->verb = (enum fibula_verb)verb;
+		if (i == 0 && verb != FIBULA_DROP)
+			return "action 0, which must be drop";
+		record[0] = (uint8_t)verb;
 		if (verb == FIBULA_PORT)
-			action->port = (uint16_t)fibula_uint_(r, 2);
+			memcpy(record + 2, fibula_take_(r, 2), 2);
 		if (verb == FIBULA_TUNNEL) {
-			action->node = (uint32_t)fibula_uint_(r, 4);
+			memcpy(record + 4, fibula_take_(r, 4), 4);
 			uint64_t form = fibula_uint_(r, 1);
 			if (form != 0 && form != 4 && form != 6)
 				return "the address of a tunnel";
-			action->address_bytes = form == 6 ? 16 : (uint8_t)form;
-			memcpy(action->address, fibula_take_(r, action->address_bytes), action->address_bytes);
+			record[1] = form == 6 ? 16 : (uint8_t)form;
+			memcpy(record + 8, fibula_take_(r, record[1]), record[1]);
 		}
+		if (records)
+			memcpy(records + 24 * i, record, 24);
 	}
-	return fib->actions[0].verb == FIBULA_DROP ? NULL : "action 0, which must be drop";
+	return r->failed ? "actions that end too early" : NULL;
 }
 
-/* What all parts of a table need together. */
-struct fibula_need_ {
-	uint64_t words, stashed;
+/* A table in memory while it is made: how long its directory and its blocks are, and, once there is memory, that. */
+struct fibula_making_ {
+	uint64_t *words;
+	uint64_t directory, blocks, end; /* where they begin, in words */
 	uint8_t depth;
 };
 
-/* Reads all parts: what they need, and, once there is memory for that, what they hold. NULL, or what is wrong. */
-static inline const char *fibula_parts_(struct fibula_fib *fib, struct fibula_reader_ r, uint64_t n_parts,
-	struct fibula_need_ *need)
+static inline uint64_t fibula_lines_(uint64_t words) { return (words + 7) / 8 * 8; }
+
+/* Reads all parts: what they need, and, once there is memory for that, writes them there. NULL, or what is wrong. */
+static inline const char *fibula_parts_(const struct fibula_fib *fib, struct fibula_reader_ r, uint64_t n_parts,
+	struct fibula_making_ *made)
 {
-	uint64_t covered = 0, words = 0, stashed = 0;
+	uint64_t covered = 0, at = made->blocks;
 	for (uint64_t i = 0; i < n_parts; i++) {
-		struct fibula_part part;
-		memset(&part, 0, sizeof part);
-		uint64_t prefix = fibula_uint_(&r, 4), depth = fibula_uint_(&r, 1), n_words;
-		part.n_stash = (uint32_t)fibula_uint_(&r, 1);
-		if (depth > 24 || prefix >> depth || part.n_stash > 8)
+		uint64_t prefix = fibula_uint_(&r, 4), depth = fibula_uint_(&r, 1), n_stash = fibula_uint_(&r, 1), n_words, entry;
+		if (depth > 24 || prefix >> depth || n_stash > (FIBULA_STASH_ - 1) / 2)
 			return "a part of the table";
 		if (fib->design == FIBULA_LINE) {
+			uint64_t n[3];
 			for (int level = 0; level < 3; level++)
-				part.n[level] = (uint32_t)fibula_uint_(&r, 2);
-			if (part.n[0] == 0 || part.n[1] > 16383 || part.n[2] > 1)
+				n[level] = fibula_uint_(&r, 2);
+			if (n[0] == 0 || n[1] > 0x3FFF || n[2] > 1)
 				return "the buckets of a group";
-			n_words = ((uint64_t)part.n[0] + part.n[1] + part.n[2]) * fibula_bucket_words_(fib);
+			n_words = (n[0] + n[1] + n[2]) * fibula_bucket_words_(fib);
+			entry = n[0] | n[1] << 16 | n[2] << 30;
 		} else {
-			part.tweak = fibula_uint_(&r, 2) * 0x9E3779B1ull;
-			for (int side = 0; side < 2; side++) {
-				part.n[side] = (uint32_t)fibula_uint_(&r, 4);
-				if (part.n[side] == 0 || part.n[side] > 1u << 30 || part.n[side] % fib->cells_a_word)
-					return "the cells of a shard";
-			}
-			n_words = ((uint64_t)part.n[0] + part.n[1]) / fib->cells_a_word;
+			uint64_t tweak = fibula_uint_(&r, 2), a = fibula_uint_(&r, 4), b = fibula_uint_(&r, 4);
+			if (a == 0 || a != b || a % fib->cells_a_word || a / fib->cells_a_word > 0xFFFF || tweak > 0x7FFF)
+				return "the cells of a shard";
+			n_words = 2 * (a / fib->cells_a_word);
+			entry = a / fib->cells_a_word | tweak << 16;
 		}
 		fibula_take_(&r, 16); /* version and digest */
-		part.words = words;
-		part.stash = (uint32_t)stashed;
-		const uint8_t *stash = fibula_take_(&r, 16 * part.n_stash);
+		const uint8_t *stash = fibula_take_(&r, 16 * n_stash);
 		if (r.failed || n_words > r.left / 8)
 			return "a part that ends too early";
 		const uint8_t *contents = fibula_take_(&r, 8 * n_words);
-		if (fib->words) {
-			memcpy(fib->words + words, contents, 8 * n_words);
-			memcpy(fib->stashes + 2 * stashed, stash, 16 * part.n_stash);
-			fib->parts[i] = part;
-			uint64_t from = prefix << (fib->depth - depth), n = 1ull << (fib->depth - depth);
-			for (uint64_t at = from; at < from + n; at++) {
-				if (fib->directory[at] != UINT32_MAX)
+		entry |= at / 8 << 32 | (uint64_t)(n_stash > 0) << 31;
+		if (made->words) {
+			memcpy(made->words + at, contents, 8 * n_words);
+			if (n_stash) {
+				made->words[at + n_words] = n_stash;
+				memcpy(made->words + at + n_words + 1, stash, 16 * n_stash);
+			}
+			uint64_t width = made->depth - depth;
+			for (uint64_t j = prefix << width; j < (prefix + 1) << width; j++) {
+				if (made->words[made->directory + j])
 					return "two parts for one prefix";
-				fib->directory[at] = (uint32_t)i;
+				made->words[made->directory + j] = entry;
 			}
 		}
-		words += n_words;
-		stashed += part.n_stash;
+		at += fibula_lines_(n_words + (n_stash ? FIBULA_STASH_ : 0));
 		covered += 1ull << (24 - depth);
-		need->depth = depth > need->depth ? (uint8_t)depth : need->depth;
+		made->depth = depth > made->depth ? (uint8_t)depth : made->depth;
 	}
-	need->words = words;
-	need->stashed = stashed;
+	made->end = at;
 	if (r.left)
 		return "bytes behind the table";
 	return covered == 1ull << 24 ? NULL : "prefixes that no part has";
 }
 
-static inline const char *fibula_table_(struct fibula_fib *fib, struct fibula_reader_ r)
+/* Makes the table in memory. NULL, or what is wrong. */
+static inline const char *fibula_table_(struct fibula_fib *fib, struct fibula_reader_ actions, uint64_t n_actions,
+	struct fibula_reader_ r)
 {
 	uint64_t form = fibula_uint_(&r, 1), n_parts = fibula_uint_(&r, 4);
 	if (form != (fib->design == FIBULA_LINE ? 1 : 2) || n_parts == 0 || n_parts > r.left / 28)
 		return "the table";
-	struct fibula_need_ need = {0, 0, 0};
-	const char *wrong = fibula_parts_(fib, r, n_parts, &need);
+	struct fibula_making_ made = {NULL, FIBULA_ROOT_WORDS_, 0, 0, 0};
+	const char *wrong = fibula_parts_(fib, r, n_parts, &made);
 	if (wrong)
 		return wrong;
-	fib->depth = need.depth;
-	fib->has_stash = need.stashed > 0;
-	size_t n_entries = (size_t)1 << need.depth, bytes = (8 * need.words + 63) / 64 * 64;
-	fib->directory = (uint32_t *)malloc(n_entries * sizeof *fib->directory);
-	fib->parts = (struct fibula_part *)calloc(n_parts, sizeof *fib->parts);
-	fib->stashes = (uint64_t *)calloc(need.stashed + 1, 16);
+	made.blocks = made.directory + fibula_lines_(1ull << made.depth);
+	/* The parts, then the actions. */
+	uint64_t annex = made.end + made.blocks, n_words = annex + fibula_lines_(3 * n_actions + FIBULA_STASH_);
+	if (annex / 8 > 0xFFFFFFFF)
+		return "the size of its table";
 	/* Buckets are lines of the cache. */
-	fib->words = (uint64_t *)aligned_alloc(64, bytes);
-	if (!fib->directory || !fib->parts || !fib->stashes || !fib->words)
+	made.words = (uint64_t *)aligned_alloc(64, 8 * n_words);
+	if (!made.words)
 		return "no memory for its table";
-	memset(fib->directory, 0xFF, n_entries * sizeof *fib->directory);
-	return fibula_parts_(fib, r, n_parts, &need);
+	fib->words = made.words;
+	fib->n_words = n_words;
+	memset(made.words, 0, 8 * n_words);
+	made.words[FIBULA_DIRECTORY_] = made.directory / 8 | (uint64_t)made.depth << 32;
+	made.words[FIBULA_ANNEX_] = annex / 8 | 24 * n_actions << 32;
+	fibula_actions_(&actions, &n_actions, (uint8_t *)(made.words + annex));
+	return fibula_parts_(fib, r, n_parts, &made);
 }
 
 static inline void fibula_free(struct fibula_fib *fib)
 {
 	if (!fib)
 		return;
-	free(fib->directory); free(fib->parts); free(fib->stashes); free(fib->words); free(fib->actions);
+#ifdef __linux__
+	if (fib->inode)
+		munmap((void *)(uintptr_t)fib->words, 8 * fib->n_words);
+	else
+#endif
+		free((void *)(uintptr_t)fib->words);
 	free(fib);
+}
+
+/* What follows from the widths of cells. 0 if there are no such tables. */
+static inline int fibula_form_(struct fibula_fib *fib, int has_fingerprints)
+{
+	fib->cell_bits = (uint8_t)(fib->value_bits + fib->fingerprint_bits);
+	if (fib->family < 1 || fib->family > 4 || fib->value_bits < 1 || fib->value_bits > 16 || fib->cell_bits > 64 ||
+		fib->fingerprint_bits > 48 || (!has_fingerprints && fib->fingerprint_bits))
+		return 0;
+	fib->cells_a_word = 64u / fib->cell_bits;
+	fib->per_word = (1ull << 37) / fib->cells_a_word + 1;
+	if (fib->design == FIBULA_LINE) {
+		/* The header takes the first slots of a bucket. */
+		uint32_t first = (16 + fib->value_bits - 1u) / fib->value_bits;
+		uint32_t n_cells = fibula_bucket_words_(fib) * fib->cells_a_word - first;
+		for (uint32_t j = 0; j <= fib->parts_of_name; j++)
+			fib->starts[j] = (uint16_t)(first + n_cells * j / fib->parts_of_name);
+	}
+	return 1;
 }
 
 /* The table in the bytes of a file, which are not needed afterwards. NULL, and why not; `why` may be NULL. */
@@ -576,7 +778,8 @@ static inline struct fibula_fib *fibula_load(const void *bytes, size_t len, char
 	static const char *const designs[5] = {"concise", "ofw", "line", "line-fast", "line-small"};
 	const char *wrong = NULL;
 	char unknown[32] = "";
-	struct fibula_reader_ r = {(const uint8_t *)bytes, len, 0};
+	struct fibula_reader_ r = {(const uint8_t *)bytes, len, 0}, actions;
+	uint64_t n_actions = 0;
 	struct fibula_fib *fib = (struct fibula_fib *)calloc(1, sizeof *fib);
 	struct fibula_hash sum;
 	int design = 0;
@@ -623,22 +826,12 @@ static inline struct fibula_fib *fibula_load(const void *bytes, size_t len, char
 	fibula_uint_(&r, 8);
 	fib->design = design < 2 ? FIBULA_OTHELLO : FIBULA_LINE;
 	fib->parts_of_name = design == 4 ? 4 : 3;
-	fib->cell_bits = (uint8_t)(fib->value_bits + fib->fingerprint_bits);
-	if (fib->family < 1 || fib->family > 4 || fib->value_bits < 1 || fib->value_bits > 16 || fib->cell_bits > 64 ||
-		fib->fingerprint_bits > 48 || (design != 1 && fib->fingerprint_bits)) {
+	if (!fibula_form_(fib, design == 1)) {
 		wrong = "its hash family, or the bits of its values";
 		goto refused;
 	}
-	fib->cells_a_word = 64u / fib->cell_bits;
-	fib->per_word = (1ull << 37) / fib->cells_a_word + 1;
-	if (fib->design == FIBULA_LINE) {
-		/* The header takes the first slots of a bucket. */
-		uint32_t first = (16 + fib->value_bits - 1u) / fib->value_bits;
-		uint32_t n_cells = fibula_bucket_words_(fib) * fib->cells_a_word - first;
-		for (uint32_t j = 0; j <= fib->parts_of_name; j++)
-			fib->starts[j] = (uint16_t)(first + n_cells * j / fib->parts_of_name);
-	}
-	wrong = fibula_actions_(fib, &r);
+	actions = r;
+	wrong = fibula_actions_(&r, &n_actions, NULL);
 	if (wrong)
 		goto refused;
 	{
@@ -646,7 +839,7 @@ static inline struct fibula_fib *fibula_load(const void *bytes, size_t len, char
 		if (r.failed || table != r.left)
 			wrong = "the length of its table";
 		else
-			wrong = fibula_table_(fib, r);
+			wrong = fibula_table_(fib, actions, n_actions, r);
 	}
 	if (!wrong)
 		return fib;
@@ -658,13 +851,139 @@ refused:
 	return NULL;
 }
 
-/* The table of a file. NULL, and why not; `why` may be NULL. */
+/* ---- tables of running switches ---- */
+
+#ifdef __linux__
+
+/* Whether everything that a lookup may follow is inside the table, in some state of it. */
+static inline const char *fibula_bounds_(const struct fibula_fib *fib)
+{
+	for (int i = 0; i < FIBULA_TRIES_; i++) {
+		struct fibula_view_ view = fibula_begin_(fib);
+		uint64_t word = fibula_acquire_(fib->words + FIBULA_DIRECTORY_), annex = fibula_load_(fib->words + FIBULA_ANNEX_);
+		const char *wrong = NULL;
+		if (view.directory != fib->words + 8 * (word & 0xFFFFFFFF) || view.depth != word >> 32)
+			wrong = "its directory is behind its end";
+		else if (8 * (annex & 0xFFFFFFFF) + 3 * ((annex >> 32) / 24) > fib->n_words || (annex >> 32) % 24)
+			wrong = "its actions are behind its end";
+		for (uint64_t j = 0; !wrong && j < 1ull << view.depth; j++)
+			if (!fibula_part_(fib, fibula_load_(view.directory + j)).n_words)
+				wrong = "a part is behind its end";
+		__atomic_thread_fence(__ATOMIC_ACQUIRE);
+		if (fibula_load_(fib->words + FIBULA_REUSE_) == view.reuse)
+			return wrong;
+	}
+	return "it changes too fast";
+}
+
+/* The table that a switch shows at `path`. It stays readable until fibula_free, whatever becomes of the switch. NULL, and
+ * why not; `why` may be NULL. */
+static inline struct fibula_fib *fibula_attach(const char *path, char why[FIBULA_WHY])
+{
+	const char *wrong = NULL;
+	struct stat about;
+	struct fibula_fib *fib = (struct fibula_fib *)calloc(1, sizeof *fib);
+	void *mapped = MAP_FAILED;
+	int file = open(path, O_RDONLY), error = errno;
+	if (!fib || file < 0 || fstat(file, &about)) {
+		if (why)
+			snprintf(why, FIBULA_WHY, "cannot read %.100s: %.40s", path, strerror(error));
+		free(fib);
+		if (file >= 0)
+			close(file);
+		return NULL;
+	}
+	if (about.st_size < 2 * 8 * FIBULA_ROOT_WORDS_ || about.st_size % 64)
+		wrong = "it is too short";
+	else if ((mapped = mmap(NULL, (size_t)about.st_size, PROT_READ, MAP_SHARED, file, 0)) == MAP_FAILED)
+		wrong = "it cannot be mapped";
+	close(file);
+	if (!wrong) {
+		const uint64_t *words = (const uint64_t *)mapped;
+		uint8_t form[8], names[8];
+		fib->words = words;
+		fib->n_words = (uint64_t)about.st_size / 8;
+		fib->device = about.st_dev;
+		fib->inode = about.st_ino;
+		uint64_t magic = fibula_acquire_(words + FIBULA_MAGIC_);
+		memcpy(form, words + FIBULA_FORM_, 8);
+		memcpy(names, words + FIBULA_NAMES_, 8);
+		fib->design = (enum fibula_design)form[0];
+		fib->value_bits = form[1];
+		fib->fingerprint_bits = form[2];
+		fib->parts_of_name = form[3];
+		fib->family = names[0];
+		fib->kind = names[1];
+		fib->name_bytes = fibula_name_bytes_(names[1], names[2]);
+		fibula_hash_(&fib->hash, fib->family, (const uint8_t *)(words + FIBULA_NAMES_ + 1));
+		if (memcmp(&magic, "FIBULAM1", 8))
+			wrong = "it does not begin like a table of this version";
+		else if (words[FIBULA_BYTES_] != (uint64_t)about.st_size)
+			wrong = "it is cut";
+		else if ((form[0] == FIBULA_LINE ? form[3] != 3 && form[3] != 4 : form[0] != FIBULA_OTHELLO || form[3] != 2) ||
+			!fibula_form_(fib, form[0] == FIBULA_OTHELLO))
+			wrong = "its structure is none that fibula.h reads";
+		else
+			wrong = fibula_bounds_(fib);
+	}
+	if (!wrong)
+		return fib;
+	if (mapped != MAP_FAILED)
+		munmap(mapped, (size_t)about.st_size);
+	free(fib);
+	if (why)
+		snprintf(why, FIBULA_WHY, "%.60s is no table that can be used: %s; does a switch of this version show it?", path, wrong);
+	return NULL;
+}
+
+/* Takes the table that is at `path` now, if it is another than *fib, which is then freed. 1 if so; 0 if *fib is still the
+ * one; -1 if there is none that can be used, and why: then *fib stays. Call it once a second, while nobody looks up. */
+static inline int fibula_refresh(struct fibula_fib **fib, const char *path, char why[FIBULA_WHY])
+{
+	struct stat about;
+	if (!stat(path, &about) && about.st_dev == (*fib)->device && about.st_ino == (*fib)->inode)
+		return 0;
+	struct fibula_fib *newer = fibula_attach(path, why);
+	if (!newer)
+		return -1;
+	fibula_free(*fib);
+	*fib = newer;
+	return 1;
+}
+
+/* Whether the switch that writes the table still runs. */
+static inline int fibula_is_written(const struct fibula_fib *fib)
+{
+	char path[64], line[1024];
+	snprintf(path, sizeof path, "/proc/%llu/stat", (unsigned long long)fibula_load_(fib->words + FIBULA_WRITER_));
+	FILE *file = fopen(path, "r");
+	size_t n = file ? fread(line, 1, sizeof line - 1, file) : 0;
+	if (file)
+		fclose(file);
+	line[n] = 0;
+	/* The start time is the 22nd field; the second, in parentheses, may have spaces. */
+	char *at = strrchr(line, ')');
+	for (int field = 2; at && field < 22; field++)
+		at = strchr(at + 1, ' ');
+	return at && strtoull(at, NULL, 10) == fibula_load_(fib->words + FIBULA_WRITER_ + 1);
+}
+
+#endif
+
+/* The table of a file, or the one that a switch shows there. NULL, and why not; `why` may be NULL. */
 static inline struct fibula_fib *fibula_open(const char *path, char why[FIBULA_WHY])
 {
 	FILE *file = fopen(path, "rb");
 	uint8_t *bytes = NULL;
 	struct fibula_fib *fib = NULL;
 	long len = -1;
+#ifdef __linux__
+	char magic[8];
+	if (file && fread(magic, 1, 8, file) == 8 && !memcmp(magic, "FIBULAM1", 8)) {
+		fclose(file);
+		return fibula_attach(path, why);
+	}
+#endif
 	if (file && !fseek(file, 0, SEEK_END))
 		len = ftell(file);
 	if (len >= 0 && !fseek(file, 0, SEEK_SET))

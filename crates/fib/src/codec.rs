@@ -315,6 +315,39 @@ pub fn actions_digest(actions: &[Action]) -> u64 {
     fingerprint(&bytes)
 }
 
+/// What values mean, as a table in memory says it: 24 bytes an action, the first for value 0.
+pub fn actions_in_memory(actions: &[Action]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(24 * actions.len());
+    for action in actions {
+        let mut record = [0; 24];
+        match action {
+            Action::Drop => {}
+            Action::Port(port) => {
+                record[0] = 1;
+                record[2..4].copy_from_slice(&port.0.to_le_bytes());
+            }
+            Action::Local => record[0] = 2,
+            Action::Tunnel { node, remote } => {
+                record[0] = 3;
+                record[4..8].copy_from_slice(&node.0.to_le_bytes());
+                match remote {
+                    IpAddr::V4(address) => {
+                        record[1] = 4;
+                        record[8..12].copy_from_slice(&address.octets());
+                    }
+                    IpAddr::V6(address) => {
+                        record[1] = 16;
+                        record[8..].copy_from_slice(&address.octets());
+                    }
+                }
+            }
+            Action::Punt => record[0] = 4,
+        }
+        out.extend_from_slice(&record);
+    }
+    out
+}
+
 fn put_name(out: &mut Vec<u8>, name: &Name) {
     let bytes = name.as_bytes();
     out.extend_from_slice(&(bytes.len() as u16).to_le_bytes());

@@ -195,6 +195,11 @@ impl Fib {
         }
     }
 
+    /// Its table as bytes, from which [`Spec::table`] makes the same table.
+    pub fn image(&self) -> Vec<u8> {
+        self.table.image()
+    }
+
     /// The FIB as the bytes of a file.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();

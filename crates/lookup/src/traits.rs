@@ -16,11 +16,14 @@
 
 pub use crate::base::bytes::DecodeError;
 pub use crate::base::crowd::Crowd;
-pub use crate::base::error::{ApplyError, InsertError, RestoreError};
+pub use crate::base::error::{ApplyError, InsertError, RestoreError, ShareError};
 pub use crate::base::part::{Change, HeldPart, PartId, Payload};
 pub use crate::base::single::Single;
 pub use crate::base::undivided::Undivided;
 
+use std::io;
+
+use crate::base::arena::Arena;
 use crate::base::processor::{Reads, prefetch_pays};
 
 /// The half that a data plane holds: words, no names.
@@ -148,6 +151,34 @@ pub trait Replicated: Query + Sized + Send + 'static {
 
     /// A reader for another thread.
     fn reader(&self) -> Self::Reader;
+
+    /// The same structure in an arena that other programs map. `make` makes one of so many bytes, all zero.
+    /// # Errors
+    /// [`ShareError`].
+    fn moved_to(&self, make: &mut dyn FnMut(usize) -> io::Result<Arena>) -> Result<Self, ShareError> {
+        let _ = make;
+        Err(ShareError::Unsupported)
+    }
+
+    /// What other programs are told, if they can read this structure.
+    fn outside(&mut self) -> Option<&mut dyn Outside> {
+        None
+    }
+}
+
+/// What a structure tells readers in other programs besides its words: `docs/formats/table-in-memory.md`.
+pub trait Outside {
+    /// Says what the names are (the five words of the root), and who writes: a process and its start time. Readers
+    /// refuse a table before that.
+    fn complete(&self, names: [u64; 5], writer: [u64; 2]);
+
+    /// Replaces what the table's owner tells: what its values mean.
+    /// # Errors
+    /// [`ApplyError`]; readers have the former.
+    fn set_annex(&mut self, bytes: &[u8]) -> Result<(), ApplyError>;
+
+    /// The bytes of the arena in use, root first: what other programs see.
+    fn memory(&self) -> Vec<u8>;
 }
 
 /// A part of a query structure, whole.

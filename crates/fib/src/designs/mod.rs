@@ -261,6 +261,17 @@ impl Spec {
         Hasher::new(self.family, &self.key)
     }
 
+    /// What names are and how they are hashed, as a table in memory says it: `docs/formats/table-in-memory.md`.
+    pub fn names_in_memory(&self) -> [u64; 5] {
+        let [kind, width] = self.kind.to_wire();
+        let mut words = [0; 5];
+        words[0] = u64::from_le_bytes([self.family.id(), kind, width, 0, 0, 0, 0, 0]);
+        for (word, bytes) in words[1..].iter_mut().zip(self.key.as_bytes().chunks_exact(8)) {
+            *word = u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
+        }
+        words
+    }
+
     /// The table in an image.
     /// # Errors
     /// [`TableError`].

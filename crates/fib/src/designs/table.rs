@@ -1,9 +1,14 @@
 //! The half of a design that a switch holds: a table that is decoded from bytes, updated, and read by workers.
 
+use super::Spec;
 use super::keys::{Burst, StructureKey};
+use crate::action::Action;
+use crate::codec;
 use crate::messages::Updates;
 use crate::name::NameKind;
-use lookup::traits::{Applied, ApplyError, BatchReader, DecodeError, HeldPart, Replicated};
+use lookup::base::arena::Arena;
+use lookup::traits::{Applied, ApplyError, BatchReader, DecodeError, HeldPart, Replicated, ShareError};
+use std::io;
 use std::marker::PhantomData;
 
 /// Updates that are decoded before the first of them is applied: their words stay in the cache until then.
@@ -52,6 +57,33 @@ pub trait Table: Send {
 
     /// Access for another thread.
     fn reader(&self) -> Box<Reader>;
+
+    /// Moves the table to memory that other programs map, before it has readers. `make` makes an arena of so many bytes;
+    /// `writer` is this process and its start time, by which a reader finds out whether the writer lives.
+    /// # Errors
+    /// [`ShareError`]; the table stays where it is.
+    fn share(
+        &mut self,
+        spec: &Spec,
+        writer: [u64; 2],
+        make: &mut dyn FnMut(usize) -> io::Result<Arena>,
+    ) -> Result<(), ShareError> {
+        let _ = (spec, writer, make);
+        Err(ShareError::Unsupported)
+    }
+
+    /// Whether other programs can read it.
+    fn is_shared(&self) -> bool {
+        false
+    }
+
+    /// Tells other programs that can read it what values mean.
+    /// # Errors
+    /// [`ApplyError`]; they have the former actions.
+    fn tell_actions(&mut self, actions: &[Action]) -> Result<(), ApplyError> {
+        let _ = actions;
+        Ok(())
+    }
 }
 
 /// A thread's access to a table, concurrent with its writer. A virtual call serves a burst.
@@ -79,6 +111,7 @@ pub(super) struct Served<Q: Replicated> {
     query: Q,
     /// Decoded before, and written over by the next ones.
     decoded: Vec<Q::Update>,
+    is_shared: bool,
 }
 
 impl<Q: Replicated> Served<Q>
@@ -86,7 +119,7 @@ where
     Q::Key: StructureKey,
 {
     pub(super) fn new(kind: NameKind, query: Q) -> Self {
-        Served { kind, settings: query.settings(), query, decoded: Vec::new() }
+        Served { kind, settings: query.settings(), query, decoded: Vec::new(), is_shared: false }
     }
 
     /// Decodes updates over those that were decoded before, up to the first that cannot be read. Returns how many.
@@ -177,6 +210,30 @@ where
 
     fn reader(&self) -> Box<Reader> {
         Box::new(ServedReader { kind: self.kind, reader: self.query.reader(), key: PhantomData })
+    }
+
+    fn share(
+        &mut self,
+        spec: &Spec,
+        writer: [u64; 2],
+        make: &mut dyn FnMut(usize) -> io::Result<Arena>,
+    ) -> Result<(), ShareError> {
+        let mut moved = self.query.moved_to(make)?;
+        let outside = moved.outside().ok_or(ShareError::Unsupported)?;
+        outside.complete(spec.names_in_memory(), writer);
+        (self.query, self.is_shared) = (moved, true);
+        Ok(())
+    }
+
+    fn is_shared(&self) -> bool {
+        self.is_shared
+    }
+
+    fn tell_actions(&mut self, actions: &[Action]) -> Result<(), ApplyError> {
+        match self.query.outside().filter(|_| self.is_shared) {
+            Some(outside) => outside.set_annex(&codec::actions_in_memory(actions)),
+            None => Ok(()),
+        }
     }
 }
 

@@ -14,8 +14,12 @@
 )]
 
 use std::cell::UnsafeCell;
+use std::fs::File;
 use std::io;
+#[cfg(all(target_os = "linux", not(miri)))]
+use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Bytes of a cache line: what the hardware fetches at once.
 pub const LINE: usize = 64;
@@ -30,6 +34,15 @@ pub struct Arena {
     mapping: NonNull<u8>,
     mapping_bytes: usize,
     is_reserved: bool,
+    file: Option<Backing>,
+}
+
+/// The file that an arena is a mapping of.
+#[derive(Debug)]
+struct Backing {
+    file: File,
+    /// Bytes from the beginning that the file system has given.
+    given: AtomicUsize,
 }
 
 // SAFETY: an arena is a range of plain memory. Its owner decides who reads and writes which part of it.
@@ -49,7 +62,7 @@ impl Arena {
         // SAFETY: `skip` is less than HUGE_PAGE, by which the mapping is larger than asked.
         let base = unsafe { mapping.add(skip) };
         advise_huge(base, bytes);
-        Ok(Self { base, bytes, mapping, mapping_bytes, is_reserved: false })
+        Ok(Self { base, bytes, mapping, mapping_bytes, is_reserved: false, file: None })
     }
 
     /// Reserves `bytes` (rounded up to huge pages) on huge pages that the operator has reserved. All of it is resident.
@@ -57,7 +70,42 @@ impl Arena {
     pub fn on_reserved_pages(bytes: usize) -> Option<Self> {
         let bytes = bytes.next_multiple_of(HUGE_PAGE);
         let base = map_reserved(bytes)?;
-        Some(Self { base, bytes, mapping: base, mapping_bytes: bytes, is_reserved: true })
+        Some(Self { base, bytes, mapping: base, mapping_bytes: bytes, is_reserved: true, file: None })
+    }
+
+    /// Maps `bytes` (rounded up to huge pages) of an empty file, for other programs to map, too. The file gets this
+    /// length at once, and its memory as it is [needed](Arena::commit). Where it is on a file system of huge pages, so
+    /// is the arena.
+    /// # Errors
+    /// The error of the operating system.
+    pub fn on_file(file: File, bytes: usize) -> io::Result<Self> {
+        let bytes = bytes.next_multiple_of(HUGE_PAGE);
+        file.set_len(bytes as u64)?;
+        let base = map_file(&file, bytes)?;
+        let file = Some(Backing { file, given: AtomicUsize::new(0) });
+        Ok(Self { base, bytes, mapping: base, mapping_bytes: bytes, is_reserved: false, file })
+    }
+
+    /// Whether other programs may map it.
+    #[inline]
+    pub fn is_shared(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// Makes sure that there is memory for the first `bytes`. For memory of this process alone that is left to the
+    /// kernel. A write to a page of a file that the file system cannot give would end the process.
+    /// # Errors
+    /// The error of the operating system: the file system is full, for example.
+    pub fn commit(&self, bytes: usize) -> io::Result<()> {
+        let Some(Backing { file, given }) = &self.file else { return Ok(()) };
+        let before = given.load(Ordering::Relaxed);
+        if bytes <= before {
+            return Ok(());
+        }
+        let bytes = bytes.next_multiple_of(HUGE_PAGE).min(self.bytes);
+        give(file, before, bytes - before)?;
+        given.store(bytes, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Address of the first line.
@@ -108,6 +156,37 @@ fn map(bytes: usize) -> io::Result<NonNull<u8>> {
         return Err(io::Error::last_os_error());
     }
     Ok(NonNull::new(address.cast()).expect("mmap never maps page zero unasked"))
+}
+
+#[cfg(all(target_os = "linux", not(miri)))]
+fn map_file(file: &File, bytes: usize) -> io::Result<NonNull<u8>> {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: as in `map`. Other programs that write to the file are none of this program's, and lookups stay in bounds
+    // only if there are none: so the file is private to its owner, and others get it read-only.
+    let address = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, libc::MAP_SHARED, file.as_raw_fd(), 0) };
+    if address == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(NonNull::new(address.cast()).expect("mmap never maps page zero unasked"))
+}
+
+#[cfg(all(target_os = "linux", not(miri)))]
+fn give(file: &File, from: usize, bytes: usize) -> io::Result<()> {
+    // SAFETY: a call about a file that is open.
+    match unsafe { libc::posix_fallocate(file.as_raw_fd(), from as libc::off_t, bytes as libc::off_t) } {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
+}
+
+#[cfg(any(not(target_os = "linux"), miri))]
+fn map_file(_: &File, _: usize) -> io::Result<NonNull<u8>> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+#[cfg(any(not(target_os = "linux"), miri))]
+fn give(_: &File, _: usize, _: usize) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 /// Fills the pages by a call that can fail. A first write could end the process instead, because a control group may

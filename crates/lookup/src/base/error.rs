@@ -53,6 +53,21 @@ pub enum ApplyError {
     },
 }
 
+/// Why a table cannot be where other programs read it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ShareError {
+    /// Its words are not in one range of memory.
+    #[error("other programs cannot read this structure from memory: concise, ofw and the lines can be read so")]
+    Unsupported,
+    /// The operating system has no memory for it there.
+    #[error("no memory for a table that other programs can read: {0}")]
+    Memory(#[from] std::io::Error),
+    /// The table does not fit there.
+    #[error(transparent)]
+    Apply(#[from] ApplyError),
+}
+
 impl ApplyError {
     /// Refuses an update that does not build on the `current` version of `part`.
     /// # Errors

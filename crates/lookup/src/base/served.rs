@@ -8,72 +8,53 @@
 //! Limits: one writer. Old parts that wait for readers are bounded by [`RETIRED_LIMIT`] and by what one message
 //! replaces.
 
-#![expect(unsafe_code, reason = "publishes a directory by pointer and frees it when readers are gone")]
+#![expect(unsafe_code, reason = "shows the directory in the arena, and writes lines that no reader follows yet")]
 
 use std::collections::VecDeque;
-use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::base::arena::{Arena, LINE, Lines};
 use crate::base::directory::{Directory, Part};
 use crate::base::part::{HeldPart, PartId};
 use crate::base::processor::{Reads, prefetch_pays};
+use crate::base::root::{Form, ROOT_LINES, Root};
 use crate::publish::rcu::RETIRED_LIMIT;
+use crate::publish::seq_lock::{Edits, Gate};
 use crate::publish::{Domain, Entry, Epoch, Pin, ReaderSlot};
-use crate::traits::ApplyError;
+use crate::traits::{ApplyError, Outside};
 
 /// The smallest arena.
 const LEAST_BYTES: usize = 4 << 20;
 
-/// The directory that readers follow. It is replaced when its size changes. Otherwise only its entries change.
-struct Followed {
-    depth: u8,
-    entries: Box<[Entry]>,
+/// An arena of at most `bytes`, in memory of this process. If that much address space is not available, a
+/// smaller range is used; a table that outgrows it gets a typed error.
+/// # Errors
+/// [`ApplyError::ArenaFull`].
+pub(crate) fn reserve(bytes: usize) -> Result<Arena, ApplyError> {
+    let ranges = std::iter::successors(Some(bytes), |&bytes| Some(bytes / 2)).take_while(|&bytes| bytes >= LEAST_BYTES);
+    let arena = ranges.map(Arena::reserve).find_map(Result::ok);
+    arena.ok_or(ApplyError::ArenaFull { needed_bytes: bytes, limit_bytes: 0 })
 }
+
+/// The size of an arena for a table of at most `bytes`, with room for small ones.
+pub(crate) fn arena_bytes(bytes: usize) -> usize {
+    bytes.saturating_add(LEAST_BYTES).min(u32::MAX as usize * LINE)
+}
+
+/// What the writer writes often, apart from what readers poll.
+#[repr(align(128))]
+#[derive(Default)]
+struct Apart<T>(T);
 
 /// What the writer and all readers share. The structure adds `extra`.
 struct Shared<X> {
     arena: Arena,
-    directory: AtomicPtr<Followed>,
     domain: Domain,
-    /// Directories that a dropped writer could not free, because readers may still follow them.
-    left: Mutex<Vec<OldDirectory>>,
+    gate: Apart<Gate>,
     /// Whether so much of the arena is in use that prefetches pay.
     prefetch: AtomicBool,
     extra: X,
-}
-
-impl<X> Drop for Shared<X> {
-    fn drop(&mut self) {
-        let left = std::mem::take(self.left.get_mut().unwrap_or_else(PoisonError::into_inner));
-        let current = NonNull::new(*self.directory.get_mut()).map(OldDirectory);
-        for directory in left.into_iter().chain(current) {
-            // SAFETY: the last owner is being dropped, so no reader is left.
-            unsafe { directory.free() };
-        }
-    }
-}
-
-/// A directory that was replaced. Readers may still have references to it, so it must not move until it is freed.
-struct OldDirectory(NonNull<Followed>);
-
-// SAFETY: a directory is atomic words, and the owner of the handle may free it from any thread.
-unsafe impl Send for OldDirectory {}
-
-impl OldDirectory {
-    /// # Safety
-    /// No reader follows the directory any more.
-    unsafe fn free(self) {
-        // SAFETY: made by Box::into_raw, and by the caller's contract no reference is left.
-        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
-    }
-}
-
-/// Memory that was replaced and that readers may still use.
-enum Retired {
-    Lines(u32, u32),
-    Directory(OldDirectory),
 }
 
 /// The writer's record of a part that it serves.
@@ -118,7 +99,27 @@ pub(crate) struct Served<'a, X> {
     pub(crate) base: *const u8,
     /// Whether prefetching what is at `base` pays.
     pub(crate) prefetch: bool,
+    /// The lock behind the counter of writes in place.
+    pub(crate) gate: &'a Gate,
     pub(crate) extra: &'a X,
+}
+
+impl<'a, X> Served<'a, X> {
+    /// What guards writes in place.
+    #[inline(always)]
+    pub(crate) fn edits(&self) -> Edits<'a> {
+        // SAFETY: `base` is that of an arena that lives as long.
+        unsafe { edits(self.base, self.gate) }
+    }
+}
+
+/// What guards writes in place to the table at `base`.
+/// # Safety
+/// `base` is that of an arena with a root, which lives as long as the result.
+#[inline(always)]
+pub(crate) unsafe fn edits<'a>(base: *const u8, gate: &'a Gate) -> Edits<'a> {
+    // SAFETY: by the caller's contract.
+    Edits { journal: unsafe { &Root::at(base).counters().journal }, gate }
 }
 
 impl<X> Clone for Served<'_, X> {
@@ -135,49 +136,81 @@ pub(crate) struct ServedParts<G, X> {
     lines: Lines,
     parts: Directory<Held<G>>,
     reads: Reads,
-    retired: VecDeque<(Epoch, Retired)>,
+    /// Lines that were replaced and that readers may still use.
+    retired: VecDeque<(Epoch, (u32, u32))>,
     retired_bytes: usize,
+    /// Lines from here on were never published.
+    fresh: u32,
+    /// The lines of the directory, and of the annex.
+    directory: (u32, u32),
+    annex: (u32, u32),
 }
 
 impl<G: Copy, X> ServedParts<G, X> {
-    /// A table without parts, over an arena of at most `bytes`.
-    ///
-    /// If that much address space is not available, a smaller range is used. A table that outgrows it gets a typed
-    /// error.
+    /// A table without parts, over an arena that is zero.
     /// # Errors
     /// [`ApplyError::ArenaFull`].
-    pub(crate) fn new(bytes: usize, reads: Reads, extra: X) -> Result<Self, ApplyError> {
-        let bytes = bytes.saturating_add(LEAST_BYTES).min(u32::MAX as usize * LINE);
-        let ranges =
-            std::iter::successors(Some(bytes), |&bytes| Some(bytes / 2)).take_while(|&bytes| bytes >= LEAST_BYTES);
-        let arena = ranges.map(Arena::reserve).find_map(Result::ok);
-        let arena = arena.ok_or(ApplyError::ArenaFull { needed_bytes: bytes, limit_bytes: 0 })?;
-        let lines = Lines::new(arena.bytes());
-        let directory = Followed { depth: 0, entries: Box::new([Entry::new(0)]) };
-        let directory = AtomicPtr::new(Box::into_raw(Box::new(directory)));
-        let shared = Shared {
-            arena,
-            directory,
-            domain: Domain::new(),
-            left: Mutex::new(Vec::new()),
-            prefetch: AtomicBool::new(false),
-            extra,
-        };
+    pub(crate) fn new(arena: Arena, form: Form, reads: Reads, extra: X) -> Result<Self, ApplyError> {
+        let mut lines = Lines::new(arena.bytes());
+        let bytes = arena.bytes();
+        let full = ApplyError::ArenaFull { needed_bytes: (ROOT_LINES as usize + 1) * LINE, limit_bytes: bytes };
+        arena.commit((ROOT_LINES as usize + 1) * LINE).map_err(|_| full.clone())?;
+        let root = lines.take(ROOT_LINES).filter(|&line| line == 0);
+        let directory = lines.take(1).filter(|_| root.is_some()).ok_or(full)?;
+        Root::of(&arena).describe(form, bytes);
+        Root::of(&arena).follow(directory, 0);
+        let prefetch = AtomicBool::new(false);
+        let shared = Shared { arena, domain: Domain::new(), gate: Apart::default(), prefetch, extra };
         Ok(Self {
             shared: Arc::new(shared),
+            fresh: ROOT_LINES + 1,
             lines,
             parts: Directory::empty(),
             reads,
             retired: VecDeque::new(),
             retired_bytes: 0,
+            directory: (directory, 1),
+            annex: (0, 0),
         })
     }
 
     /// What lookups through the writer's handle follow.
     pub(crate) fn served(&self) -> Served<'_, X> {
-        // SAFETY: set from Box::into_raw, and freed by this writer alone, after it is replaced.
-        let directory = unsafe { &*self.shared.directory.load(Ordering::Relaxed) };
-        served(&self.shared, directory)
+        // SAFETY: this writer alone replaces the directory.
+        unsafe { served(&self.shared) }
+    }
+
+    /// The root of the table.
+    pub(crate) fn root(&self) -> &Root {
+        Root::of(&self.shared.arena)
+    }
+
+    /// Writes words into lines that no reader follows yet, from the first on.
+    pub(crate) fn fill(&self, (start, n): (u32, u32), words: impl Iterator<Item = u64>) {
+        let room = n as usize * LINE / 8;
+        for (at, word) in words.enumerate() {
+            assert!(at < room, "more words than there are lines for");
+            // SAFETY: the lines are in the arena, and words are aligned. A reader in another program may look at them,
+            // but throws away what it sees; hence the atomic store.
+            unsafe { AtomicU64::from_ptr(self.address(start).cast::<u64>().add(at)) }.store(word, Ordering::Relaxed);
+        }
+    }
+
+    /// Writes in place, only at `place`. Readers see all of it or nothing. `changed` are addresses in the words that
+    /// `write` changes.
+    pub(crate) fn edit_at(&self, place: u64, changed: impl Iterator<Item = *mut u8>, write: impl FnOnce()) {
+        let edits = self.served().edits();
+        if self.shared.arena.is_shared() {
+            let base = self.address(0).addr();
+            let note = changed.map(|address| {
+                let at = (address.addr() - base) / 8;
+                // SAFETY: a word of a part that is served.
+                let word = unsafe { AtomicU64::from_ptr(self.address(0).cast::<u64>().add(at)) };
+                (at as u64, word.load(Ordering::Relaxed))
+            });
+            self.root().undo().note(edits.journal, note);
+        }
+        edits.write_at(place, write);
     }
 
     /// A reader for another thread.
@@ -214,12 +247,24 @@ impl<G: Copy, X> ServedParts<G, X> {
         let limit_bytes = RETIRED_LIMIT.max(2 * bytes);
         self.reclaim();
         let taken = if self.retired_bytes + bytes > limit_bytes { None } else { self.lines.take(n) };
+        let taken = taken.filter(|&start| {
+            let is_there = self.shared.arena.commit((start + n) as usize * LINE).is_ok();
+            if !is_there {
+                self.lines.give(start, n);
+            }
+            is_there
+        });
         let arena_bytes = self.shared.arena.bytes();
         self.note_use();
-        taken.map(|start| (start, n)).ok_or(match self.retired_bytes {
+        let start = taken.ok_or(match self.retired_bytes {
             0 => ApplyError::ArenaFull { needed_bytes: bytes, limit_bytes: arena_bytes },
             retired_bytes => ApplyError::ReadersStalled { retired_bytes, limit_bytes: limit_bytes.min(arena_bytes) },
-        })
+        })?;
+        if start < self.fresh {
+            self.root().counters().reuse.announce();
+        }
+        self.fresh = self.fresh.max(start + n);
+        Ok((start, n))
     }
 
     /// Tells readers whether prefetches pay.
@@ -245,11 +290,16 @@ impl<G: Copy, X> ServedParts<G, X> {
     }
 
     /// Replaces whole parts. The words of the new ones are written, and [cover](ServedParts::check_cover) the old ones.
-    pub(crate) fn install(&mut self, parts: Vec<Held<G>>) {
+    /// # Errors
+    /// As [`ServedParts::take`]; nothing changes, and the lines of the new parts are free.
+    pub(crate) fn install(&mut self, parts: Vec<Held<G>>) -> Result<(), ApplyError> {
+        if let Err(error) = self.deepen(parts.iter().map(|held| held.id.depth).max().unwrap_or(0)) {
+            parts.into_iter().for_each(|held| self.give(held.block));
+            return Err(error);
+        }
         let mut replaced: Vec<u32> = parts.iter().flat_map(|held| self.parts.slots_of(held.id)).collect();
         replaced.sort_unstable();
         replaced.dedup();
-        self.deepen(parts.iter().map(|held| held.id.depth).max().unwrap_or(0));
         for held in parts {
             self.parts.put(held);
             self.publish(&held);
@@ -260,6 +310,7 @@ impl<G: Copy, X> ServedParts<G, X> {
         }
         self.shrink();
         self.reclaim();
+        Ok(())
     }
 
     /// Publishes a part. Each reader sees either it or the one before it, whole.
@@ -272,38 +323,41 @@ impl<G: Copy, X> ServedParts<G, X> {
     fn retire(&mut self, (start, n): (u32, u32)) {
         let epoch = self.shared.domain.advance();
         self.retired_bytes += n as usize * LINE;
-        self.retired.push_back((epoch, Retired::Lines(start, n)));
+        self.retired.push_back((epoch, (start, n)));
     }
 
     /// Replaces the directory by one that looks at `depth` bits, unless it already does.
-    fn deepen(&mut self, depth: u8) {
+    fn deepen(&mut self, depth: u8) -> Result<(), ApplyError> {
         if depth <= self.parts.depth() {
-            return;
+            return Ok(());
         }
         let times = 1 << (depth - self.parts.depth());
-        let repeat = |entry: &Entry| std::iter::repeat_n(entry.load(), times);
-        let entries = self.served().entries.iter().flat_map(repeat).map(Entry::new).collect();
+        let block = self.take(8 << depth)?;
+        let entries = self.served().entries.iter();
+        self.fill(block, entries.flat_map(|entry| std::iter::repeat_n(entry.load(), times)));
         self.parts.deepen(depth);
-        self.follow(Followed { depth, entries });
+        self.follow(block, depth);
+        Ok(())
     }
 
-    /// Replaces the directory by a smaller one, if its parts need no more.
+    /// Replaces the directory by a smaller one, if its parts need no more and there is room for it.
     fn shrink(&mut self) {
         let (depth, deepest) = (self.parts.depth(), self.parts.deepest());
-        if deepest < depth {
+        if deepest < depth
+            && let Ok(block) = self.take(8 << deepest)
+        {
             let step = 1 << (depth - deepest);
-            let entries = self.served().entries.iter().step_by(step).map(|entry| Entry::new(entry.load())).collect();
+            self.fill(block, self.served().entries.iter().step_by(step).map(Entry::load));
             self.parts.shrink();
-            self.follow(Followed { depth: deepest, entries });
+            self.follow(block, deepest);
         }
     }
 
     /// Publishes a directory, and retires the one before.
-    fn follow(&mut self, new: Followed) {
-        let old = self.shared.directory.swap(Box::into_raw(Box::new(new)), Ordering::AcqRel);
-        let epoch = self.shared.domain.advance();
-        let old = OldDirectory(NonNull::new(old).expect("a directory is always set"));
-        self.retired.push_back((epoch, Retired::Directory(old)));
+    fn follow(&mut self, block: (u32, u32), depth: u8) {
+        self.root().follow(block.0, depth);
+        let old = std::mem::replace(&mut self.directory, block);
+        self.retire(old);
     }
 
     /// Reclaims what no reader can use any more.
@@ -312,15 +366,9 @@ impl<G: Copy, X> ServedParts<G, X> {
             return;
         }
         let completed = self.shared.domain.completed();
-        while let Some((_, retired)) = self.retired.pop_front_if(|(epoch, _)| *epoch <= completed) {
-            match retired {
-                Retired::Lines(start, n) => {
-                    self.retired_bytes -= n as usize * LINE;
-                    self.lines.give(start, n);
-                }
-                // SAFETY: it was replaced before the epoch that every reader has left behind.
-                Retired::Directory(directory) => unsafe { directory.free() },
-            }
+        while let Some((_, (start, n))) = self.retired.pop_front_if(|(epoch, _)| *epoch <= completed) {
+            self.retired_bytes -= n as usize * LINE;
+            self.lines.give(start, n);
         }
     }
 
@@ -341,21 +389,44 @@ impl<G: Copy, X> ServedParts<G, X> {
     }
 }
 
-impl<G, X> Drop for ServedParts<G, X> {
-    fn drop(&mut self) {
-        let mut left = self.shared.left.lock().unwrap_or_else(PoisonError::into_inner);
-        for (_, retired) in self.retired.drain(..) {
-            if let Retired::Directory(directory) = retired {
-                left.push(directory);
-            }
+impl<G: Copy, X> Outside for ServedParts<G, X> {
+    fn complete(&self, names: [u64; 5], writer: [u64; 2]) {
+        self.root().complete(names, writer);
+    }
+
+    fn set_annex(&mut self, bytes: &[u8]) -> Result<(), ApplyError> {
+        let block = self.take(bytes.len().max(1))?;
+        let words = bytes.chunks(8).map(|chunk| {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            u64::from_le_bytes(word)
+        });
+        self.fill(block, words);
+        self.root().annex(block.0, bytes.len() as u32);
+        let old = std::mem::replace(&mut self.annex, block);
+        if old.1 > 0 {
+            self.retire(old);
         }
+        Ok(())
+    }
+
+    fn memory(&self) -> Vec<u8> {
+        // SAFETY: these lines are in the arena. Only this writer writes them, so its own plain reads are no race.
+        unsafe { std::slice::from_raw_parts(self.address(0), self.fresh as usize * LINE) }.to_vec()
     }
 }
 
-fn served<'a, X>(shared: &'a Shared<X>, directory: &'a Followed) -> Served<'a, X> {
-    let (entries, depth) = (&directory.entries[..], directory.depth);
+/// # Safety
+/// Until the result is dropped, the directory is not written over: the caller is the writer, or pinned.
+unsafe fn served<X>(shared: &Shared<X>) -> Served<'_, X> {
+    let root = Root::of(&shared.arena);
+    let (line, depth) = root.directory();
+    let base = shared.arena.base();
+    // SAFETY: the directory has 2^depth entries from that line on, which are atomic words. By the caller's contract they
+    // stay entries.
+    let entries = unsafe { std::slice::from_raw_parts(base.add(line as usize * LINE).cast(), 1 << depth) };
     let prefetch = shared.prefetch.load(Ordering::Relaxed);
-    Served { entries, depth, base: shared.arena.base(), prefetch, extra: &shared.extra }
+    Served { entries, depth, base, prefetch, gate: &shared.gate.0, extra: &shared.extra }
 }
 
 /// A reading thread's access, concurrent with the writer.
@@ -369,10 +440,9 @@ impl<X> PartsReader<X> {
     #[inline]
     pub(crate) fn pin(&mut self) -> (Served<'_, X>, Pin<'_>) {
         let pin = self.slot.pin();
-        // SAFETY: a directory that is found while pinned is not freed before this reader is quiescent, that is, before
-        // the borrow of `self` in the result ends and `pin` or `offline` is called.
-        let directory = unsafe { &*self.shared.directory.load(Ordering::Acquire) };
-        (served(&self.shared, directory), pin)
+        // SAFETY: lines that are found while pinned are not written over before this reader is quiescent, that is,
+        // before the borrow of `self` in the result ends and `pin` or `offline` is called.
+        (unsafe { served(&self.shared) }, pin)
     }
 
     /// What to follow at the beginning of a burst. It stays until the burst is [finished](PartsReader::finish).
@@ -386,7 +456,7 @@ impl<X> PartsReader<X> {
     #[inline]
     pub(crate) fn current(&self) -> Served<'_, X> {
         // SAFETY: as in `pin`. A burst in flight holds the directory as a pin does.
-        served(&self.shared, unsafe { &*self.shared.directory.load(Ordering::Acquire) })
+        unsafe { served(&self.shared) }
     }
 
     /// The oldest burst in flight is finished.

@@ -15,27 +15,30 @@
 
 #![expect(unsafe_code, reason = "writes groups into the arena that readers hold")]
 
-use super::kernel::{self, Guard, Served, Spots};
+use std::io;
+
+use super::kernel::{self, Served, Spots};
 use super::layout::{Geometry, Layout, STASH_BYTES};
 use super::update::{BucketsUpdate, GroupImage, LevelsUpdate, Update, bucket_prf};
 use super::{MAX_STASH, Settings};
-use crate::base::arena::LINE;
+use crate::base::arena::{Arena, LINE};
 use crate::base::part::{HeldPart, MAX_DEPTH, PartId};
 use crate::base::prefetch::{BURST, prefetch};
 use crate::base::processor::{Kernel, Reads};
-use crate::base::served::{Held, PartsReader, ServedParts};
+use crate::base::root::Form;
+use crate::base::served::{self, Held, PartsReader, ServedParts};
 use crate::base::touches::{Touch, Touches};
 use crate::hash::Digest;
 use crate::publish::ring::Ring;
 use crate::publish::{ANYWHERE, Pin};
-use crate::traits::{Applied, ApplyError, BatchReader, DecodeError, Query, Replicated};
+use crate::traits::{Applied, ApplyError, BatchReader, DecodeError, Outside, Query, Replicated, ShareError};
 
 /// The most buckets that are prefetched for one update. Most updates have one.
 const MOST_BUCKETS: usize = 4;
 
 /// The query half of a table, and the handle of its one writer.
 pub struct LineQuery {
-    groups: ServedParts<Geometry, Guard>,
+    groups: ServedParts<Geometry, ()>,
     settings: Settings,
     layout: Layout,
 }
@@ -59,10 +62,26 @@ pub struct QueryStats {
 
 impl LineQuery {
     fn of(settings: &Settings, images: &[GroupImage]) -> Result<Self, ApplyError> {
+        Self::on(served::reserve(Self::most_bytes(settings))?, settings, images)
+    }
+
+    /// The size of the arena: twice what the fastest trade needs, so that there is room for groups that are replaced.
+    fn most_bytes(settings: &Settings) -> usize {
         let layout = settings.layout();
-        // Twice what the fastest trade needs, so that there is room for groups that are replaced.
         let lines = (settings.max_names.min(Settings::MAX_NAMES) * 3).div_ceil(layout.n_cells());
-        let groups = ServedParts::new(lines.saturating_mul(layout.bytes()), Reads::Line, Guard::default())?;
+        served::arena_bytes(lines.saturating_mul(layout.bytes()))
+    }
+
+    /// As [`LineQuery::of`], in an arena that is zero.
+    fn on(arena: Arena, settings: &Settings, images: &[GroupImage]) -> Result<Self, ApplyError> {
+        let layout = settings.layout();
+        let form = Form {
+            structure: 1,
+            value_bits: layout.value_bits as u8,
+            fingerprint_bits: 0,
+            cells_of_name: layout.n_parts as u8,
+        };
+        let groups = ServedParts::new(arena, form, Reads::Line, ())?;
         let mut query = Self { groups, settings: settings.clone(), layout };
         query.install(images)?;
         Ok(query)
@@ -118,8 +137,7 @@ impl LineQuery {
                 }
             }
         }
-        self.groups.install(written);
-        Ok(())
+        self.groups.install(written)
     }
 
     /// Writes a group into free lines, which no reader can see yet.
@@ -129,11 +147,7 @@ impl LineQuery {
         let geometry = Geometry { offset_lines: block.0, ..image.geometry() };
         let count = (!image.stash.is_empty()).then_some(image.stash.len() as u64);
         let stash = count.into_iter().chain(image.stash.iter().flat_map(|&(digest, value)| [digest.0, value]));
-        let address = self.groups.address(block.0).cast::<u64>();
-        for (at, word) in image.words.iter().copied().chain(stash).enumerate() {
-            // SAFETY: the block has room for all words and the stash, and no reader has its address.
-            unsafe { address.add(at).write(word) };
-        }
+        self.groups.fill(block, image.words.iter().copied().chain(stash));
         let (id, version, digest) = (image.id, image.version, image.digest);
         Ok(Held { id, version, digest, geometry, entry: geometry.pack(), block })
     }
@@ -188,11 +202,15 @@ impl LineQuery {
         }
         ApplyError::check_digest(update.id, digest, update.digest)?;
         let place = match update.indices[..] {
-            [index] => kernel::place_of(self.groups.address(line(index))),
+            [index] => kernel::place_of(self.groups.address(0), self.groups.address(line(index))),
             // A name may have moved from one bucket to another, so they are one write.
             _ => ANYWHERE,
         };
-        self.groups.served().extra.0.write_at(place, || {
+        let changed = buckets.clone().flat_map(|(index, words)| {
+            let bucket = self.groups.address(line(index));
+            (0..words.len()).map(move |at| bucket.wrapping_add(at * 8))
+        });
+        self.groups.edit_at(place, changed, || {
             for (index, words) in buckets {
                 // SAFETY: the bucket is in range.
                 unsafe { kernel::store_bucket(&self.layout, self.groups.address(line(index)), words) };
@@ -357,6 +375,14 @@ impl Replicated for LineQuery {
         self.groups.in_order().map(Held::part).collect()
     }
 
+    fn moved_to(&self, make: &mut dyn FnMut(usize) -> io::Result<Arena>) -> Result<Self, ShareError> {
+        Ok(Self::on(make(Self::most_bytes(&self.settings))?, &self.settings, &self.images())?)
+    }
+
+    fn outside(&mut self) -> Option<&mut dyn Outside> {
+        Some(&mut self.groups)
+    }
+
     fn reader(&self) -> Reader {
         Reader { groups: self.groups.reader(), layout: self.layout, in_flight: Ring::new(|_| Spots::unwritten()) }
     }
@@ -395,11 +421,15 @@ impl crate::base::touches::Memory for LineQuery {
     fn memory(&self) -> (*mut u8, usize) {
         (self.groups.address(0), self.groups.arena_bytes().0 as usize)
     }
+
+    fn is_word(&self, byte: usize) -> bool {
+        self.groups.in_order().any(|held| (held.block.0..held.block.0 + held.block.1).contains(&((byte / LINE) as u32)))
+    }
 }
 
 /// A reading thread's access, concurrent with the writer.
 pub struct Reader {
-    groups: PartsReader<Guard>,
+    groups: PartsReader<()>,
     layout: Layout,
     in_flight: Ring<Spots>,
 }

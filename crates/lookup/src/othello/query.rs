@@ -34,43 +34,38 @@ use super::fingerprint::CellFormat;
 use super::kernel::{self, Spots, Words};
 use super::sizing::{Geometry, Sharded, Sides, Sizing};
 use super::update::{MAX_STASH, ShardImage, Update};
+use crate::base::arena::Arena;
 use crate::base::cells::value_mask;
 use crate::base::part::PartId;
 use crate::base::prefetch::BURST;
 use crate::base::processor::{Kernel, Reads};
+use crate::base::root::Form;
 use crate::base::served::{self, PartsReader, Served, ServedParts};
 use crate::base::touches::{Touch, Touches};
 use crate::hash::Digest;
 use crate::publish::ring::Ring;
-use crate::publish::seq_lock::SeqLock;
 use crate::traits::{Applied, ApplyError, BatchReader, Query};
 
 /// Bytes of a stash in the arena: a count, then the digest and the value of each name.
 const STASH_BYTES: usize = 8 + 16 * MAX_STASH;
 
-/// What readers see besides the shards.
-pub(super) struct Shared {
-    format: CellFormat,
-    edits: SeqLock,
-}
-
 /// The writer's record of a shard that it serves.
 pub(super) type Held = served::Held<Geometry>;
 
-fn words(served: Served<'_, Shared>) -> Words<'_> {
+fn words(served: Served<'_, CellFormat>) -> Words<'_> {
     Words {
         entries: served.entries,
         depth: served.depth,
         base: served.base,
-        format: served.extra.format,
-        edits: &served.extra.edits,
+        format: *served.extra,
+        gate: served.gate,
         prefetch: served.prefetch,
     }
 }
 
 /// The query half of a table, and the handle of its one writer.
 pub struct OthelloQuery<S: Sizing = Sharded> {
-    pub(super) shards: ServedParts<Geometry, Shared>,
+    pub(super) shards: ServedParts<Geometry, CellFormat>,
     pub(super) settings: Settings,
     sizing: PhantomData<S>,
 }
@@ -95,13 +90,32 @@ pub struct QueryStats {
 impl<S: Sizing> OthelloQuery<S> {
     /// The structure of these shards. Their digests are checked, unless they are `proved`.
     pub(super) fn of(settings: &Settings, shards: &[ShardImage], proved: bool) -> Result<Self, ApplyError> {
-        // Two versions of everything at the largest size that a sizing allows, and room for small tables.
+        Self::on(served::reserve(Self::most_bytes(settings))?, settings, shards, proved)
+    }
+
+    /// The size of the arena: two versions of everything at the largest size that a sizing allows.
+    pub(super) fn most_bytes(settings: &Settings) -> usize {
         let max_names = settings.max_names.min(Settings::MAX_NAMES) as u64;
         let words = (max_names * 16 / 3 * 4).div_ceil(settings.cells_per_word().into());
-        let bytes = usize::try_from(words * 8).unwrap_or(usize::MAX);
-        let shared = Shared { format: settings.format(), edits: SeqLock::default() };
+        served::arena_bytes(usize::try_from(words * 8).unwrap_or(usize::MAX))
+    }
+
+    /// As [`OthelloQuery::of`], in an arena that is zero.
+    pub(super) fn on(
+        arena: Arena,
+        settings: &Settings,
+        shards: &[ShardImage],
+        proved: bool,
+    ) -> Result<Self, ApplyError> {
+        let format = settings.format();
+        let form = Form {
+            structure: 2,
+            value_bits: format.value_bits,
+            fingerprint_bits: format.fingerprint_bits,
+            cells_of_name: 2,
+        };
         let mut query = Self {
-            shards: ServedParts::new(bytes, Reads::Cells, shared)?,
+            shards: ServedParts::new(arena, form, Reads::Cells, format)?,
             settings: settings.clone(),
             sizing: PhantomData,
         };
@@ -184,8 +198,7 @@ impl<S: Sizing> OthelloQuery<S> {
                 }
             }
         }
-        self.shards.install(written);
-        Ok(())
+        self.shards.install(written)
     }
 
     /// Writes a shard into free lines, which no reader can see yet.
@@ -196,14 +209,8 @@ impl<S: Sizing> OthelloQuery<S> {
             Geometry { offset_lines: block.0, sides: image.sides, tweak: image.tweak, stash: !image.stash.is_empty() };
         let mut stash = vec![image.stash.len() as u64];
         stash.extend(image.stash.iter().flat_map(|&(digest, value)| [digest.0, value]));
-        let address = self.cells(geometry).cast::<u64>();
-        // SAFETY: the block has room for all words and the stash, and no reader has its address.
-        unsafe {
-            std::ptr::copy_nonoverlapping(image.words.as_ptr(), address, image.words.len());
-            if geometry.stash {
-                std::ptr::copy_nonoverlapping(stash.as_ptr(), address.add(image.words.len()), stash.len());
-            }
-        }
+        let stash = stash.into_iter().take(if geometry.stash { usize::MAX } else { 0 });
+        self.shards.fill(block, image.words.iter().copied().chain(stash));
         let (id, version, digest) = (image.id, image.version, image.digest);
         // As readers find it in the directory.
         let entry = S::pack(geometry, self.settings.cells_per_word());
@@ -215,7 +222,8 @@ impl<S: Sizing> OthelloQuery<S> {
         let start = self.cells(held.geometry) as usize;
         let offsets = cells.iter().map(|&(cell, _)| self.place(held.geometry, cell).0 as usize - start);
         let place = kernel::place_of(held.geometry.offset_lines, offsets);
-        self.shards.served().extra.edits.write_at(place, || {
+        let words = cells.iter().map(|&(cell, _)| self.place(held.geometry, cell).0);
+        self.shards.edit_at(place, words, || {
             cells.iter().for_each(|&cell| self.store(held.geometry, cell));
         });
     }
@@ -327,6 +335,12 @@ impl<S: Sizing> crate::base::touches::Memory for OthelloQuery<S> {
     fn memory(&self) -> (*mut u8, usize) {
         (self.shards.address(0), self.shards.arena_bytes().0 as usize)
     }
+
+    fn is_word(&self, byte: usize) -> bool {
+        self.shards.in_order().any(|held| {
+            (held.block.0..held.block.0 + held.block.1).contains(&((byte / crate::base::arena::LINE) as u32))
+        })
+    }
 }
 
 /// A reading thread's access, concurrent with the writer.
@@ -348,7 +362,7 @@ impl<S: Sizing> crate::base::touches::Memory for OthelloQuery<S> {
 /// .unwrap();
 /// ```
 pub struct Reader<S: Sizing = Sharded> {
-    shards: PartsReader<Shared>,
+    shards: PartsReader<CellFormat>,
     in_flight: Ring<Spots>,
     sizing: PhantomData<S>,
 }

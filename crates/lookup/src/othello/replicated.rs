@@ -1,10 +1,13 @@
 //! An Othello as a switch holds it: see [`Replicated`].
 
+use std::io;
+
 use super::query::{OthelloQuery, Reader};
 use super::sizing::Sizing;
 use super::update::{ShardImage, Update};
 use super::{Settings, query};
-use crate::traits::{ApplyError, DecodeError, HeldPart, Replicated};
+use crate::base::arena::Arena;
+use crate::traits::{ApplyError, DecodeError, HeldPart, Outside, Replicated, ShareError};
 
 impl<S: Sizing> Replicated for OthelloQuery<S> {
     type Settings = Settings;
@@ -59,5 +62,17 @@ impl<S: Sizing> Replicated for OthelloQuery<S> {
 
     fn reader(&self) -> Reader<S> {
         OthelloQuery::reader(self)
+    }
+
+    fn moved_to(&self, make: &mut dyn FnMut(usize) -> io::Result<Arena>) -> Result<Self, ShareError> {
+        if !S::SHARDED {
+            return Err(ShareError::Unsupported);
+        }
+        let arena = make(Self::most_bytes(&self.settings))?;
+        Ok(Self::on(arena, &self.settings, &self.images(), true)?)
+    }
+
+    fn outside(&mut self) -> Option<&mut dyn Outside> {
+        if S::SHARDED { Some(&mut self.shards) } else { None }
     }
 }

@@ -27,9 +27,9 @@ const PLACES: usize = if cfg!(loom) { 1 } else { 4 };
 /// In place of a place: the write may be anywhere.
 pub const ANYWHERE: u64 = u64::MAX;
 
-/// The counter and the places of its latest writes, in one cache line.
+/// The counter and the places of its latest writes.
 #[derive(Debug)]
-#[repr(align(64))]
+#[repr(C)]
 pub struct Journal {
     sequence: Sequence,
     places: [AtomicU64; PLACES],
@@ -83,6 +83,25 @@ impl Journal {
     pub fn is_unchanged(&self, since: Since) -> bool {
         step!(JournalValidatedUnfenced, fence(Ordering::Acquire));
         (since.0.is_multiple_of(2) || odd_is_ignored()) && self.sequence.count(Ordering::Relaxed) == since.0
+    }
+
+    /// Whether a write was under way at `since`.
+    #[inline(always)]
+    pub fn is_odd(&self, since: Since) -> bool {
+        !since.0.is_multiple_of(2)
+    }
+
+    /// Whether the count is still that of `since`, odd or even: no write began or ended between. For readers that know
+    /// what an unfinished write changes.
+    #[inline(always)]
+    pub fn is_at(&self, since: Since) -> bool {
+        step!(JournalValidatedUnfenced, fence(Ordering::Acquire));
+        self.sequence.count(Ordering::Relaxed) == since.0
+    }
+
+    /// Whether a write is under way. For the writer.
+    pub(crate) fn is_written(&self) -> bool {
+        !self.sequence.count(Ordering::Relaxed).is_multiple_of(2)
     }
 
     /// Where writes may have overlapped the reads since `since`. Call it if [`is_unchanged`](Self::is_unchanged) is

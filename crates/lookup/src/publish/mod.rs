@@ -15,6 +15,8 @@
 //! It never waits. A reader must go [`ReaderSlot::offline`] before it sleeps; otherwise the writer runs out of memory
 //! to reuse.
 //!
+//! **From outside**, for programs that map a table and that the writer does not know: `outside`.
+//!
 //! A table that is replaced as a whole (another size, another build) is one pointer and a domain: `rcu`.
 //!
 //! **In place**, for a change of a few words. A cell on which no live name's answer depends may be stored at any time, by
@@ -34,6 +36,7 @@ mod entry;
 mod journal;
 #[cfg(loom)]
 pub mod mutants;
+pub mod outside;
 pub(crate) mod rcu;
 pub mod ring;
 pub(crate) mod seq_lock;

@@ -51,6 +51,16 @@ pub enum Mutant {
     PlaceLoadedRelaxed,
     /// A reader ignores that a place may be that of a later write.
     OverwritingIgnored,
+    /// Memory is announced as reused Relaxed: a reader may begin at the later count without seeing what was unpublished.
+    ReuseStoredRelaxed,
+    /// Reused memory is written without the fence after its announcement.
+    ReuseUnfenced,
+    /// An outside reader loads the count of reuses Relaxed.
+    ReuseBegunRelaxed,
+    /// A write is noted without the fence after the write before it.
+    NoteUnfenced,
+    /// An outside reader at an odd count does not read the note.
+    NoteIgnored,
 }
 
 impl Mutant {
@@ -95,6 +105,27 @@ impl Mutant {
         Mutant::PlaceStoredRelaxed,
         Mutant::PlaceLoadedRelaxed,
         Mutant::OverwritingIgnored,
+    ];
+
+    /// The defects of what outside readers rely on for memory that is reused.
+    pub const REUSE: [Mutant; 6] = [
+        Mutant::EntryPublishedRelaxed,
+        Mutant::EntryLoadedRelaxed,
+        Mutant::ReuseStoredRelaxed,
+        Mutant::ReuseUnfenced,
+        Mutant::ReuseBegunRelaxed,
+        Mutant::JournalValidatedUnfenced,
+    ];
+
+    /// The defects of what outside readers rely on for writes in place.
+    pub const UNDO: [Mutant; 7] = [
+        Mutant::BegunUnfenced,
+        Mutant::JournalBegunRelaxed,
+        Mutant::JournalValidatedUnfenced,
+        Mutant::WriteUnfenced,
+        Mutant::CommittedRelaxed,
+        Mutant::NoteUnfenced,
+        Mutant::NoteIgnored,
     ];
 
     /// Whether this thread's models run with this defect.

@@ -35,15 +35,52 @@ impl Gate {
 #[derive(Debug, Default)]
 pub(crate) struct SeqLock {
     // On a cache line of its own: readers do not poll what the holder of the lock writes.
-    journal: Journal,
+    journal: Line<Journal>,
     gate: Gate,
 }
 
+/// What has cache lines of its own.
+#[repr(align(64))]
+#[derive(Debug, Default)]
+struct Line<T>(T);
+
 impl SeqLock {
+    /// The counter and the lock.
+    #[inline(always)]
+    pub(crate) fn edits(&self) -> Edits<'_> {
+        Edits { journal: &self.journal.0, gate: &self.gate }
+    }
+
+    /// As [`Edits::read`].
+    #[inline(always)]
+    pub(crate) fn read<T>(&self, read: impl FnMut() -> T) -> T {
+        self.edits().read(read)
+    }
+
+    /// As [`Edits::write`].
+    pub(crate) fn write<T>(&self, write: impl FnOnce() -> T) -> T {
+        self.edits().write(write)
+    }
+
+    /// The counter.
+    #[cfg(test)]
+    pub(crate) fn sequence(&self) -> &Sequence {
+        self.journal.0.sequence()
+    }
+}
+
+/// A [`SeqLock`] whose counter and lock may be in different memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Edits<'a> {
+    pub(crate) journal: &'a Journal,
+    pub(crate) gate: &'a Gate,
+}
+
+impl<'a> Edits<'a> {
     /// The result of `read` without a concurrent write. `read` is repeated until then, and must tolerate half-written
     /// data.
     #[inline(always)]
-    pub(crate) fn read<T>(&self, mut read: impl FnMut() -> T) -> T {
+    pub(crate) fn read<T>(self, mut read: impl FnMut() -> T) -> T {
         let attempt = || {
             let stamp = self.sequence().read_begin()?;
             let found = read();
@@ -55,7 +92,7 @@ impl SeqLock {
     /// As [`read`](Self::read), for data of which each write changes one place. `read` also returns a function, which
     /// says whether it read at a place. Writes elsewhere do not matter.
     #[inline(always)]
-    pub(crate) fn read_at<T, P: Fn(u64) -> bool>(&self, mut read: impl FnMut() -> (T, P)) -> T {
+    pub(crate) fn read_at<T, P: Fn(u64) -> bool>(self, mut read: impl FnMut() -> (T, P)) -> T {
         let attempt = || {
             let since = self.journal.begin();
             let (found, is_there) = read();
@@ -64,19 +101,13 @@ impl SeqLock {
         self.gate.retry(attempt).unwrap_or_else(|_closed| read().0)
     }
 
-    /// For readers of many places: it records which of these the writer wrote meanwhile.
-    #[inline(always)]
-    pub(crate) fn journal(&self) -> &Journal {
-        &self.journal
-    }
-
     /// Writes, so that readers see all of it or nothing.
-    pub(crate) fn write<T>(&self, write: impl FnOnce() -> T) -> T {
+    pub(crate) fn write<T>(self, write: impl FnOnce() -> T) -> T {
         self.write_at(ANYWHERE, write)
     }
 
     /// As [`write`](Self::write), only at `place`.
-    pub(crate) fn write_at<T>(&self, place: u64, write: impl FnOnce() -> T) -> T {
+    pub(crate) fn write_at<T>(self, place: u64, write: impl FnOnce() -> T) -> T {
         let _closed = self.gate.close();
         let guard = self.journal.write(place);
         let written = write();
@@ -86,7 +117,7 @@ impl SeqLock {
 
     /// The counter.
     #[inline(always)]
-    pub(crate) fn sequence(&self) -> &Sequence {
+    pub(crate) fn sequence(self) -> &'a Sequence {
         self.journal.sequence()
     }
 }

@@ -25,6 +25,7 @@ mod hash_vectors;
 mod line;
 mod lpm;
 mod lpm_bloom;
+mod memory;
 mod one_hashing;
 mod othello;
 mod othello_updates;

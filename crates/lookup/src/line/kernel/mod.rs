@@ -44,18 +44,12 @@ use crate::base::processor::{Kernel, Vectors};
 use crate::base::touches::{Region, Touch};
 use crate::hash::Digest;
 use crate::publish::ring::AHEAD;
-use crate::publish::seq_lock::SeqLock;
 use cells::{Cells, with_cells};
 
-/// Keeps readers of buckets and their writer apart. It has cache lines of its own, because the writer writes it.
-#[repr(align(128))]
-#[derive(Debug, Default)]
-pub(super) struct Guard(pub(super) SeqLock);
-
 /// What lookups read.
-pub(super) type Served<'a> = crate::base::served::Served<'a, Guard>;
+pub(super) type Served<'a> = crate::base::served::Served<'a, ()>;
 
-/// Writes a bucket that readers see, inside a [`Guard`].
+/// Writes a bucket that readers see, inside an edit.
 /// # Safety
 /// `bucket` is the address of a served bucket of this layout, and the caller is the one writer.
 pub(super) unsafe fn store_bucket(layout: &Layout, bucket: *mut u8, words: &[u64]) {
@@ -65,7 +59,7 @@ pub(super) unsafe fn store_bucket(layout: &Layout, bucket: *mut u8, words: &[u64
 
 /// The value of one name.
 pub(super) fn lookup(served: &Served<'_>, layout: &Layout, digest: Digest) -> u64 {
-    with_cells!(*layout, cells => served.extra.0.read(|| one(served, layout, cells, digest.0, &mut |_| {})))
+    with_cells!(*layout, cells => served.edits().read(|| one(served, layout, cells, digest.0, &mut |_| {})))
 }
 
 /// Calls `touch` for everything that [`lookup`] reads.
@@ -474,7 +468,7 @@ unsafe fn read_first<V: Steps, C: Cells, const PARTS: usize>(
     values: &mut [u64],
 ) -> u32 {
     let all = ((1u64 << digests.len()) - 1) as u32;
-    let journal = served.extra.0.journal();
+    let journal = served.edits().journal;
     let since = journal.begin();
     // SAFETY: by the caller's contract.
     let bumped = !unsafe { V::read::<C, PARTS>(layout, cells, digests, spots, values) } & all;
@@ -483,7 +477,7 @@ unsafe fn read_first<V: Steps, C: Cells, const PARTS: usize>(
     }
     let written = journal.written(since);
     // SAFETY: by the caller's contract.
-    let is_written = |index: usize| written.is_at(place_of(unsafe { spots.bucket(index) }));
+    let is_written = |index: usize| written.is_at(place_of(served.base, unsafe { spots.bucket(index) }));
     let written = (0..digests.len()).fold(0, |all, index| all | u32::from(is_written(index)) << index);
     read_again(served, layout, cells, digests, written, values);
     bumped & !written
@@ -523,12 +517,12 @@ fn read_bumped<C: Cells>(
     names: impl Iterator<Item = usize>,
     values: &mut [u64],
 ) {
-    let sequence = served.extra.0.sequence();
+    let sequence = served.edits().sequence();
     for index in names {
         let stamp = sequence.read_begin();
         values[index] = one(served, layout, cells, digests[index].0, &mut |_| {});
         if !stamp.is_some_and(|stamp| sequence.read_validate(stamp)) {
-            values[index] = served.extra.0.read(|| one(served, layout, cells, digests[index].0, &mut |_| {}));
+            values[index] = served.edits().read(|| one(served, layout, cells, digests[index].0, &mut |_| {}));
         }
     }
 }
@@ -547,14 +541,14 @@ fn read_again<C: Cells>(
     while which != 0 {
         let index = which.trailing_zeros() as usize;
         which &= which - 1;
-        values[index] = served.extra.0.read(|| one(served, layout, cells, digests[index].0, &mut |_| {}));
+        values[index] = served.edits().read(|| one(served, layout, cells, digests[index].0, &mut |_| {}));
     }
 }
 
-/// The place that the journal records for a bucket.
+/// The place that the journal records for a bucket: its offset from the base.
 #[inline(always)]
-pub(super) fn place_of(bucket: *const u8) -> u64 {
-    bucket.addr() as u64
+pub(super) fn place_of(base: *const u8, bucket: *const u8) -> u64 {
+    (bucket.addr() - base.addr()) as u64
 }
 
 /// All bursts of a call.

@@ -36,11 +36,12 @@ use crate::base::cells::{cells_per_word, value_mask};
 use crate::base::part::prefix_of;
 use crate::base::prefetch::{BURST, prefetch};
 use crate::base::processor::{Kernel, Vectors};
+use crate::base::served;
 use crate::base::touches::{Region, Touch};
 use crate::hash::Digest;
 use crate::hash::tweak::mix;
 use crate::publish::ring::AHEAD;
-use crate::publish::seq_lock::SeqLock;
+use crate::publish::seq_lock::{Edits, Gate};
 use crate::publish::{Entry, Since};
 
 /// What lookups read: a directory, and the arena behind it.
@@ -53,10 +54,19 @@ pub(super) struct Words<'a> {
     pub(super) depth: u8,
     pub(super) base: *const u8,
     pub(super) format: CellFormat,
-    /// Guards edits in place. Its journal has a place for each: see [`place_of`].
-    pub(super) edits: &'a SeqLock,
+    /// The lock behind the counter of edits in place.
+    pub(super) gate: &'a Gate,
     /// Whether prefetching cells pays.
     pub(super) prefetch: bool,
+}
+
+impl<'a> Words<'a> {
+    /// Guards edits in place. Its journal has a place for each: see [`place_of`].
+    #[inline(always)]
+    fn edits(&self) -> Edits<'a> {
+        // SAFETY: the base is that of the arena of a table that is served.
+        unsafe { served::edits(self.base, self.gate) }
+    }
 }
 
 /// How cells of one width are found and read.
@@ -497,14 +507,14 @@ unsafe fn read_burst<S: Sizing, C: Cell>(
     spots: &Spots,
     values: &mut [u64],
 ) {
-    let since = words.edits.journal().begin();
+    let since = words.edits().journal.begin();
     // SAFETY: by the caller's contract.
     unsafe { read_spots(words, cell, digests, spots, values) };
     if S::unpack(spots.flags, 1).stash {
         // SAFETY: by the caller's contract.
         unsafe { look_into_stashes::<S>(words, spots, digests, values) };
     }
-    if !words.edits.journal().is_unchanged(since) {
+    if !words.edits().journal.is_unchanged(since) {
         // SAFETY: by the caller's contract.
         unsafe { read_edited::<S, C>(words, cell, digests, spots, values, since) };
     }
@@ -522,7 +532,7 @@ unsafe fn read_edited<S: Sizing, C: Cell>(
     values: &mut [u64],
     since: Since,
 ) {
-    let written = words.edits.journal().written(since);
+    let written = words.edits().journal.written(since);
     for (index, (value, &digest)) in values.iter_mut().zip(digests).enumerate() {
         // SAFETY: by the caller's contract.
         let (entry, first, second) = unsafe {
@@ -603,7 +613,7 @@ fn stashed<S: Sizing>(words: &Words<'_>, entry: u64, digest: Digest, seen: &mut 
 /// The value of one name, without prefetching. Calls `seen` for every read.
 fn one<S: Sizing, C: Cell, F: FnMut(Touch)>(words: &Words<'_>, cell: C, digest: Digest, seen: &mut F) -> u64 {
     let layout = cell.layout();
-    words.edits.read_at(|| {
+    words.edits().read_at(|| {
         seen(Touch { region: Region::Directory, offset: prefix_of(digest.0, words.depth) * 8, bytes: 8, stage: 0 });
         let entry = entry_of(words, digest);
         let (first, second) = locate::<S, _>(layout, entry, digest.0);

@@ -12,6 +12,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+mod live;
+
 const DESIGNS: [&str; 5] = ["concise", "ofw", "line", "line-fast", "line-small"];
 
 fn root() -> PathBuf {
@@ -168,7 +170,7 @@ fn c_and_cpp_answer_as_rust_does_for_names_and_aliens() {
 fn files_that_are_cut_or_made_up_do_no_harm() {
     let (seed, dir) = (testkit::seed(), tempfile::tempdir().unwrap());
     let flags = ["-std=c11", "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover"];
-    let damage = compile("gcc", "crates/fib/tests/c/damage.c", &flags, dir.path());
+    let damage = compile("gcc", "crates/fib/tests/c_header/damage.c", &flags, dir.path());
     for design in DESIGNS {
         let names = names(NameKind::Mac, 3_000, seed);
         let path = dir.path().join(design);
