@@ -102,6 +102,14 @@ pub trait Tables {
     /// Another FIB replaced the old one: every worker needs a new [`reader`](Table::reader), and
     /// hashes names of this kind with this hasher.
     fn fib_replaced(&mut self, kind: NameKind, hasher: &Hasher, fib: &dyn Table);
+    /// A FIB that has no reader yet: the chance to move it to where other programs can read it.
+    fn show(&mut self, spec: &Spec, actions: &[Action], fib: &mut dyn Table) {
+        let _ = (spec, actions, fib);
+    }
+    /// The actions of the FIB in service changed: the chance to tell other programs.
+    fn show_actions(&mut self, actions: &[Action], fib: &mut dyn Table) {
+        let _ = (actions, fib);
+    }
 }
 
 /// Tables in plain maps, for tests and tools.
@@ -438,6 +446,9 @@ impl<T: Tables> Replica<T> {
                     || version == self.actions_held.version && held != self.actions_held;
                 if new {
                     self.tables.set_actions(&actions);
+                    if let Some(fib) = &mut self.fib {
+                        self.tables.show_actions(&actions, &mut **fib);
+                    }
                     self.actions = actions;
                     self.actions_held = held;
                 }
@@ -556,8 +567,9 @@ impl<T: Tables> Replica<T> {
                 self.tables.fib_changed();
             } else {
                 let max_names = header.spec.max_names.min(self.limits.max_names);
-                let fib = Spec { max_names, ..header.spec.clone() }.table(&image)?;
+                let mut fib = Spec { max_names, ..header.spec.clone() }.table(&image)?;
                 let hasher = header.spec.hasher();
+                self.tables.show(&header.spec, &self.actions, &mut *fib);
                 self.tables.fib_replaced(header.spec.kind, &hasher, &*fib);
                 (self.fib, self.hasher, self.header) = (Some(fib), Some(hasher), Some(header));
             }

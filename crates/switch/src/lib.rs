@@ -43,6 +43,7 @@ pub mod maglev;
 pub mod parse;
 pub mod plane;
 pub mod port;
+pub mod share;
 pub mod shim;
 pub mod source;
 pub mod table;

@@ -17,9 +17,11 @@ use crate::counters::DropReason;
 use crate::directory::{Asked, Directory};
 use crate::exact::{Addresses, Entries, ExactTable, ExactWriter};
 use crate::parse::{FieldError, NameField};
+use crate::share::Share;
 use crate::table::FibTable;
 use arc_swap::ArcSwap;
 use fib::action::Action;
+use fib::designs::Spec;
 use fib::name::NameKind;
 use fib::replica::Tables;
 use lookup::hash::{Digest, Family, Hasher, SecretKey};
@@ -192,6 +194,7 @@ pub struct PlaneWriter<T = FibTable> {
     /// The number of readers that the directory has of each FIB.
     n_asking: usize,
     field_error: Option<FieldError>,
+    share: Option<Share>,
     valid: ValidNames<T>,
     local: LocalNames<T>,
 }
@@ -227,6 +230,7 @@ impl<T> PlaneWriter<T> {
             has_ports,
             n_asking: 0,
             field_error: None,
+            share: None,
             valid: ValidNames::new(shared.clone(), valid),
             local: LocalNames::new(shared.clone(), local),
         };
@@ -273,6 +277,16 @@ impl<T> PlaneWriter<T> {
     /// The reason why names cannot be read from frames, or why the configured offset is not used.
     pub fn field_error(&self) -> Option<FieldError> {
         self.field_error
+    }
+
+    /// Shows every table that comes from now on to other programs.
+    pub fn set_share(&mut self, share: Share) {
+        self.share = Some(share);
+    }
+
+    /// Where it is shown, and how that went.
+    pub fn share(&self) -> Option<&Share> {
+        self.share.as_ref()
     }
 
     /// Replaces the action table.
@@ -326,6 +340,18 @@ impl Tables for PlaneWriter<FibTable> {
 
     fn fib_changed(&mut self) {
         self.shared.changed();
+    }
+
+    fn show(&mut self, spec: &Spec, actions: &[Action], fib: &mut dyn fib::designs::Table) {
+        if let Some(share) = &mut self.share {
+            share.show(spec, actions, fib);
+        }
+    }
+
+    fn show_actions(&mut self, actions: &[Action], fib: &mut dyn fib::designs::Table) {
+        if let Some(share) = &mut self.share {
+            share.show_actions(actions, fib);
+        }
     }
 
     fn fib_replaced(&mut self, kind: NameKind, hasher: &Hasher, fib: &dyn fib::designs::Table) {

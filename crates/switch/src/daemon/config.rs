@@ -51,6 +51,8 @@ pub struct Config {
     pub status: Option<Address>,
     /// Where programs ask which port a name is at, over gRPC and HTTP; nobody can if absent.
     pub lookup: Option<Address>,
+    /// The file in which other programs can read the table while it is served; none if absent. On a file system in memory.
+    pub share: Option<PathBuf>,
     /// Bytes that the tables may have: what comes from the controller and is larger is refused.
     #[serde(default = "default_table_bytes")]
     pub max_table_bytes: usize,
@@ -214,6 +216,15 @@ impl Config {
         if config.max_table_bytes < MIN_TABLE_BYTES {
             let given = config.max_table_bytes;
             return Err(format!("max_table_bytes = {given} is out of range; write {MIN_TABLE_BYTES} or more"));
+        }
+        if let Some(path) = &config.share
+            && (path.file_name().is_none() || !path.parent().is_some_and(Path::is_dir))
+        {
+            return Err(format!(
+                "share = {:?} is no file in a folder that is there; make the folder, or write one such as /dev/shm/{}.table",
+                path.display(),
+                config.name
+            ));
         }
         config.limits.check()?;
         config.flow_settings()?;

@@ -25,6 +25,7 @@ use crate::flow::export::Export;
 use crate::flow::stage::StageError;
 use crate::plane::PlaneWriter;
 use crate::port::Role;
+use crate::share::Share;
 use agent::Shared;
 use api::address::Address;
 use api::audit::Audit;
@@ -274,6 +275,9 @@ fn start_plane(
     };
     let (plane, mut writer) = Dataplane::start(&settings, ports)?;
     let directory = config.lookup.as_ref().map(|_| Arc::new(writer.directory(lookup::threads())));
+    if let Some(path) = &config.share {
+        writer.set_share(Share::at(path.clone()));
+    }
     let limits = Limits { max_table_bytes: config.max_table_bytes, ..Limits::default() };
     let Some(mut image) = image else {
         tracing::info!(switch, "no saved image; all frames are dropped until a controller answers");

@@ -20,6 +20,7 @@ use fib::replica::{Replica, Tables};
 use lookup::base::processor::Kernel;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::SystemTime;
 
@@ -49,6 +50,8 @@ struct Served {
     lookups: Option<String>,
     name_kind: Option<NameKind>,
     field_error: Option<String>,
+    /// Where other programs can read the table; whether they can, or why not.
+    share: Option<(PathBuf, Result<bool, String>)>,
 }
 
 impl Page {
@@ -64,6 +67,9 @@ impl Page {
             lookups: replica.fib().map(lookups),
             name_kind: replica.header().map(|header| header.spec.kind),
             field_error: replica.tables().field_error().map(|error| error.to_string()),
+            share: replica.tables().share().map(|share| {
+                (share.path().to_owned(), share.error().map_or(Ok(share.is_shown()), |error| Err(error.to_owned())))
+            }),
         }
     }
 }
@@ -101,7 +107,7 @@ impl StatusSource for Page {
     fn status_json(&self) -> String {
         let LinkStatus { connected, since, last_error, serving_change, .. } = self.shared.status();
         let (link, saved) = (self.shared.status(), self.saver.status());
-        let Served { valid_names, local_names, fib_bytes, parts, shards, lookups, name_kind, field_error } =
+        let Served { valid_names, local_names, fib_bytes, parts, shards, lookups, name_kind, field_error, share } =
             self.served();
         let kind = name_kind;
         let name_kind = kind.map(|kind| kind.to_string());
@@ -124,6 +130,10 @@ impl StatusSource for Page {
             "memory": memory::json(&memory::usage(valid_names.max(local_names), &parts)),
             "turned_away": self.gate.turned_away().into_iter().collect::<BTreeMap<_, _>>(),
         });
+        if let Some((path, shown)) = share {
+            let is_shown = matches!(shown, Ok(true));
+            status["share"] = json!({"file": path, "shown": is_shown, "error": shown.err()});
+        }
         if let Some(DirectoryCounts { requests, refused, answers }) = self.directory.as_ref().map(|d| d.counts()) {
             let answers: Map<String, Value> =
                 answers.iter().map(|(name, n)| ((*name).to_owned(), (*n).into())).collect();
@@ -151,7 +161,7 @@ impl StatusSource for Page {
 
     fn metrics_text(&self) -> String {
         let link = self.shared.status();
-        let Served { valid_names, local_names, fib_bytes, parts, .. } = self.served();
+        let Served { valid_names, local_names, fib_bytes, parts, share, .. } = self.served();
         let mut text = MetricsText::default();
         text.gauge("fibula_switch_connected", "1: a controller is connected.", plain(link.connected.into()));
         text.gauge("fibula_switch_version", "The latest change that is served.", plain(link.serving_change));
@@ -172,6 +182,10 @@ impl StatusSource for Page {
         text.gauge("fibula_switch_valid_names", "Names of the ingress check.", plain(valid_names));
         text.gauge("fibula_switch_local_names", "Names of the egress check.", plain(local_names));
         text.gauge("fibula_switch_fib_bytes", "Bytes of the FIB.", plain(fib_bytes));
+        if let Some((_, shown)) = share {
+            let shown = plain(matches!(shown, Ok(true)).into());
+            text.gauge("fibula_switch_table_shown", "1: other programs can read the table.", shown);
+        }
         text.memory(&parts);
         self.gate.metrics(&mut text);
         self.audit.metrics(&mut text);
