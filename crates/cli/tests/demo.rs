@@ -122,6 +122,25 @@ fn four_switches_of_their_own_processes_misdeliver_nothing() {
     assert_eq!(number(&report, "missed_by_sniffers"), 0, "{report}");
 }
 
+fn a_network_of_af_xdp_ports_is_as_sound() {
+    let _alone = alone();
+    let report = report(&[
+        "--topology",
+        "ring",
+        "--switches",
+        "4",
+        "--seconds",
+        "4",
+        "--names",
+        "1000",
+        "--driver",
+        "af_xdp",
+        "--json",
+    ]);
+    assert_sound(&report, "namespaces", 1004);
+    assert_eq!(report["driver"], "af_xdp");
+}
+
 fn egress_values_reach_the_same_hosts() {
     let _alone = alone();
     let arguments = ["--topology", "ring", "--switches", "3", "--hosts-per-switch", "2", "--names", "500"];
@@ -202,6 +221,7 @@ fn a_bad_topology_is_a_usage_error_that_says_what_to_do() {
 netio::tests! {
     namespaces: [
         four_switches_of_their_own_processes_misdeliver_nothing,
+        a_network_of_af_xdp_ports_is_as_sound,
         egress_values_reach_the_same_hosts,
         networks_of_other_designs_are_as_sound,
         ctrl_c_leaves_no_namespace_process_or_file,

@@ -5,6 +5,7 @@
 //! | [`backend::loopback`] | in-memory ports in pairs: tests, in-process networks | two pointer swaps; the bytes never move |
 //! | [`backend::pcap`] | a capture file as input, another as output | one copy each way |
 //! | [`backend::af_packet`] | a Linux interface through a kernel ring | one copy each way, one system call per burst |
+//! | [`backend::af_xdp`] | a Linux interface before the kernel's stack | the same; without the kernel's own copy where the driver can |
 //!
 //! A frame lives in a [`Packet`], an owned buffer of fixed size. The buffers circulate: [`Device::rx_burst`] takes
 //! empty ones from the worker's [`Pool`] and hands out full ones, [`Device::tx_burst`] puts them back. Moving a frame

@@ -1,94 +1,17 @@
 //! AF_PACKET over veth in a network namespace of its own.
 
+mod common;
+
+use common::{PATIENCE, all_sizes_arrive, frame, ip, receive, send, veth};
 use fibula_netio::backend::af_packet::{AfPacket, Options, disable_offloads};
 use fibula_netio::backend::loopback;
 use fibula_netio::testkit::in_namespace;
 use fibula_netio::{Burst, Device, NetError, Packet, Pool, Waiter};
-use std::path::Path;
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Anything that arrives at all arrives within this time on any machine.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-fn ip(arguments: &str) -> String {
-    let output = Command::new("ip").args(arguments.split_whitespace()).output().expect("iproute2 is installed");
-    assert!(output.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-fn veth(a: &str, b: &str) {
-    ip(&format!("link add {a} type veth peer name {b}"));
-    for name in [a, b] {
-        // No addresses: the interfaces' own IPv6 would send router solicitations of its own, where there is any.
-        if Path::new("/proc/sys/net/ipv6").exists() {
-            ip(&format!("link set {name} addrgenmode none"));
-        }
-        ip(&format!("link set {name} up"));
-    }
-    // The first one up had no carrier: the kernel enables it later, on another thread, and drops what its stack sends
-    // until then.
-    let end = Instant::now() + PATIENCE;
-    while [a, b].iter().any(|name| !ip(&format!("link show {name}")).contains("state UP")) {
-        assert!(Instant::now() < end, "{a} and {b} have no carrier");
-    }
-}
-
 fn quiet() -> Options {
     Options { ring_frames: 256, ..Options::default() }
-}
-
-fn frame(source: u8, destination: u8, len: usize, fill: u8) -> Vec<u8> {
-    let mut frame = vec![fill; len];
-    frame[..6].copy_from_slice(&[2, 0, 0, 0, 0, destination]);
-    frame[6..12].copy_from_slice(&[2, 0, 0, 0, 0, source]);
-    frame[12..14].copy_from_slice(&[0x88, 0xb5]);
-    frame
-}
-
-fn send(device: &mut dyn Device, frames: &[Vec<u8>]) -> usize {
-    let mut pool = Pool::new(0, 2048);
-    let mut sent = 0;
-    for part in frames.chunks(fibula_netio::BURST) {
-        let mut burst: Burst = part.iter().map(|f| Packet::from_frame(f)).collect();
-        sent += device.tx_burst(&mut pool, &mut burst).unwrap();
-    }
-    sent
-}
-
-/// Receives until `n` frames came or [`PATIENCE`] is over, asleep in between.
-fn receive(device: Box<dyn Device>, n: usize) -> (Vec<Vec<u8>>, Box<dyn Device>) {
-    let (waiter, mut pool, mut burst) = (Waiter::new().unwrap(), Pool::new(64, 2048), Burst::new());
-    let (mut frames, mut devices) = (vec![], [device]);
-    let end = Instant::now() + PATIENCE;
-    while frames.len() < n && Instant::now() < end {
-        if devices[0].rx_burst(&mut pool, &mut burst).unwrap() == 0 {
-            waiter.sleep(&mut devices, |_| false, Some(Duration::from_secs(1))).unwrap();
-        }
-        frames.extend(burst.iter().map(|p| p.frame().to_vec()));
-        pool.put_all(&mut burst);
-    }
-    let [device] = devices;
-    (frames, device)
-}
-
-/// The test of both paths: a burst of all sizes arrives whole and in order.
-fn all_sizes_arrive(mut a: Box<dyn Device>, b: Box<dyn Device>) {
-    let frames: Vec<_> = [14, 60, 61, 64, 128, 777, 1513, 1514]
-        .iter()
-        .cycle()
-        .take(200)
-        .enumerate()
-        .map(|(i, &len)| frame(1, 2, len, i as u8))
-        .collect();
-    assert_eq!(send(&mut *a, &frames), frames.len());
-    let (got, b) = receive(b, frames.len());
-    assert_eq!(got, frames);
-    let (sent, received) = (a.counters().snapshot(), b.counters().snapshot());
-    assert_eq!((sent.tx_frames, received.rx_frames), (200, 200));
-    assert_eq!(sent.tx_bytes, received.rx_bytes);
-    assert_eq!(sent.rx_frames, 0, "a port does not see what it sends");
 }
 
 fn frames_of_all_sizes_arrive_whole_and_in_order() {

@@ -68,6 +68,8 @@ pub struct PortSpec {
     pub acl: Option<Arc<AccessList>>,
     /// What is checked of the sources of frames, if it is a host port.
     pub check_source: CheckSource,
+    /// How its frames come, for people.
+    pub driver: String,
     /// One device for each worker, in the order of workers.
     pub devices: Vec<Box<dyn Device>>,
 }
@@ -76,7 +78,8 @@ impl PortSpec {
     /// A port for one worker, without an access list and a check of sources.
     pub fn new(id: u16, role: Role, device: impl Device + 'static) -> Self {
         let devices: Vec<Box<dyn Device>> = vec![Box::new(device)];
-        Self { id: PortId(id), role, acl: None, check_source: CheckSource::Off, devices }
+        let driver = "memory".to_owned();
+        Self { id: PortId(id), role, acl: None, check_source: CheckSource::Off, driver, devices }
     }
 }
 
@@ -213,7 +216,7 @@ pub fn build<T: Table>(settings: &Settings, ports: Vec<PortSpec>) -> Result<Part
             queue.push(Port { id: port.id, role: port.role, acl, check_source, device, health, staged, known });
         }
         let acl = list.map(|list| (list, judges));
-        watched.push(WatchedPort { id: port.id, role: port.role, acl, check_source, devices });
+        watched.push(WatchedPort { id: port.id, role: port.role, acl, check_source, driver: port.driver, devices });
     }
     let workers = queues
         .into_iter()
@@ -265,6 +268,7 @@ struct WatchedPort {
     role: Role,
     acl: Option<(Arc<AccessList>, Vec<Arc<AclCounters>>)>,
     check_source: CheckSource,
+    driver: String,
     devices: Vec<(String, Arc<DeviceCounters>, Arc<PortHealth>)>,
 }
 
@@ -298,6 +302,8 @@ pub struct PortStatus {
     pub check_source: CheckSource,
     /// Name of its device.
     pub device: String,
+    /// How its frames come, and why not as configured, if so.
+    pub driver: String,
     /// Whether all workers can use it.
     pub up: bool,
     /// The last failure. It is kept when the port works again.
@@ -323,6 +329,7 @@ impl Monitor {
                     (list.status(), [sum(|c| c.permitted.get()), sum(|c| c.denied.get())])
                 }),
                 check_source: port.check_source,
+                driver: port.driver.clone(),
                 device: port.devices.first().map(|(name, ..)| name.clone()).unwrap_or_default(),
                 up: port.devices.iter().all(|(.., health)| health.is_up()),
                 last_error: port.devices.iter().find_map(|(.., health)| health.last_error()),

@@ -156,6 +156,36 @@ fn names_in_a_fixed_field_are_forwarded_by_a_switch_that_knows_where_it_is() {
     });
 }
 
+fn frames_come_through_af_xdp_where_that_can_be_and_else_through_packet_sockets() {
+    with_interfaces(|| {
+        veth("sw-host", "host", 1500);
+        veth("sw-trunk", "trunk", 1504);
+        let (here, there) = (fixed(1), fixed(2));
+        let keys = "fixed_offset = 34\ndriver = 'af_xdp'";
+        let daemon = Site::new(&here, &there, keys, PORTS).start().unwrap();
+        let (mut host, mut trunk) = (open("host"), open("trunk"));
+        send(&mut host, &with_field(&there));
+        assert_eq!(receive(&mut trunk), with_shim(&with_field(&there), INITIAL_HOPS));
+        send(&mut trunk, &with_shim(&with_field(&here), 5));
+        assert_eq!(receive(&mut host), with_field(&here));
+        let driver = |daemon: &Daemon, port: usize| daemon.json()["ports"][port]["driver"].as_str().unwrap().to_owned();
+        assert!(driver(&daemon, 0).starts_with("af_xdp, ") && driver(&daemon, 1).starts_with("af_xdp, "));
+        daemon.stop();
+        // Its frames are too long for AF_XDP: that port alone takes packet sockets, and says why.
+        ip("link set trunk mtu 9000");
+        ip("link set sw-trunk mtu 9000");
+        let daemon = Site::new(&here, &there, keys, PORTS).start().unwrap();
+        assert!(driver(&daemon, 0).starts_with("af_xdp, "), "{}", driver(&daemon, 0));
+        let trunk_driver = driver(&daemon, 1);
+        assert!(trunk_driver.starts_with("af_packet, because af_xdp cannot be used: "), "{trunk_driver}");
+        assert!(trunk_driver.contains("its MTU is 9000"), "{trunk_driver}");
+        let (mut host, mut trunk) = (open("host"), open("trunk"));
+        send(&mut host, &with_field(&there));
+        assert_eq!(receive(&mut trunk), with_shim(&with_field(&there), INITIAL_HOPS));
+        daemon.stop();
+    });
+}
+
 fn a_switch_that_does_not_know_where_the_field_is_says_what_to_configure() {
     with_interfaces(|| {
         veth("sw-host", "host", 1500);
@@ -348,6 +378,7 @@ fn a_port_that_is_there_but_down_comes_up_with_its_device() {
 netio::tests! {
     namespaces: [
         names_in_a_fixed_field_are_forwarded_by_a_switch_that_knows_where_it_is,
+        frames_come_through_af_xdp_where_that_can_be_and_else_through_packet_sockets,
         a_switch_that_does_not_know_where_the_field_is_says_what_to_configure,
         a_host_cannot_pose_as_another_and_the_drops_are_counted,
         an_access_list_is_read_again_when_it_changes,

@@ -65,7 +65,8 @@ fn two_workers() -> TwoWorkers {
             devices.push(Box::new(near));
             far_ends.push(far);
         }
-        specs.push(PortSpec { id: PortId(id), role, acl: None, check_source: CheckSource::Off, devices });
+        let driver = "memory".to_owned();
+        specs.push(PortSpec { id: PortId(id), role, acl: None, check_source: CheckSource::Off, driver, devices });
     }
     let settings = Settings { workers: 2, ..Settings::default() };
     let (plane, mut writer) = Dataplane::start(&settings, specs).unwrap();

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use api::identity::{Identity, Kind, Role};
 use api::pki::Authority;
-use fib::designs::Design;
 use serde::Serialize;
 
 use super::layout::Layout;
+use super::privileged::Sizes;
 
 /// Address of the controller in the switches' namespace.
 pub(super) const CONTROLLER: &str = "127.0.0.1:4600";
@@ -45,6 +45,7 @@ struct Switch<'a> {
     controller: String,
     state_dir: PathBuf,
     workers: usize,
+    driver: &'a str,
     status: SocketAddr,
     tls: Tls,
     port: Vec<Port<'a>>,
@@ -76,7 +77,7 @@ pub(super) struct Files {
 pub(super) fn write(
     directory: &Path,
     layout: &Layout,
-    (value_mode, designs): (&str, [&'static Design; 2]),
+    Sizes { value_mode, designs, driver, .. }: &Sizes<'_>,
     max_names: usize,
 ) -> anyhow::Result<Files> {
     let authority = Authority::create(&directory.join("pki"))?;
@@ -110,7 +111,7 @@ pub(super) fn write(
         let controller = format!("https://{CONTROLLER}");
         let status = status_address(switch);
         let tls = Tls { dir: certificate(Kind::Switch, name)? };
-        put(&path, &Switch { name, controller, state_dir, workers: 1, status, tls, port })?;
+        put(&path, &Switch { name, controller, state_dir, workers: 1, driver, status, tls, port })?;
         switches.push(path);
     }
     let operator = certificate(Kind::Operator(Role::Admin), "demo")?;

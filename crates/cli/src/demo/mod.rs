@@ -75,12 +75,31 @@ pub(crate) struct Args {
     /// FIB design of the switches with hosts [default: that of all]
     #[arg(long, value_name = "DESIGN", value_parser = Design::by_name)]
     gateway_design: Option<&'static Design>,
+    /// How the switches' ports take frames: packet sockets, or AF_XDP sockets before the kernel's stack
+    #[arg(long, value_enum, default_value_t = Driver::AfPacket, conflicts_with = "in_process")]
+    driver: Driver,
     /// Run in one process over in-memory ports even where namespaces could be made
     #[arg(long)]
     in_process: bool,
     /// Put configuration files, logs and databases there and keep them
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+#[value(rename_all = "snake_case")]
+enum Driver {
+    AfPacket,
+    AfXdp,
+}
+
+impl Driver {
+    fn name(self) -> &'static str {
+        match self {
+            Self::AfPacket => "af_packet",
+            Self::AfXdp => "af_xdp",
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -143,7 +162,8 @@ impl Args {
         let judge = Judge::new((0..layout.n_stations()).map(|station| layout.station_name(station)).collect());
         let designs = [self.gateway_design.unwrap_or(self.design), self.design];
         let (value_mode, n_names) = (self.value_mode.name(), self.names);
-        let sizes = privileged::Sizes { value_mode, designs, n_names, seconds: self.seconds };
+        let sizes =
+            privileged::Sizes { value_mode, designs, driver: self.driver.name(), n_names, seconds: self.seconds };
         let obstacle = if self.in_process { Err("asked for".to_owned()) } else { netns::privileged() };
         let (network, findings, tables, outside) = match obstacle {
             Ok(()) => {
@@ -165,7 +185,12 @@ impl Args {
             }
         };
         let seconds = begun.elapsed().as_secs_f64();
-        let how = report::How { network, value_mode, designs };
+        let how = report::How {
+            network,
+            driver: if network == "namespaces" { self.driver.name() } else { "memory" },
+            value_mode,
+            designs,
+        };
         Ok(Report::new(layout, &how, &judge, &findings, &tables, outside, seconds))
     }
 }

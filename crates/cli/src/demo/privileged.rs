@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use fib::designs::Design;
 
 use super::backend::{Backend, SetOnDrop, Stop};
@@ -37,8 +37,28 @@ pub(super) struct Sizes<'a> {
     pub(super) value_mode: &'a str,
     /// Designs of gateways and of the core.
     pub(super) designs: [&'static Design; 2],
+    /// How the switches' ports take frames.
+    pub(super) driver: &'a str,
     pub(super) n_names: u64,
     pub(super) seconds: f64,
+}
+
+/// Whether all of these interfaces have an XDP program: a switch that cannot attach one uses packet sockets instead.
+fn check_xdp(devices: &[&str]) -> Result<()> {
+    let listed = netns::ip(&["-o", "link"])?;
+    let has_program = |device: &str| {
+        let name = format!(": {device}");
+        listed.lines().any(|line| line.contains(" xdp") && line.contains(&name))
+    };
+    let without: Vec<_> = devices.iter().copied().filter(|device| !has_program(device)).collect();
+    if let [first, ..] = without[..] {
+        bail!(
+            "{} of {} ports cannot use af_xdp, {first} among them: the switches' logs (--keep) say why",
+            without.len(),
+            devices.len()
+        );
+    }
+    Ok(())
 }
 
 /// Builds everything, runs all phases, and removes everything again, also after a failure.
@@ -53,8 +73,8 @@ pub(super) fn run(
     progress: &dyn Fn(String),
 ) -> Result<Outcome> {
     let max_names = (sizes.n_names as usize * 2).max(100_000);
-    let files = config::write(directory, layout, (sizes.value_mode, sizes.designs), max_names)
-        .context("writing configuration files and certificates")?;
+    let files =
+        config::write(directory, layout, sizes, max_names).context("writing configuration files and certificates")?;
     let wires = Wires::build(layout)?;
     // From here on, processes and sockets of this thread belong to the switches' namespace.
     netns::enter(&wires.fabric())?;
@@ -91,6 +111,9 @@ pub(super) fn run(
         (findings, watching.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     });
     let findings = findings?;
+    if sizes.driver == "af_xdp" {
+        check_xdp(&layout.ports.iter().flatten().map(|port| &*port.device).collect::<Vec<_>>())?;
+    }
     let tables = super::backend::Control::tables(&mut control)?;
     let memory = control.site.processes.resident_bytes();
     let of = |wanted: &dyn Fn(&str) -> bool| {

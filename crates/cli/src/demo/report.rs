@@ -34,6 +34,8 @@ pub(super) struct Report {
     pub(super) topology: String,
     /// "namespaces" or "in-process".
     pub(super) network: &'static str,
+    /// How the switches' ports take frames.
+    pub(super) driver: String,
     pub(super) value_mode: String,
     pub(super) gateway_design: &'static str,
     pub(super) core_design: &'static str,
@@ -94,6 +96,8 @@ pub(super) struct Outside {
 pub(super) struct How<'a> {
     /// "namespaces" or "in-process".
     pub(super) network: &'static str,
+    /// How the switches' ports take frames.
+    pub(super) driver: &'a str,
     pub(super) value_mode: &'a str,
     /// Designs of gateways and of the core.
     pub(super) designs: [&'static Design; 2],
@@ -115,6 +119,7 @@ impl Report {
         Self {
             topology: layout.topology.name.clone(),
             network: how.network,
+            driver: how.driver.to_owned(),
             value_mode: how.value_mode.to_owned(),
             gateway_design: how.designs[0].name,
             core_design: how.designs[1].name,
@@ -181,8 +186,10 @@ impl Report {
             self.links,
             self.hosts,
             match self.network {
-                "namespaces" => "every switch a process, every host a network namespace",
-                _ => "all in one process over in-memory ports",
+                "namespaces" => {
+                    format!("every switch a process with {} ports, every host a network namespace", self.driver)
+                }
+                _ => "all in one process over in-memory ports".to_owned(),
             }
         );
         let header = ["frames", "sent", "delivered", "lost", "misdelivered", "to nobody", "seen in all"];
@@ -333,7 +340,7 @@ mod tests {
         let layout = Layout::new(Topology::choose("ring", Some(3)).unwrap(), 1);
         let tables = Tables { names: 1003, image_bytes: vec![2500, 2600], ..Tables::default() };
         let designs: [&'static Design; 2] = [&fib::designs::CFW, &fib::designs::CONCISE];
-        let how = How { network: "namespaces", value_mode: "port", designs };
+        let how = How { network: "namespaces", driver: "af_packet", value_mode: "port", designs };
         Report::new(&layout, &how, judge, findings, &tables, Outside::default(), 1.5)
     }
 

@@ -1,5 +1,7 @@
 //! The backends: one module each, each an implementation of [`Device`](crate::Device).
 
 pub mod af_packet;
+pub mod af_xdp;
+mod interface;
 pub mod loopback;
 pub mod pcap;

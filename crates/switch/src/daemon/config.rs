@@ -63,6 +63,9 @@ pub struct Config {
     pub flow: Option<Section>,
     /// IP routing to networks outside; none if absent.
     pub gateway: Option<gateway::config::Section>,
+    /// How frames of ports come, unless they say otherwise.
+    #[serde(default)]
+    pub driver: Driver,
     /// What host ports check of the sources of frames, unless they say otherwise.
     #[serde(default)]
     pub check_source: CheckSource,
@@ -91,10 +94,23 @@ pub struct Port {
     pub device: String,
     /// What is attached to it.
     pub role: Role,
+    /// How its frames come; as at the other ports if absent.
+    pub driver: Option<Driver>,
     /// The file of rules that say which frames may enter; all may if absent. Not for trunks.
     pub acl: Option<PathBuf>,
     /// What is checked of the sources of frames; that of the switch if absent. For host ports only.
     pub check_source: Option<CheckSource>,
+}
+
+/// How the frames of a port come and go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Driver {
+    /// Through packet sockets, on any interface.
+    #[default]
+    AfPacket,
+    /// Through AF_XDP sockets, before the kernel's stack; through packet sockets where that cannot be.
+    AfXdp,
 }
 
 /// What is attached to a port.

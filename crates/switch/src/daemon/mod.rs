@@ -35,6 +35,7 @@ use api::tls::{Tls, TlsError};
 use config::{AccessLists, Config};
 use fib::replica::{Limits, ReadError, Replica};
 use netio::backend::af_packet::{AfPacket, Options};
+use netio::backend::af_xdp::{self, AfXdp};
 use netio::{Device, NetError};
 use saved::{SavedImage, Saver};
 use std::collections::HashMap;
@@ -303,25 +304,51 @@ fn start_plane(
 fn open_ports(config: &Config, lists: &AccessLists) -> Result<Vec<PortSpec>, NetError> {
     let mut ports = Vec::with_capacity(config.ports.len());
     for port in &config.ports {
-        let options = Options::default();
-        let members = match AfPacket::open_group(&port.device, &options, config.workers) {
-            // The worker finds it missing, `watch_ports` says so, and the worker brings it up when it is there.
-            Err(error) if error.is_transient() => AfPacket::absent_group(&port.device, &options, config.workers),
-            opened => opened?,
-        };
-        let devices = members.into_iter().map(|member| Box::new(member) as Box<dyn Device>).collect();
+        let (devices, driver) = open_devices(config, port)?;
         let role = match port.role {
             config::Role::Host => Role::Host,
             config::Role::Trunk => Role::Trunk,
             config::Role::Outside => Role::Outside,
         };
         let acl = port.acl.as_deref().and_then(|path| lists.get(path).cloned());
-        ports.push(PortSpec { id: port.id, role, acl, check_source: config.check_source_at(port), devices });
+        ports.push(PortSpec { id: port.id, role, acl, check_source: config.check_source_at(port), driver, devices });
     }
     if let Err(error) = check_mtus(&ports) {
         tracing::warn!(switch = config.name, "long frames will be dropped: {error}");
     }
     Ok(ports)
+}
+
+/// A device for each worker of a port, and how its frames come.
+fn open_devices(config: &Config, port: &config::Port) -> Result<(Vec<Box<dyn Device>>, String), NetError> {
+    fn boxed<D: Device + 'static>(members: Vec<D>) -> Vec<Box<dyn Device>> {
+        members.into_iter().map(|member| Box::new(member) as Box<dyn Device>).collect()
+    }
+    // A worker finds it missing, `watch_ports` says so, and the worker brings it up when it is there.
+    let (device, workers) = (&port.device, config.workers);
+    let mut driver = "af_packet".to_owned();
+    if port.driver.unwrap_or(config.driver) == config::Driver::AfXdp {
+        let options = af_xdp::Options::default();
+        match AfXdp::open_group(device, &options, workers) {
+            Ok(members) => {
+                let mode = members.iter().find_map(AfXdp::mode).unwrap_or_default();
+                return Ok((boxed(members), format!("af_xdp, {mode}")));
+            }
+            Err(error) if error.is_transient() => {
+                return Ok((boxed(AfXdp::absent_group(device, &options, workers)), "af_xdp".to_owned()));
+            }
+            Err(error) => {
+                tracing::warn!(switch = config.name, port = %port.id, "af_xdp cannot be used, af_packet is: {error}");
+                driver += &format!(", because af_xdp cannot be used: {error}");
+            }
+        }
+    }
+    let options = Options::default();
+    let members = match AfPacket::open_group(device, &options, workers) {
+        Err(error) if error.is_transient() => AfPacket::absent_group(device, &options, workers),
+        opened => opened?,
+    };
+    Ok((boxed(members), driver))
 }
 
 /// Reads access lists again that change, as long as there are any.

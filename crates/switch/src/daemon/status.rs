@@ -259,7 +259,7 @@ fn port_json(port: &PortStatus, kind: Option<NameKind>) -> Value {
     let check_source = port.check_source.with_names(kind.unwrap_or(NameKind::Mac)).text();
     let counters: Map<String, Value> = port.counters.fields().map(|(name, n)| (name.to_owned(), n.into())).collect();
     let mut page = json!({
-        "id": port.id.0, "device": port.device, "up": port.up, "last_error": port.last_error,
+        "id": port.id.0, "device": port.device, "driver": port.driver, "up": port.up, "last_error": port.last_error,
         "check_source": check_source, "counters": counters,
     });
     if let Some((AclStatus { path, rules, read_at, error }, [permitted, denied])) = &port.acl {

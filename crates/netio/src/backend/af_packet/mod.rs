@@ -33,6 +33,8 @@
 mod ring;
 mod sys;
 
+pub use super::interface::disable_offloads;
+use super::interface::{self, disable_offloads_with, net_error};
 use crate::{BURST, Burst, Device, DeviceCounters, NetError, Packet, Pool, Readiness, checksum};
 use ring::{Ring, Slot};
 use std::io;
@@ -58,43 +60,6 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self { ring_frames: 1024, promiscuous: true, disable_offloads: true }
-    }
-}
-
-/// Turns off segmentation, receive coalescing and transmit checksum offloads of an interface in this thread's network
-/// namespace (what `ethtool -K IF tx off tso off gso off gro off lro off` does), as far as it has them. For a veth
-/// whose peer is a port of a switch: the settings stay with the interface when it is moved to another namespace.
-/// # Errors
-/// [`NetError::NoSuchInterface`], [`NetError::NotPermitted`], [`NetError::Io`].
-pub fn disable_offloads(interface: &str) -> Result<(), NetError> {
-    let socket = sys::socket().map_err(|e| net_error(interface, "open a packet socket", e))?;
-    disable_offloads_with(&socket, interface)
-}
-
-fn disable_offloads_with(socket: &OwnedFd, interface: &str) -> Result<(), NetError> {
-    const SET_TX_CHECKSUM: u32 = 0x17;
-    const SET_TSO: u32 = 0x1f;
-    const SET_GSO: u32 = 0x24;
-    const SET_GRO: u32 = 0x2c;
-    for command in [SET_TX_CHECKSUM, SET_TSO, SET_GSO, SET_GRO] {
-        match sys::ethtool_set(socket.as_fd(), interface, command, 0) {
-            Err(e) if e.raw_os_error() != Some(libc::EOPNOTSUPP) => {
-                return Err(net_error(interface, "turn offloads off", e));
-            }
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
-/// Maps the system's errors to those that a caller can act on.
-fn net_error(interface: &str, action: &'static str, source: io::Error) -> NetError {
-    let device = interface.to_owned();
-    match source.raw_os_error() {
-        Some(libc::ENETDOWN | libc::ENXIO) => NetError::Down { device, source },
-        Some(libc::ENODEV) => NetError::NoSuchInterface { device },
-        Some(libc::EPERM | libc::EACCES) => NetError::NotPermitted { device, action },
-        _ => NetError::Io { device, action, source },
     }
 }
 
@@ -229,26 +194,26 @@ impl Open {
         Ok(())
     }
 
-    fn new(interface: &str, options: &Options, group: Option<&Group>) -> Result<Self, NetError> {
-        let fail = |action| move |e| net_error(interface, action, e);
+    fn new(name: &str, options: &Options, group: Option<&Group>) -> Result<Self, NetError> {
+        let fail = |action| move |e| net_error(name, action, e);
         let socket = sys::socket().map_err(fail("open a packet socket"))?;
         let fd = socket.as_fd();
         let ifindex =
-            rustix::net::netdevice::name_to_index(fd, interface).map_err(|e| fail("find the interface")(e.into()))?;
-        if !sys::is_up(fd, interface).map_err(fail("read the flags"))? {
+            rustix::net::netdevice::name_to_index(fd, name).map_err(|e| fail("find the interface")(e.into()))?;
+        if !interface::is_up(fd, name).map_err(fail("read the flags"))? {
             return Err(fail("open")(io::Error::from_raw_os_error(libc::ENETDOWN)));
         }
         if options.disable_offloads {
-            disable_offloads_with(&socket, interface)?;
+            disable_offloads_with(fd, name)?;
         }
-        let max_frame = sys::mtu(fd, interface).map_err(fail("read the MTU"))? + ETHERNET_HEADER;
+        let max_frame = interface::mtu(fd, name).map_err(fail("read the MTU"))? + ETHERNET_HEADER;
         if max_frame + VLAN_TAG > crate::MAX_FRAME_LIMIT {
             let reason = format!(
                 "its MTU is {}, but buffers have room for {}; lower the MTU",
                 max_frame - 14,
                 crate::MAX_FRAME_LIMIT - 18
             );
-            return Err(NetError::BadOption { device: interface.to_owned(), reason });
+            return Err(NetError::BadOption { device: name.to_owned(), reason });
         }
         let on: libc::c_int = 1;
         sys::set_option(fd, libc::PACKET_IGNORE_OUTGOING, &on).map_err(fail("ignore outgoing frames"))?;
@@ -409,7 +374,7 @@ impl Device for AfPacket {
                 // The same interface: the kernel re-attaches the socket itself once the interface is up. The error of
                 // its going down may still be pending on the socket, and would look like another failure.
                 let _ = open.pending_error();
-                return match sys::is_up(fd, &self.name) {
+                return match interface::is_up(fd, &self.name) {
                     Ok(true) => Ok(()),
                     Ok(false) => Err(net_error(&self.name, "receive", io::Error::from_raw_os_error(libc::ENETDOWN))),
                     Err(e) => Err(net_error(&self.name, "read the flags", e)),
@@ -436,16 +401,5 @@ mod tests {
             assert!(slot >= max_frame + libc::TPACKET2_HDRLEN + 32);
             assert!(slot.is_power_of_two() && slot.is_multiple_of(libc::TPACKET_ALIGNMENT));
         }
-    }
-
-    #[test]
-    fn errors_are_sorted_by_what_the_caller_can_do() {
-        let kind = |code| net_error("eth9", "send", io::Error::from_raw_os_error(code));
-        assert!(matches!(kind(libc::ENETDOWN), NetError::Down { .. }));
-        assert!(matches!(kind(libc::ENXIO), NetError::Down { .. }));
-        assert!(matches!(kind(libc::ENODEV), NetError::NoSuchInterface { .. }));
-        assert!(matches!(kind(libc::EPERM), NetError::NotPermitted { .. }));
-        assert!(matches!(kind(libc::EIO), NetError::Io { .. }));
-        assert!(kind(libc::ENETDOWN).is_transient() && !kind(libc::EPERM).is_transient());
     }
 }

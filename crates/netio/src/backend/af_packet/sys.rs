@@ -5,6 +5,7 @@ use libc::{c_int, c_uint, c_void, socklen_t};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
+use super::super::interface::check;
 use crate::{BURST, Packet};
 
 /// Types without padding or pointers that the kernel reads or fills as plain bytes.
@@ -14,10 +15,6 @@ impl Plain for c_uint {}
 impl Plain for libc::tpacket_req {}
 impl Plain for libc::packet_mreq {}
 impl Plain for libc::tpacket_stats {}
-
-fn check(result: c_int) -> io::Result<c_int> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
-}
 
 /// A raw packet socket that receives nothing until it is bound.
 pub(super) fn socket() -> io::Result<OwnedFd> {
@@ -149,47 +146,4 @@ pub(super) fn send_burst(fd: BorrowedFd<'_>, frames: &[Packet]) -> io::Result<us
     let sent =
         check(unsafe { libc::sendmmsg(fd.as_raw_fd(), messages.as_mut_ptr(), n as c_uint, libc::MSG_DONTWAIT as _) })?;
     Ok(sent as usize)
-}
-
-/// An interface request with a name in it. None if the name is too long for the kernel.
-fn request(interface: &str) -> Option<libc::ifreq> {
-    // SAFETY: all-zero bytes are a valid ifreq.
-    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    if interface.len() >= request.ifr_name.len() {
-        return None;
-    }
-    for (to, from) in request.ifr_name.iter_mut().zip(interface.bytes()) {
-        *to = from as libc::c_char;
-    }
-    Some(request)
-}
-
-fn ioctl(fd: BorrowedFd<'_>, code: libc::c_ulong, request: &mut libc::ifreq) -> io::Result<()> {
-    // SAFETY: every code used here takes an ifreq; pointers in it are set up by the caller and outlive the call.
-    check(unsafe { libc::ioctl(fd.as_raw_fd(), code as _, std::ptr::from_mut(request)) })?;
-    Ok(())
-}
-
-/// MTU in bytes.
-pub(super) fn mtu(fd: BorrowedFd<'_>, interface: &str) -> io::Result<usize> {
-    let mut request = request(interface).ok_or(io::ErrorKind::InvalidInput)?;
-    ioctl(fd, libc::SIOCGIFMTU, &mut request)?;
-    // SAFETY: SIOCGIFMTU fills this member.
-    Ok(usize::try_from(unsafe { request.ifr_ifru.ifru_mtu }).unwrap_or(0))
-}
-
-/// Whether the interface is administratively up.
-pub(super) fn is_up(fd: BorrowedFd<'_>, interface: &str) -> io::Result<bool> {
-    let mut request = request(interface).ok_or(io::ErrorKind::InvalidInput)?;
-    ioctl(fd, libc::SIOCGIFFLAGS, &mut request)?;
-    // SAFETY: SIOCGIFFLAGS fills this member.
-    Ok(c_int::from(unsafe { request.ifr_ifru.ifru_flags }) & libc::IFF_UP != 0)
-}
-
-/// Sets one value through the ethtool ioctl.
-pub(super) fn ethtool_set(fd: BorrowedFd<'_>, interface: &str, command: u32, value: u32) -> io::Result<()> {
-    let mut request = request(interface).ok_or(io::ErrorKind::InvalidInput)?;
-    let mut payload = [command, value];
-    request.ifr_ifru.ifru_data = payload.as_mut_ptr().cast();
-    ioctl(fd, libc::SIOCETHTOOL, &mut request)
 }
