@@ -20,7 +20,8 @@
  * Formats: docs/formats/fib-file.md, table-in-memory.md, othello.md, line.md; digests: vectors/README.md. Everything that
  * lookups rely on is checked when a file is read or a table attached; one that is cut, changed or made up is refused with a
  * reason.
- * Limits: 64-bit integers, little-endian machines, gcc or clang; tables of switches: Linux.
+ * Limits: 64-bit integers, little-endian machines, gcc or clang; tables of switches: Linux. It is long because it is one file,
+ * to be copied.
  */
 #ifndef FIBULA_H
 #define FIBULA_H
@@ -31,6 +32,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#if defined(__x86_64__) && defined(__GNUC__)
+#include <immintrin.h>
+#endif
 #ifdef __linux__
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -89,6 +93,7 @@ struct fibula_fib {
 	uint8_t family, kind, name_bytes;
 	uint8_t value_bits, fingerprint_bits, cell_bits;
 	uint8_t parts_of_name;   /* line: cells a name */
+	uint8_t has_avx2;        /* whether this processor has AVX2 */
 	uint16_t starts[5];      /* line: the first slot of each part of a bucket, and the end of the last */
 	uint32_t cells_a_word;
 	uint64_t per_word;       /* 2^37 / cells_a_word, rounded up: divides numbers below 2^31 */
@@ -345,23 +350,6 @@ static inline uint64_t fibula_stashed_(const struct fibula_fib *fib, const struc
 	return 0;
 }
 
-/* The digests of up to FIBULA_BURST names: see fibula_lookup_burst. */
-static inline void fibula_digests_(const struct fibula_fib *fib, const uint8_t *names, size_t len, size_t stride,
-	size_t n, uint64_t *digests)
-{
-	const struct fibula_hash *h = &fib->hash;
-	if (fib->family == 1 && len <= 8) {
-		uint64_t addend = h->addend[len];
-		for (size_t i = 0; i < n; i++) {
-			uint64_t word = fibula_word_(names + i * stride, len);
-			digests[i] = fibula_mix_(fibula_high_(h->a[0], word) + h->a[1] * word + addend);
-		}
-		return;
-	}
-	for (size_t i = 0; i < n; i++)
-		digests[i] = fibula_digest(fib, names + i * stride, len);
-}
-
 /* Where a cell is: its word, and its first bit there. */
 struct fibula_spot_ {
 	uint64_t word, bit;
@@ -429,11 +417,10 @@ static inline uint64_t fibula_line_(const struct fibula_fib *fib, const struct f
 	return fibula_stashed_(fib, part, digest, &is_there);
 }
 
-/* The value of a digest in the state of a view; `undo`: before the write that is under way. */
-static inline uint64_t fibula_value_(const struct fibula_fib *fib, const struct fibula_view_ *view, uint64_t digest, int undo,
-	int *failed)
+/* The value of a digest whose part has this entry; `undo`: before the write that is under way. */
+static inline uint64_t fibula_value_of_(const struct fibula_fib *fib, uint64_t entry, uint64_t digest, int undo, int *failed)
 {
-	struct fibula_part_ part = fibula_part_(fib, fibula_entry_(view, digest));
+	struct fibula_part_ part = fibula_part_(fib, entry);
 	if (fib->design == FIBULA_LINE)
 		return fibula_line_(fib, &part, digest, undo, failed);
 	int is_stashed = 0;
@@ -443,6 +430,13 @@ static inline uint64_t fibula_value_(const struct fibula_fib *fib, const struct 
 	struct fibula_spots_ spots = fibula_spots_(fib, &part, digest);
 	uint64_t a = fibula_read_(fib, spots.a.word, undo, failed), b = fibula_read_(fib, spots.b.word, undo, failed);
 	return fibula_othello_(fib, digest, a >> spots.a.bit, b >> spots.b.bit);
+}
+
+/* The same, in the state of a view. */
+static inline uint64_t fibula_value_(const struct fibula_fib *fib, const struct fibula_view_ *view, uint64_t digest, int undo,
+	int *failed)
+{
+	return fibula_value_of_(fib, fibula_entry_(view, digest), digest, undo, failed);
 }
 
 /* Times that a name is read again, each some 100 ns, before it is dropped. A writer changes a table 10^6 times a second at
@@ -490,44 +484,228 @@ static inline void fibula_fetch_(const void *line)
 #endif
 }
 
+/* Loops that are compiled once for any processor and once for AVX2, which vectorises them; the caller chooses. */
+#if defined(__x86_64__) && defined(__GNUC__)
+#define FIBULA_AVX2_ __attribute__((target("avx2"), noinline, unused))
+#define FIBULA_LOOP_ static inline __attribute__((always_inline))
+#else
+#define FIBULA_LOOP_ static inline
+#endif
+
+/* The digests of names of up to 8 bytes by muladd. */
+FIBULA_LOOP_ void fibula_short_digests_(const struct fibula_fib *fib, const uint8_t *names, size_t len, size_t stride, size_t n,
+	uint64_t *digests)
+{
+	const uint64_t low = fib->hash.a[0], high = fib->hash.a[1], addend = fib->hash.addend[len];
+	for (size_t i = 0; i < n; i++)
+		digests[i] = fibula_word_(names + i * stride, len);
+	for (size_t i = 0; i < n; i++)
+		digests[i] = fibula_mix_(fibula_high_(low, digests[i]) + high * digests[i] + addend);
+}
+
+/* The values of a burst of an Othello whose cells are bytes (log_bytes 0) or pairs of bytes (1), without fingerprints. 0 if
+ * a part has a stash or ends behind the table: then look each up alone. */
+FIBULA_LOOP_ int fibula_burst_cells_(const struct fibula_fib *fib, const struct fibula_view_ *view, const uint64_t *digests,
+	size_t n, uint16_t *values, unsigned log_bytes)
+{
+	const uint8_t *base = (const uint8_t *)fib->words;
+	uint64_t entries[FIBULA_BURST], first[FIBULA_BURST], second[FIBULA_BURST], any = 0, behind = 0;
+	const uint64_t end = 8 * (fib->n_words - FIBULA_STASH_);
+	for (size_t i = 0; i < n; i++)
+		entries[i] = fibula_entry_(view, digests[i]);
+	for (size_t i = 0; i < n; i++) {
+		uint64_t entry = entries[i], side = (entry & 0xFFFF) << (3 - log_bytes), at = (entry >> 32) * 64;
+		uint64_t x = (digests[i] ^ (entry >> 16 & 0x7FFF) * 0x9E3779B1ull) * FIBULA_STEP;
+		x ^= x >> 32;
+		first[i] = at + ((x >> 32) * side >> 32 << log_bytes);
+		second[i] = at + ((side + ((x & 0xFFFFFFFF) * side >> 32)) << log_bytes);
+		any |= entry;
+		behind |= end - (at + (entry & 0xFFFF) * 16);
+	}
+	if (any >> 31 & 1 || behind >> 63)
+		return 0;
+	/* The lines of one name come while those of the others are found. */
+	for (size_t i = 0; i < n; i++) {
+		fibula_fetch_(base + first[i]);
+		fibula_fetch_(base + second[i]);
+	}
+	for (size_t i = 0; i < n; i++)
+		values[i] = log_bytes ? __atomic_load_n((const uint16_t *)(base + first[i]), __ATOMIC_RELAXED) ^
+				__atomic_load_n((const uint16_t *)(base + second[i]), __ATOMIC_RELAXED)
+			: (uint16_t)(__atomic_load_n(base + first[i], __ATOMIC_RELAXED) ^
+				__atomic_load_n(base + second[i], __ATOMIC_RELAXED));
+	if (log_bytes ? fib->value_bits < 16 : fib->value_bits < 8)
+		for (size_t i = 0; i < n; i++)
+			values[i] &= (uint16_t)((1u << fib->value_bits) - 1);
+	return 1;
+}
+
+/* The first slot of part j of a bucket of a line table of 8-bit values. */
+#define FIBULA_START_(j, parts) (2 + 62 * (j) / (parts))
+
+/* The values of a burst of a line table of 8-bit values, with 3 or 4 cells a name. 0 as above. */
+FIBULA_LOOP_ int fibula_burst_buckets_(const struct fibula_fib *fib, const struct fibula_view_ *view, const uint64_t *digests,
+	size_t n, uint16_t *values, unsigned parts)
+{
+	const uint8_t *base = (const uint8_t *)fib->words;
+	uint64_t entries[FIBULA_BURST], lines[FIBULA_BURST], heads[FIBULA_BURST], x[FIBULA_BURST], behind = 0;
+	const uint64_t end = 8 * (fib->n_words - FIBULA_STASH_);
+	uint32_t bumped = 0;
+	for (size_t i = 0; i < n; i++)
+		entries[i] = fibula_entry_(view, digests[i]);
+	for (size_t i = 0; i < n; i++) {
+		uint64_t entry = entries[i], at = (entry >> 32) * 64;
+		lines[i] = at + ((digests[i] >> 8 & 0xFFFFFFFF) * (entry & 0xFFFF) >> 32) * 64;
+		behind |= end - (at + ((entry & 0xFFFF) + (entry >> 16 & 0x3FFF) + (entry >> 30 & 1)) * 64);
+	}
+	if (behind >> 63)
+		return 0;
+	for (size_t i = 0; i < n; i++)
+		fibula_fetch_(base + lines[i]);
+	for (size_t i = 0; i < n; i++)
+		heads[i] = fibula_load_((const uint64_t *)(base + lines[i]));
+	for (size_t i = 0; i < n; i++) {
+		uint64_t mixed = (digests[i] ^ (heads[i] & 0xFF) * 0x9E3779B1ull) * FIBULA_STEP;
+		x[i] = mixed ^ mixed >> 32;
+	}
+	for (size_t i = 0; i < n; i++) {
+		const uint8_t *line = base + lines[i];
+		uint8_t value = 0;
+		for (unsigned j = 0; j < parts; j++) {
+			uint64_t start = FIBULA_START_(j, parts), length = FIBULA_START_(j + 1, parts) - start;
+			value ^= __atomic_load_n(line + start + ((x[i] >> 16 * j & 0xFFFF) * length >> 16), __ATOMIC_RELAXED);
+		}
+		values[i] = value;
+	}
+	/* One name in fifty is in another bucket. */
+	for (size_t i = 0; i < n; i++) {
+		uint64_t rank = digests[i] & 0xFF;
+		bumped |= (uint32_t)(rank - (rank >> 7) >= (heads[i] >> 8 & 0xFF)) << i;
+	}
+	for (; bumped; bumped &= bumped - 1) {
+		size_t i = (size_t)__builtin_ctz(bumped);
+		struct fibula_part_ part = fibula_part_(fib, entries[i]);
+		int failed = 0;
+		values[i] = (uint16_t)fibula_line_(fib, &part, digests[i], 0, &failed);
+	}
+	return 1;
+}
+
+/* A burst by the loop that suits its table: 0 if there is none. */
+FIBULA_LOOP_ int fibula_burst_fast_(const struct fibula_fib *fib, const struct fibula_view_ *view, const uint64_t *digests,
+	size_t n, uint16_t *values)
+{
+	if (fib->design == FIBULA_LINE) {
+		if (fib->value_bits != 8)
+			return 0;
+		return fib->parts_of_name == 3 ? fibula_burst_buckets_(fib, view, digests, n, values, 3)
+			: fibula_burst_buckets_(fib, view, digests, n, values, 4);
+	}
+	if (fib->fingerprint_bits || (fib->cell_bits != 8 && fib->cell_bits != 16))
+		return 0;
+	return fib->cell_bits == 8 ? fibula_burst_cells_(fib, view, digests, n, values, 0)
+		: fibula_burst_cells_(fib, view, digests, n, values, 1);
+}
+
+#ifdef FIBULA_AVX2_
+/* Products of four numbers: their low halves. */
+__attribute__((target("avx2"))) static inline __m256i fibula_low4_(__m256i a, __m256i b)
+{
+	__m256i cross = _mm256_add_epi64(_mm256_mul_epu32(_mm256_srli_epi64(a, 32), b),
+		_mm256_mul_epu32(a, _mm256_srli_epi64(b, 32)));
+	return _mm256_add_epi64(_mm256_mul_epu32(a, b), _mm256_slli_epi64(cross, 32));
+}
+/* Their high halves. */
+__attribute__((target("avx2"))) static inline __m256i fibula_high4_(__m256i a, __m256i b)
+{
+	__m256i a1 = _mm256_srli_epi64(a, 32), b1 = _mm256_srli_epi64(b, 32), low = _mm256_set1_epi64x(0xFFFFFFFF);
+	__m256i t = _mm256_add_epi64(_mm256_mul_epu32(a1, b), _mm256_srli_epi64(_mm256_mul_epu32(a, b), 32));
+	__m256i u = _mm256_add_epi64(_mm256_mul_epu32(a, b1), _mm256_and_si256(t, low));
+	return _mm256_add_epi64(_mm256_add_epi64(_mm256_mul_epu32(a1, b1), _mm256_srli_epi64(t, 32)), _mm256_srli_epi64(u, 32));
+}
+FIBULA_AVX2_ static void fibula_short_digests_avx2_(const struct fibula_fib *fib, const uint8_t *names, size_t len,
+	size_t stride, size_t n, uint64_t *digests)
+{
+	uint64_t words[FIBULA_BURST + 3];
+	size_t wide = 0;
+	/* Names that lie in eight bytes each are read by words, but for the last: what is behind it is not ours. */
+	if (len && stride >= 8)
+		for (; wide + 1 < n; wide++) {
+			memcpy(words + wide, names + wide * stride, 8);
+			words[wide] &= ~0ull >> (64 - 8 * len);
+		}
+	for (; wide < n; wide++)
+		words[wide] = fibula_word_(names + wide * stride, len);
+	for (size_t i = n; i % 4; i++)
+		words[i] = 0;
+	const __m256i a = _mm256_set1_epi64x((long long)fib->hash.a[0]), b = _mm256_set1_epi64x((long long)fib->hash.a[1]);
+	const __m256i addend = _mm256_set1_epi64x((long long)fib->hash.addend[len]);
+	const __m256i m1 = _mm256_set1_epi64x((long long)0xff51afd7ed558ccdull);
+	const __m256i m2 = _mm256_set1_epi64x((long long)0xc4ceb9fe1a85ec53ull);
+	for (size_t i = 0; i < n; i += 4) {
+		__m256i w = _mm256_loadu_si256((const __m256i *)(words + i));
+		__m256i x = _mm256_add_epi64(_mm256_add_epi64(fibula_high4_(a, w), fibula_low4_(b, w)), addend);
+		x = fibula_low4_(_mm256_xor_si256(x, _mm256_srli_epi64(x, 33)), m1);
+		x = fibula_low4_(_mm256_xor_si256(x, _mm256_srli_epi64(x, 33)), m2);
+		_mm256_storeu_si256((__m256i *)(words + i), _mm256_xor_si256(x, _mm256_srli_epi64(x, 33)));
+	}
+	memcpy(digests, words, n * sizeof *digests);
+}
+FIBULA_AVX2_ static int fibula_burst_avx2_(const struct fibula_fib *fib, const struct fibula_view_ *view,
+	const uint64_t *digests, size_t n, uint16_t *values)
+{
+	/* A full burst has a loop of its own, which the compiler unrolls. */
+	return n == FIBULA_BURST ? fibula_burst_fast_(fib, view, digests, FIBULA_BURST, values)
+		: fibula_burst_fast_(fib, view, digests, n, values);
+}
+#endif
+
+/* The digests of up to FIBULA_BURST names: see fibula_lookup_burst. */
+static inline void fibula_digests_(const struct fibula_fib *fib, const uint8_t *names, size_t len, size_t stride, size_t n,
+	uint64_t *digests)
+{
+	if (fib->family == 1 && len <= 8) {
+#ifdef FIBULA_AVX2_
+		if (fib->has_avx2) {
+			fibula_short_digests_avx2_(fib, names, len, stride, n, digests);
+			return;
+		}
+#endif
+		fibula_short_digests_(fib, names, len, stride, n, digests);
+		return;
+	}
+	for (size_t i = 0; i < n; i++)
+		digests[i] = fibula_digest(fib, names + i * stride, len);
+}
+
 /* The values of digests in the state of a view. */
 static inline void fibula_burst_(const struct fibula_fib *fib, const struct fibula_view_ *view, const uint64_t *digests,
 	size_t n, uint16_t *values)
 {
-	struct fibula_spots_ spots[FIBULA_BURST];
-	uint64_t entries[FIBULA_BURST], any = 0;
+	uint64_t entries[FIBULA_BURST];
 	int failed = 0;
-	for (size_t i = 0; i < n; i++)
-		any |= entries[i] = fibula_entry_(view, digests[i]);
-	/* The lines of one name come while those of the others are found. */
-	if (fib->design == FIBULA_LINE) {
-		for (size_t i = 0; i < n; i++) {
-			uint64_t bucket = (digests[i] >> 8 & 0xFFFFFFFF) * (entries[i] & 0xFFFF) >> 32;
-			fibula_fetch_(fib->words + 8 * (entries[i] >> 32) + bucket * fibula_bucket_words_(fib));
-		}
-		for (size_t i = 0; i < n; i++) {
-			struct fibula_part_ part = fibula_part_(fib, entries[i]);
-			values[i] = (uint16_t)fibula_line_(fib, &part, digests[i], 0, &failed);
-		}
+#ifdef FIBULA_AVX2_
+	if (fib->has_avx2 ? fibula_burst_avx2_(fib, view, digests, n, values) : fibula_burst_fast_(fib, view, digests, n, values))
 		return;
-	}
+#else
+	if (fibula_burst_fast_(fib, view, digests, n, values))
+		return;
+#endif
+	for (size_t i = 0; i < n; i++)
+		entries[i] = fibula_entry_(view, digests[i]);
 	for (size_t i = 0; i < n; i++) {
 		struct fibula_part_ part = fibula_part_(fib, entries[i]);
-		spots[i] = fibula_spots_(fib, &part, digests[i]);
-		fibula_fetch_(fib->words + spots[i].a.word);
-		fibula_fetch_(fib->words + spots[i].b.word);
+		if (fib->design == FIBULA_LINE) {
+			uint64_t bucket = (digests[i] >> 8 & 0xFFFFFFFF) * part.n[0] >> 32;
+			fibula_fetch_(fib->words + part.words + bucket * fibula_bucket_words_(fib));
+		} else {
+			struct fibula_spots_ spots = fibula_spots_(fib, &part, digests[i]);
+			fibula_fetch_(fib->words + spots.a.word);
+			fibula_fetch_(fib->words + spots.b.word);
+		}
 	}
 	for (size_t i = 0; i < n; i++)
-		values[i] = (uint16_t)fibula_othello_(fib, digests[i], fibula_load_(fib->words + spots[i].a.word) >> spots[i].a.bit,
-			fibula_load_(fib->words + spots[i].b.word) >> spots[i].b.bit);
-	/* A stash is an exception: few parts have one. */
-	for (size_t i = 0; any >> 31 & 1 && i < n; i++) {
-		struct fibula_part_ part = fibula_part_(fib, entries[i]);
-		int is_stashed = 0;
-		uint64_t stashed = fibula_stashed_(fib, &part, digests[i], &is_stashed);
-		if (is_stashed)
-			values[i] = (uint16_t)stashed;
-	}
+		values[i] = (uint16_t)fibula_value_of_(fib, entries[i], digests[i], 0, &failed);
 }
 
 /* The values of up to FIBULA_BURST names of `len` bytes each, which lie `stride` bytes apart. */
@@ -711,6 +889,31 @@ static inline const char *fibula_parts_(const struct fibula_fib *fib, struct fib
 	return covered == 1ull << 24 ? NULL : "prefixes that no part has";
 }
 
+#ifdef __linux__
+int madvise(void *, size_t, int)
+#ifdef __cplusplus
+	noexcept(true)
+#endif
+	;
+#define FIBULA_HUGE_ ((size_t)2 << 20)
+#define FIBULA_MADV_HUGEPAGE_ 14
+#endif
+
+/* Memory for a table. Buckets are lines of the cache; a large table is on huge pages, where there are some. */
+static inline uint64_t *fibula_memory_(size_t bytes)
+{
+#ifdef __linux__
+	if (bytes >= FIBULA_HUGE_ / 2) {
+		size_t whole = (bytes + FIBULA_HUGE_ - 1) / FIBULA_HUGE_ * FIBULA_HUGE_;
+		void *memory = aligned_alloc(FIBULA_HUGE_, whole);
+		if (memory)
+			madvise(memory, whole, FIBULA_MADV_HUGEPAGE_);
+		return (uint64_t *)memory;
+	}
+#endif
+	return (uint64_t *)aligned_alloc(64, bytes);
+}
+
 /* Makes the table in memory. NULL, or what is wrong. */
 static inline const char *fibula_table_(struct fibula_fib *fib, struct fibula_reader_ actions, uint64_t n_actions,
 	struct fibula_reader_ r)
@@ -727,8 +930,7 @@ static inline const char *fibula_table_(struct fibula_fib *fib, struct fibula_re
 	uint64_t annex = made.end + made.blocks, n_words = annex + fibula_lines_(3 * n_actions + FIBULA_STASH_);
 	if (annex / 8 > 0xFFFFFFFF)
 		return "the size of its table";
-	/* Buckets are lines of the cache. */
-	made.words = (uint64_t *)aligned_alloc(64, 8 * n_words);
+	made.words = fibula_memory_(8 * n_words);
 	if (!made.words)
 		return "no memory for its table";
 	fib->words = made.words;
@@ -760,6 +962,9 @@ static inline int fibula_form_(struct fibula_fib *fib, int has_fingerprints)
 	if (fib->family < 1 || fib->family > 4 || fib->value_bits < 1 || fib->value_bits > 16 || fib->cell_bits > 64 ||
 		fib->fingerprint_bits > 48 || (!has_fingerprints && fib->fingerprint_bits))
 		return 0;
+#if defined(__x86_64__) && defined(__GNUC__)
+	fib->has_avx2 = __builtin_cpu_supports("avx2") != 0;
+#endif
 	fib->cells_a_word = 64u / fib->cell_bits;
 	fib->per_word = (1ull << 37) / fib->cells_a_word + 1;
 	if (fib->design == FIBULA_LINE) {
