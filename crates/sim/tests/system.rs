@@ -29,6 +29,17 @@ fn system_holds_over_many_seeds() {
     assert!(crashes.len() > 4 && faults.len() > 2, "{crashes:?}, {faults:?}");
 }
 
+/// Seeds that once found something, which is mended: a switch that came back to a controller whose store was set back was
+/// said to be damaged.
+const ONCE_FOUND: [u64; 4] = [61_792, 82_510, 85_749, 1_054_077];
+
+#[test]
+fn what_was_found_once_is_mended() {
+    for seed in ONCE_FOUND {
+        check(&Scenario::new(seed));
+    }
+}
+
 #[test]
 fn fifty_switches_hold() {
     let seed = testkit::seed();

@@ -222,8 +222,9 @@ fn claims(entry: &Entry<'_>) -> String {
     if entry.finding.verdicts.is_empty() || entry.stored.is_none() {
         return String::new();
     }
-    let mut out = String::from("<div class=\"wide\"><table class=\"claims\"><thead><tr><th>the paper says</th>");
-    out += "<th>where</th><th>wanted</th><th>measured</th><th></th></tr></thead><tbody>";
+    let mut out = String::from("<div class=\"wide\"><table class=\"claims\"><thead><tr><th></th>");
+    // The outcome first: on a phone the last columns are out of sight.
+    out += "<th>the paper says</th><th>where</th><th>wanted</th><th>measured</th></tr></thead><tbody>";
     for verdict in &entry.finding.verdicts {
         let class = match verdict.outcome {
             Outcome::Met => "good",
@@ -233,12 +234,12 @@ fn claims(entry: &Entry<'_>) -> String {
         };
         let _ = write!(
             out,
-            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td class=\"{class}\">{}</td></tr>",
+            "<tr><td class=\"{class}\">{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+            verdict.outcome,
             prose(&verdict.claim.says),
             escape(&verdict.claim.place),
             escape(&verdict.wanted.to_string()),
             escape(&verdict.measured_text(entry.figure)),
-            verdict.outcome,
         );
     }
     out + "</tbody></table></div>\n"
