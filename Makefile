@@ -16,7 +16,7 @@ LAB := cargo build --release -p fibula-repro
 SECONDS ?= 60
 TARGETS ?= all
 
-.PHONY: help demo test lint deny loom memory-check fuzz campaign bench record benchmarks repro deep neon build build-lab clean
+.PHONY: help demo test lint deny loom memory-check fuzz xdp campaign bench record benchmarks repro deep neon build build-lab clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
@@ -104,10 +104,15 @@ repro: ## Every table and figure of the papers on this machine, repro-results/qu
 	status=0; scripts/with-huge-pages $(if $(findstring --full,$(ARGS)),9000,$(HUGE_MIB)) $(FIBULA) repro all $(ARGS) || status=$$?; \
 	  $(FIBULA) repro report $(ARGS); exit $$status
 
+xdp: ## Lookups in the kernel: golden images, and two hosts through examples/xdp (root; installs clang and libbpf)
+	cargo build --release -p fibula-cli
+	examples/xdp/test
+
 deep: ## Long suites (about two hours): 10^9 checked answers beside updates, the rest with FIBULA_DEEP=1, fuzzing, and make repro; FIBULA_PREFIXES names a table of prefixes
 	@scripts/setup build
 	FIBULA_DEEP=1 cargo test --release --workspace
 	scripts/fuzz all 120
+	$(MAKE) xdp
 	$(MAKE) repro
 
 # Vectors for AArch64 are tested where they run: on a machine that is emulated.
