@@ -202,21 +202,50 @@ impl Fib {
 
     /// The FIB as the bytes of a file.
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = MAGIC.to_vec();
-        put_u64(&mut out, self.n_names);
-        self.spec.encode(&mut out);
-        put_u32(&mut out, self.actions.len() as u32);
-        self.actions.iter().for_each(|action| put_action(&mut out, action));
-        put_bytes(&mut out, &self.table.image());
-        let checksum = fingerprint(&out);
-        put_u64(&mut out, checksum);
-        out
+        encode(&self.spec, self.n_names, &self.actions, &self.table.image())
     }
 
     /// Decodes the FIB in the bytes of a file.
     /// # Errors
     /// [`FibError`] for anything but what [`Fib::encode`] wrote.
     pub fn decode(bytes: &[u8]) -> Result<Fib, FibError> {
+        let Content { spec, n_names, actions, image } = Content::decode(bytes)?;
+        let table = spec.table(image)?;
+        let hasher = spec.hasher();
+        Ok(Fib { spec, n_names, actions, hasher, table })
+    }
+}
+
+/// The bytes of a file, from what it says and the image of its table.
+pub fn encode(spec: &Spec, n_names: u64, actions: &[Action], image: &[u8]) -> Vec<u8> {
+    let mut out = MAGIC.to_vec();
+    put_u64(&mut out, n_names);
+    spec.encode(&mut out);
+    put_u32(&mut out, actions.len() as u32);
+    actions.iter().for_each(|action| put_action(&mut out, action));
+    put_bytes(&mut out, image);
+    let checksum = fingerprint(&out);
+    put_u64(&mut out, checksum);
+    out
+}
+
+/// What the bytes of a file say. Its table is not decoded yet.
+pub struct Content<'a> {
+    /// What the table was built with.
+    pub spec: Spec,
+    /// Number of names.
+    pub n_names: u64,
+    /// What values mean; the first is drop.
+    pub actions: Vec<Action>,
+    /// The table, as [`Spec::table`] takes it.
+    pub image: &'a [u8],
+}
+
+impl<'a> Content<'a> {
+    /// Decodes all but the table.
+    /// # Errors
+    /// [`FibError`]: no such file, or changed bytes.
+    pub fn decode(bytes: &'a [u8]) -> Result<Content<'a>, FibError> {
         let content = bytes.strip_prefix(MAGIC).ok_or(FibError::NotAFib)?;
         let (_, checksum) = content.split_last_chunk::<8>().ok_or(FibError::Damaged)?;
         if fingerprint(&bytes[..bytes.len() - 8]) != u64::from_le_bytes(*checksum) {
@@ -224,11 +253,9 @@ impl Fib {
         }
         let mut input = Input::raw(&content[..content.len() - 8]);
         let (n_names, spec) = (input.u64()?, Spec::decode(&mut input)?);
-        let actions = input.actions()?;
-        let table = spec.table(input.bytes()?)?;
+        let (actions, image) = (input.actions()?, input.bytes()?);
         input.end()?;
-        let hasher = spec.hasher();
-        Ok(Fib { spec, n_names, actions, hasher, table })
+        Ok(Content { spec, n_names, actions, image })
     }
 }
 

@@ -268,7 +268,7 @@ pub trait ExactValue: Copy + PartialEq + fmt::Debug {
 pub(crate) const FINGERPRINT_KEY: [u8; 32] = *b"fibula southbound fingerprint 01";
 
 /// A 64-bit fingerprint under a fixed key, against accidents.
-pub(crate) fn fingerprint(bytes: &[u8]) -> u64 {
+pub fn fingerprint(bytes: &[u8]) -> u64 {
     static HASHER: LazyLock<Hasher> =
         LazyLock::new(|| Hasher::new(Family::Wy, &SecretKey::from_bytes(FINGERPRINT_KEY)));
     HASHER.digest(bytes).0

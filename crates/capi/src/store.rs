@@ -1,0 +1,252 @@
+//! The halves of a table behind one trait: a control half, unless the table follows another, and the query half that
+//! readers look up in.
+
+use crate::error::{Code, Error, Result};
+use crate::share;
+use fib::action::{Action, PortId};
+use fib::codec::actions_in_memory;
+use fib::designs::Spec;
+use lookup::hash::Digest;
+use lookup::line::{self, LineSkeleton, Trade};
+use lookup::othello::{self, Graph};
+use lookup::traits::{
+    ApplyError, BatchReader, Control, InsertError, Query, Replicated, SettingsOf, ShareError, Single, Skeleton,
+    UpdateOf,
+};
+use std::path::Path;
+
+/// A thread's access to a table.
+pub(crate) type Lookups = dyn BatchReader<[Digest]>;
+
+/// A table, whatever its structure.
+pub(crate) trait Store: Send {
+    /// Gives a name a value.
+    /// # Errors
+    /// If readers or memory keep lookups from showing it, the change waits for [`Store::sync`]; while one waits, no other is
+    /// made. The text says which.
+    fn set(&mut self, key: Digest, value: u64) -> Result<()>;
+
+    /// Gives many names values.
+    fn set_batch(&mut self, entries: &[(Digest, u64)]) -> Result<()>;
+
+    /// Removes a name; whether it was there.
+    fn remove(&mut self, key: Digest) -> Result<bool>;
+
+    /// The value of a name, exactly.
+    fn get(&self, key: Digest) -> Result<Option<u64>>;
+
+    /// The number of names; `None`: it follows another table.
+    fn n_names(&self) -> Option<u64>;
+
+    /// Carries out what waits for readers.
+    fn sync(&mut self) -> Result<()>;
+
+    /// The whole table, as readers see it.
+    fn image(&self) -> Vec<u8>;
+
+    /// Memory that lookups need.
+    fn size_bytes(&self) -> usize;
+
+    /// Replaces the table by that of an image.
+    fn overwrite(&mut self, image: &[u8]) -> Result<()>;
+
+    /// Carries out the updates of another table.
+    fn apply(&mut self, updates: &[&[u8]]) -> Result<()>;
+
+    /// Updates of later changes are appended to this list, each behind its length.
+    fn record(&mut self, record: Option<Vec<u8>>);
+
+    /// The updates that were appended.
+    fn recorded(&mut self) -> Option<&mut Vec<u8>>;
+
+    /// Access for a thread.
+    fn reader(&self) -> Box<Lookups>;
+
+    /// Moves the table to a file that other programs map. Readers made before see no later change.
+    fn share(&mut self, spec: &Spec, path: &Path) -> Result<()>;
+}
+
+/// What values mean to other programs: a value is the number of a port, and 0 is drop.
+pub(crate) fn actions(spec: &Spec) -> Result<Vec<Action>> {
+    if spec.value_bits > 16 {
+        let text =
+            format!("values of {} bits: other programs read tables whose values have at most 16 bits", spec.value_bits);
+        return Err(Error::new(Code::FIBULA_EUNSUPPORTED, text));
+    }
+    let ports = 1..=((1u32 << spec.value_bits) - 1) as u16;
+    Ok(std::iter::once(Action::Drop).chain(ports.map(|port| Action::Port(PortId(port)))).collect())
+}
+
+/// A table as a specification says it: empty, or the one in an image, which then follows another.
+pub(crate) fn open(spec: &Spec, image: Option<&[u8]>) -> Result<Box<dyn Store>> {
+    let trade = match spec.design.name {
+        "line" => Trade::Balanced,
+        "line-fast" => Trade::Fast,
+        "line-small" => Trade::Small,
+        _ => {
+            let settings = othello::Settings::new(spec.value_bits, spec.max_names, &spec.key);
+            return made::<Graph<othello::Sharded, u64>>(settings.with_fingerprints(spec.fingerprint_bits), image);
+        }
+    };
+    let settings = line::Settings::new(spec.value_bits, spec.max_names, &spec.key).with_trade(trade);
+    made::<LineSkeleton<u64>>(settings, image)
+}
+
+fn made<S: Skeleton<Key = Digest, Payload = u64>>(
+    settings: SettingsOf<S>,
+    image: Option<&[u8]>,
+) -> Result<Box<dyn Store>> {
+    let (control, query) = match image {
+        None => {
+            let (control, query) = Single::<S>::build(settings, &[], 1)?;
+            (Some(control), query)
+        }
+        Some(image) => {
+            let update = S::Query::decode_update(&settings, image)?;
+            let images = S::Query::images_of(&update).ok_or_else(not_whole)?;
+            let query = S::Query::from_images(&settings, images).map_err(|error| match error {
+                ApplyError::ArenaFull { .. } => error.into(),
+                _ => Error::new(Code::FIBULA_EDAMAGED, format!("no table can be made of these bytes: {error}")),
+            })?;
+            (None, query)
+        }
+    };
+    Ok(Box::new(Held::<S> { control, query, waiting: Vec::new(), record: None }))
+}
+
+fn not_whole() -> Error {
+    Error::new(Code::FIBULA_EDAMAGED, "changed words where a whole table was due: export the table anew")
+}
+
+struct Held<S: Skeleton<Payload = u64>> {
+    control: Option<Single<S>>,
+    query: S::Query,
+    /// Updates that the control half has made and the query half has not carried out, in order.
+    waiting: Vec<UpdateOf<S>>,
+    record: Option<Vec<u8>>,
+}
+
+impl<S: Skeleton<Key = Digest, Payload = u64>> Held<S> {
+    fn change<R>(
+        &mut self,
+        make: impl FnOnce(&mut Single<S>, &mut Vec<UpdateOf<S>>) -> std::result::Result<R, InsertError>,
+    ) -> Result<R> {
+        // Otherwise what waits would grow without bound.
+        self.sync().map_err(|error| Error {
+            text: format!("an earlier change waits, and this one was not made: {}", error.text),
+            ..error
+        })?;
+        let control = self.control.as_mut().ok_or_else(|| {
+            let text = "this table follows another: change that one, and give its updates to fibula_table_apply";
+            Error::new(Code::FIBULA_EFOLLOWER, text)
+        })?;
+        let made = make(control, &mut self.waiting);
+        if let Some(record) = &mut self.record {
+            for update in &self.waiting {
+                let start = record.len();
+                record.extend_from_slice(&[0; 4]);
+                S::Query::encode_update(control.settings(), update, record);
+                let len = (record.len() - start - 4) as u32;
+                record[start..start + 4].copy_from_slice(&len.to_le_bytes());
+            }
+        }
+        // A batch that fails has updates of the names before.
+        let applied = self.sync().map_err(|error| Error {
+            text: format!("the change is made, but lookups do not show it until fibula_table_sync: {}", error.text),
+            ..error
+        });
+        let made = made?;
+        applied?;
+        Ok(made)
+    }
+}
+
+impl<S: Skeleton<Key = Digest, Payload = u64>> Store for Held<S> {
+    fn set(&mut self, key: Digest, value: u64) -> Result<()> {
+        self.change(|control, updates| control.insert(key, value, updates))
+    }
+
+    fn set_batch(&mut self, entries: &[(Digest, u64)]) -> Result<()> {
+        self.change(|control, updates| control.insert_batch(entries, updates))
+    }
+
+    fn remove(&mut self, key: Digest) -> Result<bool> {
+        self.change(|control, updates| Ok(control.remove(key, updates)))
+    }
+
+    fn get(&self, key: Digest) -> Result<Option<u64>> {
+        let control = self.control.as_ref().ok_or_else(|| {
+            Error::new(
+                Code::FIBULA_EFOLLOWER,
+                "this table follows another, and stores no names: look them up by a reader",
+            )
+        })?;
+        Ok(control.get(key))
+    }
+
+    fn n_names(&self) -> Option<u64> {
+        self.control.as_ref().map(|control| control.len() as u64)
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        let (n_applied, applied) = self.query.apply_batch(&self.waiting);
+        self.waiting.drain(..n_applied);
+        match applied {
+            Ok(()) => {
+                self.waiting.clear();
+                Ok(())
+            }
+            Err(error @ (ApplyError::ReadersStalled { .. } | ApplyError::ArenaFull { .. })) => Err(error.into()),
+            Err(error) => panic!("the halves of a table disagree: {error}"),
+        }
+    }
+
+    fn image(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        S::Query::encode_update(&self.query.settings(), &S::Query::update_of(self.query.images()), &mut bytes);
+        bytes
+    }
+
+    fn size_bytes(&self) -> usize {
+        self.query.size_bits().div_ceil(8) as usize
+    }
+
+    fn overwrite(&mut self, image: &[u8]) -> Result<()> {
+        let update = S::Query::decode_update(&self.query.settings(), image)?;
+        Ok(self.query.overwrite(S::Query::images_of(&update).ok_or_else(not_whole)?)?)
+    }
+
+    fn apply(&mut self, updates: &[&[u8]]) -> Result<()> {
+        let settings = self.query.settings();
+        // All are read before the first is carried out.
+        let updates: std::result::Result<Vec<_>, _> =
+            updates.iter().map(|bytes| S::Query::decode_update(&settings, bytes)).collect();
+        self.query.apply_batch(&updates?).1?;
+        Ok(())
+    }
+
+    fn record(&mut self, record: Option<Vec<u8>>) {
+        self.record = record;
+    }
+
+    fn recorded(&mut self) -> Option<&mut Vec<u8>> {
+        self.record.as_mut()
+    }
+
+    fn reader(&self) -> Box<Lookups> {
+        Box::new(self.query.reader())
+    }
+
+    fn share(&mut self, spec: &Spec, path: &Path) -> Result<()> {
+        self.sync()?;
+        let actions = actions_in_memory(&actions(spec)?);
+        self.query = share::at(path, |make| {
+            let mut moved = self.query.moved_to(make)?;
+            let outside = moved.outside().ok_or(ShareError::Unsupported)?;
+            outside.set_annex(&actions)?;
+            outside.complete(spec.names_in_memory(), share::this_process()?);
+            Ok(moved)
+        })?;
+        Ok(())
+    }
+}
