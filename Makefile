@@ -12,11 +12,18 @@ FIBULA := $(TARGET)/release/fibula
 # The laboratory is a binary of its own, which fibula hands `bench`, `repro` and `filter hash-test` over to.
 LAB := cargo build --release -p fibula-repro
 
+# Of libfibula: where it is installed, and the directory that has it if it is built already. DESTDIR goes before PREFIX.
+PREFIX ?= /usr/local
+DESTDIR ?=
+BUILT ?=
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
+SONAME := libfibula.so.$(firstword $(subst ., ,$(VERSION)))
+
 # Of a fuzz target.
 SECONDS ?= 60
 TARGETS ?= all
 
-.PHONY: help demo test lint deny loom memory-check fuzz xdp campaign bench record benchmarks repro deep neon build build-lab clean
+.PHONY: help demo test lint deny loom memory-check fuzz xdp campaign bench record benchmarks repro deep neon build build-lab lib install clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
@@ -34,6 +41,20 @@ build: ## The release binary, target/release/fibula
 
 build-lab: build ## The laboratory beside it, for fibula bench, fibula repro and fibula filter hash-test
 	$(LAB)
+
+lib: ## libfibula for C programs: target/release/libfibula.so and .a
+	@scripts/setup build
+	cargo build --release -p fibula-capi
+
+install: $(if $(BUILT),,lib) ## libfibula, its headers and fibula.pc under PREFIX (/usr/local), as in `make install DESTDIR=/tmp/root PREFIX=/usr`
+	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/include
+	install -m 755 $(or $(BUILT),$(TARGET)/release)/libfibula.so $(DESTDIR)$(PREFIX)/lib/libfibula.so.$(VERSION)
+	ln -sf libfibula.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/$(SONAME)
+	ln -sf $(SONAME) $(DESTDIR)$(PREFIX)/lib/libfibula.so
+	install -m 644 $(or $(BUILT),$(TARGET)/release)/libfibula.a $(DESTDIR)$(PREFIX)/lib
+	install -m 644 c/include/fibula.h c/include/libfibula.h $(DESTDIR)$(PREFIX)/include
+	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' c/fibula.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/fibula.pc
+	@[ -n "$(DESTDIR)" ] || [ "$$(id -u)" != 0 ] || ldconfig
 
 lint: ## Formatting, clippy, and the rules on dependencies where cargo-deny is installed
 	@scripts/setup build

@@ -14,8 +14,8 @@
  * 0. Compact tables store no names where lookups read. Use them for names that are known to be set, or check afterwards:
  * fibula_table_get knows exactly.
  *
- * Every function returns FIBULA_OK, or a code below 0; then fibula_last_error says what to do. Results are written only if
- * it is FIBULA_OK, but a new handle is NULL otherwise.
+ * Every function returns FIBULA_OK, or a code below 0; then fibula_last_error says what to do. Results count only after
+ * FIBULA_OK; a handle that was not made is NULL.
  *
  * Functions of a table may be called from any thread: a lock lets one at a time work. A reader is for one thread at a time,
  * takes no lock and never waits for the writer. Free nothing that another thread uses.
@@ -274,13 +274,13 @@ int fibula_reader_free(struct fibula_reader *reader);
 
 /*
  Looks up one name. A name that is not in the table gets what its design gives: any value, or mostly 0 with ofw.
- Takes several times as long a name as fibula_reader_lookup_burst.
+ fibula_reader_lookup_burst takes less time a name.
  */
 int fibula_reader_lookup(struct fibula_reader *reader, const void *name, size_t name_bytes, uint32_t *value);
 
 /*
- Looks up n names of one length, best 32 at a time: their words are fetched together. Each burst of 32 sees one state of
- the table. No lock, no allocation; lookups never wait for the writer.
+ Looks up n names of one length, best 32 at a time: their words are fetched together. Each value is one that the name had
+ during the call. No lock, no allocation; lookups never wait for the writer.
  */
 int fibula_reader_lookup_burst(struct fibula_reader *reader,
                                const void *const *names,
