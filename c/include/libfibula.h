@@ -116,8 +116,8 @@ struct fibula_options {
          */
         size_t bytes;
         /*
-         "concise" (also NULL), "ofw", "line", "line-fast" or "line-small". A name that was never inserted gets any value
-         of a concise or a line, and mostly 0 of an ofw.
+         "concise" (also NULL), "ofw", "line", "line-fast" or "line-small". A name that was never set gets any value of
+         concise and the lines, and mostly 0 of ofw.
          */
         const char *design;
         /*
@@ -187,8 +187,8 @@ int fibula_table_set_batch(struct fibula_table *table,
                            size_t n);
 
 /*
- Removes a name. FIBULA_ENOENT if it is not there. Afterwards it has the value 0 for a while, and then what names have
- that were never inserted.
+ Removes a name. FIBULA_ENOENT if it is not there. Afterwards lookups give what they give for names that were never set;
+ concise and ofw give 0 until the part of the table is rebuilt.
  */
 int fibula_table_remove(struct fibula_table *table, const void *name, size_t name_bytes);
 

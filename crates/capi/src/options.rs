@@ -23,8 +23,8 @@ const MOST_VALUE_BITS_OFW: u32 = 24;
 pub struct Options {
     /// sizeof (struct fibula_options), so that later versions can have more.
     pub bytes: usize,
-    /// "concise" (also NULL), "ofw", "line", "line-fast" or "line-small". A name that was never inserted gets any value
-    /// of a concise or a line, and mostly 0 of an ofw.
+    /// "concise" (also NULL), "ofw", "line", "line-fast" or "line-small". A name that was never set gets any value of
+    /// concise and the lines, and mostly 0 of ofw.
     pub design: *const c_char,
     /// What names are: "mac", "ipv4", "ipv6", "5-tuple", "teid", "fixed:N" for N bytes (1 to 64), or "text". Required.
     pub names: *const c_char,

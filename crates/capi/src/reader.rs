@@ -238,3 +238,33 @@ pub unsafe extern "C" fn fibula_reader_offline(reader: *mut Reader) -> c_int {
         Ok(())
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::Options;
+    use crate::table::{fibula_table_free, fibula_table_new, fibula_table_set};
+    use std::ptr;
+
+    #[test]
+    fn a_reader_in_use_is_refused_to_others() {
+        let options = Options::of(c"teid", 8, 10);
+        let (mut table, mut reader, mut value) = (ptr::null_mut(), ptr::null_mut(), 0);
+        let name = [0u8, 0, 0, 1].as_ptr().cast();
+        let busy = Code::FIBULA_EBUSY as c_int;
+        // SAFETY: the pointers are to variables of this test and to handles that it has not freed.
+        unsafe {
+            assert_eq!(fibula_table_new(&options, &mut table), 0);
+            assert_eq!(fibula_table_set(table, name, 4, 7), 0);
+            assert_eq!(fibula_reader_new(table, &mut reader), 0);
+            let turn = Turn::of(reader).expect("nobody else's");
+            assert_eq!(fibula_reader_lookup(reader, name, 4, &mut value), busy);
+            assert_eq!(fibula_reader_offline(reader), busy);
+            assert_eq!(fibula_reader_free(reader), busy);
+            drop(turn);
+            assert_eq!((fibula_reader_lookup(reader, name, 4, &mut value), value), (0, 7));
+            assert_eq!(fibula_reader_free(reader), 0);
+            assert_eq!(fibula_table_free(table), 0);
+        }
+    }
+}

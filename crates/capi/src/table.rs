@@ -281,8 +281,8 @@ pub unsafe extern "C" fn fibula_table_set_batch(
     })
 }
 
-/// Removes a name. FIBULA_ENOENT if it is not there. Afterwards it has the value 0 for a while, and then what names have
-/// that were never inserted.
+/// Removes a name. FIBULA_ENOENT if it is not there. Afterwards lookups give what they give for names that were never set;
+/// concise and ofw give 0 until the part of the table is rebuilt.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fibula_table_remove(table: *mut Table, name: *const c_void, name_bytes: usize) -> c_int {
     guard::call(|| {
