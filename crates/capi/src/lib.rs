@@ -7,8 +7,8 @@
 //!                                                  ├─► its query half ◄─ fibula_reader_lookup_burst, any number of threads
 //!                                                  └─► record ─► fibula_table_updates ─► fibula_table_apply elsewhere
 //! ```
-//! `unsafe` is what the boundary needs: pointers of a caller become references and slices in `table`, `reader` and
-//! `pointers`, and nowhere else.
+//! `unsafe` is what the boundary needs: pointers of a caller become references and slices in `table`, `reader`,
+//! `options` and `pointers`, and nowhere else.
 //!
 //! Cost: what the structure costs, and a lock for each call of a table, or an atomic exchange for each of a reader.
 //! Limits: names are known by their digests. Two names have one digest with a probability of n^2 / 2^65; the later one

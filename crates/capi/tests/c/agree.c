@@ -6,7 +6,7 @@ int main(int argc, char **argv)
 {
 	CHECK(argc == 5);
 	uint64_t n = strtoull(argv[2], NULL, 10), seed = strtoull(argv[3], NULL, 10), count;
-	struct fibula_table *table = table_of(argv[1], "fixed:8", 12, 2 * n);
+	struct fibula_table *table = table_of(argv[1], "fixed:8", 12, 2 * n, KEY);
 	struct name *names = (struct name *)malloc(n * sizeof *names);
 	uint32_t *values = (uint32_t *)malloc(2 * n * sizeof *values);
 	CHECK(names && values);

@@ -44,15 +44,18 @@ static inline struct name name_of(uint64_t seed, uint64_t i)
 	return name;
 }
 
-static const uint8_t KEY[32] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
+/* Keys of 32 bytes. */
+#define KEY ((const uint8_t *)"the hash key of the test program")
+#define OTHER_KEY ((const uint8_t *)"another hash key of the programs")
 
-static inline struct fibula_table *table_of(const char *design, const char *names, uint32_t value_bits, uint64_t max_names)
+static inline struct fibula_table *table_of(const char *design, const char *names, uint32_t value_bits, uint64_t max_names,
+	const uint8_t *key)
 {
 	struct fibula_options options = FIBULA_OPTIONS;
 	struct fibula_table *table = NULL;
 	options.design = design;
 	options.names = names;
-	options.key = KEY;
+	options.key = key;
 	options.value_bits = value_bits;
 	options.max_names = max_names;
 	CHECK(fibula_table_new(&options, &table) == FIBULA_OK && table);

@@ -39,7 +39,8 @@ int main(int argc, char **argv)
 {
 	CHECK(argc == 3);
 	uint64_t seed = random_state = strtoull(argv[2], NULL, 10);
-	struct fibula_table *table = table_of(argv[1], "fixed:8", 8, 2 * MOST), *other = table_of(argv[1], "ipv4", 8, 10);
+	struct fibula_table *table = table_of(argv[1], "fixed:8", 8, 2 * MOST, KEY);
+	struct fibula_table *other = table_of(argv[1], "ipv4", 8, 10, KEY);
 	struct fibula_table *early, *late, *none;
 	uint8_t *bytes, *image;
 	size_t len, image_len;
@@ -117,6 +118,13 @@ int main(int argc, char **argv)
 	CHECK(fibula_table_export(other, &bytes, &len) == FIBULA_OK);
 	REFUSED(fibula_table_apply(early, bytes, len), FIBULA_EGAP, "another table");
 	fibula_bytes_free(bytes, len);
+	/* Without a change, too, where no version of a part would tell. */
+	struct fibula_table *rekeyed = table_of(argv[1], "fixed:8", 8, 2 * MOST, OTHER_KEY);
+	CHECK(fibula_table_record(rekeyed) == FIBULA_OK);
+	CHECK(fibula_table_updates(rekeyed, &bytes, &len) == FIBULA_OK);
+	REFUSED(fibula_table_apply(early, bytes, len), FIBULA_EGAP, "another table");
+	fibula_bytes_free(bytes, len);
+	CHECK(fibula_table_free(rekeyed) == FIBULA_OK);
 	fibula_bytes_free(image, image_len);
 	CHECK(fibula_table_free(early) == FIBULA_OK && fibula_table_free(late) == FIBULA_OK);
 	CHECK(fibula_table_free(table) == FIBULA_OK && fibula_table_free(other) == FIBULA_OK);

@@ -39,7 +39,7 @@ static void options_are_checked(void)
 
 static void names_and_handles_are_checked(void)
 {
-	struct fibula_table *table = table_of("line", "mac", 4, 2), *text = table_of("concise", "text", 8, 10);
+	struct fibula_table *table = table_of("line", "mac", 4, 2, KEY), *text = table_of("concise", "text", 8, 10, KEY);
 	struct fibula_reader *reader = NULL, *none = NULL;
 	uint64_t n = 99, words[64] = {0};
 	uint32_t value = 0, values[2] = {1, 2};
@@ -93,7 +93,7 @@ static void names_and_handles_are_checked(void)
 
 static void sharing_and_wide_values_are_checked(const char *dir)
 {
-	struct fibula_table *table = table_of("concise", "mac", 16, 100), *wide = table_of("line", "mac", 32, 100);
+	struct fibula_table *table = table_of("concise", "mac", 16, 100, KEY), *wide = table_of("line", "mac", 32, 100, KEY);
 	struct fibula_reader *reader;
 	uint8_t *bytes;
 	size_t len;

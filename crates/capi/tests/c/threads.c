@@ -24,7 +24,7 @@ static void *write_names(void *argument)
 static void two_threads_write(const char *design, uint64_t seed)
 {
 	static uint32_t values[2 * N_WRITTEN];
-	struct fibula_table *table = table_of(design, "fixed:8", 8, 2 * N_WRITTEN);
+	struct fibula_table *table = table_of(design, "fixed:8", 8, 2 * N_WRITTEN, KEY);
 	struct writer writers[2] = {{table, seed, 0}, {table, seed, N_WRITTEN}};
 	struct fibula_reader *reader;
 	pthread_t threads[2];
@@ -45,7 +45,7 @@ static void a_reader_that_stops_keeps_changes_waiting(const char *design, uint64
 {
 	static struct name names[N_LARGE];
 	static uint32_t values[N_LARGE], found[N_LARGE];
-	struct fibula_table *table = table_of(design, "fixed:8", 16, N_LARGE);
+	struct fibula_table *table = table_of(design, "fixed:8", 16, N_LARGE, KEY);
 	struct fibula_reader *sleeper, *reader;
 	uint32_t version = 0;
 	int code;
