@@ -23,7 +23,7 @@ SONAME := libfibula.so.$(firstword $(subst ., ,$(VERSION)))
 SECONDS ?= 60
 TARGETS ?= all
 
-.PHONY: help demo test lint deny loom memory-check fuzz xdp campaign bench record benchmarks repro deep neon build build-lab lib install clean
+.PHONY: help demo test lint deny loom memory-check fuzz xdp campaign bench record benchmarks repro deep neon click build build-lab lib install clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
@@ -144,6 +144,13 @@ neon: ## Clippy of the lookup structures and tests of their loops for AArch64, u
 	cargo clippy -p fibula-lookup --target aarch64-unknown-linux-gnu --lib --tests -- -D warnings
 	cargo test -p fibula-lookup --target aarch64-unknown-linux-gnu --lib -- flow line hash othello::tests::every_kernel processor
 	cargo test -p fibula-lookup --target aarch64-unknown-linux-gnu --test structures -- flow line
+
+# Without a tree, scripts/click says how to get one, before anything is built.
+click: ## The Click elements against a Click tree: FIBULA_CLICK=DIR
+	@test -d "$(FIBULA_CLICK)" || scripts/click "$(FIBULA_CLICK)"
+	@scripts/setup build
+	cargo build --release -p fibula-cli
+	FIBULA=$(FIBULA) scripts/click "$(FIBULA_CLICK)"
 
 clean: ## Removes what was built
 	cargo clean

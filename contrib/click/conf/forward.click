@@ -6,8 +6,8 @@
 // FRAMES  how many frames are made; then the driver stops
 // OFFSET  where a name is in a frame
 define($FRAMES 10000000, $OFFSET 0);
-source :: FibulaSource($NAMES, LIMIT $FRAMES, OFFSET $OFFSET);
-switch :: Switch($FIB, OFFSET $OFFSET);
+source :: FibulaSource("$NAMES", LIMIT $FRAMES, OFFSET $OFFSET);
+switch :: Switch("$FIB", OFFSET $OFFSET);
 source -> switch;
 switch[0] -> c0 :: Counter -> Discard;
 switch[1] -> c1 :: Counter -> Discard;
