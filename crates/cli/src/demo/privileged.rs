@@ -47,7 +47,8 @@ pub(super) struct Sizes<'a> {
 fn check_xdp(devices: &[&str]) -> Result<()> {
     let listed = netns::ip(&["-o", "link"])?;
     let has_program = |device: &str| {
-        let name = format!(": {device}");
+        // The ends of veth pairs are listed as NAME@PEER.
+        let name = format!(": {device}@");
         listed.lines().any(|line| line.contains(" xdp") && line.contains(&name))
     };
     let without: Vec<_> = devices.iter().copied().filter(|device| !has_program(device)).collect();
