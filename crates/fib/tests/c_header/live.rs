@@ -235,13 +235,10 @@ fn readers_that_leave_out_a_check_are_wrong() {
     }
 }
 
-/// The writer that [`a_writer_that_is_killed_leaves_its_last_table`] kills. It does nothing in a test run.
-#[test]
-fn writes_until_it_is_killed() {
-    let Some(path) = std::env::var_os("FIBULA_TEST_WRITER") else { return };
-    let seed = std::env::var("FIBULA_TEST_SEED").unwrap().parse().unwrap();
+/// Changes a table until it is killed.
+fn write_for_ever(path: &Path, seed: u64) -> ! {
     let key = SecretKey::from_seed(seed);
-    let mut writer = Writer::new(othello(&key, 8), &key, Path::new(&path));
+    let mut writer = Writer::new(othello(&key, 8), &key, path);
     println!("ready");
     io::stdout().flush().unwrap();
     let mut rng = Rng::new(seed);
@@ -252,6 +249,10 @@ fn writes_until_it_is_killed() {
 
 #[test]
 fn a_writer_that_is_killed_leaves_its_last_table() {
+    // The writers are this test in processes of their own.
+    if let Some(path) = std::env::var_os("FIBULA_TEST_WRITER") {
+        write_for_ever(Path::new(&path), std::env::var("FIBULA_TEST_SEED").unwrap().parse().unwrap());
+    }
     let (seed, dir) = (testkit::seed(), memory());
     let watch = compile("gcc", "crates/fib/tests/c_header/watch.c", &["-std=c11", "-O2"], dir.path());
     let path = dir.path().join("table");
@@ -259,7 +260,7 @@ fn a_writer_that_is_killed_leaves_its_last_table() {
     let mut rng = Rng::new(seed);
     for kill in 0..20 {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["live::writes_until_it_is_killed", "--exact", "--nocapture"])
+            .args(["live::a_writer_that_is_killed_leaves_its_last_table", "--exact", "--nocapture"])
             .env("FIBULA_TEST_WRITER", &path)
             .env("FIBULA_TEST_SEED", (seed + kill).to_string())
             .stdout(Stdio::piped())
