@@ -32,7 +32,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#if defined(__x86_64__) && defined(__GNUC__)
+/* Define FIBULA_SCALAR to leave AVX2 out. */
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(FIBULA_SCALAR)
+#define FIBULA_HAS_AVX2_ 1
 #include <immintrin.h>
 #endif
 #ifdef __linux__
@@ -439,8 +441,8 @@ static inline uint64_t fibula_value_(const struct fibula_fib *fib, const struct 
 	return fibula_value_of_(fib, fibula_entry_(view, digest), digest, undo, failed);
 }
 
-/* Times that a name is read again, each some 100 ns, before it is dropped. A writer changes a table 10^6 times a second at
- * most, so only a table whose writer died in the middle of a change that is too large to be undone comes to that. */
+/* Times that a name is read again before it is dropped. Only a table whose writer died in the middle of a change that is
+ * too large to be undone comes to that. */
 #define FIBULA_TRIES_ 100000
 
 /* One name, however often the writer interferes. */
@@ -485,8 +487,10 @@ static inline void fibula_fetch_(const void *line)
 }
 
 /* Loops that are compiled once for any processor and once for AVX2, which vectorises them; the caller chooses. */
-#if defined(__x86_64__) && defined(__GNUC__)
+#ifdef FIBULA_HAS_AVX2_
 #define FIBULA_AVX2_ __attribute__((target("avx2"), noinline, unused))
+#endif
+#ifdef __GNUC__
 #define FIBULA_LOOP_ static inline __attribute__((always_inline))
 #else
 #define FIBULA_LOOP_ static inline
@@ -607,7 +611,7 @@ FIBULA_LOOP_ int fibula_burst_fast_(const struct fibula_fib *fib, const struct f
 		: fibula_burst_cells_(fib, view, digests, n, values, 1);
 }
 
-#ifdef FIBULA_AVX2_
+#ifdef FIBULA_HAS_AVX2_
 /* Products of four numbers: their low halves. */
 __attribute__((target("avx2"))) static inline __m256i fibula_low4_(__m256i a, __m256i b)
 {
@@ -665,7 +669,7 @@ static inline void fibula_digests_(const struct fibula_fib *fib, const uint8_t *
 	uint64_t *digests)
 {
 	if (fib->family == 1 && len <= 8) {
-#ifdef FIBULA_AVX2_
+#ifdef FIBULA_HAS_AVX2_
 		if (fib->has_avx2) {
 			fibula_short_digests_avx2_(fib, names, len, stride, n, digests);
 			return;
@@ -684,7 +688,7 @@ static inline void fibula_burst_(const struct fibula_fib *fib, const struct fibu
 {
 	uint64_t entries[FIBULA_BURST];
 	int failed = 0;
-#ifdef FIBULA_AVX2_
+#ifdef FIBULA_HAS_AVX2_
 	if (fib->has_avx2 ? fibula_burst_avx2_(fib, view, digests, n, values) : fibula_burst_fast_(fib, view, digests, n, values))
 		return;
 #else
@@ -962,7 +966,7 @@ static inline int fibula_form_(struct fibula_fib *fib, int has_fingerprints)
 	if (fib->family < 1 || fib->family > 4 || fib->value_bits < 1 || fib->value_bits > 16 || fib->cell_bits > 64 ||
 		fib->fingerprint_bits > 48 || (!has_fingerprints && fib->fingerprint_bits))
 		return 0;
-#if defined(__x86_64__) && defined(__GNUC__)
+#ifdef FIBULA_HAS_AVX2_
 	fib->has_avx2 = __builtin_cpu_supports("avx2") != 0;
 #endif
 	fib->cells_a_word = 64u / fib->cell_bits;
