@@ -68,6 +68,32 @@ pub(super) fn receive_queues(fd: BorrowedFd<'_>, interface: &str) -> io::Result<
     }
 }
 
+/// Has an interface receive frames for any address, as long as this packet socket is open.
+pub(super) fn receive_all(socket: BorrowedFd<'_>, index: u32) -> io::Result<()> {
+    let membership = libc::packet_mreq {
+        mr_ifindex: index as c_int,
+        mr_type: libc::PACKET_MR_PROMISC as libc::c_ushort,
+        mr_alen: 0,
+        mr_address: [0; 8],
+    };
+    let size = size_of::<libc::packet_mreq>() as libc::socklen_t;
+    let (level, option) = (libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP);
+    // SAFETY: `membership` is valid for reads of its size during the call.
+    check(unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const membership).cast(), size) })?;
+    Ok(())
+}
+
+/// Whether an interface that was down is up again.
+/// # Errors
+/// [`NetError::Down`] if it is not; why nobody can tell.
+pub(super) fn check_up(fd: BorrowedFd<'_>, interface: &str) -> Result<(), NetError> {
+    match is_up(fd, interface) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(net_error(interface, "receive", io::Error::from_raw_os_error(libc::ENETDOWN))),
+        Err(e) => Err(net_error(interface, "read the flags", e)),
+    }
+}
+
 /// An interface that receives frames for any address, as long as this value is there; and a socket to ask about it.
 #[derive(Debug)]
 pub(super) struct Promiscuous(OwnedFd);
@@ -83,18 +109,7 @@ impl Promiscuous {
         if on {
             let index = rustix::net::netdevice::name_to_index(&socket, interface)
                 .map_err(|e| fail("find the interface")(e.into()))?;
-            let membership = libc::packet_mreq {
-                mr_ifindex: index as c_int,
-                mr_type: libc::PACKET_MR_PROMISC as libc::c_ushort,
-                mr_alen: 0,
-                mr_address: [0; 8],
-            };
-            let size = size_of::<libc::packet_mreq>() as libc::socklen_t;
-            let (level, option) = (libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP);
-            // SAFETY: `membership` is valid for reads of its size during the call.
-            let done =
-                unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const membership).cast(), size) };
-            check(done).map_err(fail("enter promiscuous mode"))?;
+            receive_all(socket.as_fd(), index).map_err(fail("enter promiscuous mode"))?;
         }
         Ok(Self(socket))
     }

@@ -200,9 +200,7 @@ impl Open {
         let fd = socket.as_fd();
         let ifindex =
             rustix::net::netdevice::name_to_index(fd, name).map_err(|e| fail("find the interface")(e.into()))?;
-        if !interface::is_up(fd, name).map_err(fail("read the flags"))? {
-            return Err(fail("open")(io::Error::from_raw_os_error(libc::ENETDOWN)));
-        }
+        interface::check_up(fd, name)?;
         if options.disable_offloads {
             disable_offloads_with(fd, name)?;
         }
@@ -223,13 +221,7 @@ impl Open {
             .or_else(|_| rustix::net::sockopt::set_socket_send_buffer_size(fd, SEND_BUFFER_BYTES));
         let ring = Ring::new(fd, options.ring_frames.max(1), max_frame + VLAN_TAG).map_err(fail("set up the ring"))?;
         if options.promiscuous {
-            let membership = libc::packet_mreq {
-                mr_ifindex: ifindex as libc::c_int,
-                mr_type: libc::PACKET_MR_PROMISC as libc::c_ushort,
-                mr_alen: 0,
-                mr_address: [0; 8],
-            };
-            sys::set_option(fd, libc::PACKET_ADD_MEMBERSHIP, &membership).map_err(fail("enter promiscuous mode"))?;
+            interface::receive_all(fd, ifindex).map_err(fail("enter promiscuous mode"))?;
         }
         match group {
             None => sys::bind(fd, ifindex).map_err(fail("bind"))?,
@@ -374,11 +366,7 @@ impl Device for AfPacket {
                 // The same interface: the kernel re-attaches the socket itself once the interface is up. The error of
                 // its going down may still be pending on the socket, and would look like another failure.
                 let _ = open.pending_error();
-                return match interface::is_up(fd, &self.name) {
-                    Ok(true) => Ok(()),
-                    Ok(false) => Err(net_error(&self.name, "receive", io::Error::from_raw_os_error(libc::ENETDOWN))),
-                    Err(e) => Err(net_error(&self.name, "read the flags", e)),
-                };
+                return interface::check_up(fd, &self.name);
             }
         }
         // Another interface of the same name: a socket stays with the old one, so a new one is opened.

@@ -13,7 +13,6 @@ pub(super) trait Plain: Copy {}
 impl Plain for c_int {}
 impl Plain for c_uint {}
 impl Plain for libc::tpacket_req {}
-impl Plain for libc::packet_mreq {}
 impl Plain for libc::tpacket_stats {}
 
 /// A raw packet socket that receives nothing until it is bound.

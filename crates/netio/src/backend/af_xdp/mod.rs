@@ -182,9 +182,7 @@ impl Open {
         let beside = interface::Promiscuous::new(name, options.promiscuous)?;
         let fd = beside.as_fd();
         let ifindex = name_to_index(fd, name).map_err(|e| fail("find the interface")(e.into()))?;
-        if !interface::is_up(fd, name).map_err(fail("read the flags"))? {
-            return Err(fail("open")(io::Error::from_raw_os_error(libc::ENETDOWN)));
-        }
+        interface::check_up(fd, name)?;
         let n_queues = interface::receive_queues(fd, name).map_err(fail("count the queues"))?;
         if n_queues != *n_workers || n_queues > MAX_QUEUES {
             return Err(bad(format!(
@@ -196,8 +194,8 @@ impl Open {
             disable_offloads_with(fd, name)?;
         }
         let max_frame = interface::mtu(fd, name).map_err(fail("read the MTU"))? + ETHERNET_HEADER;
-        if max_frame + VLAN_TAG > MAX_FRAME - 320 {
-            let most = MAX_FRAME - 320 - ETHERNET_HEADER - VLAN_TAG;
+        if max_frame + VLAN_TAG > MAX_FRAME {
+            let most = MAX_FRAME - ETHERNET_HEADER - VLAN_TAG;
             return Err(bad(format!(
                 "its MTU is {}, and af_xdp takes {most}; lower the MTU",
                 max_frame - ETHERNET_HEADER
@@ -328,13 +326,10 @@ impl Device for AfXdp {
             open.complete();
         }
         let longest = open.max_frame + VLAN_TAG;
-        let is_good = |packet: &Packet| (ETHERNET_HEADER..=longest).contains(&packet.len());
-        let refused = frames.iter().filter(|packet| !is_good(packet)).count();
-        if refused > 0 {
-            counters.tx_refused.add(refused as u64);
-            let (good, bad): (Vec<Packet>, Vec<Packet>) = frames.drain(..).partition(is_good);
-            frames.extend(good);
-            bad.into_iter().for_each(|packet| pool.put(packet));
+        let is_bad = |packet: &Packet| !(ETHERNET_HEADER..=longest).contains(&packet.len());
+        while let Some(at) = frames.iter().position(is_bad) {
+            counters.tx_refused.add(1);
+            pool.put(frames.remove(at));
         }
         let n = frames.len().min(open.free.len()).min(open.socket.tx.room());
         let mut bytes = 0;
@@ -381,11 +376,7 @@ impl Device for AfXdp {
                 name_to_index(fd, &self.name).map_err(|e| net_error(&self.name, "find the interface", e.into()))?;
             if index == open.ifindex {
                 let _ = open.socket.pending_error();
-                return match interface::is_up(fd, &self.name) {
-                    Ok(true) => Ok(()),
-                    Ok(false) => Err(net_error(&self.name, "receive", io::Error::from_raw_os_error(libc::ENETDOWN))),
-                    Err(e) => Err(net_error(&self.name, "read the flags", e)),
-                };
+                return interface::check_up(fd, &self.name);
             }
         }
         // Another interface of the same name.

@@ -18,9 +18,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Bytes of a chunk: a page, which XDP demands of frames in a driver anyway.
 pub(super) const CHUNK_BYTES: usize = 4096;
 /// What the kernel leaves free before a received frame.
-pub(super) const KERNEL_HEADROOM: usize = 256;
+const KERNEL_HEADROOM: usize = 256;
+/// What it wants behind a frame that it makes a socket buffer of: its `skb_shared_info`.
+const KERNEL_TAIL: usize = 320;
 /// The longest frame of a chunk.
-pub(super) const MAX_FRAME: usize = CHUNK_BYTES - KERNEL_HEADROOM;
+pub(super) const MAX_FRAME: usize = CHUNK_BYTES - KERNEL_HEADROOM - KERNEL_TAIL;
 
 /// A mapping, which ends with this value.
 #[derive(Debug)]
