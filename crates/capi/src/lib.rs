@@ -19,6 +19,5 @@ mod guard;
 mod options;
 mod pointers;
 pub mod reader;
-mod share;
 mod store;
 pub mod table;

@@ -2,10 +2,10 @@
 //! readers look up in.
 
 use crate::error::{Code, Error, Result};
-use crate::share;
 use fib::action::{Action, PortId};
 use fib::codec::actions_in_memory;
 use fib::designs::Spec;
+use lookup::base::shown;
 use lookup::hash::Digest;
 use lookup::line::{self, LineSkeleton, Trade};
 use lookup::othello::{self, Graph};
@@ -240,11 +240,11 @@ impl<S: Skeleton<Key = Digest, Payload = u64>> Store for Held<S> {
     fn share(&mut self, spec: &Spec, path: &Path) -> Result<()> {
         self.sync()?;
         let actions = actions_in_memory(&actions(spec)?);
-        self.query = share::at(path, |make| {
+        self.query = shown::at(path, |make| {
             let mut moved = self.query.moved_to(make)?;
             let outside = moved.outside().ok_or(ShareError::Unsupported)?;
             outside.set_annex(&actions)?;
-            outside.complete(spec.names_in_memory(), share::this_process()?);
+            outside.complete(spec.names_in_memory(), shown::this_process()?);
             Ok(moved)
         })?;
         Ok(())

@@ -176,9 +176,6 @@ pub trait Outside {
     /// # Errors
     /// [`ApplyError`]; readers have the former.
     fn set_annex(&mut self, bytes: &[u8]) -> Result<(), ApplyError>;
-
-    /// The bytes of the arena in use, root first: what other programs see.
-    fn memory(&self) -> Vec<u8>;
 }
 
 /// A part of a query structure, whole.

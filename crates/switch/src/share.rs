@@ -6,15 +6,10 @@
 
 use fib::action::Action;
 use fib::designs::{Spec, Table};
-use lookup::base::arena::Arena;
+use lookup::base::shown;
 use lookup::traits::ShareError;
-use std::fs::{self, File, OpenOptions};
-use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
 use std::path::{Path, PathBuf};
-
-/// Who may read it: it has the hash key, by which names can be chosen that a table holds badly.
-const MODE: u32 = 0o640;
 
 /// Where a switch shows its table, and how that went.
 #[derive(Debug)]
@@ -71,34 +66,10 @@ impl Share {
     }
 
     fn move_table(&self, spec: &Spec, actions: &[Action], fib: &mut dyn Table) -> Result<(), ShareError> {
-        let mut new = self.path.clone().into_os_string();
-        new.push(".new");
-        let new = PathBuf::from(new);
-        let shared = fib
-            .share(spec, this_process()?, &mut |bytes| Arena::on_file(create(&new)?, bytes))
-            .and_then(|()| Ok(fib.tell_actions(actions)?))
-            .and_then(|()| Ok(fs::rename(&new, &self.path)?));
-        if shared.is_err() {
-            let _ = fs::remove_file(&new);
-        }
-        shared
+        let writer = shown::this_process()?;
+        shown::at(&self.path, |make| {
+            fib.share(spec, writer, make)?;
+            Ok(fib.tell_actions(actions)?)
+        })
     }
-}
-
-fn create(path: &Path) -> io::Result<File> {
-    // What a switch that was killed left there.
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    OpenOptions::new().read(true).write(true).create_new(true).mode(MODE).open(path)
-}
-
-/// This process, and when it started, in clock ticks since the machine did.
-fn this_process() -> io::Result<[u64; 2]> {
-    let stat = fs::read_to_string("/proc/self/stat")?;
-    // The name of the program, in parentheses, may have spaces; the start is the 22nd field.
-    let start = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_ascii_whitespace().nth(19)?.parse().ok());
-    let start = start.ok_or_else(|| io::Error::other("/proc/self/stat has no start time"))?;
-    Ok([std::process::id().into(), start])
 }

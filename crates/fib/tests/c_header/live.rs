@@ -6,6 +6,7 @@ use fibula_fib::designs::Table;
 use fibula_fib::file::Fib;
 use fibula_fib::name::NameKind;
 use lookup::base::arena::Arena;
+use lookup::base::shown;
 use lookup::hash::{Digest, Family, Hasher, SecretKey};
 use lookup::line::LineTable;
 use lookup::othello::Othello;
@@ -29,19 +30,12 @@ fn create(path: &Path) -> File {
     OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path).unwrap()
 }
 
-/// This process and its start time.
-fn this_process() -> [u64; 2] {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
-    let start = stat.rsplit_once(')').unwrap().1.split_ascii_whitespace().nth(19).unwrap();
-    [std::process::id().into(), start.parse().unwrap()]
-}
-
 /// The table of a FIB in a file.
 fn share(fib: &Fib, path: &Path) -> Box<dyn Table> {
     let file = create(path);
     let mut table = fib.spec().table(&fib.image()).unwrap();
     let make = &mut |bytes| Arena::on_file(file.try_clone()?, bytes);
-    table.share(fib.spec(), this_process(), make).unwrap();
+    table.share(fib.spec(), shown::this_process().unwrap(), make).unwrap();
     table.tell_actions(fib.actions()).unwrap();
     table
 }
@@ -122,7 +116,7 @@ where
             1,
         );
         let outside = query.outside().unwrap();
-        outside.complete(spec.names_in_memory(), this_process());
+        outside.complete(spec.names_in_memory(), shown::this_process().unwrap());
         let actions: Vec<_> =
             std::iter::once(Action::Drop).chain((1..300).map(|at| Action::Port(PortId(at % 100)))).collect();
         // Value 0 is a port here, so that every name has one.

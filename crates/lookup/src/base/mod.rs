@@ -11,7 +11,7 @@
 //! | `partition`, `served` | how a control half of parts is built from all names; how readers find the parts of a query half |
 //! | [`error`] | why an update or a name is refused |
 //! | [`bytes`] | reading the fields of messages, and why that fails |
-//! | [`root`] | the first page of a table's arena, where readers begin, those of other programs, too |
+//! | [`root`], `shown` | the first page of a table's arena, where readers begin, those of other programs, too; the file in which they find it |
 //! | [`arena`], [`words`], [`atomic_words`], [`cells`] | memory on huge pages, and values of a few bits in it |
 //! | [`prefetch`] | bursts, and prefetching lines |
 //! | `vectors` | eight words in a vector: mixes, and loads of scattered words |
@@ -37,6 +37,8 @@ pub mod processor;
 pub mod root;
 pub(crate) mod rows;
 pub(crate) mod served;
+#[cfg(unix)]
+pub mod shown;
 pub(crate) mod single;
 pub mod touched;
 pub mod touches;

@@ -409,11 +409,6 @@ impl<G: Copy, X> Outside for ServedParts<G, X> {
         }
         Ok(())
     }
-
-    fn memory(&self) -> Vec<u8> {
-        // SAFETY: these lines are in the arena. Only this writer writes them, so its own plain reads are no race.
-        unsafe { std::slice::from_raw_parts(self.address(0), self.fresh as usize * LINE) }.to_vec()
-    }
 }
 
 /// # Safety

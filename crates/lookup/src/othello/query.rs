@@ -207,9 +207,8 @@ impl<S: Sizing> OthelloQuery<S> {
         let block = self.shards.take(self.n_words(image.sides) * 8 + stash_bytes)?;
         let geometry =
             Geometry { offset_lines: block.0, sides: image.sides, tweak: image.tweak, stash: !image.stash.is_empty() };
-        let mut stash = vec![image.stash.len() as u64];
-        stash.extend(image.stash.iter().flat_map(|&(digest, value)| [digest.0, value]));
-        let stash = stash.into_iter().take(if geometry.stash { usize::MAX } else { 0 });
+        let count = geometry.stash.then_some(image.stash.len() as u64);
+        let stash = count.into_iter().chain(image.stash.iter().flat_map(|&(digest, value)| [digest.0, value]));
         self.shards.fill(block, image.words.iter().copied().chain(stash));
         let (id, version, digest) = (image.id, image.version, image.digest);
         // As readers find it in the directory.

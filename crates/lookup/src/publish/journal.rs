@@ -85,15 +85,15 @@ impl Journal {
         (since.0.is_multiple_of(2) || odd_is_ignored()) && self.sequence.count(Ordering::Relaxed) == since.0
     }
 
-    /// Whether a write was under way at `since`.
-    #[inline(always)]
+    /// Whether a write was under way at `since`. For the models of readers in other programs.
+    #[cfg(loom)]
     pub fn is_odd(&self, since: Since) -> bool {
         !since.0.is_multiple_of(2)
     }
 
     /// Whether the count is still that of `since`, odd or even: no write began or ended between. For readers that know
     /// what an unfinished write changes.
-    #[inline(always)]
+    #[cfg(loom)]
     pub fn is_at(&self, since: Since) -> bool {
         step!(JournalValidatedUnfenced, fence(Ordering::Acquire));
         self.sequence.count(Ordering::Relaxed) == since.0

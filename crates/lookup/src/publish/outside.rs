@@ -27,6 +27,8 @@
 //! Checked by loom, with mutants: `tests/loom_outside.rs`.
 
 use super::Journal;
+#[cfg(loom)]
+use super::mutants;
 use super::sync::{AtomicU64, Ordering, fence, required, step};
 
 /// Words that a note has room for. One is enough for loom to see a note overflow.
@@ -50,19 +52,6 @@ impl Reuse {
     pub fn announce(&self) {
         self.0.store(self.0.load(Ordering::Relaxed) + 1, required!(ReuseStoredRelaxed, Release));
         step!(ReuseUnfenced, fence(Ordering::Release));
-    }
-
-    /// Begins to read: before the first entry is loaded.
-    #[inline(always)]
-    pub fn begin(&self) -> u64 {
-        self.0.load(required!(ReuseBegunRelaxed, Acquire))
-    }
-
-    /// Whether everything that was loaded since [`begin`](Self::begin) returned `since` was still what was published.
-    /// After an Acquire fence, which is that of [`Journal::is_at`].
-    #[inline(always)]
-    pub fn is_at(&self, since: u64) -> bool {
-        self.0.load(Ordering::Relaxed) == since
     }
 }
 
@@ -108,25 +97,6 @@ impl Undo {
         }
         self.n.store(n, Ordering::Relaxed);
     }
-
-    /// What the write that is under way changes of the word at `place`. It counts if the journal did not move meanwhile.
-    pub fn before(&self, place: u64) -> Before {
-        let n = self.n.load(Ordering::Relaxed);
-        let Some(noted) = self.words.get(..n as usize) else { return Before::Unknown };
-        let slot = noted.iter().find(|slot| slot[0].load(Ordering::Relaxed) == place);
-        slot.map_or(Before::Same, |slot| Before::Was(slot[1].load(Ordering::Relaxed)))
-    }
-}
-
-/// What a word was before a write that is under way.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Before {
-    /// It is not written.
-    Same,
-    /// This.
-    Was(u64),
-    /// The write changes too many words to be noted: wait for its end.
-    Unknown,
 }
 
 impl Default for Undo {
@@ -145,25 +115,63 @@ pub struct Counters {
     pub reuse: Reuse,
 }
 
-impl Counters {
-    /// What an outside reader does: `read` gets a function that says what a word was before a write that is under way.
-    /// `None` if the writer interfered: read again.
-    pub fn read_outside<T>(&self, undo: &Undo, read: impl FnOnce(&dyn Fn(u64) -> Before) -> T) -> Option<T> {
-        let reused = self.reuse.begin();
-        let since = self.journal.begin();
-        let is_written = self.journal.is_odd(since) && !note_is_ignored();
-        let found = read(&|place| if is_written { undo.before(place) } else { Before::Same });
-        (self.journal.is_at(since) && self.reuse.is_at(reused)).then_some(found)
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<Counters>() == 64 && size_of::<Undo>() == 8 + 16 * UNDO_WORDS);
+
+/// What an outside reader does, for the models: real ones are written in C and for the kernel.
+#[cfg(loom)]
+mod reader {
+    use super::mutants::Mutant;
+    use super::*;
+
+    impl Reuse {
+        /// Begins to read: before the first entry is loaded.
+        #[inline(always)]
+        pub fn begin(&self) -> u64 {
+            self.0.load(required!(ReuseBegunRelaxed, Acquire))
+        }
+
+        /// Whether everything that was loaded since [`begin`](Self::begin) returned `since` was still what was published.
+        /// After an Acquire fence, which is that of [`Journal::is_at`].
+        #[inline(always)]
+        pub fn is_at(&self, since: u64) -> bool {
+            self.0.load(Ordering::Relaxed) == since
+        }
+    }
+
+    /// What a word was before a write that is under way.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum Before {
+        /// It is not written.
+        Same,
+        /// This.
+        Was(u64),
+        /// The write changes too many words to be noted: wait for its end.
+        Unknown,
+    }
+
+    impl Undo {
+        /// What the write that is under way changes of the word at `place`. It counts if the journal did not move meanwhile.
+        pub fn before(&self, place: u64) -> Before {
+            let n = self.n.load(Ordering::Relaxed);
+            let Some(noted) = self.words.get(..n as usize) else { return Before::Unknown };
+            let slot = noted.iter().find(|slot| slot[0].load(Ordering::Relaxed) == place);
+            slot.map_or(Before::Same, |slot| Before::Was(slot[1].load(Ordering::Relaxed)))
+        }
+    }
+
+    impl Counters {
+        /// What an outside reader does: `read` gets a function that says what a word was before a write that is under way.
+        /// `None` if the writer interfered: read again.
+        pub fn read_outside<T>(&self, undo: &Undo, read: impl FnOnce(&dyn Fn(u64) -> Before) -> T) -> Option<T> {
+            let reused = self.reuse.begin();
+            let since = self.journal.begin();
+            let is_written = self.journal.is_odd(since) && !Mutant::NoteIgnored.is_active();
+            let found = read(&|place| if is_written { undo.before(place) } else { Before::Same });
+            (self.journal.is_at(since) && self.reuse.is_at(reused)).then_some(found)
+        }
     }
 }
 
-/// Always false, except in the model that shows why the note must be read.
-fn note_is_ignored() -> bool {
-    #[cfg(loom)]
-    return super::mutants::Mutant::NoteIgnored.is_active();
-    #[cfg(not(loom))]
-    false
-}
-
-#[cfg(not(loom))]
-const _: () = assert!(size_of::<Counters>() == 64 && size_of::<Undo>() == 8 + 16 * UNDO_WORDS);
+#[cfg(loom)]
+pub use reader::Before;

@@ -1,6 +1,7 @@
 //! Tables in memory as other programs see them: `vectors/memory-NAME.hex` is what is in use of an arena,
 //! `vectors/memory-NAME.csv` are its answers. `FIBULA_WRITE_VECTORS=1` rewrites them.
 
+use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 
 use fibula_lookup::base::arena::Arena;
@@ -21,14 +22,17 @@ fn digest(n: u64) -> Digest {
     Digest(mix64(n + 1))
 }
 
-/// A table in an arena of its own, as a switch would share it.
-fn shared<C: Control<Key = Digest>>(mut control: C, n_values: u64) -> C::Query
+/// A table in a file, as a switch would share it.
+fn shared<C: Control<Key = Digest>>(what: &str, mut control: C, n_values: u64) -> (C::Query, PathBuf)
 where
     C::Query: Replicated,
 {
     let entries: Vec<_> = (0..N_NAMES).map(|n| (digest(n), 1 + n % n_values)).collect();
     control.insert_batch(&entries, &mut Vec::new()).expect("room");
-    let mut query = control.export().moved_to(&mut |bytes| Arena::reserve(bytes)).expect("memory");
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("memory-{what}"));
+    let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path).expect("a file");
+    let make = &mut |bytes| Arena::on_file(file.try_clone()?, bytes);
+    let mut query = control.export().moved_to(make).expect("memory");
     // Values 1 to 3 are ports 7 to 9.
     let mut annex = [0; 96];
     for value in 1..4 {
@@ -44,7 +48,7 @@ where
     let outside = query.outside().expect("it can be shared");
     outside.set_annex(&annex).expect("room");
     outside.complete(names, [0, 0]);
-    query
+    (query, path)
 }
 
 fn vector(name: &str) -> PathBuf {
@@ -52,10 +56,17 @@ fn vector(name: &str) -> PathBuf {
 }
 
 #[expect(clippy::disallowed_methods, reason = "golden vectors are files")]
-fn compare<Q: Replicated + Query<Key = Digest>>(what: &str, mut query: Q) {
+fn compare<C: Control<Key = Digest>>(what: &str, control: C, n_values: u64)
+where
+    C::Query: Replicated + Query<Key = Digest>,
+{
+    let (query, path) = shared(what, control, n_values);
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    let memory = query.outside().expect("it can be shared").memory();
-    let table: String = memory.chunks(32).map(|line| hex(line) + "\n").collect();
+    let memory = std::fs::read(&path).expect("the file");
+    std::fs::remove_file(&path).expect("the file");
+    // Whole lines, as far as something is in them.
+    let used = memory.iter().rposition(|&byte| byte != 0).map_or(0, |last| (last + 1).next_multiple_of(64));
+    let table: String = memory[..used].chunks(32).map(|line| hex(line) + "\n").collect();
     let answer = |n| {
         let value = query.lookup(digest(n));
         format!("{},{},{value:02x}\n", hex(key().as_bytes()), hex(&digest(n).0.to_le_bytes()))
@@ -72,11 +83,12 @@ fn compare<Q: Replicated + Query<Key = Digest>>(what: &str, mut query: Q) {
 #[test]
 fn tables_in_memory_are_the_golden_ones_and_give_the_golden_answers() {
     let othello = |value_bits| -> Othello { Othello::new(Settings::new(value_bits, 5000, &key())) };
-    compare("concise-8", shared(othello(8), 200));
-    compare("concise-16", shared(othello(16), 60_000));
-    compare("ofw", shared::<Othello>(Othello::new(Settings::new(5, 5000, &key()).with_fingerprints(11)), 30));
-    compare("line", shared(LineTable::new(LineSettings::new(8, 5000, &key())), 200));
-    compare("line-small", shared(LineTable::new(LineSettings::new(11, 5000, &key()).with_trade(Trade::Small)), 2000));
+    compare("concise-8", othello(8), 200);
+    compare("concise-16", othello(16), 60_000);
+    let ofw: Othello = Othello::new(Settings::new(5, 5000, &key()).with_fingerprints(11));
+    compare("ofw", ofw, 30);
+    compare("line", LineTable::new(LineSettings::new(8, 5000, &key())), 200);
+    compare("line-small", LineTable::new(LineSettings::new(11, 5000, &key()).with_trade(Trade::Small)), 2000);
 }
 
 #[test]
