@@ -25,6 +25,7 @@ use std::io;
 
 use crate::base::arena::Arena;
 use crate::base::processor::{Reads, prefetch_pays};
+use crate::base::root::Form;
 
 /// The half that a data plane holds: words, no names.
 pub trait Query {
@@ -168,6 +169,9 @@ pub trait Replicated: Query + Sized + Send + 'static {
 
 /// What a structure tells readers in other programs besides its words: `docs/formats/table-in-memory.md`.
 pub trait Outside {
+    /// What the table is.
+    fn form(&self) -> Form;
+
     /// Says what the names are (the five words of the root), and who writes: a process and its start time. Readers
     /// refuse a table before that.
     fn complete(&self, names: [u64; 5], writer: [u64; 2]);

@@ -23,6 +23,7 @@ pub mod testkit;
 mod wait;
 
 pub mod backend;
+pub mod bpf;
 
 pub use counters::{Counter, DeviceCounters, DeviceSnapshot};
 pub use device::{Device, NetError, Readiness};

@@ -7,6 +7,7 @@ use crate::codec;
 use crate::messages::Updates;
 use crate::name::NameKind;
 use lookup::base::arena::Arena;
+use lookup::base::root::Form;
 use lookup::traits::{Applied, ApplyError, BatchReader, DecodeError, HeldPart, Replicated, ShareError};
 use std::io;
 use std::marker::PhantomData;
@@ -59,7 +60,8 @@ pub trait Table: Send {
     fn reader(&self) -> Box<Reader>;
 
     /// Moves the table to memory that other programs map, before it has readers. `make` makes an arena of so many bytes;
-    /// `writer` is this process and its start time, by which a reader finds out whether the writer lives.
+    /// `writer` is this process and its start time, by which a reader finds out whether the writer lives. Returns how
+    /// others read it.
     /// # Errors
     /// [`ShareError`]; the table stays where it is.
     fn share(
@@ -67,7 +69,7 @@ pub trait Table: Send {
         spec: &Spec,
         writer: [u64; 2],
         make: &mut dyn FnMut(usize) -> io::Result<Arena>,
-    ) -> Result<(), ShareError> {
+    ) -> Result<Form, ShareError> {
         let _ = (spec, writer, make);
         Err(ShareError::Unsupported)
     }
@@ -217,12 +219,13 @@ where
         spec: &Spec,
         writer: [u64; 2],
         make: &mut dyn FnMut(usize) -> io::Result<Arena>,
-    ) -> Result<(), ShareError> {
+    ) -> Result<Form, ShareError> {
         let mut moved = self.query.moved_to(make)?;
         let outside = moved.outside().ok_or(ShareError::Unsupported)?;
         outside.complete(spec.names_in_memory(), writer);
+        let form = outside.form();
         (self.query, self.is_shared) = (moved, true);
-        Ok(())
+        Ok(form)
     }
 
     fn is_shared(&self) -> bool {

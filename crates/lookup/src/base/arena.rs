@@ -86,6 +86,16 @@ impl Arena {
         Ok(Self { base, bytes, mapping: base, mapping_bytes: bytes, is_reserved: false, file })
     }
 
+    /// Maps a file that has `bytes` (whole pages) of memory already, all zero: one that the kernel made, for programs in
+    /// it to read.
+    /// # Errors
+    /// The error of the operating system.
+    pub fn on_memory(file: File, bytes: usize) -> io::Result<Self> {
+        let base = map_file(&file, bytes)?;
+        let file = Some(Backing { file, given: AtomicUsize::new(bytes) });
+        Ok(Self { base, bytes, mapping: base, mapping_bytes: bytes, is_reserved: false, file })
+    }
+
     /// Whether other programs may map it.
     #[inline]
     pub fn is_shared(&self) -> bool {

@@ -81,6 +81,13 @@ impl Root {
         self.bytes.store(bytes as u64, Ordering::Relaxed);
     }
 
+    /// What the table is.
+    pub(crate) fn form(&self) -> Form {
+        let [structure, value_bits, fingerprint_bits, cells_of_name, ..] =
+            self.form.load(Ordering::Relaxed).to_le_bytes();
+        Form { structure, value_bits, fingerprint_bits, cells_of_name }
+    }
+
     /// Says what the names are, and who writes. Then the root is whole.
     pub(crate) fn complete(&self, names: [u64; 5], writer: [u64; 2]) {
         for (to, from) in self.names.iter().zip(names).chain(self.writer.iter().zip(writer)) {

@@ -390,6 +390,10 @@ impl<G: Copy, X> ServedParts<G, X> {
 }
 
 impl<G: Copy, X> Outside for ServedParts<G, X> {
+    fn form(&self) -> Form {
+        self.root().form()
+    }
+
     fn complete(&self, names: [u64; 5], writer: [u64; 2]) {
         self.root().complete(names, writer);
     }

@@ -198,6 +198,15 @@ impl Hasher {
         self.family
     }
 
+    /// What a program elsewhere needs for digests of names of `len` bytes, at most 8, of [`Family::MulAdd`]: the two
+    /// words of the factor and the addend, as `vectors/README.md` has them. None for other families.
+    pub fn constants(&self, len: usize) -> Option<[u64; 3]> {
+        match &self.keyed {
+            Keyed::MulAdd(h) if len <= 8 => Some(h.constants(len)),
+            _ => None,
+        }
+    }
+
     /// The digest of a name of any length.
     #[inline]
     pub fn digest(&self, name: &[u8]) -> Digest {

@@ -58,6 +58,11 @@ impl MulAdd {
         }
     }
 
+    /// The factor, low word first, and the addend of names of `len` bytes.
+    pub(super) fn constants(&self, len: usize) -> [u64; 3] {
+        [self.a as u64, (self.a >> 64) as u64, self.addend[len]]
+    }
+
     #[inline]
     pub(super) fn digest(&self, name: &[u8]) -> u64 {
         let len = name.len();

@@ -21,7 +21,8 @@ mod socket;
 
 use super::interface::{self, disable_offloads_with, net_error};
 use crate::{Burst, Device, DeviceCounters, NetError, Packet, Pool, Readiness};
-use program::{MAX_QUEUES, Program};
+use program::MAX_QUEUES;
+pub use program::{Ahead, Attached};
 use rustix::net::netdevice::name_to_index;
 use socket::{CHUNK_BYTES, MAX_FRAME, Socket};
 use std::io;
@@ -40,17 +41,19 @@ pub struct Options {
     pub promiscuous: bool,
     /// Turn off what would make frames longer than the wire's or leave checksums incomplete.
     pub disable_offloads: bool,
+    /// Who has a program for frames before they come here.
+    pub ahead: Option<Arc<dyn Ahead>>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { ring_frames: 1024, promiscuous: true, disable_offloads: true }
+        Self { ring_frames: 1024, promiscuous: true, disable_offloads: true, ahead: None }
     }
 }
 
 /// The program of an interface, which its workers share. An interface that is created again under the same name gets a
 /// new one.
-type Group = Arc<Mutex<Option<(u32, Arc<Program>)>>>;
+type Group = Arc<Mutex<Option<(u32, Arc<Attached>)>>>;
 
 /// One worker's queue of an interface. See the module.
 #[derive(Debug)]
@@ -74,7 +77,7 @@ struct Open {
     /// Chunks that hold no frame to send.
     free: Vec<u64>,
     socket: Socket,
-    program: Arc<Program>,
+    program: Arc<Attached>,
     /// Keeps the interface in promiscuous mode, and answers questions about it.
     beside: interface::Promiscuous,
     ifindex: u32,
@@ -209,7 +212,7 @@ impl Open {
             match &*group {
                 Some((of, program)) if *of == ifindex => program.clone(),
                 _ => {
-                    let attached = patiently(|| Program::attach(ifindex)).map_err(|e| match e.raw_os_error() {
+                    let attached = patiently(|| Attached::to(ifindex)).map_err(|e| match e.raw_os_error() {
                         Some(libc::EBUSY | libc::EEXIST) => bad(format!(
                             "another XDP program is attached to it (`ip link show {name}`); detach that, or use af_packet"
                         )),
@@ -217,6 +220,9 @@ impl Open {
                     })?;
                     let program = Arc::new(attached);
                     *group = Some((ifindex, program.clone()));
+                    if let Some(ahead) = &options.ahead {
+                        ahead.attached(&program);
+                    }
                     program
                 }
             }
