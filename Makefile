@@ -125,7 +125,13 @@ repro: ## Every table and figure of the papers on this machine, repro-results/qu
 	status=0; scripts/with-huge-pages $(if $(findstring --full,$(ARGS)),9000,$(HUGE_MIB)) $(FIBULA) repro all $(ARGS) || status=$$?; \
 	  $(FIBULA) repro report $(ARGS); exit $$status
 
-xdp: ## Lookups in the kernel: golden images, and two hosts through examples/xdp (root; installs clang and libbpf)
+xdp: ## Lookups in the kernel: the switch's program, golden images, two hosts through examples/xdp (root; installs clang)
+	@scripts/setup xdp
+	scripts/kernel-program --check
+	FIBULA_DEEP=1 cargo test -p fibula-switch --test kernel
+	@scripts/kernel-program --mutant $(TARGET)/mutant.bpf
+	@FIBULA_DEEP=1 FIBULA_KERNEL_MUTANT=$(abspath $(TARGET)/mutant.bpf) cargo test -q -p fibula-switch --test kernel -- beside 2>&1 \
+	  | grep -m1 'was sent to trunk' || { echo "the tests do not find a program without the check of counters"; exit 1; }
 	cargo build --release -p fibula-cli
 	examples/xdp/test
 

@@ -13,6 +13,9 @@
  *     __u32 value = fibula_bpf_lookup(t, name);      the name as the frame has it, zero-padded to a word
  *     if (value == FIBULA_BPF_BUSY) return XDP_PASS; the writer was met four times: let user space decide
  *
+ * A program that has its table elsewhere (a BPF arena, a larger map) defines FIBULA_BPF_WORD and calls
+ * fibula_bpf_lookup_in: the kernel half of the switch does.
+ *
  * Include <linux/bpf.h> and <bpf/bpf_helpers.h> (BPF) or fibula.h (user space) before it.
  * Cost: a digest, and two cells or one bucket. Limits: 32 MiB of table; little-endian machines; kernel 5.5.
  */
@@ -27,6 +30,7 @@
 struct fibula_bpf_form {
 	unsigned long long a0, a1, addend;   /* of digests, for names of one length */
 	unsigned long long per_word;         /* 2^37 / cells_a_word, rounded up */
+	unsigned long long where;            /* for a FIBULA_BPF_WORD of yours: an address, a mask */
 	unsigned int is_line, value_bits, cell_bits, cells_a_word, parts;
 	unsigned short starts[6];
 };
@@ -39,10 +43,18 @@ struct fibula_bpf_table {
 
 #ifdef __bpf__
 
-static __always_inline unsigned long long fibula_bpf_word(const struct fibula_bpf_table *t, unsigned long long at)
-{
-	return *(volatile const unsigned long long *)(t->words + (at & (FIBULA_BPF_WORDS - 1)));
-}
+/* The word at a place. The mask keeps it inside the map, whatever the table says. */
+#ifndef FIBULA_BPF_WORD
+#define FIBULA_BPF_WORD(form, words, at) (*(volatile const unsigned long long *)((words) + ((at) & (FIBULA_BPF_WORDS - 1))))
+#endif
+
+/* Only a mutant for tests does not look whether it was overtaken. */
+#ifndef FIBULA_BPF_CHECKS
+#define FIBULA_BPF_CHECKS 1
+#endif
+
+typedef const volatile struct fibula_bpf_form fibula_bpf_form;
+typedef const unsigned long long fibula_bpf_words;
 
 static __always_inline unsigned long long fibula_bpf_high(unsigned long long a, unsigned long long b)
 {
@@ -51,7 +63,7 @@ static __always_inline unsigned long long fibula_bpf_high(unsigned long long a, 
 	return a1 * b1 + (t >> 32) + (u >> 32);
 }
 
-static __always_inline unsigned long long fibula_bpf_digest(const struct fibula_bpf_form *f, unsigned long long name)
+static __always_inline unsigned long long fibula_bpf_digest(fibula_bpf_form *f, unsigned long long name)
 {
 	unsigned long long x = fibula_bpf_high(f->a0, name) + f->a1 * name + f->addend;
 	x ^= x >> 33; x *= 0xff51afd7ed558ccdull;
@@ -66,34 +78,33 @@ static __always_inline unsigned long long fibula_bpf_mix(unsigned long long dige
 	return x ^ x >> 32;
 }
 
-static __always_inline unsigned int fibula_bpf_stashed(const struct fibula_bpf_table *t, unsigned long long at,
-	unsigned long long digest, int *is_there)
+static __always_inline unsigned int fibula_bpf_stashed(fibula_bpf_form *f, fibula_bpf_words *w,
+	unsigned long long at, unsigned long long digest, int *is_there)
 {
-	unsigned long long n = fibula_bpf_word(t, at);
+	unsigned long long n = FIBULA_BPF_WORD(f, w, at);
 	for (int i = 0; i < 8; i++)
-		if (i < n && fibula_bpf_word(t, at + 1 + 2 * i) == digest) {
+		if (i < n && FIBULA_BPF_WORD(f, w, at + 1 + 2 * i) == digest) {
 			*is_there = 1;
-			return (unsigned int)fibula_bpf_word(t, at + 2 + 2 * i);
+			return (unsigned int)FIBULA_BPF_WORD(f, w, at + 2 + 2 * i);
 		}
 	return 0;
 }
 
-static __always_inline unsigned int fibula_bpf_othello(const struct fibula_bpf_table *t, unsigned long long entry,
-	unsigned long long digest)
+static __always_inline unsigned int fibula_bpf_othello(fibula_bpf_form *f, fibula_bpf_words *w,
+	unsigned long long entry, unsigned long long digest)
 {
-	const struct fibula_bpf_form *f = &t->form;
 	unsigned long long part = 8 * (entry >> 32), words = entry & 0xFFFF, side = words * f->cells_a_word;
 	if (entry >> 31 & 1) {
 		int is_there = 0;
-		unsigned int value = fibula_bpf_stashed(t, part + 2 * words, digest, &is_there);
+		unsigned int value = fibula_bpf_stashed(f, w, part + 2 * words, digest, &is_there);
 		if (is_there)
 			return value;
 	}
 	unsigned long long x = fibula_bpf_mix(digest, entry >> 16 & 0x7FFF);
 	unsigned long long i = (x >> 32) * side >> 32, j = side + ((x & 0xFFFFFFFF) * side >> 32);
 	unsigned long long wi = i * f->per_word >> 37, wj = j * f->per_word >> 37;
-	unsigned long long a = fibula_bpf_word(t, part + wi) >> ((i - wi * f->cells_a_word) * f->cell_bits & 63);
-	unsigned long long b = fibula_bpf_word(t, part + wj) >> ((j - wj * f->cells_a_word) * f->cell_bits & 63);
+	unsigned long long a = FIBULA_BPF_WORD(f, w, part + wi) >> ((i - wi * f->cells_a_word) * f->cell_bits & 63);
+	unsigned long long b = FIBULA_BPF_WORD(f, w, part + wj) >> ((j - wj * f->cells_a_word) * f->cell_bits & 63);
 	unsigned long long values = ~0ull >> (64 - f->value_bits & 63);
 	if (f->cell_bits > f->value_bits) {
 		unsigned long long mask = ~0ull >> (65 - f->cell_bits & 63) & ~values;
@@ -104,10 +115,9 @@ static __always_inline unsigned int fibula_bpf_othello(const struct fibula_bpf_t
 	return (unsigned int)((a ^ b) & values);
 }
 
-static __always_inline unsigned int fibula_bpf_line(const struct fibula_bpf_table *t, unsigned long long entry,
-	unsigned long long digest)
+static __always_inline unsigned int fibula_bpf_line(fibula_bpf_form *f, fibula_bpf_words *w,
+	unsigned long long entry, unsigned long long digest)
 {
-	const struct fibula_bpf_form *f = &t->form;
 	unsigned long long part = 8 * (entry >> 32), n_words = f->value_bits <= 8 ? 8 : 16;
 	unsigned long long n0 = entry & 0xFFFF, n1 = entry >> 16 & 0x3FFF, n2 = entry >> 30 & 1;
 	for (int level = 0; level < 3; level++) {
@@ -121,7 +131,7 @@ static __always_inline unsigned int fibula_bpf_line(const struct fibula_bpf_tabl
 		}
 		if (!n)
 			continue;
-		unsigned long long at = part + bucket * n_words, head = fibula_bpf_word(t, at), value = 0;
+		unsigned long long at = part + bucket * n_words, head = FIBULA_BPF_WORD(f, w, at), value = 0;
 		if (rank - (rank >> 7) >= (head >> 8 & 0xFF))
 			continue;
 		unsigned long long x = fibula_bpf_mix(digest, head & 0xFF);
@@ -129,27 +139,34 @@ static __always_inline unsigned int fibula_bpf_line(const struct fibula_bpf_tabl
 			if (j < f->parts) {
 				unsigned long long start = f->starts[j], slot = start + ((x >> 16 * j & 0xFFFF) * (f->starts[j + 1] - start) >> 16);
 				unsigned long long word = slot * f->per_word >> 37;
-				value ^= fibula_bpf_word(t, at + word) >> ((slot - word * f->cells_a_word) * f->value_bits & 63);
+				value ^= FIBULA_BPF_WORD(f, w, at + word) >> ((slot - word * f->cells_a_word) * f->value_bits & 63);
 			}
 		return (unsigned int)(value & (~0ull >> (64 - f->value_bits & 63)));
 	}
 	int is_there = 0;
-	return entry >> 31 & 1 ? fibula_bpf_stashed(t, part + (n0 + n1 + n2) * n_words, digest, &is_there) : 0;
+	return entry >> 31 & 1 ? fibula_bpf_stashed(f, w, part + (n0 + n1 + n2) * n_words, digest, &is_there) : 0;
 }
 
 /* The value of a digest, or FIBULA_BPF_BUSY if the writer was met four times. */
-static __always_inline unsigned int fibula_bpf_lookup_digest(const struct fibula_bpf_table *t, unsigned long long digest)
+static __always_inline unsigned int fibula_bpf_lookup_in(fibula_bpf_form *f, fibula_bpf_words *w,
+	unsigned long long digest)
 {
 	for (int i = 0; i < 4; i++) {
-		unsigned long long reuse = fibula_bpf_word(t, 21), count = fibula_bpf_word(t, 16), directory = fibula_bpf_word(t, 8);
+		unsigned long long reuse = FIBULA_BPF_WORD(f, w, 21), count = FIBULA_BPF_WORD(f, w, 16), directory = FIBULA_BPF_WORD(f, w, 8);
 		unsigned long long prefix = digest >> 1 >> (63 - (directory >> 32) & 63);
-		unsigned long long entry = fibula_bpf_word(t, 8 * (directory & 0xFFFFFFFF) + prefix);
-		unsigned int value = t->form.is_line ? fibula_bpf_line(t, entry, digest) : fibula_bpf_othello(t, entry, digest);
+		unsigned long long entry = FIBULA_BPF_WORD(f, w, 8 * (directory & 0xFFFFFFFF) + prefix);
+		unsigned int value = f->is_line ? fibula_bpf_line(f, w, entry, digest) : fibula_bpf_othello(f, w, entry, digest);
 		/* x86 keeps loads in order; elsewhere the kernel's JIT may not, and the compiler keeps them: they are volatile. */
-		if (!(count & 1) && fibula_bpf_word(t, 16) == count && fibula_bpf_word(t, 21) == reuse)
+		int overtaken = (count & 1) || FIBULA_BPF_WORD(f, w, 16) != count || FIBULA_BPF_WORD(f, w, 21) != reuse;
+		if (!overtaken || !FIBULA_BPF_CHECKS)
 			return value;
 	}
 	return FIBULA_BPF_BUSY;
+}
+
+static __always_inline unsigned int fibula_bpf_lookup_digest(const struct fibula_bpf_table *t, unsigned long long digest)
+{
+	return fibula_bpf_lookup_in(&t->form, t->words, digest);
 }
 
 /* The value of a name of the length that the form was made for. */

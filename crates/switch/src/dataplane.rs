@@ -9,6 +9,7 @@ use crate::counters::{Counts, WorkerCounters};
 use crate::exact::MAX_VALUE;
 use crate::flow::Flows;
 use crate::gateway::{self, Gateway};
+use crate::kernel::{Kernel, KernelStatus};
 use crate::parse::MAX_FIXED_OFFSET;
 use crate::plane::{Neighbours, PlaneWriter};
 use crate::port::{Port, PortHealth, Role};
@@ -49,12 +50,14 @@ pub struct Settings {
     pub gateway: Option<gateway::Settings>,
     /// What becomes of frames to unknown names.
     pub aliens: alien::Policy,
+    /// What forwards between trunks in the kernel, if anything does.
+    pub kernel: Option<Arc<Kernel>>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        let (flows, gateway, aliens) = (None, None, alien::Policy::Drop);
-        Self { workers: 1, idle_polls: 2, max_frame: 2048, fixed_offset: None, flows, gateway, aliens }
+        let (flows, gateway, aliens, kernel) = (None, None, alien::Policy::Drop, None);
+        Self { workers: 1, idle_polls: 2, max_frame: 2048, fixed_offset: None, flows, gateway, aliens, kernel }
     }
 }
 
@@ -199,7 +202,7 @@ pub fn build<T: Table>(settings: &Settings, ports: Vec<PortSpec>) -> Result<Part
     }
     let aliens = settings.aliens.over(&ports)?;
     let own = settings.flows.as_ref().map(|flows| flows.own_addresses().collect()).unwrap_or_default();
-    let (shared, writer) =
+    let (shared, mut writer) =
         PlaneWriter::new(settings.workers, settings.fixed_offset, !ports.is_empty(), Neighbours::with_own(own));
     let mut queues: Vec<Vec<Port>> = (0..settings.workers).map(|_| Vec::new()).collect();
     let mut watched = Vec::new();
@@ -228,7 +231,10 @@ pub fn build<T: Table>(settings: &Settings, ports: Vec<PortSpec>) -> Result<Part
         })
         .collect::<io::Result<Vec<_>>>()?;
     let counters = workers.iter().map(Worker::counters).collect();
-    Ok((workers, Monitor { ports: watched, workers: counters }, writer))
+    if let Some(kernel) = &settings.kernel {
+        writer.set_kernel(kernel.clone());
+    }
+    Ok((workers, Monitor { ports: watched, workers: counters, kernel: settings.kernel.clone() }, writer))
 }
 
 /// Makes the gateway, and checks that its ports exist.
@@ -276,15 +282,18 @@ struct WatchedPort {
 pub struct Monitor {
     ports: Vec<WatchedPort>,
     workers: Vec<Arc<WorkerCounters>>,
+    kernel: Option<Arc<Kernel>>,
 }
 
 /// A data plane at one moment.
 #[derive(Debug, Clone)]
 pub struct Status {
-    /// Counts of all workers together.
+    /// Counts of all workers together, and of what the kernel received and sent for them.
     pub total: Counts,
     /// Counts a worker.
     pub workers: Vec<Counts>,
+    /// What forwards between trunks in the kernel, if anything is to.
+    pub kernel: Option<KernelStatus>,
     /// Its ports, in the order given.
     pub ports: Vec<PortStatus>,
 }
@@ -318,9 +327,13 @@ impl Monitor {
         let workers: Vec<Counts> = self.workers.iter().map(|counters| counters.snapshot()).collect();
         let mut total = Counts::default();
         workers.iter().for_each(|&counts| total += counts);
+        let kernel = self.kernel.as_ref().map(|kernel| kernel.status());
+        let forwarded = kernel.as_ref().map_or(0, |kernel| kernel.forwarded);
+        (total.received, total.sent) = (total.received + forwarded, total.sent + forwarded);
         let ports = self.ports.iter().map(|port| {
             let mut counters = DeviceSnapshot::default();
             port.devices.iter().for_each(|(_, device, _)| counters += device.snapshot());
+            counters += self.kernel.as_ref().and_then(|kernel| kernel.counters(port.id)).unwrap_or_default();
             PortStatus {
                 id: port.id,
                 role: port.role,
@@ -336,7 +349,7 @@ impl Monitor {
                 counters,
             }
         });
-        Status { total, ports: ports.collect(), workers }
+        Status { total, kernel, ports: ports.collect(), workers }
     }
 }
 

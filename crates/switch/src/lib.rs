@@ -39,6 +39,7 @@ pub mod directory;
 pub mod exact;
 pub mod flow;
 pub mod gateway;
+pub mod kernel;
 pub mod maglev;
 pub mod parse;
 pub mod plane;

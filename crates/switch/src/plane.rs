@@ -16,6 +16,7 @@ pub use names::{LocalNames, ValidNames};
 use crate::counters::DropReason;
 use crate::directory::{Asked, Directory};
 use crate::exact::{Addresses, Entries, ExactTable, ExactWriter};
+use crate::kernel::Kernel;
 use crate::parse::{FieldError, NameField};
 use crate::share::Share;
 use crate::table::FibTable;
@@ -195,6 +196,7 @@ pub struct PlaneWriter<T = FibTable> {
     n_asking: usize,
     field_error: Option<FieldError>,
     share: Option<Share>,
+    kernel: Option<Arc<Kernel>>,
     valid: ValidNames<T>,
     local: LocalNames<T>,
 }
@@ -231,6 +233,7 @@ impl<T> PlaneWriter<T> {
             n_asking: 0,
             field_error: None,
             share: None,
+            kernel: None,
             valid: ValidNames::new(shared.clone(), valid),
             local: LocalNames::new(shared.clone(), local),
         };
@@ -282,6 +285,11 @@ impl<T> PlaneWriter<T> {
     /// Shows every table that comes from now on to other programs.
     pub fn set_share(&mut self, share: Share) {
         self.share = Some(share);
+    }
+
+    /// Has the kernel forward by every table that comes from now on.
+    pub fn set_kernel(&mut self, kernel: Arc<Kernel>) {
+        self.kernel = Some(kernel);
     }
 
     /// Where it is shown, and how that went.
@@ -346,11 +354,17 @@ impl Tables for PlaneWriter<FibTable> {
         if let Some(share) = &mut self.share {
             share.show(spec, actions, fib);
         }
+        if let Some(kernel) = &self.kernel {
+            kernel.show(spec, actions, fib);
+        }
     }
 
     fn show_actions(&mut self, actions: &[Action], fib: &mut dyn fib::designs::Table) {
         if let Some(share) = &mut self.share {
             share.show_actions(actions, fib);
+        }
+        if let Some(kernel) = &self.kernel {
+            kernel.show_actions(actions);
         }
     }
 

@@ -3,7 +3,7 @@
 mod common;
 
 use common::frames::{arp, udp4};
-use common::netns::{ip, open, receive, send, veth};
+use common::netns::{ip, open, open_af_xdp, receive, send, veth};
 use common::*;
 use fib::action::PortId;
 use fib::durable::Tenants;
@@ -56,6 +56,11 @@ impl Site {
 }
 
 fn image(here: &Name, there: &Name) -> Vec<u8> {
+    image_with(here, there, None)
+}
+
+/// As [`image`]; `beyond` is behind port 9.
+fn image_with(here: &Name, there: &Name, beyond: Option<&Name>) -> Vec<u8> {
     let settings = Settings { kind: here.kind(), max_names: 1000, ..Settings::new(7, SecretKey::from_seed(3)) };
     let mut network = Network::new(settings, 1).unwrap();
     let (s1, _) = network.add_switch("s1", Tenants::All).unwrap();
@@ -66,6 +71,12 @@ fn image(here: &Name, there: &Name) -> Vec<u8> {
     network.add_host_port(end(s2, HOST_1)).unwrap();
     network.add_name(here, Attachment::new(s1, PortId(HOST_1))).unwrap();
     network.add_name(there, Attachment::new(s2, PortId(HOST_1))).unwrap();
+    if let Some(beyond) = beyond {
+        let (s3, _) = network.add_switch("s3", Tenants::All).unwrap();
+        network.add_link(end(s1, TRUNK_9), end(s3, TRUNK_8), 1).unwrap();
+        network.add_host_port(end(s3, HOST_1)).unwrap();
+        network.add_name(beyond, Attachment::new(s3, PortId(HOST_1))).unwrap();
+    }
     let mut replica = Replica::new(Limits::default(), MemoryTables::default());
     for message in network.attach(s1, &replica.report()).unwrap() {
         replica.apply(message).unwrap();
@@ -120,6 +131,10 @@ fn with_interfaces(test: impl FnOnce() + Send) {
 }
 
 const PORTS: &[(u16, &str, &str)] = &[(HOST_1, "sw-host", "host"), (TRUNK_8, "sw-trunk", "trunk")];
+
+fn bytes_of(mac: &Name) -> [u8; 6] {
+    mac.as_bytes().try_into().unwrap()
+}
 
 fn fixed(last: u8) -> Name {
     Name::from_bytes(NameKind::Fixed(6), &[9, 9, 9, 9, 9, last]).unwrap()
@@ -182,6 +197,65 @@ fn frames_come_through_af_xdp_where_that_can_be_and_else_through_packet_sockets(
         let (mut host, mut trunk) = (open("host"), open("trunk"));
         send(&mut host, &with_field(&there));
         assert_eq!(receive(&mut trunk), with_shim(&with_field(&there), INITIAL_HOPS));
+        daemon.stop();
+    });
+}
+
+fn the_kernel_forwards_from_trunk_to_trunk_and_leaves_the_rest_to_the_workers() {
+    with_interfaces(|| {
+        veth("sw-host", "host", 1500);
+        veth("sw-trunk", "trunk", 1504);
+        veth("sw-trunk9", "trunk9", 1504);
+        let (here, there, beyond) = (mac(1), mac(2), mac(3));
+        let ports = [PORTS, &[(TRUNK_9, "sw-trunk9", "trunk")]].concat();
+        let mut site = Site::new(&here, &there, "driver = 'xdp'", &ports);
+        SavedImage::new(site.directory.path()).unwrap().write(&image_with(&here, &there, Some(&beyond))).unwrap();
+        let daemon = site.start().unwrap();
+        // A veth takes what the kernel sends there only if its other end has a program, too.
+        let (mut trunk, mut trunk9) = (open_af_xdp("trunk"), open_af_xdp("trunk9"));
+        let mut host = open("host");
+        let kernel = |daemon: &Daemon| daemon.json()["kernel"].clone();
+        assert!(kernel(&daemon)["error"].is_null(), "{}", kernel(&daemon));
+        let to = |name: &Name, hops: u8| with_shim(&ethernet(bytes_of(name), mac_bytes(70), 0x9999, &[0; 50]), hops);
+        for (name, hops) in [(&beyond, 9), (&beyond, 2)] {
+            send(&mut trunk, &to(name, hops));
+            assert_eq!(receive(&mut trunk9), to(name, hops - 1));
+        }
+        send(&mut trunk9, &to(&there, 9));
+        assert_eq!(receive(&mut trunk), to(&there, 8));
+        assert_eq!(kernel(&daemon)["forwarded"], 3, "{}", kernel(&daemon));
+        // To a host here, whose frames are checked exactly; from it; and what is dropped for a reason.
+        send(&mut trunk, &to(&here, 9));
+        assert_eq!(receive(&mut host)[..6], bytes_of(&here));
+        let from_host = ethernet(bytes_of(&beyond), bytes_of(&here), 0x9999, &[0; 50]);
+        send(&mut host, &from_host);
+        assert_eq!(receive(&mut trunk9), with_shim(&from_host, INITIAL_HOPS));
+        let mut group = to(&beyond, 9);
+        group[0] |= 1;
+        for frame in [to(&beyond, 1), group, ethernet(bytes_of(&beyond), mac_bytes(70), 0x9999, &[0; 50])] {
+            send(&mut trunk, &frame);
+        }
+        send(&mut trunk9, &to(&beyond, 9));
+        daemon.wait("each drop with its reason", |status| {
+            ["hop_limit", "multicast", "no_shim", "input_port"].iter().all(|reason| status["drops"][reason] == 1)
+        });
+        let status = daemon.json();
+        assert_eq!(status["kernel"]["forwarded"], 3, "{status:#}");
+        assert_eq!(status["frames"]["received"], 9, "{status:#}");
+        assert_eq!(status["frames"]["sent"], 5, "{status:#}");
+        let port = |id: u16| status["ports"].as_array().unwrap().iter().find(|port| port["id"] == id).unwrap();
+        let counts = [TRUNK_8, TRUNK_9].map(|id| ["rx_frames", "tx_frames"].map(|of| port(id)["counters"][of].clone()));
+        assert_eq!(counts, [[6, 1], [2, 3]], "{status:#}");
+        assert!(port(TRUNK_8)["driver"].as_str().unwrap().starts_with("xdp, "), "{status:#}");
+        assert!(port(HOST_1)["driver"].as_str().unwrap().starts_with("af_xdp, "), "{status:#}");
+        daemon.stop();
+        // A design that the kernel cannot read is forwarded by the workers, and the status says why.
+        site.toml += "[flow]\n";
+        let daemon = site.start().unwrap();
+        let status = daemon.json();
+        assert!(status["kernel"].is_null(), "{status:#}");
+        let driver = status["ports"][1]["driver"].as_str().unwrap();
+        assert!(driver.starts_with("af_xdp, ") && driver.contains("track connections"), "{driver}");
         daemon.stop();
     });
 }
@@ -379,6 +453,7 @@ netio::tests! {
     namespaces: [
         names_in_a_fixed_field_are_forwarded_by_a_switch_that_knows_where_it_is,
         frames_come_through_af_xdp_where_that_can_be_and_else_through_packet_sockets,
+        the_kernel_forwards_from_trunk_to_trunk_and_leaves_the_rest_to_the_workers,
         a_switch_that_does_not_know_where_the_field_is_says_what_to_configure,
         a_host_cannot_pose_as_another_and_the_drops_are_counted,
         an_access_list_is_read_again_when_it_changes,

@@ -97,6 +97,10 @@ pub(super) struct Tables {
     pub(super) image_bytes: Vec<u64>,
     /// Frames that the switches dropped, by reason.
     pub(super) drops: BTreeMap<String, u64>,
+    /// Frames that the kernel forwarded for them, if it is to.
+    pub(super) in_kernel: Option<u64>,
+    /// Why it does not, for the first switch where it does not.
+    pub(super) not_in_kernel: Option<String>,
     /// Bytes of memory for each name, by part, of the switch that takes the most and of the controller. Only a network
     /// of processes has them.
     pub(super) switch_memory: BTreeMap<String, f64>,

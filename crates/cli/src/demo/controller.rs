@@ -227,6 +227,13 @@ impl Control for RemoteControl<'_> {
             for (reason, n) in status["drops"].as_object().into_iter().flatten() {
                 *tables.drops.entry(reason.clone()).or_default() += n.as_u64().unwrap_or_default();
             }
+            if let Some(kernel) = status.get("kernel") {
+                *tables.in_kernel.get_or_insert_default() += kernel["forwarded"].as_u64().unwrap_or_default();
+                if kernel["table"].is_null() {
+                    let why = kernel["error"].as_str().unwrap_or("it has no table");
+                    tables.not_in_kernel.get_or_insert_with(|| format!("{name}: {why}"));
+                }
+            }
             let memory = bytes_a_name(&status);
             if memory.get("total") > tables.switch_memory.get("total") {
                 tables.switch_memory = memory;

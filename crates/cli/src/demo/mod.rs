@@ -75,7 +75,8 @@ pub(crate) struct Args {
     /// FIB design of the switches with hosts [default: that of all]
     #[arg(long, value_name = "DESIGN", value_parser = Design::by_name)]
     gateway_design: Option<&'static Design>,
-    /// How the switches' ports take frames: packet sockets, or AF_XDP sockets before the kernel's stack
+    /// How the switches' ports take frames: packet sockets, AF_XDP sockets before the kernel's stack, or these and from
+    /// trunk to trunk in the kernel
     #[arg(long, value_enum, default_value_t = Driver::AfPacket, conflicts_with = "in_process")]
     driver: Driver,
     /// Run in one process over in-memory ports even where namespaces could be made
@@ -91,6 +92,7 @@ pub(crate) struct Args {
 enum Driver {
     AfPacket,
     AfXdp,
+    Xdp,
 }
 
 impl Driver {
@@ -98,6 +100,7 @@ impl Driver {
         match self {
             Self::AfPacket => "af_packet",
             Self::AfXdp => "af_xdp",
+            Self::Xdp => "xdp",
         }
     }
 }

@@ -112,10 +112,13 @@ pub(super) fn run(
         (findings, watching.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     });
     let findings = findings?;
-    if sizes.driver == "af_xdp" {
+    if sizes.driver != "af_packet" {
         check_xdp(&layout.ports.iter().flatten().map(|port| &*port.device).collect::<Vec<_>>())?;
     }
     let tables = super::backend::Control::tables(&mut control)?;
+    if let Some(why) = &tables.not_in_kernel {
+        bail!("the kernel does not forward for every switch: {why}");
+    }
     let memory = control.site.processes.resident_bytes();
     let of = |wanted: &dyn Fn(&str) -> bool| {
         memory.iter().filter(|(name, _)| wanted(name)).map(|&(_, bytes)| bytes).max().unwrap_or_default()

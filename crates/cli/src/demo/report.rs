@@ -77,6 +77,9 @@ pub(super) struct Report {
     pub(super) outage_ms: Option<f64>,
     /// Frames that the switches dropped, by reason.
     pub(super) drops: BTreeMap<String, u64>,
+    /// Frames that the kernel sent from trunk to trunk, if it is to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) forwarded_in_kernel: Option<u64>,
     /// Frames that did not fit the promiscuous sockets' buffers, and so were not judged.
     pub(super) missed_by_sniffers: u64,
     pub(super) seconds: f64,
@@ -159,6 +162,7 @@ impl Report {
             converged_ms: findings.cut.as_ref().map(|c| c.converged_ms),
             outage_ms: findings.cut.as_ref().map(|c| c.outage_ms),
             drops: tables.drops.clone(),
+            forwarded_in_kernel: tables.in_kernel,
             missed_by_sniffers: outside.missed_by_sniffers,
             seconds,
             phases,
@@ -270,6 +274,9 @@ impl Report {
                 "time to converge after a cut",
                 format!("{converged:.1} ms to new tables everywhere, last frame lost after {outage:.1} ms ({link})"),
             ));
+        }
+        if let Some(n) = self.forwarded_in_kernel {
+            lines.push(("forwarded in the kernel", format!("{} frames, from trunk to trunk", grouped(n))));
         }
         let drops: Vec<String> = self.drops.iter().map(|(why, &n)| format!("{} {why}", grouped(n))).collect();
         lines.push(("dropped by switches", if drops.is_empty() { "none".to_owned() } else { drops.join(", ") }));

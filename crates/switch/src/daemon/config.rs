@@ -111,6 +111,8 @@ pub enum Driver {
     AfPacket,
     /// Through AF_XDP sockets, before the kernel's stack; through packet sockets where that cannot be.
     AfXdp,
+    /// From trunk to trunk in the kernel, by the switch's own table; otherwise as with `af_xdp`.
+    Xdp,
 }
 
 /// What is attached to a port.
@@ -242,12 +244,29 @@ impl Config {
                 config.name
             ));
         }
+        if config.share.is_some() && !config.kernel_ports().is_empty() {
+            let why = "share and driver = \"xdp\" both say where the table is, and there is one; remove one of them";
+            return Err(why.to_owned());
+        }
         config.limits.check()?;
         config.flow_settings()?;
         config.gateway_settings()?;
         config.aliens()?;
         config.access_lists()?;
         Ok(config)
+    }
+
+    /// How the frames of a port come.
+    pub fn driver_of(&self, port: &Port) -> Driver {
+        port.driver.unwrap_or(self.driver)
+    }
+
+    /// The trunks whose frames the kernel is to forward. None if connections are tracked, for which the workers must see
+    /// every frame.
+    pub fn kernel_ports(&self) -> Vec<PortId> {
+        let is_for = |port: &&Port| port.role == Role::Trunk && self.driver_of(port) == Driver::Xdp;
+        let ports = self.ports.iter().filter(is_for).map(|port| port.id);
+        if self.flow.is_some() { Vec::new() } else { ports.collect() }
     }
 
     /// What becomes of frames to names that the network does not know.

@@ -12,19 +12,20 @@ pub mod agent;
 pub mod config;
 mod flows;
 mod lookup;
+mod ports;
 pub mod saved;
 mod status;
 
 pub use lookup::threads as lookup_threads;
 
 use crate::acl::{AccessList, AclStatus};
-use crate::dataplane::{self, BuildError, Dataplane, LONGEST_FRAME, PortSpec, PortStatus, check_mtus};
+use crate::dataplane::{self, BuildError, Dataplane, LONGEST_FRAME, PortStatus};
 use crate::directory::Directory;
 use crate::flow::Flows;
 use crate::flow::export::Export;
 use crate::flow::stage::StageError;
+use crate::kernel::Kernel;
 use crate::plane::PlaneWriter;
-use crate::port::Role;
 use crate::share::Share;
 use agent::Shared;
 use api::address::Address;
@@ -34,9 +35,7 @@ use api::limits::{self, Guard, raise_descriptors};
 use api::tls::{Tls, TlsError};
 use config::{AccessLists, Config};
 use fib::replica::{Limits, ReadError, Replica};
-use netio::backend::af_packet::{AfPacket, Options};
-use netio::backend::af_xdp::{self, AfXdp};
-use netio::{Device, NetError};
+use netio::NetError;
 use saved::{SavedImage, Saver};
 use std::collections::HashMap;
 use std::fs::File;
@@ -143,7 +142,7 @@ impl Switch {
             Gate::new(tls.clone(), config.insecure, guard, Some(Box::new(move |attempt| witness.attempt(attempt))));
         let flows = start_flows(&config)?;
         let lists = tokio::task::block_in_place(|| config.access_lists()).map_err(StartError::Config)?;
-        let (plane, replica, directory) =
+        let Started { plane, replica, directory, kernel } =
             tokio::task::block_in_place(|| start_plane(&config, &lists, flows.as_ref(), &saved, image))?;
         let (plane, shared, saver) = (Arc::new(plane), Shared::new(replica), Saver::new(saved));
 
@@ -193,7 +192,7 @@ impl Switch {
             }
             None => None,
         };
-        tokio::spawn(watch_ports(config.name.clone(), Arc::downgrade(&plane)));
+        tokio::spawn(watch_ports(config.name.clone(), Arc::downgrade(&plane), kernel));
         tokio::spawn(watch_lists(config.name.clone(), lists.values().map(Arc::downgrade).collect()));
         let saving = tokio::spawn(saver.clone().run(Arc::clone(&shared), shared.changes()));
         let received = Arc::downgrade(&shared);
@@ -246,7 +245,12 @@ impl Switch {
 }
 
 /// Workers, what a controller changes, and what look-ups are answered from.
-type Started = (Dataplane, Replica<PlaneWriter>, Option<Arc<Directory>>);
+struct Started {
+    plane: Dataplane,
+    replica: Replica<PlaneWriter>,
+    directory: Option<Arc<Directory>>,
+    kernel: Option<Arc<Kernel>>,
+}
 
 /// What tracks connections, if anything is to.
 fn start_flows(config: &Config) -> Result<Option<Flows>, StartError> {
@@ -263,7 +267,7 @@ fn start_plane(
     image: Option<File>,
 ) -> Result<Started, StartError> {
     let switch = &config.name;
-    let ports = open_ports(config, lists)?;
+    let (ports, kernel) = ports::open(config, lists)?;
     let longest = ports.iter().flat_map(|port| &port.devices).map(|device| device.max_frame() + VLAN_TAG_BYTES).max();
     let settings = dataplane::Settings {
         workers: config.workers,
@@ -271,6 +275,7 @@ fn start_plane(
         aliens: config.aliens().map_err(StartError::Config)?,
         flows: flows.cloned(),
         gateway: config.gateway_settings().map_err(StartError::Config)?,
+        kernel: kernel.clone(),
         max_frame: longest.unwrap_or(0).clamp(BUFFER_BYTES, LONGEST_FRAME),
         ..dataplane::Settings::default()
     };
@@ -282,12 +287,12 @@ fn start_plane(
     let limits = Limits { max_table_bytes: config.max_table_bytes, ..Limits::default() };
     let Some(mut image) = image else {
         tracing::info!(switch, "no saved image; all frames are dropped until a controller answers");
-        return Ok((plane, Replica::new(limits, writer), directory));
+        return Ok(Started { plane, replica: Replica::new(limits, writer), directory, kernel });
     };
     match Replica::read(limits, writer, &mut image) {
         Ok(replica) => {
             tracing::info!(switch, version = replica.change(), "serving the saved image");
-            Ok((plane, replica, directory))
+            Ok(Started { plane, replica, directory, kernel })
         }
         Err(ReadError::Read(source)) => Err(StartError::State { path: saved.path(), source }),
         Err(error) => {
@@ -299,56 +304,6 @@ fn start_plane(
             start_plane(config, lists, flows, saved, None)
         }
     }
-}
-
-fn open_ports(config: &Config, lists: &AccessLists) -> Result<Vec<PortSpec>, NetError> {
-    let mut ports = Vec::with_capacity(config.ports.len());
-    for port in &config.ports {
-        let (devices, driver) = open_devices(config, port)?;
-        let role = match port.role {
-            config::Role::Host => Role::Host,
-            config::Role::Trunk => Role::Trunk,
-            config::Role::Outside => Role::Outside,
-        };
-        let acl = port.acl.as_deref().and_then(|path| lists.get(path).cloned());
-        ports.push(PortSpec { id: port.id, role, acl, check_source: config.check_source_at(port), driver, devices });
-    }
-    if let Err(error) = check_mtus(&ports) {
-        tracing::warn!(switch = config.name, "long frames will be dropped: {error}");
-    }
-    Ok(ports)
-}
-
-/// A device for each worker of a port, and how its frames come.
-fn open_devices(config: &Config, port: &config::Port) -> Result<(Vec<Box<dyn Device>>, String), NetError> {
-    fn boxed<D: Device + 'static>(members: Vec<D>) -> Vec<Box<dyn Device>> {
-        members.into_iter().map(|member| Box::new(member) as Box<dyn Device>).collect()
-    }
-    // A worker finds it missing, `watch_ports` says so, and the worker brings it up when it is there.
-    let (device, workers) = (&port.device, config.workers);
-    let mut driver = "af_packet".to_owned();
-    if port.driver.unwrap_or(config.driver) == config::Driver::AfXdp {
-        let options = af_xdp::Options::default();
-        match AfXdp::open_group(device, &options, workers) {
-            Ok(members) => {
-                let mode = members.iter().find_map(AfXdp::mode).unwrap_or_default();
-                return Ok((boxed(members), format!("af_xdp, {mode}")));
-            }
-            Err(error) if error.is_transient() => {
-                return Ok((boxed(AfXdp::absent_group(device, &options, workers)), "af_xdp".to_owned()));
-            }
-            Err(error) => {
-                tracing::warn!(switch = config.name, port = %port.id, "af_xdp cannot be used, af_packet is: {error}");
-                driver += &format!(", because af_xdp cannot be used: {error}");
-            }
-        }
-    }
-    let options = Options::default();
-    let members = match AfPacket::open_group(device, &options, workers) {
-        Err(error) if error.is_transient() => AfPacket::absent_group(device, &options, workers),
-        opened => opened?,
-    };
-    Ok((boxed(members), driver))
 }
 
 /// Reads access lists again that change, as long as there are any.
@@ -376,7 +331,7 @@ async fn watch_lists(switch: String, lists: Vec<Weak<AccessList>>) {
 
 /// Logs ports that are missing, go down and come back, as long as the plane is there (the workers count and revive them
 /// themselves), and workers that end.
-async fn watch_ports(switch: String, plane: Weak<Dataplane>) {
+async fn watch_ports(switch: String, plane: Weak<Dataplane>, kernel: Option<Arc<Kernel>>) {
     let (mut was_up, mut were_running) = (HashMap::new(), 0);
     let mut tick = tokio::time::interval(WATCH_EVERY);
     loop {
@@ -387,6 +342,9 @@ async fn watch_ports(switch: String, plane: Weak<Dataplane>) {
             tracing::error!(switch, running, "a worker thread has ended and its frames are lost; restart the switch");
         }
         for PortStatus { id, device, up, last_error, .. } in plane.status().ports {
+            if let Some(kernel) = &kernel {
+                kernel.set_up(id, up);
+            }
             match (was_up.insert(id, up).unwrap_or(true), up) {
                 (true, false) => {
                     let error = last_error.unwrap_or_default();

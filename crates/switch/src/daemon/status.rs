@@ -8,6 +8,7 @@ use crate::directory::{Directory, DirectoryCounts};
 use crate::flow::Flows;
 use crate::flow::balance::{Member, endpoint_text};
 use crate::flow::state::protocol_name;
+use crate::kernel::KernelStatus;
 use crate::plane::PlaneWriter;
 use api::audit::Audit;
 use api::gate::Gate;
@@ -154,6 +155,9 @@ impl StatusSource for Page {
                 "dropped": plane.total.dropped_total(),
             });
             status["drops"] = Value::Object(drops.collect());
+            if let Some(KernelStatus { memory, error, forwarded }) = plane.kernel {
+                status["kernel"] = json!({"table": memory, "forwarded": forwarded, "error": error});
+            }
             status["ports"] = plane.ports.iter().map(|port| port_json(port, kind)).collect();
         }
         status.to_string()
@@ -209,6 +213,11 @@ impl StatusSource for Page {
         text.counter("fibula_frames_originated_total", "A gateway's questions for its neighbours.", originated);
         let aliens = plain(plane.total.aliens);
         text.counter("fibula_frames_aliens_total", "Frames to unknown names that were sent all the same.", aliens);
+        if let Some(KernelStatus { memory, forwarded, .. }) = &plane.kernel {
+            let is_on = plain(memory.is_some().into());
+            text.gauge("fibula_kernel_forwarding", "1: the kernel forwards between trunks by the table.", is_on);
+            text.counter("fibula_kernel_frames_total", "Frames forwarded in the kernel.", plain(*forwarded));
+        }
         let drops = plane.total.drops().map(|(why, n)| (format!("reason=\"{}\"", why.name()), n));
         text.counter("fibula_frames_dropped_total", "Frames dropped, by reason.", drops);
         let label = |port: &PortStatus| format!("port=\"{}\",device=\"{}\"", port.id, port.device);

@@ -2,6 +2,7 @@
 
 use super::PATIENCE;
 use netio::backend::af_packet::{AfPacket, Options, disable_offloads};
+use netio::backend::af_xdp::{self, AfXdp};
 use netio::testkit::enter_namespace;
 use netio::{Burst, Device, Packet, Pool};
 use std::path::Path;
@@ -70,12 +71,17 @@ pub fn open(name: &str) -> AfPacket {
     AfPacket::open(name, &Options { ring_frames: 256, ..Options::default() }).unwrap()
 }
 
-pub fn send(device: &mut AfPacket, frame: &[u8]) {
+/// With a program at the interface, without which a veth takes nothing that the kernel redirects there.
+pub fn open_af_xdp(name: &str) -> AfXdp {
+    AfXdp::open(name, &af_xdp::Options { ring_frames: 256, ..af_xdp::Options::default() }).unwrap()
+}
+
+pub fn send(device: &mut impl Device, frame: &[u8]) {
     let mut burst = Burst::from_iter([Packet::from_frame(frame)]);
     assert_eq!(device.tx_burst(&mut Pool::new(0, 2048), &mut burst).unwrap(), 1);
 }
 
-pub fn receive(device: &mut AfPacket) -> Vec<u8> {
+pub fn receive(device: &mut impl Device) -> Vec<u8> {
     let (mut pool, mut burst, began) = (Pool::new(1, 2048), Burst::new(), Instant::now());
     while device.rx_burst(&mut pool, &mut burst).unwrap() == 0 {
         assert!(began.elapsed() < PATIENCE, "no frame after {PATIENCE:?}");

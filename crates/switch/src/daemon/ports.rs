@@ -1,0 +1,91 @@
+//! Opens the ports of a switch by their drivers. One that cannot be used gives way to another by name, with the reason.
+
+use super::config::{self, AccessLists, Config, Driver};
+use crate::dataplane::{PortSpec, check_mtus};
+use crate::kernel::{Kernel, Memory};
+use crate::port::Role;
+use netio::backend::af_packet::{self, AfPacket};
+use netio::backend::af_xdp::{self, AfXdp, Ahead};
+use netio::{Device, NetError};
+use std::sync::Arc;
+
+/// A device for each worker of a port, and how its frames come.
+type Opened = (Vec<Box<dyn Device>>, String);
+
+/// The ports, and what forwards between trunks in the kernel, if anything is to.
+pub(super) fn open(config: &Config, lists: &AccessLists) -> Result<(Vec<PortSpec>, Option<Arc<Kernel>>), NetError> {
+    let trunks = config.kernel_ports();
+    let kernel = if trunks.is_empty() {
+        None
+    } else {
+        Some(Kernel::new(trunks, Memory::Best).map_err(|error| error.to_string()))
+    };
+    let mut ports = Vec::with_capacity(config.ports.len());
+    for port in &config.ports {
+        let (devices, driver) = open_devices(config, port, kernel.as_ref())?;
+        let role = match port.role {
+            config::Role::Host => Role::Host,
+            config::Role::Trunk => Role::Trunk,
+            config::Role::Outside => Role::Outside,
+        };
+        let acl = port.acl.as_deref().and_then(|path| lists.get(path).cloned());
+        ports.push(PortSpec { id: port.id, role, acl, check_source: config.check_source_at(port), driver, devices });
+    }
+    if let Err(error) = check_mtus(&ports) {
+        tracing::warn!(switch = config.name, "long frames will be dropped: {error}");
+    }
+    Ok((ports, kernel.and_then(Result::ok)))
+}
+
+fn open_devices(
+    config: &Config,
+    port: &config::Port,
+    kernel: Option<&Result<Arc<Kernel>, String>>,
+) -> Result<Opened, NetError> {
+    let fallen = |from: &str, to: &str, why: &str| {
+        tracing::warn!(switch = config.name, port = %port.id, "{from} cannot be used, {to} is: {why}");
+        format!(", because {from} cannot be used: {why}")
+    };
+    let (mut ahead, mut reason) = (None, String::new());
+    if config.driver_of(port) == Driver::Xdp && port.role == config::Role::Trunk {
+        match kernel {
+            Some(Ok(kernel)) => ahead = kernel.place(port.id).map(|place| place as Arc<dyn Ahead>),
+            Some(Err(error)) => reason = fallen("xdp", "af_xdp", error),
+            None => reason = fallen("xdp", "af_xdp", "the workers track connections, so they must see every frame"),
+        }
+    }
+    let in_kernel = ahead.is_some();
+    if config.driver_of(port) != Driver::AfPacket {
+        let options = af_xdp::Options { ahead, ..af_xdp::Options::default() };
+        let name = if in_kernel { "xdp" } else { "af_xdp" };
+        match open_af_xdp(config, &port.device, &options) {
+            Ok((devices, mode)) => return Ok((devices, format!("{name}{mode}{reason}"))),
+            Err(error) => reason = fallen(name, "af_packet", &error.to_string()),
+        }
+    }
+    let options = af_packet::Options::default();
+    // A worker finds it missing, `watch_ports` says so, and the worker brings it up when it is there.
+    let members = match AfPacket::open_group(&port.device, &options, config.workers) {
+        Err(error) if error.is_transient() => AfPacket::absent_group(&port.device, &options, config.workers),
+        opened => opened?,
+    };
+    Ok((boxed(members), format!("af_packet{reason}")))
+}
+
+/// The devices, and how frames come, after a comma; nothing for an interface that is not there yet.
+fn open_af_xdp(config: &Config, device: &str, options: &af_xdp::Options) -> Result<Opened, NetError> {
+    match AfXdp::open_group(device, options, config.workers) {
+        Ok(members) => {
+            let mode = members.iter().find_map(AfXdp::mode).unwrap_or_default();
+            Ok((boxed(members), format!(", {mode}")))
+        }
+        Err(error) if error.is_transient() => {
+            Ok((boxed(AfXdp::absent_group(device, options, config.workers)), String::new()))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn boxed<D: Device + 'static>(members: Vec<D>) -> Vec<Box<dyn Device>> {
+    members.into_iter().map(|member| Box::new(member) as Box<dyn Device>).collect()
+}

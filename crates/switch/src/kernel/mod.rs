@@ -1,0 +1,441 @@
+//! The kernel half of a switch: a program before the sockets of trunks that forwards frames to other trunks by the switch's
+//! own table. What it does not decide comes to the workers, as with AF_XDP: `forward.bpf.c`.
+//!
+//! ```text
+//!  replica ─► table in an arena of BPF ◄─ workers
+//!                     ▲
+//!  trunk ─► program ──┴─► lead of the value ─► devmap ─► another trunk
+//!              └─► AF_XDP ─► worker
+//! ```
+//! **One table.** The arena of the table is memory that the kernel shares with this process: a BPF arena, or, before Linux
+//! 6.9, the one value of an array. The writer treats the program as every reader outside
+//! (`docs/formats/table-in-memory.md`): it waits for none, and the program notices that it was overtaken. After four
+//! attempts a frame goes to the workers.
+//!
+//! **When the table is another**, maps and programs are made anew, and each trunk's link takes the new program by one system
+//! call. Until a table can be read in the kernel, trunks forward as with AF_XDP; [`Kernel::status`] says why.
+//!
+//! Names: MAC addresses and IPv4 addresses, hashed by muladd. Designs: those that other programs can read. Without connection
+//! tracking, which must see every frame.
+
+use fib::action::{Action, PortId};
+use fib::designs::{Spec, Table};
+use fib::name::NameKind;
+use lookup::base::arena::Arena;
+use lookup::base::root::Form;
+use lookup::base::shown;
+use lookup::traits::ShareError;
+use netio::DeviceSnapshot;
+use netio::backend::af_xdp::{Ahead, Attached};
+use netio::bpf::{Map, Program, Words};
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+/// The program for each kind of memory, made by scripts/kernel-program.
+const IN_ARENA: &[u8] = include_bytes!("forward-arena.bpf");
+const IN_ARRAY: &[u8] = include_bytes!("forward-array.bpf");
+
+/// Values that a table can have.
+const VALUES: u32 = 1 << 16;
+/// Most bytes of an arena, less than the 4 GiB that the kernel can have.
+const MOST_OF_ARENA: usize = (4 << 30) - (2 << 20);
+/// Bytes of an array, whose memory is taken at once: at least, and at most, which the verifier sets.
+const LEAST_OF_ARRAY: usize = 16 << 20;
+const MOST_OF_ARRAY: usize = 512 << 20;
+
+/// Words of what is counted of a trunk.
+const COUNTS: usize = 4;
+
+/// What a program takes for constants: `struct settings` of `forward.bpf.c`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Settings {
+    a: [u64; 2],
+    addend: u64,
+    per_word: u64,
+    /// The address of the arena, or the mask of an array's words.
+    place: u64,
+    is_line: u32,
+    value_bits: u32,
+    cell_bits: u32,
+    cells_a_word: u32,
+    parts: u32,
+    starts: [u16; 6],
+    kind: u32,
+    slot: u32,
+}
+
+const SETTINGS_BYTES: usize = size_of::<Settings>();
+
+impl Settings {
+    fn bytes(&self) -> [u8; SETTINGS_BYTES] {
+        let mut bytes = Vec::with_capacity(SETTINGS_BYTES);
+        for word in [self.a[0], self.a[1], self.addend, self.per_word, self.place] {
+            bytes.extend(word.to_ne_bytes());
+        }
+        for half in [self.is_line, self.value_bits, self.cell_bits, self.cells_a_word, self.parts] {
+            bytes.extend(half.to_ne_bytes());
+        }
+        self.starts.iter().for_each(|start| bytes.extend(start.to_ne_bytes()));
+        bytes.extend(self.kind.to_ne_bytes());
+        bytes.extend(self.slot.to_ne_bytes());
+        bytes.try_into().expect("the fields leave no gap")
+    }
+
+    /// What follows from the form of a table, as in `fibula.h`.
+    fn with_form(mut self, form: Form) -> Self {
+        let Form { structure, value_bits, fingerprint_bits, cells_of_name } = form;
+        let cell_bits = u32::from(value_bits) + u32::from(fingerprint_bits);
+        (self.is_line, self.value_bits, self.cell_bits) = ((structure == 1).into(), value_bits.into(), cell_bits);
+        (self.cells_a_word, self.parts) = (64 / cell_bits, cells_of_name.into());
+        self.per_word = (1 << 37) / u64::from(self.cells_a_word) + 1;
+        if structure == 1 {
+            // The header takes the first slots of a bucket.
+            let first = 16_u32.div_ceil(value_bits.into());
+            let words = if value_bits <= 8 { 8 } else { 16 };
+            let n = words * self.cells_a_word - first;
+            for (j, start) in (0..=self.parts).zip(&mut self.starts) {
+                *start = (first + n * j / self.parts) as u16;
+            }
+        }
+        self
+    }
+}
+
+/// Why the kernel does not forward.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum KernelError {
+    /// The kernel has no such maps for this process.
+    #[error(
+        "the kernel makes no maps for a program: {0}; run as root or with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON, on Linux 5.9 or later"
+    )]
+    Maps(#[source] io::Error),
+    /// The table cannot be where programs read it.
+    #[error("design {design}: {source}")]
+    Table {
+        /// Its design.
+        design: &'static str,
+        /// Why.
+        source: ShareError,
+    },
+    /// The program does not read such names.
+    #[error(
+        "the program in the kernel reads mac and ipv4 names with --hash muladd, and these are {kind} with {family}"
+    )]
+    Names {
+        /// The kind of the names.
+        kind: NameKind,
+        /// How they are hashed.
+        family: String,
+    },
+    /// The program is refused.
+    #[error("the kernel does not load the program for port {port}: {source}")]
+    Program {
+        /// The trunk.
+        port: PortId,
+        /// Why.
+        source: netio::bpf::LoadError,
+    },
+    /// The program is not attached.
+    #[error("the program cannot be attached at port {port}: {source}")]
+    Attach {
+        /// The trunk.
+        port: PortId,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// Where the kernel finds a table.
+#[derive(Debug)]
+struct InKernel {
+    memory: Map,
+    is_arena: bool,
+    leads: Map,
+    leads_words: Words,
+    settings: [u8; SETTINGS_BYTES],
+}
+
+/// A trunk whose frames the kernel may forward.
+#[derive(Debug)]
+struct Trunk {
+    id: PortId,
+    attached: Weak<Attached>,
+    /// What is attached there, unless everything is handed on.
+    program: Option<Program>,
+    /// Whether frames may be sent there.
+    is_up: bool,
+}
+
+#[derive(Debug)]
+struct State {
+    /// By slot.
+    trunks: Vec<Trunk>,
+    table: Option<InKernel>,
+    error: Option<String>,
+}
+
+/// Where a table may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Memory {
+    /// In an arena where the kernel has them, otherwise in an array.
+    Best,
+    /// In an array, as before Linux 6.9.
+    Array,
+}
+
+/// The kernel half of one switch. See the module.
+#[derive(Debug)]
+pub struct Kernel {
+    memory: Memory,
+    /// Instead of the program for the memory.
+    program: Option<Vec<u8>>,
+    /// The trunks, by slot.
+    ports: Vec<PortId>,
+    counts: Map,
+    interfaces: Map,
+    state: Mutex<State>,
+}
+
+/// How it goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KernelStatus {
+    /// Where the table is: `arena` or `array`. None if the kernel does not forward.
+    pub memory: Option<&'static str>,
+    /// Why it does not, if there is a reason other than that there is no table yet.
+    pub error: Option<String>,
+    /// Frames that it sent from trunk to trunk.
+    pub forwarded: u64,
+}
+
+/// The place of a trunk in a [`Kernel`], which its device tells when its interface is there.
+#[derive(Debug)]
+pub struct Place {
+    kernel: Arc<Kernel>,
+    slot: u32,
+}
+
+impl Ahead for Place {
+    fn attached(&self, to: &Arc<Attached>) {
+        self.kernel.attached(self.slot, to);
+    }
+}
+
+impl Kernel {
+    /// For these trunks; none of them is there yet.
+    /// # Errors
+    /// [`KernelError::Maps`].
+    pub fn new(ports: Vec<PortId>, memory: Memory) -> Result<Arc<Self>, KernelError> {
+        Self::with_program(ports, memory, None)
+    }
+
+    /// As [`Kernel::new`], with another program, as `scripts/kernel-program` makes it: for tests of tests.
+    /// # Errors
+    /// [`KernelError::Maps`].
+    pub fn with_program(
+        ports: Vec<PortId>,
+        memory: Memory,
+        program: Option<Vec<u8>>,
+    ) -> Result<Arc<Self>, KernelError> {
+        let n = ports.len() as u32;
+        let trunks = ports.iter().map(|&id| Trunk { id, attached: Weak::new(), program: None, is_up: true }).collect();
+        Ok(Arc::new(Self {
+            memory,
+            program,
+            ports,
+            counts: Map::per_cpu(COUNTS * 8, n).map_err(KernelError::Maps)?,
+            interfaces: Map::interfaces(n).map_err(KernelError::Maps)?,
+            state: Mutex::new(State { trunks, table: None, error: None }),
+        }))
+    }
+
+    /// What a trunk's device is opened with. None for another port.
+    pub fn place(self: &Arc<Self>, id: PortId) -> Option<Arc<Place>> {
+        let slot = self.slot(id)?;
+        Some(Arc::new(Place { kernel: self.clone(), slot }))
+    }
+
+    fn slot(&self, id: PortId) -> Option<u32> {
+        self.ports.iter().position(|&port| port == id).map(|slot| slot as u32)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn attached(&self, slot: u32, to: &Arc<Attached>) {
+        let mut state = self.state();
+        let trunk = &mut state.trunks[slot as usize];
+        trunk.attached = Arc::downgrade(to);
+        if trunk.is_up
+            && let Err(error) = self.interfaces.set(slot, &to.ifindex().to_ne_bytes())
+        {
+            tracing::warn!(port = %trunk.id, "the kernel sends no frames to this port, the workers do: {error}");
+        }
+        let loaded = state.table.as_ref().map(|table| self.load(table, slot, to)).transpose();
+        match loaded {
+            Ok(program) => state.trunks[slot as usize].program = program,
+            Err(error) => state.failed(&error),
+        }
+    }
+
+    /// Has the kernel send frames to a trunk, or not while it is down: then the workers count them.
+    pub fn set_up(&self, id: PortId, is_up: bool) {
+        let Some(slot) = self.slot(id) else { return };
+        let mut state = self.state();
+        let trunk = &mut state.trunks[slot as usize];
+        if std::mem::replace(&mut trunk.is_up, is_up) == is_up {
+            return;
+        }
+        let done = match trunk.attached.upgrade().filter(|_| is_up) {
+            Some(attached) => self.interfaces.set(slot, &attached.ifindex().to_ne_bytes()),
+            None => self.interfaces.remove(slot),
+        };
+        if let Err(error) = done {
+            tracing::warn!(port = %id, is_up, "the kernel was not told of the port: {error}");
+        }
+    }
+
+    /// Moves a table that has no reader yet to where the kernel reads it, and has it forward by it. What goes wrong is
+    /// logged, and said by the status; the workers forward then.
+    pub fn show(&self, spec: &Spec, actions: &[Action], fib: &mut dyn Table) {
+        let mut state = self.state();
+        let shown = self.move_table(spec, actions, fib).and_then(|table| {
+            for (slot, trunk) in (0..).zip(&mut state.trunks) {
+                if let Some(attached) = trunk.attached.upgrade() {
+                    trunk.program = Some(self.load(&table, slot, &attached)?);
+                }
+            }
+            Ok(table)
+        });
+        match shown {
+            // The table of before is freed: no program reads it any more.
+            Ok(table) => (state.table, state.error) = (Some(table), None),
+            Err(error) => state.failed(&error),
+        }
+    }
+
+    /// The actions of the table changed.
+    pub fn show_actions(&self, actions: &[Action]) {
+        if let Some(table) = &self.state().table {
+            self.lead(&table.leads_words, actions);
+        }
+    }
+
+    fn move_table(&self, spec: &Spec, actions: &[Action], fib: &mut dyn Table) -> Result<InKernel, KernelError> {
+        let names = match spec.kind {
+            NameKind::Mac => Some((1, 6)),
+            NameKind::Ipv4 => Some((2, 4)),
+            _ => None,
+        };
+        let constants = names.and_then(|(kind, len)| Some((kind, spec.hasher().constants(len)?)));
+        let Some((kind, [low, high, addend])) = constants else {
+            return Err(KernelError::Names { kind: spec.kind, family: spec.family.to_string() });
+        };
+        let failed = |source| KernelError::Table { design: spec.design.name, source };
+        let writer = shown::this_process().map_err(|error| failed(error.into()))?;
+        let bytes = fib.size_bits().div_ceil(8) as usize;
+        let mut memory = None;
+        let form = fib.share(spec, writer, &mut |most| {
+            let (map, bytes, is_arena) = make_memory(self.memory, most, bytes)?;
+            let arena = Arena::on_memory(map.file()?, bytes)?;
+            let place = if is_arena { arena.base().addr() } else { bytes / 8 - 1 };
+            memory = Some((map, is_arena, place as u64));
+            Ok(arena)
+        });
+        let form = form.map_err(failed)?;
+        let (memory, is_arena, place) = memory.expect("the table was moved");
+        let leads = Map::array(8, VALUES).map_err(KernelError::Maps)?;
+        let leads_words = leads.words().map_err(KernelError::Maps)?;
+        self.lead(&leads_words, actions);
+        let settings = Settings { a: [low, high], addend, place, kind, ..Settings::default() }.with_form(form);
+        Ok(InKernel { memory, is_arena, leads, leads_words, settings: settings.bytes() })
+    }
+
+    /// Says where values lead.
+    fn lead(&self, leads: &Words, actions: &[Action]) {
+        let lead = |action: &Action| match action {
+            Action::Port(id) => self.slot(*id).map_or(0, |slot| u64::from(slot) + 1),
+            Action::Drop | Action::Local | Action::Tunnel { .. } | Action::Punt => 0,
+        };
+        let of_actions = actions.iter().map(lead).chain(std::iter::repeat(0));
+        leads.iter().zip(of_actions).for_each(|(word, lead)| word.store(lead, Ordering::Relaxed));
+    }
+
+    /// Loads the program of a trunk, and attaches it in the place of the one before.
+    fn load(&self, table: &InKernel, slot: u32, to: &Attached) -> Result<Program, KernelError> {
+        let port = self.ports[slot as usize];
+        let mut settings = table.settings;
+        settings[SETTINGS_BYTES - 4..].copy_from_slice(&slot.to_ne_bytes());
+        let settings = Map::constant(&settings).map_err(KernelError::Maps)?;
+        // In the order of scripts/kernel-program.
+        let maps = [&table.memory, &table.leads, &self.counts, &self.interfaces, to.sockets(), &settings];
+        let program = self.program.as_deref().unwrap_or(if table.is_arena { IN_ARENA } else { IN_ARRAY });
+        let program = Program::load(program, &maps.map(|map| map.as_fd()))
+            .map_err(|source| KernelError::Program { port, source })?;
+        to.replace(Some(&program)).map_err(|source| KernelError::Attach { port, source })?;
+        Ok(program)
+    }
+
+    /// Runs the program of a trunk over a frame `repeat` times, as if it had come there each time: the last verdict, the
+    /// frame afterwards, and nanoseconds a run. Frames are counted, and not sent. None if there is no program.
+    /// # Errors
+    /// The error of the operating system.
+    pub fn try_frame(&self, id: PortId, frame: &[u8], repeat: u32) -> io::Result<Option<(u32, Vec<u8>, u32)>> {
+        let state = self.state();
+        let program = state.trunks.iter().find(|trunk| trunk.id == id).and_then(|trunk| trunk.program.as_ref());
+        program.map(|program| program.run(frame, repeat)).transpose()
+    }
+
+    /// How it goes.
+    pub fn status(&self) -> KernelStatus {
+        let received = |id: &PortId| self.counters(*id).map_or(0, |counts| counts.rx_frames);
+        let forwarded = self.ports.iter().map(received).sum();
+        let state = self.state();
+        let memory = state.table.as_ref().map(|table| if table.is_arena { "arena" } else { "array" });
+        KernelStatus { memory, error: state.error.clone(), forwarded }
+    }
+
+    /// What it received from a trunk and sent to it. None for another port.
+    pub fn counters(&self, id: PortId) -> Option<DeviceSnapshot> {
+        let words = self.counts.words_of_cpus(self.slot(id)?).unwrap_or_default();
+        let sum = |at: usize| words.iter().skip(at).step_by(COUNTS).sum();
+        Some(DeviceSnapshot {
+            rx_frames: sum(0),
+            rx_bytes: sum(1),
+            tx_frames: sum(2),
+            tx_bytes: sum(3),
+            ..DeviceSnapshot::default()
+        })
+    }
+}
+
+impl State {
+    /// No trunk goes on by a table of before.
+    fn failed(&mut self, error: &KernelError) {
+        tracing::warn!("the kernel does not forward, the workers do: {error}");
+        for trunk in &mut self.trunks {
+            trunk.program = None;
+            if let Some(Err(error)) = trunk.attached.upgrade().map(|attached| attached.replace(None)) {
+                tracing::error!(port = %trunk.id, "frames may be forwarded by an old table: {error}; restart the switch");
+            }
+        }
+        (self.table, self.error) = (None, Some(error.to_string()));
+    }
+}
+
+/// Memory for a table that takes `bytes` now and `most` at any time.
+fn make_memory(memory: Memory, most: usize, bytes: usize) -> io::Result<(Map, usize, bool)> {
+    let in_arena = most.min(MOST_OF_ARENA).next_multiple_of(4096);
+    if memory == Memory::Best
+        && let Ok(map) = Map::arena(in_arena)
+    {
+        return Ok((map, in_arena, true));
+    }
+    // A power of two, so that a mask keeps what is read inside.
+    let in_array = (4 * bytes).min(most).clamp(LEAST_OF_ARRAY, MOST_OF_ARRAY).next_power_of_two();
+    Ok((Map::array(in_array, 1)?, in_array, false))
+}
