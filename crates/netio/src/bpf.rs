@@ -25,6 +25,7 @@ const MAP_FREEZE: c_int = 22;
 const LINK_CREATE: c_int = 28;
 const LINK_UPDATE: c_int = 29;
 
+const HASH: u32 = 1;
 const ARRAY: u32 = 2;
 const PER_CPU_ARRAY: u32 = 6;
 const DEVMAP: u32 = 14;
@@ -156,7 +157,10 @@ fn name_of(name: &str) -> [u8; 16] {
     bytes
 }
 
-/// A map with keys of 32 bits.
+/// Frames of a test go on as if an interface had received them.
+const LIVE: u32 = 1 << 1;
+
+/// A map with keys of 32 bits, unless it is a [hash](Map::hash).
 #[derive(Debug)]
 pub struct Map {
     fd: OwnedFd,
@@ -167,7 +171,11 @@ pub struct Map {
 impl Map {
     fn new(map_type: u32, value_bytes: usize, entries: u32, flags: u32) -> io::Result<Self> {
         let value_size = u32::try_from(value_bytes).map_err(|_| io::ErrorKind::InvalidInput)?;
-        let key_size = if map_type == ARENA { 0 } else { 4 };
+        let key_size = match map_type {
+            ARENA => 0,
+            HASH => 8,
+            _ => 4,
+        };
         let name = name_of("fibula");
         let mut attributes =
             MapCreate { map_type, key_size, value_size, max_entries: entries, flags, name, ..MapCreate::default() };
@@ -224,6 +232,23 @@ impl Map {
         Self::new(ARENA, 0, pages, FLAG_MAPPABLE)
     }
 
+    /// A hash map with keys of 64 bits.
+    /// # Errors
+    /// As for [`Map::array`].
+    pub fn hash(value_bytes: usize, entries: u32) -> io::Result<Self> {
+        Self::new(HASH, value_bytes, entries, 0)
+    }
+
+    /// As [`Map::set`], in a [hash](Map::hash).
+    /// # Errors
+    /// The error of the operating system.
+    /// # Panics
+    /// If the value has another size.
+    pub fn set_hashed(&self, key: u64, value: &[u8]) -> io::Result<()> {
+        assert_eq!(value.len(), self.value_bytes, "the value of a map");
+        self.element(MAP_UPDATE, (&raw const key).addr(), value.as_ptr().addr()).map(drop)
+    }
+
     /// Puts a value, of the size of values.
     /// # Errors
     /// The error of the operating system.
@@ -231,15 +256,14 @@ impl Map {
     /// If the value has another size.
     pub fn set(&self, key: u32, value: &[u8]) -> io::Result<()> {
         assert_eq!(value.len(), self.value_bytes, "the value of a map");
-        let value = value.as_ptr().addr() as u64;
-        self.element(MAP_UPDATE, key, value).map(drop)
+        self.element(MAP_UPDATE, (&raw const key).addr(), value.as_ptr().addr()).map(drop)
     }
 
     /// Removes a value, if it is there.
     /// # Errors
     /// The error of the operating system.
     pub fn remove(&self, key: u32) -> io::Result<()> {
-        match self.element(MAP_DELETE, key, 0) {
+        match self.element(MAP_DELETE, (&raw const key).addr(), 0) {
             Err(error) if error.raw_os_error() != Some(libc::ENOENT) => Err(error),
             _ => Ok(()),
         }
@@ -250,15 +274,15 @@ impl Map {
     /// The error of the operating system.
     pub fn words_of_cpus(&self, key: u32) -> io::Result<Vec<u64>> {
         let mut words = vec![0; self.value_bytes.div_ceil(8) * possible_cpus()?];
-        let value = words.as_mut_ptr().addr() as u64;
-        self.element(MAP_LOOKUP, key, value)?;
+        self.element(MAP_LOOKUP, (&raw const key).addr(), words.as_mut_ptr().addr())?;
         Ok(words)
     }
 
-    fn element(&self, command: c_int, key: u32, value: u64) -> io::Result<c_int> {
-        let key = (&raw const key).addr() as u64;
-        let mut attributes = MapElement { map: self.fd.as_raw_fd() as u32, spare: 0, key, value, flags: 0 };
-        // SAFETY: these are its attributes; key and value are of the map's sizes and live until the call returns.
+    /// `key` and `value` are addresses, of bytes of the map's sizes.
+    fn element(&self, command: c_int, key: usize, value: usize) -> io::Result<c_int> {
+        let (map, key, value) = (self.fd.as_raw_fd() as u32, key as u64, value as u64);
+        let mut attributes = MapElement { map, spare: 0, key, value, flags: 0 };
+        // SAFETY: these are its attributes; the callers own key and value, which live until the call returns.
         unsafe { bpf(command, &mut attributes) }
     }
 
@@ -406,6 +430,25 @@ impl Program {
         unsafe { bpf(PROG_TEST_RUN, &mut attributes)? };
         out.truncate(attributes.data_size_out as usize);
         Ok((attributes.verdict, out, attributes.nanoseconds))
+    }
+}
+
+impl Program {
+    /// Runs it over `repeat` live frames, which go where it says. They begin as `frame`, or as another left them.
+    /// # Errors
+    /// The error of the operating system.
+    pub fn run_live(&self, frame: &[u8], repeat: u32) -> io::Result<()> {
+        let mut attributes = TestRun {
+            program: self.0.as_raw_fd() as u32,
+            data_size_in: frame.len() as u32,
+            data_in: frame.as_ptr().addr() as u64,
+            repeat,
+            flags: LIVE,
+            ..TestRun::default()
+        };
+        // SAFETY: these are its attributes; the frame lives until the call returns.
+        unsafe { bpf(PROG_TEST_RUN, &mut attributes)? };
+        Ok(())
     }
 }
 

@@ -17,6 +17,7 @@
 pub mod checksum;
 mod counters;
 mod device;
+pub mod namespace;
 mod packet;
 #[cfg(feature = "testkit")]
 pub mod testkit;

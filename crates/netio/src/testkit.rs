@@ -3,23 +3,11 @@
 //!
 //! A namespace belongs to the thread that made it, and ends with it, and with it every interface in it: there is nothing to
 //! clean up, even after a failure. To make one takes root, or the capability `CAP_SYS_ADMIN`.
-#![expect(unsafe_code, reason = "unshare(2) has no safe binding for one thread, nor has gettid(2)")]
 
+pub use crate::namespace::enter as enter_namespace;
 use libtest_mimic::{Arguments, Trial};
 use std::panic::resume_unwind;
 use std::process::ExitCode;
-
-/// Moves this thread into a network namespace of its own. Returns the thread's id, by which `ip` finds the namespace.
-/// # Errors
-/// Without the privilege.
-pub fn enter_namespace() -> std::io::Result<i32> {
-    // SAFETY: no pointers; only this thread changes its namespace.
-    match unsafe { libc::unshare(libc::CLONE_NEWNET) } {
-        // SAFETY: no arguments.
-        0 => Ok(unsafe { libc::gettid() }),
-        _ => Err(std::io::Error::last_os_error()),
-    }
-}
 
 /// Runs `test` in a network namespace of its own, which ends with its thread.
 /// # Panics

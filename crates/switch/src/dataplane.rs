@@ -80,9 +80,13 @@ pub struct PortSpec {
 impl PortSpec {
     /// A port for one worker, without an access list and a check of sources.
     pub fn new(id: u16, role: Role, device: impl Device + 'static) -> Self {
-        let devices: Vec<Box<dyn Device>> = vec![Box::new(device)];
+        Self::with(PortId(id), role, Box::new(device))
+    }
+
+    /// As [`PortSpec::new`], of any device.
+    pub fn with(id: PortId, role: Role, device: Box<dyn Device>) -> Self {
         let driver = "memory".to_owned();
-        Self { id: PortId(id), role, acl: None, check_source: CheckSource::Off, driver, devices }
+        Self { id, role, acl: None, check_source: CheckSource::Off, driver, devices: vec![device] }
     }
 }
 

@@ -14,6 +14,7 @@ pub mod processes;
 pub mod rules;
 pub mod spread;
 pub mod update;
+pub mod wires;
 
 use std::time::Duration;
 

@@ -14,7 +14,7 @@ use fibula_repro::bench::flow::{self, Part};
 use fibula_repro::bench::lookup::{self, Asked};
 use fibula_repro::bench::lpm::{self, Destinations};
 use fibula_repro::bench::rules::{self, Kind};
-use fibula_repro::bench::{Listener, Options, processes};
+use fibula_repro::bench::{Listener, Options, processes, wires};
 use fibula_repro::machine::Machine;
 use fibula_repro::names::NameSet;
 use fibula_repro::records::{self, RecordsError};
@@ -95,6 +95,10 @@ enum BenchCommand {
         /// Measure connection tracking instead, with so many open connections: 64K,1M
         #[arg(long, value_delimiter = ',', value_parser = parse_size, value_name = "N")]
         flow: Vec<u64>,
+        /// Measure one switch over wires instead, by each driver, against the same path without a lookup, a BPF hash map
+        /// and a bridge (root): xdp,redirect or all
+        #[arg(long, value_delimiter = ',', value_name = "NAME", conflicts_with_all = ["flow", "contestants"])]
+        driver: Vec<String>,
     },
     /// Measure what the documents quote, into a record in docs/benchmarks/records; goes on where it stopped
     Record {
@@ -422,7 +426,15 @@ impl BenchCommand {
             Self::Build(args) => {
                 (args, &[4 << 20], &fibula_repro::bench::build::CONTESTANTS, fibula_repro::bench::build::run)
             }
-            Self::Forward { args, flow } if !flow.is_empty() && !args.list => {
+            Self::Forward { args, driver, .. } if !driver.is_empty() => {
+                if args.list {
+                    return print_list(out, &wires::CONTESTANTS);
+                }
+                let contestants = if driver == ["all"] { Vec::new() } else { driver };
+                let options = Options { contestants, ..args.options(&[1 << 20]) };
+                return measured(out, |listener| wires::run(&options, listener));
+            }
+            Self::Forward { args, flow, .. } if !flow.is_empty() && !args.list => {
                 let options = args.options(&[1 << 20]);
                 return measured(out, |listener| {
                     fibula_repro::bench::forward::run_connections(&options, &flow, listener)
