@@ -6,6 +6,7 @@
 //! | [`backend::pcap`] | a capture file as input, another as output | one copy each way |
 //! | [`backend::af_packet`] | a Linux interface through a kernel ring | one copy each way, one system call per burst |
 //! | [`backend::af_xdp`] | a Linux interface before the kernel's stack | the same; without the kernel's own copy where the driver can |
+//! | `backend::dpdk` (feature `dpdk`) | any device of DPDK, polled | one copy each way, one call per burst |
 //!
 //! A frame lives in a [`Packet`], an owned buffer of fixed size. The buffers circulate: [`Device::rx_burst`] takes
 //! empty ones from the worker's [`Pool`] and hands out full ones, [`Device::tx_burst`] puts them back. Moving a frame

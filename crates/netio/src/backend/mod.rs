@@ -2,6 +2,8 @@
 
 pub mod af_packet;
 pub mod af_xdp;
+#[cfg(feature = "dpdk")]
+pub mod dpdk;
 mod interface;
 pub mod loopback;
 pub mod pcap;
