@@ -141,6 +141,22 @@ fn a_network_of_af_xdp_ports_is_as_sound() {
     assert_eq!(report["driver"], "af_xdp");
 }
 
+fn a_network_of_dpdk_ports_is_as_sound_where_dpdk_is_built_in() {
+    let _alone = alone();
+    let arguments =
+        ["--topology", "ring", "--switches", "4", "--seconds", "4", "--names", "1000", "--driver", "dpdk", "-j"];
+    if cfg!(feature = "dpdk") {
+        let report = report(&arguments);
+        assert_sound(&report, "namespaces", 1004);
+        assert_eq!(report["driver"], "dpdk");
+    } else {
+        let output = demo(&arguments);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert!(error.contains("`make dpdk` builds one"), "{error}");
+    }
+}
+
 fn egress_values_reach_the_same_hosts() {
     let _alone = alone();
     let arguments = ["--topology", "ring", "--switches", "3", "--hosts-per-switch", "2", "--names", "500"];
@@ -222,6 +238,7 @@ netio::tests! {
     namespaces: [
         four_switches_of_their_own_processes_misdeliver_nothing,
         a_network_of_af_xdp_ports_is_as_sound,
+        a_network_of_dpdk_ports_is_as_sound_where_dpdk_is_built_in,
         egress_values_reach_the_same_hosts,
         networks_of_other_designs_are_as_sound,
         ctrl_c_leaves_no_namespace_process_or_file,

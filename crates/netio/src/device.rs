@@ -55,6 +55,12 @@ pub enum NetError {
         /// Which one, and what would be valid.
         reason: String,
     },
+    /// What all devices of a driver need cannot be had.
+    #[error("{reason}")]
+    Driver {
+        /// Why, and what to do.
+        reason: String,
+    },
     /// Any other failure of the system.
     #[error("{action} on {device}: {source}")]
     Io {

@@ -249,7 +249,7 @@ fn the_kernel_forwards_from_trunk_to_trunk_and_leaves_the_rest_to_the_workers() 
         assert!(port(TRUNK_8)["driver"].as_str().unwrap().starts_with("xdp, "), "{status:#}");
         assert!(port(HOST_1)["driver"].as_str().unwrap().starts_with("af_xdp, "), "{status:#}");
         daemon.stop();
-        // A design that the kernel cannot read is forwarded by the workers, and the status says why.
+        // With connection tracking the workers must see every frame, and the status says so.
         site.toml += "[flow]\n";
         let daemon = site.start().unwrap();
         let status = daemon.json();
@@ -257,6 +257,45 @@ fn the_kernel_forwards_from_trunk_to_trunk_and_leaves_the_rest_to_the_workers() 
         let driver = status["ports"][1]["driver"].as_str().unwrap();
         assert!(driver.starts_with("af_xdp, ") && driver.contains("track connections"), "{driver}");
         daemon.stop();
+    });
+}
+
+fn frames_come_through_dpdk_where_that_is_built_in() {
+    let ports: &[(u16, &str, &str)] =
+        &[(HOST_1, "net_af_packet1,iface=sw-host", "host"), (TRUNK_8, "net_af_packet8,iface=sw-trunk", "trunk")];
+    let (here, there) = (fixed(1), fixed(2));
+    let mut site = Site::new(&here, &there, "fixed_offset = 34\ndriver = 'dpdk'", ports);
+    site.toml += "[dpdk]\neal = ['--no-huge', '-m', '128']\n";
+    if !cfg!(feature = "dpdk") {
+        let error = Config::parse(&site.toml).unwrap_err();
+        assert!(error.contains("`make dpdk` builds one"), "{error}");
+        return;
+    }
+    with_interfaces(|| {
+        veth("sw-host", "host", 1500);
+        let daemon = site.start().unwrap();
+        // The trunk is not there yet.
+        daemon.wait("the trunk is missed", |status| status["ports"][1]["up"] == false);
+        veth("sw-trunk", "trunk", 1504);
+        daemon.wait("the trunk is there", |status| status["ports"][1]["up"] == true);
+        assert_eq!(daemon.json()["ports"][1]["driver"], "dpdk");
+        let (mut host, mut trunk) = (open("host"), open("trunk"));
+        send(&mut host, &with_field(&there));
+        assert_eq!(receive(&mut trunk), with_shim(&with_field(&there), INITIAL_HOPS));
+        send(&mut trunk, &with_shim(&with_field(&here), 5));
+        assert_eq!(receive(&mut host), with_field(&here));
+        ip("link set sw-host down");
+        daemon.wait("the host's port is down", |status| status["ports"][0]["up"] == false);
+        ip("link set sw-host up");
+        daemon.wait("the host's port is up", |status| status["ports"][0]["up"] == true);
+        let mut host = open("host");
+        send(&mut host, &with_field(&there));
+        assert_eq!(receive(&mut trunk), with_shim(&with_field(&there), INITIAL_HOPS));
+        daemon.stop();
+        // What EAL does not know is an error at the start that names it.
+        site.toml = site.toml.replace("net_af_packet8", "net_no_such8");
+        let Err(error) = site.start() else { panic!("it starts") };
+        assert!(matches!(&error, StartError::Ports(_)) && error.to_string().contains("net_no_such8"), "{error}");
     });
 }
 
@@ -454,6 +493,7 @@ netio::tests! {
         names_in_a_fixed_field_are_forwarded_by_a_switch_that_knows_where_it_is,
         frames_come_through_af_xdp_where_that_can_be_and_else_through_packet_sockets,
         the_kernel_forwards_from_trunk_to_trunk_and_leaves_the_rest_to_the_workers,
+        frames_come_through_dpdk_where_that_is_built_in,
         a_switch_that_does_not_know_where_the_field_is_says_what_to_configure,
         a_host_cannot_pose_as_another_and_the_drops_are_counted,
         an_access_list_is_read_again_when_it_changes,

@@ -1,5 +1,6 @@
 //! Writes the configuration files of the controller and the switches, and issues their certificates, as an operator would.
 
+use std::borrow::Cow;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -48,7 +49,21 @@ struct Switch<'a> {
     driver: &'a str,
     status: SocketAddr,
     tls: Tls,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dpdk: Option<Dpdk>,
     port: Vec<Port<'a>>,
+}
+
+/// All switches have their memory beside each other: on small pages, and no more than their ports take.
+#[derive(Serialize)]
+struct Dpdk {
+    eal: [String; 3],
+}
+
+impl Dpdk {
+    fn for_ports(n: usize) -> Self {
+        Self { eal: ["--no-huge".to_owned(), "-m".to_owned(), (64 + 24 * n).to_string()] }
+    }
 }
 
 #[derive(Serialize)]
@@ -59,7 +74,7 @@ struct Tls {
 #[derive(Serialize)]
 struct Port<'a> {
     id: u16,
-    device: &'a str,
+    device: Cow<'a, str>,
     role: &'a str,
 }
 
@@ -105,13 +120,21 @@ pub(super) fn write(
         std::fs::create_dir_all(&state_dir)?;
         let port = ports
             .iter()
-            .map(|port| Port { id: port.id, device: &port.device, role: if port.trunk { "trunk" } else { "host" } })
+            .map(|port| {
+                // Not net_af_packet: it numbers its groups by process and interface, and the switches share a namespace.
+                let device = match *driver {
+                    "dpdk" => format!("net_af_xdp{},iface={}", port.id, port.device).into(),
+                    _ => port.device.as_str().into(),
+                };
+                Port { id: port.id, device, role: if port.trunk { "trunk" } else { "host" } }
+            })
             .collect();
+        let dpdk = (*driver == "dpdk").then(|| Dpdk::for_ports(ports.len()));
         let path = directory.join(format!("{name}.toml"));
         let controller = format!("https://{CONTROLLER}");
         let status = status_address(switch);
         let tls = Tls { dir: certificate(Kind::Switch, name)? };
-        put(&path, &Switch { name, controller, state_dir, workers: 1, driver, status, tls, port })?;
+        put(&path, &Switch { name, controller, state_dir, workers: 1, driver, status, tls, dpdk, port })?;
         switches.push(path);
     }
     let operator = certificate(Kind::Operator(Role::Admin), "demo")?;

@@ -75,8 +75,8 @@ pub(crate) struct Args {
     /// FIB design of the switches with hosts [default: that of all]
     #[arg(long, value_name = "DESIGN", value_parser = Design::by_name)]
     gateway_design: Option<&'static Design>,
-    /// How the switches' ports take frames: packet sockets, AF_XDP sockets before the kernel's stack, or these and from
-    /// trunk to trunk in the kernel
+    /// How the switches' ports take frames: packet sockets, AF_XDP sockets before the kernel's stack, these and from trunk to
+    /// trunk in the kernel, or DPDK over AF_XDP sockets
     #[arg(long, value_enum, default_value_t = Driver::AfPacket, conflicts_with = "in_process")]
     driver: Driver,
     /// Run in one process over in-memory ports even where namespaces could be made
@@ -93,6 +93,7 @@ enum Driver {
     AfPacket,
     AfXdp,
     Xdp,
+    Dpdk,
 }
 
 impl Driver {
@@ -101,6 +102,7 @@ impl Driver {
             Self::AfPacket => "af_packet",
             Self::AfXdp => "af_xdp",
             Self::Xdp => "xdp",
+            Self::Dpdk => "dpdk",
         }
     }
 }
@@ -140,6 +142,9 @@ impl Args {
                 Exit::Usage,
                 "one switch with one host: nobody to talk to; raise --hosts-per-switch",
             ));
+        }
+        if matches!(self.driver, Driver::Dpdk) {
+            switch::daemon::dpdk::check_built().map_err(|why| Failure::new(Exit::Usage, why))?;
         }
         allow_many_files()?;
         let stop = stop_on_signals()?;

@@ -1,5 +1,6 @@
 //! `switch.toml`.
 
+use super::dpdk;
 use crate::acl::AccessList;
 use crate::alien::{Policy, Server};
 use crate::flow::Settings as FlowSettings;
@@ -66,6 +67,9 @@ pub struct Config {
     /// How frames of ports come, unless they say otherwise.
     #[serde(default)]
     pub driver: Driver,
+    /// What ports of DPDK have in common.
+    #[serde(default)]
+    pub dpdk: dpdk::Section,
     /// What host ports check of the sources of frames, unless they say otherwise.
     #[serde(default)]
     pub check_source: CheckSource,
@@ -90,7 +94,7 @@ pub struct Port {
     /// Its number, as links and hosts name it.
     #[serde(deserialize_with = "port_id")]
     pub id: PortId,
-    /// The network interface.
+    /// The network interface; with `driver = "dpdk"`, a device as EAL writes it.
     pub device: String,
     /// What is attached to it.
     pub role: Role,
@@ -113,6 +117,8 @@ pub enum Driver {
     AfXdp,
     /// From trunk to trunk in the kernel, by the switch's own table; otherwise as with `af_xdp`.
     Xdp,
+    /// Through DPDK, in a binary that has it.
+    Dpdk,
 }
 
 /// What is attached to a port.
@@ -208,7 +214,14 @@ impl Config {
             if !ids.insert(port.id) {
                 return Err(format!("two ports have the id {}; give each its own", port.id));
             }
-            if !is_device_name(&port.device) {
+            let is_dpdk = port.driver.unwrap_or(config.driver) == Driver::Dpdk;
+            if is_dpdk && !dpdk::is_device(&port.device) {
+                return Err(format!(
+                    "device = {:?} is no device of DPDK; write one as \"net_af_packet0,iface=eth7\" or \"0000:03:00.0\"",
+                    port.device
+                ));
+            }
+            if !is_dpdk && !is_device_name(&port.device) {
                 return Err(format!(
                     "device = {:?} is not the name of an interface; write 1 to {MAX_DEVICE_NAME} letters, digits and - _ . @",
                     port.device
@@ -227,8 +240,10 @@ impl Config {
                     port.id
                 ));
             }
-            if !devices.insert(&port.device) {
-                return Err(format!("two ports have the device {}; give each its own", port.device));
+            // Behind the comma are arguments of DPDK.
+            let device = port.device.split(',').next().unwrap_or_default();
+            if !devices.insert(device) {
+                return Err(format!("two ports have the device {device}; give each its own"));
             }
         }
         if config.max_table_bytes < MIN_TABLE_BYTES {
@@ -253,6 +268,7 @@ impl Config {
         config.gateway_settings()?;
         config.aliens()?;
         config.access_lists()?;
+        dpdk::check(&config)?;
         Ok(config)
     }
 
@@ -531,6 +547,19 @@ mod tests {
     }
 
     #[test]
+    fn devices_of_dpdk_have_arguments_and_a_binary_that_has_it() {
+        let device = |name: &str| PORT.replace("eth0", &format!("{name},iface=eth0"));
+        let other = device("net_tap0").replace("id = 1", "id = 2");
+        let text = format!("{GOOD}driver = 'dpdk'\n{}{other}[dpdk]\neal = ['--no-huge']\n", device("net_tap1"));
+        match Config::parse(&text) {
+            Ok(config) => assert!(cfg!(feature = "dpdk") && config.dpdk.eal == ["--no-huge"]),
+            Err(why) => assert!(!cfg!(feature = "dpdk") && why.contains("`make dpdk` builds one"), "{why}"),
+        }
+        let twice = Config::parse(&text.replace("net_tap1", "net_tap0")).unwrap_err();
+        assert!(twice.contains("two ports have the device net_tap0"), "{twice}");
+    }
+
+    #[test]
     fn wrong_files_are_refused_with_the_reason() {
         let cases = [
             (format!("{GOOD}worker = 2\n"), "worker"),
@@ -545,6 +574,9 @@ mod tests {
             (format!("{GOOD}{}", PORT.replace("eth0", "a-name-of-16-byt")), "not the name of an interface"),
             (format!("{GOOD}{}", PORT.replace("host", "hosts")), "hosts"),
             (format!("{GOOD}{}", PORT.replace("= 1", "= 65536")), "65536"),
+            (format!("{GOOD}driver = 'dpdk'\n{}", PORT.replace("eth0", "net null0")), "is no device of DPDK"),
+            (format!("{GOOD}{PORT}[dpdk]\neal = ['--no-huge']\n"), "no port with driver = \"dpdk\""),
+            (format!("{GOOD}driver = 'dpdk'\n{PORT}[dpdk]\nmtu = 10\n"), "dpdk.mtu = 10"),
             (format!("{GOOD}check_source = 'ip'\n"), "mac+ip"),
             (format!("{GOOD}{}check_source = 'mac'\n", PORT.replace("host", "trunk")), "port 1 has check_source"),
             (format!("{GOOD}{}acl = '/etc/web.acl'\n", PORT.replace("host", "trunk")), "port 1 has acl"),

@@ -10,6 +10,7 @@
 
 pub mod agent;
 pub mod config;
+pub mod dpdk;
 mod flows;
 mod lookup;
 mod ports;

@@ -1,6 +1,7 @@
 //! Opens the ports of a switch by their drivers. One that cannot be used gives way to another by name, with the reason.
 
 use super::config::{self, AccessLists, Config, Driver};
+use super::dpdk;
 use crate::dataplane::{PortSpec, check_mtus};
 use crate::kernel::{Kernel, Memory};
 use crate::port::Role;
@@ -46,6 +47,10 @@ fn open_devices(
         tracing::warn!(switch = config.name, port = %port.id, "{from} cannot be used, {to} is: {why}");
         format!(", because {from} cannot be used: {why}")
     };
+    if config.driver_of(port) == Driver::Dpdk {
+        // Its device is none of the kernel's: there is nothing to give way to.
+        return dpdk::open(config, port).map(|(members, driver)| (boxed(members), driver));
+    }
     let (mut ahead, mut reason) = (None, String::new());
     if config.driver_of(port) == Driver::Xdp && port.role == config::Role::Trunk {
         match kernel {

@@ -4,8 +4,8 @@
 //! both kinds of buffers stay with their owner, and no worker waits for another one's.
 //!
 //! **A worker polls.** DPDK's drivers wake nobody. As long as frames come, the port says that it is ready, and the worker
-//! asks all its ports again. After [`BUSY_POLLS`] polls without a frame it lets the worker sleep, at first for
-//! [`FIRST_NAP`], then twice as long each time, up to [`Options::longest_nap`]. A timer ends the nap, or a frame at a port
+//! asks all its ports again. When none has come for [`BUSY`], it lets the worker sleep, at first for [`FIRST_NAP`], then
+//! twice as long each time, up to [`Options::longest_nap`]. A timer ends the nap, or a frame at a port
 //! of another kind, so that no port waits for a port of DPDK.
 //!
 //! **Interfaces of the kernel's** behind `net_af_packet` and `net_af_xdp` are looked at by name, as
@@ -36,9 +36,10 @@ use std::time::{Duration, Instant};
 const ETHERNET_HEADER: usize = 14;
 const VLAN_TAG: usize = 4;
 
-/// Polls without a frame after which a worker may sleep: some tens of microseconds.
-pub const BUSY_POLLS: u32 = 64;
-/// The first sleep after them.
+/// How long a worker polls after a frame before it may sleep: longer than the gap between bursts of one sender, and short
+/// beside a turn of the scheduler, because workers of other switches may need the processor.
+pub const BUSY: Duration = Duration::from_micros(50);
+/// The first sleep after that.
 pub const FIRST_NAP: Duration = Duration::from_micros(20);
 /// How often a port that is idle is asked whether it is up.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
@@ -98,10 +99,11 @@ struct Open {
     damaged: u64,
 }
 
-/// How long nothing came, and what ends a nap.
+/// Since when nothing came, how often the worker has slept since, and what ends a nap.
 #[derive(Debug)]
 struct Idle {
-    polls: u32,
+    since: Option<Instant>,
+    naps: u32,
     timer: OwnedFd,
 }
 
@@ -146,7 +148,7 @@ impl Dpdk {
                     group: group.clone(),
                     open: None,
                     failure: None,
-                    idle: Idle { polls: 0, timer },
+                    idle: Idle { since: None, naps: 0, timer },
                     counters: Arc::default(),
                 })
             };
@@ -241,7 +243,7 @@ impl Device for Dpdk {
         });
         let n = out.len() - before;
         if received > 0 {
-            self.idle.polls = 0;
+            (self.idle.since, self.idle.naps) = (None, 0);
             counters.rx_frames.add(n as u64);
             counters.rx_bytes.add(bytes as u64);
         }
@@ -280,18 +282,19 @@ impl Device for Dpdk {
         if self.failure.is_some() {
             return Readiness::Ready;
         }
-        if open.looked.elapsed() >= LOOK_EVERY
+        let now = Instant::now();
+        if now - open.looked >= LOOK_EVERY
             && let Err(failure) = self.look()
         {
             self.failure = Some(failure);
             return Readiness::Ready;
         }
-        let naps = self.idle.polls.saturating_sub(BUSY_POLLS);
-        self.idle.polls = self.idle.polls.saturating_add(1);
-        if self.idle.polls <= BUSY_POLLS || self.options.longest_nap.is_zero() {
+        let since = *self.idle.since.get_or_insert(now);
+        if now - since < BUSY || self.options.longest_nap.is_zero() {
             return Readiness::Ready;
         }
-        let nap = FIRST_NAP.saturating_mul(1 << naps.min(16)).min(self.options.longest_nap);
+        let nap = FIRST_NAP.saturating_mul(1 << self.idle.naps.min(16)).min(self.options.longest_nap);
+        self.idle.naps = self.idle.naps.saturating_add(1);
         let value = Timespec { tv_sec: nap.as_secs() as i64, tv_nsec: nap.subsec_nanos().into() };
         let once = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: value };
         match rustix::time::timerfd_settime(&self.idle.timer, TimerfdTimerFlags::empty(), &once) {

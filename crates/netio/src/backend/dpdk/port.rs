@@ -121,6 +121,14 @@ fn wrong_queues(has: u16, n_workers: usize) -> String {
     )
 }
 
+/// The driver's number of a group of sockets is the process's, exclusive-or the interface's.
+fn fanout(why: &str) -> String {
+    format!(
+        "DPDK's driver for packet sockets has the number of another process's group on another interface ({why}); start this \
+         process again, or write net_af_xdp0,iface=… or driver = \"af_packet\""
+    )
+}
+
 fn refused(spec: &Spec, options: &Options, n_workers: usize, device: &str, refusal: Refusal) -> NetError {
     let Refusal { step, source, max_queues, max_mtu, said } = refusal;
     // Drivers return -1 for anything, which is not EPERM.
@@ -134,6 +142,9 @@ fn refused(spec: &Spec, options: &Options, n_workers: usize, device: &str, refus
     } else if max_mtu > 0 && max_mtu < options.mtu && spec.interface().is_none() {
         format!("its largest MTU is {max_mtu}, and [dpdk] has mtu = {}; lower that", options.mtu)
     } else {
+        if why.contains("PACKET_FANOUT") {
+            return NetError::BadOption { device: spec.name().to_owned(), reason: fanout(&why) };
+        }
         format!(
             "DPDK was given {device:?}, which cannot {step} ({why}); write a virtual device such as \
              net_af_packet0,iface=eth7, or the address of one that dpdk-devbind.py has bound to vfio-pci"
