@@ -23,7 +23,7 @@ SONAME := libfibula.so.$(firstword $(subst ., ,$(VERSION)))
 SECONDS ?= 60
 TARGETS ?= all
 
-.PHONY: help demo test lint deny loom memory-check fuzz xdp campaign bench record benchmarks repro deep neon click build build-lab lib install clean
+.PHONY: help demo test lint deny loom memory-check fuzz xdp dpdk campaign bench record benchmarks repro deep neon click build build-lab lib install clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
@@ -134,6 +134,15 @@ xdp: ## Lookups in the kernel: the switch's program, golden images, two hosts th
 	  | grep -m1 'was sent to trunk' || { echo "the tests do not find a program without the check of counters"; exit 1; }
 	cargo build --release -p fibula-cli
 	examples/xdp/test
+
+# The tests of ports need root; as another user they count as ignored.
+dpdk: ## The release binary with ports of DPDK (driver = "dpdk"), and their tests (installs libdpdk)
+	@scripts/setup dpdk
+	cargo build --release -p fibula-cli --features dpdk
+	cargo test -p fibula-netio --features dpdk --lib --test dpdk
+	cargo test -p fibula-switch --features dpdk --lib --test daemon dpdk
+	cargo test -p fibula-capi --test dpdk
+	$(FIBULA) demo --driver dpdk --topology ring --switches 4 --names 1000 --seconds 4
 
 deep: ## Long suites (about two hours): 10^9 checked answers beside updates, the rest with FIBULA_DEEP=1, fuzzing, and make repro; FIBULA_PREFIXES names a table of prefixes
 	@scripts/setup build

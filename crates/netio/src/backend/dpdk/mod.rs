@@ -253,8 +253,8 @@ impl Device for Dpdk {
     fn tx_burst(&mut self, pool: &mut Pool, frames: &mut Burst) -> Result<usize, NetError> {
         self.ensure_open()?;
         // It would take frames that go nowhere, and not say so.
-        if self.open.as_ref().is_some_and(|open| open.port.is_cheap_to_check()) {
-            self.look()?;
+        if let Some(open) = self.open.as_ref().filter(|open| open.port.is_cheap_to_check()) {
+            open.port.check(&self.spec).inspect_err(|_| self.counters.faults.add(1))?;
         }
         let Self { open: Some(open), counters, .. } = self else { return Ok(0) };
         let longest = open.port.max_frame + VLAN_TAG;
