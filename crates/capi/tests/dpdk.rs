@@ -45,7 +45,9 @@ fn run(program: &Path, devices: &[String], arguments: &[&str]) -> String {
     let prefix = format!("--file-prefix=fibula-test-{}", std::process::id());
     command.args(["--no-huge", "-m", "128", "--no-pci", "--no-telemetry", "--no-shconf", &prefix]);
     command.args(devices.iter().map(|device| format!("--vdev={device}"))).arg("--").args(arguments);
-    let output = done(command.env("LD_LIBRARY_PATH", program.parent().unwrap()));
+    let dir = program.parent().unwrap();
+    // EAL leaves a directory where it runs.
+    let output = done(command.env("LD_LIBRARY_PATH", dir).env("RUNTIME_DIRECTORY", dir));
     String::from_utf8(output.stdout).unwrap()
 }
 
