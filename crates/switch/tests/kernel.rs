@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::netns::veth;
+use common::netns::{ip, veth};
 use common::{HOST_1, PATIENCE, ethernet, mac, mac_bytes, with_shim};
 use fib::action::PortId;
 use fib::designs::Design;
@@ -20,6 +20,7 @@ use fibula_switch::kernel::{Kernel, Memory};
 use fibula_switch::plane::PlaneWriter;
 use lookup::hash::{Family, SecretKey};
 use lookup::testkit::{self, Rng};
+use netio::Device;
 use netio::backend::af_xdp::{AfXdp, Options};
 use netio::testkit::in_namespace;
 use std::sync::Arc;
@@ -42,8 +43,7 @@ struct Rig {
     others: Vec<NodeId>,
     replica: Replica<PlaneWriter>,
     kernel: Arc<Kernel>,
-    /// The trunks, and their other ends.
-    _devices: Vec<AfXdp>,
+    devices: Vec<AfXdp>,
 }
 
 fn interface(port: u16) -> String {
@@ -74,7 +74,7 @@ impl Rig {
         let with_kernel = dataplane::Settings { kernel: Some(kernel.clone()), ..dataplane::Settings::default() };
         let (_workers, _monitor, writer) = build(&with_kernel, Vec::new()).unwrap();
         let replica = Replica::new(Limits::default(), writer);
-        Self { network, s1, others: others.to_vec(), replica, kernel, _devices: devices.into() }
+        Self { network, s1, others: others.to_vec(), replica, kernel, devices: devices.into() }
     }
 
     fn attach(&mut self) {
@@ -290,6 +290,59 @@ fn a_trunk_that_is_down_gets_no_frames_from_the_kernel() {
     });
 }
 
+fn a_trunk_that_is_deleted_and_made_again_forwards_again() {
+    let seed = testkit::seed();
+    in_namespace(|| {
+        let mut rig = Rig::new(settings("concise", seed), Memory::Best);
+        rig.attach();
+        (0..2).for_each(|number| rig.add(number));
+        let to_8 = |rig: &Rig| rig.kernel.try_frame(PortId(9), &frame_to(0), 1).unwrap().unwrap();
+        to_8(&rig);
+        ip(&format!("link del {}", interface(8)));
+        let began = Instant::now();
+        // The kernel takes the interface out of its map by itself, in its own time.
+        loop {
+            let before = sent(&rig.kernel)[0];
+            to_8(&rig);
+            if sent(&rig.kernel)[0] == before {
+                break;
+            }
+            assert!(began.elapsed() < PATIENCE, "frames are sent to an interface that is gone");
+        }
+        veth(&interface(8), "far8", 1504);
+        rig.devices[0].revive().unwrap();
+        let before = sent(&rig.kernel);
+        assert_eq!(to_8(&rig).0, REDIRECT);
+        let from_8 = rig.kernel.try_frame(PortId(8), &frame_to(1), 1).unwrap().unwrap();
+        let after = sent(&rig.kernel);
+        assert_eq!((from_8.0, after[0] - before[0], after[1] - before[1]), (REDIRECT, 1, 1));
+    });
+}
+
+fn a_table_that_is_made_anew_takes_the_place_of_the_one_before() {
+    let seed = testkit::seed();
+    in_namespace(|| {
+        let mut rig = Rig::new(settings("concise", seed), Memory::Best);
+        rig.attach();
+        (0..100).for_each(|number| rig.add(number));
+        // Another key: every part of the table is another.
+        rig.network.rekey(SecretKey::from_seed(seed ^ 1)).unwrap();
+        rig.attach();
+        for number in 0..100 {
+            let (before, at) = (sent(&rig.kernel), number as usize % TRUNKS.len());
+            let entry = PortId(TRUNKS[(at + 1) % TRUNKS.len()]);
+            assert_eq!(rig.kernel.try_frame(entry, &frame_to(number), 1).unwrap().unwrap().0, REDIRECT);
+            assert_eq!(sent(&rig.kernel)[at], before[at] + 1, "seed {seed}: {number}");
+        }
+        // A trunk fails: names behind it have no way, and the workers drop their frames.
+        let effects = rig.network.set_link_up(End { node: rig.s1, port: PortId(8) }, false).unwrap();
+        rig.follow(effects);
+        let before = sent(&rig.kernel);
+        rig.kernel.try_frame(PortId(9), &frame_to(0), 1).unwrap();
+        assert_eq!(sent(&rig.kernel), before, "its actions changed");
+    });
+}
+
 fn what_the_kernel_cannot_read_is_left_to_the_workers_with_the_reason() {
     let seed = testkit::seed();
     for (settings, reason) in [
@@ -333,6 +386,8 @@ netio::tests! {
         the_kernel_answers_as_the_table,
         ipv4_names_are_found_behind_the_shim_and_odd_packets_are_left,
         a_trunk_that_is_down_gets_no_frames_from_the_kernel,
+        a_trunk_that_is_deleted_and_made_again_forwards_again,
+        a_table_that_is_made_anew_takes_the_place_of_the_one_before,
         what_the_kernel_cannot_read_is_left_to_the_workers_with_the_reason,
         nothing_of_it_stays_when_it_ends,
     ],
