@@ -7,7 +7,7 @@ use fibula_repro::figures::catalogue::{papers, parse};
 use fibula_repro::figures::report;
 use fibula_repro::figures::runner::steps;
 use fibula_repro::figures::store::{Mode, Record, StepRecord, Store, Stored};
-use fibula_repro::figures::verdict::{Outcome, Status};
+use fibula_repro::figures::verdict::{Explanation, Outcome, Status};
 use fibula_repro::figures::{Paper, Point, X};
 use fibula_repro::machine::Machine;
 
@@ -55,6 +55,45 @@ fn pages_say_what_the_records_say() {
             assert!(kept.contains(&row), "no row of {}/{}", paper.id, figure.id);
         }
     }
+}
+
+#[test]
+fn every_claim_that_fails_in_a_record_has_a_cause_that_was_checked_or_says_that_none_is_known() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../repro");
+    let papers = papers().expect("a sound catalogue");
+    let records = report::records(&papers, &root).expect("readable");
+    let is_recorded = |paper: &str, figure: &str| {
+        let all = records.iter().flat_map(|(_, entries)| entries);
+        all.filter(|entry| entry.paper.id == paper && entry.figure.id == figure)
+            .any(|entry| entry.stored.as_ref().is_some_and(|stored| stored.record.complete))
+    };
+    let (mut shown, mut unchecked, mut open, mut none) = (0, 0, 0, Vec::new());
+    for (name, entries) in &records {
+        for entry in entries {
+            for verdict in entry.finding.verdicts.iter().filter(|verdict| verdict.is_unmet()) {
+                match verdict.explanation() {
+                    Some(Explanation::Shown(_)) => shown += 1,
+                    Some(Explanation::Open(_)) => open += 1,
+                    // Another record has the experiment.
+                    Some(Explanation::Unchecked(figures))
+                        if figures.iter().all(|f| is_recorded(&entry.paper.id, f)) =>
+                    {
+                        unchecked += 1;
+                    }
+                    _ => none.push(format!(
+                        "{name} {}: {}: {}",
+                        entry.id(),
+                        verdict.claim.says,
+                        verdict.measured_text(entry.figure)
+                    )),
+                }
+            }
+        }
+    }
+    println!(
+        "{shown} outcomes with a cause, {unchecked} whose experiment other records have, {open} without a known cause"
+    );
+    assert!(none.is_empty(), "{} without any:\n{}", none.len(), none.join("\n"));
 }
 
 const TEXT: &str = r#"
@@ -203,6 +242,69 @@ fn machines_that_disagree_stand_beside_each_other_the_worse_first() {
     // Numbers of other parameters say nothing.
     papers[0].figures[0].common.insert("runs".into(), 2.into());
     assert!(page(&papers).contains("not measured") && !page(&papers).contains("Measured ["));
+}
+
+#[test]
+fn a_cause_stands_under_its_outcome_and_only_if_its_experiment_was_run() {
+    let experiment = r#"
+        [[why]]
+        id = "cold"
+        text = "The table is cold"
+        [[why.given]]
+        says = "cold lookups"
+        figure = "figure-9"
+        of = "Cuckoo"
+        at_most = 50.0
+        [[figure]]
+        id = "figure-9"
+        place = "Experiment"
+        title = "Cold"
+        shows = "one curve"
+        method = "lookup"
+        form = "lines"
+        x = { label = "names" }
+        y = { label = "M lookups/s" }
+        sweep = "n"
+        series = [{ name = "Cuckoo", contestant = "cuckoo" }, { name = "Hash | table", contestant = "hashbrown" }]
+        [figure.common]
+        n = [1000, 2000]
+        runs = 1
+    "#;
+    let claim = "at_least = 2.0\n    because = [\"cold\"]\n    open = \"warm tables were tried\"";
+    let text = TEXT.replace("at_least = 2.0", claim) + experiment;
+    let papers = [parse(&text, "figure,series,x,y,unit,quote\n").expect("a sound catalogue")];
+    let (folder, pages) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+    let store = Store::new(folder.path());
+    let show = |figure: &str, y| {
+        let mut stored = stored(y);
+        let of_steps = steps(papers[0].figures.iter().find(|f| f.id == figure).expect("there"), Mode::Quick, 1);
+        let step = |digest| StepRecord { digest, ..stored.record.steps[0].clone() };
+        stored.record.steps = of_steps.expect("steps").into_iter().map(|of| step(of.digest)).collect();
+        store.save("tiny", figure, &stored).expect("written");
+        report::keep(&papers, &store, pages.path(), "a").expect("kept");
+        let readme = report::write_readmes(&papers, pages.path()).expect("pages").remove(0);
+        let html = report::write(&papers, &store).expect("a report");
+        [readme, html].map(|path| std::fs::read_to_string(path).expect("readable"))
+    };
+    let has = |pages: &[String; 2], parts: [&str; 2]| {
+        for (page, part) in pages.iter().zip(parts) {
+            assert!(page.contains(part), "no `{part}`");
+        }
+    };
+    let failing = [[40.0, 10.0], [9.0, 10.0]];
+    let alone = show("figure-1", failing);
+    has(&alone, ["*Cause not checked:* this run has no results of figure-9", "<b>Cause not checked.</b>"]);
+    let warm = show("figure-9", [[60.0, 1.0], [60.0, 1.0]]);
+    has(&warm, ["*Cause not found:* warm tables were tried ([1])", "<b>Cause not found.</b> Warm tables were tried."]);
+    let cold = show("figure-9", [[40.0, 1.0], [30.0, 1.0]]);
+    let numbers = "cold lookups: 40 M lookups/s at names = 1000, in Experiment";
+    has(&cold, [&format!("*Why:* The table is cold ([1] {numbers})"), &format!("<i>{numbers}.</i></td></tr>")]);
+    let met = show("figure-1", [[40.0, 10.0], [20.0, 10.0]]);
+    let shows_a_cause = |page: &String| page.contains("<b>Why") || page.contains("*Why:");
+    assert!(!alone.iter().chain(&warm).chain(&met).any(shows_a_cause), "a cause that nothing shows");
+    assert!(!met.iter().any(|page| page.contains("Cause not")), "a cause of a claim that holds");
+    let unused = parse(&(TEXT.to_owned() + experiment), "figure,series,x,y,unit,quote\n");
+    assert!(unused.is_err(), "nothing names the explanation");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use serde::Deserialize;
 
 use super::runner::steps;
-use super::{Claim, Figure, Form, Paper, PaperValue, methods};
+use super::{Claim, Figure, Form, Paper, PaperValue, SharedWhy, Why, methods};
 use crate::figures::store::Mode;
 
 /// Files of a paper: its figures and its values.
@@ -88,6 +88,7 @@ pub fn choose<'a>(papers: &'a [Paper], wanted: &[String]) -> Result<Vec<(&'a Pap
 pub fn parse(figures: &str, values: &str) -> Result<Paper, CatalogueError> {
     let mut paper: Paper = toml::from_str(figures)?;
     paper.values = csv::Reader::from_reader(values.as_bytes()).deserialize().collect::<Result<_, _>>()?;
+    share_whys(&mut paper)?;
     let mut ids = HashSet::new();
     for figure in &paper.figures {
         let wrong =
@@ -95,7 +96,7 @@ pub fn parse(figures: &str, values: &str) -> Result<Paper, CatalogueError> {
         if !ids.insert(figure.id.as_str()) {
             return Err(wrong("there are two of this id".into()));
         }
-        check(figure).map_err(wrong)?;
+        check(figure, &paper.figures).map_err(wrong)?;
     }
     let stray = paper.values.iter().find(|value| !ids.contains(value.figure.as_str()));
     if let Some(PaperValue { figure, quote, .. }) = stray {
@@ -105,7 +106,31 @@ pub fn parse(figures: &str, values: &str) -> Result<Paper, CatalogueError> {
     Ok(paper)
 }
 
-fn check(figure: &Figure) -> Result<(), String> {
+/// Adds the shared explanations to the claims that name them.
+fn share_whys(paper: &mut Paper) -> Result<(), CatalogueError> {
+    let mut unused: HashSet<&str> = paper.whys.iter().map(|why| why.id.as_str()).collect();
+    for figure in &mut paper.figures {
+        for claim in &mut figure.claims {
+            for id in &claim.because {
+                let Some(SharedWhy { text, given, .. }) = paper.whys.iter().find(|why| why.id == *id) else {
+                    let reason = format!("claim `{}`: there is no shared explanation `{id}`", claim.says);
+                    return Err(CatalogueError::Figure { paper: paper.id.clone(), figure: figure.id.clone(), reason });
+                };
+                unused.remove(id.as_str());
+                claim.why.push(Why { text: text.clone(), given: given.clone() });
+            }
+        }
+    }
+    match unused.into_iter().next() {
+        None => Ok(()),
+        Some(id) => {
+            let reason = "no claim names this shared explanation".into();
+            Err(CatalogueError::Figure { paper: paper.id.clone(), figure: id.to_owned(), reason })
+        }
+    }
+}
+
+fn check(figure: &Figure, all: &[Figure]) -> Result<(), String> {
     if figure.id.is_empty() || !figure.id.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-') {
         return Err("its id may have small letters, digits and - only".into());
     }
@@ -118,15 +143,19 @@ fn check(figure: &Figure) -> Result<(), String> {
     }
     for claim in &figure.claims {
         let wrong = |reason: String| format!("claim `{}`: {reason}", claim.says);
-        check_claim(claim, figure, &names).map_err(wrong)?;
+        check_claim(claim, figure).map_err(wrong)?;
+        if claim.figure.is_some() || claim.at_worst || claim.beyond.is_some() {
+            return Err(wrong("`figure`, `at_worst` and `beyond` are for the conditions of a `why`".into()));
+        }
         if claim.place.is_empty() {
             return Err(wrong("it needs its `place` in the paper".into()));
         }
         for why in &claim.why {
-            if why.given.is_empty() || why.given.iter().any(|given| !given.why.is_empty()) {
-                return Err(wrong("a `why` needs numbers of the run, `given`, which have no `why`".into()));
+            let is_bare = |given: &Claim| given.why.is_empty() && given.because.is_empty() && given.open.is_empty();
+            if why.given.is_empty() || !why.given.iter().all(is_bare) {
+                return Err(wrong("a `why` needs numbers of the run, `given`, which have no `why` or `open`".into()));
             }
-            why.given.iter().try_for_each(|given| check_claim(given, figure, &names)).map_err(wrong)?;
+            why.given.iter().try_for_each(|given| check_given(given, figure, all)).map_err(wrong)?;
         }
     }
     if !figure.is_runnable() {
@@ -151,8 +180,20 @@ fn check(figure: &Figure) -> Result<(), String> {
     Ok(())
 }
 
-fn check_claim(claim: &Claim, figure: &Figure, series: &HashSet<&str>) -> Result<(), String> {
-    if let Some(unknown) = std::iter::once(&claim.of).chain(&claim.to).find(|name| !series.contains(name.as_str())) {
+/// Checks a condition of an explanation, which may be about another figure.
+fn check_given(given: &Claim, figure: &Figure, all: &[Figure]) -> Result<(), String> {
+    let Some(id) = &given.figure else { return check_claim(given, figure) };
+    if given.at_worst {
+        return Err("`at_worst` is a place of the claim's own figure".into());
+    }
+    let other = all.iter().find(|other| other.id == *id);
+    check_claim(given, other.ok_or_else(|| format!("there is no figure `{id}`"))?)
+}
+
+fn check_claim(claim: &Claim, figure: &Figure) -> Result<(), String> {
+    let is_known = |name: &str| figure.series.iter().any(|series| series.name == name);
+    if let Some(unknown) = std::iter::once(&claim.of).chain(&claim.to).chain(&claim.beyond).find(|name| !is_known(name))
+    {
         return Err(format!("there is no series `{unknown}`"));
     }
     if claim.near.is_some() && claim.within.is_none() {
@@ -175,8 +216,14 @@ fn check_claim(claim: &Claim, figure: &Figure, series: &HashSet<&str>) -> Result
     if claim.near.is_none() && claim.within.is_some() && claim.to.is_some() {
         return Err("a ratio has no value in the paper to be near to; set `near`".into());
     }
-    if claim.to_x.is_some() && (claim.x.is_none() || claim.to.is_none()) {
-        return Err("`to_x` needs `x` and `to`".into());
+    if claim.at_worst && (claim.x.is_some() || !claim.quantiles.is_empty()) {
+        return Err("`at_worst` takes the place of `x`".into());
+    }
+    if claim.beyond.is_some() && (claim.to.is_none() || !claim.quantiles.is_empty()) {
+        return Err("`beyond` is for the ratio of two rates".into());
+    }
+    if claim.to_x.is_some() && (claim.x.is_none() && !claim.at_worst || claim.to.is_none()) {
+        return Err("`to_x` needs `x` or `at_worst`, and `to`".into());
     }
     Ok(())
 }

@@ -190,10 +190,8 @@ fn section(entry: &Entry<'_>, plot: Option<&str>) -> String {
         let _ = writeln!(out, "<figure class=\"plot\">{svg}</figure>");
     }
     let _ = writeln!(out, "<p class=\"finding\">{}</p>", prose(&finding.sentence(figure)));
-    let difference = Some(figure.difference.clone()).filter(|text| !text.is_empty());
-    let notes = difference.into_iter().map(|text| ("Difference", text));
-    for (head, text) in notes.chain(finding.reasons(figure).into_iter().map(|text| ("Why", text))) {
-        let _ = writeln!(out, "<p class=\"note\"><b>{head}.</b> {}</p>", prose(&sentence(&text)));
+    if !figure.difference.is_empty() {
+        let _ = writeln!(out, "<p class=\"note\"><b>Difference.</b> {}</p>", prose(&sentence(&figure.difference)));
     }
     out += &claims(entry);
     if let Some(stored) = stored {
@@ -241,6 +239,16 @@ fn claims(entry: &Entry<'_>) -> String {
             escape(&verdict.wanted.to_string()),
             escape(&verdict.measured_text(entry.figure)),
         );
+        // Under the outcome that it explains, and told apart from it.
+        let explanation = verdict.explanation();
+        for (what, text, numbers) in explanation.iter().flat_map(|explanation| explanation.parts(entry.figure)) {
+            let numbers = if numbers.is_empty() { String::new() } else { format!(" <i>{}.</i>", prose(&numbers)) };
+            let _ = write!(
+                out,
+                "<tr class=\"cause\"><td></td><td colspan=\"4\"><b>{what}.</b> {}{numbers}</td></tr>",
+                prose(&sentence(&text))
+            );
+        }
     }
     out + "</tbody></table></div>\n"
 }

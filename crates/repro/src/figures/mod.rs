@@ -33,6 +33,9 @@ pub struct Paper {
     pub text: String,
     /// What the paper is, and what to know when comparing.
     pub about: String,
+    /// Explanations that several claims share; [`Claim::because`] names them.
+    #[serde(default, rename = "why")]
+    pub whys: Vec<SharedWhy>,
     /// In paper order.
     #[serde(rename = "figure")]
     pub figures: Vec<Figure>,
@@ -231,6 +234,21 @@ pub struct Claim {
     /// Why it may not hold here. Each shows only where it does not, and the run bears it out.
     #[serde(default)]
     pub why: Vec<Why>,
+    /// Ids of the paper's shared explanations that may apply too; the catalogue adds them to `why`.
+    #[serde(default)]
+    pub because: Vec<String>,
+    /// What was tried, where no cause is known: it shows where the claim does not hold, and no `why` does.
+    #[serde(default)]
+    pub open: String,
+    /// In the conditions of a [`Why`]: the id of another figure of the paper that the condition is about, from the same run.
+    #[serde(default)]
+    pub figure: Option<String>,
+    /// In the conditions of a [`Why`]: the condition is judged at the x that decided the outcome.
+    #[serde(default)]
+    pub at_worst: bool,
+    /// In the conditions of a [`Why`] about rates: a series whose time an operation is taken off that of `of` and `to`.
+    #[serde(default)]
+    pub beyond: Option<String>,
 }
 
 /// An explanation of a claim that does not hold, and the numbers of the same run that it stands on.
@@ -240,6 +258,18 @@ pub struct Why {
     /// The explanation.
     pub text: String,
     /// What the run must show for it to be given.
+    pub given: Vec<Claim>,
+}
+
+/// An explanation that claims of several figures share. Its conditions name series that each of these figures has.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SharedWhy {
+    /// What [`Claim::because`] calls it.
+    pub id: String,
+    /// The explanation.
+    pub text: String,
+    /// As [`Why::given`].
     pub given: Vec<Claim>,
 }
 

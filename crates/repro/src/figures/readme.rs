@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::report::Entry;
-use super::verdict::{Outcome, Status, finding, number, x_text};
+use super::verdict::{Outcome, Run, Status, finding, number, x_text};
 use super::{Figure, Paper};
 
 /// How many of a paper's values a row shows if nothing is claimed.
@@ -71,10 +71,28 @@ fn claims(figure: &Figure, measured: &[(usize, &Entry<'_>)]) -> (String, String)
         });
         let ours = texts.collect::<Vec<_>>().join("; ");
         let ours = if ours.is_empty() { "not measured".to_owned() } else { ours };
-        (format!("{} ({})", claim.says, claim.place), ours)
+        (format!("{} ({})", claim.says, claim.place), format!("{ours}{}", causes(figure, at, measured)))
     });
     let (theirs, ours): (Vec<_>, Vec<_>) = rows.unzip();
     (theirs.join("<br>"), ours.join("<br>"))
+}
+
+/// What is known of why a claim does not hold: each text once, with the numbers of every source that it stands on.
+fn causes(figure: &Figure, claim: usize, measured: &[(usize, &Entry<'_>)]) -> String {
+    let mut causes: Vec<((&'static str, String), Vec<String>)> = Vec::new();
+    for (source, entry) in measured {
+        let explanation = entry.finding.verdicts[claim].explanation();
+        for (what, text, numbers) in explanation.iter().flat_map(|explanation| explanation.parts(figure)) {
+            let of_source = if numbers.is_empty() { format!("[{source}]") } else { format!("[{source}] {numbers}") };
+            match causes.iter_mut().find(|(cause, _)| cause.0 == what && cause.1 == text) {
+                Some((_, sources)) => sources.push(of_source),
+                None => causes.push(((what, text), vec![of_source])),
+            }
+        }
+    }
+    let texts =
+        causes.into_iter().map(|((what, text), sources)| format!(". *{what}:* {text} ({})", sources.join("; ")));
+    texts.collect()
 }
 
 /// A few of the paper's values of a figure of which nothing is claimed, and what was measured there.
@@ -93,26 +111,17 @@ fn values(paper: &Paper, figure: &Figure, measured: &[(usize, &Entry<'_>)]) -> (
     (theirs.join("<br>"), ours.join("<br>"))
 }
 
-/// The worst status that a source gives, and what is to be said of it: the difference in setting, and the reasons that
-/// the numbers of a source bear out.
+/// The worst status that a source gives, and what is to be said of it: the difference in setting.
 fn status(paper: &Paper, figure: &Figure, measured: &[(usize, &Entry<'_>)]) -> String {
     let worst = measured.iter().map(|(_, entry)| entry.finding.status).max_by_key(|status| status.rank());
-    let status = worst.unwrap_or_else(|| finding(paper, figure, None).status);
-    let difference = figure.difference.trim_end_matches('.').to_owned();
-    let notes = match status {
-        Status::WithDifference | Status::Measured => vec![difference],
-        Status::Contradicted | Status::InPart => {
-            let reasons = measured.iter().flat_map(|(number, entry)| {
-                entry.finding.reasons(figure).into_iter().map(move |reason| format!("{reason} [{number}]"))
-            });
-            reasons.chain([difference]).collect()
-        }
-        Status::NoHardware => vec![figure.hardware.trim_end_matches('.').to_owned()],
-        Status::Nothing => vec![figure.why.trim_end_matches('.').to_owned()],
-        Status::Reproduced | Status::NotRun => Vec::new(),
+    let status = worst.unwrap_or_else(|| finding(paper, figure, None, &Run::new()).status);
+    let note: &str = match status {
+        Status::WithDifference | Status::Measured | Status::Contradicted | Status::InPart => &figure.difference,
+        Status::NoHardware => &figure.hardware,
+        Status::Nothing => &figure.why,
+        Status::Reproduced | Status::NotRun => "",
     };
-    let notes: Vec<String> = notes.into_iter().filter(|note| !note.is_empty()).collect();
-    if notes.is_empty() { status.to_string() } else { format!("{status}: {}", notes.join(". ")) }
+    if note.is_empty() { status.to_string() } else { format!("{status}: {}", note.trim_end_matches('.')) }
 }
 
 /// Text within a cell of a table.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::plot::{self, PlotError};
 use super::store::{Record, Store, StoreError, Stored, replace};
-use super::verdict::{Finding, finding};
+use super::verdict::{Finding, Run, finding};
 use super::{Figure, Paper, PaperValue, Point, html, readme, runner};
 
 /// A figure with its results.
@@ -60,12 +60,32 @@ pub enum ReportError {
 /// # Errors
 /// [`StoreError`].
 pub fn entries<'a>(papers: &'a [Paper], store: &Store) -> Result<Vec<Entry<'a>>, StoreError> {
-    let all = papers.iter().flat_map(|paper| paper.figures.iter().map(move |figure| (paper, figure)));
-    all.map(|(paper, figure)| {
-        let stored = store.load(&paper.id, &figure.id)?;
-        Ok(Entry { paper, figure, finding: finding(paper, figure, stored.as_ref()), stored })
-    })
-    .collect()
+    entries_that(papers, store, |_, _| true)
+}
+
+/// As [`entries`], without the results that `is_wanted` refuses.
+fn entries_that<'a>(
+    papers: &'a [Paper],
+    store: &Store,
+    is_wanted: impl Fn(&Figure, &Record) -> bool,
+) -> Result<Vec<Entry<'a>>, StoreError> {
+    let mut entries = Vec::new();
+    for paper in papers {
+        let load = |figure: &'a Figure| {
+            let stored = store.load(&paper.id, &figure.id)?;
+            Ok((figure, stored.filter(|stored| is_wanted(figure, &stored.record))))
+        };
+        let results = paper.figures.iter().map(load).collect::<Result<Vec<_>, StoreError>>()?;
+        let complete = results.iter().filter_map(|(figure, stored)| {
+            Some((figure.id.as_str(), stored.as_ref().filter(|stored| stored.record.complete)?))
+        });
+        let run: Run<'_> = complete.collect();
+        let findings: Vec<Finding<'a>> =
+            results.iter().map(|(figure, stored)| finding(paper, figure, stored.as_ref(), &run)).collect();
+        let both = results.into_iter().zip(findings);
+        entries.extend(both.map(|((figure, stored), finding)| Entry { paper, figure, stored, finding }));
+    }
+    Ok(entries)
 }
 
 /// Writes the plots, as SVG and PNG, next to the results, and `report.html` above them. Returns its path.
@@ -122,29 +142,28 @@ pub fn keep(papers: &[Paper], store: &Store, folder: &Path, name: &str) -> Resul
     Ok(kept)
 }
 
-/// Writes `<folder>/<paper>/README.md` for each paper, from the records in `<folder>/records`. A record of a figure whose
-/// parameters have changed since is left out.
+/// The records in `<folder>/records`, by name. A record of a figure whose parameters have changed since is left out.
 /// # Errors
-/// [`ReportError`].
-pub fn write_readmes(papers: &[Paper], folder: &Path) -> Result<Vec<PathBuf>, ReportError> {
+/// [`StoreError`].
+pub fn records<'a>(papers: &'a [Paper], folder: &Path) -> Result<Vec<(String, Vec<Entry<'a>>)>, StoreError> {
     let root = folder.join(RECORDS);
     let mut stores: Vec<PathBuf> = match fs::read_dir(&root) {
         Ok(listing) => listing.filter_map(|found| Some(found.ok()?.path())).filter(|path| path.is_dir()).collect(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-        Err(error) => return Err(StoreError { path: root, reason: error.to_string() }.into()),
+        Err(error) => return Err(StoreError { path: root, reason: error.to_string() }),
     };
     stores.sort();
+    let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    stores.iter().map(|path| Ok((name(path), entries_that(papers, &Store::new(path), is_current)?))).collect()
+}
+
+/// Writes `<folder>/<paper>/README.md` for each paper, from its [`records`].
+/// # Errors
+/// [`ReportError`].
+pub fn write_readmes(papers: &[Paper], folder: &Path) -> Result<Vec<PathBuf>, ReportError> {
     let mut paths = Vec::new();
     for paper in papers {
-        let own = std::slice::from_ref(paper);
-        let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let records = stores.iter().map(|path| Ok((name(path), entries(own, &Store::new(path))?)));
-        let mut records = records.collect::<Result<Vec<_>, StoreError>>()?;
-        for entry in records.iter_mut().flat_map(|(_, entries)| entries) {
-            if entry.stored.as_ref().is_some_and(|stored| !is_current(entry.figure, &stored.record)) {
-                entry.stored = None;
-            }
-        }
+        let records = records(std::slice::from_ref(paper), folder)?;
         let path = folder.join(&paper.id).join("README.md");
         replace(&path, readme::page(paper, &records).as_bytes())?;
         paths.push(path);

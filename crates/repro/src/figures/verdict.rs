@@ -2,8 +2,10 @@
 
 use std::fmt;
 
+mod explain;
 mod judge;
 
+pub use explain::{Explanation, Reason, Run};
 pub use judge::{Wanted, judge, places, same_x, value_at};
 
 use super::store::Stored;
@@ -63,15 +65,8 @@ pub struct Verdict<'a> {
     pub places: (usize, usize),
     /// Why it does not hold, as far as the numbers of this run show it, each with these numbers.
     pub reasons: Vec<Reason<'a>>,
-}
-
-/// An explanation, and the numbers of the run that bear it out.
-#[derive(Clone, Debug)]
-pub struct Reason<'a> {
-    /// The explanation.
-    pub text: &'a str,
-    /// What was measured of its conditions.
-    pub given: Vec<Verdict<'a>>,
+    /// Figures without results in this run that other explanations need.
+    pub unchecked: Vec<&'a str>,
 }
 
 /// A peer that was better than the best of fibula's.
@@ -185,11 +180,13 @@ pub struct Finding<'a> {
     pub status: Status,
 }
 
-/// Judges a figure by its results, if there are any.
-pub fn finding<'a>(paper: &'a Paper, figure: &'a Figure, stored: Option<&Stored>) -> Finding<'a> {
+/// Judges a figure by its results, if there are any, and explains claims that fail by them and by the other results of
+/// the `run`.
+pub fn finding<'a>(paper: &'a Paper, figure: &'a Figure, stored: Option<&Stored>, run: &Run<'_>) -> Finding<'a> {
     let points: Vec<&Point> = stored.map(|stored| stored.points().collect()).unwrap_or_default();
     let values: Vec<&PaperValue> = paper.values_of(figure).filter(|value| value.unit == figure.y.label).collect();
-    let verdicts: Vec<Verdict<'a>> = figure.claims.iter().map(|claim| judge(claim, &points, &values)).collect();
+    let judged = figure.claims.iter().map(|claim| judge(claim, &points, &values));
+    let verdicts: Vec<Verdict<'a>> = judged.map(|verdict| verdict.explained(&points, &paper.figures, run)).collect();
     let any = |outcome: Outcome| verdicts.iter().any(|verdict| verdict.outcome == outcome);
     let status = if !figure.hardware.is_empty() {
         Status::NoHardware
@@ -215,18 +212,6 @@ impl Finding<'_> {
     /// How many claims have this outcome.
     pub fn count(&self, outcome: Outcome) -> usize {
         self.verdicts.iter().filter(|verdict| verdict.outcome == outcome).count()
-    }
-
-    /// Why claims are not met, as far as the run shows it: each explanation once.
-    pub fn reasons(&self, figure: &Figure) -> Vec<String> {
-        let mut reasons: Vec<String> = Vec::new();
-        for reason in self.verdicts.iter().flat_map(|verdict| &verdict.reasons) {
-            let text = reason.text(figure);
-            if !reasons.contains(&text) {
-                reasons.push(text);
-            }
-        }
-        reasons
     }
 
     /// The finding in one sentence.
@@ -283,14 +268,6 @@ impl Verdict<'_> {
             _ => String::new(),
         };
         format!("{}{unit}{place}{places}", number(measured))
-    }
-}
-
-impl Reason<'_> {
-    /// The explanation with its numbers.
-    pub fn text(&self, figure: &Figure) -> String {
-        let numbers = self.given.iter().map(|given| format!("{}: {}", given.claim.says, given.measured_text(figure)));
-        format!("{} ({})", self.text.trim_end_matches('.'), numbers.collect::<Vec<_>>().join("; "))
     }
 }
 

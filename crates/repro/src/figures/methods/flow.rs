@@ -109,6 +109,8 @@ struct Lookup {
     threads: u32,
     #[serde(default = "thirty_two")]
     batch: u32,
+    #[serde(default = "one")]
+    in_flight: u32,
     runs: u32,
     operations: u64,
 }
@@ -132,6 +134,7 @@ impl Lookup {
             threads: vec![self.threads],
             runs: self.runs,
             batch: self.batch,
+            in_flight: vec![self.in_flight],
             operations: Some(self.operations),
             ..options(setting, self.capacity, vec![self.load], Part::Lookup)
         }

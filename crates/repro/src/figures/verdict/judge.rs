@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Outcome, Reason, TIE, Verdict, number};
+use super::{Outcome, TIE, Verdict, number};
 use crate::figures::{Claim, PaperValue, Point, X};
 use crate::stats::Summary;
 
@@ -123,8 +123,18 @@ pub fn places(points: &[&Point]) -> Vec<Option<X>> {
     places
 }
 
-/// Judges a claim by the points.
+/// Judges a claim by the points: at its x, or everywhere if it has none.
 pub fn judge<'a>(claim: &'a Claim, points: &[&Point], values: &[&PaperValue]) -> Verdict<'a> {
+    judge_at(claim, claim.x.as_ref(), points, values)
+}
+
+/// Judges a claim at `only`, or everywhere.
+pub(super) fn judge_at<'a>(
+    claim: &'a Claim,
+    only: Option<&X>,
+    points: &[&Point],
+    values: &[&PaperValue],
+) -> Verdict<'a> {
     let not_measured = Verdict {
         claim,
         outcome: Outcome::NotMeasured,
@@ -133,18 +143,25 @@ pub fn judge<'a>(claim: &'a Claim, points: &[&Point], values: &[&PaperValue]) ->
         at: None,
         places: (0, 0),
         reasons: Vec::new(),
+        unchecked: Vec::new(),
     };
     let mut worst: Option<(f64, Verdict<'a>)> = None;
     let mut judged = (0, 0);
     let shares = claim.quantiles.iter().map(|&share| Some(X::Number(share)));
     let all = if claim.quantiles.is_empty() { places(points) } else { shares.collect() };
     for x in all {
-        if claim.x.is_some() && !same_x(claim.x.as_ref(), x.as_ref()) {
+        if only.is_some() && !same_x(only, x.as_ref()) {
             continue;
         }
         let value = |series: &str, x: Option<&X>| match x.and_then(X::number) {
             Some(share) if !claim.quantiles.is_empty() => quantile(points, series, share),
-            _ => value_at(points, series, x),
+            _ => {
+                let rate = value_at(points, series, x)?;
+                let Some(beyond) = &claim.beyond else { return Some(rate) };
+                // A rate that is not below the other says nothing of what is beyond.
+                let time = 1.0 / rate - 1.0 / value_at(points, beyond, x)?;
+                (time > 0.0).then(|| 1.0 / time)
+            }
         };
         let Some(of) = value(&claim.of, x.as_ref()) else { continue };
         let measured = match &claim.to {
@@ -176,14 +193,5 @@ pub fn judge<'a>(claim: &'a Claim, points: &[&Point], values: &[&PaperValue]) ->
     }
     let Some((_, mut verdict)) = worst else { return not_measured };
     verdict.places = judged;
-    if verdict.is_unmet() {
-        verdict.reasons = claim.why.iter().filter_map(|why| reason(why, points)).collect();
-    }
     verdict
-}
-
-/// An explanation, if the points bear out all its conditions.
-fn reason<'a>(why: &'a crate::figures::Why, points: &[&Point]) -> Option<Reason<'a>> {
-    let given: Vec<Verdict<'a>> = why.given.iter().map(|given| judge(given, points, &[])).collect();
-    given.iter().all(|given| given.outcome == Outcome::Met).then_some(Reason { text: &why.text, given })
 }

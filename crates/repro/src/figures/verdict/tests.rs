@@ -96,12 +96,41 @@ fn an_explanation_needs_a_claim_that_fails_and_numbers_that_bear_it_out() {
     let reasons = |rest: &str, of_b: f64| {
         let claim = claim(Some("B"), &format!("{rest}\n{}", why(of_b)));
         let points = points();
-        judge(&claim, &points.iter().collect::<Vec<_>>(), &[]).reasons.len()
+        let points: Vec<&Point> = points.iter().collect();
+        judge(&claim, &points, &[]).explained(&points, &[], &Run::new()).reasons.len()
     };
     assert_eq!(reasons("at_least = 2.0", 10.0), 1);
     assert_eq!(reasons("at_least = 2.0", 9.0), 0, "the run does not show it");
     assert_eq!(reasons("at_least = 1.5", 10.0), 0, "the claim is met");
     assert_eq!(reasons("at_least = 2.0\nx = 4", 10.0), 0, "nothing was measured there");
+}
+
+#[test]
+fn what_rates_have_in_common_may_be_taken_off() {
+    // Of 1/18 and 1/12, 1/36 is common: 1/36 and 1/18 remain.
+    let at = |series: &str, y: f64| Point::exact(series, Some(X::Number(2.0)), y);
+    let points = [at("A", 18.0), at("B", 12.0), at("C", 36.0), at("D", 40.0)];
+    let points: Vec<&Point> = points.iter().collect();
+    let measured = |to: &str, beyond: &str| {
+        judge(&claim(Some(to), &format!("at_least = 1.0\nbeyond = \"{beyond}\"")), &points, &[]).measured
+    };
+    assert!((measured("B", "C").expect("a ratio") - 2.0).abs() < 1e-9);
+    assert_eq!(measured("B", "A"), None, "nothing of A is beyond itself");
+    assert_eq!(measured("B", "E"), None);
+}
+
+#[test]
+fn a_condition_may_be_about_the_place_that_decided() {
+    // A is 30, 18, 9 at 1, 2, 4; B is 10.
+    let is_shown = |place: &str| {
+        let text = format!("more_than = 2.0\n[[why]]\ntext = \"t\"\n[[why.given]]\nsays = \"A\"\nof = \"A\"\n{place}");
+        let claim = claim(Some("B"), &format!("{text}\nnear = 18.0\nwithin = 0.0"));
+        let points = points();
+        let points: Vec<&Point> = points.iter().collect();
+        !judge(&claim, &points, &[]).explained(&points, &[], &Run::new()).reasons.is_empty()
+    };
+    assert!(is_shown("at_worst = true"));
+    assert!(!is_shown("at_worst = false") && !is_shown("x = 1"));
 }
 
 #[test]

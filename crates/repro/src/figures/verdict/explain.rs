@@ -1,0 +1,109 @@
+//! Explains claims that do not hold: by numbers of the same run, or by saying that the cause is not known.
+
+use std::collections::HashMap;
+
+use super::judge::{judge, judge_at};
+use super::{Outcome, Verdict};
+use crate::figures::store::Stored;
+use crate::figures::{Claim, Figure, Point, Why};
+
+/// The complete results of a paper's figures in one run, by id.
+pub type Run<'a> = HashMap<&'a str, &'a Stored>;
+
+/// An explanation, and the numbers of the run that bear it out.
+#[derive(Clone, Debug)]
+pub struct Reason<'a> {
+    /// The explanation.
+    pub text: &'a str,
+    /// What was measured of its conditions; with the figure, if that is another one.
+    pub given: Vec<(Option<&'a Figure>, Verdict<'a>)>,
+}
+
+/// What is known of the cause of a claim that does not hold.
+#[derive(Clone, Debug)]
+pub enum Explanation<'a> {
+    /// The run shows it.
+    Shown(&'a [Reason<'a>]),
+    /// These figures may show it, and have no results in this run.
+    Unchecked(&'a [&'a str]),
+    /// It is not known; this was tried.
+    Open(&'a str),
+}
+
+impl<'a> Verdict<'a> {
+    /// With the explanations of the claim that the run bears out, if it does not hold. `all` are the paper's figures.
+    pub(super) fn explained(mut self, points: &[&Point], all: &'a [Figure], run: &Run<'_>) -> Self {
+        if !self.is_unmet() {
+            return self;
+        }
+        for why in &self.claim.why {
+            let lacking = why.given.iter().filter_map(|given| given.figure.as_deref());
+            let lacking: Vec<&str> = lacking.filter(|id| !run.contains_key(id)).collect();
+            if lacking.is_empty() {
+                self.reasons.extend(self.reason(why, points, all, run));
+            } else {
+                self.unchecked.extend(lacking);
+            }
+        }
+        self.unchecked.sort_unstable();
+        self.unchecked.dedup();
+        self
+    }
+
+    /// An explanation, if the run bears out all its conditions.
+    fn reason(&self, why: &'a Why, points: &[&Point], all: &'a [Figure], run: &Run<'_>) -> Option<Reason<'a>> {
+        let judged = |given: &'a Claim| match &given.figure {
+            None if given.at_worst => (None, judge_at(given, self.at.as_ref(), points, &[])),
+            None => (None, judge(given, points, &[])),
+            Some(id) => {
+                let points: Vec<&Point> = run.get(id.as_str()).iter().flat_map(|stored| stored.points()).collect();
+                (all.iter().find(|figure| figure.id == *id), judge(given, &points, &[]))
+            }
+        };
+        let given: Vec<_> = why.given.iter().map(judged).collect();
+        given.iter().all(|(_, given)| given.outcome == Outcome::Met).then_some(Reason { text: &why.text, given })
+    }
+
+    /// What is known of the cause, if the claim does not hold.
+    pub fn explanation(&self) -> Option<Explanation<'_>> {
+        if !self.is_unmet() {
+            None
+        } else if !self.reasons.is_empty() {
+            Some(Explanation::Shown(&self.reasons))
+        } else if !self.unchecked.is_empty() {
+            Some(Explanation::Unchecked(&self.unchecked))
+        } else if !self.claim.open.is_empty() {
+            Some(Explanation::Open(&self.claim.open))
+        } else {
+            None
+        }
+    }
+}
+
+impl Reason<'_> {
+    /// The numbers that it stands on.
+    pub fn numbers(&self, figure: &Figure) -> String {
+        let numbers = self.given.iter().map(|(other, given)| {
+            let place = other.map_or(String::new(), |other| format!(", in {}", other.place));
+            format!("{}: {}{place}", given.claim.says, given.measured_text(other.unwrap_or(figure)))
+        });
+        numbers.collect::<Vec<_>>().join("; ")
+    }
+}
+
+impl Explanation<'_> {
+    /// What it is, what it says, and the numbers for it; a reader of one run sees all three.
+    pub fn parts(&self, figure: &Figure) -> Vec<(&'static str, String, String)> {
+        let plain = |text: &str| text.trim_end_matches('.').to_owned();
+        match self {
+            Self::Shown(reasons) => {
+                reasons.iter().map(|reason| ("Why", plain(reason.text), reason.numbers(figure))).collect()
+            }
+            Self::Unchecked(figures) => {
+                let text = format!("this run has no results of {}, which may show it", figures.join(", "));
+                vec![("Cause not checked", text, String::new())]
+            }
+            Self::Open(tried) => vec![("Cause not found", plain(tried), String::new())],
+        }
+    }
+}
