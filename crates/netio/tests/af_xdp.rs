@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{PATIENCE, all_sizes_arrive, frame, ip, receive, send, veth, veth_with};
+use common::{PATIENCE, all_sizes_arrive, frame, ip, numbered_frames_arrive, receive, send, veth, veth_with};
 use fibula_netio::backend::af_packet::{self, AfPacket};
 use fibula_netio::backend::af_xdp::{AfXdp, Options};
 use fibula_netio::testkit::in_namespace;
@@ -41,27 +41,7 @@ fn frames_pass_for_longer_than_the_rings_are() {
         veth("west", "east");
         let (mut a, mut b) = (open("west"), open("east"));
         assert!(a.mode().is_some(), "it says how frames come");
-        let (mut pool, mut burst) = (Pool::new(64, 2048), Burst::new());
-        let (mut sent, mut got) = (0u32, 0u32);
-        let end = Instant::now() + PATIENCE;
-        while got < 20_000 && Instant::now() < end {
-            if sent < 20_000 && sent - got < 128 {
-                let number = |i: u32| {
-                    let mut f = frame(1, 2, 60, 0);
-                    f[20..24].copy_from_slice(&i.to_be_bytes());
-                    Packet::from_frame(&f)
-                };
-                let mut frames: Burst = (sent..sent + 32).map(number).collect();
-                sent += a.tx_burst(&mut Pool::new(0, 2048), &mut frames).unwrap() as u32;
-            }
-            b.rx_burst(&mut pool, &mut burst).unwrap();
-            for packet in &burst {
-                assert_eq!(packet.frame()[20..24], got.to_be_bytes(), "in order, none lost");
-                got += 1;
-            }
-            pool.put_all(&mut burst);
-        }
-        assert_eq!(got, 20_000);
+        numbered_frames_arrive(&mut *a, &mut *b, 20_000);
     });
 }
 

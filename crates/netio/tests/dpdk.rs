@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{PATIENCE, all_sizes_arrive, frame, ip, receive, send, veth};
+use common::{PATIENCE, all_sizes_arrive, frame, ip, numbered_frames_arrive, receive, send, veth};
 use fibula_netio::backend::af_packet::{self, AfPacket};
 use fibula_netio::backend::dpdk::{BUSY, Dpdk, Eal, EalError, EalOptions, Options};
 use fibula_netio::backend::loopback;
@@ -86,31 +86,9 @@ fn frames_of_all_sizes_pass_through_shared_memory() {
 }
 
 fn frames_pass_for_longer_than_the_rings_and_buffers_last() {
-    const FRAMES: u32 = 50_000;
     let directory = tempfile::tempdir().unwrap();
     let (mut a, mut b) = memif(directory.path());
-    let (mut pool, mut burst) = (Pool::new(64, 2048), Burst::new());
-    let (mut sent, mut got) = (0u32, 0u32);
-    let end = Instant::now() + PATIENCE;
-    while got < FRAMES && Instant::now() < end {
-        if sent < FRAMES && sent - got < 128 {
-            let number = |i: u32| {
-                let mut f = frame(1, 2, 60, 0);
-                f[20..24].copy_from_slice(&i.to_be_bytes());
-                Packet::from_frame(&f)
-            };
-            let mut frames: Burst = (sent..sent + 32).map(number).collect();
-            sent += a.tx_burst(&mut Pool::new(0, 2048), &mut frames).unwrap() as u32;
-        }
-        b.rx_burst(&mut pool, &mut burst).unwrap();
-        for packet in &burst {
-            assert_eq!(packet.frame()[20..24], got.to_be_bytes(), "in order, none lost");
-            got += 1;
-        }
-        pool.put_all(&mut burst);
-        assert_eq!(pool.available(), 64);
-    }
-    assert!(got >= FRAMES, "{got}");
+    numbered_frames_arrive(&mut *a, &mut *b, 50_000);
 }
 
 fn an_empty_pool_and_a_full_burst_keep_frames_waiting() {

@@ -89,3 +89,29 @@ pub(crate) fn all_sizes_arrive(mut a: Box<dyn Device>, b: Box<dyn Device>) {
     assert_eq!(sent.tx_bytes, received.rx_bytes);
     assert_eq!(sent.rx_frames, 0, "a port does not see what it sends");
 }
+
+/// `n` frames, more than rings and buffers hold, arrive in order, none lost, while at most 128 are on their way.
+pub(crate) fn numbered_frames_arrive(a: &mut dyn Device, b: &mut dyn Device, n: u32) {
+    let (mut pool, mut burst) = (Pool::new(64, 2048), Burst::new());
+    let (mut sent, mut got) = (0u32, 0u32);
+    let end = Instant::now() + PATIENCE;
+    while got < n && Instant::now() < end {
+        if sent < n && sent - got < 128 {
+            let number = |i: u32| {
+                let mut f = frame(1, 2, 60, 0);
+                f[20..24].copy_from_slice(&i.to_be_bytes());
+                Packet::from_frame(&f)
+            };
+            let mut frames: Burst = (sent..sent + 32).map(number).collect();
+            sent += a.tx_burst(&mut Pool::new(0, 2048), &mut frames).unwrap() as u32;
+        }
+        b.rx_burst(&mut pool, &mut burst).unwrap();
+        for packet in &burst {
+            assert_eq!(packet.frame()[20..24], got.to_be_bytes(), "in order, none lost");
+            got += 1;
+        }
+        pool.put_all(&mut burst);
+        assert_eq!(pool.available(), 64);
+    }
+    assert!(got >= n, "{got}");
+}
