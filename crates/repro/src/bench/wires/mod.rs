@@ -85,7 +85,11 @@ fn failed(what: &str, error: &dyn std::fmt::Display) -> BenchError {
 }
 
 fn run_size(options: &Options, n: u64, chosen: &[String], listener: &mut dyn Listener) -> Result<(), BenchError> {
-    let names = Names::new(options, n)?;
+    if !n.is_power_of_two() {
+        return Err(BenchError::Setting(format!("n is {n}; over wires it is a power of two, such as 64K or 1M")));
+    }
+    let words = options.names.generate(n as usize, options.seed);
+    let names = Names::new(options, &words);
     let (mut contestants, mut samples) = (Vec::new(), Vec::new());
     for (at, name) in chosen.iter().enumerate() {
         if name == "bridge" && names.words.len() > MOST_IN_BRIDGE {
@@ -129,12 +133,7 @@ struct Names<'a> {
 }
 
 impl<'a> Names<'a> {
-    fn new(options: &'a Options, n: u64) -> Result<Self, BenchError> {
-        if !n.is_power_of_two() {
-            return Err(BenchError::Setting(format!("n is {n}; over wires it is a power of two, such as 64K or 1M")));
-        }
-        // For the rest of the process: contestants, some of them threads, keep it.
-        let words: &'static [u64] = options.names.generate(n as usize, options.seed).leak();
+    fn new(options: &'a Options, words: &'a [u64]) -> Self {
         let exits = words.iter().map(|&name| 1 + (lookup::hash::mix64(name) % EXITS) as u16).collect();
         let input = Input {
             names: words,
@@ -145,7 +144,7 @@ impl<'a> Names<'a> {
             build_threads: std::thread::available_parallelism().map_or(1, |cores| cores.get()),
             floor_bytes: 0,
         };
-        Ok(Self { options, input, words, exits })
+        Self { options, input, words, exits }
     }
 
     /// The table of a design.
@@ -277,6 +276,11 @@ impl Wires {
             return Err(BenchError::Setting(format!(
                 "{contestant}: {} frames left by the wrong exit",
                 after.1 - before.1
+            )));
+        }
+        if after.0 == before.0 {
+            return Err(BenchError::Setting(format!(
+                "{contestant}: no frame came out; is another program on the wires, or an interface down?"
             )));
         }
         Ok(millions_per_second(after.0 - before.0, took))
