@@ -216,7 +216,9 @@ fn the_kernel_answers_as_the_table() {
                 });
                 rig.attach();
                 let status = rig.kernel.status();
-                assert_eq!(status.memory, Some(if memory == Memory::Array { "array" } else { status.memory.unwrap() }));
+                // Which of the two is best depends on the kernel.
+                let is_one = |name| memory != Memory::Array && name == "arena" || name == "array";
+                assert!(status.memory.is_some_and(is_one), "{design} in {memory:?}: {status:?}");
                 for number in 0..1000 {
                     let (before, at) = (sent(&rig.kernel), number as usize % TRUNKS.len());
                     let entry = PortId(TRUNKS[(at + 1) % TRUNKS.len()]);
