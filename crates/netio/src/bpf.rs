@@ -1,7 +1,7 @@
 //! The parts of the bpf system call that a switch uses: maps, programs for XDP, and the links that attach them.
 //!
 //! Why not a library: a table is a map whose size is known only when it is made, or an arena, and the program that reads it
-//! is loaded again for every table and trunk, without an object file. That is five commands. What is here ends with its
+//! is loaded again for every table and trunk, without an object file. That is a few commands. What is here ends with its
 //! last descriptor, so nothing stays in the kernel when the process ends, even by `kill -9`.
 //!
 //! Needs CAP_BPF, CAP_NET_ADMIN and, for programs that follow addresses, CAP_PERFMON; Linux 5.9, arenas 6.9.

@@ -214,7 +214,7 @@ impl Config {
             if !ids.insert(port.id) {
                 return Err(format!("two ports have the id {}; give each its own", port.id));
             }
-            let is_dpdk = port.driver.unwrap_or(config.driver) == Driver::Dpdk;
+            let is_dpdk = config.driver_of(port) == Driver::Dpdk;
             if is_dpdk && !dpdk::is_device(&port.device) {
                 return Err(format!(
                     "device = {:?} is no device of DPDK; write one as \"net_af_packet0,iface=eth7\" or \"0000:03:00.0\"",

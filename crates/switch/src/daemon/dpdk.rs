@@ -35,7 +35,7 @@ pub fn check_built() -> Result<(), String> {
 
 /// The devices of ports with this driver.
 fn devices(config: &Config) -> impl Iterator<Item = &str> {
-    let ports = config.ports.iter().filter(|port| port.driver.unwrap_or(config.driver) == Driver::Dpdk);
+    let ports = config.ports.iter().filter(|port| config.driver_of(port) == Driver::Dpdk);
     ports.map(|port| port.device.as_str())
 }
 
