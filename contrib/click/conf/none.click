@@ -1,5 +1,5 @@
-// The same without a lookup: the port is of the last byte of the name, and FIB is not read.
-//     CLICKPATH=target/click:contrib/click click -h source.rate contrib/click/conf/none.click FIB=none NAMES=names.csv
+// The same without a lookup: the port is of the last byte of the name, and FIB is the number of ports, a power of two.
+//     CLICKPATH=target/click:contrib/click click -h source.rate contrib/click/conf/none.click FIB=16 NAMES=names.csv
 require(package "fibula");
 elementclass Switch FibulaNone;
 require(library forward.click);

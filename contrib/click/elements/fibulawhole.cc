@@ -1,5 +1,6 @@
 #include <click/config.h>
 #include "fibulawhole.hh"
+#include <click/args.hh>
 #include <click/error.hh>
 CLICK_DECLS
 
@@ -14,6 +15,16 @@ template <class Table> int FibulaReads<Table>::open(const String &file, ErrorHan
 	_ports = _file.ports();
 	_name_bytes = _file.name_bytes();
 	_file.forget();
+	return 0;
+}
+
+int FibulaNone::open(const String &ports, ErrorHandler *errh)
+{
+	uint32_t n;
+	if (!IntArg().parse(ports, n) || n < 1 || n > 256 || (n & (n - 1)))
+		return errh->error("PORTS is %s: give a power of two up to 256", ports.c_str());
+	_name_bytes = 6;
+	_mask = n - 1;
 	return 0;
 }
 

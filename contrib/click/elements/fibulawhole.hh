@@ -42,13 +42,15 @@ protected:
 	const char *design() const { return "sorted"; }
 };
 
-/* FibulaNone(FILE [, OFFSET, REST]): what the others cost without a lookup. Takes the port from the last byte of a name of
- * 6 bytes, and does not read FILE. */
+/* FibulaNone(PORTS [, OFFSET, REST]): what the others cost without a lookup. Takes the port from the last byte of a name of
+ * 6 bytes: one of PORTS, a power of two up to 256. */
 class FibulaNone : public FibulaForward { public:
 	const char *class_name() const { return "FibulaNone"; }
 protected:
-	int open(const String &, ErrorHandler *) { _name_bytes = 6; return 0; }
-	int port_of(const uint8_t *name) const { return name[5] & 15; }
+	int open(const String &, ErrorHandler *) CLICK_COLD;
+	int port_of(const uint8_t *name) const { return name[5] & _mask; }
+private:
+	uint8_t _mask;
 };
 
 CLICK_ENDDECLS

@@ -58,6 +58,43 @@ fn benches_and_figures_are_listed_and_wrong_settings_have_their_exit_codes() {
     assert_eq!((code, &json(&stderr)["exit"]), (2, &2.into()));
 }
 
+/// The toy run of the catalogue's tests meets Click where there is one.
+#[test]
+fn without_click_its_figures_are_not_measured_and_say_how_to_get_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str]| {
+        let mut lab = Command::new(env!("CARGO_BIN_EXE_fibula-lab"));
+        let output = lab.args(arguments).env_remove("FIBULA_CLICK").output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let how = "git clone https://github.com/kohler/click ../click && make click FIBULA_CLICK=../click";
+    let (code, stderr) = run(&["bench", "click", "--n", "1K"]);
+    assert!(code == Some(4) && stderr.contains(how), "{code:?}: {stderr}");
+    let (code, stderr) = run(&["bench", "click", "--n", "1K", "--value-bits", "9"]);
+    assert!(code == Some(2) && stderr.contains("256 ports"), "{code:?}: {stderr}");
+    for figure in ["othello/figure-13", "concise/figure-9"] {
+        let out = ["--out", dir.path().to_str().unwrap()];
+        for _ in 0..2 {
+            let (code, stderr) = run(&[&["repro", "run", figure], &out[..]].concat());
+            assert_eq!(code, Some(0), "{stderr}");
+            assert!(stderr.contains("not measured: Concise, Cuckoo, OBFs, Binary") && stderr.contains(how), "{stderr}");
+            assert!(stderr.contains("step 1 of 2"), "what could not be measured is tried again: {stderr}");
+        }
+        // Of what was not measured, nothing is kept: a record of another day is not replaced by it.
+        let page = dir.path().to_str().unwrap();
+        let (code, stderr) = run(&[&["repro", "report", "--keep", "none", "--readme", page], &out[..]].concat());
+        assert!(code == Some(0) && stderr.contains("kept the results of 0 figures"), "{stderr}");
+        let report = fs::read_to_string(dir.path().join("report.html")).unwrap();
+        let id = format!("<article id=\"{figure}\">");
+        let article = report.split(&id).nth(1).and_then(|rest| rest.split("</article>").next()).expect("its part");
+        assert!(article.contains("<span class=\"badge plain\">not measured</span>"), "{article}");
+        assert!(article.contains("git clone https://github.com/kohler/click"), "{article}");
+        let outcomes = article.matches("<tr><td class=\"").count();
+        let plain = article.matches("<tr><td class=\"plain\">not measured</td>").count();
+        assert!(outcomes == plain && outcomes >= 5, "{plain} of {outcomes} claims are not measured: {article}");
+    }
+}
+
 #[test]
 fn a_bench_in_processes_reports_medians_over_them_and_why_one_failed() {
     let bench = ["bench", "lookup", "--processes", "2", "--n", "1K", "--runs", "1", "--operations", "4K"];

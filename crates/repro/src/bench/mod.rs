@@ -3,6 +3,7 @@
 pub mod aliens;
 mod apply;
 pub mod build;
+pub mod click;
 pub(crate) mod export;
 pub mod filter;
 pub mod flow;

@@ -45,13 +45,14 @@ fn machines(entries: &[Entry<'_>]) -> String {
     lines.concat()
 }
 
-const STATUSES: [(Status, &str); 8] = [
+const STATUSES: [(Status, &str); 9] = [
     (Status::Reproduced, "good"),
     (Status::WithDifference, "good"),
     (Status::InPart, "fair"),
     (Status::Contradicted, "bad"),
     (Status::Measured, "plain"),
     (Status::NotRun, "plain"),
+    (Status::NotMeasured, "plain"),
     (Status::NoHardware, "plain"),
     (Status::Nothing, "plain"),
 ];
@@ -267,8 +268,8 @@ fn footnotes(entry: &Entry<'_>, stored: &Stored) -> String {
         );
         let _ = writeln!(out, "<p class=\"loss\"><b>Fibula loses.</b> {}</p>", escape(&text));
     }
-    for lack in stored.missing() {
-        let _ = writeln!(out, "<p class=\"note\"><b>Without {}:</b> {}</p>", escape(&lack.series), prose(&lack.reason));
+    for (series, reason) in stored.lacks() {
+        let _ = writeln!(out, "<p class=\"note\"><b>Without {}:</b> {}</p>", escape(&series), prose(reason));
     }
     if !stored.record.complete {
         out += "<p class=\"note\">The run is not complete.</p>\n";

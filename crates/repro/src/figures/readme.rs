@@ -119,7 +119,7 @@ fn status(paper: &Paper, figure: &Figure, measured: &[(usize, &Entry<'_>)]) -> S
         Status::WithDifference | Status::Measured | Status::Contradicted | Status::InPart => &figure.difference,
         Status::NoHardware => &figure.hardware,
         Status::Nothing => &figure.why,
-        Status::Reproduced | Status::NotRun => "",
+        Status::Reproduced | Status::NotRun | Status::NotMeasured => "",
     };
     if note.is_empty() { status.to_string() } else { format!("{status}: {}", note.trim_end_matches('.')) }
 }

@@ -133,7 +133,8 @@ pub fn keep(papers: &[Paper], store: &Store, folder: &Path, name: &str) -> Resul
     }
     let mut kept = 0;
     for entry in entries(papers, store)? {
-        if let Some(stored) = entry.stored.as_ref().filter(|stored| stored.record.complete) {
+        let is_whole = |stored: &&Stored| stored.record.complete && !stored.points.is_empty();
+        if let Some(stored) = entry.stored.as_ref().filter(is_whole) {
             let record = Store::new(folder.join(RECORDS).join(format!("{name}-{}", stored.record.mode)));
             record.save(&entry.paper.id, &entry.figure.id, stored)?;
             kept += 1;

@@ -194,6 +194,8 @@ pub(super) fn run_steps(
     for (at, step) in steps.iter().enumerate() {
         if let Some(before) = &mut before
             && let Some(known) = before.record.steps.iter().find(|known| known.digest == step.digest)
+            // Where nothing could be measured, what was missing may be there now.
+            && before.points.iter().any(|(digest, _)| *digest == step.digest)
         {
             stored.record.steps.push(known.clone());
             stored.points.extend(before.points.iter().filter(|(digest, _)| *digest == step.digest).cloned());

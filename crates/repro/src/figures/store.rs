@@ -97,6 +97,18 @@ impl Stored {
         }
         missing
     }
+
+    /// Each reason why series have no point, behind the names of these series.
+    pub fn lacks(&self) -> Vec<(String, &str)> {
+        let mut lacks: Vec<(String, &str)> = Vec::new();
+        for Missing { series, reason } in self.missing() {
+            match lacks.iter_mut().find(|lack| lack.1 == reason) {
+                Some((all, _)) => *all = format!("{all}, {series}"),
+                None => lacks.push((series.clone(), reason)),
+            }
+        }
+        lacks
+    }
 }
 
 /// Why results cannot be read or written.

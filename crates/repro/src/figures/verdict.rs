@@ -134,6 +134,8 @@ pub enum Status {
     Measured,
     /// Nothing, or not every step, was measured yet.
     NotRun,
+    /// It was run, but nothing could be measured: what it needs is not there.
+    NotMeasured,
     /// It cannot be run here.
     NoHardware,
     /// There is nothing to run.
@@ -144,7 +146,7 @@ impl Status {
     /// Its place among the statuses of what was measured, the worst last.
     pub fn rank(self) -> u8 {
         match self {
-            Self::NotRun | Self::NoHardware | Self::Nothing => 0,
+            Self::NotRun | Self::NotMeasured | Self::NoHardware | Self::Nothing => 0,
             Self::Measured => 1,
             Self::Reproduced => 2,
             Self::WithDifference => 3,
@@ -163,6 +165,7 @@ impl fmt::Display for Status {
             Self::Contradicted => "contradicted",
             Self::Measured => "measured",
             Self::NotRun => "not run yet",
+            Self::NotMeasured => "not measured",
             Self::NoHardware => "needs hardware we lack",
             Self::Nothing => "nothing to run",
         })
@@ -192,8 +195,10 @@ pub fn finding<'a>(paper: &'a Paper, figure: &'a Figure, stored: Option<&Stored>
         Status::NoHardware
     } else if figure.method == "none" {
         Status::Nothing
-    } else if points.is_empty() || stored.is_none_or(|stored| !stored.record.complete) {
+    } else if stored.is_none_or(|stored| !stored.record.complete) {
         Status::NotRun
+    } else if points.is_empty() {
+        Status::NotMeasured
     } else if any(Outcome::Contradicted) {
         Status::Contradicted
     } else if !any(Outcome::Met) && !any(Outcome::Missed) {
@@ -220,6 +225,7 @@ impl Finding<'_> {
             Status::NoHardware => return format!("Not run: {}.", figure.hardware.trim_end_matches('.')),
             Status::Nothing => return format!("Nothing to run: {}.", figure.why.trim_end_matches('.')),
             Status::NotRun => return "Not run yet.".into(),
+            Status::NotMeasured => return "Not measured: what it needs is not here.".into(),
             _ => {}
         }
         let judged = self.verdicts.len() - self.count(Outcome::NotMeasured);

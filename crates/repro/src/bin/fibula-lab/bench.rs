@@ -9,6 +9,7 @@ use command::output::{Exit, Failure, Output};
 use command::parse_size;
 use command::prefix_list::List;
 use fibula_repro::BenchError;
+use fibula_repro::bench::click;
 use fibula_repro::bench::filter;
 use fibula_repro::bench::flow::{self, Part};
 use fibula_repro::bench::lookup::{self, Asked};
@@ -100,6 +101,8 @@ enum BenchCommand {
         #[arg(long, value_delimiter = ',', value_name = "NAME", conflicts_with_all = ["flow", "contestants"])]
         driver: Vec<String>,
     },
+    /// Frames a second through the Click modular router, whose tree FIBULA_CLICK names, against the same without lookups
+    Click(BenchArgs),
     /// Measure what the documents quote, into a record in docs/benchmarks/records; goes on where it stopped
     Record {
         /// Short name of this machine, such as "Zen 5"; its record is named after it
@@ -441,6 +444,7 @@ impl BenchCommand {
                 });
             }
             Self::Forward { args, .. } => (args, &[1 << 20], &designs, fibula_repro::bench::forward::run),
+            Self::Click(args) => (args, &[1 << 20], &click::CONTESTANTS, click::run),
             Self::Aliens(args) => {
                 (args, &[1 << 20], &fibula_repro::bench::aliens::CONTESTANTS, fibula_repro::bench::aliens::run)
             }

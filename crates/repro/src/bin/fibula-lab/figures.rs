@@ -222,6 +222,9 @@ fn run(paper: &Paper, figure: &Figure, args: &RunArgs) -> anyhow::Result<()> {
         };
         Failure::new(exit, error)
     })?;
+    for (series, reason) in stored.lacks() {
+        eprintln!("{}/{}: not measured: {series}: {reason}", paper.id, figure.id);
+    }
     let seconds: f64 = stored.record.steps.iter().map(|step| step.seconds).sum();
     eprintln!(
         "{}/{}: {} steps, {} points, {seconds:.1} s; {}",

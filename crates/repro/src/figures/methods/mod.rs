@@ -5,6 +5,7 @@
 
 mod aliens;
 mod build;
+mod click;
 mod delay;
 mod export;
 mod fib_table;
@@ -52,6 +53,7 @@ pub struct Method {
 const FAMILIES: &[&[Method]] = &[
     aliens::METHODS,
     build::METHODS,
+    click::METHODS,
     delay::METHODS,
     export::METHODS,
     fib_table::METHODS,
