@@ -23,7 +23,7 @@ SONAME := libfibula.so.$(firstword $(subst ., ,$(VERSION)))
 SECONDS ?= 60
 TARGETS ?= all
 
-.PHONY: help demo test lint deny loom memory-check fuzz xdp dpdk campaign bench record benchmarks repro deep neon click build build-lab lib install clean
+.PHONY: help demo test lint deny loom memory-check fuzz xdp dpdk guest campaign bench record benchmarks repro deep neon click build build-lab lib install clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
@@ -146,11 +146,17 @@ dpdk: ## The release binary with ports of DPDK (driver = "dpdk"), and their test
 	cargo test -p fibula-capi --test dpdk
 	$(FIBULA) demo --driver dpdk --topology ring --switches 4 --names 1000 --seconds 4
 
+guest: ## Two guests of QEMU with virtio-net ping and talk TCP through two switches, with each driver (root; a minute; installs qemu-system-x86)
+	@scripts/setup guest
+	cargo build --release -p fibula-cli
+	scripts/guest
+
 deep: ## Long suites (about two hours): 10^9 checked answers beside updates, the rest with FIBULA_DEEP=1, fuzzing, and make repro; FIBULA_PREFIXES names a table of prefixes
 	@scripts/setup build
 	FIBULA_DEEP=1 cargo test --release --workspace
 	scripts/fuzz all 120
 	$(MAKE) xdp
+	$(MAKE) guest
 	$(MAKE) repro
 
 # Vectors for AArch64 are tested where they run: on a machine that is emulated.
