@@ -144,6 +144,7 @@ dpdk: ## The release binary with ports of DPDK (driver = "dpdk"), and their test
 	cargo test -p fibula-netio --features dpdk --lib --test dpdk
 	cargo test -p fibula-switch --features dpdk --lib --test daemon dpdk
 	cargo test -p fibula-capi --test dpdk
+	cargo test -p fibula-repro --features dpdk --test nodes
 	$(FIBULA) demo --driver dpdk --topology ring --switches 4 --names 1000 --seconds 4
 
 guest: ## Two guests of QEMU with virtio-net ping and talk TCP through two switches, with each driver (root; a minute; installs qemu-system-x86)

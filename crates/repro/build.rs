@@ -7,5 +7,8 @@ mod link;
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     #[cfg(feature = "dpdk")]
-    link::shim("peers", &["rte_hash", "rte_efd", "rte_lpm", "rte_fib", "rte_rib", "rte_acl", "rte_eal"]);
+    {
+        link::shim("peers", &["rte_hash", "rte_efd", "rte_lpm", "rte_fib", "rte_rib", "rte_acl", "rte_eal"]);
+        link::shim("traffic", &["rte_ethdev", "rte_mbuf", "rte_mempool", "rte_eal"]);
+    }
 }

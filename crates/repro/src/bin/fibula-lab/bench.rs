@@ -14,6 +14,7 @@ use fibula_repro::bench::filter;
 use fibula_repro::bench::flow::{self, Part};
 use fibula_repro::bench::lookup::{self, Asked};
 use fibula_repro::bench::lpm::{self, Destinations};
+use fibula_repro::bench::nodes::{self, Wires};
 use fibula_repro::bench::rules::{self, Kind};
 use fibula_repro::bench::{Listener, Options, processes, wires};
 use fibula_repro::machine::Machine;
@@ -97,9 +98,15 @@ enum BenchCommand {
         #[arg(long, value_delimiter = ',', value_parser = parse_size, value_name = "N")]
         flow: Vec<u64>,
         /// Measure one switch over wires instead, by each driver, against the same path without a lookup, a BPF hash map
-        /// and a bridge (root): xdp,redirect or all
-        #[arg(long, value_delimiter = ',', value_name = "NAME", conflicts_with_all = ["flow", "contestants"])]
+        /// and a bridge (root): xdp,redirect or all; `dpdk`: between two processes, against dpdk-testpmd
+        #[arg(long, value_delimiter = ',', value_name = "NAME", conflicts_with = "flow")]
         driver: Vec<String>,
+        /// With `--driver dpdk`, what is between the processes: vhost (the switch is the host), virtio (it is the guest), memif
+        #[arg(long, value_delimiter = ',', default_value = "vhost,memif")]
+        wires: Vec<Wires>,
+        /// With `--driver dpdk`, bytes of a frame without the shim
+        #[arg(long, value_delimiter = ',', default_value = "64,1500", value_name = "BYTES")]
+        frame_bytes: Vec<usize>,
     },
     /// Frames a second through the Click modular router, whose tree FIBULA_CLICK names, against the same without lookups
     Click(BenchArgs),
@@ -429,9 +436,21 @@ impl BenchCommand {
             Self::Build(args) => {
                 (args, &[4 << 20], &fibula_repro::bench::build::CONTESTANTS, fibula_repro::bench::build::run)
             }
+            Self::Forward { args, driver, wires, frame_bytes, .. } if driver == ["dpdk"] => {
+                if args.list {
+                    return print_list(out, &nodes::contestants());
+                }
+                let (options, program) = (args.options(&[1 << 20]), std::env::current_exe()?);
+                return measured(out, |listener| nodes::run(&program, &options, &wires, &frame_bytes, listener));
+            }
             Self::Forward { args, driver, .. } if !driver.is_empty() => {
                 if args.list {
                     return print_list(out, &wires::CONTESTANTS);
+                }
+                if !args.contestants.is_empty() {
+                    let text =
+                        "over wires, --driver names the contestants; leave --contestants out, or take --driver dpdk";
+                    return Err(Failure::new(Exit::BadInput, text).into());
                 }
                 let contestants = if driver == ["all"] { Vec::new() } else { driver };
                 let options = Options { contestants, ..args.options(&[1 << 20]) };
@@ -523,7 +542,7 @@ fn measured(out: &Output, run: impl FnOnce(&mut dyn Listener) -> Result<(), Benc
             BenchError::Unavailable { .. } => Exit::NotFound,
             BenchError::Build { .. } => Exit::Refused,
             BenchError::Process { code, .. } => exit_of_process(*code),
-            _ => Exit::Usage,
+            _ => Exit::BadInput,
         };
         Failure::new(exit, error)
     })?;
@@ -532,7 +551,7 @@ fn measured(out: &Output, run: impl FnOnce(&mut dyn Listener) -> Result<(), Benc
 
 /// The exit code of a bench whose process ended with `code`.
 fn exit_of_process(code: Option<i32>) -> Exit {
-    let known = [Exit::Usage, Exit::BadInput, Exit::NotFound, Exit::Refused, Exit::CheckFailed, Exit::Interrupted];
+    let known = [Exit::BadInput, Exit::BadInput, Exit::NotFound, Exit::Refused, Exit::CheckFailed, Exit::Interrupted];
     known.into_iter().find(|&exit| Some(exit as i32) == code).unwrap_or(Exit::Internal)
 }
 

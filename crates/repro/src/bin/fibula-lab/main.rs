@@ -25,6 +25,12 @@ enum Command {
     /// Tests of hash functions
     #[command(subcommand)]
     Filter(FilterCommand),
+    /// A process of `bench forward --driver dpdk`, as it starts them
+    #[command(hide = true)]
+    Node {
+        /// What it is to be, as JSON
+        plan: String,
+    },
     /// Print the commands as JSON, for the completions of `fibula`
     #[command(hide = true)]
     Describe,
@@ -46,6 +52,7 @@ fn run(command: Command, out: &Output) -> anyhow::Result<()> {
         Command::Bench(command) => command.run(out),
         Command::Repro(command) => command.run(out),
         Command::Filter(FilterCommand::HashTest(args)) => args.run(out),
+        Command::Node { plan } => Ok(fibula_repro::bench::nodes::play(&plan)?),
         Command::Describe => write_out(&serde_json::to_string(&Tree::from(&syntax()).commands)?),
     }
 }
