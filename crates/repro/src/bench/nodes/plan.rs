@@ -1,10 +1,7 @@
 //! What a process of the bench is told, and what it answers: JSON, a line each, through its standard input and output.
 
-use super::failed;
-use crate::BenchError;
-use crate::contestants::Input;
-use crate::names::NameSet;
-use lookup::hash::Family;
+#[cfg(feature = "dpdk")]
+use crate::{BenchError, contestants::Input, names::NameSet};
 use serde::{Deserialize, Serialize};
 
 /// The first line: what the process is.
@@ -42,6 +39,7 @@ pub(super) struct Names {
     pub(super) value_bits: u8,
 }
 
+#[cfg(feature = "dpdk")]
 impl Names {
     pub(super) fn set(&self) -> Result<NameSet, BenchError> {
         self.set.parse().map_err(BenchError::Setting)
@@ -52,7 +50,7 @@ impl Names {
     }
 
     pub(super) fn input<'a>(&self, words: &'a [u64]) -> Result<Input<'a>, BenchError> {
-        let family: Family = self.family.parse().map_err(|error| failed("a digest family", &error))?;
+        let family = self.family.parse().map_err(|error| super::failed("a digest family", &error))?;
         let build_threads = std::thread::available_parallelism().map_or(1, |cores| cores.get());
         let (value_bits, seed) = (self.value_bits, self.seed);
         Ok(Input { names: words, name_len: 6, value_bits, family, seed, build_threads, floor_bytes: 0 })
@@ -60,12 +58,14 @@ impl Names {
 }
 
 /// The port of a name's frames, from 1: it follows from the last octet, so that a switch without a table knows it.
+#[cfg(feature = "dpdk")]
 #[inline]
 pub(super) fn exit_of(word: u64, n_ports: usize) -> usize {
     1 + (word >> 40 & 0xff) as usize % n_ports
 }
 
 /// The port by which they enter: the next one.
+#[cfg(feature = "dpdk")]
 #[inline]
 pub(super) fn entry_of(exit: usize, n_ports: usize) -> usize {
     1 + exit % n_ports

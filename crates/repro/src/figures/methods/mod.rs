@@ -25,6 +25,7 @@ mod model;
 mod name_length;
 mod network;
 mod southbound;
+mod two_nodes;
 mod update;
 
 use serde::de::DeserializeOwned;
@@ -71,6 +72,7 @@ const FAMILIES: &[&[Method]] = &[
     name_length::METHODS,
     network::METHODS,
     southbound::METHODS,
+    two_nodes::METHODS,
     update::METHODS,
 ];
 
