@@ -16,6 +16,8 @@ LAB := cargo build --release -p fibula-repro
 PREFIX ?= /usr/local
 DESTDIR ?=
 BUILT ?=
+# What strips the shared library; STRIP=true keeps its symbols.
+STRIP ?= strip
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 SONAME := libfibula.so.$(firstword $(subst ., ,$(VERSION)))
 
@@ -49,6 +51,7 @@ lib: ## libfibula for C programs: target/release/libfibula.so and .a
 install: $(if $(BUILT),,lib) ## libfibula, its headers and fibula.pc under PREFIX (/usr/local), as in `make install DESTDIR=/tmp/root PREFIX=/usr`
 	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/include
 	install -m 755 $(or $(BUILT),$(TARGET)/release)/libfibula.so $(DESTDIR)$(PREFIX)/lib/libfibula.so.$(VERSION)
+	$(STRIP) $(DESTDIR)$(PREFIX)/lib/libfibula.so.$(VERSION)
 	ln -sf libfibula.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/$(SONAME)
 	ln -sf $(SONAME) $(DESTDIR)$(PREFIX)/lib/libfibula.so
 	install -m 644 $(or $(BUILT),$(TARGET)/release)/libfibula.a $(DESTDIR)$(PREFIX)/lib

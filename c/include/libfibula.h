@@ -18,7 +18,7 @@
  * FIBULA_OK; a handle that was not made is NULL.
  *
  * Functions of a table may be called from any thread: a lock lets one at a time work. A reader is for one thread at a time,
- * takes no lock and never waits for the writer. Free nothing that another thread uses.
+ * never waits for the writer, and takes no lock but once after its table was shared. Free nothing that another thread uses.
  *
  * Pointers lead to as much as their length says; strings end with 0. NULL, wrong lengths and most handles that are none are
  * refused; a freed handle cannot always be told.
@@ -80,7 +80,7 @@ enum fibula_code {
          */
         FIBULA_EDAMAGED = -9,
         /*
-         The reader is in use by another thread, or the table has readers.
+         The reader is in use by another thread.
          */
         FIBULA_EBUSY = -10,
         /*
@@ -98,12 +98,12 @@ enum fibula_code {
 };
 
 /*
- A thread's access to a table.
+ A thread's access to a table. The mark is first, as in a table: one is not taken for the other.
  */
 struct fibula_reader;
 
 /*
- A set of names with values.
+ A set of names with values. The mark is first, so that it can be read whatever a pointer leads to.
  */
 struct fibula_table;
 
@@ -140,6 +140,32 @@ struct fibula_options {
          Bits of a value: 1 to 32 (ofw: 24); at most 16 to export, share or follow the table.
          */
         uint32_t value_bits;
+};
+
+/*
+ What a value means to programs that read an export, a follower's export, or a shared table.
+ */
+struct fibula_meaning {
+        /*
+         The value, from 1. 0 is drop.
+         */
+        uint32_t value;
+        /*
+         As enum fibula_verb of fibula.h: 0 drop, 1 port, 2 local, 3 tunnel, 4 punt.
+         */
+        uint32_t verb;
+        /*
+         The port (up to 65535), or the node of a tunnel; else 0.
+         */
+        uint32_t number;
+        /*
+         4 or 16, of a tunnel; else 0.
+         */
+        uint32_t address_bytes;
+        /*
+         The other end of a tunnel, in network order.
+         */
+        uint8_t address[16];
 };
 
 #ifdef __cplusplus
@@ -212,8 +238,18 @@ int fibula_table_count(struct fibula_table *table, uint64_t *n);
 int fibula_table_sync(struct fibula_table *table);
 
 /*
+ Says what values mean to other programs: without this, a value is the number of a port, and 0 is drop. Other programs see
+ all of it at once. With changes recorded, the next fibula_table_updates gives the whole table, so that followers have it.
+ Cost: 24 bytes for each possible value where the table is shared; give all values in one call. If it fails, nothing
+ changed.
+ */
+int fibula_table_set_actions(struct fibula_table *table,
+                             const struct fibula_meaning *meanings,
+                             size_t n);
+
+/*
  The table as the bytes of a FIB file, which fibula_load of fibula.h and `fibula fib lookup` read: a value is the number of
- a port, and 0 is drop. They have the hash key. Free them by fibula_bytes_free.
+ a port unless fibula_table_set_actions says otherwise, and 0 is drop. They have the hash key. Free them by fibula_bytes_free.
  */
 int fibula_table_export(struct fibula_table *table,
                         uint8_t **bytes,
@@ -221,7 +257,8 @@ int fibula_table_export(struct fibula_table *table,
 
 /*
  Shows the table at a path, where fibula_attach of fibula.h reads it in place while it changes, from other programs. Best
- on a file system in memory, as /dev/shm. Before the table has readers; else FIBULA_EBUSY. It replaces what is there.
+ on a file system in memory, as /dev/shm. It replaces what is there. The table moves to the file; its readers follow at
+ their next lookup, and each keeps the memory before until then. Values have at most 16 bits.
  */
 int fibula_table_share(struct fibula_table *table,
                        const char *path);

@@ -31,7 +31,7 @@ pub enum Code {
     FIBULA_EGAP = -8,
     /// These bytes are damaged, or not from this library.
     FIBULA_EDAMAGED = -9,
-    /// The reader is in use by another thread, or the table has readers.
+    /// The reader is in use by another thread.
     FIBULA_EBUSY = -10,
     /// A follower changes by fibula_table_apply only.
     FIBULA_EFOLLOWER = -11,

@@ -14,6 +14,7 @@
 //! Limits: names are known by their digests. Two names have one digest with a probability of n^2 / 2^65; the later one
 //! then takes the place of the former. Values have at most 32 bits, and 16 where other programs read the table.
 
+pub mod actions;
 pub mod error;
 mod guard;
 mod options;

@@ -6,7 +6,7 @@ use crate::error::{Code, Error, Result};
 use crate::guard;
 use crate::pointers;
 use crate::store::Lookups;
-use crate::table::{Shared, Table, in_locked};
+use crate::table::{ReaderId, Shared, Table, in_locked};
 use fib::designs::BURST;
 use fib::name::{MAX_TEXT, NameKind};
 use lookup::hash::{Digest, Hasher};
@@ -20,7 +20,9 @@ const FREE: u8 = 0;
 const IN_USE: u8 = 1;
 const POISONED: u8 = 2;
 
-/// A thread's access to a table.
+/// A thread's access to a table. The mark is first, as in a table: one is not taken for the other.
+// Not as a plain attribute: cbindgen would show the fields in the header.
+#[cfg_attr(all(), repr(C))]
 pub struct Reader {
     mark: AtomicU32,
     state: AtomicU8,
@@ -31,12 +33,13 @@ struct Body {
     hasher: Hasher,
     kind: NameKind,
     shared: Arc<Shared>,
+    id: ReaderId,
     lookups: Box<Lookups>,
 }
 
 impl Drop for Body {
     fn drop(&mut self) {
-        self.shared.n_readers.fetch_sub(1, Ordering::AcqRel);
+        self.shared.leave(&self.id);
     }
 }
 
@@ -88,6 +91,9 @@ impl Body {
     ) -> Result<()> {
         guard::checkpoint();
         check_len(self.kind, len)?;
+        if let Some(lookups) = self.shared.moved(&mut self.id) {
+            self.lookups = lookups;
+        }
         for (burst, out) in values.chunks_mut(BURST).enumerate() {
             let (mut digests, mut found) = ([Digest(0); BURST], [0; BURST]);
             let start = burst * BURST;
@@ -153,10 +159,9 @@ pub unsafe extern "C" fn fibula_reader_new(table: *mut Table, reader: *mut *mut 
         // SAFETY: the caller's.
         let body = unsafe {
             in_locked(table, |table, state| {
-                let lookups = state.store.reader();
-                table.shared.n_readers.fetch_add(1, Ordering::AcqRel);
+                let (id, lookups) = (table.shared.enter(), state.store.reader());
                 let (hasher, kind, shared) = (table.hasher.clone(), table.spec.kind, table.shared.clone());
-                Ok(Body { hasher, kind, shared, lookups })
+                Ok(Body { hasher, kind, shared, id, lookups })
             })?
         };
         let reader = Reader { mark: AtomicU32::new(MARK), state: AtomicU8::new(FREE), body };
@@ -234,7 +239,12 @@ pub unsafe extern "C" fn fibula_reader_lookup_burst(
 pub unsafe extern "C" fn fibula_reader_offline(reader: *mut Reader) -> c_int {
     guard::call(|| {
         // SAFETY: the caller's.
-        unsafe { Turn::of(reader)? }.body.lookups.offline();
+        let turn = unsafe { Turn::of(reader)? };
+        let Body { shared, id, lookups, .. } = &mut *turn.body;
+        if let Some(moved) = shared.moved(id) {
+            *lookups = moved;
+        }
+        lookups.offline();
         Ok(())
     })
 }

@@ -2,7 +2,7 @@
 //! readers look up in.
 
 use crate::error::{Code, Error, Result};
-use fib::action::{Action, PortId};
+use fib::action::Action;
 use fib::codec::actions_in_memory;
 use fib::designs::Spec;
 use lookup::base::shown;
@@ -62,19 +62,15 @@ pub(crate) trait Store: Send {
     /// Access for a thread.
     fn reader(&self) -> Box<Lookups>;
 
-    /// Moves the table to a file that other programs map. Readers made before see no later change.
-    fn share(&mut self, spec: &Spec, path: &Path) -> Result<()>;
-}
+    /// Moves the table to a file that other programs map, and tells them what values mean. Readers made before see no
+    /// later change.
+    fn share(&mut self, spec: &Spec, actions: &[Action], path: &Path) -> Result<()>;
 
-/// What values mean to other programs: a value is the number of a port, and 0 is drop.
-pub(crate) fn actions(spec: &Spec) -> Result<Vec<Action>> {
-    if spec.value_bits > 16 {
-        let text =
-            format!("values of {} bits: other programs read tables whose values have at most 16 bits", spec.value_bits);
-        return Err(Error::new(Code::FIBULA_EUNSUPPORTED, text));
-    }
-    let ports = 1..=((1u32 << spec.value_bits) - 1) as u16;
-    Ok(std::iter::once(Action::Drop).chain(ports.map(|port| Action::Port(PortId(port)))).collect())
+    /// Tells other programs that map the table what values mean now.
+    fn tell_actions(&mut self, actions: &[Action]) -> Result<()>;
+
+    /// Whether other programs may map it.
+    fn is_shared(&self) -> bool;
 }
 
 /// A table as a specification says it: empty, or the one in an image, which then follows another.
@@ -111,7 +107,7 @@ fn made<S: Skeleton<Key = Digest, Payload = u64>>(
             (None, query)
         }
     };
-    Ok(Box::new(Held::<S> { control, query, waiting: Vec::new(), record: None }))
+    Ok(Box::new(Held::<S> { control, query, waiting: Vec::new(), record: None, is_shared: false }))
 }
 
 fn not_whole() -> Error {
@@ -124,6 +120,7 @@ struct Held<S: Skeleton<Payload = u64>> {
     /// Updates that the control half has made and the query half has not carried out, in order.
     waiting: Vec<UpdateOf<S>>,
     record: Option<Vec<u8>>,
+    is_shared: bool,
 }
 
 impl<S: Skeleton<Key = Digest, Payload = u64>> Held<S> {
@@ -237,9 +234,9 @@ impl<S: Skeleton<Key = Digest, Payload = u64>> Store for Held<S> {
         Box::new(self.query.reader())
     }
 
-    fn share(&mut self, spec: &Spec, path: &Path) -> Result<()> {
+    fn share(&mut self, spec: &Spec, actions: &[Action], path: &Path) -> Result<()> {
         self.sync()?;
-        let actions = actions_in_memory(&actions(spec)?);
+        let actions = actions_in_memory(actions);
         self.query = shown::at(path, |make| {
             let mut moved = self.query.moved_to(make)?;
             let outside = moved.outside().ok_or(ShareError::Unsupported)?;
@@ -247,6 +244,18 @@ impl<S: Skeleton<Key = Digest, Payload = u64>> Store for Held<S> {
             outside.complete(spec.names_in_memory(), shown::this_process()?);
             Ok(moved)
         })?;
+        self.is_shared = true;
         Ok(())
+    }
+
+    fn tell_actions(&mut self, actions: &[Action]) -> Result<()> {
+        if let Some(outside) = self.query.outside().filter(|_| self.is_shared) {
+            outside.set_annex(&actions_in_memory(actions))?;
+        }
+        Ok(())
+    }
+
+    fn is_shared(&self) -> bool {
+        self.is_shared
     }
 }

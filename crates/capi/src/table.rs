@@ -2,21 +2,23 @@
 #![expect(unsafe_code, reason = "functions that C calls")]
 #![expect(clippy::missing_safety_doc, reason = "the header says for all functions what pointers lead to")]
 
+use crate::actions::{Meaning, Meanings};
 use crate::error::{Code, Error, Result};
 use crate::guard;
 use crate::options::{DESIGNS, Options};
 use crate::pointers;
 use crate::reader::check_len;
-use crate::store::{self, Store};
+use crate::store::{self, Lookups, Store};
 use fib::designs::Spec;
 use fib::file::{self, Content};
 use fib::messages::fingerprint;
 use fib::name::{Name, NameKind};
 use lookup::hash::{Digest, Hasher};
+use std::collections::HashMap;
 use std::ffi::{c_char, c_int, c_void};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// How a table begins, so that another pointer is noticed.
 const MARK: u32 = 0xF1BA_0001;
@@ -27,7 +29,9 @@ const HEADER: usize = 24;
 /// Updates are recorded up to the size of the table and this. More are longer than the table, which is sent instead.
 const RECORDED: usize = 64 << 10;
 
-/// A set of names with values.
+/// A set of names with values. The mark is first, so that it can be read whatever a pointer leads to.
+// Not as a plain attribute: cbindgen would show the fields in the header.
+#[cfg_attr(all(), repr(C))]
 pub struct Table {
     mark: AtomicU32,
     pub(crate) spec: Spec,
@@ -37,12 +41,71 @@ pub struct Table {
 }
 
 /// What readers know of their table.
+#[derive(Default)]
 pub(crate) struct Shared {
     is_poisoned: AtomicBool,
-    pub(crate) n_readers: AtomicUsize,
+    /// How often the table has moved.
+    moves: AtomicU32,
+    readers: Mutex<Readers>,
+}
+
+/// The readers that are not freed, by number, and what waits for those that have not looked up since the table moved.
+#[derive(Default)]
+struct Readers {
+    next: u64,
+    waiting: HashMap<u64, Option<Box<Lookups>>>,
+}
+
+/// The number of a reader.
+pub(crate) struct ReaderId {
+    id: u64,
+    moves: u32,
 }
 
 impl Shared {
+    fn readers(&self) -> MutexGuard<'_, Readers> {
+        // Nothing in it panics half done.
+        self.readers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Another reader, of the table where it is now. The caller has the table's lock.
+    pub(crate) fn enter(&self) -> ReaderId {
+        let mut readers = self.readers();
+        let id = readers.next;
+        readers.next += 1;
+        readers.waiting.insert(id, None);
+        ReaderId { id, moves: self.moves.load(Ordering::Relaxed) }
+    }
+
+    pub(crate) fn leave(&self, reader: &ReaderId) {
+        self.readers().waiting.remove(&reader.id);
+    }
+
+    /// Access to the table where it is, if it has moved since the reader asked.
+    #[inline]
+    pub(crate) fn moved(&self, reader: &mut ReaderId) -> Option<Box<Lookups>> {
+        if self.moves.load(Ordering::Acquire) == reader.moves { None } else { self.take(reader) }
+    }
+
+    #[cold]
+    fn take(&self, reader: &mut ReaderId) -> Option<Box<Lookups>> {
+        let mut readers = self.readers();
+        reader.moves = self.moves.load(Ordering::Relaxed);
+        readers.waiting.get_mut(&reader.id)?.take()
+    }
+
+    /// The table has moved: every reader finds access to it. The caller has the table's lock, so nothing changes before.
+    fn hand_over(&self, store: &dyn Store) {
+        let mut readers = self.readers();
+        for waiting in readers.waiting.values_mut() {
+            let mut lookups = store.reader();
+            // One that sleeps keeps no memory from being used again.
+            lookups.offline();
+            *waiting = Some(lookups);
+        }
+        self.moves.fetch_add(1, Ordering::Release);
+    }
+
     /// Whether a change of the table panicked.
     pub(crate) fn is_poisoned(&self) -> bool {
         self.is_poisoned.load(Ordering::Relaxed)
@@ -54,8 +117,9 @@ pub(crate) struct State {
     pub(crate) store: Box<dyn Store>,
     /// Number of names, as the table that this one follows said it.
     n_told: u64,
-    /// Whether more was recorded than the table has, so that all of it is due.
+    /// Whether more was recorded than the table has, or what updates do not say, so that all of it is due.
     is_whole_due: bool,
+    meanings: Meanings,
 }
 
 impl State {
@@ -104,9 +168,9 @@ pub(crate) unsafe fn in_locked<T>(
 }
 
 impl Table {
-    fn new(spec: Spec, store: Box<dyn Store>, n_told: u64) -> *mut Table {
-        let shared = Arc::new(Shared { is_poisoned: AtomicBool::new(false), n_readers: AtomicUsize::new(0) });
-        let state = Mutex::new(State { store, n_told, is_whole_due: false });
+    fn new(spec: Spec, store: Box<dyn Store>, n_told: u64, meanings: Meanings) -> *mut Table {
+        let shared = Arc::default();
+        let state = Mutex::new(State { store, n_told, is_whole_due: false, meanings });
         let hasher = spec.hasher();
         Box::into_raw(Box::new(Table { mark: AtomicU32::new(MARK), spec, hasher, shared, state }))
     }
@@ -126,9 +190,18 @@ impl Table {
     }
 
     fn export(&self, state: &mut State) -> Result<Vec<u8>> {
-        let actions = store::actions(&self.spec)?;
+        let actions = state.meanings.all(&self.spec)?;
         state.store.sync()?;
         Ok(file::encode(&self.spec, state.n_names(), &actions, &state.store.image()))
+    }
+
+    /// Values mean this from now on.
+    fn tell(&self, state: &mut State, meanings: Meanings) -> Result<()> {
+        if state.store.is_shared() {
+            state.store.tell_actions(&meanings.all(&self.spec)?)?;
+        }
+        state.meanings = meanings;
+        Ok(())
     }
 
     fn apply(&self, state: &mut State, bytes: &[u8]) -> Result<()> {
@@ -144,9 +217,10 @@ impl Table {
             if content.spec != self.spec {
                 return Err(other());
             }
+            let meanings = Meanings::of(&content.actions);
             state.store.overwrite(content.image)?;
             state.n_told = content.n_names;
-            return Ok(());
+            return self.tell(state, meanings);
         }
         let damaged = || Error::new(Code::FIBULA_EDAMAGED, "these are no updates, or damaged ones: fetch them again");
         let (content, sum) = bytes.split_last_chunk::<8>().ok_or_else(damaged)?;
@@ -192,7 +266,7 @@ pub unsafe extern "C" fn fibula_table_new(options: *const Options, table: *mut *
         // SAFETY: the caller's.
         let spec = unsafe { options[0].spec()? };
         let store = store::open(&spec, None)?;
-        out[0] = Table::new(spec, store, 0);
+        out[0] = Table::new(spec, store, 0, Meanings::default());
         Ok(())
     })
 }
@@ -344,8 +418,42 @@ pub unsafe extern "C" fn fibula_table_sync(table: *mut Table) -> c_int {
     guard::call(|| unsafe { in_locked(table, |_, state| state.store.sync()) })
 }
 
+/// Says what values mean to other programs: without this, a value is the number of a port, and 0 is drop. Other programs see
+/// all of it at once. With changes recorded, the next fibula_table_updates gives the whole table, so that followers have it.
+/// Cost: 24 bytes for each possible value where the table is shared; give all values in one call. If it fails, nothing
+/// changed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fibula_table_set_actions(table: *mut Table, meanings: *const Meaning, n: usize) -> c_int {
+    guard::call(|| {
+        // SAFETY: the caller's.
+        let given = unsafe { pointers::slice("meanings", meanings, n)? };
+        // SAFETY: the caller's.
+        unsafe {
+            in_locked(table, |table, state| {
+                // Refused as a whole where nobody could read it.
+                state.meanings.all(&table.spec)?;
+                if state.store.n_names().is_none() {
+                    let text = "this table follows another: what values mean comes from there";
+                    return Err(Error::new(Code::FIBULA_EFOLLOWER, text));
+                }
+                let mut meanings = state.meanings.clone();
+                for meaning in given {
+                    let (value, action) = meaning.read(&table.spec)?;
+                    meanings.set(value, action);
+                }
+                table.tell(state, meanings)?;
+                if state.store.recorded().is_some() {
+                    state.store.record(None);
+                    state.is_whole_due = true;
+                }
+                Ok(())
+            })
+        }
+    })
+}
+
 /// The table as the bytes of a FIB file, which fibula_load of fibula.h and `fibula fib lookup` read: a value is the number of
-/// a port, and 0 is drop. They have the hash key. Free them by fibula_bytes_free.
+/// a port unless fibula_table_set_actions says otherwise, and 0 is drop. They have the hash key. Free them by fibula_bytes_free.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fibula_table_export(table: *mut Table, bytes: *mut *mut u8, len: *mut usize) -> c_int {
     guard::call(|| {
@@ -357,7 +465,8 @@ pub unsafe extern "C" fn fibula_table_export(table: *mut Table, bytes: *mut *mut
 }
 
 /// Shows the table at a path, where fibula_attach of fibula.h reads it in place while it changes, from other programs. Best
-/// on a file system in memory, as /dev/shm. Before the table has readers; else FIBULA_EBUSY. It replaces what is there.
+/// on a file system in memory, as /dev/shm. It replaces what is there. The table moves to the file; its readers follow at
+/// their next lookup, and each keeps the memory before until then. Values have at most 16 bits.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fibula_table_share(table: *mut Table, path: *const c_char) -> c_int {
     guard::call(|| {
@@ -368,12 +477,10 @@ pub unsafe extern "C" fn fibula_table_share(table: *mut Table, path: *const c_ch
         // SAFETY: the caller's.
         unsafe {
             in_locked(table, |table, state| {
-                if table.shared.n_readers.load(Ordering::Acquire) > 0 {
-                    let text =
-                        "readers would not see later changes: share the table before they are made, or free them";
-                    return Err(Error::new(Code::FIBULA_EBUSY, text));
-                }
-                state.store.share(&table.spec, Path::new(path))
+                let actions = state.meanings.all(&table.spec)?;
+                state.store.share(&table.spec, &actions, Path::new(path))?;
+                table.shared.hand_over(&*state.store);
+                Ok(())
             })
         }
     })
@@ -386,7 +493,7 @@ pub unsafe extern "C" fn fibula_table_record(table: *mut Table) -> c_int {
     // SAFETY: the caller's.
     guard::call(|| unsafe {
         in_locked(table, |table, state| {
-            store::actions(&table.spec)?;
+            state.meanings.all(&table.spec)?;
             if state.store.n_names().is_none() {
                 let text = "this table follows another: pass the updates of that one on instead";
                 return Err(Error::new(Code::FIBULA_EFOLLOWER, text));
@@ -450,7 +557,7 @@ pub unsafe extern "C" fn fibula_table_follow(bytes: *const c_void, len: usize, t
             return Err(Error::new(Code::FIBULA_EUNSUPPORTED, text));
         }
         let store = store::open(&content.spec, Some(content.image))?;
-        out[0] = Table::new(content.spec, store, content.n_names);
+        out[0] = Table::new(content.spec, store, content.n_names, Meanings::of(&content.actions));
         Ok(())
     })
 }

@@ -109,6 +109,13 @@ fn the_installed_library_has_its_names_and_versions() {
     let symbols = String::from_utf8(symbols.stdout).unwrap();
     let symbols: Vec<&str> = symbols.lines().filter_map(|line| line.split(' ').next()).collect();
     assert!(symbols.len() > 15, "{symbols:?}");
+    // It is stripped: names of inner functions take more than the code.
+    let sections = done(Command::new("readelf").args(["-S", "--wide"]).arg(lib.join("libfibula.so")));
+    let sections = String::from_utf8(sections.stdout).unwrap();
+    assert!(
+        sections.contains(".dynsym") && !sections.contains(".symtab") && !sections.contains(".debug"),
+        "{sections}"
+    );
     for symbol in symbols {
         assert!(header.contains(&format!("{symbol}(")), "{symbol} is exported, and not in the header");
     }
@@ -119,6 +126,18 @@ fn what_makes_no_sense_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     for compiler in [C, CPP, SANITIZED] {
         run(&compile(compiler, "crates/capi/tests/c/refusals.c", dir.path()), &[text(dir.path())]);
+    }
+}
+
+#[test]
+fn wrong_handles_cut_exports_and_tables_that_move_or_end_harm_no_reader() {
+    let dir = tempfile::tempdir().unwrap();
+    let seed = seed().to_string();
+    for compiler in [C, CPP, SANITIZED] {
+        let program = compile(compiler, "crates/capi/tests/c/hostile.c", dir.path());
+        for design in DESIGNS {
+            run(&program, &[text(dir.path()), design, &seed]);
+        }
     }
 }
 
