@@ -450,7 +450,7 @@ impl BenchCommand {
                 if !args.contestants.is_empty() {
                     let text =
                         "over wires, --driver names the contestants; leave --contestants out, or take --driver dpdk";
-                    return Err(Failure::new(Exit::BadInput, text).into());
+                    return Err(Failure::new(Exit::Usage, text));
                 }
                 let contestants = if driver == ["all"] { Vec::new() } else { driver };
                 let options = Options { contestants, ..args.options(&[1 << 20]) };
