@@ -95,7 +95,8 @@ struct fibula_fib {
 	uint8_t family, kind, name_bytes;
 	uint8_t value_bits, fingerprint_bits, cell_bits;
 	uint8_t parts_of_name;   /* line: cells a name */
-	uint8_t has_avx2;        /* whether this processor has AVX2 */
+	uint8_t has_avx2;        /* whether this processor has AVX2, BMI and BMI2 */
+	uint8_t fetches;         /* whether bursts fetch what they read before they read it */
 	uint16_t starts[5];      /* line: the first slot of each part of a bucket, and the end of the last */
 	uint32_t cells_a_word;
 	uint64_t per_word;       /* 2^37 / cells_a_word, rounded up: divides numbers below 2^31 */
@@ -486,10 +487,6 @@ static inline void fibula_fetch_(const void *line)
 #endif
 }
 
-/* Loops that are compiled once for any processor and once for AVX2, which vectorises them; the caller chooses. */
-#ifdef FIBULA_HAS_AVX2_
-#define FIBULA_AVX2_ __attribute__((target("avx2"), noinline, unused))
-#endif
 #ifdef __GNUC__
 #define FIBULA_LOOP_ static inline __attribute__((always_inline))
 #else
@@ -529,7 +526,7 @@ FIBULA_LOOP_ int fibula_burst_cells_(const struct fibula_fib *fib, const struct 
 	if (any >> 31 & 1 || behind >> 63)
 		return 0;
 	/* The lines of one name come while those of the others are found. */
-	for (size_t i = 0; i < n; i++) {
+	for (size_t i = 0; fib->fetches && i < n; i++) {
 		fibula_fetch_(base + first[i]);
 		fibula_fetch_(base + second[i]);
 	}
@@ -564,7 +561,7 @@ FIBULA_LOOP_ int fibula_burst_buckets_(const struct fibula_fib *fib, const struc
 	}
 	if (behind >> 63)
 		return 0;
-	for (size_t i = 0; i < n; i++)
+	for (size_t i = 0; fib->fetches && i < n; i++)
 		fibula_fetch_(base + lines[i]);
 	for (size_t i = 0; i < n; i++)
 		heads[i] = fibula_load_((const uint64_t *)(base + lines[i]));
@@ -612,55 +609,279 @@ FIBULA_LOOP_ int fibula_burst_fast_(const struct fibula_fib *fib, const struct f
 }
 
 #ifdef FIBULA_HAS_AVX2_
-/* Products of four numbers: their low halves. */
-__attribute__((target("avx2"))) static inline __m256i fibula_low4_(__m256i a, __m256i b)
+/* The same with AVX2, four names at a time: behind the last name there are digests up to a multiple of four.
+ *
+ * Words that lie apart are loaded straight into vectors: a vector that is read from words which were just stored one by one
+ * waits for the stores. */
+#define FIBULA_TARGET_ __attribute__((target("avx2,bmi,bmi2")))
+#define FIBULA_VECTOR_ FIBULA_TARGET_ static inline __attribute__((always_inline))
+
+FIBULA_VECTOR_ __m256i fibula_four_(const void *a, const void *b, const void *c, const void *d)
 {
-	__m256i cross = _mm256_add_epi64(_mm256_mul_epu32(_mm256_srli_epi64(a, 32), b),
-		_mm256_mul_epu32(a, _mm256_srli_epi64(b, 32)));
-	return _mm256_add_epi64(_mm256_mul_epu32(a, b), _mm256_slli_epi64(cross, 32));
+	uint64_t second, fourth;
+	memcpy(&second, b, 8);
+	memcpy(&fourth, d, 8);
+	__m128i low = _mm_insert_epi64(_mm_loadl_epi64((const __m128i *)a), (long long)second, 1);
+	__m128i high = _mm_insert_epi64(_mm_loadl_epi64((const __m128i *)c), (long long)fourth, 1);
+	__m256i words = _mm256_inserti128_si256(_mm256_castsi128_si256(low), high, 1);
+	/* It stays what was loaded: a writer may change the words, so the compiler must not load them again. */
+	__asm__("" : "+x"(words));
+	return words;
 }
-/* Their high halves. */
-__attribute__((target("avx2"))) static inline __m256i fibula_high4_(__m256i a, __m256i b)
+
+FIBULA_VECTOR_ __m256i fibula_all4_(uint64_t x) { return _mm256_set1_epi64x((long long)x); }
+
+/* The upper halves, where a multiplication reads them. */
+FIBULA_VECTOR_ __m256i fibula_upper4_(__m256i x) { return _mm256_shuffle_epi32(x, 0xF5); }
+
+/* Products with a constant, of which the low halves. There are multiplications of 32 bits only. */
+FIBULA_VECTOR_ __m256i fibula_times4_(__m256i x, uint64_t k)
 {
-	__m256i a1 = _mm256_srli_epi64(a, 32), b1 = _mm256_srli_epi64(b, 32), low = _mm256_set1_epi64x(0xFFFFFFFF);
-	__m256i t = _mm256_add_epi64(_mm256_mul_epu32(a1, b), _mm256_srli_epi64(_mm256_mul_epu32(a, b), 32));
-	__m256i u = _mm256_add_epi64(_mm256_mul_epu32(a, b1), _mm256_and_si256(t, low));
-	return _mm256_add_epi64(_mm256_add_epi64(_mm256_mul_epu32(a1, b1), _mm256_srli_epi64(t, 32)), _mm256_srli_epi64(u, 32));
+	__m256i k0 = fibula_all4_(k & 0xFFFFFFFF), k1 = fibula_all4_(k >> 32);
+	__m256i cross = _mm256_add_epi64(_mm256_mul_epu32(k1, x), _mm256_mul_epu32(k0, fibula_upper4_(x)));
+	return _mm256_add_epi64(_mm256_mul_epu32(k0, x), _mm256_slli_epi64(cross, 32));
 }
-FIBULA_AVX2_ static void fibula_short_digests_avx2_(const struct fibula_fib *fib, const uint8_t *names, size_t len,
-	size_t stride, size_t n, uint64_t *digests)
+
+FIBULA_VECTOR_ __m256i fibula_fold4_(__m256i x) { return _mm256_xor_si256(x, _mm256_srli_epi64(x, 33)); }
+
+/* The digests of names of up to 8 bytes by muladd. */
+FIBULA_TARGET_ __attribute__((noinline, unused)) static void fibula_short_digests_avx2_(const struct fibula_fib *fib,
+	const uint8_t *names, size_t len, size_t stride, size_t n, uint64_t digests[FIBULA_BURST])
 {
-	uint64_t words[FIBULA_BURST + 3];
-	size_t wide = 0;
-	/* Names that lie in eight bytes each are read by words, but for the last: what is behind it is not ours. */
-	if (len && stride >= 8)
-		for (; wide + 1 < n; wide++) {
-			memcpy(words + wide, names + wide * stride, 8);
-			words[wide] &= ~0ull >> (64 - 8 * len);
-		}
-	for (; wide < n; wide++)
-		words[wide] = fibula_word_(names + wide * stride, len);
-	for (size_t i = n; i % 4; i++)
-		words[i] = 0;
-	const __m256i a = _mm256_set1_epi64x((long long)fib->hash.a[0]), b = _mm256_set1_epi64x((long long)fib->hash.a[1]);
-	const __m256i addend = _mm256_set1_epi64x((long long)fib->hash.addend[len]);
-	const __m256i m1 = _mm256_set1_epi64x((long long)0xff51afd7ed558ccdull);
-	const __m256i m2 = _mm256_set1_epi64x((long long)0xc4ceb9fe1a85ec53ull);
+	const uint64_t low = fib->hash.a[0], high = fib->hash.a[1];
+	const __m256i a0 = fibula_all4_(low & 0xFFFFFFFF), a1 = fibula_all4_(low >> 32), a2 = fibula_all4_(high & 0xFFFFFFFF),
+		a3 = fibula_all4_(high >> 32), addend = fibula_all4_(fib->hash.addend[len]), zero = _mm256_setzero_si256(),
+		mask = fibula_all4_(len ? ~0ull >> (64 - 8 * len) : 0);
+	/* Of the bytes behind this, some are not ours. */
+	const uint8_t *end = names + (n ? (n - 1) * stride + len : 0);
 	for (size_t i = 0; i < n; i += 4) {
-		__m256i w = _mm256_loadu_si256((const __m256i *)(words + i));
-		__m256i x = _mm256_add_epi64(_mm256_add_epi64(fibula_high4_(a, w), fibula_low4_(b, w)), addend);
-		x = fibula_low4_(_mm256_xor_si256(x, _mm256_srli_epi64(x, 33)), m1);
-		x = fibula_low4_(_mm256_xor_si256(x, _mm256_srli_epi64(x, 33)), m2);
-		_mm256_storeu_si256((__m256i *)(words + i), _mm256_xor_si256(x, _mm256_srli_epi64(x, 33)));
+		const uint8_t *at = names + i * stride;
+		__m256i x0;
+		if (i + 4 <= n && (size_t)(end - at) >= 3 * stride + 8) {
+			x0 = stride == 8 ? _mm256_loadu_si256((const __m256i *)at)
+				: fibula_four_(at, at + stride, at + 2 * stride, at + 3 * stride);
+		} else {
+			uint64_t words[4] = {0, 0, 0, 0};
+			for (size_t j = 0; j < 4 && i + j < n; j++)
+				words[j] = fibula_word_(at + j * stride, len);
+			x0 = _mm256_set_epi64x((long long)words[3], (long long)words[2], (long long)words[1], (long long)words[0]);
+		}
+		x0 = _mm256_and_si256(x0, mask);
+		__m256i x1 = fibula_upper4_(x0);
+		__m256i t = _mm256_add_epi64(_mm256_mul_epu32(a1, x0), _mm256_srli_epi64(_mm256_mul_epu32(a0, x0), 32));
+		__m256i u = _mm256_add_epi64(_mm256_mul_epu32(a0, x1), _mm256_blend_epi32(t, zero, 0xAA));
+		__m256i shifted = _mm256_add_epi64(_mm256_mul_epu32(a3, x0), _mm256_mul_epu32(a2, x1));
+		__m256i products = _mm256_add_epi64(_mm256_mul_epu32(a2, x0), _mm256_mul_epu32(a1, x1));
+		__m256i carries = _mm256_add_epi64(_mm256_srli_epi64(t, 32), _mm256_srli_epi64(u, 32));
+		__m256i x = _mm256_add_epi64(_mm256_add_epi64(products, carries), _mm256_slli_epi64(shifted, 32));
+		x = fibula_times4_(fibula_fold4_(_mm256_add_epi64(x, addend)), 0xff51afd7ed558ccdull);
+		x = fibula_times4_(fibula_fold4_(x), 0xc4ceb9fe1a85ec53ull);
+		_mm256_storeu_si256((__m256i *)(digests + i), fibula_fold4_(x));
 	}
-	memcpy(digests, words, n * sizeof *digests);
 }
-FIBULA_AVX2_ static int fibula_burst_avx2_(const struct fibula_fib *fib, const struct fibula_view_ *view,
+
+/* The entries of four digests. */
+FIBULA_VECTOR_ __m256i fibula_entries4_(const struct fibula_view_ *view, const uint64_t *digests)
+{
+	const uint64_t *at = view->directory;
+	const int shift = 63 - view->depth;
+	return fibula_four_(at + (digests[0] >> 1 >> shift), at + (digests[1] >> 1 >> shift), at + (digests[2] >> 1 >> shift),
+		at + (digests[3] >> 1 >> shift));
+}
+
+/* Digests mixed with the tweaks of their places. */
+FIBULA_VECTOR_ __m256i fibula_tweaked4_(const uint64_t *digests, __m256i tweaks)
+{
+	__m256i digest = _mm256_loadu_si256((const __m256i *)digests);
+	__m256i x = fibula_times4_(_mm256_xor_si256(digest, _mm256_mul_epu32(tweaks, fibula_all4_(0x9E3779B1))), FIBULA_STEP);
+	return _mm256_xor_si256(x, _mm256_srli_epi64(x, 32));
+}
+
+/* Width of cells for the loops below, as log2 of their bytes. */
+enum { FIBULA_BYTES_WIDE_ = 0, FIBULA_PAIRS_WIDE_ = 1, FIBULA_QUADS_WIDE_ = 2, FIBULA_ANY_WIDTH_ = 3 };
+
+FIBULA_LOOP_ uint64_t fibula_cell_(const uint8_t *at, unsigned log_bytes)
+{
+	if (log_bytes == 0)
+		return __atomic_load_n(at, __ATOMIC_RELAXED);
+	if (log_bytes == 1)
+		return __atomic_load_n((const uint16_t *)(const void *)at, __ATOMIC_RELAXED);
+	if (log_bytes == 2)
+		return __atomic_load_n((const uint32_t *)(const void *)at, __ATOMIC_RELAXED);
+	return fibula_load_((const uint64_t *)(const void *)at);
+}
+
+/* The values of a burst of an Othello. 0 if a part has a stash or ends behind the table: then look each up alone. */
+FIBULA_VECTOR_ int fibula_cells_avx2_(const struct fibula_fib *fib, const struct fibula_view_ *view, const uint64_t *digests,
+	size_t n, uint16_t *values, unsigned log_bytes, int has_fingerprints)
+{
+	const uint8_t *base = (const uint8_t *)fib->words;
+	uint64_t first[FIBULA_BURST], second[FIBULA_BURST], shifts[2][FIBULA_BURST];
+	const __m256i end = fibula_all4_(8 * (fib->n_words - FIBULA_STASH_));
+	const __m256i cells = fibula_all4_(fib->cells_a_word), bits = fibula_all4_(fib->cell_bits);
+	__m256i any = _mm256_setzero_si256(), behind = any;
+	for (size_t i = 0; i < n; i += 4) {
+		__m256i entry = fibula_entries4_(view, digests + i);
+		__m256i side = _mm256_and_si256(entry, fibula_all4_(0xFFFF));
+		__m256i at = _mm256_slli_epi64(_mm256_srli_epi64(entry, 32), 6);
+		__m256i x = fibula_tweaked4_(digests + i, _mm256_and_si256(_mm256_srli_epi64(entry, 16), fibula_all4_(0x7FFF)));
+		__m256i second_at = _mm256_add_epi64(at, _mm256_slli_epi64(side, 3));
+		any = _mm256_or_si256(any, entry);
+		behind = _mm256_or_si256(behind, _mm256_sub_epi64(end, _mm256_add_epi64(second_at, _mm256_slli_epi64(side, 3))));
+		__m256i a, b;
+		if (log_bytes == FIBULA_ANY_WIDTH_) {
+			/* The word, and from the fraction of a word the cell in it. */
+			a = _mm256_mul_epu32(_mm256_srli_epi64(x, 32), side);
+			b = _mm256_mul_epu32(x, side);
+			_mm256_storeu_si256((__m256i *)(shifts[0] + i),
+				_mm256_mul_epu32(_mm256_srli_epi64(_mm256_mul_epu32(a, cells), 32), bits));
+			_mm256_storeu_si256((__m256i *)(shifts[1] + i),
+				_mm256_mul_epu32(_mm256_srli_epi64(_mm256_mul_epu32(b, cells), 32), bits));
+		} else {
+			__m256i n_cells = _mm256_slli_epi64(side, 3 - (int)log_bytes);
+			a = _mm256_mul_epu32(_mm256_srli_epi64(x, 32), n_cells);
+			b = _mm256_mul_epu32(x, n_cells);
+		}
+		a = _mm256_slli_epi64(_mm256_srli_epi64(a, 32), (int)log_bytes);
+		b = _mm256_slli_epi64(_mm256_srli_epi64(b, 32), (int)log_bytes);
+		_mm256_storeu_si256((__m256i *)(first + i), _mm256_add_epi64(at, a));
+		_mm256_storeu_si256((__m256i *)(second + i), _mm256_add_epi64(second_at, b));
+	}
+	/* The flag of a stash is bit 31; what is behind the table is negative. */
+	if (_mm256_movemask_pd(_mm256_castsi256_pd(_mm256_or_si256(_mm256_slli_epi64(any, 32), behind))))
+		return 0;
+	for (size_t i = 0; fib->fetches && i < n; i++) {
+		fibula_fetch_(base + first[i]);
+		fibula_fetch_(base + second[i]);
+	}
+	const uint64_t value = ~0ull >> (64 - fib->value_bits), indicator = 1ull << (fib->cell_bits - 1),
+		fingerprint = (indicator - 1) & ~value;
+	for (size_t i = 0; i < n; i++) {
+		uint64_t a = fibula_cell_(base + first[i], log_bytes), b = fibula_cell_(base + second[i], log_bytes);
+		if (log_bytes == FIBULA_ANY_WIDTH_) {
+			a >>= shifts[0][i];
+			b >>= shifts[1][i];
+		}
+		if (has_fingerprints) {
+			uint64_t f = (digests[i] ^ digests[i] >> 32) * 0x243F6A8885A308D3ull >> (65 - fib->cell_bits);
+			uint64_t differs = ((a ^ b ^ f) & fingerprint) | (~(a & b) & indicator);
+			values[i] = (uint16_t)(differs ? 0 : (a ^ b) & value);
+		} else
+			values[i] = (uint16_t)((a ^ b) & value);
+	}
+	return 1;
+}
+
+/* The cell in a slot of a bucket, and other bits above it. */
+FIBULA_LOOP_ uint64_t fibula_slot_(const struct fibula_fib *fib, const uint8_t *bucket, uint64_t slot, unsigned log_bytes)
+{
+	if (log_bytes != FIBULA_ANY_WIDTH_)
+		return fibula_cell_(bucket + (slot << log_bytes), log_bytes);
+	uint64_t word = slot * fib->per_word >> 37, in_word = slot - word * fib->cells_a_word;
+	return fibula_cell_(bucket + 8 * word, log_bytes) >> in_word * fib->value_bits;
+}
+
+/* The values of a burst of a line table with 3 or 4 cells a name. 0 if a group ends behind the table. */
+FIBULA_VECTOR_ int fibula_buckets_avx2_(const struct fibula_fib *fib, const struct fibula_view_ *view,
+	const uint64_t *digests, size_t n, uint16_t *values, unsigned parts, unsigned log_bytes)
+{
+	const uint8_t *base = (const uint8_t *)fib->words;
+	uint64_t lines[FIBULA_BURST], starts = 0, lengths = 0;
+	uint16_t slots[FIBULA_BURST][4];
+	const int is_wide = log_bytes == FIBULA_ANY_WIDTH_ ? fib->value_bits > 8 : log_bytes == FIBULA_PAIRS_WIDE_;
+	const __m128i log_line = _mm_cvtsi32_si128(6 + is_wide);
+	const __m256i end = fibula_all4_(8 * (fib->n_words - FIBULA_STASH_));
+	__m256i behind = _mm256_setzero_si256();
+	for (size_t i = 0; i < n; i += 4) {
+		__m256i entry = fibula_entries4_(view, digests + i);
+		__m256i level0 = _mm256_and_si256(entry, fibula_all4_(0xFFFF));
+		__m256i others = _mm256_add_epi64(_mm256_and_si256(_mm256_srli_epi64(entry, 16), fibula_all4_(0x3FFF)),
+			_mm256_and_si256(_mm256_srli_epi64(entry, 30), fibula_all4_(1)));
+		__m256i at = _mm256_slli_epi64(_mm256_srli_epi64(entry, 32), 6);
+		__m256i digest = _mm256_loadu_si256((const __m256i *)(digests + i));
+		__m256i bucket = _mm256_srli_epi64(_mm256_mul_epu32(_mm256_srli_epi64(digest, 8), level0), 32);
+		__m256i all = _mm256_sll_epi64(_mm256_add_epi64(level0, others), log_line);
+		behind = _mm256_or_si256(behind, _mm256_sub_epi64(end, _mm256_add_epi64(at, all)));
+		_mm256_storeu_si256((__m256i *)(lines + i), _mm256_add_epi64(at, _mm256_sll_epi64(bucket, log_line)));
+	}
+	if (_mm256_movemask_pd(_mm256_castsi256_pd(behind)))
+		return 0;
+	for (size_t i = 0; fib->fetches && i < n; i++) {
+		fibula_fetch_(base + lines[i]);
+		if (is_wide)
+			fibula_fetch_(base + lines[i] + 64);
+	}
+	for (unsigned j = 0; j < parts; j++) {
+		starts |= (uint64_t)fib->starts[j] << 16 * j;
+		lengths |= (uint64_t)(fib->starts[j + 1] - fib->starts[j]) << 16 * j;
+	}
+	const __m256i start = fibula_all4_(starts), length = fibula_all4_(lengths), byte = fibula_all4_(0xFF);
+	uint32_t kept = 0;
+	for (size_t i = 0; i < n; i += 4) {
+		/* Tweak and threshold are the first two bytes of a bucket. */
+		__m256i head = fibula_four_(base + lines[i], base + lines[i + 1], base + lines[i + 2], base + lines[i + 3]);
+		__m256i digest = _mm256_loadu_si256((const __m256i *)(digests + i));
+		__m256i x = fibula_tweaked4_(digests + i, _mm256_and_si256(head, byte));
+		_mm256_storeu_si256((__m256i *)slots[i], _mm256_add_epi16(_mm256_mulhi_epu16(x, length), start));
+		/* The rank is a byte minus its highest bit. */
+		__m256i rank = _mm256_sub_epi64(_mm256_and_si256(digest, byte),
+			_mm256_and_si256(_mm256_srli_epi64(digest, 7), fibula_all4_(1)));
+		__m256i keeps = _mm256_cmpgt_epi64(_mm256_and_si256(_mm256_srli_epi64(head, 8), byte), rank);
+		kept |= (uint32_t)_mm256_movemask_pd(_mm256_castsi256_pd(keeps)) << i;
+	}
+	const uint64_t value = ~0ull >> (64 - fib->value_bits);
+	for (size_t i = 0; i < n; i++) {
+		/* No loop: compilers do not unroll one of three. */
+		uint64_t sum = fibula_slot_(fib, base + lines[i], slots[i][0], log_bytes) ^
+			fibula_slot_(fib, base + lines[i], slots[i][1], log_bytes) ^
+			fibula_slot_(fib, base + lines[i], slots[i][2], log_bytes);
+		if (parts > 3)
+			sum ^= fibula_slot_(fib, base + lines[i], slots[i][3], log_bytes);
+		values[i] = (uint16_t)(sum & value);
+	}
+	/* One name in fifty is in another bucket. */
+	for (uint32_t bumped = ~kept & (uint32_t)((1ull << n) - 1); bumped; bumped &= bumped - 1) {
+		size_t i = (size_t)__builtin_ctz(bumped);
+		struct fibula_part_ part = fibula_part_(fib, fibula_entry_(view, digests[i]));
+		int failed = 0;
+		values[i] = (uint16_t)fibula_line_(fib, &part, digests[i], 0, &failed);
+	}
+	return 1;
+}
+
+/* A burst by the loop for its table. */
+FIBULA_VECTOR_ int fibula_burst_of_avx2_(const struct fibula_fib *fib, const struct fibula_view_ *view,
 	const uint64_t *digests, size_t n, uint16_t *values)
 {
+	if (fib->design == FIBULA_LINE) {
+		if (fib->value_bits == 8)
+			return fib->parts_of_name == 3 ? fibula_buckets_avx2_(fib, view, digests, n, values, 3, FIBULA_BYTES_WIDE_)
+				: fibula_buckets_avx2_(fib, view, digests, n, values, 4, FIBULA_BYTES_WIDE_);
+		if (fib->value_bits == 16)
+			return fib->parts_of_name == 3 ? fibula_buckets_avx2_(fib, view, digests, n, values, 3, FIBULA_PAIRS_WIDE_)
+				: fibula_buckets_avx2_(fib, view, digests, n, values, 4, FIBULA_PAIRS_WIDE_);
+		return fibula_buckets_avx2_(fib, view, digests, n, values, fib->parts_of_name, FIBULA_ANY_WIDTH_);
+	}
+	if (fib->fingerprint_bits) {
+		if (fib->cell_bits == 16)
+			return fibula_cells_avx2_(fib, view, digests, n, values, FIBULA_PAIRS_WIDE_, 1);
+		if (fib->cell_bits == 32)
+			return fibula_cells_avx2_(fib, view, digests, n, values, FIBULA_QUADS_WIDE_, 1);
+		return fibula_cells_avx2_(fib, view, digests, n, values, FIBULA_ANY_WIDTH_, 1);
+	}
+	if (fib->cell_bits == 8)
+		return fibula_cells_avx2_(fib, view, digests, n, values, FIBULA_BYTES_WIDE_, 0);
+	if (fib->cell_bits == 16)
+		return fibula_cells_avx2_(fib, view, digests, n, values, FIBULA_PAIRS_WIDE_, 0);
+	return fibula_cells_avx2_(fib, view, digests, n, values, FIBULA_ANY_WIDTH_, 0);
+}
+
+FIBULA_TARGET_ __attribute__((noinline, unused)) static int fibula_burst_avx2_(const struct fibula_fib *fib,
+	const struct fibula_view_ *view, const uint64_t *digests, size_t n, uint16_t *values)
+{
 	/* A full burst has a loop of its own, which the compiler unrolls. */
-	return n == FIBULA_BURST ? fibula_burst_fast_(fib, view, digests, FIBULA_BURST, values)
-		: fibula_burst_fast_(fib, view, digests, n, values);
+	return n == FIBULA_BURST ? fibula_burst_of_avx2_(fib, view, digests, FIBULA_BURST, values)
+		: fibula_burst_of_avx2_(fib, view, digests, n, values);
 }
 #endif
 
@@ -680,6 +901,8 @@ static inline void fibula_digests_(const struct fibula_fib *fib, const uint8_t *
 	}
 	for (size_t i = 0; i < n; i++)
 		digests[i] = fibula_digest(fib, names + i * stride, len);
+	for (size_t i = n; i % 4; i++)
+		digests[i] = 0;
 }
 
 /* The values of digests in the state of a view. */
@@ -959,6 +1182,18 @@ static inline void fibula_free(struct fibula_fib *fib)
 	free(fib);
 }
 
+/* Whether it pays to fetch what a burst reads before it is read. Where the caches are near enough, the processor begins the
+ * reads of many names by itself, and a fetch costs its instruction. */
+static inline int fibula_fetches_(const struct fibula_fib *fib)
+{
+	long cache = 0;
+#ifdef _SC_LEVEL2_CACHE_SIZE
+	cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
+#endif
+	uint64_t words = (cache > 0 ? (uint64_t)cache : 1 << 20) / 8;
+	return fib->n_words > (fib->design == FIBULA_LINE ? words / 2 : 4 * words);
+}
+
 /* What follows from the widths of cells. 0 if there are no such tables. */
 static inline int fibula_form_(struct fibula_fib *fib, int has_fingerprints)
 {
@@ -967,7 +1202,7 @@ static inline int fibula_form_(struct fibula_fib *fib, int has_fingerprints)
 		fib->fingerprint_bits > 48 || (!has_fingerprints && fib->fingerprint_bits))
 		return 0;
 #ifdef FIBULA_HAS_AVX2_
-	fib->has_avx2 = __builtin_cpu_supports("avx2") != 0;
+	fib->has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
 #endif
 	fib->cells_a_word = 64u / fib->cell_bits;
 	fib->per_word = (1ull << 37) / fib->cells_a_word + 1;
@@ -1050,6 +1285,7 @@ static inline struct fibula_fib *fibula_load(const void *bytes, size_t len, char
 		else
 			wrong = fibula_table_(fib, actions, n_actions, r);
 	}
+	fib->fetches = (uint8_t)fibula_fetches_(fib);
 	if (!wrong)
 		return fib;
 refused:
@@ -1134,6 +1370,7 @@ static inline struct fibula_fib *fibula_attach(const char *path, char why[FIBULA
 			wrong = "its structure is none that fibula.h reads";
 		else
 			wrong = fibula_bounds_(fib);
+		fib->fetches = (uint8_t)fibula_fetches_(fib);
 	}
 	if (!wrong)
 		return fib;

@@ -166,6 +166,44 @@ fn c_and_cpp_answer_as_rust_does_for_names_and_aliens() {
     assert!(said.starts_with("999990 names, ") && said.ends_with(&format!(" sum of values {sum}\n")), "{sum}: {said}");
 }
 
+/// Each width of cells has a loop of its own, by vectors and without.
+#[test]
+fn bursts_give_what_lookups_one_by_one_give() {
+    let (seed, dir) = (testkit::seed(), tempfile::tempdir().unwrap());
+    let source = "crates/fib/tests/c_header/bursts.c";
+    let sanitized = ["-std=c11", "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover"];
+    let programs = [
+        compile("gcc", source, &["-std=c11", "-O3"], dir.path()),
+        compile("g++", source, &["-std=c++17", "-O2", "-x", "c++"], dir.path()),
+        compile("gcc", source, &sanitized, dir.path()),
+    ];
+    // Every name of one byte, so that each name of a burst is in the table; and more, among which none is.
+    let all: Vec<Name> = (0..=255).map(|byte| Name::from_bytes(NameKind::Fixed(1), &[byte]).unwrap()).collect();
+    let path = dir.path().join("bursts.fib");
+    for design in DESIGNS {
+        for value_bits in [5, 8, 11, 16] {
+            let n_actions = ((1u32 << value_bits) - 2).min(200) as u16;
+            for (names, kind, len) in [
+                (&all, NameKind::Fixed(1), 1),
+                (&names(NameKind::Mac, 6_000, seed), NameKind::Mac, 6),
+                (&names(NameKind::FiveTuple, 6_000, seed), NameKind::FiveTuple, 13),
+            ] {
+                let family = Family::ALL[usize::from(len == 13 && value_bits == 8)];
+                let fib = fib(design, kind, family, names, n_actions, Some(value_bits));
+                std::fs::write(&path, fib.encode()).unwrap();
+                let said = programs
+                    .each_ref()
+                    .map(|program| run(program, &[path.to_str().unwrap(), &len.to_string(), &seed.to_string()], ""));
+                let n_values: u32 = said[0].trim().parse().unwrap();
+                assert!(said.iter().all(|other| *other == said[0]), "{design} {value_bits} {len}: {said:?}");
+                // ofw drops almost all names that it does not have.
+                let least = if len == 1 || design != "ofw" { 50_000 } else { 0 };
+                assert!(n_values >= least, "{design} {value_bits} {len}: {n_values}, seed {seed}");
+            }
+        }
+    }
+}
+
 #[test]
 fn files_that_are_cut_or_made_up_do_no_harm() {
     let (seed, dir) = (testkit::seed(), tempfile::tempdir().unwrap());
