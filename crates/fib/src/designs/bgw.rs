@@ -7,7 +7,7 @@
 
 use super::keys::{NameLayout, max_keys, with_width};
 use super::{Aliens, Design, Spec, Structure, bfw, bloom, halves_by_width};
-use lookup::alien::keyed::{self, NameHash};
+use lookup::alien::named::{self, NameHash};
 use lookup::alien::{Filtered, Named, filtered};
 use lookup::bloom_fib::Names;
 use lookup::cuckoo::exact::{self, CuckooSkeleton};
@@ -34,6 +34,6 @@ impl<const W: usize> Structure for Gateway<W> {
         let spec = &Spec { max_names: max_keys(spec.kind, spec.max_names), ..spec.clone() };
         let filter = exact::Settings::new(name_bytes, 1, spec.max_names, spec.family, &spec.key);
         let map = NameHash::new(name_bytes, spec.family, &spec.key);
-        filtered::Settings { filter, table: keyed::Settings { table: bloom::settings(spec, bfw::policy(spec)), map } }
+        filtered::Settings { filter, table: named::Settings { table: bloom::settings(spec, bfw::policy(spec)), map } }
     }
 }

@@ -21,9 +21,9 @@
 pub mod bloom_set;
 pub mod checked;
 pub mod filtered;
-pub mod keyed;
+pub mod named;
 
 pub use bloom_set::{BloomSet, BloomSetQuery};
 pub use checked::{Checked, CheckedQuery};
 pub use filtered::{Filter, Filtered, FilteredQuery};
-pub use keyed::{Keyed, KeyedQuery, Named};
+pub use named::{Named, NamedQuery};

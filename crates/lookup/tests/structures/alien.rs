@@ -2,7 +2,7 @@
 //! removed names.
 
 use fibula_lookup::alien::checked::{self, Checksum, Marked};
-use fibula_lookup::alien::keyed::{self, NameHash};
+use fibula_lookup::alien::named::{self, NameHash};
 use fibula_lookup::alien::{BloomSet, Checked, Filter, Filtered, Named, bloom_set, filtered};
 use fibula_lookup::bloom::{Blocked, Layout, Partitioned, Standard};
 use fibula_lookup::cuckoo::exact::{self, CuckooSkeleton};
@@ -53,8 +53,8 @@ fn fixed(value_bits: u8, seed: u64) -> static_map::Settings {
     static_map::Settings::new(value_bits, &key(seed))
 }
 
-fn named<S>(table: S, seed: u64) -> keyed::Settings<S, NameHash<1>> {
-    keyed::Settings { table, map: NameHash::new(6, Family::MulAdd, &key(seed)) }
+fn named<S>(table: S, seed: u64) -> named::Settings<S, 1> {
+    named::Settings { table, map: NameHash::new(6, Family::MulAdd, &key(seed)) }
 }
 
 /// A table behind a filter.

@@ -12,7 +12,7 @@
 use std::time::Instant;
 
 use lookup::alien::checked::{self, Checksum, Marked};
-use lookup::alien::keyed::{self, NameHash};
+use lookup::alien::named::{self, NameHash};
 use lookup::alien::{BloomSet, Checked, Filtered, Named, bloom_set, filtered};
 use lookup::bloom::{Blocked, Layout, Standard};
 use lookup::cuckoo::exact::{self, CuckooSkeleton};
@@ -150,7 +150,7 @@ fn build(name: &str, input: &Input<'_>) -> Result<Box<dyn Side>, InsertError> {
         "exact" => {
             let filter = exact::Settings::new(name_bytes, 1, max_names, input.family, &key);
             let map = NameHash::<1>::new(name_bytes, input.family, &key);
-            let settings = filtered::Settings { filter, table: keyed::Settings { table: othello(value_bits), map } };
+            let settings = filtered::Settings { filter, table: named::Settings { table: othello(value_bits), map } };
             let entries: Vec<_> = input.names.iter().map(|&name| ([name], value_of(name, value_bits))).collect();
             built::<Filtered<CuckooSkeleton<1, ()>, Named<Values, 1>>, _>(settings, Whole, &entries)
         }

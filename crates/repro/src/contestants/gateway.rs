@@ -1,7 +1,7 @@
 //! Forwarders of a gateway, which hold full names and so drop every alien: an Othello that maps a name to its slot, and
 //! Bloom filters behind a table of names. The forwarder of CFW is in `cuckoo`.
 
-use lookup::alien::keyed::{self, NameHash};
+use lookup::alien::named::{self, NameHash};
 use lookup::alien::{Filtered, Named, filtered};
 use lookup::bloom_fib::Names;
 use lookup::cuckoo::exact::{self, CuckooSkeleton};
@@ -32,7 +32,7 @@ pub(super) const BGW: Kind = Kind {
 fn build_bgw(input: &Input<'_>) -> Result<Box<dyn Contestant>, BenchError> {
     let filters = bloom_settings(input).map_err(|reason| input.build_error(BGW.name, reason))?;
     let map = NameHash::<1>::new(input.name_len as u8, input.family, &input.secret_key());
-    let table = keyed::Settings { table: filters, map };
+    let table = named::Settings { table: filters, map };
     let settings = filtered::Settings { filter: settings(input, 1), table };
     let built = Single::<Filtered<CuckooSkeleton<1, ()>, Named<Names<u64>, 1>>>::build(settings, &entries(input), 1);
     Ok(whole(built.map_err(|error| input.build_error(BGW.name, error))?.1))

@@ -9,7 +9,7 @@ use std::fmt::Debug;
 use std::hash::Hash;
 
 use fibula_lookup::alien::checked::{Checksum, Marked};
-use fibula_lookup::alien::keyed::{self, NameHash};
+use fibula_lookup::alien::named::{self, NameHash};
 use fibula_lookup::alien::{BloomSet, Filtered, Named, bloom_set};
 use fibula_lookup::bloom::{Layout, OneHashing, Shape, Standard};
 use fibula_lookup::bloom_fib::{self, BloomFib, Form, Policy};
@@ -90,8 +90,8 @@ fn names_of_6_bytes(value_bits: u8) -> exact::Settings {
     exact::Settings::new(6, value_bits, MAX, Family::MulAdd, &secret())
 }
 
-fn named<S>(table: S) -> keyed::Settings<S, NameHash<1>> {
-    keyed::Settings { table, map: NameHash::new(6, Family::MulAdd, &secret()) }
+fn named<S>(table: S) -> named::Settings<S, 1> {
+    named::Settings { table, map: NameHash::new(6, Family::MulAdd, &secret()) }
 }
 
 fn lpm_settings() -> Settings<Keyed<OneHashing>> {

@@ -8,7 +8,7 @@ use std::hash::Hash;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use fibula_lookup::alien::checked::{Checksum, Marked};
-use fibula_lookup::alien::keyed::{self, NameHash};
+use fibula_lookup::alien::named::{self, NameHash};
 use fibula_lookup::alien::{BloomSet, Checked, Filtered, Named, bloom_set, checked, filtered};
 use fibula_lookup::bloom::Standard;
 use fibula_lookup::bloom_fib::{self, Form, Policy};
@@ -204,12 +204,9 @@ fn fixed(_max_names: usize) -> static_map::Settings {
     static_map::Settings::new(VALUE_BITS, &secret())
 }
 
-fn behind_exact_names<T>(
-    max_names: usize,
-    table: T,
-) -> filtered::Settings<exact::Settings, keyed::Settings<T, NameHash<1>>> {
+fn behind_exact_names<T>(max_names: usize, table: T) -> filtered::Settings<exact::Settings, named::Settings<T, 1>> {
     let map = NameHash::new(6, Family::MulAdd, &secret());
-    filtered::Settings { filter: exact_names(max_names, 1), table: keyed::Settings { table, map } }
+    filtered::Settings { filter: exact_names(max_names, 1), table: named::Settings { table, map } }
 }
 
 /// For each skeleton: its settings for a number of names, the key of a number, and how many names and operations.

@@ -1,6 +1,4 @@
-//! Adapts a table to another key type: a table of digests to full names.
-//!
-//! [`Named`] puts an exact filter of names in front of a compact table.
+//! A table of digests that is looked up by names, so that it can stand behind an exact filter of names.
 //!
 //! Cost: the key conversion only, which hashes each name once more than the filter does. Equal digests: the table
 //! cannot distinguish two names with one digest. The owner of the names must prevent that (a RIB refuses the second
@@ -13,29 +11,6 @@ use crate::traits::{
     Applied, ApplyError, BatchReader, Change, DecodeError, HeldPart, ImageOf, InsertError, PartId, Query, Replicated,
     RestoreError, Row, SettingsOf, Skeleton, UpdateOf, View,
 };
-
-/// Maps keys to the table's keys: one to one, except for digests that are equal by chance.
-pub trait KeyMap: Clone + Send + 'static {
-    /// The key type of lookups.
-    type From: Copy;
-    /// The key type of the table.
-    type To: Copy;
-
-    /// The table's key for `key`.
-    fn map(&self, key: Self::From) -> Self::To;
-
-    /// Calls `look_up` with the mapped keys of a burst.
-    fn burst<R>(&self, keys: &[Self::From], look_up: impl FnOnce(&[Self::To]) -> R) -> R;
-
-    /// Calls `look_up` with the mapped keys, one burst at a time.
-    #[inline]
-    fn bursts(&self, keys: &[Self::From], values: &mut [u64], mut look_up: impl FnMut(&[Self::To], &mut [u64])) {
-        let values = &mut values[..keys.len()];
-        for (keys, values) in keys.chunks(BURST).zip(values.chunks_mut(BURST)) {
-            self.burst(keys, |keys| look_up(keys, values));
-        }
-    }
-}
 
 /// Maps names of `W` words to digests.
 #[derive(Clone, Debug)]
@@ -54,15 +29,13 @@ impl<const W: usize> NameHash<W> {
     }
 }
 
-impl<const W: usize> KeyMap for NameHash<W> {
-    type From = [u64; W];
-    type To = Digest;
-
+impl<const W: usize> NameHash<W> {
     #[inline]
     fn map(&self, name: [u64; W]) -> Digest {
         self.hasher.digest_padded(&name, self.name_bytes)
     }
 
+    /// Calls `look_up` with the digests of a burst of names.
     #[inline]
     fn burst<R>(&self, names: &[[u64; W]], look_up: impl FnOnce(&[Digest]) -> R) -> R {
         let mut digests = [Digest(0); BURST];
@@ -70,31 +43,32 @@ impl<const W: usize> KeyMap for NameHash<W> {
         self.hasher.digest_all_padded(names, self.name_bytes, digests);
         look_up(digests)
     }
+
+    /// Calls `look_up` with the digests of the names, one burst at a time.
+    #[inline]
+    fn bursts(&self, names: &[[u64; W]], values: &mut [u64], mut look_up: impl FnMut(&[Digest], &mut [u64])) {
+        let values = &mut values[..names.len()];
+        for (names, values) in names.chunks(BURST).zip(values.chunks_mut(BURST)) {
+            self.burst(names, |digests| look_up(digests, values));
+        }
+    }
 }
 
-/// A table of digests, looked up by names of `W` words.
-pub type Named<C, const W: usize> = Keyed<C, NameHash<W>>;
-
-/// A skeleton with another key type.
-pub struct Keyed<S: Skeleton, M> {
+/// A skeleton of digests, with names of `W` words as keys.
+pub struct Named<S: Skeleton, const W: usize> {
     table: S,
-    settings: Settings<SettingsOf<S>, M>,
+    settings: Settings<SettingsOf<S>, W>,
 }
 
-impl<S, M> Skeleton for Keyed<S, M>
-where
-    M: KeyMap,
-    M::From: Ord + Send + Sync,
-    S: Skeleton<Key = M::To>,
-{
-    type Key = M::From;
+impl<S: Skeleton<Key = Digest>, const W: usize> Skeleton for Named<S, W> {
+    type Key = [u64; W];
     type Payload = S::Payload;
-    type Query = KeyedQuery<S::Query, M>;
-    type View = KeyedView<S::View>;
+    type Query = NamedQuery<S::Query, W>;
+    type View = NamedView<S::View>;
 
     fn build(
         settings: &SettingsOf<Self>,
-        entries: &[(M::From, S::Payload)],
+        entries: &[([u64; W], S::Payload)],
         threads: usize,
     ) -> Result<Self, InsertError> {
         let table = S::build(&settings.table, &mapped(&settings.map, entries), threads)?;
@@ -104,7 +78,7 @@ where
     fn restore(
         settings: &SettingsOf<Self>,
         rows: &[Row],
-        entries: &[(M::From, S::Payload)],
+        entries: &[([u64; W], S::Payload)],
     ) -> Result<Self, RestoreError> {
         let table = S::restore(&settings.table, rows, &mapped(&settings.map, entries))?;
         Ok(Self { table, settings: settings.clone() })
@@ -114,19 +88,19 @@ where
         &self.settings
     }
 
-    fn check(settings: &SettingsOf<Self>, key: M::From, value: u64) -> Result<(), InsertError> {
+    fn check(settings: &SettingsOf<Self>, key: [u64; W], value: u64) -> Result<(), InsertError> {
         S::check(&settings.table, settings.map.map(key), value)
     }
 
-    fn insert(&mut self, key: M::From, payload: S::Payload) -> Result<Change, InsertError> {
+    fn insert(&mut self, key: [u64; W], payload: S::Payload) -> Result<Change, InsertError> {
         self.table.insert(self.settings.map.map(key), payload)
     }
 
-    fn insert_batch(&mut self, entries: &[(M::From, S::Payload)]) -> Result<Change, InsertError> {
+    fn insert_batch(&mut self, entries: &[([u64; W], S::Payload)]) -> Result<Change, InsertError> {
         self.table.insert_batch(&mapped(&self.settings.map, entries))
     }
 
-    fn remove(&mut self, key: M::From) -> Change {
+    fn remove(&mut self, key: [u64; W]) -> Change {
         self.table.remove(self.settings.map.map(key))
     }
 
@@ -134,11 +108,11 @@ where
         self.table.touch()
     }
 
-    fn get(&self, key: M::From) -> Option<S::Payload> {
+    fn get(&self, key: [u64; W]) -> Option<S::Payload> {
         self.table.get(self.settings.map.map(key))
     }
 
-    fn must_drop(&self, key: M::From) -> bool {
+    fn must_drop(&self, key: [u64; W]) -> bool {
         self.table.must_drop(self.settings.map.map(key))
     }
 
@@ -171,23 +145,18 @@ where
     }
 }
 
-fn mapped<M: KeyMap, P: Copy>(map: &M, entries: &[(M::From, P)]) -> Vec<(M::To, P)> {
+fn mapped<const W: usize, P: Copy>(map: &NameHash<W>, entries: &[([u64; W], P)]) -> Vec<(Digest, P)> {
     entries.iter().map(|&(key, payload)| (map.map(key), payload)).collect()
 }
 
-/// What one switch has of a skeleton with another key type: the view of that skeleton.
-pub struct KeyedView<V>(V);
+/// What one switch has of a skeleton of digests, with names as keys: the view of that skeleton.
+pub struct NamedView<V>(V);
 
-impl<S, M> View<Keyed<S, M>> for KeyedView<S::View>
-where
-    M: KeyMap,
-    M::From: Ord + Send + Sync,
-    S: Skeleton<Key = M::To>,
-{
+impl<S: Skeleton<Key = Digest>, const W: usize> View<Named<S, W>> for NamedView<S::View> {
     const MAY_FAIL: bool = S::View::MAY_FAIL;
 
     fn export(
-        skeleton: &Keyed<S, M>,
+        skeleton: &Named<S, W>,
         value: impl Fn(S::Payload) -> u64,
     ) -> Result<(Self, Vec<ImageOf<S>>), InsertError> {
         let (view, images) = S::View::export(&skeleton.table, value)?;
@@ -196,7 +165,7 @@ where
 
     fn updates(
         &mut self,
-        skeleton: &Keyed<S, M>,
+        skeleton: &Named<S, W>,
         change: &Change,
         value: impl Fn(S::Payload) -> u64,
         updates: &mut Vec<UpdateOf<S>>,
@@ -206,18 +175,18 @@ where
 
     fn image(
         &self,
-        skeleton: &Keyed<S, M>,
+        skeleton: &Named<S, W>,
         slot: u32,
         value: impl Fn(S::Payload) -> u64,
     ) -> Result<ImageOf<S>, InsertError> {
         self.0.image(&skeleton.table, slot, value)
     }
 
-    fn note(&mut self, skeleton: &Keyed<S, M>, slot: u32, image: &ImageOf<S>) {
+    fn note(&mut self, skeleton: &Named<S, W>, slot: u32, image: &ImageOf<S>) {
         self.0.note(&skeleton.table, slot, image);
     }
 
-    fn held(&self, skeleton: &Keyed<S, M>) -> Vec<(u32, HeldPart)> {
+    fn held(&self, skeleton: &Named<S, W>) -> Vec<(u32, HeldPart)> {
         self.0.held(&skeleton.table)
     }
 
@@ -227,7 +196,7 @@ where
 
     fn renew(
         &mut self,
-        skeleton: &Keyed<S, M>,
+        skeleton: &Named<S, W>,
         slot: u32,
         value: impl Fn(S::Payload) -> u64,
     ) -> Result<ImageOf<S>, InsertError> {
@@ -243,7 +212,7 @@ where
     }
 
     fn restore(
-        skeleton: &Keyed<S, M>,
+        skeleton: &Named<S, W>,
         rows: &[Row],
         value: impl Fn(S::Payload) -> u64,
     ) -> Result<(Self, Vec<ImageOf<S>>), RestoreError> {
@@ -257,29 +226,29 @@ where
 }
 
 /// Query half.
-pub struct KeyedQuery<Q, M> {
+pub struct NamedQuery<Q, const W: usize> {
     table: Q,
-    map: M,
+    map: NameHash<W>,
 }
 
 /// The build parameters of both halves.
 #[derive(Clone, Debug)]
-pub struct Settings<S, M> {
+pub struct Settings<S, const W: usize> {
     /// Settings of the table.
     pub table: S,
-    /// How keys are mapped to the table's keys.
-    pub map: M,
+    /// How names are hashed.
+    pub map: NameHash<W>,
 }
 
-impl<M: KeyMap, Q: Query<Key = M::To>> Query for KeyedQuery<Q, M> {
-    type Key = M::From;
+impl<Q: Query<Key = Digest>, const W: usize> Query for NamedQuery<Q, W> {
+    type Key = [u64; W];
     type Update = Q::Update;
 
-    fn lookup(&self, key: M::From) -> u64 {
+    fn lookup(&self, key: [u64; W]) -> u64 {
         self.table.lookup(self.map.map(key))
     }
 
-    fn lookup_batch(&self, keys: &[M::From], values: &mut [u64]) {
+    fn lookup_batch(&self, keys: &[[u64; W]], values: &mut [u64]) {
         self.map.bursts(keys, values, |keys, values| self.table.lookup_batch(keys, values));
     }
 
@@ -296,27 +265,27 @@ impl<M: KeyMap, Q: Query<Key = M::To>> Query for KeyedQuery<Q, M> {
     }
 }
 
-impl<M: KeyMap, Q: Replicated<Key = M::To>> Replicated for KeyedQuery<Q, M> {
+impl<Q: Replicated<Key = Digest>, const W: usize> Replicated for NamedQuery<Q, W> {
     const DIVIDED: bool = Q::DIVIDED;
 
-    type Settings = Settings<Q::Settings, M>;
+    type Settings = Settings<Q::Settings, W>;
     type Image = Q::Image;
-    type Reader = Reader<Q::Reader, M>;
+    type Reader = Reader<Q::Reader, W>;
 
-    fn settings(&self) -> Settings<Q::Settings, M> {
+    fn settings(&self) -> Settings<Q::Settings, W> {
         Settings { table: self.table.settings(), map: self.map.clone() }
     }
 
-    fn encode_update(settings: &Settings<Q::Settings, M>, update: &Q::Update, out: &mut Vec<u8>) {
+    fn encode_update(settings: &Settings<Q::Settings, W>, update: &Q::Update, out: &mut Vec<u8>) {
         Q::encode_update(&settings.table, update, out);
     }
 
-    fn decode_update(settings: &Settings<Q::Settings, M>, bytes: &[u8]) -> Result<Q::Update, DecodeError> {
+    fn decode_update(settings: &Settings<Q::Settings, W>, bytes: &[u8]) -> Result<Q::Update, DecodeError> {
         Q::decode_update(&settings.table, bytes)
     }
 
     fn decode_update_over(
-        settings: &Settings<Q::Settings, M>,
+        settings: &Settings<Q::Settings, W>,
         bytes: &[u8],
         update: &mut Q::Update,
     ) -> Result<(), DecodeError> {
@@ -331,7 +300,7 @@ impl<M: KeyMap, Q: Replicated<Key = M::To>> Replicated for KeyedQuery<Q, M> {
         Q::images_of(update)
     }
 
-    fn from_images(settings: &Settings<Q::Settings, M>, images: &[Q::Image]) -> Result<Self, ApplyError> {
+    fn from_images(settings: &Settings<Q::Settings, W>, images: &[Q::Image]) -> Result<Self, ApplyError> {
         Ok(Self { table: Q::from_images(&settings.table, images)?, map: settings.map.clone() })
     }
 
@@ -347,26 +316,26 @@ impl<M: KeyMap, Q: Replicated<Key = M::To>> Replicated for KeyedQuery<Q, M> {
         self.table.held()
     }
 
-    fn reader(&self) -> Reader<Q::Reader, M> {
+    fn reader(&self) -> Reader<Q::Reader, W> {
         Reader { table: self.table.reader(), map: self.map.clone() }
     }
 }
 
-impl<M: KeyMap, Q: Filter<Key = M::To>> Filter for KeyedQuery<Q, M> {
+impl<Q: Filter<Key = Digest>, const W: usize> Filter for NamedQuery<Q, W> {
     fn digest_after(update: &Q::Update) -> u64 {
         Q::digest_after(update)
     }
 }
 
 /// A reader thread's handle, used concurrently with the writer.
-pub struct Reader<R, M> {
+pub struct Reader<R, const W: usize> {
     table: R,
-    map: M,
+    map: NameHash<W>,
 }
 
-impl<M: KeyMap, R: BatchReader<[M::To]>> BatchReader<[M::From]> for Reader<R, M> {
+impl<R: BatchReader<[Digest]>, const W: usize> BatchReader<[[u64; W]]> for Reader<R, W> {
     #[inline]
-    fn lookup_batch(&mut self, keys: &[M::From], values: &mut [u64]) {
+    fn lookup_batch(&mut self, keys: &[[u64; W]], values: &mut [u64]) {
         let table = &mut self.table;
         self.map.bursts(keys, values, |keys, values| table.lookup_batch(keys, values));
     }
@@ -376,7 +345,7 @@ impl<M: KeyMap, R: BatchReader<[M::To]>> BatchReader<[M::From]> for Reader<R, M>
     }
 
     #[inline]
-    fn begin(&mut self, keys: &[M::From]) {
+    fn begin(&mut self, keys: &[[u64; W]]) {
         let table = &mut self.table;
         if table.has_phases() {
             self.map.burst(keys, |keys| table.begin(keys));
@@ -384,7 +353,7 @@ impl<M: KeyMap, R: BatchReader<[M::To]>> BatchReader<[M::From]> for Reader<R, M>
     }
 
     #[inline]
-    fn finish(&mut self, keys: &[M::From], values: &mut [u64]) {
+    fn finish(&mut self, keys: &[[u64; W]], values: &mut [u64]) {
         let table = &mut self.table;
         self.map.burst(keys, |keys| table.finish(keys, values));
     }
