@@ -145,7 +145,7 @@ dpdk: ## The release binary with ports of DPDK (driver = "dpdk"), and their test
 	@scripts/setup dpdk
 	cargo build --release -p fibula-cli --features dpdk
 	cargo test -p fibula-netio --features dpdk --lib --test dpdk
-	cargo test -p fibula-switch --features dpdk --lib --test daemon dpdk
+	cargo test -p fibula-switch --features dpdk --lib --test daemon --test drivers dpdk
 	cargo test -p fibula-capi --test dpdk
 	cargo test -p fibula-repro --features dpdk --test nodes
 	$(FIBULA) demo --driver dpdk --topology ring --switches 4 --names 1000 --seconds 4

@@ -50,9 +50,11 @@ pub fn run(with_namespaces: &[Test], anywhere: &[Test]) -> ExitCode {
 /// The main function of a test file: `netio::tests! { namespaces: [a, b], anywhere: [c] }`, with the names of functions.
 #[macro_export]
 macro_rules! tests {
-    (namespaces: [$($with:ident),* $(,)?], anywhere: [$($without:ident),* $(,)?]) => {
+    (namespaces: [$($(#[$meta:meta])* $with:ident),* $(,)?], anywhere: [$($without:ident),* $(,)?]) => {
         fn main() -> std::process::ExitCode {
-            $crate::testkit::run(&[$((stringify!($with), $with)),*], &[$((stringify!($without), $without)),*])
+            let with: &mut Vec<(&'static str, fn())> = &mut vec![];
+            $($(#[$meta])* with.push((stringify!($with), $with));)*
+            $crate::testkit::run(with, &[$((stringify!($without), $without)),*])
         }
     };
 }

@@ -34,7 +34,7 @@ const volatile struct settings {
 
 #define MAP(name) extern char name SEC(".maps")
 MAP(table);
-MAP(leads);                  /* array: for each value the slot of a trunk and 1; 0 for what the workers decide */
+MAP(leads);                  /* array: for each value the slot of a trunk and 1, and its longest frame; 0: for the workers */
 MAP(counts);                 /* array per processor: by slot */
 MAP(devices);                /* the interfaces of trunks, by slot */
 MAP(sockets);                /* of this trunk, by receive queue */
@@ -79,7 +79,11 @@ int forward(struct xdp_md *frame)
 	__u64 *lead = value == FIBULA_BPF_BUSY ? 0 : bpf_map_lookup_elem(&leads, &value);
 	if (!lead)
 		return up(frame);
-	__u32 slot = settings.slot, to = *(volatile __u32 *)lead - 1;
+	/* One load: the slot and 1, and above it the longest frame of that trunk, which the kernel would lose a longer one at. */
+	__u64 way = *(volatile __u64 *)lead, bytes = end - at;
+	if (bytes > way >> 32)
+		return up(frame);
+	__u32 slot = settings.slot, to = (__u32)way - 1;
 	struct count *in = bpf_map_lookup_elem(&counts, &slot), *out = bpf_map_lookup_elem(&counts, &to);
 	/* A frame never leaves by the port of entry; the workers count it. */
 	if (to == slot || !in || !out)
@@ -89,7 +93,6 @@ int forward(struct xdp_md *frame)
 	if (sent != XDP_REDIRECT)
 		return up(frame);
 	at[14]--;
-	__u64 bytes = end - at;
 	in->rx_frames++;
 	in->rx_bytes += bytes;
 	out->tx_frames++;

@@ -275,6 +275,11 @@ impl Kernel {
         {
             tracing::warn!(port = %trunk.id, "the kernel sends no frames to this port, the workers do: {error}");
         }
+        if let Some(table) = &state.table {
+            let (lead, any) = (lead_to(slot, &state.trunks[slot as usize]), slot + 1);
+            let there = table.leads_words.iter().filter(|word| word.load(Ordering::Relaxed) as u32 == any);
+            there.for_each(|word| word.store(lead, Ordering::Relaxed));
+        }
         let loaded = state.table.as_ref().map(|table| self.load(table, slot, to)).transpose();
         match loaded {
             Ok(program) => state.trunks[slot as usize].program = program,
@@ -303,7 +308,7 @@ impl Kernel {
     /// logged, and said by the status; the workers forward then.
     pub fn show(&self, spec: &Spec, actions: &[Action], fib: &mut dyn Table) {
         let mut state = self.state();
-        let shown = self.move_table(spec, actions, fib).and_then(|table| {
+        let shown = self.move_table(spec, actions, fib, &state.trunks).and_then(|table| {
             for (slot, trunk) in (0..).zip(&mut state.trunks) {
                 if let Some(attached) = trunk.attached.upgrade() {
                     trunk.program = Some(self.load(&table, slot, &attached)?);
@@ -320,12 +325,19 @@ impl Kernel {
 
     /// The actions of the table changed.
     pub fn show_actions(&self, actions: &[Action]) {
-        if let Some(table) = &self.state().table {
-            self.lead(&table.leads_words, actions);
+        let state = self.state();
+        if let Some(table) = &state.table {
+            self.lead(&table.leads_words, actions, &state.trunks);
         }
     }
 
-    fn move_table(&self, spec: &Spec, actions: &[Action], fib: &mut dyn Table) -> Result<InKernel, KernelError> {
+    fn move_table(
+        &self,
+        spec: &Spec,
+        actions: &[Action],
+        fib: &mut dyn Table,
+        trunks: &[Trunk],
+    ) -> Result<InKernel, KernelError> {
         let names = match spec.kind {
             NameKind::Mac => Some((1, 6)),
             NameKind::Ipv4 => Some((2, 4)),
@@ -350,15 +362,15 @@ impl Kernel {
         let (memory, is_arena, place) = memory.expect("the table was moved");
         let leads = Map::array(8, VALUES).map_err(KernelError::Maps)?;
         let leads_words = leads.words().map_err(KernelError::Maps)?;
-        self.lead(&leads_words, actions);
+        self.lead(&leads_words, actions, trunks);
         let settings = Settings { a: [low, high], addend, place, kind, ..Settings::default() }.with_form(form);
         Ok(InKernel { memory, is_arena, leads, leads_words, settings: settings.bytes() })
     }
 
     /// Says where values lead.
-    fn lead(&self, leads: &Words, actions: &[Action]) {
+    fn lead(&self, leads: &Words, actions: &[Action], trunks: &[Trunk]) {
         let lead = |action: &Action| match action {
-            Action::Port(id) => self.slot(*id).map_or(0, |slot| u64::from(slot) + 1),
+            Action::Port(id) => self.slot(*id).map_or(0, |slot| lead_to(slot, &trunks[slot as usize])),
             Action::Drop | Action::Local | Action::Tunnel { .. } | Action::Punt => 0,
         };
         let of_actions = actions.iter().map(lead).chain(std::iter::repeat(0));
@@ -425,6 +437,13 @@ impl State {
         }
         (self.table, self.error) = (None, Some(error.to_string()));
     }
+}
+
+/// What the program reads for a value that leads to a trunk: its slot and 1, and above it the longest frame that it takes, 0
+/// as long as it is not there.
+fn lead_to(slot: u32, trunk: &Trunk) -> u64 {
+    let longest = trunk.attached.upgrade().map_or(0, |attached| attached.longest());
+    (u64::from(slot) + 1) | ((longest as u64) << 32)
 }
 
 /// Memory for a table that takes `bytes` now and `most` at any time.

@@ -212,7 +212,7 @@ impl Open {
             match &*group {
                 Some((of, program)) if *of == ifindex => program.clone(),
                 _ => {
-                    let attached = patiently(|| Attached::to(ifindex)).map_err(|e| match e.raw_os_error() {
+                    let attached = patiently(|| Attached::to(ifindex, max_frame + VLAN_TAG)).map_err(|e| match e.raw_os_error() {
                         Some(libc::EBUSY | libc::EEXIST) => bad(format!(
                             "another XDP program is attached to it (`ip link show {name}`); detach that, or use af_packet"
                         )),

@@ -25,23 +25,29 @@ pub trait Ahead: fmt::Debug + Send + Sync {
 #[derive(Debug)]
 pub struct Attached {
     ifindex: u32,
+    longest: usize,
     sockets: Map,
     plain: Program,
     link: Link,
 }
 
 impl Attached {
-    /// Loads and attaches the program that hands on everything.
-    pub(super) fn to(ifindex: u32) -> io::Result<Self> {
+    /// Loads and attaches the program that hands on everything, at an interface that sends frames of up to `longest` bytes.
+    pub(super) fn to(ifindex: u32, longest: usize) -> io::Result<Self> {
         let sockets = Map::sockets(MAX_QUEUES)?;
         let plain = Program::load(&hand_on(), &[sockets.as_fd()]).map_err(|error| error.source)?;
         let link = Link::attach(ifindex, &plain)?;
-        Ok(Self { ifindex, sockets, plain, link })
+        Ok(Self { ifindex, longest, sockets, plain, link })
     }
 
     /// The interface.
     pub fn ifindex(&self) -> u32 {
         self.ifindex
+    }
+
+    /// The longest frame that it sends, in bytes, with a VLAN tag.
+    pub fn longest(&self) -> usize {
+        self.longest
     }
 
     /// The sockets of its workers, by receive queue: for what another program leaves.
