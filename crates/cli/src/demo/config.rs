@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use api::identity::{Identity, Kind, Role};
 use api::pki::Authority;
 use serde::Serialize;
+use switch::daemon::config::Driver;
 
 use super::layout::Layout;
 use super::privileged::Sizes;
@@ -122,19 +123,22 @@ pub(super) fn write(
             .iter()
             .map(|port| {
                 // Not net_af_packet: it numbers its groups by process and interface, and the switches share a namespace.
-                let device = match *driver {
-                    "dpdk" => format!("net_af_xdp{},iface={}", port.id, port.device).into(),
+                let device = match driver {
+                    Driver::Dpdk => format!("net_af_xdp{},iface={}", port.id, port.device).into(),
                     _ => port.device.as_str().into(),
                 };
                 Port { id: port.id, device, role: if port.trunk { "trunk" } else { "host" } }
             })
             .collect();
-        let dpdk = (*driver == "dpdk").then(|| Dpdk::for_ports(ports.len()));
+        let dpdk = (*driver == Driver::Dpdk).then(|| Dpdk::for_ports(ports.len()));
         let path = directory.join(format!("{name}.toml"));
         let controller = format!("https://{CONTROLLER}");
         let status = status_address(switch);
         let tls = Tls { dir: certificate(Kind::Switch, name)? };
-        put(&path, &Switch { name, controller, state_dir, workers: 1, driver, status, tls, dpdk, port })?;
+        put(
+            &path,
+            &Switch { name, controller, state_dir, workers: 1, driver: driver.name(), status, tls, dpdk, port },
+        )?;
         switches.push(path);
     }
     let operator = certificate(Kind::Operator(Role::Admin), "demo")?;

@@ -38,12 +38,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context, Result};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args as ClapArgs, ValueEnum};
 use command::output::{Exit, Failure, OrExit, Output};
 use fib::designs::Design;
 use judge::Judge;
 use report::{Outside, Report};
 use state::StateDirectory;
+use switch::daemon::config::Driver;
 use topology::Topology;
 
 use layout::Layout;
@@ -77,7 +79,7 @@ pub(crate) struct Args {
     gateway_design: Option<&'static Design>,
     /// How the switches' ports take frames: packet sockets, AF_XDP sockets before the kernel's stack, these and from trunk to
     /// trunk in the kernel, or DPDK over AF_XDP sockets
-    #[arg(long, value_enum, default_value_t = Driver::AfPacket, conflicts_with = "in_process")]
+    #[arg(long, value_parser = driver(), default_value_t, conflicts_with = "in_process")]
     driver: Driver,
     /// Run in one process over in-memory ports even where namespaces could be made
     #[arg(long)]
@@ -85,26 +87,6 @@ pub(crate) struct Args {
     /// Put configuration files, logs and databases there and keep them
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-#[value(rename_all = "snake_case")]
-enum Driver {
-    AfPacket,
-    AfXdp,
-    Xdp,
-    Dpdk,
-}
-
-impl Driver {
-    fn name(self) -> &'static str {
-        match self {
-            Self::AfPacket => "af_packet",
-            Self::AfXdp => "af_xdp",
-            Self::Xdp => "xdp",
-            Self::Dpdk => "dpdk",
-        }
-    }
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -120,6 +102,10 @@ impl ValueMode {
             Self::Egress => "egress",
         }
     }
+}
+
+fn driver() -> impl TypedValueParser<Value = Driver> {
+    PossibleValuesParser::new(Driver::ALL.map(Driver::name)).try_map(|name| name.parse::<Driver>())
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
@@ -143,7 +129,7 @@ impl Args {
                 "one switch with one host: nobody to talk to; raise --hosts-per-switch",
             ));
         }
-        if matches!(self.driver, Driver::Dpdk) {
+        if self.driver == Driver::Dpdk {
             switch::daemon::dpdk::check_built().map_err(|why| Failure::new(Exit::Usage, why))?;
         }
         allow_many_files()?;
@@ -170,8 +156,7 @@ impl Args {
         let judge = Judge::new((0..layout.n_stations()).map(|station| layout.station_name(station)).collect());
         let designs = [self.gateway_design.unwrap_or(self.design), self.design];
         let (value_mode, n_names) = (self.value_mode.name(), self.names);
-        let sizes =
-            privileged::Sizes { value_mode, designs, driver: self.driver.name(), n_names, seconds: self.seconds };
+        let sizes = privileged::Sizes { value_mode, designs, driver: self.driver, n_names, seconds: self.seconds };
         let obstacle = if self.in_process { Err("asked for".to_owned()) } else { netns::privileged() };
         let (network, findings, tables, outside) = match obstacle {
             Ok(()) => {

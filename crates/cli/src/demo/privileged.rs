@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use fib::designs::Design;
+use switch::daemon::config::Driver;
 
 use super::backend::{Backend, SetOnDrop, Stop};
 use super::config;
@@ -38,7 +39,7 @@ pub(super) struct Sizes<'a> {
     /// Designs of gateways and of the core.
     pub(super) designs: [&'static Design; 2],
     /// How the switches' ports take frames.
-    pub(super) driver: &'a str,
+    pub(super) driver: Driver,
     pub(super) n_names: u64,
     pub(super) seconds: f64,
 }
@@ -112,7 +113,7 @@ pub(super) fn run(
         (findings, watching.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     });
     let findings = findings?;
-    if sizes.driver != "af_packet" {
+    if sizes.driver != Driver::AfPacket {
         check_xdp(&layout.ports.iter().flatten().map(|port| &*port.device).collect::<Vec<_>>())?;
     }
     let tables = super::backend::Control::tables(&mut control)?;
