@@ -197,6 +197,12 @@ pub trait Device: Send {
         let _ = fault;
     }
 
+    /// Whether a failure ends a sleep on the descriptor. Of a device that is not told, the worker asks
+    /// [`Device::readiness`] every second.
+    fn is_told(&self) -> bool {
+        true
+    }
+
     /// Tries to restore a failed device: reopens an interface that was deleted and created again.
     /// # Errors
     /// The reason why it is still unusable.

@@ -11,13 +11,14 @@ use crate::flow::Flows;
 use crate::gateway::{self, Gateway};
 use crate::kernel::{Kernel, KernelStatus};
 use crate::parse::MAX_FIXED_OFFSET;
-use crate::plane::{Neighbours, PlaneWriter};
-use crate::port::{Port, PortHealth, Role};
+use crate::plane::{Neighbours, PlaneWriter, ShownTo};
+use crate::port::{Failure, Port, PortHealth, Role};
 use crate::shim;
 use crate::source::CheckSource;
 use crate::table::{FibTable, Table};
 use crate::worker::Worker;
 use crate::worker::known::Known;
+use crate::worker::retry::Retry;
 use fib::action::PortId;
 use netio::{Burst, Device, DeviceCounters, DeviceSnapshot, Waker};
 use std::collections::HashSet;
@@ -50,14 +51,14 @@ pub struct Settings {
     pub gateway: Option<gateway::Settings>,
     /// What becomes of frames to unknown names.
     pub aliens: alien::Policy,
-    /// What forwards between trunks in the kernel, if anything does.
-    pub kernel: Option<Arc<Kernel>>,
+    /// Who reads the table besides the workers.
+    pub shown_to: ShownTo,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        let (flows, gateway, aliens, kernel) = (None, None, alien::Policy::Drop, None);
-        Self { workers: 1, idle_polls: 2, max_frame: 2048, fixed_offset: None, flows, gateway, aliens, kernel }
+        let (flows, gateway, aliens, shown_to) = (None, None, alien::Policy::Drop, ShownTo::Nobody);
+        Self { workers: 1, idle_polls: 2, max_frame: 2048, fixed_offset: None, flows, gateway, aliens, shown_to }
     }
 }
 
@@ -206,8 +207,9 @@ pub fn build<T: Table>(settings: &Settings, ports: Vec<PortSpec>) -> Result<Part
     }
     let aliens = settings.aliens.over(&ports)?;
     let own = settings.flows.as_ref().map(|flows| flows.own_addresses().collect()).unwrap_or_default();
-    let (shared, mut writer) =
-        PlaneWriter::new(settings.workers, settings.fixed_offset, !ports.is_empty(), Neighbours::with_own(own));
+    let (neighbours, shown_to) = (Neighbours::with_own(own), settings.shown_to.clone());
+    let (shared, writer) =
+        PlaneWriter::new(settings.workers, settings.fixed_offset, !ports.is_empty(), neighbours, shown_to);
     let mut queues: Vec<Vec<Port>> = (0..settings.workers).map(|_| Vec::new()).collect();
     let mut watched = Vec::new();
     for port in ports {
@@ -220,7 +222,8 @@ pub fn build<T: Table>(settings: &Settings, ports: Vec<PortSpec>) -> Result<Part
             let (staged, known) = (Burst::new(), Known::new());
             let acl = list.clone().map(|list| PortAcl { list, counters: Arc::default() });
             judges.extend(acl.as_ref().map(|acl| acl.counters.clone()));
-            queue.push(Port { id: port.id, role: port.role, acl, check_source, device, health, staged, known });
+            let (id, role, retry) = (port.id, port.role, Retry::new());
+            queue.push(Port { id, role, acl, check_source, device, health, retry, staged, known });
         }
         let acl = list.map(|list| (list, judges));
         watched.push(WatchedPort { id: port.id, role: port.role, acl, check_source, driver: port.driver, devices });
@@ -235,10 +238,8 @@ pub fn build<T: Table>(settings: &Settings, ports: Vec<PortSpec>) -> Result<Part
         })
         .collect::<io::Result<Vec<_>>>()?;
     let counters = workers.iter().map(Worker::counters).collect();
-    if let Some(kernel) = &settings.kernel {
-        writer.set_kernel(kernel.clone());
-    }
-    Ok((workers, Monitor { ports: watched, workers: counters, kernel: settings.kernel.clone() }, writer))
+    let kernel = settings.shown_to.kernel().cloned();
+    Ok((workers, Monitor { ports: watched, workers: counters, kernel }, writer))
 }
 
 /// Makes the gateway, and checks that its ports exist.
@@ -319,8 +320,8 @@ pub struct PortStatus {
     pub driver: String,
     /// Whether all workers can use it.
     pub up: bool,
-    /// The last failure. It is kept when the port works again.
-    pub last_error: Option<String>,
+    /// The last failure: of a worker that cannot use it, if there is one. It is kept when the port works again.
+    pub last_failure: Option<Failure>,
     /// What its devices counted.
     pub counters: DeviceSnapshot,
 }
@@ -349,7 +350,11 @@ impl Monitor {
                 driver: port.driver.clone(),
                 device: port.devices.first().map(|(name, ..)| name.clone()).unwrap_or_default(),
                 up: port.devices.iter().all(|(.., health)| health.is_up()),
-                last_error: port.devices.iter().find_map(|(.., health)| health.last_error()),
+                last_failure: {
+                    let healths = || port.devices.iter().map(|(.., health)| health);
+                    let down = healths().find(|health| !health.is_up());
+                    down.and_then(|health| health.last_failure()).or_else(|| healths().find_map(|h| h.last_failure()))
+                },
                 counters,
             }
         });

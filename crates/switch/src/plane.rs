@@ -184,6 +184,30 @@ impl<T> Shared<T> {
     }
 }
 
+/// Who reads the table of the workers besides them. There is one table, so it is in one place.
+#[derive(Debug, Clone, Default)]
+pub enum ShownTo {
+    /// Nobody: it is in memory of this process.
+    #[default]
+    Nobody,
+    /// Other programs, in a file that they map.
+    Programs(Share),
+    /// The kernel, which forwards between trunks by it.
+    Kernel(Arc<Kernel>),
+}
+
+impl ShownTo {
+    /// The kernel, if it forwards.
+    pub fn kernel(&self) -> Option<&Arc<Kernel>> {
+        if let Self::Kernel(kernel) = self { Some(kernel) } else { None }
+    }
+
+    /// Where other programs find it, and how that went, if they are to.
+    pub fn share(&self) -> Option<&Share> {
+        if let Self::Programs(share) = self { Some(share) } else { None }
+    }
+}
+
 /// The control side of a data plane: the one writer of everything that workers read. A
 /// [`Replica`](fib::replica::Replica) calls it for every message, and the workers see each change at once.
 pub struct PlaneWriter<T = FibTable> {
@@ -195,8 +219,7 @@ pub struct PlaneWriter<T = FibTable> {
     /// The number of readers that the directory has of each FIB.
     n_asking: usize,
     field_error: Option<FieldError>,
-    share: Option<Share>,
-    kernel: Option<Arc<Kernel>>,
+    shown_to: ShownTo,
     valid: ValidNames<T>,
     local: LocalNames<T>,
 }
@@ -208,6 +231,7 @@ impl<T> PlaneWriter<T> {
         fixed_offset: Option<usize>,
         has_ports: bool,
         neighbours: Neighbours,
+        shown_to: ShownTo,
     ) -> (Arc<Shared<T>>, Self) {
         // Any key is right until there is a FIB.
         let (kind, hasher) = (NameKind::Mac, Hasher::new(Family::default(), &SecretKey::from_seed(0)));
@@ -232,8 +256,7 @@ impl<T> PlaneWriter<T> {
             has_ports,
             n_asking: 0,
             field_error: None,
-            share: None,
-            kernel: None,
+            shown_to,
             valid: ValidNames::new(shared.clone(), valid),
             local: LocalNames::new(shared.clone(), local),
         };
@@ -282,19 +305,9 @@ impl<T> PlaneWriter<T> {
         self.field_error
     }
 
-    /// Shows every table that comes from now on to other programs.
-    pub fn set_share(&mut self, share: Share) {
-        self.share = Some(share);
-    }
-
-    /// Has the kernel forward by every table that comes from now on.
-    pub fn set_kernel(&mut self, kernel: Arc<Kernel>) {
-        self.kernel = Some(kernel);
-    }
-
-    /// Where it is shown, and how that went.
-    pub fn share(&self) -> Option<&Share> {
-        self.share.as_ref()
+    /// Who reads the table besides the workers, and how showing it went.
+    pub fn shown_to(&self) -> &ShownTo {
+        &self.shown_to
     }
 
     /// Replaces the action table.
@@ -351,20 +364,18 @@ impl Tables for PlaneWriter<FibTable> {
     }
 
     fn show(&mut self, spec: &Spec, actions: &[Action], fib: &mut dyn fib::designs::Table) {
-        if let Some(share) = &mut self.share {
-            share.show(spec, actions, fib);
-        }
-        if let Some(kernel) = &self.kernel {
-            kernel.show(spec, actions, fib);
+        match &mut self.shown_to {
+            ShownTo::Nobody => {}
+            ShownTo::Programs(share) => share.show(spec, actions, fib),
+            ShownTo::Kernel(kernel) => kernel.show(spec, actions, fib),
         }
     }
 
     fn show_actions(&mut self, actions: &[Action], fib: &mut dyn fib::designs::Table) {
-        if let Some(share) = &mut self.share {
-            share.show_actions(actions, fib);
-        }
-        if let Some(kernel) = &self.kernel {
-            kernel.show_actions(actions);
+        match &mut self.shown_to {
+            ShownTo::Nobody => {}
+            ShownTo::Programs(share) => share.show_actions(actions, fib),
+            ShownTo::Kernel(kernel) => kernel.show_actions(actions),
         }
     }
 

@@ -3,10 +3,12 @@
 use crate::acl::PortAcl;
 use crate::source::CheckSource;
 use crate::worker::known::Known;
+use crate::worker::retry::Retry;
 use fib::action::PortId;
 use netio::{Burst, Device, NetError};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// What is at the other end of a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -23,12 +25,23 @@ pub enum Role {
 #[derive(Debug)]
 pub struct PortHealth {
     up: AtomicBool,
-    last_error: Mutex<Option<String>>,
+    last_failure: Mutex<Option<Failure>>,
+}
+
+/// Why a port is down, or was.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// The reason, of the last try.
+    pub error: String,
+    /// How often it failed since it worked: once when it went down, then by each try.
+    pub times: u32,
+    /// How long after the failure it is tried again.
+    pub wait: Duration,
 }
 
 impl PortHealth {
     pub(crate) fn new() -> Self {
-        Self { up: AtomicBool::new(true), last_error: Mutex::new(None) }
+        Self { up: AtomicBool::new(true), last_failure: Mutex::new(None) }
     }
 
     /// Whether the port works.
@@ -37,17 +50,24 @@ impl PortHealth {
     }
 
     /// The last failure. It is kept when the port works again.
-    pub fn last_error(&self) -> Option<String> {
-        self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub fn last_failure(&self) -> Option<Failure> {
+        self.failure().clone()
+    }
+
+    fn failure(&self) -> MutexGuard<'_, Option<Failure>> {
+        self.last_failure.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn revived(&self) {
         self.up.store(true, Ordering::Relaxed);
     }
 
-    pub(crate) fn failed(&self, error: &NetError) {
-        self.up.store(false, Ordering::Relaxed);
-        *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
+    /// It failed, and is tried again after `wait`.
+    pub(crate) fn failed(&self, error: &NetError, wait: Duration) {
+        let was_up = self.up.swap(false, Ordering::Relaxed);
+        let mut last = self.failure();
+        let times = last.as_ref().filter(|_| !was_up).map_or(0, |failure| failure.times);
+        *last = Some(Failure { error: error.to_string(), times: times + 1, wait });
     }
 }
 
@@ -59,6 +79,7 @@ pub(crate) struct Port {
     pub(crate) check_source: CheckSource,
     pub(crate) device: Box<dyn Device>,
     pub(crate) health: Arc<PortHealth>,
+    pub(crate) retry: Retry,
     pub(crate) staged: Burst,
     /// Sources of its frames that are true.
     pub(crate) known: Known,

@@ -12,7 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Where a switch shows its table, and how that went.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Share {
     path: PathBuf,
     error: Option<String>,

@@ -488,6 +488,39 @@ fn a_port_that_is_there_but_down_comes_up_with_its_device() {
     });
 }
 
+fn a_port_that_cannot_be_opened_as_it_is_is_tried_less_and_less_often_and_used_once_it_can() {
+    with_interfaces(|| {
+        veth("sw-host", "host", 1500);
+        veth("sw-trunk", "trunk", 1504);
+        let daemon = Site::new(&mac(5), &mac(6), "driver = 'af_xdp'", PORTS).start().unwrap();
+        let port = || daemon.json()["ports"][1].clone();
+        assert!(port()["driver"].as_str().unwrap().starts_with("af_xdp"), "{:#}", port());
+        assert_eq!((&port()["failures"], &port()["retry_seconds"]), (&0.into(), &serde_json::Value::Null));
+        ip("link del sw-trunk");
+        // Two receive queues, and one worker.
+        ip(
+            "link add sw-trunk mtu 1504 numtxqueues 2 numrxqueues 2 type veth peer name trunk mtu 1504 numtxqueues 2 numrxqueues 2",
+        );
+        ip("link set sw-trunk up");
+        ip("link set trunk up");
+        daemon.wait("it is tried less often", |status| status["ports"][1]["retry_seconds"] == 4);
+        let error = port()["last_error"].as_str().unwrap().to_owned();
+        assert!(error.contains("it has 2 receive queues"), "{error}");
+        assert!(port()["up"] == false && port()["failures"].as_u64().unwrap() >= 3, "{:#}", port());
+        let metrics = daemon.page("/metrics");
+        assert!(metrics.contains("fibula_port_up{port=\"8\",device=\"sw-trunk\"} 0"), "{metrics}");
+
+        ip("link del sw-trunk");
+        veth("sw-trunk", "trunk", 1504);
+        daemon.wait("the port comes back", |status| status["ports"][1]["up"] == true);
+        assert!(port()["retry_seconds"].is_null(), "{:#}", port());
+        let (mut host, mut trunk) = (open_af_xdp("host"), open_af_xdp("trunk"));
+        send(&mut host, &between(5, 6));
+        assert_eq!(receive(&mut trunk), with_shim(&between(5, 6), INITIAL_HOPS));
+        daemon.stop();
+    });
+}
+
 netio::tests! {
     namespaces: [
         names_in_a_fixed_field_are_forwarded_by_a_switch_that_knows_where_it_is,
@@ -500,6 +533,7 @@ netio::tests! {
         a_switch_starts_without_its_ports_and_takes_them_when_they_come,
         a_port_whose_device_is_deleted_and_made_again_is_used_again,
         a_port_that_is_there_but_down_comes_up_with_its_device,
+        a_port_that_cannot_be_opened_as_it_is_is_tried_less_and_less_often_and_used_once_it_can,
     ],
     anywhere: []
 }

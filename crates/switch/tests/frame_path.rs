@@ -164,7 +164,7 @@ fn a_full_queue_and_a_closed_port_lose_frames_by_name_and_nothing_else() {
     rig.assert_dropped(HOST_1, &to_mac(5), DropReason::PortDown);
     let status = rig.monitor.status();
     let port = status.ports.iter().find(|port| port.id == PortId(HOST_2)).unwrap();
-    assert!(!port.up && port.last_error.as_ref().unwrap().contains("closed"));
+    assert!(!port.up && port.last_failure.as_ref().unwrap().error.contains("closed"));
     rig.assert_dropped(HOST_1, &to_mac(5), DropReason::PortDown);
     assert_eq!(rig.exchange(HOST_1, &to_mac(6)).len(), 1, "the other ports work on");
 }

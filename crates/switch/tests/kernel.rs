@@ -17,7 +17,7 @@ use fib::rib::Attachment;
 use fib::topology::{End, NodeId};
 use fibula_switch::dataplane::{self, build};
 use fibula_switch::kernel::{Kernel, Memory};
-use fibula_switch::plane::PlaneWriter;
+use fibula_switch::plane::{PlaneWriter, ShownTo};
 use lookup::hash::{Family, SecretKey};
 use lookup::testkit::{self, Rng};
 use netio::Device;
@@ -71,7 +71,8 @@ impl Rig {
             network.add_host_port(end(other, HOST_1 + 1)).unwrap();
             other
         });
-        let with_kernel = dataplane::Settings { kernel: Some(kernel.clone()), ..dataplane::Settings::default() };
+        let with_kernel =
+            dataplane::Settings { shown_to: ShownTo::Kernel(kernel.clone()), ..dataplane::Settings::default() };
         let (_workers, _monitor, writer) = build(&with_kernel, Vec::new()).unwrap();
         let replica = Replica::new(Limits::default(), writer);
         Self { network, s1, others: others.to_vec(), replica, kernel, devices: devices.into() }

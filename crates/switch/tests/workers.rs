@@ -350,7 +350,7 @@ fn frames_cross_a_switch_over_real_interfaces_also_after_one_was_down() {
         send(&mut host, &to_mac(5));
         assert_eq!(receive(&mut trunk), with_shim(&to_mac(5), fibula_switch::shim::INITIAL_HOPS));
         let status = plane.status();
-        assert!(status.ports[1].last_error.as_ref().unwrap().contains("sw-trunk"));
+        assert!(status.ports[1].last_failure.as_ref().unwrap().error.contains("sw-trunk"));
         assert_eq!(status.total.dropped(DropReason::Alien), 1);
         plane.stop().unwrap();
     });

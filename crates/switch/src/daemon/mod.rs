@@ -26,7 +26,8 @@ use crate::flow::Flows;
 use crate::flow::export::Export;
 use crate::flow::stage::StageError;
 use crate::kernel::Kernel;
-use crate::plane::PlaneWriter;
+use crate::plane::{PlaneWriter, ShownTo};
+use crate::port::Failure;
 use crate::share::Share;
 use agent::Shared;
 use api::address::Address;
@@ -276,15 +277,16 @@ fn start_plane(
         aliens: config.aliens().map_err(StartError::Config)?,
         flows: flows.cloned(),
         gateway: config.gateway_settings().map_err(StartError::Config)?,
-        kernel: kernel.clone(),
+        shown_to: match (&kernel, &config.share) {
+            (Some(kernel), _) => ShownTo::Kernel(kernel.clone()),
+            (None, Some(path)) => ShownTo::Programs(Share::at(path.clone())),
+            (None, None) => ShownTo::Nobody,
+        },
         max_frame: longest.unwrap_or(0).clamp(BUFFER_BYTES, LONGEST_FRAME),
         ..dataplane::Settings::default()
     };
     let (plane, mut writer) = Dataplane::start(&settings, ports)?;
     let directory = config.lookup.as_ref().map(|_| Arc::new(writer.directory(lookup::threads())));
-    if let Some(path) = &config.share {
-        writer.set_share(Share::at(path.clone()));
-    }
     let limits = Limits { max_table_bytes: config.max_table_bytes, ..Limits::default() };
     let Some(mut image) = image else {
         tracing::info!(switch, "no saved image; all frames are dropped until a controller answers");
@@ -333,7 +335,7 @@ async fn watch_lists(switch: String, lists: Vec<Weak<AccessList>>) {
 /// Logs ports that are missing, go down and come back, as long as the plane is there (the workers count and revive them
 /// themselves), and workers that end.
 async fn watch_ports(switch: String, plane: Weak<Dataplane>, kernel: Option<Arc<Kernel>>) {
-    let (mut was_up, mut were_running) = (HashMap::new(), 0);
+    let (mut reasons, mut were_running) = (HashMap::<_, Option<String>>::new(), 0);
     let mut tick = tokio::time::interval(WATCH_EVERY);
     loop {
         tick.tick().await;
@@ -342,16 +344,19 @@ async fn watch_ports(switch: String, plane: Weak<Dataplane>, kernel: Option<Arc<
         if running < std::mem::replace(&mut were_running, running) {
             tracing::error!(switch, running, "a worker thread has ended and its frames are lost; restart the switch");
         }
-        for PortStatus { id, device, up, last_error, .. } in plane.status().ports {
+        for PortStatus { id, device, up, last_failure, .. } in plane.status().ports {
             if let Some(kernel) = &kernel {
                 kernel.set_up(id, up);
             }
-            match (was_up.insert(id, up).unwrap_or(true), up) {
-                (true, false) => {
-                    let error = last_error.unwrap_or_default();
-                    tracing::warn!(switch, port = %id, device, error, "the port is down or missing; trying again every second");
+            let now = if up { None } else { last_failure };
+            let before = reasons.insert(id, now.as_ref().map(|failure| failure.error.clone())).flatten();
+            match (before, now) {
+                // The reason may be another than before: missing, and then with too few queues.
+                (before, Some(Failure { error, wait, .. })) if before.as_ref() != Some(&error) => {
+                    let seconds = wait.as_secs();
+                    tracing::warn!(switch, port = %id, device, error, "the port cannot be used; trying again in {seconds} s");
                 }
-                (false, true) => tracing::info!(switch, port = %id, device, "port is up"),
+                (Some(_), None) => tracing::info!(switch, port = %id, device, "port is up"),
                 _ => {}
             }
         }

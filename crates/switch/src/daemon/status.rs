@@ -68,7 +68,7 @@ impl Page {
             lookups: replica.fib().map(lookups),
             name_kind: replica.header().map(|header| header.spec.kind),
             field_error: replica.tables().field_error().map(|error| error.to_string()),
-            share: replica.tables().share().map(|share| {
+            share: replica.tables().shown_to().share().map(|share| {
                 (share.path().to_owned(), share.error().map_or(Ok(share.is_shown()), |error| Err(error.to_owned())))
             }),
         }
@@ -268,7 +268,10 @@ fn port_json(port: &PortStatus, kind: Option<NameKind>) -> Value {
     let check_source = port.check_source.with_names(kind.unwrap_or(NameKind::Mac)).text();
     let counters: Map<String, Value> = port.counters.fields().map(|(name, n)| (name.to_owned(), n.into())).collect();
     let mut page = json!({
-        "id": port.id.0, "device": port.device, "driver": port.driver, "up": port.up, "last_error": port.last_error,
+        "id": port.id.0, "device": port.device, "driver": port.driver, "up": port.up,
+        "last_error": port.last_failure.as_ref().map(|failure| &failure.error),
+        "failures": port.last_failure.as_ref().map_or(0, |failure| failure.times),
+        "retry_seconds": port.last_failure.as_ref().filter(|_| !port.up).map(|failure| failure.wait.as_secs()),
         "check_source": check_source, "counters": counters,
     });
     if let Some((AclStatus { path, rules, read_at, error }, [permitted, denied])) = &port.acl {

@@ -257,7 +257,7 @@ impl<T> Exact<PortId> for LocalNames<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plane::{Mac, Neighbours, PlaneWriter};
+    use crate::plane::{Mac, Neighbours, PlaneWriter, ShownTo};
     use lookup::hash::{Family, Rng, SecretKey};
     use lookup::testkit;
     use std::collections::HashMap;
@@ -310,7 +310,7 @@ mod tests {
     fn names_and_addresses_are_those_of_maps() {
         let mut rng = Rng::new(testkit::seed());
         let neighbours = Neighbours::with_own(HashMap::new());
-        let (shared, mut writer) = PlaneWriter::<()>::new(1, None, false, neighbours);
+        let (shared, mut writer) = PlaneWriter::<()>::new(1, None, false, neighbours, ShownTo::Nobody);
         let mut oracle = Oracle::default();
         for step in 0..6_000 {
             match rng.below(400) {
@@ -372,7 +372,7 @@ mod tests {
         let n = 200_000u32;
         for (with_address, bound) in [(false, 12), (true, 24)] {
             let neighbours = Neighbours::with_own(HashMap::new());
-            let (_, mut writer) = PlaneWriter::<()>::new(1, None, false, neighbours);
+            let (_, mut writer) = PlaneWriter::<()>::new(1, None, false, neighbours, ShownTo::Nobody);
             let mut loading = writer.valid().begin(n as usize);
             for part in (0..n).collect::<Vec<_>>().chunks(10_000) {
                 let ip = |i: &u32| with_address.then(|| IpAddr::from(i.to_be_bytes()));

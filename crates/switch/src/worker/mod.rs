@@ -28,6 +28,7 @@
 
 pub(crate) mod known;
 mod leads;
+pub(crate) mod retry;
 mod routed;
 mod sources;
 mod work;
@@ -58,8 +59,6 @@ use work::Work;
 /// Packets of a worker: many times what is received and staged at one time. Memory of packets that are never used is
 /// never touched.
 const POOL_PACKETS: usize = 512;
-/// How often a worker tries a port that is down.
-const REVIVE_EVERY: Duration = Duration::from_secs(1);
 
 /// What the worker does with a frame.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -194,7 +193,7 @@ impl<T: Table> Worker<T> {
     /// nothing finishes them. Never sleeps.
     pub fn poll_once(&mut self) -> usize {
         if self.n_down > 0 {
-            self.revive_ports();
+            self.revive_ports(Instant::now());
         }
         let mut received = 0;
         for entry in 0..self.ports.len() {
@@ -246,8 +245,9 @@ impl<T: Table> Worker<T> {
             table.reader().offline();
         }
         self.counters.sleeps.add(1);
-        let revival = (self.n_down > 0).then_some(REVIVE_EVERY);
-        let timeout = [at_most, revival].into_iter().flatten().min();
+        let revival = self.next_revival.map(|at| at.saturating_duration_since(Instant::now()));
+        let look = self.ports.iter().any(|port| !port.device.is_told()).then_some(retry::SHORTEST);
+        let timeout = [at_most, revival, look].into_iter().flatten().min();
         let down: ArrayVec<bool, 255> = self.ports.iter().map(|port| !port.health.is_up()).collect();
         self.waiter.sleep(&mut self.ports, |i| down[i], timeout)?;
         Ok(())
@@ -643,30 +643,37 @@ impl<T: Table> Worker<T> {
     }
 
     fn port_failed(&mut self, index: usize, error: &NetError) {
-        let health = &self.ports[index].health;
-        if health.is_up() {
-            self.n_down += 1;
+        let port = &mut self.ports[index];
+        if !port.health.is_up() {
+            // Two bursts of one call met the same failure.
+            return;
         }
-        health.failed(error);
-        self.next_revival.get_or_insert_with(|| Instant::now() + REVIVE_EVERY);
+        self.n_down += 1;
+        port.health.failed(error, port.retry.failed(Instant::now(), error.is_transient()));
+        self.next_revival = self.earliest_revival();
     }
 
-    fn revive_ports(&mut self) {
-        let now = Instant::now();
+    /// Tries the ports that are due.
+    fn revive_ports(&mut self, now: Instant) {
         if self.next_revival.is_some_and(|at| now < at) {
             return;
         }
-        for port in self.ports.iter_mut().filter(|port| !port.health.is_up()) {
+        for port in self.ports.iter_mut().filter(|port| port.retry.due().is_some_and(|due| due <= now)) {
             match port.device.revive() {
                 Ok(()) => {
+                    port.retry.revived(now);
                     port.health.revived();
                     self.n_down -= 1;
                 }
                 // The reason may have changed: the interface was down before, and is missing now.
-                Err(error) => port.health.failed(&error),
+                Err(error) => port.health.failed(&error, port.retry.failed(now, error.is_transient())),
             }
         }
-        self.next_revival = (self.n_down > 0).then(|| now + REVIVE_EVERY);
+        self.next_revival = self.earliest_revival();
+    }
+
+    fn earliest_revival(&self) -> Option<Instant> {
+        self.ports.iter().filter_map(|port| port.retry.due()).min()
     }
 }
 

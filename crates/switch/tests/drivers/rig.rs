@@ -15,6 +15,7 @@ use fibula_switch::counters::{Counts, DropReason};
 use fibula_switch::dataplane::{self, Monitor, PortSpec, build};
 use fibula_switch::kernel::{Kernel, Memory};
 use fibula_switch::plane::PlaneWriter;
+use fibula_switch::plane::ShownTo;
 use fibula_switch::port::Role;
 use fibula_switch::table::FibTable;
 use fibula_switch::worker::Worker;
@@ -121,7 +122,7 @@ impl Rig {
             ends.push((port, end));
         }
         let settings = dataplane::Settings {
-            kernel: kernel.clone(),
+            shown_to: kernel.clone().map_or(ShownTo::Nobody, ShownTo::Kernel),
             fixed_offset: scene.fixed_offset,
             ..dataplane::Settings::default()
         };

@@ -360,8 +360,10 @@ impl Device for AfXdp {
     fn readiness(&mut self) -> Readiness<'_> {
         match &self.open {
             Some(open) if !self.fault && self.failure.is_none() && open.socket.rx.waiting() == 0 => {
-                // The socket of an interface that goes down is not told.
-                if interface::is_up(open.beside.as_fd(), &self.name).unwrap_or(false) {
+                // The socket of an interface that goes down, or is deleted and made anew, is not told.
+                let fd = open.beside.as_fd();
+                let is_there = name_to_index(fd, &self.name).is_ok_and(|index| index == open.ifindex);
+                if is_there && interface::is_up(fd, &self.name).unwrap_or(false) {
                     return Readiness::Descriptor(open.socket.as_fd());
                 }
                 self.failure = Some(io::Error::from_raw_os_error(libc::ENETDOWN));
@@ -373,6 +375,10 @@ impl Device for AfXdp {
 
     fn woken(&mut self, fault: bool) {
         self.fault |= fault;
+    }
+
+    fn is_told(&self) -> bool {
+        false
     }
 
     fn revive(&mut self) -> Result<(), NetError> {

@@ -33,6 +33,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use switch::dataplane::{Dataplane, PortSpec, Settings};
 use switch::kernel::{Kernel, Memory};
+use switch::plane::ShownTo;
 use switch::port::Role;
 use switch::table::FibTable;
 
@@ -312,7 +313,8 @@ fn switch(contestant: &str, ports: &[String; 3], names: &Names<'_>) -> Result<Bo
         };
         specs.push(PortSpec::with(id, Role::Trunk, device));
     }
-    let settings = Settings { kernel: kernel.clone(), ..Settings::default() };
+    let shown_to = kernel.clone().map_or(ShownTo::Nobody, ShownTo::Kernel);
+    let settings = Settings { shown_to, ..Settings::default() };
     let (plane, mut writer) =
         Dataplane::start(&settings, specs).map_err(|error| failed("starting a switch", &error))?;
     writer.set_actions(&actions);
