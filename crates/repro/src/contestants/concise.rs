@@ -22,15 +22,7 @@ pub(super) const CONCISE: Kind = Kind {
 pub(super) const OFW: Kind = Kind {
     name: "ofw",
     about: "the same with fingerprints of 8 bits, the emptiness indicator among them: 0.25 % of aliens get through",
-    build: |input| {
-        const BITS: u8 = 8;
-        if input.value_bits > 64 - BITS {
-            let reason = format!("values of {} bits leave no room for a fingerprint in 64", input.value_bits);
-            return Err(BenchError::Unavailable { contestant: "ofw", reason });
-        }
-        let settings = Concise::<Sharded>::settings(input).with_fingerprints(BITS);
-        Ok(Box::new(Concise::<Sharded>::with_settings("ofw", input, settings)?))
-    },
+    build: |input| Ok(Box::new(ofw("ofw", input)?)),
     default: false,
 };
 pub(super) const STATIC: Kind = Kind {
@@ -84,6 +76,31 @@ impl<S: Sizing> Concise<S> {
             .map_err(|error| input.build_error(contestant, error))?;
         Ok(Self { query, hasher: input.hasher(), name_len: input.name_len })
     }
+}
+
+/// Bits of a fingerprint of `ofw`.
+const OFW_BITS: u8 = 8;
+
+fn ofw(contestant: &'static str, input: &Input<'_>) -> Result<Concise<Sharded>, BenchError> {
+    if input.value_bits > 64 - OFW_BITS {
+        let reason = format!("values of {} bits leave no room for a fingerprint in 64", input.value_bits);
+        return Err(BenchError::Unavailable { contestant, reason });
+    }
+    let settings = Concise::<Sharded>::settings(input).with_fingerprints(OFW_BITS);
+    Concise::with_settings(contestant, input, settings)
+}
+
+/// The table of `concise`, and the bits of its fingerprints.
+pub(super) fn query(contestant: &'static str, input: &Input<'_>) -> Result<(OthelloQuery<Sharded>, u8), BenchError> {
+    Ok((Concise::build(contestant, input)?.query, 0))
+}
+
+/// The same of `ofw`.
+pub(super) fn ofw_query(
+    contestant: &'static str,
+    input: &Input<'_>,
+) -> Result<(OthelloQuery<Sharded>, u8), BenchError> {
+    Ok((ofw(contestant, input)?.query, OFW_BITS))
 }
 
 impl Concise<Sharded> {

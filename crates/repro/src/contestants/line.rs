@@ -61,6 +61,11 @@ impl Line {
     }
 }
 
+/// The table of `line`, and the bits of its fingerprints.
+pub(super) fn query(contestant: &'static str, input: &Input<'_>) -> Result<(LineQuery, u8), BenchError> {
+    Ok((Line::build(contestant, input, Trade::Balanced)?.query, 0))
+}
+
 fn begun(contestant: &'static str, input: &Input<'_>, prefetch: bool) -> Result<Box<dyn Contestant>, BenchError> {
     let Line { query, .. } = Line::build(contestant, input, Trade::Balanced)?;
     let size_bits = query.size_bits();

@@ -10,6 +10,7 @@ mod cuckoo;
 pub(crate) mod dpdk;
 mod floor;
 mod gateway;
+mod header;
 mod line;
 mod orthogonal;
 mod parts;
@@ -364,6 +365,9 @@ pub const ALL: &[Kind] = &[
     line::FAST,
     line::SMALL,
     concise::OFW,
+    header::CONCISE,
+    header::OFW,
+    header::LINE,
     concise::STATIC,
     concise::OPTION_1,
     concise::OPTION_2,
