@@ -1321,6 +1321,26 @@ static inline const char *fibula_bounds_(const struct fibula_fib *fib)
 	return "it changes too fast";
 }
 
+/* A file in memory, at a multiple of a huge page if it consists of such: otherwise no part of it could be on one. */
+static inline void *fibula_map_(int file, size_t bytes)
+{
+	const size_t huge = (size_t)2 << 20;
+	char *from = bytes % huge ? (char *)MAP_FAILED
+				  : (char *)mmap(NULL, bytes + huge, PROT_READ, MAP_SHARED, file, 0);
+	if (from == (char *)MAP_FAILED)
+		return mmap(NULL, bytes, PROT_READ, MAP_SHARED, file, 0);
+	size_t before = (huge - (uintptr_t)from % huge) % huge;
+	void *mapped = mmap(from + before, bytes, PROT_READ, MAP_SHARED | MAP_FIXED, file, 0);
+	if (mapped == MAP_FAILED) {
+		munmap(from, bytes + huge);
+		return MAP_FAILED;
+	}
+	if (before)
+		munmap(from, before);
+	munmap(from + before + bytes, huge - before);
+	return mapped;
+}
+
 /* The table that a switch shows at `path`. It stays readable until fibula_free, whatever becomes of the switch. NULL, and
  * why not; `why` may be NULL. */
 static inline struct fibula_fib *fibula_attach(const char *path, char why[FIBULA_WHY])
@@ -1340,7 +1360,7 @@ static inline struct fibula_fib *fibula_attach(const char *path, char why[FIBULA
 	}
 	if (about.st_size < 2 * 8 * FIBULA_ROOT_WORDS_ || about.st_size % 64)
 		wrong = "it is too short";
-	else if ((mapped = mmap(NULL, (size_t)about.st_size, PROT_READ, MAP_SHARED, file, 0)) == MAP_FAILED)
+	else if ((mapped = fibula_map_(file, (size_t)about.st_size)) == MAP_FAILED)
 		wrong = "it cannot be mapped";
 	close(file);
 	if (!wrong) {

@@ -75,13 +75,13 @@ impl Arena {
 
     /// Maps `bytes` (rounded up to huge pages) of an empty file, for other programs to map, too. The file gets this
     /// length at once, and its memory as it is [needed](Arena::commit). Where it is on a file system of huge pages, so
-    /// is the arena.
+    /// is the arena; memory of a tmpfs is made into huge pages as it is given, where the kernel can (Linux 6.1 or later).
     /// # Errors
     /// The error of the operating system.
     pub fn on_file(file: File, bytes: usize) -> io::Result<Self> {
         let bytes = bytes.next_multiple_of(HUGE_PAGE);
         file.set_len(bytes as u64)?;
-        let base = map_file(&file, bytes)?;
+        let base = map_file(&file, bytes, Place::Aligned)?;
         let file = Some(Backing { file, given: AtomicUsize::new(0) });
         Ok(Self { base, bytes, mapping: base, mapping_bytes: bytes, is_reserved: false, file })
     }
@@ -91,7 +91,7 @@ impl Arena {
     /// # Errors
     /// The error of the operating system.
     pub fn on_memory(file: File, bytes: usize) -> io::Result<Self> {
-        let base = map_file(&file, bytes)?;
+        let base = map_file(&file, bytes, Place::Any)?;
         let file = Some(Backing { file, given: AtomicUsize::new(bytes) });
         Ok(Self { base, bytes, mapping: base, mapping_bytes: bytes, is_reserved: false, file })
     }
@@ -114,6 +114,8 @@ impl Arena {
         }
         let bytes = bytes.next_multiple_of(HUGE_PAGE).min(self.bytes);
         give(file, before, bytes - before)?;
+        // SAFETY: `before` is within the arena.
+        collapse(unsafe { self.base.add(before) }, bytes - before);
         given.store(bytes, Ordering::Relaxed);
         Ok(())
     }
@@ -142,7 +144,9 @@ impl Arena {
                 let from = usize::from_str_radix(from, 16).ok()?;
                 let to = usize::from_str_radix(to, 16).ok()?;
                 inside = from < end && start < to;
-            } else if inside && matches!(first, "AnonHugePages:" | "Private_Hugetlb:") {
+            } else if inside
+                && matches!(first, "AnonHugePages:" | "ShmemPmdMapped:" | "Private_Hugetlb:" | "Shared_Hugetlb:")
+            {
                 kib += words.next()?.parse::<usize>().ok()?;
             }
         }
@@ -168,16 +172,43 @@ fn map(bytes: usize) -> io::Result<NonNull<u8>> {
     Ok(NonNull::new(address.cast()).expect("mmap never maps page zero unasked"))
 }
 
+/// Where a mapping of a file may stand.
+#[derive(Clone, Copy, PartialEq)]
+enum Place {
+    /// Where the kernel wants it: a map of it may have rules of its own.
+    Any,
+    /// At a multiple of a huge page, or no part of it could be on one.
+    Aligned,
+}
+
 #[cfg(all(target_os = "linux", not(miri)))]
-fn map_file(file: &File, bytes: usize) -> io::Result<NonNull<u8>> {
+fn map_file(file: &File, bytes: usize, place: Place) -> io::Result<NonNull<u8>> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: as in `map`. Other programs that write to the file are none of this program's, and lookups stay in bounds
-    // only if there are none: so the file is private to its owner, and others get it read-only.
-    let address = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, libc::MAP_SHARED, file.as_raw_fd(), 0) };
-    if address == libc::MAP_FAILED {
-        return Err(io::Error::last_os_error());
+    // What stands where the file will, and is larger.
+    let reserved_bytes = bytes + HUGE_PAGE;
+    let reserved = if place == Place::Aligned { Some(map(reserved_bytes)?) } else { None };
+    let (at, fixed) = match reserved {
+        // SAFETY: less than the huge page by which it is larger.
+        Some(from) => (unsafe { from.add(from.as_ptr().align_offset(HUGE_PAGE)) }.as_ptr().cast(), libc::MAP_FIXED),
+        None => (std::ptr::null_mut(), 0),
+    };
+    let flags = libc::MAP_SHARED | fixed;
+    // SAFETY: as in `map`, or over a part of a mapping that is ours and unused. Other programs that write to the file are
+    // none of this program's, and lookups stay in bounds only if there are none: so the file is private to its owner, and
+    // others get it read-only.
+    let address = unsafe { libc::mmap(at, bytes, protection, flags, file.as_raw_fd(), 0) };
+    let mapped = if address == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(address) };
+    if let Some(from) = reserved {
+        let before = mapped.as_ref().map_or(reserved_bytes, |_| at as usize - from.as_ptr() as usize);
+        if before > 0 {
+            unmap(from, before);
+        }
+        if mapped.is_ok() && before < HUGE_PAGE {
+            // SAFETY: behind the file, within what was reserved.
+            unmap(unsafe { from.add(before + bytes) }, HUGE_PAGE - before);
+        }
     }
-    Ok(NonNull::new(address.cast()).expect("mmap never maps page zero unasked"))
+    Ok(NonNull::new(mapped?.cast()).expect("mmap never maps page zero unasked"))
 }
 
 #[cfg(all(target_os = "linux", not(miri)))]
@@ -190,7 +221,7 @@ fn give(file: &File, from: usize, bytes: usize) -> io::Result<()> {
 }
 
 #[cfg(any(not(target_os = "linux"), miri))]
-fn map_file(_: &File, _: usize) -> io::Result<NonNull<u8>> {
+fn map_file(_: &File, _: usize, _: Place) -> io::Result<NonNull<u8>> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
@@ -226,7 +257,7 @@ fn map_reserved(_bytes: usize) -> Option<NonNull<u8>> {
 
 #[cfg(all(unix, not(miri)))]
 fn unmap(mapping: NonNull<u8>, bytes: usize) {
-    // SAFETY: the range was mapped by `map` with this size, and its only owner is being dropped.
+    // SAFETY: the range was mapped here, or is a part of what was, and its only owner drops it.
     unsafe { libc::munmap(mapping.as_ptr().cast(), bytes) };
 }
 
