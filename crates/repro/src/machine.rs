@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// What a reader of a figure needs to know of the machine.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Machine {
-    /// Model of the processor.
+    /// Name of the processor, with its family and model where the kernel tells them.
     pub cpu: String,
     /// Processors that this process may use.
     pub cores: usize,
@@ -31,10 +31,16 @@ impl Machine {
     pub fn read() -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let cpuinfo = read("/proc/cpuinfo");
-        let cpu = cpuinfo
-            .lines()
-            .find_map(|line| line.strip_prefix("model name").and_then(|rest| rest.split_once(':')))
-            .map_or_else(|| std::env::consts::ARCH.to_owned(), |(_, model)| model.trim().to_owned());
+        let of_cpu = |name: &str| {
+            let value = cpuinfo.lines().find_map(|line| line.strip_prefix(name)?.trim_start().strip_prefix(':'));
+            value.map(|value| value.trim().to_owned())
+        };
+        let name = of_cpu("model name").unwrap_or_else(|| std::env::consts::ARCH.to_owned());
+        // Names of virtual processors are often those of a whole series: these numbers tell a Zen 4 from a Zen 5.
+        let cpu = match (of_cpu("cpu family"), of_cpu("model\t")) {
+            (Some(family), Some(model)) => format!("{name} (family {family}, model {model})"),
+            _ => name,
+        };
         let meminfo = read("/proc/meminfo");
         let field = |name: &str| {
             let rest = meminfo.lines().find_map(|line| line.strip_prefix(name))?;
