@@ -542,7 +542,7 @@ fn measured(out: &Output, run: impl FnOnce(&mut dyn Listener) -> Result<(), Benc
             BenchError::Unavailable { .. } => Exit::NotFound,
             BenchError::Build { .. } => Exit::Refused,
             BenchError::Process { code, .. } => exit_of_process(*code),
-            _ => Exit::BadInput,
+            _ => Exit::Usage,
         };
         Failure::new(exit, error)
     })?;
@@ -551,7 +551,7 @@ fn measured(out: &Output, run: impl FnOnce(&mut dyn Listener) -> Result<(), Benc
 
 /// The exit code of a bench whose process ended with `code`.
 fn exit_of_process(code: Option<i32>) -> Exit {
-    let known = [Exit::BadInput, Exit::BadInput, Exit::NotFound, Exit::Refused, Exit::CheckFailed, Exit::Interrupted];
+    let known = [Exit::Usage, Exit::BadInput, Exit::NotFound, Exit::Refused, Exit::CheckFailed, Exit::Interrupted];
     known.into_iter().find(|&exit| Some(exit as i32) == code).unwrap_or(Exit::Internal)
 }
 
