@@ -1,6 +1,6 @@
 //! Random frames, and frames of the list with a few bytes changed, cut or added.
 
-use super::fixtures::Scene;
+use super::fixtures::{Scene, is_fragment};
 use super::rig::{At, Driver, PORTS, Rig, WINDOW};
 use lookup::testkit::Rng;
 
@@ -48,7 +48,7 @@ fn comes(driver: Driver, frame: &[u8]) -> bool {
     match driver {
         Driver::Memory => true,
         Driver::AfPacket | Driver::Dpdk => frame.len() >= 14 && !ends_in_tag,
-        Driver::AfXdp | Driver::Xdp | Driver::DpdkXdp => frame.len() >= 14,
+        Driver::AfXdp | Driver::Xdp => frame.len() >= 14,
     }
 }
 
@@ -87,7 +87,11 @@ fn play(rig: &mut Rig, scene: &Scene, frames: &[At]) -> Result<Outcome, String> 
 /// Plays a flood through a driver, and through memory what of it comes over such a wire: the outcome must be the same. The
 /// counters add up after each part of it, and the switch still forwards then ([`Rig::settle`]).
 pub(crate) fn check(driver: Driver, scene: &Scene, seed: u64, n: usize) -> Result<String, String> {
-    let frames = frames(scene, seed, n);
+    let mut frames = frames(scene, seed, n);
+    if driver == Driver::Dpdk {
+        // The kernel keeps some of them, and which is its business: see `Scene::add`.
+        frames.retain(|(_, frame)| !is_fragment(frame));
+    }
     let (out, drops) = play(&mut Rig::new(driver, scene), scene, &frames)?;
     let of_wire: Vec<At> = frames
         .into_iter()

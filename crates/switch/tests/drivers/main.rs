@@ -130,13 +130,11 @@ fn over_xdp_a_flood_ends_as_in_memory() {
 #[cfg(feature = "dpdk")]
 fn over_dpdk_every_frame_of_the_list_goes_where_it_must() {
     every_fixture(Driver::Dpdk);
-    every_fixture(Driver::DpdkXdp);
 }
 
 #[cfg(feature = "dpdk")]
 fn over_dpdk_a_flood_ends_as_in_memory() {
     every_flood(Driver::Dpdk);
-    every_flood(Driver::DpdkXdp);
 }
 
 netio::tests! {

@@ -44,8 +44,6 @@ pub(crate) enum Driver {
     Xdp,
     /// DPDK's driver for packet sockets.
     Dpdk,
-    /// DPDK's driver for XDP sockets.
-    DpdkXdp,
 }
 
 /// A frame and a port.
@@ -263,7 +261,7 @@ fn open_port(
             let options = af_xdp::Options { ring_frames: 256, ahead, ..af_xdp::Options::default() };
             Box::new(AfXdp::open(&near(port), &options).unwrap())
         }
-        Driver::Dpdk | Driver::DpdkXdp => open_dpdk(driver, port),
+        Driver::Dpdk => open_dpdk(port),
     };
     // XDP sees every frame as it is on the wire: packet sockets do not see those that end in a tag. And a veth takes what the
     // kernel redirects there only if its other end has a program, too.
@@ -272,20 +270,19 @@ fn open_port(
 }
 
 #[cfg(feature = "dpdk")]
-fn open_dpdk(driver: Driver, port: u16) -> Box<dyn Device> {
+fn open_dpdk(port: u16) -> Box<dyn Device> {
     use netio::backend::dpdk::{Dpdk, Eal, EalOptions, Options};
     use std::sync::atomic::{AtomicU32, Ordering};
     // All tests share one EAL, and no two devices have one name.
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let arguments = ["--no-huge", "-m", "256"].map(str::to_owned).to_vec();
     let eal = Eal::start(&EalOptions { arguments, devices: vec![] }).unwrap();
-    let name = if driver == Driver::DpdkXdp { "net_af_xdp" } else { "net_af_packet" };
-    let device = format!("{name}{},iface={}", NEXT.fetch_add(1, Ordering::Relaxed), near(port));
+    let device = format!("net_af_packet{},iface={}", NEXT.fetch_add(1, Ordering::Relaxed), near(port));
     Box::new(Dpdk::open(eal, &device, &Options::default()).unwrap_or_else(|error| panic!("{error}")))
 }
 
 #[cfg(not(feature = "dpdk"))]
-fn open_dpdk(_: Driver, _: u16) -> Box<dyn Device> {
+fn open_dpdk(_: u16) -> Box<dyn Device> {
     unreachable!("no test asks for it")
 }
 
