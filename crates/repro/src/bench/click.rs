@@ -25,7 +25,7 @@ use fib::file::{Fib, Widths};
 use fib::name::{Name, NameKind};
 use tempfile::TempDir;
 
-use super::{Listener, Options};
+use super::{Listener, Options, failed};
 use crate::BenchError;
 use crate::names::{NameSet, value_of};
 use crate::report::{Row, Setting, size_text};
@@ -135,10 +135,6 @@ fn run_size(
     });
     listener.table(&rows.collect::<Vec<_>>());
     Ok(())
-}
-
-fn failed(what: &str, error: &dyn std::fmt::Display) -> BenchError {
-    BenchError::Setting(format!("{what}: {error}"))
 }
 
 /// What Click reads: the configurations, the names, and the FIB files, in a folder that is removed at the end.

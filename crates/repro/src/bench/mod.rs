@@ -105,6 +105,11 @@ impl Options {
     }
 }
 
+/// What could not be done, and why.
+fn failed(what: &str, error: &dyn std::fmt::Display) -> BenchError {
+    BenchError::Setting(format!("{what}: {error}"))
+}
+
 /// Receives what a bench reports while it runs.
 pub trait Listener {
     /// A table is complete.

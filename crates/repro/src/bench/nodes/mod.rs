@@ -22,7 +22,7 @@ mod switch;
 #[cfg(feature = "dpdk")]
 mod traffic;
 
-use super::{Listener, Options};
+use super::{Listener, Options, failed};
 use crate::BenchError;
 use crate::report::{Row, Setting};
 use ::switch::shim;
@@ -35,6 +35,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::str::FromStr;
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 /// How long a sample takes, in microseconds.
 const SAMPLE_US: u64 = 400_000;
@@ -165,10 +166,6 @@ fn chosen(options: &Options) -> Result<Vec<String>, BenchError> {
     options.chosen(&contestants())
 }
 
-fn failed(what: &str, error: &dyn std::fmt::Display) -> BenchError {
-    BenchError::Setting(format!("{what}: {error}"))
-}
-
 fn unavailable(contestant: &'static str, reason: impl Into<String>) -> BenchError {
     BenchError::Unavailable { contestant, reason: reason.into() }
 }
@@ -282,7 +279,7 @@ struct Nodes {
     switches: Vec<Process>,
     traffic: Process,
     /// Where the sockets are.
-    _dir: Directory,
+    _dir: TempDir,
 }
 
 impl Nodes {
@@ -303,7 +300,7 @@ impl Nodes {
         let [first, second] = cpus[..] else {
             return Err(unavailable(ALL, "two nodes that poll take two processors, and there is one"));
         };
-        let dir = Directory::new()?;
+        let dir = TempDir::new().map_err(|error| failed("making a folder for sockets", &error))?;
         let eal = memory(contestants.len() as u64 + 1, listener);
         let names = Names {
             n: options.n[0],
@@ -313,14 +310,14 @@ impl Nodes {
             value_bits: options.value_bits,
         };
         let numbers = 0..contestants.len() * n_ports;
-        let sockets = numbers.map(|number| (dir.0.join(format!("{number}.sock")), number));
+        let sockets = numbers.map(|number| (dir.path().join(format!("{number}.sock")), number));
         let ends: Vec<[String; 2]> = sockets.map(|(socket, number)| wires.ends(&socket, number)).collect();
         let plan = |role, devices: Vec<String>, cpu| {
             let (names, eal) = (names.clone(), eal.clone());
             Plan { role, names, eal, devices, n_ports, cpu }
         };
         let of_traffic = ends.iter().map(|[_, end]| end.clone()).collect();
-        let traffic = || Process::start(program, &dir.0, "traffic", &plan(Role::Traffic, of_traffic, first));
+        let traffic = || Process::start(program, dir.path(), "traffic", &plan(Role::Traffic, of_traffic, first));
         let switches = || {
             let start = |(name, ends): (&String, &[[String; 2]])| {
                 let role = match name.strip_prefix("testpmd-") {
@@ -329,7 +326,7 @@ impl Nodes {
                 };
                 let is_testpmd = matches!(role, Role::Testpmd { .. });
                 let devices = ends.iter().map(|[end, _]| end.clone()).collect();
-                let mut process = Process::start(program, &dir.0, name, &plan(role, devices, second))?;
+                let mut process = Process::start(program, dir.path(), name, &plan(role, devices, second))?;
                 if !is_testpmd {
                     process.read()?;
                 }
@@ -340,7 +337,7 @@ impl Nodes {
         let (mut switches, mut traffic) = if wires.has_switch_first() {
             let switches = switches()?;
             for number in 0..ends.len() {
-                switches[number / n_ports].wait_for(&dir.0.join(format!("{number}.sock")))?;
+                switches[number / n_ports].wait_for(&dir.path().join(format!("{number}.sock")))?;
             }
             let mut traffic = traffic()?;
             traffic.read()?;
@@ -403,24 +400,6 @@ fn memory(n_processes: u64, listener: &mut dyn Listener) -> Vec<String> {
         &["--no-huge", "-m", "160", "--single-file-segments"]
     };
     arguments.iter().map(|&argument| argument.to_owned()).collect()
-}
-
-/// A directory that goes away.
-struct Directory(PathBuf);
-
-impl Directory {
-    fn new() -> Result<Self, BenchError> {
-        let path = std::env::temp_dir().join(format!("fibula-nodes-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
-        std::fs::create_dir_all(&path).map_err(|error| failed(&path.display().to_string(), &error))?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
 
 /// A process, which is killed when dropped.

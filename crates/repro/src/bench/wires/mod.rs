@@ -10,7 +10,7 @@
 //!
 //! Figures are of frames with a shim, 68 bytes, from trunk to trunk. Needs root, `ip` and `bridge`.
 
-use super::{Listener, Options, millions_per_second};
+use super::{Listener, Options, failed, millions_per_second};
 use crate::BenchError;
 use crate::contestants::Input;
 use crate::report::{Row, Setting};
@@ -79,10 +79,6 @@ pub fn run(options: &Options, listener: &mut dyn Listener) -> Result<(), BenchEr
     let chosen = options.chosen(&CONTESTANTS)?;
     netio::namespace::enter().map_err(|error| failed("making a network namespace (it takes root)", &error))?;
     options.n.iter().try_for_each(|&n| run_size(options, n, &chosen, listener))
-}
-
-fn failed(what: &str, error: &dyn std::fmt::Display) -> BenchError {
-    BenchError::Setting(format!("{what}: {error}"))
 }
 
 fn run_size(options: &Options, n: u64, chosen: &[String], listener: &mut dyn Listener) -> Result<(), BenchError> {
