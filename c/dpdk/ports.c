@@ -20,6 +20,8 @@
 #define N_DESCRIPTORS 512
 /* Buffers that a thread keeps for itself. */
 #define CACHE 128
+/* Buffers of a queue that may be lent: what the rings of two other ports hold, and a few bursts of a worker. */
+#define N_LENT 1280
 
 /* The end of what was said, for error messages. */
 static char said[4096];
@@ -143,8 +145,9 @@ static int configure(struct fibula_dpdk_port *port, const struct rte_eth_dev_inf
 	status = rte_eth_dev_adjust_nb_rx_tx_desc(port->port, &rx, &tx);
 	if (status)
 		return failed(port, "have queues", status);
-	/* All that queues, threads' caches and bursts can hold. */
-	uint32_t n = port->n_queues * (rx + tx + 2u * FIBULA_DPDK_BURST + port->n_kept) + (port->n_queues + 1u) * CACHE * 3 / 2;
+	/* All that rings to send, threads' caches and bursts can hold of copies; then what can be received or lent. */
+	port->reserve = port->n_queues * (tx + 2u * FIBULA_DPDK_BURST + port->n_kept) + (port->n_queues + 1u) * CACHE * 3 / 2;
+	uint32_t n = port->reserve + port->n_queues * (rx + N_LENT);
 	/* A name of a pool that stays, because others hold its buffers, is taken. */
 	static unsigned n_pools;
 	snprintf(name, sizeof name, "fibula_%u", n_pools++);
@@ -233,41 +236,58 @@ void fibula_dpdk_losses(uint16_t port, uint64_t *lost, uint64_t *damaged)
 	}
 }
 
-void fibula_dpdk_release(struct fibula_dpdk_queue *queue)
+void fibula_dpdk_give_back(struct rte_mbuf *mbuf)
 {
-	rte_pktmbuf_free_bulk(queue->held, queue->n_held);
-	queue->n_held = 0;
+	rte_pktmbuf_free(mbuf);
 }
 
 uint16_t fibula_dpdk_receive(struct fibula_dpdk_queue *queue, struct fibula_dpdk_frame *frames, uint16_t n)
 {
-	if (queue->n_held)
-		fibula_dpdk_release(queue);
-	uint16_t got = rte_eth_rx_burst(queue->port, queue->queue, queue->held, RTE_MIN(n, FIBULA_DPDK_BURST));
-	queue->n_held = got;
+	struct rte_mbuf *mbufs[FIBULA_DPDK_BURST];
+	uint16_t got = rte_eth_rx_burst(queue->port, queue->queue, mbufs, RTE_MIN(n, FIBULA_DPDK_BURST));
+	/* Rings of ports to which nothing is sent keep what they were given: then frames are copied, and none has to wait. What
+	 * threads keep for themselves does not count here. */
+	int may_lend = got && rte_mempool_get_ops(queue->pool->ops_index)->get_count(queue->pool) > queue->reserve;
 	for (uint16_t i = 0; i < got; i++) {
 		/* A tag that the device took off is put back. */
-		int whole = !(queue->held[i]->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED) || rte_vlan_insert(&queue->held[i]) == 0;
-		const struct rte_mbuf *mbuf = queue->held[i];
-		frames[i].bytes = rte_pktmbuf_mtod(mbuf, const uint8_t *);
+		int whole = !(mbufs[i]->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED) || rte_vlan_insert(&mbufs[i]) == 0;
+		struct rte_mbuf *mbuf = mbufs[i];
+		frames[i].mbuf = mbuf;
+		frames[i].is_lent = may_lend && RTE_MBUF_DIRECT(mbuf) && rte_mbuf_refcnt_read(mbuf) == 1;
+		frames[i].bytes = rte_pktmbuf_mtod(mbuf, uint8_t *);
 		frames[i].len = whole && mbuf->nb_segs == 1 ? mbuf->data_len : 0;
+		frames[i].start = mbuf->data_off;
+		frames[i].room = mbuf->buf_len;
 	}
 	return got;
 }
 
 uint16_t fibula_dpdk_send(struct fibula_dpdk_queue *queue, const struct fibula_dpdk_frame *frames, uint16_t n)
 {
-	struct rte_mbuf *mbufs[FIBULA_DPDK_BURST];
+	struct rte_mbuf *mbufs[FIBULA_DPDK_BURST], *copies[FIBULA_DPDK_BURST];
+	uint16_t n_copies = 0, next = 0;
 	n = RTE_MIN(n, FIBULA_DPDK_BURST);
-	if (rte_pktmbuf_alloc_bulk(queue->pool, mbufs, n))
+	for (uint16_t i = 0; i < n; i++)
+		n_copies += frames[i].mbuf == NULL;
+	if (n_copies && rte_pktmbuf_alloc_bulk(queue->pool, copies, n_copies))
 		return 0;
 	for (uint16_t i = 0; i < n; i++) {
-		memcpy(rte_pktmbuf_mtod(mbufs[i], void *), frames[i].bytes, frames[i].len);
-		mbufs[i]->data_len = (uint16_t)frames[i].len;
-		mbufs[i]->pkt_len = frames[i].len;
+		struct rte_mbuf *mbuf = frames[i].mbuf;
+		if (mbuf) {
+			mbuf->data_off = frames[i].start;
+			/* What the device that received it found out. */
+			mbuf->ol_flags = 0;
+		} else {
+			mbuf = copies[next++];
+			memcpy(rte_pktmbuf_mtod(mbuf, void *), frames[i].bytes, frames[i].len);
+		}
+		mbuf->data_len = (uint16_t)frames[i].len;
+		mbuf->pkt_len = frames[i].len;
+		mbufs[i] = mbuf;
 	}
 	uint16_t sent = rte_eth_tx_burst(queue->port, queue->queue, mbufs, n);
-	if (sent < n)
-		rte_pktmbuf_free_bulk(mbufs + sent, n - sent);
+	for (uint16_t i = sent; i < n; i++)
+		if (frames[i].mbuf == NULL)
+			rte_pktmbuf_free(mbufs[i]);
 	return sent;
 }

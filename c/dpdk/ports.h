@@ -42,6 +42,8 @@ struct fibula_dpdk_port {
 	uint16_t max_mtu;
 	uint16_t port;
 	struct rte_mempool *pool;
+	/* Buffers that must stay in the pool for copies that are sent. */
+	uint32_t reserve;
 	struct rte_device *of;
 };
 
@@ -55,28 +57,37 @@ int fibula_dpdk_link(uint16_t port);
 /* Frames lost for want of a buffer or of room in the device's queue, and frames that arrived damaged, since it was opened. */
 void fibula_dpdk_losses(uint16_t port, uint64_t *lost, uint64_t *damaged);
 
-/* One queue of a port, and the buffers of the burst that was received last. */
+/* One queue of a port. */
 struct fibula_dpdk_queue {
 	struct rte_mempool *pool;
+	/* Buffers in the pool below which none is lent. */
+	uint32_t reserve;
 	uint16_t port;
 	uint16_t queue;
-	uint16_t n_held;
-	struct rte_mbuf *held[FIBULA_DPDK_BURST];
 };
 
+/* A frame in one of DPDK's buffers, or elsewhere. */
 struct fibula_dpdk_frame {
-	const uint8_t *bytes;
-	/* 0 for a frame in several buffers. */
+	/* The buffer that holds it; null if it is elsewhere. */
+	struct rte_mbuf *mbuf;
+	/* Of a received frame: whether it may stay in its buffer, and be changed there. */
+	int is_lent;
+	/* Where its bytes are, and how many; 0 of a received frame in several buffers. */
+	uint8_t *bytes;
 	uint32_t len;
+	/* Bytes of its buffer before the frame, and in all. */
+	uint16_t start;
+	uint16_t room;
 };
 
-/* Receives at most n frames, which stay valid until the next call for this queue. */
+/* Receives at most n frames. Each is the caller's, who gives it back or sends it. */
 uint16_t fibula_dpdk_receive(struct fibula_dpdk_queue *queue, struct fibula_dpdk_frame *frames, uint16_t n);
 
-/* Sends copies of frames; how many the device took. */
+/* Sends frames: those in buffers of DPDK's as they lie there, the others as copies. How many the device took, from the first
+ * on; their buffers are the device's. */
 uint16_t fibula_dpdk_send(struct fibula_dpdk_queue *queue, const struct fibula_dpdk_frame *frames, uint16_t n);
 
-/* Gives back the buffers of the last burst. */
-void fibula_dpdk_release(struct fibula_dpdk_queue *queue);
+/* Gives a buffer back to where it came from. Any thread may do this. */
+void fibula_dpdk_give_back(struct rte_mbuf *mbuf);
 
 #endif

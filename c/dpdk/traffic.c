@@ -29,13 +29,14 @@ int fibula_traffic_port(const char *name, uint16_t *port)
 	return rte_eth_dev_get_port_by_name(name, port);
 }
 
-static void put_header(uint8_t *frame, uint64_t word, uint32_t place, uint8_t line, uint8_t hops)
+static void put_header(uint8_t *frame, uint64_t word, uint32_t place, uint8_t line, uint8_t hops, uint16_t run)
 {
 	uint64_t name = word & NAME;
-	const uint8_t rest[6] = { 0x88, 0xb5, hops, 0, 0x99, 0x99 };
+	const uint8_t rest[4] = { 0x88, 0xb5, hops, 0 };
 	memcpy(frame, &name, 6);
 	memcpy(frame + 6, source, 6);
-	memcpy(frame + 12, rest, 6);
+	memcpy(frame + 12, rest, 4);
+	memcpy(frame + 16, &run, 2);
 	memcpy(frame + 18, &place, 4);
 	frame[22] = line;
 }
@@ -52,7 +53,7 @@ static void make(struct rte_mempool *pool, struct fibula_traffic_line *line, uin
 	for (uint32_t i = 0; i < n; i++) {
 		struct rte_mbuf *mbuf = line->ready[i];
 		uint8_t *frame = rte_pktmbuf_mtod(mbuf, uint8_t *);
-		put_header(frame, line->words[line->next], line->next, number, plan->hops_in);
+		put_header(frame, line->words[line->next], line->next, number, plan->hops_in, plan->run);
 		if (plan->is_once)
 			memset(frame + HEADER, (uint8_t)line->next, plan->frame_bytes - HEADER);
 		mbuf->data_len = plan->frame_bytes;
@@ -86,7 +87,7 @@ static int is_right(const struct rte_mbuf *mbuf, struct fibula_traffic_line *lin
 	if (frame[22] >= n_lines || place >= lines[frame[22]].n_words)
 		return 0;
 	struct fibula_traffic_line *in = &lines[frame[22]];
-	put_header(expected, in->words[place], place, frame[22], plan->hops_out);
+	put_header(expected, in->words[place], place, frame[22], plan->hops_out, plan->run);
 	if (plan->is_swapped) {
 		uint8_t name[6];
 		memcpy(name, expected, 6);
@@ -103,16 +104,32 @@ static int is_right(const struct rte_mbuf *mbuf, struct fibula_traffic_line *lin
 	return in->seen[place]++ == 0;
 }
 
+/* Whether a frame is of one of the 1,000 runs before. */
+static int is_late(const struct rte_mbuf *mbuf, const struct fibula_traffic_plan *plan)
+{
+	uint16_t run;
+	if (mbuf->data_len < HEADER)
+		return 0;
+	memcpy(&run, rte_pktmbuf_mtod(mbuf, const uint8_t *) + 16, 2);
+	return (uint16_t)(plan->run - 1 - run) < 1000;
+}
+
 static uint32_t receive_from(struct fibula_traffic_line *lines, uint32_t n_lines, uint32_t out,
 			const struct fibula_traffic_plan *plan, struct fibula_traffic_counts *counts)
 {
 	struct rte_mbuf *mbufs[FIBULA_TRAFFIC_BURST];
-	uint16_t n = rte_eth_rx_burst(lines[out].port, 0, mbufs, FIBULA_TRAFFIC_BURST);
+	uint16_t n = rte_eth_rx_burst(lines[out].port, 0, mbufs, FIBULA_TRAFFIC_BURST), late = 0;
 	for (uint16_t i = 0; i < n; i++)
 		rte_prefetch0(rte_pktmbuf_mtod(mbufs[i], const void *));
 	for (uint16_t i = 0; i < n; i++) {
-		if (is_right(mbufs[i], lines, n_lines, out, plan))
+		if (is_right(mbufs[i], lines, n_lines, out, plan)) {
+			counts->heard |= UINT64_C(1) << out;
 			continue;
+		}
+		if (is_late(mbufs[i], plan)) {
+			late++;
+			continue;
+		}
 		if (counts->wrong++ == 0) {
 			counts->wrong_line = out + 1;
 			counts->wrong_bytes = RTE_MIN(mbufs[i]->data_len, (uint16_t)sizeof counts->wrong_frame);
@@ -121,7 +138,7 @@ static uint32_t receive_from(struct fibula_traffic_line *lines, uint32_t n_lines
 	}
 	if (n)
 		rte_pktmbuf_free_bulk(mbufs, n);
-	counts->received += n;
+	counts->received += n - late;
 	return n;
 }
 

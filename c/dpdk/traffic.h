@@ -1,7 +1,7 @@
 /* Traffic of the bench over two nodes (`repro::bench::nodes`): makes frames for the ports of a switch, and checks what comes
  * back. Ports are opened elsewhere (ports.h); here their first queues are used, by one thread, a burst at a time.
  *
- *   0     the name      6     02:00:00:00:00:01   12   88 b5   14   hops   15   0   16   99 99
+ *   0     the name      6     02:00:00:00:00:01   12   88 b5   14   hops   15   0   16   the run, 16 bits
  *   18    its place in the list, 32 bits          22   the line that it was sent by         23   its place, 8 bits, to the end
  * A frame of a line may come out of any line: the list says of which. */
 #ifndef FIBULA_DPDK_TRAFFIC_H
@@ -33,6 +33,8 @@ struct fibula_traffic_line {
 struct fibula_traffic_plan {
 	/* Bytes of a frame, at least 24. */
 	uint16_t frame_bytes;
+	/* The number of the run, one more than the last one's: what earlier ones left in the wires is not counted. */
+	uint16_t run;
 	/* Hops that a frame has when it is sent, and when it comes out. */
 	uint8_t hops_in;
 	uint8_t hops_out;
@@ -52,6 +54,8 @@ struct fibula_traffic_counts {
 	uint64_t sent;
 	uint64_t received;
 	uint64_t wrong;
+	/* The lines out of which right ones came, a bit each. */
+	uint64_t heard;
 	/* Of the first wrong frame: the line that it came out of, its bytes, as far as they have room. */
 	uint32_t wrong_line;
 	uint32_t wrong_bytes;

@@ -6,11 +6,11 @@
 //! | [`backend::pcap`] | a capture file as input, another as output | one copy each way |
 //! | [`backend::af_packet`] | a Linux interface through a kernel ring | one copy each way, one system call per burst |
 //! | [`backend::af_xdp`] | a Linux interface before the kernel's stack | the same; without the kernel's own copy where the driver can |
-//! | `backend::dpdk` (feature `dpdk`) | any device of DPDK, polled | one copy each way, one call per burst |
+//! | `backend::dpdk` (feature `dpdk`) | any device of DPDK, polled | none between two such ports, else one copy; one call per burst |
 //!
-//! A frame lives in a [`Packet`], an owned buffer of fixed size. The buffers circulate: [`Device::rx_burst`] takes
+//! A frame lives in a [`Packet`], an owned buffer of fixed size, or one that a device has lent. The buffers circulate: [`Device::rx_burst`] takes
 //! empty ones from the worker's [`Pool`] and hands out full ones, [`Device::tx_burst`] puts them back. Moving a frame
-//! between ports moves 24 bytes of handle, whatever its length.
+//! between ports moves a pointer, whatever its length.
 //!
 //! To write a backend, read the documentation of [`Device`]: it is the guide.
 //! Limits: frames of at most [`MAX_FRAME_LIMIT`] bytes; one thread owns a device at a time; no hardware offloads.
@@ -29,5 +29,5 @@ pub mod bpf;
 
 pub use counters::{Counter, DeviceCounters, DeviceSnapshot};
 pub use device::{Device, NetError, Readiness};
-pub use packet::{BURST, Burst, FrameTooLong, HEADROOM, MAX_FRAME_LIMIT, Packet, Pool};
+pub use packet::{BURST, Burst, FrameTooLong, HEADROOM, Lender, Loan, MAX_FRAME_LIMIT, Packet, Pool};
 pub use wait::{Waiter, Waker};

@@ -7,8 +7,15 @@
 //! `base` aligns the frame to a cache line. A tag is prepended by moving the start down into the headroom, so that
 //! only the addresses move and never the payload. Buffers are an odd number of cache lines long: a power of two would
 //! put the headers of all buffers in the same few cache sets.
+//!
+//! A device may lend a packet a buffer of its own that has a frame in it ([`Packet::borrow`]). Then the frame is not copied,
+//! and if it leaves by a device that knows the lender, it is not copied there either. Whatever empties the packet gives the
+//! buffer back.
+#![expect(unsafe_code, reason = "a lent buffer is memory of a device's, which no borrow of Rust's describes")]
 
 use arrayvec::ArrayVec;
+use std::ffi::c_void;
+use std::ptr::NonNull;
 
 /// Frames in one burst. At 32 the lookup's prefetching hides the memory latency (more gains nothing).
 pub const BURST: usize = 32;
@@ -34,13 +41,92 @@ pub struct FrameTooLong {
     pub max: usize,
 }
 
-/// An owned frame buffer of fixed size, and the frame in it.
+/// Who lends buffers: a static, so that its address tells it from others.
 #[derive(Debug)]
-pub struct Packet {
-    bytes: Box<[u8]>,
+pub struct Lender {
+    /// Takes a buffer back, by its token.
+    pub give_back: unsafe fn(NonNull<c_void>),
+}
+
+/// A buffer that a device has lent to a packet.
+#[derive(Debug, Clone, Copy)]
+pub struct Loan {
+    /// The buffer's first byte.
+    pub bytes: NonNull<u8>,
+    /// Its bytes.
+    pub len: u16,
+    /// What it is to the lender.
+    pub token: NonNull<c_void>,
+    /// Who has it back once the packet is emptied.
+    pub lender: &'static Lender,
+}
+
+/// An owned frame buffer of fixed size, and the frame in it, or in a buffer that a device has lent. To move one moves a pointer.
+#[derive(Debug)]
+pub struct Packet(Box<Place>);
+
+/// The buffers of a packet, and where the frame is. Fields are written one by one: a loan that is put together elsewhere and
+/// then copied is read before its parts have reached the cache.
+#[derive(Debug)]
+struct Place {
+    /// The buffer that the frame is in, and its length: the packet's own or a lent one.
+    bytes: NonNull<u8>,
+    len: u16,
     base: u16,
     start: u16,
     end: u16,
+    /// Of a lent buffer.
+    lender: Option<&'static Lender>,
+    token: NonNull<c_void>,
+    own: NonNull<[u8]>,
+}
+
+// SAFETY: `own` is this value's alone, and the lender has promised that any thread may use a lent buffer and give it back, see
+// `Packet::borrow`.
+unsafe impl Send for Place {}
+// SAFETY: through a shared reference buffers are only read.
+unsafe impl Sync for Place {}
+
+impl Place {
+    /// Gives a lent buffer back.
+    #[inline]
+    fn give_back(&mut self) {
+        if let Some(lender) = self.lender.take() {
+            // SAFETY: it is given back once, because a loan is in one packet at most, and this one has forgotten it.
+            unsafe { (lender.give_back)(self.token) };
+        }
+    }
+
+    /// Makes an empty frame of the own buffer.
+    #[inline]
+    fn reset(&mut self) {
+        self.bytes = self.own.cast();
+        // `Packet::new` bounds it.
+        self.len = self.own.len() as u16;
+        self.base = aligned(self.bytes);
+        self.start = self.base + HEADROOM as u16;
+        self.end = self.start;
+    }
+
+    #[inline]
+    fn buffer(&self) -> &[u8] {
+        // SAFETY: the buffer is the packet's own, or the lender keeps so many bytes valid and away from everybody else.
+        unsafe { std::slice::from_raw_parts(self.bytes.as_ptr(), self.len.into()) }
+    }
+
+    #[inline]
+    fn buffer_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above; and this value is borrowed for the time.
+        unsafe { std::slice::from_raw_parts_mut(self.bytes.as_ptr(), self.len.into()) }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.give_back();
+        // SAFETY: it came from a box in `Packet::new`.
+        drop(unsafe { Box::from_raw(self.own.as_ptr()) });
+    }
 }
 
 impl Packet {
@@ -50,10 +136,11 @@ impl Packet {
     pub fn new(max_frame: usize) -> Self {
         assert!(max_frame <= MAX_FRAME_LIMIT, "frames of {max_frame} bytes; at most {MAX_FRAME_LIMIT}");
         let lines = (HEADROOM + max_frame).div_ceil(CACHE_LINE) | 1;
-        let bytes = vec![0u8; lines * CACHE_LINE + CACHE_LINE].into_boxed_slice();
-        let base = bytes.as_ptr().align_offset(CACHE_LINE).min(CACHE_LINE) as u16;
-        let start = base + HEADROOM as u16;
-        Self { bytes, base, start, end: start }
+        let own = NonNull::from(Box::leak(vec![0u8; lines * CACHE_LINE + CACHE_LINE].into_boxed_slice()));
+        let (bytes, token) = (own.cast(), own.cast());
+        let mut place = Place { bytes, len: 0, base: 0, start: 0, end: 0, lender: None, token, own };
+        place.reset();
+        Self(Box::new(place))
     }
 
     /// A packet with a copy of `frame`, for tests and tools.
@@ -68,39 +155,72 @@ impl Packet {
     /// The frame.
     #[inline]
     pub fn frame(&self) -> &[u8] {
-        &self.bytes[self.start as usize..self.end as usize]
+        &self.0.buffer()[self.0.start as usize..self.0.end as usize]
     }
 
     /// The frame, mutable in place.
     #[inline]
     pub fn frame_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes[self.start as usize..self.end as usize]
+        let (start, end) = (self.0.start as usize, self.0.end as usize);
+        &mut self.0.buffer_mut()[start..end]
+    }
+
+    /// Makes the bytes from `start` to `end` of a lent buffer the frame. Those before it are headroom. The packet's own buffer
+    /// is unused until the packet is emptied, and the lent one is given back then.
+    /// # Safety
+    /// Until the lender's `give_back` is called with `token`, `len` bytes from `bytes` on are initialised and nobody else's.
+    /// Any thread may use them and make that call.
+    /// # Panics
+    /// If the frame does not lie in the buffer.
+    #[inline(always)]
+    pub unsafe fn borrow(&mut self, loan: Loan, start: u16, end: u16) {
+        assert!(start <= end && end <= loan.len, "a frame at {start}..{end} in {} bytes", loan.len);
+        let place = &mut *self.0;
+        place.give_back();
+        (place.bytes, place.len) = (loan.bytes, loan.len);
+        (place.base, place.start, place.end) = (0, start, end);
+        (place.lender, place.token) = (Some(loan.lender), loan.token);
+    }
+
+    /// Who has lent the buffer in which the frame lies, if it is a lent one; what the buffer is to him; where in it the frame
+    /// begins.
+    #[inline]
+    pub fn loan(&self) -> Option<(&'static Lender, NonNull<c_void>, u16)> {
+        self.0.lender.map(|lender| (lender, self.0.token, self.0.start))
+    }
+
+    /// Empties the packet, whose lent buffer the lender has again: it is not given back.
+    #[inline]
+    pub fn end_loan(&mut self) {
+        self.0.lender = None;
+        self.0.reset();
     }
 
     /// Bytes of the frame.
     #[inline]
     #[expect(clippy::len_without_is_empty, reason = "a packet is a buffer: emptiness is no question asked of it")]
     pub fn len(&self) -> usize {
-        usize::from(self.end - self.start)
+        usize::from(self.0.end - self.0.start)
     }
 
     /// Bytes that can be prepended to the frame.
     #[inline]
     pub fn headroom(&self) -> usize {
-        usize::from(self.start - self.base)
+        usize::from(self.0.start - self.0.base)
     }
 
     /// The longest frame that [`Packet::fill`] accepts.
     #[inline]
     pub fn capacity(&self) -> usize {
-        (self.bytes.len() - usize::from(self.base) - HEADROOM).min(MAX_FRAME_LIMIT)
+        let own = self.0.own;
+        (own.len() - usize::from(aligned(own.cast())) - HEADROOM).min(MAX_FRAME_LIMIT)
     }
 
-    /// Makes the packet empty, with its full headroom. The bytes stay as they are.
+    /// Makes the packet empty, with the full headroom of its own buffer. The bytes stay as they are.
     #[inline]
     pub fn reset(&mut self) {
-        self.start = self.base + HEADROOM as u16;
-        self.end = self.start;
+        self.0.give_back();
+        self.0.reset();
     }
 
     /// Replaces the frame by a copy of `frame`.
@@ -123,7 +243,7 @@ impl Packet {
         if len > self.capacity() {
             return Err(FrameTooLong { got: len, max: self.capacity() });
         }
-        self.end = self.start + len as u16;
+        self.0.end = self.0.start + len as u16;
         Ok(())
     }
 
@@ -135,11 +255,12 @@ impl Packet {
         if N > self.headroom() || at > self.len() {
             return false;
         }
-        let old = usize::from(self.start);
+        let old = usize::from(self.0.start);
         let new = old - N;
-        self.bytes.copy_within(old..old + at, new);
-        self.bytes[new + at..new + at + N].copy_from_slice(&what);
-        self.start = new as u16;
+        let bytes = self.0.buffer_mut();
+        bytes.copy_within(old..old + at, new);
+        bytes[new + at..new + at + N].copy_from_slice(&what);
+        self.0.start = new as u16;
         true
     }
 
@@ -150,18 +271,24 @@ impl Packet {
         if at + n > self.len() {
             return false;
         }
-        let old = usize::from(self.start);
-        self.bytes.copy_within(old..old + at, old + n);
-        self.start += n as u16;
+        let old = usize::from(self.0.start);
+        self.0.buffer_mut().copy_within(old..old + at, old + n);
+        self.0.start += n as u16;
         true
     }
 
     /// Shortens the frame to `len` bytes; a larger `len` changes nothing.
     pub fn truncate(&mut self, len: usize) {
         if len < self.len() {
-            self.end = self.start + len as u16;
+            self.0.end = self.0.start + len as u16;
         }
     }
+}
+
+/// Where the first cache line of a buffer begins.
+#[inline]
+fn aligned(bytes: NonNull<u8>) -> u16 {
+    bytes.align_offset(CACHE_LINE).min(CACHE_LINE) as u16
 }
 
 /// A worker's stock of empty packets: last in, first out, so that the buffers in use are those still in cache.
@@ -257,6 +384,65 @@ mod tests {
         assert_eq!(packet.fill(&vec![0; max + 1]), Err(FrameTooLong { got: max + 1, max }));
         assert_eq!(packet.len(), 0);
         assert!(packet.fill(&vec![0; max]).is_ok());
+    }
+
+    /// A lender that says in its buffer's last byte how often it was given back.
+    fn lend(bytes: &mut [u8; 256]) -> Loan {
+        static LENDER: Lender = Lender {
+            // SAFETY: the token is the buffer, which the test keeps until its end.
+            give_back: |token| unsafe { *token.cast::<u8>().add(255).as_ptr() += 1 },
+        };
+        let bytes = NonNull::from(bytes).cast();
+        Loan { bytes, len: 255, token: bytes.cast(), lender: &LENDER }
+    }
+
+    #[test]
+    fn a_lent_buffer_has_the_frame_and_is_given_back_once() {
+        let mut bytes = [0; 256];
+        (0..).zip(&mut bytes[128..228]).for_each(|(i, byte)| *byte = i);
+        let loan = lend(&mut bytes);
+        let given_back = || {
+            // SAFETY: the buffer is there until the end of the test, and nobody writes now.
+            unsafe { *loan.bytes.add(255).as_ptr() }
+        };
+        let frame: Vec<u8> = (0..100).collect();
+        let emptied: [fn(Packet); 5] = [
+            drop,
+            |mut packet| packet.reset(),
+            |mut packet| packet.fill(&[1; 60]).unwrap(),
+            |packet| Pool::new(0, 1514).put(packet),
+            |mut packet| {
+                let (lender, token, _) = packet.loan().unwrap();
+                // The lender takes it by itself.
+                // SAFETY: it is the buffer's lender, and the packet does not give it back any more.
+                unsafe { (lender.give_back)(token) };
+                packet.end_loan();
+                assert_eq!((packet.len(), packet.headroom()), (0, HEADROOM));
+            },
+        ];
+        for (n, empty) in (1..).zip(emptied) {
+            let mut packet = Packet::new(1514);
+            // SAFETY: the buffer outlives the packet, and nobody else uses its first 255 bytes.
+            unsafe { packet.borrow(loan, 128, 228) };
+            assert_eq!((packet.frame(), packet.headroom()), (&frame[..], 128));
+            assert!(packet.insert(12, [0xaa, 0xbb, 0xcc, 0xdd]));
+            assert_eq!(packet.frame()[10..18], [10, 11, 0xaa, 0xbb, 0xcc, 0xdd, 12, 13]);
+            assert_eq!(packet.loan().map(|(.., start)| start), Some(124));
+            assert!(packet.remove(12, 4));
+            packet.frame_mut()[99] = 99;
+            assert_eq!(packet.frame(), &frame[..]);
+            assert_eq!(given_back(), n - 1);
+            empty(packet);
+            assert_eq!(given_back(), n);
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "a frame at 128..256 in 255 bytes")]
+    fn a_frame_behind_a_lent_buffer_is_refused() {
+        let mut bytes = [0; 256];
+        // SAFETY: as above.
+        unsafe { Packet::new(1514).borrow(lend(&mut bytes), 128, 256) };
     }
 
     #[test]

@@ -106,6 +106,56 @@ fn an_empty_pool_and_a_full_burst_keep_frames_waiting() {
     assert_eq!((pool.available(), port.counters().snapshot().rx_frames), (40, 40));
 }
 
+fn buffers_are_lent_as_long_as_enough_are_left_for_copies() {
+    let mut port = open(&named("net_null"));
+    let mut pool = Pool::new(4096, 2048);
+    let mut bursts = Vec::new();
+    let receive = |port: &mut Dpdk, pool: &mut Pool, bursts: &mut Vec<Burst>| {
+        let mut burst = Burst::new();
+        port.rx_burst(pool, &mut burst).unwrap();
+        let n_lent = burst.iter().filter(|packet| packet.loan().is_some()).count();
+        bursts.push(burst);
+        n_lent
+    };
+    assert_eq!(receive(&mut port, &mut pool, &mut bursts), 32);
+    while receive(&mut port, &mut pool, &mut bursts) > 0 {
+        assert!(bursts.len() < 100, "no end of buffers");
+    }
+    assert!(bursts.len() > 32, "only {} bursts were lent", bursts.len());
+    // All others stay where they are: frames come in and go out as copies.
+    for _ in 0..100 {
+        assert_eq!(receive(&mut port, &mut pool, &mut bursts), 0);
+        let mut burst = bursts.pop().unwrap();
+        assert_eq!((burst.len(), port.tx_burst(&mut pool, &mut burst).unwrap()), (32, 32));
+    }
+}
+
+fn a_frame_between_two_ports_stays_in_its_buffer() {
+    let directories = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let [(mut a, mut b), (mut c, mut d)] = directories.each_ref().map(|directory| memif(directory.path()));
+    let mut pool = Pool::new(64, 2048);
+    let arrived = |port: &mut Dpdk, pool: &mut Pool| {
+        let (mut burst, end) = (Burst::new(), Instant::now() + PATIENCE);
+        while burst.is_empty() {
+            assert!(Instant::now() < end, "no frame");
+            port.rx_burst(pool, &mut burst).unwrap();
+        }
+        burst
+    };
+    let whole = frame(1, 2, 1000, 9);
+    send(&mut *a, std::slice::from_ref(&whole));
+    let mut burst = arrived(&mut b, &mut pool);
+    let before = burst[0].loan().expect("the frame was copied");
+    assert!(burst[0].insert(12, [1, 2, 3, 4]));
+    let after = burst[0].loan().unwrap();
+    assert_eq!((before.1, before.2 - 4), (after.1, after.2), "the frame has moved to another buffer");
+    assert_eq!(c.tx_burst(&mut pool, &mut burst).unwrap(), 1);
+    assert_eq!((pool.available(), c.counters().snapshot().tx_bytes), (64, 1004));
+    let burst = arrived(&mut d, &mut pool);
+    assert_eq!((&burst[0].frame()[..12], &burst[0].frame()[12..16]), (&whole[..12], &[1, 2, 3, 4][..]));
+    assert_eq!(burst[0].frame()[16..], whole[12..]);
+}
+
 fn frames_that_cannot_be_sent_are_refused_and_the_others_of_the_burst_go() {
     in_namespace(|| {
         veth("west", "east");
@@ -470,6 +520,8 @@ fibula_netio::tests! {
         frames_of_all_sizes_pass_through_shared_memory,
         frames_pass_for_longer_than_the_rings_and_buffers_last,
         an_empty_pool_and_a_full_burst_keep_frames_waiting,
+        buffers_are_lent_as_long_as_enough_are_left_for_copies,
+        a_frame_between_two_ports_stays_in_its_buffer,
         a_port_without_a_link_is_down_until_it_has_one,
         an_idle_port_lets_its_worker_sleep_and_wakes_it_and_other_ports_are_served,
         arguments_that_eal_refuses_are_a_typed_error,

@@ -1,7 +1,9 @@
 //! A port of DPDK: any device that EAL has a driver for, physical or virtual, as a queue for each worker.
 //!
-//! A burst is one call of the C shim `c/dpdk/ports.c` each way. Frames are copied between DPDK's buffers and packets, once:
-//! both kinds of buffers stay with their owner, and no worker waits for another one's.
+//! A burst is one call of the C shim `c/dpdk/ports.c` each way. A received frame stays in DPDK's buffer, which is lent to the
+//! packet, and leaves in it by a port of DPDK: it is never copied. It is copied once if the port is of another kind, if the
+//! buffer is not the frame's alone, or if many buffers are lent already: rings to send keep buffers until the next burst, and
+//! no port may wait for another one's.
 //!
 //! **A worker polls.** DPDK's drivers wake nobody. As long as frames come, the port says that it is ready, and the worker
 //! asks all its ports again. When none has come for [`BUSY`], it lets the worker sleep, at first for [`FIRST_NAP`], then
@@ -230,15 +232,14 @@ impl Device for Dpdk {
         let room = out.remaining_capacity().min(pool.available());
         let received = open.queue.receive(room, |frame| {
             let Some(mut packet) = pool.take() else { return };
-            match frame {
-                Some(frame) if frame.len() <= longest && packet.fill(frame).is_ok() => {
-                    bytes += packet.len();
-                    out.push(packet);
-                }
-                _ => {
-                    counters.rx_oversized.add(1);
-                    pool.put(packet);
-                }
+            // One that a port of another kind cannot take in is not taken in here.
+            let longest = longest.min(packet.capacity());
+            if (1..=longest).contains(&frame.len()) && frame.put_into(&mut packet) {
+                bytes += packet.len();
+                out.push(packet);
+            } else {
+                counters.rx_oversized.add(1);
+                pool.put(packet);
             }
         });
         let n = out.len() - before;
@@ -263,15 +264,14 @@ impl Device for Dpdk {
             counters.tx_refused.add(1);
             pool.put(frames.remove(at));
         }
-        let n = open.queue.send(frames, frames.len());
+        let (n, bytes) = open.queue.send(frames);
         if n < frames.len() {
             // Full, or without a link: the next look tells.
             open.since = LOOK_AFTER;
         }
         if n > 0 {
-            let bytes: usize = frames[..n].iter().map(Packet::len).sum();
             counters.tx_frames.add(n as u64);
-            counters.tx_bytes.add(bytes as u64);
+            counters.tx_bytes.add(bytes);
             frames.drain(..n).for_each(|packet| pool.put(packet));
         }
         Ok(n)

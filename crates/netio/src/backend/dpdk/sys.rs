@@ -1,11 +1,11 @@
 //! The C shim (`c/dpdk/ports.c`), as Rust calls it.
 #![expect(unsafe_code, reason = "DPDK is C, and its calls for bursts are inline functions that only C can make")]
 
-use crate::{BURST, Burst};
+use crate::{BURST, Burst, Lender, Loan, Packet};
 use libc::{c_char, c_int};
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, c_void};
 use std::io;
-use std::ptr::{null, null_mut};
+use std::ptr::{NonNull, null, null_mut};
 use std::sync::{Mutex, PoisonError};
 
 /// EAL lets one thread at a time open, close and describe ports.
@@ -30,6 +30,7 @@ struct RawPort {
     max_mtu: u16,
     port: u16,
     pool: *mut Pool,
+    reserve: u32,
     of: *mut Of,
 }
 
@@ -39,20 +40,23 @@ const _: () = assert!(BURST == 32);
 #[repr(C)]
 struct RawQueue {
     pool: *mut Pool,
+    reserve: u32,
     port: u16,
     queue: u16,
-    n_held: u16,
-    held: [*mut Mbuf; BURST],
 }
 
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct RawFrame {
-    bytes: *const u8,
+    mbuf: *mut Mbuf,
+    is_lent: c_int,
+    bytes: *mut u8,
     len: u32,
+    start: u16,
+    room: u16,
 }
 
-const NO_FRAME: RawFrame = RawFrame { bytes: null(), len: 0 };
+const NO_FRAME: RawFrame = RawFrame { mbuf: null_mut(), is_lent: 0, bytes: null_mut(), len: 0, start: 0, room: 0 };
 
 unsafe extern "C" {
     fn fibula_dpdk_start(argc: c_int, argv: *mut *mut c_char) -> c_int;
@@ -65,7 +69,7 @@ unsafe extern "C" {
     fn fibula_dpdk_losses(port: u16, lost: *mut u64, damaged: *mut u64);
     fn fibula_dpdk_receive(queue: *mut RawQueue, frames: *mut RawFrame, n: u16) -> u16;
     fn fibula_dpdk_send(queue: *mut RawQueue, frames: *const RawFrame, n: u16) -> u16;
-    fn fibula_dpdk_release(queue: *mut RawQueue);
+    fn fibula_dpdk_give_back(mbuf: *mut Mbuf);
 }
 
 fn check(status: c_int) -> io::Result<c_int> {
@@ -179,6 +183,7 @@ impl Port {
             max_mtu: 0,
             port: 0,
             pool: null_mut(),
+            reserve: 0,
             of: null_mut(),
         };
         let _alone = CONTROL.lock().unwrap_or_else(PoisonError::into_inner);
@@ -231,8 +236,8 @@ impl Port {
 
     /// One of its queues. Each is to be taken once.
     pub(super) fn queue(self: &std::sync::Arc<Self>, queue: u16) -> Queue {
-        let raw = RawQueue { pool: self.0.pool, port: self.0.port, queue, n_held: 0, held: [null_mut(); BURST] };
-        Queue { raw: Box::new(raw), port: self.clone() }
+        let raw = RawQueue { pool: self.0.pool, reserve: self.0.reserve, port: self.0.port, queue };
+        Queue { raw, port: self.clone() }
     }
 }
 
@@ -247,7 +252,7 @@ impl Drop for Port {
 /// A queue of a port, each way.
 #[derive(Debug)]
 pub(super) struct Queue {
-    raw: Box<RawQueue>,
+    raw: RawQueue,
     port: std::sync::Arc<Port>,
 }
 
@@ -257,7 +262,7 @@ impl std::fmt::Debug for RawQueue {
     }
 }
 
-// SAFETY: its buffers belong to nobody else, and any thread may give them back.
+// SAFETY: its pool is for all threads, and no other value uses the queue.
 unsafe impl Send for Queue {}
 
 impl Queue {
@@ -265,34 +270,92 @@ impl Queue {
         &self.port
     }
 
-    /// Receives up to `n` frames and shows each to `take`: none, if it lies in several buffers.
+    /// Receives up to `n` frames and hands each to `take`.
     #[inline]
-    pub(super) fn receive(&mut self, n: usize, mut take: impl FnMut(Option<&[u8]>)) -> usize {
+    pub(super) fn receive(&mut self, n: usize, mut take: impl FnMut(Received)) -> usize {
         let mut frames = [NO_FRAME; BURST];
         // SAFETY: there is room for a burst, the port is open, and only this value uses the queue.
-        let got = unsafe { fibula_dpdk_receive(&raw mut *self.raw, frames.as_mut_ptr(), n.min(BURST) as u16) };
-        for frame in &frames[..got.into()] {
-            // SAFETY: the bytes are in a buffer that the queue holds until the next call.
-            take((frame.len > 0).then(|| unsafe { std::slice::from_raw_parts(frame.bytes, frame.len as usize) }));
-        }
+        let got = unsafe { fibula_dpdk_receive(&raw mut self.raw, frames.as_mut_ptr(), n.min(BURST) as u16) };
+        frames[..got.into()].iter().for_each(|&frame| take(Received(frame)));
         got.into()
     }
 
-    /// Sends the first `n` of `frames`, each no longer than the buffers; returns how many the device took.
+    /// Sends frames that are no longer than the buffers, from the first on. Returns how many the device took, and their bytes;
+    /// their packets may be empty then.
     #[inline]
-    pub(super) fn send(&mut self, frames: &Burst, n: usize) -> usize {
+    pub(super) fn send(&mut self, frames: &mut Burst) -> (usize, u64) {
         let mut raw = [NO_FRAME; BURST];
-        for (to, packet) in raw.iter_mut().zip(&frames[..n]) {
-            *to = RawFrame { bytes: packet.frame().as_ptr(), len: packet.len() as u32 };
+        for (to, packet) in raw.iter_mut().zip(&*frames) {
+            let len = packet.len() as u32;
+            *to = match buffer_of(packet) {
+                Some((mbuf, start)) => RawFrame { mbuf, start, len, ..NO_FRAME },
+                None => RawFrame { bytes: packet.frame().as_ptr().cast_mut(), len, ..NO_FRAME },
+            };
         }
-        // SAFETY: so many frames are there, they live during the call and fit into buffers, as the caller sees to.
-        unsafe { fibula_dpdk_send(&raw mut *self.raw, raw.as_ptr(), n.min(BURST) as u16) }.into()
+        // SAFETY: so many frames are there, they live during the call and fit into buffers, as the caller sees to. Each buffer is
+        // in one packet, and nobody else's.
+        let sent = unsafe { fibula_dpdk_send(&raw mut self.raw, raw.as_ptr(), frames.len() as u16) }.into();
+        let mut bytes = 0;
+        for (packet, raw) in frames.iter_mut().zip(&raw).take(sent) {
+            bytes += u64::from(raw.len);
+            if !raw.mbuf.is_null() {
+                packet.end_loan();
+            }
+        }
+        (sent, bytes)
     }
 }
 
-impl Drop for Queue {
-    fn drop(&mut self) {
-        // SAFETY: the port is open as long as its queues are there.
-        unsafe { fibula_dpdk_release(&raw mut *self.raw) };
+/// A frame in a buffer, which is given back when this is dropped.
+pub(super) struct Received(RawFrame);
+
+impl Received {
+    /// Its bytes; 0 if they lie in several buffers.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.0.len as usize
     }
+
+    /// Puts the frame into a packet: in its buffer, if that is lent, or as a copy. Whether it has room there.
+    #[inline]
+    pub(super) fn put_into(self, packet: &mut Packet) -> bool {
+        let frame = &self.0;
+        let (Some(token), Some(bytes)) = (NonNull::new(frame.mbuf), NonNull::new(frame.bytes)) else { return false };
+        let len = frame.len as usize;
+        if frame.is_lent == 0 {
+            // SAFETY: the buffer is this value's, and has so many bytes of the frame.
+            return packet.fill(unsafe { std::slice::from_raw_parts(bytes.as_ptr(), len) }).is_ok();
+        }
+        // SAFETY: the frame begins so far behind the first byte of its buffer.
+        let first = unsafe { bytes.sub(frame.start.into()) };
+        let loan = Loan { bytes: first, len: frame.room, token: token.cast(), lender: &LENDER };
+        let (start, end) = (frame.start, frame.start + len as u16);
+        std::mem::forget(self);
+        // SAFETY: the buffer was this value's alone; DPDK gives it to nobody else before it has it back, from whatever thread.
+        unsafe { packet.borrow(loan, start, end) };
+        true
+    }
+}
+
+impl Drop for Received {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: the buffer is this value's.
+        unsafe { fibula_dpdk_give_back(self.0.mbuf) };
+    }
+}
+
+static LENDER: Lender = Lender { give_back };
+
+/// Takes back a buffer that a packet had.
+unsafe fn give_back(token: NonNull<c_void>) {
+    // SAFETY: it is the buffer of a frame that was received, and the packet's no more.
+    unsafe { fibula_dpdk_give_back(token.as_ptr().cast()) };
+}
+
+/// The buffer of DPDK's that the frame of a packet lies in, and where it begins there.
+#[inline]
+fn buffer_of(packet: &Packet) -> Option<(*mut Mbuf, u16)> {
+    let (lender, token, start) = packet.loan()?;
+    std::ptr::eq(lender, &raw const LENDER).then(|| (token.as_ptr().cast(), start))
 }

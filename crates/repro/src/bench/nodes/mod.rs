@@ -355,21 +355,21 @@ impl Nodes {
         switches.iter_mut().try_for_each(|switch| switch.signal(Signal::STOP))?;
         let mut nodes = Self { switches, traffic, _dir: dir };
         for (at, name) in contestants.iter().enumerate() {
-            nodes.first_frames(at, name)?;
+            nodes.first_frames(at, name, n_ports)?;
         }
         Ok(nodes)
     }
 
-    /// Waits until frames pass: a switch tries a port that had no link yet every second.
-    fn first_frames(&mut self, switch: usize, name: &str) -> Result<(), BenchError> {
+    /// Waits until frames come out of every port: a switch tries one that had no link yet every second.
+    fn first_frames(&mut self, switch: usize, name: &str, n_ports: usize) -> Result<(), BenchError> {
         let end = Instant::now() + PATIENCE;
         loop {
             let counts = self.ask(switch, Request::Measure { switch, frames: frames_of(name, 64), us: 10_000 })?;
-            if counts.received > 0 {
-                return Ok(());
-            }
+            let silent = (0..n_ports).find(|port| counts.heard >> port & 1 == 0);
+            let Some(silent) = silent else { return Ok(()) };
             if Instant::now() > end {
-                return Err(failed(name, &format!("no frame comes out: {}", self.switches[switch].said())));
+                let said = self.switches[switch].said();
+                return Err(failed(name, &format!("no frame comes out of port {}: {said}", silent + 1)));
             }
         }
     }

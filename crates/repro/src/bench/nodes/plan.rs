@@ -106,6 +106,8 @@ pub(super) struct Counts {
     pub(super) sent: u64,
     pub(super) received: u64,
     pub(super) wrong: u64,
+    /// Ports out of which right frames came, a bit each from the first on.
+    pub(super) heard: u64,
     pub(super) ns: u64,
     /// The first frame that was wrong, in words.
     pub(super) first_wrong: String,

@@ -42,6 +42,7 @@ struct RawLine {
 #[repr(C)]
 struct RawPlan {
     frame_bytes: u16,
+    run: u16,
     hops_in: u8,
     hops_out: u8,
     is_swapped: u8,
@@ -57,6 +58,7 @@ struct RawCounts {
     sent: u64,
     received: u64,
     wrong: u64,
+    heard: u64,
     wrong_line: u32,
     wrong_bytes: u32,
     wrong_frame: [u8; 64],
@@ -82,6 +84,8 @@ pub(super) struct Traffic {
     ports: Vec<Dpdk>,
     numbers: Vec<u16>,
     pool: NonNull<Pool>,
+    /// The number of the last run.
+    last: u16,
     /// Names in the order in which they are sent, by the port that they enter by: for measurements, and each once.
     often: Vec<Vec<u64>>,
     once: Vec<Vec<u64>>,
@@ -109,7 +113,7 @@ impl Traffic {
         // SAFETY: EAL runs, because ports are open.
         let pool = NonNull::new(unsafe { fibula_traffic_pool(ports.len() as u32) });
         let pool = pool.ok_or_else(|| BenchError::Setting("no memory for frames; reserve huge pages".to_owned()))?;
-        Ok(Self { n_ports: plan.n_ports, ports, numbers: Vec::new(), pool, often, once })
+        Ok(Self { n_ports: plan.n_ports, ports, numbers: Vec::new(), pool, last: 0, often, once })
     }
 
     pub(super) fn answer(&mut self, request: &Request) -> Result<Answer, BenchError> {
@@ -157,13 +161,17 @@ impl Traffic {
         ports.iter().zip(words).map(line).collect()
     }
 
-    fn run(&self, lines: &mut [RawLine], plan: &RawPlan) -> RawCounts {
-        let (sent, received, wrong, wrong_line, wrong_bytes, ns) = (0, 0, 0, 0, 0, 0);
-        let mut counts = RawCounts { sent, received, wrong, wrong_line, wrong_bytes, wrong_frame: [0; 64], ns };
+    fn run(&mut self, lines: &mut [RawLine], plan: RawPlan) -> RawCounts {
+        self.last = self.last.wrapping_add(1);
+        let plan = RawPlan { run: self.last, ..plan };
+        let (sent, received, wrong, heard, wrong_line, wrong_bytes, ns) = (0, 0, 0, 0, 0, 0, 0);
+        let mut counts = RawCounts { sent, received, wrong, heard, wrong_line, wrong_bytes, wrong_frame: [0; 64], ns };
         let n_lines = lines.len() as u32;
         // SAFETY: the ports of the lines are open and used by this thread alone; their words, and what counts them, are longer
         // lived than the call, and as many as they say.
-        unsafe { fibula_traffic_run(self.pool.as_ptr(), lines.as_mut_ptr(), n_lines, plan, &raw mut counts) };
+        unsafe {
+            fibula_traffic_run(self.pool.as_ptr(), lines.as_mut_ptr(), n_lines, &raw const plan, &raw mut counts)
+        };
         counts
     }
 
@@ -172,17 +180,16 @@ impl Traffic {
         unsafe { fibula_traffic_drain(lines.as_mut_ptr(), lines.len() as u32, QUIET_US) };
     }
 
-    fn measure(&self, switch: usize, frames: Frames, us: u64) -> Counts {
+    fn measure(&mut self, switch: usize, frames: Frames, us: u64) -> Counts {
         let mut lines = self.lines(switch, &self.often);
         Self::drain(&mut lines);
-        let warm_up = raw_plan(frames, WARM_UP_US);
-        self.run(&mut lines, &warm_up);
-        let raw = self.run(&mut lines, &RawPlan { longest_us: us, ..warm_up });
+        self.run(&mut lines, raw_plan(frames, WARM_UP_US));
+        let raw = self.run(&mut lines, raw_plan(frames, us));
         Self::drain(&mut lines);
         counts(&raw)
     }
 
-    fn check(&self, switch: usize, frames: Frames) -> Counts {
+    fn check(&mut self, switch: usize, frames: Frames) -> Counts {
         let mut lines = self.lines(switch, &self.once);
         Self::drain(&mut lines);
         let mut seen: Vec<Vec<u8>> = self.once.iter().map(|words| vec![0; words.len()]).collect();
@@ -192,7 +199,7 @@ impl Traffic {
         let longest_us = PATIENCE.as_micros() as u64;
         let plan = raw_plan(frames, longest_us);
         let plan = RawPlan { is_once: 1, n_under_way: UNDER_WAY, quiet_us: longest_us / 20, ..plan };
-        let raw = self.run(&mut lines, &plan);
+        let raw = self.run(&mut lines, plan);
         Self::drain(&mut lines);
         let missing = self.once.iter().flatten().zip(seen.iter().flatten()).find(|&(_, &seen)| seen == 0);
         Counts { missing: missing.map(|(&word, _)| word & 0xffff_ffff_ffff), ..counts(&raw) }
@@ -202,6 +209,7 @@ impl Traffic {
 fn raw_plan(frames: Frames, longest_us: u64) -> RawPlan {
     RawPlan {
         frame_bytes: frames.bytes as u16,
+        run: 0,
         hops_in: shim::INITIAL_HOPS,
         hops_out: shim::INITIAL_HOPS - u8::from(frames.counts_hops),
         is_swapped: frames.swaps.into(),
@@ -216,6 +224,6 @@ fn counts(raw: &RawCounts) -> Counts {
     let bytes = &raw.wrong_frame[..(raw.wrong_bytes as usize).min(raw.wrong_frame.len())];
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     let first_wrong = if raw.wrong == 0 { String::new() } else { format!("out of port {}: {hex}", raw.wrong_line) };
-    let RawCounts { sent, received, wrong, ns, .. } = *raw;
-    Counts { sent, received, wrong, ns, first_wrong, missing: None }
+    let RawCounts { sent, received, wrong, heard, ns, .. } = *raw;
+    Counts { sent, received, wrong, heard, ns, first_wrong, missing: None }
 }
