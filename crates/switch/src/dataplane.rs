@@ -12,7 +12,7 @@ use crate::gateway::{self, Gateway};
 use crate::kernel::{Kernel, KernelStatus};
 use crate::parse::MAX_FIXED_OFFSET;
 use crate::plane::{Neighbours, PlaneWriter, ShownTo};
-use crate::port::{Failure, Port, PortHealth, Role};
+use crate::port::{DriverText, Failure, Port, PortHealth, Role};
 use crate::shim;
 use crate::source::CheckSource;
 use crate::table::{FibTable, Table};
@@ -73,7 +73,7 @@ pub struct PortSpec {
     /// What is checked of the sources of frames, if it is a host port.
     pub check_source: CheckSource,
     /// How its frames come, for people.
-    pub driver: String,
+    pub driver: DriverText,
     /// One device for each worker, in the order of workers.
     pub devices: Vec<Box<dyn Device>>,
 }
@@ -86,7 +86,7 @@ impl PortSpec {
 
     /// As [`PortSpec::new`], of any device.
     pub fn with(id: PortId, role: Role, device: Box<dyn Device>) -> Self {
-        let driver = "memory".to_owned();
+        let driver = DriverText::from("memory".to_owned());
         Self { id, role, acl: None, check_source: CheckSource::Off, driver, devices: vec![device] }
     }
 }
@@ -279,7 +279,7 @@ struct WatchedPort {
     role: Role,
     acl: Option<(Arc<AccessList>, Vec<Arc<AclCounters>>)>,
     check_source: CheckSource,
-    driver: String,
+    driver: DriverText,
     devices: Vec<(String, Arc<DeviceCounters>, Arc<PortHealth>)>,
 }
 
@@ -347,7 +347,7 @@ impl Monitor {
                     (list.status(), [sum(|c| c.permitted.get()), sum(|c| c.denied.get())])
                 }),
                 check_source: port.check_source,
-                driver: port.driver.clone(),
+                driver: port.driver.get(),
                 device: port.devices.first().map(|(name, ..)| name.clone()).unwrap_or_default(),
                 up: port.devices.iter().all(|(.., health)| health.is_up()),
                 last_failure: {

@@ -21,6 +21,28 @@ pub enum Role {
     Outside,
 }
 
+/// How the frames of a port come, for people. Its devices may change it.
+#[derive(Debug, Clone, Default)]
+pub struct DriverText(Arc<Mutex<String>>);
+
+impl DriverText {
+    /// What is said now.
+    pub fn get(&self) -> String {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Says another thing from now on.
+    pub fn set(&self, text: String) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = text;
+    }
+}
+
+impl From<String> for DriverText {
+    fn from(text: String) -> Self {
+        Self(Arc::new(Mutex::new(text)))
+    }
+}
+
 /// Whether a port works. Any thread may read it.
 #[derive(Debug)]
 pub struct PortHealth {

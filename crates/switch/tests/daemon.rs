@@ -201,6 +201,37 @@ fn frames_come_through_af_xdp_where_that_can_be_and_else_through_packet_sockets(
     });
 }
 
+fn a_port_that_comes_late_takes_af_xdp_if_it_can_and_else_packet_sockets() {
+    with_interfaces(|| {
+        veth("sw-host", "host", 1500);
+        let (here, there) = (fixed(1), fixed(2));
+        let queues = |n: u8| format!("mtu 1504 numtxqueues {n} numrxqueues {n}");
+        for (n, expected) in
+            [(2, "af_packet, because af_xdp cannot be used: sw-trunk: it has 2"), (1, "af_xdp, copied")]
+        {
+            let daemon = Site::new(&here, &there, "fixed_offset = 34\ndriver = 'af_xdp'", PORTS).start().unwrap();
+            daemon.wait("one port is down", |status| status["ports"][1]["up"] == false);
+            assert_eq!(daemon.json()["ports"][1]["driver"], "af_xdp");
+            ip(&format!("link add sw-trunk {0} type veth peer name trunk {0}", queues(n)));
+            ip("link set sw-trunk up");
+            ip("link set trunk up");
+            daemon.wait("it is up", |status| status["ports"][1]["up"] == true);
+            let port = daemon.json()["ports"][1].clone();
+            assert!(port["driver"].as_str().unwrap().starts_with(expected), "{port:#}");
+            let (mut host, mut trunk) = (open("host"), open("trunk"));
+            send(&mut host, &with_field(&there));
+            assert_eq!(receive(&mut trunk), with_shim(&with_field(&there), INITIAL_HOPS));
+            send(&mut trunk, &with_shim(&with_field(&here), 5));
+            assert_eq!(receive(&mut host), with_field(&here));
+            let counters = daemon.json()["ports"][1]["counters"].clone();
+            // The kernel at the other end sends some of its own.
+            assert!(counters["rx_frames"].as_u64() >= Some(1) && counters["tx_frames"] == 1, "{counters:#}");
+            daemon.stop();
+            ip("link del sw-trunk");
+        }
+    });
+}
+
 fn the_kernel_forwards_from_trunk_to_trunk_and_leaves_the_rest_to_the_workers() {
     with_interfaces(|| {
         veth("sw-host", "host", 1500);
@@ -525,6 +556,7 @@ netio::tests! {
     namespaces: [
         names_in_a_fixed_field_are_forwarded_by_a_switch_that_knows_where_it_is,
         frames_come_through_af_xdp_where_that_can_be_and_else_through_packet_sockets,
+        a_port_that_comes_late_takes_af_xdp_if_it_can_and_else_packet_sockets,
         the_kernel_forwards_from_trunk_to_trunk_and_leaves_the_rest_to_the_workers,
         frames_come_through_dpdk_where_that_is_built_in,
         a_switch_that_does_not_know_where_the_field_is_says_what_to_configure,

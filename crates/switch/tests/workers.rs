@@ -65,7 +65,7 @@ fn two_workers() -> TwoWorkers {
             devices.push(Box::new(near));
             far_ends.push(far);
         }
-        let driver = "memory".to_owned();
+        let driver = "memory".to_owned().into();
         specs.push(PortSpec { id: PortId(id), role, acl: None, check_source: CheckSource::Off, driver, devices });
     }
     let settings = Settings { workers: 2, ..Settings::default() };

@@ -12,6 +12,7 @@ pub mod agent;
 pub mod config;
 pub mod dpdk;
 mod flows;
+mod late;
 mod lookup;
 mod ports;
 pub mod saved;

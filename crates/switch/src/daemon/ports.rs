@@ -2,16 +2,17 @@
 
 use super::config::{self, AccessLists, Config, Driver};
 use super::dpdk;
+use super::late::Late;
 use crate::dataplane::{PortSpec, check_mtus};
 use crate::kernel::{Kernel, Memory};
-use crate::port::Role;
+use crate::port::{DriverText, Role};
 use netio::backend::af_packet::{self, AfPacket};
 use netio::backend::af_xdp::{self, AfXdp, Ahead};
 use netio::{Device, NetError};
 use std::sync::Arc;
 
 /// A device for each worker of a port, and how its frames come.
-type Opened = (Vec<Box<dyn Device>>, String);
+type Opened = (Vec<Box<dyn Device>>, DriverText);
 
 /// The ports, and what forwards between trunks in the kernel, if anything is to.
 pub(super) fn open(config: &Config, lists: &AccessLists) -> Result<(Vec<PortSpec>, Option<Arc<Kernel>>), NetError> {
@@ -49,7 +50,7 @@ fn open_devices(
     };
     if config.driver_of(port) == Driver::Dpdk {
         // Its device is none of the kernel's: there is nothing to give way to.
-        return dpdk::open(config, port).map(|(members, driver)| (boxed(members), driver));
+        return dpdk::open(config, port).map(|(members, driver)| (boxed(members), driver.into()));
     }
     let (mut ahead, mut reason) = (None, String::new());
     if config.driver_of(port) == Driver::Xdp && port.role == config::Role::Trunk {
@@ -63,8 +64,17 @@ fn open_devices(
     if config.driver_of(port) != Driver::AfPacket {
         let options = af_xdp::Options { ahead, ..af_xdp::Options::default() };
         let name = if in_kernel { "xdp" } else { "af_xdp" };
-        match open_af_xdp(config, &port.device, &options) {
-            Ok((devices, mode)) => return Ok((devices, format!("{name}{mode}{reason}"))),
+        match AfXdp::open_group(&port.device, &options, config.workers) {
+            Ok(members) => {
+                let mode = members.iter().find_map(AfXdp::mode).unwrap_or_default();
+                return Ok((boxed(members), format!("{name}, {mode}{reason}").into()));
+            }
+            Err(error) if error.is_transient() => {
+                let driver = DriverText::from(format!("{name}{reason}"));
+                let wanted = AfXdp::absent_group(&port.device, &options, config.workers);
+                let instead = AfPacket::absent_group(&port.device, &af_packet::Options::default(), config.workers);
+                return Ok((Late::group(wanted, instead, name, &reason, &driver), driver));
+            }
             Err(error) => reason = fallen(name, "af_packet", &error.to_string()),
         }
     }
@@ -74,21 +84,7 @@ fn open_devices(
         Err(error) if error.is_transient() => AfPacket::absent_group(&port.device, &options, config.workers),
         opened => opened?,
     };
-    Ok((boxed(members), format!("af_packet{reason}")))
-}
-
-/// The devices, and how frames come, after a comma; nothing for an interface that is not there yet.
-fn open_af_xdp(config: &Config, device: &str, options: &af_xdp::Options) -> Result<Opened, NetError> {
-    match AfXdp::open_group(device, options, config.workers) {
-        Ok(members) => {
-            let mode = members.iter().find_map(AfXdp::mode).unwrap_or_default();
-            Ok((boxed(members), format!(", {mode}")))
-        }
-        Err(error) if error.is_transient() => {
-            Ok((boxed(AfXdp::absent_group(device, options, config.workers)), String::new()))
-        }
-        Err(error) => Err(error),
-    }
+    Ok((boxed(members), format!("af_packet{reason}").into()))
 }
 
 fn boxed<D: Device + 'static>(members: Vec<D>) -> Vec<Box<dyn Device>> {

@@ -118,6 +118,11 @@ impl AfPacket {
         (0..n_workers).map(|_| Self::absent(interface, options, group.clone())).collect()
     }
 
+    /// Counts in these from now on: those of a device in whose place this one comes.
+    pub fn count_in(&mut self, counters: Arc<DeviceCounters>) {
+        self.counters = counters;
+    }
+
     fn absent(interface: &str, options: &Options, group: Option<Group>) -> Self {
         let (name, options) = (interface.to_owned(), options.clone());
         Self { name, options, group, open: None, fault: false, counters: Arc::default() }
