@@ -25,6 +25,15 @@ pub(super) const OFW: Kind = Kind {
     build: |input| Ok(Box::new(ofw("ofw", input)?)),
     default: false,
 };
+pub(super) const SHARED: Kind = Kind {
+    name: "concise-shared",
+    about: "the same in memory that other programs map, as `share` of a switch makes it",
+    build: |input| {
+        let concise = Concise::<Sharded>::build("concise-shared", input)?;
+        Ok(Box::new(Concise { query: super::shared("concise-shared", &concise.query)?, ..concise }))
+    },
+    default: false,
+};
 pub(super) const STATIC: Kind = Kind {
     name: "concise-static",
     about: "the same pinned once a run instead of once a burst: what publication costs is the difference",

@@ -16,6 +16,15 @@ pub(super) const LINE: Kind = Kind {
     build: |input| Ok(Box::new(Line::build("line", input, Trade::Balanced)?)),
     default: true,
 };
+pub(super) const SHARED: Kind = Kind {
+    name: "line-shared",
+    about: "the same in memory that other programs map, as `share` of a switch makes it",
+    build: |input| {
+        let line = Line::build("line-shared", input, Trade::Balanced)?;
+        Ok(Box::new(Line { query: super::shared("line-shared", &line.query)?, ..line }))
+    },
+    default: false,
+};
 pub(super) const FAST: Kind = Kind {
     name: "line-fast",
     about: "the same with lines less full: more memory, fewer names that need a second line",

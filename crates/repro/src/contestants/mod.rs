@@ -23,7 +23,7 @@ use std::fmt;
 
 use crate::BenchError;
 use crate::names::value_of;
-use ::lookup::base::arena::LINE;
+use ::lookup::base::arena::{Arena, LINE};
 use ::lookup::base::prefetch::{BURST, prefetch};
 use ::lookup::base::touches::Touch;
 use ::lookup::hash::{Digest, Family, Hasher, SecretKey};
@@ -274,6 +274,13 @@ impl<B: Burst + Send> Reader for B {
     }
 }
 
+/// The same structure in a file of /dev/shm, as a switch shows its table.
+fn shared<Q: Replicated>(contestant: &'static str, query: &Q) -> Result<Q, BenchError> {
+    query
+        .moved_to(&mut |bytes| Arena::on_file(tempfile::tempfile_in("/dev/shm")?, bytes))
+        .map_err(|error| BenchError::Unavailable { contestant, reason: format!("/dev/shm: {error}") })
+}
+
 /// Hands the answers to `queries` to `answers`, call by call.
 #[inline(always)]
 fn each_call(burst: &mut impl Burst, queries: &[u64], calls: Calls, mut answers: impl FnMut(&[u64], &[u64])) {
@@ -362,12 +369,14 @@ pub const ALL: &[Kind] = &[
     floor::ONE_LINE,
     concise::CONCISE,
     line::LINE,
+    line::SHARED,
     line::FAST,
     line::SMALL,
     concise::OFW,
     header::CONCISE,
     header::OFW,
     header::LINE,
+    concise::SHARED,
     concise::STATIC,
     concise::OPTION_1,
     concise::OPTION_2,
